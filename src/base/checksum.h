@@ -1,0 +1,10 @@
+#pragma once
+// XXH3-128 of bytes as 32 hex digits: tensors, sources, files.
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace tritonforge {
+std::string checksum(const void* data, size_t size);
+inline std::string checksum(std::string_view text) { return checksum(text.data(), text.size()); }
+}  // namespace tritonforge

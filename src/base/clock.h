@@ -1,0 +1,31 @@
+#pragma once
+// Time: a monotonic clock in seconds, and deadlines that every wait carries.
+#include <algorithm>
+#include <chrono>
+#include <string>
+
+namespace tritonforge {
+
+using Clock = std::chrono::steady_clock;
+
+inline double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+double unix_seconds();              // wall clock, for records
+std::string utc_timestamp();        // 2026-11-21T10:25:00Z
+
+class Deadline {
+ public:
+  static Deadline after(double seconds) {
+    return Deadline(Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds)));
+  }
+  bool expired() const { return Clock::now() >= at_; }
+  double remaining_s() const { return std::max(0.0, std::chrono::duration<double>(at_ - Clock::now()).count()); }
+  Clock::time_point at() const { return at_; }
+
+ private:
+  explicit Deadline(Clock::time_point at) : at_(at) {}
+  Clock::time_point at_;
+};
+
+}  // namespace tritonforge

@@ -1,0 +1,108 @@
+#include "base/filesystem.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "base/error.h"
+
+namespace tritonforge {
+namespace {
+
+struct Descriptor {
+  int fd;
+  ~Descriptor() {
+    if (fd >= 0) ::close(fd);
+  }
+};
+
+void write_all(int fd, std::string_view content, const fs::path& path) {
+  while (!content.empty()) {
+    const ssize_t written = ::write(fd, content.data(), content.size());
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      fail(ErrorKind::kUnavailable, "cannot write {}: {}", path.string(), std::strerror(errno));
+    }
+    content.remove_prefix(static_cast<size_t>(written));
+  }
+}
+
+}  // namespace
+
+std::string read_file(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) fail(ErrorKind::kNotFound, "cannot read {}: {}", path.string(), std::strerror(errno));
+  std::ostringstream text;
+  text << in.rdbuf();
+  if (in.bad()) fail(ErrorKind::kCorrupt, "cannot read {}: {}", path.string(), std::strerror(errno));
+  return std::move(text).str();
+}
+
+void fsync_path(const fs::path& path) {
+  Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  if (file.fd < 0 || ::fsync(file.fd) != 0) {
+    fail(ErrorKind::kUnavailable, "cannot sync {}: {}", path.string(), std::strerror(errno));
+  }
+}
+
+void write_file_atomic(const fs::path& path, std::string_view content) {
+  std::string temporary = path.string() + ".XXXXXX";
+  Descriptor file{::mkostemp(temporary.data(), O_CLOEXEC)};
+  if (file.fd < 0) fail(ErrorKind::kUnavailable, "cannot create {}: {}", temporary, std::strerror(errno));
+  try {
+    write_all(file.fd, content, path);
+    if (::fchmod(file.fd, 0644) != 0 || ::fsync(file.fd) != 0 || ::rename(temporary.c_str(), path.c_str()) != 0) {
+      fail(ErrorKind::kUnavailable, "cannot write {}: {}", path.string(), std::strerror(errno));
+    }
+  } catch (...) {
+    ::unlink(temporary.c_str());
+    throw;
+  }
+  fsync_path(path.has_parent_path() ? path.parent_path() : fs::path("."));
+}
+
+void append_line_durable(const fs::path& path, std::string_view line) {
+  Descriptor file{::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644)};
+  if (file.fd < 0) fail(ErrorKind::kUnavailable, "cannot open {}: {}", path.string(), std::strerror(errno));
+  write_all(file.fd, std::string(line) + "\n", path);
+  if (::fdatasync(file.fd) != 0) fail(ErrorKind::kUnavailable, "cannot sync {}: {}", path.string(), std::strerror(errno));
+}
+
+TemporaryFolder::TemporaryFolder(std::string_view prefix, const fs::path& parent) {
+  std::string name = (parent / (std::string(prefix) + ".XXXXXX")).string();
+  if (!::mkdtemp(name.data())) fail(ErrorKind::kUnavailable, "cannot create {}: {}", name, std::strerror(errno));
+  path_ = name;
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;  // nothing sensible can be done about a leftover in a destructor
+  fs::remove_all(path_, ignored);
+}
+
+MappedFile::MappedFile(const fs::path& path) : path_(path) {
+  Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  if (file.fd < 0) fail(ErrorKind::kNotFound, "cannot open {}: {}", path.string(), std::strerror(errno));
+  struct stat info{};
+  if (::fstat(file.fd, &info) != 0) fail(ErrorKind::kCorrupt, "cannot stat {}: {}", path.string(), std::strerror(errno));
+  if (!S_ISREG(info.st_mode)) fail(ErrorKind::kNotFound, "{} is not a file", path.string());
+  size_ = static_cast<size_t>(info.st_size);
+  if (size_ == 0) return;
+  void* map = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.fd, 0);
+  if (map == MAP_FAILED) fail(ErrorKind::kUnavailable, "cannot map {}: {}", path.string(), std::strerror(errno));
+  data_ = static_cast<const std::byte*>(map);
+}
+
+MappedFile::~MappedFile() {
+  if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+}  // namespace tritonforge

@@ -1,0 +1,50 @@
+#pragma once
+// Files: whole-file reads, durable atomic writes, private temporary folders, read-only maps.
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace tritonforge {
+namespace fs = std::filesystem;
+
+// Throws kNotFound or kCorrupt naming the path.
+std::string read_file(const fs::path& path);
+
+// Writes beside `path`, fsyncs, renames over it: a reader sees the old or the new file, never a part. Throws
+// kUnavailable with the reason (disk full, ...) and leaves the old file as it was.
+void write_file_atomic(const fs::path& path, std::string_view content);
+void append_line_durable(const fs::path& path, std::string_view line);
+void fsync_path(const fs::path& path);  // a file or a folder
+
+// A private folder (mode 0700), removed with its content at the end.
+class TemporaryFolder {
+ public:
+  explicit TemporaryFolder(std::string_view prefix, const fs::path& parent = fs::temp_directory_path());
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+// A file mapped read-only. Throws kNotFound / kCorrupt.
+class MappedFile {
+ public:
+  explicit MappedFile(const fs::path& path);
+  ~MappedFile();
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&&) = delete;
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+  const std::byte* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace tritonforge

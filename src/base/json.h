@@ -1,0 +1,31 @@
+#pragma once
+// JSON for the edges: HTTP bodies and files. Nothing past an edge passes Json around.
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace tritonforge {
+using Json = nlohmann::json;
+
+// Parses, or throws kUsage naming `where` and the byte.
+Json parse_json(std::string_view text, std::string_view where);
+
+// Typed field access that fails with kUsage naming the field: require<int>(body, "seed", "POST /eval").
+template <typename T>
+T require(const Json& object, const char* key, std::string_view where) {
+  const auto found = object.find(key);
+  if (found == object.end()) fail(ErrorKind::kUsage, "{}: field '{}' is missing", where, key);
+  try {
+    return found->get<T>();
+  } catch (const nlohmann::json::exception&) {
+    fail(ErrorKind::kUsage, "{}: field '{}' has the wrong type: {}", where, key, found->dump().substr(0, 80));
+  }
+}
+template <typename T>
+T optional_field(const Json& object, const char* key, T fallback, std::string_view where) {
+  const auto found = object.find(key);
+  return found == object.end() || found->is_null() ? fallback : require<T>(object, key, where);
+}
+}  // namespace tritonforge

@@ -1,0 +1,238 @@
+#include "base/process.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+
+extern char** environ;
+
+namespace tritonforge {
+namespace {
+
+int decode_status(int status) {
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+std::vector<std::string> merged_environment(const std::map<std::string, std::string>& added) {
+  std::vector<std::string> result;
+  for (char** entry = environ; *entry; ++entry) {
+    const std::string text = *entry;
+    if (!added.count(text.substr(0, text.find('=')))) result.push_back(text);
+  }
+  for (const auto& [key, value] : added) result.push_back(key + "=" + value);
+  return result;
+}
+
+std::vector<char*> pointers(const std::vector<std::string>& texts) {
+  std::vector<char*> result;
+  for (const auto& text : texts) result.push_back(const_cast<char*>(text.c_str()));
+  result.push_back(nullptr);
+  return result;
+}
+
+int open_append(const fs::path& path) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (fd < 0) fail(ErrorKind::kUnavailable, "cannot open {}: {}", path.string(), std::strerror(errno));
+  return fd;
+}
+
+// Only async-signal-safe calls: this runs between fork and exec.
+[[noreturn]] void exec_child(const ProcessOptions& options, char* const* argv, char* const* env, int out, int err,
+                             pid_t parent, int report) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(127);
+  if (options.new_group) ::setpgid(0, 0);
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::signal(SIGPIPE, SIG_DFL);
+  if (out >= 0) ::dup2(out, STDOUT_FILENO);
+  if (err >= 0) ::dup2(err, STDERR_FILENO);
+  if (options.working_folder.empty() || ::chdir(options.working_folder.c_str()) == 0) ::execvpe(argv[0], argv, env);
+  const int reason = errno;
+  [[maybe_unused]] const ssize_t written = ::write(report, &reason, sizeof reason);
+  ::_exit(127);
+}
+
+pid_t spawn(const ProcessOptions& options, int out, int err) {
+  TF_CHECK(!options.argv.empty(), "a process needs an argv");
+  const auto environment = merged_environment(options.env);
+  const auto argv = pointers(options.argv);
+  const auto env = pointers(environment);
+  int report[2];
+  if (::pipe2(report, O_CLOEXEC) != 0) fail(ErrorKind::kUnavailable, "pipe: {}", std::strerror(errno));
+  const pid_t parent = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid == 0) exec_child(options, argv.data(), env.data(), out, err, parent, report[1]);
+  const int fork_error = errno;
+  ::close(report[1]);
+  int reason = 0;
+  const ssize_t got = pid > 0 ? ::read(report[0], &reason, sizeof reason) : 0;
+  ::close(report[0]);
+  if (pid < 0) fail(ErrorKind::kUnavailable, "cannot fork for {}: {}", options.argv[0], std::strerror(fork_error));
+  if (got == sizeof reason) {
+    ::waitpid(pid, nullptr, 0);
+    fail(ErrorKind::kUnavailable, "cannot start {}: {}", options.argv[0], std::strerror(reason));
+  }
+  return pid;
+}
+
+}  // namespace
+
+ChildProcess::ChildProcess(const ProcessOptions& options) : group_(options.new_group) {
+  const int out = options.stdout_file.empty() ? -1 : open_append(options.stdout_file);
+  const int err = options.stderr_file.empty() ? -1 : open_append(options.stderr_file);
+  const auto close_both = [&] {
+    if (out >= 0) ::close(out);
+    if (err >= 0) ::close(err);
+  };
+  try {
+    pid_ = spawn(options, out, err);
+  } catch (...) {
+    close_both();
+    throw;
+  }
+  close_both();
+}
+
+ChildProcess::~ChildProcess() {
+  if (pid_ > 0 && !poll()) {
+    signal(SIGKILL);
+    int status;
+    ::waitpid(pid_, &status, 0);
+  }
+}
+
+ChildProcess::ChildProcess(ChildProcess&& other) noexcept
+    : pid_(std::exchange(other.pid_, -1)), group_(other.group_), exit_code_(other.exit_code_) {}
+
+ChildProcess& ChildProcess::operator=(ChildProcess&& other) noexcept {
+  if (this != &other) {
+    this->~ChildProcess();
+    pid_ = std::exchange(other.pid_, -1);
+    group_ = other.group_;
+    exit_code_ = other.exit_code_;
+  }
+  return *this;
+}
+
+std::optional<int> ChildProcess::poll() {
+  if (exit_code_ || pid_ <= 0) return exit_code_;
+  int status = 0;
+  if (::waitpid(pid_, &status, WNOHANG) == pid_) exit_code_ = decode_status(status);
+  return exit_code_;
+}
+
+std::optional<int> ChildProcess::wait(Deadline deadline) {
+  const int fd = static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0));
+  if (fd < 0) return poll();
+  while (!poll() && !deadline.expired()) {
+    pollfd waiter{fd, POLLIN, 0};
+    ::poll(&waiter, 1, static_cast<int>(std::min(deadline.remaining_s(), 3600.0) * 1000) + 1);
+  }
+  ::close(fd);
+  return poll();
+}
+
+void ChildProcess::signal(int number) {
+  if (pid_ > 0 && !exit_code_) ::kill(group_ ? -pid_ : pid_, number);
+}
+
+void ChildProcess::stop(double grace_s) {
+  signal(SIGTERM);
+  if (!wait(Deadline::after(grace_s))) {
+    signal(SIGKILL);
+    wait(Deadline::after(10));
+  }
+}
+
+CommandOutput run_command(const std::vector<std::string>& argv, double timeout_s) {
+  int pipe_ends[2];
+  if (::pipe2(pipe_ends, O_CLOEXEC) != 0) fail(ErrorKind::kUnavailable, "pipe: {}", std::strerror(errno));
+  ProcessOptions options;
+  options.argv = argv;
+  pid_t pid;
+  try {
+    pid = spawn(options, pipe_ends[1], -1);
+  } catch (...) {
+    ::close(pipe_ends[0]);
+    ::close(pipe_ends[1]);
+    throw;
+  }
+  ::close(pipe_ends[1]);
+  const Deadline deadline = Deadline::after(timeout_s);
+  std::string output;
+  char buffer[1 << 16];
+  bool open = true;
+  while (open && !deadline.expired()) {
+    pollfd waiter{pipe_ends[0], POLLIN, 0};
+    if (::poll(&waiter, 1, static_cast<int>(deadline.remaining_s() * 1000) + 1) <= 0) continue;
+    const ssize_t got = ::read(pipe_ends[0], buffer, sizeof buffer);
+    if (got > 0) output.append(buffer, static_cast<size_t>(got));
+    else open = false;
+  }
+  ::close(pipe_ends[0]);
+  int status = 0;
+  if (open) {
+    ::kill(-pid, SIGKILL);
+    ::waitpid(pid, &status, 0);
+    fail(ErrorKind::kTimeout, "{} did not finish in {} s", argv[0], timeout_s);
+  }
+  ::waitpid(pid, &status, 0);
+  return {decode_status(status), std::move(output)};
+}
+
+SignalWaiter::SignalWaiter() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGTERM);
+  ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+}
+
+bool SignalWaiter::wait(Deadline deadline) {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGTERM);
+  const double left = deadline.remaining_s();
+  const timespec span{static_cast<time_t>(left), static_cast<long>((left - static_cast<time_t>(left)) * 1e9)};
+  return ::sigtimedwait(&set, nullptr, &span) > 0;
+}
+
+void SignalWaiter::block() {
+  while (!wait(Deadline::after(3600))) {
+  }
+}
+
+fs::path own_executable() { return fs::read_symlink("/proc/self/exe"); }
+
+int free_port() {
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  const bool ok = fd >= 0 && ::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 &&
+                  ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0;
+  const int reason = errno;
+  if (fd >= 0) ::close(fd);
+  if (!ok) fail(ErrorKind::kUnavailable, "no free port: {}", std::strerror(reason));
+  return ntohs(address.sin_port);
+}
+
+}  // namespace tritonforge

@@ -1,0 +1,65 @@
+#pragma once
+// Child processes from an argument vector (never a shell string), and this process's own signals.
+#include <sys/types.h>
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/filesystem.h"
+
+namespace tritonforge {
+
+struct ProcessOptions {
+  std::vector<std::string> argv;               // argv[0] is looked up in PATH
+  std::map<std::string, std::string> env;      // added to this process's environment
+  fs::path stdout_file, stderr_file;           // appended to; empty = inherited
+  fs::path working_folder;                     // empty = inherited
+  bool new_group = true;                       // its own process group, so that kill() reaches its children
+};
+
+// A running child. It is killed (whole group) when this object goes, and by the kernel if this process dies.
+class ChildProcess {
+ public:
+  explicit ChildProcess(const ProcessOptions& options);  // throws kUnavailable when it cannot start
+  ~ChildProcess();
+  ChildProcess(ChildProcess&& other) noexcept;
+  ChildProcess& operator=(ChildProcess&& other) noexcept;
+  pid_t pid() const { return pid_; }
+  // Exit code, or 128 + signal; nullopt while it runs.
+  std::optional<int> poll();
+  std::optional<int> wait(Deadline deadline);
+  void signal(int number);
+  // SIGTERM, then SIGKILL to the group after `grace_s`.
+  void stop(double grace_s);
+
+ private:
+  pid_t pid_ = -1;
+  bool group_ = true;
+  std::optional<int> exit_code_;
+};
+
+// Runs to the end and returns {exit code, stdout}; throws kTimeout at the deadline.
+struct CommandOutput {
+  int exit_code;
+  std::string output;
+};
+CommandOutput run_command(const std::vector<std::string>& argv, double timeout_s);
+
+// Blocks SIGINT and SIGTERM for all threads started later, and lets one thread wait for them.
+class SignalWaiter {
+ public:
+  SignalWaiter();
+  // True once SIGINT or SIGTERM came; waits at most until the deadline.
+  bool wait(Deadline deadline);
+  void block();  // until a signal comes
+};
+
+fs::path own_executable();
+// First free TCP port on 127.0.0.1 (asked of the kernel).
+int free_port();
+
+}  // namespace tritonforge

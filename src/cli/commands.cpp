@@ -1,0 +1,76 @@
+#include "cli/commands.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace tritonforge::cli {
+namespace {
+
+std::vector<std::string> names_of(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) names.push_back(command->get_name());
+  for (const CLI::Option* option : app.get_options()) {
+    for (const auto& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+const CLI::App* subcommand_of(const CLI::App& app, const std::string& name) {
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (command->get_name() == name) return command;
+  }
+  return nullptr;
+}
+
+// CLI11 says which word it did not expect; the nearest known name of the deepest command reached is added.
+int report_usage(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+  if (error.get_exit_code() == 0) return app.exit(error);  // --help
+  const CLI::App* at = &app;
+  std::string unknown;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    const std::string flag = word.substr(0, word.find('='));
+    const auto known = names_of(*at);
+    if (word.rfind("--", 0) == 0) {
+      if (std::find(known.begin(), known.end(), flag) == known.end()) unknown = flag;
+    } else if (const CLI::App* next = subcommand_of(*at, word)) {
+      at = next;
+    } else if (i == 1) {
+      unknown = word;
+    }
+    if (!unknown.empty()) {
+      fmt::print(stderr, "tritonforge: unknown {} '{}'{}\n", unknown[0] == '-' ? "flag" : "command", unknown, nearest_hint(unknown, known));
+      return 2;
+    }
+  }
+  fmt::print(stderr, "tritonforge{}: {}\n", at == &app ? "" : " " + at->get_name(), error.what());
+  return 2;
+}
+
+}  // namespace
+
+int run(int argc, char** argv) {
+  log::start("tritonforge");
+  CLI::App app{"TritonForge: turns a language model into a writer of fast, correct GPU kernels", "tritonforge"};
+  app.require_subcommand(1);
+  add_doctor_command(app);
+  try {
+    app.parse(argc, argv);
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    return report_usage(app, error, argc, argv);
+  } catch (const Error& error) {
+    fmt::print(stderr, "tritonforge: {}\n", error.what());
+    return exit_code(error.kind());
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "tritonforge: internal error: {}\n", error.what());
+    return 1;
+  }
+}
+
+}  // namespace tritonforge::cli

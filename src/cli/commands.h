@@ -1,0 +1,13 @@
+#pragma once
+// The command line: one add_*_command per subcommand, each in its own file, listed in commands.cpp.
+#include <CLI/CLI.hpp>
+
+namespace tritonforge::cli {
+
+// Parses and runs. Exit codes: 0, 1 (the work failed), 2 (wrong use), 3 (the machine lacks something).
+int run(int argc, char** argv);
+
+// Adds the subcommand; its callback does the work and throws Error where it fails.
+void add_doctor_command(CLI::App& app);
+
+}  // namespace tritonforge::cli

@@ -1,0 +1,34 @@
+#pragma once
+// The shape of a model: Qwen2.5 and Qwen3 dense, from config.json or GGUF metadata.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/filesystem.h"
+#include "base/json.h"
+
+namespace tritonforge {
+
+enum class Family { kQwen2, kQwen3 };
+
+struct ModelConfig {
+  Family family = Family::kQwen3;
+  int64_t hidden_size = 0, intermediate_size = 0, num_layers = 0;
+  int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0;
+  int64_t vocab_size = 0;              // rows of the embedding (may exceed the tokenizer's)
+  int64_t max_position = 0;
+  double rope_theta = 1e6, rms_norm_eps = 1e-6;
+  bool tie_embeddings = false;
+  bool attention_bias = false;         // Qwen2: q, k, v have biases
+  bool qk_norm = true;                 // Qwen3: RMSNorm on each head of q and k before rope
+  std::vector<int64_t> eos_token_ids;
+
+  void validate() const;               // throws kCorrupt naming the field
+  int64_t parameter_count() const;
+};
+
+// Throws kUnsupported by name for what is not implemented (another model_type, rope scaling, sliding window in use).
+ModelConfig model_config_from_json(const Json& json, const std::string& where);
+Json to_json(const ModelConfig& config);  // Hugging Face's config.json
+
+}  // namespace tritonforge

@@ -1,0 +1,71 @@
+#pragma once
+// The forward pass, written once for trainer and engine: the same functions for norm, rope, MLP and logits; only
+// attention over the keys and values differs (packed causal in training, paged cache in the engine).
+#include <ATen/ATen.h>
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "model/config.h"
+
+namespace tritonforge {
+
+// Computes attention of one layer for the new tokens and returns [tokens, num_heads, head_dim].
+//   q [tokens, num_heads, head_dim]; k, v [tokens, num_kv_heads, head_dim], after norm and rope.
+// The engine's writes k, v into its cache; the trainer's works on the packed sequences themselves.
+using AttentionFn = std::function<at::Tensor(int64_t layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v)>;
+
+struct LayerWeights {
+  at::Tensor input_norm, post_attention_norm;              // [hidden]
+  at::Tensor q_proj, k_proj, v_proj, o_proj;               // [out, in], as in Hugging Face
+  at::Tensor q_bias, k_bias, v_bias;                       // undefined where the family has none
+  at::Tensor q_norm, k_norm;                               // [head_dim]; undefined where the family has none
+  at::Tensor gate_proj, up_proj, down_proj;
+};
+
+class Model {
+ public:
+  // Weights of `dtype` on `device`, uninitialised. load_* of model/weights.h or init_random fill them.
+  Model(ModelConfig config, at::ScalarType dtype, at::Device device);
+  const ModelConfig& config() const { return config_; }
+  at::ScalarType dtype() const { return dtype_; }
+  at::Device device() const { return device_; }
+
+  // Normal(0, std) for matrices and embeddings, ones for norms, zeros for biases; a function of (seed, name) alone.
+  void init_random(uint64_t seed, double std = 0.02);
+
+  // Hugging Face name -> tensor, in a fixed order (embeddings, layers in order, final norm, lm_head unless tied).
+  // These are the tensors themselves: copying into one changes the model.
+  std::vector<std::pair<std::string, at::Tensor>> named_parameters() const;
+
+  // ids, positions [tokens] int64 -> final hidden states after the last norm [tokens, hidden].
+  // recompute_layers: the first n layers keep no activations and are run again in the backward pass.
+  at::Tensor forward(const at::Tensor& ids, const at::Tensor& positions, const AttentionFn& attention,
+                     int64_t recompute_layers = 0) const;
+  // hidden [n, hidden] -> logits [n, vocab] fp32.
+  at::Tensor logits(const at::Tensor& hidden) const;
+  const at::Tensor& lm_head() const;   // [vocab, hidden]; the embedding where tied
+
+ private:
+  at::Tensor layer_forward(int64_t layer, const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin,
+                           const AttentionFn& attention) const;
+  ModelConfig config_;
+  at::ScalarType dtype_;
+  at::Device device_;
+  at::Tensor embed_tokens_, final_norm_, lm_head_;
+  std::vector<LayerWeights> layers_;
+  at::Tensor inv_freq_;                // [head_dim / 2] fp32
+};
+
+// Attention over packed sequences: causal within each, none across. cu_seqlens: [0, len0, len0 + len1, ...].
+// fp32 / CPU: SDPA per sequence; bf16 on CUDA: ATen's variable-length flash attention. Differentiable.
+AttentionFn packed_attention(std::vector<int64_t> cu_seqlens);
+
+// Building blocks, shared and tested on their own.
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);            // over the last dimension
+at::Tensor apply_rope(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin);  // x [t, heads, d]; cos, sin [t, d/2]
+at::Tensor swiglu_mlp(const at::Tensor& x, const LayerWeights& weights);
+
+}  // namespace tritonforge

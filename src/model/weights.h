@@ -1,0 +1,50 @@
+#pragma once
+// Weights in and out: Hugging Face folders (safetensors), GGUF files, and safetensors files in shared memory.
+#include <map>
+#include <string>
+
+#include "base/filesystem.h"
+#include "model/model.h"
+
+namespace tritonforge {
+
+// `path`: a Hugging Face folder or a .gguf file.
+ModelConfig read_model_config(const fs::path& path);
+
+// Reads config and weights, converting to dtype. Errors name file, tensor, expected and found.
+Model load_model(const fs::path& path, at::ScalarType dtype, at::Device device);
+
+// Copies every tensor of a folder, GGUF file, or .safetensors file into `model` (same shapes; values converted).
+// Returns name -> XXH3-128 of what is now installed, in the dtype it is held in.
+std::map<std::string, std::string> load_weights(Model& model, const fs::path& path);
+std::map<std::string, std::string> weight_checksums(const Model& model);
+
+// Writes a Hugging Face folder: config.json and model.safetensors (sharded above 5 GB), in the model's dtype.
+// Atomic: written to FOLDER.tmp-*, then renamed. The tokenizer's files are the caller's to add.
+void save_model(const Model& model, const fs::path& folder);
+// One safetensors file with `metadata` in its header; returns name -> checksum. For /dev/shm and checkpoints.
+std::map<std::string, std::string> save_safetensors(const std::vector<std::pair<std::string, at::Tensor>>& tensors,
+                                                    const fs::path& file, const std::map<std::string, std::string>& metadata);
+
+// A safetensors file: names, dtypes, shapes, and views of the mapped bytes. Every offset is checked.
+class SafetensorsFile {
+ public:
+  explicit SafetensorsFile(const fs::path& path);     // throws kCorrupt naming file and tensor
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  std::vector<std::string> names() const;
+  bool contains(const std::string& name) const { return entries_.count(name) != 0; }
+  at::Tensor tensor(const std::string& name) const;   // a view of the map: clone it to keep it
+
+ private:
+  struct Entry {
+    at::ScalarType dtype;
+    std::vector<int64_t> shape;
+    size_t begin, end;
+  };
+  MappedFile file_;
+  std::map<std::string, std::string> metadata_;
+  std::map<std::string, Entry> entries_;
+  size_t data_start_ = 0;
+};
+
+}  // namespace tritonforge

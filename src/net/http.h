@@ -1,0 +1,148 @@
+#pragma once
+// HTTP/1.1 server and client over Boost.Beast; nothing of Boost appears outside net/*.cpp.
+//
+// Server: connections are coroutines on a few I/O threads. A blocking handler runs on a bounded pool of worker
+// threads (a full queue answers 503 with Retry-After); an asynchronous handler gets a Responder that any thread may
+// complete later, so a request that waits for tokens holds no thread.
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/json.h"
+
+namespace tritonforge::net {
+
+using Headers = std::map<std::string, std::string>;  // lower-case names
+
+struct Request {
+  std::string method, path;                  // path without the query
+  std::map<std::string, std::string> query;  // decoded
+  Headers headers;
+  std::string body;
+  std::string id;                            // x-request-id of the client, or a fresh one; echoed in the reply
+  Deadline deadline = Deadline::after(3600); // from x-timeout-s where given
+  std::map<std::string, std::string> parameters;  // {name} parts of the route's pattern
+  Json json() const { return parse_json(body.empty() ? "{}" : body, method + " " + path); }
+};
+
+struct Response {
+  int status = 200;
+  std::string body;
+  std::string content_type = "application/json";
+  Headers headers;
+  static Response json(const Json& value, int status = 200) { return {status, value.dump(), "application/json", {}}; }
+  static Response text(std::string body, int status = 200) { return {status, std::move(body), "text/plain; charset=utf-8", {}}; }
+  // {"error": {"message", "type"}} with http_status(kind); 503 carries Retry-After.
+  static Response error(const Error& error);
+};
+
+// The reply of one request; thread-safe; answers 500 if dropped unanswered.
+class Responder {
+ public:
+  virtual ~Responder() = default;
+  virtual void send(Response response) = 0;
+  // A streamed reply: begin once, write any number of chunks, end. write() returns false once the client is gone or
+  // its unread bytes exceed 8 MiB (a reader that does not read is disconnected).
+  virtual void begin_stream(int status, const std::string& content_type, const Headers& headers = {}) = 0;
+  virtual bool write(std::string chunk) = 0;
+  virtual void end_stream() = 0;
+  virtual bool connected() const = 0;
+  // Called once, from an I/O thread, if the client goes away before the reply is complete.
+  virtual void on_disconnect(std::function<void()> callback) = 0;
+};
+using ResponderPtr = std::shared_ptr<Responder>;
+
+using Handler = std::function<Response(const Request&)>;                    // may block; an Error becomes its reply
+using AsyncHandler = std::function<void(const Request&, ResponderPtr)>;     // must not block
+
+struct ServerOptions {
+  std::string host = "127.0.0.1";
+  int port = 0;                  // 0: any free port
+  std::string api_key;           // required (bearer) for any host but loopback; empty on loopback: open
+  int io_threads = 1;
+  int worker_threads = 4;
+  size_t max_queue = 1024;       // requests waiting for a worker
+  size_t max_body = size_t{1} << 30;
+};
+
+class HttpServer {
+ public:
+  // Throws kUnavailable naming host:port where the port is in use, kUsage where a key is required and absent.
+  explicit HttpServer(ServerOptions options);
+  ~HttpServer();
+  // Pattern parts in braces match one segment: "/v2/leases/{id}". Method "*" and a trailing "/*" match anything.
+  void route(const std::string& method, const std::string& pattern, Handler handler);
+  void route_async(const std::string& method, const std::string& pattern, AsyncHandler handler);
+  void start();                  // returns once it listens
+  int port() const;
+  std::string url() const;       // http://127.0.0.1:30000
+  void stop(double grace_s = 5); // no new requests; waits for those under way, then closes
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+struct ClientOptions {
+  double timeout_s = 60;         // whole exchange; for stream(): time without a byte
+  std::string api_key;
+  Headers headers;
+};
+
+// Blocking client; thread-safe; keeps connections alive per host. A transport failure is kUnavailable, a deadline
+// kTimeout, both naming the URL; any HTTP status is a Response.
+class HttpClient {
+ public:
+  explicit HttpClient(ClientOptions options = {});
+  ~HttpClient();
+  Result<Response> get(const std::string& url);
+  Result<Response> post(const std::string& url, const Json& body);
+  Result<Response> request(const std::string& method, const std::string& url, std::string body,
+                           const std::string& content_type = "application/json", const ClientOptions* options = nullptr);
+  // Calls on_chunk with body bytes as they come; it returns false to hang up. The Response carries status and headers,
+  // and the body only where the status is not 2xx.
+  Result<Response> stream(const std::string& method, const std::string& url, std::string body,
+                          const std::function<bool(std::string_view)>& on_chunk);
+  // post() that turns a non-2xx reply into its Error and parses the body.
+  Result<Json> post_json(const std::string& url, const Json& body);
+  Result<Json> get_json(const std::string& url);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Splits a text/event-stream into its events' data.
+class SseParser {
+ public:
+  void feed(std::string_view bytes, const std::function<void(std::string_view data)>& on_event);
+
+ private:
+  std::string buffer_;
+};
+std::string sse_event(std::string_view data);
+
+// Waits until GET url answers 200; throws kTimeout naming the url and what it last said.
+void wait_until_healthy(const std::string& url, Deadline deadline);
+
+// Counters and gauges in Prometheus text, for /metrics. Names carry their labels: `requests_total{path="/x"}`.
+class Metrics {
+ public:
+  Metrics();
+  ~Metrics();
+  void add(const std::string& name, double amount = 1);
+  void set(const std::string& name, double value);
+  double get(const std::string& name) const;
+  std::string text() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tritonforge::net
