@@ -3,6 +3,7 @@
 // the file. Dequantisation is in model/gguf_weights; the tokenizer reads tokenizer.ggml.* from here.
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -23,10 +24,11 @@ struct GgufTensor {
 
 class GgufFile {
  public:
-  explicit GgufFile(const fs::path& path);   // throws kNotFound / kCorrupt naming file and byte
+  // Throws kNotFound, or kCorrupt / kUnsupported (version, array of arrays) naming file and byte.
+  explicit GgufFile(const fs::path& path);
   bool has(const std::string& key) const { return metadata_.count(key) != 0; }
   int64_t integer(const std::string& key) const;                          // each throws kCorrupt naming the key
-  double number(const std::string& key) const;
+  double number(const std::string& key) const;                            // an integer too
   bool boolean(const std::string& key) const;
   const std::string& text(const std::string& key) const;
   const std::vector<std::string>& texts(const std::string& key) const;
