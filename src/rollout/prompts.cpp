@@ -1,0 +1,188 @@
+#include "rollout/prompts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "rollout/text.h"
+
+namespace tritonforge {
+namespace {
+
+constexpr std::string_view kSystem =
+    "You are an expert GPU programmer. You write Triton kernels that compute exactly what a PyTorch module computes, "
+    "and compute it faster.";
+
+constexpr std::string_view kTask =
+    "You are given a PyTorch module named Model. Write a module named ModelNew that takes the same constructor "
+    "arguments and inputs and returns the same outputs, with the work done by Triton kernels of your own. You may "
+    "replace one operator or several, fuse them, or change the algorithm, as long as the results stay equal within "
+    "normal floating-point error.\n\n"
+    "Here is an example. This module adds two tensors:\n\n";
+
+constexpr std::string_view kExampleTorch = R"py(import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+
+    def forward(self, a, b):
+        return a + b
+
+
+def get_inputs():
+    return [torch.randn(1, 128), torch.randn(1, 128)]
+
+
+def get_init_inputs():
+    return []
+)py";
+
+constexpr std::string_view kExampleTriton = R"py(import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def add_kernel(a_ptr, b_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    a = tl.load(a_ptr + offsets, mask=mask)
+    b = tl.load(b_ptr + offsets, mask=mask)
+    tl.store(out_ptr + offsets, a + b, mask=mask)
+
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+
+    def forward(self, a, b):
+        a, b = a.contiguous(), b.contiguous()
+        out = torch.empty_like(a)
+        n = out.numel()
+        add_kernel[(triton.cdiv(n, 1024),)](a, b, out, n, BLOCK=1024)
+        return out
+)py";
+
+constexpr std::string_view kInstruction =
+    "Now write ModelNew for the module above. Give real, complete code that compiles and runs, imports included, in one "
+    "```python block. Write no tests and no other text.";
+
+std::string figure(double value) { return fmt::format("{:.4g}", value); }
+
+const Trial* worst_trial(const Verdict& verdict) {
+  const Trial* worst = nullptr;
+  for (const Trial& trial : verdict.trials) {
+    if (!trial.passed && (worst == nullptr || trial.max_rel_error > worst->max_rel_error)) worst = &trial;
+  }
+  return worst;
+}
+
+const Flag* first_cheat(const Verdict& verdict) {
+  const auto found = std::find_if(verdict.flags.begin(), verdict.flags.end(), [](const Flag& f) { return f.cheat; });
+  return found == verdict.flags.end() ? nullptr : &*found;
+}
+
+std::string failure_text(const Verdict& verdict) {
+  if (!verdict.diagnostics.empty()) return verdict.diagnostics;
+  const Trial* worst = worst_trial(verdict);
+  return worst == nullptr ? std::string() : worst->mismatch;
+}
+
+std::string minimal_feedback(const Verdict& verdict) {
+  if (const Flag* cheat = first_cheat(verdict)) {
+    return "rejected: " + cheat->name + (cheat->evidence.empty() ? "" : ": " + first_lines(cheat->evidence, 120));
+  }
+  if (verdict.correct) {
+    return verdict.stage == Stage::kTimed ? fmt::format("correct, {:.2f}x", verdict.speedup) : "correct";
+  }
+  const std::string kind = verdict.error_kind.empty() ? "failed" : verdict.error_kind;
+  const std::string text = first_lines(failure_text(verdict), kMaxMinimalFeedbackBytes);
+  return text.empty() ? kind : kind + ": " + text;
+}
+
+std::string_view outcome_of(const Verdict& verdict) {
+  if (verdict.cheated()) return "it was rejected";
+  if (verdict.correct) return "it is correct";
+  if (verdict.stage >= Stage::kLaunched && verdict.error_kind == "mismatch") return "it runs, but its output is wrong";
+  if (verdict.compiled) return "it compiles, but does not run to its end";
+  if (verdict.stage >= Stage::kImported) return "it does not compile";
+  if (verdict.stage >= Stage::kParsed) return "it cannot be imported";
+  if (verdict.stage >= Stage::kExtracted) return "it is not valid Python";
+  return "no complete code block was found in the answer";
+}
+
+std::string_view next_task_of(const Verdict& verdict) {
+  if (verdict.cheated()) return "Compute the result with Triton kernels that really run on the inputs given";
+  if (verdict.correct) return "Keep it correct and make it faster";
+  if (verdict.compiled) return "Correct it, and then make it fast";
+  return "Mend this error first";
+}
+
+std::string kernelbench_feedback(const Verdict& verdict) {
+  std::string text = fmt::format("Your last ModelNew was evaluated: {} (last stage passed: {}).\n", outcome_of(verdict),
+                                 name_of(verdict.stage));
+  for (const Flag& flag : verdict.flags) {
+    text += fmt::format("{}: {}{}\n", flag.cheat ? "Rejected for" : "Warning", flag.name,
+                        flag.evidence.empty() ? "" : " (" + first_lines(flag.evidence, 300) + ")");
+  }
+  if (!verdict.correct) {
+    const std::string failure = clip_middle(verdict.diagnostics, 3000);
+    const std::string kind = verdict.error_kind.empty() ? "failed" : verdict.error_kind;
+    text += failure.empty() ? fmt::format("Error: {}\n", kind)
+                            : fmt::format("Error ({}):\n```\n{}\n```\n", kind, failure);
+    if (const Trial* worst = worst_trial(verdict)) {
+      const auto passed = std::count_if(verdict.trials.begin(), verdict.trials.end(), [](const Trial& t) { return t.passed; });
+      text += fmt::format("Trials passed: {} of {}. Worst: {} (largest absolute error {}, {} times the tolerance).\n", passed,
+                          verdict.trials.size(), clip_text(worst->mismatch, 400), figure(worst->max_abs_error),
+                          figure(worst->max_rel_error));
+    }
+    for (const auto& [target, result] : verdict.compile_targets) {
+      if (result != "ok") text += fmt::format("Compiling for {}: {}\n", target, first_lines(result, 300));
+    }
+  }
+  if (verdict.stage == Stage::kTimed) {
+    text += fmt::format("Time: {:.4g} ms (median); PyTorch: {:.4g} ms; speedup {:.3g}x (95% interval {:.3g} to {:.3g}).\n",
+                        verdict.runtime.median, verdict.ref_runtime.median, verdict.speedup, verdict.speedup_low,
+                        verdict.speedup_high);
+  }
+  return text + fmt::format("\n{}. Answer with the complete new ModelNew in one ```python block and no other text.",
+                            next_task_of(verdict));
+}
+
+std::string fenced(std::string_view code) {
+  return fmt::format("```python\n{}{}```", code, code.empty() || code.back() != '\n' ? "\n" : "");
+}
+
+}  // namespace
+
+PromptStyle parse_prompt_style(std::string_view name) {
+  if (name == "kernelbench") return PromptStyle::kKernelBench;
+  if (name == "minimal") return PromptStyle::kMinimal;
+  fail(ErrorKind::kUsage, "unknown prompt style '{}'{}", name, nearest_hint(name, {"kernelbench", "minimal"}));
+}
+
+std::string_view name_of(PromptStyle style) { return style == PromptStyle::kMinimal ? "minimal" : "kernelbench"; }
+
+std::vector<Message> first_messages(PromptStyle style, const Problem& problem) {
+  if (style == PromptStyle::kMinimal) return {{.role = "user", .content = problem.source}};
+  std::string user(kTask);
+  user += fenced(kExampleTorch) + "\n\nand this one does the same with a Triton kernel:\n\n" + fenced(kExampleTriton);
+  user += "\n\nThis is the module to replace:\n\n" + fenced(problem.source) + "\n\n" + std::string(kInstruction);
+  return {{.role = "system", .content = std::string(kSystem)}, {.role = "user", .content = std::move(user)}};
+}
+
+Message feedback_message(PromptStyle style, const Verdict& verdict) {
+  const bool minimal = style == PromptStyle::kMinimal;
+  const std::string text = sanitise(minimal ? minimal_feedback(verdict) : kernelbench_feedback(verdict));
+  return {.role = "user",
+          .content = minimal ? clip_text(text, kMaxMinimalFeedbackBytes) : clip_middle(text, kMaxFeedbackBytes)};
+}
+
+Message answer_message(std::string_view code) { return {.role = "assistant", .content = fenced(code)}; }
+
+}  // namespace tritonforge

@@ -1,0 +1,31 @@
+#pragma once
+// What the model is asked and what it is told about its last attempt, by named style:
+//   kernelbench  role, task, one worked example (torch add -> Triton add), the problem, the form of the answer;
+//                feedback with stage, compiler text, worst mismatch, times, flags (at most kMaxFeedbackBytes)
+//   minimal      for tiny models: the user message is the problem's source and nothing else; feedback is one short line
+//                (at most kMaxMinimalFeedbackBytes)
+// In both the answer is one ```python block that defines ModelNew. The SFT data uses the same functions, so that a model
+// meets in RL exactly the text that it was taught on.
+#include <string>
+#include <vector>
+
+#include "dataset/problem.h"
+#include "dataset/verdict.h"
+#include "tokenizer/chat_template.h"
+
+namespace tritonforge {
+
+inline constexpr size_t kMaxFeedbackBytes = 6000;
+inline constexpr size_t kMaxMinimalFeedbackBytes = 200;
+
+enum class PromptStyle { kKernelBench, kMinimal };
+PromptStyle parse_prompt_style(std::string_view name);  // throws kUsage naming the nearest
+std::string_view name_of(PromptStyle style);
+
+std::vector<Message> first_messages(PromptStyle style, const Problem& problem);
+// The user message after an attempt. A pure function of the verdict; free of chat control tokens.
+Message feedback_message(PromptStyle style, const Verdict& verdict);
+// The answer a taught model gives: the code in one ```python block.
+Message answer_message(std::string_view code);
+
+}  // namespace tritonforge

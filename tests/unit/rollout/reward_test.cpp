@@ -1,0 +1,121 @@
+#include "rollout/reward.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "rollout/expression.h"
+
+namespace tritonforge {
+namespace {
+
+using ::testing::HasSubstr;
+
+Verdict at(Stage stage, double speedup = 0) {
+  Verdict verdict;
+  verdict.stage = stage;
+  verdict.compiled = stage >= Stage::kCompiled;
+  verdict.correct = stage >= Stage::kCorrect;
+  verdict.speedup = speedup;
+  return verdict;
+}
+
+std::string message_of(const std::string& reward) {
+  try {
+    Reward::named(reward);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+    return error.what();
+  }
+  ADD_FAILURE() << reward << " was accepted";
+  return "";
+}
+
+TEST(RewardTest, Seed) {
+  const Reward reward = Reward::named("seed");
+  EXPECT_DOUBLE_EQ(reward(at(Stage::kNone)), -0.1);
+  EXPECT_DOUBLE_EQ(reward(at(Stage::kImported)), -0.1);
+  EXPECT_DOUBLE_EQ(reward(at(Stage::kCompiled)), 0.3);
+  EXPECT_DOUBLE_EQ(reward(at(Stage::kLaunched)), 0.3);
+  EXPECT_DOUBLE_EQ(reward(at(Stage::kCorrect)), 0.8);
+  EXPECT_DOUBLE_EQ(reward(at(Stage::kTimed, 1.0)), 0.8);
+  EXPECT_DOUBLE_EQ(reward(at(Stage::kTimed, 2.0)), 0.8 + 0.2 * std::log(2.0));
+  EXPECT_DOUBLE_EQ(reward(at(Stage::kTimed, 0.5)), 0.8 - 0.2 * std::log(2.0));
+}
+
+TEST(RewardTest, TritonforgeCode) {
+  const Reward reward = Reward::named("tritonforge_code");
+  EXPECT_DOUBLE_EQ(reward(at(Stage::kImported)), 0);
+  EXPECT_DOUBLE_EQ(reward(at(Stage::kLaunched)), 0.1);
+  EXPECT_DOUBLE_EQ(reward(at(Stage::kCorrect)), 0.3);
+  EXPECT_DOUBLE_EQ(reward(at(Stage::kTimed, 0.5)), 0.3);
+  EXPECT_DOUBLE_EQ(reward(at(Stage::kTimed, 2.5)), 1.8);
+  EXPECT_DOUBLE_EQ(reward(at(Stage::kTimed, 9)), 2.3);
+}
+
+TEST(RewardTest, KevinDrKernelStaged) {
+  EXPECT_DOUBLE_EQ(Reward::named("kevin")(at(Stage::kLaunched)), 0);
+  EXPECT_DOUBLE_EQ(Reward::named("kevin")(at(Stage::kTimed, 1.5)), 1.8);
+  const Reward graded = Reward::named("drkernel_graded");
+  EXPECT_DOUBLE_EQ(graded(at(Stage::kImported)), -0.5);
+  EXPECT_DOUBLE_EQ(graded(at(Stage::kLaunched)), -0.3);
+  EXPECT_DOUBLE_EQ(graded(at(Stage::kTimed, 0.9)), -0.1);
+  EXPECT_DOUBLE_EQ(graded(at(Stage::kTimed, 1.0)), 0.2);
+  EXPECT_DOUBLE_EQ(graded(at(Stage::kTimed, 1.49)), 0.4);
+  EXPECT_DOUBLE_EQ(graded(at(Stage::kTimed, 3.0)), 1.0);
+  const Reward staged = Reward::named("staged");
+  double last = -1;
+  for (int stage = 0; stage <= static_cast<int>(Stage::kCorrect); ++stage) {
+    const double value = staged(at(static_cast<Stage>(stage)));
+    EXPECT_GT(value, last);
+    last = value;
+  }
+  EXPECT_DOUBLE_EQ(staged(at(Stage::kTimed, 100)), 1.2);
+}
+
+TEST(RewardTest, ACheatNeverScoresAboveAnHonestFailure) {
+  for (const std::string& name : {std::string("seed"), std::string("tritonforge_code"), std::string("kevin"),
+                                  std::string("drkernel_graded"), std::string("staged"), std::string("10*correct - compiled")}) {
+    const Reward reward = Reward::named(name);
+    Verdict cheat = at(Stage::kTimed, 100);
+    cheat.flags.push_back({"no_kernel_launched", "", true});
+    for (int stage = 0; stage < static_cast<int>(Stage::kCorrect); ++stage) {
+      EXPECT_LE(reward(cheat), reward(at(static_cast<Stage>(stage)))) << name;
+    }
+    cheat.flags[0].cheat = false;  // a doubt is reported only
+    EXPECT_EQ(reward(cheat), reward(at(Stage::kTimed, 100))) << name;
+  }
+}
+
+TEST(RewardTest, UnknownNameNamesTheNearest) { EXPECT_THAT(message_of("sed"), HasSubstr("'seed'")); }
+
+TEST(RewardTest, Expressions) {
+  EXPECT_DOUBLE_EQ(Reward::named("0.3*compiled + 0.5*correct + if(timed, 0.2*ln(speedup), 0)")(at(Stage::kTimed, 2)),
+                   0.8 + 0.2 * std::log(2.0));
+  EXPECT_DOUBLE_EQ(Reward::named("stage / 7")(at(Stage::kTimed, 1)), 1);
+  EXPECT_DOUBLE_EQ(Reward::named("correct")(at(Stage::kCorrect)), 1);
+  EXPECT_THAT(message_of("ln(speedup)"), HasSubstr("if(timed"));
+  EXPECT_THAT(message_of("0.3*compild"), HasSubstr("'compiled'"));
+  EXPECT_THAT(message_of("1 +"), HasSubstr("column 4"));
+  EXPECT_THAT(message_of("lnn(2)"), HasSubstr("'ln'"));
+  EXPECT_THAT(message_of("clip(1, 2)"), HasSubstr("3 argument"));
+  EXPECT_THAT(message_of(std::string(200, '(')), HasSubstr("nested"));
+}
+
+double value(const std::string& text) { return Expression(text, {"x"}).evaluate({3}); }
+
+TEST(ExpressionTest, Arithmetic) {
+  EXPECT_DOUBLE_EQ(value("1 + 2 * 3 - 4 / 2"), 5);
+  EXPECT_DOUBLE_EQ(value("-2 ^ 2"), -4);
+  EXPECT_DOUBLE_EQ(value("2 ^ 3 ^ 2"), 512);
+  EXPECT_DOUBLE_EQ(value("10 - 3 - 2"), 5);
+  EXPECT_DOUBLE_EQ(value("min(3, 1, 2) + max(1, 2) * clip(5, 0, 2)"), 5);
+  EXPECT_DOUBLE_EQ(value("clip(x, 0, 1) + (x >= 3 and not (x == 4)) + (x < 3 or x != 3)"), 2);
+  EXPECT_DOUBLE_EQ(value("if(x > 2, 7, 1 / 0)"), 7);
+  EXPECT_DOUBLE_EQ(value("ln(exp(2)) + sqrt(16) + abs(-1.5e1)"), 21);
+}
+
+}  // namespace
+}  // namespace tritonforge
