@@ -1,6 +1,7 @@
 #pragma once
 // A problem: a PyTorch module in KernelBench's file format (class Model, get_inputs, get_init_inputs).
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/filesystem.h"
@@ -16,12 +17,22 @@ struct Problem {
   std::string source;                 // Python
 };
 
-// From a folder (level1/19_relu.py, with a first-line comment "# families: a, b"), a .jsonl file with {level, problem_id, name, code}
-// or {prompt, label, extra_info, instance_id} (TritonForge's RL lines), or one .py file.
+// From a folder, a .jsonl file or one .py file; ids are unique or kUsage says which two collide.
+// - A folder is read by its level1/, level2/, ... subfolders where it has any, else by its own *.py; sorted by level
+//   and number. A file is NUMBER_name.py, with an optional first line "# families: a, b".
+// - A .jsonl line is {level, problem_id, name, code} (KernelBench), {prompt, label, extra_info, instance_id}
+//   (TritonForge's RL lines), or a pair of `tritonforge data generate` {id, families, problem}; "families" is
+//   optional everywhere.
 // Throws kNotFound / kUsage naming file and line.
 std::vector<Problem> read_problems(const fs::path& path);
+std::vector<Problem> parse_problems_jsonl(std::string_view text, std::string_view where);
 
-// Keeps those with a wanted level and problem id (empty = all); an unknown id throws kUsage naming the nearest.
-std::vector<Problem> select_problems(std::vector<Problem> problems, const std::vector<int>& levels, const std::vector<std::string>& ids);
+// One line of the KernelBench form (with "id" and "families"), which parse_problems_jsonl reads back.
+std::string problem_line(const Problem& problem);
+
+// Keeps those with a wanted level and problem (empty = all), in the set's order. A problem is named by its id, its
+// number or its name; one that is not there throws kUsage naming the nearest.
+std::vector<Problem> select_problems(std::vector<Problem> problems, const std::vector<int>& levels,
+                                     const std::vector<std::string>& ids);
 
 }  // namespace tritonforge

@@ -1,0 +1,189 @@
+#include "dataset/trajectory.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace tritonforge {
+namespace {
+
+constexpr std::array<std::pair<TurnStatus, std::string_view>, 4> kStatuses{{
+    {TurnStatus::kCompleted, "completed"},
+    {TurnStatus::kTruncated, "truncated"},
+    {TurnStatus::kAborted, "aborted"},
+    {TurnStatus::kFailed, "failed"},
+}};
+
+TurnStatus parse_status(const std::string& name, std::string_view where) {
+  std::vector<std::string> known;
+  for (const auto& [status, text] : kStatuses) {
+    if (text == name) return status;
+    known.emplace_back(text);
+  }
+  fail(ErrorKind::kUsage, "{}: unknown status '{}'{}", where, name, nearest_hint(name, known));
+}
+
+void check_same_size(size_t got, size_t expected, const char* field, const char* other, std::string_view where) {
+  if (got != expected) {
+    fail(ErrorKind::kUsage, "{}: '{}' has {} entries, '{}' has {}", where, field, got, other, expected);
+  }
+}
+
+std::vector<int64_t> token_ids(const Json& json, const char* key, std::string_view where) {
+  auto ids = require<std::vector<int64_t>>(json, key, where);
+  for (const int64_t id : ids) {
+    if (id < 0) fail(ErrorKind::kUsage, "{}: '{}' holds the negative token id {}", where, key, id);
+  }
+  return ids;
+}
+
+Turn turn_from_json(const Json& json, const std::string& where) {
+  if (!json.is_object()) fail(ErrorKind::kUsage, "{}: not a JSON object", where);
+  Turn turn;
+  turn.prompt_tokens = token_ids(json, "prompt_tokens", where);
+  turn.response_tokens = token_ids(json, "response_tokens", where);
+  turn.log_probs = require<std::vector<float>>(json, "log_probs", where);
+  turn.weight_versions = require<std::vector<int64_t>>(json, "weight_versions", where);
+  check_same_size(turn.log_probs.size(), turn.response_tokens.size(), "log_probs", "response_tokens", where);
+  check_same_size(turn.weight_versions.size(), turn.response_tokens.size(), "weight_versions", "response_tokens", where);
+  turn.text = require<std::string>(json, "text", where);
+  turn.code = require<std::string>(json, "code", where);
+  turn.verdict = verdict_from_json(require<Json>(json, "verdict", where));
+  turn.reward = require<double>(json, "reward", where);
+  turn.status = parse_status(require<std::string>(json, "status", where), where);
+  turn.generate_s = optional_field<double>(json, "generate_s", 0, where);
+  turn.evaluate_s = optional_field<double>(json, "evaluate_s", 0, where);
+  return turn;
+}
+
+// Collects turns whose prompts continue one another.
+class SequenceBuilder {
+ public:
+  SequenceBuilder(const Trajectory& trajectory, std::vector<TrainSequence>& out) : trajectory_(trajectory), out_(out) {}
+
+  void add(const Turn& turn, float advantage) {
+    const auto& so_far = sequence_.tokens;
+    const bool continues = turn.prompt_tokens.size() >= so_far.size() &&
+                           std::equal(so_far.begin(), so_far.end(), turn.prompt_tokens.begin());
+    if (!continues) flush();
+    for (size_t i = sequence_.tokens.size(); i < turn.prompt_tokens.size(); ++i) push(turn.prompt_tokens[i]);
+    const bool sampled = turn.status != TurnStatus::kFailed;
+    for (size_t i = 0; i < turn.response_tokens.size(); ++i) {
+      push(turn.response_tokens[i]);
+      if (!sampled || sequence_.tokens.size() == 1) continue;  // the first token has nothing to be predicted from
+      sequence_.loss_mask.back() = 1;
+      sequence_.old_log_probs.back() = turn.log_probs[i];
+      sequence_.advantages.back() = advantage;
+      sequence_.weight_versions.back() = turn.weight_versions[i];
+    }
+  }
+
+  void flush() {
+    // What follows the last token with loss would be computed for nothing.
+    const auto last = std::find(sequence_.loss_mask.rbegin(), sequence_.loss_mask.rend(), 1);
+    const size_t length = static_cast<size_t>(sequence_.loss_mask.rend() - last);
+    if (length > 0) {
+      sequence_.tokens.resize(length);
+      sequence_.loss_mask.resize(length);
+      sequence_.old_log_probs.resize(length);
+      sequence_.advantages.resize(length);
+      sequence_.weight_versions.resize(length);
+      sequence_.trajectory_id = trajectory_.id;
+      sequence_.temperature = trajectory_.temperature;
+      out_.push_back(std::move(sequence_));
+    }
+    sequence_ = {};
+  }
+
+ private:
+  void push(int64_t token) {
+    sequence_.tokens.push_back(token);
+    sequence_.loss_mask.push_back(0);
+    sequence_.old_log_probs.push_back(0);
+    sequence_.advantages.push_back(0);
+    sequence_.weight_versions.push_back(-1);
+  }
+
+  const Trajectory& trajectory_;
+  std::vector<TrainSequence>& out_;
+  TrainSequence sequence_;
+};
+
+}  // namespace
+
+std::string_view name_of(TurnStatus status) {
+  for (const auto& [known, name] : kStatuses) {
+    if (known == status) return name;
+  }
+  TF_CHECK(false, "turn status {} has no name", static_cast<int>(status));
+  return {};
+}
+
+Json to_json(const Turn& turn) {
+  // JSON has no NaN: it would be written as null and fail only when it is read back.
+  for (const float value : turn.log_probs) TF_CHECK(std::isfinite(value), "log-probability {} of a sampled token", value);
+  TF_CHECK(std::isfinite(turn.reward), "turn reward is {}", turn.reward);
+  return Json{{"prompt_tokens", turn.prompt_tokens},
+              {"response_tokens", turn.response_tokens},
+              {"log_probs", turn.log_probs},
+              {"weight_versions", turn.weight_versions},
+              {"text", turn.text},
+              {"code", turn.code},
+              {"verdict", to_json(turn.verdict)},
+              {"reward", turn.reward},
+              {"status", std::string(name_of(turn.status))},
+              {"generate_s", turn.generate_s},
+              {"evaluate_s", turn.evaluate_s}};
+}
+
+Json to_json(const Trajectory& trajectory) {
+  Json turns = Json::array();
+  for (const auto& turn : trajectory.turns) turns.push_back(to_json(turn));
+  return Json{{"id", trajectory.id},
+              {"problem_id", trajectory.problem_id},
+              {"group_id", trajectory.group_id},
+              {"turns", std::move(turns)},
+              {"temperature", trajectory.temperature},
+              {"reward", trajectory.reward},
+              {"turn_returns", trajectory.turn_returns},
+              {"advantages", trajectory.advantages}};
+}
+
+Trajectory trajectory_from_json(const Json& json) {
+  if (!json.is_object()) fail(ErrorKind::kUsage, "trajectory: not a JSON object");
+  Trajectory trajectory;
+  trajectory.id = require<std::string>(json, "id", "trajectory");
+  const std::string where = fmt::format("trajectory '{}'", trajectory.id);
+  trajectory.problem_id = require<std::string>(json, "problem_id", where);
+  trajectory.group_id = require<std::string>(json, "group_id", where);
+  const auto turns = require<Json>(json, "turns", where);
+  if (!turns.is_array()) fail(ErrorKind::kUsage, "{}: field 'turns' is not a list", where);
+  for (const auto& turn : turns) {
+    trajectory.turns.push_back(turn_from_json(turn, fmt::format("{} turn {}", where, trajectory.turns.size())));
+  }
+  trajectory.temperature = require<double>(json, "temperature", where);
+  if (!(trajectory.temperature >= 0)) fail(ErrorKind::kUsage, "{}: temperature {} is negative", where, trajectory.temperature);
+  trajectory.reward = require<double>(json, "reward", where);
+  trajectory.turn_returns = optional_field<std::vector<double>>(json, "turn_returns", {}, where);
+  trajectory.advantages = optional_field<std::vector<double>>(json, "advantages", {}, where);
+  const size_t count = trajectory.turns.size();
+  if (!trajectory.turn_returns.empty()) check_same_size(trajectory.turn_returns.size(), count, "turn_returns", "turns", where);
+  if (!trajectory.advantages.empty()) check_same_size(trajectory.advantages.size(), count, "advantages", "turns", where);
+  return trajectory;
+}
+
+std::vector<TrainSequence> to_train_sequences(const Trajectory& trajectory) {
+  if (trajectory.advantages.size() != trajectory.turns.size()) {
+    fail(ErrorKind::kUsage, "trajectory '{}' has {} advantages for {} turns: its group is not complete", trajectory.id,
+         trajectory.advantages.size(), trajectory.turns.size());
+  }
+  std::vector<TrainSequence> sequences;
+  SequenceBuilder builder(trajectory, sequences);
+  for (size_t i = 0; i < trajectory.turns.size(); ++i) {
+    builder.add(trajectory.turns[i], static_cast<float>(trajectory.advantages[i]));
+  }
+  builder.flush();
+  return sequences;
+}
+
+}  // namespace tritonforge
