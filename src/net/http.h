@@ -21,6 +21,7 @@ using Headers = std::map<std::string, std::string>;  // lower-case names
 
 struct Request {
   std::string method, path;                  // path without the query
+  std::string target;                        // path and query as they came
   std::map<std::string, std::string> query;  // decoded
   Headers headers;
   std::string body;
@@ -35,7 +36,7 @@ struct Response {
   std::string body;
   std::string content_type = "application/json";
   Headers headers;
-  static Response json(const Json& value, int status = 200) { return {status, value.dump(), "application/json", {}}; }
+  static Response json(const Json& value, int status = 200);  // bytes that are not UTF-8 become U+FFFD
   static Response text(std::string body, int status = 200) { return {status, std::move(body), "text/plain; charset=utf-8", {}}; }
   // {"error": {"message", "type"}} with http_status(kind); 503 carries Retry-After.
   static Response error(const Error& error);
@@ -68,6 +69,9 @@ struct ServerOptions {
   int worker_threads = 4;
   size_t max_queue = 1024;       // requests waiting for a worker
   size_t max_body = size_t{1} << 30;
+  double header_timeout_s = 15;  // a request's head, from its first byte
+  double idle_timeout_s = 75;    // between the requests of one connection
+  double stall_timeout_s = 60;   // a client that neither sends its body nor reads its reply
 };
 
 class HttpServer {
@@ -117,15 +121,17 @@ class HttpClient {
   std::unique_ptr<Impl> impl_;
 };
 
-// Splits a text/event-stream into its events' data.
+// Splits a text/event-stream into its events' data (WHATWG "server-sent events"; other fields are skipped). The pieces
+// may be cut anywhere.
 class SseParser {
  public:
   void feed(std::string_view bytes, const std::function<void(std::string_view data)>& on_event);
 
  private:
-  std::string buffer_;
+  std::string line_, data_;
+  bool has_data_ = false, skip_line_feed_ = false;
 };
-std::string sse_event(std::string_view data);
+std::string sse_event(std::string_view data);  // "data: ...\n\n", one data line per line of `data`
 
 // Waits until GET url answers 200; throws kTimeout naming the url and what it last said.
 void wait_until_healthy(const std::string& url, Deadline deadline);

@@ -1,0 +1,109 @@
+#include <fmt/format.h>
+
+#include "net/exchange.h"
+#include "net/retry.h"
+#include "net/wire.h"
+
+namespace tritonforge::net {
+
+struct HttpClient::Impl {
+  ClientOptions options;
+  std::shared_ptr<SocketPool> pool = std::make_shared<SocketPool>();
+
+  AsyncRequest prepare(const std::string& method, const std::string& url, std::string body,
+                       const std::string& content_type, const ClientOptions& given) const {
+    AsyncRequest request;
+    request.method = method;
+    request.url = url;
+    request.headers = given.headers;
+    if (!body.empty()) {
+      request.headers.try_emplace("content-type", content_type);
+      request.body = std::make_shared<const std::string>(std::move(body));
+    }
+    if (!given.api_key.empty()) request.headers["authorization"] = "Bearer " + given.api_key;
+    request.connect_timeout_s = std::min(10.0, given.timeout_s);
+    return request;
+  }
+
+  // On this thread, with an event loop of its own; only the idle sockets are shared.
+  Result<Response> run(AsyncRequest request, const std::function<bool(std::string_view)>* on_chunk) const {
+    asio::io_context io(1);
+    const auto state = std::make_shared<ExchangeState>(io.get_executor());
+    Response response;
+    std::optional<Error> error;
+    std::exception_ptr thrown;
+    AsyncCallbacks callbacks;
+    callbacks.on_head = [&](int status, const Headers& headers) {
+      response.status = status;
+      response.headers = headers;
+      const auto type = headers.find("content-type");
+      response.content_type = type == headers.end() ? "" : type->second;
+    };
+    callbacks.on_body = [&](std::string_view bytes) {
+      if (on_chunk && response.status / 100 == 2) return (*on_chunk)(bytes);
+      response.body += bytes;
+      return true;
+    };
+    callbacks.on_done = [&](std::optional<Error> failed, bool) { error = std::move(failed); };
+    asio::co_spawn(io, exchange(state, pool, std::move(request), std::move(callbacks)),
+                   [&](std::exception_ptr failed) { thrown = failed; });
+    io.run();
+    if (thrown) std::rethrow_exception(thrown);
+    if (error) return *error;
+    return response;
+  }
+};
+
+HttpClient::HttpClient(ClientOptions options) : impl_(std::make_unique<Impl>()) { impl_->options = std::move(options); }
+HttpClient::~HttpClient() = default;
+
+Result<Response> HttpClient::request(const std::string& method, const std::string& url, std::string body,
+                                     const std::string& content_type, const ClientOptions* options) {
+  const ClientOptions& given = options ? *options : impl_->options;
+  AsyncRequest request = impl_->prepare(method, url, std::move(body), content_type, given);
+  request.timeout_s = given.timeout_s;
+  return impl_->run(std::move(request), nullptr);
+}
+
+Result<Response> HttpClient::stream(const std::string& method, const std::string& url, std::string body,
+                                    const std::function<bool(std::string_view)>& on_chunk) {
+  AsyncRequest request = impl_->prepare(method, url, std::move(body), "application/json", impl_->options);
+  request.timeout_s = 0;
+  request.idle_timeout_s = impl_->options.timeout_s;
+  return impl_->run(std::move(request), &on_chunk);
+}
+
+Result<Response> HttpClient::get(const std::string& url) { return request("GET", url, ""); }
+Result<Response> HttpClient::post(const std::string& url, const Json& body) { return request("POST", url, body.dump()); }
+
+namespace {
+Result<Json> parse_reply(Result<Response> reply, const std::string& what) {
+  if (!reply) return reply.error();
+  if (reply->status / 100 != 2) return error_of(*reply, what);
+  try {
+    return parse_json(reply->body, what);
+  } catch (const Error& error) {
+    return Error(ErrorKind::kCorrupt, error.what());
+  }
+}
+}  // namespace
+
+Result<Json> HttpClient::post_json(const std::string& url, const Json& body) { return parse_reply(post(url, body), "POST " + url); }
+Result<Json> HttpClient::get_json(const std::string& url) { return parse_reply(get(url), "GET " + url); }
+
+void wait_until_healthy(const std::string& url, Deadline deadline) {
+  HttpClient client;
+  const auto ask = [&]() -> Result<bool> {
+    ClientOptions options;
+    options.timeout_s = std::clamp(deadline.remaining_s(), 0.05, 5.0);
+    auto reply = client.request("GET", url, "", "", &options);
+    if (!reply) return reply.error();
+    if (reply->status != 200) return error_of(*reply, "GET " + url);
+    return true;
+  };
+  retry<bool>(url + " to be healthy", deadline, ask, [](const Error& error) {
+    return error.kind() != ErrorKind::kUsage && error.kind() != ErrorKind::kUnsupported;
+  }).value();
+}
+
+}  // namespace tritonforge::net

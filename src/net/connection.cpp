@@ -1,0 +1,311 @@
+#include "net/connection.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/log.h"
+#include "net/wire.h"
+
+namespace tritonforge::net {
+namespace {
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+
+Clock::time_point in_seconds(double seconds) { return Deadline::after(seconds).at(); }
+
+// The part of a Response::error for statuses that no ErrorKind has.
+Response error_response(int status, const std::string& message) {
+  Response response = Response::error(Error(ErrorKind::kUsage, message));
+  response.status = status;
+  return response;
+}
+
+}  // namespace
+
+struct Connection::Incoming {
+  Request request;
+  Reply::Framing framing;
+  const Route* route = nullptr;
+  bool has_refusal = false;  // answered without a handler
+  bool body_read = false;
+  Response refusal;
+
+  void refuse(Response response) {
+    refusal = std::move(response);
+    has_refusal = true;
+  }
+};
+
+Connection::Connection(tcp::socket socket, const ConnectionHost& host, std::function<void(Connection*)> on_gone)
+    : farewell_{std::move(on_gone), this},
+      socket_(std::move(socket)),
+      event_(socket_.get_executor()),
+      stall_(socket_.get_executor()),
+      host_(host),
+      chunk_(new char[kChunk]) {}
+
+void Connection::start() {
+  asio::co_spawn(
+      socket_.get_executor(), [self = shared_from_this()]() -> awaitable<void> { return self->run(); }, asio::detached);
+}
+
+void Connection::drain() {
+  asio::post(socket_.get_executor(), [self = shared_from_this()] {
+    if (self->idle_) self->close();
+  });
+}
+
+void Connection::abort() {
+  asio::post(socket_.get_executor(), [self = shared_from_this()] { self->close(); });
+}
+
+void Connection::close() {
+  closed_ = true;
+  error_code ignored;
+  socket_.close(ignored);
+  event_.cancel();
+}
+
+void Connection::start_read() {
+  if (reading_ || end_of_input_ || closed_ || input_.size() > kMaxAhead) return;
+  reading_ = true;
+  socket_.async_read_some(asio::buffer(chunk_.get(), kChunk), [self = shared_from_this()](error_code error, size_t size) {
+    self->on_read(error, size);
+  });
+}
+
+void Connection::on_read(error_code error, size_t size) {
+  reading_ = false;
+  input_.append(chunk_.get(), size);
+  if (error) {
+    end_of_input_ = true;
+    broken_ = error != asio::error::eof;
+  }
+  if (reply_) {
+    if (error) reply_->client_gone();
+    else start_read();
+  }
+  event_.cancel();
+}
+
+awaitable<bool> Connection::more_input(Clock::time_point deadline) {
+  const size_t before = input_.size();
+  start_read();
+  while (input_.size() == before && !end_of_input_ && !closed_) {
+    event_.expires_at(deadline);
+    const auto [error] = co_await event_.async_wait(kTuple);
+    if (!error && input_.size() == before && !end_of_input_) {
+      timed_out_ = true;
+      co_return false;
+    }
+  }
+  co_return input_.size() != before;
+}
+
+awaitable<void> Connection::run() {
+  const auto self = shared_from_this();
+  try {
+    bool go_on = true;
+    while (go_on && !closed_) go_on = co_await serve_one();
+  } catch (const std::exception& error) {
+    log::error("http connection: {}", error.what());
+  }
+  if (reply_) reply_->client_gone();
+  reply_.reset();
+  close();
+  stall_.cancel();
+}
+
+awaitable<bool> Connection::serve_one() {
+  if (input_.empty()) {
+    idle_ = true;
+    if (*host_.draining) co_return false;
+    const bool came = co_await more_input(in_seconds(host_.idle_timeout_s));
+    idle_ = false;
+    if (!came) co_return false;
+  }
+  Incoming incoming;
+  if (!co_await read_request(incoming)) co_return false;
+  if (incoming.has_refusal) {
+    if (!incoming.body_read) incoming.framing.keep_alive = false;
+    co_await refuse(incoming.refusal, incoming);
+    if (!incoming.body_read) co_await linger();
+    co_return incoming.framing.keep_alive && !*host_.draining;
+  }
+  reply_ = std::make_shared<Reply>(
+      incoming.framing,
+      [weak = weak_from_this()] {
+        if (const auto self = weak.lock()) {
+          asio::post(self->socket_.get_executor(), [self] { self->event_.cancel(); });
+        }
+      },
+      host_.draining);
+  start_read();
+  if (end_of_input_) reply_->client_gone();
+  host_.dispatch(*incoming.route, std::move(incoming.request), std::make_shared<ReplyHandle>(reply_));
+  const bool keep = co_await write_reply();
+  reply_.reset();
+  co_return keep;
+}
+
+bool Connection::authorised(const Request& request) const {
+  if (host_.api_key.empty() || request.path == "/health") return true;
+  const auto found = request.headers.find("authorization");
+  if (found == request.headers.end() || lower(found->second.substr(0, 7)) != "bearer ") return false;
+  return equal_in_constant_time(std::string_view(found->second).substr(7), host_.api_key);
+}
+
+// Reads head and body. False: the connection is of no more use (closed, or refused here for good).
+awaitable<bool> Connection::read_request(Incoming& incoming) {
+  http::request_parser<http::string_body> parser;
+  parser.header_limit(1 << 16);
+  parser.body_limit(host_.max_body);
+  parser.eager(true);
+  Clock::time_point deadline = in_seconds(host_.header_timeout_s);
+  bool head_seen = false;
+  Request& request = incoming.request;
+  while (!parser.is_done()) {
+    error_code error;
+    const size_t used = input_.empty() ? 0 : parser.put(asio::buffer(input_), error);
+    input_.erase(0, used);
+    if (error && error != http::error::need_more) {
+      const int status = error == http::error::body_limit ? 413 : error == http::error::header_limit ? 431 : 400;
+      incoming.refuse(error_response(
+          status, status == 413   ? fmt::format("the request body is larger than {} bytes", host_.max_body)
+                  : status == 431 ? "the request's headers are larger than 65536 bytes"
+                                  : "malformed request: " + error.message()));
+      co_return true;
+    }
+    if (!head_seen && parser.is_header_done()) {
+      head_seen = true;
+      const auto& message = parser.get();
+      request.method = std::string(message.method_string());
+      const std::string target(message.target());
+      const size_t question = target.find('?');
+      request.target = target;
+      request.path = target.substr(0, question);
+      if (question != std::string::npos) request.query = parse_query(std::string_view(target).substr(question + 1));
+      for (const auto& field : message) {
+        std::string& value = request.headers[lower(field.name_string())];
+        value += (value.empty() ? "" : ", ") + std::string(field.value());
+      }
+      const auto id = request.headers.find("x-request-id");
+      request.id = id != request.headers.end() && !id->second.empty() && id->second.size() <= 200 ? id->second : fresh_id();
+      incoming.framing = {request.id, request.method == "HEAD", message.version() < 11, message.keep_alive()};
+      if (const auto timeout = request.headers.find("x-timeout-s"); timeout != request.headers.end()) {
+        char* end = nullptr;
+        const double seconds = std::strtod(timeout->second.c_str(), &end);
+        if (end == timeout->second.c_str() || *end != '\0' || !(seconds > 0) || !std::isfinite(seconds)) {
+          incoming.refuse(error_response(400, "x-timeout-s: '" + timeout->second + "' is not a positive number"));
+        } else {
+          request.deadline = Deadline::after(std::min(seconds, 86400.0 * 7));
+        }
+      }
+      auto match = host_.routes->find(request.method, request.path);
+      incoming.route = match.route;
+      request.parameters = std::move(match.parameters);
+      if (!authorised(request)) {
+        Response refusal = error_response(401, "this server needs its API key: Authorization: Bearer KEY");
+        refusal.headers["www-authenticate"] = "Bearer";
+        incoming.refuse(std::move(refusal));
+      } else if (match.allowed.empty()) {
+        incoming.refuse(Response::error(Error(
+            ErrorKind::kNotFound, "no route " + request.method + " " + request.path + host_.routes->nearest(request.path))));
+      } else if (!match.route) {
+        const std::string allow = fmt::format("{}", fmt::join(match.allowed, ", "));
+        Response refusal = request.method == "OPTIONS"
+                               ? Response{204, "", "", {}}
+                               : error_response(405, fmt::format("{} is not allowed for {} (allowed: {})", request.method,
+                                                                 request.path, allow));
+        refusal.headers["allow"] = allow;
+        incoming.refuse(std::move(refusal));
+      }
+      const auto length = parser.content_length();
+      deadline = in_seconds(host_.stall_timeout_s + (length ? static_cast<double>(*length) : 0.0) / 65536);
+      if (!parser.is_done() && incoming.has_refusal && (!length || *length > (1 << 20))) co_return true;
+      if (!parser.is_done() && message.version() >= 11 && lower(message[http::field::expect]) == "100-continue") {
+        if (incoming.has_refusal) co_return true;
+        if (!co_await write_all("HTTP/1.1 100 Continue\r\n\r\n")) co_return false;
+      }
+      continue;
+    }
+    if (parser.is_done() || (used > 0 && !input_.empty())) continue;
+    if (co_await more_input(deadline)) continue;
+    if (timed_out_) {
+      incoming.refuse(error_response(408, head_seen ? "the request's body did not arrive in time"
+                                                    : "the request's headers did not arrive in time"));
+      co_return true;
+    }
+    co_return false;
+  }
+  incoming.body_read = true;
+  request.body = std::move(parser.get().body());
+  co_return true;
+}
+
+awaitable<void> Connection::refuse(const Response& response, const Incoming& incoming) {
+  const auto& framing = incoming.framing;
+  const bool keep_alive = framing.keep_alive && !*host_.draining;
+  std::string text = response_head(response.status, response.content_type, response.headers,
+                                   static_cast<long long>(response.body.size()), framing.request_id, keep_alive, framing.http_1_0);
+  if (!framing.head_only) text += response.body;
+  co_await write_all(text);
+}
+
+// Lets a client that is still sending read the refusal: closing at once would reset the connection under it.
+awaitable<void> Connection::linger() {
+  error_code ignored;
+  socket_.shutdown(tcp::socket::shutdown_send, ignored);
+  const auto deadline = in_seconds(2);
+  size_t drained = 0;
+  while (drained < (size_t{64} << 20)) {
+    drained += input_.size();
+    input_.clear();
+    if (!co_await more_input(deadline)) break;
+  }
+}
+
+awaitable<bool> Connection::write_reply() {
+  for (;;) {
+    Reply::Output output = reply_->take();
+    for (const auto& piece : output.pieces) {
+      const bool sent = co_await write_all(piece);
+      reply_->written(piece.size());
+      if (!sent) {
+        reply_->client_gone();
+        co_return false;
+      }
+    }
+    if (output.finished) co_return !output.cut && output.keep_alive;
+    if (!output.pieces.empty()) continue;
+    if (closed_ || broken_) {
+      reply_->client_gone();
+      co_return false;
+    }
+    event_.expires_at(Clock::time_point::max());
+    co_await event_.async_wait(kTuple);
+  }
+}
+
+awaitable<bool> Connection::write_all(std::string_view bytes) {
+  bool sent = true;
+  while (sent && !bytes.empty()) {
+    const auto slice = bytes.substr(0, 1 << 20);
+    bytes.remove_prefix(slice.size());
+    stall_.expires_after(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(host_.stall_timeout_s)));
+    stall_.async_wait([weak = weak_from_this()](error_code error) {
+      const auto self = weak.lock();
+      if (!error && self && self->stall_.expiry() <= Clock::now()) self->close();
+    });
+    const auto [error, size] = co_await asio::async_write(socket_, asio::buffer(slice.data(), slice.size()), kTuple);
+    sent = !error;
+  }
+  stall_.expires_at(Clock::time_point::max());
+  co_return sent;
+}
+
+}  // namespace tritonforge::net

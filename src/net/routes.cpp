@@ -1,0 +1,83 @@
+#include "net/routes.h"
+
+#include <algorithm>
+#include <set>
+
+#include "net/wire.h"
+
+namespace tritonforge::net {
+namespace {
+
+std::vector<std::string> split(std::string_view path) {
+  std::vector<std::string> parts;
+  size_t start = path.empty() || path[0] != '/' ? 0 : 1;
+  while (start <= path.size()) {
+    const size_t end = std::min(path.find('/', start), path.size());
+    parts.emplace_back(path.substr(start, end - start));
+    start = end + 1;
+  }
+  return parts;
+}
+
+bool is_parameter(const std::string& segment) {
+  return segment.size() > 2 && segment.front() == '{' && segment.back() == '}';
+}
+
+// One character a segment, less is more specific; empty where the path does not fit.
+std::string fit(const Route& route, const std::vector<std::string>& parts, std::map<std::string, std::string>& parameters) {
+  std::string score;
+  for (size_t i = 0; i < route.segments.size(); ++i) {
+    const std::string& segment = route.segments[i];
+    if (segment == "*" && i + 1 == route.segments.size()) return parts.size() > i ? score + '2' : "";
+    if (i >= parts.size()) return "";
+    if (is_parameter(segment)) {
+      if (parts[i].empty()) return "";
+      parameters[segment.substr(1, segment.size() - 2)] = parts[i];
+      score += '1';
+    } else if (segment == parts[i]) {
+      score += '0';
+    } else {
+      return "";
+    }
+  }
+  return parts.size() == route.segments.size() ? score : "";
+}
+
+}  // namespace
+
+void RouteTable::add(Route route) {
+  TF_CHECK(!route.pattern.empty() && route.pattern[0] == '/', "route pattern '{}' must begin with '/'", route.pattern);
+  route.segments = split(route.pattern);
+  routes_.push_back(std::move(route));
+}
+
+RouteTable::Match RouteTable::find(const std::string& method, const std::string& raw_path) const {
+  auto parts = split(raw_path);
+  for (auto& part : parts) part = percent_decode(part, false);
+  Match best;
+  std::string best_score;
+  std::set<std::string> allowed;
+  for (const Route& route : routes_) {
+    std::map<std::string, std::string> parameters;
+    std::string score = fit(route, parts, parameters);
+    if (score.empty()) continue;
+    allowed.insert(route.method);
+    const bool exact = route.method == method || (method == "HEAD" && route.method == "GET");
+    if (!exact && route.method != "*") continue;
+    score += exact ? '0' : '1';
+    if (best.route && score >= best_score) continue;
+    best.route = &route;
+    best.parameters = std::move(parameters);
+    best_score = std::move(score);
+  }
+  best.allowed.assign(allowed.begin(), allowed.end());
+  return best;
+}
+
+std::string RouteTable::nearest(const std::string& path) const {
+  std::set<std::string> patterns;
+  for (const Route& route : routes_) patterns.insert(route.pattern);
+  return nearest_hint(path, {patterns.begin(), patterns.end()});
+}
+
+}  // namespace tritonforge::net

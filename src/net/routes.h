@@ -1,0 +1,33 @@
+#pragma once
+// Which handler answers a method and path. Filled before the server starts, read-only after.
+#include <string>
+#include <vector>
+
+#include "net/http.h"
+
+namespace tritonforge::net {
+
+struct Route {
+  std::string method, pattern;
+  Handler blocking;    // one of the two is set
+  AsyncHandler async;
+  std::vector<std::string> segments;
+};
+
+class RouteTable {
+ public:
+  void add(Route route);
+  struct Match {
+    const Route* route = nullptr;
+    std::map<std::string, std::string> parameters;
+    std::vector<std::string> allowed;  // methods of the routes whose path fits; empty: no route has this path
+  };
+  // A literal segment beats {name}, which beats '*'. HEAD is answered by GET's handler.
+  Match find(const std::string& method, const std::string& raw_path) const;
+  std::string nearest(const std::string& path) const;  // nearest_hint over the patterns
+
+ private:
+  std::vector<Route> routes_;
+};
+
+}  // namespace tritonforge::net

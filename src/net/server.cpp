@@ -1,0 +1,237 @@
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <condition_variable>
+#include <cstring>
+#include <thread>
+#include <unordered_set>
+
+#include "base/log.h"
+#include "net/connection.h"
+#include "net/wire.h"
+#include "net/worker_pool.h"
+
+namespace tritonforge::net {
+namespace {
+
+// asio sets no close-on-exec on what it opens; a child process must not keep this port.
+int listen_on(const asio::ip::address& address, const std::string& host, int port) {
+  const tcp::endpoint endpoint(address, static_cast<unsigned short>(port));
+  const int fd = ::socket(address.is_v4() ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) fail(ErrorKind::kUnavailable, "cannot open a socket: {}", std::strerror(errno));
+  const int on = 1;
+  ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (::bind(fd, endpoint.data(), static_cast<socklen_t>(endpoint.size())) == 0 && ::listen(fd, 4096) == 0) return fd;
+  const int reason = errno;
+  ::close(fd);
+  if (reason == EADDRINUSE) fail(ErrorKind::kUnavailable, "port {} on {} is in use", port, host);
+  fail(ErrorKind::kUnavailable, "cannot listen on {}:{}: {}", host, port, std::strerror(reason));
+}
+
+asio::ip::address address_of(const std::string& host) {
+  error_code error;
+  const auto address = asio::ip::make_address(host == "localhost" ? "127.0.0.1" : host, error);
+  if (error) fail(ErrorKind::kUsage, "'{}' is not an address to listen on (use an IP address, 0.0.0.0 for all)", host);
+  return address;
+}
+
+Response run_handler(const Handler& handler, const Request& request) {
+  try {
+    return handler(request);
+  } catch (const Error& error) {
+    return Response::error(error);
+  } catch (const Json::exception& error) {
+    return Response::error(Error(ErrorKind::kUsage, request.method + " " + request.path + ": " + error.what()));
+  } catch (const std::exception& error) {
+    log::error("{} {} (request {}): {}", request.method, request.path, request.id, error.what());
+    return Response::error(Error(ErrorKind::kInternal, error.what()));
+  }
+}
+
+}  // namespace
+
+struct HttpServer::Impl {
+  explicit Impl(ServerOptions given)
+      : options(std::move(given)), io(std::max(1, options.io_threads)), acceptor(asio::make_strand(io)) {}
+
+  void dispatch(const Route& route, Request request, std::shared_ptr<ReplyHandle> reply);
+  void run_async(const Route& route, const Request& request, const std::shared_ptr<ReplyHandle>& reply);
+  awaitable<void> accept_loop();
+  void adopt(int fd);
+
+  ServerOptions options;
+  RouteTable routes;
+  asio::io_context io;
+  asio::basic_socket_acceptor<tcp> acceptor;
+  ConnectionHost host;
+  int port = 0;
+  std::unique_ptr<WorkerPool> workers;
+  std::vector<std::thread> threads;
+  std::optional<asio::executor_work_guard<asio::io_context::executor_type>> work;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::unordered_set<Connection*> connections;
+  bool started = false, stopped = false;
+};
+
+void HttpServer::Impl::dispatch(const Route& route, Request request, std::shared_ptr<ReplyHandle> reply) {
+  if (route.async) {
+    run_async(route, request, reply);
+    return;
+  }
+  auto shared = std::make_shared<Request>(std::move(request));
+  const bool accepted = workers->submit([&route, shared, reply] {
+    if (!reply->connected()) return;  // it left while it was queued
+    if (shared->deadline.expired()) {
+      reply->send(Response::error(Error(ErrorKind::kTimeout, shared->method + " " + shared->path +
+                                                                 ": the deadline passed while the request waited for a worker")));
+      return;
+    }
+    reply->send(run_handler(route.blocking, *shared));
+  });
+  if (!accepted) {
+    reply->send(Response::error(Error(
+        ErrorKind::kUnavailable, fmt::format("the server is busy: {} requests are waiting", options.max_queue))));
+  }
+}
+
+void HttpServer::Impl::run_async(const Route& route, const Request& request, const std::shared_ptr<ReplyHandle>& reply) {
+  const auto run = [&](const Request& given) -> Response {
+    route.async(given, reply);
+    return {.status = 0};
+  };
+  Response response = run_handler(run, request);
+  if (response.status != 0) reply->send(std::move(response));
+}
+
+void HttpServer::Impl::adopt(int fd) {
+  const bool v4 = acceptor.local_endpoint().protocol() == tcp::v4();
+  const int on = 1;
+  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  tcp::socket socket(asio::make_strand(io));
+  socket.assign(v4 ? tcp::v4() : tcp::v6(), fd);
+  const auto connection = std::make_shared<Connection>(std::move(socket), host, [this](Connection* gone) {
+    const std::lock_guard lock(mutex);
+    connections.erase(gone);
+    changed.notify_all();
+  });
+  {
+    const std::lock_guard lock(mutex);
+    connections.insert(connection.get());
+  }
+  connection->start();
+}
+
+awaitable<void> HttpServer::Impl::accept_loop() {
+  asio::steady_timer pause(acceptor.get_executor());
+  while (acceptor.is_open()) {
+    const auto [error] = co_await acceptor.async_wait(tcp::acceptor::wait_read, kTuple);
+    if (error) co_return;
+    const int fd = ::accept4(acceptor.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd >= 0) {
+      adopt(fd);
+    } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+      log::error("cannot accept a connection on port {}: {}", port, std::strerror(errno));
+      pause.expires_after(std::chrono::milliseconds(200));  // until others close
+      co_await pause.async_wait(kTuple);
+    }
+  }
+}
+
+HttpServer::HttpServer(ServerOptions options) {
+  const auto address = address_of(options.host);
+  if (options.api_key.empty() && !is_loopback(options.host)) {
+    fail(ErrorKind::kUsage, "listening on {} needs an API key (--api-key): only loopback addresses are served without one", options.host);
+  }
+  impl_ = std::make_unique<Impl>(std::move(options));
+  const int fd = listen_on(address, impl_->options.host, impl_->options.port);
+  impl_->acceptor.assign(address.is_v4() ? tcp::v4() : tcp::v6(), fd);
+  impl_->port = impl_->acceptor.local_endpoint().port();
+  ConnectionHost& host = impl_->host;
+  host.max_body = impl_->options.max_body;
+  host.api_key = impl_->options.api_key;
+  host.header_timeout_s = impl_->options.header_timeout_s;
+  host.idle_timeout_s = impl_->options.idle_timeout_s;
+  host.stall_timeout_s = impl_->options.stall_timeout_s;
+  host.draining = std::make_shared<std::atomic<bool>>(false);
+  host.routes = &impl_->routes;
+  host.dispatch = [impl = impl_.get()](const Route& route, Request request, std::shared_ptr<ReplyHandle> reply) {
+    impl->dispatch(route, std::move(request), std::move(reply));
+  };
+}
+
+HttpServer::~HttpServer() { stop(); }
+
+void HttpServer::route(const std::string& method, const std::string& pattern, Handler handler) {
+  TF_CHECK(!impl_->started, "route {} added after start()", pattern);
+  impl_->routes.add({method, pattern, std::move(handler), nullptr, {}});
+}
+
+void HttpServer::route_async(const std::string& method, const std::string& pattern, AsyncHandler handler) {
+  TF_CHECK(!impl_->started, "route {} added after start()", pattern);
+  impl_->routes.add({method, pattern, nullptr, std::move(handler), {}});
+}
+
+void HttpServer::start() {
+  TF_CHECK(!impl_->started, "start() called twice");
+  impl_->started = true;
+  impl_->workers = std::make_unique<WorkerPool>(std::max(1, impl_->options.worker_threads), impl_->options.max_queue);
+  impl_->work.emplace(impl_->io.get_executor());
+  asio::co_spawn(
+      impl_->acceptor.get_executor(), [impl = impl_.get()] { return impl->accept_loop(); }, asio::detached);
+  for (int i = 0; i < std::max(1, impl_->options.io_threads); ++i) {
+    impl_->threads.emplace_back([impl = impl_.get()] { impl->io.run(); });
+  }
+}
+
+int HttpServer::port() const { return impl_->port; }
+
+std::string HttpServer::url() const {
+  std::string host = impl_->options.host;
+  if (host == "0.0.0.0" || host == "localhost") host = "127.0.0.1";
+  if (host == "::") host = "::1";
+  return host.find(':') == std::string::npos ? fmt::format("http://{}:{}", host, impl_->port)
+                                             : fmt::format("http://[{}]:{}", host, impl_->port);
+}
+
+void HttpServer::stop(double grace_s) {
+  Impl& impl = *impl_;
+  if (impl.stopped) return;
+  impl.stopped = true;
+  *impl.host.draining = true;
+  if (!impl.started) return;
+  asio::post(impl.acceptor.get_executor(), [&impl] {
+    error_code ignored;
+    impl.acceptor.close(ignored);
+  });
+  const auto all = [&impl](void (Connection::*action)()) {
+    std::vector<std::shared_ptr<Connection>> live;
+    for (Connection* connection : impl.connections) {
+      if (auto shared = connection->weak_from_this().lock()) live.push_back(std::move(shared));
+    }
+    return [live = std::move(live), action] {
+      for (const auto& connection : live) (connection.get()->*action)();
+    };
+  };
+  std::unique_lock lock(impl.mutex);
+  const auto drain = all(&Connection::drain);
+  lock.unlock();
+  drain();
+  lock.lock();
+  impl.changed.wait_until(lock, Deadline::after(grace_s).at(), [&] { return impl.connections.empty(); });
+  const auto abort = all(&Connection::abort);
+  lock.unlock();
+  abort();
+  impl.workers->stop();
+  lock.lock();
+  impl.changed.wait(lock, [&] { return impl.connections.empty(); });
+  lock.unlock();
+  impl.work.reset();
+  for (auto& thread : impl.threads) thread.join();
+  impl.threads.clear();
+}
+
+}  // namespace tritonforge::net

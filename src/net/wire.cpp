@@ -1,0 +1,230 @@
+#include "net/wire.h"
+
+#include <fmt/format.h>
+#include <openssl/crypto.h>
+
+#include <atomic>
+#include <charconv>
+#include <random>
+
+#include "base/rng.h"
+
+namespace tritonforge::net {
+namespace {
+
+int hex_value(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+bool is_framing(const std::string& name) {
+  return name == "content-length" || name == "transfer-encoding" || name == "connection" || name == "keep-alive" ||
+         name == "content-type" || name == "x-request-id" || name == "upgrade" || name == "trailer";
+}
+
+void append_header(std::string& out, std::string_view name, std::string_view value) {
+  const auto clean = [&](std::string_view text) {
+    for (char c : text) out += c == '\r' || c == '\n' || c == '\0' ? ' ' : c;
+  };
+  clean(name);
+  out += ": ";
+  clean(value);
+  out += "\r\n";
+}
+
+}  // namespace
+
+Url parse_url(const std::string& url) {
+  const size_t scheme_end = url.find("://");
+  if (scheme_end == std::string::npos) fail(ErrorKind::kUsage, "'{}' is not a URL: expected http://HOST:PORT/...", url);
+  const std::string scheme = url.substr(0, scheme_end);
+  if (scheme != "http") fail(ErrorKind::kUnsupported, "'{}': {}:// is not supported, only http://", url, scheme);
+  Url result;
+  const size_t start = scheme_end + 3;
+  const size_t path = url.find_first_of("/?#", start);
+  result.authority = url.substr(start, path == std::string::npos ? std::string::npos : path - start);
+  result.target = path == std::string::npos ? "/" : url.substr(path, url.find('#', path) - path);
+  if (result.target.empty() || result.target[0] != '/') result.target.insert(0, "/");
+  for (unsigned char c : result.target) {
+    if (c <= ' ' || c == 127) fail(ErrorKind::kUsage, "'{}': a URL holds no spaces or control characters", url);
+  }
+  std::string_view rest = result.authority;
+  std::string_view port;
+  if (!rest.empty() && rest[0] == '[') {
+    const size_t close = rest.find(']');
+    if (close == std::string_view::npos) fail(ErrorKind::kUsage, "'{}': '[' without ']'", url);
+    result.host = rest.substr(1, close - 1);
+    rest.remove_prefix(close + 1);
+    if (!rest.empty() && rest[0] == ':') port = rest.substr(1);
+    else if (!rest.empty()) fail(ErrorKind::kUsage, "'{}': expected ':PORT' after ']'", url);
+  } else {
+    const size_t colon = rest.find(':');
+    result.host = rest.substr(0, colon);
+    if (colon != std::string_view::npos) port = rest.substr(colon + 1);
+  }
+  if (result.host.empty() || result.host.find_first_of("@ \t\r\n") != std::string::npos) {
+    fail(ErrorKind::kUsage, "'{}': no valid host in the URL", url);
+  }
+  if (!port.empty()) {
+    const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), result.port);
+    if (error != std::errc() || end != port.data() + port.size() || result.port < 1 || result.port > 65535) {
+      fail(ErrorKind::kUsage, "'{}': '{}' is not a port", url, port);
+    }
+  }
+  return result;
+}
+
+std::string percent_decode(std::string_view text, bool plus_is_space) {
+  std::string out;
+  out.reserve(text.size());
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '%' && i + 2 < text.size() && hex_value(text[i + 1]) >= 0 && hex_value(text[i + 2]) >= 0) {
+      out += static_cast<char>(hex_value(text[i + 1]) * 16 + hex_value(text[i + 2]));
+      i += 2;
+    } else {
+      out += plus_is_space && text[i] == '+' ? ' ' : text[i];
+    }
+  }
+  return out;
+}
+
+std::string percent_encode(std::string_view text) {
+  std::string out;
+  for (unsigned char c : text) {
+    if (std::isalnum(c) || c == '-' || c == '_' || c == '.' || c == '~') out += static_cast<char>(c);
+    else out += fmt::format("%{:02X}", c);
+  }
+  return out;
+}
+
+std::map<std::string, std::string> parse_query(std::string_view query) {
+  std::map<std::string, std::string> result;
+  while (!query.empty()) {
+    const size_t end = std::min(query.find('&'), query.size());
+    const std::string_view pair = query.substr(0, end);
+    query.remove_prefix(std::min(end + 1, query.size()));
+    if (pair.empty()) continue;
+    const size_t equals = pair.find('=');
+    result[percent_decode(pair.substr(0, equals), true)] =
+        equals == std::string_view::npos ? "" : percent_decode(pair.substr(equals + 1), true);
+  }
+  return result;
+}
+
+std::string_view reason_phrase(int status) {
+  switch (status) {
+    case 100: return "Continue";
+    case 200: return "OK";
+    case 201: return "Created";
+    case 202: return "Accepted";
+    case 204: return "No Content";
+    case 206: return "Partial Content";
+    case 301: return "Moved Permanently";
+    case 302: return "Found";
+    case 304: return "Not Modified";
+    case 400: return "Bad Request";
+    case 401: return "Unauthorized";
+    case 403: return "Forbidden";
+    case 404: return "Not Found";
+    case 405: return "Method Not Allowed";
+    case 408: return "Request Timeout";
+    case 409: return "Conflict";
+    case 410: return "Gone";
+    case 413: return "Payload Too Large";
+    case 422: return "Unprocessable Entity";
+    case 429: return "Too Many Requests";
+    case 431: return "Request Header Fields Too Large";
+    case 500: return "Internal Server Error";
+    case 501: return "Not Implemented";
+    case 502: return "Bad Gateway";
+    case 503: return "Service Unavailable";
+    case 504: return "Gateway Timeout";
+    default: return status < 300 ? "OK" : "Error";
+  }
+}
+
+std::string response_head(int status, const std::string& content_type, const Headers& extra, long long content_length,
+                          const std::string& request_id, bool keep_alive, bool http_1_0) {
+  std::string out = fmt::format("HTTP/1.1 {} {}\r\n", status, reason_phrase(status));
+  if (!content_type.empty()) append_header(out, "Content-Type", content_type);
+  if (content_length >= 0) {
+    if (status != 204 && status != 304) append_header(out, "Content-Length", std::to_string(content_length));
+  } else if (!http_1_0) {
+    append_header(out, "Transfer-Encoding", "chunked");
+  }
+  if (!request_id.empty()) append_header(out, "X-Request-Id", request_id);
+  if (!keep_alive) append_header(out, "Connection", "close");
+  else if (http_1_0) append_header(out, "Connection", "keep-alive");
+  for (const auto& [name, value] : extra) {
+    if (!is_framing(name)) append_header(out, name, value);
+  }
+  return out += "\r\n";
+}
+
+std::string request_head(const std::string& method, const Url& url, const Headers& headers, size_t content_length) {
+  std::string out = fmt::format("{} {} HTTP/1.1\r\n", method, url.target);
+  append_header(out, "Host", url.authority);
+  if (content_length > 0 || (method != "GET" && method != "HEAD")) {
+    append_header(out, "Content-Length", std::to_string(content_length));
+  }
+  for (const auto& [name, value] : headers) {
+    if (name == "host" || (is_framing(name) && name != "content-type" && name != "x-request-id")) continue;
+    append_header(out, name, value);
+  }
+  return out += "\r\n";
+}
+
+std::string chunk_of(std::string_view bytes) { return fmt::format("{:x}\r\n{}\r\n", bytes.size(), bytes); }
+
+bool is_loopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
+}
+
+bool equal_in_constant_time(std::string_view a, std::string_view b) {
+  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+std::string fresh_id() {
+  static const uint64_t start = (static_cast<uint64_t>(std::random_device{}()) << 32) | std::random_device{}();
+  static std::atomic<uint64_t> count{0};
+  return fmt::format("{:016x}", Rng::derive(start, count.fetch_add(1, std::memory_order_relaxed)));
+}
+
+ErrorKind kind_of(std::string_view error_type, int status) {
+  for (const auto kind : {ErrorKind::kUsage, ErrorKind::kNotFound, ErrorKind::kCorrupt, ErrorKind::kUnsupported,
+                          ErrorKind::kUnavailable, ErrorKind::kTimeout, ErrorKind::kMachine, ErrorKind::kInternal}) {
+    if (name_of(kind) == error_type) return kind;
+  }
+  switch (status) {
+    case 404: return ErrorKind::kNotFound;
+    case 408:
+    case 504: return ErrorKind::kTimeout;
+    case 422: return ErrorKind::kCorrupt;
+    case 429:
+    case 502:
+    case 503: return ErrorKind::kUnavailable;
+    default: return status >= 500 ? ErrorKind::kInternal : ErrorKind::kUsage;
+  }
+}
+
+Error error_of(const Response& response, const std::string& what) {
+  std::string message, type;
+  const Json body = Json::parse(response.body, nullptr, false);
+  if (body.is_object() && body.contains("error")) {
+    const Json& error = body["error"];
+    if (error.is_string()) message = error.get<std::string>();
+    if (error.is_object()) {
+      if (error.contains("message") && error["message"].is_string()) message = error["message"].get<std::string>();
+      if (error.contains("type") && error["type"].is_string()) type = error["type"].get<std::string>();
+    }
+  }
+  if (message.empty()) message = response.body.substr(0, 300);
+  for (char& c : message) {
+    if (c == '\n' || c == '\r') c = ' ';
+  }
+  return Error(kind_of(type, response.status), fmt::format("{}: {} {}", what, response.status, message));
+}
+
+}  // namespace tritonforge::net

@@ -1,0 +1,40 @@
+#pragma once
+// The text of HTTP/1.1: URLs, percent-encoding, message heads. No sockets.
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "net/http.h"
+
+namespace tritonforge::net {
+
+struct Url {
+  std::string host;       // without brackets
+  int port = 80;
+  std::string target;     // path and query, at least "/"
+  std::string authority;  // host:port as the Host header has it
+};
+// Throws kUnsupported for https:// (and any scheme but http), kUsage for anything that is not a URL.
+Url parse_url(const std::string& url);
+
+// "%41+b" -> "A b" where plus_is_space; a broken escape stays as it is.
+std::string percent_decode(std::string_view text, bool plus_is_space);
+std::string percent_encode(std::string_view text);  // everything but unreserved characters
+std::map<std::string, std::string> parse_query(std::string_view query);
+
+std::string_view reason_phrase(int status);
+// Status line and headers up to and with the empty line. `extra` may not override framing headers; CR, LF and NUL in
+// values become spaces. content_length < 0: chunked.
+std::string response_head(int status, const std::string& content_type, const Headers& extra, long long content_length,
+                          const std::string& request_id, bool keep_alive, bool http_1_0);
+std::string request_head(const std::string& method, const Url& url, const Headers& headers, size_t content_length);
+std::string chunk_of(std::string_view bytes);  // chunked framing of a non-empty piece
+
+bool is_loopback(const std::string& host);
+bool equal_in_constant_time(std::string_view a, std::string_view b);
+std::string fresh_id();  // 16 hex digits
+ErrorKind kind_of(std::string_view error_type, int status);
+// The Error that a non-2xx reply stands for, prefixed by `what` ("POST http://...").
+Error error_of(const Response& response, const std::string& what);
+
+}  // namespace tritonforge::net
