@@ -30,8 +30,12 @@ message(STATUS "libtorch: ${TORCH_DIR}")
 
 # Linked against the CPU library only: the CUDA half is loaded at run time where there is a GPU
 # (src/kernels/device.h), so one binary serves both kinds of machine.
+# torch's include folder carries another fmt than the library that spdlog and we link: the system's must win.
+get_target_property(FMT_INCLUDE fmt::fmt INTERFACE_INCLUDE_DIRECTORIES)
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/system_include)
+file(CREATE_LINK ${FMT_INCLUDE}/fmt ${CMAKE_BINARY_DIR}/system_include/fmt SYMBOLIC)
 add_library(torch INTERFACE)
-target_include_directories(torch SYSTEM INTERFACE ${TORCH_DIR}/include
+target_include_directories(torch SYSTEM INTERFACE ${CMAKE_BINARY_DIR}/system_include ${TORCH_DIR}/include
                            ${TORCH_DIR}/include/torch/csrc/api/include)
 target_link_directories(torch INTERFACE ${TORCH_DIR}/lib)
 target_link_libraries(torch INTERFACE torch_cpu c10)

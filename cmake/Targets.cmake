@@ -28,7 +28,8 @@ function(tf_torch_pch target)
     target_compile_options(tf_torch_pch PRIVATE -fpch-preprocess)
   endif()
   target_precompile_headers(${target} REUSE_FROM tf_torch_pch)
-  target_compile_options(${target} PRIVATE -fpch-preprocess)
+  # -fPIC for executables too: with -fPIE the compiler passes the header over.
+  target_compile_options(${target} PRIVATE -fpch-preprocess -fPIC)
 endfunction()
 
 # tf_unit_tests(FOLDER [TORCH]): one test program from tests/unit/FOLDER/*.cpp

@@ -19,10 +19,11 @@ struct ModelConfig {
   int64_t max_position = 0;
   double rope_theta = 1e6, rms_norm_eps = 1e-6;
   bool tie_embeddings = false;
-  bool attention_bias = false;         // Qwen2: q, k, v have biases
+  bool attention_bias = false;         // Qwen2: q, k, v have biases, always; Qwen3: q, k, v, o, where config.json says so
   bool qk_norm = true;                 // Qwen3: RMSNorm on each head of q and k before rope
   std::vector<int64_t> eos_token_ids;
 
+  bool output_bias() const { return attention_bias && family == Family::kQwen3; }
   void validate() const;               // throws kCorrupt naming the field
   int64_t parameter_count() const;
 };

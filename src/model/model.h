@@ -4,8 +4,8 @@
 #include <ATen/ATen.h>
 
 #include <functional>
-#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "model/config.h"
@@ -20,9 +20,12 @@ using AttentionFn = std::function<at::Tensor(int64_t layer, const at::Tensor& q,
 struct LayerWeights {
   at::Tensor input_norm, post_attention_norm;              // [hidden]
   at::Tensor q_proj, k_proj, v_proj, o_proj;               // [out, in], as in Hugging Face
-  at::Tensor q_bias, k_bias, v_bias;                       // undefined where the family has none
+  at::Tensor q_bias, k_bias, v_bias, o_bias;               // undefined where the family has none
   at::Tensor q_norm, k_norm;                               // [head_dim]; undefined where the family has none
   at::Tensor gate_proj, up_proj, down_proj;
+  // The same memory as q, k, v (gate, up), row after row: one GEMM instead of three (two). The parts share the storage
+  // without being autograd views of it, so that each is a leaf of its own where the trainer sets requires_grad.
+  at::Tensor qkv_proj, qkv_bias, gate_up_proj;
 };
 
 class Model {
@@ -37,7 +40,8 @@ class Model {
   void init_random(uint64_t seed, double std = 0.02);
 
   // Hugging Face name -> tensor, in a fixed order (embeddings, layers in order, final norm, lm_head unless tied).
-  // These are the tensors themselves: copying into one changes the model.
+  // These are the tensors themselves: copying into one changes the model (never set_data() one: q, k, v and gate, up
+  // lie in fused storage). Each is a leaf; the trainer calls requires_grad_() on them.
   std::vector<std::pair<std::string, at::Tensor>> named_parameters() const;
 
   // ids, positions [tokens] int64 -> final hidden states after the last norm [tokens, hidden].
@@ -66,6 +70,9 @@ AttentionFn packed_attention(std::vector<int64_t> cu_seqlens);
 // Building blocks, shared and tested on their own.
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);            // over the last dimension
 at::Tensor apply_rope(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin);  // x [t, heads, d]; cos, sin [t, d/2]
+// cos, sin [tokens, head_dim / 2] fp32 of positions [tokens] int64 (any device): angle = position * inv_freq, in fp32.
+std::pair<at::Tensor, at::Tensor> rope_table(const at::Tensor& positions, const at::Tensor& inv_freq);
+at::Tensor rope_inv_freq(int64_t head_dim, double theta, at::Device device);
 at::Tensor swiglu_mlp(const at::Tensor& x, const LayerWeights& weights);
 
 }  // namespace tritonforge

@@ -1,0 +1,157 @@
+#include "model/model.h"
+
+#include "base/rng.h"
+#include "model/recompute.h"
+
+namespace tritonforge {
+namespace {
+
+// Rows [begin, begin + rows) of `fused` as a tensor of its own: the same memory, but no autograd view.
+at::Tensor alias_rows(const at::Tensor& fused, int64_t begin, int64_t rows) {
+  std::vector<int64_t> sizes = fused.sizes().vec();
+  sizes[0] = rows;
+  at::Tensor part = at::empty({0}, fused.options());
+  part.set_(fused.storage(), fused.storage_offset() + begin * fused.stride(0), sizes, fused.strides());
+  return part;
+}
+
+// One linear layer over fused rows. With gradients the parts must be the leaves, so they are used one by one.
+std::vector<at::Tensor> split_linear(const at::Tensor& x, const std::vector<at::Tensor>& weights, const std::vector<at::Tensor>& biases) {
+  std::vector<at::Tensor> outputs;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    outputs.push_back(at::linear(x, weights[i], biases[i].defined() ? std::optional<at::Tensor>(biases[i]) : std::nullopt));
+  }
+  return outputs;
+}
+
+std::vector<std::pair<std::string, at::Tensor>> layer_parameters(const LayerWeights& layer) {
+  return {{"self_attn.q_proj.weight", layer.q_proj},
+          {"self_attn.q_proj.bias", layer.q_bias},
+          {"self_attn.k_proj.weight", layer.k_proj},
+          {"self_attn.k_proj.bias", layer.k_bias},
+          {"self_attn.v_proj.weight", layer.v_proj},
+          {"self_attn.v_proj.bias", layer.v_bias},
+          {"self_attn.o_proj.weight", layer.o_proj},
+          {"self_attn.o_proj.bias", layer.o_bias},
+          {"self_attn.q_norm.weight", layer.q_norm},
+          {"self_attn.k_norm.weight", layer.k_norm},
+          {"mlp.gate_proj.weight", layer.gate_proj},
+          {"mlp.up_proj.weight", layer.up_proj},
+          {"mlp.down_proj.weight", layer.down_proj},
+          {"input_layernorm.weight", layer.input_norm},
+          {"post_attention_layernorm.weight", layer.post_attention_norm}};
+}
+
+}  // namespace
+
+Model::Model(ModelConfig config, at::ScalarType dtype, at::Device device)
+    : config_(std::move(config)), dtype_(dtype), device_(device) {
+  config_.validate();
+  const at::NoGradGuard no_grad;
+  const auto& c = config_;
+  const auto options = at::TensorOptions().dtype(dtype).device(device);
+  const auto make = [&](std::initializer_list<int64_t> sizes) { return at::empty(sizes, options); };
+  const int64_t q = c.num_heads * c.head_dim, kv = c.num_kv_heads * c.head_dim;
+  embed_tokens_ = make({c.vocab_size, c.hidden_size});
+  for (int64_t i = 0; i < c.num_layers; ++i) {
+    LayerWeights& layer = layers_.emplace_back();
+    layer.input_norm = make({c.hidden_size});
+    layer.post_attention_norm = make({c.hidden_size});
+    layer.qkv_proj = make({q + 2 * kv, c.hidden_size});
+    layer.q_proj = alias_rows(layer.qkv_proj, 0, q);
+    layer.k_proj = alias_rows(layer.qkv_proj, q, kv);
+    layer.v_proj = alias_rows(layer.qkv_proj, q + kv, kv);
+    layer.o_proj = make({c.hidden_size, q});
+    if (c.attention_bias) {
+      layer.qkv_bias = make({q + 2 * kv});
+      layer.q_bias = alias_rows(layer.qkv_bias, 0, q);
+      layer.k_bias = alias_rows(layer.qkv_bias, q, kv);
+      layer.v_bias = alias_rows(layer.qkv_bias, q + kv, kv);
+    }
+    if (c.output_bias()) layer.o_bias = make({c.hidden_size});
+    if (c.qk_norm) {
+      layer.q_norm = make({c.head_dim});
+      layer.k_norm = make({c.head_dim});
+    }
+    layer.gate_up_proj = make({2 * c.intermediate_size, c.hidden_size});
+    layer.gate_proj = alias_rows(layer.gate_up_proj, 0, c.intermediate_size);
+    layer.up_proj = alias_rows(layer.gate_up_proj, c.intermediate_size, c.intermediate_size);
+    layer.down_proj = make({c.hidden_size, c.intermediate_size});
+  }
+  final_norm_ = make({c.hidden_size});
+  if (!c.tie_embeddings) lm_head_ = make({c.vocab_size, c.hidden_size});
+  inv_freq_ = rope_inv_freq(c.head_dim, c.rope_theta, device);
+}
+
+const at::Tensor& Model::lm_head() const { return lm_head_.defined() ? lm_head_ : embed_tokens_; }
+
+std::vector<std::pair<std::string, at::Tensor>> Model::named_parameters() const {
+  std::vector<std::pair<std::string, at::Tensor>> named{{"model.embed_tokens.weight", embed_tokens_}};
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    for (auto& [name, tensor] : layer_parameters(layers_[i])) {
+      if (tensor.defined()) named.emplace_back(fmt::format("model.layers.{}.{}", i, name), tensor);
+    }
+  }
+  named.emplace_back("model.norm.weight", final_norm_);
+  if (lm_head_.defined()) named.emplace_back("lm_head.weight", lm_head_);
+  return named;
+}
+
+void Model::init_random(uint64_t seed, double std) {
+  const at::NoGradGuard no_grad;
+  for (auto& [name, tensor] : named_parameters()) {
+    if (tensor.dim() == 2) {
+      // Drawn in fp32 on the CPU, so that the numbers are those of (seed, name) on every device and dtype.
+      auto generator = at::detail::createCPUGenerator(Rng::derive(seed, name));
+      tensor.copy_(at::empty(tensor.sizes(), at::kFloat).normal_(0.0, std, generator));
+    } else if (name.ends_with(".bias")) {
+      tensor.zero_();
+    } else {
+      tensor.fill_(1.0);
+    }
+  }
+}
+
+at::Tensor Model::layer_forward(int64_t index, const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin,
+                                const AttentionFn& attention) const {
+  const LayerWeights& w = layers_[index];
+  const int64_t tokens = x.size(0);
+  const at::Tensor normed = rms_norm(x, w.input_norm, config_.rms_norm_eps);
+  const auto qkv = split_linear(normed, {w.q_proj, w.k_proj, w.v_proj}, {w.q_bias, w.k_bias, w.v_bias});
+  at::Tensor q = qkv[0].view({tokens, config_.num_heads, config_.head_dim});
+  at::Tensor k = qkv[1].view({tokens, config_.num_kv_heads, config_.head_dim});
+  const at::Tensor v = qkv[2].view({tokens, config_.num_kv_heads, config_.head_dim});
+  if (config_.qk_norm) {
+    q = rms_norm(q, w.q_norm, config_.rms_norm_eps);
+    k = rms_norm(k, w.k_norm, config_.rms_norm_eps);
+  }
+  const at::Tensor mixed = attention(index, apply_rope(q, cos, sin), apply_rope(k, cos, sin), v);
+  const auto o_bias = w.o_bias.defined() ? std::optional<at::Tensor>(w.o_bias) : std::nullopt;
+  const at::Tensor y = x + at::linear(mixed.reshape({tokens, config_.num_heads * config_.head_dim}), w.o_proj, o_bias);
+  return y + swiglu_mlp(rms_norm(y, w.post_attention_norm, config_.rms_norm_eps), w);
+}
+
+at::Tensor Model::forward(const at::Tensor& ids, const at::Tensor& positions, const AttentionFn& attention,
+                          int64_t recompute_layers) const {
+  const auto [cos, sin] = rope_table(positions, inv_freq_);
+  at::Tensor x = at::embedding(embed_tokens_, ids);
+  for (int64_t i = 0; i < config_.num_layers; ++i) {
+    if (i < recompute_layers && at::GradMode::is_enabled()) {
+      std::vector<at::Tensor> weights;
+      for (auto& [name, tensor] : layer_parameters(layers_[i])) {
+        if (tensor.defined()) weights.push_back(tensor);
+      }
+      // Everything is captured by value: the backward pass may outlive this call (not the model).
+      x = recompute(x, weights, [this, i, cos, sin, attention](const at::Tensor& input) {
+        return layer_forward(i, input, cos, sin, attention);
+      });
+    } else {
+      x = layer_forward(i, x, cos, sin, attention);
+    }
+  }
+  return rms_norm(x, final_norm_, config_.rms_norm_eps);
+}
+
+at::Tensor Model::logits(const at::Tensor& hidden) const { return at::linear(hidden, lm_head()).to(at::kFloat); }
+
+}  // namespace tritonforge

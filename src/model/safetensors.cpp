@@ -1,0 +1,233 @@
+// The format: 8 bytes little-endian length of the header, a JSON header {name: {dtype, shape, data_offsets}}, then the
+// data without holes. https://github.com/huggingface/safetensors#format
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+
+#include "base/checksum.h"
+#include "base/json.h"
+#include "model/weights.h"
+
+namespace tritonforge {
+namespace {
+
+constexpr uint64_t kMaxHeader = 100'000'000;  // as the reference implementation
+
+struct DtypeName {
+  const char* name;
+  at::ScalarType dtype;
+};
+constexpr std::array<DtypeName, 12> kDtypes{{{"F64", at::kDouble}, {"F32", at::kFloat}, {"F16", at::kHalf}, {"BF16", at::kBFloat16},
+                                             {"I64", at::kLong}, {"I32", at::kInt}, {"I16", at::kShort}, {"I8", at::kChar},
+                                             {"U8", at::kByte}, {"BOOL", at::kBool}, {"F8_E4M3", at::kFloat8_e4m3fn},
+                                             {"F8_E5M2", at::kFloat8_e5m2}}};
+
+const char* name_in_file(at::ScalarType dtype) {
+  for (const auto& [name, known] : kDtypes) {
+    if (known == dtype) return name;
+  }
+  fail(ErrorKind::kUnsupported, "safetensors cannot hold dtype {}", c10::toString(dtype));
+}
+
+at::ScalarType dtype_in_file(const Json& entry, const std::string& where) {
+  const auto found = entry.find("dtype");
+  if (found == entry.end() || !found->is_string()) fail(ErrorKind::kCorrupt, "{}: has no dtype", where);
+  const auto& text = found->get_ref<const std::string&>();
+  std::vector<std::string> names;
+  for (const auto& [name, dtype] : kDtypes) {
+    if (text == name) return dtype;
+    names.emplace_back(name);
+  }
+  fail(ErrorKind::kUnsupported, "{}: dtype '{}' is not supported (known: {})", where, text.substr(0, 40), fmt::join(names, ", "));
+}
+
+std::vector<uint64_t> unsigned_list(const Json& entry, const char* key, const std::string& where) {
+  const auto found = entry.find(key);
+  if (found == entry.end() || !found->is_array()) fail(ErrorKind::kCorrupt, "{}: has no list '{}'", where, key);
+  std::vector<uint64_t> values;
+  for (const auto& value : *found) {
+    if (!value.is_number_unsigned() || value.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+      fail(ErrorKind::kCorrupt, "{}: '{}' holds {}, expected a size", where, key, value.dump().substr(0, 40));
+    }
+    values.push_back(value.get<uint64_t>());
+  }
+  return values;
+}
+
+// Closes and removes what was not published.
+class PendingFile {
+ public:
+  explicit PendingFile(const fs::path& target) : target_(target), name_(target.string() + ".tmp-XXXXXX") {
+    fd_ = ::mkostemp(name_.data(), O_CLOEXEC);
+    if (fd_ < 0) fail(ErrorKind::kUnavailable, "cannot create {}: {}", name_, std::strerror(errno));
+  }
+  ~PendingFile() {
+    if (fd_ >= 0) ::close(fd_);
+    if (!published_) ::unlink(name_.c_str());
+  }
+  PendingFile(const PendingFile&) = delete;
+  PendingFile& operator=(const PendingFile&) = delete;
+
+  void write(const void* data, size_t size) {
+    const char* at = static_cast<const char*>(data);
+    while (size > 0) {
+      const ssize_t written = ::write(fd_, at, std::min<size_t>(size, size_t{1} << 30));
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) fail(ErrorKind::kUnavailable, "cannot write {}: {}", target_.string(), std::strerror(errno));
+      at += written;
+      size -= static_cast<size_t>(written);
+    }
+  }
+  void publish() {
+    if (::fchmod(fd_, 0644) != 0 || ::fsync(fd_) != 0 || ::rename(name_.c_str(), target_.c_str()) != 0) {
+      fail(ErrorKind::kUnavailable, "cannot write {}: {}", target_.string(), std::strerror(errno));
+    }
+    published_ = true;
+    fsync_path(target_.has_parent_path() ? target_.parent_path() : fs::path("."));
+  }
+
+ private:
+  fs::path target_;
+  std::string name_;
+  int fd_ = -1;
+  bool published_ = false;
+};
+
+}  // namespace
+
+SafetensorsFile::SafetensorsFile(const fs::path& path) : file_(path) { parse(); }
+
+void SafetensorsFile::parse() {
+  const auto bytes = file_.bytes();
+  const std::string where = file_.path().string();
+  if (bytes.size() < 8) fail(ErrorKind::kCorrupt, "{}: truncated: {} bytes, a safetensors file has at least 8", where, bytes.size());
+  uint64_t header_size = 0;
+  std::memcpy(&header_size, bytes.data(), 8);
+  if (header_size > kMaxHeader) fail(ErrorKind::kCorrupt, "{}: header of {} bytes, expected at most {} (not a safetensors file?)", where, header_size, kMaxHeader);
+  if (header_size > bytes.size() - 8) {
+    fail(ErrorKind::kCorrupt, "{}: truncated inside the header: expected {} bytes, found {}", where, header_size + 8, bytes.size());
+  }
+  Json header;
+  try {
+    const char* text = reinterpret_cast<const char*>(bytes.data()) + 8;
+    header = Json::parse(text, text + header_size);
+  } catch (const nlohmann::json::exception&) {
+    fail(ErrorKind::kCorrupt, "{}: the header is not valid JSON", where);
+  }
+  if (!header.is_object()) fail(ErrorKind::kCorrupt, "{}: the header is not a JSON object", where);
+  data_start_ = 8 + header_size;
+  const uint64_t data_size = bytes.size() - data_start_;
+
+  struct Range {
+    uint64_t begin, end;
+    const std::string* name;
+  };
+  std::vector<Range> ranges;
+  for (const auto& [name, value] : header.items()) {
+    if (name == "__metadata__") {
+      if (!value.is_object()) fail(ErrorKind::kCorrupt, "{}: __metadata__ is not an object", where);
+      for (const auto& [key, text] : value.items()) {
+        if (!text.is_string()) fail(ErrorKind::kCorrupt, "{}: metadata '{}' is not text", where, key);
+        metadata_[key] = text.get<std::string>();
+      }
+      continue;
+    }
+    const std::string tensor_where = fmt::format("{}: tensor '{}'", where, name);
+    if (!value.is_object()) fail(ErrorKind::kCorrupt, "{}: is not an object", tensor_where);
+    Entry entry;
+    entry.dtype = dtype_in_file(value, tensor_where);
+    uint64_t expected = c10::elementSize(entry.dtype);
+    for (const uint64_t size : unsigned_list(value, "shape", tensor_where)) {
+      if (__builtin_mul_overflow(expected, size, &expected) || expected > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+        fail(ErrorKind::kCorrupt, "{}: shape is too large", tensor_where);
+      }
+      entry.shape.push_back(static_cast<int64_t>(size));
+    }
+    const auto offsets = unsigned_list(value, "data_offsets", tensor_where);
+    if (offsets.size() != 2 || offsets[0] > offsets[1]) fail(ErrorKind::kCorrupt, "{}: data_offsets must be [begin, end]", tensor_where);
+    if (offsets[1] > data_size) {
+      fail(ErrorKind::kCorrupt, "{}: ends at byte {} of the data, but only {} are there (truncated?)", tensor_where, offsets[1], data_size);
+    }
+    if (offsets[1] - offsets[0] != expected) {
+      fail(ErrorKind::kCorrupt, "{}: expected {} bytes for {} of [{}], found {}", tensor_where, expected, name_in_file(entry.dtype),
+           fmt::join(entry.shape, ", "), offsets[1] - offsets[0]);
+    }
+    entry.begin = offsets[0];
+    entry.end = offsets[1];
+    const auto [at, added] = entries_.emplace(name, std::move(entry));
+    ranges.push_back({offsets[0], offsets[1], &at->first});
+  }
+  std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) { return std::tie(a.begin, a.end) < std::tie(b.begin, b.end); });
+  uint64_t covered = 0;
+  for (const auto& range : ranges) {
+    if (range.begin != covered) {
+      fail(ErrorKind::kCorrupt, "{}: tensor '{}' begins at byte {}, expected {} ({})", where, *range.name, range.begin, covered,
+           range.begin < covered ? "it overlaps the one before" : "a hole in the data");
+    }
+    covered = range.end;
+  }
+  if (covered != data_size) fail(ErrorKind::kCorrupt, "{}: the tensors end at byte {} of the data, but the file has {}", where, covered, data_size);
+}
+
+std::vector<std::string> SafetensorsFile::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, entry] : entries_) names.push_back(name);
+  return names;
+}
+
+const SafetensorsFile::Entry& SafetensorsFile::entry(const std::string& name) const {
+  const auto found = entries_.find(name);
+  if (found == entries_.end()) fail(ErrorKind::kCorrupt, "{}: tensor '{}' is missing{}", file_.path().string(), name, nearest_hint(name, names()));
+  return found->second;
+}
+
+at::Tensor SafetensorsFile::tensor(const std::string& name) const {
+  const Entry& found = entry(name);
+  const auto bytes = file_.bytes().subspan(data_start_ + found.begin, found.end - found.begin);
+  if (bytes.empty()) return at::empty(found.shape, found.dtype);
+  if (reinterpret_cast<uintptr_t>(bytes.data()) % c10::elementSize(found.dtype) != 0) {  // a header that was not padded
+    at::Tensor copy = at::empty(found.shape, found.dtype);
+    std::memcpy(copy.mutable_data_ptr(), bytes.data(), bytes.size());
+    return copy;
+  }
+  return at::from_blob(const_cast<std::byte*>(bytes.data()), found.shape, at::TensorOptions().dtype(found.dtype));
+}
+
+std::map<std::string, std::string> save_safetensors(const std::vector<std::pair<std::string, at::Tensor>>& tensors,
+                                                    const fs::path& file, const std::map<std::string, std::string>& metadata) {
+  // Wide elements first, so that every tensor is aligned to its element size.
+  auto ordered = tensors;
+  std::stable_sort(ordered.begin(), ordered.end(),
+                   [](const auto& a, const auto& b) { return a.second.element_size() > b.second.element_size(); });
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  if (!metadata.empty()) header["__metadata__"] = metadata;
+  uint64_t offset = 0;
+  for (const auto& [name, tensor] : ordered) {
+    TF_CHECK(tensor.defined() && !header.contains(name), "tensor '{}' is undefined or listed twice", name);
+    const uint64_t end = offset + tensor.nbytes();
+    header[name] = {{"dtype", name_in_file(tensor.scalar_type())}, {"shape", tensor.sizes().vec()}, {"data_offsets", {offset, end}}};
+    offset = end;
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  const uint64_t header_size = text.size();
+  PendingFile out(file);
+  out.write(&header_size, 8);
+  out.write(text.data(), text.size());
+  std::map<std::string, std::string> checksums;
+  for (const auto& [name, tensor] : ordered) {
+    const at::Tensor bytes = tensor.detach().cpu().contiguous();
+    out.write(bytes.const_data_ptr(), bytes.nbytes());
+    checksums[name] = checksum(bytes.const_data_ptr(), bytes.nbytes());
+  }
+  out.publish();
+  return checksums;
+}
+
+}  // namespace tritonforge

@@ -1,0 +1,27 @@
+#pragma once
+// Named tensors of a checkpoint, whatever its form: what load_weights reads from. Inside src/model only.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/filesystem.h"
+#include "model/model.h"
+
+namespace tritonforge {
+
+class WeightSource {
+ public:
+  virtual ~WeightSource() = default;
+  virtual std::vector<std::string> names() const = 0;                           // Hugging Face names
+  virtual bool contains(const std::string& name) const = 0;
+  virtual std::vector<int64_t> shape(const std::string& name) const = 0;
+  virtual std::string where(const std::string& name) const = 0;                 // the file that holds it
+  // Converts into `target` (same shape, contiguous; any device and floating dtype). Thread-safe.
+  virtual void read(const std::string& name, at::Tensor target) const = 0;
+};
+
+// A Hugging Face folder (single file or sharded), a .safetensors file, or a .gguf file. Every file is opened and its
+// directory checked before this returns.
+std::unique_ptr<WeightSource> open_weights(const fs::path& path);
+
+}  // namespace tritonforge

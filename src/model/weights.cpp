@@ -1,0 +1,229 @@
+#include "model/weights.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/checksum.h"
+#include "base/json.h"
+#include "model/weight_source.h"
+
+namespace tritonforge {
+namespace {
+
+constexpr int64_t kShardBytes = 5'000'000'000;
+
+Json read_json(const fs::path& path) {
+  try {
+    return parse_json(read_file(path), path.string());
+  } catch (const Error& error) {
+    throw Error(error.kind() == ErrorKind::kUsage ? ErrorKind::kCorrupt : error.kind(), error.what());
+  }
+}
+
+class SafetensorsSource : public WeightSource {
+ public:
+  explicit SafetensorsSource(const fs::path& file) : label_(file.string()) {
+    files_.emplace_back(file);
+    for (const auto& name : files_[0].names()) index_[name] = 0;
+  }
+  // {"weight_map": {name: file}}
+  SafetensorsSource(const fs::path& folder, const fs::path& index_file) : label_(index_file.string()) {
+    const Json json = read_json(index_file);
+    const auto map = json.is_object() ? json.find("weight_map") : json.end();
+    if (!json.is_object() || map == json.end() || !map->is_object()) fail(ErrorKind::kCorrupt, "{}: has no object 'weight_map'", label_);
+    std::map<std::string, size_t> opened;
+    for (const auto& [name, value] : map->items()) {
+      if (!value.is_string()) fail(ErrorKind::kCorrupt, "{}: the file of tensor '{}' is not text", label_, name);
+      const auto file = value.get<std::string>();
+      if (fs::path(file) != fs::path(file).filename()) fail(ErrorKind::kCorrupt, "{}: tensor '{}' points outside the folder: {}", label_, name, file);
+      auto at = opened.find(file);
+      if (at == opened.end()) {
+        if (!fs::exists(folder / file)) fail(ErrorKind::kNotFound, "{}: the file of tensor '{}' is missing: {}", label_, name, (folder / file).string());
+        at = opened.emplace(file, files_.size()).first;
+        files_.emplace_back(folder / file);
+      }
+      if (!files_[at->second].contains(name)) {
+        fail(ErrorKind::kCorrupt, "{}: tensor '{}' is missing, though {} lists it there", (folder / file).string(), name, label_);
+      }
+      index_[name] = at->second;
+    }
+  }
+  std::vector<std::string> names() const override {
+    std::vector<std::string> names;
+    for (const auto& [name, file] : index_) names.push_back(name);
+    return names;
+  }
+  bool contains(const std::string& name) const override { return index_.count(name) != 0; }
+  std::vector<int64_t> shape(const std::string& name) const override { return files_[index_.at(name)].shape(name); }
+  std::string where(const std::string& name) const override {
+    const auto found = index_.find(name);
+    return found == index_.end() ? label_ : files_[found->second].path().string();
+  }
+  void read(const std::string& name, at::Tensor target) const override {
+    const at::Tensor stored = files_[index_.at(name)].tensor(name);
+    if (!at::isFloatingType(stored.scalar_type())) {
+      fail(ErrorKind::kUnsupported, "{}: tensor '{}' is {}, expected a floating dtype", where(name), name, c10::toString(stored.scalar_type()));
+    }
+    target.copy_(stored);
+  }
+
+ private:
+  std::string label_;
+  std::vector<SafetensorsFile> files_;
+  std::map<std::string, size_t> index_;
+};
+
+bool is_gguf(const fs::path& path) { return path.extension() == ".gguf"; }
+
+void check_all(const std::vector<std::pair<std::string, at::Tensor>>& parameters, const WeightSource& source, bool tied) {
+  std::set<std::string> known;
+  for (const auto& [name, tensor] : parameters) known.insert(name);
+  for (const auto& [name, tensor] : parameters) {
+    if (!source.contains(name)) {
+      std::vector<std::string> others;  // a misspelt name is one that the model does not know
+      for (auto& other : source.names()) {
+        if (!known.count(other)) others.push_back(other);
+      }
+      fail(ErrorKind::kCorrupt, "{}: tensor '{}' is missing{}", source.where(name), name, nearest_hint(name, others));
+    }
+    const auto found = source.shape(name);
+    if (found != tensor.sizes()) {
+      fail(ErrorKind::kCorrupt, "{}: tensor '{}': expected shape [{}], found [{}]", source.where(name), name,
+           fmt::join(tensor.sizes(), ", "), fmt::join(found, ", "));
+    }
+  }
+  for (const auto& name : source.names()) {
+    // Some tied checkpoints carry the head once more, and old ones the rope frequencies.
+    if (known.count(name) || (tied && name == "lm_head.weight") || name.ends_with("rotary_emb.inv_freq")) continue;
+    fail(ErrorKind::kCorrupt, "{}: tensor '{}' is not part of this model{}", source.where(name), name,
+         nearest_hint(name, std::vector<std::string>(known.begin(), known.end())));
+  }
+}
+
+// Nothing is written to the model before every tensor has been checked.
+void install(Model& model, const WeightSource& source) {
+  const at::NoGradGuard no_grad;
+  const auto parameters = model.named_parameters();
+  check_all(parameters, source, model.config().tie_embeddings);
+  for (const auto& [name, tensor] : parameters) source.read(name, tensor);
+}
+
+}  // namespace
+
+std::string dtype_name(at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kFloat: return "float32";
+    case at::kBFloat16: return "bfloat16";
+    case at::kHalf: return "float16";
+    default: fail(ErrorKind::kUnsupported, "a model cannot be held in {} (known: float32, bfloat16, float16)", c10::toString(dtype));
+  }
+}
+
+std::unique_ptr<WeightSource> open_weights(const fs::path& path) {
+  if (!fs::exists(path)) fail(ErrorKind::kNotFound, "no model at {}", path.string());
+  if (is_gguf(path)) fail(ErrorKind::kUnsupported, "{}: GGUF weights are not read yet", path.string());
+  if (!fs::is_directory(path)) return std::make_unique<SafetensorsSource>(path);
+  const auto single = path / "model.safetensors", index = path / "model.safetensors.index.json";
+  if (fs::exists(single)) return std::make_unique<SafetensorsSource>(single);
+  if (fs::exists(index)) return std::make_unique<SafetensorsSource>(path, index);
+  if (fs::exists(path / "pytorch_model.bin")) {
+    fail(ErrorKind::kUnsupported, "{}: pytorch_model.bin is not read (a pickle can run code); save it as safetensors", path.string());
+  }
+  fail(ErrorKind::kNotFound, "{}: holds neither model.safetensors nor model.safetensors.index.json", path.string());
+}
+
+ModelConfig read_model_config(const fs::path& path) {
+  if (!fs::exists(path)) fail(ErrorKind::kNotFound, "no model at {}", path.string());
+  if (!fs::is_directory(path)) {
+    fail(ErrorKind::kUnsupported, "{}: a model is a Hugging Face folder or a .gguf file", path.string());
+  }
+  const auto file = path / "config.json";
+  ModelConfig config = model_config_from_json(read_json(file), file.string());
+  // Chat models name further end tokens there (<|im_end|> beside <|endoftext|>).
+  const auto generation = path / "generation_config.json";
+  if (fs::exists(generation)) {
+    const Json json = read_json(generation);
+    const auto eos = json.is_object() ? json.find("eos_token_id") : json.end();
+    if (json.is_object() && eos != json.end()) {
+      const auto add = [&](const Json& value) {
+        if (!value.is_number_integer()) fail(ErrorKind::kCorrupt, "{}: eos_token_id {} is not an integer", generation.string(), value.dump());
+        const auto id = value.get<int64_t>();
+        if (std::find(config.eos_token_ids.begin(), config.eos_token_ids.end(), id) == config.eos_token_ids.end()) config.eos_token_ids.push_back(id);
+      };
+      if (eos->is_array()) {
+        for (const auto& value : *eos) add(value);
+      } else if (!eos->is_null()) {
+        add(*eos);
+      }
+      config.validate();
+    }
+  }
+  return config;
+}
+
+Model load_model(const fs::path& path, at::ScalarType dtype, at::Device device) {
+  Model model(read_model_config(path), dtype, device);
+  install(model, *open_weights(path));
+  return model;
+}
+
+std::map<std::string, std::string> load_weights(Model& model, const fs::path& path) {
+  install(model, *open_weights(path));
+  return weight_checksums(model);
+}
+
+std::map<std::string, std::string> weight_checksums(const Model& model) {
+  std::map<std::string, std::string> checksums;
+  for (const auto& [name, tensor] : model.named_parameters()) {
+    const at::Tensor bytes = tensor.detach().cpu().contiguous();
+    checksums[name] = checksum(bytes.const_data_ptr(), bytes.nbytes());
+  }
+  return checksums;
+}
+
+void save_model(const Model& model, const fs::path& folder) {
+  const auto target = fs::absolute(folder).lexically_normal();
+  const fs::path parent = target.has_filename() ? target.parent_path() : target.parent_path().parent_path();
+  const std::string name = (target.has_filename() ? target : target.parent_path()).filename().string();
+  std::error_code error;
+  fs::create_directories(parent, error);
+  if (error) fail(ErrorKind::kUnavailable, "cannot create {}: {}", parent.string(), error.message());
+  TemporaryFolder pending(name + ".tmp", parent);
+  const fs::path content = pending.path() / "model";
+  fs::create_directory(content);
+
+  Json config = to_json(model.config());
+  config["torch_dtype"] = dtype_name(model.dtype());
+  write_file_atomic(content / "config.json", config.dump(2) + "\n");
+  std::vector<std::vector<std::pair<std::string, at::Tensor>>> shards(1);
+  int64_t in_shard = 0, total = 0;
+  for (const auto& parameter : model.named_parameters()) {
+    const auto size = static_cast<int64_t>(parameter.second.nbytes());
+    if (in_shard > 0 && in_shard + size > kShardBytes) {
+      shards.emplace_back();
+      in_shard = 0;
+    }
+    shards.back().push_back(parameter);
+    in_shard += size;
+    total += size;
+  }
+  const std::map<std::string, std::string> metadata{{"format", "pt"}};
+  if (shards.size() == 1) {
+    save_safetensors(shards[0], content / "model.safetensors", metadata);
+  } else {
+    Json map = Json::object();
+    for (size_t i = 0; i < shards.size(); ++i) {
+      const auto file = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
+      save_safetensors(shards[i], content / file, metadata);
+      for (const auto& [parameter, tensor] : shards[i]) map[parameter] = file;
+    }
+    write_file_atomic(content / "model.safetensors.index.json", Json{{"metadata", {{"total_size", total}}}, {"weight_map", map}}.dump(2) + "\n");
+  }
+  fsync_path(content);
+  // A folder that is there already is moved aside first, so that at every moment one whole model can be found.
+  if (fs::exists(target)) fs::rename(target, pending.path() / "old");
+  fs::rename(content, target);
+  fsync_path(parent);
+}
+
+}  // namespace tritonforge
