@@ -2,12 +2,19 @@
 
 namespace tritonforge {
 
-Json parse_json(std::string_view text, std::string_view where) {
+namespace {
+template <typename AnyJson>
+AnyJson parse(std::string_view text, std::string_view where) {
   try {
-    return Json::parse(text);
-  } catch (const nlohmann::json::parse_error& error) {
+    return AnyJson::parse(text);
+  } catch (const typename AnyJson::parse_error& error) {
     fail(ErrorKind::kUsage, "{}: not valid JSON at byte {}", where, error.byte);
   }
 }
+}  // namespace
+
+Json parse_json(std::string_view text, std::string_view where) { return parse<Json>(text, where); }
+
+OrderedJson parse_ordered_json(std::string_view text, std::string_view where) { return parse<OrderedJson>(text, where); }
 
 }  // namespace tritonforge

@@ -8,9 +8,11 @@
 
 namespace tritonforge {
 using Json = nlohmann::json;
+using OrderedJson = nlohmann::ordered_json;   // keeps the order of keys: for what a chat template prints as it came
 
 // Parses, or throws kUsage naming `where` and the byte.
 Json parse_json(std::string_view text, std::string_view where);
+OrderedJson parse_ordered_json(std::string_view text, std::string_view where);
 
 // Typed field access that fails with kUsage naming the field: require<int>(body, "seed", "POST /eval").
 template <typename T>

@@ -59,6 +59,7 @@ int run(int argc, char** argv) {
   CLI::App app{"TritonForge: turns a language model into a writer of fast, correct GPU kernels", "tritonforge"};
   app.require_subcommand(1);
   add_doctor_command(app);
+  add_tokenize_command(app);
   add_serve_command(app);
   try {
     app.parse(argc, argv);

@@ -9,6 +9,7 @@ int run(int argc, char** argv);
 
 // Adds the subcommand; its callback does the work and throws Error where it fails.
 void add_doctor_command(CLI::App& app);
+void add_tokenize_command(CLI::App& app);
 void add_serve_command(CLI::App& app);  // and under it one role a file:
 // void add_serve_<role>_command(CLI::App& serve), listed in serve.cpp
 

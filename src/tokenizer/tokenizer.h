@@ -12,19 +12,25 @@
 
 namespace tritonforge {
 
+struct TokenizerDefinition;   // tokenizer/definition.h
+
 class Tokenizer {
  public:
   // From a folder with tokenizer.json (and tokenizer_config.json for the chat template), a tokenizer.json file, or a
   // GGUF file. Throws kNotFound / kCorrupt / kUnsupported naming the part.
   static Tokenizer load(const fs::path& path);
+  // Throws kUnsupported where one of the 256 bytes has no token.
+  explicit Tokenizer(TokenizerDefinition definition, const std::string& where = "tokenizer");
   Tokenizer(Tokenizer&&) noexcept;
+  Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
 
-  // Added tokens in the text become their ids (as the reference does); no bytes are ever lost.
+  // Added tokens in the text become their ids (as the reference does); no bytes are ever lost, valid UTF-8 or not.
   std::vector<int64_t> encode(std::string_view text) const;
-  // Invalid UTF-8 (a token can end inside a character) becomes U+FFFD, as the reference does.
+  // Invalid UTF-8 (a token can end inside a character) becomes U+FFFD, and ids without a token (the padding of an
+  // embedding) become nothing, as in the reference.
   std::string decode(const std::vector<int64_t>& ids, bool skip_special_tokens = false) const;
-  // The raw bytes of one token; concatenating them and replacing invalid UTF-8 is decode().
+  // The raw bytes of one token, "" for an id without one; concatenating them and replacing invalid UTF-8 is decode().
   std::string token_bytes(int64_t id) const;
   std::optional<int64_t> id_of(std::string_view token) const;   // "<|im_end|>" -> 151645
   bool is_special(int64_t id) const;
@@ -36,7 +42,6 @@ class Tokenizer {
 
  private:
   struct Impl;
-  explicit Tokenizer(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 

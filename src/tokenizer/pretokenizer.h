@@ -1,0 +1,15 @@
+#pragma once
+// Qwen's pre-tokenizer pattern, by hand: each step below is one alternative, in the pattern's order. Text between the
+// words that this finds is empty: every byte belongs to one word.
+#include <string_view>
+
+namespace tritonforge {
+
+// The one pattern that is understood, letter by letter as tokenizer.json has it.
+inline constexpr std::string_view kQwenPattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+// End of the word that starts at `at` (at < end). Bytes that are not valid UTF-8 count as punctuation.
+const char* next_word(const char* at, const char* end);
+
+}  // namespace tritonforge
