@@ -83,8 +83,9 @@ void HttpServer::Impl::dispatch(const Route& route, Request request, std::shared
     return;
   }
   auto shared = std::make_shared<Request>(std::move(request));
-  const bool accepted = workers->submit([&route, shared, reply] {
-    if (!reply->connected()) return;  // it left while it was queued
+  const bool accepted = workers->submit([this, &route, shared, reply] {
+    // A client that closed its sending half may still read; only stop() throws away what is queued.
+    if (*host.draining && !reply->connected()) return;
     if (shared->deadline.expired()) {
       reply->send(Response::error(Error(ErrorKind::kTimeout, shared->method + " " + shared->path +
                                                                  ": the deadline passed while the request waited for a worker")));
@@ -207,28 +208,28 @@ void HttpServer::stop(double grace_s) {
     error_code ignored;
     impl.acceptor.close(ignored);
   });
-  const auto all = [&impl](void (Connection::*action)()) {
+  const auto tell_all = [&impl](void (Connection::*action)()) {
     std::vector<std::shared_ptr<Connection>> live;
-    for (Connection* connection : impl.connections) {
-      if (auto shared = connection->weak_from_this().lock()) live.push_back(std::move(shared));
+    {
+      const std::lock_guard lock(impl.mutex);
+      for (Connection* connection : impl.connections) {
+        if (auto shared = connection->weak_from_this().lock()) live.push_back(std::move(shared));
+      }
     }
-    return [live = std::move(live), action] {
-      for (const auto& connection : live) (connection.get()->*action)();
-    };
+    for (const auto& connection : live) (connection.get()->*action)();
   };
-  std::unique_lock lock(impl.mutex);
-  const auto drain = all(&Connection::drain);
-  lock.unlock();
-  drain();
-  lock.lock();
-  impl.changed.wait_until(lock, Deadline::after(grace_s).at(), [&] { return impl.connections.empty(); });
-  const auto abort = all(&Connection::abort);
-  lock.unlock();
-  abort();
+  const auto none_left = [&impl] { return impl.connections.empty(); };
+  tell_all(&Connection::drain);
+  {
+    std::unique_lock lock(impl.mutex);
+    impl.changed.wait_until(lock, Deadline::after(grace_s).at(), none_left);
+  }
+  tell_all(&Connection::abort);
   impl.workers->stop();
-  lock.lock();
-  impl.changed.wait(lock, [&] { return impl.connections.empty(); });
-  lock.unlock();
+  {
+    std::unique_lock lock(impl.mutex);
+    impl.changed.wait(lock, none_left);
+  }
   impl.work.reset();
   for (auto& thread : impl.threads) thread.join();
   impl.threads.clear();

@@ -1,0 +1,249 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <thread>
+
+#include "base/process.h"
+#include "net/async_client.h"
+#include "unit/net/raw_socket.h"
+#include "net/http.h"
+#include "net/retry.h"
+#include "net/wire.h"
+
+namespace tritonforge::net {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A TCP server of one scripted reply per connection; counts connections.
+class ScriptedServer {
+ public:
+  explicit ScriptedServer(std::vector<std::string> replies) : replies_(std::move(replies)) {
+    fd_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ::bind(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address);
+    ::listen(fd_, 16);
+    socklen_t size = sizeof address;
+    ::getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size);
+    url = fmt::format("http://127.0.0.1:{}/x", ntohs(address.sin_port));
+    thread_ = std::thread([this] {
+      for (const auto& reply : replies_) {
+        const int peer = ::accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC);
+        if (peer < 0) return;
+        ++connections;
+        char buffer[4096];
+        if (::recv(peer, buffer, sizeof buffer, 0) > 0) ::send(peer, reply.data(), reply.size(), MSG_NOSIGNAL);
+        ::close(peer);
+      }
+    });
+  }
+  ~ScriptedServer() {
+    ::shutdown(fd_, SHUT_RDWR);
+    thread_.join();
+    ::close(fd_);
+  }
+  std::string url;
+  std::atomic<int> connections{0};
+
+ private:
+  std::vector<std::string> replies_;
+  int fd_;
+  std::thread thread_;
+};
+
+TEST(Client, NobodyListensIsUnavailableAndNamed) {
+  const std::string url = fmt::format("http://127.0.0.1:{}/x", free_port());
+  const auto result = HttpClient().get(url);
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.error().kind(), ErrorKind::kUnavailable);
+  EXPECT_THAT(result.error().what(), HasSubstr(url));
+  EXPECT_THAT(result.error().what(), HasSubstr("connecting"));
+}
+
+TEST(Client, TimeoutNamesTheUrl) {
+  HttpServer server({});
+  ResponderPtr held;
+  server.route_async("GET", "/wait", [&](const Request&, ResponderPtr reply) { held = std::move(reply); });
+  server.start();
+  const auto result = HttpClient({.timeout_s = 0.1}).get(server.url() + "/wait");
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.error().kind(), ErrorKind::kTimeout);
+  EXPECT_THAT(result.error().what(), HasSubstr("/wait: no complete reply within 0.1 s"));
+  held.reset();
+}
+
+TEST(Client, OnlyHttpIsSpoken) {
+  EXPECT_EQ(HttpClient().get("https://example.com/").error().kind(), ErrorKind::kUnsupported);
+  EXPECT_THAT(HttpClient().get("https://example.com/").error().what(), HasSubstr("https://"));
+  for (const char* bad : {"", "localhost:80", "http://", "http://a:b/", "http://a:99999/", "http://[::1/", "http://x/a b"}) {
+    EXPECT_EQ(HttpClient().get(bad).error().kind(), ErrorKind::kUsage) << bad;
+  }
+}
+
+TEST(Client, ReplyThatEndsWithTheConnection) {
+  ScriptedServer server({"HTTP/1.1 200 OK\r\n\r\nuntil the end"});
+  EXPECT_EQ(HttpClient().get(server.url).value().body, "until the end");
+}
+
+TEST(Client, CutAndMalformedRepliesAreErrors) {
+  ScriptedServer server({"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", "banana\r\n\r\n", ""});
+  HttpClient client;
+  EXPECT_THAT(client.get(server.url).error().what(), HasSubstr("in the middle of its reply"));
+  EXPECT_THAT(client.get(server.url).error().what(), HasSubstr("malformed"));
+  EXPECT_THAT(client.get(server.url).error().what(), HasSubstr("without a reply"));
+  EXPECT_EQ(server.connections, 3);  // a fresh connection that fails is not tried twice
+}
+
+TEST(Client, ServerRestartBetweenRequestsIsNotSeen) {
+  HttpClient client;
+  const int port = free_port();
+  for (int i = 0; i < 3; ++i) {
+    ServerOptions options;
+    options.port = port;
+    HttpServer server(options);
+    server.route("POST", "/n", [i](const Request&) { return Response::text(std::to_string(i)); });
+    server.start();
+    EXPECT_EQ(client.post(fmt::format("http://localhost:{}/n", port), {}).value().body, std::to_string(i));
+  }
+}
+
+TEST(Client, LargeBodiesBothWays) {
+  HttpServer server({});
+  server.route("POST", "/echo", [](const Request& request) { return Response{200, request.body, "application/octet-stream", {}}; });
+  server.start();
+  std::string body(32 << 20, '\0');
+  for (size_t i = 0; i < body.size(); ++i) body[i] = static_cast<char>(i * 2654435761u >> 13);
+  EXPECT_TRUE(HttpClient().request("POST", server.url() + "/echo", body, "application/octet-stream").value().body == body);
+}
+
+TEST(Client, HangingUpEndsTheStream) {
+  HttpServer server({});
+  std::promise<void> gone;
+  server.route_async("GET", "/s", [&](const Request&, ResponderPtr reply) {
+    reply->on_disconnect([&gone, reply] { gone.set_value(); });
+    reply->begin_stream(200, "text/event-stream");
+    reply->write(sse_event("1"));
+  });
+  server.start();
+  int chunks = 0;
+  const auto reply = HttpClient().stream("GET", server.url() + "/s", "", [&](std::string_view) { return ++chunks < 1; });
+  EXPECT_TRUE(reply.ok());
+  EXPECT_EQ(chunks, 1);
+  EXPECT_EQ(gone.get_future().wait_for(std::chrono::seconds(10)), std::future_status::ready);
+}
+
+TEST(Client, ErrorOfAStreamIsInTheBody) {
+  HttpServer server({});
+  server.start();
+  const auto reply = HttpClient().stream("GET", server.url() + "/none", "", [](std::string_view) { return true; });
+  EXPECT_EQ(reply.value().status, 404);
+  EXPECT_THAT(reply.value().body, HasSubstr("no route"));
+}
+
+TEST(AsyncClient, CallbacksInOrderAndCancel) {
+  HttpServer server({});
+  server.route("GET", "/x", [](const Request&) { return Response::text("body"); });
+  std::promise<void> gone, waiting;
+  server.route_async("GET", "/wait", [&](const Request&, ResponderPtr reply) {
+    reply->on_disconnect([&gone, reply] { gone.set_value(); });
+    waiting.set_value();
+  });
+  server.start();
+  AsyncClient client;
+  std::string log;
+  std::promise<void> done;
+  client.send({.url = server.url() + "/x"}, {[&](int status, const Headers&) { log += std::to_string(status) + " "; },
+                                             [&](std::string_view bytes) {
+                                               log += bytes;
+                                               return true;
+                                             },
+                                             [&](std::optional<Error> error, bool head) {
+                                               log += error ? " failed" : " done";
+                                               done.set_value();
+                                             }});
+  done.get_future().wait();
+  EXPECT_EQ(log, "200 body done");
+  std::promise<bool> cancelled;
+  const auto call = client.send({.url = server.url() + "/wait"}, {[](int, const Headers&) {}, [](std::string_view) { return true; },
+                                                                   [&](std::optional<Error> error, bool) { cancelled.set_value(!error); }});
+  waiting.get_future().wait();
+  call->cancel();
+  EXPECT_TRUE(cancelled.get_future().get());
+  EXPECT_EQ(gone.get_future().wait_for(std::chrono::seconds(10)), std::future_status::ready);
+}
+
+TEST(AsyncClient, BadUrlComesThroughOnDone) {
+  AsyncClient client;
+  std::promise<ErrorKind> kind;
+  client.send({.url = "https://x"}, {[](int, const Headers&) {}, [](std::string_view) { return true; },
+                                     [&](std::optional<Error> error, bool) { kind.set_value(error->kind()); }});
+  EXPECT_EQ(kind.get_future().get(), ErrorKind::kUnsupported);
+}
+
+TEST(Retry, StopsAtSuccessAtPermanentErrorsAndAtTheDeadline) {
+  int calls = 0;
+  const auto flaky = [&]() -> Result<int> {
+    if (++calls < 3) return Error(ErrorKind::kUnavailable, "not yet");
+    return 7;
+  };
+  EXPECT_EQ(retry<int>("the number", Deadline::after(10), flaky).value(), 7);
+  EXPECT_EQ(calls, 3);
+  calls = 0;
+  const auto broken = [&]() -> Result<int> { return ++calls, Error(ErrorKind::kUsage, "wrong"); };
+  EXPECT_EQ(retry<int>("it", Deadline::after(10), broken).error().kind(), ErrorKind::kUsage);
+  EXPECT_EQ(calls, 1);
+  const auto down = []() -> Result<int> { return Error(ErrorKind::kUnavailable, "engine 2 is down"); };
+  const auto error = retry<int>("the engine to load", Deadline::after(0.05), down).error();
+  EXPECT_EQ(error.kind(), ErrorKind::kTimeout);
+  EXPECT_THAT(error.what(), HasSubstr("s for the engine to load: engine 2 is down"));
+}
+
+TEST(Retry, AStopRequestEndsThePause) {
+  std::stop_source stop;
+  std::jthread stopper([&] { stop.request_stop(); });
+  EXPECT_FALSE(pause(3600, stop.get_token()));
+}
+
+TEST(Health, WaitNamesWhatItWaitedFor) {
+  const std::string url = fmt::format("http://127.0.0.1:{}/health", free_port());
+  try {
+    wait_until_healthy(url, Deadline::after(0.1));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kTimeout);
+    EXPECT_THAT(error.what(), HasSubstr(url + " to be healthy"));
+  }
+}
+
+TEST(Sse, EventsSurviveAnyCut) {
+  const std::string text = sse_event("a\nb") + ": comment\r\nevent: x\r\ndata: {\"k\": 1}\r\n\r\ndata\n\ndata:[DONE]\n\ndata: unfinished";
+  for (size_t size = 1; size <= text.size(); ++size) {
+    SseParser parser;
+    std::vector<std::string> events;
+    for (size_t at = 0; at < text.size(); at += size) {
+      parser.feed(std::string_view(text).substr(at, size), [&](std::string_view data) { events.emplace_back(data); });
+    }
+    EXPECT_EQ(events, (std::vector<std::string>{"a\nb", "{\"k\": 1}", "", "[DONE]"})) << size;
+  }
+}
+
+TEST(Metrics, PrometheusText) {
+  Metrics metrics;
+  metrics.add("requests_total{path=\"/x\"}");
+  metrics.add("requests_total{path=\"/x\"}", 2);
+  metrics.set("queue", 1.5);
+  EXPECT_EQ(metrics.text(), "# TYPE queue gauge\nqueue 1.5\n# TYPE requests_total counter\nrequests_total{path=\"/x\"} 3\n");
+  EXPECT_EQ(metrics.get("requests_total{path=\"/x\"}"), 3);
+}
+
+TEST(Wire, HeadersCannotBeInjected) {
+  const std::string head = response_head(200, "text/plain", {{"x-a", "b\r\nset-cookie: c"}, {"content-length", "9"}}, 1, "id", true, false);
+  EXPECT_EQ(head.find("\r\nset-cookie"), std::string::npos);
+  EXPECT_EQ(head.find("content-length: 9"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tritonforge::net
