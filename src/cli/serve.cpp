@@ -6,6 +6,7 @@ void add_serve_command(CLI::App& app) {
   auto* serve = app.add_subcommand("serve", "runs one server of the system");
   serve->require_subcommand(1);
   serve->footer("example: tritonforge serve engine --model ~/models/Qwen3-0.6B --port 30001");
+  add_serve_router_command(*serve);
 }
 
 }  // namespace tritonforge::cli

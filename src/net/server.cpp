@@ -71,7 +71,7 @@ struct HttpServer::Impl {
   std::unique_ptr<WorkerPool> workers;
   std::vector<std::thread> threads;
   std::optional<asio::executor_work_guard<asio::io_context::executor_type>> work;
-  std::mutex mutex;
+  std::mutex mutex, stopping;
   std::condition_variable changed;
   std::unordered_set<Connection*> connections;
   bool started = false, stopped = false;
@@ -200,8 +200,8 @@ std::string HttpServer::url() const {
 
 void HttpServer::stop(double grace_s) {
   Impl& impl = *impl_;
-  if (impl.stopped) return;
-  impl.stopped = true;
+  const std::lock_guard only_one(impl.stopping);
+  if (std::exchange(impl.stopped, true)) return;
   *impl.host.draining = true;
   if (!impl.started) return;
   asio::post(impl.acceptor.get_executor(), [&impl] {

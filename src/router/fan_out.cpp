@@ -1,0 +1,99 @@
+#include <algorithm>
+#include <mutex>
+
+#include "router/proxy.h"
+
+namespace tritonforge::router {
+
+Proxy::Proxy(const Registry& registry, Policy& policy, net::AsyncClient& client, net::Metrics& metrics, ProxyOptions options)
+    : registry_(registry), policy_(policy), client_(client), metrics_(metrics), options_(std::move(options)) {}
+
+net::AsyncRequest Proxy::outgoing(const net::Request& request) const {
+  net::AsyncRequest out;
+  out.method = request.method;
+  out.headers = request.headers;
+  for (const auto* hop : {"host", "connection", "content-length", "transfer-encoding", "keep-alive", "te", "trailer", "upgrade",
+                          "expect", "proxy-connection"}) {
+    out.headers.erase(hop);
+  }
+  if (!options_.forward_authorization || !options_.worker_api_key.empty()) out.headers.erase("authorization");
+  if (!options_.worker_api_key.empty()) out.headers["authorization"] = "Bearer " + options_.worker_api_key;
+  out.headers["x-request-id"] = request.id;
+  if (!request.body.empty()) out.body = std::make_shared<const std::string>(request.body);
+  out.connect_timeout_s = options_.connect_timeout_s;
+  return out;
+}
+
+struct Proxy::FanOut {
+  std::mutex mutex;
+  size_t missing = 0;
+  Json workers = Json::object();
+  std::vector<std::string> failures;
+  std::string what;
+  net::ResponderPtr reply;
+
+  void answer(const std::string& url, int status, const std::string& body, const std::optional<Error>& error);
+  void finish();
+};
+
+void Proxy::FanOut::answer(const std::string& url, int status, const std::string& body, const std::optional<Error>& error) {
+  Json value;
+  std::string failure;
+  if (error) {
+    failure = error->what();
+    value = {{"error", {{"message", failure}, {"type", name_of(error->kind())}}}};
+  } else {
+    value = Json::parse(body, nullptr, false);
+    if (value.is_discarded()) value = body;
+    const bool denied = value.is_object() && value.contains("success") && value["success"] == false;
+    if (status / 100 != 2 || denied) failure = fmt::format("{}: {} {}", url, status, body.substr(0, 300));
+  }
+  const std::lock_guard lock(mutex);
+  workers[url] = std::move(value);
+  if (!failure.empty()) failures.push_back(failure);
+  if (--missing == 0) finish();
+}
+
+void Proxy::FanOut::finish() {
+  Json body = {{"success", failures.empty()}, {"workers", std::move(workers)}};
+  if (failures.empty()) {
+    reply->send(net::Response::json(body));
+    return;
+  }
+  std::sort(failures.begin(), failures.end());
+  const std::string message = fmt::format("{}: {} of {} workers failed: {}", what, failures.size(), body["workers"].size(), fmt::join(failures, "; "));
+  body["message"] = message;
+  body["error"] = {{"message", message}, {"type", name_of(ErrorKind::kUnavailable)}};
+  reply->send(net::Response::json(body, 502));
+}
+
+void Proxy::fan_out(const net::Request& request, net::ResponderPtr reply) {
+  const auto workers = registry_.all();
+  if (workers.empty()) {
+    reply->send(net::Response::error(Error(ErrorKind::kUnavailable, request.method + " " + request.path + ": no worker is registered (POST /add_worker?url=)")));
+    return;
+  }
+  const auto all = std::make_shared<FanOut>();
+  all->missing = workers.size();
+  all->what = request.method + " " + request.path;
+  all->reply = std::move(reply);
+  const net::AsyncRequest shared = outgoing(request);
+  for (const auto& worker : workers) {
+    net::AsyncRequest one = shared;
+    one.url = worker->url() + request.target;
+    one.timeout_s = std::min(options_.fan_out_timeout_s, std::max(0.001, request.deadline.remaining_s()));
+    const auto status = std::make_shared<int>(0);
+    const auto body = std::make_shared<std::string>();
+    client_.send(std::move(one), {[status](int code, const net::Headers&) { *status = code; },
+                                  [body](std::string_view bytes) {
+                                    *body += bytes;
+                                    return true;
+                                  },
+                                  [all, worker, status, body](std::optional<Error> error, bool) {
+                                    if (error && error->kind() != ErrorKind::kTimeout) worker->failed(error->what());
+                                    all->answer(worker->url(), *status, *body, error);
+                                  }});
+  }
+}
+
+}  // namespace tritonforge::router

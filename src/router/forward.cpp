@@ -1,0 +1,170 @@
+#include <algorithm>
+#include <mutex>
+
+#include "base/log.h"
+#include "router/proxy.h"
+
+namespace tritonforge::router {
+
+using net::Headers;
+
+// One client's request. Its callbacks come from the client's I/O thread, one attempt after the other; only the
+// disconnect comes from elsewhere, so `mutex` guards `call` and `left`.
+struct Proxy::Forward : std::enable_shared_from_this<Forward> {
+  Forward(Proxy& proxy, const net::Request& request, net::ResponderPtr reply)
+      : proxy(proxy), what(request.method + " " + request.path), target(request.target), deadline(request.deadline),
+        hint(hint_of(request)), outgoing(proxy.outgoing(request)), reply(std::move(reply)) {}
+
+  void next();
+  void on_head(int code, const Headers& headers);
+  bool on_body(std::string_view bytes);
+  void on_done(std::optional<Error> error, bool head_seen);
+  void give_up();
+  void cancel();
+
+  Proxy& proxy;
+  const std::string what, target;
+  const Deadline deadline;
+  const RouteHint hint;
+  net::AsyncRequest outgoing;
+  net::ResponderPtr reply;
+  std::vector<WorkerPtr> tried;
+  std::vector<std::string> failures;
+  WorkerPtr worker;
+
+  // The reply of the current attempt.
+  int status = 0;
+  Headers head;
+  std::string content_type, body;
+  bool streaming = false, refused = false;  // refused: busy, another worker is asked
+
+  std::mutex mutex;
+  std::shared_ptr<net::AsyncCall> call;
+  bool left = false;
+};
+
+namespace {
+
+bool is_busy(int status) { return status == 429 || status == 503; }
+
+}  // namespace
+
+void Proxy::Forward::next() {
+  const auto usable = proxy.registry_.usable(tried);
+  if (usable.empty()) {
+    give_up();
+    return;
+  }
+  worker = proxy.policy_.pick(usable, hint);
+  tried.push_back(worker);
+  status = 0;
+  body.clear();
+  refused = false;
+  worker->begin(hint.tokens);
+  net::AsyncRequest request = outgoing;
+  request.url = worker->url() + target;
+  request.timeout_s = std::max(0.001, deadline.remaining_s());
+  request.headers["x-timeout-s"] = fmt::format("{:.3f}", request.timeout_s);
+  const auto self = shared_from_this();
+  const std::lock_guard lock(mutex);
+  if (left) {
+    worker->end(hint.tokens);
+    return;
+  }
+  call = proxy.client_.send(std::move(request),
+                            {[self](int code, const Headers& headers) { self->on_head(code, headers); },
+                             [self](std::string_view bytes) { return self->on_body(bytes); },
+                             [self](std::optional<Error> error, bool head_seen) { self->on_done(std::move(error), head_seen); }});
+}
+
+void Proxy::Forward::on_head(int code, const Headers& headers) {
+  status = code;
+  head = headers;
+  const auto type = headers.find("content-type");
+  content_type = type == headers.end() ? "" : type->second;
+  head.erase("content-type");
+  head.erase("content-length");
+  head.erase("transfer-encoding");
+  head["x-worker"] = worker->url();
+  refused = is_busy(code) && !proxy.registry_.usable(tried).empty();
+  if (refused) return;
+  // A reply of known length is passed on whole, so that it can still come from another worker if this one dies.
+  if (!headers.count("content-length") && code != 204 && code != 304) {
+    streaming = true;
+    reply->begin_stream(code, content_type, head);
+  }
+}
+
+bool Proxy::Forward::on_body(std::string_view bytes) {
+  if (refused) return false;
+  if (streaming) return reply->write(std::string(bytes));
+  body += bytes;
+  return true;
+}
+
+void Proxy::Forward::on_done(std::optional<Error> error, bool head_seen) {
+  worker->end(hint.tokens);
+  {
+    const std::lock_guard lock(mutex);
+    call.reset();
+    if (left) return;
+  }
+  proxy.metrics_.add(fmt::format("router_requests_total{{worker=\"{}\",status=\"{}\"}}", worker->url(), error ? "failed" : std::to_string(status)));
+  if (!error) {
+    worker->answered();
+    if (refused) {
+      failures.push_back(fmt::format("{} is busy ({})", worker->url(), status));
+      proxy.metrics_.add("router_retries_total");
+      next();
+    } else if (streaming) {
+      reply->end_stream();
+    } else {
+      reply->send({status, std::move(body), content_type, head});
+    }
+    return;
+  }
+  if (error->kind() == ErrorKind::kTimeout) {
+    if (!streaming) reply->send(net::Response::error(*error));
+    reply.reset();
+    return;
+  }
+  worker->failed(error->what());
+  if (streaming) {
+    log::warn("{}: {}", what, error->what());
+    reply.reset();  // cuts the client's stream
+    return;
+  }
+  log::warn("{}: {}; trying another worker", what, error->what());
+  failures.push_back(error->what());
+  proxy.metrics_.add("router_retries_total");
+  next();
+}
+
+void Proxy::Forward::give_up() {
+  const auto all = proxy.registry_.all();
+  if (all.empty()) failures.push_back("no worker is registered (POST /add_worker?url=)");
+  for (const auto& one : all) {
+    if (std::find(tried.begin(), tried.end(), one) != tried.end()) continue;
+    const auto last = one->status();
+    failures.push_back(fmt::format("{} is {}: {}", one->url(), name_of(last.state), last.last_error));
+  }
+  reply->send(net::Response::error(Error(ErrorKind::kUnavailable, fmt::format("{}: no worker could take it: {}", what, fmt::join(failures, "; ")))));
+  reply.reset();
+}
+
+void Proxy::Forward::cancel() {
+  const std::lock_guard lock(mutex);
+  left = true;
+  if (call) call->cancel();
+}
+
+void Proxy::forward(const net::Request& request, net::ResponderPtr reply) {
+  const auto one = std::make_shared<Forward>(*this, request, reply);
+  reply->on_disconnect([weak = std::weak_ptr(one)] {
+    if (const auto alive = weak.lock()) alive->cancel();
+  });
+  reply.reset();
+  one->next();
+}
+
+}  // namespace tritonforge::router

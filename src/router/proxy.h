@@ -1,0 +1,43 @@
+#pragma once
+// Passes requests through to engines: to one of them, or to all.
+#include "net/async_client.h"
+#include "router/policy.h"
+#include "router/registry.h"
+
+namespace tritonforge::router {
+
+struct ProxyOptions {
+  std::string worker_api_key;       // sent to workers instead of the client's own key
+  bool forward_authorization = true;// the client's key goes on where the router itself asks for none
+  double connect_timeout_s = 5;
+  double fan_out_timeout_s = 600;   // unless the request's deadline is earlier
+};
+
+class Proxy {
+ public:
+  Proxy(const Registry& registry, Policy& policy, net::AsyncClient& client, net::Metrics& metrics, ProxyOptions options);
+
+  // To one worker. A worker that fails (or says 429 / 503) before the first byte of its reply went to the client is
+  // replaced by another, each tried once; bytes are passed on as they come. When the client leaves, the worker is hung
+  // up on; a worker that dies after the first byte cuts the client's stream.
+  void forward(const net::Request& request, net::ResponderPtr reply);
+
+  // To every worker: 200 {"success": true, "workers": {url: reply}}, or 502 with the same, success false, and an
+  // "error" that names the workers that failed (a status other than 2xx, "success": false in the reply, or no reply).
+  void fan_out(const net::Request& request, net::ResponderPtr reply);
+
+ private:
+  struct Forward;
+  struct FanOut;
+  net::AsyncRequest outgoing(const net::Request& request) const;
+  const Registry& registry_;
+  Policy& policy_;
+  net::AsyncClient& client_;
+  net::Metrics& metrics_;
+  const ProxyOptions options_;
+};
+
+// The session and an estimate of the tokens of a request (a quarter of its bytes and its max_new_tokens / max_tokens).
+RouteHint hint_of(const net::Request& request);
+
+}  // namespace tritonforge::router

@@ -1,0 +1,338 @@
+#include "router/router.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <map>
+#include <thread>
+
+#include "base/process.h"
+#include "net/async_client.h"
+#include "router/policy.h"
+#include "router/proxy.h"
+#include "unit/router/mock_worker.h"
+
+namespace tritonforge::router {
+namespace {
+
+using ::testing::HasSubstr;
+using Mode = MockWorker::Mode;
+
+struct Fleet {
+  explicit Fleet(int n, const std::string& policy = "least_loaded", std::function<void(RouterOptions&)> change = {}) {
+    RouterOptions options;
+    options.policy = policy;
+    options.health_interval_s = 3600;  // tests call check_health()
+    for (int i = 0; i < n; ++i) {
+      workers.push_back(std::make_unique<MockWorker>());
+      options.workers.push_back(workers.back()->url());
+    }
+    if (change) change(options);
+    router = std::make_unique<Router>(options);
+    router->start();
+    router->check_health();
+  }
+  MockWorker& operator[](int i) { return *workers[static_cast<size_t>(i)]; }
+  WorkerState state(int i) { return router->registry().all()[static_cast<size_t>(i)]->state(); }
+  std::future<Result<net::Response>> generate(Json body = {{"text", "x"}}) {
+    return std::async(std::launch::async, [this, body] { return client.post(router->url() + "/generate", body); });
+  }
+  std::vector<std::unique_ptr<MockWorker>> workers;
+  std::unique_ptr<Router> router;
+  net::HttpClient client;
+};
+
+void wait_for(std::atomic<int>& value, int at_least) {
+  for (int seen = value; seen < at_least; seen = value) value.wait(seen);
+}
+
+TEST(Router, LeastLoadedGoesWhereNothingWaits) {
+  Fleet fleet(3);
+  for (int i = 0; i < 3; ++i) fleet[i].mode = Mode::kHold;
+  std::vector<std::future<Result<net::Response>>> calls;
+  for (int i = 0; i < 6; ++i) {
+    calls.push_back(fleet.generate());
+    while (fleet[0].generated + fleet[1].generated + fleet[2].generated <= i) std::this_thread::yield();
+  }
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(fleet[i].generated, 2) << i;
+  for (auto& reply : fleet[1].take_held()) reply->send(net::Response::text("done"));
+  while (fleet.router->registry().all()[1]->load() != 0) std::this_thread::yield();
+  for (int i = 0; i < 2; ++i) calls.push_back(fleet.generate());
+  wait_for(fleet[1].generated, 4);
+  for (int i = 0; i < 3; ++i) {
+    for (auto& reply : fleet[i].take_held()) reply->send(net::Response::text("done"));
+  }
+  for (auto& call : calls) EXPECT_EQ(call.get().value().body, "done");
+}
+
+TEST(Router, RoundRobinTakesTurns) {
+  Fleet fleet(3, "round_robin");
+  for (int i = 0; i < 9; ++i) EXPECT_EQ(fleet.generate().get().value().status, 200);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(fleet[i].generated, 3);
+}
+
+TEST(Router, AWorkerKilledInMidFlightIsReplaced) {
+  Fleet fleet(2);
+  fleet[0].mode = fleet[1].mode = Mode::kHold;
+  auto call = fleet.generate();
+  while (fleet[0].generated + fleet[1].generated == 0) std::this_thread::yield();
+  const int first = fleet[0].generated ? 0 : 1;
+  fleet[1 - first].mode = Mode::kAnswer;
+  fleet[first].kill();
+  const auto reply = call.get().value();
+  EXPECT_EQ(reply.status, 200);
+  EXPECT_EQ(reply.headers.at("x-worker"), fleet[1 - first].url());
+  EXPECT_EQ(fleet.state(first), WorkerState::kYellow);
+  fleet[first].take_held();
+}
+
+TEST(Router, ABusyWorkerIsPassedOverAndTheLastOneSpeaks) {
+  Fleet fleet(2, "round_robin");
+  fleet[0].mode = Mode::kBusy;
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(fleet.generate().get().value().status, 200);
+  EXPECT_EQ(fleet.state(0), WorkerState::kGreen);  // busy is not broken
+  fleet[1].mode = Mode::kBusy;
+  const auto reply = fleet.generate().get().value();
+  EXPECT_EQ(reply.status, 503);
+  EXPECT_THAT(reply.body, HasSubstr("queue is full"));
+  EXPECT_EQ(reply.headers.at("retry-after"), "1");
+}
+
+TEST(Router, AllDownNamesThemAll) {
+  Fleet fleet(2);
+  fleet[0].kill();
+  fleet[1].kill();
+  const auto reply = fleet.generate().get().value();
+  EXPECT_EQ(reply.status, 503);
+  EXPECT_THAT(reply.body, HasSubstr(fleet[0].url()));
+  EXPECT_THAT(reply.body, HasSubstr(fleet[1].url()));
+  for (int i = 0; i < 3; ++i) fleet.router->check_health();
+  EXPECT_EQ(fleet.client.get(fleet.router->url() + "/health").value().status, 503);
+  EXPECT_THAT(fleet.generate().get().value().body, HasSubstr("is red"));
+}
+
+TEST(Router, NoWorkerAtAllSaysHowToAddOne) {
+  Fleet fleet(0);
+  EXPECT_THAT(fleet.generate().get().value().body, HasSubstr("/add_worker"));
+  EXPECT_EQ(fleet.client.get(fleet.router->url() + "/health").value().status, 200);
+}
+
+TEST(Router, RedAfterThreeFailuresAndBackWhenHealthy) {
+  Fleet fleet(2);
+  fleet[0].healthy = false;
+  fleet.router->check_health();
+  fleet.router->check_health();
+  EXPECT_EQ(fleet.state(0), WorkerState::kYellow);
+  fleet.router->check_health();
+  EXPECT_EQ(fleet.state(0), WorkerState::kRed);
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(fleet.generate().get().value().status, 200);
+  EXPECT_EQ(fleet[0].generated, 0);
+  fleet[0].healthy = true;
+  fleet.router->check_health();
+  EXPECT_EQ(fleet.state(0), WorkerState::kGreen);
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(fleet.generate().get().ok());
+  EXPECT_EQ(fleet[0].generated, 1);
+}
+
+TEST(Router, AStreamPassesThroughPieceByPiece) {
+  Fleet fleet(1);
+  fleet[0].mode = Mode::kStreamByHand;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::string seen;
+  auto reader = std::async(std::launch::async, [&] {
+    return fleet.client.stream("POST", fleet.router->url() + "/generate", R"({"stream": true})", [&](std::string_view bytes) {
+      const std::lock_guard lock(mutex);
+      seen += bytes;
+      changed.notify_all();
+      return true;
+    });
+  });
+  wait_for(fleet[0].generated, 1);
+  auto held = fleet[0].take_held();
+  for (int i = 0; i < 5; ++i) {
+    const std::string event = net::sse_event(std::to_string(i));
+    held[0]->write(event);
+    std::unique_lock lock(mutex);
+    ASSERT_TRUE(changed.wait_for(lock, std::chrono::seconds(10), [&] { return seen.ends_with(event); }));
+  }
+  held[0]->end_stream();
+  EXPECT_EQ(reader.get().value().headers.at("content-type"), "text/event-stream");
+}
+
+TEST(Router, AStreamWhoseWorkerDiesIsCutForTheClientToo) {
+  Fleet fleet(2);
+  fleet[0].mode = fleet[1].mode = Mode::kStreamByHand;
+  std::promise<void> first_byte;
+  auto reader = std::async(std::launch::async, [&] {
+    return fleet.client.stream("POST", fleet.router->url() + "/generate", "{}", [&](std::string_view) {
+      first_byte.set_value();
+      return true;
+    });
+  });
+  while (fleet[0].generated + fleet[1].generated == 0) std::this_thread::yield();
+  const int worker = fleet[0].generated ? 0 : 1;
+  auto held = fleet[worker].take_held();
+  held[0]->write(net::sse_event("1"));
+  first_byte.get_future().wait();
+  held.clear();  // the worker cuts its stream
+  const auto result = reader.get();
+  ASSERT_FALSE(result.ok());
+  EXPECT_THAT(result.error().what(), HasSubstr("in the middle of its reply"));
+  EXPECT_EQ(fleet[1 - worker].generated, 0);
+}
+
+TEST(Router, AClientThatLeavesIsHungUpOnUpstream) {
+  Fleet fleet(1);
+  fleet[0].mode = Mode::kHold;
+  net::AsyncClient client;
+  const auto call = client.send({.method = "POST", .url = fleet.router->url() + "/generate"},
+                                {[](int, const net::Headers&) {}, [](std::string_view) { return true; }, [](std::optional<Error>, bool) {}});
+  wait_for(fleet[0].generated, 1);
+  call->cancel();
+  wait_for(fleet[0].disconnects, 1);
+  fleet[0].take_held();
+  while (fleet.router->registry().all()[0]->load() != 0) std::this_thread::yield();
+}
+
+TEST(Router, ASessionStaysWithItsWorkerWhileItLives) {
+  Fleet fleet(3);
+  const auto worker_of = [&](const Json& body) { return fleet.generate(body).get().value().headers.at("x-worker"); };
+  std::map<std::string, std::string> home;
+  for (int round = 0; round < 3; ++round) {
+    for (const std::string session : {"a", "b", "c"}) {
+      const auto worker = worker_of({{"text", "x"}, {"session_id", session}});
+      EXPECT_EQ(home.try_emplace(session, worker).first->second, worker);
+    }
+  }
+  for (int i = 0; i < 3; ++i) {
+    if (fleet[i].url() == home["a"]) fleet[i].kill();
+  }
+  const auto moved = worker_of({{"session_id", "a"}});
+  EXPECT_NE(moved, home["a"]);
+  EXPECT_EQ(worker_of({{"session_id", "a"}}), moved);
+}
+
+TEST(Router, FanOutReachesAllAndReportsEach) {
+  Fleet fleet(3);
+  const auto update = [&] { return fleet.client.post(fleet.router->url() + "/update_weights_from_disk", {{"weight_version", "4"}}).value(); };
+  const auto good = update();
+  EXPECT_EQ(good.status, 200);
+  const Json all = Json::parse(good.body);
+  EXPECT_TRUE(all["success"].get<bool>());
+  EXPECT_EQ(all["workers"].size(), 3u);
+  EXPECT_EQ(all["workers"][fleet[2].url()]["weight_version"], "4");
+  fleet[1].refuse_update = true;
+  fleet[2].kill();
+  const auto partial = update();
+  EXPECT_EQ(partial.status, 502);
+  const Json body = Json::parse(partial.body);
+  EXPECT_FALSE(body["success"].get<bool>());
+  EXPECT_EQ(body["workers"][fleet[0].url()]["success"], true);
+  const auto message = body["error"]["message"].get<std::string>();
+  EXPECT_THAT(message, HasSubstr("2 of 3 workers failed"));
+  EXPECT_THAT(message, HasSubstr("checksum of lm_head differs"));
+  EXPECT_THAT(message, HasSubstr(fleet[2].url()));
+}
+
+TEST(Router, WorkersComeAndGo) {
+  Fleet fleet(0);
+  MockWorker worker;
+  const std::string base = fleet.router->url();
+  EXPECT_EQ(fleet.client.post(base + "/add_worker?url=" + worker.url(), Json()).value().status, 200);
+  EXPECT_EQ(fleet.client.post(base + "/add_worker", {{"url", worker.url() + "/"}}).value().status, 200);
+  EXPECT_EQ(fleet.client.get_json(base + "/list_workers").value()["urls"], Json::array({worker.url()}));
+  EXPECT_EQ(fleet.generate().get().value().status, 200);
+  EXPECT_EQ(fleet.client.get_json(base + "/workers").value()["workers"][0]["served"], 1);
+  EXPECT_THAT(fleet.client.get(base + "/metrics").value().body, HasSubstr("router_requests_total{worker="));
+  EXPECT_EQ(fleet.client.post(base + "/add_worker?url=https://x", Json()).value().status, 422);
+  EXPECT_EQ(fleet.client.post(base + "/remove_worker?url=http://127.0.0.1:1", Json()).value().status, 404);
+  EXPECT_EQ(fleet.client.post(base + "/remove_worker?url=" + worker.url(), Json()).value().status, 200);
+  EXPECT_EQ(fleet.generate().get().value().status, 503);
+}
+
+TEST(Router, AnyPathPassesWithItsQueryAndTheRightKey) {
+  Fleet fleet(1, "least_loaded", [](RouterOptions& options) {
+    options.server.api_key = "clients";
+    options.worker_api_key = "engines";
+  });
+  net::HttpClient client({.api_key = "clients"});
+  const Json info = client.get_json(fleet.router->url() + "/get_model_info?a=b%20c").value();
+  EXPECT_EQ(info["authorization"], "Bearer engines");
+  EXPECT_EQ(info["target"], "/get_model_info?a=b%20c");
+  EXPECT_EQ(fleet.client.get(fleet.router->url() + "/get_model_info").value().status, 401);
+  const auto unknown = client.get(fleet.router->url() + "/no_such").value();
+  EXPECT_EQ(unknown.status, 404);  // the engine's own answer
+}
+
+TEST(Router, DeadlineOfTheClientIsTheWorkers) {
+  Fleet fleet(2);
+  fleet[0].mode = fleet[1].mode = Mode::kHold;
+  net::HttpClient hurried({.headers = {{"x-timeout-s", "0.05"}}});
+  const auto reply = hurried.post(fleet.router->url() + "/generate", Json::object()).value();
+  EXPECT_EQ(reply.status, 504);
+  EXPECT_EQ(fleet[0].generated + fleet[1].generated, 1);
+  fleet[0].take_held();
+  fleet[1].take_held();
+}
+
+TEST(Router, ManyAtOnceWhileAWorkerDies) {
+  Fleet fleet(3);
+  std::atomic<int> good{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&] {
+      net::HttpClient client;
+      for (int i = 0; i < 50; ++i) {
+        const auto reply = client.post(fleet.router->url() + "/generate", {{"text", "x"}});
+        if (reply.ok() && reply.value().status == 200) ++good;
+        if (good == 100) fleet[2].kill();
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(good, 400);
+}
+
+TEST(Policy, UnknownNameNamesTheNearest) {
+  try {
+    make_policy("least_load");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("did you mean 'least_loaded'?"));
+  }
+}
+
+TEST(Policy, TokensBreakTies) {
+  auto a = std::make_shared<Worker>("http://a", 3), b = std::make_shared<Worker>("http://b", 3);
+  a->begin(1000);
+  b->begin(10);
+  const auto policy = make_least_loaded();
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(policy->pick({a, b}, {}), b);
+}
+
+TEST(Policy, ForgottenSessionsDoNotGrowWithoutEnd) {
+  auto a = std::make_shared<Worker>("http://a", 3), b = std::make_shared<Worker>("http://b", 3);
+  const auto policy = make_session_sticky(make_round_robin(), 2);
+  const auto first = policy->pick({a, b}, {.session = "1"});
+  policy->pick({a, b}, {.session = "2"});
+  EXPECT_EQ(policy->pick({a, b}, {.session = "1"}), first);  // now the younger one
+  policy->pick({a, b}, {.session = "3"});                    // "2" is forgotten
+  EXPECT_EQ(policy->pick({a, b}, {.session = "1"}), first);
+}
+
+TEST(Hint, SessionAndTokensOfARequest) {
+  net::Request request;
+  request.body = R"({"session_id": 7, "sampling_params": {"max_new_tokens": 100}})";
+  EXPECT_EQ(hint_of(request).session, "7");
+  EXPECT_EQ(hint_of(request).tokens, 100 + static_cast<int64_t>(request.body.size() / 4));
+  request.headers["x-session-id"] = "h";
+  EXPECT_EQ(hint_of(request).session, "h");
+  request.headers.clear();
+  request.body = R"({"session_id": broken)";
+  EXPECT_EQ(hint_of(request).session, "");
+}
+
+}  // namespace
+}  // namespace tritonforge::router
