@@ -40,7 +40,7 @@ def compare(path, reference, texts):
 
 def test_tiny_vocabulary_equals_the_library():
     reference = tokenizers.Tokenizer.from_file(str(TINY / "tokenizer.json"))
-    compare(TINY, reference, list(everything()) + list(fuzzed(20000)))
+    compare(TINY, reference, list(everything()) + list(fuzzed(10000)))
 
 
 def test_qwen3_vocabulary_equals_the_library():
@@ -113,7 +113,7 @@ def test_what_is_not_understood_is_refused_by_name(tmp_path):
             at[int(last) if last.isdigit() else last] = value
         (tmp_path / "tokenizer.json").write_text(json.dumps(changed))
         done = subprocess.run([BINARY, "tokenize", "--tokenizer", tmp_path], input="", capture_output=True, text=True)
-        assert done.returncode in (1, 2) and "tokenizer.json" in done.stderr and done.stderr.count("\n") == 1
+        assert done.returncode in (1, 2) and tmp_path.name in done.stderr and done.stderr.count("\n") == 1
         return done.stderr
 
     assert "normalizer" in message(normalizer={"type": "NFKC"})

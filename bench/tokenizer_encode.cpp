@@ -1,0 +1,44 @@
+// libs: tf_tokenizer
+// Encode speed on one core: tokenizer_encode TOKENIZER REPEATS FILE... prints one JSON line. Each file is one call, as
+// each prompt is. bench/tokenizer_encode_peer.py runs this and the `tokenizers` library on the same files.
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <ctime>
+
+#include "base/error.h"
+#include "tokenizer/tokenizer.h"
+
+using namespace tritonforge;
+
+namespace {
+// This thread's processor time: other work on the machine does not change it.
+double cpu_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+}  // namespace
+
+int main(int argc, char** argv) try {
+  if (argc < 4) fail(ErrorKind::kUsage, "usage: {} TOKENIZER REPEATS FILE...", argv[0]);
+  const double load_start = cpu_seconds();
+  const Tokenizer tokenizer = Tokenizer::load(argv[1]);
+  const double load_s = cpu_seconds() - load_start;
+  std::vector<std::string> texts;
+  size_t bytes = 0;
+  for (int i = 3; i < argc; ++i) bytes += texts.emplace_back(read_file(argv[i])).size();
+  std::vector<double> speeds;
+  size_t tokens = 0;
+  for (int repeat = 0; repeat < std::atoi(argv[2]); ++repeat) {
+    tokens = 0;
+    const double start = cpu_seconds();
+    for (const auto& text : texts) tokens += tokenizer.encode(text).size();
+    speeds.push_back(static_cast<double>(bytes) / 1e6 / (cpu_seconds() - start));
+  }
+  fmt::print("{{\"bytes\": {}, \"tokens\": {}, \"load_s\": {:.3f}, \"mb_per_s\": [{:.3f}]}}\n", bytes, tokens, load_s,
+             fmt::join(speeds, ", "));
+} catch (const Error& error) {
+  fmt::print(stderr, "{}\n", error.what());
+  return exit_code(error.kind());
+}
