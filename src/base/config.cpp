@@ -16,13 +16,15 @@ YAML::Node parse_yaml(const std::string& text, const std::string& where) {
 
 YAML::Node load_yaml_file(const std::string& path) { return parse_yaml(read_file(path), path); }
 
-void apply_override(YAML::Node root, const std::string& assignment) {
+void apply_override(YAML::Node& root, const std::string& assignment) {
   const size_t equals = assignment.find('=');
   if (equals == std::string::npos || equals == 0) {
     fail(ErrorKind::kUsage, "--set {}: expected path=value, as in --set train.lr=1e-6", assignment);
   }
   const std::string path = assignment.substr(0, equals);
   YAML::Node value = parse_yaml(assignment.substr(equals + 1), "--set " + assignment);
+  // The node of an empty document is not shared by its copies, so what is set on a copy would be lost.
+  if (!root.IsDefined() || root.IsNull()) root = YAML::Node(YAML::NodeType::Map);
   YAML::Node node;
   node.reset(root);
   size_t start = 0;

@@ -28,8 +28,9 @@ namespace tritonforge {
 
 YAML::Node load_yaml_file(const std::string& path);                    // kNotFound, kUsage with line
 YAML::Node parse_yaml(const std::string& text, const std::string& where);
-// `--set a.b=c`: sets the value at a dotted path (c is parsed as YAML). Throws kUsage where there is no '='.
-void apply_override(YAML::Node root, const std::string& assignment);
+// `--set a.b=c`: sets the value at a dotted path (c is parsed as YAML). Throws kUsage where there is no '='. An empty
+// document becomes a mapping.
+void apply_override(YAML::Node& root, const std::string& assignment);
 
 namespace detail {
 void read_scalar(const YAML::Node& node, const std::string& path, bool& out);

@@ -1,0 +1,228 @@
+#include "base/process.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/device_lock.h"
+#include "base/error.h"
+
+namespace tritonforge {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr double kLong = 60;   // a limit that only a fault reaches
+
+ProcessOptions command(std::vector<std::string> argv) {
+  ProcessOptions options;
+  options.argv = std::move(argv);
+  return options;
+}
+
+TEST(Process, ExitCodesAndSignalsAreTold) {
+  EXPECT_EQ(ChildProcess(command({"sh", "-c", "exit 7"})).wait(Deadline::after(kLong)), 7);
+  EXPECT_EQ(ChildProcess(command({"sh", "-c", "kill -9 $$"})).wait(Deadline::after(kLong)), 128 + SIGKILL);
+}
+
+TEST(Process, OutputEnvironmentAndFolderAreTheChilds) {
+  const TemporaryFolder folder("process-test");
+  ProcessOptions options = command({"sh", "-c", "echo $WHO; pwd; echo bad >&2"});
+  options.env = {{"WHO", "me"}};
+  options.stdout_file = folder.path() / "out";
+  options.stderr_file = folder.path() / "err";
+  options.working_folder = folder.path();
+  EXPECT_EQ(ChildProcess(options).wait(Deadline::after(kLong)), 0);
+  EXPECT_EQ(read_file(options.stdout_file), "me\n" + fs::canonical(folder.path()).string() + "\n");
+  EXPECT_EQ(read_file(options.stderr_file), "bad\n");
+}
+
+TEST(Process, WhatCannotStartIsNamed) {
+  for (const bool no_folder : {false, true}) {
+    ProcessOptions options = command({no_folder ? "true" : "no-such-program"});
+    if (no_folder) options.working_folder = "/nowhere";
+    try {
+      ChildProcess child(options);
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kUnavailable);
+      EXPECT_THAT(error.what(), HasSubstr("No such file or directory"));
+    }
+  }
+}
+
+// The child tells its own child's pid through a file that it renames into place.
+pid_t grandchild_of(const fs::path& file) {
+  while (!fs::exists(file)) ::usleep(1000);   // ends when the child has written it; ctest's limit is the deadline
+  return std::stoi(read_file(file));
+}
+
+bool gone(pid_t pid) {
+  // A killed orphan may stay a zombie until init reaps it: then its state is Z.
+  if (::kill(pid, 0) != 0) return errno == ESRCH;
+  const std::string stat = read_file(fmt::format("/proc/{}/stat", pid));
+  return stat.find(") Z") != std::string::npos;
+}
+
+TEST(Process, TheWholeGroupDiesWithItsObject) {
+  const TemporaryFolder folder("process-test");
+  const fs::path file = folder.path() / "pid";
+  pid_t grandchild = 0;
+  {
+    ChildProcess child(command({"sh", "-c", "sleep 1000 & echo $! > " + file.string() + ".new; mv " + file.string() + ".new " + file.string() + "; wait"}));
+    grandchild = grandchild_of(file);
+    EXPECT_FALSE(child.poll());
+  }
+  while (!gone(grandchild)) ::usleep(1000);
+}
+
+TEST(Process, StopKillsWhatIgnoresTermination) {
+  const TemporaryFolder folder("process-test");
+  const fs::path file = folder.path() / "pid";
+  ChildProcess child(command({"sh", "-c", "trap '' TERM; echo $$ > " + file.string() + ".new; mv " + file.string() + ".new " + file.string() + "; while :; do sleep 1000; done"}));
+  grandchild_of(file);
+  child.stop(0.05);
+  EXPECT_EQ(child.poll(), 128 + SIGKILL);
+}
+
+TEST(Process, AWaitEndsAtItsDeadline) {
+  ChildProcess child(command({"sleep", "1000"}));
+  EXPECT_EQ(child.wait(Deadline::after(0.01)), std::nullopt);
+}
+
+TEST(RunCommand, GivesOutputAndStopsAtTheDeadline) {
+  const CommandOutput done = run_command({"sh", "-c", "echo hello; exit 3"}, kLong);
+  EXPECT_EQ(done.exit_code, 3);
+  EXPECT_EQ(done.output, "hello\n");
+  EXPECT_EQ(run_command({"head", "-c", "300000", "/dev/zero"}, kLong).output.size(), 300000u);
+  try {
+    run_command({"sleep", "1000"}, 0.05);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kTimeout);
+    EXPECT_THAT(error.what(), HasSubstr("sleep did not finish"));
+  }
+}
+
+TEST(FreePort, IsAPort) {
+  EXPECT_GT(free_port(), 1023);
+}
+
+// Forks a process that takes the lock and holds it until it is killed; returns once it has it.
+class Holder {
+ public:
+  Holder(const std::string& device, bool exclusive) {
+    int ready[2];
+    EXPECT_EQ(::pipe(ready), 0);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      DeviceLock lock(device);
+      const auto hold = exclusive ? lock.exclusive() : lock.shared();
+      if (::write(ready[1], "x", 1) != 1) ::_exit(1);
+      while (true) ::pause();
+    }
+    ::close(ready[1]);
+    char byte;
+    EXPECT_EQ(::read(ready[0], &byte, 1), 1);
+    ::close(ready[0]);
+  }
+  ~Holder() { kill(); }
+  void kill() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+
+ private:
+  pid_t pid_;
+};
+
+// Runs `take` in a child; true where it gets the lock, false where it still waits when `until` has happened.
+class Attempt {
+ public:
+  Attempt(const std::string& device, bool exclusive) {
+    EXPECT_EQ(::pipe(done_), 0);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      DeviceLock lock(device);
+      const auto hold = exclusive ? lock.exclusive() : lock.shared();
+      ::_exit(::write(done_[1], "x", 1) == 1 ? 0 : 1);
+    }
+    ::close(done_[1]);
+  }
+  ~Attempt() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    ::close(done_[0]);
+  }
+  // Waits for the kernel to say that the process sleeps in flock.
+  void expect_waiting() {
+    const std::string path = fmt::format("/proc/{}/syscall", pid_);
+    const std::string flock = std::to_string(SYS_flock) + " ";
+    while (read_file(path).compare(0, flock.size(), flock) != 0) ::usleep(1000);
+  }
+  void expect_taken() {
+    char byte;
+    EXPECT_EQ(::read(done_[0], &byte, 1), 1);
+  }
+
+ private:
+  pid_t pid_;
+  int done_[2];
+};
+
+class DeviceLockTest : public ::testing::Test {
+ protected:
+  std::string device(const char* name) { return names_.emplace_back(fmt::format("test-{}-{}", name, ::getpid())); }
+  void TearDown() override {
+    for (const auto& name : names_) {
+      for (const char* file : {"gate", "lock"}) fs::remove(fmt::format("/tmp/tritonforge-{}/{}.{}", ::getuid(), name, file));
+    }
+  }
+  std::vector<std::string> names_;
+};
+
+TEST_F(DeviceLockTest, ManyShareItAndOneMeasures) {
+  const std::string name = device("share");
+  Holder a(name, /*exclusive=*/false);
+  Attempt(name, /*exclusive=*/false).expect_taken();
+  if (!fs::exists("/proc/self/syscall")) GTEST_SKIP() << "no /proc/self/syscall";
+  Attempt measurer(name, /*exclusive=*/true);
+  measurer.expect_waiting();
+  a.kill();   // a killed holder frees it
+  measurer.expect_taken();
+}
+
+TEST_F(DeviceLockTest, AKilledMeasurerFreesIt) {
+  const std::string name = device("killed");
+  Holder measurer(name, /*exclusive=*/true);
+  if (!fs::exists("/proc/self/syscall")) GTEST_SKIP() << "no /proc/self/syscall";
+  Attempt user(name, /*exclusive=*/false), other(name, /*exclusive=*/true);
+  user.expect_waiting();
+  other.expect_waiting();
+  measurer.kill();
+  user.expect_taken();
+  other.expect_taken();
+}
+
+TEST_F(DeviceLockTest, AWaitingMeasurerIsNotOvertaken) {
+  const std::string name = device("fair");
+  Holder user(name, /*exclusive=*/false);
+  if (!fs::exists("/proc/self/syscall")) GTEST_SKIP() << "no /proc/self/syscall";
+  Attempt measurer(name, /*exclusive=*/true);
+  measurer.expect_waiting();
+  Attempt late(name, /*exclusive=*/false);
+  late.expect_waiting();   // though the lock itself is only shared
+  user.kill();
+  measurer.expect_taken();
+  late.expect_taken();
+}
+
+}  // namespace
+}  // namespace tritonforge
