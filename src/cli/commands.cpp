@@ -58,6 +58,7 @@ int run(int argc, char** argv) {
   log::start("tritonforge");
   CLI::App app{"TritonForge: turns a language model into a writer of fast, correct GPU kernels", "tritonforge"};
   app.require_subcommand(1);
+  add_data_command(app);
   add_doctor_command(app);
   add_tokenize_command(app);
   add_serve_command(app);

@@ -8,6 +8,7 @@ namespace tritonforge::cli {
 int run(int argc, char** argv);
 
 // Adds the subcommand; its callback does the work and throws Error where it fails.
+void add_data_command(CLI::App& app);
 void add_doctor_command(CLI::App& app);
 void add_tokenize_command(CLI::App& app);
 void add_serve_command(CLI::App& app);  // and under it one role a file:

@@ -67,7 +67,7 @@ std::optional<int> level_of_folder(const fs::path& folder) {
   return name.starts_with("level") ? parse_int(std::string_view(name).substr(5)) : std::nullopt;
 }
 
-Problem read_problem_file(const fs::path& file, bool numbered) {
+Problem read_problem_file(const fs::path& file) {
   Problem problem;
   problem.source = read_file(file);
   check_source(problem.source, file.string());
@@ -76,17 +76,10 @@ Problem read_problem_file(const fs::path& file, bool numbered) {
   const auto level = level_of_folder(fs::absolute(file).parent_path());
   problem.level = level.value_or(1);
   problem.families = families_of(problem.source);
-  problem.id = numbered || level ? make_id(problem.level, problem.problem_id, problem.name) : stem;
+  problem.id = level ? make_id(problem.level, problem.problem_id, problem.name) : stem;
   return problem;
 }
 
-void read_folder(const fs::path& folder, std::vector<Problem>& problems) {
-  std::vector<fs::path> files;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.is_regular_file() && entry.path().extension() == ".py") files.push_back(entry.path());
-  }
-  for (const auto& file : files) problems.push_back(read_problem_file(file, false));
-}
 
 // A number that some writers put in quotes.
 int number_field(const Json& object, const char* key, std::optional<int> fallback, std::string_view where) {
@@ -144,6 +137,21 @@ void check_unique(const std::vector<Problem>& problems, std::string_view where) 
   }
 }
 
+// Its *.py, or else its *.jsonl.
+void read_folder(const fs::path& folder, std::vector<Problem>& problems) {
+  std::vector<fs::path> python, lines;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (!entry.is_regular_file()) continue;
+    if (entry.path().extension() == ".py") python.push_back(entry.path());
+    if (entry.path().extension() == ".jsonl") lines.push_back(entry.path());
+  }
+  for (const auto& file : python) problems.push_back(read_problem_file(file));
+  if (!python.empty()) return;
+  for (const auto& file : lines) {
+    for (auto& problem : parse_problems_jsonl(read_file(file), file.string())) problems.push_back(std::move(problem));
+  }
+}
+
 }  // namespace
 
 std::vector<Problem> parse_problems_jsonl(std::string_view text, std::string_view where) {
@@ -165,7 +173,7 @@ std::vector<Problem> read_problems(const fs::path& path) {
   if (!fs::exists(path)) fail(ErrorKind::kNotFound, "{}: no such file or folder of problems", path.string());
   if (!fs::is_directory(path)) {
     if (path.extension() == ".jsonl") return parse_problems_jsonl(read_file(path), path.string());
-    if (path.extension() == ".py") return {read_problem_file(path, false)};
+    if (path.extension() == ".py") return {read_problem_file(path)};
     fail(ErrorKind::kUsage, "{}: problems are a folder, a .jsonl file or a .py file", path.string());
   }
   std::vector<Problem> problems;

@@ -18,8 +18,8 @@ struct Problem {
 };
 
 // From a folder, a .jsonl file or one .py file; ids are unique or kUsage says which two collide.
-// - A folder is read by its level1/, level2/, ... subfolders where it has any, else by its own *.py; sorted by level
-//   and number. A file is NUMBER_name.py, with an optional first line "# families: a, b".
+// - A folder is read by its level1/, level2/, ... subfolders where it has any, else by its own *.py, else by its own
+//   *.jsonl; sorted by level and number. A file is NUMBER_name.py, with an optional first line "# families: a, b".
 // - A .jsonl line is {level, problem_id, name, code} (KernelBench), {prompt, label, extra_info, instance_id}
 //   (TritonForge's RL lines), or a pair of `tritonforge data generate` {id, families, problem}; "families" is
 //   optional everywhere.
