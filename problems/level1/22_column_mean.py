@@ -1,0 +1,26 @@
+# families: col_mean
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    """Mean of each column."""
+
+    def __init__(self):
+        super().__init__()
+
+    def forward(self, x):
+        return torch.mean(x, dim=0)
+
+
+batch_size = 4096
+features = 8192
+
+
+def get_inputs():
+    x = torch.randn(batch_size, features)
+    return [x]
+
+
+def get_init_inputs():
+    return []

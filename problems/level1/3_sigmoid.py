@@ -1,0 +1,26 @@
+# families: sigmoid
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    """Squashes every element into (0, 1)."""
+
+    def __init__(self):
+        super().__init__()
+
+    def forward(self, x):
+        return torch.sigmoid(x)
+
+
+batch_size = 4096
+features = 8192
+
+
+def get_inputs():
+    x = torch.randn(batch_size, features)
+    return [x]
+
+
+def get_init_inputs():
+    return []

@@ -1,0 +1,28 @@
+# families: mse_loss
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+class Model(nn.Module):
+    """Mean squared error of two tensors."""
+
+    def __init__(self):
+        super().__init__()
+
+    def forward(self, prediction, target):
+        return F.mse_loss(prediction, target)
+
+
+batch_size = 4096
+features = 8192
+
+
+def get_inputs():
+    prediction = torch.randn(batch_size, features)
+    target = torch.randn(batch_size, features)
+    return [prediction, target]
+
+
+def get_init_inputs():
+    return []

@@ -1,0 +1,28 @@
+# families: linear, sigmoid, row_sum
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    """Linear layer, sigmoid, sum of each row."""
+
+    def __init__(self, in_features, out_features):
+        super().__init__()
+        self.linear = nn.Linear(in_features, out_features)
+
+    def forward(self, x):
+        return torch.sigmoid(self.linear(x)).sum(dim=1)
+
+
+batch_size = 2048
+in_features = 1024
+out_features = 2048
+
+
+def get_inputs():
+    x = torch.randn(batch_size, in_features)
+    return [x]
+
+
+def get_init_inputs():
+    return [in_features, out_features]

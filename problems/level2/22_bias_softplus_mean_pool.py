@@ -1,0 +1,28 @@
+# families: row_add, softplus, col_mean
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+class Model(nn.Module):
+    """Bias and softplus, averaged over the batch."""
+
+    def __init__(self):
+        super().__init__()
+
+    def forward(self, x, bias):
+        return F.softplus(x + bias).mean(dim=0)
+
+
+batch_size = 4096
+features = 8192
+
+
+def get_inputs():
+    x = torch.randn(batch_size, features)
+    bias = torch.randn(features)
+    return [x, bias]
+
+
+def get_init_inputs():
+    return []

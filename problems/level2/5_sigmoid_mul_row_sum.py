@@ -1,0 +1,27 @@
+# families: sigmoid, mul, row_sum
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    """A gated sum of each row."""
+
+    def __init__(self):
+        super().__init__()
+
+    def forward(self, x, y):
+        return torch.sum(torch.sigmoid(x) * y, dim=1)
+
+
+batch_size = 4096
+features = 8192
+
+
+def get_inputs():
+    x = torch.randn(batch_size, features)
+    y = torch.randn(batch_size, features)
+    return [x, y]
+
+
+def get_init_inputs():
+    return []

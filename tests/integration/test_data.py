@@ -1,0 +1,146 @@
+"""Problems and generated pairs, run by Triton's interpreter without the evaluator: what each says is what it does."""
+import ast
+import importlib.util
+import json
+import os
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+import torch
+
+# Triton reads it when its own functions and ours are decorated. Other tests' processes must not inherit it.
+os.environ["TRITON_INTERPRET"] = "1"
+import triton.language  # noqa: F401
+
+del os.environ["TRITON_INTERPRET"]
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BINARY = os.environ.get("TRITONFORGE_BINARY", str(ROOT / "tritonforge"))
+PROBLEMS = sorted(ROOT.glob("problems/level*/*.py"))
+
+
+@pytest.fixture(autouse=True)
+def interpreted(monkeypatch):
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+
+
+def shrunken(source, most):
+    return re.sub(r"^(\w+) = (\d+)$", lambda m: f"{m[1]} = {min(int(m[2]), most)}", source, flags=re.M)
+
+
+def load(source, path):
+    path.write_text(source)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def run(problem, model_class, seed):
+    torch.manual_seed(seed)
+    init = problem.get_init_inputs()
+    torch.manual_seed(seed)
+    model = model_class(*init)
+    torch.manual_seed(seed)
+    inputs = problem.get_inputs()
+    with torch.no_grad():
+        return model(*inputs)
+
+
+def data(*arguments):
+    done = subprocess.run([BINARY, "data", *map(str, arguments)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_there_are_enough_problems():
+    assert len([p for p in PROBLEMS if p.parent.name == "level1"]) >= 40
+    assert len([p for p in PROBLEMS if p.parent.name == "level2"]) >= 20
+
+
+@pytest.mark.parametrize("path", PROBLEMS, ids=lambda p: f"{p.parent.name}-{p.stem}")
+def test_problem(path, tmp_path):
+    source = path.read_text()
+    assert re.match(r"# families: \w+(, \w+)*\n", source)
+    assert re.fullmatch(r"\d+_\w+", path.stem)
+    sizes = [n for n in ast.parse(source).body if isinstance(n, ast.Assign)]
+    assert sizes, "sizes are module globals"
+    module = load(shrunken(source, 16), tmp_path / "problem.py")
+    first, again, other = (run(module, module.Model, seed) for seed in (0, 0, 1))
+    assert torch.equal(first, again)
+    assert torch.isfinite(first.float()).all()
+    assert not torch.equal(first, other)
+
+
+# Odd sizes, so that every mask is needed.
+@pytest.mark.parametrize("style,count,sample,most", [("compact", 300, 30, 4096), ("full", 300, 30, 45)])
+def test_generated_pairs_agree(style, count, sample, most, tmp_path):
+    file = tmp_path / "pairs.jsonl"
+    data("generate", "--output", file, "--count", count, "--style", style, "--seed", 11, "--unverified")
+    lines = file.read_text().splitlines()
+    assert len(lines) == count
+    wrong, families = [], set()
+    for line in lines[:: count // sample]:
+        pair = json.loads(line)
+        families.update(pair["families"])
+        problem = load(shrunken(pair["problem"], most), tmp_path / "problem.py")
+        solution = load(pair["solution"], tmp_path / "solution.py")
+        expected, got = run(problem, problem.Model, 3), run(problem, solution.ModelNew, 3)
+        if got.shape != expected.shape or not torch.allclose(got, expected, rtol=1e-4, atol=1e-4):
+            wrong.append(pair["combo"])
+    assert not wrong
+    assert len(families) >= 15
+
+
+def test_every_family_alone_agrees(tmp_path):
+    """The first draws of a set are its families, each alone."""
+    for style in ("compact", "full"):
+        file = tmp_path / f"{style}.jsonl"
+        data("generate", "--output", file, "--count", 60, "--style", style, "--seed", 12, "--unverified")
+        for line in file.read_text().splitlines():
+            pair = json.loads(line)
+            if len(pair["families"]) > 1:
+                continue
+            problem = load(shrunken(pair["problem"], 70), tmp_path / "problem.py")
+            solution = load(pair["solution"], tmp_path / "solution.py")
+            expected, got = run(problem, problem.Model, 4), run(problem, solution.ModelNew, 4)
+            assert got.shape == expected.shape and torch.allclose(got, expected, rtol=1e-4, atol=1e-4), pair["combo"]
+
+
+def test_corpus_kernels_agree(tmp_path):
+    file = tmp_path / "text.jsonl"
+    data("text", "--output", file, "--count", 80, "--seed", 2)
+    checked = 0
+    for line in file.read_text().splitlines():
+        text = json.loads(line)["text"]
+        if "<|im_start|>assistant" not in text:
+            continue
+        problem_source = text.split("user\n", 1)[1].split("<|im_end|>")[0]
+        solution_source = text.split("```python\n")[1].split("```")[0]
+        problem, solution = load(problem_source, tmp_path / "problem.py"), load(solution_source, tmp_path / "solution.py")
+        expected, got = run(problem, problem.Model, 5), run(problem, solution.ModelNew, 5)
+        assert torch.allclose(got, expected, rtol=1e-4, atol=1e-4), text
+        checked += 1
+    assert checked > 20
+
+
+def test_stats_and_usage(tmp_path):
+    file = tmp_path / "pairs.jsonl"
+    data("generate", "--output", file, "--count", 200, "--seed", 1, "--unverified", "--no-messages", "--emit-problems", tmp_path / "problems", "--emit-most", 10)
+    stats = json.loads(data("stats", file, "--json"))
+    assert stats["pairs"] == 200 and stats["duplicates"] == 0 and stats["leaked"] == 0
+    assert stats["by_split"]["train"] + stats["by_split"]["rl"] + stats["by_split"]["holdout"] == 200
+    assert stats["solution_chars"]["max"] <= 900
+    for name in ("holdout", "rl"):
+        problems = (tmp_path / "problems" / name / "problems.jsonl").read_text().splitlines()
+        assert len(problems) == 10 and "class Model" in json.loads(problems[0])["code"]
+    for arguments, word in ((["--families", "rellu"], "relu"), (["--style", "compct"], "compact"), (["--coutn", "3"], "--count")):
+        done = subprocess.run([BINARY, "data", "generate", "--output", file, *arguments], capture_output=True, text=True)
+        assert done.returncode == 2 and f"did you mean '{word}'" in done.stderr, done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1
+    done = subprocess.run([BINARY, "data", "stats", tmp_path / "none.jsonl"], capture_output=True, text=True)
+    assert done.returncode == 2 and "none.jsonl" in done.stderr
