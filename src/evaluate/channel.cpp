@@ -1,0 +1,153 @@
+#include "evaluate/channel.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+namespace tritonforge::evaluate {
+namespace {
+
+constexpr uint32_t kMaxHeader = 16 << 20;
+constexpr double kWatchEvery = 0.05;  // seconds between looks at a silent child's memory
+
+uint64_t private_bytes(pid_t pid) {
+  // Resident minus file-backed and shared pages: what this process itself holds.
+  char path[64];
+  std::snprintf(path, sizeof path, "/proc/%d/statm", pid);
+  FILE* file = std::fopen(path, "re");
+  if (!file) return 0;
+  long size = 0, resident = 0, shared = 0;
+  const int got = std::fscanf(file, "%ld %ld %ld", &size, &resident, &shared);
+  std::fclose(file);
+  return got == 3 ? static_cast<uint64_t>(resident) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) : 0;
+}
+
+}  // namespace
+
+TreeUse measure_tree(pid_t root) {
+  TreeUse use;
+  std::vector<pid_t> open{root};
+  while (!open.empty() && use.processes < 4096) {
+    const pid_t pid = open.back();
+    open.pop_back();
+    use.resident += private_bytes(pid);
+    ++use.processes;
+    char path[96];
+    std::snprintf(path, sizeof path, "/proc/%d/task/%d/children", pid, pid);
+    if (FILE* file = std::fopen(path, "re")) {
+      int child;
+      while (std::fscanf(file, "%d", &child) == 1) open.push_back(child);
+      std::fclose(file);
+    }
+  }
+  return use;
+}
+
+Channel::Channel(int fd, pid_t stand_in, ChannelLimits limits) : fd_(fd), stand_in_(stand_in), limits_(limits) {}
+Channel::~Channel() {
+  if (fd_ >= 0) ::close(fd_);
+}
+Channel::Channel(Channel&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)), stand_in_(other.stand_in_), limits_(other.limits_), peak_(other.peak_), baseline_(other.baseline_) {}
+
+bool Channel::over_memory() {
+  if (stand_in_ <= 0) return false;
+  const TreeUse use = measure_tree(stand_in_);
+  if (baseline_ == 0) baseline_ = use.resident;  // inherited from the warm parent
+  peak_ = std::max(peak_, use.resident);
+  return use.resident > baseline_ + limits_.memory_bytes || use.processes > limits_.max_processes;
+}
+
+Silence Channel::wait(short events, Deadline deadline) {
+  for (;;) {
+    pollfd item{fd_, events, 0};
+    const double remaining = deadline.remaining_s();
+    const int timeout = static_cast<int>(std::min(remaining, kWatchEvery) * 1000) + 1;
+    const int ready = ::poll(&item, 1, timeout);
+    if (ready > 0) return Silence::kNone;
+    if (ready < 0 && errno != EINTR) return Silence::kClosed;
+    if (deadline.expired()) return Silence::kTimeout;
+    if (over_memory()) return Silence::kMemory;
+  }
+}
+
+Silence Channel::read(void* into, size_t size, Deadline deadline) {
+  auto* at = static_cast<char*>(into);
+  while (size > 0) {
+    const ssize_t got = ::recv(fd_, at, size, MSG_DONTWAIT);
+    if (got > 0) {
+      at += got;
+      size -= static_cast<size_t>(got);
+      continue;
+    }
+    if (got == 0 || (errno != EAGAIN && errno != EINTR)) return Silence::kClosed;
+    if (const Silence silence = wait(POLLIN, deadline); silence != Silence::kNone) return silence;
+  }
+  return Silence::kNone;
+}
+
+Silence Channel::write(const void* from, size_t size, Deadline deadline) {
+  const auto* at = static_cast<const char*>(from);
+  while (size > 0) {
+    const ssize_t sent = ::send(fd_, at, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent > 0) {
+      at += sent;
+      size -= static_cast<size_t>(sent);
+      continue;
+    }
+    if (sent < 0 && errno != EAGAIN && errno != EINTR) return Silence::kClosed;
+    if (const Silence silence = wait(POLLOUT, deadline); silence != Silence::kNone) return silence;
+  }
+  return Silence::kNone;
+}
+
+Silence Channel::receive(Frame& frame, Deadline deadline, std::string& detail) {
+  unsigned char sizes[12];
+  if (const Silence silence = read(sizes, sizeof sizes, deadline); silence != Silence::kNone) return silence;
+  uint32_t head;
+  uint64_t body;
+  std::memcpy(&head, sizes, 4);
+  std::memcpy(&body, sizes + 4, 8);
+  if (head == 0 || head > kMaxHeader || body > limits_.frame_bytes) {
+    detail = fmt::format("a frame of {} header and {} payload bytes", head, body);
+    return Silence::kGarbled;
+  }
+  std::string text(head, '\0');
+  if (const Silence silence = read(text.data(), head, deadline); silence != Silence::kNone) return silence;
+  frame.header = Json::parse(text, nullptr, false);
+  if (!frame.header.is_object()) {
+    detail = "a header that is not a JSON object";
+    return Silence::kGarbled;
+  }
+  // Grown as bytes arrive, so that an announced size alone costs nothing.
+  frame.payload.clear();
+  while (frame.payload.size() < body) {
+    const size_t at = frame.payload.size(), step = std::min<uint64_t>(body - at, 16 << 20);
+    frame.payload.resize(at + step);
+    if (const Silence silence = read(frame.payload.data() + at, step, deadline); silence != Silence::kNone) return silence;
+  }
+  return Silence::kNone;
+}
+
+Silence Channel::send(const Json& header, const std::vector<std::span<const std::byte>>& payload, Deadline deadline) {
+  const std::string text = header.dump(-1, ' ', false, Json::error_handler_t::replace);
+  uint64_t body = 0;
+  for (const auto& part : payload) body += part.size();
+  const auto head = static_cast<uint32_t>(text.size());
+  std::string start(12, '\0');
+  std::memcpy(start.data(), &head, 4);
+  std::memcpy(start.data() + 4, &body, 8);
+  start += text;
+  if (const Silence silence = write(start.data(), start.size(), deadline); silence != Silence::kNone) return silence;
+  for (const auto& part : payload) {
+    if (const Silence silence = write(part.data(), part.size(), deadline); silence != Silence::kNone) return silence;
+  }
+  return Silence::kNone;
+}
+
+}  // namespace tritonforge::evaluate

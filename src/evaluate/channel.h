@@ -1,0 +1,63 @@
+#pragma once
+// A framed conversation with one untrusted child, with a deadline, a memory bound and a size bound on every read.
+#include <sys/types.h>
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/json.h"
+
+namespace tritonforge::evaluate {
+
+struct Frame {
+  Json header;
+  std::vector<std::byte> payload;
+};
+
+// Why a child gave no frame.
+enum class Silence { kNone, kTimeout, kMemory, kClosed, kGarbled };
+
+struct ChannelLimits {
+  uint64_t memory_bytes = uint64_t{4} << 30;  // resident, of all of the child's processes together, above the warm parent's
+  uint64_t frame_bytes = uint64_t{8} << 30;
+  int max_processes = 64;
+};
+
+class Channel {
+ public:
+  // Owns `fd`. `stand_in` is the child's process outside of its namespaces, -1 to skip the memory watch.
+  Channel(int fd, pid_t stand_in, ChannelLimits limits);
+  ~Channel();
+  Channel(Channel&& other) noexcept;
+  Channel& operator=(Channel&&) = delete;
+
+  // The next frame, or why there is none. kGarbled: what came is not a frame (`detail` says what).
+  Silence receive(Frame& frame, Deadline deadline, std::string& detail);
+  // kNone, or kTimeout / kClosed.
+  Silence send(const Json& header, const std::vector<std::span<const std::byte>>& payload, Deadline deadline);
+  uint64_t peak_memory() const { return peak_; }
+  void set_stand_in(pid_t pid) { stand_in_ = pid; }
+
+ private:
+  Silence wait(short events, Deadline deadline);
+  Silence read(void* into, size_t size, Deadline deadline);
+  Silence write(const void* from, size_t size, Deadline deadline);
+  bool over_memory();
+
+  int fd_;
+  pid_t stand_in_;
+  ChannelLimits limits_;
+  uint64_t peak_ = 0, baseline_ = 0;
+};
+
+// Resident bytes and number of processes of `root` and everything below it.
+struct TreeUse {
+  uint64_t resident = 0;
+  int processes = 0;
+};
+TreeUse measure_tree(pid_t root);
+
+}  // namespace tritonforge::evaluate

@@ -1,0 +1,235 @@
+#include "evaluate/compare.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+
+#include "base/error.h"
+
+namespace tritonforge::evaluate {
+namespace {
+
+constexpr std::array<std::string_view, 10> kNames = {"float64", "float32", "float16", "bfloat16", "int64",
+                                                     "int32",   "int16",   "int8",    "uint8",    "bool"};
+constexpr std::array<size_t, 10> kSizes = {8, 4, 2, 2, 8, 4, 2, 1, 1, 1};
+constexpr int64_t kMaxElements = int64_t{1} << 40;
+
+float half_to_float(uint16_t bits) {
+  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000) << 16;
+  uint32_t exponent = (bits >> 10) & 0x1F, mantissa = bits & 0x3FF;
+  if (exponent == 0x1F) return std::bit_cast<float>(sign | 0x7F800000u | (mantissa << 13));
+  if (exponent == 0) {
+    const float value = static_cast<float>(mantissa) * 0x1p-24f;
+    return sign ? -value : value;
+  }
+  return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
+}
+
+template <typename T>
+T load(const std::byte* at) {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
+double read(Dtype dtype, const std::byte* at) {
+  switch (dtype) {
+    case Dtype::kFloat64: return load<double>(at);
+    case Dtype::kFloat32: return load<float>(at);
+    case Dtype::kFloat16: return half_to_float(load<uint16_t>(at));
+    case Dtype::kBFloat16: return std::bit_cast<float>(static_cast<uint32_t>(load<uint16_t>(at)) << 16);
+    case Dtype::kInt64: return static_cast<double>(load<int64_t>(at));
+    case Dtype::kInt32: return load<int32_t>(at);
+    case Dtype::kInt16: return load<int16_t>(at);
+    case Dtype::kInt8: return load<int8_t>(at);
+    case Dtype::kUint8: return load<uint8_t>(at);
+    case Dtype::kBool: return load<uint8_t>(at) != 0;
+  }
+  return 0;
+}
+
+bool is_floating(Dtype dtype) { return dtype <= Dtype::kBFloat16; }
+
+// Strides in elements of each dimension.
+std::vector<int64_t> strides_of(const TensorView& tensor) {
+  std::vector<int64_t> strides(tensor.shape.size());
+  int64_t step = 1;
+  for (size_t i = tensor.order.size(); i-- > 0;) {
+    strides[tensor.order[i]] = step;
+    step *= tensor.shape[tensor.order[i]];
+  }
+  return strides;
+}
+
+// Walks a tensor in logical order.
+class Walker {
+ public:
+  explicit Walker(const TensorView& tensor)
+      : tensor_(tensor), strides_(strides_of(tensor)), index_(tensor.shape.size()), size_(size_of(tensor.dtype)) {}
+  const std::byte* at() const { return tensor_.bytes.data() + offset_ * size_; }
+  void next() {
+    for (size_t d = index_.size(); d-- > 0;) {
+      offset_ += strides_[d];
+      if (++index_[d] < tensor_.shape[d]) return;
+      offset_ -= strides_[d] * tensor_.shape[d];
+      index_[d] = 0;
+    }
+  }
+  const std::vector<int64_t>& index() const { return index_; }
+
+ private:
+  const TensorView& tensor_;
+  std::vector<int64_t> strides_, index_;
+  int64_t offset_ = 0;
+  size_t size_;
+};
+
+std::string text(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  return fmt::format("{:.6g}", value);
+}
+
+}  // namespace
+
+std::string_view name_of(Dtype dtype) { return kNames[static_cast<size_t>(dtype)]; }
+size_t size_of(Dtype dtype) { return kSizes[static_cast<size_t>(dtype)]; }
+
+int64_t TensorView::elements() const {
+  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+}
+
+std::vector<TensorView> parse_tensors(const Json& described, std::span<const std::byte> payload) {
+  if (!described.is_array()) fail(ErrorKind::kCorrupt, "tensors: not a list");
+  std::vector<TensorView> tensors;
+  size_t at = 0;
+  for (const auto& item : described) {
+    TensorView tensor;
+    try {
+      const auto found = std::find(kNames.begin(), kNames.end(), item.at("dtype").get_ref<const std::string&>());
+      if (found == kNames.end()) fail(ErrorKind::kCorrupt, "tensor {}: unknown dtype", tensors.size());
+      tensor.dtype = static_cast<Dtype>(found - kNames.begin());
+      tensor.shape = item.at("shape").get<std::vector<int64_t>>();
+      tensor.order = item.at("order").get<std::vector<int64_t>>();
+      const auto bytes = item.at("bytes").get<uint64_t>();
+      int64_t elements = 1;
+      for (const int64_t size : tensor.shape) {
+        if (size < 0 || (size > 0 && elements > kMaxElements / size)) fail(ErrorKind::kCorrupt, "tensor {}: shape out of range", tensors.size());
+        elements *= size;
+      }
+      std::vector<bool> seen(tensor.shape.size());
+      for (const int64_t d : tensor.order) {
+        if (d < 0 || d >= static_cast<int64_t>(seen.size()) || seen[d]) fail(ErrorKind::kCorrupt, "tensor {}: order is not a permutation", tensors.size());
+        seen[d] = true;
+      }
+      if (tensor.order.size() != tensor.shape.size()) fail(ErrorKind::kCorrupt, "tensor {}: order and shape differ in length", tensors.size());
+      if (bytes != static_cast<uint64_t>(elements) * size_of(tensor.dtype) || bytes > payload.size() - at) {
+        fail(ErrorKind::kCorrupt, "tensor {}: {} bytes announced, {} left, {} elements", tensors.size(), bytes, payload.size() - at, elements);
+      }
+      tensor.bytes = payload.subspan(at, bytes);
+      at += bytes;
+    } catch (const nlohmann::json::exception&) {
+      fail(ErrorKind::kCorrupt, "tensor {}: a field is missing or has the wrong type", tensors.size());
+    }
+    tensors.push_back(std::move(tensor));
+  }
+  if (at != payload.size()) fail(ErrorKind::kCorrupt, "{} bytes of payload beyond the tensors", payload.size() - at);
+  return tensors;
+}
+
+Tolerance Tolerances::of(Dtype dtype) const {
+  switch (dtype) {
+    case Dtype::kFloat64: return float64;
+    case Dtype::kFloat32: return float32;
+    case Dtype::kFloat16:
+    case Dtype::kBFloat16: return half;
+    default: return {0, 0};
+  }
+}
+
+Comparison compare(const TensorView& candidate, const TensorView& reference, const Tolerances& tolerances, const std::string& label) {
+  Comparison result;
+  if (candidate.shape != reference.shape) {
+    result.mismatch = fmt::format("{} has shape [{}], expected [{}]", label, fmt::join(candidate.shape, ", "), fmt::join(reference.shape, ", "));
+    return result;
+  }
+  if (candidate.dtype != reference.dtype) {
+    result.mismatch = fmt::format("{} has dtype {}, expected {}", label, name_of(candidate.dtype), name_of(reference.dtype));
+    return result;
+  }
+  const int64_t count = reference.elements();
+  const bool floating = is_floating(reference.dtype);
+  const Tolerance tolerance = tolerances.of(reference.dtype);
+  int64_t wrong = 0, finite = 0;
+  double worst = -1, worst_candidate = 0, worst_reference = 0;
+  double sum = 0, sum_squares = 0, sum_error = 0, first = 0;
+  bool constant = true;
+  std::vector<int64_t> worst_index;
+  Walker c(candidate), r(reference);
+  for (int64_t i = 0; i < count; ++i, c.next(), r.next()) {
+    const double a = read(candidate.dtype, c.at()), b = read(reference.dtype, r.at());
+    if (i == 0) first = b;
+    constant = constant && (b == first || (std::isnan(b) && std::isnan(first)));
+    double ratio;
+    if (std::isfinite(a) && std::isfinite(b)) {
+      // 64-bit integers beyond 2^53 are compared as such.
+      const bool same_integer = reference.dtype == Dtype::kInt64 ? load<int64_t>(c.at()) == load<int64_t>(r.at()) : a == b;
+      const double error = std::fabs(a - b);
+      result.max_abs_error = std::max(result.max_abs_error, error);
+      const double allowed = tolerance.absolute + tolerance.relative * std::fabs(b);
+      ratio = floating ? error / allowed : same_integer ? 0 : std::numeric_limits<double>::infinity();
+      sum += b;
+      sum_squares += b * b;
+      sum_error += error * error;
+      ++finite;
+    } else {
+      ratio = (std::isnan(a) && std::isnan(b)) || a == b ? 0 : std::numeric_limits<double>::infinity();
+    }
+    result.max_rel_error = std::max(result.max_rel_error, ratio);
+    if (!(ratio <= 1)) ++wrong;
+    if (ratio > worst) {
+      worst = ratio;
+      worst_candidate = a;
+      worst_reference = b;
+      worst_index = r.index();
+    }
+  }
+  result.constant = constant && count > 16;
+  if (wrong > 0) {
+    result.mismatch = fmt::format("{} at [{}]: {}, expected {} ({} of {} wrong)", label, fmt::join(worst_index, ", "), text(worst_candidate),
+                                  text(worst_reference), wrong, count);
+    return result;
+  }
+  if (floating && finite > 0) {
+    const double n = static_cast<double>(finite), mean = sum / n, mean_square = sum_squares / n;
+    const double rms = std::sqrt(mean_square), deviation = n >= 16 ? std::sqrt(std::max(0.0, mean_square - mean * mean)) : rms;
+    const double error = std::sqrt(sum_error / n), allowed = std::max(0.05 * deviation, tolerance.relative * rms);
+    if (!(error <= allowed) && error > 0) {
+      result.max_rel_error = std::max(result.max_rel_error, allowed > 0 ? error / allowed : std::numeric_limits<double>::infinity());
+      result.mismatch = fmt::format("{}: every element is within {} of the reference, but the error (rms {}) is not small beside the reference itself "
+                                    "(rms {}, spread {}); worst at [{}]: {}, expected {}",
+                                    label, text(tolerance.absolute), text(error), text(rms), text(deviation), fmt::join(worst_index, ", "),
+                                    text(worst_candidate), text(worst_reference));
+      return result;
+    }
+  }
+  result.passed = true;
+  return result;
+}
+
+bool identical(const TensorView& a, const TensorView& b) {
+  if (a.dtype != b.dtype || a.shape != b.shape) return false;
+  if (a.order == b.order) return a.bytes.size() == b.bytes.size() && (a.bytes.empty() || std::memcmp(a.bytes.data(), b.bytes.data(), a.bytes.size()) == 0);
+  Walker x(a), y(b);
+  const size_t size = size_of(a.dtype);
+  for (int64_t i = 0, n = a.elements(); i < n; ++i, x.next(), y.next()) {
+    if (std::memcmp(x.at(), y.at(), size) != 0) return false;
+  }
+  return true;
+}
+
+}  // namespace tritonforge::evaluate

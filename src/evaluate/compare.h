@@ -1,0 +1,56 @@
+#pragma once
+// Comparison of raw tensor bytes, in the trusted process and without Python. Formulas:
+//   element     |c - r| <= atol + rtol |r|           (NaN with NaN, infinities with the same infinity)
+//   scale       rms(c - r) <= max(0.05 std(r), rtol rms(r))   so that zeros, or the mean, do not pass where outputs are
+//               small or nearly constant beside atol
+// Integers and booleans must be equal.
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+
+namespace tritonforge::evaluate {
+
+enum class Dtype { kFloat64, kFloat32, kFloat16, kBFloat16, kInt64, kInt32, kInt16, kInt8, kUint8, kBool };
+std::string_view name_of(Dtype dtype);
+size_t size_of(Dtype dtype);
+
+// A dense tensor: `order` lists the dimensions from the outermost in memory to the innermost.
+struct TensorView {
+  Dtype dtype = Dtype::kFloat32;
+  std::vector<int64_t> shape;
+  std::vector<int64_t> order;
+  std::span<const std::byte> bytes;
+  int64_t elements() const;
+};
+// Reads {"dtype", "shape", "order", "bytes"} with every number checked against the payload's size. The input comes from
+// untrusted processes: throws kCorrupt naming what is wrong.
+std::vector<TensorView> parse_tensors(const Json& described, std::span<const std::byte> payload);
+
+struct Tolerance {
+  double absolute = 0, relative = 0;
+};
+// KernelBench v0.1's: 1e-4 for float32, 1e-2 for the 16-bit floats; 1e-7 for float64.
+struct Tolerances {
+  Tolerance float64{1e-7, 1e-7}, float32{1e-4, 1e-4}, half{1e-2, 1e-2};
+  Tolerance of(Dtype dtype) const;
+};
+
+struct Comparison {
+  bool passed = false;
+  double max_abs_error = 0;  // worst |c - r| over finite elements
+  double max_rel_error = 0;  // worst |c - r| / (atol + rtol |r|)
+  bool constant = false;     // the reference has one value everywhere (more than 16 elements)
+  std::string mismatch;      // where and what, in one line; empty where it passed
+};
+// `label` begins the mismatch: "output 0".
+Comparison compare(const TensorView& candidate, const TensorView& reference, const Tolerances& tolerances, const std::string& label);
+
+// The same bits, shape and type (inputs after a call).
+bool identical(const TensorView& a, const TensorView& b);
+
+}  // namespace tritonforge::evaluate

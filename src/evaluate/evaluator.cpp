@@ -1,0 +1,215 @@
+#include "evaluate/evaluator.h"
+
+#include <fcntl.h>
+#include <sys/random.h>
+
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+
+#include "base/checksum.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "evaluate/judge.h"
+#include "evaluate/self_test.h"
+#include "evaluate/timing.h"
+
+namespace tritonforge {
+using namespace evaluate;
+
+namespace {
+
+uint64_t secret() {
+  uint64_t value = 0;
+  if (::getrandom(&value, sizeof value, 0) != sizeof value) fail(ErrorKind::kMachine, "getrandom: {}", std::strerror(errno));
+  return value;
+}
+
+const EvaluatorOptions& validated(const EvaluatorOptions& options) {
+  if (options.mode != "interpret" && options.mode != "live") {
+    fail(options.mode == "plan" ? ErrorKind::kUnsupported : ErrorKind::kUsage, "evaluator: mode '{}' is not there{}", options.mode,
+         nearest_hint(options.mode, {"interpret", "live"}));
+  }
+  if (options.sandbox != "auto" && options.sandbox != "strict") {
+    fail(ErrorKind::kUsage, "evaluator: sandbox '{}'{}", options.sandbox, nearest_hint(options.sandbox, {"auto", "strict"}));
+  }
+  if (options.workers < 1) fail(ErrorKind::kUsage, "evaluator: {} workers", options.workers);
+  return options;
+}
+
+}  // namespace
+
+struct Evaluator::Impl {
+  explicit Impl(EvaluatorOptions given)
+      : options(validated(given)), zygote({.python = options.python, .live = options.mode == "live"}), lowering(zygote),
+        verdicts(options.verdict_cache), references(options.reference_cache), process_secret(secret()) {
+    test = test_sandbox(zygote, Deadline::after(60));
+    if (options.sandbox == "strict" && !test.complete()) {
+      fail(ErrorKind::kMachine, "evaluator: --sandbox strict, but the self-test broke out: {}", fmt::join(test.breaches, ", "));
+    }
+    if (!test.complete()) log::warn("sandbox: the self-test got through with {}; verdicts say which layers hold", fmt::join(test.breaches, ", "));
+  }
+
+  EvaluatorOptions options;
+  Zygote zygote;
+  LoweringPool lowering;
+  LruCache<Verdict> verdicts;
+  LruCache<std::shared_ptr<const ReferenceData>> references;
+  uint64_t process_secret;
+  SelfTest test;
+  std::mutex mutex;
+  std::condition_variable freed;
+  int busy = 0, waiting = 0;
+  uint64_t evaluated = 0, internal_faults = 0;
+  std::map<std::string, uint64_t> faults;  // error kind -> count
+
+  // One of the workers' places; given back at the end.
+  class Place {
+   public:
+    Place(Impl& impl, Deadline deadline) : impl_(impl) {
+      std::unique_lock lock(impl.mutex);
+      if (impl.waiting >= impl.options.max_queue) {
+        fail(ErrorKind::kUnavailable, "evaluator: {} evaluations wait already (--max-queue)", impl.waiting);
+      }
+      ++impl.waiting;
+      const bool got = impl.freed.wait_until(lock, deadline.at(), [&] { return impl.busy < impl.options.workers; });
+      --impl.waiting;
+      if (!got) fail(ErrorKind::kTimeout, "evaluator: none of {} workers was free in time", impl.options.workers);
+      ++impl.busy;
+    }
+    ~Place() {
+      {
+        const std::lock_guard lock(impl_.mutex);
+        --impl_.busy;
+      }
+      impl_.freed.notify_one();
+    }
+    Place(const Place&) = delete;
+    Place& operator=(const Place&) = delete;
+
+   private:
+    Impl& impl_;
+  };
+
+  void evaluate(const EvaluationRequest& request, Verdict& verdict, Deadline deadline);
+};
+
+void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdict, Deadline deadline) {
+  const bool live = options.mode == "live";
+  // The seeds' secret is one of this process, not of the request: candidates of one problem share its reference, and none can know them.
+  const uint64_t base = request.fresh_seeds ? Rng::derive(process_secret, request.seed) : request.seed;
+  ReferenceSpec spec{.source = request.problem_source, .init_seed = Rng::derive(base, "init")};
+  for (int i = 0; i < request.num_correct_trials; ++i) spec.trial_seeds.push_back(Rng::derive(Rng::derive(base, "trial"), i));
+  if (!live) {
+    spec.max_elements = options.max_elements;
+    spec.max_flops = options.max_flops;
+  }
+  const ChildLimits limits{.cpu_s = live ? 600.0 : 60.0,
+                           .file_bytes = live ? uint64_t{2} << 30 : uint64_t{64} << 20,
+                           .memory_bytes = live ? uint64_t{64} << 30 : options.memory_bytes,
+                           .address_space = !live,
+                           .processes = live};
+  const std::string key = fmt::format("{} {} {}", checksum(request.problem_source), base, request.num_correct_trials);
+  std::shared_ptr<const ReferenceData> reference;
+  std::unique_ptr<Child> reference_child;
+  if (!live) reference = references.get(key).value_or(nullptr);
+  if (!reference) {
+    reference_child = zygote.spawn("reference", limits, deadline);
+    reference = make_reference(*reference_child, spec, deadline);
+    if (!live) {
+      references.put(key, reference, reference->bytes());
+      reference_child.reset();
+    }
+  }
+  for (const auto& [name, change] : reference->sizes.items()) {
+    verdict.notes["reduced." + name] = fmt::format("{} -> {}", change.at(0).dump(), change.at(1).dump());
+  }
+  const auto candidate_deadline = Deadline::after(std::min(live ? 300.0 : options.candidate_timeout_s, deadline.remaining_s()));
+  Judge judge({zygote, lowering, options, live}, request, reference, spec.init_seed, secret(), verdict, candidate_deadline);
+  judge.run();
+  if (live && verdict.correct && request.measure_performance && reference_child) {
+    measure({*reference_child, judge.child(), *reference, options, zygote.options().sandbox_library, std::max(10, request.num_perf_trials), Rng::derive(secret(), "timing")},
+            verdict, deadline);
+  }
+}
+
+Evaluator::Evaluator(EvaluatorOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+Evaluator::~Evaluator() = default;
+const EvaluatorOptions& Evaluator::options() const { return impl_->options; }
+
+Verdict Evaluator::evaluate(const EvaluationRequest& request) {
+  Impl& impl = *impl_;
+  const auto start = Clock::now();
+  const auto deadline = Deadline::after(request.timeout_s);
+  if (!request.mode.empty() && request.mode != impl.options.mode) {
+    fail(ErrorKind::kUsage, "evaluator: mode '{}' was asked for, this evaluator runs '{}'", request.mode, impl.options.mode);
+  }
+  if (request.backend != "triton") fail(ErrorKind::kUnsupported, "evaluator: backend '{}' is not there{}", request.backend, nearest_hint(request.backend, {"triton"}));
+  if (request.num_correct_trials < 1 || request.num_correct_trials > 64) fail(ErrorKind::kUsage, "evaluator: num_correct_trials is {} (1 to 64)", request.num_correct_trials);
+  const bool live = impl.options.mode == "live";
+  const std::string key = checksum(fmt::format("{}\x1f{}\x1f{}\x1f{}\x1f{}", request.problem_source, request.candidate, request.seed, request.fresh_seeds, request.num_correct_trials));
+  if (!live) {
+    if (auto known = impl.verdicts.get(key)) {
+      known->notes["cache"] = "hit";
+      known->wall_s = seconds_since(start);
+      return *known;
+    }
+  }
+  Verdict verdict;
+  verdict.seed = request.seed;
+  verdict.mode = impl.options.mode;
+  verdict.device = live ? "cuda:0" : "cpu";
+  verdict.stage = Stage::kExtracted;
+  {
+    const Impl::Place place(impl, deadline);
+    for (int attempt = 0;; ++attempt) {
+      try {
+        Verdict fresh = verdict;
+        impl.evaluate(request, fresh, deadline);
+        verdict = std::move(fresh);
+        break;
+      } catch (const ProblemFault& fault) {
+        verdict.error_kind = "problem_error";
+        verdict.diagnostics = fault.text;
+        break;
+      } catch (const Error& error) {
+        // Our own machinery failed (the Python parent was killed): the candidate is not to blame, so once more.
+        if (error.kind() != ErrorKind::kUnavailable || attempt > 0 || deadline.expired()) throw;
+        log::warn("evaluation is tried again: {}", error.what());
+      }
+    }
+  }
+  verdict.wall_s = seconds_since(start);
+  {
+    const std::lock_guard lock(impl.mutex);
+    ++impl.evaluated;
+    if (!verdict.error_kind.empty()) ++impl.faults[verdict.error_kind];
+  }
+  // What depends on how busy the machine was is not remembered.
+  const bool lasting = verdict.error_kind != "timeout" && verdict.error_kind != "problem_error" && verdict.error_kind != "crashed" && verdict.error_kind != "out_of_memory";
+  if (!live && lasting) impl.verdicts.put(key, verdict);
+  return verdict;
+}
+
+Json Evaluator::health() const {
+  Impl& impl = *impl_;
+  Json sandbox = impl.test.layers;
+  const std::lock_guard lock(impl.mutex);
+  return {{"mode", impl.options.mode},
+          {"sandbox", std::move(sandbox)},
+          {"self_test", impl.test.attempts},
+          {"breaches", impl.test.breaches},
+          {"versions", impl.zygote.versions()},
+          {"zygote_restarts", impl.zygote.restarts()},
+          {"workers", impl.options.workers},
+          {"busy", impl.busy},
+          {"waiting", impl.waiting},
+          {"evaluated", impl.evaluated},
+          {"faults", impl.faults},
+          {"verdict_cache_hits", impl.verdicts.hits()},
+          {"reference_cache_hits", impl.references.hits()},
+          {"compile_cache_hits", impl.lowering.hits()},
+          {"compile_cache_misses", impl.lowering.misses()}};
+}
+
+}  // namespace tritonforge

@@ -1,0 +1,321 @@
+#include "evaluate/judge.h"
+
+#include <algorithm>
+
+#include "base/rng.h"
+
+namespace tritonforge::evaluate {
+namespace {
+
+constexpr size_t kMaxDiagnostics = 4000, kMaxKernels = 256;
+
+void append(std::string& text, const std::string& more) {
+  if (!text.empty()) text += '\n';
+  text += more;
+  if (text.size() > kMaxDiagnostics) text = text.substr(0, kMaxDiagnostics) + " ...";
+}
+
+std::string clipped(const std::string& text, size_t size) { return text.size() <= size ? text : text.substr(0, size) + "..."; }
+
+std::string string_or(const Json& object, const char* key, const std::string& fallback) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : fallback;
+}
+
+int64_t number_or(const Json& object, const char* key, int64_t fallback) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number_integer() ? found->get<int64_t>() : fallback;
+}
+
+std::vector<std::string> strings_of(const Json& object, const char* key) {
+  std::vector<std::string> out;
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_array()) return out;
+  for (const auto& item : *found) {
+    if (item.is_string()) out.push_back(clipped(item.get<std::string>(), 500));
+  }
+  return out;
+}
+
+}  // namespace
+
+Judge::Judge(JudgeContext context, const EvaluationRequest& request, std::shared_ptr<const ReferenceData> reference, uint64_t init_seed,
+             uint64_t nonce_seed, Verdict& verdict, Deadline deadline)
+    : context_(context), request_(request), reference_(std::move(reference)), init_seed_(init_seed), nonce_state_(nonce_seed), verdict_(verdict),
+      deadline_(deadline), limit_s_(deadline.remaining_s()) {}
+
+void Judge::flag(const std::string& name, const std::string& evidence, bool cheat) {
+  for (const auto& known : verdict_.flags) {
+    if (known.name == name) return;
+  }
+  verdict_.flags.push_back({name, evidence, cheat});
+  if (cheat) append(verdict_.diagnostics, fmt::format("[{}] {}", name, evidence));
+}
+
+void Judge::forged(const std::string& what) {
+  verdict_.error_kind = "forbidden";
+  flag("protocol_forgery", what);
+}
+
+std::string Judge::nonce() {
+  nonce_state_ = Rng::mix(nonce_state_ + 0x9E3779B97F4A7C15ull);
+  return fmt::format("{:016x}", nonce_state_);
+}
+
+void Judge::silence(Silence silence, const std::string& detail, const char* doing) {
+  if (silence == Silence::kGarbled) return forged(detail);
+  const std::string how = describe_silence(silence, *child_, detail, limit_s_);
+  verdict_.error_kind = silence == Silence::kTimeout || how.find("CPU time") != std::string::npos ? "timeout"
+                        : silence == Silence::kMemory                                             ? "out_of_memory"
+                                                                                                  : "crashed";
+  append(verdict_.diagnostics, fmt::format("the candidate's process {} while {}", how, doing));
+}
+
+std::optional<Frame> Judge::next(const char* doing) {
+  for (;;) {
+    Frame frame;
+    std::string detail;
+    const Silence quiet = child_->channel().receive(frame, deadline_, detail);
+    if (quiet != Silence::kNone) {
+      silence(quiet, detail, doing);
+      return std::nullopt;
+    }
+    const Json& header = frame.header;
+    if (header.contains("kernel")) {
+      if (kernels_.size() >= kMaxKernels) continue;
+      kernels_.push_back({.name = clipped(string_or(header, "kernel", "?"), 200),
+                          .target = string_or(header, "target", ""),
+                          .ir = std::string(reinterpret_cast<const char*>(frame.payload.data()), frame.payload.size()),
+                          .options = header.value("options", Json::object()),
+                          .error = string_or(header, "error", "")});
+      continue;
+    }
+    if (header.contains("fatal")) {
+      verdict_.error_kind = "crashed";
+      append(verdict_.diagnostics, "the candidate's process failed: " + clipped(header["fatal"].dump(), 1000));
+      return std::nullopt;
+    }
+    if (header.contains("failed")) {
+      failed(frame);
+      return std::nullopt;
+    }
+    return frame;
+  }
+}
+
+void Judge::failed(const Frame& frame) {
+  const Json& what = frame.header["failed"];
+  const std::string text = what.is_object() ? string_or(what, "text", "") : "";
+  verdict_.error_kind = what.is_object() ? string_or(what, "kind", "runtime_error") : "runtime_error";
+  for (const char* sign : {"PermissionError", "Operation not permitted", "can't start new thread", "BlockingIOError"}) {
+    if (text.find(sign) != std::string::npos) verdict_.error_kind = "forbidden";
+  }
+  for (const auto& name : strings_of(frame.header, "kernels")) verdict_.kernels.push_back(name);
+  const auto tampered = strings_of(frame.header, "tampered");
+  if (!tampered.empty()) flag("monkeypatch", fmt::format("replaced {}", fmt::join(tampered, ", ")));
+  append(verdict_.diagnostics, text);
+}
+
+// Lowers what came since the last call. False where a kernel does not compile.
+bool Judge::compile() {
+  bool ok = true;
+  for (; compiled_ < kernels_.size(); ++compiled_) {
+    const Kernel& kernel = kernels_[compiled_];
+    std::string& state = verdict_.compile_targets[clipped(kernel.target, 32)];
+    std::string error = kernel.error;
+    if (error.empty()) {
+      const Lowered lowered = context_.lowering.lower(kernel.ir, kernel.target, kernel.options, deadline_);
+      if (!lowered.ok) error = fmt::format("kernel {}: {}", kernel.name, lowered.error);
+    }
+    if (error.empty()) {
+      if (state.empty()) state = "ok";
+      continue;
+    }
+    ok = false;
+    if (state.empty() || state == "ok") state = clipped(error.substr(0, error.find('\n')), 300);
+    if (verdict_.diagnostics.find(error.substr(0, 200)) == std::string::npos) append(verdict_.diagnostics, fmt::format("{}: {}", kernel.target, error));
+  }
+  if (!ok && verdict_.error_kind.empty()) verdict_.error_kind = "compile_error";
+  return ok;
+}
+
+bool Judge::load() {
+  const ChildLimits limits{.cpu_s = context_.live ? 600 : context_.options.candidate_timeout_s,
+                           .file_bytes = context_.live ? uint64_t{2} << 30 : uint64_t{64} << 20,
+                           .memory_bytes = context_.live ? uint64_t{64} << 30 : context_.options.memory_bytes,
+                           .address_space = !context_.live,
+                           .processes = context_.live};
+  child_ = context_.zygote.spawn("candidate", limits, deadline_);
+  for (const auto& [layer, state] : child_->layers().items()) {
+    verdict_.notes["sandbox." + layer] = state.is_string() ? state.get<std::string>() : state.dump();
+  }
+  const Json request = {{"op", "load"},          {"source", request_.candidate}, {"seed", init_seed_ >> 1},   {"init", reference_->init},
+                        {"tensors", reference_->tensors}, {"state", reference_->state},   {"sizes", reference_->sizes}};
+  std::string detail;
+  if (const Silence quiet = child_->channel().send(request, {reference_->payload}, deadline_); quiet != Silence::kNone) {
+    silence(quiet, detail, "being loaded");
+    return false;
+  }
+  struct Step {
+    const char* name;
+    const char* doing;
+    Stage stage;
+  };
+  for (const Step& step : {Step{"parsed", "being parsed", Stage::kParsed}, Step{"imported", "being imported", Stage::kImported},
+                           Step{"built", "ModelNew was constructed", Stage::kImported}}) {
+    auto frame = next(step.doing);
+    if (!frame) {
+      compile();
+      return false;
+    }
+    if (string_or(frame->header, "stage", "") != step.name) {
+      forged(fmt::format("a message out of order while {}: {}", step.doing, clipped(frame->header.dump(), 200)));
+      return false;
+    }
+    verdict_.stage = std::max(verdict_.stage, step.stage);
+    const Json screen = frame->header.value("screen", Json::array());
+    for (const auto& item : screen) {
+      if (item.is_array() && item.size() == 2 && item[0].is_string() && item[1].is_string()) {
+        const auto name = item[0].get<std::string>();
+        flag(name, item[1].get<std::string>(), name != "dynamic_code");
+      }
+    }
+    if (const auto weights = string_or(frame->header, "weights", ""); !weights.empty()) verdict_.notes["weights"] = clipped(weights, 100);
+  }
+  return true;
+}
+
+void Judge::judge_result(const Frame& frame, const ReferenceTrial& expected, size_t index) {
+  Trial trial{.seed = expected.seed};
+  const Json& header = frame.header;
+  const auto tensors = parse_tensors(header.at("tensors"), frame.payload);
+  const auto inputs = header.at("inputs").get<size_t>();
+  if (inputs != expected.after.size() || inputs > tensors.size()) fail(ErrorKind::kCorrupt, "a result with {} inputs", inputs);
+  for (size_t i = 0; i < inputs; ++i) {
+    if (!identical(tensors[i], expected.after[i])) {
+      flag("input_mutated", identical(expected.before[i], expected.after[i]) ? fmt::format("input {} was changed by the call", i)
+                                                                             : fmt::format("input {} is not changed as the reference changes it", i));
+    }
+  }
+  const Json shape = shape_of_tree(header.at("outputs")), wanted = shape_of_tree(expected.output_tree);
+  const auto aliases = header.at("aliases").get<std::vector<int64_t>>();
+  if (shape != wanted || tensors.size() - inputs != expected.outputs.size() || aliases.size() != expected.outputs.size()) {
+    trial.mismatch = fmt::format("forward returned {}, expected {}", clipped(shape.dump(), 200), clipped(wanted.dump(), 200));
+  } else {
+    trial.passed = true;
+    for (size_t i = 0; i < expected.outputs.size(); ++i) {
+      if (aliases[i] >= 0 && !expected.aliases[i]) flag("output_is_input", fmt::format("output {} is the memory of input {}", i, aliases[i]));
+      const Comparison result = compare(tensors[inputs + i], expected.outputs[i], context_.options.tolerances, fmt::format("output {}", i));
+      trial.max_abs_error = std::max(trial.max_abs_error, result.max_abs_error);
+      trial.max_rel_error = std::max(trial.max_rel_error, result.max_rel_error);
+      trivial_ = trivial_ && result.constant;
+      if (!result.passed) {
+        trial.passed = false;
+        if (trial.mismatch.empty()) trial.mismatch = result.mismatch;
+      }
+    }
+  }
+  if (!trial.passed) {
+    verdict_.error_kind = "mismatch";
+    append(verdict_.diagnostics, fmt::format("trial {}: {}", index, trial.mismatch));
+  }
+  verdict_.trials.push_back(std::move(trial));
+}
+
+// Runs one trial; false where nothing more is worth running. In a ghost trial kernels are left out, and an output that
+// still agrees shows that they do not matter.
+bool Judge::trial(size_t index, bool ghost) {
+  const ReferenceTrial& expected = *reference_->trials[index];
+  nonce_ = nonce();
+  const Json request = {{"op", "trial"}, {"nonce", nonce_}, {"inputs", expected.inputs}, {"tensors", expected.input_tensors},
+                        {"forward_seed", expected.forward_seed}, {"ghost", ghost}, {"fresh", index == 1 || ghost}};
+  const std::span<const std::byte> inputs(expected.payload.data(), expected.input_bytes);
+  std::string detail;
+  if (const Silence quiet = child_->channel().send(request, {inputs}, deadline_); quiet != Silence::kNone) {
+    silence(quiet, detail, "waiting for a trial");
+    return false;
+  }
+  if (ghost) {
+    const Verdict before = verdict_;
+    auto frame = next("running without its kernels");
+    if (!frame) {
+      verdict_ = before;  // without its kernels the candidate fails: they matter
+      return true;
+    }
+    if (!frame->header.contains("tensors")) return true;
+    const auto tensors = parse_tensors(frame->header.at("tensors"), frame->payload);
+    const auto count = frame->header.at("inputs").get<size_t>();
+    if (count > tensors.size() || tensors.size() - count != expected.outputs.size()) return true;
+    bool same = true;
+    for (size_t i = 0; i < expected.outputs.size(); ++i) {
+      same = same && compare(tensors[count + i], expected.outputs[i], context_.options.tolerances, "output").passed;
+    }
+    if (same) flag("no_kernel_effect", "with every launch left out, the output is the same");
+    return true;
+  }
+  auto frame = next("running forward");
+  if (!frame) {
+    if (compile() && !kernels_.empty()) {
+      verdict_.compiled = true;
+      verdict_.stage = std::max(verdict_.stage, verdict_.kernels.empty() ? Stage::kCompiled : Stage::kLaunched);
+    }
+    return false;
+  }
+  if (string_or(frame->header, "result", "") != nonce_) {
+    forged("a result without the trial's nonce: " + clipped(frame->header.dump(), 200));
+    return false;
+  }
+  const auto names = strings_of(frame->header, "kernels");
+  for (const auto& name : names) {
+    if (std::find(verdict_.kernels.begin(), verdict_.kernels.end(), name) == verdict_.kernels.end()) verdict_.kernels.push_back(name);
+  }
+  const auto swallowed = strings_of(frame->header, "swallowed"), tampered = strings_of(frame->header, "tampered");
+  if (!swallowed.empty()) flag("kernel_fallback", "a launch failed and its error was swallowed: " + swallowed.front());
+  if (!tampered.empty()) flag("monkeypatch", fmt::format("replaced {}", fmt::join(tampered, ", ")));
+  const bool launched = number_or(frame->header, "launches", 0) > 0;
+  if (!launched && swallowed.empty()) flag("no_kernel_launched", fmt::format("forward of trial {} launched no @triton.jit kernel", index));
+  if (context_.live) {
+    verdict_.compiled = launched;
+    if (launched) verdict_.compile_targets["live"] = "ok";
+  } else {
+    const bool ok = compile();
+    verdict_.compiled = ok && launched && compiled_ > 0;
+    if (!ok) return false;
+  }
+  if (verdict_.compiled) verdict_.stage = std::max(verdict_.stage, Stage::kLaunched);
+  if (frame->header.contains("subclass")) {
+    flag("lazy_output", "forward returned a " + clipped(string_or(frame->header, "subclass", "?"), 200) + ", not a torch.Tensor");
+    return false;
+  }
+  if (index == 0) {
+    std::vector<std::string> ops;
+    const Json counts = frame->header.value("torch_ops", Json::object());
+    for (const auto& [name, count] : counts.items()) {
+      if (ops.size() < 16 && count.is_number_integer()) ops.push_back(fmt::format("{} x{}", clipped(name, 40), count.get<int64_t>()));
+    }
+    if (!ops.empty()) verdict_.notes["torch_ops"] = fmt::format("{}", fmt::join(ops, ", "));
+  }
+  judge_result(*frame, expected, index);
+  return verdict_.trials.back().passed && !verdict_.cheated();
+}
+
+void Judge::run() {
+  try {
+    if (!load()) return;
+    for (size_t i = 0; i < reference_->trials.size(); ++i) {
+      if (!trial(i, false)) return;
+    }
+    if (!verdict_.cheated()) trial(0, true);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kCorrupt) throw;
+    forged(error.what());
+  } catch (const nlohmann::json::exception& error) {
+    forged("a message without the expected fields");
+  }
+  if (trivial_ && !reference_->trials.empty()) flag("trivial_reference", "the reference's outputs are constant", false);
+  if (verdict_.cheated() || verdict_.error_kind == "forbidden") return;
+  verdict_.correct = true;
+  verdict_.stage = Stage::kCorrect;
+}
+
+}  // namespace tritonforge::evaluate

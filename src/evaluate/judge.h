@@ -1,0 +1,58 @@
+#pragma once
+// One candidate against one reference: the conversation with child U, and the verdict that follows from it.
+#include <optional>
+
+#include "evaluate/evaluator.h"
+#include "evaluate/lowering.h"
+#include "evaluate/reference.h"
+
+namespace tritonforge::evaluate {
+
+struct JudgeContext {
+  Zygote& zygote;
+  LoweringPool& lowering;
+  const EvaluatorOptions& options;
+  bool live;
+};
+
+class Judge {
+ public:
+  Judge(JudgeContext context, const EvaluationRequest& request, std::shared_ptr<const ReferenceData> reference, uint64_t init_seed,
+        uint64_t nonce_seed, Verdict& verdict, Deadline deadline);
+  // Fills the verdict up to stage correct.
+  void run();
+  // The candidate's child, for timing; only after a correct verdict in live mode.
+  Child& child() { return *child_; }
+
+ private:
+  struct Kernel {
+    std::string name, target, ir;
+    Json options;
+    std::string error;
+  };
+  bool load();
+  bool trial(size_t index, bool ghost);
+  void judge_result(const Frame& frame, const ReferenceTrial& expected, size_t index);
+  bool compile();
+  std::optional<Frame> next(const char* doing);   // the next frame that is not a kernel; nullopt: the verdict says why
+  void silence(Silence silence, const std::string& detail, const char* doing);
+  void failed(const Frame& frame);
+  void flag(const std::string& name, const std::string& evidence, bool cheat = true);
+  void forged(const std::string& what);
+  std::string nonce();
+
+  JudgeContext context_;
+  const EvaluationRequest& request_;
+  std::shared_ptr<const ReferenceData> reference_;
+  uint64_t init_seed_, nonce_state_;
+  Verdict& verdict_;
+  Deadline deadline_;
+  double limit_s_;
+  std::unique_ptr<Child> child_;
+  std::vector<Kernel> kernels_;
+  size_t compiled_ = 0;      // kernels_ before this index have been lowered
+  std::string nonce_;
+  bool trivial_ = true;
+};
+
+}  // namespace tritonforge::evaluate

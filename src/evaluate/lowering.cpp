@@ -1,0 +1,51 @@
+#include "evaluate/lowering.h"
+
+#include "base/checksum.h"
+#include "evaluate/reference.h"
+
+namespace tritonforge::evaluate {
+namespace {
+constexpr int kJobsPerChild = 500;    // then a fresh one: what a compiler leaks stays bounded
+constexpr size_t kMaxIdle = 8;
+constexpr double kCompileTimeout = 60;
+}  // namespace
+
+Lowered LoweringPool::lower(const std::string& ir, const std::string& target, const Json& options, Deadline deadline) {
+  const std::string key = checksum(target + '\n' + options.dump() + '\n' + ir);
+  if (const auto known = cache_.get(key)) return *known;
+  Worker worker;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!idle_.empty()) {
+      worker = std::move(idle_.back());
+      idle_.pop_back();
+    }
+  }
+  if (!worker.child) worker.child = zygote_.spawn("lower", {.cpu_s = 1e6, .address_space = false, .processes = true}, deadline);
+  const auto limit = Deadline::after(std::min(kCompileTimeout, deadline.remaining_s()));
+  Frame frame;
+  std::string detail;
+  Silence silence = worker.child->channel().send({{"target", target}, {"options", options}}, {std::as_bytes(std::span(ir))}, limit);
+  if (silence == Silence::kNone) silence = worker.child->channel().receive(frame, limit, detail);
+  if (silence != Silence::kNone) {
+    const std::string text = "the compiler " + describe_silence(silence, *worker.child, detail, kCompileTimeout);
+    const Lowered failed{.ok = false, .error = text};
+    if (silence != Silence::kTimeout || limit.remaining_s() <= 0) {
+      if (!deadline.expired()) cache_.put(key, failed);
+    }
+    return failed;
+  }
+  Lowered result;
+  result.ok = frame.header.value("ok", false);
+  result.error = frame.header.value("error", result.ok ? "" : frame.header.dump().substr(0, 500));
+  result.shared = frame.header.value("shared", int64_t{0});
+  result.binary = frame.header.value("binary_bytes", int64_t{0});
+  cache_.put(key, result);
+  if (++worker.jobs < kJobsPerChild) {
+    const std::lock_guard lock(mutex_);
+    if (idle_.size() < kMaxIdle) idle_.push_back(std::move(worker));
+  }
+  return result;
+}
+
+}  // namespace tritonforge::evaluate

@@ -1,0 +1,40 @@
+#pragma once
+// Lowers Triton IR to machine code in a child that never runs candidate code. Results are shared by the hash of the IR
+// text, so only what this side had compiled itself is ever reused.
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "evaluate/cache.h"
+#include "evaluate/zygote.h"
+
+namespace tritonforge::evaluate {
+
+struct Lowered {
+  bool ok = false;
+  std::string error;      // the compiler's text
+  int64_t shared = 0;     // bytes of shared memory a block
+  int64_t binary = 0;     // bytes
+};
+
+class LoweringPool {
+ public:
+  explicit LoweringPool(Zygote& zygote) : zygote_(zygote), cache_(1 << 16) {}
+  // `options`: num_warps and so on, as the launch gave them. A compiler that crashes or never ends is an error result.
+  Lowered lower(const std::string& ir, const std::string& target, const Json& options, Deadline deadline);
+  size_t hits() const { return cache_.hits(); }
+  size_t misses() const { return cache_.misses(); }
+
+ private:
+  struct Worker {
+    std::unique_ptr<Child> child;
+    int jobs = 0;
+  };
+  Zygote& zygote_;
+  LruCache<Lowered> cache_;
+  std::mutex mutex_;
+  std::vector<Worker> idle_;
+};
+
+}  // namespace tritonforge::evaluate

@@ -1,0 +1,22 @@
+#pragma once
+// The layers of the sandbox, each reported as "enforced ..." or "unavailable: why". Options are the JSON object that
+// src/evaluate/zygote.cpp writes:
+//   folder      the job's private writable folder          root       an empty folder for the new root
+//   read_only   paths that stay visible, read-only         devices    device nodes that stay (live mode)
+//   processes   may fork and exec (compiler, live mode)    exec       paths that may be executed then
+//   rlimits     {cpu, fsize, nproc, nofile, core, as_extra}
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace tritonforge::sandbox {
+using Json = nlohmann::json;
+
+// A new root of read-only binds, private /tmp-like job folder, own /proc, minimal /dev. Needs a mount namespace.
+std::string build_root(const Json& options, bool user_namespace);
+// Landlock: reads where allowed, writes in the job's folder only, no TCP.
+std::string restrict_files(const Json& options);
+// seccomp: no sockets, no tracing, no namespaces, no kernel interfaces; no fork and exec unless `processes`.
+std::string restrict_calls(const Json& options, bool own_pid_namespace);
+bool deny_new_processes();
+
+}  // namespace tritonforge::sandbox

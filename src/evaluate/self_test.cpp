@@ -1,0 +1,77 @@
+#include "evaluate/self_test.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "evaluate/reference.h"
+
+namespace tritonforge::evaluate {
+namespace {
+
+// A listener of ours that the probe must not reach.
+class Listener {
+ public:
+  Listener() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    if (fd_ < 0 || ::bind(fd_, reinterpret_cast<sockaddr*>(&address), size) != 0 || ::listen(fd_, 4) != 0 ||
+        ::getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+      fail(ErrorKind::kUnavailable, "sandbox self-test: no loopback listener");
+    }
+    port_ = ntohs(address.sin_port);
+  }
+  ~Listener() { ::close(fd_); }
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+  int port() const { return port_; }
+
+ private:
+  int fd_, port_ = 0;
+};
+
+}  // namespace
+
+SelfTest test_sandbox(Zygote& zygote, Deadline deadline) {
+  const TemporaryFolder outside("tritonforge-self-test-");
+  write_file_atomic(outside.path() / "secret", "expected outputs");
+  const Listener listener;
+  ChildLimits limits{.cpu_s = 20, .file_bytes = 16 << 20, .memory_bytes = uint64_t{512} << 20};
+  const bool live = zygote.options().live;
+  if (live) {
+    limits.address_space = false;
+    limits.processes = true;
+  }
+  const auto child = zygote.spawn("probe", limits, deadline);
+  const char* home = std::getenv("HOME");
+  Json request = {{"address", {"127.0.0.1", listener.port()}},
+                  {"outside", (outside.path() / "written").string()},
+                  {"secret", (outside.path() / "secret").string()},
+                  {"home", home ? home : "/root"},
+                  {"victim", ::getpid()}};
+  if (!live) request["memory"] = uint64_t{2} << 30;
+  Frame frame;
+  std::string detail;
+  Silence silence = child->channel().send(request, {}, deadline);
+  if (silence == Silence::kNone) silence = child->channel().receive(frame, deadline, detail);
+  if (silence != Silence::kNone) {
+    fail(ErrorKind::kUnavailable, "sandbox self-test: the probe {}", describe_silence(silence, *child, detail, 0));
+  }
+  SelfTest result;
+  result.layers = child->layers();
+  const Json attempts = frame.header.value("attempts", Json::object());
+  for (const auto& [name, outcome] : attempts.items()) {
+    result.attempts[name] = outcome.is_string() ? outcome.get<std::string>() : outcome.dump();
+    // With a GPU a child may start compilers, and its home may be listed where the Python environment lies below it.
+    const bool allowed = (live && (name == "exec" || name == "fork_bomb")) || name == "read_home";
+    if (outcome == "succeeded" && !allowed) result.breaches.push_back(name);
+  }
+  if (result.attempts.empty()) fail(ErrorKind::kUnavailable, "sandbox self-test: the probe reported nothing");
+  if (frame.header.value("own_folder", "") != "succeeded") result.breaches.push_back("own folder is not writable: " + frame.header.value("own_folder", "?"));
+  return result;
+}
+
+}  // namespace tritonforge::evaluate

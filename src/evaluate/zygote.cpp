@@ -1,0 +1,352 @@
+#include "evaluate/zygote.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "base/log.h"
+#include "base/process.h"
+
+namespace tritonforge::evaluate {
+
+struct ZygoteState {
+  std::mutex mutex;
+  std::condition_variable changed;
+  int control = -1;                       // our end; -1 while there is no zygote
+  bool stopping = false;
+  int starts = 0;
+  std::string failure;                    // why the last start failed
+  Json versions;
+  std::map<pid_t, int> exits;             // wait status of children that ended
+  struct Spawned {
+    pid_t pid;
+    int pidfd;
+    std::string error;
+  };
+  std::optional<Spawned> spawned;         // answer to the one spawn under way
+  std::mutex spawning;                    // one spawn at a time
+  std::thread keeper;
+};
+
+namespace {
+
+struct Descriptors {
+  std::vector<int> fds;
+  std::string message;
+};
+
+std::optional<Descriptors> receive_packet(int socket) {
+  std::string buffer(1 << 18, '\0');
+  iovec part{buffer.data(), buffer.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))];
+  msghdr header{};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  header.msg_control = control;
+  header.msg_controllen = sizeof control;
+  ssize_t got;
+  do {
+    got = ::recvmsg(socket, &header, MSG_CMSG_CLOEXEC);
+  } while (got < 0 && errno == EINTR);
+  if (got <= 0) return std::nullopt;
+  Descriptors result;
+  for (cmsghdr* item = CMSG_FIRSTHDR(&header); item; item = CMSG_NXTHDR(&header, item)) {
+    if (item->cmsg_level != SOL_SOCKET || item->cmsg_type != SCM_RIGHTS) continue;
+    const size_t count = (item->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    result.fds.resize(count);
+    std::memcpy(result.fds.data(), CMSG_DATA(item), count * sizeof(int));
+  }
+  result.message = buffer.substr(0, static_cast<size_t>(got));
+  return result;
+}
+
+bool send_packet(int socket, const std::string& message, int fd) {
+  iovec part{const_cast<char*>(message.data()), message.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr header{};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  header.msg_control = control;
+  header.msg_controllen = sizeof control;
+  cmsghdr* item = CMSG_FIRSTHDR(&header);
+  item->cmsg_level = SOL_SOCKET;
+  item->cmsg_type = SCM_RIGHTS;
+  item->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(item), &fd, sizeof fd);
+  return ::sendmsg(socket, &header, MSG_NOSIGNAL) == static_cast<ssize_t>(message.size());
+}
+
+// The environment is built anew: a key in ours must not be readable in /proc/self/environ of a child.
+std::vector<std::string> command_line(const ZygoteOptions& options, int control) {
+  std::vector<std::string> argv{"env", "-i", "PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "OMP_NUM_THREADS=1",
+                                "OPENBLAS_NUM_THREADS=1", "MKL_NUM_THREADS=1", "PYTHONDONTWRITEBYTECODE=1", "PYTHONHASHSEED=0",
+                                "PYTHONPATH=" + options.worker.string()};
+  for (const char* name : {"HOME", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "TRITONFORGE_WORKER_DEBUG"}) {
+    if (const char* value = std::getenv(name)) argv.push_back(std::string(name) + "=" + value);
+  }
+  if (!options.live) argv.push_back("CUDA_VISIBLE_DEVICES=");
+  argv.insert(argv.end(), {options.python.string(), "-m", "tritonforge_worker.zygote", std::to_string(control), options.sandbox_library.string()});
+  return argv;
+}
+
+void handle(ZygoteState& state, const Descriptors& packet) {
+  const Json message = Json::parse(packet.message, nullptr, false);
+  const std::lock_guard lock(state.mutex);
+  if (message.is_object() && message.contains("spawned") && packet.fds.size() == 1) {
+    state.spawned = {message["spawned"].get<pid_t>(), packet.fds[0], ""};
+  } else {
+    for (const int fd : packet.fds) ::close(fd);
+    if (message.is_object() && message.contains("exited")) {
+      state.exits[message["exited"].get<pid_t>()] = message["status"].get<int>();
+      while (state.exits.size() > 4096) state.exits.erase(state.exits.begin());
+    } else if (message.is_object() && message.contains("ready")) {
+      state.versions = message["ready"];
+    } else if (message.is_object() && message.contains("error")) {
+      state.spawned = {-1, -1, message["error"].get<std::string>()};
+    }
+  }
+  state.changed.notify_all();
+}
+
+// The keeper's life: one zygote after the other, each read to its end.
+void keep(const ZygoteOptions& options, const std::shared_ptr<ZygoteState>& state) {
+  int quick_deaths = 0;
+  for (;;) {
+    int ends[2];
+    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+      const std::lock_guard lock(state->mutex);
+      state->failure = fmt::format("socketpair: {}", std::strerror(errno));
+      state->stopping = true;
+      state->changed.notify_all();
+      return;
+    }
+    const auto started = Clock::now();
+    std::unique_ptr<ChildProcess> process;
+    try {
+      ::fcntl(ends[1], F_SETFD, 0);
+      process = std::make_unique<ChildProcess>(ProcessOptions{.argv = command_line(options, ends[1])});
+    } catch (const Error& error) {
+      const std::lock_guard lock(state->mutex);
+      state->failure = error.what();
+    }
+    ::close(ends[1]);
+    bool was_ready = false;
+    if (process) {
+      // The socket is usable by others only once the first message (ready) has come.
+      while (auto packet = receive_packet(ends[0])) {
+        handle(*state, *packet);
+        if (!was_ready) {
+          const std::lock_guard lock(state->mutex);
+          if (state->stopping) break;
+          if (!state->versions.is_null()) {
+            was_ready = true;
+            state->control = ends[0];
+            ++state->starts;
+            state->changed.notify_all();
+          }
+        }
+      }
+    }
+    const std::lock_guard lock(state->mutex);
+    state->control = -1;
+    ::close(ends[0]);
+    process.reset();
+    if (!state->stopping && !was_ready) {
+      if (state->failure.empty()) state->failure = fmt::format("{} -m tritonforge_worker.zygote ended while it started", options.python.string());
+      quick_deaths = 3;
+    }
+    quick_deaths = seconds_since(started) < 30 ? quick_deaths + 1 : 0;
+    if (quick_deaths > 3) state->stopping = true;
+    state->changed.notify_all();
+    if (state->stopping) return;
+    log::warn("the evaluator's Python parent died; starting another");
+  }
+}
+
+}  // namespace
+
+fs::path find_worker_folder() {
+  std::vector<fs::path> places;
+  if (const char* root = std::getenv("TRITONFORGE_ROOT")) places.push_back(fs::path(root) / "worker");
+  places.push_back(own_executable().parent_path().parent_path() / "worker");
+  places.push_back(fs::path(TF_SOURCE_DIR) / "worker");
+  for (const auto& place : places) {
+    if (fs::exists(place / "tritonforge_worker" / "zygote.py")) return fs::canonical(place);
+  }
+  fail(ErrorKind::kNotFound, "the evaluator's worker folder is in none of {} (set TRITONFORGE_ROOT)", fmt::join([&] {
+    std::vector<std::string> texts;
+    for (const auto& place : places) texts.push_back(place.string());
+    return texts;
+  }(), ", "));
+}
+
+fs::path find_sandbox_library() {
+  for (fs::path folder = own_executable().parent_path(); ; folder = folder.parent_path()) {
+    const fs::path library = folder / "libtritonforge_sandbox.so";
+    if (fs::exists(library)) return library;
+    if (folder == folder.parent_path()) break;
+  }
+  fail(ErrorKind::kNotFound, "libtritonforge_sandbox.so is not beside {} (build the target tritonforge_sandbox)", own_executable().string());
+}
+
+fs::path find_python() {
+  const char* set = std::getenv("TRITONFORGE_PYTHON");
+  const fs::path python = set && *set ? set : TF_PYTHON;
+  if (!fs::exists(python)) fail(ErrorKind::kMachine, "no Python at {} (run requirements/install or set TRITONFORGE_PYTHON)", python.string());
+  return python;
+}
+
+Zygote::Zygote(ZygoteOptions options) : options_(std::move(options)), state_(std::make_shared<ZygoteState>()) {
+  if (options_.python.empty()) options_.python = find_python();
+  if (options_.worker.empty()) options_.worker = find_worker_folder();
+  if (options_.sandbox_library.empty()) options_.sandbox_library = find_sandbox_library();
+  state_->keeper = std::thread([options = options_, state = state_] { keep(options, state); });
+  std::unique_lock lock(state_->mutex);
+  const auto deadline = Deadline::after(options_.start_timeout_s);
+  state_->changed.wait_until(lock, deadline.at(), [&] { return state_->control >= 0 || state_->stopping; });
+  if (state_->control < 0) {
+    const std::string why = state_->failure.empty() ? fmt::format("it did not come up within {} s", options_.start_timeout_s) : state_->failure;
+    state_->stopping = true;
+    lock.unlock();
+    state_->keeper.detach();  // it ends with the process that it waits for
+    fail(ErrorKind::kMachine, "the evaluator's Python parent ({}) does not start: {}", options_.python.string(), why);
+  }
+}
+
+Zygote::~Zygote() {
+  if (!state_->keeper.joinable()) return;
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->stopping = true;
+    if (state_->control >= 0) ::shutdown(state_->control, SHUT_RDWR);
+  }
+  state_->keeper.join();
+}
+
+Json Zygote::versions() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->versions;
+}
+
+int Zygote::restarts() const {
+  const std::lock_guard lock(state_->mutex);
+  return std::max(0, state_->starts - 1);
+}
+
+namespace {
+
+Json sandbox_options(const ZygoteOptions& options, const Json& versions, const ChildLimits& limits, const fs::path& folder) {
+  Json read_only = {"/usr", "/lib", "/lib64", "/lib32", "/bin", "/sbin", "/opt/rocm", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d",
+                    "/etc/alternatives", "/etc/localtime", options.worker.string(), options.sandbox_library.string(),
+                    versions.value("prefix", ""), versions.value("base_prefix", "")};
+  for (const auto& item : versions.value("packages", Json::array())) read_only.push_back(item);
+  Json devices = Json::array();
+  if (options.live) {
+    read_only.push_back("/sys");
+    read_only.push_back("/etc/nvidia");
+    read_only.push_back("/run/nvidia-persistenced");
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator("/dev", error)) {
+      if (entry.path().filename().string().starts_with("nvidia")) devices.push_back(entry.path().string());
+    }
+    for (const char* node : {"/dev/kfd", "/dev/dri"}) {
+      if (fs::exists(node)) devices.push_back(node);
+    }
+  }
+  Json unique = Json::array();
+  for (const auto& path : read_only) {
+    if (!path.get_ref<const std::string&>().empty() && std::find(unique.begin(), unique.end(), path) == unique.end()) unique.push_back(path);
+  }
+  Json rlimits = {{"cpu", static_cast<uint64_t>(limits.cpu_s) + 1}, {"fsize", limits.file_bytes}, {"nofile", options.live ? 4096 : 256}, {"core", 0}};
+  if (limits.address_space) rlimits["as_extra"] = limits.memory_bytes;
+  if (limits.processes) rlimits["nproc"] = 512;
+  return {{"folder", (folder / "job").string()},
+          {"root", (folder / "root").string()},
+          {"mode", options.live ? "live" : "interpret"},
+          {"read_only", unique},
+          {"devices", devices},
+          {"processes", limits.processes},
+          {"exec", limits.processes ? unique : Json::array()},
+          {"folder_bytes", limits.file_bytes},
+          {"program_limit", limits.program_limit},
+          {"library", options.sandbox_library.string()},
+          {"rlimits", rlimits}};
+}
+
+}  // namespace
+
+std::unique_ptr<Child> Zygote::spawn(const std::string& role, const ChildLimits& limits, Deadline deadline) {
+  std::unique_ptr<Child> child(new Child);
+  child->state_ = state_;
+  child->folder_ = std::make_unique<TemporaryFolder>("tritonforge-eval-");
+  fs::create_directory(child->folder_->path() / "job");
+  fs::create_directory(child->folder_->path() / "root");
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) fail(ErrorKind::kUnavailable, "evaluator: socketpair: {}", std::strerror(errno));
+  const int size = 4 << 20;
+  for (const int end : ends) ::setsockopt(end, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
+  {
+    const std::lock_guard one(state_->spawning);
+    std::unique_lock lock(state_->mutex);
+    state_->changed.wait_until(lock, deadline.at(), [&] { return state_->control >= 0 || state_->stopping; });
+    bool sent = false;
+    if (state_->control >= 0) {
+      state_->spawned.reset();
+      const Json request = {{"op", "spawn"}, {"role", role}, {"sandbox", sandbox_options(options_, state_->versions, limits, child->folder_->path())}};
+      sent = send_packet(state_->control, request.dump(), ends[1]);
+    }
+    ::close(ends[1]);
+    const int generation = state_->starts;
+    if (sent) state_->changed.wait_until(lock, deadline.at(), [&] { return state_->spawned.has_value() || state_->control < 0 || state_->starts != generation; });
+    if (!sent || !state_->spawned || state_->spawned->pid < 0) {
+      ::close(ends[0]);
+      const std::string why = state_->spawned ? state_->spawned->error : state_->stopping ? "its Python parent cannot be started: " + state_->failure : "its Python parent did not answer";
+      state_->spawned.reset();
+      fail(ErrorKind::kUnavailable, "evaluator: no '{}' child: {}", role, why);
+    }
+    child->pid_in_zygote_ = state_->spawned->pid;
+    child->pidfd_ = state_->spawned->pidfd;
+    state_->spawned.reset();
+  }
+  child->channel_ = std::make_unique<Channel>(ends[0], child->pid_in_zygote_, ChannelLimits{.memory_bytes = limits.memory_bytes});
+  Frame frame;
+  std::string detail;
+  const Silence silence = child->channel_->receive(frame, deadline, detail);
+  if (silence != Silence::kNone || !frame.header.contains("ready")) {
+    const std::string why = silence == Silence::kNone ? frame.header.dump().substr(0, 500) : silence == Silence::kTimeout ? "deadline" : child->ending(Deadline::after(1));
+    fail(ErrorKind::kUnavailable, "evaluator: the '{}' child did not enter its sandbox: {}", role, why);
+  }
+  child->layers_ = frame.header.value("layers", Json::object());
+  return child;
+}
+
+void Child::kill() {
+  if (pidfd_ >= 0) ::syscall(SYS_pidfd_send_signal, pidfd_, SIGKILL, nullptr, 0);
+}
+
+Child::~Child() {
+  kill();
+  if (pidfd_ >= 0) ::close(pidfd_);
+}
+
+std::string Child::ending(Deadline deadline) {
+  std::unique_lock lock(state_->mutex);
+  if (!state_->changed.wait_until(lock, deadline.at(), [&] { return state_->exits.count(pid_in_zygote_) > 0 || state_->control < 0; }) ||
+      state_->exits.count(pid_in_zygote_) == 0) {
+    return "went silent";
+  }
+  const int status = state_->exits[pid_in_zygote_];
+  if (WIFSIGNALED(status)) return fmt::format("was killed by signal {} ({})", WTERMSIG(status), ::strsignal(WTERMSIG(status)));
+  return fmt::format("ended itself with exit status {}", WEXITSTATUS(status));
+}
+
+}  // namespace tritonforge::evaluate

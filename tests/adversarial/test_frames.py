@@ -1,0 +1,22 @@
+"""Walks frames and modules to reach a grader and its expected output."""
+from conftest import HEADER, flags
+
+
+def test_frames(judge):
+    verdict = judge(HEADER + """
+import sys, gc
+class ModelNew(nn.Module):
+    def forward(self, x):
+        frame = sys._getframe()
+        while frame:
+            for value in list(frame.f_locals.values()):
+                if isinstance(value, torch.Tensor) and value.shape == x.shape and value is not x:
+                    return value
+            frame = frame.f_back
+        for value in gc.get_objects():
+            if isinstance(value, torch.Tensor) and value.shape == x.shape and value is not x and not torch.equal(value, x):
+                return value.clone()
+        return launch(x)
+""")
+    assert not verdict["correct"], verdict
+    assert "forbidden_access" in flags(verdict), verdict

@@ -1,0 +1,11 @@
+"""The start-up self-test tried to break out; nothing may have succeeded where the layers are there."""
+
+
+def test_layers_and_attempts(evaluator):
+    detail = evaluator.get("/health")["detail"]
+    assert set(detail["sandbox"]) >= {"namespaces", "mounts", "landlock", "seccomp", "rlimits"}
+    assert "fork_bomb" in detail["self_test"] and "connect" in detail["self_test"]
+    if all(str(state).startswith("enforced") for state in detail["sandbox"].values()):
+        assert detail["breaches"] == [], detail
+    for name, outcome in detail["self_test"].items():
+        assert outcome != "succeeded" or name in detail["breaches"] or name == "read_home"

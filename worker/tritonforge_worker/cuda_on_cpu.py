@@ -1,0 +1,133 @@
+"""CUDA code on a machine without one: 'cuda' means the CPU tensors of this process.
+
+One torch function mode rewrites the device of every factory and conversion, and answers is_cuda and device as a GPU
+tensor would, so that `assert x.is_cuda` and `torch.empty(..., device=x.device)` work. It also fills uninitialised
+memory with a poison, and counts the torch operations that the code uses.
+"""
+import contextlib
+import types
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+CUDA = torch.device("cuda", 0)
+_is_cuda, _device = torch.Tensor.is_cuda.__get__, torch.Tensor.device.__get__
+_empties = {torch.empty, torch.empty_like, torch.empty_strided, torch.Tensor.new_empty, torch.Tensor.new_empty_strided}
+_to, _cuda = torch.Tensor.to, torch.Tensor.cuda
+_uncounted = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "view", "reshape", "stride", "size", "dim",
+              "numel", "contiguous", "is_contiguous", "data_ptr", "element_size", "to", "cuda", "is_floating_point", "detach", "item",
+              "requires_grad_", "unsqueeze", "squeeze", "transpose", "permute", "flatten", "expand", "storage_offset", "t", "zeros",
+              "zeros_like", "ones", "ones_like", "full", "full_like", "new_zeros", "unflatten", "view_as", "size", "cpu", "float",
+              "half", "bfloat16", "as_tensor", "tensor", "is_complex", "untyped_storage", "narrow", "select", "chunk", "split",
+              "unbind", "tolist", "__get__", "__set__", "__len__", "__getitem__", "ndimension", "nelement", "new_full",
+              "get_device", "type", "clone", "is_cuda", "device", "copy_", "zero_", "fill_", "broadcast_to", "expand_as", "__format__",
+              "__repr__", "__bool__", "__int__", "__float__", "__index__", "register_hook", "__hash__", "numpy", "is_pinned"}
+
+
+def is_cuda_device(device):
+    if device is None or isinstance(device, bool):
+        return False
+    if isinstance(device, int):
+        return True
+    return isinstance(device, (str, torch.device)) and torch.device(device).type == "cuda"
+
+
+class CudaOnCpu(TorchFunctionMode):
+    def __init__(self, poison=False):
+        super().__init__()
+        self.poison, self.counts = poison, {}
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func == _is_cuda:
+            return True
+        if func == _device:
+            return CUDA
+        kwargs = dict(kwargs) if kwargs else {}
+        name = getattr(func, "__name__", "")
+        if func is _cuda:
+            return args[0]
+        if func is _to:
+            args = tuple(a for i, a in enumerate(args) if i == 0 or not (isinstance(a, (str, torch.device, int))
+                                                                        and not isinstance(a, bool)))
+            kwargs.pop("device", None)
+            kwargs.pop("non_blocking", None)
+            if len(args) == 1 and not any(v for k, v in kwargs.items() if k != "copy") and not kwargs.get("copy"):
+                return args[0]
+        elif "device" in kwargs and is_cuda_device(kwargs["device"]):
+            kwargs["device"] = "cpu"
+        if kwargs.get("pin_memory"):
+            kwargs["pin_memory"] = False
+        out = func(*args, **kwargs)
+        if func in _empties:
+            if self.poison and isinstance(out, torch.Tensor):
+                poison(out)
+        elif name not in _uncounted:
+            self.counts[name] = self.counts.get(name, 0) + 1
+        return out
+
+
+def poison(tensor):
+    with torch._C.DisableTorchFunction(), torch.no_grad():
+        if tensor.is_floating_point():
+            tensor.fill_(float("nan"))
+        elif tensor.dtype == torch.bool:
+            tensor.fill_(True)
+        elif not tensor.is_complex():
+            tensor.fill_(torch.iinfo(tensor.dtype).max - 1)
+
+
+class Nothing:
+    """A stream, event, graph pool or guard: accepts what they accept, does nothing."""
+    cuda_stream, device, stream_id = 0, CUDA, 0
+
+    def __init__(self, *args, **kwargs):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        return False
+
+    def elapsed_time(self, other):
+        return 1.0
+
+    def query(self):
+        return True
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *args, **kwargs: None
+
+
+def install():
+    """Makes torch.cuda look like one H100 to Python code of this process."""
+    properties = types.SimpleNamespace(
+        name="NVIDIA H100 80GB HBM3", major=9, minor=0, total_memory=80 << 30, multi_processor_count=132, warp_size=32,
+        max_threads_per_multi_processor=2048, regs_per_multiprocessor=65536, shared_memory_per_block=49152,
+        shared_memory_per_block_optin=232448, shared_memory_per_multiprocessor=233472, L2_cache_size=52428800, gcnArchName="")
+    cuda = torch.cuda
+    answers = {
+        "is_available": True, "device_count": 1, "current_device": 0, "is_initialized": True, "get_device_name": properties.name,
+        "get_device_capability": (9, 0), "get_device_properties": properties, "is_bf16_supported": True, "synchronize": None,
+        "empty_cache": None, "set_device": None, "init": None, "_lazy_init": None, "manual_seed": None, "manual_seed_all": None,
+        "memory_allocated": 0, "max_memory_allocated": 0, "memory_reserved": 0, "max_memory_reserved": 0,
+        "reset_peak_memory_stats": None, "mem_get_info": (80 << 30, 80 << 30), "ipc_collect": None, "seed": None,
+    }
+    for name, value in answers.items():
+        setattr(cuda, name, lambda *args, _value=value, **kwargs: _value)
+    for name in ("Stream", "Event", "device", "device_of"):
+        setattr(cuda, name, Nothing)
+    for name in ("current_stream", "default_stream", "stream"):
+        setattr(cuda, name, lambda *args, **kwargs: Nothing())
+    # Compiling is not what interpret mode measures: both sides run eagerly.
+    torch.compile = lambda model=None, **kwargs: model if model is not None else (lambda m: m)
+    torch.nn.Module.cuda = lambda self, device=None: self
+
+
+@contextlib.contextmanager
+def own_code():
+    """The worker's own torch calls, with the mode switched off."""
+    with torch._C.DisableTorchFunction():
+        yield

@@ -1,0 +1,52 @@
+"""What a failure in candidate or problem code looks like to the model: type, message, its own lines."""
+import traceback
+
+MAX_TEXT = 4000
+
+
+def classify(error, stage):
+    from triton.compiler.errors import CompilationError
+    if isinstance(error, SyntaxError):
+        return "syntax_error"
+    if isinstance(error, CompilationError) or getattr(error, "tritonforge_compile_error", False):
+        return "compile_error"
+    if isinstance(error, MemoryError) or "not enough memory" in str(error):
+        return "out_of_memory"
+    return "import_error" if stage == "import" else "runtime_error"
+
+
+def root_cause(error):
+    """The interpreter wraps each level; the model is shown the innermost."""
+    from triton.runtime.errors import InterpreterError
+    seen = 0
+    while isinstance(error, InterpreterError) and error.__cause__ is not None and seen < 32:
+        error, seen = error.__cause__, seen + 1
+    return error
+
+
+def describe(error, stage, filename, source):
+    lines = source.splitlines()
+    kind = classify(error, stage)
+    inner = root_cause(error)
+    text = getattr(error, "tritonforge_text", "") or f"{type(inner).__name__}: {inner}".rstrip()
+    if isinstance(error, SyntaxError):
+        text = "".join(traceback.format_exception_only(type(error), error)).replace(filename, "candidate").rstrip()
+        return {"kind": kind, "text": text[:MAX_TEXT], "line": error.lineno or 0}
+    where, line = [], 0
+    chain, tb = [error] + ([inner] if inner is not error else []), None
+    for item in chain:
+        for frame in traceback.extract_tb(item.__traceback__):
+            if frame.filename == filename and 0 < frame.lineno <= len(lines):
+                entry = f"  line {frame.lineno}, in {frame.name}: {lines[frame.lineno - 1].strip()}"
+                if entry not in where:
+                    where.append(entry)
+                line = frame.lineno
+    kernel = getattr(error, "tritonforge_kernel", None)
+    if kernel:
+        text = f"in kernel {kernel}: {text}"
+    if kind == "compile_error" and getattr(error, "tritonforge_line", 0):
+        line = error.tritonforge_line
+    shown = where[:2] + ["  ..."] + where[-4:] if len(where) > 6 else where
+    if shown:
+        text = text[:MAX_TEXT] + "\n" + "\n".join(shown)
+    return {"kind": kind, "text": text[:MAX_TEXT + 1000], "line": line}

@@ -1,0 +1,244 @@
+"""Launches in interpret mode: each distinct specialisation becomes Triton IR for every target, then it is interpreted.
+
+The IR text goes to the trusted side, which has it lowered to machine code in a process that never runs candidate code.
+"""
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.backends.driver import DriverBase
+from triton.compiler.compiler import ASTSource, make_backend
+from triton.compiler.errors import CompilationError
+from triton._C.libtriton import ir
+from triton.runtime import driver
+from triton.runtime.jit import JITFunction, create_function_from_signature
+
+TARGETS = {"sm_90": GPUTarget("cuda", 90, 32), "gfx942": GPUTarget("hip", "gfx942", 64)}
+PROPERTIES = {"max_shared_mem": 232448, "max_num_regs": 65536, "multiprocessor_count": 132, "warpSize": 32,
+              "sm_clock_rate": 1980000, "mem_clock_rate": 2619000, "mem_bus_width": 5120}
+_backends = {name: make_backend(target) for name, target in TARGETS.items()}
+
+
+class DriverOnPaper(DriverBase):
+    """What candidate code may ask of the active driver; nothing is ever launched through it."""
+
+    class utils:
+        @staticmethod
+        def get_device_properties(device):
+            return dict(PROPERTIES)
+
+    @classmethod
+    def is_active(cls):
+        return True
+
+    def map_python_to_cpp_type(self, ty):
+        return ty
+
+    def get_current_target(self):
+        return TARGETS["sm_90"]
+
+    def get_current_device(self):
+        return 0
+
+    def set_current_device(self, device):
+        pass
+
+    def get_current_stream(self, device):
+        return 0
+
+    def get_device_capability(self, device=0):
+        return (9, 0)
+
+    def get_active_torch_device(self):
+        import torch
+        return torch.device("cuda", 0)
+
+    def get_device_interface(self):
+        import torch
+        return torch.cuda
+
+    def get_empty_cache_for_benchmark(self):
+        import torch
+        return torch.empty(1)
+
+    def clear_cache(self, cache):
+        pass
+
+    def get_benchmarker(self):
+        return lambda kernel_call, *, quantiles, **kwargs: [1.0, 1.0, 1.0]
+
+
+def prefer_config(configs, named_args, **kwargs):
+    """Stands in for timing: the largest tile whose product stays within what any target's shared memory takes.
+
+    Large tiles mean few programs, which is what interpretation costs; none is run more than the chosen one.
+    """
+    def tile(config):
+        size = 1
+        for name, value in config.kwargs.items():
+            if isinstance(value, int) and not isinstance(value, bool) and value > 1 and not name.upper().startswith("GROUP"):
+                size *= value
+        return size * max(1, config.num_stages)
+    fitting = [c for c in configs if tile(c) <= 131072]
+    return [max(fitting, key=tile) if fitting else min(configs, key=tile)]
+
+
+def lower_to_ir(kernel, name, args, kwargs):
+    """(IR text, options) of one launch for one target; raises what the compiler raises."""
+    backend = _backends[name]
+    binder = create_function_from_signature(kernel.signature, kernel.params, backend)
+    bound, specialization, options = binder(*args, **kwargs)
+    kwargs = dict(kwargs, debug=False)
+    options, signature, constexprs, attrs = kernel._pack_args(backend, kwargs, bound, specialization, options)
+    source = ASTSource(kernel, signature, constexprs, attrs)
+    context = ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    module = source.make_ir(TARGETS[name], options, backend.get_codegen_implementation(options),
+                            backend.get_module_map(), context)
+    return module.str_nodebug()
+
+
+def first_line_of(kernel):
+    skip = next((i for i, line in enumerate(kernel.raw_src) if line.lstrip().startswith("def ")), 0)
+    return kernel.starting_line_number + skip
+
+
+def readable(error, kernel):
+    """Compiler text with the candidate's own line numbers, and the innermost cause."""
+    while isinstance(error, CompilationError) and isinstance(error.__cause__, CompilationError):
+        error = error.__cause__
+    line = 0
+    text = str(error)
+    if isinstance(error, CompilationError) and hasattr(error.node, "lineno"):
+        own = error.src is not None and error.src.strip() == kernel.src.strip()
+        line = first_line_of(kernel) + error.node.lineno - 1 if own else 0
+        excerpt = (error.src or "").split("\n")[max(0, error.node.lineno - 3):error.node.lineno]
+        excerpt.append(" " * error.node.col_offset + "^")
+        message = error.error_message or (str(error.__cause__) if error.__cause__ else "")
+        where = f"line {line}" if line else "in a function that it calls"
+        text = f"{where} of kernel {kernel.__name__}:\n" + "\n".join(excerpt) + "\n" + message
+    return text.strip(), line
+
+
+class Launches:
+    """Installs itself as JITFunction.run and keeps what the trusted side is told about the launches of one child."""
+
+    def __init__(self, send, execute, program_limit):
+        seen, state, failed = {}, {"ghost": False, "launches": 0, "programs": 0}, []
+        kernel_names = []
+        grids = []
+
+        def compile_for(kernel, args, kwargs):
+            options = {k: v for k, v in kwargs.items()
+                       if k not in kernel.signature.parameters and isinstance(v, (int, str, bool))}
+            for name in TARGETS:
+                try:
+                    text = lower_to_ir(kernel, name, args, kwargs)
+                except Exception as error:
+                    if isinstance(error, (TypeError, KeyError)) and not isinstance(error, CompilationError):
+                        raise  # a wrong call: arguments that the kernel does not have
+                    message, line = readable(error, kernel)
+                    send({"kernel": kernel.__name__, "target": name, "error": message, "line": line}, ())
+                    if name == "sm_90":
+                        error.tritonforge_compile_error = True
+                        error.tritonforge_line = line
+                        error.tritonforge_text = message
+                        failed.append(message)
+                        raise
+                    continue
+                send({"kernel": kernel.__name__, "target": name, "options": options}, (text.encode(), ))
+
+        def run(self, *args, grid, warmup, **kwargs):
+            for hook in self.pre_run_hooks:
+                hook(*args, **kwargs)
+            binder_kwargs = dict(kwargs)
+            backend = _backends["sm_90"]
+            binder = binders.get(id(self))
+            if binder is None:
+                binder = binders[id(self)] = create_function_from_signature(self.signature, self.params, backend)
+            bound, specialization, options = binder(*args, **binder_kwargs)
+            key = (id(self), str(specialization), str(options))
+            outcome = seen.get(key)
+            if outcome is None:
+                alive.append(self)
+                try:
+                    compile_for(self, args, kwargs)
+                    seen[key] = True
+                except Exception as error:
+                    seen[key] = error
+                    raise
+            elif outcome is not True:
+                raise outcome
+            if warmup:
+                return None
+            if grid is None:
+                raise ValueError("no grid was given")
+            if callable(grid):
+                grid = grid(bound)
+            grid = tuple(int(n) for n in (grid if isinstance(grid, (tuple, list)) else (grid, )))
+            if not 1 <= len(grid) <= 3:
+                raise ValueError(f"grid {grid} must have one to three sizes")
+            grid = grid + (1, ) * (3 - len(grid))
+            if min(grid) < 0 or grid[0] > 2**31 - 1 or max(grid[1:]) > 65535:
+                raise ValueError(f"grid {grid} is beyond what CUDA launches (2147483647, 65535, 65535)")
+            if state["ghost"]:
+                return None
+            programs = grid[0] * grid[1] * grid[2]
+            state["programs"] += programs
+            if state["programs"] > program_limit:
+                raise RuntimeError(f"{state['programs']} programs launched: more than interpret mode runs ({program_limit})")
+            constexprs = {p.name for p in self.params if p.is_constexpr}
+            try:
+                execute(self, dict(bound), constexprs, grid)
+            except Exception as error:
+                error.tritonforge_kernel = self.__name__
+                failed.append(f"{type(error).__name__}: {error}")
+                raise
+            state["launches"] += 1
+            kernel_names.append(self.__name__)
+            return None
+
+        binders, alive = {}, []
+        JITFunction.run = run
+        self.begin = lambda ghost: (state.update(ghost=ghost, launches=0, programs=0), kernel_names.clear(), failed.clear())
+        self.report = lambda: {"launches": state["launches"], "kernels": sorted(set(kernel_names)),
+                               "swallowed": [text[:500] for text in failed[:4]], "programs": state["programs"]}
+        self.intact = lambda: JITFunction.run is run
+
+
+def install_driver():
+    driver.set_active(DriverOnPaper())
+    import triton.testing
+    from triton.runtime.autotuner import Autotuner
+
+    def fake_bench(fn, *args, quantiles=None, return_mode="mean", **kwargs):
+        fn()
+        return [1.0] * len(quantiles) if quantiles else 1.0
+
+    triton.testing.do_bench = fake_bench
+    triton.testing.do_bench_cudagraph = fake_bench
+    prune = Autotuner.prune_configs
+
+    def prune_configs(self, kwargs):
+        return prefer_config(prune(self, kwargs), self.nargs, **kwargs)
+
+    Autotuner.prune_configs = prune_configs
+
+
+@triton.jit
+def _warm_kernel(x, y, n, SIZE: triton.language.constexpr):
+    i = triton.language.program_id(0) * SIZE + triton.language.arange(0, SIZE)
+    a = triton.language.load(x + i, mask=i < n, other=0.0)
+    b = triton.language.sum(a, axis=0) + triton.language.max(a, axis=0)
+    triton.language.store(y + i, triton.language.exp(a) * b + triton.language.sigmoid(a), mask=i < n)
+
+
+def warm_up():
+    """First use of the compiler's lazy parts, so that each child inherits them ready."""
+    import torch
+    from tritonforge_worker import interpreter
+    x = torch.zeros(16)
+    for name in TARGETS:
+        lower_to_ir(_warm_kernel, name, (x, x, 16), {"SIZE": 16})
+    interpreter.execute(_warm_kernel, {"x": x, "y": x.clone(), "n": 16, "SIZE": 16}, {"SIZE"}, (1, 1, 1))
+    from tritonforge_worker import lowering
+    lowering.warm_up()

@@ -1,0 +1,122 @@
+"""Mode live: the candidate (or the problem) on a real GPU, with its own CUDA context, timed by CUDA events.
+
+The clock is read in the process that runs the candidate; the trusted side compares it with its own wall clock, picks
+which timed outputs it wants to see after they were made, and says in the verdict's notes that this is what it did.
+"""
+import contextlib
+import sys
+
+import torch
+from triton.runtime.jit import JITFunction
+
+from tritonforge_worker.protocol import Encoder, decode, split_payload, to_tensor
+
+FLUSH_BYTES = 256 << 20
+_synchronize, _event, _perf = torch.cuda.synchronize, torch.cuda.Event, torch.cuda.set_device
+
+
+def synchronize():
+    _synchronize()
+
+
+class Around(contextlib.AbstractContextManager):
+    """Nothing to pretend on a real GPU: factories without a device make CPU tensors, as in KernelBench."""
+    counts = {}
+
+    def __exit__(self, *exc):
+        return False
+
+
+class Launches:
+    """Counts launches of the candidate's own kernels, and can leave them out (ghost replay)."""
+
+    def __init__(self):
+        original, state, names, failed = JITFunction.run, {"ghost": False, "launches": 0}, [], []
+
+        def run(kernel, *args, grid, warmup, **kwargs):
+            if state["ghost"] and not warmup:
+                return None
+            try:
+                out = original(kernel, *args, grid=grid, warmup=warmup, **kwargs)
+            except Exception as error:
+                error.tritonforge_kernel = kernel.__name__
+                failed.append(f"{type(error).__name__}: {error}")
+                raise
+            if not warmup:
+                state["launches"] += 1
+                names.append(kernel.__name__)
+            return out
+
+        JITFunction.run = run
+        self.begin = lambda ghost: (state.update(ghost=ghost, launches=0), names.clear(), failed.clear())
+        self.report = lambda: {"launches": state["launches"], "kernels": sorted(set(names)),
+                               "swallowed": [text[:500] for text in failed[:4]], "programs": 0}
+
+
+def own_inputs(value):
+    if isinstance(value, torch.Tensor):
+        return value.clone()
+    if isinstance(value, list):
+        return [own_inputs(item) for item in value]
+    if isinstance(value, tuple):
+        return tuple(own_inputs(item) for item in value)
+    return value
+
+
+class Timer:
+    """Operations of a timing session: fill a pool of inputs, time calls on fresh copies, hand out chosen outputs."""
+
+    def __init__(self, role):
+        self.role, self.pool, self.kept, self.flush = role, [], [], None
+
+    def add(self, request, payload):
+        tensors = [to_tensor(item, data).cuda() for item, data in zip(request["tensors"], split_payload(request["tensors"], payload))]
+        self.pool.append(decode(request["inputs"], tensors))
+        self.role.channel.send({"added": len(self.pool)})
+
+    def device(self, request, payload):
+        properties = torch.cuda.get_device_properties(0)
+        self.role.channel.send({"device": properties.name, "uuid": str(getattr(properties, "uuid", "")),
+                                "memory": torch.cuda.mem_get_info()[0]})
+
+    def time(self, request, payload):
+        from tritonforge_worker import errors
+        times, self.kept = [], []
+        try:
+            if self.flush is None:
+                self.flush = torch.empty(FLUSH_BYTES // 4, dtype=torch.int32, device="cuda")
+            with torch.no_grad():
+                for index in request["order"]:
+                    inputs = own_inputs(self.pool[index])
+                    start, end = _event(enable_timing=True), _event(enable_timing=True)
+                    self.flush.zero_()
+                    _synchronize()
+                    start.record()
+                    output = self.role.model(*inputs)
+                    _synchronize() if request.get("drain") else None
+                    end.record()
+                    _synchronize()
+                    times.append(start.elapsed_time(end))
+                    self.kept.append(output)
+                    del inputs
+        except BaseException as error:
+            text = errors.describe(error, "time", getattr(self.role, "path", ""), getattr(self.role, "source", ""))
+            return self.role.channel.send({"failed": text, "stage": "time"})
+        self.role.channel.send({"times": times, "nonce": request["nonce"]})
+
+    def fetch(self, request, payload):
+        encoder = Encoder()
+        tree = encoder.value(self.kept[request["index"]])
+        self.kept = []
+        self.role.channel.send({"fetched": True, "outputs": tree, "tensors": encoder.tensors}, encoder.payload)
+
+    def enter_run_phase(self, request, payload):
+        """Second seccomp filter: no new process from here on (the kernels are compiled)."""
+        import ctypes
+        library = ctypes.CDLL(request["library"])
+        self.role.channel.send({"run_phase": library.tritonforge_deny_exec() == 0})
+
+
+def operations(role):
+    timer = Timer(role)
+    return {"pool": timer.add, "time": timer.time, "fetch": timer.fetch, "device": timer.device, "run_phase": timer.enter_run_phase}

@@ -1,0 +1,64 @@
+"""Lowers Triton IR text to machine code (sm_90 cubin, gfx942 hsaco). Runs no candidate code, only the compiler on data."""
+import os
+import re
+import tempfile
+
+from triton._C.libtriton import ir
+from triton.backends.compiler import Language
+from triton.runtime.errors import OutOfResources
+
+from tritonforge_worker.frontend import TARGETS, _backends
+
+SHARED_LIMIT = {"sm_90": 232448, "gfx942": 65536}
+THREAD_LIMIT = 1024
+OPTIONS = {"num_warps", "num_stages", "num_ctas", "maxnreg", "enable_fp_fusion", "waves_per_eu", "matrix_instr_nonkdim",
+           "kpack", "launch_cooperative_grid"}
+
+
+def lower(text, target, options, folder):
+    """Resource use of the compiled kernel; raises what the compiler raises."""
+    backend = _backends[target]
+    options = backend.parse_options({k: v for k, v in options.items() if k in OPTIONS})
+    with tempfile.NamedTemporaryFile("w", suffix=".ttir", dir=folder) as file:
+        file.write(text)
+        file.flush()
+        context = ir.context()
+        ir.load_dialects(context)
+        backend.load_dialects(context)
+        module = ir.parse_mlir_module(file.name, context)
+        module.context = context
+    stages, metadata = {}, {"hash": "", "target": TARGETS[target], **options.__dict__}
+    backend.add_stages(stages, options, Language.TRITON)
+    for compile_ir in stages.values():
+        module = compile_ir(module, metadata)
+    if metadata["shared"] > SHARED_LIMIT[target]:
+        raise OutOfResources(metadata["shared"], SHARED_LIMIT[target], "shared memory")
+    threads = metadata["num_warps"] * TARGETS[target].warp_size
+    if threads > THREAD_LIMIT:
+        raise OutOfResources(threads, THREAD_LIMIT, "threads")
+    return {"shared": metadata["shared"], "num_warps": metadata["num_warps"], "binary_bytes": len(module)}
+
+
+def concise(error):
+    text = str(error)
+    text = re.sub(r"\nRepro command:.*", "", text, flags=re.S)
+    return f"{type(error).__name__}: {text}".strip()[:2000]
+
+
+def serve(channel, sandbox):
+    folder = sandbox["folder"]
+    while True:
+        request, payload = channel.receive()
+        try:
+            result = lower(bytes(payload).decode(), request["target"], request["options"], folder)
+            channel.send({"ok": True, **result})
+        except Exception as error:
+            channel.send({"ok": False, "error": concise(error)})
+
+
+def warm_up():
+    from triton.backends.nvidia.compiler import get_ptxas, get_ptxas_version
+    get_ptxas_version(90)
+    _ = get_ptxas(90).version
+    for name in TARGETS:
+        _backends[name].hash()

@@ -1,0 +1,32 @@
+"""Executes a source text as a module of its own, from a file in the job's folder (Triton reads kernels' source)."""
+import linecache
+import os
+import random
+import sys
+import types
+
+import numpy
+import torch
+
+
+def run_source(source, name, folder):
+    path = os.path.join(folder, name + ".py")
+    with open(path, "w") as file:
+        file.write(source)
+    linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
+    module = types.ModuleType(name)
+    module.__file__ = path
+    sys.modules[name] = module
+    exec(compile(source, path, "exec", dont_inherit=True), module.__dict__)
+    return module
+
+
+def set_seed(seed):
+    torch.manual_seed(seed & 0x7FFFFFFFFFFFFFFF)
+    random.seed(seed)
+    numpy.random.seed(seed & 0xFFFFFFFF)
+
+
+def state_of(model):
+    """Parameters and buffers by name, in order, shared tensors once."""
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}

@@ -1,0 +1,89 @@
+"""Role of the start-up self-test: really tries to break out of the sandbox, and says what it managed."""
+import ctypes
+import errno
+import mmap
+import os
+import signal
+import socket
+
+
+def attempt(action):
+    """"succeeded" or the name of the error that stopped it."""
+    try:
+        action()
+        return "succeeded"
+    except OSError as error:
+        return errno.errorcode.get(error.errno, str(error.errno))
+    except MemoryError:
+        return "ENOMEM"
+    except Exception as error:
+        return type(error).__name__
+
+
+def fork_bomb():
+    made = []
+    for _ in range(64):
+        pid = os.fork()
+        if pid == 0:
+            signal.pause()
+        made.append(pid)
+    for pid in made:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def connect(address):
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as s:
+        s.settimeout(2)
+        s.connect(tuple(address))
+
+
+def write(path):
+    with open(path, "w") as file:
+        file.write("x")
+
+
+def fill_disk(folder):
+    with open(folder + "/big", "wb") as file:
+        for _ in range(4096):
+            file.write(bytes(1 << 20))
+
+
+def ptrace(pid):
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.ptrace(16, pid, 0, 0) != 0:  # PTRACE_ATTACH
+        raise OSError(ctypes.get_errno(), "ptrace")
+
+
+def read_memory(pid):
+    with open(f"/proc/{pid}/mem", "rb") as file:
+        file.read(1)
+
+
+def allocate(size):
+    block = mmap.mmap(-1, size)
+    for at in range(0, size, 1 << 21):
+        block[at] = 1
+
+
+def serve(channel, sandbox):
+    while True:
+        request, _ = channel.receive()
+        attempts = {
+            "connect": lambda: connect(request["address"]),
+            "listen": lambda: socket.create_server(("127.0.0.1", 0)).close(),
+            "write_outside": lambda: write(request["outside"]),
+            "read_secret": lambda: open(request["secret"]).read(),
+            "read_home": lambda: os.listdir(request["home"]),
+            "kill_outside": lambda: os.kill(request["victim"], 0),
+            "ptrace": lambda: ptrace(request["victim"]),
+            "read_memory": lambda: read_memory(request["victim"]),
+            "unshare": lambda: os.unshare(0x10000000) if hasattr(os, "unshare") else ptrace(0),
+            "fork_bomb": fork_bomb,
+            "exec": lambda: os.posix_spawn("/bin/true", ["true"], {}),
+            "fill_disk": lambda: fill_disk(sandbox["folder"]),
+        }
+        if request.get("memory"):
+            attempts["memory"] = lambda: allocate(request["memory"])
+        channel.send({"own_folder": attempt(lambda: write(sandbox["folder"] + "/own")),
+                      "attempts": {name: attempt(action) for name, action in attempts.items()}})

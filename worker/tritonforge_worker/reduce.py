@@ -1,0 +1,119 @@
+"""Smaller sizes for interpret mode: module-level integers of the problem are halved until its tensors fit a budget.
+
+Sizes are tried on torch's meta device, where nothing is computed; a change that breaks the problem (a head count that
+no longer divides a width) is not taken.
+"""
+import ast
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from tritonforge_worker import cuda_on_cpu
+from tritonforge_worker.modules import run_source, set_seed
+
+
+class OnMeta(cuda_on_cpu.CudaOnCpu):
+    """Factories make meta tensors, so that the cost of huge sizes is only counted."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func in _factories:
+            kwargs = dict(kwargs or {}, device="meta")
+            kwargs.pop("pin_memory", None)
+            return func(*args, **kwargs)
+        return super().__torch_function__(func, types, args, kwargs)
+
+
+_factories = {torch.rand, torch.randn, torch.randint, torch.zeros, torch.ones, torch.empty, torch.full, torch.arange,
+              torch.linspace, torch.eye, torch.randperm, torch.empty_strided, torch.normal, torch.tensor, torch.bernoulli}
+
+
+def constants(tree):
+    """name -> (value, its node) of module-level integer assignments."""
+    found = {}
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            value = node.value
+            if isinstance(value, ast.Constant) and type(value.value) is int and value.value > 1:
+                found[node.targets[0].id] = (value.value, value)
+    return found
+
+
+def rewritten(source, sizes):
+    """`source` with the module-level integers named in `sizes` {name: [old, new]} replaced where they have the old value."""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return source
+    lines = source.splitlines(keepends=True)
+    for name, (value, node) in constants(tree).items():
+        if name in sizes and sizes[name][0] == value and node.lineno == node.end_lineno:
+            line = lines[node.lineno - 1].encode()
+            new = line[:node.col_offset] + str(sizes[name][1]).encode() + line[node.end_col_offset:]
+            lines[node.lineno - 1] = new.decode()
+    return "".join(lines)
+
+
+def tensors_in(value):
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [t for item in value for t in tensors_in(item)] if isinstance(value, (list, tuple)) else []
+
+
+def cost(source, folder):
+    """(largest total of elements held at once, floating-point operations) of one forward."""
+    with OnMeta():
+        module = run_source(source, "sizing", folder)
+        set_seed(0)
+        init = module.get_init_inputs() if hasattr(module, "get_init_inputs") else []
+        inputs = module.get_inputs()
+        elements = sum(t.numel() for t in tensors_in(inputs))
+        model = module.Model(*init)
+        elements += sum(t.numel() for t in model.state_dict().values())
+        if elements > 1 << 40:
+            return elements, 0
+        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+            outputs = model(*[x.to("meta") if isinstance(x, torch.Tensor) else x for x in inputs])
+        elements += sum(t.numel() for t in tensors_in(outputs))
+    return elements, counter.get_total_flops()
+
+
+def reduced(source, budget, folder):
+    """(source, {name: [old, new]}) within the budget {"elements", "flops"}, as far as halving can take it."""
+    found = constants(ast.parse(source))
+    if not found:
+        return source, {}
+    try:
+        now = cost(source, folder)
+    except BaseException:
+        return source, {}  # what cannot be sized is run as it is; its real fault shows there
+    fits = lambda c: c[0] <= budget["elements"] and c[1] <= budget["flops"]
+    sizes, stuck = {name: [value, value] for name, (value, _) in found.items()}, set()
+    for _ in range(200):
+        if fits(now):
+            break
+        open_names = [n for n in sizes if n not in stuck and sizes[n][1] >= 4]
+        if not open_names:
+            break
+        name = max(open_names, key=lambda n: sizes[n][1])
+        trial = {**sizes, name: [sizes[name][0], sizes[name][1] // 2]}
+        try:
+            then = cost(rewritten(source, trial), folder)
+        except BaseException:
+            then = None
+        if then is None or (then[0] >= now[0] and then[1] >= now[1]):
+            stuck.add(name)
+            continue
+        sizes, now = trial, then
+    changed = {n: v for n, v in sizes.items() if v[0] != v[1]}
+    return rewritten(source, changed), changed
+
+
+def warm_up():
+    """First use of the meta device imports much of torch's decompositions; children inherit them."""
+    with OnMeta(), torch.no_grad(), FlopCounterMode(display=False):
+        x = torch.rand(4, 8)
+        model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.LayerNorm(8))
+        torch.softmax(model(x), dim=-1).sum()
+        torch.nn.Conv2d(3, 4, 3)(torch.rand(1, 3, 8, 8))

@@ -1,0 +1,101 @@
+"""Role R: runs the problem's own code (data from outside, too): init arguments, weights, inputs, expected outputs."""
+import torch
+
+from tritonforge_worker import cuda_on_cpu, errors, live, reduce
+from tritonforge_worker.modules import run_source, set_seed, state_of
+from tritonforge_worker.protocol import Encoder, Unsupported
+
+
+class Reference:
+    def __init__(self, channel, sandbox):
+        self.channel, self.folder, self.live = channel, sandbox["folder"], sandbox["mode"] == "live"
+        self.slots = {}
+        if not self.live:
+            cuda_on_cpu.install()
+
+    def around(self):
+        return live.Around() if self.live else cuda_on_cpu.CudaOnCpu()
+
+    def failed(self, error, stage, source):
+        self.channel.send({"failed": errors.describe(error, stage, self.folder + "/problem.py", source), "stage": stage})
+
+    def problem(self, request, payload):
+        source, sizes = request["source"], {}
+        try:
+            compile(source, "problem.py", "exec")
+            if request.get("budget"):
+                source, sizes = reduce.reduced(source, request["budget"], self.folder)
+            with self.around():
+                self.module = run_source(source, "problem", self.folder)
+                for name in ("Model", "get_inputs"):
+                    if not hasattr(self.module, name):
+                        raise ImportError(f"the problem defines no {name}")
+                set_seed(request["seed"])
+                init = self.module.get_init_inputs() if hasattr(self.module, "get_init_inputs") else []
+                encoder = Encoder()
+                with cuda_on_cpu.own_code():
+                    tree = encoder.value(list(init))
+                set_seed(request["seed"])
+                self.model = self.module.Model(*init)
+            names = []
+            state = state_of(self.model)
+            if sum(t.numel() * t.element_size() for t in state.values()) <= request["max_state"]:
+                for name, tensor in state.items():
+                    names.append([name, encoder.value(tensor)["tensor"]])
+            if self.live:
+                self.model = self.model.cuda()
+        except BaseException as error:
+            return self.failed(error, "problem", source)
+        self.channel.send({"problem": True, "init": tree, "tensors": encoder.tensors, "state": names, "sizes": sizes},
+                          encoder.payload)
+
+    def make_inputs(self, seed):
+        set_seed(seed)
+        return list(self.module.get_inputs())
+
+    def trial(self, request, payload):
+        try:
+            with self.around():
+                inputs = self.make_inputs(request["seed"])
+            encoder = Encoder()
+            tree = encoder.value(inputs)
+            count = len(encoder.tensors)
+            if self.live:
+                inputs = [x.cuda() if isinstance(x, torch.Tensor) else x for x in inputs]
+            set_seed(request["forward_seed"])
+            with torch.no_grad(), self.around():
+                outputs = self.model(*inputs)
+            if self.live:
+                live.synchronize()
+            owners = {t.untyped_storage().data_ptr() for t in tensors_in(inputs)}
+            for tensor in tensors_in(inputs):
+                encoder.value(tensor)
+            changed = len(encoder.tensors)
+            out = encoder.value(outputs)
+            aliases = [t.untyped_storage().data_ptr() in owners for t in encoder.objects[changed:]]
+        except Unsupported as error:
+            return self.failed(TypeError(f"the problem uses a {error}"), "problem", "")
+        except BaseException as error:
+            return self.failed(error, "problem", "")
+        self.channel.send({"trial": True, "inputs": tree, "input_tensors": count, "outputs": out, "tensors": encoder.tensors,
+                           "after_tensors": changed - count, "aliases": aliases}, encoder.payload)
+
+    def serve(self):
+        operations = {"problem": self.problem, "trial": self.trial}
+        if self.live:
+            operations.update(live.operations(self))
+        while True:
+            request, payload = self.channel.receive()
+            operations[request["op"]](request, payload)
+
+
+def tensors_in(value):
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [t for item in value for t in tensors_in(item)] if isinstance(value, (list, tuple)) else []
+
+
+def serve(channel, sandbox):
+    Reference(channel, sandbox).serve()

@@ -1,0 +1,160 @@
+"""The warm parent: imports torch and triton once, never touches CUDA, and forks one child per job.
+
+Control protocol on the socket whose number is argv[1] (SOCK_SEQPACKET, one JSON message a packet):
+  in   {"op": "spawn", "role": ..., "sandbox": {...}} with the job's socket attached
+  out  {"spawned": pid} with a pidfd attached, or {"error": text};  later {"exited": pid, "status": wait status}
+The zygote ends when the trusted side closes the control socket.
+"""
+import ctypes
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import tempfile
+
+ROLES = {"candidate": "candidate", "reference": "reference", "lower": "lowering", "probe": "probe"}
+
+
+def warm_up():
+    import numpy  # noqa: F401
+    import torch
+    import torch.nn.functional  # noqa: F401
+
+    torch.set_num_threads(1)
+    torch.set_num_interop_threads(1)
+    torch.zeros(2, 2) @ torch.zeros(2, 2)
+    for name in ("protocol", "errors", "cuda_on_cpu", "frontend", "interpreter", "lowering", "candidate", "reference",
+                 "reduce", "screen", "probe", "live"):
+        importlib.import_module(f"tritonforge_worker.{name}")
+    from tritonforge_worker import frontend, reduce
+    frontend.warm_up()
+    reduce.warm_up()
+
+
+def touched_cuda():
+    with open("/proc/self/maps") as maps:
+        return any("/dev/nvidia" in line for line in maps)
+
+
+def child(role, sandbox, library, job):
+    """Runs in the forked child and never returns."""
+    status = 1
+    try:
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        debug = os.environ.get("TRITONFORGE_WORKER_DEBUG") == "1"
+        null = os.open("/dev/null", os.O_RDWR)
+        os.dup2(null, 0)
+        os.dup2(null, 1)
+        if not debug:
+            os.dup2(null, 2)
+        job_fd = job.fileno()
+        for name in os.listdir("/proc/self/fd"):
+            fd = int(name)
+            if fd > 2 and fd != job_fd:
+                try:
+                    os.close(fd)
+                except OSError:
+                    pass  # the listing's own descriptor
+        keep = {"PATH": "/usr/bin:/bin", "HOME": sandbox["folder"], "TMPDIR": sandbox["folder"], "LANG": "C.UTF-8",
+                "TRITON_CACHE_DIR": sandbox["folder"] + "/triton", "TRITON_HOME": sandbox["folder"],
+                "TORCHINDUCTOR_CACHE_DIR": sandbox["folder"] + "/inductor",
+                "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        for name in ("CUDA_VISIBLE_DEVICES", "CUDA_HOME", "LD_LIBRARY_PATH", "TRITONFORGE_WORKER_DEBUG"):
+            if name in os.environ:
+                keep[name] = os.environ[name]
+        os.environ.clear()
+        os.environ.update(keep)
+        report = ctypes.create_string_buffer(1 << 16)
+        entered = library.tritonforge_enter_sandbox(json.dumps(sandbox).encode(), report, len(report))
+        from tritonforge_worker.protocol import Channel
+        channel = Channel(job)
+        layers = json.loads(report.value.decode())
+        if entered != 0:
+            channel.send({"fatal": "sandbox", "layers": layers})
+            os._exit(3)
+        os.chdir(sandbox["folder"])
+        tempfile.tempdir = sandbox["folder"]
+        channel.send({"ready": os.getpid(), "layers": layers})
+        module = importlib.import_module(f"tritonforge_worker.{ROLES[role]}")
+        module.serve(channel, sandbox)
+        status = 0
+    except EOFError:
+        status = 0  # the trusted side is done with this child
+    except BaseException as error:
+        if os.environ.get("TRITONFORGE_WORKER_DEBUG") == "1":
+            import traceback
+            traceback.print_exc()
+        try:
+            from tritonforge_worker.protocol import Channel
+            Channel(job).send({"fatal": f"{type(error).__name__}: {error}"})
+        except BaseException:
+            status = 4
+    finally:
+        os._exit(status)
+
+
+def main():
+    control = socket.socket(fileno=int(sys.argv[1]))
+    library = ctypes.PyDLL(sys.argv[2])
+    library.tritonforge_enter_sandbox.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t]
+    library.tritonforge_enter_sandbox.restype = ctypes.c_int
+    warm_up()
+    if touched_cuda():
+        control.send(json.dumps({"error": "the zygote has mapped a CUDA device"}).encode())
+        sys.exit(1)
+    wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(wake_write)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's ctrl-C is the trusted side's to handle
+    import numpy
+    import torch
+    import triton
+    versions = {"python": sys.version.split()[0], "torch": torch.__version__, "triton": triton.__version__,
+                "numpy": numpy.__version__, "prefix": sys.prefix, "base_prefix": sys.base_prefix,
+                "packages": sorted({os.path.dirname(os.path.dirname(m.__file__)) for m in (numpy, torch, triton)})}
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    control.send(json.dumps({"ready": versions}).encode())
+    while True:
+        ready, _, _ = select.select([control, wake_read], [], [])
+        if wake_read in ready:
+            os.read(wake_read, 4096)
+            while True:
+                try:
+                    pid, status = os.waitpid(-1, os.WNOHANG)
+                except ChildProcessError:
+                    break
+                if pid == 0:
+                    break
+                control.send(json.dumps({"exited": pid, "status": status}).encode())
+        if control not in ready:
+            continue
+        message, fds, _, _ = socket.recv_fds(control, 1 << 18, 4)
+        if not message:
+            break
+        request = json.loads(message)
+        job = socket.socket(fileno=fds[0])
+        try:
+            pid = os.fork()
+        except OSError as error:
+            job.close()
+            control.send(json.dumps({"error": f"fork: {error}"}).encode())
+            continue
+        if pid == 0:
+            gc.enable()
+            child(request["role"], request["sandbox"], library, job)
+        job.close()
+        pidfd = os.pidfd_open(pid)
+        socket.send_fds(control, [json.dumps({"spawned": pid}).encode()], [pidfd])
+        os.close(pidfd)
+
+
+if __name__ == "__main__":
+    main()
