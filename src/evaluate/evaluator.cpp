@@ -125,7 +125,7 @@ void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdic
     verdict.notes["reduced." + name] = fmt::format("{} -> {}", change.at(0).dump(), change.at(1).dump());
   }
   const auto candidate_deadline = Deadline::after(std::min(live ? 300.0 : options.candidate_timeout_s, deadline.remaining_s()));
-  Judge judge({zygote, lowering, options, live}, request, reference, spec.init_seed, secret(), verdict, candidate_deadline);
+  Judge judge({zygote, lowering, options, live}, request, reference, spec.init_seed, secret(), verdict, candidate_deadline, deadline);
   judge.run();
   if (live && verdict.correct && request.measure_performance && reference_child) {
     measure({*reference_child, judge.child(), *reference, options, zygote.options().sandbox_library, std::max(10, request.num_perf_trials), Rng::derive(secret(), "timing")},

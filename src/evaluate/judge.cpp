@@ -40,9 +40,9 @@ std::vector<std::string> strings_of(const Json& object, const char* key) {
 }  // namespace
 
 Judge::Judge(JudgeContext context, const EvaluationRequest& request, std::shared_ptr<const ReferenceData> reference, uint64_t init_seed,
-             uint64_t nonce_seed, Verdict& verdict, Deadline deadline)
+             uint64_t nonce_seed, Verdict& verdict, Deadline deadline, Deadline overall)
     : context_(context), request_(request), reference_(std::move(reference)), init_seed_(init_seed), nonce_state_(nonce_seed), verdict_(verdict),
-      deadline_(deadline), limit_s_(deadline.remaining_s()) {}
+      deadline_(deadline), overall_(overall), limit_s_(deadline.remaining_s()) {}
 
 void Judge::flag(const std::string& name, const std::string& evidence, bool cheat) {
   for (const auto& known : verdict_.flags) {
@@ -119,12 +119,13 @@ void Judge::failed(const Frame& frame) {
 // Lowers what came since the last call. False where a kernel does not compile.
 bool Judge::compile() {
   bool ok = true;
+  const double left = deadline_.remaining_s();
   for (; compiled_ < kernels_.size(); ++compiled_) {
     const Kernel& kernel = kernels_[compiled_];
     std::string& state = verdict_.compile_targets[clipped(kernel.target, 32)];
     std::string error = kernel.error;
     if (error.empty()) {
-      const Lowered lowered = context_.lowering.lower(kernel.ir, kernel.target, kernel.options, deadline_);
+      const Lowered lowered = context_.lowering.lower(kernel.ir, kernel.target, kernel.options, overall_);
       if (!lowered.ok) error = fmt::format("kernel {}: {}", kernel.name, lowered.error);
     }
     if (error.empty()) {
@@ -135,6 +136,7 @@ bool Judge::compile() {
     if (state.empty() || state == "ok") state = clipped(error.substr(0, error.find('\n')), 300);
     if (verdict_.diagnostics.find(error.substr(0, 200)) == std::string::npos) append(verdict_.diagnostics, fmt::format("{}: {}", kernel.target, error));
   }
+  deadline_ = Deadline::after(std::min(left, overall_.remaining_s()));
   if (!ok && verdict_.error_kind.empty()) verdict_.error_kind = "compile_error";
   return ok;
 }

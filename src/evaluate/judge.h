@@ -18,7 +18,7 @@ struct JudgeContext {
 class Judge {
  public:
   Judge(JudgeContext context, const EvaluationRequest& request, std::shared_ptr<const ReferenceData> reference, uint64_t init_seed,
-        uint64_t nonce_seed, Verdict& verdict, Deadline deadline);
+        uint64_t nonce_seed, Verdict& verdict, Deadline deadline, Deadline overall);
   // Fills the verdict up to stage correct.
   void run();
   // The candidate's child, for timing; only after a correct verdict in live mode.
@@ -46,7 +46,8 @@ class Judge {
   std::shared_ptr<const ReferenceData> reference_;
   uint64_t init_seed_, nonce_state_;
   Verdict& verdict_;
-  Deadline deadline_;
+  Deadline deadline_;        // of the candidate's own work; compiling is not counted against it
+  Deadline overall_;
   double limit_s_;
   std::unique_ptr<Child> child_;
   std::vector<Kernel> kernels_;

@@ -28,11 +28,9 @@ Lowered LoweringPool::lower(const std::string& ir, const std::string& target, co
   Silence silence = worker.child->channel().send({{"target", target}, {"options", options}}, {std::as_bytes(std::span(ir))}, limit);
   if (silence == Silence::kNone) silence = worker.child->channel().receive(frame, limit, detail);
   if (silence != Silence::kNone) {
-    const std::string text = "the compiler " + describe_silence(silence, *worker.child, detail, kCompileTimeout);
-    const Lowered failed{.ok = false, .error = text};
-    if (silence != Silence::kTimeout || limit.remaining_s() <= 0) {
-      if (!deadline.expired()) cache_.put(key, failed);
-    }
+    const Lowered failed{.ok = false, .error = "the compiler " + describe_silence(silence, *worker.child, detail, kCompileTimeout)};
+    // Where the evaluation's own time ran out, another one may have more.
+    if (!deadline.expired()) cache_.put(key, failed);
     return failed;
   }
   Lowered result;
