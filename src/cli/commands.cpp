@@ -62,6 +62,7 @@ int run(int argc, char** argv) {
   add_doctor_command(app);
   add_tokenize_command(app);
   add_evaluate_command(app);
+  add_report_command(app);
   add_serve_command(app);
   try {
     app.parse(argc, argv);

@@ -8,6 +8,7 @@ void add_serve_command(CLI::App& app) {
   add_serve_evaluator_command(*serve);
   serve->footer("example: tritonforge serve engine --model ~/models/Qwen3-0.6B --port 30001");
   add_serve_router_command(*serve);
+  add_serve_dashboard_command(*serve);
 }
 
 }  // namespace tritonforge::cli

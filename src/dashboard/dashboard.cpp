@@ -1,0 +1,167 @@
+#include "dashboard/dashboard.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <mutex>
+#include <thread>
+
+#include "base/log.h"
+#include "dashboard/page.h"
+#include "dashboard/run_folder.h"
+
+namespace tritonforge::dashboard {
+namespace {
+
+constexpr int kHeartbeat_ms = 15000;  // comments that keep proxies from closing an idle stream
+
+std::string event(std::string_view name, const Json& data) {
+  return fmt::format("event: {}\n{}", name, net::sse_event(data.dump(-1, ' ', false, Json::error_handler_t::replace)));
+}
+
+net::Response page_part(std::string_view text, const std::string& type) {
+  net::Response response{200, std::string(text), type, {}};
+  response.headers = {{"content-security-policy", content_security_policy()}, {"x-content-type-options", "nosniff"},
+                      {"referrer-policy", "no-referrer"}, {"cache-control", "no-cache"}};
+  return response;
+}
+
+size_t limit_of(const net::Request& request) {
+  const auto found = request.query.find("limit");
+  if (found == request.query.end()) return 20;
+  size_t limit = 0;
+  const auto& text = found->second;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), limit);
+  if (error != std::errc() || end != text.data() + text.size()) fail(ErrorKind::kUsage, "limit: '{}' is not a number", text);
+  return std::min(limit, RunFolder::kKeptTrajectories);
+}
+
+}  // namespace
+
+struct Dashboard::Impl {
+  explicit Impl(DashboardOptions options) : folder(options.run), server(options.server) {
+    inotify = ::inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    wake = ::eventfd(0, EFD_CLOEXEC);
+    if (inotify < 0 || wake < 0 ||
+        ::inotify_add_watch(inotify, options.run.c_str(), IN_MODIFY | IN_CLOSE_WRITE | IN_MOVED_TO | IN_CREATE) < 0) {
+      fail(ErrorKind::kUnavailable, "cannot watch {}: {}", options.run.string(), std::strerror(errno));
+    }
+  }
+  ~Impl() {
+    ::close(inotify);
+    ::close(wake);
+  }
+  void add_routes();
+  void watch(std::stop_token stop);
+  void look();
+  void broadcast(const std::string& text);
+
+  std::mutex mutex;  // folder and listeners
+  RunFolder folder;
+  std::vector<net::ResponderPtr> listeners;
+  int inotify = -1, wake = -1;
+  net::HttpServer server;
+  std::jthread watcher;
+};
+
+void Dashboard::Impl::broadcast(const std::string& text) {
+  std::erase_if(listeners, [&](const auto& listener) { return !listener->write(text); });
+}
+
+void Dashboard::Impl::look() {
+  const std::lock_guard lock(mutex);
+  const auto news = folder.poll();
+  if (news.status) broadcast(event("status", folder.status()));
+  if (news.result) broadcast(event("result", folder.result()));
+  for (const auto& step : news.steps) broadcast(event("step", step));
+  for (const auto& trajectory : news.trajectories) broadcast(event("trajectory", trajectory));
+}
+
+void Dashboard::Impl::watch(std::stop_token stop) {
+  const std::stop_callback ring(stop, [this] {
+    const uint64_t one = 1;
+    if (::write(wake, &one, sizeof one) != sizeof one) log::error("dashboard: cannot wake its watcher");
+  });
+  while (!stop.stop_requested()) {
+    pollfd waiting[2] = {{inotify, POLLIN, 0}, {wake, POLLIN, 0}};
+    const int ready = ::poll(waiting, 2, kHeartbeat_ms);
+    char buffer[16384];
+    while (::read(inotify, buffer, sizeof buffer) > 0) {
+    }
+    try {
+      look();
+    } catch (const Error& error) {
+      log::warn("dashboard: {}", error.what());  // a file that went between seeing and reading it; the next look tells
+    }
+    if (ready == 0) {
+      const std::lock_guard lock(mutex);
+      broadcast(": still here\n\n");
+    }
+  }
+}
+
+void Dashboard::Impl::add_routes() {
+  server.route("GET", "/", [](const net::Request&) { return page_part(web_index_html, "text/html; charset=utf-8"); });
+  server.route("GET", "/style.css", [](const net::Request&) { return page_part(web_style_css, "text/css; charset=utf-8"); });
+  server.route("GET", "/app.js", [](const net::Request&) { return page_part(web_app_js, "text/javascript; charset=utf-8"); });
+  const auto api = [this](const std::string& path, std::function<Json(const net::Request&)> value) {
+    server.route("GET", path, [this, value](const net::Request& request) {
+      const std::lock_guard lock(mutex);
+      net::Response response = net::Response::json(value(request));
+      response.headers = {{"cache-control", "no-store"}, {"x-content-type-options", "nosniff"}};
+      return response;
+    });
+  };
+  api("/api/status", [this](const net::Request&) { return folder.status(); });
+  api("/api/steps", [this](const net::Request&) { return Json(folder.steps()); });
+  api("/api/trajectories", [this](const net::Request& request) { return Json(folder.trajectories(limit_of(request))); });
+  api("/api/result", [this](const net::Request&) { return folder.result(); });
+  server.route("GET", "/health", [this](const net::Request&) {
+    return net::Response::json({{"status", "green"}, {"role", "dashboard"}, {"detail", folder.path().string()}});
+  });
+  server.route("GET", "/metrics", [this](const net::Request&) {
+    const std::lock_guard lock(mutex);
+    return net::Response::text(fmt::format("# TYPE dashboard_listeners gauge\ndashboard_listeners {}\n", listeners.size()));
+  });
+  server.route_async("GET", "/api/events", [this](const net::Request&, net::ResponderPtr reply) {
+    reply->begin_stream(200, "text/event-stream", {{"cache-control", "no-store"}});
+    const std::lock_guard lock(mutex);
+    reply->write(event("status", folder.status()));
+    listeners.push_back(std::move(reply));
+  });
+}
+
+Dashboard::Dashboard(DashboardOptions options) : impl_(std::make_unique<Impl>(std::move(options))) { impl_->add_routes(); }
+
+Dashboard::~Dashboard() { stop(); }
+
+void Dashboard::start() {
+  impl_->look();
+  impl_->server.start();
+  impl_->watcher = std::jthread([impl = impl_.get()](std::stop_token stop) { impl->watch(stop); });
+}
+
+void Dashboard::stop() {
+  impl_->watcher = {};
+  {
+    const std::lock_guard lock(impl_->mutex);
+    for (const auto& listener : impl_->listeners) listener->end_stream();
+    impl_->listeners.clear();
+  }
+  impl_->server.stop(2);
+}
+
+std::string Dashboard::url() const { return impl_->server.url(); }
+
+std::string report_html(const fs::path& run, size_t trajectories) {
+  RunFolder folder(run);
+  folder.poll();
+  return self_contained_page(folder.snapshot(trajectories));
+}
+
+}  // namespace tritonforge::dashboard

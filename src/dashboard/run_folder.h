@@ -1,0 +1,56 @@
+#pragma once
+// A run's folder as the orchestrator writes it (docs/protocols.md, "Dashboard"), read while it grows.
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "base/filesystem.h"
+#include "base/json.h"
+
+namespace tritonforge::dashboard {
+
+// New whole lines of a growing file. A last line without its newline waits; a file that became shorter is read anew.
+class LineTail {
+ public:
+  explicit LineTail(fs::path path) : path_(std::move(path)) {}
+  std::vector<std::string> poll();  // empty where there is no file yet
+
+ private:
+  fs::path path_;
+  uint64_t offset_ = 0;
+  std::string partial_;
+};
+
+// A trajectory as the page shows it: without token ids, log-probabilities and weight versions.
+Json without_tokens(Json trajectory);
+
+class RunFolder {
+ public:
+  static constexpr size_t kKeptTrajectories = 200;
+  explicit RunFolder(const fs::path& folder);  // throws kNotFound
+
+  struct News {
+    bool status = false, result = false;
+    std::vector<Json> steps, trajectories;
+  };
+  // Reads what is new. A line or file that is not JSON is skipped with a warning (status.json keeps its last value).
+  News poll();
+
+  const Json& status() const { return status_; }  // {} until there is one
+  const Json& result() const { return result_; }  // null until there is one
+  const std::vector<Json>& steps() const { return steps_; }
+  std::vector<Json> trajectories(size_t limit) const;  // newest first
+  Json snapshot(size_t trajectory_limit) const;        // {"status", "steps", "trajectories", "result"}
+  const fs::path& path() const { return folder_; }
+
+ private:
+  bool read_json(const std::string& name, std::string& text, Json& value);
+  fs::path folder_;
+  LineTail step_lines_, trajectory_lines_;
+  std::string status_text_, result_text_;
+  Json status_ = Json::object(), result_;
+  std::vector<Json> steps_;
+  std::deque<Json> trajectories_;
+};
+
+}  // namespace tritonforge::dashboard
