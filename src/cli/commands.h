@@ -21,5 +21,6 @@ void add_serve_command(CLI::App& app);  // and under it one role a file:
 // void add_serve_<role>_command(CLI::App& serve), listed in serve.cpp
 void add_serve_router_command(CLI::App& serve);
 void add_serve_dashboard_command(CLI::App& serve);
+void add_serve_buffer_command(CLI::App& serve);
 
 }  // namespace tritonforge::cli

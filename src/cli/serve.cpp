@@ -9,6 +9,7 @@ void add_serve_command(CLI::App& app) {
   serve->footer("example: tritonforge serve engine --model ~/models/Qwen3-0.6B --port 30001");
   add_serve_router_command(*serve);
   add_serve_dashboard_command(*serve);
+  add_serve_buffer_command(*serve);
 }
 
 }  // namespace tritonforge::cli

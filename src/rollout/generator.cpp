@@ -1,0 +1,171 @@
+#include "rollout/generator.h"
+
+#include <algorithm>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "rollout/extract.h"
+
+namespace tritonforge {
+namespace {
+
+// A later turn with less room than this cannot hold an answer.
+constexpr int64_t kLeastRoom = 64;
+
+class Counted {
+ public:
+  explicit Counted(std::atomic<int64_t>& counter) : counter_(counter) { ++counter_; }
+  ~Counted() { --counter_; }
+
+ private:
+  std::atomic<int64_t>& counter_;
+};
+
+class Leaving {
+ public:
+  explicit Leaving(Gate& gate) : gate_(gate) {}
+  ~Leaving() { gate_.leave(); }
+
+ private:
+  Gate& gate_;
+};
+
+void fail_turn(Turn& turn, const std::string& kind, const std::string& reason) {
+  turn.status = TurnStatus::kFailed;
+  turn.verdict = Verdict{};
+  turn.verdict.error_kind = kind;
+  turn.verdict.diagnostics = reason;
+  turn.reward = 0;
+}
+
+Verdict no_code_verdict(Extracted status, bool cut, int64_t tokens) {
+  Verdict verdict;
+  if (cut) {
+    verdict.error_kind = "truncated";
+    verdict.diagnostics = fmt::format("the answer was cut after {} tokens, before its code block was complete", tokens);
+  } else {
+    verdict.error_kind = "no_code";
+    verdict.diagnostics = status == Extracted::kTruncated ? "the code block is not closed" : "the answer has no ```python block";
+  }
+  return verdict;
+}
+
+}  // namespace
+
+std::string trajectory_id(const std::string& group_id, int64_t sample) { return fmt::format("{}.{}", group_id, sample); }
+
+bool reached_goal(const Turn& turn, const RolloutOptions& options) {
+  if (turn.verdict.cheated()) return false;
+  return turn.reward >= options.stop_reward || (turn.verdict.correct && turn.verdict.stage != Stage::kTimed);
+}
+
+void credit_trajectory(Trajectory& trajectory, const RolloutOptions& options) {
+  std::vector<TurnReward> rewards;
+  for (const Turn& turn : trajectory.turns) rewards.push_back({turn.reward, turn.status != TurnStatus::kFailed});
+  trajectory.turn_returns = turn_returns(rewards, options.credit, options.gamma);
+  trajectory.reward = trajectory.turn_returns.empty() ? 0 : trajectory.turn_returns[0];
+}
+
+Trajectory failed_trajectory(const GroupSpec& group, int64_t sample, const std::string& kind, const std::string& reason) {
+  Trajectory trajectory;
+  trajectory.id = trajectory_id(group.id, sample);
+  trajectory.problem_id = group.problem_id;
+  trajectory.group_id = group.id;
+  fail_turn(trajectory.turns.emplace_back(), kind, reason);
+  credit_trajectory(trajectory, group.options);
+  return trajectory;
+}
+
+bool Generator::run_turn(const GroupSpec& group, Turn& turn, const std::string& id, uint64_t seed, const Reward& reward,
+                         std::stop_token stop) const {
+  const RolloutOptions& options = group.options;
+  const int64_t room = options.max_context - static_cast<int64_t>(turn.prompt_tokens.size());
+  auto start = Clock::now();
+  auto completion = [&] {
+    const Counted counted(activity_.generating);
+    return peers_.generate(group, id, turn.prompt_tokens, std::min(options.sampling.max_new_tokens, room), seed,
+                           codec_.stop_tokens(), stop);
+  }();
+  turn.generate_s = seconds_since(start);
+  if (!completion.ok()) {
+    if (stop.stop_requested()) return false;
+    fail_turn(turn, "engine_failed", completion.error().what());
+    return true;
+  }
+  turn.response_tokens = std::move(completion->tokens);
+  turn.log_probs = std::move(completion->log_probs);
+  turn.weight_versions = std::move(completion->weight_versions);
+  turn.status = completion->truncated ? TurnStatus::kTruncated : TurnStatus::kCompleted;
+  turn.text = codec_.text(turn.response_tokens);
+  activity_.sampled_tokens += static_cast<int64_t>(turn.response_tokens.size());
+
+  Extraction found = extract_code(turn.text);
+  const bool cut = completion->truncated && !found.fenced;  // nobody can tell whether unfenced code is whole
+  if (found.status != Extracted::kFound || cut) {
+    turn.verdict = no_code_verdict(found.status, completion->truncated, static_cast<int64_t>(turn.response_tokens.size()));
+    turn.reward = reward(turn.verdict);
+    return true;
+  }
+  turn.code = std::move(found.code);
+
+  if (!evaluations_.enter(stop)) return false;
+  start = Clock::now();
+  auto verdict = [&] {
+    const Counted counted(activity_.evaluating);
+    const Leaving leaving(evaluations_);
+    return peers_.evaluate(group, turn.code, stop);
+  }();
+  turn.evaluate_s = seconds_since(start);
+  if (!verdict.ok()) {
+    if (stop.stop_requested()) return false;
+    fail_turn(turn, "evaluator_failed", verdict.error().what());
+    return true;
+  }
+  if (verdict->error_kind == "problem_error") {
+    fail_turn(turn, "problem_error", verdict->diagnostics);
+    return true;
+  }
+  turn.verdict = std::move(*verdict);
+  turn.reward = reward(turn.verdict);
+  return true;
+}
+
+std::optional<Trajectory> Generator::run(const GroupSpec& group, int64_t sample, std::stop_token stop) const {
+  const RolloutOptions& options = group.options;
+  const Reward reward = Reward::named(options.reward);
+  const uint64_t seed = Rng::derive(group.seed, static_cast<uint64_t>(sample));
+  Trajectory trajectory;
+  trajectory.id = trajectory_id(group.id, sample);
+  trajectory.problem_id = group.problem_id;
+  trajectory.group_id = group.id;
+  trajectory.temperature = options.sampling.temperature > 0 ? options.sampling.temperature : 1.0;
+
+  std::vector<int64_t> tokens = codec_.opening(group.opening(), options.enable_thinking);
+  for (int64_t index = 0; index < options.max_turns; ++index) {
+    if (stop.stop_requested()) return std::nullopt;
+    const int64_t room = options.max_context - static_cast<int64_t>(tokens.size());
+    if (index > 0 && room < std::min(kLeastRoom, options.sampling.max_new_tokens)) break;
+    Turn& turn = trajectory.turns.emplace_back();
+    turn.prompt_tokens = tokens;
+    if (room < 1) {
+      fail_turn(turn, "prompt_too_long", fmt::format("the prompt has {} tokens, max_context is {}", tokens.size(), options.max_context));
+    } else if (!run_turn(group, turn, fmt::format("{}-{}", trajectory.id, index), Rng::derive(seed, static_cast<uint64_t>(index)), reward, stop)) {
+      return std::nullopt;
+    }
+    ++activity_.turns;
+    if (turn.status == TurnStatus::kFailed) {
+      ++activity_.failed_turns;
+      log::warn("trajectory {} failed in turn {}: {}: {}", trajectory.id, index, turn.verdict.error_kind, turn.verdict.diagnostics);
+      break;
+    }
+    if (reached_goal(turn, options) || index + 1 == options.max_turns) break;
+    tokens.insert(tokens.end(), turn.response_tokens.begin(), turn.response_tokens.end());
+    const auto between = codec_.continuation(turn.response_tokens, feedback_message(options.prompt, turn.verdict), options.enable_thinking);
+    tokens.insert(tokens.end(), between.begin(), between.end());
+  }
+  credit_trajectory(trajectory, options);
+  return trajectory;
+}
+
+}  // namespace tritonforge

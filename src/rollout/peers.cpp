@@ -1,0 +1,232 @@
+#include "rollout/peers.h"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+
+#include "base/log.h"
+#include "base/rng.h"
+
+namespace tritonforge {
+namespace {
+
+constexpr int kMaxInternalErrors = 3;
+
+bool may_pass(int status) { return status == 408 || status == 429 || (status >= 500 && status != 501 && status != 505); }
+
+std::string reason_of(const net::Response& response) {
+  try {
+    const Json body = Json::parse(response.body);
+    if (body.contains("error") && body["error"].is_object() && body["error"].contains("message")) {
+      return body["error"]["message"].get<std::string>();
+    }
+    if (body.contains("detail")) return body["detail"].dump();
+  } catch (const nlohmann::json::exception&) {
+    // No JSON: its text is the reason.
+  }
+  return response.body.substr(0, 300);
+}
+
+double retry_after(const net::Response& response, double fallback) {
+  const auto found = response.headers.find("retry-after");
+  if (found == response.headers.end()) return fallback;
+  int seconds = 0;
+  const std::string& text = found->second;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  return error == std::errc() && seconds >= 0 ? seconds : fallback;
+}
+
+// SGLang answers versions as text ("3", or "default" before the first update, which counts as 0).
+int64_t version_of(const Json& value) {
+  if (value.is_number_integer()) return value.get<int64_t>();
+  if (!value.is_string()) return 0;
+  const auto text = value.get<std::string>();
+  int64_t version = 0;
+  std::from_chars(text.data(), text.data() + text.size(), version);
+  return version;
+}
+
+struct Part {
+  Completion completion;
+  std::string finish;
+};
+
+Part part_from_json(const Json& reply, const std::string& where) {
+  const Json meta = require<Json>(reply, "meta_info", where);
+  Part part;
+  const Json finish = require<Json>(meta, "finish_reason", where);
+  part.finish = finish.is_object() ? require<std::string>(finish, "type", where) : finish.is_string() ? finish.get<std::string>() : "";
+  if (part.finish != "stop" && part.finish != "length" && part.finish != "abort") {
+    fail(ErrorKind::kUsage, "{}: unknown finish_reason {}", where, finish.dump().substr(0, 80));
+  }
+  Completion& out = part.completion;
+  out.truncated = part.finish == "length";
+  const Json logprobs = optional_field(meta, "output_token_logprobs", Json::array(), where);
+  for (const Json& entry : logprobs) {
+    if (!entry.is_array() || entry.size() < 2 || !entry[0].is_number() || !entry[1].is_number_integer()) {
+      fail(ErrorKind::kUsage, "{}: 'output_token_logprobs' must hold [logprob, token id, text]", where);
+    }
+    out.log_probs.push_back(entry[0].get<float>());
+    out.tokens.push_back(entry[1].get<int64_t>());
+  }
+  const auto ids = optional_field(reply, "output_ids", out.tokens, where);
+  if (ids != out.tokens) {
+    fail(ErrorKind::kUsage, "{}: {} output_ids, but log-probabilities of {} (other) tokens", where, ids.size(), out.tokens.size());
+  }
+  if (meta.contains("output_token_weight_versions")) {
+    for (const Json& version : require<std::vector<Json>>(meta, "output_token_weight_versions", where)) {
+      out.weight_versions.push_back(version_of(version));
+    }
+  } else {
+    out.weight_versions.assign(out.tokens.size(), version_of(optional_field(meta, "weight_version", Json(0), where)));
+  }
+  if (out.weight_versions.size() != out.tokens.size()) {
+    fail(ErrorKind::kUsage, "{}: {} weight versions for {} tokens", where, out.weight_versions.size(), out.tokens.size());
+  }
+  return part;
+}
+
+}  // namespace
+
+bool Gate::enter(std::stop_token stop) {
+  std::unique_lock lock(mutex_);
+  if (!changed_.wait(lock, stop, [&] { return free_ > 0; })) return false;
+  --free_;
+  return true;
+}
+
+void Gate::leave() {
+  {
+    std::lock_guard lock(mutex_);
+    ++free_;
+  }
+  changed_.notify_one();
+}
+
+bool pause_for(double seconds, std::stop_token stop) {
+  std::mutex mutex;
+  std::condition_variable_any never;
+  std::unique_lock lock(mutex);
+  never.wait_for(lock, stop, std::chrono::duration<double>(seconds), [] { return false; });
+  return !stop.stop_requested();
+}
+
+Peers::Peers(PeerOptions options) : options_(std::move(options)), client_(net::ClientOptions{.api_key = options_.api_key}) {}
+
+Result<Json> Peers::call(const std::string& what, const std::string& url, const Json& body, double timeout_s,
+                         std::stop_token stop) const {
+  const Deadline deadline = Deadline::after(options_.patience_s);
+  const std::string text = body.dump();
+  net::ClientOptions options{.timeout_s = timeout_s, .api_key = options_.api_key};
+  options.headers["x-timeout-s"] = fmt::format("{:.0f}", timeout_s);
+  double pause = options_.first_pause_s;
+  int internal_errors = 0;
+  while (true) {
+    if (stop.stop_requested()) return Error(ErrorKind::kUnavailable, what + ": stopped");
+    const auto response = client_.request("POST", url, text, "application/json", &options);
+    std::string reason;
+    double wait = pause;
+    if (!response.ok()) {
+      reason = response.error().what();
+      if (response.error().kind() != ErrorKind::kUnavailable && response.error().kind() != ErrorKind::kTimeout) return response.error();
+    } else if (response.value().status / 100 == 2) {
+      try {
+        return parse_json(response.value().body, url);
+      } catch (const Error& error) {
+        return error;
+      }
+    } else {
+      const net::Response& reply = response.value();
+      reason = fmt::format("{} answered {}: {}", url, reply.status, reason_of(reply));
+      internal_errors += reply.status == 500 ? 1 : 0;
+      if (!may_pass(reply.status) || internal_errors >= kMaxInternalErrors) return Error(ErrorKind::kUsage, what + ": " + reason);
+      wait = retry_after(reply, pause);
+    }
+    if (deadline.remaining_s() <= wait) {
+      return Error(ErrorKind::kUnavailable, fmt::format("{}: gave up after {:.0f} s: {}", what, options_.patience_s, reason));
+    }
+    log::warn("{}: {}; again in {:.1f} s", what, reason, wait);
+    pause_for(wait, stop);
+    pause = std::min(pause * 2, options_.longest_pause_s);
+  }
+}
+
+Result<Completion> Peers::generate(const GroupSpec& group, const std::string& request_id, const std::vector<int64_t>& prompt,
+                                   int64_t max_new_tokens, uint64_t seed, const std::vector<int64_t>& stop_tokens,
+                                   std::stop_token stop) const {
+  const std::string& router = group.options.router.empty() ? options_.router : group.options.router;
+  const SamplingOptions& sampling = group.options.sampling;
+  const Deadline deadline = Deadline::after(options_.patience_s + options_.generate_timeout_s);
+  Completion whole;
+  std::vector<int64_t> tokens = prompt;
+  for (int part_index = 0;; ++part_index) {
+    const auto sampled = static_cast<int64_t>(whole.tokens.size());
+    // 63 bits, so that a reader with signed integers takes it, too.
+    const uint64_t part_seed = (part_index == 0 ? seed : Rng::derive(seed, static_cast<uint64_t>(sampled))) >> 1;
+    const Json body = {{"input_ids", tokens},
+                       {"rid", part_index == 0 ? request_id : fmt::format("{}+{}", request_id, part_index)},
+                       {"session_id", group.id},
+                       {"return_logprob", true},
+                       {"sampling_params",
+                        {{"temperature", sampling.temperature},
+                         {"top_p", sampling.top_p},
+                         {"top_k", sampling.top_k},
+                         {"min_p", sampling.min_p},
+                         {"max_new_tokens", max_new_tokens - sampled},
+                         {"stop_token_ids", stop_tokens},
+                         {"no_stop_trim", true},
+                         {"seed", part_seed}}}};
+    const std::string what = "generate " + request_id;
+    auto reply = call(what, router + "/generate", body, options_.generate_timeout_s, stop);
+    if (!reply.ok()) return reply.error();
+    Part part;
+    try {
+      part = part_from_json(*reply, router + "/generate");
+    } catch (const Error& error) {
+      return error;
+    }
+    const Completion& got = part.completion;
+    if (static_cast<int64_t>(got.tokens.size()) > max_new_tokens - sampled) {
+      return Error(ErrorKind::kUsage, fmt::format("{}: {} tokens where at most {} were asked for", what, got.tokens.size(), max_new_tokens - sampled));
+    }
+    whole.tokens.insert(whole.tokens.end(), got.tokens.begin(), got.tokens.end());
+    whole.log_probs.insert(whole.log_probs.end(), got.log_probs.begin(), got.log_probs.end());
+    whole.weight_versions.insert(whole.weight_versions.end(), got.weight_versions.begin(), got.weight_versions.end());
+    tokens.insert(tokens.end(), got.tokens.begin(), got.tokens.end());
+    if (part.finish != "abort") {
+      whole.truncated = got.truncated;
+      return whole;
+    }
+    if (static_cast<int64_t>(whole.tokens.size()) >= max_new_tokens) {
+      whole.truncated = true;
+      return whole;
+    }
+    if (deadline.expired()) return Error(ErrorKind::kUnavailable, fmt::format("{}: the engine aborts it again and again", what));
+    if (!pause_for(options_.first_pause_s, stop)) return Error(ErrorKind::kUnavailable, what + ": stopped");
+  }
+}
+
+Result<Verdict> Peers::evaluate(const GroupSpec& group, const std::string& code, std::stop_token stop) const {
+  const std::string& evaluator = group.options.evaluator.empty() ? options_.evaluator : group.options.evaluator;
+  const EvaluationOptions& options = group.options.evaluate;
+  // One seed for a group: its samples are judged on the same inputs, and equal candidates share a cached verdict.
+  const uint64_t seed = Rng::derive(group.seed, "evaluate") >> 33;
+  const Json body = {{"problem", {{"id", group.problem_id}, {"source", group.problem_source}}},
+                     {"candidate", code},
+                     {"mode", options.mode.empty() ? Json() : Json(options.mode)},
+                     {"seed", seed},
+                     {"num_correct_trials", options.num_correct_trials},
+                     {"num_perf_trials", options.num_perf_trials},
+                     {"measure_performance", options.measure_performance},
+                     {"backend", options.backend},
+                     {"timeout_s", options.timeout_s}};
+  auto reply = call("evaluate " + group.id, evaluator + "/v2/evaluations", body, options.timeout_s + options_.evaluate_margin_s, stop);
+  if (!reply.ok()) return reply.error();
+  try {
+    return verdict_from_json(*reply);
+  } catch (const Error& error) {
+    return error;
+  }
+}
+
+}  // namespace tritonforge

@@ -1,0 +1,69 @@
+#pragma once
+// The two servers a trajectory needs, as calls: the router (tokens) and the evaluator (a verdict). A call is repeated
+// while its failure can pass (no connection, time-out, 408, 429, 5xx), with growing pauses, until it succeeds, its
+// patience ends, or a stop is asked for.
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "dataset/verdict.h"
+#include "net/http.h"
+#include "rollout/options.h"
+
+namespace tritonforge {
+
+struct PeerOptions {
+  std::string router, evaluator;          // URLs
+  double generate_timeout_s = 1200;       // one exchange with the engine
+  double evaluate_margin_s = 300;         // beyond the evaluation's own timeout_s: queueing, compiling
+  double patience_s = 900;                // how long failures of one call are borne
+  double first_pause_s = 0.1, longest_pause_s = 5;
+  std::string api_key;
+};
+
+// At most `limit` holders at once.
+class Gate {
+ public:
+  explicit Gate(size_t limit) : free_(limit) {}
+  bool enter(std::stop_token stop);       // false: stopped while waiting
+  void leave();
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  size_t free_;
+};
+
+struct Completion {
+  std::vector<int64_t> tokens;
+  std::vector<float> log_probs;
+  std::vector<int64_t> weight_versions;
+  bool truncated = false;                 // met max_new_tokens
+};
+
+class Peers {
+ public:
+  explicit Peers(PeerOptions options);
+  // Samples until a stop token or `max_new_tokens`. A generation that the engine aborted in between (new weights, a
+  // pause) is continued from the tokens that were already sampled, each with its own weight version.
+  Result<Completion> generate(const GroupSpec& group, const std::string& request_id, const std::vector<int64_t>& prompt,
+                              int64_t max_new_tokens, uint64_t seed, const std::vector<int64_t>& stop_tokens,
+                              std::stop_token stop) const;
+  Result<Verdict> evaluate(const GroupSpec& group, const std::string& code, std::stop_token stop) const;
+  const PeerOptions& options() const { return options_; }
+
+ private:
+  Result<Json> call(const std::string& what, const std::string& url, const Json& body, double timeout_s,
+                    std::stop_token stop) const;
+  PeerOptions options_;
+  mutable net::HttpClient client_;
+};
+
+// Waits, unless stopped first. False: stopped.
+bool pause_for(double seconds, std::stop_token stop);
+
+}  // namespace tritonforge

@@ -1,0 +1,52 @@
+#pragma once
+// The trajectories under way: one thread each, at most `threads` at a time, in the order of submission. There is no
+// barrier between them: each samples, is evaluated and goes on as its own replies come.
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "rollout/options.h"
+
+namespace tritonforge {
+
+using GroupPtr = std::shared_ptr<const GroupSpec>;
+
+class RolloutPool {
+ public:
+  // Runs one trajectory to its durable end, or to the stop. Must not throw.
+  using Work = std::function<void(const GroupPtr&, int64_t sample, std::stop_token)>;
+  RolloutPool(size_t threads, Work work);
+  ~RolloutPool();   // stops and joins
+  void submit(const GroupPtr& group, const std::vector<int64_t>& samples);
+  size_t queued() const;
+  size_t running() const;
+  // Nothing new is begun; what runs sees the stop.
+  void request_stop();
+  // Stops and waits for every thread, however long its peers take to answer.
+  void join();
+  // After request_stop: whether all threads came to rest in time.
+  bool wait_idle(Deadline deadline);
+
+ private:
+  void loop();
+  struct Job {
+    GroupPtr group;
+    int64_t sample;
+  };
+  Work work_;
+  std::stop_source stop_;
+  mutable std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::deque<Job> jobs_;
+  size_t running_ = 0;
+  std::vector<std::jthread> threads_;
+};
+
+}  // namespace tritonforge

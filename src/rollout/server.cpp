@@ -1,0 +1,210 @@
+#include "rollout/server.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "rollout/lease_queue.h"
+#include "rollout/legacy.h"
+
+namespace tritonforge {
+namespace {
+
+constexpr double kMaxLeaseWait = 3600;
+
+int64_t integer_query(const net::Request& request, const std::string& key, int64_t fallback, int64_t least, int64_t most) {
+  const auto found = request.query.find(key);
+  if (found == request.query.end()) return fallback;
+  try {
+    size_t used = 0;
+    const int64_t value = std::stoll(found->second, &used);
+    if (used == found->second.size() && value >= least && value <= most) return value;
+  } catch (const std::logic_error&) {
+    // Falls through to the one message below.
+  }
+  fail(ErrorKind::kUsage, "{} {}: '{}' must be an integer from {} to {}, not '{}'", request.method, request.path, key, least, most, found->second);
+}
+
+net::Response text_reply(std::string json) {
+  net::Response response;
+  response.body = std::move(json);
+  return response;
+}
+
+Store::LeaseRequest lease_request(const Json& body) {
+  const std::string where = "POST /v2/groups/lease";
+  check_keys(body, {"count", "lease_id", "group_ids", "timeout_s"}, where);
+  Store::LeaseRequest request;
+  request.lease_id = require<std::string>(body, "lease_id", where);
+  request.group_ids = optional_field(body, "group_ids", std::vector<std::string>{}, where);
+  request.count = optional_field(body, "count", request.group_ids.empty() ? int64_t{1} : static_cast<int64_t>(request.group_ids.size()), where);
+  if (!request.group_ids.empty() && request.count != static_cast<int64_t>(request.group_ids.size())) {
+    fail(ErrorKind::kUsage, "{}: 'count' is {}, but {} group_ids are named", where, request.count, request.group_ids.size());
+  }
+  return request;
+}
+
+// A stored trajectory with what a reader of the page wants beside it.
+Json trajectory_view(const Store::Row& row) {
+  Json view = parse_json(row.body, "stored trajectory");
+  view["created"] = row.created;
+  view["group_reason"] = row.reason;
+  view["problem_source"] = row.problem_source;
+  for (Json& turn : view["turns"]) {
+    turn["feedback"] = feedback_message(row.options.prompt, verdict_from_json(turn["verdict"])).content;
+  }
+  return view;
+}
+
+}  // namespace
+
+struct BufferServer::Impl {
+  Impl(net::ServerOptions http, ServiceOptions options, std::unique_ptr<ChatCodec> codec)
+      : service(std::move(options), std::move(codec)), leases(service.store()), legacy(service), server(std::move(http)) {
+    service.on_group_complete([this] {
+      leases.groups_changed();
+      legacy.groups_changed();
+    });
+    add_routes();
+    legacy.add_routes(server);
+  }
+  ~Impl() { service.join(); }
+
+  // Blocking handlers answer an Error with its status; a Conflict needs its own.
+  void route(const std::string& method, const std::string& pattern, net::Handler handler) {
+    server.route(method, pattern, [handler = std::move(handler)](const net::Request& request) {
+      try {
+        return handler(request);
+      } catch (const std::exception& error) {
+        return error_response(error);
+      }
+    });
+  }
+
+  void add_routes() {
+    route("POST", "/v2/rollouts", [this](const net::Request& r) { return start_rollouts(r.json()); });
+    server.route_async("POST", "/v2/groups/lease", [this](const net::Request& r, net::ResponderPtr responder) {
+      try {
+        const Json body = r.json();
+        auto request = lease_request(body);
+        const double timeout_s = std::clamp(optional_field(body, "timeout_s", 60.0, "POST /v2/groups/lease"), 0.0, kMaxLeaseWait);
+        leases.ask(std::move(request), Deadline::after(std::min(timeout_s, r.deadline.remaining_s())), std::move(responder));
+      } catch (const std::exception& error) {
+        responder->send(error_response(error));
+      }
+    });
+    route("GET", "/v2/leases/{id}", [this](const net::Request& r) { return text_reply(service.store().lease_text(r.parameters.at("id"))); });
+    route("POST", "/v2/leases/{id}/commit", [this](const net::Request& r) {
+      const auto step = require<int64_t>(r.json(), "step", "POST /v2/leases/{id}/commit");
+      service.store().commit_lease(r.parameters.at("id"), step);
+      return net::Response::json({{"lease_id", r.parameters.at("id")}, {"state", "committed"}, {"step", step}});
+    });
+    route("POST", "/v2/leases/{id}/release", [this](const net::Request& r) {
+      service.store().release_lease(r.parameters.at("id"));
+      leases.groups_changed();
+      return net::Response::json({{"lease_id", r.parameters.at("id")}, {"state", "released"}});
+    });
+    route("GET", "/v2/status", [this](const net::Request&) { return status(); });
+    route("GET", "/v2/trajectories", [this](const net::Request& r) {
+      const int64_t limit = integer_query(r, "limit", 20, 1, 1000);
+      const auto after = r.query.find("after");
+      Json list = Json::array();
+      for (const auto& row : service.store().newest(limit, after == r.query.end() ? "" : after->second)) list.push_back(trajectory_view(row));
+      return net::Response::json({{"trajectories", std::move(list)}});
+    });
+    route("GET", "/v2/groups/{id}", [this](const net::Request& r) { return text_reply(service.store().group_text(r.parameters.at("id"))); });
+    server.route_async("GET", "/health", [this](const net::Request&, net::ResponderPtr responder) { responder->send(health()); });
+    route("GET", "/metrics", [this](const net::Request&) { return metrics(); });
+  }
+
+  net::Response start_rollouts(const Json& body) {
+    const std::string where = "POST /v2/rollouts";
+    check_keys(body, {"groups", "options"}, where);
+    const auto options = rollout_options_from_json(body.value("options", Json::object()), where + " options");
+    std::vector<GroupSpec> groups;
+    for (const Json& group : require<std::vector<Json>>(body, "groups", where)) groups.push_back(group_spec_from_json(group, options, where + " groups"));
+    if (stopping) fail(ErrorKind::kUnavailable, "the buffer is stopping");
+    const auto result = service.start_groups(groups);
+    return net::Response::json({{"accepted", result.accepted}, {"known", result.known}});
+  }
+
+  net::Response status() {
+    const auto counts = service.store().counts();
+    const auto state = service.state();
+    return net::Response::json({{"groups", counts.groups},
+                                {"trajectories", counts.trajectories},
+                                {"turns", counts.turns},
+                                {"correct_trajectories", counts.correct},
+                                {"mean_reward", counts.mean_reward},
+                                {"recent_mean_reward", counts.recent_mean_reward},
+                                {"open_leases", counts.leases},
+                                {"commits", counts.commits},
+                                {"database_bytes", counts.bytes},
+                                {"queued_samples", state.queued},
+                                {"running_trajectories", state.running},
+                                {"running_turns", state.generating + state.evaluating},
+                                {"generating", state.generating},
+                                {"evaluating", state.evaluating},
+                                {"failed_turns", state.failed_turns},
+                                {"sampled_tokens", state.sampled_tokens},
+                                {"unwritten", state.unwritten},
+                                {"write_error", state.write_error},
+                                {"waiting_leases", leases.waiting()}});
+  }
+
+  // Reads only counters: it answers while the store is busy.
+  net::Response health() {
+    const auto state = service.state();
+    const bool full = !state.write_error.empty();
+    // Yellow, not red: a supervisor must not restart what holds finished trajectories that the disk does not take.
+    const char* colour = full || stopping ? "yellow" : "green";
+    const std::string detail = full ? fmt::format("{} finished trajectories wait for the disk: {}", state.unwritten, state.write_error)
+                                    : fmt::format("{} trajectories running, {} waiting", state.running, state.queued);
+    return net::Response::json({{"status", colour}, {"role", "buffer"}, {"detail", detail}});
+  }
+
+  net::Response metrics() {
+    const auto counts = service.store().counts();
+    const auto state = service.state();
+    net::Metrics out;
+    for (const auto& [name, count] : counts.groups) out.set(fmt::format("tritonforge_buffer_groups{{state=\"{}\"}}", name), static_cast<double>(count));
+    out.set("tritonforge_buffer_trajectories", static_cast<double>(counts.trajectories));
+    out.set("tritonforge_buffer_correct_trajectories", static_cast<double>(counts.correct));
+    out.set("tritonforge_buffer_mean_reward", counts.mean_reward);
+    out.set("tritonforge_buffer_recent_mean_reward", counts.recent_mean_reward);
+    out.set("tritonforge_buffer_open_leases", static_cast<double>(counts.leases));
+    out.set("tritonforge_buffer_commits", static_cast<double>(counts.commits));
+    out.set("tritonforge_buffer_database_bytes", static_cast<double>(counts.bytes));
+    out.set("tritonforge_buffer_queued_samples", static_cast<double>(state.queued));
+    out.set("tritonforge_buffer_running_trajectories", static_cast<double>(state.running));
+    out.set("tritonforge_buffer_generating", static_cast<double>(state.generating));
+    out.set("tritonforge_buffer_evaluating", static_cast<double>(state.evaluating));
+    out.set("tritonforge_buffer_turns_total", static_cast<double>(state.turns));
+    out.set("tritonforge_buffer_failed_turns_total", static_cast<double>(state.failed_turns));
+    out.set("tritonforge_buffer_sampled_tokens_total", static_cast<double>(state.sampled_tokens));
+    out.set("tritonforge_buffer_unwritten", static_cast<double>(state.unwritten));
+    return net::Response::text(out.text());
+  }
+
+  std::atomic<bool> stopping{false};
+  RolloutService service;
+  LeaseQueue leases;
+  Legacy legacy;
+  net::HttpServer server;   // last: its handlers use all of the above
+};
+
+BufferServer::BufferServer(net::ServerOptions http, ServiceOptions service, std::unique_ptr<ChatCodec> codec)
+    : impl_(std::make_unique<Impl>(std::move(http), std::move(service), std::move(codec))) {}
+BufferServer::~BufferServer() { stop(0); }
+
+void BufferServer::start() { impl_->server.start(); }
+std::string BufferServer::url() const { return impl_->server.url(); }
+
+bool BufferServer::stop(double grace_s) {
+  if (impl_->stopping.exchange(true)) return true;
+  const Deadline deadline = Deadline::after(grace_s);
+  const bool idle = impl_->service.stop(grace_s);
+  impl_->server.stop(std::max(0.5, deadline.remaining_s()));
+  return idle;
+}
+
+}  // namespace tritonforge

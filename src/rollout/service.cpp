@@ -1,0 +1,118 @@
+#include "rollout/service.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/log.h"
+
+namespace tritonforge {
+
+RolloutService::RolloutService(ServiceOptions options, std::unique_ptr<ChatCodec> codec)
+    : options_(std::move(options)),
+      codec_(std::move(codec)),
+      peers_(options_.peers),
+      evaluations_(options_.evaluations),
+      generator_(peers_, *codec_, evaluations_, activity_),
+      store_(options_.database),
+      pool_(options_.concurrency,
+            [this](const GroupPtr& group, int64_t sample, std::stop_token stop) { run_one(group, sample, stop); }) {
+  const auto unfinished = store_.unfinished();
+  size_t samples = 0;
+  for (const auto& entry : unfinished) {
+    samples += entry.missing.size();
+    pool_.submit(std::make_shared<const GroupSpec>(entry.group), entry.missing);
+  }
+  if (!unfinished.empty()) log::info("resumes {} unfinished groups, {} samples missing", unfinished.size(), samples);
+}
+
+RolloutService::~RolloutService() = default;
+
+Store::Accepted RolloutService::start_groups(const std::vector<GroupSpec>& groups) {
+  size_t samples = pool_.queued();
+  for (const GroupSpec& group : groups) samples += static_cast<size_t>(group.n_samples);
+  if (samples > options_.max_queued) {
+    fail(ErrorKind::kUnavailable, "{} samples would wait, at most {} may; send them later", samples, options_.max_queued);
+  }
+  auto result = store_.add_groups(groups);
+  for (const GroupSpec& group : result.groups) {
+    std::vector<int64_t> all(static_cast<size_t>(group.n_samples));
+    std::iota(all.begin(), all.end(), 0);
+    pool_.submit(std::make_shared<const GroupSpec>(group), all);
+  }
+  return result;
+}
+
+RolloutService::State RolloutService::state() const {
+  State state;
+  state.queued = pool_.queued();
+  state.running = pool_.running();
+  state.generating = activity_.generating;
+  state.evaluating = activity_.evaluating;
+  state.turns = activity_.turns;
+  state.failed_turns = activity_.failed_turns;
+  state.sampled_tokens = activity_.sampled_tokens;
+  std::lock_guard lock(mutex_);
+  state.unwritten = unwritten_;
+  state.write_error = write_error_;
+  return state;
+}
+
+void RolloutService::on_group_complete(std::function<void()> callback) {
+  std::lock_guard lock(mutex_);
+  group_complete_ = std::move(callback);
+}
+
+bool RolloutService::stop(double grace_s) {
+  pool_.request_stop();
+  return pool_.wait_idle(Deadline::after(grace_s));
+}
+
+void RolloutService::join() { pool_.join(); }
+
+void RolloutService::run_one(const GroupPtr& group, int64_t sample, std::stop_token stop) {
+  std::optional<Trajectory> trajectory;
+  try {
+    trajectory = generator_.run(*group, sample, stop);
+  } catch (const std::exception& error) {
+    log::error("trajectory {}: {}", trajectory_id(group->id, sample), error.what());
+    trajectory = failed_trajectory(*group, sample, "internal", error.what());
+  }
+  if (trajectory) write(*trajectory, sample, stop);
+}
+
+// A finished trajectory stays here until the disk takes it; its thread waits with it, so that what is held in memory is
+// bounded by the concurrency.
+void RolloutService::write(const Trajectory& trajectory, int64_t sample, std::stop_token stop) {
+  bool waiting = false;
+  double pause = 0.1;
+  while (true) {
+    std::string reason;
+    try {
+      const bool complete = store_.write_trajectory(trajectory, sample);
+      std::unique_lock lock(mutex_);
+      if (waiting) --unwritten_;
+      write_error_.clear();
+      const auto callback = complete ? group_complete_ : nullptr;
+      lock.unlock();
+      if (callback) callback();
+      return;
+    } catch (const std::exception& error) {
+      reason = error.what();
+    }
+    {
+      std::lock_guard lock(mutex_);
+      if (!waiting) ++unwritten_;
+      write_error_ = reason;
+    }
+    waiting = true;
+    if (stop.stop_requested()) {
+      log::error("trajectory {} could not be written before the stop and will be made again: {}", trajectory.id, reason);
+      return;
+    }
+    log::error("trajectory {} is kept in memory, it cannot be written: {}", trajectory.id, reason);
+    pause_for(pause, stop);
+    pause = std::min(pause * 2, 5.0);
+  }
+}
+
+}  // namespace tritonforge

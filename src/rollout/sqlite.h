@@ -1,0 +1,75 @@
+#pragma once
+// SQLite for durable state on one machine: WAL, synchronous=FULL, every error an Error that names the file.
+//   kUnavailable  disk full, I/O error, locked      kCorrupt  not a database, damaged      kInternal  a bug here
+// Not thread-safe: its owner locks.
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/filesystem.h"
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace tritonforge {
+
+class Database;
+
+class Statement {
+ public:
+  Statement(Statement&& other) noexcept;
+  ~Statement();
+  // Positions count from 1. Texts are copied.
+  Statement& bind(int position, int64_t value);
+  Statement& bind(int position, double value);
+  Statement& bind(int position, std::string_view value);
+  bool step();   // true: a row is there
+  void run() { while (step()) {} }
+  int64_t integer(int column) const;
+  double number(int column) const;
+  std::string text(int column) const;
+  bool is_null(int column) const;
+
+ private:
+  friend class Database;
+  Statement(Database& database, sqlite3_stmt* statement) : database_(&database), statement_(statement) {}
+  Database* database_;
+  sqlite3_stmt* statement_;
+};
+
+class Database {
+ public:
+  // Opens or creates. A lock file beside it keeps a second process out (kUnavailable).
+  explicit Database(const fs::path& path);
+  ~Database();
+  Database(const Database&) = delete;
+  Database& operator=(const Database&) = delete;
+  void execute(const std::string& sql);
+  Statement prepare(std::string_view sql);
+  int64_t last_insert_id() const;
+  int64_t changes() const;
+  const fs::path& path() const { return path_; }
+
+ private:
+  friend class Statement;
+  friend class Transaction;
+  [[noreturn]] void raise(int code, std::string_view doing) const;
+  fs::path path_;
+  sqlite3* handle_ = nullptr;
+  int lock_ = -1;
+};
+
+// All or nothing: rolled back unless committed. Durable once commit() returned.
+class Transaction {
+ public:
+  explicit Transaction(Database& database);
+  ~Transaction();
+  void commit();
+
+ private:
+  Database& database_;
+  bool open_ = true;
+};
+
+}  // namespace tritonforge

@@ -1,0 +1,117 @@
+// The part of the store that serves the original's endpoints.
+#include <algorithm>
+#include <map>
+
+#include "base/clock.h"
+#include "rollout/store.h"
+
+namespace tritonforge {
+
+bool Store::write_item(const std::string& uid, const std::string& instance_id, double reward, const std::string& body) {
+  std::lock_guard lock(mutex_);
+  Statement insert = database_.prepare("INSERT OR IGNORE INTO items(uid, instance_id, reward, created, body) VALUES(?, ?, ?, ?, ?)");
+  insert.bind(1, uid).bind(2, instance_id).bind(3, reward).bind(4, unix_seconds()).bind(5, body).run();
+  return database_.changes() != 0;
+}
+
+std::vector<Store::LegacyGroup> Store::legacy_groups(int64_t min_items, const LegacyRules& rules, double now) {
+  std::lock_guard lock(mutex_);
+  std::vector<LegacyGroup> out;
+  int64_t held = 0;
+  const auto enough = [&] { return min_items >= 0 && held >= min_items; };
+
+  std::vector<std::string> ids;
+  {
+    Statement rows = database_.prepare("SELECT id FROM groups WHERE state = 'complete' AND legacy = 1 ORDER BY seq");
+    while (rows.step()) ids.push_back(rows.text(0));
+  }
+  for (const std::string& id : ids) {
+    if (enough()) return out;
+    LegacyGroup& group = out.emplace_back();
+    group.group = group_from_row(id);
+    group.bodies = bodies_of(id);
+    held += static_cast<int64_t>(group.bodies.size());
+  }
+
+  // External items: an instance's oldest group_size items make a group; fewer do where nobody wrote for long enough.
+  struct Instance {
+    std::vector<int64_t> items;
+    double last = 0;
+  };
+  std::map<std::string, Instance> instances;
+  std::vector<std::string> order;
+  Statement rows = database_.prepare("SELECT seq, instance_id, created FROM items WHERE lease_id = '' ORDER BY seq");
+  while (rows.step()) {
+    const std::string id = rows.text(1);
+    if (!instances.contains(id)) order.push_back(id);
+    instances[id].items.push_back(rows.integer(0));
+    instances[id].last = rows.number(2);
+  }
+  const auto least = static_cast<size_t>(std::max(1.0, static_cast<double>(rules.group_size) * rules.min_timeout_ratio));
+  for (const std::string& id : order) {
+    const Instance& instance = instances[id];
+    const auto size = static_cast<size_t>(rules.group_size);
+    for (size_t begin = 0; begin < instance.items.size() && !enough();) {
+      const size_t left = instance.items.size() - begin;
+      const bool late = now - instance.last >= rules.timeout_s && left >= least;
+      if (left < size && !late) break;
+      const size_t count = std::min(left, size);
+      LegacyGroup& group = out.emplace_back();
+      group.external = true;
+      group.group.id = group.group.problem_id = id;
+      for (size_t i = begin; i < begin + count; ++i) {
+        Statement row = database_.prepare("SELECT body FROM items WHERE seq = ?");
+        row.bind(1, instance.items[i]);
+        TF_CHECK(row.step(), "item {} is not there", instance.items[i]);
+        group.bodies.push_back(row.text(0));
+        group.items.push_back(instance.items[i]);
+      }
+      begin += count;
+      held += static_cast<int64_t>(count);
+    }
+  }
+  return out;
+}
+
+void Store::take_legacy(const std::vector<LegacyGroup>& groups, const std::string& lease_id) {
+  std::lock_guard lock(mutex_);
+  Transaction transaction(database_);
+  std::vector<std::string> ids;
+  for (const LegacyGroup& group : groups) {
+    for (int64_t item : group.items) database_.prepare("UPDATE items SET lease_id = ? WHERE seq = ?").bind(1, lease_id).bind(2, item).run();
+    if (group.external) continue;
+    database_.prepare("UPDATE groups SET state = 'leased', lease_id = ? WHERE id = ?").bind(1, lease_id).bind(2, group.group.id).run();
+    ids.push_back(group.group.id);
+  }
+  database_.prepare("INSERT INTO leases(id, state, group_ids, created) VALUES(?, 'leased', ?, ?)")
+      .bind(1, lease_id).bind(2, Json(ids).dump()).bind(3, unix_seconds()).run();
+  transaction.commit();
+}
+
+Store::LegacyCounts Store::legacy_counts() {
+  std::lock_guard lock(mutex_);
+  LegacyCounts out;
+  Statement rows = database_.prepare(
+      "SELECT count(*), total(taken) FROM (SELECT lease_id != '' AS taken FROM items UNION ALL"
+      " SELECT g.lease_id != '' FROM trajectories t JOIN groups g ON g.id = t.group_id WHERE g.legacy = 1)");
+  if (rows.step()) {
+    out.written = rows.integer(0);
+    out.read = static_cast<int64_t>(rows.number(1));
+    out.waiting = out.written - out.read;
+  }
+  return out;
+}
+
+std::string Store::setting(const std::string& key, const std::string& fallback) {
+  std::lock_guard lock(mutex_);
+  Statement row = database_.prepare("SELECT value FROM settings WHERE key = ?");
+  row.bind(1, key);
+  return row.step() ? row.text(0) : fallback;
+}
+
+void Store::set_setting(const std::string& key, const std::string& value) {
+  std::lock_guard lock(mutex_);
+  database_.prepare("INSERT OR REPLACE INTO settings(key, value) VALUES(?, ?)").bind(1, key).bind(2, value).run();
+}
+
+}  // namespace tritonforge

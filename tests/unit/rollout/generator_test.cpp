@@ -1,0 +1,182 @@
+#include "rollout/generator.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "mock_peers.h"
+
+namespace tritonforge {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class GeneratorTest : public ::testing::Test {
+ protected:
+  Trajectory run(const GroupSpec& group, int64_t sample = 0) {
+    const Peers peers(mock.options());
+    const Generator generator(peers, codec, gate, activity);
+    auto trajectory = generator.run(group, sample, {});
+    EXPECT_TRUE(trajectory.has_value());
+    return std::move(trajectory).value_or(Trajectory{});
+  }
+  MockPeers mock;
+  ByteCodec codec;
+  Gate gate{2};
+  Activity activity;
+};
+
+TEST_F(GeneratorTest, RunsThreeTurnsWithRealFeedbackAndKeepsEveryToken) {
+  const auto t = run(group_spec("g"));
+  ASSERT_EQ(t.turns.size(), 3u);
+  for (size_t i = 0; i + 1 < t.turns.size(); ++i) {
+    auto expected = t.turns[i].prompt_tokens;
+    expected.insert(expected.end(), t.turns[i].response_tokens.begin(), t.turns[i].response_tokens.end());
+    for (int64_t id : byte_tokens("\n<user>mismatch: output 0 is wrong\n<assistant>")) expected.push_back(id);
+    EXPECT_EQ(t.turns[i + 1].prompt_tokens, expected);
+  }
+  EXPECT_EQ(codec.text(t.turns[0].prompt_tokens), "<user>class Model: pass\n<assistant>");
+  EXPECT_EQ(t.turns[0].log_probs.size(), t.turns[0].response_tokens.size());
+  EXPECT_EQ(t.turns[0].weight_versions[0], 3);
+  EXPECT_EQ(t.turns[0].response_tokens.back(), kEnd);
+  EXPECT_DOUBLE_EQ(t.turns[0].reward, 0.3);
+  EXPECT_DOUBLE_EQ(t.reward, 0.3 * (1 + 0.4 + 0.16));
+  EXPECT_EQ(t.turn_returns.size(), 3u);
+}
+
+TEST_F(GeneratorTest, SeedsFollowFromGroupSampleAndTurn) {
+  const auto a = run(group_spec("g"), 0), b = run(group_spec("g"), 0), c = run(group_spec("g"), 1);
+  EXPECT_EQ(a.turns[0].text, b.turns[0].text);
+  EXPECT_EQ(a.turns[2].text, b.turns[2].text);
+  EXPECT_NE(a.turns[0].text, c.turns[0].text);
+  EXPECT_NE(a.turns[0].text, a.turns[1].text);
+}
+
+TEST_F(GeneratorTest, EndsAtACorrectTurnThatNobodyTimed) {
+  mock.judge = [](const std::string&) { return MockPeers::correct(); };
+  const auto t = run(group_spec("g"));
+  ASSERT_EQ(t.turns.size(), 1u);
+  EXPECT_DOUBLE_EQ(t.reward, 0.8);
+}
+
+TEST_F(GeneratorTest, GoesOnAfterACorrectTurnThatIsStillSlow) {
+  mock.judge = [](const std::string&) {
+    Verdict v = MockPeers::correct();
+    v.stage = Stage::kTimed;
+    v.speedup = 1.1;
+    return v;
+  };
+  EXPECT_EQ(run(group_spec("g")).turns.size(), 3u);
+  auto group = group_spec("g");
+  group.options.stop_reward = 0.8;
+  EXPECT_EQ(run(group).turns.size(), 1u);
+}
+
+TEST_F(GeneratorTest, ATruncatedTurnIsToldSoAndTheEndTokenIsNotSampled) {
+  mock.engine = [](const Json& body) { return MockPeers::reply(body, "```python\nimport tor", "length"); };
+  auto t = run(group_spec("g"));
+  ASSERT_EQ(t.turns.size(), 3u);
+  t.advantages.assign(3, 1.0);
+  EXPECT_EQ(t.turns[0].status, TurnStatus::kTruncated);
+  EXPECT_EQ(t.turns[0].verdict.error_kind, "truncated");
+  EXPECT_DOUBLE_EQ(t.turns[0].reward, -0.1);
+  const size_t end = t.turns[0].prompt_tokens.size() + t.turns[0].response_tokens.size();
+  EXPECT_EQ(t.turns[1].prompt_tokens[end], kEnd);
+  EXPECT_EQ(mock.evaluations, 0);
+  const auto sequences = to_train_sequences(t);
+  ASSERT_EQ(sequences.size(), 1u);
+  EXPECT_EQ(sequences[0].loss_mask[end], 0);
+  EXPECT_EQ(sequences[0].loss_mask[end - 1], 1);
+}
+
+TEST_F(GeneratorTest, NoCodeIsAnHonestFailureOfTheModel) {
+  mock.engine = [](const Json& body) { return MockPeers::reply(body, "I cannot.", "stop"); };
+  const auto t = run(group_spec("g"));
+  EXPECT_EQ(t.turns[0].verdict.error_kind, "no_code");
+  EXPECT_EQ(t.turns[0].status, TurnStatus::kCompleted);
+  EXPECT_DOUBLE_EQ(t.turns[0].reward, -0.1);
+}
+
+TEST_F(GeneratorTest, StopsWhereTheContextHasNoRoom) {
+  auto group = group_spec("g");
+  group.options.max_context = 160;  // the first answer takes about 90 of them
+  const auto t = run(group);
+  EXPECT_EQ(t.turns.size(), 1u);
+  EXPECT_NE(t.turns[0].status, TurnStatus::kFailed);
+  group.options.max_context = 10;
+  const auto none = run(group);
+  ASSERT_EQ(none.turns.size(), 1u);
+  EXPECT_EQ(none.turns[0].status, TurnStatus::kFailed);
+  EXPECT_EQ(none.turns[0].verdict.error_kind, "prompt_too_long");
+}
+
+TEST_F(GeneratorTest, AnEngineThatFailsAndRecoversCostsNothing) {
+  std::atomic<int> calls{0};
+  mock.engine = [&](const Json& body) {
+    if (++calls <= 3) return net::Response::json({{"error", {{"message", "restarting"}, {"type", "unavailable"}}}}, 502);
+    return MockPeers::reply(body, answer_with("x"), "stop");
+  };
+  auto group = group_spec("g");
+  group.options.max_turns = 1;
+  const auto t = run(group);
+  EXPECT_EQ(t.turns[0].status, TurnStatus::kCompleted);
+  EXPECT_EQ(calls, 4);
+}
+
+TEST_F(GeneratorTest, AnEngineThatRefusesForGoodFailsTheTurnAndSaysWhy) {
+  mock.engine = [](const Json&) { return net::Response::error(Error(ErrorKind::kUsage, "prompt too odd")); };
+  auto t = run(group_spec("g"));
+  ASSERT_EQ(t.turns.size(), 1u);
+  t.advantages.assign(1, 0.0);
+  EXPECT_EQ(t.turns[0].status, TurnStatus::kFailed);
+  EXPECT_EQ(t.turns[0].verdict.error_kind, "engine_failed");
+  EXPECT_THAT(t.turns[0].verdict.diagnostics, HasSubstr("prompt too odd"));
+  EXPECT_THAT(t.turn_returns, ElementsAre(0.0));
+  EXPECT_TRUE(to_train_sequences(t).empty());
+}
+
+TEST_F(GeneratorTest, AnAbortedGenerationIsContinuedEachTokenWithItsVersion) {
+  const std::string whole = answer_with("x");
+  mock.engine = [&](const Json& body) {
+    const auto prompt = body["input_ids"].size();
+    static size_t first_prompt = 0;
+    if (first_prompt == 0) {
+      first_prompt = prompt;
+      return MockPeers::reply(body, whole.substr(0, 10), "abort", 3);
+    }
+    EXPECT_EQ(prompt, first_prompt + 10);
+    EXPECT_EQ(body["sampling_params"]["max_new_tokens"], 490);
+    return MockPeers::reply(body, whole.substr(10), "stop", 4);
+  };
+  auto group = group_spec("g");
+  group.options.max_turns = 1;
+  const auto t = run(group);
+  EXPECT_EQ(t.turns[0].text, whole);
+  EXPECT_EQ(t.turns[0].weight_versions[9], 3);
+  EXPECT_EQ(t.turns[0].weight_versions[10], 4);
+}
+
+TEST_F(GeneratorTest, RepliesThatContradictThemselvesAreRefused) {
+  mock.engine = [](const Json& body) {
+    auto reply = MockPeers::reply(body, "abc", "stop");
+    Json json = Json::parse(reply.body);
+    json["output_ids"] = {1, 2};
+    return net::Response::json(json);
+  };
+  const auto t = run(group_spec("g"));
+  EXPECT_EQ(t.turns[0].verdict.error_kind, "engine_failed");
+}
+
+TEST_F(GeneratorTest, AStopLeavesNothingHalfDone) {
+  std::stop_source stop;
+  mock.engine = [&](const Json&) {
+    stop.request_stop();
+    return net::Response::error(Error(ErrorKind::kUnavailable, "down"));
+  };
+  const Peers peers(mock.options());
+  const Generator generator(peers, codec, gate, activity);
+  EXPECT_FALSE(generator.run(group_spec("g"), 0, stop.get_token()).has_value());
+}
+
+}  // namespace
+}  // namespace tritonforge

@@ -1,0 +1,265 @@
+#include "rollout/server.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <set>
+
+#include "base/filesystem.h"
+#include "mock_peers.h"
+
+namespace tritonforge {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+class ServerTest : public ::testing::Test {
+ protected:
+  void SetUp() override { restart(); }
+  void restart() {
+    server.reset();
+    ServiceOptions service;
+    service.database = folder.path() / "buffer.sqlite";
+    service.peers = mock.options();
+    service.concurrency = 8;
+    server = std::make_unique<BufferServer>(net::ServerOptions{.worker_threads = 8}, service, std::make_unique<ByteCodec>());
+    server->start();
+  }
+  std::pair<int, Json> call(const std::string& method, const std::string& path, const Json& body = Json::object()) {
+    const auto response = client.request(method, server->url() + path, method == "GET" ? "" : body.dump());
+    if (!response.ok()) {
+      ADD_FAILURE() << response.error().what();
+      return {0, {}};
+    }
+    last_text = response.value().body;
+    return {response.value().status, Json::parse(response.value().body)};
+  }
+  static Json rollouts(const std::vector<std::string>& ids, int samples = 4) {
+    Json groups = Json::array();
+    for (size_t i = 0; i < ids.size(); ++i) {
+      groups.push_back({{"group_id", ids[i]}, {"problem_id", "p" + ids[i]}, {"problem_source", "class Model: pass"}, {"n_samples", samples}, {"seed", 7 + i}});
+    }
+    return {{"groups", groups}, {"options", {{"prompt", "minimal"}, {"max_turns", 2}, {"sampling", {{"max_new_tokens", 400}}}}}};
+  }
+  static Json lease(const std::string& id, int count) { return {{"lease_id", id}, {"count", count}, {"timeout_s", 20}}; }
+  // Half of the answers are right, by what was sampled.
+  void judge_by_text() {
+    mock.judge = [](const std::string& code) { return code.size() % 2 == 0 ? MockPeers::correct() : MockPeers::failed(); };
+    mock.engine = [](const Json& body) {
+      const auto seed = body["sampling_params"]["seed"].get<uint64_t>();
+      return MockPeers::reply(body, answer_with(std::string(seed % 2, 'x') + "y"), "stop");
+    };
+  }
+
+  TemporaryFolder folder{"tf-rollout"};
+  MockPeers mock;
+  net::HttpClient client;
+  std::unique_ptr<BufferServer> server;
+  std::string last_text;
+};
+
+TEST_F(ServerTest, GeneratesLeasesAndCommits) {
+  judge_by_text();
+  auto [status, reply] = call("POST", "/v2/rollouts", rollouts({"a", "b", "c"}));
+  EXPECT_EQ(status, 200);
+  EXPECT_THAT(reply["accepted"], SizeIs(3));
+  std::tie(status, reply) = call("POST", "/v2/rollouts", rollouts({"c", "d"}));
+  EXPECT_THAT(reply["accepted"], ElementsAre("d"));
+  EXPECT_THAT(reply["known"], ElementsAre("c"));
+
+  std::tie(status, reply) = call("POST", "/v2/groups/lease", {{"lease_id", "l0"}, {"group_ids", {"c", "a"}}, {"timeout_s", 20}});
+  ASSERT_EQ(status, 200) << reply;
+  EXPECT_EQ(reply["groups"][0]["group_id"], "c");
+  EXPECT_EQ(reply["groups"][1]["group_id"], "a");
+  ASSERT_THAT(reply["groups"][0]["trajectories"], SizeIs(4));
+  double sum = 0;
+  for (const Json& json : reply["groups"][0]["trajectories"]) {
+    const Trajectory t = trajectory_from_json(json);
+    EXPECT_EQ(t.advantages.size(), t.turns.size());
+    sum += t.advantages[0];
+  }
+  EXPECT_NEAR(sum, 0, 1e-6);
+
+  const std::string first = last_text;
+  call("POST", "/v2/groups/lease", {{"lease_id", "l0"}, {"group_ids", {"c", "a"}}});
+  EXPECT_EQ(last_text, first);
+  call("GET", "/v2/leases/l0");
+  EXPECT_EQ(last_text, first);
+  restart();
+  call("GET", "/v2/leases/l0");
+  EXPECT_EQ(last_text, first);
+
+  std::tie(status, reply) = call("POST", "/v2/groups/lease", {{"lease_id", "l1"}, {"group_ids", {"a"}}});
+  EXPECT_EQ(status, 409);
+  EXPECT_THAT(reply["error"]["message"].get<std::string>(), HasSubstr("l0"));
+  EXPECT_EQ(call("POST", "/v2/leases/l0/commit", {{"step", 1}}).first, 200);
+  EXPECT_EQ(call("POST", "/v2/leases/l0/commit", {{"step", 1}}).first, 200);
+  EXPECT_EQ(call("POST", "/v2/groups/lease", lease("l0", 2)).first, 409);
+  EXPECT_EQ(call("POST", "/v2/leases/l0/release").first, 409);
+  EXPECT_EQ(call("POST", "/v2/leases/none/commit", {{"step", 1}}).first, 404);
+
+  std::tie(status, reply) = call("POST", "/v2/groups/lease", lease("l2", 2));
+  ASSERT_EQ(status, 200);
+  EXPECT_EQ(reply["groups"][0]["group_id"], "b");
+  EXPECT_EQ(reply["groups"][1]["group_id"], "d");
+  EXPECT_EQ(call("POST", "/v2/leases/l2/release").first, 200);
+  std::tie(status, reply) = call("POST", "/v2/groups/lease", lease("l3", 1));
+  EXPECT_EQ(reply["groups"][0]["group_id"], "b");
+
+  std::tie(status, reply) = call("GET", "/v2/status");
+  EXPECT_EQ(reply["groups"]["committed"], 2);
+  EXPECT_EQ(reply["groups"]["leased"], 1);
+  EXPECT_EQ(reply["groups"]["complete"], 1);
+  EXPECT_EQ(reply["trajectories"], 16);
+}
+
+TEST_F(ServerTest, ALeaseWaitsForItsGroupsAndSaysWhatIsMissing) {
+  auto waiting = std::async(std::launch::async, [&] {
+    return net::HttpClient().post_json(server->url() + "/v2/groups/lease", lease("w", 1)).value();
+  });
+  call("POST", "/v2/rollouts", rollouts({"a"}));
+  EXPECT_EQ(waiting.get()["groups"][0]["group_id"], "a");
+  const auto [status, reply] = call("POST", "/v2/groups/lease", {{"lease_id", "x"}, {"count", 3}, {"timeout_s", 0}});
+  EXPECT_EQ(status, 504);
+  EXPECT_THAT(reply["error"]["message"].get<std::string>(), HasSubstr("0 of 3 groups complete"));
+  EXPECT_EQ(call("POST", "/v2/groups/lease", {{"lease_id", "y"}, {"group_ids", {"nope"}}}).first, 404);
+}
+
+TEST_F(ServerTest, ZeroVarianceIsGivenAndReported) {
+  call("POST", "/v2/rollouts", rollouts({"a"}));  // all samples fail alike
+  const auto [status, reply] = call("POST", "/v2/groups/lease", lease("l", 1));
+  ASSERT_EQ(status, 200);
+  EXPECT_EQ(reply["dropped"], Json::array({{{"group_id", "a"}, {"reason", "zero_variance"}}}));
+  for (const Json& t : reply["groups"][0]["trajectories"]) EXPECT_EQ(t["advantages"], Json({0.0, 0.0}));
+}
+
+TEST_F(ServerTest, AGroupThatFailedWholeIsGivenAndReported) {
+  mock.evaluator_status = 400;
+  call("POST", "/v2/rollouts", rollouts({"a"}));
+  const auto [status, reply] = call("POST", "/v2/groups/lease", lease("l", 1));
+  ASSERT_EQ(status, 200);
+  EXPECT_EQ(reply["dropped"][0]["reason"], "all_failed");
+}
+
+TEST_F(ServerTest, ARestartMakesOnlyTheMissingSamplesWithTheSameSeeds) {
+  std::promise<void> gate;
+  auto open = gate.get_future().share();
+  std::atomic<int> answered{0};
+  std::atomic<bool> hold{true};
+  mock.engine = [&](const Json& body) {
+    const int mine = answered++;
+    if (hold && mine >= 4) {
+      open.wait();
+      return net::Response::error(Error(ErrorKind::kUnavailable, "gone"));
+    }
+    return MockPeers::reply(body, answer_with("seed " + body["sampling_params"]["seed"].dump()), "stop");
+  };
+  mock.judge = [](const std::string&) { return MockPeers::correct(); };  // one turn each
+  call("POST", "/v2/rollouts", rollouts({"a"}, 8));
+  const Deadline deadline = Deadline::after(30);
+  while (call("GET", "/v2/status").second["trajectories"] != 4 || answered < 8) ASSERT_FALSE(deadline.expired());
+  std::vector<Json> before;
+  for (const Json& t : call("GET", "/v2/trajectories").second["trajectories"]) before.push_back(t);
+  EXPECT_FALSE(server->stop(0.1));
+  hold = false;
+  gate.set_value();
+  restart();
+  const auto [status, reply] = call("POST", "/v2/groups/lease", lease("l", 1));
+  ASSERT_EQ(status, 200);
+  ASSERT_THAT(reply["groups"][0]["trajectories"], SizeIs(8));
+  EXPECT_EQ(answered, 12);
+  std::map<std::string, Json> by_id;
+  for (const Json& t : reply["groups"][0]["trajectories"]) by_id[t["id"]] = t;
+  EXPECT_EQ(by_id.size(), 8u);
+  for (const Json& t : before) EXPECT_EQ(by_id[t["id"]]["turns"][0]["response_tokens"], t["turns"][0]["response_tokens"]);
+  std::set<uint64_t> seeds;
+  std::lock_guard lock(mock.mutex);
+  for (const Json& r : mock.requests) seeds.insert(r["sampling_params"]["seed"].get<uint64_t>());
+  EXPECT_EQ(seeds.size(), 8u);  // the four that were asked for twice had the same seeds
+}
+
+TEST_F(ServerTest, TrajectoriesNewestFirstWithFeedback) {
+  call("POST", "/v2/rollouts", rollouts({"a"}));
+  call("POST", "/v2/groups/lease", lease("l", 1));
+  auto [status, reply] = call("GET", "/v2/trajectories?limit=3");
+  ASSERT_THAT(reply["trajectories"], SizeIs(3));
+  EXPECT_THAT(reply["trajectories"][0]["turns"][0]["feedback"].get<std::string>(), HasSubstr("output 0 is wrong"));
+  const std::string third = reply["trajectories"][2]["id"];
+  std::tie(status, reply) = call("GET", "/v2/trajectories?after=" + third);
+  EXPECT_THAT(reply["trajectories"], SizeIs(2));
+  EXPECT_EQ(call("GET", "/v2/trajectories?limit=x").first, 400);
+  EXPECT_EQ(call("GET", "/v2/groups/a").second["reason"], "zero_variance");
+  EXPECT_EQ(call("GET", "/v2/groups/zz").first, 404);
+}
+
+TEST_F(ServerTest, WrongUseIsNamed) {
+  Json body = rollouts({"a"});
+  body["options"]["rewrd"] = "seed";
+  EXPECT_THAT(call("POST", "/v2/rollouts", body).second["error"]["message"].get<std::string>(), HasSubstr("'reward'"));
+  body = rollouts({"a"});
+  body["options"]["reward"] = "sed";
+  EXPECT_EQ(call("POST", "/v2/rollouts", body).first, 400);
+  body = rollouts({"a"});
+  body["groups"][0].erase("problem_source");
+  EXPECT_THAT(call("POST", "/v2/rollouts", body).second["error"]["message"].get<std::string>(), HasSubstr("problem_source"));
+}
+
+TEST_F(ServerTest, HealthAndMetrics) {
+  EXPECT_EQ(call("GET", "/health").second["status"], "green");
+  const auto metrics = client.get(server->url() + "/metrics");
+  EXPECT_THAT(metrics.value().body, HasSubstr("tritonforge_buffer_trajectories"));
+}
+
+TEST_F(ServerTest, TheOriginalsEndpoints) {
+  judge_by_text();
+  const fs::path prompts = folder.path() / "prompts.jsonl";
+  std::string lines;
+  for (int i = 0; i < 3; ++i) {
+    lines += Json({{"prompt", {{{"role", "user"}, {"content", "do it"}}}}, {"label", "class Model: pass"}, {"extra_info", {{"level", 1}}}, {"instance_id", "lv1_" + std::to_string(i)}}).dump() + "\n";
+  }
+  write_file_atomic(prompts, lines);
+  const Json payload = {{"task_type", "kernelbench_multiturn"}, {"input_file", prompts.string()}, {"num_epoch", "1"}, {"num_repeat_per_sample", "4"}, {"num_process", "100"},
+                        {"max_turns", "2"}, {"gamma", "0.4"}, {"max_tokens", "300"}, {"sampling_params", {{"max_tokens", "300"}, {"temperature", "1.0"}, {"top_p", 1}}},
+                        {"remote_engine_url", mock.options().router}, {"remote_eval_server_url", mock.options().evaluator}, {"skip_instance_ids", {"lv1_2"}}};
+  auto [status, reply] = call("POST", "/start_rollout", payload);
+  EXPECT_EQ(status, 200) << reply;
+  EXPECT_TRUE(reply["success"]);
+  std::tie(status, reply) = call("POST", "/buffer/read", {{"batch_size", 8}, {"timeout", 20}});
+  ASSERT_TRUE(reply["success"]) << reply;
+  ASSERT_THAT(reply["data"]["data"], SizeIs(8));
+  const Json& item = reply["data"]["data"][0];
+  for (const char* key : {"uid", "instance_id", "messages", "reward", "raw_reward", "extra_info", "execution_details", "multi_turn_data"}) EXPECT_TRUE(item.contains(key)) << key;
+  EXPECT_EQ(item["messages"][0]["content"], "do it");
+  EXPECT_EQ(item["extra_info"]["level"], 1);
+  EXPECT_EQ(reply["data"]["meta_info"]["num_groups"], 2);
+  std::tie(status, reply) = call("POST", "/get_rollout_data");
+  EXPECT_FALSE(reply["success"]);
+  EXPECT_EQ(call("POST", "/start_rollout", {{"task_type", "kernelbnch"}, {"input_file", "x"}}).first, 400);
+}
+
+TEST_F(ServerTest, WrittenItemsSurviveAndRewardsAboveOneAreKept) {
+  const auto item = [](int i) {
+    return Json{{"uid", "u" + std::to_string(i)}, {"instance_id", "one"}, {"messages", Json::array()}, {"reward", i % 2 == 0 ? 2.3 : 0.3}, {"extra_info", Json::object()}};
+  };
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(call("POST", "/buffer/write", item(i)).first, 200);
+  call("POST", "/buffer/write", item(0));  // repeated: the same item
+  restart();
+  auto [status, reply] = call("GET", "/buffer/peek?batch_size=8");
+  EXPECT_THAT(reply["data"]["data"], SizeIs(8));
+  std::tie(status, reply) = call("POST", "/get_rollout_data", {{"batch_size", 16}});
+  EXPECT_FALSE(reply["success"]);  // and nothing was taken
+  std::tie(status, reply) = call("POST", "/get_rollout_data", {{"batch_size", 8}});
+  ASSERT_TRUE(reply["success"]);
+  EXPECT_DOUBLE_EQ(reply["data"]["meta_info"]["reward_max"], 2.3);
+  EXPECT_NEAR(reply["data"]["data"][0]["reward"].get<double>(), 1, 1e-6);
+  EXPECT_DOUBLE_EQ(reply["data"]["data"][0]["raw_reward"], 2.3);
+  EXPECT_FALSE(call("POST", "/get_rollout_data").second["success"].get<bool>());
+  EXPECT_EQ(call("GET", "/buffer/stats").second["data"]["data"]["total_read"], 8);
+  EXPECT_EQ(call("POST", "/buffer/write", {{"uid", "x"}}).first, 400);
+}
+
+}  // namespace
+}  // namespace tritonforge

@@ -1,0 +1,125 @@
+#include "rollout/store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+
+#include "base/filesystem.h"
+#include "mock_peers.h"
+#include "rollout/generator.h"
+
+namespace tritonforge {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+Trajectory trajectory(const std::string& group, int64_t sample, double reward, size_t tokens = 4) {
+  Trajectory t;
+  t.id = trajectory_id(group, sample);
+  t.group_id = group;
+  t.problem_id = "p";
+  Turn& turn = t.turns.emplace_back();
+  turn.prompt_tokens = {1};
+  turn.response_tokens.assign(tokens, 2);
+  turn.log_probs.assign(tokens, -0.5f);
+  turn.weight_versions.assign(tokens, 1);
+  turn.status = TurnStatus::kCompleted;
+  turn.reward = reward;
+  credit_trajectory(t, RolloutOptions{});
+  return t;
+}
+
+TEST(StoreTest, CompletesAGroupWithAdvantagesAndIgnoresRepeats) {
+  TemporaryFolder folder("tf-store");
+  Store store(folder.path() / "b.sqlite");
+  EXPECT_THAT(store.add_groups({group_spec("a"), group_spec("b")}).accepted, ElementsAre("a", "b"));
+  EXPECT_FALSE(store.write_trajectory(trajectory("a", 1, 0.8), 1));
+  EXPECT_FALSE(store.write_trajectory(trajectory("a", 1, 0.1), 1));
+  auto unfinished = store.unfinished();
+  EXPECT_THAT(unfinished[0].missing, ElementsAre(0));
+  EXPECT_THAT(unfinished[1].missing, ElementsAre(0, 1));
+  EXPECT_EQ(unfinished[0].group.seed, 7u);
+  EXPECT_EQ(unfinished[0].group.options.prompt, PromptStyle::kMinimal);
+  EXPECT_TRUE(store.write_trajectory(trajectory("a", 0, 0.3), 0));
+  const auto reply = store.lease({"l", 1, {}});
+  ASSERT_TRUE(reply.reply);
+  const Json json = Json::parse(*reply.reply);
+  EXPECT_NEAR(json["groups"][0]["trajectories"][0]["advantages"][0].get<double>(), -1, 1e-4);
+  EXPECT_NEAR(json["groups"][0]["trajectories"][1]["advantages"][0].get<double>(), 1, 1e-4);
+  EXPECT_DOUBLE_EQ(json["groups"][0]["trajectories"][1]["reward"], 0.8);  // the first write counts
+  EXPECT_FALSE(store.lease({"m", 1, {}}).reply);
+}
+
+TEST(StoreTest, ASecondProcessIsKeptOut) {
+  TemporaryFolder folder("tf-store");
+  Store store(folder.path() / "b.sqlite");
+  try {
+    Store second(folder.path() / "b.sqlite");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUnavailable);
+    EXPECT_THAT(error.what(), HasSubstr("another process"));
+  }
+}
+
+TEST(StoreTest, AnotherSchemaOrAnotherFileIsRefusedByName) {
+  TemporaryFolder folder("tf-store");
+  {
+    Database database(folder.path() / "b.sqlite");
+    database.execute("PRAGMA user_version=9");
+  }
+  EXPECT_THROW(
+      {
+        try {
+          Store store(folder.path() / "b.sqlite");
+        } catch (const Error& error) {
+          EXPECT_EQ(error.kind(), ErrorKind::kUnsupported);
+          EXPECT_THAT(error.what(), HasSubstr("version 9"));
+          throw;
+        }
+      },
+      Error);
+  write_file_atomic(folder.path() / "text.sqlite", std::string(8192, 'x'));
+  try {
+    Store store(folder.path() / "text.sqlite");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kCorrupt);
+  }
+}
+
+// The file-size limit of this process stands in for a full disk: writes fail in the same place.
+TEST(StoreTest, AFullDiskRefusesTheWriteAndLosesNothing) {
+  TemporaryFolder folder("tf-store");
+  std::signal(SIGXFSZ, SIG_IGN);
+  Store store(folder.path() / "b.sqlite");
+  store.add_groups({group_spec("a", 64)});
+  store.write_trajectory(trajectory("a", 0, 0.3), 0);
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  rlimit small = before;
+  small.rlim_cur = 400 << 10;
+  setrlimit(RLIMIT_FSIZE, &small);
+  int64_t written = 1;
+  std::string reason;
+  for (; written < 64 && reason.empty(); ++written) {
+    try {
+      store.write_trajectory(trajectory("a", written, 0.3, 2000), written);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kUnavailable);
+      reason = error.what();
+      break;
+    }
+  }
+  setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_THAT(reason, HasSubstr("b.sqlite"));
+  EXPECT_EQ(store.counts().trajectories, written);
+  store.write_trajectory(trajectory("a", written, 0.3, 2000), written);  // there is room again
+  EXPECT_EQ(store.counts().trajectories, written + 1);
+}
+
+}  // namespace
+}  // namespace tritonforge
