@@ -85,7 +85,9 @@ function showResult() {
     return row;
   }));
   const wall = (state.result && state.result.wall_s) || {};
-  const parts = Object.entries(wall).filter(([, value]) => isNumber(value)).map(([name, value]) => `${name} ${duration(value)}`);
+  const order = ['data', 'sft', 'rl', 'bench'];
+  const rank = (name) => (order.includes(name) ? order.indexOf(name) : order.length);
+  const parts = Object.entries(wall).sort((a, b) => rank(a[0]) - rank(b[0])).filter(([, value]) => isNumber(value)).map(([name, value]) => `${name} ${duration(value)}`);
   if (state.result && state.result.seed !== undefined) parts.push(`seed ${state.result.seed}`);
   byId('wall').textContent = parts.join(' · ');
 }
@@ -111,12 +113,12 @@ function niceTicks(low, high) {
   return ticks;
 }
 
-function smooth(points) {
-  const weight = 2 / (1 + Math.max(1, points.length / 12));
-  let mean = points[0][1];
-  return points.map(([x, y]) => {
-    mean += weight * (y - mean);
-    return [x, mean];
+function smooth(points) {  // mean over a centred window, which does not lag behind
+  const reach = Math.max(1, Math.floor(points.length / 24));
+  return points.map(([x], i) => {
+    const half = Math.min(reach, i, points.length - 1 - i);
+    const window = points.slice(i - half, i + half + 1);
+    return [x, window.reduce((sum, p) => sum + p[1], 0) / window.length];
   });
 }
 
