@@ -13,7 +13,6 @@ find_package(OpenSSL REQUIRED)
 pkg_check_modules(SQLITE3 REQUIRED IMPORTED_TARGET sqlite3)
 pkg_check_modules(SECCOMP REQUIRED IMPORTED_TARGET libseccomp)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
-pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 
 set(TRITONFORGE_PYTHON "" CACHE FILEPATH "Python whose torch is built against")
 if(NOT TRITONFORGE_PYTHON)

@@ -23,7 +23,8 @@ struct KnownTemplate {
 };
 constexpr KnownTemplate kKnown[] = {
     {"e392aa06018503fd2469c9508f79506e", ChatFormat::kQwen2},   // Qwen2.5, Qwen2.5-Coder: Instruct
-    {"4457e3d12b367a860283f874ff58d644", ChatFormat::kQwen3},   // Qwen3
+    {"4457e3d12b367a860283f874ff58d644", ChatFormat::kQwen3},    // Qwen3, as first published
+    {"0fab82ce8f4d5175c9e0155c80737cf2", ChatFormat::kQwen3},    // and later: the same where contents are texts
 };
 
 std::string_view strip_left(std::string_view text) {

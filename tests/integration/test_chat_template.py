@@ -11,9 +11,10 @@ import pytest
 ROOT = pathlib.Path(os.environ.get("TRITONFORGE_ROOT", pathlib.Path(__file__).resolve().parents[2]))
 BINARY = os.environ.get("TRITONFORGE_BINARY", str(ROOT / "build/tritonforge"))
 TINY = ROOT / "tests/data/tiny-tokenizer"
-TEMPLATES = {  # both Apache-2.0, as Qwen publishes them
+TEMPLATES = {  # Apache-2.0, as Qwen publishes them
     "qwen2.5": (ROOT / "tests/data/chat-templates/qwen2.5.jinja").read_text(),
     "qwen3": (ROOT / "tests/data/chat-templates/qwen3.jinja").read_text(),
+    "qwen3-later": (ROOT / "tests/data/chat-templates/qwen3-later.jinja").read_text(),
     "plain": None,  # the one that the trainer writes
 }
 WORDS = ["kernel", "tl.load(x)", "é世界", "\n", "\n\n", "  ", "\"quoted\"", "\\n", "<tool_response>", "</tool_response>", "<b>&amp;</b>", "'s", "\t", "{{ x }}", "{% if %}", "👍", "\u0001", "\x7f"]
