@@ -1,0 +1,106 @@
+#include "engine/attention_paged.h"
+
+#include <cmath>
+
+#include "base/error.h"
+#include "kernels/cpu_kernels.h"
+
+namespace tritonforge {
+namespace {
+
+// Slots of every sequence's context, one after the other: [total_context].
+at::Tensor packed_context_slots(const Batch& b) {
+  const at::Tensor starts = b.context_starts.to(at::kLong);
+  const at::Tensor lengths = starts.slice(0, 1) - starts.slice(0, 0, -1);
+  const at::Tensor owner = at::repeat_interleave(lengths, b.total_context);
+  const at::Tensor at = at::arange(b.total_context, owner.options()) - starts.index_select(0, owner);
+  const at::Tensor in_block = at::floor_divide(at, b.block_size);
+  const at::Tensor block = b.block_tables.flatten().index_select(0, owner * b.block_tables.size(1) + in_block).to(at::kLong);
+  return block * b.block_size + (at - in_block * b.block_size);
+}
+
+at::Tensor gather(const at::Tensor& layer, const at::Tensor& slots) { return layer.flatten(0, 1).index_select(0, slots); }
+
+// Indices and mask of the padded form [sequences, longest_query | longest_context].
+struct Padded {
+  at::Tensor query_rows, context_slots, mask, back;
+};
+Padded padded_form(const Batch& b) {
+  const at::Tensor q0 = b.query_starts.to(at::kLong), k0 = b.context_starts.to(at::kLong);
+  const at::Tensor q_len = (q0.slice(0, 1) - q0.slice(0, 0, -1)).unsqueeze(1), k_len = (k0.slice(0, 1) - k0.slice(0, 0, -1)).unsqueeze(1);
+  const at::Tensor i = at::arange(b.longest_query, q0.options()).unsqueeze(0), j = at::arange(b.longest_context, q0.options()).unsqueeze(0);
+  Padded form;
+  form.query_rows = (q0.slice(0, 0, -1).unsqueeze(1) + at::minimum(i, q_len - 1).clamp_min(0)).clamp_max(b.tokens - 1);
+  // Beyond a sequence's end its own first slot stands in: masked, and always holding numbers.
+  const at::Tensor at = at::where(j < k_len, j, at::zeros_like(j));
+  const at::Tensor in_block = at::floor_divide(at, b.block_size);
+  form.context_slots = b.block_tables.to(at::kLong).gather(1, in_block) * b.block_size + at - in_block * b.block_size;
+  const at::Tensor last = (k_len - q_len).unsqueeze(2) + at::minimum(i, q_len - 1).unsqueeze(2);   // [s, q, 1]
+  form.mask = ((j.unsqueeze(1) <= last) | (j.unsqueeze(1) == 0)).unsqueeze(1);                     // [s, 1, q, k]
+  const at::Tensor owner = b.sequence_of.clamp_min(0);
+  const at::Tensor row = at::arange(b.sequence_of.size(0), q0.options()) - q0.index_select(0, owner);
+  form.back = owner * b.longest_query + row.clamp_max(b.longest_query - 1);
+  return form;
+}
+
+}  // namespace
+
+KvCache::KvCache(const ModelConfig& config, int64_t blocks, int64_t block_size, at::ScalarType dtype, at::Device device, KvLayout layout)
+    : layout_(layout), block_size_(block_size), scale_(1.0 / std::sqrt(static_cast<double>(config.head_dim))) {
+  TF_CHECK(layout == KvLayout::kRows || (device.is_cpu() && block_size == kernels::kPage), "the vector layout is the CPU's");
+  const auto options = at::TensorOptions().dtype(dtype).device(device);
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    if (layout == KvLayout::kVector) {
+      layers_.push_back(kernels::make_paged_layer(blocks, config.num_kv_heads, config.head_dim, dtype));
+    } else {
+      const std::vector<int64_t> shape{blocks, block_size, config.num_kv_heads, config.head_dim};
+      layers_.push_back({at::zeros(shape, options), at::zeros(shape, options)});
+    }
+  }
+}
+
+int64_t KvCache::bytes_per_token(const ModelConfig& config, at::ScalarType dtype) {
+  return 2 * config.num_layers * config.num_kv_heads * config.head_dim * static_cast<int64_t>(c10::elementSize(dtype));
+}
+
+AttentionFn KvCache::attention(const Batch& batch) {
+  return layout_ == KvLayout::kVector ? vector_attention(batch) : rows_attention(batch);
+}
+
+AttentionFn KvCache::vector_attention(const Batch& batch) {
+  return [this, &batch](int64_t layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+    kernels::paged_write(layers_[layer], k, v, batch.slots);
+    return kernels::paged_attention(layers_[layer], q, batch.block_tables, batch.sequence_of, batch.positions, scale_);
+  };
+}
+
+AttentionFn KvCache::rows_attention(const Batch& batch) {
+  const auto dtype = layers_[0].keys.scalar_type();
+  const auto write = [this, &batch](int64_t layer, const at::Tensor& k, const at::Tensor& v) {
+    layers_[layer].keys.flatten(0, 1).index_copy_(0, batch.slots, k);
+    layers_[layer].values.flatten(0, 1).index_copy_(0, batch.slots, v);
+  };
+  if (layers_[0].keys.is_cuda() && (dtype == at::kBFloat16 || dtype == at::kHalf)) {
+    return [this, &batch, write, slots = packed_context_slots(batch)](int64_t layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+      write(layer, k, v);
+      // Causal masks are aligned to the last key where a sequence has more keys than queries.
+      return std::get<0>(at::_flash_attention_forward(q, gather(layers_[layer].keys, slots), gather(layers_[layer].values, slots),
+                                                      batch.query_starts, batch.context_starts, batch.longest_query,
+                                                      batch.longest_context, 0.0, true, false, scale_));
+    };
+  }
+  return [this, &batch, write, form = padded_form(batch)](int64_t layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+    write(layer, k, v);
+    const int64_t sequences = form.query_rows.size(0), group = q.size(1) / k.size(1);
+    const auto context = [&](const at::Tensor& cache) {
+      const at::Tensor rows = gather(cache, form.context_slots.flatten()).view({sequences, -1, k.size(1), k.size(2)});
+      return rows.transpose(1, 2).repeat_interleave(group, 1);
+    };
+    const at::Tensor queries = q.index_select(0, form.query_rows.flatten()).view({sequences, -1, q.size(1), q.size(2)}).transpose(1, 2);
+    const at::Tensor out = at::scaled_dot_product_attention(queries, context(layers_[layer].keys), context(layers_[layer].values),
+                                                            form.mask, 0.0, false, scale_);
+    return out.transpose(1, 2).reshape({-1, q.size(1), q.size(2)}).index_select(0, form.back);
+  };
+}
+
+}  // namespace tritonforge

@@ -1,0 +1,142 @@
+#include "engine/scheduler.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace tritonforge {
+
+Scheduler::Scheduler(SchedulerOptions options, BlockPool& pool) : options_(options), pool_(pool) {
+  TF_CHECK(options.max_running >= 1 && options.max_step_tokens >= options.max_running, "{} sequences in {} tokens",
+           options.max_running, options.max_step_tokens);
+}
+
+void Scheduler::add(Sequence* sequence) {
+  TF_CHECK(!sequence->tokens.empty(), "a sequence without tokens");
+  sequence->arrival = next_arrival_++;
+  waiting_.push_back(sequence);
+}
+
+void Scheduler::remove(Sequence* sequence) {
+  release_blocks(sequence);
+  std::erase(running_, sequence);
+  std::erase(waiting_, sequence);
+}
+
+const Plan& Scheduler::schedule() {
+  plan_.chunks.clear();
+  plan_.tokens = plan_.samples = plan_.preempted = 0;
+  const auto decoding = std::ranges::count_if(
+      running_, [](const Sequence* s) { return static_cast<int64_t>(s->tokens.size()) - s->computed == 1; });
+  int64_t prompt_budget = options_.max_step_tokens - decoding;
+  schedule_running(prompt_budget);
+  if (plan_.preempted == 0) admit_waiting(prompt_budget);
+  TF_CHECK(plan_.tokens > 0 || empty(), "{} running and {} waiting sequences, and nothing to do", running(), waiting());
+  return plan_;
+}
+
+void Scheduler::schedule_running(int64_t& prompt_budget) {
+  for (size_t i = 0; i < running_.size(); ++i) {
+    Sequence* sequence = running_[i];
+    const int64_t missing = static_cast<int64_t>(sequence->tokens.size()) - sequence->computed;
+    int64_t count = missing == 1 ? 1 : std::min(missing, prompt_budget);
+    if (count == 0) continue;
+    if (!reserve(i, sequence->computed + count)) {
+      // It is the newest by now. What blocks it got may carry a part of its prompt; else it makes room.
+      count = std::min(count, static_cast<int64_t>(sequence->blocks.size()) * pool_.block_size() - sequence->computed);
+      if (count <= 0) {
+        preempt_newest();
+        break;
+      }
+    }
+    if (missing > 1) prompt_budget -= count;
+    plan_chunk(sequence, count);
+  }
+}
+
+bool Scheduler::reserve(size_t index, int64_t end) {
+  Sequence* sequence = running_[index];
+  const auto needed = static_cast<size_t>(blocks_for(end));
+  while (sequence->blocks.size() < needed) {
+    if (pool_.available() == 0) {
+      if (running_.size() == index + 1) {
+        TF_CHECK(index > 0, "one sequence of {} tokens does not fit the pool", end);
+        return false;
+      }
+      preempt_newest();
+      continue;
+    }
+    sequence->blocks.push_back(pool_.allocate());
+  }
+  return true;
+}
+
+void Scheduler::preempt_newest() {
+  Sequence* victim = running_.back();
+  running_.pop_back();
+  release_blocks(victim);
+  victim->computed = 0;
+  ++victim->preemptions;
+  ++plan_.preempted;
+  waiting_.push_front(victim);
+}
+
+void Scheduler::admit_waiting(int64_t& prompt_budget) {
+  while (!waiting_.empty() && prompt_budget > 0 && running() < options_.max_running) {
+    Sequence* sequence = waiting_.front();
+    const auto length = static_cast<int64_t>(sequence->tokens.size());
+    // The last token is always computed: its logits are needed.
+    auto prefix = pool_.match(sequence->tokens, (length - 1) / pool_.block_size());
+    const auto shared = static_cast<int64_t>(prefix.blocks.size());
+    const int64_t headroom = running_.empty() ? 0 : (running() + 7) / 8;   // for what the running ones grow by
+    if (pool_.available() < blocks_for(length) - shared + headroom) {
+      for (auto block = prefix.blocks.rbegin(); block != prefix.blocks.rend(); ++block) pool_.release(*block);
+      TF_CHECK(!running_.empty(), "a sequence of {} tokens does not fit the empty pool", length);
+      return;
+    }
+    waiting_.pop_front();
+    sequence->blocks = std::move(prefix.blocks);
+    sequence->prefix_tip = prefix.tip;
+    sequence->published = shared;
+    sequence->can_publish = true;
+    sequence->computed = shared * pool_.block_size();
+    if (sequence->cached_tokens < 0) sequence->cached_tokens = std::min(sequence->computed, sequence->prompt_tokens);
+    running_.push_back(sequence);
+    const int64_t count = std::min(length - sequence->computed, prompt_budget);
+    TF_CHECK(reserve(running_.size() - 1, sequence->computed + count), "blocks counted and not there");
+    prompt_budget -= count;
+    plan_chunk(sequence, count);
+  }
+}
+
+// Publishing before the step has run is sound: in every layer a step writes all keys and values before any of its
+// sequences reads, so one that is planned later in the same step may share them already.
+void Scheduler::plan_chunk(Sequence* sequence, int64_t count) {
+  const int64_t start = sequence->computed, end = start + count;
+  const bool samples = end == static_cast<int64_t>(sequence->tokens.size());
+  plan_.chunks.push_back({sequence, start, count, samples});
+  plan_.tokens += count;
+  plan_.samples += samples;
+  if (!sequence->can_publish) return;
+  const int64_t size = pool_.block_size();
+  for (; sequence->published < end / size; ++sequence->published) {
+    const auto tokens = std::span(sequence->tokens).subspan(sequence->published * size, size);
+    sequence->prefix_tip = pool_.publish(sequence->prefix_tip, tokens, sequence->blocks[sequence->published]);
+  }
+}
+
+void Scheduler::commit(const Plan& plan) {
+  for (const Chunk& chunk : plan.chunks) chunk.sequence->computed = chunk.start + chunk.count;
+}
+
+void Scheduler::weights_changed() {
+  pool_.invalidate_prefixes();
+  for (Sequence* sequence : running_) sequence->can_publish = false;
+}
+
+void Scheduler::release_blocks(Sequence* sequence) {
+  for (auto block = sequence->blocks.rbegin(); block != sequence->blocks.rend(); ++block) pool_.release(*block);
+  sequence->blocks.clear();
+}
+
+}  // namespace tritonforge

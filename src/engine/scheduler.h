@@ -1,0 +1,84 @@
+#pragma once
+// Decides what the next step computes: continuous batching with chunked prefill. No tensors.
+//
+// Order is arrival order throughout. Every running sequence that decodes gets one token; what is left of the budget
+// goes to prompts, in chunks, oldest first; then waiting sequences are admitted from the front of the queue. Where
+// blocks run out, the newest sequence is preempted: its blocks go and it is computed again later (often from the
+// prefix cache). The oldest sequence can take every block and any one sequence fits the pool, so every step advances.
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "engine/block_pool.h"
+
+namespace tritonforge {
+
+struct Sequence {
+  std::vector<int64_t> tokens;      // prompt, then what was sampled
+  int64_t prompt_tokens = 0;
+
+  // The scheduler's own.
+  uint64_t arrival = 0;
+  int64_t computed = 0;             // tokens whose keys and values are in the cache
+  std::vector<int32_t> blocks;
+  uint64_t prefix_tip = 0;
+  int64_t published = 0;            // leading blocks that are published or shared
+  bool can_publish = true;          // false once its cache mixes weight versions
+  int64_t cached_tokens = -1;       // found in the prefix cache at first admission
+  int64_t preemptions = 0;
+};
+
+struct SchedulerOptions {
+  int64_t max_running = 256;        // sequences in one step
+  int64_t max_step_tokens = 1024;   // tokens in one step; at least max_running
+};
+
+// A chunk of one sequence: tokens [start, start + count). `samples`: it reaches the end, so a token is drawn after it.
+struct Chunk {
+  Sequence* sequence;
+  int64_t start, count;
+  bool samples;
+};
+struct Plan {
+  std::vector<Chunk> chunks;
+  int64_t tokens = 0, samples = 0, preempted = 0;
+};
+
+class Scheduler {
+ public:
+  Scheduler(SchedulerOptions options, BlockPool& pool);
+  // The pool must be able to hold the longest the sequence may become (the engine bounds the context by it).
+  void add(Sequence* sequence);
+  // Finished or aborted: releases its blocks.
+  void remove(Sequence* sequence);
+  // The same object every time, valid until the next call. Empty only where there is no sequence.
+  const Plan& schedule();
+  // The planned tokens are now in the cache.
+  void commit(const Plan& plan);
+  // New weights: what is cached is not found again; running sequences keep their caches and publish no more.
+  void weights_changed();
+
+  int64_t running() const { return static_cast<int64_t>(running_.size()); }
+  int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
+  bool empty() const { return running_.empty() && waiting_.empty(); }
+
+ private:
+  void schedule_running(int64_t& prompt_budget);
+  void admit_waiting(int64_t& prompt_budget);
+  // Blocks for tokens [0, end), preempting sequences newer than position `index` of running_; false if that is not
+  // enough.
+  bool reserve(size_t index, int64_t end);
+  void preempt_newest();
+  void plan_chunk(Sequence* sequence, int64_t count);
+  void release_blocks(Sequence* sequence);
+  int64_t blocks_for(int64_t tokens) const { return (tokens + pool_.block_size() - 1) / pool_.block_size(); }
+
+  SchedulerOptions options_;
+  BlockPool& pool_;
+  std::vector<Sequence*> running_;   // arrival order; all older than any in waiting_
+  std::deque<Sequence*> waiting_;    // arrival order
+  Plan plan_;
+  uint64_t next_arrival_ = 1;
+};
+
+}  // namespace tritonforge

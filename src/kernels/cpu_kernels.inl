@@ -1,0 +1,306 @@
+// The bodies of CpuKernels. Included by cpu_baseline.cpp, cpu_avx2.cpp and cpu_avx512.cpp, each compiled for its
+// instruction set, with TF_CPU_TARGET naming it. Only built-in types and functions here, everything in an unnamed
+// namespace: nothing compiled for a newer machine may be merged with code that runs on an older one.
+#pragma GCC diagnostic ignored "-Wpsabi"
+#include "kernels/cpu_kernels.h"
+
+namespace tritonforge::kernels {
+namespace {
+
+typedef float f16 __attribute__((vector_size(64)));
+typedef int32_t i16 __attribute__((vector_size(64)));
+typedef uint32_t u16 __attribute__((vector_size(64)));
+typedef uint16_t h16 __attribute__((vector_size(32)));
+typedef uint64_t w8 __attribute__((vector_size(64)));
+
+#define TF_INLINE static inline __attribute__((always_inline))
+
+TF_INLINE f16 splat(float x) { return f16{} + x; }
+TF_INLINE f16 load(const float* p) {
+  f16 x;
+  __builtin_memcpy(&x, p, sizeof x);
+  return x;
+}
+TF_INLINE f16 load(const uint16_t* p) {   // bfloat16: the upper half of a float
+  h16 x;
+  __builtin_memcpy(&x, p, sizeof x);
+  return (f16)(__builtin_convertvector(x, u16) << 16);
+}
+TF_INLINE void store(float* p, f16 x) { __builtin_memcpy(p, &x, sizeof x); }
+TF_INLINE float to_float(float x) { return x; }
+TF_INLINE float to_float(uint16_t x) {
+  const uint32_t bits = static_cast<uint32_t>(x) << 16;
+  float value;
+  __builtin_memcpy(&value, &bits, sizeof value);
+  return value;
+}
+TF_INLINE void narrow(float x, float& out) { out = x; }
+TF_INLINE void narrow(float x, uint16_t& out) {   // round to nearest even; attention's outputs are never NaN
+  uint32_t bits;
+  __builtin_memcpy(&bits, &x, sizeof bits);
+  out = static_cast<uint16_t>((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
+}
+TF_INLINE f16 select(i16 mask, f16 a, f16 b) { return (f16)(((i16)a & mask) | ((i16)b & ~mask)); }
+TF_INLINE f16 maximum(f16 a, f16 b) { return select(a > b, a, b); }
+TF_INLINE float largest(f16 x) {
+  float m = x[0];
+  for (int i = 1; i < 16; ++i) m = x[i] > m ? x[i] : m;
+  return m;
+}
+TF_INLINE double total(f16 x) {
+  double sum = 0;
+  for (int i = 0; i < 16; ++i) sum += x[i];
+  return sum;
+}
+
+// Cephes expf (S. Moshier): about 2 ulp; inputs below -87 give what -87 gives, about 1.6e-38.
+TF_INLINE f16 exponential(f16 x) {
+  x = maximum(x, splat(-87.0f));
+  const f16 shifted = x * 1.44269504088896341f + 12582912.0f;
+  const f16 n = shifted - 12582912.0f;
+  f16 r = x - n * 0.693359375f;
+  r = r + n * 2.12194440e-4f;
+  f16 y = splat(1.9875691500e-4f);
+  y = y * r + 1.3981999507e-3f;
+  y = y * r + 8.3334519073e-3f;
+  y = y * r + 4.1665795894e-2f;
+  y = y * r + 1.6666665459e-1f;
+  y = y * r + 5.0000001201e-1f;
+  y = y * r * r + r + 1.0f;
+  const i16 exponent = __builtin_convertvector(n, i16) << 23;
+  return (f16)((i16)y + exponent);
+}
+
+// Cephes logf, for normal positive inputs.
+TF_INLINE f16 logarithm(f16 x) {
+  const i16 bits = (i16)x;
+  i16 exponent = (bits >> 23) - 126;
+  f16 m = (f16)((bits & 0x007FFFFF) | 0x3F000000);   // [0.5, 1)
+  const i16 small = m < 0.707106781186547524f;
+  exponent = exponent + small;                       // a true lane is -1
+  m = m + (f16)((i16)m & small) - 1.0f;
+  const f16 z = m * m;
+  f16 y = splat(7.0376836292e-2f);
+  y = y * m - 1.1514610310e-1f;
+  y = y * m + 1.1676998740e-1f;
+  y = y * m - 1.2420140846e-1f;
+  y = y * m + 1.4249322787e-1f;
+  y = y * m - 1.6668057665e-1f;
+  y = y * m + 2.0000714765e-1f;
+  y = y * m - 2.4999993993e-1f;
+  y = y * m + 3.3333331174e-1f;
+  y = y * m * z;
+  const f16 n = __builtin_convertvector(exponent, f16);
+  y = y - n * 2.12194440e-4f - 0.5f * z;
+  return m + y + n * 0.693359375f;
+}
+
+// Scores of G query heads against the 16 keys of one block. Several sums per head where there are few heads, to hide
+// the latency of a multiply-add.
+template <int G, typename Element>
+TF_INLINE void score_block(const float* q, int64_t d, const Element* keys, float scale, float* scores, int64_t stride) {
+  constexpr int parts = G >= 4 ? 1 : (G == 1 ? 4 : 2);
+  f16 sums[G][parts];
+  for (int g = 0; g < G; ++g) {
+    for (int part = 0; part < parts; ++part) sums[g][part] = f16{};
+  }
+  for (int64_t x = 0; x < d; x += parts) {
+    for (int part = 0; part < parts; ++part) {
+      const f16 key = load(keys + (x + part) * kPage);
+      for (int g = 0; g < G; ++g) sums[g][part] += key * q[g * d + x + part];
+    }
+  }
+  for (int g = 0; g < G; ++g) {
+    f16 sum = sums[g][0];
+    for (int part = 1; part < parts; ++part) sum += sums[g][part];
+    store(scores + g * stride, sum * scale);
+  }
+}
+
+// out[g, 0:16 * D] = sum over keys of scores[g, key] * values[key, 0:16 * D].
+template <int G, int D, typename Element>
+TF_INLINE void weigh_values(const AttendArgs<Element>& a, const float* scores, int64_t stride, int64_t offset,
+                            const float* inverse, int64_t g0, int64_t width) {
+  f16 sums[G][D];
+  for (int g = 0; g < G; ++g) {
+    for (int x = 0; x < D; ++x) sums[g][x] = f16{};
+  }
+  for (int64_t begin = 0; begin < a.length; begin += kPage) {
+    const Element* row = a.values + a.blocks[begin / kPage] * a.value_block + offset;
+    const int64_t count = a.length - begin < kPage ? a.length - begin : kPage;
+    for (int64_t j = 0; j < count; ++j, row += a.value_stride) {
+      f16 value[D];
+      for (int x = 0; x < D; ++x) value[x] = load(row + 16 * x);
+      for (int g = 0; g < G; ++g) {
+        for (int x = 0; x < D; ++x) sums[g][x] += value[x] * scores[g * stride + begin + j];
+      }
+    }
+  }
+  for (int g = 0; g < G; ++g) {
+    float buffer[16 * D];
+    for (int x = 0; x < D; ++x) store(buffer + 16 * x, sums[g][x] * inverse[g]);
+    Element* out = a.out + (g0 + g) * a.head_dim + offset;
+    for (int64_t i = 0; i < width; ++i) narrow(buffer[i], out[i]);
+  }
+}
+
+template <int G, typename Element>
+TF_INLINE void attend_heads(const AttendArgs<Element>& a, const float* q, float* scores, int64_t stride, int64_t g0) {
+  const int64_t d = a.head_dim;
+  for (int64_t begin = 0; begin < a.length; begin += kPage) {
+    score_block<G>(q + g0 * d, d, a.keys + a.blocks[begin / kPage] * a.key_block, a.scale, scores + begin, stride);
+  }
+  float inverse[G];
+  for (int g = 0; g < G; ++g) {
+    float* row = scores + g * stride;
+    for (int64_t i = a.length; i < stride; ++i) row[i] = -1e30f;
+    f16 top = splat(-1e30f);
+    for (int64_t i = 0; i < stride; i += 16) top = maximum(top, load(row + i));
+    const float max = largest(top);
+    f16 sum{};
+    for (int64_t i = 0; i < stride; i += 16) {
+      const f16 term = exponential(load(row + i) - max);
+      store(row + i, term);
+      sum += term;
+    }
+    inverse[g] = static_cast<float>(1.0 / total(sum));
+  }
+  for (int64_t offset = 0; offset < d; offset += 64) {
+    const int64_t width = d - offset < 64 ? d - offset : 64;
+    switch ((width + 15) / 16) {
+      case 1: weigh_values<G, 1>(a, scores, stride, offset, inverse, g0, width); break;
+      case 2: weigh_values<G, 2>(a, scores, stride, offset, inverse, g0, width); break;
+      case 3: weigh_values<G, 3>(a, scores, stride, offset, inverse, g0, width); break;
+      default: weigh_values<G, 4>(a, scores, stride, offset, inverse, g0, width); break;
+    }
+  }
+}
+
+template <typename Element>
+TF_INLINE void attend(const AttendArgs<Element>& a) {
+  const int64_t stride = (a.length + kPage - 1) / kPage * kPage;
+  float* q = a.scratch;
+  float* scores = q + (a.group * a.head_dim + 15) / 16 * 16;
+  for (int64_t i = 0; i < a.group * a.head_dim; ++i) q[i] = to_float(a.query[i]);
+  for (int64_t g = 0; g < a.group; g += 4) {
+    float* rows = scores + g * stride;
+    switch (a.group - g) {
+      case 1: attend_heads<1>(a, q, rows, stride, g); break;
+      case 2: attend_heads<2>(a, q, rows, stride, g); break;
+      case 3: attend_heads<3>(a, q, rows, stride, g); break;
+      default: attend_heads<4>(a, q, rows, stride, g); break;
+    }
+  }
+}
+
+void attend_f32(const AttendArgs<float>& a) { attend(a); }
+void attend_bf16(const AttendArgs<uint16_t>& a) { attend(a); }
+
+void argmax(const float* x, int64_t n, float* max, int64_t* index) {
+  f16 top = splat(-__builtin_inff());
+  int64_t i = 0;
+  for (; i + 16 <= n; i += 16) top = maximum(top, load(x + i));
+  float best = largest(top);
+  for (; i < n; ++i) best = x[i] > best ? x[i] : best;
+  *max = best;
+  for (*index = 0; *index < n && x[*index] != best; ++*index) {
+  }
+}
+
+double sum_exp(const float* x, int64_t n, float max, float factor, float* terms) {
+  f16 sums{};
+  int64_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    const f16 term = exponential((load(x + i) - max) * factor);
+    if (terms != nullptr) store(terms + i, term);
+    sums += term;
+  }
+  double sum = total(sums);
+  for (; i < n; ++i) {
+    const float term = exponential(splat((x[i] - max) * factor))[0];
+    if (terms != nullptr) terms[i] = term;
+    sum += term;
+  }
+  return sum;
+}
+
+// Upper and lower halves of the 64-bit products of 16 pairs of 32-bit numbers: even lanes and odd lanes in two halves.
+TF_INLINE void multiply(u16 x, uint32_t factor, u16& high, u16& low) {
+  const w8 even = ((w8)x & 0xFFFFFFFFull) * static_cast<uint64_t>(factor);
+  const w8 odd = ((w8)x >> 32) * static_cast<uint64_t>(factor);
+  low = (u16)((even & 0xFFFFFFFFull) | (odd << 32));
+  high = (u16)((even >> 32) | (odd & 0xFFFFFFFF00000000ull));
+}
+
+// Philox4x32-10 (Salmon et al., SC 2011) for 16 counters at once.
+TF_INLINE void philox(u16 c[4], uint64_t seed) {
+  uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
+  for (int round = 0; round < 10; ++round) {
+    u16 high0, low0, high1, low1;
+    multiply(c[0], 0xD2511F53u, high0, low0);
+    multiply(c[2], 0xCD9E8D57u, high1, low1);
+    c[0] = high1 ^ c[1] ^ k0;
+    c[1] = low1;
+    c[2] = high0 ^ c[3] ^ k1;
+    c[3] = low0;
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+}
+
+// -log(1 - w) for w uniform on the centres of 2^32 intervals: fine near 0, where races are won.
+TF_INLINE f16 exponential_noise(u16 bits) {
+  const f16 high = __builtin_convertvector((i16)(bits >> 16), f16), low = __builtin_convertvector((i16)(bits & 0xFFFFu), f16);
+  f16 w = high * 0x1.0p-16f + (low + 0.5f) * 0x1.0p-32f;
+  const f16 limit = splat(0x1.FFFFFEp-1f);
+  w = select(w > limit, limit, w);
+  const f16 y = 1.0f - w;                           // log1p(-w) = log(y) * -w / (y - 1), by Goldberg
+  const f16 difference = 1.0f - y;
+  const i16 tiny = difference == 0.0f;
+  const f16 ratio = w / select(tiny, splat(1.0f), difference);
+  return select(tiny, w, -logarithm(y) * ratio);
+}
+
+int64_t race(const float* x, int64_t n, float max, float factor, uint64_t seed, uint64_t position, double* sum) {
+  const i16 lanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  f16 sums{}, best = splat(-1.0f);
+  i16 best_index{};
+  double tail = 0;
+  for (int64_t begin = 0; begin < n; begin += 64) {
+    u16 c[4] = {(u16)(lanes + static_cast<int32_t>(begin / 4)), u16{} + static_cast<uint32_t>(position),
+                u16{} + static_cast<uint32_t>(position >> 32), u16{}};
+    philox(c, seed);
+    for (int word = 0; word < 4; ++word) {
+      const int64_t at = begin + 16 * word;
+      if (at >= n) break;
+      f16 term;
+      if (at + 16 <= n) {
+        term = exponential((load(x + at) - max) * factor);
+        sums += term;
+      } else {
+        float part[16];
+        for (int lane = 0; lane < 16; ++lane) part[lane] = at + lane < n ? x[at + lane] : max;
+        term = exponential((load(part) - max) * factor);
+        for (int lane = 0; lane < 16; ++lane) {
+          if (at + lane < n) tail += term[lane];
+          else term[lane] = -1.0f;
+        }
+      }
+      const f16 score = term / exponential_noise(c[word]);
+      const i16 better = score > best;
+      best = select(better, score, best);
+      best_index = ((lanes + static_cast<int32_t>(at)) & better) | (best_index & ~better);
+    }
+  }
+  *sum = total(sums) + tail;
+  int winner = 0;
+  for (int lane = 1; lane < 16; ++lane) {
+    if (best[lane] > best[winner] || (best[lane] == best[winner] && best_index[lane] < best_index[winner])) winner = lane;
+  }
+  return best_index[winner];
+}
+
+const CpuKernels table = {TF_CPU_TARGET, attend_f32, attend_bf16, argmax, sum_exp, race};
+
+}  // namespace
+}  // namespace tritonforge::kernels
