@@ -1,0 +1,95 @@
+#include "engine/live.h"
+
+#include <algorithm>
+
+#include "base/rng.h"
+
+namespace tritonforge {
+
+LiveRequest::LiveRequest(Request from, const Tokenizer* tokenizer, const std::vector<int64_t>& end_tokens, int64_t max_context)
+    : request(std::move(from)), tokenizer_(tokenizer), stop_ids_(request.sampling.stop_token_ids), max_context_(max_context) {
+  const SamplingParams& sampling = request.sampling;
+  if (!sampling.ignore_eos) stop_ids_.insert(stop_ids_.end(), end_tokens.begin(), end_tokens.end());
+  // A special token never shows in the text, so a stop string that is one is looked for among the ids.
+  std::vector<std::string> stops;
+  for (const auto& stop : sampling.stop) {
+    const auto id = tokenizer != nullptr ? tokenizer->id_of(stop) : std::nullopt;
+    if (id && tokenizer->is_special(*id)) stop_ids_.push_back(*id);
+    else stops.push_back(stop);
+  }
+  output.id = request.id;
+  output.prompt_tokens = static_cast<int64_t>(request.prompt_ids.size());
+  output.samples.resize(static_cast<size_t>(sampling.n));
+  unfinished = sampling.n;
+  for (int64_t i = 0; i < sampling.n; ++i) {
+    auto sample = std::make_unique<LiveSample>();
+    sample->request = this;
+    sample->index = i;
+    sample->tokens = request.prompt_ids;
+    sample->tokens.reserve(request.prompt_ids.size() + static_cast<size_t>(std::min<int64_t>(sampling.max_new_tokens, 4096)));
+    sample->prompt_tokens = output.prompt_tokens;
+    sample->row = {.temperature = static_cast<float>(sampling.temperature),
+                   .top_p = static_cast<float>(sampling.top_p),
+                   .min_p = static_cast<float>(sampling.min_p),
+                   .top_k = sampling.top_k,
+                   .seed = i == 0 ? sampling.seed : Rng::derive(sampling.seed, static_cast<uint64_t>(i))};
+    if (tokenizer != nullptr && (!stops.empty() || request.stream)) {
+      sample->text.emplace(*tokenizer, stops, sampling.skip_special_tokens, sampling.no_stop_trim);
+    }
+    samples.push_back(std::move(sample));
+  }
+}
+
+void LiveRequest::accept(LiveSample& sample, int64_t token, float log_prob, int64_t weight_version) {
+  const SamplingParams& sampling = request.sampling;
+  Sample& out = sample.out();
+  if (output.first_token_s == 0) output.first_token_s = seconds_since(submitted);
+  changed = true;
+  if (sampling.max_new_tokens == 0) return end(sample, FinishReason::kLength);
+  sample.tokens.push_back(token);
+  out.output_ids.push_back(token);
+  out.log_probs.push_back(log_prob);
+  out.weight_versions.push_back(weight_version);
+  if (std::find(stop_ids_.begin(), stop_ids_.end(), token) != stop_ids_.end()) {
+    out.matched_token = token;
+    if (sample.text && sampling.no_stop_trim) sample.text->feed(token);
+    return end(sample, FinishReason::kStop);
+  }
+  if (sample.text && sample.text->feed(token)) return end(sample, FinishReason::kStop);
+  if (static_cast<int64_t>(out.output_ids.size()) >= sampling.max_new_tokens ||
+      static_cast<int64_t>(sample.tokens.size()) >= max_context_) {
+    end(sample, FinishReason::kLength);
+  }
+}
+
+void LiveRequest::end(LiveSample& sample, FinishReason reason, std::string why) {
+  Sample& out = sample.out();
+  if (out.finish != FinishReason::kNone) return;
+  out.finish = reason;
+  out.abort_message = std::move(why);
+  changed = true;
+  --unfinished;
+  if (sample.text) {
+    sample.text->finish();
+    out.text = sample.text->text();
+    out.matched_text = sample.text->matched();
+    if (!out.matched_text.empty() && out.matched_token < 0 && reason == FinishReason::kLength) out.finish = FinishReason::kStop;
+  } else if (tokenizer_ != nullptr) {
+    std::vector<int64_t> ids = out.output_ids;
+    if (out.matched_token >= 0 && !request.sampling.no_stop_trim) ids.pop_back();
+    out.text = tokenizer_->decode(ids, request.sampling.skip_special_tokens);
+  }
+}
+
+Output LiveRequest::snapshot() const {
+  Output now = output;
+  now.latency_s = seconds_since(submitted);
+  now.finished = finished();
+  now.cached_tokens = std::max<int64_t>(0, samples[0]->cached_tokens);
+  for (const auto& sample : samples) {
+    if (sample->text && !sample->finished()) now.samples[sample->index].text = sample->text->settled();
+  }
+  return now;
+}
+
+}  // namespace tritonforge
