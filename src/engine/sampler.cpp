@@ -68,7 +68,7 @@ const std::vector<Sampled>& Sampler::sample_with_aten(const at::Tensor& all_logi
     const at::Tensor p = sorted.exp();
     const at::Tensor kept = p.masked_fill(at::arange(vocab, parameters.options()) >= parameters[3], 0);
     const at::Tensor before = kept.cumsum(1) - kept;
-    const at::Tensor out = (kept == 0) | (before >= parameters[1] * kept.sum(1, true)) & (parameters[1] < 1) | (p < parameters[2] * p.slice(1, 0, 1));
+    const at::Tensor out = (kept == 0) | ((before >= parameters[1] * kept.sum(1, true)) & (parameters[1] < 1)) | (p < parameters[2] * p.slice(1, 0, 1));
     at::Tensor left = scores.gather(1, order).masked_fill(out, -std::numeric_limits<float>::infinity());
     tokens = order.gather(1, left.argmax(1, true));
   }

@@ -1,5 +1,7 @@
 #include "engine/weights.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <memory>
 

@@ -53,9 +53,9 @@ TF_INLINE double total(f16 x) {
   return sum;
 }
 
-// Cephes expf (S. Moshier): about 2 ulp; inputs below -87 give what -87 gives, about 1.6e-38.
+// Cephes expf (S. Moshier): about 2 ulp; inputs below -87 give what -87 gives, about 1.6e-38; NaN stays NaN.
 TF_INLINE f16 exponential(f16 x) {
-  x = maximum(x, splat(-87.0f));
+  x = select(x < -87.0f, splat(-87.0f), x);
   const f16 shifted = x * 1.44269504088896341f + 12582912.0f;
   const f16 n = shifted - 12582912.0f;
   f16 r = x - n * 0.693359375f;

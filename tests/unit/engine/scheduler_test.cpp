@@ -1,0 +1,183 @@
+#include "engine/scheduler.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+
+#include "base/rng.h"
+
+namespace tritonforge {
+namespace {
+
+std::unique_ptr<Sequence> sequence_of(int64_t prompt, int64_t first_token = 0) {
+  auto sequence = std::make_unique<Sequence>();
+  sequence->tokens.resize(static_cast<size_t>(prompt));
+  std::iota(sequence->tokens.begin(), sequence->tokens.end(), first_token);
+  sequence->prompt_tokens = prompt;
+  return sequence;
+}
+
+const Chunk* chunk_of(const Plan& plan, const Sequence& sequence) {
+  const auto found = std::ranges::find(plan.chunks, &sequence, &Chunk::sequence);
+  return found == plan.chunks.end() ? nullptr : &*found;
+}
+
+void finish_step(Scheduler& scheduler, const Plan& plan, int64_t token = 7) {
+  scheduler.commit(plan);
+  for (const Chunk& chunk : plan.chunks) {
+    if (chunk.samples) chunk.sequence->tokens.push_back(token);
+  }
+}
+
+TEST(Scheduler, ChunksAPromptAndGoesOnDecodingBesideIt) {
+  BlockPool pool(100, 4, true);
+  Scheduler scheduler({4, 10}, pool);
+  const auto small = sequence_of(3), large = sequence_of(25, 100);
+  scheduler.add(small.get());
+  scheduler.add(large.get());
+  const Plan* plan = &scheduler.schedule();
+  EXPECT_EQ(chunk_of(*plan, *small)->count, 3);
+  EXPECT_TRUE(chunk_of(*plan, *small)->samples);
+  EXPECT_EQ(chunk_of(*plan, *large)->count, 7);
+  EXPECT_FALSE(chunk_of(*plan, *large)->samples);
+  finish_step(scheduler, *plan);
+  plan = &scheduler.schedule();
+  EXPECT_EQ(chunk_of(*plan, *small)->count, 1);
+  EXPECT_EQ(chunk_of(*plan, *large)->count, 9);
+  EXPECT_EQ(plan->tokens, 10);
+  finish_step(scheduler, *plan);
+  plan = &scheduler.schedule();
+  EXPECT_EQ(chunk_of(*plan, *large)->count, 9);
+  EXPECT_TRUE(chunk_of(*plan, *large)->samples);
+}
+
+TEST(Scheduler, SamplesOfOnePromptShareItInTheSameStep) {
+  BlockPool pool(100, 4, true);
+  Scheduler scheduler({8, 64}, pool);
+  std::vector<std::unique_ptr<Sequence>> samples;
+  for (int i = 0; i < 8; ++i) scheduler.add(samples.emplace_back(sequence_of(18)).get());
+  const Plan& plan = scheduler.schedule();
+  ASSERT_EQ(plan.chunks.size(), 8u);
+  EXPECT_EQ(plan.chunks[0].count, 18);
+  for (int i = 1; i < 8; ++i) {
+    EXPECT_EQ(plan.chunks[i].start, 16);
+    EXPECT_EQ(samples[i]->cached_tokens, 16);
+  }
+}
+
+TEST(Scheduler, TheLastTokenIsAlwaysComputed) {
+  BlockPool pool(100, 4, true);
+  Scheduler scheduler({8, 64}, pool);
+  const auto a = sequence_of(16), b = sequence_of(16);
+  scheduler.add(a.get());
+  scheduler.add(b.get());
+  const Plan& plan = scheduler.schedule();
+  EXPECT_EQ(plan.chunks[1].start, 12);
+  EXPECT_EQ(plan.chunks[1].count, 4);
+}
+
+TEST(Scheduler, PreemptsTheNewestAndTheOldestAlwaysAdvances) {
+  BlockPool pool(7, 2, false);   // 12 tokens
+  Scheduler scheduler({4, 16}, pool);
+  const auto old = sequence_of(4), young = sequence_of(4, 50);
+  scheduler.add(old.get());
+  scheduler.add(young.get());
+  int64_t preemptions = 0;
+  for (int step = 0; step < 8; ++step) {
+    const Plan& plan = scheduler.schedule();
+    ASSERT_NE(chunk_of(plan, *old), nullptr) << "step " << step;
+    preemptions += plan.preempted;
+    finish_step(scheduler, plan);
+  }
+  EXPECT_EQ(old->tokens.size(), 12u);
+  EXPECT_EQ(old->preemptions, 0);
+  EXPECT_GT(preemptions, 0);
+  scheduler.remove(old.get());
+  finish_step(scheduler, scheduler.schedule());
+  EXPECT_EQ(young->computed + 1, static_cast<int64_t>(young->tokens.size()));
+  scheduler.remove(young.get());
+  pool.check();
+  EXPECT_EQ(pool.available(), pool.capacity());
+}
+
+TEST(Scheduler, AdmitsInOrderOfArrival) {
+  BlockPool pool(9, 2, false);   // 16 tokens
+  Scheduler scheduler({4, 16}, pool);
+  const auto first = sequence_of(8), large = sequence_of(12, 50), small = sequence_of(2, 90);
+  for (auto* sequence : {first.get(), large.get(), small.get()}) scheduler.add(sequence);
+  const Plan& plan = scheduler.schedule();
+  EXPECT_NE(chunk_of(plan, *first), nullptr);
+  EXPECT_EQ(chunk_of(plan, *large), nullptr);
+  EXPECT_EQ(chunk_of(plan, *small), nullptr) << "a small one may not overtake for ever";
+  finish_step(scheduler, plan);
+  scheduler.remove(first.get());
+  const Plan& next = scheduler.schedule();
+  EXPECT_NE(chunk_of(next, *large), nullptr);
+}
+
+TEST(Scheduler, MixedCachesAreNotPublished) {
+  BlockPool pool(100, 2, true);
+  Scheduler scheduler({4, 16}, pool);
+  const auto running = sequence_of(3);
+  scheduler.add(running.get());
+  finish_step(scheduler, scheduler.schedule());
+  scheduler.weights_changed();
+  for (int step = 0; step < 6; ++step) finish_step(scheduler, scheduler.schedule());
+  EXPECT_EQ(pool.cached(), 0);
+  auto same = sequence_of(0);
+  same->tokens = running->tokens;
+  scheduler.add(same.get());
+  EXPECT_EQ(chunk_of(scheduler.schedule(), *same)->start, 0);
+}
+
+// Many sequences through small pools: every one comes to its end, in bounded steps, and nothing leaks.
+TEST(Scheduler, NeverDeadlocks) {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    Rng rng(seed);
+    const auto block = 1 + static_cast<int64_t>(rng.below(4));
+    const int64_t max_context = 24;
+    const int64_t blocks = 1 + (max_context + block - 1) / block + static_cast<int64_t>(rng.below(20));
+    BlockPool pool(blocks, block, rng.below(2) == 1);
+    const auto running = 1 + static_cast<int64_t>(rng.below(6));
+    Scheduler scheduler({running, running + static_cast<int64_t>(rng.below(8))}, pool);
+    std::vector<std::unique_ptr<Sequence>> sequences;
+    std::vector<int64_t> ends;
+    size_t done = 0;
+    std::vector<Sequence*> alive;
+    for (int step = 0; done < 30 || !alive.empty(); ++step) {
+      ASSERT_LT(step, 20000);
+      if (sequences.size() < 30 && rng.below(3) == 0) {
+        auto& added = sequences.emplace_back(sequence_of(1 + static_cast<int64_t>(rng.below(15)), static_cast<int64_t>(rng.below(3)) * 100));
+        ends.push_back(static_cast<int64_t>(added->tokens.size()) + 1 + static_cast<int64_t>(rng.below(24 - added->tokens.size())));
+        alive.push_back(added.get());
+        scheduler.add(added.get());
+      }
+      if (scheduler.empty()) continue;
+      const Plan& plan = scheduler.schedule();
+      ASSERT_GT(plan.tokens, 0);
+      for (const Chunk& chunk : plan.chunks) {
+        ASSERT_EQ(chunk.start, chunk.sequence->computed);
+        ASSERT_GE(static_cast<int64_t>(chunk.sequence->blocks.size()) * block, chunk.start + chunk.count);
+      }
+      finish_step(scheduler, plan);
+      if (rng.below(40) == 0) scheduler.weights_changed();
+      for (size_t i = 0; i < alive.size();) {
+        const auto index = static_cast<size_t>(std::ranges::find(sequences, alive[i], &std::unique_ptr<Sequence>::get) - sequences.begin());
+        if (static_cast<int64_t>(alive[i]->tokens.size()) >= ends[index] || rng.below(200) == 0) {
+          scheduler.remove(alive[i]);
+          alive.erase(alive.begin() + static_cast<long>(i));
+          ++done;
+        } else {
+          ++i;
+        }
+      }
+      pool.check();
+    }
+    EXPECT_EQ(pool.available(), pool.capacity());
+  }
+}
+
+}  // namespace
+}  // namespace tritonforge
