@@ -141,7 +141,7 @@ Engine::Impl::Impl(EngineOptions from, std::unique_ptr<Model> the_model, std::sh
       batches({sizes.step_tokens, options.max_running, sizes.max_context, kBlockSize, options.pad_batches || !device.is_cpu()}, device),
       sampler(device) {
   const ModelConfig& config = model->config();
-  info = {.model_path = options.model.string(), .device = device.str(), .dtype = c10::toString(model->dtype()),
+  info = {.model_path = options.model.string(), .device = device.str(), .dtype = dtype_name(model->dtype()),
           .family = config.family == Family::kQwen2 ? "qwen2" : "qwen3", .vocab_size = config.vocab_size,
           .max_context = sizes.max_context, .kv_cache_tokens = pool.capacity() * kBlockSize,
           .parameters = config.parameter_count(), .eos_token_ids = config.eos_token_ids, .has_tokenizer = tokenizer != nullptr};

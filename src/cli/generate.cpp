@@ -1,0 +1,141 @@
+#include <fmt/format.h>
+
+#include <condition_variable>
+#include <iostream>
+#include <map>
+#include <mutex>
+
+#include "base/json.h"
+#include "cli/commands.h"
+#include "engine/engine.h"
+#include "engine/wire.h"
+#include "tokenizer/chat_template.h"
+
+namespace tritonforge::cli {
+namespace {
+
+struct GenerateOptions {
+  EngineOptions engine;
+  SamplingParams sampling;
+  std::vector<std::string> prompts;
+  bool chat = false, thinking = true, json = false;
+};
+
+// One prompt of a line: {"text"} or {"prompt"}, {"ids"} or {"input_ids"}, or {"messages"}; "sampling_params" replaces the flags'.
+tritonforge::Request request_from(const std::string& line, const std::string& where, const GenerateOptions& options, const Tokenizer& tokenizer) {
+  const OrderedJson body = parse_ordered_json(line, where);
+  if (!body.is_object()) fail(ErrorKind::kUsage, "{}: expected an object", where);
+  tritonforge::Request request;
+  request.sampling = options.sampling;
+  try {
+    if (body.contains("messages")) {
+      ChatOptions chat;
+      chat.enable_thinking = options.thinking;
+      if (body.contains("tools")) chat.tools = body["tools"];
+      const auto format = recognise_chat_format(tokenizer.chat_template(), options.engine.model.string());
+      request.prompt_ids = tokenizer.encode(render_chat(format, messages_from_json(body["messages"], where), chat));
+    } else if (body.contains("ids") || body.contains("input_ids")) {
+      request.prompt_ids = body[body.contains("ids") ? "ids" : "input_ids"].get<std::vector<int64_t>>();
+    } else if (body.contains("text") || body.contains("prompt")) {
+      request.prompt_ids = tokenizer.encode(body[body.contains("text") ? "text" : "prompt"].get<std::string>());
+    } else {
+      fail(ErrorKind::kUsage, "{}: give 'text', 'ids' or 'messages'", where);
+    }
+  } catch (const nlohmann::json::exception& error) {
+    fail(ErrorKind::kUsage, "{}: a field has the wrong type: {}", where, error.what());
+  }
+  if (body.contains("sampling_params")) request.sampling = sampling_from_json(Json::parse(body["sampling_params"].dump()), where);
+  return request;
+}
+
+void print(const Output& output, const GenerateRequest& request, const Tokenizer& tokenizer, bool json) {
+  for (const Json& sample : generate_to_json(output, request, tokenizer)) {
+    if (json) fmt::print("{}\n", sample.dump());
+    else fmt::print("{}\n", sample["text"].get<std::string>());
+  }
+  std::fflush(stdout);
+}
+
+// Prompts go to the engine as they are read; answers are printed in the order of the prompts.
+void generate(const GenerateOptions& options) {
+  options.sampling.validate(int64_t{1} << 60);
+  Engine engine(options.engine);
+  const Tokenizer& tokenizer = *engine.tokenizer();
+  GenerateRequest printed;
+  printed.return_logprob = true;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::map<size_t, Output> done;
+  size_t submitted = 0, shown = 0;
+  bool failed = false;
+  const auto show = [&](size_t at_most_waiting) {
+    std::unique_lock lock(mutex);
+    while (shown < submitted) {
+      if (submitted - shown <= at_most_waiting && !done.count(shown)) return;
+      changed.wait(lock, [&] { return done.count(shown) != 0; });
+      const Output output = std::move(done.extract(shown).mapped());
+      ++shown;
+      lock.unlock();
+      for (const Sample& sample : output.samples) {
+        if (sample.finish == FinishReason::kAbort) {
+          failed = true;
+          fmt::print(stderr, "tritonforge generate: prompt {}: {}\n", shown, sample.abort_message);
+        }
+      }
+      print(output, printed, tokenizer, options.json);
+      lock.lock();
+    }
+  };
+  const auto submit = [&](tritonforge::Request request) {
+    request.id = fmt::format("{}", submitted);
+    request.deadline = Deadline::after(1e6);
+    request.on_output = [&, index = submitted](Output output) {
+      std::lock_guard lock(mutex);
+      done.emplace(index, std::move(output));
+      changed.notify_all();
+    };
+    engine.submit(std::move(request)).value();
+    ++submitted;
+    show(static_cast<size_t>(options.engine.max_running));
+  };
+  if (!options.prompts.empty()) {
+    for (const auto& prompt : options.prompts) {
+      const Json line = options.chat ? Json{{"messages", Json::array({{{"role", "user"}, {"content", prompt}}})}} : Json{{"text", prompt}};
+      submit(request_from(line.dump(), "--prompt", options, tokenizer));
+    }
+  } else {
+    size_t number = 0;
+    for (std::string line; std::getline(std::cin, line);) {
+      ++number;
+      if (line.find_first_not_of(" \t\r") != std::string::npos) submit(request_from(line, fmt::format("line {}", number), options, tokenizer));
+    }
+  }
+  show(0);
+  if (failed) fail(ErrorKind::kUnavailable, "generate: some prompts were not finished");
+}
+
+}  // namespace
+
+void add_generate_command(CLI::App& app) {
+  auto options = std::make_shared<GenerateOptions>();
+  auto& sampling = options->sampling;
+  auto* command = app.add_subcommand("generate", "samples text from a model, with token ids and log-probabilities");
+  add_engine_options(*command, options->engine);
+  command->add_option("--prompt", options->prompts, "a prompt (may be repeated); without it, JSON lines on stdin: text, ids or messages");
+  command->add_flag("--chat", options->chat, "takes --prompt as a user's message in the model's chat template");
+  command->add_flag("--no-thinking{false}", options->thinking, "Qwen3: an empty thinking part in the template");
+  command->add_option("--temperature", sampling.temperature, "0 = greedy")->capture_default_str();
+  command->add_option("--top-p", sampling.top_p)->capture_default_str();
+  command->add_option("--top-k", sampling.top_k, "-1 = all")->capture_default_str();
+  command->add_option("--min-p", sampling.min_p)->capture_default_str();
+  command->add_option("--max-new-tokens", sampling.max_new_tokens)->capture_default_str();
+  command->add_option("--stop", sampling.stop, "a text that ends the answer (may be repeated)");
+  command->add_option("--n", sampling.n, "answers to each prompt")->capture_default_str();
+  command->add_option("--seed", sampling.seed)->capture_default_str();
+  command->add_flag("--ignore-eos", sampling.ignore_eos);
+  command->add_flag("--json", options->json, "one JSON object an answer: text, output_ids, meta_info with log-probabilities");
+  command->footer("example: tritonforge generate --model ~/models/Qwen3-0.6B --chat --prompt 'Write a Triton kernel that adds two vectors' --temperature 0");
+  command->callback([options] { generate(*options); });
+}
+
+}  // namespace tritonforge::cli
