@@ -63,6 +63,7 @@ int run(int argc, char** argv) {
   add_tokenize_command(app);
   add_evaluate_command(app);
   add_report_command(app);
+  add_generate_command(app);
   add_serve_command(app);
   try {
     app.parse(argc, argv);

@@ -2,6 +2,10 @@
 // The command line: one add_*_command per subcommand, each in its own file, listed in commands.cpp.
 #include <CLI/CLI.hpp>
 
+namespace tritonforge {
+struct EngineOptions;
+}
+
 namespace tritonforge::cli {
 
 // Parses and runs. Exit codes: 0, 1 (the work failed), 2 (wrong use), 3 (the machine lacks something).
@@ -22,5 +26,10 @@ void add_serve_command(CLI::App& app);  // and under it one role a file:
 void add_serve_router_command(CLI::App& serve);
 void add_serve_dashboard_command(CLI::App& serve);
 void add_serve_buffer_command(CLI::App& serve);
+void add_generate_command(CLI::App& app);
+void add_engine_options(CLI::App& command, EngineOptions& options);  // model, device and sizes of an engine
+void add_serve_command(CLI::App& app);  // and under it one role a file:
+// void add_serve_<role>_command(CLI::App& serve), listed in serve.cpp
+void add_serve_engine_command(CLI::App& serve);
 
 }  // namespace tritonforge::cli

@@ -1,0 +1,400 @@
+#include "engine/engine.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <fstream>
+#include <map>
+#include <mutex>
+
+#include "base/filesystem.h"
+#include "engine/attention_paged.h"
+#include "engine/sampler.h"
+#include "model/model.h"
+#include "model/weights.h"
+#include "tokenizer/tokenizer.h"
+
+namespace tritonforge {
+namespace {
+
+ModelConfig tiny_config() {
+  ModelConfig config;
+  config.family = Family::kQwen3;
+  config.hidden_size = 32;
+  config.intermediate_size = 64;
+  config.num_layers = 2;
+  config.num_heads = 4;
+  config.num_kv_heads = 2;
+  config.head_dim = 16;
+  config.vocab_size = 200;
+  config.max_position = 512;
+  return config;
+}
+
+std::unique_ptr<Model> tiny_model(uint64_t seed = 1) {
+  auto model = std::make_unique<Model>(tiny_config(), at::kFloat, at::kCPU);
+  model->init_random(seed, 0.4);
+  return model;
+}
+
+EngineOptions small_options() {
+  EngineOptions options;
+  options.max_running = 16;
+  options.max_context = 256;
+  options.kv_cache_tokens = 4096;
+  options.threads = 1;
+  return options;
+}
+
+// Collects the outputs of requests by id.
+class Client {
+ public:
+  explicit Client(Engine& engine) : engine_(engine) {}
+  Request request(std::vector<int64_t> prompt, uint64_t seed, int64_t max_new_tokens = 40) {
+    Request request;
+    request.prompt_ids = std::move(prompt);
+    request.sampling.seed = seed;
+    request.sampling.max_new_tokens = max_new_tokens;
+    request.on_output = [this](Output output) {
+      std::lock_guard lock(mutex_);
+      const std::string id = output.id;
+      ++updates_[id];
+      latest_[id] = std::move(output);
+      changed_.notify_all();
+    };
+    return request;
+  }
+  std::string send(Request request) { return engine_.submit(std::move(request)).value(); }
+  Output wait(const std::string& id) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return latest_.count(id) != 0 && latest_[id].finished; });
+    return latest_[id];
+  }
+  // Until `id` has at least n tokens.
+  void wait_tokens(const std::string& id, size_t n) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return latest_.count(id) != 0 && latest_[id].samples[0].output_ids.size() >= n; });
+  }
+  int updates(const std::string& id) {
+    std::lock_guard lock(mutex_);
+    return updates_[id];
+  }
+
+ private:
+  Engine& engine_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::string, Output> latest_;
+  std::map<std::string, int> updates_;
+};
+
+std::vector<int64_t> prompt_of(int64_t length, int64_t salt) {
+  std::vector<int64_t> ids;
+  for (int64_t i = 0; i < length; ++i) ids.push_back((i * 7 + salt * 13 + i * i) % 200);
+  return ids;
+}
+
+// 24 requests, some of one prompt, all submitted before any is awaited.
+std::map<std::string, std::vector<int64_t>> tokens_under(const EngineOptions& options, EngineStats* stats = nullptr) {
+  Engine engine(options, tiny_model(), nullptr);
+  Client client(engine);
+  engine.pause();
+  for (int64_t i = 0; i < 24; ++i) {
+    auto request = client.request(prompt_of(i < 12 ? 50 : 5 + 3 * i, i < 12 ? 1 : i), static_cast<uint64_t>(i), 30 + i);
+    request.id = std::to_string(i);
+    request.sampling.temperature = i % 5 == 0 ? 0 : 0.9;
+    request.sampling.top_p = i % 3 == 0 ? 0.9 : 1;
+    client.send(std::move(request));
+  }
+  engine.resume();
+  std::map<std::string, std::vector<int64_t>> all;
+  for (int i = 0; i < 24; ++i) {
+    const Output output = client.wait(std::to_string(i));
+    EXPECT_EQ(output.samples[0].finish, FinishReason::kLength);
+    EXPECT_EQ(output.samples[0].output_ids.size(), 30u + i);
+    all[output.id] = output.samples[0].output_ids;
+  }
+  if (stats != nullptr) *stats = engine.stats();
+  EXPECT_EQ(engine.stats().kv_tokens_free, engine.stats().kv_tokens_total);
+  return all;
+}
+
+TEST(Engine, TokensDoNotDependOnHowTheWorkIsScheduled) {
+  EngineStats plain_stats, stats;
+  EngineOptions plain = small_options();
+  plain.reuse_prefixes = false;
+  plain.max_step_tokens = 4096;
+  const auto expected = tokens_under(plain, &plain_stats);
+  EXPECT_EQ(plain_stats.preemptions, 0);
+
+  EngineOptions one_by_one = plain;
+  one_by_one.max_running = 1;
+  EXPECT_EQ(tokens_under(one_by_one), expected);
+
+  EngineOptions reuse = plain;
+  reuse.reuse_prefixes = true;
+  EXPECT_EQ(tokens_under(reuse, &stats), expected);
+  EXPECT_GT(stats.cached_tokens, 11 * 40);
+
+  EngineOptions chunked = plain;
+  chunked.max_step_tokens = 16;
+  EXPECT_EQ(tokens_under(chunked), expected);
+
+  EngineOptions scarce = plain;
+  scarce.kv_cache_tokens = 256;
+  EXPECT_EQ(tokens_under(scarce, &stats), expected);
+  EXPECT_GT(stats.preemptions, 0);
+
+  EngineOptions scarce_reuse = scarce;
+  scarce_reuse.reuse_prefixes = true;
+  EXPECT_EQ(tokens_under(scarce_reuse), expected);
+
+  EngineOptions padded = plain;
+  padded.pad_batches = true;
+  EXPECT_EQ(tokens_under(padded), expected);
+
+  EngineOptions rows = plain;
+  rows.rows_attention = true;
+  EXPECT_EQ(tokens_under(rows), expected);
+  rows.pad_batches = true;
+  EXPECT_EQ(tokens_under(rows), expected);
+}
+
+TEST(Engine, LogProbsAreTheModelsOwn) {
+  Engine engine(small_options(), tiny_model(), nullptr);
+  Client client(engine);
+  for (const double temperature : {0.0, 1.0, 0.7}) {
+    auto request = client.request(prompt_of(20, 3), 5);
+    request.sampling.temperature = temperature;
+    request.sampling.top_k = 20;
+    const Output output = client.wait(client.send(std::move(request)));
+    const Sample& sample = output.samples[0];
+    std::vector<int64_t> all = prompt_of(20, 3);
+    all.insert(all.end(), sample.output_ids.begin(), sample.output_ids.end());
+    const auto model = tiny_model();
+    const auto n = static_cast<int64_t>(all.size());
+    const at::NoGradGuard no_grad;
+    const at::Tensor hidden = model->forward(at::tensor(all), at::arange(n), packed_attention({0, n}));
+    const at::Tensor log_probs = at::log_softmax(model->logits(hidden) / (temperature == 0 ? 1.0 : temperature), 1);
+    for (size_t i = 0; i < sample.output_ids.size(); ++i) {
+      EXPECT_NEAR(sample.log_probs[i], log_probs[19 + static_cast<int64_t>(i)][sample.output_ids[i]].item<float>(), 1e-4);
+    }
+  }
+}
+
+TEST(Engine, SamplesOfOneRequestDifferAndTheFirstIsThatOfNOne) {
+  Engine engine(small_options(), tiny_model(), nullptr);
+  Client client(engine);
+  const Output one = client.wait(client.send(client.request(prompt_of(30, 1), 9)));
+  auto request = client.request(prompt_of(30, 1), 9);
+  request.sampling.n = 4;
+  const Output four = client.wait(client.send(std::move(request)));
+  ASSERT_EQ(four.samples.size(), 4u);
+  EXPECT_EQ(four.samples[0].output_ids, one.samples[0].output_ids);
+  EXPECT_NE(four.samples[1].output_ids, four.samples[0].output_ids);
+  EXPECT_NE(four.samples[2].output_ids, four.samples[1].output_ids);
+}
+
+TEST(Engine, StopTokensEndASampleAndStayInItsIds) {
+  Engine engine(small_options(), tiny_model(), nullptr);
+  Client client(engine);
+  const Output free = client.wait(client.send(client.request(prompt_of(10, 2), 4)));
+  const int64_t stop = free.samples[0].output_ids[7];
+  auto request = client.request(prompt_of(10, 2), 4);
+  request.sampling.stop_token_ids = {stop};
+  const Output stopped = client.wait(client.send(std::move(request)));
+  EXPECT_EQ(stopped.samples[0].finish, FinishReason::kStop);
+  EXPECT_EQ(stopped.samples[0].matched_token, stop);
+  EXPECT_EQ(stopped.samples[0].output_ids.back(), stop);
+  EXPECT_LE(stopped.samples[0].output_ids.size(), 8u);
+}
+
+TEST(Engine, TheContextEndsASample) {
+  EngineOptions options = small_options();
+  options.max_context = 40;
+  Engine engine(options, tiny_model(), nullptr);
+  Client client(engine);
+  const Output output = client.wait(client.send(client.request(prompt_of(30, 2), 4, 1000)));
+  EXPECT_EQ(output.samples[0].output_ids.size(), 10u);
+  EXPECT_EQ(output.samples[0].finish, FinishReason::kLength);
+  const auto refused = engine.submit(client.request(prompt_of(40, 2), 4));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().kind(), ErrorKind::kUsage);
+}
+
+TEST(Engine, PauseStopsSteppingAndAbortFreesBlocks) {
+  Engine engine(small_options(), tiny_model(), nullptr);
+  Client client(engine);
+  auto request = client.request(prompt_of(10, 2), 4, 240);
+  request.stream = true;
+  const std::string id = client.send(std::move(request));
+  client.wait_tokens(id, 3);
+  engine.pause();
+  const int64_t steps = engine.stats().steps;
+  engine.flush_cache();   // a command goes through the engine's loop, and no step with it
+  EXPECT_EQ(engine.stats().steps, steps);
+  engine.abort(id, "enough");
+  const Output output = client.wait(id);
+  EXPECT_EQ(output.samples[0].finish, FinishReason::kAbort);
+  EXPECT_EQ(output.samples[0].abort_message, "enough");
+  EXPECT_GE(output.samples[0].output_ids.size(), 3u);
+  engine.flush_cache();
+  EXPECT_EQ(engine.stats().kv_tokens_free, engine.stats().kv_tokens_total);
+  engine.resume();
+}
+
+TEST(Engine, AFullQueueIsRefusedAndBadFieldsAreNamed) {
+  EngineOptions options = small_options();
+  options.max_running = 2;
+  options.max_queue = 1;
+  Engine engine(options, tiny_model(), nullptr);
+  Client client(engine);
+  engine.pause();
+  std::vector<std::string> ids;
+  for (int i = 0; i < 3; ++i) ids.push_back(client.send(client.request(prompt_of(5, i), 1, 3)));
+  const auto refused = engine.submit(client.request(prompt_of(5, 9), 1));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().kind(), ErrorKind::kUnavailable);
+  engine.resume();
+  for (const auto& id : ids) client.wait(id);
+  for (const auto& [field, change] : std::map<std::string, std::function<void(Request&)>>{
+           {"top_p", [](Request& r) { r.sampling.top_p = 1.5; }}, {"temperature", [](Request& r) { r.sampling.temperature = -1; }},
+           {"top_k", [](Request& r) { r.sampling.top_k = 0; }}, {"stop_token_ids", [](Request& r) { r.sampling.stop_token_ids = {200}; }},
+           {"prompt", [](Request& r) { r.prompt_ids = {5, 999}; }}, {"n must", [](Request& r) { r.sampling.n = 0; }}}) {
+    auto request = client.request(prompt_of(5, 1), 1);
+    change(request);
+    const auto result = engine.submit(std::move(request));
+    ASSERT_FALSE(result.ok()) << field;
+    EXPECT_NE(std::string(result.error().what()).find(field), std::string::npos) << result.error().what();
+  }
+}
+
+TEST(Engine, ADeadlineAbortsAlsoWhilePaused) {
+  Engine engine(small_options(), tiny_model(), nullptr);
+  Client client(engine);
+  engine.pause();
+  auto request = client.request(prompt_of(5, 1), 1);
+  request.deadline = Deadline::after(0.01);
+  EXPECT_EQ(client.wait(client.send(std::move(request))).samples[0].finish, FinishReason::kAbort);
+}
+
+TEST(Engine, LogitsThatAreNotNumbersAbortTheirRequestAlone) {
+  auto model = tiny_model();
+  for (auto& [name, tensor] : model->named_parameters()) {
+    if (name == "model.embed_tokens.weight") {
+      const at::NoGradGuard no_grad;
+      tensor[150].fill_(std::numeric_limits<float>::quiet_NaN());
+    }
+  }
+  Engine engine(small_options(), std::move(model), nullptr);
+  Client client(engine);
+  engine.pause();
+  const std::string bad = client.send(client.request({1, 150, 2}, 1, 1)), good = client.send(client.request({1, 2, 3}, 1, 1));
+  engine.resume();
+  EXPECT_EQ(client.wait(bad).samples[0].finish, FinishReason::kAbort);
+  EXPECT_EQ(client.wait(good).samples[0].finish, FinishReason::kLength);
+}
+
+class WeightUpdate : public testing::Test {
+ protected:
+  TemporaryFolder folder{"engine-weights"};
+  Engine engine{small_options(), tiny_model(1), nullptr};
+  Client client{engine};
+};
+
+TEST_F(WeightUpdate, SwapsBetweenStepsAndMarksEachToken) {
+  const auto other = tiny_model(2);
+  const fs::path file = folder.path() / "new.safetensors";
+  const auto checksums = save_safetensors(other->named_parameters(), file, {});
+  auto request = client.request(prompt_of(20, 1), 3, 200);
+  request.stream = true;
+  const std::string running = client.send(std::move(request));
+  client.wait_tokens(running, 5);
+  const auto installed = engine.update_weights(file, 4, checksums);
+  ASSERT_TRUE(installed.ok()) << installed.error().what();
+  EXPECT_EQ(installed->version, 4);
+  EXPECT_EQ(installed->checksums, checksums);
+  const Output output = client.wait(running);
+  const auto& versions = output.samples[0].weight_versions;
+  ASSERT_EQ(versions.size(), output.samples[0].output_ids.size());
+  EXPECT_EQ(versions.front(), 0);
+  EXPECT_EQ(versions.back(), 4);
+  EXPECT_TRUE(std::is_sorted(versions.begin(), versions.end()));
+  // The same prompt now gives what an engine of the new weights gives: nothing old is found in the cache.
+  Engine fresh(small_options(), tiny_model(2), nullptr);
+  Client fresh_client(fresh);
+  EXPECT_EQ(client.wait(client.send(client.request(prompt_of(40, 1), 3))).samples[0].output_ids,
+            fresh_client.wait(fresh_client.send(fresh_client.request(prompt_of(40, 1), 3))).samples[0].output_ids);
+}
+
+TEST_F(WeightUpdate, AnythingWrongLeavesTheOldWeights) {
+  const auto before = client.wait(client.send(client.request(prompt_of(20, 1), 3))).samples[0].output_ids;
+  const auto other = tiny_model(2);
+  const fs::path file = folder.path() / "new.safetensors";
+  auto checksums = save_safetensors(other->named_parameters(), file, {});
+  const auto refused = [&](const fs::path& path, const std::map<std::string, std::string>& sums, const std::string& tells) {
+    const auto result = engine.update_weights(path, 4, sums);
+    ASSERT_FALSE(result.ok()) << tells;
+    EXPECT_NE(std::string(result.error().what()).find(tells), std::string::npos) << result.error().what();
+    EXPECT_EQ(client.wait(client.send(client.request(prompt_of(20, 1), 3))).samples[0].output_ids, before);
+    EXPECT_EQ(engine.stats().weight_version, 0);
+  };
+  auto wrong = checksums;
+  wrong.begin()->second[0] = wrong.begin()->second[0] == '0' ? '1' : '0';
+  refused(file, wrong, wrong.begin()->first);
+
+  const fs::path truncated = folder.path() / "truncated.safetensors";
+  std::ofstream(truncated, std::ios::binary) << read_file(file).substr(0, 5000);
+  refused(truncated, checksums, "truncated.safetensors");
+
+  auto parameters = other->named_parameters();
+  const fs::path missing = folder.path() / "missing.safetensors";
+  const std::string last = parameters.back().first;
+  parameters.pop_back();
+  save_safetensors(parameters, missing, {});
+  refused(missing, {}, last);
+
+  parameters.emplace_back(last, at::zeros({3, 3}));
+  const fs::path shape = folder.path() / "shape.safetensors";
+  save_safetensors(parameters, shape, {});
+  refused(shape, {}, "[3, 3]");
+
+  refused(folder.path() / "nothing.safetensors", {}, "nothing.safetensors");
+  ASSERT_TRUE(engine.update_weights(file, -1, checksums).ok());
+  EXPECT_EQ(engine.stats().weight_version, 1);
+}
+
+TEST(AtenSampler, FollowsTheSameDistributionAndLogProbs) {
+  at::manual_seed(4);
+  const int64_t vocab = 30, draws = 2000;
+  const at::Tensor logits = at::randn({1, vocab}) * 1.5;
+  for (const kernels::SampleRow base : {kernels::SampleRow{}, kernels::SampleRow{.top_k = 4}, kernels::SampleRow{.top_p = 0.7f},
+                                        kernels::SampleRow{.min_p = 0.2f}, kernels::SampleRow{.temperature = 0}}) {
+    Sampler sampler(at::kCPU);
+    std::map<int64_t, double> found, expected;
+    std::vector<kernels::SampleRow> rows(static_cast<size_t>(draws), base);
+    for (int64_t i = 0; i < draws; ++i) rows[i].position = static_cast<uint64_t>(i);
+    const at::Tensor all = logits.expand({draws, vocab}).contiguous();
+    const auto aten = sampler.sample_with_aten(all, rows);
+    for (const auto& draw : aten) found[draw.token] += 1.0 / draws;
+    const auto native = sampler.sample(all, rows);
+    std::map<int64_t, float> log_probs;
+    for (const auto& draw : native) {
+      expected[draw.token] += 1.0 / draws;
+      log_probs[draw.token] = draw.log_prob;
+    }
+    double distance = 0;
+    for (int64_t token = 0; token < vocab; ++token) distance += std::abs(found[token] - expected[token]) / 2;
+    EXPECT_LT(distance, 0.08);
+    for (const auto& draw : aten) {
+      if (log_probs.count(draw.token)) EXPECT_NEAR(draw.log_prob, log_probs[draw.token], 1e-5);
+    }
+    const at::Tensor second = all.slice(0, 7, 8).contiguous();
+    const int64_t together = aten[7].token;
+    EXPECT_EQ(sampler.sample_with_aten(second, std::span(rows).subspan(7, 1))[0].token, together);
+  }
+}
+
+}  // namespace
+}  // namespace tritonforge
