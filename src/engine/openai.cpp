@@ -151,7 +151,7 @@ OpenAiRequest openai_from_json(const std::string& text, bool chat, const Tokeniz
     request.log_probs = wanted->is_boolean() ? wanted->get<bool>() : !chat && wanted->is_number_integer();
   }
   const SamplingParams sampling = sampling_from(body, chat, where);
-  const auto prompts = chat ? std::vector{chat_prompt(text, tokenizer, format, where)} : completion_prompts(body, tokenizer, where);
+  const auto prompts = chat ? std::vector<std::vector<int64_t>>{chat_prompt(text, tokenizer, format, where)} : completion_prompts(body, tokenizer, where);
   for (size_t i = 0; i < prompts.size(); ++i) {
     Request& each = request.requests.emplace_back();
     each.id = prompts.size() == 1 ? request.id : fmt::format("{}-{}", request.id, i);

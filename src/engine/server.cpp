@@ -3,6 +3,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <future>
 #include <mutex>
 #include <thread>
 
@@ -13,7 +14,7 @@
 namespace tritonforge {
 namespace {
 
-using net::Request;
+using HttpRequest = net::Request;
 using net::ResponderPtr;
 using net::Response;
 
@@ -35,6 +36,12 @@ class Worker {
       jobs_.push_back(std::move(job));
     }
     wake_.notify_one();
+  }
+  // Returns once every job posted so far has run.
+  void drain() {
+    std::promise<void> reached;
+    post([&reached] { reached.set_value(); });
+    reached.get_future().wait();
   }
 
  private:
@@ -106,16 +113,16 @@ struct EngineServer::Impl {
   Impl(Engine& the_engine, net::ServerOptions options);
   void add_routes();
   void add_control_routes();
-  void generate(const Request& request, const ResponderPtr& responder);
-  void openai(const Request& request, const ResponderPtr& responder, bool chat);
-  void health_generate(const Request& request, const ResponderPtr& responder);
-  void launch(std::vector<tritonforge::Request> requests, const std::shared_ptr<Exchange>& exchange, Deadline deadline);
+  void generate(const HttpRequest& request, const ResponderPtr& responder);
+  void openai(const HttpRequest& request, const ResponderPtr& responder, bool chat);
+  void health_generate(const HttpRequest& request, const ResponderPtr& responder);
+  void launch(std::vector<Request> requests, const std::shared_ptr<Exchange>& exchange, Deadline deadline);
   void advance(const std::shared_ptr<Exchange>& exchange, size_t index, Output output, const std::vector<std::string>& ids);
-  Response update_weights(const Request& request, const char* path_field);
+  Response update_weights(const HttpRequest& request, const char* path_field);
   Response health() const;
   Json server_info() const;
   std::string metrics() const;
-  void async(const std::string& method, const std::string& path, void (Impl::*handler)(const Request&, const ResponderPtr&));
+  void async(const std::string& method, const std::string& path, void (Impl::*handler)(const HttpRequest&, const ResponderPtr&));
 
   Engine& engine;
   ChatFormat format;
@@ -136,8 +143,8 @@ EngineServer::Impl::Impl(Engine& the_engine, net::ServerOptions options)
 }
 
 void EngineServer::Impl::async(const std::string& method, const std::string& path,
-                               void (Impl::*handler)(const Request&, const ResponderPtr&)) {
-  server.route_async(method, path, [this, handler](const Request& request, ResponderPtr responder) {
+                               void (Impl::*handler)(const HttpRequest&, const ResponderPtr&)) {
+  server.route_async(method, path, [this, handler](const HttpRequest& request, ResponderPtr responder) {
     worker.post([this, handler, request, responder] { guarded(responder, [&] { (this->*handler)(request, responder); }); });
   });
 }
@@ -145,32 +152,32 @@ void EngineServer::Impl::async(const std::string& method, const std::string& pat
 void EngineServer::Impl::add_routes() {
   async("POST", "/generate", &Impl::generate);
   async("GET", "/health_generate", &Impl::health_generate);
-  server.route_async("POST", "/v1/chat/completions", [this](const Request& request, ResponderPtr responder) {
+  server.route_async("POST", "/v1/chat/completions", [this](const HttpRequest& request, ResponderPtr responder) {
     worker.post([=, this] { guarded(responder, [&] { openai(request, responder, /*chat=*/true); }); });
   });
-  server.route_async("POST", "/v1/completions", [this](const Request& request, ResponderPtr responder) {
+  server.route_async("POST", "/v1/completions", [this](const HttpRequest& request, ResponderPtr responder) {
     worker.post([=, this] { guarded(responder, [&] { openai(request, responder, /*chat=*/false); }); });
   });
-  server.route_async("GET", "/health", [this](const Request&, ResponderPtr responder) { responder->send(health()); });
-  server.route_async("GET", "/metrics", [this](const Request&, ResponderPtr responder) { responder->send(Response::text(metrics())); });
-  server.route_async("GET", "/get_server_info", [this](const Request&, ResponderPtr responder) { responder->send(Response::json(server_info())); });
-  server.route_async("GET", "/get_model_info", [this](const Request&, ResponderPtr responder) {
+  server.route_async("GET", "/health", [this](const HttpRequest&, ResponderPtr responder) { responder->send(health()); });
+  server.route_async("GET", "/metrics", [this](const HttpRequest&, ResponderPtr responder) { responder->send(Response::text(metrics())); });
+  server.route_async("GET", "/get_server_info", [this](const HttpRequest&, ResponderPtr responder) { responder->send(Response::json(server_info())); });
+  server.route_async("GET", "/get_model_info", [this](const HttpRequest&, ResponderPtr responder) {
     const EngineInfo& info = engine.info();
     responder->send(Response::json({{"model_path", info.model_path}, {"tokenizer_path", info.model_path}, {"is_generation", true},
                                     {"family", info.family}, {"dtype", info.dtype}, {"vocab_size", info.vocab_size},
                                     {"max_context", info.max_context}, {"weight_version", std::to_string(engine.stats().weight_version)}}));
   });
-  server.route_async("GET", "/get_weight_version", [this](const Request&, ResponderPtr responder) {
+  server.route_async("GET", "/get_weight_version", [this](const HttpRequest&, ResponderPtr responder) {
     responder->send(Response::json({{"weight_version", std::to_string(engine.stats().weight_version)}}));
   });
-  server.route_async("GET", "/v1/models", [this](const Request&, ResponderPtr responder) {
+  server.route_async("GET", "/v1/models", [this](const HttpRequest&, ResponderPtr responder) {
     responder->send(Response::json({{"object", "list"}, {"data", Json::array({{{"id", model_name}, {"object", "model"},
                                     {"owned_by", "tritonforge"}, {"max_model_len", engine.info().max_context}}})}}));
   });
 }
 
 void EngineServer::Impl::add_control_routes() {
-  server.route("POST", "/pause_generation", [this](const Request& request) {
+  server.route("POST", "/pause_generation", [this](const HttpRequest& request) {
     const Json body = request.json();
     const auto mode = optional_field<std::string>(body, "mode", "retain", "POST /pause_generation");
     if (mode != "retain" && mode != "in_place" && mode != "abort") {
@@ -180,27 +187,27 @@ void EngineServer::Impl::add_control_routes() {
     if (mode == "abort") engine.abort_all("generation was paused");
     return Response::json({{"success", true}, {"message", "paused"}});
   });
-  server.route("POST", "/continue_generation", [this](const Request&) {
+  server.route("POST", "/continue_generation", [this](const HttpRequest&) {
     engine.resume();
     return Response::json({{"success", true}, {"message", "continued"}});
   });
-  server.route("POST", "/abort_request", [this](const Request& request) {
+  server.route("POST", "/abort_request", [this](const HttpRequest& request) {
     const Json body = request.json();
     if (optional_field(body, "abort_all", false, "POST /abort_request")) engine.abort_all("aborted by request");
     else engine.abort(require<std::string>(body, "rid", "POST /abort_request"));
     return Response::json({{"success", true}});
   });
   for (const char* method : {"GET", "POST"}) {
-    server.route(method, "/flush_cache", [this](const Request&) {
+    server.route(method, "/flush_cache", [this](const HttpRequest&) {
       engine.flush_cache();
       return Response::json({{"success", true}, {"message", "cache flushed"}});
     });
   }
-  server.route("POST", "/update_weights_from_disk", [this](const Request& request) { return update_weights(request, "model_path"); });
-  server.route("POST", "/update_weights_from_tensor", [this](const Request& request) { return update_weights(request, "path"); });
+  server.route("POST", "/update_weights_from_disk", [this](const HttpRequest& request) { return update_weights(request, "model_path"); });
+  server.route("POST", "/update_weights_from_tensor", [this](const HttpRequest& request) { return update_weights(request, "path"); });
 }
 
-Response EngineServer::Impl::update_weights(const Request& request, const char* path_field) {
+Response EngineServer::Impl::update_weights(const HttpRequest& request, const char* path_field) {
   const std::string where = "POST " + request.path;
   const Json body = request.json();
   const auto path = require<std::string>(body, path_field, where);
@@ -220,7 +227,7 @@ Response EngineServer::Impl::update_weights(const Request& request, const char* 
                          {"checksums", installed->checksums}, {"num_paused_requests", 0}});
 }
 
-void EngineServer::Impl::launch(std::vector<tritonforge::Request> requests, const std::shared_ptr<Exchange>& exchange, Deadline deadline) {
+void EngineServer::Impl::launch(std::vector<Request> requests, const std::shared_ptr<Exchange>& exchange, Deadline deadline) {
   if (closing) fail(ErrorKind::kMachine, "the engine is shutting down");
   exchange->latest.resize(requests.size());
   exchange->unfinished = requests.size();
@@ -270,7 +277,7 @@ void EngineServer::Impl::advance(const std::shared_ptr<Exchange>& exchange, size
   exchange->responder->end_stream();
 }
 
-void EngineServer::Impl::generate(const Request& request, const ResponderPtr& responder) {
+void EngineServer::Impl::generate(const HttpRequest& request, const ResponderPtr& responder) {
   const Tokenizer& tokenizer = *engine.tokenizer();
   auto body = std::make_shared<GenerateBody>(
       generate_from_json(request.json(), tokenizer, fmt::format("{}-{}", request.id, next_id++)));
@@ -278,7 +285,7 @@ void EngineServer::Impl::generate(const Request& request, const ResponderPtr& re
   exchange->responder = responder;
   exchange->stream = body->stream;
   const bool list = body->list || body->requests.size() > 1 || body->requests[0].request.sampling.n > 1;
-  std::vector<tritonforge::Request> requests;
+  std::vector<Request> requests;
   std::vector<int64_t> first_index;
   int64_t samples = 0;
   for (auto& each : body->requests) {
@@ -311,7 +318,7 @@ void EngineServer::Impl::generate(const Request& request, const ResponderPtr& re
   launch(std::move(requests), exchange, request.deadline);
 }
 
-void EngineServer::Impl::openai(const Request& request, const ResponderPtr& responder, bool chat) {
+void EngineServer::Impl::openai(const HttpRequest& request, const ResponderPtr& responder, bool chat) {
   const Tokenizer& tokenizer = *engine.tokenizer();
   auto parsed = std::make_shared<OpenAiRequest>(
       openai_from_json(request.body, chat, tokenizer, format, model_name, fmt::format("{}-{}", request.id, next_id++)));
@@ -329,10 +336,10 @@ void EngineServer::Impl::openai(const Request& request, const ResponderPtr& resp
   launch(parsed->requests, exchange, request.deadline);
 }
 
-void EngineServer::Impl::health_generate(const Request& request, const ResponderPtr& responder) {
+void EngineServer::Impl::health_generate(const HttpRequest& request, const ResponderPtr& responder) {
   auto exchange = std::make_shared<Exchange>();
   exchange->responder = responder;
-  tritonforge::Request probe;
+  Request probe;
   probe.id = fmt::format("health-{}", next_id++);
   probe.prompt_ids = {0};
   probe.sampling.temperature = 0;
@@ -402,7 +409,9 @@ std::string EngineServer::url() const { return impl_->server.url(); }
 
 void EngineServer::stop(double grace_s) {
   if (impl_->closing.exchange(true)) return;
+  impl_->worker.drain();   // from here on no job submits
   impl_->engine.abort_all("the engine is shutting down");
+  impl_->worker.drain();   // the last outputs are on their way
   impl_->server.stop(grace_s);
 }
 
