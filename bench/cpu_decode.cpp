@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <mutex>
 
-#include "engine/device.h"
+#include "kernels/device.h"
 #include "engine/engine.h"
 #include "model/model.h"
 #include "model/weights.h"

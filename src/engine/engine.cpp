@@ -17,7 +17,7 @@
 #include "base/log.h"
 #include "engine/attention_paged.h"
 #include "engine/batch.h"
-#include "engine/device.h"
+#include "kernels/device.h"
 #include "engine/live.h"
 #include "engine/sampler.h"
 #include "engine/scheduler.h"

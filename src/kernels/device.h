@@ -1,5 +1,5 @@
 #pragma once
-// The device an engine runs on. The binary links the CPU half of libtorch; the CUDA half is loaded where it is asked for.
+// The device that a process computes on. The binary links the CPU half of libtorch; the CUDA half is loaded where it is asked for.
 #include <ATen/ATen.h>
 
 #include <string>

@@ -1,4 +1,4 @@
-#include "engine/device.h"
+#include "kernels/device.h"
 
 #include <ATen/DeviceAccelerator.h>
 #include <c10/core/impl/VirtualGuardImpl.h>

@@ -1,0 +1,210 @@
+#include "train/checkpoint.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+#include "base/config.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "model/weights.h"
+#include "tokenizer/tokenizer.h"
+
+namespace tritonforge::train {
+namespace {
+
+constexpr int64_t kFormat = 1;
+
+Json to_json(const StepMetrics& metrics) { return {{"step", metrics.step}, {"kind", metrics.kind}, {"values", metrics.values}}; }
+
+void copy_durably(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  fs::copy_file(from, to, error);
+  if (error) fail(ErrorKind::kUnavailable, "cannot write {}: {}", to.string(), error.message());
+  fsync_path(to);
+}
+
+// What sits beside the weights of a Hugging Face folder and is not made by save_model.
+void copy_tokenizer(const fs::path& source, const fs::path& folder) {
+  if (!fs::is_directory(source)) {
+    Tokenizer::load(source).save(folder);
+    return;
+  }
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
+                           "merges.txt", "chat_template.jinja", "generation_config.json"}) {
+    if (fs::exists(source / name)) copy_durably(source / name, folder / name);
+  }
+}
+
+// A reader sees the old folder or the new one at every moment; afterwards `temporary` is the old one.
+void put_in_place(const fs::path& temporary, const fs::path& folder) {
+  if (::rename(temporary.c_str(), folder.c_str()) == 0) return;  // nothing there, or an empty folder
+  if (errno != ENOTEMPTY && errno != EEXIST) fail(ErrorKind::kUnavailable, "cannot rename {}: {}", temporary.string(), std::strerror(errno));
+  if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, folder.c_str(), RENAME_EXCHANGE) != 0) {
+    fail(ErrorKind::kUnavailable, "cannot replace {}: {}", folder.string(), std::strerror(errno));
+  }
+}
+
+// Builds a folder under a temporary name with `fill`, syncs it and puts it in place of `folder`.
+template <typename Fill>
+void write_folder(const fs::path& folder, const Fill& fill) {
+  const fs::path temporary = folder.string() + fmt::format(".tmp-{}", ::getpid());
+  const fs::path parent = folder.has_parent_path() ? folder.parent_path() : fs::path(".");
+  std::error_code ignored;
+  try {
+    fs::create_directories(parent);
+    fs::remove_all(temporary);
+    fill(temporary);
+    fsync_path(temporary);
+    put_in_place(temporary, folder);
+    fsync_path(parent);
+  } catch (const fs::filesystem_error& error) {
+    fs::remove_all(temporary, ignored);
+    fail(ErrorKind::kUnavailable, "cannot write {}: {}", folder.string(), error.code().message());
+  } catch (...) {
+    fs::remove_all(temporary, ignored);
+    throw;
+  }
+  fs::remove_all(temporary, ignored);  // what was replaced
+}
+
+Json read_state(const fs::path& path) {
+  const fs::path file = path / "trainer.json";
+  try {
+    Json state = parse_json(read_file(file), file.string());
+    if (require<int64_t>(state, "format", file.string()) != kFormat) {
+      fail(ErrorKind::kUnsupported, "{}: format {} is not {}", file.string(), state["format"].dump(), kFormat);
+    }
+    return state;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kUsage) throw;
+    throw Error(ErrorKind::kCorrupt, error.what());
+  }
+}
+
+}  // namespace
+
+void export_model(const Model& model, const fs::path& source, const fs::path& folder) {
+  write_folder(folder, [&](const fs::path& temporary) {
+    save_model(model, temporary);
+    copy_tokenizer(source, temporary);
+  });
+}
+
+void write_checkpoint(const fs::path& path, Trainer& trainer, const std::vector<TrainedLease>& leases) {
+  const TrainerState& state = trainer.state();
+  Json lease_list = Json::array();
+  for (const TrainedLease& lease : leases) {
+    lease_list.push_back({{"lease_id", lease.lease_id}, {"buffer", lease.buffer}, {"step", lease.step}, {"committed", lease.committed}});
+  }
+  const Json json = {{"format", kFormat}, {"step", state.step}, {"seed", trainer.config().seed}, {"weight_versions", state.weight_versions},
+                     {"last", to_json(state.last)}, {"leases", lease_list}};
+  write_folder(path, [&](const fs::path& temporary) {
+    save_model(trainer.model(), temporary);
+    copy_tokenizer(trainer.config().model, temporary);
+    save_safetensors(trainer.optimizer().state(), temporary / "optimizer.safetensors", {{"step", std::to_string(state.step)}});
+    write_file_atomic(temporary / "config.yaml", dump_config(trainer.config()));
+    write_file_atomic(temporary / "trainer.json", json.dump(2) + "\n");
+  });
+}
+
+void load_checkpoint(const fs::path& path, Trainer& trainer) {
+  const Json json = read_state(path);
+  const std::string where = (path / "trainer.json").string();
+  const SafetensorsFile file(path / "optimizer.safetensors");
+  const at::NoGradGuard no_grad;
+  for (auto& [name, tensor] : trainer.optimizer().state()) {
+    if (!file.contains(name)) {
+      fail(ErrorKind::kCorrupt, "{}/optimizer.safetensors: tensor '{}' is missing (was it saved with another dtype?)", path.string(), name);
+    }
+    const at::Tensor saved = file.tensor(name);
+    if (saved.sizes() != tensor.sizes() || saved.scalar_type() != tensor.scalar_type()) {
+      fail(ErrorKind::kCorrupt, "{}/optimizer.safetensors: tensor '{}' is {} {}, expected {} {}", path.string(), name,
+           at::toString(saved.scalar_type()), fmt::join(saved.sizes(), "x"), at::toString(tensor.scalar_type()),
+           fmt::join(tensor.sizes(), "x"));
+    }
+    tensor.copy_(saved);
+  }
+  TrainerState state;
+  state.step = require<int64_t>(json, "step", where);
+  state.weight_versions = require<std::vector<int64_t>>(json, "weight_versions", where);
+  const Json last = require<Json>(json, "last", where);
+  state.last.step = require<int64_t>(last, "step", where);
+  state.last.kind = require<std::string>(last, "kind", where);
+  for (const auto& [name, value] : require<Json>(last, "values", where).items()) {
+    state.last.values[name] = value.is_number() ? value.get<double>() : std::nan("");  // JSON has no NaN: null
+  }
+  trainer.restore(std::move(state));
+}
+
+std::vector<TrainedLease> checkpoint_leases(const fs::path& path) {
+  const Json json = read_state(path);
+  const std::string where = (path / "trainer.json").string();
+  std::vector<TrainedLease> leases;
+  for (const Json& lease : require<Json>(json, "leases", where)) {
+    leases.push_back({require<std::string>(lease, "lease_id", where), require<std::string>(lease, "buffer", where),
+                      require<int64_t>(lease, "step", where), require<bool>(lease, "committed", where)});
+  }
+  return leases;
+}
+
+CheckpointStore::CheckpointStore(fs::path folder, int64_t keep) : folder_(std::move(folder)), keep_(keep) {
+  std::error_code error;
+  fs::create_directories(folder_, error);
+  if (error) fail(ErrorKind::kUnavailable, "cannot create {}: {}", folder_.string(), error.message());
+  const fs::path lock = folder_ / ".lock";
+  lock_fd_ = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (lock_fd_ < 0) fail(ErrorKind::kUnavailable, "cannot open {}: {}", lock.string(), std::strerror(errno));
+  if (::flock(lock_fd_, LOCK_EX | LOCK_NB) != 0) {
+    ::close(lock_fd_);
+    fail(ErrorKind::kUnavailable, "{} is in use by another trainer (pid {})", folder_.string(), read_file(lock));
+  }
+  const std::string pid = std::to_string(::getpid());
+  if (::ftruncate(lock_fd_, 0) != 0 || ::pwrite(lock_fd_, pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
+    log::warn("cannot note the pid in {}: {}", lock.string(), std::strerror(errno));
+  }
+  for (const auto& entry : fs::directory_iterator(folder_)) {
+    if (entry.path().filename().string().find(".tmp-") != std::string::npos) fs::remove_all(entry.path());
+  }
+}
+
+CheckpointStore::~CheckpointStore() { ::close(lock_fd_); }
+
+fs::path CheckpointStore::latest() const {
+  if (!fs::exists(folder_ / "latest")) return {};
+  std::string name = read_file(folder_ / "latest");
+  while (!name.empty() && name.back() == '\n') name.pop_back();
+  const fs::path path = folder_ / name;
+  if (!fs::exists(path / "trainer.json")) fail(ErrorKind::kCorrupt, "{}/latest names {}, which holds no checkpoint", folder_.string(), path.string());
+  return path;
+}
+
+fs::path CheckpointStore::save(Trainer& trainer, const std::vector<TrainedLease>& leases) {
+  const fs::path path = folder_ / fmt::format("step-{:08}", trainer.state().step);
+  write_checkpoint(path, trainer, leases);
+  write_file_atomic(folder_ / "latest", path.filename().string() + "\n");
+  prune(path);
+  return path;
+}
+
+void CheckpointStore::prune(const fs::path& newest) const {
+  std::vector<fs::path> others;
+  for (const auto& entry : fs::directory_iterator(folder_)) {
+    const std::string name = entry.path().filename().string();
+    if (entry.is_directory() && name.rfind("step-", 0) == 0 && entry.path() != newest) others.push_back(entry.path());
+  }
+  std::sort(others.begin(), others.end());
+  for (int64_t i = 0; i < static_cast<int64_t>(others.size()) - (keep_ - 1); ++i) {
+    std::error_code error;
+    fs::remove_all(others[i], error);
+    if (error) log::warn("cannot remove the old checkpoint {}: {}", others[i].string(), error.message());
+  }
+}
+
+}  // namespace tritonforge::train

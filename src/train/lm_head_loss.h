@@ -1,0 +1,20 @@
+#pragma once
+// Log-probabilities of targets without ever holding the full logits: rows of the LM head are computed a chunk at a
+// time, and computed again in the backward pass (Liger / Megatron's "fused linear cross entropy").
+#include <ATen/ATen.h>
+
+namespace tritonforge::train {
+
+struct TargetScores {
+  at::Tensor log_probs;  // [n] fp32: of the target under softmax(logits / temperature)
+  at::Tensor entropy;    // [n] fp32: of that distribution, in nats
+};
+
+// hidden [n, hidden] and weight [vocab, hidden] of one dtype; targets [n] int64; inverse_temperature [n] fp32 or
+// undefined (all 1). Logits are the model's own (Model::logits: fp32), the softmax and all sums are fp32.
+// Differentiable in hidden and weight through log_probs and, where entropy_gradient, through entropy. At most
+// chunk * vocab logits exist at any time. Gradients have the inputs' dtype; the weight's is summed over chunks in fp32.
+TargetScores lm_head_scores(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& targets,
+                            const at::Tensor& inverse_temperature, int64_t chunk, bool entropy_gradient = false);
+
+}  // namespace tritonforge::train

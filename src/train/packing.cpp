@@ -1,0 +1,152 @@
+#include "train/packing.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace tritonforge::train {
+namespace {
+
+int64_t target_count(const TrainSequence& sequence) {
+  return std::count_if(sequence.loss_mask.begin(), sequence.loss_mask.end(), [](uint8_t m) { return m != 0; });
+}
+
+template <typename T>
+at::Tensor to_device(std::vector<T>& values, at::ScalarType dtype, at::Device device) {
+  const auto length = static_cast<int64_t>(values.size());
+  return at::from_blob(values.data(), {length}, at::TensorOptions(dtype)).to(device, dtype, /*non_blocking=*/false, /*copy=*/true);
+}
+
+}  // namespace
+
+std::vector<std::vector<size_t>> pack_lengths(const std::vector<int64_t>& lengths, int64_t capacity) {
+  std::vector<size_t> order(lengths.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return lengths[a] > lengths[b]; });
+  std::vector<std::vector<size_t>> bins;
+  std::vector<int64_t> room;
+  for (const size_t index : order) {
+    TF_CHECK(lengths[index] <= capacity, "a sequence of {} tokens in a micro-batch of {}", lengths[index], capacity);
+    const auto fit = std::find_if(room.begin(), room.end(), [&](int64_t r) { return r >= lengths[index]; });
+    const auto bin = static_cast<size_t>(fit - room.begin());
+    if (fit == room.end()) {
+      room.push_back(capacity);
+      bins.emplace_back();
+    }
+    room[bin] -= lengths[index];
+    bins[bin].push_back(index);
+  }
+  return bins;
+}
+
+int64_t check_sequences(std::span<const TrainSequence> sequences, const TrainConfig& config, int64_t vocab_size, int64_t max_position) {
+  int64_t targets = 0;
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    const TrainSequence& s = sequences[i];
+    const std::string name = s.trajectory_id.empty() ? fmt::format("sequences[{}]", i) : fmt::format("sequences[{}] ({})", i, s.trajectory_id);
+    const size_t n = s.tokens.size();
+    if (n == 0) fail(ErrorKind::kUsage, "{} has no tokens", name);
+    const auto same = [&](const char* field, size_t size) {
+      if (size != n) fail(ErrorKind::kUsage, "{}: {} has {} entries for {} tokens", name, field, size, n);
+    };
+    same("loss_mask", s.loss_mask.size());
+    same("old_log_probs", s.old_log_probs.size());
+    same("advantages", s.advantages.size());
+    same("weight_versions", s.weight_versions.size());
+    if (s.loss_mask[0]) fail(ErrorKind::kUsage, "{}: loss_mask[0] is set, but nothing predicts the first token", name);
+    if (static_cast<int64_t>(n) > config.max_tokens_per_micro_batch) {
+      fail(ErrorKind::kUsage, "{} has {} tokens; max_tokens_per_micro_batch is {}", name, n, config.max_tokens_per_micro_batch);
+    }
+    if (static_cast<int64_t>(n) > max_position) fail(ErrorKind::kUsage, "{} has {} tokens; the model has {} positions", name, n, max_position);
+    if (!(s.temperature >= 0) || !std::isfinite(s.temperature)) fail(ErrorKind::kUsage, "{}: temperature {} is not a temperature", name, s.temperature);
+    for (size_t t = 0; t < n; ++t) {
+      if (s.tokens[t] < 0 || s.tokens[t] >= vocab_size) {
+        fail(ErrorKind::kUsage, "{}: token {} at {} is outside the vocabulary of {}", name, s.tokens[t], t, vocab_size);
+      }
+      if (s.loss_mask[t] && !(std::isfinite(s.old_log_probs[t]) && std::isfinite(s.advantages[t]))) {
+        fail(ErrorKind::kUsage, "{}: log-prob {} or advantage {} at {} is not finite", name, s.old_log_probs[t], s.advantages[t], t);
+      }
+    }
+    targets += target_count(s);
+  }
+  return targets;
+}
+
+int64_t forward_length(const TrainSequence& sequence) {
+  const auto last = std::find_if(sequence.loss_mask.rbegin(), sequence.loss_mask.rend(), [](uint8_t m) { return m != 0; });
+  return last == sequence.loss_mask.rend() ? 0 : sequence.loss_mask.rend() - last - 1;
+}
+
+std::vector<double> loss_weights(std::span<const TrainSequence> sequences, const LossConfig& loss) {
+  std::vector<int64_t> counts;
+  int64_t tokens = 0, trained = 0;
+  for (const TrainSequence& sequence : sequences) {
+    counts.push_back(target_count(sequence));
+    tokens += counts.back();
+    trained += counts.back() > 0;
+  }
+  std::vector<double> weights;
+  for (const int64_t count : counts) {
+    double weight = 0;
+    if (count == 0) {
+      // no target carries it
+    } else if (loss.aggregation == "token-mean") {
+      weight = 1.0 / static_cast<double>(tokens);
+    } else if (loss.aggregation == "seq-mean-token-sum") {
+      weight = 1.0 / static_cast<double>(trained);
+    } else if (loss.aggregation == "seq-mean-token-mean") {
+      weight = 1.0 / static_cast<double>(trained * count);
+    } else {
+      TF_CHECK(loss.aggregation == "constant", "aggregation '{}' was not validated", loss.aggregation);
+      weight = 1.0 / static_cast<double>(trained * loss.constant_tokens);
+    }
+    weights.push_back(weight);
+  }
+  return weights;
+}
+
+MicroBatch make_micro_batch(std::span<const TrainSequence> sequences, const std::vector<size_t>& indices, const std::vector<double>& weights,
+                            const std::vector<int64_t>& current_versions, at::Device device) {
+  std::vector<int64_t> ids, positions, rows, targets;
+  std::vector<float> weight, inverse_temperature, sampler, advantages, on_policy;
+  bool any_temperature = false;
+  MicroBatch batch;
+  batch.cu_seqlens.push_back(0);
+  for (const size_t index : indices) {
+    const TrainSequence& s = sequences[index];
+    const int64_t start = batch.cu_seqlens.back();
+    // Temperature 0 is greedy decoding, whose log-probabilities are those at temperature 1.
+    const auto inverse = static_cast<float>(s.temperature > 0 ? 1.0 / s.temperature : 1.0);
+    const int64_t length = forward_length(s);
+    for (int64_t t = 0; t < length; ++t) {
+      ids.push_back(s.tokens[t]);
+      positions.push_back(t);
+      const int64_t target = t + 1;
+      if (!s.loss_mask[target]) continue;
+      rows.push_back(start + t);
+      targets.push_back(s.tokens[target]);
+      weight.push_back(static_cast<float>(weights[index]));
+      inverse_temperature.push_back(inverse);
+      any_temperature |= inverse != 1.0f;
+      sampler.push_back(s.old_log_probs[target]);
+      advantages.push_back(s.advantages[target]);
+      const bool current = std::find(current_versions.begin(), current_versions.end(), s.weight_versions[target]) != current_versions.end();
+      on_policy.push_back(current ? 1.0f : 0.0f);
+    }
+    batch.cu_seqlens.push_back(start + length);
+  }
+  batch.tokens = static_cast<int64_t>(ids.size());
+  batch.target_count = static_cast<int64_t>(rows.size());
+  batch.ids = to_device(ids, at::kLong, device);
+  batch.positions = to_device(positions, at::kLong, device);
+  batch.rows = to_device(rows, at::kLong, device);
+  batch.targets = to_device(targets, at::kLong, device);
+  batch.weights = to_device(weight, at::kFloat, device);
+  if (any_temperature) batch.inverse_temperature = to_device(inverse_temperature, at::kFloat, device);
+  batch.sampler_log_probs = to_device(sampler, at::kFloat, device);
+  batch.advantages = to_device(advantages, at::kFloat, device);
+  batch.on_policy = to_device(on_policy, at::kFloat, device);
+  return batch;
+}
+
+}  // namespace tritonforge::train

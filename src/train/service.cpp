@@ -1,0 +1,225 @@
+#include "train/service.h"
+
+#include <algorithm>
+
+#include "base/checksum.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "kernels/device.h"
+
+namespace tritonforge::train {
+namespace {
+
+constexpr size_t kRememberedLeases = 256;  // committed ones that are still refused by name
+
+std::string run_id_of(const TrainConfig& config) {
+  if (!config.run_id.empty()) return config.run_id;
+  return checksum(fs::absolute(config.checkpoint.empty() ? config.model : config.checkpoint).lexically_normal().string()).substr(0, 12);
+}
+
+net::ClientOptions client_options(const ServiceOptions& options) {
+  net::ClientOptions client;
+  client.timeout_s = options.config.buffer_timeout_s;
+  client.api_key = options.buffer_api_key;
+  return client;
+}
+
+}  // namespace
+
+TrainerService::TrainerService(ServiceOptions options) : options_(std::move(options)), buffer_client_(client_options(options_)) {
+  const TrainConfig& config = options_.config;
+  config.validate();
+  fs::path resume_from;
+  if (!config.checkpoint.empty()) {
+    store_ = std::make_unique<CheckpointStore>(config.checkpoint, config.keep_checkpoints);
+    resume_from = store_->latest();
+    if (!resume_from.empty() && !options_.resume) {
+      fail(ErrorKind::kUsage, "{} holds {}: pass --resume to go on from it, or name another folder", config.checkpoint,
+           resume_from.filename().string());
+    }
+  } else if (options_.resume) {
+    fail(ErrorKind::kUsage, "--resume needs 'checkpoint', the folder to go on from");
+  }
+  trainer_ = make_trainer(config, resume_from);
+  publisher_ = std::make_unique<Publisher>(run_id_of(config), config.model);
+  if (options_.share_device) device_lock_ = std::make_unique<DeviceLock>(device_identity(trainer_->model().device()));
+  if (!resume_from.empty()) {
+    leases_ = checkpoint_leases(resume_from);
+    checkpoint_step_ = trainer_->state().step;
+    checkpoint_path_ = resume_from;
+    log::info("resumed {} at step {}", resume_from.string(), checkpoint_step_);
+    commit_leases();
+  }
+  report(trainer_->state().last);
+  note("idle");
+}
+
+StepReply TrainerService::step(StepRequest request) {
+  const int64_t done = trainer_->state().step;
+  if (request.step == done && done > 0) {
+    return {trainer_->state().last, checkpoint_step_ == done ? checkpoint_path_ : "", checkpoint_error_, true};
+  }
+  if (request.step != done + 1) throw OutOfTurn(fmt::format("step {} is out of turn: expected {}", request.step, done + 1), done + 1);
+
+  std::map<std::string, double> extra;
+  if (request.kind == StepKind::kRl) {
+    for (const TrainedLease& lease : leases_) {
+      if (lease.lease_id != request.lease_id || lease.buffer != request.buffer) continue;
+      throw OutOfTurn(fmt::format("lease '{}' was trained on in step {}", lease.lease_id, lease.step), done + 1);
+    }
+    note("fetching " + request.lease_id);
+    LeasedBatch batch = fetch_lease(request);
+    request.sequences = std::move(batch.sequences);
+    extra = {{"groups", batch.groups}, {"trajectories", batch.trajectories}, {"zero_variance_groups", batch.zero_variance_groups},
+             {"reward_mean", batch.reward_mean}};
+  }
+
+  note(fmt::format("step {}", request.step));
+  {
+    std::optional<DeviceLock::Hold> hold;
+    if (device_lock_) hold.emplace(device_lock_->shared());
+    trainer_->train_step(request.kind, request.sequences, extra);
+    if (device_lock_) synchronize(trainer_->model().device());
+  }
+  if (request.kind == StepKind::kRl) leases_.push_back({request.lease_id, request.buffer, request.step, false});
+  StepReply reply{trainer_->state().last, "", "", false};
+  report(reply.metrics);
+  if (options_.config.checkpoint_interval > 0 && request.step % options_.config.checkpoint_interval == 0) {
+    try {
+      save_checkpoint();
+      reply.checkpoint = checkpoint_path_;
+    } catch (const Error& error) {  // the step is done and the old checkpoint stands: say so and go on
+      log::error("checkpoint of step {}: {}", request.step, error.what());
+      reply.checkpoint_error = error.what();
+    }
+  }
+  return reply;
+}
+
+LeasedBatch TrainerService::fetch_lease(const StepRequest& request) {
+  const std::string url = request.buffer + "/v2/leases/" + request.lease_id;
+  return leased_batch_from_json(buffer_client_.get_json(url).value());
+}
+
+void TrainerService::save_checkpoint() {
+  note("saving");
+  std::vector<TrainedLease> kept;
+  const size_t committed = std::count_if(leases_.begin(), leases_.end(), [](const TrainedLease& lease) { return lease.committed; });
+  size_t forget = committed > kRememberedLeases ? committed - kRememberedLeases : 0;
+  for (const TrainedLease& lease : leases_) {
+    if (lease.committed && forget > 0) {
+      --forget;
+    } else {
+      kept.push_back(lease);
+    }
+  }
+  leases_ = std::move(kept);
+  try {
+    checkpoint_path_ = store_->save(*trainer_, leases_);
+  } catch (const Error& error) {
+    checkpoint_error_ = error.what();
+    metrics_.add("tritonforge_trainer_checkpoint_failures_total");
+    throw;
+  }
+  checkpoint_error_.clear();
+  checkpoint_step_ = trainer_->state().step;
+  metrics_.set("tritonforge_trainer_checkpoint_step", static_cast<double>(checkpoint_step_));
+  commit_leases();
+}
+
+// Only after the checkpoint that holds them: a lease that is not committed is given again, one that is never is.
+void TrainerService::commit_leases() {
+  for (TrainedLease& lease : leases_) {
+    if (lease.committed || lease.step > checkpoint_step_) continue;
+    const std::string url = lease.buffer + "/v2/leases/" + lease.lease_id + "/commit";
+    const auto reply = buffer_client_.post_json(url, {{"step", lease.step}});
+    lease.committed = reply.ok();
+    if (!reply.ok()) {
+      log::warn("lease '{}' of step {} is not committed yet, tried again after the next checkpoint: {}", lease.lease_id, lease.step,
+                reply.error().what());
+      return;  // the next ones would fail in the same way, each after its own wait
+    }
+  }
+}
+
+fs::path TrainerService::save(const std::string& path) {
+  if (!path.empty()) {
+    note("saving");
+    write_checkpoint(path, *trainer_, leases_);
+    return path;
+  }
+  if (!store_) fail(ErrorKind::kUsage, "POST /save: the config names no checkpoint folder; give a 'path'");
+  save_checkpoint();
+  return checkpoint_path_;
+}
+
+Published TrainerService::publish(int64_t version, const std::string& to) {
+  note(fmt::format("publishing version {}", version));
+  Published published = to == "shm" ? publisher_->to_shared_memory(trainer_->model(), version)
+                                    : publisher_->to_folder(trainer_->model(), version, to);
+  trainer_->published(version);
+  metrics_.set("tritonforge_trainer_published_version", static_cast<double>(version));
+  return published;
+}
+
+fs::path TrainerService::export_to(const std::string& folder) {
+  note("exporting");
+  export_model(trainer_->model(), options_.config.model, folder);
+  return folder;
+}
+
+void TrainerService::shut_down() {
+  if (!store_ || trainer_->broken() || trainer_->state().step <= std::max<int64_t>(checkpoint_step_, 0)) return;
+  save_checkpoint();
+  log::info("saved {}", checkpoint_path_);
+}
+
+void TrainerService::report(const StepMetrics& metrics) {
+  if (metrics.step == 0) return;
+  metrics_.set("tritonforge_trainer_step", static_cast<double>(metrics.step));
+  for (const auto& [name, value] : metrics.values) metrics_.set("tritonforge_trainer_last_" + name, value);
+  metrics_.add("tritonforge_trainer_tokens_total", metrics.values.at("tokens"));
+  metrics_.add("tritonforge_trainer_steps_total");
+}
+
+void TrainerService::note(const std::string& activity) {
+  const TrainerState& state = trainer_->state();
+  const std::lock_guard lock(mutex_);
+  visible_.step = state.step;
+  visible_.checkpoint_step = checkpoint_step_;
+  visible_.uncommitted_leases =
+      std::count_if(leases_.begin(), leases_.end(), [](const TrainedLease& lease) { return !lease.committed; });
+  visible_.activity = activity;
+  visible_.checkpoint = checkpoint_path_;
+  visible_.checkpoint_error = checkpoint_error_;
+  visible_.weight_versions = state.weight_versions;
+  visible_.broken = trainer_->broken();
+  visible_.since = unix_seconds();
+  visible_.last = state.last;
+}
+
+Json TrainerService::status() const {
+  const std::lock_guard lock(mutex_);
+  Json json = {{"step", visible_.step},
+               {"expected_step", visible_.step + 1},
+               {"checkpoint_step", visible_.checkpoint_step},
+               {"checkpoint", visible_.checkpoint},
+               {"state", visible_.broken ? "failed" : visible_.activity},
+               {"since", visible_.since},
+               {"weight_versions", visible_.weight_versions},
+               {"uncommitted_leases", visible_.uncommitted_leases}};
+  if (!visible_.checkpoint_error.empty()) json["checkpoint_error"] = visible_.checkpoint_error;
+  if (visible_.last.step > 0) json["last"] = to_json(visible_.last);
+  return json;
+}
+
+TrainerService::Health TrainerService::health() const {
+  const std::lock_guard lock(mutex_);
+  if (visible_.broken && visible_.activity == "idle") {
+    return {"red", fmt::format("the step after {} failed halfway: restart with --resume", visible_.step)};
+  }
+  if (!visible_.checkpoint_error.empty()) return {"yellow", "the last checkpoint failed: " + visible_.checkpoint_error};
+  return {"green", visible_.activity};
+}
+
+}  // namespace tritonforge::train

@@ -1,0 +1,94 @@
+#pragma once
+// What the trainer's endpoints do, without HTTP: one call at a time, from one thread; only status() and health() may be
+// called from others.
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/device_lock.h"
+#include "net/http.h"
+#include "train/checkpoint.h"
+#include "train/publish.h"
+#include "train/trainer.h"
+#include "train/wire.h"
+
+namespace tritonforge::train {
+
+struct ServiceOptions {
+  TrainConfig config;
+  bool resume = false;         // go on from the newest checkpoint; without it a folder that holds one is refused
+  bool share_device = false;   // hold the device's lock while a step computes
+  std::string buffer_api_key;
+};
+
+// A step that was trained, and what went with it.
+struct StepReply {
+  StepMetrics metrics;
+  std::string checkpoint;        // folder, where one was written
+  std::string checkpoint_error;  // why none could be written: the step counts all the same
+  bool repeated = false;         // trained before: nothing was done now
+};
+
+// A step number or lease that is out of turn; HTTP 409.
+class OutOfTurn : public Error {
+ public:
+  OutOfTurn(const std::string& message, int64_t expected_step) : Error(ErrorKind::kUsage, message), expected_step(expected_step) {}
+  int64_t expected_step;
+};
+
+class TrainerService {
+ public:
+  explicit TrainerService(ServiceOptions options);
+
+  // Trains step `step()` + 1; a repeat of the last one gives its stored metrics. Throws OutOfTurn for any other.
+  StepReply step(StepRequest request);
+  // "" = into the checkpoint folder. Leases trained until then are committed to their buffers.
+  fs::path save(const std::string& path);
+  Published publish(int64_t version, const std::string& to);
+  fs::path export_to(const std::string& folder);
+  // A checkpoint where there is a folder for it and steps since the last one.
+  void shut_down();
+
+  void idle() { note("idle"); }
+  int64_t steps_done() const { return trainer_->state().step; }
+
+  Json status() const;
+  struct Health {
+    const char* colour;
+    std::string detail;
+  };
+  Health health() const;
+  std::string metrics_text() const { return metrics_.text(); }
+  const TrainConfig& config() const { return options_.config; }
+
+ private:
+  LeasedBatch fetch_lease(const StepRequest& request);
+  void commit_leases();
+  void save_checkpoint();
+  void note(const std::string& activity);  // makes the state visible to status()
+  void report(const StepMetrics& metrics);
+
+  ServiceOptions options_;
+  std::unique_ptr<CheckpointStore> store_;
+  std::unique_ptr<Trainer> trainer_;
+  std::unique_ptr<Publisher> publisher_;
+  std::unique_ptr<DeviceLock> device_lock_;
+  net::HttpClient buffer_client_;
+  net::Metrics metrics_;
+  std::vector<TrainedLease> leases_;
+  int64_t checkpoint_step_ = -1;
+  std::string checkpoint_path_, checkpoint_error_;
+
+  mutable std::mutex mutex_;  // guards what follows, which other threads read
+  struct Visible {
+    int64_t step = 0, checkpoint_step = -1, uncommitted_leases = 0;
+    std::string activity = "idle", checkpoint, checkpoint_error;
+    std::vector<int64_t> weight_versions;
+    bool broken = false;
+    double since = 0;          // unix time at which the activity began
+    StepMetrics last;
+  } visible_;
+};
+
+}  // namespace tritonforge::train

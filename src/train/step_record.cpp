@@ -1,0 +1,81 @@
+#include "train/step_record.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace tritonforge::train {
+namespace {
+
+std::vector<float> read_all(const std::vector<at::Tensor>& parts) {
+  if (parts.empty()) return {};
+  std::vector<at::Tensor> flat;
+  for (const at::Tensor& part : parts) flat.push_back(part.reshape({-1}));
+  const at::Tensor joined = at::cat(flat).to(at::kCPU, at::kFloat).contiguous();
+  return {joined.data_ptr<float>(), joined.data_ptr<float>() + joined.numel()};
+}
+
+double sum(const std::vector<float>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
+double mean(const std::vector<float>& values) { return values.empty() ? 0.0 : sum(values) / static_cast<double>(values.size()); }
+
+}  // namespace
+
+void StepRecord::add_common(const MicroBatch& batch, const TargetScores& scores, const at::Tensor& loss) {
+  tokens_ += batch.tokens;
+  targets_ += batch.target_count;
+  micro_batches_ += 1;
+  losses_.push_back(loss.detach());
+  entropy_.push_back(scores.entropy.detach());
+}
+
+void StepRecord::add_sft(const MicroBatch& batch, const TargetScores& scores, const at::Tensor& loss) { add_common(batch, scores, loss); }
+
+void StepRecord::add_rl(const MicroBatch& batch, const TargetScores& scores, const at::Tensor& start_log_probs, const PolicyLoss& loss) {
+  add_common(batch, scores, loss.loss);
+  difference_.push_back(start_log_probs - batch.sampler_log_probs);
+  on_policy_.push_back(batch.on_policy);
+  clipped_.push_back(loss.clipped);
+  importance_.push_back(loss.importance);
+  advantage_.push_back(batch.advantages);
+  if (loss.kl.defined()) kl_.push_back(loss.kl);
+}
+
+void StepRecord::add_update(const AdamW::Applied& applied) {
+  norms_.push_back(applied.gradient_norm);
+  skipped_.push_back(applied.skipped);
+}
+
+std::map<std::string, double> StepRecord::read() const {
+  std::map<std::string, double> values;
+  values["loss"] = sum(read_all(losses_)) / static_cast<double>(std::max<size_t>(norms_.size(), 1));
+  values["grad_norm"] = mean(read_all(norms_));
+  values["skipped_updates"] = norms_.empty() ? 1.0 : sum(read_all(skipped_));
+  values["tokens"] = static_cast<double>(tokens_);
+  values["target_tokens"] = static_cast<double>(targets_);
+  values["micro_batches"] = static_cast<double>(micro_batches_);
+  values["entropy"] = mean(read_all(entropy_));
+  if (difference_.empty()) return values;
+
+  const auto difference = read_all(difference_), on_policy = read_all(on_policy_);
+  const bool any_on_policy = std::any_of(on_policy.begin(), on_policy.end(), [](float f) { return f != 0; });
+  std::vector<float> absolute;
+  double kl_rollout = 0;
+  for (size_t i = 0; i < difference.size(); ++i) {
+    kl_rollout += std::expm1(difference[i]) - difference[i];
+    if (!any_on_policy || on_policy[i] != 0) absolute.push_back(std::fabs(difference[i]));
+  }
+  // A NaN has no place in an order; it shows in the mean.
+  std::sort(absolute.begin(), absolute.end(), [](float a, float b) { return a < b || (std::isnan(b) && !std::isnan(a)); });
+  values["train_rollout_logprob_abs_diff"] = mean(absolute);
+  values["train_rollout_logprob_abs_diff_p99"] = absolute[static_cast<size_t>(std::ceil(0.99 * static_cast<double>(absolute.size()))) - 1];
+  values["train_rollout_logprob_abs_diff_max"] = absolute.back();
+  values["on_policy_fraction"] = mean(on_policy);
+  values["kl_rollout"] = kl_rollout / static_cast<double>(difference.size());
+  values["kl"] = mean(read_all(kl_));
+  values["clip_fraction"] = mean(read_all(clipped_));
+  values["importance_mean"] = mean(read_all(importance_));
+  values["advantage_mean"] = mean(read_all(advantage_));
+  return values;
+}
+
+}  // namespace tritonforge::train

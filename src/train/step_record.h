@@ -1,0 +1,33 @@
+#pragma once
+// Collects a step's per-token figures on the device and reads them once at the end: no host synchronisation before.
+#include <ATen/ATen.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "train/lm_head_loss.h"
+#include "train/losses.h"
+#include "train/optimizer.h"
+#include "train/packing.h"
+
+namespace tritonforge::train {
+
+class StepRecord {
+ public:
+  void add_sft(const MicroBatch& batch, const TargetScores& scores, const at::Tensor& loss);
+  // start_log_probs: the trainer's own at the weights before the step.
+  void add_rl(const MicroBatch& batch, const TargetScores& scores, const at::Tensor& start_log_probs, const PolicyLoss& loss);
+  void add_update(const AdamW::Applied& applied);
+  // Synchronises. Values by the names that StepMetrics lists; losses and norms are means over the updates.
+  std::map<std::string, double> read() const;
+
+ private:
+  void add_common(const MicroBatch& batch, const TargetScores& scores, const at::Tensor& loss);
+  int64_t tokens_ = 0, targets_ = 0, micro_batches_ = 0;
+  std::vector<at::Tensor> losses_, norms_, skipped_;            // scalars
+  std::vector<at::Tensor> entropy_;                             // [n] each
+  std::vector<at::Tensor> difference_, on_policy_, clipped_, kl_, importance_, advantage_;
+};
+
+}  // namespace tritonforge::train

@@ -1,0 +1,176 @@
+#include "train/trainer.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/clock.h"
+#include "base/rng.h"
+#include "kernels/device.h"
+#include "model/weights.h"
+#include "train/checkpoint.h"
+#include "train/lm_head_loss.h"
+#include "train/losses.h"
+#include "train/packing.h"
+#include "train/schedule.h"
+#include "train/step_record.h"
+
+namespace tritonforge::train {
+namespace {
+
+TargetScores score(const Model& model, const MicroBatch& batch, const TrainConfig& config) {
+  const at::Tensor hidden = model.forward(batch.ids, batch.positions, packed_attention(batch.cu_seqlens), config.recompute_layers);
+  const at::Tensor rows = batch.target_count == batch.tokens ? hidden : hidden.index_select(0, batch.rows);
+  return lm_head_scores(rows, model.lm_head(), batch.targets, batch.inverse_temperature, config.lm_head_chunk, config.loss.entropy_coef > 0);
+}
+
+// Sequences without a target are left out; the rest are dealt to `count` mini-batches in an order drawn from the seed.
+std::vector<std::vector<TrainSequence>> split_batch(std::span<const TrainSequence> sequences, int64_t count, uint64_t seed) {
+  std::vector<size_t> order;
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    if (forward_length(sequences[i]) > 0) order.push_back(i);
+  }
+  const size_t parts = std::min<size_t>(static_cast<size_t>(count), order.size());
+  if (parts > 1) {
+    Rng rng(seed);
+    for (size_t i = order.size() - 1; i > 0; --i) std::swap(order[i], order[rng.below(i + 1)]);
+  }
+  std::vector<std::vector<TrainSequence>> batches(parts);
+  for (size_t i = 0; i < order.size(); ++i) batches[i % parts].push_back(sequences[order[i]]);
+  return batches;
+}
+
+std::vector<MicroBatch> pack(const std::vector<TrainSequence>& sequences, const TrainConfig& config, const std::vector<int64_t>& versions,
+                             at::Device device) {
+  const std::vector<double> weights = loss_weights(sequences, config.loss);
+  std::vector<int64_t> lengths;
+  for (const TrainSequence& sequence : sequences) lengths.push_back(forward_length(sequence));
+  std::vector<MicroBatch> batches;
+  for (const auto& bin : pack_lengths(lengths, config.max_tokens_per_micro_batch)) {
+    batches.push_back(make_micro_batch(sequences, bin, weights, versions, device));
+  }
+  return batches;
+}
+
+PolicyLoss policy_loss(const MicroBatch& batch, const TargetScores& scores, const at::Tensor& start_log_probs, const Model* reference,
+                       const TrainConfig& config) {
+  PolicyInputs in;
+  in.log_probs = scores.log_probs;
+  in.old_log_probs = config.loss.ratio_base == "sampler" ? batch.sampler_log_probs : start_log_probs;
+  in.sampler_log_probs = batch.sampler_log_probs;
+  in.entropy = scores.entropy;
+  in.advantages = batch.advantages;
+  in.weights = batch.weights;
+  if (reference) {
+    const at::NoGradGuard no_grad;
+    in.reference_log_probs = score(*reference, batch, config).log_probs;
+  }
+  return grpo_loss(in, config.loss);
+}
+
+}  // namespace
+
+Trainer::Trainer(TrainConfig config, Model model, std::optional<Model> reference)
+    : config_(std::move(config)),
+      model_(std::move(model)),
+      reference_(std::move(reference)),
+      optimizer_(model_.named_parameters(), config_) {
+  TF_CHECK(reference_.has_value() == (config_.loss.kl_coef > 0), "a reference model and kl_coef {}", config_.loss.kl_coef);
+  state_.weight_versions = {0};
+}
+
+StepMetrics Trainer::train_step(StepKind kind, std::span<const TrainSequence> sequences, const std::map<std::string, double>& extra) {
+  if (broken_) fail(ErrorKind::kInternal, "the step after {} failed halfway: restart the trainer with --resume", state_.step);
+  const int64_t targets = check_sequences(sequences, config_, model_.config().vocab_size, model_.config().max_position);
+  if (targets == 0 && kind == StepKind::kSft) fail(ErrorKind::kUsage, "nothing to train on: no token has loss_mask set");
+  const auto started = Clock::now();
+  const int64_t step = state_.step + 1;
+  const double rate = learning_rate(config_, step);
+
+  std::vector<std::vector<MicroBatch>> updates;
+  for (const auto& part : split_batch(sequences, config_.optimizer_steps_per_batch, Rng::derive(config_.seed, step))) {
+    updates.push_back(pack(part, config_, state_.weight_versions, model_.device()));
+  }
+  StepRecord record;
+  try {
+    // With one update the ratio's denominator is the forward pass itself; with more, the weights move in between.
+    std::vector<std::vector<at::Tensor>> start_log_probs(updates.size());
+    if (kind == StepKind::kRl && updates.size() > 1) {
+      const at::NoGradGuard no_grad;
+      for (size_t u = 0; u < updates.size(); ++u) {
+        for (const MicroBatch& batch : updates[u]) start_log_probs[u].push_back(score(model_, batch, config_).log_probs);
+      }
+    }
+    for (size_t u = 0; u < updates.size(); ++u) {
+      for (size_t m = 0; m < updates[u].size(); ++m) {
+        const MicroBatch& batch = updates[u][m];
+        const TargetScores scores = score(model_, batch, config_);
+        if (kind == StepKind::kSft) {
+          const at::Tensor loss = sft_loss(scores.log_probs, batch.weights);
+          loss.backward();
+          record.add_sft(batch, scores, loss);
+        } else {
+          const at::Tensor start = updates.size() > 1 ? start_log_probs[u][m] : scores.log_probs.detach();
+          const PolicyLoss loss = policy_loss(batch, scores, start, reference_ ? &*reference_ : nullptr, config_);
+          loss.loss.backward();
+          record.add_rl(batch, scores, start, loss);
+        }
+        optimizer_.accumulate_gradients();
+      }
+      broken_ = true;  // until the last update is in: some weights have moved, the step is not done
+      record.add_update(optimizer_.step(rate));
+    }
+    state_.last = {step, std::string(name_of(kind)), record.read()};  // waits for the device
+  } catch (...) {
+    optimizer_.clear_gradients();
+    throw;
+  }
+  broken_ = false;
+  state_.step = step;
+  if (!updates.empty()) state_.weight_versions.clear();
+  auto& values = state_.last.values;
+  values.insert(extra.begin(), extra.end());
+  values["lr"] = rate;
+  values["sequences"] = static_cast<double>(sequences.size());
+  values["seconds"] = seconds_since(started);
+  values["tokens_per_s"] = values["tokens"] / std::max(values["seconds"], 1e-9);
+  return state_.last;
+}
+
+void Trainer::restore(TrainerState state) {
+  state_ = std::move(state);
+  optimizer_.masters_changed();
+}
+
+void Trainer::published(int64_t version) {
+  auto& versions = state_.weight_versions;
+  if (std::find(versions.begin(), versions.end(), version) == versions.end()) versions.push_back(version);
+}
+
+std::unique_ptr<Trainer> make_trainer(const TrainConfig& config, const fs::path& resume_from) {
+  config.validate();
+  const at::ScalarType dtype = config.dtype == "float32" ? at::kFloat : at::kBFloat16;
+  const at::Device device = open_device(config.device);
+  const auto load = [&](const fs::path& path) {
+    if (!config.init_random) return load_model(path, dtype, device);
+    Model model(read_model_config(path), dtype, device);
+    model.init_random(static_cast<uint64_t>(config.seed));
+    return model;
+  };
+  Model model = resume_from.empty() ? load(config.model) : load_model(resume_from, dtype, device);
+  if (config.recompute_layers > model.config().num_layers) {
+    fail(ErrorKind::kUsage, "recompute_layers {}: the model has {} layers", config.recompute_layers, model.config().num_layers);
+  }
+  std::optional<Model> reference;
+  if (config.loss.kl_coef > 0) {
+    reference = load_model(config.reference_model.empty() ? config.model : config.reference_model, dtype, device);
+    if (reference->config().vocab_size != model.config().vocab_size) {
+      fail(ErrorKind::kUsage, "reference_model has a vocabulary of {}, the model of {}", reference->config().vocab_size,
+           model.config().vocab_size);
+    }
+  }
+  auto trainer = std::make_unique<Trainer>(config, std::move(model), std::move(reference));
+  if (!resume_from.empty()) load_checkpoint(resume_from, *trainer);
+  return trainer;
+}
+
+}  // namespace tritonforge::train

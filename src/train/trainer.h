@@ -1,0 +1,60 @@
+#pragma once
+// One trainer: a model, its optimizer, and steps over batches of sequences.
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dataset/trajectory.h"
+#include "model/model.h"
+#include "train/config.h"
+#include "train/optimizer.h"
+#include "train/step_metrics.h"
+
+namespace tritonforge::train {
+
+// What a checkpoint holds beside the tensors.
+struct TrainerState {
+  int64_t step = 0;                       // steps taken
+  std::vector<int64_t> weight_versions;   // published versions that are the current weights
+  StepMetrics last;                       // of step `step`
+};
+
+class Trainer {
+ public:
+  // `reference` is there exactly where config.loss.kl_coef > 0.
+  Trainer(TrainConfig config, Model model, std::optional<Model> reference);
+
+  // Forward and backward over micro-batches, clip, update. Throws kUsage before anything has changed where the
+  // sequences are wrong. An error once an update was applied leaves the trainer broken(): resume from a checkpoint.
+  // `extra`: figures of the batch that become part of the step's metrics. An RL batch without a single target is a step
+  // without an update (skipped_updates 1): the loop goes on and the record shows it.
+  StepMetrics train_step(StepKind kind, std::span<const TrainSequence> sequences, const std::map<std::string, double>& extra = {});
+
+  const TrainConfig& config() const { return config_; }
+  Model& model() { return model_; }
+  AdamW& optimizer() { return optimizer_; }
+  const TrainerState& state() const { return state_; }
+  bool broken() const { return broken_; }
+  // After the model's and the optimizer's tensors were filled from a checkpoint.
+  void restore(TrainerState state);
+  // The current weights have been handed out under this version.
+  void published(int64_t version);
+
+ private:
+  TrainConfig config_;
+  Model model_;
+  std::optional<Model> reference_;
+  AdamW optimizer_;
+  TrainerState state_;
+  bool broken_ = false;
+};
+
+// Loads what the config names: the model (or random weights), the reference where it is needed; `resume_from` is a
+// checkpoint's folder or empty.
+std::unique_ptr<Trainer> make_trainer(const TrainConfig& config, const fs::path& resume_from);
+
+}  // namespace tritonforge::train
