@@ -1,0 +1,255 @@
+"""The rollout buffer as a real process between a mock engine and a mock evaluator: killed, out of disk, stopped."""
+
+import contextlib
+import http.server
+import json
+import os
+import pathlib
+import resource
+import signal
+import socket
+import sqlite3
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+import tokenizers
+
+BINARY = os.environ.get("TRITONFORGE_BINARY")
+TOKENIZER = pathlib.Path(__file__).parent.parent / "data" / "tiny-tokenizer"
+pytestmark = pytest.mark.skipif(not BINARY, reason="TRITONFORGE_BINARY names the program to test")
+
+DEADLINE_S = 120
+
+
+def call(url, body=None, timeout=DEADLINE_S):
+    """(status, bytes) of a GET, or of a POST where a body is given."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data=data, headers={"content-type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=timeout) as reply:
+            return reply.status, reply.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+
+
+def wait_until(condition, what):
+    deadline = time.monotonic() + DEADLINE_S
+    while time.monotonic() < deadline:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.02)
+    raise AssertionError(f"waited {DEADLINE_S} s for {what}")
+
+
+class Peers:
+    """Engine and evaluator in one server. Every answer is a function of the seed; a verdict of the candidate."""
+
+    def __init__(self):
+        self.tokenizer = tokenizers.Tokenizer.from_file(str(TOKENIZER / "tokenizer.json"))
+        self.hold = threading.Event()  # set: answers flow
+        self.hold.set()
+        self.padding = ""
+        peers = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *arguments):
+                pass
+
+            def do_POST(self):
+                body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                peers.hold.wait()
+                reply = peers.generate(body) if self.path == "/generate" else peers.evaluate(body)
+                data = json.dumps(reply).encode()
+                with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                    self.send_response(200)
+                    self.send_header("content-length", str(len(data)))
+                    self.end_headers()
+                    self.wfile.write(data)
+
+        class Server(http.server.ThreadingHTTPServer):
+            request_queue_size = 256
+            daemon_threads = True
+
+        self.server = Server(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def generate(self, body):
+        seed = body["sampling_params"]["seed"]
+        text = f"```python\n# {seed}{self.padding}\nclass ModelNew:\n    def forward(self, x): return x\n```<|im_end|>"
+        ids = self.tokenizer.encode(text, add_special_tokens=False).ids
+        return {
+            "text": text,
+            "output_ids": ids,
+            "meta_info": {
+                "finish_reason": {"type": "stop"},
+                "output_token_logprobs": [[-0.5, token, None] for token in ids],
+                "weight_version": "1",
+            },
+        }
+
+    @staticmethod
+    def evaluate(body):
+        seed = int(body["candidate"].split("#")[1].split()[0].split("x")[0])
+        stage = "correct" if seed % 2 else "launched"
+        return {"stage": stage, "compiled": True, "correct": bool(seed % 2), "error_kind": "" if seed % 2 else "mismatch",
+                "diagnostics": "" if seed % 2 else "output 0 is wrong"}
+
+    def close(self):
+        self.hold.set()
+        self.server.shutdown()
+        self.server.server_close()
+
+
+class Buffer:
+    def __init__(self, folder, peers, file_limit=None):
+        self.folder, self.peers = folder, peers
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.start(file_limit)
+
+    def start(self, file_limit=None):
+        def limit():
+            if file_limit:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit, resource.RLIM_INFINITY))
+
+        # The log goes through a pipe's end, not a file, so that the file-size limit meets the database alone.
+        self.process = subprocess.Popen(
+            [BINARY, "serve", "buffer", "--port", str(self.port), "--db", str(self.folder / "buffer.sqlite"), "--router", self.peers.url,
+             "--evaluator", self.peers.url, "--tokenizer", str(TOKENIZER), "--concurrency", "16", "--grace", "5"],
+            preexec_fn=limit, stderr=subprocess.DEVNULL)
+        wait_until(self.healthy, "the buffer's /health")
+
+    def healthy(self):
+        assert self.process.poll() is None, "the buffer ended"
+        with contextlib.suppress(urllib.error.URLError, ConnectionError):
+            return call(self.url + "/health")[0] == 200
+
+    def status(self):
+        return json.loads(call(self.url + "/v2/status")[1])
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def close(self):
+        if self.process.poll() is None:
+            self.kill()
+
+
+@pytest.fixture
+def peers():
+    peers = Peers()
+    yield peers
+    peers.close()
+
+
+def groups(count, samples):
+    return {
+        "groups": [{"group_id": f"g{i}", "problem_id": f"p{i}", "problem_source": "class Model: pass", "n_samples": samples, "seed": i}
+                   for i in range(count)],
+        "options": {"prompt": "minimal", "max_turns": 2, "max_context": 100000, "sampling": {"max_new_tokens": 20000}},
+    }
+
+
+def trajectories_of(url):
+    reply = json.loads(call(url + "/v2/trajectories?limit=1000")[1])
+    return {t["id"]: [turn["response_tokens"] for turn in t["turns"]] for t in reply["trajectories"]}
+
+
+def test_killed_while_writing_loses_and_doubles_nothing(tmp_path, peers):
+    count, samples = 30, 6
+    buffer = Buffer(tmp_path, peers)
+    try:
+        request = groups(count, samples)
+        acknowledged, interrupted = {}, 0
+        for kill_at in (20, 60, 120):
+            status, text = call(buffer.url + "/v2/rollouts", request)
+            assert status == 200, text
+            wait_until(lambda: buffer.status()["trajectories"] >= kill_at, f"{kill_at} trajectories")
+            acknowledged |= trajectories_of(buffer.url)
+            buffer.kill()
+            with sqlite3.connect(tmp_path / "buffer.sqlite") as database:
+                interrupted += database.execute("SELECT count(*) FROM groups WHERE state = 'running'").fetchone()[0] > 0
+            database.close()
+            buffer.start()
+            after = trajectories_of(buffer.url)
+            for identity, tokens in acknowledged.items():
+                assert after[identity] == tokens
+        assert interrupted >= 1, "every kill came after the work was done"
+        status, first = call(buffer.url + "/v2/groups/lease", {"lease_id": "one", "count": 20, "timeout_s": 60})
+        assert status == 200, first
+        buffer.kill()
+        buffer.start()
+        assert call(buffer.url + "/v2/groups/lease", {"lease_id": "one", "count": 20})[1] == first
+        assert call(buffer.url + "/v2/leases/one/commit", {"step": 1})[0] == 200
+        buffer.kill()
+        buffer.start()
+        assert call(buffer.url + "/v2/groups/lease", {"lease_id": "one", "count": 20})[0] == 409
+        status, second = call(buffer.url + "/v2/groups/lease", {"lease_id": "two", "count": 10, "timeout_s": 60})
+        assert status == 200, second
+        given = json.loads(first)["groups"] + json.loads(second)["groups"]
+        assert sorted(g["group_id"] for g in given) == sorted(f"g{i}" for i in range(count))
+        seen = {}
+        for group in given:
+            assert [t["id"] for t in group["trajectories"]] == [f"{group['group_id']}.{s}" for s in range(samples)]
+            seen |= {t["id"]: [turn["response_tokens"] for turn in t["turns"]] for t in group["trajectories"]}
+        for identity, tokens in acknowledged.items():
+            assert seen[identity] == tokens
+        assert buffer.status()["trajectories"] == count * samples
+    finally:
+        buffer.close()
+    with sqlite3.connect(tmp_path / "buffer.sqlite") as database:
+        assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_full_disk_refuses_and_then_goes_on(tmp_path, peers):
+    peers.padding = "x" * 3000
+    buffer = Buffer(tmp_path, peers, file_limit=600_000)
+    try:
+        assert call(buffer.url + "/v2/rollouts", groups(8, 4))[0] == 200
+        full = wait_until(lambda: (s := buffer.status())["unwritten"] > 0 and s, "the disk to be full")
+        assert "buffer.sqlite" in full["write_error"]
+        assert json.loads(call(buffer.url + "/health")[1])["status"] == "yellow"
+        big = groups(1, 4)
+        big["groups"][0] |= {"group_id": "big", "problem_source": "y" * 700_000}
+        status, text = call(buffer.url + "/v2/rollouts", big)
+        assert status == 503 and b"buffer.sqlite" in text
+        resource.prlimit(buffer.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        status, text = call(buffer.url + "/v2/groups/lease", {"lease_id": "all", "count": 8, "timeout_s": 60})
+        assert status == 200, text
+        assert all(len(g["trajectories"]) == 4 for g in json.loads(text)["groups"])
+        wait_until(lambda: buffer.status()["unwritten"] == 0, "everything to be written")
+    finally:
+        buffer.close()
+
+
+def test_sigterm_ends_cleanly_and_the_rest_is_made_after_a_restart(tmp_path, peers):
+    buffer = Buffer(tmp_path, peers)
+    try:
+        peers.hold.clear()
+        assert call(buffer.url + "/v2/rollouts", groups(2, 4))[0] == 200
+        wait_until(lambda: buffer.status()["generating"] == 8, "turns under way")
+        buffer.process.send_signal(signal.SIGTERM)
+        peers.hold.set()
+        assert buffer.process.wait(timeout=DEADLINE_S) == 0
+        buffer.start()
+        assert call(buffer.url + "/v2/groups/lease", {"lease_id": "l", "count": 2, "timeout_s": 60})[0] == 200
+    finally:
+        buffer.close()
+
+
+def test_wrong_use_is_one_line(tmp_path):
+    run = subprocess.run([BINARY, "serve", "buffer", "--db", str(tmp_path / "b"), "--router", "http://x", "--evaluator", "http://y",
+                          "--tokenizer", str(tmp_path / "none")], capture_output=True, text=True)
+    assert run.returncode == 2
+    assert len(run.stderr.strip().splitlines()) == 1 and "none" in run.stderr
