@@ -65,6 +65,7 @@ std::string Judge::nonce() {
 void Judge::silence(Silence silence, const std::string& detail, const char* doing) {
   if (silence == Silence::kGarbled) return forged(detail);
   const std::string how = describe_silence(silence, *child_, detail, limit_s_);
+  if (silence == Silence::kClosed && child_->orphaned()) fail(ErrorKind::kUnavailable, "evaluator: the Python parent died while {}", doing);
   verdict_.error_kind = silence == Silence::kTimeout || how.find("CPU time") != std::string::npos ? "timeout"
                         : silence == Silence::kMemory                                             ? "out_of_memory"
                                                                                                   : "crashed";
@@ -147,7 +148,8 @@ bool Judge::load() {
                            .memory_bytes = context_.live ? uint64_t{64} << 30 : context_.options.memory_bytes,
                            .address_space = !context_.live,
                            .processes = context_.live};
-  child_ = context_.zygote.spawn("candidate", limits, deadline_);
+  child_ = context_.zygote.spawn("candidate", limits, overall_);
+  deadline_ = Deadline::after(std::min(limit_s_, overall_.remaining_s()));
   for (const auto& [layer, state] : child_->layers().items()) {
     verdict_.notes["sandbox." + layer] = state.is_string() ? state.get<std::string>() : state.dump();
   }

@@ -10,7 +10,11 @@ Frame ask(Child& child, const Json& request, Deadline deadline) {
   std::string detail;
   Silence silence = child.channel().send(request, {}, deadline);
   if (silence == Silence::kNone) silence = child.channel().receive(frame, deadline, detail);
-  if (silence != Silence::kNone) throw ProblemFault{"the problem's own code " + describe_silence(silence, child, detail, 0)};
+  if (silence != Silence::kNone) {
+    const std::string how = describe_silence(silence, child, detail, 0);
+    if (silence == Silence::kClosed && child.orphaned()) fail(ErrorKind::kUnavailable, "evaluator: the Python parent died under the problem's code");
+    throw ProblemFault{"the problem's own code " + how};
+  }
   if (frame.header.contains("failed")) throw ProblemFault{"the problem's own code fails: " + frame.header["failed"].value("text", "")};
   if (frame.header.contains("fatal")) throw ProblemFault{"the problem's child failed: " + frame.header["fatal"].dump()};
   return frame;
@@ -87,6 +91,7 @@ std::shared_ptr<const ReferenceData> make_reference(Child& child, const Referenc
       data->trials.back()->forward_seed = spec.forward_seed_of(i);
     }
   } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kCorrupt) throw;
     throw ProblemFault{fmt::format("the problem's child sent something that is not an answer: {}", error.what())};
   } catch (const nlohmann::json::exception&) {
     throw ProblemFault{"the problem's child sent an answer without the expected fields"};

@@ -315,6 +315,7 @@ std::unique_ptr<Child> Zygote::spawn(const std::string& role, const ChildLimits&
     }
     child->pid_in_zygote_ = state_->spawned->pid;
     child->pidfd_ = state_->spawned->pidfd;
+    child->generation_ = generation;
     state_->spawned.reset();
   }
   child->channel_ = std::make_unique<Channel>(ends[0], child->pid_in_zygote_, ChannelLimits{.memory_bytes = limits.memory_bytes});
@@ -336,6 +337,11 @@ void Child::kill() {
 Child::~Child() {
   kill();
   if (pidfd_ >= 0) ::close(pidfd_);
+}
+
+bool Child::orphaned() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->control < 0 || state_->starts != generation_;
 }
 
 std::string Child::ending(Deadline deadline) {

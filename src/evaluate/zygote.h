@@ -46,6 +46,8 @@ class Child {
   void kill();
   // "was killed by signal 11 (Segmentation fault)", "ended itself with exit status 0": after kClosed.
   std::string ending(Deadline deadline);
+  // Its Python parent died, and took it along: not the child's own fault.
+  bool orphaned() const;
 
  private:
   friend class Zygote;
@@ -56,6 +58,7 @@ class Child {
   Json layers_;
   int pidfd_ = -1;
   pid_t pid_in_zygote_ = -1;
+  int generation_ = 0;
 };
 
 class Zygote {
