@@ -91,7 +91,8 @@ void RolloutService::write(const Trajectory& trajectory, int64_t sample, std::st
       const bool complete = store_.write_trajectory(trajectory, sample);
       std::unique_lock lock(mutex_);
       if (waiting) --unwritten_;
-      write_error_.clear();
+      // A small one may fit while larger ones still wait.
+      if (unwritten_ == 0) write_error_.clear();
       const auto callback = complete ? group_complete_ : nullptr;
       lock.unlock();
       if (callback) callback();
