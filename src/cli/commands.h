@@ -15,6 +15,7 @@ int run(int argc, char** argv);
 void add_data_command(CLI::App& app);
 void add_doctor_command(CLI::App& app);
 void add_evaluate_command(CLI::App& app);
+void add_report_command(CLI::App& app);
 void add_generate_command(CLI::App& app);
 void add_report_command(CLI::App& app);
 void add_tokenize_command(CLI::App& app);
@@ -26,5 +27,9 @@ void add_serve_engine_command(CLI::App& serve);
 void add_serve_evaluator_command(CLI::App& serve);
 void add_serve_router_command(CLI::App& serve);
 void add_serve_trainer_command(CLI::App& serve);
+void add_serve_router_command(CLI::App& serve);
+void add_serve_evaluator_command(CLI::App& serve);
+void add_serve_dashboard_command(CLI::App& serve);
+void add_serve_buffer_command(CLI::App& serve);
 
 }  // namespace tritonforge::cli

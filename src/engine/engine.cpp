@@ -84,7 +84,6 @@ struct Engine::Impl {
   void run();
   void step();
   void deliver(LiveRequest& request);
-  void finish_sample(LiveSample& sample, FinishReason reason, const std::string& why);
   void abort_request(LiveRequest& request, const std::string& why);
   void abort_everything(const std::string& why);
   void step_failed(const std::string& why);
@@ -257,16 +256,19 @@ void Engine::Impl::deliver(LiveRequest& request) {
   if (!request.changed) return;
   request.changed = false;
   const bool over = request.finished();
+  if (over) {
+    const auto& samples = request.output.samples;
+    const bool aborted = std::any_of(samples.begin(), samples.end(), [](const Sample& s) { return s.finish == FinishReason::kAbort; });
+    ++(aborted ? counters.aborted_requests : counters.finished_requests);
+    counters.cached_tokens += std::max<int64_t>(0, request.samples[0]->cached_tokens);
+    publish_stats();   // before the answer: who has it finds its blocks free
+  }
   if (request.request.on_output && (over || request.request.stream)) {
     Output output = request.snapshot();
     output.weight_version = weight_version;
     request.request.on_output(std::move(output));
   }
   if (!over) return;
-  const auto& samples = request.output.samples;
-  const bool aborted = std::any_of(samples.begin(), samples.end(), [](const Sample& s) { return s.finish == FinishReason::kAbort; });
-  ++(aborted ? counters.aborted_requests : counters.finished_requests);
-  counters.cached_tokens += std::max<int64_t>(0, request.samples[0]->cached_tokens);
   live.erase(std::string(request.request.id));
 }
 
