@@ -1,4 +1,4 @@
-// tritonforge data generate | stats | text
+// tritonforge data generate | problems | stats | text
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -17,12 +17,25 @@
 namespace tritonforge::cli {
 namespace {
 
+// How many problems of each part go to its folder; 0: all.
+struct EmitCounts {
+  int holdout = 0, rl = 0;
+};
+
 struct GenerateArguments {
   GenerateOptions options;
   std::string output, style = "compact", prompt, evaluator, emit_problems;
-  int trials = 2, emit_most = 0;
+  int trials = 2;
+  EmitCounts emit_most;
   bool unverified = false, json = false, no_messages = false;
 };
+
+void make_folder(const fs::path& folder) {
+  if (folder.empty()) return;
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) fail(ErrorKind::kUnavailable, "{}: cannot be made: {}", folder.string(), error.message());
+}
 
 // An evaluator of our own for as long as the generation takes.
 class OwnEvaluator {
@@ -92,17 +105,19 @@ std::vector<std::string> read_holdout(const std::vector<std::string>& given) {
   return entries;
 }
 
-// holdout/: the held-out problems; rl/: the others, combinations for RL only first. At most `most` of each (0 = all).
-void emit_problems(const fs::path& folder, const fs::path& pairs_file, int most) {
+// holdout/: the held-out problems; rl/: the others, combinations for RL only first.
+void emit_problems(const fs::path& folder, const fs::path& pairs_file, const EmitCounts& most) {
   auto pairs = read_pairs(pairs_file);
   std::stable_partition(pairs.begin(), pairs.end(), [](const Pair& pair) { return pair.split == "rl"; });
   std::map<std::string, std::pair<int, std::string>> sets{{"holdout", {}}, {"rl", {}}};
   for (const auto& pair : pairs) {
-    auto& [count, lines] = sets[pair.split == "holdout" ? "holdout" : "rl"];
-    if (most == 0 || count < most) lines += problem_line(problem_of(pair, ++count)) + "\n";
+    const bool held_out = pair.split == "holdout";
+    auto& [count, lines] = sets[held_out ? "holdout" : "rl"];
+    const int limit = held_out ? most.holdout : most.rl;
+    if (limit == 0 || count < limit) lines += problem_line(problem_of(pair, ++count)) + "\n";
   }
   for (const auto& [name, set] : sets) {
-    fs::create_directories(folder / name);
+    make_folder(folder / name);
     write_file_atomic(folder / name / "problems.jsonl", set.second);
   }
 }
@@ -136,7 +151,7 @@ void generate(GenerateArguments& arguments, std::vector<std::string> holdout) {
   }
 
   const fs::path output = arguments.output;
-  if (output.has_parent_path()) fs::create_directories(output.parent_path());
+  make_folder(output.parent_path());
   fs::path unfinished = output;
   unfinished += ".part";
   std::ofstream file(unfinished, std::ios::trunc);
@@ -199,7 +214,7 @@ void write_text(const std::string& path, int64_t count, uint64_t seed) {
     lines += Json{{"text", corpus_text(seed, static_cast<uint64_t>(i))}}.dump() + "\n";
   }
   const fs::path output = path;
-  if (output.has_parent_path()) fs::create_directories(output.parent_path());
+  make_folder(output.parent_path());
   write_file_atomic(output, lines);
   fmt::print("{} texts, {} characters -> {}\n", count, lines.size(), path);
 }
@@ -228,7 +243,8 @@ void add_data_command(CLI::App& app) {
   make->add_option("--trials", arguments->trials, "correctness trials of each evaluation")->capture_default_str()->check(CLI::Range(1, 100));
   make->add_option("--workers", options.workers, "evaluations at once")->capture_default_str();
   make->add_option("--emit-problems", arguments->emit_problems, "folder for holdout/ (held-out problems) and rl/ (the others)");
-  make->add_option("--emit-most", arguments->emit_most, "at most so many problems of each (0: all)")->capture_default_str();
+  make->add_option("--emit-holdout", arguments->emit_most.holdout, "at most so many problems in holdout/ (0: all)")->capture_default_str();
+  make->add_option("--emit-rl", arguments->emit_most.rl, "at most so many problems in rl/ (0: all)")->capture_default_str();
   make->add_flag("--no-messages", arguments->no_messages, "leaves out the conversations, which follow from the rest (smaller files)");
   make->add_flag("--unverified", arguments->unverified, "writes without asking an evaluator (for work on templates; marked so)");
   make->add_flag("--json", arguments->json, "prints the result as JSON");
@@ -242,6 +258,17 @@ void add_data_command(CLI::App& app) {
   stats->add_flag("--json", *json, "prints the counts as JSON");
   stats->footer("example: tritonforge data stats problems/quickstart/pairs.jsonl");
   stats->callback([path, json] { print_stats(*path, *json); });
+
+  auto* problems = data->add_subcommand("problems", "writes the problems of a pairs file for RL (rl/) and for the bench (holdout/)");
+  auto pairs_path = std::make_shared<std::string>();
+  auto folder = std::make_shared<std::string>();
+  auto counts = std::make_shared<EmitCounts>();
+  problems->add_option("FILE", *pairs_path, "pairs file")->required();
+  problems->add_option("--output", *folder, "folder to write to")->required();
+  problems->add_option("--holdout", counts->holdout, "at most so many held-out problems (0: all)")->capture_default_str();
+  problems->add_option("--rl", counts->rl, "at most so many problems for RL (0: all)")->capture_default_str();
+  problems->footer("example: tritonforge data problems problems/quickstart/pairs.jsonl --output problems/quickstart --holdout 60");
+  problems->callback([=] { emit_problems(*folder, *pairs_path, *counts); });
 
   auto* text = data->add_subcommand("text", "makes text to pre-train a tiny base model on: kernels of families that no pair teaches, and plain Python");
   auto text_path = std::make_shared<std::string>();

@@ -130,17 +130,51 @@ def test_corpus_kernels_agree(tmp_path):
 
 def test_stats_and_usage(tmp_path):
     file = tmp_path / "pairs.jsonl"
-    data("generate", "--output", file, "--count", 200, "--seed", 1, "--unverified", "--no-messages", "--emit-problems", tmp_path / "problems", "--emit-most", 10)
+    data("generate", "--output", file, "--count", 200, "--seed", 1, "--unverified", "--no-messages", "--emit-problems", tmp_path / "problems", "--emit-holdout", 10, "--emit-rl", 20)
     stats = json.loads(data("stats", file, "--json"))
     assert stats["pairs"] == 200 and stats["duplicates"] == 0 and stats["leaked"] == 0
     assert stats["by_split"]["train"] + stats["by_split"]["rl"] + stats["by_split"]["holdout"] == 200
     assert stats["solution_chars"]["max"] <= 900
-    for name in ("holdout", "rl"):
-        problems = (tmp_path / "problems" / name / "problems.jsonl").read_text().splitlines()
-        assert len(problems) == 10 and "class Model" in json.loads(problems[0])["code"]
+    data("problems", file, "--output", tmp_path / "again", "--holdout", 10, "--rl", 20)
+    for name, most in (("holdout", 10), ("rl", 20)):
+        problems = (tmp_path / "problems" / name / "problems.jsonl").read_text()
+        assert len(problems.splitlines()) == most and "class Model" in json.loads(problems.splitlines()[0])["code"]
+        assert problems == (tmp_path / "again" / name / "problems.jsonl").read_text()
     for arguments, word in ((["--families", "rellu"], "relu"), (["--style", "compct"], "compact"), (["--coutn", "3"], "--count")):
         done = subprocess.run([BINARY, "data", "generate", "--output", file, *arguments], capture_output=True, text=True)
         assert done.returncode == 2 and f"did you mean '{word}'" in done.stderr, done.stderr
         assert len(done.stderr.strip().splitlines()) == 1
+    done = subprocess.run([BINARY, "data", "text", "--output", "/proc/none/text.jsonl"], capture_output=True, text=True)
+    assert done.returncode == 1 and "/proc/none" in done.stderr
     done = subprocess.run([BINARY, "data", "stats", tmp_path / "none.jsonl"], capture_output=True, text=True)
     assert done.returncode == 2 and "none.jsonl" in done.stderr
+
+
+def test_verified_by_an_evaluator_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.delenv("TRITON_INTERPRET")
+    file = tmp_path / "pairs.jsonl"
+    result = json.loads(data("generate", "--output", file, "--count", 8, "--refinements", 1, "--json"))
+    pairs = [json.loads(line) for line in file.read_text().splitlines()]
+    assert result["written"] == len(pairs) == 8 and result["rejected"] == []
+    assert all(pair["verified"] for pair in pairs)
+    refined = [pair for pair in pairs if "refinement" in pair]
+    assert len(refined) >= 6
+    for pair in refined:
+        roles = [message["role"] for message in pair["messages"]]
+        assert roles == ["user", "assistant", "user", "assistant"]
+        assert pair["refinement"]["wrong"] in pair["messages"][1]["content"]
+        assert pair["messages"][2]["content"] == pair["refinement"]["feedback"] != ""
+
+
+def test_shipped_pairs():
+    file = ROOT / "problems/quickstart/pairs.jsonl"
+    stats = json.loads(data("stats", file, "--json"))
+    assert stats["pairs"] >= 2000 and stats["verified"] == stats["pairs"]
+    assert stats["duplicates"] == 0 and stats["leaked"] == 0
+    assert file.stat().st_size < 4 << 20
+    trained = {json.dumps(sorted(set(p["families"]))) for p in map(json.loads, file.read_text().splitlines()) if p["split"] == "train"}
+    known = {family for combo in trained for family in json.loads(combo)}
+    for line in (ROOT / "problems/quickstart/holdout/problems.jsonl").read_text().splitlines():
+        problem = json.loads(line)
+        assert json.dumps(sorted(set(problem["families"]))) not in trained
+        assert set(problem["families"]) <= known
