@@ -64,6 +64,10 @@ int run(int argc, char** argv) {
   add_evaluate_command(app);
   add_report_command(app);
   add_generate_command(app);
+  add_convert_command(app);
+  add_doctor_command(app);
+  add_tokenize_command(app);
+  add_score_command(app);
   add_serve_command(app);
   try {
     app.parse(argc, argv);

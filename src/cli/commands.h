@@ -13,6 +13,7 @@ int run(int argc, char** argv);
 
 // Adds the subcommand; its callback does the work and throws Error where it fails.
 void add_data_command(CLI::App& app);
+void add_convert_command(CLI::App& app);
 void add_doctor_command(CLI::App& app);
 void add_evaluate_command(CLI::App& app);
 void add_report_command(CLI::App& app);
@@ -31,5 +32,8 @@ void add_serve_router_command(CLI::App& serve);
 void add_serve_evaluator_command(CLI::App& serve);
 void add_serve_dashboard_command(CLI::App& serve);
 void add_serve_buffer_command(CLI::App& serve);
+void add_score_command(CLI::App& app);
+void add_serve_command(CLI::App& app);  // and under it one role a file:
+// void add_serve_<role>_command(CLI::App& serve), listed in serve.cpp
 
 }  // namespace tritonforge::cli

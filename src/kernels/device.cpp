@@ -8,13 +8,43 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "base/filesystem.h"
 
 namespace tritonforge {
 namespace {
 
+struct Uuid {
+  unsigned char bytes[16];
+};
+
+// The CUDA driver's own library: the runtime's headers are not part of the build.
+struct Driver {
+  int (*init)(unsigned) = nullptr;
+  int (*device_get)(int*, int) = nullptr;
+  int (*device_uuid)(Uuid*, int) = nullptr;
+};
+
+const Driver& driver() {
+  static const Driver opened = [] {  // a failure throws and is tried again at the next call
+    void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
+    if (library == nullptr) fail(ErrorKind::kMachine, "no GPU here: the NVIDIA driver's libcuda.so.1 cannot be loaded (use --device cpu)");
+    Driver found{reinterpret_cast<int (*)(unsigned)>(dlsym(library, "cuInit")), reinterpret_cast<int (*)(int*, int)>(dlsym(library, "cuDeviceGet")),
+                 reinterpret_cast<int (*)(Uuid*, int)>(dlsym(library, "cuDeviceGetUuid_v2"))};
+    if (!found.init || !found.device_get || !found.device_uuid) fail(ErrorKind::kMachine, "the NVIDIA driver's libcuda.so.1 is too old: it lacks cuDeviceGetUuid_v2");
+    const int status = found.init(0);
+    if (status != 0) fail(ErrorKind::kMachine, "no usable GPU: cuInit failed with error {}{} (use --device cpu)", status, status == 100 ? " (no device)" : "");
+    return found;
+  }();
+  return opened;
+}
+
+// The library is taken from beside the CPU half that is loaded, whatever the library path is.
 void load_cuda() {
   static const std::string failure = [] {
-    return dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) != nullptr ? std::string() : std::string(dlerror());
+    Dl_info here{};
+    const bool known = dladdr(reinterpret_cast<const void*>(&at::globalContext), &here) != 0;
+    const auto path = known ? fs::path(here.dli_fname).parent_path() / "libtorch_cuda.so" : fs::path("libtorch_cuda.so");
+    return dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) != nullptr ? std::string() : std::string(dlerror());
   }();
   if (!failure.empty()) fail(ErrorKind::kMachine, "device cuda: libtorch's CUDA half cannot be loaded: {}", failure);
 }
@@ -29,6 +59,7 @@ at::Device open_device(const std::string& name) {
     const auto [end, error] = std::from_chars(name.data() + 5, name.data() + name.size(), index);
     if (error != std::errc() || end != name.data() + name.size() || index < 0) fail(ErrorKind::kUsage, "device '{}': expected cuda:NUMBER", name);
   }
+  driver();  // first: its reason is clearer, and without a GPU the large library is not loaded
   load_cuda();
   const int64_t count = at::globalContext().getAcceleratorHooksInterface(at::kCUDA).deviceCount();
   if (index >= count) fail(ErrorKind::kMachine, "device {}: this machine shows {} CUDA devices", name, count);
@@ -40,7 +71,8 @@ at::ScalarType parse_dtype(const std::string& name, at::Device device) {
   if (name == "auto") return device.is_cpu() ? at::kFloat : at::kBFloat16;
   if (name == "float32") return at::kFloat;
   if (name == "bfloat16") return at::kBFloat16;
-  fail(ErrorKind::kUsage, "unknown dtype '{}'{}", name, nearest_hint(name, {"auto", "float32", "bfloat16"}));
+  if (name == "float16") return at::kHalf;
+  fail(ErrorKind::kUsage, "unknown dtype '{}'{}", name, nearest_hint(name, {"auto", "float32", "bfloat16", "float16"}));
 }
 
 int64_t free_memory(at::Device device) {
@@ -59,19 +91,11 @@ void synchronize(at::Device device) {
   if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
 }
 
-// Through the driver's own library: the CUDA runtime's headers are not part of the build.
 std::string device_identity(at::Device device) {
   if (device.is_cpu()) return "cpu";
-  void* driver = dlopen("libcuda.so.1", RTLD_NOW);
-  if (driver == nullptr) fail(ErrorKind::kMachine, "libcuda.so.1 cannot be loaded: {}", dlerror());
-  const auto get_device = reinterpret_cast<int (*)(int*, int)>(dlsym(driver, "cuDeviceGet"));
-  struct Uuid {
-    unsigned char bytes[16];
-  };
-  const auto get_uuid = reinterpret_cast<int (*)(Uuid*, int)>(dlsym(driver, "cuDeviceGetUuid_v2"));
   int handle = 0;
   Uuid uuid{};
-  if (get_device == nullptr || get_uuid == nullptr || get_device(&handle, device.index()) != 0 || get_uuid(&uuid, handle) != 0) {
+  if (driver().device_get(&handle, device.index()) != 0 || driver().device_uuid(&uuid, handle) != 0) {
     fail(ErrorKind::kMachine, "the CUDA driver does not tell the UUID of {}", device.str());
   }
   std::string text = "GPU";

@@ -7,8 +7,10 @@
 namespace tritonforge {
 
 // "cpu", "cuda", "cuda:1". Loads libtorch_cuda for the latter; throws kUsage for another name, kMachine naming what is missing.
+// Call it before anything else touches ATen's CUDA side: ATen looks for that half only once.
 at::Device open_device(const std::string& name);
-// auto: float32 on the CPU, bfloat16 elsewhere. Throws kUsage naming the nearest known one.
+// auto: float32 on the CPU, bfloat16 elsewhere. Throws kUsage naming the nearest known one
+// (float32, bfloat16, float16).
 at::ScalarType parse_dtype(const std::string& name, at::Device device);
 int64_t free_memory(at::Device device);          // bytes
 void synchronize(at::Device device);             // waits for everything queued on it

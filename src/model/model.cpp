@@ -15,13 +15,24 @@ at::Tensor alias_rows(const at::Tensor& fused, int64_t begin, int64_t rows) {
   return part;
 }
 
-// One linear layer over fused rows. With gradients the parts must be the leaves, so they are used one by one.
-std::vector<at::Tensor> split_linear(const at::Tensor& x, const std::vector<at::Tensor>& weights, const std::vector<at::Tensor>& biases) {
-  std::vector<at::Tensor> outputs;
-  for (size_t i = 0; i < weights.size(); ++i) {
-    outputs.push_back(at::linear(x, weights[i], biases[i].defined() ? std::optional<at::Tensor>(biases[i]) : std::nullopt));
+std::optional<at::Tensor> optional_tensor(const at::Tensor& tensor) {
+  return tensor.defined() ? std::optional<at::Tensor>(tensor) : std::nullopt;
+}
+
+struct Qkv {
+  at::Tensor q, k, v;  // [tokens, out]
+};
+
+// With gradients the parts are the leaves, so they are used one by one; without, one GEMM reads all of them.
+Qkv project(const at::Tensor& x, const LayerWeights& w) {
+  if (at::GradMode::is_enabled()) {
+    return {at::linear(x, w.q_proj, optional_tensor(w.q_bias)), at::linear(x, w.k_proj, optional_tensor(w.k_bias)),
+            at::linear(x, w.v_proj, optional_tensor(w.v_bias))};
   }
-  return outputs;
+  const int64_t q = w.q_proj.size(0), kv = w.k_proj.size(0);
+  const at::Tensor fused = at::linear(x, w.qkv_proj, optional_tensor(w.qkv_bias));
+  // q and k become contiguous in rope; an attention may count on v being so as well.
+  return {fused.narrow(1, 0, q), fused.narrow(1, q, kv), fused.narrow(1, q + kv, kv).contiguous()};
 }
 
 std::vector<std::pair<std::string, at::Tensor>> layer_parameters(const LayerWeights& layer) {
@@ -117,18 +128,18 @@ at::Tensor Model::layer_forward(int64_t index, const at::Tensor& x, const at::Te
   const LayerWeights& w = layers_[index];
   const int64_t tokens = x.size(0);
   const at::Tensor normed = rms_norm(x, w.input_norm, config_.rms_norm_eps);
-  const auto qkv = split_linear(normed, {w.q_proj, w.k_proj, w.v_proj}, {w.q_bias, w.k_bias, w.v_bias});
-  at::Tensor q = qkv[0].view({tokens, config_.num_heads, config_.head_dim});
-  at::Tensor k = qkv[1].view({tokens, config_.num_kv_heads, config_.head_dim});
-  const at::Tensor v = qkv[2].view({tokens, config_.num_kv_heads, config_.head_dim});
+  const Qkv qkv = project(normed, w);
+  at::Tensor q = qkv.q.view({tokens, config_.num_heads, config_.head_dim});
+  at::Tensor k = qkv.k.view({tokens, config_.num_kv_heads, config_.head_dim});
+  const at::Tensor v = qkv.v.view({tokens, config_.num_kv_heads, config_.head_dim});
   if (config_.qk_norm) {
     q = rms_norm(q, w.q_norm, config_.rms_norm_eps);
     k = rms_norm(k, w.k_norm, config_.rms_norm_eps);
   }
   const at::Tensor mixed = attention(index, apply_rope(q, cos, sin), apply_rope(k, cos, sin), v);
-  const auto o_bias = w.o_bias.defined() ? std::optional<at::Tensor>(w.o_bias) : std::nullopt;
-  const at::Tensor y = x + at::linear(mixed.reshape({tokens, config_.num_heads * config_.head_dim}), w.o_proj, o_bias);
-  return y + swiglu_mlp(rms_norm(y, w.post_attention_norm, config_.rms_norm_eps), w);
+  // The residual is added into the GEMM's own output.
+  const at::Tensor y = at::linear(mixed.reshape({tokens, config_.num_heads * config_.head_dim}), w.o_proj, optional_tensor(w.o_bias)).add_(x);
+  return swiglu_mlp(rms_norm(y, w.post_attention_norm, config_.rms_norm_eps), w).add_(y);
 }
 
 at::Tensor Model::forward(const at::Tensor& ids, const at::Tensor& positions, const AttentionFn& attention,

@@ -5,6 +5,7 @@
 
 #include "base/checksum.h"
 #include "base/json.h"
+#include "model/gguf_weights.h"
 #include "model/weight_source.h"
 
 namespace tritonforge {
@@ -121,7 +122,7 @@ std::string dtype_name(at::ScalarType dtype) {
 
 std::unique_ptr<WeightSource> open_weights(const fs::path& path) {
   if (!fs::exists(path)) fail(ErrorKind::kNotFound, "no model at {}", path.string());
-  if (is_gguf(path)) fail(ErrorKind::kUnsupported, "{}: GGUF weights are not read yet", path.string());
+  if (is_gguf(path)) return open_gguf_weights(path);
   if (!fs::is_directory(path)) return std::make_unique<SafetensorsSource>(path);
   const auto single = path / "model.safetensors", index = path / "model.safetensors.index.json";
   if (fs::exists(single)) return std::make_unique<SafetensorsSource>(single);
@@ -134,6 +135,7 @@ std::unique_ptr<WeightSource> open_weights(const fs::path& path) {
 
 ModelConfig read_model_config(const fs::path& path) {
   if (!fs::exists(path)) fail(ErrorKind::kNotFound, "no model at {}", path.string());
+  if (is_gguf(path)) return model_config_from_gguf(GgufFile(path));
   if (!fs::is_directory(path)) {
     fail(ErrorKind::kUnsupported, "{}: a model is a Hugging Face folder or a .gguf file", path.string());
   }
@@ -185,6 +187,9 @@ void save_model(const Model& model, const fs::path& folder) {
   const auto target = fs::absolute(folder).lexically_normal();
   const fs::path parent = target.has_filename() ? target.parent_path() : target.parent_path().parent_path();
   const std::string name = (target.has_filename() ? target : target.parent_path()).filename().string();
+  if (fs::exists(target) && !(fs::is_directory(target) && (fs::is_empty(target) || fs::exists(target / "config.json")))) {
+    fail(ErrorKind::kUsage, "{} is there and is not a model's folder: not replaced", target.string());
+  }
   std::error_code error;
   fs::create_directories(parent, error);
   if (error) fail(ErrorKind::kUnavailable, "cannot create {}: {}", parent.string(), error.message());

@@ -1,0 +1,59 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+
+#include "base/error.h"
+#include "base/filesystem.h"
+#include "base/gguf.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "cli/commands.h"
+#include "model/score.h"
+#include "tokenizer/tokenizer.h"
+
+namespace tritonforge::cli {
+namespace {
+
+std::optional<Tokenizer> find_tokenizer(const fs::path& model) {
+  if (!fs::exists(model)) fail(ErrorKind::kNotFound, "no model at {}", model.string());
+  const bool there = fs::is_directory(model) ? fs::exists(model / "tokenizer.json") : GgufFile(model).has("tokenizer.ggml.model");
+  if (!there) return std::nullopt;
+  return Tokenizer::load(model);
+}
+
+}  // namespace
+
+void add_convert_command(CLI::App& app) {
+  struct Options {
+    std::string model, output, dtype = "bfloat16";
+    bool force = false, json = false;
+  };
+  auto* command = app.add_subcommand("convert", "writes a model as a Hugging Face folder (from GGUF, or in another dtype)");
+  auto options = std::make_shared<Options>();
+  command->add_option("--model", options->model, "Hugging Face folder or .gguf file")->required();
+  command->add_option("--output", options->output, "folder to write")->required();
+  command->add_option("--dtype", options->dtype, "float32, bfloat16 or float16")->capture_default_str();
+  command->add_flag("--force", options->force, "replace a model that is there already");
+  command->add_flag("--json", options->json, "the result as one JSON object");
+  command->footer("Example: tritonforge convert --model qwen2.5-coder-0.5b-q4_k_m.gguf --output qwen2.5-coder-0.5b");
+  command->callback([options] {
+    if (!options->force && fs::exists(options->output) && !(fs::is_directory(options->output) && fs::is_empty(options->output))) {
+      fail(ErrorKind::kUsage, "{} exists already (--force replaces a model that is there)", options->output);
+    }
+    const auto tokenizer = find_tokenizer(options->model);  // before the long work, so that its faults come first
+    convert_model(options->model, options->dtype, options->output);
+    if (tokenizer) {
+      tokenizer->save(options->output);
+    } else {
+      log::warn("{} has no tokenizer: only the weights were written", options->model);
+    }
+    if (options->json) {
+      fmt::print("{}\n", Json{{"output", options->output}, {"dtype", options->dtype}}.dump());
+    } else {
+      fmt::print("wrote {} in {}\n", options->output, options->dtype);
+    }
+  });
+}
+
+}  // namespace tritonforge::cli
