@@ -1,0 +1,138 @@
+// KBenchEval: the held-out problems through the same rollout path as RL, samples x turns, and the figures of them.
+#include <algorithm>
+#include <map>
+
+#include "base/log.h"
+#include "base/rng.h"
+#include "orchestrate/stages.h"
+#include "orchestrate/statistics.h"
+
+namespace tritonforge {
+namespace {
+
+std::vector<Problem> bench_problems(const RecipeConfig& config) {
+  const auto& bench = config.bench;
+  const std::vector<int> levels(bench.levels.begin(), bench.levels.end());
+  auto problems = select_problems(read_problems(resolve_path(bench.problems)), levels, bench.problem_ids);
+  if (bench.limit > 0 && bench.limit < static_cast<int64_t>(problems.size())) {
+    // The same problems for every seed of a recipe, so that rows of different runs can be compared.
+    Rng rng(Rng::derive(20261121, "bench problems"));
+    for (size_t i = problems.size(); i > 1; --i) std::swap(problems[i - 1], problems[rng.below(i)]);
+    problems.resize(static_cast<size_t>(bench.limit));
+  }
+  if (problems.empty()) fail(ErrorKind::kUsage, "bench.problems: nothing is left of {} after the level filter", bench.problems);
+  return problems;
+}
+
+}  // namespace
+
+Json rollout_options(const RecipeConfig& config, const SamplingSection& sampling, int64_t max_turns) {
+  const auto& rollout = config.rollout;
+  const bool timed = config.evaluator.mode == "live";
+  return {{"max_turns", max_turns}, {"gamma", rollout.gamma}, {"reward", rollout.reward}, {"credit", rollout.credit},
+          {"advantage", rollout.advantage}, {"prompt", rollout.prompt}, {"stop_reward", rollout.stop_reward},
+          {"max_context", rollout.max_context},
+          {"sampling", {{"temperature", sampling.temperature}, {"top_p", sampling.top_p}, {"max_new_tokens", sampling.max_new_tokens}}},
+          {"evaluate", {{"mode", config.evaluator.mode}, {"num_correct_trials", config.evaluator.num_correct_trials},
+                        {"num_perf_trials", config.evaluator.num_perf_trials}, {"measure_performance", timed},
+                        {"timeout_s", config.evaluator.timeout_s}}}};
+}
+
+std::vector<BenchRow> bench_rows(const std::string& stage, const std::vector<std::vector<Trajectory>>& by_problem,
+                                 const std::vector<int64_t>& turn_budgets, uint64_t seed) {
+  std::vector<BenchRow> rows;
+  for (const int64_t budget : turn_budgets) {
+    BenchRow row;
+    row.stage = stage;
+    row.turns = budget;
+    std::vector<std::vector<double>> passed;
+    std::vector<double> speedups;
+    double compiled = 0;
+    bool timed = false;
+    for (const auto& samples : by_problem) {
+      auto& values = passed.emplace_back();
+      for (const Trajectory& trajectory : samples) {
+        // A sample passes with the best of its first `budget` turns: the verdicts say which one to keep.
+        bool any_compiled = false, any_correct = false;
+        double speedup = 0;
+        const auto turns = std::min<size_t>(trajectory.turns.size(), static_cast<size_t>(budget));
+        for (size_t t = 0; t < turns; ++t) {
+          const Verdict& verdict = trajectory.turns[t].verdict;
+          any_compiled |= verdict.compiled;
+          any_correct |= verdict.correct;
+          timed |= verdict.stage == Stage::kTimed;
+          if (verdict.correct) speedup = std::max(speedup, verdict.speedup);
+        }
+        compiled += any_compiled;
+        values.push_back(any_correct);
+        if (any_correct && speedup > 0) speedups.push_back(speedup);
+        row.pass_at_1 += any_correct;
+        ++row.samples;
+      }
+    }
+    const double n = std::max<double>(1, static_cast<double>(row.samples));
+    row.compile_rate = compiled / n;
+    row.pass_at_1 /= n;
+    const Interval interval = cluster_bootstrap95(passed, seed);
+    row.ci_low = interval.low;
+    row.ci_high = interval.high;
+    if (timed) {
+      for (const char* p : {"0.0", "0.5", "0.8", "1.0", "1.5", "2.0"}) row.fast[p] = fast_p(speedups, row.samples, std::stod(p));
+      row.geo_mean_speedup = geometric_mean(speedups);
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+std::vector<BenchRow> run_bench(RunContext& run, const std::string& stage) {
+  const auto& bench = run.config.bench;
+  const auto problems = bench_problems(run.config);
+  const int64_t max_turns = *std::max_element(bench.turns.begin(), bench.turns.end());
+  const std::string label = "bench " + stage;
+  Json groups = Json::array();
+  std::vector<std::string> ids;
+  for (size_t i = 0; i < problems.size(); ++i) {
+    ids.push_back(fmt::format("bench-{}-{}", stage, problems[i].id));
+    const uint64_t seed = Rng::derive(Rng::derive(static_cast<uint64_t>(run.config.seed), label), i) >> 1;
+    groups.push_back({{"group_id", ids.back()}, {"problem_id", problems[i].id}, {"problem_source", problems[i].source},
+                      {"n_samples", bench.samples}, {"seed", seed}});
+  }
+  const Json body = {{"groups", groups}, {"options", rollout_options(run.config, bench.sampling, max_turns)}};
+  run.call("buffer", run.buffer_url + "/v2/rollouts", body, 60);
+
+  std::vector<std::vector<Trajectory>> by_problem;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    run.record.set_progress(label, static_cast<int64_t>(i), static_cast<int64_t>(ids.size()));
+    const std::string lease_id = "lease-" + ids[i];
+    Json lease;
+    for (const Deadline deadline = Deadline::after(1800);;) {
+      try {
+        lease = run.call("buffer", run.buffer_url + "/v2/groups/lease", {{"count", 1}, {"lease_id", lease_id}, {"group_ids", {ids[i]}}, {"timeout_s", 30}}, 90);
+        break;
+      } catch (const Error& error) {
+        if (error.kind() != ErrorKind::kTimeout || deadline.expired()) throw;
+        run.supervisor->check();
+      }
+    }
+    auto& samples = by_problem.emplace_back();
+    for (const auto& group : lease.at("groups")) {
+      for (const auto& item : group.at("trajectories")) samples.push_back(trajectory_from_json(item));
+    }
+    run.call("buffer", run.buffer_url + "/v2/leases/" + lease_id + "/commit", {{"step", 0}}, 60);
+  }
+  run.record.set_progress(label, static_cast<int64_t>(ids.size()), static_cast<int64_t>(ids.size()));
+
+  Json record = Json::array();
+  for (size_t i = 0; i < problems.size(); ++i) {
+    for (const auto& trajectory : by_problem[i]) {
+      Json turns = Json::array();
+      for (const auto& turn : trajectory.turns) turns.push_back({{"code", turn.code}, {"status", name_of(turn.status)}, {"verdict", to_json(turn.verdict)}});
+      record.push_back({{"problem_id", problems[i].id}, {"turns", turns}});
+    }
+  }
+  write_file_atomic(run.record.folder() / fmt::format("bench-{}.json", stage), record.dump());
+  return bench_rows(stage, by_problem, bench.turns, static_cast<uint64_t>(run.config.seed));
+}
+
+}  // namespace tritonforge

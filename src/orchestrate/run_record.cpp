@@ -1,0 +1,178 @@
+#include "orchestrate/run_record.h"
+
+#include <algorithm>
+#include <sstream>
+
+namespace tritonforge {
+
+Json to_json(const BenchRow& row) {
+  Json json = {{"name", row.stage}, {"turns", row.turns}, {"samples", row.samples}, {"compile_rate", row.compile_rate},
+               {"pass_at_1", row.pass_at_1}, {"ci95", {row.ci_low, row.ci_high}}};
+  if (!row.fast.empty()) {
+    json["fast_p"] = row.fast;
+    json["geo_mean_speedup"] = row.geo_mean_speedup;
+  }
+  return json;
+}
+
+BenchRow bench_row_from_json(const Json& json) {
+  const std::string where = "state.json";
+  BenchRow row;
+  row.stage = require<std::string>(json, "name", where);
+  row.turns = require<int64_t>(json, "turns", where);
+  row.samples = require<int64_t>(json, "samples", where);
+  row.compile_rate = require<double>(json, "compile_rate", where);
+  row.pass_at_1 = require<double>(json, "pass_at_1", where);
+  const auto interval = require<std::vector<double>>(json, "ci95", where);
+  if (interval.size() != 2) fail(ErrorKind::kCorrupt, "{}: 'ci95' must have two numbers", where);
+  row.ci_low = interval[0];
+  row.ci_high = interval[1];
+  row.fast = optional_field<std::map<std::string, double>>(json, "fast_p", {}, where);
+  row.geo_mean_speedup = optional_field<double>(json, "geo_mean_speedup", 0, where);
+  return row;
+}
+
+RunRecord::RunRecord(fs::path folder, bool resume) : folder_(std::move(folder)) {
+  fs::create_directories(folder_);
+  const fs::path state = folder_ / "state.json";
+  if (!fs::exists(state)) {
+    save_state();
+    return;
+  }
+  if (!resume) {
+    fail(ErrorKind::kUsage, "{} holds a run already: go on with --resume, or name another folder with --output", folder_.string());
+  }
+  const Json json = parse_json(read_file(state), state.string());
+  done_ = require<std::vector<std::string>>(json, "done", state.string());
+  wall_s_ = require<std::map<std::string, double>>(json, "wall_s", state.string());
+  for (const auto& row : require<Json>(json, "rows", state.string())) rows_.push_back(bench_row_from_json(row));
+  if (!fs::exists(folder_ / "steps.jsonl")) return;
+  std::istringstream lines(read_file(folder_ / "steps.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    const Json step = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (step.is_discarded()) continue;  // a line cut off by a crash; the step is written again
+    last_step_[step.value("stage", "")] = step.value("step", int64_t{-1});
+  }
+}
+
+void RunRecord::save_state() {
+  Json rows = Json::array();
+  for (const auto& row : rows_) rows.push_back(to_json(row));
+  write_file_atomic(folder_ / "state.json", Json{{"done", done_}, {"wall_s", wall_s_}, {"rows", rows}}.dump(1));
+}
+
+bool RunRecord::stage_done(const std::string& stage) const {
+  std::lock_guard lock(mutex_);
+  return std::find(done_.begin(), done_.end(), stage) != done_.end();
+}
+
+void RunRecord::finish_stage(const std::string& stage, double wall_s) {
+  std::lock_guard lock(mutex_);
+  done_.push_back(stage);
+  wall_s_[stage] += wall_s;
+  save_state();
+}
+
+void RunRecord::add_rows(const std::vector<BenchRow>& rows) {
+  std::lock_guard lock(mutex_);
+  rows_.insert(rows_.end(), rows.begin(), rows.end());
+  save_state();
+}
+
+std::vector<BenchRow> RunRecord::rows() const {
+  std::lock_guard lock(mutex_);
+  return rows_;
+}
+
+std::map<std::string, double> RunRecord::wall_s() const {
+  std::lock_guard lock(mutex_);
+  return wall_s_;
+}
+
+void RunRecord::add_step(Json step) {
+  std::lock_guard lock(mutex_);
+  const std::string stage = step.at("stage");
+  const int64_t number = step.at("step");
+  const auto last = last_step_.find(stage);
+  if (last != last_step_.end() && number <= last->second) return;
+  last_step_[stage] = number;
+  step["time"] = unix_seconds();
+  append_line_durable(folder_ / "steps.jsonl", step.dump());
+  steps_.push_back(std::move(step));
+}
+
+std::vector<Json> RunRecord::steps_since(size_t& seen) const {
+  std::lock_guard lock(mutex_);
+  std::vector<Json> fresh(steps_.begin() + static_cast<std::ptrdiff_t>(seen), steps_.end());
+  seen = steps_.size();
+  return fresh;
+}
+
+void RunRecord::add_trajectory(const Json& trajectory) {
+  std::lock_guard lock(mutex_);
+  append_line_durable(folder_ / "trajectories.jsonl", trajectory.dump());
+}
+
+void RunRecord::set_progress(const std::string& stage, int64_t done, int64_t total) {
+  std::lock_guard lock(mutex_);
+  if (stage != progress_.stage) {
+    stage_start_ = Clock::now();
+    progress_start_done_ = done;
+  }
+  progress_.stage = stage;
+  progress_.done = done;
+  progress_.total = total;
+}
+
+RunRecord::Progress RunRecord::progress() const {
+  std::lock_guard lock(mutex_);
+  Progress progress = progress_;
+  progress.elapsed_s = seconds_since(stage_start_);
+  const int64_t made = progress.done - progress_start_done_;
+  if (made > 0) progress.eta_s = progress.elapsed_s / static_cast<double>(made) * static_cast<double>(progress.total - progress.done);
+  return progress;
+}
+
+void RunRecord::write_status(const std::vector<RoleStatus>& roles, const std::string& run_name) {
+  const Progress now = progress();
+  Json list = Json::array();
+  for (const auto& role : roles) {
+    list.push_back({{"name", role.name}, {"state", name_of(role.state)}, {"detail", role.detail}, {"restarts", role.restarts}, {"pid", role.pid}});
+  }
+  const Json status = {{"run", run_name}, {"stage", now.stage}, {"eta_s", now.eta_s}, {"elapsed_s", now.elapsed_s}, {"roles", list},
+                       {"progress", {{"done", now.done}, {"total", now.total}}}, {"time", unix_seconds()}};
+  write_file_atomic(folder_ / "status.json", status.dump(1));
+}
+
+void RunRecord::write_result(int64_t seed) {
+  std::lock_guard lock(mutex_);
+  Json stages = Json::array();
+  for (const auto& row : rows_) stages.push_back(to_json(row));
+  Json wall = {{"data", 0.0}, {"sft", 0.0}, {"rl", 0.0}, {"bench", 0.0}};
+  for (const auto& [stage, seconds] : wall_s_) {
+    const std::string key = stage.rfind("bench", 0) == 0 ? "bench" : stage;
+    wall[key] = wall.value(key, 0.0) + seconds;
+  }
+  write_file_atomic(folder_ / "result.json", Json{{"stages", stages}, {"wall_s", wall}, {"seed", seed}}.dump(1) + "\n");
+}
+
+std::string format_table(const std::vector<BenchRow>& rows) {
+  const bool timed = std::any_of(rows.begin(), rows.end(), [](const BenchRow& row) { return !row.fast.empty(); });
+  const std::map<std::string, std::string> names = {{"base", "base"}, {"sft", "SFT"}, {"rl", "SFT+RL"}};
+  std::string text = fmt::format("{:<8} {:>11} {:>8} {:>9} {:>8}  {:<16}{}\n", "model", "turns", "samples", "compiles", "pass@1", "95 % interval",
+                                 timed ? "  fast_1  geomean" : "");
+  for (const auto& row : rows) {
+    const auto name = names.find(row.stage);
+    text += fmt::format("{:<8} {:>11} {:>8} {:>8.1f}% {:>7.1f}%  [{:5.1f}%, {:5.1f}%]", name == names.end() ? row.stage : name->second,
+                        row.turns == 1 ? "single" : fmt::format("multi ({})", row.turns), row.samples, 100 * row.compile_rate, 100 * row.pass_at_1,
+                        100 * row.ci_low, 100 * row.ci_high);
+    if (timed) {
+      const auto fast = row.fast.find("1.0");
+      text += fmt::format("  {:5.1f}%  {:6.2f}x", fast == row.fast.end() ? 0.0 : 100 * fast->second, row.geo_mean_speedup);
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+}  // namespace tritonforge

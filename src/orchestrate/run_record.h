@@ -1,0 +1,75 @@
+#pragma once
+// The run's folder: what happened, for the dashboard, the report, and --resume.
+//   recipe.yaml       the whole config with defaults
+//   state.json        finished stages and their results (atomic)
+//   status.json       roles, stage, progress (atomic, about once a second)
+//   steps.jsonl       one line a training step
+//   trajectories.jsonl  a sample of trajectories, newest last
+//   result.json       the table, at the end
+//   models/{sft,rl}/  Hugging Face folders; checkpoints/, logs/, buffer.sqlite
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/filesystem.h"
+#include "base/json.h"
+#include "orchestrate/supervisor.h"
+
+namespace tritonforge {
+
+struct BenchRow {                        // a line of the table
+  std::string stage;                     // base | sft | rl
+  int64_t turns = 1, samples = 0;
+  double compile_rate = 0, pass_at_1 = 0, ci_low = 0, ci_high = 0;
+  std::map<std::string, double> fast;    // "1.0" -> share; empty where nothing was timed
+  double geo_mean_speedup = 0;           // over correct and timed samples
+};
+Json to_json(const BenchRow& row);
+BenchRow bench_row_from_json(const Json& json);
+
+class RunRecord {
+ public:
+  // Opens (resume) or creates the folder. Throws kUsage where it holds a run and resume is false.
+  RunRecord(fs::path folder, bool resume);
+  const fs::path& folder() const { return folder_; }
+
+  bool stage_done(const std::string& stage) const;
+  void finish_stage(const std::string& stage, double wall_s);
+  void add_rows(const std::vector<BenchRow>& rows);
+  std::vector<BenchRow> rows() const;
+  std::map<std::string, double> wall_s() const;
+
+  void add_step(Json step);              // {"stage", "step", ...}; a step written before is not written twice
+  std::vector<Json> steps_since(size_t& seen) const;   // steps added by this process after the first `seen`; advances it
+  void add_trajectory(const Json& trajectory);
+  void set_progress(const std::string& stage, int64_t done, int64_t total);
+  void write_status(const std::vector<RoleStatus>& roles, const std::string& run_name);
+  void write_result(int64_t seed);
+
+  struct Progress {
+    std::string stage;
+    int64_t done = 0, total = 0;
+    double eta_s = 0, elapsed_s = 0;
+  };
+  Progress progress() const;
+
+ private:
+  void save_state();
+  fs::path folder_;
+  mutable std::mutex mutex_;
+  std::vector<std::string> done_;
+  std::map<std::string, double> wall_s_;
+  std::vector<BenchRow> rows_;
+  std::map<std::string, int64_t> last_step_;
+  std::vector<Json> steps_;
+  Progress progress_;
+  int64_t progress_start_done_ = 0;
+  Clock::time_point stage_start_ = Clock::now();
+};
+
+// The table as text: stage x turns, compile rate, pass@1 with its interval, fast_1 where timed.
+std::string format_table(const std::vector<BenchRow>& rows);
+
+}  // namespace tritonforge

@@ -1,0 +1,158 @@
+// data and sft: the pairs are checked again, tokenised with exact masks, and trained on in steps of a token budget.
+#include <algorithm>
+#include <atomic>
+#include <future>
+#include <numeric>
+
+#include "base/log.h"
+#include "base/rng.h"
+#include "dataset/pairs.h"
+#include "orchestrate/stages.h"
+#include "rollout/prompts.h"
+#include "tokenizer/chat_template.h"
+#include "tokenizer/loss_mask.h"
+
+namespace tritonforge {
+namespace {
+
+std::vector<size_t> shuffled(size_t count, uint64_t seed) {
+  std::vector<size_t> order(count);
+  std::iota(order.begin(), order.end(), size_t{0});
+  Rng rng(seed);
+  for (size_t i = count; i > 1; --i) std::swap(order[i - 1], order[rng.below(i)]);
+  return order;
+}
+
+std::vector<Pair> training_pairs(const RecipeConfig& config) {
+  auto pairs = read_pairs(resolve_path(config.data.pairs));
+  std::erase_if(pairs, [](const Pair& pair) { return pair.split != "train"; });
+  if (pairs.empty()) fail(ErrorKind::kUsage, "data.pairs: {} holds no pair of the split 'train'", config.data.pairs);
+  return pairs;
+}
+
+// The conversation that RL will hold, with the taught answers; a wrong first attempt carries no loss.
+MaskedTokens tokens_of(const Pair& pair, const Tokenizer& tokenizer, ChatFormat format, PromptStyle style) {
+  Problem problem;
+  problem.id = pair.id;
+  problem.source = pair.problem;
+  std::vector<Message> messages = first_messages(style, problem);
+  std::vector<bool> train(messages.size(), false);
+  const auto add = [&](Message message, bool trained) {
+    messages.push_back(std::move(message));
+    train.push_back(trained);
+  };
+  if (!pair.wrong.empty()) {
+    add(answer_message(pair.wrong), false);
+    add({.role = "user", .content = pair.feedback}, false);
+  }
+  add(answer_message(pair.solution), true);
+  return tokenize_conversation(tokenizer, format, messages, train);
+}
+
+struct SftData {
+  std::vector<MaskedTokens> examples;
+  int64_t too_long = 0, tokens = 0;
+};
+
+SftData tokenized(const RunContext& run, const Tokenizer& tokenizer) {
+  const ChatFormat format = recognise_chat_format(tokenizer.chat_template());
+  const PromptStyle style = parse_prompt_style(run.config.rollout.prompt);
+  SftData data;
+  for (const Pair& pair : training_pairs(run.config)) {
+    MaskedTokens example = tokens_of(pair, tokenizer, format, style);
+    if (static_cast<int64_t>(example.tokens.size()) > run.config.sft.max_sequence) {
+      ++data.too_long;
+      continue;
+    }
+    data.tokens += static_cast<int64_t>(example.tokens.size());
+    data.examples.push_back(std::move(example));
+  }
+  if (data.examples.empty()) fail(ErrorKind::kUsage, "sft.max_sequence: every example is longer than {} tokens", run.config.sft.max_sequence);
+  return data;
+}
+
+// Which examples each step trains on: epoch after epoch of a seeded shuffle, cut by the token budget. A function of
+// the data and the seed, so that a resumed run goes on with the same steps.
+std::vector<std::vector<size_t>> plan_steps(const SftData& data, const SftSection& sft, uint64_t seed) {
+  std::vector<std::vector<size_t>> steps;
+  std::vector<size_t> current;
+  int64_t budget = 0;
+  for (uint64_t epoch = 0;; ++epoch) {
+    for (const size_t index : shuffled(data.examples.size(), Rng::derive(Rng::derive(seed, "sft"), epoch))) {
+      const auto length = static_cast<int64_t>(data.examples[index].tokens.size());
+      if (!current.empty() && budget + length > sft.tokens_per_step) {
+        steps.push_back(std::exchange(current, {}));
+        budget = 0;
+        if (static_cast<int64_t>(steps.size()) == sft.steps) return steps;
+      }
+      current.push_back(index);
+      budget += length;
+    }
+  }
+}
+
+}  // namespace
+
+void verify_pairs(RunContext& run) {
+  const auto pairs = training_pairs(run.config);
+  auto order = shuffled(pairs.size(), Rng::derive(static_cast<uint64_t>(run.config.seed), "verify pairs"));
+  order.resize(std::min<size_t>(order.size(), static_cast<size_t>(run.config.data.verify)));
+  std::atomic<size_t> next{0}, done{0};
+  std::mutex mutex;
+  std::string first_failure;
+  const auto worker = [&] {
+    for (size_t i = next++; i < order.size(); i = next++) {
+      const Pair& pair = pairs[order[i]];
+      const Json body = {{"problem", {{"id", pair.id}, {"source", pair.problem}}}, {"candidate", pair.solution},
+                         {"seed", Rng::derive(static_cast<uint64_t>(run.config.seed), i) >> 1}, {"measure_performance", false},
+                         {"mode", run.config.evaluator.mode}, {"num_correct_trials", run.config.evaluator.num_correct_trials},
+                         {"timeout_s", run.config.evaluator.timeout_s}};
+      const Verdict verdict = verdict_from_json(run.call("evaluator", run.evaluator_url + "/v2/evaluations", body, 600));
+      std::lock_guard lock(mutex);
+      if (!verdict.correct && first_failure.empty()) first_failure = fmt::format("{}: {} {}", pair.id, verdict.error_kind, verdict.diagnostics);
+      run.record.set_progress("data", static_cast<int64_t>(++done), static_cast<int64_t>(order.size()));
+    }
+  };
+  std::vector<std::future<void>> workers;
+  for (int64_t i = 0; i < run.config.evaluator.workers; ++i) workers.push_back(std::async(std::launch::async, worker));
+  for (auto& each : workers) each.get();
+  if (!first_failure.empty()) {
+    fail(ErrorKind::kCorrupt, "data.pairs: {} holds a pair that the evaluator does not accept: {}", run.config.data.pairs, first_failure);
+  }
+}
+
+void run_sft(RunContext& run) {
+  const auto& sft = run.config.sft;
+  const fs::path base = resolve_path(run.config.model.path);
+  const SftData data = tokenized(run, Tokenizer::load(base));
+  const auto steps = plan_steps(data, sft, static_cast<uint64_t>(run.config.seed));
+  log::info("sft: {} examples, {} tokens; {} left out as longer than {}", data.examples.size(), data.tokens, data.too_long, sft.max_sequence);
+  run.start_trainer("sft", sft.train, base, sft.steps);
+  auto at_step = [&] { return run.get(run.trainer_url + "/status").at("step").get<int64_t>(); };
+
+  for (int64_t step = at_step(); step < sft.steps;) {
+    run.record.set_progress("sft", step, sft.steps);
+    Json sequences = Json::array();
+    for (const size_t index : steps[static_cast<size_t>(step)]) {
+      sequences.push_back({{"tokens", data.examples[index].tokens}, {"loss_mask", data.examples[index].loss_mask}});
+    }
+    const int restarts = run.supervisor->restarts("trainer");
+    try {
+      Json metrics = run.call("trainer", run.trainer_url + "/step", {{"kind", "sft"}, {"step", step}, {"sequences", std::move(sequences)}}, 3600);
+      metrics["stage"] = "sft";
+      metrics["step"] = step;
+      run.record.add_step(std::move(metrics));
+      ++step;
+    } catch (const Error&) {
+      if (run.supervisor->restarts("trainer") == restarts) throw;
+      run.supervisor->wait_ready("trainer", Deadline::after(600));
+      step = at_step();  // its last checkpoint: the steps since then are trained again
+    }
+  }
+  run.record.set_progress("sft", sft.steps, sft.steps);
+  const fs::path model = run.record.folder() / "models" / "sft";
+  run.call("trainer", run.trainer_url + "/export", {{"folder", model.string()}}, 1800);
+  run.stop_trainer();
+}
+
+}  // namespace tritonforge

@@ -1,0 +1,22 @@
+#pragma once
+// The stages of a run, in the order in which `run` goes through them.
+#include "dataset/problem.h"
+#include "dataset/trajectory.h"
+#include "orchestrate/run_context.h"
+
+namespace tritonforge {
+
+void verify_pairs(RunContext& run);          // data: evaluates some pairs again; a wrong one fails the run
+void run_sft(RunContext& run);               // trains, writes models/sft, installs it on the engines
+void run_rl(RunContext& run);                // generate -> collect -> step -> publish
+// Measures the weights that the engines serve now on the held-out problems; `stage` names the rows.
+std::vector<BenchRow> run_bench(RunContext& run, const std::string& stage);
+
+// The table's rows of already generated bench trajectories (one entry a problem).
+std::vector<BenchRow> bench_rows(const std::string& stage, const std::vector<std::vector<Trajectory>>& by_problem,
+                                 const std::vector<int64_t>& turn_budgets, uint64_t seed);
+
+// Options of POST /v2/rollouts for this recipe.
+Json rollout_options(const RecipeConfig& config, const SamplingSection& sampling, int64_t max_turns);
+
+}  // namespace tritonforge

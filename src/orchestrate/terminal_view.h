@@ -1,0 +1,31 @@
+#pragma once
+// The run on a terminal: finished steps scroll by above; below stay the roles with their state, the progress bar and
+// the time left. Without a terminal: plain lines when something changes.
+#include <string>
+#include <vector>
+
+#include "orchestrate/run_record.h"
+#include "orchestrate/supervisor.h"
+
+namespace tritonforge {
+
+class TerminalView {
+ public:
+  TerminalView();
+  void header(const std::string& text);
+  void line(const std::string& text);                                      // scrolls by
+  void update(const std::vector<RoleStatus>& roles, const RunRecord::Progress& progress);
+  void finish();                                                           // removes the live part
+
+ private:
+  void erase_live();
+  bool terminal_;
+  int live_lines_ = 0;
+  std::string last_plain_;
+  Clock::time_point last_plain_time_{};
+};
+
+// One line of the step table.
+std::string format_step(const Json& step);
+
+}  // namespace tritonforge
