@@ -1,0 +1,80 @@
+#include "orchestrate/run_record.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "orchestrate/stages.h"
+
+namespace tritonforge {
+namespace {
+
+Turn turn(bool compiled, bool correct, double speedup = 0) {
+  Turn turn;
+  turn.verdict.compiled = compiled;
+  turn.verdict.correct = correct;
+  turn.verdict.speedup = speedup;
+  turn.verdict.stage = speedup > 0 ? Stage::kTimed : correct ? Stage::kCorrect : Stage::kParsed;
+  return turn;
+}
+
+Trajectory trajectory(std::vector<Turn> turns) {
+  Trajectory result;
+  result.turns = std::move(turns);
+  return result;
+}
+
+TEST(BenchRows, SingleTurnIsThePrefixOfMultiTurn) {
+  const std::vector<std::vector<Trajectory>> data = {
+      {trajectory({turn(true, true)}), trajectory({turn(false, false), turn(true, true)})},
+      {trajectory({turn(true, false), turn(true, false), turn(true, true)}), trajectory({turn(false, false)})}};
+  const auto rows = bench_rows("sft", data, {1, 3}, 1);
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].turns, 1);
+  EXPECT_DOUBLE_EQ(rows[0].pass_at_1, 0.25);
+  EXPECT_DOUBLE_EQ(rows[0].compile_rate, 0.5);
+  EXPECT_DOUBLE_EQ(rows[1].pass_at_1, 0.75);
+  EXPECT_DOUBLE_EQ(rows[1].compile_rate, 0.75);
+  EXPECT_LE(rows[1].ci_low, 0.75);
+  EXPECT_GE(rows[1].ci_high, 0.75);
+  EXPECT_TRUE(rows[0].fast.empty());  // nothing was timed: no speed is claimed
+}
+
+TEST(BenchRows, SpeedIsOfCorrectSamplesOverAll) {
+  const auto rows = bench_rows("rl", {{trajectory({turn(true, true, 2.0)}), trajectory({turn(true, true, 0.5)}), trajectory({turn(true, false)}), trajectory({})}}, {1}, 1);
+  EXPECT_DOUBLE_EQ(rows[0].fast.at("1.0"), 0.25);
+  EXPECT_DOUBLE_EQ(rows[0].fast.at("0.0"), 0.5);
+  EXPECT_NEAR(rows[0].geo_mean_speedup, 1.0, 1e-12);
+}
+
+TEST(RunRecord, ResumeKeepsWhatWasFinishedAndWritesNoStepTwice) {
+  TemporaryFolder folder("record");
+  {
+    RunRecord record(folder.path(), /*resume=*/false);
+    record.finish_stage("sft", 12.5);
+    record.add_rows(bench_rows("base", {{trajectory({turn(true, false)})}}, {1}, 1));
+    record.add_step({{"stage", "sft"}, {"step", 0}});
+    record.add_step({{"stage", "sft"}, {"step", 1}});
+  }
+  EXPECT_THROW(RunRecord(folder.path(), /*resume=*/false), Error);
+  RunRecord record(folder.path(), /*resume=*/true);
+  EXPECT_TRUE(record.stage_done("sft"));
+  EXPECT_FALSE(record.stage_done("rl"));
+  ASSERT_EQ(record.rows().size(), 1u);
+  record.add_step({{"stage", "sft"}, {"step", 1}});  // trained again after a crash
+  record.add_step({{"stage", "sft"}, {"step", 2}});
+  const std::string steps = read_file(folder.path() / "steps.jsonl");
+  EXPECT_EQ(std::count(steps.begin(), steps.end(), '\n'), 3);
+  record.finish_stage("bench-base", 3);
+  record.finish_stage("bench-sft", 4);
+  record.write_result(7);
+  const Json result = parse_json(read_file(folder.path() / "result.json"), "result");
+  EXPECT_EQ(result.at("seed"), 7);
+  EXPECT_DOUBLE_EQ(result.at("wall_s").at("bench").get<double>(), 7.0);
+  EXPECT_EQ(result.at("stages").at(0).at("name"), "base");
+  EXPECT_EQ(result.at("stages").at(0).at("ci95").size(), 2u);
+}
+
+}  // namespace
+}  // namespace tritonforge
