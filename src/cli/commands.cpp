@@ -69,6 +69,8 @@ int run(int argc, char** argv) {
   add_tokenize_command(app);
   add_score_command(app);
   add_serve_command(app);
+  add_run_command(app);
+  add_bench_command(app);
   try {
     app.parse(argc, argv);
     return 0;

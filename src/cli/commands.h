@@ -33,6 +33,8 @@ void add_serve_evaluator_command(CLI::App& serve);
 void add_serve_dashboard_command(CLI::App& serve);
 void add_serve_buffer_command(CLI::App& serve);
 void add_score_command(CLI::App& app);
+void add_run_command(CLI::App& app);
+void add_bench_command(CLI::App& app);
 void add_serve_command(CLI::App& app);  // and under it one role a file:
 // void add_serve_<role>_command(CLI::App& serve), listed in serve.cpp
 
