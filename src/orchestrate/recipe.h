@@ -22,9 +22,11 @@ struct ModelSection {
 
 struct DataSection {
   std::string pairs;                       // JSON lines of `tritonforge data generate`
+  std::string text;                        // plain text instead ({"text"} lines): every token is trained on
   int64_t verify = 100;                    // pairs drawn at random and evaluated again before they are trusted
   template <typename V> void describe(V& v) {
     v("pairs", pairs, "SFT pairs (JSON lines)");
+    v("text", text, "plain text to train on instead of pairs (JSON lines)");
     v("verify", verify, "pairs to verify again at random");
   }
 };

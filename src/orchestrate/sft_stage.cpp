@@ -3,6 +3,7 @@
 #include <atomic>
 #include <future>
 #include <numeric>
+#include <sstream>
 
 #include "base/log.h"
 #include "base/rng.h"
@@ -52,22 +53,43 @@ MaskedTokens tokens_of(const Pair& pair, const Tokenizer& tokenizer, ChatFormat 
 struct SftData {
   std::vector<MaskedTokens> examples;
   int64_t too_long = 0, tokens = 0;
+
+  void add(MaskedTokens example, int64_t longest) {
+    if (static_cast<int64_t>(example.tokens.size()) > longest) {
+      ++too_long;
+      return;
+    }
+    tokens += static_cast<int64_t>(example.tokens.size());
+    examples.push_back(std::move(example));
+  }
 };
 
-SftData tokenized(const RunContext& run, const Tokenizer& tokenizer) {
-  const ChatFormat format = recognise_chat_format(tokenizer.chat_template());
-  const PromptStyle style = parse_prompt_style(run.config.rollout.prompt);
-  SftData data;
-  for (const Pair& pair : training_pairs(run.config)) {
-    MaskedTokens example = tokens_of(pair, tokenizer, format, style);
-    if (static_cast<int64_t>(example.tokens.size()) > run.config.sft.max_sequence) {
-      ++data.too_long;
-      continue;
-    }
-    data.tokens += static_cast<int64_t>(example.tokens.size());
-    data.examples.push_back(std::move(example));
+void add_text(SftData& data, const RecipeConfig& config, const Tokenizer& tokenizer) {
+  const fs::path path = resolve_path(config.data.text);
+  const auto end = tokenizer.id_of("<|endoftext|>");
+  std::istringstream lines(read_file(path));
+  int64_t number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const std::string where = fmt::format("{}:{}", path.string(), ++number);
+    MaskedTokens example;
+    example.tokens = tokenizer.encode(require<std::string>(parse_json(line, where), "text", where));
+    if (end) example.tokens.push_back(*end);
+    example.loss_mask.assign(example.tokens.size(), 1);
+    if (!example.loss_mask.empty()) example.loss_mask[0] = 0;
+    data.add(std::move(example), config.sft.max_sequence);
   }
-  if (data.examples.empty()) fail(ErrorKind::kUsage, "sft.max_sequence: every example is longer than {} tokens", run.config.sft.max_sequence);
+}
+
+SftData tokenized(const RecipeConfig& config, const Tokenizer& tokenizer) {
+  SftData data;
+  if (!config.data.text.empty()) {
+    add_text(data, config, tokenizer);
+  } else {
+    const ChatFormat format = recognise_chat_format(tokenizer.chat_template());
+    const PromptStyle style = parse_prompt_style(config.rollout.prompt);
+    for (const Pair& pair : training_pairs(config)) data.add(tokens_of(pair, tokenizer, format, style), config.sft.max_sequence);
+  }
+  if (data.examples.empty()) fail(ErrorKind::kUsage, "sft.max_sequence: every example is longer than {} tokens", config.sft.max_sequence);
   return data;
 }
 
@@ -124,7 +146,7 @@ void verify_pairs(RunContext& run) {
 void run_sft(RunContext& run) {
   const auto& sft = run.config.sft;
   const fs::path base = resolve_path(run.config.model.path);
-  const SftData data = tokenized(run, Tokenizer::load(base));
+  const SftData data = tokenized(run.config, Tokenizer::load(base));
   const auto steps = plan_steps(data, sft, static_cast<uint64_t>(run.config.seed));
   log::info("sft: {} examples, {} tokens; {} left out as longer than {}", data.examples.size(), data.tokens, data.too_long, sft.max_sequence);
   run.start_trainer("sft", sft.train, base, sft.steps);
