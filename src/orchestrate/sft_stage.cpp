@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 #include "base/rng.h"
-#include "dataset/pairs.h"
+#include "dataset/pair.h"
 #include "orchestrate/stages.h"
 #include "rollout/prompts.h"
 #include "tokenizer/chat_template.h"
@@ -33,18 +33,15 @@ std::vector<Pair> training_pairs(const RecipeConfig& config) {
 
 // The conversation that RL will hold, with the taught answers; a wrong first attempt carries no loss.
 MaskedTokens tokens_of(const Pair& pair, const Tokenizer& tokenizer, ChatFormat format, PromptStyle style) {
-  Problem problem;
-  problem.id = pair.id;
-  problem.source = pair.problem;
-  std::vector<Message> messages = first_messages(style, problem);
+  std::vector<Message> messages = first_messages(style, problem_of(pair, /*number=*/0));
   std::vector<bool> train(messages.size(), false);
   const auto add = [&](Message message, bool trained) {
     messages.push_back(std::move(message));
     train.push_back(trained);
   };
-  if (!pair.wrong.empty()) {
-    add(answer_message(pair.wrong), false);
-    add({.role = "user", .content = pair.feedback}, false);
+  if (pair.refinement) {
+    add(answer_message(pair.refinement->wrong), false);
+    add({.role = "user", .content = pair.refinement->feedback}, false);
   }
   add(answer_message(pair.solution), true);
   return tokenize_conversation(tokenizer, format, messages, train);
