@@ -58,19 +58,17 @@ int run(int argc, char** argv) {
   log::start("tritonforge");
   CLI::App app{"TritonForge: turns a language model into a writer of fast, correct GPU kernels", "tritonforge"};
   app.require_subcommand(1);
-  add_data_command(app);
-  add_doctor_command(app);
-  add_tokenize_command(app);
-  add_evaluate_command(app);
-  add_report_command(app);
-  add_generate_command(app);
-  add_convert_command(app);
-  add_doctor_command(app);
-  add_tokenize_command(app);
-  add_score_command(app);
-  add_serve_command(app);
   add_run_command(app);
   add_bench_command(app);
+  add_data_command(app);
+  add_evaluate_command(app);
+  add_generate_command(app);
+  add_score_command(app);
+  add_tokenize_command(app);
+  add_convert_command(app);
+  add_report_command(app);
+  add_serve_command(app);
+  add_doctor_command(app);
   try {
     app.parse(argc, argv);
     return 0;

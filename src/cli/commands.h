@@ -12,29 +12,28 @@ namespace tritonforge::cli {
 int run(int argc, char** argv);
 
 // Adds the subcommand; its callback does the work and throws Error where it fails.
+void add_bench_command(CLI::App& app);
+void add_convert_command(CLI::App& app);
 void add_data_command(CLI::App& app);
 void add_convert_command(CLI::App& app);
 void add_doctor_command(CLI::App& app);
 void add_evaluate_command(CLI::App& app);
-void add_report_command(CLI::App& app);
 void add_generate_command(CLI::App& app);
 void add_report_command(CLI::App& app);
+void add_run_command(CLI::App& app);
+void add_score_command(CLI::App& app);
 void add_tokenize_command(CLI::App& app);
 void add_engine_options(CLI::App& command, EngineOptions& options);  // model, device and sizes of an engine
-void add_serve_command(CLI::App& app);                               // and under it one role a file, listed in serve.cpp:
+
+// `serve`, and under it one role a file, listed in serve.cpp.
+void add_serve_command(CLI::App& app);
 void add_serve_buffer_command(CLI::App& serve);
 void add_serve_dashboard_command(CLI::App& serve);
 void add_serve_engine_command(CLI::App& serve);
 void add_serve_evaluator_command(CLI::App& serve);
 void add_serve_router_command(CLI::App& serve);
 void add_serve_trainer_command(CLI::App& serve);
-void add_serve_router_command(CLI::App& serve);
-void add_serve_evaluator_command(CLI::App& serve);
-void add_serve_dashboard_command(CLI::App& serve);
-void add_serve_buffer_command(CLI::App& serve);
 void add_score_command(CLI::App& app);
-void add_run_command(CLI::App& app);
-void add_bench_command(CLI::App& app);
 void add_serve_command(CLI::App& app);  // and under it one role a file:
 // void add_serve_<role>_command(CLI::App& serve), listed in serve.cpp
 

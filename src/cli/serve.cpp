@@ -5,9 +5,9 @@ namespace tritonforge::cli {
 void add_serve_command(CLI::App& app) {
   auto* serve = app.add_subcommand("serve", "runs one server of the system");
   serve->require_subcommand(1);
-  add_serve_evaluator_command(*serve);
   serve->footer("example: tritonforge serve engine --model ~/models/Qwen3-0.6B --port 30001");
   add_serve_router_command(*serve);
+  add_serve_evaluator_command(*serve);
   add_serve_dashboard_command(*serve);
   add_serve_buffer_command(*serve);
   add_serve_engine_command(*serve);

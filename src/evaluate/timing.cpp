@@ -96,7 +96,8 @@ void measure(const TimingSession& session, Verdict& verdict, Deadline deadline) 
   Rng rng(session.seed);
   try {
     const Frame device = candidate.ask({{"op", "device"}});
-    const std::string uuid = reference.ask({{"op", "device"}}).header.value("uuid", "");
+    std::string uuid = reference.ask({{"op", "device"}}).header.value("uuid", "");
+    if (!uuid.empty() && uuid.rfind("GPU-", 0) != 0) uuid = "GPU-" + uuid;  // as the engine and the trainer name it
     verdict.device = device.header.value("device", "").substr(0, 100);
     for (const auto& trial : session.data.trials) {
       const Json request = {{"op", "pool"}, {"inputs", trial->inputs}, {"tensors", trial->input_tensors}};
