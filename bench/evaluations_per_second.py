@@ -13,7 +13,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "tests", "adversarial"))
 os.environ.setdefault("TRITONFORGE_ROOT", ROOT)
-from conftest import HONEST, PROBLEM, Evaluator  # noqa: E402
+from evaluator_server import HONEST, PROBLEM, Evaluator  # noqa: E402
 
 FRESH = """
 import os, sys

@@ -1,8 +1,11 @@
-# tf_library(NAME [TORCH] [DEPS ...]): the folder's library from all of its *.cpp. TORCH adds libtorch and the
-# precompiled header that makes its include bearable.
+# tf_library(NAME [TORCH] [EXCLUDE FILE ...] [DEPS ...]): the folder's library from all of its *.cpp. TORCH adds libtorch
+# and the precompiled header that makes its include bearable.
 function(tf_library name)
-  cmake_parse_arguments(arg "TORCH" "" "DEPS" ${ARGN})
+  cmake_parse_arguments(arg "TORCH" "" "DEPS;EXCLUDE" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  foreach(file ${arg_EXCLUDE})
+    list(REMOVE_ITEM sources ${CMAKE_CURRENT_SOURCE_DIR}/${file})
+  endforeach()
   if(NOT sources)  # headers only
     add_library(tf_${name} INTERFACE)
     target_include_directories(tf_${name} INTERFACE ${CMAKE_SOURCE_DIR}/src)

@@ -27,6 +27,8 @@ const CLI::App* subcommand_of(const CLI::App& app, const std::string& name) {
   return nullptr;
 }
 
+bool takes_subcommand(const CLI::App& app) { return !app.get_subcommands([](const CLI::App*) { return true; }).empty(); }
+
 // CLI11 says which word it did not expect; the nearest known name of the deepest command reached is added.
 int report_usage(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
   if (error.get_exit_code() == 0) return app.exit(error);  // --help
@@ -40,7 +42,7 @@ int report_usage(const CLI::App& app, const CLI::ParseError& error, int argc, ch
       if (std::find(known.begin(), known.end(), flag) == known.end()) unknown = flag;
     } else if (const CLI::App* next = subcommand_of(*at, word)) {
       at = next;
-    } else if (i == 1) {
+    } else if (takes_subcommand(*at)) {
       unknown = word;
     }
     if (!unknown.empty()) {

@@ -57,7 +57,7 @@ at::Device open_device(const std::string& name) {
   if (name != "cuda") {
     if (name.rfind("cuda:", 0) != 0) fail(ErrorKind::kUsage, "unknown device '{}'{}", name, nearest_hint(name, {"cpu", "cuda", "cuda:0"}));
     const auto [end, error] = std::from_chars(name.data() + 5, name.data() + name.size(), index);
-    if (error != std::errc() || end != name.data() + name.size() || index < 0) fail(ErrorKind::kUsage, "device '{}': expected cuda:NUMBER", name);
+    if (error != std::errc() || end != name.data() + name.size() || index < 0) fail(ErrorKind::kUsage, "unknown device '{}': expected cpu, cuda or cuda:NUMBER", name);
   }
   driver();  // first: its reason is clearer, and without a GPU the large library is not loaded
   load_cuda();

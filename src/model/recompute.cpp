@@ -15,8 +15,10 @@ struct BlockHolder : torch::CustomClassHolder {
 
 struct Recompute : torch::autograd::Function<Recompute> {
   static at::Tensor forward(AutogradContext* context, at::Tensor x, at::TensorList weights, BlockFn block) {
-    const at::NoGradGuard no_grad;
-    at::Tensor y = block(x);
+    // With gradients on, and the graph dropped at once: without them the model takes its inference kernels, whose last
+    // bits differ from what the backward pass computes again.
+    const at::AutoGradMode with_grad(true);
+    at::Tensor y = block(x.detach()).detach();
     variable_list saved{x};
     saved.insert(saved.end(), weights.begin(), weights.end());
     context->save_for_backward(std::move(saved));

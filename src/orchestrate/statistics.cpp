@@ -23,7 +23,8 @@ Interval wilson95(double successes, double n) {
   const double p = successes / n, denominator = 1 + z * z / n;
   const double centre = (p + z * z / (2 * n)) / denominator;
   const double half = z * std::sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / denominator;
-  return {std::max(0.0, centre - half), std::min(1.0, centre + half)};
+  // At the ends the bound is exact; rounding must not say otherwise.
+  return {successes <= 0 ? 0.0 : std::max(0.0, centre - half), successes >= n ? 1.0 : std::min(1.0, centre + half)};
 }
 
 Interval cluster_bootstrap95(const std::vector<std::vector<double>>& values, uint64_t seed) {

@@ -137,7 +137,8 @@ void load_checkpoint(const fs::path& path, Trainer& trainer) {
   const Json last = require<Json>(json, "last", where);
   state.last.step = require<int64_t>(last, "step", where);
   state.last.kind = require<std::string>(last, "kind", where);
-  for (const auto& [name, value] : require<Json>(last, "values", where).items()) {
+  const Json values = require<Json>(last, "values", where);
+  for (const auto& [name, value] : values.items()) {
     state.last.values[name] = value.is_number() ? value.get<double>() : std::nan("");  // JSON has no NaN: null
   }
   trainer.restore(std::move(state));

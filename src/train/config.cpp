@@ -41,7 +41,6 @@ void LossConfig::validate() const {
 }
 
 void TrainConfig::validate() const {
-  if (model.empty()) fail(ErrorKind::kUsage, "model is missing: a Hugging Face folder or a GGUF file");
   check_choice("dtype", dtype, {"float32", "bfloat16"});
   if (device != "cpu" && device != "cuda" && device.rfind("cuda:", 0) != 0) {
     fail(ErrorKind::kUsage, "device: unknown value '{}'{}", device, nearest_hint(device, {"cpu", "cuda", "cuda:0"}));
@@ -65,11 +64,16 @@ void TrainConfig::validate() const {
   check_least<int64_t>("checkpoint_interval", checkpoint_interval, 0);
   check_least<int64_t>("keep_checkpoints", keep_checkpoints, 1);
   check_least("buffer_timeout_s", buffer_timeout_s, 0.001);
-  if (checkpoint_interval > 0 && checkpoint.empty()) fail(ErrorKind::kUsage, "checkpoint_interval is set but no checkpoint folder");
   if (run_id.find('/') != std::string::npos) fail(ErrorKind::kUsage, "run_id '{}' must not contain '/'", run_id);
   if (init_random && loss.kl_coef > 0 && reference_model.empty()) {
     fail(ErrorKind::kUsage, "loss.kl_coef with init_random needs a reference_model");
   }
+}
+
+void TrainConfig::validate_job() const {
+  validate();
+  if (model.empty()) fail(ErrorKind::kUsage, "model is missing: a Hugging Face folder or a GGUF file");
+  if (checkpoint_interval > 0 && checkpoint.empty()) fail(ErrorKind::kUsage, "checkpoint_interval is set but no checkpoint folder");
 }
 
 }  // namespace tritonforge::train

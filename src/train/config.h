@@ -92,7 +92,8 @@ struct TrainConfig {
     v("buffer_timeout_s", buffer_timeout_s, "how long the buffer may take to hand over a lease");
     v("parallel", parallel, "parallel degrees");
   }
-  void validate() const;  // throws kUsage naming the field, kUnsupported naming the degree
+  void validate() const;      // throws kUsage naming the field, kUnsupported naming the degree
+  void validate_job() const;  // and the model and folders, which a recipe leaves to the orchestrator
 };
 
 }  // namespace tritonforge::train

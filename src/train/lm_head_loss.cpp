@@ -22,8 +22,10 @@ at::Tensor chunk_log_softmax(const at::Tensor& hidden, const at::Tensor& weight,
 
 class LmHeadScores : public torch::autograd::Function<LmHeadScores> {
  public:
+  // An undefined tensor is no argument of an autograd function; an empty optional is.
   static variable_list forward(AutogradContext* context, const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& targets,
-                               const at::Tensor& inverse_temperature, int64_t chunk, bool entropy_gradient) {
+                               const std::optional<at::Tensor>& temperature, int64_t chunk, bool entropy_gradient) {
+    const at::Tensor inverse_temperature = temperature.value_or(at::Tensor());
     const int64_t n = hidden.size(0);
     const auto fp32 = hidden.options().dtype(at::kFloat);
     at::Tensor log_probs = at::empty({n}, fp32), entropy = at::empty({n}, fp32), kept;
@@ -94,7 +96,8 @@ TargetScores lm_head_scores(const at::Tensor& hidden, const at::Tensor& weight, 
   TF_CHECK(hidden.dim() == 2 && weight.dim() == 2 && hidden.size(1) == weight.size(1), "hidden and head weight do not fit");
   TF_CHECK(targets.dim() == 1 && targets.size(0) == hidden.size(0), "{} targets for {} rows", targets.numel(), hidden.size(0));
   TF_CHECK(chunk > 0, "chunk {}", chunk);
-  const auto outputs = LmHeadScores::apply(hidden.contiguous(), weight, targets, inverse_temperature, chunk, entropy_gradient);
+  const auto temperature = inverse_temperature.defined() ? std::optional<at::Tensor>(inverse_temperature) : std::nullopt;
+  const auto outputs = LmHeadScores::apply(hidden.contiguous(), weight, targets, temperature, chunk, entropy_gradient);
   return {outputs[0], outputs[1]};
 }
 

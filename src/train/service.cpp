@@ -28,7 +28,7 @@ net::ClientOptions client_options(const ServiceOptions& options) {
 
 TrainerService::TrainerService(ServiceOptions options) : options_(std::move(options)), buffer_client_(client_options(options_)) {
   const TrainConfig& config = options_.config;
-  config.validate();
+  config.validate_job();
   fs::path resume_from;
   if (!config.checkpoint.empty()) {
     store_ = std::make_unique<CheckpointStore>(config.checkpoint, config.keep_checkpoints);

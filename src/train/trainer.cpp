@@ -147,7 +147,7 @@ void Trainer::published(int64_t version) {
 }
 
 std::unique_ptr<Trainer> make_trainer(const TrainConfig& config, const fs::path& resume_from) {
-  config.validate();
+  config.validate_job();
   const at::ScalarType dtype = config.dtype == "float32" ? at::kFloat : at::kBFloat16;
   const at::Device device = open_device(config.device);
   const auto load = [&](const fs::path& path) {

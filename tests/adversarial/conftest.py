@@ -1,81 +1,11 @@
 """One real evaluator server for all attacks; each test sends one hack, judges the verdict, and then asks whether the
 evaluator still gives an honest kernel its due."""
-import json
 import os
-import signal
-import socket
-import subprocess
 import time
-import urllib.request
 
 import pytest
 
-ROOT = os.environ.get("TRITONFORGE_ROOT", os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-BINARY = os.environ.get("TRITONFORGE_BINARY", os.path.join(ROOT, "build", "tritonforge"))
-
-PROBLEM = """
-import torch
-import torch.nn as nn
-
-class Model(nn.Module):
-    def forward(self, x):
-        return torch.relu(x) * 2
-
-def get_inputs():
-    return [torch.randn(4, 100)]
-
-def get_init_inputs():
-    return []
-"""
-HEADER = """
-import torch
-import torch.nn as nn
-import triton
-import triton.language as tl
-
-@triton.jit
-def relu_kernel(x, y, n, B: tl.constexpr):
-    i = tl.program_id(0) * B + tl.arange(0, B)
-    a = tl.load(x + i, mask=i < n)
-    tl.store(y + i, tl.maximum(a, 0.0) * 2, mask=i < n)
-
-def launch(x):
-    y = torch.empty_like(x)
-    relu_kernel[(triton.cdiv(x.numel(), 256), )](x, y, x.numel(), B=256)
-    return y
-"""
-HONEST = HEADER + """
-class ModelNew(nn.Module):
-    def forward(self, x):
-        return launch(x)
-"""
-
-
-class Evaluator:
-    def __init__(self, *flags):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        self.process = subprocess.Popen([BINARY, "serve", "evaluator", "--port", str(self.port), "--candidate-timeout", "15", *flags],
-                                        stdout=subprocess.PIPE, text=True, env=dict(os.environ, TRITONFORGE_ROOT=ROOT, SECRET_KEY="hunter2"))
-        line = self.process.stdout.readline()
-        assert "ready" in line, f"the evaluator did not start: {line!r}"
-
-    def post(self, path, body):
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", json.dumps(body).encode(), {"content-type": "application/json"})
-        with urllib.request.urlopen(request, timeout=180) as reply:
-            return json.load(reply)
-
-    def get(self, path):
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=30) as reply:
-            return json.load(reply)
-
-    def judge(self, candidate, problem=PROBLEM, **more):
-        return self.post("/v2/evaluations", {"problem": {"id": "p", "source": problem}, "candidate": candidate, "num_correct_trials": 3, **more})
-
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=60)
+from evaluator_server import BINARY, HEADER, HONEST, PROBLEM, Evaluator  # noqa: F401
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,6 @@ import urllib.request
 ROOT = pathlib.Path(os.environ.get("TRITONFORGE_ROOT", pathlib.Path(__file__).resolve().parents[2]))
 BINARY = os.environ.get("TRITONFORGE_BINARY", str(ROOT / "build/tritonforge"))
 TINY_TOKENIZER = ROOT / "tests/data/tiny-tokenizer"
-GGUF = pathlib.Path.home() / ".cache/tritonforge-dev-model/qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"
 
 
 def make_model(folder, seed=0, family="qwen3"):

@@ -5,6 +5,7 @@ import os
 import pathlib
 import subprocess
 
+import pytest
 import torch
 import transformers
 
@@ -63,3 +64,23 @@ def reference(model: torch.nn.Module, ids: list[int]) -> tuple[torch.Tensor, tor
 def sequences(vocab: int, lengths=(1, 2, 7, 33, 150), seed: int = 1) -> list[list[int]]:
     generator = torch.Generator().manual_seed(seed)
     return [torch.randint(0, vocab, (length,), generator=generator).tolist() for length in lengths]
+
+
+REAL_MODEL = pathlib.Path(os.environ.get(
+    "TRITONFORGE_TEST_MODEL", pathlib.Path.home() / ".cache/tritonforge-dev-model/qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"))
+
+
+def real_model():
+    """Path of the real 0.5B model's GGUF file, and transformers' model of it in fp32; skips where it is absent."""
+    if not REAL_MODEL.exists():
+        pytest.skip(f"{REAL_MODEL} is not there (../shared/tools/fetch-qwen2.5-coder gets it)")
+    # What from_pretrained(gguf_file=) does, without the accelerate package that it asks for.
+    from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
+
+    config = transformers.AutoConfig.from_pretrained(REAL_MODEL.parent, gguf_file=REAL_MODEL.name)
+    with torch.device("meta"):
+        model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+    tensors = load_gguf_checkpoint(str(REAL_MODEL), return_tensors=True, model_to_load=model)["tensors"]
+    model.load_state_dict(tensors, assign=True)
+    model.model.rotary_emb = type(model.model.rotary_emb)(config)
+    return REAL_MODEL, model

@@ -8,7 +8,8 @@ import uuid
 
 import pytest
 
-from engine_process import BINARY, GGUF, engine_process, make_model
+from engine_process import BINARY, engine_process, make_model
+from model_helpers import real_model
 
 PROMPT = "def kernel(x_ptr, y_ptr, n):\n    "
 
@@ -92,16 +93,13 @@ def test_greedy_equals_transformers(models, name):
 
 
 def test_greedy_equals_transformers_on_the_real_model():
-    if not GGUF.exists():
-        pytest.skip(f"{GGUF} is not there (../shared/tools/fetch-qwen2.5-coder gets it)")
     import torch
-    from transformers import AutoModelForCausalLM
 
-    model = AutoModelForCausalLM.from_pretrained(GGUF.parent, gguf_file=GGUF.name, dtype=torch.float32).eval()
-    prompt = ids_of("# A Triton kernel that adds two vectors\nimport triton\n", GGUF)
-    expected = model.generate(torch.tensor([prompt]), max_new_tokens=64, do_sample=False, pad_token_id=0)[0, len(prompt):].tolist()
+    path, model = real_model()
+    prompt = ids_of("# A Triton kernel that adds two vectors\nimport triton\n", path)
+    expected = model.generate(torch.tensor([prompt]), max_new_tokens=200, do_sample=False, pad_token_id=0)[0, len(prompt):].tolist()
     del model
-    done = subprocess.run([BINARY, "generate", "--model", str(GGUF), "--temperature", "0", "--max-new-tokens", "64", "--kv-cache-tokens",
+    done = subprocess.run([BINARY, "generate", "--model", str(path), "--temperature", "0", "--max-new-tokens", "200", "--kv-cache-tokens",
                            "1024", "--max-context", "1024", "--json"], input=json.dumps({"ids": prompt}) + "\n", capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["output_ids"] == expected[:len(json.loads(done.stdout)["output_ids"])]

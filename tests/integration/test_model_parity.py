@@ -1,15 +1,12 @@
 """Log-probabilities and logits of `tritonforge score` against transformers."""
 
-import glob
 import json
-import os
-import pathlib
 
 import pytest
 import torch
 import transformers
 
-from model_helpers import reference, run, score, sequences, small_model
+from model_helpers import real_model, reference, run, score, sequences, small_model
 
 torch.set_num_threads(2)
 
@@ -87,25 +84,8 @@ def test_convert_round_trip(tmp_path):
     assert twice.returncode == 2 and "exists already" in twice.stderr
 
 
-def real_gguf() -> str:
-    named = os.environ.get("TRITONFORGE_TEST_MODEL")
-    found = [named] if named else sorted(glob.glob(os.path.expanduser("~/.cache/tritonforge-dev-model/*.gguf")))
-    if not found or not os.path.exists(found[0]):
-        pytest.skip("no real model: set TRITONFORGE_TEST_MODEL to the Qwen2.5-Coder-0.5B GGUF file")
-    return found[0]
-
-
 def test_real_model_from_gguf():
-    path = pathlib.Path(real_gguf())
-    # What from_pretrained(gguf_file=) does, without the accelerate package that it asks for.
-    from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
-
-    config = transformers.AutoConfig.from_pretrained(path.parent, gguf_file=path.name)
-    with torch.device("meta"):
-        model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
-    tensors = load_gguf_checkpoint(str(path), return_tensors=True, model_to_load=model)["tensors"]
-    model.load_state_dict(tensors, assign=True)
-    model.model.rotary_emb = type(model.model.rotary_emb)(config)
+    path, model = real_model()
     # "import torch\n\ndef relu(x):\n    return" and one random sequence
     batch = [[474, 7834, 271, 750, 40549, 2075, 982, 262, 470], sequences(151643, lengths=(64,))[0]]
     compare(score(path, batch, logits=True), model, batch, 2e-4)

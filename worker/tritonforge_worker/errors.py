@@ -2,6 +2,8 @@
 import traceback
 
 MAX_TEXT = 4000
+# torch's CPU allocator has two wordings and the C library's, CUDA's has its own.
+OUT_OF_MEMORY = ("not enough memory", "can't allocate memory", "Cannot allocate memory", "CUDA out of memory")
 
 
 def classify(error, stage):
@@ -10,7 +12,7 @@ def classify(error, stage):
         return "syntax_error"
     if isinstance(error, CompilationError) or getattr(error, "tritonforge_compile_error", False):
         return "compile_error"
-    if isinstance(error, MemoryError) or "not enough memory" in str(error):
+    if isinstance(error, MemoryError) or any(text in str(error) for text in OUT_OF_MEMORY):
         return "out_of_memory"
     return "import_error" if stage == "import" else "runtime_error"
 

@@ -150,7 +150,7 @@ TEST_P(BothFamilies, GradientsAgreeWithFiniteDifferences) {
     const at::Tensor gradient = tensor.grad();
     const double norm = gradient.norm().item<double>();
     if (norm < 1e-3) continue;
-    const double step = 2e-2 / norm;
+    const double step = 5e-3 / norm;
     const at::Tensor saved = tensor.clone();
     tensor.copy_(saved + gradient * step);
     const double up = loss().item<double>();

@@ -51,7 +51,6 @@ class MockWorker {
     return options;
   }
   void generate(const net::Request& request, net::ResponderPtr reply) {
-    ++generated;
     reply->on_disconnect([this] {
       ++disconnects;
       disconnects.notify_all();
@@ -65,6 +64,7 @@ class MockWorker {
         held.push_back(std::move(reply));
       }
     }
+    ++generated;  // last: who sees it may take what is held
     generated.notify_all();
   }
 };

@@ -1,0 +1,215 @@
+"""`tritonforge serve trainer` as a real process: it serves, is killed with -9 at any moment, and goes on."""
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import urllib.error
+import urllib.request
+
+import pytest
+
+ROOT = pathlib.Path(os.environ.get("TRITONFORGE_ROOT", pathlib.Path(__file__).resolve().parents[2]))
+BINARY = os.environ.get("TRITONFORGE_BINARY", str(ROOT / "build/tritonforge"))
+CONFIG = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 64, "intermediate_size": 96,
+          "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 300,
+          "max_position_embeddings": 512, "rope_theta": 10000.0, "rms_norm_eps": 1e-6, "tie_word_embeddings": True,
+          "attention_bias": False, "hidden_act": "silu", "torch_dtype": "float32", "eos_token_id": 1}
+
+
+class Trainer:
+    def __init__(self, folder, *flags, **config):
+        self.folder = pathlib.Path(folder)
+        model = self.folder / "model"
+        model.mkdir(exist_ok=True)
+        (model / "config.json").write_text(json.dumps(CONFIG))
+        settings = {"model": str(model), "init_random": True, "dtype": "float32", "lr": 1e-3, "schedule": "constant", "threads": 2,
+                    "max_tokens_per_micro_batch": 256, "checkpoint": str(self.folder / "checkpoints"), "checkpoint_interval": 1,
+                    "run_id": f"test-{os.getpid()}-{self.folder.name}"} | config
+        (self.folder / "train.yaml").write_text(json.dumps(settings))  # JSON is YAML
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.shm = pathlib.Path("/dev/shm") / f"tritonforge-{settings['run_id']}"
+        self.log = open(self.folder / "log.txt", "a")
+        self.process = subprocess.Popen([BINARY, "serve", "trainer", "--config", str(self.folder / "train.yaml"), "--port", str(self.port), *flags],
+                                        stderr=self.log, stdout=self.log)
+        self.wait_until_up()
+
+    def wait_until_up(self):
+        for _ in range(600):
+            assert self.process.poll() is None, (self.folder / "log.txt").read_text()[-2000:]
+            try:
+                return self.get("/health")
+            except (urllib.error.URLError, ConnectionError):
+                try:
+                    self.process.wait(0.1)
+                except subprocess.TimeoutExpired:
+                    pass
+        raise AssertionError("the trainer did not come up")
+
+    def get(self, path):
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=60) as reply:
+            return json.load(reply)
+
+    def post(self, path, body):
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", json.dumps(body).encode(), {"content-type": "application/json"})
+        try:
+            with urllib.request.urlopen(request, timeout=120) as reply:
+                return json.load(reply)
+        except urllib.error.HTTPError as error:
+            return {"status": error.code} | json.load(error)
+
+    def step(self, number):
+        return self.post("/step", {"kind": "sft", "step": number, "sequences": batch(number)})
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(60)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.kill()
+        self.log.close()
+        shutil.rmtree(self.shm, ignore_errors=True)
+
+
+def batch(number):
+    rng = random.Random(number)
+    sequences = []
+    for _ in range(6):
+        length = rng.randrange(20, 120)
+        sequences.append({"tokens": [rng.randrange(300) for _ in range(length)], "loss_mask": [0] * 5 + [1] * (length - 5)})
+    return sequences
+
+
+def checksums(trainer):
+    return trainer.post("/publish_weights", {"version": 99})["checksums"]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The weights after 6 steps of a trainer that nobody kills."""
+    with Trainer(tmp_path_factory.mktemp("undisturbed")) as trainer:
+        for number in range(1, 7):
+            assert trainer.step(number)["step"] == number
+        return checksums(trainer)
+
+
+def test_killed_in_the_middle_of_a_step_it_resumes_to_the_same_bits(tmp_path, undisturbed):
+    with Trainer(tmp_path) as trainer:
+        for number in (1, 2, 3):
+            trainer.step(number)
+        # A step is sent and the process killed without waiting for the answer.
+        body = json.dumps({"kind": "sft", "step": 4, "sequences": batch(4)}).encode()
+        with socket.create_connection(("127.0.0.1", trainer.port)) as connection:
+            connection.sendall(b"POST /step HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
+            connection.settimeout(30)
+            state = trainer.get("/status")  # it has the request by now, or will never have it
+            trainer.kill()
+        assert state["step"] >= 3
+    with Trainer(tmp_path, "--resume") as trainer:
+        status = trainer.get("/status")
+        assert status["step"] in (3, 4) and status["checkpoint_step"] == status["step"]
+        for number in range(status["step"], 7):  # the last step is repeated, as a driver does that lost the answer
+            assert trainer.step(number)["step"] == number
+        assert checksums(trainer) == undisturbed
+
+
+def test_killed_again_and_again_while_it_writes(tmp_path, undisturbed):
+    rng = random.Random(1)
+    number, flags = 1, []
+    while True:
+        with Trainer(tmp_path, *flags) as trainer:
+            flags = ["--resume"]
+            number = trainer.get("/status")["step"]
+            if number >= 6:
+                assert checksums(trainer) == undisturbed
+                return
+            # A killer that strikes at a moment of its own choosing, most often while a checkpoint is written.
+            killer = threading.Timer(0.02 + rng.random() * 0.3, trainer.process.kill)
+            killer.start()
+            try:
+                for after in range(number + 1, min(number + 4, 7)):
+                    trainer.step(after)
+            except (urllib.error.URLError, ConnectionError, OSError, ValueError):
+                pass
+            killer.join()
+            trainer.process.wait()
+        left = sorted(path.name for path in (tmp_path / "checkpoints").glob("step-*") if ".tmp-" not in path.name)
+        assert len(left) <= 3, left
+
+
+def test_it_stops_cleanly_and_saves_what_it_has(tmp_path):
+    with Trainer(tmp_path, checkpoint_interval=0) as trainer:
+        trainer.step(1)
+        weights = checksums(trainer)
+        assert trainer.stop() == 0
+        assert not trainer.shm.exists()
+    with Trainer(tmp_path, "--resume") as trainer:
+        assert trainer.get("/status")["checkpoint_step"] == 1
+        assert checksums(trainer) == weights
+
+
+def test_a_step_out_of_turn_names_the_expected_one(tmp_path):
+    with Trainer(tmp_path) as trainer:
+        reply = trainer.step(5)
+        assert reply["status"] == 409 and reply["expected_step"] == 1 and "expected 1" in reply["error"]["message"]
+
+
+@pytest.mark.parametrize("config, code, said", [
+    ({"learning_rate": 1}, 2, "unknown key 'learning_rate'"),
+    ({"parallel": {"tp": 2}}, 2, "parallel.tp = 2: only degree 1 is implemented"),
+    ({"model": "/nowhere"}, 2, "/nowhere"),
+    ({"dtype": "bfloat"}, 2, "did you mean 'bfloat16'"),
+])
+def test_wrong_use_is_one_line(tmp_path, config, code, said):
+    (tmp_path / "train.yaml").write_text(json.dumps({"model": str(tmp_path)} | config))
+    done = subprocess.run([BINARY, "serve", "trainer", "--config", str(tmp_path / "train.yaml"), "--port", "0"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr.strip().splitlines()[-1]
+
+
+def test_a_port_in_use_and_a_folder_in_use_are_refused(tmp_path):
+    with Trainer(tmp_path) as trainer:
+        command = [BINARY, "serve", "trainer", "--config", str(tmp_path / "train.yaml"), "--port"]
+        done = subprocess.run([*command, "0"], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 1 and "in use by another trainer" in done.stderr.splitlines()[-1]
+        done = subprocess.run([*command, str(trainer.port), "--set", f"checkpoint={tmp_path}/other", "--set", "run_id=other-run"],
+                              capture_output=True, text=True, timeout=60)
+        assert done.returncode == 1 and str(trainer.port) in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a small tmpfs needs root")
+def test_a_full_disk_leaves_the_old_checkpoint(tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(disk)]).returncode != 0:
+        pytest.skip("no right to mount")
+    try:
+        with Trainer(tmp_path, checkpoint=str(disk / "checkpoints"), keep_checkpoints=1) as trainer:
+            assert "checkpoint" in trainer.step(1)
+            (disk / "filler").write_bytes(bytes(1500000))
+            reply = trainer.step(2)
+            assert reply["step"] == 2 and "No space left" in reply["checkpoint_error"]
+            assert trainer.get("/health")["status"] == "yellow"
+            assert trainer.get("/status")["checkpoint_step"] == 1
+            (disk / "filler").unlink()
+            assert trainer.post("/save", {})["step"] == 2
+            assert trainer.get("/health")["status"] == "green"
+            trainer.kill()
+        with Trainer(tmp_path, "--resume", checkpoint=str(disk / "checkpoints"), keep_checkpoints=1) as trainer:
+            assert trainer.get("/status")["step"] == 2
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)

@@ -1,0 +1,168 @@
+#include "train/checkpoint.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <torch/torch.h>
+
+#include <csignal>
+
+#include "model/weights.h"
+#include "unit/train/sample_model.h"
+
+namespace tritonforge::train {
+namespace {
+
+using testing::HasSubstr;
+
+struct Source {  // a model folder with a tokenizer file beside it
+  Source() : folder("train_test") {
+    save_model(sample_model(), folder.path() / "model");
+    write_file_atomic(folder.path() / "model" / "tokenizer.json", "{}");
+  }
+  TrainConfig config(const char* dtype = "float32") const {
+    TrainConfig config = sample_train_config();
+    config.dtype = dtype;
+    config.model = folder.path() / "model";
+    config.checkpoint = folder.path() / "checkpoints";
+    return config;
+  }
+  TemporaryFolder folder;
+};
+
+template <typename Act>
+std::string error_of(Act act) {
+  try {
+    act();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+void run_steps(Trainer& trainer, int64_t until) {
+  while (trainer.state().step < until) {
+    const int64_t step = trainer.state().step;
+    trainer.train_step(step % 2 ? StepKind::kRl : StepKind::kSft, sample_sequences(5, 1000 + static_cast<uint64_t>(step)));
+  }
+}
+
+TEST(Checkpoint, ARestartAtAnyStepGivesTheSameBits) {
+  const Source source;
+  for (const char* dtype : {"float32", "bfloat16"}) {
+    TrainConfig config = source.config(dtype);
+    config.optimizer_steps_per_batch = 2;
+    config.schedule = "cosine";
+    config.total_steps = 6;
+    config.min_lr = 1e-3;
+    auto straight = make_trainer(config, {});
+    run_steps(*straight, 5);
+    for (const int64_t stop : {1, 3}) {
+      CheckpointStore store(source.folder.path() / fmt::format("{}-{}", dtype, stop), 2);
+      auto first = make_trainer(config, {});
+      run_steps(*first, stop);
+      first->published(41);
+      store.save(*first, {{"lease-1", "http://b", stop, true}});
+      first.reset();
+      auto second = make_trainer(config, store.latest());
+      EXPECT_EQ(second->state().step, stop);
+      EXPECT_THAT(second->state().weight_versions, testing::ElementsAre(41));
+      EXPECT_EQ(second->state().last.step, stop);
+      EXPECT_EQ(checkpoint_leases(store.latest())[0].lease_id, "lease-1");
+      run_steps(*second, 5);
+      EXPECT_EQ(weight_checksums(second->model()), weight_checksums(straight->model())) << dtype << " stopped at " << stop;
+      const auto a = second->optimizer().state(), b = straight->optimizer().state();
+      for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(at::equal(a[i].second, b[i].second)) << a[i].first;
+    }
+  }
+}
+
+TEST(Checkpoint, IsAModelFolderOfItsOwn) {
+  const Source source;
+  CheckpointStore store(source.config().checkpoint, 2);
+  auto trainer = make_trainer(source.config(), {});
+  run_steps(*trainer, 1);
+  const fs::path path = store.save(*trainer, {});
+  EXPECT_EQ(path.filename(), "step-00000001");
+  EXPECT_EQ(read_file(path / "tokenizer.json"), "{}");
+  EXPECT_THAT(read_file(path / "config.yaml"), HasSubstr("lm_head_chunk: 16"));
+  EXPECT_EQ(weight_checksums(load_model(path, at::kFloat, at::kCPU)), weight_checksums(trainer->model()));
+  store.save(*trainer, {});  // the same step again replaces it
+  EXPECT_EQ(store.latest(), path);
+}
+
+TEST(Checkpoint, OldOnesAreRemovedAndUnfinishedOnesToo) {
+  const Source source;
+  const fs::path folder = source.config().checkpoint;
+  fs::create_directories(folder / "step-00000009.tmp-123");
+  {
+    CheckpointStore store(folder, 2);
+    EXPECT_FALSE(fs::exists(folder / "step-00000009.tmp-123"));
+    EXPECT_TRUE(store.latest().empty());
+    auto trainer = make_trainer(source.config(), {});
+    for (int64_t step = 1; step <= 4; ++step) {
+      run_steps(*trainer, step);
+      store.save(*trainer, {});
+    }
+    EXPECT_THAT(error_of([&] { CheckpointStore other(folder, 2); }), HasSubstr("in use by another trainer (pid"));
+  }
+  std::vector<std::string> left;
+  for (const auto& entry : fs::directory_iterator(folder)) left.push_back(entry.path().filename());
+  EXPECT_THAT(left, testing::UnorderedElementsAre(".lock", "latest", "step-00000003", "step-00000004"));
+}
+
+TEST(Checkpoint, AFullDiskLeavesTheOldOneAndSaysSo) {
+  const Source source;
+  CheckpointStore store(source.config().checkpoint, 2);
+  auto trainer = make_trainer(source.config(), {});
+  run_steps(*trainer, 1);
+  const fs::path good = store.save(*trainer, {});
+  run_steps(*trainer, 2);
+  // A limit on the size of files stands in for the disk's end: writes fail in the same way (EFBIG, not ENOSPC).
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{20000, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const std::string said = error_of([&] { store.save(*trainer, {}); });
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, old_handler);
+  EXPECT_THAT(said, testing::AllOf(HasSubstr("cannot write"), HasSubstr("File too large")));
+  EXPECT_EQ(store.latest(), good);
+  EXPECT_EQ(make_trainer(source.config(), store.latest())->state().step, 1);
+  for (const auto& entry : fs::directory_iterator(source.config().checkpoint)) {
+    EXPECT_THAT(entry.path().filename().string(), testing::Not(HasSubstr(".tmp-")));
+  }
+  EXPECT_EQ(store.save(*trainer, {}).filename(), "step-00000002");  // and with room it works
+}
+
+TEST(Checkpoint, WhatIsWrongIsNamed) {
+  const Source source;
+  const fs::path folder = source.config().checkpoint;
+  CheckpointStore store(folder, 2);
+  auto trainer = make_trainer(source.config(), {});
+  run_steps(*trainer, 1);
+  const fs::path path = store.save(*trainer, {});
+  EXPECT_THAT(error_of([&] { make_trainer(source.config("bfloat16"), path); }), HasSubstr("was it saved with another dtype?"));
+  const std::string state = read_file(path / "trainer.json");
+  write_file_atomic(path / "trainer.json", state.substr(0, state.size() / 2));
+  EXPECT_THAT(error_of([&] { make_trainer(source.config(), path); }), HasSubstr("trainer.json"));
+  write_file_atomic(path / "trainer.json", state);
+  fs::resize_file(path / "optimizer.safetensors", fs::file_size(path / "optimizer.safetensors") / 2);
+  EXPECT_THAT(error_of([&] { make_trainer(source.config(), path); }), HasSubstr("optimizer.safetensors"));
+  write_file_atomic(folder / "latest", "step-00000077\n");
+  EXPECT_THAT(error_of([&] { store.latest(); }), HasSubstr("which holds no checkpoint"));
+}
+
+TEST(Checkpoint, AnExportReplacesWhatIsThere) {
+  const Source source;
+  const fs::path folder = source.folder.path() / "export";
+  const Model first = sample_model(at::kFloat, 1), second = sample_model(at::kFloat, 2);
+  export_model(first, source.config().model, folder);
+  export_model(second, source.config().model, folder);
+  EXPECT_EQ(weight_checksums(load_model(folder, at::kFloat, at::kCPU)), weight_checksums(second));
+  EXPECT_TRUE(fs::exists(folder / "tokenizer.json"));
+}
+
+}  // namespace
+}  // namespace tritonforge::train

@@ -1,0 +1,68 @@
+#include "train/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/config.h"
+#include "train/schedule.h"
+
+namespace tritonforge::train {
+namespace {
+
+std::string refusal(const std::string& yaml) {
+  try {
+    load_config<TrainConfig>(parse_yaml(yaml, "train.yaml"), "train.yaml").validate_job();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(TrainConfig, WhatIsWrittenIsReadBack) {
+  const auto config = load_config<TrainConfig>(parse_yaml("model: m\nlr: 3e-4\nloss: {kl_coef: 0.01, kl_type: k1}\n", "x"), "x");
+  EXPECT_EQ(config.loss.kl_type, "k1");
+  EXPECT_EQ(dump_config(load_config<TrainConfig>(parse_yaml(dump_config(config), "y"), "y")), dump_config(config));
+}
+
+TEST(TrainConfig, RefusesByName) {
+  EXPECT_THAT(refusal("learning_rate: 1"), testing::HasSubstr("unknown key 'learning_rate'"));
+  EXPECT_THAT(refusal("loss: {clip_hi: 0.3}"), testing::HasSubstr("did you mean 'clip_high'"));
+  EXPECT_THAT(refusal("dtype: bfloat"), testing::HasSubstr("did you mean 'bfloat16'"));
+  EXPECT_THAT(refusal("schedule: cosinus"), testing::HasSubstr("did you mean 'cosine'"));
+  EXPECT_THAT(refusal("lr: 1e-7"), testing::HasSubstr("min_lr"));
+  EXPECT_THAT(refusal("model: m\ncheckpoint_interval: 5"), testing::HasSubstr("no checkpoint folder"));
+  EXPECT_THAT(refusal("loss: {tis_cap: 2, ratio_base: sampler}"), testing::HasSubstr("tis_cap"));
+  EXPECT_THAT(refusal("lm_head_chunk: 0"), testing::HasSubstr("lm_head_chunk must be at least 1"));
+  EXPECT_THAT(refusal("beta2: 1"), testing::HasSubstr("beta2"));
+  EXPECT_THAT(refusal("lr: 1e-4"), testing::HasSubstr("model is missing"));
+}
+
+TEST(TrainConfig, AParallelDegreeAboveOneIsRefusedByName) {
+  for (const char* axis : {"tp", "cp", "pp", "dp", "ep"}) {
+    const std::string said = refusal(fmt::format("parallel: {{{}: 2}}", axis));
+    EXPECT_THAT(said, testing::HasSubstr(fmt::format("parallel.{} = 2", axis)));
+  }
+  EXPECT_THAT(refusal("parallel: {tp: 0}"), testing::HasSubstr("at least 1"));
+}
+
+TEST(Schedule, WarmsUpThenFallsToTheMinimum) {
+  TrainConfig config;
+  config.lr = 1.0;
+  config.min_lr = 0.1;
+  config.warmup_steps = 4;
+  config.total_steps = 24;
+  EXPECT_DOUBLE_EQ(learning_rate(config, 1), 0.25);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 4), 1.0);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 14), 0.55);  // half way
+  EXPECT_DOUBLE_EQ(learning_rate(config, 24), 0.1);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 1000), 0.1);
+  for (int step = 4; step < 24; ++step) EXPECT_GT(learning_rate(config, step), learning_rate(config, step + 1));
+  config.schedule = "constant";
+  EXPECT_DOUBLE_EQ(learning_rate(config, 2), 0.5);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 1000), 1.0);
+  config.warmup_steps = 0;
+  EXPECT_DOUBLE_EQ(learning_rate(config, 1), 1.0);
+}
+
+}  // namespace
+}  // namespace tritonforge::train

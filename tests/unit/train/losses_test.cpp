@@ -1,0 +1,143 @@
+#include "train/losses.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <cmath>
+
+#include "train/lm_head_loss.h"
+
+namespace tritonforge::train {
+namespace {
+
+// The full-logits version in plain ATen operations.
+TargetScores full_scores(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& targets, const at::Tensor& inverse) {
+  at::Tensor logits = at::linear(hidden, weight).to(at::kFloat);
+  if (inverse.defined()) logits = logits * inverse.unsqueeze(1);
+  const at::Tensor all = at::log_softmax(logits, 1);
+  return {all.gather(1, targets.unsqueeze(1)).squeeze(1), -(all.exp() * all).sum(1)};
+}
+
+struct HeadCase {
+  int64_t rows, chunk;
+  bool temperature, entropy;
+};
+
+class LmHeadChunks : public testing::TestWithParam<HeadCase> {};
+
+TEST_P(LmHeadChunks, EqualsTheFullLogits) {
+  const HeadCase c = GetParam();
+  torch::manual_seed(1);
+  const at::Tensor targets = at::randint(0, 37, {c.rows}, at::kLong);
+  const at::Tensor inverse = c.temperature ? at::rand({c.rows}) + 0.5 : at::Tensor();
+  const at::Tensor a = at::randn({c.rows}), b = at::randn({c.rows});
+  std::vector<std::vector<at::Tensor>> results;
+  for (const bool chunked : {true, false}) {
+    torch::manual_seed(2);
+    at::Tensor hidden = at::randn({c.rows, 16}).requires_grad_(true), weight = at::randn({37, 16}).requires_grad_(true);
+    const TargetScores s = chunked ? lm_head_scores(hidden, weight, targets, inverse, c.chunk, c.entropy) : full_scores(hidden, weight, targets, inverse);
+    at::Tensor loss = (s.log_probs * a).sum();
+    if (c.entropy) loss = loss + (s.entropy * b).sum();
+    loss.backward();
+    results.push_back({s.log_probs, s.entropy, hidden.grad(), weight.grad()});
+  }
+  for (size_t i = 0; i < results[0].size(); ++i) {
+    EXPECT_TRUE(at::allclose(results[0][i], results[1][i], 1e-4, 1e-5)) << "output " << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Chunks, LmHeadChunks,
+                         testing::Values(HeadCase{50, 16, false, false}, HeadCase{50, 16, true, true}, HeadCase{48, 16, true, false},
+                                         HeadCase{5, 16, false, true}, HeadCase{1, 1, true, true}));
+
+TEST(LmHead, EntropyCarriesNoGradientUnlessAsked) {
+  at::Tensor hidden = at::randn({4, 8}).requires_grad_(true);
+  const at::Tensor weight = at::randn({11, 8});
+  const TargetScores s = lm_head_scores(hidden, weight, at::zeros({4}, at::kLong), {}, 2, false);
+  EXPECT_TRUE(s.log_probs.requires_grad());
+  EXPECT_FALSE(s.entropy.requires_grad());
+}
+
+TEST(LmHead, Bfloat16FollowsFloat32) {
+  torch::manual_seed(4);
+  const at::Tensor hidden = at::randn({40, 32}), weight = at::randn({50, 32}) * 0.2, targets = at::randint(0, 50, {40}, at::kLong);
+  at::Tensor narrow_hidden = hidden.to(at::kBFloat16).requires_grad_(true), narrow_weight = weight.to(at::kBFloat16).requires_grad_(true);
+  at::Tensor wide_hidden = narrow_hidden.detach().to(at::kFloat).requires_grad_(true), wide_weight = narrow_weight.detach().to(at::kFloat).requires_grad_(true);
+  const TargetScores narrow = lm_head_scores(narrow_hidden, narrow_weight, targets, {}, 16);
+  const TargetScores wide = lm_head_scores(wide_hidden, wide_weight, targets, {}, 16);
+  EXPECT_LT((narrow.log_probs - wide.log_probs).abs().max().item<float>(), 0.03);
+  narrow.log_probs.sum().backward();
+  wide.log_probs.sum().backward();
+  EXPECT_EQ(narrow_weight.grad().scalar_type(), at::kBFloat16);
+  EXPECT_LT((narrow_hidden.grad().to(at::kFloat) - wide_hidden.grad()).abs().max().item<float>(), 0.03);
+  EXPECT_LT((narrow_weight.grad().to(at::kFloat) - wide_weight.grad()).abs().max().item<float>(), 0.2);
+}
+
+// The loss of one token in plain doubles, straight from the formula.
+double token_loss(double lp, double old, double sampler, double reference, double entropy, double advantage, const LossConfig& c) {
+  const double ratio = std::exp(lp - old);
+  const double held = std::min(std::max(ratio, 1 - c.clip_low), 1 + c.clip_high);
+  double loss = -std::min(ratio * advantage, held * advantage);
+  if (c.tis_cap > 0) loss *= std::min(std::exp(old - sampler), c.tis_cap);
+  const double d = lp - reference;
+  if (c.kl_coef > 0) loss += c.kl_coef * (c.kl_type == "k1" ? d : c.kl_type == "k2" ? 0.5 * d * d : std::exp(-d) - 1 + d);
+  return loss - c.entropy_coef * entropy;
+}
+
+TEST(GrpoLoss, EqualsThePlainFormulaAndItsFiniteDifferences) {
+  torch::manual_seed(7);
+  const int64_t n = 200;
+  for (const char* kl_type : {"k1", "k2", "k3"}) {
+    LossConfig config;
+    config.kl_coef = 0.3;
+    config.kl_type = kl_type;
+    config.entropy_coef = 0.05;
+    config.tis_cap = 1.5;
+    PolicyInputs in;
+    in.log_probs = (-2 * at::rand({n}, at::kDouble)).requires_grad_(true);
+    in.old_log_probs = in.log_probs.detach() + 0.4 * at::randn({n}, at::kDouble);
+    in.sampler_log_probs = in.old_log_probs + 0.4 * at::randn({n}, at::kDouble);
+    in.reference_log_probs = in.log_probs.detach() + at::randn({n}, at::kDouble);
+    in.entropy = at::rand({n}, at::kDouble);
+    in.advantages = at::randn({n}, at::kDouble);
+    in.weights = at::rand({n}, at::kDouble);
+    const PolicyLoss loss = grpo_loss(in, config);
+    loss.loss.backward();
+    double expected = 0;
+    int64_t held = 0;
+    const auto at_index = [](const at::Tensor& t, int64_t i) { return t.detach().data_ptr<double>()[i]; };
+    for (int64_t i = 0; i < n; ++i) {
+      const auto plain = [&](double lp) {
+        return at_index(in.weights, i) * token_loss(lp, at_index(in.old_log_probs, i), at_index(in.sampler_log_probs, i),
+                                                    at_index(in.reference_log_probs, i), at_index(in.entropy, i), at_index(in.advantages, i), config);
+      };
+      const double lp = at_index(in.log_probs, i), step = 1e-6;
+      expected += plain(lp);
+      const double slope = (plain(lp + step) - plain(lp - step)) / (2 * step);
+      EXPECT_NEAR(in.log_probs.grad().data_ptr<double>()[i], slope, 1e-6) << kl_type << " token " << i;
+      const double ratio = std::exp(lp - at_index(in.old_log_probs, i)), advantage = at_index(in.advantages, i);
+      held += advantage > 0 ? ratio > 1 + config.clip_high : ratio < 1 - config.clip_low;
+    }
+    EXPECT_NEAR(loss.loss.item<double>(), expected, 1e-9);
+    EXPECT_EQ(loss.clipped.sum().item<int64_t>(), held);
+    EXPECT_GT(held, 0);
+    EXPECT_LE(loss.importance.max().item<double>(), 1.5);
+  }
+}
+
+TEST(GrpoLoss, WithoutOptionsIsThePolicyGradient) {
+  at::Tensor lp = at::tensor({-1.0f, -2.0f}).requires_grad_(true);
+  PolicyInputs in{lp, lp.detach(), at::tensor({-1.5f, -1.0f}), {}, {}, at::tensor({2.0f, -1.0f}), at::tensor({0.5f, 0.5f})};
+  const PolicyLoss loss = grpo_loss(in, LossConfig{});
+  loss.loss.backward();
+  EXPECT_TRUE(at::allclose(lp.grad(), at::tensor({-1.0f, 0.5f})));
+  EXPECT_EQ(loss.importance.sum().item<float>(), 2.0f);
+  EXPECT_FALSE(loss.kl.defined());
+}
+
+TEST(SftLoss, IsTheWeightedNegativeLogLikelihood) {
+  EXPECT_FLOAT_EQ(sft_loss(at::tensor({-1.0f, -3.0f}), at::tensor({0.5f, 0.25f})).item<float>(), 1.25f);
+}
+
+}  // namespace
+}  // namespace tritonforge::train

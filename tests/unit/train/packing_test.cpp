@@ -1,0 +1,125 @@
+#include "train/packing.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "unit/train/sample_model.h"
+
+namespace tritonforge::train {
+namespace {
+
+using testing::HasSubstr;
+
+std::string refusal(const std::vector<TrainSequence>& sequences) {
+  try {
+    check_sequences(sequences, sample_train_config(), 61, 128);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Packing, EveryIndexOnceAndNoBinOverfull) {
+  Rng rng(1);
+  for (int round = 0; round < 50; ++round) {
+    std::vector<int64_t> lengths;
+    for (uint64_t i = rng.below(60); i > 0; --i) lengths.push_back(1 + static_cast<int64_t>(rng.below(100)));
+    std::vector<int> seen(lengths.size());
+    const auto bins = pack_lengths(lengths, 100);
+    for (const auto& bin : bins) {
+      int64_t tokens = 0;
+      for (const size_t index : bin) {
+        tokens += lengths[index];
+        ++seen[index];
+      }
+      EXPECT_LE(tokens, 100);
+    }
+    EXPECT_THAT(seen, testing::Each(1));
+    const int64_t total = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
+    const double least = std::ceil(static_cast<double>(total) / 100);
+    EXPECT_LE(static_cast<double>(bins.size()), 2 * least + 1);
+  }
+}
+
+TEST(Packing, LongestFirstIntoTheFirstThatFits) {
+  EXPECT_EQ(pack_lengths({3, 9, 7, 1}, 10), (std::vector<std::vector<size_t>>{{1, 3}, {2, 0}}));
+  EXPECT_TRUE(pack_lengths({}, 10).empty());
+}
+
+TEST(Packing, AMicroBatchAlignsRowsWithTheTargetsTheyPredict) {
+  TrainSequence a, b;
+  a.tokens = {10, 11, 12, 13, 14};
+  a.loss_mask = {0, 0, 1, 1, 0};  // 14 is no target: neither it nor 13 need be run
+  a.old_log_probs = {0, 0, -1, -2, 0};
+  a.advantages = {0, 0, 0.5f, 0.5f, 0};
+  a.weight_versions = {-1, -1, 7, 8, -1};
+  b.tokens = {20, 21};
+  b.loss_mask = {0, 1};
+  b.old_log_probs = {0, -3};
+  b.advantages = {0, -1};
+  b.weight_versions = {-1, 8};
+  b.temperature = 0.5;
+  const std::vector<TrainSequence> sequences{a, b};
+  EXPECT_EQ(forward_length(a), 3);
+  EXPECT_EQ(forward_length(b), 1);
+  const MicroBatch batch = make_micro_batch(sequences, {0, 1}, {0.25, 0.5}, {8}, at::kCPU);
+  const auto ints = [](const at::Tensor& t) { return std::vector<int64_t>(t.data_ptr<int64_t>(), t.data_ptr<int64_t>() + t.numel()); };
+  const auto floats = [](const at::Tensor& t) { return std::vector<float>(t.data_ptr<float>(), t.data_ptr<float>() + t.numel()); };
+  EXPECT_EQ(ints(batch.ids), (std::vector<int64_t>{10, 11, 12, 20}));
+  EXPECT_EQ(ints(batch.positions), (std::vector<int64_t>{0, 1, 2, 0}));
+  EXPECT_EQ(batch.cu_seqlens, (std::vector<int64_t>{0, 3, 4}));
+  EXPECT_EQ(ints(batch.rows), (std::vector<int64_t>{1, 2, 3}));
+  EXPECT_EQ(ints(batch.targets), (std::vector<int64_t>{12, 13, 21}));
+  EXPECT_EQ(floats(batch.weights), (std::vector<float>{0.25, 0.25, 0.5}));
+  EXPECT_EQ(floats(batch.inverse_temperature), (std::vector<float>{1, 1, 2}));
+  EXPECT_EQ(floats(batch.sampler_log_probs), (std::vector<float>{-1, -2, -3}));
+  EXPECT_EQ(floats(batch.on_policy), (std::vector<float>{0, 1, 1}));
+  EXPECT_FALSE(make_micro_batch(sequences, {0}, {0.25, 0.5}, {}, at::kCPU).inverse_temperature.defined());
+}
+
+TEST(Packing, LossWeightsFollowTheirNames) {
+  auto sequences = sample_sequences(3, 2);
+  sequences[1].loss_mask.assign(sequences[1].tokens.size(), 0);
+  const auto targets = [&](size_t i) { return std::accumulate(sequences[i].loss_mask.begin(), sequences[i].loss_mask.end(), 0.0); };
+  LossConfig loss;
+  loss.constant_tokens = 10;
+  const auto weights = [&](const char* name) {
+    loss.aggregation = name;
+    return loss_weights(sequences, loss);
+  };
+  const double all = targets(0) + targets(2);
+  EXPECT_EQ(weights("token-mean"), (std::vector<double>{1 / all, 0, 1 / all}));
+  EXPECT_EQ(weights("seq-mean-token-sum"), (std::vector<double>{0.5, 0, 0.5}));
+  EXPECT_EQ(weights("seq-mean-token-mean"), (std::vector<double>{1 / (2 * targets(0)), 0, 1 / (2 * targets(2))}));
+  EXPECT_EQ(weights("constant"), (std::vector<double>{0.05, 0, 0.05}));
+}
+
+TEST(Packing, WrongSequencesAreNamed) {
+  auto good = sample_sequences(2, 4);
+  EXPECT_EQ(refusal(good), "accepted");
+  const auto spoiled = [&](auto spoil) {
+    auto copy = good;
+    spoil(copy[1]);
+    return refusal(copy);
+  };
+  EXPECT_THAT(spoiled([](TrainSequence& s) { s.loss_mask.pop_back(); }), HasSubstr("sequences[1] (t1): loss_mask has"));
+  EXPECT_THAT(spoiled([](TrainSequence& s) { s.tokens[3] = 61; }), HasSubstr("token 61 at 3 is outside the vocabulary of 61"));
+  EXPECT_THAT(spoiled([](TrainSequence& s) { s.tokens[3] = -1; }), HasSubstr("outside the vocabulary"));
+  EXPECT_THAT(spoiled([](TrainSequence& s) { s.loss_mask[0] = 1; }), HasSubstr("loss_mask[0]"));
+  EXPECT_THAT(spoiled([](TrainSequence& s) { s.advantages.back() = std::nanf(""); }), HasSubstr("not finite"));
+  EXPECT_THAT(spoiled([](TrainSequence& s) { s = TrainSequence{}; }), HasSubstr("has no tokens"));
+  EXPECT_THAT(spoiled([](TrainSequence& s) {
+                s.tokens.resize(129);
+                s.loss_mask.resize(129);
+                s.old_log_probs.resize(129);
+                s.advantages.resize(129);
+                s.weight_versions.resize(129);
+              }),
+              HasSubstr("max_tokens_per_micro_batch is 128"));
+}
+
+}  // namespace
+}  // namespace tritonforge::train

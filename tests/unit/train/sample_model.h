@@ -1,0 +1,79 @@
+#pragma once
+// A small random model and batches for the trainer's tests.
+#include <vector>
+
+#include "base/rng.h"
+#include "model/model.h"
+#include "train/trainer.h"
+
+namespace tritonforge::train {
+
+inline ModelConfig sample_config(bool tied = true) {
+  ModelConfig config;
+  config.family = Family::kQwen3;
+  config.hidden_size = 32;
+  config.intermediate_size = 48;
+  config.num_layers = 2;
+  config.num_heads = 4;
+  config.num_kv_heads = 2;
+  config.head_dim = 8;
+  config.vocab_size = 61;
+  config.max_position = 128;
+  config.tie_embeddings = tied;
+  config.eos_token_ids = {1};
+  return config;
+}
+
+inline Model sample_model(at::ScalarType dtype = at::kFloat, uint64_t seed = 3) {
+  Model model(sample_config(), dtype, at::kCPU);
+  model.init_random(seed, 0.3);
+  return model;
+}
+
+inline TrainConfig sample_train_config() {
+  TrainConfig config;
+  config.model = "unused";
+  config.dtype = "float32";
+  config.lr = 1e-2;
+  config.schedule = "constant";
+  config.max_tokens_per_micro_batch = 128;
+  config.lm_head_chunk = 16;
+  config.seed = 5;
+  return config;
+}
+
+// `count` sequences of 6 to 40 tokens; about two thirds of the tokens are targets with log-probs and advantages.
+inline std::vector<TrainSequence> sample_sequences(size_t count, uint64_t seed, double temperature = 1.0) {
+  Rng rng(seed);
+  std::vector<TrainSequence> sequences;
+  for (size_t i = 0; i < count; ++i) {
+    TrainSequence s;
+    const size_t length = 6 + rng.below(35);
+    const double advantage = 2 * rng.uniform() - 1;
+    for (size_t t = 0; t < length; ++t) {
+      const bool target = t + 1 == length || (t > 2 && rng.below(3) > 0);
+      s.tokens.push_back(static_cast<int64_t>(rng.below(61)));
+      s.loss_mask.push_back(target);
+      s.old_log_probs.push_back(target ? static_cast<float>(-4 * rng.uniform()) : 0.0f);
+      s.advantages.push_back(target ? static_cast<float>(advantage) : 0.0f);
+      s.weight_versions.push_back(target ? 0 : -1);
+    }
+    s.trajectory_id = "t" + std::to_string(i);
+    s.temperature = temperature;
+    sequences.push_back(std::move(s));
+  }
+  return sequences;
+}
+
+// Largest |a - b| over all parameters.
+inline double largest_difference(const Model& a, const Model& b) {
+  const at::NoGradGuard no_grad;
+  double largest = 0;
+  const auto x = a.named_parameters(), y = b.named_parameters();
+  for (size_t i = 0; i < x.size(); ++i) {
+    largest = std::max(largest, (x[i].second.to(at::kDouble) - y[i].second.to(at::kDouble)).abs().max().item<double>());
+  }
+  return largest;
+}
+
+}  // namespace tritonforge::train

@@ -1,0 +1,263 @@
+#include "train/service.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <atomic>
+#include <future>
+
+#include "model/weights.h"
+#include "train/job_thread.h"
+#include "train/server.h"
+#include "unit/train/sample_model.h"
+
+namespace tritonforge::train {
+namespace {
+
+using testing::HasSubstr;
+
+Trajectory trajectory_of(const std::string& id, double advantage, uint64_t seed) {
+  Rng rng(seed);
+  Trajectory trajectory;
+  trajectory.id = id;
+  trajectory.problem_id = "p";
+  trajectory.group_id = "g";
+  Turn turn;
+  for (int i = 0; i < 5; ++i) turn.prompt_tokens.push_back(static_cast<int64_t>(rng.below(61)));
+  for (int i = 0; i < 9; ++i) {
+    turn.response_tokens.push_back(static_cast<int64_t>(rng.below(61)));
+    turn.log_probs.push_back(static_cast<float>(-3 * rng.uniform()));
+    turn.weight_versions.push_back(0);
+  }
+  turn.status = TurnStatus::kCompleted;
+  trajectory.turns = {turn};
+  trajectory.reward = advantage;
+  trajectory.turn_returns = {advantage};
+  trajectory.advantages = {advantage};
+  return trajectory;
+}
+
+// The buffer's side of docs/protocols.md: a lease of two trajectories, and a record of what was committed.
+struct FakeBuffer {
+  FakeBuffer() : http(net::ServerOptions{}) {
+    http.route("GET", "/v2/leases/{id}", [](const net::Request& request) {
+      if (request.parameters.at("id") == "lost") return net::Response::error(Error(ErrorKind::kNotFound, "no lease 'lost'"));
+      const double sign = request.parameters.at("id") == "flat" ? 0.0 : 1.0;
+      return net::Response::json({{"lease_id", request.parameters.at("id")},
+                                  {"groups", {{{"group_id", "g"}, {"trajectories", {to_json(trajectory_of("a", sign, 1)), to_json(trajectory_of("b", -sign, 2))}}}}}});
+    });
+    http.route("POST", "/v2/leases/{id}/commit", [this](const net::Request& request) {
+      if (!accepts) return net::Response::error(Error(ErrorKind::kUnavailable, "the buffer is full"));
+      const std::lock_guard lock(mutex);
+      committed.push_back(request.parameters.at("id") + "@" + request.json().at("step").dump());
+      return net::Response::json({});
+    });
+    http.start();
+  }
+  std::vector<std::string> taken() {
+    const std::lock_guard lock(mutex);
+    return committed;
+  }
+  std::atomic<bool> accepts{true};
+  std::mutex mutex;
+  std::vector<std::string> committed;
+  net::HttpServer http;
+};
+
+class TrainerServiceTest : public testing::Test {
+ protected:
+  TrainerServiceTest() : folder("service_test") {
+    save_model(sample_model(), folder.path() / "model");
+    options.config = sample_train_config();
+    options.config.model = folder.path() / "model";
+    options.config.checkpoint = folder.path() / "checkpoints";
+    options.config.run_id = folder.path().filename();
+    options.config.buffer_timeout_s = 5;
+  }
+  StepRequest sft(int64_t step) {
+    StepRequest request;
+    request.step = step;
+    request.sequences = sample_sequences(3, static_cast<uint64_t>(step));
+    return request;
+  }
+  StepRequest rl(int64_t step, const std::string& lease) { return {StepKind::kRl, step, lease, buffer.http.url(), {}}; }
+
+  TemporaryFolder folder;
+  ServiceOptions options;
+  FakeBuffer buffer;
+};
+
+TEST_F(TrainerServiceTest, StepsFollowAndARepeatTrainsNothing) {
+  TrainerService service(options);
+  const auto first = service.step(sft(1));
+  EXPECT_EQ(first.metrics.step, 1);
+  const auto weights = service.publish(1, "shm").checksums;
+  const auto again = service.step(sft(1));
+  EXPECT_TRUE(again.repeated);
+  EXPECT_EQ(again.metrics.values, first.metrics.values);
+  EXPECT_EQ(service.publish(1, "shm").checksums, weights);
+  for (const int64_t wrong : {0, 3, -1}) {
+    try {
+      service.step(sft(wrong));
+      ADD_FAILURE() << wrong;
+    } catch (const OutOfTurn& error) {
+      EXPECT_EQ(error.expected_step, 2);
+    }
+  }
+  EXPECT_EQ(service.step(sft(2)).metrics.step, 2);
+}
+
+TEST_F(TrainerServiceTest, ALeaseIsTrainedOnceAndCommittedWithTheCheckpoint) {
+  options.config.checkpoint_interval = 2;
+  TrainerService service(options);
+  const auto first = service.step(rl(1, "step-1")).metrics.values;
+  EXPECT_EQ(first.at("groups"), 1);
+  EXPECT_EQ(first.at("trajectories"), 2);
+  EXPECT_EQ(first.at("zero_variance_groups"), 0);
+  EXPECT_EQ(first.at("target_tokens"), 18);
+  EXPECT_GT(first.at("train_rollout_logprob_abs_diff"), 0);
+  EXPECT_TRUE(buffer.taken().empty());
+  service.idle();
+  EXPECT_EQ(service.status().at("uncommitted_leases"), 1);
+  EXPECT_THROW(service.step(rl(2, "step-1")), OutOfTurn);
+  const auto second = service.step(rl(2, "step-2"));
+  EXPECT_THAT(second.checkpoint, HasSubstr("step-00000002"));
+  EXPECT_THAT(buffer.taken(), testing::ElementsAre("step-1@1", "step-2@2"));
+  EXPECT_EQ(service.step(rl(3, "flat")).metrics.values.at("zero_variance_groups"), 1);
+}
+
+TEST_F(TrainerServiceTest, ARefusedCommitIsMadeUpForAfterARestart) {
+  {
+    TrainerService service(options);
+    service.step(rl(1, "step-1"));
+    buffer.accepts = false;
+    service.save("");
+    EXPECT_TRUE(buffer.taken().empty());
+  }
+  buffer.accepts = true;
+  EXPECT_THROW(TrainerService{options}, Error);  // the folder holds a checkpoint and nobody asked to resume
+  options.resume = true;
+  TrainerService service(options);
+  EXPECT_THAT(buffer.taken(), testing::ElementsAre("step-1@1"));
+  EXPECT_TRUE(service.step(rl(1, "step-1")).repeated);
+  EXPECT_THROW(service.step(rl(2, "step-1")), OutOfTurn);  // none is trained twice
+  EXPECT_EQ(service.step(rl(2, "step-2")).metrics.step, 2);
+}
+
+TEST_F(TrainerServiceTest, AnUnreachableOrUnknownLeaseChangesNothing) {
+  TrainerService service(options);
+  EXPECT_THROW(service.step(rl(1, "lost")), Error);
+  StepRequest gone = rl(1, "step-1");
+  gone.buffer = "http://127.0.0.1:1";
+  try {
+    service.step(gone);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUnavailable);
+    EXPECT_THAT(error.what(), HasSubstr("127.0.0.1:1"));
+  }
+  EXPECT_EQ(service.step(rl(1, "step-1")).metrics.step, 1);
+}
+
+TEST_F(TrainerServiceTest, PublishedWeightsAreTheModelsAndReplaceTheOnesBefore) {
+  TrainerService service(options);
+  service.step(sft(1));
+  const Published first = service.publish(1, "shm");
+  EXPECT_EQ(first.path, "/dev/shm/tritonforge-" + options.config.run_id + "/weights-00000001.safetensors");
+  Model engine(sample_config(), at::kFloat, at::kCPU);
+  EXPECT_EQ(load_weights(engine, first.path), first.checksums);
+  service.step(sft(2));
+  const Published second = service.publish(2, "shm");
+  EXPECT_FALSE(fs::exists(first.path));
+  EXPECT_NE(first.checksums, second.checksums);
+  const Published on_disk = service.publish(3, folder.path() / "weights");
+  EXPECT_EQ(on_disk.checksums, second.checksums);
+  EXPECT_EQ(load_weights(engine, on_disk.path), on_disk.checksums);
+  service.publish(4, folder.path() / "weights");
+  EXPECT_FALSE(fs::exists(on_disk.path));
+}
+
+TEST_F(TrainerServiceTest, AFailedCheckpointLeavesTheStepAndShowsYellow) {
+  options.config.checkpoint_interval = 1;
+  TrainerService service(options);
+  // A file where the checkpoint's temporary folder must go cannot be replaced by a folder of that name.
+  const fs::path blocked = folder.path() / "checkpoints" / "step-00000001";
+  write_file_atomic(blocked, "in the way");
+  const auto reply = service.step(sft(1));
+  EXPECT_EQ(reply.metrics.step, 1);
+  EXPECT_THAT(reply.checkpoint_error, HasSubstr("step-00000001"));
+  service.idle();
+  EXPECT_STREQ(service.health().colour, "yellow");
+  fs::remove(blocked);
+  service.save("");
+  service.idle();
+  EXPECT_STREQ(service.health().colour, "green");
+  EXPECT_EQ(service.status().at("checkpoint_step"), 1);
+}
+
+TEST_F(TrainerServiceTest, TheServerAnswersOverHttp) {
+  ServerOptions server_options;
+  server_options.config = options.config;
+  server_options.port = 0;
+  TrainerServer server(server_options);
+  net::HttpClient client;
+  Json sequences = Json::array();
+  for (const auto& s : sample_sequences(3, 1)) sequences.push_back({{"tokens", s.tokens}, {"loss_mask", s.loss_mask}});
+  const Json step = {{"kind", "sft"}, {"step", 1}, {"sequences", sequences}};
+  const Json first = client.post_json(server.url() + "/step", step).value();
+  for (const char* field : {"step", "loss", "grad_norm", "lr", "tokens", "seconds", "tokens_per_s", "entropy"}) EXPECT_TRUE(first.contains(field)) << field;
+  Json again = client.post_json(server.url() + "/step", step).value();
+  EXPECT_EQ(again["repeated"], true);
+  EXPECT_EQ(again["loss"], first["loss"]);
+  const auto wrong = client.post(server.url() + "/step", {{"kind", "sft"}, {"step", 7}, {"sequences", sequences}}).value();
+  EXPECT_EQ(wrong.status, 409);
+  EXPECT_EQ(Json::parse(wrong.body).at("expected_step"), 2);
+  const auto unknown = client.post(server.url() + "/step", {{"kind", "stf"}, {"step", 2}}).value();
+  EXPECT_EQ(unknown.status, 400);
+  EXPECT_THAT(unknown.body, HasSubstr("did you mean 'sft'"));
+  const Json published = client.post_json(server.url() + "/publish_weights", {{"version", 1}}).value();
+  EXPECT_TRUE(fs::exists(published["path"].get<std::string>()));
+  EXPECT_EQ(client.post_json(server.url() + "/export", {{"folder", (folder.path() / "out").string()}}).value()["path"], (folder.path() / "out").string());
+  EXPECT_EQ(client.post_json(server.url() + "/save", Json::object()).value()["step"], 1);
+  const Json status = client.get_json(server.url() + "/status").value();
+  EXPECT_EQ(status["step"], 1);
+  EXPECT_EQ(status["expected_step"], 2);
+  EXPECT_EQ(status["checkpoint_step"], 1);
+  EXPECT_EQ(client.get_json(server.url() + "/health").value()["status"], "green");
+  EXPECT_THAT(client.get(server.url() + "/metrics").value().body, HasSubstr("tritonforge_trainer_step 1"));
+  server.stop();
+  EXPECT_FALSE(client.get(server.url() + "/status").ok());
+}
+
+TEST(JobThread, RunsInOrderAndRefusesWhatItCannotTake) {
+  std::promise<void> open;
+  auto gate = open.get_future().share();
+  std::promise<void> started;
+  std::vector<int> order;
+  int refused = 0;
+  {
+    JobThread thread(2);
+    ASSERT_TRUE(thread.submit({[&] {
+                                 started.set_value();
+                                 gate.wait();
+                                 order.push_back(1);
+                               },
+                               [] {}}));
+    started.get_future().wait();
+    EXPECT_TRUE(thread.submit({[&] { order.push_back(2); }, [&] { ++refused; }}));
+    EXPECT_TRUE(thread.submit({[&] { order.push_back(3); }, [&] { ++refused; }}));
+    EXPECT_FALSE(thread.submit({[] {}, [&] { ++refused; }}));
+    EXPECT_EQ(thread.queued(), 2u);
+    std::thread stopper([&] { thread.stop(); });
+    while (thread.queued() != 0) std::this_thread::yield();
+    open.set_value();
+    stopper.join();
+    EXPECT_FALSE(thread.submit({[] {}, [] {}}));
+  }
+  EXPECT_EQ(order, std::vector<int>{1});
+  EXPECT_EQ(refused, 2);
+}
+
+}  // namespace
+}  // namespace tritonforge::train

@@ -1,0 +1,178 @@
+#include "train/trainer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "train/lm_head_loss.h"
+#include "train/packing.h"
+#include "unit/train/sample_model.h"
+
+namespace tritonforge::train {
+namespace {
+
+Trainer make(const TrainConfig& config, at::ScalarType dtype = at::kFloat) {
+  std::optional<Model> reference;
+  if (config.loss.kl_coef > 0) reference = sample_model(dtype, 99);
+  return Trainer(config, sample_model(dtype), std::move(reference));
+}
+
+// Fills old_log_probs with what the model itself gives: a sampler that agrees with the trainer.
+void sampled_by(const Model& model, std::vector<TrainSequence>& sequences) {
+  const at::NoGradGuard no_grad;
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    TrainSequence& s = sequences[i];
+    const MicroBatch batch = make_micro_batch(sequences, {i}, std::vector<double>(sequences.size(), 1.0), {}, at::kCPU);
+    const at::Tensor hidden = model.forward(batch.ids, batch.positions, packed_attention(batch.cu_seqlens)).index_select(0, batch.rows);
+    const at::Tensor log_probs = lm_head_scores(hidden, model.lm_head(), batch.targets, batch.inverse_temperature, 64).log_probs;
+    int64_t next = 0;
+    for (size_t t = 0; t < s.tokens.size(); ++t) {
+      if (s.loss_mask[t]) s.old_log_probs[t] = log_probs[next++].item<float>();
+    }
+  }
+}
+
+struct Accumulation {
+  StepKind kind;
+  const char* aggregation;
+};
+class GradientAccumulation : public testing::TestWithParam<Accumulation> {};
+
+TEST_P(GradientAccumulation, ManyMicroBatchesEqualOne) {
+  TrainConfig config = sample_train_config();
+  config.loss.aggregation = GetParam().aggregation;
+  config.loss.kl_coef = 0.1;
+  config.loss.entropy_coef = 0.01;
+  config.loss.tis_cap = 2;
+  config.max_tokens_per_micro_batch = 4096;
+  Trainer whole = make(config);
+  config.max_tokens_per_micro_batch = 41;
+  config.lm_head_chunk = 7;
+  Trainer parts = make(config);
+  for (int step = 0; step < 3; ++step) {
+    const auto sequences = sample_sequences(12, 100 + step);
+    const StepMetrics a = whole.train_step(GetParam().kind, sequences), b = parts.train_step(GetParam().kind, sequences);
+    EXPECT_EQ(a.values.at("micro_batches"), 1);
+    EXPECT_GE(b.values.at("micro_batches"), 5);
+    EXPECT_NEAR(a.values.at("loss"), b.values.at("loss"), 1e-4 * (1 + std::fabs(a.values.at("loss"))));
+    EXPECT_NEAR(a.values.at("grad_norm"), b.values.at("grad_norm"), 1e-4 * a.values.at("grad_norm"));
+    EXPECT_NEAR(a.values.at("entropy"), b.values.at("entropy"), 1e-4);
+  }
+  // Adam's first steps turn a gradient near 0 into +-lr: compare weights with that in mind.
+  EXPECT_LT(largest_difference(whole.model(), parts.model()), 2e-3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Losses, GradientAccumulation,
+                         testing::Values(Accumulation{StepKind::kSft, "token-mean"}, Accumulation{StepKind::kRl, "token-mean"},
+                                         Accumulation{StepKind::kRl, "seq-mean-token-sum"}, Accumulation{StepKind::kRl, "constant"}));
+
+TEST(Trainer, RecomputeChangesNoBit) {
+  TrainConfig config = sample_train_config();
+  Trainer kept = make(config);
+  config.recompute_layers = 2;
+  Trainer recomputed = make(config);
+  for (int step = 0; step < 2; ++step) {
+    const auto sequences = sample_sequences(6, step);
+    kept.train_step(StepKind::kSft, sequences);
+    recomputed.train_step(StepKind::kSft, sequences);
+  }
+  EXPECT_EQ(largest_difference(kept.model(), recomputed.model()), 0.0);
+}
+
+TEST(Trainer, LearnsABatchByHeart) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    TrainConfig config = sample_train_config();
+    config.dtype = dtype == at::kFloat ? "float32" : "bfloat16";
+    Trainer trainer = make(config, dtype);
+    const auto sequences = sample_sequences(4, 1);
+    const double first = trainer.train_step(StepKind::kSft, sequences).values.at("loss");
+    double last = first;
+    for (int i = 0; i < 40; ++i) last = trainer.train_step(StepKind::kSft, sequences).values.at("loss");
+    EXPECT_LT(last, 0.3 * first) << config.dtype;
+  }
+}
+
+TEST(Trainer, ASamplerThatAgreesShowsNoDifference) {
+  Trainer trainer = make(sample_train_config());
+  auto sequences = sample_sequences(6, 8, 0.7);
+  sampled_by(trainer.model(), sequences);
+  const auto first = trainer.train_step(StepKind::kRl, sequences).values;
+  EXPECT_LT(first.at("train_rollout_logprob_abs_diff_max"), 1e-4);
+  EXPECT_LT(std::fabs(first.at("kl_rollout")), 1e-6);
+  EXPECT_EQ(first.at("on_policy_fraction"), 1);
+  EXPECT_EQ(first.at("clip_fraction"), 0);
+  EXPECT_EQ(first.at("kl"), 0);
+  // The weights have moved: version 0 is no longer theirs, and the sampler's log-probs are those of older weights.
+  const auto second = trainer.train_step(StepKind::kRl, sequences).values;
+  EXPECT_EQ(second.at("on_policy_fraction"), 0);
+  EXPECT_GT(second.at("train_rollout_logprob_abs_diff"), 1e-3);
+  EXPECT_GE(second.at("train_rollout_logprob_abs_diff_max"), second.at("train_rollout_logprob_abs_diff_p99"));
+  trainer.published(0);
+  EXPECT_EQ(trainer.train_step(StepKind::kRl, sequences).values.at("on_policy_fraction"), 1);
+}
+
+TEST(Trainer, APositiveAdvantageMakesTokensLikelier) {
+  Trainer trainer = make(sample_train_config());
+  auto sequences = sample_sequences(4, 3);
+  for (auto& s : sequences) {
+    for (size_t t = 0; t < s.tokens.size(); ++t) s.advantages[t] = s.loss_mask[t] ? 1.0f : 0.0f;
+  }
+  auto after = sequences;
+  sampled_by(trainer.model(), sequences);
+  for (int i = 0; i < 5; ++i) trainer.train_step(StepKind::kRl, sequences);
+  sampled_by(trainer.model(), after);
+  double before_sum = 0, after_sum = 0;
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    for (size_t t = 0; t < sequences[i].tokens.size(); ++t) {
+      before_sum += sequences[i].old_log_probs[t];
+      after_sum += after[i].old_log_probs[t];
+    }
+  }
+  EXPECT_GT(after_sum, before_sum + 1);
+}
+
+TEST(Trainer, SeveralUpdatesKeepTheRatioOfTheStart) {
+  TrainConfig config = sample_train_config();
+  config.optimizer_steps_per_batch = 4;
+  config.lr = 0.05;
+  Trainer trainer = make(config);
+  auto sequences = sample_sequences(12, 3);
+  sampled_by(trainer.model(), sequences);
+  const auto values = trainer.train_step(StepKind::kRl, sequences).values;
+  EXPECT_LT(values.at("train_rollout_logprob_abs_diff_max"), 1e-4);  // measured before the first update
+  EXPECT_GT(values.at("clip_fraction"), 0);                           // the later updates see moved weights
+  EXPECT_EQ(values.at("micro_batches"), 4 * std::ceil(values.at("micro_batches") / 4));
+}
+
+TEST(Trainer, NothingToTrainIsRefusedInSftAndRecordedInRl) {
+  Trainer trainer = make(sample_train_config());
+  const Model before = sample_model();
+  auto sequences = sample_sequences(2, 3);
+  for (auto& s : sequences) s.loss_mask.assign(s.tokens.size(), 0);
+  EXPECT_THROW(trainer.train_step(StepKind::kSft, sequences), Error);
+  EXPECT_EQ(trainer.state().step, 0);
+  const auto metrics = trainer.train_step(StepKind::kRl, sequences, {{"groups", 3}});
+  EXPECT_EQ(metrics.step, 1);
+  EXPECT_EQ(metrics.values.at("skipped_updates"), 1);
+  EXPECT_EQ(metrics.values.at("groups"), 3);
+  EXPECT_EQ(largest_difference(trainer.model(), before), 0.0);
+  EXPECT_THAT(trainer.state().weight_versions, testing::ElementsAre(0));
+}
+
+TEST(Trainer, ANonFiniteGradientSkipsTheUpdateAndSaysSo) {
+  auto sequences = sample_sequences(2, 3);
+  sequences[0].advantages.back() = 3e38f;  // finite, but its gradient is not
+  TrainConfig config = sample_train_config();
+  config.loss.aggregation = "seq-mean-token-sum";
+  config.loss.ratio_base = "sampler";
+  config.loss.clip_high = 1e9;
+  Trainer loose = make(config);
+  sequences[0].old_log_probs.back() = -80;  // ratio e^76: overflows with that advantage
+  const auto metrics = loose.train_step(StepKind::kRl, sequences);
+  EXPECT_EQ(metrics.values.at("skipped_updates"), 1);
+  EXPECT_EQ(largest_difference(loose.model(), sample_model()), 0.0);
+  EXPECT_EQ(loose.train_step(StepKind::kSft, sample_sequences(2, 4)).values.at("skipped_updates"), 0);
+}
+
+}  // namespace
+}  // namespace tritonforge::train
