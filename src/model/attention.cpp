@@ -21,14 +21,16 @@ at::Tensor attend_one(const at::Tensor& q, const at::Tensor& k, const at::Tensor
 }
 
 at::Tensor attend_per_sequence(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const std::vector<int64_t>& bounds) {
-  if (bounds.size() == 2) return attend_one(q, k, v);
-  std::vector<at::Tensor> outputs;
-  outputs.reserve(bounds.size());
+  std::vector<int64_t> lengths;
   for (size_t i = 0; i + 1 < bounds.size(); ++i) {
-    const int64_t begin = bounds[i], length = bounds[i + 1] - begin;
-    if (length == 0) continue;
-    outputs.push_back(attend_one(q.narrow(0, begin, length), k.narrow(0, begin, length), v.narrow(0, begin, length)));
+    if (bounds[i + 1] > bounds[i]) lengths.push_back(bounds[i + 1] - bounds[i]);
   }
+  if (lengths.size() <= 1) return attend_one(q, k, v);
+  // split, not narrow: its backward pass is one concatenation, where each narrow would fill and add a whole tensor.
+  const auto qs = q.split_with_sizes(lengths), ks = k.split_with_sizes(lengths), vs = v.split_with_sizes(lengths);
+  std::vector<at::Tensor> outputs;
+  outputs.reserve(lengths.size());
+  for (size_t i = 0; i < lengths.size(); ++i) outputs.push_back(attend_one(qs[i], ks[i], vs[i]));
   return at::cat(outputs, 0);
 }
 

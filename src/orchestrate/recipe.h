@@ -172,6 +172,8 @@ struct RecipeConfig {
   }
   void validate() const;                   // throws kUsage naming the field
   bool has_stage(const std::string& stage) const;
+  bool generates() const { return has_stage("rl") || has_stage("bench"); }    // needs router, engines and buffer
+  bool evaluates() const { return generates() || has_stage("data"); }
 };
 
 // Reads a recipe, applies `--set` overrides, validates. A recipe may begin from another: `extends: quickstart.yaml`.

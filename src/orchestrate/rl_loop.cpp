@@ -1,4 +1,4 @@
-// generate -> collect -> step -> publish. With max_staleness k, the groups of step s + k are submitted before step s
+// generate -> collect -> step -> publish. The trainer commits a lease once a checkpoint holds its step. With max_staleness k, the groups of step s + k are submitted before step s
 // is trained; k = 0 is synchronous: every token of a step comes from the weights of the step before.
 #include <algorithm>
 #include <numeric>
@@ -10,11 +10,11 @@
 namespace tritonforge {
 namespace {
 
-// The problems of step s: a seeded shuffle of all problems, walked through epoch after epoch.
+// The problems of step s (from 1): a seeded shuffle of all problems, walked through epoch after epoch.
 std::vector<const Problem*> problems_of_step(const std::vector<Problem>& problems, int64_t step, int64_t count, uint64_t seed) {
   std::vector<const Problem*> picked;
   const auto n = static_cast<int64_t>(problems.size());
-  for (int64_t i = step * count; i < (step + 1) * count; ++i) {
+  for (int64_t i = (step - 1) * count; i < step * count; ++i) {
     std::vector<size_t> order(problems.size());
     std::iota(order.begin(), order.end(), size_t{0});
     Rng rng(Rng::derive(Rng::derive(seed, "rl problems"), static_cast<uint64_t>(i / n)));
@@ -102,10 +102,10 @@ GroupFigures figures_of(RunContext& run, const Json& lease, int64_t step) {
   return sum;
 }
 
-Json step_record(const Json& lease, const GroupFigures& sum, const Json& metrics, int64_t step) {
+Json step_record(const Json& lease, const GroupFigures& sum, const Json& metrics) {
   const double n = std::max<double>(1, static_cast<double>(sum.trajectories));
   Json record = metrics;
-  record.update({{"stage", "rl"}, {"step", step}, {"reward_mean", sum.reward / n}, {"pass_rate", sum.pass / n}, {"pass_rate_first_turn", sum.pass_first / n},
+  record.update({{"stage", "rl"}, {"reward_mean", sum.reward / n}, {"pass_rate", sum.pass / n}, {"pass_rate_first_turn", sum.pass_first / n},
                  {"compile_rate", sum.compiled / n}, {"turns_mean", sum.turns / n}, {"response_tokens", sum.response_tokens},
                  {"trajectories", sum.trajectories}, {"dropped", lease.value("dropped", Json::array()).size()},
                  {"generate_request_s", sum.generate_s}, {"evaluate_request_s", sum.evaluate_s}});
@@ -118,16 +118,16 @@ void run_rl(RunContext& run) {
   const auto& rl = run.config.rl;
   const std::vector<int> levels(rl.levels.begin(), rl.levels.end());
   const auto problems = select_problems(read_problems(resolve_path(rl.problems)), levels, {});
-  int64_t submitted = 0, committed = -1;
-  int64_t step = run.get(run.trainer_url + "/status").at("step");  // the next to train; > 0 after --resume
-  submitted = step;
-  publish(run, step);
+  const auto next_step = [&] { return run.get(run.trainer_url + "/status").at("expected_step").get<int64_t>(); };
+  int64_t step = next_step();  // counted from 1, as the trainer does; above 1 after --resume
+  int64_t next_submitted = step;
+  publish(run, step - 1);
 
-  while (step < rl.steps) {
-    run.record.set_progress("rl", step, rl.steps);
-    const int64_t ahead = std::min(step + rl.max_staleness, rl.steps - 1);
+  while (step <= rl.steps) {
+    run.record.set_progress("rl", step - 1, rl.steps);
+    const int64_t ahead = std::min(step + rl.max_staleness, rl.steps);
     const auto start = Clock::now();
-    for (; submitted <= ahead; ++submitted) submit_step(run, problems, submitted);
+    for (; next_submitted <= ahead; ++next_submitted) submit_step(run, problems, next_submitted);
     const Json lease = lease_step(run, step);
     const double collect_s = seconds_since(start);
 
@@ -140,23 +140,18 @@ void run_rl(RunContext& run) {
       // A trainer that died went back to its last checkpoint: train the leased groups since then again, in order.
       if (run.supervisor->restarts("trainer") == restarts) throw;
       run.supervisor->wait_ready("trainer", Deadline::after(300));
-      step = run.get(run.trainer_url + "/status").at("step");
-      log::warn("trainer is back at step {} ({})", step, error.what());
-      publish(run, step);
+      step = next_step();
+      log::warn("trainer goes on with step {} ({})", step, error.what());
+      publish(run, step - 1);
       continue;
     }
     const double train_s = seconds_since(train_start);
 
     const auto sync_start = Clock::now();
-    publish(run, step + 1);
-    Json record = step_record(lease, figures_of(run, lease, step), metrics, step);
+    publish(run, step);
+    Json record = step_record(lease, figures_of(run, lease, step), metrics);
     record.update({{"collect_s", collect_s}, {"train_s", train_s}, {"sync_s", seconds_since(sync_start)}, {"seconds", seconds_since(start)}});
     run.record.add_step(record);
-
-    const int64_t saved = metrics.value("checkpoint_step", int64_t{0});
-    for (; committed + 1 < saved; ++committed) {
-      run.call("buffer", run.buffer_url + "/v2/leases/" + lease_name(committed + 1) + "/commit", {{"step", committed + 1}}, 60);
-    }
     ++step;
   }
   run.record.set_progress("rl", rl.steps, rl.steps);

@@ -84,7 +84,7 @@ void run_stages(RunContext& run, StatusThread& status) {
   if (!run.record.stage_done("sft") && !run.record.stage_done("rl")) measure("base");
   if (config.has_stage("sft")) {
     stage("sft", [&] { run_sft(run); });
-    if (!run.record.stage_done("rl")) {
+    if (config.generates() && !run.record.stage_done("rl")) {
       install("sft", 1);
       measure("sft");
     }
@@ -105,15 +105,22 @@ void run_stages(RunContext& run, StatusThread& status) {
 
 void print_plan(const RecipeConfig& config) {
   fmt::print("run {} (seed {}): {}\n", config.name, config.seed, fmt::join(config.stages, " -> "));
-  fmt::print("  {:<10} {:<10} {}\n", "router", "cpu", "least-loaded");
-  for (int64_t i = 0; i < config.engine.count; ++i) {
-    fmt::print("  {:<10} {:<10} {} {}\n", fmt::format("engine-{}", i), config.model.device, config.model.path, config.model.dtype);
+  const auto role = [](const std::string& name, const std::string& device, const std::string& detail) {
+    fmt::print("  {:<10} {:<10} {}\n", name, device, detail);
+  };
+  const std::string model = config.model.path + " " + config.model.dtype;
+  if (config.generates()) {
+    role("router", "cpu", "least-loaded");
+    for (const auto& url : config.engine.external) role("engine", "external", url);
+    for (int64_t i = 0; config.engine.external.empty() && i < config.engine.count; ++i) role(fmt::format("engine-{}", i), config.model.device, model);
+    role("buffer", "cpu", fmt::format("SQLite in the run's folder, {} trajectories at once", config.rollout.concurrency));
   }
-  fmt::print("  {:<10} {:<10} mode {}, {} at once{}\n", "evaluator", config.evaluator.device, config.evaluator.mode, config.evaluator.workers,
-             config.share_device ? ", measures while engine and trainer wait" : "");
-  fmt::print("  {:<10} {:<10} SQLite in the run's folder, {} trajectories at once\n", "buffer", "cpu", config.rollout.concurrency);
-  if (config.has_stage("sft") || config.has_stage("rl")) fmt::print("  {:<10} {:<10} {} {}\n", "trainer", config.model.device, config.model.path, config.model.dtype);
-  if (config.dashboard_port > 0) fmt::print("  {:<10} {:<10} http://127.0.0.1:{} or the next free port\n", "dashboard", "cpu", config.dashboard_port);
+  if (config.evaluates()) {
+    role("evaluator", config.evaluator.device, fmt::format("mode {}, {} at once{}", config.evaluator.mode, config.evaluator.workers,
+                                                           config.share_device ? ", measures while engine and trainer wait" : ""));
+  }
+  if (config.has_stage("sft") || config.has_stage("rl")) role("trainer", config.model.device, model);
+  if (config.dashboard_port > 0) role("dashboard", "cpu", fmt::format("http://127.0.0.1:{} or the next free port", config.dashboard_port));
 }
 
 void run_recipe(const RecipeConfig& config, const RunOptions& options) {

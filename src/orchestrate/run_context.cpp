@@ -58,21 +58,24 @@ std::vector<RoleSpec> RunContext::service_specs(const fs::path& model) {
     return spec;
   };
   std::vector<RoleSpec> specs;
+  if (!dashboard_url.empty()) specs.push_back(role("dashboard", "dashboard", dashboard_url, {"--run", record.folder().string()}));
+  if (config.evaluates()) {
+    specs.push_back(role("evaluator", "evaluator", evaluator_url,
+                         {"--mode", config.evaluator.mode, "--workers", std::to_string(config.evaluator.workers), "--device",
+                          config.evaluator.device, "--sandbox", config.evaluator.sandbox}));
+  }
+  if (!config.generates()) return specs;
+
   RoleSpec router = role("router", "router", router_url, {});
   const bool own_engines = config.engine.external.empty();
   router.on_ready = [this, own_engines](bool restarted) {
     if (own_engines && !restarted) return;  // each adds itself once it is up
     for (const auto& url : engine_urls_) client.post_json(router_url + "/add_worker", {{"url", url}}).value();
   };
-  specs.push_back(std::move(router));
-
-  std::vector<std::string> evaluator = {"--mode", config.evaluator.mode, "--workers", std::to_string(config.evaluator.workers),
-                                        "--device", config.evaluator.device, "--sandbox", config.evaluator.sandbox};
-  specs.push_back(role("evaluator", "evaluator", evaluator_url, evaluator));
+  specs.insert(specs.begin(), std::move(router));  // first: engines register with it
   specs.push_back(role("buffer", "buffer", buffer_url,
                        {"--db", (record.folder() / "buffer.sqlite").string(), "--router", router_url, "--evaluator", evaluator_url,
                         "--tokenizer", model.string(), "--concurrency", std::to_string(config.rollout.concurrency)}));
-  if (!dashboard_url.empty()) specs.push_back(role("dashboard", "dashboard", dashboard_url, {"--run", record.folder().string()}));
 
   for (size_t i = 0; own_engines && i < engine_urls_.size(); ++i) {
     std::vector<std::string> more = {"--model", model.string(), "--device", config.model.device, "--dtype", config.model.dtype,
@@ -114,7 +117,8 @@ void RunContext::register_engine(const std::string& url) {
 
 void RunContext::start_services(const fs::path& model) {
   auto specs = service_specs(model);
-  // Engines register with the router: it must be up before them.
+  if (specs.empty()) return;
+  // The first, the router, must be up before the engines.
   std::vector<RoleSpec> first(std::make_move_iterator(specs.begin()), std::make_move_iterator(specs.begin() + 1));
   supervisor->start(std::move(first));
   supervisor->start({std::make_move_iterator(specs.begin() + 1), std::make_move_iterator(specs.end())});

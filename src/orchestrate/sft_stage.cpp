@@ -147,25 +147,24 @@ void run_sft(RunContext& run) {
   const auto steps = plan_steps(data, sft, static_cast<uint64_t>(run.config.seed));
   log::info("sft: {} examples, {} tokens; {} left out as longer than {}", data.examples.size(), data.tokens, data.too_long, sft.max_sequence);
   run.start_trainer("sft", sft.train, base, sft.steps);
-  auto at_step = [&] { return run.get(run.trainer_url + "/status").at("step").get<int64_t>(); };
+  const auto next_step = [&] { return run.get(run.trainer_url + "/status").at("expected_step").get<int64_t>(); };
 
-  for (int64_t step = at_step(); step < sft.steps;) {
-    run.record.set_progress("sft", step, sft.steps);
+  for (int64_t step = next_step(); step <= sft.steps;) {  // counted from 1, as the trainer does
+    run.record.set_progress("sft", step - 1, sft.steps);
     Json sequences = Json::array();
-    for (const size_t index : steps[static_cast<size_t>(step)]) {
+    for (const size_t index : steps[static_cast<size_t>(step - 1)]) {
       sequences.push_back({{"tokens", data.examples[index].tokens}, {"loss_mask", data.examples[index].loss_mask}});
     }
     const int restarts = run.supervisor->restarts("trainer");
     try {
       Json metrics = run.call("trainer", run.trainer_url + "/step", {{"kind", "sft"}, {"step", step}, {"sequences", std::move(sequences)}}, 3600);
       metrics["stage"] = "sft";
-      metrics["step"] = step;
       run.record.add_step(std::move(metrics));
       ++step;
     } catch (const Error&) {
       if (run.supervisor->restarts("trainer") == restarts) throw;
       run.supervisor->wait_ready("trainer", Deadline::after(600));
-      step = at_step();  // its last checkpoint: the steps since then are trained again
+      step = next_step();  // from its last checkpoint: the steps since then are trained again
     }
   }
   run.record.set_progress("sft", sft.steps, sft.steps);

@@ -91,7 +91,7 @@ void TerminalView::update(const std::vector<RoleStatus>& roles, const RunRecord:
 void TerminalView::finish() { erase_live(); }
 
 std::string format_step(const Json& step) {
-  const int64_t index = step.value("step", int64_t{0}) + 1;
+  const int64_t index = step.value("step", int64_t{0});
   if (step.value("stage", "") == "sft") {
     return fmt::format("sft {:>4}  loss {:7.4f}  lr {:.2e}  grad {:6.3f}  {:>6.0f} tok/s", index, number(step, "loss"), number(step, "lr"),
                        number(step, "grad_norm"), number(step, "tokens_per_s"));
