@@ -93,6 +93,20 @@ void Supervisor::bring_up(Role& role, bool restarted) {
   if (role.spec.on_ready) role.spec.on_ready(restarted);
 }
 
+namespace {
+
+// Some roles answer /health with figures as their detail: those are for the reader of /health, not for one line.
+std::pair<RoleState, std::string> read_health(const Result<Json>& reply) {
+  if (!reply.ok()) return {RoleState::kYellow, fmt::format("busy: {}", reply.error().what())};
+  const auto text = [&](const char* field) {
+    const auto found = reply->is_object() ? reply->find(field) : reply->end();
+    return found != reply->end() && found->is_string() ? found->get<std::string>() : std::string();
+  };
+  return {text("status") == "green" ? RoleState::kGreen : RoleState::kYellow, text("detail")};
+}
+
+}  // namespace
+
 void Supervisor::watch(Role& role) {
   bool restarted = false;
   while (true) {
@@ -118,8 +132,7 @@ void Supervisor::watch(Role& role) {
       const auto reply = client.get_json(role.spec.url + "/health");
       std::lock_guard lock(mutex_);
       if (role.stopping) break;
-      role.status.state = reply.ok() && reply->value("status", "green") == "green" ? RoleState::kGreen : RoleState::kYellow;
-      role.status.detail = reply.ok() ? reply->value("detail", "") : "busy: " + std::string(reply.error().what());
+      std::tie(role.status.state, role.status.detail) = read_health(reply);
     }
     std::unique_lock lock(mutex_);
     role.ready = false;
