@@ -8,17 +8,6 @@
 namespace tritonforge {
 namespace {
 
-// Slots of every sequence's context, one after the other: [total_context].
-at::Tensor packed_context_slots(const Batch& b) {
-  const at::Tensor starts = b.context_starts.to(at::kLong);
-  const at::Tensor lengths = starts.slice(0, 1) - starts.slice(0, 0, -1);
-  const at::Tensor owner = at::repeat_interleave(lengths, b.total_context);
-  const at::Tensor at = at::arange(b.total_context, owner.options()) - starts.index_select(0, owner);
-  const at::Tensor in_block = at::floor_divide(at, b.block_size);
-  const at::Tensor block = b.block_tables.flatten().index_select(0, owner * b.block_tables.size(1) + in_block).to(at::kLong);
-  return block * b.block_size + (at - in_block * b.block_size);
-}
-
 at::Tensor gather(const at::Tensor& layer, const at::Tensor& slots) { return layer.flatten(0, 1).index_select(0, slots); }
 
 // Indices and mask of the padded form [sequences, longest_query | longest_context].
@@ -81,10 +70,10 @@ AttentionFn KvCache::rows_attention(const Batch& batch) {
     layers_[layer].values.flatten(0, 1).index_copy_(0, batch.slots, v);
   };
   if (layers_[0].keys.is_cuda() && (dtype == at::kBFloat16 || dtype == at::kHalf)) {
-    return [this, &batch, write, slots = packed_context_slots(batch)](int64_t layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+    return [this, &batch, write](int64_t layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
       write(layer, k, v);
       // Causal masks are aligned to the last key where a sequence has more keys than queries.
-      return std::get<0>(at::_flash_attention_forward(q, gather(layers_[layer].keys, slots), gather(layers_[layer].values, slots),
+      return std::get<0>(at::_flash_attention_forward(q, gather(layers_[layer].keys, batch.context_slots), gather(layers_[layer].values, batch.context_slots),
                                                       batch.query_starts, batch.context_starts, batch.longest_query,
                                                       batch.longest_context, 0.0, true, false, scale_));
     };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 
 #include "base/error.h"
 
@@ -16,10 +17,10 @@ int64_t size_class(int64_t n, int64_t limit) {
 
 struct BatchBuffers::Sections {
   int64_t tokens, sequences, samples, width;           // padded
-  int64_t ids, positions, slots, sequence_of, sample_rows, query_starts, context_starts, block_tables, end;   // bytes
+  int64_t ids, positions, slots, sequence_of, sample_rows, query_starts, context_starts, block_tables, context_slots, end;   // bytes
 };
 
-BatchBuffers::Sections BatchBuffers::layout(int64_t tokens, int64_t sequences, int64_t samples, int64_t width) const {
+BatchBuffers::Sections BatchBuffers::layout(int64_t tokens, int64_t sequences, int64_t samples, int64_t width, int64_t context) const {
   Sections s{tokens, sequences, samples, width};
   int64_t at = 0;
   const auto take = [&at](int64_t bytes) {
@@ -35,13 +36,15 @@ BatchBuffers::Sections BatchBuffers::layout(int64_t tokens, int64_t sequences, i
   s.query_starts = take((sequences + 1) * 4);
   s.context_starts = take((sequences + 1) * 4);
   s.block_tables = take(sequences * width * 4);
+  s.context_slots = take(context * 4);
   s.end = at;
   return s;
 }
 
 BatchBuffers::BatchBuffers(BatchLimits limits, at::Device device) : limits_(limits) {
   const int64_t width = (limits.max_context + limits.block_size - 1) / limits.block_size;
-  const int64_t bytes = layout(limits.max_tokens, limits.max_sequences, limits.max_sequences, width).end;
+  const int64_t context = limits.list_context ? limits.max_sequences * limits.max_context : 0;
+  const int64_t bytes = layout(limits.max_tokens, limits.max_sequences, limits.max_sequences, width, context).end;
   auto options = at::TensorOptions().dtype(at::kByte);
   if (device.is_cpu()) {
     host_ = device_ = at::zeros({bytes}, options);
@@ -53,12 +56,15 @@ BatchBuffers::BatchBuffers(BatchLimits limits, at::Device device) : limits_(limi
 
 const Batch& BatchBuffers::fill(const Plan& plan) {
   const int64_t size = limits_.block_size, sequences = static_cast<int64_t>(plan.chunks.size());
-  int64_t longest = 0;
-  for (const Chunk& chunk : plan.chunks) longest = std::max(longest, chunk.start + chunk.count);
+  int64_t longest = 0, listed = 0;
+  for (const Chunk& chunk : plan.chunks) {
+    longest = std::max(longest, chunk.start + chunk.count);
+    if (limits_.list_context) listed += chunk.start + chunk.count;
+  }
   const auto padded = [&](int64_t n, int64_t limit) { return limits_.pad ? size_class(n, limit) : n; };
   const int64_t max_width = (limits_.max_context + size - 1) / size;
   const Sections s = layout(padded(plan.tokens, limits_.max_tokens), padded(sequences, limits_.max_sequences),
-                            padded(plan.samples, limits_.max_sequences), padded((longest + size - 1) / size, max_width));
+                            padded(plan.samples, limits_.max_sequences), padded((longest + size - 1) / size, max_width), listed);
   TF_CHECK(s.end <= host_.numel(), "a batch of {} tokens in {} sequences exceeds its buffers", plan.tokens, sequences);
 
   auto* base = static_cast<uint8_t*>(host_.data_ptr());
@@ -67,6 +73,7 @@ const Batch& BatchBuffers::fill(const Plan& plan) {
   int64_t *ids = longs(s.ids), *positions = longs(s.positions), *slots = longs(s.slots), *owner = longs(s.sequence_of);
   int64_t* rows = longs(s.sample_rows);
   int32_t *queries = ints(s.query_starts), *contexts = ints(s.context_starts), *tables = ints(s.block_tables);
+  int32_t* listing = ints(s.context_slots);
 
   batch_ = Batch{.tokens = plan.tokens, .sequences = sequences, .samples = plan.samples, .longest_context = longest,
                  .block_size = size};
@@ -84,6 +91,11 @@ const Batch& BatchBuffers::fill(const Plan& plan) {
     }
     std::copy_n(blocks.begin(), std::min<int64_t>(s.width, blocks.size()), tables + i * s.width);
     std::fill(tables + i * s.width + std::min<int64_t>(s.width, blocks.size()), tables + (i + 1) * s.width, 0);
+    for (int64_t position = 0; limits_.list_context && position < chunk.start + chunk.count; position += size) {
+      const int64_t first = blocks[position / size] * size, count = std::min(size, chunk.start + chunk.count - position);
+      std::iota(listing, listing + count, static_cast<int32_t>(first));
+      listing += count;
+    }
     context += chunk.start + chunk.count;
     batch_.longest_query = std::max(batch_.longest_query, chunk.count);
     if (chunk.samples) rows[sampled++] = t - 1;
@@ -109,6 +121,7 @@ const Batch& BatchBuffers::fill(const Plan& plan) {
   batch_.sample_rows = view(s.sample_rows, s.samples, at::kLong);
   batch_.query_starts = view(s.query_starts, s.sequences + 1, at::kInt);
   batch_.context_starts = view(s.context_starts, s.sequences + 1, at::kInt);
+  batch_.context_slots = view(s.context_slots, listed, at::kInt);
   batch_.block_tables = view(s.block_tables, s.sequences * s.width, at::kInt).view({s.sequences, s.width});
   return batch_;
 }

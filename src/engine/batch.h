@@ -13,6 +13,7 @@ namespace tritonforge {
 struct BatchLimits {
   int64_t max_tokens, max_sequences, max_context, block_size;
   bool pad = false;
+  bool list_context = false;                           // fill context_slots too: for attention that gathers its keys
 };
 
 struct Batch {
@@ -23,6 +24,7 @@ struct Batch {
   at::Tensor sample_rows;                              // [samples, padded] int64, rows of the hidden states
   at::Tensor block_tables;                             // [sequences, padded; width] int32
   at::Tensor query_starts, context_starts;             // [sequences, padded; + 1] int32, cumulative
+  at::Tensor context_slots;                            // [total_context] int32: the slots of every sequence's context
 };
 
 // The next size class: 1, 2, 4, 8, multiples of 8 to 128, of 64 to 1024, of 256 above; at most `limit`.
@@ -36,7 +38,7 @@ class BatchBuffers {
 
  private:
   struct Sections;
-  Sections layout(int64_t tokens, int64_t sequences, int64_t samples, int64_t width) const;
+  Sections layout(int64_t tokens, int64_t sequences, int64_t samples, int64_t width, int64_t context) const;
   BatchLimits limits_;
   at::Tensor host_, device_;                           // uint8; the same on the CPU
   Batch batch_;

@@ -137,7 +137,8 @@ Engine::Impl::Impl(EngineOptions from, std::unique_ptr<Model> the_model, std::sh
       cache(model->config(), sizes.blocks, kBlockSize, model->dtype(), device,
             device.is_cpu() && !options.rows_attention ? KvLayout::kVector : KvLayout::kRows),
       scheduler({options.max_running, sizes.step_tokens}, pool),
-      batches({sizes.step_tokens, options.max_running, sizes.max_context, kBlockSize, options.pad_batches || !device.is_cpu()}, device),
+      batches({.max_tokens = sizes.step_tokens, .max_sequences = options.max_running, .max_context = sizes.max_context, .block_size = kBlockSize,
+               .pad = options.pad_batches || !device.is_cpu(), .list_context = device.is_cuda()}, device),
       sampler(device) {
   const ModelConfig& config = model->config();
   info = {.model_path = options.model.string(), .device = device.str(), .dtype = dtype_name(model->dtype()),
@@ -295,6 +296,14 @@ void Engine::Impl::step_failed(const std::string& why) {
   counters.last_failure = line;
   abort_everything("a step of the engine failed: " + line);
   scheduler.weights_changed();
+  if (device.is_cpu()) return;
+  try {
+    synchronize(device);
+  } catch (const std::exception&) {
+    // A CUDA context that failed stays failed. The process ends, so that its supervisor starts one with a new context.
+    log::error("the GPU's context is lost with it: the engine ends and can be started again");
+    std::_Exit(1);
+  }
 }
 
 void Engine::Impl::expire() {

@@ -82,6 +82,9 @@ class Timer:
     def time(self, request, payload):
         from tritonforge_worker import errors
         times, self.kept = [], []
+        launches = getattr(self.role, "launches", None)
+        if launches is not None:
+            launches.begin(False)  # the last trial may have been a ghost replay, which leaves every launch out
         try:
             if self.flush is None:
                 self.flush = torch.empty(FLUSH_BYTES // 4, dtype=torch.int32, device="cuda")

@@ -21,7 +21,11 @@ constexpr const char* kNever[] = {
     "keyctl", "add_key", "request_key", "kexec_load", "kexec_file_load", "init_module", "finit_module", "delete_module",
     "reboot", "swapon", "swapoff", "acct", "quotactl", "syslog", "settimeofday", "clock_settime", "clock_adjtime", "adjtimex",
     "open_by_handle_at", "name_to_handle_at", "personality", "iopl", "ioperm", "vhangup", "sethostname", "setdomainname",
-    "fanotify_init", "lookup_dcookie", "nfsservctl", "mbind", "migrate_pages", "move_pages", "bind", "listen", "accept", "accept4", "connect"};
+    "fanotify_init", "lookup_dcookie", "nfsservctl"};
+// A GPU's driver needs these: cuInit binds an abstract UNIX socket, and places its memory. Sockets of other families are
+// refused there, and the process's own network namespace holds no other abstract socket.
+constexpr const char* kNeverWithoutGpu[] = {"socket", "memfd_create", "memfd_secret", "bind", "listen", "accept", "accept4", "connect",
+                                            "mbind", "migrate_pages", "move_pages"};
 constexpr const char* kProcesses[] = {"fork", "vfork", "execve", "execveat"};
 
 bool deny(scmp_filter_ctx filter, const char* name, int error = EPERM) {
@@ -54,7 +58,7 @@ std::string restrict_calls(const Json& options, bool own_pid_namespace) {
   if (gpu) {
     ok = ok && seccomp_rule_add(filter.get(), SCMP_ACT_ERRNO(EPERM), socket_call, 1, SCMP_A0(SCMP_CMP_NE, AF_UNIX)) == 0;
   } else {
-    ok = ok && deny(filter.get(), "socket") && deny(filter.get(), "memfd_create") && deny(filter.get(), "memfd_secret");
+    for (const char* name : kNeverWithoutGpu) ok = ok && deny(filter.get(), name);
   }
   ok = ok && seccomp_rule_add(filter.get(), SCMP_ACT_ERRNO(EPERM), seccomp_syscall_resolve_name("prctl"), 1,
                               SCMP_A0(SCMP_CMP_EQ, PR_SET_PDEATHSIG)) == 0;

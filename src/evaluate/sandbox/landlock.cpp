@@ -66,8 +66,9 @@ std::string restrict_files(const Json& options) {
   for (const auto& path : options.value("devices", Json::array())) rule(path.get<std::string>(), device | kReadDir);
   for (const char* path : {"/dev/null", "/dev/zero", "/dev/full"}) rule(path, device);
   for (const char* path : {"/dev/random", "/dev/urandom"}) rule(path, read);
-  // CUDA writes its threads' names below /proc; the process's own /proc holds nothing else that can be written.
-  rule("/proc", options.value("devices", Json::array()).empty() ? read : read | kWriteFile);
+  // cuInit writes its threads' names below /proc, with fopen's "w" (so it truncates); the process's own /proc holds
+  // nothing else that can be written.
+  rule("/proc", options.value("devices", Json::array()).empty() ? read : read | kWriteFile | kTruncate);
   uint64_t own = attributes.fs & ~kExecute;
   if (options.value("processes", false)) own |= kExecute;
   rule(options.at("folder").get<std::string>(), own);

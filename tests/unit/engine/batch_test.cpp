@@ -1,0 +1,40 @@
+#include "engine/batch.h"
+
+#include <gtest/gtest.h>
+
+namespace tritonforge {
+namespace {
+
+std::vector<int64_t> numbers(const at::Tensor& tensor) {
+  const at::Tensor wide = tensor.to(at::kLong).contiguous();
+  return {wide.const_data_ptr<int64_t>(), wide.const_data_ptr<int64_t>() + wide.numel()};
+}
+
+// Two sequences: one in the middle of its prompt, one that decodes; blocks of 4 tokens, not in order.
+TEST(BatchBuffers, ListsSlotsOfTokensAndOfWholeContexts) {
+  Sequence first, second;
+  first.tokens = {10, 11, 12, 13, 14, 15, 16};
+  first.blocks = {5, 2};
+  second.tokens = {20, 21, 22, 23, 24, 25};
+  second.blocks = {7, 1};
+  Plan plan;
+  plan.chunks = {{&first, 2, 4, false}, {&second, 5, 1, true}};
+  plan.tokens = 5;
+  plan.samples = 1;
+  for (const bool pad : {false, true}) {
+    BatchBuffers buffers({.max_tokens = 16, .max_sequences = 4, .max_context = 16, .block_size = 4, .pad = pad, .list_context = true}, at::kCPU);
+    for (int repeat = 0; repeat < 2; ++repeat) {  // the arena is used again
+      const Batch& batch = buffers.fill(plan);
+      EXPECT_EQ(numbers(batch.slots.slice(0, 0, 5)), (std::vector<int64_t>{22, 23, 8, 9, 5}));
+      EXPECT_EQ(numbers(batch.context_slots), (std::vector<int64_t>{20, 21, 22, 23, 8, 9, 28, 29, 30, 31, 4, 5}));
+      EXPECT_EQ(batch.total_context, 12);
+      EXPECT_EQ(numbers(batch.context_starts.slice(0, 0, 3)), (std::vector<int64_t>{0, 6, 12}));
+      EXPECT_EQ(numbers(batch.query_starts.slice(0, 0, 3)), (std::vector<int64_t>{0, 4, 5}));
+      EXPECT_EQ(numbers(batch.sample_rows.slice(0, 0, 1)), (std::vector<int64_t>{4}));
+      EXPECT_EQ(batch.ids.size(0), pad ? 8 : 5);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tritonforge
