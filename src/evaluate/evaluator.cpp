@@ -100,9 +100,10 @@ void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdic
   const uint64_t base = request.fresh_seeds ? Rng::derive(process_secret, request.seed) : request.seed;
   ReferenceSpec spec{.source = request.problem_source, .init_seed = Rng::derive(base, "init")};
   for (int i = 0; i < request.num_correct_trials; ++i) spec.trial_seeds.push_back(Rng::derive(Rng::derive(base, "trial"), i));
-  if (!live) {
-    spec.max_elements = options.max_elements;
-    spec.max_flops = options.max_flops;
+  constexpr int64_t kInterpretElements = 1 << 17, kInterpretFlops = 1 << 27, kNoLimit = int64_t{1} << 60;
+  if (!live || options.max_elements > 0 || options.max_flops > 0) {
+    spec.max_elements = options.max_elements > 0 ? options.max_elements : live ? kNoLimit : kInterpretElements;
+    spec.max_flops = options.max_flops > 0 ? options.max_flops : live ? kNoLimit : kInterpretFlops;
   }
   const ChildLimits limits{.cpu_s = live ? 600.0 : 60.0,
                            .file_bytes = live ? uint64_t{2} << 30 : uint64_t{64} << 20,

@@ -34,9 +34,9 @@ struct EvaluatorOptions {
   std::string python;                 // empty: TRITONFORGE_PYTHON, else the build's
   std::string sandbox = "auto";       // auto: what the machine gives, reported; strict: refuses to start without all of it
   evaluate::Tolerances tolerances;
-  // Sizes that interpret mode reduces a problem to.
-  int64_t max_elements = 1 << 17;
-  int64_t max_flops = 1 << 27;
+  // Sizes that a problem is reduced to. 0: in interpret mode 2^17 elements and 2^27 operations, in live mode as they are.
+  int64_t max_elements = 0;
+  int64_t max_flops = 0;
   double candidate_timeout_s = 30;    // import, build and all trials of one candidate
   uint64_t memory_bytes = uint64_t{3} << 30;  // of one child, above the warm parent's
   size_t verdict_cache = 4096;        // verdicts

@@ -35,6 +35,7 @@ Json rollout_options(const RecipeConfig& config, const SamplingSection& sampling
           {"sampling", {{"temperature", sampling.temperature}, {"top_p", sampling.top_p}, {"max_new_tokens", sampling.max_new_tokens}}},
           {"evaluate", {{"mode", config.evaluator.mode}, {"num_correct_trials", config.evaluator.num_correct_trials},
                         {"num_perf_trials", config.evaluator.num_perf_trials}, {"measure_performance", timed},
+                        {"fresh_seeds", config.evaluator.fresh_seeds},
                         {"timeout_s", config.evaluator.timeout_s}}}};
 }
 

@@ -129,6 +129,8 @@ struct EngineSection {
 struct EvaluatorSection {
   std::string mode = "interpret", device = "cpu", sandbox = "auto";
   int64_t workers = 2, num_correct_trials = 3, num_perf_trials = 100;
+  bool fresh_seeds = true;                 // inputs that no candidate can know; false: a run repeats bit by bit
+  int64_t max_elements = 0;                // sizes are reduced to this; 0: interpret mode's default, live mode as they are
   double timeout_s = 60;
   template <typename V> void describe(V& v) {
     v("mode", mode, "interpret | live");
@@ -137,6 +139,8 @@ struct EvaluatorSection {
     v("workers", workers, "evaluations at once");
     v("num_correct_trials", num_correct_trials, "correctness trials");
     v("num_perf_trials", num_perf_trials, "timed calls");
+    v("fresh_seeds", fresh_seeds, "inputs that no candidate can know; false: verdicts follow from the run's seed");
+    v("max_elements", max_elements, "elements that a problem's sizes are reduced to; 0: the mode's default");
     v("timeout_s", timeout_s, "deadline of one evaluation");
   }
 };

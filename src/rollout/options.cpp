@@ -29,13 +29,14 @@ SamplingOptions sampling_from_json(const Json& json, const std::string& where) {
 }
 
 EvaluationOptions evaluation_from_json(const Json& json, const std::string& where) {
-  check_keys(json, {"mode", "backend", "num_correct_trials", "num_perf_trials", "measure_performance", "timeout_s"}, where);
+  check_keys(json, {"mode", "backend", "num_correct_trials", "num_perf_trials", "measure_performance", "fresh_seeds", "timeout_s"}, where);
   EvaluationOptions out;
   out.mode = optional_field(json, "mode", out.mode, where);
   out.backend = optional_field(json, "backend", out.backend, where);
   out.num_correct_trials = optional_field(json, "num_correct_trials", out.num_correct_trials, where);
   out.num_perf_trials = optional_field(json, "num_perf_trials", out.num_perf_trials, where);
   out.measure_performance = optional_field(json, "measure_performance", out.measure_performance, where);
+  out.fresh_seeds = optional_field(json, "fresh_seeds", out.fresh_seeds, where);
   out.timeout_s = optional_field(json, "timeout_s", out.timeout_s, where);
   at_least(static_cast<double>(out.num_correct_trials), 1, "num_correct_trials", where);
   at_least(out.timeout_s, 0.1, "timeout_s", where);
@@ -103,6 +104,7 @@ Json to_json(const RolloutOptions& o) {
             {"num_correct_trials", o.evaluate.num_correct_trials},
             {"num_perf_trials", o.evaluate.num_perf_trials},
             {"measure_performance", o.evaluate.measure_performance},
+            {"fresh_seeds", o.evaluate.fresh_seeds},
             {"timeout_s", o.evaluate.timeout_s}}},
           {"router", o.router},
           {"evaluator", o.evaluator}};

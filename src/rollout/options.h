@@ -24,6 +24,7 @@ struct EvaluationOptions {
   std::string backend = "triton";
   int64_t num_correct_trials = 5, num_perf_trials = 100;
   bool measure_performance = true;
+  bool fresh_seeds = true;          // false: verdicts are a function of the group's seed, for runs that repeat bit by bit
   double timeout_s = 120;
 };
 
