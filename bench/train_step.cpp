@@ -4,6 +4,7 @@
 //   train_step [float32|bfloat16] [hidden] [layers] [vocab] [micro-batch tokens] [steps]
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
 #include <cstdlib>

@@ -5,6 +5,7 @@
 
 #include <condition_variable>
 #include <cstring>
+#include <functional>
 #include <mutex>
 
 #include "base/checksum.h"
@@ -42,7 +43,7 @@ const EvaluatorOptions& validated(const EvaluatorOptions& options) {
 struct Evaluator::Impl {
   explicit Impl(EvaluatorOptions given)
       : options(validated(given)), zygote({.python = options.python, .live = options.mode == "live"}), lowering(zygote),
-        verdicts(options.verdict_cache), references(options.reference_cache), process_secret(secret()) {
+        verdicts(options.verdict_cache), references(options.reference_cache > 0 ? options.reference_cache : options.mode == "live" ? size_t{8} << 30 : size_t{256} << 20), process_secret(secret()) {
     test = test_sandbox(zygote, Deadline::after(60));
     if (options.sandbox == "strict" && !test.complete()) {
       fail(ErrorKind::kMachine, "evaluator: --sandbox strict, but the self-test broke out: {}", fmt::join(test.breaches, ", "));
@@ -61,6 +62,7 @@ struct Evaluator::Impl {
   std::condition_variable freed;
   int busy = 0, waiting = 0;
   uint64_t evaluated = 0, internal_faults = 0;
+  std::map<std::string, std::weak_ptr<std::mutex>> making;  // whose reference data is being made
   std::map<std::string, uint64_t> faults;  // error kind -> count
 
   // One of the workers' places; given back at the end.
@@ -91,8 +93,27 @@ struct Evaluator::Impl {
     Impl& impl_;
   };
 
+  // The cached data, or what `make` gives; evaluations of one problem that come at once wait for the first to make it.
+  std::shared_ptr<const ReferenceData> reference_of(const std::string& key, const std::function<std::shared_ptr<const ReferenceData>()>& make);
   void evaluate(const EvaluationRequest& request, Verdict& verdict, Deadline deadline);
 };
+
+std::shared_ptr<const ReferenceData> Evaluator::Impl::reference_of(const std::string& key,
+                                                                   const std::function<std::shared_ptr<const ReferenceData>()>& make) {
+  std::shared_ptr<std::mutex> turn;
+  {
+    const std::lock_guard lock(mutex);
+    std::erase_if(making, [](const auto& entry) { return entry.second.expired(); });
+    auto& known = making[key];
+    turn = known.lock();
+    if (!turn) known = turn = std::make_shared<std::mutex>();
+  }
+  const std::lock_guard lock(*turn);
+  if (auto cached = references.get(key)) return *cached;
+  auto reference = make();
+  references.put(key, reference, reference->bytes());
+  return reference;
+}
 
 void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdict, Deadline deadline) {
   const bool live = options.mode == "live";
@@ -111,24 +132,24 @@ void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdic
                            .address_space = !live,
                            .processes = live};
   const std::string key = fmt::format("{} {} {}", checksum(request.problem_source), base, request.num_correct_trials);
-  std::shared_ptr<const ReferenceData> reference;
   std::unique_ptr<Child> reference_child;
-  if (!live) reference = references.get(key).value_or(nullptr);
-  if (!reference) {
+  const auto reference = reference_of(key, [&] {
     reference_child = zygote.spawn("reference", limits, deadline);
-    reference = make_reference(*reference_child, spec, deadline);
-    if (!live) {
-      references.put(key, reference, reference->bytes());
-      reference_child.reset();
-    }
-  }
+    return make_reference(*reference_child, spec, deadline);
+  });
+  if (!live) reference_child.reset();
   for (const auto& [name, change] : reference->sizes.items()) {
     verdict.notes["reduced." + name] = fmt::format("{} -> {}", change.at(0).dump(), change.at(1).dump());
   }
   const auto candidate_deadline = Deadline::after(std::min(live ? 300.0 : options.candidate_timeout_s, deadline.remaining_s()));
   Judge judge({zygote, lowering, options, live}, request, reference, spec.init_seed, secret(), verdict, candidate_deadline, deadline);
   judge.run();
-  if (live && verdict.correct && request.measure_performance && reference_child) {
+  if (live && verdict.correct && request.measure_performance) {
+    if (!reference_child) {  // its data came from the cache; only the module is needed to time it
+      spec.trial_seeds.clear();
+      reference_child = zygote.spawn("reference", limits, deadline);
+      make_reference(*reference_child, spec, deadline);
+    }
     measure({*reference_child, judge.child(), *reference, options, zygote.options().sandbox_library, std::max(10, request.num_perf_trials), Rng::derive(secret(), "timing")},
             verdict, deadline);
   }

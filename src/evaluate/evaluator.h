@@ -40,7 +40,7 @@ struct EvaluatorOptions {
   double candidate_timeout_s = 30;    // import, build and all trials of one candidate
   uint64_t memory_bytes = uint64_t{3} << 30;  // of one child, above the warm parent's
   size_t verdict_cache = 4096;        // verdicts
-  size_t reference_cache = size_t{256} << 20;  // bytes of inputs and expected outputs
+  size_t reference_cache = 0;         // bytes of inputs and expected outputs; 0: 256 MiB, in live mode 8 GiB
 };
 
 class Evaluator {
