@@ -60,6 +60,7 @@ int run(int argc, char** argv) {
   log::start("tritonforge");
   CLI::App app{"TritonForge: turns a language model into a writer of fast, correct GPU kernels", "tritonforge"};
   app.require_subcommand(1);
+  app.set_version_flag("--version", "tritonforge " TF_VERSION);
   add_run_command(app);
   add_bench_command(app);
   add_data_command(app);

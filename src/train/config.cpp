@@ -28,6 +28,7 @@ void check_fraction(const char* field, double value) {
 void LossConfig::validate() const {
   check_fraction("loss.clip_low", clip_low);
   check_least("loss.clip_high", clip_high, 0.0);
+  check_least("loss.negative_weight", negative_weight, 0.0);
   check_least("loss.kl_coef", kl_coef, 0.0);
   check_choice("loss.kl_type", kl_type, {"k1", "k2", "k3"});
   check_least("loss.entropy_coef", entropy_coef, 0.0);

@@ -10,6 +10,7 @@ namespace tritonforge::train {
 struct LossConfig {
   double clip_low = 0.2;                  // ratio is held in [1 - clip_low, 1 + clip_high] (DAPO's asymmetric clip)
   double clip_high = 0.28;
+  double negative_weight = 1;             // of negative advantages; 0 = rejection-sampling fine-tuning (RAFT)
   double kl_coef = 0;                     // towards the reference model, which is loaded only where this is above 0
   std::string kl_type = "k3";             // k1 | k2 | k3 (Schulman, "Approximating KL divergence")
   double entropy_coef = 0;                // bonus
@@ -22,6 +23,7 @@ struct LossConfig {
   void describe(Visitor& v) {
     v("clip_low", clip_low, "lower clip of the token ratio: 1 - clip_low");
     v("clip_high", clip_high, "upper clip of the token ratio: 1 + clip_high");
+    v("negative_weight", negative_weight, "factor of negative advantages: 1 = GRPO, 0 = only what did better than its group is learned from");
     v("kl_coef", kl_coef, "weight of the KL towards the reference model; 0 loads no reference");
     v("kl_type", kl_type, "KL estimator: k1 | k2 | k3");
     v("entropy_coef", entropy_coef, "weight of the entropy bonus");

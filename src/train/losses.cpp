@@ -17,8 +17,9 @@ at::Tensor kl_estimate(const std::string& type, const at::Tensor& log_probs, con
 PolicyLoss grpo_loss(const PolicyInputs& in, const LossConfig& config) {
   PolicyLoss out;
   const at::Tensor ratio = (in.log_probs - in.old_log_probs).exp();
-  const at::Tensor plain = ratio * in.advantages;
-  const at::Tensor held = ratio.clamp(1 - config.clip_low, 1 + config.clip_high) * in.advantages;
+  const at::Tensor advantages = at::where(in.advantages < 0, config.negative_weight * in.advantages, in.advantages);
+  const at::Tensor plain = ratio * advantages;
+  const at::Tensor held = ratio.clamp(1 - config.clip_low, 1 + config.clip_high) * advantages;
   at::Tensor token_loss = -at::minimum(plain, held);
   out.clipped = held.detach().lt(plain.detach()).to(at::kFloat);
   if (config.tis_cap > 0) {

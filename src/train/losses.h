@@ -35,6 +35,8 @@ struct PolicyLoss {
 // GRPO (Shao et al. 2024) with an asymmetric clip (DAPO, Yu et al. 2025) and token-level truncated importance
 // sampling (Yao et al. 2025):
 //   r = exp(log_probs - old);  w = min(exp(old - sampler), tis_cap), no gradient
+//   A = advantage, times negative_weight where it is below 0 (0: RAFT, Dong et al. 2023; between the two, see
+//   Xiong et al. 2025, "A Minimalist Approach to LLM Reasoning")
 //   loss_i = -w * min(r A, clip(r, 1 - low, 1 + high) A) + kl_coef * kl - entropy_coef * entropy
 PolicyLoss grpo_loss(const PolicyInputs& inputs, const LossConfig& config);
 

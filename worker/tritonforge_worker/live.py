@@ -15,6 +15,17 @@ FLUSH_BYTES = 256 << 20
 _synchronize, _event, _perf = torch.cuda.synchronize, torch.cuda.Event, torch.cuda.set_device
 
 
+def warm_up():
+    """Builds Triton's CUDA helper module once, in the parent: each child would run the C compiler for it. Calls no CUDA function."""
+    from triton.backends.nvidia import driver
+    try:
+        driver.CudaUtils()  # one instance a process; children inherit it
+    except Exception as error:
+        print(f"Triton's cuda_utils is built by every child: {type(error).__name__}: {error}", file=sys.stderr)
+        return
+    driver.CudaUtils.__init__ = lambda self: None
+
+
 def synchronize():
     _synchronize()
 

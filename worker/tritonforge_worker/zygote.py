@@ -30,9 +30,11 @@ def warm_up():
     for name in ("protocol", "errors", "cuda_on_cpu", "frontend", "interpreter", "lowering", "candidate", "reference",
                  "reduce", "screen", "probe", "live"):
         importlib.import_module(f"tritonforge_worker.{name}")
-    from tritonforge_worker import frontend, reduce
+    from tritonforge_worker import frontend, live, reduce
     frontend.warm_up()
     reduce.warm_up()
+    if os.environ.get("CUDA_VISIBLE_DEVICES") != "":  # empty in interpret mode
+        live.warm_up()
 
 
 def touched_cuda():

@@ -76,6 +76,7 @@ TEST(LmHead, Bfloat16FollowsFloat32) {
 // The loss of one token in plain doubles, straight from the formula.
 double token_loss(double lp, double old, double sampler, double reference, double entropy, double advantage, const LossConfig& c) {
   const double ratio = std::exp(lp - old);
+  if (advantage < 0) advantage *= c.negative_weight;
   const double held = std::min(std::max(ratio, 1 - c.clip_low), 1 + c.clip_high);
   double loss = -std::min(ratio * advantage, held * advantage);
   if (c.tis_cap > 0) loss *= std::min(std::exp(old - sampler), c.tis_cap);
@@ -93,6 +94,7 @@ TEST(GrpoLoss, EqualsThePlainFormulaAndItsFiniteDifferences) {
     config.kl_type = kl_type;
     config.entropy_coef = 0.05;
     config.tis_cap = 1.5;
+    config.negative_weight = 0.25;
     PolicyInputs in;
     in.log_probs = (-2 * at::rand({n}, at::kDouble)).requires_grad_(true);
     in.old_log_probs = in.log_probs.detach() + 0.4 * at::randn({n}, at::kDouble);

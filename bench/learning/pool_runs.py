@@ -1,0 +1,51 @@
+"""Pools the benches of several runs (seeds) of one recipe: pass@1 a stage, and what one stage gained on another.
+
+usage: bench/learning/pool_runs.py RUN RUN ...        each with bench-base.json, bench-sft.json, bench-rl.json
+
+The pooled interval is Wilson's over all samples: what these problems give. The gain is paired by problem and its interval
+is a bootstrap over problems: what other problems of the kind would give. Single turn: the first turn of each trajectory.
+"""
+import json
+import math
+import pathlib
+import random
+import sys
+
+
+def wilson(passed, n, z=1.96):
+    p, d = passed / n, 1 + z * z / n
+    half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / d
+    middle = (p + z * z / (2 * n)) / d
+    return middle - half, middle + half
+
+
+def outcomes(runs, stage, turns):
+    """problem -> [passed, ...] of all runs."""
+    by_problem = {}
+    for run in runs:
+        for trajectory in json.loads((run / f"bench-{stage}.json").read_text()):
+            verdicts = [turn.get("verdict") or {} for turn in trajectory["turns"][:turns]]
+            by_problem.setdefault(trajectory["problem_id"], []).append(any(v.get("correct") for v in verdicts))
+    return by_problem
+
+
+def main():
+    runs = [pathlib.Path(name) for name in sys.argv[1:]]
+    if not runs:
+        sys.exit(__doc__)
+    stages = [s for s in ("base", "sft", "rl") if all((run / f"bench-{s}.json").exists() for run in runs)]
+    for turns, name in ((1, "single"), (3, "up to 3 turns")):
+        found = {stage: outcomes(runs, stage, turns) for stage in stages}
+        for stage, by_problem in found.items():
+            values = [v for problem in by_problem.values() for v in problem]
+            low, high = wilson(sum(values), len(values))
+            print(f"{name:14} {stage:5} {len(values):5} samples  pass@1 {sum(values) / len(values):6.1%}  [{low:6.1%}, {high:6.1%}]")
+        for before, after in zip(stages, stages[1:]):
+            gains = [sum(found[after][p]) / len(found[after][p]) - sum(v) / len(v) for p, v in found[before].items()]
+            rng = random.Random(0)
+            means = sorted(sum(rng.choices(gains, k=len(gains))) / len(gains) for _ in range(4000))
+            print(f"{name:14} {before} -> {after}: {sum(gains) / len(gains):+.1%}  [{means[100]:+.1%}, {means[3899]:+.1%}] over {len(gains)} problems")
+
+
+if __name__ == "__main__":
+    main()
