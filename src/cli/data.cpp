@@ -238,7 +238,6 @@ void add_data_command(CLI::App& app) {
   make->add_option("--split", options.holdout_fraction, "fraction of combinations held out, by hash")->capture_default_str();
   make->add_option("--rl-split", options.rl_fraction, "fraction of combinations for RL only, by hash")->capture_default_str();
   make->add_option("--refinements", options.refinements, "fraction of pairs with a wrong first attempt and its real feedback")->capture_default_str();
-  make->add_option("--annotated", options.annotated, "fraction of compact solutions that quote the module's line above each step")->capture_default_str();
   make->add_option("--prompt", arguments->prompt, "minimal | kernelbench (default: minimal for compact, kernelbench for full)");
   make->add_option("--evaluator", arguments->evaluator, "URL of a running evaluator (default: starts its own)");
   make->add_option("--trials", arguments->trials, "correctness trials of each evaluation")->capture_default_str()->check(CLI::Range(1, 100));

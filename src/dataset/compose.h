@@ -32,8 +32,7 @@ struct Composition {
   bool rows = false;                  // (M, N), one program a row; else flat
   int64_t m = 0, n = 0;
   int64_t block = 256;
-  bool annotated = false;             // compact: the module's own line stands, as a comment, above the kernel's
-  uint64_t look = 0;                  // full: decides everything that is a matter of taste
+  uint64_t look = 0;                  // decides everything that is a matter of taste
 
   bool reduces() const { return !steps.empty() && steps.back().op->tail == Tail::kReduce; }
   std::vector<std::string> families() const;  // in order

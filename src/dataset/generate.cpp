@@ -64,7 +64,6 @@ class Generator {
     Draw draw;
     draw.seed = Rng::derive(options_.seed, attempt);
     Rng rng(draw.seed);
-    const bool full = options_.style == PairStyle::kFull;
     const bool alone = attempt < families_.size();
     const bool special = !alone && !specials_.empty() && (families_.empty() || rng.below(4) == 0);
     if (special) {
@@ -78,8 +77,6 @@ class Generator {
         draw.composition = draw_composition(options_.style, families_, rng, alone ? families_[attempt] : nullptr);
       }
       if (!draw.composition) return std::nullopt;
-      // By a stream of its own: the problems are the same whatever the share.
-      draw.composition->annotated = !full && Rng(Rng::derive(draw.seed, "annotated")).uniform() < options_.annotated;
       draw.pair.families = draw.composition->families();
       draw.pair.problem = problem_source(*draw.composition);
       draw.pair.solution = solution_source(*draw.composition);
@@ -212,7 +209,6 @@ void GenerateOptions::validate() const {
   if (count < 1) fail(ErrorKind::kUsage, "count {} is not positive", count);
   if (workers < 1 || workers > 256) fail(ErrorKind::kUsage, "workers {} is not in 1..256", workers);
   if (!(refinements >= 0 && refinements <= 1)) fail(ErrorKind::kUsage, "refinements {} is not in 0..1", refinements);
-  if (!(annotated >= 0 && annotated <= 1)) fail(ErrorKind::kUsage, "annotated {} is not in 0..1", annotated);
   if (!(holdout_fraction >= 0 && rl_fraction >= 0 && holdout_fraction + rl_fraction < 1)) {
     fail(ErrorKind::kUsage, "split {} and rl-split {} must be at least 0 and below 1 together", holdout_fraction, rl_fraction);
   }

@@ -22,7 +22,6 @@ struct GenerateOptions {
   double holdout_fraction = 0.15;     // of the combinations of two or more families; by hash, the same for every seed
   double rl_fraction = 0.10;          // likewise: combinations for RL only
   double refinements = 0.25;          // of the pairs
-  double annotated = 0.5;             // of the compact solutions: each step quotes the module's line before it translates it
   int workers = 2;                    // evaluations at once
   void validate() const;              // throws kUsage
 };

@@ -26,25 +26,30 @@ std::string drawn(const Composition& composition, const Step& step) {
   return step.op->positive_operand ? fmt::format("torch.rand({}) + 0.5", shape) : fmt::format("torch.randn({})", shape);
 }
 
-std::string torch_statement(const Composition& composition, const Step& step) {
-  return composition.x + " = " + fill(step.op->torch, values_of(composition, step));
-}
+}  // namespace
 
-std::string kernel_statements(const Composition& composition, const Step& step) {
-  auto values = values_of(composition, step);
-  values.emplace_back("m", "i < n");
-  values.emplace_back("n", "n");
-  std::string lines;
-  if (composition.annotated) lines += "    # " + torch_statement(composition, step) + "\n";
-  for (const auto text : step.op->triton) lines += "    " + fill(text, values) + "\n";
+std::vector<std::string> torch_statements(const Composition& composition) {
+  std::vector<std::string> lines;
+  for (const auto& step : composition.steps) {
+    lines.push_back(composition.x + " = " + fill(step.op->torch, values_of(composition, step)));
+  }
   return lines;
 }
 
-}  // namespace
+std::vector<std::string> kernel_statements(const Composition& composition, const std::string& mask, const std::string& row_length) {
+  std::vector<std::string> lines;
+  for (const auto& step : composition.steps) {
+    auto values = values_of(composition, step);
+    values.emplace_back("m", mask);
+    values.emplace_back("n", row_length);
+    for (const auto text : step.op->triton) lines.push_back(fill(text, values));
+  }
+  return lines;
+}
 
 std::string compact_problem(const Composition& composition) {
   std::string forward;
-  for (const auto& step : composition.steps) forward += "        " + torch_statement(composition, step) + "\n";
+  for (const auto& line : torch_statements(composition)) forward += "        " + line + "\n";
   std::vector<std::string> inputs{fmt::format("{}({}){}", composition.input, composition.rows ? "M, N" : "N", composition.offset)};
   for (const auto& step : composition.steps) {
     if (!step.operand.empty()) inputs.push_back(drawn(composition, step));
@@ -80,7 +85,7 @@ std::string compact_solution(const Composition& composition) {
                                                                            : whole;
     body += fmt::format("    {0} = tl.load({0}_ptr + {1})\n", step.operand, place);
   }
-  for (const auto& step : composition.steps) body += kernel_statements(composition, step);
+  for (const auto& line : kernel_statements(composition, "i < n", "n")) body += "    " + line + "\n";
   const std::string& x = composition.x;
   body += composition.reduces() ? fmt::format("    tl.store(out_ptr + tl.program_id(0), {})\n", x)
           : composition.rows    ? fmt::format("    tl.store(out_ptr + r + i, {}, i < n)\n", x)
