@@ -1,8 +1,9 @@
 """Evaluations per second: the warm evaluator against one fresh Python process an evaluation (as TritonForge's servers do).
 
-usage: bench/evaluations_per_second.py [N]     needs the built binary (TRITONFORGE_BINARY or ./build/tritonforge)
+needs the built binary (TRITONFORGE_BINARY or ./build/tritonforge)
 Every candidate is different text, so the verdict cache answers for none; both sides run on the same two cores.
 """
+import argparse
 import concurrent.futures
 import os
 import subprocess
@@ -41,7 +42,9 @@ def rate(run, count, parallel):
 
 
 def main():
-    count, cores = int(sys.argv[1]) if len(sys.argv) > 1 else 40, os.cpu_count()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("count", type=int, nargs="?", default=40, help="evaluations a side")
+    count, cores = parser.parse_args().count, os.cpu_count()
     python = subprocess.run([os.path.join(ROOT, "requirements", "install"), "--python"], capture_output=True, text=True, check=True).stdout.strip()
     server = Evaluator("--workers", str(cores))
 
