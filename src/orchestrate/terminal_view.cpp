@@ -42,7 +42,8 @@ double number(const Json& step, const char* key) { return step.value(key, 0.0); 
 TerminalView::TerminalView() : terminal_(::isatty(STDERR_FILENO)) {}
 
 void TerminalView::erase_live() {
-  if (live_lines_ > 0) fmt::print(stderr, "\x1b[{}A\x1b[J", live_lines_);
+  // The return: a Ctrl-C typed shows as ^C and moves the cursor.
+  if (live_lines_ > 0) fmt::print(stderr, "\r\x1b[{}A\x1b[J", live_lines_);
   live_lines_ = 0;
 }
 
