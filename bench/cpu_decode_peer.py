@@ -7,8 +7,10 @@ the batch is small); the bandwidth is measured by a copy.
 """
 import argparse
 import json
+import os
 import pathlib
 import subprocess
+import tempfile
 import time
 
 import torch
@@ -23,11 +25,13 @@ def bandwidth():
     return 3 * source.numel() * 4 / (time.perf_counter() - start)
 
 
-def load(path, dtype):
-    path = pathlib.Path(path)
-    if path.is_dir():
-        return AutoModelForCausalLM.from_pretrained(path, dtype=dtype).eval()
-    return AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=dtype).eval()
+def hugging_face_folder(model, scratch):
+    """transformers reads GGUF only with a further package; ours writes what it reads."""
+    if pathlib.Path(model).is_dir():
+        return model
+    program = os.environ.get("TRITONFORGE_BINARY", "./tritonforge")
+    subprocess.run([program, "convert", "--model", model, "--output", scratch + "/model", "--dtype", "float32"], check=True, capture_output=True)
+    return scratch + "/model"
 
 
 def peer(model, batch, tokens):
@@ -48,6 +52,8 @@ arguments.add_argument("--tokens", type=int, default=32)
 arguments.add_argument("--batches", default="1,8")
 arguments.add_argument("--dtypes", default="float32,bfloat16")
 given = arguments.parse_args()
+scratch = tempfile.TemporaryDirectory()
+folder = hugging_face_folder(given.model, scratch.name)
 speed = bandwidth()
 print(f"{'dtype':10}{'batch':>6}{'ours':>10}{'peer':>10}{'ratio':>8}{'limit':>10}{'of limit':>10}   tokens/s, {torch.get_num_threads()} threads")
 for dtype in given.dtypes.split(","):
@@ -55,7 +61,7 @@ for dtype in given.dtypes.split(","):
     for batch in map(int, given.batches.split(",")):
         line = subprocess.run([given.binary, given.model, dtype, str(batch), str(given.tokens)], check=True, capture_output=True, text=True)
         ours[batch] = json.loads(line.stdout)
-    model = load(given.model, getattr(torch, dtype))
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype)).eval()
     for batch, mine in ours.items():
         theirs = peer(model, batch, given.tokens)
         limit = batch * speed / (mine["parameters"] * (4 if dtype == "float32" else 2))

@@ -39,7 +39,7 @@ def main():
         for stage, by_problem in found.items():
             values = [v for problem in by_problem.values() for v in problem]
             low, high = wilson(sum(values), len(values))
-            print(f"{name:14} {stage:5} {len(values):5} samples  pass@1 {sum(values) / len(values):6.1%}  [{low:6.1%}, {high:6.1%}]")
+            print(f"{name:14} {stage:5} {len(values):5} samples  pass@1 {sum(values) / len(values):6.1%}  [{max(low, 0):6.1%}, {high:6.1%}]")
         for before, after in zip(stages, stages[1:]):
             gains = [sum(found[after][p]) / len(found[after][p]) - sum(v) / len(v) for p, v in found[before].items()]
             rng = random.Random(0)
