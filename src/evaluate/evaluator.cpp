@@ -26,7 +26,8 @@ uint64_t secret() {
   return value;
 }
 
-const EvaluatorOptions& validated(const EvaluatorOptions& options) {
+// With the mode's defaults in place of 0.
+EvaluatorOptions validated(EvaluatorOptions options) {
   if (options.mode != "interpret" && options.mode != "live") {
     fail(options.mode == "plan" ? ErrorKind::kUnsupported : ErrorKind::kUsage, "evaluator: mode '{}' is not there{}", options.mode,
          nearest_hint(options.mode, {"interpret", "live"}));
@@ -35,6 +36,10 @@ const EvaluatorOptions& validated(const EvaluatorOptions& options) {
     fail(ErrorKind::kUsage, "evaluator: sandbox '{}'{}", options.sandbox, nearest_hint(options.sandbox, {"auto", "strict"}));
   }
   if (options.workers < 1) fail(ErrorKind::kUsage, "evaluator: {} workers", options.workers);
+  const bool live = options.mode == "live";
+  if (options.reference_cache == 0) options.reference_cache = live ? size_t{8} << 30 : size_t{256} << 20;
+  if (!live && options.max_elements == 0) options.max_elements = 1 << 17;
+  if (!live && options.max_flops == 0) options.max_flops = 1 << 27;
   return options;
 }
 
@@ -43,7 +48,7 @@ const EvaluatorOptions& validated(const EvaluatorOptions& options) {
 struct Evaluator::Impl {
   explicit Impl(EvaluatorOptions given)
       : options(validated(given)), zygote({.python = options.python, .live = options.mode == "live"}), lowering(zygote),
-        verdicts(options.verdict_cache), references(options.reference_cache > 0 ? options.reference_cache : options.mode == "live" ? size_t{8} << 30 : size_t{256} << 20), process_secret(secret()) {
+        verdicts(options.verdict_cache), references(options.reference_cache), process_secret(secret()) {
     test = test_sandbox(zygote, Deadline::after(60));
     if (options.sandbox == "strict" && !test.complete()) {
       fail(ErrorKind::kMachine, "evaluator: --sandbox strict, but the self-test broke out: {}", fmt::join(test.breaches, ", "));
@@ -121,16 +126,13 @@ void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdic
   const uint64_t base = request.fresh_seeds ? Rng::derive(process_secret, request.seed) : request.seed;
   ReferenceSpec spec{.source = request.problem_source, .init_seed = Rng::derive(base, "init")};
   for (int i = 0; i < request.num_correct_trials; ++i) spec.trial_seeds.push_back(Rng::derive(Rng::derive(base, "trial"), i));
-  constexpr int64_t kInterpretElements = 1 << 17, kInterpretFlops = 1 << 27, kNoLimit = int64_t{1} << 60;
-  if (!live || options.max_elements > 0 || options.max_flops > 0) {
-    spec.max_elements = options.max_elements > 0 ? options.max_elements : live ? kNoLimit : kInterpretElements;
-    spec.max_flops = options.max_flops > 0 ? options.max_flops : live ? kNoLimit : kInterpretFlops;
+  if (options.max_elements > 0 || options.max_flops > 0) {
+    constexpr int64_t kNoLimit = int64_t{1} << 60;
+    spec.max_elements = options.max_elements > 0 ? options.max_elements : kNoLimit;
+    spec.max_flops = options.max_flops > 0 ? options.max_flops : kNoLimit;
   }
-  const ChildLimits limits{.cpu_s = live ? 600.0 : 60.0,
-                           .file_bytes = live ? uint64_t{2} << 30 : uint64_t{64} << 20,
-                           .memory_bytes = live ? uint64_t{64} << 30 : options.memory_bytes,
-                           .address_space = !live,
-                           .processes = live};
+  const ChildLimits on_cpu{.cpu_s = 60, .file_bytes = uint64_t{64} << 20, .memory_bytes = options.memory_bytes};
+  const ChildLimits limits = live ? on_cpu.with_gpu() : on_cpu;
   const std::string key = fmt::format("{} {} {}", checksum(request.problem_source), base, request.num_correct_trials);
   std::unique_ptr<Child> reference_child;
   const auto reference = reference_of(key, [&] {

@@ -143,12 +143,8 @@ bool Judge::compile() {
 }
 
 bool Judge::load() {
-  const ChildLimits limits{.cpu_s = context_.live ? 600 : context_.options.candidate_timeout_s,
-                           .file_bytes = context_.live ? uint64_t{2} << 30 : uint64_t{64} << 20,
-                           .memory_bytes = context_.live ? uint64_t{64} << 30 : context_.options.memory_bytes,
-                           .address_space = !context_.live,
-                           .processes = context_.live};
-  child_ = context_.zygote.spawn("candidate", limits, overall_);
+  const ChildLimits limits{.cpu_s = context_.options.candidate_timeout_s, .file_bytes = uint64_t{64} << 20, .memory_bytes = context_.options.memory_bytes};
+  child_ = context_.zygote.spawn("candidate", context_.live ? limits.with_gpu() : limits, overall_);
   deadline_ = Deadline::after(std::min(limit_s_, overall_.remaining_s()));
   for (const auto& [layer, state] : child_->layers().items()) {
     verdict_.notes["sandbox." + layer] = state.is_string() ? state.get<std::string>() : state.dump();

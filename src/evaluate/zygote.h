@@ -32,6 +32,17 @@ struct ChildLimits {
   bool address_space = true;       // RLIMIT_AS: not with CUDA, which reserves far more than it uses
   bool processes = false;          // may fork and exec (compiler child; live mode until the run phase)
   int64_t program_limit = 1 << 20;
+
+  // The same with a GPU: its memory is mapped, a context's mappings count as resident, and Triton runs a compiler.
+  ChildLimits with_gpu() const {
+    ChildLimits wider = *this;
+    wider.cpu_s = 600;
+    wider.file_bytes = uint64_t{2} << 30;
+    wider.memory_bytes = uint64_t{64} << 30;
+    wider.address_space = false;
+    wider.processes = true;
+    return wider;
+  }
 };
 
 // One sandboxed child. Killed with everything below it when this object goes.
