@@ -18,20 +18,12 @@ const T& pick(const std::vector<T>& from, Rng& rng) {
   return from[rng.below(from.size())];
 }
 
-std::string draw_constant(const Range& range, Rng& rng) {
-  const double value = range.low + (range.high - range.low) * rng.uniform();
-  std::string text = rng.below(3) == 0 ? fmt::format("{:.2f}", value) : fmt::format("{:.1f}", value);
-  return text == "-0.0" || text == "-0.00" ? text.substr(1) : text;
-}
-
 struct Input {
   std::string_view draw, offset;
   Range range;
 };
 const std::vector<Input> kInputs{
     {"torch.randn", "", {-5, 5}}, {"torch.rand", "", {0, 1}}, {"torch.rand", " + 0.5", {0.5, 1.5}}};
-
-double number_of(const std::string& constant) { return constant.empty() ? 0 : std::stod(constant); }
 
 double draw_normal(Rng& rng) {  // Box and Muller
   return std::sqrt(-2 * std::log(1 - rng.uniform())) * std::cos(2 * M_PI * rng.uniform());

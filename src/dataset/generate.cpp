@@ -65,7 +65,7 @@ class Generator {
     draw.seed = Rng::derive(options_.seed, attempt);
     Rng rng(draw.seed);
     const bool alone = attempt < families_.size();
-    const bool special = !alone && !specials_.empty() && (families_.empty() || rng.below(4) == 0);
+    const bool special = !alone && !specials_.empty() && (families_.empty() || rng.below(5) < 2);
     if (special) {
       const auto drawn = draw_special(*specials_[rng.below(specials_.size())], rng);
       draw.pair.families = drawn.families;

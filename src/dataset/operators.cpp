@@ -1,5 +1,7 @@
 #include "dataset/operators.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -222,5 +224,13 @@ std::string fill(std::string_view text, const std::vector<std::pair<std::string_
   }
   return out;
 }
+
+std::string draw_constant(const Range& range, Rng& rng) {
+  const double value = range.low + (range.high - range.low) * rng.uniform();
+  std::string text = rng.below(3) == 0 ? fmt::format("{:.2f}", value) : fmt::format("{:.1f}", value);
+  return text == "-0.0" || text == "-0.00" ? text.substr(1) : text;
+}
+
+double number_of(const std::string& constant) { return constant.empty() ? 0 : std::stod(constant); }
 
 }  // namespace tritonforge

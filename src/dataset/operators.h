@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/rng.h"
+
 namespace tritonforge {
 
 struct Range {
@@ -60,6 +62,10 @@ struct Image {
   bool changes = true;
 };
 Image image_of(const Operator& op, const Range& x, const Range& y, double c, double d);
+
+// A constant as it is written, within the range, with one or two decimals; and what it says (0 for "").
+std::string draw_constant(const Range& range, Rng& rng);
+double number_of(const std::string& constant);
 
 // Replaces {key} by its value; a key that is not given is a bug (TF_CHECK).
 std::string fill(std::string_view text, const std::vector<std::pair<std::string_view, std::string>>& values);

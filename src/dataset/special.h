@@ -1,6 +1,7 @@
 #pragma once
-// Families that are a whole kernel rather than a line: matrix products, transposes, losses, indexing, scans. Part of the
-// style "full". To add one, add an entry to special.cpp.
+// Families that are a whole kernel rather than a line: matrix products, transposes, losses, indexing, scans (special.cpp),
+// and layers that stay PyTorch's while what follows them becomes one kernel (layers.cpp). Part of the style "full". To add
+// one, add an entry there.
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,14 +10,17 @@
 
 namespace tritonforge {
 
-// Texts hold {KEY} for each choice. {epilogue} in both: up to two element-wise families, as statements on `out`
-// in the problem and on `acc` in the kernel.
+// Texts hold {KEY} for each choice. {epilogue} in both: element-wise families, as statements on `out` in the problem and
+// on `value` in the kernel; between min_epilogue and min_epilogue + 2 of them.
 struct Special {
-  std::string_view name;
+  std::string name;
   std::vector<std::pair<std::string_view, std::vector<std::string_view>>> choices;
-  std::string_view problem, solution;
+  std::string problem, solution;
+  std::string_view value = "acc";
+  size_t min_epilogue = 0;
 };
 
+std::vector<Special> layer_specials();
 const std::vector<Special>& all_specials();
 const Special* find_special(std::string_view name);  // nullptr where there is none
 

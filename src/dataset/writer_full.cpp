@@ -8,7 +8,7 @@ namespace {
 
 // What the look decides, named. Each is a function of the composition alone, so that problem and solution agree.
 struct Look {
-  bool docstring, nested, parameters, wrapper, comments;
+  bool docstring, nested, parameters, wrapper, comments, old_super;
   std::string kernel, block_name, offsets;
   int64_t warps;
 };
@@ -26,6 +26,7 @@ Look look_of(const Composition& composition) {
   look.block_name = rng.below(2) == 0 ? "BLOCK_SIZE" : "BLOCK";
   look.offsets = rng.below(2) == 0 ? "offsets" : "offs";
   look.warps = rng.below(2) == 0 ? 4 : 8;
+  look.old_super = rng.below(3) == 0;
   return look;
 }
 
@@ -65,14 +66,15 @@ bool uses_value_twice(const Composition& composition) {
   return false;
 }
 
-std::string init_of(const Composition& composition, const Look& look) {
+std::string init_of(const Composition& composition, const Look& look, std::string_view name) {
   std::string parameters;
   for (const auto& step : composition.steps) {
     if (!is_parameter(look, step)) continue;
     const std::string_view draw = step.op->positive_operand ? "torch.rand(features) + 0.5" : "torch.randn(features)";
     parameters += fmt::format("        self.{} = nn.Parameter({})\n", step.operand, draw);
   }
-  return fmt::format("    def __init__(self{}):\n        super().__init__()\n{}\n", parameters.empty() ? "" : ", features", parameters);
+  return fmt::format("    def __init__(self{}):\n        super({}).__init__()\n{}\n", parameters.empty() ? "" : ", features",
+                     look.old_super ? fmt::format("{}, self", name) : "", parameters);
 }
 
 bool has_parameters(const Composition& composition, const Look& look) {
@@ -88,7 +90,7 @@ std::string full_problem(const Composition& composition) {
   const Look look = look_of(composition);
   std::string source = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n\nclass Model(nn.Module):\n";
   if (look.docstring) source += fmt::format("    \"\"\"Applies {} to its input.\"\"\"\n\n", fmt::join(composition.families(), ", then "));
-  source += init_of(composition, look);
+  source += init_of(composition, look, "Model");
   source += fmt::format("    def forward(self, {}):\n", fmt::join(forward_names(composition, look), ", "));
   if (look.nested && !uses_value_twice(composition)) {
     source += "        return " + nested_expression(composition, look) + "\n";
@@ -187,7 +189,7 @@ std::string full_solution(const Composition& composition) {
     for (const auto& name : tensors) source += fmt::format("    {0} = {0}.contiguous()\n", name);
     source += launch(tensors, "    ");
   }
-  source += "\n\nclass ModelNew(nn.Module):\n" + init_of(composition, look);
+  source += "\n\nclass ModelNew(nn.Module):\n" + init_of(composition, look, "ModelNew");
   source += fmt::format("    def forward(self, {}):\n", fmt::join(forward_names(composition, look), ", "));
   source += look.wrapper ? fmt::format("        return run({})\n", fmt::join(held, ", ")) : launch(held, "        ");
   return source;

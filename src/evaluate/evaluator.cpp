@@ -5,13 +5,13 @@
 
 #include <condition_variable>
 #include <cstring>
-#include <functional>
 #include <mutex>
 
 #include "base/checksum.h"
 #include "base/log.h"
 #include "base/rng.h"
 #include "evaluate/judge.h"
+#include "evaluate/reference_cache.h"
 #include "evaluate/self_test.h"
 #include "evaluate/timing.h"
 
@@ -19,6 +19,9 @@ namespace tritonforge {
 using namespace evaluate;
 
 namespace {
+
+// One RL step has about this many problems under evaluation at once.
+constexpr size_t kKeptReferences = 8;
 
 uint64_t secret() {
   uint64_t value = 0;
@@ -48,7 +51,8 @@ EvaluatorOptions validated(EvaluatorOptions options) {
 struct Evaluator::Impl {
   explicit Impl(EvaluatorOptions given)
       : options(validated(given)), zygote({.python = options.python, .live = options.mode == "live"}), lowering(zygote),
-        verdicts(options.verdict_cache), references(options.reference_cache), process_secret(secret()) {
+        verdicts(options.verdict_cache), references(zygote, options.reference_cache, options.mode == "live" ? kKeptReferences : 0),
+        process_secret(secret()) {
     test = test_sandbox(zygote, Deadline::after(60));
     if (options.sandbox == "strict" && !test.complete()) {
       fail(ErrorKind::kMachine, "evaluator: --sandbox strict, but the self-test broke out: {}", fmt::join(test.breaches, ", "));
@@ -60,14 +64,13 @@ struct Evaluator::Impl {
   Zygote zygote;
   LoweringPool lowering;
   LruCache<Verdict> verdicts;
-  LruCache<std::shared_ptr<const ReferenceData>> references;
+  ReferenceCache references;
   uint64_t process_secret;
   SelfTest test;
   std::mutex mutex;
   std::condition_variable freed;
   int busy = 0, waiting = 0;
   uint64_t evaluated = 0, internal_faults = 0;
-  std::map<std::string, std::weak_ptr<std::mutex>> making;  // whose reference data is being made
   std::map<std::string, uint64_t> faults;  // error kind -> count
 
   // One of the workers' places; given back at the end.
@@ -98,27 +101,8 @@ struct Evaluator::Impl {
     Impl& impl_;
   };
 
-  // The cached data, or what `make` gives; evaluations of one problem that come at once wait for the first to make it.
-  std::shared_ptr<const ReferenceData> reference_of(const std::string& key, const std::function<std::shared_ptr<const ReferenceData>()>& make);
   void evaluate(const EvaluationRequest& request, Verdict& verdict, Deadline deadline);
 };
-
-std::shared_ptr<const ReferenceData> Evaluator::Impl::reference_of(const std::string& key,
-                                                                   const std::function<std::shared_ptr<const ReferenceData>()>& make) {
-  std::shared_ptr<std::mutex> turn;
-  {
-    const std::lock_guard lock(mutex);
-    std::erase_if(making, [](const auto& entry) { return entry.second.expired(); });
-    auto& known = making[key];
-    turn = known.lock();
-    if (!turn) known = turn = std::make_shared<std::mutex>();
-  }
-  const std::lock_guard lock(*turn);
-  if (auto cached = references.get(key)) return *cached;
-  auto reference = make();
-  references.put(key, reference, reference->bytes());
-  return reference;
-}
 
 void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdict, Deadline deadline) {
   const bool live = options.mode == "live";
@@ -134,26 +118,24 @@ void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdic
   const ChildLimits on_cpu{.cpu_s = 60, .file_bytes = uint64_t{64} << 20, .memory_bytes = options.memory_bytes};
   const ChildLimits limits = live ? on_cpu.with_gpu() : on_cpu;
   const std::string key = fmt::format("{} {} {}", checksum(request.problem_source), base, request.num_correct_trials);
-  std::unique_ptr<Child> reference_child;
-  const auto reference = reference_of(key, [&] {
-    reference_child = zygote.spawn("reference", limits, deadline);
-    return make_reference(*reference_child, spec, deadline);
-  });
-  if (!live) reference_child.reset();
+  const auto reference = references.data(key, spec, limits, deadline);
   for (const auto& [name, change] : reference->sizes.items()) {
     verdict.notes["reduced." + name] = fmt::format("{} -> {}", change.at(0).dump(), change.at(1).dump());
   }
   const auto candidate_deadline = Deadline::after(std::min(live ? 300.0 : options.candidate_timeout_s, deadline.remaining_s()));
   Judge judge({zygote, lowering, options, live}, request, reference, spec.init_seed, secret(), verdict, candidate_deadline, deadline);
   judge.run();
-  if (live && verdict.correct && request.measure_performance) {
-    if (!reference_child) {  // its data came from the cache; only the module is needed to time it
-      spec.trial_seeds.clear();
-      reference_child = zygote.spawn("reference", limits, deadline);
-      make_reference(*reference_child, spec, deadline);
-    }
-    measure({*reference_child, judge.child(), *reference, options, zygote.options().sandbox_library, std::max(10, request.num_perf_trials), Rng::derive(secret(), "timing")},
-            verdict, deadline);
+  if (!live || !verdict.correct || !request.measure_performance) return;
+  try {
+    references.with_process(key, spec, limits, deadline, [&](Child& process) {
+      return measure({process, judge.child(), *reference, options, zygote.options().sandbox_library, std::max(10, request.num_perf_trials), Rng::derive(secret(), "timing")},
+                     verdict, deadline);
+    });
+  } catch (const ProblemFault& fault) {  // a correct candidate stays correct
+    verdict.notes["timing"] = "the reference could not be started again: " + fault.text;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kTimeout) throw;
+    verdict.notes["timing"] = error.what();
   }
 }
 
@@ -232,6 +214,7 @@ Json Evaluator::health() const {
           {"faults", impl.faults},
           {"verdict_cache_hits", impl.verdicts.hits()},
           {"reference_cache_hits", impl.references.hits()},
+          {"reference_processes", impl.references.processes()},
           {"compile_cache_hits", impl.lowering.hits()},
           {"compile_cache_misses", impl.lowering.misses()}};
 }

@@ -76,7 +76,7 @@ struct EvaluatorServer::Impl {
 
   net::Response metrics_text() {
     const Json detail = evaluator.health();
-    for (const char* name : {"busy", "waiting", "workers", "zygote_restarts", "verdict_cache_hits", "reference_cache_hits", "compile_cache_hits", "compile_cache_misses"}) {
+    for (const char* name : {"busy", "waiting", "workers", "zygote_restarts", "verdict_cache_hits", "reference_cache_hits", "reference_processes", "compile_cache_hits", "compile_cache_misses"}) {
       metrics.set(std::string("tritonforge_evaluator_") + name, detail.at(name).get<double>());
     }
     return net::Response::text(metrics.text());

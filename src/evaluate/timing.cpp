@@ -91,7 +91,7 @@ Interval bootstrap_ratio(const std::vector<double>& reference, const std::vector
   return {ratios[kResamples * 25 / 1000], ratios[kResamples * 975 / 1000 - 1]};
 }
 
-void measure(const TimingSession& session, Verdict& verdict, Deadline deadline) {
+bool measure(const TimingSession& session, Verdict& verdict, Deadline deadline) {
   Side reference(session.reference, false, deadline), candidate(session.candidate, true, deadline);
   Rng rng(session.seed);
   try {
@@ -148,36 +148,44 @@ void measure(const TimingSession& session, Verdict& verdict, Deadline deadline) 
         }
         if (!same) verdict.flags.push_back({"timed_output_wrong", "an output of a timed call: " + mismatch, true});
       }
-      if (verdict.cheated()) {
-        verdict.correct = false;
-        verdict.stage = Stage::kLaunched;
-        return;
-      }
+      if (verdict.cheated()) break;
       interval = bootstrap_ratio(theirs, ours, session.seed);
       const double half = (interval.high - interval.low) / 2;
       if (static_cast<int>(ours.size()) >= std::min(kMinSamples, session.max_samples) && half < kEnoughPrecision * interval.low) break;
       if (deadline.remaining_s() < 2 * (wall + 1)) break;
     }
-    verdict.runtime = summarise(ours);
-    verdict.ref_runtime = summarise(theirs);
-    verdict.speedup_low = interval.low;
-    verdict.speedup_high = interval.high;
-    verdict.speedup = interval.low;
-    verdict.stage = Stage::kTimed;
-    verdict.notes["timing"] = "CUDA events read in the candidate's process, checked against the evaluator's wall clock; interleaved with eager PyTorch, cold L2, fresh copies";
-    if (interval.low > 10) verdict.flags.push_back({"excessive_speedup", fmt::format("{:.1f}x", interval.low), false});
+    if (verdict.cheated()) {
+      verdict.correct = false;
+      verdict.stage = Stage::kLaunched;
+    } else {
+      verdict.runtime = summarise(ours);
+      verdict.ref_runtime = summarise(theirs);
+      verdict.speedup_low = interval.low;
+      verdict.speedup_high = interval.high;
+      verdict.speedup = interval.low;
+      verdict.stage = Stage::kTimed;
+      verdict.notes["timing"] = "GPU time by CUDA events read in the candidate's process, checked against the evaluator's wall clock; interleaved with eager PyTorch, cold L2, fresh copies";
+      if (interval.low > 10) verdict.flags.push_back({"excessive_speedup", fmt::format("{:.1f}x", interval.low), false});
+    }
   } catch (const TimingFault& fault) {
     if (fault.candidate) {
       verdict.error_kind = fault.kind;
       verdict.diagnostics = "the candidate was correct, but " + fault.text;
     } else {
       verdict.notes["timing"] = "the reference could not be timed: " + fault.text;
+      return false;
     }
   } catch (const nlohmann::json::exception&) {
     verdict.error_kind = "forbidden";
     verdict.flags.push_back({"protocol_forgery", "a timing answer without the expected fields", true});
     verdict.correct = false;
   }
+  try {
+    reference.ask({{"op", "clear"}});
+  } catch (const TimingFault&) {
+    return false;
+  }
+  return true;
 }
 
 }  // namespace tritonforge::evaluate

@@ -27,7 +27,8 @@ struct TimingSession {
   uint64_t seed = 0;
 };
 // Holds the device alone while it measures. Fills runtime, ref_runtime, speedup, device and stage timed; a wrong timed
-// output or a clock that disagrees with ours is a flag, and then nothing is timed.
-void measure(const TimingSession& session, Verdict& verdict, Deadline deadline);
+// output or a clock that disagrees with ours is a flag, and then nothing is timed. False where the reference's process
+// failed and must not be used again.
+bool measure(const TimingSession& session, Verdict& verdict, Deadline deadline);
 
 }  // namespace tritonforge::evaluate

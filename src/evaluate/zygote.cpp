@@ -1,6 +1,7 @@
 #include "evaluate/zygote.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -332,6 +333,11 @@ std::unique_ptr<Child> Zygote::spawn(const std::string& role, const ChildLimits&
 
 void Child::kill() {
   if (pidfd_ >= 0) ::syscall(SYS_pidfd_send_signal, pidfd_, SIGKILL, nullptr, 0);
+}
+
+bool Child::alive() const {
+  pollfd ended{.fd = pidfd_, .events = POLLIN, .revents = 0};
+  return pidfd_ >= 0 && ::poll(&ended, 1, 0) == 0;
 }
 
 Child::~Child() {

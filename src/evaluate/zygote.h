@@ -55,6 +55,7 @@ class Child {
   const Json& layers() const { return layers_; }        // what the sandbox reported
   const fs::path& folder() const { return folder_->path(); }
   void kill();
+  bool alive() const;
   // "was killed by signal 11 (Segmentation fault)", "ended itself with exit status 0": after kClosed.
   std::string ending(Deadline deadline);
   // Its Python parent died, and took it along: not the child's own fault.

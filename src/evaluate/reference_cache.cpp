@@ -1,0 +1,72 @@
+#include "evaluate/reference_cache.h"
+
+namespace tritonforge::evaluate {
+namespace {
+
+std::unique_lock<std::timed_mutex> take_turn(std::timed_mutex& turn, Deadline deadline) {
+  std::unique_lock lock(turn, std::defer_lock);
+  if (!lock.try_lock_until(deadline.at())) fail(ErrorKind::kTimeout, "evaluator: the problem's reference was not free in time");
+  return lock;
+}
+
+}  // namespace
+
+std::shared_ptr<ReferenceCache::Problem> ReferenceCache::problem_of(const std::string& key) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(problems_, [](const auto& entry) { return entry.second.expired(); });
+  auto& known = problems_[key];
+  auto problem = known.lock();
+  if (!problem) known = problem = std::make_shared<Problem>();
+  return problem;
+}
+
+void ReferenceCache::keep(const std::shared_ptr<Problem>& problem) {
+  std::shared_ptr<Problem> oldest;   // ends its process after the lock is gone
+  const std::lock_guard lock(mutex_);
+  kept_.remove(problem);
+  kept_.push_front(problem);
+  if (kept_.size() > processes_) {
+    oldest = std::move(kept_.back());
+    kept_.pop_back();
+  }
+}
+
+size_t ReferenceCache::processes() const {
+  const std::lock_guard lock(mutex_);
+  return kept_.size();
+}
+
+std::shared_ptr<const ReferenceData> ReferenceCache::data(const std::string& key, const ReferenceSpec& spec, const ChildLimits& limits,
+                                                          Deadline deadline) {
+  if (auto cached = data_.get(key)) return *cached;
+  const auto problem = problem_of(key);
+  const auto turn = take_turn(problem->turn, deadline);
+  if (auto cached = data_.get(key)) return *cached;
+  auto process = zygote_.spawn("reference", limits, deadline);
+  auto made = make_reference(*process, spec, deadline);
+  data_.put(key, made, made->bytes());
+  if (processes_ > 0) {
+    problem->process = std::move(process);
+    keep(problem);
+  }
+  return made;
+}
+
+void ReferenceCache::with_process(const std::string& key, const ReferenceSpec& spec, const ChildLimits& limits, Deadline deadline,
+                                  const std::function<bool(Child&)>& use) {
+  const auto problem = problem_of(key);
+  const auto turn = take_turn(problem->turn, deadline);
+  if (!problem->process || !problem->process->alive()) {
+    ReferenceSpec module_only = spec;
+    module_only.trial_seeds.clear();
+    problem->process = zygote_.spawn("reference", limits, deadline);
+    make_reference(*problem->process, module_only, deadline);
+  }
+  if (use(*problem->process)) {
+    if (processes_ > 0) keep(problem);
+  } else {
+    problem->process.reset();
+  }
+}
+
+}  // namespace tritonforge::evaluate

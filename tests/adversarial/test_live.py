@@ -1,0 +1,86 @@
+"""The live mode on a real GPU; skipped without one."""
+import os
+import shutil
+
+import pytest
+
+from evaluator_server import BINARY, Evaluator
+
+pytestmark = pytest.mark.skipif(shutil.which("nvidia-smi") is None, reason="no NVIDIA GPU here")
+
+PROBLEM = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        for _ in range(50):
+            x = torch.sin(x) * 2
+        return x
+
+def get_inputs():
+    return [torch.randn(1 << 22)]
+"""
+HONEST = """
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def kernel(x, y, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    a = tl.load(x + i, mask=i < n)
+    for _ in range(50):
+        a = tl.sin(a) * 2
+    tl.store(y + i, a, mask=i < n)
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        kernel[(triton.cdiv(x.numel(), 1024), )](x, y, x.numel(), B=1024)
+        return y
+"""
+# The same work where events of the current stream do not see it.
+SIDE_STREAM = HONEST.replace("""    def forward(self, x):
+""", """    def __init__(self):
+        super().__init__()
+        self.side = torch.cuda.Stream()
+
+    def forward(self, x):
+        y = torch.empty_like(x)
+        self.side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.side):
+            return self.on(x)
+
+    def on(self, x):
+""")
+
+
+@pytest.fixture(scope="module")
+def live():
+    if not os.path.exists(BINARY):
+        pytest.skip(f"no binary at {BINARY}")
+    server = Evaluator("--mode", "live", "--workers", "2")
+    yield server
+    assert server.stop() == 0
+
+
+def test_an_honest_kernel_is_timed(live):
+    verdict = live.judge(HONEST, PROBLEM)
+    assert verdict["correct"] and verdict["stage"] == "timed" and not verdict["cheated"], verdict
+    assert verdict["speedup_low"] <= verdict["speedup"] <= verdict["speedup_high"]
+    again = live.judge(HONEST + "# once more\n", PROBLEM)  # the reference's process has been kept
+    assert again["stage"] == "timed", again
+    assert live.get("/health")["detail"]["reference_processes"] == 1
+
+
+def test_work_on_another_stream_is_timed(live):
+    honest, hidden = live.judge(HONEST, PROBLEM), live.judge(SIDE_STREAM, PROBLEM)
+    assert hidden["stage"] == "timed", hidden
+    # Fifty sines over 4 M values take ten times what an empty stream does: hidden work would be far faster than honest.
+    assert hidden["speedup"] < 2 * honest["speedup"], (honest, hidden)
+
+
+def test_a_candidate_without_an_end_is_stopped(live):
+    verdict = live.judge("import torch\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        while True:\n            pass\n", PROBLEM, timeout_s=20)
+    assert verdict["error_kind"] == "timeout", verdict
