@@ -219,7 +219,10 @@ void SignalWaiter::block() {
   }
 }
 
-fs::path own_executable() { return fs::read_symlink("/proc/self/exe"); }
+fs::path own_executable() {
+  static const fs::path path = fs::read_symlink("/proc/self/exe");  // as it was started: a rebuild in the middle of a run moves the file away
+  return path;
+}
 
 int free_port() {
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);

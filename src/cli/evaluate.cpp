@@ -15,7 +15,7 @@ void add_evaluator_options(CLI::App& command, EvaluatorOptions& options) {
   command.add_option("--mode", options.mode, "interpret (CPU) or live (GPU)")->capture_default_str();
   command.add_option("--python", options.python, "Python with torch and triton (TRITONFORGE_PYTHON, else the build's)");
   command.add_option("--sandbox", options.sandbox, "auto, or strict: refuse to run where the self-test breaks out")->capture_default_str();
-  command.add_option("--candidate-timeout", options.candidate_timeout_s, "seconds for import, build and trials of one candidate")->capture_default_str();
+  command.add_option("--candidate-timeout", options.candidate_timeout_s, "seconds for import, build and trials of one candidate; 0: 30, in live mode 120")->capture_default_str();
   command.add_option("--max-elements", options.max_elements, "sizes are reduced until a problem's tensors have no more elements; 0: interpret mode 131072, live mode as they are")->capture_default_str();
   command.add_option("--max-flops", options.max_flops, "the same for operations of one forward; 0: interpret mode 134217728, live mode as they are")->capture_default_str();
 }

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <atomic>
@@ -93,6 +94,8 @@ struct Engine::Impl {
   void post(std::function<void()> command);
   void post_and_wait(std::function<void()> command);
   bool has_commands() const { return !commands.empty(); }
+  bool steps() const { return !paused && cache && !scheduler.empty(); }
+  void make_cache();
 
   EngineOptions options;
   std::unique_ptr<Model> model;
@@ -103,7 +106,7 @@ struct Engine::Impl {
 
   // The engine thread's own.
   BlockPool pool;
-  KvCache cache;
+  std::optional<KvCache> cache;                 // none while its memory is released
   Scheduler scheduler;
   BatchBuffers batches;
   Sampler sampler;
@@ -134,12 +137,11 @@ Engine::Impl::Impl(EngineOptions from, std::unique_ptr<Model> the_model, std::sh
       device(model->device()),
       sizes(size_engine(options, model->config(), model->dtype(), device)),
       pool(sizes.blocks, kBlockSize, options.reuse_prefixes),
-      cache(model->config(), sizes.blocks, kBlockSize, model->dtype(), device,
-            device.is_cpu() && !options.rows_attention ? KvLayout::kVector : KvLayout::kRows),
       scheduler({options.max_running, sizes.step_tokens}, pool),
       batches({.max_tokens = sizes.step_tokens, .max_sequences = options.max_running, .max_context = sizes.max_context, .block_size = kBlockSize,
                .pad = options.pad_batches || !device.is_cpu(), .list_context = device.is_cuda()}, device),
       sampler(device) {
+  make_cache();
   const ModelConfig& config = model->config();
   info = {.model_path = options.model.string(), .device = device.str(), .dtype = dtype_name(model->dtype()),
           .family = config.family == Family::kQwen2 ? "qwen2" : "qwen3", .vocab_size = config.vocab_size,
@@ -152,6 +154,11 @@ Engine::Impl::Impl(EngineOptions from, std::unique_ptr<Model> the_model, std::sh
   if (options.share_device) device_lock.emplace(device_identity(device));
   publish_stats();
   thread = std::thread([this] { run(); });
+}
+
+void Engine::Impl::make_cache() {
+  cache.emplace(model->config(), sizes.blocks, kBlockSize, model->dtype(), device,
+                device.is_cpu() && !options.rows_attention ? KvLayout::kVector : KvLayout::kRows);
 }
 
 Engine::Impl::~Impl() {
@@ -170,9 +177,9 @@ void Engine::Impl::run() {
   for (;;) {
     {
       std::unique_lock lock(mutex);
-      const auto ready = [this] { return stopping || has_commands() || (!paused && !scheduler.empty()); };
+      const auto ready = [this] { return stopping || has_commands() || steps(); };
       if (live.empty()) wake.wait(lock, ready);
-      else if (!ready()) {   // paused with requests inside: wake for the first of their deadlines
+      else if (!ready()) {   // held up with requests inside: wake for the first of their deadlines
         auto first = Clock::time_point::max();
         for (const auto& [id, request] : live) first = std::min(first, request->request.deadline.at());
         wake.wait_until(lock, first, ready);
@@ -183,7 +190,7 @@ void Engine::Impl::run() {
     for (auto& command : batch) command();
     batch.clear();
     expire();
-    if (!paused && !scheduler.empty()) {
+    if (steps()) {
       try {
         step();
       } catch (const std::exception& error) {
@@ -212,7 +219,7 @@ void Engine::Impl::step() {
 
   const Plan& plan = scheduler.schedule();
   const Batch& batch = batches.fill(plan);
-  const at::Tensor hidden = model->forward(batch.ids, batch.positions, cache.attention(batch));
+  const at::Tensor hidden = model->forward(batch.ids, batch.positions, cache->attention(batch));
   rows.clear();
   for (const Chunk& chunk : plan.chunks) {
     if (!chunk.samples) continue;
@@ -323,6 +330,7 @@ void Engine::Impl::publish_stats() {
   counters.kv_tokens_total = pool.capacity() * kBlockSize;
   counters.prefix_blocks = pool.cached();
   counters.paused = paused;
+  counters.memory_released = !cache;
   std::lock_guard lock(mutex);
   stats = counters;
 }
@@ -435,6 +443,31 @@ void Engine::resume() {
 
 void Engine::flush_cache() {
   impl_->post_and_wait([impl = impl_.get()] { impl->scheduler.weights_changed(); impl->publish_stats(); });
+}
+
+void Engine::release_memory() {
+  impl_->post_and_wait([impl = impl_.get()] {
+    impl->scheduler.preempt_all();
+    impl->scheduler.weights_changed();   // no prefix outlives the blocks that hold it
+    impl->cache.reset();
+    if (!impl->device.is_cpu()) {
+      synchronize(impl->device);
+      at::getDeviceAllocator(impl->device.type())->emptyCache();
+    }
+    impl->publish_stats();
+  });
+}
+
+void Engine::resume_memory() {
+  impl_->post_and_wait([impl = impl_.get()] {
+    try {
+      if (!impl->cache) impl->make_cache();
+    } catch (const std::exception& error) {
+      const std::string text = error.what();
+      fail(ErrorKind::kMachine, "the KV cache's memory is not free: {}", text.substr(0, text.find('\n')));
+    }
+    impl->publish_stats();
+  });
 }
 
 Result<InstalledWeights> Engine::update_weights(const fs::path& path, int64_t version, const std::map<std::string, std::string>& checksums) {

@@ -45,7 +45,7 @@ struct EngineStats {
   int64_t steps = 0, prompt_tokens = 0, generated_tokens = 0, cached_tokens = 0, preemptions = 0, failed_steps = 0;
   int64_t finished_requests = 0, aborted_requests = 0;
   double step_seconds = 0;           // spent in steps since the start
-  bool paused = false;
+  bool paused = false, memory_released = false;
   int64_t consecutive_failures = 0;
   std::string last_failure;          // of a step; empty while the last one went well
 };
@@ -77,6 +77,10 @@ class Engine {
   void resume();
   // Forgets prefixes. Running requests keep their caches.
   void flush_cache();
+  // Gives the KV cache's memory back, for a trainer on the same device. Requests wait, those under way too (what they
+  // generated stays, their caches are computed again), until resume_memory(). Weights stay.
+  void release_memory();
+  void resume_memory();              // throws kMachine where the memory is not free: it stays released
 
   // Stages on the caller's thread (stage_weights in engine/weights.h), installs between two steps, also when paused.
   // Errors leave the old weights in place. version -1: one more than now. Calls are carried out one after another.

@@ -81,6 +81,10 @@ void Scheduler::preempt_newest() {
   waiting_.push_front(victim);
 }
 
+void Scheduler::preempt_all() {
+  while (!running_.empty()) preempt_newest();
+}
+
 void Scheduler::admit_waiting(int64_t& prompt_budget) {
   while (!waiting_.empty() && prompt_budget > 0 && running() < options_.max_running) {
     Sequence* sequence = waiting_.front();

@@ -57,6 +57,8 @@ class Scheduler {
   void commit(const Plan& plan);
   // New weights: what is cached is not found again; running sequences keep their caches and publish no more.
   void weights_changed();
+  // All running ones give back their blocks and wait, in their order; they are computed again when they are admitted.
+  void preempt_all();
 
   int64_t running() const { return static_cast<int64_t>(running_.size()); }
   int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }

@@ -176,6 +176,14 @@ void EngineServer::Impl::add_routes() {
   });
 }
 
+// SGLang's "tags": what is released. Without them the KV cache, the only thing that can be.
+static void check_memory_tags(const HttpRequest& request) {
+  if (request.body.empty()) return;
+  for (const auto& tag : optional_field(request.json(), "tags", std::vector<std::string>{}, "POST " + request.path)) {
+    if (tag != "kv_cache") fail(ErrorKind::kUnsupported, "POST {}: tag '{}' (only kv_cache can be released)", request.path, tag);
+  }
+}
+
 void EngineServer::Impl::add_control_routes() {
   server.route("POST", "/pause_generation", [this](const HttpRequest& request) {
     const Json body = request.json();
@@ -203,6 +211,16 @@ void EngineServer::Impl::add_control_routes() {
       return Response::json({{"success", true}, {"message", "cache flushed"}});
     });
   }
+  server.route("POST", "/release_memory_occupation", [this](const HttpRequest& request) {
+    check_memory_tags(request);
+    engine.release_memory();
+    return Response::json({{"success", true}, {"message", "the KV cache's memory is released"}});
+  });
+  server.route("POST", "/resume_memory_occupation", [this](const HttpRequest& request) {
+    check_memory_tags(request);
+    engine.resume_memory();
+    return Response::json({{"success", true}, {"message", "the KV cache is there again"}});
+  });
   server.route("POST", "/update_weights_from_disk", [this](const HttpRequest& request) { return update_weights(request, "model_path"); });
   server.route("POST", "/update_weights_from_tensor", [this](const HttpRequest& request) { return update_weights(request, "path"); });
 }
@@ -361,6 +379,7 @@ Response EngineServer::Impl::health() const {
   std::string detail = fmt::format("{} running, {} waiting", stats.running, stats.waiting);
   if (closing) detail = "shutting down";
   else if (stats.paused) detail += ", paused";
+  else if (stats.memory_released) detail += ", its memory released";
   if (closing || stats.waiting > stats.running * 4 + 256 || stats.consecutive_failures > 0) status = "yellow";
   if (!engine.healthy()) {
     status = "red";
@@ -374,7 +393,7 @@ Json EngineServer::Impl::server_info() const {
   const EngineStats s = engine.stats();
   return {{"version", "0.1.0"}, {"model_path", info.model_path}, {"device", info.device}, {"dtype", info.dtype},
           {"parameters", info.parameters}, {"max_context", info.max_context}, {"kv_cache_tokens", info.kv_cache_tokens},
-          {"weight_version", std::to_string(s.weight_version)}, {"paused", s.paused}, {"running", s.running}, {"waiting", s.waiting},
+          {"weight_version", std::to_string(s.weight_version)}, {"paused", s.paused}, {"memory_released", s.memory_released}, {"running", s.running}, {"waiting", s.waiting},
           {"kv_tokens_free", s.kv_tokens_free}, {"prefix_blocks", s.prefix_blocks}, {"steps", s.steps},
           {"prompt_tokens", s.prompt_tokens}, {"generated_tokens", s.generated_tokens}, {"cached_tokens", s.cached_tokens},
           {"preemptions", s.preemptions}, {"failed_steps", s.failed_steps}, {"finished_requests", s.finished_requests},

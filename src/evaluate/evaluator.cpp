@@ -40,6 +40,7 @@ EvaluatorOptions validated(EvaluatorOptions options) {
   }
   if (options.workers < 1) fail(ErrorKind::kUsage, "evaluator: {} workers", options.workers);
   const bool live = options.mode == "live";
+  if (options.candidate_timeout_s <= 0) options.candidate_timeout_s = live ? 120 : 30;
   if (options.reference_cache == 0) options.reference_cache = live ? size_t{8} << 30 : size_t{256} << 20;
   if (!live && options.max_elements == 0) options.max_elements = 1 << 17;
   if (!live && options.max_flops == 0) options.max_flops = 1 << 27;
@@ -122,7 +123,7 @@ void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdic
   for (const auto& [name, change] : reference->sizes.items()) {
     verdict.notes["reduced." + name] = fmt::format("{} -> {}", change.at(0).dump(), change.at(1).dump());
   }
-  const auto candidate_deadline = Deadline::after(std::min(live ? 300.0 : options.candidate_timeout_s, deadline.remaining_s()));
+  const auto candidate_deadline = Deadline::after(std::min(options.candidate_timeout_s, deadline.remaining_s()));
   Judge judge({zygote, lowering, options, live}, request, reference, spec.init_seed, secret(), verdict, candidate_deadline, deadline);
   judge.run();
   if (!live || !verdict.correct || !request.measure_performance) return;

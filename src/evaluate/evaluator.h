@@ -37,7 +37,7 @@ struct EvaluatorOptions {
   // Sizes that a problem is reduced to. 0: in interpret mode 2^17 elements and 2^27 operations, in live mode as they are.
   int64_t max_elements = 0;
   int64_t max_flops = 0;
-  double candidate_timeout_s = 30;    // import, build and all trials of one candidate
+  double candidate_timeout_s = 0;     // import, build and all trials of one candidate; 0: 30, in live mode 120 (it compiles there)
   uint64_t memory_bytes = uint64_t{3} << 30;  // of one child, above the warm parent's
   size_t verdict_cache = 4096;        // verdicts
   size_t reference_cache = 0;         // bytes of inputs and expected outputs; 0: 256 MiB, in live mode 8 GiB

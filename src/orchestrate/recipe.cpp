@@ -75,6 +75,8 @@ void RecipeConfig::validate() const {
   if (has_stage("bench")) {
     check(!bench.problems.empty(), "bench.problems", "is missing");
     check(bench.samples >= 1, "bench.samples", "must be at least 1");
+    check(!bench.models.empty(), "bench.models", "must name at least one of base, sft, rl");
+    for (const auto& model : bench.models) check_name(model, "bench.models", {"base", "sft", "rl"});
     check(!bench.turns.empty(), "bench.turns", "must name at least one turn budget");
     for (const int64_t turns : bench.turns) check(turns >= 1 && turns <= 16, "bench.turns", "must be between 1 and 16");
   }

@@ -100,6 +100,7 @@ struct BenchSection {
   std::vector<std::string> problem_ids;
   int64_t limit = 0;                       // the first N after a seeded shuffle (0: all)
   int64_t samples = 4;
+  std::vector<std::string> models = {"base", "sft", "rl"};  // which of them are measured
   std::vector<int64_t> turns = {1, 3};     // rows of the table; the largest is generated, the others are its prefixes
   SamplingSection sampling;
   template <typename V> void describe(V& v) {
@@ -108,6 +109,7 @@ struct BenchSection {
     v("problem_ids", problem_ids, "keep these problem ids");
     v("limit", limit, "number of problems (0: all)");
     v("samples", samples, "samples a problem");
+    v("models", models, "which are measured: base, sft, rl");
     v("turns", turns, "turn budgets to report");
     v("sampling", sampling, "sampling");
   }
@@ -131,7 +133,7 @@ struct EvaluatorSection {
   int64_t workers = 2, num_correct_trials = 3, num_perf_trials = 100;
   bool fresh_seeds = true;                 // inputs that no candidate can know; false: a run repeats bit by bit
   int64_t max_elements = 0;                // sizes are reduced to this; 0: interpret mode's default, live mode as they are
-  double timeout_s = 60;
+  double timeout_s = 60, candidate_timeout_s = 0;
   template <typename V> void describe(V& v) {
     v("mode", mode, "interpret | live");
     v("device", device, "cpu | cuda:0");
@@ -141,7 +143,8 @@ struct EvaluatorSection {
     v("num_perf_trials", num_perf_trials, "timed calls");
     v("fresh_seeds", fresh_seeds, "inputs that no candidate can know; false: verdicts follow from the run's seed");
     v("max_elements", max_elements, "elements that a problem's sizes are reduced to; 0: the mode's default");
-    v("timeout_s", timeout_s, "deadline of one evaluation");
+    v("timeout_s", timeout_s, "deadline of one evaluation, waiting included");
+    v("candidate_timeout_s", candidate_timeout_s, "of it for import, build and trials of the candidate; 0: the mode's default");
   }
 };
 

@@ -1,5 +1,6 @@
 #include "orchestrate/run.h"
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstdio>
@@ -70,7 +71,8 @@ void run_stages(RunContext& run, StatusThread& status) {
     run.record.finish_stage(name, seconds_since(start));
   };
   const auto measure = [&](const std::string& weights) {
-    if (!config.has_stage("bench")) return;
+    const auto& measured = config.bench.models;
+    if (!config.has_stage("bench") || std::find(measured.begin(), measured.end(), weights) == measured.end()) return;
     stage("bench-" + weights, [&] {
       const auto rows = run_bench(run, weights);
       run.record.add_rows(rows);

@@ -62,7 +62,8 @@ std::vector<RoleSpec> RunContext::service_specs(const fs::path& model) {
   if (config.evaluates()) {
     specs.push_back(role("evaluator", "evaluator", evaluator_url,
                          {"--mode", config.evaluator.mode, "--workers", std::to_string(config.evaluator.workers), "--device",
-                          config.evaluator.device, "--sandbox", config.evaluator.sandbox, "--max-elements", std::to_string(config.evaluator.max_elements)}));
+                          config.evaluator.device, "--sandbox", config.evaluator.sandbox, "--max-elements", std::to_string(config.evaluator.max_elements),
+                          "--candidate-timeout", fmt::format("{}", config.evaluator.candidate_timeout_s)}));
   }
   if (!config.generates()) return specs;
 

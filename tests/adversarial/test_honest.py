@@ -73,6 +73,6 @@ def test_problem_error_is_not_the_candidates(judge):
 
 
 def test_large_problem_is_reduced(judge):
-    problem = PROBLEM.replace("torch.randn(4, 100)", "torch.randn(batch, width)").replace("class Model", "batch = 16384\nwidth = 16384\n\nclass Model")
+    problem = PROBLEM.replace("torch.randn(4, 100)", "torch.randn(batch, width)").replace("class Model", "batch = 4096 * 4\nwidth = 16384\n\nclass Model")
     verdict = judge(HONEST, problem=problem)
     assert verdict["correct"] and verdict["notes"]["reduced.batch"].startswith("16384 -> "), verdict

@@ -208,6 +208,25 @@ def test_abort_pause_and_continue(engine):
     assert info["running"] == info["waiting"] == 0 and info["kv_tokens_free"] == info["kv_cache_tokens"]
 
 
+def test_released_memory_changes_nothing_but_the_time(engine):
+    long = dict(max_new_tokens=700, ignore_eos=True, temperature=1.0, seed=5)
+    undisturbed = engine.generate(PROMPT, **long)["output_ids"]
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        under_way = pool.submit(engine.generate, PROMPT, **long)
+        engine.until(lambda: engine.get("/get_server_info")["running"] == 1, "a running request")
+        engine.post("/release_memory_occupation", {"tags": ["kv_cache"]})
+        info = engine.get("/get_server_info")
+        assert info["memory_released"] and info["running"] == 0 and info["kv_tokens_free"] == info["kv_cache_tokens"]
+        later = pool.submit(engine.generate, PROMPT, **long)
+        engine.until(lambda: engine.get("/get_server_info")["waiting"] == (1 if under_way.done() else 2), "requests wait")
+        engine.post("/release_memory_occupation", {})  # released already
+        engine.post("/resume_memory_occupation", {})
+        assert under_way.result()["output_ids"] == later.result()["output_ids"] == undisturbed
+    assert not engine.get("/get_server_info")["memory_released"]
+    status, reply, _ = engine.request("/release_memory_occupation", {"tags": ["weights"]})
+    assert status == 422 and "'weights'" in reply["error"]["message"], (status, reply)
+
+
 def test_a_client_that_goes_away_frees_its_blocks(engine):
     engine.post("/pause_generation", {"mode": "retain"})
     body = json.dumps({"text": PROMPT, "stream": True, "sampling_params": {"max_new_tokens": 900, "ignore_eos": True}}).encode()

@@ -4,6 +4,7 @@ Sizes are tried on torch's meta device, where nothing is computed; a change that
 no longer divides a width) is not taken.
 """
 import ast
+import operator
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -27,14 +28,29 @@ _factories = {torch.rand, torch.randn, torch.randint, torch.zeros, torch.ones, t
               torch.linspace, torch.eye, torch.randperm, torch.empty_strided, torch.normal, torch.tensor, torch.bernoulli}
 
 
+OPERATIONS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv}
+
+
+def integer_of(node):
+    """The value of an integer written out, as 4096 or 4096 * 4; None for anything else."""
+    if isinstance(node, ast.Constant):
+        return node.value if type(node.value) is int else None
+    if isinstance(node, ast.BinOp) and type(node.op) in OPERATIONS:
+        left, right = integer_of(node.left), integer_of(node.right)
+        if left is None or right is None or (right == 0 and isinstance(node.op, ast.FloorDiv)):
+            return None
+        return OPERATIONS[type(node.op)](left, right)
+    return None
+
+
 def constants(tree):
     """name -> (value, its node) of module-level integer assignments."""
     found = {}
     for node in tree.body:
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            value = node.value
-            if isinstance(value, ast.Constant) and type(value.value) is int and value.value > 1:
-                found[node.targets[0].id] = (value.value, value)
+            value = integer_of(node.value)
+            if value is not None and value > 1:
+                found[node.targets[0].id] = (value, node.value)
     return found
 
 
