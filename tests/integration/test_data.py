@@ -29,7 +29,8 @@ def interpreted(monkeypatch):
 
 
 def shrunken(source, most):
-    return re.sub(r"^(\w+) = (\d+)$", lambda m: f"{m[1]} = {min(int(m[2]), most)}", source, flags=re.M)
+    # Not the channels of a group norm: their groups divide them.
+    return re.sub(r"^(?!num_channels)(\w+) = (\d+)$", lambda m: f"{m[1]} = {min(int(m[2]), most)}", source, flags=re.M)
 
 
 def load(source, path):
@@ -109,6 +110,24 @@ def test_every_family_alone_agrees(tmp_path):
             solution = load(pair["solution"], tmp_path / "solution.py")
             expected, got = run(problem, problem.Model, 4), run(problem, solution.ModelNew, 4)
             assert got.shape == expected.shape and torch.allclose(got, expected, rtol=1e-4, atol=1e-4), pair["combo"]
+
+
+def test_layers_and_what_follows_them_agree(tmp_path):
+    layers = ["conv1d", "conv2d", "conv2d_strided", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "linear_layer",
+              "linear_no_bias", "group_norm_layer", "max_pool2d", "avg_pool2d"]
+    file, old_super = tmp_path / "pairs.jsonl", 0
+    for layer in layers:
+        data("generate", "--output", file, "--count", 3, "--style", "full", "--seed", 13, "--unverified", "--families", layer)
+        for line in file.read_text().splitlines():
+            pair = json.loads(line)
+            assert pair["families"][0] == layer and len(pair["families"]) >= 2, "a layer alone would launch no kernel of its own"
+            problem = load(shrunken(pair["problem"], 14), tmp_path / "problem.py")
+            solution = load(pair["solution"], tmp_path / "solution.py")
+            expected, got = run(problem, problem.Model, 4), run(problem, solution.ModelNew, 4)
+            assert got.shape == expected.shape and torch.allclose(got, expected, rtol=1e-4, atol=1e-4), pair["combo"]
+            old_super += "super(ModelNew, self)" in pair["solution"]
+            assert "super(Model, self)" not in pair["solution"]
+    assert 0 < old_super < 3 * len(layers)
 
 
 def test_corpus_kernels_agree(tmp_path):
