@@ -23,11 +23,11 @@ bench: build  ## builds the benchmarks and runs each beside its peer
 	@cmake --build $(BUILD) -j $(JOBS) --target benchmarks
 	@bench/run $(BUILD)
 
-lint: build  ## clang-tidy over src/, and duplicated code
+lint: build  ## clang-tidy over src/
 	@run-clang-tidy -quiet -p $(BUILD) '$(CURDIR)/src/.*\.cpp$$'
 
-format:  ## clang-format over src, tests and bench
-	@git ls-files 'src/*.h' 'src/*.cpp' 'tests/*.cpp' 'bench/*.cpp' | xargs clang-format -i
+format:  ## clang-format over the C++ lines changed since the last commit
+	@git clang-format --quiet HEAD -- src tests bench || test $$? -eq 1
 
 quickstart: install  ## installs, builds, and trains a tiny model end to end (about ten minutes on two cores)
 	@cmake -S . -B $(BUILD) -G Ninja >/dev/null && cmake --build $(BUILD) -j $(JOBS) --target tritonforge
