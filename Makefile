@@ -24,10 +24,12 @@ bench: build  ## builds the benchmarks and runs each beside its peer
 	@bench/run $(BUILD)
 
 lint: build  ## clang-tidy over src/
+	@command -v run-clang-tidy >/dev/null || { echo "lint needs: apt-get install clang-tidy" >&2; exit 3; }
 	@run-clang-tidy -quiet -p $(BUILD) '$(CURDIR)/src/.*\.cpp$$'
 
 format:  ## clang-format over the C++ lines changed since the last commit
-	@git clang-format --quiet HEAD -- src tests bench || test $$? -eq 1
+	@command -v git-clang-format >/dev/null || { echo "format needs: apt-get install clang-format" >&2; exit 3; }
+	@git clang-format -q -f HEAD -- src tests bench || test $$? -eq 1
 
 quickstart: install  ## installs, builds, and trains a tiny model end to end (about ten minutes on two cores)
 	@cmake -S . -B $(BUILD) -G Ninja >/dev/null && cmake --build $(BUILD) -j $(JOBS) --target tritonforge
