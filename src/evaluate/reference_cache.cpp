@@ -56,17 +56,16 @@ void ReferenceCache::with_process(const std::string& key, const ReferenceSpec& s
                                   const std::function<bool(Child&)>& use) {
   const auto problem = problem_of(key);
   const auto turn = take_turn(problem->turn, deadline);
-  if (!problem->process || !problem->process->alive()) {
+  auto process = std::move(problem->process);   // back only where it is fit
+  if (!process || !process->alive()) {
     ReferenceSpec module_only = spec;
     module_only.trial_seeds.clear();
-    problem->process = zygote_.spawn("reference", limits, deadline);
-    make_reference(*problem->process, module_only, deadline);
+    process = zygote_.spawn("reference", limits, deadline);
+    make_reference(*process, module_only, deadline);
   }
-  if (use(*problem->process)) {
-    if (processes_ > 0) keep(problem);
-  } else {
-    problem->process.reset();
-  }
+  if (!use(*process) || processes_ == 0) return;
+  problem->process = std::move(process);
+  keep(problem);
 }
 
 }  // namespace tritonforge::evaluate

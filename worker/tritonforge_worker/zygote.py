@@ -72,7 +72,7 @@ def child(role, sandbox, library, job):
                 keep[name] = os.environ[name]
         if sandbox["mode"] == "live":
             # A context has eight channels unless told otherwise, and the driver makes them for one process at a time:
-            # 5.7 contexts a second on an H100, 15.5 with one channel (bench/live_evaluations.py).
+            # 5.1 contexts a second on an H100, 14.7 with one channel (bench/live_evaluations.py).
             keep["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
         os.environ.clear()
         os.environ.update(keep)

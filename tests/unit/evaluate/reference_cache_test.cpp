@@ -76,6 +76,15 @@ TEST_F(ReferenceCacheTest, AProcessThatDiedIsReplaced) {
   EXPECT_NE(process_of(cache, "a"), first);
 }
 
+TEST_F(ReferenceCacheTest, AProcessThatFailedWhileItStartedOrWasUsedIsNotUsedAgain) {
+  ReferenceCache cache(*zygote, 1 << 20, 2);
+  const auto never = [](Child&) -> bool { throw std::logic_error("used"); };
+  EXPECT_THROW(cache.with_process("a", spec_of("raise ValueError(3)"), {}, soon(), never), ProblemFault);
+  const auto first = process_of(cache, "a");
+  EXPECT_THROW(cache.with_process("a", spec_of(), {}, soon(), never), std::logic_error);
+  EXPECT_NE(process_of(cache, "a"), first);
+}
+
 TEST_F(ReferenceCacheTest, WaitingEndsAtTheDeadline) {
   ReferenceCache cache(*zygote, 1 << 20, 1);
   cache.with_process("a", spec_of(), {}, soon(), [&](Child&) {
