@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/rng.h"
+#include "orchestrate/learning_watch.h"
 #include "orchestrate/stages.h"
 
 namespace tritonforge {
@@ -122,6 +123,7 @@ void run_rl(RunContext& run) {
   int64_t step = next_step();  // counted from 1, as the trainer does; above 1 after --resume
   int64_t next_submitted = step;
   publish(run, step - 1);
+  LearningWatch watch;
 
   while (step <= rl.steps) {
     run.record.set_progress("rl", step - 1, rl.steps);
@@ -151,6 +153,10 @@ void run_rl(RunContext& run) {
     publish(run, step);
     Json record = step_record(lease, figures_of(run, lease, step), metrics);
     record.update({{"collect_s", collect_s}, {"train_s", train_s}, {"sync_s", seconds_since(sync_start)}, {"seconds", seconds_since(start)}});
+    if (const auto warning = watch.step(record.at("pass_rate"), record.at("compile_rate")); !warning.empty()) {
+      log::warn("rl step {}: {}", step, warning);
+      record["warning"] = warning;
+    }
     run.record.add_step(record);
     ++step;
   }
