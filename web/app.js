@@ -171,6 +171,9 @@ function showSteps() {
   }
   byId('charts').replaceChildren(...cards);
   byId('no-steps').hidden = cards.length > 0;
+  const warned = state.steps.findLast((step) => step.warning);
+  byId('warning').hidden = !warned;
+  if (warned) byId('warning').textContent = `Step ${warned.step}: ${warned.warning}`;
 }
 
 // ---- trajectories ----
