@@ -1,6 +1,7 @@
 """Problems and generated pairs, run by Triton's interpreter without the evaluator: what each says is what it does."""
 import ast
 import importlib.util
+import itertools
 import json
 import os
 import pathlib
@@ -20,6 +21,7 @@ del os.environ["TRITON_INTERPRET"]
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ.get("TRITONFORGE_BINARY", str(ROOT / "tritonforge"))
+_numbers = itertools.count()
 PROBLEMS = sorted(ROOT.glob("problems/level*/*.py"))
 
 
@@ -34,6 +36,8 @@ def shrunken(source, most):
 
 
 def load(source, path):
+    # A name of its own: Python takes an older module's bytecode for a file of the same second and size.
+    path = path.with_name(f"{path.stem}_{next(_numbers)}.py")
     path.write_text(source)
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
