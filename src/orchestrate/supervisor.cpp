@@ -108,11 +108,13 @@ std::pair<RoleState, std::string> read_health(const Result<Json>& reply) {
 }  // namespace
 
 void Supervisor::watch(Role& role) {
+  bool has_run = false;  // one that never came up is not tried again: its fault is in the command or the machine
   bool restarted = false;
   while (true) {
     std::string reason;
     try {
       bring_up(role, restarted);
+      has_run = true;
       std::unique_lock lock(mutex_);
       role.ready = true;
       role.status.state = RoleState::kGreen;
@@ -150,8 +152,7 @@ void Supervisor::watch(Role& role) {
     lock.lock();
     role.deaths.push_back(Clock::now());
     while (!role.deaths.empty() && seconds_since(role.deaths.front()) > kRestartWindow) role.deaths.pop_front();
-    const bool never_ran = !restarted && role.status.restarts == 0 && role.status.state == RoleState::kYellow;
-    if (never_ran || static_cast<int>(role.deaths.size()) > kMaxRestarts) {
+    if (!has_run || static_cast<int>(role.deaths.size()) > kMaxRestarts) {
       role.status.state = RoleState::kRed;
       role.status.detail = role.startup_error = reason;
       changed_.notify_all();

@@ -61,6 +61,22 @@ TEST(Supervisor, StartsAgainWhatDiesAndBringsItUpToDateFirst) {
   EXPECT_TRUE(supervisor.status().empty());
 }
 
+TEST(Supervisor, ABusyRoleThatDiesIsStartedAgainToo) {
+  TemporaryFolder logs("supervisor");
+  Supervisor supervisor(logs.path());
+  RoleSpec spec = server_role("trainer");
+  std::string& server = spec.argv[2];
+  server.replace(server.find("green"), 5, "yellow");
+  supervisor.start(one(std::move(spec)));
+  const Deadline deadline = Deadline::after(30);
+  while (supervisor.status().at(0).state != RoleState::kYellow && !deadline.expired()) std::this_thread::yield();
+  ASSERT_EQ(::kill(supervisor.status().at(0).pid, SIGKILL), 0);
+  while (supervisor.restarts("trainer") == 0 && !deadline.expired()) std::this_thread::yield();
+  supervisor.wait_ready("trainer", deadline);
+  supervisor.check();
+  supervisor.stop_all();
+}
+
 TEST(Supervisor, ARoleThatCannotStartSaysWhy) {
   TemporaryFolder logs("supervisor");
   Supervisor supervisor(logs.path());
