@@ -32,9 +32,8 @@ class Generator {
             const std::function<void(const Pair&)>& on_pair)
       : options_(options), evaluate_(evaluate), texts_(texts), on_pair_(on_pair) {
     if (options_.families.empty()) {
-      families_ = operators_of(FamilySet::kCompact);
+      families_ = options_.style == PairStyle::kFull ? taught_operators() : operators_of(FamilySet::kCompact);
       if (options_.style == PairStyle::kFull) {
-        for (const auto* op : operators_of(FamilySet::kFull)) families_.push_back(op);
         for (const auto& special : all_specials()) specials_.push_back(&special);
       }
       return;

@@ -189,6 +189,12 @@ std::vector<const Operator*> operators_of(FamilySet set) {
   return found;
 }
 
+std::vector<const Operator*> taught_operators() {
+  auto found = operators_of(FamilySet::kCompact);
+  for (const auto* op : operators_of(FamilySet::kFull)) found.push_back(op);
+  return found;
+}
+
 Image image_of(const Operator& op, const Range& x, const Range& y, double c, double d) {
   if (op.tail != Tail::kNone) return {{-200, 200}, true};
   constexpr int kSteps = 48;

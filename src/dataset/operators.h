@@ -54,6 +54,7 @@ std::span<const Operator> all_operators();
 // Throws kUsage naming the nearest.
 const Operator& find_operator(std::string_view name);
 std::vector<const Operator*> operators_of(FamilySet set);
+std::vector<const Operator*> taught_operators();  // of the compact and the full set, in this order
 
 // What values the operator gives for x in `x` and y in `y`, by sampling; `changes` is false where it is (almost) the
 // identity or a constant there, so that a kernel without it would pass.

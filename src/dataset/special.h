@@ -1,5 +1,5 @@
 #pragma once
-// Families that are a whole kernel rather than a line: matrix products, transposes, losses, indexing, scans (special.cpp),
+// Families that are a whole kernel rather than a line: matrix products, transposes, losses, indexing, scans (special_kernels.cpp),
 // and layers that stay PyTorch's while what follows them becomes one kernel (layers.cpp). Part of the style "full". To add
 // one, add an entry there.
 #include <string>
@@ -20,6 +20,7 @@ struct Special {
   size_t min_epilogue = 0;
 };
 
+std::vector<Special> kernel_specials();
 std::vector<Special> layer_specials();
 const std::vector<Special>& all_specials();
 const Special* find_special(std::string_view name);  // nullptr where there is none

@@ -109,11 +109,10 @@ std::pair<RoleState, std::string> read_health(const Result<Json>& reply) {
 
 void Supervisor::watch(Role& role) {
   bool has_run = false;  // one that never came up is not tried again: its fault is in the command or the machine
-  bool restarted = false;
   while (true) {
     std::string reason;
     try {
-      bring_up(role, restarted);
+      bring_up(role, /*restarted=*/has_run);
       has_run = true;
       std::unique_lock lock(mutex_);
       role.ready = true;
@@ -169,7 +168,6 @@ void Supervisor::watch(Role& role) {
       changed_.notify_all();
       return;
     }
-    restarted = true;
   }
 }
 
