@@ -9,8 +9,8 @@
 #include <cstdio>
 #include <mutex>
 
-#include "kernels/device.h"
 #include "engine/engine.h"
+#include "kernels/device.h"
 #include "model/model.h"
 #include "model/weights.h"
 
@@ -71,7 +71,7 @@ int run(const std::string& path, const std::string& dtype_name, int64_t batch, i
     std::unique_lock lock(mutex);
     changed.wait(lock, [&] { return done == count; });
   };
-  submit(batch, 3);   // warm-up
+  submit(batch, 3);  // warm-up
   engine.resume();
   wait(batch);
   engine.pause();
@@ -82,8 +82,10 @@ int run(const std::string& path, const std::string& dtype_name, int64_t batch, i
   engine.resume();
   wait(batch);
   const double seconds = seconds_since(start);
-  fmt::print("{{\"model\": \"{}\", \"dtype\": \"{}\", \"parameters\": {}, \"batch\": {}, \"tokens\": {}, \"seconds\": {:.4f}, \"tokens_per_s\": {:.2f}}}\n",
-             path, dtype_name, parameters, batch, batch * tokens, seconds, static_cast<double>(batch * tokens) / seconds);
+  fmt::print(
+      "{{\"model\": \"{}\", \"dtype\": \"{}\", \"parameters\": {}, \"batch\": {}, \"tokens\": {}, \"seconds\": {:.4f}, "
+      "\"tokens_per_s\": {:.2f}}}\n",
+      path, dtype_name, parameters, batch, batch * tokens, seconds, static_cast<double>(batch * tokens) / seconds);
   return 0;
 }
 

@@ -89,9 +89,13 @@ int main(int argc, char** argv) {
   const double head = static_cast<double>(shape.vocab_size * shape.hidden_size);
   const double body = static_cast<double>(shape.parameter_count()) - head;
   const double flops = 6 * (body * tokens + head * targets);
-  const double gemm = gemm_flops_per_s(dtype, config.max_tokens_per_micro_batch, shape.hidden_size, shape.intermediate_size);
-  fmt::print("{} {} parameters, {} threads, micro-batches of {} tokens\n", config.dtype, shape.parameter_count(), at::get_num_threads(),
-             config.max_tokens_per_micro_batch);
-  fmt::print("ours   {:9.0f} tokens/s (best step {:.0f})\nlimit  {:9.0f} tokens/s (GEMMs alone, {:.0f} GFLOP/s)\nratio  {:9.2f} of the step is GEMM\n",
-             tokens / seconds, tokens / static_cast<double>(steps) / best, tokens / (flops / gemm), gemm / 1e9, flops / gemm / seconds);
+  const double gemm = gemm_flops_per_s(dtype, config.max_tokens_per_micro_batch, shape.hidden_size,
+                                       shape.intermediate_size);
+  fmt::print("{} {} parameters, {} threads, micro-batches of {} tokens\n", config.dtype, shape.parameter_count(),
+             at::get_num_threads(), config.max_tokens_per_micro_batch);
+  fmt::print(
+      "ours   {:9.0f} tokens/s (best step {:.0f})\nlimit  {:9.0f} tokens/s (GEMMs alone, {:.0f} GFLOP/s)\nratio  "
+      "{:9.2f} of the step is GEMM\n",
+      tokens / seconds, tokens / static_cast<double>(steps) / best, tokens / (flops / gemm), gemm / 1e9,
+      flops / gemm / seconds);
 }

@@ -11,8 +11,8 @@ using Clock = std::chrono::steady_clock;
 inline double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
-double unix_seconds();              // wall clock, for records
-std::string utc_timestamp();        // 2026-11-21T10:25:00Z
+double unix_seconds();        // wall clock, for records
+std::string utc_timestamp();  // 2026-11-21T10:25:00Z
 
 class Deadline {
  public:

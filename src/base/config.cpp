@@ -68,10 +68,16 @@ void unknown_key(const std::string& path, const std::string& key, const std::vec
   fail(ErrorKind::kUsage, "unknown key '{}'{}", path.empty() ? key : path + "." + key, nearest_hint(key, known));
 }
 
-void read_scalar(const YAML::Node& node, const std::string& path, bool& out) { convert(node, path, "true or false", out); }
-void read_scalar(const YAML::Node& node, const std::string& path, int64_t& out) { convert(node, path, "an integer", out); }
+void read_scalar(const YAML::Node& node, const std::string& path, bool& out) {
+  convert(node, path, "true or false", out);
+}
+void read_scalar(const YAML::Node& node, const std::string& path, int64_t& out) {
+  convert(node, path, "an integer", out);
+}
 void read_scalar(const YAML::Node& node, const std::string& path, double& out) { convert(node, path, "a number", out); }
-void read_scalar(const YAML::Node& node, const std::string& path, std::string& out) { convert(node, path, "a text", out); }
+void read_scalar(const YAML::Node& node, const std::string& path, std::string& out) {
+  convert(node, path, "a text", out);
+}
 
 }  // namespace detail
 }  // namespace tritonforge

@@ -26,7 +26,7 @@
 
 namespace tritonforge {
 
-YAML::Node load_yaml_file(const std::string& path);                    // kNotFound, kUsage with line
+YAML::Node load_yaml_file(const std::string& path);  // kNotFound, kUsage with line
 YAML::Node parse_yaml(const std::string& text, const std::string& where);
 // `--set a.b=c`: sets the value at a dotted path (c is parsed as YAML). Throws kUsage where there is no '='. An empty
 // document becomes a mapping.

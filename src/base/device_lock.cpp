@@ -29,7 +29,8 @@ void lock(int fd, int how) {
 // The name may come from a sandboxed process: it must not lead out of the folder.
 const std::string& checked(const std::string& device) {
   for (const char c : device) {
-    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '-') fail(ErrorKind::kUsage, "device lock: '{}' is not a device's name", device);
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '-')
+      fail(ErrorKind::kUsage, "device lock: '{}' is not a device's name", device);
   }
   return device;
 }
@@ -44,7 +45,8 @@ fs::path lock_folder() {
 }  // namespace
 
 DeviceLock::DeviceLock(const std::string& device)
-    : gate_fd_(open_lock(lock_folder() / (checked(device) + ".gate"))), lock_fd_(open_lock(lock_folder() / (device + ".lock"))) {}
+    : gate_fd_(open_lock(lock_folder() / (checked(device) + ".gate"))),
+      lock_fd_(open_lock(lock_folder() / (device + ".lock"))) {}
 
 DeviceLock::~DeviceLock() {
   ::close(gate_fd_);

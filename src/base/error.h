@@ -85,9 +85,8 @@ namespace detail {
 }  // namespace tritonforge
 
 // An invariant that only a bug here can break; never reachable by user input.
-#define TF_CHECK(condition, ...)                                                        \
-  do {                                                                                  \
-    if (!(condition)) [[unlikely]]                                                      \
-      ::tritonforge::detail::check_failed(#condition, __FILE__, __LINE__,               \
-                                          ::fmt::format(__VA_ARGS__));                  \
+#define TF_CHECK(condition, ...)                                                                       \
+  do {                                                                                                 \
+    if (!(condition)) [[unlikely]]                                                                     \
+      ::tritonforge::detail::check_failed(#condition, __FILE__, __LINE__, ::fmt::format(__VA_ARGS__)); \
   } while (false)

@@ -71,7 +71,8 @@ void append_line_durable(const fs::path& path, std::string_view line) {
   Descriptor file{::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644)};
   if (file.fd < 0) fail(ErrorKind::kUnavailable, "cannot open {}: {}", path.string(), std::strerror(errno));
   write_all(file.fd, std::string(line) + "\n", path);
-  if (::fdatasync(file.fd) != 0) fail(ErrorKind::kUnavailable, "cannot sync {}: {}", path.string(), std::strerror(errno));
+  if (::fdatasync(file.fd) != 0)
+    fail(ErrorKind::kUnavailable, "cannot sync {}: {}", path.string(), std::strerror(errno));
 }
 
 TemporaryFolder::TemporaryFolder(std::string_view prefix, const fs::path& parent) {
@@ -89,7 +90,8 @@ MappedFile::MappedFile(const fs::path& path) : path_(path) {
   Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
   if (file.fd < 0) fail(ErrorKind::kNotFound, "cannot open {}: {}", path.string(), std::strerror(errno));
   struct stat info{};
-  if (::fstat(file.fd, &info) != 0) fail(ErrorKind::kCorrupt, "cannot stat {}: {}", path.string(), std::strerror(errno));
+  if (::fstat(file.fd, &info) != 0)
+    fail(ErrorKind::kCorrupt, "cannot stat {}: {}", path.string(), std::strerror(errno));
   if (!S_ISREG(info.st_mode)) fail(ErrorKind::kNotFound, "{} is not a file", path.string());
   size_ = static_cast<size_t>(info.st_size);
   if (size_ == 0) return;

@@ -13,10 +13,12 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "GGUF fields are read as they lie");
 
 // The value types of the format, by number.
+// clang-format off
 enum ValueType : uint32_t {
   kUint8, kInt8, kUint16, kInt16, kUint32, kInt32, kFloat32, kBool, kString, kArray, kUint64, kInt64, kFloat64,
   kValueTypes
 };
+// clang-format on
 
 constexpr uint32_t kMaxDimensions = 8;
 constexpr uint64_t kDefaultAlignment = 32;
@@ -48,7 +50,8 @@ class Reader {
   }
   template <typename... Args>
   [[noreturn]] void unsupported(fmt::format_string<Args...> format, Args&&... args) const {
-    fail(ErrorKind::kUnsupported, "{}: byte {}: {}", path_.string(), at_, fmt::format(format, std::forward<Args>(args)...));
+    fail(ErrorKind::kUnsupported, "{}: byte {}: {}", path_.string(), at_,
+         fmt::format(format, std::forward<Args>(args)...));
   }
   size_t at() const { return at_; }
   size_t size() const { return bytes_.size(); }
@@ -100,9 +103,14 @@ bool is_number(uint32_t type) { return type == kFloat32 || type == kFloat64; }
 
 uint64_t smallest_size(uint32_t type) {
   switch (type) {
-    case kUint8: case kInt8: case kBool: return 1;
-    case kUint16: case kInt16: return 2;
-    case kUint32: case kInt32: case kFloat32: return 4;
+    case kUint8:
+    case kInt8:
+    case kBool: return 1;
+    case kUint16:
+    case kInt16: return 2;
+    case kUint32:
+    case kInt32:
+    case kFloat32: return 4;
     default: return 8;
   }
 }
@@ -213,9 +221,7 @@ GgufFile::GgufFile(const fs::path& path) : file_(path) {
   if (tensor_count > 0 && data_start_ > in.size()) in.corrupt("the file ends before its tensor data");
 }
 
-int64_t GgufFile::integer(const std::string& key) const {
-  return typed<int64_t>(metadata_, key, path(), "an integer");
-}
+int64_t GgufFile::integer(const std::string& key) const { return typed<int64_t>(metadata_, key, path(), "an integer"); }
 
 double GgufFile::number(const std::string& key) const {
   const auto found = metadata_.find(key);
@@ -225,9 +231,7 @@ double GgufFile::number(const std::string& key) const {
   return typed<double>(metadata_, key, path(), "a number");
 }
 
-bool GgufFile::boolean(const std::string& key) const {
-  return typed<bool>(metadata_, key, path(), "a truth value");
-}
+bool GgufFile::boolean(const std::string& key) const { return typed<bool>(metadata_, key, path(), "a truth value"); }
 
 const std::string& GgufFile::text(const std::string& key) const {
   return typed<std::string>(metadata_, key, path(), "a text");

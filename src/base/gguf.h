@@ -17,9 +17,9 @@ using GgufValue = std::variant<int64_t, double, bool, std::string, GgufArray>;
 
 struct GgufTensor {
   std::string name;
-  uint32_t type = 0;                 // ggml type number
-  std::vector<int64_t> shape;        // outermost first, as torch has it (GGUF stores innermost first)
-  uint64_t offset = 0;               // from the start of the data section
+  uint32_t type = 0;           // ggml type number
+  std::vector<int64_t> shape;  // outermost first, as torch has it (GGUF stores innermost first)
+  uint64_t offset = 0;         // from the start of the data section
 };
 
 class GgufFile {
@@ -27,8 +27,8 @@ class GgufFile {
   // Throws kNotFound, or kCorrupt / kUnsupported (version, array of arrays) naming file and byte.
   explicit GgufFile(const fs::path& path);
   bool has(const std::string& key) const { return metadata_.count(key) != 0; }
-  int64_t integer(const std::string& key) const;                          // each throws kCorrupt naming the key
-  double number(const std::string& key) const;                            // an integer too
+  int64_t integer(const std::string& key) const;  // each throws kCorrupt naming the key
+  double number(const std::string& key) const;    // an integer too
   bool boolean(const std::string& key) const;
   const std::string& text(const std::string& key) const;
   const std::vector<std::string>& texts(const std::string& key) const;

@@ -15,6 +15,8 @@ AnyJson parse(std::string_view text, std::string_view where) {
 
 Json parse_json(std::string_view text, std::string_view where) { return parse<Json>(text, where); }
 
-OrderedJson parse_ordered_json(std::string_view text, std::string_view where) { return parse<OrderedJson>(text, where); }
+OrderedJson parse_ordered_json(std::string_view text, std::string_view where) {
+  return parse<OrderedJson>(text, where);
+}
 
 }  // namespace tritonforge

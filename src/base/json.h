@@ -8,7 +8,7 @@
 
 namespace tritonforge {
 using Json = nlohmann::json;
-using OrderedJson = nlohmann::ordered_json;   // keeps the order of keys: for what a chat template prints as it came
+using OrderedJson = nlohmann::ordered_json;  // keeps the order of keys: for what a chat template prints as it came
 
 // Parses, or throws kUsage naming `where` and the byte.
 Json parse_json(std::string_view text, std::string_view where);

@@ -22,9 +22,7 @@ extern char** environ;
 namespace tritonforge {
 namespace {
 
-int decode_status(int status) {
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
+int decode_status(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
 
 std::vector<std::string> merged_environment(const std::map<std::string, std::string>& added) {
   std::vector<std::string> result;
@@ -215,12 +213,12 @@ bool SignalWaiter::wait(Deadline deadline) {
 }
 
 void SignalWaiter::block() {
-  while (!wait(Deadline::after(3600))) {
-  }
+  while (!wait(Deadline::after(3600))) {}
 }
 
 fs::path own_executable() {
-  static const fs::path path = fs::read_symlink("/proc/self/exe");  // as it was started: a rebuild in the middle of a run moves the file away
+  static const fs::path path = fs::read_symlink(
+      "/proc/self/exe");  // as it was started: a rebuild in the middle of a run moves the file away
   return path;
 }
 

@@ -14,11 +14,11 @@
 namespace tritonforge {
 
 struct ProcessOptions {
-  std::vector<std::string> argv;               // argv[0] is looked up in PATH
-  std::map<std::string, std::string> env;      // added to this process's environment
-  fs::path stdout_file, stderr_file;           // appended to; empty = inherited
-  fs::path working_folder;                     // empty = inherited
-  bool new_group = true;                       // its own process group, so that kill() reaches its children
+  std::vector<std::string> argv;           // argv[0] is looked up in PATH
+  std::map<std::string, std::string> env;  // added to this process's environment
+  fs::path stdout_file, stderr_file;       // appended to; empty = inherited
+  fs::path working_folder;                 // empty = inherited
+  bool new_group = true;                   // its own process group, so that kill() reaches its children
 };
 
 // A running child. It is killed (whole group) when this object goes, and by the kernel if this process dies.

@@ -22,7 +22,9 @@ class Rng {
     return z ^ (z >> 31);
   }
   // An independent stream for each (seed, index) and (seed, name).
-  static uint64_t derive(uint64_t seed, uint64_t index) { return mix(mix(seed + 0x9E3779B97F4A7C15ull) ^ (index * 0xD1B54A32D192ED03ull + 1)); }
+  static uint64_t derive(uint64_t seed, uint64_t index) {
+    return mix(mix(seed + 0x9E3779B97F4A7C15ull) ^ (index * 0xD1B54A32D192ED03ull + 1));
+  }
   static uint64_t derive(uint64_t seed, std::string_view name) {
     uint64_t hash = 0xCBF29CE484222325ull;  // FNV-1a
     for (unsigned char c : name) hash = (hash ^ c) * 0x100000001B3ull;

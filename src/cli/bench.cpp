@@ -9,7 +9,8 @@ namespace tritonforge::cli {
 namespace {
 
 struct Options {
-  std::string problems, model, tokenizer, recipe, device = "cpu", dtype, mode = "interpret", prompt = "kernelbench", output;
+  std::string problems, model, tokenizer, recipe, device = "cpu", dtype, mode = "interpret", prompt = "kernelbench",
+                                                  output;
   std::vector<int64_t> levels;
   std::vector<std::string> problem_ids, key_values, overrides;
   int64_t samples = 1, turns = 1, max_new_tokens = 2048, limit = 0;
@@ -24,12 +25,14 @@ void apply_key_value(Options& options, const std::string& argument) {
   const std::string key = argument.substr(0, equals), value = argument.substr(equals + 1);
   const auto number = [&] {
     int64_t result = 0;
-    if (!YAML::convert<int64_t>::decode(YAML::Node(value), result)) fail(ErrorKind::kUsage, "bench: {} must be a number, not '{}'", key, value);
+    if (!YAML::convert<int64_t>::decode(YAML::Node(value), result))
+      fail(ErrorKind::kUsage, "bench: {} must be a number, not '{}'", key, value);
     return result;
   };
   if (key == "level") options.levels = {number()};
   else if (key == "problem_id") options.problem_ids.push_back(value);
-  else if (key == "dataset_src" || key == "dataset_name") options.problems = value == "local" || value == "huggingface" ? options.problems : value;
+  else if (key == "dataset_src" || key == "dataset_name")
+    options.problems = value == "local" || value == "huggingface" ? options.problems : value;
   else if (key == "num_samples" || key == "num_samples_per_problem") options.samples = number();
   else if (key == "max_tokens") options.max_new_tokens = number();
   else if (key == "temperature") options.temperature = YAML::Node(value).as<double>(1.0);
@@ -37,18 +40,22 @@ void apply_key_value(Options& options, const std::string& argument) {
   else if (key == "run_name") options.output = "runs/" + value;
   else {
     fail(ErrorKind::kUsage, "bench: unknown key '{}'{}", key,
-         nearest_hint(key, {"level", "problem_id", "dataset_src", "dataset_name", "num_samples", "num_samples_per_problem", "max_tokens", "temperature", "model_name", "run_name"}));
+         nearest_hint(key, {"level", "problem_id", "dataset_src", "dataset_name", "num_samples",
+                            "num_samples_per_problem", "max_tokens", "temperature", "model_name", "run_name"}));
   }
 }
 
 RecipeConfig bench_recipe(const Options& options) {
-  if (options.model.empty()) fail(ErrorKind::kUsage, "bench: --model is missing: a folder, a GGUF file, or the URL of an engine");
-  if (options.problems.empty()) fail(ErrorKind::kUsage, "bench: --problems is missing: a folder, a .jsonl or a .py file");
+  if (options.model.empty())
+    fail(ErrorKind::kUsage, "bench: --model is missing: a folder, a GGUF file, or the URL of an engine");
+  if (options.problems.empty())
+    fail(ErrorKind::kUsage, "bench: --problems is missing: a folder, a .jsonl or a .py file");
   RecipeConfig config;
   config.name = "bench";
   config.stages = {"bench"};
   const bool remote = options.model.rfind("http://", 0) == 0;
-  if (remote && options.tokenizer.empty()) fail(ErrorKind::kUsage, "bench: --model {} needs --tokenizer PATH beside it", options.model);
+  if (remote && options.tokenizer.empty())
+    fail(ErrorKind::kUsage, "bench: --model {} needs --tokenizer PATH beside it", options.model);
   config.model.path = remote ? options.tokenizer : options.model;
   if (remote) config.engine.external = {options.model};
   config.model.device = options.device;
@@ -77,7 +84,8 @@ RecipeConfig bench_recipe(const Options& options) {
 
 void add_bench_command(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  auto* command = app.add_subcommand("bench", "KBenchEval: generates kernels for problems and judges them; pass@1, compile rate, fast_p");
+  auto* command = app.add_subcommand(
+      "bench", "KBenchEval: generates kernels for problems and judges them; pass@1, compile rate, fast_p");
   command->add_option("--problems", options->problems, "folder, .jsonl or .py file of problems");
   command->add_option("--model", options->model, "folder, GGUF file, or URL of a running engine");
   command->add_option("--tokenizer", options->tokenizer, "folder or GGUF file, where --model is a URL");
@@ -95,8 +103,10 @@ void add_bench_command(CLI::App& app) {
   command->add_option("--output", options->output, "the run's folder (default runs/bench-seed1)");
   command->add_flag("--resume", options->resume, "goes on with the run in the folder");
   command->add_flag("--json", options->json, "prints result.json instead of the table");
-  command->add_option("key=value", options->key_values, "KernelBench's arguments: level=1 problem_id=19 num_samples=4 ...");
-  command->footer("example: tritonforge bench --problems problems --model models/tiny-base --level 1 --samples 4 --turns 3");
+  command->add_option("key=value", options->key_values,
+                      "KernelBench's arguments: level=1 problem_id=19 num_samples=4 ...");
+  command->footer(
+      "example: tritonforge bench --problems problems --model models/tiny-base --level 1 --samples 4 --turns 3");
   command->callback([options] {
     for (const auto& argument : options->key_values) apply_key_value(*options, argument);
     RunOptions run;

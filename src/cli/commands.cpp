@@ -13,7 +13,8 @@ namespace {
 
 std::vector<std::string> names_of(const CLI::App& app) {
   std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) names.push_back(command->get_name());
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
   for (const CLI::Option* option : app.get_options()) {
     for (const auto& name : option->get_lnames()) names.push_back("--" + name);
   }
@@ -27,7 +28,9 @@ const CLI::App* subcommand_of(const CLI::App& app, const std::string& name) {
   return nullptr;
 }
 
-bool takes_subcommand(const CLI::App& app) { return !app.get_subcommands([](const CLI::App*) { return true; }).empty(); }
+bool takes_subcommand(const CLI::App& app) {
+  return !app.get_subcommands([](const CLI::App*) { return true; }).empty();
+}
 
 // CLI11 says which word it did not expect; the nearest known name of the deepest command reached is added.
 int report_usage(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
@@ -46,7 +49,8 @@ int report_usage(const CLI::App& app, const CLI::ParseError& error, int argc, ch
       unknown = word;
     }
     if (!unknown.empty()) {
-      fmt::print(stderr, "tritonforge: unknown {} '{}'{}\n", unknown[0] == '-' ? "flag" : "command", unknown, nearest_hint(unknown, known));
+      fmt::print(stderr, "tritonforge: unknown {} '{}'{}\n", unknown[0] == '-' ? "flag" : "command", unknown,
+                 nearest_hint(unknown, known));
       return 2;
     }
   }

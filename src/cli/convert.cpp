@@ -17,7 +17,8 @@ namespace {
 
 std::optional<Tokenizer> find_tokenizer(const fs::path& model) {
   if (!fs::exists(model)) fail(ErrorKind::kNotFound, "no model at {}", model.string());
-  const bool there = fs::is_directory(model) ? fs::exists(model / "tokenizer.json") : GgufFile(model).has("tokenizer.ggml.model");
+  const bool there = fs::is_directory(model) ? fs::exists(model / "tokenizer.json")
+                                             : GgufFile(model).has("tokenizer.ggml.model");
   if (!there) return std::nullopt;
   return Tokenizer::load(model);
 }
@@ -29,7 +30,8 @@ void add_convert_command(CLI::App& app) {
     std::string model, output, dtype = "bfloat16";
     bool force = false, json = false;
   };
-  auto* command = app.add_subcommand("convert", "writes a model as a Hugging Face folder (from GGUF, or in another dtype)");
+  auto* command = app.add_subcommand("convert",
+                                     "writes a model as a Hugging Face folder (from GGUF, or in another dtype)");
   auto options = std::make_shared<Options>();
   command->add_option("--model", options->model, "Hugging Face folder or .gguf file")->required();
   command->add_option("--output", options->output, "folder to write")->required();
@@ -38,7 +40,8 @@ void add_convert_command(CLI::App& app) {
   command->add_flag("--json", options->json, "the result as one JSON object");
   command->footer("Example: tritonforge convert --model qwen2.5-coder-0.5b-q4_k_m.gguf --output qwen2.5-coder-0.5b");
   command->callback([options] {
-    if (!options->force && fs::exists(options->output) && !(fs::is_directory(options->output) && fs::is_empty(options->output))) {
+    if (!options->force && fs::exists(options->output) &&
+        !(fs::is_directory(options->output) && fs::is_empty(options->output))) {
       fail(ErrorKind::kUsage, "{} exists already (--force replaces a model that is there)", options->output);
     }
     const auto tokenizer = find_tokenizer(options->model);  // before the long work, so that its faults come first

@@ -42,15 +42,17 @@ class OwnEvaluator {
  public:
   explicit OwnEvaluator(int workers) : port_(free_port()), folder_("tritonforge-data") {
     ProcessOptions options;
-    options.argv = {own_executable().string(), "serve", "evaluator", "--port", std::to_string(port_), "--mode", "interpret",
-                    "--workers", std::to_string(workers)};
+    options.argv = {own_executable().string(), "serve",  "evaluator", "--port",
+                    std::to_string(port_),     "--mode", "interpret", "--workers",
+                    std::to_string(workers)};
     options.stdout_file = options.stderr_file = folder_.path() / "evaluator.log";
     process_.emplace(options);
     try {
       net::wait_until_healthy(url() + "/health", Deadline::after(120));
     } catch (const Error& error) {
       const std::string log = read_file(options.stderr_file);
-      fail(error.kind(), "the evaluator did not start: {}; its last words: {}", error.what(), log.substr(log.size() - std::min<size_t>(log.size(), 300)));
+      fail(error.kind(), "the evaluator did not start: {}; its last words: {}", error.what(),
+           log.substr(log.size() - std::min<size_t>(log.size(), 300)));
     }
   }
   ~OwnEvaluator() { process_->stop(5); }
@@ -64,9 +66,14 @@ class OwnEvaluator {
 
 // A busy evaluator (429, 503 with Retry-After) is asked again until the deadline; anything else that is no verdict ends
 // the generation.
-Result<Verdict> evaluate_over_http(net::HttpClient& client, const std::string& url, int trials, const std::string& problem, const std::string& candidate) {
-  const Json body{{"problem", {{"id", "generated"}, {"source", problem}}}, {"candidate", candidate}, {"num_correct_trials", trials},
-                  {"measure_performance", false}, {"backend", "triton"}, {"timeout_s", 60}};
+Result<Verdict> evaluate_over_http(net::HttpClient& client, const std::string& url, int trials,
+                                   const std::string& problem, const std::string& candidate) {
+  const Json body{{"problem", {{"id", "generated"}, {"source", problem}}},
+                  {"candidate", candidate},
+                  {"num_correct_trials", trials},
+                  {"measure_performance", false},
+                  {"backend", "triton"},
+                  {"timeout_s", 60}};
   const auto deadline = Deadline::after(300);
   for (;;) {
     auto reply = client.post(url + "/v2/evaluations", body);
@@ -80,7 +87,8 @@ Result<Verdict> evaluate_over_http(net::HttpClient& client, const std::string& u
     }
     const bool busy = reply->status == 429 || reply->status == 503;
     if (!busy || deadline.expired()) {
-      return Error(ErrorKind::kUnavailable, fmt::format("{}/v2/evaluations answered {}: {}", url, reply->status, reply->body.substr(0, 300)));
+      return Error(ErrorKind::kUnavailable,
+                   fmt::format("{}/v2/evaluations answered {}: {}", url, reply->status, reply->body.substr(0, 300)));
     }
     const auto after = reply->headers.find("retry-after");
     const double wait_s = after == reply->headers.end() ? 1.0 : std::max(0.1, std::atof(after->second.c_str()));
@@ -128,11 +136,11 @@ void generate(GenerateArguments& arguments, std::vector<std::string> holdout) {
   options.holdout = read_holdout(holdout);
   options.validate();
   const bool compact = options.style == PairStyle::kCompact;
-  const auto prompt = arguments.prompt.empty() ? (compact ? PromptStyle::kMinimal : PromptStyle::kKernelBench) : parse_prompt_style(arguments.prompt);
-  const ConversationTexts texts{
-      .first = [=](const Problem& problem) { return first_messages(prompt, problem); },
-      .feedback = [=](const Verdict& verdict) { return feedback_message(prompt, verdict); },
-      .answer = [](const std::string& code) { return answer_message(code); }};
+  const auto prompt = arguments.prompt.empty() ? (compact ? PromptStyle::kMinimal : PromptStyle::kKernelBench)
+                                               : parse_prompt_style(arguments.prompt);
+  const ConversationTexts texts{.first = [=](const Problem& problem) { return first_messages(prompt, problem); },
+                                .feedback = [=](const Verdict& verdict) { return feedback_message(prompt, verdict); },
+                                .answer = [](const std::string& code) { return answer_message(code); }};
 
   std::unique_ptr<OwnEvaluator> own;
   net::HttpClient client({.timeout_s = 120});
@@ -173,12 +181,18 @@ void generate(GenerateArguments& arguments, std::vector<std::string> holdout) {
   if (!arguments.emit_problems.empty()) emit_problems(arguments.emit_problems, output, arguments.emit_most);
 
   if (arguments.json) {
-    fmt::print("{}\n", Json{{"output", output.string()}, {"written", report.written}, {"refinements", report.refinements},
-                            {"evaluations", report.evaluations}, {"rejected", report.rejected}, {"seconds", report.seconds}}.dump());
+    fmt::print("{}\n", Json{{"output", output.string()},
+                            {"written", report.written},
+                            {"refinements", report.refinements},
+                            {"evaluations", report.evaluations},
+                            {"rejected", report.rejected},
+                            {"seconds", report.seconds}}
+                           .dump());
     return;
   }
-  fmt::print("{} pairs ({} with a refinement) in {} -> {}; {} evaluations, {} solutions refused\n", report.written, report.refinements,
-             format_duration(report.seconds), output.string(), report.evaluations, report.rejected.size());
+  fmt::print("{} pairs ({} with a refinement) in {} -> {}; {} evaluations, {} solutions refused\n", report.written,
+             report.refinements, format_duration(report.seconds), output.string(), report.evaluations,
+             report.rejected.size());
   for (const auto& reason : report.rejected) fmt::print(stderr, "refused: {}\n", reason);
 }
 
@@ -186,7 +200,8 @@ void print_counts(std::string_view title, const std::map<std::string, size_t>& c
   std::vector<std::pair<std::string, size_t>> sorted(counts.begin(), counts.end());
   std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
   fmt::print("{}\n", title);
-  for (size_t i = 0; i < std::min(most, sorted.size()); ++i) fmt::print("  {:6}  {}\n", sorted[i].second, sorted[i].first);
+  for (size_t i = 0; i < std::min(most, sorted.size()); ++i)
+    fmt::print("  {:6}  {}\n", sorted[i].second, sorted[i].first);
   if (sorted.size() > most) fmt::print("  {:>6}  more\n", sorted.size() - most);
 }
 
@@ -196,10 +211,12 @@ void print_stats(const std::string& path, bool json) {
     fmt::print("{}\n", to_json(stats).dump());
     return;
   }
-  fmt::print("{} pairs, {} verified, {} with a refinement, {} distinct combinations, {} duplicates, {} leaked into train\n", stats.pairs,
-             stats.verified, stats.refinements, stats.by_combo.size(), stats.duplicates, stats.leaked);
-  fmt::print("characters of a problem {}..{} (median {}), of a solution {}..{} (median {})\n", stats.problem_chars.min, stats.problem_chars.max,
-             stats.problem_chars.median, stats.solution_chars.min, stats.solution_chars.max, stats.solution_chars.median);
+  fmt::print(
+      "{} pairs, {} verified, {} with a refinement, {} distinct combinations, {} duplicates, {} leaked into train\n",
+      stats.pairs, stats.verified, stats.refinements, stats.by_combo.size(), stats.duplicates, stats.leaked);
+  fmt::print("characters of a problem {}..{} (median {}), of a solution {}..{} (median {})\n", stats.problem_chars.min,
+             stats.problem_chars.max, stats.problem_chars.median, stats.solution_chars.min, stats.solution_chars.max,
+             stats.solution_chars.median);
   print_counts("by split", stats.by_split);
   print_counts("by style", stats.by_style);
   print_counts("by number of families", stats.by_chain_length);
@@ -225,7 +242,9 @@ void add_data_command(CLI::App& app) {
   auto* data = app.add_subcommand("data", "makes training data and shows what a data set holds");
   data->require_subcommand(1);
 
-  auto* make = data->add_subcommand("generate", "makes (PyTorch module, Triton kernel) pairs; each is accepted by the evaluator before it is written");
+  auto* make = data->add_subcommand(
+      "generate",
+      "makes (PyTorch module, Triton kernel) pairs; each is accepted by the evaluator before it is written");
   auto arguments = std::make_shared<GenerateArguments>();
   auto holdout = std::make_shared<std::vector<std::string>>();
   auto& options = arguments->options;
@@ -234,21 +253,36 @@ void add_data_command(CLI::App& app) {
   make->add_option("--seed", options.seed, "seed of the draws")->capture_default_str();
   make->add_option("--style", arguments->style, "compact (for tiny models) | full")->capture_default_str();
   make->add_option("--families", options.families, "only these operator families")->delimiter(',');
-  make->add_option("--holdout", *holdout, "families, combinations (relu+mul), or an earlier set whose holdout to keep out")->delimiter(',');
-  make->add_option("--split", options.holdout_fraction, "fraction of combinations held out, by hash")->capture_default_str();
-  make->add_option("--rl-split", options.rl_fraction, "fraction of combinations for RL only, by hash")->capture_default_str();
-  make->add_option("--refinements", options.refinements, "fraction of pairs with a wrong first attempt and its real feedback")->capture_default_str();
-  make->add_option("--prompt", arguments->prompt, "minimal | kernelbench (default: minimal for compact, kernelbench for full)");
+  make->add_option("--holdout", *holdout,
+                   "families, combinations (relu+mul), or an earlier set whose holdout to keep out")
+      ->delimiter(',');
+  make->add_option("--split", options.holdout_fraction, "fraction of combinations held out, by hash")
+      ->capture_default_str();
+  make->add_option("--rl-split", options.rl_fraction, "fraction of combinations for RL only, by hash")
+      ->capture_default_str();
+  make->add_option("--refinements", options.refinements,
+                   "fraction of pairs with a wrong first attempt and its real feedback")
+      ->capture_default_str();
+  make->add_option("--prompt", arguments->prompt,
+                   "minimal | kernelbench (default: minimal for compact, kernelbench for full)");
   make->add_option("--evaluator", arguments->evaluator, "URL of a running evaluator (default: starts its own)");
-  make->add_option("--trials", arguments->trials, "correctness trials of each evaluation")->capture_default_str()->check(CLI::Range(1, 100));
+  make->add_option("--trials", arguments->trials, "correctness trials of each evaluation")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 100));
   make->add_option("--workers", options.workers, "evaluations at once")->capture_default_str();
-  make->add_option("--emit-problems", arguments->emit_problems, "folder for holdout/ (held-out problems) and rl/ (the others)");
-  make->add_option("--emit-holdout", arguments->emit_most.holdout, "at most so many problems in holdout/ (0: all)")->capture_default_str();
-  make->add_option("--emit-rl", arguments->emit_most.rl, "at most so many problems in rl/ (0: all)")->capture_default_str();
-  make->add_flag("--no-messages", arguments->no_messages, "leaves out the conversations, which follow from the rest (smaller files)");
-  make->add_flag("--unverified", arguments->unverified, "writes without asking an evaluator (for work on templates; marked so)");
+  make->add_option("--emit-problems", arguments->emit_problems,
+                   "folder for holdout/ (held-out problems) and rl/ (the others)");
+  make->add_option("--emit-holdout", arguments->emit_most.holdout, "at most so many problems in holdout/ (0: all)")
+      ->capture_default_str();
+  make->add_option("--emit-rl", arguments->emit_most.rl, "at most so many problems in rl/ (0: all)")
+      ->capture_default_str();
+  make->add_flag("--no-messages", arguments->no_messages,
+                 "leaves out the conversations, which follow from the rest (smaller files)");
+  make->add_flag("--unverified", arguments->unverified,
+                 "writes without asking an evaluator (for work on templates; marked so)");
   make->add_flag("--json", arguments->json, "prints the result as JSON");
-  make->footer("example: tritonforge data generate --output pairs.jsonl --count 2000 --seed 1 --emit-problems problems/");
+  make->footer(
+      "example: tritonforge data generate --output pairs.jsonl --count 2000 --seed 1 --emit-problems problems/");
   make->callback([arguments, holdout] { generate(*arguments, *holdout); });
 
   auto* stats = data->add_subcommand("stats", "counts of a pairs file by split, family, combination and length");
@@ -259,18 +293,23 @@ void add_data_command(CLI::App& app) {
   stats->footer("example: tritonforge data stats problems/quickstart/pairs.jsonl");
   stats->callback([path, json] { print_stats(*path, *json); });
 
-  auto* problems = data->add_subcommand("problems", "writes the problems of a pairs file for RL (rl/) and for the bench (holdout/)");
+  auto* problems = data->add_subcommand(
+      "problems", "writes the problems of a pairs file for RL (rl/) and for the bench (holdout/)");
   auto pairs_path = std::make_shared<std::string>();
   auto folder = std::make_shared<std::string>();
   auto counts = std::make_shared<EmitCounts>();
   problems->add_option("FILE", *pairs_path, "pairs file")->required();
   problems->add_option("--output", *folder, "folder to write to")->required();
-  problems->add_option("--holdout", counts->holdout, "at most so many held-out problems (0: all)")->capture_default_str();
+  problems->add_option("--holdout", counts->holdout, "at most so many held-out problems (0: all)")
+      ->capture_default_str();
   problems->add_option("--rl", counts->rl, "at most so many problems for RL (0: all)")->capture_default_str();
-  problems->footer("example: tritonforge data problems problems/quickstart/pairs.jsonl --output problems/quickstart --holdout 60");
+  problems->footer(
+      "example: tritonforge data problems problems/quickstart/pairs.jsonl --output problems/quickstart --holdout 60");
   problems->callback([=] { emit_problems(*folder, *pairs_path, *counts); });
 
-  auto* text = data->add_subcommand("text", "makes text to pre-train a tiny base model on: kernels of families that no pair teaches, and plain Python");
+  auto* text = data->add_subcommand(
+      "text",
+      "makes text to pre-train a tiny base model on: kernels of families that no pair teaches, and plain Python");
   auto text_path = std::make_shared<std::string>();
   auto count = std::make_shared<int64_t>(10000);
   auto seed = std::make_shared<uint64_t>(0);

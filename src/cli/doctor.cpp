@@ -18,9 +18,10 @@ constexpr const char* kTorch = "2.11.0";  // what the binary is linked against (
 double gib(double bytes) { return bytes / static_cast<double>(uint64_t{1} << 30); }
 
 Json disk(const fs::path& folder) {
-  struct statvfs status {};
+  struct statvfs status{};
   if (::statvfs(folder.c_str(), &status) != 0) return Json();
-  return {{"folder", folder.string()}, {"free_gib", gib(static_cast<double>(status.f_bavail) * static_cast<double>(status.f_frsize))}};
+  return {{"folder", folder.string()},
+          {"free_gib", gib(static_cast<double>(status.f_bavail) * static_cast<double>(status.f_frsize))}};
 }
 
 Json memory() {
@@ -38,7 +39,8 @@ Json memory() {
 Json gpus() {
   Json found = Json::array();
   try {
-    const auto said = run_command({"nvidia-smi", "--query-gpu=index,name,memory.total,driver_version,uuid", "--format=csv,noheader"}, 20);
+    const auto said = run_command(
+        {"nvidia-smi", "--query-gpu=index,name,memory.total,driver_version,uuid", "--format=csv,noheader"}, 20);
     std::istringstream lines(said.exit_code == 0 ? said.output : "");
     for (std::string line; std::getline(lines, line);) found.push_back("nvidia " + line);
   } catch (const Error&) {  // nvidia-smi is not installed
@@ -56,20 +58,32 @@ std::vector<Finding> findings(const Json& report) {
   std::vector<Finding> all;
   const auto add = [&](bool bad, std::string text) { all.push_back({bad, std::move(text)}); };
   const auto torch = report["python"].value("torch", "");
-  if (torch.rfind(kTorch, 0) != 0) add(true, fmt::format("torch is '{}', {} is needed: requirements/install, or TRITONFORGE_PYTHON=PYTHON", torch, kTorch));
-  if (report["gpus"].empty()) add(false, "no GPU: models run on the CPU, kernels in Triton's interpreter (evaluator mode interpret); there are no times");
+  if (torch.rfind(kTorch, 0) != 0)
+    add(true,
+        fmt::format("torch is '{}', {} is needed: requirements/install, or TRITONFORGE_PYTHON=PYTHON", torch, kTorch));
+  if (report["gpus"].empty())
+    add(false,
+        "no GPU: models run on the CPU, kernels in Triton's interpreter (evaluator mode interpret); there are no "
+        "times");
   for (const auto& [layer, state] : report["sandbox"].items()) {
-    if (state.get<std::string>().rfind("enforced", 0) != 0) add(false, fmt::format("sandbox layer '{}' is not whole: {}", layer, state.get<std::string>()));
+    if (state.get<std::string>().rfind("enforced", 0) != 0)
+      add(false, fmt::format("sandbox layer '{}' is not whole: {}", layer, state.get<std::string>()));
   }
-  for (const auto& breach : report["breaches"]) add(true, fmt::format("sandbox: untrusted code can do this: {}", breach.get<std::string>()));
-  if (report["disk"].value("free_gib", 1e9) < 5) add(false, fmt::format("{:.1f} GiB of disk are free: checkpoints may not fit", report["disk"].value("free_gib", 0.0)));
+  for (const auto& breach : report["breaches"])
+    add(true, fmt::format("sandbox: untrusted code can do this: {}", breach.get<std::string>()));
+  if (report["disk"].value("free_gib", 1e9) < 5)
+    add(false,
+        fmt::format("{:.1f} GiB of disk are free: checkpoints may not fit", report["disk"].value("free_gib", 0.0)));
   if (report["memory"].value("available_gib", 1e9) < 4) add(false, "less than 4 GiB of memory are free");
   return all;
 }
 
 Json examine() {
-  Json report = {{"cores", std::thread::hardware_concurrency()}, {"memory", memory()}, {"disk", disk(fs::current_path())},
-                 {"gpus", gpus()}, {"binary", own_executable().string()}};
+  Json report = {{"cores", std::thread::hardware_concurrency()},
+                 {"memory", memory()},
+                 {"disk", disk(fs::current_path())},
+                 {"gpus", gpus()},
+                 {"binary", own_executable().string()}};
   Evaluator evaluator(EvaluatorOptions{});  // throws kMachine where Python, torch or triton do not work
   const Json health = evaluator.health();
   report["python"] = health.at("versions");
@@ -85,12 +99,16 @@ Json examine() {
 void print_text(const Json& report, const std::vector<Finding>& all) {
   const auto line = [](const std::string& name, const std::string& text) { fmt::print("  {:<12} {}\n", name, text); };
   line("cores", report["cores"].dump());
-  line("memory", fmt::format("{:.1f} GiB, {:.1f} free", report["memory"]["total_gib"].get<double>(), report["memory"]["available_gib"].get<double>()));
-  line("disk", fmt::format("{:.1f} GiB free at {}", report["disk"].value("free_gib", 0.0), report["disk"].value("folder", "?")));
+  line("memory", fmt::format("{:.1f} GiB, {:.1f} free", report["memory"]["total_gib"].get<double>(),
+                             report["memory"]["available_gib"].get<double>()));
+  line("disk", fmt::format("{:.1f} GiB free at {}", report["disk"].value("free_gib", 0.0),
+                           report["disk"].value("folder", "?")));
   for (const auto& gpu : report["gpus"]) line("gpu", gpu);
-  line("python", fmt::format("{} torch {} triton {}", report["python"].value("python", "?"), report["python"].value("torch", "?"), report["python"].value("triton", "?")));
+  line("python", fmt::format("{} torch {} triton {}", report["python"].value("python", "?"),
+                             report["python"].value("torch", "?"), report["python"].value("triton", "?")));
   for (const auto& [layer, state] : report["sandbox"].items()) line(layer, state);
-  line("uses", fmt::format("device {}, evaluator {}", report["uses"]["model.device"].get<std::string>(), report["uses"]["evaluator.mode"].get<std::string>()));
+  line("uses", fmt::format("device {}, evaluator {}", report["uses"]["model.device"].get<std::string>(),
+                           report["uses"]["evaluator.mode"].get<std::string>()));
   for (const auto& finding : all) fmt::print("{} {}\n", finding.bad ? "MISSING" : "note   ", finding.text);
   if (all.empty()) fmt::print("nothing is missing\n");
 }

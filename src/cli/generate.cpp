@@ -21,8 +21,10 @@ struct GenerateOptions {
   bool chat = false, thinking = true, json = false;
 };
 
-// One prompt of a line: {"text"} or {"prompt"}, {"ids"} or {"input_ids"}, or {"messages"}; "sampling_params" replaces the flags'.
-tritonforge::Request request_from(const std::string& line, const std::string& where, const GenerateOptions& options, const Tokenizer& tokenizer) {
+// One prompt of a line: {"text"} or {"prompt"}, {"ids"} or {"input_ids"}, or {"messages"}; "sampling_params" replaces
+// the flags'.
+tritonforge::Request request_from(const std::string& line, const std::string& where, const GenerateOptions& options,
+                                  const Tokenizer& tokenizer) {
   const OrderedJson body = parse_ordered_json(line, where);
   if (!body.is_object()) fail(ErrorKind::kUsage, "{}: expected an object", where);
   tritonforge::Request request;
@@ -44,7 +46,8 @@ tritonforge::Request request_from(const std::string& line, const std::string& wh
   } catch (const nlohmann::json::exception& error) {
     fail(ErrorKind::kUsage, "{}: a field has the wrong type: {}", where, error.what());
   }
-  if (body.contains("sampling_params")) request.sampling = sampling_from_json(Json::parse(body["sampling_params"].dump()), where);
+  if (body.contains("sampling_params"))
+    request.sampling = sampling_from_json(Json::parse(body["sampling_params"].dump()), where);
   return request;
 }
 
@@ -100,14 +103,16 @@ void generate(const GenerateOptions& options) {
   };
   if (!options.prompts.empty()) {
     for (const auto& prompt : options.prompts) {
-      const Json line = options.chat ? Json{{"messages", Json::array({{{"role", "user"}, {"content", prompt}}})}} : Json{{"text", prompt}};
+      const Json line = options.chat ? Json{{"messages", Json::array({{{"role", "user"}, {"content", prompt}}})}}
+                                     : Json{{"text", prompt}};
       submit(request_from(line.dump(), "--prompt", options, tokenizer));
     }
   } else {
     size_t number = 0;
     for (std::string line; std::getline(std::cin, line);) {
       ++number;
-      if (line.find_first_not_of(" \t\r") != std::string::npos) submit(request_from(line, fmt::format("line {}", number), options, tokenizer));
+      if (line.find_first_not_of(" \t\r") != std::string::npos)
+        submit(request_from(line, fmt::format("line {}", number), options, tokenizer));
     }
   }
   show(0);
@@ -121,7 +126,8 @@ void add_generate_command(CLI::App& app) {
   auto& sampling = options->sampling;
   auto* command = app.add_subcommand("generate", "samples text from a model, with token ids and log-probabilities");
   add_engine_options(*command, options->engine);
-  command->add_option("--prompt", options->prompts, "a prompt (may be repeated); without it, JSON lines on stdin: text, ids or messages");
+  command->add_option("--prompt", options->prompts,
+                      "a prompt (may be repeated); without it, JSON lines on stdin: text, ids or messages");
   command->add_flag("--chat", options->chat, "takes --prompt as a user's message in the model's chat template");
   command->add_flag("--no-thinking{false}", options->thinking, "Qwen3: an empty thinking part in the template");
   command->add_option("--temperature", sampling.temperature, "0 = greedy")->capture_default_str();
@@ -133,8 +139,11 @@ void add_generate_command(CLI::App& app) {
   command->add_option("--n", sampling.n, "answers to each prompt")->capture_default_str();
   command->add_option("--seed", sampling.seed)->capture_default_str();
   command->add_flag("--ignore-eos", sampling.ignore_eos);
-  command->add_flag("--json", options->json, "one JSON object an answer: text, output_ids, meta_info with log-probabilities");
-  command->footer("example: tritonforge generate --model ~/models/Qwen3-0.6B --chat --prompt 'Write a Triton kernel that adds two vectors' --temperature 0");
+  command->add_flag("--json", options->json,
+                    "one JSON object an answer: text, output_ids, meta_info with log-probabilities");
+  command->footer(
+      "example: tritonforge generate --model ~/models/Qwen3-0.6B --chat --prompt 'Write a Triton kernel that adds two "
+      "vectors' --temperature 0");
   command->callback([options] { generate(*options); });
 }
 

@@ -16,7 +16,8 @@ void add_report_command(CLI::App& app) {
   auto given = std::make_shared<Arguments>();
   command->add_option("run", given->run, "the run's folder")->required();
   command->add_option("--output,-o", given->output, "file to write (RUN/report.html by default)");
-  command->add_option("--trajectories", given->trajectories, "how many of the last trajectories it holds, 200 at most")->capture_default_str();
+  command->add_option("--trajectories", given->trajectories, "how many of the last trajectories it holds, 200 at most")
+      ->capture_default_str();
   command->footer("example: tritonforge report runs/quickstart --output report.html");
   command->callback([given] {
     const fs::path output = given->output.empty() ? given->run / "report.html" : given->output;

@@ -15,7 +15,8 @@ void add_run_command(CLI::App& app) {
   auto options = std::make_shared<Options>();
   auto* command = app.add_subcommand("run", "goes through the stages that a recipe lists: data, sft, rl, bench");
   command->add_option("recipe", options->recipe, "recipe in YAML")->required();
-  command->add_option("--set", options->overrides, "overrides a value by its path: rl.steps=30")->allow_extra_args(false);
+  command->add_option("--set", options->overrides, "overrides a value by its path: rl.steps=30")
+      ->allow_extra_args(false);
   command->add_option("--output", options->run.output, "the run's folder (default runs/NAME-seedN)");
   command->add_flag("--resume", options->run.resume, "goes on with the run in the folder");
   command->add_flag("--dry-run", options->dry_run, "prints the plan and starts nothing");

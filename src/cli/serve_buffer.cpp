@@ -41,21 +41,34 @@ int serve(const Flags& flags) {
 }  // namespace
 
 void add_serve_buffer_command(CLI::App& serve_command) {
-  auto* command = serve_command.add_subcommand("buffer", "rollout generators and the durable buffer of their trajectories");
+  auto* command = serve_command.add_subcommand("buffer",
+                                               "rollout generators and the durable buffer of their trajectories");
   auto flags = std::make_shared<Flags>();
   command->add_option("--port", flags->http.port, "port to listen on (0: any free one)")->capture_default_str();
-  command->add_option("--host", flags->http.host, "address to listen on; another than loopback needs --api-key")->capture_default_str();
-  command->add_option("--api-key", flags->http.api_key, "bearer key of this server, also sent to router and evaluator")->envname("TRITONFORGE_API_KEY");
-  command->add_option("--db", flags->database, "SQLite file; it is created, and an existing one is gone on with")->required();
+  command->add_option("--host", flags->http.host, "address to listen on; another than loopback needs --api-key")
+      ->capture_default_str();
+  command->add_option("--api-key", flags->http.api_key, "bearer key of this server, also sent to router and evaluator")
+      ->envname("TRITONFORGE_API_KEY");
+  command->add_option("--db", flags->database, "SQLite file; it is created, and an existing one is gone on with")
+      ->required();
   command->add_option("--router", flags->service.peers.router, "URL of the router (or of one engine)")->required();
   command->add_option("--evaluator", flags->service.peers.evaluator, "URL of the evaluator")->required();
   command->add_option("--tokenizer", flags->tokenizer, "folder with tokenizer.json, or a GGUF file")->required();
-  command->add_option("--concurrency", flags->service.concurrency, "trajectories under way at once")->check(CLI::Range(1, 4096))->capture_default_str();
-  command->add_option("--evaluations", flags->service.evaluations, "evaluations under way at once")->check(CLI::Range(1, 4096))->capture_default_str();
-  command->add_option("--patience", flags->service.peers.patience_s, "seconds for which failures of one engine or evaluator call are borne")->capture_default_str();
-  command->add_option("--grace", flags->grace_s, "seconds to wait at SIGTERM for the turns under way")->capture_default_str();
-  command->footer("example: tritonforge serve buffer --db run/buffer.sqlite --router http://127.0.0.1:30000 "
-                  "--evaluator http://127.0.0.1:18188 --tokenizer models/tiny");
+  command->add_option("--concurrency", flags->service.concurrency, "trajectories under way at once")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  command->add_option("--evaluations", flags->service.evaluations, "evaluations under way at once")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  command
+      ->add_option("--patience", flags->service.peers.patience_s,
+                   "seconds for which failures of one engine or evaluator call are borne")
+      ->capture_default_str();
+  command->add_option("--grace", flags->grace_s, "seconds to wait at SIGTERM for the turns under way")
+      ->capture_default_str();
+  command->footer(
+      "example: tritonforge serve buffer --db run/buffer.sqlite --router http://127.0.0.1:30000 "
+      "--evaluator http://127.0.0.1:18188 --tokenizer models/tiny");
   command->callback([flags] {
     if (const int code = serve(*flags); code != 0) throw CLI::RuntimeError(code);
   });

@@ -14,7 +14,8 @@ void add_serve_dashboard_command(CLI::App& serve) {
   command->add_option("--run", options->run, "the run's folder")->required();
   command->add_option("--host", options->server.host, "address to listen on")->capture_default_str();
   command->add_option("--port", options->server.port, "port to listen on")->capture_default_str();
-  command->add_option("--api-key", options->server.api_key, "key that clients must send (required for any host but loopback)");
+  command->add_option("--api-key", options->server.api_key,
+                      "key that clients must send (required for any host but loopback)");
   command->footer("example: tritonforge serve dashboard --run runs/quickstart --port 8080");
   command->callback([options] {
     log::start("dashboard");

@@ -48,7 +48,8 @@ void add_serve_trainer_command(CLI::App& serve) {
   command->add_option("--api-key", flags->api_key, "required of clients; needed for any host but loopback");
   command->add_option("--buffer-api-key", flags->buffer_api_key, "sent to the rollout buffer");
   command->add_flag("--resume", flags->resume, "go on from the newest checkpoint of the config's folder");
-  command->add_flag("--share-device", flags->share_device, "hold the device's lock while a step computes, so that an evaluator can measure alone");
+  command->add_flag("--share-device", flags->share_device,
+                    "hold the device's lock while a step computes, so that an evaluator can measure alone");
   command->footer("example: tritonforge serve trainer --config train.yaml --port 29400 --resume");
   command->callback([flags] { serve_trainer(*flags); });
 }

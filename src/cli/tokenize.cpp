@@ -50,7 +50,9 @@ class LineRunner {
       fail(ErrorKind::kUsage, "{}: field '{}' must be {}", where, key, expected);
     }
   }
-  std::string ids_of(const std::string& text) const { return fmt::format("[{}]", fmt::join(tokenizer_.encode(text), ",")); }
+  std::string ids_of(const std::string& text) const {
+    return fmt::format("[{}]", fmt::join(tokenizer_.encode(text), ","));
+  }
   std::string text_of(const std::vector<int64_t>& ids) const {
     return "{\"text\":" + OrderedJson(tokenizer_.decode(ids, options_.skip_special)).dump() + "}";
   }
@@ -72,7 +74,8 @@ void run_lines(const TokenizeOptions& options) {
       std::cout.flush();
       throw;
     }
-    if (std::cin.rdbuf()->in_avail() <= 0) std::cout.flush();  // nothing waits to be read: whoever asked wants the answer
+    if (std::cin.rdbuf()->in_avail() <= 0)
+      std::cout.flush();  // nothing waits to be read: whoever asked wants the answer
   }
   std::cout.flush();
   if (!std::cout) fail(ErrorKind::kUnavailable, "cannot write to standard output");
@@ -102,22 +105,33 @@ void train(const TokenizeOptions& options) {
 }  // namespace
 
 void add_tokenize_command(CLI::App& app) {
-  auto* command = app.add_subcommand("tokenize", "text to token ids and back, chat templates, and small vocabularies of one's own");
+  auto* command = app.add_subcommand("tokenize",
+                                     "text to token ids and back, chat templates, and small vocabularies of one's own");
   auto options = std::make_shared<TokenizeOptions>();
   auto* tokenizer = command->add_option("--tokenizer", options->tokenizer, "model folder, tokenizer.json or GGUF file");
   auto* decode = command->add_flag("--decode", options->decode, "{\"ids\": [...]} in, {\"text\": ...} out");
-  command->add_flag("--skip-special-tokens", options->skip_special, "leave special tokens out of decoded text")->needs(decode);
-  auto* chat = command->add_flag("--chat", options->chat,
-      "{\"messages\": [...], \"tools\": [...]} in, {\"text\": ..., \"ids\": [...]} out")->excludes(decode);
-  command->add_flag("--add-generation-prompt,!--no-add-generation-prompt", options->chat_options.add_generation_prompt,
-                    "open the assistant's turn at the end (default: yes)")->needs(chat);
-  command->add_option("--enable-thinking", options->chat_options.enable_thinking, "Qwen3: let the model think (default: true)")
+  command->add_flag("--skip-special-tokens", options->skip_special, "leave special tokens out of decoded text")
+      ->needs(decode);
+  auto* chat = command
+                   ->add_flag("--chat", options->chat,
+                              "{\"messages\": [...], \"tools\": [...]} in, {\"text\": ..., \"ids\": [...]} out")
+                   ->excludes(decode);
+  command
+      ->add_flag("--add-generation-prompt,!--no-add-generation-prompt", options->chat_options.add_generation_prompt,
+                 "open the assistant's turn at the end (default: yes)")
       ->needs(chat);
-  command->add_option("--train", options->train_file, "train a byte-level BPE on JSON lines {\"text\": ...}")->excludes(tokenizer);
-  command->add_option("--vocab-size", options->vocab_size, "ids of the trained vocabulary, bytes and added tokens included");
+  command
+      ->add_option("--enable-thinking", options->chat_options.enable_thinking,
+                   "Qwen3: let the model think (default: true)")
+      ->needs(chat);
+  command->add_option("--train", options->train_file, "train a byte-level BPE on JSON lines {\"text\": ...}")
+      ->excludes(tokenizer);
+  command->add_option("--vocab-size", options->vocab_size,
+                      "ids of the trained vocabulary, bytes and added tokens included");
   command->add_option("--output", options->output, "folder for tokenizer.json and tokenizer_config.json");
-  command->footer("Example:\n  echo '{\"text\": \"import triton\"}' | tritonforge tokenize --tokenizer MODEL_FOLDER\n"
-                  "  tritonforge tokenize --train texts.jsonl --vocab-size 2048 --output tiny-tokenizer");
+  command->footer(
+      "Example:\n  echo '{\"text\": \"import triton\"}' | tritonforge tokenize --tokenizer MODEL_FOLDER\n"
+      "  tritonforge tokenize --train texts.jsonl --vocab-size 2048 --output tiny-tokenizer");
   command->callback([options] {
     if (!options->train_file.empty()) return train(*options);
     if (options->tokenizer.empty()) fail(ErrorKind::kUsage, "tokenize needs --tokenizer PATH (or --train FILE)");

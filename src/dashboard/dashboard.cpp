@@ -26,8 +26,10 @@ std::string event(std::string_view name, const Json& data) {
 
 net::Response page_part(std::string_view text, const std::string& type) {
   net::Response response{200, std::string(text), type, {}};
-  response.headers = {{"content-security-policy", content_security_policy()}, {"x-content-type-options", "nosniff"},
-                      {"referrer-policy", "no-referrer"}, {"cache-control", "no-cache"}};
+  response.headers = {{"content-security-policy", content_security_policy()},
+                      {"x-content-type-options", "nosniff"},
+                      {"referrer-policy", "no-referrer"},
+                      {"cache-control", "no-cache"}};
   return response;
 }
 
@@ -37,7 +39,8 @@ size_t limit_of(const net::Request& request) {
   size_t limit = 0;
   const auto& text = found->second;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), limit);
-  if (error != std::errc() || end != text.data() + text.size()) fail(ErrorKind::kUsage, "limit: '{}' is not a number", text);
+  if (error != std::errc() || end != text.data() + text.size())
+    fail(ErrorKind::kUsage, "limit: '{}' is not a number", text);
   return std::min(limit, RunFolder::kKeptTrajectories);
 }
 
@@ -91,8 +94,7 @@ void Dashboard::Impl::watch(std::stop_token stop) {
     pollfd waiting[2] = {{inotify, POLLIN, 0}, {wake, POLLIN, 0}};
     const int ready = ::poll(waiting, 2, kHeartbeat_ms);
     char buffer[16384];
-    while (::read(inotify, buffer, sizeof buffer) > 0) {
-    }
+    while (::read(inotify, buffer, sizeof buffer) > 0) {}
     try {
       look();
     } catch (const Error& error) {
@@ -107,8 +109,10 @@ void Dashboard::Impl::watch(std::stop_token stop) {
 
 void Dashboard::Impl::add_routes() {
   server.route("GET", "/", [](const net::Request&) { return page_part(web_index_html, "text/html; charset=utf-8"); });
-  server.route("GET", "/style.css", [](const net::Request&) { return page_part(web_style_css, "text/css; charset=utf-8"); });
-  server.route("GET", "/app.js", [](const net::Request&) { return page_part(web_app_js, "text/javascript; charset=utf-8"); });
+  server.route("GET", "/style.css",
+               [](const net::Request&) { return page_part(web_style_css, "text/css; charset=utf-8"); });
+  server.route("GET", "/app.js",
+               [](const net::Request&) { return page_part(web_app_js, "text/javascript; charset=utf-8"); });
   const auto api = [this](const std::string& path, std::function<Json(const net::Request&)> value) {
     server.route("GET", path, [this, value](const net::Request& request) {
       const std::lock_guard lock(mutex);
@@ -119,14 +123,16 @@ void Dashboard::Impl::add_routes() {
   };
   api("/api/status", [this](const net::Request&) { return folder.status(); });
   api("/api/steps", [this](const net::Request&) { return Json(folder.steps()); });
-  api("/api/trajectories", [this](const net::Request& request) { return Json(folder.trajectories(limit_of(request))); });
+  api("/api/trajectories",
+      [this](const net::Request& request) { return Json(folder.trajectories(limit_of(request))); });
   api("/api/result", [this](const net::Request&) { return folder.result(); });
   server.route("GET", "/health", [this](const net::Request&) {
     return net::Response::json({{"status", "green"}, {"role", "dashboard"}, {"detail", folder.path().string()}});
   });
   server.route("GET", "/metrics", [this](const net::Request&) {
     const std::lock_guard lock(mutex);
-    return net::Response::text(fmt::format("# TYPE dashboard_listeners gauge\ndashboard_listeners {}\n", listeners.size()));
+    return net::Response::text(
+        fmt::format("# TYPE dashboard_listeners gauge\ndashboard_listeners {}\n", listeners.size()));
   });
   server.route_async("GET", "/api/events", [this](const net::Request&, net::ResponderPtr reply) {
     reply->begin_stream(200, "text/event-stream", {{"cache-control", "no-store"}});
@@ -136,7 +142,9 @@ void Dashboard::Impl::add_routes() {
   });
 }
 
-Dashboard::Dashboard(DashboardOptions options) : impl_(std::make_unique<Impl>(std::move(options))) { impl_->add_routes(); }
+Dashboard::Dashboard(DashboardOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {
+  impl_->add_routes();
+}
 
 Dashboard::~Dashboard() { stop(); }
 

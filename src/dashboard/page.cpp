@@ -46,12 +46,15 @@ std::string content_security_policy() {
 std::string self_contained_page(const Json& data) {
   std::string page(web_index_html);
   const std::string policy = fmt::format(
-      "default-src 'none'; script-src 'sha256-{}'; style-src 'sha256-{}'; img-src data:; base-uri 'none'; form-action 'none'",
+      "default-src 'none'; script-src 'sha256-{}'; style-src 'sha256-{}'; img-src data:; base-uri 'none'; form-action "
+      "'none'",
       sha256_base64(web_app_js), sha256_base64(web_style_css));
   replace(page, "<link rel=\"stylesheet\" href=\"style.css\">",
-          fmt::format("<meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n<style>{}</style>", policy, web_style_css));
+          fmt::format("<meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n<style>{}</style>", policy,
+                      web_style_css));
   replace(page, "<script src=\"app.js\" defer></script>",
-          fmt::format("<script type=\"application/json\" id=\"inline-data\">{}</script>\n<script>{}</script>", inert_json(data), web_app_js));
+          fmt::format("<script type=\"application/json\" id=\"inline-data\">{}</script>\n<script>{}</script>",
+                      inert_json(data), web_app_js));
   return page;
 }
 

@@ -12,8 +12,8 @@ extern const std::string_view web_index_html, web_style_css, web_app_js;
 // What the page may do: its own scripts, styles and requests, nothing inline, nothing from elsewhere.
 std::string content_security_policy();
 
-// The page with style, script and `data` ({"status", "steps", "trajectories", "result"}) inside. Everything in `data` is
-// inert whatever it holds; the script is allowed by its hash alone.
+// The page with style, script and `data` ({"status", "steps", "trajectories", "result"}) inside. Everything in `data`
+// is inert whatever it holds; the script is allowed by its hash alone.
 std::string self_contained_page(const Json& data);
 
 }  // namespace tritonforge::dashboard

@@ -97,12 +97,14 @@ RunFolder::News RunFolder::poll() {
 
 std::vector<Json> RunFolder::trajectories(size_t limit) const {
   std::vector<Json> newest;
-  for (auto it = trajectories_.rbegin(); it != trajectories_.rend() && newest.size() < limit; ++it) newest.push_back(*it);
+  for (auto it = trajectories_.rbegin(); it != trajectories_.rend() && newest.size() < limit; ++it)
+    newest.push_back(*it);
   return newest;
 }
 
 Json RunFolder::snapshot(size_t trajectory_limit) const {
-  return {{"status", status_}, {"steps", steps_}, {"trajectories", trajectories(trajectory_limit)}, {"result", result_}};
+  return {
+      {"status", status_}, {"steps", steps_}, {"trajectories", trajectories(trajectory_limit)}, {"result", result_}};
 }
 
 }  // namespace tritonforge::dashboard

@@ -142,16 +142,19 @@ std::optional<Composition> draw_composition(PairStyle style, const std::vector<c
   size_t operands = 0;
   for (const auto& step : made.steps) {
     operands += step.op->operand != Operand::kNone;
-    made.rows |= step.op->operand == Operand::kRowVector || step.op->operand == Operand::kColumn || step.op->tail != Tail::kNone;
+    made.rows |= step.op->operand == Operand::kRowVector || step.op->operand == Operand::kColumn ||
+                 step.op->tail != Tail::kNone;
   }
   if (operands > 2) return std::nullopt;
   if (!made.rows) made.rows = rng.below(3) == 0;
 
   const bool compact = style == PairStyle::kCompact;
   made.x = pick<std::string>(compact ? std::vector<std::string>{"x", "a", "u", "t"}
-                                     : std::vector<std::string>{"x", "a", "inp", "hidden", "values"}, rng);
+                                     : std::vector<std::string>{"x", "a", "inp", "hidden", "values"},
+                             rng);
   std::vector<std::string> names = compact ? std::vector<std::string>{"y", "b", "v", "w", "s", "z"}
-                                           : std::vector<std::string>{"y", "b", "other", "weight", "scale", "residual", "gate"};
+                                           : std::vector<std::string>{"y",     "b",        "other", "weight",
+                                                                      "scale", "residual", "gate"};
   for (auto& step : made.steps) {
     if (step.op->operand == Operand::kNone) continue;
     const size_t at = rng.below(names.size());
@@ -160,11 +163,13 @@ std::optional<Composition> draw_composition(PairStyle style, const std::vector<c
   }
 
   if (compact) {
-    made.n = made.rows ? pick<int64_t>({64, 80, 100, 128, 150, 200, 256}, rng) : pick<int64_t>({500, 1000, 1024, 1500, 2000, 3000, 4096}, rng);
+    made.n = made.rows ? pick<int64_t>({64, 80, 100, 128, 150, 200, 256}, rng)
+                       : pick<int64_t>({500, 1000, 1024, 1500, 2000, 3000, 4096}, rng);
     made.m = pick<int64_t>({8, 12, 16, 20, 32}, rng);
     made.block = pick<int64_t>({256, 512, 1024}, rng);
   } else {
-    made.n = made.rows ? pick<int64_t>({256, 500, 768, 1000, 1024, 2048, 4096}, rng) : pick<int64_t>({100000, 1 << 18, 1000000, 1 << 20, 1 << 22}, rng);
+    made.n = made.rows ? pick<int64_t>({256, 500, 768, 1000, 1024, 2048, 4096}, rng)
+                       : pick<int64_t>({100000, 1 << 18, 1000000, 1 << 20, 1 << 22}, rng);
     made.m = pick<int64_t>({128, 256, 512, 1000, 1024, 4096}, rng);
     made.block = pick<int64_t>({256, 512, 1024, 2048}, rng);
   }
@@ -202,8 +207,8 @@ Mistake draw_mistake(const Composition& composition, const std::vector<const Ope
       case 0: {  // another family of the same shape
         std::vector<const Operator*> others;
         for (const auto* op : families) {
-          if (op != step.op && op->operand == step.op->operand && op->tail == step.op->tail && op->has_c() == step.op->has_c() &&
-              op->has_d() == step.op->has_d()) {
+          if (op != step.op && op->operand == step.op->operand && op->tail == step.op->tail &&
+              op->has_c() == step.op->has_c() && op->has_d() == step.op->has_d()) {
             others.push_back(op);
           }
         }
@@ -226,7 +231,8 @@ Mistake draw_mistake(const Composition& composition, const std::vector<const Ope
         const size_t last = line.find(", ", comma + 2);
         if (last == std::string::npos) continue;
         const size_t close = line.find(')', last);
-        const std::string unmasked = line.substr(0, at) + line.substr(comma + 2, last - comma - 2) + line.substr(close + 1);
+        const std::string unmasked = line.substr(0, at) + line.substr(comma + 2, last - comma - 2) +
+                                     line.substr(close + 1);
         source.replace(begin, end - begin, unmasked);
         return {"no_mask", source};
       }

@@ -32,7 +32,7 @@ struct Composition {
   bool rows = false;                  // (M, N), one program a row; else flat
   int64_t m = 0, n = 0;
   int64_t block = 256;
-  uint64_t look = 0;                  // decides everything that is a matter of taste
+  uint64_t look = 0;  // decides everything that is a matter of taste
 
   bool reduces() const { return !steps.empty() && steps.back().op->tail == Tail::kReduce; }
   std::vector<std::string> families() const;  // in order
@@ -49,7 +49,8 @@ std::string solution_source(const Composition& composition);
 
 // The solution with one mistake of the kind that models make. Whether it is really wrong only a verdict can say.
 struct Mistake {
-  std::string kind;  // "wrong_operator", "wrong_constant", "lost_operator", "no_mask", "wrong_stride", "undefined_name", "syntax"
+  std::string kind;  // "wrong_operator", "wrong_constant", "lost_operator", "no_mask", "wrong_stride",
+                     // "undefined_name", "syntax"
   std::string source;
 };
 Mistake draw_mistake(const Composition& composition, const std::vector<const Operator*>& families, Rng& rng);

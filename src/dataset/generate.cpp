@@ -105,7 +105,8 @@ class Generator {
       for (;;) {
         std::unique_lock lock(mutex_);
         // What is under way may be refused, and only then another draw is needed.
-        changed_.wait(lock, [&] { return failure_ || report_.written >= options_.count || open_draws() < options_.count; });
+        changed_.wait(lock,
+                      [&] { return failure_ || report_.written >= options_.count || open_draws() < options_.count; });
         if (failure_ || report_.written >= options_.count) return;
         Draw draw = next_draw();
         lock.unlock();
@@ -139,7 +140,8 @@ class Generator {
       const Verdict verdict = judge(pair.problem, pair.solution);
       if (!verdict.correct || verdict.cheated()) {
         const std::lock_guard lock(mutex_);
-        report_.rejected.push_back(fmt::format("{}: {}: {}", pair.combo, verdict.error_kind, verdict.diagnostics.substr(0, 400)));
+        report_.rejected.push_back(
+            fmt::format("{}: {}: {}", pair.combo, verdict.error_kind, verdict.diagnostics.substr(0, 400)));
         return false;
       }
       pair.verified = true;
@@ -173,7 +175,8 @@ class Generator {
     done_.emplace(index, accepted ? std::optional<Pair>(std::move(draw.pair)) : std::nullopt);
     const auto rejected = static_cast<int64_t>(report_.rejected.size());
     if (!accepted && rejected > 5 && rejected * 10 > static_cast<int64_t>(drawn_)) {
-      fail(ErrorKind::kInternal, "the evaluator refused {} of {} generated solutions; the last: {}", rejected, drawn_, report_.rejected.back());
+      fail(ErrorKind::kInternal, "the evaluator refused {} of {} generated solutions; the last: {}", rejected, drawn_,
+           report_.rejected.back());
     }
     while (!done_.empty() && done_.begin()->first == next_to_write_) {
       const auto pair = std::move(done_.begin()->second);
@@ -209,7 +212,8 @@ void GenerateOptions::validate() const {
   if (workers < 1 || workers > 256) fail(ErrorKind::kUsage, "workers {} is not in 1..256", workers);
   if (!(refinements >= 0 && refinements <= 1)) fail(ErrorKind::kUsage, "refinements {} is not in 0..1", refinements);
   if (!(holdout_fraction >= 0 && rl_fraction >= 0 && holdout_fraction + rl_fraction < 1)) {
-    fail(ErrorKind::kUsage, "split {} and rl-split {} must be at least 0 and below 1 together", holdout_fraction, rl_fraction);
+    fail(ErrorKind::kUsage, "split {} and rl-split {} must be at least 0 and below 1 together", holdout_fraction,
+         rl_fraction);
   }
   for (const auto& family : families) {
     if (find_special(family) == nullptr) find_operator(family);
@@ -242,8 +246,8 @@ std::string split_of(const std::vector<std::string>& families, const GenerateOpt
   return draw < options.holdout_fraction + options.rl_fraction ? "rl" : "train";
 }
 
-GenerateReport generate_pairs(const GenerateOptions& options, const EvaluatePair& evaluate, const ConversationTexts& texts,
-                              const std::function<void(const Pair&)>& on_pair) {
+GenerateReport generate_pairs(const GenerateOptions& options, const EvaluatePair& evaluate,
+                              const ConversationTexts& texts, const std::function<void(const Pair&)>& on_pair) {
   options.validate();
   return Generator(options, evaluate, texts, on_pair).run();
 }

@@ -17,13 +17,14 @@ struct GenerateOptions {
   uint64_t seed = 0;
   PairStyle style = PairStyle::kCompact;
   std::vector<std::string> families;  // empty: all of the style
-  // Families ("tanh") and combinations ("relu+mul", in any order) that go to the holdout, besides those that the hash picks.
+  // Families ("tanh") and combinations ("relu+mul", in any order) that go to the holdout, besides those that the hash
+  // picks.
   std::vector<std::string> holdout;
-  double holdout_fraction = 0.15;     // of the combinations of two or more families; by hash, the same for every seed
-  double rl_fraction = 0.10;          // likewise: combinations for RL only
-  double refinements = 0.25;          // of the pairs
-  int workers = 2;                    // evaluations at once
-  void validate() const;              // throws kUsage
+  double holdout_fraction = 0.15;  // of the combinations of two or more families; by hash, the same for every seed
+  double rl_fraction = 0.10;       // likewise: combinations for RL only
+  double refinements = 0.25;       // of the pairs
+  int workers = 2;                 // evaluations at once
+  void validate() const;           // throws kUsage
 };
 
 // A verdict on a candidate, or why there is none (which ends the generation). Called by several threads at once.
@@ -38,15 +39,16 @@ struct ConversationTexts {
 
 struct GenerateReport {
   int64_t written = 0, refinements = 0, evaluations = 0;
-  std::vector<std::string> rejected;  // "combo: diagnostics" of solutions that the evaluator refused: a template at fault
+  std::vector<std::string>
+      rejected;  // "combo: diagnostics" of solutions that the evaluator refused: a template at fault
   double seconds = 0;
 };
 
 // Calls on_pair in order, from one thread at a time. `evaluate` may be empty: pairs are then marked as not verified and
 // have no refinements. Throws kInternal where more than one draw in ten is refused, kUsage where the families cannot
 // make `count` distinct pairs.
-GenerateReport generate_pairs(const GenerateOptions& options, const EvaluatePair& evaluate, const ConversationTexts& texts,
-                              const std::function<void(const Pair&)>& on_pair);
+GenerateReport generate_pairs(const GenerateOptions& options, const EvaluatePair& evaluate,
+                              const ConversationTexts& texts, const std::function<void(const Pair&)>& on_pair);
 
 // "train" | "rl" | "holdout" of a combination.
 std::string split_of(const std::vector<std::string>& families, const GenerateOptions& options);

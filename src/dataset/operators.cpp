@@ -223,7 +223,8 @@ std::string fill(std::string_view text, const std::vector<std::pair<std::string_
     const size_t close = text.find('}', open);
     TF_CHECK(close != std::string_view::npos, "no '}}' in template: {}", text);
     const auto key = text.substr(open + 1, close - open - 1);
-    const auto found = std::find_if(values.begin(), values.end(), [&](const auto& entry) { return entry.first == key; });
+    const auto found = std::find_if(values.begin(), values.end(),
+                                    [&](const auto& entry) { return entry.first == key; });
     TF_CHECK(found != values.end(), "no value for {{{}}} in template: {}", key, text);
     out.append(text.substr(at, open - at)).append(found->second);
     at = close + 1;

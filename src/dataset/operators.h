@@ -1,7 +1,7 @@
 #pragma once
-// The operator families that generated problems are composed of: one table (operators.cpp), one entry a family. An entry
-// says how the family is written in PyTorch and in Triton and where its numbers are honest; everything else (layouts,
-// loads, names, wrappers, wrong variants, verification) follows from it. To add a family, add an entry.
+// The operator families that generated problems are composed of: one table (operators.cpp), one entry a family. An
+// entry says how the family is written in PyTorch and in Triton and where its numbers are honest; everything else
+// (layouts, loads, names, wrappers, wrong variants, verification) follows from it. To add a family, add an entry.
 #include <span>
 #include <string>
 #include <string_view>
@@ -33,7 +33,8 @@ enum class Tail {
 enum class FamilySet { kCompact, kFull, kCorpus };
 
 // Texts hold {x} (the value so far), {y} (the operand), {c} and {d} (constants), {n} (the row's length), {m} (the mask
-// of a row). Triton text is the lines of the kernel, each assigning {x}; in a Tail, {x} beyond the row is undefined on entry.
+// of a row). Triton text is the lines of the kernel, each assigning {x}; in a Tail, {x} beyond the row is undefined on
+// entry.
 struct Operator {
   std::string_view name;
   FamilySet set = FamilySet::kCompact;
@@ -42,8 +43,8 @@ struct Operator {
   std::string_view torch;
   std::vector<std::string_view> triton;
   double (*value)(double x, double y, double c, double d) = nullptr;  // what it computes; null for a Tail
-  Range domain{-200, 200};  // of x
-  Range c{}, d{};           // constants are drawn from here, where the text uses them
+  Range domain{-200, 200};                                            // of x
+  Range c{}, d{};                 // constants are drawn from here, where the text uses them
   bool positive_operand = false;  // y is drawn from [0.5, 1.5]
   int extreme = 0;                // a Tail that picks the row's largest (1) or smallest (-1) value
   bool has_c() const { return torch.find("{c}") != std::string_view::npos; }

@@ -12,7 +12,8 @@ Json message_to_json(const Message& message) { return Json{{"role", message.role
 
 Message message_of(const Json& json, std::string_view where) {
   if (!json.is_object()) fail(ErrorKind::kUsage, "{}: field 'messages' is not a list of messages", where);
-  return Message{.role = require<std::string>(json, "role", where), .content = require<std::string>(json, "content", where)};
+  return Message{.role = require<std::string>(json, "role", where),
+                 .content = require<std::string>(json, "content", where)};
 }
 
 PairStats::Length length_of(std::vector<size_t> sizes) {
@@ -28,12 +29,15 @@ Json to_json(const PairStats::Length& length) {
 }  // namespace
 
 Json to_json(const Pair& pair) {
-  Json json{{"id", pair.id},           {"families", pair.families}, {"combo", pair.combo},       {"style", pair.style},
-            {"split", pair.split},     {"problem", pair.problem},   {"solution", pair.solution}, {"verified", pair.verified},
-            {"seed", pair.seed}};
+  Json json{
+      {"id", pair.id},       {"families", pair.families}, {"combo", pair.combo},       {"style", pair.style},
+      {"split", pair.split}, {"problem", pair.problem},   {"solution", pair.solution}, {"verified", pair.verified},
+      {"seed", pair.seed}};
   for (const auto& message : pair.messages) json["messages"].push_back(message_to_json(message));
   if (pair.refinement) {
-    json["refinement"] = {{"mistake", pair.refinement->mistake}, {"wrong", pair.refinement->wrong}, {"feedback", pair.refinement->feedback}};
+    json["refinement"] = {{"mistake", pair.refinement->mistake},
+                          {"wrong", pair.refinement->wrong},
+                          {"feedback", pair.refinement->feedback}};
   }
   return json;
 }
@@ -47,7 +51,8 @@ Pair pair_from_json(const Json& json, std::string_view where) {
   pair.style = optional_field<std::string>(json, "style", "compact", where);
   pair.split = optional_field<std::string>(json, "split", "train", where);
   if (pair.split != "train" && pair.split != "rl" && pair.split != "holdout") {
-    fail(ErrorKind::kUsage, "{}: unknown split '{}'{}", where, pair.split, nearest_hint(pair.split, {"train", "rl", "holdout"}));
+    fail(ErrorKind::kUsage, "{}: unknown split '{}'{}", where, pair.split,
+         nearest_hint(pair.split, {"train", "rl", "holdout"}));
   }
   pair.problem = require<std::string>(json, "problem", where);
   pair.solution = require<std::string>(json, "solution", where);
@@ -58,7 +63,8 @@ Pair pair_from_json(const Json& json, std::string_view where) {
   for (const auto& message : messages) pair.messages.push_back(message_of(message, where));
   if (const auto found = json.find("refinement"); found != json.end() && !found->is_null()) {
     if (!found->is_object()) fail(ErrorKind::kUsage, "{}: field 'refinement' is not an object", where);
-    pair.refinement = Refinement{optional_field<std::string>(*found, "mistake", "", where), require<std::string>(*found, "wrong", where),
+    pair.refinement = Refinement{optional_field<std::string>(*found, "mistake", "", where),
+                                 require<std::string>(*found, "wrong", where),
                                  require<std::string>(*found, "feedback", where)};
   }
   return pair;

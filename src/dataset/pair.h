@@ -31,8 +31,8 @@ struct Pair {
   // user, assistant (the solution); with a refinement: user, assistant (wrong), user (feedback), assistant (solution).
   // Only the last message carries loss. May be left out of a file: it follows from the rest (and the prompt's style).
   std::vector<Message> messages;
-  bool verified = false;              // the evaluator accepted the solution
-  uint64_t seed = 0;                  // of the draw
+  bool verified = false;  // the evaluator accepted the solution
+  uint64_t seed = 0;      // of the draw
 };
 
 Json to_json(const Pair& pair);
@@ -45,10 +45,12 @@ std::vector<Pair> parse_pairs_jsonl(std::string_view text, std::string_view wher
 Problem problem_of(const Pair& pair, int number);
 
 struct PairStats {
-  struct Length { size_t min = 0, median = 0, max = 0; };
+  struct Length {
+    size_t min = 0, median = 0, max = 0;
+  };
   size_t pairs = 0, verified = 0, refinements = 0;
-  size_t duplicates = 0;   // problems that an earlier line has already
-  size_t leaked = 0;       // held-out or rl combinations (in any order) that train has too
+  size_t duplicates = 0;  // problems that an earlier line has already
+  size_t leaked = 0;      // held-out or rl combinations (in any order) that train has too
   std::map<std::string, size_t> by_split, by_family, by_combo, by_style, by_mistake, by_chain_length;
   Length problem_chars, solution_chars;
 };

@@ -80,7 +80,6 @@ Problem read_problem_file(const fs::path& file) {
   return problem;
 }
 
-
 // A number that some writers put in quotes.
 int number_field(const Json& object, const char* key, std::optional<int> fallback, std::string_view where) {
   const auto found = object.find(key);
@@ -121,9 +120,11 @@ Problem problem_from_json(const Json& line, std::string_view where) {
     problem.id = require<std::string>(line, "id", where);
     problem.name = optional_field<std::string>(line, "combo", problem.id, where);
   } else {
-    fail(ErrorKind::kUsage, "{}: none of the fields 'code', 'label' and 'problem', one of which holds the source", where);
+    fail(ErrorKind::kUsage, "{}: none of the fields 'code', 'label' and 'problem', one of which holds the source",
+         where);
   }
-  if (const auto [number, name] = split_number(problem.name); number == problem.problem_id && number != 0) problem.name = name;
+  if (const auto [number, name] = split_number(problem.name); number == problem.problem_id && number != 0)
+    problem.name = name;
   problem.families = optional_field<std::vector<std::string>>(line, "families", families_of(problem.source), where);
   check_source(problem.source, where);
   if (problem.id.empty()) problem.id = make_id(problem.level, problem.problem_id, problem.name);
@@ -133,7 +134,8 @@ Problem problem_from_json(const Json& line, std::string_view where) {
 void check_unique(const std::vector<Problem>& problems, std::string_view where) {
   std::set<std::string_view> seen;
   for (const auto& problem : problems) {
-    if (!seen.insert(problem.id).second) fail(ErrorKind::kUsage, "{}: problem id '{}' is there twice", where, problem.id);
+    if (!seen.insert(problem.id).second)
+      fail(ErrorKind::kUsage, "{}: problem id '{}' is there twice", where, problem.id);
   }
 }
 
@@ -185,7 +187,8 @@ std::vector<Problem> read_problems(const fs::path& path) {
     }
   }
   if (!levels) read_folder(path, problems);
-  if (problems.empty()) fail(ErrorKind::kNotFound, "{}: no problems in it (level1/NUMBER_name.py or *.py)", path.string());
+  if (problems.empty())
+    fail(ErrorKind::kNotFound, "{}: no problems in it (level1/NUMBER_name.py or *.py)", path.string());
   std::sort(problems.begin(), problems.end(), [](const Problem& a, const Problem& b) {
     return std::tie(a.level, a.problem_id, a.name) < std::tie(b.level, b.problem_id, b.name);
   });
@@ -194,12 +197,8 @@ std::vector<Problem> read_problems(const fs::path& path) {
 }
 
 std::string problem_line(const Problem& problem) {
-  return Json{{"id", problem.id},
-              {"level", problem.level},
-              {"problem_id", problem.problem_id},
-              {"name", problem.name},
-              {"families", problem.families},
-              {"code", problem.source}}
+  return Json{{"id", problem.id},     {"level", problem.level},       {"problem_id", problem.problem_id},
+              {"name", problem.name}, {"families", problem.families}, {"code", problem.source}}
       .dump();
 }
 

@@ -9,7 +9,7 @@
 namespace tritonforge {
 
 struct Problem {
-  std::string id;                     // unique in its set: "level1_19_relu"
+  std::string id;  // unique in its set: "level1_19_relu"
   int level = 1;
   int problem_id = 0;                 // KernelBench's number within the level
   std::string name;                   // file name without number and extension

@@ -5,8 +5,7 @@
 namespace tritonforge {
 namespace {
 
-constexpr std::string_view kHead =
-    "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n\n";
+constexpr std::string_view kHead = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n\n";
 constexpr std::string_view kTritonHead =
     "import torch\nimport torch.nn as nn\nimport triton\nimport triton.language as tl\n\n\n@triton.jit\n";
 
@@ -54,13 +53,15 @@ SpecialDraw draw_special(const Special& special, Rng& rng) {
   SpecialDraw draw;
   draw.families.emplace_back(special.name);
   std::vector<std::pair<std::string_view, std::string>> values;
-  for (const auto& [key, choices] : special.choices) values.emplace_back(key, std::string(choices[rng.below(choices.size())]));
+  for (const auto& [key, choices] : special.choices)
+    values.emplace_back(key, std::string(choices[rng.below(choices.size())]));
   std::string in_torch, in_kernel;
   if (special.problem.find("{epilogue}") != std::string::npos) {
     for (const auto& [op, c, d] : draw_epilogue(special.min_epilogue + rng.below(3), rng)) {
       draw.families.emplace_back(op->name);
       in_torch += "        out = " + fill(op->torch, {{"x", "out"}, {"c", c}, {"d", d}}) + "\n";
-      for (const auto text : op->triton) in_kernel += "    " + fill(text, {{"x", std::string(special.value)}, {"c", c}, {"d", d}}) + "\n";
+      for (const auto text : op->triton)
+        in_kernel += "    " + fill(text, {{"x", std::string(special.value)}, {"c", c}, {"d", d}}) + "\n";
     }
   }
   values.emplace_back("epilogue", in_torch);
@@ -69,7 +70,8 @@ SpecialDraw draw_special(const Special& special, Rng& rng) {
   draw.solution = std::string(kTritonHead) + fill(special.solution, values);
   // The old form of super() names its class; a model that copies it from the problem names one that is not there.
   const std::string_view old_form = "super(Model, self)";
-  if (const size_t at = draw.solution.find(old_form); at != std::string::npos) draw.solution.replace(at, old_form.size(), "super(ModelNew, self)");
+  if (const size_t at = draw.solution.find(old_form); at != std::string::npos)
+    draw.solution.replace(at, old_form.size(), "super(ModelNew, self)");
   return draw;
 }
 

@@ -1,7 +1,7 @@
 #pragma once
-// Families that are a whole kernel rather than a line: matrix products, transposes, losses, indexing, scans (special_kernels.cpp),
-// and layers that stay PyTorch's while what follows them becomes one kernel (layers.cpp). Part of the style "full". To add
-// one, add an entry there.
+// Families that are a whole kernel rather than a line: matrix products, transposes, losses, indexing, scans
+// (special_kernels.cpp), and layers that stay PyTorch's while what follows them becomes one kernel (layers.cpp). Part
+// of the style "full". To add one, add an entry there.
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,8 +10,8 @@
 
 namespace tritonforge {
 
-// Texts hold {KEY} for each choice. {epilogue} in both: element-wise families, as statements on `out` in the problem and
-// on `value` in the kernel; between min_epilogue and min_epilogue + 2 of them.
+// Texts hold {KEY} for each choice. {epilogue} in both: element-wise families, as statements on `out` in the problem
+// and on `value` in the kernel; between min_epilogue and min_epilogue + 2 of them.
 struct Special {
   std::string name;
   std::vector<std::pair<std::string_view, std::vector<std::string_view>>> choices;

@@ -6,8 +6,12 @@ namespace tritonforge {
 std::vector<Special> kernel_specials() {
   return {
       {.name = "matmul",
-       .choices = {{"M", {"256", "512", "1000", "1024"}}, {"N", {"256", "384", "512", "1000"}}, {"K", {"128", "256", "300", "512"}},
-                   {"BM", {"32", "64"}}, {"BN", {"32", "64"}}, {"BK", {"32"}}},
+       .choices = {{"M", {"256", "512", "1000", "1024"}},
+                   {"N", {"256", "384", "512", "1000"}},
+                   {"K", {"128", "256", "300", "512"}},
+                   {"BM", {"32", "64"}},
+                   {"BN", {"32", "64"}},
+                   {"BK", {"32"}}},
        .problem = R"py(class Model(nn.Module):
     """Matrix product of two matrices."""
 
@@ -31,7 +35,8 @@ def get_inputs():
 def get_init_inputs():
     return []
 )py",
-       .solution = R"py(def matmul_kernel(a_ptr, b_ptr, c_ptr, M, N, K, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
+       .solution =
+           R"py(def matmul_kernel(a_ptr, b_ptr, c_ptr, M, N, K, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
     rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     cols = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
     inner = tl.arange(0, BLOCK_K)
@@ -60,8 +65,13 @@ class ModelNew(nn.Module):
         return c
 )py"},
       {.name = "bmm",
-       .choices = {{"Z", {"8", "16", "20"}}, {"M", {"128", "200", "256"}}, {"N", {"128", "160", "256"}}, {"K", {"64", "100", "128"}},
-                   {"BM", {"32", "64"}}, {"BN", {"32", "64"}}, {"BK", {"32"}}},
+       .choices = {{"Z", {"8", "16", "20"}},
+                   {"M", {"128", "200", "256"}},
+                   {"N", {"128", "160", "256"}},
+                   {"K", {"64", "100", "128"}},
+                   {"BM", {"32", "64"}},
+                   {"BN", {"32", "64"}},
+                   {"BK", {"32"}}},
        .problem = R"py(class Model(nn.Module):
     """A batch of matrix products."""
 
@@ -86,7 +96,8 @@ def get_inputs():
 def get_init_inputs():
     return []
 )py",
-       .solution = R"py(def bmm_kernel(a_ptr, b_ptr, c_ptr, M, N, K, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
+       .solution =
+           R"py(def bmm_kernel(a_ptr, b_ptr, c_ptr, M, N, K, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
     batch = tl.program_id(2)
     rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     cols = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
@@ -116,8 +127,12 @@ class ModelNew(nn.Module):
         return c
 )py"},
       {.name = "linear",
-       .choices = {{"M", {"128", "256", "500"}}, {"N", {"128", "256", "300", "512"}}, {"K", {"128", "200", "256"}},
-                   {"BM", {"32", "64"}}, {"BN", {"32", "64"}}, {"BK", {"32"}}},
+       .choices = {{"M", {"128", "256", "500"}},
+                   {"N", {"128", "256", "300", "512"}},
+                   {"K", {"128", "200", "256"}},
+                   {"BM", {"32", "64"}},
+                   {"BN", {"32", "64"}},
+                   {"BK", {"32"}}},
        .problem = R"py(class Model(nn.Module):
     """A linear layer and what follows it."""
 
@@ -142,7 +157,8 @@ def get_inputs():
 def get_init_inputs():
     return [in_features, out_features]
 )py",
-       .solution = R"py(def linear_kernel(x_ptr, w_ptr, b_ptr, out_ptr, M, N, K, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
+       .solution =
+           R"py(def linear_kernel(x_ptr, w_ptr, b_ptr, out_ptr, M, N, K, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
     rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     cols = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
     inner = tl.arange(0, BLOCK_K)

@@ -45,7 +45,8 @@ Turn turn_from_json(const Json& json, const std::string& where) {
   turn.log_probs = require<std::vector<float>>(json, "log_probs", where);
   turn.weight_versions = require<std::vector<int64_t>>(json, "weight_versions", where);
   check_same_size(turn.log_probs.size(), turn.response_tokens.size(), "log_probs", "response_tokens", where);
-  check_same_size(turn.weight_versions.size(), turn.response_tokens.size(), "weight_versions", "response_tokens", where);
+  check_same_size(turn.weight_versions.size(), turn.response_tokens.size(), "weight_versions", "response_tokens",
+                  where);
   turn.text = require<std::string>(json, "text", where);
   turn.code = require<std::string>(json, "code", where);
   turn.verdict = verdict_from_json(require<Json>(json, "verdict", where));
@@ -121,7 +122,8 @@ std::string_view name_of(TurnStatus status) {
 
 Json to_json(const Turn& turn) {
   // JSON has no NaN: it would be written as null and fail only when it is read back.
-  for (const float value : turn.log_probs) TF_CHECK(std::isfinite(value), "log-probability {} of a sampled token", value);
+  for (const float value : turn.log_probs)
+    TF_CHECK(std::isfinite(value), "log-probability {} of a sampled token", value);
   TF_CHECK(std::isfinite(turn.reward), "turn reward is {}", turn.reward);
   return Json{{"prompt_tokens", turn.prompt_tokens},
               {"response_tokens", turn.response_tokens},
@@ -162,13 +164,16 @@ Trajectory trajectory_from_json(const Json& json) {
     trajectory.turns.push_back(turn_from_json(turn, fmt::format("{} turn {}", where, trajectory.turns.size())));
   }
   trajectory.temperature = require<double>(json, "temperature", where);
-  if (!(trajectory.temperature >= 0)) fail(ErrorKind::kUsage, "{}: temperature {} is negative", where, trajectory.temperature);
+  if (!(trajectory.temperature >= 0))
+    fail(ErrorKind::kUsage, "{}: temperature {} is negative", where, trajectory.temperature);
   trajectory.reward = require<double>(json, "reward", where);
   trajectory.turn_returns = optional_field<std::vector<double>>(json, "turn_returns", {}, where);
   trajectory.advantages = optional_field<std::vector<double>>(json, "advantages", {}, where);
   const size_t count = trajectory.turns.size();
-  if (!trajectory.turn_returns.empty()) check_same_size(trajectory.turn_returns.size(), count, "turn_returns", "turns", where);
-  if (!trajectory.advantages.empty()) check_same_size(trajectory.advantages.size(), count, "advantages", "turns", where);
+  if (!trajectory.turn_returns.empty())
+    check_same_size(trajectory.turn_returns.size(), count, "turn_returns", "turns", where);
+  if (!trajectory.advantages.empty())
+    check_same_size(trajectory.advantages.size(), count, "advantages", "turns", where);
   return trajectory;
 }
 

@@ -13,14 +13,14 @@ enum class TurnStatus { kCompleted, kTruncated, kAborted, kFailed };
 std::string_view name_of(TurnStatus status);
 
 struct Turn {
-  std::vector<int64_t> prompt_tokens;      // exactly what the engine was given
-  std::vector<int64_t> response_tokens;    // exactly what it sampled (the stop token included)
-  std::vector<float> log_probs;            // of each response token, at temperature T, before any top-p / top-k cut
-  std::vector<int64_t> weight_versions;    // of each response token
-  std::string text, code;                  // response text; extracted code ("" where none was found)
+  std::vector<int64_t> prompt_tokens;    // exactly what the engine was given
+  std::vector<int64_t> response_tokens;  // exactly what it sampled (the stop token included)
+  std::vector<float> log_probs;          // of each response token, at temperature T, before any top-p / top-k cut
+  std::vector<int64_t> weight_versions;  // of each response token
+  std::string text, code;                // response text; extracted code ("" where none was found)
   Verdict verdict;
   double reward = 0;
-  TurnStatus status = TurnStatus::kFailed; // failed: no verdict or no completion; it carries no loss
+  TurnStatus status = TurnStatus::kFailed;  // failed: no verdict or no completion; it carries no loss
   double generate_s = 0, evaluate_s = 0;
 };
 
@@ -28,9 +28,9 @@ struct Trajectory {
   std::string id, problem_id, group_id;
   std::vector<Turn> turns;
   double temperature = 1.0;
-  double reward = 0;                       // aggregated return (credit rule)
-  std::vector<double> turn_returns;        // one a turn: what credit gives that turn's tokens
-  std::vector<double> advantages;          // one a turn, set by the buffer once the group is complete
+  double reward = 0;                 // aggregated return (credit rule)
+  std::vector<double> turn_returns;  // one a turn: what credit gives that turn's tokens
+  std::vector<double> advantages;    // one a turn, set by the buffer once the group is complete
 };
 
 Json to_json(const Turn& turn);
@@ -42,9 +42,9 @@ Trajectory trajectory_from_json(const Json& json);  // throws kUsage naming the 
 struct TrainSequence {
   std::vector<int64_t> tokens;
   std::vector<uint8_t> loss_mask;
-  std::vector<float> old_log_probs;        // sampler's, 0 where loss_mask is 0
-  std::vector<float> advantages;           // 0 where loss_mask is 0
-  std::vector<int64_t> weight_versions;    // -1 where loss_mask is 0
+  std::vector<float> old_log_probs;      // sampler's, 0 where loss_mask is 0
+  std::vector<float> advantages;         // 0 where loss_mask is 0
+  std::vector<int64_t> weight_versions;  // -1 where loss_mask is 0
   std::string trajectory_id;
   double temperature = 1.0;
 };

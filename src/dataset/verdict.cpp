@@ -178,10 +178,14 @@ Json to_kernel_exec_result(const Verdict& v) {
   double runtime = -1;  // KernelBench: not measured
   if (v.stage == Stage::kTimed) {
     runtime = three_digits(v.runtime.mean);
-    stats = {{"mean", three_digits(v.runtime.mean)}, {"std", three_digits(v.runtime.std)},
-             {"min", three_digits(v.runtime.min)},   {"max", three_digits(v.runtime.max)},
-             {"num_trials", v.runtime.samples},      {"hardware", v.device},
-             {"device", v.device},                   {"gpu_type", v.device}};
+    stats = {{"mean", three_digits(v.runtime.mean)},
+             {"std", three_digits(v.runtime.std)},
+             {"min", three_digits(v.runtime.min)},
+             {"max", three_digits(v.runtime.max)},
+             {"num_trials", v.runtime.samples},
+             {"hardware", v.device},
+             {"device", v.device},
+             {"gpu_type", v.device}};
     metadata["ref_runtime"] = three_digits(v.ref_runtime.mean);
     metadata["speedup"] = v.speedup;
   }

@@ -13,6 +13,7 @@ std::string full_solution(const Composition& composition);
 
 // The chain as torch / kernel statements "x = torch.relu(x)"; `mask` and `row_length` are what the kernel calls them.
 std::vector<std::string> torch_statements(const Composition& composition);
-std::vector<std::string> kernel_statements(const Composition& composition, const std::string& mask, const std::string& row_length);
+std::vector<std::string> kernel_statements(const Composition& composition, const std::string& mask,
+                                           const std::string& row_length);
 
 }  // namespace tritonforge

@@ -36,7 +36,8 @@ std::vector<std::string> torch_statements(const Composition& composition) {
   return lines;
 }
 
-std::vector<std::string> kernel_statements(const Composition& composition, const std::string& mask, const std::string& row_length) {
+std::vector<std::string> kernel_statements(const Composition& composition, const std::string& mask,
+                                           const std::string& row_length) {
   std::vector<std::string> lines;
   for (const auto& step : composition.steps) {
     auto values = values_of(composition, step);
@@ -50,7 +51,8 @@ std::vector<std::string> kernel_statements(const Composition& composition, const
 std::string compact_problem(const Composition& composition) {
   std::string forward;
   for (const auto& line : torch_statements(composition)) forward += "        " + line + "\n";
-  std::vector<std::string> inputs{fmt::format("{}({}){}", composition.input, composition.rows ? "M, N" : "N", composition.offset)};
+  std::vector<std::string> inputs{
+      fmt::format("{}({}){}", composition.input, composition.rows ? "M, N" : "N", composition.offset)};
   for (const auto& step : composition.steps) {
     if (!step.operand.empty()) inputs.push_back(drawn(composition, step));
   }
@@ -65,8 +67,9 @@ std::string compact_problem(const Composition& composition) {
       "    return [{}]\n\n"
       "def get_init_inputs():\n"
       "    return []\n",
-      forward.find("F.") == std::string::npos ? "" : "import torch.nn.functional as F\n", fmt::join(tensor_names(composition), ", "),
-      forward, composition.x, composition.rows ? fmt::format("M = {}\n", composition.m) : "", composition.n, fmt::join(inputs, ", "));
+      forward.find("F.") == std::string::npos ? "" : "import torch.nn.functional as F\n",
+      fmt::join(tensor_names(composition), ", "), forward, composition.x,
+      composition.rows ? fmt::format("M = {}\n", composition.m) : "", composition.n, fmt::join(inputs, ", "));
 }
 
 std::string compact_solution(const Composition& composition) {
@@ -91,8 +94,11 @@ std::string compact_solution(const Composition& composition) {
           : composition.rows    ? fmt::format("    tl.store(out_ptr + r + i, {}, i < n)\n", x)
                                 : fmt::format("    tl.store(out_ptr + i, {}, i < n)\n", x);
   const std::string call =
-      composition.rows ? fmt::format("kernel[({0}.shape[0],)]({1}, out, {0}.shape[1], triton.next_power_of_2({0}.shape[1]))", x, fmt::join(names, ", "))
-                       : fmt::format("kernel[(triton.cdiv({0}.numel(), {2}),)]({1}, out, {0}.numel(), {2})", x, fmt::join(names, ", "), composition.block);
+      composition.rows
+          ? fmt::format("kernel[({0}.shape[0],)]({1}, out, {0}.shape[1], triton.next_power_of_2({0}.shape[1]))", x,
+                        fmt::join(names, ", "))
+          : fmt::format("kernel[(triton.cdiv({0}.numel(), {2}),)]({1}, out, {0}.numel(), {2})", x,
+                        fmt::join(names, ", "), composition.block);
   return fmt::format(
       "import torch, triton\n"
       "import triton.language as tl\n\n"
@@ -104,7 +110,8 @@ std::string compact_solution(const Composition& composition) {
       "        out = {}\n"
       "        {}\n"
       "        return out\n",
-      pointers, body, fmt::join(names, ", "), composition.reduces() ? x + ".new_empty(" + x + ".shape[0])" : "torch.empty_like(" + x + ")", call);
+      pointers, body, fmt::join(names, ", "),
+      composition.reduces() ? x + ".new_empty(" + x + ".shape[0])" : "torch.empty_like(" + x + ")", call);
 }
 
 }  // namespace tritonforge

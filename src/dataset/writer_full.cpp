@@ -22,7 +22,8 @@ Look look_of(const Composition& composition) {
   look.wrapper = rng.below(2) == 0;
   look.comments = rng.below(2) == 0;
   const auto families = composition.families();
-  look.kernel = rng.below(2) == 0 ? fmt::format("fused_{}_kernel", fmt::join(families, "_")) : fmt::format("{}_kernel", families.back());
+  look.kernel = rng.below(2) == 0 ? fmt::format("fused_{}_kernel", fmt::join(families, "_"))
+                                  : fmt::format("{}_kernel", families.back());
   look.block_name = rng.below(2) == 0 ? "BLOCK_SIZE" : "BLOCK";
   look.offsets = rng.below(2) == 0 ? "offsets" : "offs";
   look.warps = rng.below(2) == 0 ? 4 : 8;
@@ -36,7 +37,9 @@ std::string shape_of(const Composition& composition, const Step& step) {
   return composition.rows ? "batch_size, features" : "size";
 }
 
-bool is_parameter(const Look& look, const Step& step) { return look.parameters && step.op->operand == Operand::kRowVector; }
+bool is_parameter(const Look& look, const Step& step) {
+  return look.parameters && step.op->operand == Operand::kRowVector;
+}
 
 std::vector<std::string> forward_names(const Composition& composition, const Look& look) {
   std::vector<std::string> names{composition.x};
@@ -53,7 +56,8 @@ std::string nested_expression(const Composition& composition, const Look& look) 
   for (const auto& step : composition.steps) {
     const std::string operand = is_parameter(look, step) ? "self." + step.operand : step.operand;
     const bool infix = !step.op->torch.starts_with("torch.") && !step.op->torch.starts_with("F.");
-    value = fill(step.op->torch, {{"x", infix && !atom ? "(" + value + ")" : value}, {"y", operand}, {"c", step.c}, {"d", step.d}});
+    value = fill(step.op->torch,
+                 {{"x", infix && !atom ? "(" + value + ")" : value}, {"y", operand}, {"c", step.c}, {"d", step.d}});
     atom = !infix;
   }
   return value;
@@ -73,8 +77,9 @@ std::string init_of(const Composition& composition, const Look& look, std::strin
     const std::string_view draw = step.op->positive_operand ? "torch.rand(features) + 0.5" : "torch.randn(features)";
     parameters += fmt::format("        self.{} = nn.Parameter({})\n", step.operand, draw);
   }
-  return fmt::format("    def __init__(self{}):\n        super({}).__init__()\n{}\n", parameters.empty() ? "" : ", features",
-                     look.old_super ? fmt::format("{}, self", name) : "", parameters);
+  return fmt::format("    def __init__(self{}):\n        super({}).__init__()\n{}\n",
+                     parameters.empty() ? "" : ", features", look.old_super ? fmt::format("{}, self", name) : "",
+                     parameters);
 }
 
 bool has_parameters(const Composition& composition, const Look& look) {
@@ -88,8 +93,10 @@ bool has_parameters(const Composition& composition, const Look& look) {
 
 std::string full_problem(const Composition& composition) {
   const Look look = look_of(composition);
-  std::string source = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n\nclass Model(nn.Module):\n";
-  if (look.docstring) source += fmt::format("    \"\"\"Applies {} to its input.\"\"\"\n\n", fmt::join(composition.families(), ", then "));
+  std::string source =
+      "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n\nclass Model(nn.Module):\n";
+  if (look.docstring)
+    source += fmt::format("    \"\"\"Applies {} to its input.\"\"\"\n\n", fmt::join(composition.families(), ", then "));
   source += init_of(composition, look, "Model");
   source += fmt::format("    def forward(self, {}):\n", fmt::join(forward_names(composition, look), ", "));
   if (look.nested && !uses_value_twice(composition)) {
@@ -105,14 +112,16 @@ std::string full_problem(const Composition& composition) {
   source += composition.rows ? fmt::format("\n\nbatch_size = {}\nfeatures = {}\n", composition.m, composition.n)
                              : fmt::format("\n\nsize = {}\n", composition.n);
   source += "\n\ndef get_inputs():\n";
-  source += fmt::format("    {} = {}({}){}\n", composition.x, composition.input, composition.rows ? "batch_size, features" : "size", composition.offset);
+  source += fmt::format("    {} = {}({}){}\n", composition.x, composition.input,
+                        composition.rows ? "batch_size, features" : "size", composition.offset);
   for (const auto& step : composition.steps) {
     if (step.operand.empty() || is_parameter(look, step)) continue;
     const std::string shape = shape_of(composition, step);
     source += step.op->positive_operand ? fmt::format("    {} = torch.rand({}) + 0.5\n", step.operand, shape)
                                         : fmt::format("    {} = torch.randn({})\n", step.operand, shape);
   }
-  source += fmt::format("    return [{}]\n\n\ndef get_init_inputs():\n    return [{}]\n", fmt::join(forward_names(composition, look), ", "),
+  source += fmt::format("    return [{}]\n\n\ndef get_init_inputs():\n    return [{}]\n",
+                        fmt::join(forward_names(composition, look), ", "),
                         has_parameters(composition, look) ? "features" : "");
   return source;
 }
@@ -125,12 +134,15 @@ std::string full_solution(const Composition& composition) {
   for (const auto& step : composition.steps) {
     if (!step.operand.empty()) tensors.push_back(step.operand);
   }
-  std::string source = "import torch\nimport torch.nn as nn\nimport triton\nimport triton.language as tl\n\n\n@triton.jit\n";
+  std::string source =
+      "import torch\nimport torch.nn as nn\nimport triton\nimport triton.language as tl\n\n\n@triton.jit\n";
   source += "def " + look.kernel + "(";
   for (const auto& name : tensors) source += name + "_ptr, ";
   source += fmt::format("out_ptr, {}, {}: tl.constexpr):\n", composition.rows ? "n_cols" : "n_elements", block);
 
-  const auto comment = [&](std::string_view text) { return look.comments ? fmt::format("    # {}\n", text) : std::string(); };
+  const auto comment = [&](std::string_view text) {
+    return look.comments ? fmt::format("    # {}\n", text) : std::string();
+  };
   std::string place;
   if (composition.rows) {
     source += comment("one program per row") + "    row = tl.program_id(0)\n";
@@ -138,7 +150,8 @@ std::string full_solution(const Composition& composition) {
     place = "row * n_cols + " + look.offsets;
   } else {
     source += comment("each program covers one block of elements") + "    pid = tl.program_id(0)\n";
-    source += fmt::format("    {0} = pid * {1} + tl.arange(0, {1})\n    mask = {0} < n_elements\n", look.offsets, block);
+    source += fmt::format("    {0} = pid * {1} + tl.arange(0, {1})\n    mask = {0} < n_elements\n", look.offsets,
+                          block);
     place = look.offsets;
   }
   source += fmt::format("    {0} = tl.load({0}_ptr + {1}, mask=mask, other=0.0)\n", x, place);
@@ -148,13 +161,17 @@ std::string full_solution(const Composition& composition) {
       source += fmt::format("    {0} = tl.load({0}_ptr + row)\n", step.operand);
     } else {
       source += fmt::format("    {0} = tl.load({0}_ptr + {1}, mask=mask, other={2})\n", step.operand,
-                            step.op->operand == Operand::kRowVector ? look.offsets : place, step.op->positive_operand ? "1.0" : "0.0");
+                            step.op->operand == Operand::kRowVector ? look.offsets : place,
+                            step.op->positive_operand ? "1.0" : "0.0");
     }
   }
   for (const auto& step : composition.steps) {
     source += comment(step.op->name);
     for (const auto text : step.op->triton) {
-      source += "    " + fill(text, {{"x", x}, {"y", step.operand}, {"c", step.c}, {"d", step.d}, {"m", "mask"}, {"n", "n_cols"}}) + "\n";
+      source += "    " +
+                fill(text,
+                     {{"x", x}, {"y", step.operand}, {"c", step.c}, {"d", step.d}, {"m", "mask"}, {"n", "n_cols"}}) +
+                "\n";
     }
   }
   source += composition.reduces() ? fmt::format("    tl.store(out_ptr + row, {})\n", x)
@@ -166,15 +183,18 @@ std::string full_solution(const Composition& composition) {
     const std::string& first = arguments[0];
     if (composition.rows) {
       text += fmt::format("{0}n_rows, n_cols = {1}.shape\n", indent, first);
-      text += composition.reduces() ? fmt::format("{0}out = torch.empty(n_rows, device={1}.device, dtype={1}.dtype)\n", indent, first)
-                                    : fmt::format("{0}out = torch.empty_like({1})\n", indent, first);
-      text += fmt::format("{0}{1}[(n_rows,)]({2}, out, n_cols, {3}=triton.next_power_of_2(n_cols), num_warps={4})\n", indent, look.kernel,
-                          fmt::join(arguments, ", "), block, look.warps);
+      text += composition.reduces()
+                  ? fmt::format("{0}out = torch.empty(n_rows, device={1}.device, dtype={1}.dtype)\n", indent, first)
+                  : fmt::format("{0}out = torch.empty_like({1})\n", indent, first);
+      text += fmt::format("{0}{1}[(n_rows,)]({2}, out, n_cols, {3}=triton.next_power_of_2(n_cols), num_warps={4})\n",
+                          indent, look.kernel, fmt::join(arguments, ", "), block, look.warps);
     } else {
       text += fmt::format("{0}out = torch.empty_like({1})\n{0}n_elements = out.numel()\n", indent, first);
-      text += look.comments ? fmt::format("{0}grid = lambda meta: (triton.cdiv(n_elements, meta[\"{1}\"]),)\n", indent, block)
-                            : fmt::format("{0}grid = (triton.cdiv(n_elements, {1}),)\n", indent, composition.block);
-      text += fmt::format("{0}{1}[grid]({2}, out, n_elements, {3}={4})\n", indent, look.kernel, fmt::join(arguments, ", "), block, composition.block);
+      text += look.comments
+                  ? fmt::format("{0}grid = lambda meta: (triton.cdiv(n_elements, meta[\"{1}\"]),)\n", indent, block)
+                  : fmt::format("{0}grid = (triton.cdiv(n_elements, {1}),)\n", indent, composition.block);
+      text += fmt::format("{0}{1}[grid]({2}, out, n_elements, {3}={4})\n", indent, look.kernel,
+                          fmt::join(arguments, ", "), block, composition.block);
     }
     return text + fmt::format("{}return out\n", indent);
   };

@@ -8,7 +8,9 @@
 namespace tritonforge {
 namespace {
 
-at::Tensor gather(const at::Tensor& layer, const at::Tensor& slots) { return layer.flatten(0, 1).index_select(0, slots); }
+at::Tensor gather(const at::Tensor& layer, const at::Tensor& slots) {
+  return layer.flatten(0, 1).index_select(0, slots);
+}
 
 // Indices and mask of the padded form [sequences, longest_query | longest_context].
 struct Padded {
@@ -16,16 +18,18 @@ struct Padded {
 };
 Padded padded_form(const Batch& b) {
   const at::Tensor q0 = b.query_starts.to(at::kLong), k0 = b.context_starts.to(at::kLong);
-  const at::Tensor q_len = (q0.slice(0, 1) - q0.slice(0, 0, -1)).unsqueeze(1), k_len = (k0.slice(0, 1) - k0.slice(0, 0, -1)).unsqueeze(1);
-  const at::Tensor i = at::arange(b.longest_query, q0.options()).unsqueeze(0), j = at::arange(b.longest_context, q0.options()).unsqueeze(0);
+  const at::Tensor q_len = (q0.slice(0, 1) - q0.slice(0, 0, -1)).unsqueeze(1),
+                   k_len = (k0.slice(0, 1) - k0.slice(0, 0, -1)).unsqueeze(1);
+  const at::Tensor i = at::arange(b.longest_query, q0.options()).unsqueeze(0),
+                   j = at::arange(b.longest_context, q0.options()).unsqueeze(0);
   Padded form;
   form.query_rows = (q0.slice(0, 0, -1).unsqueeze(1) + at::minimum(i, q_len - 1).clamp_min(0)).clamp_max(b.tokens - 1);
   // Beyond a sequence's end its own first slot stands in: masked, and always holding numbers.
   const at::Tensor at = at::where(j < k_len, j, at::zeros_like(j));
   const at::Tensor in_block = at::floor_divide(at, b.block_size);
   form.context_slots = b.block_tables.to(at::kLong).gather(1, in_block) * b.block_size + at - in_block * b.block_size;
-  const at::Tensor last = (k_len - q_len).unsqueeze(2) + at::minimum(i, q_len - 1).unsqueeze(2);   // [s, q, 1]
-  form.mask = ((j.unsqueeze(1) <= last) | (j.unsqueeze(1) == 0)).unsqueeze(1);                     // [s, 1, q, k]
+  const at::Tensor last = (k_len - q_len).unsqueeze(2) + at::minimum(i, q_len - 1).unsqueeze(2);  // [s, q, 1]
+  form.mask = ((j.unsqueeze(1) <= last) | (j.unsqueeze(1) == 0)).unsqueeze(1);                    // [s, 1, q, k]
   const at::Tensor owner = b.sequence_of.clamp_min(0);
   const at::Tensor row = at::arange(b.sequence_of.size(0), q0.options()) - q0.index_select(0, owner);
   form.back = owner * b.longest_query + row.clamp_max(b.longest_query - 1);
@@ -34,9 +38,11 @@ Padded padded_form(const Batch& b) {
 
 }  // namespace
 
-KvCache::KvCache(const ModelConfig& config, int64_t blocks, int64_t block_size, at::ScalarType dtype, at::Device device, KvLayout layout)
+KvCache::KvCache(const ModelConfig& config, int64_t blocks, int64_t block_size, at::ScalarType dtype, at::Device device,
+                 KvLayout layout)
     : layout_(layout), block_size_(block_size), scale_(1.0 / std::sqrt(static_cast<double>(config.head_dim))) {
-  TF_CHECK(layout == KvLayout::kRows || (device.is_cpu() && block_size == kernels::kPage), "the vector layout is the CPU's");
+  TF_CHECK(layout == KvLayout::kRows || (device.is_cpu() && block_size == kernels::kPage),
+           "the vector layout is the CPU's");
   const auto options = at::TensorOptions().dtype(dtype).device(device);
   for (int64_t layer = 0; layer < config.num_layers; ++layer) {
     if (layout == KvLayout::kVector) {
@@ -73,21 +79,24 @@ AttentionFn KvCache::rows_attention(const Batch& batch) {
     return [this, &batch, write](int64_t layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
       write(layer, k, v);
       // Causal masks are aligned to the last key where a sequence has more keys than queries.
-      return std::get<0>(at::_flash_attention_forward(q, gather(layers_[layer].keys, batch.context_slots), gather(layers_[layer].values, batch.context_slots),
+      return std::get<0>(at::_flash_attention_forward(q, gather(layers_[layer].keys, batch.context_slots),
+                                                      gather(layers_[layer].values, batch.context_slots),
                                                       batch.query_starts, batch.context_starts, batch.longest_query,
                                                       batch.longest_context, 0.0, true, false, scale_));
     };
   }
-  return [this, &batch, write, form = padded_form(batch)](int64_t layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  return [this, &batch, write, form = padded_form(batch)](int64_t layer, const at::Tensor& q, const at::Tensor& k,
+                                                          const at::Tensor& v) {
     write(layer, k, v);
     const int64_t sequences = form.query_rows.size(0), group = q.size(1) / k.size(1);
     const auto context = [&](const at::Tensor& cache) {
       const at::Tensor rows = gather(cache, form.context_slots.flatten()).view({sequences, -1, k.size(1), k.size(2)});
       return rows.transpose(1, 2).repeat_interleave(group, 1);
     };
-    const at::Tensor queries = q.index_select(0, form.query_rows.flatten()).view({sequences, -1, q.size(1), q.size(2)}).transpose(1, 2);
-    const at::Tensor out = at::scaled_dot_product_attention(queries, context(layers_[layer].keys), context(layers_[layer].values),
-                                                            form.mask, 0.0, false, scale_);
+    const at::Tensor queries =
+        q.index_select(0, form.query_rows.flatten()).view({sequences, -1, q.size(1), q.size(2)}).transpose(1, 2);
+    const at::Tensor out = at::scaled_dot_product_attention(
+        queries, context(layers_[layer].keys), context(layers_[layer].values), form.mask, 0.0, false, scale_);
     return out.transpose(1, 2).reshape({-1, q.size(1), q.size(2)}).index_select(0, form.back);
   };
 }

@@ -20,7 +20,8 @@ enum class KvLayout { kVector, kRows };
 
 class KvCache {
  public:
-  KvCache(const ModelConfig& config, int64_t blocks, int64_t block_size, at::ScalarType dtype, at::Device device, KvLayout layout);
+  KvCache(const ModelConfig& config, int64_t blocks, int64_t block_size, at::ScalarType dtype, at::Device device,
+          KvLayout layout);
   static int64_t bytes_per_token(const ModelConfig& config, at::ScalarType dtype);
   // For one step; refers to the cache and to the batch's tensors.
   AttentionFn attention(const Batch& batch);

@@ -10,17 +10,21 @@ namespace tritonforge {
 
 int64_t size_class(int64_t n, int64_t limit) {
   const auto up_to = [n](int64_t step) { return (n + step - 1) / step * step; };
-  int64_t padded = n <= 8 ? static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(n, 1))))
-                   : n <= 128 ? up_to(8) : n <= 1024 ? up_to(64) : up_to(256);
+  int64_t padded = n <= 8      ? static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(n, 1))))
+                   : n <= 128  ? up_to(8)
+                   : n <= 1024 ? up_to(64)
+                               : up_to(256);
   return std::max(n, std::min(padded, limit));
 }
 
 struct BatchBuffers::Sections {
-  int64_t tokens, sequences, samples, width;           // padded
-  int64_t ids, positions, slots, sequence_of, sample_rows, query_starts, context_starts, block_tables, context_slots, end;   // bytes
+  int64_t tokens, sequences, samples, width;  // padded
+  int64_t ids, positions, slots, sequence_of, sample_rows, query_starts, context_starts, block_tables, context_slots,
+      end;  // bytes
 };
 
-BatchBuffers::Sections BatchBuffers::layout(int64_t tokens, int64_t sequences, int64_t samples, int64_t width, int64_t context) const {
+BatchBuffers::Sections BatchBuffers::layout(int64_t tokens, int64_t sequences, int64_t samples, int64_t width,
+                                            int64_t context) const {
   Sections s{tokens, sequences, samples, width};
   int64_t at = 0;
   const auto take = [&at](int64_t bytes) {
@@ -64,7 +68,8 @@ const Batch& BatchBuffers::fill(const Plan& plan) {
   const auto padded = [&](int64_t n, int64_t limit) { return limits_.pad ? size_class(n, limit) : n; };
   const int64_t max_width = (limits_.max_context + size - 1) / size;
   const Sections s = layout(padded(plan.tokens, limits_.max_tokens), padded(sequences, limits_.max_sequences),
-                            padded(plan.samples, limits_.max_sequences), padded((longest + size - 1) / size, max_width), listed);
+                            padded(plan.samples, limits_.max_sequences), padded((longest + size - 1) / size, max_width),
+                            listed);
   TF_CHECK(s.end <= host_.numel(), "a batch of {} tokens in {} sequences exceeds its buffers", plan.tokens, sequences);
 
   auto* base = static_cast<uint8_t*>(host_.data_ptr());
@@ -75,7 +80,10 @@ const Batch& BatchBuffers::fill(const Plan& plan) {
   int32_t *queries = ints(s.query_starts), *contexts = ints(s.context_starts), *tables = ints(s.block_tables);
   int32_t* listing = ints(s.context_slots);
 
-  batch_ = Batch{.tokens = plan.tokens, .sequences = sequences, .samples = plan.samples, .longest_context = longest,
+  batch_ = Batch{.tokens = plan.tokens,
+                 .sequences = sequences,
+                 .samples = plan.samples,
+                 .longest_context = longest,
                  .block_size = size};
   int64_t t = 0, context = 0, sampled = 0;
   for (int64_t i = 0; i < sequences; ++i) {
@@ -92,7 +100,8 @@ const Batch& BatchBuffers::fill(const Plan& plan) {
     std::copy_n(blocks.begin(), std::min<int64_t>(s.width, blocks.size()), tables + i * s.width);
     std::fill(tables + i * s.width + std::min<int64_t>(s.width, blocks.size()), tables + (i + 1) * s.width, 0);
     for (int64_t position = 0; limits_.list_context && position < chunk.start + chunk.count; position += size) {
-      const int64_t first = blocks[position / size] * size, count = std::min(size, chunk.start + chunk.count - position);
+      const int64_t first = blocks[position / size] * size,
+                    count = std::min(size, chunk.start + chunk.count - position);
       std::iota(listing, listing + count, static_cast<int32_t>(first));
       listing += count;
     }

@@ -125,7 +125,8 @@ void BlockPool::check() const {
     TF_CHECK(seen[i] == (blocks_[i].references == 0), "block {} leaked", i);
   }
   for (const auto& [key, block] : published_) {
-    TF_CHECK(blocks_[block].is_published && blocks_[block].key == key, "block {} is published under another key", block);
+    TF_CHECK(blocks_[block].is_published && blocks_[block].key == key, "block {} is published under another key",
+             block);
   }
 }
 

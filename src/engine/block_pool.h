@@ -26,12 +26,12 @@ class BlockPool {
   // The caller has seen available() > 0.
   int32_t allocate();
   void retain(int32_t block);
-  void release(int32_t block);   // a sequence releases its last block first, so that prefixes live longest
+  void release(int32_t block);  // a sequence releases its last block first, so that prefixes live longest
 
   // The longest published prefix of `tokens`, in whole blocks, at most max_blocks; each with a reference taken.
   struct Prefix {
     std::vector<int32_t> blocks;
-    uint64_t tip;                // serial to publish the next block after
+    uint64_t tip;  // serial to publish the next block after
   };
   Prefix match(std::span<const int64_t> tokens, int64_t max_blocks);
   uint64_t root() const { return root_; }
@@ -49,18 +49,18 @@ class BlockPool {
     int32_t references = 0;
     bool is_published = false;
     uint64_t key = 0, parent = 0, serial = 0;
-    std::vector<int64_t> tokens;               // of a published block
-    std::list<int32_t>::iterator idle_at{};    // valid while published and unreferenced
+    std::vector<int64_t> tokens;             // of a published block
+    std::list<int32_t>::iterator idle_at{};  // valid while published and unreferenced
   };
   static uint64_t key_of(uint64_t parent, std::span<const int64_t> tokens);
-  int32_t find(uint64_t parent, std::span<const int64_t> tokens, uint64_t key) const;   // -1: none
+  int32_t find(uint64_t parent, std::span<const int64_t> tokens, uint64_t key) const;  // -1: none
   void withdraw(int32_t block);
 
   int64_t block_size_;
   bool reuse_prefixes_;
   std::vector<Block> blocks_;
   std::vector<int32_t> free_;
-  std::list<int32_t> idle_;                    // published, unreferenced, oldest first
+  std::list<int32_t> idle_;  // published, unreferenced, oldest first
   std::unordered_map<uint64_t, int32_t> published_;
   uint64_t next_serial_ = 1, root_ = 0;
 };

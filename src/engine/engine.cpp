@@ -18,11 +18,11 @@
 #include "base/log.h"
 #include "engine/attention_paged.h"
 #include "engine/batch.h"
-#include "kernels/device.h"
 #include "engine/live.h"
 #include "engine/sampler.h"
 #include "engine/scheduler.h"
 #include "engine/weights.h"
+#include "kernels/device.h"
 #include "model/weights.h"
 
 namespace tritonforge {
@@ -39,28 +39,35 @@ Sizes size_engine(const EngineOptions& options, const ModelConfig& config, at::S
   Sizes sizes{};
   sizes.max_context = options.max_context > 0 ? options.max_context : std::min<int64_t>(config.max_position, 32768);
   if (sizes.max_context > config.max_position) {
-    fail(ErrorKind::kUsage, "--max-context {} is beyond the model's {} positions", options.max_context, config.max_position);
+    fail(ErrorKind::kUsage, "--max-context {} is beyond the model's {} positions", options.max_context,
+         config.max_position);
   }
-  sizes.step_tokens = std::max(options.max_step_tokens > 0 ? options.max_step_tokens : device.is_cpu() ? 1024 : 8192, options.max_running);
+  sizes.step_tokens = std::max(options.max_step_tokens > 0 ? options.max_step_tokens
+                               : device.is_cpu()           ? 1024
+                                                           : 8192,
+                               options.max_running);
   const int64_t per_token = KvCache::bytes_per_token(config, dtype);
   int64_t tokens = options.kv_cache_tokens;
   if (tokens == 0) {
     // Of what is free: a quarter of the machine's memory, or six tenths of an accelerator's.
     const double share = device.is_cpu() ? 0.25 : 0.6;
-    const auto affordable = static_cast<int64_t>(share * static_cast<double>(free_memory(device)) / static_cast<double>(per_token));
+    const auto affordable = static_cast<int64_t>(share * static_cast<double>(free_memory(device)) /
+                                                 static_cast<double>(per_token));
     tokens = std::min(affordable, options.max_running * sizes.max_context);
   }
   const int64_t blocks = (tokens + kBlockSize - 1) / kBlockSize;
   if (blocks * kBlockSize < sizes.max_context) {
     if (options.kv_cache_tokens > 0 && options.max_context > 0) {
-      fail(ErrorKind::kUsage, "--kv-cache-tokens {} cannot hold one sequence of --max-context {}", options.kv_cache_tokens, options.max_context);
+      fail(ErrorKind::kUsage, "--kv-cache-tokens {} cannot hold one sequence of --max-context {}",
+           options.kv_cache_tokens, options.max_context);
     }
     if (options.max_context > 0 || blocks < 1) {
-      fail(ErrorKind::kMachine, "the free memory of {} holds a KV cache of {} tokens, less than one sequence of {}", device.str(), tokens, sizes.max_context);
+      fail(ErrorKind::kMachine, "the free memory of {} holds a KV cache of {} tokens, less than one sequence of {}",
+           device.str(), tokens, sizes.max_context);
     }
     sizes.max_context = blocks * kBlockSize;
   }
-  sizes.blocks = blocks + 1;   // and the one that nobody owns
+  sizes.blocks = blocks + 1;  // and the one that nobody owns
   return sizes;
 }
 
@@ -106,7 +113,7 @@ struct Engine::Impl {
 
   // The engine thread's own.
   BlockPool pool;
-  std::optional<KvCache> cache;                 // none while its memory is released
+  std::optional<KvCache> cache;  // none while its memory is released
   Scheduler scheduler;
   BatchBuffers batches;
   Sampler sampler;
@@ -118,11 +125,11 @@ struct Engine::Impl {
   bool paused = false;
   EngineStats counters;
 
-  std::atomic<int64_t> unfinished_samples{0};   // submitted and not yet finished
+  std::atomic<int64_t> unfinished_samples{0};  // submitted and not yet finished
   std::atomic<uint64_t> next_id{1};
-  std::mutex update_mutex;                      // one weight update at a time
+  std::mutex update_mutex;  // one weight update at a time
 
-  mutable std::mutex mutex;                     // commands, stopping, stats
+  mutable std::mutex mutex;  // commands, stopping, stats
   std::condition_variable wake;
   std::vector<std::function<void()>> commands;
   bool stopping = false;
@@ -138,18 +145,30 @@ Engine::Impl::Impl(EngineOptions from, std::unique_ptr<Model> the_model, std::sh
       sizes(size_engine(options, model->config(), model->dtype(), device)),
       pool(sizes.blocks, kBlockSize, options.reuse_prefixes),
       scheduler({options.max_running, sizes.step_tokens}, pool),
-      batches({.max_tokens = sizes.step_tokens, .max_sequences = options.max_running, .max_context = sizes.max_context, .block_size = kBlockSize,
-               .pad = options.pad_batches || !device.is_cpu(), .list_context = device.is_cuda()}, device),
+      batches({.max_tokens = sizes.step_tokens,
+               .max_sequences = options.max_running,
+               .max_context = sizes.max_context,
+               .block_size = kBlockSize,
+               .pad = options.pad_batches || !device.is_cpu(),
+               .list_context = device.is_cuda()},
+              device),
       sampler(device) {
   make_cache();
   const ModelConfig& config = model->config();
-  info = {.model_path = options.model.string(), .device = device.str(), .dtype = dtype_name(model->dtype()),
-          .family = config.family == Family::kQwen2 ? "qwen2" : "qwen3", .vocab_size = config.vocab_size,
-          .max_context = sizes.max_context, .kv_cache_tokens = pool.capacity() * kBlockSize,
-          .parameters = config.parameter_count(), .eos_token_ids = config.eos_token_ids, .has_tokenizer = tokenizer != nullptr};
+  info = {.model_path = options.model.string(),
+          .device = device.str(),
+          .dtype = dtype_name(model->dtype()),
+          .family = config.family == Family::kQwen2 ? "qwen2" : "qwen3",
+          .vocab_size = config.vocab_size,
+          .max_context = sizes.max_context,
+          .kv_cache_tokens = pool.capacity() * kBlockSize,
+          .parameters = config.parameter_count(),
+          .eos_token_ids = config.eos_token_ids,
+          .has_tokenizer = tokenizer != nullptr};
   if (tokenizer) {
     const auto end = tokenizer->eos_id();
-    if (end && std::find(info.eos_token_ids.begin(), info.eos_token_ids.end(), *end) == info.eos_token_ids.end()) info.eos_token_ids.push_back(*end);
+    if (end && std::find(info.eos_token_ids.begin(), info.eos_token_ids.end(), *end) == info.eos_token_ids.end())
+      info.eos_token_ids.push_back(*end);
   }
   if (options.share_device) device_lock.emplace(device_identity(device));
   publish_stats();
@@ -179,7 +198,7 @@ void Engine::Impl::run() {
       std::unique_lock lock(mutex);
       const auto ready = [this] { return stopping || has_commands() || steps(); };
       if (live.empty()) wake.wait(lock, ready);
-      else if (!ready()) {   // held up with requests inside: wake for the first of their deadlines
+      else if (!ready()) {  // held up with requests inside: wake for the first of their deadlines
         auto first = Clock::time_point::max();
         for (const auto& [id, request] : live) first = std::min(first, request->request.deadline.at());
         wake.wait_until(lock, first, ready);
@@ -228,7 +247,8 @@ void Engine::Impl::step() {
     rows.push_back(sample.row);
   }
   static const std::vector<kernels::Sampled> none;
-  const auto& drawn = rows.empty() ? none : sampler.sample(model->logits(hidden.index_select(0, batch.sample_rows)), rows);
+  const auto& drawn = rows.empty() ? none
+                                   : sampler.sample(model->logits(hidden.index_select(0, batch.sample_rows)), rows);
   if (hold) {
     synchronize(device);
     hold.reset();
@@ -266,10 +286,11 @@ void Engine::Impl::deliver(LiveRequest& request) {
   const bool over = request.finished();
   if (over) {
     const auto& samples = request.output.samples;
-    const bool aborted = std::any_of(samples.begin(), samples.end(), [](const Sample& s) { return s.finish == FinishReason::kAbort; });
+    const bool aborted = std::any_of(samples.begin(), samples.end(),
+                                     [](const Sample& s) { return s.finish == FinishReason::kAbort; });
     ++(aborted ? counters.aborted_requests : counters.finished_requests);
     counters.cached_tokens += std::max<int64_t>(0, request.samples[0]->cached_tokens);
-    publish_stats();   // before the answer: who has it finds its blocks free
+    publish_stats();  // before the answer: who has it finds its blocks free
   }
   if (request.request.on_output && (over || request.request.stream)) {
     Output output = request.snapshot();
@@ -384,12 +405,15 @@ Result<std::string> Engine::submit(Request request) {
     request.sampling.validate(vocab);
     if (ids.empty()) fail(ErrorKind::kUsage, "the prompt is empty");
     for (const int64_t id : ids) {
-      if (id < 0 || id >= vocab) fail(ErrorKind::kUsage, "the prompt holds token {}, outside the vocabulary of {}", id, vocab);
+      if (id < 0 || id >= vocab)
+        fail(ErrorKind::kUsage, "the prompt holds token {}, outside the vocabulary of {}", id, vocab);
     }
     if (static_cast<int64_t>(ids.size()) >= impl.info.max_context) {
-      fail(ErrorKind::kUsage, "the prompt has {} tokens; the context of {} leaves no room for an answer", ids.size(), impl.info.max_context);
+      fail(ErrorKind::kUsage, "the prompt has {} tokens; the context of {} leaves no room for an answer", ids.size(),
+           impl.info.max_context);
     }
-    if (!impl.tokenizer && !request.sampling.stop.empty()) fail(ErrorKind::kUsage, "sampling_params.stop needs a tokenizer");
+    if (!impl.tokenizer && !request.sampling.stop.empty())
+      fail(ErrorKind::kUsage, "sampling_params.stop needs a tokenizer");
   } catch (const Error& error) {
     return error;
   }
@@ -398,13 +422,14 @@ Result<std::string> Engine::submit(Request request) {
   do {
     // A request of more samples than the whole queue holds is taken when nothing else is there.
     if (held + n > limit && held > 0) {
-      return Error(ErrorKind::kUnavailable, fmt::format("the engine's queue is full: {} sequences run or wait, the limit is {}", held, limit));
+      return Error(ErrorKind::kUnavailable,
+                   fmt::format("the engine's queue is full: {} sequences run or wait, the limit is {}", held, limit));
     }
   } while (!impl.unfinished_samples.compare_exchange_weak(held, held + n));
   if (request.id.empty()) request.id = fmt::format("req-{}", impl.next_id++);
   std::string id = request.id;
-  auto live = std::make_shared<std::unique_ptr<LiveRequest>>(
-      std::make_unique<LiveRequest>(std::move(request), impl.tokenizer.get(), impl.info.eos_token_ids, impl.info.max_context));
+  auto live = std::make_shared<std::unique_ptr<LiveRequest>>(std::make_unique<LiveRequest>(
+      std::move(request), impl.tokenizer.get(), impl.info.eos_token_ids, impl.info.max_context));
   impl.post([&impl, live] {
     LiveRequest& added = **live;
     if (!impl.live.try_emplace(added.request.id, nullptr).second) {
@@ -434,21 +459,30 @@ void Engine::abort_all(const std::string& why) {
 }
 
 void Engine::pause() {
-  impl_->post_and_wait([impl = impl_.get()] { impl->paused = true; impl->publish_stats(); });
+  impl_->post_and_wait([impl = impl_.get()] {
+    impl->paused = true;
+    impl->publish_stats();
+  });
 }
 
 void Engine::resume() {
-  impl_->post_and_wait([impl = impl_.get()] { impl->paused = false; impl->publish_stats(); });
+  impl_->post_and_wait([impl = impl_.get()] {
+    impl->paused = false;
+    impl->publish_stats();
+  });
 }
 
 void Engine::flush_cache() {
-  impl_->post_and_wait([impl = impl_.get()] { impl->scheduler.weights_changed(); impl->publish_stats(); });
+  impl_->post_and_wait([impl = impl_.get()] {
+    impl->scheduler.weights_changed();
+    impl->publish_stats();
+  });
 }
 
 void Engine::release_memory() {
   impl_->post_and_wait([impl = impl_.get()] {
     impl->scheduler.preempt_all();
-    impl->scheduler.weights_changed();   // no prefix outlives the blocks that hold it
+    impl->scheduler.weights_changed();  // no prefix outlives the blocks that hold it
     impl->cache.reset();
     if (!impl->device.is_cpu()) {
       synchronize(impl->device);
@@ -470,7 +504,8 @@ void Engine::resume_memory() {
   });
 }
 
-Result<InstalledWeights> Engine::update_weights(const fs::path& path, int64_t version, const std::map<std::string, std::string>& checksums) {
+Result<InstalledWeights> Engine::update_weights(const fs::path& path, int64_t version,
+                                                const std::map<std::string, std::string>& checksums) {
   Impl& impl = *impl_;
   std::lock_guard one_at_a_time(impl.update_mutex);
   try {

@@ -15,21 +15,21 @@ class Model;
 class Tokenizer;
 
 struct EngineOptions {
-  fs::path model;                    // Hugging Face folder or GGUF file
-  std::string device = "cpu";        // "cpu", "cuda", "cuda:1"
-  std::string dtype = "auto";        // auto (float32 on the CPU, bfloat16 elsewhere), float32, bfloat16
-  int64_t max_running = 256;         // sequences in one step
-  int64_t max_queue = 1024;          // sequences that wait beyond those; more are refused
-  int64_t max_step_tokens = 0;       // tokens in one step; 0 = 1024 on the CPU, 8192 elsewhere
-  int64_t kv_cache_tokens = 0;       // 0 = sized from memory
-  int64_t max_context = 0;           // prompt and output; 0 = min(the model's, 32768)
+  fs::path model;               // Hugging Face folder or GGUF file
+  std::string device = "cpu";   // "cpu", "cuda", "cuda:1"
+  std::string dtype = "auto";   // auto (float32 on the CPU, bfloat16 elsewhere), float32, bfloat16
+  int64_t max_running = 256;    // sequences in one step
+  int64_t max_queue = 1024;     // sequences that wait beyond those; more are refused
+  int64_t max_step_tokens = 0;  // tokens in one step; 0 = 1024 on the CPU, 8192 elsewhere
+  int64_t kv_cache_tokens = 0;  // 0 = sized from memory
+  int64_t max_context = 0;      // prompt and output; 0 = min(the model's, 32768)
   bool reuse_prefixes = true;
-  bool share_device = false;         // holds base/device_lock.h's lock during each step
-  int64_t threads = 0;               // CPU threads of a step; 0 = all cores
-  bool pad_batches = false;          // to size classes (batch.h); on for devices other than the CPU
-  bool rows_attention = false;       // KvLayout::kRows on the CPU too; for comparison
+  bool share_device = false;    // holds base/device_lock.h's lock during each step
+  int64_t threads = 0;          // CPU threads of a step; 0 = all cores
+  bool pad_batches = false;     // to size classes (batch.h); on for devices other than the CPU
+  bool rows_attention = false;  // KvLayout::kRows on the CPU too; for comparison
 
-  void validate() const;             // throws kUsage naming the flag
+  void validate() const;  // throws kUsage naming the flag
 };
 
 struct EngineInfo {
@@ -44,15 +44,15 @@ struct EngineStats {
   int64_t kv_tokens_free = 0, kv_tokens_total = 0, prefix_blocks = 0;
   int64_t steps = 0, prompt_tokens = 0, generated_tokens = 0, cached_tokens = 0, preemptions = 0, failed_steps = 0;
   int64_t finished_requests = 0, aborted_requests = 0;
-  double step_seconds = 0;           // spent in steps since the start
+  double step_seconds = 0;  // spent in steps since the start
   bool paused = false, memory_released = false;
   int64_t consecutive_failures = 0;
-  std::string last_failure;          // of a step; empty while the last one went well
+  std::string last_failure;  // of a step; empty while the last one went well
 };
 
 struct InstalledWeights {
   int64_t version;
-  std::map<std::string, std::string> checksums;   // read back from the model after the swap
+  std::map<std::string, std::string> checksums;  // read back from the model after the swap
 };
 
 class Engine {
@@ -62,7 +62,7 @@ class Engine {
   explicit Engine(EngineOptions options);
   // With a model that is there already; the tokenizer may be null: then there is no text and no stop string.
   Engine(EngineOptions options, std::unique_ptr<Model> model, std::shared_ptr<const Tokenizer> tokenizer);
-  ~Engine();                         // aborts what runs, each with its last on_output
+  ~Engine();  // aborts what runs, each with its last on_output
 
   const EngineInfo& info() const;
   const Tokenizer* tokenizer() const;
@@ -80,11 +80,12 @@ class Engine {
   // Gives the KV cache's memory back, for a trainer on the same device. Requests wait, those under way too (what they
   // generated stays, their caches are computed again), until resume_memory(). Weights stay.
   void release_memory();
-  void resume_memory();              // throws kMachine where the memory is not free: it stays released
+  void resume_memory();  // throws kMachine where the memory is not free: it stays released
 
   // Stages on the caller's thread (stage_weights in engine/weights.h), installs between two steps, also when paused.
   // Errors leave the old weights in place. version -1: one more than now. Calls are carried out one after another.
-  Result<InstalledWeights> update_weights(const fs::path& path, int64_t version, const std::map<std::string, std::string>& checksums);
+  Result<InstalledWeights> update_weights(const fs::path& path, int64_t version,
+                                          const std::map<std::string, std::string>& checksums);
 
   EngineStats stats() const;
   // True where the engine's thread is alive and the last steps did not all fail.

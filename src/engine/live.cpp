@@ -6,8 +6,12 @@
 
 namespace tritonforge {
 
-LiveRequest::LiveRequest(Request from, const Tokenizer* tokenizer, const std::vector<int64_t>& end_tokens, int64_t max_context)
-    : request(std::move(from)), tokenizer_(tokenizer), stop_ids_(request.sampling.stop_token_ids), max_context_(max_context) {
+LiveRequest::LiveRequest(Request from, const Tokenizer* tokenizer, const std::vector<int64_t>& end_tokens,
+                         int64_t max_context)
+    : request(std::move(from)),
+      tokenizer_(tokenizer),
+      stop_ids_(request.sampling.stop_token_ids),
+      max_context_(max_context) {
   const SamplingParams& sampling = request.sampling;
   if (!sampling.ignore_eos) stop_ids_.insert(stop_ids_.end(), end_tokens.begin(), end_tokens.end());
   // A special token never shows in the text, so a stop string that is one is looked for among the ids.
@@ -26,7 +30,8 @@ LiveRequest::LiveRequest(Request from, const Tokenizer* tokenizer, const std::ve
     sample->request = this;
     sample->index = i;
     sample->tokens = request.prompt_ids;
-    sample->tokens.reserve(request.prompt_ids.size() + static_cast<size_t>(std::min<int64_t>(sampling.max_new_tokens, 4096)));
+    sample->tokens.reserve(request.prompt_ids.size() +
+                           static_cast<size_t>(std::min<int64_t>(sampling.max_new_tokens, 4096)));
     sample->prompt_tokens = output.prompt_tokens;
     sample->row = {.temperature = static_cast<float>(sampling.temperature),
                    .top_p = static_cast<float>(sampling.top_p),
@@ -73,7 +78,8 @@ void LiveRequest::end(LiveSample& sample, FinishReason reason, std::string why) 
     sample.text->finish();
     out.text = sample.text->text();
     out.matched_text = sample.text->matched();
-    if (!out.matched_text.empty() && out.matched_token < 0 && reason == FinishReason::kLength) out.finish = FinishReason::kStop;
+    if (!out.matched_text.empty() && out.matched_token < 0 && reason == FinishReason::kLength)
+      out.finish = FinishReason::kStop;
   } else if (tokenizer_ != nullptr) {
     std::vector<int64_t> ids = out.output_ids;
     if (out.matched_token >= 0 && !request.sampling.no_stop_trim) ids.pop_back();

@@ -16,8 +16,8 @@ struct LiveRequest;
 struct LiveSample : Sequence {
   LiveRequest* request = nullptr;
   int64_t index = 0;
-  kernels::SampleRow row;                 // `position` is set before each draw
-  std::optional<SampleText> text;         // where stop strings or a stream need it as it grows
+  kernels::SampleRow row;          // `position` is set before each draw
+  std::optional<SampleText> text;  // where stop strings or a stream need it as it grows
   Sample& out() const;
   bool finished() const { return out().finish != FinishReason::kNone; }
 };
@@ -38,7 +38,7 @@ struct LiveRequest {
   std::vector<std::unique_ptr<LiveSample>> samples;
   Clock::time_point submitted = Clock::now();
   int64_t unfinished = 0;
-  bool changed = false;                   // since the last delivery
+  bool changed = false;  // since the last delivery
 
  private:
   const Tokenizer* tokenizer_;

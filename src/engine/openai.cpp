@@ -7,7 +7,8 @@
 namespace tritonforge {
 namespace {
 
-const std::vector<std::string> kRefused{"logit_bias", "functions", "function_call", "suffix", "audio", "prediction", "best_of", "echo"};
+const std::vector<std::string> kRefused{"logit_bias", "functions",  "function_call", "suffix",
+                                        "audio",      "prediction", "best_of",       "echo"};
 
 std::vector<std::string> stops_from(const Json& body, const std::string& where) {
   const auto stop = body.find("stop");
@@ -19,17 +20,20 @@ std::vector<std::string> stops_from(const Json& body, const std::string& where) 
 SamplingParams sampling_from(const Json& body, bool chat, const std::string& where) {
   for (const auto& field : kRefused) {
     const auto found = body.find(field);
-    const bool neutral = found == body.end() || found->is_null() || *found == false || *found == 1 || *found == "" || (found->is_structured() && found->empty());
+    const bool neutral = found == body.end() || found->is_null() || *found == false || *found == 1 || *found == "" ||
+                         (found->is_structured() && found->empty());
     if (!neutral) fail(ErrorKind::kUnsupported, "{}: field '{}' is not supported", where, field);
   }
   for (const char* field : {"frequency_penalty", "presence_penalty", "top_logprobs"}) {
-    if (optional_field(body, field, 0.0, where) != 0) fail(ErrorKind::kUnsupported, "{}: field '{}' is not supported", where, field);
+    if (optional_field(body, field, 0.0, where) != 0)
+      fail(ErrorKind::kUnsupported, "{}: field '{}' is not supported", where, field);
   }
-  if (const auto format = body.find("response_format"); format != body.end() && format->is_object() && format->value("type", "text") != "text") {
+  if (const auto format = body.find("response_format");
+      format != body.end() && format->is_object() && format->value("type", "text") != "text") {
     fail(ErrorKind::kUnsupported, "{}: response_format '{}' is not supported", where, format->value("type", ""));
   }
   SamplingParams params;
-  params.max_new_tokens = chat ? 1 << 30 : 16;   // OpenAI's: to the end of the context, and 16
+  params.max_new_tokens = chat ? 1 << 30 : 16;  // OpenAI's: to the end of the context, and 16
   const auto read = [&](const char* field, auto& value) { value = optional_field(body, field, value, where); };
   read("max_tokens", params.max_new_tokens);
   read("max_completion_tokens", params.max_new_tokens);
@@ -42,12 +46,14 @@ SamplingParams sampling_from(const Json& body, bool chat, const std::string& whe
   read("skip_special_tokens", params.skip_special_tokens);
   read("no_stop_trim", params.no_stop_trim);
   read("stop_token_ids", params.stop_token_ids);
-  params.seed = static_cast<uint64_t>(optional_field<int64_t>(body, "seed", static_cast<int64_t>(unix_seconds() * 1e6), where));
+  params.seed = static_cast<uint64_t>(
+      optional_field<int64_t>(body, "seed", static_cast<int64_t>(unix_seconds() * 1e6), where));
   params.stop = stops_from(body, where);
   return params;
 }
 
-std::vector<std::vector<int64_t>> completion_prompts(const Json& body, const Tokenizer& tokenizer, const std::string& where) {
+std::vector<std::vector<int64_t>> completion_prompts(const Json& body, const Tokenizer& tokenizer,
+                                                     const std::string& where) {
   const auto prompt = body.find("prompt");
   if (prompt == body.end()) fail(ErrorKind::kUsage, "{}: field 'prompt' is missing", where);
   try {
@@ -65,7 +71,8 @@ std::vector<std::vector<int64_t>> completion_prompts(const Json& body, const Tok
   fail(ErrorKind::kUsage, "{}: field 'prompt' must be a text, a list of texts, or token ids", where);
 }
 
-std::vector<int64_t> chat_prompt(const std::string& body, const Tokenizer& tokenizer, ChatFormat format, const std::string& where) {
+std::vector<int64_t> chat_prompt(const std::string& body, const Tokenizer& tokenizer, ChatFormat format,
+                                 const std::string& where) {
   const OrderedJson ordered = parse_ordered_json(body, where);
   if (!ordered.contains("messages")) fail(ErrorKind::kUsage, "{}: field 'messages' is missing", where);
   ChatOptions options;
@@ -74,7 +81,8 @@ std::vector<int64_t> chat_prompt(const std::string& body, const Tokenizer& token
   if (ordered.contains("chat_template_kwargs") && !ordered["chat_template_kwargs"].is_null()) {
     for (const auto& [key, value] : ordered["chat_template_kwargs"].items()) {
       if (key != "enable_thinking" || !value.is_boolean()) {
-        fail(ErrorKind::kUsage, "{}: chat_template_kwargs knows 'enable_thinking' (true or false), not '{}'", where, key);
+        fail(ErrorKind::kUsage, "{}: chat_template_kwargs knows 'enable_thinking' (true or false), not '{}'", where,
+             key);
       }
       options.enable_thinking = value.get<bool>();
     }
@@ -107,7 +115,9 @@ Json log_probs_of(const OpenAiRequest& request, const Sample& sample, size_t fro
     const std::string raw = tokenizer.token_bytes(sample.output_ids[i]);
     Json bytes = Json::array();
     for (const char byte : raw) bytes.push_back(static_cast<unsigned char>(byte));
-    content.push_back({{"token", tokenizer.decode({sample.output_ids[i]})}, {"logprob", sample.log_probs[i]}, {"bytes", std::move(bytes)},
+    content.push_back({{"token", tokenizer.decode({sample.output_ids[i]})},
+                       {"logprob", sample.log_probs[i]},
+                       {"bytes", std::move(bytes)},
                        {"top_logprobs", Json::array()}});
   }
   return {{"content", std::move(content)}};
@@ -120,7 +130,9 @@ Json usage_of(const std::vector<Output>& outputs) {
     cached += output.cached_tokens;
     for (const Sample& sample : output.samples) completion += static_cast<int64_t>(sample.output_ids.size());
   }
-  return {{"prompt_tokens", prompt}, {"completion_tokens", completion}, {"total_tokens", prompt + completion},
+  return {{"prompt_tokens", prompt},
+          {"completion_tokens", completion},
+          {"total_tokens", prompt + completion},
           {"prompt_tokens_details", {{"cached_tokens", cached}}}};
 }
 
@@ -146,12 +158,14 @@ OpenAiRequest openai_from_json(const std::string& text, bool chat, const Tokeniz
   }
   if (const auto wanted = body.find("logprobs"); wanted != body.end() && !wanted->is_null()) {
     if (!chat && wanted->is_number_integer() && wanted->get<int64_t>() > 1) {
-      fail(ErrorKind::kUnsupported, "{}: logprobs {}: only the sampled token's (0 or 1) are given", where, wanted->get<int64_t>());
+      fail(ErrorKind::kUnsupported, "{}: logprobs {}: only the sampled token's (0 or 1) are given", where,
+           wanted->get<int64_t>());
     }
     request.log_probs = wanted->is_boolean() ? wanted->get<bool>() : !chat && wanted->is_number_integer();
   }
   const SamplingParams sampling = sampling_from(body, chat, where);
-  const auto prompts = chat ? std::vector<std::vector<int64_t>>{chat_prompt(text, tokenizer, format, where)} : completion_prompts(body, tokenizer, where);
+  const auto prompts = chat ? std::vector<std::vector<int64_t>>{chat_prompt(text, tokenizer, format, where)}
+                            : completion_prompts(body, tokenizer, where);
   for (size_t i = 0; i < prompts.size(); ++i) {
     Request& each = request.requests.emplace_back();
     each.id = prompts.size() == 1 ? request.id : fmt::format("{}-{}", request.id, i);
@@ -167,7 +181,9 @@ Json openai_reply(const OpenAiRequest& request, const std::vector<Output>& outpu
   Json choices = Json::array();
   for (const Output& output : outputs) {
     for (const Sample& sample : output.samples) {
-      Json choice{{"index", choices.size()}, {"finish_reason", finish_of(sample)}, {"logprobs", log_probs_of(request, sample, 0, tokenizer)}};
+      Json choice{{"index", choices.size()},
+                  {"finish_reason", finish_of(sample)},
+                  {"logprobs", log_probs_of(request, sample, 0, tokenizer)}};
       if (sample.matched_token >= 0) choice["matched_stop"] = sample.matched_token;
       else if (!sample.matched_text.empty()) choice["matched_stop"] = sample.matched_text;
       if (request.chat) choice["message"] = {{"role", "assistant"}, {"content", sample.text}};
@@ -189,7 +205,8 @@ std::vector<Json> openai_chunks(const OpenAiRequest& request, const Output& outp
     StreamedSample& state = sent[i];
     const bool over = sample.finish != FinishReason::kNone;
     if (state.finished || (!over && sample.text.size() == state.text && state.opened)) continue;
-    Json choice{{"index", first_index + static_cast<int64_t>(i)}, {"finish_reason", over ? finish_of(sample) : Json(nullptr)},
+    Json choice{{"index", first_index + static_cast<int64_t>(i)},
+                {"finish_reason", over ? finish_of(sample) : Json(nullptr)},
                 {"logprobs", log_probs_of(request, sample, state.tokens, tokenizer)}};
     const std::string added = sample.text.size() > state.text ? sample.text.substr(state.text) : "";
     if (request.chat) {

@@ -10,7 +10,7 @@
 namespace tritonforge {
 
 struct OpenAiRequest {
-  std::vector<Request> requests;   // one a prompt; `n` samples each
+  std::vector<Request> requests;  // one a prompt; `n` samples each
   bool chat = false, stream = false, include_usage = false, log_probs = false;
   std::string id, model;
   int64_t created = 0;

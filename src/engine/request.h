@@ -14,18 +14,18 @@ namespace tritonforge {
 // One sampled token is a function of (seed, position, logits) under these, whatever else is in the batch.
 // Order of the cuts: temperature, top_k, top_p over what top_k left, min_p relative to the largest probability.
 struct SamplingParams {
-  double temperature = 1.0;          // 0 = greedy (its log-probabilities are those at temperature 1)
-  double top_p = 1.0;                // (0, 1]: the fewest most likely tokens whose mass reaches top_p
-  int64_t top_k = -1;                // -1 = all
-  double min_p = 0.0;                // [0, 1]: tokens below min_p * max probability are cut
-  int64_t max_new_tokens = 128;      // 0: the prompt is computed and nothing is sampled
+  double temperature = 1.0;      // 0 = greedy (its log-probabilities are those at temperature 1)
+  double top_p = 1.0;            // (0, 1]: the fewest most likely tokens whose mass reaches top_p
+  int64_t top_k = -1;            // -1 = all
+  double min_p = 0.0;            // [0, 1]: tokens below min_p * max probability are cut
+  int64_t max_new_tokens = 128;  // 0: the prompt is computed and nothing is sampled
   std::vector<std::string> stop;
   std::vector<int64_t> stop_token_ids;
   bool ignore_eos = false;
-  bool skip_special_tokens = true;   // in the text; ids always hold everything
-  bool no_stop_trim = false;         // keeps the stop string or token in the text
+  bool skip_special_tokens = true;  // in the text; ids always hold everything
+  bool no_stop_trim = false;        // keeps the stop string or token in the text
   int64_t n = 1;
-  uint64_t seed = 0;                 // sample i of n draws from the stream derive(seed, i) for i > 0
+  uint64_t seed = 0;  // sample i of n draws from the stream derive(seed, i) for i > 0
 
   // Throws kUsage naming the field: "sampling_params.top_p must be in (0, 1], not 1.5".
   void validate(int64_t vocab_size) const;
@@ -40,33 +40,33 @@ std::string_view name_of(FinishReason reason);
 
 // One of the n samples of a request, as far as it has come. Everything is cumulative.
 struct Sample {
-  std::vector<int64_t> output_ids;             // with the stop token where one was sampled
-  std::vector<float> log_probs;                // of softmax(logits / temperature) before any cut
-  std::vector<int64_t> weight_versions;        // the weights that computed each token
-  std::string text;                            // while it runs: no part of what may still become a stop string
+  std::vector<int64_t> output_ids;       // with the stop token where one was sampled
+  std::vector<float> log_probs;          // of softmax(logits / temperature) before any cut
+  std::vector<int64_t> weight_versions;  // the weights that computed each token
+  std::string text;                      // while it runs: no part of what may still become a stop string
   FinishReason finish = FinishReason::kNone;
-  int64_t matched_token = -1;                  // the stop token, or -1
-  std::string matched_text;                    // the stop string, or ""
-  std::string abort_message;                   // why, where finish is kAbort
+  int64_t matched_token = -1;  // the stop token, or -1
+  std::string matched_text;    // the stop string, or ""
+  std::string abort_message;   // why, where finish is kAbort
 };
 
 struct Output {
   std::string id;
   int64_t prompt_tokens = 0;
-  int64_t cached_tokens = 0;                   // of the prompt, found in the prefix cache (first sample)
+  int64_t cached_tokens = 0;  // of the prompt, found in the prefix cache (first sample)
   std::vector<Sample> samples;
   bool finished = false;
-  double latency_s = 0;                        // since submission
-  double first_token_s = 0;                    // until the first token, 0 before it
-  int64_t weight_version = 0;                  // of the last step
+  double latency_s = 0;        // since submission
+  double first_token_s = 0;    // until the first token, 0 before it
+  int64_t weight_version = 0;  // of the last step
 };
 
 struct Request {
-  std::string id;                              // unique among those that run; empty: one is made
+  std::string id;  // unique among those that run; empty: one is made
   std::vector<int64_t> prompt_ids;
   SamplingParams sampling;
-  Deadline deadline = Deadline::after(3600);   // aborted (not failed) when it passes
-  bool stream = false;                         // on_output after every step with something new, not only at the end
+  Deadline deadline = Deadline::after(3600);  // aborted (not failed) when it passes
+  bool stream = false;                        // on_output after every step with something new, not only at the end
   // Called from the engine's thread; must be quick and must not call back into the engine except abort().
   std::function<void(Output)> on_output;
 };

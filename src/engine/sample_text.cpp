@@ -4,7 +4,8 @@
 
 namespace tritonforge {
 
-SampleText::SampleText(const Tokenizer& tokenizer, std::vector<std::string> stops, bool skip_special_tokens, bool keep_stop)
+SampleText::SampleText(const Tokenizer& tokenizer, std::vector<std::string> stops, bool skip_special_tokens,
+                       bool keep_stop)
     : decoder_(tokenizer, skip_special_tokens), stops_(std::move(stops)), keep_stop_(keep_stop) {
   for (const auto& stop : stops_) longest_stop_ = std::max(longest_stop_, stop.size());
 }

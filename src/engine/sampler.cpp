@@ -11,19 +11,22 @@
 
 namespace tritonforge {
 
-using kernels::SampleRow;
 using kernels::Sampled;
+using kernels::SampleRow;
 
 Sampler::Sampler(at::Device device)
     : device_(device),
-      generator_(device.is_cpu() ? at::detail::createCPUGenerator()
-                                 : at::globalContext().getAcceleratorHooksInterface(device.type()).getNewGenerator(device.index())) {}
+      generator_(
+          device.is_cpu()
+              ? at::detail::createCPUGenerator()
+              : at::globalContext().getAcceleratorHooksInterface(device.type()).getNewGenerator(device.index())) {}
 
 const std::vector<Sampled>& Sampler::sample(const at::Tensor& logits, std::span<const SampleRow> rows) {
   if (!device_.is_cpu()) return sample_with_aten(logits, rows);
   drawn_.resize(rows.size());
   const at::Tensor contiguous = logits.contiguous();
-  kernels::sample_rows(contiguous.const_data_ptr<float>(), static_cast<int64_t>(rows.size()), logits.size(1), rows.data(), drawn_.data());
+  kernels::sample_rows(contiguous.const_data_ptr<float>(), static_cast<int64_t>(rows.size()), logits.size(1),
+                       rows.data(), drawn_.data());
   return drawn_;
 }
 
@@ -68,7 +71,8 @@ const std::vector<Sampled>& Sampler::sample_with_aten(const at::Tensor& all_logi
     const at::Tensor p = sorted.exp();
     const at::Tensor kept = p.masked_fill(at::arange(vocab, parameters.options()) >= parameters[3], 0);
     const at::Tensor before = kept.cumsum(1) - kept;
-    const at::Tensor out = (kept == 0) | ((before >= parameters[1] * kept.sum(1, true)) & (parameters[1] < 1)) | (p < parameters[2] * p.slice(1, 0, 1));
+    const at::Tensor out = (kept == 0) | ((before >= parameters[1] * kept.sum(1, true)) & (parameters[1] < 1)) |
+                           (p < parameters[2] * p.slice(1, 0, 1));
     at::Tensor left = scores.gather(1, order).masked_fill(out, -std::numeric_limits<float>::infinity());
     tokens = order.gather(1, left.argmax(1, true));
   }
@@ -76,7 +80,8 @@ const std::vector<Sampled>& Sampler::sample_with_aten(const at::Tensor& all_logi
   drawn_.resize(rows.size());
   const auto* pairs = result.const_data_ptr<double>();
   for (int64_t i = 0; i < count; ++i) {
-    drawn_[i] = {std::isfinite(pairs[2 * i + 1]) ? static_cast<int64_t>(pairs[2 * i]) : -1, static_cast<float>(pairs[2 * i + 1])};
+    drawn_[i] = {std::isfinite(pairs[2 * i + 1]) ? static_cast<int64_t>(pairs[2 * i]) : -1,
+                 static_cast<float>(pairs[2 * i + 1])};
   }
   return drawn_;
 }

@@ -17,7 +17,8 @@ class Sampler {
   // logits [at least rows.size(), vocab] fp32. Valid until the next call. token -1: the logits were not finite.
   const std::vector<kernels::Sampled>& sample(const at::Tensor& logits, std::span<const kernels::SampleRow> rows);
   // The path of devices other than the CPU; for tests it runs on the CPU too.
-  const std::vector<kernels::Sampled>& sample_with_aten(const at::Tensor& logits, std::span<const kernels::SampleRow> rows);
+  const std::vector<kernels::Sampled>& sample_with_aten(const at::Tensor& logits,
+                                                        std::span<const kernels::SampleRow> rows);
 
  private:
   at::Device device_;

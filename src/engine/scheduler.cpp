@@ -92,7 +92,7 @@ void Scheduler::admit_waiting(int64_t& prompt_budget) {
     // The last token is always computed: its logits are needed.
     auto prefix = pool_.match(sequence->tokens, (length - 1) / pool_.block_size());
     const auto shared = static_cast<int64_t>(prefix.blocks.size());
-    const int64_t headroom = running_.empty() ? 0 : (running() + 7) / 8;   // for what the running ones grow by
+    const int64_t headroom = running_.empty() ? 0 : (running() + 7) / 8;  // for what the running ones grow by
     if (pool_.available() < blocks_for(length) - shared + headroom) {
       for (auto block = prefix.blocks.rbegin(); block != prefix.blocks.rend(); ++block) pool_.release(*block);
       TF_CHECK(!running_.empty(), "a sequence of {} tokens does not fit the empty pool", length);

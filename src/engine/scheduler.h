@@ -14,23 +14,23 @@
 namespace tritonforge {
 
 struct Sequence {
-  std::vector<int64_t> tokens;      // prompt, then what was sampled
+  std::vector<int64_t> tokens;  // prompt, then what was sampled
   int64_t prompt_tokens = 0;
 
   // The scheduler's own.
   uint64_t arrival = 0;
-  int64_t computed = 0;             // tokens whose keys and values are in the cache
+  int64_t computed = 0;  // tokens whose keys and values are in the cache
   std::vector<int32_t> blocks;
   uint64_t prefix_tip = 0;
-  int64_t published = 0;            // leading blocks that are published or shared
-  bool can_publish = true;          // false once its cache mixes weight versions
-  int64_t cached_tokens = -1;       // found in the prefix cache at first admission
+  int64_t published = 0;       // leading blocks that are published or shared
+  bool can_publish = true;     // false once its cache mixes weight versions
+  int64_t cached_tokens = -1;  // found in the prefix cache at first admission
   int64_t preemptions = 0;
 };
 
 struct SchedulerOptions {
-  int64_t max_running = 256;        // sequences in one step
-  int64_t max_step_tokens = 1024;   // tokens in one step; at least max_running
+  int64_t max_running = 256;       // sequences in one step
+  int64_t max_step_tokens = 1024;  // tokens in one step; at least max_running
 };
 
 // A chunk of one sequence: tokens [start, start + count). `samples`: it reaches the end, so a token is drawn after it.
@@ -77,8 +77,8 @@ class Scheduler {
 
   SchedulerOptions options_;
   BlockPool& pool_;
-  std::vector<Sequence*> running_;   // arrival order; all older than any in waiting_
-  std::deque<Sequence*> waiting_;    // arrival order
+  std::vector<Sequence*> running_;  // arrival order; all older than any in waiting_
+  std::deque<Sequence*> waiting_;   // arrival order
   Plan plan_;
   uint64_t next_arrival_ = 1;
 };

@@ -102,7 +102,7 @@ struct Exchange {
   std::vector<Output> latest;
   size_t unfinished = 0;
   bool stream = false, closed = false;
-  std::function<std::vector<Json>(size_t index)> chunks;   // what latest[index] adds to the stream
+  std::function<std::vector<Json>(size_t index)> chunks;  // what latest[index] adds to the stream
   std::function<Json()> reply;
   std::function<std::vector<Json>()> last_chunks;
 };
@@ -117,12 +117,14 @@ struct EngineServer::Impl {
   void openai(const HttpRequest& request, const ResponderPtr& responder, bool chat);
   void health_generate(const HttpRequest& request, const ResponderPtr& responder);
   void launch(std::vector<Request> requests, const std::shared_ptr<Exchange>& exchange, Deadline deadline);
-  void advance(const std::shared_ptr<Exchange>& exchange, size_t index, Output output, const std::vector<std::string>& ids);
+  void advance(const std::shared_ptr<Exchange>& exchange, size_t index, Output output,
+               const std::vector<std::string>& ids);
   Response update_weights(const HttpRequest& request, const char* path_field);
   Response health() const;
   Json server_info() const;
   std::string metrics() const;
-  void async(const std::string& method, const std::string& path, void (Impl::*handler)(const HttpRequest&, const ResponderPtr&));
+  void async(const std::string& method, const std::string& path,
+             void (Impl::*handler)(const HttpRequest&, const ResponderPtr&));
 
   Engine& engine;
   ChatFormat format;
@@ -130,7 +132,7 @@ struct EngineServer::Impl {
   std::atomic<uint64_t> next_id{1};
   std::atomic<bool> closing{false};
   net::HttpServer server;
-  Worker worker;   // after the server: its last jobs answer through it
+  Worker worker;  // after the server: its last jobs answer through it
 };
 
 EngineServer::Impl::Impl(Engine& the_engine, net::ServerOptions options)
@@ -145,7 +147,8 @@ EngineServer::Impl::Impl(Engine& the_engine, net::ServerOptions options)
 void EngineServer::Impl::async(const std::string& method, const std::string& path,
                                void (Impl::*handler)(const HttpRequest&, const ResponderPtr&)) {
   server.route_async(method, path, [this, handler](const HttpRequest& request, ResponderPtr responder) {
-    worker.post([this, handler, request, responder] { guarded(responder, [&] { (this->*handler)(request, responder); }); });
+    worker.post(
+        [this, handler, request, responder] { guarded(responder, [&] { (this->*handler)(request, responder); }); });
   });
 }
 
@@ -158,21 +161,34 @@ void EngineServer::Impl::add_routes() {
   server.route_async("POST", "/v1/completions", [this](const HttpRequest& request, ResponderPtr responder) {
     worker.post([=, this] { guarded(responder, [&] { openai(request, responder, /*chat=*/false); }); });
   });
-  server.route_async("GET", "/health", [this](const HttpRequest&, ResponderPtr responder) { responder->send(health()); });
-  server.route_async("GET", "/metrics", [this](const HttpRequest&, ResponderPtr responder) { responder->send(Response::text(metrics())); });
-  server.route_async("GET", "/get_server_info", [this](const HttpRequest&, ResponderPtr responder) { responder->send(Response::json(server_info())); });
+  server.route_async("GET", "/health",
+                     [this](const HttpRequest&, ResponderPtr responder) { responder->send(health()); });
+  server.route_async("GET", "/metrics", [this](const HttpRequest&, ResponderPtr responder) {
+    responder->send(Response::text(metrics()));
+  });
+  server.route_async("GET", "/get_server_info", [this](const HttpRequest&, ResponderPtr responder) {
+    responder->send(Response::json(server_info()));
+  });
   server.route_async("GET", "/get_model_info", [this](const HttpRequest&, ResponderPtr responder) {
     const EngineInfo& info = engine.info();
-    responder->send(Response::json({{"model_path", info.model_path}, {"tokenizer_path", info.model_path}, {"is_generation", true},
-                                    {"family", info.family}, {"dtype", info.dtype}, {"vocab_size", info.vocab_size},
-                                    {"max_context", info.max_context}, {"weight_version", std::to_string(engine.stats().weight_version)}}));
+    responder->send(Response::json({{"model_path", info.model_path},
+                                    {"tokenizer_path", info.model_path},
+                                    {"is_generation", true},
+                                    {"family", info.family},
+                                    {"dtype", info.dtype},
+                                    {"vocab_size", info.vocab_size},
+                                    {"max_context", info.max_context},
+                                    {"weight_version", std::to_string(engine.stats().weight_version)}}));
   });
   server.route_async("GET", "/get_weight_version", [this](const HttpRequest&, ResponderPtr responder) {
     responder->send(Response::json({{"weight_version", std::to_string(engine.stats().weight_version)}}));
   });
   server.route_async("GET", "/v1/models", [this](const HttpRequest&, ResponderPtr responder) {
-    responder->send(Response::json({{"object", "list"}, {"data", Json::array({{{"id", model_name}, {"object", "model"},
-                                    {"owned_by", "tritonforge"}, {"max_model_len", engine.info().max_context}}})}}));
+    responder->send(Response::json({{"object", "list"},
+                                    {"data", Json::array({{{"id", model_name},
+                                                           {"object", "model"},
+                                                           {"owned_by", "tritonforge"},
+                                                           {"max_model_len", engine.info().max_context}}})}}));
   });
 }
 
@@ -180,7 +196,8 @@ void EngineServer::Impl::add_routes() {
 static void check_memory_tags(const HttpRequest& request) {
   if (request.body.empty()) return;
   for (const auto& tag : optional_field(request.json(), "tags", std::vector<std::string>{}, "POST " + request.path)) {
-    if (tag != "kv_cache") fail(ErrorKind::kUnsupported, "POST {}: tag '{}' (only kv_cache can be released)", request.path, tag);
+    if (tag != "kv_cache")
+      fail(ErrorKind::kUnsupported, "POST {}: tag '{}' (only kv_cache can be released)", request.path, tag);
   }
 }
 
@@ -221,8 +238,10 @@ void EngineServer::Impl::add_control_routes() {
     engine.resume_memory();
     return Response::json({{"success", true}, {"message", "the KV cache is there again"}});
   });
-  server.route("POST", "/update_weights_from_disk", [this](const HttpRequest& request) { return update_weights(request, "model_path"); });
-  server.route("POST", "/update_weights_from_tensor", [this](const HttpRequest& request) { return update_weights(request, "path"); });
+  server.route("POST", "/update_weights_from_disk",
+               [this](const HttpRequest& request) { return update_weights(request, "model_path"); });
+  server.route("POST", "/update_weights_from_tensor",
+               [this](const HttpRequest& request) { return update_weights(request, "path"); });
 }
 
 Response EngineServer::Impl::update_weights(const HttpRequest& request, const char* path_field) {
@@ -241,11 +260,15 @@ Response EngineServer::Impl::update_weights(const HttpRequest& request, const ch
     response.body = reply.dump();
     return response;
   }
-  return Response::json({{"success", true}, {"message", ""}, {"weight_version", std::to_string(installed->version)},
-                         {"checksums", installed->checksums}, {"num_paused_requests", 0}});
+  return Response::json({{"success", true},
+                         {"message", ""},
+                         {"weight_version", std::to_string(installed->version)},
+                         {"checksums", installed->checksums},
+                         {"num_paused_requests", 0}});
 }
 
-void EngineServer::Impl::launch(std::vector<Request> requests, const std::shared_ptr<Exchange>& exchange, Deadline deadline) {
+void EngineServer::Impl::launch(std::vector<Request> requests, const std::shared_ptr<Exchange>& exchange,
+                                Deadline deadline) {
   if (closing) fail(ErrorKind::kMachine, "the engine is shutting down");
   exchange->latest.resize(requests.size());
   exchange->unfinished = requests.size();
@@ -258,7 +281,7 @@ void EngineServer::Impl::launch(std::vector<Request> requests, const std::shared
     };
     auto accepted = engine.submit(std::move(requests[i]));
     if (accepted) continue;
-    exchange->closed = true;   // the samples submitted so far end quietly
+    exchange->closed = true;  // the samples submitted so far end quietly
     for (size_t earlier = 0; earlier < i; ++earlier) engine.abort((*ids)[earlier]);
     throw accepted.error();
   }
@@ -268,7 +291,8 @@ void EngineServer::Impl::launch(std::vector<Request> requests, const std::shared
   });
 }
 
-void EngineServer::Impl::advance(const std::shared_ptr<Exchange>& exchange, size_t index, Output output, const std::vector<std::string>& ids) {
+void EngineServer::Impl::advance(const std::shared_ptr<Exchange>& exchange, size_t index, Output output,
+                                 const std::vector<std::string>& ids) {
   if (exchange->closed) return;
   if (output.finished) --exchange->unfinished;
   exchange->latest[index] = std::move(output);
@@ -329,7 +353,8 @@ void EngineServer::Impl::generate(const HttpRequest& request, const ResponderPtr
   exchange->reply = [view, body, list, &tokenizer] {
     Json all = Json::array();
     for (size_t i = 0; i < view->latest.size(); ++i) {
-      for (Json& sample : generate_to_json(view->latest[i], body->requests[i], tokenizer)) all.push_back(std::move(sample));
+      for (Json& sample : generate_to_json(view->latest[i], body->requests[i], tokenizer))
+        all.push_back(std::move(sample));
     }
     return list ? all : all[0];
   };
@@ -350,7 +375,8 @@ void EngineServer::Impl::openai(const HttpRequest& request, const ResponderPtr& 
     return openai_chunks(*parsed, view->latest[index], first, (*sent)[index], tokenizer);
   };
   exchange->reply = [view, parsed, &tokenizer] { return openai_reply(*parsed, view->latest, tokenizer); };
-  if (parsed->include_usage) exchange->last_chunks = [view, parsed] { return std::vector{openai_usage_chunk(*parsed, view->latest)}; };
+  if (parsed->include_usage)
+    exchange->last_chunks = [view, parsed] { return std::vector{openai_usage_chunk(*parsed, view->latest)}; };
   launch(parsed->requests, exchange, request.deadline);
 }
 
@@ -365,7 +391,8 @@ void EngineServer::Impl::health_generate(const HttpRequest& request, const Respo
   Deadline deadline = Deadline::after(std::min(20.0, request.deadline.remaining_s()));
   probe.on_output = [responder](Output output) {
     const Sample& sample = output.samples[0];
-    if (sample.finish == FinishReason::kAbort) responder->send(Response::error(Error(ErrorKind::kMachine, "no token: " + sample.abort_message)));
+    if (sample.finish == FinishReason::kAbort)
+      responder->send(Response::error(Error(ErrorKind::kMachine, "no token: " + sample.abort_message)));
     else responder->send(Response::json({{"status", "green"}, {"seconds", output.latency_s}}));
   };
   probe.deadline = deadline;
@@ -391,13 +418,29 @@ Response EngineServer::Impl::health() const {
 Json EngineServer::Impl::server_info() const {
   const EngineInfo& info = engine.info();
   const EngineStats s = engine.stats();
-  return {{"version", "0.1.0"}, {"model_path", info.model_path}, {"device", info.device}, {"dtype", info.dtype},
-          {"parameters", info.parameters}, {"max_context", info.max_context}, {"kv_cache_tokens", info.kv_cache_tokens},
-          {"weight_version", std::to_string(s.weight_version)}, {"paused", s.paused}, {"memory_released", s.memory_released}, {"running", s.running}, {"waiting", s.waiting},
-          {"kv_tokens_free", s.kv_tokens_free}, {"prefix_blocks", s.prefix_blocks}, {"steps", s.steps},
-          {"prompt_tokens", s.prompt_tokens}, {"generated_tokens", s.generated_tokens}, {"cached_tokens", s.cached_tokens},
-          {"preemptions", s.preemptions}, {"failed_steps", s.failed_steps}, {"finished_requests", s.finished_requests},
-          {"aborted_requests", s.aborted_requests}, {"step_seconds", s.step_seconds}};
+  return {{"version", "0.1.0"},
+          {"model_path", info.model_path},
+          {"device", info.device},
+          {"dtype", info.dtype},
+          {"parameters", info.parameters},
+          {"max_context", info.max_context},
+          {"kv_cache_tokens", info.kv_cache_tokens},
+          {"weight_version", std::to_string(s.weight_version)},
+          {"paused", s.paused},
+          {"memory_released", s.memory_released},
+          {"running", s.running},
+          {"waiting", s.waiting},
+          {"kv_tokens_free", s.kv_tokens_free},
+          {"prefix_blocks", s.prefix_blocks},
+          {"steps", s.steps},
+          {"prompt_tokens", s.prompt_tokens},
+          {"generated_tokens", s.generated_tokens},
+          {"cached_tokens", s.cached_tokens},
+          {"preemptions", s.preemptions},
+          {"failed_steps", s.failed_steps},
+          {"finished_requests", s.finished_requests},
+          {"aborted_requests", s.aborted_requests},
+          {"step_seconds", s.step_seconds}};
 }
 
 std::string EngineServer::Impl::metrics() const {
@@ -421,16 +464,17 @@ std::string EngineServer::Impl::metrics() const {
   return metrics.text();
 }
 
-EngineServer::EngineServer(Engine& engine, net::ServerOptions options) : impl_(std::make_unique<Impl>(engine, std::move(options))) {}
+EngineServer::EngineServer(Engine& engine, net::ServerOptions options)
+    : impl_(std::make_unique<Impl>(engine, std::move(options))) {}
 EngineServer::~EngineServer() { stop(0); }
 void EngineServer::start() { impl_->server.start(); }
 std::string EngineServer::url() const { return impl_->server.url(); }
 
 void EngineServer::stop(double grace_s) {
   if (impl_->closing.exchange(true)) return;
-  impl_->worker.drain();   // from here on no job submits
+  impl_->worker.drain();  // from here on no job submits
   impl_->engine.abort_all("the engine is shutting down");
-  impl_->worker.drain();   // the last outputs are on their way
+  impl_->worker.drain();  // the last outputs are on their way
   impl_->server.stop(grace_s);
 }
 

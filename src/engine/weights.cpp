@@ -46,11 +46,13 @@ StagedWeights stage_safetensors(const Model& model, const fs::path& path, const 
       const auto target = wanted.find(name);
       if (target == wanted.end()) {
         if (name == "lm_head.weight" && model.config().tie_embeddings) continue;
-        fail(ErrorKind::kCorrupt, "{}: tensor '{}' is not one of this model's, or there twice{}", file.string(), name, nearest_hint(name, known));
+        fail(ErrorKind::kCorrupt, "{}: tensor '{}' is not one of this model's, or there twice{}", file.string(), name,
+             nearest_hint(name, known));
       }
       const at::Tensor found = content.tensor(name);
       if (found.sizes() != target->second.sizes()) {
-        fail(ErrorKind::kCorrupt, "{}: tensor '{}' has shape {}, expected {}", file.string(), name, shape_of(found), shape_of(target->second));
+        fail(ErrorKind::kCorrupt, "{}: tensor '{}' has shape {}, expected {}", file.string(), name, shape_of(found),
+             shape_of(target->second));
       }
       if (const auto expected = checksums.find(name); expected != checksums.end()) {
         compare(file.string(), name, expected->second, checksum(found.const_data_ptr(), found.nbytes()));
@@ -63,12 +65,14 @@ StagedWeights stage_safetensors(const Model& model, const fs::path& path, const 
     }
   }
   if (!wanted.empty()) {
-    fail(ErrorKind::kCorrupt, "{}: tensor '{}' is missing ({} of {} are)", path.string(), wanted.begin()->first, wanted.size(), parameters.size());
+    fail(ErrorKind::kCorrupt, "{}: tensor '{}' is missing ({} of {} are)", path.string(), wanted.begin()->first,
+         wanted.size(), parameters.size());
   }
   if (checked < checksums.size()) {
     for (const auto& [name, value] : checksums) {
       if (std::find(known.begin(), known.end(), name) == known.end() && name != "lm_head.weight") {
-        fail(ErrorKind::kCorrupt, "{}: a checksum for '{}', which is no tensor of this model{}", path.string(), name, nearest_hint(name, known));
+        fail(ErrorKind::kCorrupt, "{}: a checksum for '{}', which is no tensor of this model{}", path.string(), name,
+             nearest_hint(name, known));
       }
     }
   }
@@ -81,7 +85,8 @@ StagedWeights stage_gguf(const Model& model, const fs::path& path, const Checksu
   const Checksums found = load_weights(copy, path);
   for (const auto& [name, expected] : checksums) {
     const auto actual = found.find(name);
-    if (actual == found.end()) fail(ErrorKind::kCorrupt, "{}: a checksum for '{}', which is no tensor of this model", path.string(), name);
+    if (actual == found.end())
+      fail(ErrorKind::kCorrupt, "{}: a checksum for '{}', which is no tensor of this model", path.string(), name);
     compare(path.string(), name, expected, actual->second);
   }
   StagedWeights staged;

@@ -9,7 +9,8 @@ constexpr const char* kWhere = "POST /generate";
 
 std::vector<std::string> texts_from(const Json& value, const char* field, const std::string& where) {
   if (value.is_string()) return {value.get<std::string>()};
-  if (!value.is_array() || !std::all_of(value.begin(), value.end(), [](const Json& item) { return item.is_string(); })) {
+  if (!value.is_array() ||
+      !std::all_of(value.begin(), value.end(), [](const Json& item) { return item.is_string(); })) {
     fail(ErrorKind::kUsage, "{}: field '{}' must be a text or a list of texts", where, field);
   }
   return value.get<std::vector<std::string>>();
@@ -17,7 +18,8 @@ std::vector<std::string> texts_from(const Json& value, const char* field, const 
 
 std::vector<int64_t> ids_from(const Json& value, const char* field, const std::string& where) {
   if (value.is_number_integer()) return {value.get<int64_t>()};
-  if (!value.is_array() || !std::all_of(value.begin(), value.end(), [](const Json& item) { return item.is_number_integer(); })) {
+  if (!value.is_array() ||
+      !std::all_of(value.begin(), value.end(), [](const Json& item) { return item.is_number_integer(); })) {
     fail(ErrorKind::kUsage, "{}: field '{}' must be a list of token ids", where, field);
   }
   return value.get<std::vector<int64_t>>();
@@ -41,14 +43,48 @@ void refuse_unless(const Json& object, const char* field, const std::vector<Json
   }
 }
 
-const std::vector<std::string> kSamplingFields{
-    "temperature", "top_p", "top_k", "min_p", "max_new_tokens", "stop", "stop_token_ids", "ignore_eos", "skip_special_tokens",
-    "no_stop_trim", "n", "seed", "sampling_seed", "spaces_between_special_tokens", "frequency_penalty", "presence_penalty",
-    "repetition_penalty", "min_new_tokens", "regex", "json_schema", "ebnf", "structural_tag", "stop_regex", "logit_bias", "custom_params"};
+const std::vector<std::string> kSamplingFields{"temperature",
+                                               "top_p",
+                                               "top_k",
+                                               "min_p",
+                                               "max_new_tokens",
+                                               "stop",
+                                               "stop_token_ids",
+                                               "ignore_eos",
+                                               "skip_special_tokens",
+                                               "no_stop_trim",
+                                               "n",
+                                               "seed",
+                                               "sampling_seed",
+                                               "spaces_between_special_tokens",
+                                               "frequency_penalty",
+                                               "presence_penalty",
+                                               "repetition_penalty",
+                                               "min_new_tokens",
+                                               "regex",
+                                               "json_schema",
+                                               "ebnf",
+                                               "structural_tag",
+                                               "stop_regex",
+                                               "logit_bias",
+                                               "custom_params"};
 
-const std::vector<std::string> kGenerateFields{
-    "text", "input_ids", "rid", "stream", "return_logprob", "sampling_params", "logprob_start_len", "top_logprobs_num",
-    "return_text_in_logprobs", "token_ids_logprob", "return_hidden_states", "session_id", "timeout_s", "lora_path", "image_data", "model"};
+const std::vector<std::string> kGenerateFields{"text",
+                                               "input_ids",
+                                               "rid",
+                                               "stream",
+                                               "return_logprob",
+                                               "sampling_params",
+                                               "logprob_start_len",
+                                               "top_logprobs_num",
+                                               "return_text_in_logprobs",
+                                               "token_ids_logprob",
+                                               "return_hidden_states",
+                                               "session_id",
+                                               "timeout_s",
+                                               "lora_path",
+                                               "image_data",
+                                               "model"};
 
 struct Prompts {
   std::vector<std::vector<int64_t>> ids;
@@ -63,7 +99,8 @@ Prompts prompts_from(const Json& body, const Tokenizer& tokenizer) {
   if (has_ids) {
     prompts.list = ids->is_array() && !ids->empty() && ids->front().is_array();
     if (!prompts.list) prompts.ids.push_back(ids_from(*ids, "input_ids", kWhere));
-    else for (const Json& each : *ids) prompts.ids.push_back(ids_from(each, "input_ids", kWhere));
+    else
+      for (const Json& each : *ids) prompts.ids.push_back(ids_from(each, "input_ids", kWhere));
   } else {
     prompts.list = text->is_array();
     for (const auto& each : texts_from(*text, "text", kWhere)) prompts.ids.push_back(tokenizer.encode(each));
@@ -75,9 +112,11 @@ Prompts prompts_from(const Json& body, const Tokenizer& tokenizer) {
 
 SamplingParams sampling_from_json(const Json& json, const std::string& where) {
   check_fields(json, kSamplingFields, where);
-  for (const char* field : {"frequency_penalty", "presence_penalty", "min_new_tokens"}) refuse_unless(json, field, {0, 0.0}, where);
+  for (const char* field : {"frequency_penalty", "presence_penalty", "min_new_tokens"})
+    refuse_unless(json, field, {0, 0.0}, where);
   refuse_unless(json, "repetition_penalty", {1, 1.0}, where);
-  for (const char* field : {"regex", "json_schema", "ebnf", "structural_tag", "stop_regex", "logit_bias", "custom_params"}) {
+  for (const char* field :
+       {"regex", "json_schema", "ebnf", "structural_tag", "stop_regex", "logit_bias", "custom_params"}) {
     refuse_unless(json, field, {Json::object(), Json::array()}, where);
   }
   SamplingParams params;
@@ -93,7 +132,8 @@ SamplingParams sampling_from_json(const Json& json, const std::string& where) {
   read("n", params.n);
   read("seed", params.seed);
   read("sampling_seed", params.seed);
-  if (const auto stop = json.find("stop"); stop != json.end() && !stop->is_null()) params.stop = texts_from(*stop, "stop", where);
+  if (const auto stop = json.find("stop"); stop != json.end() && !stop->is_null())
+    params.stop = texts_from(*stop, "stop", where);
   if (const auto ids = json.find("stop_token_ids"); ids != json.end() && !ids->is_null()) {
     params.stop_token_ids = ids_from(*ids, "stop_token_ids", where);
   }
@@ -104,9 +144,11 @@ GenerateBody generate_from_json(const Json& body, const Tokenizer& tokenizer, co
   check_fields(body, kGenerateFields, kWhere);
   refuse_unless(body, "top_logprobs_num", {0}, kWhere);
   refuse_unless(body, "return_hidden_states", {false}, kWhere);
-  for (const char* field : {"token_ids_logprob", "lora_path", "image_data"}) refuse_unless(body, field, {Json::array()}, kWhere);
+  for (const char* field : {"token_ids_logprob", "lora_path", "image_data"})
+    refuse_unless(body, field, {Json::array()}, kWhere);
   if (const auto start = body.find("logprob_start_len"); start != body.end() && !start->is_null() && *start != -1) {
-    fail(ErrorKind::kUnsupported, "{}: logprob_start_len: log-probabilities of the prompt come from `tritonforge score`", kWhere);
+    fail(ErrorKind::kUnsupported,
+         "{}: logprob_start_len: log-probabilities of the prompt come from `tritonforge score`", kWhere);
   }
   Prompts prompts = prompts_from(body, tokenizer);
   GenerateBody parsed;
@@ -114,7 +156,8 @@ GenerateBody generate_from_json(const Json& body, const Tokenizer& tokenizer, co
   parsed.stream = optional_field(body, "stream", false, kWhere);
   const bool log_probs = optional_field(body, "return_logprob", false, kWhere);
   const bool text = optional_field(body, "return_text_in_logprobs", false, kWhere);
-  const Json sampling = body.contains("sampling_params") && !body["sampling_params"].is_null() ? body["sampling_params"] : Json::object();
+  const Json sampling = body.contains("sampling_params") && !body["sampling_params"].is_null() ? body["sampling_params"]
+                                                                                               : Json::object();
   const Json ids = body.contains("rid") && !body["rid"].is_null() ? body["rid"] : Json(default_id);
   const size_t count = prompts.ids.size();
   if (count == 0) fail(ErrorKind::kUsage, "{}: the list of prompts is empty", kWhere);

@@ -10,7 +10,8 @@
 
 namespace tritonforge {
 
-// Throws kUsage naming an unknown or wrong field, kUnsupported for one of SGLang's that is set and not implemented here.
+// Throws kUsage naming an unknown or wrong field, kUnsupported for one of SGLang's that is set and not implemented
+// here.
 SamplingParams sampling_from_json(const Json& json, const std::string& where);
 
 // One request of a /generate body. A list of prompts makes several.
@@ -20,7 +21,7 @@ struct GenerateRequest {
 };
 struct GenerateBody {
   std::vector<GenerateRequest> requests;
-  bool list = false;     // the reply is a list
+  bool list = false;  // the reply is a list
   bool stream = false;
 };
 GenerateBody generate_from_json(const Json& body, const Tokenizer& tokenizer, const std::string& default_id);

@@ -53,7 +53,11 @@ Channel::~Channel() {
   if (fd_ >= 0) ::close(fd_);
 }
 Channel::Channel(Channel&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)), stand_in_(other.stand_in_), limits_(other.limits_), peak_(other.peak_), baseline_(other.baseline_) {}
+    : fd_(std::exchange(other.fd_, -1)),
+      stand_in_(other.stand_in_),
+      limits_(other.limits_),
+      peak_(other.peak_),
+      baseline_(other.baseline_) {}
 
 bool Channel::over_memory() {
   if (stand_in_ <= 0) return false;
@@ -129,7 +133,8 @@ Silence Channel::receive(Frame& frame, Deadline deadline, std::string& detail) {
   while (frame.payload.size() < body) {
     const size_t at = frame.payload.size(), step = std::min<uint64_t>(body - at, 16 << 20);
     frame.payload.resize(at + step);
-    if (const Silence silence = read(frame.payload.data() + at, step, deadline); silence != Silence::kNone) return silence;
+    if (const Silence silence = read(frame.payload.data() + at, step, deadline); silence != Silence::kNone)
+      return silence;
   }
   return Silence::kNone;
 }

@@ -21,7 +21,8 @@ struct Frame {
 enum class Silence { kNone, kTimeout, kMemory, kClosed, kGarbled };
 
 struct ChannelLimits {
-  uint64_t memory_bytes = uint64_t{4} << 30;  // resident, of all of the child's processes together, above the warm parent's
+  uint64_t memory_bytes = uint64_t{4}
+                          << 30;  // resident, of all of the child's processes together, above the warm parent's
   uint64_t frame_bytes = uint64_t{8} << 30;
   int max_processes = 64;
 };

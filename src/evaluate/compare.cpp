@@ -118,17 +118,21 @@ std::vector<TensorView> parse_tensors(const Json& described, std::span<const std
       const auto bytes = item.at("bytes").get<uint64_t>();
       int64_t elements = 1;
       for (const int64_t size : tensor.shape) {
-        if (size < 0 || (size > 0 && elements > kMaxElements / size)) fail(ErrorKind::kCorrupt, "tensor {}: shape out of range", tensors.size());
+        if (size < 0 || (size > 0 && elements > kMaxElements / size))
+          fail(ErrorKind::kCorrupt, "tensor {}: shape out of range", tensors.size());
         elements *= size;
       }
       std::vector<bool> seen(tensor.shape.size());
       for (const int64_t d : tensor.order) {
-        if (d < 0 || d >= static_cast<int64_t>(seen.size()) || seen[d]) fail(ErrorKind::kCorrupt, "tensor {}: order is not a permutation", tensors.size());
+        if (d < 0 || d >= static_cast<int64_t>(seen.size()) || seen[d])
+          fail(ErrorKind::kCorrupt, "tensor {}: order is not a permutation", tensors.size());
         seen[d] = true;
       }
-      if (tensor.order.size() != tensor.shape.size()) fail(ErrorKind::kCorrupt, "tensor {}: order and shape differ in length", tensors.size());
+      if (tensor.order.size() != tensor.shape.size())
+        fail(ErrorKind::kCorrupt, "tensor {}: order and shape differ in length", tensors.size());
       if (bytes != static_cast<uint64_t>(elements) * size_of(tensor.dtype) || bytes > payload.size() - at) {
-        fail(ErrorKind::kCorrupt, "tensor {}: {} bytes announced, {} left, {} elements", tensors.size(), bytes, payload.size() - at, elements);
+        fail(ErrorKind::kCorrupt, "tensor {}: {} bytes announced, {} left, {} elements", tensors.size(), bytes,
+             payload.size() - at, elements);
       }
       tensor.bytes = payload.subspan(at, bytes);
       at += bytes;
@@ -151,14 +155,17 @@ Tolerance Tolerances::of(Dtype dtype) const {
   }
 }
 
-Comparison compare(const TensorView& candidate, const TensorView& reference, const Tolerances& tolerances, const std::string& label) {
+Comparison compare(const TensorView& candidate, const TensorView& reference, const Tolerances& tolerances,
+                   const std::string& label) {
   Comparison result;
   if (candidate.shape != reference.shape) {
-    result.mismatch = fmt::format("{} has shape [{}], expected [{}]", label, fmt::join(candidate.shape, ", "), fmt::join(reference.shape, ", "));
+    result.mismatch = fmt::format("{} has shape [{}], expected [{}]", label, fmt::join(candidate.shape, ", "),
+                                  fmt::join(reference.shape, ", "));
     return result;
   }
   if (candidate.dtype != reference.dtype) {
-    result.mismatch = fmt::format("{} has dtype {}, expected {}", label, name_of(candidate.dtype), name_of(reference.dtype));
+    result.mismatch = fmt::format("{} has dtype {}, expected {}", label, name_of(candidate.dtype),
+                                  name_of(reference.dtype));
     return result;
   }
   const int64_t count = reference.elements();
@@ -177,7 +184,8 @@ Comparison compare(const TensorView& candidate, const TensorView& reference, con
     double ratio;
     if (std::isfinite(a) && std::isfinite(b)) {
       // 64-bit integers beyond 2^53 are compared as such.
-      const bool same_integer = reference.dtype == Dtype::kInt64 ? load<int64_t>(c.at()) == load<int64_t>(r.at()) : a == b;
+      const bool same_integer = reference.dtype == Dtype::kInt64 ? load<int64_t>(c.at()) == load<int64_t>(r.at())
+                                                                 : a == b;
       const double error = std::fabs(a - b);
       result.max_abs_error = std::max(result.max_abs_error, error);
       const double allowed = tolerance.absolute + tolerance.relative * std::fabs(b);
@@ -200,20 +208,24 @@ Comparison compare(const TensorView& candidate, const TensorView& reference, con
   }
   result.constant = constant && count > 16;
   if (wrong > 0) {
-    result.mismatch = fmt::format("{} at [{}]: {}, expected {} ({} of {} wrong)", label, fmt::join(worst_index, ", "), text(worst_candidate),
-                                  text(worst_reference), wrong, count);
+    result.mismatch = fmt::format("{} at [{}]: {}, expected {} ({} of {} wrong)", label, fmt::join(worst_index, ", "),
+                                  text(worst_candidate), text(worst_reference), wrong, count);
     return result;
   }
   if (floating && finite > 0) {
     const double n = static_cast<double>(finite), mean = sum / n, mean_square = sum_squares / n;
-    const double rms = std::sqrt(mean_square), deviation = n >= 16 ? std::sqrt(std::max(0.0, mean_square - mean * mean)) : rms;
+    const double rms = std::sqrt(mean_square),
+                 deviation = n >= 16 ? std::sqrt(std::max(0.0, mean_square - mean * mean)) : rms;
     const double error = std::sqrt(sum_error / n), allowed = std::max(0.05 * deviation, tolerance.relative * rms);
     if (!(error <= allowed) && error > 0) {
-      result.max_rel_error = std::max(result.max_rel_error, allowed > 0 ? error / allowed : std::numeric_limits<double>::infinity());
-      result.mismatch = fmt::format("{}: every element is within {} of the reference, but the error (rms {}) is not small beside the reference itself "
-                                    "(rms {}, spread {}); worst at [{}]: {}, expected {}",
-                                    label, text(tolerance.absolute), text(error), text(rms), text(deviation), fmt::join(worst_index, ", "),
-                                    text(worst_candidate), text(worst_reference));
+      result.max_rel_error = std::max(result.max_rel_error,
+                                      allowed > 0 ? error / allowed : std::numeric_limits<double>::infinity());
+      result.mismatch = fmt::format(
+          "{}: every element is within {} of the reference, but the error (rms {}) is not small beside the reference "
+          "itself "
+          "(rms {}, spread {}); worst at [{}]: {}, expected {}",
+          label, text(tolerance.absolute), text(error), text(rms), text(deviation), fmt::join(worst_index, ", "),
+          text(worst_candidate), text(worst_reference));
       return result;
     }
   }
@@ -223,7 +235,9 @@ Comparison compare(const TensorView& candidate, const TensorView& reference, con
 
 bool identical(const TensorView& a, const TensorView& b) {
   if (a.dtype != b.dtype || a.shape != b.shape) return false;
-  if (a.order == b.order) return a.bytes.size() == b.bytes.size() && (a.bytes.empty() || std::memcmp(a.bytes.data(), b.bytes.data(), a.bytes.size()) == 0);
+  if (a.order == b.order)
+    return a.bytes.size() == b.bytes.size() &&
+           (a.bytes.empty() || std::memcmp(a.bytes.data(), b.bytes.data(), a.bytes.size()) == 0);
   Walker x(a), y(b);
   const size_t size = size_of(a.dtype);
   for (int64_t i = 0, n = a.elements(); i < n; ++i, x.next(), y.next()) {

@@ -48,7 +48,8 @@ struct Comparison {
   std::string mismatch;      // where and what, in one line; empty where it passed
 };
 // `label` begins the mismatch: "output 0".
-Comparison compare(const TensorView& candidate, const TensorView& reference, const Tolerances& tolerances, const std::string& label);
+Comparison compare(const TensorView& candidate, const TensorView& reference, const Tolerances& tolerances,
+                   const std::string& label);
 
 // The same bits, shape and type (inputs after a call).
 bool identical(const TensorView& a, const TensorView& b);

@@ -25,18 +25,20 @@ constexpr size_t kKeptReferences = 8;
 
 uint64_t secret() {
   uint64_t value = 0;
-  if (::getrandom(&value, sizeof value, 0) != sizeof value) fail(ErrorKind::kMachine, "getrandom: {}", std::strerror(errno));
+  if (::getrandom(&value, sizeof value, 0) != sizeof value)
+    fail(ErrorKind::kMachine, "getrandom: {}", std::strerror(errno));
   return value;
 }
 
 // With the mode's defaults in place of 0.
 EvaluatorOptions validated(EvaluatorOptions options) {
   if (options.mode != "interpret" && options.mode != "live") {
-    fail(options.mode == "plan" ? ErrorKind::kUnsupported : ErrorKind::kUsage, "evaluator: mode '{}' is not there{}", options.mode,
-         nearest_hint(options.mode, {"interpret", "live"}));
+    fail(options.mode == "plan" ? ErrorKind::kUnsupported : ErrorKind::kUsage, "evaluator: mode '{}' is not there{}",
+         options.mode, nearest_hint(options.mode, {"interpret", "live"}));
   }
   if (options.sandbox != "auto" && options.sandbox != "strict") {
-    fail(ErrorKind::kUsage, "evaluator: sandbox '{}'{}", options.sandbox, nearest_hint(options.sandbox, {"auto", "strict"}));
+    fail(ErrorKind::kUsage, "evaluator: sandbox '{}'{}", options.sandbox,
+         nearest_hint(options.sandbox, {"auto", "strict"}));
   }
   if (options.workers < 1) fail(ErrorKind::kUsage, "evaluator: {} workers", options.workers);
   const bool live = options.mode == "live";
@@ -51,14 +53,20 @@ EvaluatorOptions validated(EvaluatorOptions options) {
 
 struct Evaluator::Impl {
   explicit Impl(EvaluatorOptions given)
-      : options(validated(given)), zygote({.python = options.python, .live = options.mode == "live"}), lowering(zygote),
-        verdicts(options.verdict_cache), references(zygote, options.reference_cache, options.mode == "live" ? kKeptReferences : 0),
+      : options(validated(given)),
+        zygote({.python = options.python, .live = options.mode == "live"}),
+        lowering(zygote),
+        verdicts(options.verdict_cache),
+        references(zygote, options.reference_cache, options.mode == "live" ? kKeptReferences : 0),
         process_secret(secret()) {
     test = test_sandbox(zygote, Deadline::after(60));
     if (options.sandbox == "strict" && !test.complete()) {
-      fail(ErrorKind::kMachine, "evaluator: --sandbox strict, but the self-test broke out: {}", fmt::join(test.breaches, ", "));
+      fail(ErrorKind::kMachine, "evaluator: --sandbox strict, but the self-test broke out: {}",
+           fmt::join(test.breaches, ", "));
     }
-    if (!test.complete()) log::warn("sandbox: the self-test got through with {}; verdicts say which layers hold", fmt::join(test.breaches, ", "));
+    if (!test.complete())
+      log::warn("sandbox: the self-test got through with {}; verdicts say which layers hold",
+                fmt::join(test.breaches, ", "));
   }
 
   EvaluatorOptions options;
@@ -107,10 +115,12 @@ struct Evaluator::Impl {
 
 void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdict, Deadline deadline) {
   const bool live = options.mode == "live";
-  // The seeds' secret is one of this process, not of the request: candidates of one problem share its reference, and none can know them.
+  // The seeds' secret is one of this process, not of the request: candidates of one problem share its reference, and
+  // none can know them.
   const uint64_t base = request.fresh_seeds ? Rng::derive(process_secret, request.seed) : request.seed;
   ReferenceSpec spec{.source = request.problem_source, .init_seed = Rng::derive(base, "init")};
-  for (int i = 0; i < request.num_correct_trials; ++i) spec.trial_seeds.push_back(Rng::derive(Rng::derive(base, "trial"), i));
+  for (int i = 0; i < request.num_correct_trials; ++i)
+    spec.trial_seeds.push_back(Rng::derive(Rng::derive(base, "trial"), i));
   if (options.max_elements > 0 || options.max_flops > 0) {
     constexpr int64_t kNoLimit = int64_t{1} << 60;
     spec.max_elements = options.max_elements > 0 ? options.max_elements : kNoLimit;
@@ -124,12 +134,14 @@ void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdic
     verdict.notes["reduced." + name] = fmt::format("{} -> {}", change.at(0).dump(), change.at(1).dump());
   }
   const auto candidate_deadline = Deadline::after(std::min(options.candidate_timeout_s, deadline.remaining_s()));
-  Judge judge({zygote, lowering, options, live}, request, reference, spec.init_seed, secret(), verdict, candidate_deadline, deadline);
+  Judge judge({zygote, lowering, options, live}, request, reference, spec.init_seed, secret(), verdict,
+              candidate_deadline, deadline);
   judge.run();
   if (!live || !verdict.correct || !request.measure_performance) return;
   try {
     references.with_process(key, spec, limits, deadline, [&](Child& process) {
-      return measure({process, judge.child(), *reference, options, zygote.options().sandbox_library, std::max(10, request.num_perf_trials), Rng::derive(secret(), "timing")},
+      return measure({process, judge.child(), *reference, options, zygote.options().sandbox_library,
+                      std::max(10, request.num_perf_trials), Rng::derive(secret(), "timing")},
                      verdict, deadline);
     });
   } catch (const ProblemFault& fault) {  // a correct candidate stays correct
@@ -149,12 +161,17 @@ Verdict Evaluator::evaluate(const EvaluationRequest& request) {
   const auto start = Clock::now();
   const auto deadline = Deadline::after(request.timeout_s);
   if (!request.mode.empty() && request.mode != impl.options.mode) {
-    fail(ErrorKind::kUsage, "evaluator: mode '{}' was asked for, this evaluator runs '{}'", request.mode, impl.options.mode);
+    fail(ErrorKind::kUsage, "evaluator: mode '{}' was asked for, this evaluator runs '{}'", request.mode,
+         impl.options.mode);
   }
-  if (request.backend != "triton") fail(ErrorKind::kUnsupported, "evaluator: backend '{}' is not there{}", request.backend, nearest_hint(request.backend, {"triton"}));
-  if (request.num_correct_trials < 1 || request.num_correct_trials > 64) fail(ErrorKind::kUsage, "evaluator: num_correct_trials is {} (1 to 64)", request.num_correct_trials);
+  if (request.backend != "triton")
+    fail(ErrorKind::kUnsupported, "evaluator: backend '{}' is not there{}", request.backend,
+         nearest_hint(request.backend, {"triton"}));
+  if (request.num_correct_trials < 1 || request.num_correct_trials > 64)
+    fail(ErrorKind::kUsage, "evaluator: num_correct_trials is {} (1 to 64)", request.num_correct_trials);
   const bool live = impl.options.mode == "live";
-  const std::string key = checksum(fmt::format("{}\x1f{}\x1f{}\x1f{}\x1f{}", request.problem_source, request.candidate, request.seed, request.fresh_seeds, request.num_correct_trials));
+  const std::string key = checksum(fmt::format("{}\x1f{}\x1f{}\x1f{}\x1f{}", request.problem_source, request.candidate,
+                                               request.seed, request.fresh_seeds, request.num_correct_trials));
   if (!live) {
     if (auto known = impl.verdicts.get(key)) {
       known->notes["cache"] = "hit";
@@ -193,7 +210,8 @@ Verdict Evaluator::evaluate(const EvaluationRequest& request) {
     if (!verdict.error_kind.empty()) ++impl.faults[verdict.error_kind];
   }
   // What depends on how busy the machine was is not remembered.
-  const bool lasting = verdict.error_kind != "timeout" && verdict.error_kind != "problem_error" && verdict.error_kind != "crashed" && verdict.error_kind != "out_of_memory";
+  const bool lasting = verdict.error_kind != "timeout" && verdict.error_kind != "problem_error" &&
+                       verdict.error_kind != "crashed" && verdict.error_kind != "out_of_memory";
   if (!live && lasting) impl.verdicts.put(key, verdict);
   return verdict;
 }

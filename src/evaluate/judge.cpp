@@ -15,7 +15,9 @@ void append(std::string& text, const std::string& more) {
   if (text.size() > kMaxDiagnostics) text = text.substr(0, kMaxDiagnostics) + " ...";
 }
 
-std::string clipped(const std::string& text, size_t size) { return text.size() <= size ? text : text.substr(0, size) + "..."; }
+std::string clipped(const std::string& text, size_t size) {
+  return text.size() <= size ? text : text.substr(0, size) + "...";
+}
 
 std::string string_or(const Json& object, const char* key, const std::string& fallback) {
   const auto found = object.find(key);
@@ -39,10 +41,17 @@ std::vector<std::string> strings_of(const Json& object, const char* key) {
 
 }  // namespace
 
-Judge::Judge(JudgeContext context, const EvaluationRequest& request, std::shared_ptr<const ReferenceData> reference, uint64_t init_seed,
-             uint64_t nonce_seed, Verdict& verdict, Deadline deadline, Deadline overall)
-    : context_(context), request_(request), reference_(std::move(reference)), init_seed_(init_seed), nonce_state_(nonce_seed), verdict_(verdict),
-      deadline_(deadline), overall_(overall), limit_s_(deadline.remaining_s()) {}
+Judge::Judge(JudgeContext context, const EvaluationRequest& request, std::shared_ptr<const ReferenceData> reference,
+             uint64_t init_seed, uint64_t nonce_seed, Verdict& verdict, Deadline deadline, Deadline overall)
+    : context_(context),
+      request_(request),
+      reference_(std::move(reference)),
+      init_seed_(init_seed),
+      nonce_state_(nonce_seed),
+      verdict_(verdict),
+      deadline_(deadline),
+      overall_(overall),
+      limit_s_(deadline.remaining_s()) {}
 
 void Judge::flag(const std::string& name, const std::string& evidence, bool cheat) {
   for (const auto& known : verdict_.flags) {
@@ -65,7 +74,8 @@ std::string Judge::nonce() {
 void Judge::silence(Silence silence, const std::string& detail, const char* doing) {
   if (silence == Silence::kGarbled) return forged(detail);
   const std::string how = describe_silence(silence, *child_, detail, limit_s_);
-  if (silence == Silence::kClosed && child_->orphaned()) fail(ErrorKind::kUnavailable, "evaluator: the Python parent died while {}", doing);
+  if (silence == Silence::kClosed && child_->orphaned())
+    fail(ErrorKind::kUnavailable, "evaluator: the Python parent died while {}", doing);
   verdict_.error_kind = silence == Silence::kTimeout || how.find("CPU time") != std::string::npos ? "timeout"
                         : silence == Silence::kMemory                                             ? "out_of_memory"
                                                                                                   : "crashed";
@@ -135,7 +145,8 @@ bool Judge::compile() {
     }
     ok = false;
     if (state.empty() || state == "ok") state = clipped(error.substr(0, error.find('\n')), 300);
-    if (verdict_.diagnostics.find(error.substr(0, 200)) == std::string::npos) append(verdict_.diagnostics, fmt::format("{}: {}", kernel.target, error));
+    if (verdict_.diagnostics.find(error.substr(0, 200)) == std::string::npos)
+      append(verdict_.diagnostics, fmt::format("{}: {}", kernel.target, error));
   }
   deadline_ = Deadline::after(std::min(left, overall_.remaining_s()));
   if (!ok && verdict_.error_kind.empty()) verdict_.error_kind = "compile_error";
@@ -143,16 +154,24 @@ bool Judge::compile() {
 }
 
 bool Judge::load() {
-  const ChildLimits limits{.cpu_s = context_.options.candidate_timeout_s, .file_bytes = uint64_t{64} << 20, .memory_bytes = context_.options.memory_bytes};
+  const ChildLimits limits{.cpu_s = context_.options.candidate_timeout_s,
+                           .file_bytes = uint64_t{64} << 20,
+                           .memory_bytes = context_.options.memory_bytes};
   child_ = context_.zygote.spawn("candidate", context_.live ? limits.with_gpu() : limits, overall_);
   deadline_ = Deadline::after(std::min(limit_s_, overall_.remaining_s()));
   for (const auto& [layer, state] : child_->layers().items()) {
     verdict_.notes["sandbox." + layer] = state.is_string() ? state.get<std::string>() : state.dump();
   }
-  const Json request = {{"op", "load"},          {"source", request_.candidate}, {"seed", init_seed_ >> 1},   {"init", reference_->init},
-                        {"tensors", reference_->tensors}, {"state", reference_->state},   {"sizes", reference_->sizes}};
+  const Json request = {{"op", "load"},
+                        {"source", request_.candidate},
+                        {"seed", init_seed_ >> 1},
+                        {"init", reference_->init},
+                        {"tensors", reference_->tensors},
+                        {"state", reference_->state},
+                        {"sizes", reference_->sizes}};
   std::string detail;
-  if (const Silence quiet = child_->channel().send(request, {reference_->payload}, deadline_); quiet != Silence::kNone) {
+  if (const Silence quiet = child_->channel().send(request, {reference_->payload}, deadline_);
+      quiet != Silence::kNone) {
     silence(quiet, detail, "being loaded");
     return false;
   }
@@ -161,8 +180,9 @@ bool Judge::load() {
     const char* doing;
     Stage stage;
   };
-  for (const Step& step : {Step{"parsed", "being parsed", Stage::kParsed}, Step{"imported", "being imported", Stage::kImported},
-                           Step{"built", "ModelNew was constructed", Stage::kImported}}) {
+  for (const Step& step :
+       {Step{"parsed", "being parsed", Stage::kParsed}, Step{"imported", "being imported", Stage::kImported},
+        Step{"built", "ModelNew was constructed", Stage::kImported}}) {
     auto frame = next(step.doing);
     if (!frame) {
       compile();
@@ -180,7 +200,8 @@ bool Judge::load() {
         flag(name, item[1].get<std::string>(), name != "dynamic_code");
       }
     }
-    if (const auto weights = string_or(frame->header, "weights", ""); !weights.empty()) verdict_.notes["weights"] = clipped(weights, 100);
+    if (const auto weights = string_or(frame->header, "weights", ""); !weights.empty())
+      verdict_.notes["weights"] = clipped(weights, 100);
   }
   return true;
 }
@@ -190,22 +211,28 @@ void Judge::judge_result(const Frame& frame, const ReferenceTrial& expected, siz
   const Json& header = frame.header;
   const auto tensors = parse_tensors(header.at("tensors"), frame.payload);
   const auto inputs = header.at("inputs").get<size_t>();
-  if (inputs != expected.after.size() || inputs > tensors.size()) fail(ErrorKind::kCorrupt, "a result with {} inputs", inputs);
+  if (inputs != expected.after.size() || inputs > tensors.size())
+    fail(ErrorKind::kCorrupt, "a result with {} inputs", inputs);
   for (size_t i = 0; i < inputs; ++i) {
     if (!identical(tensors[i], expected.after[i])) {
-      flag("input_mutated", identical(expected.before[i], expected.after[i]) ? fmt::format("input {} was changed by the call", i)
-                                                                             : fmt::format("input {} is not changed as the reference changes it", i));
+      flag("input_mutated", identical(expected.before[i], expected.after[i])
+                                ? fmt::format("input {} was changed by the call", i)
+                                : fmt::format("input {} is not changed as the reference changes it", i));
     }
   }
   const Json shape = shape_of_tree(header.at("outputs")), wanted = shape_of_tree(expected.output_tree);
   const auto aliases = header.at("aliases").get<std::vector<int64_t>>();
-  if (shape != wanted || tensors.size() - inputs != expected.outputs.size() || aliases.size() != expected.outputs.size()) {
-    trial.mismatch = fmt::format("forward returned {}, expected {}", clipped(shape.dump(), 200), clipped(wanted.dump(), 200));
+  if (shape != wanted || tensors.size() - inputs != expected.outputs.size() ||
+      aliases.size() != expected.outputs.size()) {
+    trial.mismatch = fmt::format("forward returned {}, expected {}", clipped(shape.dump(), 200),
+                                 clipped(wanted.dump(), 200));
   } else {
     trial.passed = true;
     for (size_t i = 0; i < expected.outputs.size(); ++i) {
-      if (aliases[i] >= 0 && !expected.aliases[i]) flag("output_is_input", fmt::format("output {} is the memory of input {}", i, aliases[i]));
-      const Comparison result = compare(tensors[inputs + i], expected.outputs[i], context_.options.tolerances, fmt::format("output {}", i));
+      if (aliases[i] >= 0 && !expected.aliases[i])
+        flag("output_is_input", fmt::format("output {} is the memory of input {}", i, aliases[i]));
+      const Comparison result = compare(tensors[inputs + i], expected.outputs[i], context_.options.tolerances,
+                                        fmt::format("output {}", i));
       trial.max_abs_error = std::max(trial.max_abs_error, result.max_abs_error);
       trial.max_rel_error = std::max(trial.max_rel_error, result.max_rel_error);
       trivial_ = trivial_ && result.constant;
@@ -227,8 +254,13 @@ void Judge::judge_result(const Frame& frame, const ReferenceTrial& expected, siz
 bool Judge::trial(size_t index, bool ghost) {
   const ReferenceTrial& expected = *reference_->trials[index];
   nonce_ = nonce();
-  const Json request = {{"op", "trial"}, {"nonce", nonce_}, {"inputs", expected.inputs}, {"tensors", expected.input_tensors},
-                        {"forward_seed", expected.forward_seed}, {"ghost", ghost}, {"fresh", index == 1 || ghost}};
+  const Json request = {{"op", "trial"},
+                        {"nonce", nonce_},
+                        {"inputs", expected.inputs},
+                        {"tensors", expected.input_tensors},
+                        {"forward_seed", expected.forward_seed},
+                        {"ghost", ghost},
+                        {"fresh", index == 1 || ghost}};
   const std::span<const std::byte> inputs(expected.payload.data(), expected.input_bytes);
   std::string detail;
   if (const Silence quiet = child_->channel().send(request, {inputs}, deadline_); quiet != Silence::kNone) {
@@ -267,13 +299,15 @@ bool Judge::trial(size_t index, bool ghost) {
   }
   const auto names = strings_of(frame->header, "kernels");
   for (const auto& name : names) {
-    if (std::find(verdict_.kernels.begin(), verdict_.kernels.end(), name) == verdict_.kernels.end()) verdict_.kernels.push_back(name);
+    if (std::find(verdict_.kernels.begin(), verdict_.kernels.end(), name) == verdict_.kernels.end())
+      verdict_.kernels.push_back(name);
   }
   const auto swallowed = strings_of(frame->header, "swallowed"), tampered = strings_of(frame->header, "tampered");
   if (!swallowed.empty()) flag("kernel_fallback", "a launch failed and its error was swallowed: " + swallowed.front());
   if (!tampered.empty()) flag("monkeypatch", fmt::format("replaced {}", fmt::join(tampered, ", ")));
   const bool launched = number_or(frame->header, "launches", 0) > 0;
-  if (!launched && swallowed.empty()) flag("no_kernel_launched", fmt::format("forward of trial {} launched no @triton.jit kernel", index));
+  if (!launched && swallowed.empty())
+    flag("no_kernel_launched", fmt::format("forward of trial {} launched no @triton.jit kernel", index));
   if (context_.live) {
     verdict_.compiled = launched;
     if (launched) verdict_.compile_targets["live"] = "ok";
@@ -284,14 +318,16 @@ bool Judge::trial(size_t index, bool ghost) {
   }
   if (verdict_.compiled) verdict_.stage = std::max(verdict_.stage, Stage::kLaunched);
   if (frame->header.contains("subclass")) {
-    flag("lazy_output", "forward returned a " + clipped(string_or(frame->header, "subclass", "?"), 200) + ", not a torch.Tensor");
+    flag("lazy_output",
+         "forward returned a " + clipped(string_or(frame->header, "subclass", "?"), 200) + ", not a torch.Tensor");
     return false;
   }
   if (index == 0) {
     std::vector<std::string> ops;
     const Json counts = frame->header.value("torch_ops", Json::object());
     for (const auto& [name, count] : counts.items()) {
-      if (ops.size() < 16 && count.is_number_integer()) ops.push_back(fmt::format("{} x{}", clipped(name, 40), count.get<int64_t>()));
+      if (ops.size() < 16 && count.is_number_integer())
+        ops.push_back(fmt::format("{} x{}", clipped(name, 40), count.get<int64_t>()));
     }
     if (!ops.empty()) verdict_.notes["torch_ops"] = fmt::format("{}", fmt::join(ops, ", "));
   }

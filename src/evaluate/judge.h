@@ -17,8 +17,8 @@ struct JudgeContext {
 
 class Judge {
  public:
-  Judge(JudgeContext context, const EvaluationRequest& request, std::shared_ptr<const ReferenceData> reference, uint64_t init_seed,
-        uint64_t nonce_seed, Verdict& verdict, Deadline deadline, Deadline overall);
+  Judge(JudgeContext context, const EvaluationRequest& request, std::shared_ptr<const ReferenceData> reference,
+        uint64_t init_seed, uint64_t nonce_seed, Verdict& verdict, Deadline deadline, Deadline overall);
   // Fills the verdict up to stage correct.
   void run();
   // The candidate's child, for timing; only after a correct verdict in live mode.
@@ -34,7 +34,7 @@ class Judge {
   bool trial(size_t index, bool ghost);
   void judge_result(const Frame& frame, const ReferenceTrial& expected, size_t index);
   bool compile();
-  std::optional<Frame> next(const char* doing);   // the next frame that is not a kernel; nullopt: the verdict says why
+  std::optional<Frame> next(const char* doing);  // the next frame that is not a kernel; nullopt: the verdict says why
   void silence(Silence silence, const std::string& detail, const char* doing);
   void failed(const Frame& frame);
   void flag(const std::string& name, const std::string& evidence, bool cheat = true);
@@ -46,12 +46,12 @@ class Judge {
   std::shared_ptr<const ReferenceData> reference_;
   uint64_t init_seed_, nonce_state_;
   Verdict& verdict_;
-  Deadline deadline_;        // of the candidate's own work; compiling is not counted against it
+  Deadline deadline_;  // of the candidate's own work; compiling is not counted against it
   Deadline overall_;
   double limit_s_;
   std::unique_ptr<Child> child_;
   std::vector<Kernel> kernels_;
-  size_t compiled_ = 0;      // kernels_ before this index have been lowered
+  size_t compiled_ = 0;  // kernels_ before this index have been lowered
   std::string nonce_;
   bool trivial_ = true;
 };

@@ -5,7 +5,7 @@
 
 namespace tritonforge::evaluate {
 namespace {
-constexpr int kJobsPerChild = 500;    // then a fresh one: what a compiler leaks stays bounded
+constexpr int kJobsPerChild = 500;  // then a fresh one: what a compiler leaks stays bounded
 constexpr size_t kMaxIdle = 8;
 constexpr double kCompileTimeout = 60;
 }  // namespace
@@ -21,14 +21,17 @@ Lowered LoweringPool::lower(const std::string& ir, const std::string& target, co
       idle_.pop_back();
     }
   }
-  if (!worker.child) worker.child = zygote_.spawn("lower", {.cpu_s = 1e6, .address_space = false, .processes = true}, deadline);
+  if (!worker.child)
+    worker.child = zygote_.spawn("lower", {.cpu_s = 1e6, .address_space = false, .processes = true}, deadline);
   const auto limit = Deadline::after(std::min(kCompileTimeout, deadline.remaining_s()));
   Frame frame;
   std::string detail;
-  Silence silence = worker.child->channel().send({{"target", target}, {"options", options}}, {std::as_bytes(std::span(ir))}, limit);
+  Silence silence = worker.child->channel().send({{"target", target}, {"options", options}},
+                                                 {std::as_bytes(std::span(ir))}, limit);
   if (silence == Silence::kNone) silence = worker.child->channel().receive(frame, limit, detail);
   if (silence != Silence::kNone) {
-    const Lowered failed{.ok = false, .error = "the compiler " + describe_silence(silence, *worker.child, detail, kCompileTimeout)};
+    const Lowered failed{.ok = false,
+                         .error = "the compiler " + describe_silence(silence, *worker.child, detail, kCompileTimeout)};
     // Where the evaluation's own time ran out, another one may have more.
     if (!deadline.expired()) cache_.put(key, failed);
     return failed;

@@ -13,9 +13,9 @@ namespace tritonforge::evaluate {
 
 struct Lowered {
   bool ok = false;
-  std::string error;      // the compiler's text
-  int64_t shared = 0;     // bytes of shared memory a block
-  int64_t binary = 0;     // bytes
+  std::string error;   // the compiler's text
+  int64_t shared = 0;  // bytes of shared memory a block
+  int64_t binary = 0;  // bytes
 };
 
 class LoweringPool {

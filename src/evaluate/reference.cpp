@@ -12,10 +12,12 @@ Frame ask(Child& child, const Json& request, Deadline deadline) {
   if (silence == Silence::kNone) silence = child.channel().receive(frame, deadline, detail);
   if (silence != Silence::kNone) {
     const std::string how = describe_silence(silence, child, detail, 0);
-    if (silence == Silence::kClosed && child.orphaned()) fail(ErrorKind::kUnavailable, "evaluator: the Python parent died under the problem's code");
+    if (silence == Silence::kClosed && child.orphaned())
+      fail(ErrorKind::kUnavailable, "evaluator: the Python parent died under the problem's code");
     throw ProblemFault{"the problem's own code " + how};
   }
-  if (frame.header.contains("failed")) throw ProblemFault{"the problem's own code fails: " + frame.header["failed"].value("text", "")};
+  if (frame.header.contains("failed"))
+    throw ProblemFault{"the problem's own code fails: " + frame.header["failed"].value("text", "")};
   if (frame.header.contains("fatal")) throw ProblemFault{"the problem's child failed: " + frame.header["fatal"].dump()};
   return frame;
 }
@@ -24,8 +26,10 @@ std::unique_ptr<ReferenceTrial> take_trial(Frame frame) {
   auto trial = std::make_unique<ReferenceTrial>();
   trial->payload = std::move(frame.payload);
   const auto tensors = parse_tensors(frame.header.at("tensors"), trial->payload);
-  const auto inputs = frame.header.at("input_tensors").get<size_t>(), after = frame.header.at("after_tensors").get<size_t>();
-  if (inputs + after > tensors.size() || inputs != after) fail(ErrorKind::kCorrupt, "the problem's child announced wrong tensor counts");
+  const auto inputs = frame.header.at("input_tensors").get<size_t>(),
+             after = frame.header.at("after_tensors").get<size_t>();
+  if (inputs + after > tensors.size() || inputs != after)
+    fail(ErrorKind::kCorrupt, "the problem's child announced wrong tensor counts");
   trial->inputs = frame.header.at("inputs");
   trial->input_tensors = Json::array();
   for (size_t i = 0; i < inputs; ++i) {
@@ -50,11 +54,14 @@ size_t ReferenceData::bytes() const {
   return total;
 }
 
-uint64_t ReferenceSpec::forward_seed_of(size_t trial) const { return Rng::derive(Rng::derive(trial_seeds.at(trial), "forward"), trial) >> 1; }
+uint64_t ReferenceSpec::forward_seed_of(size_t trial) const {
+  return Rng::derive(Rng::derive(trial_seeds.at(trial), "forward"), trial) >> 1;
+}
 
 Json shape_of_tree(const Json& tree) {
   if (tree.is_object() && tree.contains("tensor")) return {{"tensor", nullptr}};
-  if (tree.is_object() && tree.contains("tuple")) return shape_of_tree({{"list", tree["tuple"]}});  // KernelBench takes either
+  if (tree.is_object() && tree.contains("tuple"))
+    return shape_of_tree({{"list", tree["tuple"]}});  // KernelBench takes either
   if (tree.is_structured()) {
     Json out = tree;
     for (auto& item : out) item = shape_of_tree(item);
@@ -65,8 +72,10 @@ Json shape_of_tree(const Json& tree) {
 
 std::string describe_silence(Silence silence, Child& child, const std::string& detail, double limit_s) {
   switch (silence) {
-    case Silence::kTimeout: return limit_s > 0 ? fmt::format("did not finish within {:.0f} s", limit_s) : "did not finish in time";
-    case Silence::kMemory: return fmt::format("used too much memory ({} MiB) or too many processes", child.channel().peak_memory() >> 20);
+    case Silence::kTimeout:
+      return limit_s > 0 ? fmt::format("did not finish within {:.0f} s", limit_s) : "did not finish in time";
+    case Silence::kMemory:
+      return fmt::format("used too much memory ({} MiB) or too many processes", child.channel().peak_memory() >> 20);
     case Silence::kGarbled: return "wrote to the result channel itself (" + detail + ")";
     default: return child.ending(Deadline::after(2));
   }
@@ -74,7 +83,8 @@ std::string describe_silence(Silence silence, Child& child, const std::string& d
 
 std::shared_ptr<const ReferenceData> make_reference(Child& child, const ReferenceSpec& spec, Deadline deadline) {
   auto data = std::make_shared<ReferenceData>();
-  Json request = {{"op", "problem"}, {"source", spec.source}, {"seed", spec.init_seed >> 1}, {"max_state", uint64_t{1} << 30}};
+  Json request = {
+      {"op", "problem"}, {"source", spec.source}, {"seed", spec.init_seed >> 1}, {"max_state", uint64_t{1} << 30}};
   if (spec.max_elements > 0) request["budget"] = {{"elements", spec.max_elements}, {"flops", spec.max_flops}};
   try {
     Frame frame = ask(child, request, deadline);
@@ -85,7 +95,9 @@ std::shared_ptr<const ReferenceData> make_reference(Child& child, const Referenc
     data->payload = std::move(frame.payload);
     parse_tensors(data->tensors, data->payload);  // checked before it is handed on
     for (size_t i = 0; i < spec.trial_seeds.size(); ++i) {
-      frame = ask(child, {{"op", "trial"}, {"seed", spec.trial_seeds[i] >> 1}, {"forward_seed", spec.forward_seed_of(i)}}, deadline);
+      frame = ask(child,
+                  {{"op", "trial"}, {"seed", spec.trial_seeds[i] >> 1}, {"forward_seed", spec.forward_seed_of(i)}},
+                  deadline);
       data->trials.push_back(take_trial(std::move(frame)));
       data->trials.back()->seed = spec.trial_seeds[i];
       data->trials.back()->forward_seed = spec.forward_seed_of(i);

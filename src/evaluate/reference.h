@@ -11,16 +11,16 @@ namespace tritonforge::evaluate {
 
 struct ReferenceTrial {
   uint64_t seed = 0, forward_seed = 0;
-  Json inputs, input_tensors;              // as the candidate is sent them
-  size_t input_bytes = 0;                  // the payload's first bytes
-  std::vector<std::byte> payload;          // inputs, inputs after the call, outputs
+  Json inputs, input_tensors;                      // as the candidate is sent them
+  size_t input_bytes = 0;                          // the payload's first bytes
+  std::vector<std::byte> payload;                  // inputs, inputs after the call, outputs
   std::vector<TensorView> before, after, outputs;  // views into payload
-  Json output_tree;                        // structure of the outputs
-  std::vector<bool> aliases;               // output i shares memory with an input
+  Json output_tree;                                // structure of the outputs
+  std::vector<bool> aliases;                       // output i shares memory with an input
 };
 
 struct ReferenceData {
-  Json init, tensors, state, sizes;        // the frame that the candidate's "load" is built from
+  Json init, tensors, state, sizes;  // the frame that the candidate's "load" is built from
   std::vector<std::byte> payload;
   std::vector<std::unique_ptr<ReferenceTrial>> trials;
   size_t bytes() const;
@@ -30,7 +30,7 @@ struct ReferenceSpec {
   std::string source;
   uint64_t init_seed = 0;
   std::vector<uint64_t> trial_seeds;
-  int64_t max_elements = 0, max_flops = 0; // 0: sizes stay
+  int64_t max_elements = 0, max_flops = 0;  // 0: sizes stay
   uint64_t forward_seed_of(size_t trial) const;
 };
 
@@ -38,7 +38,8 @@ struct ProblemFault {
   std::string text;
 };
 
-// Runs the spec in `child` (role reference), which stays usable for timing. Throws ProblemFault with the problem's own error.
+// Runs the spec in `child` (role reference), which stays usable for timing. Throws ProblemFault with the problem's own
+// error.
 std::shared_ptr<const ReferenceData> make_reference(Child& child, const ReferenceSpec& spec, Deadline deadline);
 
 // {"tensor": 3} leaves made equal, so that the structure of two outputs can be compared.

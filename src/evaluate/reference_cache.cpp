@@ -5,7 +5,8 @@ namespace {
 
 std::unique_lock<std::timed_mutex> take_turn(std::timed_mutex& turn, Deadline deadline) {
   std::unique_lock lock(turn, std::defer_lock);
-  if (!lock.try_lock_until(deadline.at())) fail(ErrorKind::kTimeout, "evaluator: the problem's reference was not free in time");
+  if (!lock.try_lock_until(deadline.at()))
+    fail(ErrorKind::kTimeout, "evaluator: the problem's reference was not free in time");
   return lock;
 }
 
@@ -21,7 +22,7 @@ std::shared_ptr<ReferenceCache::Problem> ReferenceCache::problem_of(const std::s
 }
 
 void ReferenceCache::keep(const std::shared_ptr<Problem>& problem) {
-  std::shared_ptr<Problem> oldest;   // ends its process after the lock is gone
+  std::shared_ptr<Problem> oldest;  // ends its process after the lock is gone
   const std::lock_guard lock(mutex_);
   kept_.remove(problem);
   kept_.push_front(problem);
@@ -36,8 +37,8 @@ size_t ReferenceCache::processes() const {
   return kept_.size();
 }
 
-std::shared_ptr<const ReferenceData> ReferenceCache::data(const std::string& key, const ReferenceSpec& spec, const ChildLimits& limits,
-                                                          Deadline deadline) {
+std::shared_ptr<const ReferenceData> ReferenceCache::data(const std::string& key, const ReferenceSpec& spec,
+                                                          const ChildLimits& limits, Deadline deadline) {
   if (auto cached = data_.get(key)) return *cached;
   const auto problem = problem_of(key);
   const auto turn = take_turn(problem->turn, deadline);
@@ -52,11 +53,11 @@ std::shared_ptr<const ReferenceData> ReferenceCache::data(const std::string& key
   return made;
 }
 
-void ReferenceCache::with_process(const std::string& key, const ReferenceSpec& spec, const ChildLimits& limits, Deadline deadline,
-                                  const std::function<bool(Child&)>& use) {
+void ReferenceCache::with_process(const std::string& key, const ReferenceSpec& spec, const ChildLimits& limits,
+                                  Deadline deadline, const std::function<bool(Child&)>& use) {
   const auto problem = problem_of(key);
   const auto turn = take_turn(problem->turn, deadline);
-  auto process = std::move(problem->process);   // back only where it is fit
+  auto process = std::move(problem->process);  // back only where it is fit
   if (!process || !process->alive()) {
     ReferenceSpec module_only = spec;
     module_only.trial_seeds.clear();

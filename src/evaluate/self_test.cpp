@@ -74,7 +74,8 @@ SelfTest test_sandbox(Zygote& zygote, Deadline deadline) {
     if (outcome == "succeeded" && !allowed) result.breaches.push_back(name);
   }
   if (result.attempts.empty()) fail(ErrorKind::kUnavailable, "sandbox self-test: the probe reported nothing");
-  if (frame.header.value("own_folder", "") != "succeeded") result.breaches.push_back("own folder is not writable: " + frame.header.value("own_folder", "?"));
+  if (frame.header.value("own_folder", "") != "succeeded")
+    result.breaches.push_back("own folder is not writable: " + frame.header.value("own_folder", "?"));
   return result;
 }
 

@@ -9,7 +9,8 @@ namespace {
 void refuse_unknown(const Json& body, const std::vector<std::string>& known, std::string_view where) {
   if (!body.is_object()) fail(ErrorKind::kUsage, "{}: the body is not a JSON object", where);
   for (const auto& [key, value] : body.items()) {
-    if (std::find(known.begin(), known.end(), key) == known.end()) fail(ErrorKind::kUsage, "{}: unknown field '{}'{}", where, key, nearest_hint(key, known));
+    if (std::find(known.begin(), known.end(), key) == known.end())
+      fail(ErrorKind::kUsage, "{}: unknown field '{}'{}", where, key, nearest_hint(key, known));
   }
 }
 
@@ -33,7 +34,10 @@ EvaluationRequest evaluation_request_from_json(const Json& body, bool old_style)
     return request;
   }
   constexpr std::string_view where = "POST /v2/evaluations";
-  refuse_unknown(body, {"problem", "candidate", "mode", "seed", "fresh_seeds", "num_correct_trials", "num_perf_trials", "measure_performance", "backend", "timeout_s"}, where);
+  refuse_unknown(body,
+                 {"problem", "candidate", "mode", "seed", "fresh_seeds", "num_correct_trials", "num_perf_trials",
+                  "measure_performance", "backend", "timeout_s"},
+                 where);
   const auto problem = require<Json>(body, "problem", where);
   if (!problem.is_object()) fail(ErrorKind::kUsage, "{}: field 'problem' is not an object", where);
   request.problem_id = optional_field<std::string>(problem, "id", "", where);
@@ -47,7 +51,8 @@ EvaluationRequest evaluation_request_from_json(const Json& body, bool old_style)
   request.measure_performance = optional_field<bool>(body, "measure_performance", request.measure_performance, where);
   request.backend = optional_field<std::string>(body, "backend", request.backend, where);
   request.timeout_s = optional_field<double>(body, "timeout_s", request.timeout_s, where);
-  if (!(request.timeout_s > 0 && request.timeout_s <= 3600)) fail(ErrorKind::kUsage, "{}: timeout_s is {} (more than 0, at most 3600)", where, request.timeout_s);
+  if (!(request.timeout_s > 0 && request.timeout_s <= 3600))
+    fail(ErrorKind::kUsage, "{}: timeout_s is {} (more than 0, at most 3600)", where, request.timeout_s);
   return request;
 }
 
@@ -76,7 +81,9 @@ struct EvaluatorServer::Impl {
 
   net::Response metrics_text() {
     const Json detail = evaluator.health();
-    for (const char* name : {"busy", "waiting", "workers", "zygote_restarts", "verdict_cache_hits", "reference_cache_hits", "reference_processes", "compile_cache_hits", "compile_cache_misses"}) {
+    for (const char* name :
+         {"busy", "waiting", "workers", "zygote_restarts", "verdict_cache_hits", "reference_cache_hits",
+          "reference_processes", "compile_cache_hits", "compile_cache_misses"}) {
       metrics.set(std::string("tritonforge_evaluator_") + name, detail.at(name).get<double>());
     }
     return net::Response::text(metrics.text());
@@ -85,32 +92,56 @@ struct EvaluatorServer::Impl {
   Json devices() {
     const Json detail = evaluator.health();
     const std::string mode = detail.at("mode");
-    return {{"mode", mode}, {"devices", Json::array({{{"id", 0}, {"device", mode == "live" ? "cuda:0" : "cpu"}, {"busy", detail["busy"].get<int>() > 0}, {"healthy", true}, {"fault_count", 0}}})}};
+    return {{"mode", mode},
+            {"devices", Json::array({{{"id", 0},
+                                      {"device", mode == "live" ? "cuda:0" : "cpu"},
+                                      {"busy", detail["busy"].get<int>() > 0},
+                                      {"healthy", true},
+                                      {"fault_count", 0}}})}};
   }
 };
 
-EvaluatorServer::EvaluatorServer(Evaluator& evaluator, net::ServerOptions options) : impl_(std::make_unique<Impl>(evaluator, std::move(options))) {
+EvaluatorServer::EvaluatorServer(Evaluator& evaluator, net::ServerOptions options)
+    : impl_(std::make_unique<Impl>(evaluator, std::move(options))) {
   Impl& impl = *impl_;
   auto& server = impl.server;
-  server.route("POST", "/v2/evaluations", [&impl](const net::Request& request) { return impl.evaluate(request, false); });
+  server.route("POST", "/v2/evaluations",
+               [&impl](const net::Request& request) { return impl.evaluate(request, false); });
   server.route("POST", "/eval", [&impl](const net::Request& request) { return impl.evaluate(request, true); });
   // Answered on the I/O thread: it must come while every worker waits for a verdict.
-  server.route_async("GET", "/health", [&impl](const net::Request&, net::ResponderPtr reply) { reply->send(impl.health()); });
-  server.route_async("GET", "/metrics", [&impl](const net::Request&, net::ResponderPtr reply) { reply->send(impl.metrics_text()); });
+  server.route_async("GET", "/health",
+                     [&impl](const net::Request&, net::ResponderPtr reply) { reply->send(impl.health()); });
+  server.route_async("GET", "/metrics",
+                     [&impl](const net::Request&, net::ResponderPtr reply) { reply->send(impl.metrics_text()); });
   server.route_async("GET", "/", [&impl](const net::Request&, net::ResponderPtr reply) {
-    reply->send(net::Response::json({{"service", "tritonforge evaluator"}, {"mode", impl.evaluator.options().mode}, {"endpoints", {"/eval", "/v2/evaluations", "/health", "/metrics", "/gpu_status", "/backend_info", "/fault_statistics"}}}));
+    reply->send(net::Response::json(
+        {{"service", "tritonforge evaluator"},
+         {"mode", impl.evaluator.options().mode},
+         {"endpoints",
+          {"/eval", "/v2/evaluations", "/health", "/metrics", "/gpu_status", "/backend_info", "/fault_statistics"}}}));
   });
-  server.route_async("GET", "/gpu_status", [&impl](const net::Request&, net::ResponderPtr reply) { reply->send(net::Response::json(impl.devices())); });
+  server.route_async("GET", "/gpu_status", [&impl](const net::Request&, net::ResponderPtr reply) {
+    reply->send(net::Response::json(impl.devices()));
+  });
   server.route_async("GET", "/backend_info", [&impl](const net::Request&, net::ResponderPtr reply) {
-    reply->send(net::Response::json({{"backends", {"triton"}}, {"mode", impl.evaluator.options().mode}, {"targets", {"sm_90", "gfx942"}}, {"versions", impl.evaluator.health()["versions"]}}));
+    reply->send(net::Response::json({{"backends", {"triton"}},
+                                     {"mode", impl.evaluator.options().mode},
+                                     {"targets", {"sm_90", "gfx942"}},
+                                     {"versions", impl.evaluator.health()["versions"]}}));
   });
   server.route_async("GET", "/fault_statistics", [&impl](const net::Request&, net::ResponderPtr reply) {
     const Json detail = impl.evaluator.health();
-    reply->send(net::Response::json({{"faults", detail["faults"]}, {"evaluated", detail["evaluated"]}, {"zygote_restarts", detail["zygote_restarts"]}}));
+    reply->send(net::Response::json({{"faults", detail["faults"]},
+                                     {"evaluated", detail["evaluated"]},
+                                     {"zygote_restarts", detail["zygote_restarts"]}}));
   });
-  // Children are disposable and hold nothing between evaluations, so there is nothing to reset; the calls are kept for old clients.
+  // Children are disposable and hold nothing between evaluations, so there is nothing to reset; the calls are kept for
+  // old clients.
   for (const char* path : {"/reset_gpu/{id}", "/cleanup", "/reset_devices"}) {
-    server.route("POST", path, [](const net::Request&) { return net::Response::json({{"status", "ok"}, {"message", "every evaluation has its own process; nothing is left to reset"}}); });
+    server.route("POST", path, [](const net::Request&) {
+      return net::Response::json(
+          {{"status", "ok"}, {"message", "every evaluation has its own process; nothing is left to reset"}});
+    });
   }
 }
 EvaluatorServer::~EvaluatorServer() = default;

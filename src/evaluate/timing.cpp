@@ -11,7 +11,7 @@ namespace tritonforge::evaluate {
 namespace {
 
 constexpr int kCallsPerRound = 10, kWarmupCalls = 5, kMinSamples = 30;
-constexpr double kEnoughPrecision = 0.02;   // half-width of the interval relative to the ratio
+constexpr double kEnoughPrecision = 0.02;  // half-width of the interval relative to the ratio
 
 double median_of(std::vector<double>& values) {
   const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
@@ -35,9 +35,11 @@ class Side {
     Silence silence = child_.channel().send(request, payload, deadline_);
     if (silence == Silence::kNone) silence = child_.channel().receive(frame, deadline_, detail);
     if (silence != Silence::kNone) {
-      throw TimingFault{candidate_, silence == Silence::kTimeout ? "timeout" : "crashed", "while it was timed it " + describe_silence(silence, child_, detail, 0)};
+      throw TimingFault{candidate_, silence == Silence::kTimeout ? "timeout" : "crashed",
+                        "while it was timed it " + describe_silence(silence, child_, detail, 0)};
     }
-    if (frame.header.contains("failed")) throw TimingFault{candidate_, "runtime_error", "while it was timed: " + frame.header["failed"].value("text", "")};
+    if (frame.header.contains("failed"))
+      throw TimingFault{candidate_, "runtime_error", "while it was timed: " + frame.header["failed"].value("text", "")};
     return frame;
   }
   std::vector<double> time(const std::vector<int>& order, const std::string& nonce, double& wall) {
@@ -45,9 +47,11 @@ class Side {
     Frame frame = ask({{"op", "time"}, {"order", order}, {"nonce", nonce}});
     wall = seconds_since(start);
     auto times = frame.header.at("times").get<std::vector<double>>();
-    if (frame.header.value("nonce", "") != nonce || times.size() != order.size()) throw TimingFault{candidate_, "forbidden", "a timing answer that was not asked for"};
+    if (frame.header.value("nonce", "") != nonce || times.size() != order.size())
+      throw TimingFault{candidate_, "forbidden", "a timing answer that was not asked for"};
     for (const double ms : times) {
-      if (!std::isfinite(ms) || ms <= 0) throw TimingFault{candidate_, "forbidden", fmt::format("a call that took {} ms", ms)};
+      if (!std::isfinite(ms) || ms <= 0)
+        throw TimingFault{candidate_, "forbidden", fmt::format("a call that took {} ms", ms)};
     }
     return times;
   }
@@ -116,7 +120,8 @@ bool measure(const TimingSession& session, Verdict& verdict, Deadline deadline) 
     double wall = 0;
     reference.time(order(kWarmupCalls), "warm", wall);
     candidate.time(order(kWarmupCalls), "warm", wall);
-    verdict.notes["run_phase"] = candidate.ask({{"op", "run_phase"}, {"library", session.sandbox_library.string()}}).header.value("run_phase", false)
+    verdict.notes["run_phase"] = candidate.ask({{"op", "run_phase"}, {"library", session.sandbox_library.string()}})
+                                         .header.value("run_phase", false)
                                      ? "enforced: no new process while timed"
                                      : "unavailable";
     std::vector<double> ours, theirs;
@@ -124,7 +129,8 @@ bool measure(const TimingSession& session, Verdict& verdict, Deadline deadline) 
     while (static_cast<int>(ours.size()) < session.max_samples) {
       const bool reference_first = rng.below(2) == 0;
       for (const bool is_candidate : {reference_first ? false : true, reference_first}) {
-        const auto calls = order(std::min(kCallsPerRound, session.max_samples - static_cast<int>(is_candidate ? ours.size() : theirs.size())));
+        const auto calls = order(std::min(
+            kCallsPerRound, session.max_samples - static_cast<int>(is_candidate ? ours.size() : theirs.size())));
         Side& side = is_candidate ? candidate : reference;
         const auto times = side.time(calls, fmt::format("{:016x}", rng.next()), wall);
         auto& all = is_candidate ? ours : theirs;
@@ -132,7 +138,8 @@ bool measure(const TimingSession& session, Verdict& verdict, Deadline deadline) 
         if (!is_candidate) continue;
         const double claimed = std::accumulate(times.begin(), times.end(), 0.0) / 1000;
         if (claimed > wall * 1.001) {
-          verdict.flags.push_back({"clock_mismatch", fmt::format("{:.3f} s of GPU time were claimed in {:.3f} s", claimed, wall), true});
+          verdict.flags.push_back(
+              {"clock_mismatch", fmt::format("{:.3f} s of GPU time were claimed in {:.3f} s", claimed, wall), true});
         }
         // Which output is looked at is decided after all of them were made.
         const size_t chosen = rng.below(calls.size());
@@ -151,7 +158,9 @@ bool measure(const TimingSession& session, Verdict& verdict, Deadline deadline) 
       if (verdict.cheated()) break;
       interval = bootstrap_ratio(theirs, ours, session.seed);
       const double half = (interval.high - interval.low) / 2;
-      if (static_cast<int>(ours.size()) >= std::min(kMinSamples, session.max_samples) && half < kEnoughPrecision * interval.low) break;
+      if (static_cast<int>(ours.size()) >= std::min(kMinSamples, session.max_samples) &&
+          half < kEnoughPrecision * interval.low)
+        break;
       if (deadline.remaining_s() < 2 * (wall + 1)) break;
     }
     if (verdict.cheated()) {
@@ -164,8 +173,11 @@ bool measure(const TimingSession& session, Verdict& verdict, Deadline deadline) 
       verdict.speedup_high = interval.high;
       verdict.speedup = interval.low;
       verdict.stage = Stage::kTimed;
-      verdict.notes["timing"] = "GPU time by CUDA events read in the candidate's process, checked against the evaluator's wall clock; interleaved with eager PyTorch, cold L2, fresh copies";
-      if (interval.low > 10) verdict.flags.push_back({"excessive_speedup", fmt::format("{:.1f}x", interval.low), false});
+      verdict.notes["timing"] =
+          "GPU time by CUDA events read in the candidate's process, checked against the evaluator's wall clock; "
+          "interleaved with eager PyTorch, cold L2, fresh copies";
+      if (interval.low > 10)
+        verdict.flags.push_back({"excessive_speedup", fmt::format("{:.1f}x", interval.low), false});
     }
   } catch (const TimingFault& fault) {
     if (fault.candidate) {

@@ -22,19 +22,19 @@ namespace tritonforge::evaluate {
 struct ZygoteState {
   std::mutex mutex;
   std::condition_variable changed;
-  int control = -1;                       // our end; -1 while there is no zygote
+  int control = -1;  // our end; -1 while there is no zygote
   bool stopping = false;
   int starts = 0;
-  std::string failure;                    // why the last start failed
+  std::string failure;  // why the last start failed
   Json versions;
-  std::map<pid_t, int> exits;             // wait status of children that ended
+  std::map<pid_t, int> exits;  // wait status of children that ended
   struct Spawned {
     pid_t pid;
     int pidfd;
     std::string error;
   };
-  std::optional<Spawned> spawned;         // answer to the one spawn under way
-  std::mutex spawning;                    // one spawn at a time
+  std::optional<Spawned> spawned;  // answer to the one spawn under way
+  std::mutex spawning;             // one spawn at a time
   std::thread keeper;
 };
 
@@ -88,14 +88,23 @@ bool send_packet(int socket, const std::string& message, int fd) {
 
 // The environment is built anew: a key in ours must not be readable in /proc/self/environ of a child.
 std::vector<std::string> command_line(const ZygoteOptions& options, int control) {
-  std::vector<std::string> argv{"env", "-i", "PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "OMP_NUM_THREADS=1",
-                                "OPENBLAS_NUM_THREADS=1", "MKL_NUM_THREADS=1", "PYTHONDONTWRITEBYTECODE=1", "PYTHONHASHSEED=0",
+  std::vector<std::string> argv{"env",
+                                "-i",
+                                "PATH=/usr/local/bin:/usr/bin:/bin",
+                                "LANG=C.UTF-8",
+                                "OMP_NUM_THREADS=1",
+                                "OPENBLAS_NUM_THREADS=1",
+                                "MKL_NUM_THREADS=1",
+                                "PYTHONDONTWRITEBYTECODE=1",
+                                "PYTHONHASHSEED=0",
                                 "PYTHONPATH=" + options.worker.string()};
-  for (const char* name : {"HOME", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "TRITONFORGE_WORKER_DEBUG"}) {
+  for (const char* name :
+       {"HOME", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "TRITONFORGE_WORKER_DEBUG"}) {
     if (const char* value = std::getenv(name)) argv.push_back(std::string(name) + "=" + value);
   }
   if (!options.live) argv.push_back("CUDA_VISIBLE_DEVICES=");
-  argv.insert(argv.end(), {options.python.string(), "-m", "tritonforge_worker.zygote", std::to_string(control), options.sandbox_library.string()});
+  argv.insert(argv.end(), {options.python.string(), "-m", "tritonforge_worker.zygote", std::to_string(control),
+                           options.sandbox_library.string()});
   return argv;
 }
 
@@ -162,7 +171,8 @@ void keep(const ZygoteOptions& options, const std::shared_ptr<ZygoteState>& stat
     ::close(ends[0]);
     process.reset();
     if (!state->stopping && !was_ready) {
-      if (state->failure.empty()) state->failure = fmt::format("{} -m tritonforge_worker.zygote ended while it started", options.python.string());
+      if (state->failure.empty())
+        state->failure = fmt::format("{} -m tritonforge_worker.zygote ended while it started", options.python.string());
       quick_deaths = 3;
     }
     quick_deaths = seconds_since(started) < 30 ? quick_deaths + 1 : 0;
@@ -183,26 +193,31 @@ fs::path find_worker_folder() {
   for (const auto& place : places) {
     if (fs::exists(place / "tritonforge_worker" / "zygote.py")) return fs::canonical(place);
   }
-  fail(ErrorKind::kNotFound, "the evaluator's worker folder is in none of {} (set TRITONFORGE_ROOT)", fmt::join([&] {
-    std::vector<std::string> texts;
-    for (const auto& place : places) texts.push_back(place.string());
-    return texts;
-  }(), ", "));
+  fail(ErrorKind::kNotFound, "the evaluator's worker folder is in none of {} (set TRITONFORGE_ROOT)",
+       fmt::join(
+           [&] {
+             std::vector<std::string> texts;
+             for (const auto& place : places) texts.push_back(place.string());
+             return texts;
+           }(),
+           ", "));
 }
 
 fs::path find_sandbox_library() {
-  for (fs::path folder = own_executable().parent_path(); ; folder = folder.parent_path()) {
+  for (fs::path folder = own_executable().parent_path();; folder = folder.parent_path()) {
     const fs::path library = folder / "libtritonforge_sandbox.so";
     if (fs::exists(library)) return library;
     if (folder == folder.parent_path()) break;
   }
-  fail(ErrorKind::kNotFound, "libtritonforge_sandbox.so is not beside {} (build the target tritonforge_sandbox)", own_executable().string());
+  fail(ErrorKind::kNotFound, "libtritonforge_sandbox.so is not beside {} (build the target tritonforge_sandbox)",
+       own_executable().string());
 }
 
 fs::path find_python() {
   const char* set = std::getenv("TRITONFORGE_PYTHON");
   const fs::path python = set && *set ? set : TF_PYTHON;
-  if (!fs::exists(python)) fail(ErrorKind::kMachine, "no Python at {} (run requirements/install or set TRITONFORGE_PYTHON)", python.string());
+  if (!fs::exists(python))
+    fail(ErrorKind::kMachine, "no Python at {} (run requirements/install or set TRITONFORGE_PYTHON)", python.string());
   return python;
 }
 
@@ -215,7 +230,9 @@ Zygote::Zygote(ZygoteOptions options) : options_(std::move(options)), state_(std
   const auto deadline = Deadline::after(options_.start_timeout_s);
   state_->changed.wait_until(lock, deadline.at(), [&] { return state_->control >= 0 || state_->stopping; });
   if (state_->control < 0) {
-    const std::string why = state_->failure.empty() ? fmt::format("it did not come up within {} s", options_.start_timeout_s) : state_->failure;
+    const std::string why = state_->failure.empty()
+                                ? fmt::format("it did not come up within {} s", options_.start_timeout_s)
+                                : state_->failure;
     state_->stopping = true;
     lock.unlock();
     state_->keeper.detach();  // it ends with the process that it waits for
@@ -245,10 +262,24 @@ int Zygote::restarts() const {
 
 namespace {
 
-Json sandbox_options(const ZygoteOptions& options, const Json& versions, const ChildLimits& limits, const fs::path& folder) {
-  Json read_only = {"/usr", "/lib", "/lib64", "/lib32", "/bin", "/sbin", "/opt/rocm", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d",
-                    "/etc/alternatives", "/etc/localtime", options.worker.string(), options.sandbox_library.string(),
-                    versions.value("prefix", ""), versions.value("base_prefix", "")};
+Json sandbox_options(const ZygoteOptions& options, const Json& versions, const ChildLimits& limits,
+                     const fs::path& folder) {
+  Json read_only = {"/usr",
+                    "/lib",
+                    "/lib64",
+                    "/lib32",
+                    "/bin",
+                    "/sbin",
+                    "/opt/rocm",
+                    "/etc/ld.so.cache",
+                    "/etc/ld.so.conf",
+                    "/etc/ld.so.conf.d",
+                    "/etc/alternatives",
+                    "/etc/localtime",
+                    options.worker.string(),
+                    options.sandbox_library.string(),
+                    versions.value("prefix", ""),
+                    versions.value("base_prefix", "")};
   for (const auto& item : versions.value("packages", Json::array())) read_only.push_back(item);
   Json devices = Json::array();
   if (options.live) {
@@ -265,9 +296,13 @@ Json sandbox_options(const ZygoteOptions& options, const Json& versions, const C
   }
   Json unique = Json::array();
   for (const auto& path : read_only) {
-    if (!path.get_ref<const std::string&>().empty() && std::find(unique.begin(), unique.end(), path) == unique.end()) unique.push_back(path);
+    if (!path.get_ref<const std::string&>().empty() && std::find(unique.begin(), unique.end(), path) == unique.end())
+      unique.push_back(path);
   }
-  Json rlimits = {{"cpu", static_cast<uint64_t>(limits.cpu_s) + 1}, {"fsize", limits.file_bytes}, {"nofile", options.live ? 4096 : 256}, {"core", 0}};
+  Json rlimits = {{"cpu", static_cast<uint64_t>(limits.cpu_s) + 1},
+                  {"fsize", limits.file_bytes},
+                  {"nofile", options.live ? 4096 : 256},
+                  {"core", 0}};
   if (limits.address_space) rlimits["as_extra"] = limits.memory_bytes;
   if (limits.processes) rlimits["nproc"] = 512;
   return {{"folder", (folder / "job").string()},
@@ -292,7 +327,8 @@ std::unique_ptr<Child> Zygote::spawn(const std::string& role, const ChildLimits&
   fs::create_directory(child->folder_->path() / "job");
   fs::create_directory(child->folder_->path() / "root");
   int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) fail(ErrorKind::kUnavailable, "evaluator: socketpair: {}", std::strerror(errno));
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+    fail(ErrorKind::kUnavailable, "evaluator: socketpair: {}", std::strerror(errno));
   const int size = 4 << 20;
   for (const int end : ends) ::setsockopt(end, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
   {
@@ -302,15 +338,22 @@ std::unique_ptr<Child> Zygote::spawn(const std::string& role, const ChildLimits&
     bool sent = false;
     if (state_->control >= 0) {
       state_->spawned.reset();
-      const Json request = {{"op", "spawn"}, {"role", role}, {"sandbox", sandbox_options(options_, state_->versions, limits, child->folder_->path())}};
+      const Json request = {{"op", "spawn"},
+                            {"role", role},
+                            {"sandbox", sandbox_options(options_, state_->versions, limits, child->folder_->path())}};
       sent = send_packet(state_->control, request.dump(), ends[1]);
     }
     ::close(ends[1]);
     const int generation = state_->starts;
-    if (sent) state_->changed.wait_until(lock, deadline.at(), [&] { return state_->spawned.has_value() || state_->control < 0 || state_->starts != generation; });
+    if (sent)
+      state_->changed.wait_until(lock, deadline.at(), [&] {
+        return state_->spawned.has_value() || state_->control < 0 || state_->starts != generation;
+      });
     if (!sent || !state_->spawned || state_->spawned->pid < 0) {
       ::close(ends[0]);
-      const std::string why = state_->spawned ? state_->spawned->error : state_->stopping ? "its Python parent cannot be started: " + state_->failure : "its Python parent did not answer";
+      const std::string why = state_->spawned    ? state_->spawned->error
+                              : state_->stopping ? "its Python parent cannot be started: " + state_->failure
+                                                 : "its Python parent did not answer";
       state_->spawned.reset();
       fail(ErrorKind::kUnavailable, "evaluator: no '{}' child: {}", role, why);
     }
@@ -319,12 +362,15 @@ std::unique_ptr<Child> Zygote::spawn(const std::string& role, const ChildLimits&
     child->generation_ = generation;
     state_->spawned.reset();
   }
-  child->channel_ = std::make_unique<Channel>(ends[0], child->pid_in_zygote_, ChannelLimits{.memory_bytes = limits.memory_bytes});
+  child->channel_ = std::make_unique<Channel>(ends[0], child->pid_in_zygote_,
+                                              ChannelLimits{.memory_bytes = limits.memory_bytes});
   Frame frame;
   std::string detail;
   const Silence silence = child->channel_->receive(frame, deadline, detail);
   if (silence != Silence::kNone || !frame.header.contains("ready")) {
-    const std::string why = silence == Silence::kNone ? frame.header.dump().substr(0, 500) : silence == Silence::kTimeout ? "deadline" : child->ending(Deadline::after(1));
+    const std::string why = silence == Silence::kNone      ? frame.header.dump().substr(0, 500)
+                            : silence == Silence::kTimeout ? "deadline"
+                                                           : child->ending(Deadline::after(1));
     fail(ErrorKind::kUnavailable, "evaluator: the '{}' child did not enter its sandbox: {}", role, why);
   }
   child->layers_ = frame.header.value("layers", Json::object());
@@ -352,12 +398,14 @@ bool Child::orphaned() const {
 
 std::string Child::ending(Deadline deadline) {
   std::unique_lock lock(state_->mutex);
-  if (!state_->changed.wait_until(lock, deadline.at(), [&] { return state_->exits.count(pid_in_zygote_) > 0 || state_->control < 0; }) ||
+  if (!state_->changed.wait_until(lock, deadline.at(),
+                                  [&] { return state_->exits.count(pid_in_zygote_) > 0 || state_->control < 0; }) ||
       state_->exits.count(pid_in_zygote_) == 0) {
     return "went silent";
   }
   const int status = state_->exits[pid_in_zygote_];
-  if (WIFSIGNALED(status)) return fmt::format("was killed by signal {} ({})", WTERMSIG(status), ::strsignal(WTERMSIG(status)));
+  if (WIFSIGNALED(status))
+    return fmt::format("was killed by signal {} ({})", WTERMSIG(status), ::strsignal(WTERMSIG(status)));
   return fmt::format("ended itself with exit status {}", WEXITSTATUS(status));
 }
 

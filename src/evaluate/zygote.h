@@ -12,10 +12,10 @@
 namespace tritonforge::evaluate {
 
 struct ZygoteOptions {
-  fs::path python;                 // interpreter with torch and triton; empty: TRITONFORGE_PYTHON, else the build's
-  fs::path worker;                 // folder that holds tritonforge_worker; empty: found (find_worker_folder)
-  fs::path sandbox_library;        // empty: beside the binary
-  bool live = false;               // children see the GPU's device nodes
+  fs::path python;           // interpreter with torch and triton; empty: TRITONFORGE_PYTHON, else the build's
+  fs::path worker;           // folder that holds tritonforge_worker; empty: found (find_worker_folder)
+  fs::path sandbox_library;  // empty: beside the binary
+  bool live = false;         // children see the GPU's device nodes
   double start_timeout_s = 120;
 };
 
@@ -29,8 +29,8 @@ struct ChildLimits {
   double cpu_s = 120;
   uint64_t file_bytes = uint64_t{256} << 20;
   uint64_t memory_bytes = uint64_t{4} << 30;
-  bool address_space = true;       // RLIMIT_AS: not with CUDA, which reserves far more than it uses
-  bool processes = false;          // may fork and exec (compiler child; live mode until the run phase)
+  bool address_space = true;  // RLIMIT_AS: not with CUDA, which reserves far more than it uses
+  bool processes = false;     // may fork and exec (compiler child; live mode until the run phase)
   int64_t program_limit = 1 << 20;
 
   // The same with a GPU: its memory is mapped, a context's mappings count as resident, and Triton runs a compiler.
@@ -52,7 +52,7 @@ class Child {
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
   Channel& channel() { return *channel_; }
-  const Json& layers() const { return layers_; }        // what the sandbox reported
+  const Json& layers() const { return layers_; }  // what the sandbox reported
   const fs::path& folder() const { return folder_->path(); }
   void kill();
   bool alive() const;
@@ -80,7 +80,7 @@ class Zygote {
   ~Zygote();
   // role: candidate | reference | lower | probe. Throws kUnavailable where no child could be made in time.
   std::unique_ptr<Child> spawn(const std::string& role, const ChildLimits& limits, Deadline deadline);
-  Json versions() const;           // python, torch, triton, numpy
+  Json versions() const;  // python, torch, triton, numpy
   int restarts() const;
   const ZygoteOptions& options() const { return options_; }
 

@@ -5,7 +5,10 @@
 
 namespace tritonforge::kernels {
 const CpuKernels* cpu_kernels_avx512() {
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") ? &table : nullptr;
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                 __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")
+             ? &table
+             : nullptr;
 }
 }  // namespace tritonforge::kernels
 #else

@@ -6,23 +6,23 @@
 
 namespace tritonforge::kernels {
 
-constexpr int64_t kPage = 16;   // tokens in a block of the CPU's KV cache: one vector of keys
+constexpr int64_t kPage = 16;  // tokens in a block of the CPU's KV cache: one vector of keys
 
 // One token's attention over the cached keys 0..position of its sequence, in the layout of kernels/paged_attention.h.
 // `Element` is float, or uint16_t holding bfloat16.
 template <typename Element>
 struct AttendArgs {
-  const Element* query;         // [group, head_dim]: the query heads that share one kv head
-  Element* out;                 // [group, head_dim]
-  const Element* keys;          // of this kv head in block 0; [head_dim, kPage]
-  const Element* values;        // of this kv head in block 0; [kPage, value_stride]
-  int64_t key_block, value_block;   // elements from one block to the next
-  int64_t value_stride;         // head_dim rounded up to 16
-  const int32_t* blocks;        // the sequence's block table
-  int64_t length;               // position + 1
+  const Element* query;            // [group, head_dim]: the query heads that share one kv head
+  Element* out;                    // [group, head_dim]
+  const Element* keys;             // of this kv head in block 0; [head_dim, kPage]
+  const Element* values;           // of this kv head in block 0; [kPage, value_stride]
+  int64_t key_block, value_block;  // elements from one block to the next
+  int64_t value_stride;            // head_dim rounded up to 16
+  const int32_t* blocks;           // the sequence's block table
+  int64_t length;                  // position + 1
   int64_t group, head_dim;
   float scale;
-  float* scratch;               // attend_scratch() floats, aligned to 64 bytes
+  float* scratch;  // attend_scratch() floats, aligned to 64 bytes
 };
 constexpr int64_t attend_scratch(int64_t group, int64_t head_dim, int64_t length) {
   return group * (head_dim + (length + kPage - 1) / kPage * kPage) + 16;
@@ -40,9 +40,9 @@ struct CpuKernels {
   // numerators. The index is a draw from softmax(x * factor).
   int64_t (*race)(const float* x, int64_t n, float max, float factor, uint64_t seed, uint64_t position, double* sum);
 };
-const CpuKernels& cpu_kernels();             // the best that this machine runs
-const CpuKernels& cpu_kernels_baseline();    // for tests
-const CpuKernels* cpu_kernels_avx2();        // null where the machine cannot run it
+const CpuKernels& cpu_kernels();           // the best that this machine runs
+const CpuKernels& cpu_kernels_baseline();  // for tests
+const CpuKernels* cpu_kernels_avx2();      // null where the machine cannot run it
 const CpuKernels* cpu_kernels_avx512();
 
 }  // namespace tritonforge::kernels

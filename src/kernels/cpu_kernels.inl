@@ -21,7 +21,7 @@ TF_INLINE f16 load(const float* p) {
   __builtin_memcpy(&x, p, sizeof x);
   return x;
 }
-TF_INLINE f16 load(const uint16_t* p) {   // bfloat16: the upper half of a float
+TF_INLINE f16 load(const uint16_t* p) {  // bfloat16: the upper half of a float
   h16 x;
   __builtin_memcpy(&x, p, sizeof x);
   return (f16)(__builtin_convertvector(x, u16) << 16);
@@ -35,7 +35,7 @@ TF_INLINE float to_float(uint16_t x) {
   return value;
 }
 TF_INLINE void narrow(float x, float& out) { out = x; }
-TF_INLINE void narrow(float x, uint16_t& out) {   // round to nearest even; attention's outputs are never NaN
+TF_INLINE void narrow(float x, uint16_t& out) {  // round to nearest even; attention's outputs are never NaN
   uint32_t bits;
   __builtin_memcpy(&bits, &x, sizeof bits);
   out = static_cast<uint16_t>((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
@@ -75,9 +75,9 @@ TF_INLINE f16 exponential(f16 x) {
 TF_INLINE f16 logarithm(f16 x) {
   const i16 bits = (i16)x;
   i16 exponent = (bits >> 23) - 126;
-  f16 m = (f16)((bits & 0x007FFFFF) | 0x3F000000);   // [0.5, 1)
+  f16 m = (f16)((bits & 0x007FFFFF) | 0x3F000000);  // [0.5, 1)
   const i16 small = m < 0.707106781186547524f;
-  exponent = exponent + small;                       // a true lane is -1
+  exponent = exponent + small;  // a true lane is -1
   m = m + (f16)((i16)m & small) - 1.0f;
   const f16 z = m * m;
   f16 y = splat(7.0376836292e-2f);
@@ -203,8 +203,7 @@ void argmax(const float* x, int64_t n, float* max, int64_t* index) {
   float best = largest(top);
   for (; i < n; ++i) best = x[i] > best ? x[i] : best;
   *max = best;
-  for (*index = 0; *index < n && x[*index] != best; ++*index) {
-  }
+  for (*index = 0; *index < n && x[*index] != best; ++*index) {}
 }
 
 double sum_exp(const float* x, int64_t n, float max, float factor, float* terms) {
@@ -250,11 +249,12 @@ TF_INLINE void philox(u16 c[4], uint64_t seed) {
 
 // -log(1 - w) for w uniform on the centres of 2^32 intervals: fine near 0, where races are won.
 TF_INLINE f16 exponential_noise(u16 bits) {
-  const f16 high = __builtin_convertvector((i16)(bits >> 16), f16), low = __builtin_convertvector((i16)(bits & 0xFFFFu), f16);
+  const f16 high = __builtin_convertvector((i16)(bits >> 16), f16),
+            low = __builtin_convertvector((i16)(bits & 0xFFFFu), f16);
   f16 w = high * 0x1.0p-16f + (low + 0.5f) * 0x1.0p-32f;
   const f16 limit = splat(0x1.FFFFFEp-1f);
   w = select(w > limit, limit, w);
-  const f16 y = 1.0f - w;                           // log1p(-w) = log(y) * -w / (y - 1), by Goldberg
+  const f16 y = 1.0f - w;  // log1p(-w) = log(y) * -w / (y - 1), by Goldberg
   const f16 difference = 1.0f - y;
   const i16 tiny = difference == 0.0f;
   const f16 ratio = w / select(tiny, splat(1.0f), difference);
@@ -295,7 +295,8 @@ int64_t race(const float* x, int64_t n, float max, float factor, uint64_t seed, 
   *sum = total(sums) + tail;
   int winner = 0;
   for (int lane = 1; lane < 16; ++lane) {
-    if (best[lane] > best[winner] || (best[lane] == best[winner] && best_index[lane] < best_index[winner])) winner = lane;
+    if (best[lane] > best[winner] || (best[lane] == best[winner] && best_index[lane] < best_index[winner]))
+      winner = lane;
   }
   return best_index[winner];
 }

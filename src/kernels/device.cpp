@@ -27,12 +27,17 @@ struct Driver {
 const Driver& driver() {
   static const Driver opened = [] {  // a failure throws and is tried again at the next call
     void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
-    if (library == nullptr) fail(ErrorKind::kMachine, "no GPU here: the NVIDIA driver's libcuda.so.1 cannot be loaded (use --device cpu)");
-    Driver found{reinterpret_cast<int (*)(unsigned)>(dlsym(library, "cuInit")), reinterpret_cast<int (*)(int*, int)>(dlsym(library, "cuDeviceGet")),
+    if (library == nullptr)
+      fail(ErrorKind::kMachine, "no GPU here: the NVIDIA driver's libcuda.so.1 cannot be loaded (use --device cpu)");
+    Driver found{reinterpret_cast<int (*)(unsigned)>(dlsym(library, "cuInit")),
+                 reinterpret_cast<int (*)(int*, int)>(dlsym(library, "cuDeviceGet")),
                  reinterpret_cast<int (*)(Uuid*, int)>(dlsym(library, "cuDeviceGetUuid_v2"))};
-    if (!found.init || !found.device_get || !found.device_uuid) fail(ErrorKind::kMachine, "the NVIDIA driver's libcuda.so.1 is too old: it lacks cuDeviceGetUuid_v2");
+    if (!found.init || !found.device_get || !found.device_uuid)
+      fail(ErrorKind::kMachine, "the NVIDIA driver's libcuda.so.1 is too old: it lacks cuDeviceGetUuid_v2");
     const int status = found.init(0);
-    if (status != 0) fail(ErrorKind::kMachine, "no usable GPU: cuInit failed with error {}{} (use --device cpu)", status, status == 100 ? " (no device)" : "");
+    if (status != 0)
+      fail(ErrorKind::kMachine, "no usable GPU: cuInit failed with error {}{} (use --device cpu)", status,
+           status == 100 ? " (no device)" : "");
     return found;
   }();
   return opened;
@@ -43,7 +48,8 @@ void load_cuda() {
   static const std::string failure = [] {
     Dl_info here{};
     const bool known = dladdr(reinterpret_cast<const void*>(&at::globalContext), &here) != 0;
-    const auto path = known ? fs::path(here.dli_fname).parent_path() / "libtorch_cuda.so" : fs::path("libtorch_cuda.so");
+    const auto path = known ? fs::path(here.dli_fname).parent_path() / "libtorch_cuda.so"
+                            : fs::path("libtorch_cuda.so");
     return dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) != nullptr ? std::string() : std::string(dlerror());
   }();
   if (!failure.empty()) fail(ErrorKind::kMachine, "device cuda: libtorch's CUDA half cannot be loaded: {}", failure);
@@ -55,9 +61,11 @@ at::Device open_device(const std::string& name) {
   if (name == "cpu") return at::kCPU;
   int index = 0;
   if (name != "cuda") {
-    if (name.rfind("cuda:", 0) != 0) fail(ErrorKind::kUsage, "unknown device '{}'{}", name, nearest_hint(name, {"cpu", "cuda", "cuda:0"}));
+    if (name.rfind("cuda:", 0) != 0)
+      fail(ErrorKind::kUsage, "unknown device '{}'{}", name, nearest_hint(name, {"cpu", "cuda", "cuda:0"}));
     const auto [end, error] = std::from_chars(name.data() + 5, name.data() + name.size(), index);
-    if (error != std::errc() || end != name.data() + name.size() || index < 0) fail(ErrorKind::kUsage, "unknown device '{}': expected cpu, cuda or cuda:NUMBER", name);
+    if (error != std::errc() || end != name.data() + name.size() || index < 0)
+      fail(ErrorKind::kUsage, "unknown device '{}': expected cpu, cuda or cuda:NUMBER", name);
   }
   driver();  // first: its reason is clearer, and without a GPU the large library is not loaded
   load_cuda();
@@ -99,7 +107,8 @@ std::string device_identity(at::Device device) {
     fail(ErrorKind::kMachine, "the CUDA driver does not tell the UUID of {}", device.str());
   }
   std::string text = "GPU";
-  for (int i = 0; i < 16; ++i) text += fmt::format("{}{:02x}", i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid.bytes[i]);
+  for (int i = 0; i < 16; ++i)
+    text += fmt::format("{}{:02x}", i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid.bytes[i]);
   return text;
 }
 

@@ -1,19 +1,20 @@
 #pragma once
-// The device that a process computes on. The binary links the CPU half of libtorch; the CUDA half is loaded where it is asked for.
+// The device that a process computes on. The binary links the CPU half of libtorch; the CUDA half is loaded where it is
+// asked for.
 #include <ATen/ATen.h>
 
 #include <string>
 
 namespace tritonforge {
 
-// "cpu", "cuda", "cuda:1". Loads libtorch_cuda for the latter; throws kUsage for another name, kMachine naming what is missing.
-// Call it before anything else touches ATen's CUDA side: ATen looks for that half only once.
+// "cpu", "cuda", "cuda:1". Loads libtorch_cuda for the latter; throws kUsage for another name, kMachine naming what is
+// missing. Call it before anything else touches ATen's CUDA side: ATen looks for that half only once.
 at::Device open_device(const std::string& name);
 // auto: float32 on the CPU, bfloat16 elsewhere. Throws kUsage naming the nearest known one
 // (float32, bfloat16, float16).
 at::ScalarType parse_dtype(const std::string& name, at::Device device);
-int64_t free_memory(at::Device device);          // bytes
-void synchronize(at::Device device);             // waits for everything queued on it
+int64_t free_memory(at::Device device);  // bytes
+void synchronize(at::Device device);     // waits for everything queued on it
 // "cpu", or the GPU's UUID from the driver ("GPU-..."): the name under which processes share it.
 std::string device_identity(at::Device device);
 

@@ -12,10 +12,12 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr int64_t kGrain = 16384;      // elements below which a thread is not worth waking
-constexpr int64_t kPartialSums = 16;   // of a weight's gradient: fixed, so that threads do not change the sum
+constexpr int64_t kGrain = 16384;     // elements below which a thread is not worth waking
+constexpr int64_t kPartialSums = 16;  // of a weight's gradient: fixed, so that threads do not change the sum
 
-bool fused(const at::Tensor& x) { return x.is_cpu() && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16); }
+bool fused(const at::Tensor& x) {
+  return x.is_cpu() && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
+}
 
 // Calls f with the element type's null pointer: float* or uint16_t* (the bits of bfloat16).
 template <typename F>
@@ -42,8 +44,8 @@ std::pair<at::Tensor, at::Tensor> rms_run(const at::Tensor& x, const at::Tensor&
   at::Tensor y = at::empty_like(x), scale = at::empty({rows}, x.options().dtype(at::kFloat));
   for_element(x, [&](auto* element) {
     over_rows(rows, d, [&](int64_t begin, int64_t end) {
-      rms_forward(data(x, element) + begin * d, data(weight, element), data(y, element) + begin * d, scale.data_ptr<float>() + begin,
-                  end - begin, d, static_cast<float>(eps));
+      rms_forward(data(x, element) + begin * d, data(weight, element), data(y, element) + begin * d,
+                  scale.data_ptr<float>() + begin, end - begin, d, static_cast<float>(eps));
     });
   });
   return {y, scale};
@@ -67,7 +69,8 @@ struct RmsNorm : torch::autograd::Function<RmsNorm> {
         for (int64_t part = first; part < last; ++part) {
           const int64_t begin = rows * part / kPartialSums, end = rows * (part + 1) / kPartialSums;
           rms_backward(data(grad, element) + begin * d, data(x, element) + begin * d, data(weight, element),
-                       scale.data_ptr<float>() + begin, data(grad_x, element) + begin * d, sums.data_ptr<float>() + part * d, end - begin, d);
+                       scale.data_ptr<float>() + begin, data(grad_x, element) + begin * d,
+                       sums.data_ptr<float>() + part * d, end - begin, d);
         }
       });
     });
@@ -80,15 +83,17 @@ at::Tensor rope_run(const at::Tensor& x, const at::Tensor& cos, const at::Tensor
   at::Tensor y = at::empty_like(x);
   for_element(x, [&](auto* element) {
     over_rows(tokens, heads * d, [&](int64_t begin, int64_t end) {
-      rope_rows(data(x, element) + begin * heads * d, cos.data_ptr<float>() + begin * (d / 2), sin.data_ptr<float>() + begin * (d / 2),
-                data(y, element) + begin * heads * d, end - begin, heads, d, sign);
+      rope_rows(data(x, element) + begin * heads * d, cos.data_ptr<float>() + begin * (d / 2),
+                sin.data_ptr<float>() + begin * (d / 2), data(y, element) + begin * heads * d, end - begin, heads, d,
+                sign);
     });
   });
   return y;
 }
 
 struct Rope : torch::autograd::Function<Rope> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& cos,
+                            const at::Tensor& sin) {
     context->save_for_backward({cos, sin});
     return rope_run(x, cos, sin, 1.0f);
   }
@@ -128,13 +133,16 @@ struct SwiGlu : torch::autograd::Function<SwiGlu> {
   }
 };
 
-bool recorded(const at::Tensor& a, const at::Tensor& b) { return at::GradMode::is_enabled() && (a.requires_grad() || b.requires_grad()); }
+bool recorded(const at::Tensor& a, const at::Tensor& b) {
+  return at::GradMode::is_enabled() && (a.requires_grad() || b.requires_grad());
+}
 
 }  // namespace
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
   if (!fused(x) || weight.scalar_type() != x.scalar_type()) return rms_norm_reference(x, weight, eps);
-  TF_CHECK(weight.dim() == 1 && weight.size(0) == x.size(-1), "a norm of {} over rows of {}", weight.numel(), x.size(-1));
+  TF_CHECK(weight.dim() == 1 && weight.size(0) == x.size(-1), "a norm of {} over rows of {}", weight.numel(),
+           x.size(-1));
   const at::Tensor rows = x.contiguous(), w = weight.contiguous();
   return recorded(rows, w) ? RmsNorm::apply(rows, w, eps) : rms_run(rows, w, eps).first;
 }

@@ -73,10 +73,11 @@ TF_INLINE float sum_of(int64_t n, Term term) {
 }
 
 template <typename T>
-TF_INLINE void rms_forward_body(const T* __restrict x, const T* __restrict weight, T* __restrict y, float* __restrict scale, int64_t rows,
-                                int64_t d, float eps) {
+TF_INLINE void rms_forward_body(const T* __restrict x, const T* __restrict weight, T* __restrict y,
+                                float* __restrict scale, int64_t rows, int64_t d, float eps) {
   for (int64_t row = 0; row < rows; ++row, x += d, y += d) {
-    const float squares = sum_of(d, [x](int64_t i) __attribute__((always_inline)) { return widen(x[i]) * widen(x[i]); });
+    const float squares = sum_of(d,
+                                 [x](int64_t i) __attribute__((always_inline)) { return widen(x[i]) * widen(x[i]); });
     const float s = 1.0f / std::sqrt(squares / static_cast<float>(d) + eps);
     scale[row] = s;
     for (int64_t i = 0; i < d; ++i) narrow(widen(weight[i]) * rounded<T>(widen(x[i]) * s), y[i]);
@@ -85,11 +86,13 @@ TF_INLINE void rms_forward_body(const T* __restrict x, const T* __restrict weigh
 
 // With h = x * scale and g = grad * weight: grad_x = scale * (g - h * mean(g h)); grad_weight = sum of grad * h.
 template <typename T>
-TF_INLINE void rms_backward_body(const T* __restrict grad, const T* __restrict x, const T* __restrict weight, const float* __restrict scale,
-                                 T* __restrict grad_x, float* __restrict grad_weight, int64_t rows, int64_t d) {
+TF_INLINE void rms_backward_body(const T* __restrict grad, const T* __restrict x, const T* __restrict weight,
+                                 const float* __restrict scale, T* __restrict grad_x, float* __restrict grad_weight,
+                                 int64_t rows, int64_t d) {
   for (int64_t row = 0; row < rows; ++row, grad += d, x += d, grad_x += d) {
     const float s = scale[row];
-    const float dot = sum_of(d, [=](int64_t i) __attribute__((always_inline)) { return widen(grad[i]) * widen(weight[i]) * widen(x[i]); });
+    const float dot = sum_of(
+        d, [=](int64_t i) __attribute__((always_inline)) { return widen(grad[i]) * widen(weight[i]) * widen(x[i]); });
     const float pull = dot * s * s / static_cast<float>(d);
     for (int64_t i = 0; i < d; ++i) {
       const float g = widen(grad[i]), value = widen(x[i]);
@@ -100,8 +103,8 @@ TF_INLINE void rms_backward_body(const T* __restrict grad, const T* __restrict x
 }
 
 template <typename T>
-TF_INLINE void rope_body(const T* __restrict x, const float* __restrict cos, const float* __restrict sin, T* __restrict y, int64_t tokens,
-                         int64_t heads, int64_t d, float sign) {
+TF_INLINE void rope_body(const T* __restrict x, const float* __restrict cos, const float* __restrict sin,
+                         T* __restrict y, int64_t tokens, int64_t heads, int64_t d, float sign) {
   const int64_t half = d / 2;
   for (int64_t token = 0; token < tokens; ++token, cos += half, sin += half) {
     for (int64_t head = 0; head < heads; ++head, x += d, y += d) {
@@ -123,8 +126,8 @@ TF_INLINE void swiglu_forward_body(const T* __restrict gate, const T* __restrict
 }
 
 template <typename T>
-TF_INLINE void swiglu_backward_body(const T* __restrict grad, const T* __restrict gate, const T* __restrict up, T* __restrict grad_gate,
-                                    T* __restrict grad_up, int64_t n) {
+TF_INLINE void swiglu_backward_body(const T* __restrict grad, const T* __restrict gate, const T* __restrict up,
+                                    T* __restrict grad_gate, T* __restrict grad_up, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
     const float g = widen(gate[i]), out = widen(grad[i]), s = sigmoid(g);
     narrow(out * widen(up[i]) * s * (1.0f + g * (1.0f - s)), grad_gate[i]);
@@ -134,21 +137,21 @@ TF_INLINE void swiglu_backward_body(const T* __restrict grad, const T* __restric
 
 }  // namespace
 
-#define TF_FOR_ELEMENT(T)                                                                                                          \
-  TF_CLONES void rms_forward(const T* x, const T* weight, T* y, float* scale, int64_t rows, int64_t d, float eps) {                \
-    rms_forward_body(x, weight, y, scale, rows, d, eps);                                                                           \
-  }                                                                                                                                \
-  TF_CLONES void rms_backward(const T* grad, const T* x, const T* weight, const float* scale, T* grad_x, float* grad_weight,       \
-                              int64_t rows, int64_t d) {                                                                           \
-    rms_backward_body(grad, x, weight, scale, grad_x, grad_weight, rows, d);                                                       \
-  }                                                                                                                                \
-  TF_CLONES void rope_rows(const T* x, const float* cos, const float* sin, T* y, int64_t tokens, int64_t heads, int64_t d,         \
-                           float sign) {                                                                                           \
-    rope_body(x, cos, sin, y, tokens, heads, d, sign);                                                                             \
-  }                                                                                                                                \
-  TF_CLONES void swiglu_forward(const T* gate, const T* up, T* y, int64_t n) { swiglu_forward_body(gate, up, y, n); }              \
-  TF_CLONES void swiglu_backward(const T* grad, const T* gate, const T* up, T* grad_gate, T* grad_up, int64_t n) {                 \
-    swiglu_backward_body(grad, gate, up, grad_gate, grad_up, n);                                                                   \
+#define TF_FOR_ELEMENT(T)                                                                                             \
+  TF_CLONES void rms_forward(const T* x, const T* weight, T* y, float* scale, int64_t rows, int64_t d, float eps) {   \
+    rms_forward_body(x, weight, y, scale, rows, d, eps);                                                              \
+  }                                                                                                                   \
+  TF_CLONES void rms_backward(const T* grad, const T* x, const T* weight, const float* scale, T* grad_x,              \
+                              float* grad_weight, int64_t rows, int64_t d) {                                          \
+    rms_backward_body(grad, x, weight, scale, grad_x, grad_weight, rows, d);                                          \
+  }                                                                                                                   \
+  TF_CLONES void rope_rows(const T* x, const float* cos, const float* sin, T* y, int64_t tokens, int64_t heads,       \
+                           int64_t d, float sign) {                                                                   \
+    rope_body(x, cos, sin, y, tokens, heads, d, sign);                                                                \
+  }                                                                                                                   \
+  TF_CLONES void swiglu_forward(const T* gate, const T* up, T* y, int64_t n) { swiglu_forward_body(gate, up, y, n); } \
+  TF_CLONES void swiglu_backward(const T* grad, const T* gate, const T* up, T* grad_gate, T* grad_up, int64_t n) {    \
+    swiglu_backward_body(grad, gate, up, grad_gate, grad_up, n);                                                      \
   }
 
 TF_FOR_ELEMENT(float)

@@ -7,18 +7,25 @@ namespace tritonforge::kernels {
 
 // scale[row] = 1 / sqrt(mean(x^2) + eps)
 void rms_forward(const float* x, const float* weight, float* y, float* scale, int64_t rows, int64_t d, float eps);
-void rms_forward(const uint16_t* x, const uint16_t* weight, uint16_t* y, float* scale, int64_t rows, int64_t d, float eps);
+void rms_forward(const uint16_t* x, const uint16_t* weight, uint16_t* y, float* scale, int64_t rows, int64_t d,
+                 float eps);
 // grad_weight [d] fp32 is added to.
-void rms_backward(const float* grad, const float* x, const float* weight, const float* scale, float* grad_x, float* grad_weight, int64_t rows, int64_t d);
-void rms_backward(const uint16_t* grad, const uint16_t* x, const uint16_t* weight, const float* scale, uint16_t* grad_x, float* grad_weight, int64_t rows, int64_t d);
+void rms_backward(const float* grad, const float* x, const float* weight, const float* scale, float* grad_x,
+                  float* grad_weight, int64_t rows, int64_t d);
+void rms_backward(const uint16_t* grad, const uint16_t* x, const uint16_t* weight, const float* scale, uint16_t* grad_x,
+                  float* grad_weight, int64_t rows, int64_t d);
 
 // sign -1 turns back: the gradient. cos, sin [tokens, d / 2].
-void rope_rows(const float* x, const float* cos, const float* sin, float* y, int64_t tokens, int64_t heads, int64_t d, float sign);
-void rope_rows(const uint16_t* x, const float* cos, const float* sin, uint16_t* y, int64_t tokens, int64_t heads, int64_t d, float sign);
+void rope_rows(const float* x, const float* cos, const float* sin, float* y, int64_t tokens, int64_t heads, int64_t d,
+               float sign);
+void rope_rows(const uint16_t* x, const float* cos, const float* sin, uint16_t* y, int64_t tokens, int64_t heads,
+               int64_t d, float sign);
 
 void swiglu_forward(const float* gate, const float* up, float* y, int64_t n);
 void swiglu_forward(const uint16_t* gate, const uint16_t* up, uint16_t* y, int64_t n);
-void swiglu_backward(const float* grad, const float* gate, const float* up, float* grad_gate, float* grad_up, int64_t n);
-void swiglu_backward(const uint16_t* grad, const uint16_t* gate, const uint16_t* up, uint16_t* grad_gate, uint16_t* grad_up, int64_t n);
+void swiglu_backward(const float* grad, const float* gate, const float* up, float* grad_gate, float* grad_up,
+                     int64_t n);
+void swiglu_backward(const uint16_t* grad, const uint16_t* gate, const uint16_t* up, uint16_t* grad_gate,
+                     uint16_t* grad_up, int64_t n);
 
 }  // namespace tritonforge::kernels

@@ -18,7 +18,9 @@ void run(const AttendArgs<float>& args) { cpu_kernels().attend_f32(args); }
 void run(const AttendArgs<uint16_t>& args) { cpu_kernels().attend_bf16(args); }
 
 template <typename Element>
-const Element* data_of(const at::Tensor& tensor) { return static_cast<const Element*>(tensor.const_data_ptr()); }
+const Element* data_of(const at::Tensor& tensor) {
+  return static_cast<const Element*>(tensor.const_data_ptr());
+}
 
 template <typename Element>
 void write(const PagedLayer& layer, const at::Tensor& k, const at::Tensor& v, const int64_t* slots) {
@@ -62,20 +64,19 @@ void attend(const PagedLayer& layer, const at::Tensor& q, const at::Tensor& out,
       const int64_t t = item / kv_heads, h = item % kv_heads;
       if (sequence_of[t] < 0) continue;
       const int64_t row = (t * heads + h * group) * d;
-      run(AttendArgs<Element>{
-          .query = data_of<Element>(q) + row,
-          .out = static_cast<Element*>(out.data_ptr()) + row,
-          .keys = data_of<Element>(layer.keys) + h * d * kPage,
-          .values = data_of<Element>(layer.values) + h * kPage * wide,
-          .key_block = kv_heads * d * kPage,
-          .value_block = kv_heads * kPage * wide,
-          .value_stride = wide,
-          .blocks = tables + sequence_of[t] * width,
-          .length = positions[t] + 1,
-          .group = group,
-          .head_dim = d,
-          .scale = scale,
-          .scratch = aligned});
+      run(AttendArgs<Element>{.query = data_of<Element>(q) + row,
+                              .out = static_cast<Element*>(out.data_ptr()) + row,
+                              .keys = data_of<Element>(layer.keys) + h * d * kPage,
+                              .values = data_of<Element>(layer.values) + h * kPage * wide,
+                              .key_block = kv_heads * d * kPage,
+                              .value_block = kv_heads * kPage * wide,
+                              .value_stride = wide,
+                              .blocks = tables + sequence_of[t] * width,
+                              .length = positions[t] + 1,
+                              .group = group,
+                              .head_dim = d,
+                              .scale = scale,
+                              .scratch = aligned});
     }
   };
   if (threads == 1) return share(0);
@@ -91,19 +92,22 @@ void check_layer(const PagedLayer& layer, const at::Tensor& x) {
 }  // namespace
 
 PagedLayer make_paged_layer(int64_t blocks, int64_t kv_heads, int64_t head_dim, at::ScalarType dtype) {
-  if (head_dim % 4 != 0) fail(ErrorKind::kUnsupported, "head_dim {}: the CPU attention needs a multiple of 4", head_dim);
+  if (head_dim % 4 != 0)
+    fail(ErrorKind::kUnsupported, "head_dim {}: the CPU attention needs a multiple of 4", head_dim);
   if (dtype != at::kFloat && dtype != at::kBFloat16) {
     fail(ErrorKind::kUnsupported, "dtype {}: the CPU attention knows float32 and bfloat16", c10::toString(dtype));
   }
   // Zeroed (lazily, by the system): the vectors of a partly filled block read what nobody wrote, and must find numbers.
-  return {at::zeros({blocks, kv_heads, head_dim, kPage}, dtype), at::zeros({blocks, kv_heads, kPage, padded(head_dim)}, dtype)};
+  return {at::zeros({blocks, kv_heads, head_dim, kPage}, dtype),
+          at::zeros({blocks, kv_heads, kPage, padded(head_dim)}, dtype)};
 }
 
 void paged_write(const PagedLayer& layer, const at::Tensor& k, const at::Tensor& v, const at::Tensor& slots) {
   check_layer(layer, k);
   const at::Tensor keys = k.contiguous(), values = v.contiguous();
   const int64_t* to = slots.const_data_ptr<int64_t>();
-  layer.keys.scalar_type() == at::kFloat ? write<float>(layer, keys, values, to) : write<uint16_t>(layer, keys, values, to);
+  layer.keys.scalar_type() == at::kFloat ? write<float>(layer, keys, values, to)
+                                         : write<uint16_t>(layer, keys, values, to);
 }
 
 at::Tensor paged_attention(const PagedLayer& layer, const at::Tensor& q, const at::Tensor& block_tables,
@@ -116,7 +120,8 @@ at::Tensor paged_attention(const PagedLayer& layer, const at::Tensor& q, const a
     if (sequences[t] < 0) out.select(0, t).zero_();
   }
   const auto* at = positions.const_data_ptr<int64_t>();
-  if (q.scalar_type() == at::kFloat) attend<float>(layer, query, out, block_tables, sequences, at, static_cast<float>(scale));
+  if (q.scalar_type() == at::kFloat)
+    attend<float>(layer, query, out, block_tables, sequences, at, static_cast<float>(scale));
   else attend<uint16_t>(layer, query, out, block_tables, sequences, at, static_cast<float>(scale));
   return out;
 }
@@ -129,7 +134,9 @@ at::Tensor paged_attention_reference(const PagedLayer& layer, const at::Tensor& 
     const int64_t sequence = sequence_of[t].item<int64_t>(), length = positions[t].item<int64_t>() + 1;
     if (sequence < 0) continue;
     const at::Tensor blocks = block_tables[sequence].slice(0, 0, (length + kPage - 1) / kPage).to(at::kLong);
-    const auto flat = [&](const at::Tensor& x) { return x.reshape({-1, kv_heads, d}).slice(0, 0, length).to(at::kDouble); };
+    const auto flat = [&](const at::Tensor& x) {
+      return x.reshape({-1, kv_heads, d}).slice(0, 0, length).to(at::kDouble);
+    };
     const at::Tensor keys = flat(layer.keys.index_select(0, blocks).permute({0, 3, 1, 2}));
     const at::Tensor values = flat(layer.values.index_select(0, blocks).slice(3, 0, d).permute({0, 2, 1, 3}));
     for (int64_t h = 0; h < heads; ++h) {

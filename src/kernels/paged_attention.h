@@ -5,7 +5,8 @@
 //   keys   [blocks, kv_heads, head_dim, 16]         transposed, so that one vector holds 16 keys of one dimension
 //   values [blocks, kv_heads, 16, head_dim to 16]   rows padded to whole vectors
 // Token t of a sequence lies in block block_table[t / 16] at place t % 16; its slot is block * 16 + place.
-// head_dim must be a multiple of 4. Each token's result depends on its own sequence alone, whatever else is in the batch.
+// head_dim must be a multiple of 4. Each token's result depends on its own sequence alone, whatever else is in the
+// batch.
 #include <ATen/ATen.h>
 
 namespace tritonforge::kernels {

@@ -14,7 +14,7 @@ namespace tritonforge::kernels {
 namespace {
 
 struct Candidate {
-  float p;          // exp((logit - max) / T): the largest is 1
+  float p;  // exp((logit - max) / T): the largest is 1
   int32_t token;
 };
 bool more_likely(const Candidate& a, const Candidate& b) { return a.p > b.p || (a.p == b.p && a.token < b.token); }
@@ -24,7 +24,8 @@ void cut(std::vector<Candidate>& candidates, const SampleRow& row, double total)
   if (row.top_k > 0 && row.top_k < static_cast<int64_t>(candidates.size())) {
     std::nth_element(candidates.begin(), candidates.begin() + row.top_k - 1, candidates.end(), more_likely);
     candidates.resize(static_cast<size_t>(row.top_k));
-    total = std::accumulate(candidates.begin(), candidates.end(), 0.0, [](double sum, const Candidate& c) { return sum + c.p; });
+    total = std::accumulate(candidates.begin(), candidates.end(), 0.0,
+                            [](double sum, const Candidate& c) { return sum + c.p; });
   }
   if (row.top_p < 1) {
     std::sort(candidates.begin(), candidates.end(), more_likely);
@@ -51,7 +52,8 @@ int64_t race(const std::vector<Candidate>& candidates, const SampleRow& row) {
 
 // What the cuts would remove for certain is not even collected: with top_p those so small that all of them together
 // are less than 1 - top_p, with min_p alone those below it.
-int64_t race_within_cuts(const std::vector<float>& p, double total, const SampleRow& row, std::vector<Candidate>& candidates) {
+int64_t race_within_cuts(const std::vector<float>& p, double total, const SampleRow& row,
+                         std::vector<Candidate>& candidates) {
   float floor = 0;
   if (row.top_k <= 0 && row.top_p < 1) {
     floor = static_cast<float>(0.999 * (1.0 - row.top_p) * total / static_cast<double>(p.size()));

@@ -7,14 +7,14 @@
 namespace tritonforge::kernels {
 
 struct SampleRow {
-  float temperature = 1;       // 0 = greedy: the lowest id of the largest logit
+  float temperature = 1;  // 0 = greedy: the lowest id of the largest logit
   float top_p = 1, min_p = 0;
   int64_t top_k = -1;
   uint64_t seed = 0, position = 0;
 };
 struct Sampled {
-  int64_t token;               // -1 where the row holds no finite maximum (NaN or infinite logits)
-  float log_prob;              // of softmax(logits / temperature) before cuts; temperature 0: of softmax(logits)
+  int64_t token;   // -1 where the row holds no finite maximum (NaN or infinite logits)
+  float log_prob;  // of softmax(logits / temperature) before cuts; temperature 0: of softmax(logits)
 };
 
 // logits [rows, vocab] fp32, row-major. Cuts in this order: top_k most likely (ties: lower id), the fewest of those

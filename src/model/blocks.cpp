@@ -3,7 +3,9 @@
 
 namespace tritonforge {
 
-at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) { return kernels::rms_norm(x, weight, eps); }
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
+  return kernels::rms_norm(x, weight, eps);
+}
 
 at::Tensor rope_inv_freq(int64_t head_dim, double theta, at::Device device) {
   const at::Tensor exponent = at::arange(0, head_dim, 2, at::kLong).to(at::kFloat) / static_cast<double>(head_dim);
@@ -15,11 +17,14 @@ std::pair<at::Tensor, at::Tensor> rope_table(const at::Tensor& positions, const 
   return {angle.cos(), angle.sin()};
 }
 
-at::Tensor apply_rope(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin) { return kernels::rope(x, cos, sin); }
+at::Tensor apply_rope(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin) {
+  return kernels::rope(x, cos, sin);
+}
 
 at::Tensor swiglu_mlp(const at::Tensor& x, const LayerWeights& weights) {
   if (at::GradMode::is_enabled()) {
-    return at::linear(kernels::swiglu(at::linear(x, weights.gate_proj), at::linear(x, weights.up_proj)), weights.down_proj);
+    return at::linear(kernels::swiglu(at::linear(x, weights.gate_proj), at::linear(x, weights.up_proj)),
+                      weights.down_proj);
   }
   const auto gate_up = at::linear(x, weights.gate_up_proj).chunk(2, 1);
   return at::linear(kernels::swiglu(gate_up[0], gate_up[1]), weights.down_proj);

@@ -19,7 +19,8 @@ T field(const Json& json, const char* key, const std::string& where) {
   }
   try {
     if constexpr (std::is_same_v<T, int64_t>) {
-      if (!found->is_number_integer()) fail(ErrorKind::kCorrupt, "{}: field '{}' must be an integer, found {}", where, key, found->dump());
+      if (!found->is_number_integer())
+        fail(ErrorKind::kCorrupt, "{}: field '{}' must be an integer, found {}", where, key, found->dump());
     }
     return found->get<T>();
   } catch (const nlohmann::json::exception&) {
@@ -40,10 +41,13 @@ void read_rope(const Json& json, const std::string& where, ModelConfig& config) 
     const auto found = json.find(key);
     if (found != json.end() && found->is_object()) scaling = &*found;
   }
-  config.rope_theta = field_or<double>(json, "rope_theta", scaling ? field_or<double>(*scaling, "rope_theta", 10000.0, where) : 10000.0, where);
+  config.rope_theta = field_or<double>(
+      json, "rope_theta", scaling ? field_or<double>(*scaling, "rope_theta", 10000.0, where) : 10000.0, where);
   if (!scaling) return;
-  const auto type = field_or<std::string>(*scaling, "rope_type", field_or<std::string>(*scaling, "type", "default", where), where);
-  if (type != "default") fail(ErrorKind::kUnsupported, "{}: rope scaling '{}' is not supported (only 'default')", where, type);
+  const auto type = field_or<std::string>(*scaling, "rope_type",
+                                          field_or<std::string>(*scaling, "type", "default", where), where);
+  if (type != "default")
+    fail(ErrorKind::kUnsupported, "{}: rope scaling '{}' is not supported (only 'default')", where, type);
 }
 
 void refuse_unsupported(const Json& json, const std::string& where, const ModelConfig& config) {
@@ -56,12 +60,14 @@ void refuse_unsupported(const Json& json, const std::string& where, const ModelC
   const auto first_sliding = field_or<int64_t>(json, "max_window_layers", 28, where);
   const auto window = json.find("sliding_window");
   if (sliding && window != json.end() && !window->is_null() && first_sliding < config.num_layers) {
-    fail(ErrorKind::kUnsupported, "{}: sliding window attention (sliding_window {}, from layer {}) is not supported", where, window->dump(), first_sliding);
+    fail(ErrorKind::kUnsupported, "{}: sliding window attention (sliding_window {}, from layer {}) is not supported",
+         where, window->dump(), first_sliding);
   }
   const auto types = json.find("layer_types");
   if (types == json.end() || !types->is_array()) return;
   for (const auto& type : *types) {
-    if (type != "full_attention") fail(ErrorKind::kUnsupported, "{}: layer type {} is not supported (only \"full_attention\")", where, type.dump());
+    if (type != "full_attention")
+      fail(ErrorKind::kUnsupported, "{}: layer type {} is not supported (only \"full_attention\")", where, type.dump());
   }
 }
 
@@ -69,23 +75,30 @@ void refuse_unsupported(const Json& json, const std::string& where, const ModelC
 
 void ModelConfig::validate() const {
   const std::pair<const char*, int64_t> positive[] = {
-      {"hidden_size", hidden_size}, {"intermediate_size", intermediate_size}, {"num_hidden_layers", num_layers},
-      {"num_attention_heads", num_heads}, {"num_key_value_heads", num_kv_heads}, {"head_dim", head_dim},
-      {"vocab_size", vocab_size}, {"max_position_embeddings", max_position}};
+      {"hidden_size", hidden_size},       {"intermediate_size", intermediate_size}, {"num_hidden_layers", num_layers},
+      {"num_attention_heads", num_heads}, {"num_key_value_heads", num_kv_heads},    {"head_dim", head_dim},
+      {"vocab_size", vocab_size},         {"max_position_embeddings", max_position}};
   for (const auto& [name, value] : positive) {
     // The upper bound keeps every product of two sizes inside int64.
-    if (value <= 0 || value > int64_t{1} << 30) fail(ErrorKind::kCorrupt, "model config: {} must be between 1 and 2^30, found {}", name, value);
+    if (value <= 0 || value > int64_t{1} << 30)
+      fail(ErrorKind::kCorrupt, "model config: {} must be between 1 and 2^30, found {}", name, value);
   }
-  if (num_layers > 4096) fail(ErrorKind::kCorrupt, "model config: num_hidden_layers must be at most 4096, found {}", num_layers);
+  if (num_layers > 4096)
+    fail(ErrorKind::kCorrupt, "model config: num_hidden_layers must be at most 4096, found {}", num_layers);
   if (num_heads % num_kv_heads != 0) {
-    fail(ErrorKind::kCorrupt, "model config: num_attention_heads {} is not a multiple of num_key_value_heads {}", num_heads, num_kv_heads);
+    fail(ErrorKind::kCorrupt, "model config: num_attention_heads {} is not a multiple of num_key_value_heads {}",
+         num_heads, num_kv_heads);
   }
   if (head_dim % 2 != 0) fail(ErrorKind::kCorrupt, "model config: head_dim must be even, found {}", head_dim);
-  if (num_heads > (int64_t{1} << 30) / head_dim) fail(ErrorKind::kCorrupt, "model config: num_attention_heads x head_dim is too large ({} x {})", num_heads, head_dim);
+  if (num_heads > (int64_t{1} << 30) / head_dim)
+    fail(ErrorKind::kCorrupt, "model config: num_attention_heads x head_dim is too large ({} x {})", num_heads,
+         head_dim);
   if (!(rope_theta > 0)) fail(ErrorKind::kCorrupt, "model config: rope_theta must be positive, found {}", rope_theta);
-  if (!(rms_norm_eps > 0)) fail(ErrorKind::kCorrupt, "model config: rms_norm_eps must be positive, found {}", rms_norm_eps);
+  if (!(rms_norm_eps > 0))
+    fail(ErrorKind::kCorrupt, "model config: rms_norm_eps must be positive, found {}", rms_norm_eps);
   for (const int64_t id : eos_token_ids) {
-    if (id < 0 || id >= vocab_size) fail(ErrorKind::kCorrupt, "model config: eos_token_id {} is outside the vocabulary of {}", id, vocab_size);
+    if (id < 0 || id >= vocab_size)
+      fail(ErrorKind::kCorrupt, "model config: eos_token_id {} is outside the vocabulary of {}", id, vocab_size);
   }
 }
 
@@ -107,7 +120,8 @@ ModelConfig model_config_from_json(const Json& json, const std::string& where) {
   } else if (type == "qwen3") {
     config.family = Family::kQwen3;
   } else {
-    fail(ErrorKind::kUnsupported, "{}: model_type '{}' is not supported{}", where, type, nearest_hint(type, {"qwen2", "qwen3"}));
+    fail(ErrorKind::kUnsupported, "{}: model_type '{}' is not supported{}", where, type,
+         nearest_hint(type, {"qwen2", "qwen3"}));
   }
   config.qk_norm = config.family == Family::kQwen3;
   config.attention_bias = config.family == Family::kQwen2 || field_or<bool>(json, "attention_bias", false, where);

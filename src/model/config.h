@@ -15,16 +15,16 @@ struct ModelConfig {
   Family family = Family::kQwen3;
   int64_t hidden_size = 0, intermediate_size = 0, num_layers = 0;
   int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0;
-  int64_t vocab_size = 0;              // rows of the embedding (may exceed the tokenizer's)
+  int64_t vocab_size = 0;  // rows of the embedding (may exceed the tokenizer's)
   int64_t max_position = 0;
   double rope_theta = 1e6, rms_norm_eps = 1e-6;
   bool tie_embeddings = false;
-  bool attention_bias = false;         // Qwen2: q, k, v have biases, always; Qwen3: q, k, v, o, where config.json says so
-  bool qk_norm = true;                 // Qwen3: RMSNorm on each head of q and k before rope
+  bool attention_bias = false;  // Qwen2: q, k, v have biases, always; Qwen3: q, k, v, o, where config.json says so
+  bool qk_norm = true;          // Qwen3: RMSNorm on each head of q and k before rope
   std::vector<int64_t> eos_token_ids;
 
   bool output_bias() const { return attention_bias && family == Family::kQwen3; }
-  void validate() const;               // throws kCorrupt naming the field
+  void validate() const;  // throws kCorrupt naming the field
   int64_t parameter_count() const;
 };
 

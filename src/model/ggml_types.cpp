@@ -96,8 +96,10 @@ void q5_k(const uint8_t* block, float* out) {
   for (int pair = 0; pair < 4; ++pair, qs += 32, out += 64) {
     const float d0 = d * scales[2 * pair], m0 = dmin * minima[2 * pair];
     const float d1 = d * scales[2 * pair + 1], m1 = dmin * minima[2 * pair + 1];
-    for (int i = 0; i < 32; ++i) out[i] = d0 * static_cast<float>((qs[i] & 0x0F) | ((high[i] >> (2 * pair)) & 1) << 4) - m0;
-    for (int i = 0; i < 32; ++i) out[32 + i] = d1 * static_cast<float>((qs[i] >> 4) | ((high[i] >> (2 * pair + 1)) & 1) << 4) - m1;
+    for (int i = 0; i < 32; ++i)
+      out[i] = d0 * static_cast<float>((qs[i] & 0x0F) | ((high[i] >> (2 * pair)) & 1) << 4) - m0;
+    for (int i = 0; i < 32; ++i)
+      out[32 + i] = d1 * static_cast<float>((qs[i] >> 4) | ((high[i] >> (2 * pair + 1)) & 1) << 4) - m1;
   }
 }
 
@@ -113,7 +115,9 @@ void q6_k(const uint8_t* block, float* out) {
       for (int part = 0; part < 2; ++part) {
         const float scale = d * static_cast<float>(scales[2 * quarter + part]);
         for (int i = 16 * part; i < 16 * part + 16; ++i) {
-          out[32 * quarter + i] = scale * static_cast<float>((((nibbles[i] >> nibble_shift) & 0x0F) | ((high[i] >> pair_shift) & 3) << 4) - 32);
+          out[32 * quarter + i] = scale * static_cast<float>((((nibbles[i] >> nibble_shift) & 0x0F) |
+                                                              ((high[i] >> pair_shift) & 3) << 4) -
+                                                             32);
         }
       }
     }
@@ -158,16 +162,18 @@ const GgmlType* find_ggml_type(uint32_t number) {
 
 std::string ggml_type_name(uint32_t number) {
   static const std::map<uint32_t, const char*> others{
-      {9, "Q8_1"}, {10, "Q2_K"}, {11, "Q3_K"}, {15, "Q8_K"}, {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"},
-      {20, "IQ4_NL"}, {21, "IQ3_S"}, {22, "IQ2_S"}, {23, "IQ4_XS"}, {24, "I8"}, {25, "I16"}, {26, "I32"}, {27, "I64"},
-      {28, "F64"}, {29, "IQ1_M"}, {34, "TQ1_0"}, {35, "TQ2_0"}, {39, "MXFP4"}, {40, "NVFP4"}};
+      {9, "Q8_1"},     {10, "Q2_K"},  {11, "Q3_K"},   {15, "Q8_K"},  {16, "IQ2_XXS"}, {17, "IQ2_XS"},
+      {18, "IQ3_XXS"}, {19, "IQ1_S"}, {20, "IQ4_NL"}, {21, "IQ3_S"}, {22, "IQ2_S"},   {23, "IQ4_XS"},
+      {24, "I8"},      {25, "I16"},   {26, "I32"},    {27, "I64"},   {28, "F64"},     {29, "IQ1_M"},
+      {34, "TQ1_0"},   {35, "TQ2_0"}, {39, "MXFP4"},  {40, "NVFP4"}};
   if (const auto* type = find_ggml_type(number)) return type->name;
   const auto found = others.find(number);
   return found == others.end() ? fmt::format("number {}", number) : found->second;
 }
 
 void dequantise(const GgmlType& type, const uint8_t* data, at::Tensor target) {
-  TF_CHECK(target.is_cpu() && target.is_contiguous() && target.numel() % type.block == 0, "dequantise needs a contiguous CPU tensor of whole blocks");
+  TF_CHECK(target.is_cpu() && target.is_contiguous() && target.numel() % type.block == 0,
+           "dequantise needs a contiguous CPU tensor of whole blocks");
   if (!type.dequantise) {
     const auto stored = type.number == 0 ? at::kFloat : type.number == 1 ? at::kHalf : at::kBFloat16;
     target.copy_(at::from_blob(const_cast<uint8_t*>(data), target.sizes(), at::TensorOptions().dtype(stored)));

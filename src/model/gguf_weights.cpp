@@ -12,19 +12,23 @@ class GgufSource : public WeightSource {
     for (const auto& tensor : file_.tensors()) {
       const auto* type = find_ggml_type(tensor.type);
       if (!type) {
-        fail(ErrorKind::kUnsupported, "{}: tensor '{}' has ggml type {}, which is not supported (known: F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K)",
+        fail(ErrorKind::kUnsupported,
+             "{}: tensor '{}' has ggml type {}, which is not supported (known: F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, "
+             "Q8_0, Q4_K, Q5_K, Q6_K)",
              path.string(), tensor.name, ggml_type_name(tensor.type));
       }
       int64_t count = 1;
       for (const int64_t size : tensor.shape) {
-        if (size < 0 || __builtin_mul_overflow(count, size, &count)) fail(ErrorKind::kCorrupt, "{}: tensor '{}': shape is too large", path.string(), tensor.name);
+        if (size < 0 || __builtin_mul_overflow(count, size, &count))
+          fail(ErrorKind::kCorrupt, "{}: tensor '{}': shape is too large", path.string(), tensor.name);
       }
       if (tensor.shape.empty() || tensor.shape.back() % type->block != 0) {
-        fail(ErrorKind::kCorrupt, "{}: tensor '{}': rows of {} are not whole blocks of {} ({})", path.string(), tensor.name,
-             tensor.shape.empty() ? 0 : tensor.shape.back(), type->block, type->name);
+        fail(ErrorKind::kCorrupt, "{}: tensor '{}': rows of {} are not whole blocks of {} ({})", path.string(),
+             tensor.name, tensor.shape.empty() ? 0 : tensor.shape.back(), type->block, type->name);
       }
       const int64_t blocks = count / type->block;
-      if (blocks > std::numeric_limits<int64_t>::max() / type->bytes) fail(ErrorKind::kCorrupt, "{}: tensor '{}': shape is too large", path.string(), tensor.name);
+      if (blocks > std::numeric_limits<int64_t>::max() / type->bytes)
+        fail(ErrorKind::kCorrupt, "{}: tensor '{}': shape is too large", path.string(), tensor.name);
       const auto bytes = file_.data(tensor, static_cast<size_t>(blocks * type->bytes));
       const bool added = entries_.emplace(hugging_face_name(tensor.name), Entry{&tensor, type, bytes}).second;
       if (!added) fail(ErrorKind::kCorrupt, "{}: tensor '{}' is there twice", path.string(), tensor.name);
@@ -63,12 +67,13 @@ std::string hugging_face_name(const std::string& gguf_name) {
   static const std::map<std::string, std::string> whole{{"token_embd.weight", "model.embed_tokens.weight"},
                                                         {"output_norm.weight", "model.norm.weight"},
                                                         {"output.weight", "lm_head.weight"}};
-  static const std::map<std::string, std::string> parts{{"attn_q", "self_attn.q_proj"}, {"attn_k", "self_attn.k_proj"},
-                                                        {"attn_v", "self_attn.v_proj"}, {"attn_output", "self_attn.o_proj"},
-                                                        {"attn_q_norm", "self_attn.q_norm"}, {"attn_k_norm", "self_attn.k_norm"},
-                                                        {"attn_norm", "input_layernorm"}, {"ffn_norm", "post_attention_layernorm"},
-                                                        {"ffn_gate", "mlp.gate_proj"}, {"ffn_up", "mlp.up_proj"},
-                                                        {"ffn_down", "mlp.down_proj"}};
+  static const std::map<std::string, std::string> parts{
+      {"attn_q", "self_attn.q_proj"},      {"attn_k", "self_attn.k_proj"},
+      {"attn_v", "self_attn.v_proj"},      {"attn_output", "self_attn.o_proj"},
+      {"attn_q_norm", "self_attn.q_norm"}, {"attn_k_norm", "self_attn.k_norm"},
+      {"attn_norm", "input_layernorm"},    {"ffn_norm", "post_attention_layernorm"},
+      {"ffn_gate", "mlp.gate_proj"},       {"ffn_up", "mlp.up_proj"},
+      {"ffn_down", "mlp.down_proj"}};
   if (const auto found = whole.find(gguf_name); found != whole.end()) return found->second;
   const size_t layer_end = gguf_name.find('.', 4), part_end = gguf_name.rfind('.');
   if (!gguf_name.starts_with("blk.") || layer_end == std::string::npos || part_end <= layer_end) return gguf_name;
@@ -86,18 +91,23 @@ ModelConfig model_config_from_gguf(const GgufFile& file) {
   } else if (architecture == "qwen3") {
     config.family = Family::kQwen3;
   } else {
-    fail(ErrorKind::kUnsupported, "{}: architecture '{}' is not supported{}", where, architecture, nearest_hint(architecture, {"qwen2", "qwen3"}));
+    fail(ErrorKind::kUnsupported, "{}: architecture '{}' is not supported{}", where, architecture,
+         nearest_hint(architecture, {"qwen2", "qwen3"}));
   }
   const auto key = [&](const char* name) { return architecture + "." + name; };
-  const auto integer_or = [&](const char* name, int64_t fallback) { return file.has(key(name)) ? file.integer(key(name)) : fallback; };
+  const auto integer_or = [&](const char* name, int64_t fallback) {
+    return file.has(key(name)) ? file.integer(key(name)) : fallback;
+  };
   config.hidden_size = file.integer(key("embedding_length"));
   config.intermediate_size = file.integer(key("feed_forward_length"));
   config.num_layers = file.integer(key("block_count"));
   config.num_heads = file.integer(key("attention.head_count"));
   config.num_kv_heads = integer_or("attention.head_count_kv", config.num_heads);
-  config.head_dim = integer_or("attention.key_length", config.num_heads > 0 ? config.hidden_size / config.num_heads : 0);
+  config.head_dim = integer_or("attention.key_length",
+                               config.num_heads > 0 ? config.hidden_size / config.num_heads : 0);
   if (integer_or("attention.value_length", config.head_dim) != config.head_dim) {
-    fail(ErrorKind::kUnsupported, "{}: key length {} and value length {} differ", where, config.head_dim, file.integer(key("attention.value_length")));
+    fail(ErrorKind::kUnsupported, "{}: key length {} and value length {} differ", where, config.head_dim,
+         file.integer(key("attention.value_length")));
   }
   config.max_position = integer_or("context_length", 32768);
   config.rms_norm_eps = file.number(key("attention.layer_norm_rms_epsilon"));

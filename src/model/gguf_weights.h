@@ -24,10 +24,10 @@ struct GgmlType {
   uint32_t number;
   const char* name;
   int64_t block, bytes;
-  void (*dequantise)(const uint8_t* block, float* out);   // nullptr for F32, F16, BF16: plain numbers
+  void (*dequantise)(const uint8_t* block, float* out);  // nullptr for F32, F16, BF16: plain numbers
 };
-const GgmlType* find_ggml_type(uint32_t number);   // nullptr where it is not implemented
-std::string ggml_type_name(uint32_t number);       // "Q4_K", "IQ2_XXS", ..., also of what is not implemented
+const GgmlType* find_ggml_type(uint32_t number);  // nullptr where it is not implemented
+std::string ggml_type_name(uint32_t number);      // "Q4_K", "IQ2_XXS", ..., also of what is not implemented
 
 // `blocks` blocks into target[0 .. blocks * type.block), converted to its dtype (fp32, bf16 or fp16; CPU, contiguous).
 void dequantise(const GgmlType& type, const uint8_t* data, at::Tensor target);

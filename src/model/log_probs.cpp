@@ -2,10 +2,12 @@
 
 namespace tritonforge {
 
-at::Tensor target_log_probs(const Model& model, const at::Tensor& hidden, const at::Tensor& targets, double temperature, int64_t chunk) {
+at::Tensor target_log_probs(const Model& model, const at::Tensor& hidden, const at::Tensor& targets, double temperature,
+                            int64_t chunk) {
   const at::NoGradGuard no_grad;
   const int64_t rows = hidden.size(0);
-  TF_CHECK(targets.size(0) == rows && chunk > 0 && temperature > 0, "{} rows, {} targets, chunk {}, temperature {}", rows, targets.size(0), chunk, temperature);
+  TF_CHECK(targets.size(0) == rows && chunk > 0 && temperature > 0, "{} rows, {} targets, chunk {}, temperature {}",
+           rows, targets.size(0), chunk, temperature);
   at::Tensor result = at::empty({rows}, hidden.options().dtype(at::kFloat));
   for (int64_t begin = 0; begin < rows; begin += chunk) {
     const int64_t count = std::min(chunk, rows - begin);

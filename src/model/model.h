@@ -15,13 +15,14 @@ namespace tritonforge {
 // Computes attention of one layer for the new tokens and returns [tokens, num_heads, head_dim].
 //   q [tokens, num_heads, head_dim]; k, v [tokens, num_kv_heads, head_dim], after norm and rope.
 // The engine's writes k, v into its cache; the trainer's works on the packed sequences themselves.
-using AttentionFn = std::function<at::Tensor(int64_t layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v)>;
+using AttentionFn =
+    std::function<at::Tensor(int64_t layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v)>;
 
 struct LayerWeights {
-  at::Tensor input_norm, post_attention_norm;              // [hidden]
-  at::Tensor q_proj, k_proj, v_proj, o_proj;               // [out, in], as in Hugging Face
-  at::Tensor q_bias, k_bias, v_bias, o_bias;               // undefined where the family has none
-  at::Tensor q_norm, k_norm;                               // [head_dim]; undefined where the family has none
+  at::Tensor input_norm, post_attention_norm;  // [hidden]
+  at::Tensor q_proj, k_proj, v_proj, o_proj;   // [out, in], as in Hugging Face
+  at::Tensor q_bias, k_bias, v_bias, o_bias;   // undefined where the family has none
+  at::Tensor q_norm, k_norm;                   // [head_dim]; undefined where the family has none
   at::Tensor gate_proj, up_proj, down_proj;
   // The same memory as q, k, v (gate, up), row after row: one GEMM instead of three (two). The parts share the storage
   // without being autograd views of it, so that each is a leaf of its own where the trainer sets requires_grad.
@@ -50,7 +51,7 @@ class Model {
                      int64_t recompute_layers = 0) const;
   // hidden [n, hidden] -> logits [n, vocab] fp32.
   at::Tensor logits(const at::Tensor& hidden) const;
-  const at::Tensor& lm_head() const;   // [vocab, hidden]; the embedding where tied
+  const at::Tensor& lm_head() const;  // [vocab, hidden]; the embedding where tied
 
  private:
   at::Tensor layer_forward(int64_t layer, const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin,
@@ -60,7 +61,7 @@ class Model {
   at::Device device_;
   at::Tensor embed_tokens_, final_norm_, lm_head_;
   std::vector<LayerWeights> layers_;
-  at::Tensor inv_freq_;                // [head_dim / 2] fp32
+  at::Tensor inv_freq_;  // [head_dim / 2] fp32
 };
 
 // Attention over packed sequences: causal within each, none across. cu_seqlens: [0, len0, len0 + len1, ...].
@@ -68,8 +69,9 @@ class Model {
 AttentionFn packed_attention(std::vector<int64_t> cu_seqlens);
 
 // Building blocks, shared and tested on their own.
-at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);            // over the last dimension
-at::Tensor apply_rope(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin);  // x [t, heads, d]; cos, sin [t, d/2]
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);  // over the last dimension
+at::Tensor apply_rope(const at::Tensor& x, const at::Tensor& cos,
+                      const at::Tensor& sin);  // x [t, heads, d]; cos, sin [t, d/2]
 // cos, sin [tokens, head_dim / 2] fp32 of positions [tokens] int64 (any device): angle = position * inv_freq, in fp32.
 std::pair<at::Tensor, at::Tensor> rope_table(const at::Tensor& positions, const at::Tensor& inv_freq);
 at::Tensor rope_inv_freq(int64_t head_dim, double theta, at::Device device);

@@ -23,9 +23,17 @@ struct DtypeName {
   const char* name;
   at::ScalarType dtype;
 };
-constexpr std::array<DtypeName, 12> kDtypes{{{"F64", at::kDouble}, {"F32", at::kFloat}, {"F16", at::kHalf}, {"BF16", at::kBFloat16},
-                                             {"I64", at::kLong}, {"I32", at::kInt}, {"I16", at::kShort}, {"I8", at::kChar},
-                                             {"U8", at::kByte}, {"BOOL", at::kBool}, {"F8_E4M3", at::kFloat8_e4m3fn},
+constexpr std::array<DtypeName, 12> kDtypes{{{"F64", at::kDouble},
+                                             {"F32", at::kFloat},
+                                             {"F16", at::kHalf},
+                                             {"BF16", at::kBFloat16},
+                                             {"I64", at::kLong},
+                                             {"I32", at::kInt},
+                                             {"I16", at::kShort},
+                                             {"I8", at::kChar},
+                                             {"U8", at::kByte},
+                                             {"BOOL", at::kBool},
+                                             {"F8_E4M3", at::kFloat8_e4m3fn},
                                              {"F8_E5M2", at::kFloat8_e5m2}}};
 
 const char* name_in_file(at::ScalarType dtype) {
@@ -44,7 +52,8 @@ at::ScalarType dtype_in_file(const Json& entry, const std::string& where) {
     if (text == name) return dtype;
     names.emplace_back(name);
   }
-  fail(ErrorKind::kUnsupported, "{}: dtype '{}' is not supported (known: {})", where, text.substr(0, 40), fmt::join(names, ", "));
+  fail(ErrorKind::kUnsupported, "{}: dtype '{}' is not supported (known: {})", where, text.substr(0, 40),
+       fmt::join(names, ", "));
 }
 
 std::vector<uint64_t> unsigned_list(const Json& entry, const char* key, const std::string& where) {
@@ -52,7 +61,8 @@ std::vector<uint64_t> unsigned_list(const Json& entry, const char* key, const st
   if (found == entry.end() || !found->is_array()) fail(ErrorKind::kCorrupt, "{}: has no list '{}'", where, key);
   std::vector<uint64_t> values;
   for (const auto& value : *found) {
-    if (!value.is_number_unsigned() || value.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+    if (!value.is_number_unsigned() ||
+        value.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
       fail(ErrorKind::kCorrupt, "{}: '{}' holds {}, expected a size", where, key, value.dump().substr(0, 40));
     }
     values.push_back(value.get<uint64_t>());
@@ -106,12 +116,16 @@ SafetensorsFile::SafetensorsFile(const fs::path& path) : file_(path) { parse(); 
 void SafetensorsFile::parse() {
   const auto bytes = file_.bytes();
   const std::string where = file_.path().string();
-  if (bytes.size() < 8) fail(ErrorKind::kCorrupt, "{}: truncated: {} bytes, a safetensors file has at least 8", where, bytes.size());
+  if (bytes.size() < 8)
+    fail(ErrorKind::kCorrupt, "{}: truncated: {} bytes, a safetensors file has at least 8", where, bytes.size());
   uint64_t header_size = 0;
   std::memcpy(&header_size, bytes.data(), 8);
-  if (header_size > kMaxHeader) fail(ErrorKind::kCorrupt, "{}: header of {} bytes, expected at most {} (not a safetensors file?)", where, header_size, kMaxHeader);
+  if (header_size > kMaxHeader)
+    fail(ErrorKind::kCorrupt, "{}: header of {} bytes, expected at most {} (not a safetensors file?)", where,
+         header_size, kMaxHeader);
   if (header_size > bytes.size() - 8) {
-    fail(ErrorKind::kCorrupt, "{}: truncated inside the header: expected {} bytes, found {}", where, header_size + 8, bytes.size());
+    fail(ErrorKind::kCorrupt, "{}: truncated inside the header: expected {} bytes, found {}", where, header_size + 8,
+         bytes.size());
   }
   Json header;
   try {
@@ -144,35 +158,41 @@ void SafetensorsFile::parse() {
     entry.dtype = dtype_in_file(value, tensor_where);
     uint64_t expected = c10::elementSize(entry.dtype);
     for (const uint64_t size : unsigned_list(value, "shape", tensor_where)) {
-      if (__builtin_mul_overflow(expected, size, &expected) || expected > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+      if (__builtin_mul_overflow(expected, size, &expected) ||
+          expected > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
         fail(ErrorKind::kCorrupt, "{}: shape is too large", tensor_where);
       }
       entry.shape.push_back(static_cast<int64_t>(size));
     }
     const auto offsets = unsigned_list(value, "data_offsets", tensor_where);
-    if (offsets.size() != 2 || offsets[0] > offsets[1]) fail(ErrorKind::kCorrupt, "{}: data_offsets must be [begin, end]", tensor_where);
+    if (offsets.size() != 2 || offsets[0] > offsets[1])
+      fail(ErrorKind::kCorrupt, "{}: data_offsets must be [begin, end]", tensor_where);
     if (offsets[1] > data_size) {
-      fail(ErrorKind::kCorrupt, "{}: ends at byte {} of the data, but only {} are there (truncated?)", tensor_where, offsets[1], data_size);
+      fail(ErrorKind::kCorrupt, "{}: ends at byte {} of the data, but only {} are there (truncated?)", tensor_where,
+           offsets[1], data_size);
     }
     if (offsets[1] - offsets[0] != expected) {
-      fail(ErrorKind::kCorrupt, "{}: expected {} bytes for {} of [{}], found {}", tensor_where, expected, name_in_file(entry.dtype),
-           fmt::join(entry.shape, ", "), offsets[1] - offsets[0]);
+      fail(ErrorKind::kCorrupt, "{}: expected {} bytes for {} of [{}], found {}", tensor_where, expected,
+           name_in_file(entry.dtype), fmt::join(entry.shape, ", "), offsets[1] - offsets[0]);
     }
     entry.begin = offsets[0];
     entry.end = offsets[1];
     const auto [at, added] = entries_.emplace(name, std::move(entry));
     ranges.push_back({offsets[0], offsets[1], &at->first});
   }
-  std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) { return std::tie(a.begin, a.end) < std::tie(b.begin, b.end); });
+  std::sort(ranges.begin(), ranges.end(),
+            [](const Range& a, const Range& b) { return std::tie(a.begin, a.end) < std::tie(b.begin, b.end); });
   uint64_t covered = 0;
   for (const auto& range : ranges) {
     if (range.begin != covered) {
-      fail(ErrorKind::kCorrupt, "{}: tensor '{}' begins at byte {}, expected {} ({})", where, *range.name, range.begin, covered,
-           range.begin < covered ? "it overlaps the one before" : "a hole in the data");
+      fail(ErrorKind::kCorrupt, "{}: tensor '{}' begins at byte {}, expected {} ({})", where, *range.name, range.begin,
+           covered, range.begin < covered ? "it overlaps the one before" : "a hole in the data");
     }
     covered = range.end;
   }
-  if (covered != data_size) fail(ErrorKind::kCorrupt, "{}: the tensors end at byte {} of the data, but the file has {}", where, covered, data_size);
+  if (covered != data_size)
+    fail(ErrorKind::kCorrupt, "{}: the tensors end at byte {} of the data, but the file has {}", where, covered,
+         data_size);
 }
 
 std::vector<std::string> SafetensorsFile::names() const {
@@ -183,7 +203,8 @@ std::vector<std::string> SafetensorsFile::names() const {
 
 const SafetensorsFile::Entry& SafetensorsFile::entry(const std::string& name) const {
   const auto found = entries_.find(name);
-  if (found == entries_.end()) fail(ErrorKind::kCorrupt, "{}: tensor '{}' is missing{}", file_.path().string(), name, nearest_hint(name, names()));
+  if (found == entries_.end())
+    fail(ErrorKind::kCorrupt, "{}: tensor '{}' is missing{}", file_.path().string(), name, nearest_hint(name, names()));
   return found->second;
 }
 
@@ -200,7 +221,8 @@ at::Tensor SafetensorsFile::tensor(const std::string& name) const {
 }
 
 std::map<std::string, std::string> save_safetensors(const std::vector<std::pair<std::string, at::Tensor>>& tensors,
-                                                    const fs::path& file, const std::map<std::string, std::string>& metadata) {
+                                                    const fs::path& file,
+                                                    const std::map<std::string, std::string>& metadata) {
   // Wide elements first, so that every tensor is aligned to its element size.
   auto ordered = tensors;
   std::stable_sort(ordered.begin(), ordered.end(),
@@ -211,7 +233,9 @@ std::map<std::string, std::string> save_safetensors(const std::vector<std::pair<
   for (const auto& [name, tensor] : ordered) {
     TF_CHECK(tensor.defined() && !header.contains(name), "tensor '{}' is undefined or listed twice", name);
     const uint64_t end = offset + tensor.nbytes();
-    header[name] = {{"dtype", name_in_file(tensor.scalar_type())}, {"shape", tensor.sizes().vec()}, {"data_offsets", {offset, end}}};
+    header[name] = {{"dtype", name_in_file(tensor.scalar_type())},
+                    {"shape", tensor.sizes().vec()},
+                    {"data_offsets", {offset, end}}};
     offset = end;
   }
   std::string text = header.dump();

@@ -16,16 +16,19 @@ constexpr size_t kTokensPerBatch = 4096;
 std::vector<int64_t> ids_of(const std::string& line, int64_t number, int64_t vocab_size) {
   const std::string where = fmt::format("line {}", number);
   const Json json = parse_json(line, where);
-  if (!json.is_object()) fail(ErrorKind::kUsage, "{}: expected an object {{\"ids\": [..]}}, found {}", where, line.substr(0, 40));
+  if (!json.is_object())
+    fail(ErrorKind::kUsage, "{}: expected an object {{\"ids\": [..]}}, found {}", where, line.substr(0, 40));
   auto ids = require<std::vector<int64_t>>(json, "ids", where);
   if (ids.empty()) fail(ErrorKind::kUsage, "{}: 'ids' is empty", where);
   for (const int64_t id : ids) {
-    if (id < 0 || id >= vocab_size) fail(ErrorKind::kUsage, "{}: token id {} is outside the vocabulary of {}", where, id, vocab_size);
+    if (id < 0 || id >= vocab_size)
+      fail(ErrorKind::kUsage, "{}: token id {} is outside the vocabulary of {}", where, id, vocab_size);
   }
   return ids;
 }
 
-void score_batch(const Model& model, const std::vector<std::vector<int64_t>>& batch, bool logits_last, std::ostream& out) {
+void score_batch(const Model& model, const std::vector<std::vector<int64_t>>& batch, bool logits_last,
+                 std::ostream& out) {
   std::vector<int64_t> ids, positions, bounds{0}, targets, target_rows, last_rows;
   for (const auto& sequence : batch) {
     for (size_t i = 0; i < sequence.size(); ++i) {
@@ -38,9 +41,12 @@ void score_batch(const Model& model, const std::vector<std::vector<int64_t>>& ba
     bounds.push_back(static_cast<int64_t>(ids.size()));
     last_rows.push_back(bounds.back() - 1);
   }
-  const auto on_device = [&](const std::vector<int64_t>& values) { return at::tensor(values, at::kLong).to(model.device()); };
+  const auto on_device = [&](const std::vector<int64_t>& values) {
+    return at::tensor(values, at::kLong).to(model.device());
+  };
   const at::Tensor hidden = model.forward(on_device(ids), on_device(positions), packed_attention(bounds));
-  const at::Tensor log_probs = target_log_probs(model, hidden.index_select(0, on_device(target_rows)), on_device(targets)).cpu();
+  const at::Tensor log_probs =
+      target_log_probs(model, hidden.index_select(0, on_device(target_rows)), on_device(targets)).cpu();
   const float* next = log_probs.const_data_ptr<float>();
   for (size_t i = 0; i < batch.size(); ++i) {
     const size_t count = batch[i].size() - 1;

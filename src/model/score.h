@@ -6,13 +6,14 @@
 namespace tritonforge {
 
 struct ScoreOptions {
-  std::string model;                 // Hugging Face folder or .gguf
+  std::string model;  // Hugging Face folder or .gguf
   std::string dtype = "float32", device = "cpu";
-  bool logits_last = false;          // adds "logits_last": the logits after the last token
+  bool logits_last = false;  // adds "logits_last": the logits after the last token
 };
 
 // Each line {"ids": [..]} gives {"log_probs": [..]}: log p(ids[i] | ids[..i-1]) for i = 1..n-1, so n - 1 numbers; order
-// kept. Lines are packed into batches. Throws kUsage naming the line for bad JSON, no ids, or an id outside the vocabulary.
+// kept. Lines are packed into batches. Throws kUsage naming the line for bad JSON, no ids, or an id outside the
+// vocabulary.
 void score_lines(const ScoreOptions& options, std::istream& in, std::ostream& out);
 
 // Loads `model` in `dtype` and writes it as a Hugging Face folder (without tokenizer files).

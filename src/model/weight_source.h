@@ -12,10 +12,10 @@ namespace tritonforge {
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
-  virtual std::vector<std::string> names() const = 0;                           // Hugging Face names
+  virtual std::vector<std::string> names() const = 0;  // Hugging Face names
   virtual bool contains(const std::string& name) const = 0;
   virtual std::vector<int64_t> shape(const std::string& name) const = 0;
-  virtual std::string where(const std::string& name) const = 0;                 // the file that holds it
+  virtual std::string where(const std::string& name) const = 0;  // the file that holds it
   // Converts into `target` (same shape, contiguous; any device and floating dtype). Thread-safe.
   virtual void read(const std::string& name, at::Tensor target) const = 0;
 };

@@ -31,20 +31,25 @@ class SafetensorsSource : public WeightSource {
   SafetensorsSource(const fs::path& folder, const fs::path& index_file) : label_(index_file.string()) {
     const Json json = read_json(index_file);
     const auto map = json.is_object() ? json.find("weight_map") : json.end();
-    if (!json.is_object() || map == json.end() || !map->is_object()) fail(ErrorKind::kCorrupt, "{}: has no object 'weight_map'", label_);
+    if (!json.is_object() || map == json.end() || !map->is_object())
+      fail(ErrorKind::kCorrupt, "{}: has no object 'weight_map'", label_);
     std::map<std::string, size_t> opened;
     for (const auto& [name, value] : map->items()) {
       if (!value.is_string()) fail(ErrorKind::kCorrupt, "{}: the file of tensor '{}' is not text", label_, name);
       const auto file = value.get<std::string>();
-      if (fs::path(file) != fs::path(file).filename()) fail(ErrorKind::kCorrupt, "{}: tensor '{}' points outside the folder: {}", label_, name, file);
+      if (fs::path(file) != fs::path(file).filename())
+        fail(ErrorKind::kCorrupt, "{}: tensor '{}' points outside the folder: {}", label_, name, file);
       auto at = opened.find(file);
       if (at == opened.end()) {
-        if (!fs::exists(folder / file)) fail(ErrorKind::kNotFound, "{}: the file of tensor '{}' is missing: {}", label_, name, (folder / file).string());
+        if (!fs::exists(folder / file))
+          fail(ErrorKind::kNotFound, "{}: the file of tensor '{}' is missing: {}", label_, name,
+               (folder / file).string());
         at = opened.emplace(file, files_.size()).first;
         files_.emplace_back(folder / file);
       }
       if (!files_[at->second].contains(name)) {
-        fail(ErrorKind::kCorrupt, "{}: tensor '{}' is missing, though {} lists it there", (folder / file).string(), name, label_);
+        fail(ErrorKind::kCorrupt, "{}: tensor '{}' is missing, though {} lists it there", (folder / file).string(),
+             name, label_);
       }
       index_[name] = at->second;
     }
@@ -63,7 +68,8 @@ class SafetensorsSource : public WeightSource {
   void read(const std::string& name, at::Tensor target) const override {
     const at::Tensor stored = files_[index_.at(name)].tensor(name);
     if (!at::isFloatingType(stored.scalar_type())) {
-      fail(ErrorKind::kUnsupported, "{}: tensor '{}' is {}, expected a floating dtype", where(name), name, c10::toString(stored.scalar_type()));
+      fail(ErrorKind::kUnsupported, "{}: tensor '{}' is {}, expected a floating dtype", where(name), name,
+           c10::toString(stored.scalar_type()));
     }
     target.copy_(stored);
   }
@@ -76,7 +82,8 @@ class SafetensorsSource : public WeightSource {
 
 bool is_gguf(const fs::path& path) { return path.extension() == ".gguf"; }
 
-void check_all(const std::vector<std::pair<std::string, at::Tensor>>& parameters, const WeightSource& source, bool tied) {
+void check_all(const std::vector<std::pair<std::string, at::Tensor>>& parameters, const WeightSource& source,
+               bool tied) {
   std::set<std::string> known;
   for (const auto& [name, tensor] : parameters) known.insert(name);
   for (const auto& [name, tensor] : parameters) {
@@ -116,7 +123,9 @@ std::string dtype_name(at::ScalarType dtype) {
     case at::kFloat: return "float32";
     case at::kBFloat16: return "bfloat16";
     case at::kHalf: return "float16";
-    default: fail(ErrorKind::kUnsupported, "a model cannot be held in {} (known: float32, bfloat16, float16)", c10::toString(dtype));
+    default:
+      fail(ErrorKind::kUnsupported, "a model cannot be held in {} (known: float32, bfloat16, float16)",
+           c10::toString(dtype));
   }
 }
 
@@ -128,7 +137,8 @@ std::unique_ptr<WeightSource> open_weights(const fs::path& path) {
   if (fs::exists(single)) return std::make_unique<SafetensorsSource>(single);
   if (fs::exists(index)) return std::make_unique<SafetensorsSource>(path, index);
   if (fs::exists(path / "pytorch_model.bin")) {
-    fail(ErrorKind::kUnsupported, "{}: pytorch_model.bin is not read (a pickle can run code); save it as safetensors", path.string());
+    fail(ErrorKind::kUnsupported, "{}: pytorch_model.bin is not read (a pickle can run code); save it as safetensors",
+         path.string());
   }
   fail(ErrorKind::kNotFound, "{}: holds neither model.safetensors nor model.safetensors.index.json", path.string());
 }
@@ -148,9 +158,11 @@ ModelConfig read_model_config(const fs::path& path) {
     const auto eos = json.is_object() ? json.find("eos_token_id") : json.end();
     if (json.is_object() && eos != json.end()) {
       const auto add = [&](const Json& value) {
-        if (!value.is_number_integer()) fail(ErrorKind::kCorrupt, "{}: eos_token_id {} is not an integer", generation.string(), value.dump());
+        if (!value.is_number_integer())
+          fail(ErrorKind::kCorrupt, "{}: eos_token_id {} is not an integer", generation.string(), value.dump());
         const auto id = value.get<int64_t>();
-        if (std::find(config.eos_token_ids.begin(), config.eos_token_ids.end(), id) == config.eos_token_ids.end()) config.eos_token_ids.push_back(id);
+        if (std::find(config.eos_token_ids.begin(), config.eos_token_ids.end(), id) == config.eos_token_ids.end())
+          config.eos_token_ids.push_back(id);
       };
       if (eos->is_array()) {
         for (const auto& value : *eos) add(value);
@@ -187,7 +199,8 @@ void save_model(const Model& model, const fs::path& folder) {
   const auto target = fs::absolute(folder).lexically_normal();
   const fs::path parent = target.has_filename() ? target.parent_path() : target.parent_path().parent_path();
   const std::string name = (target.has_filename() ? target : target.parent_path()).filename().string();
-  if (fs::exists(target) && !(fs::is_directory(target) && (fs::is_empty(target) || fs::exists(target / "config.json")))) {
+  if (fs::exists(target) &&
+      !(fs::is_directory(target) && (fs::is_empty(target) || fs::exists(target / "config.json")))) {
     fail(ErrorKind::kUsage, "{} is there and is not a model's folder: not replaced", target.string());
   }
   std::error_code error;
@@ -222,7 +235,8 @@ void save_model(const Model& model, const fs::path& folder) {
       save_safetensors(shards[i], content / file, metadata);
       for (const auto& [parameter, tensor] : shards[i]) map[parameter] = file;
     }
-    write_file_atomic(content / "model.safetensors.index.json", Json{{"metadata", {{"total_size", total}}}, {"weight_map", map}}.dump(2) + "\n");
+    write_file_atomic(content / "model.safetensors.index.json",
+                      Json{{"metadata", {{"total_size", total}}}, {"weight_map", map}}.dump(2) + "\n");
   }
   fsync_path(content);
   // A folder that is there already is moved aside first, so that at every moment one whole model can be found.

@@ -24,7 +24,8 @@ std::map<std::string, std::string> weight_checksums(const Model& model);
 void save_model(const Model& model, const fs::path& folder);
 // One safetensors file with `metadata` in its header; returns name -> checksum. For /dev/shm and checkpoints.
 std::map<std::string, std::string> save_safetensors(const std::vector<std::pair<std::string, at::Tensor>>& tensors,
-                                                    const fs::path& file, const std::map<std::string, std::string>& metadata);
+                                                    const fs::path& file,
+                                                    const std::map<std::string, std::string>& metadata);
 
 // The name in Hugging Face's config and here: float32, bfloat16, float16.
 std::string dtype_name(at::ScalarType dtype);
@@ -32,22 +33,22 @@ std::string dtype_name(at::ScalarType dtype);
 // A safetensors file: names, dtypes, shapes, and views of the mapped bytes. Every offset is checked.
 class SafetensorsFile {
  public:
-  explicit SafetensorsFile(const fs::path& path);     // throws kCorrupt naming file and tensor
+  explicit SafetensorsFile(const fs::path& path);  // throws kCorrupt naming file and tensor
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   std::vector<std::string> names() const;
   const fs::path& path() const { return file_.path(); }
   bool contains(const std::string& name) const { return entries_.count(name) != 0; }
   const std::vector<int64_t>& shape(const std::string& name) const { return entry(name).shape; }
-  at::Tensor tensor(const std::string& name) const;   // a view of the map: clone it to keep it
+  at::Tensor tensor(const std::string& name) const;  // a view of the map: clone it to keep it
 
  private:
   void parse();
   struct Entry {
     at::ScalarType dtype;
     std::vector<int64_t> shape;
-    size_t begin, end;    // in the data section
+    size_t begin, end;  // in the data section
   };
-  const Entry& entry(const std::string& name) const;   // throws kCorrupt with the nearest name
+  const Entry& entry(const std::string& name) const;  // throws kCorrupt with the nearest name
   MappedFile file_;
   std::map<std::string, std::string> metadata_;
   std::map<std::string, Entry> entries_;

@@ -59,7 +59,8 @@ std::shared_ptr<AsyncCall> AsyncClient::send(AsyncRequest request, AsyncCallback
     const std::lock_guard lock(impl_->mutex);
     impl_->calls.insert(call);
   }
-  callbacks.on_done = [impl = impl_.get(), call, done = std::move(callbacks.on_done)](std::optional<Error> error, bool head_seen) {
+  callbacks.on_done = [impl = impl_.get(), call, done = std::move(callbacks.on_done)](std::optional<Error> error,
+                                                                                      bool head_seen) {
     {
       const std::lock_guard lock(impl->mutex);
       impl->calls.erase(call);

@@ -15,11 +15,11 @@ struct AsyncRequest {
   Headers headers;
   std::shared_ptr<const std::string> body;  // null: none; shared, so that a retry copies nothing
   double connect_timeout_s = 5;
-  double timeout_s = 60;       // the whole exchange; 0: no limit
-  double idle_timeout_s = 0;   // without a byte of reply; 0: no limit
+  double timeout_s = 60;      // the whole exchange; 0: no limit
+  double idle_timeout_s = 0;  // without a byte of reply; 0: no limit
 };
 
-struct AsyncCallbacks {          // all on one thread at a time, in this order
+struct AsyncCallbacks {  // all on one thread at a time, in this order
   std::function<void(int status, const Headers& headers)> on_head;
   std::function<bool(std::string_view bytes)> on_body;  // false hangs up
   // Last call: nullopt = the reply came whole, or on_body hung up, or cancel(). `head_seen`: on_head was called.
@@ -29,13 +29,13 @@ struct AsyncCallbacks {          // all on one thread at a time, in this order
 class AsyncCall {
  public:
   virtual ~AsyncCall() = default;
-  virtual void cancel() = 0;     // any thread; on_done follows unless it was called already
+  virtual void cancel() = 0;  // any thread; on_done follows unless it was called already
 };
 
 class AsyncClient {
  public:
   explicit AsyncClient(int io_threads = 1);
-  ~AsyncClient();                // cancels what is under way and waits for its callbacks
+  ~AsyncClient();  // cancels what is under way and waits for its callbacks
   // Never throws for a bad URL or a dead peer: those come through on_done, after this call returned.
   std::shared_ptr<AsyncCall> send(AsyncRequest request, AsyncCallbacks callbacks);
 

@@ -74,7 +74,9 @@ Result<Response> HttpClient::stream(const std::string& method, const std::string
 }
 
 Result<Response> HttpClient::get(const std::string& url) { return request("GET", url, ""); }
-Result<Response> HttpClient::post(const std::string& url, const Json& body) { return request("POST", url, body.dump()); }
+Result<Response> HttpClient::post(const std::string& url, const Json& body) {
+  return request("POST", url, body.dump());
+}
 
 namespace {
 Result<Json> parse_reply(Result<Response> reply, const std::string& what) {
@@ -88,7 +90,9 @@ Result<Json> parse_reply(Result<Response> reply, const std::string& what) {
 }
 }  // namespace
 
-Result<Json> HttpClient::post_json(const std::string& url, const Json& body) { return parse_reply(post(url, body), "POST " + url); }
+Result<Json> HttpClient::post_json(const std::string& url, const Json& body) {
+  return parse_reply(post(url, body), "POST " + url);
+}
 Result<Json> HttpClient::get_json(const std::string& url) { return parse_reply(get(url), "GET " + url); }
 
 void wait_until_healthy(const std::string& url, Deadline deadline) {

@@ -73,9 +73,8 @@ void Connection::close() {
 void Connection::start_read() {
   if (reading_ || end_of_input_ || closed_ || input_.size() > kMaxAhead) return;
   reading_ = true;
-  socket_.async_read_some(asio::buffer(chunk_.get(), kChunk), [self = shared_from_this()](error_code error, size_t size) {
-    self->on_read(error, size);
-  });
+  socket_.async_read_some(asio::buffer(chunk_.get(), kChunk),
+                          [self = shared_from_this()](error_code error, size_t size) { self->on_read(error, size); });
 }
 
 void Connection::on_read(error_code error, size_t size) {
@@ -174,10 +173,10 @@ awaitable<bool> Connection::read_request(Incoming& incoming) {
     input_.erase(0, used);
     if (error && error != http::error::need_more) {
       const int status = error == http::error::body_limit ? 413 : error == http::error::header_limit ? 431 : 400;
-      incoming.refuse(error_response(
-          status, status == 413   ? fmt::format("the request body is larger than {} bytes", host_.max_body)
-                  : status == 431 ? "the request's headers are larger than 65536 bytes"
-                                  : "malformed request: " + error.message()));
+      incoming.refuse(
+          error_response(status, status == 413 ? fmt::format("the request body is larger than {} bytes", host_.max_body)
+                                 : status == 431 ? "the request's headers are larger than 65536 bytes"
+                                                 : "malformed request: " + error.message()));
       co_return true;
     }
     if (!head_seen && parser.is_header_done()) {
@@ -194,7 +193,8 @@ awaitable<bool> Connection::read_request(Incoming& incoming) {
         value += (value.empty() ? "" : ", ") + std::string(field.value());
       }
       const auto id = request.headers.find("x-request-id");
-      request.id = id != request.headers.end() && !id->second.empty() && id->second.size() <= 200 ? id->second : fresh_id();
+      request.id = id != request.headers.end() && !id->second.empty() && id->second.size() <= 200 ? id->second
+                                                                                                  : fresh_id();
       incoming.framing = {request.id, request.method == "HEAD", message.version() < 11, message.keep_alive()};
       if (const auto timeout = request.headers.find("x-timeout-s"); timeout != request.headers.end()) {
         char* end = nullptr;
@@ -213,14 +213,14 @@ awaitable<bool> Connection::read_request(Incoming& incoming) {
         refusal.headers["www-authenticate"] = "Bearer";
         incoming.refuse(std::move(refusal));
       } else if (match.allowed.empty()) {
-        incoming.refuse(Response::error(Error(
-            ErrorKind::kNotFound, "no route " + request.method + " " + request.path + host_.routes->nearest(request.path))));
+        incoming.refuse(Response::error(Error(ErrorKind::kNotFound, "no route " + request.method + " " + request.path +
+                                                                        host_.routes->nearest(request.path))));
       } else if (!match.route) {
         const std::string allow = fmt::format("{}", fmt::join(match.allowed, ", "));
         Response refusal = request.method == "OPTIONS"
                                ? Response{204, "", "", {}}
-                               : error_response(405, fmt::format("{} is not allowed for {} (allowed: {})", request.method,
-                                                                 request.path, allow));
+                               : error_response(405, fmt::format("{} is not allowed for {} (allowed: {})",
+                                                                 request.method, request.path, allow));
         refusal.headers["allow"] = allow;
         incoming.refuse(std::move(refusal));
       }
@@ -251,7 +251,8 @@ awaitable<void> Connection::refuse(const Response& response, const Incoming& inc
   const auto& framing = incoming.framing;
   const bool keep_alive = framing.keep_alive && !*host_.draining;
   std::string text = response_head(response.status, response.content_type, response.headers,
-                                   static_cast<long long>(response.body.size()), framing.request_id, keep_alive, framing.http_1_0);
+                                   static_cast<long long>(response.body.size()), framing.request_id, keep_alive,
+                                   framing.http_1_0);
   if (!framing.head_only) text += response.body;
   co_await write_all(text);
 }
@@ -296,7 +297,8 @@ awaitable<bool> Connection::write_all(std::string_view bytes) {
   while (sent && !bytes.empty()) {
     const auto slice = bytes.substr(0, 1 << 20);
     bytes.remove_prefix(slice.size());
-    stall_.expires_after(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(host_.stall_timeout_s)));
+    stall_.expires_after(
+        std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(host_.stall_timeout_s)));
     stall_.async_wait([weak = weak_from_this()](error_code error) {
       const auto self = weak.lock();
       if (!error && self && self->stall_.expiry() <= Clock::now()) self->close();

@@ -37,15 +37,19 @@ std::string lower(std::string_view text) {
 
 struct Attempt {
   bool reused = false, written = false, any_reply = false, head_seen = false, hung_up = false;
-  error_code error;   // transport failure
-  std::string what;   // what was being done
+  error_code error;  // transport failure
+  std::string what;  // what was being done
 };
 
 class Exchange {
  public:
   Exchange(std::shared_ptr<ExchangeState> state, std::shared_ptr<SocketPool> pool, const AsyncRequest& request,
            const AsyncCallbacks& callbacks)
-      : state_(std::move(state)), pool_(std::move(pool)), request_(request), callbacks_(callbacks), url_(parse_url(request.url)) {}
+      : state_(std::move(state)),
+        pool_(std::move(pool)),
+        request_(request),
+        callbacks_(callbacks),
+        url_(parse_url(request.url)) {}
 
   awaitable<std::optional<Error>> run(bool& head_seen) {
     if (request_.timeout_s > 0) arm(state_->total_timer, state_, request_.timeout_s, Cut::kTotal);
@@ -70,18 +74,23 @@ class Exchange {
     if (!attempt.error) return std::nullopt;
     switch (state_->cut) {
       case Cut::kTotal:
-        return Error(ErrorKind::kTimeout, fmt::format("{}: no complete reply within {:g} s (while {})", name, request_.timeout_s, attempt.what));
+        return Error(ErrorKind::kTimeout, fmt::format("{}: no complete reply within {:g} s (while {})", name,
+                                                      request_.timeout_s, attempt.what));
       case Cut::kIdle:
         return Error(ErrorKind::kTimeout, fmt::format("{}: nothing came for {:g} s", name, request_.idle_timeout_s));
       case Cut::kConnect:
-        return Error(ErrorKind::kUnavailable, fmt::format("{}: no connection within {:g} s", name, request_.connect_timeout_s));
+        return Error(ErrorKind::kUnavailable,
+                     fmt::format("{}: no connection within {:g} s", name, request_.connect_timeout_s));
       default: break;
     }
-    if (attempt.error == asio::error::eof || attempt.error == http::error::end_of_stream || attempt.error == http::error::partial_message) {
-      return Error(ErrorKind::kUnavailable, fmt::format("{}: the server closed the connection {}", name,
-                                                        attempt.any_reply ? "in the middle of its reply" : "without a reply"));
+    if (attempt.error == asio::error::eof || attempt.error == http::error::end_of_stream ||
+        attempt.error == http::error::partial_message) {
+      return Error(ErrorKind::kUnavailable,
+                   fmt::format("{}: the server closed the connection {}", name,
+                               attempt.any_reply ? "in the middle of its reply" : "without a reply"));
     }
-    return Error(ErrorKind::kUnavailable, fmt::format("{}: {} (while {})", name, attempt.error.message(), attempt.what));
+    return Error(ErrorKind::kUnavailable,
+                 fmt::format("{}: {} (while {})", name, attempt.error.message(), attempt.what));
   }
 
   awaitable<void> try_once(Attempt& attempt, bool allow_reuse) {
@@ -95,7 +104,8 @@ class Exchange {
     if (!attempt.reused) co_await connect(attempt);
     if (attempt.error) co_return;
     attempt.what = "sending the request";
-    const std::string head = request_head(request_.method, url_, request_.headers, request_.body ? request_.body->size() : 0);
+    const std::string head = request_head(request_.method, url_, request_.headers,
+                                          request_.body ? request_.body->size() : 0);
     std::array<asio::const_buffer, 2> buffers{asio::buffer(head),
                                               request_.body ? asio::buffer(*request_.body) : asio::const_buffer()};
     const auto [write_error, sent] = co_await asio::async_write(state_->socket, buffers, kTuple);
@@ -137,7 +147,8 @@ class Exchange {
       if (!connect_error) break;
     }
     disarm(state_->step_timer);
-    if (!attempt.error && (endpoints.empty() || state_->cut != Cut::kNone)) attempt.error = asio::error::operation_aborted;
+    if (!attempt.error && (endpoints.empty() || state_->cut != Cut::kNone))
+      attempt.error = asio::error::operation_aborted;
   }
 
   awaitable<void> read_reply(Attempt& attempt) {
@@ -210,7 +221,8 @@ class Exchange {
   }
 
   void keep(const http::response_parser<http::string_body>& parser, bool clean) {
-    if (!clean || !parser.keep_alive() || parser.need_eof() || state_->cut != Cut::kNone || !state_->socket.is_open()) return;
+    if (!clean || !parser.keep_alive() || parser.need_eof() || state_->cut != Cut::kNone || !state_->socket.is_open())
+      return;
     error_code error;
     const int fd = state_->socket.release(error);
     if (!error) pool_->put(url_.authority, {fd, v6_});

@@ -1,7 +1,7 @@
 #pragma once
 // One request and its reply over a pooled or fresh socket: the coroutine below both clients.
-#include "net/async_client.h"
 #include "net/asio.h"
+#include "net/async_client.h"
 #include "net/socket_pool.h"
 
 namespace tritonforge::net {

@@ -7,7 +7,8 @@ Response Response::json(const Json& value, int status) {
 }
 
 Response Response::error(const Error& error) {
-  Response response = json({{"error", {{"message", error.what()}, {"type", name_of(error.kind())}}}}, http_status(error.kind()));
+  Response response = json({{"error", {{"message", error.what()}, {"type", name_of(error.kind())}}}},
+                           http_status(error.kind()));
   if (response.status == 503 || response.status == 429) response.headers["retry-after"] = "1";
   return response;
 }

@@ -25,8 +25,8 @@ struct Request {
   std::map<std::string, std::string> query;  // decoded
   Headers headers;
   std::string body;
-  std::string id;                            // x-request-id of the client, or a fresh one; echoed in the reply
-  Deadline deadline = Deadline::after(3600); // from x-timeout-s where given
+  std::string id;                                 // x-request-id of the client, or a fresh one; echoed in the reply
+  Deadline deadline = Deadline::after(3600);      // from x-timeout-s where given
   std::map<std::string, std::string> parameters;  // {name} parts of the route's pattern
   Json json() const { return parse_json(body.empty() ? "{}" : body, method + " " + path); }
 };
@@ -37,7 +37,9 @@ struct Response {
   std::string content_type = "application/json";
   Headers headers;
   static Response json(const Json& value, int status = 200);  // bytes that are not UTF-8 become U+FFFD
-  static Response text(std::string body, int status = 200) { return {status, std::move(body), "text/plain; charset=utf-8", {}}; }
+  static Response text(std::string body, int status = 200) {
+    return {status, std::move(body), "text/plain; charset=utf-8", {}};
+  }
   // {"error": {"message", "type"}} with http_status(kind); 503 carries Retry-After.
   static Response error(const Error& error);
 };
@@ -58,16 +60,16 @@ class Responder {
 };
 using ResponderPtr = std::shared_ptr<Responder>;
 
-using Handler = std::function<Response(const Request&)>;                    // may block; an Error becomes its reply
-using AsyncHandler = std::function<void(const Request&, ResponderPtr)>;     // must not block
+using Handler = std::function<Response(const Request&)>;                 // may block; an Error becomes its reply
+using AsyncHandler = std::function<void(const Request&, ResponderPtr)>;  // must not block
 
 struct ServerOptions {
   std::string host = "127.0.0.1";
-  int port = 0;                  // 0: any free port
-  std::string api_key;           // required (bearer) for any host but loopback; empty on loopback: open
+  int port = 0;         // 0: any free port
+  std::string api_key;  // required (bearer) for any host but loopback; empty on loopback: open
   int io_threads = 1;
   int worker_threads = 4;
-  size_t max_queue = 1024;       // requests waiting for a worker
+  size_t max_queue = 1024;  // requests waiting for a worker
   size_t max_body = size_t{1} << 30;
   double header_timeout_s = 15;  // a request's head, from its first byte
   double idle_timeout_s = 75;    // between the requests of one connection
@@ -82,10 +84,10 @@ class HttpServer {
   // Pattern parts in braces match one segment: "/v2/leases/{id}". Method "*" and a trailing "/*" match anything.
   void route(const std::string& method, const std::string& pattern, Handler handler);
   void route_async(const std::string& method, const std::string& pattern, AsyncHandler handler);
-  void start();                  // returns once it listens
+  void start();  // returns once it listens
   int port() const;
-  std::string url() const;       // http://127.0.0.1:30000
-  void stop(double grace_s = 5); // no new requests; waits for those under way, then closes
+  std::string url() const;        // http://127.0.0.1:30000
+  void stop(double grace_s = 5);  // no new requests; waits for those under way, then closes
 
  private:
   struct Impl;
@@ -93,7 +95,7 @@ class HttpServer {
 };
 
 struct ClientOptions {
-  double timeout_s = 60;         // whole exchange; for stream(): time without a byte
+  double timeout_s = 60;  // whole exchange; for stream(): time without a byte
   std::string api_key;
   Headers headers;
 };
@@ -107,7 +109,8 @@ class HttpClient {
   Result<Response> get(const std::string& url);
   Result<Response> post(const std::string& url, const Json& body);
   Result<Response> request(const std::string& method, const std::string& url, std::string body,
-                           const std::string& content_type = "application/json", const ClientOptions* options = nullptr);
+                           const std::string& content_type = "application/json",
+                           const ClientOptions* options = nullptr);
   // Calls on_chunk with body bytes as they come; it returns false to hang up. The Response carries status and headers,
   // and the body only where the status is not 2xx.
   Result<Response> stream(const std::string& method, const std::string& url, std::string body,

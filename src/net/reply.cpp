@@ -6,7 +6,10 @@
 namespace tritonforge::net {
 
 Reply::Reply(Framing framing, std::function<void()> wake, std::shared_ptr<const std::atomic<bool>> draining)
-    : framing_(std::move(framing)), wake_(std::move(wake)), draining_(std::move(draining)), keep_alive_(framing_.keep_alive) {}
+    : framing_(std::move(framing)),
+      wake_(std::move(wake)),
+      draining_(std::move(draining)),
+      keep_alive_(framing_.keep_alive) {}
 
 void Reply::push(std::string piece) {
   unread_ += piece.size();
@@ -30,7 +33,8 @@ void Reply::send(Response response) {
   }
   keep_alive_ = keep_alive_ && !*draining_;
   push(response_head(response.status, response.content_type, response.headers,
-                     static_cast<long long>(response.body.size()), framing_.request_id, keep_alive_, framing_.http_1_0));
+                     static_cast<long long>(response.body.size()), framing_.request_id, keep_alive_,
+                     framing_.http_1_0));
   if (!framing_.head_only && response.status != 204 && response.status != 304 && !response.body.empty()) {
     push(std::move(response.body));
   }
@@ -109,7 +113,8 @@ void Reply::on_disconnect(std::function<void()> callback) {
 Reply::Output Reply::take() {
   const std::lock_guard lock(mutex_);
   woken_ = false;
-  return {std::exchange(pieces_, {}), phase_ == Phase::kFinished || phase_ == Phase::kCut, phase_ == Phase::kCut, keep_alive_};
+  return {std::exchange(pieces_, {}), phase_ == Phase::kFinished || phase_ == Phase::kCut, phase_ == Phase::kCut,
+          keep_alive_};
 }
 
 void Reply::written(size_t bytes) {

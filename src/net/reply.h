@@ -36,8 +36,8 @@ class Reply {
   // Connection's side.
   struct Output {
     std::vector<std::string> pieces;
-    bool finished = false;    // nothing follows
-    bool cut = false;         // the connection must be closed without the end of the message
+    bool finished = false;  // nothing follows
+    bool cut = false;       // the connection must be closed without the end of the message
     bool keep_alive = false;
   };
   Output take();

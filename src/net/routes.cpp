@@ -24,7 +24,8 @@ bool is_parameter(const std::string& segment) {
 }
 
 // One character a segment, less is more specific; empty where the path does not fit.
-std::string fit(const Route& route, const std::vector<std::string>& parts, std::map<std::string, std::string>& parameters) {
+std::string fit(const Route& route, const std::vector<std::string>& parts,
+                std::map<std::string, std::string>& parameters) {
   std::string score;
   for (size_t i = 0; i < route.segments.size(); ++i) {
     const std::string& segment = route.segments[i];

@@ -9,7 +9,7 @@ namespace tritonforge::net {
 
 struct Route {
   std::string method, pattern;
-  Handler blocking;    // one of the two is set
+  Handler blocking;  // one of the two is set
   AsyncHandler async;
   std::vector<std::string> segments;
 };

@@ -87,19 +87,21 @@ void HttpServer::Impl::dispatch(const Route& route, Request request, std::shared
     // A client that closed its sending half may still read; only stop() throws away what is queued.
     if (*host.draining && !reply->connected()) return;
     if (shared->deadline.expired()) {
-      reply->send(Response::error(Error(ErrorKind::kTimeout, shared->method + " " + shared->path +
-                                                                 ": the deadline passed while the request waited for a worker")));
+      reply->send(Response::error(
+          Error(ErrorKind::kTimeout,
+                shared->method + " " + shared->path + ": the deadline passed while the request waited for a worker")));
       return;
     }
     reply->send(run_handler(route.blocking, *shared));
   });
   if (!accepted) {
-    reply->send(Response::error(Error(
-        ErrorKind::kUnavailable, fmt::format("the server is busy: {} requests are waiting", options.max_queue))));
+    reply->send(Response::error(
+        Error(ErrorKind::kUnavailable, fmt::format("the server is busy: {} requests are waiting", options.max_queue))));
   }
 }
 
-void HttpServer::Impl::run_async(const Route& route, const Request& request, const std::shared_ptr<ReplyHandle>& reply) {
+void HttpServer::Impl::run_async(const Route& route, const Request& request,
+                                 const std::shared_ptr<ReplyHandle>& reply) {
   const auto run = [&](const Request& given) -> Response {
     route.async(given, reply);
     return {.status = 0};
@@ -145,7 +147,8 @@ awaitable<void> HttpServer::Impl::accept_loop() {
 HttpServer::HttpServer(ServerOptions options) {
   const auto address = address_of(options.host);
   if (options.api_key.empty() && !is_loopback(options.host)) {
-    fail(ErrorKind::kUsage, "listening on {} needs an API key (--api-key): only loopback addresses are served without one", options.host);
+    fail(ErrorKind::kUsage,
+         "listening on {} needs an API key (--api-key): only loopback addresses are served without one", options.host);
   }
   impl_ = std::make_unique<Impl>(std::move(options));
   const int fd = listen_on(address, impl_->options.host, impl_->options.port);
@@ -181,8 +184,7 @@ void HttpServer::start() {
   impl_->started = true;
   impl_->workers = std::make_unique<WorkerPool>(std::max(1, impl_->options.worker_threads), impl_->options.max_queue);
   impl_->work.emplace(impl_->io.get_executor());
-  asio::co_spawn(
-      impl_->acceptor.get_executor(), [impl = impl_.get()] { return impl->accept_loop(); }, asio::detached);
+  asio::co_spawn(impl_->acceptor.get_executor(), [impl = impl_.get()] { return impl->accept_loop(); }, asio::detached);
   for (int i = 0; i < std::max(1, impl_->options.io_threads); ++i) {
     impl_->threads.emplace_back([impl = impl_.get()] { impl->io.run(); });
   }

@@ -107,8 +107,9 @@ std::map<std::string, std::string> parse_query(std::string_view query) {
     query.remove_prefix(std::min(end + 1, query.size()));
     if (pair.empty()) continue;
     const size_t equals = pair.find('=');
-    result[percent_decode(pair.substr(0, equals), true)] =
-        equals == std::string_view::npos ? "" : percent_decode(pair.substr(equals + 1), true);
+    result[percent_decode(pair.substr(0, equals), true)] = equals == std::string_view::npos
+                                                               ? ""
+                                                               : percent_decode(pair.substr(equals + 1), true);
   }
   return result;
 }
@@ -178,9 +179,7 @@ std::string request_head(const std::string& method, const Url& url, const Header
 
 std::string chunk_of(std::string_view bytes) { return fmt::format("{:x}\r\n{}\r\n", bytes.size(), bytes); }
 
-bool is_loopback(const std::string& host) {
-  return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
-}
+bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0; }
 
 bool equal_in_constant_time(std::string_view a, std::string_view b) {
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;

@@ -9,7 +9,7 @@
 namespace tritonforge::net {
 
 struct Url {
-  std::string host;       // without brackets
+  std::string host;  // without brackets
   int port = 80;
   std::string target;     // path and query, at least "/"
   std::string authority;  // host:port as the Host header has it

@@ -20,7 +20,8 @@ std::vector<Problem> bench_problems(const RecipeConfig& config) {
     for (size_t i = problems.size(); i > 1; --i) std::swap(problems[i - 1], problems[rng.below(i)]);
     problems.resize(static_cast<size_t>(bench.limit));
   }
-  if (problems.empty()) fail(ErrorKind::kUsage, "bench.problems: nothing is left of {} after the level filter", bench.problems);
+  if (problems.empty())
+    fail(ErrorKind::kUsage, "bench.problems: nothing is left of {} after the level filter", bench.problems);
   return problems;
 }
 
@@ -29,14 +30,24 @@ std::vector<Problem> bench_problems(const RecipeConfig& config) {
 Json rollout_options(const RecipeConfig& config, const SamplingSection& sampling, int64_t max_turns) {
   const auto& rollout = config.rollout;
   const bool timed = config.evaluator.mode == "live";
-  return {{"max_turns", max_turns}, {"gamma", rollout.gamma}, {"reward", rollout.reward}, {"credit", rollout.credit},
-          {"advantage", rollout.advantage}, {"prompt", rollout.prompt}, {"stop_reward", rollout.stop_reward},
-          {"max_context", rollout.max_context},
-          {"sampling", {{"temperature", sampling.temperature}, {"top_p", sampling.top_p}, {"max_new_tokens", sampling.max_new_tokens}}},
-          {"evaluate", {{"mode", config.evaluator.mode}, {"num_correct_trials", config.evaluator.num_correct_trials},
-                        {"num_perf_trials", config.evaluator.num_perf_trials}, {"measure_performance", timed},
-                        {"fresh_seeds", config.evaluator.fresh_seeds},
-                        {"timeout_s", config.evaluator.timeout_s}}}};
+  return {
+      {"max_turns", max_turns},
+      {"gamma", rollout.gamma},
+      {"reward", rollout.reward},
+      {"credit", rollout.credit},
+      {"advantage", rollout.advantage},
+      {"prompt", rollout.prompt},
+      {"stop_reward", rollout.stop_reward},
+      {"max_context", rollout.max_context},
+      {"sampling",
+       {{"temperature", sampling.temperature}, {"top_p", sampling.top_p}, {"max_new_tokens", sampling.max_new_tokens}}},
+      {"evaluate",
+       {{"mode", config.evaluator.mode},
+        {"num_correct_trials", config.evaluator.num_correct_trials},
+        {"num_perf_trials", config.evaluator.num_perf_trials},
+        {"measure_performance", timed},
+        {"fresh_seeds", config.evaluator.fresh_seeds},
+        {"timeout_s", config.evaluator.timeout_s}}}};
 }
 
 std::vector<BenchRow> bench_rows(const std::string& stage, const std::vector<std::vector<Trajectory>>& by_problem,
@@ -78,7 +89,8 @@ std::vector<BenchRow> bench_rows(const std::string& stage, const std::vector<std
     row.ci_low = interval.low;
     row.ci_high = interval.high;
     if (timed) {
-      for (const char* p : {"0.0", "0.5", "0.8", "1.0", "1.5", "2.0"}) row.fast[p] = fast_p(speedups, row.samples, std::stod(p));
+      for (const char* p : {"0.0", "0.5", "0.8", "1.0", "1.5", "2.0"})
+        row.fast[p] = fast_p(speedups, row.samples, std::stod(p));
       row.geo_mean_speedup = geometric_mean(speedups);
     }
     rows.push_back(std::move(row));
@@ -96,8 +108,11 @@ std::vector<BenchRow> run_bench(RunContext& run, const std::string& stage) {
   for (size_t i = 0; i < problems.size(); ++i) {
     ids.push_back(fmt::format("bench-{}-{}", stage, problems[i].id));
     const uint64_t seed = Rng::derive(Rng::derive(static_cast<uint64_t>(run.config.seed), label), i) >> 1;
-    groups.push_back({{"group_id", ids.back()}, {"problem_id", problems[i].id}, {"problem_source", problems[i].source},
-                      {"n_samples", bench.samples}, {"seed", seed}});
+    groups.push_back({{"group_id", ids.back()},
+                      {"problem_id", problems[i].id},
+                      {"problem_source", problems[i].source},
+                      {"n_samples", bench.samples},
+                      {"seed", seed}});
   }
   const Json body = {{"groups", groups}, {"options", rollout_options(run.config, bench.sampling, max_turns)}};
   run.call("buffer", run.buffer_url + "/v2/rollouts", body, 60);
@@ -109,7 +124,8 @@ std::vector<BenchRow> run_bench(RunContext& run, const std::string& stage) {
     Json lease;
     for (const Deadline deadline = Deadline::after(1800);;) {
       try {
-        lease = run.call("buffer", run.buffer_url + "/v2/groups/lease", {{"count", 1}, {"lease_id", lease_id}, {"group_ids", {ids[i]}}, {"timeout_s", 30}}, 90);
+        lease = run.call("buffer", run.buffer_url + "/v2/groups/lease",
+                         {{"count", 1}, {"lease_id", lease_id}, {"group_ids", {ids[i]}}, {"timeout_s", 30}}, 90);
         break;
       } catch (const Error& error) {
         if (error.kind() != ErrorKind::kTimeout || deadline.expired()) throw;
@@ -128,7 +144,8 @@ std::vector<BenchRow> run_bench(RunContext& run, const std::string& stage) {
   for (size_t i = 0; i < problems.size(); ++i) {
     for (const auto& trajectory : by_problem[i]) {
       Json turns = Json::array();
-      for (const auto& turn : trajectory.turns) turns.push_back({{"code", turn.code}, {"status", name_of(turn.status)}, {"verdict", to_json(turn.verdict)}});
+      for (const auto& turn : trajectory.turns)
+        turns.push_back({{"code", turn.code}, {"status", name_of(turn.status)}, {"verdict", to_json(turn.verdict)}});
       record.push_back({{"problem_id", problems[i].id}, {"turns", turns}});
     }
   }

@@ -8,7 +8,9 @@
 namespace tritonforge {
 
 std::string LearningWatch::step(double pass_rate, double compile_rate) {
-  const auto mean = [](const std::deque<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size()); };
+  const auto mean = [](const std::deque<double>& values) {
+    return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+  };
   passes_.push_back(pass_rate);
   compiles_.push_back(compile_rate);
   if (passes_.size() > kWindow) {
@@ -23,9 +25,11 @@ std::string LearningWatch::step(double pass_rate, double compile_rate) {
   if (!lost) warned_ = false;
   if (!lost || warned_) return "";
   warned_ = true;
-  return fmt::format("the pass rate of the last {} steps is {:.1f} % (it was {:.1f} %) while {:.0f} % of the answers compile: the policy may have settled for the "
-                     "reward of compiling; a lower rl.train.lr or rollout.advantage grpo_nostd helps, from an earlier checkpoint",
-                     kWindow, 100 * pass, 100 * best_pass_, 100 * compiled);
+  return fmt::format(
+      "the pass rate of the last {} steps is {:.1f} % (it was {:.1f} %) while {:.0f} % of the answers compile: the "
+      "policy may have settled for the "
+      "reward of compiling; a lower rl.train.lr or rollout.advantage grpo_nostd helps, from an earlier checkpoint",
+      kWindow, 100 * pass, 100 * best_pass_, 100 * compiled);
 }
 
 }  // namespace tritonforge

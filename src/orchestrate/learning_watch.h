@@ -1,6 +1,6 @@
 #pragma once
-// Notices a policy that has found what every answer can earn: rewards for parts of the goal (compiling) still come in while
-// nothing is correct any more. Seen with a 0.5B model at a rate of 1e-5 (docs/results.md).
+// Notices a policy that has found what every answer can earn: rewards for parts of the goal (compiling) still come in
+// while nothing is correct any more. Seen with a 0.5B model at a rate of 1e-5 (docs/results.md).
 #include <deque>
 #include <string>
 
@@ -13,8 +13,8 @@ class LearningWatch {
 
  private:
   static constexpr size_t kWindow = 4;
-  std::deque<double> passes_, compiles_;   // of the last kWindow steps
-  double best_pass_ = 0;                   // highest mean of a full window
+  std::deque<double> passes_, compiles_;  // of the last kWindow steps
+  double best_pass_ = 0;                  // highest mean of a full window
   bool warned_ = false;
 };
 

@@ -61,9 +61,12 @@ void RecipeConfig::validate() const {
   check(evaluator.workers >= 1, "evaluator.workers", "must be at least 1");
   check(engine.count >= 1, "engine.count", "must be at least 1");
   if (!engine.external.empty() && (has_stage("sft") || has_stage("rl"))) {
-    fail(ErrorKind::kUsage, "'engine.external': training needs engines that take its weights from shared memory; start them here (engine.count)");
+    fail(ErrorKind::kUsage,
+         "'engine.external': training needs engines that take its weights from shared memory; start them here "
+         "(engine.count)");
   }
-  if (has_stage("data") || (has_stage("sft") && data.text.empty())) check(!data.pairs.empty(), "data.pairs", "is missing");
+  if (has_stage("data") || (has_stage("sft") && data.text.empty()))
+    check(!data.pairs.empty(), "data.pairs", "is missing");
   if (has_stage("sft")) check(sft.steps >= 1, "sft.steps", "must be at least 1");
   if (has_stage("rl")) {
     check(!rl.problems.empty(), "rl.problems", "is missing");

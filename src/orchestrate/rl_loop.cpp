@@ -1,5 +1,6 @@
-// generate -> collect -> step -> publish. The trainer commits a lease once a checkpoint holds its step. With max_staleness k, the groups of step s + k are submitted before step s
-// is trained; k = 0 is synchronous: every token of a step comes from the weights of the step before.
+// generate -> collect -> step -> publish. The trainer commits a lease once a checkpoint holds its step. With
+// max_staleness k, the groups of step s + k are submitted before step s is trained; k = 0 is synchronous: every token
+// of a step comes from the weights of the step before.
 #include <algorithm>
 #include <numeric>
 
@@ -12,7 +13,8 @@ namespace tritonforge {
 namespace {
 
 // The problems of step s (from 1): a seeded shuffle of all problems, walked through epoch after epoch.
-std::vector<const Problem*> problems_of_step(const std::vector<Problem>& problems, int64_t step, int64_t count, uint64_t seed) {
+std::vector<const Problem*> problems_of_step(const std::vector<Problem>& problems, int64_t step, int64_t count,
+                                             uint64_t seed) {
   std::vector<const Problem*> picked;
   const auto n = static_cast<int64_t>(problems.size());
   for (int64_t i = (step - 1) * count; i < step * count; ++i) {
@@ -34,12 +36,17 @@ void submit_step(RunContext& run, const std::vector<Problem>& problems, int64_t 
   Json groups = Json::array();
   const auto picked = problems_of_step(problems, step, rl.prompts_per_step, seed);
   for (size_t i = 0; i < picked.size(); ++i) {
-    const uint64_t group_seed = Rng::derive(Rng::derive(seed, "rl groups"), static_cast<uint64_t>(step) * 100003 + i) >> 1;
-    groups.push_back({{"group_id", group_name(step, i)}, {"problem_id", picked[i]->id}, {"problem_source", picked[i]->source},
-                      {"n_samples", rl.samples_per_prompt}, {"seed", group_seed}});
+    const uint64_t group_seed = Rng::derive(Rng::derive(seed, "rl groups"), static_cast<uint64_t>(step) * 100003 + i) >>
+                                1;
+    groups.push_back({{"group_id", group_name(step, i)},
+                      {"problem_id", picked[i]->id},
+                      {"problem_source", picked[i]->source},
+                      {"n_samples", rl.samples_per_prompt},
+                      {"seed", group_seed}});
   }
   run.call("buffer", run.buffer_url + "/v2/rollouts",
-           {{"groups", groups}, {"options", rollout_options(run.config, rl.sampling, run.config.rollout.max_turns)}}, 60);
+           {{"groups", groups}, {"options", rollout_options(run.config, rl.sampling, run.config.rollout.max_turns)}},
+           60);
 }
 
 Json lease_step(RunContext& run, int64_t step) {
@@ -50,7 +57,8 @@ Json lease_step(RunContext& run, int64_t step) {
   while (true) {
     try {
       return run.call("buffer", run.buffer_url + "/v2/groups/lease",
-                      {{"count", ids.size()}, {"lease_id", lease_name(step)}, {"group_ids", ids}, {"timeout_s", 30}}, 90);
+                      {{"count", ids.size()}, {"lease_id", lease_name(step)}, {"group_ids", ids}, {"timeout_s", 30}},
+                      90);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kTimeout || deadline.expired()) throw;
     }
@@ -61,7 +69,8 @@ Json lease_step(RunContext& run, int64_t step) {
 // The engines get the weights that `steps_done` RL steps made. Version 1 is what RL starts from, 0 the base model.
 void publish(RunContext& run, int64_t steps_done) {
   const int64_t version = 1 + steps_done;
-  const Json published = run.call("trainer", run.trainer_url + "/publish_weights", {{"version", version}, {"to", "shm"}}, 600);
+  const Json published = run.call("trainer", run.trainer_url + "/publish_weights",
+                                  {{"version", version}, {"to", "shm"}}, 600);
   run.install_weights({published.at("path"), version, published.at("checksums")});
 }
 
@@ -83,7 +92,8 @@ GroupFigures figures_of(RunContext& run, const Json& lease, int64_t step) {
       sum.turns += static_cast<double>(trajectory.turns.size());
       sum.compiled += trajectory.turns.front().verdict.compiled;
       sum.pass_first += trajectory.turns.front().verdict.correct;
-      sum.pass += std::any_of(trajectory.turns.begin(), trajectory.turns.end(), [](const Turn& turn) { return turn.verdict.correct; });
+      sum.pass += std::any_of(trajectory.turns.begin(), trajectory.turns.end(),
+                              [](const Turn& turn) { return turn.verdict.correct; });
       for (const Turn& turn : trajectory.turns) {
         sum.response_tokens += static_cast<double>(turn.response_tokens.size());
         sum.generate_s += turn.generate_s;
@@ -93,7 +103,8 @@ GroupFigures figures_of(RunContext& run, const Json& lease, int64_t step) {
         Json shown = item;
         shown["step"] = step;
         for (auto& turn : shown["turns"]) {
-          for (const char* bulky : {"prompt_tokens", "response_tokens", "log_probs", "weight_versions"}) turn.erase(bulky);
+          for (const char* bulky : {"prompt_tokens", "response_tokens", "log_probs", "weight_versions"})
+            turn.erase(bulky);
         }
         run.record.add_trajectory(shown);
         recorded = true;
@@ -106,10 +117,17 @@ GroupFigures figures_of(RunContext& run, const Json& lease, int64_t step) {
 Json step_record(const Json& lease, const GroupFigures& sum, const Json& metrics) {
   const double n = std::max<double>(1, static_cast<double>(sum.trajectories));
   Json record = metrics;
-  record.update({{"stage", "rl"}, {"reward_mean", sum.reward / n}, {"pass_rate", sum.pass / n}, {"pass_rate_first_turn", sum.pass_first / n},
-                 {"compile_rate", sum.compiled / n}, {"turns_mean", sum.turns / n}, {"response_tokens", sum.response_tokens},
-                 {"trajectories", sum.trajectories}, {"dropped", lease.value("dropped", Json::array()).size()},
-                 {"generate_request_s", sum.generate_s}, {"evaluate_request_s", sum.evaluate_s}});
+  record.update({{"stage", "rl"},
+                 {"reward_mean", sum.reward / n},
+                 {"pass_rate", sum.pass / n},
+                 {"pass_rate_first_turn", sum.pass_first / n},
+                 {"compile_rate", sum.compiled / n},
+                 {"turns_mean", sum.turns / n},
+                 {"response_tokens", sum.response_tokens},
+                 {"trajectories", sum.trajectories},
+                 {"dropped", lease.value("dropped", Json::array()).size()},
+                 {"generate_request_s", sum.generate_s},
+                 {"evaluate_request_s", sum.evaluate_s}});
   return record;
 }
 
@@ -137,7 +155,9 @@ void run_rl(RunContext& run) {
     const int restarts = run.supervisor->restarts("trainer");
     Json metrics;
     try {
-      metrics = run.call("trainer", run.trainer_url + "/step", {{"kind", "rl"}, {"step", step}, {"lease_id", lease_name(step)}, {"buffer", run.buffer_url}}, 3600);
+      metrics = run.call("trainer", run.trainer_url + "/step",
+                         {{"kind", "rl"}, {"step", step}, {"lease_id", lease_name(step)}, {"buffer", run.buffer_url}},
+                         3600);
     } catch (const Error& error) {
       // A trainer that died went back to its last checkpoint: train the leased groups since then again, in order.
       if (run.supervisor->restarts("trainer") == restarts) throw;
@@ -152,7 +172,10 @@ void run_rl(RunContext& run) {
     const auto sync_start = Clock::now();
     publish(run, step);
     Json record = step_record(lease, figures_of(run, lease, step), metrics);
-    record.update({{"collect_s", collect_s}, {"train_s", train_s}, {"sync_s", seconds_since(sync_start)}, {"seconds", seconds_since(start)}});
+    record.update({{"collect_s", collect_s},
+                   {"train_s", train_s},
+                   {"sync_s", seconds_since(sync_start)},
+                   {"seconds", seconds_since(start)}});
     if (const auto warning = watch.step(record.at("pass_rate"), record.at("compile_rate")); !warning.empty()) {
       log::warn("rl step {}: {}", step, warning);
       record["warning"] = warning;

@@ -114,26 +114,33 @@ void print_plan(const RecipeConfig& config) {
   if (config.generates()) {
     role("router", "cpu", "least-loaded");
     for (const auto& url : config.engine.external) role("engine", "external", url);
-    for (int64_t i = 0; config.engine.external.empty() && i < config.engine.count; ++i) role(fmt::format("engine-{}", i), config.model.device, model);
-    role("buffer", "cpu", fmt::format("SQLite in the run's folder, {} trajectories at once", config.rollout.concurrency));
+    for (int64_t i = 0; config.engine.external.empty() && i < config.engine.count; ++i)
+      role(fmt::format("engine-{}", i), config.model.device, model);
+    role("buffer", "cpu",
+         fmt::format("SQLite in the run's folder, {} trajectories at once", config.rollout.concurrency));
   }
   if (config.evaluates()) {
-    role("evaluator", config.evaluator.device, fmt::format("mode {}, {} at once{}", config.evaluator.mode, config.evaluator.workers,
-                                                           config.share_device ? ", measures while engine and trainer wait" : ""));
+    role("evaluator", config.evaluator.device,
+         fmt::format("mode {}, {} at once{}", config.evaluator.mode, config.evaluator.workers,
+                     config.share_device ? ", measures while engine and trainer wait" : ""));
   }
   if (config.has_stage("sft") || config.has_stage("rl")) role("trainer", config.model.device, model);
-  if (config.dashboard_port > 0) role("dashboard", "cpu", fmt::format("http://127.0.0.1:{} or the next free port", config.dashboard_port));
+  if (config.dashboard_port > 0)
+    role("dashboard", "cpu", fmt::format("http://127.0.0.1:{} or the next free port", config.dashboard_port));
 }
 
 void run_recipe(const RecipeConfig& config, const RunOptions& options) {
-  const fs::path folder = options.output.empty() ? fs::path("runs") / fmt::format("{}-seed{}", config.name, config.seed) : options.output;
+  const fs::path folder = options.output.empty() ? fs::path("runs") / fmt::format("{}-seed{}", config.name, config.seed)
+                                                 : options.output;
   SignalWaiter signals;
   RunRecord record(fs::absolute(folder), options.resume);
   write_file_atomic(record.folder() / "recipe.yaml", dump_config(config));
   RunContext run(config, record);
   TerminalView view;
-  view.line(fmt::format("TritonForge run '{}', seed {}: {}", config.name, config.seed, fmt::join(config.stages, " -> ")));
-  view.line(fmt::format("folder {}{}", record.folder().string(), run.dashboard_url.empty() ? "" : "   page " + run.dashboard_url));
+  view.line(
+      fmt::format("TritonForge run '{}', seed {}: {}", config.name, config.seed, fmt::join(config.stages, " -> ")));
+  view.line(fmt::format("folder {}{}", record.folder().string(),
+                        run.dashboard_url.empty() ? "" : "   page " + run.dashboard_url));
 
   // The stages run in their own thread, so that this one can answer Ctrl-C at any moment by taking the roles down.
   std::exception_ptr failure;
@@ -163,12 +170,15 @@ void run_recipe(const RecipeConfig& config, const RunOptions& options) {
   run.supervisor->stop_all();
   record.write_status({}, config.name);
   if (interrupted && failure) {
-    fail(ErrorKind::kUnavailable, "stopped by a signal; nothing finished is lost: go on with --resume (folder {})", record.folder().string());
+    fail(ErrorKind::kUnavailable, "stopped by a signal; nothing finished is lost: go on with --resume (folder {})",
+         record.folder().string());
   }
   if (failure) std::rethrow_exception(failure);
   record.write_result(config.seed);
   if (options.json) fmt::print("{}", read_file(record.folder() / "result.json"));
-  else fmt::print("\n{}\n{} in all; result {}\n", format_table(record.rows()), format_duration(seconds_since(start)), (record.folder() / "result.json").string());
+  else
+    fmt::print("\n{}\n{} in all; result {}\n", format_table(record.rows()), format_duration(seconds_since(start)),
+               (record.folder() / "result.json").string());
 }
 
 }  // namespace tritonforge

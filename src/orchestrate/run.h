@@ -5,9 +5,9 @@
 namespace tritonforge {
 
 struct RunOptions {
-  fs::path output;                   // run folder; "" = runs/NAME-seedN
+  fs::path output;  // run folder; "" = runs/NAME-seedN
   bool resume = false;
-  bool json = false;                 // prints result.json instead of the table
+  bool json = false;  // prints result.json instead of the table
 };
 
 // Prints what would be started: processes, devices, memory. Starts nothing.

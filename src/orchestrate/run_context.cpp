@@ -32,7 +32,9 @@ int first_free_port(int64_t wanted) {
 }  // namespace
 
 RunContext::RunContext(RecipeConfig recipe, RunRecord& run_record)
-    : config(std::move(recipe)), record(run_record), supervisor(std::make_unique<Supervisor>(run_record.folder() / "logs")) {
+    : config(std::move(recipe)),
+      record(run_record),
+      supervisor(std::make_unique<Supervisor>(run_record.folder() / "logs")) {
   router_url = loopback(free_port());
   evaluator_url = loopback(free_port());
   buffer_url = loopback(free_port());
@@ -48,7 +50,8 @@ RunContext::~RunContext() { supervisor->stop_all(); }
 
 std::vector<RoleSpec> RunContext::service_specs(const fs::path& model) {
   const std::string self = own_executable().string();
-  const auto role = [&](const std::string& name, const std::string& kind, const std::string& url, std::vector<std::string> more) {
+  const auto role = [&](const std::string& name, const std::string& kind, const std::string& url,
+                        std::vector<std::string> more) {
     RoleSpec spec;
     spec.name = name;
     spec.url = url;
@@ -58,12 +61,14 @@ std::vector<RoleSpec> RunContext::service_specs(const fs::path& model) {
     return spec;
   };
   std::vector<RoleSpec> specs;
-  if (!dashboard_url.empty()) specs.push_back(role("dashboard", "dashboard", dashboard_url, {"--run", record.folder().string()}));
+  if (!dashboard_url.empty())
+    specs.push_back(role("dashboard", "dashboard", dashboard_url, {"--run", record.folder().string()}));
   if (config.evaluates()) {
     specs.push_back(role("evaluator", "evaluator", evaluator_url,
-                         {"--mode", config.evaluator.mode, "--workers", std::to_string(config.evaluator.workers), "--device",
-                          config.evaluator.device, "--sandbox", config.evaluator.sandbox, "--max-elements", std::to_string(config.evaluator.max_elements),
-                          "--candidate-timeout", fmt::format("{}", config.evaluator.candidate_timeout_s)}));
+                         {"--mode", config.evaluator.mode, "--workers", std::to_string(config.evaluator.workers),
+                          "--device", config.evaluator.device, "--sandbox", config.evaluator.sandbox, "--max-elements",
+                          std::to_string(config.evaluator.max_elements), "--candidate-timeout",
+                          fmt::format("{}", config.evaluator.candidate_timeout_s)}));
   }
   if (!config.generates()) return specs;
 
@@ -74,13 +79,15 @@ std::vector<RoleSpec> RunContext::service_specs(const fs::path& model) {
     for (const auto& url : engine_urls_) client.post_json(router_url + "/add_worker", {{"url", url}}).value();
   };
   specs.insert(specs.begin(), std::move(router));  // first: engines register with it
-  specs.push_back(role("buffer", "buffer", buffer_url,
-                       {"--db", (record.folder() / "buffer.sqlite").string(), "--router", router_url, "--evaluator", evaluator_url,
-                        "--tokenizer", model.string(), "--concurrency", std::to_string(config.rollout.concurrency)}));
+  specs.push_back(
+      role("buffer", "buffer", buffer_url,
+           {"--db", (record.folder() / "buffer.sqlite").string(), "--router", router_url, "--evaluator", evaluator_url,
+            "--tokenizer", model.string(), "--concurrency", std::to_string(config.rollout.concurrency)}));
 
   for (size_t i = 0; own_engines && i < engine_urls_.size(); ++i) {
-    std::vector<std::string> more = {"--model", model.string(), "--device", config.model.device, "--dtype", config.model.dtype,
-                                     "--max-running", std::to_string(config.engine.max_running)};
+    std::vector<std::string> more = {
+        "--model", model.string(),     "--device",      config.model.device,
+        "--dtype", config.model.dtype, "--max-running", std::to_string(config.engine.max_running)};
     const auto option = [&](const char* flag, int64_t value) {
       if (value > 0) more.insert(more.end(), {flag, std::to_string(value)});
     };
@@ -107,9 +114,12 @@ void RunContext::register_engine(const std::string& url) {
   if (!weights.path.empty()) {
     net::HttpClient patient({.timeout_s = 600});
     const bool folder = fs::is_directory(weights.path);
-    patient.post_json(url + (folder ? "/update_weights_from_disk" : "/update_weights_from_tensor"),
-                      {{folder ? "model_path" : "path", weights.path}, {"weight_version", std::to_string(weights.version)},
-                       {"checksums", weights.checksums}}).value();
+    patient
+        .post_json(url + (folder ? "/update_weights_from_disk" : "/update_weights_from_tensor"),
+                   {{folder ? "model_path" : "path", weights.path},
+                    {"weight_version", std::to_string(weights.version)},
+                    {"checksums", weights.checksums}})
+        .value();
   }
   // The router may be restarting itself; it adds all engines when it comes back.
   const auto added = client.post_json(router_url + "/add_worker", {{"url", url}});
@@ -125,8 +135,9 @@ void RunContext::start_services(const fs::path& model) {
   supervisor->start({std::make_move_iterator(specs.begin() + 1), std::make_move_iterator(specs.end())});
 }
 
-train::TrainConfig trainer_config(const RecipeConfig& config, const train::TrainConfig& section, const std::string& stage,
-                                  const fs::path& model, const fs::path& run_folder, int64_t total_steps) {
+train::TrainConfig trainer_config(const RecipeConfig& config, const train::TrainConfig& section,
+                                  const std::string& stage, const fs::path& model, const fs::path& run_folder,
+                                  int64_t total_steps) {
   train::TrainConfig result = section;
   result.model = model.string();
   result.dtype = config.model.dtype;
@@ -138,7 +149,8 @@ train::TrainConfig trainer_config(const RecipeConfig& config, const train::Train
   return result;
 }
 
-void RunContext::start_trainer(const std::string& stage, const train::TrainConfig& section, const fs::path& model, int64_t total_steps) {
+void RunContext::start_trainer(const std::string& stage, const train::TrainConfig& section, const fs::path& model,
+                               int64_t total_steps) {
   const fs::path file = record.folder() / fmt::format("trainer-{}.yaml", stage);
   write_file_atomic(file, dump_config(trainer_config(config, section, stage, model, record.folder(), total_steps)));
   RoleSpec spec;
@@ -147,7 +159,14 @@ void RunContext::start_trainer(const std::string& stage, const train::TrainConfi
   spec.env = kComputeEnvironment;
   spec.ready_timeout_s = 600;
   // --resume begins afresh where there is no checkpoint yet.
-  spec.argv = {own_executable().string(), "serve", "trainer", "--config", file.string(), "--port", std::to_string(port_of(trainer_url)), "--resume"};
+  spec.argv = {own_executable().string(),
+               "serve",
+               "trainer",
+               "--config",
+               file.string(),
+               "--port",
+               std::to_string(port_of(trainer_url)),
+               "--resume"};
   if (config.share_device) spec.argv.push_back("--share-device");
   std::vector<RoleSpec> specs;
   specs.push_back(std::move(spec));
@@ -163,16 +182,20 @@ void RunContext::install_weights(PublishedWeights weights) {
   }
   const bool folder = fs::is_directory(weights.path);
   const Json reply = call("router", router_url + (folder ? "/update_weights_from_disk" : "/update_weights_from_tensor"),
-                          {{folder ? "model_path" : "path", weights.path}, {"weight_version", std::to_string(weights.version)},
-                           {"checksums", weights.checksums}}, 600);
+                          {{folder ? "model_path" : "path", weights.path},
+                           {"weight_version", std::to_string(weights.version)},
+                           {"checksums", weights.checksums}},
+                          600);
   if (!reply.value("success", false)) {
     // An engine that is down gets these weights when it comes back; one that is up and refuses them is an error.
     log::warn("weights version {} did not reach every engine: {}", weights.version, reply.dump());
-    for (size_t i = 0; i < engine_urls_.size(); ++i) supervisor->wait_ready(fmt::format("engine-{}", i), Deadline::after(600));
+    for (size_t i = 0; i < engine_urls_.size(); ++i)
+      supervisor->wait_ready(fmt::format("engine-{}", i), Deadline::after(600));
     for (const auto& url : engine_urls_) {
       const Json info = get(url + "/get_weight_version");
       if (info.value("weight_version", "") != std::to_string(weights.version)) {
-        fail(ErrorKind::kUnavailable, "{} serves weights version {} instead of {}: {}", url, info.value("weight_version", "?"), weights.version, reply.dump());
+        fail(ErrorKind::kUnavailable, "{} serves weights version {} instead of {}: {}", url,
+             info.value("weight_version", "?"), weights.version, reply.dump());
       }
     }
   }
@@ -194,10 +217,12 @@ Json RunContext::call(const std::string& role, const std::string& url, const Jso
     if (reply.ok()) return std::move(reply).value();
     if (interrupted_) fail(ErrorKind::kUnavailable, "interrupted");
     const bool unreachable = reply.error().kind() == ErrorKind::kUnavailable;
-    if (!unreachable || deadline.expired()) throw Error(reply.error().kind(), fmt::format("{}: {}", role, reply.error().what()));
+    if (!unreachable || deadline.expired())
+      throw Error(reply.error().kind(), fmt::format("{}: {}", role, reply.error().what()));
     supervisor->wait_ready(role, deadline);
     // A trainer that restarted may be at an earlier step: its caller must look.
-    if (role == "trainer" && supervisor->restarts(role) != restarts) throw Error(ErrorKind::kUnavailable, fmt::format("{} was restarted", role));
+    if (role == "trainer" && supervisor->restarts(role) != restarts)
+      throw Error(ErrorKind::kUnavailable, fmt::format("{} was restarted", role));
   }
 }
 

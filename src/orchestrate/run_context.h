@@ -16,7 +16,7 @@ namespace tritonforge {
 
 // The weights that every engine must serve: what a restarted engine is brought up to.
 struct PublishedWeights {
-  std::string path;                  // HF folder or safetensors file (shared memory); "" = the engine's own model
+  std::string path;  // HF folder or safetensors file (shared memory); "" = the engine's own model
   int64_t version = 0;
   std::map<std::string, std::string> checksums;
 };
@@ -30,7 +30,7 @@ class RunContext {
   const RecipeConfig config;
   RunRecord& record;
   std::unique_ptr<Supervisor> supervisor;
-  net::HttpClient client;            // every call has the client's deadline
+  net::HttpClient client;  // every call has the client's deadline
 
   // Base URLs of the roles; ports are chosen when the context is made.
   std::string router_url, evaluator_url, buffer_url, trainer_url, dashboard_url;
@@ -38,7 +38,8 @@ class RunContext {
   // Starts what the stages need: router, engines (serving `model`), evaluator, buffer, dashboard.
   void start_services(const fs::path& model);
   // The trainer of one stage ("sft" | "rl"); resumes from its newest checkpoint where there is one.
-  void start_trainer(const std::string& stage, const train::TrainConfig& section, const fs::path& model, int64_t total_steps);
+  void start_trainer(const std::string& stage, const train::TrainConfig& section, const fs::path& model,
+                     int64_t total_steps);
   void stop_trainer();
   // Ctrl-C: every call under way or later throws, and the roles are taken down.
   void interrupt();
@@ -47,7 +48,7 @@ class RunContext {
   // checksums differ from the publisher's.
   void install_weights(PublishedWeights weights);
 
-  Json get(const std::string& url);   // throws as the reply says
+  Json get(const std::string& url);  // throws as the reply says
 
   // POST that survives the restart of its role: tries again until `deadline`, waiting for the supervisor to bring the
   // role back. Only for calls that may be repeated. Other errors than an unreachable server are thrown.
@@ -63,7 +64,8 @@ class RunContext {
 };
 
 // The trainer's config for one stage: the recipe's section with model, device, folders and seed filled in.
-train::TrainConfig trainer_config(const RecipeConfig& config, const train::TrainConfig& section, const std::string& stage,
-                                  const fs::path& model, const fs::path& run_folder, int64_t total_steps);
+train::TrainConfig trainer_config(const RecipeConfig& config, const train::TrainConfig& section,
+                                  const std::string& stage, const fs::path& model, const fs::path& run_folder,
+                                  int64_t total_steps);
 
 }  // namespace tritonforge

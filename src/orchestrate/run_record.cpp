@@ -6,7 +6,8 @@
 namespace tritonforge {
 
 Json to_json(const BenchRow& row) {
-  Json json = {{"name", row.stage}, {"turns", row.turns}, {"samples", row.samples}, {"compile_rate", row.compile_rate},
+  Json json = {{"name", row.stage},          {"turns", row.turns},
+               {"samples", row.samples},     {"compile_rate", row.compile_rate},
                {"pass_at_1", row.pass_at_1}, {"ci95", {row.ci_low, row.ci_high}}};
   if (!row.fast.empty()) {
     json["fast_p"] = row.fast;
@@ -40,7 +41,8 @@ RunRecord::RunRecord(fs::path folder, bool resume) : folder_(std::move(folder)) 
     return;
   }
   if (!resume) {
-    fail(ErrorKind::kUsage, "{} holds a run already: go on with --resume, or name another folder with --output", folder_.string());
+    fail(ErrorKind::kUsage, "{} holds a run already: go on with --resume, or name another folder with --output",
+         folder_.string());
   }
   const Json json = parse_json(read_file(state), state.string());
   done_ = require<std::vector<std::string>>(json, "done", state.string());
@@ -129,7 +131,9 @@ RunRecord::Progress RunRecord::progress() const {
   Progress progress = progress_;
   progress.elapsed_s = seconds_since(stage_start_);
   const int64_t made = progress.done - progress_start_done_;
-  if (made > 0) progress.eta_s = progress.elapsed_s / static_cast<double>(made) * static_cast<double>(progress.total - progress.done);
+  if (made > 0)
+    progress.eta_s = progress.elapsed_s / static_cast<double>(made) *
+                     static_cast<double>(progress.total - progress.done);
   return progress;
 }
 
@@ -137,10 +141,16 @@ void RunRecord::write_status(const std::vector<RoleStatus>& roles, const std::st
   const Progress now = progress();
   Json list = Json::array();
   for (const auto& role : roles) {
-    list.push_back({{"name", role.name}, {"state", name_of(role.state)}, {"detail", role.detail}, {"restarts", role.restarts}, {"pid", role.pid}});
+    list.push_back({{"name", role.name},
+                    {"state", name_of(role.state)},
+                    {"detail", role.detail},
+                    {"restarts", role.restarts},
+                    {"pid", role.pid}});
   }
-  const Json status = {{"run", run_name}, {"stage", now.stage}, {"eta_s", now.eta_s}, {"elapsed_s", now.elapsed_s}, {"roles", list},
-                       {"progress", {{"done", now.done}, {"total", now.total}}}, {"time", unix_seconds()}};
+  const Json status = {{"run", run_name},       {"stage", now.stage},
+                       {"eta_s", now.eta_s},    {"elapsed_s", now.elapsed_s},
+                       {"roles", list},         {"progress", {{"done", now.done}, {"total", now.total}}},
+                       {"time", unix_seconds()}};
   write_file_atomic(folder_ / "status.json", status.dump(1));
 }
 
@@ -159,16 +169,18 @@ void RunRecord::write_result(int64_t seed) {
 std::string format_table(const std::vector<BenchRow>& rows) {
   const bool timed = std::any_of(rows.begin(), rows.end(), [](const BenchRow& row) { return !row.fast.empty(); });
   const std::map<std::string, std::string> names = {{"base", "base"}, {"sft", "SFT"}, {"rl", "SFT+RL"}};
-  std::string text = fmt::format("{:<8} {:>11} {:>8} {:>9} {:>8}  {:<16}{}\n", "model", "turns", "samples", "compiles", "pass@1", "95 % interval",
-                                 timed ? "  fast_1  geomean" : "");
+  std::string text = fmt::format("{:<8} {:>11} {:>8} {:>9} {:>8}  {:<16}{}\n", "model", "turns", "samples", "compiles",
+                                 "pass@1", "95 % interval", timed ? "  fast_1  geomean" : "");
   for (const auto& row : rows) {
     const auto name = names.find(row.stage);
-    text += fmt::format("{:<8} {:>11} {:>8} {:>8.1f}% {:>7.1f}%  [{:5.1f}%, {:5.1f}%]", name == names.end() ? row.stage : name->second,
-                        row.turns == 1 ? "single" : fmt::format("multi ({})", row.turns), row.samples, 100 * row.compile_rate, 100 * row.pass_at_1,
-                        100 * row.ci_low, 100 * row.ci_high);
+    text += fmt::format("{:<8} {:>11} {:>8} {:>8.1f}% {:>7.1f}%  [{:5.1f}%, {:5.1f}%]",
+                        name == names.end() ? row.stage : name->second,
+                        row.turns == 1 ? "single" : fmt::format("multi ({})", row.turns), row.samples,
+                        100 * row.compile_rate, 100 * row.pass_at_1, 100 * row.ci_low, 100 * row.ci_high);
     if (timed) {
       const auto fast = row.fast.find("1.0");
-      text += fmt::format("  {:5.1f}%  {:6.2f}x", fast == row.fast.end() ? 0.0 : 100 * fast->second, row.geo_mean_speedup);
+      text += fmt::format("  {:5.1f}%  {:6.2f}x", fast == row.fast.end() ? 0.0 : 100 * fast->second,
+                          row.geo_mean_speedup);
     }
     text += "\n";
   }

@@ -19,12 +19,12 @@
 
 namespace tritonforge {
 
-struct BenchRow {                        // a line of the table
-  std::string stage;                     // base | sft | rl
+struct BenchRow {     // a line of the table
+  std::string stage;  // base | sft | rl
   int64_t turns = 1, samples = 0;
   double compile_rate = 0, pass_at_1 = 0, ci_low = 0, ci_high = 0;
-  std::map<std::string, double> fast;    // "1.0" -> share; empty where nothing was timed
-  double geo_mean_speedup = 0;           // over correct and timed samples
+  std::map<std::string, double> fast;  // "1.0" -> share; empty where nothing was timed
+  double geo_mean_speedup = 0;         // over correct and timed samples
 };
 Json to_json(const BenchRow& row);
 BenchRow bench_row_from_json(const Json& json);
@@ -41,8 +41,8 @@ class RunRecord {
   std::vector<BenchRow> rows() const;
   std::map<std::string, double> wall_s() const;
 
-  void add_step(Json step);              // {"stage", "step", ...}; a step written before is not written twice
-  std::vector<Json> steps_since(size_t& seen) const;   // steps added by this process after the first `seen`; advances it
+  void add_step(Json step);  // {"stage", "step", ...}; a step written before is not written twice
+  std::vector<Json> steps_since(size_t& seen) const;  // steps added by this process after the first `seen`; advances it
   void add_trajectory(const Json& trajectory);
   void set_progress(const std::string& stage, int64_t done, int64_t total);
   void write_status(const std::vector<RoleStatus>& roles, const std::string& run_name);

@@ -84,9 +84,11 @@ SftData tokenized(const RecipeConfig& config, const Tokenizer& tokenizer) {
   } else {
     const ChatFormat format = recognise_chat_format(tokenizer.chat_template());
     const PromptStyle style = parse_prompt_style(config.rollout.prompt);
-    for (const Pair& pair : training_pairs(config)) data.add(tokens_of(pair, tokenizer, format, style), config.sft.max_sequence);
+    for (const Pair& pair : training_pairs(config))
+      data.add(tokens_of(pair, tokenizer, format, style), config.sft.max_sequence);
   }
-  if (data.examples.empty()) fail(ErrorKind::kUsage, "sft.max_sequence: every example is longer than {} tokens", config.sft.max_sequence);
+  if (data.examples.empty())
+    fail(ErrorKind::kUsage, "sft.max_sequence: every example is longer than {} tokens", config.sft.max_sequence);
   return data;
 }
 
@@ -122,13 +124,18 @@ void verify_pairs(RunContext& run) {
   const auto worker = [&] {
     for (size_t i = next++; i < order.size(); i = next++) {
       const Pair& pair = pairs[order[i]];
-      const Json body = {{"problem", {{"id", pair.id}, {"source", pair.problem}}}, {"candidate", pair.solution},
-                         {"seed", Rng::derive(static_cast<uint64_t>(run.config.seed), i) >> 1}, {"measure_performance", false},
-                         {"mode", run.config.evaluator.mode}, {"num_correct_trials", run.config.evaluator.num_correct_trials},
+      const Json body = {{"problem", {{"id", pair.id}, {"source", pair.problem}}},
+                         {"candidate", pair.solution},
+                         {"seed", Rng::derive(static_cast<uint64_t>(run.config.seed), i) >> 1},
+                         {"measure_performance", false},
+                         {"mode", run.config.evaluator.mode},
+                         {"num_correct_trials", run.config.evaluator.num_correct_trials},
                          {"timeout_s", run.config.evaluator.timeout_s}};
-      const Verdict verdict = verdict_from_json(run.call("evaluator", run.evaluator_url + "/v2/evaluations", body, 600));
+      const Verdict verdict = verdict_from_json(
+          run.call("evaluator", run.evaluator_url + "/v2/evaluations", body, 600));
       std::lock_guard lock(mutex);
-      if (!verdict.correct && first_failure.empty()) first_failure = fmt::format("{}: {} {}", pair.id, verdict.error_kind, verdict.diagnostics);
+      if (!verdict.correct && first_failure.empty())
+        first_failure = fmt::format("{}: {} {}", pair.id, verdict.error_kind, verdict.diagnostics);
       run.record.set_progress("data", static_cast<int64_t>(++done), static_cast<int64_t>(order.size()));
     }
   };
@@ -136,7 +143,8 @@ void verify_pairs(RunContext& run) {
   for (int64_t i = 0; i < run.config.evaluator.workers; ++i) workers.push_back(std::async(std::launch::async, worker));
   for (auto& each : workers) each.get();
   if (!first_failure.empty()) {
-    fail(ErrorKind::kCorrupt, "data.pairs: {} holds a pair that the evaluator does not accept: {}", run.config.data.pairs, first_failure);
+    fail(ErrorKind::kCorrupt, "data.pairs: {} holds a pair that the evaluator does not accept: {}",
+         run.config.data.pairs, first_failure);
   }
 }
 
@@ -145,7 +153,8 @@ void run_sft(RunContext& run) {
   const fs::path base = resolve_path(run.config.model.path);
   const SftData data = tokenized(run.config, Tokenizer::load(base));
   const auto steps = plan_steps(data, sft, static_cast<uint64_t>(run.config.seed));
-  log::info("sft: {} examples, {} tokens; {} left out as longer than {}", data.examples.size(), data.tokens, data.too_long, sft.max_sequence);
+  log::info("sft: {} examples, {} tokens; {} left out as longer than {}", data.examples.size(), data.tokens,
+            data.too_long, sft.max_sequence);
   run.start_trainer("sft", sft.train, base, sft.steps);
   const auto next_step = [&] { return run.get(run.trainer_url + "/status").at("expected_step").get<int64_t>(); };
 
@@ -157,7 +166,8 @@ void run_sft(RunContext& run) {
     }
     const int restarts = run.supervisor->restarts("trainer");
     try {
-      Json metrics = run.call("trainer", run.trainer_url + "/step", {{"kind", "sft"}, {"step", step}, {"sequences", std::move(sequences)}}, 3600);
+      Json metrics = run.call("trainer", run.trainer_url + "/step",
+                              {{"kind", "sft"}, {"step", step}, {"sequences", std::move(sequences)}}, 3600);
       metrics["stage"] = "sft";
       run.record.add_step(std::move(metrics));
       ++step;

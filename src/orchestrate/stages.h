@@ -6,9 +6,9 @@
 
 namespace tritonforge {
 
-void verify_pairs(RunContext& run);          // data: evaluates some pairs again; a wrong one fails the run
-void run_sft(RunContext& run);               // trains, writes models/sft, installs it on the engines
-void run_rl(RunContext& run);                // generate -> collect -> step -> publish
+void verify_pairs(RunContext& run);  // data: evaluates some pairs again; a wrong one fails the run
+void run_sft(RunContext& run);       // trains, writes models/sft, installs it on the engines
+void run_rl(RunContext& run);        // generate -> collect -> step -> publish
 // Measures the weights that the engines serve now on the held-out problems; `stage` names the rows.
 std::vector<BenchRow> run_bench(RunContext& run, const std::string& stage);
 

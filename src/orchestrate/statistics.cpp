@@ -56,7 +56,8 @@ Interval cluster_bootstrap95(const std::vector<std::vector<double>>& values, uin
 
 double fast_p(const std::vector<double>& speedups_of_correct, int64_t total, double p) {
   if (total <= 0) return 0;
-  const auto faster = std::count_if(speedups_of_correct.begin(), speedups_of_correct.end(), [&](double s) { return s > p; });
+  const auto faster = std::count_if(speedups_of_correct.begin(), speedups_of_correct.end(),
+                                    [&](double s) { return s > p; });
   return static_cast<double>(faster) / static_cast<double>(total);
 }
 

@@ -14,11 +14,11 @@ namespace tritonforge {
 
 struct Supervisor::Role {
   RoleSpec spec;
-  RoleStatus status;                    // guarded by mutex_
+  RoleStatus status;  // guarded by mutex_
   std::unique_ptr<ChildProcess> process;
   std::deque<Clock::time_point> deaths;
-  std::string startup_error;            // guarded by mutex_
-  bool ready = false, stopping = false; // guarded by mutex_
+  std::string startup_error;             // guarded by mutex_
+  bool ready = false, stopping = false;  // guarded by mutex_
   std::thread watcher;
 };
 
@@ -87,7 +87,8 @@ void Supervisor::bring_up(Role& role, bool restarted) {
     const auto reply = client.get(role.spec.url + "/health");
     if (reply.ok() && reply->status == 200) break;
     if (deadline.expired()) {
-      fail(ErrorKind::kTimeout, "no healthy answer from {}/health within {} s: {}", role.spec.url, role.spec.ready_timeout_s, log_tail(role.spec.name));
+      fail(ErrorKind::kTimeout, "no healthy answer from {}/health within {} s: {}", role.spec.url,
+           role.spec.ready_timeout_s, log_tail(role.spec.name));
     }
   }
   if (role.spec.on_ready) role.spec.on_ready(restarted);
@@ -233,7 +234,8 @@ void Supervisor::check() const {
 void Supervisor::wait_ready(const std::string& name, Deadline deadline) {
   std::unique_lock lock(mutex_);
   const std::shared_ptr<Role> role = find(name);
-  const bool done = changed_.wait_until(lock, deadline.at(), [&] { return role->ready || role->stopping || role->status.state == RoleState::kRed; });
+  const bool done = changed_.wait_until(
+      lock, deadline.at(), [&] { return role->ready || role->stopping || role->status.state == RoleState::kRed; });
   if (role->ready) return;
   if (role->stopping) fail(ErrorKind::kUnavailable, "{} is being stopped", name);
   lock.unlock();

@@ -19,10 +19,10 @@
 namespace tritonforge {
 
 struct RoleSpec {
-  std::string name;                    // engine-0
-  std::vector<std::string> argv;       // with its --port
+  std::string name;               // engine-0
+  std::vector<std::string> argv;  // with its --port
   std::map<std::string, std::string> env;
-  std::string url;                     // answers GET /health
+  std::string url;  // answers GET /health
   double ready_timeout_s = 120;
   // Argv of a restart where it differs (a trainer resumes); empty = argv.
   std::vector<std::string> restart_argv;
@@ -46,7 +46,7 @@ class Supervisor {
   static constexpr double kRestartWindow = 300;
 
   explicit Supervisor(fs::path log_folder);
-  ~Supervisor();                       // stops everything
+  ~Supervisor();  // stops everything
 
   // Starts roles side by side and waits until all are ready; throws naming the role, with the end of its log.
   void start(std::vector<RoleSpec> specs);
@@ -70,7 +70,7 @@ class Supervisor {
   fs::path log_folder_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<std::shared_ptr<Role>> roles_;   // shared: a caller may wait for one that is being stopped
+  std::vector<std::shared_ptr<Role>> roles_;  // shared: a caller may wait for one that is being stopped
 };
 
 }  // namespace tritonforge

@@ -29,7 +29,8 @@ std::string progress_text(const RunRecord::Progress& progress) {
   if (progress.total > 0) {
     const double part = static_cast<double>(progress.done) / static_cast<double>(progress.total);
     const int filled = static_cast<int>(part * 30);
-    text += fmt::format(" [{}{}] {}/{}", std::string(filled, '#'), std::string(30 - filled, '.'), progress.done, progress.total);
+    text += fmt::format(" [{}{}] {}/{}", std::string(filled, '#'), std::string(30 - filled, '.'), progress.done,
+                        progress.total);
     if (progress.eta_s > 0) text += fmt::format("  {} left in this stage", format_duration(progress.eta_s));
   }
   return text;
@@ -94,13 +95,15 @@ void TerminalView::finish() { erase_live(); }
 std::string format_step(const Json& step) {
   const int64_t index = step.value("step", int64_t{0});
   if (step.value("stage", "") == "sft") {
-    return fmt::format("sft {:>4}  loss {:7.4f}  lr {:.2e}  grad {:6.3f}  {:>6.0f} tok/s", index, number(step, "loss"), number(step, "lr"),
-                       number(step, "grad_norm"), number(step, "tokens_per_s"));
+    return fmt::format("sft {:>4}  loss {:7.4f}  lr {:.2e}  grad {:6.3f}  {:>6.0f} tok/s", index, number(step, "loss"),
+                       number(step, "lr"), number(step, "grad_norm"), number(step, "tokens_per_s"));
   }
-  return fmt::format("rl {:>4}  reward {:6.3f}  pass {:5.1f}%  compiles {:5.1f}%  turns {:4.2f}  loss {:8.4f}  |dlogp| {:.1e}  {:5.1f} s (collect {:.1f}, train {:.1f}, sync {:.1f})",
-                     index, number(step, "reward_mean"), 100 * number(step, "pass_rate"), 100 * number(step, "compile_rate"),
-                     number(step, "turns_mean"), number(step, "loss"), number(step, "train_rollout_logprob_abs_diff"), number(step, "seconds"),
-                     number(step, "collect_s"), number(step, "train_s"), number(step, "sync_s"));
+  return fmt::format(
+      "rl {:>4}  reward {:6.3f}  pass {:5.1f}%  compiles {:5.1f}%  turns {:4.2f}  loss {:8.4f}  |dlogp| {:.1e}  "
+      "{:5.1f} s (collect {:.1f}, train {:.1f}, sync {:.1f})",
+      index, number(step, "reward_mean"), 100 * number(step, "pass_rate"), 100 * number(step, "compile_rate"),
+      number(step, "turns_mean"), number(step, "loss"), number(step, "train_rollout_logprob_abs_diff"),
+      number(step, "seconds"), number(step, "collect_s"), number(step, "train_s"), number(step, "sync_s"));
 }
 
 }  // namespace tritonforge

@@ -13,9 +13,9 @@ class TerminalView {
  public:
   TerminalView();
   void header(const std::string& text);
-  void line(const std::string& text);                                      // scrolls by
+  void line(const std::string& text);  // scrolls by
   void update(const std::vector<RoleStatus>& roles, const RunRecord::Progress& progress);
-  void finish();                                                           // removes the live part
+  void finish();  // removes the live part
 
  private:
   void erase_live();

@@ -12,7 +12,8 @@ class TokenizerCodec : public ChatCodec {
  public:
   TokenizerCodec(Tokenizer tokenizer, const fs::path& path)
       : tokenizer_(std::move(tokenizer)),
-        format_(tokenizer_.chat_template().empty() ? ChatFormat::kPlain : recognise_chat_format(tokenizer_.chat_template())) {
+        format_(tokenizer_.chat_template().empty() ? ChatFormat::kPlain
+                                                   : recognise_chat_format(tokenizer_.chat_template())) {
     const auto end = tokenizer_.id_of("<|im_end|>");
     if (!end) fail(ErrorKind::kUnsupported, "{}: has no token <|im_end|>, which ends a chat turn", path.string());
     end_of_turn_ = *end;

@@ -102,7 +102,8 @@ std::vector<double> turn_returns(const std::vector<TurnReward>& turns, Credit cr
   return returns;
 }
 
-GroupAdvantages group_advantages(const std::vector<std::vector<TurnReturn>>& returns, Credit credit, Advantage advantage) {
+GroupAdvantages group_advantages(const std::vector<std::vector<TurnReturn>>& returns, Credit credit,
+                                 Advantage advantage) {
   GroupAdvantages result;
   std::vector<Place> counted;
   size_t max_turns = 0;

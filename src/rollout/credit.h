@@ -1,6 +1,6 @@
 #pragma once
-// From turn rewards to advantages, as pure functions. A turn that failed for reasons of ours (no completion, no verdict)
-// is not counted: it has no return, takes part in no mean, and its advantage is 0.
+// From turn rewards to advantages, as pure functions. A turn that failed for reasons of ours (no completion, no
+// verdict) is not counted: it has no return, takes part in no mean, and its advantage is 0.
 //
 // Credit (what a turn's tokens are paid for; r_t of counted turns, t from 0):
 //   trajectory  every turn: sum_t gamma^t r_t                    (the seed's; gamma 0.4)
@@ -46,6 +46,7 @@ struct GroupAdvantages {
   std::string reason;                           // "", "zero_variance" (all 0) or "all_failed" (nothing counted)
 };
 // `returns`: [trajectory][turn]; groups and trajectories of any size.
-GroupAdvantages group_advantages(const std::vector<std::vector<TurnReturn>>& returns, Credit credit, Advantage advantage);
+GroupAdvantages group_advantages(const std::vector<std::vector<TurnReturn>>& returns, Credit credit,
+                                 Advantage advantage);
 
 }  // namespace tritonforge

@@ -11,9 +11,31 @@
 namespace tritonforge {
 
 enum class Op {
-  kNumber, kVariable, kAdd, kSubtract, kMultiply, kDivide, kPower, kNegate, kNot, kAnd, kOr,
-  kLess, kLessEqual, kGreater, kGreaterEqual, kEqual, kNotEqual,
-  kLn, kExp, kSqrt, kAbs, kMin, kMax, kClip, kIf
+  kNumber,
+  kVariable,
+  kAdd,
+  kSubtract,
+  kMultiply,
+  kDivide,
+  kPower,
+  kNegate,
+  kNot,
+  kAnd,
+  kOr,
+  kLess,
+  kLessEqual,
+  kGreater,
+  kGreaterEqual,
+  kEqual,
+  kNotEqual,
+  kLn,
+  kExp,
+  kSqrt,
+  kAbs,
+  kMin,
+  kMax,
+  kClip,
+  kIf
 };
 
 struct Expression::Node {
@@ -37,7 +59,7 @@ struct Function {
 };
 const std::map<std::string, Function, std::less<>>& functions() {
   static const std::map<std::string, Function, std::less<>> table = {
-      {"ln", {Op::kLn, 1, 1}},   {"exp", {Op::kExp, 1, 1}},  {"sqrt", {Op::kSqrt, 1, 1}}, {"abs", {Op::kAbs, 1, 1}},
+      {"ln", {Op::kLn, 1, 1}},    {"exp", {Op::kExp, 1, 1}},  {"sqrt", {Op::kSqrt, 1, 1}}, {"abs", {Op::kAbs, 1, 1}},
       {"min", {Op::kMin, 2, 64}}, {"max", {Op::kMax, 2, 64}}, {"clip", {Op::kClip, 3, 3}}, {"if", {Op::kIf, 3, 3}}};
   return table;
 }
@@ -77,7 +99,8 @@ class Parser {
     if (!text_.substr(at_).starts_with(token)) return false;
     if (std::isalpha(static_cast<unsigned char>(token.back())) != 0) {
       const size_t next = at_ + token.size();
-      if (next < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[next])) != 0 || text_[next] == '_')) return false;
+      if (next < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[next])) != 0 || text_[next] == '_'))
+        return false;
     }
     at_ += token.size();
     return true;
@@ -169,7 +192,8 @@ class Parser {
 
   NodePtr name() {
     const size_t begin = at_;
-    while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) != 0 || text_[at_] == '_')) ++at_;
+    while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) != 0 || text_[at_] == '_'))
+      ++at_;
     const std::string word(text_.substr(begin, at_ - begin));
     if (take("(")) return call(word, begin);
     const auto found = std::find(variables_.begin(), variables_.end(), word);
@@ -243,7 +267,8 @@ double value_of(const Node& node, const std::vector<double>& values) {
     case Op::kMin:
     case Op::kMax: {
       double best = arg(0);
-      for (size_t i = 1; i < node.arguments.size(); ++i) best = node.op == Op::kMin ? std::min(best, arg(i)) : std::max(best, arg(i));
+      for (size_t i = 1; i < node.arguments.size(); ++i)
+        best = node.op == Op::kMin ? std::min(best, arg(i)) : std::max(best, arg(i));
       return best;
     }
   }
@@ -253,7 +278,8 @@ double value_of(const Node& node, const std::vector<double>& values) {
 
 }  // namespace
 
-Expression::Expression(std::string_view text, const std::vector<std::string>& variables) : root_(Parser(text, variables).parse()) {}
+Expression::Expression(std::string_view text, const std::vector<std::string>& variables)
+    : root_(Parser(text, variables).parse()) {}
 Expression::Expression(Expression&&) noexcept = default;
 Expression& Expression::operator=(Expression&&) noexcept = default;
 Expression::~Expression() = default;

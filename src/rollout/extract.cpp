@@ -39,7 +39,8 @@ size_t backticks_of(std::string_view line) {
 
 std::string lower(std::string_view text) {
   std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::transform(out.begin(), out.end(), out.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return out;
 }
 
@@ -80,13 +81,17 @@ bool has_line_with(std::string_view code, std::string_view word) {
 }
 
 bool begins_like_python(std::string_view text) {
-  constexpr std::array<std::string_view, 8> kBeginnings = {"import ", "from ", "class ", "def ", "@", "#", "\"\"\"", "'''"};
+  constexpr std::array<std::string_view, 8> kBeginnings = {"import ", "from ", "class ", "def ",
+                                                           "@",       "#",     "\"\"\"", "'''"};
   const size_t begin = text.find_first_not_of(" \t\r\n");
   if (begin == std::string_view::npos) return false;
-  return std::any_of(kBeginnings.begin(), kBeginnings.end(), [&](std::string_view b) { return text.substr(begin).starts_with(b); });
+  return std::any_of(kBeginnings.begin(), kBeginnings.end(),
+                     [&](std::string_view b) { return text.substr(begin).starts_with(b); });
 }
 
-bool is_python(const std::string& language) { return language == "python" || language == "py" || language == "python3"; }
+bool is_python(const std::string& language) {
+  return language == "python" || language == "py" || language == "python3";
+}
 
 std::string with_newline(std::string_view code) {
   std::string out(code);
@@ -103,7 +108,8 @@ std::string_view without_thinking(std::string_view completion, bool* unclosed) {
   const size_t close = rest.find(kClose);
   const size_t open = rest.find(kOpen);
   const size_t first = rest.find_first_not_of(" \t\r\n");
-  if (close != std::string_view::npos && (open == std::string_view::npos || open > close)) return rest.substr(close + kClose.size());
+  if (close != std::string_view::npos && (open == std::string_view::npos || open > close))
+    return rest.substr(close + kClose.size());
   if (open == std::string_view::npos || open != first) return rest;
   if (close == std::string_view::npos) {
     *unclosed = true;
@@ -121,7 +127,8 @@ Extraction extract_code(std::string_view completion, BlockChoice choice) {
   const bool cut = !blocks.empty() && !blocks.back().closed;
   if (choice == BlockChoice::kLast) std::reverse(blocks.begin(), blocks.end());
   const auto pick = [&](auto&& wanted) -> const Block* {
-    const auto found = std::find_if(blocks.begin(), blocks.end(), [&](const Block& b) { return b.closed && wanted(b); });
+    const auto found = std::find_if(blocks.begin(), blocks.end(),
+                                    [&](const Block& b) { return b.closed && wanted(b); });
     return found == blocks.end() ? nullptr : &*found;
   };
   const Block* block = pick([](const Block& b) { return has_line_with(b.code, "class ModelNew"); });
@@ -133,7 +140,8 @@ Extraction extract_code(std::string_view completion, BlockChoice choice) {
     if (block->code.find_first_not_of(" \t\r\n") == std::string_view::npos) return {Extracted::kNone, "", true};
     return {Extracted::kFound, with_newline(block->code), true};
   }
-  if (begins_like_python(text) && has_line_with(text, "class ModelNew") && text.find("def forward(") != std::string_view::npos) {
+  if (begins_like_python(text) && has_line_with(text, "class ModelNew") &&
+      text.find("def forward(") != std::string_view::npos) {
     return {Extracted::kFound, with_newline(text), false};
   }
   return {};

@@ -46,14 +46,17 @@ Verdict no_code_verdict(Extracted status, bool cut, int64_t tokens) {
     verdict.diagnostics = fmt::format("the answer was cut after {} tokens, before its code block was complete", tokens);
   } else {
     verdict.error_kind = "no_code";
-    verdict.diagnostics = status == Extracted::kTruncated ? "the code block is not closed" : "the answer has no ```python block";
+    verdict.diagnostics = status == Extracted::kTruncated ? "the code block is not closed"
+                                                          : "the answer has no ```python block";
   }
   return verdict;
 }
 
 }  // namespace
 
-std::string trajectory_id(const std::string& group_id, int64_t sample) { return fmt::format("{}.{}", group_id, sample); }
+std::string trajectory_id(const std::string& group_id, int64_t sample) {
+  return fmt::format("{}.{}", group_id, sample);
+}
 
 bool reached_goal(const Turn& turn, const RolloutOptions& options) {
   if (turn.verdict.cheated()) return false;
@@ -67,7 +70,8 @@ void credit_trajectory(Trajectory& trajectory, const RolloutOptions& options) {
   trajectory.reward = trajectory.turn_returns.empty() ? 0 : trajectory.turn_returns[0];
 }
 
-Trajectory failed_trajectory(const GroupSpec& group, int64_t sample, const std::string& kind, const std::string& reason) {
+Trajectory failed_trajectory(const GroupSpec& group, int64_t sample, const std::string& kind,
+                             const std::string& reason) {
   Trajectory trajectory;
   trajectory.id = trajectory_id(group.id, sample);
   trajectory.problem_id = group.problem_id;
@@ -103,7 +107,8 @@ bool Generator::run_turn(const GroupSpec& group, Turn& turn, const std::string& 
   Extraction found = extract_code(turn.text);
   const bool cut = completion->truncated && !found.fenced;  // nobody can tell whether unfenced code is whole
   if (found.status != Extracted::kFound || cut) {
-    turn.verdict = no_code_verdict(found.status, completion->truncated, static_cast<int64_t>(turn.response_tokens.size()));
+    turn.verdict = no_code_verdict(found.status, completion->truncated,
+                                   static_cast<int64_t>(turn.response_tokens.size()));
     turn.reward = reward(turn.verdict);
     return true;
   }
@@ -149,19 +154,23 @@ std::optional<Trajectory> Generator::run(const GroupSpec& group, int64_t sample,
     Turn& turn = trajectory.turns.emplace_back();
     turn.prompt_tokens = tokens;
     if (room < 1) {
-      fail_turn(turn, "prompt_too_long", fmt::format("the prompt has {} tokens, max_context is {}", tokens.size(), options.max_context));
-    } else if (!run_turn(group, turn, fmt::format("{}-{}", trajectory.id, index), Rng::derive(seed, static_cast<uint64_t>(index)), reward, stop)) {
+      fail_turn(turn, "prompt_too_long",
+                fmt::format("the prompt has {} tokens, max_context is {}", tokens.size(), options.max_context));
+    } else if (!run_turn(group, turn, fmt::format("{}-{}", trajectory.id, index),
+                         Rng::derive(seed, static_cast<uint64_t>(index)), reward, stop)) {
       return std::nullopt;
     }
     ++activity_.turns;
     if (turn.status == TurnStatus::kFailed) {
       ++activity_.failed_turns;
-      log::warn("trajectory {} failed in turn {}: {}: {}", trajectory.id, index, turn.verdict.error_kind, turn.verdict.diagnostics);
+      log::warn("trajectory {} failed in turn {}: {}: {}", trajectory.id, index, turn.verdict.error_kind,
+                turn.verdict.diagnostics);
       break;
     }
     if (reached_goal(turn, options) || index + 1 == options.max_turns) break;
     tokens.insert(tokens.end(), turn.response_tokens.begin(), turn.response_tokens.end());
-    const auto between = codec_.continuation(turn.response_tokens, feedback_message(options.prompt, turn.verdict), options.enable_thinking);
+    const auto between = codec_.continuation(turn.response_tokens, feedback_message(options.prompt, turn.verdict),
+                                             options.enable_thinking);
     tokens.insert(tokens.end(), between.begin(), between.end());
   }
   credit_trajectory(trajectory, options);

@@ -4,10 +4,10 @@
 // single_turn is max_turns 1. It ends at max_turns, at a turn that reached stop_reward, at a correct turn that nobody
 // timed, where the context has no room for another turn, and at a turn that failed.
 //
-// A truncated turn is judged by what it holds (a complete block counts; otherwise there is no code) and does not end the
-// trajectory while the context has room: the end-of-turn token is appended unsampled, and the feedback says what was cut.
-// A turn of ours that failed (engine or evaluator down for good, the problem itself broken) has status failed, the reason
-// in verdict.diagnostics, and carries no loss.
+// A truncated turn is judged by what it holds (a complete block counts; otherwise there is no code) and does not end
+// the trajectory while the context has room: the end-of-turn token is appended unsampled, and the feedback says what
+// was cut. A turn of ours that failed (engine or evaluator down for good, the problem itself broken) has status failed,
+// the reason in verdict.diagnostics, and carries no loss.
 //
 // Everything random follows from (group seed, sample, turn): a trajectory that is run again is asked for with the same
 // seeds.
@@ -52,7 +52,8 @@ class Generator {
 // Fills turn_returns and reward by the group's credit rule.
 void credit_trajectory(Trajectory& trajectory, const RolloutOptions& options);
 // A trajectory that says why there is none.
-Trajectory failed_trajectory(const GroupSpec& group, int64_t sample, const std::string& kind, const std::string& reason);
+Trajectory failed_trajectory(const GroupSpec& group, int64_t sample, const std::string& kind,
+                             const std::string& reason);
 // Whether the trajectory ends with this turn for what the turn achieved (see above).
 bool reached_goal(const Turn& turn, const RolloutOptions& options);
 

@@ -58,7 +58,8 @@ bool LeaseQueue::try_answer(const Waiting& waiting) {
     }
     if (!waiting.deadline.expired()) return false;
     waiting.responder->send(net::Response::error(Error(
-        ErrorKind::kTimeout, fmt::format("lease {}: waited {:.0f} s: {}", waiting.request.lease_id, waiting.timeout_s, answer.missing))));
+        ErrorKind::kTimeout,
+        fmt::format("lease {}: waited {:.0f} s: {}", waiting.request.lease_id, waiting.timeout_s, answer.missing))));
   } catch (const std::exception& error) {
     waiting.responder->send(error_response(error));
   }
@@ -84,7 +85,8 @@ void LeaseQueue::loop() {
   pending.splice(pending.end(), fresh_);
   lock.unlock();
   for (const Waiting& waiting : pending) {
-    waiting.responder->send(net::Response::error(Error(ErrorKind::kUnavailable, "the buffer is stopping; ask again with the same lease id")));
+    waiting.responder->send(net::Response::error(
+        Error(ErrorKind::kUnavailable, "the buffer is stopping; ask again with the same lease id")));
   }
 }
 

@@ -16,7 +16,7 @@ namespace tritonforge {
 class LeaseQueue {
  public:
   explicit LeaseQueue(Store& store);
-  ~LeaseQueue();   // answers those that wait with 503
+  ~LeaseQueue();  // answers those that wait with 503
   // Answers with the lease's text as soon as it can be granted, at the deadline with 504, saying what is missing.
   void ask(Store::LeaseRequest request, Deadline deadline, net::ResponderPtr responder);
   void groups_changed();
@@ -35,7 +35,7 @@ class LeaseQueue {
   Store& store_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::list<Waiting> fresh_;       // not yet looked at
+  std::list<Waiting> fresh_;  // not yet looked at
   size_t waiting_ = 0;
   bool look_ = false, stop_ = false;
   std::thread thread_;

@@ -14,8 +14,8 @@ namespace tritonforge {
 namespace {
 
 const std::vector<std::string> kTaskTypes = {"kernelbench", "kernelbench_multiturn"};
-// The original's pause between a written batch and the next look of its trainer is 3 to 5 s; a reader that waits asks for
-// its own time-out.
+// The original's pause between a written batch and the next look of its trainer is 3 to 5 s; a reader that waits asks
+// for its own time-out.
 constexpr double kDefaultReadTimeout = 60;
 
 Json reply_shape(bool success, const std::string& message, Json data) {
@@ -24,7 +24,8 @@ Json reply_shape(bool success, const std::string& message, Json data) {
 
 int64_t lenient_integer(const Json& object, const char* key, int64_t fallback, const std::string& where) {
   const double value = lenient_number(object, key, static_cast<double>(fallback), where);
-  if (value != std::floor(value) || std::fabs(value) > 1e15) fail(ErrorKind::kUsage, "{}: field '{}' must be an integer, not {}", where, key, value);
+  if (value != std::floor(value) || std::fabs(value) > 1e15)
+    fail(ErrorKind::kUsage, "{}: field '{}' must be an integer, not {}", where, key, value);
   return static_cast<int64_t>(value);
 }
 
@@ -41,19 +42,23 @@ RolloutOptions options_from_payload(const Json& payload, const std::string& task
   const Json sampling = optional_field(payload, "sampling_params", Json::object(), where);
   options.sampling.temperature = lenient_number(sampling, "temperature", 1.0, where);
   options.sampling.top_p = lenient_number(sampling, "top_p", 1.0, where);
-  options.sampling.max_new_tokens = lenient_integer(sampling, "max_tokens", lenient_integer(payload, "max_tokens", 4096, where), where);
-  options.max_context = std::max<int64_t>(options.max_context, options.max_turns * (options.sampling.max_new_tokens + 8192));
+  options.sampling.max_new_tokens = lenient_integer(sampling, "max_tokens",
+                                                    lenient_integer(payload, "max_tokens", 4096, where), where);
+  options.max_context = std::max<int64_t>(options.max_context,
+                                          options.max_turns * (options.sampling.max_new_tokens + 8192));
   return rollout_options_from_json(to_json(options), where);  // the same checks as for /v2
 }
 
-GroupSpec group_from_line(const Json& line, const RolloutOptions& options, int64_t n_samples, const std::string& where) {
+GroupSpec group_from_line(const Json& line, const RolloutOptions& options, int64_t n_samples,
+                          const std::string& where) {
   GroupSpec group;
   group.problem_id = require<std::string>(line, "instance_id", where);
   group.problem_source = require<std::string>(line, "label", where);
   group.n_samples = n_samples;
   group.options = options;
   group.legacy = true;
-  for (const Json& message : require<std::vector<Json>>(line, "prompt", where)) group.messages.push_back(message_from_json(message, where));
+  for (const Json& message : require<std::vector<Json>>(line, "prompt", where))
+    group.messages.push_back(message_from_json(message, where));
   if (group.messages.empty()) fail(ErrorKind::kUsage, "{}: 'prompt' has no message", where);
   group.extra = optional_field(line, "extra_info", Json::object(), where);
   return group;
@@ -118,7 +123,8 @@ std::vector<GroupSpec> legacy_groups_from_payload(const Json& payload) {
   const int64_t epochs = lenient_integer(payload, "num_epoch", 3, where);
   const int64_t repeats = lenient_integer(payload, "num_repeat_per_sample", 8, where);
   const int64_t seed = lenient_integer(payload, "seed", 42, where);
-  if (repeats < 1 || repeats > 4096) fail(ErrorKind::kUsage, "{}: num_repeat_per_sample must be 1 to 4096, not {}", where, repeats);
+  if (repeats < 1 || repeats > 4096)
+    fail(ErrorKind::kUsage, "{}: num_repeat_per_sample must be 1 to 4096, not {}", where, repeats);
   const auto skipped = optional_field(payload, "skip_instance_ids", std::vector<std::string>{}, where);
   const auto file = require<std::string>(payload, "input_file", where);
 
@@ -151,7 +157,8 @@ std::vector<GroupSpec> legacy_groups_from_payload(const Json& payload) {
 
 Json legacy_item(const GroupSpec& group, const Trajectory& trajectory) {
   Json messages = Json::array(), history = Json::array(), rewards = Json::array();
-  for (const Message& message : group.opening()) messages.push_back({{"role", message.role}, {"content", message.content}});
+  for (const Message& message : group.opening())
+    messages.push_back({{"role", message.role}, {"content", message.content}});
   for (size_t t = 0; t < trajectory.turns.size(); ++t) {
     const Turn& turn = trajectory.turns[t];
     if (turn.status == TurnStatus::kFailed) continue;  // an error text must never be trained as an answer
@@ -159,7 +166,8 @@ Json legacy_item(const GroupSpec& group, const Trajectory& trajectory) {
     if (t + 1 < trajectory.turns.size()) {
       messages.push_back({{"role", "user"}, {"content", feedback_message(group.options.prompt, turn.verdict).content}});
     }
-    history.push_back({{"turn_idx", t}, {"kernel_code", turn.code}, {"eval_result", eval_result(turn)}, {"reward", turn.reward}});
+    history.push_back(
+        {{"turn_idx", t}, {"kernel_code", turn.code}, {"eval_result", eval_result(turn)}, {"reward", turn.reward}});
     rewards.push_back(turn.reward);
   }
   const Verdict last = history.empty() ? Verdict{} : trajectory.turns[history.size() - 1].verdict;
@@ -171,9 +179,9 @@ Json legacy_item(const GroupSpec& group, const Trajectory& trajectory) {
     details["eval_status"] = history.empty() ? "failed" : "completed";
     details["eval_response"] = last.diagnostics;
   } else {
-    details = {{"final_compiled", last.compiled},   {"final_correctness", last.correct},
-               {"final_runtime", last.runtime.median}, {"final_speedup", last.speedup},
-               {"num_turns", history.size()},        {"turn_rewards", rewards},
+    details = {{"final_compiled", last.compiled},       {"final_correctness", last.correct},
+               {"final_runtime", last.runtime.median},  {"final_speedup", last.speedup},
+               {"num_turns", history.size()},           {"turn_rewards", rewards},
                {"aggregated_return", trajectory.reward}};
   }
   Json item = {{"uid", trajectory.id},
@@ -215,13 +223,18 @@ void Legacy::groups_changed() {
 net::Response Legacy::start_rollout(const Json& body) {
   const auto groups = legacy_groups_from_payload(body);
   Store& store = service_.store();
-  store.set_setting("group_size", std::to_string(lenient_integer(body, "num_repeat_per_sample", 8, "POST /start_rollout")));
-  store.set_setting("group_timeout_s", fmt::format("{}", lenient_number(body, "group_timeout_seconds", 300, "POST /start_rollout")));
-  store.set_setting("min_timeout_ratio", fmt::format("{}", lenient_number(body, "min_timeout_group_size_ratio", 0.7, "POST /start_rollout")));
+  store.set_setting("group_size",
+                    std::to_string(lenient_integer(body, "num_repeat_per_sample", 8, "POST /start_rollout")));
+  store.set_setting("group_timeout_s",
+                    fmt::format("{}", lenient_number(body, "group_timeout_seconds", 300, "POST /start_rollout")));
+  store.set_setting("min_timeout_ratio", fmt::format("{}", lenient_number(body, "min_timeout_group_size_ratio", 0.7,
+                                                                          "POST /start_rollout")));
   const auto result = service_.start_groups(groups);
-  const std::string message = fmt::format("{} groups started, {} were there already", result.accepted.size(), result.known.size());
+  const std::string message = fmt::format("{} groups started, {} were there already", result.accepted.size(),
+                                          result.known.size());
   log::info("/start_rollout: {}", message);
-  return net::Response::json(reply_shape(true, message, {{"data", Json::array()}, {"meta_info", {{"num_groups", result.accepted.size()}}}}));
+  return net::Response::json(
+      reply_shape(true, message, {{"data", Json::array()}, {"meta_info", {{"num_groups", result.accepted.size()}}}}));
 }
 
 net::Response Legacy::write(const Json& body) {
@@ -237,7 +250,8 @@ net::Response Legacy::write(const Json& body) {
   const auto uid = item["uid"].is_string() ? item["uid"].get<std::string>() : item["uid"].dump();
   const bool fresh = service_.store().write_item(uid, instance, reward, item.dump());
   if (fresh) groups_changed();
-  return net::Response::json(reply_shape(true, fresh ? "written" : "was there already", {{"data", Json::array({std::move(item)})}, {"meta_info", Json::object()}}));
+  return net::Response::json(reply_shape(true, fresh ? "written" : "was there already",
+                                         {{"data", Json::array({std::move(item)})}, {"meta_info", Json::object()}}));
 }
 
 net::Response Legacy::read(int64_t batch_size, Deadline deadline, bool take) {
@@ -276,14 +290,17 @@ net::Response Legacy::read(int64_t batch_size, Deadline deadline, bool take) {
         store.take_legacy(found, lease);
         meta["lease_id"] = lease;
       }
-      return net::Response::json(reply_shape(true, fmt::format("{} items in {} groups", held, found.size()), {{"data", std::move(data)}, {"meta_info", std::move(meta)}}));
+      return net::Response::json(reply_shape(true, fmt::format("{} items in {} groups", held, found.size()),
+                                             {{"data", std::move(data)}, {"meta_info", std::move(meta)}}));
     }
     reading.unlock();
     std::unique_lock lock(change_mutex_);
     // A group also becomes usable by nobody writing to it: look again at least every second.
     const auto wake = std::min(deadline.at(), Clock::now() + std::chrono::seconds(1));
     if (deadline.expired()) {
-      const std::string message = held == 0 ? "no complete group yet" : fmt::format("{} items complete, {} asked for; nothing was taken", held, batch_size);
+      const std::string message = held == 0 ? "no complete group yet"
+                                            : fmt::format("{} items complete, {} asked for; nothing was taken", held,
+                                                          batch_size);
       return net::Response::json(reply_shape(false, message, Json()));
     }
     changed_.wait_until(lock, wake, [&] { return changes_ != seen; });
@@ -292,7 +309,10 @@ net::Response Legacy::read(int64_t batch_size, Deadline deadline, bool take) {
 
 Json Legacy::stats() {
   const auto counts = service_.store().legacy_counts();
-  return {{"current_size", counts.waiting}, {"max_size", 0}, {"total_written", counts.written}, {"total_read", counts.read}};
+  return {{"current_size", counts.waiting},
+          {"max_size", 0},
+          {"total_written", counts.written},
+          {"total_read", counts.read}};
 }
 
 void Legacy::add_routes(net::HttpServer& server) {
@@ -317,7 +337,9 @@ void Legacy::add_routes(net::HttpServer& server) {
   route("POST", "/buffer/read", [this](const net::Request& r) {
     const Json body = r.json();
     const bool wait = optional_field(body, "wait", body.contains("timeout"), "POST /buffer/read");
-    const double timeout = wait ? std::clamp(lenient_number(body, "timeout", kDefaultReadTimeout, "POST /buffer/read"), 0.0, 600.0) : 0;
+    const double timeout = wait ? std::clamp(lenient_number(body, "timeout", kDefaultReadTimeout, "POST /buffer/read"),
+                                             0.0, 600.0)
+                                : 0;
     return read(lenient_integer(body, "batch_size", -1, "POST /buffer/read"), Deadline::after(timeout), true);
   });
   route("GET", "/buffer/peek", [this](const net::Request& r) {
@@ -325,8 +347,12 @@ void Legacy::add_routes(net::HttpServer& server) {
     if (const auto found = r.query.find("batch_size"); found != r.query.end()) body["batch_size"] = found->second;
     return read(lenient_integer(body, "batch_size", -1, "GET /buffer/peek"), Deadline::after(0), false);
   });
-  route("GET", "/buffer/stats", [this](const net::Request&) { return net::Response::json(reply_shape(true, "", {{"data", stats()}, {"meta_info", Json::object()}})); });
-  route("GET", "/", [](const net::Request&) { return net::Response::json(reply_shape(true, "TritonForge rollout buffer", Json())); });
+  route("GET", "/buffer/stats", [this](const net::Request&) {
+    return net::Response::json(reply_shape(true, "", {{"data", stats()}, {"meta_info", Json::object()}}));
+  });
+  route("GET", "/", [](const net::Request&) {
+    return net::Response::json(reply_shape(true, "TritonForge rollout buffer", Json()));
+  });
 }
 
 }  // namespace tritonforge

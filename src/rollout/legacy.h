@@ -1,9 +1,10 @@
 #pragma once
-// The endpoints of the original's buffer, for its trainers and tools (reference: TritonForge's rollout buffer, port 8889):
+// The endpoints of the original's buffer, for its trainers and tools (reference: TritonForge's rollout buffer, port
+// 8889):
 //   POST /start_rollout, /buffer/write, /buffer/read, /get_rollout_data; GET /buffer/peek, /buffer/stats, /
-// with its reply shape {success, message, data: {data, meta_info}}. What it got wrong is right here: rewards above 1 are
-// kept, a short read takes nothing, peek works, a second /start_rollout adds to the first, items survive a restart, and
-// a read batch can be had again (meta_info.lease_id, GET /v2/leases/{id} for groups generated here).
+// with its reply shape {success, message, data: {data, meta_info}}. What it got wrong is right here: rewards above 1
+// are kept, a short read takes nothing, peek works, a second /start_rollout adds to the first, items survive a restart,
+// and a read batch can be had again (meta_info.lease_id, GET /v2/leases/{id} for groups generated here).
 #include <condition_variable>
 #include <mutex>
 
@@ -25,7 +26,7 @@ class Legacy {
   net::Response read(int64_t batch_size, Deadline deadline, bool take);
   Json stats();
   RolloutService& service_;
-  std::mutex mutex_;                  // one reader at a time: what it saw is what it takes
+  std::mutex mutex_;  // one reader at a time: what it saw is what it takes
   std::mutex change_mutex_;
   std::condition_variable changed_;
   uint64_t changes_ = 0;
@@ -36,7 +37,8 @@ class Legacy {
 // A number that may have come as text ("100"), as the original's trainer sends them. Throws kUsage naming the field.
 double lenient_number(const Json& object, const char* key, double fallback, const std::string& where);
 
-// The groups that a /start_rollout payload asks for; its prompt file is read. Throws kUsage / kNotFound naming file and line.
+// The groups that a /start_rollout payload asks for; its prompt file is read. Throws kUsage / kNotFound naming file and
+// line.
 std::vector<GroupSpec> legacy_groups_from_payload(const Json& payload);
 
 // One trajectory as the original's item: uid, instance_id, messages, reward, extra_info, execution_details,

@@ -24,12 +24,16 @@ SamplingOptions sampling_from_json(const Json& json, const std::string& where) {
   out.max_new_tokens = optional_field(json, "max_new_tokens", out.max_new_tokens, where);
   at_least(out.temperature, 0, "temperature", where);
   at_least(static_cast<double>(out.max_new_tokens), 1, "max_new_tokens", where);
-  if (!(out.top_p > 0 && out.top_p <= 1)) fail(ErrorKind::kUsage, "{}: 'top_p' must be in (0, 1], not {}", where, out.top_p);
+  if (!(out.top_p > 0 && out.top_p <= 1))
+    fail(ErrorKind::kUsage, "{}: 'top_p' must be in (0, 1], not {}", where, out.top_p);
   return out;
 }
 
 EvaluationOptions evaluation_from_json(const Json& json, const std::string& where) {
-  check_keys(json, {"mode", "backend", "num_correct_trials", "num_perf_trials", "measure_performance", "fresh_seeds", "timeout_s"}, where);
+  check_keys(
+      json,
+      {"mode", "backend", "num_correct_trials", "num_perf_trials", "measure_performance", "fresh_seeds", "timeout_s"},
+      where);
   EvaluationOptions out;
   out.mode = optional_field(json, "mode", out.mode, where);
   out.backend = optional_field(json, "backend", out.backend, where);
@@ -59,8 +63,10 @@ void check_keys(const Json& object, const std::vector<std::string>& known, const
 }
 
 RolloutOptions rollout_options_from_json(const Json& json, const std::string& where) {
-  check_keys(json, {"max_turns", "gamma", "reward", "credit", "advantage", "prompt", "stop_reward", "max_context",
-                    "enable_thinking", "sampling", "evaluate", "router", "evaluator"}, where);
+  check_keys(json,
+             {"max_turns", "gamma", "reward", "credit", "advantage", "prompt", "stop_reward", "max_context",
+              "enable_thinking", "sampling", "evaluate", "router", "evaluator"},
+             where);
   RolloutOptions out;
   out.max_turns = optional_field(json, "max_turns", out.max_turns, where);
   out.gamma = optional_field(json, "gamma", out.gamma, where);

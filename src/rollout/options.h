@@ -20,11 +20,11 @@ struct SamplingOptions {
 };
 
 struct EvaluationOptions {
-  std::string mode;                 // "" = the evaluator's own
+  std::string mode;  // "" = the evaluator's own
   std::string backend = "triton";
   int64_t num_correct_trials = 5, num_perf_trials = 100;
   bool measure_performance = true;
-  bool fresh_seeds = true;          // false: verdicts are a function of the group's seed, for runs that repeat bit by bit
+  bool fresh_seeds = true;  // false: verdicts are a function of the group's seed, for runs that repeat bit by bit
   double timeout_s = 120;
 };
 
@@ -38,11 +38,11 @@ struct RolloutOptions {
   // A trajectory ends at a turn with at least this reward, and at a correct one that was not timed: without a clock
   // nothing better can follow.
   double stop_reward = 1.3;
-  int64_t max_context = 8192;       // tokens of one turn's prompt and response together
-  bool enable_thinking = true;      // Qwen3's template
+  int64_t max_context = 8192;   // tokens of one turn's prompt and response together
+  bool enable_thinking = true;  // Qwen3's template
   SamplingOptions sampling;
   EvaluationOptions evaluate;
-  std::string router, evaluator;    // URLs; "" = the server's own
+  std::string router, evaluator;  // URLs; "" = the server's own
 };
 // Absent fields keep their defaults. Throws kUsage: an unknown key or name with the nearest one, a value out of range.
 RolloutOptions rollout_options_from_json(const Json& json, const std::string& where);
@@ -53,9 +53,9 @@ struct GroupSpec {
   int64_t n_samples = 8;
   uint64_t seed = 0;
   RolloutOptions options;
-  std::vector<Message> messages;    // the first messages verbatim; empty = from the prompt style
-  bool legacy = false;              // asked for through the original's /start_rollout
-  Json extra;                       // the caller's own; handed back by the original's endpoints
+  std::vector<Message> messages;  // the first messages verbatim; empty = from the prompt style
+  bool legacy = false;            // asked for through the original's /start_rollout
+  Json extra;                     // the caller's own; handed back by the original's endpoints
 
   std::vector<Message> opening() const;
 };

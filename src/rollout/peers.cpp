@@ -12,7 +12,9 @@ namespace {
 
 constexpr int kMaxInternalErrors = 3;
 
-bool may_pass(int status) { return status == 408 || status == 429 || (status >= 500 && status != 501 && status != 505); }
+bool may_pass(int status) {
+  return status == 408 || status == 429 || (status >= 500 && status != 501 && status != 505);
+}
 
 std::string reason_of(const net::Response& response) {
   try {
@@ -55,7 +57,9 @@ Part part_from_json(const Json& reply, const std::string& where) {
   const Json meta = require<Json>(reply, "meta_info", where);
   Part part;
   const Json finish = require<Json>(meta, "finish_reason", where);
-  part.finish = finish.is_object() ? require<std::string>(finish, "type", where) : finish.is_string() ? finish.get<std::string>() : "";
+  part.finish = finish.is_object()   ? require<std::string>(finish, "type", where)
+                : finish.is_string() ? finish.get<std::string>()
+                                     : "";
   if (part.finish != "stop" && part.finish != "length" && part.finish != "abort") {
     fail(ErrorKind::kUsage, "{}: unknown finish_reason {}", where, finish.dump().substr(0, 80));
   }
@@ -71,7 +75,8 @@ Part part_from_json(const Json& reply, const std::string& where) {
   }
   const auto ids = optional_field(reply, "output_ids", out.tokens, where);
   if (ids != out.tokens) {
-    fail(ErrorKind::kUsage, "{}: {} output_ids, but log-probabilities of {} (other) tokens", where, ids.size(), out.tokens.size());
+    fail(ErrorKind::kUsage, "{}: {} output_ids, but log-probabilities of {} (other) tokens", where, ids.size(),
+         out.tokens.size());
   }
   if (meta.contains("output_token_weight_versions")) {
     for (const Json& version : require<std::vector<Json>>(meta, "output_token_weight_versions", where)) {
@@ -81,7 +86,8 @@ Part part_from_json(const Json& reply, const std::string& where) {
     out.weight_versions.assign(out.tokens.size(), version_of(optional_field(meta, "weight_version", Json(0), where)));
   }
   if (out.weight_versions.size() != out.tokens.size()) {
-    fail(ErrorKind::kUsage, "{}: {} weight versions for {} tokens", where, out.weight_versions.size(), out.tokens.size());
+    fail(ErrorKind::kUsage, "{}: {} weight versions for {} tokens", where, out.weight_versions.size(),
+         out.tokens.size());
   }
   return part;
 }
@@ -111,7 +117,8 @@ bool pause_for(double seconds, std::stop_token stop) {
   return !stop.stop_requested();
 }
 
-Peers::Peers(PeerOptions options) : options_(std::move(options)), client_(net::ClientOptions{.api_key = options_.api_key}) {}
+Peers::Peers(PeerOptions options)
+    : options_(std::move(options)), client_(net::ClientOptions{.api_key = options_.api_key}) {}
 
 Result<Json> Peers::call(const std::string& what, const std::string& url, const Json& body, double timeout_s,
                          std::stop_token stop) const {
@@ -128,7 +135,8 @@ Result<Json> Peers::call(const std::string& what, const std::string& url, const 
     double wait = pause;
     if (!response.ok()) {
       reason = response.error().what();
-      if (response.error().kind() != ErrorKind::kUnavailable && response.error().kind() != ErrorKind::kTimeout) return response.error();
+      if (response.error().kind() != ErrorKind::kUnavailable && response.error().kind() != ErrorKind::kTimeout)
+        return response.error();
     } else if (response.value().status / 100 == 2) {
       try {
         return parse_json(response.value().body, url);
@@ -139,11 +147,13 @@ Result<Json> Peers::call(const std::string& what, const std::string& url, const 
       const net::Response& reply = response.value();
       reason = fmt::format("{} answered {}: {}", url, reply.status, reason_of(reply));
       internal_errors += reply.status == 500 ? 1 : 0;
-      if (!may_pass(reply.status) || internal_errors >= kMaxInternalErrors) return Error(ErrorKind::kUsage, what + ": " + reason);
+      if (!may_pass(reply.status) || internal_errors >= kMaxInternalErrors)
+        return Error(ErrorKind::kUsage, what + ": " + reason);
       wait = retry_after(reply, pause);
     }
     if (deadline.remaining_s() <= wait) {
-      return Error(ErrorKind::kUnavailable, fmt::format("{}: gave up after {:.0f} s: {}", what, options_.patience_s, reason));
+      return Error(ErrorKind::kUnavailable,
+                   fmt::format("{}: gave up after {:.0f} s: {}", what, options_.patience_s, reason));
     }
     log::warn("{}: {}; again in {:.1f} s", what, reason, wait);
     pause_for(wait, stop);
@@ -151,9 +161,9 @@ Result<Json> Peers::call(const std::string& what, const std::string& url, const 
   }
 }
 
-Result<Completion> Peers::generate(const GroupSpec& group, const std::string& request_id, const std::vector<int64_t>& prompt,
-                                   int64_t max_new_tokens, uint64_t seed, const std::vector<int64_t>& stop_tokens,
-                                   std::stop_token stop) const {
+Result<Completion> Peers::generate(const GroupSpec& group, const std::string& request_id,
+                                   const std::vector<int64_t>& prompt, int64_t max_new_tokens, uint64_t seed,
+                                   const std::vector<int64_t>& stop_tokens, std::stop_token stop) const {
   const std::string& router = group.options.router.empty() ? options_.router : group.options.router;
   const SamplingOptions& sampling = group.options.sampling;
   const Deadline deadline = Deadline::after(options_.patience_s + options_.generate_timeout_s);
@@ -187,7 +197,8 @@ Result<Completion> Peers::generate(const GroupSpec& group, const std::string& re
     }
     const Completion& got = part.completion;
     if (static_cast<int64_t>(got.tokens.size()) > max_new_tokens - sampled) {
-      return Error(ErrorKind::kUsage, fmt::format("{}: {} tokens where at most {} were asked for", what, got.tokens.size(), max_new_tokens - sampled));
+      return Error(ErrorKind::kUsage, fmt::format("{}: {} tokens where at most {} were asked for", what,
+                                                  got.tokens.size(), max_new_tokens - sampled));
     }
     whole.tokens.insert(whole.tokens.end(), got.tokens.begin(), got.tokens.end());
     whole.log_probs.insert(whole.log_probs.end(), got.log_probs.begin(), got.log_probs.end());
@@ -201,7 +212,8 @@ Result<Completion> Peers::generate(const GroupSpec& group, const std::string& re
       whole.truncated = true;
       return whole;
     }
-    if (deadline.expired()) return Error(ErrorKind::kUnavailable, fmt::format("{}: the engine aborts it again and again", what));
+    if (deadline.expired())
+      return Error(ErrorKind::kUnavailable, fmt::format("{}: the engine aborts it again and again", what));
     if (!pause_for(options_.first_pause_s, stop)) return Error(ErrorKind::kUnavailable, what + ": stopped");
   }
 }
@@ -221,7 +233,8 @@ Result<Verdict> Peers::evaluate(const GroupSpec& group, const std::string& code,
                      {"measure_performance", options.measure_performance},
                      {"backend", options.backend},
                      {"timeout_s", options.timeout_s}};
-  auto reply = call("evaluate " + group.id, evaluator + "/v2/evaluations", body, options.timeout_s + options_.evaluate_margin_s, stop);
+  auto reply = call("evaluate " + group.id, evaluator + "/v2/evaluations", body,
+                    options.timeout_s + options_.evaluate_margin_s, stop);
   if (!reply.ok()) return reply.error();
   try {
     return verdict_from_json(*reply);

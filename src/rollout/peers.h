@@ -17,10 +17,10 @@
 namespace tritonforge {
 
 struct PeerOptions {
-  std::string router, evaluator;          // URLs
-  double generate_timeout_s = 1200;       // one exchange with the engine
-  double evaluate_margin_s = 300;         // beyond the evaluation's own timeout_s: queueing, compiling
-  double patience_s = 900;                // how long failures of one call are borne
+  std::string router, evaluator;     // URLs
+  double generate_timeout_s = 1200;  // one exchange with the engine
+  double evaluate_margin_s = 300;    // beyond the evaluation's own timeout_s: queueing, compiling
+  double patience_s = 900;           // how long failures of one call are borne
   double first_pause_s = 0.1, longest_pause_s = 5;
   std::string api_key;
 };
@@ -29,7 +29,7 @@ struct PeerOptions {
 class Gate {
  public:
   explicit Gate(size_t limit) : free_(limit) {}
-  bool enter(std::stop_token stop);       // false: stopped while waiting
+  bool enter(std::stop_token stop);  // false: stopped while waiting
   void leave();
 
  private:
@@ -42,7 +42,7 @@ struct Completion {
   std::vector<int64_t> tokens;
   std::vector<float> log_probs;
   std::vector<int64_t> weight_versions;
-  bool truncated = false;                 // met max_new_tokens
+  bool truncated = false;  // met max_new_tokens
 };
 
 class Peers {

@@ -23,7 +23,7 @@ class RolloutPool {
   // Runs one trajectory to its durable end, or to the stop. Must not throw.
   using Work = std::function<void(const GroupPtr&, int64_t sample, std::stop_token)>;
   RolloutPool(size_t threads, Work work);
-  ~RolloutPool();   // stops and joins
+  ~RolloutPool();  // stops and joins
   void submit(const GroupPtr& group, const std::vector<int64_t>& samples);
   size_t queued() const;
   size_t running() const;

@@ -69,7 +69,8 @@ class ModelNew(nn.Module):
 )py";
 
 constexpr std::string_view kInstruction =
-    "Now write ModelNew for the module above. Give real, complete code that compiles and runs, imports included, in one "
+    "Now write ModelNew for the module above. Give real, complete code that compiles and runs, imports included, in "
+    "one "
     "```python block. Write no tests and no other text.";
 
 std::string figure(double value) { return fmt::format("{:.4g}", value); }
@@ -136,9 +137,10 @@ std::string kernelbench_feedback(const Verdict& verdict) {
     text += failure.empty() ? fmt::format("Error: {}\n", kind)
                             : fmt::format("Error ({}):\n```\n{}\n```\n", kind, failure);
     if (const Trial* worst = worst_trial(verdict)) {
-      const auto passed = std::count_if(verdict.trials.begin(), verdict.trials.end(), [](const Trial& t) { return t.passed; });
-      text += fmt::format("Trials passed: {} of {}. Worst: {} (largest absolute error {}, {} times the tolerance).\n", passed,
-                          verdict.trials.size(), clip_text(worst->mismatch, 400), figure(worst->max_abs_error),
+      const auto passed = std::count_if(verdict.trials.begin(), verdict.trials.end(),
+                                        [](const Trial& t) { return t.passed; });
+      text += fmt::format("Trials passed: {} of {}. Worst: {} (largest absolute error {}, {} times the tolerance).\n",
+                          passed, verdict.trials.size(), clip_text(worst->mismatch, 400), figure(worst->max_abs_error),
                           figure(worst->max_rel_error));
     }
     for (const auto& [target, result] : verdict.compile_targets) {
@@ -146,9 +148,9 @@ std::string kernelbench_feedback(const Verdict& verdict) {
     }
   }
   if (verdict.stage == Stage::kTimed) {
-    text += fmt::format("Time: {:.4g} ms (median); PyTorch: {:.4g} ms; speedup {:.3g}x (95% interval {:.3g} to {:.3g}).\n",
-                        verdict.runtime.median, verdict.ref_runtime.median, verdict.speedup, verdict.speedup_low,
-                        verdict.speedup_high);
+    text += fmt::format(
+        "Time: {:.4g} ms (median); PyTorch: {:.4g} ms; speedup {:.3g}x (95% interval {:.3g} to {:.3g}).\n",
+        verdict.runtime.median, verdict.ref_runtime.median, verdict.speedup, verdict.speedup_low, verdict.speedup_high);
   }
   return text + fmt::format("\n{}. Answer with the complete new ModelNew in one ```python block and no other text.",
                             next_task_of(verdict));

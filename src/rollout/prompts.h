@@ -4,8 +4,8 @@
 //                feedback with stage, compiler text, worst mismatch, times, flags (at most kMaxFeedbackBytes)
 //   minimal      for tiny models: the user message is the problem's source and nothing else; feedback is one short line
 //                (at most kMaxMinimalFeedbackBytes)
-// In both the answer is one ```python block that defines ModelNew. The SFT data uses the same functions, so that a model
-// meets in RL exactly the text that it was taught on.
+// In both the answer is one ```python block that defines ModelNew. The SFT data uses the same functions, so that a
+// model meets in RL exactly the text that it was taught on.
 #include <string>
 #include <vector>
 

@@ -62,7 +62,8 @@ constexpr std::pair<std::string_view, RewardFunction> kRewards[] = {{"seed", see
                                                                     {"staged", staged_reward}};
 
 const std::vector<std::string>& variables() {
-  static const std::vector<std::string> names = {"stage", "compiled", "correct", "timed", "speedup", "flags", "kernels"};
+  static const std::vector<std::string> names = {"stage",   "compiled", "correct", "timed",
+                                                 "speedup", "flags",    "kernels"};
   return names;
 }
 
@@ -111,7 +112,8 @@ void probe(const std::string& text, const std::function<double(const Verdict&)>&
 }
 
 bool is_plain_word(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isalpha(c) != 0 || c == '_' || c == '-'; });
+  return std::all_of(text.begin(), text.end(),
+                     [](unsigned char c) { return std::isalpha(c) != 0 || c == '_' || c == '-'; });
 }
 
 }  // namespace
@@ -136,7 +138,9 @@ Reward Reward::named(std::string_view name_or_expression) {
 
 double Reward::operator()(const Verdict& verdict) const {
   const double value = function_(verdict);
-  if (!std::isfinite(value)) fail(ErrorKind::kUsage, "reward '{}' is not a finite number for a verdict of stage '{}'", name_, name_of(verdict.stage));
+  if (!std::isfinite(value))
+    fail(ErrorKind::kUsage, "reward '{}' is not a finite number for a verdict of stage '{}'", name_,
+         name_of(verdict.stage));
   return verdict.cheated() ? std::min(value, worst_honest_failure_) : value;
 }
 

@@ -3,14 +3,15 @@
 // only where the stage is `timed`; where nothing was timed (interpret mode) there is no speed term.
 //
 //   seed              0.3 compiled + 0.5 correct + 0.2 ln(speedup); -0.1 where it does not compile
-//   tritonforge_code  0; 0.1 compiled; 0.3 correct instead; + clip(speedup - 1, 0, 2)        (what the original's code ran)
-//   kevin             correct: 0.3 + speedup; else 0                                         (arXiv 2507.11948)
+//   tritonforge_code  0; 0.1 compiled; 0.3 correct instead; + clip(speedup - 1, 0, 2)        (what the original's code
+//   ran) kevin             correct: 0.3 + speedup; else 0                                         (arXiv 2507.11948)
 //   drkernel_graded   not compiled -0.5, not correct -0.3, correct but not shown faster -0.1, from 1x 0.2, 1.2x 0.4,
 //                     1.5x 0.6, 2x 0.8, 3x 1.0                                               (arXiv 2602.05885)
 //   staged            a step for every stage passed: 0, extracted 0.05, parsed 0.1, imported 0.15, compiled 0.3,
 //                     launched 0.4, correct 0.8, and timed adds 0.2 clip(log2(speedup), -1, 2)
 //   expression        anything else that is no plain word: see rollout/expression.h; variables stage (0..7), compiled,
-//                     correct, timed, speedup (0 where not timed), flags (doubts and cheats), kernels (own kernels launched)
+//                     correct, timed, speedup (0 where not timed), flags (doubts and cheats), kernels (own kernels
+//                     launched)
 //
 // Whatever the function, a flagged cheat gets at most what the worst honest failure gets.
 #include <functional>

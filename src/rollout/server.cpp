@@ -11,7 +11,8 @@ namespace {
 
 constexpr double kMaxLeaseWait = 3600;
 
-int64_t integer_query(const net::Request& request, const std::string& key, int64_t fallback, int64_t least, int64_t most) {
+int64_t integer_query(const net::Request& request, const std::string& key, int64_t fallback, int64_t least,
+                      int64_t most) {
   const auto found = request.query.find(key);
   if (found == request.query.end()) return fallback;
   try {
@@ -21,7 +22,8 @@ int64_t integer_query(const net::Request& request, const std::string& key, int64
   } catch (const std::logic_error&) {
     // Falls through to the one message below.
   }
-  fail(ErrorKind::kUsage, "{} {}: '{}' must be an integer from {} to {}, not '{}'", request.method, request.path, key, least, most, found->second);
+  fail(ErrorKind::kUsage, "{} {}: '{}' must be an integer from {} to {}, not '{}'", request.method, request.path, key,
+       least, most, found->second);
 }
 
 net::Response text_reply(std::string json) {
@@ -36,9 +38,11 @@ Store::LeaseRequest lease_request(const Json& body) {
   Store::LeaseRequest request;
   request.lease_id = require<std::string>(body, "lease_id", where);
   request.group_ids = optional_field(body, "group_ids", std::vector<std::string>{}, where);
-  request.count = optional_field(body, "count", request.group_ids.empty() ? int64_t{1} : static_cast<int64_t>(request.group_ids.size()), where);
+  request.count = optional_field(
+      body, "count", request.group_ids.empty() ? int64_t{1} : static_cast<int64_t>(request.group_ids.size()), where);
   if (!request.group_ids.empty() && request.count != static_cast<int64_t>(request.group_ids.size())) {
-    fail(ErrorKind::kUsage, "{}: 'count' is {}, but {} group_ids are named", where, request.count, request.group_ids.size());
+    fail(ErrorKind::kUsage, "{}: 'count' is {}, but {} group_ids are named", where, request.count,
+         request.group_ids.size());
   }
   return request;
 }
@@ -59,7 +63,10 @@ Json trajectory_view(const Store::Row& row) {
 
 struct BufferServer::Impl {
   Impl(net::ServerOptions http, ServiceOptions options, std::unique_ptr<ChatCodec> codec)
-      : service(std::move(options), std::move(codec)), leases(service.store()), legacy(service), server(std::move(http)) {
+      : service(std::move(options), std::move(codec)),
+        leases(service.store()),
+        legacy(service),
+        server(std::move(http)) {
     service.on_group_complete([this] {
       leases.groups_changed();
       legacy.groups_changed();
@@ -86,13 +93,16 @@ struct BufferServer::Impl {
       try {
         const Json body = r.json();
         auto request = lease_request(body);
-        const double timeout_s = std::clamp(optional_field(body, "timeout_s", 60.0, "POST /v2/groups/lease"), 0.0, kMaxLeaseWait);
-        leases.ask(std::move(request), Deadline::after(std::min(timeout_s, r.deadline.remaining_s())), std::move(responder));
+        const double timeout_s = std::clamp(optional_field(body, "timeout_s", 60.0, "POST /v2/groups/lease"), 0.0,
+                                            kMaxLeaseWait);
+        leases.ask(std::move(request), Deadline::after(std::min(timeout_s, r.deadline.remaining_s())),
+                   std::move(responder));
       } catch (const std::exception& error) {
         responder->send(error_response(error));
       }
     });
-    route("GET", "/v2/leases/{id}", [this](const net::Request& r) { return text_reply(service.store().lease_text(r.parameters.at("id"))); });
+    route("GET", "/v2/leases/{id}",
+          [this](const net::Request& r) { return text_reply(service.store().lease_text(r.parameters.at("id"))); });
     route("POST", "/v2/leases/{id}/commit", [this](const net::Request& r) {
       const auto step = require<int64_t>(r.json(), "step", "POST /v2/leases/{id}/commit");
       service.store().commit_lease(r.parameters.at("id"), step);
@@ -108,11 +118,14 @@ struct BufferServer::Impl {
       const int64_t limit = integer_query(r, "limit", 20, 1, 1000);
       const auto after = r.query.find("after");
       Json list = Json::array();
-      for (const auto& row : service.store().newest(limit, after == r.query.end() ? "" : after->second)) list.push_back(trajectory_view(row));
+      for (const auto& row : service.store().newest(limit, after == r.query.end() ? "" : after->second))
+        list.push_back(trajectory_view(row));
       return net::Response::json({{"trajectories", std::move(list)}});
     });
-    route("GET", "/v2/groups/{id}", [this](const net::Request& r) { return text_reply(service.store().group_text(r.parameters.at("id"))); });
-    server.route_async("GET", "/health", [this](const net::Request&, net::ResponderPtr responder) { responder->send(health()); });
+    route("GET", "/v2/groups/{id}",
+          [this](const net::Request& r) { return text_reply(service.store().group_text(r.parameters.at("id"))); });
+    server.route_async("GET", "/health",
+                       [this](const net::Request&, net::ResponderPtr responder) { responder->send(health()); });
     route("GET", "/metrics", [this](const net::Request&) { return metrics(); });
   }
 
@@ -121,7 +134,8 @@ struct BufferServer::Impl {
     check_keys(body, {"groups", "options"}, where);
     const auto options = rollout_options_from_json(body.value("options", Json::object()), where + " options");
     std::vector<GroupSpec> groups;
-    for (const Json& group : require<std::vector<Json>>(body, "groups", where)) groups.push_back(group_spec_from_json(group, options, where + " groups"));
+    for (const Json& group : require<std::vector<Json>>(body, "groups", where))
+      groups.push_back(group_spec_from_json(group, options, where + " groups"));
     if (stopping) fail(ErrorKind::kUnavailable, "the buffer is stopping");
     const auto result = service.start_groups(groups);
     return net::Response::json({{"accepted", result.accepted}, {"known", result.known}});
@@ -157,7 +171,8 @@ struct BufferServer::Impl {
     const bool full = !state.write_error.empty();
     // Yellow, not red: a supervisor must not restart what holds finished trajectories that the disk does not take.
     const char* colour = full || stopping ? "yellow" : "green";
-    const std::string detail = full ? fmt::format("{} finished trajectories wait for the disk: {}", state.unwritten, state.write_error)
+    const std::string detail = full ? fmt::format("{} finished trajectories wait for the disk: {}", state.unwritten,
+                                                  state.write_error)
                                     : fmt::format("{} trajectories running, {} waiting", state.running, state.queued);
     return net::Response::json({{"status", colour}, {"role", "buffer"}, {"detail", detail}});
   }
@@ -166,7 +181,8 @@ struct BufferServer::Impl {
     const auto counts = service.store().counts();
     const auto state = service.state();
     net::Metrics out;
-    for (const auto& [name, count] : counts.groups) out.set(fmt::format("tritonforge_buffer_groups{{state=\"{}\"}}", name), static_cast<double>(count));
+    for (const auto& [name, count] : counts.groups)
+      out.set(fmt::format("tritonforge_buffer_groups{{state=\"{}\"}}", name), static_cast<double>(count));
     out.set("tritonforge_buffer_trajectories", static_cast<double>(counts.trajectories));
     out.set("tritonforge_buffer_correct_trajectories", static_cast<double>(counts.correct));
     out.set("tritonforge_buffer_mean_reward", counts.mean_reward);
@@ -189,7 +205,7 @@ struct BufferServer::Impl {
   RolloutService service;
   LeaseQueue leases;
   Legacy legacy;
-  net::HttpServer server;   // last: its handlers use all of the above
+  net::HttpServer server;  // last: its handlers use all of the above
 };
 
 BufferServer::BufferServer(net::ServerOptions http, ServiceOptions service, std::unique_ptr<ChatCodec> codec)

@@ -31,7 +31,8 @@ Store::Accepted RolloutService::start_groups(const std::vector<GroupSpec>& group
   size_t samples = pool_.queued();
   for (const GroupSpec& group : groups) samples += static_cast<size_t>(group.n_samples);
   if (samples > options_.max_queued) {
-    fail(ErrorKind::kUnavailable, "{} samples would wait, at most {} may; send them later", samples, options_.max_queued);
+    fail(ErrorKind::kUnavailable, "{} samples would wait, at most {} may; send them later", samples,
+         options_.max_queued);
   }
   auto result = store_.add_groups(groups);
   for (const GroupSpec& group : result.groups) {
@@ -107,7 +108,8 @@ void RolloutService::write(const Trajectory& trajectory, int64_t sample, std::st
     }
     waiting = true;
     if (stop.stop_requested()) {
-      log::error("trajectory {} could not be written before the stop and will be made again: {}", trajectory.id, reason);
+      log::error("trajectory {} could not be written before the stop and will be made again: {}", trajectory.id,
+                 reason);
       return;
     }
     log::error("trajectory {} is kept in memory, it cannot be written: {}", trajectory.id, reason);

@@ -1,6 +1,6 @@
 #pragma once
-// The buffer's work without HTTP: it owns the store and the trajectories under way, and goes on after a restart where it
-// stopped. Thread-safe.
+// The buffer's work without HTTP: it owns the store and the trajectories under way, and goes on after a restart where
+// it stopped. Thread-safe.
 #include <atomic>
 #include <condition_variable>
 #include <functional>
@@ -20,9 +20,9 @@ namespace tritonforge {
 struct ServiceOptions {
   fs::path database;
   PeerOptions peers;
-  size_t concurrency = 64;      // trajectories under way
-  size_t evaluations = 16;      // evaluations under way
-  size_t max_queued = 100000;   // samples waiting; more is refused with 503
+  size_t concurrency = 64;     // trajectories under way
+  size_t evaluations = 16;     // evaluations under way
+  size_t max_queued = 100000;  // samples waiting; more is refused with 503
 };
 
 class RolloutService {
@@ -40,13 +40,14 @@ class RolloutService {
   struct State {
     size_t queued = 0, running = 0;
     int64_t generating = 0, evaluating = 0, turns = 0, failed_turns = 0, sampled_tokens = 0;
-    int64_t unwritten = 0;        // finished, waiting for the disk
-    std::string write_error;      // why; "" where the disk takes writes
+    int64_t unwritten = 0;    // finished, waiting for the disk
+    std::string write_error;  // why; "" where the disk takes writes
   };
   State state() const;
   // Called (from any thread) whenever a group became complete.
   void on_group_complete(std::function<void()> callback);
-  // No new turns; waits for those under way. False: some were still running at the deadline (a restart does them again).
+  // No new turns; waits for those under way. False: some were still running at the deadline (a restart does them
+  // again).
   bool stop(double grace_s);
   // No thread of the service runs, and no callback is called, once this returned.
   void join();
@@ -65,7 +66,7 @@ class RolloutService {
   int64_t unwritten_ = 0;
   std::string write_error_;
   std::function<void()> group_complete_;
-  RolloutPool pool_;              // last: its threads use all of the above
+  RolloutPool pool_;  // last: its threads use all of the above
 };
 
 }  // namespace tritonforge

@@ -19,11 +19,13 @@ Statement::Statement(Statement&& other) noexcept
 Statement::~Statement() { sqlite3_finalize(statement_); }
 
 Statement& Statement::bind(int position, int64_t value) {
-  if (const int code = sqlite3_bind_int64(statement_, position, value); code != SQLITE_OK) database_->raise(code, "bind");
+  if (const int code = sqlite3_bind_int64(statement_, position, value); code != SQLITE_OK)
+    database_->raise(code, "bind");
   return *this;
 }
 Statement& Statement::bind(int position, double value) {
-  if (const int code = sqlite3_bind_double(statement_, position, value); code != SQLITE_OK) database_->raise(code, "bind");
+  if (const int code = sqlite3_bind_double(statement_, position, value); code != SQLITE_OK)
+    database_->raise(code, "bind");
   return *this;
 }
 Statement& Statement::bind(int position, std::string_view value) {
@@ -45,15 +47,18 @@ double Statement::number(int column) const { return sqlite3_column_double(statem
 bool Statement::is_null(int column) const { return sqlite3_column_type(statement_, column) == SQLITE_NULL; }
 std::string Statement::text(int column) const {
   const auto* bytes = reinterpret_cast<const char*>(sqlite3_column_text(statement_, column));
-  return bytes == nullptr ? std::string() : std::string(bytes, static_cast<size_t>(sqlite3_column_bytes(statement_, column)));
+  return bytes == nullptr ? std::string()
+                          : std::string(bytes, static_cast<size_t>(sqlite3_column_bytes(statement_, column)));
 }
 
 Database::Database(const fs::path& path) : path_(path) {
   const std::string lock_path = path.string() + ".lock";
   lock_ = open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (lock_ < 0) fail(ErrorKind::kUnavailable, "database {}: cannot create its lock file: {}", path.string(), std::strerror(errno));
+  if (lock_ < 0)
+    fail(ErrorKind::kUnavailable, "database {}: cannot create its lock file: {}", path.string(), std::strerror(errno));
   try {
-    if (flock(lock_, LOCK_EX | LOCK_NB) != 0) fail(ErrorKind::kUnavailable, "database {}: another process has it open", path.string());
+    if (flock(lock_, LOCK_EX | LOCK_NB) != 0)
+      fail(ErrorKind::kUnavailable, "database {}: another process has it open", path.string());
     const int code = sqlite3_open_v2(path.c_str(), &handle_,
                                      SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
     if (code != SQLITE_OK) raise(code, "open");
@@ -75,7 +80,8 @@ Database::~Database() {
 }
 
 void Database::execute(const std::string& sql) {
-  if (const int code = sqlite3_exec(handle_, sql.c_str(), nullptr, nullptr, nullptr); code != SQLITE_OK) raise(code, sql);
+  if (const int code = sqlite3_exec(handle_, sql.c_str(), nullptr, nullptr, nullptr); code != SQLITE_OK)
+    raise(code, sql);
 }
 
 Statement Database::prepare(std::string_view sql) {
@@ -104,8 +110,9 @@ void Database::raise(int code, std::string_view doing) const {
   }
   const int system = handle_ == nullptr ? 0 : sqlite3_system_errno(handle_);
   const bool with_system = kind == ErrorKind::kUnavailable && system != 0;
-  fail(kind, "database {}: {}{}{} ({})", path_.string(), handle_ == nullptr ? sqlite3_errstr(code) : sqlite3_errmsg(handle_),
-       with_system ? ": " : "", with_system ? std::strerror(system) : "", doing.substr(0, 60));
+  fail(kind, "database {}: {}{}{} ({})", path_.string(),
+       handle_ == nullptr ? sqlite3_errstr(code) : sqlite3_errmsg(handle_), with_system ? ": " : "",
+       with_system ? std::strerror(system) : "", doing.substr(0, 60));
 }
 
 Transaction::Transaction(Database& database) : database_(database) { database_.execute("BEGIN IMMEDIATE"); }

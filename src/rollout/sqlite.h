@@ -24,8 +24,10 @@ class Statement {
   Statement& bind(int position, int64_t value);
   Statement& bind(int position, double value);
   Statement& bind(int position, std::string_view value);
-  bool step();   // true: a row is there
-  void run() { while (step()) {} }
+  bool step();  // true: a row is there
+  void run() {
+    while (step()) {}
+  }
   int64_t integer(int column) const;
   double number(int column) const;
   std::string text(int column) const;

@@ -34,8 +34,7 @@ CREATE INDEX items_by_lease ON items(lease_id, instance_id, seq);
 CREATE TABLE settings(key TEXT PRIMARY KEY, value TEXT NOT NULL);
 )sql";
 
-constexpr char kGroupColumns[] =
-    "id, problem_id, problem_source, n_samples, seed, options, messages, legacy, extra";
+constexpr char kGroupColumns[] = "id, problem_id, problem_source, n_samples, seed, options, messages, legacy, extra";
 
 Json messages_to_json(const std::vector<Message>& messages) {
   Json out = Json::array();
@@ -58,7 +57,8 @@ GroupSpec group_of(const Statement& row, int first = 0) {
   group.seed = static_cast<uint64_t>(row.integer(first + 4));
   const std::string where = "stored group " + group.id;
   group.options = rollout_options_from_json(parse_json(row.text(first + 5), where), where);
-  for (const Json& message : parse_json(row.text(first + 6), where)) group.messages.push_back(message_from_json(message, where));
+  for (const Json& message : parse_json(row.text(first + 6), where))
+    group.messages.push_back(message_from_json(message, where));
   group.legacy = row.integer(first + 7) != 0;
   group.extra = parse_json(row.text(first + 8), where);
   return group;
@@ -88,7 +88,8 @@ Store::Store(const fs::path& path) : database_(path) {
     if (statement.step()) empty = statement.integer(0) == 0;
   }
   if (version != 0 || !empty) {
-    fail(ErrorKind::kUnsupported, "database {}: schema version {}, this program reads {}; use another --db file or the program that wrote it",
+    fail(ErrorKind::kUnsupported,
+         "database {}: schema version {}, this program reads {}; use another --db file or the program that wrote it",
          path.string(), version, kSchemaVersion);
   }
   Transaction transaction(database_);
@@ -103,7 +104,8 @@ Store::Accepted Store::add_groups(const std::vector<GroupSpec>& groups) {
   Transaction transaction(database_);
   for (const GroupSpec& group : groups) {
     Statement insert = database_.prepare(
-        "INSERT OR IGNORE INTO groups(id, problem_id, problem_source, n_samples, seed, options, messages, legacy, extra, state, created)"
+        "INSERT OR IGNORE INTO groups(id, problem_id, problem_source, n_samples, seed, options, messages, legacy, "
+        "extra, state, created)"
         " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, 'running', ?)");
     insert.bind(1, group.id).bind(2, group.problem_id).bind(3, group.problem_source).bind(4, group.n_samples);
     insert.bind(5, static_cast<int64_t>(group.seed)).bind(6, to_json(group.options).dump());
@@ -123,7 +125,8 @@ Store::Accepted Store::add_groups(const std::vector<GroupSpec>& groups) {
 std::vector<Store::Unfinished> Store::unfinished() {
   std::lock_guard lock(mutex_);
   std::vector<Unfinished> out;
-  Statement groups = database_.prepare(fmt::format("SELECT {} FROM groups WHERE state = 'running' ORDER BY seq", kGroupColumns));
+  Statement groups = database_.prepare(
+      fmt::format("SELECT {} FROM groups WHERE state = 'running' ORDER BY seq", kGroupColumns));
   while (groups.step()) {
     Unfinished entry{group_of(groups), {}};
     std::vector<bool> there(static_cast<size_t>(entry.group.n_samples), false);
@@ -144,16 +147,20 @@ bool Store::write_trajectory(const Trajectory& trajectory, int64_t sample) {
   Transaction transaction(database_);
   {
     Statement insert = database_.prepare(
-        "INSERT OR IGNORE INTO trajectories(id, group_id, sample, body, reward, turns, correct, created) VALUES(?, ?, ?, ?, ?, ?, ?, ?)");
+        "INSERT OR IGNORE INTO trajectories(id, group_id, sample, body, reward, turns, correct, created) VALUES(?, ?, "
+        "?, ?, ?, ?, ?, ?)");
     insert.bind(1, trajectory.id).bind(2, trajectory.group_id).bind(3, sample).bind(4, body).bind(5, trajectory.reward);
-    insert.bind(6, static_cast<int64_t>(trajectory.turns.size())).bind(7, int64_t{is_correct(trajectory)}).bind(8, unix_seconds());
+    insert.bind(6, static_cast<int64_t>(trajectory.turns.size()))
+        .bind(7, int64_t{is_correct(trajectory)})
+        .bind(8, unix_seconds());
     insert.run();
   }
   if (database_.changes() == 0) return false;
   bool complete = false;
   {
     Statement count = database_.prepare(
-        "SELECT (SELECT count(*) FROM trajectories WHERE group_id = ?1) >= n_samples FROM groups WHERE id = ?1 AND state = 'running'");
+        "SELECT (SELECT count(*) FROM trajectories WHERE group_id = ?1) >= n_samples FROM groups WHERE id = ?1 AND "
+        "state = 'running'");
     count.bind(1, trajectory.group_id);
     complete = count.step() && count.integer(0) != 0;
   }
@@ -207,56 +214,66 @@ std::string Store::assemble(const std::string& lease_id, const std::vector<std::
     Statement row = database_.prepare("SELECT problem_id, reason FROM groups WHERE id = ?");
     row.bind(1, id);
     TF_CHECK(row.step(), "leased group {} is not there", id);
-    if (const std::string reason = row.text(1); !reason.empty()) dropped.push_back({{"group_id", id}, {"reason", reason}});
+    if (const std::string reason = row.text(1); !reason.empty())
+      dropped.push_back({{"group_id", id}, {"reason", reason}});
     std::string bodies;
     for (const std::string& body : bodies_of(id)) bodies += (bodies.empty() ? "" : ",") + body;
     groups += fmt::format("{}{{\"group_id\":{},\"problem_id\":{},\"trajectories\":[{}]}}", groups.empty() ? "" : ",",
                           Json(id).dump(), Json(row.text(0)).dump(), bodies);
   }
-  return fmt::format("{{\"lease_id\":{},\"groups\":[{}],\"dropped\":{}}}", Json(lease_id).dump(), groups, dropped.dump());
+  return fmt::format("{{\"lease_id\":{},\"groups\":[{}],\"dropped\":{}}}", Json(lease_id).dump(), groups,
+                     dropped.dump());
 }
 
 Store::LeaseAnswer Store::lease(const LeaseRequest& request) {
   if (request.lease_id.empty()) fail(ErrorKind::kUsage, "lease: 'lease_id' is empty");
-  if (request.group_ids.empty() && request.count < 1) fail(ErrorKind::kUsage, "lease {}: 'count' must be at least 1, not {}", request.lease_id, request.count);
+  if (request.group_ids.empty() && request.count < 1)
+    fail(ErrorKind::kUsage, "lease {}: 'count' must be at least 1, not {}", request.lease_id, request.count);
   std::lock_guard lock(mutex_);
   bool known = false;
   {
     Statement row = database_.prepare("SELECT state, group_ids FROM leases WHERE id = ?");
     row.bind(1, request.lease_id);
     known = row.step();
-    if (known && row.text(0) == "committed") throw Conflict(fmt::format("lease {} is committed: its groups are not given again", request.lease_id));
+    if (known && row.text(0) == "committed")
+      throw Conflict(fmt::format("lease {} is committed: its groups are not given again", request.lease_id));
     if (known && row.text(0) == "leased") return {assemble(request.lease_id, ids_from_text(row.text(1))), ""};
   }
   std::vector<std::string> ids;
   if (request.group_ids.empty()) {
-    Statement rows = database_.prepare("SELECT id FROM groups WHERE state = 'complete' AND legacy = 0 ORDER BY seq LIMIT ?");
+    Statement rows = database_.prepare(
+        "SELECT id FROM groups WHERE state = 'complete' AND legacy = 0 ORDER BY seq LIMIT ?");
     rows.bind(1, request.count);
     while (rows.step()) ids.push_back(rows.text(0));
     if (static_cast<int64_t>(ids.size()) < request.count) {
       Statement running = database_.prepare("SELECT count(*) FROM groups WHERE state = 'running' AND legacy = 0");
       running.step();
-      return {std::nullopt, fmt::format("{} of {} groups complete, {} running", ids.size(), request.count, running.integer(0))};
+      return {std::nullopt,
+              fmt::format("{} of {} groups complete, {} running", ids.size(), request.count, running.integer(0))};
     }
   } else {
     std::vector<std::string> running;
     for (const std::string& id : request.group_ids) {
-      if (std::find(ids.begin(), ids.end(), id) != ids.end()) fail(ErrorKind::kUsage, "lease {}: group {} is named twice", request.lease_id, id);
+      if (std::find(ids.begin(), ids.end(), id) != ids.end())
+        fail(ErrorKind::kUsage, "lease {}: group {} is named twice", request.lease_id, id);
       Statement row = database_.prepare("SELECT state, lease_id FROM groups WHERE id = ?");
       row.bind(1, id);
       if (!row.step()) fail(ErrorKind::kNotFound, "lease {}: there is no group {}", request.lease_id, id);
       if (row.text(0) == "running") running.push_back(id);
       if (row.text(0) == "leased" || row.text(0) == "committed") {
-        throw Conflict(fmt::format("lease {}: group {} is {} with lease {}", request.lease_id, id, row.text(0), row.text(1)));
+        throw Conflict(
+            fmt::format("lease {}: group {} is {} with lease {}", request.lease_id, id, row.text(0), row.text(1)));
       }
       ids.push_back(id);
     }
     if (!running.empty()) {
-      return {std::nullopt, fmt::format("{} of {} groups complete, {} running (first: {})", ids.size() - running.size(), ids.size(), running.size(), running[0])};
+      return {std::nullopt, fmt::format("{} of {} groups complete, {} running (first: {})", ids.size() - running.size(),
+                                        ids.size(), running.size(), running[0])};
     }
   }
   Transaction transaction(database_);
-  Statement insert = database_.prepare("INSERT OR REPLACE INTO leases(id, state, group_ids, created) VALUES(?, 'leased', ?, ?)");
+  Statement insert = database_.prepare(
+      "INSERT OR REPLACE INTO leases(id, state, group_ids, created) VALUES(?, 'leased', ?, ?)");
   insert.bind(1, request.lease_id).bind(2, Json(ids).dump()).bind(3, unix_seconds()).run();
   for (const std::string& id : ids) {
     Statement update = database_.prepare("UPDATE groups SET state = 'leased', lease_id = ? WHERE id = ?");
@@ -290,7 +307,11 @@ void Store::commit_lease(const std::string& lease_id, int64_t step) {
   if (state != "leased") throw Conflict(fmt::format("lease {} is {}: it cannot be committed", lease_id, state));
   database_.prepare("UPDATE leases SET state = 'committed' WHERE id = ?").bind(1, lease_id).run();
   database_.prepare("UPDATE groups SET state = 'committed' WHERE lease_id = ?").bind(1, lease_id).run();
-  database_.prepare("INSERT INTO commits(lease_id, step, created) VALUES(?, ?, ?)").bind(1, lease_id).bind(2, step).bind(3, unix_seconds()).run();
+  database_.prepare("INSERT INTO commits(lease_id, step, created) VALUES(?, ?, ?)")
+      .bind(1, lease_id)
+      .bind(2, step)
+      .bind(3, unix_seconds())
+      .run();
   transaction.commit();
 }
 
@@ -317,16 +338,19 @@ Store::Counts Store::counts() {
   for (const char* state : {"running", "complete", "leased", "committed"}) out.groups[state] = 0;
   Statement groups = database_.prepare("SELECT state, count(*) FROM groups GROUP BY state");
   while (groups.step()) out.groups[groups.text(0)] = groups.integer(1);
-  Statement all = database_.prepare("SELECT count(*), total(turns), total(correct), coalesce(avg(reward), 0) FROM trajectories");
+  Statement all = database_.prepare(
+      "SELECT count(*), total(turns), total(correct), coalesce(avg(reward), 0) FROM trajectories");
   if (all.step()) {
     out.trajectories = all.integer(0);
     out.turns = all.integer(1);
     out.correct = all.integer(2);
     out.mean_reward = all.number(3);
   }
-  Statement recent = database_.prepare("SELECT coalesce(avg(reward), 0) FROM (SELECT reward FROM trajectories ORDER BY seq DESC LIMIT 256)");
+  Statement recent = database_.prepare(
+      "SELECT coalesce(avg(reward), 0) FROM (SELECT reward FROM trajectories ORDER BY seq DESC LIMIT 256)");
   if (recent.step()) out.recent_mean_reward = recent.number(0);
-  Statement leases = database_.prepare("SELECT (SELECT count(*) FROM leases WHERE state = 'leased'), (SELECT count(*) FROM commits)");
+  Statement leases = database_.prepare(
+      "SELECT (SELECT count(*) FROM leases WHERE state = 'leased'), (SELECT count(*) FROM commits)");
   if (leases.step()) {
     out.leases = leases.integer(0);
     out.commits = leases.integer(1);
@@ -345,10 +369,12 @@ std::vector<Store::Row> Store::newest(int64_t limit, const std::string& after) {
     if (!row.step()) fail(ErrorKind::kNotFound, "there is no trajectory {}", after);
     from = row.integer(0);
   }
-  Statement rows = database_.prepare(fmt::format(
-      "SELECT t.body, t.created, g.reason, {} FROM trajectories t JOIN (SELECT {}, reason FROM groups) g ON g.id = t.group_id"
-      " WHERE t.seq > ? ORDER BY t.seq DESC LIMIT ?",
-      "g.id, g.problem_id, g.problem_source, g.n_samples, g.seed, g.options, g.messages, g.legacy, g.extra", kGroupColumns));
+  Statement rows = database_.prepare(
+      fmt::format("SELECT t.body, t.created, g.reason, {} FROM trajectories t JOIN (SELECT {}, reason FROM groups) g "
+                  "ON g.id = t.group_id"
+                  " WHERE t.seq > ? ORDER BY t.seq DESC LIMIT ?",
+                  "g.id, g.problem_id, g.problem_source, g.n_samples, g.seed, g.options, g.messages, g.legacy, g.extra",
+                  kGroupColumns));
   rows.bind(1, from).bind(2, limit);
   std::vector<Row> out;
   while (rows.step()) {
@@ -366,7 +392,8 @@ std::string Store::group_text(const std::string& group_id) {
   std::string bodies;
   for (const std::string& body : bodies_of(group_id)) bodies += (bodies.empty() ? "" : ",") + body;
   return fmt::format(
-      "{{\"group_id\":{},\"problem_id\":{},\"state\":{},\"reason\":{},\"lease_id\":{},\"n_samples\":{},\"trajectories\":[{}]}}",
+      "{{\"group_id\":{},\"problem_id\":{},\"state\":{},\"reason\":{},\"lease_id\":{},\"n_samples\":{},"
+      "\"trajectories\":[{}]}}",
       Json(group_id).dump(), Json(row.text(0)).dump(), Json(row.text(1)).dump(), Json(row.text(2)).dump(),
       Json(row.text(3)).dump(), row.integer(4), bodies);
 }

@@ -4,8 +4,8 @@
 // takes nothing back. Thread-safe.
 //
 // A group runs until all of its samples are written; the last one completes it, with advantages, in the same
-// transaction. Complete groups are leased whole, in the order in which they were accepted; a lease is committed (trained
-// and checkpointed: never given again) or released. The text of a lease never changes, byte for byte.
+// transaction. Complete groups are leased whole, in the order in which they were accepted; a lease is committed
+// (trained and checkpointed: never given again) or released. The text of a lease never changes, byte for byte.
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -35,14 +35,14 @@ class Store {
 
   struct Accepted {
     std::vector<std::string> accepted, known;
-    std::vector<GroupSpec> groups;   // those accepted
+    std::vector<GroupSpec> groups;  // those accepted
   };
   // All of them or none. An id that is there already is left as it is.
   Accepted add_groups(const std::vector<GroupSpec>& groups);
 
   struct Unfinished {
     GroupSpec group;
-    std::vector<int64_t> missing;    // sample numbers not yet written
+    std::vector<int64_t> missing;  // sample numbers not yet written
   };
   std::vector<Unfinished> unfinished();
 
@@ -52,54 +52,55 @@ class Store {
   struct LeaseRequest {
     std::string lease_id;
     int64_t count = 1;
-    std::vector<std::string> group_ids;   // exactly these, in this order; empty: any `count`
+    std::vector<std::string> group_ids;  // exactly these, in this order; empty: any `count`
   };
   struct LeaseAnswer {
-    std::optional<std::string> reply;     // JSON text; nullopt: not there yet
-    std::string missing;                  // what is not there
+    std::optional<std::string> reply;  // JSON text; nullopt: not there yet
+    std::string missing;               // what is not there
   };
   // Throws kUsage, kNotFound (unknown group), Conflict (a group is with another lease, the lease is committed).
   LeaseAnswer lease(const LeaseRequest& request);
-  std::string lease_text(const std::string& lease_id);          // throws kNotFound, Conflict
-  void commit_lease(const std::string& lease_id, int64_t step); // repeats are fine
+  std::string lease_text(const std::string& lease_id);           // throws kNotFound, Conflict
+  void commit_lease(const std::string& lease_id, int64_t step);  // repeats are fine
   void release_lease(const std::string& lease_id);
 
   struct Counts {
-    std::map<std::string, int64_t> groups;                      // running, complete, leased, committed
+    std::map<std::string, int64_t> groups;  // running, complete, leased, committed
     int64_t trajectories = 0, turns = 0, correct = 0, leases = 0, commits = 0, bytes = 0;
-    double mean_reward = 0, recent_mean_reward = 0;             // of all; of the last 256
+    double mean_reward = 0, recent_mean_reward = 0;  // of all; of the last 256
   };
   Counts counts();
 
   struct Row {
-    std::string body, group_id, reason;   // body: JSON text of the trajectory
+    std::string body, group_id, reason;  // body: JSON text of the trajectory
     double created = 0;
     RolloutOptions options;
     std::string problem_source;
   };
   // Newest first; with `after`, only those written after that trajectory. Throws kNotFound where `after` is unknown.
   std::vector<Row> newest(int64_t limit, const std::string& after);
-  std::string group_text(const std::string& group_id);          // throws kNotFound
+  std::string group_text(const std::string& group_id);  // throws kNotFound
 
   // --- The original's endpoints (rollout/legacy.h) ---
   struct LegacyGroup {
     GroupSpec group;
-    std::vector<std::string> bodies;      // trajectories of an own group, or items that were written from outside
+    std::vector<std::string> bodies;  // trajectories of an own group, or items that were written from outside
     bool external = false;
-    std::vector<int64_t> items;           // row numbers of external items
+    std::vector<int64_t> items;  // row numbers of external items
   };
   // Appends an item from outside; false where its uid is there already.
   bool write_item(const std::string& uid, const std::string& instance_id, double reward, const std::string& body);
   struct LegacyRules {
     int64_t group_size = 8;
-    double timeout_s = 300, min_timeout_ratio = 0.7;   // an external group nobody wrote to for so long is used from so full on
+    double timeout_s = 300,
+           min_timeout_ratio = 0.7;  // an external group nobody wrote to for so long is used from so full on
   };
   // Complete groups, oldest first, until they hold `min_items` (-1: all). Nothing is taken.
   std::vector<LegacyGroup> legacy_groups(int64_t min_items, const LegacyRules& rules, double now);
   // Takes them for good: they are not given again except by lease_text(lease_id) for own groups.
   void take_legacy(const std::vector<LegacyGroup>& groups, const std::string& lease_id);
   struct LegacyCounts {
-    int64_t waiting = 0, written = 0, read = 0;        // items
+    int64_t waiting = 0, written = 0, read = 0;  // items
   };
   LegacyCounts legacy_counts();
   std::string setting(const std::string& key, const std::string& fallback);

@@ -9,7 +9,8 @@ namespace tritonforge {
 
 bool Store::write_item(const std::string& uid, const std::string& instance_id, double reward, const std::string& body) {
   std::lock_guard lock(mutex_);
-  Statement insert = database_.prepare("INSERT OR IGNORE INTO items(uid, instance_id, reward, created, body) VALUES(?, ?, ?, ?, ?)");
+  Statement insert = database_.prepare(
+      "INSERT OR IGNORE INTO items(uid, instance_id, reward, created, body) VALUES(?, ?, ?, ?, ?)");
   insert.bind(1, uid).bind(2, instance_id).bind(3, reward).bind(4, unix_seconds()).bind(5, body).run();
   return database_.changes() != 0;
 }
@@ -47,7 +48,8 @@ std::vector<Store::LegacyGroup> Store::legacy_groups(int64_t min_items, const Le
     instances[id].items.push_back(rows.integer(0));
     instances[id].last = rows.number(2);
   }
-  const auto least = static_cast<size_t>(std::max(1.0, static_cast<double>(rules.group_size) * rules.min_timeout_ratio));
+  const auto least = static_cast<size_t>(
+      std::max(1.0, static_cast<double>(rules.group_size) * rules.min_timeout_ratio));
   for (const std::string& id : order) {
     const Instance& instance = instances[id];
     const auto size = static_cast<size_t>(rules.group_size);
@@ -78,13 +80,20 @@ void Store::take_legacy(const std::vector<LegacyGroup>& groups, const std::strin
   Transaction transaction(database_);
   std::vector<std::string> ids;
   for (const LegacyGroup& group : groups) {
-    for (int64_t item : group.items) database_.prepare("UPDATE items SET lease_id = ? WHERE seq = ?").bind(1, lease_id).bind(2, item).run();
+    for (int64_t item : group.items)
+      database_.prepare("UPDATE items SET lease_id = ? WHERE seq = ?").bind(1, lease_id).bind(2, item).run();
     if (group.external) continue;
-    database_.prepare("UPDATE groups SET state = 'leased', lease_id = ? WHERE id = ?").bind(1, lease_id).bind(2, group.group.id).run();
+    database_.prepare("UPDATE groups SET state = 'leased', lease_id = ? WHERE id = ?")
+        .bind(1, lease_id)
+        .bind(2, group.group.id)
+        .run();
     ids.push_back(group.group.id);
   }
   database_.prepare("INSERT INTO leases(id, state, group_ids, created) VALUES(?, 'leased', ?, ?)")
-      .bind(1, lease_id).bind(2, Json(ids).dump()).bind(3, unix_seconds()).run();
+      .bind(1, lease_id)
+      .bind(2, Json(ids).dump())
+      .bind(3, unix_seconds())
+      .run();
   transaction.commit();
 }
 

@@ -5,15 +5,16 @@
 
 namespace tritonforge::router {
 
-Proxy::Proxy(const Registry& registry, Policy& policy, net::AsyncClient& client, net::Metrics& metrics, ProxyOptions options)
+Proxy::Proxy(const Registry& registry, Policy& policy, net::AsyncClient& client, net::Metrics& metrics,
+             ProxyOptions options)
     : registry_(registry), policy_(policy), client_(client), metrics_(metrics), options_(std::move(options)) {}
 
 net::AsyncRequest Proxy::outgoing(const net::Request& request) const {
   net::AsyncRequest out;
   out.method = request.method;
   out.headers = request.headers;
-  for (const auto* hop : {"host", "connection", "content-length", "transfer-encoding", "keep-alive", "te", "trailer", "upgrade",
-                          "expect", "proxy-connection"}) {
+  for (const auto* hop : {"host", "connection", "content-length", "transfer-encoding", "keep-alive", "te", "trailer",
+                          "upgrade", "expect", "proxy-connection"}) {
     out.headers.erase(hop);
   }
   if (!options_.forward_authorization || !options_.worker_api_key.empty()) out.headers.erase("authorization");
@@ -36,7 +37,8 @@ struct Proxy::FanOut {
   void finish();
 };
 
-void Proxy::FanOut::answer(const std::string& url, int status, const std::string& body, const std::optional<Error>& error) {
+void Proxy::FanOut::answer(const std::string& url, int status, const std::string& body,
+                           const std::optional<Error>& error) {
   Json value;
   std::string failure;
   if (error) {
@@ -61,7 +63,8 @@ void Proxy::FanOut::finish() {
     return;
   }
   std::sort(failures.begin(), failures.end());
-  const std::string message = fmt::format("{}: {} of {} workers failed: {}", what, failures.size(), body["workers"].size(), fmt::join(failures, "; "));
+  const std::string message = fmt::format("{}: {} of {} workers failed: {}", what, failures.size(),
+                                          body["workers"].size(), fmt::join(failures, "; "));
   body["message"] = message;
   body["error"] = {{"message", message}, {"type", name_of(ErrorKind::kUnavailable)}};
   reply->send(net::Response::json(body, 502));
@@ -70,7 +73,9 @@ void Proxy::FanOut::finish() {
 void Proxy::fan_out(const net::Request& request, net::ResponderPtr reply) {
   const auto workers = registry_.all();
   if (workers.empty()) {
-    reply->send(net::Response::error(Error(ErrorKind::kUnavailable, request.method + " " + request.path + ": no worker is registered (POST /add_worker?url=)")));
+    reply->send(
+        net::Response::error(Error(ErrorKind::kUnavailable, request.method + " " + request.path +
+                                                                ": no worker is registered (POST /add_worker?url=)")));
     return;
   }
   const auto all = std::make_shared<FanOut>();

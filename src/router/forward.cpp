@@ -12,8 +12,13 @@ using net::Headers;
 // disconnect comes from elsewhere, so `mutex` guards `call` and `left`.
 struct Proxy::Forward : std::enable_shared_from_this<Forward> {
   Forward(Proxy& proxy, const net::Request& request, net::ResponderPtr reply)
-      : proxy(proxy), what(request.method + " " + request.path), target(request.target), deadline(request.deadline),
-        hint(hint_of(request)), outgoing(proxy.outgoing(request)), reply(std::move(reply)) {}
+      : proxy(proxy),
+        what(request.method + " " + request.path),
+        target(request.target),
+        deadline(request.deadline),
+        hint(hint_of(request)),
+        outgoing(proxy.outgoing(request)),
+        reply(std::move(reply)) {}
 
   void next();
   void on_head(int code, const Headers& headers);
@@ -71,10 +76,11 @@ void Proxy::Forward::next() {
     worker->end(hint.tokens);
     return;
   }
-  call = proxy.client_.send(std::move(request),
-                            {[self](int code, const Headers& headers) { self->on_head(code, headers); },
-                             [self](std::string_view bytes) { return self->on_body(bytes); },
-                             [self](std::optional<Error> error, bool head_seen) { self->on_done(std::move(error), head_seen); }});
+  call = proxy.client_.send(
+      std::move(request),
+      {[self](int code, const Headers& headers) { self->on_head(code, headers); },
+       [self](std::string_view bytes) { return self->on_body(bytes); },
+       [self](std::optional<Error> error, bool head_seen) { self->on_done(std::move(error), head_seen); }});
 }
 
 void Proxy::Forward::on_head(int code, const Headers& headers) {
@@ -109,7 +115,8 @@ void Proxy::Forward::on_done(std::optional<Error> error, bool head_seen) {
     call.reset();
     if (left) return;
   }
-  proxy.metrics_.add(fmt::format("router_requests_total{{worker=\"{}\",status=\"{}\"}}", worker->url(), error ? "failed" : std::to_string(status)));
+  proxy.metrics_.add(fmt::format("router_requests_total{{worker=\"{}\",status=\"{}\"}}", worker->url(),
+                                 error ? "failed" : std::to_string(status)));
   if (!error) {
     worker->answered();
     if (refused) {
@@ -148,7 +155,8 @@ void Proxy::Forward::give_up() {
     const auto last = one->status();
     failures.push_back(fmt::format("{} is {}: {}", one->url(), name_of(last.state), last.last_error));
   }
-  reply->send(net::Response::error(Error(ErrorKind::kUnavailable, fmt::format("{}: no worker could take it: {}", what, fmt::join(failures, "; ")))));
+  reply->send(net::Response::error(
+      Error(ErrorKind::kUnavailable, fmt::format("{}: no worker could take it: {}", what, fmt::join(failures, "; ")))));
   reply.reset();
 }
 

@@ -7,7 +7,10 @@
 namespace tritonforge::router {
 
 HealthChecker::HealthChecker(Registry& registry, net::AsyncClient& client, HealthOptions options)
-    : registry_(registry), client_(client), options_(std::move(options)), thread_([this](std::stop_token stop) { loop(stop); }) {}
+    : registry_(registry),
+      client_(client),
+      options_(std::move(options)),
+      thread_([this](std::stop_token stop) { loop(stop); }) {}
 
 HealthChecker::~HealthChecker() = default;
 
@@ -24,13 +27,14 @@ std::shared_ptr<net::AsyncCall> HealthChecker::ask(const WorkerPtr& worker, std:
   if (!options_.api_key.empty()) request.headers["authorization"] = "Bearer " + options_.api_key;
   auto status = std::make_shared<int>(0);
   return client_.send(std::move(request), {[status](int code, const net::Headers&) { *status = code; },
-                                    [](std::string_view) { return true; },
-                                    [worker, status, done = std::move(done)](std::optional<Error> error, bool) {
-                                      if (error) worker->failed(error->what());
-                                      else if (*status == 200) worker->healthy();
-                                      else if (*status != 0) worker->failed(fmt::format("GET {}/health: {}", worker->url(), *status));
-                                      done();
-                                    }});
+                                           [](std::string_view) { return true; },
+                                           [worker, status, done = std::move(done)](std::optional<Error> error, bool) {
+                                             if (error) worker->failed(error->what());
+                                             else if (*status == 200) worker->healthy();
+                                             else if (*status != 0)
+                                               worker->failed(fmt::format("GET {}/health: {}", worker->url(), *status));
+                                             done();
+                                           }});
 }
 
 void HealthChecker::check(const WorkerPtr& worker) {

@@ -22,7 +22,8 @@ int64_t number_after(std::string_view body, std::string_view key) {
 RouteHint hint_of(const net::Request& request) {
   RouteHint hint;
   hint.tokens = static_cast<int64_t>(request.body.size() / 4);
-  for (const auto* key : {"\"max_new_tokens\"", "\"max_tokens\"", "\"max_completion_tokens\""}) hint.tokens += number_after(request.body, key);
+  for (const auto* key : {"\"max_new_tokens\"", "\"max_tokens\"", "\"max_completion_tokens\""})
+    hint.tokens += number_after(request.body, key);
   if (const auto header = request.headers.find("x-session-id"); header != request.headers.end()) {
     hint.session = header->second;
   } else if (request.body.find("\"session_id\"") != std::string::npos) {

@@ -15,7 +15,8 @@ class LeastLoaded final : public Policy {
     WorkerPtr best;
     for (size_t i = 0; i < usable.size(); ++i) {
       const WorkerPtr& worker = usable[(start + i) % usable.size()];
-      if (!best || std::tuple(worker->load(), worker->tokens()) < std::tuple(best->load(), best->tokens())) best = worker;
+      if (!best || std::tuple(worker->load(), worker->tokens()) < std::tuple(best->load(), best->tokens()))
+        best = worker;
     }
     return best;
   }

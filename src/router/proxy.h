@@ -7,15 +7,16 @@
 namespace tritonforge::router {
 
 struct ProxyOptions {
-  std::string worker_api_key;       // sent to workers instead of the client's own key
-  bool forward_authorization = true;// the client's key goes on where the router itself asks for none
+  std::string worker_api_key;         // sent to workers instead of the client's own key
+  bool forward_authorization = true;  // the client's key goes on where the router itself asks for none
   double connect_timeout_s = 5;
-  double fan_out_timeout_s = 600;   // unless the request's deadline is earlier
+  double fan_out_timeout_s = 600;  // unless the request's deadline is earlier
 };
 
 class Proxy {
  public:
-  Proxy(const Registry& registry, Policy& policy, net::AsyncClient& client, net::Metrics& metrics, ProxyOptions options);
+  Proxy(const Registry& registry, Policy& policy, net::AsyncClient& client, net::Metrics& metrics,
+        ProxyOptions options);
 
   // To one worker. A worker that fails (or says 429 / 503) before the first byte of its reply went to the client is
   // replaced by another, each tried once; bytes are passed on as they come. When the client leaves, the worker is hung

@@ -34,7 +34,8 @@ WorkerPtr Registry::add(const std::string& url) {
 void Registry::remove(const std::string& url) {
   const std::string name = normal(url);
   const std::unique_lock lock(mutex_);
-  const auto found = std::find_if(workers_.begin(), workers_.end(), [&](const auto& worker) { return worker->url() == name; });
+  const auto found = std::find_if(workers_.begin(), workers_.end(),
+                                  [&](const auto& worker) { return worker->url() == name; });
   if (found == workers_.end()) {
     std::vector<std::string> known;
     for (const auto& worker : workers_) known.push_back(worker->url());

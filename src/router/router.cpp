@@ -13,7 +13,8 @@ std::string url_argument(const net::Request& request) {
   const auto query = request.query.find("url");
   if (query != request.query.end()) return query->second;
   const Json body = request.json();
-  if (!body.is_object()) fail(ErrorKind::kUsage, "{} {}: expected ?url= or {{\"url\": ...}}", request.method, request.path);
+  if (!body.is_object())
+    fail(ErrorKind::kUsage, "{} {}: expected ?url= or {{\"url\": ...}}", request.method, request.path);
   return require<std::string>(body, "url", request.method + " " + request.path);
 }
 
@@ -34,7 +35,9 @@ Json describe(const Worker& worker) {
 
 struct Router::Impl {
   explicit Impl(RouterOptions given)
-      : options(std::move(given)), registry(options.failures_until_red), policy(make_policy(options.policy)),
+      : options(std::move(given)),
+        registry(options.failures_until_red),
+        policy(make_policy(options.policy)),
         server(options.server) {}
 
   void add_routes();
@@ -66,8 +69,13 @@ net::Response Router::Impl::health() const {
   }
   const bool none = green + yellow + red == 0;
   const bool down = !none && green + yellow == 0;
-  const std::string detail = none ? "no worker is registered" : fmt::format("{} green, {} yellow, {} red workers", green, yellow, red);
-  return net::Response::json({{"status", down ? "red" : none || yellow + red > 0 ? "yellow" : "green"}, {"role", "router"}, {"detail", detail}},
+  const std::string detail = none ? "no worker is registered"
+                                  : fmt::format("{} green, {} yellow, {} red workers", green, yellow, red);
+  return net::Response::json({{"status", down                       ? "red"
+                                         : none || yellow + red > 0 ? "yellow"
+                                                                    : "green"},
+                              {"role", "router"},
+                              {"detail", detail}},
                              down ? 503 : 200);
 }
 
@@ -75,7 +83,8 @@ net::Response Router::Impl::metrics_text() {
   for (const auto& worker : registry.all()) {
     const auto status = worker->status();
     metrics.set(fmt::format("router_worker_up{{worker=\"{}\"}}", worker->url()), status.state != WorkerState::kRed);
-    metrics.set(fmt::format("router_outstanding_requests{{worker=\"{}\"}}", worker->url()), static_cast<double>(status.outstanding_requests));
+    metrics.set(fmt::format("router_outstanding_requests{{worker=\"{}\"}}", worker->url()),
+                static_cast<double>(status.outstanding_requests));
   }
   net::Response response = net::Response::text(metrics.text());
   response.content_type = "text/plain; version=0.0.4";
@@ -105,17 +114,23 @@ void Router::Impl::add_routes() {
     for (const auto& worker : registry.all()) workers.push_back(describe(*worker));
     return net::Response::json({{"workers", workers}});
   });
-  for (const auto* path : {"/update_weights_from_disk", "/update_weights_from_tensor", "/update_weights_from_distributed",
-                           "/init_weights_update_group", "/pause_generation", "/continue_generation", "/flush_cache", "/abort_request",
-                           "/release_memory_occupation", "/resume_memory_occupation"}) {
-    server.route_async("*", path, [this](const net::Request& request, net::ResponderPtr reply) { proxy.fan_out(request, std::move(reply)); });
+  for (const auto* path :
+       {"/update_weights_from_disk", "/update_weights_from_tensor", "/update_weights_from_distributed",
+        "/init_weights_update_group", "/pause_generation", "/continue_generation", "/flush_cache", "/abort_request",
+        "/release_memory_occupation", "/resume_memory_occupation"}) {
+    server.route_async("*", path, [this](const net::Request& request, net::ResponderPtr reply) {
+      proxy.fan_out(request, std::move(reply));
+    });
   }
-  server.route_async("*", "/*", [this](const net::Request& request, net::ResponderPtr reply) { proxy.forward(request, std::move(reply)); });
+  server.route_async("*", "/*", [this](const net::Request& request, net::ResponderPtr reply) {
+    proxy.forward(request, std::move(reply));
+  });
 }
 
 Router::Router(RouterOptions options) {
   if (options.failures_until_red < 1) fail(ErrorKind::kUsage, "--failures-until-red must be at least 1");
-  if (!(options.health_interval_s > 0) || !(options.health_timeout_s > 0)) fail(ErrorKind::kUsage, "health intervals must be positive");
+  if (!(options.health_interval_s > 0) || !(options.health_timeout_s > 0))
+    fail(ErrorKind::kUsage, "health intervals must be positive");
   impl_ = std::make_unique<Impl>(std::move(options));
   for (const auto& url : impl_->options.workers) impl_->registry.add(url);
   impl_->add_routes();
@@ -125,7 +140,8 @@ Router::~Router() { stop(); }
 
 void Router::start() {
   impl_->checker = std::make_unique<HealthChecker>(
-      impl_->registry, *impl_->client, HealthOptions{impl_->options.health_interval_s, impl_->options.health_timeout_s, impl_->options.worker_api_key});
+      impl_->registry, *impl_->client,
+      HealthOptions{impl_->options.health_interval_s, impl_->options.health_timeout_s, impl_->options.worker_api_key});
   impl_->server.start();
 }
 

@@ -28,7 +28,7 @@ class Router {
   void stop(double grace_s = 5);
   std::string url() const;
   Registry& registry();
-  void check_health();                     // one round of health checks, now
+  void check_health();  // one round of health checks, now
 
  private:
   struct Impl;

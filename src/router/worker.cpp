@@ -51,7 +51,8 @@ void Worker::failed(const std::string& error) {
   ++status_.consecutive_failures;
   status_.last_error = error;
   const bool red = status_.consecutive_failures >= failures_until_red_;
-  if (red && status_.state != WorkerState::kRed) log::warn("worker {} is red after {} failures: {}", url_, status_.consecutive_failures, error);
+  if (red && status_.state != WorkerState::kRed)
+    log::warn("worker {} is red after {} failures: {}", url_, status_.consecutive_failures, error);
   status_.state = red ? WorkerState::kRed : WorkerState::kYellow;
 }
 

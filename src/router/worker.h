@@ -29,9 +29,9 @@ class Worker {
   Status status() const;
   WorkerState state() const;
 
-  void healthy();                          // a health check said 200: green, whatever was before
-  void answered();                         // a request was answered: green, unless health checks had found it red
-  void failed(const std::string& error);   // no answer, or a health check that is not 200
+  void healthy();                         // a health check said 200: green, whatever was before
+  void answered();                        // a request was answered: green, unless health checks had found it red
+  void failed(const std::string& error);  // no answer, or a health check that is not 200
   // What a request costs while it is out.
   void begin(int64_t tokens);
   void end(int64_t tokens);

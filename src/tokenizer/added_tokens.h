@@ -12,7 +12,7 @@ namespace tritonforge {
 class AddedTokenFinder {
  public:
   struct Match {
-    size_t at, size;   // at = npos: none
+    size_t at, size;  // at = npos: none
     int64_t id;
   };
 
@@ -26,7 +26,8 @@ class AddedTokenFinder {
 
   Match find(std::string_view text, size_t from) const {
     while (!first_bytes_.empty()) {
-      const size_t at = first_bytes_.size() == 1 ? text.find(first_bytes_[0], from) : text.find_first_of(first_bytes_, from);
+      const size_t at = first_bytes_.size() == 1 ? text.find(first_bytes_[0], from)
+                                                 : text.find_first_of(first_bytes_, from);
       if (at == std::string_view::npos) break;
       for (const auto& token : by_first_byte_[static_cast<uint8_t>(text[at])]) {
         if (text.substr(at, token.content.size()) == token.content) return {at, token.content.size(), token.id};

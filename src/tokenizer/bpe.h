@@ -45,7 +45,7 @@ class BpeModel {
     Merged merged;
   };
   Merged lookup(uint32_t left, uint32_t right) const;
-  size_t merge_short(std::string_view word, uint32_t* ids) const;   // at most kShort bytes; how many ids
+  size_t merge_short(std::string_view word, uint32_t* ids) const;  // at most kShort bytes; how many ids
   void merge_long(std::string_view word, std::vector<int64_t>& out) const;
 
   static constexpr size_t kShort = 64;

@@ -58,7 +58,9 @@ class Trainer {
   struct Candidate {
     int64_t count;
     Pair pair;
-    bool operator<(const Candidate& other) const { return count != other.count ? count < other.count : pair > other.pair; }
+    bool operator<(const Candidate& other) const {
+      return count != other.count ? count < other.count : pair > other.pair;
+    }
   };
 
   void change(uint32_t left, uint32_t right, int64_t by, uint32_t word) {
@@ -115,20 +117,24 @@ class Trainer {
   std::vector<Pair> changed_;
 };
 
-std::map<std::string, int64_t> count_words(const std::vector<std::string>& texts, const std::vector<AddedToken>& added) {
+std::map<std::string, int64_t> count_words(const std::vector<std::string>& texts,
+                                           const std::vector<AddedToken>& added) {
   AddedTokenFinder finder;
   for (const auto& token : added) finder.add(token.content, token.id);
   std::map<std::string, int64_t> counts;
   for (const auto& text : texts) {
-    finder.split(text, [&](std::string_view piece) {
-      const std::string normal = unicode::nfc(piece);
-      const char* end = normal.data() + normal.size();
-      for (const char* at = normal.data(); at < end;) {
-        const char* next = next_word(at, end);
-        ++counts[std::string(at, next)];
-        at = next;
-      }
-    }, [](int64_t) {});
+    finder.split(
+        text,
+        [&](std::string_view piece) {
+          const std::string normal = unicode::nfc(piece);
+          const char* end = normal.data() + normal.size();
+          for (const char* at = normal.data(); at < end;) {
+            const char* next = next_word(at, end);
+            ++counts[std::string(at, next)];
+            at = next;
+          }
+        },
+        [](int64_t) {});
   }
   return counts;
 }
@@ -137,7 +143,8 @@ std::map<std::string, int64_t> count_words(const std::vector<std::string>& texts
 
 std::vector<AddedToken> BpeTrainerOptions::default_added_tokens() {
   std::vector<AddedToken> added;
-  for (const char* content : {"<|endoftext|>", "<|im_start|>", "<|im_end|>"}) added.push_back({content, 0, true, false});
+  for (const char* content : {"<|endoftext|>", "<|im_start|>", "<|im_end|>"})
+    added.push_back({content, 0, true, false});
   for (const char* content : {"<think>", "</think>"}) added.push_back({content, 0, false, false});
   return added;
 }

@@ -9,9 +9,9 @@
 namespace tritonforge {
 
 struct BpeTrainerOptions {
-  int64_t vocab_size = 4096;      // all ids: 256 bytes, merges, special tokens
-  int64_t min_frequency = 2;      // of a pair
-  std::vector<AddedToken> added = default_added_tokens();   // ids are given by the trainer, after the merges
+  int64_t vocab_size = 4096;                               // all ids: 256 bytes, merges, special tokens
+  int64_t min_frequency = 2;                               // of a pair
+  std::vector<AddedToken> added = default_added_tokens();  // ids are given by the trainer, after the merges
   std::string eos = "<|im_end|>";
 
   // <|endoftext|> <|im_start|> <|im_end|> (special), <think> </think>

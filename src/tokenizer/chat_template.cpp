@@ -18,13 +18,13 @@ constexpr std::string_view kThinkOpen = "<think>", kThinkClose = "</think>";
 constexpr std::string_view kQwen2DefaultSystem = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.";
 
 struct KnownTemplate {
-  const char* checksum;   // of the text without white space at its end
+  const char* checksum;  // of the text without white space at its end
   ChatFormat format;
 };
 constexpr KnownTemplate kKnown[] = {
-    {"e392aa06018503fd2469c9508f79506e", ChatFormat::kQwen2},   // Qwen2.5, Qwen2.5-Coder: Instruct
-    {"4457e3d12b367a860283f874ff58d644", ChatFormat::kQwen3},    // Qwen3, as first published
-    {"0fab82ce8f4d5175c9e0155c80737cf2", ChatFormat::kQwen3},    // and later: the same where contents are texts
+    {"e392aa06018503fd2469c9508f79506e", ChatFormat::kQwen2},  // Qwen2.5, Qwen2.5-Coder: Instruct
+    {"4457e3d12b367a860283f874ff58d644", ChatFormat::kQwen3},  // Qwen3, as first published
+    {"0fab82ce8f4d5175c9e0155c80737cf2", ChatFormat::kQwen3},  // and later: the same where contents are texts
 };
 
 std::string_view strip_left(std::string_view text) {
@@ -46,7 +46,8 @@ std::string text_content(const OrderedJson& content, const std::string& where) {
   for (const OrderedJson& part : content) {
     const bool is_text = part.is_object() && part.value("type", OrderedJson()) == "text" && part.contains("text") &&
                          part["text"].is_string();
-    if (!is_text) fail(ErrorKind::kUsage, "{}: 'content' has a part that is not {{\"type\": \"text\", \"text\": ...}}", where);
+    if (!is_text)
+      fail(ErrorKind::kUsage, "{}: 'content' has a part that is not {{\"type\": \"text\", \"text\": ...}}", where);
     if (&part != &content.front()) joined += " ";
     joined += part["text"].get<std::string>();
   }
@@ -63,7 +64,8 @@ void check_tool_calls(const OrderedJson& calls, const std::string& where) {
       fail(ErrorKind::kUsage, "{}: 'tool_calls' has an item without a function name", where);
     }
     if (!function.contains("arguments")) {
-      fail(ErrorKind::kUsage, "{}: 'tool_calls': function '{}' has no 'arguments'", where, function["name"].get<std::string>());
+      fail(ErrorKind::kUsage, "{}: 'tool_calls': function '{}' has no 'arguments'", where,
+           function["name"].get<std::string>());
     }
   }
 }
@@ -84,15 +86,17 @@ class Writer {
 };
 
 void write_tools(Writer& out, const OrderedJson& tools) {
-  out.add("# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
-          "You are provided with function signatures within <tools></tools> XML tags:\n<tools>");
+  out.add(
+      "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
+      "You are provided with function signatures within <tools></tools> XML tags:\n<tools>");
   for (const OrderedJson& tool : tools) {
     out.add("\n");
     out.add(python_json(tool));
   }
-  out.add("\n</tools>\n\nFor each function call, return a json object with function name and arguments within "
-          "<tool_call></tool_call> XML tags:\n<tool_call>\n{\"name\": <function-name>, \"arguments\": "
-          "<args-json-object>}\n</tool_call><|im_end|>\n");
+  out.add(
+      "\n</tools>\n\nFor each function call, return a json object with function name and arguments within "
+      "<tool_call></tool_call> XML tags:\n<tool_call>\n{\"name\": <function-name>, \"arguments\": "
+      "<args-json-object>}\n</tool_call><|im_end|>\n");
 }
 
 void write_turn(Writer& out, const Message& message) {
@@ -110,8 +114,10 @@ std::string tool_call_text(const OrderedJson& call, bool text_is_json) {
   const bool nested = call.contains("function") && !call["function"].empty();
   const OrderedJson& function = nested ? call["function"] : call;
   const OrderedJson& arguments = function["arguments"];
-  const std::string shown = text_is_json && arguments.is_string() ? arguments.get<std::string>() : python_json(arguments);
-  return "<tool_call>\n{\"name\": \"" + function["name"].get<std::string>() + "\", \"arguments\": " + shown + "}\n</tool_call>";
+  const std::string shown = text_is_json && arguments.is_string() ? arguments.get<std::string>()
+                                                                  : python_json(arguments);
+  return "<tool_call>\n{\"name\": \"" + function["name"].get<std::string>() + "\", \"arguments\": " + shown +
+         "}\n</tool_call>";
 }
 
 void write_qwen2(Writer& out, const std::vector<Message>& messages, const ChatOptions& options) {
@@ -153,7 +159,8 @@ struct Thought {
 };
 
 Thought split_thought(const Message& message) {
-  if (message.reasoning_given || !message.reasoning_content.empty()) return {message.reasoning_content, message.content};
+  if (message.reasoning_given || !message.reasoning_content.empty())
+    return {message.reasoning_content, message.content};
   const std::string_view text = message.content;
   const size_t first = text.find(kThinkClose), last = text.rfind(kThinkClose);
   if (first == std::string_view::npos) return {"", message.content};
@@ -169,8 +176,7 @@ void write_qwen3_assistant(Writer& out, const std::vector<Message>& messages, si
   const auto [reasoning, content] = split_thought(messages[i]);
   out.add("<|im_start|>assistant\n");
   if (i > last_query && (i + 1 == messages.size() || !reasoning.empty())) {
-    const std::string thought =
-        "<think>\n" + std::string(strip_left(strip_right(reasoning))) + "\n</think>\n\n";
+    const std::string thought = "<think>\n" + std::string(strip_left(strip_right(reasoning))) + "\n</think>\n\n";
     // Without thinking the empty thought is part of the generation prompt, not of what the model says.
     if (!enable_thinking && strip_left(reasoning).empty()) out.add(thought);
     else out.own(index, thought);
@@ -213,7 +219,8 @@ void write_plain(Writer& out, const std::vector<Message>& messages, const ChatOp
   if (is_list(options.tools)) fail(ErrorKind::kUnsupported, "the plain chat format has no tools");
   for (size_t i = 0; i < messages.size(); ++i) {
     const Message& message = messages[i];
-    if (is_list(message.tool_calls)) fail(ErrorKind::kUnsupported, "message {}: the plain chat format has no tool calls", i);
+    if (is_list(message.tool_calls))
+      fail(ErrorKind::kUnsupported, "message {}: the plain chat format has no tool calls", i);
     if (!message.reasoning_content.empty()) {
       fail(ErrorKind::kUnsupported, "message {}: the plain chat format has no reasoning_content", i);
     }
@@ -244,7 +251,8 @@ Message message_from_json(const OrderedJson& json, const std::string& where) {
   if (std::find(roles.begin(), roles.end(), message.role) == roles.end()) {
     fail(ErrorKind::kUsage, "{}: unknown role '{}'{}", where, message.role, nearest_hint(message.role, roles));
   }
-  if (!json.contains("content") && !json.contains("tool_calls")) fail(ErrorKind::kUsage, "{}: field 'content' is missing", where);
+  if (!json.contains("content") && !json.contains("tool_calls"))
+    fail(ErrorKind::kUsage, "{}: field 'content' is missing", where);
   message.content = text_content(json.contains("content") ? json["content"] : OrderedJson(), where);
   message.reasoning_content = text("reasoning_content");
   message.reasoning_given = json.contains("reasoning_content") && !json["reasoning_content"].is_null();
@@ -254,7 +262,8 @@ Message message_from_json(const OrderedJson& json, const std::string& where) {
 }
 
 std::vector<Message> messages_from_json(const OrderedJson& list, const std::string& where) {
-  if (!list.is_array() || list.empty()) fail(ErrorKind::kUsage, "{}: 'messages' must be a list that is not empty", where);
+  if (!list.is_array() || list.empty())
+    fail(ErrorKind::kUsage, "{}: 'messages' must be a list that is not empty", where);
   std::vector<Message> messages;
   for (const OrderedJson& json : list) {
     messages.push_back(message_from_json(json, fmt::format("{}: messages[{}]", where, messages.size())));
@@ -271,7 +280,8 @@ ChatFormat recognise_chat_format(const std::string& chat_template, const std::st
   }
   std::string first_line = chat_template.substr(0, std::min<size_t>(chat_template.find('\n'), 60));
   fail(ErrorKind::kUnsupported,
-       "{}: template {} ('{}...') is not understood; those of Qwen2.5, Qwen3 and plain ChatML are", where, found, first_line);
+       "{}: template {} ('{}...') is not understood; those of Qwen2.5, Qwen3 and plain ChatML are", where, found,
+       first_line);
 }
 
 size_t last_query_index(const std::vector<Message>& messages) {

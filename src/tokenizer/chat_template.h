@@ -10,15 +10,16 @@
 namespace tritonforge {
 
 struct Message {
-  std::string role;            // system | user | assistant | tool
+  std::string role;  // system | user | assistant | tool
   std::string content;
   std::string reasoning_content;
   // null or a list, OpenAI form. Templates print arguments and tools with their keys in the order in which they came:
   // parse a request with parse_ordered_json to keep it.
   OrderedJson tool_calls;
-  bool reasoning_given = false;   // reasoning_content was there, if only as "": content is not searched for </think>
+  bool reasoning_given = false;  // reasoning_content was there, if only as "": content is not searched for </think>
 };
-// Content is a text, null, or OpenAI's list of text parts (joined by a space). Throws kUsage naming `where` and the field.
+// Content is a text, null, or OpenAI's list of text parts (joined by a space). Throws kUsage naming `where` and the
+// field.
 Message message_from_json(const OrderedJson& json, const std::string& where);
 std::vector<Message> messages_from_json(const OrderedJson& list, const std::string& where);
 
@@ -26,20 +27,21 @@ enum class ChatFormat { kQwen2, kQwen3, kPlain };
 
 struct ChatOptions {
   bool add_generation_prompt = true;
-  bool enable_thinking = true;   // Qwen3 only
-  OrderedJson tools;             // null or a list
+  bool enable_thinking = true;  // Qwen3 only
+  OrderedJson tools;            // null or a list
 };
 
 // kPlain (ChatML, also where the model has no template): "<|im_start|>role\ncontent<|im_end|>\n" per message.
 // `where` names the model in the error.
-ChatFormat recognise_chat_format(const std::string& chat_template, const std::string& where = "chat template");   // throws kUnsupported
+ChatFormat recognise_chat_format(const std::string& chat_template,
+                                 const std::string& where = "chat template");  // throws kUnsupported
 // Throws kUsage where there are no messages, kUnsupported for what kPlain cannot say (tools, tool calls, reasoning).
 std::string render_chat(ChatFormat format, const std::vector<Message>& messages, const ChatOptions& options);
 
 // render_chat in parts, for loss masks.
 struct ChatSegment {
   std::string text;
-  int message = -1;        // index of the assistant message whose own words these are (with <|im_end|>), else -1
+  int message = -1;  // index of the assistant message whose own words these are (with <|im_end|>), else -1
 };
 std::vector<ChatSegment> render_chat_segments(ChatFormat format, const std::vector<Message>& messages,
                                               const ChatOptions& options);
@@ -51,7 +53,8 @@ size_t last_query_index(const std::vector<Message>& messages);
 extern const char* const kPlainChatTemplate;
 
 // What must follow an assistant turn's sampled tokens (which end in <|im_end|>) to append a user (or tool) message and
-// open the next assistant turn: "\n<|im_start|>user\n...<|im_end|>\n<|im_start|>assistant\n" -- tokenised once and appended.
+// open the next assistant turn: "\n<|im_start|>user\n...<|im_end|>\n<|im_start|>assistant\n" -- tokenised once and
+// appended.
 std::string render_continuation(ChatFormat format, const Message& user, const ChatOptions& options);
 
 }  // namespace tritonforge

@@ -19,8 +19,9 @@ class DefinitionReader {
   TokenizerDefinition read(const Json& root) {
     if (!root.is_object()) corrupt("the file", "is not an object");
     for (const auto& [key, value] : root.items()) {
-      static const std::vector<std::string> known = {"version", "truncation", "padding", "added_tokens", "normalizer",
-                                                     "pre_tokenizer", "post_processor", "decoder", "model"};
+      static const std::vector<std::string> known = {"version",        "truncation", "padding",
+                                                     "added_tokens",   "normalizer", "pre_tokenizer",
+                                                     "post_processor", "decoder",    "model"};
       if (std::find(known.begin(), known.end(), key) == known.end()) unsupported("'" + key + "'", value);
     }
     for (const char* key : {"truncation", "padding"}) {
@@ -29,7 +30,8 @@ class DefinitionReader {
     read_normalizer(part(root, "normalizer"));
     read_pre_tokenizer(part(root, "pre_tokenizer"));
     const Json& post_processor = part(root, "post_processor");  // ByteLevel only moves offsets, which nobody sees here
-    if (!post_processor.is_null() && type_of(post_processor) != "ByteLevel") unsupported("post_processor", post_processor);
+    if (!post_processor.is_null() && type_of(post_processor) != "ByteLevel")
+      unsupported("post_processor", post_processor);
     const Json& decoder = part(root, "decoder");
     if (type_of(decoder) != "ByteLevel") unsupported("decoder", decoder);
     read_model(part(root, "model"));
@@ -64,10 +66,8 @@ class DefinitionReader {
   void read_pre_tokenizer(const Json& json) {
     const Json& steps = json.is_object() ? part(json, "pretokenizers") : json;
     if (type_of(json) != "Sequence" || !steps.is_array() || steps.size() != 2) unsupported("pre_tokenizer", json);
-    const Json expected_split = {{"type", "Split"},
-                                 {"pattern", {{"Regex", kQwenPattern}}},
-                                 {"behavior", "Isolated"},
-                                 {"invert", false}};
+    const Json expected_split = {
+        {"type", "Split"}, {"pattern", {{"Regex", kQwenPattern}}}, {"behavior", "Isolated"}, {"invert", false}};
     if (steps[0] != expected_split) unsupported("pre_tokenizer's split", steps[0]);
     const Json& bytes = steps[1];
     const bool plain = type_of(bytes) == "ByteLevel" && part(bytes, "add_prefix_space") == false &&
@@ -91,7 +91,8 @@ class DefinitionReader {
   void read_vocabulary(const Json& vocabulary) {
     if (!vocabulary.is_object() || vocabulary.empty()) corrupt("model's vocab", "is not an object of tokens");
     for (const auto& [token, id] : vocabulary.items()) {
-      if (!id.is_number_integer() || id < 0 || id >= kMostIds) corrupt("token '" + token + "'", "has the id " + id.dump());
+      if (!id.is_number_integer() || id < 0 || id >= kMostIds)
+        corrupt("token '" + token + "'", "has the id " + id.dump());
       set_token(id.get<int64_t>(), token);
     }
     vocabulary_size_ = static_cast<int64_t>(vocabulary.size());
@@ -101,14 +102,16 @@ class DefinitionReader {
     auto& tokens = definition_.tokens;
     if (token.empty()) corrupt("the token of id " + std::to_string(id), "is empty");
     if (static_cast<size_t>(id) >= tokens.size()) tokens.resize(static_cast<size_t>(id) + 1);
-    if (!tokens[id].empty()) corrupt("id " + std::to_string(id), "belongs to '" + tokens[id] + "' and to '" + token + "'");
+    if (!tokens[id].empty())
+      corrupt("id " + std::to_string(id), "belongs to '" + tokens[id] + "' and to '" + token + "'");
     tokens[id] = token;
     ids_.emplace(token, static_cast<uint32_t>(id));
   }
 
   uint32_t id_of(const std::string& token, size_t rank) const {
     const auto found = ids_.find(token);
-    if (found == ids_.end()) corrupt("merge " + std::to_string(rank), "needs '" + token + "', which is not in the vocabulary");
+    if (found == ids_.end())
+      corrupt("merge " + std::to_string(rank), "needs '" + token + "', which is not in the vocabulary");
     return found->second;
   }
 
@@ -148,7 +151,10 @@ class DefinitionReader {
     int64_t next = vocabulary_size_;  // the id that the reference gives to the next token that is not in the vocabulary
     for (const Json& json : list) {
       AddedToken token;
-      const std::string what = "added token " + (json.is_object() ? part(json, "content").dump(-1, ' ', false, Json::error_handler_t::replace) : "");
+      const std::string what = "added token " +
+                               (json.is_object()
+                                    ? part(json, "content").dump(-1, ' ', false, Json::error_handler_t::replace)
+                                    : "");
       if (!json.is_object() || !part(json, "content").is_string() || !part(json, "id").is_number_integer()) {
         corrupt(what, "is incomplete");
       }
@@ -190,7 +196,8 @@ Json parse_file(const std::string& text, const std::string& where) {
 
 std::string text_of_token(const Json& json) {
   if (json.is_string()) return json.get<std::string>();
-  if (json.is_object() && json.contains("content") && json["content"].is_string()) return json["content"].get<std::string>();
+  if (json.is_object() && json.contains("content") && json["content"].is_string())
+    return json["content"].get<std::string>();
   return "";
 }
 
@@ -199,7 +206,8 @@ std::string template_of(const Json& json, const std::string& where) {
   if (json.is_string()) return json.get<std::string>();
   if (json.is_array()) {
     for (const Json& entry : json) {
-      if (entry.is_object() && entry.value("name", Json()) == "default" && entry.value("template", Json()).is_string()) {
+      if (entry.is_object() && entry.value("name", Json()) == "default" &&
+          entry.value("template", Json()).is_string()) {
         return entry["template"].get<std::string>();
       }
     }
@@ -249,7 +257,8 @@ TokenizerDefinition read_definition(const fs::path& path) {
   if (!fs::exists(path)) fail(ErrorKind::kNotFound, "no tokenizer at {}", path.string());
   if (!fs::is_directory(path)) {
     if (path.extension() == ".gguf") return read_gguf_definition(path);
-    if (path.extension() != ".json") fail(ErrorKind::kUsage, "{} is neither a folder, a tokenizer.json nor a GGUF file", path.string());
+    if (path.extension() != ".json")
+      fail(ErrorKind::kUsage, "{} is neither a folder, a tokenizer.json nor a GGUF file", path.string());
   }
   const fs::path folder = fs::is_directory(path) ? path : path.parent_path();
   const fs::path file = fs::is_directory(path) ? path / "tokenizer.json" : path;
@@ -269,8 +278,13 @@ std::string write_tokenizer_json(const TokenizerDefinition& definition) {
   std::vector<bool> is_added(definition.tokens.size());
   for (const auto& token : definition.added) {
     is_added[static_cast<size_t>(token.id)] = true;
-    added.push_back({{"id", token.id}, {"content", token.content}, {"single_word", false}, {"lstrip", false},
-                     {"rstrip", false}, {"normalized", token.normalized}, {"special", token.special}});
+    added.push_back({{"id", token.id},
+                     {"content", token.content},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", token.normalized},
+                     {"special", token.special}});
   }
   for (size_t id = 0; id < definition.tokens.size(); ++id) {
     if (!is_added[id] && !definition.tokens[id].empty()) vocabulary[definition.tokens[id]] = id;
@@ -278,29 +292,49 @@ std::string write_tokenizer_json(const TokenizerDefinition& definition) {
   for (const auto& merge : definition.merges) {
     merges.push_back({definition.tokens[merge.left], definition.tokens[merge.right]});
   }
-  const Json byte_level = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", false}, {"use_regex", false}};
-  const Json split = {{"type", "Split"}, {"pattern", {{"Regex", kQwenPattern}}}, {"behavior", "Isolated"}, {"invert", false}};
-  const Json root = {
-      {"version", "1.0"}, {"truncation", nullptr}, {"padding", nullptr}, {"added_tokens", added},
-      {"normalizer", definition.nfc ? Json{{"type", "NFC"}} : Json()},
-      {"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", Json::array({split, byte_level})}}},
-      {"post_processor", byte_level}, {"decoder", byte_level},
-      {"model", {{"type", "BPE"}, {"dropout", nullptr}, {"unk_token", nullptr}, {"continuing_subword_prefix", ""},
-                 {"end_of_word_suffix", ""}, {"fuse_unk", false}, {"byte_fallback", false}, {"ignore_merges", false},
-                 {"vocab", vocabulary}, {"merges", merges}}}};
+  const Json byte_level = {
+      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", false}, {"use_regex", false}};
+  const Json split = {
+      {"type", "Split"}, {"pattern", {{"Regex", kQwenPattern}}}, {"behavior", "Isolated"}, {"invert", false}};
+  const Json root = {{"version", "1.0"},
+                     {"truncation", nullptr},
+                     {"padding", nullptr},
+                     {"added_tokens", added},
+                     {"normalizer", definition.nfc ? Json{{"type", "NFC"}} : Json()},
+                     {"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", Json::array({split, byte_level})}}},
+                     {"post_processor", byte_level},
+                     {"decoder", byte_level},
+                     {"model",
+                      {{"type", "BPE"},
+                       {"dropout", nullptr},
+                       {"unk_token", nullptr},
+                       {"continuing_subword_prefix", ""},
+                       {"end_of_word_suffix", ""},
+                       {"fuse_unk", false},
+                       {"byte_fallback", false},
+                       {"ignore_merges", false},
+                       {"vocab", vocabulary},
+                       {"merges", merges}}}};
   return root.dump(1) + "\n";
 }
 
 std::string write_tokenizer_config_json(const TokenizerDefinition& definition) {
   Json decoder = Json::object(), special = Json::array();
   for (const auto& token : definition.added) {
-    decoder[std::to_string(token.id)] = {{"content", token.content}, {"lstrip", false}, {"normalized", token.normalized},
-                                         {"rstrip", false}, {"single_word", false}, {"special", token.special}};
+    decoder[std::to_string(token.id)] = {{"content", token.content},       {"lstrip", false},
+                                         {"normalized", token.normalized}, {"rstrip", false},
+                                         {"single_word", false},           {"special", token.special}};
     if (token.special) special.push_back(token.content);
   }
-  Json config = {{"add_bos_token", false}, {"add_prefix_space", false}, {"added_tokens_decoder", decoder},
-                 {"additional_special_tokens", special}, {"bos_token", nullptr}, {"clean_up_tokenization_spaces", false},
-                 {"errors", "replace"}, {"split_special_tokens", false}, {"tokenizer_class", "Qwen2Tokenizer"},
+  Json config = {{"add_bos_token", false},
+                 {"add_prefix_space", false},
+                 {"added_tokens_decoder", decoder},
+                 {"additional_special_tokens", special},
+                 {"bos_token", nullptr},
+                 {"clean_up_tokenization_spaces", false},
+                 {"errors", "replace"},
+                 {"split_special_tokens", false},
+                 {"tokenizer_class", "Qwen2Tokenizer"},
                  {"unk_token", nullptr}};
   if (definition.eos_id) config["eos_token"] = definition.tokens[static_cast<size_t>(*definition.eos_id)];
   if (!definition.chat_template.empty()) config["chat_template"] = definition.chat_template;

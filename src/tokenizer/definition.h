@@ -15,19 +15,19 @@ struct AddedToken {
   std::string content;
   int64_t id = 0;
   bool special = false;
-  bool normalized = false;   // searched for after NFC, not before
+  bool normalized = false;  // searched for after NFC, not before
 };
 
 struct TokenizerDefinition {
-  std::vector<std::string> tokens;      // by id, in the byte alphabet; "" = no such id
-  std::vector<BpeMerge> merges;         // in order of rank
+  std::vector<std::string> tokens;  // by id, in the byte alphabet; "" = no such id
+  std::vector<BpeMerge> merges;     // in order of rank
   std::vector<AddedToken> added;
   bool nfc = true;
-  std::string chat_template;            // "" = none
+  std::string chat_template;  // "" = none
   std::optional<int64_t> eos_id;
   // The files that it was read from, for save(); empty where it was not read from such files.
   std::string tokenizer_json, tokenizer_config_json;
-  bool template_in_own_file = false;    // chat_template.jinja beside them
+  bool template_in_own_file = false;  // chat_template.jinja beside them
 };
 
 // `where` begins error messages. Throws kCorrupt / kUnsupported naming the part.

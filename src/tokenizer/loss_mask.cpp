@@ -16,7 +16,8 @@ void check_reasoning_is_kept(const std::vector<Message>& messages, const std::ve
     if (train[i] && messages[i].role == "assistant" && has_reasoning(messages[i])) {
       fail(ErrorKind::kUnsupported,
            "message {}: Qwen3's template drops the reasoning of an answer before the last question, so it cannot be "
-           "trained on; cut the conversation after it, or set its train flag to false", i);
+           "trained on; cut the conversation after it, or set its train flag to false",
+           i);
     }
   }
 }
@@ -41,7 +42,8 @@ MaskedTokens tokenize_conversation(const Tokenizer& tokenizer, ChatFormat format
     result.tokens.insert(result.tokens.end(), ids.begin(), ids.end());
     result.loss_mask.resize(result.tokens.size(), trained);
   }
-  if (!any) fail(ErrorKind::kUsage, "a conversation of {} messages has no assistant message to train on", messages.size());
+  if (!any)
+    fail(ErrorKind::kUsage, "a conversation of {} messages has no assistant message to train on", messages.size());
   return result;
 }
 

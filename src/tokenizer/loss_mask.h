@@ -12,7 +12,7 @@ namespace tritonforge {
 
 struct MaskedTokens {
   std::vector<int64_t> tokens;
-  std::vector<uint8_t> loss_mask;   // 1 = trained; as long as tokens
+  std::vector<uint8_t> loss_mask;  // 1 = trained; as long as tokens
 };
 
 // `train` has one flag per message (empty = train every assistant message): a wrong first attempt in a refinement

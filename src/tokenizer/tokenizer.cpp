@@ -20,7 +20,8 @@ std::array<uint32_t, 256> find_byte_ids(const std::unordered_map<std::string, in
   std::array<uint32_t, 256> result{};
   for (int byte = 0; byte < 256; ++byte) {
     const auto found = ids.find(to_byte_alphabet(std::string(1, static_cast<char>(byte))));
-    if (found == ids.end()) fail(ErrorKind::kUnsupported, "{}: the vocabulary has no token for byte {:#04x}", where, byte);
+    if (found == ids.end())
+      fail(ErrorKind::kUnsupported, "{}: the vocabulary has no token for byte {:#04x}", where, byte);
     result[static_cast<size_t>(byte)] = static_cast<uint32_t>(found->second);
   }
   return result;
@@ -33,7 +34,7 @@ struct Tokenizer::Impl {
   std::unordered_map<std::string, int64_t> ids;
   BpeModel bpe;
   AddedTokenFinder raw, normalized;
-  std::vector<std::string> bytes;   // by id
+  std::vector<std::string> bytes;  // by id
   std::vector<bool> special;
 
   // A call takes a cache and gives it back, so that words stay known between calls and threads never share one.
@@ -84,8 +85,8 @@ struct Tokenizer::Impl {
   void encode_piece(std::string_view text, WordCache& cache, std::vector<int64_t>& out) const {
     std::string changed;
     if (definition.nfc && unicode::may_change_under_nfc(text)) text = changed = unicode::nfc(text);
-    normalized.split(text, [&](std::string_view piece) { encode_plain(piece, cache, out); },
-                     [&](int64_t id) { out.push_back(id); });
+    normalized.split(
+        text, [&](std::string_view piece) { encode_plain(piece, cache, out); }, [&](int64_t id) { out.push_back(id); });
   }
 
   bool has(int64_t id) const { return id >= 0 && id < static_cast<int64_t>(bytes.size()); }
@@ -103,8 +104,9 @@ std::vector<int64_t> Tokenizer::encode(std::string_view text) const {
   std::vector<int64_t> out;
   out.reserve(text.size() / 3 + 8);
   auto cache = impl_->take_cache();
-  impl_->raw.split(text, [&](std::string_view piece) { impl_->encode_piece(piece, *cache, out); },
-                   [&](int64_t id) { out.push_back(id); });
+  impl_->raw.split(
+      text, [&](std::string_view piece) { impl_->encode_piece(piece, *cache, out); },
+      [&](int64_t id) { out.push_back(id); });
   impl_->give_back(std::move(cache));
   return out;
 }
@@ -150,7 +152,8 @@ std::string StreamDecoder::feed(int64_t id) {
   if (skip_special_ && tokenizer_.is_special(id)) return "";
   pending_ += tokenizer_.token_bytes(id);
   const size_t held = unicode::unfinished_tail(pending_);
-  const std::string complete = unicode::replace_invalid_utf8(std::string_view(pending_).substr(0, pending_.size() - held));
+  const std::string complete = unicode::replace_invalid_utf8(
+      std::string_view(pending_).substr(0, pending_.size() - held));
   pending_.erase(0, pending_.size() - held);
   return complete;
 }

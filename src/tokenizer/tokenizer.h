@@ -12,7 +12,7 @@
 
 namespace tritonforge {
 
-struct TokenizerDefinition;   // tokenizer/definition.h
+struct TokenizerDefinition;  // tokenizer/definition.h
 
 class Tokenizer {
  public:
@@ -32,10 +32,10 @@ class Tokenizer {
   std::string decode(const std::vector<int64_t>& ids, bool skip_special_tokens = false) const;
   // The raw bytes of one token, "" for an id without one; concatenating them and replacing invalid UTF-8 is decode().
   std::string token_bytes(int64_t id) const;
-  std::optional<int64_t> id_of(std::string_view token) const;   // "<|im_end|>" -> 151645
+  std::optional<int64_t> id_of(std::string_view token) const;  // "<|im_end|>" -> 151645
   bool is_special(int64_t id) const;
-  int64_t vocab_size() const;                 // highest id + 1
-  const std::string& chat_template() const;   // Jinja text, "" where the model has none
+  int64_t vocab_size() const;                // highest id + 1
+  const std::string& chat_template() const;  // Jinja text, "" where the model has none
   std::optional<int64_t> eos_id() const;
   // Copies tokenizer.json and tokenizer_config.json into `folder`. From GGUF: writes equivalent ones.
   void save(const fs::path& folder) const;
@@ -49,8 +49,8 @@ class Tokenizer {
 class StreamDecoder {
  public:
   explicit StreamDecoder(const Tokenizer& tokenizer, bool skip_special_tokens = true);
-  std::string feed(int64_t id);    // the text that became complete
-  std::string finish();            // what was held back, with U+FFFD
+  std::string feed(int64_t id);  // the text that became complete
+  std::string finish();          // what was held back, with U+FFFD
 
  private:
   const Tokenizer& tokenizer_;

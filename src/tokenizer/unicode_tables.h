@@ -14,7 +14,7 @@ struct CombiningRange {
 };
 struct Decomposition {  // canonical, by one step; second = 0 for a singleton
   char32_t from, first, second;
-  bool composes;        // first + second becomes `from` again under NFC
+  bool composes;  // first + second becomes `from` again under NFC
 };
 
 extern const CodePointRange kLetters[], kNumbers[], kSpaces[];

@@ -21,7 +21,9 @@ namespace {
 
 constexpr int64_t kFormat = 1;
 
-Json to_json(const StepMetrics& metrics) { return {{"step", metrics.step}, {"kind", metrics.kind}, {"values", metrics.values}}; }
+Json to_json(const StepMetrics& metrics) {
+  return {{"step", metrics.step}, {"kind", metrics.kind}, {"values", metrics.values}};
+}
 
 void copy_durably(const fs::path& from, const fs::path& to) {
   std::error_code error;
@@ -36,8 +38,8 @@ void copy_tokenizer(const fs::path& source, const fs::path& folder) {
     Tokenizer::load(source).save(folder);
     return;
   }
-  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
-                           "merges.txt", "chat_template.jinja", "generation_config.json"}) {
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+                           "vocab.json", "merges.txt", "chat_template.jinja", "generation_config.json"}) {
     if (fs::exists(source / name)) copy_durably(source / name, folder / name);
   }
 }
@@ -45,7 +47,8 @@ void copy_tokenizer(const fs::path& source, const fs::path& folder) {
 // A reader sees the old folder or the new one at every moment; afterwards `temporary` is the old one.
 void put_in_place(const fs::path& temporary, const fs::path& folder) {
   if (::rename(temporary.c_str(), folder.c_str()) == 0) return;  // nothing there, or an empty folder
-  if (errno != ENOTEMPTY && errno != EEXIST) fail(ErrorKind::kUnavailable, "cannot rename {}: {}", temporary.string(), std::strerror(errno));
+  if (errno != ENOTEMPTY && errno != EEXIST)
+    fail(ErrorKind::kUnavailable, "cannot rename {}: {}", temporary.string(), std::strerror(errno));
   if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, folder.c_str(), RENAME_EXCHANGE) != 0) {
     fail(ErrorKind::kUnavailable, "cannot replace {}: {}", folder.string(), std::strerror(errno));
   }
@@ -101,14 +104,20 @@ void write_checkpoint(const fs::path& path, Trainer& trainer, const std::vector<
   const TrainerState& state = trainer.state();
   Json lease_list = Json::array();
   for (const TrainedLease& lease : leases) {
-    lease_list.push_back({{"lease_id", lease.lease_id}, {"buffer", lease.buffer}, {"step", lease.step}, {"committed", lease.committed}});
+    lease_list.push_back(
+        {{"lease_id", lease.lease_id}, {"buffer", lease.buffer}, {"step", lease.step}, {"committed", lease.committed}});
   }
-  const Json json = {{"format", kFormat}, {"step", state.step}, {"seed", trainer.config().seed}, {"weight_versions", state.weight_versions},
-                     {"last", to_json(state.last)}, {"leases", lease_list}};
+  const Json json = {{"format", kFormat},
+                     {"step", state.step},
+                     {"seed", trainer.config().seed},
+                     {"weight_versions", state.weight_versions},
+                     {"last", to_json(state.last)},
+                     {"leases", lease_list}};
   write_folder(path, [&](const fs::path& temporary) {
     save_model(trainer.model(), temporary);
     copy_tokenizer(trainer.config().model, temporary);
-    save_safetensors(trainer.optimizer().state(), temporary / "optimizer.safetensors", {{"step", std::to_string(state.step)}});
+    save_safetensors(trainer.optimizer().state(), temporary / "optimizer.safetensors",
+                     {{"step", std::to_string(state.step)}});
     write_file_atomic(temporary / "config.yaml", dump_config(trainer.config()));
     write_file_atomic(temporary / "trainer.json", json.dump(2) + "\n");
   });
@@ -121,7 +130,8 @@ void load_checkpoint(const fs::path& path, Trainer& trainer) {
   const at::NoGradGuard no_grad;
   for (auto& [name, tensor] : trainer.optimizer().state()) {
     if (!file.contains(name)) {
-      fail(ErrorKind::kCorrupt, "{}/optimizer.safetensors: tensor '{}' is missing (was it saved with another dtype?)", path.string(), name);
+      fail(ErrorKind::kCorrupt, "{}/optimizer.safetensors: tensor '{}' is missing (was it saved with another dtype?)",
+           path.string(), name);
     }
     const at::Tensor saved = file.tensor(name);
     if (saved.sizes() != tensor.sizes() || saved.scalar_type() != tensor.scalar_type()) {
@@ -167,7 +177,8 @@ CheckpointStore::CheckpointStore(fs::path folder, int64_t keep) : folder_(std::m
     fail(ErrorKind::kUnavailable, "{} is in use by another trainer (pid {})", folder_.string(), read_file(lock));
   }
   const std::string pid = std::to_string(::getpid());
-  if (::ftruncate(lock_fd_, 0) != 0 || ::pwrite(lock_fd_, pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
+  if (::ftruncate(lock_fd_, 0) != 0 ||
+      ::pwrite(lock_fd_, pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
     log::warn("cannot note the pid in {}: {}", lock.string(), std::strerror(errno));
   }
   for (const auto& entry : fs::directory_iterator(folder_)) {
@@ -182,7 +193,8 @@ fs::path CheckpointStore::latest() const {
   std::string name = read_file(folder_ / "latest");
   while (!name.empty() && name.back() == '\n') name.pop_back();
   const fs::path path = folder_ / name;
-  if (!fs::exists(path / "trainer.json")) fail(ErrorKind::kCorrupt, "{}/latest names {}, which holds no checkpoint", folder_.string(), path.string());
+  if (!fs::exists(path / "trainer.json"))
+    fail(ErrorKind::kCorrupt, "{}/latest names {}, which holds no checkpoint", folder_.string(), path.string());
   return path;
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 // Checkpoints: FOLDER/step-00000012/ is a Hugging Face folder (model and tokenizer) with optimizer.safetensors,
-// trainer.json and config.yaml beside. It is written as step-00000012.tmp-*, synced and renamed; FOLDER/latest then names
-// it. A kill at any moment leaves the one before; a full disk leaves it too and says so (kUnavailable).
+// trainer.json and config.yaml beside. It is written as step-00000012.tmp-*, synced and renamed; FOLDER/latest then
+// names it. A kill at any moment leaves the one before; a full disk leaves it too and says so (kUnavailable).
 #include <map>
 #include <string>
 #include <vector>
@@ -15,7 +15,7 @@ namespace tritonforge::train {
 struct TrainedLease {
   std::string lease_id, buffer;  // buffer: its URL
   int64_t step = 0;
-  bool committed = false;        // the buffer knows
+  bool committed = false;  // the buffer knows
 };
 
 // Writes model and tokenizer as a Hugging Face folder, replacing `folder` where it is there. `source`: the folder or

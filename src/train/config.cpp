@@ -34,10 +34,12 @@ void LossConfig::validate() const {
   check_least("loss.entropy_coef", entropy_coef, 0.0);
   check_least("loss.tis_cap", tis_cap, 0.0);
   check_choice("loss.ratio_base", ratio_base, {"trainer", "sampler"});
-  check_choice("loss.aggregation", aggregation, {"token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "constant"});
+  check_choice("loss.aggregation", aggregation,
+               {"token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "constant"});
   check_least<int64_t>("loss.constant_tokens", constant_tokens, 1);
   if (tis_cap > 0 && ratio_base == "sampler") {
-    fail(ErrorKind::kUsage, "loss.tis_cap: a ratio over the sampler is corrected already; set ratio_base to trainer or tis_cap to 0");
+    fail(ErrorKind::kUsage,
+         "loss.tis_cap: a ratio over the sampler is corrected already; set ratio_base to trainer or tis_cap to 0");
   }
 }
 
@@ -74,7 +76,8 @@ void TrainConfig::validate() const {
 void TrainConfig::validate_job() const {
   validate();
   if (model.empty()) fail(ErrorKind::kUsage, "model is missing: a Hugging Face folder or a GGUF file");
-  if (checkpoint_interval > 0 && checkpoint.empty()) fail(ErrorKind::kUsage, "checkpoint_interval is set but no checkpoint folder");
+  if (checkpoint_interval > 0 && checkpoint.empty())
+    fail(ErrorKind::kUsage, "checkpoint_interval is set but no checkpoint folder");
 }
 
 }  // namespace tritonforge::train

@@ -8,22 +8,23 @@
 namespace tritonforge::train {
 
 struct LossConfig {
-  double clip_low = 0.2;                  // ratio is held in [1 - clip_low, 1 + clip_high] (DAPO's asymmetric clip)
+  double clip_low = 0.2;  // ratio is held in [1 - clip_low, 1 + clip_high] (DAPO's asymmetric clip)
   double clip_high = 0.28;
-  double negative_weight = 1;             // of negative advantages; 0 = rejection-sampling fine-tuning (RAFT)
-  double kl_coef = 0;                     // towards the reference model, which is loaded only where this is above 0
-  std::string kl_type = "k3";             // k1 | k2 | k3 (Schulman, "Approximating KL divergence")
-  double entropy_coef = 0;                // bonus
-  double tis_cap = 0;                     // token-level truncated importance sampling; 0 = off
-  std::string ratio_base = "trainer";     // whose log-probs are the ratio's denominator: trainer | sampler
-  std::string aggregation = "token-mean"; // token-mean | seq-mean-token-sum | seq-mean-token-mean | constant
-  int64_t constant_tokens = 1024;         // constant (Dr.GRPO): divisor is sequences * constant_tokens
+  double negative_weight = 1;              // of negative advantages; 0 = rejection-sampling fine-tuning (RAFT)
+  double kl_coef = 0;                      // towards the reference model, which is loaded only where this is above 0
+  std::string kl_type = "k3";              // k1 | k2 | k3 (Schulman, "Approximating KL divergence")
+  double entropy_coef = 0;                 // bonus
+  double tis_cap = 0;                      // token-level truncated importance sampling; 0 = off
+  std::string ratio_base = "trainer";      // whose log-probs are the ratio's denominator: trainer | sampler
+  std::string aggregation = "token-mean";  // token-mean | seq-mean-token-sum | seq-mean-token-mean | constant
+  int64_t constant_tokens = 1024;          // constant (Dr.GRPO): divisor is sequences * constant_tokens
 
   template <typename Visitor>
   void describe(Visitor& v) {
     v("clip_low", clip_low, "lower clip of the token ratio: 1 - clip_low");
     v("clip_high", clip_high, "upper clip of the token ratio: 1 + clip_high");
-    v("negative_weight", negative_weight, "factor of negative advantages: 1 = GRPO, 0 = only what did better than its group is learned from");
+    v("negative_weight", negative_weight,
+      "factor of negative advantages: 1 = GRPO, 0 = only what did better than its group is learned from");
     v("kl_coef", kl_coef, "weight of the KL towards the reference model; 0 loads no reference");
     v("kl_type", kl_type, "KL estimator: k1 | k2 | k3");
     v("entropy_coef", entropy_coef, "weight of the entropy bonus");
@@ -36,19 +37,19 @@ struct LossConfig {
 };
 
 struct TrainConfig {
-  std::string model;                      // Hugging Face folder or GGUF file
-  bool init_random = false;               // random weights (by seed) in the shape of the model's config.json
-  std::string reference_model;            // "" = the start weights of `model`
-  std::string dtype = "bfloat16";         // of weights and activations; bfloat16 has fp32 master weights
-  std::string device = "cpu";             // cpu | cuda | cuda:N
-  int64_t threads = 0;                    // CPU threads; 0 = all cores
+  std::string model;               // Hugging Face folder or GGUF file
+  bool init_random = false;        // random weights (by seed) in the shape of the model's config.json
+  std::string reference_model;     // "" = the start weights of `model`
+  std::string dtype = "bfloat16";  // of weights and activations; bfloat16 has fp32 master weights
+  std::string device = "cpu";      // cpu | cuda | cuda:N
+  int64_t threads = 0;             // CPU threads; 0 = all cores
   int64_t seed = 0;
 
   double lr = 1e-5, min_lr = 1e-6;
-  std::string schedule = "cosine";        // cosine | constant
+  std::string schedule = "cosine";  // cosine | constant
   int64_t warmup_steps = 0, total_steps = 1000;
   double weight_decay = 0.1, beta1 = 0.9, beta2 = 0.98, eps = 1e-8;
-  double clip_grad = 1.0;                 // global norm; 0 = off
+  double clip_grad = 1.0;  // global norm; 0 = off
 
   int64_t max_tokens_per_micro_batch = 8192;
   int64_t optimizer_steps_per_batch = 1;  // > 1: the batch is split into that many mini-batches
@@ -56,11 +57,11 @@ struct TrainConfig {
   int64_t lm_head_chunk = 1024;           // rows of logits that exist at a time
   LossConfig loss;
 
-  std::string checkpoint;                 // folder; "" = none is written
-  int64_t checkpoint_interval = 0;        // steps; 0 = only when asked
+  std::string checkpoint;           // folder; "" = none is written
+  int64_t checkpoint_interval = 0;  // steps; 0 = only when asked
   int64_t keep_checkpoints = 2;
-  std::string run_id;                     // names /dev/shm/tritonforge-<run id>; "" = from the checkpoint's path
-  double buffer_timeout_s = 120;          // how long a lease is asked for before the step fails
+  std::string run_id;             // names /dev/shm/tritonforge-<run id>; "" = from the checkpoint's path
+  double buffer_timeout_s = 120;  // how long a lease is asked for before the step fails
   ParallelDims parallel;
 
   template <typename Visitor>

@@ -16,8 +16,8 @@ class JobThread {
   JobThread& operator=(const JobThread&) = delete;
 
   struct Job {
-    std::function<void()> run;      // must not throw
-    std::function<void()> refuse;   // called instead where the thread stops first
+    std::function<void()> run;     // must not throw
+    std::function<void()> refuse;  // called instead where the thread stops first
   };
   // False where the queue is full or the thread is stopping: neither function is then called.
   bool submit(Job job);

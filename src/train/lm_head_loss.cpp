@@ -13,8 +13,8 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 // Log-probabilities of every token of the vocabulary, [rows, vocab] fp32, from the rows [begin, end).
-at::Tensor chunk_log_softmax(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& inverse_temperature, int64_t begin,
-                             int64_t end) {
+at::Tensor chunk_log_softmax(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& inverse_temperature,
+                             int64_t begin, int64_t end) {
   at::Tensor scores = at::linear(hidden.slice(0, begin, end), weight).to(at::kFloat);  // as Model::logits
   if (inverse_temperature.defined()) scores.mul_(inverse_temperature.slice(0, begin, end).unsqueeze(1));
   return at::log_softmax(scores, 1);
@@ -23,8 +23,9 @@ at::Tensor chunk_log_softmax(const at::Tensor& hidden, const at::Tensor& weight,
 class LmHeadScores : public torch::autograd::Function<LmHeadScores> {
  public:
   // An undefined tensor is no argument of an autograd function; an empty optional is.
-  static variable_list forward(AutogradContext* context, const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& targets,
-                               const std::optional<at::Tensor>& temperature, int64_t chunk, bool entropy_gradient) {
+  static variable_list forward(AutogradContext* context, const at::Tensor& hidden, const at::Tensor& weight,
+                               const at::Tensor& targets, const std::optional<at::Tensor>& temperature, int64_t chunk,
+                               bool entropy_gradient) {
     const at::Tensor inverse_temperature = temperature.value_or(at::Tensor());
     const int64_t n = hidden.size(0);
     const auto fp32 = hidden.options().dtype(at::kFloat);
@@ -38,7 +39,8 @@ class LmHeadScores : public torch::autograd::Function<LmHeadScores> {
       if (end == n) kept = scores;
     }
     const bool differentiable = hidden.requires_grad() || weight.requires_grad();
-    context->save_for_backward({hidden, weight, targets, inverse_temperature, entropy, differentiable ? kept : at::Tensor()});
+    context->save_for_backward(
+        {hidden, weight, targets, inverse_temperature, entropy, differentiable ? kept : at::Tensor()});
     context->saved_data["chunk"] = chunk;
     context->saved_data["entropy_gradient"] = entropy_gradient;
     if (!entropy_gradient) context->mark_non_differentiable({entropy});
@@ -47,13 +49,16 @@ class LmHeadScores : public torch::autograd::Function<LmHeadScores> {
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
-    const at::Tensor &hidden = saved[0], &weight = saved[1], &targets = saved[2], &inverse_temperature = saved[3], &entropy = saved[4];
+    const at::Tensor &hidden = saved[0], &weight = saved[1], &targets = saved[2], &inverse_temperature = saved[3],
+                     &entropy = saved[4];
     at::Tensor kept = saved[5];
     const int64_t chunk = context->saved_data["chunk"].toInt(), n = hidden.size(0);
     const bool entropy_gradient = context->saved_data["entropy_gradient"].toBool() && gradients[1].defined();
     const at::Tensor grad_log_probs = gradients[0].defined() ? gradients[0] : at::zeros_like(entropy);
     at::Tensor grad_hidden = at::empty_like(hidden);
-    at::Tensor grad_weight = context->needs_input_grad(1) ? at::zeros(weight.sizes(), weight.options().dtype(at::kFloat)) : at::Tensor();
+    at::Tensor grad_weight = context->needs_input_grad(1)
+                                 ? at::zeros(weight.sizes(), weight.options().dtype(at::kFloat))
+                                 : at::Tensor();
     const int64_t chunks = (n + chunk - 1) / chunk;
     for (int64_t index = chunks - 1; index >= 0; --index) {
       const int64_t begin = index * chunk, end = std::min(n, begin + chunk);
@@ -93,10 +98,13 @@ class LmHeadScores : public torch::autograd::Function<LmHeadScores> {
 
 TargetScores lm_head_scores(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& targets,
                             const at::Tensor& inverse_temperature, int64_t chunk, bool entropy_gradient) {
-  TF_CHECK(hidden.dim() == 2 && weight.dim() == 2 && hidden.size(1) == weight.size(1), "hidden and head weight do not fit");
-  TF_CHECK(targets.dim() == 1 && targets.size(0) == hidden.size(0), "{} targets for {} rows", targets.numel(), hidden.size(0));
+  TF_CHECK(hidden.dim() == 2 && weight.dim() == 2 && hidden.size(1) == weight.size(1),
+           "hidden and head weight do not fit");
+  TF_CHECK(targets.dim() == 1 && targets.size(0) == hidden.size(0), "{} targets for {} rows", targets.numel(),
+           hidden.size(0));
   TF_CHECK(chunk > 0, "chunk {}", chunk);
-  const auto temperature = inverse_temperature.defined() ? std::optional<at::Tensor>(inverse_temperature) : std::nullopt;
+  const auto temperature = inverse_temperature.defined() ? std::optional<at::Tensor>(inverse_temperature)
+                                                         : std::nullopt;
   const auto outputs = LmHeadScores::apply(hidden.contiguous(), weight, targets, temperature, chunk, entropy_gradient);
   return {outputs[0], outputs[1]};
 }

@@ -17,19 +17,19 @@ at::Tensor sft_loss(const at::Tensor& log_probs, const at::Tensor& weights);
 at::Tensor kl_estimate(const std::string& type, const at::Tensor& log_probs, const at::Tensor& reference_log_probs);
 
 struct PolicyInputs {
-  at::Tensor log_probs;             // carries the gradient
-  at::Tensor old_log_probs;         // the ratio's denominator
-  at::Tensor sampler_log_probs;     // at sampling time; for the importance weight
-  at::Tensor reference_log_probs;   // undefined where kl_coef is 0
-  at::Tensor entropy;               // carries the gradient where entropy_coef > 0
+  at::Tensor log_probs;            // carries the gradient
+  at::Tensor old_log_probs;        // the ratio's denominator
+  at::Tensor sampler_log_probs;    // at sampling time; for the importance weight
+  at::Tensor reference_log_probs;  // undefined where kl_coef is 0
+  at::Tensor entropy;              // carries the gradient where entropy_coef > 0
   at::Tensor advantages, weights;
 };
 
 struct PolicyLoss {
-  at::Tensor loss;                  // scalar
-  at::Tensor clipped;               // [n] 1 where the clip holds the token's gradient at 0
-  at::Tensor importance;            // [n] truncated importance weight (1 where tis_cap is 0)
-  at::Tensor kl;                    // [n] estimate against the reference; undefined without one
+  at::Tensor loss;        // scalar
+  at::Tensor clipped;     // [n] 1 where the clip holds the token's gradient at 0
+  at::Tensor importance;  // [n] truncated importance weight (1 where tis_cap is 0)
+  at::Tensor kl;          // [n] estimate against the reference; undefined without one
 };
 
 // GRPO (Shao et al. 2024) with an asymmetric clip (DAPO, Yu et al. 2025) and token-level truncated importance

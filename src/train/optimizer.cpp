@@ -4,7 +4,8 @@
 
 namespace tritonforge::train {
 
-AdamW::AdamW(const NamedTensors& parameters, const TrainConfig& config) : config_(config), groups_{{config.weight_decay}, {0.0}} {
+AdamW::AdamW(const NamedTensors& parameters, const TrainConfig& config)
+    : config_(config), groups_{{config.weight_decay}, {0.0}} {
   TF_CHECK(!parameters.empty(), "no parameters");
   separate_masters_ = parameters.front().second.scalar_type() != at::kFloat;
   for (const auto& [name, tensor] : parameters) {
@@ -50,7 +51,8 @@ AdamW::Applied AdamW::step(double learning_rate) {
   for (Group& group : groups_) {
     for (size_t i = 0; i < group.parameters.size(); ++i) {
       if (!separate_masters_) {
-        group.gradients[i] = group.parameters[i].grad().defined() ? group.parameters[i].grad() : at::zeros_like(group.masters[i]);
+        group.gradients[i] = group.parameters[i].grad().defined() ? group.parameters[i].grad()
+                                                                  : at::zeros_like(group.masters[i]);
       }
       all.push_back(group.gradients[i]);
     }
@@ -62,8 +64,9 @@ AdamW::Applied AdamW::step(double learning_rate) {
   const at::Tensor advance = 1 - skipped;
   for (Group& group : groups_) {
     at::_foreach_add_(group.steps, advance);
-    at::_fused_adamw_(group.masters, group.gradients, group.first, group.second, {}, group.steps, learning_rate, config_.beta1,
-                      config_.beta2, group.decay, config_.eps, /*amsgrad=*/false, /*maximize=*/false, scale, skipped);
+    at::_fused_adamw_(group.masters, group.gradients, group.first, group.second, {}, group.steps, learning_rate,
+                      config_.beta1, config_.beta2, group.decay, config_.eps, /*amsgrad=*/false, /*maximize=*/false,
+                      scale, skipped);
   }
   clear_gradients();
   if (separate_masters_) masters_changed();

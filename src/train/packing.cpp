@@ -14,7 +14,8 @@ int64_t target_count(const TrainSequence& sequence) {
 template <typename T>
 at::Tensor to_device(std::vector<T>& values, at::ScalarType dtype, at::Device device) {
   const auto length = static_cast<int64_t>(values.size());
-  return at::from_blob(values.data(), {length}, at::TensorOptions(dtype)).to(device, dtype, /*non_blocking=*/false, /*copy=*/true);
+  return at::from_blob(values.data(), {length}, at::TensorOptions(dtype))
+      .to(device, dtype, /*non_blocking=*/false, /*copy=*/true);
 }
 
 }  // namespace
@@ -39,11 +40,13 @@ std::vector<std::vector<size_t>> pack_lengths(const std::vector<int64_t>& length
   return bins;
 }
 
-int64_t check_sequences(std::span<const TrainSequence> sequences, const TrainConfig& config, int64_t vocab_size, int64_t max_position) {
+int64_t check_sequences(std::span<const TrainSequence> sequences, const TrainConfig& config, int64_t vocab_size,
+                        int64_t max_position) {
   int64_t targets = 0;
   for (size_t i = 0; i < sequences.size(); ++i) {
     const TrainSequence& s = sequences[i];
-    const std::string name = s.trajectory_id.empty() ? fmt::format("sequences[{}]", i) : fmt::format("sequences[{}] ({})", i, s.trajectory_id);
+    const std::string name = s.trajectory_id.empty() ? fmt::format("sequences[{}]", i)
+                                                     : fmt::format("sequences[{}] ({})", i, s.trajectory_id);
     const size_t n = s.tokens.size();
     if (n == 0) fail(ErrorKind::kUsage, "{} has no tokens", name);
     const auto same = [&](const char* field, size_t size) {
@@ -55,16 +58,20 @@ int64_t check_sequences(std::span<const TrainSequence> sequences, const TrainCon
     same("weight_versions", s.weight_versions.size());
     if (s.loss_mask[0]) fail(ErrorKind::kUsage, "{}: loss_mask[0] is set, but nothing predicts the first token", name);
     if (static_cast<int64_t>(n) > config.max_tokens_per_micro_batch) {
-      fail(ErrorKind::kUsage, "{} has {} tokens; max_tokens_per_micro_batch is {}", name, n, config.max_tokens_per_micro_batch);
+      fail(ErrorKind::kUsage, "{} has {} tokens; max_tokens_per_micro_batch is {}", name, n,
+           config.max_tokens_per_micro_batch);
     }
-    if (static_cast<int64_t>(n) > max_position) fail(ErrorKind::kUsage, "{} has {} tokens; the model has {} positions", name, n, max_position);
-    if (!(s.temperature >= 0) || !std::isfinite(s.temperature)) fail(ErrorKind::kUsage, "{}: temperature {} is not a temperature", name, s.temperature);
+    if (static_cast<int64_t>(n) > max_position)
+      fail(ErrorKind::kUsage, "{} has {} tokens; the model has {} positions", name, n, max_position);
+    if (!(s.temperature >= 0) || !std::isfinite(s.temperature))
+      fail(ErrorKind::kUsage, "{}: temperature {} is not a temperature", name, s.temperature);
     for (size_t t = 0; t < n; ++t) {
       if (s.tokens[t] < 0 || s.tokens[t] >= vocab_size) {
         fail(ErrorKind::kUsage, "{}: token {} at {} is outside the vocabulary of {}", name, s.tokens[t], t, vocab_size);
       }
       if (s.loss_mask[t] && !(std::isfinite(s.old_log_probs[t]) && std::isfinite(s.advantages[t]))) {
-        fail(ErrorKind::kUsage, "{}: log-prob {} or advantage {} at {} is not finite", name, s.old_log_probs[t], s.advantages[t], t);
+        fail(ErrorKind::kUsage, "{}: log-prob {} or advantage {} at {} is not finite", name, s.old_log_probs[t],
+             s.advantages[t], t);
       }
     }
     targets += target_count(s);
@@ -73,7 +80,8 @@ int64_t check_sequences(std::span<const TrainSequence> sequences, const TrainCon
 }
 
 int64_t forward_length(const TrainSequence& sequence) {
-  const auto last = std::find_if(sequence.loss_mask.rbegin(), sequence.loss_mask.rend(), [](uint8_t m) { return m != 0; });
+  const auto last = std::find_if(sequence.loss_mask.rbegin(), sequence.loss_mask.rend(),
+                                 [](uint8_t m) { return m != 0; });
   return last == sequence.loss_mask.rend() ? 0 : sequence.loss_mask.rend() - last - 1;
 }
 
@@ -105,8 +113,9 @@ std::vector<double> loss_weights(std::span<const TrainSequence> sequences, const
   return weights;
 }
 
-MicroBatch make_micro_batch(std::span<const TrainSequence> sequences, const std::vector<size_t>& indices, const std::vector<double>& weights,
-                            const std::vector<int64_t>& current_versions, at::Device device) {
+MicroBatch make_micro_batch(std::span<const TrainSequence> sequences, const std::vector<size_t>& indices,
+                            const std::vector<double>& weights, const std::vector<int64_t>& current_versions,
+                            at::Device device) {
   std::vector<int64_t> ids, positions, rows, targets;
   std::vector<float> weight, inverse_temperature, sampler, advantages, on_policy;
   bool any_temperature = false;
@@ -130,7 +139,8 @@ MicroBatch make_micro_batch(std::span<const TrainSequence> sequences, const std:
       any_temperature |= inverse != 1.0f;
       sampler.push_back(s.old_log_probs[target]);
       advantages.push_back(s.advantages[target]);
-      const bool current = std::find(current_versions.begin(), current_versions.end(), s.weight_versions[target]) != current_versions.end();
+      const bool current = std::find(current_versions.begin(), current_versions.end(), s.weight_versions[target]) !=
+                           current_versions.end();
       on_policy.push_back(current ? 1.0f : 0.0f);
     }
     batch.cu_seqlens.push_back(start + length);

@@ -15,8 +15,10 @@ namespace tritonforge::train {
 std::vector<std::vector<size_t>> pack_lengths(const std::vector<int64_t>& lengths, int64_t capacity);
 
 // kUsage naming the sequence: arrays of different lengths, a token outside the vocabulary, a target at position 0, a
-// non-finite log-prob or advantage, more tokens than a micro-batch or the model's positions hold. Returns the number of targets.
-int64_t check_sequences(std::span<const TrainSequence> sequences, const TrainConfig& config, int64_t vocab_size, int64_t max_position);
+// non-finite log-prob or advantage, more tokens than a micro-batch or the model's positions hold. Returns the number of
+// targets.
+int64_t check_sequences(std::span<const TrainSequence> sequences, const TrainConfig& config, int64_t vocab_size,
+                        int64_t max_position);
 
 // Weight of the loss of every target of sequence i, so that the step's loss is the plain sum over all targets of
 // weight * loss. It depends on the whole batch, never on how it is packed: gradient accumulation is exact.
@@ -27,20 +29,22 @@ int64_t forward_length(const TrainSequence& sequence);
 
 // One forward pass. n = number of targets. Row r of the hidden states predicts token r + 1.
 struct MicroBatch {
-  at::Tensor ids, positions;              // [tokens] int64
-  std::vector<int64_t> cu_seqlens;        // [0, len0, len0 + len1, ...]
-  at::Tensor rows;                        // [n] int64: hidden rows that predict a target
-  at::Tensor targets;                     // [n] int64
-  at::Tensor weights;                     // [n] fp32, see loss_weights
-  at::Tensor inverse_temperature;         // [n] fp32; undefined where all are 1
-  at::Tensor sampler_log_probs;           // [n] fp32
-  at::Tensor advantages;                  // [n] fp32
-  at::Tensor on_policy;                   // [n] fp32: 1 where the target was sampled from the current weights
-  int64_t tokens = 0, target_count = 0;   // forwarded; predicted
+  at::Tensor ids, positions;             // [tokens] int64
+  std::vector<int64_t> cu_seqlens;       // [0, len0, len0 + len1, ...]
+  at::Tensor rows;                       // [n] int64: hidden rows that predict a target
+  at::Tensor targets;                    // [n] int64
+  at::Tensor weights;                    // [n] fp32, see loss_weights
+  at::Tensor inverse_temperature;        // [n] fp32; undefined where all are 1
+  at::Tensor sampler_log_probs;          // [n] fp32
+  at::Tensor advantages;                 // [n] fp32
+  at::Tensor on_policy;                  // [n] fp32: 1 where the target was sampled from the current weights
+  int64_t tokens = 0, target_count = 0;  // forwarded; predicted
 };
 
-// `indices` of `sequences`, in order, each cut to its forward_length. current_versions: weight versions that are the trainer's current weights.
-MicroBatch make_micro_batch(std::span<const TrainSequence> sequences, const std::vector<size_t>& indices, const std::vector<double>& weights,
-                            const std::vector<int64_t>& current_versions, at::Device device);
+// `indices` of `sequences`, in order, each cut to its forward_length. current_versions: weight versions that are the
+// trainer's current weights.
+MicroBatch make_micro_batch(std::span<const TrainSequence> sequences, const std::vector<size_t>& indices,
+                            const std::vector<double>& weights, const std::vector<int64_t>& current_versions,
+                            at::Device device);
 
 }  // namespace tritonforge::train

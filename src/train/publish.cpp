@@ -50,11 +50,12 @@ Published Publisher::to_shared_memory(const Model& model, int64_t version) {
   const int64_t needed = weight_bytes(model);
   const auto available = static_cast<int64_t>(fs::space(shared_).available);
   if (available < needed) {
-    fail(ErrorKind::kUnavailable, "{}: the weights need {} MiB, {} MiB are free", shared_.string(), needed >> 20, available >> 20);
+    fail(ErrorKind::kUnavailable, "{}: the weights need {} MiB, {} MiB are free", shared_.string(), needed >> 20,
+         available >> 20);
   }
   Published published{shared_ / fmt::format("weights-{:08}.safetensors", version), version, {}};
-  published.checksums =
-      save_safetensors(model.named_parameters(), published.path, {{"format", "pt"}, {"weight_version", std::to_string(version)}});
+  published.checksums = save_safetensors(model.named_parameters(), published.path,
+                                         {{"format", "pt"}, {"weight_version", std::to_string(version)}});
   remove_others(shared_, "weights-", published.path);
   return published;
 }

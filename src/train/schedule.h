@@ -11,7 +11,8 @@ namespace tritonforge::train {
 // The rate of step `step` (the first step is 1). Warm-up rises linearly and reaches lr at step warmup_steps; the
 // cosine then falls from lr to min_lr, which it reaches at total_steps and keeps.
 inline double learning_rate(const TrainConfig& config, int64_t step) {
-  if (step <= config.warmup_steps) return config.lr * static_cast<double>(step) / static_cast<double>(config.warmup_steps);
+  if (step <= config.warmup_steps)
+    return config.lr * static_cast<double>(step) / static_cast<double>(config.warmup_steps);
   if (config.schedule == "constant") return config.lr;
   const auto span = static_cast<double>(std::max<int64_t>(1, config.total_steps - config.warmup_steps));
   const double progress = std::min(1.0, static_cast<double>(step - config.warmup_steps) / span);

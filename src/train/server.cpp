@@ -16,7 +16,8 @@ namespace {
 constexpr size_t kMaxQueue = 16;
 
 net::Response conflict(const OutOfTurn& error) {
-  return net::Response::json({{"error", {{"message", error.what()}, {"type", "usage"}}}, {"expected_step", error.expected_step}}, 409);
+  return net::Response::json(
+      {{"error", {{"message", error.what()}, {"type", "usage"}}}, {"expected_step", error.expected_step}}, 409);
 }
 
 Json reply_to(const StepReply& reply) {
@@ -66,9 +67,12 @@ struct TrainerServer::Impl {
     http.route_async("POST", path, [this, work](const net::Request& request, net::ResponderPtr responder) {
       JobThread::Job job;
       job.run = [this, work, request, responder] { responder->send(run(work, request)); };
-      job.refuse = [responder] { responder->send(net::Response::error(Error(ErrorKind::kUnavailable, "the trainer is stopping"))); };
+      job.refuse = [responder] {
+        responder->send(net::Response::error(Error(ErrorKind::kUnavailable, "the trainer is stopping")));
+      };
       if (!jobs.submit(std::move(job))) {
-        responder->send(net::Response::error(Error(ErrorKind::kUnavailable, fmt::format("{} requests wait already", kMaxQueue))));
+        responder->send(
+            net::Response::error(Error(ErrorKind::kUnavailable, fmt::format("{} requests wait already", kMaxQueue))));
       }
     });
   }
@@ -76,7 +80,8 @@ struct TrainerServer::Impl {
   net::Response run(const std::function<Json(const net::Request&)>& work, const net::Request& request) {
     net::Response response;
     try {
-      if (request.deadline.expired()) fail(ErrorKind::kTimeout, "{} waited past its deadline for the training thread", request.path);
+      if (request.deadline.expired())
+        fail(ErrorKind::kTimeout, "{} waited past its deadline for the training thread", request.path);
       response = net::Response::json(work(request));
     } catch (const OutOfTurn& error) {
       response = conflict(error);
@@ -91,15 +96,18 @@ struct TrainerServer::Impl {
   }
 
   void add_routes() {
-    route_job("/step", [this](const net::Request& request) { return reply_to(service->step(step_request_from_json(request.json()))); });
+    route_job("/step", [this](const net::Request& request) {
+      return reply_to(service->step(step_request_from_json(request.json())));
+    });
     route_job("/save", [this](const net::Request& request) -> Json {
       const fs::path path = service->save(optional_field<std::string>(request.json(), "path", "", "POST /save"));
       return {{"path", path.string()}, {"step", service->steps_done()}};
     });
     route_job("/publish_weights", [this](const net::Request& request) -> Json {
       const Json body = request.json();
-      const Published published = service->publish(require<int64_t>(body, "version", "POST /publish_weights"),
-                                                   optional_field<std::string>(body, "to", "shm", "POST /publish_weights"));
+      const Published published = service->publish(
+          require<int64_t>(body, "version", "POST /publish_weights"),
+          optional_field<std::string>(body, "to", "shm", "POST /publish_weights"));
       return {{"path", published.path.string()}, {"version", published.version}, {"checksums", published.checksums}};
     });
     route_job("/export", [this](const net::Request& request) -> Json {
@@ -113,7 +121,8 @@ struct TrainerServer::Impl {
     http.route_async("GET", "/health", [this](const net::Request&, net::ResponderPtr responder) {
       const auto health = service->health();
       const int status = std::string_view(health.colour) == "red" ? 503 : 200;
-      responder->send(net::Response::json({{"status", health.colour}, {"role", "trainer"}, {"detail", health.detail}}, status));
+      responder->send(
+          net::Response::json({{"status", health.colour}, {"role", "trainer"}, {"detail", health.detail}}, status));
     });
     http.route_async("GET", "/metrics", [this](const net::Request&, net::ResponderPtr responder) {
       responder->send(net::Response::text(service->metrics_text()));

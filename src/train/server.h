@@ -9,12 +9,12 @@ namespace tritonforge::train {
 
 struct ServerOptions {
   TrainConfig config;
-  bool resume = false;          // go on from the newest checkpoint; without it a folder that holds one is refused
-  bool share_device = false;    // hold the device's lock while a step computes
-  std::string buffer_api_key;   // sent to the rollout buffer
+  bool resume = false;         // go on from the newest checkpoint; without it a folder that holds one is refused
+  bool share_device = false;   // hold the device's lock while a step computes
+  std::string buffer_api_key;  // sent to the rollout buffer
   std::string host = "127.0.0.1";
   int port = 29400;
-  std::string api_key;          // asked of clients
+  std::string api_key;  // asked of clients
 };
 
 class TrainerServer {

@@ -14,7 +14,9 @@ constexpr size_t kRememberedLeases = 256;  // committed ones that are still refu
 
 std::string run_id_of(const TrainConfig& config) {
   if (!config.run_id.empty()) return config.run_id;
-  return checksum(fs::absolute(config.checkpoint.empty() ? config.model : config.checkpoint).lexically_normal().string()).substr(0, 12);
+  return checksum(
+             fs::absolute(config.checkpoint.empty() ? config.model : config.checkpoint).lexically_normal().string())
+      .substr(0, 12);
 }
 
 net::ClientOptions client_options(const ServiceOptions& options) {
@@ -26,7 +28,8 @@ net::ClientOptions client_options(const ServiceOptions& options) {
 
 }  // namespace
 
-TrainerService::TrainerService(ServiceOptions options) : options_(std::move(options)), buffer_client_(client_options(options_)) {
+TrainerService::TrainerService(ServiceOptions options)
+    : options_(std::move(options)), buffer_client_(client_options(options_)) {
   const TrainConfig& config = options_.config;
   config.validate_job();
   fs::path resume_from;
@@ -59,7 +62,8 @@ StepReply TrainerService::step(StepRequest request) {
   if (request.step == done && done > 0) {
     return {trainer_->state().last, checkpoint_step_ == done ? checkpoint_path_ : "", checkpoint_error_, true};
   }
-  if (request.step != done + 1) throw OutOfTurn(fmt::format("step {} is out of turn: expected {}", request.step, done + 1), done + 1);
+  if (request.step != done + 1)
+    throw OutOfTurn(fmt::format("step {} is out of turn: expected {}", request.step, done + 1), done + 1);
 
   std::map<std::string, double> extra;
   if (request.kind == StepKind::kRl) {
@@ -70,7 +74,9 @@ StepReply TrainerService::step(StepRequest request) {
     note("fetching " + request.lease_id);
     LeasedBatch batch = fetch_lease(request);
     request.sequences = std::move(batch.sequences);
-    extra = {{"groups", batch.groups}, {"trajectories", batch.trajectories}, {"zero_variance_groups", batch.zero_variance_groups},
+    extra = {{"groups", batch.groups},
+             {"trajectories", batch.trajectories},
+             {"zero_variance_groups", batch.zero_variance_groups},
              {"reward_mean", batch.reward_mean}};
   }
 
@@ -104,7 +110,8 @@ LeasedBatch TrainerService::fetch_lease(const StepRequest& request) {
 void TrainerService::save_checkpoint() {
   note("saving");
   std::vector<TrainedLease> kept;
-  const size_t committed = std::count_if(leases_.begin(), leases_.end(), [](const TrainedLease& lease) { return lease.committed; });
+  const size_t committed = std::count_if(leases_.begin(), leases_.end(),
+                                         [](const TrainedLease& lease) { return lease.committed; });
   size_t forget = committed > kRememberedLeases ? committed - kRememberedLeases : 0;
   for (const TrainedLease& lease : leases_) {
     if (lease.committed && forget > 0) {
@@ -135,8 +142,8 @@ void TrainerService::commit_leases() {
     const auto reply = buffer_client_.post_json(url, {{"step", lease.step}});
     lease.committed = reply.ok();
     if (!reply.ok()) {
-      log::warn("lease '{}' of step {} is not committed yet, tried again after the next checkpoint: {}", lease.lease_id, lease.step,
-                reply.error().what());
+      log::warn("lease '{}' of step {} is not committed yet, tried again after the next checkpoint: {}", lease.lease_id,
+                lease.step, reply.error().what());
       return;  // the next ones would fail in the same way, each after its own wait
     }
   }
@@ -187,8 +194,8 @@ void TrainerService::note(const std::string& activity) {
   const std::lock_guard lock(mutex_);
   visible_.step = state.step;
   visible_.checkpoint_step = checkpoint_step_;
-  visible_.uncommitted_leases =
-      std::count_if(leases_.begin(), leases_.end(), [](const TrainedLease& lease) { return !lease.committed; });
+  visible_.uncommitted_leases = std::count_if(leases_.begin(), leases_.end(),
+                                              [](const TrainedLease& lease) { return !lease.committed; });
   visible_.activity = activity;
   visible_.checkpoint = checkpoint_path_;
   visible_.checkpoint_error = checkpoint_error_;

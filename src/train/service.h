@@ -17,8 +17,8 @@ namespace tritonforge::train {
 
 struct ServiceOptions {
   TrainConfig config;
-  bool resume = false;         // go on from the newest checkpoint; without it a folder that holds one is refused
-  bool share_device = false;   // hold the device's lock while a step computes
+  bool resume = false;        // go on from the newest checkpoint; without it a folder that holds one is refused
+  bool share_device = false;  // hold the device's lock while a step computes
   std::string buffer_api_key;
 };
 
@@ -33,7 +33,8 @@ struct StepReply {
 // A step number or lease that is out of turn; HTTP 409.
 class OutOfTurn : public Error {
  public:
-  OutOfTurn(const std::string& message, int64_t expected_step) : Error(ErrorKind::kUsage, message), expected_step(expected_step) {}
+  OutOfTurn(const std::string& message, int64_t expected_step)
+      : Error(ErrorKind::kUsage, message), expected_step(expected_step) {}
   int64_t expected_step;
 };
 
@@ -86,7 +87,7 @@ class TrainerService {
     std::string activity = "idle", checkpoint, checkpoint_error;
     std::vector<int64_t> weight_versions;
     bool broken = false;
-    double since = 0;          // unix time at which the activity began
+    double since = 0;  // unix time at which the activity began
     StepMetrics last;
   } visible_;
 };

@@ -16,7 +16,9 @@ std::vector<float> read_all(const std::vector<at::Tensor>& parts) {
 }
 
 double sum(const std::vector<float>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
-double mean(const std::vector<float>& values) { return values.empty() ? 0.0 : sum(values) / static_cast<double>(values.size()); }
+double mean(const std::vector<float>& values) {
+  return values.empty() ? 0.0 : sum(values) / static_cast<double>(values.size());
+}
 
 }  // namespace
 
@@ -28,9 +30,12 @@ void StepRecord::add_common(const MicroBatch& batch, const TargetScores& scores,
   entropy_.push_back(scores.entropy.detach());
 }
 
-void StepRecord::add_sft(const MicroBatch& batch, const TargetScores& scores, const at::Tensor& loss) { add_common(batch, scores, loss); }
+void StepRecord::add_sft(const MicroBatch& batch, const TargetScores& scores, const at::Tensor& loss) {
+  add_common(batch, scores, loss);
+}
 
-void StepRecord::add_rl(const MicroBatch& batch, const TargetScores& scores, const at::Tensor& start_log_probs, const PolicyLoss& loss) {
+void StepRecord::add_rl(const MicroBatch& batch, const TargetScores& scores, const at::Tensor& start_log_probs,
+                        const PolicyLoss& loss) {
   add_common(batch, scores, loss.loss);
   difference_.push_back(start_log_probs - batch.sampler_log_probs);
   on_policy_.push_back(batch.on_policy);
@@ -65,9 +70,11 @@ std::map<std::string, double> StepRecord::read() const {
     if (!any_on_policy || on_policy[i] != 0) absolute.push_back(std::fabs(difference[i]));
   }
   // A NaN has no place in an order; it shows in the mean.
-  std::sort(absolute.begin(), absolute.end(), [](float a, float b) { return a < b || (std::isnan(b) && !std::isnan(a)); });
+  std::sort(absolute.begin(), absolute.end(),
+            [](float a, float b) { return a < b || (std::isnan(b) && !std::isnan(a)); });
   values["train_rollout_logprob_abs_diff"] = mean(absolute);
-  values["train_rollout_logprob_abs_diff_p99"] = absolute[static_cast<size_t>(std::ceil(0.99 * static_cast<double>(absolute.size()))) - 1];
+  values["train_rollout_logprob_abs_diff_p99"] =
+      absolute[static_cast<size_t>(std::ceil(0.99 * static_cast<double>(absolute.size()))) - 1];
   values["train_rollout_logprob_abs_diff_max"] = absolute.back();
   values["on_policy_fraction"] = mean(on_policy);
   values["kl_rollout"] = kl_rollout / static_cast<double>(difference.size());

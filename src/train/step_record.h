@@ -17,7 +17,8 @@ class StepRecord {
  public:
   void add_sft(const MicroBatch& batch, const TargetScores& scores, const at::Tensor& loss);
   // start_log_probs: the trainer's own at the weights before the step.
-  void add_rl(const MicroBatch& batch, const TargetScores& scores, const at::Tensor& start_log_probs, const PolicyLoss& loss);
+  void add_rl(const MicroBatch& batch, const TargetScores& scores, const at::Tensor& start_log_probs,
+              const PolicyLoss& loss);
   void add_update(const AdamW::Applied& applied);
   // Synchronises. Values by the names that StepMetrics lists; losses and norms are means over the updates.
   std::map<std::string, double> read() const;
@@ -25,8 +26,8 @@ class StepRecord {
  private:
   void add_common(const MicroBatch& batch, const TargetScores& scores, const at::Tensor& loss);
   int64_t tokens_ = 0, targets_ = 0, micro_batches_ = 0;
-  std::vector<at::Tensor> losses_, norms_, skipped_;            // scalars
-  std::vector<at::Tensor> entropy_;                             // [n] each
+  std::vector<at::Tensor> losses_, norms_, skipped_;  // scalars
+  std::vector<at::Tensor> entropy_;                   // [n] each
   std::vector<at::Tensor> difference_, on_policy_, clipped_, kl_, importance_, advantage_;
 };
 

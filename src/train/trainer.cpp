@@ -18,13 +18,16 @@ namespace tritonforge::train {
 namespace {
 
 TargetScores score(const Model& model, const MicroBatch& batch, const TrainConfig& config) {
-  const at::Tensor hidden = model.forward(batch.ids, batch.positions, packed_attention(batch.cu_seqlens), config.recompute_layers);
+  const at::Tensor hidden = model.forward(batch.ids, batch.positions, packed_attention(batch.cu_seqlens),
+                                          config.recompute_layers);
   const at::Tensor rows = batch.target_count == batch.tokens ? hidden : hidden.index_select(0, batch.rows);
-  return lm_head_scores(rows, model.lm_head(), batch.targets, batch.inverse_temperature, config.lm_head_chunk, config.loss.entropy_coef > 0);
+  return lm_head_scores(rows, model.lm_head(), batch.targets, batch.inverse_temperature, config.lm_head_chunk,
+                        config.loss.entropy_coef > 0);
 }
 
 // Sequences without a target are left out; the rest are dealt to `count` mini-batches in an order drawn from the seed.
-std::vector<std::vector<TrainSequence>> split_batch(std::span<const TrainSequence> sequences, int64_t count, uint64_t seed) {
+std::vector<std::vector<TrainSequence>> split_batch(std::span<const TrainSequence> sequences, int64_t count,
+                                                    uint64_t seed) {
   std::vector<size_t> order;
   for (size_t i = 0; i < sequences.size(); ++i) {
     if (forward_length(sequences[i]) > 0) order.push_back(i);
@@ -39,8 +42,8 @@ std::vector<std::vector<TrainSequence>> split_batch(std::span<const TrainSequenc
   return batches;
 }
 
-std::vector<MicroBatch> pack(const std::vector<TrainSequence>& sequences, const TrainConfig& config, const std::vector<int64_t>& versions,
-                             at::Device device) {
+std::vector<MicroBatch> pack(const std::vector<TrainSequence>& sequences, const TrainConfig& config,
+                             const std::vector<int64_t>& versions, at::Device device) {
   const std::vector<double> weights = loss_weights(sequences, config.loss);
   std::vector<int64_t> lengths;
   for (const TrainSequence& sequence : sequences) lengths.push_back(forward_length(sequence));
@@ -51,8 +54,8 @@ std::vector<MicroBatch> pack(const std::vector<TrainSequence>& sequences, const 
   return batches;
 }
 
-PolicyLoss policy_loss(const MicroBatch& batch, const TargetScores& scores, const at::Tensor& start_log_probs, const Model* reference,
-                       const TrainConfig& config) {
+PolicyLoss policy_loss(const MicroBatch& batch, const TargetScores& scores, const at::Tensor& start_log_probs,
+                       const Model* reference, const TrainConfig& config) {
   PolicyInputs in;
   in.log_probs = scores.log_probs;
   in.old_log_probs = config.loss.ratio_base == "sampler" ? batch.sampler_log_probs : start_log_probs;
@@ -74,14 +77,18 @@ Trainer::Trainer(TrainConfig config, Model model, std::optional<Model> reference
       model_(std::move(model)),
       reference_(std::move(reference)),
       optimizer_(model_.named_parameters(), config_) {
-  TF_CHECK(reference_.has_value() == (config_.loss.kl_coef > 0), "a reference model and kl_coef {}", config_.loss.kl_coef);
+  TF_CHECK(reference_.has_value() == (config_.loss.kl_coef > 0), "a reference model and kl_coef {}",
+           config_.loss.kl_coef);
   state_.weight_versions = {0};
 }
 
-StepMetrics Trainer::train_step(StepKind kind, std::span<const TrainSequence> sequences, const std::map<std::string, double>& extra) {
-  if (broken_) fail(ErrorKind::kInternal, "the step after {} failed halfway: restart the trainer with --resume", state_.step);
+StepMetrics Trainer::train_step(StepKind kind, std::span<const TrainSequence> sequences,
+                                const std::map<std::string, double>& extra) {
+  if (broken_)
+    fail(ErrorKind::kInternal, "the step after {} failed halfway: restart the trainer with --resume", state_.step);
   const int64_t targets = check_sequences(sequences, config_, model_.config().vocab_size, model_.config().max_position);
-  if (targets == 0 && kind == StepKind::kSft) fail(ErrorKind::kUsage, "nothing to train on: no token has loss_mask set");
+  if (targets == 0 && kind == StepKind::kSft)
+    fail(ErrorKind::kUsage, "nothing to train on: no token has loss_mask set");
   const auto started = Clock::now();
   const int64_t step = state_.step + 1;
   const double rate = learning_rate(config_, step);
@@ -97,7 +104,8 @@ StepMetrics Trainer::train_step(StepKind kind, std::span<const TrainSequence> se
     if (kind == StepKind::kRl && updates.size() > 1) {
       const at::NoGradGuard no_grad;
       for (size_t u = 0; u < updates.size(); ++u) {
-        for (const MicroBatch& batch : updates[u]) start_log_probs[u].push_back(score(model_, batch, config_).log_probs);
+        for (const MicroBatch& batch : updates[u])
+          start_log_probs[u].push_back(score(model_, batch, config_).log_probs);
       }
     }
     for (size_t u = 0; u < updates.size(); ++u) {
@@ -158,7 +166,8 @@ std::unique_ptr<Trainer> make_trainer(const TrainConfig& config, const fs::path&
   };
   Model model = resume_from.empty() ? load(config.model) : load_model(resume_from, dtype, device);
   if (config.recompute_layers > model.config().num_layers) {
-    fail(ErrorKind::kUsage, "recompute_layers {}: the model has {} layers", config.recompute_layers, model.config().num_layers);
+    fail(ErrorKind::kUsage, "recompute_layers {}: the model has {} layers", config.recompute_layers,
+         model.config().num_layers);
   }
   std::optional<Model> reference;
   if (config.loss.kl_coef > 0) {

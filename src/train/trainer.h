@@ -18,9 +18,9 @@ namespace tritonforge::train {
 
 // What a checkpoint holds beside the tensors.
 struct TrainerState {
-  int64_t step = 0;                       // steps taken
-  std::vector<int64_t> weight_versions;   // published versions that are the current weights
-  StepMetrics last;                       // of step `step`
+  int64_t step = 0;                      // steps taken
+  std::vector<int64_t> weight_versions;  // published versions that are the current weights
+  StepMetrics last;                      // of step `step`
 };
 
 class Trainer {
@@ -32,7 +32,8 @@ class Trainer {
   // sequences are wrong. An error once an update was applied leaves the trainer broken(): resume from a checkpoint.
   // `extra`: figures of the batch that become part of the step's metrics. An RL batch without a single target is a step
   // without an update (skipped_updates 1): the loop goes on and the record shows it.
-  StepMetrics train_step(StepKind kind, std::span<const TrainSequence> sequences, const std::map<std::string, double>& extra = {});
+  StepMetrics train_step(StepKind kind, std::span<const TrainSequence> sequences,
+                         const std::map<std::string, double>& extra = {});
 
   const TrainConfig& config() const { return config_; }
   Model& model() { return model_; }

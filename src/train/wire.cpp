@@ -9,7 +9,8 @@ namespace {
 const Json& list_field(const Json& object, const char* field, const std::string& where) {
   if (!object.is_object()) fail(ErrorKind::kUsage, "{} must be an object", where);
   const auto found = object.find(field);
-  if (found == object.end() || !found->is_array()) fail(ErrorKind::kUsage, "{}: field '{}' must be a list", where, field);
+  if (found == object.end() || !found->is_array())
+    fail(ErrorKind::kUsage, "{}: field '{}' must be a list", where, field);
   return *found;
 }
 
@@ -24,7 +25,8 @@ std::vector<int64_t> integers(const Json& object, const char* field, const std::
     } else if (item.is_number_integer()) {
       values.push_back(item.get<int64_t>());
     } else {
-      fail(ErrorKind::kUsage, "{}: {}[{}] must be an integer, not {}", where, field, values.size(), item.dump().substr(0, 40));
+      fail(ErrorKind::kUsage, "{}: {}[{}] must be an integer, not {}", where, field, values.size(),
+           item.dump().substr(0, 40));
     }
   }
   return values;
@@ -81,7 +83,8 @@ LeasedBatch leased_batch_from_json(const Json& body) {
     bool learns = false;
     for (const Json& json : list_field(group, "trajectories", where + ": a group")) {
       const Trajectory trajectory = trajectory_from_json(json);
-      learns |= std::any_of(trajectory.advantages.begin(), trajectory.advantages.end(), [](double a) { return a != 0; });
+      learns |= std::any_of(trajectory.advantages.begin(), trajectory.advantages.end(),
+                            [](double a) { return a != 0; });
       reward += trajectory.reward;
       batch.trajectories += 1;
       for (TrainSequence& sequence : to_train_sequences(trajectory)) batch.sequences.push_back(std::move(sequence));

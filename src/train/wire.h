@@ -12,8 +12,8 @@ namespace tritonforge::train {
 struct StepRequest {
   StepKind kind = StepKind::kSft;
   int64_t step = 0;
-  std::string lease_id, buffer;           // rl
-  std::vector<TrainSequence> sequences;   // sft
+  std::string lease_id, buffer;          // rl
+  std::vector<TrainSequence> sequences;  // sft
 };
 // Throws kUsage naming the field.
 StepRequest step_request_from_json(const Json& body);
@@ -22,7 +22,7 @@ StepRequest step_request_from_json(const Json& body);
 struct LeasedBatch {
   std::vector<TrainSequence> sequences;
   int64_t groups = 0, trajectories = 0;
-  int64_t zero_variance_groups = 0;       // every advantage is 0: nothing is learned from them
+  int64_t zero_variance_groups = 0;  // every advantage is 0: nothing is learned from them
   double reward_mean = 0;
 };
 LeasedBatch leased_batch_from_json(const Json& body);

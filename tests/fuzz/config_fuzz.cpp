@@ -37,7 +37,8 @@ int fuzz_one(const uint8_t* data, size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
   try {
     const Outer config = load_config<Outer>(parse_yaml(text, "x.yaml"), "x.yaml");
-    if (dump_config(load_config<Outer>(parse_yaml(dump_config(config), "x.yaml"), "x.yaml")) != dump_config(config)) return 1;
+    if (dump_config(load_config<Outer>(parse_yaml(dump_config(config), "x.yaml"), "x.yaml")) != dump_config(config))
+      return 1;
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kUsage || std::string(error.what()).find("x.yaml") == std::string::npos) return 1;
   }
@@ -51,5 +52,6 @@ int fuzz_one(const uint8_t* data, size_t size) {
 }
 
 std::vector<std::string> fuzz_seeds() {
-  return {"steps: 5\non: true\ntrain:\n  lr: 1e-6\n  names: [a, 'b c', \"d\"]\nsizes: {a: 1, b: 2}\n", "train.lr=1e-6", "a: &x [1]\nb: *x\n"};
+  return {"steps: 5\non: true\ntrain:\n  lr: 1e-6\n  names: [a, 'b c', \"d\"]\nsizes: {a: 1, b: 2}\n", "train.lr=1e-6",
+          "a: &x [1]\nb: *x\n"};
 }

@@ -17,9 +17,13 @@ std::string mutate(std::string text, std::mt19937_64& rng) {
   for (int i = 0; i < edits; ++i) {
     const size_t at = text.empty() ? 0 : rng() % text.size();
     switch (rng() % 5) {
-      case 0: if (!text.empty()) text[at] = static_cast<char>(rng()); break;
+      case 0:
+        if (!text.empty()) text[at] = static_cast<char>(rng());
+        break;
       case 1: text.insert(at, 1, static_cast<char>(rng())); break;
-      case 2: if (!text.empty()) text.erase(at, 1 + rng() % 8); break;
+      case 2:
+        if (!text.empty()) text.erase(at, 1 + rng() % 8);
+        break;
       case 3: text.resize(text.empty() ? 0 : rng() % text.size()); break;
       default: text.insert(at, text.substr(at, rng() % 16)); break;
     }

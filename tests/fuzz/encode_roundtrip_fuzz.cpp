@@ -12,7 +12,9 @@ using namespace tritonforge;
 
 namespace {
 const Tokenizer& tokenizer() {
-  static const Tokenizer tokenizer(train_bpe({"def kernel(x_ptr, BLOCK: tl.constexpr):\n    x = tl.load(x_ptr)\n    世界 世界", "tl.load tl.load x_ptr kernel  \n\n    "}));
+  static const Tokenizer tokenizer(
+      train_bpe({"def kernel(x_ptr, BLOCK: tl.constexpr):\n    x = tl.load(x_ptr)\n    世界 世界",
+                 "tl.load tl.load x_ptr kernel  \n\n    "}));
   return tokenizer;
 }
 }  // namespace
@@ -36,6 +38,7 @@ int fuzz_one(const uint8_t* data, size_t size) {
 }
 
 std::vector<std::string> fuzz_seeds() {
-  return {"def kernel(x_ptr):\n    it's  '\xC5\xBF <|im_end|> <think>\r\n\t x=1234  \n", "e\u0301 o\u0323\u0302 \u1112\u1161\u11ab \u0344\u212b 👍🏽 世界",
+  return {"def kernel(x_ptr):\n    it's  '\xC5\xBF <|im_end|> <think>\r\n\t x=1234  \n",
+          "e\u0301 o\u0323\u0302 \u1112\u1161\u11ab \u0344\u212b 👍🏽 世界",
           std::string(200, 'a') + std::string(100, ' ') + "\xFF\xE4\xB8"};
 }

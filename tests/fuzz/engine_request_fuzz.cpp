@@ -16,7 +16,8 @@ namespace {
 const Tokenizer& byte_tokenizer() {
   static const Tokenizer made = [] {
     TokenizerDefinition definition;
-    for (int byte = 0; byte < 256; ++byte) definition.tokens.push_back(to_byte_alphabet(std::string(1, static_cast<char>(byte))));
+    for (int byte = 0; byte < 256; ++byte)
+      definition.tokens.push_back(to_byte_alphabet(std::string(1, static_cast<char>(byte))));
     return Tokenizer(std::move(definition));
   }();
   return made;
@@ -30,22 +31,21 @@ int fuzz_one(const uint8_t* data, size_t size) {
     for (const auto& each : generate_from_json(parse_json(text, "POST /generate"), byte_tokenizer(), "id").requests) {
       each.request.sampling.validate(256);
     }
-  } catch (const Error&) {
-  }
+  } catch (const Error&) {}
   for (const bool chat : {false, true}) {
     try {
       for (const auto& each : openai_from_json(text, chat, byte_tokenizer(), ChatFormat::kPlain, "m", "id").requests) {
         each.sampling.validate(256);
       }
-    } catch (const Error&) {
-    }
+    } catch (const Error&) {}
   }
   return 0;
 }
 
 std::vector<std::string> fuzz_seeds() {
-  return {R"({"text": "a", "rid": "x", "stream": true, "return_logprob": true, "sampling_params": {"temperature": 0.5, "stop": ["a", "b"], "n": 2}})",
-          R"({"input_ids": [[1, 2], [3]], "rid": ["a", "b"], "sampling_params": [{"top_k": 3}, {"stop_token_ids": [1]}]})",
-          R"({"messages": [{"role": "user", "content": "x"}], "max_tokens": 5, "logprobs": true, "stop": "a", "stream_options": {"include_usage": true}})",
-          R"({"prompt": ["a", "b"], "max_tokens": 5, "logprobs": 1, "seed": 3, "chat_template_kwargs": {"enable_thinking": false}})"};
+  return {
+      R"({"text": "a", "rid": "x", "stream": true, "return_logprob": true, "sampling_params": {"temperature": 0.5, "stop": ["a", "b"], "n": 2}})",
+      R"({"input_ids": [[1, 2], [3]], "rid": ["a", "b"], "sampling_params": [{"top_k": 3}, {"stop_token_ids": [1]}]})",
+      R"({"messages": [{"role": "user", "content": "x"}], "max_tokens": 5, "logprobs": true, "stop": "a", "stream_options": {"include_usage": true}})",
+      R"({"prompt": ["a", "b"], "max_tokens": 5, "logprobs": 1, "seed": 3, "chat_template_kwargs": {"enable_thinking": false}})"};
 }

@@ -16,7 +16,8 @@ int fuzz_one(const uint8_t* data, size_t size) {
   }
   const std::string clean = sanitise(text);
   if (clean.find("<|") != std::string::npos) return 1;
-  if (clip_text(text, 40).size() > 40 || clip_middle(text, 200).size() > 200 || first_lines(text, 50).size() > 50) return 1;
+  if (clip_text(text, 40).size() > 40 || clip_middle(text, 200).size() > 200 || first_lines(text, 50).size() > 50)
+    return 1;
   return 0;
 }
 

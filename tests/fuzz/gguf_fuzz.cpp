@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
+#include "../unit/base/gguf_builder.h"
 #include "base/error.h"
 #include "base/gguf.h"
-#include "../unit/base/gguf_builder.h"
 
 using namespace tritonforge;
 

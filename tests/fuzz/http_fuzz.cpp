@@ -59,8 +59,7 @@ void throw_at_server(std::string_view bytes) {
     }
     ::shutdown(fd, SHUT_WR);
     char buffer[4096];
-    while (::recv(fd, buffer, sizeof buffer, 0) > 0) {
-    }
+    while (::recv(fd, buffer, sizeof buffer, 0) > 0) {}
   }
   ::close(fd);
 }
@@ -74,13 +73,13 @@ int fuzz_one(const uint8_t* data, size_t size) {
   percent_decode(text, true);
   try {
     parse_url(std::string(text));
-  } catch (const Error&) {
-  }
+  } catch (const Error&) {}
   throw_at_server(text);
   return ++count % 256 != 0 || is_healthy() ? 0 : 1;
 }
 
 std::vector<std::string> fuzz_seeds() {
   return {"POST /echo/a%20b?x=1 HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabcGET /health HTTP/1.0\r\n\r\n",
-          "PUT /any/thing HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n3\r\nabc\r\n0\r\n\r\n"};
+          "PUT /any/thing HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nExpect: "
+          "100-continue\r\n\r\n3\r\nabc\r\n0\r\n\r\n"};
 }

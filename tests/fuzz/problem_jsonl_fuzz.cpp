@@ -22,7 +22,8 @@ int fuzz_one(const uint8_t* data, size_t size) {
 }
 
 std::vector<std::string> fuzz_seeds() {
-  const std::string source = R"(class Model:\n pass\ndef get_inputs():\n return []\ndef get_init_inputs():\n return [])";
+  const std::string source =
+      R"(class Model:\n pass\ndef get_inputs():\n return []\ndef get_init_inputs():\n return [])";
   return {
       R"({"level": 1, "problem_id": 19, "name": "19_relu.py", "code": ")" + source + "\"}\n",
       R"({"prompt": [{"role": "user", "content": "x"}], "label": ")" + source +

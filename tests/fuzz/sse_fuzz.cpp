@@ -18,5 +18,6 @@ int fuzz_one(const uint8_t* data, size_t size) {
 }
 
 std::vector<std::string> fuzz_seeds() {
-  return {"data: x\n\n", "data: a\r\ndata: b\r\n\r\n: c\nid: 1\ndata:[DONE]\n\n", tritonforge::net::sse_event("1\r\n2\r3")};
+  return {"data: x\n\n", "data: a\r\ndata: b\r\n\r\n: c\nid: 1\ndata:[DONE]\n\n",
+          tritonforge::net::sse_event("1\r\n2\r3")};
 }

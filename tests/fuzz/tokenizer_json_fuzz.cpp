@@ -30,7 +30,8 @@ int fuzz_one(const uint8_t* data, size_t size) {
     ChatOptions options;
     options.tools = parse_ordered_json(text, "line 1");
     const auto messages = messages_from_json(options.tools, "line 1");
-    for (const ChatFormat format : {ChatFormat::kQwen2, ChatFormat::kQwen3, ChatFormat::kPlain}) render_chat(format, messages, options);
+    for (const ChatFormat format : {ChatFormat::kQwen2, ChatFormat::kQwen3, ChatFormat::kPlain})
+      render_chat(format, messages, options);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kUsage && error.kind() != ErrorKind::kUnsupported) return 1;
   }
@@ -40,7 +41,8 @@ int fuzz_one(const uint8_t* data, size_t size) {
 std::vector<std::string> fuzz_seeds() {
   BpeTrainerOptions options;
   options.vocab_size = 264;
-  return {write_tokenizer_json(train_bpe({"ab ab ab"}, options)),
-          R"({"eos_token": {"content": "<|im_end|>"}, "chat_template": [{"name": "default", "template": "x"}], "added_tokens_decoder": {"1": {"content": "<|im_end|>"}}})",
-          R"([{"role": "user", "content": [{"type": "text", "text": "a"}]}, {"role": "assistant", "content": "<think>a</think>b", "tool_calls": [{"function": {"name": "f", "arguments": {"x": 1.5}}}]}, {"role": "tool", "content": null}])"};
+  return {
+      write_tokenizer_json(train_bpe({"ab ab ab"}, options)),
+      R"({"eos_token": {"content": "<|im_end|>"}, "chat_template": [{"name": "default", "template": "x"}], "added_tokens_decoder": {"1": {"content": "<|im_end|>"}}})",
+      R"([{"role": "user", "content": [{"type": "text", "text": "a"}]}, {"role": "assistant", "content": "<think>a</think>b", "tool_calls": [{"function": {"name": "f", "arguments": {"x": 1.5}}}]}, {"role": "tool", "content": null}])"};
 }

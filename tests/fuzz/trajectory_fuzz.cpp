@@ -16,7 +16,8 @@ int fuzz_one(const uint8_t* data, size_t size) {
     for (const auto& sequence : to_train_sequences(trajectory)) {
       const size_t count = sequence.tokens.size();
       if (count == 0 || sequence.loss_mask.size() != count || sequence.old_log_probs.size() != count ||
-          sequence.advantages.size() != count || sequence.weight_versions.size() != count || sequence.loss_mask[0] != 0) {
+          sequence.advantages.size() != count || sequence.weight_versions.size() != count ||
+          sequence.loss_mask[0] != 0) {
         return 1;
       }
     }

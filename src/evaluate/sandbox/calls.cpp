@@ -14,18 +14,65 @@ namespace {
 
 using Filter = std::unique_ptr<void, decltype(&seccomp_release)>;
 
-constexpr const char* kNever[] = {
-    "ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd", "process_madvise", "kcmp",
-    "mount", "umount2", "pivot_root", "chroot", "move_mount", "open_tree", "fsopen", "fsconfig", "fsmount", "fspick", "mount_setattr",
-    "unshare", "setns", "bpf", "perf_event_open", "userfaultfd", "io_uring_setup", "io_uring_enter", "io_uring_register",
-    "keyctl", "add_key", "request_key", "kexec_load", "kexec_file_load", "init_module", "finit_module", "delete_module",
-    "reboot", "swapon", "swapoff", "acct", "quotactl", "syslog", "settimeofday", "clock_settime", "clock_adjtime", "adjtimex",
-    "open_by_handle_at", "name_to_handle_at", "personality", "iopl", "ioperm", "vhangup", "sethostname", "setdomainname",
-    "fanotify_init", "lookup_dcookie", "nfsservctl"};
-// A GPU's driver needs these: cuInit binds an abstract UNIX socket, and places its memory. Sockets of other families are
-// refused there, and the process's own network namespace holds no other abstract socket.
-constexpr const char* kNeverWithoutGpu[] = {"socket", "memfd_create", "memfd_secret", "bind", "listen", "accept", "accept4", "connect",
-                                            "mbind", "migrate_pages", "move_pages"};
+constexpr const char* kNever[] = {"ptrace",
+                                  "process_vm_readv",
+                                  "process_vm_writev",
+                                  "pidfd_getfd",
+                                  "process_madvise",
+                                  "kcmp",
+                                  "mount",
+                                  "umount2",
+                                  "pivot_root",
+                                  "chroot",
+                                  "move_mount",
+                                  "open_tree",
+                                  "fsopen",
+                                  "fsconfig",
+                                  "fsmount",
+                                  "fspick",
+                                  "mount_setattr",
+                                  "unshare",
+                                  "setns",
+                                  "bpf",
+                                  "perf_event_open",
+                                  "userfaultfd",
+                                  "io_uring_setup",
+                                  "io_uring_enter",
+                                  "io_uring_register",
+                                  "keyctl",
+                                  "add_key",
+                                  "request_key",
+                                  "kexec_load",
+                                  "kexec_file_load",
+                                  "init_module",
+                                  "finit_module",
+                                  "delete_module",
+                                  "reboot",
+                                  "swapon",
+                                  "swapoff",
+                                  "acct",
+                                  "quotactl",
+                                  "syslog",
+                                  "settimeofday",
+                                  "clock_settime",
+                                  "clock_adjtime",
+                                  "adjtimex",
+                                  "open_by_handle_at",
+                                  "name_to_handle_at",
+                                  "personality",
+                                  "iopl",
+                                  "ioperm",
+                                  "vhangup",
+                                  "sethostname",
+                                  "setdomainname",
+                                  "fanotify_init",
+                                  "lookup_dcookie",
+                                  "nfsservctl"};
+// A GPU's driver needs these: cuInit binds an abstract UNIX socket, and places its memory. Sockets of other families
+// are refused there, and the process's own network namespace holds no other abstract socket.
+constexpr const char* kNeverWithoutGpu[] = {"socket", "memfd_create",  "memfd_secret", "bind",
+                                            "listen", "accept",        "accept4",      "connect",
+                                            "mbind",  "migrate_pages", "move_pages"};
 constexpr const char* kProcesses[] = {"fork", "vfork", "execve", "execveat"};
 
 bool deny(scmp_filter_ctx filter, const char* name, int error = EPERM) {
@@ -40,7 +87,8 @@ bool deny_processes(scmp_filter_ctx filter, bool threads) {
   ok = ok && deny(filter, "clone3", ENOSYS);  // its flags are in memory, where a filter cannot look
   const int clone = seccomp_syscall_resolve_name("clone");
   if (threads) {
-    return ok && seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), clone, 1, SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0)) == 0;
+    return ok &&
+           seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), clone, 1, SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0)) == 0;
   }
   return ok && seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), clone, 0) == 0;
 }
@@ -56,7 +104,8 @@ std::string restrict_calls(const Json& options, bool own_pid_namespace) {
   const bool processes = options.value("processes", false), gpu = !options.value("devices", Json::array()).empty();
   const int socket_call = seccomp_syscall_resolve_name("socket");
   if (gpu) {
-    ok = ok && seccomp_rule_add(filter.get(), SCMP_ACT_ERRNO(EPERM), socket_call, 1, SCMP_A0(SCMP_CMP_NE, AF_UNIX)) == 0;
+    ok = ok &&
+         seccomp_rule_add(filter.get(), SCMP_ACT_ERRNO(EPERM), socket_call, 1, SCMP_A0(SCMP_CMP_NE, AF_UNIX)) == 0;
   } else {
     for (const char* name : kNeverWithoutGpu) ok = ok && deny(filter.get(), name);
   }
@@ -65,7 +114,8 @@ std::string restrict_calls(const Json& options, bool own_pid_namespace) {
   if (!own_pid_namespace) ok = ok && deny(filter.get(), "kill") && deny(filter.get(), "tkill");
   if (processes) {
     ok = ok && deny(filter.get(), "clone3", ENOSYS);
-    constexpr scmp_datum_t kNew = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
+    constexpr scmp_datum_t kNew = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
+                                  CLONE_NEWUTS | CLONE_NEWCGROUP;
     for (scmp_datum_t bit = 1; bit <= kNew; bit <<= 1) {
       if ((kNew & bit) != 0) {
         ok = ok && seccomp_rule_add(filter.get(), SCMP_ACT_ERRNO(EPERM), seccomp_syscall_resolve_name("clone"), 1,

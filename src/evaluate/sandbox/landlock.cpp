@@ -33,7 +33,7 @@ long create(const RulesetAttributes* attributes, size_t size, uint32_t flags) {
 bool allow(int ruleset, const std::string& path, uint64_t rights) {
   const int fd = open(path.c_str(), O_PATH | O_CLOEXEC);
   if (fd < 0) return errno == ENOENT;
-  struct stat status {};
+  struct stat status{};
   if (fstat(fd, &status) == 0 && !S_ISDIR(status.st_mode)) rights &= kFileOnly;
   const PathRule rule{rights, fd};
   const bool ok = syscall(445, ruleset, 1 /* LANDLOCK_RULE_PATH_BENEATH */, &rule, 0) == 0;
@@ -77,7 +77,8 @@ std::string restrict_files(const Json& options) {
   const int error = errno;
   close(ruleset);
   if (result != 0) return std::string("unavailable: ") + std::strerror(error);
-  std::string text = "enforced: ABI " + std::to_string(abi) + (abi >= 4 ? ", no TCP" : "") + (abi >= 6 ? ", scoped signals" : "");
+  std::string text = "enforced: ABI " + std::to_string(abi) + (abi >= 4 ? ", no TCP" : "") +
+                     (abi >= 6 ? ", scoped signals" : "");
   return failed.empty() ? text : text + "; no rule for" + failed;
 }
 

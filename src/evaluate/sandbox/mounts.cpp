@@ -44,7 +44,8 @@ bool bind_path(const fs::path& root, const fs::path& path, bool read_only) {
   if (mount(path.c_str(), target.c_str(), nullptr, MS_BIND | MS_REC, nullptr) != 0) return false;
   if (!read_only) return true;
   MountAttributes attributes{kReadOnly | kNoSuid, 0, 0, 0};
-  if (syscall(kMountSetattr, AT_FDCWD, target.c_str(), 0x8000 /* AT_RECURSIVE */, &attributes, sizeof attributes) == 0) return true;
+  if (syscall(kMountSetattr, AT_FDCWD, target.c_str(), 0x8000 /* AT_RECURSIVE */, &attributes, sizeof attributes) == 0)
+    return true;
   return mount(nullptr, target.c_str(), nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV, nullptr) == 0;
 }
 
@@ -54,7 +55,8 @@ std::string build_root(const Json& options, bool) {
   const fs::path root = options.at("root").get<std::string>(), folder = options.at("folder").get<std::string>();
   const bool processes = options.value("processes", false);
   if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return failure("private mounts");
-  if (mount("tmpfs", root.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, "size=4m,mode=0755") != 0) return failure("tmpfs root");
+  if (mount("tmpfs", root.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, "size=4m,mode=0755") != 0)
+    return failure("tmpfs root");
   for (const auto& item : options.value("read_only", Json::array())) {
     if (!bind_path(root, item.get<std::string>(), true)) return failure("bind " + item.get<std::string>());
   }
@@ -70,8 +72,10 @@ std::string build_root(const Json& options, bool) {
   const fs::path job = root / folder.relative_path();
   fs::create_directories(job, error);
   const std::string size = "mode=0700,size=" + std::to_string(options.value("folder_bytes", uint64_t{256} << 20));
-  if (mount("tmpfs", job.c_str(), "tmpfs", MS_NOSUID | MS_NODEV | (processes ? 0 : MS_NOEXEC), size.c_str()) != 0) return failure("tmpfs job folder");
-  if (mount("tmpfs", (root / "dev/shm").c_str(), "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=64m") != 0) return failure("tmpfs /dev/shm");
+  if (mount("tmpfs", job.c_str(), "tmpfs", MS_NOSUID | MS_NODEV | (processes ? 0 : MS_NOEXEC), size.c_str()) != 0)
+    return failure("tmpfs job folder");
+  if (mount("tmpfs", (root / "dev/shm").c_str(), "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=64m") != 0)
+    return failure("tmpfs /dev/shm");
   std::string note = "enforced: own root, read-only system, private folder";
   if (mount("proc", (root / "proc").c_str(), "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0) {
     note += std::string("; no /proc (") + std::strerror(errno) + ")";

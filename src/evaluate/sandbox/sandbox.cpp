@@ -57,8 +57,7 @@ Namespaces unshare_all() {
 [[noreturn]] void stand_in(pid_t child) {
   syscall(SYS_close_range, 3u, ~0u, 0u);
   int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {}
   if (WIFSIGNALED(status)) {
     const rlimit none{0, 0};
     setrlimit(RLIMIT_CORE, &none);
@@ -70,8 +69,9 @@ Namespaces unshare_all() {
 
 std::string set_limits(const Json& options) {
   const auto limits = options.value("rlimits", Json::object());
-  const std::pair<const char*, int> names[] = {{"cpu", RLIMIT_CPU},       {"fsize", RLIMIT_FSIZE}, {"nproc", RLIMIT_NPROC},
-                                               {"nofile", RLIMIT_NOFILE}, {"core", RLIMIT_CORE},   {"as_extra", RLIMIT_AS}};
+  const std::pair<const char*, int> names[] = {{"cpu", RLIMIT_CPU},     {"fsize", RLIMIT_FSIZE},
+                                               {"nproc", RLIMIT_NPROC}, {"nofile", RLIMIT_NOFILE},
+                                               {"core", RLIMIT_CORE},   {"as_extra", RLIMIT_AS}};
   std::string set, failed;
   for (const auto& [name, resource] : names) {
     if (!limits.contains(name)) continue;

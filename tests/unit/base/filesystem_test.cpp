@@ -66,7 +66,8 @@ TEST(WriteFileAtomic, AWriteThatFailsInTheMiddleLeavesTheOldFile) {
 
 TEST(WriteFileAtomic, AFullDiskIsSaidSo) {
   const TemporaryFolder folder("fs-test");
-  if (::mount("tmpfs", folder.path().c_str(), "tmpfs", 0, "size=64k") != 0) GTEST_SKIP() << "no right to mount a small tmpfs";
+  if (::mount("tmpfs", folder.path().c_str(), "tmpfs", 0, "size=64k") != 0)
+    GTEST_SKIP() << "no right to mount a small tmpfs";
   write_file_atomic(folder.path() / "a.txt", "old");
   const Error error = error_of([&] { write_file_atomic(folder.path() / "a.txt", std::string(1 << 20, 'x')); });
   EXPECT_EQ(error.kind(), ErrorKind::kUnavailable);
@@ -108,7 +109,7 @@ TEST(TemporaryFolderTest, IsPrivateAndGoesWithItsContent) {
   {
     const TemporaryFolder folder("fs-test");
     path = folder.path();
-    struct stat info {};
+    struct stat info{};
     ASSERT_EQ(::stat(path.c_str(), &info), 0);
     EXPECT_EQ(info.st_mode & 0777, 0700u);
     fs::create_directories(path / "a/b");

@@ -111,23 +111,31 @@ TEST_F(Gguf, FaultsAreNamed) {
   EXPECT_EQ(error_of(GgufBuilder().header(1, 0, 0).bytes()).kind(), ErrorKind::kUnsupported);
   EXPECT_THAT(error_of(GgufBuilder().header(3, 0, 1ull << 60).bytes()).what(), HasSubstr("metadata count"));
   EXPECT_THAT(error_of(GgufBuilder().header(3, 1ull << 60, 0).bytes()).what(), HasSubstr("tensor count"));
-  EXPECT_THAT(error_of(GgufBuilder().header(3, 0, 1).key("k", 13).raw<uint64_t>(0).bytes()).what(), HasSubstr("unknown type 13"));
-  EXPECT_THAT(error_of(GgufBuilder().header(3, 0, 1).key("k", 7).raw<uint64_t>(2).bytes()).what(), HasSubstr("truth value of 2"));
+  EXPECT_THAT(error_of(GgufBuilder().header(3, 0, 1).key("k", 13).raw<uint64_t>(0).bytes()).what(),
+              HasSubstr("unknown type 13"));
+  EXPECT_THAT(error_of(GgufBuilder().header(3, 0, 1).key("k", 7).raw<uint64_t>(2).bytes()).what(),
+              HasSubstr("truth value of 2"));
   const Error nested = error_of(GgufBuilder().header(3, 0, 1).key("deep", 9).raw<uint32_t>(9).raw<uint64_t>(1).bytes());
   EXPECT_EQ(nested.kind(), ErrorKind::kUnsupported);
   EXPECT_THAT(nested.what(), HasSubstr("'deep' is an array of arrays"));
-  EXPECT_THAT(error_of(GgufBuilder().header(3, 0, 1).key("k", 9).raw<uint32_t>(8).raw<uint64_t>(1ull << 62).bytes()).what(),
-              HasSubstr("more than the file can hold"));
-  EXPECT_EQ(error_of(GgufBuilder().header(3, 0, 1).key("k", 10).raw<uint64_t>(~0ull).bytes()).kind(), ErrorKind::kUnsupported);
-  EXPECT_THAT(error_of(GgufBuilder().header(3, 0, 2).key("k", 4).raw<uint32_t>(1).key("k", 4).raw<uint32_t>(1).bytes()).what(),
-              HasSubstr("'k' comes twice"));
+  EXPECT_THAT(
+      error_of(GgufBuilder().header(3, 0, 1).key("k", 9).raw<uint32_t>(8).raw<uint64_t>(1ull << 62).bytes()).what(),
+      HasSubstr("more than the file can hold"));
+  EXPECT_EQ(error_of(GgufBuilder().header(3, 0, 1).key("k", 10).raw<uint64_t>(~0ull).bytes()).kind(),
+            ErrorKind::kUnsupported);
+  EXPECT_THAT(
+      error_of(GgufBuilder().header(3, 0, 2).key("k", 4).raw<uint32_t>(1).key("k", 4).raw<uint32_t>(1).bytes()).what(),
+      HasSubstr("'k' comes twice"));
   EXPECT_THAT(error_of(GgufBuilder().header(3, 0, 1).key("general.alignment", 4).raw<uint32_t>(3).bytes()).what(),
               HasSubstr("power of two"));
-  EXPECT_THAT(error_of(GgufBuilder().header(3, 1, 0).tensor("w", {4}, 0, 7).pad_to(64).bytes()).what(), HasSubstr("multiple of 32"));
+  EXPECT_THAT(error_of(GgufBuilder().header(3, 1, 0).tensor("w", {4}, 0, 7).pad_to(64).bytes()).what(),
+              HasSubstr("multiple of 32"));
   EXPECT_THAT(error_of(GgufBuilder().header(3, 1, 0).tensor("w", {1ull << 40, 1ull << 40}, 0, 0).bytes()).what(),
               HasSubstr("impossible extent"));
-  EXPECT_THAT(error_of(GgufBuilder().header(3, 1, 0).text("w").raw<uint32_t>(99).raw<uint64_t>(0).raw<uint64_t>(0).bytes()).what(),
-              HasSubstr("99 dimensions"));
+  EXPECT_THAT(
+      error_of(GgufBuilder().header(3, 1, 0).text("w").raw<uint32_t>(99).raw<uint64_t>(0).raw<uint64_t>(0).bytes())
+          .what(),
+      HasSubstr("99 dimensions"));
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr double kLong = 60;   // a limit that only a fault reaches
+constexpr double kLong = 60;  // a limit that only a fault reaches
 
 ProcessOptions command(std::vector<std::string> argv) {
   ProcessOptions options;
@@ -58,7 +58,7 @@ TEST(Process, WhatCannotStartIsNamed) {
 
 // The child tells its own child's pid through a file that it renames into place.
 pid_t grandchild_of(const fs::path& file) {
-  while (!fs::exists(file)) ::usleep(1000);   // ends when the child has written it; ctest's limit is the deadline
+  while (!fs::exists(file)) ::usleep(1000);  // ends when the child has written it; ctest's limit is the deadline
   return std::stoi(read_file(file));
 }
 
@@ -74,7 +74,9 @@ TEST(Process, TheWholeGroupDiesWithItsObject) {
   const fs::path file = folder.path() / "pid";
   pid_t grandchild = 0;
   {
-    ChildProcess child(command({"sh", "-c", "sleep 1000 & echo $! > " + file.string() + ".new; mv " + file.string() + ".new " + file.string() + "; wait"}));
+    ChildProcess child(command({"sh", "-c",
+                                "sleep 1000 & echo $! > " + file.string() + ".new; mv " + file.string() + ".new " +
+                                    file.string() + "; wait"}));
     grandchild = grandchild_of(file);
     EXPECT_FALSE(child.poll());
   }
@@ -84,7 +86,9 @@ TEST(Process, TheWholeGroupDiesWithItsObject) {
 TEST(Process, StopKillsWhatIgnoresTermination) {
   const TemporaryFolder folder("process-test");
   const fs::path file = folder.path() / "pid";
-  ChildProcess child(command({"sh", "-c", "trap '' TERM; echo $$ > " + file.string() + ".new; mv " + file.string() + ".new " + file.string() + "; while :; do sleep 1000; done"}));
+  ChildProcess child(command({"sh", "-c",
+                              "trap '' TERM; echo $$ > " + file.string() + ".new; mv " + file.string() + ".new " +
+                                  file.string() + "; while :; do sleep 1000; done"}));
   grandchild_of(file);
   child.stop(0.05);
   EXPECT_EQ(child.poll(), 128 + SIGKILL);
@@ -109,9 +113,7 @@ TEST(RunCommand, GivesOutputAndStopsAtTheDeadline) {
   }
 }
 
-TEST(FreePort, IsAPort) {
-  EXPECT_GT(free_port(), 1023);
-}
+TEST(FreePort, IsAPort) { EXPECT_GT(free_port(), 1023); }
 
 // Forks a process that takes the lock and holds it until it is killed; returns once it has it.
 class Holder {
@@ -182,7 +184,8 @@ class DeviceLockTest : public ::testing::Test {
   std::string device(const char* name) { return names_.emplace_back(fmt::format("test-{}-{}", name, ::getpid())); }
   void TearDown() override {
     for (const auto& name : names_) {
-      for (const char* file : {"gate", "lock"}) fs::remove(fmt::format("/tmp/tritonforge-{}/{}.{}", ::getuid(), name, file));
+      for (const char* file : {"gate", "lock"})
+        fs::remove(fmt::format("/tmp/tritonforge-{}/{}.{}", ::getuid(), name, file));
     }
   }
   std::vector<std::string> names_;
@@ -195,7 +198,7 @@ TEST_F(DeviceLockTest, ManyShareItAndOneMeasures) {
   if (!fs::exists("/proc/self/syscall")) GTEST_SKIP() << "no /proc/self/syscall";
   Attempt measurer(name, /*exclusive=*/true);
   measurer.expect_waiting();
-  a.kill();   // a killed holder frees it
+  a.kill();  // a killed holder frees it
   measurer.expect_taken();
 }
 
@@ -218,7 +221,7 @@ TEST_F(DeviceLockTest, AWaitingMeasurerIsNotOvertaken) {
   Attempt measurer(name, /*exclusive=*/true);
   measurer.expect_waiting();
   Attempt late(name, /*exclusive=*/false);
-  late.expect_waiting();   // though the lock itself is only shared
+  late.expect_waiting();  // though the lock itself is only shared
   user.kill();
   measurer.expect_taken();
   late.expect_taken();

@@ -78,7 +78,8 @@ TEST(Dashboard, EventsFollowTheFiles) {
   });
   const auto expect = [&](const std::string& text) {
     std::unique_lock lock(mutex);
-    EXPECT_TRUE(changed.wait_for(lock, std::chrono::seconds(20), [&] { return seen.find(text) != std::string::npos; })) << text;
+    EXPECT_TRUE(changed.wait_for(lock, std::chrono::seconds(20), [&] { return seen.find(text) != std::string::npos; }))
+        << text;
   };
   expect("event: status\ndata: {}\n\n");
   append(run.folder.path() / "steps.jsonl", "{\"stage\":\"rl\",\"step\":1}\n{\"stage\":\"rl\",\"st");  // half-written
@@ -111,7 +112,8 @@ TEST(RunFolder, BrokenLinesAreSkippedAndARewrittenFileIsReadAnew) {
   EXPECT_TRUE(run.poll().steps.empty());
   append(folder.path() / "status.json", "{half");
   EXPECT_FALSE(run.poll().status);
-  for (int i = 0; i < 300; ++i) append(folder.path() / "trajectories.jsonl", "{\"id\":\"" + std::to_string(i) + "\"}\n");
+  for (int i = 0; i < 300; ++i)
+    append(folder.path() / "trajectories.jsonl", "{\"id\":\"" + std::to_string(i) + "\"}\n");
   run.poll();
   EXPECT_EQ(run.trajectories(1000).size(), RunFolder::kKeptTrajectories);
   EXPECT_EQ(run.trajectories(1)[0]["id"], "299");
@@ -144,10 +146,15 @@ TEST(Report, ABrowserShowsItAndRunsNothingOfIt) {
   if (!fs::exists("/usr/bin/chromium")) GTEST_SKIP() << "no chromium on this machine";
   TemporaryFolder folder("report-test");
   write_run(folder.path());
-  append(folder.path() / "trajectories.jsonl",
-         Json{{"id", kHostile}, {"problem_id", kHostile}, {"problem_source", kHostile}, {"turns", {make_turn(false, false, kHostile, 0)}}}.dump() + "\n");
+  append(folder.path() / "trajectories.jsonl", Json{{"id", kHostile},
+                                                    {"problem_id", kHostile},
+                                                    {"problem_source", kHostile},
+                                                    {"turns", {make_turn(false, false, kHostile, 0)}}}
+                                                       .dump() +
+                                                   "\n");
   write_file_atomic(folder.path() / "report.html", report_html(folder.path()));
-  const auto shown = run_command({"chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-logging", "--log-level=3", "--user-data-dir=" + (folder.path() / "profile").string(),
+  const auto shown = run_command({"chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-logging",
+                                  "--log-level=3", "--user-data-dir=" + (folder.path() / "profile").string(),
                                   "--dump-dom", "file://" + (folder.path() / "report.html").string()},
                                  120);
   ASSERT_EQ(shown.exit_code, 0);

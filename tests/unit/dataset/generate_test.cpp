@@ -19,7 +19,8 @@ using ::testing::HasSubstr;
 
 const ConversationTexts kTexts{
     .first = [](const Problem& problem) { return std::vector<Message>{{.role = "user", .content = problem.source}}; },
-    .feedback = [](const Verdict& verdict) { return Message{.role = "user", .content = "feedback: " + verdict.error_kind}; },
+    .feedback =
+        [](const Verdict& verdict) { return Message{.role = "user", .content = "feedback: " + verdict.error_kind}; },
     .answer = [](const std::string& code) { return Message{.role = "assistant", .content = code}; }};
 
 std::vector<Pair> generate(const GenerateOptions& options, const EvaluatePair& evaluate = {}) {
@@ -63,8 +64,8 @@ TEST(Operators, ImageFollowsTheFunction) {
   const auto exp = image_of(find_operator("exp"), {0, 1}, {}, 0, 0);
   EXPECT_NEAR(exp.range.low, 1, 1e-9);
   EXPECT_NEAR(exp.range.high, std::exp(1), 1e-9);
-  EXPECT_FALSE(image_of(find_operator("relu"), {0.5, 2}, {}, 0, 0).changes);   // the identity there
-  EXPECT_FALSE(image_of(find_operator("relu"), {-2, -1}, {}, 0, 0).changes);   // a constant there
+  EXPECT_FALSE(image_of(find_operator("relu"), {0.5, 2}, {}, 0, 0).changes);  // the identity there
+  EXPECT_FALSE(image_of(find_operator("relu"), {-2, -1}, {}, 0, 0).changes);  // a constant there
   EXPECT_THAT(error_of([] { find_operator("sofmax"); }, ErrorKind::kUsage), HasSubstr("did you mean 'softmax'"));
 }
 
@@ -102,7 +103,8 @@ TEST(Generate, SplitsKeepCombinationsApart) {
   for (const auto& pair : pairs) {
     if (pair.split == "train") trained.insert(pair.families.begin(), pair.families.end());
   }
-  for (const auto* op : operators_of(FamilySet::kCompact)) EXPECT_TRUE(trained.contains(std::string(op->name))) << op->name;
+  for (const auto* op : operators_of(FamilySet::kCompact))
+    EXPECT_TRUE(trained.contains(std::string(op->name))) << op->name;
 }
 
 TEST(Generate, SplitDoesNotDependOnOrderOrSeed) {
@@ -126,8 +128,11 @@ TEST(Generate, RefusedSolutionsAreNotWritten) {
     EXPECT_EQ(pair.problem.find("torch.amax"), std::string::npos);
   }
   EXPECT_GT(refused, 0);
-  const EvaluatePair never = [](const std::string&, const std::string&) -> Result<Verdict> { return verdict(false, "mismatch"); };
-  EXPECT_THAT(error_of([&] { generate({.count = 50}, never); }, ErrorKind::kInternal), HasSubstr("the evaluator refused"));
+  const EvaluatePair never = [](const std::string&, const std::string&) -> Result<Verdict> {
+    return verdict(false, "mismatch");
+  };
+  EXPECT_THAT(error_of([&] { generate({.count = 50}, never); }, ErrorKind::kInternal),
+              HasSubstr("the evaluator refused"));
 }
 
 TEST(Generate, RefinementsCarryTheVerdictsFeedback) {
@@ -160,14 +165,17 @@ TEST(Generate, AnEvaluatorThatGoesAwayEndsIt) {
     if (++calls > 10) return Error(ErrorKind::kUnavailable, "http://x: connection refused");
     return verdict(true);
   };
-  EXPECT_THAT(error_of([&] { generate({.count = 100, .workers = 3}, evaluate); }, ErrorKind::kUnavailable), HasSubstr("connection refused"));
+  EXPECT_THAT(error_of([&] { generate({.count = 100, .workers = 3}, evaluate); }, ErrorKind::kUnavailable),
+              HasSubstr("connection refused"));
 }
 
 TEST(Generate, UsageIsChecked) {
   EXPECT_THAT(error_of([] { generate({.families = {"rellu"}}); }, ErrorKind::kUsage), HasSubstr("did you mean 'relu'"));
-  EXPECT_THAT(error_of([] { generate({.holdout = {"relu+mull"}}); }, ErrorKind::kUsage), HasSubstr("did you mean 'mul'"));
+  EXPECT_THAT(error_of([] { generate({.holdout = {"relu+mull"}}); }, ErrorKind::kUsage),
+              HasSubstr("did you mean 'mul'"));
   EXPECT_THAT(error_of([] { generate({.count = 0}); }, ErrorKind::kUsage), HasSubstr("count"));
-  EXPECT_THAT(error_of([] { generate({.count = 5000, .families = {"neg"}}); }, ErrorKind::kUsage), HasSubstr("distinct pairs"));
+  EXPECT_THAT(error_of([] { generate({.count = 5000, .families = {"neg"}}); }, ErrorKind::kUsage),
+              HasSubstr("distinct pairs"));
 }
 
 TEST(Pair, JsonRoundTripAndErrors) {
@@ -178,7 +186,8 @@ TEST(Pair, JsonRoundTripAndErrors) {
   const auto again = parse_pairs_jsonl(text, "pairs.jsonl");
   ASSERT_EQ(again.size(), pairs.size());
   for (size_t i = 0; i < pairs.size(); ++i) EXPECT_EQ(to_json(again[i]), to_json(pairs[i]));
-  EXPECT_THAT(error_of([&] { parse_pairs_jsonl(text + "{\"id\": 3}", "pairs.jsonl"); }, ErrorKind::kUsage), HasSubstr("pairs.jsonl:41: field 'id'"));
+  EXPECT_THAT(error_of([&] { parse_pairs_jsonl(text + "{\"id\": 3}", "pairs.jsonl"); }, ErrorKind::kUsage),
+              HasSubstr("pairs.jsonl:41: field 'id'"));
   Json bad = to_json(pairs[0]);
   bad["split"] = "hold_out";
   EXPECT_THAT(error_of([&] { pair_from_json(bad, "x"); }, ErrorKind::kUsage), HasSubstr("did you mean 'holdout'"));

@@ -15,7 +15,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 const std::string kSource =
-    "# families: relu, mul\nclass Model:\n  pass\ndef get_inputs():\n  return []\ndef get_init_inputs():\n  return []\n";
+    "# families: relu, mul\nclass Model:\n  pass\ndef get_inputs():\n  return []\ndef get_init_inputs():\n  return "
+    "[]\n";
 
 std::string error_of(const std::function<void()>& action, ErrorKind kind = ErrorKind::kUsage) {
   try {
@@ -51,13 +52,13 @@ TEST(Problem, FolderOfLevels) {
 }
 
 TEST(Problem, BothJsonLines) {
-  const std::string text =
-      Json{{"level", 2}, {"problem_id", 7}, {"name", "7_Softmax"}, {"code", kSource}}.dump() + "\n\n" +
-      Json{{"prompt", Json::array()},
-           {"label", kSource},
-           {"extra_info", {{"level", 1}, {"problem_id", "19"}, {"problem_name", "19_ReLU"}}},
-           {"instance_id", "kernel_bench_triton_lv1_19"}}
-          .dump();
+  const std::string text = Json{{"level", 2}, {"problem_id", 7}, {"name", "7_Softmax"}, {"code", kSource}}.dump() +
+                           "\n\n" +
+                           Json{{"prompt", Json::array()},
+                                {"label", kSource},
+                                {"extra_info", {{"level", 1}, {"problem_id", "19"}, {"problem_name", "19_ReLU"}}},
+                                {"instance_id", "kernel_bench_triton_lv1_19"}}
+                               .dump();
   const auto problems = parse_problems_jsonl(text, "set.jsonl");
   ASSERT_EQ(problems.size(), 2u);
   EXPECT_EQ(problems[0].id, "level2_7_Softmax");
@@ -72,11 +73,15 @@ TEST(Problem, BothJsonLines) {
 
 TEST(Problem, ErrorsNameFileAndLine) {
   const std::string good = Json{{"level", 1}, {"problem_id", 1}, {"name", "a"}, {"code", kSource}}.dump();
-  EXPECT_THAT(error_of([&] { parse_problems_jsonl(good + "\n{\"level\": 1}\n", "s.jsonl"); }), HasSubstr("s.jsonl:2: none of the fields"));
-  EXPECT_THAT(error_of([&] { parse_problems_jsonl(good + "\n{nonsense", "s.jsonl"); }), HasSubstr("s.jsonl:2: not valid JSON"));
-  EXPECT_THAT(error_of([&] { parse_problems_jsonl(good + "\n" + good, "s.jsonl"); }), HasSubstr("level1_1_a' is there twice"));
+  EXPECT_THAT(error_of([&] { parse_problems_jsonl(good + "\n{\"level\": 1}\n", "s.jsonl"); }),
+              HasSubstr("s.jsonl:2: none of the fields"));
+  EXPECT_THAT(error_of([&] { parse_problems_jsonl(good + "\n{nonsense", "s.jsonl"); }),
+              HasSubstr("s.jsonl:2: not valid JSON"));
+  EXPECT_THAT(error_of([&] { parse_problems_jsonl(good + "\n" + good, "s.jsonl"); }),
+              HasSubstr("level1_1_a' is there twice"));
   const std::string no_model = Json{{"level", 1}, {"problem_id", 1}, {"code", "print(1)"}}.dump();
-  EXPECT_THAT(error_of([&] { parse_problems_jsonl(no_model, "s.jsonl"); }), HasSubstr("s.jsonl:1: not a problem: it has no 'class Model'"));
+  EXPECT_THAT(error_of([&] { parse_problems_jsonl(no_model, "s.jsonl"); }),
+              HasSubstr("s.jsonl:1: not a problem: it has no 'class Model'"));
   EXPECT_THAT(error_of([] { read_problems("/no/such/place"); }, ErrorKind::kNotFound), HasSubstr("/no/such/place"));
 }
 
@@ -89,7 +94,8 @@ TEST(Problem, SelectionNamesTheNearest) {
   EXPECT_EQ(select_problems(all, {}, {"19"}).size(), 2u);
   EXPECT_EQ(select_problems(all, {1}, {"19"}).at(0).id, "level1_19_relu");
   EXPECT_EQ(select_problems(all, {}, {"softmax"}).at(0).problem_id, 23);
-  EXPECT_THAT(error_of([&] { select_problems(all, {}, {"level1_23_softmx"}); }), HasSubstr("did you mean 'level1_23_softmax'"));
+  EXPECT_THAT(error_of([&] { select_problems(all, {}, {"level1_23_softmx"}); }),
+              HasSubstr("did you mean 'level1_23_softmax'"));
   EXPECT_THAT(error_of([&] { select_problems(all, {}, {"24"}); }), HasSubstr("did you mean '23'"));
   EXPECT_THAT(error_of([&] { select_problems(all, {3}, {}); }), HasSubstr("there are levels 1, 2"));
 }

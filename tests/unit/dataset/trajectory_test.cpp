@@ -36,8 +36,8 @@ Trajectory make_trajectory(std::vector<Turn> turns, std::vector<double> advantag
 }
 
 TEST(TrainSequences, ConsecutiveTurnsAreOneSequence) {
-  const auto sequences =
-      to_train_sequences(make_trajectory({make_turn({1, 2}, {3, 4}, 5), make_turn({1, 2, 3, 4, 9}, {6}, 7)}, {0.5, -1}));
+  const auto sequences = to_train_sequences(
+      make_trajectory({make_turn({1, 2}, {3, 4}, 5), make_turn({1, 2, 3, 4, 9}, {6}, 7)}, {0.5, -1}));
   ASSERT_EQ(sequences.size(), 1u);
   const auto& sequence = sequences[0];
   EXPECT_THAT(sequence.tokens, ElementsAre(1, 2, 3, 4, 9, 6));
@@ -52,7 +52,8 @@ TEST(TrainSequences, ConsecutiveTurnsAreOneSequence) {
 TEST(TrainSequences, CutHistoryIsASequenceOfItsOwn) {
   // The second prompt lacks token 4, a third continues the second.
   const auto sequences = to_train_sequences(make_trajectory(
-      {make_turn({1, 2}, {3, 4}, 0), make_turn({1, 2, 3, 9}, {6}, 0), make_turn({1, 2, 3, 9, 6, 7}, {8}, 0)}, {1, 2, 3}));
+      {make_turn({1, 2}, {3, 4}, 0), make_turn({1, 2, 3, 9}, {6}, 0), make_turn({1, 2, 3, 9, 6, 7}, {8}, 0)},
+      {1, 2, 3}));
   ASSERT_EQ(sequences.size(), 2u);
   EXPECT_THAT(sequences[0].tokens, ElementsAre(1, 2, 3, 4));
   EXPECT_THAT(sequences[1].tokens, ElementsAre(1, 2, 3, 9, 6, 7, 8));
@@ -61,20 +62,23 @@ TEST(TrainSequences, CutHistoryIsASequenceOfItsOwn) {
 
 TEST(TrainSequences, FailedTurnsCarryNoLoss) {
   // Between others a failed turn is context; at the end it goes; alone it leaves nothing.
-  const auto middle = to_train_sequences(
-      make_trajectory({make_turn({1}, {2}, 0), make_turn({1, 2}, {3}, 0, TurnStatus::kFailed), make_turn({1, 2, 3}, {4}, 0)}, {1, 1, 1}));
+  const auto middle = to_train_sequences(make_trajectory(
+      {make_turn({1}, {2}, 0), make_turn({1, 2}, {3}, 0, TurnStatus::kFailed), make_turn({1, 2, 3}, {4}, 0)},
+      {1, 1, 1}));
   ASSERT_EQ(middle.size(), 1u);
   EXPECT_THAT(middle[0].loss_mask, ElementsAre(0, 1, 0, 1));
-  const auto last = to_train_sequences(make_trajectory({make_turn({1}, {2}, 0), make_turn({1, 2, 7}, {3}, 0, TurnStatus::kFailed)}, {1, 1}));
+  const auto last = to_train_sequences(
+      make_trajectory({make_turn({1}, {2}, 0), make_turn({1, 2, 7}, {3}, 0, TurnStatus::kFailed)}, {1, 1}));
   ASSERT_EQ(last.size(), 1u);
   EXPECT_THAT(last[0].tokens, ElementsAre(1, 2));
   EXPECT_TRUE(to_train_sequences(make_trajectory({make_turn({1}, {2}, 0, TurnStatus::kFailed)}, {1})).empty());
 }
 
 TEST(TrainSequences, AbortedAndTruncatedTokensCount) {
-  const auto sequences = to_train_sequences(make_trajectory(
-      {make_turn({1}, {2, 3}, 0, TurnStatus::kTruncated), make_turn({9}, {}, 0, TurnStatus::kAborted), make_turn({8}, {7}, 0, TurnStatus::kAborted)},
-      {1, 1, 1}));
+  const auto sequences = to_train_sequences(
+      make_trajectory({make_turn({1}, {2, 3}, 0, TurnStatus::kTruncated), make_turn({9}, {}, 0, TurnStatus::kAborted),
+                       make_turn({8}, {7}, 0, TurnStatus::kAborted)},
+                      {1, 1, 1}));
   ASSERT_EQ(sequences.size(), 2u);
   EXPECT_THAT(sequences[0].loss_mask, ElementsAre(0, 1, 1));
   EXPECT_THAT(sequences[1].tokens, ElementsAre(8, 7));
@@ -90,7 +94,8 @@ TEST(TrainSequences, AnIncompleteGroupIsRefused) {
 }
 
 TEST(Trajectory, JsonRoundTripIsExact) {
-  auto trajectory = make_trajectory({make_turn({1, 2}, {3, 4}, 5), make_turn({9}, {}, 5, TurnStatus::kFailed)}, {0.1, 0});
+  auto trajectory = make_trajectory({make_turn({1, 2}, {3, 4}, 5), make_turn({9}, {}, 5, TurnStatus::kFailed)},
+                                    {0.1, 0});
   trajectory.turns[0].log_probs = {-1.0f / 3, -1e-30f};
   trajectory.turns[0].verdict.stage = Stage::kCorrect;
   trajectory.turns[0].verdict.correct = true;

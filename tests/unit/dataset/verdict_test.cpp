@@ -12,8 +12,9 @@ TEST(Verdict, EveryFieldSurvivesTheWire) {
   Verdict v;
   v.stage = Stage::kTimed;
   v.compiled = v.correct = true;
-  v.trials = {{.seed = ~uint64_t{0}, .passed = true, .max_abs_error = 1e-6, .max_rel_error = 0.5, .mismatch = ""},
-              {.seed = 2, .passed = false, .max_abs_error = std::numeric_limits<double>::infinity(), .mismatch = "output 0"}};
+  v.trials = {
+      {.seed = ~uint64_t{0}, .passed = true, .max_abs_error = 1e-6, .max_rel_error = 0.5, .mismatch = ""},
+      {.seed = 2, .passed = false, .max_abs_error = std::numeric_limits<double>::infinity(), .mismatch = "output 0"}};
   v.runtime = {.mean = 1, .median = 2, .std = 3, .min = 4, .max = 5, .samples = 6};
   v.speedup = 1.5;
   v.speedup_low = 1.5;

@@ -22,7 +22,9 @@ TEST(BatchBuffers, ListsSlotsOfTokensAndOfWholeContexts) {
   plan.tokens = 5;
   plan.samples = 1;
   for (const bool pad : {false, true}) {
-    BatchBuffers buffers({.max_tokens = 16, .max_sequences = 4, .max_context = 16, .block_size = 4, .pad = pad, .list_context = true}, at::kCPU);
+    BatchBuffers buffers(
+        {.max_tokens = 16, .max_sequences = 4, .max_context = 16, .block_size = 4, .pad = pad, .list_context = true},
+        at::kCPU);
     for (int repeat = 0; repeat < 2; ++repeat) {  // the arena is used again
       const Batch& batch = buffers.fill(plan);
       EXPECT_EQ(numbers(batch.slots.slice(0, 0, 5)), (std::vector<int64_t>{22, 23, 8, 9, 5}));

@@ -29,7 +29,7 @@ TEST(BlockPool, SharesAPublishedPrefix) {
   auto other = prompt;
   other[5] = 0;
   EXPECT_EQ(pool.match(other, 2).blocks, (std::vector<int32_t>{first}));
-  other[0] = 0;   // the second block alone is not a prefix
+  other[0] = 0;  // the second block alone is not a prefix
   EXPECT_TRUE(pool.match(std::span(prompt).subspan(4), 1).blocks.empty());
   pool.check();
 }
@@ -82,7 +82,7 @@ TEST(BlockPool, NeverLeaksAndNeverMixesContents) {
       size_t epoch;
     };
     std::vector<Held> held;
-    std::map<int32_t, std::pair<size_t, std::vector<int64_t>>> content;   // block -> (epoch, tokens up to its end)
+    std::map<int32_t, std::pair<size_t, std::vector<int64_t>>> content;  // block -> (epoch, tokens up to its end)
     size_t epoch = 0;
     for (int step = 0; step < 2000; ++step) {
       const uint64_t what = rng.below(100);
@@ -92,7 +92,8 @@ TEST(BlockPool, NeverLeaksAndNeverMixesContents) {
         sequence.blocks = prefix.blocks;
         sequence.tip = prefix.tip;
         for (size_t i = 0; i < prefix.blocks.size(); ++i) {
-          const std::vector<int64_t> expected(sequence.tokens.begin(), sequence.tokens.begin() + static_cast<long>(2 * (i + 1)));
+          const std::vector<int64_t> expected(sequence.tokens.begin(),
+                                              sequence.tokens.begin() + static_cast<long>(2 * (i + 1)));
           ASSERT_EQ(content.at(prefix.blocks[i]), std::make_pair(epoch, expected));
         }
         while (sequence.blocks.size() < sequence.tokens.size() / 2 && pool.available() > 0) {
@@ -100,12 +101,14 @@ TEST(BlockPool, NeverLeaksAndNeverMixesContents) {
           const size_t at = sequence.blocks.size();
           sequence.blocks.push_back(block);
           sequence.tip = pool.publish(sequence.tip, std::span(sequence.tokens).subspan(at * 2, 2), block);
-          content[block] = {epoch, {sequence.tokens.begin(), sequence.tokens.begin() + static_cast<long>(2 * (at + 1))}};
+          content[block] = {epoch,
+                            {sequence.tokens.begin(), sequence.tokens.begin() + static_cast<long>(2 * (at + 1))}};
         }
         held.push_back(std::move(sequence));
       } else if (what < 98 && !held.empty()) {
         const size_t victim = rng.below(held.size());
-        for (auto block = held[victim].blocks.rbegin(); block != held[victim].blocks.rend(); ++block) pool.release(*block);
+        for (auto block = held[victim].blocks.rbegin(); block != held[victim].blocks.rend(); ++block)
+          pool.release(*block);
         held.erase(held.begin() + static_cast<long>(victim));
       } else if (what >= 98) {
         pool.invalidate_prefixes();

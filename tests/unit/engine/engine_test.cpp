@@ -178,7 +178,8 @@ TEST(Engine, LogProbsAreTheModelsOwn) {
     const at::Tensor hidden = model->forward(at::tensor(all), at::arange(n), packed_attention({0, n}));
     const at::Tensor log_probs = at::log_softmax(model->logits(hidden) / (temperature == 0 ? 1.0 : temperature), 1);
     for (size_t i = 0; i < sample.output_ids.size(); ++i) {
-      EXPECT_NEAR(sample.log_probs[i], log_probs[19 + static_cast<int64_t>(i)][sample.output_ids[i]].item<float>(), 1e-4);
+      EXPECT_NEAR(sample.log_probs[i], log_probs[19 + static_cast<int64_t>(i)][sample.output_ids[i]].item<float>(),
+                  1e-4);
     }
   }
 }
@@ -232,7 +233,7 @@ TEST(Engine, PauseStopsSteppingAndAbortFreesBlocks) {
   client.wait_tokens(id, 3);
   engine.pause();
   const int64_t steps = engine.stats().steps;
-  engine.flush_cache();   // a command goes through the engine's loop, and no step with it
+  engine.flush_cache();  // a command goes through the engine's loop, and no step with it
   EXPECT_EQ(engine.stats().steps, steps);
   engine.abort(id, "enough");
   const Output output = client.wait(id);
@@ -259,9 +260,12 @@ TEST(Engine, AFullQueueIsRefusedAndBadFieldsAreNamed) {
   engine.resume();
   for (const auto& id : ids) client.wait(id);
   for (const auto& [field, change] : std::map<std::string, std::function<void(Request&)>>{
-           {"top_p", [](Request& r) { r.sampling.top_p = 1.5; }}, {"temperature", [](Request& r) { r.sampling.temperature = -1; }},
-           {"top_k", [](Request& r) { r.sampling.top_k = 0; }}, {"stop_token_ids", [](Request& r) { r.sampling.stop_token_ids = {200}; }},
-           {"prompt", [](Request& r) { r.prompt_ids = {5, 999}; }}, {"n must", [](Request& r) { r.sampling.n = 0; }}}) {
+           {"top_p", [](Request& r) { r.sampling.top_p = 1.5; }},
+           {"temperature", [](Request& r) { r.sampling.temperature = -1; }},
+           {"top_k", [](Request& r) { r.sampling.top_k = 0; }},
+           {"stop_token_ids", [](Request& r) { r.sampling.stop_token_ids = {200}; }},
+           {"prompt", [](Request& r) { r.prompt_ids = {5, 999}; }},
+           {"n must", [](Request& r) { r.sampling.n = 0; }}}) {
     auto request = client.request(prompt_of(5, 1), 1);
     change(request);
     const auto result = engine.submit(std::move(request));
@@ -290,7 +294,8 @@ TEST(Engine, LogitsThatAreNotNumbersAbortTheirRequestAlone) {
   Engine engine(small_options(), std::move(model), nullptr);
   Client client(engine);
   engine.pause();
-  const std::string bad = client.send(client.request({1, 150, 2}, 1, 1)), good = client.send(client.request({1, 2, 3}, 1, 1));
+  const std::string bad = client.send(client.request({1, 150, 2}, 1, 1)),
+                    good = client.send(client.request({1, 2, 3}, 1, 1));
   engine.resume();
   EXPECT_EQ(client.wait(bad).samples[0].finish, FinishReason::kAbort);
   EXPECT_EQ(client.wait(good).samples[0].finish, FinishReason::kLength);
@@ -333,7 +338,8 @@ TEST_F(WeightUpdate, AnythingWrongLeavesTheOldWeights) {
   const auto other = tiny_model(2);
   const fs::path file = folder.path() / "new.safetensors";
   auto checksums = save_safetensors(other->named_parameters(), file, {});
-  const auto refused = [&](const fs::path& path, const std::map<std::string, std::string>& sums, const std::string& tells) {
+  const auto refused = [&](const fs::path& path, const std::map<std::string, std::string>& sums,
+                           const std::string& tells) {
     const auto result = engine.update_weights(path, 4, sums);
     ASSERT_FALSE(result.ok()) << tells;
     EXPECT_NE(std::string(result.error().what()).find(tells), std::string::npos) << result.error().what();
@@ -369,8 +375,9 @@ TEST(AtenSampler, FollowsTheSameDistributionAndLogProbs) {
   at::manual_seed(4);
   const int64_t vocab = 30, draws = 2000;
   const at::Tensor logits = at::randn({1, vocab}) * 1.5;
-  for (const kernels::SampleRow base : {kernels::SampleRow{}, kernels::SampleRow{.top_k = 4}, kernels::SampleRow{.top_p = 0.7f},
-                                        kernels::SampleRow{.min_p = 0.2f}, kernels::SampleRow{.temperature = 0}}) {
+  for (const kernels::SampleRow base :
+       {kernels::SampleRow{}, kernels::SampleRow{.top_k = 4}, kernels::SampleRow{.top_p = 0.7f},
+        kernels::SampleRow{.min_p = 0.2f}, kernels::SampleRow{.temperature = 0}}) {
     Sampler sampler(at::kCPU);
     std::map<int64_t, double> found, expected;
     std::vector<kernels::SampleRow> rows(static_cast<size_t>(draws), base);

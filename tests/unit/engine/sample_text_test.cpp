@@ -76,20 +76,27 @@ TEST(Wire, NamesUnknownAndWrongFields) {
     }
     return "";
   };
-  EXPECT_NE(message(R"({"text": "a", "sampling_parms": {}})").find("did you mean 'sampling_params'"), std::string::npos);
-  EXPECT_NE(message(R"({"text": "a", "sampling_params": {"temprature": 1}})").find("did you mean 'temperature'"), std::string::npos);
+  EXPECT_NE(message(R"({"text": "a", "sampling_parms": {}})").find("did you mean 'sampling_params'"),
+            std::string::npos);
+  EXPECT_NE(message(R"({"text": "a", "sampling_params": {"temprature": 1}})").find("did you mean 'temperature'"),
+            std::string::npos);
   EXPECT_NE(message(R"({"text": "a", "sampling_params": {"top_p": "high"}})").find("top_p"), std::string::npos);
   EXPECT_NE(message(R"({"text": "a", "sampling_params": {"regex": "a+"}})").find("regex"), std::string::npos);
   EXPECT_NE(message(R"({"text": "a", "input_ids": [1]})").find("one of"), std::string::npos);
   EXPECT_NE(message(R"({})").find("one of"), std::string::npos);
   EXPECT_NE(message(R"({"input_ids": ["a"]})").find("input_ids"), std::string::npos);
   EXPECT_NE(message(R"([1])").find("object"), std::string::npos);
-  EXPECT_EQ(message(R"({"text": "a", "sampling_params": {"frequency_penalty": 0.0, "spaces_between_special_tokens": false}})"), "");
+  EXPECT_EQ(
+      message(
+          R"({"text": "a", "sampling_params": {"frequency_penalty": 0.0, "spaces_between_special_tokens": false}})"),
+      "");
 }
 
 TEST(Wire, ListsOfPromptsAndParameters) {
   const auto body = generate_from_json(
-      Json::parse(R"({"input_ids": [[1, 2], [3]], "rid": ["a", "b"], "sampling_params": [{"temperature": 0}, {"stop": "x"}]})"), tokenizer(), "id");
+      Json::parse(
+          R"({"input_ids": [[1, 2], [3]], "rid": ["a", "b"], "sampling_params": [{"temperature": 0}, {"stop": "x"}]})"),
+      tokenizer(), "id");
   ASSERT_EQ(body.requests.size(), 2u);
   EXPECT_TRUE(body.list);
   EXPECT_EQ(body.requests[1].request.id, "b");

@@ -79,7 +79,7 @@ TEST(Scheduler, TheLastTokenIsAlwaysComputed) {
 }
 
 TEST(Scheduler, PreemptsTheNewestAndTheOldestAlwaysAdvances) {
-  BlockPool pool(7, 2, false);   // 12 tokens
+  BlockPool pool(7, 2, false);  // 12 tokens
   Scheduler scheduler({4, 16}, pool);
   const auto old = sequence_of(4), young = sequence_of(4, 50);
   scheduler.add(old.get());
@@ -103,7 +103,7 @@ TEST(Scheduler, PreemptsTheNewestAndTheOldestAlwaysAdvances) {
 }
 
 TEST(Scheduler, AdmitsInOrderOfArrival) {
-  BlockPool pool(9, 2, false);   // 16 tokens
+  BlockPool pool(9, 2, false);  // 16 tokens
   Scheduler scheduler({4, 16}, pool);
   const auto first = sequence_of(8), large = sequence_of(12, 50), small = sequence_of(2, 90);
   for (auto* sequence : {first.get(), large.get(), small.get()}) scheduler.add(sequence);
@@ -149,8 +149,10 @@ TEST(Scheduler, NeverDeadlocks) {
     for (int step = 0; done < 30 || !alive.empty(); ++step) {
       ASSERT_LT(step, 20000);
       if (sequences.size() < 30 && rng.below(3) == 0) {
-        auto& added = sequences.emplace_back(sequence_of(1 + static_cast<int64_t>(rng.below(15)), static_cast<int64_t>(rng.below(3)) * 100));
-        ends.push_back(static_cast<int64_t>(added->tokens.size()) + 1 + static_cast<int64_t>(rng.below(24 - added->tokens.size())));
+        auto& added = sequences.emplace_back(
+            sequence_of(1 + static_cast<int64_t>(rng.below(15)), static_cast<int64_t>(rng.below(3)) * 100));
+        ends.push_back(static_cast<int64_t>(added->tokens.size()) + 1 +
+                       static_cast<int64_t>(rng.below(24 - added->tokens.size())));
         alive.push_back(added.get());
         scheduler.add(added.get());
       }
@@ -164,7 +166,8 @@ TEST(Scheduler, NeverDeadlocks) {
       finish_step(scheduler, plan);
       if (rng.below(40) == 0) scheduler.weights_changed();
       for (size_t i = 0; i < alive.size();) {
-        const auto index = static_cast<size_t>(std::ranges::find(sequences, alive[i], &std::unique_ptr<Sequence>::get) - sequences.begin());
+        const auto index = static_cast<size_t>(std::ranges::find(sequences, alive[i], &std::unique_ptr<Sequence>::get) -
+                                               sequences.begin());
         if (static_cast<int64_t>(alive[i]->tokens.size()) >= ends[index] || rng.below(200) == 0) {
           scheduler.remove(alive[i]);
           alive.erase(alive.begin() + static_cast<long>(i));

@@ -11,7 +11,8 @@ namespace tritonforge::evaluate {
 namespace {
 
 template <typename T>
-TensorView view(const std::vector<T>& values, std::vector<int64_t> shape, Dtype dtype, std::vector<int64_t> order = {}) {
+TensorView view(const std::vector<T>& values, std::vector<int64_t> shape, Dtype dtype,
+                std::vector<int64_t> order = {}) {
   if (order.empty()) {
     for (size_t i = 0; i < shape.size(); ++i) order.push_back(static_cast<int64_t>(i));
   }
@@ -73,9 +74,13 @@ TEST(Compare, HalfPrecisionTypes) {
 
 TEST(Compare, ShapeAndDtypeAreNamed) {
   const std::vector<float> values(6);
-  EXPECT_NE(compare(view(values, {2, 3}, Dtype::kFloat32), view(values, {3, 2}, Dtype::kFloat32), {}, "x").mismatch.find("[2, 3], expected [3, 2]"), std::string::npos);
+  EXPECT_NE(compare(view(values, {2, 3}, Dtype::kFloat32), view(values, {3, 2}, Dtype::kFloat32), {}, "x")
+                .mismatch.find("[2, 3], expected [3, 2]"),
+            std::string::npos);
   const std::vector<int32_t> integers(6);
-  EXPECT_NE(compare(view(integers, {6}, Dtype::kInt32), view(values, {6}, Dtype::kFloat32), {}, "x").mismatch.find("int32, expected float32"), std::string::npos);
+  EXPECT_NE(compare(view(integers, {6}, Dtype::kInt32), view(values, {6}, Dtype::kFloat32), {}, "x")
+                .mismatch.find("int32, expected float32"),
+            std::string::npos);
 }
 
 TEST(Compare, MemoryOrderDoesNotMatter) {
@@ -89,10 +94,13 @@ TEST(ParseTensors, RefusesWhatDoesNotFitThePayload) {
   const std::vector<std::byte> payload(16);
   const auto parse = [&](const char* text) { return parse_tensors(Json::parse(text), payload); };
   EXPECT_EQ(parse(R"([{"dtype":"float32","shape":[2,2],"order":[0,1],"bytes":16}])").size(), 1u);
-  for (const char* bad : {R"([{"dtype":"float32","shape":[2,3],"order":[0,1],"bytes":24}])", R"([{"dtype":"float32","shape":[2,2],"order":[0,0],"bytes":16}])",
-                          R"([{"dtype":"float32","shape":[-2,-2],"order":[0,1],"bytes":16}])", R"([{"dtype":"float99","shape":[4],"order":[0],"bytes":16}])",
-                          R"([{"dtype":"float32","shape":[1099511627776,1099511627776],"order":[0,1],"bytes":16}])", R"([{"dtype":"float32","shape":"x","order":[0],"bytes":16}])",
-                          R"([])", R"({})", R"([1])", R"([{"dtype":"float32","shape":[2],"order":[0],"bytes":8}])"}) {
+  for (const char* bad : {R"([{"dtype":"float32","shape":[2,3],"order":[0,1],"bytes":24}])",
+                          R"([{"dtype":"float32","shape":[2,2],"order":[0,0],"bytes":16}])",
+                          R"([{"dtype":"float32","shape":[-2,-2],"order":[0,1],"bytes":16}])",
+                          R"([{"dtype":"float99","shape":[4],"order":[0],"bytes":16}])",
+                          R"([{"dtype":"float32","shape":[1099511627776,1099511627776],"order":[0,1],"bytes":16}])",
+                          R"([{"dtype":"float32","shape":"x","order":[0],"bytes":16}])", R"([])", R"({})", R"([1])",
+                          R"([{"dtype":"float32","shape":[2],"order":[0],"bytes":8}])"}) {
     EXPECT_THROW(parse(bad), Error) << bad;
   }
 }

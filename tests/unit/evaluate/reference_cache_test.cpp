@@ -17,7 +17,9 @@ constexpr const char* kProblem =
     "def get_inputs():\n"
     "    return [torch.randn(8)]\n";
 
-ReferenceSpec spec_of(const std::string& source = kProblem) { return {.source = source, .init_seed = 1, .trial_seeds = {2, 3}}; }
+ReferenceSpec spec_of(const std::string& source = kProblem) {
+  return {.source = source, .init_seed = 1, .trial_seeds = {2, 3}};
+}
 Deadline soon() { return Deadline::after(60); }
 
 class ReferenceCacheTest : public testing::Test {
@@ -40,7 +42,8 @@ std::unique_ptr<Zygote> ReferenceCacheTest::zygote;
 TEST_F(ReferenceCacheTest, DataIsMadeOnceForAllThatAsk) {
   ReferenceCache cache(*zygote, 1 << 20, 0);
   std::vector<std::future<std::shared_ptr<const ReferenceData>>> asked;
-  for (int i = 0; i < 4; ++i) asked.push_back(std::async(std::launch::async, [&] { return cache.data("a", spec_of(), {}, soon()); }));
+  for (int i = 0; i < 4; ++i)
+    asked.push_back(std::async(std::launch::async, [&] { return cache.data("a", spec_of(), {}, soon()); }));
   const auto first = asked[0].get();
   for (size_t i = 1; i < asked.size(); ++i) EXPECT_EQ(asked[i].get(), first);
   EXPECT_EQ(first->trials.size(), 2u);

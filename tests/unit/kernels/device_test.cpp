@@ -20,7 +20,8 @@ ErrorKind kind_of(const char* name) {
 
 TEST(Device, NamesAreChecked) {
   EXPECT_TRUE(open_device("cpu").is_cpu());
-  for (const char* wrong : {"", "gpu", "cuda:", "cuda:-1", "cuda:x", "cuda:0x", "cuda0"}) EXPECT_EQ(kind_of(wrong), ErrorKind::kUsage) << wrong;
+  for (const char* wrong : {"", "gpu", "cuda:", "cuda:-1", "cuda:x", "cuda:0x", "cuda0"})
+    EXPECT_EQ(kind_of(wrong), ErrorKind::kUsage) << wrong;
   EXPECT_EQ(kind_of("cuda:63"), ErrorKind::kMachine);  // no driver (its message ends in "--device cpu"), or fewer GPUs
 }
 

@@ -14,7 +14,8 @@ using Op = std::function<at::Tensor(const std::vector<at::Tensor>&)>;
 // Output and gradients of every input that takes one.
 std::vector<at::Tensor> outputs(const Op& op, const std::vector<at::Tensor>& values, size_t with_gradient) {
   std::vector<at::Tensor> inputs;
-  for (size_t i = 0; i < values.size(); ++i) inputs.push_back(values[i].detach().clone().requires_grad_(i < with_gradient));
+  for (size_t i = 0; i < values.size(); ++i)
+    inputs.push_back(values[i].detach().clone().requires_grad_(i < with_gradient));
   const at::Tensor y = op(inputs);
   torch::manual_seed(9);
   y.backward(at::randn(y.sizes()).to(y.scalar_type()));
@@ -24,7 +25,8 @@ std::vector<at::Tensor> outputs(const Op& op, const std::vector<at::Tensor>& val
 }
 
 // The fused version in `dtype` against the reference in float64 on the same (rounded) inputs.
-void compare(const Op& ours, const Op& reference, const std::vector<at::Tensor>& values, size_t with_gradient, const char* what) {
+void compare(const Op& ours, const Op& reference, const std::vector<at::Tensor>& values, size_t with_gradient,
+             const char* what) {
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
     std::vector<at::Tensor> narrow, wide;
     for (size_t i = 0; i < values.size(); ++i) {
@@ -36,7 +38,8 @@ void compare(const Op& ours, const Op& reference, const std::vector<at::Tensor>&
     for (size_t i = 0; i < a.size(); ++i) {
       ASSERT_EQ(a[i].scalar_type(), dtype);
       const double scale = 1 + b[i].abs().max().item<double>();
-      EXPECT_LT((a[i].to(at::kFloat) - b[i]).abs().max().item<double>(), tolerance * scale) << what << " " << dtype << " output " << i;
+      EXPECT_LT((a[i].to(at::kFloat) - b[i]).abs().max().item<double>(), tolerance * scale)
+          << what << " " << dtype << " output " << i;
     }
     at::NoGradGuard no_grad;  // without recording, the same bits
     EXPECT_TRUE(at::equal(ours(narrow), a[0])) << what;
@@ -45,21 +48,26 @@ void compare(const Op& ours, const Op& reference, const std::vector<at::Tensor>&
 
 TEST(FusedOps, RmsNorm) {
   torch::manual_seed(1);
-  for (const auto& [rows, d] : std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {7, 33}, {300, 64}, {1000, 256}, {40, 896}}) {
-    compare([](const auto& in) { return rms_norm(in[0], in[1], 1e-6); }, [](const auto& in) { return rms_norm_reference(in[0], in[1], 1e-6); },
+  for (const auto& [rows, d] :
+       std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {7, 33}, {300, 64}, {1000, 256}, {40, 896}}) {
+    compare([](const auto& in) { return rms_norm(in[0], in[1], 1e-6); },
+            [](const auto& in) { return rms_norm_reference(in[0], in[1], 1e-6); },
             {at::randn({rows, d}) * 3, at::randn({d})}, 2, "rms_norm");
   }
   const at::Tensor x = at::randn({5, 4, 32});  // heads
   EXPECT_TRUE(at::allclose(rms_norm(x, at::ones({32}), 1e-6), rms_norm_reference(x, at::ones({32}), 1e-6), 1e-5, 1e-6));
   const at::Tensor strided = at::randn({6, 80}).narrow(1, 8, 64);
-  EXPECT_TRUE(at::allclose(rms_norm(strided, at::ones({64}), 1e-6), rms_norm_reference(strided, at::ones({64}), 1e-6), 1e-5, 1e-6));
+  EXPECT_TRUE(at::allclose(rms_norm(strided, at::ones({64}), 1e-6), rms_norm_reference(strided, at::ones({64}), 1e-6),
+                           1e-5, 1e-6));
 }
 
 TEST(FusedOps, Rope) {
   torch::manual_seed(2);
-  for (const auto& [tokens, heads, d] : std::vector<std::tuple<int64_t, int64_t, int64_t>>{{1, 1, 2}, {37, 3, 6}, {200, 8, 32}, {50, 2, 128}}) {
+  for (const auto& [tokens, heads, d] :
+       std::vector<std::tuple<int64_t, int64_t, int64_t>>{{1, 1, 2}, {37, 3, 6}, {200, 8, 32}, {50, 2, 128}}) {
     const at::Tensor angle = at::rand({tokens, d / 2}) * 100;
-    compare([](const auto& in) { return rope(in[0], in[1], in[2]); }, [](const auto& in) { return rope_reference(in[0], in[1], in[2]); },
+    compare([](const auto& in) { return rope(in[0], in[1], in[2]); },
+            [](const auto& in) { return rope_reference(in[0], in[1], in[2]); },
             {at::randn({tokens, heads, d}), angle.cos(), angle.sin()}, 1, "rope");
   }
 }
@@ -67,8 +75,9 @@ TEST(FusedOps, Rope) {
 TEST(FusedOps, SwiGlu) {
   torch::manual_seed(3);
   for (const int64_t n : {1, 17, 1000, 70000}) {
-    compare([](const auto& in) { return swiglu(in[0], in[1]); }, [](const auto& in) { return swiglu_reference(in[0], in[1]); },
-            {at::randn({n}) * 6, at::randn({n})}, 2, "swiglu");
+    compare([](const auto& in) { return swiglu(in[0], in[1]); },
+            [](const auto& in) { return swiglu_reference(in[0], in[1]); }, {at::randn({n}) * 6, at::randn({n})}, 2,
+            "swiglu");
   }
   // Far out, where exp would overflow.
   const at::Tensor gate = at::tensor({-1000.0f, -90.0f, 0.0f, 90.0f, 1000.0f});

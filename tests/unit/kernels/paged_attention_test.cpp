@@ -59,10 +59,12 @@ TEST_P(PagedAttention, EqualsTheReference) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, PagedAttention,
-                         testing::Values(Case{4, 2, 64, at::kFloat}, Case{14, 2, 64, at::kFloat}, Case{8, 8, 128, at::kFloat},
-                                         Case{3, 1, 32, at::kFloat}, Case{6, 2, 20, at::kFloat}, Case{4, 4, 80, at::kFloat},
-                                         Case{1, 1, 4, at::kFloat}, Case{14, 2, 64, at::kBFloat16}, Case{4, 1, 24, at::kBFloat16},
-                                         Case{5, 1, 256, at::kFloat}, Case{32, 8, 128, at::kBFloat16}));
+                         testing::Values(Case{4, 2, 64, at::kFloat}, Case{14, 2, 64, at::kFloat},
+                                         Case{8, 8, 128, at::kFloat}, Case{3, 1, 32, at::kFloat},
+                                         Case{6, 2, 20, at::kFloat}, Case{4, 4, 80, at::kFloat},
+                                         Case{1, 1, 4, at::kFloat}, Case{14, 2, 64, at::kBFloat16},
+                                         Case{4, 1, 24, at::kBFloat16}, Case{5, 1, 256, at::kFloat},
+                                         Case{32, 8, 128, at::kBFloat16}));
 
 // Every instruction set computes the same thing, up to the rounding of fused multiply-adds.
 TEST(CpuKernels, InstructionSetsAgree) {
@@ -83,7 +85,8 @@ TEST(CpuKernels, InstructionSetsAgree) {
       double race_sum;
       for (uint64_t position = 0; position < 50; ++position) {
         EXPECT_EQ(kernels->race(data, n, max, 0.7f, 3, position, &race_sum),
-                  cpu_kernels_baseline().race(data, n, max, 0.7f, 3, position, &race_sum)) << n;
+                  cpu_kernels_baseline().race(data, n, max, 0.7f, 3, position, &race_sum))
+            << n;
       }
       EXPECT_NEAR(race_sum / sum, 1, 1e-6);
     }

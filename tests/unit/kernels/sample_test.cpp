@@ -20,9 +20,10 @@ TEST(Sample, EqualsThePlainTwin) {
   int differ = 0, draws = 0;
   for (const int64_t vocab : {1, 17, 64, 100, 4096}) {
     const auto logits = logits_of(vocab, 3, 4);
-    for (const SampleRow base : {SampleRow{.temperature = 0}, SampleRow{.temperature = 1}, SampleRow{.temperature = 0.3f},
-                                 SampleRow{.top_p = 0.9f}, SampleRow{.top_k = 5}, SampleRow{.min_p = 0.05f},
-                                 SampleRow{.temperature = 1.5f, .top_p = 0.8f, .min_p = 0.02f, .top_k = 20}}) {
+    for (const SampleRow base :
+         {SampleRow{.temperature = 0}, SampleRow{.temperature = 1}, SampleRow{.temperature = 0.3f},
+          SampleRow{.top_p = 0.9f}, SampleRow{.top_k = 5}, SampleRow{.min_p = 0.05f},
+          SampleRow{.temperature = 1.5f, .top_p = 0.8f, .min_p = 0.02f, .top_k = 20}}) {
       for (uint64_t position = 0; position < 40; ++position) {
         SampleRow row = base;
         row.seed = 11;
@@ -31,7 +32,7 @@ TEST(Sample, EqualsThePlainTwin) {
         sample_rows(logits.data(), 1, vocab, &row, &found);
         const Sampled expected = sample_row_reference(logits.data(), vocab, row);
         ++draws;
-        if (found.token != expected.token) ++differ;   // scores within rounding of each other may swap
+        if (found.token != expected.token) ++differ;  // scores within rounding of each other may swap
         else EXPECT_NEAR(found.log_prob, expected.log_prob, 2e-6);
       }
     }
@@ -53,7 +54,8 @@ TEST(Sample, RowsDoNotSeeEachOther) {
   at::manual_seed(3);
   const at::Tensor logits = at::randn({rows, vocab});
   std::vector<SampleRow> parameters;
-  for (int64_t i = 0; i < rows; ++i) parameters.push_back({.seed = static_cast<uint64_t>(i % 7), .position = static_cast<uint64_t>(i)});
+  for (int64_t i = 0; i < rows; ++i)
+    parameters.push_back({.seed = static_cast<uint64_t>(i % 7), .position = static_cast<uint64_t>(i)});
   std::vector<Sampled> together(static_cast<size_t>(rows));
   sample_rows(logits.const_data_ptr<float>(), rows, vocab, parameters.data(), together.data());
   for (int64_t i = 0; i < rows; ++i) {
@@ -135,15 +137,17 @@ TEST_P(SampleDistribution, IsTheSoftmaxWithinTheCut) {
       chi_square += (counts[token] - mean) * (counts[token] - mean) / mean;
       counts.erase(token);
     }
-    EXPECT_TRUE(counts.empty() || counts.begin()->second == 0) << "token " << counts.begin()->first << " is outside the cut";
+    EXPECT_TRUE(counts.empty() || counts.begin()->second == 0)
+        << "token " << counts.begin()->first << " is outside the cut";
     const double freedom = static_cast<double>(expected.size()) - 1;
     EXPECT_LT(chi_square, freedom + 4 * std::sqrt(2 * freedom) + 8);
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuts, SampleDistribution,
-                         testing::Values(Cut{"none", {}}, Cut{"cold", {.temperature = 0.6f}}, Cut{"hot", {.temperature = 2.0f}},
-                                         Cut{"top_k", {.top_k = 7}}, Cut{"top_p", {.top_p = 0.8f}}, Cut{"min_p", {.min_p = 0.1f}},
+                         testing::Values(Cut{"none", {}}, Cut{"cold", {.temperature = 0.6f}},
+                                         Cut{"hot", {.temperature = 2.0f}}, Cut{"top_k", {.top_k = 7}},
+                                         Cut{"top_p", {.top_p = 0.8f}}, Cut{"min_p", {.min_p = 0.1f}},
                                          Cut{"all", {.temperature = 1.3f, .top_p = 0.9f, .min_p = 0.05f, .top_k = 30}}),
                          [](const auto& info) { return info.param.name; });
 

@@ -59,7 +59,8 @@ TEST(Blocks, SwigluIsTheFormula) {
 }
 
 // Softmax over the keys up to the query's own, written as loops.
-at::Tensor attention_by_loops(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const std::vector<int64_t>& bounds) {
+at::Tensor attention_by_loops(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                              const std::vector<int64_t>& bounds) {
   at::Tensor out = at::zeros_like(q);
   const int64_t group = q.size(1) / k.size(1);
   for (size_t s = 0; s + 1 < bounds.size(); ++s) {
@@ -68,7 +69,8 @@ at::Tensor attention_by_loops(const at::Tensor& q, const at::Tensor& k, const at
         std::vector<double> scores;
         double top = -1e30, sum = 0;
         for (int64_t u = bounds[s]; u <= t; ++u) {
-          scores.push_back((q[t][h] * k[u][h / group]).sum().item<double>() / std::sqrt(static_cast<double>(q.size(2))));
+          scores.push_back((q[t][h] * k[u][h / group]).sum().item<double>() /
+                           std::sqrt(static_cast<double>(q.size(2))));
           top = std::max(top, scores.back());
         }
         for (double& score : scores) sum += score = std::exp(score - top);
@@ -181,7 +183,8 @@ TEST_P(BothFamilies, FrozenParametersGetNoGradient) {
   for (const int64_t recomputed : {0, 3}) {
     const at::Tensor ids = at::randint(0, 40, {6}, at::kLong);
     model.forward(ids, at::arange(6), packed_attention({0, 6}), recomputed).sum().backward();
-    for (auto& [name, tensor] : model.named_parameters()) EXPECT_EQ(tensor.grad().defined(), name.ends_with("v_proj.weight")) << name;
+    for (auto& [name, tensor] : model.named_parameters())
+      EXPECT_EQ(tensor.grad().defined(), name.ends_with("v_proj.weight")) << name;
   }
 }
 

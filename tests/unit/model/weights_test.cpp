@@ -51,9 +51,12 @@ class Safetensors : public ::testing::Test {
 
 TEST_F(Safetensors, RoundTripOfMixedDtypes) {
   const auto path = folder_.path() / "mixed.safetensors";
-  const std::vector<std::pair<std::string, at::Tensor>> tensors{
-      {"half", at::randn({3}).to(at::kBFloat16)}, {"full", at::randn({2, 3})}, {"scalar", at::scalar_tensor(2.5)},
-      {"empty", at::empty({0, 4})}, {"ids", at::arange(5)}, {"transposed", at::randn({3, 4}).t()}};
+  const std::vector<std::pair<std::string, at::Tensor>> tensors{{"half", at::randn({3}).to(at::kBFloat16)},
+                                                                {"full", at::randn({2, 3})},
+                                                                {"scalar", at::scalar_tensor(2.5)},
+                                                                {"empty", at::empty({0, 4})},
+                                                                {"ids", at::arange(5)},
+                                                                {"transposed", at::randn({3, 4}).t()}};
   const auto sums = save_safetensors(tensors, path, {{"step", "12"}});
   const SafetensorsFile file(path);
   EXPECT_EQ(file.metadata().at("step"), "12");
@@ -67,13 +70,16 @@ TEST_F(Safetensors, RoundTripOfMixedDtypes) {
 
 TEST_F(Safetensors, ReadsTensorsThatAreNotAligned) {
   const float value = 3.25f;
-  const auto path = write(file_of(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}} )", std::string(reinterpret_cast<const char*>(&value), 4)));
+  const auto path = write(file_of(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}} )",
+                                  std::string(reinterpret_cast<const char*>(&value), 4)));
   EXPECT_EQ(SafetensorsFile(path).tensor("a").item<float>(), value);
 }
 
 TEST_F(Safetensors, TruncatedFilesAreNamed) {
-  EXPECT_THAT(opening("abc"), AllOf(HasSubstr("corrupt: "), HasSubstr("x.safetensors"), HasSubstr("truncated: 3 bytes")));
-  EXPECT_THAT(opening(file_of("{}", "").substr(0, 9)), HasSubstr("truncated inside the header: expected 10 bytes, found 9"));
+  EXPECT_THAT(opening("abc"),
+              AllOf(HasSubstr("corrupt: "), HasSubstr("x.safetensors"), HasSubstr("truncated: 3 bytes")));
+  EXPECT_THAT(opening(file_of("{}", "").substr(0, 9)),
+              HasSubstr("truncated inside the header: expected 10 bytes, found 9"));
   EXPECT_THAT(opening(file_of(R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", "1234")),
               AllOf(HasSubstr("tensor 'w'"), HasSubstr("ends at byte 8"), HasSubstr("only 4")));
 }
@@ -86,22 +92,33 @@ TEST_F(Safetensors, WrongHeadersAreNamed) {
               AllOf(HasSubstr("unsupported"), HasSubstr("'w'"), HasSubstr("dtype 'Q4'"), HasSubstr("BF16")));
   EXPECT_THAT(opening(file_of(R"({"w":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", "12345678")),
               AllOf(HasSubstr("expected 12 bytes"), HasSubstr("found 8")));
-  EXPECT_THAT(opening(file_of(R"({"w":{"dtype":"F32","shape":[-1],"data_offsets":[0,8]}})", "12345678")), HasSubstr("'shape' holds -1"));
-  EXPECT_THAT(opening(file_of(R"({"w":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,8]}})", "12345678")), HasSubstr("too large"));
-  EXPECT_THAT(opening(file_of(R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}})", "12345678")), HasSubstr("[begin, end]"));
-  EXPECT_THAT(opening(file_of(R"({"w":{"dtype":"F32","data_offsets":[0,8]}})", "12345678")), HasSubstr("no list 'shape'"));
+  EXPECT_THAT(opening(file_of(R"({"w":{"dtype":"F32","shape":[-1],"data_offsets":[0,8]}})", "12345678")),
+              HasSubstr("'shape' holds -1"));
+  EXPECT_THAT(
+      opening(file_of(R"({"w":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,8]}})", "12345678")),
+      HasSubstr("too large"));
+  EXPECT_THAT(opening(file_of(R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}})", "12345678")),
+              HasSubstr("[begin, end]"));
+  EXPECT_THAT(opening(file_of(R"({"w":{"dtype":"F32","data_offsets":[0,8]}})", "12345678")),
+              HasSubstr("no list 'shape'"));
 }
 
 TEST_F(Safetensors, OverlapsHolesAndTrailingBytesAreNamed) {
-  EXPECT_THAT(opening(file_of(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})", "123456789012")),
-              AllOf(HasSubstr("'b' begins at byte 4, expected 8"), HasSubstr("overlaps")));
-  EXPECT_THAT(opening(file_of(R"({"b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", "12345678")), HasSubstr("hole"));
-  EXPECT_THAT(opening(file_of(R"({"b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", "12345678")), HasSubstr("but the file has 8"));
+  EXPECT_THAT(
+      opening(file_of(
+          R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})",
+          "123456789012")),
+      AllOf(HasSubstr("'b' begins at byte 4, expected 8"), HasSubstr("overlaps")));
+  EXPECT_THAT(opening(file_of(R"({"b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", "12345678")),
+              HasSubstr("hole"));
+  EXPECT_THAT(opening(file_of(R"({"b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", "12345678")),
+              HasSubstr("but the file has 8"));
 }
 
 TEST_F(Safetensors, MissingTensorNamesTheNearest) {
   const auto path = write(file_of(R"({"weight":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", "1234"));
-  EXPECT_THAT(failure([&] { SafetensorsFile(path).tensor("weights"); }), AllOf(HasSubstr("'weights' is missing"), HasSubstr("did you mean 'weight'")));
+  EXPECT_THAT(failure([&] { SafetensorsFile(path).tensor("weights"); }),
+              AllOf(HasSubstr("'weights' is missing"), HasSubstr("did you mean 'weight'")));
 }
 
 TEST_F(Safetensors, AFullDiskLeavesTheOldFile) {
@@ -158,7 +175,8 @@ TEST_F(ModelFolder, AWrongShapeLeavesTheModelUnchanged) {
   model.init_random(99);
   const auto before = weight_checksums(model);
   EXPECT_THAT(failure([&] { load_weights(model, folder()); }),
-              AllOf(HasSubstr("corrupt: "), HasSubstr("model.safetensors"), HasSubstr("mlp.gate_proj.weight"), HasSubstr("expected shape [40, 24], found [32, 24]")));
+              AllOf(HasSubstr("corrupt: "), HasSubstr("model.safetensors"), HasSubstr("mlp.gate_proj.weight"),
+                    HasSubstr("expected shape [40, 24], found [32, 24]")));
   EXPECT_EQ(weight_checksums(model), before);
 }
 
@@ -168,11 +186,14 @@ TEST_F(ModelFolder, MissingAndUnknownTensorsAreNamed) {
   const auto file = temporary_.path() / "w.safetensors";
   tensors[1].first = "model.layers.0.self_attn.q_proj.weigth";
   save_safetensors(tensors, file, {});
-  EXPECT_THAT(failure([&] { load_weights(model, file); }), AllOf(HasSubstr("w.safetensors: tensor 'model.layers.0.self_attn.q_proj.weight' is missing"), HasSubstr("q_proj.weigth'?")));
+  EXPECT_THAT(failure([&] { load_weights(model, file); }),
+              AllOf(HasSubstr("w.safetensors: tensor 'model.layers.0.self_attn.q_proj.weight' is missing"),
+                    HasSubstr("q_proj.weigth'?")));
   tensors = model.named_parameters();
   tensors.emplace_back("model.layers.3.mlp.up_proj.weight", at::ones({2}));
   save_safetensors(tensors, file, {});
-  EXPECT_THAT(failure([&] { load_weights(model, file); }), HasSubstr("'model.layers.3.mlp.up_proj.weight' is not part of this model"));
+  EXPECT_THAT(failure([&] { load_weights(model, file); }),
+              HasSubstr("'model.layers.3.mlp.up_proj.weight' is not part of this model"));
   tensors.back() = {"lm_head.weight", at::ones({40, 24})};  // a tied model's head, once more
   save_safetensors(tensors, file, {});
   EXPECT_EQ(load_weights(model, file), weight_checksums(model));
@@ -190,7 +211,8 @@ TEST_F(ModelFolder, ShardsThatAreMissingOrPointOutsideAreNamed) {
   EXPECT_EQ(weight_checksums(load()), weight_checksums(model));
   map["model.norm.weight"] = "other.safetensors";
   write_file_atomic(index, Json{{"weight_map", map}}.dump());
-  EXPECT_THAT(failure(load), AllOf(HasSubstr("not_found"), HasSubstr("'model.norm.weight'"), HasSubstr("other.safetensors")));
+  EXPECT_THAT(failure(load),
+              AllOf(HasSubstr("not_found"), HasSubstr("'model.norm.weight'"), HasSubstr("other.safetensors")));
   map["model.norm.weight"] = "../part.safetensors";
   write_file_atomic(index, Json{{"weight_map", map}}.dump());
   EXPECT_THAT(failure(load), HasSubstr("points outside the folder"));
@@ -201,9 +223,11 @@ TEST_F(ModelFolder, ShardsThatAreMissingOrPointOutsideAreNamed) {
 TEST_F(ModelFolder, WhatIsNoModelIsNamed) {
   EXPECT_THAT(failure([&] { load_model(folder(), at::kFloat, at::kCPU); }), HasSubstr("not_found: no model at"));
   fs::create_directory(folder());
-  EXPECT_THAT(failure([&] { load_model(folder(), at::kFloat, at::kCPU); }), AllOf(HasSubstr("not_found"), HasSubstr("config.json")));
+  EXPECT_THAT(failure([&] { load_model(folder(), at::kFloat, at::kCPU); }),
+              AllOf(HasSubstr("not_found"), HasSubstr("config.json")));
   write_file_atomic(folder() / "config.json", to_json(small_config(Family::kQwen3)).dump());
-  EXPECT_THAT(failure([&] { load_model(folder(), at::kFloat, at::kCPU); }), HasSubstr("holds neither model.safetensors nor"));
+  EXPECT_THAT(failure([&] { load_model(folder(), at::kFloat, at::kCPU); }),
+              HasSubstr("holds neither model.safetensors nor"));
   write_file_atomic(folder() / "pytorch_model.bin", "x");
   EXPECT_THAT(failure([&] { load_model(folder(), at::kFloat, at::kCPU); }), HasSubstr("pytorch_model.bin is not read"));
 }
@@ -226,7 +250,8 @@ TEST(Config, WhatIsNotImplementedIsRefusedByName) {
     return failure([&] { model_config_from_json(json, "config.json"); });
   };
   EXPECT_EQ(with("unknown_but_harmless", 1), "no error");
-  EXPECT_THAT(with("model_type", "qwen3_moe"), HasSubstr("unsupported: config.json: model_type 'qwen3_moe' is not supported (did you mean 'qwen3'?)"));
+  EXPECT_THAT(with("model_type", "qwen3_moe"),
+              HasSubstr("unsupported: config.json: model_type 'qwen3_moe' is not supported (did you mean 'qwen3'?)"));
   EXPECT_THAT(with("hidden_act", "gelu"), HasSubstr("hidden_act 'gelu'"));
   EXPECT_THAT(with("rope_scaling", {{"rope_type", "yarn"}, {"factor", 4}}), HasSubstr("rope scaling 'yarn'"));
   EXPECT_EQ(with("rope_scaling", {{"rope_type", "default"}}), "no error");
@@ -239,7 +264,8 @@ TEST(Config, WhatIsNotImplementedIsRefusedByName) {
   Json json = good;
   json.erase("num_hidden_layers");
   json["num_hiden_layers"] = 3;
-  EXPECT_THAT(failure([&] { model_config_from_json(json, "config.json"); }), HasSubstr("'num_hidden_layers' is missing (did you mean 'num_hiden_layers'?)"));
+  EXPECT_THAT(failure([&] { model_config_from_json(json, "config.json"); }),
+              HasSubstr("'num_hidden_layers' is missing (did you mean 'num_hiden_layers'?)"));
   json = good;
   json["use_sliding_window"] = true;
   json["sliding_window"] = 16;

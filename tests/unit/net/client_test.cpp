@@ -6,10 +6,10 @@
 
 #include "base/process.h"
 #include "net/async_client.h"
-#include "unit/net/raw_socket.h"
 #include "net/http.h"
 #include "net/retry.h"
 #include "net/wire.h"
+#include "unit/net/raw_socket.h"
 
 namespace tritonforge::net {
 namespace {
@@ -78,7 +78,8 @@ TEST(Client, TimeoutNamesTheUrl) {
 TEST(Client, OnlyHttpIsSpoken) {
   EXPECT_EQ(HttpClient().get("https://example.com/").error().kind(), ErrorKind::kUnsupported);
   EXPECT_THAT(HttpClient().get("https://example.com/").error().what(), HasSubstr("https://"));
-  for (const char* bad : {"", "localhost:80", "http://", "http://a:b/", "http://a:99999/", "http://[::1/", "http://x/a b"}) {
+  for (const char* bad :
+       {"", "localhost:80", "http://", "http://a:b/", "http://a:99999/", "http://[::1/", "http://x/a b"}) {
     EXPECT_EQ(HttpClient().get(bad).error().kind(), ErrorKind::kUsage) << bad;
   }
 }
@@ -112,11 +113,13 @@ TEST(Client, ServerRestartBetweenRequestsIsNotSeen) {
 
 TEST(Client, LargeBodiesBothWays) {
   HttpServer server({});
-  server.route("POST", "/echo", [](const Request& request) { return Response{200, request.body, "application/octet-stream", {}}; });
+  server.route("POST", "/echo",
+               [](const Request& request) { return Response{200, request.body, "application/octet-stream", {}}; });
   server.start();
   std::string body(32 << 20, '\0');
   for (size_t i = 0; i < body.size(); ++i) body[i] = static_cast<char>(i * 2654435761u >> 13);
-  EXPECT_TRUE(HttpClient().request("POST", server.url() + "/echo", body, "application/octet-stream").value().body == body);
+  EXPECT_TRUE(HttpClient().request("POST", server.url() + "/echo", body, "application/octet-stream").value().body ==
+              body);
 }
 
 TEST(Client, HangingUpEndsTheStream) {
@@ -129,7 +132,8 @@ TEST(Client, HangingUpEndsTheStream) {
   });
   server.start();
   int chunks = 0;
-  const auto reply = HttpClient().stream("GET", server.url() + "/s", "", [&](std::string_view) { return ++chunks < 1; });
+  const auto reply = HttpClient().stream("GET", server.url() + "/s", "",
+                                         [&](std::string_view) { return ++chunks < 1; });
   EXPECT_TRUE(reply.ok());
   EXPECT_EQ(chunks, 1);
   EXPECT_EQ(gone.get_future().wait_for(std::chrono::seconds(10)), std::future_status::ready);
@@ -167,8 +171,9 @@ TEST(AsyncClient, CallbacksInOrderAndCancel) {
   done.get_future().wait();
   EXPECT_EQ(log, "200 body done");
   std::promise<bool> cancelled;
-  const auto call = client.send({.url = server.url() + "/wait"}, {[](int, const Headers&) {}, [](std::string_view) { return true; },
-                                                                   [&](std::optional<Error> error, bool) { cancelled.set_value(!error); }});
+  const auto call = client.send({.url = server.url() + "/wait"},
+                                {[](int, const Headers&) {}, [](std::string_view) { return true; },
+                                 [&](std::optional<Error> error, bool) { cancelled.set_value(!error); }});
   waiting.get_future().wait();
   call->cancel();
   EXPECT_TRUE(cancelled.get_future().get());
@@ -219,7 +224,8 @@ TEST(Health, WaitNamesWhatItWaitedFor) {
 }
 
 TEST(Sse, EventsSurviveAnyCut) {
-  const std::string text = sse_event("a\nb") + ": comment\r\nevent: x\r\ndata: {\"k\": 1}\r\n\r\ndata\n\ndata:[DONE]\n\ndata: unfinished";
+  const std::string text = sse_event("a\nb") +
+                           ": comment\r\nevent: x\r\ndata: {\"k\": 1}\r\n\r\ndata\n\ndata:[DONE]\n\ndata: unfinished";
   for (size_t size = 1; size <= text.size(); ++size) {
     SseParser parser;
     std::vector<std::string> events;
@@ -235,12 +241,14 @@ TEST(Metrics, PrometheusText) {
   metrics.add("requests_total{path=\"/x\"}");
   metrics.add("requests_total{path=\"/x\"}", 2);
   metrics.set("queue", 1.5);
-  EXPECT_EQ(metrics.text(), "# TYPE queue gauge\nqueue 1.5\n# TYPE requests_total counter\nrequests_total{path=\"/x\"} 3\n");
+  EXPECT_EQ(metrics.text(),
+            "# TYPE queue gauge\nqueue 1.5\n# TYPE requests_total counter\nrequests_total{path=\"/x\"} 3\n");
   EXPECT_EQ(metrics.get("requests_total{path=\"/x\"}"), 3);
 }
 
 TEST(Wire, HeadersCannotBeInjected) {
-  const std::string head = response_head(200, "text/plain", {{"x-a", "b\r\nset-cookie: c"}, {"content-length", "9"}}, 1, "id", true, false);
+  const std::string head = response_head(200, "text/plain", {{"x-a", "b\r\nset-cookie: c"}, {"content-length", "9"}}, 1,
+                                         "id", true, false);
   EXPECT_EQ(head.find("\r\nset-cookie"), std::string::npos);
   EXPECT_EQ(head.find("content-length: 9"), std::string::npos);
 }

@@ -37,7 +37,8 @@ std::string exchange_raw(HttpServer& server, std::string_view bytes) {
 TEST(Server, JsonRoundTripKeepsTheConnection) {
   HttpServer server({});
   server.route("POST", "/echo/{name}", [](const Request& request) {
-    return Response::json({{"name", request.parameters.at("name")}, {"body", request.json()}, {"q", request.query.at("q")}});
+    return Response::json(
+        {{"name", request.parameters.at("name")}, {"body", request.json()}, {"q", request.query.at("q")}});
   });
   server.start();
   HttpClient client;
@@ -64,8 +65,9 @@ TEST(Server, ChunkedRequestBodies) {
   HttpServer server({});
   add_echo(server);
   server.start();
-  EXPECT_THAT(exchange_raw(server, "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
-                                   "3\r\nabc\r\n4\r\ndefg\r\n0\r\n\r\n"),
+  EXPECT_THAT(exchange_raw(server,
+                           "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+                           "3\r\nabc\r\n4\r\ndefg\r\n0\r\n\r\n"),
               HasSubstr("\r\n\r\nabcdefg"));
 }
 
@@ -74,14 +76,16 @@ TEST(Server, MalformedRequestIs400) {
   add_echo(server);
   server.start();
   EXPECT_THAT(exchange_raw(server, "this is not http\r\n\r\n"), StartsWith("HTTP/1.1 400"));
-  EXPECT_THAT(exchange_raw(server, "GET /health HTTP/1.1\r\nHost: x\r\nx-timeout-s: soon\r\n\r\n"), StartsWith("HTTP/1.1 400"));
+  EXPECT_THAT(exchange_raw(server, "GET /health HTTP/1.1\r\nHost: x\r\nx-timeout-s: soon\r\n\r\n"),
+              StartsWith("HTTP/1.1 400"));
 }
 
 TEST(Server, HugeHeadersAre431) {
   HttpServer server({});
   add_echo(server);
   server.start();
-  EXPECT_THAT(exchange_raw(server, "GET /health HTTP/1.1\r\nA: " + std::string(1 << 17, 'a') + "\r\n\r\n"), StartsWith("HTTP/1.1 431"));
+  EXPECT_THAT(exchange_raw(server, "GET /health HTTP/1.1\r\nA: " + std::string(1 << 17, 'a') + "\r\n\r\n"),
+              StartsWith("HTTP/1.1 431"));
 }
 
 TEST(Server, BodyOverTheLimitIs413) {
@@ -210,7 +214,8 @@ TEST(Server, FullQueueIs503AndExpiredWaiterIs504) {
   add_echo(server);
   server.start();
   HttpClient client;
-  auto blocked = std::async(std::launch::async, [&] { return client.request("POST", server.url() + "/block", "").value().status; });
+  auto blocked = std::async(std::launch::async,
+                            [&] { return client.request("POST", server.url() + "/block", "").value().status; });
   entered.get_future().wait();
   RawSocket queued(server.port());
   queued.send("POST /echo HTTP/1.1\r\nHost: x\r\nx-timeout-s: 0.001\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
@@ -221,7 +226,7 @@ TEST(Server, FullQueueIs503AndExpiredWaiterIs504) {
   EXPECT_THAT(refused, StartsWith("HTTP/1.1 503"));
   EXPECT_THAT(refused, HasSubstr("retry-after: 1"));
   EXPECT_EQ(client.get(server.url() + "/mark").value().status, 200);  // asynchronous handlers need no worker
-  const auto passed = Deadline::after(0.01);  // later than the queued request's
+  const auto passed = Deadline::after(0.01);                          // later than the queued request's
   while (!passed.expired()) std::this_thread::yield();
   release.set_value();
   EXPECT_EQ(blocked.get(), 200);
@@ -248,7 +253,8 @@ TEST(Server, ExpectContinueIsAnswered) {
   add_echo(server);
   server.start();
   RawSocket socket(server.port());
-  socket.send("POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2\r\nConnection: close\r\n\r\n");
+  socket.send(
+      "POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2\r\nConnection: close\r\n\r\n");
   EXPECT_THAT(socket.read_until("\r\n\r\n"), StartsWith("HTTP/1.1 100"));
   socket.send("hi");
   EXPECT_TRUE(socket.read_all().ends_with("\r\n\r\nhi"));

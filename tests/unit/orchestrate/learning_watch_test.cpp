@@ -13,11 +13,23 @@ int warnings(LearningWatch& watch, std::initializer_list<std::pair<double, doubl
 
 TEST(LearningWatch, WarnsOnceWhereCorrectnessIsLostAndCompilingIsNot) {
   LearningWatch watch;  // the run of docs/results.md, from its first step
-  EXPECT_EQ(warnings(watch, {{.23, .63}, {.44, .67}, {.22, .59}, {.39, .69}, {0, .34}, {.05, .55}, {0, .23}, {.31, .58}, {.03, .42}, {.17, .42}, {.13, .52}}), 0);
+  EXPECT_EQ(warnings(watch, {{.23, .63},
+                             {.44, .67},
+                             {.22, .59},
+                             {.39, .69},
+                             {0, .34},
+                             {.05, .55},
+                             {0, .23},
+                             {.31, .58},
+                             {.03, .42},
+                             {.17, .42},
+                             {.13, .52}}),
+            0);
   EXPECT_EQ(warnings(watch, {{0, .70}, {0, .94}, {0, .84}}), 0);
   EXPECT_EQ(warnings(watch, {{0, .91}}), 1);
   EXPECT_EQ(warnings(watch, {{0, .75}, {0, .88}}), 0);
-  EXPECT_EQ(warnings(watch, {{.4, .8}, {.4, .8}, {.4, .8}, {.4, .8}, {0, .9}, {0, .9}, {0, .9}, {0, .9}}), 1) << "it had recovered";
+  EXPECT_EQ(warnings(watch, {{.4, .8}, {.4, .8}, {.4, .8}, {.4, .8}, {0, .9}, {0, .9}, {0, .9}, {0, .9}}), 1)
+      << "it had recovered";
 }
 
 TEST(LearningWatch, IsSilentAboutAPolicyThatNeverPassedOrFailsAltogether) {

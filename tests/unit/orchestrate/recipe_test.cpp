@@ -42,16 +42,19 @@ TEST_F(RecipeTest, EveryShippedRecipeLoadsAndSurvivesADump) {
 
 TEST_F(RecipeTest, UnknownKeyNamesTheNearest) {
   const auto path = write("a.yaml", "name: a\nmodel: {path: m}\nstages: [bench]\nbench: {problems: p, sampels: 3}\n");
-  EXPECT_THAT(error_of([&] { load_recipe(path, {}); }), AllOf(HasSubstr("a.yaml"), HasSubstr("'bench.sampels'"), HasSubstr("'samples'")));
+  EXPECT_THAT(error_of([&] { load_recipe(path, {}); }),
+              AllOf(HasSubstr("a.yaml"), HasSubstr("'bench.sampels'"), HasSubstr("'samples'")));
   const auto good = write("b.yaml", "name: a\nmodel: {path: m}\nstages: [bench]\nbench: {problems: p}\n");
-  EXPECT_THAT(error_of([&] { load_recipe(good, {"bench.sample=3"}); }), AllOf(HasSubstr("'bench.sample'"), HasSubstr("'samples'")));
+  EXPECT_THAT(error_of([&] { load_recipe(good, {"bench.sample=3"}); }),
+              AllOf(HasSubstr("'bench.sample'"), HasSubstr("'samples'")));
   EXPECT_THAT(error_of([&] { load_recipe(good, {"evaluator.mode=intrepret"}); }), HasSubstr("'interpret'"));
   EXPECT_THAT(error_of([&] { load_recipe(good, {"bench.samples=many"}); }), HasSubstr("an integer"));
   EXPECT_THAT(error_of([&] { load_recipe(good, {"bench.samples"}); }), HasSubstr("path=value"));
 }
 
 TEST_F(RecipeTest, ExtendsMergesKeyByKeyAndOverridesWin) {
-  write("base.yaml", "name: base\nmodel: {path: m, dtype: bfloat16}\nstages: [bench]\nbench: {problems: p, samples: 2}\n");
+  write("base.yaml",
+        "name: base\nmodel: {path: m, dtype: bfloat16}\nstages: [bench]\nbench: {problems: p, samples: 2}\n");
   const auto path = write("child.yaml", "extends: base.yaml\nname: child\nbench: {samples: 5}\n");
   const RecipeConfig config = load_recipe(path, {"seed=9"});
   EXPECT_EQ(config.name, "child");

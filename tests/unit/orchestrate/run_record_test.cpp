@@ -42,7 +42,10 @@ TEST(BenchRows, SingleTurnIsThePrefixOfMultiTurn) {
 }
 
 TEST(BenchRows, SpeedIsOfCorrectSamplesOverAll) {
-  const auto rows = bench_rows("rl", {{trajectory({turn(true, true, 2.0)}), trajectory({turn(true, true, 0.5)}), trajectory({turn(true, false)}), trajectory({})}}, {1}, 1);
+  const auto rows = bench_rows("rl",
+                               {{trajectory({turn(true, true, 2.0)}), trajectory({turn(true, true, 0.5)}),
+                                 trajectory({turn(true, false)}), trajectory({})}},
+                               {1}, 1);
   EXPECT_DOUBLE_EQ(rows[0].fast.at("1.0"), 0.25);
   EXPECT_DOUBLE_EQ(rows[0].fast.at("0.0"), 0.5);
   EXPECT_NEAR(rows[0].geo_mean_speedup, 1.0, 1e-12);

@@ -24,7 +24,8 @@ double pass_at_k_by_counting(int n, int c, int k) {
 TEST(PassAtK, EqualsCountingSubsets) {
   for (int n = 1; n <= 8; ++n) {
     for (int c = 0; c <= n; ++c) {
-      for (int k = 1; k <= n; ++k) EXPECT_NEAR(pass_at_k(n, c, k), pass_at_k_by_counting(n, c, k), 1e-12) << n << " " << c << " " << k;
+      for (int k = 1; k <= n; ++k)
+        EXPECT_NEAR(pass_at_k(n, c, k), pass_at_k_by_counting(n, c, k), 1e-12) << n << " " << c << " " << k;
     }
   }
   EXPECT_THROW(pass_at_k(4, 2, 5), Error);

@@ -86,7 +86,8 @@ TEST(Supervisor, ARoleThatCannotStartSaysWhy) {
     supervisor.start(one(std::move(spec)));
     FAIL() << "it started";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), ::testing::AllOf(::testing::HasSubstr("trainer"), ::testing::HasSubstr("the disk is on fire")));
+    EXPECT_THAT(error.what(),
+                ::testing::AllOf(::testing::HasSubstr("trainer"), ::testing::HasSubstr("the disk is on fire")));
   }
   EXPECT_EQ(supervisor.status().at(0).state, RoleState::kRed);
   EXPECT_THROW(supervisor.check(), Error);

@@ -47,14 +47,16 @@ TEST(CreditTest, FailedTurnsAreNotCountedButTimePasses) {
 
 TEST(AdvantageTest, GrpoUsesThePopulationDeviation) {
   // mean 0.5, population std 0.5
-  const auto g = group_advantages({counted({1}), counted({0}), counted({1}), counted({0})}, Credit::kTrajectory, Advantage::kGrpo);
+  const auto g = group_advantages({counted({1}), counted({0}), counted({1}), counted({0})}, Credit::kTrajectory,
+                                  Advantage::kGrpo);
   EXPECT_EQ(g.reason, "");
   EXPECT_THAT(g.advantages[0], ElementsAre(near(1 / (1 + 2e-6))));
   EXPECT_THAT(g.advantages[1], ElementsAre(near(-1 / (1 + 2e-6))));
 }
 
 TEST(AdvantageTest, DrGrpoOnlyCentres) {
-  const auto g = group_advantages({counted({2.3}), counted({0.2}), counted({0.2})}, Credit::kTrajectory, Advantage::kGrpoNoStd);
+  const auto g = group_advantages({counted({2.3}), counted({0.2}), counted({0.2})}, Credit::kTrajectory,
+                                  Advantage::kGrpoNoStd);
   EXPECT_THAT(g.advantages[0], ElementsAre(near(1.4)));  // rewards above 1 are kept
   EXPECT_THAT(g.advantages[1], ElementsAre(near(-0.7)));
 }
@@ -73,7 +75,8 @@ TEST(AdvantageTest, TrajectoryCreditWeighsTrajectoriesNotTurns) {
 }
 
 TEST(AdvantageTest, PerTurnComparesTurnsOfOneIndex) {
-  const auto g = group_advantages({counted({1, 0.5}), counted({0, 0.1}), counted({0.5})}, Credit::kPerTurn, Advantage::kRloo);
+  const auto g = group_advantages({counted({1, 0.5}), counted({0, 0.1}), counted({0.5})}, Credit::kPerTurn,
+                                  Advantage::kRloo);
   EXPECT_THAT(g.advantages[0], ElementsAre(near(0.75), near(0.4)));
   EXPECT_THAT(g.advantages[1], ElementsAre(near(-0.75), near(-0.4)));
   EXPECT_THAT(g.advantages[2], ElementsAre(near(0)));
@@ -95,7 +98,8 @@ TEST(AdvantageTest, ZeroVarianceGivesZerosAndSaysSo) {
 }
 
 TEST(AdvantageTest, FailedTurnsTakeNoPart) {
-  const auto g = group_advantages({{{1, true}, {0, false}}, {{0, true}}, {{-7, false}}}, Credit::kTrajectory, Advantage::kGrpoNoStd);
+  const auto g = group_advantages({{{1, true}, {0, false}}, {{0, true}}, {{-7, false}}}, Credit::kTrajectory,
+                                  Advantage::kGrpoNoStd);
   EXPECT_THAT(g.advantages[0], ElementsAre(near(0.5), near(0)));
   EXPECT_THAT(g.advantages[1], ElementsAre(near(-0.5)));
   EXPECT_THAT(g.advantages[2], ElementsAre(near(0)));

@@ -113,7 +113,8 @@ TEST_F(GeneratorTest, StopsWhereTheContextHasNoRoom) {
 TEST_F(GeneratorTest, AnEngineThatFailsAndRecoversCostsNothing) {
   std::atomic<int> calls{0};
   mock.engine = [&](const Json& body) {
-    if (++calls <= 3) return net::Response::json({{"error", {{"message", "restarting"}, {"type", "unavailable"}}}}, 502);
+    if (++calls <= 3)
+      return net::Response::json({{"error", {{"message", "restarting"}, {"type", "unavailable"}}}}, 502);
     return MockPeers::reply(body, answer_with("x"), "stop");
   };
   auto group = group_spec("g");

@@ -1,5 +1,6 @@
 #pragma once
-// An engine and an evaluator in this process, and a codec whose tokens are bytes, for tests of what stands between them.
+// An engine and an evaluator in this process, and a codec whose tokens are bytes, for tests of what stands between
+// them.
 #include <atomic>
 #include <functional>
 #include <mutex>
@@ -53,7 +54,9 @@ class MockPeers {
   using Judge = std::function<Verdict(const std::string& code)>;
 
   MockPeers() : server_(net::ServerOptions{.worker_threads = 8}) {
-    engine = [](const Json& body) { return reply(body, answer_with("seed " + body["sampling_params"]["seed"].dump()), "stop"); };
+    engine = [](const Json& body) {
+      return reply(body, answer_with("seed " + body["sampling_params"]["seed"].dump()), "stop");
+    };
     judge = [](const std::string&) { return failed(); };
     server_.route("POST", "/generate", [this](const net::Request& r) {
       const Json body = r.json();
@@ -66,13 +69,15 @@ class MockPeers {
     });
     server_.route("POST", "/v2/evaluations", [this](const net::Request& r) {
       ++evaluations;
-      if (const int status = evaluator_status.load(); status != 200) return net::Response::json({{"error", {{"message", "down"}, {"type", "unavailable"}}}}, status);
+      if (const int status = evaluator_status.load(); status != 200)
+        return net::Response::json({{"error", {{"message", "down"}, {"type", "unavailable"}}}}, status);
       return net::Response::json(to_json(judge(r.json()["candidate"].get<std::string>())));
     });
     server_.start();
   }
 
-  static net::Response reply(const Json& body, const std::string& text, const std::string& finish, int64_t version = 3) {
+  static net::Response reply(const Json& body, const std::string& text, const std::string& finish,
+                             int64_t version = 3) {
     auto tokens = byte_tokens(text);
     if (finish == "stop") tokens.push_back(kEnd);
     Json logprobs = Json::array();

@@ -19,7 +19,8 @@ Verdict mismatch() {
   verdict.compiled = true;
   verdict.error_kind = "mismatch";
   verdict.diagnostics = "output 0 at [3, 17]: 0.25, expected 1.5 (1024 of 4096 wrong)";
-  verdict.trials = {{1, true, 0, 0.1, ""}, {2, false, 1.25, 80, "output 0 at [3, 17]: 0.25, expected 1.5 (1024 of 4096 wrong)"}};
+  verdict.trials = {{1, true, 0, 0.1, ""},
+                    {2, false, 1.25, 80, "output 0 at [3, 17]: 0.25, expected 1.5 (1024 of 4096 wrong)"}};
   return verdict;
 }
 
@@ -107,7 +108,8 @@ TEST(Feedback, NamesACheat) {
   Verdict verdict = timed();
   verdict.flags.push_back({"no_kernel_launched", "0 launches", true});
   EXPECT_THAT(feedback_message(PromptStyle::kMinimal, verdict).content, HasSubstr("no_kernel_launched"));
-  EXPECT_THAT(feedback_message(PromptStyle::kKernelBench, verdict).content, HasSubstr("Rejected for: no_kernel_launched"));
+  EXPECT_THAT(feedback_message(PromptStyle::kKernelBench, verdict).content,
+              HasSubstr("Rejected for: no_kernel_launched"));
 }
 
 TEST(Feedback, CannotForgeChatTokens) {

@@ -76,8 +76,9 @@ TEST(RewardTest, KevinDrKernelStaged) {
 }
 
 TEST(RewardTest, ACheatNeverScoresAboveAnHonestFailure) {
-  for (const std::string& name : {std::string("seed"), std::string("tritonforge_code"), std::string("kevin"),
-                                  std::string("drkernel_graded"), std::string("staged"), std::string("10*correct - compiled")}) {
+  for (const std::string& name :
+       {std::string("seed"), std::string("tritonforge_code"), std::string("kevin"), std::string("drkernel_graded"),
+        std::string("staged"), std::string("10*correct - compiled")}) {
     const Reward reward = Reward::named(name);
     Verdict cheat = at(Stage::kTimed, 100);
     cheat.flags.push_back({"no_kernel_launched", "", true});

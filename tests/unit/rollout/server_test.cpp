@@ -25,7 +25,8 @@ class ServerTest : public ::testing::Test {
     service.database = folder.path() / "buffer.sqlite";
     service.peers = mock.options();
     service.concurrency = 8;
-    server = std::make_unique<BufferServer>(net::ServerOptions{.worker_threads = 8}, service, std::make_unique<ByteCodec>());
+    server = std::make_unique<BufferServer>(net::ServerOptions{.worker_threads = 8}, service,
+                                            std::make_unique<ByteCodec>());
     server->start();
   }
   std::pair<int, Json> call(const std::string& method, const std::string& path, const Json& body = Json::object()) {
@@ -40,14 +41,23 @@ class ServerTest : public ::testing::Test {
   static Json rollouts(const std::vector<std::string>& ids, int samples = 4) {
     Json groups = Json::array();
     for (size_t i = 0; i < ids.size(); ++i) {
-      groups.push_back({{"group_id", ids[i]}, {"problem_id", "p" + ids[i]}, {"problem_source", "class Model: pass"}, {"n_samples", samples}, {"seed", 7 + i}});
+      groups.push_back({{"group_id", ids[i]},
+                        {"problem_id", "p" + ids[i]},
+                        {"problem_source", "class Model: pass"},
+                        {"n_samples", samples},
+                        {"seed", 7 + i}});
     }
-    return {{"groups", groups}, {"options", {{"prompt", "minimal"}, {"max_turns", 2}, {"sampling", {{"max_new_tokens", 400}}}}}};
+    return {{"groups", groups},
+            {"options", {{"prompt", "minimal"}, {"max_turns", 2}, {"sampling", {{"max_new_tokens", 400}}}}}};
   }
-  static Json lease(const std::string& id, int count) { return {{"lease_id", id}, {"count", count}, {"timeout_s", 20}}; }
+  static Json lease(const std::string& id, int count) {
+    return {{"lease_id", id}, {"count", count}, {"timeout_s", 20}};
+  }
   // Half of the answers are right, by what was sampled.
   void judge_by_text() {
-    mock.judge = [](const std::string& code) { return code.size() % 2 == 0 ? MockPeers::correct() : MockPeers::failed(); };
+    mock.judge = [](const std::string& code) {
+      return code.size() % 2 == 0 ? MockPeers::correct() : MockPeers::failed();
+    };
     mock.engine = [](const Json& body) {
       const auto seed = body["sampling_params"]["seed"].get<uint64_t>();
       return MockPeers::reply(body, answer_with(std::string(seed % 2, 'x') + "y"), "stop");
@@ -70,7 +80,8 @@ TEST_F(ServerTest, GeneratesLeasesAndCommits) {
   EXPECT_THAT(reply["accepted"], ElementsAre("d"));
   EXPECT_THAT(reply["known"], ElementsAre("c"));
 
-  std::tie(status, reply) = call("POST", "/v2/groups/lease", {{"lease_id", "l0"}, {"group_ids", {"c", "a"}}, {"timeout_s", 20}});
+  std::tie(status, reply) = call("POST", "/v2/groups/lease",
+                                 {{"lease_id", "l0"}, {"group_ids", {"c", "a"}}, {"timeout_s", 20}});
   ASSERT_EQ(status, 200) << reply;
   EXPECT_EQ(reply["groups"][0]["group_id"], "c");
   EXPECT_EQ(reply["groups"][1]["group_id"], "a");
@@ -174,7 +185,8 @@ TEST_F(ServerTest, ARestartMakesOnlyTheMissingSamplesWithTheSameSeeds) {
   std::map<std::string, Json> by_id;
   for (const Json& t : reply["groups"][0]["trajectories"]) by_id[t["id"]] = t;
   EXPECT_EQ(by_id.size(), 8u);
-  for (const Json& t : before) EXPECT_EQ(by_id[t["id"]]["turns"][0]["response_tokens"], t["turns"][0]["response_tokens"]);
+  for (const Json& t : before)
+    EXPECT_EQ(by_id[t["id"]]["turns"][0]["response_tokens"], t["turns"][0]["response_tokens"]);
   std::set<uint64_t> seeds;
   std::lock_guard lock(mock.mutex);
   for (const Json& r : mock.requests) seeds.insert(r["sampling_params"]["seed"].get<uint64_t>());
@@ -204,7 +216,8 @@ TEST_F(ServerTest, WrongUseIsNamed) {
   EXPECT_EQ(call("POST", "/v2/rollouts", body).first, 400);
   body = rollouts({"a"});
   body["groups"][0].erase("problem_source");
-  EXPECT_THAT(call("POST", "/v2/rollouts", body).second["error"]["message"].get<std::string>(), HasSubstr("problem_source"));
+  EXPECT_THAT(call("POST", "/v2/rollouts", body).second["error"]["message"].get<std::string>(),
+              HasSubstr("problem_source"));
 }
 
 TEST_F(ServerTest, HealthAndMetrics) {
@@ -218,12 +231,26 @@ TEST_F(ServerTest, TheOriginalsEndpoints) {
   const fs::path prompts = folder.path() / "prompts.jsonl";
   std::string lines;
   for (int i = 0; i < 3; ++i) {
-    lines += Json({{"prompt", {{{"role", "user"}, {"content", "do it"}}}}, {"label", "class Model: pass"}, {"extra_info", {{"level", 1}}}, {"instance_id", "lv1_" + std::to_string(i)}}).dump() + "\n";
+    lines += Json({{"prompt", {{{"role", "user"}, {"content", "do it"}}}},
+                   {"label", "class Model: pass"},
+                   {"extra_info", {{"level", 1}}},
+                   {"instance_id", "lv1_" + std::to_string(i)}})
+                 .dump() +
+             "\n";
   }
   write_file_atomic(prompts, lines);
-  const Json payload = {{"task_type", "kernelbench_multiturn"}, {"input_file", prompts.string()}, {"num_epoch", "1"}, {"num_repeat_per_sample", "4"}, {"num_process", "100"},
-                        {"max_turns", "2"}, {"gamma", "0.4"}, {"max_tokens", "300"}, {"sampling_params", {{"max_tokens", "300"}, {"temperature", "1.0"}, {"top_p", 1}}},
-                        {"remote_engine_url", mock.options().router}, {"remote_eval_server_url", mock.options().evaluator}, {"skip_instance_ids", {"lv1_2"}}};
+  const Json payload = {{"task_type", "kernelbench_multiturn"},
+                        {"input_file", prompts.string()},
+                        {"num_epoch", "1"},
+                        {"num_repeat_per_sample", "4"},
+                        {"num_process", "100"},
+                        {"max_turns", "2"},
+                        {"gamma", "0.4"},
+                        {"max_tokens", "300"},
+                        {"sampling_params", {{"max_tokens", "300"}, {"temperature", "1.0"}, {"top_p", 1}}},
+                        {"remote_engine_url", mock.options().router},
+                        {"remote_eval_server_url", mock.options().evaluator},
+                        {"skip_instance_ids", {"lv1_2"}}};
   auto [status, reply] = call("POST", "/start_rollout", payload);
   EXPECT_EQ(status, 200) << reply;
   EXPECT_TRUE(reply["success"]);
@@ -231,7 +258,9 @@ TEST_F(ServerTest, TheOriginalsEndpoints) {
   ASSERT_TRUE(reply["success"]) << reply;
   ASSERT_THAT(reply["data"]["data"], SizeIs(8));
   const Json& item = reply["data"]["data"][0];
-  for (const char* key : {"uid", "instance_id", "messages", "reward", "raw_reward", "extra_info", "execution_details", "multi_turn_data"}) EXPECT_TRUE(item.contains(key)) << key;
+  for (const char* key :
+       {"uid", "instance_id", "messages", "reward", "raw_reward", "extra_info", "execution_details", "multi_turn_data"})
+    EXPECT_TRUE(item.contains(key)) << key;
   EXPECT_EQ(item["messages"][0]["content"], "do it");
   EXPECT_EQ(item["extra_info"]["level"], 1);
   EXPECT_EQ(reply["data"]["meta_info"]["num_groups"], 2);
@@ -242,7 +271,11 @@ TEST_F(ServerTest, TheOriginalsEndpoints) {
 
 TEST_F(ServerTest, WrittenItemsSurviveAndRewardsAboveOneAreKept) {
   const auto item = [](int i) {
-    return Json{{"uid", "u" + std::to_string(i)}, {"instance_id", "one"}, {"messages", Json::array()}, {"reward", i % 2 == 0 ? 2.3 : 0.3}, {"extra_info", Json::object()}};
+    return Json{{"uid", "u" + std::to_string(i)},
+                {"instance_id", "one"},
+                {"messages", Json::array()},
+                {"reward", i % 2 == 0 ? 2.3 : 0.3},
+                {"extra_info", Json::object()}};
   };
   for (int i = 0; i < 8; ++i) EXPECT_EQ(call("POST", "/buffer/write", item(i)).first, 200);
   call("POST", "/buffer/write", item(0));  // repeated: the same item

@@ -14,16 +14,21 @@ class MockWorker {
   enum class Mode { kAnswer, kHold, kBusy, kStreamByHand };
 
   explicit MockWorker(int port = 0) : server(options_at(port)) {
-    server.route("GET", "/health", [this](const net::Request&) { return net::Response::text("", healthy ? 200 : 503); });
-    server.route_async("POST", "/generate", [this](const net::Request& request, net::ResponderPtr reply) { generate(request, std::move(reply)); });
+    server.route("GET", "/health",
+                 [this](const net::Request&) { return net::Response::text("", healthy ? 200 : 503); });
+    server.route_async("POST", "/generate", [this](const net::Request& request, net::ResponderPtr reply) {
+      generate(request, std::move(reply));
+    });
     server.route("POST", "/update_weights_from_disk", [this](const net::Request& request) {
       ++updates;
       if (refuse_update) fail(ErrorKind::kCorrupt, "checksum of lm_head differs");
       return net::Response::json({{"success", true}, {"weight_version", request.json()["weight_version"]}});
     });
     server.route("GET", "/get_model_info", [](const net::Request& request) {
-      return net::Response::json({{"model_path", "m"}, {"authorization", request.headers.count("authorization") ? request.headers.at("authorization") : ""},
-                                  {"target", request.target}});
+      return net::Response::json(
+          {{"model_path", "m"},
+           {"authorization", request.headers.count("authorization") ? request.headers.at("authorization") : ""},
+           {"target", request.target}});
     });
     server.start();
   }

@@ -142,12 +142,13 @@ TEST(Router, AStreamPassesThroughPieceByPiece) {
   std::condition_variable changed;
   std::string seen;
   auto reader = std::async(std::launch::async, [&] {
-    return fleet.client.stream("POST", fleet.router->url() + "/generate", R"({"stream": true})", [&](std::string_view bytes) {
-      const std::lock_guard lock(mutex);
-      seen += bytes;
-      changed.notify_all();
-      return true;
-    });
+    return fleet.client.stream("POST", fleet.router->url() + "/generate", R"({"stream": true})",
+                               [&](std::string_view bytes) {
+                                 const std::lock_guard lock(mutex);
+                                 seen += bytes;
+                                 changed.notify_all();
+                                 return true;
+                               });
   });
   wait_for(fleet[0].generated, 1);
   auto held = fleet[0].take_held();
@@ -187,8 +188,9 @@ TEST(Router, AClientThatLeavesIsHungUpOnUpstream) {
   Fleet fleet(1);
   fleet[0].mode = Mode::kHold;
   net::AsyncClient client;
-  const auto call = client.send({.method = "POST", .url = fleet.router->url() + "/generate"},
-                                {[](int, const net::Headers&) {}, [](std::string_view) { return true; }, [](std::optional<Error>, bool) {}});
+  const auto call = client.send(
+      {.method = "POST", .url = fleet.router->url() + "/generate"},
+      {[](int, const net::Headers&) {}, [](std::string_view) { return true; }, [](std::optional<Error>, bool) {}});
   wait_for(fleet[0].generated, 1);
   call->cancel();
   wait_for(fleet[0].disconnects, 1);
@@ -216,7 +218,9 @@ TEST(Router, ASessionStaysWithItsWorkerWhileItLives) {
 
 TEST(Router, FanOutReachesAllAndReportsEach) {
   Fleet fleet(3);
-  const auto update = [&] { return fleet.client.post(fleet.router->url() + "/update_weights_from_disk", {{"weight_version", "4"}}).value(); };
+  const auto update = [&] {
+    return fleet.client.post(fleet.router->url() + "/update_weights_from_disk", {{"weight_version", "4"}}).value();
+  };
   const auto good = update();
   EXPECT_EQ(good.status, 200);
   const Json all = Json::parse(good.body);

@@ -32,8 +32,11 @@ class LossMask : public ::testing::Test {
   Tokenizer tokenizer_ = Tokenizer::load(fs::path(TF_SOURCE_DIR) / "tests/data/tiny-tokenizer");
 };
 
-const std::vector<Message> kRefinement = {{"system", "write kernels"}, {"user", "relu"},        {"assistant", "\n\nwrong  "},
-                                          {"user", "it fails"},        {"assistant", "right\n"}};
+const std::vector<Message> kRefinement = {{"system", "write kernels"},
+                                          {"user", "relu"},
+                                          {"assistant", "\n\nwrong  "},
+                                          {"user", "it fails"},
+                                          {"assistant", "right\n"}};
 
 TEST_F(LossMask, IsTheAssistantsWordsAndItsEnd) {
   for (const ChatFormat format : {ChatFormat::kQwen2, ChatFormat::kPlain}) {
@@ -44,8 +47,8 @@ TEST_F(LossMask, IsTheAssistantsWordsAndItsEnd) {
 }
 
 TEST_F(LossMask, AFlagKeepsAWrongAttemptOut) {
-  const MaskedTokens masked =
-      tokenize_conversation(tokenizer_, ChatFormat::kQwen2, kRefinement, {false, false, false, false, true});
+  const MaskedTokens masked = tokenize_conversation(tokenizer_, ChatFormat::kQwen2, kRefinement,
+                                                    {false, false, false, false, true});
   EXPECT_THAT(trained(masked), ElementsAre("right\n<|im_end|>"));
   expect_rendered(masked, ChatFormat::kQwen2, kRefinement);
 }
@@ -62,7 +65,8 @@ TEST_F(LossMask, PromptTokensAreThoseThatTheEngineWouldGet) {
 
 TEST_F(LossMask, AContinuationIsWhatTheTemplateWouldPutThere) {
   for (const ChatFormat format : {ChatFormat::kQwen2, ChatFormat::kPlain}) {
-    const std::vector<Message> first(kRefinement.begin(), kRefinement.begin() + 2), until(kRefinement.begin(), kRefinement.begin() + 4);
+    const std::vector<Message> first(kRefinement.begin(), kRefinement.begin() + 2),
+        until(kRefinement.begin(), kRefinement.begin() + 4);
     const std::string grown = render_chat(format, first, {}) + kRefinement[2].content + "<|im_end|>" +
                               render_continuation(format, kRefinement[3], {});
     EXPECT_EQ(grown, render_chat(format, until, {}));
@@ -92,7 +96,8 @@ TEST_F(LossMask, Qwen3TrainsTheThoughtThatTheModelHasItself) {
 }
 
 TEST_F(LossMask, FaultsAreNamed) {
-  const auto message = [&](ErrorKind kind, ChatFormat format, const std::vector<Message>& messages, const std::vector<bool>& train) -> std::string {
+  const auto message = [&](ErrorKind kind, ChatFormat format, const std::vector<Message>& messages,
+                           const std::vector<bool>& train) -> std::string {
     try {
       tokenize_conversation(tokenizer_, format, messages, train);
     } catch (const Error& error) {
@@ -103,9 +108,12 @@ TEST_F(LossMask, FaultsAreNamed) {
   };
   std::vector<Message> reasoned = kRefinement;
   reasoned[2].reasoning_content = "hm";
-  EXPECT_THAT(message(ErrorKind::kUnsupported, ChatFormat::kQwen3, reasoned, {}), HasSubstr("message 2: Qwen3's template drops"));
-  EXPECT_EQ(message(ErrorKind::kInternal, ChatFormat::kQwen3, reasoned, {false, false, false, false, true}), "no error");
-  EXPECT_THAT(message(ErrorKind::kUsage, ChatFormat::kPlain, kRefinement, {true}), HasSubstr("1 train flags for 5 messages"));
+  EXPECT_THAT(message(ErrorKind::kUnsupported, ChatFormat::kQwen3, reasoned, {}),
+              HasSubstr("message 2: Qwen3's template drops"));
+  EXPECT_EQ(message(ErrorKind::kInternal, ChatFormat::kQwen3, reasoned, {false, false, false, false, true}),
+            "no error");
+  EXPECT_THAT(message(ErrorKind::kUsage, ChatFormat::kPlain, kRefinement, {true}),
+              HasSubstr("1 train flags for 5 messages"));
   EXPECT_THAT(message(ErrorKind::kUsage, ChatFormat::kPlain, {{"user", "x"}}, {}), HasSubstr("no assistant message"));
   EXPECT_THAT(message(ErrorKind::kUsage, ChatFormat::kPlain, {}, {}), HasSubstr("needs a message"));
 }

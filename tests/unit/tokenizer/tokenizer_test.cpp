@@ -51,7 +51,7 @@ TEST(Pretokenizer, FollowsThePatternsAlternativesInOrder) {
   EXPECT_THAT(words("a123"), ElementsAre("a", "1", "2", "3"));
   EXPECT_THAT(words("a   b  \n \n  c  "), ElementsAre("a", "  ", " b", "  \n \n", " ", " c", "  "));
   EXPECT_THAT(words("\tx \ty 1"), ElementsAre("\tx", " ", "\ty", " ", "1"));
-  EXPECT_THAT(words("'\xC5\xBFt"), ElementsAre("'\xC5\xBF", "t"));   // the long s folds to s
+  EXPECT_THAT(words("'\xC5\xBFt"), ElementsAre("'\xC5\xBF", "t"));  // the long s folds to s
   EXPECT_THAT(words("a\xFF\xFE b"), ElementsAre("a", "\xFF\xFE", " b"));
 }
 
@@ -65,7 +65,7 @@ TEST(Unicode, NormalisesAroundWhatChanges) {
 
 TEST(Unicode, ReplacesWhatIsNotValidOnceForEachPart) {
   EXPECT_EQ(unicode::replace_invalid_utf8("a\xE4\xB8z\xFF"), "a\uFFFDz\uFFFD");
-  EXPECT_EQ(unicode::replace_invalid_utf8("\xED\xA0\x80"), "\uFFFD\uFFFD\uFFFD");   // a surrogate
+  EXPECT_EQ(unicode::replace_invalid_utf8("\xED\xA0\x80"), "\uFFFD\uFFFD\uFFFD");  // a surrogate
   EXPECT_EQ(unicode::unfinished_tail("ab\xF0\x9F\x91"), 3u);
   EXPECT_EQ(unicode::unfinished_tail("ab\xFF"), 0u);
 }
@@ -129,7 +129,8 @@ TEST(TokenizerTest, WhatIsMissingIsNamed) {
   write_file_atomic(folder.path() / "tokenizer.json", read_file(kTiny / "tokenizer.json"));
   write_file_atomic(folder.path() / "tokenizer_config.json", R"({"eos_token": "<end>"})");
   EXPECT_THAT(message_of([&] { Tokenizer::load(folder.path()); }, ErrorKind::kCorrupt), HasSubstr("'<end>'"));
-  write_file_atomic(folder.path() / "tokenizer_config.json", R"({"added_tokens_decoder": {"9999": {"content": "<x>"}}})");
+  write_file_atomic(folder.path() / "tokenizer_config.json",
+                    R"({"added_tokens_decoder": {"9999": {"content": "<x>"}}})");
   EXPECT_THAT(message_of([&] { Tokenizer::load(folder.path()); }, ErrorKind::kUnsupported), HasSubstr("'<x>' (9999)"));
 }
 
@@ -160,7 +161,9 @@ std::string tiny_as_gguf(const std::string& pre = "qwen2", int32_t last_type = 5
   ::tritonforge::testing::GgufBuilder b;
   b.header(3, 0, 7);
   b.key("tokenizer.ggml.model", 8).text("gpt2").key("tokenizer.ggml.pre", 8).text(pre);
-  b.texts("tokenizer.ggml.tokens", tokens).integers("tokenizer.ggml.token_type", types).texts("tokenizer.ggml.merges", merges);
+  b.texts("tokenizer.ggml.tokens", tokens)
+      .integers("tokenizer.ggml.token_type", types)
+      .texts("tokenizer.ggml.merges", merges);
   b.key("tokenizer.ggml.eos_token_id", 4).raw<uint32_t>(static_cast<uint32_t>(*definition.eos_id));
   b.key("tokenizer.chat_template", 8).text("{{ x }}");
   return b.bytes();
@@ -187,7 +190,8 @@ TEST(GgufTokenizer, OtherKindsAreRefusedByName) {
   const TemporaryFolder folder("tokenizer-test");
   const fs::path path = folder.path() / "x.gguf";
   write_file_atomic(path, tiny_as_gguf("llama-bpe"));
-  EXPECT_THAT(message_of([&] { Tokenizer::load(path); }, ErrorKind::kUnsupported), HasSubstr("tokenizer.ggml.pre = 'llama-bpe'"));
+  EXPECT_THAT(message_of([&] { Tokenizer::load(path); }, ErrorKind::kUnsupported),
+              HasSubstr("tokenizer.ggml.pre = 'llama-bpe'"));
   write_file_atomic(path, tiny_as_gguf("qwen2", 6));
   EXPECT_THAT(message_of([&] { Tokenizer::load(path); }, ErrorKind::kUnsupported), HasSubstr("'[PAD1]' is of type 6"));
 }

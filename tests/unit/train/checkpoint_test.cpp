@@ -43,7 +43,8 @@ std::string error_of(Act act) {
 void run_steps(Trainer& trainer, int64_t until) {
   while (trainer.state().step < until) {
     const int64_t step = trainer.state().step;
-    trainer.train_step(step % 2 ? StepKind::kRl : StepKind::kSft, sample_sequences(5, 1000 + static_cast<uint64_t>(step)));
+    trainer.train_step(step % 2 ? StepKind::kRl : StepKind::kSft,
+                       sample_sequences(5, 1000 + static_cast<uint64_t>(step)));
   }
 }
 
@@ -70,7 +71,8 @@ TEST(Checkpoint, ARestartAtAnyStepGivesTheSameBits) {
       EXPECT_EQ(second->state().last.step, stop);
       EXPECT_EQ(checkpoint_leases(store.latest())[0].lease_id, "lease-1");
       run_steps(*second, 5);
-      EXPECT_EQ(weight_checksums(second->model()), weight_checksums(straight->model())) << dtype << " stopped at " << stop;
+      EXPECT_EQ(weight_checksums(second->model()), weight_checksums(straight->model()))
+          << dtype << " stopped at " << stop;
       const auto a = second->optimizer().state(), b = straight->optimizer().state();
       for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(at::equal(a[i].second, b[i].second)) << a[i].first;
     }
@@ -143,7 +145,8 @@ TEST(Checkpoint, WhatIsWrongIsNamed) {
   auto trainer = make_trainer(source.config(), {});
   run_steps(*trainer, 1);
   const fs::path path = store.save(*trainer, {});
-  EXPECT_THAT(error_of([&] { make_trainer(source.config("bfloat16"), path); }), HasSubstr("was it saved with another dtype?"));
+  EXPECT_THAT(error_of([&] { make_trainer(source.config("bfloat16"), path); }),
+              HasSubstr("was it saved with another dtype?"));
   const std::string state = read_file(path / "trainer.json");
   write_file_atomic(path / "trainer.json", state.substr(0, state.size() / 2));
   EXPECT_THAT(error_of([&] { make_trainer(source.config(), path); }), HasSubstr("trainer.json"));

@@ -19,7 +19,8 @@ std::string refusal(const std::string& yaml) {
 }
 
 TEST(TrainConfig, WhatIsWrittenIsReadBack) {
-  const auto config = load_config<TrainConfig>(parse_yaml("model: m\nlr: 3e-4\nloss: {kl_coef: 0.01, kl_type: k1}\n", "x"), "x");
+  const auto config = load_config<TrainConfig>(
+      parse_yaml("model: m\nlr: 3e-4\nloss: {kl_coef: 0.01, kl_type: k1}\n", "x"), "x");
   EXPECT_EQ(config.loss.kl_type, "k1");
   EXPECT_EQ(dump_config(load_config<TrainConfig>(parse_yaml(dump_config(config), "y"), "y")), dump_config(config));
 }

@@ -11,7 +11,8 @@ namespace tritonforge::train {
 namespace {
 
 // The full-logits version in plain ATen operations.
-TargetScores full_scores(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& targets, const at::Tensor& inverse) {
+TargetScores full_scores(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& targets,
+                         const at::Tensor& inverse) {
   at::Tensor logits = at::linear(hidden, weight).to(at::kFloat);
   if (inverse.defined()) logits = logits * inverse.unsqueeze(1);
   const at::Tensor all = at::log_softmax(logits, 1);
@@ -35,7 +36,8 @@ TEST_P(LmHeadChunks, EqualsTheFullLogits) {
   for (const bool chunked : {true, false}) {
     torch::manual_seed(2);
     at::Tensor hidden = at::randn({c.rows, 16}).requires_grad_(true), weight = at::randn({37, 16}).requires_grad_(true);
-    const TargetScores s = chunked ? lm_head_scores(hidden, weight, targets, inverse, c.chunk, c.entropy) : full_scores(hidden, weight, targets, inverse);
+    const TargetScores s = chunked ? lm_head_scores(hidden, weight, targets, inverse, c.chunk, c.entropy)
+                                   : full_scores(hidden, weight, targets, inverse);
     at::Tensor loss = (s.log_probs * a).sum();
     if (c.entropy) loss = loss + (s.entropy * b).sum();
     loss.backward();
@@ -47,8 +49,9 @@ TEST_P(LmHeadChunks, EqualsTheFullLogits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Chunks, LmHeadChunks,
-                         testing::Values(HeadCase{50, 16, false, false}, HeadCase{50, 16, true, true}, HeadCase{48, 16, true, false},
-                                         HeadCase{5, 16, false, true}, HeadCase{1, 1, true, true}));
+                         testing::Values(HeadCase{50, 16, false, false}, HeadCase{50, 16, true, true},
+                                         HeadCase{48, 16, true, false}, HeadCase{5, 16, false, true},
+                                         HeadCase{1, 1, true, true}));
 
 TEST(LmHead, EntropyCarriesNoGradientUnlessAsked) {
   at::Tensor hidden = at::randn({4, 8}).requires_grad_(true);
@@ -60,9 +63,12 @@ TEST(LmHead, EntropyCarriesNoGradientUnlessAsked) {
 
 TEST(LmHead, Bfloat16FollowsFloat32) {
   torch::manual_seed(4);
-  const at::Tensor hidden = at::randn({40, 32}), weight = at::randn({50, 32}) * 0.2, targets = at::randint(0, 50, {40}, at::kLong);
-  at::Tensor narrow_hidden = hidden.to(at::kBFloat16).requires_grad_(true), narrow_weight = weight.to(at::kBFloat16).requires_grad_(true);
-  at::Tensor wide_hidden = narrow_hidden.detach().to(at::kFloat).requires_grad_(true), wide_weight = narrow_weight.detach().to(at::kFloat).requires_grad_(true);
+  const at::Tensor hidden = at::randn({40, 32}), weight = at::randn({50, 32}) * 0.2,
+                   targets = at::randint(0, 50, {40}, at::kLong);
+  at::Tensor narrow_hidden = hidden.to(at::kBFloat16).requires_grad_(true),
+             narrow_weight = weight.to(at::kBFloat16).requires_grad_(true);
+  at::Tensor wide_hidden = narrow_hidden.detach().to(at::kFloat).requires_grad_(true),
+             wide_weight = narrow_weight.detach().to(at::kFloat).requires_grad_(true);
   const TargetScores narrow = lm_head_scores(narrow_hidden, narrow_weight, targets, {}, 16);
   const TargetScores wide = lm_head_scores(wide_hidden, wide_weight, targets, {}, 16);
   EXPECT_LT((narrow.log_probs - wide.log_probs).abs().max().item<float>(), 0.03);
@@ -74,14 +80,16 @@ TEST(LmHead, Bfloat16FollowsFloat32) {
 }
 
 // The loss of one token in plain doubles, straight from the formula.
-double token_loss(double lp, double old, double sampler, double reference, double entropy, double advantage, const LossConfig& c) {
+double token_loss(double lp, double old, double sampler, double reference, double entropy, double advantage,
+                  const LossConfig& c) {
   const double ratio = std::exp(lp - old);
   if (advantage < 0) advantage *= c.negative_weight;
   const double held = std::min(std::max(ratio, 1 - c.clip_low), 1 + c.clip_high);
   double loss = -std::min(ratio * advantage, held * advantage);
   if (c.tis_cap > 0) loss *= std::min(std::exp(old - sampler), c.tis_cap);
   const double d = lp - reference;
-  if (c.kl_coef > 0) loss += c.kl_coef * (c.kl_type == "k1" ? d : c.kl_type == "k2" ? 0.5 * d * d : std::exp(-d) - 1 + d);
+  if (c.kl_coef > 0)
+    loss += c.kl_coef * (c.kl_type == "k1" ? d : c.kl_type == "k2" ? 0.5 * d * d : std::exp(-d) - 1 + d);
   return loss - c.entropy_coef * entropy;
 }
 
@@ -110,8 +118,10 @@ TEST(GrpoLoss, EqualsThePlainFormulaAndItsFiniteDifferences) {
     const auto at_index = [](const at::Tensor& t, int64_t i) { return t.detach().data_ptr<double>()[i]; };
     for (int64_t i = 0; i < n; ++i) {
       const auto plain = [&](double lp) {
-        return at_index(in.weights, i) * token_loss(lp, at_index(in.old_log_probs, i), at_index(in.sampler_log_probs, i),
-                                                    at_index(in.reference_log_probs, i), at_index(in.entropy, i), at_index(in.advantages, i), config);
+        return at_index(in.weights, i) * token_loss(lp, at_index(in.old_log_probs, i),
+                                                    at_index(in.sampler_log_probs, i),
+                                                    at_index(in.reference_log_probs, i), at_index(in.entropy, i),
+                                                    at_index(in.advantages, i), config);
       };
       const double lp = at_index(in.log_probs, i), step = 1e-6;
       expected += plain(lp);
@@ -129,7 +139,8 @@ TEST(GrpoLoss, EqualsThePlainFormulaAndItsFiniteDifferences) {
 
 TEST(GrpoLoss, WithoutOptionsIsThePolicyGradient) {
   at::Tensor lp = at::tensor({-1.0f, -2.0f}).requires_grad_(true);
-  PolicyInputs in{lp, lp.detach(), at::tensor({-1.5f, -1.0f}), {}, {}, at::tensor({2.0f, -1.0f}), at::tensor({0.5f, 0.5f})};
+  PolicyInputs in{
+      lp, lp.detach(), at::tensor({-1.5f, -1.0f}), {}, {}, at::tensor({2.0f, -1.0f}), at::tensor({0.5f, 0.5f})};
   const PolicyLoss loss = grpo_loss(in, LossConfig{});
   loss.loss.backward();
   EXPECT_TRUE(at::allclose(lp.grad(), at::tensor({-1.0f, 0.5f})));

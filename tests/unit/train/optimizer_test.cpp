@@ -26,12 +26,16 @@ void set_gradients(at::Tensor& w, at::Tensor& b, int step) {
 
 // torch.optim.AdamW of Python's torch 2.11 with clip_grad_norm_(1), decay 0.1 on the matrix and 0 on the vector,
 // lr 0.01 * step: gradient norm, then the six weights and two biases after each step.
-constexpr float kReference[5][9] = {
-    {1.80969608f, 0.509500027f, -1.23874998f, 2.00800014f, 0.114875004f, -0.759249985f, 1.4885f, 0.25999999f, -0.50999999f},
-    {2.82842708f, 0.528436065f, -1.21631742f, 2.02393913f, 0.0946902409f, -0.777686536f, 1.46556795f, 0.263269365f, -0.513269365f},
-    {3.98434424f, 0.556859791f, -1.18265939f, 2.04787636f, 0.064397119f, -0.805362463f, 1.43116224f, 0.273704857f, -0.523704886f},
-    {5.18652058f, 0.594749331f, -1.13781166f, 2.0798018f, 0.0240225606f, -0.842257977f, 1.38532054f, 0.278520256f, -0.528520286f},
-    {6.40897799f, 0.642029345f, -1.08186889f, 2.11965656f, -0.0263513234f, -0.888300419f, 1.32814026f, 0.28929916f, -0.53929919f}};
+constexpr float kReference[5][9] = {{1.80969608f, 0.509500027f, -1.23874998f, 2.00800014f, 0.114875004f, -0.759249985f,
+                                     1.4885f, 0.25999999f, -0.50999999f},
+                                    {2.82842708f, 0.528436065f, -1.21631742f, 2.02393913f, 0.0946902409f, -0.777686536f,
+                                     1.46556795f, 0.263269365f, -0.513269365f},
+                                    {3.98434424f, 0.556859791f, -1.18265939f, 2.04787636f, 0.064397119f, -0.805362463f,
+                                     1.43116224f, 0.273704857f, -0.523704886f},
+                                    {5.18652058f, 0.594749331f, -1.13781166f, 2.0798018f, 0.0240225606f, -0.842257977f,
+                                     1.38532054f, 0.278520256f, -0.528520286f},
+                                    {6.40897799f, 0.642029345f, -1.08186889f, 2.11965656f, -0.0263513234f,
+                                     -0.888300419f, 1.32814026f, 0.28929916f, -0.53929919f}};
 
 TEST(AdamW, EqualsTorch) {
   at::Tensor w = at::tensor({0.5f, -1.25f, 2.0f, 0.125f, -0.75f, 1.5f}).reshape({2, 3}), b = at::tensor({0.25f, -0.5f});
@@ -43,7 +47,8 @@ TEST(AdamW, EqualsTorch) {
     EXPECT_NEAR(applied.gradient_norm.item<float>(), kReference[step - 1][0], 1e-5);
     EXPECT_EQ(applied.skipped.item<float>(), 0);
     const at::Tensor now = at::cat({w.detach().flatten(), b.detach()});
-    for (int i = 0; i < 8; ++i) EXPECT_NEAR(now[i].item<float>(), kReference[step - 1][i + 1], 2e-6) << "step " << step << " value " << i;
+    for (int i = 0; i < 8; ++i)
+      EXPECT_NEAR(now[i].item<float>(), kReference[step - 1][i + 1], 2e-6) << "step " << step << " value " << i;
     EXPECT_FALSE(w.grad().defined());
   }
 }

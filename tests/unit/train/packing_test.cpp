@@ -66,8 +66,12 @@ TEST(Packing, AMicroBatchAlignsRowsWithTheTargetsTheyPredict) {
   EXPECT_EQ(forward_length(a), 3);
   EXPECT_EQ(forward_length(b), 1);
   const MicroBatch batch = make_micro_batch(sequences, {0, 1}, {0.25, 0.5}, {8}, at::kCPU);
-  const auto ints = [](const at::Tensor& t) { return std::vector<int64_t>(t.data_ptr<int64_t>(), t.data_ptr<int64_t>() + t.numel()); };
-  const auto floats = [](const at::Tensor& t) { return std::vector<float>(t.data_ptr<float>(), t.data_ptr<float>() + t.numel()); };
+  const auto ints = [](const at::Tensor& t) {
+    return std::vector<int64_t>(t.data_ptr<int64_t>(), t.data_ptr<int64_t>() + t.numel());
+  };
+  const auto floats = [](const at::Tensor& t) {
+    return std::vector<float>(t.data_ptr<float>(), t.data_ptr<float>() + t.numel());
+  };
   EXPECT_EQ(ints(batch.ids), (std::vector<int64_t>{10, 11, 12, 20}));
   EXPECT_EQ(ints(batch.positions), (std::vector<int64_t>{0, 1, 2, 0}));
   EXPECT_EQ(batch.cu_seqlens, (std::vector<int64_t>{0, 3, 4}));
@@ -83,7 +87,9 @@ TEST(Packing, AMicroBatchAlignsRowsWithTheTargetsTheyPredict) {
 TEST(Packing, LossWeightsFollowTheirNames) {
   auto sequences = sample_sequences(3, 2);
   sequences[1].loss_mask.assign(sequences[1].tokens.size(), 0);
-  const auto targets = [&](size_t i) { return std::accumulate(sequences[i].loss_mask.begin(), sequences[i].loss_mask.end(), 0.0); };
+  const auto targets = [&](size_t i) {
+    return std::accumulate(sequences[i].loss_mask.begin(), sequences[i].loss_mask.end(), 0.0);
+  };
   LossConfig loss;
   loss.constant_tokens = 10;
   const auto weights = [&](const char* name) {
@@ -106,7 +112,8 @@ TEST(Packing, WrongSequencesAreNamed) {
     return refusal(copy);
   };
   EXPECT_THAT(spoiled([](TrainSequence& s) { s.loss_mask.pop_back(); }), HasSubstr("sequences[1] (t1): loss_mask has"));
-  EXPECT_THAT(spoiled([](TrainSequence& s) { s.tokens[3] = 61; }), HasSubstr("token 61 at 3 is outside the vocabulary of 61"));
+  EXPECT_THAT(spoiled([](TrainSequence& s) { s.tokens[3] = 61; }),
+              HasSubstr("token 61 at 3 is outside the vocabulary of 61"));
   EXPECT_THAT(spoiled([](TrainSequence& s) { s.tokens[3] = -1; }), HasSubstr("outside the vocabulary"));
   EXPECT_THAT(spoiled([](TrainSequence& s) { s.loss_mask[0] = 1; }), HasSubstr("loss_mask[0]"));
   EXPECT_THAT(spoiled([](TrainSequence& s) { s.advantages.back() = std::nanf(""); }), HasSubstr("not finite"));

@@ -42,10 +42,14 @@ Trajectory trajectory_of(const std::string& id, double advantage, uint64_t seed)
 struct FakeBuffer {
   FakeBuffer() : http(net::ServerOptions{}) {
     http.route("GET", "/v2/leases/{id}", [](const net::Request& request) {
-      if (request.parameters.at("id") == "lost") return net::Response::error(Error(ErrorKind::kNotFound, "no lease 'lost'"));
+      if (request.parameters.at("id") == "lost")
+        return net::Response::error(Error(ErrorKind::kNotFound, "no lease 'lost'"));
       const double sign = request.parameters.at("id") == "flat" ? 0.0 : 1.0;
-      return net::Response::json({{"lease_id", request.parameters.at("id")},
-                                  {"groups", {{{"group_id", "g"}, {"trajectories", {to_json(trajectory_of("a", sign, 1)), to_json(trajectory_of("b", -sign, 2))}}}}}});
+      return net::Response::json(
+          {{"lease_id", request.parameters.at("id")},
+           {"groups",
+            {{{"group_id", "g"},
+              {"trajectories", {to_json(trajectory_of("a", sign, 1)), to_json(trajectory_of("b", -sign, 2))}}}}}});
     });
     http.route("POST", "/v2/leases/{id}/commit", [this](const net::Request& request) {
       if (!accepts) return net::Response::error(Error(ErrorKind::kUnavailable, "the buffer is full"));
@@ -206,11 +210,13 @@ TEST_F(TrainerServiceTest, TheServerAnswersOverHttp) {
   for (const auto& s : sample_sequences(3, 1)) sequences.push_back({{"tokens", s.tokens}, {"loss_mask", s.loss_mask}});
   const Json step = {{"kind", "sft"}, {"step", 1}, {"sequences", sequences}};
   const Json first = client.post_json(server.url() + "/step", step).value();
-  for (const char* field : {"step", "loss", "grad_norm", "lr", "tokens", "seconds", "tokens_per_s", "entropy"}) EXPECT_TRUE(first.contains(field)) << field;
+  for (const char* field : {"step", "loss", "grad_norm", "lr", "tokens", "seconds", "tokens_per_s", "entropy"})
+    EXPECT_TRUE(first.contains(field)) << field;
   Json again = client.post_json(server.url() + "/step", step).value();
   EXPECT_EQ(again["repeated"], true);
   EXPECT_EQ(again["loss"], first["loss"]);
-  const auto wrong = client.post(server.url() + "/step", {{"kind", "sft"}, {"step", 7}, {"sequences", sequences}}).value();
+  const auto wrong = client.post(server.url() + "/step", {{"kind", "sft"}, {"step", 7}, {"sequences", sequences}})
+                         .value();
   EXPECT_EQ(wrong.status, 409);
   EXPECT_EQ(Json::parse(wrong.body).at("expected_step"), 2);
   const auto unknown = client.post(server.url() + "/step", {{"kind", "stf"}, {"step", 2}}).value();
@@ -218,7 +224,8 @@ TEST_F(TrainerServiceTest, TheServerAnswersOverHttp) {
   EXPECT_THAT(unknown.body, HasSubstr("did you mean 'sft'"));
   const Json published = client.post_json(server.url() + "/publish_weights", {{"version", 1}}).value();
   EXPECT_TRUE(fs::exists(published["path"].get<std::string>()));
-  EXPECT_EQ(client.post_json(server.url() + "/export", {{"folder", (folder.path() / "out").string()}}).value()["path"], (folder.path() / "out").string());
+  EXPECT_EQ(client.post_json(server.url() + "/export", {{"folder", (folder.path() / "out").string()}}).value()["path"],
+            (folder.path() / "out").string());
   EXPECT_EQ(client.post_json(server.url() + "/save", Json::object()).value()["step"], 1);
   const Json status = client.get_json(server.url() + "/status").value();
   EXPECT_EQ(status["step"], 1);

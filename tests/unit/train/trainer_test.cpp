@@ -23,8 +23,10 @@ void sampled_by(const Model& model, std::vector<TrainSequence>& sequences) {
   for (size_t i = 0; i < sequences.size(); ++i) {
     TrainSequence& s = sequences[i];
     const MicroBatch batch = make_micro_batch(sequences, {i}, std::vector<double>(sequences.size(), 1.0), {}, at::kCPU);
-    const at::Tensor hidden = model.forward(batch.ids, batch.positions, packed_attention(batch.cu_seqlens)).index_select(0, batch.rows);
-    const at::Tensor log_probs = lm_head_scores(hidden, model.lm_head(), batch.targets, batch.inverse_temperature, 64).log_probs;
+    const at::Tensor hidden = model.forward(batch.ids, batch.positions, packed_attention(batch.cu_seqlens))
+                                  .index_select(0, batch.rows);
+    const at::Tensor log_probs = lm_head_scores(hidden, model.lm_head(), batch.targets, batch.inverse_temperature, 64)
+                                     .log_probs;
     int64_t next = 0;
     for (size_t t = 0; t < s.tokens.size(); ++t) {
       if (s.loss_mask[t]) s.old_log_probs[t] = log_probs[next++].item<float>();
@@ -51,7 +53,8 @@ TEST_P(GradientAccumulation, ManyMicroBatchesEqualOne) {
   Trainer parts = make(config);
   for (int step = 0; step < 3; ++step) {
     const auto sequences = sample_sequences(12, 100 + step);
-    const StepMetrics a = whole.train_step(GetParam().kind, sequences), b = parts.train_step(GetParam().kind, sequences);
+    const StepMetrics a = whole.train_step(GetParam().kind, sequences),
+                      b = parts.train_step(GetParam().kind, sequences);
     EXPECT_EQ(a.values.at("micro_batches"), 1);
     EXPECT_GE(b.values.at("micro_batches"), 5);
     EXPECT_NEAR(a.values.at("loss"), b.values.at("loss"), 1e-4 * (1 + std::fabs(a.values.at("loss"))));
@@ -63,8 +66,10 @@ TEST_P(GradientAccumulation, ManyMicroBatchesEqualOne) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Losses, GradientAccumulation,
-                         testing::Values(Accumulation{StepKind::kSft, "token-mean"}, Accumulation{StepKind::kRl, "token-mean"},
-                                         Accumulation{StepKind::kRl, "seq-mean-token-sum"}, Accumulation{StepKind::kRl, "constant"}));
+                         testing::Values(Accumulation{StepKind::kSft, "token-mean"},
+                                         Accumulation{StepKind::kRl, "token-mean"},
+                                         Accumulation{StepKind::kRl, "seq-mean-token-sum"},
+                                         Accumulation{StepKind::kRl, "constant"}));
 
 TEST(Trainer, RecomputeChangesNoBit) {
   TrainConfig config = sample_train_config();
@@ -140,7 +145,7 @@ TEST(Trainer, SeveralUpdatesKeepTheRatioOfTheStart) {
   sampled_by(trainer.model(), sequences);
   const auto values = trainer.train_step(StepKind::kRl, sequences).values;
   EXPECT_LT(values.at("train_rollout_logprob_abs_diff_max"), 1e-4);  // measured before the first update
-  EXPECT_GT(values.at("clip_fraction"), 0);                           // the later updates see moved weights
+  EXPECT_GT(values.at("clip_fraction"), 0);                          // the later updates see moved weights
   EXPECT_EQ(values.at("micro_batches"), 4 * std::ceil(values.at("micro_batches") / 4));
 }
 
