@@ -18,9 +18,9 @@ using namespace tritonforge;
 
 namespace {
 
-std::unique_ptr<Model> tiny(at::ScalarType dtype) {
-  ModelConfig config;
-  config.family = Family::kQwen3;
+std::unique_ptr<model::Model> tiny(at::ScalarType dtype) {
+  model::ModelConfig config;
+  config.family = model::Family::kQwen3;
   config.hidden_size = 256;
   config.intermediate_size = 768;
   config.num_layers = 5;
@@ -30,22 +30,22 @@ std::unique_ptr<Model> tiny(at::ScalarType dtype) {
   config.vocab_size = 2048;
   config.max_position = 4096;
   config.tie_embeddings = true;
-  auto model = std::make_unique<Model>(config, dtype, at::kCPU);
+  auto model = std::make_unique<model::Model>(config, dtype, at::kCPU);
   model->init_random(1);
   return model;
 }
 
-int run(const std::string& path, const std::string& dtype_name, int64_t batch, int64_t tokens, int64_t threads) {
-  const at::ScalarType dtype = parse_dtype(dtype_name, at::kCPU);
-  auto model = path == "tiny" ? tiny(dtype) : std::make_unique<Model>(load_model(path, dtype, at::kCPU));
+int run(const std::string& path, const std::string& model::dtype_name, int64_t batch, int64_t tokens, int64_t threads) {
+  const at::ScalarType dtype = kernels::parse_dtype(model::dtype_name, at::kCPU);
+  auto model = path == "tiny" ? tiny(dtype) : std::make_unique<model::Model>(model::load_model(path, dtype, at::kCPU));
   const int64_t parameters = model->config().parameter_count(), prompt = 64;
-  EngineOptions options;
+  engine::EngineOptions options;
   options.model = path;
   options.threads = threads;
   options.max_running = batch;
   options.max_context = prompt + tokens + 1;
   options.kv_cache_tokens = batch * (prompt + tokens + 32);
-  Engine engine(options, std::move(model), nullptr);
+  engine::Engine engine(options, std::move(model), nullptr);
   std::mutex mutex;
   std::condition_variable changed;
   int64_t done = 0;
@@ -53,12 +53,12 @@ int run(const std::string& path, const std::string& dtype_name, int64_t batch, i
   engine.pause();
   const auto submit = [&](int64_t count, int64_t length) {
     for (int64_t i = 0; i < count; ++i) {
-      Request request;
+      engine::Request request;
       for (int64_t t = 0; t < prompt; ++t) request.prompt_ids.push_back(100 + (i * 31 + t * 7) % 1000);
       request.sampling.max_new_tokens = length;
       request.sampling.ignore_eos = true;
       request.sampling.seed = static_cast<uint64_t>(i);
-      request.on_output = [&](Output output) {
+      request.on_output = [&](engine::Output output) {
         std::lock_guard lock(mutex);
         ++done;
         first = std::max(first, output.first_token_s);
@@ -85,7 +85,8 @@ int run(const std::string& path, const std::string& dtype_name, int64_t batch, i
   fmt::print(
       "{{\"model\": \"{}\", \"dtype\": \"{}\", \"parameters\": {}, \"batch\": {}, \"tokens\": {}, \"seconds\": {:.4f}, "
       "\"tokens_per_s\": {:.2f}}}\n",
-      path, dtype_name, parameters, batch, batch * tokens, seconds, static_cast<double>(batch * tokens) / seconds);
+      path, model::dtype_name, parameters, batch, batch * tokens, seconds,
+      static_cast<double>(batch * tokens) / seconds);
   return 0;
 }
 

@@ -23,7 +23,7 @@ double cpu_seconds() {
 int main(int argc, char** argv) try {
   if (argc < 4) fail(ErrorKind::kUsage, "usage: {} TOKENIZER REPEATS FILE...", argv[0]);
   const double load_start = cpu_seconds();
-  const Tokenizer tokenizer = Tokenizer::load(argv[1]);
+  const tokenizer::Tokenizer tokenizer = tokenizer::Tokenizer::load(argv[1]);
   const double load_s = cpu_seconds() - load_start;
   std::vector<std::string> texts;
   size_t bytes = 0;

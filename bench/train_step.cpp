@@ -54,7 +54,7 @@ std::vector<TrainSequence> batch(int64_t vocab) {
 int main(int argc, char** argv) {
   const auto argument = [&](int i, int64_t fallback) { return argc > i ? std::atoll(argv[i]) : fallback; };
   train::keep_freed_memory();
-  ModelConfig shape;
+  model::ModelConfig shape;
   shape.hidden_size = argument(2, 256);
   shape.num_layers = argument(3, 6);
   shape.vocab_size = argument(4, 1536);
@@ -70,7 +70,7 @@ int main(int argc, char** argv) {
   config.max_tokens_per_micro_batch = argument(5, 2048);
   config.validate();
   const at::ScalarType dtype = config.dtype == "float32" ? at::kFloat : at::kBFloat16;
-  Model model(shape, dtype, at::kCPU);
+  model::Model model(shape, dtype, at::kCPU);
   model.init_random(1);
   train::Trainer trainer(config, std::move(model), std::nullopt);
   const auto sequences = batch(shape.vocab_size);

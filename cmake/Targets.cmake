@@ -1,7 +1,18 @@
-# tf_library(NAME [TORCH] [EXCLUDE FILE ...] [DEPS ...]): the folder's library from all of its *.cpp. TORCH adds libtorch
-# and the precompiled header that makes its include bearable.
+# The sources that reach a header of libtorch, directly or through ours: they alone get its precompiled header.
+find_program(TF_SCAN_PYTHON python3 REQUIRED)
+execute_process(COMMAND ${TF_SCAN_PYTHON} ${CMAKE_SOURCE_DIR}/cmake/includes.py torch OUTPUT_VARIABLE TF_TORCH_SOURCES
+                OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+string(REPLACE "\n" ";" TF_TORCH_SOURCES "${TF_TORCH_SOURCES}")
+execute_process(COMMAND ${TF_SCAN_PYTHON} ${CMAKE_SOURCE_DIR}/cmake/includes.py check RESULT_VARIABLE includes_wrong
+                ERROR_VARIABLE includes_errors)
+if(includes_wrong)
+  message(FATAL_ERROR "includes leave their folder's DEPS:\n${includes_errors}")
+endif()
+
+# tf_library(NAME [UNITY] [EXCLUDE FILE ...] [DEPS ...]): the folder's library from all of its *.cpp. Where one of them needs libtorch, the
+# library links it. UNITY compiles several files as one: for folders whose files are small and include much.
 function(tf_library name)
-  cmake_parse_arguments(arg "TORCH" "" "DEPS;EXCLUDE" ${ARGN})
+  cmake_parse_arguments(arg "UNITY" "" "DEPS;EXCLUDE" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
   foreach(file ${arg_EXCLUDE})
     list(REMOVE_ITEM sources ${CMAKE_CURRENT_SOURCE_DIR}/${file})
@@ -15,29 +26,52 @@ function(tf_library name)
   add_library(tf_${name} STATIC ${sources})
   target_include_directories(tf_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
   target_link_libraries(tf_${name} PUBLIC ${arg_DEPS})
-  if(arg_TORCH)
-    target_link_libraries(tf_${name} PUBLIC torch)
-    tf_torch_pch(tf_${name})
+  if(arg_UNITY)
+    set_target_properties(tf_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
   endif()
+  tf_torch(tf_${name} PUBLIC ${sources})
 endfunction()
 
-# One precompiled torch header, built once and shared by every target that asks for it.
-function(tf_torch_pch target)
-  if(NOT TARGET tf_torch_pch)
-    file(WRITE ${CMAKE_BINARY_DIR}/torch_pch.cpp "")
-    add_library(tf_torch_pch OBJECT ${CMAKE_BINARY_DIR}/torch_pch.cpp)
-    target_link_libraries(tf_torch_pch PRIVATE torch)
-    target_precompile_headers(tf_torch_pch PRIVATE <torch/torch.h>)
-    target_compile_options(tf_torch_pch PRIVATE -fpch-preprocess)
+# Links libtorch to `target` where one of its sources needs it. Those sources share the precompiled header of ATen (the
+# others of such a target go without); a target without libtorch has the one of JSON and formatting.
+function(tf_torch target visibility)
+  set(torch_sources "")
+  foreach(source ${ARGN})
+    if(source IN_LIST TF_TORCH_SOURCES)
+      list(APPEND torch_sources ${source})
+    endif()
+  endforeach()
+  if(NOT torch_sources)
+    tf_precompiled(${target} tf_json_pch "" <fmt/format.h> <nlohmann/json.hpp> <map> <memory> <string> <vector>)
+    return()
   endif()
-  target_precompile_headers(${target} REUSE_FROM tf_torch_pch)
+  target_link_libraries(${target} ${visibility} torch)
+  # <torch/torch.h> is left to the few that define an autograd::Function: it is twice as large, and reading it costs
+  # every file seconds.
+  tf_precompiled(${target} tf_torch_pch torch <ATen/ATen.h> <ATen/Parallel.h> <ATen/core/grad_mode.h>)
+  set(others ${ARGN})
+  list(REMOVE_ITEM others ${torch_sources})
+  set_source_files_properties(${others} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+endfunction()
+
+# One precompiled header `pch`, built once, given to `target`.
+function(tf_precompiled target pch library)
+  if(NOT TARGET ${pch})
+    file(WRITE ${CMAKE_BINARY_DIR}/${pch}.cpp "")
+    add_library(${pch} OBJECT ${CMAKE_BINARY_DIR}/${pch}.cpp)
+    target_link_libraries(${pch} PRIVATE fmt::fmt spdlog::spdlog nlohmann_json::nlohmann_json ${library})
+    target_compile_definitions(${pch} PRIVATE SPDLOG_FMT_EXTERNAL)
+    target_precompile_headers(${pch} PRIVATE ${ARGN})
+    target_compile_options(${pch} PRIVATE -fpch-preprocess)
+  endif()
+  target_precompile_headers(${target} REUSE_FROM ${pch})
   # -fPIC for executables too: with -fPIE the compiler passes the header over.
   target_compile_options(${target} PRIVATE -fpch-preprocess -fPIC)
 endfunction()
 
-# tf_unit_tests(FOLDER [TORCH]): one test program from tests/unit/FOLDER/*.cpp
+# tf_unit_tests(FOLDER): one test program from tests/unit/FOLDER/*.cpp. It is one ctest entry: loading libtorch for each of
+# its tests would cost minutes (`make test-one TEST=Scheduler.Chunks*` runs single ones).
 function(tf_unit_tests folder)
-  cmake_parse_arguments(arg "TORCH" "" "" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/unit/${folder}/*.cpp)
   if(NOT sources)
     return()
@@ -47,9 +81,7 @@ function(tf_unit_tests folder)
   target_include_directories(unit_${folder} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   target_compile_definitions(unit_${folder} PRIVATE TF_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
                              TF_BINARY_DIR="${CMAKE_BINARY_DIR}" TF_PYTHON="${TRITONFORGE_PYTHON}")
-  if(arg_TORCH)
-    tf_torch_pch(unit_${folder})
-  endif()
+  tf_torch(unit_${folder} PRIVATE ${sources})
   add_test(NAME unit_${folder} COMMAND unit_${folder})
   set_tests_properties(unit_${folder} PROPERTIES TIMEOUT 600)
 endfunction()

@@ -45,12 +45,12 @@ void apply_key_value(Options& options, const std::string& argument) {
   }
 }
 
-RecipeConfig bench_recipe(const Options& options) {
+orchestrate::RecipeConfig bench_recipe(const Options& options) {
   if (options.model.empty())
     fail(ErrorKind::kUsage, "bench: --model is missing: a folder, a GGUF file, or the URL of an engine");
   if (options.problems.empty())
     fail(ErrorKind::kUsage, "bench: --problems is missing: a folder, a .jsonl or a .py file");
-  RecipeConfig config;
+  orchestrate::RecipeConfig config;
   config.name = "bench";
   config.stages = {"bench"};
   const bool remote = options.model.rfind("http://", 0) == 0;
@@ -109,11 +109,11 @@ void add_bench_command(CLI::App& app) {
       "example: tritonforge bench --problems problems --model models/tiny-base --level 1 --samples 4 --turns 3");
   command->callback([options] {
     for (const auto& argument : options->key_values) apply_key_value(*options, argument);
-    RunOptions run;
+    orchestrate::RunOptions run;
     run.output = options->output;
     run.resume = options->resume;
     run.json = options->json;
-    run_recipe(bench_recipe(*options), run);
+    orchestrate::run_recipe(bench_recipe(*options), run);
   });
 }
 

@@ -2,7 +2,7 @@
 // The command line: one add_*_command per subcommand, each in its own file, listed in commands.cpp.
 #include <CLI/CLI.hpp>
 
-namespace tritonforge {
+namespace tritonforge::engine {
 struct EngineOptions;
 }
 
@@ -15,7 +15,6 @@ int run(int argc, char** argv);
 void add_bench_command(CLI::App& app);
 void add_convert_command(CLI::App& app);
 void add_data_command(CLI::App& app);
-void add_convert_command(CLI::App& app);
 void add_doctor_command(CLI::App& app);
 void add_evaluate_command(CLI::App& app);
 void add_generate_command(CLI::App& app);
@@ -23,7 +22,7 @@ void add_report_command(CLI::App& app);
 void add_run_command(CLI::App& app);
 void add_score_command(CLI::App& app);
 void add_tokenize_command(CLI::App& app);
-void add_engine_options(CLI::App& command, EngineOptions& options);  // model, device and sizes of an engine
+void add_engine_options(CLI::App& command, engine::EngineOptions& options);  // model, device and sizes of an engine
 
 // `serve`, and under it one role a file, listed in serve.cpp.
 void add_serve_command(CLI::App& app);
@@ -33,8 +32,5 @@ void add_serve_engine_command(CLI::App& serve);
 void add_serve_evaluator_command(CLI::App& serve);
 void add_serve_router_command(CLI::App& serve);
 void add_serve_trainer_command(CLI::App& serve);
-void add_score_command(CLI::App& app);
-void add_serve_command(CLI::App& app);  // and under it one role a file:
-// void add_serve_<role>_command(CLI::App& serve), listed in serve.cpp
 
 }  // namespace tritonforge::cli

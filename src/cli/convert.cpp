@@ -15,12 +15,12 @@
 namespace tritonforge::cli {
 namespace {
 
-std::optional<Tokenizer> find_tokenizer(const fs::path& model) {
+std::optional<tokenizer::Tokenizer> find_tokenizer(const fs::path& model) {
   if (!fs::exists(model)) fail(ErrorKind::kNotFound, "no model at {}", model.string());
   const bool there = fs::is_directory(model) ? fs::exists(model / "tokenizer.json")
                                              : GgufFile(model).has("tokenizer.ggml.model");
   if (!there) return std::nullopt;
-  return Tokenizer::load(model);
+  return tokenizer::Tokenizer::load(model);
 }
 
 }  // namespace
@@ -45,7 +45,7 @@ void add_convert_command(CLI::App& app) {
       fail(ErrorKind::kUsage, "{} exists already (--force replaces a model that is there)", options->output);
     }
     const auto tokenizer = find_tokenizer(options->model);  // before the long work, so that its faults come first
-    convert_model(options->model, options->dtype, options->output);
+    model::convert_model(options->model, options->dtype, options->output);
     if (tokenizer) {
       tokenizer->save(options->output);
     } else {

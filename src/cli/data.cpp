@@ -23,7 +23,7 @@ struct EmitCounts {
 };
 
 struct GenerateArguments {
-  GenerateOptions options;
+  dataset::GenerateOptions options;
   std::string output, style = "compact", prompt, evaluator, emit_problems;
   int trials = 2;
   EmitCounts emit_most;
@@ -104,8 +104,8 @@ std::vector<std::string> read_holdout(const std::vector<std::string>& given) {
       entries.push_back(entry);
       continue;
     }
-    for (const auto& pair : read_pairs(entry)) {
-      if (pair.split == "holdout") entries.push_back(combo_key(pair.families));
+    for (const auto& pair : dataset::read_pairs(entry)) {
+      if (pair.split == "holdout") entries.push_back(dataset::combo_key(pair.families));
     }
   }
   std::sort(entries.begin(), entries.end());
@@ -115,14 +115,14 @@ std::vector<std::string> read_holdout(const std::vector<std::string>& given) {
 
 // holdout/: the held-out problems; rl/: the others, combinations for RL only first.
 void emit_problems(const fs::path& folder, const fs::path& pairs_file, const EmitCounts& most) {
-  auto pairs = read_pairs(pairs_file);
-  std::stable_partition(pairs.begin(), pairs.end(), [](const Pair& pair) { return pair.split == "rl"; });
+  auto pairs = dataset::read_pairs(pairs_file);
+  std::stable_partition(pairs.begin(), pairs.end(), [](const dataset::Pair& pair) { return pair.split == "rl"; });
   std::map<std::string, std::pair<int, std::string>> sets{{"holdout", {}}, {"rl", {}}};
   for (const auto& pair : pairs) {
     const bool held_out = pair.split == "holdout";
     auto& [count, lines] = sets[held_out ? "holdout" : "rl"];
     const int limit = held_out ? most.holdout : most.rl;
-    if (limit == 0 || count < limit) lines += problem_line(problem_of(pair, ++count)) + "\n";
+    if (limit == 0 || count < limit) lines += dataset::problem_line(dataset::problem_of(pair, ++count)) + "\n";
   }
   for (const auto& [name, set] : sets) {
     make_folder(folder / name);
@@ -132,19 +132,21 @@ void emit_problems(const fs::path& folder, const fs::path& pairs_file, const Emi
 
 void generate(GenerateArguments& arguments, std::vector<std::string> holdout) {
   auto& options = arguments.options;
-  options.style = parse_pair_style(arguments.style);
+  options.style = dataset::parse_pair_style(arguments.style);
   options.holdout = read_holdout(holdout);
   options.validate();
-  const bool compact = options.style == PairStyle::kCompact;
-  const auto prompt = arguments.prompt.empty() ? (compact ? PromptStyle::kMinimal : PromptStyle::kKernelBench)
-                                               : parse_prompt_style(arguments.prompt);
-  const ConversationTexts texts{.first = [=](const Problem& problem) { return first_messages(prompt, problem); },
-                                .feedback = [=](const Verdict& verdict) { return feedback_message(prompt, verdict); },
-                                .answer = [](const std::string& code) { return answer_message(code); }};
+  const bool compact = options.style == dataset::PairStyle::kCompact;
+  const auto prompt = arguments.prompt.empty()
+                          ? (compact ? rollout::PromptStyle::kMinimal : rollout::PromptStyle::kKernelBench)
+                          : rollout::parse_prompt_style(arguments.prompt);
+  const dataset::ConversationTexts texts{
+      .first = [=](const Problem& problem) { return rollout::first_messages(prompt, problem); },
+      .feedback = [=](const Verdict& verdict) { return rollout::feedback_message(prompt, verdict); },
+      .answer = [](const std::string& code) { return rollout::answer_message(code); }};
 
   std::unique_ptr<OwnEvaluator> own;
   net::HttpClient client({.timeout_s = 120});
-  EvaluatePair evaluate;
+  dataset::EvaluatePair evaluate;
   if (!arguments.unverified) {
     std::string url = arguments.evaluator;
     if (url.empty()) {
@@ -166,7 +168,7 @@ void generate(GenerateArguments& arguments, std::vector<std::string> holdout) {
   if (!file) fail(ErrorKind::kUnavailable, "{}: cannot be written", unfinished.string());
   Progress progress("pairs", options.count);
   int64_t written = 0;
-  const auto report = generate_pairs(options, evaluate, texts, [&](const Pair& pair) {
+  const auto report = dataset::generate_pairs(options, evaluate, texts, [&](const dataset::Pair& pair) {
     Json line = to_json(pair);
     if (arguments.no_messages) line.erase("messages");
     file << line.dump() << '\n';
@@ -206,7 +208,7 @@ void print_counts(std::string_view title, const std::map<std::string, size_t>& c
 }
 
 void print_stats(const std::string& path, bool json) {
-  const auto stats = stats_of(read_pairs(path));
+  const auto stats = dataset::stats_of(dataset::read_pairs(path));
   if (json) {
     fmt::print("{}\n", to_json(stats).dump());
     return;
@@ -228,7 +230,7 @@ void print_stats(const std::string& path, bool json) {
 void write_text(const std::string& path, int64_t count, uint64_t seed) {
   std::string lines;
   for (int64_t i = 0; i < count; ++i) {
-    lines += Json{{"text", corpus_text(seed, static_cast<uint64_t>(i))}}.dump() + "\n";
+    lines += Json{{"text", dataset::corpus_text(seed, static_cast<uint64_t>(i))}}.dump() + "\n";
   }
   const fs::path output = path;
   make_folder(output.parent_path());

@@ -84,7 +84,8 @@ Json examine() {
                  {"disk", disk(fs::current_path())},
                  {"gpus", gpus()},
                  {"binary", own_executable().string()}};
-  Evaluator evaluator(EvaluatorOptions{});  // throws kMachine where Python, torch or triton do not work
+  evaluate::Evaluator evaluator(
+      evaluate::EvaluatorOptions{});  // throws kMachine where Python, torch or triton do not work
   const Json health = evaluator.health();
   report["python"] = health.at("versions");
   report["python"].erase("packages");

@@ -11,7 +11,7 @@
 namespace tritonforge::cli {
 namespace {
 
-void add_evaluator_options(CLI::App& command, EvaluatorOptions& options) {
+void add_evaluator_options(CLI::App& command, evaluate::EvaluatorOptions& options) {
   command.add_option("--mode", options.mode, "interpret (CPU) or live (GPU)")->capture_default_str();
   command.add_option("--python", options.python, "Python with torch and triton (TRITONFORGE_PYTHON, else the build's)");
   command.add_option("--sandbox", options.sandbox, "auto, or strict: refuse to run where the self-test breaks out")
@@ -48,8 +48,8 @@ void print_text(const Verdict& v) {
 }
 
 struct EvaluateArguments {
-  EvaluatorOptions options;
-  EvaluationRequest request;
+  evaluate::EvaluatorOptions options;
+  evaluate::EvaluationRequest request;
   std::string problem, candidate;
   bool json = false, reproducible = false;
 };
@@ -80,7 +80,7 @@ void add_evaluate_command(CLI::App& app) {
     a.request.problem_source = read_file(a.problem);
     a.request.candidate = read_file(a.candidate);
     a.request.fresh_seeds = !a.reproducible;
-    Evaluator evaluator(a.options);
+    evaluate::Evaluator evaluator(a.options);
     const Verdict verdict = evaluator.evaluate(a.request);
     if (a.json) {
       fmt::print("{}\n", to_json(verdict).dump(2));
@@ -92,7 +92,7 @@ void add_evaluate_command(CLI::App& app) {
 
 void add_serve_evaluator_command(CLI::App& serve) {
   struct Arguments {
-    EvaluatorOptions options{.workers = 2};
+    evaluate::EvaluatorOptions options{.workers = 2};
     net::ServerOptions server{.port = 18188};
     std::string device;
   };
@@ -119,8 +119,8 @@ void add_serve_evaluator_command(CLI::App& serve) {
     // Each evaluation holds a server thread while it runs or waits, so the queue is the evaluator's own.
     arguments->server.worker_threads = arguments->options.workers + 2;
     arguments->server.max_queue = static_cast<size_t>(arguments->options.max_queue);
-    Evaluator evaluator(arguments->options);
-    EvaluatorServer server(evaluator, arguments->server);
+    evaluate::Evaluator evaluator(arguments->options);
+    evaluate::EvaluatorServer server(evaluator, arguments->server);
     server.start();
     fmt::print("evaluator ready on {}\n", server.url());
     std::fflush(stdout);

@@ -15,27 +15,28 @@ namespace tritonforge::cli {
 namespace {
 
 struct GenerateOptions {
-  EngineOptions engine;
-  SamplingParams sampling;
+  engine::EngineOptions engine;
+  engine::SamplingParams sampling;
   std::vector<std::string> prompts;
   bool chat = false, thinking = true, json = false;
 };
 
 // One prompt of a line: {"text"} or {"prompt"}, {"ids"} or {"input_ids"}, or {"messages"}; "sampling_params" replaces
 // the flags'.
-tritonforge::Request request_from(const std::string& line, const std::string& where, const GenerateOptions& options,
-                                  const Tokenizer& tokenizer) {
+engine::Request request_from(const std::string& line, const std::string& where, const GenerateOptions& options,
+                             const tokenizer::Tokenizer& tokenizer) {
   const OrderedJson body = parse_ordered_json(line, where);
   if (!body.is_object()) fail(ErrorKind::kUsage, "{}: expected an object", where);
-  tritonforge::Request request;
+  engine::Request request;
   request.sampling = options.sampling;
   try {
     if (body.contains("messages")) {
-      ChatOptions chat;
+      tokenizer::ChatOptions chat;
       chat.enable_thinking = options.thinking;
       if (body.contains("tools")) chat.tools = body["tools"];
-      const auto format = recognise_chat_format(tokenizer.chat_template(), options.engine.model.string());
-      request.prompt_ids = tokenizer.encode(render_chat(format, messages_from_json(body["messages"], where), chat));
+      const auto format = tokenizer::recognise_chat_format(tokenizer.chat_template(), options.engine.model.string());
+      request.prompt_ids = tokenizer.encode(
+          tokenizer::render_chat(format, tokenizer::messages_from_json(body["messages"], where), chat));
     } else if (body.contains("ids") || body.contains("input_ids")) {
       request.prompt_ids = body[body.contains("ids") ? "ids" : "input_ids"].get<std::vector<int64_t>>();
     } else if (body.contains("text") || body.contains("prompt")) {
@@ -47,12 +48,13 @@ tritonforge::Request request_from(const std::string& line, const std::string& wh
     fail(ErrorKind::kUsage, "{}: a field has the wrong type: {}", where, error.what());
   }
   if (body.contains("sampling_params"))
-    request.sampling = sampling_from_json(Json::parse(body["sampling_params"].dump()), where);
+    request.sampling = engine::sampling_from_json(Json::parse(body["sampling_params"].dump()), where);
   return request;
 }
 
-void print(const Output& output, const GenerateRequest& request, const Tokenizer& tokenizer, bool json) {
-  for (const Json& sample : generate_to_json(output, request, tokenizer)) {
+void print(const engine::Output& output, const engine::GenerateRequest& request, const tokenizer::Tokenizer& tokenizer,
+           bool json) {
+  for (const Json& sample : engine::generate_to_json(output, request, tokenizer)) {
     if (json) fmt::print("{}\n", sample.dump());
     else fmt::print("{}\n", sample["text"].get<std::string>());
   }
@@ -62,13 +64,13 @@ void print(const Output& output, const GenerateRequest& request, const Tokenizer
 // Prompts go to the engine as they are read; answers are printed in the order of the prompts.
 void generate(const GenerateOptions& options) {
   options.sampling.validate(int64_t{1} << 60);
-  Engine engine(options.engine);
-  const Tokenizer& tokenizer = *engine.tokenizer();
-  GenerateRequest printed;
+  engine::Engine engine(options.engine);
+  const tokenizer::Tokenizer& tokenizer = *engine.tokenizer();
+  engine::GenerateRequest printed;
   printed.return_logprob = true;
   std::mutex mutex;
   std::condition_variable changed;
-  std::map<size_t, Output> done;
+  std::map<size_t, engine::Output> done;
   size_t submitted = 0, shown = 0;
   bool failed = false;
   const auto show = [&](size_t at_most_waiting) {
@@ -76,11 +78,11 @@ void generate(const GenerateOptions& options) {
     while (shown < submitted) {
       if (submitted - shown <= at_most_waiting && !done.count(shown)) return;
       changed.wait(lock, [&] { return done.count(shown) != 0; });
-      const Output output = std::move(done.extract(shown).mapped());
+      const engine::Output output = std::move(done.extract(shown).mapped());
       ++shown;
       lock.unlock();
-      for (const Sample& sample : output.samples) {
-        if (sample.finish == FinishReason::kAbort) {
+      for (const engine::Sample& sample : output.samples) {
+        if (sample.finish == engine::FinishReason::kAbort) {
           failed = true;
           fmt::print(stderr, "tritonforge generate: prompt {}: {}\n", shown, sample.abort_message);
         }
@@ -89,10 +91,10 @@ void generate(const GenerateOptions& options) {
       lock.lock();
     }
   };
-  const auto submit = [&](tritonforge::Request request) {
+  const auto submit = [&](engine::Request request) {
     request.id = fmt::format("{}", submitted);
     request.deadline = Deadline::after(1e6);
-    request.on_output = [&, index = submitted](Output output) {
+    request.on_output = [&, index = submitted](engine::Output output) {
       std::lock_guard lock(mutex);
       done.emplace(index, std::move(output));
       changed.notify_all();

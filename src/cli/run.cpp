@@ -9,7 +9,7 @@ void add_run_command(CLI::App& app) {
   struct Options {
     std::string recipe;
     std::vector<std::string> overrides;
-    RunOptions run;
+    orchestrate::RunOptions run;
     bool dry_run = false;
   };
   auto options = std::make_shared<Options>();
@@ -23,9 +23,9 @@ void add_run_command(CLI::App& app) {
   command->add_flag("--json", options->run.json, "prints result.json instead of the table");
   command->footer("example: tritonforge run recipes/quickstart.yaml --set rl.steps=10 --set seed=2");
   command->callback([options] {
-    const RecipeConfig config = load_recipe(options->recipe, options->overrides);
-    if (options->dry_run) print_plan(config);
-    else run_recipe(config, options->run);
+    const orchestrate::RecipeConfig config = orchestrate::load_recipe(options->recipe, options->overrides);
+    if (options->dry_run) orchestrate::print_plan(config);
+    else orchestrate::run_recipe(config, options->run);
   });
 }
 

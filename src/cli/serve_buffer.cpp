@@ -13,7 +13,7 @@ namespace {
 
 struct Flags {
   net::ServerOptions http{.port = 8889, .worker_threads = 16};
-  ServiceOptions service;
+  rollout::ServiceOptions service;
   std::string database, tokenizer;
   double grace_s = 30;
 };
@@ -24,10 +24,10 @@ int serve(const Flags& flags) {
   std::signal(SIGXFSZ, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);
   SignalWaiter signals;
-  ServiceOptions service = flags.service;
+  rollout::ServiceOptions service = flags.service;
   service.database = flags.database;
   service.peers.api_key = flags.http.api_key;
-  BufferServer server(flags.http, service, load_chat_codec(flags.tokenizer));
+  rollout::BufferServer server(flags.http, service, rollout::load_chat_codec(flags.tokenizer));
   server.start();
   log::info("listens on {}, database {}", server.url(), flags.database);
   signals.block();

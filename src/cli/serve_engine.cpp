@@ -9,7 +9,7 @@
 
 namespace tritonforge::cli {
 
-void add_engine_options(CLI::App& command, EngineOptions& options) {
+void add_engine_options(CLI::App& command, engine::EngineOptions& options) {
   command
       .add_option("--model", options.model,
                   "Hugging Face folder (config.json, tokenizer.json, safetensors) or GGUF file")
@@ -36,17 +36,17 @@ void add_engine_options(CLI::App& command, EngineOptions& options) {
 namespace {
 
 struct ServeEngineOptions {
-  EngineOptions engine;
+  engine::EngineOptions engine;
   net::ServerOptions server;
 };
 
 void serve_engine(const ServeEngineOptions& options) {
   SignalWaiter signals;
   log::start(fmt::format("engine:{}", options.server.port));
-  Engine engine(options.engine);
-  EngineServer server(engine, options.server);
+  engine::Engine engine(options.engine);
+  engine::EngineServer server(engine, options.server);
   server.start();
-  const EngineInfo& info = engine.info();
+  const engine::EngineInfo& info = engine.info();
   log::info("serving {} ({} M parameters, {}, {}) on {}: context {}, KV cache {} tokens", info.model_path,
             info.parameters / 1'000'000, info.dtype, info.device, server.url(), info.max_context, info.kv_cache_tokens);
   signals.block();

@@ -16,15 +16,15 @@ struct TokenizeOptions {
   std::string tokenizer, train_file, output;
   bool decode = false, chat = false, skip_special = false;
   int64_t vocab_size = 4096;
-  ChatOptions chat_options;
+  tokenizer::ChatOptions chat_options;
 };
 
 // Lines are answered one by one, so that the command can stand in a pipe.
 class LineRunner {
  public:
   explicit LineRunner(const TokenizeOptions& options)
-      : options_(options), tokenizer_(Tokenizer::load(options.tokenizer)) {
-    if (options.chat) format_ = recognise_chat_format(tokenizer_.chat_template(), options.tokenizer);
+      : options_(options), tokenizer_(tokenizer::Tokenizer::load(options.tokenizer)) {
+    if (options.chat) format_ = tokenizer::recognise_chat_format(tokenizer_.chat_template(), options.tokenizer);
   }
 
   std::string answer(const std::string& line, const std::string& where) const {
@@ -32,10 +32,10 @@ class LineRunner {
     if (!request.is_object()) fail(ErrorKind::kUsage, "{}: expected an object", where);
     if (options_.decode) return text_of(field<std::vector<int64_t>>(request, "ids", "a list of ids", where));
     if (!options_.chat) return "{\"ids\":" + ids_of(field<std::string>(request, "text", "a text", where)) + "}";
-    ChatOptions chat = options_.chat_options;
+    tokenizer::ChatOptions chat = options_.chat_options;
     if (request.contains("tools")) chat.tools = request["tools"];
     const OrderedJson messages = request.contains("messages") ? request["messages"] : OrderedJson();
-    const std::string text = render_chat(format_, messages_from_json(messages, where), chat);
+    const std::string text = tokenizer::render_chat(format_, tokenizer::messages_from_json(messages, where), chat);
     return "{\"text\":" + OrderedJson(text).dump() + ",\"ids\":" + ids_of(text) + "}";
   }
 
@@ -58,8 +58,8 @@ class LineRunner {
   }
 
   const TokenizeOptions& options_;
-  Tokenizer tokenizer_;
-  ChatFormat format_ = ChatFormat::kPlain;
+  tokenizer::Tokenizer tokenizer_;
+  tokenizer::ChatFormat format_ = tokenizer::ChatFormat::kPlain;
 };
 
 void run_lines(const TokenizeOptions& options) {
@@ -95,10 +95,10 @@ void train(const TokenizeOptions& options) {
     texts.push_back(require<std::string>(parse_json(line, where), "text", where));
   }
   if (texts.empty()) fail(ErrorKind::kUsage, "{}: no texts to train on", options.train_file);
-  BpeTrainerOptions trainer;
+  tokenizer::BpeTrainerOptions trainer;
   trainer.vocab_size = options.vocab_size;
-  train_bpe(texts, trainer, options.output);
-  const Tokenizer tokenizer = Tokenizer::load(options.output);
+  tokenizer::train_bpe(texts, trainer, options.output);
+  const tokenizer::Tokenizer tokenizer = tokenizer::Tokenizer::load(options.output);
   fmt::print("{{\"folder\":{},\"vocab_size\":{}}}\n", OrderedJson(options.output).dump(), tokenizer.vocab_size());
 }
 

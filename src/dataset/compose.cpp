@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "dataset/writer.h"
 
-namespace tritonforge {
+namespace tritonforge::dataset {
 namespace {
 
 template <typename T>
@@ -259,4 +259,4 @@ Mistake draw_mistake(const Composition& composition, const std::vector<const Ope
   }
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::dataset

@@ -8,7 +8,7 @@
 #include "base/rng.h"
 #include "dataset/operators.h"
 
-namespace tritonforge {
+namespace tritonforge::dataset {
 
 enum class PairStyle {
   kCompact,  // as short as correct Triton allows: what a model of a few million parameters can learn
@@ -59,4 +59,4 @@ Mistake draw_mistake(const Composition& composition, const std::vector<const Ope
 // combination is ever trained on.
 std::string combo_key(std::vector<std::string> families);
 
-}  // namespace tritonforge
+}  // namespace tritonforge::dataset

@@ -6,7 +6,7 @@
 
 #include "dataset/compose.h"
 
-namespace tritonforge {
+namespace tritonforge::dataset {
 namespace {
 
 using Words = std::vector<std::string_view>;
@@ -89,4 +89,4 @@ std::string corpus_text(uint64_t seed, uint64_t index) {
          solution_source(made) + "```<|im_end|>\n";
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::dataset

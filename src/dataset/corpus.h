@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <string>
 
-namespace tritonforge {
+namespace tritonforge::dataset {
 
 // Text number `index`; a function of (seed, index).
 std::string corpus_text(uint64_t seed, uint64_t index);
 
-}  // namespace tritonforge
+}  // namespace tritonforge::dataset

@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "dataset/special.h"
 
-namespace tritonforge {
+namespace tritonforge::dataset {
 namespace {
 
 constexpr uint64_t kSplitSalt = 20261121;  // the split must not depend on the seed: two sets made apart share it
@@ -150,7 +150,7 @@ class Generator {
     pair.messages = texts_.first(problem_of(pair, 0));
     if (pair.refinement) {
       pair.messages.push_back(texts_.answer(pair.refinement->wrong));
-      pair.messages.push_back(Message{.role = "user", .content = pair.refinement->feedback});
+      pair.messages.push_back(tokenizer::Message{.role = "user", .content = pair.refinement->feedback});
     }
     pair.messages.push_back(texts_.answer(pair.solution));
     return true;
@@ -252,4 +252,4 @@ GenerateReport generate_pairs(const GenerateOptions& options, const EvaluatePair
   return Generator(options, evaluate, texts, on_pair).run();
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::dataset

@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "base/error.h"
+#include "contract/verdict.h"
 #include "dataset/compose.h"
 #include "dataset/pair.h"
-#include "dataset/verdict.h"
 
-namespace tritonforge {
+namespace tritonforge::dataset {
 
 struct GenerateOptions {
   int64_t count = 2000;
@@ -32,9 +32,9 @@ using EvaluatePair = std::function<Result<Verdict>(const std::string& problem, c
 
 // The conversation's texts; `rollout` owns them, so that a model meets in RL what it was taught on.
 struct ConversationTexts {
-  std::function<std::vector<Message>(const Problem&)> first;
-  std::function<Message(const Verdict&)> feedback;
-  std::function<Message(const std::string& code)> answer;
+  std::function<std::vector<tokenizer::Message>(const Problem&)> first;
+  std::function<tokenizer::Message(const Verdict&)> feedback;
+  std::function<tokenizer::Message(const std::string& code)> answer;
 };
 
 struct GenerateReport {
@@ -53,4 +53,4 @@ GenerateReport generate_pairs(const GenerateOptions& options, const EvaluatePair
 // "train" | "rl" | "holdout" of a combination.
 std::string split_of(const std::vector<std::string>& families, const GenerateOptions& options);
 
-}  // namespace tritonforge
+}  // namespace tritonforge::dataset

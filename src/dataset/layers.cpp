@@ -4,7 +4,7 @@
 
 #include "dataset/special.h"
 
-namespace tritonforge {
+namespace tritonforge::dataset {
 namespace {
 
 using Choices = std::vector<std::pair<std::string_view, std::vector<std::string_view>>>;
@@ -220,4 +220,4 @@ class ModelNew(nn.Module):
   return made;
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::dataset

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace tritonforge {
+namespace tritonforge::dataset {
 namespace {
 
 using D = double;
@@ -240,4 +240,4 @@ std::string draw_constant(const Range& range, Rng& rng) {
 
 double number_of(const std::string& constant) { return constant.empty() ? 0 : std::stod(constant); }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::dataset

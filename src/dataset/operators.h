@@ -9,7 +9,7 @@
 
 #include "base/rng.h"
 
-namespace tritonforge {
+namespace tritonforge::dataset {
 
 struct Range {
   double low = 0, high = 0;
@@ -72,4 +72,4 @@ double number_of(const std::string& constant);
 // Replaces {key} by its value; a key that is not given is a bug (TF_CHECK).
 std::string fill(std::string_view text, const std::vector<std::pair<std::string_view, std::string>>& values);
 
-}  // namespace tritonforge
+}  // namespace tritonforge::dataset

@@ -5,15 +5,17 @@
 
 #include "dataset/compose.h"
 
-namespace tritonforge {
+namespace tritonforge::dataset {
 namespace {
 
-Json message_to_json(const Message& message) { return Json{{"role", message.role}, {"content", message.content}}; }
+Json message_to_json(const tokenizer::Message& message) {
+  return Json{{"role", message.role}, {"content", message.content}};
+}
 
-Message message_of(const Json& json, std::string_view where) {
+tokenizer::Message message_of(const Json& json, std::string_view where) {
   if (!json.is_object()) fail(ErrorKind::kUsage, "{}: field 'messages' is not a list of messages", where);
-  return Message{.role = require<std::string>(json, "role", where),
-                 .content = require<std::string>(json, "content", where)};
+  return tokenizer::Message{.role = require<std::string>(json, "role", where),
+                            .content = require<std::string>(json, "content", where)};
 }
 
 PairStats::Length length_of(std::vector<size_t> sizes) {
@@ -144,4 +146,4 @@ Json to_json(const PairStats& stats) {
               {"solution_chars", to_json(stats.solution_chars)}};
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::dataset

@@ -11,7 +11,7 @@
 #include "dataset/problem.h"
 #include "tokenizer/chat_template.h"
 
-namespace tritonforge {
+namespace tritonforge::dataset {
 
 struct Refinement {      // a first attempt that the evaluator refused
   std::string mistake;   // kind of it: "wrong_operator", "syntax", ...
@@ -30,7 +30,7 @@ struct Pair {
   std::optional<Refinement> refinement;
   // user, assistant (the solution); with a refinement: user, assistant (wrong), user (feedback), assistant (solution).
   // Only the last message carries loss. May be left out of a file: it follows from the rest (and the prompt's style).
-  std::vector<Message> messages;
+  std::vector<tokenizer::Message> messages;
   bool verified = false;  // the evaluator accepted the solution
   uint64_t seed = 0;      // of the draw
 };
@@ -57,4 +57,4 @@ struct PairStats {
 PairStats stats_of(const std::vector<Pair>& pairs);
 Json to_json(const PairStats& stats);
 
-}  // namespace tritonforge
+}  // namespace tritonforge::dataset

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/json.h"
 
-namespace tritonforge {
+namespace tritonforge::dataset {
 namespace {
 
 std::string_view trim(std::string_view text) {
@@ -246,4 +246,4 @@ std::vector<Problem> select_problems(std::vector<Problem> problems, const std::v
   return kept;
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::dataset

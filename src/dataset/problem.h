@@ -1,21 +1,13 @@
 #pragma once
-// A problem: a PyTorch module in KernelBench's file format (class Model, get_inputs, get_init_inputs).
+// Reads sets of problems: folders, JSON lines, single files.
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/filesystem.h"
+#include "contract/problem.h"
 
-namespace tritonforge {
-
-struct Problem {
-  std::string id;  // unique in its set: "level1_19_relu"
-  int level = 1;
-  int problem_id = 0;                 // KernelBench's number within the level
-  std::string name;                   // file name without number and extension
-  std::vector<std::string> families;  // operator families it is composed of; empty where unknown
-  std::string source;                 // Python
-};
+namespace tritonforge::dataset {
 
 // From a folder, a .jsonl file or one .py file; ids are unique or kUsage says which two collide.
 // - A folder is read by its level1/, level2/, ... subfolders where it has any, else by its own *.py, else by its own
@@ -35,4 +27,4 @@ std::string problem_line(const Problem& problem);
 std::vector<Problem> select_problems(std::vector<Problem> problems, const std::vector<int>& levels,
                                      const std::vector<std::string>& ids);
 
-}  // namespace tritonforge
+}  // namespace tritonforge::dataset

@@ -2,7 +2,7 @@
 
 #include "dataset/operators.h"
 
-namespace tritonforge {
+namespace tritonforge::dataset {
 namespace {
 
 constexpr std::string_view kHead = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n\n";
@@ -75,4 +75,4 @@ SpecialDraw draw_special(const Special& special, Rng& rng) {
   return draw;
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::dataset

@@ -8,7 +8,7 @@
 
 #include "base/rng.h"
 
-namespace tritonforge {
+namespace tritonforge::dataset {
 
 // Texts hold {KEY} for each choice. {epilogue} in both: element-wise families, as statements on `out` in the problem
 // and on `value` in the kernel; between min_epilogue and min_epilogue + 2 of them.
@@ -31,4 +31,4 @@ struct SpecialDraw {
 };
 SpecialDraw draw_special(const Special& special, Rng& rng);
 
-}  // namespace tritonforge
+}  // namespace tritonforge::dataset

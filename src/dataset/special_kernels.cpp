@@ -1,7 +1,7 @@
 // The families that are a whole kernel of their own: matrix products, transposes, losses, indexing, scans.
 #include "dataset/special.h"
 
-namespace tritonforge {
+namespace tritonforge::dataset {
 
 std::vector<Special> kernel_specials() {
   return {
@@ -552,4 +552,4 @@ class ModelNew(nn.Module):
   };
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::dataset

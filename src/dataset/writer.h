@@ -4,7 +4,7 @@
 
 #include "dataset/compose.h"
 
-namespace tritonforge {
+namespace tritonforge::dataset {
 
 std::string compact_problem(const Composition& composition);
 std::string compact_solution(const Composition& composition);
@@ -16,4 +16,4 @@ std::vector<std::string> torch_statements(const Composition& composition);
 std::vector<std::string> kernel_statements(const Composition& composition, const std::string& mask,
                                            const std::string& row_length);
 
-}  // namespace tritonforge
+}  // namespace tritonforge::dataset

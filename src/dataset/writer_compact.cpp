@@ -3,7 +3,7 @@
 
 #include "dataset/writer.h"
 
-namespace tritonforge {
+namespace tritonforge::dataset {
 namespace {
 
 std::vector<std::pair<std::string_view, std::string>> values_of(const Composition& composition, const Step& step) {
@@ -114,4 +114,4 @@ std::string compact_solution(const Composition& composition) {
       composition.reduces() ? x + ".new_empty(" + x + ".shape[0])" : "torch.empty_like(" + x + ")", call);
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::dataset

@@ -3,7 +3,7 @@
 
 #include "dataset/writer.h"
 
-namespace tritonforge {
+namespace tritonforge::dataset {
 namespace {
 
 // What the look decides, named. Each is a function of the composition alone, so that problem and solution agree.
@@ -215,4 +215,4 @@ std::string full_solution(const Composition& composition) {
   return source;
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::dataset

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "kernels/cpu_kernels.h"
 
-namespace tritonforge {
+namespace tritonforge::engine {
 namespace {
 
 at::Tensor gather(const at::Tensor& layer, const at::Tensor& slots) {
@@ -38,8 +38,8 @@ Padded padded_form(const Batch& b) {
 
 }  // namespace
 
-KvCache::KvCache(const ModelConfig& config, int64_t blocks, int64_t block_size, at::ScalarType dtype, at::Device device,
-                 KvLayout layout)
+KvCache::KvCache(const model::ModelConfig& config, int64_t blocks, int64_t block_size, at::ScalarType dtype,
+                 at::Device device, KvLayout layout)
     : layout_(layout), block_size_(block_size), scale_(1.0 / std::sqrt(static_cast<double>(config.head_dim))) {
   TF_CHECK(layout == KvLayout::kRows || (device.is_cpu() && block_size == kernels::kPage),
            "the vector layout is the CPU's");
@@ -54,22 +54,22 @@ KvCache::KvCache(const ModelConfig& config, int64_t blocks, int64_t block_size, 
   }
 }
 
-int64_t KvCache::bytes_per_token(const ModelConfig& config, at::ScalarType dtype) {
+int64_t KvCache::bytes_per_token(const model::ModelConfig& config, at::ScalarType dtype) {
   return 2 * config.num_layers * config.num_kv_heads * config.head_dim * static_cast<int64_t>(c10::elementSize(dtype));
 }
 
-AttentionFn KvCache::attention(const Batch& batch) {
+model::AttentionFn KvCache::attention(const Batch& batch) {
   return layout_ == KvLayout::kVector ? vector_attention(batch) : rows_attention(batch);
 }
 
-AttentionFn KvCache::vector_attention(const Batch& batch) {
+model::AttentionFn KvCache::vector_attention(const Batch& batch) {
   return [this, &batch](int64_t layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
     kernels::paged_write(layers_[layer], k, v, batch.slots);
     return kernels::paged_attention(layers_[layer], q, batch.block_tables, batch.sequence_of, batch.positions, scale_);
   };
 }
 
-AttentionFn KvCache::rows_attention(const Batch& batch) {
+model::AttentionFn KvCache::rows_attention(const Batch& batch) {
   const auto dtype = layers_[0].keys.scalar_type();
   const auto write = [this, &batch](int64_t layer, const at::Tensor& k, const at::Tensor& v) {
     layers_[layer].keys.flatten(0, 1).index_copy_(0, batch.slots, k);
@@ -101,4 +101,4 @@ AttentionFn KvCache::rows_attention(const Batch& batch) {
   };
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::engine

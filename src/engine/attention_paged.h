@@ -10,7 +10,7 @@
 #include "kernels/paged_attention.h"
 #include "model/model.h"
 
-namespace tritonforge {
+namespace tritonforge::engine {
 
 // kVector: the CPU kernels' layout and code (kernels/paged_attention.h).
 // kRows: [blocks, block_size, kv_heads, head_dim] each (FlashInfer's "NHD"); attention through ATen alone, on any
@@ -20,19 +20,19 @@ enum class KvLayout { kVector, kRows };
 
 class KvCache {
  public:
-  KvCache(const ModelConfig& config, int64_t blocks, int64_t block_size, at::ScalarType dtype, at::Device device,
+  KvCache(const model::ModelConfig& config, int64_t blocks, int64_t block_size, at::ScalarType dtype, at::Device device,
           KvLayout layout);
-  static int64_t bytes_per_token(const ModelConfig& config, at::ScalarType dtype);
+  static int64_t bytes_per_token(const model::ModelConfig& config, at::ScalarType dtype);
   // For one step; refers to the cache and to the batch's tensors.
-  AttentionFn attention(const Batch& batch);
+  model::AttentionFn attention(const Batch& batch);
 
  private:
-  AttentionFn vector_attention(const Batch& batch);
-  AttentionFn rows_attention(const Batch& batch);
+  model::AttentionFn vector_attention(const Batch& batch);
+  model::AttentionFn rows_attention(const Batch& batch);
   std::vector<kernels::PagedLayer> layers_;
   KvLayout layout_;
   int64_t block_size_;
   double scale_;
 };
 
-}  // namespace tritonforge
+}  // namespace tritonforge::engine

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-namespace tritonforge {
+namespace tritonforge::engine {
 
 int64_t size_class(int64_t n, int64_t limit) {
   const auto up_to = [n](int64_t step) { return (n + step - 1) / step * step; };
@@ -135,4 +135,4 @@ const Batch& BatchBuffers::fill(const Plan& plan) {
   return batch_;
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::engine

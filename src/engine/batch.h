@@ -8,7 +8,7 @@
 
 #include "engine/scheduler.h"
 
-namespace tritonforge {
+namespace tritonforge::engine {
 
 struct BatchLimits {
   int64_t max_tokens, max_sequences, max_context, block_size;
@@ -44,4 +44,4 @@ class BatchBuffers {
   Batch batch_;
 };
 
-}  // namespace tritonforge
+}  // namespace tritonforge::engine

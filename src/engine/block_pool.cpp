@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 
-namespace tritonforge {
+namespace tritonforge::engine {
 
 BlockPool::BlockPool(int64_t num_blocks, int64_t block_size, bool reuse_prefixes)
     : block_size_(block_size), reuse_prefixes_(reuse_prefixes), blocks_(static_cast<size_t>(num_blocks)) {
@@ -130,4 +130,4 @@ void BlockPool::check() const {
   }
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::engine

@@ -12,7 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace tritonforge {
+namespace tritonforge::engine {
 
 class BlockPool {
  public:
@@ -65,4 +65,4 @@ class BlockPool {
   uint64_t next_serial_ = 1, root_ = 0;
 };
 
-}  // namespace tritonforge
+}  // namespace tritonforge::engine

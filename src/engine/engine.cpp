@@ -25,7 +25,7 @@
 #include "kernels/device.h"
 #include "model/weights.h"
 
-namespace tritonforge {
+namespace tritonforge::engine {
 namespace {
 
 constexpr int64_t kBlockSize = 16;
@@ -35,7 +35,8 @@ struct Sizes {
   int64_t max_context, step_tokens, blocks;
 };
 
-Sizes size_engine(const EngineOptions& options, const ModelConfig& config, at::ScalarType dtype, at::Device device) {
+Sizes size_engine(const EngineOptions& options, const model::ModelConfig& config, at::ScalarType dtype,
+                  at::Device device) {
   Sizes sizes{};
   sizes.max_context = options.max_context > 0 ? options.max_context : std::min<int64_t>(config.max_position, 32768);
   if (sizes.max_context > config.max_position) {
@@ -51,7 +52,7 @@ Sizes size_engine(const EngineOptions& options, const ModelConfig& config, at::S
   if (tokens == 0) {
     // Of what is free: a quarter of the machine's memory, or six tenths of an accelerator's.
     const double share = device.is_cpu() ? 0.25 : 0.6;
-    const auto affordable = static_cast<int64_t>(share * static_cast<double>(free_memory(device)) /
+    const auto affordable = static_cast<int64_t>(share * static_cast<double>(kernels::free_memory(device)) /
                                                  static_cast<double>(per_token));
     tokens = std::min(affordable, options.max_running * sizes.max_context);
   }
@@ -86,7 +87,8 @@ void EngineOptions::validate() const {
 }
 
 struct Engine::Impl {
-  Impl(EngineOptions options, std::unique_ptr<Model> model, std::shared_ptr<const Tokenizer> tokenizer);
+  Impl(EngineOptions options, std::unique_ptr<model::Model> model,
+       std::shared_ptr<const tokenizer::Tokenizer> tokenizer);
   ~Impl();
 
   void run();
@@ -105,8 +107,8 @@ struct Engine::Impl {
   void make_cache();
 
   EngineOptions options;
-  std::unique_ptr<Model> model;
-  std::shared_ptr<const Tokenizer> tokenizer;
+  std::unique_ptr<model::Model> model;
+  std::shared_ptr<const tokenizer::Tokenizer> tokenizer;
   at::Device device;
   Sizes sizes;
   EngineInfo info;
@@ -137,7 +139,8 @@ struct Engine::Impl {
   std::thread thread;
 };
 
-Engine::Impl::Impl(EngineOptions from, std::unique_ptr<Model> the_model, std::shared_ptr<const Tokenizer> the_tokenizer)
+Engine::Impl::Impl(EngineOptions from, std::unique_ptr<model::Model> the_model,
+                   std::shared_ptr<const tokenizer::Tokenizer> the_tokenizer)
     : options(std::move(from)),
       model(std::move(the_model)),
       tokenizer(std::move(the_tokenizer)),
@@ -154,11 +157,11 @@ Engine::Impl::Impl(EngineOptions from, std::unique_ptr<Model> the_model, std::sh
               device),
       sampler(device) {
   make_cache();
-  const ModelConfig& config = model->config();
+  const model::ModelConfig& config = model->config();
   info = {.model_path = options.model.string(),
           .device = device.str(),
-          .dtype = dtype_name(model->dtype()),
-          .family = config.family == Family::kQwen2 ? "qwen2" : "qwen3",
+          .dtype = model::dtype_name(model->dtype()),
+          .family = config.family == model::Family::kQwen2 ? "qwen2" : "qwen3",
           .vocab_size = config.vocab_size,
           .max_context = sizes.max_context,
           .kv_cache_tokens = pool.capacity() * kBlockSize,
@@ -170,7 +173,7 @@ Engine::Impl::Impl(EngineOptions from, std::unique_ptr<Model> the_model, std::sh
     if (end && std::find(info.eos_token_ids.begin(), info.eos_token_ids.end(), *end) == info.eos_token_ids.end())
       info.eos_token_ids.push_back(*end);
   }
-  if (options.share_device) device_lock.emplace(device_identity(device));
+  if (options.share_device) device_lock.emplace(kernels::device_identity(device));
   publish_stats();
   thread = std::thread([this] { run(); });
 }
@@ -250,7 +253,7 @@ void Engine::Impl::step() {
   const auto& drawn = rows.empty() ? none
                                    : sampler.sample(model->logits(hidden.index_select(0, batch.sample_rows)), rows);
   if (hold) {
-    synchronize(device);
+    kernels::synchronize(device);
     hold.reset();
   }
   scheduler.commit(plan);
@@ -326,7 +329,7 @@ void Engine::Impl::step_failed(const std::string& why) {
   scheduler.weights_changed();
   if (device.is_cpu()) return;
   try {
-    synchronize(device);
+    kernels::synchronize(device);
   } catch (const std::exception&) {
     // A CUDA context that failed stays failed. The process ends, so that its supervisor starts one with a new context.
     log::error("the GPU's context is lost with it: the engine ends and can be started again");
@@ -380,14 +383,15 @@ void Engine::Impl::post_and_wait(std::function<void()> command) {
 
 Engine::Engine(EngineOptions options) {
   options.validate();
-  const at::Device device = open_device(options.device);
-  const at::ScalarType dtype = parse_dtype(options.dtype, device);
-  auto tokenizer = std::make_shared<const Tokenizer>(Tokenizer::load(options.model));
-  auto model = std::make_unique<Model>(load_model(options.model, dtype, device));
+  const at::Device device = kernels::open_device(options.device);
+  const at::ScalarType dtype = kernels::parse_dtype(options.dtype, device);
+  auto tokenizer = std::make_shared<const tokenizer::Tokenizer>(tokenizer::Tokenizer::load(options.model));
+  auto model = std::make_unique<model::Model>(model::load_model(options.model, dtype, device));
   impl_ = std::make_unique<Impl>(std::move(options), std::move(model), std::move(tokenizer));
 }
 
-Engine::Engine(EngineOptions options, std::unique_ptr<Model> model, std::shared_ptr<const Tokenizer> tokenizer) {
+Engine::Engine(EngineOptions options, std::unique_ptr<model::Model> model,
+               std::shared_ptr<const tokenizer::Tokenizer> tokenizer) {
   options.validate();
   impl_ = std::make_unique<Impl>(std::move(options), std::move(model), std::move(tokenizer));
 }
@@ -395,7 +399,7 @@ Engine::Engine(EngineOptions options, std::unique_ptr<Model> model, std::shared_
 Engine::~Engine() = default;
 
 const EngineInfo& Engine::info() const { return impl_->info; }
-const Tokenizer* Engine::tokenizer() const { return impl_->tokenizer.get(); }
+const tokenizer::Tokenizer* Engine::tokenizer() const { return impl_->tokenizer.get(); }
 
 Result<std::string> Engine::submit(Request request) {
   Impl& impl = *impl_;
@@ -485,7 +489,7 @@ void Engine::release_memory() {
     impl->scheduler.weights_changed();  // no prefix outlives the blocks that hold it
     impl->cache.reset();
     if (!impl->device.is_cpu()) {
-      synchronize(impl->device);
+      kernels::synchronize(impl->device);
       at::getDeviceAllocator(impl->device.type())->emptyCache();
     }
     impl->publish_stats();
@@ -515,12 +519,12 @@ Result<InstalledWeights> Engine::update_weights(const fs::path& path, int64_t ve
       std::optional<DeviceLock::Hold> hold;
       if (impl.device_lock && !impl.device.is_cpu()) hold.emplace(impl.device_lock->shared());
       install(staged);
-      synchronize(impl.device);
+      kernels::synchronize(impl.device);
       impl.weight_version = installed = version >= 0 ? version : impl.weight_version + 1;
       impl.scheduler.weights_changed();
       impl.publish_stats();
     });
-    return InstalledWeights{installed, weight_checksums(*impl.model)};
+    return InstalledWeights{installed, model::weight_checksums(*impl.model)};
   } catch (const Error& error) {
     return error;
   }
@@ -533,4 +537,4 @@ EngineStats Engine::stats() const {
 
 bool Engine::healthy() const { return stats().consecutive_failures < kFailuresBeforeRed; }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::engine

@@ -9,10 +9,14 @@
 #include "base/filesystem.h"
 #include "engine/request.h"
 
-namespace tritonforge {
-
+namespace tritonforge::model {
 class Model;
+}
+namespace tritonforge::tokenizer {
 class Tokenizer;
+}
+
+namespace tritonforge::engine {
 
 struct EngineOptions {
   fs::path model;               // Hugging Face folder or GGUF file
@@ -61,11 +65,12 @@ class Engine {
   // memory is not there. Weight version 0.
   explicit Engine(EngineOptions options);
   // With a model that is there already; the tokenizer may be null: then there is no text and no stop string.
-  Engine(EngineOptions options, std::unique_ptr<Model> model, std::shared_ptr<const Tokenizer> tokenizer);
+  Engine(EngineOptions options, std::unique_ptr<model::Model> model,
+         std::shared_ptr<const tokenizer::Tokenizer> tokenizer);
   ~Engine();  // aborts what runs, each with its last on_output
 
   const EngineInfo& info() const;
-  const Tokenizer* tokenizer() const;
+  const tokenizer::Tokenizer* tokenizer() const;
 
   // The id of the request; kUsage for bad fields or a prompt that leaves no room, kUnavailable for a full queue.
   Result<std::string> submit(Request request);
@@ -96,4 +101,4 @@ class Engine {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace tritonforge
+}  // namespace tritonforge::engine

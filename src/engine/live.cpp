@@ -4,9 +4,9 @@
 
 #include "base/rng.h"
 
-namespace tritonforge {
+namespace tritonforge::engine {
 
-LiveRequest::LiveRequest(Request from, const Tokenizer* tokenizer, const std::vector<int64_t>& end_tokens,
+LiveRequest::LiveRequest(Request from, const tokenizer::Tokenizer* tokenizer, const std::vector<int64_t>& end_tokens,
                          int64_t max_context)
     : request(std::move(from)),
       tokenizer_(tokenizer),
@@ -98,4 +98,4 @@ Output LiveRequest::snapshot() const {
   return now;
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::engine

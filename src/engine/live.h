@@ -9,7 +9,7 @@
 #include "engine/scheduler.h"
 #include "kernels/sample.h"
 
-namespace tritonforge {
+namespace tritonforge::engine {
 
 struct LiveRequest;
 
@@ -24,7 +24,8 @@ struct LiveSample : Sequence {
 
 struct LiveRequest {
   // `end_tokens`: the model's own end-of-sequence tokens.
-  LiveRequest(Request request, const Tokenizer* tokenizer, const std::vector<int64_t>& end_tokens, int64_t max_context);
+  LiveRequest(Request request, const tokenizer::Tokenizer* tokenizer, const std::vector<int64_t>& end_tokens,
+              int64_t max_context);
 
   // Takes a drawn token; sets out().finish where the sample ends with it.
   void accept(LiveSample& sample, int64_t token, float log_prob, int64_t weight_version);
@@ -41,11 +42,11 @@ struct LiveRequest {
   bool changed = false;  // since the last delivery
 
  private:
-  const Tokenizer* tokenizer_;
+  const tokenizer::Tokenizer* tokenizer_;
   std::vector<int64_t> stop_ids_;
   int64_t max_context_;
 };
 
 inline Sample& LiveSample::out() const { return request->output.samples[index]; }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::engine

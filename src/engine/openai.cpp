@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 
-namespace tritonforge {
+namespace tritonforge::engine {
 namespace {
 
 const std::vector<std::string> kRefused{"logit_bias", "functions",  "function_call", "suffix",
@@ -52,7 +52,7 @@ SamplingParams sampling_from(const Json& body, bool chat, const std::string& whe
   return params;
 }
 
-std::vector<std::vector<int64_t>> completion_prompts(const Json& body, const Tokenizer& tokenizer,
+std::vector<std::vector<int64_t>> completion_prompts(const Json& body, const tokenizer::Tokenizer& tokenizer,
                                                      const std::string& where) {
   const auto prompt = body.find("prompt");
   if (prompt == body.end()) fail(ErrorKind::kUsage, "{}: field 'prompt' is missing", where);
@@ -71,11 +71,11 @@ std::vector<std::vector<int64_t>> completion_prompts(const Json& body, const Tok
   fail(ErrorKind::kUsage, "{}: field 'prompt' must be a text, a list of texts, or token ids", where);
 }
 
-std::vector<int64_t> chat_prompt(const std::string& body, const Tokenizer& tokenizer, ChatFormat format,
-                                 const std::string& where) {
+std::vector<int64_t> chat_prompt(const std::string& body, const tokenizer::Tokenizer& tokenizer,
+                                 tokenizer::ChatFormat format, const std::string& where) {
   const OrderedJson ordered = parse_ordered_json(body, where);
   if (!ordered.contains("messages")) fail(ErrorKind::kUsage, "{}: field 'messages' is missing", where);
-  ChatOptions options;
+  tokenizer::ChatOptions options;
   const bool use_tools = !ordered.contains("tool_choice") || ordered["tool_choice"] != "none";
   if (ordered.contains("tools") && use_tools) options.tools = ordered["tools"];
   if (ordered.contains("chat_template_kwargs") && !ordered["chat_template_kwargs"].is_null()) {
@@ -87,7 +87,8 @@ std::vector<int64_t> chat_prompt(const std::string& body, const Tokenizer& token
       options.enable_thinking = value.get<bool>();
     }
   }
-  return tokenizer.encode(render_chat(format, messages_from_json(ordered["messages"], where), options));
+  return tokenizer.encode(
+      tokenizer::render_chat(format, tokenizer::messages_from_json(ordered["messages"], where), options));
 }
 
 Json finish_of(const Sample& sample) {
@@ -100,7 +101,8 @@ Json finish_of(const Sample& sample) {
   return nullptr;
 }
 
-Json log_probs_of(const OpenAiRequest& request, const Sample& sample, size_t from, const Tokenizer& tokenizer) {
+Json log_probs_of(const OpenAiRequest& request, const Sample& sample, size_t from,
+                  const tokenizer::Tokenizer& tokenizer) {
   if (!request.log_probs) return nullptr;
   if (!request.chat) {
     Json tokens = Json::array(), values = Json::array();
@@ -142,8 +144,8 @@ Json envelope(const OpenAiRequest& request, const char* object) {
 
 }  // namespace
 
-OpenAiRequest openai_from_json(const std::string& text, bool chat, const Tokenizer& tokenizer, ChatFormat format,
-                               const std::string& model, const std::string& id) {
+OpenAiRequest openai_from_json(const std::string& text, bool chat, const tokenizer::Tokenizer& tokenizer,
+                               tokenizer::ChatFormat format, const std::string& model, const std::string& id) {
   const std::string where = chat ? "POST /v1/chat/completions" : "POST /v1/completions";
   const Json body = parse_json(text.empty() ? "{}" : text, where);
   if (!body.is_object()) fail(ErrorKind::kUsage, "{}: expected an object", where);
@@ -176,7 +178,8 @@ OpenAiRequest openai_from_json(const std::string& text, bool chat, const Tokeniz
   return request;
 }
 
-Json openai_reply(const OpenAiRequest& request, const std::vector<Output>& outputs, const Tokenizer& tokenizer) {
+Json openai_reply(const OpenAiRequest& request, const std::vector<Output>& outputs,
+                  const tokenizer::Tokenizer& tokenizer) {
   Json reply = envelope(request, request.chat ? "chat.completion" : "text_completion");
   Json choices = Json::array();
   for (const Output& output : outputs) {
@@ -197,7 +200,7 @@ Json openai_reply(const OpenAiRequest& request, const std::vector<Output>& outpu
 }
 
 std::vector<Json> openai_chunks(const OpenAiRequest& request, const Output& output, int64_t first_index,
-                                std::vector<StreamedSample>& sent, const Tokenizer& tokenizer) {
+                                std::vector<StreamedSample>& sent, const tokenizer::Tokenizer& tokenizer) {
   std::vector<Json> chunks;
   sent.resize(output.samples.size());
   for (size_t i = 0; i < output.samples.size(); ++i) {
@@ -230,4 +233,4 @@ Json openai_usage_chunk(const OpenAiRequest& request, const std::vector<Output>&
   return chunk;
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::engine

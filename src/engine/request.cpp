@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-namespace tritonforge {
+namespace tritonforge::engine {
 
 void SamplingParams::validate(int64_t vocab_size) const {
   const auto bad = [](const char* field, const char* rule, const auto& value) {
@@ -37,4 +37,4 @@ std::string_view name_of(FinishReason reason) {
   return "none";
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::engine

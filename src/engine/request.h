@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-namespace tritonforge {
+namespace tritonforge::engine {
 
 // One sampled token is a function of (seed, position, logits) under these, whatever else is in the batch.
 // Order of the cuts: temperature, top_k, top_p over what top_k left, min_p relative to the largest probability.
@@ -71,4 +71,4 @@ struct Request {
   std::function<void(Output)> on_output;
 };
 
-}  // namespace tritonforge
+}  // namespace tritonforge::engine

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-namespace tritonforge {
+namespace tritonforge::engine {
 
-SampleText::SampleText(const Tokenizer& tokenizer, std::vector<std::string> stops, bool skip_special_tokens,
+SampleText::SampleText(const tokenizer::Tokenizer& tokenizer, std::vector<std::string> stops, bool skip_special_tokens,
                        bool keep_stop)
     : decoder_(tokenizer, skip_special_tokens), stops_(std::move(stops)), keep_stop_(keep_stop) {
   for (const auto& stop : stops_) longest_stop_ = std::max(longest_stop_, stop.size());
@@ -47,4 +47,4 @@ std::string SampleText::settled() const {
   return text_.substr(0, text_.size() - held);
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::engine

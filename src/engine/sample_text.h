@@ -6,12 +6,13 @@
 
 #include "tokenizer/tokenizer.h"
 
-namespace tritonforge {
+namespace tritonforge::engine {
 
 class SampleText {
  public:
   // `keep_stop`: the text ends after the stop string instead of before it.
-  SampleText(const Tokenizer& tokenizer, std::vector<std::string> stops, bool skip_special_tokens, bool keep_stop);
+  SampleText(const tokenizer::Tokenizer& tokenizer, std::vector<std::string> stops, bool skip_special_tokens,
+             bool keep_stop);
   // True once a stop string is complete; the text is then final and matched() names it. Where one token completes
   // several, the one that ends first wins, and of those the one that begins first.
   bool feed(int64_t token);
@@ -24,11 +25,11 @@ class SampleText {
 
  private:
   bool append(const std::string& part);
-  StreamDecoder decoder_;
+  tokenizer::StreamDecoder decoder_;
   std::vector<std::string> stops_;
   size_t longest_stop_ = 0;
   bool keep_stop_;
   std::string text_, matched_;
 };
 
-}  // namespace tritonforge
+}  // namespace tritonforge::engine

@@ -9,7 +9,7 @@
 
 #include "base/rng.h"
 
-namespace tritonforge {
+namespace tritonforge::engine {
 
 using kernels::Sampled;
 using kernels::SampleRow;
@@ -86,4 +86,4 @@ const std::vector<Sampled>& Sampler::sample_with_aten(const at::Tensor& all_logi
   return drawn_;
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::engine

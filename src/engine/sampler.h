@@ -9,7 +9,7 @@
 
 #include "kernels/sample.h"
 
-namespace tritonforge {
+namespace tritonforge::engine {
 
 class Sampler {
  public:
@@ -26,4 +26,4 @@ class Sampler {
   std::vector<kernels::Sampled> drawn_;
 };
 
-}  // namespace tritonforge
+}  // namespace tritonforge::engine

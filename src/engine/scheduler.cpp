@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 
-namespace tritonforge {
+namespace tritonforge::engine {
 
 Scheduler::Scheduler(SchedulerOptions options, BlockPool& pool) : options_(options), pool_(pool) {
   TF_CHECK(options.max_running >= 1 && options.max_step_tokens >= options.max_running, "{} sequences in {} tokens",
@@ -143,4 +143,4 @@ void Scheduler::release_blocks(Sequence* sequence) {
   sequence->blocks.clear();
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::engine

@@ -11,7 +11,7 @@
 
 #include "engine/block_pool.h"
 
-namespace tritonforge {
+namespace tritonforge::engine {
 
 struct Sequence {
   std::vector<int64_t> tokens;  // prompt, then what was sampled
@@ -83,4 +83,4 @@ class Scheduler {
   uint64_t next_arrival_ = 1;
 };
 
-}  // namespace tritonforge
+}  // namespace tritonforge::engine

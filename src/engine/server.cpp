@@ -11,7 +11,7 @@
 #include "engine/openai.h"
 #include "engine/wire.h"
 
-namespace tritonforge {
+namespace tritonforge::engine {
 namespace {
 
 using HttpRequest = net::Request;
@@ -127,7 +127,7 @@ struct EngineServer::Impl {
              void (Impl::*handler)(const HttpRequest&, const ResponderPtr&));
 
   Engine& engine;
-  ChatFormat format;
+  tokenizer::ChatFormat format;
   std::string model_name;
   std::atomic<uint64_t> next_id{1};
   std::atomic<bool> closing{false};
@@ -137,7 +137,7 @@ struct EngineServer::Impl {
 
 EngineServer::Impl::Impl(Engine& the_engine, net::ServerOptions options)
     : engine(the_engine),
-      format(recognise_chat_format(the_engine.tokenizer()->chat_template(), the_engine.info().model_path)),
+      format(tokenizer::recognise_chat_format(the_engine.tokenizer()->chat_template(), the_engine.info().model_path)),
       model_name(fs::path(the_engine.info().model_path).filename().string()),
       server(std::move(options)) {
   add_routes();
@@ -320,7 +320,7 @@ void EngineServer::Impl::advance(const std::shared_ptr<Exchange>& exchange, size
 }
 
 void EngineServer::Impl::generate(const HttpRequest& request, const ResponderPtr& responder) {
-  const Tokenizer& tokenizer = *engine.tokenizer();
+  const tokenizer::Tokenizer& tokenizer = *engine.tokenizer();
   auto body = std::make_shared<GenerateBody>(
       generate_from_json(request.json(), tokenizer, fmt::format("{}-{}", request.id, next_id++)));
   auto exchange = std::make_shared<Exchange>();
@@ -362,7 +362,7 @@ void EngineServer::Impl::generate(const HttpRequest& request, const ResponderPtr
 }
 
 void EngineServer::Impl::openai(const HttpRequest& request, const ResponderPtr& responder, bool chat) {
-  const Tokenizer& tokenizer = *engine.tokenizer();
+  const tokenizer::Tokenizer& tokenizer = *engine.tokenizer();
   auto parsed = std::make_shared<OpenAiRequest>(
       openai_from_json(request.body, chat, tokenizer, format, model_name, fmt::format("{}-{}", request.id, next_id++)));
   auto exchange = std::make_shared<Exchange>();
@@ -478,4 +478,4 @@ void EngineServer::stop(double grace_s) {
   impl_->server.stop(grace_s);
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::engine

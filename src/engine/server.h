@@ -7,7 +7,7 @@
 #include "engine/engine.h"
 #include "net/http.h"
 
-namespace tritonforge {
+namespace tritonforge::engine {
 
 class EngineServer {
  public:
@@ -24,4 +24,4 @@ class EngineServer {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace tritonforge
+}  // namespace tritonforge::engine

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "model/weights.h"
 
-namespace tritonforge {
+namespace tritonforge::engine {
 namespace {
 
 using Checksums = std::map<std::string, std::string>;
@@ -33,7 +33,7 @@ void compare(const std::string& where, const std::string& name, const std::strin
   fail(ErrorKind::kCorrupt, "{}: tensor '{}' has checksum {}, expected {}", where, name, found, expected);
 }
 
-StagedWeights stage_safetensors(const Model& model, const fs::path& path, const Checksums& checksums) {
+StagedWeights stage_safetensors(const model::Model& model, const fs::path& path, const Checksums& checksums) {
   const auto parameters = model.named_parameters();
   std::map<std::string, at::Tensor> wanted(parameters.begin(), parameters.end());
   std::vector<std::string> known;
@@ -41,7 +41,7 @@ StagedWeights stage_safetensors(const Model& model, const fs::path& path, const 
   StagedWeights staged;
   size_t checked = 0;
   for (const fs::path& file : safetensors_in(path)) {
-    const SafetensorsFile content(file);
+    const model::SafetensorsFile content(file);
     for (const std::string& name : content.names()) {
       const auto target = wanted.find(name);
       if (target == wanted.end()) {
@@ -79,10 +79,10 @@ StagedWeights stage_safetensors(const Model& model, const fs::path& path, const 
   return staged;
 }
 
-StagedWeights stage_gguf(const Model& model, const fs::path& path, const Checksums& checksums) {
+StagedWeights stage_gguf(const model::Model& model, const fs::path& path, const Checksums& checksums) {
   if (!fs::exists(path)) fail(ErrorKind::kNotFound, "{}: no such file", path.string());
-  Model copy(model.config(), model.dtype(), at::kCPU);
-  const Checksums found = load_weights(copy, path);
+  model::Model copy(model.config(), model.dtype(), at::kCPU);
+  const Checksums found = model::load_weights(copy, path);
   for (const auto& [name, expected] : checksums) {
     const auto actual = found.find(name);
     if (actual == found.end())
@@ -97,7 +97,7 @@ StagedWeights stage_gguf(const Model& model, const fs::path& path, const Checksu
 
 }  // namespace
 
-StagedWeights stage_weights(const Model& model, const fs::path& path, const Checksums& checksums) {
+StagedWeights stage_weights(const model::Model& model, const fs::path& path, const Checksums& checksums) {
   return path.extension() == ".gguf" ? stage_gguf(model, path, checksums) : stage_safetensors(model, path, checksums);
 }
 
@@ -106,4 +106,4 @@ void install(const StagedWeights& staged) {
   for (const auto& [target, source] : staged.copies) at::Tensor(target).copy_(source);
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::engine

@@ -10,7 +10,7 @@
 #include "base/filesystem.h"
 #include "model/model.h"
 
-namespace tritonforge {
+namespace tritonforge::engine {
 
 // Copies in the model's dtype, ready to be installed, with the model's own tensors beside them.
 struct StagedWeights {
@@ -21,10 +21,10 @@ struct StagedWeights {
 // and no other may be (a tied lm_head excepted). `checksums`: XXH3-128 of a tensor's bytes as the file holds them;
 // for a GGUF file, of the tensor in the model's dtype. Throws kNotFound or kCorrupt naming file, tensor, expected and
 // found.
-StagedWeights stage_weights(const Model& model, const fs::path& path,
+StagedWeights stage_weights(const model::Model& model, const fs::path& path,
                             const std::map<std::string, std::string>& checksums);
 
 // Between two steps.
 void install(const StagedWeights& staged);
 
-}  // namespace tritonforge
+}  // namespace tritonforge::engine

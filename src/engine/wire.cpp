@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace tritonforge {
+namespace tritonforge::engine {
 namespace {
 
 constexpr const char* kWhere = "POST /generate";
@@ -91,7 +91,7 @@ struct Prompts {
   bool list = false;
 };
 
-Prompts prompts_from(const Json& body, const Tokenizer& tokenizer) {
+Prompts prompts_from(const Json& body, const tokenizer::Tokenizer& tokenizer) {
   const auto ids = body.find("input_ids"), text = body.find("text");
   const bool has_ids = ids != body.end() && !ids->is_null(), has_text = text != body.end() && !text->is_null();
   if (has_ids == has_text) fail(ErrorKind::kUsage, "{}: give one of 'input_ids' and 'text'", kWhere);
@@ -140,7 +140,8 @@ SamplingParams sampling_from_json(const Json& json, const std::string& where) {
   return params;
 }
 
-GenerateBody generate_from_json(const Json& body, const Tokenizer& tokenizer, const std::string& default_id) {
+GenerateBody generate_from_json(const Json& body, const tokenizer::Tokenizer& tokenizer,
+                                const std::string& default_id) {
   check_fields(body, kGenerateFields, kWhere);
   refuse_unless(body, "top_logprobs_num", {0}, kWhere);
   refuse_unless(body, "return_hidden_states", {false}, kWhere);
@@ -182,7 +183,8 @@ GenerateBody generate_from_json(const Json& body, const Tokenizer& tokenizer, co
   return parsed;
 }
 
-std::vector<Json> generate_to_json(const Output& output, const GenerateRequest& request, const Tokenizer& tokenizer) {
+std::vector<Json> generate_to_json(const Output& output, const GenerateRequest& request,
+                                   const tokenizer::Tokenizer& tokenizer) {
   std::vector<Json> list;
   for (const Sample& sample : output.samples) {
     Json finish = nullptr;
@@ -216,4 +218,4 @@ std::vector<Json> generate_to_json(const Output& output, const GenerateRequest& 
   return list;
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::engine

@@ -8,7 +8,7 @@
 #include "engine/request.h"
 #include "tokenizer/tokenizer.h"
 
-namespace tritonforge {
+namespace tritonforge::engine {
 
 // Throws kUsage naming an unknown or wrong field, kUnsupported for one of SGLang's that is set and not implemented
 // here.
@@ -24,9 +24,10 @@ struct GenerateBody {
   bool list = false;  // the reply is a list
   bool stream = false;
 };
-GenerateBody generate_from_json(const Json& body, const Tokenizer& tokenizer, const std::string& default_id);
+GenerateBody generate_from_json(const Json& body, const tokenizer::Tokenizer& tokenizer, const std::string& default_id);
 
 // One object per sample of an output.
-std::vector<Json> generate_to_json(const Output& output, const GenerateRequest& request, const Tokenizer& tokenizer);
+std::vector<Json> generate_to_json(const Output& output, const GenerateRequest& request,
+                                   const tokenizer::Tokenizer& tokenizer);
 
-}  // namespace tritonforge
+}  // namespace tritonforge::engine

@@ -15,9 +15,7 @@
 #include "evaluate/self_test.h"
 #include "evaluate/timing.h"
 
-namespace tritonforge {
-using namespace evaluate;
-
+namespace tritonforge::evaluate {
 namespace {
 
 // One RL step has about this many problems under evaluation at once.
@@ -238,4 +236,4 @@ Json Evaluator::health() const {
           {"compile_cache_misses", impl.lowering.misses()}};
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::evaluate

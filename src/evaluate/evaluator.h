@@ -8,10 +8,10 @@
 #include <string>
 
 #include "base/clock.h"
-#include "dataset/verdict.h"
+#include "contract/verdict.h"
 #include "evaluate/compare.h"
 
-namespace tritonforge {
+namespace tritonforge::evaluate {
 
 struct EvaluationRequest {
   std::string problem_id;
@@ -63,4 +63,4 @@ class Evaluator {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace tritonforge
+}  // namespace tritonforge::evaluate

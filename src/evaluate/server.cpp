@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-namespace tritonforge {
+namespace tritonforge::evaluate {
 namespace {
 
 void refuse_unknown(const Json& body, const std::vector<std::string>& known, std::string_view where) {
@@ -150,4 +150,4 @@ void EvaluatorServer::stop(double grace_s) { impl_->server.stop(grace_s); }
 int EvaluatorServer::port() const { return impl_->server.port(); }
 std::string EvaluatorServer::url() const { return impl_->server.url(); }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::evaluate

@@ -5,7 +5,7 @@
 #include "evaluate/evaluator.h"
 #include "net/http.h"
 
-namespace tritonforge {
+namespace tritonforge::evaluate {
 
 // Reads the body of POST /v2/evaluations or, with `old_style`, of POST /eval. Throws kUsage naming the field.
 EvaluationRequest evaluation_request_from_json(const Json& body, bool old_style);
@@ -24,4 +24,4 @@ class EvaluatorServer {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace tritonforge
+}  // namespace tritonforge::evaluate

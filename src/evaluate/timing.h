@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "dataset/verdict.h"
+#include "contract/verdict.h"
 #include "evaluate/judge.h"
 
 namespace tritonforge::evaluate {

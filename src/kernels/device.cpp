@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/filesystem.h"
 
-namespace tritonforge {
+namespace tritonforge::kernels {
 namespace {
 
 struct Uuid {
@@ -112,4 +112,4 @@ std::string device_identity(at::Device device) {
   return text;
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::kernels

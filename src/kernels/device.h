@@ -5,7 +5,7 @@
 
 #include <string>
 
-namespace tritonforge {
+namespace tritonforge::kernels {
 
 // "cpu", "cuda", "cuda:1". Loads libtorch_cuda for the latter; throws kUsage for another name, kMachine naming what is
 // missing. Call it before anything else touches ATen's CUDA side: ATen looks for that half only once.
@@ -18,4 +18,4 @@ void synchronize(at::Device device);     // waits for everything queued on it
 // "cpu", or the GPU's UUID from the driver ("GPU-..."): the name under which processes share it.
 std::string device_identity(at::Device device);
 
-}  // namespace tritonforge
+}  // namespace tritonforge::kernels

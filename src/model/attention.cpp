@@ -2,7 +2,7 @@
 
 #include "model/model.h"
 
-namespace tritonforge {
+namespace tritonforge::model {
 namespace {
 
 // [len, heads, d] -> [1, heads, len, d], with key and value heads repeated where q has more of them.
@@ -60,4 +60,4 @@ AttentionFn packed_attention(std::vector<int64_t> cu_seqlens) {
   };
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::model

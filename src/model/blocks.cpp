@@ -1,7 +1,7 @@
 #include "kernels/fused_ops.h"
 #include "model/model.h"
 
-namespace tritonforge {
+namespace tritonforge::model {
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
   return kernels::rms_norm(x, weight, eps);
@@ -30,4 +30,4 @@ at::Tensor swiglu_mlp(const at::Tensor& x, const LayerWeights& weights) {
   return at::linear(kernels::swiglu(gate_up[0], gate_up[1]), weights.down_proj);
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::model

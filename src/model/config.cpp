@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace tritonforge {
+namespace tritonforge::model {
 namespace {
 
 std::vector<std::string> keys_of(const Json& json) {
@@ -177,4 +177,4 @@ Json to_json(const ModelConfig& config) {
   return json;
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::model

@@ -7,7 +7,7 @@
 #include "base/filesystem.h"
 #include "base/json.h"
 
-namespace tritonforge {
+namespace tritonforge::model {
 
 enum class Family { kQwen2, kQwen3 };
 
@@ -32,4 +32,4 @@ struct ModelConfig {
 ModelConfig model_config_from_json(const Json& json, const std::string& where);
 Json to_json(const ModelConfig& config);  // Hugging Face's config.json
 
-}  // namespace tritonforge
+}  // namespace tritonforge::model

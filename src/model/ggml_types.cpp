@@ -6,7 +6,7 @@
 
 #include "model/gguf_weights.h"
 
-namespace tritonforge {
+namespace tritonforge::model {
 namespace {
 
 float half_at(const uint8_t* at) {
@@ -188,4 +188,4 @@ void dequantise(const GgmlType& type, const uint8_t* data, at::Tensor target) {
   }
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::model

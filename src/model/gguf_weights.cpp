@@ -3,7 +3,7 @@
 #include <limits>
 #include <map>
 
-namespace tritonforge {
+namespace tritonforge::model {
 namespace {
 
 class GgufSource : public WeightSource {
@@ -134,4 +134,4 @@ ModelConfig model_config_from_gguf(const GgufFile& file) {
 
 std::unique_ptr<WeightSource> open_gguf_weights(const fs::path& path) { return std::make_unique<GgufSource>(path); }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::model

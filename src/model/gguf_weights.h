@@ -8,7 +8,7 @@
 #include "model/config.h"
 #include "model/weight_source.h"
 
-namespace tritonforge {
+namespace tritonforge::model {
 
 // Throws kUnsupported for another general.architecture, rope scaling, ...; kCorrupt for missing or wrong metadata.
 ModelConfig model_config_from_gguf(const GgufFile& file);
@@ -32,4 +32,4 @@ std::string ggml_type_name(uint32_t number);      // "Q4_K", "IQ2_XXS", ..., als
 // `blocks` blocks into target[0 .. blocks * type.block), converted to its dtype (fp32, bf16 or fp16; CPU, contiguous).
 void dequantise(const GgmlType& type, const uint8_t* data, at::Tensor target);
 
-}  // namespace tritonforge
+}  // namespace tritonforge::model

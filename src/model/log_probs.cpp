@@ -1,6 +1,6 @@
 #include "model/log_probs.h"
 
-namespace tritonforge {
+namespace tritonforge::model {
 
 at::Tensor target_log_probs(const Model& model, const at::Tensor& hidden, const at::Tensor& targets, double temperature,
                             int64_t chunk) {
@@ -22,4 +22,4 @@ at::Tensor target_log_probs(const Model& model, const at::Tensor& hidden, const 
   return result;
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::model

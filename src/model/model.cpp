@@ -3,7 +3,7 @@
 #include "base/rng.h"
 #include "model/recompute.h"
 
-namespace tritonforge {
+namespace tritonforge::model {
 namespace {
 
 // Rows [begin, begin + rows) of `fused` as a tensor of its own: the same memory, but no autograd view.
@@ -167,4 +167,4 @@ at::Tensor Model::forward(const at::Tensor& ids, const at::Tensor& positions, co
 
 at::Tensor Model::logits(const at::Tensor& hidden) const { return at::linear(hidden, lm_head()).to(at::kFloat); }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::model

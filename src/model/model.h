@@ -10,7 +10,7 @@
 
 #include "model/config.h"
 
-namespace tritonforge {
+namespace tritonforge::model {
 
 // Computes attention of one layer for the new tokens and returns [tokens, num_heads, head_dim].
 //   q [tokens, num_heads, head_dim]; k, v [tokens, num_kv_heads, head_dim], after norm and rope.
@@ -77,4 +77,4 @@ std::pair<at::Tensor, at::Tensor> rope_table(const at::Tensor& positions, const 
 at::Tensor rope_inv_freq(int64_t head_dim, double theta, at::Device device);
 at::Tensor swiglu_mlp(const at::Tensor& x, const LayerWeights& weights);
 
-}  // namespace tritonforge
+}  // namespace tritonforge::model

@@ -2,7 +2,7 @@
 
 #include <torch/torch.h>
 
-namespace tritonforge {
+namespace tritonforge::model {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -54,4 +54,4 @@ at::Tensor recompute(const at::Tensor& x, const std::vector<at::Tensor>& weights
   return Recompute::apply(x, at::TensorList(weights), std::move(block));
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::model

@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-namespace tritonforge {
+namespace tritonforge::model {
 
 using BlockFn = std::function<at::Tensor(const at::Tensor& x)>;
 
@@ -13,4 +13,4 @@ using BlockFn = std::function<at::Tensor(const at::Tensor& x)>;
 // get without recompute, bit by bit, as the block is deterministic. Nothing is recorded where none needs a gradient.
 at::Tensor recompute(const at::Tensor& x, const std::vector<at::Tensor>& weights, BlockFn block);
 
-}  // namespace tritonforge
+}  // namespace tritonforge::model

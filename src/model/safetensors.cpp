@@ -14,7 +14,7 @@
 #include "base/json.h"
 #include "model/weights.h"
 
-namespace tritonforge {
+namespace tritonforge::model {
 namespace {
 
 constexpr uint64_t kMaxHeader = 100'000'000;  // as the reference implementation
@@ -254,4 +254,4 @@ std::map<std::string, std::string> save_safetensors(const std::vector<std::pair<
   return checksums;
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::model

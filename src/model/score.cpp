@@ -8,7 +8,7 @@
 #include "model/log_probs.h"
 #include "model/weights.h"
 
-namespace tritonforge {
+namespace tritonforge::model {
 namespace {
 
 constexpr size_t kTokensPerBatch = 4096;
@@ -65,8 +65,8 @@ void score_batch(const Model& model, const std::vector<std::vector<int64_t>>& ba
 }  // namespace
 
 void score_lines(const ScoreOptions& options, std::istream& in, std::ostream& out) {
-  const at::Device device = open_device(options.device);
-  const Model model = load_model(options.model, parse_dtype(options.dtype, device), device);
+  const at::Device device = kernels::open_device(options.device);
+  const Model model = load_model(options.model, kernels::parse_dtype(options.dtype, device), device);
   const at::NoGradGuard no_grad;
   std::vector<std::vector<int64_t>> batch;
   size_t tokens = 0;
@@ -86,7 +86,7 @@ void score_lines(const ScoreOptions& options, std::istream& in, std::ostream& ou
 }
 
 void convert_model(const std::string& model, const std::string& dtype, const std::string& output) {
-  save_model(load_model(model, parse_dtype(dtype, at::kCPU), at::kCPU), output);
+  save_model(load_model(model, kernels::parse_dtype(dtype, at::kCPU), at::kCPU), output);
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::model

@@ -3,7 +3,7 @@
 #include <iosfwd>
 #include <string>
 
-namespace tritonforge {
+namespace tritonforge::model {
 
 struct ScoreOptions {
   std::string model;  // Hugging Face folder or .gguf
@@ -19,4 +19,4 @@ void score_lines(const ScoreOptions& options, std::istream& in, std::ostream& ou
 // Loads `model` in `dtype` and writes it as a Hugging Face folder (without tokenizer files).
 void convert_model(const std::string& model, const std::string& dtype, const std::string& output);
 
-}  // namespace tritonforge
+}  // namespace tritonforge::model

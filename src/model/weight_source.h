@@ -7,7 +7,7 @@
 #include "base/filesystem.h"
 #include "model/model.h"
 
-namespace tritonforge {
+namespace tritonforge::model {
 
 class WeightSource {
  public:
@@ -24,4 +24,4 @@ class WeightSource {
 // directory checked before this returns.
 std::unique_ptr<WeightSource> open_weights(const fs::path& path);
 
-}  // namespace tritonforge
+}  // namespace tritonforge::model

@@ -8,7 +8,7 @@
 #include "model/gguf_weights.h"
 #include "model/weight_source.h"
 
-namespace tritonforge {
+namespace tritonforge::model {
 namespace {
 
 constexpr int64_t kShardBytes = 5'000'000'000;
@@ -245,4 +245,4 @@ void save_model(const Model& model, const fs::path& folder) {
   fsync_path(parent);
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::model

@@ -6,7 +6,7 @@
 #include "base/filesystem.h"
 #include "model/model.h"
 
-namespace tritonforge {
+namespace tritonforge::model {
 
 // `path`: a Hugging Face folder or a .gguf file.
 ModelConfig read_model_config(const fs::path& path);
@@ -55,4 +55,4 @@ class SafetensorsFile {
   size_t data_start_ = 0;
 };
 
-}  // namespace tritonforge
+}  // namespace tritonforge::model

@@ -7,13 +7,14 @@
 #include "orchestrate/stages.h"
 #include "orchestrate/statistics.h"
 
-namespace tritonforge {
+namespace tritonforge::orchestrate {
 namespace {
 
 std::vector<Problem> bench_problems(const RecipeConfig& config) {
   const auto& bench = config.bench;
   const std::vector<int> levels(bench.levels.begin(), bench.levels.end());
-  auto problems = select_problems(read_problems(resolve_path(bench.problems)), levels, bench.problem_ids);
+  auto problems = dataset::select_problems(dataset::read_problems(resolve_path(bench.problems)), levels,
+                                           bench.problem_ids);
   if (bench.limit > 0 && bench.limit < static_cast<int64_t>(problems.size())) {
     // The same problems for every seed of a recipe, so that rows of different runs can be compared.
     Rng rng(Rng::derive(20261121, "bench problems"));
@@ -153,4 +154,4 @@ std::vector<BenchRow> run_bench(RunContext& run, const std::string& stage) {
   return bench_rows(stage, by_problem, bench.turns, static_cast<uint64_t>(run.config.seed));
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::orchestrate

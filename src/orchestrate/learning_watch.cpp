@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace tritonforge {
+namespace tritonforge::orchestrate {
 
 std::string LearningWatch::step(double pass_rate, double compile_rate) {
   const auto mean = [](const std::deque<double>& values) {
@@ -32,4 +32,4 @@ std::string LearningWatch::step(double pass_rate, double compile_rate) {
       kWindow, 100 * pass, 100 * best_pass_, 100 * compiled);
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::orchestrate

@@ -4,7 +4,7 @@
 #include <deque>
 #include <string>
 
-namespace tritonforge {
+namespace tritonforge::orchestrate {
 
 class LearningWatch {
  public:
@@ -18,4 +18,4 @@ class LearningWatch {
   bool warned_ = false;
 };
 
-}  // namespace tritonforge
+}  // namespace tritonforge::orchestrate

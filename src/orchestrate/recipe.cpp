@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-namespace tritonforge {
+namespace tritonforge::orchestrate {
 namespace {
 
 void check(bool ok, const char* field, const std::string& rule) {
@@ -98,4 +98,4 @@ fs::path resolve_path(const std::string& path) {
   return root ? fs::path(root) / given : fs::absolute(given);
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::orchestrate

@@ -7,7 +7,7 @@
 #include "base/filesystem.h"
 #include "train/config.h"
 
-namespace tritonforge {
+namespace tritonforge::orchestrate {
 
 struct ModelSection {
   std::string path;               // Hugging Face folder or GGUF file; relative to the repository root
@@ -200,4 +200,4 @@ RecipeConfig load_recipe(const fs::path& path, const std::vector<std::string>& o
 // A path of a recipe: absolute as it is, otherwise below TRITONFORGE_ROOT (or the current folder).
 fs::path resolve_path(const std::string& path);
 
-}  // namespace tritonforge
+}  // namespace tritonforge::orchestrate

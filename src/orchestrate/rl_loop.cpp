@@ -9,7 +9,7 @@
 #include "orchestrate/learning_watch.h"
 #include "orchestrate/stages.h"
 
-namespace tritonforge {
+namespace tritonforge::orchestrate {
 namespace {
 
 // The problems of step s (from 1): a seeded shuffle of all problems, walked through epoch after epoch.
@@ -136,7 +136,7 @@ Json step_record(const Json& lease, const GroupFigures& sum, const Json& metrics
 void run_rl(RunContext& run) {
   const auto& rl = run.config.rl;
   const std::vector<int> levels(rl.levels.begin(), rl.levels.end());
-  const auto problems = select_problems(read_problems(resolve_path(rl.problems)), levels, {});
+  const auto problems = dataset::select_problems(dataset::read_problems(resolve_path(rl.problems)), levels, {});
   const auto next_step = [&] { return run.get(run.trainer_url + "/status").at("expected_step").get<int64_t>(); };
   int64_t step = next_step();  // counted from 1, as the trainer does; above 1 after --resume
   int64_t next_submitted = step;
@@ -189,4 +189,4 @@ void run_rl(RunContext& run) {
   run.call("trainer", run.trainer_url + "/export", {{"folder", model.string()}}, 1800);
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::orchestrate

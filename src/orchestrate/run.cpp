@@ -11,7 +11,7 @@
 #include "orchestrate/stages.h"
 #include "orchestrate/terminal_view.h"
 
-namespace tritonforge {
+namespace tritonforge::orchestrate {
 namespace {
 
 // Redraws the terminal and writes status.json while the stages work in the main thread.
@@ -181,4 +181,4 @@ void run_recipe(const RecipeConfig& config, const RunOptions& options) {
                (record.folder() / "result.json").string());
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::orchestrate

@@ -2,7 +2,7 @@
 // `tritonforge run` and `tritonforge bench`: plan, start, watch, and go through the stages.
 #include "orchestrate/recipe.h"
 
-namespace tritonforge {
+namespace tritonforge::orchestrate {
 
 struct RunOptions {
   fs::path output;  // run folder; "" = runs/NAME-seedN
@@ -16,4 +16,4 @@ void print_plan(const RecipeConfig& config);
 // Throws Error where the run failed; Ctrl-C stops everything and throws kUnavailable saying how to go on.
 void run_recipe(const RecipeConfig& config, const RunOptions& options);
 
-}  // namespace tritonforge
+}  // namespace tritonforge::orchestrate

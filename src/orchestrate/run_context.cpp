@@ -5,7 +5,7 @@
 #include "base/checksum.h"
 #include "base/log.h"
 
-namespace tritonforge {
+namespace tritonforge::orchestrate {
 namespace {
 
 std::string loopback(int port) { return fmt::format("http://127.0.0.1:{}", port); }
@@ -226,4 +226,4 @@ Json RunContext::call(const std::string& role, const std::string& url, const Jso
   }
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::orchestrate

@@ -12,7 +12,7 @@
 #include "orchestrate/run_record.h"
 #include "orchestrate/supervisor.h"
 
-namespace tritonforge {
+namespace tritonforge::orchestrate {
 
 // The weights that every engine must serve: what a restarted engine is brought up to.
 struct PublishedWeights {
@@ -68,4 +68,4 @@ train::TrainConfig trainer_config(const RecipeConfig& config, const train::Train
                                   const std::string& stage, const fs::path& model, const fs::path& run_folder,
                                   int64_t total_steps);
 
-}  // namespace tritonforge
+}  // namespace tritonforge::orchestrate

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <sstream>
 
-namespace tritonforge {
+namespace tritonforge::orchestrate {
 
 Json to_json(const BenchRow& row) {
   Json json = {{"name", row.stage},          {"turns", row.turns},
@@ -187,4 +187,4 @@ std::string format_table(const std::vector<BenchRow>& rows) {
   return text;
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::orchestrate

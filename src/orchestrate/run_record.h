@@ -17,7 +17,7 @@
 #include "base/json.h"
 #include "orchestrate/supervisor.h"
 
-namespace tritonforge {
+namespace tritonforge::orchestrate {
 
 struct BenchRow {     // a line of the table
   std::string stage;  // base | sft | rl
@@ -72,4 +72,4 @@ class RunRecord {
 // The table as text: stage x turns, compile rate, pass@1 with its interval, fast_1 where timed.
 std::string format_table(const std::vector<BenchRow>& rows);
 
-}  // namespace tritonforge
+}  // namespace tritonforge::orchestrate

@@ -13,7 +13,7 @@
 #include "tokenizer/chat_template.h"
 #include "tokenizer/loss_mask.h"
 
-namespace tritonforge {
+namespace tritonforge::orchestrate {
 namespace {
 
 std::vector<size_t> shuffled(size_t count, uint64_t seed) {
@@ -24,34 +24,35 @@ std::vector<size_t> shuffled(size_t count, uint64_t seed) {
   return order;
 }
 
-std::vector<Pair> training_pairs(const RecipeConfig& config) {
-  auto pairs = read_pairs(resolve_path(config.data.pairs));
-  std::erase_if(pairs, [](const Pair& pair) { return pair.split != "train"; });
+std::vector<dataset::Pair> training_pairs(const RecipeConfig& config) {
+  auto pairs = dataset::read_pairs(resolve_path(config.data.pairs));
+  std::erase_if(pairs, [](const dataset::Pair& pair) { return pair.split != "train"; });
   if (pairs.empty()) fail(ErrorKind::kUsage, "data.pairs: {} holds no pair of the split 'train'", config.data.pairs);
   return pairs;
 }
 
 // The conversation that RL will hold, with the taught answers; a wrong first attempt carries no loss.
-MaskedTokens tokens_of(const Pair& pair, const Tokenizer& tokenizer, ChatFormat format, PromptStyle style) {
-  std::vector<Message> messages = first_messages(style, problem_of(pair, /*number=*/0));
+tokenizer::MaskedTokens tokens_of(const dataset::Pair& pair, const tokenizer::Tokenizer& tokenizer,
+                                  tokenizer::ChatFormat format, rollout::PromptStyle style) {
+  std::vector<tokenizer::Message> messages = rollout::first_messages(style, dataset::problem_of(pair, /*number=*/0));
   std::vector<bool> train(messages.size(), false);
-  const auto add = [&](Message message, bool trained) {
+  const auto add = [&](tokenizer::Message message, bool trained) {
     messages.push_back(std::move(message));
     train.push_back(trained);
   };
   if (pair.refinement) {
-    add(answer_message(pair.refinement->wrong), false);
+    add(rollout::answer_message(pair.refinement->wrong), false);
     add({.role = "user", .content = pair.refinement->feedback}, false);
   }
-  add(answer_message(pair.solution), true);
-  return tokenize_conversation(tokenizer, format, messages, train);
+  add(rollout::answer_message(pair.solution), true);
+  return tokenizer::tokenize_conversation(tokenizer, format, messages, train);
 }
 
 struct SftData {
-  std::vector<MaskedTokens> examples;
+  std::vector<tokenizer::MaskedTokens> examples;
   int64_t too_long = 0, tokens = 0;
 
-  void add(MaskedTokens example, int64_t longest) {
+  void add(tokenizer::MaskedTokens example, int64_t longest) {
     if (static_cast<int64_t>(example.tokens.size()) > longest) {
       ++too_long;
       return;
@@ -61,14 +62,14 @@ struct SftData {
   }
 };
 
-void add_text(SftData& data, const RecipeConfig& config, const Tokenizer& tokenizer) {
+void add_text(SftData& data, const RecipeConfig& config, const tokenizer::Tokenizer& tokenizer) {
   const fs::path path = resolve_path(config.data.text);
   const auto end = tokenizer.id_of("<|endoftext|>");
   std::istringstream lines(read_file(path));
   int64_t number = 0;
   for (std::string line; std::getline(lines, line);) {
     const std::string where = fmt::format("{}:{}", path.string(), ++number);
-    MaskedTokens example;
+    tokenizer::MaskedTokens example;
     example.tokens = tokenizer.encode(require<std::string>(parse_json(line, where), "text", where));
     if (end) example.tokens.push_back(*end);
     example.loss_mask.assign(example.tokens.size(), 1);
@@ -77,14 +78,14 @@ void add_text(SftData& data, const RecipeConfig& config, const Tokenizer& tokeni
   }
 }
 
-SftData tokenized(const RecipeConfig& config, const Tokenizer& tokenizer) {
+SftData tokenized(const RecipeConfig& config, const tokenizer::Tokenizer& tokenizer) {
   SftData data;
   if (!config.data.text.empty()) {
     add_text(data, config, tokenizer);
   } else {
-    const ChatFormat format = recognise_chat_format(tokenizer.chat_template());
-    const PromptStyle style = parse_prompt_style(config.rollout.prompt);
-    for (const Pair& pair : training_pairs(config))
+    const tokenizer::ChatFormat format = tokenizer::recognise_chat_format(tokenizer.chat_template());
+    const rollout::PromptStyle style = rollout::parse_prompt_style(config.rollout.prompt);
+    for (const dataset::Pair& pair : training_pairs(config))
       data.add(tokens_of(pair, tokenizer, format, style), config.sft.max_sequence);
   }
   if (data.examples.empty())
@@ -123,7 +124,7 @@ void verify_pairs(RunContext& run) {
   std::string first_failure;
   const auto worker = [&] {
     for (size_t i = next++; i < order.size(); i = next++) {
-      const Pair& pair = pairs[order[i]];
+      const dataset::Pair& pair = pairs[order[i]];
       const Json body = {{"problem", {{"id", pair.id}, {"source", pair.problem}}},
                          {"candidate", pair.solution},
                          {"seed", Rng::derive(static_cast<uint64_t>(run.config.seed), i) >> 1},
@@ -151,7 +152,7 @@ void verify_pairs(RunContext& run) {
 void run_sft(RunContext& run) {
   const auto& sft = run.config.sft;
   const fs::path base = resolve_path(run.config.model.path);
-  const SftData data = tokenized(run.config, Tokenizer::load(base));
+  const SftData data = tokenized(run.config, tokenizer::Tokenizer::load(base));
   const auto steps = plan_steps(data, sft, static_cast<uint64_t>(run.config.seed));
   log::info("sft: {} examples, {} tokens; {} left out as longer than {}", data.examples.size(), data.tokens,
             data.too_long, sft.max_sequence);
@@ -183,4 +184,4 @@ void run_sft(RunContext& run) {
   run.stop_trainer();
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::orchestrate

@@ -1,10 +1,10 @@
 #pragma once
 // The stages of a run, in the order in which `run` goes through them.
+#include "contract/trajectory.h"
 #include "dataset/problem.h"
-#include "dataset/trajectory.h"
 #include "orchestrate/run_context.h"
 
-namespace tritonforge {
+namespace tritonforge::orchestrate {
 
 void verify_pairs(RunContext& run);  // data: evaluates some pairs again; a wrong one fails the run
 void run_sft(RunContext& run);       // trains, writes models/sft, installs it on the engines
@@ -19,4 +19,4 @@ std::vector<BenchRow> bench_rows(const std::string& stage, const std::vector<std
 // Options of POST /v2/rollouts for this recipe.
 Json rollout_options(const RecipeConfig& config, const SamplingSection& sampling, int64_t max_turns);
 
-}  // namespace tritonforge
+}  // namespace tritonforge::orchestrate

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 
-namespace tritonforge {
+namespace tritonforge::orchestrate {
 
 double pass_at_k(int64_t n, int64_t c, int64_t k) {
   TF_CHECK(k >= 1 && k <= n && c >= 0 && c <= n, "pass@k of n={} c={} k={}", n, c, k);
@@ -68,4 +68,4 @@ double geometric_mean(const std::vector<double>& values) {
   return std::exp(sum / static_cast<double>(values.size()));
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::orchestrate

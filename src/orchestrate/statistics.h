@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace tritonforge {
+namespace tritonforge::orchestrate {
 
 // Unbiased pass@k of one problem with n samples, c correct: 1 - prod_{i=n-c+1..n} (1 - k/i) (Chen et al. 2021).
 // Requires 1 <= k <= n.
@@ -26,4 +26,4 @@ double fast_p(const std::vector<double>& speedups_of_correct, int64_t total, dou
 // exp(mean(ln x)); 0 where empty.
 double geometric_mean(const std::vector<double>& values);
 
-}  // namespace tritonforge
+}  // namespace tritonforge::orchestrate

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "net/http.h"
 
-namespace tritonforge {
+namespace tritonforge::orchestrate {
 
 struct Supervisor::Role {
   RoleSpec spec;
@@ -252,4 +252,4 @@ std::string Supervisor::log_tail(const std::string& name) const {
   return line == std::string::npos ? text : text.substr(line + 1);
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::orchestrate

@@ -16,7 +16,7 @@
 #include "base/filesystem.h"
 #include "base/process.h"
 
-namespace tritonforge {
+namespace tritonforge::orchestrate {
 
 struct RoleSpec {
   std::string name;               // engine-0
@@ -73,4 +73,4 @@ class Supervisor {
   std::vector<std::shared_ptr<Role>> roles_;  // shared: a caller may wait for one that is being stopped
 };
 
-}  // namespace tritonforge
+}  // namespace tritonforge::orchestrate

@@ -7,7 +7,7 @@
 
 #include "base/progress.h"
 
-namespace tritonforge {
+namespace tritonforge::orchestrate {
 namespace {
 
 const char* colour(RoleState state) {
@@ -106,4 +106,4 @@ std::string format_step(const Json& step) {
       number(step, "seconds"), number(step, "collect_s"), number(step, "train_s"), number(step, "sync_s"));
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::orchestrate

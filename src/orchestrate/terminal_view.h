@@ -7,7 +7,7 @@
 #include "orchestrate/run_record.h"
 #include "orchestrate/supervisor.h"
 
-namespace tritonforge {
+namespace tritonforge::orchestrate {
 
 class TerminalView {
  public:
@@ -28,4 +28,4 @@ class TerminalView {
 // One line of the step table.
 std::string format_step(const Json& step);
 
-}  // namespace tritonforge
+}  // namespace tritonforge::orchestrate

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace tritonforge {
+namespace tritonforge::parallel {
 
 struct ParallelDims {
   int64_t tp = 1, cp = 1, pp = 1, dp = 1, ep = 1;
@@ -37,4 +37,4 @@ struct ParallelDims {
   }
 };
 
-}  // namespace tritonforge
+}  // namespace tritonforge::parallel

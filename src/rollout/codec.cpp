@@ -5,27 +5,28 @@
 #include "base/error.h"
 #include "tokenizer/tokenizer.h"
 
-namespace tritonforge {
+namespace tritonforge::rollout {
 namespace {
 
 class TokenizerCodec : public ChatCodec {
  public:
-  TokenizerCodec(Tokenizer tokenizer, const fs::path& path)
+  TokenizerCodec(tokenizer::Tokenizer tokenizer, const fs::path& path)
       : tokenizer_(std::move(tokenizer)),
-        format_(tokenizer_.chat_template().empty() ? ChatFormat::kPlain
-                                                   : recognise_chat_format(tokenizer_.chat_template())) {
+        format_(tokenizer_.chat_template().empty() ? tokenizer::ChatFormat::kPlain
+                                                   : tokenizer::recognise_chat_format(tokenizer_.chat_template())) {
     const auto end = tokenizer_.id_of("<|im_end|>");
     if (!end) fail(ErrorKind::kUnsupported, "{}: has no token <|im_end|>, which ends a chat turn", path.string());
     end_of_turn_ = *end;
   }
 
-  std::vector<int64_t> opening(const std::vector<Message>& messages, bool enable_thinking) const override {
-    return tokenizer_.encode(render_chat(format_, messages, options(enable_thinking)));
+  std::vector<int64_t> opening(const std::vector<tokenizer::Message>& messages, bool enable_thinking) const override {
+    return tokenizer_.encode(tokenizer::render_chat(format_, messages, options(enable_thinking)));
   }
 
-  std::vector<int64_t> continuation(const std::vector<int64_t>& response, const Message& user,
+  std::vector<int64_t> continuation(const std::vector<int64_t>& response, const tokenizer::Message& user,
                                     bool enable_thinking) const override {
-    std::vector<int64_t> out = tokenizer_.encode(render_continuation(format_, user, options(enable_thinking)));
+    std::vector<int64_t> out = tokenizer_.encode(
+        tokenizer::render_continuation(format_, user, options(enable_thinking)));
     if (response.empty() || response.back() != end_of_turn_) out.insert(out.begin(), end_of_turn_);
     return out;
   }
@@ -39,21 +40,21 @@ class TokenizerCodec : public ChatCodec {
   }
 
  private:
-  static ChatOptions options(bool enable_thinking) {
-    ChatOptions out;
+  static tokenizer::ChatOptions options(bool enable_thinking) {
+    tokenizer::ChatOptions out;
     out.enable_thinking = enable_thinking;
     return out;
   }
 
-  Tokenizer tokenizer_;
-  ChatFormat format_;
+  tokenizer::Tokenizer tokenizer_;
+  tokenizer::ChatFormat format_;
   int64_t end_of_turn_ = 0;
 };
 
 }  // namespace
 
 std::unique_ptr<ChatCodec> load_chat_codec(const fs::path& tokenizer) {
-  return std::make_unique<TokenizerCodec>(Tokenizer::load(tokenizer), tokenizer);
+  return std::make_unique<TokenizerCodec>(tokenizer::Tokenizer::load(tokenizer), tokenizer);
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::rollout

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-namespace tritonforge {
+namespace tritonforge::rollout {
 namespace {
 
 constexpr double kStdEpsilon = 1e-6;
@@ -158,4 +158,4 @@ GroupAdvantages group_advantages(const std::vector<std::vector<TurnReturn>>& ret
   return result;
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::rollout

@@ -19,7 +19,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tritonforge {
+namespace tritonforge::rollout {
 
 enum class Credit { kTrajectory, kPerTurn, kBestTurn };
 enum class Advantage { kGrpo, kGrpoNoStd, kRloo };
@@ -49,4 +49,4 @@ struct GroupAdvantages {
 GroupAdvantages group_advantages(const std::vector<std::vector<TurnReturn>>& returns, Credit credit,
                                  Advantage advantage);
 
-}  // namespace tritonforge
+}  // namespace tritonforge::rollout

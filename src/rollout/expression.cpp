@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-namespace tritonforge {
+namespace tritonforge::rollout {
 
 enum class Op {
   kNumber,
@@ -286,4 +286,4 @@ Expression::~Expression() = default;
 
 double Expression::evaluate(const std::vector<double>& values) const { return value_of(*root_, values); }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::rollout

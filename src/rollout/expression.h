@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tritonforge {
+namespace tritonforge::rollout {
 
 class Expression {
  public:
@@ -26,4 +26,4 @@ class Expression {
   std::unique_ptr<Node> root_;
 };
 
-}  // namespace tritonforge
+}  // namespace tritonforge::rollout

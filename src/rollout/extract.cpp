@@ -5,7 +5,7 @@
 #include <cctype>
 #include <vector>
 
-namespace tritonforge {
+namespace tritonforge::rollout {
 namespace {
 
 struct Block {
@@ -147,4 +147,4 @@ Extraction extract_code(std::string_view completion, BlockChoice choice) {
   return {};
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::rollout

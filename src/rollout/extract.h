@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace tritonforge {
+namespace tritonforge::rollout {
 
 enum class Extracted {
   kFound,
@@ -28,4 +28,4 @@ Extraction extract_code(std::string_view completion, BlockChoice choice = BlockC
 // The completion without its thinking part; `unclosed` says whether that part had no end.
 std::string_view without_thinking(std::string_view completion, bool* unclosed);
 
-}  // namespace tritonforge
+}  // namespace tritonforge::rollout

@@ -7,7 +7,7 @@
 #include "base/rng.h"
 #include "rollout/extract.h"
 
-namespace tritonforge {
+namespace tritonforge::rollout {
 namespace {
 
 // A later turn with less room than this cannot hold an answer.
@@ -177,4 +177,4 @@ std::optional<Trajectory> Generator::run(const GroupSpec& group, int64_t sample,
   return trajectory;
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::rollout

@@ -18,12 +18,12 @@
 #include <stop_token>
 #include <string>
 
-#include "dataset/trajectory.h"
+#include "contract/trajectory.h"
 #include "rollout/codec.h"
 #include "rollout/options.h"
 #include "rollout/peers.h"
 
-namespace tritonforge {
+namespace tritonforge::rollout {
 
 // What is going on, for /metrics and /v2/status.
 struct Activity {
@@ -57,4 +57,4 @@ Trajectory failed_trajectory(const GroupSpec& group, int64_t sample, const std::
 // Whether the trajectory ends with this turn for what the turn achieved (see above).
 bool reached_goal(const Turn& turn, const RolloutOptions& options);
 
-}  // namespace tritonforge
+}  // namespace tritonforge::rollout

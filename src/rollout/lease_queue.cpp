@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace tritonforge {
+namespace tritonforge::rollout {
 
 net::Response error_response(const std::exception& error) {
   if (dynamic_cast<const Conflict*>(&error) != nullptr) {
@@ -90,4 +90,4 @@ void LeaseQueue::loop() {
   }
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::rollout

@@ -11,7 +11,7 @@
 #include "net/http.h"
 #include "rollout/store.h"
 
-namespace tritonforge {
+namespace tritonforge::rollout {
 
 class LeaseQueue {
  public:
@@ -44,4 +44,4 @@ class LeaseQueue {
 // The reply to an exception of a handler: a Conflict is 409, any other Error its own status.
 net::Response error_response(const std::exception& error);
 
-}  // namespace tritonforge
+}  // namespace tritonforge::rollout

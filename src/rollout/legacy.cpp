@@ -10,7 +10,7 @@
 #include "rollout/lease_queue.h"
 #include "rollout/text.h"
 
-namespace tritonforge {
+namespace tritonforge::rollout {
 namespace {
 
 const std::vector<std::string> kTaskTypes = {"kernelbench", "kernelbench_multiturn"};
@@ -58,7 +58,7 @@ GroupSpec group_from_line(const Json& line, const RolloutOptions& options, int64
   group.options = options;
   group.legacy = true;
   for (const Json& message : require<std::vector<Json>>(line, "prompt", where))
-    group.messages.push_back(message_from_json(message, where));
+    group.messages.push_back(tokenizer::message_from_json(message, where));
   if (group.messages.empty()) fail(ErrorKind::kUsage, "{}: 'prompt' has no message", where);
   group.extra = optional_field(line, "extra_info", Json::object(), where);
   return group;
@@ -157,7 +157,7 @@ std::vector<GroupSpec> legacy_groups_from_payload(const Json& payload) {
 
 Json legacy_item(const GroupSpec& group, const Trajectory& trajectory) {
   Json messages = Json::array(), history = Json::array(), rewards = Json::array();
-  for (const Message& message : group.opening())
+  for (const tokenizer::Message& message : group.opening())
     messages.push_back({{"role", message.role}, {"content", message.content}});
   for (size_t t = 0; t < trajectory.turns.size(); ++t) {
     const Turn& turn = trajectory.turns[t];
@@ -355,4 +355,4 @@ void Legacy::add_routes(net::HttpServer& server) {
   });
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::rollout

@@ -11,7 +11,7 @@
 #include "net/http.h"
 #include "rollout/service.h"
 
-namespace tritonforge {
+namespace tritonforge::rollout {
 
 class Legacy {
  public:
@@ -48,4 +48,4 @@ Json legacy_item(const GroupSpec& group, const Trajectory& trajectory);
 // Adds raw_reward and replaces reward by its z-score within the group (population deviation); all equal: 0.
 void normalise_rewards(std::vector<Json>& items);
 
-}  // namespace tritonforge
+}  // namespace tritonforge::rollout

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 
-namespace tritonforge {
+namespace tritonforge::rollout {
 namespace {
 
 void at_least(double value, double least, const char* key, const std::string& where) {
@@ -131,13 +131,13 @@ GroupSpec group_spec_from_json(const Json& json, const RolloutOptions& options, 
   }
   if (json.contains("messages")) {
     for (const Json& message : require<std::vector<Json>>(json, "messages", where)) {
-      spec.messages.push_back(message_from_json(message, where + ".messages"));
+      spec.messages.push_back(tokenizer::message_from_json(message, where + ".messages"));
     }
   }
   return spec;
 }
 
-std::vector<Message> GroupSpec::opening() const {
+std::vector<tokenizer::Message> GroupSpec::opening() const {
   if (!messages.empty()) return messages;
   Problem problem;
   problem.id = problem_id;
@@ -145,4 +145,4 @@ std::vector<Message> GroupSpec::opening() const {
   return first_messages(options.prompt, problem);
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::rollout

@@ -11,7 +11,7 @@
 #include "rollout/reward.h"
 #include "tokenizer/chat_template.h"
 
-namespace tritonforge {
+namespace tritonforge::rollout {
 
 struct SamplingOptions {
   double temperature = 1.0, top_p = 1.0, min_p = 0.0;
@@ -53,11 +53,11 @@ struct GroupSpec {
   int64_t n_samples = 8;
   uint64_t seed = 0;
   RolloutOptions options;
-  std::vector<Message> messages;  // the first messages verbatim; empty = from the prompt style
-  bool legacy = false;            // asked for through the original's /start_rollout
-  Json extra;                     // the caller's own; handed back by the original's endpoints
+  std::vector<tokenizer::Message> messages;  // the first messages verbatim; empty = from the prompt style
+  bool legacy = false;                       // asked for through the original's /start_rollout
+  Json extra;                                // the caller's own; handed back by the original's endpoints
 
-  std::vector<Message> opening() const;
+  std::vector<tokenizer::Message> opening() const;
 };
 // One entry of "groups"; `options` are shared by all of a request.
 GroupSpec group_spec_from_json(const Json& json, const RolloutOptions& options, const std::string& where);
@@ -65,4 +65,4 @@ GroupSpec group_spec_from_json(const Json& json, const RolloutOptions& options, 
 // kUsage naming the nearest known key where `object` has another; kUsage where it is no object.
 void check_keys(const Json& object, const std::vector<std::string>& known, const std::string& where);
 
-}  // namespace tritonforge
+}  // namespace tritonforge::rollout

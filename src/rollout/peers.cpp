@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 
-namespace tritonforge {
+namespace tritonforge::rollout {
 namespace {
 
 constexpr int kMaxInternalErrors = 3;
@@ -243,4 +243,4 @@ Result<Verdict> Peers::evaluate(const GroupSpec& group, const std::string& code,
   }
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::rollout

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "base/error.h"
-#include "dataset/verdict.h"
+#include "contract/verdict.h"
 #include "net/http.h"
 #include "rollout/options.h"
 
-namespace tritonforge {
+namespace tritonforge::rollout {
 
 struct PeerOptions {
   std::string router, evaluator;     // URLs
@@ -66,4 +66,4 @@ class Peers {
 // Waits, unless stopped first. False: stopped.
 bool pause_for(double seconds, std::stop_token stop);
 
-}  // namespace tritonforge
+}  // namespace tritonforge::rollout

@@ -1,6 +1,6 @@
 #include "rollout/pool.h"
 
-namespace tritonforge {
+namespace tritonforge::rollout {
 
 RolloutPool::RolloutPool(size_t threads, Work work) : work_(std::move(work)) {
   for (size_t i = 0; i < threads; ++i) threads_.emplace_back([this] { loop(); });
@@ -58,4 +58,4 @@ void RolloutPool::loop() {
   }
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::rollout

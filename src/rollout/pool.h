@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "rollout/options.h"
 
-namespace tritonforge {
+namespace tritonforge::rollout {
 
 using GroupPtr = std::shared_ptr<const GroupSpec>;
 
@@ -49,4 +49,4 @@ class RolloutPool {
   std::vector<std::jthread> threads_;
 };
 
-}  // namespace tritonforge
+}  // namespace tritonforge::rollout

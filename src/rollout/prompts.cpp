@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "rollout/text.h"
 
-namespace tritonforge {
+namespace tritonforge::rollout {
 namespace {
 
 constexpr std::string_view kSystem =
@@ -170,7 +170,7 @@ PromptStyle parse_prompt_style(std::string_view name) {
 
 std::string_view name_of(PromptStyle style) { return style == PromptStyle::kMinimal ? "minimal" : "kernelbench"; }
 
-std::vector<Message> first_messages(PromptStyle style, const Problem& problem) {
+std::vector<tokenizer::Message> first_messages(PromptStyle style, const Problem& problem) {
   if (style == PromptStyle::kMinimal) return {{.role = "user", .content = problem.source}};
   std::string user(kTask);
   user += fenced(kExampleTorch) + "\n\nand this one does the same with a Triton kernel:\n\n" + fenced(kExampleTriton);
@@ -178,13 +178,13 @@ std::vector<Message> first_messages(PromptStyle style, const Problem& problem) {
   return {{.role = "system", .content = std::string(kSystem)}, {.role = "user", .content = std::move(user)}};
 }
 
-Message feedback_message(PromptStyle style, const Verdict& verdict) {
+tokenizer::Message feedback_message(PromptStyle style, const Verdict& verdict) {
   const bool minimal = style == PromptStyle::kMinimal;
   const std::string text = sanitise(minimal ? minimal_feedback(verdict) : kernelbench_feedback(verdict));
   return {.role = "user",
           .content = minimal ? clip_text(text, kMaxMinimalFeedbackBytes) : clip_middle(text, kMaxFeedbackBytes)};
 }
 
-Message answer_message(std::string_view code) { return {.role = "assistant", .content = fenced(code)}; }
+tokenizer::Message answer_message(std::string_view code) { return {.role = "assistant", .content = fenced(code)}; }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::rollout

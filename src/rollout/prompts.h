@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "dataset/problem.h"
-#include "dataset/verdict.h"
+#include "contract/problem.h"
+#include "contract/verdict.h"
 #include "tokenizer/chat_template.h"
 
-namespace tritonforge {
+namespace tritonforge::rollout {
 
 inline constexpr size_t kMaxFeedbackBytes = 6000;
 inline constexpr size_t kMaxMinimalFeedbackBytes = 200;
@@ -22,10 +22,10 @@ enum class PromptStyle { kKernelBench, kMinimal };
 PromptStyle parse_prompt_style(std::string_view name);  // throws kUsage naming the nearest
 std::string_view name_of(PromptStyle style);
 
-std::vector<Message> first_messages(PromptStyle style, const Problem& problem);
+std::vector<tokenizer::Message> first_messages(PromptStyle style, const Problem& problem);
 // The user message after an attempt. A pure function of the verdict; free of chat control tokens.
-Message feedback_message(PromptStyle style, const Verdict& verdict);
+tokenizer::Message feedback_message(PromptStyle style, const Verdict& verdict);
 // The answer a taught model gives: the code in one ```python block.
-Message answer_message(std::string_view code);
+tokenizer::Message answer_message(std::string_view code);
 
-}  // namespace tritonforge
+}  // namespace tritonforge::rollout

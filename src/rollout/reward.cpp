@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "rollout/expression.h"
 
-namespace tritonforge {
+namespace tritonforge::rollout {
 namespace {
 
 bool timed(const Verdict& verdict) { return verdict.stage == Stage::kTimed && verdict.correct && verdict.speedup > 0; }
@@ -150,4 +150,4 @@ std::vector<std::string> reward_names() {
   return names;
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::rollout

@@ -19,9 +19,9 @@
 #include <string_view>
 #include <vector>
 
-#include "dataset/verdict.h"
+#include "contract/verdict.h"
 
-namespace tritonforge {
+namespace tritonforge::rollout {
 
 class Reward {
  public:
@@ -40,4 +40,4 @@ class Reward {
 
 std::vector<std::string> reward_names();
 
-}  // namespace tritonforge
+}  // namespace tritonforge::rollout

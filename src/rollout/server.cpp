@@ -6,7 +6,7 @@
 #include "rollout/lease_queue.h"
 #include "rollout/legacy.h"
 
-namespace tritonforge {
+namespace tritonforge::rollout {
 namespace {
 
 constexpr double kMaxLeaseWait = 3600;
@@ -223,4 +223,4 @@ bool BufferServer::stop(double grace_s) {
   return idle;
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::rollout

@@ -5,7 +5,7 @@
 #include "net/http.h"
 #include "rollout/service.h"
 
-namespace tritonforge {
+namespace tritonforge::rollout {
 
 class BufferServer {
  public:
@@ -21,4 +21,4 @@ class BufferServer {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace tritonforge
+}  // namespace tritonforge::rollout

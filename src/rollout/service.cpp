@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 
-namespace tritonforge {
+namespace tritonforge::rollout {
 
 RolloutService::RolloutService(ServiceOptions options, std::unique_ptr<ChatCodec> codec)
     : options_(std::move(options)),
@@ -118,4 +118,4 @@ void RolloutService::write(const Trajectory& trajectory, int64_t sample, std::st
   }
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::rollout

@@ -15,7 +15,7 @@
 #include "rollout/pool.h"
 #include "rollout/store.h"
 
-namespace tritonforge {
+namespace tritonforge::rollout {
 
 struct ServiceOptions {
   fs::path database;
@@ -69,4 +69,4 @@ class RolloutService {
   RolloutPool pool_;  // last: its threads use all of the above
 };
 
-}  // namespace tritonforge
+}  // namespace tritonforge::rollout

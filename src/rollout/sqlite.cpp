@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/log.h"
 
-namespace tritonforge {
+namespace tritonforge::rollout {
 
 Statement::Statement(Statement&& other) noexcept
     : database_(other.database_), statement_(std::exchange(other.statement_, nullptr)) {}
@@ -130,4 +130,4 @@ void Transaction::commit() {
   open_ = false;
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::rollout

@@ -12,7 +12,7 @@
 struct sqlite3;
 struct sqlite3_stmt;
 
-namespace tritonforge {
+namespace tritonforge::rollout {
 
 class Database;
 
@@ -74,4 +74,4 @@ class Transaction {
   bool open_ = true;
 };
 
-}  // namespace tritonforge
+}  // namespace tritonforge::rollout

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "rollout/credit.h"
 
-namespace tritonforge {
+namespace tritonforge::rollout {
 namespace {
 
 constexpr int64_t kSchemaVersion = 1;
@@ -36,9 +36,9 @@ CREATE TABLE settings(key TEXT PRIMARY KEY, value TEXT NOT NULL);
 
 constexpr char kGroupColumns[] = "id, problem_id, problem_source, n_samples, seed, options, messages, legacy, extra";
 
-Json messages_to_json(const std::vector<Message>& messages) {
+Json messages_to_json(const std::vector<tokenizer::Message>& messages) {
   Json out = Json::array();
-  for (const Message& message : messages) {
+  for (const tokenizer::Message& message : messages) {
     Json entry = {{"role", message.role}, {"content", message.content}};
     if (!message.reasoning_content.empty()) entry["reasoning_content"] = message.reasoning_content;
     if (!message.tool_calls.is_null()) entry["tool_calls"] = message.tool_calls;
@@ -58,7 +58,7 @@ GroupSpec group_of(const Statement& row, int first = 0) {
   const std::string where = "stored group " + group.id;
   group.options = rollout_options_from_json(parse_json(row.text(first + 5), where), where);
   for (const Json& message : parse_json(row.text(first + 6), where))
-    group.messages.push_back(message_from_json(message, where));
+    group.messages.push_back(tokenizer::message_from_json(message, where));
   group.legacy = row.integer(first + 7) != 0;
   group.extra = parse_json(row.text(first + 8), where);
   return group;
@@ -398,4 +398,4 @@ std::string Store::group_text(const std::string& group_id) {
       Json(row.text(3)).dump(), row.integer(4), bodies);
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::rollout

@@ -16,11 +16,11 @@
 
 #include "base/error.h"
 #include "base/filesystem.h"
-#include "dataset/trajectory.h"
+#include "contract/trajectory.h"
 #include "rollout/options.h"
 #include "rollout/sqlite.h"
 
-namespace tritonforge {
+namespace tritonforge::rollout {
 
 // What is asked for contradicts what was done: HTTP 409.
 class Conflict : public Error {
@@ -115,4 +115,4 @@ class Store {
   Database database_;
 };
 
-}  // namespace tritonforge
+}  // namespace tritonforge::rollout

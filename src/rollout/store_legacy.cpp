@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "rollout/store.h"
 
-namespace tritonforge {
+namespace tritonforge::rollout {
 
 bool Store::write_item(const std::string& uid, const std::string& instance_id, double reward, const std::string& body) {
   std::lock_guard lock(mutex_);
@@ -123,4 +123,4 @@ void Store::set_setting(const std::string& key, const std::string& value) {
   database_.prepare("INSERT OR REPLACE INTO settings(key, value) VALUES(?, ?)").bind(1, key).bind(2, value).run();
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::rollout

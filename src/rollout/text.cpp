@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace tritonforge {
+namespace tritonforge::rollout {
 namespace {
 
 bool continues_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
@@ -71,4 +71,4 @@ std::string first_lines(std::string_view text, size_t max_bytes) {
   return clip_text(out, max_bytes);
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::rollout

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-namespace tritonforge {
+namespace tritonforge::rollout {
 
 // At most `max_bytes` bytes of the text's start, never ending inside a character; "..." where something was cut.
 std::string clip_text(std::string_view text, size_t max_bytes);
@@ -16,4 +16,4 @@ std::string sanitise(std::string_view text);
 // The first non-empty lines, joined with " | ", at most `max_bytes`.
 std::string first_lines(std::string_view text, size_t max_bytes);
 
-}  // namespace tritonforge
+}  // namespace tritonforge::rollout

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tritonforge {
+namespace tritonforge::tokenizer {
 
 // Finds the leftmost added token of a text, and of those that begin there the longest.
 class AddedTokenFinder {
@@ -60,4 +60,4 @@ class AddedTokenFinder {
   std::string first_bytes_;
 };
 
-}  // namespace tritonforge
+}  // namespace tritonforge::tokenizer

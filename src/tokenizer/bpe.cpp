@@ -5,7 +5,7 @@
 #include <cstring>
 #include <queue>
 
-namespace tritonforge {
+namespace tritonforge::tokenizer {
 namespace {
 
 constexpr uint32_t kNone = ~0u;
@@ -154,4 +154,4 @@ void BpeModel::encode_word(std::string_view word, WordCache& cache, std::vector<
   out.insert(out.end(), slot.ids, slot.ids + slot.count);
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::tokenizer

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tritonforge {
+namespace tritonforge::tokenizer {
 
 struct BpeMerge {  // in order of rank; a pair that comes twice has its last rank, as the reference does
   uint32_t left, right, result;
@@ -54,4 +54,4 @@ class BpeModel {
   int shift_ = 0;
 };
 
-}  // namespace tritonforge
+}  // namespace tritonforge::tokenizer

@@ -13,7 +13,7 @@
 #include "tokenizer/pretokenizer.h"
 #include "tokenizer/unicode.h"
 
-namespace tritonforge {
+namespace tritonforge::tokenizer {
 namespace {
 
 using Pair = uint64_t;
@@ -179,4 +179,4 @@ void train_bpe(const std::vector<std::string>& texts, const BpeTrainerOptions& o
   write_file_atomic(folder / "tokenizer_config.json", write_tokenizer_config_json(definition));
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::tokenizer

@@ -6,7 +6,7 @@
 #include "base/filesystem.h"
 #include "tokenizer/definition.h"
 
-namespace tritonforge {
+namespace tritonforge::tokenizer {
 
 struct BpeTrainerOptions {
   int64_t vocab_size = 4096;                               // all ids: 256 bytes, merges, special tokens
@@ -26,4 +26,4 @@ TokenizerDefinition train_bpe(const std::vector<std::string>& texts, const BpeTr
 // Trains and writes tokenizer.json and tokenizer_config.json.
 void train_bpe(const std::vector<std::string>& texts, const BpeTrainerOptions& options, const fs::path& folder);
 
-}  // namespace tritonforge
+}  // namespace tritonforge::tokenizer

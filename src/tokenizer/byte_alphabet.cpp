@@ -5,7 +5,7 @@
 
 #include "tokenizer/unicode.h"
 
-namespace tritonforge {
+namespace tritonforge::tokenizer {
 namespace {
 
 constexpr int kLastCharacter = 0x143;  // 256 + the 68 bytes that are not printable themselves - 1
@@ -48,4 +48,4 @@ std::optional<std::string> from_byte_alphabet(std::string_view text) {
   return out;
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::tokenizer

@@ -4,10 +4,10 @@
 #include <string>
 #include <string_view>
 
-namespace tritonforge {
+namespace tritonforge::tokenizer {
 
 std::string to_byte_alphabet(std::string_view bytes);
 // nullopt where a character is not of the alphabet.
 std::optional<std::string> from_byte_alphabet(std::string_view text);
 
-}  // namespace tritonforge
+}  // namespace tritonforge::tokenizer

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "tokenizer/python_json.h"
 
-namespace tritonforge {
+namespace tritonforge::tokenizer {
 
 const char* const kPlainChatTemplate =
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + "
@@ -321,4 +321,4 @@ std::string render_continuation(ChatFormat format, const Message& user, const Ch
   return out.take().front().text;
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::tokenizer

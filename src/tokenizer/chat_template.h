@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "tokenizer/tokenizer.h"
 
-namespace tritonforge {
+namespace tritonforge::tokenizer {
 
 struct Message {
   std::string role;  // system | user | assistant | tool
@@ -57,4 +57,4 @@ extern const char* const kPlainChatTemplate;
 // appended.
 std::string render_continuation(ChatFormat format, const Message& user, const ChatOptions& options);
 
-}  // namespace tritonforge
+}  // namespace tritonforge::tokenizer

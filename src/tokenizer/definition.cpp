@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "tokenizer/pretokenizer.h"
 
-namespace tritonforge {
+namespace tritonforge::tokenizer {
 namespace {
 
 constexpr int64_t kMostIds = int64_t{1} << 24;
@@ -344,4 +344,4 @@ std::string write_tokenizer_config_json(const TokenizerDefinition& definition) {
   return config.dump(2) + "\n";
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::tokenizer

@@ -9,7 +9,7 @@
 #include "base/filesystem.h"
 #include "tokenizer/bpe.h"
 
-namespace tritonforge {
+namespace tritonforge::tokenizer {
 
 struct AddedToken {
   std::string content;
@@ -42,4 +42,4 @@ TokenizerDefinition read_gguf_definition(const fs::path& path);
 std::string write_tokenizer_json(const TokenizerDefinition& definition);
 std::string write_tokenizer_config_json(const TokenizerDefinition& definition);
 
-}  // namespace tritonforge
+}  // namespace tritonforge::tokenizer

@@ -5,7 +5,7 @@
 #include "tokenizer/definition.h"
 #include "tokenizer/unicode.h"
 
-namespace tritonforge {
+namespace tritonforge::tokenizer {
 namespace {
 
 // tokenizer.ggml.token_type (llama.cpp's llama_token_type).
@@ -101,4 +101,4 @@ class GgufReader {
 
 TokenizerDefinition read_gguf_definition(const fs::path& path) { return GgufReader(path).read(); }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::tokenizer

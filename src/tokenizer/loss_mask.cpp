@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 
-namespace tritonforge {
+namespace tritonforge::tokenizer {
 namespace {
 
 bool has_reasoning(const Message& message) {
@@ -47,4 +47,4 @@ MaskedTokens tokenize_conversation(const Tokenizer& tokenizer, ChatFormat format
   return result;
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::tokenizer

@@ -8,7 +8,7 @@
 #include "tokenizer/chat_template.h"
 #include "tokenizer/tokenizer.h"
 
-namespace tritonforge {
+namespace tritonforge::tokenizer {
 
 struct MaskedTokens {
   std::vector<int64_t> tokens;
@@ -27,4 +27,4 @@ struct MaskedTokens {
 MaskedTokens tokenize_conversation(const Tokenizer& tokenizer, ChatFormat format, const std::vector<Message>& messages,
                                    const std::vector<bool>& train = {}, ChatOptions options = {});
 
-}  // namespace tritonforge
+}  // namespace tritonforge::tokenizer

@@ -5,7 +5,7 @@
 
 #include "tokenizer/unicode.h"
 
-namespace tritonforge {
+namespace tritonforge::tokenizer {
 namespace {
 
 using unicode::kLetter;
@@ -111,4 +111,4 @@ const char* next_word(const char* at, const char* end) {
   return first.is(kSpace) ? skip_space(at, end) : skip_punctuation(at, end);
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::tokenizer

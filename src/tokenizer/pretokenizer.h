@@ -3,7 +3,7 @@
 // words that this finds is empty: every byte belongs to one word.
 #include <string_view>
 
-namespace tritonforge {
+namespace tritonforge::tokenizer {
 
 // The one pattern that is understood, letter by letter as tokenizer.json has it.
 inline constexpr std::string_view kQwenPattern =
@@ -12,4 +12,4 @@ inline constexpr std::string_view kQwenPattern =
 // End of the word that starts at `at` (at < end). Bytes that are not valid UTF-8 count as punctuation.
 const char* next_word(const char* at, const char* end);
 
-}  // namespace tritonforge
+}  // namespace tritonforge::tokenizer

@@ -3,7 +3,7 @@
 #include <charconv>
 #include <cmath>
 
-namespace tritonforge {
+namespace tritonforge::tokenizer {
 namespace {
 
 void write_text(std::string_view text, std::string& out) {
@@ -86,4 +86,4 @@ std::string python_json(const OrderedJson& value) {
   return out;
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::tokenizer

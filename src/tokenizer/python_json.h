@@ -4,6 +4,6 @@
 
 #include "base/json.h"
 
-namespace tritonforge {
+namespace tritonforge::tokenizer {
 std::string python_json(const OrderedJson& value);
-}  // namespace tritonforge
+}  // namespace tritonforge::tokenizer

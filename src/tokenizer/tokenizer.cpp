@@ -13,7 +13,7 @@
 #include "tokenizer/pretokenizer.h"
 #include "tokenizer/unicode.h"
 
-namespace tritonforge {
+namespace tritonforge::tokenizer {
 namespace {
 
 std::array<uint32_t, 256> find_byte_ids(const std::unordered_map<std::string, int64_t>& ids, const std::string& where) {
@@ -164,4 +164,4 @@ std::string StreamDecoder::finish() {
   return rest;
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::tokenizer

@@ -10,7 +10,7 @@
 
 #include "base/filesystem.h"
 
-namespace tritonforge {
+namespace tritonforge::tokenizer {
 
 struct TokenizerDefinition;  // tokenizer/definition.h
 
@@ -58,4 +58,4 @@ class StreamDecoder {
   std::string pending_;
 };
 
-}  // namespace tritonforge
+}  // namespace tritonforge::tokenizer

@@ -9,7 +9,7 @@
 
 #include "tokenizer/unicode_tables.h"
 
-namespace tritonforge::unicode {
+namespace tritonforge::tokenizer::unicode {
 namespace {
 
 constexpr char32_t kLast = 0x10FFFF;
@@ -288,4 +288,4 @@ std::string nfc(std::string_view text) {
   return out;
 }
 
-}  // namespace tritonforge::unicode
+}  // namespace tritonforge::tokenizer::unicode

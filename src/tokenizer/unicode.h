@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace tritonforge::unicode {
+namespace tritonforge::tokenizer::unicode {
 
 // One character of UTF-8, or the longest part of one that is not valid (what U+FFFD replaces once).
 struct Character {
@@ -33,4 +33,4 @@ bool may_change_under_nfc(std::string_view text);
 // Invalid bytes stay as they are.
 std::string nfc(std::string_view text);
 
-}  // namespace tritonforge::unicode
+}  // namespace tritonforge::tokenizer::unicode

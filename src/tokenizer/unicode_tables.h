@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace tritonforge::unicode {
+namespace tritonforge::tokenizer::unicode {
 
 struct CodePointRange {
   char32_t first, last;
@@ -24,4 +24,4 @@ extern const size_t kCombining_size;
 extern const Decomposition kDecompositions[];
 extern const size_t kDecompositions_size;
 
-}  // namespace tritonforge::unicode
+}  // namespace tritonforge::tokenizer::unicode

@@ -35,7 +35,7 @@ void copy_durably(const fs::path& from, const fs::path& to) {
 // What sits beside the weights of a Hugging Face folder and is not made by save_model.
 void copy_tokenizer(const fs::path& source, const fs::path& folder) {
   if (!fs::is_directory(source)) {
-    Tokenizer::load(source).save(folder);
+    tokenizer::Tokenizer::load(source).save(folder);
     return;
   }
   for (const char* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
@@ -93,9 +93,9 @@ Json read_state(const fs::path& path) {
 
 }  // namespace
 
-void export_model(const Model& model, const fs::path& source, const fs::path& folder) {
+void export_model(const model::Model& model, const fs::path& source, const fs::path& folder) {
   write_folder(folder, [&](const fs::path& temporary) {
-    save_model(model, temporary);
+    model::save_model(model, temporary);
     copy_tokenizer(source, temporary);
   });
 }
@@ -114,10 +114,10 @@ void write_checkpoint(const fs::path& path, Trainer& trainer, const std::vector<
                      {"last", to_json(state.last)},
                      {"leases", lease_list}};
   write_folder(path, [&](const fs::path& temporary) {
-    save_model(trainer.model(), temporary);
+    model::save_model(trainer.model(), temporary);
     copy_tokenizer(trainer.config().model, temporary);
-    save_safetensors(trainer.optimizer().state(), temporary / "optimizer.safetensors",
-                     {{"step", std::to_string(state.step)}});
+    model::save_safetensors(trainer.optimizer().state(), temporary / "optimizer.safetensors",
+                            {{"step", std::to_string(state.step)}});
     write_file_atomic(temporary / "config.yaml", dump_config(trainer.config()));
     write_file_atomic(temporary / "trainer.json", json.dump(2) + "\n");
   });
@@ -126,7 +126,7 @@ void write_checkpoint(const fs::path& path, Trainer& trainer, const std::vector<
 void load_checkpoint(const fs::path& path, Trainer& trainer) {
   const Json json = read_state(path);
   const std::string where = (path / "trainer.json").string();
-  const SafetensorsFile file(path / "optimizer.safetensors");
+  const model::SafetensorsFile file(path / "optimizer.safetensors");
   const at::NoGradGuard no_grad;
   for (auto& [name, tensor] : trainer.optimizer().state()) {
     if (!file.contains(name)) {

@@ -20,7 +20,7 @@ struct TrainedLease {
 
 // Writes model and tokenizer as a Hugging Face folder, replacing `folder` where it is there. `source`: the folder or
 // GGUF file whose tokenizer it is.
-void export_model(const Model& model, const fs::path& source, const fs::path& folder);
+void export_model(const model::Model& model, const fs::path& source, const fs::path& folder);
 
 class CheckpointStore {
  public:

@@ -62,7 +62,7 @@ struct TrainConfig {
   int64_t keep_checkpoints = 2;
   std::string run_id;             // names /dev/shm/tritonforge-<run id>; "" = from the checkpoint's path
   double buffer_timeout_s = 120;  // how long a lease is asked for before the step fails
-  ParallelDims parallel;
+  parallel::ParallelDims parallel;
 
   template <typename Visitor>
   void describe(Visitor& v) {

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "dataset/trajectory.h"
+#include "contract/trajectory.h"
 #include "train/config.h"
 
 namespace tritonforge::train {

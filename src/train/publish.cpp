@@ -25,7 +25,7 @@ void remove_others(const fs::path& folder, const std::string& prefix, const fs::
   }
 }
 
-int64_t weight_bytes(const Model& model) {
+int64_t weight_bytes(const model::Model& model) {
   int64_t bytes = kHeaderRoom;
   for (const auto& [name, tensor] : model.named_parameters()) bytes += static_cast<int64_t>(tensor.nbytes());
   return bytes;
@@ -46,7 +46,7 @@ Publisher::~Publisher() {
   fs::remove_all(shared_, ignored);
 }
 
-Published Publisher::to_shared_memory(const Model& model, int64_t version) {
+Published Publisher::to_shared_memory(const model::Model& model, int64_t version) {
   const int64_t needed = weight_bytes(model);
   const auto available = static_cast<int64_t>(fs::space(shared_).available);
   if (available < needed) {
@@ -54,16 +54,16 @@ Published Publisher::to_shared_memory(const Model& model, int64_t version) {
          available >> 20);
   }
   Published published{shared_ / fmt::format("weights-{:08}.safetensors", version), version, {}};
-  published.checksums = save_safetensors(model.named_parameters(), published.path,
-                                         {{"format", "pt"}, {"weight_version", std::to_string(version)}});
+  published.checksums = model::save_safetensors(model.named_parameters(), published.path,
+                                                {{"format", "pt"}, {"weight_version", std::to_string(version)}});
   remove_others(shared_, "weights-", published.path);
   return published;
 }
 
-Published Publisher::to_folder(const Model& model, int64_t version, const fs::path& folder) {
+Published Publisher::to_folder(const model::Model& model, int64_t version, const fs::path& folder) {
   Published published{folder / fmt::format("version-{:08}", version), version, {}};
   export_model(model, tokenizer_source_, published.path);
-  published.checksums = weight_checksums(model);
+  published.checksums = model::weight_checksums(model);
   remove_others(folder, "version-", published.path);
   return published;
 }

@@ -24,9 +24,9 @@ class Publisher {
   Publisher& operator=(const Publisher&) = delete;
 
   // weights-<version>.safetensors. kUnavailable where shared memory is too small, naming what is needed and free.
-  Published to_shared_memory(const Model& model, int64_t version);
+  Published to_shared_memory(const model::Model& model, int64_t version);
   // FOLDER/version-<version>/, a Hugging Face folder.
-  Published to_folder(const Model& model, int64_t version, const fs::path& folder);
+  Published to_folder(const model::Model& model, int64_t version, const fs::path& folder);
 
  private:
   fs::path shared_, tokenizer_source_;

@@ -45,7 +45,8 @@ TrainerService::TrainerService(ServiceOptions options)
   }
   trainer_ = make_trainer(config, resume_from);
   publisher_ = std::make_unique<Publisher>(run_id_of(config), config.model);
-  if (options_.share_device) device_lock_ = std::make_unique<DeviceLock>(device_identity(trainer_->model().device()));
+  if (options_.share_device)
+    device_lock_ = std::make_unique<DeviceLock>(kernels::device_identity(trainer_->model().device()));
   if (!resume_from.empty()) {
     leases_ = checkpoint_leases(resume_from);
     checkpoint_step_ = trainer_->state().step;
@@ -85,7 +86,7 @@ StepReply TrainerService::step(StepRequest request) {
     std::optional<DeviceLock::Hold> hold;
     if (device_lock_) hold.emplace(device_lock_->shared());
     trainer_->train_step(request.kind, request.sequences, extra);
-    if (device_lock_) synchronize(trainer_->model().device());
+    if (device_lock_) kernels::synchronize(trainer_->model().device());
   }
   if (request.kind == StepKind::kRl) leases_.push_back({request.lease_id, request.buffer, request.step, false});
   StepReply reply{trainer_->state().last, "", "", false};

@@ -17,8 +17,8 @@
 namespace tritonforge::train {
 namespace {
 
-TargetScores score(const Model& model, const MicroBatch& batch, const TrainConfig& config) {
-  const at::Tensor hidden = model.forward(batch.ids, batch.positions, packed_attention(batch.cu_seqlens),
+TargetScores score(const model::Model& model, const MicroBatch& batch, const TrainConfig& config) {
+  const at::Tensor hidden = model.forward(batch.ids, batch.positions, model::packed_attention(batch.cu_seqlens),
                                           config.recompute_layers);
   const at::Tensor rows = batch.target_count == batch.tokens ? hidden : hidden.index_select(0, batch.rows);
   return lm_head_scores(rows, model.lm_head(), batch.targets, batch.inverse_temperature, config.lm_head_chunk,
@@ -55,7 +55,7 @@ std::vector<MicroBatch> pack(const std::vector<TrainSequence>& sequences, const 
 }
 
 PolicyLoss policy_loss(const MicroBatch& batch, const TargetScores& scores, const at::Tensor& start_log_probs,
-                       const Model* reference, const TrainConfig& config) {
+                       const model::Model* reference, const TrainConfig& config) {
   PolicyInputs in;
   in.log_probs = scores.log_probs;
   in.old_log_probs = config.loss.ratio_base == "sampler" ? batch.sampler_log_probs : start_log_probs;
@@ -72,7 +72,7 @@ PolicyLoss policy_loss(const MicroBatch& batch, const TargetScores& scores, cons
 
 }  // namespace
 
-Trainer::Trainer(TrainConfig config, Model model, std::optional<Model> reference)
+Trainer::Trainer(TrainConfig config, model::Model model, std::optional<model::Model> reference)
     : config_(std::move(config)),
       model_(std::move(model)),
       reference_(std::move(reference)),
@@ -157,21 +157,22 @@ void Trainer::published(int64_t version) {
 std::unique_ptr<Trainer> make_trainer(const TrainConfig& config, const fs::path& resume_from) {
   config.validate_job();
   const at::ScalarType dtype = config.dtype == "float32" ? at::kFloat : at::kBFloat16;
-  const at::Device device = open_device(config.device);
+  const at::Device device = kernels::open_device(config.device);
   const auto load = [&](const fs::path& path) {
-    if (!config.init_random) return load_model(path, dtype, device);
-    Model model(read_model_config(path), dtype, device);
+    if (!config.init_random) return model::load_model(path, dtype, device);
+    model::Model model(model::read_model_config(path), dtype, device);
     model.init_random(static_cast<uint64_t>(config.seed));
     return model;
   };
-  Model model = resume_from.empty() ? load(config.model) : load_model(resume_from, dtype, device);
+  model::Model model = resume_from.empty() ? load(config.model) : model::load_model(resume_from, dtype, device);
   if (config.recompute_layers > model.config().num_layers) {
     fail(ErrorKind::kUsage, "recompute_layers {}: the model has {} layers", config.recompute_layers,
          model.config().num_layers);
   }
-  std::optional<Model> reference;
+  std::optional<model::Model> reference;
   if (config.loss.kl_coef > 0) {
-    reference = load_model(config.reference_model.empty() ? config.model : config.reference_model, dtype, device);
+    reference = model::load_model(config.reference_model.empty() ? config.model : config.reference_model, dtype,
+                                  device);
     if (reference->config().vocab_size != model.config().vocab_size) {
       fail(ErrorKind::kUsage, "reference_model has a vocabulary of {}, the model of {}", reference->config().vocab_size,
            model.config().vocab_size);

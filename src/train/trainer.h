@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "dataset/trajectory.h"
+#include "contract/trajectory.h"
 #include "model/model.h"
 #include "train/config.h"
 #include "train/optimizer.h"
@@ -26,7 +26,7 @@ struct TrainerState {
 class Trainer {
  public:
   // `reference` is there exactly where config.loss.kl_coef > 0.
-  Trainer(TrainConfig config, Model model, std::optional<Model> reference);
+  Trainer(TrainConfig config, model::Model model, std::optional<model::Model> reference);
 
   // Forward and backward over micro-batches, clip, update. Throws kUsage before anything has changed where the
   // sequences are wrong. An error once an update was applied leaves the trainer broken(): resume from a checkpoint.
@@ -36,7 +36,7 @@ class Trainer {
                          const std::map<std::string, double>& extra = {});
 
   const TrainConfig& config() const { return config_; }
-  Model& model() { return model_; }
+  model::Model& model() { return model_; }
   AdamW& optimizer() { return optimizer_; }
   const TrainerState& state() const { return state_; }
   bool broken() const { return broken_; }
@@ -47,8 +47,8 @@ class Trainer {
 
  private:
   TrainConfig config_;
-  Model model_;
-  std::optional<Model> reference_;
+  model::Model model_;
+  std::optional<model::Model> reference_;
   AdamW optimizer_;
   TrainerState state_;
   bool broken_ = false;

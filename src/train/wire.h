@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "dataset/trajectory.h"
+#include "contract/trajectory.h"
 #include "train/step_metrics.h"
 
 namespace tritonforge::train {

@@ -11,10 +11,10 @@
 using namespace tritonforge;
 
 namespace {
-const Tokenizer& tokenizer() {
-  static const Tokenizer tokenizer(
-      train_bpe({"def kernel(x_ptr, BLOCK: tl.constexpr):\n    x = tl.load(x_ptr)\n    世界 世界",
-                 "tl.load tl.load x_ptr kernel  \n\n    "}));
+const tokenizer::Tokenizer& tokenizer() {
+  static const tokenizer::Tokenizer tokenizer(
+      tokenizer::train_bpe({"def kernel(x_ptr, BLOCK: tl.constexpr):\n    x = tl.load(x_ptr)\n    世界 世界",
+                            "tl.load tl.load x_ptr kernel  \n\n    "}));
   return tokenizer;
 }
 }  // namespace
@@ -23,7 +23,7 @@ int fuzz_one(const uint8_t* data, size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
   const auto ids = tokenizer().encode(text);
   std::string bytes;
-  StreamDecoder stream(tokenizer(), /*skip_special_tokens=*/false);
+  tokenizer::StreamDecoder stream(tokenizer(), /*skip_special_tokens=*/false);
   std::string streamed;
   for (const int64_t id : ids) {
     bytes += tokenizer().token_bytes(id);

@@ -13,12 +13,12 @@ using namespace tritonforge;
 
 namespace {
 
-const Tokenizer& byte_tokenizer() {
-  static const Tokenizer made = [] {
-    TokenizerDefinition definition;
+const tokenizer::Tokenizer& byte_tokenizer() {
+  static const tokenizer::Tokenizer made = [] {
+    tokenizer::TokenizerDefinition definition;
     for (int byte = 0; byte < 256; ++byte)
-      definition.tokens.push_back(to_byte_alphabet(std::string(1, static_cast<char>(byte))));
-    return Tokenizer(std::move(definition));
+      definition.tokens.push_back(tokenizer::to_byte_alphabet(std::string(1, static_cast<char>(byte))));
+    return tokenizer::Tokenizer(std::move(definition));
   }();
   return made;
 }
@@ -28,13 +28,15 @@ const Tokenizer& byte_tokenizer() {
 int fuzz_one(const uint8_t* data, size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
   try {
-    for (const auto& each : generate_from_json(parse_json(text, "POST /generate"), byte_tokenizer(), "id").requests) {
+    for (const auto& each :
+         engine::generate_from_json(parse_json(text, "POST /generate"), byte_tokenizer(), "id").requests) {
       each.request.sampling.validate(256);
     }
   } catch (const Error&) {}
   for (const bool chat : {false, true}) {
     try {
-      for (const auto& each : openai_from_json(text, chat, byte_tokenizer(), ChatFormat::kPlain, "m", "id").requests) {
+      for (const auto& each :
+           engine::openai_from_json(text, chat, byte_tokenizer(), tokenizer::ChatFormat::kPlain, "m", "id").requests) {
         each.sampling.validate(256);
       }
     } catch (const Error&) {}

@@ -20,7 +20,7 @@ std::vector<std::string> fuzz_seeds() {
 int fuzz_one(const uint8_t* data, size_t size) {
   using namespace tritonforge;
   const std::string text(reinterpret_cast<const char*>(data), size);
-  const Json json = Json::parse(text, nullptr, false);
+  const Json json = evaluate::Json::parse(text, nullptr, false);
   if (json.is_discarded()) return 0;
   const std::vector<std::byte> payload(64);
   try {
@@ -29,7 +29,7 @@ int fuzz_one(const uint8_t* data, size_t size) {
   } catch (const Error&) {}
   for (const bool old_style : {false, true}) {
     try {
-      evaluation_request_from_json(json, old_style);
+      evaluate::evaluation_request_from_json(json, old_style);
     } catch (const Error&) {}
   }
   return 0;

@@ -11,12 +11,12 @@ int fuzz_one(const uint8_t* data, size_t size) {
   using namespace tritonforge;
   const std::string text(reinterpret_cast<const char*>(data), size);
   try {
-    Expression(text, {"x", "speedup"}).evaluate({1.5, 0});
+    rollout::Expression(text, {"x", "speedup"}).evaluate({1.5, 0});
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kUsage) return 1;
   }
   try {
-    Reward::named(text);
+    rollout::Reward::named(text);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kUsage) return 1;
   }

@@ -9,14 +9,15 @@
 int fuzz_one(const uint8_t* data, size_t size) {
   using namespace tritonforge;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  for (auto choice : {BlockChoice::kLast, BlockChoice::kFirst}) {
-    const Extraction found = extract_code(text, choice);
-    if ((found.status == Extracted::kFound) != !found.code.empty()) return 1;
+  for (auto choice : {rollout::BlockChoice::kLast, rollout::BlockChoice::kFirst}) {
+    const rollout::Extraction found = rollout::extract_code(text, choice);
+    if ((found.status == rollout::Extracted::kFound) != !found.code.empty()) return 1;
     if (found.code.size() > size + 1) return 1;
   }
   const std::string clean = sanitise(text);
   if (clean.find("<|") != std::string::npos) return 1;
-  if (clip_text(text, 40).size() > 40 || clip_middle(text, 200).size() > 200 || first_lines(text, 50).size() > 50)
+  if (rollout::clip_text(text, 40).size() > 40 || rollout::clip_middle(text, 200).size() > 200 ||
+      rollout::first_lines(text, 50).size() > 50)
     return 1;
   return 0;
 }

@@ -11,11 +11,11 @@ using namespace tritonforge;
 
 int fuzz_one(const uint8_t* data, size_t size) {
   try {
-    const auto pairs = parse_pairs_jsonl({reinterpret_cast<const char*>(data), size}, "fuzz");
+    const auto pairs = dataset::parse_pairs_jsonl({reinterpret_cast<const char*>(data), size}, "fuzz");
     std::string again;
     for (const auto& pair : pairs) again += to_json(pair).dump() + "\n";
-    if (parse_pairs_jsonl(again, "again").size() != pairs.size()) return 1;
-    if (stats_of(pairs).pairs != pairs.size()) return 1;
+    if (dataset::parse_pairs_jsonl(again, "again").size() != pairs.size()) return 1;
+    if (dataset::stats_of(pairs).pairs != pairs.size()) return 1;
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kUsage) return 1;
   }

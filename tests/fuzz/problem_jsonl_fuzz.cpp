@@ -11,10 +11,10 @@ using namespace tritonforge;
 
 int fuzz_one(const uint8_t* data, size_t size) {
   try {
-    const auto problems = parse_problems_jsonl({reinterpret_cast<const char*>(data), size}, "fuzz");
+    const auto problems = dataset::parse_problems_jsonl({reinterpret_cast<const char*>(data), size}, "fuzz");
     std::string again;
-    for (const auto& problem : problems) again += problem_line(problem) + "\n";
-    if (parse_problems_jsonl(again, "again").size() != problems.size()) return 1;
+    for (const auto& problem : problems) again += dataset::problem_line(problem) + "\n";
+    if (dataset::parse_problems_jsonl(again, "again").size() != problems.size()) return 1;
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kUsage) return 1;
   }

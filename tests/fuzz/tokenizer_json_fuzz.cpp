@@ -13,25 +13,26 @@ using namespace tritonforge;
 int fuzz_one(const uint8_t* data, size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
   try {
-    const Tokenizer tokenizer(parse_tokenizer_json(text, "x.json"), "x.json");
+    const tokenizer::Tokenizer tokenizer(tokenizer::parse_tokenizer_json(text, "x.json"), "x.json");
     if (tokenizer.encode("def f(x): <think>").empty()) return 1;
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kCorrupt && error.kind() != ErrorKind::kUnsupported) return 1;
     if (std::string(error.what()).find("x.json") == std::string::npos) return 1;
   }
   try {
-    TokenizerDefinition definition;
+    tokenizer::TokenizerDefinition definition;
     definition.tokens = {"a", "<|im_end|>"};
-    add_tokenizer_config(definition, text, "c.json");
+    tokenizer::add_tokenizer_config(definition, text, "c.json");
   } catch (const Error& error) {
     if (std::string(error.what()).find("c.json") == std::string::npos) return 1;
   }
   try {
-    ChatOptions options;
+    tokenizer::ChatOptions options;
     options.tools = parse_ordered_json(text, "line 1");
-    const auto messages = messages_from_json(options.tools, "line 1");
-    for (const ChatFormat format : {ChatFormat::kQwen2, ChatFormat::kQwen3, ChatFormat::kPlain})
-      render_chat(format, messages, options);
+    const auto messages = tokenizer::messages_from_json(options.tools, "line 1");
+    for (const tokenizer::ChatFormat format :
+         {tokenizer::ChatFormat::kQwen2, tokenizer::ChatFormat::kQwen3, tokenizer::ChatFormat::kPlain})
+      tokenizer::render_chat(format, messages, options);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kUsage && error.kind() != ErrorKind::kUnsupported) return 1;
   }
@@ -39,10 +40,10 @@ int fuzz_one(const uint8_t* data, size_t size) {
 }
 
 std::vector<std::string> fuzz_seeds() {
-  BpeTrainerOptions options;
+  tokenizer::BpeTrainerOptions options;
   options.vocab_size = 264;
   return {
-      write_tokenizer_json(train_bpe({"ab ab ab"}, options)),
+      tokenizer::write_tokenizer_json(tokenizer::train_bpe({"ab ab ab"}, options)),
       R"({"eos_token": {"content": "<|im_end|>"}, "chat_template": [{"name": "default", "template": "x"}], "added_tokens_decoder": {"1": {"content": "<|im_end|>"}}})",
       R"([{"role": "user", "content": [{"type": "text", "text": "a"}]}, {"role": "assistant", "content": "<think>a</think>b", "tool_calls": [{"function": {"name": "f", "arguments": {"x": 1.5}}}]}, {"role": "tool", "content": null}])"};
 }

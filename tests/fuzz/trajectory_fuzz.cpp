@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "dataset/trajectory.h"
+#include "contract/trajectory.h"
 
 using namespace tritonforge;
 

@@ -12,16 +12,21 @@
 #include "dataset/corpus.h"
 #include "dataset/special.h"
 
-namespace tritonforge {
+namespace tritonforge::dataset {
 namespace {
 
 using ::testing::HasSubstr;
 
 const ConversationTexts kTexts{
-    .first = [](const Problem& problem) { return std::vector<Message>{{.role = "user", .content = problem.source}}; },
+    .first =
+        [](const Problem& problem) {
+          return std::vector<tokenizer::Message>{{.role = "user", .content = problem.source}};
+        },
     .feedback =
-        [](const Verdict& verdict) { return Message{.role = "user", .content = "feedback: " + verdict.error_kind}; },
-    .answer = [](const std::string& code) { return Message{.role = "assistant", .content = code}; }};
+        [](const Verdict& verdict) {
+          return tokenizer::Message{.role = "user", .content = "feedback: " + verdict.error_kind};
+        },
+    .answer = [](const std::string& code) { return tokenizer::Message{.role = "assistant", .content = code}; }};
 
 std::vector<Pair> generate(const GenerateOptions& options, const EvaluatePair& evaluate = {}) {
   std::vector<Pair> pairs;
@@ -211,4 +216,4 @@ TEST(Corpus, SharesNoFamilyWithWhatIsTaught) {
 }
 
 }  // namespace
-}  // namespace tritonforge
+}  // namespace tritonforge::dataset

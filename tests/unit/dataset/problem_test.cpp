@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/json.h"
 
-namespace tritonforge {
+namespace tritonforge::dataset {
 namespace {
 
 using ::testing::ElementsAre;
@@ -101,4 +101,4 @@ TEST(Problem, SelectionNamesTheNearest) {
 }
 
 }  // namespace
-}  // namespace tritonforge
+}  // namespace tritonforge::dataset

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tritonforge {
+namespace tritonforge::engine {
 namespace {
 
 std::vector<int64_t> numbers(const at::Tensor& tensor) {
@@ -39,4 +39,4 @@ TEST(BatchBuffers, ListsSlotsOfTokensAndOfWholeContexts) {
 }
 
 }  // namespace
-}  // namespace tritonforge
+}  // namespace tritonforge::engine

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 
-namespace tritonforge {
+namespace tritonforge::engine {
 namespace {
 
 std::vector<int64_t> tokens_of(uint64_t seed, int64_t n, int64_t vocab = 3) {
@@ -125,4 +125,4 @@ TEST(BlockPool, NeverLeaksAndNeverMixesContents) {
 }
 
 }  // namespace
-}  // namespace tritonforge
+}  // namespace tritonforge::engine

@@ -15,12 +15,12 @@
 #include "model/weights.h"
 #include "tokenizer/tokenizer.h"
 
-namespace tritonforge {
+namespace tritonforge::engine {
 namespace {
 
-ModelConfig tiny_config() {
-  ModelConfig config;
-  config.family = Family::kQwen3;
+model::ModelConfig tiny_config() {
+  model::ModelConfig config;
+  config.family = model::Family::kQwen3;
   config.hidden_size = 32;
   config.intermediate_size = 64;
   config.num_layers = 2;
@@ -32,8 +32,8 @@ ModelConfig tiny_config() {
   return config;
 }
 
-std::unique_ptr<Model> tiny_model(uint64_t seed = 1) {
-  auto model = std::make_unique<Model>(tiny_config(), at::kFloat, at::kCPU);
+std::unique_ptr<model::Model> tiny_model(uint64_t seed = 1) {
+  auto model = std::make_unique<model::Model>(tiny_config(), at::kFloat, at::kCPU);
   model->init_random(seed, 0.4);
   return model;
 }
@@ -175,7 +175,7 @@ TEST(Engine, LogProbsAreTheModelsOwn) {
     const auto model = tiny_model();
     const auto n = static_cast<int64_t>(all.size());
     const at::NoGradGuard no_grad;
-    const at::Tensor hidden = model->forward(at::tensor(all), at::arange(n), packed_attention({0, n}));
+    const at::Tensor hidden = model->forward(at::tensor(all), at::arange(n), model::packed_attention({0, n}));
     const at::Tensor log_probs = at::log_softmax(model->logits(hidden) / (temperature == 0 ? 1.0 : temperature), 1);
     for (size_t i = 0; i < sample.output_ids.size(); ++i) {
       EXPECT_NEAR(sample.log_probs[i], log_probs[19 + static_cast<int64_t>(i)][sample.output_ids[i]].item<float>(),
@@ -311,7 +311,7 @@ class WeightUpdate : public testing::Test {
 TEST_F(WeightUpdate, SwapsBetweenStepsAndMarksEachToken) {
   const auto other = tiny_model(2);
   const fs::path file = folder.path() / "new.safetensors";
-  const auto checksums = save_safetensors(other->named_parameters(), file, {});
+  const auto checksums = model::save_safetensors(other->named_parameters(), file, {});
   auto request = client.request(prompt_of(20, 1), 3, 200);
   request.stream = true;
   const std::string running = client.send(std::move(request));
@@ -337,7 +337,7 @@ TEST_F(WeightUpdate, AnythingWrongLeavesTheOldWeights) {
   const auto before = client.wait(client.send(client.request(prompt_of(20, 1), 3))).samples[0].output_ids;
   const auto other = tiny_model(2);
   const fs::path file = folder.path() / "new.safetensors";
-  auto checksums = save_safetensors(other->named_parameters(), file, {});
+  auto checksums = model::save_safetensors(other->named_parameters(), file, {});
   const auto refused = [&](const fs::path& path, const std::map<std::string, std::string>& sums,
                            const std::string& tells) {
     const auto result = engine.update_weights(path, 4, sums);
@@ -358,12 +358,12 @@ TEST_F(WeightUpdate, AnythingWrongLeavesTheOldWeights) {
   const fs::path missing = folder.path() / "missing.safetensors";
   const std::string last = parameters.back().first;
   parameters.pop_back();
-  save_safetensors(parameters, missing, {});
+  model::save_safetensors(parameters, missing, {});
   refused(missing, {}, last);
 
   parameters.emplace_back(last, at::zeros({3, 3}));
   const fs::path shape = folder.path() / "shape.safetensors";
-  save_safetensors(parameters, shape, {});
+  model::save_safetensors(parameters, shape, {});
   refused(shape, {}, "[3, 3]");
 
   refused(folder.path() / "nothing.safetensors", {}, "nothing.safetensors");
@@ -406,4 +406,4 @@ TEST(AtenSampler, FollowsTheSameDistributionAndLogProbs) {
 }
 
 }  // namespace
-}  // namespace tritonforge
+}  // namespace tritonforge::engine

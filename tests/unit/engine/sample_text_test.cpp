@@ -4,11 +4,12 @@
 
 #include "engine/wire.h"
 
-namespace tritonforge {
+namespace tritonforge::engine {
 namespace {
 
-const Tokenizer& tokenizer() {
-  static const Tokenizer loaded = Tokenizer::load(fs::path(TF_SOURCE_DIR) / "tests/data/tiny-tokenizer");
+const tokenizer::Tokenizer& tokenizer() {
+  static const tokenizer::Tokenizer loaded = tokenizer::Tokenizer::load(fs::path(TF_SOURCE_DIR) /
+                                                                        "tests/data/tiny-tokenizer");
   return loaded;
 }
 
@@ -105,4 +106,4 @@ TEST(Wire, ListsOfPromptsAndParameters) {
 }
 
 }  // namespace
-}  // namespace tritonforge
+}  // namespace tritonforge::engine

@@ -8,7 +8,7 @@
 
 #include "base/rng.h"
 
-namespace tritonforge {
+namespace tritonforge::engine {
 namespace {
 
 std::unique_ptr<Sequence> sequence_of(int64_t prompt, int64_t first_token = 0) {
@@ -183,4 +183,4 @@ TEST(Scheduler, NeverDeadlocks) {
 }
 
 }  // namespace
-}  // namespace tritonforge
+}  // namespace tritonforge::engine

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 
-namespace tritonforge {
+namespace tritonforge::kernels {
 namespace {
 
 ErrorKind kind_of(const char* name) {
@@ -37,4 +37,4 @@ TEST(Device, TheCpuHasAName) {
 }
 
 }  // namespace
-}  // namespace tritonforge
+}  // namespace tritonforge::kernels

@@ -11,7 +11,7 @@
 #include "model/weights.h"
 #include "unit/model/small_models.h"
 
-namespace tritonforge {
+namespace tritonforge::model {
 namespace {
 
 using ::testing::AllOf;
@@ -202,4 +202,4 @@ TEST(GgmlTypes, AThreadedRunIsTheBlocksOneByOne) {
 }
 
 }  // namespace
-}  // namespace tritonforge
+}  // namespace tritonforge::model

@@ -6,7 +6,7 @@
 
 #include "unit/model/small_models.h"
 
-namespace tritonforge {
+namespace tritonforge::model {
 namespace {
 
 using testing_models::forward_hidden;
@@ -211,4 +211,4 @@ TEST(Model, InitRandomIsAFunctionOfSeedAndName) {
 }
 
 }  // namespace
-}  // namespace tritonforge
+}  // namespace tritonforge::model

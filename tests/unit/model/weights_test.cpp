@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "unit/model/small_models.h"
 
-namespace tritonforge {
+namespace tritonforge::model {
 namespace {
 
 using ::testing::AllOf;
@@ -285,4 +285,4 @@ TEST(Config, RopeThetaOfBothTransformersVersions) {
 }
 
 }  // namespace
-}  // namespace tritonforge
+}  // namespace tritonforge::model

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tritonforge {
+namespace tritonforge::orchestrate {
 namespace {
 
 int warnings(LearningWatch& watch, std::initializer_list<std::pair<double, double>> steps) {
@@ -40,4 +40,4 @@ TEST(LearningWatch, IsSilentAboutAPolicyThatNeverPassedOrFailsAltogether) {
 }
 
 }  // namespace
-}  // namespace tritonforge
+}  // namespace tritonforge::orchestrate

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace tritonforge {
+namespace tritonforge::orchestrate {
 namespace {
 
 using ::testing::AllOf;
@@ -67,4 +67,4 @@ TEST_F(RecipeTest, ExtendsMergesKeyByKeyAndOverridesWin) {
 }
 
 }  // namespace
-}  // namespace tritonforge
+}  // namespace tritonforge::orchestrate

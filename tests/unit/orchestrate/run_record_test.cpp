@@ -7,7 +7,7 @@
 
 #include "orchestrate/stages.h"
 
-namespace tritonforge {
+namespace tritonforge::orchestrate {
 namespace {
 
 Turn turn(bool compiled, bool correct, double speedup = 0) {
@@ -80,4 +80,4 @@ TEST(RunRecord, ResumeKeepsWhatWasFinishedAndWritesNoStepTwice) {
 }
 
 }  // namespace
-}  // namespace tritonforge
+}  // namespace tritonforge::orchestrate

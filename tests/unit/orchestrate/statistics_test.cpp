@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/rng.h"
 
-namespace tritonforge {
+namespace tritonforge::orchestrate {
 namespace {
 
 // pass@k by definition: the share of k-subsets that hold a correct sample.
@@ -85,4 +85,4 @@ TEST(FastP, CountsCorrectAndFaster) {
 }
 
 }  // namespace
-}  // namespace tritonforge
+}  // namespace tritonforge::orchestrate

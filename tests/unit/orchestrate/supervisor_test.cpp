@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-namespace tritonforge {
+namespace tritonforge::orchestrate {
 namespace {
 
 // A role in a few lines of Python: answers /health, dies on request.
@@ -107,4 +107,4 @@ TEST(Supervisor, StoppingDuringStartEndsTheWait) {
 }
 
 }  // namespace
-}  // namespace tritonforge
+}  // namespace tritonforge::orchestrate

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace tritonforge {
+namespace tritonforge::rollout {
 namespace {
 
 using ::testing::DoubleNear;
@@ -117,4 +117,4 @@ TEST(AdvantageTest, UnknownNamesNameTheNearest) {
 }
 
 }  // namespace
-}  // namespace tritonforge
+}  // namespace tritonforge::rollout

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tritonforge {
+namespace tritonforge::rollout {
 namespace {
 
 constexpr char kNew[] = "import torch\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return x\n";
@@ -75,4 +75,4 @@ TEST(Extract, NothingInNothing) {
 }
 
 }  // namespace
-}  // namespace tritonforge
+}  // namespace tritonforge::rollout

@@ -5,7 +5,7 @@
 
 #include "mock_peers.h"
 
-namespace tritonforge {
+namespace tritonforge::rollout {
 namespace {
 
 using ::testing::ElementsAre;
@@ -180,4 +180,4 @@ TEST_F(GeneratorTest, AStopLeavesNothingHalfDone) {
 }
 
 }  // namespace
-}  // namespace tritonforge
+}  // namespace tritonforge::rollout

@@ -11,7 +11,7 @@
 #include "rollout/codec.h"
 #include "rollout/service.h"
 
-namespace tritonforge {
+namespace tritonforge::rollout {
 
 inline constexpr int64_t kEnd = 256;  // the end-of-turn token; 0..255 are bytes
 
@@ -23,12 +23,13 @@ inline std::vector<int64_t> byte_tokens(const std::string& text) {
 
 class ByteCodec : public ChatCodec {
  public:
-  std::vector<int64_t> opening(const std::vector<Message>& messages, bool) const override {
+  std::vector<int64_t> opening(const std::vector<tokenizer::Message>& messages, bool) const override {
     std::string text;
-    for (const Message& m : messages) text += "<" + m.role + ">" + m.content + "\n";
+    for (const tokenizer::Message& m : messages) text += "<" + m.role + ">" + m.content + "\n";
     return byte_tokens(text + "<assistant>");
   }
-  std::vector<int64_t> continuation(const std::vector<int64_t>& response, const Message& user, bool) const override {
+  std::vector<int64_t> continuation(const std::vector<int64_t>& response, const tokenizer::Message& user,
+                                    bool) const override {
     auto out = byte_tokens("\n<user>" + user.content + "\n<assistant>");
     if (response.empty() || response.back() != kEnd) out.insert(out.begin(), kEnd);
     return out;
@@ -136,4 +137,4 @@ inline GroupSpec group_spec(const std::string& id, int64_t samples = 2) {
   return group;
 }
 
-}  // namespace tritonforge
+}  // namespace tritonforge::rollout

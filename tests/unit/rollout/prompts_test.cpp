@@ -7,7 +7,7 @@
 #include "rollout/extract.h"
 #include "rollout/text.h"
 
-namespace tritonforge {
+namespace tritonforge::rollout {
 namespace {
 
 using ::testing::HasSubstr;
@@ -133,4 +133,4 @@ TEST(Text, NeverCutsInsideACharacter) {
 }
 
 }  // namespace
-}  // namespace tritonforge
+}  // namespace tritonforge::rollout

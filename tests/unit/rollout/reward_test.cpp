@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "rollout/expression.h"
 
-namespace tritonforge {
+namespace tritonforge::rollout {
 namespace {
 
 using ::testing::HasSubstr;
@@ -119,4 +119,4 @@ TEST(ExpressionTest, Arithmetic) {
 }
 
 }  // namespace
-}  // namespace tritonforge
+}  // namespace tritonforge::rollout

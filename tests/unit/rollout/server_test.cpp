@@ -9,7 +9,7 @@
 #include "base/filesystem.h"
 #include "mock_peers.h"
 
-namespace tritonforge {
+namespace tritonforge::rollout {
 namespace {
 
 using ::testing::ElementsAre;
@@ -295,4 +295,4 @@ TEST_F(ServerTest, WrittenItemsSurviveAndRewardsAboveOneAreKept) {
 }
 
 }  // namespace
-}  // namespace tritonforge
+}  // namespace tritonforge::rollout

@@ -10,7 +10,7 @@
 #include "mock_peers.h"
 #include "rollout/generator.h"
 
-namespace tritonforge {
+namespace tritonforge::rollout {
 namespace {
 
 using ::testing::ElementsAre;
@@ -122,4 +122,4 @@ TEST(StoreTest, AFullDiskRefusesTheWriteAndLosesNothing) {
 }
 
 }  // namespace
-}  // namespace tritonforge
+}  // namespace tritonforge::rollout

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 
-namespace tritonforge {
+namespace tritonforge::tokenizer {
 namespace {
 
 using ::testing::ElementsAre;
@@ -119,4 +119,4 @@ TEST_F(LossMask, FaultsAreNamed) {
 }
 
 }  // namespace
-}  // namespace tritonforge
+}  // namespace tritonforge::tokenizer

@@ -11,7 +11,7 @@
 #include "tokenizer/unicode.h"
 #include "unit/base/gguf_builder.h"
 
-namespace tritonforge {
+namespace tritonforge::tokenizer {
 namespace {
 
 using ::testing::ElementsAre;
@@ -216,4 +216,4 @@ TEST(BpeTrainer, RepeatedLettersCountAsTheyAreMerged) {
 }
 
 }  // namespace
-}  // namespace tritonforge
+}  // namespace tritonforge::tokenizer

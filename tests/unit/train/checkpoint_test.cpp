@@ -17,7 +17,7 @@ using testing::HasSubstr;
 
 struct Source {  // a model folder with a tokenizer file beside it
   Source() : folder("train_test") {
-    save_model(sample_model(), folder.path() / "model");
+    model::save_model(sample_model(), folder.path() / "model");
     write_file_atomic(folder.path() / "model" / "tokenizer.json", "{}");
   }
   TrainConfig config(const char* dtype = "float32") const {
@@ -71,7 +71,7 @@ TEST(Checkpoint, ARestartAtAnyStepGivesTheSameBits) {
       EXPECT_EQ(second->state().last.step, stop);
       EXPECT_EQ(checkpoint_leases(store.latest())[0].lease_id, "lease-1");
       run_steps(*second, 5);
-      EXPECT_EQ(weight_checksums(second->model()), weight_checksums(straight->model()))
+      EXPECT_EQ(model::weight_checksums(second->model()), model::weight_checksums(straight->model()))
           << dtype << " stopped at " << stop;
       const auto a = second->optimizer().state(), b = straight->optimizer().state();
       for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(at::equal(a[i].second, b[i].second)) << a[i].first;
@@ -88,7 +88,8 @@ TEST(Checkpoint, IsAModelFolderOfItsOwn) {
   EXPECT_EQ(path.filename(), "step-00000001");
   EXPECT_EQ(read_file(path / "tokenizer.json"), "{}");
   EXPECT_THAT(read_file(path / "config.yaml"), HasSubstr("lm_head_chunk: 16"));
-  EXPECT_EQ(weight_checksums(load_model(path, at::kFloat, at::kCPU)), weight_checksums(trainer->model()));
+  EXPECT_EQ(model::weight_checksums(model::load_model(path, at::kFloat, at::kCPU)),
+            model::weight_checksums(trainer->model()));
   store.save(*trainer, {});  // the same step again replaces it
   EXPECT_EQ(store.latest(), path);
 }
@@ -160,10 +161,10 @@ TEST(Checkpoint, WhatIsWrongIsNamed) {
 TEST(Checkpoint, AnExportReplacesWhatIsThere) {
   const Source source;
   const fs::path folder = source.folder.path() / "export";
-  const Model first = sample_model(at::kFloat, 1), second = sample_model(at::kFloat, 2);
+  const model::Model first = sample_model(at::kFloat, 1), second = sample_model(at::kFloat, 2);
   export_model(first, source.config().model, folder);
   export_model(second, source.config().model, folder);
-  EXPECT_EQ(weight_checksums(load_model(folder, at::kFloat, at::kCPU)), weight_checksums(second));
+  EXPECT_EQ(model::weight_checksums(model::load_model(folder, at::kFloat, at::kCPU)), model::weight_checksums(second));
   EXPECT_TRUE(fs::exists(folder / "tokenizer.json"));
 }
 

@@ -8,9 +8,9 @@
 
 namespace tritonforge::train {
 
-inline ModelConfig sample_config(bool tied = true) {
-  ModelConfig config;
-  config.family = Family::kQwen3;
+inline model::ModelConfig sample_config(bool tied = true) {
+  model::ModelConfig config;
+  config.family = model::Family::kQwen3;
   config.hidden_size = 32;
   config.intermediate_size = 48;
   config.num_layers = 2;
@@ -24,8 +24,8 @@ inline ModelConfig sample_config(bool tied = true) {
   return config;
 }
 
-inline Model sample_model(at::ScalarType dtype = at::kFloat, uint64_t seed = 3) {
-  Model model(sample_config(), dtype, at::kCPU);
+inline model::Model sample_model(at::ScalarType dtype = at::kFloat, uint64_t seed = 3) {
+  model::Model model(sample_config(), dtype, at::kCPU);
   model.init_random(seed, 0.3);
   return model;
 }
@@ -66,7 +66,7 @@ inline std::vector<TrainSequence> sample_sequences(size_t count, uint64_t seed, 
 }
 
 // Largest |a - b| over all parameters.
-inline double largest_difference(const Model& a, const Model& b) {
+inline double largest_difference(const model::Model& a, const model::Model& b) {
   const at::NoGradGuard no_grad;
   double largest = 0;
   const auto x = a.named_parameters(), y = b.named_parameters();

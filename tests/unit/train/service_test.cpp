@@ -72,7 +72,7 @@ struct FakeBuffer {
 class TrainerServiceTest : public testing::Test {
  protected:
   TrainerServiceTest() : folder("service_test") {
-    save_model(sample_model(), folder.path() / "model");
+    model::save_model(sample_model(), folder.path() / "model");
     options.config = sample_train_config();
     options.config.model = folder.path() / "model";
     options.config.checkpoint = folder.path() / "checkpoints";
@@ -169,15 +169,15 @@ TEST_F(TrainerServiceTest, PublishedWeightsAreTheModelsAndReplaceTheOnesBefore) 
   service.step(sft(1));
   const Published first = service.publish(1, "shm");
   EXPECT_EQ(first.path, "/dev/shm/tritonforge-" + options.config.run_id + "/weights-00000001.safetensors");
-  Model engine(sample_config(), at::kFloat, at::kCPU);
-  EXPECT_EQ(load_weights(engine, first.path), first.checksums);
+  model::Model engine(sample_config(), at::kFloat, at::kCPU);
+  EXPECT_EQ(model::load_weights(engine, first.path), first.checksums);
   service.step(sft(2));
   const Published second = service.publish(2, "shm");
   EXPECT_FALSE(fs::exists(first.path));
   EXPECT_NE(first.checksums, second.checksums);
   const Published on_disk = service.publish(3, folder.path() / "weights");
   EXPECT_EQ(on_disk.checksums, second.checksums);
-  EXPECT_EQ(load_weights(engine, on_disk.path), on_disk.checksums);
+  EXPECT_EQ(model::load_weights(engine, on_disk.path), on_disk.checksums);
   service.publish(4, folder.path() / "weights");
   EXPECT_FALSE(fs::exists(on_disk.path));
 }

@@ -12,18 +12,18 @@ namespace tritonforge::train {
 namespace {
 
 Trainer make(const TrainConfig& config, at::ScalarType dtype = at::kFloat) {
-  std::optional<Model> reference;
+  std::optional<model::Model> reference;
   if (config.loss.kl_coef > 0) reference = sample_model(dtype, 99);
   return Trainer(config, sample_model(dtype), std::move(reference));
 }
 
 // Fills old_log_probs with what the model itself gives: a sampler that agrees with the trainer.
-void sampled_by(const Model& model, std::vector<TrainSequence>& sequences) {
+void sampled_by(const model::Model& model, std::vector<TrainSequence>& sequences) {
   const at::NoGradGuard no_grad;
   for (size_t i = 0; i < sequences.size(); ++i) {
     TrainSequence& s = sequences[i];
     const MicroBatch batch = make_micro_batch(sequences, {i}, std::vector<double>(sequences.size(), 1.0), {}, at::kCPU);
-    const at::Tensor hidden = model.forward(batch.ids, batch.positions, packed_attention(batch.cu_seqlens))
+    const at::Tensor hidden = model.forward(batch.ids, batch.positions, model::packed_attention(batch.cu_seqlens))
                                   .index_select(0, batch.rows);
     const at::Tensor log_probs = lm_head_scores(hidden, model.lm_head(), batch.targets, batch.inverse_temperature, 64)
                                      .log_probs;
@@ -151,7 +151,7 @@ TEST(Trainer, SeveralUpdatesKeepTheRatioOfTheStart) {
 
 TEST(Trainer, NothingToTrainIsRefusedInSftAndRecordedInRl) {
   Trainer trainer = make(sample_train_config());
-  const Model before = sample_model();
+  const model::Model before = sample_model();
   auto sequences = sample_sequences(2, 3);
   for (auto& s : sequences) s.loss_mask.assign(s.tokens.size(), 0);
   EXPECT_THROW(trainer.train_step(StepKind::kSft, sequences), Error);

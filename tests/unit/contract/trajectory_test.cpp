@@ -1,4 +1,4 @@
-#include "dataset/trajectory.h"
+#include "contract/trajectory.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

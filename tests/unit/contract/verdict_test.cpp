@@ -1,4 +1,4 @@
-#include "dataset/verdict.h"
+#include "contract/verdict.h"
 
 #include <gtest/gtest.h>
 

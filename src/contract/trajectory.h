@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "dataset/verdict.h"
+#include "contract/verdict.h"
 
 namespace tritonforge {
 

@@ -1,4 +1,4 @@
-#include "dataset/trajectory.h"
+#include "contract/trajectory.h"
 
 #include <algorithm>
 #include <array>
