@@ -79,8 +79,14 @@ function(tf_unit_tests folder)
   add_executable(unit_${folder} ${sources})
   target_link_libraries(unit_${folder} PRIVATE tf_${folder} GTest::gtest GTest::gmock GTest::gtest_main)
   target_include_directories(unit_${folder} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
-  target_compile_definitions(unit_${folder} PRIVATE TF_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
-                             TF_BINARY_DIR="${CMAKE_BINARY_DIR}" TF_PYTHON="${TRITONFORGE_PYTHON}")
+  # Only to the sources that name them: the others' objects are found in the compiler cache by every clone.
+  foreach(source ${sources})
+    file(STRINGS ${source} uses REGEX "TF_(SOURCE_DIR|PYTHON)")
+    if(uses)
+      set_property(SOURCE ${source} APPEND PROPERTY COMPILE_DEFINITIONS TF_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
+                   TF_PYTHON="${TRITONFORGE_PYTHON}")
+    endif()
+  endforeach()
   tf_torch(unit_${folder} PRIVATE ${sources})
   add_test(NAME unit_${folder} COMMAND unit_${folder})
   set_tests_properties(unit_${folder} PROPERTIES TIMEOUT 600)

@@ -2,7 +2,7 @@
 // Models small enough for tests of arithmetic.
 #include "model/model.h"
 
-namespace tritonforge::testing_models {
+namespace tritonforge::model::testing_models {
 
 inline ModelConfig small_config(Family family) {
   ModelConfig config;
@@ -32,4 +32,4 @@ inline at::Tensor forward_hidden(const Model& model, const at::Tensor& ids) {
   return model.forward(ids, at::arange(ids.size(0), at::kLong), packed_attention({0, ids.size(0)}));
 }
 
-}  // namespace tritonforge::testing_models
+}  // namespace tritonforge::model::testing_models
