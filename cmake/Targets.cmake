@@ -91,3 +91,17 @@ function(tf_unit_tests folder)
   add_test(NAME unit_${folder} COMMAND unit_${folder})
   set_tests_properties(unit_${folder} PROPERTIES TIMEOUT 600)
 endfunction()
+
+# tf_embed(TARGET HEADER h NAMESPACE n [PREFIX p] [TABLE t] FILES ...): files become part of the binary. HEADER declares
+# `extern const std::string_view` p + the file's name for each, and/or one table t of (name, content):
+# `extern const std::span<const std::pair<std::string_view, std::string_view>>`, in the order given.
+function(tf_embed target)
+  cmake_parse_arguments(arg "" "HEADER;NAMESPACE;PREFIX;TABLE" "FILES" ${ARGN})
+  string(REPLACE "::" "_" name "${arg_NAMESPACE}_${arg_PREFIX}${arg_TABLE}")
+  set(output ${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp)
+  set(script ${CMAKE_SOURCE_DIR}/cmake/embed.cmake)
+  add_custom_command(OUTPUT ${output} VERBATIM DEPENDS ${arg_FILES} ${script}
+    COMMAND ${CMAKE_COMMAND} -DOUTPUT=${output} -DHEADER=${arg_HEADER} -DNAMESPACE=${arg_NAMESPACE}
+            "-DPREFIX=${arg_PREFIX}" "-DTABLE=${arg_TABLE}" "-DFILES=${arg_FILES}" -P ${script})
+  target_sources(${target} PRIVATE ${output})
+endfunction()

@@ -1,7 +1,7 @@
 #pragma once
-// Families that are a whole kernel rather than a line: matrix products, transposes, losses, indexing, scans
-// (special_kernels.cpp), and layers that stay PyTorch's while what follows them becomes one kernel (layers.cpp). Part
-// of the style "full". To add one, add an entry there.
+// Families that are a whole kernel rather than a line: matrix products, transposes, losses, indexing, scans, and layers
+// that stay PyTorch's while what follows them becomes one kernel. Part of the style "full". To add one, add a file to
+// families/ (family_file.h says what it holds).
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,18 +10,19 @@
 
 namespace tritonforge::dataset {
 
-// Texts hold {KEY} for each choice. {epilogue} in both: element-wise families, as statements on `out` in the problem
-// and on `value` in the kernel; between min_epilogue and min_epilogue + 2 of them.
-struct Special {
+struct Choice {
   std::string name;
-  std::vector<std::pair<std::string_view, std::vector<std::string_view>>> choices;
-  std::string problem, solution;
-  std::string_view value = "acc";
-  size_t min_epilogue = 0;
+  std::vector<std::string> alternatives;
 };
 
-std::vector<Special> kernel_specials();
-std::vector<Special> layer_specials();
+// Texts hold _NAME_ for each choice and, where max_epilogue > 0, lines "out = _EPILOGUE_(out)".
+struct Special {
+  std::string name;
+  std::vector<Choice> choices;  // in the order in which they are drawn
+  std::string problem, solution;
+  size_t min_epilogue = 0, max_epilogue = 0;
+};
+
 const std::vector<Special>& all_specials();
 const Special* find_special(std::string_view name);  // nullptr where there is none
 
