@@ -3,18 +3,17 @@
 The IR text goes to the trusted side, which has it lowered to machine code in a process that never runs candidate code.
 """
 import triton
-from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
-from triton.compiler.compiler import ASTSource, make_backend
+from triton.compiler.compiler import ASTSource
 from triton.compiler.errors import CompilationError
 from triton._C.libtriton import ir
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction, create_function_from_signature
 
-TARGETS = {"sm_90": GPUTarget("cuda", 90, 32), "gfx942": GPUTarget("hip", "gfx942", 64)}
+from tritonforge_worker.targets import BACKENDS, TARGETS
+
 PROPERTIES = {"max_shared_mem": 232448, "max_num_regs": 65536, "multiprocessor_count": 132, "warpSize": 32,
               "sm_clock_rate": 1980000, "mem_clock_rate": 2619000, "mem_bus_width": 5120}
-_backends = {name: make_backend(target) for name, target in TARGETS.items()}
 
 
 class DriverOnPaper(DriverBase):
@@ -83,7 +82,7 @@ def prefer_config(configs, named_args, **kwargs):
 
 def lower_to_ir(kernel, name, args, kwargs):
     """(IR text, options) of one launch for one target; raises what the compiler raises."""
-    backend = _backends[name]
+    backend = BACKENDS[name]
     binder = create_function_from_signature(kernel.signature, kernel.params, backend)
     bound, specialization, options = binder(*args, **kwargs)
     kwargs = dict(kwargs, debug=False)
@@ -120,7 +119,12 @@ def readable(error, kernel):
 
 
 class Launches:
-    """Installs itself as JITFunction.run and keeps what the trusted side is told about the launches of one child."""
+    """Installs itself as JITFunction.run and keeps what the trusted side is told about the launches of one child.
+
+    What it keeps lives in closures and not in attributes: the candidate runs in this process, and `launches.state` would
+    be one assignment away from any code that comes across the object, as would a method that it could replace. This is
+    no wall (the trusted side believes none of it unchecked), only nothing that is changed by accident or in passing.
+    """
 
     def __init__(self, send, execute, program_limit):
         seen, state, failed = {}, {"ghost": False, "launches": 0, "programs": 0}, []
@@ -151,7 +155,7 @@ class Launches:
             for hook in self.pre_run_hooks:
                 hook(*args, **kwargs)
             binder_kwargs = dict(kwargs)
-            backend = _backends["sm_90"]
+            backend = BACKENDS["sm_90"]
             binder = binders.get(id(self))
             if binder is None:
                 binder = binders[id(self)] = create_function_from_signature(self.signature, self.params, backend)
@@ -202,7 +206,6 @@ class Launches:
         self.begin = lambda ghost: (state.update(ghost=ghost, launches=0, programs=0), kernel_names.clear(), failed.clear())
         self.report = lambda: {"launches": state["launches"], "kernels": sorted(set(kernel_names)),
                                "swallowed": [text[:500] for text in failed[:4]], "programs": state["programs"]}
-        self.intact = lambda: JITFunction.run is run
 
 
 def install_driver():
@@ -232,13 +235,10 @@ def _warm_kernel(x, y, n, SIZE: triton.language.constexpr):
     triton.language.store(y + i, triton.language.exp(a) * b + triton.language.sigmoid(a), mask=i < n)
 
 
-def warm_up():
-    """First use of the compiler's lazy parts, so that each child inherits them ready."""
+def warm_up(execute):
+    """First use of the compiler's lazy parts and of `execute`, so that each child inherits them ready."""
     import torch
-    from tritonforge_worker import interpreter
     x = torch.zeros(16)
     for name in TARGETS:
         lower_to_ir(_warm_kernel, name, (x, x, 16), {"SIZE": 16})
-    interpreter.execute(_warm_kernel, {"x": x, "y": x.clone(), "n": 16, "SIZE": 16}, {"SIZE"}, (1, 1, 1))
-    from tritonforge_worker import lowering
-    lowering.warm_up()
+    execute(_warm_kernel, {"x": x, "y": x.clone(), "n": 16, "SIZE": 16}, {"SIZE"}, (1, 1, 1))

@@ -43,7 +43,10 @@ class Around(contextlib.AbstractContextManager):
 
 
 class Launches:
-    """Counts launches of the candidate's own kernels, and can leave them out (ghost replay)."""
+    """Counts launches of the candidate's own kernels, and can leave them out (ghost replay).
+
+    In closures, for the reason that frontend.Launches gives.
+    """
 
     def __init__(self):
         original, state, names, failed = JITFunction.run, {"ghost": False, "launches": 0}, [], []

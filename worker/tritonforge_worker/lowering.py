@@ -7,7 +7,7 @@ from triton._C.libtriton import ir
 from triton.backends.compiler import Language
 from triton.runtime.errors import OutOfResources
 
-from tritonforge_worker.frontend import TARGETS, _backends
+from tritonforge_worker.targets import BACKENDS, TARGETS
 
 SHARED_LIMIT = {"sm_90": 232448, "gfx942": 65536}
 THREAD_LIMIT = 1024
@@ -17,7 +17,7 @@ OPTIONS = {"num_warps", "num_stages", "num_ctas", "maxnreg", "enable_fp_fusion",
 
 def lower(text, target, options, folder):
     """Resource use of the compiled kernel; raises what the compiler raises."""
-    backend = _backends[target]
+    backend = BACKENDS[target]
     options = backend.parse_options({k: v for k, v in options.items() if k in OPTIONS})
     with tempfile.NamedTemporaryFile("w", suffix=".ttir", dir=folder) as file:
         file.write(text)
@@ -61,4 +61,4 @@ def warm_up():
     get_ptxas_version(90)
     _ = get_ptxas(90).version
     for name in TARGETS:
-        _backends[name].hash()
+        BACKENDS[name].hash()

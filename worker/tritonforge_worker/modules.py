@@ -1,4 +1,5 @@
-"""Executes a source text as a module of its own, from a file in the job's folder (Triton reads kernels' source)."""
+"""Runs a source text as a module of its own, from a file in the job's folder (Triton reads kernels' source), and looks
+into what it made."""
 import linecache
 import os
 import random
@@ -30,3 +31,12 @@ def set_seed(seed):
 def state_of(model):
     """Parameters and buffers by name, in order, shared tensors once."""
     return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+
+
+def tensors_in(value):
+    """The tensors in a tensor, or in nested lists, tuples and dictionaries."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [t for item in value for t in tensors_in(item)] if isinstance(value, (list, tuple)) else []

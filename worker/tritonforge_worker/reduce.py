@@ -10,7 +10,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from tritonforge_worker import cuda_on_cpu
-from tritonforge_worker.modules import run_source, set_seed
+from tritonforge_worker.modules import run_source, set_seed, tensors_in
 
 
 class OnMeta(cuda_on_cpu.CudaOnCpu):
@@ -67,14 +67,6 @@ def rewritten(source, sizes):
             new = line[:node.col_offset] + str(sizes[name][1]).encode() + line[node.end_col_offset:]
             lines[node.lineno - 1] = new.decode()
     return "".join(lines)
-
-
-def tensors_in(value):
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, dict):
-        value = list(value.values())
-    return [t for item in value for t in tensors_in(item)] if isinstance(value, (list, tuple)) else []
 
 
 def cost(source, folder):

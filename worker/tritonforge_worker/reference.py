@@ -2,7 +2,7 @@
 import torch
 
 from tritonforge_worker import cuda_on_cpu, errors, live, reduce
-from tritonforge_worker.modules import run_source, set_seed, state_of
+from tritonforge_worker.modules import run_source, set_seed, state_of, tensors_in
 from tritonforge_worker.protocol import Encoder, Unsupported
 
 
@@ -87,14 +87,6 @@ class Reference:
         while True:
             request, payload = self.channel.receive()
             operations[request["op"]](request, payload)
-
-
-def tensors_in(value):
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, dict):
-        value = list(value.values())
-    return [t for item in value for t in tensors_in(item)] if isinstance(value, (list, tuple)) else []
 
 
 def serve(channel, sandbox):

@@ -30,8 +30,10 @@ def warm_up():
     for name in ("protocol", "errors", "cuda_on_cpu", "frontend", "interpreter", "lowering", "candidate", "reference",
                  "reduce", "screen", "probe", "live"):
         importlib.import_module(f"tritonforge_worker.{name}")
-    from tritonforge_worker import frontend, live, reduce
-    frontend.warm_up()
+    from tritonforge_worker import frontend, interpreter, live, lowering, reduce
+    interpreter.install()
+    frontend.warm_up(interpreter.execute)
+    lowering.warm_up()
     reduce.warm_up()
     if os.environ.get("CUDA_VISIBLE_DEVICES") != "":  # empty in interpret mode
         live.warm_up()

@@ -1,0 +1,6 @@
+"""The GPUs that every kernel is compiled for, on paper: no such device is needed."""
+from triton.backends.compiler import GPUTarget
+from triton.compiler.compiler import make_backend
+
+TARGETS = {"sm_90": GPUTarget("cuda", 90, 32), "gfx942": GPUTarget("hip", "gfx942", 64)}
+BACKENDS = {name: make_backend(target) for name, target in TARGETS.items()}
