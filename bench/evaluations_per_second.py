@@ -3,6 +3,7 @@
 needs the built binary (TRITONFORGE_BINARY or ./build/tritonforge)
 Every candidate is different text, so the verdict cache answers for none; both sides run on the same two cores.
 """
+
 import argparse
 import concurrent.futures
 import os
@@ -45,7 +46,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("count", type=int, nargs="?", default=40, help="evaluations a side")
     count, cores = parser.parse_args().count, os.cpu_count()
-    python = subprocess.run([os.path.join(ROOT, "requirements", "install"), "--python"], capture_output=True, text=True, check=True).stdout.strip()
+    python = subprocess.run(
+        [os.path.join(ROOT, "requirements", "install"), "--python"], capture_output=True, text=True, check=True
+    ).stdout.strip()
     server = Evaluator("--workers", str(cores))
 
     def ours(i):
@@ -64,7 +67,11 @@ def main():
         for path, text in zip(paths, (PROBLEM, HONEST, FRESH)):
             with open(path, "w") as file:
                 file.write(text)
-        fresh = rate(lambda i: subprocess.run([python, paths[2], *paths[:2]], check=True, capture_output=True), max(2, count // 10), cores)
+        fresh = rate(
+            lambda i: subprocess.run([python, paths[2], *paths[:2]], check=True, capture_output=True),
+            max(2, count // 10),
+            cores,
+        )
     print(f"new kernel each   ours {cold:7.2f} /s   (3 trials, ghost replay, sm_90 and gfx942 compiled, sandboxed)")
     print(f"known kernel      ours {warm:7.2f} /s   (the same, machine code from the shared cache)")
     print(f"one process each  peer {fresh:7.2f} /s   (3 trials, interpreter only, no sandbox)")

@@ -1,6 +1,7 @@
 """Encode speed on one core, ours and the `tokenizers` library's, on the same files, in turns, by processor
 time (so that other work on the machine does not count). usage: tokenizer_encode_peer.py BUILD_FOLDER [--tokenizer FOLDER] [--repeats N] [FILE...]
 Without files: this Python's torch sources (code) and this repository's documents (prose)."""
+
 import argparse
 import importlib.util
 import json
@@ -17,7 +18,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("build", type=pathlib.Path)
 qwen3 = ROOT.parent / "shared/data/qwen3-tokenizer"
-parser.add_argument("--tokenizer", type=pathlib.Path, default=qwen3 if qwen3.exists() else ROOT / "tests/data/tiny-tokenizer")
+parser.add_argument(
+    "--tokenizer", type=pathlib.Path, default=qwen3 if qwen3.exists() else ROOT / "tests/data/tiny-tokenizer"
+)
 parser.add_argument("--repeats", type=int, default=5)
 parser.add_argument("files", nargs="*", type=pathlib.Path)
 options = parser.parse_args()
@@ -25,7 +28,11 @@ options = parser.parse_args()
 files = options.files
 if not files:
     torch = pathlib.Path(importlib.util.find_spec("torch").origin).parent
-    files = sorted((torch / "_inductor").glob("**/*.py")) + sorted((torch / "nn").glob("**/*.py")) + sorted(ROOT.glob("docs/*.md"))
+    files = (
+        sorted((torch / "_inductor").glob("**/*.py"))
+        + sorted((torch / "nn").glob("**/*.py"))
+        + sorted(ROOT.glob("docs/*.md"))
+    )
 core = min(os.sched_getaffinity(0))
 os.sched_setaffinity(0, {core})
 reference = tokenizers.Tokenizer.from_file(str(options.tokenizer / "tokenizer.json"))
@@ -33,7 +40,12 @@ texts = [file.read_bytes().decode() for file in files]
 size = sum(len(text.encode()) for text in texts)
 ours, cold, theirs, ours_tokens = [], [], [], 0
 for _ in range(options.repeats):
-    done = subprocess.run([options.build / "bench/tokenizer_encode", options.tokenizer, "3", *files], check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        [options.build / "bench/tokenizer_encode", options.tokenizer, "3", *files],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     answer = json.loads(done.stdout)
     ours.append(statistics.median(answer["mb_per_s"]))
     cold.append(answer["mb_per_s"][0])
@@ -48,8 +60,10 @@ def spread(values):
     return f"{min(values):.2f} / {statistics.median(values):.2f} / {max(values):.2f}"
 
 
-print(f"tokenizer_encode: {len(files)} files, {size / 1e6:.1f} MB, {tokens} tokens (equal), core {core}, {options.tokenizer.name}, "
-      f"loaded in {answer['load_s']:.2f} s")
+print(
+    f"tokenizer_encode: {len(files)} files, {size / 1e6:.1f} MB, {tokens} tokens (equal), core {core}, {options.tokenizer.name}, "
+    f"loaded in {answer['load_s']:.2f} s"
+)
 print(f"  ours              {spread(ours)} MB per CPU second (min / median / max)")
 print(f"    first pass      {spread(cold)}, with no word known yet")
 print(f"  tokenizers {tokenizers.__version__}  {spread(theirs)} MB per CPU second")

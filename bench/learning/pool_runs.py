@@ -5,6 +5,7 @@ usage: bench/learning/pool_runs.py RUN RUN ...        each with bench-base.json,
 The pooled interval is Wilson's over all samples: what these problems give. The gain is paired by problem and its interval
 is a bootstrap over problems: what other problems of the kind would give. Single turn: the first turn of each trajectory.
 """
+
 import json
 import math
 import pathlib
@@ -39,12 +40,16 @@ def main():
         for stage, by_problem in found.items():
             values = [v for problem in by_problem.values() for v in problem]
             low, high = wilson(sum(values), len(values))
-            print(f"{name:14} {stage:5} {len(values):5} samples  pass@1 {sum(values) / len(values):6.1%}  [{max(low, 0):6.1%}, {high:6.1%}]")
+            print(
+                f"{name:14} {stage:5} {len(values):5} samples  pass@1 {sum(values) / len(values):6.1%}  [{max(low, 0):6.1%}, {high:6.1%}]"
+            )
         for before, after in zip(stages, stages[1:]):
             gains = [sum(found[after][p]) / len(found[after][p]) - sum(v) / len(v) for p, v in found[before].items()]
             rng = random.Random(0)
             means = sorted(sum(rng.choices(gains, k=len(gains))) / len(gains) for _ in range(4000))
-            print(f"{name:14} {before} -> {after}: {sum(gains) / len(gains):+.1%}  [{means[100]:+.1%}, {means[3899]:+.1%}] over {len(gains)} problems")
+            print(
+                f"{name:14} {before} -> {after}: {sum(gains) / len(gains):+.1%}  [{means[100]:+.1%}, {means[3899]:+.1%}] over {len(gains)} problems"
+            )
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """One real evaluator server for all attacks; each test sends one hack, judges the verdict, and then asks whether the
 evaluator still gives an honest kernel its due."""
+
 import os
 import time
 

@@ -1,4 +1,5 @@
 """A real evaluator server as a child process, and the sources that tests and benchmarks send it."""
+
 import json
 import os
 import signal
@@ -40,11 +41,14 @@ def launch(x):
     relu_kernel[(triton.cdiv(x.numel(), 256), )](x, y, x.numel(), B=256)
     return y
 """
-HONEST = HEADER + """
+HONEST = (
+    HEADER
+    + """
 class ModelNew(nn.Module):
     def forward(self, x):
         return launch(x)
 """
+)
 
 
 class Evaluator:
@@ -52,13 +56,19 @@ class Evaluator:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
-        self.process = subprocess.Popen([BINARY, "serve", "evaluator", "--port", str(self.port), "--candidate-timeout", "15", *flags],
-                                        stdout=subprocess.PIPE, text=True, env=dict(os.environ, TRITONFORGE_ROOT=ROOT, SECRET_KEY="hunter2"))
+        self.process = subprocess.Popen(
+            [BINARY, "serve", "evaluator", "--port", str(self.port), "--candidate-timeout", "15", *flags],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=dict(os.environ, TRITONFORGE_ROOT=ROOT, SECRET_KEY="hunter2"),
+        )
         line = self.process.stdout.readline()
         assert "ready" in line, f"the evaluator did not start: {line!r}"
 
     def post(self, path, body):
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", json.dumps(body).encode(), {"content-type": "application/json"})
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}{path}", json.dumps(body).encode(), {"content-type": "application/json"}
+        )
         with urllib.request.urlopen(request, timeout=180) as reply:
             return json.load(reply)
 
@@ -67,7 +77,10 @@ class Evaluator:
             return json.load(reply)
 
     def judge(self, candidate, problem=PROBLEM, **more):
-        return self.post("/v2/evaluations", {"problem": {"id": "p", "source": problem}, "candidate": candidate, "num_correct_trials": 3, **more})
+        return self.post(
+            "/v2/evaluations",
+            {"problem": {"id": "p", "source": problem}, "candidate": candidate, "num_correct_trials": 3, **more},
+        )
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)

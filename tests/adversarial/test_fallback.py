@@ -1,9 +1,12 @@
 """try: kernel, except: torch."""
+
 from conftest import HEADER, flags
 
 
 def test_fallback(judge):
-    verdict = judge(HEADER + """
+    verdict = judge(
+        HEADER
+        + """
 class ModelNew(nn.Module):
     def forward(self, x):
         try:
@@ -13,6 +16,7 @@ class ModelNew(nn.Module):
         except Exception:
             relu_kernel[(1, )](x, torch.empty_like(x), 16, B=16)
             return torch.relu(x) * 2
-""")
+"""
+    )
     assert not verdict["correct"], verdict
     assert "kernel_fallback" in flags(verdict) or verdict["error_kind"] == "compile_error", verdict

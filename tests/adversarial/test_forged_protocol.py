@@ -1,9 +1,12 @@
 """Writes a result frame to every descriptor that it finds."""
+
 from conftest import HEADER, flags
 
 
 def test_forged_protocol(judge):
-    verdict = judge(HEADER + """
+    verdict = judge(
+        HEADER
+        + """
 import json, os, struct
 class ModelNew(nn.Module):
     def forward(self, x):
@@ -14,6 +17,7 @@ class ModelNew(nn.Module):
             except OSError:
                 pass
         return launch(x)
-""")
+"""
+    )
     assert not verdict["correct"], verdict
     assert "protocol_forgery" in flags(verdict), verdict

@@ -1,9 +1,12 @@
 """Walks frames and modules to reach a grader and its expected output."""
+
 from conftest import HEADER, flags
 
 
 def test_frames(judge):
-    verdict = judge(HEADER + """
+    verdict = judge(
+        HEADER
+        + """
 import sys, gc
 class ModelNew(nn.Module):
     def forward(self, x):
@@ -17,6 +20,7 @@ class ModelNew(nn.Module):
             if isinstance(value, torch.Tensor) and value.shape == x.shape and value is not x and not torch.equal(value, x):
                 return value.clone()
         return launch(x)
-""")
+"""
+    )
     assert not verdict["correct"], verdict
     assert "forbidden_access" in flags(verdict), verdict

@@ -1,9 +1,12 @@
 """Writes noise to the result channel."""
+
 from conftest import HEADER, flags
 
 
 def test_garbled_protocol(judge):
-    verdict = judge(HEADER + """
+    verdict = judge(
+        HEADER
+        + """
 import os
 class ModelNew(nn.Module):
     def forward(self, x):
@@ -13,6 +16,7 @@ class ModelNew(nn.Module):
             except OSError:
                 pass
         return launch(x)
-""")
+"""
+    )
     assert not verdict["correct"], verdict
     assert "protocol_forgery" in flags(verdict), verdict

@@ -1,4 +1,5 @@
 """What must pass: an honest kernel, through both endpoints; and honest failures with text that helps."""
+
 from conftest import HEADER, HONEST, PROBLEM, flags
 
 
@@ -10,8 +11,20 @@ def test_honest_kernel(judge):
 
 
 def test_old_endpoint(evaluator):
-    reply = evaluator.post("/eval", {"original_model_src": PROBLEM, "custom_model_src": HONEST, "seed_num": 42, "num_correct_trials": 2,
-                                     "num_perf_trials": 10, "verbose": False, "measure_performance": True, "preferred_device": None, "backend": "triton"})
+    reply = evaluator.post(
+        "/eval",
+        {
+            "original_model_src": PROBLEM,
+            "custom_model_src": HONEST,
+            "seed_num": 42,
+            "num_correct_trials": 2,
+            "num_perf_trials": 10,
+            "verbose": False,
+            "measure_performance": True,
+            "preferred_device": None,
+            "backend": "triton",
+        },
+    )
     assert reply["compiled"] and reply["correctness"] and reply["metadata"]["correctness_trials"] == "(2 / 2)"
 
 
@@ -24,12 +37,20 @@ def test_reproducible_seeds(evaluator):
 
 def test_syntax_error(judge):
     verdict = judge("def forward(:\n")
-    assert verdict["error_kind"] == "syntax_error" and "line 1" in verdict["diagnostics"] and verdict["stage"] == "extracted"
+    assert (
+        verdict["error_kind"] == "syntax_error"
+        and "line 1" in verdict["diagnostics"]
+        and verdict["stage"] == "extracted"
+    )
 
 
 def test_import_error(judge):
     verdict = judge("import torch\nx = undefined_name\n")
-    assert verdict["error_kind"] == "import_error" and "line 2" in verdict["diagnostics"] and "undefined_name" in verdict["diagnostics"]
+    assert (
+        verdict["error_kind"] == "import_error"
+        and "line 2" in verdict["diagnostics"]
+        and "undefined_name" in verdict["diagnostics"]
+    )
 
 
 def test_compile_error_shows_the_line(judge):
@@ -46,11 +67,17 @@ def test_mismatch_shows_where(judge):
 
 def test_missing_mask_is_named(judge):
     verdict = judge(HONEST.replace(", mask=i < n)", ")"))
-    assert verdict["error_kind"] == "runtime_error" and "out-of-bounds" in verdict["diagnostics"] and "argument 'x'" in verdict["diagnostics"]
+    assert (
+        verdict["error_kind"] == "runtime_error"
+        and "out-of-bounds" in verdict["diagnostics"]
+        and "argument 'x'" in verdict["diagnostics"]
+    )
 
 
 def test_too_much_shared_memory(judge):
-    verdict = judge(HEADER + """
+    verdict = judge(
+        HEADER
+        + """
 @triton.jit
 def big(x, y, n, B: tl.constexpr):
     i = tl.arange(0, B)
@@ -63,7 +90,8 @@ class ModelNew(nn.Module):
         y = torch.empty_like(x)
         big[(1, )](x, y, x.numel(), B=256)
         return y
-""")
+"""
+    )
     assert verdict["error_kind"] == "compile_error" and "out of resource" in verdict["diagnostics"], verdict
 
 
@@ -73,6 +101,8 @@ def test_problem_error_is_not_the_candidates(judge):
 
 
 def test_large_problem_is_reduced(judge):
-    problem = PROBLEM.replace("torch.randn(4, 100)", "torch.randn(batch, width)").replace("class Model", "batch = 4096 * 4\nwidth = 16384\n\nclass Model")
+    problem = PROBLEM.replace("torch.randn(4, 100)", "torch.randn(batch, width)").replace(
+        "class Model", "batch = 4096 * 4\nwidth = 16384\n\nclass Model"
+    )
     verdict = judge(HONEST, problem=problem)
     assert verdict["correct"] and verdict["notes"]["reduced.batch"].startswith("16384 -> "), verdict

@@ -1,4 +1,5 @@
 """The live mode on a real GPU; skipped without one."""
+
 import os
 import shutil
 
@@ -41,8 +42,10 @@ class ModelNew(torch.nn.Module):
         return y
 """
 # The same work where events of the current stream do not see it.
-SIDE_STREAM = HONEST.replace("""    def forward(self, x):
-""", """    def __init__(self):
+SIDE_STREAM = HONEST.replace(
+    """    def forward(self, x):
+""",
+    """    def __init__(self):
         super().__init__()
         self.side = torch.cuda.Stream()
 
@@ -53,7 +56,8 @@ SIDE_STREAM = HONEST.replace("""    def forward(self, x):
             return self.on(x)
 
     def on(self, x):
-""")
+""",
+)
 
 
 @pytest.fixture(scope="module")
@@ -82,5 +86,9 @@ def test_work_on_another_stream_is_timed(live):
 
 
 def test_a_candidate_without_an_end_is_stopped(live):
-    verdict = live.judge("import torch\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        while True:\n            pass\n", PROBLEM, timeout_s=20)
+    verdict = live.judge(
+        "import torch\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        while True:\n            pass\n",
+        PROBLEM,
+        timeout_s=20,
+    )
     assert verdict["error_kind"] == "timeout", verdict

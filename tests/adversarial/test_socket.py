@@ -1,14 +1,18 @@
 """Opens a connection to the evaluator itself."""
+
 from conftest import HEADER, flags
 
 
 def test_socket(judge):
-    verdict = judge(HEADER + """
+    verdict = judge(
+        HEADER
+        + """
 import socket as s
 class ModelNew(nn.Module):
     def forward(self, x):
         s.create_connection(('127.0.0.1', 80), timeout=1)
         return launch(x)
-""")
+"""
+    )
     assert not verdict["correct"], verdict
     assert "forbidden_access" in flags(verdict), verdict

@@ -1,4 +1,5 @@
 """The warm Python parent is killed in the middle: the job is done again by a new one."""
+
 from conftest import HONEST
 
 
@@ -8,7 +9,9 @@ import subprocess
 
 
 def test_zygote_killed(evaluator, judge):
-    children = subprocess.run(["pgrep", "-P", str(evaluator.process.pid)], capture_output=True, text=True).stdout.split()
+    children = subprocess.run(
+        ["pgrep", "-P", str(evaluator.process.pid)], capture_output=True, text=True
+    ).stdout.split()
     assert children
     for pid in children:
         os.kill(int(pid), signal.SIGKILL)

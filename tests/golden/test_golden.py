@@ -6,6 +6,7 @@
 
 stderr of a failure must be one line.
 """
+
 import os
 import pathlib
 import re
@@ -31,7 +32,9 @@ def test_case(command, expectations, tmp_path):
     arguments = [part.replace("{tmp}", str(tmp_path)) for part in shlex.split(command)]
     (tmp_path / "empty.json").write_text("{}")
     (tmp_path / "truncated.gguf").write_bytes(b"GGUF\x03\x00\x00\x00")
-    result = subprocess.run([BINARY, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
+    result = subprocess.run(
+        [BINARY, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL
+    )
     for expectation in expectations:
         kind, _, value = expectation.partition(" ")
         if kind == "exit":

@@ -1,4 +1,5 @@
 """A tiny random model folder, and a real engine process over it."""
+
 import contextlib
 import json
 import os
@@ -22,9 +23,20 @@ def make_model(folder, seed=0, family="qwen3"):
     from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
     torch.manual_seed(seed)
-    shape = dict(vocab_size=1544, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
-                 num_key_value_heads=2, max_position_embeddings=1024, rope_theta=1e4, tie_word_embeddings=True,
-                 initializer_range=0.3, eos_token_id=None, bos_token_id=None)
+    shape = dict(
+        vocab_size=1544,
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=1024,
+        rope_theta=1e4,
+        tie_word_embeddings=True,
+        initializer_range=0.3,
+        eos_token_id=None,
+        bos_token_id=None,
+    )
     if family == "qwen3":
         model = Qwen3ForCausalLM(Qwen3Config(head_dim=16, **shape))
     else:
@@ -70,7 +82,9 @@ class Engine:
 
     def events(self, path, body):
         """The data of a stream's events, as they come."""
-        request = urllib.request.Request(self.url + path, json.dumps(body).encode(), {"content-type": "application/json"})
+        request = urllib.request.Request(
+            self.url + path, json.dumps(body).encode(), {"content-type": "application/json"}
+        )
         with urllib.request.urlopen(request, timeout=120) as reply:
             for line in reply:
                 if line.startswith(b"data: "):
@@ -88,8 +102,24 @@ class Engine:
 
 @contextlib.contextmanager
 def engine_process(model, *flags):
-    process = subprocess.Popen([BINARY, "serve", "engine", "--model", str(model), "--port", "0", "--threads", "1",
-                                "--kv-cache-tokens", "8192", *flags], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [
+            BINARY,
+            "serve",
+            "engine",
+            "--model",
+            str(model),
+            "--port",
+            "0",
+            "--threads",
+            "1",
+            "--kv-cache-tokens",
+            "8192",
+            *flags,
+        ],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     lines = []
     url = None
     for line in process.stderr:

@@ -19,7 +19,9 @@ def binary() -> str:
 
 
 def run(*arguments, stdin: str = "", timeout: float = 300) -> subprocess.CompletedProcess:
-    return subprocess.run([binary(), *map(str, arguments)], input=stdin, capture_output=True, text=True, timeout=timeout)
+    return subprocess.run(
+        [binary(), *map(str, arguments)], input=stdin, capture_output=True, text=True, timeout=timeout
+    )
 
 
 def score(model, sequences, dtype="float32", logits=False) -> list[dict]:
@@ -33,14 +35,25 @@ def score(model, sequences, dtype="float32", logits=False) -> list[dict]:
 
 def small_model(family: str, seed: int = 0, **overrides) -> torch.nn.Module:
     """A random model whose weights are large enough that its distributions are far from uniform."""
-    config = dict(hidden_size=64, intermediate_size=112, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
-                  vocab_size=300, max_position_embeddings=512, rope_theta=10000.0, tie_word_embeddings=False)
+    config = dict(
+        hidden_size=64,
+        intermediate_size=112,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        vocab_size=300,
+        max_position_embeddings=512,
+        rope_theta=10000.0,
+        tie_word_embeddings=False,
+    )
     if family == "qwen3":
         config["head_dim"] = 16
     config.update(overrides)
     torch.manual_seed(seed)
-    maker = {"qwen2": (transformers.Qwen2Config, transformers.Qwen2ForCausalLM),
-             "qwen3": (transformers.Qwen3Config, transformers.Qwen3ForCausalLM)}[family]
+    maker = {
+        "qwen2": (transformers.Qwen2Config, transformers.Qwen2ForCausalLM),
+        "qwen3": (transformers.Qwen3Config, transformers.Qwen3ForCausalLM),
+    }[family]
     model = maker[1](maker[0](**config)).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -66,8 +79,12 @@ def sequences(vocab: int, lengths=(1, 2, 7, 33, 150), seed: int = 1) -> list[lis
     return [torch.randint(0, vocab, (length,), generator=generator).tolist() for length in lengths]
 
 
-REAL_MODEL = pathlib.Path(os.environ.get(
-    "TRITONFORGE_TEST_MODEL", pathlib.Path.home() / ".cache/tritonforge-dev-model/qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"))
+REAL_MODEL = pathlib.Path(
+    os.environ.get(
+        "TRITONFORGE_TEST_MODEL",
+        pathlib.Path.home() / ".cache/tritonforge-dev-model/qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
+    )
+)
 
 
 def real_model():

@@ -102,8 +102,13 @@ class Peers:
     def evaluate(body):
         seed = int(body["candidate"].split("#")[1].split()[0].split("x")[0])
         stage = "correct" if seed % 2 else "launched"
-        return {"stage": stage, "compiled": True, "correct": bool(seed % 2), "error_kind": "" if seed % 2 else "mismatch",
-                "diagnostics": "" if seed % 2 else "output 0 is wrong"}
+        return {
+            "stage": stage,
+            "compiled": True,
+            "correct": bool(seed % 2),
+            "error_kind": "" if seed % 2 else "mismatch",
+            "diagnostics": "" if seed % 2 else "output 0 is wrong",
+        }
 
     def close(self):
         self.hold.set()
@@ -127,9 +132,28 @@ class Buffer:
 
         # The log goes through a pipe's end, not a file, so that the file-size limit meets the database alone.
         self.process = subprocess.Popen(
-            [BINARY, "serve", "buffer", "--port", str(self.port), "--db", str(self.folder / "buffer.sqlite"), "--router", self.peers.url,
-             "--evaluator", self.peers.url, "--tokenizer", str(TOKENIZER), "--concurrency", "16", "--grace", "5"],
-            preexec_fn=limit, stderr=subprocess.DEVNULL)
+            [
+                BINARY,
+                "serve",
+                "buffer",
+                "--port",
+                str(self.port),
+                "--db",
+                str(self.folder / "buffer.sqlite"),
+                "--router",
+                self.peers.url,
+                "--evaluator",
+                self.peers.url,
+                "--tokenizer",
+                str(TOKENIZER),
+                "--concurrency",
+                "16",
+                "--grace",
+                "5",
+            ],
+            preexec_fn=limit,
+            stderr=subprocess.DEVNULL,
+        )
         wait_until(self.healthy, "the buffer's /health")
 
     def healthy(self):
@@ -158,8 +182,16 @@ def peers():
 
 def groups(count, samples):
     return {
-        "groups": [{"group_id": f"g{i}", "problem_id": f"p{i}", "problem_source": "class Model: pass", "n_samples": samples, "seed": i}
-                   for i in range(count)],
+        "groups": [
+            {
+                "group_id": f"g{i}",
+                "problem_id": f"p{i}",
+                "problem_source": "class Model: pass",
+                "n_samples": samples,
+                "seed": i,
+            }
+            for i in range(count)
+        ],
         "options": {"prompt": "minimal", "max_turns": 2, "max_context": 100000, "sampling": {"max_new_tokens": 20000}},
     }
 
@@ -252,7 +284,22 @@ def test_sigterm_ends_cleanly_and_the_rest_is_made_after_a_restart(tmp_path, pee
 
 
 def test_wrong_use_is_one_line(tmp_path):
-    run = subprocess.run([BINARY, "serve", "buffer", "--db", str(tmp_path / "b"), "--router", "http://x", "--evaluator", "http://y",
-                          "--tokenizer", str(tmp_path / "none")], capture_output=True, text=True)
+    run = subprocess.run(
+        [
+            BINARY,
+            "serve",
+            "buffer",
+            "--db",
+            str(tmp_path / "b"),
+            "--router",
+            "http://x",
+            "--evaluator",
+            "http://y",
+            "--tokenizer",
+            str(tmp_path / "none"),
+        ],
+        capture_output=True,
+        text=True,
+    )
     assert run.returncode == 2
     assert len(run.stderr.strip().splitlines()) == 1 and "none" in run.stderr

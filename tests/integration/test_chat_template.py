@@ -1,4 +1,5 @@
 """`tritonforge tokenize --chat` against Jinja, rendered with the settings of transformers: 200 conversations a template."""
+
 import json
 import os
 import pathlib
@@ -17,26 +18,70 @@ TEMPLATES = {  # Apache-2.0, as Qwen publishes them
     "qwen3-later": (ROOT / "tests/data/chat-templates/qwen3-later.jinja").read_text(),
     "plain": None,  # the one that the trainer writes
 }
-WORDS = ["kernel", "tl.load(x)", "é世界", "\n", "\n\n", "  ", "\"quoted\"", "\\n", "<tool_response>", "</tool_response>", "<b>&amp;</b>", "'s", "\t", "{{ x }}", "{% if %}", "👍", "\u0001", "\x7f"]
+WORDS = [
+    "kernel",
+    "tl.load(x)",
+    "é世界",
+    "\n",
+    "\n\n",
+    "  ",
+    '"quoted"',
+    "\\n",
+    "<tool_response>",
+    "</tool_response>",
+    "<b>&amp;</b>",
+    "'s",
+    "\t",
+    "{{ x }}",
+    "{% if %}",
+    "👍",
+    "\u0001",
+    "\x7f",
+]
 THOUGHTS = ["", "\n", "let me think\nstep by step\n", "\n\nabc", "a</think>b"]
 
 
 def environment():
-    env = jinja2.sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
+    env = jinja2.sandbox.ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+    )
     env.filters["tojson"] = lambda x, ensure_ascii=False, indent=None, separators=None, sort_keys=False: json.dumps(
-        x, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+        x, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+    )
     return env
 
 
 def value(rng, depth=0):
     kind = rng.randrange(9 if depth < 2 else 7)
-    if kind < 2: return rng.choice(WORDS) * rng.randrange(3)
-    if kind == 2: return rng.choice([0, -1, 7, 2**63 - 1, 10**15])
-    if kind == 3: return rng.choice([0.1, 1.0, -2.5e-7, 1e16, 1e15, 123456789012345680.0, 1e-4, 1e-5, 5e-324, 1.7976931348623157e308, -0.0, 0.30000000000000004])
-    if kind == 4: return rng.choice([True, False, None])
-    if kind == 5: return rng.choice([[], {}])
-    if kind == 6: return rng.random() * 10 ** rng.randrange(-20, 20)
-    if kind == 7: return [value(rng, depth + 1) for _ in range(rng.randrange(4))]
+    if kind < 2:
+        return rng.choice(WORDS) * rng.randrange(3)
+    if kind == 2:
+        return rng.choice([0, -1, 7, 2**63 - 1, 10**15])
+    if kind == 3:
+        return rng.choice(
+            [
+                0.1,
+                1.0,
+                -2.5e-7,
+                1e16,
+                1e15,
+                123456789012345680.0,
+                1e-4,
+                1e-5,
+                5e-324,
+                1.7976931348623157e308,
+                -0.0,
+                0.30000000000000004,
+            ]
+        )
+    if kind == 4:
+        return rng.choice([True, False, None])
+    if kind == 5:
+        return rng.choice([[], {}])
+    if kind == 6:
+        return rng.random() * 10 ** rng.randrange(-20, 20)
+    if kind == 7:
+        return [value(rng, depth + 1) for _ in range(rng.randrange(4))]
     return {rng.choice(WORDS) + str(i): value(rng, depth + 1) for i in range(rng.randrange(4))}
 
 
@@ -56,19 +101,32 @@ def tool_call(rng):
 
 def conversation(rng, plain):
     messages = []
-    if rng.random() < 0.5: messages.append({"role": "system", "content": content(rng, False)})
+    if rng.random() < 0.5:
+        messages.append({"role": "system", "content": content(rng, False)})
     for _ in range(rng.randrange(1, 8)):
-        role = rng.choice(["user", "assistant", "user", "assistant", "system" if messages else "user", "user" if plain else "tool"])
+        role = rng.choice(
+            ["user", "assistant", "user", "assistant", "system" if messages else "user", "user" if plain else "tool"]
+        )
         message = {"role": role, "content": content(rng, role == "assistant" and not plain)}
-        if role == "user" and rng.random() < 0.15: message["content"] = "<tool_response>" + message["content"] + "</tool_response>"
+        if role == "user" and rng.random() < 0.15:
+            message["content"] = "<tool_response>" + message["content"] + "</tool_response>"
         if role == "assistant" and not plain:
-            if rng.random() < 0.3: message["reasoning_content"] = rng.choice([*THOUGHTS, None])
-            if rng.random() < 0.4: message["tool_calls"] = [tool_call(rng) for _ in range(rng.randrange(3))]
+            if rng.random() < 0.3:
+                message["reasoning_content"] = rng.choice([*THOUGHTS, None])
+            if rng.random() < 0.4:
+                message["tool_calls"] = [tool_call(rng) for _ in range(rng.randrange(3))]
         messages.append(message)
-        if role == "tool" and rng.random() < 0.6: messages.append({"role": "tool", "content": content(rng, False)})
+        if role == "tool" and rng.random() < 0.6:
+            messages.append({"role": "tool", "content": content(rng, False)})
     tools = None
     if not plain and rng.random() < 0.4:
-        tools = [{"type": "function", "function": {"name": "run", "description": content(rng, False), "parameters": value(rng)}} for _ in range(rng.randrange(3))]
+        tools = [
+            {
+                "type": "function",
+                "function": {"name": "run", "description": content(rng, False), "parameters": value(rng)},
+            }
+            for _ in range(rng.randrange(3))
+        ]
     return {"messages": messages, "tools": tools}
 
 
@@ -80,7 +138,11 @@ def model(request, tmp_path):
     text = TEMPLATES[request.param]
     if text is None:
         (tmp_path / "texts.jsonl").write_text('{"text": "abc abc"}\n')
-        subprocess.run([BINARY, "tokenize", "--train", tmp_path / "texts.jsonl", "--vocab-size", "300", "--output", folder], check=True, capture_output=True)
+        subprocess.run(
+            [BINARY, "tokenize", "--train", tmp_path / "texts.jsonl", "--vocab-size", "300", "--output", folder],
+            check=True,
+            capture_output=True,
+        )
         text = json.loads((folder / "tokenizer_config.json").read_text())["chat_template"]
     else:
         (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": text}))
@@ -93,31 +155,55 @@ def test_renders_as_jinja_does(model):
     conversations = [conversation(rng, name == "plain") for _ in range(200)]
     conversations.append({"messages": [{"role": "user", "content": "hi"}], "tools": None})
     for prompt, thinking in [(True, True), (True, False), (False, True)]:
-        flags = ["--add-generation-prompt" if prompt else "--no-add-generation-prompt", "--enable-thinking", str(thinking).lower()]
-        done = subprocess.run([BINARY, "tokenize", "--tokenizer", folder, "--chat", *flags],
-                              input="".join(json.dumps(c) + "\n" for c in conversations), capture_output=True, text=True, encoding="utf-8")
+        flags = [
+            "--add-generation-prompt" if prompt else "--no-add-generation-prompt",
+            "--enable-thinking",
+            str(thinking).lower(),
+        ]
+        done = subprocess.run(
+            [BINARY, "tokenize", "--tokenizer", folder, "--chat", *flags],
+            input="".join(json.dumps(c) + "\n" for c in conversations),
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+        )
         assert done.returncode == 0, done.stderr
         answers = [json.loads(line) for line in done.stdout.split("\n")[:-1]]
         for one, answer in zip(conversations, answers, strict=True):
-            expected = template.render(messages=one["messages"], tools=one["tools"], add_generation_prompt=prompt, enable_thinking=thinking)
+            expected = template.render(
+                messages=one["messages"], tools=one["tools"], add_generation_prompt=prompt, enable_thinking=thinking
+            )
             assert answer["text"] == expected, one
 
 
-@pytest.mark.parametrize("request_, says", [
-    ({"messages": []}, "'messages' must be a list that is not empty"),
-    ({"messages": [{"role": "assistent", "content": ""}]}, "line 1: messages[0]: unknown role 'assistent' (did you mean 'assistant'?)"),
-    ({"messages": [{"role": "user"}]}, "field 'content' is missing"),
-    ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "part that is not"),
-    ({"messages": [{"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f"}}]}]}, "function 'f' has no 'arguments'"),
-    ({"messages": [{"role": "user", "content": ""}], "tools": [{}]}, "the plain chat format has no tools"),
-])
+@pytest.mark.parametrize(
+    "request_, says",
+    [
+        ({"messages": []}, "'messages' must be a list that is not empty"),
+        (
+            {"messages": [{"role": "assistent", "content": ""}]},
+            "line 1: messages[0]: unknown role 'assistent' (did you mean 'assistant'?)",
+        ),
+        ({"messages": [{"role": "user"}]}, "field 'content' is missing"),
+        ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "part that is not"),
+        (
+            {"messages": [{"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f"}}]}]},
+            "function 'f' has no 'arguments'",
+        ),
+        ({"messages": [{"role": "user", "content": ""}], "tools": [{}]}, "the plain chat format has no tools"),
+    ],
+)
 def test_faults_are_named(request_, says):
-    done = subprocess.run([BINARY, "tokenize", "--tokenizer", TINY, "--chat"], input=json.dumps(request_), capture_output=True, text=True)
+    done = subprocess.run(
+        [BINARY, "tokenize", "--tokenizer", TINY, "--chat"], input=json.dumps(request_), capture_output=True, text=True
+    )
     assert done.returncode == 2 and says in done.stderr and done.stderr.count("\n") == 1
 
 
 def test_another_template_is_refused_by_name(tmp_path):
     (tmp_path / "tokenizer.json").write_bytes((TINY / "tokenizer.json").read_bytes())
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": "{{ bos_token }}[INST]"}))
-    done = subprocess.run([BINARY, "tokenize", "--tokenizer", tmp_path, "--chat"], input="", capture_output=True, text=True)
+    done = subprocess.run(
+        [BINARY, "tokenize", "--tokenizer", tmp_path, "--chat"], input="", capture_output=True, text=True
+    )
     assert done.returncode == 2 and "[INST]" in done.stderr and "is not understood" in done.stderr

@@ -1,4 +1,5 @@
 """Problems and generated pairs, run by Triton's interpreter without the evaluator: what each says is what it does."""
+
 import ast
 import importlib.util
 import itertools
@@ -117,14 +118,41 @@ def test_every_family_alone_agrees(tmp_path):
 
 
 def test_layers_and_what_follows_them_agree(tmp_path):
-    layers = ["conv1d", "conv2d", "conv2d_strided", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "linear_layer",
-              "linear_no_bias", "group_norm_layer", "max_pool2d", "avg_pool2d"]
+    layers = [
+        "conv1d",
+        "conv2d",
+        "conv2d_strided",
+        "conv3d",
+        "conv_transpose1d",
+        "conv_transpose2d",
+        "conv_transpose3d",
+        "linear_layer",
+        "linear_no_bias",
+        "group_norm_layer",
+        "max_pool2d",
+        "avg_pool2d",
+    ]
     file, old_super = tmp_path / "pairs.jsonl", 0
     for layer in layers:
-        data("generate", "--output", file, "--count", 3, "--style", "full", "--seed", 13, "--unverified", "--families", layer)
+        data(
+            "generate",
+            "--output",
+            file,
+            "--count",
+            3,
+            "--style",
+            "full",
+            "--seed",
+            13,
+            "--unverified",
+            "--families",
+            layer,
+        )
         for line in file.read_text().splitlines():
             pair = json.loads(line)
-            assert pair["families"][0] == layer and len(pair["families"]) >= 2, "a layer alone would launch no kernel of its own"
+            assert pair["families"][0] == layer and len(pair["families"]) >= 2, (
+                "a layer alone would launch no kernel of its own"
+            )
             problem = load(shrunken(pair["problem"], 14), tmp_path / "problem.py")
             solution = load(pair["solution"], tmp_path / "solution.py")
             expected, got = run(problem, problem.Model, 4), run(problem, solution.ModelNew, 4)
@@ -144,7 +172,10 @@ def test_corpus_kernels_agree(tmp_path):
             continue
         problem_source = text.split("user\n", 1)[1].split("<|im_end|>")[0]
         solution_source = text.split("```python\n")[1].split("```")[0]
-        problem, solution = load(problem_source, tmp_path / "problem.py"), load(solution_source, tmp_path / "solution.py")
+        problem, solution = (
+            load(problem_source, tmp_path / "problem.py"),
+            load(solution_source, tmp_path / "solution.py"),
+        )
         expected, got = run(problem, problem.Model, 5), run(problem, solution.ModelNew, 5)
         assert torch.allclose(got, expected, rtol=1e-4, atol=1e-4), text
         checked += 1
@@ -153,7 +184,23 @@ def test_corpus_kernels_agree(tmp_path):
 
 def test_stats_and_usage(tmp_path):
     file = tmp_path / "pairs.jsonl"
-    data("generate", "--output", file, "--count", 200, "--seed", 1, "--unverified", "--no-messages", "--emit-problems", tmp_path / "problems", "--emit-holdout", 10, "--emit-rl", 20)
+    data(
+        "generate",
+        "--output",
+        file,
+        "--count",
+        200,
+        "--seed",
+        1,
+        "--unverified",
+        "--no-messages",
+        "--emit-problems",
+        tmp_path / "problems",
+        "--emit-holdout",
+        10,
+        "--emit-rl",
+        20,
+    )
     stats = json.loads(data("stats", file, "--json"))
     assert stats["pairs"] == 200 and stats["duplicates"] == 0 and stats["leaked"] == 0
     assert stats["by_split"]["train"] + stats["by_split"]["rl"] + stats["by_split"]["holdout"] == 200
@@ -163,8 +210,14 @@ def test_stats_and_usage(tmp_path):
         problems = (tmp_path / "problems" / name / "problems.jsonl").read_text()
         assert len(problems.splitlines()) == most and "class Model" in json.loads(problems.splitlines()[0])["code"]
         assert problems == (tmp_path / "again" / name / "problems.jsonl").read_text()
-    for arguments, word in ((["--families", "rellu"], "relu"), (["--style", "compct"], "compact"), (["--coutn", "3"], "--count")):
-        done = subprocess.run([BINARY, "data", "generate", "--output", file, *arguments], capture_output=True, text=True)
+    for arguments, word in (
+        (["--families", "rellu"], "relu"),
+        (["--style", "compct"], "compact"),
+        (["--coutn", "3"], "--count"),
+    ):
+        done = subprocess.run(
+            [BINARY, "data", "generate", "--output", file, *arguments], capture_output=True, text=True
+        )
         assert done.returncode == 2 and f"did you mean '{word}'" in done.stderr, done.stderr
         assert len(done.stderr.strip().splitlines()) == 1
     done = subprocess.run([BINARY, "data", "text", "--output", "/proc/none/text.jsonl"], capture_output=True, text=True)
@@ -195,7 +248,11 @@ def test_shipped_pairs():
     assert stats["pairs"] >= 2000 and stats["verified"] == stats["pairs"]
     assert stats["duplicates"] == 0 and stats["leaked"] == 0
     assert file.stat().st_size < 4 << 20
-    trained = {json.dumps(sorted(set(p["families"]))) for p in map(json.loads, file.read_text().splitlines()) if p["split"] == "train"}
+    trained = {
+        json.dumps(sorted(set(p["families"])))
+        for p in map(json.loads, file.read_text().splitlines())
+        if p["split"] == "train"
+    }
     known = {family for combo in trained for family in json.loads(combo)}
     for line in (ROOT / "problems/quickstart/holdout/problems.jsonl").read_text().splitlines():
         problem = json.loads(line)

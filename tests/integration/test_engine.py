@@ -1,4 +1,5 @@
 """`tritonforge serve engine` and `tritonforge generate` as their users meet them, against `transformers`."""
+
 import concurrent.futures
 import json
 import pathlib
@@ -17,8 +18,11 @@ PROMPT = "def kernel(x_ptr, y_ptr, n):\n    "
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
-    return {"one": (folder / "one", make_model(folder / "one", 1)), "two": (folder / "two", make_model(folder / "two", 2)),
-            "qwen2": (folder / "qwen2", make_model(folder / "qwen2", 3, "qwen2"))}
+    return {
+        "one": (folder / "one", make_model(folder / "one", 1)),
+        "two": (folder / "two", make_model(folder / "two", 2)),
+        "qwen2": (folder / "qwen2", make_model(folder / "qwen2", 3, "qwen2")),
+    }
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +42,9 @@ def log_probs(model, ids, temperature=1.0):
 
 def ids_of(text, folder):
     line = json.dumps({"text": text}) + "\n"
-    done = subprocess.run([BINARY, "tokenize", "--tokenizer", str(folder)], input=line, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [BINARY, "tokenize", "--tokenizer", str(folder)], input=line, capture_output=True, text=True, check=True
+    )
     return json.loads(done.stdout)["ids"]
 
 
@@ -58,9 +64,11 @@ def test_generate_has_the_fields_of_the_protocol(engine, models):
 @pytest.mark.parametrize("temperature", [0, 1.0, 0.6])
 def test_log_probs_equal_transformers(engine, models, temperature):
     folder, model = models["one"]
-    reply = engine.generate(PROMPT, max_new_tokens=60, temperature=temperature, top_p=0.9 if temperature else 1.0, seed=5, ignore_eos=True)
+    reply = engine.generate(
+        PROMPT, max_new_tokens=60, temperature=temperature, top_p=0.9 if temperature else 1.0, seed=5, ignore_eos=True
+    )
     prompt = ids_of(PROMPT, folder)
-    expected = log_probs(model, prompt + reply["output_ids"], temperature)[len(prompt) - 1:]
+    expected = log_probs(model, prompt + reply["output_ids"], temperature)[len(prompt) - 1 :]
     found = [entry[0] for entry in reply["meta_info"]["output_token_logprobs"]]
     assert max(abs(a - b) for a, b in zip(found, expected)) < 1e-4
 
@@ -70,11 +78,13 @@ def test_log_probs_equal_score(engine, models):
     reply = engine.generate(PROMPT, max_new_tokens=60, temperature=1.0, seed=8, ignore_eos=True)
     prompt = ids_of(PROMPT, folder)
     line = json.dumps({"ids": prompt + reply["output_ids"]}) + "\n"
-    scored = subprocess.run([BINARY, "score", "--model", str(folder), "--dtype", "float32"], input=line, capture_output=True, text=True)
+    scored = subprocess.run(
+        [BINARY, "score", "--model", str(folder), "--dtype", "float32"], input=line, capture_output=True, text=True
+    )
     if "unknown command" in scored.stderr:
         pytest.skip("this build has no `tritonforge score`")
     assert scored.returncode == 0, scored.stderr
-    expected = json.loads(scored.stdout)["log_probs"][len(prompt) - 1:]
+    expected = json.loads(scored.stdout)["log_probs"][len(prompt) - 1 :]
     found = [entry[0] for entry in reply["meta_info"]["output_token_logprobs"]]
     assert max(abs(a - b) for a, b in zip(found, expected)) < 1e-4
 
@@ -85,9 +95,29 @@ def test_greedy_equals_transformers(models, name):
 
     folder, model = models[name]
     prompt = ids_of(PROMPT, folder)
-    expected = model.generate(torch.tensor([prompt]), max_new_tokens=200, do_sample=False, pad_token_id=0)[0, len(prompt):].tolist()
-    done = subprocess.run([BINARY, "generate", "--model", str(folder), "--prompt", PROMPT, "--temperature", "0", "--threads", "1",
-                           "--max-new-tokens", "200", "--ignore-eos", "--json"], capture_output=True, text=True)
+    expected = model.generate(torch.tensor([prompt]), max_new_tokens=200, do_sample=False, pad_token_id=0)[
+        0, len(prompt) :
+    ].tolist()
+    done = subprocess.run(
+        [
+            BINARY,
+            "generate",
+            "--model",
+            str(folder),
+            "--prompt",
+            PROMPT,
+            "--temperature",
+            "0",
+            "--threads",
+            "1",
+            "--max-new-tokens",
+            "200",
+            "--ignore-eos",
+            "--json",
+        ],
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["output_ids"] == expected
 
@@ -97,19 +127,41 @@ def test_greedy_equals_transformers_on_the_real_model():
 
     path, model = real_model()
     prompt = ids_of("# A Triton kernel that adds two vectors\nimport triton\n", path)
-    expected = model.generate(torch.tensor([prompt]), max_new_tokens=200, do_sample=False, pad_token_id=0)[0, len(prompt):].tolist()
+    expected = model.generate(torch.tensor([prompt]), max_new_tokens=200, do_sample=False, pad_token_id=0)[
+        0, len(prompt) :
+    ].tolist()
     del model
-    done = subprocess.run([BINARY, "generate", "--model", str(path), "--temperature", "0", "--max-new-tokens", "200", "--kv-cache-tokens",
-                           "1024", "--max-context", "1024", "--json"], input=json.dumps({"ids": prompt}) + "\n", capture_output=True, text=True)
+    done = subprocess.run(
+        [
+            BINARY,
+            "generate",
+            "--model",
+            str(path),
+            "--temperature",
+            "0",
+            "--max-new-tokens",
+            "200",
+            "--kv-cache-tokens",
+            "1024",
+            "--max-context",
+            "1024",
+            "--json",
+        ],
+        input=json.dumps({"ids": prompt}) + "\n",
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["output_ids"] == expected[:len(json.loads(done.stdout)["output_ids"])]
+    assert json.loads(done.stdout)["output_ids"] == expected[: len(json.loads(done.stdout)["output_ids"])]
     assert len(json.loads(done.stdout)["output_ids"]) == len(expected)
 
 
 def test_a_seed_gives_the_same_tokens_in_any_company(engine):
     alone = engine.generate(PROMPT, max_new_tokens=40, seed=11, ignore_eos=True)["output_ids"]
     with concurrent.futures.ThreadPoolExecutor(48) as pool:
-        futures = [pool.submit(engine.generate, PROMPT, max_new_tokens=40, seed=seed, ignore_eos=True) for seed in range(48)]
+        futures = [
+            pool.submit(engine.generate, PROMPT, max_new_tokens=40, seed=seed, ignore_eos=True) for seed in range(48)
+        ]
         replies = [future.result() for future in futures]
     assert replies[11]["output_ids"] == alone
     assert len({tuple(reply["output_ids"]) for reply in replies}) > 40
@@ -127,7 +179,11 @@ def test_samples_and_lists(engine):
 
 
 def test_streams_are_cumulative_and_end_in_the_plain_reply(engine):
-    body = {"text": PROMPT, "return_logprob": True, "sampling_params": {"max_new_tokens": 30, "seed": 4, "ignore_eos": True}}
+    body = {
+        "text": PROMPT,
+        "return_logprob": True,
+        "sampling_params": {"max_new_tokens": 30, "seed": 4, "ignore_eos": True},
+    }
     plain = engine.post("/generate", body)
     events = list(engine.events("/generate", {**body, "stream": True}))
     assert events[-1] == "[DONE]"
@@ -135,7 +191,7 @@ def test_streams_are_cumulative_and_end_in_the_plain_reply(engine):
     assert parsed[-1]["text"] == plain["text"] and parsed[-1]["output_ids"] == plain["output_ids"]
     for earlier, later in zip(parsed, parsed[1:]):
         assert later["text"].startswith(earlier["text"])
-        assert later["output_ids"][:len(earlier["output_ids"])] == earlier["output_ids"]
+        assert later["output_ids"][: len(earlier["output_ids"])] == earlier["output_ids"]
 
 
 def test_stop_strings(engine):
@@ -143,11 +199,11 @@ def test_stop_strings(engine):
     text = free["text"]
     stop = text[20:24]
     stopped = engine.generate(PROMPT, max_new_tokens=60, seed=6, ignore_eos=True, stop=[stop])
-    assert stopped["text"] == text[:text.index(stop)]
+    assert stopped["text"] == text[: text.index(stop)]
     assert stopped["meta_info"]["finish_reason"] == {"type": "stop", "matched": stop}
-    assert free["output_ids"][:len(stopped["output_ids"])] == stopped["output_ids"]
+    assert free["output_ids"][: len(stopped["output_ids"])] == stopped["output_ids"]
     kept = engine.generate(PROMPT, max_new_tokens=60, seed=6, ignore_eos=True, stop=stop, no_stop_trim=True)
-    assert kept["text"] == text[:text.index(stop) + len(stop)]
+    assert kept["text"] == text[: text.index(stop) + len(stop)]
     token = free["output_ids"][9]
     by_token = engine.generate(PROMPT, max_new_tokens=60, seed=6, ignore_eos=True, stop_token_ids=[token])
     assert by_token["meta_info"]["finish_reason"] == {"type": "stop", "matched": token}
@@ -162,24 +218,31 @@ def test_chat_and_completions(engine):
     assert choice["message"]["role"] == "assistant" and choice["finish_reason"] in ("stop", "length")
     assert len(choice["logprobs"]["content"]) <= 8 and reply["usage"]["completion_tokens"] <= 16
     body["n"] = 1
-    events = list(engine.events("/v1/chat/completions", {**body, "stream": True, "stream_options": {"include_usage": True}}))
+    events = list(
+        engine.events("/v1/chat/completions", {**body, "stream": True, "stream_options": {"include_usage": True}})
+    )
     assert events[-1] == "[DONE]"
     parsed = [json.loads(event) for event in events[:-1]]
     text = "".join(c["delta"].get("content", "") for event in parsed for c in event["choices"])
     assert text == choice["message"]["content"]
     assert parsed[-1]["usage"]["prompt_tokens"] == reply["usage"]["prompt_tokens"] and not parsed[-1]["choices"]
-    completion = engine.post("/v1/completions", {"prompt": [PROMPT, "x"], "max_tokens": 4, "temperature": 0, "logprobs": 0})
+    completion = engine.post(
+        "/v1/completions", {"prompt": [PROMPT, "x"], "max_tokens": 4, "temperature": 0, "logprobs": 0}
+    )
     assert [c["index"] for c in completion["choices"]] == [0, 1]
     assert len(completion["choices"][0]["logprobs"]["token_logprobs"]) == 4
     assert engine.get("/v1/models")["data"][0]["id"] == "one"
 
 
 def test_bad_requests_are_named(engine):
-    for body, status, tells in [({"text": "a", "sampling_params": {"temprature": 1}}, 400, "temperature"),
-                                ({"text": "a", "sampling_params": {"top_p": 0}}, 400, "top_p"),
-                                ({"input_ids": [99999]}, 400, "99999"), ({"input_ids": []}, 400, "empty"),
-                                ({"text": "a", "sampling_params": {"regex": "b"}}, 422, "regex"),
-                                ({"input_ids": [1] * 2000}, 400, "2000 tokens")]:
+    for body, status, tells in [
+        ({"text": "a", "sampling_params": {"temprature": 1}}, 400, "temperature"),
+        ({"text": "a", "sampling_params": {"top_p": 0}}, 400, "top_p"),
+        ({"input_ids": [99999]}, 400, "99999"),
+        ({"input_ids": []}, 400, "empty"),
+        ({"text": "a", "sampling_params": {"regex": "b"}}, 422, "regex"),
+        ({"input_ids": [1] * 2000}, 400, "2000 tokens"),
+    ]:
         code, reply, _ = engine.request("/generate", body)
         assert code == status and tells in reply["error"]["message"], reply
     assert engine.request("/v1/chat/completions", {"messages": [], "max_tokens": 1})[0] == 400
@@ -218,7 +281,9 @@ def test_released_memory_changes_nothing_but_the_time(engine):
         info = engine.get("/get_server_info")
         assert info["memory_released"] and info["running"] == 0 and info["kv_tokens_free"] == info["kv_cache_tokens"]
         later = pool.submit(engine.generate, PROMPT, **long)
-        engine.until(lambda: engine.get("/get_server_info")["waiting"] == (1 if under_way.done() else 2), "requests wait")
+        engine.until(
+            lambda: engine.get("/get_server_info")["waiting"] == (1 if under_way.done() else 2), "requests wait"
+        )
         engine.post("/release_memory_occupation", {})  # released already
         engine.post("/resume_memory_occupation", {})
         assert under_way.result()["output_ids"] == later.result()["output_ids"] == undisturbed
@@ -229,12 +294,16 @@ def test_released_memory_changes_nothing_but_the_time(engine):
 
 def test_a_client_that_goes_away_frees_its_blocks(engine):
     engine.post("/pause_generation", {"mode": "retain"})
-    body = json.dumps({"text": PROMPT, "stream": True, "sampling_params": {"max_new_tokens": 900, "ignore_eos": True}}).encode()
+    body = json.dumps(
+        {"text": PROMPT, "stream": True, "sampling_params": {"max_new_tokens": 900, "ignore_eos": True}}
+    ).encode()
     host, port = engine.url.removeprefix("http://").split(":")
     before = engine.get("/get_server_info")["aborted_requests"]
     with socket.create_connection((host, int(port))) as connection:
-        connection.sendall(b"POST /generate HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
-                           b"content-length: %d\r\n\r\n%s" % (len(body), body))
+        connection.sendall(
+            b"POST /generate HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+            b"content-length: %d\r\n\r\n%s" % (len(body), body)
+        )
         engine.until(lambda: engine.get("/get_server_info")["waiting"] == 1, "the request waits")
     engine.until(lambda: engine.get("/get_server_info")["aborted_requests"] == before + 1, "the request is aborted")
     engine.post("/continue_generation", {})
@@ -268,16 +337,28 @@ def test_weight_updates(models):
             tensors = safetensors.torch.load_file(two[0] / "model.safetensors")
             safetensors.torch.save_file(tensors, shared)
             name = next(iter(tensors))
-            status, reply, _ = engine.request("/update_weights_from_tensor", {"path": str(shared), "weight_version": "4", "checksums": {name: "0" * 32}})
-            assert status == 422 and not reply["success"] and name in reply["message"] and reply["weight_version"] == "0"
+            status, reply, _ = engine.request(
+                "/update_weights_from_tensor",
+                {"path": str(shared), "weight_version": "4", "checksums": {name: "0" * 32}},
+            )
+            assert (
+                status == 422 and not reply["success"] and name in reply["message"] and reply["weight_version"] == "0"
+            )
             truncated = shared.read_bytes()[:4000]
             shared.with_suffix(".cut").write_bytes(truncated)
-            assert engine.request("/update_weights_from_tensor", {"path": str(shared.with_suffix(".cut")), "weight_version": "4"})[0] == 422
+            assert (
+                engine.request(
+                    "/update_weights_from_tensor", {"path": str(shared.with_suffix(".cut")), "weight_version": "4"}
+                )[0]
+                == 422
+            )
             assert engine.generate(PROMPT, max_new_tokens=30, temperature=0, ignore_eos=True)["output_ids"] == before
 
             with concurrent.futures.ThreadPoolExecutor(1) as pool:
                 running = pool.submit(engine.generate, PROMPT, max_new_tokens=900, seed=2, ignore_eos=True)
-                engine.until(lambda: engine.get("/get_server_info")["generated_tokens"] > 100, "tokens of the old weights")
+                engine.until(
+                    lambda: engine.get("/get_server_info")["generated_tokens"] > 100, "tokens of the old weights"
+                )
                 reply = engine.post("/update_weights_from_tensor", {"path": str(shared), "weight_version": "4"})
                 assert reply["success"] and reply["weight_version"] == "4" and set(reply["checksums"]) == set(tensors)
                 versions = running.result()["meta_info"]["output_token_weight_versions"]
@@ -285,9 +366,17 @@ def test_weight_updates(models):
             after = engine.generate(PROMPT, max_new_tokens=30, temperature=0, ignore_eos=True)
             assert after["output_ids"] == expected and after["meta_info"]["weight_version"] == "4"
             # The sender's checksums of the same dtype are those that the engine answers with.
-            again = engine.post("/update_weights_from_tensor", {"path": str(shared), "weight_version": "5", "checksums": reply["checksums"]})
+            again = engine.post(
+                "/update_weights_from_tensor",
+                {"path": str(shared), "weight_version": "5", "checksums": reply["checksums"]},
+            )
             assert again["checksums"] == reply["checksums"]
-            assert engine.post("/update_weights_from_disk", {"model_path": str(one[0]), "weight_version": 6})["weight_version"] == "6"
+            assert (
+                engine.post("/update_weights_from_disk", {"model_path": str(one[0]), "weight_version": 6})[
+                    "weight_version"
+                ]
+                == "6"
+            )
             assert engine.get("/get_weight_version")["weight_version"] == "6"
             assert engine.generate(PROMPT, max_new_tokens=30, temperature=0, ignore_eos=True)["output_ids"] == before
             assert engine.request("/update_weights_from_disk", {"model_path": "/no/such/folder"})[0] == 404
@@ -327,11 +416,28 @@ def test_start_up_faults(engine, models, tmp_path):
 
 def test_generate_reads_lines_in_order(models):
     lines = [{"text": "a b c"}, {"ids": [5, 6, 7]}, {"messages": [{"role": "user", "content": "x"}]}]
-    done = subprocess.run([BINARY, "generate", "--model", str(models["one"][0]), "--max-new-tokens", "3", "--ignore-eos", "--json", "--threads", "1"],
-                          input="".join(json.dumps(line) + "\n" for line in lines), capture_output=True, text=True)
+    done = subprocess.run(
+        [
+            BINARY,
+            "generate",
+            "--model",
+            str(models["one"][0]),
+            "--max-new-tokens",
+            "3",
+            "--ignore-eos",
+            "--json",
+            "--threads",
+            "1",
+        ],
+        input="".join(json.dumps(line) + "\n" for line in lines),
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     replies = [json.loads(line) for line in done.stdout.splitlines()]
     assert [reply["meta_info"]["id"] for reply in replies] == ["0", "1", "2"]
     assert all(len(reply["output_ids"]) == len(reply["meta_info"]["output_token_logprobs"]) == 3 for reply in replies)
-    bad = subprocess.run([BINARY, "generate", "--model", str(models["one"][0])], input='{"txt": 1}\n', capture_output=True, text=True)
+    bad = subprocess.run(
+        [BINARY, "generate", "--model", str(models["one"][0])], input='{"txt": 1}\n', capture_output=True, text=True
+    )
     assert bad.returncode == 2 and "line 1" in bad.stderr

@@ -1,4 +1,5 @@
 """Kernels through the mended interpreter and both compiler front ends, against torch. No GPU, no network, no server."""
+
 import os
 import sys
 
@@ -51,13 +52,21 @@ def unary(x, y, n, OP: tl.constexpr, B: tl.constexpr):
     tl.store(y + i, b, mask=i < n)
 
 
-@pytest.mark.parametrize("op, expected", [
-    (0, torch.tanh), (1, torch.log1p), (2, lambda a: torch.sigmoid(a) * torch.erf(a)), (3, lambda a: a**a),
-    (4, lambda a: torch.exp2(a) + torch.rsqrt(a) + a + torch.floor(a)), (5, lambda a: a.clamp(max=0.5) + a.clamp(min=0.25))])
+@pytest.mark.parametrize(
+    "op, expected",
+    [
+        (0, torch.tanh),
+        (1, torch.log1p),
+        (2, lambda a: torch.sigmoid(a) * torch.erf(a)),
+        (3, lambda a: a**a),
+        (4, lambda a: torch.exp2(a) + torch.rsqrt(a) + a + torch.floor(a)),
+        (5, lambda a: a.clamp(max=0.5) + a.clamp(min=0.25)),
+    ],
+)
 def test_functions(op, expected):
     x = torch.rand(100) + 0.1
     y = torch.empty_like(x)
-    unary[(2, )](x, y, 100, OP=op, B=64)
+    unary[(2,)](x, y, 100, OP=op, B=64)
     torch.testing.assert_close(y, expected(x), atol=1e-6, rtol=1e-5)
 
 
@@ -69,7 +78,7 @@ def helper(a, b):
 
 @triton.jit
 def runtime_bound(x, y, n, scale, flag, B: tl.constexpr):
-    total = tl.zeros((B, ), dtype=tl.float32)
+    total = tl.zeros((B,), dtype=tl.float32)
     for k in range(0, tl.cdiv(n, B)):
         i = k * B + tl.arange(0, B)
         total += helper(load_alone(x + i, mask=i < n, other=0.0), scale.to(tl.float32)) * k.to(tl.float32)
@@ -88,7 +97,7 @@ def runtime_bound(x, y, n, scale, flag, B: tl.constexpr):
 
 def test_runtime_bounds_and_control_flow():
     x, y = torch.randn(100), torch.empty(1)
-    runtime_bound[(1, )](x, y, 100, 1.5, True, B=32)
+    runtime_bound[(1,)](x, y, 100, 1.5, True, B=32)
     padded = torch.cat([x, torch.zeros(28)]).reshape(4, 32)
     total = sum((padded[k] * 1.5 + 1) * k for k in range(4)) + 6 + 3 + 4
     torch.testing.assert_close(y[0], (total * 2).sum() + (total * 2).max(), atol=1e-3, rtol=1e-5)
@@ -127,7 +136,7 @@ def bf16_arithmetic(x, y, n, B: tl.constexpr):
 def test_bf16_arithmetic_is_not_done_on_bits():
     x = torch.randn(100, dtype=torch.bfloat16)
     y = torch.empty_like(x)
-    bf16_arithmetic[(1, )](x, y, 100, B=128)
+    bf16_arithmetic[(1,)](x, y, 100, B=128)
     expected = torch.where(x > 0, x * x + x - 0.5, -x)
     torch.testing.assert_close(y, expected, atol=2e-2, rtol=2e-2)
 
@@ -164,10 +173,12 @@ def reductions(x, y, z, B: tl.constexpr):
 def test_reductions_scans_sort_and_atomics():
     x = torch.rand(16) + 0.5
     y, z = torch.empty(5, 16), torch.zeros(6)
-    reductions[(1, )](x, y, z, B=16)
+    reductions[(1,)](x, y, z, B=16)
     for row, expected in enumerate([x.cumsum(0), x.cumprod(0), x.sort().values, x.flip(0), x.softmax(0)]):
         torch.testing.assert_close(y[row], expected)
-    torch.testing.assert_close(z, torch.stack([x.prod(), x.max(), x.argmax().float(), x.argmin().float(), x.sum(), x.max()]))
+    torch.testing.assert_close(
+        z, torch.stack([x.prod(), x.max(), x.argmax().float(), x.argmin().float(), x.sum(), x.max()])
+    )
 
 
 @triton.autotune(configs=[triton.Config({"B": 32}, num_warps=2), triton.Config({"B": 64}, num_warps=4)], key=["n"])
@@ -182,7 +193,7 @@ def tuned(x, y, n, B: tl.constexpr, EVEN: tl.constexpr):
 def test_autotune_and_heuristics():
     x = torch.randn(100)
     y = torch.empty_like(x)
-    tuned[lambda meta: (triton.cdiv(100, meta["B"]), )](x, y, 100)
+    tuned[lambda meta: (triton.cdiv(100, meta["B"]),)](x, y, 100)
     torch.testing.assert_close(y, x + 1)
 
 
@@ -199,7 +210,7 @@ def blocks(x, y, M, N, B: tl.constexpr):
 def test_block_pointers():
     x = torch.randn(10, 40)
     y = torch.empty(40, 10)
-    blocks[(1, )](x, y, 10, 40, B=16)
+    blocks[(1,)](x, y, 10, 40, B=16)
     torch.testing.assert_close(y, x.T.contiguous())
 
 
@@ -211,14 +222,14 @@ def random_numbers(y, seed, B: tl.constexpr):
 
 def test_philox():
     y = torch.empty(256)
-    random_numbers[(1, )](y, 42, B=256)
+    random_numbers[(1,)](y, 42, B=256)
     assert 0 <= y.min() and y.max() < 1 and 0.4 < y.mean() < 0.6
 
 
 def test_out_of_bounds_names_the_argument():
     x, y = torch.randn(100), torch.empty(64)
     with pytest.raises(interpreter.OutOfBounds, match="argument 'y'"):
-        unary[(2, )](x, y, 100, OP=0, B=64)
+        unary[(2,)](x, y, 100, OP=0, B=64)
 
 
 @triton.jit
@@ -230,8 +241,8 @@ def integers(x, y, n, B: tl.constexpr):
 
 
 def test_integer_semantics():
-    x = torch.randint(0, 1000, (50, ), dtype=torch.int32)
+    x = torch.randint(0, 1000, (50,), dtype=torch.int32)
     y = torch.empty_like(x)
-    integers[(1, )](x, y, 50, B=64)
+    integers[(1,)](x, y, 50, B=64)
     b = (x // 3) * 5 + x % 7 + (x >> 1) + (x << 2) + (x & 3) - (x ^ 1)
     assert torch.equal(y, torch.where(b > 0, b, ~b))

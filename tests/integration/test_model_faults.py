@@ -48,7 +48,13 @@ def test_truncated_weight_file(folder, keep):
 
 def test_wrong_shape(folder):
     edit_config(folder, intermediate_size=128)
-    fails(folder, 1, "model.safetensors", "model.layers.0.mlp.gate_proj.weight", "expected shape [128, 64], found [112, 64]")
+    fails(
+        folder,
+        1,
+        "model.safetensors",
+        "model.layers.0.mlp.gate_proj.weight",
+        "expected shape [128, 64], found [112, 64]",
+    )
 
 
 def test_missing_tensor(folder):
@@ -77,11 +83,18 @@ def test_not_json(folder):
     fails(folder, 1, "config.json: not valid JSON")
 
 
-@pytest.mark.parametrize("line, part", [
-    ("{", "line 2: not valid JSON"), ("[1]", "line 2: expected an object"), ("{}", "line 2: field 'ids' is missing"),
-    ('{"ids": []}', "line 2: 'ids' is empty"), ('{"ids": ["a"]}', "line 2: field 'ids' has the wrong type"),
-    ('{"ids": [300]}', "line 2: token id 300 is outside the vocabulary of 300"), ('{"ids": [-1]}', "token id -1"),
-])
+@pytest.mark.parametrize(
+    "line, part",
+    [
+        ("{", "line 2: not valid JSON"),
+        ("[1]", "line 2: expected an object"),
+        ("{}", "line 2: field 'ids' is missing"),
+        ('{"ids": []}', "line 2: 'ids' is empty"),
+        ('{"ids": ["a"]}', "line 2: field 'ids' has the wrong type"),
+        ('{"ids": [300]}', "line 2: token id 300 is outside the vocabulary of 300"),
+        ('{"ids": [-1]}', "token id -1"),
+    ],
+)
 def test_bad_lines(folder, line, part):
     fails(folder, 2, part, stdin='{"ids": [1, 2]}\n' + line + "\n")
 

@@ -46,10 +46,19 @@ def write_model(path, kind: gguf.GGMLQuantizationType) -> dict[str, np.ndarray]:
     vector("output_norm.weight", "model.norm.weight")
     matrix("output.weight", "lm_head.weight", VOCAB)
     layer = "model.layers.0."
-    for theirs, ours in (("attn_q", "self_attn.q_proj"), ("attn_k", "self_attn.k_proj"), ("attn_v", "self_attn.v_proj")):
+    for theirs, ours in (
+        ("attn_q", "self_attn.q_proj"),
+        ("attn_k", "self_attn.k_proj"),
+        ("attn_v", "self_attn.v_proj"),
+    ):
         matrix(f"blk.0.{theirs}.weight", f"{layer}{ours}.weight", HIDDEN)
         vector(f"blk.0.{theirs}.bias", f"{layer}{ours}.bias")
-    for theirs, ours in (("attn_output", "self_attn.o_proj"), ("ffn_gate", "mlp.gate_proj"), ("ffn_up", "mlp.up_proj"), ("ffn_down", "mlp.down_proj")):
+    for theirs, ours in (
+        ("attn_output", "self_attn.o_proj"),
+        ("ffn_gate", "mlp.gate_proj"),
+        ("ffn_up", "mlp.up_proj"),
+        ("ffn_down", "mlp.down_proj"),
+    ):
         matrix(f"blk.0.{theirs}.weight", f"{layer}{ours}.weight", HIDDEN)
     vector("blk.0.attn_norm.weight", f"{layer}input_layernorm.weight")
     vector("blk.0.ffn_norm.weight", f"{layer}post_attention_layernorm.weight")

@@ -1,5 +1,6 @@
 """`tritonforge run` as a whole, on a small plan: it ends with a table and result.json; roles killed with -9 in the middle
 of a step and a run stopped by Ctrl-C and resumed give bit for bit the weights of the undisturbed run."""
+
 import json
 import os
 import pathlib
@@ -34,8 +35,14 @@ class Run:
         recipe = folder / "small.yaml"
         recipe.write_text(RECIPE)
         self.output = folder / "run"
-        self.process = subprocess.Popen([BINARY, "run", str(recipe), "--output", str(self.output), *flags], cwd=ROOT, text=True,
-                                        env=dict(os.environ, TRITONFORGE_ROOT=str(ROOT)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.process = subprocess.Popen(
+            [BINARY, "run", str(recipe), "--output", str(self.output), *flags],
+            cwd=ROOT,
+            text=True,
+            env=dict(os.environ, TRITONFORGE_ROOT=str(ROOT)),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
 
     def finish(self, code=0):
         said, _ = self.process.communicate(timeout=400)
@@ -76,7 +83,9 @@ def undisturbed(tmp_path_factory):
 
 def test_ends_with_a_table_and_a_result(undisturbed):
     result = json.loads((undisturbed.output / "result.json").read_text())
-    assert [(row["name"], row["turns"]) for row in result["stages"]] == [(name, turns) for name in ("base", "sft", "rl") for turns in (1, 2)]
+    assert [(row["name"], row["turns"]) for row in result["stages"]] == [
+        (name, turns) for name in ("base", "sft", "rl") for turns in (1, 2)
+    ]
     for row in result["stages"]:
         assert row["samples"] == 2 and 0 <= row["ci95"][0] <= row["pass_at_1"] <= row["ci95"][1] <= 1, row
     assert result["wall_s"].keys() >= {"data", "sft", "rl", "bench"} and result["seed"] == 1

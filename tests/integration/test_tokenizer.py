@@ -1,4 +1,5 @@
 """`tritonforge tokenize` against the `tokenizers` library: ids and texts of every string must be equal."""
+
 import json
 import os
 import pathlib
@@ -17,8 +18,13 @@ GGUF = pathlib.Path.home() / ".cache/tritonforge-dev-model/qwen2.5-coder-0.5b-in
 
 
 def tokenize(*flags, lines, check=True):
-    done = subprocess.run([BINARY, "tokenize", *map(str, flags)], input="".join(json.dumps(line) + "\n" for line in lines),
-                          capture_output=True, text=True, encoding="utf-8")
+    done = subprocess.run(
+        [BINARY, "tokenize", *map(str, flags)],
+        input="".join(json.dumps(line) + "\n" for line in lines),
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+    )
     if not check:
         return done
     assert done.returncode == 0, done.stderr
@@ -30,11 +36,13 @@ def tokenize(*flags, lines, check=True):
 def compare(path, reference, texts):
     expected = []
     for i in range(0, len(texts), 2000):  # in parts: the reference's Encoding objects are large
-        expected += [e.ids for e in reference.encode_batch(texts[i:i + 2000], add_special_tokens=False)]
+        expected += [e.ids for e in reference.encode_batch(texts[i : i + 2000], add_special_tokens=False)]
     found = [answer["ids"] for answer in tokenize("--tokenizer", path, lines=[{"text": text} for text in texts])]
     wrong = [(text, f, e) for text, f, e in zip(texts, found, expected) if f != e]
     assert not wrong, f"{len(wrong)} of {len(texts)} differ; the first: {wrong[0]!r:.600}"
-    decoded = [answer["text"] for answer in tokenize("--tokenizer", path, "--decode", lines=[{"ids": ids} for ids in expected])]
+    decoded = [
+        answer["text"] for answer in tokenize("--tokenizer", path, "--decode", lines=[{"ids": ids} for ids in expected])
+    ]
     assert decoded == reference.decode_batch(expected, skip_special_tokens=False)
 
 
@@ -62,15 +70,28 @@ def test_tokens_cut_inside_characters_decode_alike():
 def test_gguf_holds_the_same_vocabulary_as_qwen3():
     if not GGUF.exists() or not QWEN3.exists():
         pytest.skip(f"{GGUF} or {QWEN3} is not there")
-    texts = [text for text in list(everything())[:60] + list(fuzzed(2000, seed=5)) if not any(t in text for t in ("think>", "tool_"))]
+    texts = [
+        text
+        for text in list(everything())[:60] + list(fuzzed(2000, seed=5))
+        if not any(t in text for t in ("think>", "tool_"))
+    ]
     lines = [{"text": text} for text in texts]
     assert tokenize("--tokenizer", GGUF, lines=lines) == tokenize("--tokenizer", QWEN3, lines=lines)
 
 
 def test_added_tokens_that_are_searched_after_nfc(tmp_path):
     definition = json.loads((TINY / "tokenizer.json").read_text())
-    definition["added_tokens"].append({"id": 1 + max(t["id"] for t in definition["added_tokens"]), "content": "Ame\u0301lie", "special": False,
-                                       "single_word": False, "lstrip": False, "rstrip": False, "normalized": True})
+    definition["added_tokens"].append(
+        {
+            "id": 1 + max(t["id"] for t in definition["added_tokens"]),
+            "content": "Ame\u0301lie",
+            "special": False,
+            "single_word": False,
+            "lstrip": False,
+            "rstrip": False,
+            "normalized": True,
+        }
+    )
     file = tmp_path / "tokenizer.json"
     file.write_text(json.dumps(definition))
     reference = tokenizers.Tokenizer.from_file(str(file))
@@ -78,11 +99,25 @@ def test_added_tokens_that_are_searched_after_nfc(tmp_path):
 
 
 def test_trained_vocabulary_loads_in_the_library(tmp_path):
-    texts = [line for line in (ROOT / "docs/protocols.md").read_text().splitlines() if line] + ["Ångström e\u0301 <|im_end|> 世界"] * 5
+    texts = [line for line in (ROOT / "docs/protocols.md").read_text().splitlines() if line] + [
+        "Ångström e\u0301 <|im_end|> 世界"
+    ] * 5
     (tmp_path / "texts.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     for folder in ("a", "b"):
-        subprocess.run([BINARY, "tokenize", "--train", tmp_path / "texts.jsonl", "--vocab-size", "700", "--output", tmp_path / folder],
-                       check=True, capture_output=True)
+        subprocess.run(
+            [
+                BINARY,
+                "tokenize",
+                "--train",
+                tmp_path / "texts.jsonl",
+                "--vocab-size",
+                "700",
+                "--output",
+                tmp_path / folder,
+            ],
+            check=True,
+            capture_output=True,
+        )
     assert (tmp_path / "a/tokenizer.json").read_bytes() == (tmp_path / "b/tokenizer.json").read_bytes()
     reference = tokenizers.Tokenizer.from_file(str(tmp_path / "a/tokenizer.json"))
     assert reference.get_vocab_size() == 700
@@ -90,12 +125,20 @@ def test_trained_vocabulary_loads_in_the_library(tmp_path):
     compare(tmp_path / "a", reference, texts + list(fuzzed(500, seed=9)))
 
 
-@pytest.mark.parametrize("line, says", [
-    ("{\"text\": 5}", "line 2: field 'text' must be a text"), ("{", "line 2: not valid JSON at byte"), ("[]", "line 2: expected an object"),
-    ("{\"texts\": \"\"}", "line 2: field 'text' is missing"), ("{\"text\": \"\\ud800\"}", "line 2: not valid JSON"),
-])
+@pytest.mark.parametrize(
+    "line, says",
+    [
+        ('{"text": 5}', "line 2: field 'text' must be a text"),
+        ("{", "line 2: not valid JSON at byte"),
+        ("[]", "line 2: expected an object"),
+        ('{"texts": ""}', "line 2: field 'text' is missing"),
+        ('{"text": "\\ud800"}', "line 2: not valid JSON"),
+    ],
+)
 def test_a_bad_line_is_named(line, says):
-    done = subprocess.run([BINARY, "tokenize", "--tokenizer", TINY], input="{\"text\": \"a\"}\n" + line + "\n", capture_output=True, text=True)
+    done = subprocess.run(
+        [BINARY, "tokenize", "--tokenizer", TINY], input='{"text": "a"}\n' + line + "\n", capture_output=True, text=True
+    )
     assert done.returncode == 2 and says in done.stderr and done.stderr.count("\n") == 1
     assert len(done.stdout.splitlines()) == 1  # what came before it is answered
 
@@ -129,4 +172,8 @@ def test_what_is_not_understood_is_refused_by_name(tmp_path):
     assert "single_word" in message(added_tokens__0__single_word=True)
     assert "the reference would give" in message(added_tokens__0__id=99999)
     assert "not in the vocabulary" in message(model__merges__0=["zz", "qq"])
-    assert "byte 0x41" in message(model__vocab={k: v for k, v in original["model"]["vocab"].items() if k != "A"}, model__merges=[], added_tokens=[])
+    assert "byte 0x41" in message(
+        model__vocab={k: v for k, v in original["model"]["vocab"].items() if k != "A"},
+        model__merges=[],
+        added_tokens=[],
+    )

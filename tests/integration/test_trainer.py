@@ -1,4 +1,5 @@
 """`tritonforge serve trainer` as a real process: it serves, is killed with -9 at any moment, and goes on."""
+
 import json
 import os
 import pathlib
@@ -15,10 +16,25 @@ import pytest
 
 ROOT = pathlib.Path(os.environ.get("TRITONFORGE_ROOT", pathlib.Path(__file__).resolve().parents[2]))
 BINARY = os.environ.get("TRITONFORGE_BINARY", str(ROOT / "build/tritonforge"))
-CONFIG = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 64, "intermediate_size": 96,
-          "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 300,
-          "max_position_embeddings": 512, "rope_theta": 10000.0, "rms_norm_eps": 1e-6, "tie_word_embeddings": True,
-          "attention_bias": False, "hidden_act": "silu", "torch_dtype": "float32", "eos_token_id": 1}
+CONFIG = {
+    "architectures": ["Qwen3ForCausalLM"],
+    "model_type": "qwen3",
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "vocab_size": 300,
+    "max_position_embeddings": 512,
+    "rope_theta": 10000.0,
+    "rms_norm_eps": 1e-6,
+    "tie_word_embeddings": True,
+    "attention_bias": False,
+    "hidden_act": "silu",
+    "torch_dtype": "float32",
+    "eos_token_id": 1,
+}
 
 
 class Trainer:
@@ -27,17 +43,29 @@ class Trainer:
         model = self.folder / "model"
         model.mkdir(exist_ok=True)
         (model / "config.json").write_text(json.dumps(CONFIG))
-        settings = {"model": str(model), "init_random": True, "dtype": "float32", "lr": 1e-3, "schedule": "constant", "threads": 2,
-                    "max_tokens_per_micro_batch": 256, "checkpoint": str(self.folder / "checkpoints"), "checkpoint_interval": 1,
-                    "run_id": f"test-{os.getpid()}-{self.folder.name}"} | config
+        settings = {
+            "model": str(model),
+            "init_random": True,
+            "dtype": "float32",
+            "lr": 1e-3,
+            "schedule": "constant",
+            "threads": 2,
+            "max_tokens_per_micro_batch": 256,
+            "checkpoint": str(self.folder / "checkpoints"),
+            "checkpoint_interval": 1,
+            "run_id": f"test-{os.getpid()}-{self.folder.name}",
+        } | config
         (self.folder / "train.yaml").write_text(json.dumps(settings))  # JSON is YAML
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         self.shm = pathlib.Path("/dev/shm") / f"tritonforge-{settings['run_id']}"
         self.log = open(self.folder / "log.txt", "a")
-        self.process = subprocess.Popen([BINARY, "serve", "trainer", "--config", str(self.folder / "train.yaml"), "--port", str(self.port), *flags],
-                                        stderr=self.log, stdout=self.log)
+        self.process = subprocess.Popen(
+            [BINARY, "serve", "trainer", "--config", str(self.folder / "train.yaml"), "--port", str(self.port), *flags],
+            stderr=self.log,
+            stdout=self.log,
+        )
         self.wait_until_up()
 
     def wait_until_up(self):
@@ -57,7 +85,9 @@ class Trainer:
             return json.load(reply)
 
     def post(self, path, body):
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", json.dumps(body).encode(), {"content-type": "application/json"})
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}{path}", json.dumps(body).encode(), {"content-type": "application/json"}
+        )
         try:
             with urllib.request.urlopen(request, timeout=120) as reply:
                 return json.load(reply)
@@ -90,7 +120,9 @@ def batch(number):
     sequences = []
     for _ in range(6):
         length = rng.randrange(20, 120)
-        sequences.append({"tokens": [rng.randrange(300) for _ in range(length)], "loss_mask": [0] * 5 + [1] * (length - 5)})
+        sequences.append(
+            {"tokens": [rng.randrange(300) for _ in range(length)], "loss_mask": [0] * 5 + [1] * (length - 5)}
+        )
     return sequences
 
 
@@ -168,15 +200,23 @@ def test_a_step_out_of_turn_names_the_expected_one(tmp_path):
         assert reply["status"] == 409 and reply["expected_step"] == 1 and "expected 1" in reply["error"]["message"]
 
 
-@pytest.mark.parametrize("config, code, said", [
-    ({"learning_rate": 1}, 2, "unknown key 'learning_rate'"),
-    ({"parallel": {"tp": 2}}, 2, "parallel.tp = 2: only degree 1 is implemented"),
-    ({"model": "/nowhere"}, 2, "/nowhere"),
-    ({"dtype": "bfloat"}, 2, "did you mean 'bfloat16'"),
-])
+@pytest.mark.parametrize(
+    "config, code, said",
+    [
+        ({"learning_rate": 1}, 2, "unknown key 'learning_rate'"),
+        ({"parallel": {"tp": 2}}, 2, "parallel.tp = 2: only degree 1 is implemented"),
+        ({"model": "/nowhere"}, 2, "/nowhere"),
+        ({"dtype": "bfloat"}, 2, "did you mean 'bfloat16'"),
+    ],
+)
 def test_wrong_use_is_one_line(tmp_path, config, code, said):
     (tmp_path / "train.yaml").write_text(json.dumps({"model": str(tmp_path)} | config))
-    done = subprocess.run([BINARY, "serve", "trainer", "--config", str(tmp_path / "train.yaml"), "--port", "0"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [BINARY, "serve", "trainer", "--config", str(tmp_path / "train.yaml"), "--port", "0"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert done.returncode == code, done.stderr
     assert said in done.stderr.strip().splitlines()[-1]
 
@@ -186,8 +226,12 @@ def test_a_port_in_use_and_a_folder_in_use_are_refused(tmp_path):
         command = [BINARY, "serve", "trainer", "--config", str(tmp_path / "train.yaml"), "--port"]
         done = subprocess.run([*command, "0"], capture_output=True, text=True, timeout=60)
         assert done.returncode == 1 and "in use by another trainer" in done.stderr.splitlines()[-1]
-        done = subprocess.run([*command, str(trainer.port), "--set", f"checkpoint={tmp_path}/other", "--set", "run_id=other-run"],
-                              capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            [*command, str(trainer.port), "--set", f"checkpoint={tmp_path}/other", "--set", "run_id=other-run"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
         assert done.returncode == 1 and str(trainer.port) in done.stderr.splitlines()[-1]
 
 

@@ -4,6 +4,7 @@ Its regular expressions and its normaliser carry two different Unicode versions,
 library, so what it does for every code point is read off it. unicodedata only gives the shape of the decompositions,
 which the library then confirms. usage: make_unicode_tables.py > src/tokenizer/unicode_tables.cpp
 """
+
 import unicodedata
 
 import tokenizers
@@ -18,7 +19,7 @@ def matched_by(pattern):
     splitter = pre_tokenizers.Split(Regex(pattern), "removed")
     kept = set()
     for i in range(0, len(POINTS), 4096):
-        for piece, _ in splitter.pre_tokenize_str("".join(map(chr, POINTS[i:i + 4096]))):
+        for piece, _ in splitter.pre_tokenize_str("".join(map(chr, POINTS[i : i + 4096]))):
             kept.update(map(ord, piece))
     return [c for c in POINTS if c not in kept]
 
@@ -50,7 +51,7 @@ def one_step(c):
 
 def rows(items, per_line):
     items = list(items)
-    return "\n".join("    " + " ".join(items[i:i + per_line]) for i in range(0, len(items), per_line))
+    return "\n".join("    " + " ".join(items[i : i + per_line]) for i in range(0, len(items), per_line))
 
 
 def range_table(name, points):
@@ -80,9 +81,21 @@ namespace tritonforge::unicode {{
 range_table("kLetters", matched_by(r"\p{L}"))
 range_table("kNumbers", matched_by(r"\p{N}"))
 range_table("kSpaces", matched_by(r"\s"))
-print("const CombiningRange kCombining[] = {\n" + rows((f"{{{a:#x}, {b:#x}, {v}}}," for a, b, v in class_ranges), 5) + "\n};")
+print(
+    "const CombiningRange kCombining[] = {\n"
+    + rows((f"{{{a:#x}, {b:#x}, {v}}}," for a, b, v in class_ranges), 5)
+    + "\n};"
+)
 print(f"const size_t kCombining_size = {len(class_ranges)};\n")
 print("const Decomposition kDecompositions[] = {")
-print(rows((f"{{{c:#x}, {p[0]:#x}, {p[1] if len(p) == 2 else 0:#x}, "
-            f"{int(len(p) == 2 and nfc(chr(p[0]) + chr(p[1])) == chr(c))}}}," for c, p in decompositions.items()), 4))
+print(
+    rows(
+        (
+            f"{{{c:#x}, {p[0]:#x}, {p[1] if len(p) == 2 else 0:#x}, "
+            f"{int(len(p) == 2 and nfc(chr(p[0]) + chr(p[1])) == chr(c))}}},"
+            for c, p in decompositions.items()
+        ),
+        4,
+    )
+)
 print(f"}};\nconst size_t kDecompositions_size = {len(decompositions)};\n\n}}  // namespace tritonforge::unicode")

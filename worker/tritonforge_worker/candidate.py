@@ -3,6 +3,7 @@
 What is sent before the candidate's module body runs (stage "parsed" and the screen) cannot have been touched by it;
 everything later is a claim that the trusted side checks.
 """
+
 import ast
 import time
 
@@ -23,13 +24,26 @@ class Subclass(Exception):
 
 def watched():
     """(object, name) whose replacement by candidate code is reported."""
-    names = [(torch, n) for n in ("empty", "empty_like", "zeros", "allclose", "manual_seed", "equal", "isclose", "compile")]
-    names += [(torch.Tensor, n) for n in ("data_ptr", "detach", "untyped_storage", "cpu", "to", "contiguous", "numpy", "__eq__")]
+    names = [
+        (torch, n) for n in ("empty", "empty_like", "zeros", "allclose", "manual_seed", "equal", "isclose", "compile")
+    ]
+    names += [
+        (torch.Tensor, n)
+        for n in ("data_ptr", "detach", "untyped_storage", "cpu", "to", "contiguous", "numpy", "__eq__")
+    ]
     names += [(torch.cuda, n) for n in ("synchronize", "Event", "current_stream", "Stream")]
     names += [(time, n) for n in ("time", "perf_counter", "perf_counter_ns", "monotonic")]
-    names += [(triton.runtime.jit.JITFunction, "run"), (triton.runtime.jit.KernelInterface, "__getitem__"), (triton, "jit"),
-              (interpreter, "execute"), (interpreter.Builder, "create_masked_store"), (frontend, "lower_to_ir"),
-              (torch.nn.Module, "__call__"), (torch.nn.functional, "linear"), (triton.testing, "do_bench")]
+    names += [
+        (triton.runtime.jit.JITFunction, "run"),
+        (triton.runtime.jit.KernelInterface, "__getitem__"),
+        (triton, "jit"),
+        (interpreter, "execute"),
+        (interpreter.Builder, "create_masked_store"),
+        (frontend, "lower_to_ir"),
+        (torch.nn.Module, "__call__"),
+        (torch.nn.functional, "linear"),
+        (triton.testing, "do_bench"),
+    ]
     return [(obj, name, getattr(obj, name)) for obj, name in names]
 
 
@@ -66,7 +80,11 @@ class Candidate:
         self.channel.send({"failed": text, "stage": stage, **self.launches.report(), "tampered": self.tampered()})
 
     def tampered(self):
-        return [f"{getattr(obj, '__name__', obj)}.{name}" for obj, name, was in self.watched if getattr(obj, name, None) is not was]
+        return [
+            f"{getattr(obj, '__name__', obj)}.{name}"
+            for obj, name, was in self.watched
+            if getattr(obj, name, None) is not was
+        ]
 
     def load(self, request, payload):
         self.source, self.path = reduce.rewritten(request["source"], request["sizes"]), self.folder + "/candidate.py"
@@ -77,7 +95,9 @@ class Candidate:
                 error = SyntaxError(f"{type(error).__name__}: {error}")
             return self.failed(error, "parse")
         self.channel.send({"stage": "parsed", "screen": screen.screen(tree)})
-        tensors = [to_tensor(item, data) for item, data in zip(request["tensors"], split_payload(request["tensors"], payload))]
+        tensors = [
+            to_tensor(item, data) for item, data in zip(request["tensors"], split_payload(request["tensors"], payload))
+        ]
         init = decode(request["init"], tensors)
         stage = "import"
         try:
@@ -153,10 +173,20 @@ class Candidate:
         except BaseException as error:
             return self.failed(error, "forward")
         owners = {_storage(t).data_ptr(): i for i, t in enumerate(tensors)}
-        aliases = [owners.get(_storage(t).data_ptr(), -1) for t in encoder.objects[len(after):]]
-        self.channel.send({"result": nonce, "outputs": tree, "inputs": len(after), "tensors": encoder.tensors,
-                           "aliases": aliases, "torch_ops": mode.counts, "tampered": self.tampered(), **self.launches.report()},
-                          encoder.payload)
+        aliases = [owners.get(_storage(t).data_ptr(), -1) for t in encoder.objects[len(after) :]]
+        self.channel.send(
+            {
+                "result": nonce,
+                "outputs": tree,
+                "inputs": len(after),
+                "tensors": encoder.tensors,
+                "aliases": aliases,
+                "torch_ops": mode.counts,
+                "tampered": self.tampered(),
+                **self.launches.report(),
+            },
+            encoder.payload,
+        )
 
     def serve(self):
         operations = {"load": self.load, "trial": self.trial}

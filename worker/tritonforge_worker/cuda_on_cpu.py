@@ -4,6 +4,7 @@ One torch function mode rewrites the device of every factory and conversion, and
 tensor would, so that `assert x.is_cuda` and `torch.empty(..., device=x.device)` work. It also fills uninitialised
 memory with a poison, and counts the torch operations that the code uses.
 """
+
 import contextlib
 import types
 
@@ -14,6 +15,7 @@ CUDA = torch.device("cuda", 0)
 _is_cuda, _device = torch.Tensor.is_cuda.__get__, torch.Tensor.device.__get__
 _empties = {torch.empty, torch.empty_like, torch.empty_strided, torch.Tensor.new_empty, torch.Tensor.new_empty_strided}
 _to, _cuda = torch.Tensor.to, torch.Tensor.cuda
+# fmt: off
 _uncounted = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "view", "reshape", "stride", "size", "dim",
               "numel", "contiguous", "is_contiguous", "data_ptr", "element_size", "to", "cuda", "is_floating_point", "detach", "item",
               "requires_grad_", "unsqueeze", "squeeze", "transpose", "permute", "flatten", "expand", "storage_offset", "t", "zeros",
@@ -22,6 +24,7 @@ _uncounted = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_st
               "unbind", "tolist", "__get__", "__set__", "__len__", "__getitem__", "ndimension", "nelement", "new_full",
               "get_device", "type", "clone", "is_cuda", "device", "copy_", "zero_", "fill_", "broadcast_to", "expand_as", "__format__",
               "__repr__", "__bool__", "__int__", "__float__", "__index__", "register_hook", "__hash__", "numpy", "is_pinned"}
+# fmt: on
 
 
 def is_cuda_device(device):
@@ -47,8 +50,11 @@ class CudaOnCpu(TorchFunctionMode):
         if func is _cuda:
             return args[0]
         if func is _to:
-            args = tuple(a for i, a in enumerate(args) if i == 0 or not (isinstance(a, (str, torch.device, int))
-                                                                        and not isinstance(a, bool)))
+            args = tuple(
+                a
+                for i, a in enumerate(args)
+                if i == 0 or not (isinstance(a, (str, torch.device, int)) and not isinstance(a, bool))
+            )
             kwargs.pop("device", None)
             kwargs.pop("non_blocking", None)
             if len(args) == 1 and not any(v for k, v in kwargs.items() if k != "copy") and not kwargs.get("copy"):
@@ -78,6 +84,7 @@ def poison(tensor):
 
 class Nothing:
     """A stream, event, graph pool or guard: accepts what they accept, does nothing."""
+
     cuda_stream, device, stream_id = 0, CUDA, 0
 
     def __init__(self, *args, **kwargs):
@@ -104,16 +111,45 @@ class Nothing:
 def install():
     """Makes torch.cuda look like one H100 to Python code of this process."""
     properties = types.SimpleNamespace(
-        name="NVIDIA H100 80GB HBM3", major=9, minor=0, total_memory=80 << 30, multi_processor_count=132, warp_size=32,
-        max_threads_per_multi_processor=2048, regs_per_multiprocessor=65536, shared_memory_per_block=49152,
-        shared_memory_per_block_optin=232448, shared_memory_per_multiprocessor=233472, L2_cache_size=52428800, gcnArchName="")
+        name="NVIDIA H100 80GB HBM3",
+        major=9,
+        minor=0,
+        total_memory=80 << 30,
+        multi_processor_count=132,
+        warp_size=32,
+        max_threads_per_multi_processor=2048,
+        regs_per_multiprocessor=65536,
+        shared_memory_per_block=49152,
+        shared_memory_per_block_optin=232448,
+        shared_memory_per_multiprocessor=233472,
+        L2_cache_size=52428800,
+        gcnArchName="",
+    )
     cuda = torch.cuda
     answers = {
-        "is_available": True, "device_count": 1, "current_device": 0, "is_initialized": True, "get_device_name": properties.name,
-        "get_device_capability": (9, 0), "get_device_properties": properties, "is_bf16_supported": True, "synchronize": None,
-        "empty_cache": None, "set_device": None, "init": None, "_lazy_init": None, "manual_seed": None, "manual_seed_all": None,
-        "memory_allocated": 0, "max_memory_allocated": 0, "memory_reserved": 0, "max_memory_reserved": 0,
-        "reset_peak_memory_stats": None, "mem_get_info": (80 << 30, 80 << 30), "ipc_collect": None, "seed": None,
+        "is_available": True,
+        "device_count": 1,
+        "current_device": 0,
+        "is_initialized": True,
+        "get_device_name": properties.name,
+        "get_device_capability": (9, 0),
+        "get_device_properties": properties,
+        "is_bf16_supported": True,
+        "synchronize": None,
+        "empty_cache": None,
+        "set_device": None,
+        "init": None,
+        "_lazy_init": None,
+        "manual_seed": None,
+        "manual_seed_all": None,
+        "memory_allocated": 0,
+        "max_memory_allocated": 0,
+        "memory_reserved": 0,
+        "max_memory_reserved": 0,
+        "reset_peak_memory_stats": None,
+        "mem_get_info": (80 << 30, 80 << 30),
+        "ipc_collect": None,
+        "seed": None,
     }
     for name, value in answers.items():
         setattr(cuda, name, lambda *args, _value=value, **kwargs: _value)

@@ -1,4 +1,5 @@
 """What a failure in candidate or problem code looks like to the model: type, message, its own lines."""
+
 import traceback
 
 MAX_TEXT = 4000
@@ -8,6 +9,7 @@ OUT_OF_MEMORY = ("not enough memory", "can't allocate memory", "Cannot allocate 
 
 def classify(error, stage):
     from triton.compiler.errors import CompilationError
+
     if isinstance(error, SyntaxError):
         return "syntax_error"
     if isinstance(error, CompilationError) or getattr(error, "tritonforge_compile_error", False):
@@ -20,6 +22,7 @@ def classify(error, stage):
 def root_cause(error):
     """The interpreter wraps each level; the model is shown the innermost."""
     from triton.runtime.errors import InterpreterError
+
     seen = 0
     while isinstance(error, InterpreterError) and error.__cause__ is not None and seen < 32:
         error, seen = error.__cause__, seen + 1
@@ -51,4 +54,4 @@ def describe(error, stage, filename, source):
     shown = where[:2] + ["  ..."] + where[-4:] if len(where) > 6 else where
     if shown:
         text = text[:MAX_TEXT] + "\n" + "\n".join(shown)
-    return {"kind": kind, "text": text[:MAX_TEXT + 1000], "line": line}
+    return {"kind": kind, "text": text[: MAX_TEXT + 1000], "line": line}

@@ -2,6 +2,7 @@
 
 The IR text goes to the trusted side, which has it lowered to machine code in a process that never runs candidate code.
 """
+
 import triton
 from triton.backends.driver import DriverBase
 from triton.compiler.compiler import ASTSource
@@ -12,8 +13,15 @@ from triton.runtime.jit import JITFunction, create_function_from_signature
 
 from tritonforge_worker.targets import BACKENDS, TARGETS
 
-PROPERTIES = {"max_shared_mem": 232448, "max_num_regs": 65536, "multiprocessor_count": 132, "warpSize": 32,
-              "sm_clock_rate": 1980000, "mem_clock_rate": 2619000, "mem_bus_width": 5120}
+PROPERTIES = {
+    "max_shared_mem": 232448,
+    "max_num_regs": 65536,
+    "multiprocessor_count": 132,
+    "warpSize": 32,
+    "sm_clock_rate": 1980000,
+    "mem_clock_rate": 2619000,
+    "mem_bus_width": 5120,
+}
 
 
 class DriverOnPaper(DriverBase):
@@ -48,14 +56,17 @@ class DriverOnPaper(DriverBase):
 
     def get_active_torch_device(self):
         import torch
+
         return torch.device("cuda", 0)
 
     def get_device_interface(self):
         import torch
+
         return torch.cuda
 
     def get_empty_cache_for_benchmark(self):
         import torch
+
         return torch.empty(1)
 
     def clear_cache(self, cache):
@@ -70,12 +81,19 @@ def prefer_config(configs, named_args, **kwargs):
 
     Large tiles mean few programs, which is what interpretation costs; none is run more than the chosen one.
     """
+
     def tile(config):
         size = 1
         for name, value in config.kwargs.items():
-            if isinstance(value, int) and not isinstance(value, bool) and value > 1 and not name.upper().startswith("GROUP"):
+            if (
+                isinstance(value, int)
+                and not isinstance(value, bool)
+                and value > 1
+                and not name.upper().startswith("GROUP")
+            ):
                 size *= value
         return size * max(1, config.num_stages)
+
     fitting = [c for c in configs if tile(c) <= 131072]
     return [max(fitting, key=tile) if fitting else min(configs, key=tile)]
 
@@ -91,8 +109,9 @@ def lower_to_ir(kernel, name, args, kwargs):
     context = ir.context()
     ir.load_dialects(context)
     backend.load_dialects(context)
-    module = source.make_ir(TARGETS[name], options, backend.get_codegen_implementation(options),
-                            backend.get_module_map(), context)
+    module = source.make_ir(
+        TARGETS[name], options, backend.get_codegen_implementation(options), backend.get_module_map(), context
+    )
     return module.str_nodebug()
 
 
@@ -110,7 +129,7 @@ def readable(error, kernel):
     if isinstance(error, CompilationError) and hasattr(error.node, "lineno"):
         own = error.src is not None and error.src.strip() == kernel.src.strip()
         line = first_line_of(kernel) + error.node.lineno - 1 if own else 0
-        excerpt = (error.src or "").split("\n")[max(0, error.node.lineno - 3):error.node.lineno]
+        excerpt = (error.src or "").split("\n")[max(0, error.node.lineno - 3) : error.node.lineno]
         excerpt.append(" " * error.node.col_offset + "^")
         message = error.error_message or (str(error.__cause__) if error.__cause__ else "")
         where = f"line {line}" if line else "in a function that it calls"
@@ -132,8 +151,11 @@ class Launches:
         grids = []
 
         def compile_for(kernel, args, kwargs):
-            options = {k: v for k, v in kwargs.items()
-                       if k not in kernel.signature.parameters and isinstance(v, (int, str, bool))}
+            options = {
+                k: v
+                for k, v in kwargs.items()
+                if k not in kernel.signature.parameters and isinstance(v, (int, str, bool))
+            }
             for name in TARGETS:
                 try:
                     text = lower_to_ir(kernel, name, args, kwargs)
@@ -149,7 +171,7 @@ class Launches:
                         failed.append(message)
                         raise
                     continue
-                send({"kernel": kernel.__name__, "target": name, "options": options}, (text.encode(), ))
+                send({"kernel": kernel.__name__, "target": name, "options": options}, (text.encode(),))
 
         def run(self, *args, grid, warmup, **kwargs):
             for hook in self.pre_run_hooks:
@@ -178,10 +200,10 @@ class Launches:
                 raise ValueError("no grid was given")
             if callable(grid):
                 grid = grid(bound)
-            grid = tuple(int(n) for n in (grid if isinstance(grid, (tuple, list)) else (grid, )))
+            grid = tuple(int(n) for n in (grid if isinstance(grid, (tuple, list)) else (grid,)))
             if not 1 <= len(grid) <= 3:
                 raise ValueError(f"grid {grid} must have one to three sizes")
-            grid = grid + (1, ) * (3 - len(grid))
+            grid = grid + (1,) * (3 - len(grid))
             if min(grid) < 0 or grid[0] > 2**31 - 1 or max(grid[1:]) > 65535:
                 raise ValueError(f"grid {grid} is beyond what CUDA launches (2147483647, 65535, 65535)")
             if state["ghost"]:
@@ -189,7 +211,9 @@ class Launches:
             programs = grid[0] * grid[1] * grid[2]
             state["programs"] += programs
             if state["programs"] > program_limit:
-                raise RuntimeError(f"{state['programs']} programs launched: more than interpret mode runs ({program_limit})")
+                raise RuntimeError(
+                    f"{state['programs']} programs launched: more than interpret mode runs ({program_limit})"
+                )
             constexprs = {p.name for p in self.params if p.is_constexpr}
             try:
                 execute(self, dict(bound), constexprs, grid)
@@ -203,9 +227,17 @@ class Launches:
 
         binders, alive = {}, []
         JITFunction.run = run
-        self.begin = lambda ghost: (state.update(ghost=ghost, launches=0, programs=0), kernel_names.clear(), failed.clear())
-        self.report = lambda: {"launches": state["launches"], "kernels": sorted(set(kernel_names)),
-                               "swallowed": [text[:500] for text in failed[:4]], "programs": state["programs"]}
+        self.begin = lambda ghost: (
+            state.update(ghost=ghost, launches=0, programs=0),
+            kernel_names.clear(),
+            failed.clear(),
+        )
+        self.report = lambda: {
+            "launches": state["launches"],
+            "kernels": sorted(set(kernel_names)),
+            "swallowed": [text[:500] for text in failed[:4]],
+            "programs": state["programs"],
+        }
 
 
 def install_driver():
@@ -238,6 +270,7 @@ def _warm_kernel(x, y, n, SIZE: triton.language.constexpr):
 def warm_up(execute):
     """First use of the compiler's lazy parts and of `execute`, so that each child inherits them ready."""
     import torch
+
     x = torch.zeros(16)
     for name in TARGETS:
         lower_to_ir(_warm_kernel, name, (x, x, 16), {"SIZE": 16})

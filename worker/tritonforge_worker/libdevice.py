@@ -1,4 +1,5 @@
 """libdevice and ocml functions over numpy arrays, by name without prefix and type suffix."""
+
 import re
 
 import numpy as np
@@ -9,6 +10,7 @@ def through_torch(function):
     def call(*args):
         tensors = [torch.from_numpy(np.ascontiguousarray(a)) for a in np.broadcast_arrays(*args)]
         return function(*tensors).numpy()
+
     return call
 
 
@@ -16,6 +18,7 @@ def special(name):
     return through_torch(getattr(torch.special, name))
 
 
+# fmt: off
 FUNCTIONS = {
     "abs": np.abs, "fabs": np.abs, "acos": np.arccos, "acosh": np.arccosh, "asin": np.arcsin, "asinh": np.arcsinh,
     "atan": np.arctan, "atan2": np.arctan2, "atanh": np.arctanh, "cbrt": np.cbrt, "ceil": np.ceil, "copysign": np.copysign,
@@ -40,6 +43,7 @@ FUNCTIONS = {
     "fast_exp10": lambda x: np.power(x.dtype.type(10), x), "float_as_int": lambda x: x.view(np.int32),
     "int_as_float": lambda x: x.view(np.float32), "llrint": np.rint, "llround": np.round,
 }
+# fmt: on
 
 
 def find(symbol):

@@ -4,6 +4,7 @@ The clock is read in the process that runs the candidate; the trusted side compa
 which timed outputs it wants to see after they were made, and says in the verdict's notes that this is what it did.
 What is timed is the GPU's work, on every stream.
 """
+
 import contextlib
 import sys
 import time
@@ -13,15 +14,21 @@ from triton.runtime.jit import JITFunction
 
 from tritonforge_worker.protocol import Encoder, decode, split_payload, to_tensor
 
-FLUSH_BYTES = 256 << 20    # five times the L2 of an H100 or H200
-FLUSHES = 3                # about 0.25 ms there, in which a launch from Python is queued
-OTHER_STREAMS_MS = 0.03    # an idle device answers a synchronisation sooner
-_synchronize, _event, _wait, _clock = torch.cuda.synchronize, torch.cuda.Event, torch.cuda.Event.synchronize, time.perf_counter
+FLUSH_BYTES = 256 << 20  # five times the L2 of an H100 or H200
+FLUSHES = 3  # about 0.25 ms there, in which a launch from Python is queued
+OTHER_STREAMS_MS = 0.03  # an idle device answers a synchronisation sooner
+_synchronize, _event, _wait, _clock = (
+    torch.cuda.synchronize,
+    torch.cuda.Event,
+    torch.cuda.Event.synchronize,
+    time.perf_counter,
+)
 
 
 def warm_up():
     """Builds Triton's CUDA helper module once, in the parent: each child would run the C compiler for it. Calls no CUDA function."""
     from triton.backends.nvidia import driver
+
     try:
         driver.CudaUtils()  # one instance a process; children inherit it
     except Exception as error:
@@ -36,6 +43,7 @@ def synchronize():
 
 class Around(contextlib.AbstractContextManager):
     """Nothing to pretend on a real GPU: factories without a device make CPU tensors, as in KernelBench."""
+
     counts = {}
 
     def __exit__(self, *exc):
@@ -67,8 +75,12 @@ class Launches:
 
         JITFunction.run = run
         self.begin = lambda ghost: (state.update(ghost=ghost, launches=0), names.clear(), failed.clear())
-        self.report = lambda: {"launches": state["launches"], "kernels": sorted(set(names)),
-                               "swallowed": [text[:500] for text in failed[:4]], "programs": 0}
+        self.report = lambda: {
+            "launches": state["launches"],
+            "kernels": sorted(set(names)),
+            "swallowed": [text[:500] for text in failed[:4]],
+            "programs": 0,
+        }
 
 
 def own_inputs(value):
@@ -88,17 +100,26 @@ class Timer:
         self.role, self.pool, self.kept, self.flush = role, [], [], None
 
     def add(self, request, payload):
-        tensors = [to_tensor(item, data).cuda() for item, data in zip(request["tensors"], split_payload(request["tensors"], payload))]
+        tensors = [
+            to_tensor(item, data).cuda()
+            for item, data in zip(request["tensors"], split_payload(request["tensors"], payload))
+        ]
         self.pool.append(decode(request["inputs"], tensors))
         self.role.channel.send({"added": len(self.pool)})
 
     def device(self, request, payload):
         properties = torch.cuda.get_device_properties(0)
-        self.role.channel.send({"device": properties.name, "uuid": str(getattr(properties, "uuid", "")),
-                                "memory": torch.cuda.mem_get_info()[0]})
+        self.role.channel.send(
+            {
+                "device": properties.name,
+                "uuid": str(getattr(properties, "uuid", "")),
+                "memory": torch.cuda.mem_get_info()[0],
+            }
+        )
 
     def time(self, request, payload):
         from tritonforge_worker import errors
+
         times, self.kept = [], []
         launches = getattr(self.role, "launches", None)
         if launches is not None:
@@ -145,10 +166,18 @@ class Timer:
     def enter_run_phase(self, request, payload):
         """Second seccomp filter: no new process from here on (the kernels are compiled)."""
         import ctypes
+
         library = ctypes.CDLL(request["library"])
         self.role.channel.send({"run_phase": library.tritonforge_deny_exec() == 0})
 
 
 def operations(role):
     timer = Timer(role)
-    return {"pool": timer.add, "clear": timer.clear, "time": timer.time, "fetch": timer.fetch, "device": timer.device, "run_phase": timer.enter_run_phase}
+    return {
+        "pool": timer.add,
+        "clear": timer.clear,
+        "time": timer.time,
+        "fetch": timer.fetch,
+        "device": timer.device,
+        "run_phase": timer.enter_run_phase,
+    }

@@ -1,4 +1,5 @@
 """Lowers Triton IR text to machine code (sm_90 cubin, gfx942 hsaco). Runs no candidate code, only the compiler on data."""
+
 import os
 import re
 import tempfile
@@ -11,8 +12,17 @@ from tritonforge_worker.targets import BACKENDS, TARGETS
 
 SHARED_LIMIT = {"sm_90": 232448, "gfx942": 65536}
 THREAD_LIMIT = 1024
-OPTIONS = {"num_warps", "num_stages", "num_ctas", "maxnreg", "enable_fp_fusion", "waves_per_eu", "matrix_instr_nonkdim",
-           "kpack", "launch_cooperative_grid"}
+OPTIONS = {
+    "num_warps",
+    "num_stages",
+    "num_ctas",
+    "maxnreg",
+    "enable_fp_fusion",
+    "waves_per_eu",
+    "matrix_instr_nonkdim",
+    "kpack",
+    "launch_cooperative_grid",
+}
 
 
 def lower(text, target, options, folder):
@@ -58,6 +68,7 @@ def serve(channel, sandbox):
 
 def warm_up():
     from triton.backends.nvidia.compiler import get_ptxas, get_ptxas_version
+
     get_ptxas_version(90)
     _ = get_ptxas(90).version
     for name in TARGETS:

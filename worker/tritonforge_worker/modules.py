@@ -1,5 +1,6 @@
 """Runs a source text as a module of its own, from a file in the job's folder (Triton reads kernels' source), and looks
 into what it made."""
+
 import linecache
 import os
 import random

@@ -1,4 +1,5 @@
 """Role of the start-up self-test: really tries to break out of the sandbox, and says what it managed."""
+
 import ctypes
 import errno
 import mmap
@@ -8,7 +9,7 @@ import socket
 
 
 def attempt(action):
-    """"succeeded" or the name of the error that stopped it."""
+    """ "succeeded" or the name of the error that stopped it."""
     try:
         action()
         return "succeeded"
@@ -86,5 +87,9 @@ def serve(channel, sandbox):
             attempts["fork_bomb"] = fork_bomb
         if request.get("memory"):
             attempts["memory"] = lambda: allocate(request["memory"])
-        channel.send({"own_folder": attempt(lambda: write(sandbox["folder"] + "/own")),
-                      "attempts": {name: attempt(action) for name, action in attempts.items()}})
+        channel.send(
+            {
+                "own_folder": attempt(lambda: write(sandbox["folder"] + "/own")),
+                "attempts": {name: attempt(action) for name, action in attempts.items()},
+            }
+        )

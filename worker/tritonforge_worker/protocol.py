@@ -3,14 +3,27 @@
 Tensors travel as raw bytes in the payload and are described in the header's "tensors"; values (init arguments,
 outputs) are a JSON tree whose leaves name them: {"tensor": 3}. Nothing is ever pickled.
 """
+
 import json
 import struct
 
 import torch
 
-DTYPES = {str(d).removeprefix("torch."): d for d in (
-    torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8,
-    torch.uint8, torch.bool)}
+DTYPES = {
+    str(d).removeprefix("torch."): d
+    for d in (
+        torch.float64,
+        torch.float32,
+        torch.float16,
+        torch.bfloat16,
+        torch.int64,
+        torch.int32,
+        torch.int16,
+        torch.int8,
+        torch.uint8,
+        torch.bool,
+    )
+}
 NAMES = {d: name for name, d in DTYPES.items()}
 
 
@@ -100,7 +113,7 @@ class Encoder:
 def split_payload(described, payload):
     parts, at, view = [], 0, memoryview(payload)
     for item in described:
-        parts.append(view[at:at + item["bytes"]])
+        parts.append(view[at : at + item["bytes"]])
         at += item["bytes"]
     return parts
 
@@ -124,7 +137,7 @@ def to_tensor(item, data, into=None):
 
 
 def decode(tree, tensors):
-    (kind, value), = tree.items()
+    ((kind, value),) = tree.items()
     if kind == "v":
         return value
     if kind == "float":

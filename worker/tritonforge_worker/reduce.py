@@ -3,6 +3,7 @@
 Sizes are tried on torch's meta device, where nothing is computed; a change that breaks the problem (a head count that
 no longer divides a width) is not taken.
 """
+
 import ast
 import operator
 
@@ -24,8 +25,23 @@ class OnMeta(cuda_on_cpu.CudaOnCpu):
         return super().__torch_function__(func, types, args, kwargs)
 
 
-_factories = {torch.rand, torch.randn, torch.randint, torch.zeros, torch.ones, torch.empty, torch.full, torch.arange,
-              torch.linspace, torch.eye, torch.randperm, torch.empty_strided, torch.normal, torch.tensor, torch.bernoulli}
+_factories = {
+    torch.rand,
+    torch.randn,
+    torch.randint,
+    torch.zeros,
+    torch.ones,
+    torch.empty,
+    torch.full,
+    torch.arange,
+    torch.linspace,
+    torch.eye,
+    torch.randperm,
+    torch.empty_strided,
+    torch.normal,
+    torch.tensor,
+    torch.bernoulli,
+}
 
 
 OPERATIONS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv}
@@ -64,7 +80,7 @@ def rewritten(source, sizes):
     for name, (value, node) in constants(tree).items():
         if name in sizes and sizes[name][0] == value and node.lineno == node.end_lineno:
             line = lines[node.lineno - 1].encode()
-            new = line[:node.col_offset] + str(sizes[name][1]).encode() + line[node.end_col_offset:]
+            new = line[: node.col_offset] + str(sizes[name][1]).encode() + line[node.end_col_offset :]
             lines[node.lineno - 1] = new.decode()
     return "".join(lines)
 

@@ -1,4 +1,5 @@
 """Role R: runs the problem's own code (data from outside, too): init arguments, weights, inputs, expected outputs."""
+
 import torch
 
 from tritonforge_worker import cuda_on_cpu, errors, live, reduce
@@ -17,7 +18,9 @@ class Reference:
         return live.Around() if self.live else cuda_on_cpu.CudaOnCpu()
 
     def failed(self, error, stage, source):
-        self.channel.send({"failed": errors.describe(error, stage, self.folder + "/problem.py", source), "stage": stage})
+        self.channel.send(
+            {"failed": errors.describe(error, stage, self.folder + "/problem.py", source), "stage": stage}
+        )
 
     def problem(self, request, payload):
         source, sizes = request["source"], {}
@@ -46,8 +49,9 @@ class Reference:
                 self.model = self.model.cuda()
         except BaseException as error:
             return self.failed(error, "problem", source)
-        self.channel.send({"problem": True, "init": tree, "tensors": encoder.tensors, "state": names, "sizes": sizes},
-                          encoder.payload)
+        self.channel.send(
+            {"problem": True, "init": tree, "tensors": encoder.tensors, "state": names, "sizes": sizes}, encoder.payload
+        )
 
     def make_inputs(self, seed):
         set_seed(seed)
@@ -77,8 +81,18 @@ class Reference:
             return self.failed(TypeError(f"the problem uses a {error}"), "problem", "")
         except BaseException as error:
             return self.failed(error, "problem", "")
-        self.channel.send({"trial": True, "inputs": tree, "input_tensors": count, "outputs": out, "tensors": encoder.tensors,
-                           "after_tensors": changed - count, "aliases": aliases}, encoder.payload)
+        self.channel.send(
+            {
+                "trial": True,
+                "inputs": tree,
+                "input_tensors": count,
+                "outputs": out,
+                "tensors": encoder.tensors,
+                "after_tensors": changed - count,
+                "aliases": aliases,
+            },
+            encoder.payload,
+        )
 
     def serve(self):
         operations = {"problem": self.problem, "trial": self.trial}

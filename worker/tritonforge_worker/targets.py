@@ -1,4 +1,5 @@
 """The GPUs that every kernel is compiled for, on paper: no such device is needed."""
+
 from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import make_backend
 

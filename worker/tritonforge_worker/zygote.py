@@ -5,6 +5,7 @@ Control protocol on the socket whose number is argv[1] (SOCK_SEQPACKET, one JSON
   out  {"spawned": pid} with a pidfd attached, or {"error": text};  later {"exited": pid, "status": wait status}
 The zygote ends when the trusted side closes the control socket.
 """
+
 import ctypes
 import gc
 import importlib
@@ -27,10 +28,23 @@ def warm_up():
     torch.set_num_threads(1)
     torch.set_num_interop_threads(1)
     torch.zeros(2, 2) @ torch.zeros(2, 2)
-    for name in ("protocol", "errors", "cuda_on_cpu", "frontend", "interpreter", "lowering", "candidate", "reference",
-                 "reduce", "screen", "probe", "live"):
+    for name in (
+        "protocol",
+        "errors",
+        "cuda_on_cpu",
+        "frontend",
+        "interpreter",
+        "lowering",
+        "candidate",
+        "reference",
+        "reduce",
+        "screen",
+        "probe",
+        "live",
+    ):
         importlib.import_module(f"tritonforge_worker.{name}")
     from tritonforge_worker import frontend, interpreter, live, lowering, reduce
+
     interpreter.install()
     frontend.warm_up(interpreter.execute)
     lowering.warm_up()
@@ -65,10 +79,18 @@ def child(role, sandbox, library, job):
                     os.close(fd)
                 except OSError:
                     pass  # the listing's own descriptor
-        keep = {"PATH": "/usr/bin:/bin", "HOME": sandbox["folder"], "TMPDIR": sandbox["folder"], "LANG": "C.UTF-8",
-                "TRITON_CACHE_DIR": sandbox["folder"] + "/triton", "TRITON_HOME": sandbox["folder"],
-                "TORCHINDUCTOR_CACHE_DIR": sandbox["folder"] + "/inductor",
-                "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        keep = {
+            "PATH": "/usr/bin:/bin",
+            "HOME": sandbox["folder"],
+            "TMPDIR": sandbox["folder"],
+            "LANG": "C.UTF-8",
+            "TRITON_CACHE_DIR": sandbox["folder"] + "/triton",
+            "TRITON_HOME": sandbox["folder"],
+            "TORCHINDUCTOR_CACHE_DIR": sandbox["folder"] + "/inductor",
+            "OMP_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+            "MKL_NUM_THREADS": "1",
+        }
         for name in ("CUDA_VISIBLE_DEVICES", "CUDA_HOME", "LD_LIBRARY_PATH", "TRITONFORGE_WORKER_DEBUG"):
             if name in os.environ:
                 keep[name] = os.environ[name]
@@ -81,6 +103,7 @@ def child(role, sandbox, library, job):
         report = ctypes.create_string_buffer(1 << 16)
         entered = library.tritonforge_enter_sandbox(json.dumps(sandbox).encode(), report, len(report))
         from tritonforge_worker.protocol import Channel
+
         channel = Channel(job)
         layers = json.loads(report.value.decode())
         if entered != 0:
@@ -97,9 +120,11 @@ def child(role, sandbox, library, job):
     except BaseException as error:
         if os.environ.get("TRITONFORGE_WORKER_DEBUG") == "1":
             import traceback
+
             traceback.print_exc()
         try:
             from tritonforge_worker.protocol import Channel
+
             Channel(job).send({"fatal": f"{type(error).__name__}: {error}"})
         except BaseException:
             status = 4
@@ -123,9 +148,16 @@ def main():
     import numpy
     import torch
     import triton
-    versions = {"python": sys.version.split()[0], "torch": torch.__version__, "triton": triton.__version__,
-                "numpy": numpy.__version__, "prefix": sys.prefix, "base_prefix": sys.base_prefix,
-                "packages": sorted({os.path.dirname(os.path.dirname(m.__file__)) for m in (numpy, torch, triton)})}
+
+    versions = {
+        "python": sys.version.split()[0],
+        "torch": torch.__version__,
+        "triton": triton.__version__,
+        "numpy": numpy.__version__,
+        "prefix": sys.prefix,
+        "base_prefix": sys.base_prefix,
+        "packages": sorted({os.path.dirname(os.path.dirname(m.__file__)) for m in (numpy, torch, triton)}),
+    }
     gc.collect()
     gc.freeze()
     gc.disable()

@@ -11,6 +11,7 @@ Differences from triton 3.6's triton/runtime/interpreter.py, each because it jud
 - custom reductions and scans are vectorised instead of one Python call per element;
 - an address outside of the launch's tensors is an error that names the argument, not a crash of the process.
 """
+
 import functools
 
 from tritonforge_worker.interpreter.builder import Builder, OutOfBounds

@@ -1,4 +1,5 @@
 """The operations of the language over numpy arrays: memory, casts, arithmetic. One program runs at a time."""
+
 import numpy as np
 import triton.language as tl
 import triton.runtime.interpreter as upstream
@@ -18,7 +19,8 @@ class Builder(upstream.InterpreterBuilder):
         self.options = upstream.InterpreterOptions(sanitize_overflow=False)
         self.ranges, self.checked = [], False
         self.codegen_fns["convert_custom_types"] = lambda value, dtype, mode, _semantic: tl.tensor(
-            self.create_fp_to_fp(value.handle, dtype, mode), dtype)
+            self.create_fp_to_fp(value.handle, dtype, mode), dtype
+        )
 
     # memory
     def check(self, addresses, mask, dtype, action):
@@ -42,10 +44,13 @@ class Builder(upstream.InterpreterBuilder):
         if inside.all():
             return
         bad = int(flat[~inside][0])
-        start, end, name, item = min(self.ranges, key=lambda r: min(abs(bad - r[0]), abs(bad - r[1])),
-                                     default=(0, 0, "?", 1))
-        raise OutOfBounds(f"out-of-bounds {action}: element {(bad - start) // item} of argument '{name}', which has "
-                          f"{(end - start) // item} elements (program {self.grid_idx}); is a mask missing?")
+        start, end, name, item = min(
+            self.ranges, key=lambda r: min(abs(bad - r[0]), abs(bad - r[1])), default=(0, 0, "?", 1)
+        )
+        raise OutOfBounds(
+            f"out-of-bounds {action}: element {(bad - start) // item} of argument '{name}', which has "
+            f"{(end - start) // item} elements (program {self.grid_idx}); is a mask missing?"
+        )
 
     def create_masked_load(self, ptrs, mask, other, cache_modifier, eviction_policy, is_volatile):
         dtype = ptrs.get_element_ty()
@@ -163,19 +168,25 @@ class Builder(upstream.InterpreterBuilder):
 
     def create_ashr(self, lhs, rhs):
         signed = upstream._get_signed_np_dtype
-        return TensorHandle(np.right_shift(lhs.data.astype(signed(lhs.data.dtype)),
-                                           rhs.data.astype(signed(rhs.data.dtype))), lhs.dtype.scalar)
+        return TensorHandle(
+            np.right_shift(lhs.data.astype(signed(lhs.data.dtype)), rhs.data.astype(signed(rhs.data.dtype))),
+            lhs.dtype.scalar,
+        )
 
     def create_idiv(self, lhs, rhs):
         zero = rhs.data == 0
         divisor = np.where(zero, np.ones_like(rhs.data), rhs.data)
         out = (lhs.data - np.fmod(lhs.data, divisor)) // divisor
-        return TensorHandle(np.where(zero, np.full_like(out, -1 if out.dtype.kind == "i" else 0), out), lhs.dtype.scalar)
+        return TensorHandle(
+            np.where(zero, np.full_like(out, -1 if out.dtype.kind == "i" else 0), out), lhs.dtype.scalar
+        )
 
     def create_dot(self, a, b, d, input_precision, max_num_imprecise_acc):
         if a.data.dtype.kind == "f":
             wide = np.float64 if d.data.dtype == np.float64 else np.float32
-            out = np.matmul(a.data.astype(wide, copy=False), b.data.astype(wide, copy=False)) + d.data.astype(wide, copy=False)
+            out = np.matmul(a.data.astype(wide, copy=False), b.data.astype(wide, copy=False)) + d.data.astype(
+                wide, copy=False
+            )
         else:
             out = np.matmul(a.data.astype(np.int64), b.data.astype(np.int64)) + d.data
         dtype = d.dtype.scalar

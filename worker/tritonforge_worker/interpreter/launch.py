@@ -1,4 +1,5 @@
 """One launch: a JITFunction's arguments over CPU tensors, and its programs one after the other."""
+
 import numpy as np
 import torch
 import triton
@@ -30,8 +31,10 @@ class Interpreter:
         self.functions.forget()
         ranges = []
         with torch._C.DisableTorchFunction(), self.patches, np.errstate(all="ignore"):
-            arguments = {name: value if name in constexprs else self.to_argument(value, name, ranges)
-                         for name, value in bound.items()}
+            arguments = {
+                name: value if name in constexprs else self.to_argument(value, name, ranges)
+                for name, value in bound.items()
+            }
             self.builder.ranges, self.builder.checked = ranges, True
             function = self.functions.interpreted(kernel.fn)
             self.builder.set_grid_dim(*grid)
@@ -43,6 +46,7 @@ class Interpreter:
 
     def to_argument(self, value, name, ranges):
         """What the kernel sees of an argument. `ranges` collects the memory that the launch may touch."""
+
         def again(part):
             return self.to_argument(part, name, ranges)
 
@@ -65,6 +69,10 @@ class Interpreter:
             strides = [again(stride) for stride in value.strides]
             strides[-1] = tl.constexpr(1)
             return self.semantic.make_tensor_descriptor(
-                base=again(value.base), shape=[again(size) for size in value.shape], strides=strides,
-                block_shape=[tl.constexpr(b) for b in value.block_shape], padding_option=value.padding)
+                base=again(value.base),
+                shape=[again(size) for size in value.shape],
+                strides=strides,
+                block_shape=[tl.constexpr(b) for b in value.block_shape],
+                padding_option=value.padding,
+            )
         return upstream._implicit_cvt(value) if isinstance(value, int) else value

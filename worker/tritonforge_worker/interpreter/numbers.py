@@ -1,11 +1,16 @@
 """How numpy holds each of Triton's types, and the rounding that its own types lack."""
+
 import numpy as np
 import torch
 import triton.language as tl
 import triton.runtime.interpreter as upstream
 
-FP8 = {tl.float8e5: torch.float8_e5m2, tl.float8e4nv: torch.float8_e4m3fn, tl.float8e4b8: torch.float8_e4m3fnuz,
-       tl.float8e5b16: torch.float8_e5m2fnuz}
+FP8 = {
+    tl.float8e5: torch.float8_e5m2,
+    tl.float8e4nv: torch.float8_e4m3fn,
+    tl.float8e4b8: torch.float8_e4m3fnuz,
+    tl.float8e5b16: torch.float8_e5m2fnuz,
+}
 WIDE = {tl.bfloat16: np.dtype(np.uint16), **{dtype: np.dtype(np.uint8) for dtype in FP8}}  # held as float32
 _wide_names = {dtype.name for dtype in WIDE}
 storage_dtype = upstream._get_np_dtype  # as upstream has it: bfloat16 and fp8 as their bits

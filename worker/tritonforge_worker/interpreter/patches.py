@@ -1,4 +1,5 @@
 """What of triton.language changes while a kernel is interpreted, and changes back after it."""
+
 import inspect
 
 import triton.language as tl
@@ -61,8 +62,11 @@ class Patches:
 
     def replacements(self):
         """id of each function of the language -> its interpreted form."""
-        return {id(original): new for _, _, new, original in self.changes
-                if original is not upstream._MISSING and inspect.isfunction(original)}
+        return {
+            id(original): new
+            for _, _, new, original in self.changes
+            if original is not upstream._MISSING and inspect.isfunction(original)
+        }
 
     def __enter__(self):
         for obj, name, new, _ in self.changes:

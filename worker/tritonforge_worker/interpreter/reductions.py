@@ -1,4 +1,5 @@
 """Reductions and scans over whole arrays, also with a combine function of the kernel's own."""
+
 import numpy as np
 import triton.language as tl
 import triton.runtime.interpreter as upstream
@@ -24,14 +25,14 @@ class Reduction(upstream.ReduceOps):
         arrays = [a.reshape(-1) if whole else np.moveaxis(a, self.axis, 0) for a in arrays]
         while arrays[0].shape[0] > 1:
             half = arrays[0].shape[0] // 2
-            even, odd = [a[0:2 * half:2] for a in arrays], [a[1:2 * half:2] for a in arrays]
+            even, odd = [a[0 : 2 * half : 2] for a in arrays], [a[1 : 2 * half : 2] for a in arrays]
             merged = combine(self.combine_fn, even, odd, dtypes)
-            arrays = [np.concatenate([m, a[2 * half:]]) for m, a in zip(merged, arrays)]
+            arrays = [np.concatenate([m, a[2 * half :]]) for m, a in zip(merged, arrays)]
         out = []
         for array, dtype in zip(arrays, dtypes):
             value = array[0]
             if self.keep_dims:
-                value = np.reshape(value, (1, ) * len(shape)) if whole else np.expand_dims(value, self.axis)
+                value = np.reshape(value, (1,) * len(shape)) if whole else np.expand_dims(value, self.axis)
             elif whole or not value.shape:
                 value = value.item()
             out.append(self.to_tensor(value, dtype))
@@ -58,7 +59,7 @@ def tensor_of(array, dtype):
 
 def combine(function, left, right, dtypes):
     out = function(*[tensor_of(a, d) for a, d in zip(left, dtypes)], *[tensor_of(a, d) for a, d in zip(right, dtypes)])
-    out = out if isinstance(out, (tuple, tl.tuple)) else (out, )
+    out = out if isinstance(out, (tuple, tl.tuple)) else (out,)
     merged = []
     for value, array, dtype in zip(out, left, dtypes):
         data = value.handle.data if isinstance(value, tl.tensor) else np.asarray(value)

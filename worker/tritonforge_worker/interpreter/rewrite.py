@@ -1,4 +1,5 @@
 """A kernel's Python function made fit to run as it is: its assignments, and what it sees for range, min and max."""
+
 import ast
 import inspect
 import textwrap
@@ -49,8 +50,10 @@ class Rewriter(ast.NodeTransformer):
 
     def visit_Assign(self, node):
         self.generic_visit(node)
-        node.value = ast.copy_location(ast.Call(func=ast.Name(id="__tritonforge_to_tensor", ctx=ast.Load()),
-                                                args=[node.value], keywords=[]), node.value)
+        node.value = ast.copy_location(
+            ast.Call(func=ast.Name(id="__tritonforge_to_tensor", ctx=ast.Load()), args=[node.value], keywords=[]),
+            node.value,
+        )
         return node
 
 
