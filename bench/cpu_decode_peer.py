@@ -1,6 +1,7 @@
 """Decode tokens/s on the CPU: ours (build/bench/cpu_decode), transformers, and the ratio.
 
-    python bench/cpu_decode_peer.py CPU_DECODE_BINARY MODEL.gguf|FOLDER [--tokens 32] [--batches 1,8] [--dtypes float32,bfloat16]
+    python bench/cpu_decode_peer.py CPU_DECODE_BINARY MODEL.gguf|FOLDER
+        [--tokens 32] [--batches 1,8] [--dtypes float32,bfloat16]
 
 The limit is memory: every step reads all weights once, so tokens/s <= batch * bandwidth / bytes of the weights (while
 the batch is small); the bandwidth is measured by a copy.
@@ -68,7 +69,8 @@ scratch = tempfile.TemporaryDirectory()
 folder = hugging_face_folder(given.model, scratch.name)
 speed = bandwidth()
 print(
-    f"{'dtype':10}{'batch':>6}{'ours':>10}{'peer':>10}{'ratio':>8}{'limit':>10}{'of limit':>10}   tokens/s, {torch.get_num_threads()} threads"
+    f"{'dtype':10}{'batch':>6}{'ours':>10}{'peer':>10}{'ratio':>8}{'limit':>10}{'of limit':>10}   "
+    f"tokens/s, {torch.get_num_threads()} threads"
 )
 for dtype in given.dtypes.split(","):
     ours = {}
@@ -84,8 +86,10 @@ for dtype in given.dtypes.split(","):
     for batch, mine in ours.items():
         theirs = peer(model, batch, given.tokens)
         limit = batch * speed / (mine["parameters"] * (4 if dtype == "float32" else 2))
+        ours_per_s = mine["tokens_per_s"]
         print(
-            f"{dtype:10}{batch:6d}{mine['tokens_per_s']:10.1f}{theirs:10.1f}{mine['tokens_per_s'] / theirs:8.2f}{limit:10.1f}{mine['tokens_per_s'] / limit:10.2f}",
+            f"{dtype:10}{batch:6d}{ours_per_s:10.1f}{theirs:10.1f}{ours_per_s / theirs:8.2f}"
+            f"{limit:10.1f}{ours_per_s / limit:10.2f}",
             flush=True,
         )
     del model

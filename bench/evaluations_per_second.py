@@ -1,4 +1,4 @@
-"""Evaluations per second: the warm evaluator against one fresh Python process an evaluation (as TritonForge's servers do).
+"""Evaluations per second: the warm evaluator against a fresh Python process each (as TritonForge's servers do).
 
 needs the built binary (TRITONFORGE_BINARY or ./build/tritonforge)
 Every candidate is different text, so the verdict cache answers for none; both sides run on the same two cores.
@@ -15,7 +15,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "tests", "adversarial"))
 os.environ.setdefault("TRITONFORGE_ROOT", ROOT)
-from evaluator_server import HONEST, PROBLEM, Evaluator  # noqa: E402
+from evaluator_server import HONEST, PROBLEM, Evaluator
 
 FRESH = """
 import os, sys

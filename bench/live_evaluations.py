@@ -1,7 +1,8 @@
-"""Evaluations per second on a GPU, as one RL step sends them (8 problems x 8 candidates), and the machine's limit: every
-candidate has a process and a CUDA context of its own, and the driver makes contexts one after the other.
+"""Evaluations per second on a GPU, as one RL step sends them (8 problems x 8 candidates), and the machine's limit:
+every candidate has a process and a CUDA context of its own, and the driver makes contexts one after the other.
 
-needs a GPU, the built binary (TRITONFORGE_BINARY or ./build/tritonforge) and pairs of `tritonforge data generate --style full`
+needs a GPU, the built binary (TRITONFORGE_BINARY or ./build/tritonforge) and pairs of
+`tritonforge data generate --style full`
 """
 
 import argparse
@@ -16,7 +17,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "tests", "adversarial"))
 os.environ.setdefault("TRITONFORGE_ROOT", ROOT)
-from evaluator_server import Evaluator  # noqa: E402
+from evaluator_server import Evaluator
 
 
 def contexts_per_second(channels, parallel=8, total=32):
@@ -47,7 +48,8 @@ def main():
     parser.add_argument("--max-elements", type=int, default=1 << 22)
     options = parser.parse_args()
     print(
-        f"contexts a second, 8 at once: {contexts_per_second(0):.1f}; with one channel, as the evaluator's children have: {contexts_per_second(1):.1f}",
+        f"contexts a second, 8 at once: {contexts_per_second(0):.1f}; "
+        f"with one channel, as the evaluator's children have: {contexts_per_second(1):.1f}",
         flush=True,
     )
     with open(options.pairs) as file:
@@ -69,7 +71,8 @@ def main():
         wall = time.perf_counter() - start
         speedups = [v["speedup"] for v in verdicts if v["stage"] == "timed"]
         print(
-            f"{name}: {len(jobs) / wall:.2f} evaluations a second ({wall:.1f} s for {len(jobs)}, {options.workers} workers); "
+            f"{name}: {len(jobs) / wall:.2f} evaluations a second "
+            f"({wall:.1f} s for {len(jobs)}, {options.workers} workers); "
             f"stages {dict(collections.Counter(v['stage'] for v in verdicts))}"
             + (
                 f"; speedup {min(speedups):.2f} to {max(speedups):.2f}, median {statistics.median(speedups):.2f}"

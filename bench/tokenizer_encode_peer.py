@@ -1,5 +1,6 @@
 """Encode speed on one core, ours and the `tokenizers` library's, on the same files, in turns, by processor
-time (so that other work on the machine does not count). usage: tokenizer_encode_peer.py BUILD_FOLDER [--tokenizer FOLDER] [--repeats N] [FILE...]
+time (so that other work on the machine does not count).
+usage: tokenizer_encode_peer.py BUILD_FOLDER [--tokenizer FOLDER] [--repeats N] [FILE...]
 Without files: this Python's torch sources (code) and this repository's documents (prose)."""
 
 import argparse
@@ -61,8 +62,8 @@ def spread(values):
 
 
 print(
-    f"tokenizer_encode: {len(files)} files, {size / 1e6:.1f} MB, {tokens} tokens (equal), core {core}, {options.tokenizer.name}, "
-    f"loaded in {answer['load_s']:.2f} s"
+    f"tokenizer_encode: {len(files)} files, {size / 1e6:.1f} MB, {tokens} tokens (equal), core {core}, "
+    f"{options.tokenizer.name}, loaded in {answer['load_s']:.2f} s"
 )
 print(f"  ours              {spread(ours)} MB per CPU second (min / median / max)")
 print(f"    first pass      {spread(cold)}, with no word known yet")

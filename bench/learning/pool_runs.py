@@ -2,10 +2,12 @@
 
 usage: bench/learning/pool_runs.py RUN RUN ...        each with bench-base.json, bench-sft.json, bench-rl.json
 
-The pooled interval is Wilson's over all samples: what these problems give. The gain is paired by problem and its interval
-is a bootstrap over problems: what other problems of the kind would give. Single turn: the first turn of each trajectory.
+The pooled interval is Wilson's over all samples: what these problems give. The gain is paired by problem and its
+interval is a bootstrap over problems: what other problems of the kind would give. Single turn: the first turn of each
+trajectory.
 """
 
+import itertools
 import json
 import math
 import pathlib
@@ -41,14 +43,16 @@ def main():
             values = [v for problem in by_problem.values() for v in problem]
             low, high = wilson(sum(values), len(values))
             print(
-                f"{name:14} {stage:5} {len(values):5} samples  pass@1 {sum(values) / len(values):6.1%}  [{max(low, 0):6.1%}, {high:6.1%}]"
+                f"{name:14} {stage:5} {len(values):5} samples  pass@1 {sum(values) / len(values):6.1%}  "
+                f"[{max(low, 0):6.1%}, {high:6.1%}]"
             )
-        for before, after in zip(stages, stages[1:]):
+        for before, after in itertools.pairwise(stages):
             gains = [sum(found[after][p]) / len(found[after][p]) - sum(v) / len(v) for p, v in found[before].items()]
             rng = random.Random(0)
             means = sorted(sum(rng.choices(gains, k=len(gains))) / len(gains) for _ in range(4000))
             print(
-                f"{name:14} {before} -> {after}: {sum(gains) / len(gains):+.1%}  [{means[100]:+.1%}, {means[3899]:+.1%}] over {len(gains)} problems"
+                f"{name:14} {before} -> {after}: {sum(gains) / len(gains):+.1%}  "
+                f"[{means[100]:+.1%}, {means[3899]:+.1%}] over {len(gains)} problems"
             )
 
 

@@ -87,7 +87,8 @@ def test_work_on_another_stream_is_timed(live):
 
 def test_a_candidate_without_an_end_is_stopped(live):
     verdict = live.judge(
-        "import torch\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        while True:\n            pass\n",
+        "import torch\nclass ModelNew(torch.nn.Module):\n"
+        "    def forward(self, x):\n        while True:\n            pass\n",
         PROBLEM,
         timeout_s=20,
     )

@@ -1,11 +1,10 @@
 """The warm Python parent is killed in the middle: the job is done again by a new one."""
 
-from conftest import HONEST
-
-
 import os
 import signal
 import subprocess
+
+from conftest import HONEST
 
 
 def test_zygote_killed(evaluator, judge):

@@ -151,7 +151,7 @@ class Buffer:
                 "--grace",
                 "5",
             ],
-            preexec_fn=limit,
+            preexec_fn=limit,  # noqa: PLW1509  # no thread of ours holds a lock here
             stderr=subprocess.DEVNULL,
         )
         wait_until(self.healthy, "the buffer's /health")
@@ -210,7 +210,7 @@ def test_killed_while_writing_loses_and_doubles_nothing(tmp_path, peers):
         for kill_at in (20, 60, 120):
             status, text = call(buffer.url + "/v2/rollouts", request)
             assert status == 200, text
-            wait_until(lambda: buffer.status()["trajectories"] >= kill_at, f"{kill_at} trajectories")
+            wait_until(lambda least=kill_at: buffer.status()["trajectories"] >= least, f"{kill_at} trajectories")
             acknowledged |= trajectories_of(buffer.url)
             buffer.kill()
             with sqlite3.connect(tmp_path / "buffer.sqlite") as database:

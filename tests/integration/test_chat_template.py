@@ -1,4 +1,4 @@
-"""`tritonforge tokenize --chat` against Jinja, rendered with the settings of transformers: 200 conversations a template."""
+"""`tritonforge tokenize --chat` against Jinja with the settings of transformers: 200 conversations a template."""
 
 import json
 import os

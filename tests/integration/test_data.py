@@ -10,7 +10,6 @@ import re
 import subprocess
 
 import pytest
-
 import torch
 
 # Triton reads it when its own functions and ours are decorated. Other tests' processes must not inherit it.

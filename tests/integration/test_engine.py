@@ -1,6 +1,7 @@
 """`tritonforge serve engine` and `tritonforge generate` as their users meet them, against `transformers`."""
 
 import concurrent.futures
+import itertools
 import json
 import pathlib
 import socket
@@ -189,7 +190,7 @@ def test_streams_are_cumulative_and_end_in_the_plain_reply(engine):
     assert events[-1] == "[DONE]"
     parsed = [json.loads(event) for event in events[:-1]]
     assert parsed[-1]["text"] == plain["text"] and parsed[-1]["output_ids"] == plain["output_ids"]
-    for earlier, later in zip(parsed, parsed[1:]):
+    for earlier, later in itertools.pairwise(parsed):
         assert later["text"].startswith(earlier["text"])
         assert later["output_ids"][: len(earlier["output_ids"])] == earlier["output_ids"]
 

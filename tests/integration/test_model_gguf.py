@@ -2,8 +2,8 @@
 
 import gguf
 import numpy as np
-import safetensors.numpy
 import pytest
+import safetensors.numpy
 
 from model_helpers import run
 

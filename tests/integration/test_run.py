@@ -1,5 +1,5 @@
-"""`tritonforge run` as a whole, on a small plan: it ends with a table and result.json; roles killed with -9 in the middle
-of a step and a run stopped by Ctrl-C and resumed give bit for bit the weights of the undisturbed run."""
+"""`tritonforge run` as a whole, on a small plan: it ends with a table and result.json; roles killed with -9 in the
+middle of a step and a run stopped by Ctrl-C and resumed give bit for bit the weights of the undisturbed run."""
 
 import json
 import os
@@ -22,7 +22,8 @@ dashboard_port: 0
 data: {{verify: 3}}
 sft: {{steps: 3, tokens_per_step: 1024, train: {{checkpoint_interval: 2}}}}
 rollout: {{max_turns: 2, concurrency: 16}}
-rl: {{steps: {STEPS}, prompts_per_step: 2, samples_per_prompt: 3, sampling: {{max_new_tokens: 300}}, train: {{checkpoint_interval: 2}}}}
+rl: {{steps: {STEPS}, prompts_per_step: 2, samples_per_prompt: 3, sampling: {{max_new_tokens: 300}},
+      train: {{checkpoint_interval: 2}}}}
 bench: {{limit: 2, samples: 1, turns: [1, 2], sampling: {{max_new_tokens: 300}}}}
 engine: {{max_running: 16, kv_cache_tokens: 16384}}
 evaluator: {{num_correct_trials: 1}}

@@ -1,5 +1,6 @@
 """`tritonforge serve trainer` as a real process: it serves, is killed with -9 at any moment, and goes on."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -60,7 +61,7 @@ class Trainer:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         self.shm = pathlib.Path("/dev/shm") / f"tritonforge-{settings['run_id']}"
-        self.log = open(self.folder / "log.txt", "a")
+        self.log = open(self.folder / "log.txt", "a")  # noqa: SIM115  # the process writes to it
         self.process = subprocess.Popen(
             [BINARY, "serve", "trainer", "--config", str(self.folder / "train.yaml"), "--port", str(self.port), *flags],
             stderr=self.log,
@@ -74,10 +75,8 @@ class Trainer:
             try:
                 return self.get("/health")
             except (urllib.error.URLError, ConnectionError):
-                try:
+                with contextlib.suppress(subprocess.TimeoutExpired):
                     self.process.wait(0.1)
-                except subprocess.TimeoutExpired:
-                    pass
         raise AssertionError("the trainer did not come up")
 
     def get(self, path):

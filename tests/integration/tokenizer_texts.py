@@ -60,7 +60,7 @@ def fragments():
 
 
 def every_code_point():
-    """Every code point in its block and between a letter, a space and a digit; every mark and composed one in a stack."""
+    """Every code point in its block and between letter, space and digit; every mark and composed one in a stack."""
     for i in range(0, len(POINTS), 509):
         block = list(map(chr, POINTS[i : i + 509]))
         yield "".join(block)
@@ -92,7 +92,7 @@ def everything():
 
 
 def fuzzed(count, seed=20261121):
-    """Random concatenations of pieces that matter to the pattern, to NFC or to added tokens, and of random characters."""
+    """Random concatenations of random characters and of pieces that matter to the pattern, NFC or added tokens."""
     rng = random.Random(seed)
     words = [w for text in fragments() for w in text.split(" ")][:20000]
     marks = [chr(c) for c in POINTS if unicodedata.combining(chr(c))]

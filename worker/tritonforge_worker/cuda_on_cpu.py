@@ -16,14 +16,16 @@ _is_cuda, _device = torch.Tensor.is_cuda.__get__, torch.Tensor.device.__get__
 _empties = {torch.empty, torch.empty_like, torch.empty_strided, torch.Tensor.new_empty, torch.Tensor.new_empty_strided}
 _to, _cuda = torch.Tensor.to, torch.Tensor.cuda
 # fmt: off
-_uncounted = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "view", "reshape", "stride", "size", "dim",
-              "numel", "contiguous", "is_contiguous", "data_ptr", "element_size", "to", "cuda", "is_floating_point", "detach", "item",
-              "requires_grad_", "unsqueeze", "squeeze", "transpose", "permute", "flatten", "expand", "storage_offset", "t", "zeros",
-              "zeros_like", "ones", "ones_like", "full", "full_like", "new_zeros", "unflatten", "view_as", "size", "cpu", "float",
-              "half", "bfloat16", "as_tensor", "tensor", "is_complex", "untyped_storage", "narrow", "select", "chunk", "split",
-              "unbind", "tolist", "__get__", "__set__", "__len__", "__getitem__", "ndimension", "nelement", "new_full",
-              "get_device", "type", "clone", "is_cuda", "device", "copy_", "zero_", "fill_", "broadcast_to", "expand_as", "__format__",
-              "__repr__", "__bool__", "__int__", "__float__", "__index__", "register_hook", "__hash__", "numpy", "is_pinned"}
+_uncounted = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "view", "reshape", "stride",
+              "size", "dim", "numel", "contiguous", "is_contiguous", "data_ptr", "element_size", "to", "cuda",
+              "is_floating_point", "detach", "item", "requires_grad_", "unsqueeze", "squeeze", "transpose", "permute",
+              "flatten", "expand", "storage_offset", "t", "zeros", "zeros_like", "ones", "ones_like", "full",
+              "full_like", "new_zeros", "unflatten", "view_as", "cpu", "float", "half", "bfloat16", "as_tensor",
+              "tensor", "is_complex", "untyped_storage", "narrow", "select", "chunk", "split", "unbind", "tolist",
+              "__get__", "__set__", "__len__", "__getitem__", "ndimension", "nelement", "new_full", "get_device",
+              "type", "clone", "is_cuda", "device", "copy_", "zero_", "fill_", "broadcast_to", "expand_as",
+              "__format__", "__repr__", "__bool__", "__int__", "__float__", "__index__", "register_hook", "__hash__",
+              "numpy", "is_pinned"}
 # fmt: on
 
 

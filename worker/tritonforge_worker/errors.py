@@ -38,7 +38,7 @@ def describe(error, stage, filename, source):
         text = "".join(traceback.format_exception_only(type(error), error)).replace(filename, "candidate").rstrip()
         return {"kind": kind, "text": text[:MAX_TEXT], "line": error.lineno or 0}
     where, line = [], 0
-    chain, tb = [error] + ([inner] if inner is not error else []), None
+    chain = [error] if inner is error else [error, inner]
     for item in chain:
         for frame in traceback.extract_tb(item.__traceback__):
             if frame.filename == filename and 0 < frame.lineno <= len(lines):
@@ -51,7 +51,7 @@ def describe(error, stage, filename, source):
         text = f"in kernel {kernel}: {text}"
     if kind == "compile_error" and getattr(error, "tritonforge_line", 0):
         line = error.tritonforge_line
-    shown = where[:2] + ["  ..."] + where[-4:] if len(where) > 6 else where
+    shown = [*where[:2], "  ...", *where[-4:]] if len(where) > 6 else where
     if shown:
         text = text[:MAX_TEXT] + "\n" + "\n".join(shown)
     return {"kind": kind, "text": text[: MAX_TEXT + 1000], "line": line}

@@ -4,10 +4,10 @@ The IR text goes to the trusted side, which has it lowered to machine code in a 
 """
 
 import triton
+from triton._C.libtriton import ir
 from triton.backends.driver import DriverBase
 from triton.compiler.compiler import ASTSource
 from triton.compiler.errors import CompilationError
-from triton._C.libtriton import ir
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction, create_function_from_signature
 
@@ -140,15 +140,14 @@ def readable(error, kernel):
 class Launches:
     """Installs itself as JITFunction.run and keeps what the trusted side is told about the launches of one child.
 
-    What it keeps lives in closures and not in attributes: the candidate runs in this process, and `launches.state` would
-    be one assignment away from any code that comes across the object, as would a method that it could replace. This is
-    no wall (the trusted side believes none of it unchecked), only nothing that is changed by accident or in passing.
+    What it keeps lives in closures and not in attributes: the candidate runs in this process, and attributes of an
+    object that it can find are one assignment away. This is no wall (the trusted side believes none of it unchecked):
+    it takes a reach into cells and frames to get at, which the screen flags (screen.ATTRIBUTES).
     """
 
     def __init__(self, send, execute, program_limit):
         seen, state, failed = {}, {"ghost": False, "launches": 0, "programs": 0}, []
         kernel_names = []
-        grids = []
 
         def compile_for(kernel, args, kwargs):
             options = {
@@ -195,7 +194,7 @@ class Launches:
             elif outcome is not True:
                 raise outcome
             if warmup:
-                return None
+                return
             if grid is None:
                 raise ValueError("no grid was given")
             if callable(grid):
@@ -207,7 +206,7 @@ class Launches:
             if min(grid) < 0 or grid[0] > 2**31 - 1 or max(grid[1:]) > 65535:
                 raise ValueError(f"grid {grid} is beyond what CUDA launches (2147483647, 65535, 65535)")
             if state["ghost"]:
-                return None
+                return
             programs = grid[0] * grid[1] * grid[2]
             state["programs"] += programs
             if state["programs"] > program_limit:
@@ -223,7 +222,7 @@ class Launches:
                 raise
             state["launches"] += 1
             kernel_names.append(self.__name__)
-            return None
+            return
 
         binders, alive = {}, []
         JITFunction.run = run

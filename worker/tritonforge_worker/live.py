@@ -8,6 +8,7 @@ What is timed is the GPU's work, on every stream.
 import contextlib
 import sys
 import time
+import typing
 
 import torch
 from triton.runtime.jit import JITFunction
@@ -26,7 +27,10 @@ _synchronize, _event, _wait, _clock = (
 
 
 def warm_up():
-    """Builds Triton's CUDA helper module once, in the parent: each child would run the C compiler for it. Calls no CUDA function."""
+    """Builds Triton's CUDA helper module once, in the parent: each child would run the C compiler for it.
+
+    Calls no CUDA function.
+    """
     from triton.backends.nvidia import driver
 
     try:
@@ -44,7 +48,7 @@ def synchronize():
 class Around(contextlib.AbstractContextManager):
     """Nothing to pretend on a real GPU: factories without a device make CPU tensors, as in KernelBench."""
 
-    counts = {}
+    counts: typing.ClassVar = {}
 
     def __exit__(self, *exc):
         return False

@@ -1,6 +1,5 @@
-"""Lowers Triton IR text to machine code (sm_90 cubin, gfx942 hsaco). Runs no candidate code, only the compiler on data."""
+"""Lowers Triton IR text to machine code (sm_90 cubin, gfx942 hsaco): the compiler on data, no candidate code."""
 
-import os
 import re
 import tempfile
 

@@ -44,6 +44,11 @@ def write(path):
         file.write("x")
 
 
+def read(path):
+    with open(path) as file:
+        return file.read()
+
+
 def fill_disk(folder):
     with open(folder + "/big", "wb") as file:
         for _ in range(4096):
@@ -67,26 +72,32 @@ def allocate(size):
         block[at] = 1
 
 
+def attempts_of(request, folder):
+    """name -> what is tried."""
+    attempts = {
+        "connect": lambda: connect(request["address"]),
+        "listen": lambda: socket.create_server(("127.0.0.1", 0)).close(),
+        "write_outside": lambda: write(request["outside"]),
+        "read_secret": lambda: read(request["secret"]),
+        "read_home": lambda: os.listdir(request["home"]),
+        "kill_outside": lambda: os.kill(request["victim"], 0),
+        "ptrace": lambda: ptrace(request["victim"]),
+        "read_memory": lambda: read_memory(request["victim"]),
+        "unshare": lambda: os.unshare(0x10000000) if hasattr(os, "unshare") else ptrace(0),
+        "exec": lambda: os.posix_spawn("/bin/true", ["true"], {}),
+        "fill_disk": lambda: fill_disk(folder),
+    }
+    if request.get("fork_bomb"):
+        attempts["fork_bomb"] = fork_bomb
+    if request.get("memory"):
+        attempts["memory"] = lambda: allocate(request["memory"])
+    return attempts
+
+
 def serve(channel, sandbox):
     while True:
         request, _ = channel.receive()
-        attempts = {
-            "connect": lambda: connect(request["address"]),
-            "listen": lambda: socket.create_server(("127.0.0.1", 0)).close(),
-            "write_outside": lambda: write(request["outside"]),
-            "read_secret": lambda: open(request["secret"]).read(),
-            "read_home": lambda: os.listdir(request["home"]),
-            "kill_outside": lambda: os.kill(request["victim"], 0),
-            "ptrace": lambda: ptrace(request["victim"]),
-            "read_memory": lambda: read_memory(request["victim"]),
-            "unshare": lambda: os.unshare(0x10000000) if hasattr(os, "unshare") else ptrace(0),
-            "exec": lambda: os.posix_spawn("/bin/true", ["true"], {}),
-            "fill_disk": lambda: fill_disk(sandbox["folder"]),
-        }
-        if request.get("fork_bomb"):
-            attempts["fork_bomb"] = fork_bomb
-        if request.get("memory"):
-            attempts["memory"] = lambda: allocate(request["memory"])
+        attempts = attempts_of(request, sandbox["folder"])
         channel.send(
             {
                 "own_folder": attempt(lambda: write(sandbox["folder"] + "/own")),

@@ -71,7 +71,7 @@ def constants(tree):
 
 
 def rewritten(source, sizes):
-    """`source` with the module-level integers named in `sizes` {name: [old, new]} replaced where they have the old value."""
+    """`source` with the module-level integers of `sizes` {name: [old, new]} replaced where they have the old value."""
     try:
         tree = ast.parse(source)
     except SyntaxError:
@@ -112,7 +112,10 @@ def reduced(source, budget, folder):
         now = cost(source, folder)
     except BaseException:
         return source, {}  # what cannot be sized is run as it is; its real fault shows there
-    fits = lambda c: c[0] <= budget["elements"] and c[1] <= budget["flops"]
+
+    def fits(cost):
+        return cost[0] <= budget["elements"] and cost[1] <= budget["flops"]
+
     sizes, stuck = {name: [value, value] for name, (value, _) in found.items()}, set()
     for _ in range(200):
         if fits(now):

@@ -8,8 +8,8 @@ import ast
 # fmt: off
 MODULES = {"ctypes", "gc", "socket", "subprocess", "multiprocessing", "pty", "cffi", "mmap", "resource", "fcntl",
            "tritonforge_worker", "_posixsubprocess", "urllib", "requests", "http"}
-ATTRIBUTES = {"_getframe", "__subclasses__", "__closure__", "cell_contents", "f_back", "f_globals", "f_locals", "__code__",
-              "tb_frame", "get_objects", "get_referrers", "_current_frames", "set_wakeup_fd"}
+ATTRIBUTES = {"_getframe", "__subclasses__", "__closure__", "cell_contents", "f_back", "f_globals", "f_locals",
+              "__code__", "tb_frame", "get_objects", "get_referrers", "_current_frames", "set_wakeup_fd"}
 PATCHED_ROOTS = {"torch", "triton", "tl", "time", "np", "numpy", "builtins"}
 # fmt: on
 

@@ -6,6 +6,7 @@ Control protocol on the socket whose number is argv[1] (SOCK_SEQPACKET, one JSON
 The zygote ends when the trusted side closes the control socket.
 """
 
+import contextlib
 import ctypes
 import gc
 import importlib
@@ -23,7 +24,7 @@ ROLES = {"candidate": "candidate", "reference": "reference", "lower": "lowering"
 def warm_up():
     import numpy  # noqa: F401
     import torch
-    import torch.nn.functional  # noqa: F401
+    import torch.nn.functional
 
     torch.set_num_threads(1)
     torch.set_num_interop_threads(1)
@@ -75,10 +76,8 @@ def child(role, sandbox, library, job):
         for name in os.listdir("/proc/self/fd"):
             fd = int(name)
             if fd > 2 and fd != job_fd:
-                try:
+                with contextlib.suppress(OSError):  # the listing's own descriptor
                     os.close(fd)
-                except OSError:
-                    pass  # the listing's own descriptor
         keep = {
             "PATH": "/usr/bin:/bin",
             "HOME": sandbox["folder"],

@@ -22,7 +22,7 @@ __all__ = ["Builder", "OutOfBounds", "execute", "install"]
 
 @functools.cache
 def install():
-    """The process's interpreter. The first call changes triton.runtime.interpreter: the zygote makes it, before any fork."""
+    """The process's one. The first call changes triton.runtime.interpreter; the zygote makes it before it forks."""
     return Interpreter()
 
 

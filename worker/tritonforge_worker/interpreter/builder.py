@@ -34,9 +34,8 @@ class Builder(upstream.InterpreterBuilder):
         low, high = int(addresses.min()), int(addresses.max())
         size = max(1, dtype.primitive_bitwidth // 8) if not isinstance(dtype, tl.pointer_type) else 8
         for start, end, _, _ in self.ranges:
-            if start <= low < end or (low == start == end):
-                if high + size <= end:
-                    return
+            if (start <= low < end or low == start == end) and high + size <= end:
+                return
         flat = addresses.reshape(-1).astype(np.int64)
         inside = np.zeros(flat.shape, dtype=bool)
         for start, end, _, _ in self.ranges:
