@@ -73,7 +73,8 @@ struct Parser {
   }
 
   void check_name(const Line& line, std::string_view word) const {
-    if (word.empty() || !std::all_of(word.begin(), word.end(), in_identifier)) fail_at(line, "'{}' is not a name", word);
+    if (word.empty() || !std::all_of(word.begin(), word.end(), in_identifier))
+      fail_at(line, "'{}' is not a name", word);
   }
 
   void declare(const Line& line) {
@@ -175,7 +176,8 @@ struct Parser {
           if (placeholder == kEpilogue) fail_at(line, "an epilogue is a line 'x = _EPILOGUE_(x)'");
           if (placeholder == "SIZES") fail_at(line, "_SIZES_ is a line of its own without indentation");
           if (!names.contains(placeholder)) {
-            fail_at(line, "_{}_ is not declared{}", placeholder, nearest_hint(std::string(placeholder), {names.begin(), names.end()}));
+            fail_at(line, "_{}_ is not declared{}", placeholder,
+                    nearest_hint(std::string(placeholder), {names.begin(), names.end()}));
           }
           used.emplace(placeholder);
           for (const auto& [key, value] : fixed) {
@@ -212,7 +214,8 @@ std::string fill_placeholders(std::string_view text, const std::function<std::st
     while (end < text.size() && in_identifier(text[end])) ++end;
     const auto word = text.substr(at, end - at);
     // One underscore at each end: __init__ is Python's.
-    const bool placeholder = word.size() > 2 && word.front() == '_' && word.back() == '_' && word[1] != '_' && word[word.size() - 2] != '_';
+    const bool placeholder = word.size() > 2 && word.front() == '_' && word.back() == '_' && word[1] != '_' &&
+                             word[word.size() - 2] != '_';
     out += placeholder ? value_of(word.substr(1, word.size() - 2)) : std::string(word);
     if (end < text.size()) out += text[end++];
     at = end;

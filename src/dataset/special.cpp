@@ -93,7 +93,8 @@ SpecialDraw draw_special(const Special& special, Rng& rng) {
   for (const auto& step : epilogue) draw.families.emplace_back(step.op->name);
 
   const auto value_of = [&](std::string_view name) {
-    const auto found = std::find_if(values.begin(), values.end(), [&](const auto& entry) { return entry.first == name; });
+    const auto found = std::find_if(values.begin(), values.end(),
+                                    [&](const auto& entry) { return entry.first == name; });
     TF_CHECK(found != values.end(), "family {} has no choice {}", special.name, name);
     return found->second;
   };

@@ -1,5 +1,6 @@
 // libs: tf_dataset
-// A family file is read or refused with kCorrupt, and what was read can be drawn: no placeholder is left without a value.
+// A family file is read or refused with kCorrupt, and what was read can be drawn: no placeholder is left without a
+// value.
 #include <string>
 #include <string_view>
 #include <vector>

@@ -75,15 +75,17 @@ TEST(FamilyFile, FamiliesOfOneFileDifferInWhatTheyDeclare) {
   for (const auto& choice : one.choices) drawn.push_back(choice.name);
   EXPECT_THAT(drawn, ElementsAre("rows", "cols", "BLOCK", "SUPER"));
   EXPECT_THAT(one.choices[3].alternatives, ElementsAre("", "Model, self"));
-  EXPECT_EQ(one.problem,
-            "class Model:\n    def __init__(self):\n        super(_SUPER_).__init__()\n        out = _EPILOGUE_(out)\n\n\n"
-            "rows = _rows_\ncols = _cols_\nx = (rows, cols)\n");
+  EXPECT_EQ(
+      one.problem,
+      "class Model:\n    def __init__(self):\n        super(_SUPER_).__init__()\n        out = _EPILOGUE_(out)\n\n\n"
+      "rows = _rows_\ncols = _cols_\nx = (rows, cols)\n");
   EXPECT_EQ(one.solution, "kernel_BLOCK = _BLOCK_\n    acc = _EPILOGUE_(acc)\n");
   EXPECT_THAT(file.families[1].problem, HasSubstr("rows = _rows_\nx = (rows)\n"));
 }
 
 TEST(FamilyFile, AFamilyIsCalledAsItsFile) {
-  const auto file = parse_family_file("halve.py", "# order: 1\n\n# order: 2\n# --- problem ---\na\n\n# --- solution ---\nb\n");
+  const auto file = parse_family_file("halve.py",
+                                      "# order: 1\n\n# order: 2\n# --- problem ---\na\n\n# --- solution ---\nb\n");
   EXPECT_EQ(file.order, 2) << "the first comment is prose, whatever it says";
   ASSERT_EQ(file.families.size(), 1u);
   EXPECT_EQ(file.families[0].name, "halve");
@@ -128,7 +130,8 @@ TEST(FamilyFile, FaultsAreNamedWithFileAndLine) {
       {with("\n_SIZES_", "\n  _SIZES_"), "doubles.py:24: _SIZES_ is a line of its own"},
       {with("# --- problem ---\n", ""), "doubles.py:17: not a declaration"},
       {with("# --- solution ---\n", ""), "doubles.py:29: no line '# --- solution ---'"},
-      {std::string(kGood.substr(0, kGood.find("# --- sol"))) + "# --- solution ---\n\n", "doubles.py:28: an empty text"},
+      {std::string(kGood.substr(0, kGood.find("# --- sol"))) + "# --- solution ---\n\n",
+       "doubles.py:28: an empty text"},
       {"# order: 1\n\n# --- solution ---\n", "doubles.py:3: '# --- problem ---' comes first"},
       {"", "doubles.py:0: no line '# --- problem ---'"},
   };
@@ -159,10 +162,10 @@ TEST(FamilyFile, EveryFileOfTheBinaryIsRead) {
   std::vector<std::string> names;
   for (const auto& special : all_specials()) names.push_back(special.name);
   // The order of the draw: a set made with a seed stays the same only while it does.
-  EXPECT_THAT(names, ElementsAre("matmul", "bmm", "linear", "transpose", "outer", "layer_norm_affine", "mse_loss", "cross_entropy",
-                                 "embedding", "cumsum", "argmax", "conv1d", "conv2d", "conv2d_strided", "conv3d",
-                                 "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "linear_layer", "linear_no_bias",
-                                 "group_norm_layer", "max_pool2d", "avg_pool2d"));
+  EXPECT_THAT(names, ElementsAre("matmul", "bmm", "linear", "transpose", "outer", "layer_norm_affine", "mse_loss",
+                                 "cross_entropy", "embedding", "cumsum", "argmax", "conv1d", "conv2d", "conv2d_strided",
+                                 "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "linear_layer",
+                                 "linear_no_bias", "group_norm_layer", "max_pool2d", "avg_pool2d"));
 }
 
 }  // namespace
