@@ -9,10 +9,10 @@
 #include <thread>
 #include <unordered_set>
 
+#include "base/job_queue.h"
 #include "base/log.h"
 #include "net/connection.h"
 #include "net/wire.h"
-#include "net/worker_pool.h"
 
 namespace tritonforge::net {
 namespace {
@@ -68,7 +68,7 @@ struct HttpServer::Impl {
   asio::basic_socket_acceptor<tcp> acceptor;
   ConnectionHost host;
   int port = 0;
-  std::unique_ptr<WorkerPool> workers;
+  std::unique_ptr<JobQueue> workers;
   std::vector<std::thread> threads;
   std::optional<asio::executor_work_guard<asio::io_context::executor_type>> work;
   std::mutex mutex, stopping;
@@ -182,7 +182,7 @@ void HttpServer::route_async(const std::string& method, const std::string& patte
 void HttpServer::start() {
   TF_CHECK(!impl_->started, "start() called twice");
   impl_->started = true;
-  impl_->workers = std::make_unique<WorkerPool>(std::max(1, impl_->options.worker_threads), impl_->options.max_queue);
+  impl_->workers = std::make_unique<JobQueue>(std::max(1, impl_->options.worker_threads), impl_->options.max_queue);
   impl_->work.emplace(impl_->io.get_executor());
   asio::co_spawn(impl_->acceptor.get_executor(), [impl = impl_.get()] { return impl->accept_loop(); }, asio::detached);
   for (int i = 0; i < std::max(1, impl_->options.io_threads); ++i) {

@@ -6,8 +6,8 @@
 #include <future>
 #include <limits>
 
+#include "base/job_queue.h"
 #include "base/log.h"
-#include "train/job_thread.h"
 #include "train/service.h"
 
 namespace tritonforge::train {
@@ -31,7 +31,7 @@ Json reply_to(const StepReply& reply) {
 }  // namespace
 
 struct TrainerServer::Impl {
-  explicit Impl(const ServerOptions& options) : http(http_options(options)), jobs(kMaxQueue) {
+  explicit Impl(const ServerOptions& options) : http(http_options(options)), jobs(1, kMaxQueue) {
     start_service({options.config, options.resume, options.share_device, options.buffer_api_key});
     add_routes();
     http.start();
@@ -65,7 +65,7 @@ struct TrainerServer::Impl {
   // Runs `work` on the training thread and answers with its Json.
   void route_job(const std::string& path, std::function<Json(const net::Request&)> work) {
     http.route_async("POST", path, [this, work](const net::Request& request, net::ResponderPtr responder) {
-      JobThread::Job job;
+      JobQueue::Job job;
       job.run = [this, work, request, responder] { responder->send(run(work, request)); };
       job.refuse = [responder] {
         responder->send(net::Response::error(Error(ErrorKind::kUnavailable, "the trainer is stopping")));
@@ -131,7 +131,7 @@ struct TrainerServer::Impl {
 
   std::unique_ptr<TrainerService> service;
   net::HttpServer http;
-  JobThread jobs;
+  JobQueue jobs;
 };
 
 TrainerServer::TrainerServer(ServerOptions options) : impl_(std::make_unique<Impl>(options)) {}

@@ -8,7 +8,6 @@
 #include <future>
 
 #include "model/weights.h"
-#include "train/job_thread.h"
 #include "train/server.h"
 #include "unit/train/sample_model.h"
 
@@ -235,35 +234,6 @@ TEST_F(TrainerServiceTest, TheServerAnswersOverHttp) {
   EXPECT_THAT(client.get(server.url() + "/metrics").value().body, HasSubstr("tritonforge_trainer_step 1"));
   server.stop();
   EXPECT_FALSE(client.get(server.url() + "/status").ok());
-}
-
-TEST(JobThread, RunsInOrderAndRefusesWhatItCannotTake) {
-  std::promise<void> open;
-  auto gate = open.get_future().share();
-  std::promise<void> started;
-  std::vector<int> order;
-  int refused = 0;
-  {
-    JobThread thread(2);
-    ASSERT_TRUE(thread.submit({[&] {
-                                 started.set_value();
-                                 gate.wait();
-                                 order.push_back(1);
-                               },
-                               [] {}}));
-    started.get_future().wait();
-    EXPECT_TRUE(thread.submit({[&] { order.push_back(2); }, [&] { ++refused; }}));
-    EXPECT_TRUE(thread.submit({[&] { order.push_back(3); }, [&] { ++refused; }}));
-    EXPECT_FALSE(thread.submit({[] {}, [&] { ++refused; }}));
-    EXPECT_EQ(thread.queued(), 2u);
-    std::thread stopper([&] { thread.stop(); });
-    while (thread.queued() != 0) std::this_thread::yield();
-    open.set_value();
-    stopper.join();
-    EXPECT_FALSE(thread.submit({[] {}, [] {}}));
-  }
-  EXPECT_EQ(order, std::vector<int>{1});
-  EXPECT_EQ(refused, 2);
 }
 
 }  // namespace
