@@ -136,9 +136,8 @@ void generate(GenerateArguments& arguments, std::vector<std::string> holdout) {
   options.holdout = read_holdout(holdout);
   options.validate();
   const bool compact = options.style == dataset::PairStyle::kCompact;
-  const auto prompt = arguments.prompt.empty()
-                          ? (compact ? rollout::PromptStyle::kMinimal : rollout::PromptStyle::kKernelBench)
-                          : rollout::parse_prompt_style(arguments.prompt);
+  const auto prompt = arguments.prompt.empty() ? (compact ? PromptStyle::kMinimal : PromptStyle::kKernelBench)
+                                               : from_name<PromptStyle>(arguments.prompt, "prompt style");
   const dataset::ConversationTexts texts{
       .first = [=](const Problem& problem) { return rollout::first_messages(prompt, problem); },
       .feedback = [=](const Verdict& verdict) { return rollout::feedback_message(prompt, verdict); },

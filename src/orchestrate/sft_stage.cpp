@@ -33,7 +33,7 @@ std::vector<dataset::Pair> training_pairs(const RecipeConfig& config) {
 
 // The conversation that RL will hold, with the taught answers; a wrong first attempt carries no loss.
 tokenizer::MaskedTokens tokens_of(const dataset::Pair& pair, const tokenizer::Tokenizer& tokenizer,
-                                  tokenizer::ChatFormat format, rollout::PromptStyle style) {
+                                  tokenizer::ChatFormat format, PromptStyle style) {
   std::vector<tokenizer::Message> messages = rollout::first_messages(style, dataset::problem_of(pair, /*number=*/0));
   std::vector<bool> train(messages.size(), false);
   const auto add = [&](tokenizer::Message message, bool trained) {
@@ -84,7 +84,7 @@ SftData tokenized(const RecipeConfig& config, const tokenizer::Tokenizer& tokeni
     add_text(data, config, tokenizer);
   } else {
     const tokenizer::ChatFormat format = tokenizer::recognise_chat_format(tokenizer.chat_template());
-    const rollout::PromptStyle style = rollout::parse_prompt_style(config.rollout.prompt);
+    const PromptStyle style = from_name<PromptStyle>(config.rollout.prompt, "prompt style");
     for (const dataset::Pair& pair : training_pairs(config))
       data.add(tokens_of(pair, tokenizer, format, style), config.sft.max_sequence);
   }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "base/error.h"
 
@@ -12,30 +11,6 @@ namespace {
 constexpr double kStdEpsilon = 1e-6;
 // Returns that differ by less are equal: differences of rounding must not become advantages of 1.
 constexpr double kEqual = 1e-9;
-
-constexpr std::pair<std::string_view, Credit> kCredits[] = {
-    {"trajectory", Credit::kTrajectory}, {"per_turn", Credit::kPerTurn}, {"best_turn", Credit::kBestTurn}};
-constexpr std::pair<std::string_view, Advantage> kAdvantages[] = {
-    {"grpo", Advantage::kGrpo}, {"grpo_nostd", Advantage::kGrpoNoStd}, {"rloo", Advantage::kRloo}};
-
-template <typename T, size_t N>
-T parse(std::string_view name, const std::pair<std::string_view, T> (&table)[N], const char* what) {
-  std::vector<std::string> known;
-  for (const auto& [text, value] : table) {
-    if (text == name) return value;
-    known.emplace_back(text);
-  }
-  fail(ErrorKind::kUsage, "unknown {} '{}'{}", what, name, nearest_hint(name, known));
-}
-
-template <typename T, size_t N>
-std::string_view name_in(T wanted, const std::pair<std::string_view, T> (&table)[N]) {
-  for (const auto& [text, value] : table) {
-    if (value == wanted) return text;
-  }
-  TF_CHECK(false, "value {} has no name", static_cast<int>(wanted));
-  return {};
-}
 
 bool all_equal(const std::vector<double>& values) {
   const auto [low, high] = std::minmax_element(values.begin(), values.end());
@@ -67,11 +42,6 @@ struct Place {
 };
 
 }  // namespace
-
-Credit parse_credit(std::string_view name) { return parse(name, kCredits, "credit rule"); }
-Advantage parse_advantage(std::string_view name) { return parse(name, kAdvantages, "advantage"); }
-std::string_view name_of(Credit credit) { return name_in(credit, kCredits); }
-std::string_view name_of(Advantage advantage) { return name_in(advantage, kAdvantages); }
 
 std::vector<double> turn_returns(const std::vector<TurnReward>& turns, Credit credit, double gamma) {
   std::vector<double> returns(turns.size(), 0.0);

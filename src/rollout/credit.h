@@ -16,17 +16,11 @@
 // that a later turn is compared with later turns (rloo then is TRLOO of Dr.Kernel); a turn index that only one
 // trajectory reached has no baseline there and is compared with the whole group's turns instead.
 #include <string>
-#include <string_view>
 #include <vector>
 
-namespace tritonforge::rollout {
+#include "contract/rollout.h"
 
-enum class Credit { kTrajectory, kPerTurn, kBestTurn };
-enum class Advantage { kGrpo, kGrpoNoStd, kRloo };
-Credit parse_credit(std::string_view name);        // throws kUsage naming the nearest
-Advantage parse_advantage(std::string_view name);  // throws kUsage naming the nearest
-std::string_view name_of(Credit credit);
-std::string_view name_of(Advantage advantage);
+namespace tritonforge::rollout {
 
 struct TurnReward {
   double reward = 0;

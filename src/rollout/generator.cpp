@@ -5,7 +5,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "rollout/credit.h"
 #include "rollout/extract.h"
+#include "rollout/prompts.h"
 
 namespace tritonforge::rollout {
 namespace {
@@ -146,7 +148,7 @@ std::optional<Trajectory> Generator::run(const GroupSpec& group, int64_t sample,
   trajectory.group_id = group.id;
   trajectory.temperature = options.sampling.temperature > 0 ? options.sampling.temperature : 1.0;
 
-  std::vector<int64_t> tokens = codec_.opening(group.opening(), options.enable_thinking);
+  std::vector<int64_t> tokens = codec_.opening(opening_messages(group), options.enable_thinking);
   for (int64_t index = 0; index < options.max_turns; ++index) {
     if (stop.stop_requested()) return std::nullopt;
     const int64_t room = options.max_context - static_cast<int64_t>(tokens.size());

@@ -18,10 +18,11 @@
 #include <stop_token>
 #include <string>
 
+#include "contract/rollout.h"
 #include "contract/trajectory.h"
 #include "rollout/codec.h"
-#include "rollout/options.h"
 #include "rollout/peers.h"
+#include "rollout/reward.h"
 
 namespace tritonforge::rollout {
 

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "rollout/lease_queue.h"
+#include "rollout/prompts.h"
 #include "rollout/text.h"
 
 namespace tritonforge::rollout {
@@ -157,7 +158,7 @@ std::vector<GroupSpec> legacy_groups_from_payload(const Json& payload) {
 
 Json legacy_item(const GroupSpec& group, const Trajectory& trajectory) {
   Json messages = Json::array(), history = Json::array(), rewards = Json::array();
-  for (const tokenizer::Message& message : group.opening())
+  for (const tokenizer::Message& message : opening_messages(group))
     messages.push_back({{"role", message.role}, {"content", message.content}});
   for (size_t t = 0; t < trajectory.turns.size(); ++t) {
     const Turn& turn = trajectory.turns[t];

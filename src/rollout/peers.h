@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "base/error.h"
+#include "contract/rollout.h"
 #include "contract/verdict.h"
 #include "net/http.h"
-#include "rollout/options.h"
 
 namespace tritonforge::rollout {
 

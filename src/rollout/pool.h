@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "rollout/options.h"
+#include "contract/rollout.h"
 
 namespace tritonforge::rollout {
 

@@ -162,20 +162,20 @@ std::string fenced(std::string_view code) {
 
 }  // namespace
 
-PromptStyle parse_prompt_style(std::string_view name) {
-  if (name == "kernelbench") return PromptStyle::kKernelBench;
-  if (name == "minimal") return PromptStyle::kMinimal;
-  fail(ErrorKind::kUsage, "unknown prompt style '{}'{}", name, nearest_hint(name, {"kernelbench", "minimal"}));
-}
-
-std::string_view name_of(PromptStyle style) { return style == PromptStyle::kMinimal ? "minimal" : "kernelbench"; }
-
 std::vector<tokenizer::Message> first_messages(PromptStyle style, const Problem& problem) {
   if (style == PromptStyle::kMinimal) return {{.role = "user", .content = problem.source}};
   std::string user(kTask);
   user += fenced(kExampleTorch) + "\n\nand this one does the same with a Triton kernel:\n\n" + fenced(kExampleTriton);
   user += "\n\nThis is the module to replace:\n\n" + fenced(problem.source) + "\n\n" + std::string(kInstruction);
   return {{.role = "system", .content = std::string(kSystem)}, {.role = "user", .content = std::move(user)}};
+}
+
+std::vector<tokenizer::Message> opening_messages(const GroupSpec& group) {
+  if (!group.messages.empty()) return group.messages;
+  Problem problem;
+  problem.id = group.problem_id;
+  problem.source = group.problem_source;
+  return first_messages(group.options.prompt, problem);
 }
 
 tokenizer::Message feedback_message(PromptStyle style, const Verdict& verdict) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "contract/problem.h"
+#include "contract/rollout.h"
 #include "contract/verdict.h"
 #include "tokenizer/chat_template.h"
 
@@ -18,11 +19,9 @@ namespace tritonforge::rollout {
 inline constexpr size_t kMaxFeedbackBytes = 6000;
 inline constexpr size_t kMaxMinimalFeedbackBytes = 200;
 
-enum class PromptStyle { kKernelBench, kMinimal };
-PromptStyle parse_prompt_style(std::string_view name);  // throws kUsage naming the nearest
-std::string_view name_of(PromptStyle style);
-
 std::vector<tokenizer::Message> first_messages(PromptStyle style, const Problem& problem);
+// The messages that a group's trajectories begin with: its own, or those of its prompt style.
+std::vector<tokenizer::Message> opening_messages(const GroupSpec& group);
 // The user message after an attempt. A pure function of the verdict; free of chat control tokens.
 tokenizer::Message feedback_message(PromptStyle style, const Verdict& verdict);
 // The answer a taught model gives: the code in one ```python block.

@@ -5,6 +5,8 @@
 #include "base/log.h"
 #include "rollout/lease_queue.h"
 #include "rollout/legacy.h"
+#include "rollout/prompts.h"
+#include "rollout/reward.h"
 
 namespace tritonforge::rollout {
 namespace {
@@ -133,6 +135,7 @@ struct BufferServer::Impl {
     const std::string where = "POST /v2/rollouts";
     check_keys(body, {"groups", "options"}, where);
     const auto options = rollout_options_from_json(body.value("options", Json::object()), where + " options");
+    Reward::named(options.reward);  // throws where there is none of that name
     std::vector<GroupSpec> groups;
     for (const Json& group : require<std::vector<Json>>(body, "groups", where))
       groups.push_back(group_spec_from_json(group, options, where + " groups"));

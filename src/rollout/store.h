@@ -16,8 +16,8 @@
 
 #include "base/error.h"
 #include "base/filesystem.h"
+#include "contract/rollout.h"
 #include "contract/trajectory.h"
-#include "rollout/options.h"
 #include "rollout/sqlite.h"
 
 namespace tritonforge::rollout {

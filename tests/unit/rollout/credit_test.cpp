@@ -108,12 +108,12 @@ TEST(AdvantageTest, FailedTurnsTakeNoPart) {
 
 TEST(AdvantageTest, UnknownNamesNameTheNearest) {
   try {
-    parse_credit("perturn");
+    from_name<Credit>("perturn", "credit rule");
     FAIL();
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("per_turn"));
   }
-  EXPECT_THROW(parse_advantage("gprox"), Error);
+  EXPECT_THROW(from_name<Advantage>("gprox", "advantage"), Error);
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ TEST(Prompts, KernelBenchHasRoleTaskExampleProblemAndInstruction) {
 
 TEST(Prompts, UnknownStyleNamesTheNearest) {
   try {
-    parse_prompt_style("kernelbnch");
+    from_name<PromptStyle>("kernelbnch", "prompt style");
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kUsage);

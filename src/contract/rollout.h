@@ -6,12 +6,21 @@
 #include <vector>
 
 #include "base/json.h"
-#include "rollout/credit.h"
-#include "rollout/prompts.h"
-#include "rollout/reward.h"
+#include "base/named_enum.h"
 #include "tokenizer/chat_template.h"
 
-namespace tritonforge::rollout {
+namespace tritonforge {
+
+// What a turn's tokens are paid for, and what they are compared with: the formulas are in rollout/credit.h.
+enum class Credit { kTrajectory, kPerTurn, kBestTurn };
+constexpr std::array<std::string_view, 3> names_of(Credit) { return {"trajectory", "per_turn", "best_turn"}; }
+
+enum class Advantage { kGrpo, kGrpoNoStd, kRloo };
+constexpr std::array<std::string_view, 3> names_of(Advantage) { return {"grpo", "grpo_nostd", "rloo"}; }
+
+// How the model is asked and what it is told about its last attempt: rollout/prompts.h.
+enum class PromptStyle { kKernelBench, kMinimal };
+constexpr std::array<std::string_view, 2> names_of(PromptStyle) { return {"kernelbench", "minimal"}; }
 
 struct SamplingOptions {
   double temperature = 1.0, top_p = 1.0, min_p = 0.0;
@@ -31,7 +40,7 @@ struct EvaluationOptions {
 struct RolloutOptions {
   int64_t max_turns = 3;
   double gamma = 0.4;
-  std::string reward = "seed";
+  std::string reward = "seed";  // a name or an expression: rollout/reward.h, which alone can tell whether it is one
   Credit credit = Credit::kTrajectory;
   Advantage advantage = Advantage::kGrpo;
   PromptStyle prompt = PromptStyle::kKernelBench;
@@ -56,8 +65,6 @@ struct GroupSpec {
   std::vector<tokenizer::Message> messages;  // the first messages verbatim; empty = from the prompt style
   bool legacy = false;                       // asked for through the original's /start_rollout
   Json extra;                                // the caller's own; handed back by the original's endpoints
-
-  std::vector<tokenizer::Message> opening() const;
 };
 // One entry of "groups"; `options` are shared by all of a request.
 GroupSpec group_spec_from_json(const Json& json, const RolloutOptions& options, const std::string& where);
@@ -65,4 +72,4 @@ GroupSpec group_spec_from_json(const Json& json, const RolloutOptions& options, 
 // kUsage naming the nearest known key where `object` has another; kUsage where it is no object.
 void check_keys(const Json& object, const std::vector<std::string>& known, const std::string& where);
 
-}  // namespace tritonforge::rollout
+}  // namespace tritonforge

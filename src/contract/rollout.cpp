@@ -1,11 +1,11 @@
-#include "rollout/options.h"
+#include "contract/rollout.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
 
-namespace tritonforge::rollout {
+namespace tritonforge {
 namespace {
 
 void at_least(double value, double least, const char* key, const std::string& where) {
@@ -71,10 +71,9 @@ RolloutOptions rollout_options_from_json(const Json& json, const std::string& wh
   out.max_turns = optional_field(json, "max_turns", out.max_turns, where);
   out.gamma = optional_field(json, "gamma", out.gamma, where);
   out.reward = optional_field(json, "reward", out.reward, where);
-  Reward::named(out.reward);
-  out.credit = parse_credit(optional_text(json, "credit", name_of(out.credit), where));
-  out.advantage = parse_advantage(optional_text(json, "advantage", name_of(out.advantage), where));
-  out.prompt = parse_prompt_style(optional_text(json, "prompt", name_of(out.prompt), where));
+  out.credit = from_name<Credit>(optional_text(json, "credit", name_of(out.credit), where), "credit rule");
+  out.advantage = from_name<Advantage>(optional_text(json, "advantage", name_of(out.advantage), where), "advantage");
+  out.prompt = from_name<PromptStyle>(optional_text(json, "prompt", name_of(out.prompt), where), "prompt style");
   out.stop_reward = optional_field(json, "stop_reward", out.stop_reward, where);
   out.max_context = optional_field(json, "max_context", out.max_context, where);
   out.enable_thinking = optional_field(json, "enable_thinking", out.enable_thinking, where);
@@ -137,12 +136,4 @@ GroupSpec group_spec_from_json(const Json& json, const RolloutOptions& options, 
   return spec;
 }
 
-std::vector<tokenizer::Message> GroupSpec::opening() const {
-  if (!messages.empty()) return messages;
-  Problem problem;
-  problem.id = problem_id;
-  problem.source = problem_source;
-  return first_messages(options.prompt, problem);
-}
-
-}  // namespace tritonforge::rollout
+}  // namespace tritonforge
