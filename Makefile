@@ -3,7 +3,7 @@ BUILD ?= build
 JOBS ?= $(shell nproc)
 RECIPE ?= recipes/quickstart.yaml
 
-.PHONY: help install build test bench lint format clean quickstart quickstart-gpu
+.PHONY: help install build gpu test bench lint format clean quickstart quickstart-gpu
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -15,6 +15,12 @@ build: install  ## builds ./build/tritonforge and all tests
 	@cmake -S . -B $(BUILD) -G Ninja >$(BUILD).configure.log 2>&1 || { cat $(BUILD).configure.log; exit 1; }
 	@rm -f $(BUILD).configure.log
 	@cmake --build $(BUILD) -j $(JOBS)
+
+gpu:  ## installs the CUDA compiler (115 MB of wheels) and builds the GPU kernels: libtritonforge_cuda.so
+	@requirements/install --cuda
+	@cmake -S . -B $(BUILD) -G Ninja >$(BUILD).configure.log 2>&1 || { cat $(BUILD).configure.log; exit 1; }
+	@rm -f $(BUILD).configure.log
+	@cmake --build $(BUILD) -j $(JOBS) --target tritonforge_cuda
 
 test: build  ## builds and passes all tests
 	@cd $(BUILD) && ctest --output-on-failure -j $(JOBS)

@@ -1,0 +1,34 @@
+#pragma once
+// A checksum of weights that a GPU computes at memory speed and the host computes the same (kernels/gpu/checksum.cu).
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#ifdef __CUDACC__
+#define TF_HOST_DEVICE __host__ __device__
+#else
+#define TF_HOST_DEVICE
+#endif
+
+namespace tritonforge {
+
+// SplitMix64's finaliser (Steele et al., 2014) of the word, moved by its place.
+TF_HOST_DEVICE inline uint64_t checksum_mix(uint64_t word, uint64_t index) {
+  uint64_t z = word + (index + 1) * 0x9E3779B97F4A7C15ull;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+  return z ^ (z >> 31);
+}
+
+// The sum of the mixes of all 8-byte little-endian words, the last one padded with zeros, modulo 2^64.
+inline uint64_t checksum_bytes(const void* bytes, size_t count) {
+  uint64_t sum = 0;
+  for (size_t i = 0; 8 * i < count; ++i) {
+    uint64_t word = 0;
+    std::memcpy(&word, static_cast<const char*>(bytes) + 8 * i, count - 8 * i < 8 ? count - 8 * i : 8);
+    sum += checksum_mix(word, i);
+  }
+  return sum;
+}
+
+}  // namespace tritonforge

@@ -1,0 +1,15 @@
+#pragma once
+// Opens libtritonforge_cuda.so: the kernels and the CUDA runtime for a process that may also run without them.
+#include "kernels/gpu/cuda_api.h"
+
+namespace tritonforge::gpu {
+
+// Call after open_device("cuda..."), whose libtorch brings the CUDA runtime, cuBLAS and the driver into the process.
+// The library is looked for beside the program, then by the dynamic linker's rules. Throws kMachine naming what is
+// missing, or the two versions where the library is of another build. The table stays valid until the process ends.
+const CudaApi& open_cuda_library();
+
+// Throws the library's own text as kMachine where `status` is not 0.
+void check_cuda(int status);
+
+}  // namespace tritonforge::gpu

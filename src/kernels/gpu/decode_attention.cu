@@ -1,0 +1,381 @@
+// Attention of one new token a sequence over the paged cache. Bound by reading the keys and values once.
+//
+// Work: all pages of all sequences, of one kv head, stand in one line; a gang of blocks cuts the line into equal
+// shares, whatever the lengths are. The grid therefore depends on the device alone, lengths and block tables are read
+// by the kernel, and one CUDA graph serves every step. A share may begin and end inside a sequence: the pieces of such a
+// sequence are merged, in order, by the block that finishes it last.
+// Inside a block each warp streams its own pages through its own ring in shared memory (cp.async), so no barrier stands
+// between two pages. Four or more rings of 16 KB a multiprocessor keep ~190 KB in flight: many times what latency needs.
+// Arithmetic: the tensor cores with keys as rows and heads as columns, S^T = K Q^T and O^T = V^T P^T. A group of up to
+// eight query heads fills the eight columns of m16n8k16, where Q as rows would leave half of the 16 rows empty.
+#include <algorithm>
+#include <cfloat>
+
+#include "kernels/gpu/device.cuh"
+
+namespace tritonforge::gpu {
+namespace {
+
+constexpr int kWarps = 4, kThreads = kWarps * kWarp;
+constexpr int kHeadsPerTile = 8;          // columns of an mma
+constexpr int kMinPages = kWarps;         // of a share: one a warp
+constexpr int kMaxGang = 256, kMaxSequences = 1024;
+constexpr int kRingBytes = 16 * 1024;     // of a warp
+
+template <int kHeadDim>
+struct Shape {
+  static constexpr int kChunks = kHeadDim / 8;                     // 16-byte chunks of a row
+  static constexpr int kPageBytes = kPage * kHeadDim * 2;          // of keys, or of values
+  static constexpr int kStages = kRingBytes / (2 * kPageBytes);
+  static constexpr int kSteps = kHeadDim / 16;                     // mma steps over head_dim
+};
+
+// What lies in shared memory, in this order: rings, pieces [kWarps, group, head_dim] fp32, maxima and sums
+// [kWarps, 2 * 16], first_page [sequences + 1].
+__host__ __device__ constexpr int pieces_bytes(int group, int head_dim) { return kWarps * group * head_dim * 4; }
+constexpr int kStatBytes = kWarps * 2 * 16 * 4;
+int shared_bytes(int group, int head_dim, int sequences) {
+  return kWarps * kRingBytes + pieces_bytes(group, head_dim) + kStatBytes + (sequences + 1) * 4;
+}
+
+// A piece of a sequence that several blocks share, in the workspace: o [group, head_dim], maxima [16], sums [16].
+__host__ __device__ constexpr int64_t piece_floats(int group, int head_dim) { return int64_t{group} * head_dim + 32; }
+
+// first[s] = pages of the sequences before s, by all threads of the block.
+__device__ void count_pages(int* first, const int32_t* lengths, int sequences) {
+  __shared__ int sums[kWarps];
+  const int each = ceil_div(sequences, kThreads), begin = min(static_cast<int>(threadIdx.x) * each, sequences), end = min(begin + each, sequences);
+  int own = 0;
+  for (int s = begin; s < end; ++s) own += ceil_div(lengths[s], kPage);
+  int before = own;
+  for (int offset = 1; offset < kWarp; offset *= 2) {
+    const int other = __shfl_up_sync(kAllLanes, before, offset);
+    if (static_cast<int>(threadIdx.x % kWarp) >= offset) before += other;
+  }
+  if (threadIdx.x % kWarp == kWarp - 1) sums[threadIdx.x / kWarp] = before;
+  __syncthreads();
+  before -= own;
+  for (int w = 0; w < static_cast<int>(threadIdx.x / kWarp); ++w) before += sums[w];
+  for (int s = begin; s < end; ++s) {
+    first[s] = before;
+    before += ceil_div(lengths[s], kPage);
+  }
+  if (begin < sequences && end == sequences) first[sequences] = before;
+  __syncthreads();
+}
+
+// The sequence that holds a page: the last s with first[s] <= page.
+__device__ int sequence_of(const int* first, int sequences, int page) {
+  int s = 0, above = sequences;
+  while (above - s > 1) {
+    const int middle = (s + above) / 2;
+    if (first[middle] <= page) s = middle;
+    else above = middle;
+  }
+  return s;
+}
+
+// A warp's place in the line of pages, running kStages ahead of the arithmetic.
+struct Prefetcher {
+  const DecodeAttentionArgs& a;
+  const int* first;
+  int head, end, page, sequence;
+
+  template <int kHeadDim>
+  __device__ void fetch(uint32_t ring_slot) {
+    using S = Shape<kHeadDim>;
+    if (page < end) {
+      while (page >= first[sequence + 1]) ++sequence;
+      const int in_sequence = page - first[sequence], lane = threadIdx.x % kWarp;
+      const int valid = a.lengths[sequence] - in_sequence * kPage;   // tokens of this page
+      const int64_t block = a.block_tables[int64_t{sequence} * a.table_width + in_sequence];
+      const int64_t from = (block * a.kv_heads + head) * (kPage * kHeadDim);
+#pragma unroll
+      for (int i = 0; i < S::kPageBytes / 16 / kWarp; ++i) {
+        const int index = i * kWarp + lane, row = index / S::kChunks, chunk = index % S::kChunks;
+        const uint32_t to = ring_slot + swizzled<S::kChunks>(row, chunk);
+        // Rows beyond the length become zeros: what lies there may be NaN, and 0 * NaN is NaN.
+        const int bytes = row < valid ? 16 : 0;
+        copy_async(to, a.cache.keys + from + index * 8, bytes);
+        copy_async(to + S::kPageBytes, a.cache.values + from + index * 8, bytes);
+      }
+      page += kWarps;
+    }
+    copy_commit();   // also where nothing was left to fetch: the ring counts groups
+  }
+};
+
+// A warp's running softmax over its pages of one sequence: o^T, maxima (of scores * log2 e) and its lanes' sums.
+template <int kHeadDim, int kTiles>
+struct Running {
+  using S = Shape<kHeadDim>;
+  uint32_t q[kTiles][S::kSteps][2];
+  float o[kTiles][S::kSteps][4];
+  float maximum[kTiles][2], sum[kTiles][2];
+
+  __device__ void start(const Bf16* query, int group) {
+    const int head = threadIdx.x % kWarp / 4, pair = threadIdx.x % 4;
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) {
+      const int h = tile * kHeadsPerTile + head;
+      const auto* row = reinterpret_cast<const uint32_t*>(query + h * kHeadDim);
+#pragma unroll
+      for (int step = 0; step < S::kSteps; ++step) {
+        q[tile][step][0] = h < group ? row[step * 8 + pair] : 0;
+        q[tile][step][1] = h < group ? row[step * 8 + pair + 4] : 0;
+#pragma unroll
+        for (float& x : o[tile][step]) x = 0;
+      }
+      maximum[tile][0] = maximum[tile][1] = -FLT_MAX;
+      sum[tile][0] = sum[tile][1] = 0;
+    }
+  }
+
+  // One page in shared memory, of which `valid` tokens count.
+  __device__ void page(uint32_t keys, int valid, float scale) {
+    const int lane = threadIdx.x % kWarp, token = lane / 4;
+    // S^T: rows are tokens, columns heads.
+    float s[kTiles][4] = {};
+#pragma unroll
+    for (int step = 0; step < S::kSteps; ++step) {
+      uint32_t k[4];
+      load_matrices(k, keys + swizzled<S::kChunks>(lane % 16, 2 * step + lane / 16));
+#pragma unroll
+      for (int tile = 0; tile < kTiles; ++tile) mma(s[tile], k, q[tile][step][0], q[tile][step][1]);
+    }
+    // Running softmax of each column.
+    uint32_t p[kTiles][2];
+    float factor[kTiles][2];
+    bool grown = false;
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        s[tile][j] = token < valid ? s[tile][j] * scale : -FLT_MAX;
+        s[tile][j + 2] = token + 8 < valid ? s[tile][j + 2] * scale : -FLT_MAX;
+        float top = fmaxf(s[tile][j], s[tile][j + 2]);
+#pragma unroll
+        for (int offset = 4; offset < kWarp; offset *= 2) top = fmaxf(top, __shfl_xor_sync(kAllLanes, top, offset));
+        top = fmaxf(top, maximum[tile][j]);
+        factor[tile][j] = exp2f(maximum[tile][j] - top);
+        grown |= top > maximum[tile][j];
+        maximum[tile][j] = top;
+        s[tile][j] = token < valid ? exp2f(s[tile][j] - top) : 0.0f;
+        s[tile][j + 2] = token + 8 < valid ? exp2f(s[tile][j + 2] - top) : 0.0f;
+        sum[tile][j] = sum[tile][j] * factor[tile][j] + s[tile][j] + s[tile][j + 2];
+      }
+      // As the second operand P^T must be held by heads instead of tokens.
+      p[tile][0] = transpose_matrix(pack(s[tile][0], s[tile][1]));
+      p[tile][1] = transpose_matrix(pack(s[tile][2], s[tile][3]));
+    }
+    if (__any_sync(kAllLanes, grown)) {   // rare after the first pages
+#pragma unroll
+      for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+        for (int step = 0; step < S::kSteps; ++step) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) o[tile][step][i] *= factor[tile][i % 2];
+        }
+      }
+    }
+    // O^T += V^T P^T: rows are dimensions.
+    const uint32_t values = keys + S::kPageBytes;
+#pragma unroll
+    for (int step = 0; step < S::kSteps; ++step) {
+      uint32_t v[4];
+      load_matrices_transposed(v, values + swizzled<S::kChunks>(lane % 8 + lane / 16 * 8, 2 * step + lane / 8 % 2));
+#pragma unroll
+      for (int tile = 0; tile < kTiles; ++tile) mma(o[tile][step], v, p[tile][0], p[tile][1]);
+    }
+  }
+
+  // To shared memory: o [group, head_dim], maxima and sums [16] each, of this warp.
+  __device__ void store(float* piece, float* maxima, float* sums, int group) const {
+    const int lane = threadIdx.x % kWarp;
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        float total = sum[tile][j];
+#pragma unroll
+        for (int offset = 4; offset < kWarp; offset *= 2) total += __shfl_xor_sync(kAllLanes, total, offset);
+        const int head = tile * kHeadsPerTile + 2 * (lane % 4) + j;
+        if (head >= group) continue;
+        if (lane < 4) {
+          maxima[head] = maximum[tile][j];
+          sums[head] = total;
+        }
+#pragma unroll
+        for (int step = 0; step < S::kSteps; ++step) {
+          piece[head * kHeadDim + step * 16 + lane / 4] = o[tile][step][j];
+          piece[head * kHeadDim + step * 16 + lane / 4 + 8] = o[tile][step][j + 2];
+        }
+      }
+    }
+  }
+};
+
+// Merges the pieces of a sequence that blocks [from, to] of the gang left in the workspace, in that order.
+template <int kHeadDim>
+__device__ void merge_pieces(const DecodeAttentionArgs& a, const float* pieces, float* weights, int group, int from, int to, bool from_second, Bf16* out) {
+  const int count = to - from + 1, warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  const int64_t size = piece_floats(group, kHeadDim);
+  const auto piece = [&](int i) { return pieces + (2 * int64_t{from + i} + (i == 0 && from_second ? 1 : 0)) * size; };
+  for (int head = warp; head < group; head += kWarps) {
+    float top = -FLT_MAX, total = 0;
+    for (int i = lane; i < count; i += kWarp) top = fmaxf(top, __ldcg(piece(i) + group * kHeadDim + head));
+    for (int offset = kWarp / 2; offset > 0; offset /= 2) top = fmaxf(top, __shfl_xor_sync(kAllLanes, top, offset));
+    for (int i = lane; i < count; i += kWarp) {
+      const float weight = exp2f(__ldcg(piece(i) + group * kHeadDim + head) - top);
+      total += weight * __ldcg(piece(i) + group * kHeadDim + 16 + head);
+      weights[head * kMaxGang + i] = weight;
+    }
+    total = 1.0f / lane_sum(total);
+    for (int i = lane; i < count; i += kWarp) weights[head * kMaxGang + i] *= total;
+  }
+  __syncthreads();
+  for (int at = threadIdx.x * 4; at < group * kHeadDim; at += kThreads * 4) {
+    const float* weight = weights + at / kHeadDim * kMaxGang;
+    float4 sum = make_float4(0, 0, 0, 0);
+#pragma unroll 8
+    for (int i = 0; i < count; ++i) {
+      const float4 x = __ldcg(reinterpret_cast<const float4*>(piece(i) + at));
+      const float w = weight[i];
+      sum = make_float4(sum.x + w * x.x, sum.y + w * x.y, sum.z + w * x.z, sum.w + w * x.w);
+    }
+    *reinterpret_cast<uint2*>(out + at) = make_uint2(pack(sum.x, sum.y), pack(sum.z, sum.w));
+  }
+}
+
+template <int kHeadDim, int kTiles>
+__global__ void __launch_bounds__(kThreads) decode_attention_kernel(const __grid_constant__ DecodeAttentionArgs a, float* pieces, int* counters, float scale) {
+  using S = Shape<kHeadDim>;
+  extern __shared__ __align__(128) uint8_t shared[];
+  __shared__ bool last_to_arrive;
+  const int sequences = static_cast<int>(a.sequences), kv_heads = static_cast<int>(a.kv_heads), group = static_cast<int>(a.heads) / kv_heads;
+  const int head = blockIdx.y, warp = threadIdx.x / kWarp;
+  auto* own_pieces = reinterpret_cast<float*>(shared + kWarps * kRingBytes);
+  auto* stats = reinterpret_cast<float*>(shared + kWarps * kRingBytes + pieces_bytes(group, kHeadDim));   // [kWarps, maxima and sums, 16]
+  auto* first = reinterpret_cast<int*>(reinterpret_cast<uint8_t*>(stats) + kStatBytes);
+  const auto output = [&](int s) { return a.out + (int64_t{s} * a.heads + head * group) * kHeadDim; };
+
+  // This block's share of the line.
+  count_pages(first, a.lengths, sequences);
+  for (int s = blockIdx.x; s < sequences; s += gridDim.x) {
+    if (first[s + 1] != first[s]) continue;
+    for (int i = threadIdx.x; i < group * kHeadDim / 2; i += kThreads) reinterpret_cast<uint32_t*>(output(s))[i] = 0;
+  }
+  const int64_t total = first[sequences];
+  const int gang = static_cast<int>(min(int64_t{gridDim.x}, (total + kMinPages - 1) / kMinPages)), me = blockIdx.x;
+  if (me >= gang) return;
+  const int begin = static_cast<int>(total * me / gang), end = static_cast<int>(total * (me + 1) / gang);
+
+  const uint32_t ring = shared_address(shared) + warp * kRingBytes;
+  int sequence = sequence_of(first, sequences, begin);
+  Prefetcher ahead{a, first, head, end, begin + warp, sequence};
+#pragma unroll
+  for (int stage = 0; stage < S::kStages; ++stage) ahead.fetch<kHeadDim>(ring + stage * 2 * S::kPageBytes);
+
+  Running<kHeadDim, kTiles> running;
+  uint32_t slot = ring;
+  for (int segment = begin, page = begin + warp; segment < end; ++sequence) {
+    const int segment_end = min(end, first[sequence + 1]);
+    if (segment_end <= segment) continue;   // a padded row
+    running.start(a.q + (int64_t{sequence} * a.heads + head * group) * kHeadDim, group);
+    const int length = a.lengths[sequence];
+    for (; page < segment_end; page += kWarps) {
+      copy_wait<S::kStages - 1>();
+      __syncwarp();
+      running.page(slot, length - (page - first[sequence]) * kPage, scale);
+      __syncwarp();
+      ahead.fetch<kHeadDim>(slot);
+      slot += 2 * S::kPageBytes;
+      if (slot == ring + kRingBytes) slot = ring;
+    }
+
+    // The four warps' parts become one.
+    running.store(own_pieces + warp * group * kHeadDim, stats + warp * 32, stats + warp * 32 + 16, group);
+    __syncthreads();
+    const bool whole = first[sequence] >= begin && first[sequence + 1] <= end;
+    float* piece = pieces + ((int64_t{head} * kMaxGang + me) * 2 + (segment == begin ? 0 : 1)) * piece_floats(group, kHeadDim);
+    for (int at = threadIdx.x * 4; at < group * kHeadDim; at += kThreads * 4) {
+      const int h = at / kHeadDim;
+      float top = -FLT_MAX, sum = 0;
+#pragma unroll
+      for (int w = 0; w < kWarps; ++w) top = fmaxf(top, stats[w * 32 + h]);
+      float4 o = make_float4(0, 0, 0, 0);
+#pragma unroll
+      for (int w = 0; w < kWarps; ++w) {
+        const float weight = exp2f(stats[w * 32 + h] - top);
+        const float4 x = *reinterpret_cast<const float4*>(own_pieces + w * group * kHeadDim + at);
+        sum += weight * stats[w * 32 + 16 + h];
+        o = make_float4(o.x + weight * x.x, o.y + weight * x.y, o.z + weight * x.z, o.w + weight * x.w);
+      }
+      if (whole) {
+        const float scale_out = 1.0f / sum;
+        *reinterpret_cast<uint2*>(output(sequence) + at) = make_uint2(pack(o.x * scale_out, o.y * scale_out), pack(o.z * scale_out, o.w * scale_out));
+      } else {
+        *reinterpret_cast<float4*>(piece + at) = o;
+        if (at % kHeadDim == 0) {
+          piece[group * kHeadDim + h] = top;
+          piece[group * kHeadDim + 16 + h] = sum;
+        }
+      }
+    }
+    // A shared sequence: the last of its blocks to arrive merges all pieces and sets the counter back.
+    if (!whole) {
+      const int from = static_cast<int>(((first[sequence] + int64_t{1}) * gang - 1) / total);   // the blocks of its first and last page
+      const int to = static_cast<int>((int64_t{first[sequence + 1]} * gang - 1) / total);
+      __threadfence();
+      __syncthreads();
+      if (threadIdx.x == 0) {
+        int* counter = counters + sequence * kv_heads + head;
+        last_to_arrive = atomicAdd(counter, 1) == to - from;
+        if (last_to_arrive) *counter = 0;
+        __threadfence();
+      }
+      __syncthreads();
+      if (last_to_arrive) {
+        const bool from_second = first[sequence] != total * from / gang;
+        merge_pieces<kHeadDim>(a, pieces + int64_t{head} * kMaxGang * 2 * piece_floats(group, kHeadDim), own_pieces, group, from, to, from_second, output(sequence));
+      }
+    }
+    __syncthreads();   // own_pieces is free again
+    segment = segment_end;
+  }
+}
+
+template <int kHeadDim, int kTiles>
+int launch(const DecodeAttentionArgs& a, Stream stream) {
+  const auto kernel = decode_attention_kernel<kHeadDim, kTiles>;
+  const int group = static_cast<int>(a.heads / a.kv_heads), bytes = shared_bytes(group, kHeadDim, static_cast<int>(a.sequences));
+  int blocks = 0;
+  if (const int error = check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "decode_attention: shared memory")) return error;
+  if (const int error = check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, kThreads, bytes), "decode_attention: occupancy")) return error;
+  // One wave of blocks, all resident: as many as fit, shared among the kv heads.
+  const int gang = std::clamp(blocks * multiprocessors() / static_cast<int>(a.kv_heads), 1, kMaxGang);
+  const int64_t counters = ceil_div<int64_t>(kMaxSequences * a.kv_heads * 4, 256) * 256;
+  kernel<<<dim3(gang, static_cast<unsigned>(a.kv_heads)), kThreads, bytes, stream>>>(
+      a, reinterpret_cast<float*>(static_cast<uint8_t*>(a.workspace) + counters), static_cast<int*>(a.workspace), a.scale * 1.4426950408889634f);
+  return check_launch("decode_attention");
+}
+
+}  // namespace
+
+size_t decode_attention_workspace(int64_t, int64_t heads, int64_t kv_heads, int64_t head_dim) {
+  const int64_t counters = ceil_div<int64_t>(kMaxSequences * kv_heads * 4, 256) * 256;
+  return static_cast<size_t>(counters + kv_heads * kMaxGang * 2 * piece_floats(static_cast<int>(heads / kv_heads), static_cast<int>(head_dim)) * 4);
+}
+
+int decode_attention(const DecodeAttentionArgs* a, Stream stream) {
+  TF_REQUIRE(a->head_dim == 64 || a->head_dim == 128, "decode_attention: head_dim %ld (64 or 128)", static_cast<long>(a->head_dim));
+  TF_REQUIRE(a->kv_heads > 0 && a->heads % a->kv_heads == 0 && a->heads / a->kv_heads <= 2 * kHeadsPerTile,
+             "decode_attention: %ld heads over %ld kv heads (at most 16 to one)", static_cast<long>(a->heads), static_cast<long>(a->kv_heads));
+  TF_REQUIRE(a->sequences <= kMaxSequences, "decode_attention: %ld sequences (at most %d)", static_cast<long>(a->sequences), kMaxSequences);
+  if (a->sequences == 0) return 0;
+  const bool wide = a->heads / a->kv_heads > kHeadsPerTile;
+  if (a->head_dim == 64) return wide ? launch<64, 2>(*a, stream) : launch<64, 1>(*a, stream);
+  return wide ? launch<128, 2>(*a, stream) : launch<128, 1>(*a, stream);
+}
+
+}  // namespace tritonforge::gpu

@@ -1,0 +1,92 @@
+#pragma once
+// What the kernels share on the device side: bfloat16 vectors, reductions, cp.async, ldmatrix and mma.
+#include <cuda_bf16.h>
+
+#include <cstdint>
+
+#include "kernels/gpu/internal.h"
+
+namespace tritonforge::gpu {
+
+constexpr unsigned kAllLanes = 0xFFFFFFFFu;
+constexpr int kWarp = 32;
+
+// Eight bfloat16 values: the 16 bytes that a thread reads or writes at once.
+struct alignas(16) Bf16x8 {
+  uint32_t pair[4];
+};
+
+__device__ inline float low(uint32_t pair) { return __uint_as_float(pair << 16); }
+__device__ inline float high(uint32_t pair) { return __uint_as_float(pair & 0xFFFF0000u); }
+__device__ inline uint32_t pack(float first, float second) {
+  const __nv_bfloat162 both = __floats2bfloat162_rn(first, second);
+  return reinterpret_cast<const uint32_t&>(both);
+}
+// x as it is after being stored as bfloat16.
+__device__ inline float rounded(float x) { return __bfloat162float(__float2bfloat16_rn(x)); }
+
+__device__ inline void unpack(const Bf16x8& from, float (&to)[8]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    to[2 * i] = low(from.pair[i]);
+    to[2 * i + 1] = high(from.pair[i]);
+  }
+}
+__device__ inline Bf16x8 pack(const float (&from)[8]) {
+  Bf16x8 to;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) to.pair[i] = pack(from[2 * i], from[2 * i + 1]);
+  return to;
+}
+
+// Over groups of kLanes neighbouring lanes.
+template <int kLanes = kWarp>
+__device__ inline float lane_sum(float x) {
+#pragma unroll
+  for (int offset = kLanes / 2; offset > 0; offset /= 2) x += __shfl_xor_sync(kAllLanes, x, offset);
+  return x;
+}
+
+__device__ inline uint32_t shared_address(const void* pointer) { return static_cast<uint32_t>(__cvta_generic_to_shared(pointer)); }
+
+// 16 bytes from global to shared memory, past L1; `bytes` 0 writes zeros and reads nothing.
+__device__ inline void copy_async(uint32_t to, const void* from, int bytes = 16) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
+}
+__device__ inline void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int kPending>
+__device__ inline void copy_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+// Four 8x8 matrices; lane i gives the address of row i % 8 of matrix i / 8.
+__device__ inline void load_matrices(uint32_t (&to)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(address) : "memory");
+}
+__device__ inline void load_matrices_transposed(uint32_t (&to)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(address) : "memory");
+}
+__device__ inline uint32_t transpose_matrix(uint32_t from) {
+  uint32_t to;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(to) : "r"(from));
+  return to;
+}
+
+// c [16, 8] += a [16, 16] b [16, 8]. With g = lane / 4 and t = lane % 4:
+//   a: rows g, g + 8, g, g + 8 at columns 2t, 2t, 2t + 8, 2t + 8;  b: column g at rows 2t, 2t + 8;  c: row g at columns 2t, 2t + 1, row g + 8 at the same.
+__device__ inline void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// A row of `chunks` 16-byte chunks in shared memory, its chunks permuted within groups of eight by the row number, so
+// that ldmatrix reads eight rows of one column from eight different groups of banks. Returns bytes from the tile's start.
+template <int kChunks>
+__device__ inline uint32_t swizzled(int row, int chunk) {
+  return static_cast<uint32_t>((row * kChunks + (chunk ^ (row & 7))) * 16);
+}
+
+}  // namespace tritonforge::gpu

@@ -1,0 +1,227 @@
+// Matrix products through cuBLASLt with a plan a shape, or through the kernel of skinny_gemm.cu where that is faster.
+// Row-major y[m, n] = x[m, k] w[n, k]^T is column-major y^T[n, m] = w^T[k, n]^T x^T[k, m]: nothing is copied.
+#include <cublasLt.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "kernels/gpu/internal.h"
+
+namespace tritonforge::gpu {
+namespace {
+
+constexpr int kCandidates = 12;   // of cuBLASLt, that gemm_tune times
+constexpr int kTimedRuns = 7;
+constexpr int64_t kSkinnyRows = 4, kMostSkinnyRows = 8;   // rows up to which the skinny kernel runs untuned; can run at all
+
+int blas(cublasStatus_t status, const char* what) {
+  return status == CUBLAS_STATUS_SUCCESS ? 0 : set_error(kBlasFailed, "%s: %s", what, cublasLtGetStatusString(status));
+}
+
+struct Plan {
+  cublasLtMatmulDesc_t operation = nullptr;
+  cublasLtMatrixLayout_t w = nullptr, x = nullptr, y = nullptr;
+  std::vector<cublasLtMatmulHeuristicResult_t> candidates;   // best first, by cuBLASLt's own estimate
+  int chosen = 0;
+  bool skinny = false, tuned = false;
+  std::string text;
+  Plan() = default;
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
+  ~Plan() {
+    for (auto* layout : {w, x, y}) {
+      if (layout != nullptr) cublasLtMatrixLayoutDestroy(layout);
+    }
+    if (operation != nullptr) cublasLtMatmulDescDestroy(operation);
+  }
+};
+using Key = std::tuple<int64_t, int64_t, int64_t, bool, bool, bool>;
+Key key_of(const GemmArgs& a) { return {a.m, a.n, a.k, a.bias != nullptr, a.fp32_out, a.accumulate}; }
+bool skinny_can(const GemmArgs& a, int64_t rows) { return a.m <= rows && a.k % 32 == 0; }
+
+}  // namespace
+
+struct Gemm {
+  cublasLtHandle_t handle = nullptr;
+  void* workspace = nullptr;
+  size_t workspace_bytes = 0;
+  std::map<Key, std::unique_ptr<Plan>> plans;
+};
+
+namespace {
+
+int describe(const Gemm& g, const GemmArgs& a, Plan& p) {
+  const cudaDataType_t out = a.fp32_out ? CUDA_R_32F : CUDA_R_16BF;
+  const cublasOperation_t transposed = CUBLAS_OP_T;
+  cublasStatus_t s = cublasLtMatmulDescCreate(&p.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+  const auto then = [&s](cublasStatus_t next) { s = s == CUBLAS_STATUS_SUCCESS ? next : s; };
+  then(cublasLtMatmulDescSetAttribute(p.operation, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed));
+  if (a.bias != nullptr) {
+    const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+    const cudaDataType_t type = CUDA_R_16BF;
+    then(cublasLtMatmulDescSetAttribute(p.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
+    then(cublasLtMatmulDescSetAttribute(p.operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type));
+    then(cublasLtMatmulDescSetAttribute(p.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &a.bias, sizeof a.bias));
+  }
+  then(cublasLtMatrixLayoutCreate(&p.w, CUDA_R_16BF, a.k, a.n, a.k));
+  then(cublasLtMatrixLayoutCreate(&p.x, CUDA_R_16BF, a.k, a.m, a.k));
+  then(cublasLtMatrixLayoutCreate(&p.y, out, a.n, a.m, a.n));
+  if (const int error = blas(s, "gemm: describing the product")) return error;
+
+  cublasLtMatmulPreference_t preference = nullptr;
+  s = cublasLtMatmulPreferenceCreate(&preference);
+  then(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &g.workspace_bytes, sizeof g.workspace_bytes));
+  int found = 0;
+  p.candidates.resize(kCandidates);
+  then(cublasLtMatmulAlgoGetHeuristic(g.handle, p.operation, p.w, p.x, p.y, p.y, preference, kCandidates, p.candidates.data(), &found));
+  if (preference != nullptr) cublasLtMatmulPreferenceDestroy(preference);
+  p.candidates.resize(static_cast<size_t>(found));
+  std::erase_if(p.candidates, [](const auto& c) { return c.state != CUBLAS_STATUS_SUCCESS; });
+  if (s == CUBLAS_STATUS_SUCCESS && p.candidates.empty()) s = CUBLAS_STATUS_NOT_SUPPORTED;
+  return blas(s, "gemm: cuBLASLt has no algorithm for this shape");
+}
+
+int run_library(const Gemm& g, const GemmArgs& a, Plan& p, int candidate, Stream stream) {
+  const float one = 1, beta = a.accumulate ? 1 : 0;
+  if (a.bias != nullptr) {
+    const auto status = cublasLtMatmulDescSetAttribute(p.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &a.bias, sizeof a.bias);
+    if (const int error = blas(status, "gemm: bias")) return error;
+  }
+  return blas(cublasLtMatmul(g.handle, p.operation, &one, a.w, p.w, a.x, p.x, &beta, a.y, p.y, a.y, p.y, &p.candidates[static_cast<size_t>(candidate)].algo,
+                             g.workspace, g.workspace_bytes, stream),
+              "gemm");
+}
+
+std::string described(const Plan& p, float microseconds) {
+  char text[96];
+  if (p.skinny) std::snprintf(text, sizeof text, "skinny kernel");
+  else std::snprintf(text, sizeof text, "cuBLASLt proposal %d of %d", p.chosen + 1, static_cast<int>(p.candidates.size()));
+  std::string whole = text;
+  std::snprintf(text, sizeof text, p.tuned ? ", tuned, %.1f us" : ", not tuned", static_cast<double>(microseconds));
+  return whole + text;
+}
+
+int plan_for(Gemm& g, const GemmArgs& a, Plan** out) {
+  TF_REQUIRE(a.n % 8 == 0 && a.k % 8 == 0 && a.m >= 0, "gemm: %ld x %ld x %ld (n and k must be multiples of 8)", static_cast<long>(a.m), static_cast<long>(a.n), static_cast<long>(a.k));
+  auto& place = g.plans[key_of(a)];
+  if (place == nullptr) {
+    auto plan = std::make_unique<Plan>();
+    if (const int error = describe(g, a, *plan)) {
+      if (!skinny_can(a, kMostSkinnyRows)) return error;
+      plan->candidates.clear();
+    }
+    plan->skinny = skinny_can(a, kSkinnyRows) || plan->candidates.empty();
+    plan->text = described(*plan, 0);
+    place = std::move(plan);
+  }
+  *out = place.get();
+  return 0;
+}
+
+int run(Gemm& g, const GemmArgs& a, Plan& p, Stream stream) { return p.skinny ? gemm_skinny(&a, stream) : run_library(g, a, p, p.chosen, stream); }
+
+// Median time of a product whose operands are not in the cache: `flush` is overwritten before every run.
+int time_runs(Gemm& g, const GemmArgs& a, Plan& p, void* flush, size_t flush_bytes, Event begin, Event end, Stream stream, float* microseconds) {
+  std::array<float, kTimedRuns> times;
+  for (int run_index = -1; run_index < kTimedRuns; ++run_index) {   // the first one loads the kernel
+    int error = check(cudaMemsetAsync(flush, 0, flush_bytes, stream), "gemm_tune");
+    if (error == 0) error = check(cudaEventRecord(begin, stream), "gemm_tune");
+    if (error == 0) error = run(g, a, p, stream);
+    if (error == 0) error = check(cudaEventRecord(end, stream), "gemm_tune");
+    if (error == 0) error = check(cudaEventSynchronize(end), "gemm_tune");
+    float milliseconds = 0;
+    if (error == 0) error = check(cudaEventElapsedTime(&milliseconds, begin, end), "gemm_tune");
+    if (error != 0) return error;
+    if (run_index >= 0) times[static_cast<size_t>(run_index)] = milliseconds * 1e3f;
+  }
+  std::nth_element(times.begin(), times.begin() + kTimedRuns / 2, times.end());
+  *microseconds = times[kTimedRuns / 2];
+  return 0;
+}
+
+}  // namespace
+
+int gemm_open(Gemm** out, void* workspace, size_t bytes) {
+  auto made = std::make_unique<Gemm>();
+  if (const int error = blas(cublasLtCreate(&made->handle), "gemm_open")) return error;
+  made->workspace = workspace;
+  made->workspace_bytes = bytes;
+  *out = made.release();
+  return 0;
+}
+
+int gemm_close(Gemm* g) {
+  if (g == nullptr) return 0;
+  const cublasStatus_t status = cublasLtDestroy(g->handle);
+  delete g;
+  return blas(status, "gemm_close");
+}
+
+int gemm_tune(Gemm* g, const GemmArgs* a, Stream stream) {
+  Plan* p = nullptr;
+  if (const int error = plan_for(*g, *a, &p)) return error;
+  if (p->tuned || a->m == 0) return 0;
+  int device = 0, l2 = 0;
+  if (const int error = check(cudaGetDevice(&device), "gemm_tune")) return error;
+  if (const int error = check(cudaDeviceGetAttribute(&l2, cudaDevAttrL2CacheSize, device), "gemm_tune")) return error;
+  void* flush = nullptr;
+  const size_t flush_bytes = 2 * static_cast<size_t>(l2);
+  cudaEvent_t begin = nullptr, end = nullptr;
+  int error = check(cudaMalloc(&flush, flush_bytes), "gemm_tune");
+  if (error == 0) error = check(cudaEventCreate(&begin), "gemm_tune");
+  if (error == 0) error = check(cudaEventCreate(&end), "gemm_tune");
+
+  float best = 0;
+  int best_index = -1;
+  const int library = static_cast<int>(p->candidates.size());
+  for (int i = 0; error == 0 && i <= library; ++i) {   // the last one: the skinny kernel
+    if (i == library && !skinny_can(*a, kMostSkinnyRows)) break;
+    p->skinny = i == library;
+    p->chosen = p->skinny ? 0 : i;
+    float microseconds = 0;
+    error = time_runs(*g, *a, *p, flush, flush_bytes, begin, end, stream, &microseconds);
+    if (error == kBlasFailed && i < library) {   // a proposal that this device refuses is no candidate
+      error = 0;
+      continue;
+    }
+    if (error == 0 && (best_index < 0 || microseconds < best)) {
+      best = microseconds;
+      best_index = i;
+    }
+  }
+  if (error == 0 && best_index < 0) error = set_error(kBlasFailed, "gemm_tune: no algorithm runs for %ld x %ld x %ld", static_cast<long>(a->m), static_cast<long>(a->n), static_cast<long>(a->k));
+  p->skinny = best_index == library || library == 0;
+  p->chosen = p->skinny ? 0 : std::max(best_index, 0);
+  p->tuned = error == 0;
+  p->text = described(*p, best);
+  if (begin != nullptr) cudaEventDestroy(begin);
+  if (end != nullptr) cudaEventDestroy(end);
+  if (flush != nullptr) cudaFree(flush);
+  return error;
+}
+
+int gemm(Gemm* g, const GemmArgs* a, Stream stream) {
+  Plan* p = nullptr;
+  if (const int error = plan_for(*g, *a, &p)) return error;
+  return a->m == 0 ? 0 : run(*g, *a, *p, stream);
+}
+
+int gemm_library(Gemm* g, const GemmArgs* a, Stream stream) {
+  Plan* p = nullptr;
+  if (const int error = plan_for(*g, *a, &p)) return error;
+  TF_REQUIRE(!p->candidates.empty(), "gemm_library: cuBLASLt has no algorithm for this shape");
+  return run_library(*g, *a, *p, 0, stream);
+}
+
+const char* gemm_plan(Gemm* g, const GemmArgs* a) {
+  const auto found = g->plans.find(key_of(*a));
+  return found == g->plans.end() ? "not planned yet" : found->second->text.c_str();
+}
+
+}  // namespace tritonforge::gpu

@@ -1,0 +1,55 @@
+#pragma once
+// What the library's own files share on the host side: the error text and the facts of the current device.
+#include <cuda_runtime_api.h>
+
+#include "kernels/gpu/cuda_api.h"
+
+namespace tritonforge::gpu {
+
+constexpr int kBadArgument = -1;   // error numbers that are not CUDA's
+constexpr int kBlasFailed = -2;
+
+// Keeps the text for last_error() of this thread and returns `code`.
+[[gnu::format(printf, 2, 3)]] int set_error(int code, const char* format, ...);
+const char* last_error();
+// 0, or the text "WHAT: CUDA's own words".
+int check(cudaError_t status, const char* what);
+inline int check_launch(const char* kernel) { return check(cudaGetLastError(), kernel); }
+
+int multiprocessors();             // of the current device; asked for once
+
+// Refuses what a kernel was not written for, naming it: TF_REQUIRE(head_dim == 64, "rope: head_dim %d", ...)
+#define TF_REQUIRE(condition, ...) \
+  do {                             \
+    if (!(condition)) return ::tritonforge::gpu::set_error(::tritonforge::gpu::kBadArgument, __VA_ARGS__); \
+  } while (false)
+
+template <typename T>
+constexpr T ceil_div(T a, T b) {
+  return (a + b - 1) / b;
+}
+
+// The operations, one file each: rows.cu, rope_cache.cu, decode_attention.cu, prefill_attention.cu, gemm.cpp, skinny_gemm.cu, sample.cu, checksum.cu.
+int embed(Bf16*, const Bf16*, const int32_t*, int64_t, int64_t, Stream);
+int gather_rows(Bf16*, const Bf16*, const int32_t*, int64_t, int64_t, Stream);
+int rms_norm(Bf16*, const Bf16*, const Bf16*, int64_t, int64_t, float, Stream);
+int add_rms_norm(Bf16*, Bf16*, const Bf16*, const Bf16*, int64_t, int64_t, float, Stream);
+int swiglu(Bf16*, const Bf16*, int64_t, int64_t, Stream);
+int advance(const AdvanceArgs*, Stream);
+int rope_table(float*, const float*, int64_t, int64_t, Stream);
+int rope_cache(const RopeCacheArgs*, Stream);
+size_t decode_attention_workspace(int64_t, int64_t, int64_t, int64_t);
+int decode_attention(const DecodeAttentionArgs*, Stream);
+int prefill_attention(const PrefillAttentionArgs*, Stream);
+int gemm_open(Gemm**, void*, size_t);
+int gemm_close(Gemm*);
+int gemm_tune(Gemm*, const GemmArgs*, Stream);
+int gemm(Gemm*, const GemmArgs*, Stream);
+int gemm_library(Gemm*, const GemmArgs*, Stream);
+const char* gemm_plan(Gemm*, const GemmArgs*);
+int gemm_skinny(const GemmArgs*, Stream);
+size_t sample_workspace(int64_t);
+int sample(const SampleArgs*, Stream);
+int checksum(uint64_t*, const void*, size_t, Stream);
+
+}  // namespace tritonforge::gpu

@@ -1,0 +1,135 @@
+// Row by row work: embedding, gather, RMSNorm with and without the residual sum, SwiGLU, the next step's inputs.
+// All are bound by memory at prefill sizes and by launch latency at decode sizes: 16 bytes a thread and access.
+#include <algorithm>
+
+#include "kernels/gpu/device.cuh"
+
+namespace tritonforge::gpu {
+namespace {
+
+__global__ void copy_rows_kernel(Bf16x8* out, const Bf16x8* from, const int32_t* rows, int64_t vectors, int64_t total) {
+  for (int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x; i < total; i += int64_t{gridDim.x} * blockDim.x) {
+    const int64_t row = i / vectors;
+    out[i] = from[int64_t{rows[row]} * vectors + i - row * vectors];
+  }
+}
+
+// One block a row. kVectors a thread: one where there are few rows (latency), four where there are many (throughput).
+template <int kVectors, bool kAdd>
+__global__ void __launch_bounds__(1024) rms_norm_kernel(Bf16x8* out, Bf16x8* x, const Bf16x8* delta, const Bf16x8* weight, int vectors, float eps) {
+  __shared__ float sums[kWarp];
+  const int64_t row = int64_t{blockIdx.x} * vectors;
+  float value[kVectors][8], squares = 0;
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+    const int i = threadIdx.x + v * blockDim.x;
+    if (i >= vectors) continue;
+    unpack(x[row + i], value[v]);
+    if constexpr (kAdd) {
+      float more[8];
+      unpack(delta[row + i], more);
+#pragma unroll
+      for (int j = 0; j < 8; ++j) value[v][j] = rounded(value[v][j] + more[j]);
+      x[row + i] = pack(value[v]);
+    }
+#pragma unroll
+    for (int j = 0; j < 8; ++j) squares += value[v][j] * value[v][j];
+  }
+  squares = lane_sum(squares);
+  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, warps = blockDim.x / kWarp;
+  if (lane == 0) sums[warp] = squares;
+  __syncthreads();
+  const float total = lane_sum(lane < warps ? sums[lane] : 0.0f);
+  const float scale = 1.0f / sqrtf(total / static_cast<float>(8 * vectors) + eps);
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+    const int i = threadIdx.x + v * blockDim.x;
+    if (i >= vectors) continue;
+    float w[8];
+    unpack(weight[i], w);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) w[j] *= rounded(value[v][j] * scale);
+    out[row + i] = pack(w);
+  }
+}
+
+template <bool kAdd>
+int launch_rms_norm(Bf16* out, Bf16* x, const Bf16* delta, const Bf16* weight, int64_t rows, int64_t d, float eps, Stream stream) {
+  TF_REQUIRE(d % 8 == 0 && d > 0 && d <= 32768, "rms_norm: rows of %ld (a multiple of 8, at most 32768)", static_cast<long>(d));
+  if (rows == 0) return 0;
+  const int vectors = static_cast<int>(d / 8);
+  const auto launch = [&](auto kernel, int each) {
+    const int threads = ceil_div(ceil_div(vectors, each), kWarp) * kWarp;
+    kernel<<<static_cast<unsigned>(rows), threads, 0, stream>>>(reinterpret_cast<Bf16x8*>(out), reinterpret_cast<Bf16x8*>(x),
+                                                                reinterpret_cast<const Bf16x8*>(delta), reinterpret_cast<const Bf16x8*>(weight), vectors, eps);
+  };
+  const bool many = rows >= 4 * multiprocessors();
+  if (many || vectors > 1024) launch(rms_norm_kernel<4, kAdd>, 4);
+  else launch(rms_norm_kernel<1, kAdd>, 1);
+  return check_launch("rms_norm");
+}
+
+__global__ void swiglu_kernel(Bf16x8* out, const Bf16x8* gate_up, int64_t vectors, int64_t total) {
+  for (int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x; i < total; i += int64_t{gridDim.x} * blockDim.x) {
+    const int64_t row = i / vectors, at = i + row * vectors;   // 2 * row * vectors + column
+    float gate[8], up[8];
+    unpack(gate_up[at], gate);
+    unpack(gate_up[at + vectors], up);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) gate[j] = rounded(gate[j] / (1.0f + __expf(-gate[j]))) * up[j];
+    out[i] = pack(gate);
+  }
+}
+
+__global__ void advance_kernel(AdvanceArgs a) {
+  const int64_t s = blockIdx.x * int64_t{blockDim.x} + threadIdx.x;
+  if (s >= a.sequences || a.lengths[s] == 0) return;
+  const int32_t position = a.lengths[s], page = position / kPage;
+  a.ids[s] = a.tokens[s];
+  a.positions[s] = position;
+  a.slots[s] = page < a.table_width ? a.block_tables[s * a.table_width + page] * kPage + position % kPage : 0;
+  a.lengths[s] = position + 1;
+}
+
+// Enough blocks to fill the device, few enough that each does several rounds.
+unsigned blocks_for(int64_t threads, int block) {
+  return static_cast<unsigned>(std::min<int64_t>(ceil_div<int64_t>(threads, block), int64_t{multiprocessors()} * 16));
+}
+constexpr int kThreads = 256;
+
+int copy_rows(const char* name, Bf16* out, const Bf16* from, const int32_t* rows, int64_t count, int64_t hidden, Stream stream) {
+  TF_REQUIRE(hidden % 8 == 0, "%s: rows of %ld (a multiple of 8)", name, static_cast<long>(hidden));
+  const int64_t total = count * (hidden / 8);
+  if (total == 0) return 0;
+  copy_rows_kernel<<<blocks_for(total, kThreads), kThreads, 0, stream>>>(reinterpret_cast<Bf16x8*>(out), reinterpret_cast<const Bf16x8*>(from), rows, hidden / 8, total);
+  return check_launch(name);
+}
+
+}  // namespace
+
+int embed(Bf16* out, const Bf16* table, const int32_t* ids, int64_t tokens, int64_t hidden, Stream stream) {
+  return copy_rows("embed", out, table, ids, tokens, hidden, stream);
+}
+int gather_rows(Bf16* out, const Bf16* x, const int32_t* rows, int64_t count, int64_t hidden, Stream stream) {
+  return copy_rows("gather_rows", out, x, rows, count, hidden, stream);
+}
+int rms_norm(Bf16* out, const Bf16* x, const Bf16* weight, int64_t rows, int64_t d, float eps, Stream stream) {
+  return launch_rms_norm<false>(out, const_cast<Bf16*>(x), nullptr, weight, rows, d, eps, stream);
+}
+int add_rms_norm(Bf16* out, Bf16* x, const Bf16* delta, const Bf16* weight, int64_t rows, int64_t d, float eps, Stream stream) {
+  return launch_rms_norm<true>(out, x, delta, weight, rows, d, eps, stream);
+}
+int swiglu(Bf16* out, const Bf16* gate_up, int64_t rows, int64_t intermediate, Stream stream) {
+  TF_REQUIRE(intermediate % 8 == 0, "swiglu: rows of %ld (a multiple of 8)", static_cast<long>(intermediate));
+  const int64_t total = rows * (intermediate / 8);
+  if (total == 0) return 0;
+  swiglu_kernel<<<blocks_for(total, kThreads), kThreads, 0, stream>>>(reinterpret_cast<Bf16x8*>(out), reinterpret_cast<const Bf16x8*>(gate_up), intermediate / 8, total);
+  return check_launch("swiglu");
+}
+int advance(const AdvanceArgs* a, Stream stream) {
+  if (a->sequences == 0) return 0;
+  advance_kernel<<<static_cast<unsigned>(ceil_div<int64_t>(a->sequences, kThreads)), kThreads, 0, stream>>>(*a);
+  return check_launch("advance");
+}
+
+}  // namespace tritonforge::gpu
