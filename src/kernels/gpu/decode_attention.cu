@@ -248,7 +248,7 @@ __device__ void merge_pieces(const DecodeAttentionArgs& a, const float* pieces, 
 }
 
 template <int kHeadDim, int kTiles>
-__global__ void __launch_bounds__(kThreads) decode_attention_kernel(const __grid_constant__ DecodeAttentionArgs a, float* pieces, int* counters, float scale) {
+__global__ void __launch_bounds__(kThreads, 2) decode_attention_kernel(const __grid_constant__ DecodeAttentionArgs a, float* pieces, int* counters, float scale) {
   using S = Shape<kHeadDim>;
   extern __shared__ __align__(128) uint8_t shared[];
   __shared__ bool last_to_arrive;

@@ -45,7 +45,7 @@ int device_properties(int device, DeviceProperties* out) {
   if (cudaDeviceGetAttribute(&clock, cudaDevAttrMemoryClockRate, device) != cudaSuccess) clock = 0;
   if (cudaDeviceGetAttribute(&width, cudaDevAttrGlobalMemoryBusWidth, device) != cudaSuccess) width = 0;
   *out = {};
-  std::snprintf(out->name, sizeof out->name, "%s", p.name);
+  std::memcpy(out->name, p.name, sizeof out->name - 1);   // the last byte stays 0
   out->compute_major = p.major;
   out->compute_minor = p.minor;
   out->multiprocessors = p.multiProcessorCount;

@@ -1,0 +1,316 @@
+// libs: tf_kernels
+// Time of every GPU kernel at Qwen3-8B shapes, beside the rate that this card reaches in a plain copy and in an 8192^3
+// product, and beside the best library call where there is one. Needs a GPU and libtritonforge_cuda.so (`make gpu`).
+//
+// A line: median time of one launch over graph replays (a graph holds enough launches to hide the launch cost and walks
+// over input sets larger than the L2 cache), the spread between replays, the rate and its share of the card's.
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <memory>
+
+#include "base/error.h"
+#include "kernels/device.h"
+#include "kernels/gpu/cuda_library.h"
+
+using namespace tritonforge;
+using namespace tritonforge::gpu;
+
+namespace {
+
+constexpr int64_t kHidden = 4096, kInter = 12288, kHeads = 32, kKvHeads = 8, kDim = 128, kVocab = 151936, kQkv = (kHeads + 2 * kKvHeads) * kDim;
+constexpr int kReplays = 9;
+
+const CudaApi* api = nullptr;
+Stream stream = nullptr;
+double copy_rate = 0, matmul_rate = 0;   // bytes/s, FLOP/s of this card
+
+struct Timing {
+  double median, spread;                 // seconds, (max - min) / median
+};
+
+Timing timed(int launches, const std::function<void(int)>& launch) {
+  Graph graph = nullptr;
+  launch(0);
+  check_cuda(api->capture_begin(stream));
+  for (int i = 0; i < launches; ++i) launch(i);
+  check_cuda(api->capture_end(stream, &graph));
+  Event begin = nullptr, end = nullptr;
+  check_cuda(api->event_create(&begin, 1));
+  check_cuda(api->event_create(&end, 1));
+  std::vector<double> times;
+  for (int replay = -2; replay < kReplays; ++replay) {
+    check_cuda(api->event_record(begin, stream));
+    check_cuda(api->graph_launch(graph, stream));
+    check_cuda(api->event_record(end, stream));
+    check_cuda(api->event_synchronize(end));
+    float milliseconds = 0;
+    check_cuda(api->event_elapsed(begin, end, &milliseconds));
+    if (replay >= 0) times.push_back(milliseconds * 1e-3 / launches);
+  }
+  check_cuda(api->event_destroy(begin));
+  check_cuda(api->event_destroy(end));
+  check_cuda(api->graph_destroy(graph));
+  std::sort(times.begin(), times.end());
+  return {times[kReplays / 2], (times.back() - times.front()) / times[kReplays / 2]};
+}
+
+Timing timed_aten(int launches, const std::function<void()>& run) {   // on ATen's own stream, without a graph
+  Event begin = nullptr, end = nullptr;
+  check_cuda(api->event_create(&begin, 1));
+  check_cuda(api->event_create(&end, 1));
+  std::vector<double> times;
+  for (int replay = -1; replay < 5; ++replay) {
+    check_cuda(api->event_record(begin, nullptr));
+    for (int i = 0; i < launches; ++i) run();
+    check_cuda(api->event_record(end, nullptr));
+    check_cuda(api->event_synchronize(end));
+    float milliseconds = 0;
+    check_cuda(api->event_elapsed(begin, end, &milliseconds));
+    if (replay >= 0) times.push_back(milliseconds * 1e-3 / launches);
+  }
+  check_cuda(api->event_destroy(begin));
+  check_cuda(api->event_destroy(end));
+  std::sort(times.begin(), times.end());
+  return {times[times.size() / 2], (times.back() - times.front()) / times[times.size() / 2]};
+}
+
+void line(const std::string& name, const Timing& t, double bytes, double flops, const std::string& note = "") {
+  const bool by_bytes = bytes / copy_rate >= flops / matmul_rate;
+  const double rate = (by_bytes ? bytes : flops) / t.median, share = rate / (by_bytes ? copy_rate : matmul_rate);
+  fmt::print("{:46} {:9.2f} us  +-{:4.1f} %  {:7.1f} {}  {:5.1f} %  {}\n", name, t.median * 1e6, t.spread * 50, rate * 1e-9 / (by_bytes ? 1 : 1e3), by_bytes ? "GB/s   " : "TFLOP/s", share * 100, note);
+  std::fflush(stdout);
+}
+
+// Random bf16 numbers on the device, handed out in turn and from the start again when they end. Inputs and outputs come
+// from two of them, so that inputs stay what they were.
+class Arena {
+ public:
+  explicit Arena(int64_t bytes) : memory_(at::randn({bytes / 2}, at::TensorOptions().dtype(at::kBFloat16).device(at::kCUDA))) {}
+  Bf16* take(int64_t elements) {
+    elements = (elements + 127) / 128 * 128;
+    if (at_ + elements > memory_.numel()) at_ = 0;
+    at_ += elements;
+    return static_cast<Bf16*>(memory_.data_ptr()) + at_ - elements;
+  }
+
+ private:
+  at::Tensor memory_;
+  int64_t at_ = 0;
+};
+std::unique_ptr<Arena> inputs, outputs;
+
+at::Tensor device_ints(const at::Tensor& x) { return x.to(at::kInt).to(at::kCUDA); }
+const int32_t* ints(const at::Tensor& x) { return x.const_data_ptr<int32_t>(); }
+// As many sets as exceed twice the largest L2 of today, at least 8 launches and at most 64.
+int launches_for(int64_t bytes) { return static_cast<int>(std::clamp<int64_t>((int64_t{200} << 20) / std::max<int64_t>(bytes, 1), 8, 64)); }
+
+void rows(int64_t tokens) {
+  const at::Tensor weight = at::ones({kHidden}, at::TensorOptions().dtype(at::kBFloat16).device(at::kCUDA));
+  auto* w = static_cast<Bf16*>(weight.data_ptr());
+  const int64_t norm_bytes = tokens * kHidden * 2;
+  line(fmt::format("rms_norm             {:5}", tokens), timed(launches_for(2 * norm_bytes), [&](int) {
+         Bf16* x = inputs->take(tokens * kHidden);
+         check_cuda(api->rms_norm(outputs->take(tokens * kHidden), x, w, tokens, kHidden, 1e-6f, stream));
+       }), 2.0 * norm_bytes, 0);
+  line(fmt::format("add_rms_norm         {:5}", tokens), timed(launches_for(4 * norm_bytes), [&](int) {
+         Bf16 *x = outputs->take(tokens * kHidden), *delta = inputs->take(tokens * kHidden);
+         check_cuda(api->add_rms_norm(outputs->take(tokens * kHidden), x, delta, w, tokens, kHidden, 1e-6f, stream));
+       }), 4.0 * norm_bytes, 0);
+  line(fmt::format("swiglu               {:5}", tokens), timed(launches_for(6 * tokens * kInter), [&](int) {
+         Bf16* x = inputs->take(tokens * 2 * kInter);
+         check_cuda(api->swiglu(outputs->take(tokens * kInter), x, tokens, kInter, stream));
+       }), 6.0 * tokens * kInter, 0);
+
+  const at::Tensor rope = at::randn({40960, kDim / 2, 2}, at::kCUDA), positions = device_ints(at::randint(0, 40960, {tokens})), slots = device_ints(at::arange(16, 16 + tokens));
+  line(fmt::format("rope_cache           {:5}", tokens), timed(launches_for(4 * tokens * kQkv), [&](int) {
+         const RopeCacheArgs args{.qkv = inputs->take(tokens * kQkv), .q = outputs->take(tokens * kHeads * kDim),
+                                  .cache = {outputs->take((tokens + 32) * kKvHeads * kDim), outputs->take((tokens + 32) * kKvHeads * kDim)}, .q_norm = w, .k_norm = w,
+                                  .rope = rope.const_data_ptr<float>(), .positions = ints(positions), .slots = ints(slots),
+                                  .tokens = tokens, .heads = kHeads, .kv_heads = kKvHeads, .head_dim = kDim, .eps = 1e-6f};
+         check_cuda(api->rope_cache(&args, stream));
+       }), 4.0 * tokens * kQkv, 0);
+}
+
+void decode(const std::string& name, const std::vector<int32_t>& lengths) {
+  const auto sequences = static_cast<int64_t>(lengths.size());
+  int64_t width = 0, blocks = 1, tokens = 0;
+  for (const int32_t length : lengths) {
+    width = std::max<int64_t>(width, (length + kPage - 1) / kPage);
+    blocks += (length + kPage - 1) / kPage;
+    tokens += length;
+  }
+  at::Tensor tables = at::zeros({sequences, width}, at::kInt);
+  const at::Tensor order = (at::randperm(blocks - 1) + 1).to(at::kInt);
+  int64_t next = 0;
+  for (int64_t s = 0; s < sequences; ++s) {
+    const int64_t used = (lengths[static_cast<size_t>(s)] + kPage - 1) / kPage;
+    tables[s].slice(0, 0, used).copy_(order.slice(0, next, next + used));
+    next += used;
+  }
+  const at::Tensor d_tables = device_ints(tables), d_lengths = device_ints(at::tensor(lengths, at::kInt));
+  const at::Tensor workspace = at::zeros({static_cast<int64_t>(api->decode_attention_workspace(sequences, kHeads, kKvHeads, kDim))}, at::TensorOptions().dtype(at::kByte).device(at::kCUDA));
+  const double bytes = 4.0 * tokens * kKvHeads * kDim;
+  line(name, timed(launches_for(static_cast<int64_t>(bytes)), [&](int) {
+         const DecodeAttentionArgs args{.q = inputs->take(sequences * kHeads * kDim), .out = outputs->take(sequences * kHeads * kDim),
+                                        .cache = {inputs->take(blocks * kPage * kKvHeads * kDim), inputs->take(blocks * kPage * kKvHeads * kDim)}, .block_tables = ints(d_tables),
+                                        .lengths = ints(d_lengths), .sequences = sequences, .table_width = width, .heads = kHeads, .kv_heads = kKvHeads, .head_dim = kDim,
+                                        .scale = 1 / std::sqrt(float{kDim}), .workspace = workspace.data_ptr()};
+         check_cuda(api->decode_attention(&args, stream));
+       }), bytes, 0);
+}
+
+void prefill(int64_t count, int64_t sequences) {
+  const int64_t blocks = (count + kPage - 1) / kPage * sequences + 1, width = (count + kPage - 1) / kPage;
+  const at::Tensor tables = device_ints(at::randperm(blocks - 1).view({sequences, width}) + 1), lengths = device_ints(at::full({sequences}, count));
+  const at::Tensor starts = device_ints(at::arange(0, (sequences + 1) * count, count));
+  const double flops = 2.0 * count * (count + 1) * sequences * kHeads * kDim;   // 4 * d for each of count (count + 1) / 2 pairs
+  line(fmt::format("prefill_attention    {:5} x {}", count, sequences), timed(8, [&](int) {
+         const PrefillAttentionArgs args{.q = inputs->take(sequences * count * kHeads * kDim), .out = outputs->take(sequences * count * kHeads * kDim),
+                                         .cache = {inputs->take(blocks * kPage * kKvHeads * kDim), inputs->take(blocks * kPage * kKvHeads * kDim)}, .block_tables = ints(tables),
+                                         .query_starts = ints(starts), .lengths = ints(lengths), .sequences = sequences, .table_width = width, .heads = kHeads,
+                                         .kv_heads = kKvHeads, .head_dim = kDim, .longest_query = count, .scale = 1 / std::sqrt(float{kDim})};
+         check_cuda(api->prefill_attention(&args, stream));
+       }), 0, flops);
+  const auto options = at::TensorOptions().dtype(at::kBFloat16).device(at::kCUDA);
+  const at::Tensor q = at::randn({sequences, kHeads, count, kDim}, options), k = at::randn({sequences, kHeads, count, kDim}, options), v = at::randn_like(k);
+  const auto peer = [&](const std::string& name, const std::function<void()>& run) {
+    try {
+      line(name, timed_aten(4, run), 0, flops, "not paged, kv heads expanded");
+    } catch (const std::exception& error) {
+      fmt::print("{:46} not available: {}\n", name, std::string(error.what()).substr(0, 80));
+    }
+  };
+  peer("  torch flash SDPA", [&] { at::_scaled_dot_product_flash_attention(q, k, v, 0.0, true); });
+  peer("  torch cuDNN SDPA", [&] { at::_scaled_dot_product_cudnn_attention(q, k, v, {}, false, 0.0, true); });
+}
+
+void product(Gemm* handle, const char* name, int64_t m, int64_t n, int64_t k, bool fp32_out, bool accumulate) {
+  const double bytes = 2.0 * (n * k + m * k) + m * n * (fp32_out ? 4.0 : accumulate ? 4.0 : 2.0), flops = 2.0 * m * n * k;
+  const int launches = launches_for(static_cast<int64_t>(bytes));
+  const auto args = [&] {
+    return GemmArgs{.y = outputs->take(m * n * 2), .x = inputs->take(m * k), .w = inputs->take(n * k), .m = m, .n = n, .k = k, .fp32_out = fp32_out, .accumulate = accumulate};
+  };
+  const GemmArgs tuning = args();
+  check_cuda(api->gemm_tune(handle, &tuning, stream));
+  line(fmt::format("gemm {:8} {:5} x {:6} x {:5}", name, m, n, k), timed(launches, [&](int) {
+         const GemmArgs a = args();
+         check_cuda(api->gemm(handle, &a, stream));
+       }), bytes, flops, api->gemm_plan(handle, &tuning));
+  line("  cuBLASLt's first proposal", timed(launches, [&](int) {
+         const GemmArgs a = args();
+         check_cuda(api->gemm_library(handle, &a, stream));
+       }), bytes, flops);
+  if (m > 8) return;
+  line("  skinny kernel", timed(launches, [&](int) {
+         const GemmArgs a = args();
+         check_cuda(api->gemm_skinny(&a, stream));
+       }), bytes, flops);
+}
+
+void sampling(int64_t count, const char* name, float top_p, int32_t top_k) {
+  const auto f32 = at::TensorOptions().dtype(at::kFloat).device(at::kCUDA);
+  const int64_t bytes = count * kVocab * 4;
+  const int launches = launches_for(bytes);
+  const at::Tensor logits = at::randn({launches, count, kVocab}, f32) * 3, temperature = at::ones({count}, f32), p = at::full({count}, top_p, f32), min_p = at::zeros({count}, f32);
+  const at::Tensor k = at::full({count}, top_k, f32.dtype(at::kInt)), seed = at::arange(count, f32.dtype(at::kLong)), position = at::arange(count, f32.dtype(at::kLong));
+  const at::Tensor tokens = at::empty({count}, f32.dtype(at::kInt)), log_probs = at::empty({count}, f32);
+  const at::Tensor workspace = at::zeros({static_cast<int64_t>(api->sample_workspace(count))}, f32.dtype(at::kByte));
+  check_cuda(api->stream_synchronize(nullptr));
+  line(fmt::format("sample {:12}  {:5}", name, count), timed(launches, [&](int i) {
+         const SampleArgs args{.logits = logits.const_data_ptr<float>() + i * count * kVocab, .rows = count, .vocab = kVocab, .temperature = temperature.const_data_ptr<float>(),
+                               .top_p = p.const_data_ptr<float>(), .min_p = min_p.const_data_ptr<float>(), .top_k = ints(k),
+                               .seed = reinterpret_cast<const uint64_t*>(seed.const_data_ptr<int64_t>()), .position = reinterpret_cast<const uint64_t*>(position.const_data_ptr<int64_t>()),
+                               .tokens = tokens.mutable_data_ptr<int32_t>(), .log_probs = log_probs.mutable_data_ptr<float>(), .cuts = top_p < 1 || top_k > 0, .workspace = workspace.data_ptr()};
+         check_cuda(api->sample(&args, stream));
+       }), static_cast<double>(bytes), 0);
+}
+
+void run(const std::string& only) {
+  open_device("cuda");
+  api = &open_cuda_library();
+  check_cuda(api->stream_create(&stream, 0));
+  const auto wanted = [&](const char* part) { return only.empty() || only.find(part) != std::string::npos; };
+  DeviceProperties device;
+  check_cuda(api->device_properties(0, &device));
+  at::manual_seed(1);
+  inputs = std::make_unique<Arena>(int64_t{6} << 30);
+  outputs = std::make_unique<Arena>(int64_t{3} << 30);
+  const at::Tensor gemm_workspace = at::zeros({int64_t{32} << 20}, at::TensorOptions().dtype(at::kByte).device(at::kCUDA));
+  Gemm* handle = nullptr;
+  check_cuda(api->gemm_open(&handle, gemm_workspace.data_ptr(), static_cast<size_t>(gemm_workspace.numel())));
+  check_cuda(api->stream_synchronize(nullptr));
+
+  // The card's own rates.
+  constexpr int64_t kCopy = int64_t{1} << 30, kSide = 8192;
+  copy_rate = matmul_rate = 1;
+  copy_rate = 2.0 * kCopy / timed(8, [&](int) {
+    Bf16* from = inputs->take(kCopy / 2);
+    check_cuda(api->copy(outputs->take(kCopy / 2), from, kCopy, stream));
+  }).median;
+  const auto cube = [&] { return GemmArgs{.y = outputs->take(kSide * kSide), .x = inputs->take(kSide * kSide), .w = inputs->take(kSide * kSide), .m = kSide, .n = kSide, .k = kSide}; };
+  const GemmArgs tuning = cube();
+  check_cuda(api->gemm_tune(handle, &tuning, stream));
+  matmul_rate = 2.0 * kSide * kSide * kSide / timed(8, [&](int) {
+    const GemmArgs a = cube();
+    check_cuda(api->gemm(handle, &a, stream));
+  }).median;
+  fmt::print("{}, {} multiprocessors: copies {:.2f} TB/s (read + written), 8192^3 bf16 product {:.0f} TFLOP/s\n", device.name, device.multiprocessors, copy_rate * 1e-12, matmul_rate * 1e-12);
+
+  if (wanted("decode")) {
+    decode("decode_attention   1 x 1152", {1152});
+    decode("decode_attention   1 x 8192", {8192});
+    decode("decode_attention   8 x 1280", std::vector<int32_t>(8, 1280));
+    decode("decode_attention  64 x 1280", std::vector<int32_t>(64, 1280));
+    decode("decode_attention 256 x 1536", std::vector<int32_t>(256, 1536));
+    std::vector<int32_t> ragged;
+    for (int i = 0; i < 64; ++i) ragged.push_back(64 + (i * 7919) % 2432);
+    decode("decode_attention  64, 64 to 2495", ragged);
+  }
+  if (wanted("gemm")) {
+    for (const int64_t m : {1, 8, 64, 256, 8192}) {
+      product(handle, "qkv", m, kQkv, kHidden, false, false);
+      product(handle, "o", m, kHidden, kHeads * kDim, false, true);
+      product(handle, "gate_up", m, 2 * kInter, kHidden, false, false);
+      product(handle, "down", m, kHidden, kInter, false, true);
+      if (m <= 256) product(handle, "lm_head", m, kVocab, kHidden, true, false);
+    }
+  }
+  if (wanted("rows")) {
+    for (const int64_t tokens : {1, 8, 64, 256, 8192}) rows(tokens);
+  }
+  if (wanted("sample")) {
+    for (const int64_t count : {1, 8, 64, 256}) sampling(count, "race", 1, 0);
+    for (const int64_t count : {1, 64}) {
+      sampling(count, "top_p 0.95", 0.95f, 0);
+      sampling(count, "top_k 50", 1, 50);
+    }
+  }
+  if (wanted("prefill")) {
+    prefill(1024, 8);
+    prefill(8192, 1);
+  }
+  if (wanted("checksum")) {
+    const at::Tensor out = at::zeros({1}, at::TensorOptions().dtype(at::kLong).device(at::kCUDA));
+    line("checksum of 1 GiB", timed(8, [&](int) { check_cuda(api->checksum(reinterpret_cast<uint64_t*>(out.mutable_data_ptr<int64_t>()), inputs->take(kCopy / 2), kCopy, stream)); }), kCopy, 0);
+  }
+  check_cuda(api->gemm_close(handle));
+  inputs.reset();   // before the CUDA side of ATen goes
+  outputs.reset();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    run(argc > 1 ? argv[1] : "");   // optional: decode, gemm, rows, sample, prefill, checksum
+    return 0;
+  } catch (const Error& error) {
+    fmt::print(stderr, "kernels: {}\n", error.what());
+    return exit_code(error.kind());
+  }
+}

@@ -1,0 +1,83 @@
+#include "gpu/fixture.h"
+
+#include <limits>
+
+#include "base/error.h"
+#include "kernels/device.h"
+
+namespace tritonforge::gpu {
+namespace {
+
+std::string& why_not() {
+  static std::string reason = [] {
+    try {
+      open_device("cuda");
+      open_cuda_library();
+      return std::string();
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+  }();
+  return reason;
+}
+
+}  // namespace
+
+Buffer::Buffer(size_t bytes, int poison) : bytes_(bytes) {
+  void* made = nullptr;
+  check_cuda(open_cuda_library().allocate(&made, std::max<size_t>(bytes, 16)));
+  memory_ = std::shared_ptr<void>(made, [](void* pointer) { open_cuda_library().release(pointer); });
+  check_cuda(open_cuda_library().fill(made, poison, std::max<size_t>(bytes, 16), nullptr));
+  check_cuda(open_cuda_library().stream_synchronize(nullptr));
+}
+
+void GpuTest::SetUpTestSuite() { at::manual_seed(7); }
+void GpuTest::SetUp() {
+  if (!why_not().empty()) GTEST_SKIP() << why_not();
+  check_cuda(api().stream_create(&stream, 0));
+}
+void GpuTest::TearDown() {
+  if (stream != nullptr) check_cuda(api().stream_destroy(stream));
+}
+
+Buffer GpuTest::upload(const at::Tensor& host) const {
+  const at::Tensor dense = host.contiguous();
+  Buffer to(dense.nbytes());
+  check_cuda(api().copy(to.as<void>(), dense.const_data_ptr(), dense.nbytes(), stream));
+  check_cuda(api().stream_synchronize(stream));
+  return to;
+}
+
+at::Tensor GpuTest::download(const Buffer& from, at::IntArrayRef shape, at::ScalarType type) const {
+  at::Tensor to = at::empty(shape, type);
+  TF_CHECK(to.nbytes() <= from.bytes(), "a buffer of {} bytes read as {}", from.bytes(), to.nbytes());
+  check_cuda(api().copy(to.mutable_data_ptr(), from.as<void>(), to.nbytes(), stream));
+  check_cuda(api().stream_synchronize(stream));
+  return to;
+}
+
+Buffer GpuTest::like(at::IntArrayRef shape, at::ScalarType type) const {
+  return Buffer(static_cast<size_t>(c10::multiply_integers(shape)) * c10::elementSize(type));
+}
+
+at::Tensor random_bf16(at::IntArrayRef shape, double scale) { return (at::randn(shape) * scale).to(at::kBFloat16); }
+at::Tensor ints(const std::vector<int32_t>& values) { return at::tensor(values, at::kInt); }
+
+namespace {
+double largest(const at::Tensor& errors) {
+  if (errors.numel() == 0) return 0;
+  return at::nan_to_num(errors, std::numeric_limits<double>::infinity()).max().item<double>();
+}
+}  // namespace
+
+double worst_row_error(const at::Tensor& found, const at::Tensor& expected) {
+  const at::Tensor e = expected.to(at::kDouble), f = found.to(at::kDouble);
+  return largest((f - e).norm(2, -1) / (e.norm(2, -1) + 1e-30));
+}
+
+double worst_element_error(const at::Tensor& found, const at::Tensor& expected, double floor) {
+  const at::Tensor e = expected.to(at::kDouble), f = found.to(at::kDouble);
+  return largest((f - e).abs() / (e.abs() + floor));
+}
+
+}  // namespace tritonforge::gpu

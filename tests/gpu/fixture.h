@@ -1,0 +1,49 @@
+#pragma once
+// What the GPU tests share: memory on the device that is poisoned before use, transfers, and comparisons. Every test
+// computes its reference on the CPU from the same bits and skips with a message where there is no GPU.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "kernels/gpu/cuda_library.h"
+
+namespace tritonforge::gpu {
+
+class Buffer {
+ public:
+  Buffer() = default;
+  explicit Buffer(size_t bytes, int poison = 0xFF);   // 0xFF: NaN as bfloat16 and as float
+  template <typename T = Bf16>
+  T* as() const { return static_cast<T*>(memory_.get()); }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  std::shared_ptr<void> memory_;
+  size_t bytes_ = 0;
+};
+
+class GpuTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite();
+  void SetUp() override;
+  void TearDown() override;
+  const CudaApi& api() const { return open_cuda_library(); }
+  Stream stream = nullptr;
+
+  Buffer upload(const at::Tensor& host) const;
+  // Waits for the stream.
+  at::Tensor download(const Buffer& from, at::IntArrayRef shape, at::ScalarType type) const;
+  Buffer like(at::IntArrayRef shape, at::ScalarType type) const;   // poisoned
+};
+
+at::Tensor random_bf16(at::IntArrayRef shape, double scale = 1.0);
+at::Tensor ints(const std::vector<int32_t>& values);
+
+// ||found - expected|| / ||expected|| of every row of the last dimension; NaN is infinite.
+double worst_row_error(const at::Tensor& found, const at::Tensor& expected);
+// Largest |found - expected| / (|expected| + floor), NaN is infinite.
+double worst_element_error(const at::Tensor& found, const at::Tensor& expected, double floor);
+
+}  // namespace tritonforge::gpu
