@@ -59,7 +59,7 @@ Timing timed(int launches, const std::function<void(int)>& launch) {
   return {times[kReplays / 2], (times.back() - times.front()) / times[kReplays / 2]};
 }
 
-Timing timed_aten(int launches, const std::function<void()>& run) {   // on ATen's own stream, without a graph
+Timing timed_on_legacy_stream(int launches, const std::function<void()>& run) {   // where ATen's operations run; without a graph
   Event begin = nullptr, end = nullptr;
   check_cuda(api->event_create(&begin, 1));
   check_cuda(api->event_create(&end, 1));
@@ -180,7 +180,7 @@ void prefill(int64_t count, int64_t sequences) {
   const at::Tensor q = at::randn({sequences, kHeads, count, kDim}, options), k = at::randn({sequences, kHeads, count, kDim}, options), v = at::randn_like(k);
   const auto peer = [&](const std::string& name, const std::function<void()>& run) {
     try {
-      line(name, timed_aten(4, run), 0, flops, "not paged, kv heads expanded");
+      line(name, timed_on_legacy_stream(4, run), 0, flops, "not paged, kv heads expanded");
     } catch (const std::exception& error) {
       fmt::print("{:46} not available: {}\n", name, std::string(error.what()).substr(0, 80));
     }
@@ -230,6 +230,68 @@ void sampling(int64_t count, const char* name, float top_p, int32_t top_k) {
        }), static_cast<double>(bytes), 0);
 }
 
+// A whole decode step of Qwen3-8B but for the scheduler's work: 36 layers, head, sampler, in one graph. The layers' weights
+// are cut from the arena in turn, so none is in the cache. skinny: all products by that kernel, none by cuBLASLt.
+void step(Gemm* handle, int64_t tokens, int32_t context, bool skinny, bool overlap) {
+  const auto bf16 = at::TensorOptions().dtype(at::kBFloat16).device(at::kCUDA);
+  const int64_t width = (context + kPage - 1) / kPage;
+  const at::Tensor weight = at::ones({kHidden}, bf16), rope = at::randn({context + 1, kDim / 2, 2}, at::kCUDA);
+  const at::Tensor tables = device_ints(at::arange(1, tokens * width + 1).view({tokens, width})), lengths = device_ints(at::full({tokens}, context)), positions = device_ints(at::full({tokens}, context - 1));
+  const at::Tensor slots = device_ints((at::arange(tokens) * width + width) * kPage + (context - 1) % kPage), ids = device_ints(at::arange(tokens));
+  const at::Tensor workspace = at::zeros({static_cast<int64_t>(api->decode_attention_workspace(tokens, kHeads, kKvHeads, kDim))}, bf16.dtype(at::kByte));
+  const at::Tensor sample_memory = at::zeros({static_cast<int64_t>(api->sample_workspace(tokens))}, bf16.dtype(at::kByte));
+  const at::Tensor ones = at::ones({tokens}, bf16.dtype(at::kFloat)), zeros = at::zeros({tokens}, bf16.dtype(at::kInt)), longs = at::zeros({tokens}, bf16.dtype(at::kLong));
+  const at::Tensor drawn = at::empty({tokens}, bf16.dtype(at::kInt)), log_probs = at::empty({tokens}, bf16.dtype(at::kFloat));
+  auto* w = static_cast<Bf16*>(weight.data_ptr());
+  const auto make = [&](int64_t columns) { return outputs->take(tokens * columns); };
+  Bf16 *x = make(kHidden), *normed = make(kHidden), *delta = make(kHidden), *qkv = make(kQkv), *q = make(kHeads * kDim), *mixed = make(kHeads * kDim), *gate_up = make(2 * kInter), *inner = make(kInter), *logits = make(2 * kVocab);
+  const auto product = [&](void* y, const Bf16* from, int64_t n, int64_t k, bool fp32_out, bool tune) {
+    const GemmArgs args{.y = y, .x = from, .w = inputs->take(n * k), .m = tokens, .n = n, .k = k, .fp32_out = fp32_out};
+    if (tune) check_cuda(api->gemm_tune(handle, &args, stream));
+    else check_cuda(skinny ? api->gemm_skinny(&args, stream) : api->gemm(handle, &args, stream));
+  };
+  const auto products = [&](bool tune, int part) {
+    if (part == 0) product(qkv, normed, kQkv, kHidden, false, tune);
+    if (part == 1) product(delta, mixed, kHidden, kHeads * kDim, false, tune);
+    if (part == 2) product(gate_up, normed, 2 * kInter, kHidden, false, tune);
+    if (part == 3) product(delta, inner, kHidden, kInter, false, tune);
+    if (part == 4) product(logits, normed, kVocab, kHidden, true, tune);
+  };
+  for (int part = 0; part < 5 && !skinny; ++part) products(true, part);
+  check_cuda(api->stream_synchronize(nullptr));
+  check_cuda(api->set_overlap(overlap ? 1 : 0));
+  const double bytes = 2.0 * (36.0 * kHidden * (kQkv + kHeads * kDim + 3 * kInter) + kHidden * kVocab) + 36.0 * 4 * tokens * context * kKvHeads * kDim;
+  line(fmt::format("decode step {:3} x {:5}, {}, overlap {}", tokens, context, skinny ? "skinny" : "tuned", overlap ? "on" : "off"), timed(1, [&](int) {
+         check_cuda(api->embed(x, inputs->take(tokens * kHidden), ints(ids), tokens, kHidden, stream));
+         for (int layer = 0; layer < 36; ++layer) {
+           if (layer == 0) check_cuda(api->rms_norm(normed, x, w, tokens, kHidden, 1e-6f, stream));
+           else check_cuda(api->add_rms_norm(normed, x, delta, w, tokens, kHidden, 1e-6f, stream));
+           products(false, 0);
+           const int64_t cached = (tokens * width + 1) * kPage * kKvHeads * kDim;
+           const KvLayer cache{inputs->take(cached), inputs->take(cached)};
+           const RopeCacheArgs roped{.qkv = qkv, .q = q, .cache = cache, .q_norm = w, .k_norm = w, .rope = rope.const_data_ptr<float>(), .positions = ints(positions), .slots = ints(slots),
+                                     .tokens = tokens, .heads = kHeads, .kv_heads = kKvHeads, .head_dim = kDim, .eps = 1e-6f};
+           check_cuda(api->rope_cache(&roped, stream));
+           const DecodeAttentionArgs attend{.q = q, .out = mixed, .cache = cache, .block_tables = ints(tables), .lengths = ints(lengths), .sequences = tokens, .table_width = width, .heads = kHeads,
+                                            .kv_heads = kKvHeads, .head_dim = kDim, .scale = 1 / std::sqrt(float{kDim}), .workspace = workspace.data_ptr()};
+           check_cuda(api->decode_attention(&attend, stream));
+           products(false, 1);
+           check_cuda(api->add_rms_norm(normed, x, delta, w, tokens, kHidden, 1e-6f, stream));
+           products(false, 2);
+           check_cuda(api->swiglu(inner, gate_up, tokens, kInter, stream));
+           products(false, 3);
+         }
+         check_cuda(api->add_rms_norm(normed, x, delta, w, tokens, kHidden, 1e-6f, stream));
+         products(false, 4);
+         const SampleArgs draw{.logits = reinterpret_cast<float*>(logits), .rows = tokens, .vocab = kVocab, .temperature = ones.const_data_ptr<float>(), .top_p = ones.const_data_ptr<float>(),
+                               .min_p = ones.const_data_ptr<float>(), .top_k = ints(zeros), .seed = reinterpret_cast<const uint64_t*>(longs.const_data_ptr<int64_t>()),
+                               .position = reinterpret_cast<const uint64_t*>(longs.const_data_ptr<int64_t>()), .tokens = drawn.mutable_data_ptr<int32_t>(), .log_probs = log_probs.mutable_data_ptr<float>(),
+                               .cuts = false, .workspace = sample_memory.data_ptr()};
+         check_cuda(api->sample(&draw, stream));
+       }), bytes, 0);
+  check_cuda(api->set_overlap(1));
+}
+
 void run(const std::string& only) {
   open_device("cuda");
   api = &open_cuda_library();
@@ -248,9 +310,9 @@ void run(const std::string& only) {
   // The card's own rates.
   constexpr int64_t kCopy = int64_t{1} << 30, kSide = 8192;
   copy_rate = matmul_rate = 1;
-  copy_rate = 2.0 * kCopy / timed(8, [&](int) {
+  copy_rate = 2.0 * kCopy / timed_on_legacy_stream(8, [&] {
     Bf16* from = inputs->take(kCopy / 2);
-    check_cuda(api->copy(outputs->take(kCopy / 2), from, kCopy, stream));
+    check_cuda(api->copy(outputs->take(kCopy / 2), from, kCopy, nullptr));
   }).median;
   const auto cube = [&] { return GemmArgs{.y = outputs->take(kSide * kSide), .x = inputs->take(kSide * kSide), .w = inputs->take(kSide * kSide), .m = kSide, .n = kSide, .k = kSide}; };
   const GemmArgs tuning = cube();
@@ -261,6 +323,14 @@ void run(const std::string& only) {
   }).median;
   fmt::print("{}, {} multiprocessors: copies {:.2f} TB/s (read + written), 8192^3 bf16 product {:.0f} TFLOP/s\n", device.name, device.multiprocessors, copy_rate * 1e-12, matmul_rate * 1e-12);
 
+  if (wanted("step")) {
+    for (const int64_t tokens : {1, 8}) {
+      for (const bool skinny : {true, false}) {
+        for (const bool overlap : {false, true}) step(handle, tokens, 1152, skinny, overlap);
+      }
+    }
+    for (const bool overlap : {false, true}) step(handle, 64, 1280, false, overlap);
+  }
   if (wanted("decode")) {
     decode("decode_attention   1 x 1152", {1152});
     decode("decode_attention   1 x 8192", {8192});
@@ -307,7 +377,7 @@ void run(const std::string& only) {
 
 int main(int argc, char** argv) {
   try {
-    run(argc > 1 ? argv[1] : "");   // optional: decode, gemm, rows, sample, prefill, checksum
+    run(argc > 1 ? argv[1] : "");   // optional: step, decode, gemm, rows, sample, prefill, checksum
     return 0;
   } catch (const Error& error) {
     fmt::print(stderr, "kernels: {}\n", error.what());

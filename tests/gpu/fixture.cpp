@@ -31,7 +31,10 @@ Buffer::Buffer(size_t bytes, int poison) : bytes_(bytes) {
   check_cuda(open_cuda_library().stream_synchronize(nullptr));
 }
 
-void GpuTest::SetUpTestSuite() { at::manual_seed(7); }
+void GpuTest::SetUpTestSuite() {
+  why_not();   // before the seed: ATen looks for its CUDA half once
+  at::manual_seed(7);
+}
 void GpuTest::SetUp() {
   if (!why_not().empty()) GTEST_SKIP() << why_not();
   check_cuda(api().stream_create(&stream, 0));

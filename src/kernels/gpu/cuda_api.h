@@ -22,7 +22,7 @@ struct CUgraphExec_st;
 
 namespace tritonforge::gpu {
 
-constexpr int kCudaAbi = 1;      // raised whenever the table or one of its structs changes
+constexpr int kCudaAbi = 2;      // raised whenever the table or one of its structs changes
 constexpr int kPage = 16;        // tokens in a block of the KV cache
 
 using Bf16 = uint16_t;
@@ -193,6 +193,11 @@ struct CudaApi {
   // mix(word + (index + 1) * 0x9E3779B97F4A7C15), mix = SplitMix64's finaliser, modulo 2^64; *out is overwritten.
   // checksum_bytes() of kernels/checksum.h is the same on the host.
   int (*checksum)(uint64_t* out, const void* bytes, size_t count, Stream);
+
+  // Programmatic dependent launch (Hopper and later), on at the start: a kernel of this table comes onto the device while
+  // the kernel before it in the stream still runs, loads what no kernel writes (weights, the RoPE table) and waits there.
+  // Results are the same either way. For the launches of all threads from now on.
+  int (*set_overlap)(int on);
 };
 
 }  // namespace tritonforge::gpu

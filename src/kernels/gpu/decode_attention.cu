@@ -18,7 +18,10 @@ namespace {
 
 constexpr int kWarps = 4, kThreads = kWarps * kWarp;
 constexpr int kHeadsPerTile = 8;          // columns of an mma
-constexpr int kMinPages = kWarps;         // of a share: one a warp
+#ifndef TF_PAGES
+#define TF_PAGES 8
+#endif
+constexpr int kMinPages = TF_PAGES;         // of a share: one a warp
 constexpr int kMaxGang = 256, kMaxSequences = 1024;
 constexpr int kRingBytes = 16 * 1024;     // of a warp
 
@@ -79,15 +82,18 @@ __device__ int sequence_of(const int* first, int sequences, int page) {
 struct Prefetcher {
   const DecodeAttentionArgs& a;
   const int* first;
-  int head, end, page, sequence;
+  int head, end, page, sequence, length;
 
   template <int kHeadDim>
   __device__ void fetch(uint32_t ring_slot) {
     using S = Shape<kHeadDim>;
     if (page < end) {
-      while (page >= first[sequence + 1]) ++sequence;
+      if (page >= first[sequence + 1]) {
+        while (page >= first[sequence + 1]) ++sequence;
+        length = a.lengths[sequence];
+      }
       const int in_sequence = page - first[sequence], lane = threadIdx.x % kWarp;
-      const int valid = a.lengths[sequence] - in_sequence * kPage;   // tokens of this page
+      const int valid = length - in_sequence * kPage;   // tokens of this page
       const int64_t block = a.block_tables[int64_t{sequence} * a.table_width + in_sequence];
       const int64_t from = (block * a.kv_heads + head) * (kPage * kHeadDim);
 #pragma unroll
@@ -220,7 +226,17 @@ template <int kHeadDim>
 __device__ void merge_pieces(const DecodeAttentionArgs& a, const float* pieces, float* weights, int group, int from, int to, bool from_second, Bf16* out) {
   const int count = to - from + 1, warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   const int64_t size = piece_floats(group, kHeadDim);
+  // All loads of up to kAtOnce pieces go out before the first is used: a round trip to L2 each would be the longest part.
+  constexpr int kAtOnce = 16;
+  float4 x[kAtOnce];
+  const auto load = [&](int at, int base) {
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (base + i < count && at < group * kHeadDim) x[i] = __ldcg(reinterpret_cast<const float4*>(pieces + (2 * int64_t{from + base + i} + (base + i == 0 && from_second ? 1 : 0)) * size + at));
+    }
+  };
   const auto piece = [&](int i) { return pieces + (2 * int64_t{from + i} + (i == 0 && from_second ? 1 : 0)) * size; };
+  load(threadIdx.x * 4, 0);
   for (int head = warp; head < group; head += kWarps) {
     float top = -FLT_MAX, total = 0;
     for (int i = lane; i < count; i += kWarp) top = fmaxf(top, __ldcg(piece(i) + group * kHeadDim + head));
@@ -237,18 +253,21 @@ __device__ void merge_pieces(const DecodeAttentionArgs& a, const float* pieces, 
   for (int at = threadIdx.x * 4; at < group * kHeadDim; at += kThreads * 4) {
     const float* weight = weights + at / kHeadDim * kMaxGang;
     float4 sum = make_float4(0, 0, 0, 0);
-#pragma unroll 8
-    for (int i = 0; i < count; ++i) {
-      const float4 x = __ldcg(reinterpret_cast<const float4*>(piece(i) + at));
-      const float w = weight[i];
-      sum = make_float4(sum.x + w * x.x, sum.y + w * x.y, sum.z + w * x.z, sum.w + w * x.w);
+    for (int base = 0; base < count; base += kAtOnce) {
+      if (base > 0 || at != static_cast<int>(threadIdx.x) * 4) load(at, base);
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        if (base + i >= count) break;
+        const float w = weight[base + i];
+        sum = make_float4(sum.x + w * x[i].x, sum.y + w * x[i].y, sum.z + w * x[i].z, sum.w + w * x[i].w);
+      }
     }
     *reinterpret_cast<uint2*>(out + at) = make_uint2(pack(sum.x, sum.y), pack(sum.z, sum.w));
   }
 }
 
 template <int kHeadDim, int kTiles>
-__global__ void __launch_bounds__(kThreads, 2) decode_attention_kernel(const __grid_constant__ DecodeAttentionArgs a, float* pieces, int* counters, float scale) {
+__global__ void __launch_bounds__(kThreads, kTiles == 1 ? 3 : 2) decode_attention_kernel(const __grid_constant__ DecodeAttentionArgs a, float* pieces, int* counters, float scale) {
   using S = Shape<kHeadDim>;
   extern __shared__ __align__(128) uint8_t shared[];
   __shared__ bool last_to_arrive;
@@ -260,6 +279,8 @@ __global__ void __launch_bounds__(kThreads, 2) decode_attention_kernel(const __g
   const auto output = [&](int s) { return a.out + (int64_t{s} * a.heads + head * group) * kHeadDim; };
 
   // This block's share of the line.
+  allow_next();
+  wait_for_previous();
   count_pages(first, a.lengths, sequences);
   for (int s = blockIdx.x; s < sequences; s += gridDim.x) {
     if (first[s + 1] != first[s]) continue;
@@ -272,7 +293,7 @@ __global__ void __launch_bounds__(kThreads, 2) decode_attention_kernel(const __g
 
   const uint32_t ring = shared_address(shared) + warp * kRingBytes;
   int sequence = sequence_of(first, sequences, begin);
-  Prefetcher ahead{a, first, head, end, begin + warp, sequence};
+  Prefetcher ahead{a, first, head, end, begin + warp, sequence, a.lengths[sequence]};
 #pragma unroll
   for (int stage = 0; stage < S::kStages; ++stage) ahead.fetch<kHeadDim>(ring + stage * 2 * S::kPageBytes);
 
@@ -326,9 +347,9 @@ __global__ void __launch_bounds__(kThreads, 2) decode_attention_kernel(const __g
     if (!whole) {
       const int from = static_cast<int>(((first[sequence] + int64_t{1}) * gang - 1) / total);   // the blocks of its first and last page
       const int to = static_cast<int>((int64_t{first[sequence + 1]} * gang - 1) / total);
-      __threadfence();
       __syncthreads();
       if (threadIdx.x == 0) {
+        __threadfence();   // of all threads' stores, which the barrier put before it
         int* counter = counters + sequence * kv_heads + head;
         last_to_arrive = atomicAdd(counter, 1) == to - from;
         if (last_to_arrive) *counter = 0;
@@ -346,7 +367,7 @@ __global__ void __launch_bounds__(kThreads, 2) decode_attention_kernel(const __g
 }
 
 template <int kHeadDim, int kTiles>
-int launch(const DecodeAttentionArgs& a, Stream stream) {
+int run(const DecodeAttentionArgs& a, Stream stream) {
   const auto kernel = decode_attention_kernel<kHeadDim, kTiles>;
   const int group = static_cast<int>(a.heads / a.kv_heads), bytes = shared_bytes(group, kHeadDim, static_cast<int>(a.sequences));
   int blocks = 0;
@@ -355,9 +376,8 @@ int launch(const DecodeAttentionArgs& a, Stream stream) {
   // One wave of blocks, all resident: as many as fit, shared among the kv heads.
   const int gang = std::clamp(blocks * multiprocessors() / static_cast<int>(a.kv_heads), 1, kMaxGang);
   const int64_t counters = ceil_div<int64_t>(kMaxSequences * a.kv_heads * 4, 256) * 256;
-  kernel<<<dim3(gang, static_cast<unsigned>(a.kv_heads)), kThreads, bytes, stream>>>(
-      a, reinterpret_cast<float*>(static_cast<uint8_t*>(a.workspace) + counters), static_cast<int*>(a.workspace), a.scale * 1.4426950408889634f);
-  return check_launch("decode_attention");
+  return launch("decode_attention", kernel, dim3(static_cast<unsigned>(gang), static_cast<unsigned>(a.kv_heads)), kThreads, static_cast<size_t>(bytes), stream, a,
+                reinterpret_cast<float*>(static_cast<uint8_t*>(a.workspace) + counters), static_cast<int*>(a.workspace), a.scale * 1.4426950408889634f);
 }
 
 }  // namespace
@@ -374,8 +394,8 @@ int decode_attention(const DecodeAttentionArgs* a, Stream stream) {
   TF_REQUIRE(a->sequences <= kMaxSequences, "decode_attention: %ld sequences (at most %d)", static_cast<long>(a->sequences), kMaxSequences);
   if (a->sequences == 0) return 0;
   const bool wide = a->heads / a->kv_heads > kHeadsPerTile;
-  if (a->head_dim == 64) return wide ? launch<64, 2>(*a, stream) : launch<64, 1>(*a, stream);
-  return wide ? launch<128, 2>(*a, stream) : launch<128, 1>(*a, stream);
+  if (a->head_dim == 64) return wide ? run<64, 2>(*a, stream) : run<64, 1>(*a, stream);
+  return wide ? run<128, 2>(*a, stream) : run<128, 1>(*a, stream);
 }
 
 }  // namespace tritonforge::gpu

@@ -39,6 +39,36 @@ __device__ inline Bf16x8 pack(const float (&from)[8]) {
   return to;
 }
 
+// Programmatic dependent launch. Every kernel that launch() starts calls wait_for_previous() in every block before it
+// reads or writes what another kernel may touch, and before it ends: so "the kernel before has ended" implies the same
+// of all earlier ones. Before it, only what no kernel writes may be read. allow_next() lets the next kernel's blocks
+// come as soon as all blocks of this one are on the device; it gives no ordering, so it stands at the start.
+__device__ inline void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+__device__ inline void allow_next() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+template <typename... Parameters, typename... Arguments>
+int launch(const char* name, void (*kernel)(Parameters...), dim3 grid, int threads, size_t shared_bytes, Stream stream, const Arguments&... arguments) {
+  cudaLaunchAttribute overlap{};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  config.attrs = &overlap;
+  config.numAttrs = overlap_allowed() ? 1 : 0;
+  return check(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...), name);
+}
+
 // Over groups of kLanes neighbouring lanes.
 template <int kLanes = kWarp>
 __device__ inline float lane_sum(float x) {

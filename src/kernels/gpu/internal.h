@@ -17,6 +17,9 @@ int check(cudaError_t status, const char* what);
 inline int check_launch(const char* kernel) { return check(cudaGetLastError(), kernel); }
 
 int multiprocessors();             // of the current device; asked for once
+// Whether a kernel may be launched before the one before it has ended (programmatic dependent launch, from Hopper on).
+bool overlap_allowed();
+int set_overlap(int on);
 
 // Refuses what a kernel was not written for, naming it: TF_REQUIRE(head_dim == 64, "rope: head_dim %d", ...)
 #define TF_REQUIRE(condition, ...) \

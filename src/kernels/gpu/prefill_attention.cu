@@ -42,6 +42,8 @@ template <int kHeadDim>
 __global__ void __launch_bounds__(kThreads) prefill_attention_kernel(const __grid_constant__ PrefillAttentionArgs a, float scale) {
   constexpr int kChunks = kHeadDim / 8, kSteps = kHeadDim / 16, kTileBytes = kKeys * kHeadDim * 2, kQueryBytes = kRows * kHeadDim * 2;
   extern __shared__ __align__(128) uint8_t shared[];
+  allow_next();
+  wait_for_previous();
   const int sequence = blockIdx.z, head = blockIdx.y, group = static_cast<int>(a.heads / a.kv_heads);
   const int start = a.query_starts[sequence], count = a.query_starts[sequence + 1] - start;
   const int tiles = ceil_div(count * group, kRows);
@@ -189,13 +191,12 @@ __global__ void __launch_bounds__(kThreads) prefill_attention_kernel(const __gri
 }
 
 template <int kHeadDim>
-int launch(const PrefillAttentionArgs& a, Stream stream) {
+int run(const PrefillAttentionArgs& a, Stream stream) {
   const auto kernel = prefill_attention_kernel<kHeadDim>;
   if (const int error = check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes<kHeadDim>), "prefill_attention: shared memory")) return error;
   const int64_t tiles = ceil_div<int64_t>(a.longest_query * (a.heads / a.kv_heads), kRows);
   const dim3 grid(static_cast<unsigned>(tiles), static_cast<unsigned>(a.kv_heads), static_cast<unsigned>(a.sequences));
-  kernel<<<grid, kThreads, kSharedBytes<kHeadDim>, stream>>>(a, a.scale * 1.4426950408889634f);
-  return check_launch("prefill_attention");
+  return launch("prefill_attention", kernel, grid, kThreads, kSharedBytes<kHeadDim>, stream, a, a.scale * 1.4426950408889634f);
 }
 
 }  // namespace
@@ -205,7 +206,7 @@ int prefill_attention(const PrefillAttentionArgs* a, Stream stream) {
   TF_REQUIRE(a->kv_heads > 0 && a->heads % a->kv_heads == 0, "prefill_attention: %ld heads over %ld kv heads", static_cast<long>(a->heads), static_cast<long>(a->kv_heads));
   TF_REQUIRE(a->sequences <= 65535, "prefill_attention: %ld sequences (at most 65535)", static_cast<long>(a->sequences));
   if (a->sequences == 0 || a->longest_query == 0) return 0;
-  return a->head_dim == 64 ? launch<64>(*a, stream) : launch<128>(*a, stream);
+  return a->head_dim == 64 ? run<64>(*a, stream) : run<128>(*a, stream);
 }
 
 }  // namespace tritonforge::gpu

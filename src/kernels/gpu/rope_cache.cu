@@ -14,6 +14,8 @@ __global__ void __launch_bounds__(kThreads) rope_cache_kernel(RopeCacheArgs a) {
   const int rows = static_cast<int>(a.heads + 2 * a.kv_heads);
   const int row = blockIdx.y * (kThreads / kLanes) + threadIdx.x / kLanes, lane = threadIdx.x % kLanes;
   const int64_t token = blockIdx.x;
+  allow_next();
+  wait_for_previous();
   const bool active = row < rows;   // whole groups of lanes stay for the shuffles
   const Bf16* from = a.qkv + (token * rows + (active ? row : 0)) * kHeadDim + 4 * lane;
   const uint2 first = *reinterpret_cast<const uint2*>(from), second = *reinterpret_cast<const uint2*>(from + kHalf);
@@ -65,13 +67,6 @@ __global__ void rope_table_kernel(float2* rope, const float* inv_freq, int64_t h
   rope[i] = make_float2(cosine, sine);
 }
 
-template <int kHeadDim>
-void launch(const RopeCacheArgs& a, Stream stream) {
-  const int64_t rows = a.heads + 2 * a.kv_heads;
-  const dim3 grid(static_cast<unsigned>(a.tokens), static_cast<unsigned>(ceil_div<int64_t>(rows, kThreads / (kHeadDim / 8))));
-  rope_cache_kernel<kHeadDim><<<grid, kThreads, 0, stream>>>(a);
-}
-
 }  // namespace
 
 int rope_table(float* rope, const float* inv_freq, int64_t positions, int64_t head_dim, Stream stream) {
@@ -85,9 +80,9 @@ int rope_cache(const RopeCacheArgs* a, Stream stream) {
   TF_REQUIRE(a->head_dim == 64 || a->head_dim == 128, "rope_cache: head_dim %ld (64 or 128)", static_cast<long>(a->head_dim));
   TF_REQUIRE((a->q_norm == nullptr) == (a->k_norm == nullptr), "rope_cache: one of q_norm and k_norm is missing");
   if (a->tokens == 0) return 0;
-  if (a->head_dim == 64) launch<64>(*a, stream);
-  else launch<128>(*a, stream);
-  return check_launch("rope_cache");
+  const int64_t rows = a->heads + 2 * a->kv_heads;
+  const dim3 grid(static_cast<unsigned>(a->tokens), static_cast<unsigned>(ceil_div<int64_t>(rows, kThreads / (a->head_dim / 8))));
+  return launch("rope_cache", a->head_dim == 64 ? rope_cache_kernel<64> : rope_cache_kernel<128>, grid, kThreads, 0, stream, *a);
 }
 
 }  // namespace tritonforge::gpu

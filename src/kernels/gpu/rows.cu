@@ -8,6 +8,8 @@ namespace tritonforge::gpu {
 namespace {
 
 __global__ void copy_rows_kernel(Bf16x8* out, const Bf16x8* from, const int32_t* rows, int64_t vectors, int64_t total) {
+  allow_next();
+  wait_for_previous();
   for (int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x; i < total; i += int64_t{gridDim.x} * blockDim.x) {
     const int64_t row = i / vectors;
     out[i] = from[int64_t{rows[row]} * vectors + i - row * vectors];
@@ -18,6 +20,8 @@ __global__ void copy_rows_kernel(Bf16x8* out, const Bf16x8* from, const int32_t*
 template <int kVectors, bool kAdd>
 __global__ void __launch_bounds__(1024) rms_norm_kernel(Bf16x8* out, Bf16x8* x, const Bf16x8* delta, const Bf16x8* weight, int vectors, float eps) {
   __shared__ float sums[kWarp];
+  allow_next();
+  wait_for_previous();
   const int64_t row = int64_t{blockIdx.x} * vectors;
   float value[kVectors][8], squares = 0;
 #pragma unroll
@@ -58,18 +62,15 @@ int launch_rms_norm(Bf16* out, Bf16* x, const Bf16* delta, const Bf16* weight, i
   TF_REQUIRE(d % 8 == 0 && d > 0 && d <= 32768, "rms_norm: rows of %ld (a multiple of 8, at most 32768)", static_cast<long>(d));
   if (rows == 0) return 0;
   const int vectors = static_cast<int>(d / 8);
-  const auto launch = [&](auto kernel, int each) {
-    const int threads = ceil_div(ceil_div(vectors, each), kWarp) * kWarp;
-    kernel<<<static_cast<unsigned>(rows), threads, 0, stream>>>(reinterpret_cast<Bf16x8*>(out), reinterpret_cast<Bf16x8*>(x),
-                                                                reinterpret_cast<const Bf16x8*>(delta), reinterpret_cast<const Bf16x8*>(weight), vectors, eps);
-  };
-  const bool many = rows >= 4 * multiprocessors();
-  if (many || vectors > 1024) launch(rms_norm_kernel<4, kAdd>, 4);
-  else launch(rms_norm_kernel<1, kAdd>, 1);
-  return check_launch("rms_norm");
+  const bool many = rows >= 4 * multiprocessors() || vectors > 1024;
+  const int threads = ceil_div(ceil_div(vectors, many ? 4 : 1), kWarp) * kWarp;
+  return launch("rms_norm", many ? rms_norm_kernel<4, kAdd> : rms_norm_kernel<1, kAdd>, dim3(static_cast<unsigned>(rows)), threads, 0, stream, reinterpret_cast<Bf16x8*>(out),
+                reinterpret_cast<Bf16x8*>(x), reinterpret_cast<const Bf16x8*>(delta), reinterpret_cast<const Bf16x8*>(weight), vectors, eps);
 }
 
 __global__ void swiglu_kernel(Bf16x8* out, const Bf16x8* gate_up, int64_t vectors, int64_t total) {
+  allow_next();
+  wait_for_previous();
   for (int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x; i < total; i += int64_t{gridDim.x} * blockDim.x) {
     const int64_t row = i / vectors, at = i + row * vectors;   // 2 * row * vectors + column
     float gate[8], up[8];
@@ -82,6 +83,8 @@ __global__ void swiglu_kernel(Bf16x8* out, const Bf16x8* gate_up, int64_t vector
 }
 
 __global__ void advance_kernel(AdvanceArgs a) {
+  allow_next();
+  wait_for_previous();
   const int64_t s = blockIdx.x * int64_t{blockDim.x} + threadIdx.x;
   if (s >= a.sequences || a.lengths[s] == 0) return;
   const int32_t position = a.lengths[s], page = position / kPage;
@@ -101,8 +104,7 @@ int copy_rows(const char* name, Bf16* out, const Bf16* from, const int32_t* rows
   TF_REQUIRE(hidden % 8 == 0, "%s: rows of %ld (a multiple of 8)", name, static_cast<long>(hidden));
   const int64_t total = count * (hidden / 8);
   if (total == 0) return 0;
-  copy_rows_kernel<<<blocks_for(total, kThreads), kThreads, 0, stream>>>(reinterpret_cast<Bf16x8*>(out), reinterpret_cast<const Bf16x8*>(from), rows, hidden / 8, total);
-  return check_launch(name);
+  return launch(name, copy_rows_kernel, dim3(blocks_for(total, kThreads)), kThreads, 0, stream, reinterpret_cast<Bf16x8*>(out), reinterpret_cast<const Bf16x8*>(from), rows, hidden / 8, total);
 }
 
 }  // namespace
@@ -123,13 +125,11 @@ int swiglu(Bf16* out, const Bf16* gate_up, int64_t rows, int64_t intermediate, S
   TF_REQUIRE(intermediate % 8 == 0, "swiglu: rows of %ld (a multiple of 8)", static_cast<long>(intermediate));
   const int64_t total = rows * (intermediate / 8);
   if (total == 0) return 0;
-  swiglu_kernel<<<blocks_for(total, kThreads), kThreads, 0, stream>>>(reinterpret_cast<Bf16x8*>(out), reinterpret_cast<const Bf16x8*>(gate_up), intermediate / 8, total);
-  return check_launch("swiglu");
+  return launch("swiglu", swiglu_kernel, dim3(blocks_for(total, kThreads)), kThreads, 0, stream, reinterpret_cast<Bf16x8*>(out), reinterpret_cast<const Bf16x8*>(gate_up), intermediate / 8, total);
 }
 int advance(const AdvanceArgs* a, Stream stream) {
   if (a->sequences == 0) return 0;
-  advance_kernel<<<static_cast<unsigned>(ceil_div<int64_t>(a->sequences, kThreads)), kThreads, 0, stream>>>(*a);
-  return check_launch("advance");
+  return launch("advance", advance_kernel, dim3(static_cast<unsigned>(ceil_div<int64_t>(a->sequences, kThreads))), kThreads, 0, stream, *a);
 }
 
 }  // namespace tritonforge::gpu

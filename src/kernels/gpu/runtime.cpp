@@ -1,5 +1,6 @@
 // Devices, memory, streams, events and graphs: the CUDA runtime behind the table's conventions, and the table itself.
 #include <algorithm>
+#include <atomic>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
@@ -10,6 +11,7 @@ namespace tritonforge::gpu {
 namespace {
 
 thread_local char error_text[512];
+std::atomic<bool> overlap_wanted{true};
 
 }  // namespace
 
@@ -23,6 +25,7 @@ int set_error(int code, const char* format, ...) {
 const char* last_error() { return error_text; }
 
 int check(cudaError_t status, const char* what) {
+  if (status != cudaSuccess) cudaGetLastError();   // told here: the next launch must not find it again
   return status == cudaSuccess ? 0 : set_error(static_cast<int>(status), "%s: %s", what, cudaGetErrorString(status));
 }
 
@@ -31,6 +34,17 @@ int multiprocessors() {
   int device = 0;
   if (cudaGetDevice(&device) == cudaSuccess && device != known_device && cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device) == cudaSuccess) known_device = device;
   return std::max(count, 1);
+}
+
+bool overlap_allowed() {
+  thread_local int known_device = -1, major = 0;
+  int device = 0;
+  if (cudaGetDevice(&device) == cudaSuccess && device != known_device && cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess) known_device = device;
+  return overlap_wanted.load(std::memory_order_relaxed) && major >= 9;
+}
+int set_overlap(int on) {
+  overlap_wanted.store(on != 0, std::memory_order_relaxed);
+  return 0;
 }
 
 namespace {
@@ -123,10 +137,10 @@ const CudaApi table = {
     .decode_attention_workspace = decode_attention_workspace, .decode_attention = decode_attention, .prefill_attention = prefill_attention,
     .gemm_open = gemm_open, .gemm_close = gemm_close, .gemm_tune = gemm_tune, .gemm = gemm, .gemm_library = gemm_library,
     .gemm_skinny = gemm_skinny, .gemm_plan = gemm_plan,
-    .sample_workspace = sample_workspace, .sample = sample, .checksum = checksum,
+    .sample_workspace = sample_workspace, .sample = sample, .checksum = checksum, .set_overlap = set_overlap,
 };
 
 }  // namespace
 }  // namespace tritonforge::gpu
 
-extern "C" const tritonforge::gpu::CudaApi* tritonforge_cuda_api() { return &tritonforge::gpu::table; }
+extern "C" [[gnu::visibility("default")]] const tritonforge::gpu::CudaApi* tritonforge_cuda_api() { return &tritonforge::gpu::table; }

@@ -51,10 +51,13 @@ __device__ uint4 philox(uint32_t quad, uint64_t position, uint64_t seed) {
 __device__ uint32_t word(const uint4& block, int w) { return w == 0 ? block.x : w == 1 ? block.y : w == 2 ? block.z : block.w; }
 
 // Exponential(1) noise: -log(1 - w), w uniform on the centres of 2^32 intervals; fine near 0, where races are won.
-__device__ float noise(uint32_t bits) {
-  const float w = static_cast<float>(bits >> 16) * 0x1.0p-16f + (static_cast<float>(bits & 0xFFFFu) + 0.5f) * 0x1.0p-32f;
-  return -log1pf(-fminf(w, 0x1.FFFFFEp-1f));
+__device__ float uniform(uint32_t bits) {
+  // Integers below 2^16 as floats through the mantissa: conversions run on the slow unit that exp2 needs.
+  const float upper = __uint_as_float(0x4B000000u | (bits >> 16)) - 0x1.0p23f, lower = __uint_as_float(0x4B000000u | (bits & 0xFFFFu)) - 0x1.0p23f;
+  return fminf(upper * 0x1.0p-16f + (lower + 0.5f) * 0x1.0p-32f, 0x1.FFFFFEp-1f);
 }
+__device__ float noise_of(float uniform) { return -log1pf(-uniform); }
+__device__ float noise(uint32_t bits) { return noise_of(uniform(bits)); }
 
 __device__ bool wins(float score, int token, float best, int best_token) { return score > best || (score == best && token < best_token); }
 
@@ -92,13 +95,25 @@ __device__ void write_result(const SampleArgs& a, int64_t row, const RowStats& s
   a.log_probs[row] = finite ? (a.logits[row * a.vocab + token] - stats.maximum) * divisor - logf(stats.sum) : NAN;
 }
 
+// The largest of the warp's values, none of them NaN: as integers floats order the same, negative ones the other way round.
+__device__ float warp_maximum(float x) {
+  const int bits = __float_as_int(x), ordered = bits ^ ((bits >> 31) & 0x7FFFFFFF);
+  const int top = __reduce_max_sync(kAllLanes, ordered);
+  return __int_as_float(top ^ ((top >> 31) & 0x7FFFFFFF));
+}
+
 template <bool kRace>
 __device__ Part scan(const float* logits, int vocab, int begin, int end, float factor, uint64_t seed, uint64_t position) {
   Part part = empty_part();
-  for (int quad = begin + threadIdx.x; quad < end; quad += kThreads * kUnroll) {
+  // A token's noise is at least its uniform number w, so p / w bounds its score: the logarithm and the division are
+  // done for the few tokens alone that this bound lets pass the warp's best so far. All lanes share one maximum, so that
+  // their scores compare; whole warps go round the loop, lanes beyond the end with logits of -infinity.
+  float best = 0, lane_maximum = -FLT_MAX;   // of the warp; of this lane, whose token part.top is
+  for (int round = begin; round < end; round += kThreads * kUnroll) {
+    const int quad = round + static_cast<int>(threadIdx.x);
     float x[kUnroll][4];
-    float top = part.maximum;
-    int top_token = part.top;
+    float top = -INFINITY;
+    int top_token = INT_MAX;
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int at = quad + u * kThreads, token = at / 16 * 64 + at % 16;
@@ -116,8 +131,16 @@ __device__ Part scan(const float* logits, int vocab, int begin, int end, float f
         }
       }
     }
+    if (top > lane_maximum) {
+      lane_maximum = top;
+      part.top = top_token;
+    }
+    top = fmaxf(part.maximum, warp_maximum(top));
     const float rescale = exp2f((part.maximum - top) * factor);
-    part = {top, part.sum * rescale, part.best * rescale, part.token, top_token};
+    part.maximum = top;
+    part.sum *= rescale;
+    part.best *= rescale;
+    best = __uint_as_float(__reduce_max_sync(kAllLanes, __float_as_uint(part.best)));
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const int at = quad + u * kThreads, token = at / 16 * 64 + at % 16;
@@ -128,21 +151,28 @@ __device__ Part scan(const float* logits, int vocab, int begin, int end, float f
         const float p = exp2f((x[u][w] - top) * factor);
         part.sum += p;
         if constexpr (kRace) {
-          const float score = __fdividef(p, noise(word(random, w)));
-          if (score > part.best) {   // tokens come in ascending order: the first of equals stays
-            part.best = score;
-            part.token = token + 16 * w;
+          const float from = uniform(word(random, w));
+          if (p >= best * from * 0.999999f && p > 0) {
+            const float score = __fdividef(p, noise_of(from));
+            if (score > part.best) {   // tokens come in ascending order: the first of equals stays
+              part.best = score;
+              part.token = token + 16 * w;
+              best = fmaxf(best, score);
+            }
           }
         }
       }
     }
   }
+  if (lane_maximum < part.maximum) part.top = INT_MAX;   // another lane has the largest
   return part;
 }
 
 __global__ void __launch_bounds__(kThreads) sample_kernel(const __grid_constant__ SampleArgs a, Part* parts, int* counters, RowStats* stats, int each) {
   __shared__ Part warps[kThreads / kWarp];
   __shared__ bool last_to_arrive;
+  allow_next();
+  wait_for_previous();
   const int64_t row = blockIdx.y;
   const int quads = static_cast<int>((a.vocab + 63) / 64 * 16), begin = blockIdx.x * each, end = min(begin + each, quads);
   const bool race = a.temperature[row] != 0 && !(a.cuts && has_cuts(a, row));
@@ -200,8 +230,8 @@ struct Histogram {
   unsigned counts[kBins];                       // by bin, most likely first
   Mass masses[kBins];
   int found;
-  unsigned count_before, count_total;
-  Mass mass_before, mass_total;
+  unsigned count_before;
+  Mass mass_before;
 };
 
 // The tokens that a cut keeps: those above `key` and the first `ties` of those equal to it.
@@ -216,8 +246,23 @@ struct CutRow {
   int vocab;
   float maximum, factor;
   // The bits of p: they order as p does.
-  __device__ uint32_t key(int token) const { return __float_as_uint(exp2f((logits[token] - maximum) * factor)); }
+  __device__ uint32_t key_of(float logit) const { return __float_as_uint(exp2f((logit - maximum) * factor)); }
+  __device__ uint32_t key(int token) const { return key_of(logits[token]); }
 };
+// f(token, key) for every token of the row, each by one thread: kKeysAhead logits are loaded before the first is used.
+constexpr int kKeysAhead = 8;
+template <typename F>
+__device__ void for_each_key(const CutRow& row, const F& f) {
+  for (int begin = threadIdx.x; begin < row.vocab; begin += kCutThreads * kKeysAhead) {
+    float x[kKeysAhead];
+#pragma unroll
+    for (int i = 0; i < kKeysAhead; ++i) x[i] = begin + i * kCutThreads < row.vocab ? __ldg(row.logits + begin + i * kCutThreads) : 0.0f;
+#pragma unroll
+    for (int i = 0; i < kKeysAhead; ++i) {
+      if (begin + i * kCutThreads < row.vocab) f(begin + i * kCutThreads, row.key_of(x[i]));
+    }
+  }
+}
 __device__ Mass mass_of(uint32_t key) { return static_cast<Mass>(__uint_as_float(key) * 0x1.0p40f); }
 __device__ int order_of(uint32_t key) { return min(127 - static_cast<int>(key >> 23), kTopBins - 1); }
 
@@ -272,11 +317,10 @@ __device__ Cut find_cut(Histogram& h, const CutRow& row, unsigned count, double 
     h.mass_before = 0;
   }
   __syncthreads();
-  for (int token = threadIdx.x; token < row.vocab; token += kCutThreads) {
-    const uint32_t key = row.key(token);
+  for_each_key(row, [&](int, uint32_t key) {
     atomicAdd(&h.top.count[order_of(key)][lane], 1u);
     atomicAdd(&h.top.mass[order_of(key)][lane], mass_of(key));
-  }
+  });
   __syncthreads();
   unsigned c = h.top.count[warp][lane];
   Mass m = h.top.mass[warp][lane];
@@ -307,13 +351,12 @@ __device__ Cut find_cut(Histogram& h, const CutRow& row, unsigned count, double 
       h.bin.mass[i] = 0;
     }
     __syncthreads();
-    for (int token = threadIdx.x; token < row.vocab; token += kCutThreads) {
-      const uint32_t key = row.key(token);
-      if (exponent ? order_of(key) != kTopBins - 1 : key >> known != prefix >> known) continue;
+    for_each_key(row, [&](int, uint32_t key) {
+      if (exponent ? order_of(key) != kTopBins - 1 : key >> known != prefix >> known) return;
       const int bin = bins - 1 - static_cast<int>((key >> shift) & (bins - 1));
       atomicAdd(&h.bin.count[bin], 1u);
       atomicAdd(&h.bin.mass[bin], mass_of(key));
-    }
+    });
     __syncthreads();
     for (int i = threadIdx.x; i < bins; i += kCutThreads) {
       h.counts[i] = h.bin.count[i];
@@ -328,7 +371,7 @@ __device__ Cut find_cut(Histogram& h, const CutRow& row, unsigned count, double 
   const unsigned tied = h.counts[h.found];
   const Mass each = mass_of(prefix);
   unsigned ties = count > h.count_before ? count - h.count_before : 1;
-  if (each > 0 && wanted > h.mass_before) ties = static_cast<unsigned>(min(Mass{ties}, (wanted - h.mass_before + each - 1) / each));
+  if (share < 1 && each > 0 && wanted > h.mass_before) ties = static_cast<unsigned>(min(Mass{ties}, (wanted - h.mass_before + each - 1) / each));
   ties = min(max(ties, 1u), tied);
   const Cut cut{prefix, ties, tied, h.mass_before + ties * each};
   __syncthreads();
@@ -363,6 +406,8 @@ __device__ int last_tie(Histogram& h, const CutRow& row, const Cut& cut) {
 __global__ void __launch_bounds__(kCutThreads) sample_cuts_kernel(const __grid_constant__ SampleArgs a, const RowStats* stats) {
   __shared__ Histogram h;
   __shared__ Part warps[kCutWarps];
+  allow_next();
+  wait_for_previous();
   const int64_t row_index = blockIdx.x;
   if (!has_cuts(a, row_index) || a.tokens[row_index] < 0) return;
   const RowStats row_stats = stats[row_index];
@@ -386,16 +431,15 @@ __global__ void __launch_bounds__(kCutThreads) sample_cuts_kernel(const __grid_c
   // The race among what is left.
   Part part = empty_part();
   const uint64_t seed = a.seed[row_index], position = a.position[row_index];
-  for (int token = threadIdx.x; token < row.vocab; token += kCutThreads) {
-    const uint32_t key = row.key(token);
+  for_each_key(row, [&](int token, uint32_t key) {
     const float p = __uint_as_float(key);
-    if (p < min_p || (!every && (key < cut.key || (key == cut.key && token > last)))) continue;
+    if (p < min_p || (!every && (key < cut.key || (key == cut.key && token > last)))) return;
     const float score = __fdividef(p, noise(word(philox(static_cast<uint32_t>(token / 64 * 16 + token % 16), position, seed), token / 16 % 4)));
     if (wins(score, token, part.best, part.token)) {
       part.best = score;
       part.token = token;
     }
-  }
+  });
   part = merged_over_warp(part, row.factor);
   if (threadIdx.x % kWarp == 0) warps[threadIdx.x / kWarp] = part;
   __syncthreads();
@@ -431,9 +475,9 @@ int sample(const SampleArgs* a, Stream stream) {
   const int64_t each = ceil_div<int64_t>(ceil_div(quads, splits), 16) * 16;
   const Workspace w = divide(a->workspace, (a->rows + 63) / 64 * 64);
   const dim3 grid(static_cast<unsigned>(ceil_div(quads, each)), static_cast<unsigned>(a->rows));
-  sample_kernel<<<grid, kThreads, 0, stream>>>(*a, w.parts, w.counters, w.stats, static_cast<int>(each));
-  if (a->cuts) sample_cuts_kernel<<<static_cast<unsigned>(a->rows), kCutThreads, 0, stream>>>(*a, w.stats);
-  return check_launch("sample");
+  const int error = launch("sample", sample_kernel, grid, kThreads, 0, stream, *a, w.parts, w.counters, w.stats, static_cast<int>(each));
+  if (error != 0 || !a->cuts) return error;
+  return launch("sample: cuts", sample_cuts_kernel, dim3(static_cast<unsigned>(a->rows)), kCutThreads, 0, stream, *a, w.stats);
 }
 
 }  // namespace tritonforge::gpu

@@ -22,9 +22,11 @@ __device__ inline uint4 load_once(const Bf16* from) {   // W is read once: do no
   return value;
 }
 
+// Blocks a multiprocessor: 24 to 32 warps, so that 64 registers are left to a thread at least.
 template <int kWarps>
-__global__ void __launch_bounds__(kWarps * kWarp) skinny_gemm_kernel(const __grid_constant__ GemmArgs a) {
+__global__ void __launch_bounds__(kWarps * kWarp, kWarps == 16 ? 2 : kWarps == 8 ? 3 : 6) skinny_gemm_kernel(const __grid_constant__ GemmArgs a) {
   __shared__ float sums[kWarps][kColumns][kTileRows];
+  allow_next();
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, g = lane / 4, t = lane % 4;
   const int m = static_cast<int>(a.m), n = static_cast<int>(a.n);
   const int row = blockIdx.x * kTileRows + g;
@@ -51,7 +53,8 @@ __global__ void __launch_bounds__(kWarps * kWarp) skinny_gemm_kernel(const __gri
     mma(c, second, v.z, v.w);
   };
 #pragma unroll
-  for (int i = 0; i < kInFlight; ++i) load(warp + i * kWarps, i);
+  for (int i = 0; i < kInFlight; ++i) load(warp + i * kWarps, i);   // weights: they need not wait
+  wait_for_previous();
   for (int slab = warp; slab < slabs; slab += kInFlight * kWarps) {
 #pragma unroll
     for (int i = 0; i < kInFlight; ++i) {
@@ -87,8 +90,8 @@ __global__ void __launch_bounds__(kWarps * kWarp) skinny_gemm_kernel(const __gri
 }
 
 template <int kWarps>
-void launch(const GemmArgs& a, Stream stream) {
-  skinny_gemm_kernel<kWarps><<<static_cast<unsigned>(ceil_div<int64_t>(a.n, kTileRows)), kWarps * kWarp, 0, stream>>>(a);
+int run(const GemmArgs& a, Stream stream) {
+  return launch("gemm_skinny", skinny_gemm_kernel<kWarps>, dim3(static_cast<unsigned>(ceil_div<int64_t>(a.n, kTileRows))), kWarps * kWarp, 0, stream, a);
 }
 
 }  // namespace
@@ -97,11 +100,12 @@ int gemm_skinny(const GemmArgs* a, Stream stream) {
   TF_REQUIRE(a->m <= kColumns && a->k % kSlab == 0, "gemm_skinny: m %ld, k %ld (m at most 8, k a multiple of 32)", static_cast<long>(a->m), static_cast<long>(a->k));
   if (a->m == 0 || a->n == 0) return 0;
   // Few rows of W: more warps a block, so that the device is full all the same.
-  const int64_t tiles = ceil_div<int64_t>(a->n, kTileRows), wanted = int64_t{multiprocessors()} * 16;
-  if (tiles * 4 >= wanted * 2) launch<4>(*a, stream);
-  else if (tiles * 8 >= wanted / 2) launch<8>(*a, stream);
-  else launch<16>(*a, stream);
-  return check_launch("gemm_skinny");
+#ifndef TF_SKINNY
+#define TF_SKINNY 16
+#endif
+  const int64_t tiles = ceil_div<int64_t>(a->n, kTileRows), wanted = int64_t{multiprocessors()} * TF_SKINNY;   // warps
+  if (tiles * 4 >= 2 * wanted) return run<4>(*a, stream);
+  return tiles * 8 >= wanted ? run<8>(*a, stream) : run<16>(*a, stream);
 }
 
 }  // namespace tritonforge::gpu
