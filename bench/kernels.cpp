@@ -289,7 +289,7 @@ void step(Gemm* handle, int64_t tokens, int32_t context, bool skinny, bool overl
                                .cuts = false, .workspace = sample_memory.data_ptr()};
          check_cuda(api->sample(&draw, stream));
        }), bytes, 0);
-  check_cuda(api->set_overlap(1));
+  check_cuda(api->set_overlap(0));
 }
 
 void run(const std::string& only) {

@@ -8,7 +8,7 @@ namespace {
 class Overlap : public GpuTest {
  protected:
   void TearDown() override {
-    if (!IsSkipped()) check_cuda(api().set_overlap(1));
+    if (!IsSkipped()) check_cuda(api().set_overlap(0));
     GpuTest::TearDown();
   }
 };

@@ -18,10 +18,7 @@ namespace {
 
 constexpr int kWarps = 4, kThreads = kWarps * kWarp;
 constexpr int kHeadsPerTile = 8;          // columns of an mma
-#ifndef TF_PAGES
-#define TF_PAGES 8
-#endif
-constexpr int kMinPages = TF_PAGES;         // of a share: one a warp
+constexpr int kMinPages = 2 * kWarps;     // of a share: two a warp, both in flight at once
 constexpr int kMaxGang = 256, kMaxSequences = 1024;
 constexpr int kRingBytes = 16 * 1024;     // of a warp
 

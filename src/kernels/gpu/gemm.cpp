@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kCandidates = 12;   // of cuBLASLt, that gemm_tune times
 constexpr int kTimedRuns = 7;
-constexpr int64_t kSkinnyRows = 4, kMostSkinnyRows = 8;   // rows up to which the skinny kernel runs untuned; can run at all
+constexpr int64_t kSkinnyRows = 8;   // up to which the skinny kernel runs, and is what an untuned shape takes: it measured as fast or faster
 
 int blas(cublasStatus_t status, const char* what) {
   return status == CUBLAS_STATUS_SUCCESS ? 0 : set_error(kBlasFailed, "%s: %s", what, cublasLtGetStatusString(status));
@@ -113,7 +113,7 @@ int plan_for(Gemm& g, const GemmArgs& a, Plan** out) {
   if (place == nullptr) {
     auto plan = std::make_unique<Plan>();
     if (const int error = describe(g, a, *plan)) {
-      if (!skinny_can(a, kMostSkinnyRows)) return error;
+      if (!skinny_can(a, kSkinnyRows)) return error;
       plan->candidates.clear();
     }
     plan->skinny = skinny_can(a, kSkinnyRows) || plan->candidates.empty();
@@ -181,7 +181,7 @@ int gemm_tune(Gemm* g, const GemmArgs* a, Stream stream) {
   int best_index = -1;
   const int library = static_cast<int>(p->candidates.size());
   for (int i = 0; error == 0 && i <= library; ++i) {   // the last one: the skinny kernel
-    if (i == library && !skinny_can(*a, kMostSkinnyRows)) break;
+    if (i == library && !skinny_can(*a, kSkinnyRows)) break;
     p->skinny = i == library;
     p->chosen = p->skinny ? 0 : i;
     float microseconds = 0;

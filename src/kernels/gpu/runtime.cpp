@@ -11,7 +11,7 @@ namespace tritonforge::gpu {
 namespace {
 
 thread_local char error_text[512];
-std::atomic<bool> overlap_wanted{true};
+std::atomic<bool> overlap_wanted{false};
 
 }  // namespace
 

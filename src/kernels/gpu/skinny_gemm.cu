@@ -100,10 +100,7 @@ int gemm_skinny(const GemmArgs* a, Stream stream) {
   TF_REQUIRE(a->m <= kColumns && a->k % kSlab == 0, "gemm_skinny: m %ld, k %ld (m at most 8, k a multiple of 32)", static_cast<long>(a->m), static_cast<long>(a->k));
   if (a->m == 0 || a->n == 0) return 0;
   // Few rows of W: more warps a block, so that the device is full all the same.
-#ifndef TF_SKINNY
-#define TF_SKINNY 16
-#endif
-  const int64_t tiles = ceil_div<int64_t>(a->n, kTileRows), wanted = int64_t{multiprocessors()} * TF_SKINNY;   // warps
+  const int64_t tiles = ceil_div<int64_t>(a->n, kTileRows), wanted = int64_t{multiprocessors()} * 16;   // warps
   if (tiles * 4 >= 2 * wanted) return run<4>(*a, stream);
   return tiles * 8 >= wanted ? run<8>(*a, stream) : run<16>(*a, stream);
 }
