@@ -22,15 +22,16 @@ using namespace tritonforge::gpu;
 
 namespace {
 
-constexpr int64_t kHidden = 4096, kInter = 12288, kHeads = 32, kKvHeads = 8, kDim = 128, kVocab = 151936, kQkv = (kHeads + 2 * kKvHeads) * kDim;
+constexpr int64_t kHidden = 4096, kInter = 12288, kHeads = 32, kKvHeads = 8, kDim = 128, kVocab = 151936,
+                  kQkv = (kHeads + 2 * kKvHeads) * kDim;
 constexpr int kReplays = 9;
 
 const CudaApi* api = nullptr;
 Stream stream = nullptr;
-double copy_rate = 0, matmul_rate = 0;   // bytes/s, FLOP/s of this card
+double copy_rate = 0, matmul_rate = 0;  // bytes/s, FLOP/s of this card
 
 struct Timing {
-  double median, spread;                 // seconds, (max - min) / median
+  double median, spread;  // seconds, (max - min) / median
 };
 
 Timing timed(int launches, const std::function<void(int)>& launch) {
@@ -59,7 +60,8 @@ Timing timed(int launches, const std::function<void(int)>& launch) {
   return {times[kReplays / 2], (times.back() - times.front()) / times[kReplays / 2]};
 }
 
-Timing timed_on_legacy_stream(int launches, const std::function<void()>& run) {   // where ATen's operations run; without a graph
+Timing timed_on_legacy_stream(int launches,
+                              const std::function<void()>& run) {  // where ATen's operations run; without a graph
   Event begin = nullptr, end = nullptr;
   check_cuda(api->event_create(&begin, 1));
   check_cuda(api->event_create(&end, 1));
@@ -82,7 +84,8 @@ Timing timed_on_legacy_stream(int launches, const std::function<void()>& run) { 
 void line(const std::string& name, const Timing& t, double bytes, double flops, const std::string& note = "") {
   const bool by_bytes = bytes / copy_rate >= flops / matmul_rate;
   const double rate = (by_bytes ? bytes : flops) / t.median, share = rate / (by_bytes ? copy_rate : matmul_rate);
-  fmt::print("{:46} {:9.2f} us  +-{:4.1f} %  {:7.1f} {}  {:5.1f} %  {}\n", name, t.median * 1e6, t.spread * 50, rate * 1e-9 / (by_bytes ? 1 : 1e3), by_bytes ? "GB/s   " : "TFLOP/s", share * 100, note);
+  fmt::print("{:46} {:9.2f} us  +-{:4.1f} %  {:7.1f} {}  {:5.1f} %  {}\n", name, t.median * 1e6, t.spread * 50,
+             rate * 1e-9 / (by_bytes ? 1 : 1e3), by_bytes ? "GB/s   " : "TFLOP/s", share * 100, note);
   std::fflush(stdout);
 }
 
@@ -90,7 +93,8 @@ void line(const std::string& name, const Timing& t, double bytes, double flops, 
 // from two of them, so that inputs stay what they were.
 class Arena {
  public:
-  explicit Arena(int64_t bytes) : memory_(at::randn({bytes / 2}, at::TensorOptions().dtype(at::kBFloat16).device(at::kCUDA))) {}
+  explicit Arena(int64_t bytes)
+      : memory_(at::randn({bytes / 2}, at::TensorOptions().dtype(at::kBFloat16).device(at::kCUDA))) {}
   Bf16* take(int64_t elements) {
     elements = (elements + 127) / 128 * 128;
     if (at_ + elements > memory_.numel()) at_ = 0;
@@ -107,33 +111,60 @@ std::unique_ptr<Arena> inputs, outputs;
 at::Tensor device_ints(const at::Tensor& x) { return x.to(at::kInt).to(at::kCUDA); }
 const int32_t* ints(const at::Tensor& x) { return x.const_data_ptr<int32_t>(); }
 // As many sets as exceed twice the largest L2 of today, at least 8 launches and at most 64.
-int launches_for(int64_t bytes) { return static_cast<int>(std::clamp<int64_t>((int64_t{200} << 20) / std::max<int64_t>(bytes, 1), 8, 64)); }
+int launches_for(int64_t bytes) {
+  return static_cast<int>(std::clamp<int64_t>((int64_t{200} << 20) / std::max<int64_t>(bytes, 1), 8, 64));
+}
 
 void rows(int64_t tokens) {
   const at::Tensor weight = at::ones({kHidden}, at::TensorOptions().dtype(at::kBFloat16).device(at::kCUDA));
   auto* w = static_cast<Bf16*>(weight.data_ptr());
   const int64_t norm_bytes = tokens * kHidden * 2;
-  line(fmt::format("rms_norm             {:5}", tokens), timed(launches_for(2 * norm_bytes), [&](int) {
-         Bf16* x = inputs->take(tokens * kHidden);
-         check_cuda(api->rms_norm(outputs->take(tokens * kHidden), x, w, tokens, kHidden, 1e-6f, stream));
-       }), 2.0 * norm_bytes, 0);
-  line(fmt::format("add_rms_norm         {:5}", tokens), timed(launches_for(4 * norm_bytes), [&](int) {
-         Bf16 *x = outputs->take(tokens * kHidden), *delta = inputs->take(tokens * kHidden);
-         check_cuda(api->add_rms_norm(outputs->take(tokens * kHidden), x, delta, w, tokens, kHidden, 1e-6f, stream));
-       }), 4.0 * norm_bytes, 0);
-  line(fmt::format("swiglu               {:5}", tokens), timed(launches_for(6 * tokens * kInter), [&](int) {
-         Bf16* x = inputs->take(tokens * 2 * kInter);
-         check_cuda(api->swiglu(outputs->take(tokens * kInter), x, tokens, kInter, stream));
-       }), 6.0 * tokens * kInter, 0);
+  line(fmt::format("rms_norm             {:5}", tokens),
+       timed(launches_for(2 * norm_bytes),
+             [&](int) {
+               Bf16* x = inputs->take(tokens * kHidden);
+               check_cuda(api->rms_norm(outputs->take(tokens * kHidden), x, w, tokens, kHidden, 1e-6f, stream));
+             }),
+       2.0 * norm_bytes, 0);
+  line(fmt::format("add_rms_norm         {:5}", tokens),
+       timed(launches_for(4 * norm_bytes),
+             [&](int) {
+               Bf16 *x = outputs->take(tokens * kHidden), *delta = inputs->take(tokens * kHidden);
+               check_cuda(
+                   api->add_rms_norm(outputs->take(tokens * kHidden), x, delta, w, tokens, kHidden, 1e-6f, stream));
+             }),
+       4.0 * norm_bytes, 0);
+  line(fmt::format("swiglu               {:5}", tokens),
+       timed(launches_for(6 * tokens * kInter),
+             [&](int) {
+               Bf16* x = inputs->take(tokens * 2 * kInter);
+               check_cuda(api->swiglu(outputs->take(tokens * kInter), x, tokens, kInter, stream));
+             }),
+       6.0 * tokens * kInter, 0);
 
-  const at::Tensor rope = at::randn({40960, kDim / 2, 2}, at::kCUDA), positions = device_ints(at::randint(0, 40960, {tokens})), slots = device_ints(at::arange(16, 16 + tokens));
-  line(fmt::format("rope_cache           {:5}", tokens), timed(launches_for(4 * tokens * kQkv), [&](int) {
-         const RopeCacheArgs args{.qkv = inputs->take(tokens * kQkv), .q = outputs->take(tokens * kHeads * kDim),
-                                  .cache = {outputs->take((tokens + 32) * kKvHeads * kDim), outputs->take((tokens + 32) * kKvHeads * kDim)}, .q_norm = w, .k_norm = w,
-                                  .rope = rope.const_data_ptr<float>(), .positions = ints(positions), .slots = ints(slots),
-                                  .tokens = tokens, .heads = kHeads, .kv_heads = kKvHeads, .head_dim = kDim, .eps = 1e-6f};
-         check_cuda(api->rope_cache(&args, stream));
-       }), 4.0 * tokens * kQkv, 0);
+  const at::Tensor rope = at::randn({40960, kDim / 2, 2}, at::kCUDA),
+                   positions = device_ints(at::randint(0, 40960, {tokens})),
+                   slots = device_ints(at::arange(16, 16 + tokens));
+  line(fmt::format("rope_cache           {:5}", tokens),
+       timed(launches_for(4 * tokens * kQkv),
+             [&](int) {
+               const RopeCacheArgs args{.qkv = inputs->take(tokens * kQkv),
+                                        .q = outputs->take(tokens * kHeads * kDim),
+                                        .cache = {outputs->take((tokens + 32) * kKvHeads * kDim),
+                                                  outputs->take((tokens + 32) * kKvHeads * kDim)},
+                                        .q_norm = w,
+                                        .k_norm = w,
+                                        .rope = rope.const_data_ptr<float>(),
+                                        .positions = ints(positions),
+                                        .slots = ints(slots),
+                                        .tokens = tokens,
+                                        .heads = kHeads,
+                                        .kv_heads = kKvHeads,
+                                        .head_dim = kDim,
+                                        .eps = 1e-6f};
+               check_cuda(api->rope_cache(&args, stream));
+             }),
+       4.0 * tokens * kQkv, 0);
 }
 
 void decode(const std::string& name, const std::vector<int32_t>& lengths) {
@@ -153,31 +184,61 @@ void decode(const std::string& name, const std::vector<int32_t>& lengths) {
     next += used;
   }
   const at::Tensor d_tables = device_ints(tables), d_lengths = device_ints(at::tensor(lengths, at::kInt));
-  const at::Tensor workspace = at::zeros({static_cast<int64_t>(api->decode_attention_workspace(sequences, kHeads, kKvHeads, kDim))}, at::TensorOptions().dtype(at::kByte).device(at::kCUDA));
+  const at::Tensor workspace = at::zeros(
+      {static_cast<int64_t>(api->decode_attention_workspace(sequences, kHeads, kKvHeads, kDim))},
+      at::TensorOptions().dtype(at::kByte).device(at::kCUDA));
   const double bytes = 4.0 * tokens * kKvHeads * kDim;
-  line(name, timed(launches_for(static_cast<int64_t>(bytes)), [&](int) {
-         const DecodeAttentionArgs args{.q = inputs->take(sequences * kHeads * kDim), .out = outputs->take(sequences * kHeads * kDim),
-                                        .cache = {inputs->take(blocks * kPage * kKvHeads * kDim), inputs->take(blocks * kPage * kKvHeads * kDim)}, .block_tables = ints(d_tables),
-                                        .lengths = ints(d_lengths), .sequences = sequences, .table_width = width, .heads = kHeads, .kv_heads = kKvHeads, .head_dim = kDim,
-                                        .scale = 1 / std::sqrt(float{kDim}), .workspace = workspace.data_ptr()};
-         check_cuda(api->decode_attention(&args, stream));
-       }), bytes, 0);
+  line(name,
+       timed(launches_for(static_cast<int64_t>(bytes)),
+             [&](int) {
+               const DecodeAttentionArgs args{.q = inputs->take(sequences * kHeads * kDim),
+                                              .out = outputs->take(sequences * kHeads * kDim),
+                                              .cache = {inputs->take(blocks * kPage * kKvHeads * kDim),
+                                                        inputs->take(blocks * kPage * kKvHeads * kDim)},
+                                              .block_tables = ints(d_tables),
+                                              .lengths = ints(d_lengths),
+                                              .sequences = sequences,
+                                              .table_width = width,
+                                              .heads = kHeads,
+                                              .kv_heads = kKvHeads,
+                                              .head_dim = kDim,
+                                              .scale = 1 / std::sqrt(float{kDim}),
+                                              .workspace = workspace.data_ptr()};
+               check_cuda(api->decode_attention(&args, stream));
+             }),
+       bytes, 0);
 }
 
 void prefill(int64_t count, int64_t sequences) {
   const int64_t blocks = (count + kPage - 1) / kPage * sequences + 1, width = (count + kPage - 1) / kPage;
-  const at::Tensor tables = device_ints(at::randperm(blocks - 1).view({sequences, width}) + 1), lengths = device_ints(at::full({sequences}, count));
+  const at::Tensor tables = device_ints(at::randperm(blocks - 1).view({sequences, width}) + 1),
+                   lengths = device_ints(at::full({sequences}, count));
   const at::Tensor starts = device_ints(at::arange(0, (sequences + 1) * count, count));
-  const double flops = 2.0 * count * (count + 1) * sequences * kHeads * kDim;   // 4 * d for each of count (count + 1) / 2 pairs
-  line(fmt::format("prefill_attention    {:5} x {}", count, sequences), timed(8, [&](int) {
-         const PrefillAttentionArgs args{.q = inputs->take(sequences * count * kHeads * kDim), .out = outputs->take(sequences * count * kHeads * kDim),
-                                         .cache = {inputs->take(blocks * kPage * kKvHeads * kDim), inputs->take(blocks * kPage * kKvHeads * kDim)}, .block_tables = ints(tables),
-                                         .query_starts = ints(starts), .lengths = ints(lengths), .sequences = sequences, .table_width = width, .heads = kHeads,
-                                         .kv_heads = kKvHeads, .head_dim = kDim, .longest_query = count, .scale = 1 / std::sqrt(float{kDim})};
-         check_cuda(api->prefill_attention(&args, stream));
-       }), 0, flops);
+  const double flops = 2.0 * count * (count + 1) * sequences * kHeads *
+                       kDim;  // 4 * d for each of count (count + 1) / 2 pairs
+  line(fmt::format("prefill_attention    {:5} x {}", count, sequences),
+       timed(8,
+             [&](int) {
+               const PrefillAttentionArgs args{.q = inputs->take(sequences * count * kHeads * kDim),
+                                               .out = outputs->take(sequences * count * kHeads * kDim),
+                                               .cache = {inputs->take(blocks * kPage * kKvHeads * kDim),
+                                                         inputs->take(blocks * kPage * kKvHeads * kDim)},
+                                               .block_tables = ints(tables),
+                                               .query_starts = ints(starts),
+                                               .lengths = ints(lengths),
+                                               .sequences = sequences,
+                                               .table_width = width,
+                                               .heads = kHeads,
+                                               .kv_heads = kKvHeads,
+                                               .head_dim = kDim,
+                                               .longest_query = count,
+                                               .scale = 1 / std::sqrt(float{kDim})};
+               check_cuda(api->prefill_attention(&args, stream));
+             }),
+       0, flops);
   const auto options = at::TensorOptions().dtype(at::kBFloat16).device(at::kCUDA);
-  const at::Tensor q = at::randn({sequences, kHeads, count, kDim}, options), k = at::randn({sequences, kHeads, count, kDim}, options), v = at::randn_like(k);
+  const at::Tensor q = at::randn({sequences, kHeads, count, kDim}, options),
+                   k = at::randn({sequences, kHeads, count, kDim}, options), v = at::randn_like(k);
   const auto peer = [&](const std::string& name, const std::function<void()>& run) {
     try {
       line(name, timed_on_legacy_stream(4, run), 0, flops, "not paged, kv heads expanded");
@@ -190,61 +251,104 @@ void prefill(int64_t count, int64_t sequences) {
 }
 
 void product(Gemm* handle, const char* name, int64_t m, int64_t n, int64_t k, bool fp32_out, bool accumulate) {
-  const double bytes = 2.0 * (n * k + m * k) + m * n * (fp32_out ? 4.0 : accumulate ? 4.0 : 2.0), flops = 2.0 * m * n * k;
+  const double bytes = 2.0 * (n * k + m * k) + m * n *
+                                                   (fp32_out     ? 4.0
+                                                    : accumulate ? 4.0
+                                                                 : 2.0),
+               flops = 2.0 * m * n * k;
   const int launches = launches_for(static_cast<int64_t>(bytes));
   const auto args = [&] {
-    return GemmArgs{.y = outputs->take(m * n * 2), .x = inputs->take(m * k), .w = inputs->take(n * k), .m = m, .n = n, .k = k, .fp32_out = fp32_out, .accumulate = accumulate};
+    return GemmArgs{.y = outputs->take(m * n * 2),
+                    .x = inputs->take(m * k),
+                    .w = inputs->take(n * k),
+                    .m = m,
+                    .n = n,
+                    .k = k,
+                    .fp32_out = fp32_out,
+                    .accumulate = accumulate};
   };
   const GemmArgs tuning = args();
   check_cuda(api->gemm_tune(handle, &tuning, stream));
-  line(fmt::format("gemm {:8} {:5} x {:6} x {:5}", name, m, n, k), timed(launches, [&](int) {
-         const GemmArgs a = args();
-         check_cuda(api->gemm(handle, &a, stream));
-       }), bytes, flops, api->gemm_plan(handle, &tuning));
-  line("  cuBLASLt's first proposal", timed(launches, [&](int) {
-         const GemmArgs a = args();
-         check_cuda(api->gemm_library(handle, &a, stream));
-       }), bytes, flops);
+  line(fmt::format("gemm {:8} {:5} x {:6} x {:5}", name, m, n, k),
+       timed(launches,
+             [&](int) {
+               const GemmArgs a = args();
+               check_cuda(api->gemm(handle, &a, stream));
+             }),
+       bytes, flops, api->gemm_plan(handle, &tuning));
+  line("  cuBLASLt's first proposal",
+       timed(launches,
+             [&](int) {
+               const GemmArgs a = args();
+               check_cuda(api->gemm_library(handle, &a, stream));
+             }),
+       bytes, flops);
   if (m > 8) return;
-  line("  skinny kernel", timed(launches, [&](int) {
-         const GemmArgs a = args();
-         check_cuda(api->gemm_skinny(&a, stream));
-       }), bytes, flops);
+  line("  skinny kernel",
+       timed(launches,
+             [&](int) {
+               const GemmArgs a = args();
+               check_cuda(api->gemm_skinny(&a, stream));
+             }),
+       bytes, flops);
 }
 
 void sampling(int64_t count, const char* name, float top_p, int32_t top_k) {
   const auto f32 = at::TensorOptions().dtype(at::kFloat).device(at::kCUDA);
   const int64_t bytes = count * kVocab * 4;
   const int launches = launches_for(bytes);
-  const at::Tensor logits = at::randn({launches, count, kVocab}, f32) * 3, temperature = at::ones({count}, f32), p = at::full({count}, top_p, f32), min_p = at::zeros({count}, f32);
-  const at::Tensor k = at::full({count}, top_k, f32.dtype(at::kInt)), seed = at::arange(count, f32.dtype(at::kLong)), position = at::arange(count, f32.dtype(at::kLong));
+  const at::Tensor logits = at::randn({launches, count, kVocab}, f32) * 3, temperature = at::ones({count}, f32),
+                   p = at::full({count}, top_p, f32), min_p = at::zeros({count}, f32);
+  const at::Tensor k = at::full({count}, top_k, f32.dtype(at::kInt)), seed = at::arange(count, f32.dtype(at::kLong)),
+                   position = at::arange(count, f32.dtype(at::kLong));
   const at::Tensor tokens = at::empty({count}, f32.dtype(at::kInt)), log_probs = at::empty({count}, f32);
   const at::Tensor workspace = at::zeros({static_cast<int64_t>(api->sample_workspace(count))}, f32.dtype(at::kByte));
   check_cuda(api->stream_synchronize(nullptr));
-  line(fmt::format("sample {:12}  {:5}", name, count), timed(launches, [&](int i) {
-         const SampleArgs args{.logits = logits.const_data_ptr<float>() + i * count * kVocab, .rows = count, .vocab = kVocab, .temperature = temperature.const_data_ptr<float>(),
-                               .top_p = p.const_data_ptr<float>(), .min_p = min_p.const_data_ptr<float>(), .top_k = ints(k),
-                               .seed = reinterpret_cast<const uint64_t*>(seed.const_data_ptr<int64_t>()), .position = reinterpret_cast<const uint64_t*>(position.const_data_ptr<int64_t>()),
-                               .tokens = tokens.mutable_data_ptr<int32_t>(), .log_probs = log_probs.mutable_data_ptr<float>(), .cuts = top_p < 1 || top_k > 0, .workspace = workspace.data_ptr()};
-         check_cuda(api->sample(&args, stream));
-       }), static_cast<double>(bytes), 0);
+  line(fmt::format("sample {:12}  {:5}", name, count),
+       timed(launches,
+             [&](int i) {
+               const SampleArgs args{.logits = logits.const_data_ptr<float>() + i * count * kVocab,
+                                     .rows = count,
+                                     .vocab = kVocab,
+                                     .temperature = temperature.const_data_ptr<float>(),
+                                     .top_p = p.const_data_ptr<float>(),
+                                     .min_p = min_p.const_data_ptr<float>(),
+                                     .top_k = ints(k),
+                                     .seed = reinterpret_cast<const uint64_t*>(seed.const_data_ptr<int64_t>()),
+                                     .position = reinterpret_cast<const uint64_t*>(position.const_data_ptr<int64_t>()),
+                                     .tokens = tokens.mutable_data_ptr<int32_t>(),
+                                     .log_probs = log_probs.mutable_data_ptr<float>(),
+                                     .cuts = top_p < 1 || top_k > 0,
+                                     .workspace = workspace.data_ptr()};
+               check_cuda(api->sample(&args, stream));
+             }),
+       static_cast<double>(bytes), 0);
 }
 
-// A whole decode step of Qwen3-8B but for the scheduler's work: 36 layers, head, sampler, in one graph. The layers' weights
-// are cut from the arena in turn, so none is in the cache. skinny: all products by that kernel, none by cuBLASLt.
+// A whole decode step of Qwen3-8B but for the scheduler's work: 36 layers, head, sampler, in one graph. The layers'
+// weights are cut from the arena in turn, so none is in the cache. skinny: all products by that kernel, none by
+// cuBLASLt.
 void step(Gemm* handle, int64_t tokens, int32_t context, bool skinny, bool overlap) {
   const auto bf16 = at::TensorOptions().dtype(at::kBFloat16).device(at::kCUDA);
   const int64_t width = (context + kPage - 1) / kPage;
   const at::Tensor weight = at::ones({kHidden}, bf16), rope = at::randn({context + 1, kDim / 2, 2}, at::kCUDA);
-  const at::Tensor tables = device_ints(at::arange(1, tokens * width + 1).view({tokens, width})), lengths = device_ints(at::full({tokens}, context)), positions = device_ints(at::full({tokens}, context - 1));
-  const at::Tensor slots = device_ints((at::arange(tokens) * width + width) * kPage + (context - 1) % kPage), ids = device_ints(at::arange(tokens));
-  const at::Tensor workspace = at::zeros({static_cast<int64_t>(api->decode_attention_workspace(tokens, kHeads, kKvHeads, kDim))}, bf16.dtype(at::kByte));
-  const at::Tensor sample_memory = at::zeros({static_cast<int64_t>(api->sample_workspace(tokens))}, bf16.dtype(at::kByte));
-  const at::Tensor ones = at::ones({tokens}, bf16.dtype(at::kFloat)), zeros = at::zeros({tokens}, bf16.dtype(at::kInt)), longs = at::zeros({tokens}, bf16.dtype(at::kLong));
-  const at::Tensor drawn = at::empty({tokens}, bf16.dtype(at::kInt)), log_probs = at::empty({tokens}, bf16.dtype(at::kFloat));
+  const at::Tensor tables = device_ints(at::arange(1, tokens * width + 1).view({tokens, width})),
+                   lengths = device_ints(at::full({tokens}, context)),
+                   positions = device_ints(at::full({tokens}, context - 1));
+  const at::Tensor slots = device_ints((at::arange(tokens) * width + width) * kPage + (context - 1) % kPage),
+                   ids = device_ints(at::arange(tokens));
+  const at::Tensor workspace = at::zeros(
+      {static_cast<int64_t>(api->decode_attention_workspace(tokens, kHeads, kKvHeads, kDim))}, bf16.dtype(at::kByte));
+  const at::Tensor sample_memory = at::zeros({static_cast<int64_t>(api->sample_workspace(tokens))},
+                                             bf16.dtype(at::kByte));
+  const at::Tensor ones = at::ones({tokens}, bf16.dtype(at::kFloat)), zeros = at::zeros({tokens}, bf16.dtype(at::kInt)),
+                   longs = at::zeros({tokens}, bf16.dtype(at::kLong));
+  const at::Tensor drawn = at::empty({tokens}, bf16.dtype(at::kInt)),
+                   log_probs = at::empty({tokens}, bf16.dtype(at::kFloat));
   auto* w = static_cast<Bf16*>(weight.data_ptr());
   const auto make = [&](int64_t columns) { return outputs->take(tokens * columns); };
-  Bf16 *x = make(kHidden), *normed = make(kHidden), *delta = make(kHidden), *qkv = make(kQkv), *q = make(kHeads * kDim), *mixed = make(kHeads * kDim), *gate_up = make(2 * kInter), *inner = make(kInter), *logits = make(2 * kVocab);
+  Bf16 *x = make(kHidden), *normed = make(kHidden), *delta = make(kHidden), *qkv = make(kQkv), *q = make(kHeads * kDim),
+       *mixed = make(kHeads * kDim), *gate_up = make(2 * kInter), *inner = make(kInter), *logits = make(2 * kVocab);
   const auto product = [&](void* y, const Bf16* from, int64_t n, int64_t k, bool fp32_out, bool tune) {
     const GemmArgs args{.y = y, .x = from, .w = inputs->take(n * k), .m = tokens, .n = n, .k = k, .fp32_out = fp32_out};
     if (tune) check_cuda(api->gemm_tune(handle, &args, stream));
@@ -260,49 +364,86 @@ void step(Gemm* handle, int64_t tokens, int32_t context, bool skinny, bool overl
   for (int part = 0; part < 5 && !skinny; ++part) products(true, part);
   check_cuda(api->stream_synchronize(nullptr));
   check_cuda(api->set_overlap(overlap ? 1 : 0));
-  const double bytes = 2.0 * (36.0 * kHidden * (kQkv + kHeads * kDim + 3 * kInter) + kHidden * kVocab) + 36.0 * 4 * tokens * context * kKvHeads * kDim;
-  line(fmt::format("decode step {:3} x {:5}, {}, overlap {}", tokens, context, skinny ? "skinny" : "tuned", overlap ? "on" : "off"), timed(1, [&](int) {
-         check_cuda(api->embed(x, inputs->take(tokens * kHidden), ints(ids), tokens, kHidden, stream));
-         for (int layer = 0; layer < 36; ++layer) {
-           if (layer == 0) check_cuda(api->rms_norm(normed, x, w, tokens, kHidden, 1e-6f, stream));
-           else check_cuda(api->add_rms_norm(normed, x, delta, w, tokens, kHidden, 1e-6f, stream));
-           products(false, 0);
-           const int64_t cached = (tokens * width + 1) * kPage * kKvHeads * kDim;
-           const KvLayer cache{inputs->take(cached), inputs->take(cached)};
-           const RopeCacheArgs roped{.qkv = qkv, .q = q, .cache = cache, .q_norm = w, .k_norm = w, .rope = rope.const_data_ptr<float>(), .positions = ints(positions), .slots = ints(slots),
-                                     .tokens = tokens, .heads = kHeads, .kv_heads = kKvHeads, .head_dim = kDim, .eps = 1e-6f};
-           check_cuda(api->rope_cache(&roped, stream));
-           const DecodeAttentionArgs attend{.q = q, .out = mixed, .cache = cache, .block_tables = ints(tables), .lengths = ints(lengths), .sequences = tokens, .table_width = width, .heads = kHeads,
-                                            .kv_heads = kKvHeads, .head_dim = kDim, .scale = 1 / std::sqrt(float{kDim}), .workspace = workspace.data_ptr()};
-           check_cuda(api->decode_attention(&attend, stream));
-           products(false, 1);
-           check_cuda(api->add_rms_norm(normed, x, delta, w, tokens, kHidden, 1e-6f, stream));
-           products(false, 2);
-           check_cuda(api->swiglu(inner, gate_up, tokens, kInter, stream));
-           products(false, 3);
-         }
-         check_cuda(api->add_rms_norm(normed, x, delta, w, tokens, kHidden, 1e-6f, stream));
-         products(false, 4);
-         const SampleArgs draw{.logits = reinterpret_cast<float*>(logits), .rows = tokens, .vocab = kVocab, .temperature = ones.const_data_ptr<float>(), .top_p = ones.const_data_ptr<float>(),
-                               .min_p = ones.const_data_ptr<float>(), .top_k = ints(zeros), .seed = reinterpret_cast<const uint64_t*>(longs.const_data_ptr<int64_t>()),
-                               .position = reinterpret_cast<const uint64_t*>(longs.const_data_ptr<int64_t>()), .tokens = drawn.mutable_data_ptr<int32_t>(), .log_probs = log_probs.mutable_data_ptr<float>(),
-                               .cuts = false, .workspace = sample_memory.data_ptr()};
-         check_cuda(api->sample(&draw, stream));
-       }), bytes, 0);
-  check_cuda(api->set_overlap(0));
+  const double bytes = 2.0 * (36.0 * kHidden * (kQkv + kHeads * kDim + 3 * kInter) + kHidden * kVocab) +
+                       36.0 * 4 * tokens * context * kKvHeads * kDim;
+  line(fmt::format("decode step {:3} x {:5}, {}, overlap {}", tokens, context, skinny ? "skinny" : "tuned",
+                   overlap ? "on" : "off"),
+       timed(1,
+             [&](int) {
+               check_cuda(api->embed(x, inputs->take(tokens * kHidden), ints(ids), tokens, kHidden, stream));
+               for (int layer = 0; layer < 36; ++layer) {
+                 if (layer == 0) check_cuda(api->rms_norm(normed, x, w, tokens, kHidden, 1e-6f, stream));
+                 else check_cuda(api->add_rms_norm(normed, x, delta, w, tokens, kHidden, 1e-6f, stream));
+                 products(false, 0);
+                 const int64_t cached = (tokens * width + 1) * kPage * kKvHeads * kDim;
+                 const KvLayer cache{inputs->take(cached), inputs->take(cached)};
+                 const RopeCacheArgs roped{.qkv = qkv,
+                                           .q = q,
+                                           .cache = cache,
+                                           .q_norm = w,
+                                           .k_norm = w,
+                                           .rope = rope.const_data_ptr<float>(),
+                                           .positions = ints(positions),
+                                           .slots = ints(slots),
+                                           .tokens = tokens,
+                                           .heads = kHeads,
+                                           .kv_heads = kKvHeads,
+                                           .head_dim = kDim,
+                                           .eps = 1e-6f};
+                 check_cuda(api->rope_cache(&roped, stream));
+                 const DecodeAttentionArgs attend{.q = q,
+                                                  .out = mixed,
+                                                  .cache = cache,
+                                                  .block_tables = ints(tables),
+                                                  .lengths = ints(lengths),
+                                                  .sequences = tokens,
+                                                  .table_width = width,
+                                                  .heads = kHeads,
+                                                  .kv_heads = kKvHeads,
+                                                  .head_dim = kDim,
+                                                  .scale = 1 / std::sqrt(float{kDim}),
+                                                  .workspace = workspace.data_ptr()};
+                 check_cuda(api->decode_attention(&attend, stream));
+                 products(false, 1);
+                 check_cuda(api->add_rms_norm(normed, x, delta, w, tokens, kHidden, 1e-6f, stream));
+                 products(false, 2);
+                 check_cuda(api->swiglu(inner, gate_up, tokens, kInter, stream));
+                 products(false, 3);
+               }
+               check_cuda(api->add_rms_norm(normed, x, delta, w, tokens, kHidden, 1e-6f, stream));
+               products(false, 4);
+               const SampleArgs draw{.logits = reinterpret_cast<float*>(logits),
+                                     .rows = tokens,
+                                     .vocab = kVocab,
+                                     .temperature = ones.const_data_ptr<float>(),
+                                     .top_p = ones.const_data_ptr<float>(),
+                                     .min_p = ones.const_data_ptr<float>(),
+                                     .top_k = ints(zeros),
+                                     .seed = reinterpret_cast<const uint64_t*>(longs.const_data_ptr<int64_t>()),
+                                     .position = reinterpret_cast<const uint64_t*>(longs.const_data_ptr<int64_t>()),
+                                     .tokens = drawn.mutable_data_ptr<int32_t>(),
+                                     .log_probs = log_probs.mutable_data_ptr<float>(),
+                                     .cuts = false,
+                                     .workspace = sample_memory.data_ptr()};
+               check_cuda(api->sample(&draw, stream));
+             }),
+       bytes, 0);
+  check_cuda(api->set_overlap(1));
 }
 
 void run(const std::string& only) {
   open_device("cuda");
   api = &open_cuda_library();
   check_cuda(api->stream_create(&stream, 0));
+  check_cuda(api->set_overlap(1));  // in a chain of equal kernels it hides the launch
   const auto wanted = [&](const char* part) { return only.empty() || only.find(part) != std::string::npos; };
   DeviceProperties device;
   check_cuda(api->device_properties(0, &device));
   at::manual_seed(1);
   inputs = std::make_unique<Arena>(int64_t{6} << 30);
   outputs = std::make_unique<Arena>(int64_t{3} << 30);
-  const at::Tensor gemm_workspace = at::zeros({int64_t{32} << 20}, at::TensorOptions().dtype(at::kByte).device(at::kCUDA));
+  const at::Tensor gemm_workspace = at::zeros({int64_t{32} << 20},
+                                              at::TensorOptions().dtype(at::kByte).device(at::kCUDA));
   Gemm* handle = nullptr;
   check_cuda(api->gemm_open(&handle, gemm_workspace.data_ptr(), static_cast<size_t>(gemm_workspace.numel())));
   check_cuda(api->stream_synchronize(nullptr));
@@ -311,17 +452,25 @@ void run(const std::string& only) {
   constexpr int64_t kCopy = int64_t{1} << 30, kSide = 8192;
   copy_rate = matmul_rate = 1;
   copy_rate = 2.0 * kCopy / timed_on_legacy_stream(8, [&] {
-    Bf16* from = inputs->take(kCopy / 2);
-    check_cuda(api->copy(outputs->take(kCopy / 2), from, kCopy, nullptr));
-  }).median;
-  const auto cube = [&] { return GemmArgs{.y = outputs->take(kSide * kSide), .x = inputs->take(kSide * kSide), .w = inputs->take(kSide * kSide), .m = kSide, .n = kSide, .k = kSide}; };
+                              Bf16* from = inputs->take(kCopy / 2);
+                              check_cuda(api->copy(outputs->take(kCopy / 2), from, kCopy, nullptr));
+                            }).median;
+  const auto cube = [&] {
+    return GemmArgs{.y = outputs->take(kSide * kSide),
+                    .x = inputs->take(kSide * kSide),
+                    .w = inputs->take(kSide * kSide),
+                    .m = kSide,
+                    .n = kSide,
+                    .k = kSide};
+  };
   const GemmArgs tuning = cube();
   check_cuda(api->gemm_tune(handle, &tuning, stream));
   matmul_rate = 2.0 * kSide * kSide * kSide / timed(8, [&](int) {
-    const GemmArgs a = cube();
-    check_cuda(api->gemm(handle, &a, stream));
-  }).median;
-  fmt::print("{}, {} multiprocessors: copies {:.2f} TB/s (read + written), 8192^3 bf16 product {:.0f} TFLOP/s\n", device.name, device.multiprocessors, copy_rate * 1e-12, matmul_rate * 1e-12);
+                                                const GemmArgs a = cube();
+                                                check_cuda(api->gemm(handle, &a, stream));
+                                              }).median;
+  fmt::print("{}, {} multiprocessors: copies {:.2f} TB/s (read + written), 8192^3 bf16 product {:.0f} TFLOP/s\n",
+             device.name, device.multiprocessors, copy_rate * 1e-12, matmul_rate * 1e-12);
 
   if (wanted("step")) {
     for (const int64_t tokens : {1, 8}) {
@@ -366,10 +515,16 @@ void run(const std::string& only) {
   }
   if (wanted("checksum")) {
     const at::Tensor out = at::zeros({1}, at::TensorOptions().dtype(at::kLong).device(at::kCUDA));
-    line("checksum of 1 GiB", timed(8, [&](int) { check_cuda(api->checksum(reinterpret_cast<uint64_t*>(out.mutable_data_ptr<int64_t>()), inputs->take(kCopy / 2), kCopy, stream)); }), kCopy, 0);
+    line("checksum of 1 GiB",
+         timed(8,
+               [&](int) {
+                 check_cuda(api->checksum(reinterpret_cast<uint64_t*>(out.mutable_data_ptr<int64_t>()),
+                                          inputs->take(kCopy / 2), kCopy, stream));
+               }),
+         kCopy, 0);
   }
   check_cuda(api->gemm_close(handle));
-  inputs.reset();   // before the CUDA side of ATen goes
+  inputs.reset();  // before the CUDA side of ATen goes
   outputs.reset();
 }
 
@@ -377,7 +532,7 @@ void run(const std::string& only) {
 
 int main(int argc, char** argv) {
   try {
-    run(argc > 1 ? argv[1] : "");   // optional: step, decode, gemm, rows, sample, prefill, checksum
+    run(argc > 1 ? argv[1] : "");  // optional: step, decode, gemm, rows, sample, prefill, checksum
     return 0;
   } catch (const Error& error) {
     fmt::print(stderr, "kernels: {}\n", error.what());

@@ -23,8 +23,9 @@ function(tf_cuda_objects out)
     set(nvcc ${CCACHE} ${CUDA_DIR}/bin/nvcc)
     list(JOIN nvcc " " nvcc)
     list(JOIN CUDA_TARGETS " " targets)
+    set(flags "-std=c++20 -O3 --expt-relaxed-constexpr ${targets} -Xptxas -v -Xcompiler -fPIC,-fvisibility=hidden -I${CMAKE_SOURCE_DIR}/src")
     add_custom_command(OUTPUT ${object} BYPRODUCTS ${report} DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${source} DEPFILE ${object}.d
-      COMMAND sh -c "${nvcc} -std=c++20 -O3 --expt-relaxed-constexpr ${targets} -Xptxas -v -Xcompiler -fPIC,-fvisibility=hidden -I${CMAKE_SOURCE_DIR}/src -MD -MF ${object}.d -MT ${object} -c ${CMAKE_CURRENT_SOURCE_DIR}/${source} -o ${object} 2>${report} || { cat ${report} >&2; exit 1; }"
+      COMMAND sh -c "${nvcc} ${flags} -MD -MF ${object}.d -MT ${object} -c ${CMAKE_CURRENT_SOURCE_DIR}/${source} -o ${object} 2>${report} || { cat ${report} >&2; exit 1; }"
       COMMENT "nvcc ${source}" VERBATIM)
     list(APPEND objects ${object})
   endforeach()

@@ -14,7 +14,7 @@ struct Heads {
 
 // A cache whose blocks are dealt at random; everything beyond the sequences' lengths is NaN.
 struct Context {
-  at::Tensor keys, values, tables;       // [blocks, kv_heads, kPage, d], [sequences, width]
+  at::Tensor keys, values, tables;  // [blocks, kv_heads, kPage, d], [sequences, width]
   std::vector<int32_t> lengths;
   int64_t width;
 };
@@ -28,7 +28,7 @@ Context make_context(const Heads& h, const std::vector<int32_t>& lengths, int64_
   c.keys = random_bf16({blocks, h.kv_heads, kPage, h.d});
   c.values = random_bf16({blocks, h.kv_heads, kPage, h.d});
   c.tables = at::zeros({static_cast<int64_t>(lengths.size()), c.width}, at::kInt);
-  const at::Tensor order = at::randperm(blocks - 1) + 1;   // block 0 is nobody's
+  const at::Tensor order = at::randperm(blocks - 1) + 1;  // block 0 is nobody's
   int64_t next = 0;
   for (size_t s = 0; s < lengths.size(); ++s) {
     const int64_t used = (lengths[s] + kPage - 1) / kPage;
@@ -48,10 +48,18 @@ at::Tensor reference(const Context& c, const Heads& h, size_t s, const at::Tenso
   const int64_t length = c.lengths[s], count = q.size(0), group = h.heads / h.kv_heads;
   if (length == 0) return at::zeros(q.sizes(), at::kDouble);
   const at::Tensor blocks = c.tables[static_cast<int64_t>(s)].slice(0, 0, (length + kPage - 1) / kPage).to(at::kLong);
-  const auto rows = [&](const at::Tensor& x) {   // [kv_heads, length, d]
-    return x.index_select(0, blocks).transpose(1, 2).reshape({-1, h.kv_heads, h.d}).slice(0, 0, length).transpose(0, 1).to(at::kDouble);
+  const auto rows = [&](const at::Tensor& x) {  // [kv_heads, length, d]
+    return x.index_select(0, blocks)
+        .transpose(1, 2)
+        .reshape({-1, h.kv_heads, h.d})
+        .slice(0, 0, length)
+        .transpose(0, 1)
+        .to(at::kDouble);
   };
-  const at::Tensor queries = q.to(at::kDouble).view({count, h.kv_heads, group, h.d}).permute({1, 2, 0, 3}).reshape({h.kv_heads, group * count, h.d});
+  const at::Tensor queries = q.to(at::kDouble)
+                                 .view({count, h.kv_heads, group, h.d})
+                                 .permute({1, 2, 0, 3})
+                                 .reshape({h.kv_heads, group * count, h.d});
   at::Tensor scores = at::bmm(queries, rows(c.keys).transpose(1, 2)).view({h.kv_heads, group, count, length}) * scale;
   const at::Tensor last = at::arange(length - count, length).unsqueeze(1), key = at::arange(length).unsqueeze(0);
   scores = scores.masked_fill(key > last, -std::numeric_limits<double>::infinity());
@@ -64,20 +72,31 @@ class DecodeAttention : public GpuTest {
   // Runs it twice over one workspace and wants the same bits and counters at zero.
   at::Tensor run(const Heads& h, const Context& c, const at::Tensor& q) {
     const auto sequences = static_cast<int64_t>(c.lengths.size());
-    const Buffer dq = upload(q), keys = upload(c.keys), values = upload(c.values), tables = upload(c.tables), lengths = upload(ints(c.lengths));
+    const Buffer dq = upload(q), keys = upload(c.keys), values = upload(c.values), tables = upload(c.tables),
+                 lengths = upload(ints(c.lengths));
     const Buffer workspace(api().decode_attention_workspace(sequences, h.heads, h.kv_heads, h.d), 0);
     at::Tensor first;
     for (int round = 0; round < 2; ++round) {
       const Buffer out = like({sequences, h.heads, h.d}, at::kBFloat16);
-      const DecodeAttentionArgs args{.q = dq.as(), .out = out.as(), .cache = {keys.as(), values.as()}, .block_tables = tables.as<int32_t>(),
-                                     .lengths = lengths.as<int32_t>(), .sequences = sequences, .table_width = c.width, .heads = h.heads, .kv_heads = h.kv_heads,
-                                     .head_dim = h.d, .scale = scale(h), .workspace = workspace.as<void>()};
+      const DecodeAttentionArgs args{.q = dq.as(),
+                                     .out = out.as(),
+                                     .cache = {keys.as(), values.as()},
+                                     .block_tables = tables.as<int32_t>(),
+                                     .lengths = lengths.as<int32_t>(),
+                                     .sequences = sequences,
+                                     .table_width = c.width,
+                                     .heads = h.heads,
+                                     .kv_heads = h.kv_heads,
+                                     .head_dim = h.d,
+                                     .scale = scale(h),
+                                     .workspace = workspace.as<void>()};
       check_cuda(api().decode_attention(&args, stream));
       const at::Tensor found = download(out, {sequences, h.heads, h.d}, at::kBFloat16);
       if (round == 0) first = found;
       else EXPECT_TRUE(at::equal(first.view(at::kShort), found.view(at::kShort))) << "two runs differ";
     }
-    EXPECT_EQ(download(workspace, {1024 * h.kv_heads}, at::kInt).count_nonzero().item<int64_t>(), 0) << "counters are left behind";
+    EXPECT_EQ(download(workspace, {1024 * h.kv_heads}, at::kInt).count_nonzero().item<int64_t>(), 0)
+        << "counters are left behind";
     return first;
   }
   static float scale(const Heads& h) { return 1.0f / std::sqrt(static_cast<float>(h.d)); }
@@ -91,12 +110,14 @@ class DecodeAttention : public GpuTest {
       if (lengths[s] == 0) EXPECT_EQ(found[at].to(at::kFloat).abs().max().item<float>(), 0.0f) << "padded row " << s;
       else worst = std::max(worst, worst_row_error(found[at], reference(c, h, s, q.slice(0, at, at + 1), scale(h))[0]));
     }
-    EXPECT_LE(worst, kTolerance) << h.heads << "/" << h.kv_heads << "/" << h.d << ", " << lengths.size() << " sequences from " << lengths[0];
+    EXPECT_LE(worst, kTolerance) << h.heads << "/" << h.kv_heads << "/" << h.d << ", " << lengths.size()
+                                 << " sequences from " << lengths[0];
   }
 };
 
 TEST_F(DecodeAttention, EveryGroupAndLength) {
-  const std::vector<Heads> shapes{{1, 1, 64}, {2, 1, 128}, {32, 8, 128}, {10, 2, 64}, {14, 2, 64}, {7, 1, 128}, {16, 2, 128}, {16, 1, 64}, {12, 1, 128}, {40, 8, 128}};
+  const std::vector<Heads> shapes{{1, 1, 64},  {2, 1, 128},  {32, 8, 128}, {10, 2, 64},  {14, 2, 64},
+                                  {7, 1, 128}, {16, 2, 128}, {16, 1, 64},  {12, 1, 128}, {40, 8, 128}};
   for (const Heads& h : shapes) {
     for (const int32_t length : {1, 2, 15, 16, 17, 63, 64, 65, 127, 500, 1152, 5000}) compare(h, {length});
     compare(h, {1, 5000, 0, 16, 33, 700});
@@ -107,7 +128,9 @@ TEST_F(DecodeAttention, RaggedBatches) {
   for (const Heads& h : {Heads{32, 8, 128}, Heads{14, 2, 64}}) {
     for (const int64_t sequences : {2, 3, 8, 31, 64, 130, 257}) {
       std::vector<int32_t> lengths;
-      for (int64_t s = 0; s < sequences; ++s) lengths.push_back(at::randint(0, 8, {1}).item<int>() == 0 ? 0 : at::randint(1, sequences > 64 ? 200 : 900, {1}).item<int>());
+      for (int64_t s = 0; s < sequences; ++s)
+        lengths.push_back(
+            at::randint(0, 8, {1}).item<int>() == 0 ? 0 : at::randint(1, sequences > 64 ? 200 : 900, {1}).item<int>());
       compare(h, lengths);
     }
     compare(h, std::vector<int32_t>(64, 320));
@@ -123,7 +146,9 @@ TEST_F(DecodeAttention, LargeScoresStayFinite) {
   Context c = make_context(h, {300, 77});
   const at::Tensor q = random_bf16({2, h.heads, h.d}, 40);
   const at::Tensor found = run(h, c, q);
-  for (int64_t s = 0; s < 2; ++s) EXPECT_LE(worst_row_error(found[s], reference(c, h, static_cast<size_t>(s), q.slice(0, s, s + 1), scale(h))[0]), 2 * kTolerance);
+  for (int64_t s = 0; s < 2; ++s)
+    EXPECT_LE(worst_row_error(found[s], reference(c, h, static_cast<size_t>(s), q.slice(0, s, s + 1), scale(h))[0]),
+              2 * kTolerance);
 }
 
 // One graph serves later steps: lengths and tables are read on the device.
@@ -131,10 +156,22 @@ TEST_F(DecodeAttention, AGraphFollowsTheLengths) {
   const Heads h{32, 8, 128};
   const Context c = make_context(h, {400, 0, 33, 150});
   const at::Tensor q = random_bf16({4, h.heads, h.d});
-  const Buffer dq = upload(q), keys = upload(c.keys), values = upload(c.values), tables = upload(c.tables), lengths = upload(ints({1, 1, 0, 90}));
-  const Buffer workspace(api().decode_attention_workspace(4, h.heads, h.kv_heads, h.d), 0), out = like({4, h.heads, h.d}, at::kBFloat16);
-  const DecodeAttentionArgs args{.q = dq.as(), .out = out.as(), .cache = {keys.as(), values.as()}, .block_tables = tables.as<int32_t>(), .lengths = lengths.as<int32_t>(),
-                                 .sequences = 4, .table_width = c.width, .heads = h.heads, .kv_heads = h.kv_heads, .head_dim = h.d, .scale = scale(h), .workspace = workspace.as<void>()};
+  const Buffer dq = upload(q), keys = upload(c.keys), values = upload(c.values), tables = upload(c.tables),
+               lengths = upload(ints({1, 1, 0, 90}));
+  const Buffer workspace(api().decode_attention_workspace(4, h.heads, h.kv_heads, h.d), 0),
+      out = like({4, h.heads, h.d}, at::kBFloat16);
+  const DecodeAttentionArgs args{.q = dq.as(),
+                                 .out = out.as(),
+                                 .cache = {keys.as(), values.as()},
+                                 .block_tables = tables.as<int32_t>(),
+                                 .lengths = lengths.as<int32_t>(),
+                                 .sequences = 4,
+                                 .table_width = c.width,
+                                 .heads = h.heads,
+                                 .kv_heads = h.kv_heads,
+                                 .head_dim = h.d,
+                                 .scale = scale(h),
+                                 .workspace = workspace.as<void>()};
   Graph graph = nullptr;
   check_cuda(api().capture_begin(stream));
   check_cuda(api().decode_attention(&args, stream));
@@ -142,7 +179,8 @@ TEST_F(DecodeAttention, AGraphFollowsTheLengths) {
   const Buffer real = upload(ints(c.lengths));
   check_cuda(api().copy(lengths.as<void>(), real.as<void>(), 16, stream));
   check_cuda(api().graph_launch(graph, stream));
-  EXPECT_TRUE(at::equal(download(out, {4, h.heads, h.d}, at::kBFloat16).view(at::kShort), run(h, c, q).view(at::kShort)));
+  EXPECT_TRUE(
+      at::equal(download(out, {4, h.heads, h.d}, at::kBFloat16).view(at::kShort), run(h, c, q).view(at::kShort)));
   check_cuda(api().graph_destroy(graph));
 }
 
@@ -157,14 +195,25 @@ class PrefillAttention : public GpuTest {
       longest = std::max(longest, counts[s]);
     }
     const Context c = make_context(h, lengths);
-    const int64_t tokens = starts.back() + 5;   // five rows of padding
+    const int64_t tokens = starts.back() + 5;  // five rows of padding
     const float scale = 1.0f / std::sqrt(static_cast<float>(h.d));
     const at::Tensor q = random_bf16({tokens, h.heads, h.d}, 2);
-    const Buffer dq = upload(q), keys = upload(c.keys), values = upload(c.values), tables = upload(c.tables), d_lengths = upload(ints(lengths)), d_starts = upload(ints(starts));
+    const Buffer dq = upload(q), keys = upload(c.keys), values = upload(c.values), tables = upload(c.tables),
+                 d_lengths = upload(ints(lengths)), d_starts = upload(ints(starts));
     const Buffer out = like({tokens, h.heads, h.d}, at::kBFloat16);
-    const PrefillAttentionArgs args{.q = dq.as(), .out = out.as(), .cache = {keys.as(), values.as()}, .block_tables = tables.as<int32_t>(), .query_starts = d_starts.as<int32_t>(),
-                                    .lengths = d_lengths.as<int32_t>(), .sequences = static_cast<int64_t>(counts.size()), .table_width = c.width, .heads = h.heads,
-                                    .kv_heads = h.kv_heads, .head_dim = h.d, .longest_query = longest, .scale = scale};
+    const PrefillAttentionArgs args{.q = dq.as(),
+                                    .out = out.as(),
+                                    .cache = {keys.as(), values.as()},
+                                    .block_tables = tables.as<int32_t>(),
+                                    .query_starts = d_starts.as<int32_t>(),
+                                    .lengths = d_lengths.as<int32_t>(),
+                                    .sequences = static_cast<int64_t>(counts.size()),
+                                    .table_width = c.width,
+                                    .heads = h.heads,
+                                    .kv_heads = h.kv_heads,
+                                    .head_dim = h.d,
+                                    .longest_query = longest,
+                                    .scale = scale};
     check_cuda(api().prefill_attention(&args, stream));
     const at::Tensor found = download(out, {tokens, h.heads, h.d}, at::kBFloat16);
     double worst = 0;
@@ -173,13 +222,15 @@ class PrefillAttention : public GpuTest {
       const at::Tensor expected = reference(c, h, s, q.slice(0, starts[s], starts[s + 1]), scale);
       worst = std::max(worst, worst_row_error(found.slice(0, starts[s], starts[s + 1]), expected));
     }
-    EXPECT_LE(worst, kTolerance) << h.heads << "/" << h.kv_heads << "/" << h.d << ", " << counts[0] << " new after " << before[0];
+    EXPECT_LE(worst, kTolerance) << h.heads << "/" << h.kv_heads << "/" << h.d << ", " << counts[0] << " new after "
+                                 << before[0];
     EXPECT_TRUE(found.slice(0, starts.back()).isnan().all().item<bool>()) << "rows of nobody were written";
   }
 };
 
 TEST_F(PrefillAttention, EveryGroupAndLength) {
-  for (const Heads& h : {Heads{1, 1, 64}, Heads{32, 8, 128}, Heads{14, 2, 64}, Heads{10, 2, 128}, Heads{7, 1, 64}, Heads{16, 2, 128}}) {
+  for (const Heads& h :
+       {Heads{1, 1, 64}, Heads{32, 8, 128}, Heads{14, 2, 64}, Heads{10, 2, 128}, Heads{7, 1, 64}, Heads{16, 2, 128}}) {
     for (const int32_t count : {1, 2, 16, 31, 64, 65, 129, 700}) compare(h, {0}, {count});
     for (const int32_t before : {1, 15, 64, 100, 1600}) compare(h, {before}, {37});
   }

@@ -2,11 +2,12 @@
 
 usage: build_report.py FOLDER       the folder of the *.ptxas files
 """
+
 import pathlib
 import re
 import sys
 
-# Bytes of spill stores a kernel may have: none on Hopper, a few on Ampere, where the prefill kernel's 255 registers are short.
+# Bytes of spill stores a kernel may have: none on Hopper, a few on Ampere, where the prefill kernel lacks registers.
 LIMITS = {"sm_90a": 0, "sm_90": 0, "sm_80": 128}
 
 
@@ -39,7 +40,9 @@ def main():
             seen += 1
             bad = spills > LIMITS.get(target, 0)
             failures += bad
-            print(f"{report.stem:20} {readable(kernel):36} {target:7} {registers:4} registers {spills:4} bytes spilled{'  <- too many' if bad else ''}")
+            note = "  <- too many" if bad else ""
+            name = f"{report.stem:20} {readable(kernel):36} {target:7}"
+            print(f"{name} {registers:4} registers {spills:4} bytes spilled{note}")
     if not seen:
         print(f"no report of ptxas in {sys.argv[1]}: build tritonforge_cuda first")
     return 1 if failures or not seen else 0

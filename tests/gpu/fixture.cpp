@@ -32,7 +32,7 @@ Buffer::Buffer(size_t bytes, int poison) : bytes_(bytes) {
 }
 
 void GpuTest::SetUpTestSuite() {
-  why_not();   // before the seed: ATen looks for its CUDA half once
+  why_not();  // before the seed: ATen looks for its CUDA half once
   at::manual_seed(7);
 }
 void GpuTest::SetUp() {

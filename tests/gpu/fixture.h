@@ -14,9 +14,11 @@ namespace tritonforge::gpu {
 class Buffer {
  public:
   Buffer() = default;
-  explicit Buffer(size_t bytes, int poison = 0xFF);   // 0xFF: NaN as bfloat16 and as float
+  explicit Buffer(size_t bytes, int poison = 0xFF);  // 0xFF: NaN as bfloat16 and as float
   template <typename T = Bf16>
-  T* as() const { return static_cast<T*>(memory_.get()); }
+  T* as() const {
+    return static_cast<T*>(memory_.get());
+  }
   size_t bytes() const { return bytes_; }
 
  private:
@@ -35,7 +37,7 @@ class GpuTest : public testing::Test {
   Buffer upload(const at::Tensor& host) const;
   // Waits for the stream.
   at::Tensor download(const Buffer& from, at::IntArrayRef shape, at::ScalarType type) const;
-  Buffer like(at::IntArrayRef shape, at::ScalarType type) const;   // poisoned
+  Buffer like(at::IntArrayRef shape, at::ScalarType type) const;  // poisoned
 };
 
 at::Tensor random_bf16(at::IntArrayRef shape, double scale = 1.0);

@@ -23,7 +23,8 @@ class Products : public GpuTest {
   };
   enum class Way { kPlanned, kTuned, kLibrary, kSkinny };
   void compare(const Shape& s, std::initializer_list<Way> ways) {
-    const at::Tensor x = random_bf16({s.m, s.k}), w = random_bf16({s.n, s.k}), bias = random_bf16({s.n}, 30), before = random_bf16({s.m, s.n}, 30);
+    const at::Tensor x = random_bf16({s.m, s.k}), w = random_bf16({s.n, s.k}), bias = random_bf16({s.n}, 30),
+                     before = random_bf16({s.m, s.n}, 30);
     const auto type = s.fp32_out ? at::kFloat : at::kBFloat16;
     at::Tensor expected = at::mm(x.to(at::kDouble), w.to(at::kDouble).t());
     if (s.bias) expected += bias.to(at::kDouble);
@@ -31,17 +32,28 @@ class Products : public GpuTest {
     const Buffer dx = upload(x), dw = upload(w), db = upload(bias);
     for (const Way way : ways) {
       const Buffer y = s.accumulate ? upload(before.to(type)) : like({s.m, s.n}, type);
-      const GemmArgs args{.y = y.as<void>(), .x = dx.as(), .w = dw.as(), .bias = s.bias ? db.as() : nullptr, .m = s.m, .n = s.n, .k = s.k, .fp32_out = s.fp32_out, .accumulate = s.accumulate};
+      const GemmArgs args{.y = y.as<void>(),
+                          .x = dx.as(),
+                          .w = dw.as(),
+                          .bias = s.bias ? db.as() : nullptr,
+                          .m = s.m,
+                          .n = s.n,
+                          .k = s.k,
+                          .fp32_out = s.fp32_out,
+                          .accumulate = s.accumulate};
       if (way == Way::kTuned) {
-        const Buffer scratch = like({s.m, s.n}, type);   // tuning overwrites y
+        const Buffer scratch = like({s.m, s.n}, type);  // tuning overwrites y
         GemmArgs tuning = args;
         tuning.y = scratch.as<void>();
         check_cuda(api().gemm_tune(handle, &tuning, stream));
       }
-      const int status = way == Way::kSkinny ? api().gemm_skinny(&args, stream) : way == Way::kLibrary ? api().gemm_library(handle, &args, stream) : api().gemm(handle, &args, stream);
+      const int status = way == Way::kSkinny    ? api().gemm_skinny(&args, stream)
+                         : way == Way::kLibrary ? api().gemm_library(handle, &args, stream)
+                                                : api().gemm(handle, &args, stream);
       check_cuda(status);
       EXPECT_LE(worst_row_error(download(y, {s.m, s.n}, type), expected), s.fp32_out ? 2e-5 : 4e-3)
-          << s.m << " x " << s.n << " x " << s.k << " way " << static_cast<int>(way) << (s.bias ? " bias" : "") << (s.fp32_out ? " fp32" : "") << (s.accumulate ? " accumulate" : "");
+          << s.m << " x " << s.n << " x " << s.k << " way " << static_cast<int>(way) << (s.bias ? " bias" : "")
+          << (s.fp32_out ? " fp32" : "") << (s.accumulate ? " accumulate" : "");
     }
   }
   Buffer workspace;
@@ -50,7 +62,8 @@ class Products : public GpuTest {
 
 TEST_F(Products, FewRowsByBothKernels) {
   for (const int64_t m : {1, 2, 3, 4, 5, 7, 8}) {
-    for (const auto& [n, k] : std::vector<std::pair<int64_t, int64_t>>{{896, 896}, {1152, 896}, {896, 4864}, {4096, 4096}, {40, 32}, {1000, 64}, {24, 12288}}) {
+    for (const auto& [n, k] : std::vector<std::pair<int64_t, int64_t>>{
+             {896, 896}, {1152, 896}, {896, 4864}, {4096, 4096}, {40, 32}, {1000, 64}, {24, 12288}}) {
       compare({m, n, k}, {Way::kSkinny, Way::kLibrary, Way::kPlanned});
       compare({m, n, k, true}, {Way::kSkinny, Way::kPlanned});
       compare({m, n, k, false, true}, {Way::kSkinny, Way::kLibrary});
@@ -80,7 +93,8 @@ TEST_F(Products, TuningKeepsAPlanThatRunsInAGraph) {
   check_cuda(api().capture_end(stream, &graph));
   check_cuda(api().fill(y.as<void>(), 0xFF, y.bytes(), stream));
   check_cuda(api().graph_launch(graph, stream));
-  EXPECT_LE(worst_row_error(download(y, {4, 896}, at::kBFloat16), at::mm(x.to(at::kDouble), w.to(at::kDouble).t())), 4e-3);
+  EXPECT_LE(worst_row_error(download(y, {4, 896}, at::kBFloat16), at::mm(x.to(at::kDouble), w.to(at::kDouble).t())),
+            4e-3);
   check_cuda(api().graph_destroy(graph));
 }
 

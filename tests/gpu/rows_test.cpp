@@ -15,11 +15,13 @@ double differing(const at::Tensor& found, const at::Tensor& expected) {
 }
 
 TEST_F(Rows, RmsNormEqualsItsTwin) {
-  for (const auto& [rows, d] : std::vector<std::pair<int64_t, int64_t>>{{1, 896}, {1, 4096}, {3, 64}, {17, 1000}, {257, 4096}, {700, 896}, {600, 12288}, {2, 16384}}) {
+  for (const auto& [rows, d] : std::vector<std::pair<int64_t, int64_t>>{
+           {1, 896}, {1, 4096}, {3, 64}, {17, 1000}, {257, 4096}, {700, 896}, {600, 12288}, {2, 16384}}) {
     const at::Tensor x = random_bf16({rows, d}, 3), weight = random_bf16({d});
     const Buffer dx = upload(x), dw = upload(weight), out = like({rows, d}, at::kBFloat16);
     check_cuda(api().rms_norm(out.as(), dx.as(), dw.as(), rows, d, 1e-6f, stream));
-    const at::Tensor expected = kernels::rms_norm_reference(x, weight, 1e-6), found = download(out, {rows, d}, at::kBFloat16);
+    const at::Tensor expected = kernels::rms_norm_reference(x, weight, 1e-6),
+                     found = download(out, {rows, d}, at::kBFloat16);
     EXPECT_LE(worst_element_error(found, expected, 1e-30), 2 * kStep) << rows << " x " << d;
     EXPECT_LE(differing(found, expected), 5e-3) << rows << " x " << d;
   }
@@ -38,12 +40,13 @@ TEST_F(Rows, AddRmsNormUpdatesTheResidualInPlace) {
   }
 }
 
-TEST_F(Rows, SwigluEqualsItsTwin) {   // __expf: a relative error of 1e-6 before the first rounding
+TEST_F(Rows, SwigluEqualsItsTwin) {  // __expf: a relative error of 1e-6 before the first rounding
   for (const auto& [rows, d] : std::vector<std::pair<int64_t, int64_t>>{{1, 4864}, {5, 8}, {257, 4864}, {64, 12288}}) {
     const at::Tensor x = random_bf16({rows, 2 * d}, 4);
     const Buffer dx = upload(x), out = like({rows, d}, at::kBFloat16);
     check_cuda(api().swiglu(out.as(), dx.as(), rows, d, stream));
-    const at::Tensor expected = kernels::swiglu_reference(x.narrow(1, 0, d), x.narrow(1, d, d)), found = download(out, {rows, d}, at::kBFloat16);
+    const at::Tensor expected = kernels::swiglu_reference(x.narrow(1, 0, d), x.narrow(1, d, d)),
+                     found = download(out, {rows, d}, at::kBFloat16);
     EXPECT_LE(worst_element_error(found, expected, 1e-6), 2 * kStep) << rows << " x " << d;
     EXPECT_LE(differing(found, expected), 5e-3) << rows << " x " << d;
   }
@@ -64,49 +67,83 @@ TEST_F(Rows, EmbeddingAndGatherCopyRows) {
 }
 
 TEST_F(Rows, RopeCacheWritesQueriesAndSlots) {
-  struct Case { int64_t tokens, heads, kv_heads, d; bool norm; };
-  for (const Case& c : {Case{1, 32, 8, 128, true}, Case{5, 14, 2, 64, false}, Case{257, 32, 8, 128, true}, Case{33, 16, 8, 128, false}, Case{9, 7, 1, 64, true}}) {
+  struct Case {
+    int64_t tokens, heads, kv_heads, d;
+    bool norm;
+  };
+  for (const Case& c : {Case{1, 32, 8, 128, true}, Case{5, 14, 2, 64, false}, Case{257, 32, 8, 128, true},
+                        Case{33, 16, 8, 128, false}, Case{9, 7, 1, 64, true}}) {
     const int64_t blocks = 40, slots = blocks * kPage, width = c.heads + 2 * c.kv_heads;
-    const at::Tensor qkv = random_bf16({c.tokens, width, c.d}, 2), q_norm = random_bf16({c.d}), k_norm = random_bf16({c.d});
-    const at::Tensor positions = at::randint(0, 40000, {c.tokens}, at::kInt), places = at::randperm(slots).slice(0, 0, c.tokens).to(at::kInt);
-    const at::Tensor inv_freq = at::pow(1e6, at::arange(0, c.d, 2).to(at::kFloat) / static_cast<double>(c.d)).reciprocal();
-    const Buffer d_qkv = upload(qkv), d_qn = upload(q_norm), d_kn = upload(k_norm), d_pos = upload(positions), d_slots = upload(places), d_freq = upload(inv_freq);
+    const at::Tensor qkv = random_bf16({c.tokens, width, c.d}, 2), q_norm = random_bf16({c.d}),
+                     k_norm = random_bf16({c.d});
+    const at::Tensor positions = at::randint(0, 40000, {c.tokens}, at::kInt),
+                     places = at::randperm(slots).slice(0, 0, c.tokens).to(at::kInt);
+    const at::Tensor inv_freq = at::pow(1e6, at::arange(0, c.d, 2).to(at::kFloat) / static_cast<double>(c.d))
+                                    .reciprocal();
+    const Buffer d_qkv = upload(qkv), d_qn = upload(q_norm), d_kn = upload(k_norm), d_pos = upload(positions),
+                 d_slots = upload(places), d_freq = upload(inv_freq);
     const Buffer rope = like({40000, c.d / 2, 2}, at::kFloat), q = like({c.tokens, c.heads, c.d}, at::kBFloat16);
-    const Buffer keys = like({slots, c.kv_heads, c.d}, at::kBFloat16), values = like({slots, c.kv_heads, c.d}, at::kBFloat16);
+    const Buffer keys = like({slots, c.kv_heads, c.d}, at::kBFloat16),
+                 values = like({slots, c.kv_heads, c.d}, at::kBFloat16);
     check_cuda(api().rope_table(rope.as<float>(), d_freq.as<float>(), 40000, c.d, stream));
-    const RopeCacheArgs args{.qkv = d_qkv.as(), .q = q.as(), .cache = {keys.as(), values.as()}, .q_norm = c.norm ? d_qn.as() : nullptr, .k_norm = c.norm ? d_kn.as() : nullptr,
-                             .rope = rope.as<float>(), .positions = d_pos.as<int32_t>(), .slots = d_slots.as<int32_t>(),
-                             .tokens = c.tokens, .heads = c.heads, .kv_heads = c.kv_heads, .head_dim = c.d, .eps = 1e-6f};
+    const RopeCacheArgs args{.qkv = d_qkv.as(),
+                             .q = q.as(),
+                             .cache = {keys.as(), values.as()},
+                             .q_norm = c.norm ? d_qn.as() : nullptr,
+                             .k_norm = c.norm ? d_kn.as() : nullptr,
+                             .rope = rope.as<float>(),
+                             .positions = d_pos.as<int32_t>(),
+                             .slots = d_slots.as<int32_t>(),
+                             .tokens = c.tokens,
+                             .heads = c.heads,
+                             .kv_heads = c.kv_heads,
+                             .head_dim = c.d,
+                             .eps = 1e-6f};
     check_cuda(api().rope_cache(&args, stream));
 
-    const at::Tensor angle = positions.to(at::kFloat).unsqueeze(1) * inv_freq.unsqueeze(0), cosine = angle.cos(), sine = angle.sin();
+    const at::Tensor angle = positions.to(at::kFloat).unsqueeze(1) * inv_freq.unsqueeze(0), cosine = angle.cos(),
+                     sine = angle.sin();
     const auto prepared = [&](int64_t begin, int64_t count, const at::Tensor& norm) {
       const at::Tensor x = qkv.narrow(1, begin, count).contiguous();
       return kernels::rope_reference(c.norm ? kernels::rms_norm_reference(x, norm, 1e-6) : x, cosine, sine);
     };
     // A pair may cancel, so an element's error is measured against the row's size.
-    EXPECT_LE(worst_row_error(download(q, {c.tokens, c.heads, c.d}, at::kBFloat16), prepared(0, c.heads, q_norm)), 2e-3);
-    EXPECT_LE(worst_element_error(download(q, {c.tokens, c.heads, c.d}, at::kBFloat16), prepared(0, c.heads, q_norm), 4), 2 * kStep);
-    const auto read = [&](const Buffer& cache) {   // [blocks, kv_heads, page, d] by slot
-      const at::Tensor all = download(cache, {blocks, c.kv_heads, kPage, c.d}, at::kBFloat16).transpose(1, 2).reshape({slots, c.kv_heads, c.d});
+    EXPECT_LE(worst_row_error(download(q, {c.tokens, c.heads, c.d}, at::kBFloat16), prepared(0, c.heads, q_norm)),
+              2e-3);
+    EXPECT_LE(
+        worst_element_error(download(q, {c.tokens, c.heads, c.d}, at::kBFloat16), prepared(0, c.heads, q_norm), 4),
+        2 * kStep);
+    const auto read = [&](const Buffer& cache) {  // [blocks, kv_heads, page, d] by slot
+      const at::Tensor all = download(cache, {blocks, c.kv_heads, kPage, c.d}, at::kBFloat16)
+                                 .transpose(1, 2)
+                                 .reshape({slots, c.kv_heads, c.d});
       return std::pair(all.index_select(0, places.to(at::kLong)), all.isnan().all(2).all(1).sum().item<int64_t>());
     };
     const auto [k, untouched] = read(keys);
     EXPECT_LE(worst_row_error(k, prepared(c.heads, c.kv_heads, k_norm)), 2e-3);
-    EXPECT_EQ(untouched, slots - c.tokens);   // no slot of another token
+    EXPECT_EQ(untouched, slots - c.tokens);  // no slot of another token
     EXPECT_TRUE(at::equal(read(values).first, qkv.narrow(1, c.heads + c.kv_heads, c.kv_heads)));
   }
 }
 
 TEST_F(Rows, AdvanceMovesActiveRowsOnly) {
-  const Buffer tokens = upload(ints({7, 8, 9, 10})), lengths = upload(ints({16, 0, 31, 48})), tables = upload(ints({3, 5, 9, 1, 1, 1, 2, 4, 6, 7, 8, 9}));
-  const Buffer ids = upload(ints({0, 0, 0, 0})), positions = upload(ints({0, 0, 0, 0})), slots = upload(ints({0, 0, 0, 0}));
-  const AdvanceArgs args{.tokens = tokens.as<int32_t>(), .ids = ids.as<int32_t>(), .positions = positions.as<int32_t>(), .slots = slots.as<int32_t>(),
-                         .lengths = lengths.as<int32_t>(), .block_tables = tables.as<int32_t>(), .sequences = 4, .table_width = 3};
+  const Buffer tokens = upload(ints({7, 8, 9, 10})), lengths = upload(ints({16, 0, 31, 48})),
+               tables = upload(ints({3, 5, 9, 1, 1, 1, 2, 4, 6, 7, 8, 9}));
+  const Buffer ids = upload(ints({0, 0, 0, 0})), positions = upload(ints({0, 0, 0, 0})),
+               slots = upload(ints({0, 0, 0, 0}));
+  const AdvanceArgs args{.tokens = tokens.as<int32_t>(),
+                         .ids = ids.as<int32_t>(),
+                         .positions = positions.as<int32_t>(),
+                         .slots = slots.as<int32_t>(),
+                         .lengths = lengths.as<int32_t>(),
+                         .block_tables = tables.as<int32_t>(),
+                         .sequences = 4,
+                         .table_width = 3};
   check_cuda(api().advance(&args, stream));
   EXPECT_TRUE(at::equal(download(ids, {4}, at::kInt), ints({7, 0, 9, 10})));
   EXPECT_TRUE(at::equal(download(positions, {4}, at::kInt), ints({16, 0, 31, 48})));
-  EXPECT_TRUE(at::equal(download(slots, {4}, at::kInt), ints({5 * 16, 0, 4 * 16 + 15, 0})));   // the last one's table is full
+  EXPECT_TRUE(
+      at::equal(download(slots, {4}, at::kInt), ints({5 * 16, 0, 4 * 16 + 15, 0})));  // the last one's table is full
   EXPECT_TRUE(at::equal(download(lengths, {4}, at::kInt), ints({17, 0, 32, 49})));
 }
 
@@ -115,7 +152,9 @@ TEST_F(Rows, ChecksumEqualsTheHosts) {
     const at::Tensor data = at::randint(0, 256, {bytes}, at::kByte);
     const Buffer on_device = upload(data), out(8);
     check_cuda(api().checksum(out.as<uint64_t>(), on_device.as<void>(), static_cast<size_t>(bytes), stream));
-    EXPECT_EQ(static_cast<uint64_t>(download(out, {1}, at::kLong).item<int64_t>()), checksum_bytes(data.const_data_ptr(), static_cast<size_t>(bytes))) << bytes;
+    EXPECT_EQ(static_cast<uint64_t>(download(out, {1}, at::kLong).item<int64_t>()),
+              checksum_bytes(data.const_data_ptr(), static_cast<size_t>(bytes)))
+        << bytes;
   }
 }
 

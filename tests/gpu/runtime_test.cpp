@@ -62,13 +62,13 @@ TEST_F(Runtime, AGraphRepeatsWhatWasCaptured) {
   check_cuda(api().capture_begin(stream));
   check_cuda(api().copy(to.as<void>(), from.as<void>(), 16, stream));
   check_cuda(api().capture_end(stream, &graph));
-  EXPECT_FALSE(at::equal(download(to, {4}, at::kInt), ints({1, 2, 3, 4})));   // captured, not run
+  EXPECT_FALSE(at::equal(download(to, {4}, at::kInt), ints({1, 2, 3, 4})));  // captured, not run
   check_cuda(api().graph_launch(graph, stream));
   EXPECT_TRUE(at::equal(download(to, {4}, at::kInt), ints({1, 2, 3, 4})));
   check_cuda(api().graph_destroy(graph));
 }
 
-TEST_F(Runtime, AnIpcHandleNamesAnAllocation) {   // opening it takes a second process
+TEST_F(Runtime, AnIpcHandleNamesAnAllocation) {  // opening it takes a second process
   const Buffer memory(1 << 20);
   IpcHandle handle{}, again{};
   check_cuda(api().ipc_get(memory.as<void>(), &handle));

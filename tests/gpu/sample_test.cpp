@@ -1,5 +1,5 @@
-// Tolerance: the token is the twin's unless the scores of both lie within 1e-5 of each other (fp32 against float64), or,
-// with cuts, unless the last token that a cut keeps lies on its edge: at most one draw in 500. Log-probs: 5e-6.
+// Tolerance: the token is the twin's unless the scores of both lie within 1e-5 of each other (fp32 against float64),
+// or, with cuts, unless the last token that a cut keeps lies on its edge: at most one draw in 500. Log-probs: 5e-6.
 #include "kernels/sample.h"
 
 #include <cmath>
@@ -9,8 +9,8 @@
 namespace tritonforge::gpu {
 namespace {
 
-using kernels::SampleRow;
 using kernels::Sampled;
+using kernels::SampleRow;
 
 class Sampling : public GpuTest {
  protected:
@@ -27,14 +27,26 @@ class Sampling : public GpuTest {
       seed.push_back(static_cast<int64_t>(row.seed));
       position.push_back(static_cast<int64_t>(row.position));
     }
-    const Buffer x = upload(logits), t = upload(at::tensor(temperature)), p = upload(at::tensor(top_p)), m = upload(at::tensor(min_p)), k = upload(ints(top_k));
+    const Buffer x = upload(logits), t = upload(at::tensor(temperature)), p = upload(at::tensor(top_p)),
+                 m = upload(at::tensor(min_p)), k = upload(ints(top_k));
     const Buffer s = upload(at::tensor(seed, at::kLong)), at = upload(at::tensor(position, at::kLong));
-    const Buffer workspace(api().sample_workspace(count), 0), tokens = like({count}, at::kInt), log_probs = like({count}, at::kFloat);
-    const SampleArgs args{.logits = x.as<float>(), .rows = count, .vocab = logits.size(1), .temperature = t.as<float>(), .top_p = p.as<float>(), .min_p = m.as<float>(),
-                          .top_k = k.as<int32_t>(), .seed = s.as<uint64_t>(), .position = at.as<uint64_t>(), .tokens = tokens.as<int32_t>(), .log_probs = log_probs.as<float>(),
-                          .cuts = cuts, .workspace = workspace.as<void>()};
+    const Buffer workspace(api().sample_workspace(count), 0), tokens = like({count}, at::kInt),
+                                                              log_probs = like({count}, at::kFloat);
+    const SampleArgs args{.logits = x.as<float>(),
+                          .rows = count,
+                          .vocab = logits.size(1),
+                          .temperature = t.as<float>(),
+                          .top_p = p.as<float>(),
+                          .min_p = m.as<float>(),
+                          .top_k = k.as<int32_t>(),
+                          .seed = s.as<uint64_t>(),
+                          .position = at.as<uint64_t>(),
+                          .tokens = tokens.as<int32_t>(),
+                          .log_probs = log_probs.as<float>(),
+                          .cuts = cuts,
+                          .workspace = workspace.as<void>()};
     std::vector<Sampled> drawn;
-    for (int round = 0; round < 2; ++round) {   // twice over one workspace: counters must be back at zero
+    for (int round = 0; round < 2; ++round) {  // twice over one workspace: counters must be back at zero
       check_cuda(api().sample(&args, stream));
       const at::Tensor ids = download(tokens, {count}, at::kInt), values = download(log_probs, {count}, at::kFloat);
       for (int64_t i = 0; i < count; ++i) {
@@ -80,7 +92,8 @@ TEST_F(Sampling, DrawsTheTwinsToken) {
       if (vocab * count > 10'000'000) continue;
       const at::Tensor logits = at::randn({count, vocab}) * 3;
       for (const float temperature : {1.0f, 0.3f, 1.7f}) {
-        EXPECT_EQ(compare(logits, rows_like({.temperature = temperature}, count, 5), false), 0) << vocab << ", " << count << " rows, T " << temperature;
+        EXPECT_EQ(compare(logits, rows_like({.temperature = temperature}, count, 5), false), 0)
+            << vocab << ", " << count << " rows, T " << temperature;
       }
     }
   }
@@ -88,9 +101,10 @@ TEST_F(Sampling, DrawsTheTwinsToken) {
 
 TEST_F(Sampling, GreedyTakesTheLowestIdOfTheLargest) {
   for (const int64_t count : {1, 50}) {
-    at::Tensor logits = at::randint(0, 20, {count, 151936}).to(at::kFloat);   // thousands of equals
+    at::Tensor logits = at::randint(0, 20, {count, 151936}).to(at::kFloat);  // thousands of equals
     const auto drawn = draw(logits, rows_like({.temperature = 0}, count, 1), count == 50);
-    for (int64_t i = 0; i < count; ++i) EXPECT_EQ(drawn[static_cast<size_t>(i)].token, (logits[i] == 19).nonzero()[0].item<int64_t>());
+    for (int64_t i = 0; i < count; ++i)
+      EXPECT_EQ(drawn[static_cast<size_t>(i)].token, (logits[i] == 19).nonzero()[0].item<int64_t>());
   }
 }
 
@@ -100,8 +114,10 @@ TEST_F(Sampling, CutsKeepTheTwinsTokens) {
     const int64_t count = vocab > 100000 ? 24 : 96;
     for (const double spread : {0.5, 3.0}) {
       const at::Tensor logits = at::randn({count, vocab}) * spread;
-      for (const SampleRow& base : {SampleRow{.top_p = 0.9f}, SampleRow{.top_p = 0.05f}, SampleRow{.top_k = 1}, SampleRow{.top_k = 5}, SampleRow{.top_k = 900},
-                                    SampleRow{.min_p = 0.05f}, SampleRow{.temperature = 1.5f, .top_p = 0.8f, .min_p = 0.02f, .top_k = 20}, SampleRow{.top_p = 0.999f, .top_k = 50000}}) {
+      for (const SampleRow& base : {SampleRow{.top_p = 0.9f}, SampleRow{.top_p = 0.05f}, SampleRow{.top_k = 1},
+                                    SampleRow{.top_k = 5}, SampleRow{.top_k = 900}, SampleRow{.min_p = 0.05f},
+                                    SampleRow{.temperature = 1.5f, .top_p = 0.8f, .min_p = 0.02f, .top_k = 20},
+                                    SampleRow{.top_p = 0.999f, .top_k = 50000}}) {
         differ += compare(logits, rows_like(base, count, 9), true);
         draws += static_cast<int>(count);
       }
@@ -110,10 +126,12 @@ TEST_F(Sampling, CutsKeepTheTwinsTokens) {
   EXPECT_LE(differ, draws / 500) << "of " << draws;
 }
 
-TEST_F(Sampling, TiesAreCutByTheLowerId) {   // logits on a coarse grid: every cut goes through a crowd of equals
+TEST_F(Sampling, TiesAreCutByTheLowerId) {  // logits on a coarse grid: every cut goes through a crowd of equals
   const at::Tensor logits = (at::randn({64, 5000}) * 2).round();
   int differ = 0;
-  for (const SampleRow& base : {SampleRow{.top_k = 7}, SampleRow{.top_k = 300}, SampleRow{.top_p = 0.5f}, SampleRow{.top_p = 0.7f, .top_k = 400}}) differ += compare(logits, rows_like(base, 64, 3), true);
+  for (const SampleRow& base : {SampleRow{.top_k = 7}, SampleRow{.top_k = 300}, SampleRow{.top_p = 0.5f},
+                                SampleRow{.top_p = 0.7f, .top_k = 400}})
+    differ += compare(logits, rows_like(base, 64, 3), true);
   EXPECT_EQ(differ, 0);
 }
 
@@ -132,7 +150,7 @@ TEST_F(Sampling, LogitsThatAreNotFinite) {
   logits[0][77] = std::nan("");
   logits[1][3999] = inf;
   logits[2].fill_(-inf);
-  logits[3].slice(0, 10).fill_(-inf);     // a mask: fine
+  logits[3].slice(0, 10).fill_(-inf);  // a mask: fine
   for (const bool cuts : {false, true}) {
     std::vector<SampleRow> rows = rows_like({}, 6, 2);
     if (cuts) {
@@ -152,7 +170,8 @@ TEST_F(Sampling, LogitsThatAreNotFinite) {
 // 20,000 draws of one row: frequencies against probabilities.
 TEST_F(Sampling, FrequenciesAreTheProbabilities) {
   const int64_t count = 20000;
-  const at::Tensor one = at::tensor({2.0f, 1.0f, 0.0f, -1.0f, -3.0f}), logits = one.unsqueeze(0).expand({count, 5}).contiguous();
+  const at::Tensor one = at::tensor({2.0f, 1.0f, 0.0f, -1.0f, -3.0f}),
+                   logits = one.unsqueeze(0).expand({count, 5}).contiguous();
   std::vector<SampleRow> rows(static_cast<size_t>(count));
   for (size_t i = 0; i < rows.size(); ++i) rows[i] = {.seed = 42, .position = i};
   at::Tensor found = at::zeros({5}, at::kDouble);

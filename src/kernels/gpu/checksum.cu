@@ -10,9 +10,11 @@ namespace {
 
 constexpr int kThreads = 256;
 
-__global__ void __launch_bounds__(kThreads) checksum_kernel(unsigned long long* out, const uint8_t* bytes, int64_t count) {
+__global__ void __launch_bounds__(kThreads)
+    checksum_kernel(unsigned long long* out, const uint8_t* bytes, int64_t count) {
   __shared__ uint64_t sums[kThreads / kWarp];
-  const int64_t pairs = count / 16, thread = blockIdx.x * int64_t{kThreads} + threadIdx.x, threads = int64_t{gridDim.x} * kThreads;
+  const int64_t pairs = count / 16, thread = blockIdx.x * int64_t{kThreads} + threadIdx.x,
+                threads = int64_t{gridDim.x} * kThreads;
   const auto* words = reinterpret_cast<const ulonglong2*>(bytes);
   uint64_t sum = 0;
 #pragma unroll 4
@@ -20,7 +22,7 @@ __global__ void __launch_bounds__(kThreads) checksum_kernel(unsigned long long* 
     const ulonglong2 pair = __ldg(words + i);
     sum += checksum_mix(pair.x, static_cast<uint64_t>(2 * i)) + checksum_mix(pair.y, static_cast<uint64_t>(2 * i + 1));
   }
-  if (thread < 2) {   // the last bytes, fewer than 16: two words at most
+  if (thread < 2) {  // the last bytes, fewer than 16: two words at most
     const int64_t index = 2 * pairs + thread, begin = index * 8;
     uint64_t word = 0;
     for (int64_t i = begin; i < count && i < begin + 8; ++i) word |= uint64_t{bytes[i]} << (8 * (i - begin));
@@ -41,7 +43,8 @@ int checksum(uint64_t* out, const void* bytes, size_t count, Stream stream) {
   if (const int error = check(cudaMemsetAsync(out, 0, 8, stream), "checksum")) return error;
   const auto n = static_cast<int64_t>(count);
   const int64_t blocks = std::clamp<int64_t>(ceil_div<int64_t>(n, kThreads * 64), 1, int64_t{multiprocessors()} * 8);
-  checksum_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(reinterpret_cast<unsigned long long*>(out), static_cast<const uint8_t*>(bytes), n);
+  checksum_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(reinterpret_cast<unsigned long long*>(out),
+                                                                          static_cast<const uint8_t*>(bytes), n);
   return check_launch("checksum");
 }
 

@@ -1,9 +1,11 @@
 #pragma once
-// The table of functions of libtritonforge_cuda.so, all that the rest of the program knows of CUDA: raw device pointers,
-// sizes and a stream, neither ATen nor CUDA headers. open_cuda_library() (kernels/gpu/cuda_library.h) returns it.
+// The table of functions of libtritonforge_cuda.so, all that the rest of the program knows of CUDA: raw device
+// pointers, sizes and a stream, neither ATen nor CUDA headers. open_cuda_library() (kernels/gpu/cuda_library.h) returns
+// it.
 //
 // Conventions
-//  - Every function returns 0, or an error number with a one-line text in last_error() (of the calling thread). Nothing throws.
+//  - Every function returns 0, or an error number with a one-line text in last_error() (of the calling thread). Nothing
+//  throws.
 //  - Pointers are device memory unless named host_*. `Bf16*` holds bfloat16; matrices are row-major without gaps and
 //    start at multiples of 16 bytes; row lengths (hidden, intermediate, head_dim) are multiples of 8.
 //  - Operations are queued on `stream` of the calling thread's current device, allocate nothing, wait for nothing and
@@ -22,11 +24,11 @@ struct CUgraphExec_st;
 
 namespace tritonforge::gpu {
 
-constexpr int kCudaAbi = 2;      // raised whenever the table or one of its structs changes
-constexpr int kPage = 16;        // tokens in a block of the KV cache
+constexpr int kCudaAbi = 2;  // raised whenever the table or one of its structs changes
+constexpr int kPage = 16;    // tokens in a block of the KV cache
 
 using Bf16 = uint16_t;
-using Stream = CUstream_st*;     // cudaStream_t, cudaEvent_t, cudaGraphExec_t
+using Stream = CUstream_st*;  // cudaStream_t, cudaEvent_t, cudaGraphExec_t
 using Event = CUevent_st*;
 using Graph = CUgraphExec_st*;
 
@@ -34,11 +36,11 @@ struct DeviceProperties {
   char name[64];
   int compute_major, compute_minor, multiprocessors;
   int64_t l2_bytes, memory_bytes, shared_bytes_per_multiprocessor;
-  double memory_bandwidth;       // bytes/s by the data sheet's clock and width; 0 where the driver does not tell
+  double memory_bandwidth;  // bytes/s by the data sheet's clock and width; 0 where the driver does not tell
 };
 
 struct IpcHandle {
-  char bytes[64];                // cudaIpcMemHandle_t
+  char bytes[64];  // cudaIpcMemHandle_t
 };
 
 // The KV cache of one layer: keys and values [blocks, kv_heads, kPage, head_dim] each. A block of one head is 4 KB at
@@ -50,95 +52,97 @@ struct KvLayer {
 
 // qk-norm (optional), RoPE and the KV write of the new tokens.
 struct RopeCacheArgs {
-  const Bf16* qkv;               // [tokens, (heads + 2 kv_heads) * head_dim]: the joined projection, biases added
-  Bf16* q;                       // out [tokens, heads, head_dim]
-  KvLayer cache;                 // out: slot of each token
-  const Bf16 *q_norm, *k_norm;   // [head_dim], or null for both: norm(x) = weight * round(x / rms)
-  const float* rope;             // rope_table()
-  const int32_t *positions, *slots;   // [tokens]
+  const Bf16* qkv;                   // [tokens, (heads + 2 kv_heads) * head_dim]: the joined projection, biases added
+  Bf16* q;                           // out [tokens, heads, head_dim]
+  KvLayer cache;                     // out: slot of each token
+  const Bf16 *q_norm, *k_norm;       // [head_dim], or null for both: norm(x) = weight * round(x / rms)
+  const float* rope;                 // rope_table()
+  const int32_t *positions, *slots;  // [tokens]
   int64_t tokens, heads, kv_heads, head_dim;
   float eps;
 };
 
 // One new token a sequence. head_dim 64 or 128; heads / kv_heads up to 16.
 struct DecodeAttentionArgs {
-  const Bf16* q;                 // [sequences, heads, head_dim]
-  Bf16* out;                     // [sequences, heads, head_dim]; zeros where length is 0
+  const Bf16* q;  // [sequences, heads, head_dim]
+  Bf16* out;      // [sequences, heads, head_dim]; zeros where length is 0
   KvLayer cache;
-  const int32_t* block_tables;   // [sequences, table_width]
-  const int32_t* lengths;        // [sequences]: cached tokens, the new one included (it is in the cache already)
-  int64_t sequences, table_width, heads, kv_heads, head_dim;   // sequences: padded, at most 1024
+  const int32_t* block_tables;  // [sequences, table_width]
+  const int32_t* lengths;       // [sequences]: cached tokens, the new one included (it is in the cache already)
+  int64_t sequences, table_width, heads, kv_heads, head_dim;  // sequences: padded, at most 1024
   float scale;
-  void* workspace;               // decode_attention_workspace() bytes
+  void* workspace;  // decode_attention_workspace() bytes
 };
 
 // Several new tokens a sequence, after a cached prefix: token i of sequence s (rows query_starts[s] ...) attends to the
 // keys 0 .. lengths[s] - count + i, count = query_starts[s + 1] - query_starts[s]. Rows of no sequence are not written.
 struct PrefillAttentionArgs {
-  const Bf16* q;                 // [tokens, heads, head_dim]
-  Bf16* out;                     // [tokens, heads, head_dim]
+  const Bf16* q;  // [tokens, heads, head_dim]
+  Bf16* out;      // [tokens, heads, head_dim]
   KvLayer cache;
-  const int32_t* block_tables;   // [sequences, table_width]
-  const int32_t* query_starts;   // [sequences + 1], cumulative
-  const int32_t* lengths;        // [sequences]: cached tokens, the new ones included
+  const int32_t* block_tables;  // [sequences, table_width]
+  const int32_t* query_starts;  // [sequences + 1], cumulative
+  const int32_t* lengths;       // [sequences]: cached tokens, the new ones included
   int64_t sequences, table_width, heads, kv_heads, head_dim;
-  int64_t longest_query;         // at least the largest count; bounds the grid
+  int64_t longest_query;  // at least the largest count; bounds the grid
   float scale;
 };
 
 // y[m, n] = x[m, k] w[n, k]^T (+ bias[n]) (+ y where accumulate): products and sums in fp32, rounded once at the end.
 struct GemmArgs {
-  void* y;                       // [m, n] bf16, or fp32 where fp32_out
+  void* y;  // [m, n] bf16, or fp32 where fp32_out
   const Bf16 *x, *w;
-  const Bf16* bias;              // [n] or null
-  int64_t m, n, k;               // n and k multiples of 8
+  const Bf16* bias;  // [n] or null
+  int64_t m, n, k;   // n and k multiples of 8
   bool fp32_out, accumulate;
 };
-struct Gemm;                     // cuBLASLt handle, its plans and its workspace: of one device and one stream at a time
+struct Gemm;  // cuBLASLt handle, its plans and its workspace: of one device and one stream at a time
 
 // One token from each row of logits: kernels/sample.h with the same noise, so the same token for the same logits, seed
 // and position wherever the two best scores of the race differ by more than rounding (a few 1e-7 of their size).
 struct SampleArgs {
-  const float* logits;           // [rows, vocab]
+  const float* logits;  // [rows, vocab]
   int64_t rows, vocab;
-  const float *temperature, *top_p, *min_p;   // [rows]; temperature 0: greedy
-  const int32_t* top_k;          // [rows]; <= 0: all
-  const uint64_t *seed, *position;            // [rows]
-  int32_t* tokens;               // out [rows]; -1: the logits were not finite
-  float* log_probs;              // out [rows]: of softmax(logits / temperature) before cuts (temperature 0: of softmax(logits))
-  bool cuts;                     // false: no row asks for top_k, top_p or min_p, and the second kernel is left out
-  void* workspace;               // sample_workspace() bytes
+  const float *temperature, *top_p, *min_p;  // [rows]; temperature 0: greedy
+  const int32_t* top_k;                      // [rows]; <= 0: all
+  const uint64_t *seed, *position;           // [rows]
+  int32_t* tokens;                           // out [rows]; -1: the logits were not finite
+  float* log_probs;  // out [rows]: of softmax(logits / temperature) before cuts (temperature 0: of softmax(logits))
+  bool cuts;         // false: no row asks for top_k, top_p or min_p, and the second kernel is left out
+  void* workspace;   // sample_workspace() bytes
 };
 
 // The next decode step's inputs from this one's tokens, all [sequences]: for each row of length > 0
 //   ids = tokens; positions = lengths; slots = place of that position in the block table; lengths += 1.
-// Rows of length 0 are left as they are. A row whose table has no room left (position / kPage >= table_width) gets slot 0.
+// Rows of length 0 are left as they are. A row whose table has no room left (position / kPage >= table_width) gets slot
+// 0.
 struct AdvanceArgs {
   const int32_t* tokens;
   int32_t *ids, *positions, *slots, *lengths;
-  const int32_t* block_tables;   // [sequences, table_width]
+  const int32_t* block_tables;  // [sequences, table_width]
   int64_t sequences, table_width;
 };
 
 struct CudaApi {
-  int abi;                       // kCudaAbi of the library
+  int abi;  // kCudaAbi of the library
   const char* (*last_error)();
 
   // Devices and memory.
   int (*device_count)(int* count);
-  int (*set_device)(int device);                               // of the calling thread
+  int (*set_device)(int device);  // of the calling thread
   int (*device_properties)(int device, DeviceProperties* out);
   int (*memory_info)(size_t* free, size_t* total);
   int (*allocate)(void** out, size_t bytes);
   int (*release)(void* pointer);
-  int (*allocate_pinned)(void** host_out, size_t bytes);       // mapped: kernels may read and write it under the same address
+  int (*allocate_pinned)(void** host_out,
+                         size_t bytes);  // mapped: kernels may read and write it under the same address
   int (*release_pinned)(void* host_pointer);
-  int (*ipc_get)(void* pointer, IpcHandle* out);               // of a whole allocation of allocate()
+  int (*ipc_get)(void* pointer, IpcHandle* out);  // of a whole allocation of allocate()
   int (*ipc_open)(const IpcHandle* handle, void** out);
   int (*ipc_close)(void* pointer);
 
   // Streams, events, copies.
-  int (*stream_create)(Stream* out, int high_priority);        // non-blocking: not ordered with the legacy stream
+  int (*stream_create)(Stream* out, int high_priority);  // non-blocking: not ordered with the legacy stream
   int (*stream_destroy)(Stream stream);
   int (*stream_synchronize)(Stream stream);
   int (*stream_wait)(Stream stream, Event event);
@@ -146,14 +150,14 @@ struct CudaApi {
   int (*event_destroy)(Event event);
   int (*event_record)(Event event, Stream stream);
   int (*event_synchronize)(Event event);
-  int (*event_done)(Event event, int* done);                   // does not wait
+  int (*event_done)(Event event, int* done);  // does not wait
   int (*event_elapsed)(Event begin, Event end, float* milliseconds);
-  int (*copy)(void* to, const void* from, size_t bytes, Stream stream);   // any direction; host memory should be pinned
+  int (*copy)(void* to, const void* from, size_t bytes, Stream stream);  // any direction; host memory should be pinned
   int (*fill)(void* to, int byte, size_t bytes, Stream stream);
 
   // Graphs. Capture is of the calling thread; between begin and end only the operations of this table may be queued.
   int (*capture_begin)(Stream stream);
-  int (*capture_end)(Stream stream, Graph* out);               // instantiated and uploaded
+  int (*capture_end)(Stream stream, Graph* out);  // instantiated and uploaded
   int (*graph_launch)(Graph graph, Stream stream);
   int (*graph_destroy)(Graph graph);
 
@@ -162,11 +166,14 @@ struct CudaApi {
   int (*gather_rows)(Bf16* out, const Bf16* x, const int32_t* rows, int64_t count, int64_t hidden, Stream);
   int (*rms_norm)(Bf16* out, const Bf16* x, const Bf16* weight, int64_t rows, int64_t d, float eps, Stream);
   // x += delta (rounded to bf16), then out = norm(x). x is the residual stream, updated in place.
-  int (*add_rms_norm)(Bf16* out, Bf16* x, const Bf16* delta, const Bf16* weight, int64_t rows, int64_t d, float eps, Stream);
-  int (*swiglu)(Bf16* out, const Bf16* gate_up, int64_t rows, int64_t intermediate, Stream);   // [rows, 2 * intermediate]: gate, then up
+  int (*add_rms_norm)(Bf16* out, Bf16* x, const Bf16* delta, const Bf16* weight, int64_t rows, int64_t d, float eps,
+                      Stream);
+  int (*swiglu)(Bf16* out, const Bf16* gate_up, int64_t rows, int64_t intermediate,
+                Stream);  // [rows, 2 * intermediate]: gate, then up
   int (*advance)(const AdvanceArgs*, Stream);
 
-  // Attention. rope: [positions, head_dim / 2, 2] fp32, cos and sin of position * inv_freq, inv_freq [head_dim / 2] fp32.
+  // Attention. rope: [positions, head_dim / 2, 2] fp32, cos and sin of position * inv_freq, inv_freq [head_dim / 2]
+  // fp32.
   int (*rope_table)(float* rope, const float* inv_freq, int64_t positions, int64_t head_dim, Stream);
   int (*rope_cache)(const RopeCacheArgs*, Stream);
   size_t (*decode_attention_workspace)(int64_t max_sequences, int64_t heads, int64_t kv_heads, int64_t head_dim);
@@ -181,9 +188,9 @@ struct CudaApi {
   int (*gemm_close)(Gemm*);
   int (*gemm_tune)(Gemm*, const GemmArgs*, Stream);
   int (*gemm)(Gemm*, const GemmArgs*, Stream);
-  int (*gemm_library)(Gemm*, const GemmArgs*, Stream);         // cuBLASLt's first proposal, for comparison
-  int (*gemm_skinny)(const GemmArgs*, Stream);                 // m <= 8, k a multiple of 32
-  const char* (*gemm_plan)(Gemm*, const GemmArgs*);            // host text: what gemm() runs for this shape
+  int (*gemm_library)(Gemm*, const GemmArgs*, Stream);  // cuBLASLt's first proposal, for comparison
+  int (*gemm_skinny)(const GemmArgs*, Stream);          // m <= 8, k a multiple of 32
+  const char* (*gemm_plan)(Gemm*, const GemmArgs*);     // host text: what gemm() runs for this shape
 
   // Sampling.
   size_t (*sample_workspace)(int64_t max_rows);
@@ -194,10 +201,11 @@ struct CudaApi {
   // checksum_bytes() of kernels/checksum.h is the same on the host.
   int (*checksum)(uint64_t* out, const void* bytes, size_t count, Stream);
 
-  // Programmatic dependent launch (Hopper and later), off at the start: a kernel of this table comes onto the device while
-  // the kernel before it in the stream still runs, loads what no kernel writes (weights, the RoPE table) and waits there.
-  // Results are the same either way. For the launches of all threads from now on. Measured on H100 (kernels/kernels.h):
-  // a gain in chains of equal kernels and at 64 rows, a loss in a whole decode step of 1 and 8 rows.
+  // Programmatic dependent launch (Hopper and later), off at the start: a kernel of this table comes onto the device
+  // while the kernel before it in the stream still runs, loads what no kernel writes (weights, the RoPE table) and
+  // waits there. Results are the same either way. For the launches of all threads from now on. Measured on H100
+  // (kernels/kernels.h): a gain in chains of equal kernels and at 64 rows, a loss in a whole decode step of 1 and 8
+  // rows.
   int (*set_overlap)(int on);
 };
 

@@ -14,11 +14,13 @@ const CudaApi* load() {
   std::error_code ignored;
   const fs::path beside = fs::read_symlink("/proc/self/exe", ignored).parent_path() / kName;
   void* library = dlopen(fs::exists(beside, ignored) ? beside.c_str() : kName, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) fail(ErrorKind::kMachine, "the GPU kernels cannot be loaded: {} (`make gpu` builds {})", dlerror(), kName);
+  if (library == nullptr)
+    fail(ErrorKind::kMachine, "the GPU kernels cannot be loaded: {} (`make gpu` builds {})", dlerror(), kName);
   const auto table = reinterpret_cast<const CudaApi* (*)()>(dlsym(library, "tritonforge_cuda_api"));
   if (table == nullptr) fail(ErrorKind::kMachine, "{} has no table of functions: `make gpu` builds it anew", kName);
   if (table()->abi != kCudaAbi) {
-    fail(ErrorKind::kMachine, "{} is of another build (interface {}, this program has {}): `make gpu` builds it anew", kName, table()->abi, kCudaAbi);
+    fail(ErrorKind::kMachine, "{} is of another build (interface {}, this program has {}): `make gpu` builds it anew",
+         kName, table()->abi, kCudaAbi);
   }
   return table();
 }
@@ -26,7 +28,7 @@ const CudaApi* load() {
 }  // namespace
 
 const CudaApi& open_cuda_library() {
-  static const CudaApi& opened = *load();   // a failure throws and is tried again at the next call
+  static const CudaApi& opened = *load();  // a failure throws and is tried again at the next call
   return opened;
 }
 

@@ -2,12 +2,12 @@
 //
 // Work: all pages of all sequences, of one kv head, stand in one line; a gang of blocks cuts the line into equal
 // shares, whatever the lengths are. The grid therefore depends on the device alone, lengths and block tables are read
-// by the kernel, and one CUDA graph serves every step. A share may begin and end inside a sequence: the pieces of such a
-// sequence are merged, in order, by the block that finishes it last.
-// Inside a block each warp streams its own pages through its own ring in shared memory (cp.async), so no barrier stands
-// between two pages. Four or more rings of 16 KB a multiprocessor keep ~190 KB in flight: many times what latency needs.
-// Arithmetic: the tensor cores with keys as rows and heads as columns, S^T = K Q^T and O^T = V^T P^T. A group of up to
-// eight query heads fills the eight columns of m16n8k16, where Q as rows would leave half of the 16 rows empty.
+// by the kernel, and one CUDA graph serves every step. A share may begin and end inside a sequence: the pieces of such
+// a sequence are merged, in order, by the block that finishes it last. Inside a block each warp streams its own pages
+// through its own ring in shared memory (cp.async), so no barrier stands between two pages. Four or more rings of 16 KB
+// a multiprocessor keep ~190 KB in flight: many times what latency needs. Arithmetic: the tensor cores with keys as
+// rows and heads as columns, S^T = K Q^T and O^T = V^T P^T. A group of up to eight query heads fills the eight columns
+// of m16n8k16, where Q as rows would leave half of the 16 rows empty.
 #include <algorithm>
 #include <cfloat>
 
@@ -17,17 +17,17 @@ namespace tritonforge::gpu {
 namespace {
 
 constexpr int kWarps = 4, kThreads = kWarps * kWarp;
-constexpr int kHeadsPerTile = 8;          // columns of an mma
-constexpr int kMinPages = 2 * kWarps;     // of a share: two a warp, both in flight at once
+constexpr int kHeadsPerTile = 8;       // columns of an mma
+constexpr int kMinPages = 2 * kWarps;  // of a share: two a warp, both in flight at once
 constexpr int kMaxGang = 256, kMaxSequences = 1024;
-constexpr int kRingBytes = 16 * 1024;     // of a warp
+constexpr int kRingBytes = 16 * 1024;  // of a warp
 
 template <int kHeadDim>
 struct Shape {
-  static constexpr int kChunks = kHeadDim / 8;                     // 16-byte chunks of a row
-  static constexpr int kPageBytes = kPage * kHeadDim * 2;          // of keys, or of values
+  static constexpr int kChunks = kHeadDim / 8;             // 16-byte chunks of a row
+  static constexpr int kPageBytes = kPage * kHeadDim * 2;  // of keys, or of values
   static constexpr int kStages = kRingBytes / (2 * kPageBytes);
-  static constexpr int kSteps = kHeadDim / 16;                     // mma steps over head_dim
+  static constexpr int kSteps = kHeadDim / 16;  // mma steps over head_dim
 };
 
 // What lies in shared memory, in this order: rings, pieces [kWarps, group, head_dim] fp32, maxima and sums
@@ -44,7 +44,8 @@ __host__ __device__ constexpr int64_t piece_floats(int group, int head_dim) { re
 // first[s] = pages of the sequences before s, by all threads of the block.
 __device__ void count_pages(int* first, const int32_t* lengths, int sequences) {
   __shared__ int sums[kWarps];
-  const int each = ceil_div(sequences, kThreads), begin = min(static_cast<int>(threadIdx.x) * each, sequences), end = min(begin + each, sequences);
+  const int each = ceil_div(sequences, kThreads), begin = min(static_cast<int>(threadIdx.x) * each, sequences),
+            end = min(begin + each, sequences);
   int own = 0;
   for (int s = begin; s < end; ++s) own += ceil_div(lengths[s], kPage);
   int before = own;
@@ -90,7 +91,7 @@ struct Prefetcher {
         length = a.lengths[sequence];
       }
       const int in_sequence = page - first[sequence], lane = threadIdx.x % kWarp;
-      const int valid = length - in_sequence * kPage;   // tokens of this page
+      const int valid = length - in_sequence * kPage;  // tokens of this page
       const int64_t block = a.block_tables[int64_t{sequence} * a.table_width + in_sequence];
       const int64_t from = (block * a.kv_heads + head) * (kPage * kHeadDim);
 #pragma unroll
@@ -104,7 +105,7 @@ struct Prefetcher {
       }
       page += kWarps;
     }
-    copy_commit();   // also where nothing was left to fetch: the ring counts groups
+    copy_commit();  // also where nothing was left to fetch: the ring counts groups
   }
 };
 
@@ -171,7 +172,7 @@ struct Running {
       p[tile][0] = transpose_matrix(pack(s[tile][0], s[tile][1]));
       p[tile][1] = transpose_matrix(pack(s[tile][2], s[tile][3]));
     }
-    if (__any_sync(kAllLanes, grown)) {   // rare after the first pages
+    if (__any_sync(kAllLanes, grown)) {  // rare after the first pages
 #pragma unroll
       for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
@@ -220,16 +221,20 @@ struct Running {
 
 // Merges the pieces of a sequence that blocks [from, to] of the gang left in the workspace, in that order.
 template <int kHeadDim>
-__device__ void merge_pieces(const DecodeAttentionArgs& a, const float* pieces, float* weights, int group, int from, int to, bool from_second, Bf16* out) {
+__device__ void merge_pieces(const DecodeAttentionArgs& a, const float* pieces, float* weights, int group, int from,
+                             int to, bool from_second, Bf16* out) {
   const int count = to - from + 1, warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   const int64_t size = piece_floats(group, kHeadDim);
-  // All loads of up to kAtOnce pieces go out before the first is used: a round trip to L2 each would be the longest part.
+  // All loads of up to kAtOnce pieces go out before the first is used: a round trip to L2 each would be the longest
+  // part.
   constexpr int kAtOnce = 16;
   float4 x[kAtOnce];
   const auto load = [&](int at, int base) {
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
-      if (base + i < count && at < group * kHeadDim) x[i] = __ldcg(reinterpret_cast<const float4*>(pieces + (2 * int64_t{from + base + i} + (base + i == 0 && from_second ? 1 : 0)) * size + at));
+      if (base + i < count && at < group * kHeadDim)
+        x[i] = __ldcg(reinterpret_cast<const float4*>(
+            pieces + (2 * int64_t{from + base + i} + (base + i == 0 && from_second ? 1 : 0)) * size + at));
     }
   };
   const auto piece = [&](int i) { return pieces + (2 * int64_t{from + i} + (i == 0 && from_second ? 1 : 0)) * size; };
@@ -264,14 +269,17 @@ __device__ void merge_pieces(const DecodeAttentionArgs& a, const float* pieces, 
 }
 
 template <int kHeadDim, int kTiles>
-__global__ void __launch_bounds__(kThreads, kTiles == 1 ? 3 : 2) decode_attention_kernel(const __grid_constant__ DecodeAttentionArgs a, float* pieces, int* counters, float scale) {
+__global__ void __launch_bounds__(kThreads, kTiles == 1 ? 3 : 2)
+    decode_attention_kernel(const __grid_constant__ DecodeAttentionArgs a, float* pieces, int* counters, float scale) {
   using S = Shape<kHeadDim>;
   extern __shared__ __align__(128) uint8_t shared[];
   __shared__ bool last_to_arrive;
-  const int sequences = static_cast<int>(a.sequences), kv_heads = static_cast<int>(a.kv_heads), group = static_cast<int>(a.heads) / kv_heads;
+  const int sequences = static_cast<int>(a.sequences), kv_heads = static_cast<int>(a.kv_heads),
+            group = static_cast<int>(a.heads) / kv_heads;
   const int head = blockIdx.y, warp = threadIdx.x / kWarp;
   auto* own_pieces = reinterpret_cast<float*>(shared + kWarps * kRingBytes);
-  auto* stats = reinterpret_cast<float*>(shared + kWarps * kRingBytes + pieces_bytes(group, kHeadDim));   // [kWarps, maxima and sums, 16]
+  auto* stats = reinterpret_cast<float*>(shared + kWarps * kRingBytes +
+                                         pieces_bytes(group, kHeadDim));  // [kWarps, maxima and sums, 16]
   auto* first = reinterpret_cast<int*>(reinterpret_cast<uint8_t*>(stats) + kStatBytes);
   const auto output = [&](int s) { return a.out + (int64_t{s} * a.heads + head * group) * kHeadDim; };
 
@@ -298,7 +306,7 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1 ? 3 : 2) decode_attentio
   uint32_t slot = ring;
   for (int segment = begin, page = begin + warp; segment < end; ++sequence) {
     const int segment_end = min(end, first[sequence + 1]);
-    if (segment_end <= segment) continue;   // a padded row
+    if (segment_end <= segment) continue;  // a padded row
     running.start(a.q + (int64_t{sequence} * a.heads + head * group) * kHeadDim, group);
     const int length = a.lengths[sequence];
     for (; page < segment_end; page += kWarps) {
@@ -315,7 +323,8 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1 ? 3 : 2) decode_attentio
     running.store(own_pieces + warp * group * kHeadDim, stats + warp * 32, stats + warp * 32 + 16, group);
     __syncthreads();
     const bool whole = first[sequence] >= begin && first[sequence + 1] <= end;
-    float* piece = pieces + ((int64_t{head} * kMaxGang + me) * 2 + (segment == begin ? 0 : 1)) * piece_floats(group, kHeadDim);
+    float* piece = pieces +
+                   ((int64_t{head} * kMaxGang + me) * 2 + (segment == begin ? 0 : 1)) * piece_floats(group, kHeadDim);
     for (int at = threadIdx.x * 4; at < group * kHeadDim; at += kThreads * 4) {
       const int h = at / kHeadDim;
       float top = -FLT_MAX, sum = 0;
@@ -331,7 +340,8 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1 ? 3 : 2) decode_attentio
       }
       if (whole) {
         const float scale_out = 1.0f / sum;
-        *reinterpret_cast<uint2*>(output(sequence) + at) = make_uint2(pack(o.x * scale_out, o.y * scale_out), pack(o.z * scale_out, o.w * scale_out));
+        *reinterpret_cast<uint2*>(output(sequence) + at) = make_uint2(pack(o.x * scale_out, o.y * scale_out),
+                                                                      pack(o.z * scale_out, o.w * scale_out));
       } else {
         *reinterpret_cast<float4*>(piece + at) = o;
         if (at % kHeadDim == 0) {
@@ -342,11 +352,12 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1 ? 3 : 2) decode_attentio
     }
     // A shared sequence: the last of its blocks to arrive merges all pieces and sets the counter back.
     if (!whole) {
-      const int from = static_cast<int>(((first[sequence] + int64_t{1}) * gang - 1) / total);   // the blocks of its first and last page
+      const int from = static_cast<int>(((first[sequence] + int64_t{1}) * gang - 1) /
+                                        total);  // the blocks of its first and last page
       const int to = static_cast<int>((int64_t{first[sequence + 1]} * gang - 1) / total);
       __syncthreads();
       if (threadIdx.x == 0) {
-        __threadfence();   // of all threads' stores, which the barrier put before it
+        __threadfence();  // of all threads' stores, which the barrier put before it
         int* counter = counters + sequence * kv_heads + head;
         last_to_arrive = atomicAdd(counter, 1) == to - from;
         if (last_to_arrive) *counter = 0;
@@ -355,10 +366,11 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1 ? 3 : 2) decode_attentio
       __syncthreads();
       if (last_to_arrive) {
         const bool from_second = first[sequence] != total * from / gang;
-        merge_pieces<kHeadDim>(a, pieces + int64_t{head} * kMaxGang * 2 * piece_floats(group, kHeadDim), own_pieces, group, from, to, from_second, output(sequence));
+        merge_pieces<kHeadDim>(a, pieces + int64_t{head} * kMaxGang * 2 * piece_floats(group, kHeadDim), own_pieces,
+                               group, from, to, from_second, output(sequence));
       }
     }
-    __syncthreads();   // own_pieces is free again
+    __syncthreads();  // own_pieces is free again
     segment = segment_end;
   }
 }
@@ -366,29 +378,41 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1 ? 3 : 2) decode_attentio
 template <int kHeadDim, int kTiles>
 int run(const DecodeAttentionArgs& a, Stream stream) {
   const auto kernel = decode_attention_kernel<kHeadDim, kTiles>;
-  const int group = static_cast<int>(a.heads / a.kv_heads), bytes = shared_bytes(group, kHeadDim, static_cast<int>(a.sequences));
+  const int group = static_cast<int>(a.heads / a.kv_heads),
+            bytes = shared_bytes(group, kHeadDim, static_cast<int>(a.sequences));
   int blocks = 0;
-  if (const int error = check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "decode_attention: shared memory")) return error;
-  if (const int error = check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, kThreads, bytes), "decode_attention: occupancy")) return error;
+  if (const int error = check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
+                              "decode_attention: shared memory"))
+    return error;
+  if (const int error = check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, kThreads, bytes),
+                              "decode_attention: occupancy"))
+    return error;
   // One wave of blocks, all resident: as many as fit, shared among the kv heads.
   const int gang = std::clamp(blocks * multiprocessors() / static_cast<int>(a.kv_heads), 1, kMaxGang);
   const int64_t counters = ceil_div<int64_t>(kMaxSequences * a.kv_heads * 4, 256) * 256;
-  return launch("decode_attention", kernel, dim3(static_cast<unsigned>(gang), static_cast<unsigned>(a.kv_heads)), kThreads, static_cast<size_t>(bytes), stream, a,
-                reinterpret_cast<float*>(static_cast<uint8_t*>(a.workspace) + counters), static_cast<int*>(a.workspace), a.scale * 1.4426950408889634f);
+  return launch("decode_attention", kernel, dim3(static_cast<unsigned>(gang), static_cast<unsigned>(a.kv_heads)),
+                kThreads, static_cast<size_t>(bytes), stream, a,
+                reinterpret_cast<float*>(static_cast<uint8_t*>(a.workspace) + counters), static_cast<int*>(a.workspace),
+                a.scale * 1.4426950408889634f);
 }
 
 }  // namespace
 
 size_t decode_attention_workspace(int64_t, int64_t heads, int64_t kv_heads, int64_t head_dim) {
   const int64_t counters = ceil_div<int64_t>(kMaxSequences * kv_heads * 4, 256) * 256;
-  return static_cast<size_t>(counters + kv_heads * kMaxGang * 2 * piece_floats(static_cast<int>(heads / kv_heads), static_cast<int>(head_dim)) * 4);
+  return static_cast<size_t>(counters +
+                             kv_heads * kMaxGang * 2 *
+                                 piece_floats(static_cast<int>(heads / kv_heads), static_cast<int>(head_dim)) * 4);
 }
 
 int decode_attention(const DecodeAttentionArgs* a, Stream stream) {
-  TF_REQUIRE(a->head_dim == 64 || a->head_dim == 128, "decode_attention: head_dim %ld (64 or 128)", static_cast<long>(a->head_dim));
+  TF_REQUIRE(a->head_dim == 64 || a->head_dim == 128, "decode_attention: head_dim %ld (64 or 128)",
+             static_cast<long>(a->head_dim));
   TF_REQUIRE(a->kv_heads > 0 && a->heads % a->kv_heads == 0 && a->heads / a->kv_heads <= 2 * kHeadsPerTile,
-             "decode_attention: %ld heads over %ld kv heads (at most 16 to one)", static_cast<long>(a->heads), static_cast<long>(a->kv_heads));
-  TF_REQUIRE(a->sequences <= kMaxSequences, "decode_attention: %ld sequences (at most %d)", static_cast<long>(a->sequences), kMaxSequences);
+             "decode_attention: %ld heads over %ld kv heads (at most 16 to one)", static_cast<long>(a->heads),
+             static_cast<long>(a->kv_heads));
+  TF_REQUIRE(a->sequences <= kMaxSequences, "decode_attention: %ld sequences (at most %d)",
+             static_cast<long>(a->sequences), kMaxSequences);
   if (a->sequences == 0) return 0;
   const bool wide = a->heads / a->kv_heads > kHeadsPerTile;
   if (a->head_dim == 64) return wide ? run<64, 2>(*a, stream) : run<64, 1>(*a, stream);

@@ -55,7 +55,8 @@ __device__ inline void allow_next() {
 }
 
 template <typename... Parameters, typename... Arguments>
-int launch(const char* name, void (*kernel)(Parameters...), dim3 grid, int threads, size_t shared_bytes, Stream stream, const Arguments&... arguments) {
+int launch(const char* name, void (*kernel)(Parameters...), dim3 grid, int threads, size_t shared_bytes, Stream stream,
+           const Arguments&... arguments) {
   cudaLaunchAttribute overlap{};
   overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   overlap.val.programmaticStreamSerializationAllowed = 1;
@@ -77,7 +78,9 @@ __device__ inline float lane_sum(float x) {
   return x;
 }
 
-__device__ inline uint32_t shared_address(const void* pointer) { return static_cast<uint32_t>(__cvta_generic_to_shared(pointer)); }
+__device__ inline uint32_t shared_address(const void* pointer) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
+}
 
 // 16 bytes from global to shared memory, past L1; `bytes` 0 writes zeros and reads nothing.
 __device__ inline void copy_async(uint32_t to, const void* from, int bytes = 16) {
@@ -92,11 +95,15 @@ __device__ inline void copy_wait() {
 // Four 8x8 matrices; lane i gives the address of row i % 8 of matrix i / 8.
 __device__ inline void load_matrices(uint32_t (&to)[4], uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(address) : "memory");
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(address)
+               : "memory");
 }
 __device__ inline void load_matrices_transposed(uint32_t (&to)[4], uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(address) : "memory");
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(address)
+               : "memory");
 }
 __device__ inline uint32_t transpose_matrix(uint32_t from) {
   uint32_t to;
@@ -105,15 +112,19 @@ __device__ inline uint32_t transpose_matrix(uint32_t from) {
 }
 
 // c [16, 8] += a [16, 16] b [16, 8]. With g = lane / 4 and t = lane % 4:
-//   a: rows g, g + 8, g, g + 8 at columns 2t, 2t, 2t + 8, 2t + 8;  b: column g at rows 2t, 2t + 8;  c: row g at columns 2t, 2t + 1, row g + 8 at the same.
+//   a: rows g, g + 8, g, g + 8 at columns 2t, 2t, 2t + 8, 2t + 8;  b: column g at rows 2t, 2t + 8;  c: row g at columns
+//   2t, 2t + 1, row g + 8 at the same.
 __device__ inline void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
+      "%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 // A row of `chunks` 16-byte chunks in shared memory, its chunks permuted within groups of eight by the row number, so
-// that ldmatrix reads eight rows of one column from eight different groups of banks. Returns bytes from the tile's start.
+// that ldmatrix reads eight rows of one column from eight different groups of banks. Returns bytes from the tile's
+// start.
 template <int kChunks>
 __device__ inline uint32_t swizzled(int row, int chunk) {
   return static_cast<uint32_t>((row * kChunks + (chunk ^ (row & 7))) * 16);

@@ -16,9 +16,10 @@
 namespace tritonforge::gpu {
 namespace {
 
-constexpr int kCandidates = 12;   // of cuBLASLt, that gemm_tune times
+constexpr int kCandidates = 12;  // of cuBLASLt, that gemm_tune times
 constexpr int kTimedRuns = 7;
-constexpr int64_t kSkinnyRows = 8;   // up to which the skinny kernel runs, and is what an untuned shape takes: it measured as fast or faster
+constexpr int64_t kSkinnyRows =
+    8;  // up to which the skinny kernel runs, and is what an untuned shape takes: it measured as fast or faster
 
 int blas(cublasStatus_t status, const char* what) {
   return status == CUBLAS_STATUS_SUCCESS ? 0 : set_error(kBlasFailed, "%s: %s", what, cublasLtGetStatusString(status));
@@ -27,7 +28,7 @@ int blas(cublasStatus_t status, const char* what) {
 struct Plan {
   cublasLtMatmulDesc_t operation = nullptr;
   cublasLtMatrixLayout_t w = nullptr, x = nullptr, y = nullptr;
-  std::vector<cublasLtMatmulHeuristicResult_t> candidates;   // best first, by cuBLASLt's own estimate
+  std::vector<cublasLtMatmulHeuristicResult_t> candidates;  // best first, by cuBLASLt's own estimate
   int chosen = 0;
   bool skinny = false, tuned = false;
   std::string text;
@@ -76,10 +77,12 @@ int describe(const Gemm& g, const GemmArgs& a, Plan& p) {
 
   cublasLtMatmulPreference_t preference = nullptr;
   s = cublasLtMatmulPreferenceCreate(&preference);
-  then(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &g.workspace_bytes, sizeof g.workspace_bytes));
+  then(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &g.workspace_bytes,
+                                            sizeof g.workspace_bytes));
   int found = 0;
   p.candidates.resize(kCandidates);
-  then(cublasLtMatmulAlgoGetHeuristic(g.handle, p.operation, p.w, p.x, p.y, p.y, preference, kCandidates, p.candidates.data(), &found));
+  then(cublasLtMatmulAlgoGetHeuristic(g.handle, p.operation, p.w, p.x, p.y, p.y, preference, kCandidates,
+                                      p.candidates.data(), &found));
   if (preference != nullptr) cublasLtMatmulPreferenceDestroy(preference);
   p.candidates.resize(static_cast<size_t>(found));
   std::erase_if(p.candidates, [](const auto& c) { return c.state != CUBLAS_STATUS_SUCCESS; });
@@ -90,25 +93,29 @@ int describe(const Gemm& g, const GemmArgs& a, Plan& p) {
 int run_library(const Gemm& g, const GemmArgs& a, Plan& p, int candidate, Stream stream) {
   const float one = 1, beta = a.accumulate ? 1 : 0;
   if (a.bias != nullptr) {
-    const auto status = cublasLtMatmulDescSetAttribute(p.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &a.bias, sizeof a.bias);
+    const auto status = cublasLtMatmulDescSetAttribute(p.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &a.bias,
+                                                       sizeof a.bias);
     if (const int error = blas(status, "gemm: bias")) return error;
   }
-  return blas(cublasLtMatmul(g.handle, p.operation, &one, a.w, p.w, a.x, p.x, &beta, a.y, p.y, a.y, p.y, &p.candidates[static_cast<size_t>(candidate)].algo,
-                             g.workspace, g.workspace_bytes, stream),
-              "gemm");
+  return blas(
+      cublasLtMatmul(g.handle, p.operation, &one, a.w, p.w, a.x, p.x, &beta, a.y, p.y, a.y, p.y,
+                     &p.candidates[static_cast<size_t>(candidate)].algo, g.workspace, g.workspace_bytes, stream),
+      "gemm");
 }
 
 std::string described(const Plan& p, float microseconds) {
   char text[96];
   if (p.skinny) std::snprintf(text, sizeof text, "skinny kernel");
-  else std::snprintf(text, sizeof text, "cuBLASLt proposal %d of %d", p.chosen + 1, static_cast<int>(p.candidates.size()));
+  else
+    std::snprintf(text, sizeof text, "cuBLASLt proposal %d of %d", p.chosen + 1, static_cast<int>(p.candidates.size()));
   std::string whole = text;
   std::snprintf(text, sizeof text, p.tuned ? ", tuned, %.1f us" : ", not tuned", static_cast<double>(microseconds));
   return whole + text;
 }
 
 int plan_for(Gemm& g, const GemmArgs& a, Plan** out) {
-  TF_REQUIRE(a.n % 8 == 0 && a.k % 8 == 0 && a.m >= 0, "gemm: %ld x %ld x %ld (n and k must be multiples of 8)", static_cast<long>(a.m), static_cast<long>(a.n), static_cast<long>(a.k));
+  TF_REQUIRE(a.n % 8 == 0 && a.k % 8 == 0 && a.m >= 0, "gemm: %ld x %ld x %ld (n and k must be multiples of 8)",
+             static_cast<long>(a.m), static_cast<long>(a.n), static_cast<long>(a.k));
   auto& place = g.plans[key_of(a)];
   if (place == nullptr) {
     auto plan = std::make_unique<Plan>();
@@ -124,12 +131,15 @@ int plan_for(Gemm& g, const GemmArgs& a, Plan** out) {
   return 0;
 }
 
-int run(Gemm& g, const GemmArgs& a, Plan& p, Stream stream) { return p.skinny ? gemm_skinny(&a, stream) : run_library(g, a, p, p.chosen, stream); }
+int run(Gemm& g, const GemmArgs& a, Plan& p, Stream stream) {
+  return p.skinny ? gemm_skinny(&a, stream) : run_library(g, a, p, p.chosen, stream);
+}
 
 // Median time of a product whose operands are not in the cache: `flush` is overwritten before every run.
-int time_runs(Gemm& g, const GemmArgs& a, Plan& p, void* flush, size_t flush_bytes, Event begin, Event end, Stream stream, float* microseconds) {
+int time_runs(Gemm& g, const GemmArgs& a, Plan& p, void* flush, size_t flush_bytes, Event begin, Event end,
+              Stream stream, float* microseconds) {
   std::array<float, kTimedRuns> times;
-  for (int run_index = -1; run_index < kTimedRuns; ++run_index) {   // the first one loads the kernel
+  for (int run_index = -1; run_index < kTimedRuns; ++run_index) {  // the first one loads the kernel
     int error = check(cudaMemsetAsync(flush, 0, flush_bytes, stream), "gemm_tune");
     if (error == 0) error = check(cudaEventRecord(begin, stream), "gemm_tune");
     if (error == 0) error = run(g, a, p, stream);
@@ -180,13 +190,13 @@ int gemm_tune(Gemm* g, const GemmArgs* a, Stream stream) {
   float best = 0;
   int best_index = -1;
   const int library = static_cast<int>(p->candidates.size());
-  for (int i = 0; error == 0 && i <= library; ++i) {   // the last one: the skinny kernel
+  for (int i = 0; error == 0 && i <= library; ++i) {  // the last one: the skinny kernel
     if (i == library && !skinny_can(*a, kSkinnyRows)) break;
     p->skinny = i == library;
     p->chosen = p->skinny ? 0 : i;
     float microseconds = 0;
     error = time_runs(*g, *a, *p, flush, flush_bytes, begin, end, stream, &microseconds);
-    if (error == kBlasFailed && i < library) {   // a proposal that this device refuses is no candidate
+    if (error == kBlasFailed && i < library) {  // a proposal that this device refuses is no candidate
       error = 0;
       continue;
     }
@@ -195,7 +205,9 @@ int gemm_tune(Gemm* g, const GemmArgs* a, Stream stream) {
       best_index = i;
     }
   }
-  if (error == 0 && best_index < 0) error = set_error(kBlasFailed, "gemm_tune: no algorithm runs for %ld x %ld x %ld", static_cast<long>(a->m), static_cast<long>(a->n), static_cast<long>(a->k));
+  if (error == 0 && best_index < 0)
+    error = set_error(kBlasFailed, "gemm_tune: no algorithm runs for %ld x %ld x %ld", static_cast<long>(a->m),
+                      static_cast<long>(a->n), static_cast<long>(a->k));
   p->skinny = best_index == library || library == 0;
   p->chosen = p->skinny ? 0 : std::max(best_index, 0);
   p->tuned = error == 0;

@@ -6,7 +6,7 @@
 
 namespace tritonforge::gpu {
 
-constexpr int kBadArgument = -1;   // error numbers that are not CUDA's
+constexpr int kBadArgument = -1;  // error numbers that are not CUDA's
 constexpr int kBlasFailed = -2;
 
 // Keeps the text for last_error() of this thread and returns `code`.
@@ -16,14 +16,14 @@ const char* last_error();
 int check(cudaError_t status, const char* what);
 inline int check_launch(const char* kernel) { return check(cudaGetLastError(), kernel); }
 
-int multiprocessors();             // of the current device; asked for once
+int multiprocessors();  // of the current device; asked for once
 // Whether a kernel may be launched before the one before it has ended (programmatic dependent launch, from Hopper on).
 bool overlap_allowed();
 int set_overlap(int on);
 
 // Refuses what a kernel was not written for, naming it: TF_REQUIRE(head_dim == 64, "rope: head_dim %d", ...)
-#define TF_REQUIRE(condition, ...) \
-  do {                             \
+#define TF_REQUIRE(condition, ...)                                                                         \
+  do {                                                                                                     \
     if (!(condition)) return ::tritonforge::gpu::set_error(::tritonforge::gpu::kBadArgument, __VA_ARGS__); \
   } while (false)
 
@@ -32,7 +32,8 @@ constexpr T ceil_div(T a, T b) {
   return (a + b - 1) / b;
 }
 
-// The operations, one file each: rows.cu, rope_cache.cu, decode_attention.cu, prefill_attention.cu, gemm.cpp, skinny_gemm.cu, sample.cu, checksum.cu.
+// The operations, one file each: rows.cu, rope_cache.cu, decode_attention.cu, prefill_attention.cu, gemm.cpp,
+// skinny_gemm.cu, sample.cu, checksum.cu.
 int embed(Bf16*, const Bf16*, const int32_t*, int64_t, int64_t, Stream);
 int gather_rows(Bf16*, const Bf16*, const int32_t*, int64_t, int64_t, Stream);
 int rms_norm(Bf16*, const Bf16*, const Bf16*, int64_t, int64_t, float, Stream);

@@ -13,9 +13,9 @@ namespace tritonforge::gpu {
 namespace {
 
 constexpr int kWarps = 4, kThreads = kWarps * kWarp;
-constexpr int kRowTiles = 2;                            // of 16 rows, a warp
-constexpr int kRows = kWarps * kRowTiles * 16;          // 128
-constexpr int kKeys = 64;                               // of a tile: four pages
+constexpr int kRowTiles = 2;                    // of 16 rows, a warp
+constexpr int kRows = kWarps * kRowTiles * 16;  // 128
+constexpr int kKeys = 64;                       // of a tile: four pages
 constexpr int kStages = 2;
 
 template <int kHeadDim>
@@ -23,7 +23,8 @@ constexpr int kSharedBytes = (kRows + kStages * 2 * kKeys) * kHeadDim * 2;
 
 // Keys [tile * kKeys, ...) of the sequence into shared memory; zeros from `length` on.
 template <int kHeadDim>
-__device__ void fetch_tile(uint32_t keys, const PrefillAttentionArgs& a, const int32_t* table, int head, int tile, int length) {
+__device__ void fetch_tile(uint32_t keys, const PrefillAttentionArgs& a, const int32_t* table, int head, int tile,
+                           int length) {
   constexpr int kChunks = kHeadDim / 8, kTileBytes = kKeys * kHeadDim * 2, kRowsAtOnce = kThreads / kChunks;
   const int chunk = threadIdx.x % kChunks;
 #pragma unroll
@@ -39,8 +40,10 @@ __device__ void fetch_tile(uint32_t keys, const PrefillAttentionArgs& a, const i
 }
 
 template <int kHeadDim>
-__global__ void __launch_bounds__(kThreads) prefill_attention_kernel(const __grid_constant__ PrefillAttentionArgs a, float scale) {
-  constexpr int kChunks = kHeadDim / 8, kSteps = kHeadDim / 16, kTileBytes = kKeys * kHeadDim * 2, kQueryBytes = kRows * kHeadDim * 2;
+__global__ void __launch_bounds__(kThreads)
+    prefill_attention_kernel(const __grid_constant__ PrefillAttentionArgs a, float scale) {
+  constexpr int kChunks = kHeadDim / 8, kSteps = kHeadDim / 16, kTileBytes = kKeys * kHeadDim * 2,
+                kQueryBytes = kRows * kHeadDim * 2;
   extern __shared__ __align__(128) uint8_t shared[];
   allow_next();
   wait_for_previous();
@@ -48,12 +51,13 @@ __global__ void __launch_bounds__(kThreads) prefill_attention_kernel(const __gri
   const int start = a.query_starts[sequence], count = a.query_starts[sequence + 1] - start;
   const int tiles = ceil_div(count * group, kRows);
   if (static_cast<int>(blockIdx.x) >= tiles) return;
-  const int first_row = (tiles - 1 - static_cast<int>(blockIdx.x)) * kRows, rows = min(count * group - first_row, kRows);
-  const int length = a.lengths[sequence], before = length - count;   // keys before the first new token
+  const int first_row = (tiles - 1 - static_cast<int>(blockIdx.x)) * kRows,
+            rows = min(count * group - first_row, kRows);
+  const int length = a.lengths[sequence], before = length - count;  // keys before the first new token
   const int32_t* table = a.block_tables + int64_t{sequence} * a.table_width;
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   const uint32_t queries = shared_address(shared), ring = queries + kQueryBytes;
-  const auto offset = [&](int row) {   // of a row of this block in q and out
+  const auto offset = [&](int row) {  // of a row of this block in q and out
     return (int64_t{start + (first_row + row) / group} * a.heads + head * group + (first_row + row) % group) * kHeadDim;
   };
 
@@ -69,7 +73,7 @@ __global__ void __launch_bounds__(kThreads) prefill_attention_kernel(const __gri
 
   float o[kRowTiles][2 * kSteps][4] = {};
   float maximum[kRowTiles][2], sum[kRowTiles][2] = {};
-  int last_key[kRowTiles][2];   // that a row of this thread attends to
+  int last_key[kRowTiles][2];  // that a row of this thread attends to
 #pragma unroll
   for (int r = 0; r < kRowTiles; ++r) {
 #pragma unroll
@@ -82,7 +86,8 @@ __global__ void __launch_bounds__(kThreads) prefill_attention_kernel(const __gri
 
   for (int tile = 0; tile < key_tiles; ++tile) {
     const uint32_t keys = ring + tile % kStages * 2 * kTileBytes, values = keys + kTileBytes;
-    if (tile + 1 < key_tiles) fetch_tile<kHeadDim>(ring + (tile + 1) % kStages * 2 * kTileBytes, a, table, head, tile + 1, keys_needed);
+    if (tile + 1 < key_tiles)
+      fetch_tile<kHeadDim>(ring + (tile + 1) % kStages * 2 * kTileBytes, a, table, head, tile + 1, keys_needed);
     copy_commit();
     copy_wait<1>();
     __syncthreads();
@@ -93,7 +98,8 @@ __global__ void __launch_bounds__(kThreads) prefill_attention_kernel(const __gri
     for (int step = 0; step < kSteps; ++step) {
       uint32_t q[kRowTiles][4];
 #pragma unroll
-      for (int r = 0; r < kRowTiles; ++r) load_matrices(q[r], queries + swizzled<kChunks>(warp_row + r * 16 + lane % 16, 2 * step + lane / 16));
+      for (int r = 0; r < kRowTiles; ++r)
+        load_matrices(q[r], queries + swizzled<kChunks>(warp_row + r * 16 + lane % 16, 2 * step + lane / 16));
 #pragma unroll
       for (int n = 0; n < kKeys / 16; ++n) {
         uint32_t k[4];
@@ -132,7 +138,7 @@ __global__ void __launch_bounds__(kThreads) prefill_attention_kernel(const __gri
 #pragma unroll
           for (int j = 0; j < 2; ++j) {
             float& x = s[r][n][2 * half + j];
-            x = exp2f(x - top);   // masked: 0, as every row has its own first key in an earlier or in this tile
+            x = exp2f(x - top);  // masked: 0, as every row has its own first key in an earlier or in this tile
             total += x;
           }
         }
@@ -167,7 +173,7 @@ __global__ void __launch_bounds__(kThreads) prefill_attention_kernel(const __gri
         }
       }
     }
-    __syncthreads();   // the tile's place is free again
+    __syncthreads();  // the tile's place is free again
   }
 
   // Each row divided by its sum, straight to memory.
@@ -193,18 +199,25 @@ __global__ void __launch_bounds__(kThreads) prefill_attention_kernel(const __gri
 template <int kHeadDim>
 int run(const PrefillAttentionArgs& a, Stream stream) {
   const auto kernel = prefill_attention_kernel<kHeadDim>;
-  if (const int error = check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes<kHeadDim>), "prefill_attention: shared memory")) return error;
+  if (const int error = check(
+          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes<kHeadDim>),
+          "prefill_attention: shared memory"))
+    return error;
   const int64_t tiles = ceil_div<int64_t>(a.longest_query * (a.heads / a.kv_heads), kRows);
   const dim3 grid(static_cast<unsigned>(tiles), static_cast<unsigned>(a.kv_heads), static_cast<unsigned>(a.sequences));
-  return launch("prefill_attention", kernel, grid, kThreads, kSharedBytes<kHeadDim>, stream, a, a.scale * 1.4426950408889634f);
+  return launch("prefill_attention", kernel, grid, kThreads, kSharedBytes<kHeadDim>, stream, a,
+                a.scale * 1.4426950408889634f);
 }
 
 }  // namespace
 
 int prefill_attention(const PrefillAttentionArgs* a, Stream stream) {
-  TF_REQUIRE(a->head_dim == 64 || a->head_dim == 128, "prefill_attention: head_dim %ld (64 or 128)", static_cast<long>(a->head_dim));
-  TF_REQUIRE(a->kv_heads > 0 && a->heads % a->kv_heads == 0, "prefill_attention: %ld heads over %ld kv heads", static_cast<long>(a->heads), static_cast<long>(a->kv_heads));
-  TF_REQUIRE(a->sequences <= 65535, "prefill_attention: %ld sequences (at most 65535)", static_cast<long>(a->sequences));
+  TF_REQUIRE(a->head_dim == 64 || a->head_dim == 128, "prefill_attention: head_dim %ld (64 or 128)",
+             static_cast<long>(a->head_dim));
+  TF_REQUIRE(a->kv_heads > 0 && a->heads % a->kv_heads == 0, "prefill_attention: %ld heads over %ld kv heads",
+             static_cast<long>(a->heads), static_cast<long>(a->kv_heads));
+  TF_REQUIRE(a->sequences <= 65535, "prefill_attention: %ld sequences (at most 65535)",
+             static_cast<long>(a->sequences));
   if (a->sequences == 0 || a->longest_query == 0) return 0;
   return a->head_dim == 64 ? run<64>(*a, stream) : run<128>(*a, stream);
 }

@@ -16,10 +16,11 @@ __global__ void __launch_bounds__(kThreads) rope_cache_kernel(RopeCacheArgs a) {
   const int64_t token = blockIdx.x;
   allow_next();
   wait_for_previous();
-  const bool active = row < rows;   // whole groups of lanes stay for the shuffles
+  const bool active = row < rows;  // whole groups of lanes stay for the shuffles
   const Bf16* from = a.qkv + (token * rows + (active ? row : 0)) * kHeadDim + 4 * lane;
   const uint2 first = *reinterpret_cast<const uint2*>(from), second = *reinterpret_cast<const uint2*>(from + kHalf);
-  float x[8] = {low(first.x), high(first.x), low(first.y), high(first.y), low(second.x), high(second.x), low(second.y), high(second.y)};
+  float x[8] = {low(first.x),  high(first.x),  low(first.y),  high(first.y),
+                low(second.x), high(second.x), low(second.y), high(second.y)};
 
   const bool is_query = row < a.heads, is_value = row >= a.heads + a.kv_heads;
   if (a.q_norm != nullptr) {
@@ -37,7 +38,8 @@ __global__ void __launch_bounds__(kThreads) rope_cache_kernel(RopeCacheArgs a) {
   }
   if (!active) return;
   if (!is_value) {
-    const float4* angles = reinterpret_cast<const float4*>(a.rope + (int64_t{a.positions[token]} * kHalf + 4 * lane) * 2);
+    const float4* angles = reinterpret_cast<const float4*>(a.rope +
+                                                           (int64_t{a.positions[token]} * kHalf + 4 * lane) * 2);
     const float4 a01 = angles[0], a23 = angles[1];
     const float cosine[4] = {a01.x, a01.z, a23.x, a23.z}, sine[4] = {a01.y, a01.w, a23.y, a23.w};
 #pragma unroll
@@ -52,13 +54,15 @@ __global__ void __launch_bounds__(kThreads) rope_cache_kernel(RopeCacheArgs a) {
     to = a.q + (token * a.heads + row) * kHeadDim;
   } else {
     const int64_t slot = a.slots[token], head = (row - a.heads) % a.kv_heads;
-    to = (is_value ? a.cache.values : a.cache.keys) + (((slot / kPage) * a.kv_heads + head) * kPage + slot % kPage) * kHeadDim;
+    to = (is_value ? a.cache.values : a.cache.keys) +
+         (((slot / kPage) * a.kv_heads + head) * kPage + slot % kPage) * kHeadDim;
   }
   *reinterpret_cast<uint2*>(to + 4 * lane) = make_uint2(pack(x[0], x[1]), pack(x[2], x[3]));
   *reinterpret_cast<uint2*>(to + kHalf + 4 * lane) = make_uint2(pack(x[4], x[5]), pack(x[6], x[7]));
 }
 
-// The angle in fp32 as model/model.h's rope_table forms it; sincosf, not the fast one: positions reach tens of thousands.
+// The angle in fp32 as model/model.h's rope_table forms it; sincosf, not the fast one: positions reach tens of
+// thousands.
 __global__ void rope_table_kernel(float2* rope, const float* inv_freq, int64_t half, int64_t total) {
   const int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x;
   if (i >= total) return;
@@ -72,17 +76,21 @@ __global__ void rope_table_kernel(float2* rope, const float* inv_freq, int64_t h
 int rope_table(float* rope, const float* inv_freq, int64_t positions, int64_t head_dim, Stream stream) {
   const int64_t total = positions * (head_dim / 2);
   if (total == 0) return 0;
-  rope_table_kernel<<<static_cast<unsigned>(ceil_div<int64_t>(total, 256)), 256, 0, stream>>>(reinterpret_cast<float2*>(rope), inv_freq, head_dim / 2, total);
+  rope_table_kernel<<<static_cast<unsigned>(ceil_div<int64_t>(total, 256)), 256, 0, stream>>>(
+      reinterpret_cast<float2*>(rope), inv_freq, head_dim / 2, total);
   return check_launch("rope_table");
 }
 
 int rope_cache(const RopeCacheArgs* a, Stream stream) {
-  TF_REQUIRE(a->head_dim == 64 || a->head_dim == 128, "rope_cache: head_dim %ld (64 or 128)", static_cast<long>(a->head_dim));
+  TF_REQUIRE(a->head_dim == 64 || a->head_dim == 128, "rope_cache: head_dim %ld (64 or 128)",
+             static_cast<long>(a->head_dim));
   TF_REQUIRE((a->q_norm == nullptr) == (a->k_norm == nullptr), "rope_cache: one of q_norm and k_norm is missing");
   if (a->tokens == 0) return 0;
   const int64_t rows = a->heads + 2 * a->kv_heads;
-  const dim3 grid(static_cast<unsigned>(a->tokens), static_cast<unsigned>(ceil_div<int64_t>(rows, kThreads / (a->head_dim / 8))));
-  return launch("rope_cache", a->head_dim == 64 ? rope_cache_kernel<64> : rope_cache_kernel<128>, grid, kThreads, 0, stream, *a);
+  const dim3 grid(static_cast<unsigned>(a->tokens),
+                  static_cast<unsigned>(ceil_div<int64_t>(rows, kThreads / (a->head_dim / 8))));
+  return launch("rope_cache", a->head_dim == 64 ? rope_cache_kernel<64> : rope_cache_kernel<128>, grid, kThreads, 0,
+                stream, *a);
 }
 
 }  // namespace tritonforge::gpu

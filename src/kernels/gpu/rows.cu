@@ -18,7 +18,8 @@ __global__ void copy_rows_kernel(Bf16x8* out, const Bf16x8* from, const int32_t*
 
 // One block a row. kVectors a thread: one where there are few rows (latency), four where there are many (throughput).
 template <int kVectors, bool kAdd>
-__global__ void __launch_bounds__(1024) rms_norm_kernel(Bf16x8* out, Bf16x8* x, const Bf16x8* delta, const Bf16x8* weight, int vectors, float eps) {
+__global__ void __launch_bounds__(1024)
+    rms_norm_kernel(Bf16x8* out, Bf16x8* x, const Bf16x8* delta, const Bf16x8* weight, int vectors, float eps) {
   __shared__ float sums[kWarp];
   allow_next();
   wait_for_previous();
@@ -58,21 +59,25 @@ __global__ void __launch_bounds__(1024) rms_norm_kernel(Bf16x8* out, Bf16x8* x, 
 }
 
 template <bool kAdd>
-int launch_rms_norm(Bf16* out, Bf16* x, const Bf16* delta, const Bf16* weight, int64_t rows, int64_t d, float eps, Stream stream) {
-  TF_REQUIRE(d % 8 == 0 && d > 0 && d <= 32768, "rms_norm: rows of %ld (a multiple of 8, at most 32768)", static_cast<long>(d));
+int launch_rms_norm(Bf16* out, Bf16* x, const Bf16* delta, const Bf16* weight, int64_t rows, int64_t d, float eps,
+                    Stream stream) {
+  TF_REQUIRE(d % 8 == 0 && d > 0 && d <= 32768, "rms_norm: rows of %ld (a multiple of 8, at most 32768)",
+             static_cast<long>(d));
   if (rows == 0) return 0;
   const int vectors = static_cast<int>(d / 8);
   const bool many = rows >= 4 * multiprocessors() || vectors > 1024;
   const int threads = ceil_div(ceil_div(vectors, many ? 4 : 1), kWarp) * kWarp;
-  return launch("rms_norm", many ? rms_norm_kernel<4, kAdd> : rms_norm_kernel<1, kAdd>, dim3(static_cast<unsigned>(rows)), threads, 0, stream, reinterpret_cast<Bf16x8*>(out),
-                reinterpret_cast<Bf16x8*>(x), reinterpret_cast<const Bf16x8*>(delta), reinterpret_cast<const Bf16x8*>(weight), vectors, eps);
+  return launch("rms_norm", many ? rms_norm_kernel<4, kAdd> : rms_norm_kernel<1, kAdd>,
+                dim3(static_cast<unsigned>(rows)), threads, 0, stream, reinterpret_cast<Bf16x8*>(out),
+                reinterpret_cast<Bf16x8*>(x), reinterpret_cast<const Bf16x8*>(delta),
+                reinterpret_cast<const Bf16x8*>(weight), vectors, eps);
 }
 
 __global__ void swiglu_kernel(Bf16x8* out, const Bf16x8* gate_up, int64_t vectors, int64_t total) {
   allow_next();
   wait_for_previous();
   for (int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x; i < total; i += int64_t{gridDim.x} * blockDim.x) {
-    const int64_t row = i / vectors, at = i + row * vectors;   // 2 * row * vectors + column
+    const int64_t row = i / vectors, at = i + row * vectors;  // 2 * row * vectors + column
     float gate[8], up[8];
     unpack(gate_up[at], gate);
     unpack(gate_up[at + vectors], up);
@@ -100,11 +105,13 @@ unsigned blocks_for(int64_t threads, int block) {
 }
 constexpr int kThreads = 256;
 
-int copy_rows(const char* name, Bf16* out, const Bf16* from, const int32_t* rows, int64_t count, int64_t hidden, Stream stream) {
+int copy_rows(const char* name, Bf16* out, const Bf16* from, const int32_t* rows, int64_t count, int64_t hidden,
+              Stream stream) {
   TF_REQUIRE(hidden % 8 == 0, "%s: rows of %ld (a multiple of 8)", name, static_cast<long>(hidden));
   const int64_t total = count * (hidden / 8);
   if (total == 0) return 0;
-  return launch(name, copy_rows_kernel, dim3(blocks_for(total, kThreads)), kThreads, 0, stream, reinterpret_cast<Bf16x8*>(out), reinterpret_cast<const Bf16x8*>(from), rows, hidden / 8, total);
+  return launch(name, copy_rows_kernel, dim3(blocks_for(total, kThreads)), kThreads, 0, stream,
+                reinterpret_cast<Bf16x8*>(out), reinterpret_cast<const Bf16x8*>(from), rows, hidden / 8, total);
 }
 
 }  // namespace
@@ -118,18 +125,21 @@ int gather_rows(Bf16* out, const Bf16* x, const int32_t* rows, int64_t count, in
 int rms_norm(Bf16* out, const Bf16* x, const Bf16* weight, int64_t rows, int64_t d, float eps, Stream stream) {
   return launch_rms_norm<false>(out, const_cast<Bf16*>(x), nullptr, weight, rows, d, eps, stream);
 }
-int add_rms_norm(Bf16* out, Bf16* x, const Bf16* delta, const Bf16* weight, int64_t rows, int64_t d, float eps, Stream stream) {
+int add_rms_norm(Bf16* out, Bf16* x, const Bf16* delta, const Bf16* weight, int64_t rows, int64_t d, float eps,
+                 Stream stream) {
   return launch_rms_norm<true>(out, x, delta, weight, rows, d, eps, stream);
 }
 int swiglu(Bf16* out, const Bf16* gate_up, int64_t rows, int64_t intermediate, Stream stream) {
   TF_REQUIRE(intermediate % 8 == 0, "swiglu: rows of %ld (a multiple of 8)", static_cast<long>(intermediate));
   const int64_t total = rows * (intermediate / 8);
   if (total == 0) return 0;
-  return launch("swiglu", swiglu_kernel, dim3(blocks_for(total, kThreads)), kThreads, 0, stream, reinterpret_cast<Bf16x8*>(out), reinterpret_cast<const Bf16x8*>(gate_up), intermediate / 8, total);
+  return launch("swiglu", swiglu_kernel, dim3(blocks_for(total, kThreads)), kThreads, 0, stream,
+                reinterpret_cast<Bf16x8*>(out), reinterpret_cast<const Bf16x8*>(gate_up), intermediate / 8, total);
 }
 int advance(const AdvanceArgs* a, Stream stream) {
   if (a->sequences == 0) return 0;
-  return launch("advance", advance_kernel, dim3(static_cast<unsigned>(ceil_div<int64_t>(a->sequences, kThreads))), kThreads, 0, stream, *a);
+  return launch("advance", advance_kernel, dim3(static_cast<unsigned>(ceil_div<int64_t>(a->sequences, kThreads))),
+                kThreads, 0, stream, *a);
 }
 
 }  // namespace tritonforge::gpu

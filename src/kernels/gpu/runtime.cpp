@@ -25,21 +25,25 @@ int set_error(int code, const char* format, ...) {
 const char* last_error() { return error_text; }
 
 int check(cudaError_t status, const char* what) {
-  if (status != cudaSuccess) cudaGetLastError();   // told here: the next launch must not find it again
+  if (status != cudaSuccess) cudaGetLastError();  // told here: the next launch must not find it again
   return status == cudaSuccess ? 0 : set_error(static_cast<int>(status), "%s: %s", what, cudaGetErrorString(status));
 }
 
 int multiprocessors() {
   thread_local int known_device = -1, count = 0;
   int device = 0;
-  if (cudaGetDevice(&device) == cudaSuccess && device != known_device && cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device) == cudaSuccess) known_device = device;
+  if (cudaGetDevice(&device) == cudaSuccess && device != known_device &&
+      cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device) == cudaSuccess)
+    known_device = device;
   return std::max(count, 1);
 }
 
 bool overlap_allowed() {
   thread_local int known_device = -1, major = 0;
   int device = 0;
-  if (cudaGetDevice(&device) == cudaSuccess && device != known_device && cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess) known_device = device;
+  if (cudaGetDevice(&device) == cudaSuccess && device != known_device &&
+      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess)
+    known_device = device;
   return overlap_wanted.load(std::memory_order_relaxed) && major >= 9;
 }
 int set_overlap(int on) {
@@ -55,11 +59,11 @@ int set_device(int device) { return check(cudaSetDevice(device), "set_device"); 
 int device_properties(int device, DeviceProperties* out) {
   cudaDeviceProp p;
   if (const int error = check(cudaGetDeviceProperties(&p, device), "device_properties")) return error;
-  int clock = 0, width = 0;   // kHz, bits; newer drivers may not tell
+  int clock = 0, width = 0;  // kHz, bits; newer drivers may not tell
   if (cudaDeviceGetAttribute(&clock, cudaDevAttrMemoryClockRate, device) != cudaSuccess) clock = 0;
   if (cudaDeviceGetAttribute(&width, cudaDevAttrGlobalMemoryBusWidth, device) != cudaSuccess) width = 0;
   *out = {};
-  std::memcpy(out->name, p.name, sizeof out->name - 1);   // the last byte stays 0
+  std::memcpy(out->name, p.name, sizeof out->name - 1);  // the last byte stays 0
   out->compute_major = p.major;
   out->compute_minor = p.minor;
   out->multiprocessors = p.multiProcessorCount;
@@ -73,7 +77,9 @@ int device_properties(int device, DeviceProperties* out) {
 int memory_info(size_t* free, size_t* total) { return check(cudaMemGetInfo(free, total), "memory_info"); }
 int allocate(void** out, size_t bytes) { return check(cudaMalloc(out, bytes), "allocate"); }
 int release(void* pointer) { return check(cudaFree(pointer), "release"); }
-int allocate_pinned(void** out, size_t bytes) { return check(cudaHostAlloc(out, bytes, cudaHostAllocMapped | cudaHostAllocPortable), "allocate_pinned"); }
+int allocate_pinned(void** out, size_t bytes) {
+  return check(cudaHostAlloc(out, bytes, cudaHostAllocMapped | cudaHostAllocPortable), "allocate_pinned");
+}
 int release_pinned(void* pointer) { return check(cudaFreeHost(pointer), "release_pinned"); }
 
 static_assert(sizeof(IpcHandle) == sizeof(cudaIpcMemHandle_t));
@@ -93,12 +99,15 @@ int ipc_close(void* pointer) { return check(cudaIpcCloseMemHandle(pointer), "ipc
 int stream_create(Stream* out, int high_priority) {
   int lowest = 0, highest = 0;
   if (const int error = check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "stream_create")) return error;
-  return check(cudaStreamCreateWithPriority(out, cudaStreamNonBlocking, high_priority != 0 ? highest : lowest), "stream_create");
+  return check(cudaStreamCreateWithPriority(out, cudaStreamNonBlocking, high_priority != 0 ? highest : lowest),
+               "stream_create");
 }
 int stream_destroy(Stream stream) { return check(cudaStreamDestroy(stream), "stream_destroy"); }
 int stream_synchronize(Stream stream) { return check(cudaStreamSynchronize(stream), "stream_synchronize"); }
 int stream_wait(Stream stream, Event event) { return check(cudaStreamWaitEvent(stream, event, 0), "stream_wait"); }
-int event_create(Event* out, int timing) { return check(cudaEventCreateWithFlags(out, timing != 0 ? cudaEventDefault : cudaEventDisableTiming), "event_create"); }
+int event_create(Event* out, int timing) {
+  return check(cudaEventCreateWithFlags(out, timing != 0 ? cudaEventDefault : cudaEventDisableTiming), "event_create");
+}
 int event_destroy(Event event) { return check(cudaEventDestroy(event), "event_destroy"); }
 int event_record(Event event, Stream stream) { return check(cudaEventRecord(event, stream), "event_record"); }
 int event_synchronize(Event event) { return check(cudaEventSynchronize(event), "event_synchronize"); }
@@ -107,11 +116,19 @@ int event_done(Event event, int* done) {
   *done = status == cudaSuccess ? 1 : 0;
   return status == cudaErrorNotReady ? 0 : check(status, "event_done");
 }
-int event_elapsed(Event begin, Event end, float* milliseconds) { return check(cudaEventElapsedTime(milliseconds, begin, end), "event_elapsed"); }
-int copy(void* to, const void* from, size_t bytes, Stream stream) { return check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream), "copy"); }
-int fill(void* to, int byte, size_t bytes, Stream stream) { return check(cudaMemsetAsync(to, byte, bytes, stream), "fill"); }
+int event_elapsed(Event begin, Event end, float* milliseconds) {
+  return check(cudaEventElapsedTime(milliseconds, begin, end), "event_elapsed");
+}
+int copy(void* to, const void* from, size_t bytes, Stream stream) {
+  return check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream), "copy");
+}
+int fill(void* to, int byte, size_t bytes, Stream stream) {
+  return check(cudaMemsetAsync(to, byte, bytes, stream), "fill");
+}
 
-int capture_begin(Stream stream) { return check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capture_begin"); }
+int capture_begin(Stream stream) {
+  return check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capture_begin");
+}
 int capture_end(Stream stream, Graph* out) {
   cudaGraph_t graph = nullptr;
   if (const int error = check(cudaStreamEndCapture(stream, &graph), "capture_end")) return error;
@@ -124,23 +141,62 @@ int graph_launch(Graph graph, Stream stream) { return check(cudaGraphLaunch(grap
 int graph_destroy(Graph graph) { return check(cudaGraphExecDestroy(graph), "graph_destroy"); }
 
 const CudaApi table = {
-    .abi = kCudaAbi, .last_error = last_error,
-    .device_count = device_count, .set_device = set_device, .device_properties = device_properties, .memory_info = memory_info,
-    .allocate = allocate, .release = release, .allocate_pinned = allocate_pinned, .release_pinned = release_pinned,
-    .ipc_get = ipc_get, .ipc_open = ipc_open, .ipc_close = ipc_close,
-    .stream_create = stream_create, .stream_destroy = stream_destroy, .stream_synchronize = stream_synchronize, .stream_wait = stream_wait,
-    .event_create = event_create, .event_destroy = event_destroy, .event_record = event_record, .event_synchronize = event_synchronize,
-    .event_done = event_done, .event_elapsed = event_elapsed, .copy = copy, .fill = fill,
-    .capture_begin = capture_begin, .capture_end = capture_end, .graph_launch = graph_launch, .graph_destroy = graph_destroy,
-    .embed = embed, .gather_rows = gather_rows, .rms_norm = rms_norm, .add_rms_norm = add_rms_norm, .swiglu = swiglu, .advance = advance,
-    .rope_table = rope_table, .rope_cache = rope_cache,
-    .decode_attention_workspace = decode_attention_workspace, .decode_attention = decode_attention, .prefill_attention = prefill_attention,
-    .gemm_open = gemm_open, .gemm_close = gemm_close, .gemm_tune = gemm_tune, .gemm = gemm, .gemm_library = gemm_library,
-    .gemm_skinny = gemm_skinny, .gemm_plan = gemm_plan,
-    .sample_workspace = sample_workspace, .sample = sample, .checksum = checksum, .set_overlap = set_overlap,
+    .abi = kCudaAbi,
+    .last_error = last_error,
+    .device_count = device_count,
+    .set_device = set_device,
+    .device_properties = device_properties,
+    .memory_info = memory_info,
+    .allocate = allocate,
+    .release = release,
+    .allocate_pinned = allocate_pinned,
+    .release_pinned = release_pinned,
+    .ipc_get = ipc_get,
+    .ipc_open = ipc_open,
+    .ipc_close = ipc_close,
+    .stream_create = stream_create,
+    .stream_destroy = stream_destroy,
+    .stream_synchronize = stream_synchronize,
+    .stream_wait = stream_wait,
+    .event_create = event_create,
+    .event_destroy = event_destroy,
+    .event_record = event_record,
+    .event_synchronize = event_synchronize,
+    .event_done = event_done,
+    .event_elapsed = event_elapsed,
+    .copy = copy,
+    .fill = fill,
+    .capture_begin = capture_begin,
+    .capture_end = capture_end,
+    .graph_launch = graph_launch,
+    .graph_destroy = graph_destroy,
+    .embed = embed,
+    .gather_rows = gather_rows,
+    .rms_norm = rms_norm,
+    .add_rms_norm = add_rms_norm,
+    .swiglu = swiglu,
+    .advance = advance,
+    .rope_table = rope_table,
+    .rope_cache = rope_cache,
+    .decode_attention_workspace = decode_attention_workspace,
+    .decode_attention = decode_attention,
+    .prefill_attention = prefill_attention,
+    .gemm_open = gemm_open,
+    .gemm_close = gemm_close,
+    .gemm_tune = gemm_tune,
+    .gemm = gemm,
+    .gemm_library = gemm_library,
+    .gemm_skinny = gemm_skinny,
+    .gemm_plan = gemm_plan,
+    .sample_workspace = sample_workspace,
+    .sample = sample,
+    .checksum = checksum,
+    .set_overlap = set_overlap,
 };
 
 }  // namespace
 }  // namespace tritonforge::gpu
 
-extern "C" [[gnu::visibility("default")]] const tritonforge::gpu::CudaApi* tritonforge_cuda_api() { return &tritonforge::gpu::table; }
+extern "C" [[gnu::visibility("default")]] const tritonforge::gpu::CudaApi* tritonforge_cuda_api() {
+  return &tritonforge::gpu::table;
+}

@@ -2,9 +2,9 @@
 //
 // First kernel, all rows: one read of the logits gives the largest logit, the sum of exponentials and, where no cut is
 // asked for, the winner of the exponential race. Several blocks share a row; the last of them to finish merges the
-// parts in order. Second kernel, only where a row may ask for cuts: one block a row, which leaves at once if its row does not.
-// top_k, top_p and min_p each keep the first so many tokens of one order (most likely first, ties: lower id), so a cut
-// is a number of tokens, found by a radix search over the bits of p without sorting.
+// parts in order. Second kernel, only where a row may ask for cuts: one block a row, which leaves at once if its row
+// does not. top_k, top_p and min_p each keep the first so many tokens of one order (most likely first, ties: lower id),
+// so a cut is a number of tokens, found by a radix search over the bits of p without sorting.
 #include <algorithm>
 #include <cfloat>
 #include <climits>
@@ -17,15 +17,15 @@ namespace {
 
 constexpr float kLog2E = 1.4426950408889634f;
 constexpr int kThreads = 256, kMaxSplits = 64;
-constexpr int kUnroll = 4;                      // Philox blocks of four tokens that a thread has in flight
-constexpr int kMinQuads = kThreads * kUnroll;   // of a block
+constexpr int kUnroll = 4;                     // Philox blocks of four tokens that a thread has in flight
+constexpr int kMinQuads = kThreads * kUnroll;  // of a block
 
-struct Part {          // of a row: what a range of its tokens comes to
-  float maximum;       // logit; -FLT_MAX: none above it
-  float sum;           // of exp((x - maximum) / T)
-  float best;          // score of the race, relative to `maximum` too
-  int token;           // that has it
-  int top;             // lowest id of the largest logit
+struct Part {     // of a row: what a range of its tokens comes to
+  float maximum;  // logit; -FLT_MAX: none above it
+  float sum;      // of exp((x - maximum) / T)
+  float best;     // score of the race, relative to `maximum` too
+  int token;      // that has it
+  int top;        // lowest id of the largest logit
 };
 struct RowStats {
   float maximum, sum;
@@ -48,18 +48,23 @@ __device__ uint4 philox(uint32_t quad, uint64_t position, uint64_t seed) {
   }
   return make_uint4(c0, c1, c2, c3);
 }
-__device__ uint32_t word(const uint4& block, int w) { return w == 0 ? block.x : w == 1 ? block.y : w == 2 ? block.z : block.w; }
+__device__ uint32_t word(const uint4& block, int w) {
+  return w == 0 ? block.x : w == 1 ? block.y : w == 2 ? block.z : block.w;
+}
 
 // Exponential(1) noise: -log(1 - w), w uniform on the centres of 2^32 intervals; fine near 0, where races are won.
 __device__ float uniform(uint32_t bits) {
   // Integers below 2^16 as floats through the mantissa: conversions run on the slow unit that exp2 needs.
-  const float upper = __uint_as_float(0x4B000000u | (bits >> 16)) - 0x1.0p23f, lower = __uint_as_float(0x4B000000u | (bits & 0xFFFFu)) - 0x1.0p23f;
+  const float upper = __uint_as_float(0x4B000000u | (bits >> 16)) - 0x1.0p23f,
+              lower = __uint_as_float(0x4B000000u | (bits & 0xFFFFu)) - 0x1.0p23f;
   return fminf(upper * 0x1.0p-16f + (lower + 0.5f) * 0x1.0p-32f, 0x1.FFFFFEp-1f);
 }
 __device__ float noise_of(float uniform) { return -log1pf(-uniform); }
 __device__ float noise(uint32_t bits) { return noise_of(uniform(bits)); }
 
-__device__ bool wins(float score, int token, float best, int best_token) { return score > best || (score == best && token < best_token); }
+__device__ bool wins(float score, int token, float best, int best_token) {
+  return score > best || (score == best && token < best_token);
+}
 
 // `factor` = log2 e / T. Parts may come in any order: the result is that of all their tokens.
 __device__ Part merged(const Part& a, const Part& b, float factor) {
@@ -74,8 +79,9 @@ __device__ Part merged(const Part& a, const Part& b, float factor) {
   return both;
 }
 __device__ Part shuffled(const Part& a, int offset) {
-  return {__shfl_xor_sync(kAllLanes, a.maximum, offset), __shfl_xor_sync(kAllLanes, a.sum, offset), __shfl_xor_sync(kAllLanes, a.best, offset),
-          __shfl_xor_sync(kAllLanes, a.token, offset), __shfl_xor_sync(kAllLanes, a.top, offset)};
+  return {__shfl_xor_sync(kAllLanes, a.maximum, offset), __shfl_xor_sync(kAllLanes, a.sum, offset),
+          __shfl_xor_sync(kAllLanes, a.best, offset), __shfl_xor_sync(kAllLanes, a.token, offset),
+          __shfl_xor_sync(kAllLanes, a.top, offset)};
 }
 __device__ Part merged_over_warp(Part part, float factor) {
   for (int offset = kWarp / 2; offset > 0; offset /= 2) part = merged(part, shuffled(part, offset), factor);
@@ -84,18 +90,23 @@ __device__ Part merged_over_warp(Part part, float factor) {
 __device__ Part empty_part() { return {-FLT_MAX, 0, 0, INT_MAX, INT_MAX}; }
 
 __device__ bool has_cuts(const SampleArgs& a, int64_t row) {
-  return a.temperature[row] != 0 && ((a.top_k[row] > 0 && a.top_k[row] < a.vocab) || a.top_p[row] < 1 || a.min_p[row] > 0);
+  return a.temperature[row] != 0 &&
+         ((a.top_k[row] > 0 && a.top_k[row] < a.vocab) || a.top_p[row] < 1 || a.min_p[row] > 0);
 }
-__device__ float factor_of(const SampleArgs& a, int64_t row) { return a.temperature[row] == 0 ? kLog2E : kLog2E * (1.0f / a.temperature[row]); }
+__device__ float factor_of(const SampleArgs& a, int64_t row) {
+  return a.temperature[row] == 0 ? kLog2E : kLog2E * (1.0f / a.temperature[row]);
+}
 
 __device__ void write_result(const SampleArgs& a, int64_t row, const RowStats& stats, int token) {
-  const bool finite = stats.maximum > -FLT_MAX && isfinite(stats.maximum) && isfinite(stats.sum) && token >= 0 && token < a.vocab;
+  const bool finite = stats.maximum > -FLT_MAX && isfinite(stats.maximum) && isfinite(stats.sum) && token >= 0 &&
+                      token < a.vocab;
   a.tokens[row] = finite ? token : -1;
   const float divisor = a.temperature[row] == 0 ? 1.0f : 1.0f / a.temperature[row];
   a.log_probs[row] = finite ? (a.logits[row * a.vocab + token] - stats.maximum) * divisor - logf(stats.sum) : NAN;
 }
 
-// The largest of the warp's values, none of them NaN: as integers floats order the same, negative ones the other way round.
+// The largest of the warp's values, none of them NaN: as integers floats order the same, negative ones the other way
+// round.
 __device__ float warp_maximum(float x) {
   const int bits = __float_as_int(x), ordered = bits ^ ((bits >> 31) & 0x7FFFFFFF);
   const int top = __reduce_max_sync(kAllLanes, ordered);
@@ -103,12 +114,13 @@ __device__ float warp_maximum(float x) {
 }
 
 template <bool kRace>
-__device__ Part scan(const float* logits, int vocab, int begin, int end, float factor, uint64_t seed, uint64_t position) {
+__device__ Part scan(const float* logits, int vocab, int begin, int end, float factor, uint64_t seed,
+                     uint64_t position) {
   Part part = empty_part();
   // A token's noise is at least its uniform number w, so p / w bounds its score: the logarithm and the division are
-  // done for the few tokens alone that this bound lets pass the warp's best so far. All lanes share one maximum, so that
-  // their scores compare; whole warps go round the loop, lanes beyond the end with logits of -infinity.
-  float best = 0, lane_maximum = -FLT_MAX;   // of the warp; of this lane, whose token part.top is
+  // done for the few tokens alone that this bound lets pass the warp's best so far. All lanes share one maximum, so
+  // that their scores compare; whole warps go round the loop, lanes beyond the end with logits of -infinity.
+  float best = 0, lane_maximum = -FLT_MAX;  // of the warp; of this lane, whose token part.top is
   for (int round = begin; round < end; round += kThreads * kUnroll) {
     const int quad = round + static_cast<int>(threadIdx.x);
     float x[kUnroll][4];
@@ -118,7 +130,8 @@ __device__ Part scan(const float* logits, int vocab, int begin, int end, float f
     for (int u = 0; u < kUnroll; ++u) {
       const int at = quad + u * kThreads, token = at / 16 * 64 + at % 16;
 #pragma unroll
-      for (int w = 0; w < 4; ++w) x[u][w] = at < end && token + 16 * w < vocab ? __ldg(logits + token + 16 * w) : -INFINITY;
+      for (int w = 0; w < 4; ++w)
+        x[u][w] = at < end && token + 16 * w < vocab ? __ldg(logits + token + 16 * w) : -INFINITY;
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
@@ -154,7 +167,7 @@ __device__ Part scan(const float* logits, int vocab, int begin, int end, float f
           const float from = uniform(word(random, w));
           if (p >= best * from * 0.999999f && p > 0) {
             const float score = __fdividef(p, noise_of(from));
-            if (score > part.best) {   // tokens come in ascending order: the first of equals stays
+            if (score > part.best) {  // tokens come in ascending order: the first of equals stays
               part.best = score;
               part.token = token + 16 * w;
               best = fmaxf(best, score);
@@ -164,17 +177,19 @@ __device__ Part scan(const float* logits, int vocab, int begin, int end, float f
       }
     }
   }
-  if (lane_maximum < part.maximum) part.top = INT_MAX;   // another lane has the largest
+  if (lane_maximum < part.maximum) part.top = INT_MAX;  // another lane has the largest
   return part;
 }
 
-__global__ void __launch_bounds__(kThreads) sample_kernel(const __grid_constant__ SampleArgs a, Part* parts, int* counters, RowStats* stats, int each) {
+__global__ void __launch_bounds__(kThreads)
+    sample_kernel(const __grid_constant__ SampleArgs a, Part* parts, int* counters, RowStats* stats, int each) {
   __shared__ Part warps[kThreads / kWarp];
   __shared__ bool last_to_arrive;
   allow_next();
   wait_for_previous();
   const int64_t row = blockIdx.y;
-  const int quads = static_cast<int>((a.vocab + 63) / 64 * 16), begin = blockIdx.x * each, end = min(begin + each, quads);
+  const int quads = static_cast<int>((a.vocab + 63) / 64 * 16), begin = blockIdx.x * each,
+            end = min(begin + each, quads);
   const bool race = a.temperature[row] != 0 && !(a.cuts && has_cuts(a, row));
   const float factor = factor_of(a, row);
   const float* logits = a.logits + row * a.vocab;
@@ -199,7 +214,10 @@ __global__ void __launch_bounds__(kThreads) sample_kernel(const __grid_constant_
     part = empty_part();
     for (int i = lane; i < static_cast<int>(gridDim.x); i += kWarp) {
       const Part* other = parts + row * kMaxSplits + i;
-      part = merged(part, {__ldcg(&other->maximum), __ldcg(&other->sum), __ldcg(&other->best), __ldcg(&other->token), __ldcg(&other->top)}, factor);
+      part = merged(part,
+                    {__ldcg(&other->maximum), __ldcg(&other->sum), __ldcg(&other->best), __ldcg(&other->token),
+                     __ldcg(&other->top)},
+                    factor);
     }
     part = merged_over_warp(part, factor);
   }
@@ -213,13 +231,13 @@ __global__ void __launch_bounds__(kThreads) sample_kernel(const __grid_constant_
 
 constexpr int kCutThreads = 1024, kCutWarps = kCutThreads / kWarp;
 constexpr int kBins = 256;
-constexpr int kTopBins = 32;                    // binary orders of p, the last one for all below 2^-31
-using Mass = unsigned long long;                // p in units of 2^-40: sums are exact, whatever their order
+constexpr int kTopBins = 32;      // binary orders of p, the last one for all below 2^-31
+using Mass = unsigned long long;  // p in units of 2^-40: sums are exact, whatever their order
 
 struct Histogram {
   union {
     struct {
-      unsigned count[kTopBins][kWarp];          // a column a lane: neighbours in p do not meet at one address
+      unsigned count[kTopBins][kWarp];  // a column a lane: neighbours in p do not meet at one address
       Mass mass[kTopBins][kWarp];
     } top;
     struct {
@@ -227,7 +245,7 @@ struct Histogram {
       Mass mass[kBins];
     } bin;
   };
-  unsigned counts[kBins];                       // by bin, most likely first
+  unsigned counts[kBins];  // by bin, most likely first
   Mass masses[kBins];
   int found;
   unsigned count_before;
@@ -237,8 +255,8 @@ struct Histogram {
 // The tokens that a cut keeps: those above `key` and the first `ties` of those equal to it.
 struct Cut {
   uint32_t key;
-  unsigned ties, tied;                          // kept of, and in all
-  Mass mass;                                    // of what is kept
+  unsigned ties, tied;  // kept of, and in all
+  Mass mass;            // of what is kept
 };
 
 struct CutRow {
@@ -256,7 +274,8 @@ __device__ void for_each_key(const CutRow& row, const F& f) {
   for (int begin = threadIdx.x; begin < row.vocab; begin += kCutThreads * kKeysAhead) {
     float x[kKeysAhead];
 #pragma unroll
-    for (int i = 0; i < kKeysAhead; ++i) x[i] = begin + i * kCutThreads < row.vocab ? __ldg(row.logits + begin + i * kCutThreads) : 0.0f;
+    for (int i = 0; i < kKeysAhead; ++i)
+      x[i] = begin + i * kCutThreads < row.vocab ? __ldg(row.logits + begin + i * kCutThreads) : 0.0f;
 #pragma unroll
     for (int i = 0; i < kKeysAhead; ++i) {
       if (begin + i * kCutThreads < row.vocab) f(begin + i * kCutThreads, row.key_of(x[i]));
@@ -342,7 +361,9 @@ __device__ Cut find_cut(Histogram& h, const CutRow& row, unsigned count, double 
   uint32_t prefix = rest ? 0 : static_cast<uint32_t>(127 - h.found) << 23;
 
   // Then its bits, eight at a time; below 2^-31 the exponent itself is not known yet.
-  for (int shift = rest ? 23 : 15, known = 23; shift >= 0; known = shift, shift = shift > 7 ? shift - 8 : shift == 7 ? 0 : -1) {
+  for (int shift = rest ? 23 : 15, known = 23; shift >= 0; known = shift, shift = shift > 7    ? shift - 8
+                                                                                  : shift == 7 ? 0
+                                                                                               : -1) {
     const bool exponent = shift == 23;
     const int width = shift == 0 ? 7 : 8, bins = 1 << width;
     __syncthreads();
@@ -371,7 +392,8 @@ __device__ Cut find_cut(Histogram& h, const CutRow& row, unsigned count, double 
   const unsigned tied = h.counts[h.found];
   const Mass each = mass_of(prefix);
   unsigned ties = count > h.count_before ? count - h.count_before : 1;
-  if (share < 1 && each > 0 && wanted > h.mass_before) ties = static_cast<unsigned>(min(Mass{ties}, (wanted - h.mass_before + each - 1) / each));
+  if (share < 1 && each > 0 && wanted > h.mass_before)
+    ties = static_cast<unsigned>(min(Mass{ties}, (wanted - h.mass_before + each - 1) / each));
   ties = min(max(ties, 1u), tied);
   const Cut cut{prefix, ties, tied, h.mass_before + ties * each};
   __syncthreads();
@@ -381,7 +403,8 @@ __device__ Cut find_cut(Histogram& h, const CutRow& row, unsigned count, double 
 // The id of the last kept one of the tokens that have the cut's key.
 __device__ int last_tie(Histogram& h, const CutRow& row, const Cut& cut) {
   if (cut.ties == cut.tied) return row.vocab;
-  const int each = (row.vocab + kCutThreads - 1) / kCutThreads, begin = threadIdx.x * each, end = min(begin + each, row.vocab);
+  const int each = (row.vocab + kCutThreads - 1) / kCutThreads, begin = threadIdx.x * each,
+            end = min(begin + each, row.vocab);
   unsigned own = 0;
   for (int token = begin; token < end; ++token) own += row.key(token) == cut.key ? 1 : 0;
   unsigned before = own;
@@ -403,7 +426,8 @@ __device__ int last_tie(Histogram& h, const CutRow& row, const Cut& cut) {
   return h.found;
 }
 
-__global__ void __launch_bounds__(kCutThreads) sample_cuts_kernel(const __grid_constant__ SampleArgs a, const RowStats* stats) {
+__global__ void __launch_bounds__(kCutThreads)
+    sample_cuts_kernel(const __grid_constant__ SampleArgs a, const RowStats* stats) {
   __shared__ Histogram h;
   __shared__ Part warps[kCutWarps];
   allow_next();
@@ -411,7 +435,8 @@ __global__ void __launch_bounds__(kCutThreads) sample_cuts_kernel(const __grid_c
   const int64_t row_index = blockIdx.x;
   if (!has_cuts(a, row_index) || a.tokens[row_index] < 0) return;
   const RowStats row_stats = stats[row_index];
-  const CutRow row{a.logits + row_index * a.vocab, static_cast<int>(a.vocab), row_stats.maximum, factor_of(a, row_index)};
+  const CutRow row{a.logits + row_index * a.vocab, static_cast<int>(a.vocab), row_stats.maximum,
+                   factor_of(a, row_index)};
 
   // top_k, then top_p of what it left: both keep a beginning of the same order.
   const int top_k = a.top_k[row_index];
@@ -434,7 +459,8 @@ __global__ void __launch_bounds__(kCutThreads) sample_cuts_kernel(const __grid_c
   for_each_key(row, [&](int token, uint32_t key) {
     const float p = __uint_as_float(key);
     if (p < min_p || (!every && (key < cut.key || (key == cut.key && token > last)))) return;
-    const float score = __fdividef(p, noise(word(philox(static_cast<uint32_t>(token / 64 * 16 + token % 16), position, seed), token / 16 % 4)));
+    const float score = __fdividef(
+        p, noise(word(philox(static_cast<uint32_t>(token / 64 * 16 + token % 16), position, seed), token / 16 % 4)));
     if (wins(score, token, part.best, part.token)) {
       part.best = score;
       part.token = token;
@@ -448,14 +474,15 @@ __global__ void __launch_bounds__(kCutThreads) sample_cuts_kernel(const __grid_c
   if (threadIdx.x == 0) write_result(a, row_index, row_stats, part.token);
 }
 
-struct Workspace {   // counters first: they must be zero before the first launch
+struct Workspace {  // counters first: they must be zero before the first launch
   int* counters;
   RowStats* stats;
   Part* parts;
 };
 Workspace divide(void* memory, int64_t rows) {
   auto* at = static_cast<uint8_t*>(memory);
-  return {reinterpret_cast<int*>(at), reinterpret_cast<RowStats*>(at + rows * 4), reinterpret_cast<Part*>(at + rows * 12)};
+  return {reinterpret_cast<int*>(at), reinterpret_cast<RowStats*>(at + rows * 4),
+          reinterpret_cast<Part*>(at + rows * 12)};
 }
 
 }  // namespace
@@ -470,14 +497,16 @@ int sample(const SampleArgs* a, Stream stream) {
   TF_REQUIRE(a->rows <= 65535, "sample: %ld rows (at most 65535)", static_cast<long>(a->rows));
   if (a->rows == 0) return 0;
   const int64_t quads = (a->vocab + 63) / 64 * 16;
-  const int64_t filling = ceil_div<int64_t>(int64_t{multiprocessors()} * 5, a->rows);   // five blocks a multiprocessor
+  const int64_t filling = ceil_div<int64_t>(int64_t{multiprocessors()} * 5, a->rows);  // five blocks a multiprocessor
   const int64_t splits = std::clamp<int64_t>(std::min(filling, quads / kMinQuads), 1, kMaxSplits);
   const int64_t each = ceil_div<int64_t>(ceil_div(quads, splits), 16) * 16;
   const Workspace w = divide(a->workspace, (a->rows + 63) / 64 * 64);
   const dim3 grid(static_cast<unsigned>(ceil_div(quads, each)), static_cast<unsigned>(a->rows));
-  const int error = launch("sample", sample_kernel, grid, kThreads, 0, stream, *a, w.parts, w.counters, w.stats, static_cast<int>(each));
+  const int error = launch("sample", sample_kernel, grid, kThreads, 0, stream, *a, w.parts, w.counters, w.stats,
+                           static_cast<int>(each));
   if (error != 0 || !a->cuts) return error;
-  return launch("sample: cuts", sample_cuts_kernel, dim3(static_cast<unsigned>(a->rows)), kCutThreads, 0, stream, *a, w.stats);
+  return launch("sample: cuts", sample_cuts_kernel, dim3(static_cast<unsigned>(a->rows)), kCutThreads, 0, stream, *a,
+                w.stats);
 }
 
 }  // namespace tritonforge::gpu

@@ -10,21 +10,25 @@
 namespace tritonforge::gpu {
 namespace {
 
-constexpr int kColumns = 8;          // rows of x
-constexpr int kTileRows = 16;        // rows of W a block
-constexpr int kSlab = 32;            // of k: one 16-byte load of each of four lanes
-constexpr int kInFlight = 4;         // slabs that a warp loads before it uses the first
+constexpr int kColumns = 8;    // rows of x
+constexpr int kTileRows = 16;  // rows of W a block
+constexpr int kSlab = 32;      // of k: one 16-byte load of each of four lanes
+constexpr int kInFlight = 4;   // slabs that a warp loads before it uses the first
 
-__device__ inline uint4 load_once(const Bf16* from) {   // W is read once: do not keep it in L1
+__device__ inline uint4 load_once(const Bf16* from) {  // W is read once: do not keep it in L1
   uint4 value;
   asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w) : "l"(from));
+               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+               : "l"(from));
   return value;
 }
 
 // Blocks a multiprocessor: 24 to 32 warps, so that 64 registers are left to a thread at least.
 template <int kWarps>
-__global__ void __launch_bounds__(kWarps * kWarp, kWarps == 16 ? 2 : kWarps == 8 ? 3 : 6) skinny_gemm_kernel(const __grid_constant__ GemmArgs a) {
+__global__ void __launch_bounds__(kWarps* kWarp, kWarps == 16  ? 2
+                                                 : kWarps == 8 ? 3
+                                                               : 6)
+    skinny_gemm_kernel(const __grid_constant__ GemmArgs a) {
   __shared__ float sums[kWarps][kColumns][kTileRows];
   allow_next();
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, g = lane / 4, t = lane % 4;
@@ -53,7 +57,7 @@ __global__ void __launch_bounds__(kWarps * kWarp, kWarps == 16 ? 2 : kWarps == 8
     mma(c, second, v.z, v.w);
   };
 #pragma unroll
-  for (int i = 0; i < kInFlight; ++i) load(warp + i * kWarps, i);   // weights: they need not wait
+  for (int i = 0; i < kInFlight; ++i) load(warp + i * kWarps, i);  // weights: they need not wait
   wait_for_previous();
   for (int slab = warp; slab < slabs; slab += kInFlight * kWarps) {
 #pragma unroll
@@ -91,16 +95,18 @@ __global__ void __launch_bounds__(kWarps * kWarp, kWarps == 16 ? 2 : kWarps == 8
 
 template <int kWarps>
 int run(const GemmArgs& a, Stream stream) {
-  return launch("gemm_skinny", skinny_gemm_kernel<kWarps>, dim3(static_cast<unsigned>(ceil_div<int64_t>(a.n, kTileRows))), kWarps * kWarp, 0, stream, a);
+  return launch("gemm_skinny", skinny_gemm_kernel<kWarps>,
+                dim3(static_cast<unsigned>(ceil_div<int64_t>(a.n, kTileRows))), kWarps * kWarp, 0, stream, a);
 }
 
 }  // namespace
 
 int gemm_skinny(const GemmArgs* a, Stream stream) {
-  TF_REQUIRE(a->m <= kColumns && a->k % kSlab == 0, "gemm_skinny: m %ld, k %ld (m at most 8, k a multiple of 32)", static_cast<long>(a->m), static_cast<long>(a->k));
+  TF_REQUIRE(a->m <= kColumns && a->k % kSlab == 0, "gemm_skinny: m %ld, k %ld (m at most 8, k a multiple of 32)",
+             static_cast<long>(a->m), static_cast<long>(a->k));
   if (a->m == 0 || a->n == 0) return 0;
   // Few rows of W: more warps a block, so that the device is full all the same.
-  const int64_t tiles = ceil_div<int64_t>(a->n, kTileRows), wanted = int64_t{multiprocessors()} * 16;   // warps
+  const int64_t tiles = ceil_div<int64_t>(a->n, kTileRows), wanted = int64_t{multiprocessors()} * 16;  // warps
   if (tiles * 4 >= 2 * wanted) return run<4>(*a, stream);
   return tiles * 8 >= wanted ? run<8>(*a, stream) : run<16>(*a, stream);
 }
