@@ -4,7 +4,7 @@
 // shares, whatever the lengths are. The grid therefore depends on the device alone, lengths and block tables are read
 // by the kernel, and one CUDA graph serves every step. A share may begin and end inside a sequence: the pieces of such
 // a sequence are merged, in order, by the block that finishes it last. Inside a block each warp streams its own pages
-// through its own ring in shared memory (cp.async), so no barrier stands between two pages. Four or more rings of 16 KB
+// through its own ring in shared memory (cp.async), so no barrier stands between two pages. Twelve rings of 16 KB
 // a multiprocessor keep ~190 KB in flight: many times what latency needs. Arithmetic: the tensor cores with keys as
 // rows and heads as columns, S^T = K Q^T and O^T = V^T P^T. A group of up to eight query heads fills the eight columns
 // of m16n8k16, where Q as rows would leave half of the 16 rows empty.
