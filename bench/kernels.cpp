@@ -432,7 +432,7 @@ void step(Gemm* handle, int64_t tokens, int32_t context, bool skinny, bool overl
 }
 
 void run(const std::string& only) {
-  open_device("cuda");
+  kernels::open_device("cuda");
   api = &open_cuda_library();
   check_cuda(api->stream_create(&stream, 0));
   check_cuda(api->set_overlap(1));  // in a chain of equal kernels it hides the launch

@@ -11,7 +11,7 @@ namespace {
 std::string& why_not() {
   static std::string reason = [] {
     try {
-      open_device("cuda");
+      kernels::open_device("cuda");
       open_cuda_library();
       return std::string();
     } catch (const Error& error) {
