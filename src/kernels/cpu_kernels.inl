@@ -7,26 +7,27 @@
 namespace tritonforge::kernels {
 namespace {
 
-typedef float f16 __attribute__((vector_size(64)));
-typedef int32_t i16 __attribute__((vector_size(64)));
-typedef uint32_t u16 __attribute__((vector_size(64)));
-typedef uint16_t h16 __attribute__((vector_size(32)));
-typedef uint64_t w8 __attribute__((vector_size(64)));
+// Vectors of one cache line: element type x lanes.
+typedef float f32x16 __attribute__((vector_size(64)));
+typedef int32_t i32x16 __attribute__((vector_size(64)));
+typedef uint32_t u32x16 __attribute__((vector_size(64)));
+typedef uint16_t u16x16 __attribute__((vector_size(32)));
+typedef uint64_t u64x8 __attribute__((vector_size(64)));
 
 #define TF_INLINE static inline __attribute__((always_inline))
 
-TF_INLINE f16 splat(float x) { return f16{} + x; }
-TF_INLINE f16 load(const float* p) {
-  f16 x;
+TF_INLINE f32x16 splat(float x) { return f32x16{} + x; }
+TF_INLINE f32x16 load(const float* p) {
+  f32x16 x;
   __builtin_memcpy(&x, p, sizeof x);
   return x;
 }
-TF_INLINE f16 load(const uint16_t* p) {  // bfloat16: the upper half of a float
-  h16 x;
+TF_INLINE f32x16 load(const uint16_t* p) {  // bfloat16: the upper half of a float
+  u16x16 x;
   __builtin_memcpy(&x, p, sizeof x);
-  return (f16)(__builtin_convertvector(x, u16) << 16);
+  return (f32x16)(__builtin_convertvector(x, u32x16) << 16);
 }
-TF_INLINE void store(float* p, f16 x) { __builtin_memcpy(p, &x, sizeof x); }
+TF_INLINE void store(float* p, f32x16 x) { __builtin_memcpy(p, &x, sizeof x); }
 TF_INLINE float to_float(float x) { return x; }
 TF_INLINE float to_float(uint16_t x) {
   const uint32_t bits = static_cast<uint32_t>(x) << 16;
@@ -40,47 +41,47 @@ TF_INLINE void narrow(float x, uint16_t& out) {  // round to nearest even; atten
   __builtin_memcpy(&bits, &x, sizeof bits);
   out = static_cast<uint16_t>((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
 }
-TF_INLINE f16 select(i16 mask, f16 a, f16 b) { return (f16)(((i16)a & mask) | ((i16)b & ~mask)); }
-TF_INLINE f16 maximum(f16 a, f16 b) { return select(a > b, a, b); }
-TF_INLINE float largest(f16 x) {
+TF_INLINE f32x16 select(i32x16 mask, f32x16 a, f32x16 b) { return (f32x16)(((i32x16)a & mask) | ((i32x16)b & ~mask)); }
+TF_INLINE f32x16 maximum(f32x16 a, f32x16 b) { return select(a > b, a, b); }
+TF_INLINE float largest(f32x16 x) {
   float m = x[0];
   for (int i = 1; i < 16; ++i) m = x[i] > m ? x[i] : m;
   return m;
 }
-TF_INLINE double total(f16 x) {
+TF_INLINE double total(f32x16 x) {
   double sum = 0;
   for (int i = 0; i < 16; ++i) sum += x[i];
   return sum;
 }
 
 // Cephes expf (S. Moshier): about 2 ulp; inputs below -87 give what -87 gives, about 1.6e-38; NaN stays NaN.
-TF_INLINE f16 exponential(f16 x) {
+TF_INLINE f32x16 exponential(f32x16 x) {
   x = select(x < -87.0f, splat(-87.0f), x);
-  const f16 shifted = x * 1.44269504088896341f + 12582912.0f;
-  const f16 n = shifted - 12582912.0f;
-  f16 r = x - n * 0.693359375f;
+  const f32x16 shifted = x * 1.44269504088896341f + 12582912.0f;
+  const f32x16 n = shifted - 12582912.0f;
+  f32x16 r = x - n * 0.693359375f;
   r = r + n * 2.12194440e-4f;
-  f16 y = splat(1.9875691500e-4f);
+  f32x16 y = splat(1.9875691500e-4f);
   y = y * r + 1.3981999507e-3f;
   y = y * r + 8.3334519073e-3f;
   y = y * r + 4.1665795894e-2f;
   y = y * r + 1.6666665459e-1f;
   y = y * r + 5.0000001201e-1f;
   y = y * r * r + r + 1.0f;
-  const i16 exponent = __builtin_convertvector(n, i16) << 23;
-  return (f16)((i16)y + exponent);
+  const i32x16 exponent = __builtin_convertvector(n, i32x16) << 23;
+  return (f32x16)((i32x16)y + exponent);
 }
 
 // Cephes logf, for normal positive inputs.
-TF_INLINE f16 logarithm(f16 x) {
-  const i16 bits = (i16)x;
-  i16 exponent = (bits >> 23) - 126;
-  f16 m = (f16)((bits & 0x007FFFFF) | 0x3F000000);  // [0.5, 1)
-  const i16 small = m < 0.707106781186547524f;
+TF_INLINE f32x16 logarithm(f32x16 x) {
+  const i32x16 bits = (i32x16)x;
+  i32x16 exponent = (bits >> 23) - 126;
+  f32x16 m = (f32x16)((bits & 0x007FFFFF) | 0x3F000000);  // [0.5, 1)
+  const i32x16 small = m < 0.707106781186547524f;
   exponent = exponent + small;  // a true lane is -1
-  m = m + (f16)((i16)m & small) - 1.0f;
-  const f16 z = m * m;
-  f16 y = splat(7.0376836292e-2f);
+  m = m + (f32x16)((i32x16)m & small) - 1.0f;
+  const f32x16 z = m * m;
+  f32x16 y = splat(7.0376836292e-2f);
   y = y * m - 1.1514610310e-1f;
   y = y * m + 1.1676998740e-1f;
   y = y * m - 1.2420140846e-1f;
@@ -90,7 +91,7 @@ TF_INLINE f16 logarithm(f16 x) {
   y = y * m - 2.4999993993e-1f;
   y = y * m + 3.3333331174e-1f;
   y = y * m * z;
-  const f16 n = __builtin_convertvector(exponent, f16);
+  const f32x16 n = __builtin_convertvector(exponent, f32x16);
   y = y - n * 2.12194440e-4f - 0.5f * z;
   return m + y + n * 0.693359375f;
 }
@@ -100,18 +101,18 @@ TF_INLINE f16 logarithm(f16 x) {
 template <int G, typename Element>
 TF_INLINE void score_block(const float* q, int64_t d, const Element* keys, float scale, float* scores, int64_t stride) {
   constexpr int parts = G >= 4 ? 1 : (G == 1 ? 4 : 2);
-  f16 sums[G][parts];
+  f32x16 sums[G][parts];
   for (int g = 0; g < G; ++g) {
-    for (int part = 0; part < parts; ++part) sums[g][part] = f16{};
+    for (int part = 0; part < parts; ++part) sums[g][part] = f32x16{};
   }
   for (int64_t x = 0; x < d; x += parts) {
     for (int part = 0; part < parts; ++part) {
-      const f16 key = load(keys + (x + part) * kPage);
+      const f32x16 key = load(keys + (x + part) * kPage);
       for (int g = 0; g < G; ++g) sums[g][part] += key * q[g * d + x + part];
     }
   }
   for (int g = 0; g < G; ++g) {
-    f16 sum = sums[g][0];
+    f32x16 sum = sums[g][0];
     for (int part = 1; part < parts; ++part) sum += sums[g][part];
     store(scores + g * stride, sum * scale);
   }
@@ -121,21 +122,24 @@ TF_INLINE void score_block(const float* q, int64_t d, const Element* keys, float
 template <int G, int D, typename Element>
 TF_INLINE void weigh_values(const AttendArgs<Element>& a, const float* scores, int64_t stride, int64_t offset,
                             const float* inverse, int64_t g0, int64_t width) {
-  f16 sums[G][D];
+  // G x D sums stay in registers while the keys pass by.
+  f32x16 sums[G][D];
   for (int g = 0; g < G; ++g) {
-    for (int x = 0; x < D; ++x) sums[g][x] = f16{};
+    for (int x = 0; x < D; ++x) sums[g][x] = f32x16{};
   }
+  // Each value row is loaded once for all G heads.
   for (int64_t begin = 0; begin < a.length; begin += kPage) {
     const Element* row = a.values + a.blocks[begin / kPage] * a.value_block + offset;
     const int64_t count = a.length - begin < kPage ? a.length - begin : kPage;
     for (int64_t j = 0; j < count; ++j, row += a.value_stride) {
-      f16 value[D];
+      f32x16 value[D];
       for (int x = 0; x < D; ++x) value[x] = load(row + 16 * x);
       for (int g = 0; g < G; ++g) {
         for (int x = 0; x < D; ++x) sums[g][x] += value[x] * scores[g * stride + begin + j];
       }
     }
   }
+  // Divided by the softmax's sum, and only the `width` columns that the head has.
   for (int g = 0; g < G; ++g) {
     float buffer[16 * D];
     for (int x = 0; x < D; ++x) store(buffer + 16 * x, sums[g][x] * inverse[g]);
@@ -154,12 +158,12 @@ TF_INLINE void attend_heads(const AttendArgs<Element>& a, const float* q, float*
   for (int g = 0; g < G; ++g) {
     float* row = scores + g * stride;
     for (int64_t i = a.length; i < stride; ++i) row[i] = -1e30f;
-    f16 top = splat(-1e30f);
+    f32x16 top = splat(-1e30f);
     for (int64_t i = 0; i < stride; i += 16) top = maximum(top, load(row + i));
     const float max = largest(top);
-    f16 sum{};
+    f32x16 sum{};
     for (int64_t i = 0; i < stride; i += 16) {
-      const f16 term = exponential(load(row + i) - max);
+      const f32x16 term = exponential(load(row + i) - max);
       store(row + i, term);
       sum += term;
     }
@@ -197,7 +201,7 @@ void attend_f32(const AttendArgs<float>& a) { attend(a); }
 void attend_bf16(const AttendArgs<uint16_t>& a) { attend(a); }
 
 void argmax(const float* x, int64_t n, float* max, int64_t* index) {
-  f16 top = splat(-__builtin_inff());
+  f32x16 top = splat(-__builtin_inff());
   int64_t i = 0;
   for (; i + 16 <= n; i += 16) top = maximum(top, load(x + i));
   float best = largest(top);
@@ -207,10 +211,10 @@ void argmax(const float* x, int64_t n, float* max, int64_t* index) {
 }
 
 double sum_exp(const float* x, int64_t n, float max, float factor, float* terms) {
-  f16 sums{};
+  f32x16 sums{};
   int64_t i = 0;
   for (; i + 16 <= n; i += 16) {
-    const f16 term = exponential((load(x + i) - max) * factor);
+    const f32x16 term = exponential((load(x + i) - max) * factor);
     if (terms != nullptr) store(terms + i, term);
     sums += term;
   }
@@ -224,18 +228,18 @@ double sum_exp(const float* x, int64_t n, float max, float factor, float* terms)
 }
 
 // Upper and lower halves of the 64-bit products of 16 pairs of 32-bit numbers: even lanes and odd lanes in two halves.
-TF_INLINE void multiply(u16 x, uint32_t factor, u16& high, u16& low) {
-  const w8 even = ((w8)x & 0xFFFFFFFFull) * static_cast<uint64_t>(factor);
-  const w8 odd = ((w8)x >> 32) * static_cast<uint64_t>(factor);
-  low = (u16)((even & 0xFFFFFFFFull) | (odd << 32));
-  high = (u16)((even >> 32) | (odd & 0xFFFFFFFF00000000ull));
+TF_INLINE void multiply(u32x16 x, uint32_t factor, u32x16& high, u32x16& low) {
+  const u64x8 even = ((u64x8)x & 0xFFFFFFFFull) * static_cast<uint64_t>(factor);
+  const u64x8 odd = ((u64x8)x >> 32) * static_cast<uint64_t>(factor);
+  low = (u32x16)((even & 0xFFFFFFFFull) | (odd << 32));
+  high = (u32x16)((even >> 32) | (odd & 0xFFFFFFFF00000000ull));
 }
 
 // Philox4x32-10 (Salmon et al., SC 2011) for 16 counters at once.
-TF_INLINE void philox(u16 c[4], uint64_t seed) {
+TF_INLINE void philox(u32x16 c[4], uint64_t seed) {
   uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
   for (int round = 0; round < 10; ++round) {
-    u16 high0, low0, high1, low1;
+    u32x16 high0, low0, high1, low1;
     multiply(c[0], 0xD2511F53u, high0, low0);
     multiply(c[2], 0xCD9E8D57u, high1, low1);
     c[0] = high1 ^ c[1] ^ k0;
@@ -248,32 +252,32 @@ TF_INLINE void philox(u16 c[4], uint64_t seed) {
 }
 
 // -log(1 - w) for w uniform on the centres of 2^32 intervals: fine near 0, where races are won.
-TF_INLINE f16 exponential_noise(u16 bits) {
-  const f16 high = __builtin_convertvector((i16)(bits >> 16), f16),
-            low = __builtin_convertvector((i16)(bits & 0xFFFFu), f16);
-  f16 w = high * 0x1.0p-16f + (low + 0.5f) * 0x1.0p-32f;
-  const f16 limit = splat(0x1.FFFFFEp-1f);
+TF_INLINE f32x16 exponential_noise(u32x16 bits) {
+  const f32x16 high = __builtin_convertvector((i32x16)(bits >> 16), f32x16),
+               low = __builtin_convertvector((i32x16)(bits & 0xFFFFu), f32x16);
+  f32x16 w = high * 0x1.0p-16f + (low + 0.5f) * 0x1.0p-32f;
+  const f32x16 limit = splat(0x1.FFFFFEp-1f);
   w = select(w > limit, limit, w);
-  const f16 y = 1.0f - w;  // log1p(-w) = log(y) * -w / (y - 1), by Goldberg
-  const f16 difference = 1.0f - y;
-  const i16 tiny = difference == 0.0f;
-  const f16 ratio = w / select(tiny, splat(1.0f), difference);
+  const f32x16 y = 1.0f - w;  // log1p(-w) = log(y) * -w / (y - 1), by Goldberg
+  const f32x16 difference = 1.0f - y;
+  const i32x16 tiny = difference == 0.0f;
+  const f32x16 ratio = w / select(tiny, splat(1.0f), difference);
   return select(tiny, w, -logarithm(y) * ratio);
 }
 
 int64_t race(const float* x, int64_t n, float max, float factor, uint64_t seed, uint64_t position, double* sum) {
-  const i16 lanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  f16 sums{}, best = splat(-1.0f);
-  i16 best_index{};
+  const i32x16 lanes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  f32x16 sums{}, best = splat(-1.0f);
+  i32x16 best_index{};
   double tail = 0;
   for (int64_t begin = 0; begin < n; begin += 64) {
-    u16 c[4] = {(u16)(lanes + static_cast<int32_t>(begin / 4)), u16{} + static_cast<uint32_t>(position),
-                u16{} + static_cast<uint32_t>(position >> 32), u16{}};
+    u32x16 c[4] = {(u32x16)(lanes + static_cast<int32_t>(begin / 4)), u32x16{} + static_cast<uint32_t>(position),
+                   u32x16{} + static_cast<uint32_t>(position >> 32), u32x16{}};
     philox(c, seed);
     for (int word = 0; word < 4; ++word) {
       const int64_t at = begin + 16 * word;
       if (at >= n) break;
-      f16 term;
+      f32x16 term;
       if (at + 16 <= n) {
         term = exponential((load(x + at) - max) * factor);
         sums += term;
@@ -286,8 +290,8 @@ int64_t race(const float* x, int64_t n, float max, float factor, uint64_t seed, 
           else term[lane] = -1.0f;
         }
       }
-      const f16 score = term / exponential_noise(c[word]);
-      const i16 better = score > best;
+      const f32x16 score = term / exponential_noise(c[word]);
+      const i32x16 better = score > best;
       best = select(better, score, best);
       best_index = ((lanes + static_cast<int32_t>(at)) & better) | (best_index & ~better);
     }

@@ -19,18 +19,16 @@ bool fused(const at::Tensor& x) {
   return x.is_cpu() && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
 }
 
-// Calls f with the element type's null pointer: float* or uint16_t* (the bits of bfloat16).
+// Calls f.operator()<Element>() with the type that x's elements have in memory: float, or uint16_t for the bits of
+// bfloat16.
 template <typename F>
 void for_element(const at::Tensor& x, const F& f) {
-  if (x.scalar_type() == at::kFloat) {
-    f(static_cast<float*>(nullptr));
-  } else {
-    f(static_cast<uint16_t*>(nullptr));
-  }
+  if (x.scalar_type() == at::kFloat) f.template operator()<float>();
+  else f.template operator()<uint16_t>();
 }
-template <typename T>
-T* data(const at::Tensor& x, T*) {
-  return static_cast<T*>(x.data_ptr());
+template <typename Element>
+Element* data(const at::Tensor& x) {
+  return static_cast<Element*>(x.data_ptr());
 }
 
 // A block of rows [begin, end) at a time, over threads.
@@ -42,9 +40,9 @@ void over_rows(int64_t rows, int64_t width, const F& f) {
 std::pair<at::Tensor, at::Tensor> rms_run(const at::Tensor& x, const at::Tensor& weight, double eps) {
   const int64_t d = x.size(-1), rows = x.numel() / std::max<int64_t>(1, d);
   at::Tensor y = at::empty_like(x), scale = at::empty({rows}, x.options().dtype(at::kFloat));
-  for_element(x, [&](auto* element) {
+  for_element(x, [&]<typename Element>() {
     over_rows(rows, d, [&](int64_t begin, int64_t end) {
-      rms_forward(data(x, element) + begin * d, data(weight, element), data(y, element) + begin * d,
+      rms_forward(data<Element>(x) + begin * d, data<Element>(weight), data<Element>(y) + begin * d,
                   scale.data_ptr<float>() + begin, end - begin, d, static_cast<float>(eps));
     });
   });
@@ -64,12 +62,12 @@ struct RmsNorm : torch::autograd::Function<RmsNorm> {
     const int64_t d = x.size(-1), rows = x.numel() / std::max<int64_t>(1, d);
     at::Tensor grad_x = at::empty_like(x);
     at::Tensor sums = at::zeros({kPartialSums, d}, x.options().dtype(at::kFloat));
-    for_element(x, [&](auto* element) {
+    for_element(x, [&]<typename Element>() {
       at::parallel_for(0, kPartialSums, rows * d < kGrain ? kPartialSums : 1, [&](int64_t first, int64_t last) {
         for (int64_t part = first; part < last; ++part) {
           const int64_t begin = rows * part / kPartialSums, end = rows * (part + 1) / kPartialSums;
-          rms_backward(data(grad, element) + begin * d, data(x, element) + begin * d, data(weight, element),
-                       scale.data_ptr<float>() + begin, data(grad_x, element) + begin * d,
+          rms_backward(data<Element>(grad) + begin * d, data<Element>(x) + begin * d, data<Element>(weight),
+                       scale.data_ptr<float>() + begin, data<Element>(grad_x) + begin * d,
                        sums.data_ptr<float>() + part * d, end - begin, d);
         }
       });
@@ -81,10 +79,10 @@ struct RmsNorm : torch::autograd::Function<RmsNorm> {
 at::Tensor rope_run(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, float sign) {
   const int64_t tokens = x.size(0), heads = x.size(1), d = x.size(2);
   at::Tensor y = at::empty_like(x);
-  for_element(x, [&](auto* element) {
+  for_element(x, [&]<typename Element>() {
     over_rows(tokens, heads * d, [&](int64_t begin, int64_t end) {
-      rope_rows(data(x, element) + begin * heads * d, cos.data_ptr<float>() + begin * (d / 2),
-                sin.data_ptr<float>() + begin * (d / 2), data(y, element) + begin * heads * d, end - begin, heads, d,
+      rope_rows(data<Element>(x) + begin * heads * d, cos.data_ptr<float>() + begin * (d / 2),
+                sin.data_ptr<float>() + begin * (d / 2), data<Element>(y) + begin * heads * d, end - begin, heads, d,
                 sign);
     });
   });
@@ -105,9 +103,9 @@ struct Rope : torch::autograd::Function<Rope> {
 
 at::Tensor swiglu_run(const at::Tensor& gate, const at::Tensor& up) {
   at::Tensor y = at::empty_like(gate);
-  for_element(gate, [&](auto* element) {
+  for_element(gate, [&]<typename Element>() {
     over_rows(gate.numel(), 1, [&](int64_t begin, int64_t end) {
-      swiglu_forward(data(gate, element) + begin, data(up, element) + begin, data(y, element) + begin, end - begin);
+      swiglu_forward(data<Element>(gate) + begin, data<Element>(up) + begin, data<Element>(y) + begin, end - begin);
     });
   });
   return y;
@@ -123,10 +121,10 @@ struct SwiGlu : torch::autograd::Function<SwiGlu> {
     const at::Tensor &gate = saved[0], &up = saved[1];
     const at::Tensor grad = grads[0].contiguous();
     at::Tensor grad_gate = at::empty_like(gate), grad_up = at::empty_like(up);
-    for_element(gate, [&](auto* element) {
+    for_element(gate, [&]<typename Element>() {
       over_rows(gate.numel(), 1, [&](int64_t begin, int64_t end) {
-        swiglu_backward(data(grad, element) + begin, data(gate, element) + begin, data(up, element) + begin,
-                        data(grad_gate, element) + begin, data(grad_up, element) + begin, end - begin);
+        swiglu_backward(data<Element>(grad) + begin, data<Element>(gate) + begin, data<Element>(up) + begin,
+                        data<Element>(grad_gate) + begin, data<Element>(grad_up) + begin, end - begin);
       });
     });
     return {grad_gate, grad_up};
