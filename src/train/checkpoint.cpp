@@ -123,12 +123,13 @@ void write_checkpoint(const fs::path& path, Trainer& trainer, const std::vector<
   });
 }
 
-void load_checkpoint(const fs::path& path, Trainer& trainer) {
+std::unique_ptr<Trainer> resume_trainer(const TrainConfig& config, const fs::path& path) {
+  auto trainer = make_trainer(config, /*weights=*/path);
   const Json json = read_state(path);
   const std::string where = (path / "trainer.json").string();
   const model::SafetensorsFile file(path / "optimizer.safetensors");
   const at::NoGradGuard no_grad;
-  for (auto& [name, tensor] : trainer.optimizer().state()) {
+  for (auto& [name, tensor] : trainer->optimizer().state()) {
     if (!file.contains(name)) {
       fail(ErrorKind::kCorrupt, "{}/optimizer.safetensors: tensor '{}' is missing (was it saved with another dtype?)",
            path.string(), name);
@@ -151,7 +152,8 @@ void load_checkpoint(const fs::path& path, Trainer& trainer) {
   for (const auto& [name, value] : values.items()) {
     state.last.values[name] = value.is_number() ? value.get<double>() : std::nan("");  // JSON has no NaN: null
   }
-  trainer.restore(std::move(state));
+  trainer->restore(std::move(state));
+  return trainer;
 }
 
 std::vector<TrainedLease> checkpoint_leases(const fs::path& path) {

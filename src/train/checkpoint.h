@@ -3,6 +3,7 @@
 // trainer.json and config.yaml beside. It is written as step-00000012.tmp-*, synced and renamed; FOLDER/latest then
 // names it. A kill at any moment leaves the one before; a full disk leaves it too and says so (kUnavailable).
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -45,8 +46,8 @@ class CheckpointStore {
 
 // Writes one checkpoint as the folder `path` (which must not exist); also for /save with a path of its own.
 void write_checkpoint(const fs::path& path, Trainer& trainer, const std::vector<TrainedLease>& leases);
-// Fills optimizer and state (the model's weights were loaded from the same folder). kCorrupt names file and tensor.
-void load_checkpoint(const fs::path& path, Trainer& trainer);
+// A trainer that goes on where the checkpoint stands: weights, optimizer, state. kCorrupt names file and tensor.
+std::unique_ptr<Trainer> resume_trainer(const TrainConfig& config, const fs::path& path);
 std::vector<TrainedLease> checkpoint_leases(const fs::path& path);
 
 }  // namespace tritonforge::train

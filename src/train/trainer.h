@@ -54,8 +54,8 @@ class Trainer {
   bool broken_ = false;
 };
 
-// Loads what the config names: the model (or random weights), the reference where it is needed; `resume_from` is a
-// checkpoint's folder or empty.
-std::unique_ptr<Trainer> make_trainer(const TrainConfig& config, const fs::path& resume_from);
+// Loads what the config names: the model (or random weights), the reference where it is needed. `weights`: a folder to
+// take the model's weights from instead. To go on from a checkpoint: resume_trainer() of train/checkpoint.h.
+std::unique_ptr<Trainer> make_trainer(const TrainConfig& config, const fs::path& weights = {});
 
 }  // namespace tritonforge::train

@@ -56,16 +56,16 @@ TEST(Checkpoint, ARestartAtAnyStepGivesTheSameBits) {
     config.schedule = "cosine";
     config.total_steps = 6;
     config.min_lr = 1e-3;
-    auto straight = make_trainer(config, {});
+    auto straight = make_trainer(config);
     run_steps(*straight, 5);
     for (const int64_t stop : {1, 3}) {
       CheckpointStore store(source.folder.path() / fmt::format("{}-{}", dtype, stop), 2);
-      auto first = make_trainer(config, {});
+      auto first = make_trainer(config);
       run_steps(*first, stop);
       first->published(41);
       store.save(*first, {{"lease-1", "http://b", stop, true}});
       first.reset();
-      auto second = make_trainer(config, store.latest());
+      auto second = resume_trainer(config, store.latest());
       EXPECT_EQ(second->state().step, stop);
       EXPECT_THAT(second->state().weight_versions, testing::ElementsAre(41));
       EXPECT_EQ(second->state().last.step, stop);
@@ -82,7 +82,7 @@ TEST(Checkpoint, ARestartAtAnyStepGivesTheSameBits) {
 TEST(Checkpoint, IsAModelFolderOfItsOwn) {
   const Source source;
   CheckpointStore store(source.config().checkpoint, 2);
-  auto trainer = make_trainer(source.config(), {});
+  auto trainer = make_trainer(source.config());
   run_steps(*trainer, 1);
   const fs::path path = store.save(*trainer, {});
   EXPECT_EQ(path.filename(), "step-00000001");
@@ -102,7 +102,7 @@ TEST(Checkpoint, OldOnesAreRemovedAndUnfinishedOnesToo) {
     CheckpointStore store(folder, 2);
     EXPECT_FALSE(fs::exists(folder / "step-00000009.tmp-123"));
     EXPECT_TRUE(store.latest().empty());
-    auto trainer = make_trainer(source.config(), {});
+    auto trainer = make_trainer(source.config());
     for (int64_t step = 1; step <= 4; ++step) {
       run_steps(*trainer, step);
       store.save(*trainer, {});
@@ -117,7 +117,7 @@ TEST(Checkpoint, OldOnesAreRemovedAndUnfinishedOnesToo) {
 TEST(Checkpoint, AFullDiskLeavesTheOldOneAndSaysSo) {
   const Source source;
   CheckpointStore store(source.config().checkpoint, 2);
-  auto trainer = make_trainer(source.config(), {});
+  auto trainer = make_trainer(source.config());
   run_steps(*trainer, 1);
   const fs::path good = store.save(*trainer, {});
   run_steps(*trainer, 2);
@@ -132,7 +132,7 @@ TEST(Checkpoint, AFullDiskLeavesTheOldOneAndSaysSo) {
   std::signal(SIGXFSZ, old_handler);
   EXPECT_THAT(said, testing::AllOf(HasSubstr("cannot write"), HasSubstr("File too large")));
   EXPECT_EQ(store.latest(), good);
-  EXPECT_EQ(make_trainer(source.config(), store.latest())->state().step, 1);
+  EXPECT_EQ(resume_trainer(source.config(), store.latest())->state().step, 1);
   for (const auto& entry : fs::directory_iterator(source.config().checkpoint)) {
     EXPECT_THAT(entry.path().filename().string(), testing::Not(HasSubstr(".tmp-")));
   }
@@ -143,17 +143,17 @@ TEST(Checkpoint, WhatIsWrongIsNamed) {
   const Source source;
   const fs::path folder = source.config().checkpoint;
   CheckpointStore store(folder, 2);
-  auto trainer = make_trainer(source.config(), {});
+  auto trainer = make_trainer(source.config());
   run_steps(*trainer, 1);
   const fs::path path = store.save(*trainer, {});
-  EXPECT_THAT(error_of([&] { make_trainer(source.config("bfloat16"), path); }),
+  EXPECT_THAT(error_of([&] { resume_trainer(source.config("bfloat16"), path); }),
               HasSubstr("was it saved with another dtype?"));
   const std::string state = read_file(path / "trainer.json");
   write_file_atomic(path / "trainer.json", state.substr(0, state.size() / 2));
-  EXPECT_THAT(error_of([&] { make_trainer(source.config(), path); }), HasSubstr("trainer.json"));
+  EXPECT_THAT(error_of([&] { resume_trainer(source.config(), path); }), HasSubstr("trainer.json"));
   write_file_atomic(path / "trainer.json", state);
   fs::resize_file(path / "optimizer.safetensors", fs::file_size(path / "optimizer.safetensors") / 2);
-  EXPECT_THAT(error_of([&] { make_trainer(source.config(), path); }), HasSubstr("optimizer.safetensors"));
+  EXPECT_THAT(error_of([&] { resume_trainer(source.config(), path); }), HasSubstr("optimizer.safetensors"));
   write_file_atomic(folder / "latest", "step-00000077\n");
   EXPECT_THAT(error_of([&] { store.latest(); }), HasSubstr("which holds no checkpoint"));
 }
