@@ -42,8 +42,9 @@ void print_text(const Verdict& v) {
     fmt::print("  time     {:.4f} ms, reference {:.4f} ms, speedup {:.2f} to {:.2f}\n", v.runtime.median,
                v.ref_runtime.median, v.speedup_low, v.speedup_high);
   }
-  for (const auto& f : v.flags) fmt::print("  {}  {}: {}\n", f.cheat ? "CHEAT" : "doubt", f.name, f.evidence);
-  if (!v.error_kind.empty()) fmt::print("  {}\n", v.error_kind);
+  for (const auto& f : v.flags)
+    fmt::print("  {}  {}: {}\n", f.cheat() ? "CHEAT" : "doubt", name_of(f.kind), f.evidence);
+  if (v.fault != Fault::kNone) fmt::print("  {}\n", name_of(v.fault));
   if (!v.diagnostics.empty()) fmt::print("{}\n", v.diagnostics);
 }
 

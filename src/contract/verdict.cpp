@@ -75,7 +75,7 @@ Stage parse_stage(std::string_view name) {
 }
 
 bool Verdict::cheated() const {
-  return std::any_of(flags.begin(), flags.end(), [](const Flag& flag) { return flag.cheat; });
+  return std::any_of(flags.begin(), flags.end(), [](const Flag& flag) { return flag.cheat(); });
 }
 
 Json to_json(const Verdict& v) {
@@ -87,7 +87,8 @@ Json to_json(const Verdict& v) {
                       {"max_rel_error", number(t.max_rel_error)},
                       {"mismatch", t.mismatch}});
   }
-  for (const auto& f : v.flags) flags.push_back({{"name", f.name}, {"evidence", f.evidence}, {"cheat", f.cheat}});
+  for (const auto& f : v.flags)
+    flags.push_back({{"name", name_of(f.kind)}, {"evidence", f.evidence}, {"cheat", f.cheat()}});
   return {{"stage", name_of(v.stage)},
           {"compiled", v.compiled},
           {"correct", v.correct},
@@ -98,7 +99,7 @@ Json to_json(const Verdict& v) {
           {"speedup", number(v.speedup)},
           {"speedup_low", number(v.speedup_low)},
           {"speedup_high", number(v.speedup_high)},
-          {"error_kind", v.error_kind},
+          {"error_kind", name_of(v.fault)},
           {"diagnostics", v.diagnostics},
           {"flags", std::move(flags)},
           {"compile_targets", v.compile_targets},
@@ -129,12 +130,11 @@ Verdict verdict_from_json(const Json& json) {
   v.speedup = read_number(json, "speedup", where);
   v.speedup_low = read_number(json, "speedup_low", where);
   v.speedup_high = read_number(json, "speedup_high", where);
-  v.error_kind = optional_field<std::string>(json, "error_kind", "", where);
+  v.fault = from_name<Fault>(optional_field<std::string>(json, "error_kind", "", where), "error_kind");
   v.diagnostics = optional_field<std::string>(json, "diagnostics", "", where);
   for (const auto& item : list_field(json, "flags", where)) {
-    v.flags.push_back({.name = require<std::string>(item, "name", where),
-                       .evidence = optional_field<std::string>(item, "evidence", "", where),
-                       .cheat = optional_field<bool>(item, "cheat", true, where)});
+    v.flags.push_back({.kind = from_name<Cheat>(require<std::string>(item, "name", where), "flag"),
+                       .evidence = optional_field<std::string>(item, "evidence", "", where)});
   }
   v.compile_targets = optional_field<std::map<std::string, std::string>>(json, "compile_targets", {}, where);
   v.kernels = optional_field<std::vector<std::string>>(json, "kernels", {}, where);
@@ -151,13 +151,13 @@ Json to_kernel_exec_result(const Verdict& v) {
   if (!v.correct && !v.diagnostics.empty()) {
     if (!v.compiled) {
       metadata["compilation_error"] = v.diagnostics;
-      metadata["compilation_error_name"] = v.error_kind;
-    } else if (v.error_kind == "mismatch") {
+      metadata["compilation_error_name"] = name_of(v.fault);
+    } else if (v.fault == Fault::kMismatch) {
       metadata["correctness_issue"] = v.diagnostics;
-      metadata["correctness_issue_name"] = v.error_kind;
+      metadata["correctness_issue_name"] = name_of(v.fault);
     } else {
       metadata["runtime_error"] = v.diagnostics;
-      metadata["runtime_error_name"] = v.error_kind;
+      metadata["runtime_error_name"] = name_of(v.fault);
     }
   }
   if (!v.trials.empty()) {
@@ -170,7 +170,7 @@ Json to_kernel_exec_result(const Verdict& v) {
   if (v.cheated()) {
     Json flags = Json::object();
     for (const auto& f : v.flags) {
-      if (f.cheat) flags[f.name] = f.evidence;
+      if (f.cheat()) flags[std::string(name_of(f.kind))] = f.evidence;
     }
     metadata["cheats"] = std::move(flags);
   }

@@ -1,10 +1,12 @@
 #pragma once
 // What the evaluator says about one candidate (design section 5). The old /eval reply is a view of it.
+#include <array>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
+#include "base/named_enum.h"
 
 namespace tritonforge {
 
@@ -26,10 +28,65 @@ struct Timing {  // milliseconds
   int samples = 0;
 };
 
-struct Flag {        // a cheat or a doubt
-  std::string name;  // "no_kernel_launched", "input_mutated", ...
+// Why a candidate is not correct, or a turn has no verdict on one: "error_kind" in JSON.
+enum class Fault {
+  kNone,
+  kSyntaxError,  // the candidate's: from its source to its output
+  kImportError,
+  kCompileError,
+  kRuntimeError,
+  kMismatch,
+  kForbidden,  // it reached for what the sandbox or the protocol denies
+  kTimeout,
+  kOutOfMemory,
+  kCrashed,
+  kProblemError,  // the problem's own code failed: says nothing about the candidate
+  kTruncated,     // of a turn (rollout): there is no candidate
+  kNoCode,
+  kPromptTooLong,
+  kEngineFailed,
+  kEvaluatorFailed,
+  kInternal,
+};
+constexpr std::array<std::string_view, 17> names_of(Fault) {
+  return {"",          "syntax_error",    "import_error",  "compile_error",    "runtime_error", "mismatch",
+          "forbidden", "timeout",         "out_of_memory", "crashed",          "problem_error", "truncated",
+          "no_code",   "prompt_too_long", "engine_failed", "evaluator_failed", "internal"};
+}
+// The same candidate on the same problem gets it again; the others can depend on how busy the machine was.
+constexpr bool lasting(Fault fault) {
+  return fault != Fault::kTimeout && fault != Fault::kOutOfMemory && fault != Fault::kCrashed &&
+         fault != Fault::kProblemError;
+}
+
+// What a flag says: a cheat, which makes the candidate worth nothing, or a doubt, which is reported only.
+enum class Cheat {
+  kNoKernelLaunched,
+  kNoKernelEffect,  // the output is the same with every launch left out
+  kKernelFallback,  // a launch failed and its error was swallowed
+  kInputMutated,
+  kOutputIsInput,
+  kLazyOutput,
+  kMonkeypatch,
+  kForbiddenAccess,
+  kProtocolForgery,
+  kClockMismatch,
+  kTimedOutputWrong,
+  kDynamicCode,  // doubts from here on
+  kTrivialReference,
+  kExcessiveSpeedup,
+};
+constexpr std::array<std::string_view, 14> names_of(Cheat) {
+  return {"no_kernel_launched", "no_kernel_effect", "kernel_fallback",   "input_mutated",    "output_is_input",
+          "lazy_output",        "monkeypatch",      "forbidden_access",  "protocol_forgery", "clock_mismatch",
+          "timed_output_wrong", "dynamic_code",     "trivial_reference", "excessive_speedup"};
+}
+constexpr bool is_doubt(Cheat cheat) { return cheat >= Cheat::kDynamicCode; }
+
+struct Flag {
+  Cheat kind;
   std::string evidence;
-  bool cheat = true;  // a doubt (false) is reported only
+  bool cheat() const { return !is_doubt(kind); }
 };
 
 struct Verdict {
@@ -40,8 +97,7 @@ struct Verdict {
   Timing runtime, ref_runtime;               // of stage timed
   double speedup = 0;                        // lower bound of the interval; 0 where not timed
   double speedup_low = 0, speedup_high = 0;  // 95 % interval of the median ratio
-  std::string error_kind;   // "syntax_error", "import_error", "compile_error", "runtime_error", "mismatch", "timeout",
-                            // "out_of_memory", "crashed", "forbidden", "problem_error", ""
+  Fault fault = Fault::kNone;
   std::string diagnostics;  // compiler text, exception and line, worst mismatch: what the model is shown
   std::vector<Flag> flags;
   std::map<std::string, std::string> compile_targets;  // "sm_90" -> "ok" | first error line

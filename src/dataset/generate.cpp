@@ -141,7 +141,7 @@ class Generator {
       if (!verdict.correct || verdict.cheated()) {
         const std::lock_guard lock(mutex_);
         report_.rejected.push_back(
-            fmt::format("{}: {}: {}", pair.combo, verdict.error_kind, verdict.diagnostics.substr(0, 400)));
+            fmt::format("{}: {}: {}", pair.combo, name_of(verdict.fault), verdict.diagnostics.substr(0, 400)));
         return false;
       }
       pair.verified = true;
@@ -164,7 +164,7 @@ class Generator {
       const auto mistake = draw_mistake(*draw.composition, families_, rng);
       if (mistake.source == draw.pair.solution) continue;
       const Verdict verdict = judge(draw.pair.problem, mistake.source);
-      if (verdict.correct || verdict.error_kind == "timeout" || verdict.error_kind == "problem_error") continue;
+      if (verdict.correct || verdict.fault == Fault::kTimeout || verdict.fault == Fault::kProblemError) continue;
       draw.pair.refinement = Refinement{mistake.kind, mistake.source, texts_.feedback(verdict).content};
     }
   }

@@ -158,6 +158,7 @@ Tolerance Tolerances::of(Dtype dtype) const {
 Comparison compare(const TensorView& candidate, const TensorView& reference, const Tolerances& tolerances,
                    const std::string& label) {
   Comparison result;
+  // Same shape and dtype, or there is nothing to compare.
   if (candidate.shape != reference.shape) {
     result.mismatch = fmt::format("{} has shape [{}], expected [{}]", label, fmt::join(candidate.shape, ", "),
                                   fmt::join(reference.shape, ", "));
@@ -168,6 +169,8 @@ Comparison compare(const TensorView& candidate, const TensorView& reference, con
                                   name_of(reference.dtype));
     return result;
   }
+  // One pass, element by element in the reference's order: error over tolerance, the worst place, and the sums for the
+  // last check. NaN agrees with NaN, an infinity with itself.
   const int64_t count = reference.elements();
   const bool floating = is_floating(reference.dtype);
   const Tolerance tolerance = tolerances.of(reference.dtype);
@@ -206,12 +209,15 @@ Comparison compare(const TensorView& candidate, const TensorView& reference, con
       worst_index = r.index();
     }
   }
+  // A single element beyond its tolerance fails.
   result.constant = constant && count > 16;
   if (wrong > 0) {
     result.mismatch = fmt::format("{} at [{}]: {}, expected {} ({} of {} wrong)", label, fmt::join(worst_index, ", "),
                                   text(worst_candidate), text(worst_reference), wrong, count);
     return result;
   }
+  // All within it, but where the reference itself is small beside the tolerance, zeros would pass as well: the error's
+  // rms must be small beside the reference's spread.
   if (floating && finite > 0) {
     const double n = static_cast<double>(finite), mean = sum / n, mean_square = sum_squares / n;
     const double rms = std::sqrt(mean_square),

@@ -191,7 +191,7 @@ Verdict Evaluator::evaluate(const EvaluationRequest& request) {
         verdict = std::move(fresh);
         break;
       } catch (const ProblemFault& fault) {
-        verdict.error_kind = "problem_error";
+        verdict.fault = Fault::kProblemError;
         verdict.diagnostics = fault.text;
         break;
       } catch (const Error& error) {
@@ -205,12 +205,9 @@ Verdict Evaluator::evaluate(const EvaluationRequest& request) {
   {
     const std::lock_guard lock(impl.mutex);
     ++impl.evaluated;
-    if (!verdict.error_kind.empty()) ++impl.faults[verdict.error_kind];
+    if (verdict.fault != Fault::kNone) ++impl.faults[std::string(name_of(verdict.fault))];
   }
-  // What depends on how busy the machine was is not remembered.
-  const bool lasting = verdict.error_kind != "timeout" && verdict.error_kind != "problem_error" &&
-                       verdict.error_kind != "crashed" && verdict.error_kind != "out_of_memory";
-  if (!live && lasting) impl.verdicts.put(key, verdict);
+  if (!live && lasting(verdict.fault)) impl.verdicts.put(key, verdict);
   return verdict;
 }
 

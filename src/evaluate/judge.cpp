@@ -29,6 +29,21 @@ int64_t number_or(const Json& object, const char* key, int64_t fallback) {
   return found != object.end() && found->is_number_integer() ? found->get<int64_t>() : fallback;
 }
 
+// The value that a word from the candidate's process names, where it is one.
+template <NamedEnum E>
+std::optional<E> word_of(std::string_view name) {
+  const auto names = names_of(E{});
+  const auto found = std::find(names.begin(), names.end(), name);
+  return found == names.end() ? std::nullopt : std::optional(static_cast<E>(found - names.begin()));
+}
+
+// What the worker may say of its own failure (worker/tritonforge_worker/errors.py). The rest is the evaluator's to
+// find: a candidate that could claim a fault of the problem's would go unpunished.
+bool is_candidates_own(Fault fault) {
+  return fault == Fault::kSyntaxError || fault == Fault::kImportError || fault == Fault::kCompileError ||
+         fault == Fault::kRuntimeError || fault == Fault::kOutOfMemory;
+}
+
 std::vector<std::string> strings_of(const Json& object, const char* key) {
   std::vector<std::string> out;
   const auto found = object.find(key);
@@ -53,17 +68,17 @@ Judge::Judge(JudgeContext context, const EvaluationRequest& request, std::shared
       overall_(overall),
       limit_s_(deadline.remaining_s()) {}
 
-void Judge::flag(const std::string& name, const std::string& evidence, bool cheat) {
+void Judge::flag(Cheat kind, const std::string& evidence) {
   for (const auto& known : verdict_.flags) {
-    if (known.name == name) return;
+    if (known.kind == kind) return;
   }
-  verdict_.flags.push_back({name, evidence, cheat});
-  if (cheat) append(verdict_.diagnostics, fmt::format("[{}] {}", name, evidence));
+  verdict_.flags.push_back({kind, evidence});
+  if (!is_doubt(kind)) append(verdict_.diagnostics, fmt::format("[{}] {}", name_of(kind), evidence));
 }
 
 void Judge::forged(const std::string& what) {
-  verdict_.error_kind = "forbidden";
-  flag("protocol_forgery", what);
+  verdict_.fault = Fault::kForbidden;
+  flag(Cheat::kProtocolForgery, what);
 }
 
 std::string Judge::nonce() {
@@ -76,9 +91,8 @@ void Judge::silence(Silence silence, const std::string& detail, const char* doin
   const std::string how = describe_silence(silence, *child_, detail, limit_s_);
   if (silence == Silence::kClosed && child_->orphaned())
     fail(ErrorKind::kUnavailable, "evaluator: the Python parent died while {}", doing);
-  verdict_.error_kind = silence == Silence::kTimeout || how.find("CPU time") != std::string::npos ? "timeout"
-                        : silence == Silence::kMemory                                             ? "out_of_memory"
-                                                                                                  : "crashed";
+  const bool late = silence == Silence::kTimeout || how.find("CPU time") != std::string::npos;
+  verdict_.fault = late ? Fault::kTimeout : silence == Silence::kMemory ? Fault::kOutOfMemory : Fault::kCrashed;
   append(verdict_.diagnostics, fmt::format("the candidate's process {} while {}", how, doing));
 }
 
@@ -102,7 +116,7 @@ std::optional<Frame> Judge::next(const char* doing) {
       continue;
     }
     if (header.contains("fatal")) {
-      verdict_.error_kind = "crashed";
+      verdict_.fault = Fault::kCrashed;
       append(verdict_.diagnostics, "the candidate's process failed: " + clipped(header["fatal"].dump(), 1000));
       return std::nullopt;
     }
@@ -117,13 +131,15 @@ std::optional<Frame> Judge::next(const char* doing) {
 void Judge::failed(const Frame& frame) {
   const Json& what = frame.header["failed"];
   const std::string text = what.is_object() ? string_or(what, "text", "") : "";
-  verdict_.error_kind = what.is_object() ? string_or(what, "kind", "runtime_error") : "runtime_error";
+  const auto kind = word_of<Fault>(what.is_object() ? string_or(what, "kind", "runtime_error") : "runtime_error");
+  if (!kind || !is_candidates_own(*kind)) return forged("a failure of an unknown kind: " + clipped(what.dump(), 200));
+  verdict_.fault = *kind;
   for (const char* sign : {"PermissionError", "Operation not permitted", "can't start new thread", "BlockingIOError"}) {
-    if (text.find(sign) != std::string::npos) verdict_.error_kind = "forbidden";
+    if (text.find(sign) != std::string::npos) verdict_.fault = Fault::kForbidden;
   }
   for (const auto& name : strings_of(frame.header, "kernels")) verdict_.kernels.push_back(name);
   const auto tampered = strings_of(frame.header, "tampered");
-  if (!tampered.empty()) flag("monkeypatch", fmt::format("replaced {}", fmt::join(tampered, ", ")));
+  if (!tampered.empty()) flag(Cheat::kMonkeypatch, fmt::format("replaced {}", fmt::join(tampered, ", ")));
   append(verdict_.diagnostics, text);
 }
 
@@ -149,7 +165,7 @@ bool Judge::compile() {
       append(verdict_.diagnostics, fmt::format("{}: {}", kernel.target, error));
   }
   deadline_ = Deadline::after(std::min(left, overall_.remaining_s()));
-  if (!ok && verdict_.error_kind.empty()) verdict_.error_kind = "compile_error";
+  if (!ok && verdict_.fault == Fault::kNone) verdict_.fault = Fault::kCompileError;
   return ok;
 }
 
@@ -196,8 +212,9 @@ bool Judge::load() {
     const Json screen = frame->header.value("screen", Json::array());
     for (const auto& item : screen) {
       if (item.is_array() && item.size() == 2 && item[0].is_string() && item[1].is_string()) {
-        const auto name = item[0].get<std::string>();
-        flag(name, item[1].get<std::string>(), name != "dynamic_code");
+        const auto kind = word_of<Cheat>(item[0].get<std::string>());
+        if (!kind) fail(ErrorKind::kCorrupt, "the screen names an unknown flag: {}", clipped(item.dump(), 200));
+        flag(*kind, item[1].get<std::string>());
       }
     }
     if (const auto weights = string_or(frame->header, "weights", ""); !weights.empty())
@@ -215,9 +232,9 @@ void Judge::judge_result(const Frame& frame, const ReferenceTrial& expected, siz
     fail(ErrorKind::kCorrupt, "a result with {} inputs", inputs);
   for (size_t i = 0; i < inputs; ++i) {
     if (!identical(tensors[i], expected.after[i])) {
-      flag("input_mutated", identical(expected.before[i], expected.after[i])
-                                ? fmt::format("input {} was changed by the call", i)
-                                : fmt::format("input {} is not changed as the reference changes it", i));
+      flag(Cheat::kInputMutated, identical(expected.before[i], expected.after[i])
+                                     ? fmt::format("input {} was changed by the call", i)
+                                     : fmt::format("input {} is not changed as the reference changes it", i));
     }
   }
   const Json shape = shape_of_tree(header.at("outputs")), wanted = shape_of_tree(expected.output_tree);
@@ -230,7 +247,7 @@ void Judge::judge_result(const Frame& frame, const ReferenceTrial& expected, siz
     trial.passed = true;
     for (size_t i = 0; i < expected.outputs.size(); ++i) {
       if (aliases[i] >= 0 && !expected.aliases[i])
-        flag("output_is_input", fmt::format("output {} is the memory of input {}", i, aliases[i]));
+        flag(Cheat::kOutputIsInput, fmt::format("output {} is the memory of input {}", i, aliases[i]));
       const Comparison result = compare(tensors[inputs + i], expected.outputs[i], context_.options.tolerances,
                                         fmt::format("output {}", i));
       trial.max_abs_error = std::max(trial.max_abs_error, result.max_abs_error);
@@ -243,7 +260,7 @@ void Judge::judge_result(const Frame& frame, const ReferenceTrial& expected, siz
     }
   }
   if (!trial.passed) {
-    verdict_.error_kind = "mismatch";
+    verdict_.fault = Fault::kMismatch;
     append(verdict_.diagnostics, fmt::format("trial {}: {}", index, trial.mismatch));
   }
   verdict_.trials.push_back(std::move(trial));
@@ -252,6 +269,7 @@ void Judge::judge_result(const Frame& frame, const ReferenceTrial& expected, siz
 // Runs one trial; false where nothing more is worth running. In a ghost trial kernels are left out, and an output that
 // still agrees shows that they do not matter.
 bool Judge::trial(size_t index, bool ghost) {
+  // Ask: the inputs, and a nonce that the answer must carry.
   const ReferenceTrial& expected = *reference_->trials[index];
   nonce_ = nonce();
   const Json request = {{"op", "trial"},
@@ -267,6 +285,7 @@ bool Judge::trial(size_t index, bool ghost) {
     silence(quiet, detail, "waiting for a trial");
     return false;
   }
+  // A ghost trial is its own small protocol: nothing of it but a flag stays in the verdict.
   if (ghost) {
     const Verdict before = verdict_;
     auto frame = next("running without its kernels");
@@ -282,9 +301,10 @@ bool Judge::trial(size_t index, bool ghost) {
     for (size_t i = 0; i < expected.outputs.size(); ++i) {
       same = same && compare(tensors[count + i], expected.outputs[i], context_.options.tolerances, "output").passed;
     }
-    if (same) flag("no_kernel_effect", "with every launch left out, the output is the same");
+    if (same) flag(Cheat::kNoKernelEffect, "with every launch left out, the output is the same");
     return true;
   }
+  // No answer: what was launched before may still show that the kernels compile.
   auto frame = next("running forward");
   if (!frame) {
     if (compile() && !kernels_.empty()) {
@@ -297,17 +317,20 @@ bool Judge::trial(size_t index, bool ghost) {
     forged("a result without the trial's nonce: " + clipped(frame->header.dump(), 200));
     return false;
   }
+  // Which kernels ran, and what the worker saw of fallbacks and patches.
   const auto names = strings_of(frame->header, "kernels");
   for (const auto& name : names) {
     if (std::find(verdict_.kernels.begin(), verdict_.kernels.end(), name) == verdict_.kernels.end())
       verdict_.kernels.push_back(name);
   }
   const auto swallowed = strings_of(frame->header, "swallowed"), tampered = strings_of(frame->header, "tampered");
-  if (!swallowed.empty()) flag("kernel_fallback", "a launch failed and its error was swallowed: " + swallowed.front());
-  if (!tampered.empty()) flag("monkeypatch", fmt::format("replaced {}", fmt::join(tampered, ", ")));
+  if (!swallowed.empty())
+    flag(Cheat::kKernelFallback, "a launch failed and its error was swallowed: " + swallowed.front());
+  if (!tampered.empty()) flag(Cheat::kMonkeypatch, fmt::format("replaced {}", fmt::join(tampered, ", ")));
   const bool launched = number_or(frame->header, "launches", 0) > 0;
   if (!launched && swallowed.empty())
-    flag("no_kernel_launched", fmt::format("forward of trial {} launched no @triton.jit kernel", index));
+    flag(Cheat::kNoKernelLaunched, fmt::format("forward of trial {} launched no @triton.jit kernel", index));
+  // Compiled: on the GPU a launch says so; elsewhere each kernel is lowered for every target.
   if (context_.live) {
     verdict_.compiled = launched;
     if (launched) verdict_.compile_targets["live"] = "ok";
@@ -317,8 +340,9 @@ bool Judge::trial(size_t index, bool ghost) {
     if (!ok) return false;
   }
   if (verdict_.compiled) verdict_.stage = std::max(verdict_.stage, Stage::kLaunched);
+  // The output itself: a plain tensor, then its bytes against the reference's.
   if (frame->header.contains("subclass")) {
-    flag("lazy_output",
+    flag(Cheat::kLazyOutput,
          "forward returned a " + clipped(string_or(frame->header, "subclass", "?"), 200) + ", not a torch.Tensor");
     return false;
   }
@@ -348,8 +372,8 @@ void Judge::run() {
   } catch (const nlohmann::json::exception& error) {
     forged("a message without the expected fields");
   }
-  if (trivial_ && !reference_->trials.empty()) flag("trivial_reference", "the reference's outputs are constant", false);
-  if (verdict_.cheated() || verdict_.error_kind == "forbidden") return;
+  if (trivial_ && !reference_->trials.empty()) flag(Cheat::kTrivialReference, "the reference's outputs are constant");
+  if (verdict_.cheated() || verdict_.fault == Fault::kForbidden) return;
   verdict_.correct = true;
   verdict_.stage = Stage::kCorrect;
 }

@@ -2,9 +2,10 @@
 // One candidate against one reference: the conversation with child U, and the verdict that follows from it.
 #include <optional>
 
-#include "evaluate/evaluator.h"
+#include "contract/verdict.h"
 #include "evaluate/lowering.h"
 #include "evaluate/reference.h"
+#include "evaluate/request.h"
 
 namespace tritonforge::evaluate {
 
@@ -37,7 +38,7 @@ class Judge {
   std::optional<Frame> next(const char* doing);  // the next frame that is not a kernel; nullopt: the verdict says why
   void silence(Silence silence, const std::string& detail, const char* doing);
   void failed(const Frame& frame);
-  void flag(const std::string& name, const std::string& evidence, bool cheat = true);
+  void flag(Cheat kind, const std::string& evidence);
   void forged(const std::string& what);
   std::string nonce();
 

@@ -23,7 +23,8 @@ double median_of(std::vector<double>& values) {
 // The error of a child that gave no answer, for the verdict.
 struct TimingFault {
   bool candidate;
-  std::string kind, text;
+  Fault fault;
+  std::string text;
 };
 
 class Side {
@@ -35,11 +36,12 @@ class Side {
     Silence silence = child_.channel().send(request, payload, deadline_);
     if (silence == Silence::kNone) silence = child_.channel().receive(frame, deadline_, detail);
     if (silence != Silence::kNone) {
-      throw TimingFault{candidate_, silence == Silence::kTimeout ? "timeout" : "crashed",
+      throw TimingFault{candidate_, silence == Silence::kTimeout ? Fault::kTimeout : Fault::kCrashed,
                         "while it was timed it " + describe_silence(silence, child_, detail, 0)};
     }
     if (frame.header.contains("failed"))
-      throw TimingFault{candidate_, "runtime_error", "while it was timed: " + frame.header["failed"].value("text", "")};
+      throw TimingFault{candidate_, Fault::kRuntimeError,
+                        "while it was timed: " + frame.header["failed"].value("text", "")};
     return frame;
   }
   std::vector<double> time(const std::vector<int>& order, const std::string& nonce, double& wall) {
@@ -48,10 +50,10 @@ class Side {
     wall = seconds_since(start);
     auto times = frame.header.at("times").get<std::vector<double>>();
     if (frame.header.value("nonce", "") != nonce || times.size() != order.size())
-      throw TimingFault{candidate_, "forbidden", "a timing answer that was not asked for"};
+      throw TimingFault{candidate_, Fault::kForbidden, "a timing answer that was not asked for"};
     for (const double ms : times) {
       if (!std::isfinite(ms) || ms <= 0)
-        throw TimingFault{candidate_, "forbidden", fmt::format("a call that took {} ms", ms)};
+        throw TimingFault{candidate_, Fault::kForbidden, fmt::format("a call that took {} ms", ms)};
     }
     return times;
   }
@@ -99,6 +101,7 @@ bool measure(const TimingSession& session, Verdict& verdict, Deadline deadline) 
   Side reference(session.reference, false, deadline), candidate(session.candidate, true, deadline);
   Rng rng(session.seed);
   try {
+    // Both sides on the same device, with the same pool of inputs.
     const Frame device = candidate.ask({{"op", "device"}});
     std::string uuid = reference.ask({{"op", "device"}}).header.value("uuid", "");
     if (!uuid.empty() && uuid.rfind("GPU-", 0) != 0) uuid = "GPU-" + uuid;  // as the engine and the trainer name it
@@ -115,6 +118,7 @@ bool measure(const TimingSession& session, Verdict& verdict, Deadline deadline) 
       for (auto& index : out) index = static_cast<int>(rng.below(pool));
       return out;
     };
+    // Alone on the device from here on; warm up, then close the candidate's way to new processes.
     DeviceLock lock(uuid.empty() ? "gpu-0" : uuid);
     const auto hold = lock.exclusive();
     double wall = 0;
@@ -124,6 +128,7 @@ bool measure(const TimingSession& session, Verdict& verdict, Deadline deadline) 
                                          .header.value("run_phase", false)
                                      ? "enforced: no new process while timed"
                                      : "unavailable";
+    // Rounds in random order of the sides, until the interval is narrow, the samples are enough or the time is up.
     std::vector<double> ours, theirs;
     Interval interval;
     while (static_cast<int>(ours.size()) < session.max_samples) {
@@ -136,10 +141,11 @@ bool measure(const TimingSession& session, Verdict& verdict, Deadline deadline) 
         auto& all = is_candidate ? ours : theirs;
         all.insert(all.end(), times.begin(), times.end());
         if (!is_candidate) continue;
+        // The candidate's clock against ours.
         const double claimed = std::accumulate(times.begin(), times.end(), 0.0) / 1000;
         if (claimed > wall * 1.001) {
           verdict.flags.push_back(
-              {"clock_mismatch", fmt::format("{:.3f} s of GPU time were claimed in {:.3f} s", claimed, wall), true});
+              {Cheat::kClockMismatch, fmt::format("{:.3f} s of GPU time were claimed in {:.3f} s", claimed, wall)});
         }
         // Which output is looked at is decided after all of them were made.
         const size_t chosen = rng.below(calls.size());
@@ -153,7 +159,7 @@ bool measure(const TimingSession& session, Verdict& verdict, Deadline deadline) 
           same = result.passed;
           mismatch = result.mismatch;
         }
-        if (!same) verdict.flags.push_back({"timed_output_wrong", "an output of a timed call: " + mismatch, true});
+        if (!same) verdict.flags.push_back({Cheat::kTimedOutputWrong, "an output of a timed call: " + mismatch});
       }
       if (verdict.cheated()) break;
       interval = bootstrap_ratio(theirs, ours, session.seed);
@@ -163,6 +169,7 @@ bool measure(const TimingSession& session, Verdict& verdict, Deadline deadline) 
         break;
       if (deadline.remaining_s() < 2 * (wall + 1)) break;
     }
+    // A cheat takes the verdict back; else the figures.
     if (verdict.cheated()) {
       verdict.correct = false;
       verdict.stage = Stage::kLaunched;
@@ -176,22 +183,22 @@ bool measure(const TimingSession& session, Verdict& verdict, Deadline deadline) 
       verdict.notes["timing"] =
           "GPU time by CUDA events read in the candidate's process, checked against the evaluator's wall clock; "
           "interleaved with eager PyTorch, cold L2, fresh copies";
-      if (interval.low > 10)
-        verdict.flags.push_back({"excessive_speedup", fmt::format("{:.1f}x", interval.low), false});
+      if (interval.low > 10) verdict.flags.push_back({Cheat::kExcessiveSpeedup, fmt::format("{:.1f}x", interval.low)});
     }
   } catch (const TimingFault& fault) {
     if (fault.candidate) {
-      verdict.error_kind = fault.kind;
+      verdict.fault = fault.fault;
       verdict.diagnostics = "the candidate was correct, but " + fault.text;
     } else {
       verdict.notes["timing"] = "the reference could not be timed: " + fault.text;
       return false;
     }
   } catch (const nlohmann::json::exception&) {
-    verdict.error_kind = "forbidden";
-    verdict.flags.push_back({"protocol_forgery", "a timing answer without the expected fields", true});
+    verdict.fault = Fault::kForbidden;
+    verdict.flags.push_back({Cheat::kProtocolForgery, "a timing answer without the expected fields"});
     verdict.correct = false;
   }
+  // The reference's process lives on: without this pool.
   try {
     reference.ask({{"op", "clear"}});
   } catch (const TimingFault&) {

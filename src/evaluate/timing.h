@@ -4,7 +4,8 @@
 #include <vector>
 
 #include "contract/verdict.h"
-#include "evaluate/judge.h"
+#include "evaluate/reference.h"
+#include "evaluate/request.h"
 
 namespace tritonforge::evaluate {
 

@@ -33,10 +33,10 @@ class Leaving {
   Gate& gate_;
 };
 
-void fail_turn(Turn& turn, const std::string& kind, const std::string& reason) {
+void fail_turn(Turn& turn, Fault fault, const std::string& reason) {
   turn.status = TurnStatus::kFailed;
   turn.verdict = Verdict{};
-  turn.verdict.error_kind = kind;
+  turn.verdict.fault = fault;
   turn.verdict.diagnostics = reason;
   turn.reward = 0;
 }
@@ -44,10 +44,10 @@ void fail_turn(Turn& turn, const std::string& kind, const std::string& reason) {
 Verdict no_code_verdict(Extracted status, bool cut, int64_t tokens) {
   Verdict verdict;
   if (cut) {
-    verdict.error_kind = "truncated";
+    verdict.fault = Fault::kTruncated;
     verdict.diagnostics = fmt::format("the answer was cut after {} tokens, before its code block was complete", tokens);
   } else {
-    verdict.error_kind = "no_code";
+    verdict.fault = Fault::kNoCode;
     verdict.diagnostics = status == Extracted::kTruncated ? "the code block is not closed"
                                                           : "the answer has no ```python block";
   }
@@ -72,13 +72,12 @@ void credit_trajectory(Trajectory& trajectory, const RolloutOptions& options) {
   trajectory.reward = trajectory.turn_returns.empty() ? 0 : trajectory.turn_returns[0];
 }
 
-Trajectory failed_trajectory(const GroupSpec& group, int64_t sample, const std::string& kind,
-                             const std::string& reason) {
+Trajectory failed_trajectory(const GroupSpec& group, int64_t sample, Fault fault, const std::string& reason) {
   Trajectory trajectory;
   trajectory.id = trajectory_id(group.id, sample);
   trajectory.problem_id = group.problem_id;
   trajectory.group_id = group.id;
-  fail_turn(trajectory.turns.emplace_back(), kind, reason);
+  fail_turn(trajectory.turns.emplace_back(), fault, reason);
   credit_trajectory(trajectory, group.options);
   return trajectory;
 }
@@ -96,7 +95,7 @@ bool Generator::run_turn(const GroupSpec& group, Turn& turn, const std::string& 
   turn.generate_s = seconds_since(start);
   if (!completion.ok()) {
     if (stop.stop_requested()) return false;
-    fail_turn(turn, "engine_failed", completion.error().what());
+    fail_turn(turn, Fault::kEngineFailed, completion.error().what());
     return true;
   }
   turn.response_tokens = std::move(completion->tokens);
@@ -126,11 +125,11 @@ bool Generator::run_turn(const GroupSpec& group, Turn& turn, const std::string& 
   turn.evaluate_s = seconds_since(start);
   if (!verdict.ok()) {
     if (stop.stop_requested()) return false;
-    fail_turn(turn, "evaluator_failed", verdict.error().what());
+    fail_turn(turn, Fault::kEvaluatorFailed, verdict.error().what());
     return true;
   }
-  if (verdict->error_kind == "problem_error") {
-    fail_turn(turn, "problem_error", verdict->diagnostics);
+  if (verdict->fault == Fault::kProblemError) {
+    fail_turn(turn, Fault::kProblemError, verdict->diagnostics);
     return true;
   }
   turn.verdict = std::move(*verdict);
@@ -156,7 +155,7 @@ std::optional<Trajectory> Generator::run(const GroupSpec& group, int64_t sample,
     Turn& turn = trajectory.turns.emplace_back();
     turn.prompt_tokens = tokens;
     if (room < 1) {
-      fail_turn(turn, "prompt_too_long",
+      fail_turn(turn, Fault::kPromptTooLong,
                 fmt::format("the prompt has {} tokens, max_context is {}", tokens.size(), options.max_context));
     } else if (!run_turn(group, turn, fmt::format("{}-{}", trajectory.id, index),
                          Rng::derive(seed, static_cast<uint64_t>(index)), reward, stop)) {
@@ -165,7 +164,7 @@ std::optional<Trajectory> Generator::run(const GroupSpec& group, int64_t sample,
     ++activity_.turns;
     if (turn.status == TurnStatus::kFailed) {
       ++activity_.failed_turns;
-      log::warn("trajectory {} failed in turn {}: {}: {}", trajectory.id, index, turn.verdict.error_kind,
+      log::warn("trajectory {} failed in turn {}: {}: {}", trajectory.id, index, name_of(turn.verdict.fault),
                 turn.verdict.diagnostics);
       break;
     }

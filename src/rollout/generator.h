@@ -53,8 +53,7 @@ class Generator {
 // Fills turn_returns and reward by the group's credit rule.
 void credit_trajectory(Trajectory& trajectory, const RolloutOptions& options);
 // A trajectory that says why there is none.
-Trajectory failed_trajectory(const GroupSpec& group, int64_t sample, const std::string& kind,
-                             const std::string& reason);
+Trajectory failed_trajectory(const GroupSpec& group, int64_t sample, Fault fault, const std::string& reason);
 // Whether the trajectory ends with this turn for what the turn achieved (see above).
 bool reached_goal(const Turn& turn, const RolloutOptions& options);
 

@@ -84,7 +84,7 @@ const Trial* worst_trial(const Verdict& verdict) {
 }
 
 const Flag* first_cheat(const Verdict& verdict) {
-  const auto found = std::find_if(verdict.flags.begin(), verdict.flags.end(), [](const Flag& f) { return f.cheat; });
+  const auto found = std::find_if(verdict.flags.begin(), verdict.flags.end(), [](const Flag& f) { return f.cheat(); });
   return found == verdict.flags.end() ? nullptr : &*found;
 }
 
@@ -96,12 +96,13 @@ std::string failure_text(const Verdict& verdict) {
 
 std::string minimal_feedback(const Verdict& verdict) {
   if (const Flag* cheat = first_cheat(verdict)) {
-    return "rejected: " + cheat->name + (cheat->evidence.empty() ? "" : ": " + first_lines(cheat->evidence, 120));
+    return fmt::format("rejected: {}", name_of(cheat->kind)) +
+           (cheat->evidence.empty() ? "" : ": " + first_lines(cheat->evidence, 120));
   }
   if (verdict.correct) {
     return verdict.stage == Stage::kTimed ? fmt::format("correct, {:.2f}x", verdict.speedup) : "correct";
   }
-  const std::string kind = verdict.error_kind.empty() ? "failed" : verdict.error_kind;
+  const std::string kind(verdict.fault == Fault::kNone ? "failed" : name_of(verdict.fault));
   const std::string text = first_lines(failure_text(verdict), kMaxMinimalFeedbackBytes);
   return text.empty() ? kind : kind + ": " + text;
 }
@@ -109,7 +110,7 @@ std::string minimal_feedback(const Verdict& verdict) {
 std::string_view outcome_of(const Verdict& verdict) {
   if (verdict.cheated()) return "it was rejected";
   if (verdict.correct) return "it is correct";
-  if (verdict.stage >= Stage::kLaunched && verdict.error_kind == "mismatch") return "it runs, but its output is wrong";
+  if (verdict.stage >= Stage::kLaunched && verdict.fault == Fault::kMismatch) return "it runs, but its output is wrong";
   if (verdict.compiled) return "it compiles, but does not run to its end";
   if (verdict.stage >= Stage::kImported) return "it does not compile";
   if (verdict.stage >= Stage::kParsed) return "it cannot be imported";
@@ -128,12 +129,12 @@ std::string kernelbench_feedback(const Verdict& verdict) {
   std::string text = fmt::format("Your last ModelNew was evaluated: {} (last stage passed: {}).\n", outcome_of(verdict),
                                  name_of(verdict.stage));
   for (const Flag& flag : verdict.flags) {
-    text += fmt::format("{}: {}{}\n", flag.cheat ? "Rejected for" : "Warning", flag.name,
+    text += fmt::format("{}: {}{}\n", flag.cheat() ? "Rejected for" : "Warning", name_of(flag.kind),
                         flag.evidence.empty() ? "" : " (" + first_lines(flag.evidence, 300) + ")");
   }
   if (!verdict.correct) {
     const std::string failure = clip_middle(verdict.diagnostics, 3000);
-    const std::string kind = verdict.error_kind.empty() ? "failed" : verdict.error_kind;
+    const std::string kind(verdict.fault == Fault::kNone ? "failed" : name_of(verdict.fault));
     text += failure.empty() ? fmt::format("Error: {}\n", kind)
                             : fmt::format("Error ({}):\n```\n{}\n```\n", kind, failure);
     if (const Trial* worst = worst_trial(verdict)) {

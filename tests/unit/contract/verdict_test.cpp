@@ -4,6 +4,10 @@
 
 #include <cmath>
 #include <limits>
+#include <regex>
+#include <set>
+
+#include "base/filesystem.h"
 
 namespace tritonforge {
 namespace {
@@ -19,9 +23,9 @@ TEST(Verdict, EveryFieldSurvivesTheWire) {
   v.speedup = 1.5;
   v.speedup_low = 1.5;
   v.speedup_high = 1.9;
-  v.error_kind = "mismatch";
+  v.fault = Fault::kMismatch;
   v.diagnostics = "line 3: \"é\"";
-  v.flags = {{"no_kernel_launched", "0 launches", true}, {"slow", "", false}};
+  v.flags = {{Cheat::kNoKernelLaunched, "0 launches"}, {Cheat::kDynamicCode, ""}};
   v.compile_targets = {{"sm_90", "ok"}};
   v.kernels = {"add_kernel"};
   v.device = "cpu";
@@ -44,6 +48,50 @@ TEST(Verdict, UnknownStageNamesTheNearest) {
   }
 }
 
+TEST(Verdict, OnlyKnownWordsAreRead) {
+  EXPECT_THROW(verdict_from_json(Json{{"error_kind", "mismtach"}}), Error);
+  EXPECT_THROW(verdict_from_json(Json{{"flags", {{{"name", "input_mutatd"}}}}}), Error);
+  EXPECT_EQ(verdict_from_json(Json{{"error_kind", "out_of_memory"}}).fault, Fault::kOutOfMemory);
+}
+
+TEST(Verdict, ADoubtIsNoCheat) {
+  const Json doubt = {{"flags", {{{"name", "excessive_speedup"}, {"cheat", true}}}}};
+  EXPECT_FALSE(verdict_from_json(doubt).cheated());  // what is a cheat follows from its name, whoever sends it
+  for (const Cheat kind : {Cheat::kDynamicCode, Cheat::kTrivialReference, Cheat::kExcessiveSpeedup})
+    EXPECT_TRUE(is_doubt(kind)) << name_of(kind);
+  EXPECT_FALSE(is_doubt(Cheat::kTimedOutputWrong));
+}
+
+TEST(Verdict, WhatDependsOnTheMachineIsNotLasting) {
+  for (const Fault fault : {Fault::kTimeout, Fault::kOutOfMemory, Fault::kCrashed, Fault::kProblemError})
+    EXPECT_FALSE(lasting(fault)) << name_of(fault);
+  for (const Fault fault : {Fault::kNone, Fault::kMismatch, Fault::kForbidden, Fault::kCompileError})
+    EXPECT_TRUE(lasting(fault)) << name_of(fault);
+}
+
+// The words that a worker's Python file writes where `pattern` finds them.
+std::set<std::string> words_of(const std::string& file, const std::string& pattern) {
+  const std::string text = read_file(fs::path(TF_SOURCE_DIR) / "worker/tritonforge_worker" / file);
+  const std::regex regex(pattern);
+  std::set<std::string> words;
+  for (std::sregex_iterator found(text.begin(), text.end(), regex), end; found != end; ++found) {
+    for (size_t i = 1; i < found->size(); ++i) {
+      if ((*found)[i].matched) words.insert((*found)[i]);
+    }
+  }
+  return words;
+}
+
+TEST(Verdict, TheWorkersWordsAreKnown) {
+  const auto faults = words_of("errors.py", R"re(return "(\w+)"(?: if stage == "import" else "(\w+)")?)re");
+  EXPECT_EQ(faults,
+            (std::set<std::string>{"compile_error", "import_error", "out_of_memory", "runtime_error", "syntax_error"}));
+  for (const auto& word : faults) EXPECT_NO_THROW(from_name<Fault>(word, "fault")) << word;
+  const auto flags = words_of("screen.py", R"re(add\("(\w+)")re");
+  EXPECT_GE(flags.size(), 4u);
+  for (const auto& word : flags) EXPECT_NO_THROW(from_name<Cheat>(word, "flag")) << word;
+}
+
 TEST(Verdict, WrongFieldTypeIsNamed) {
   EXPECT_THROW(verdict_from_json(Json{{"compiled", "yes"}}), Error);
   EXPECT_THROW(verdict_from_json(Json{{"trials", {1}}}), Error);
@@ -56,10 +104,10 @@ TEST(KernelExecResult, IsAViewOfTheVerdict) {
   v.stage = Stage::kTimed;
   v.runtime = {.mean = 0.123456, .samples = 100};
   EXPECT_DOUBLE_EQ(to_kernel_exec_result(v)["runtime"].get<double>(), 0.123);
-  v.flags.push_back({"input_mutated", "input 0", true});
+  v.flags.push_back({Cheat::kInputMutated, "input 0"});
   EXPECT_FALSE(to_kernel_exec_result(v)["correctness"].get<bool>());
   v = {};
-  v.error_kind = "compile_error";
+  v.fault = Fault::kCompileError;
   v.diagnostics = "at 3:4";
   const Json failed = to_kernel_exec_result(v);
   EXPECT_EQ(failed["runtime"], -1);

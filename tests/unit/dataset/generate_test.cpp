@@ -24,7 +24,7 @@ const ConversationTexts kTexts{
         },
     .feedback =
         [](const Verdict& verdict) {
-          return tokenizer::Message{.role = "user", .content = "feedback: " + verdict.error_kind};
+          return tokenizer::Message{.role = "user", .content = fmt::format("feedback: {}", name_of(verdict.fault))};
         },
     .answer = [](const std::string& code) { return tokenizer::Message{.role = "assistant", .content = code}; }};
 
@@ -45,10 +45,10 @@ std::string error_of(const std::function<void()>& action, ErrorKind kind) {
   return "";
 }
 
-Verdict verdict(bool correct, const std::string& error_kind = "") {
+Verdict verdict(bool correct, Fault fault = Fault::kNone) {
   Verdict made;
   made.correct = correct;
-  made.error_kind = error_kind;
+  made.fault = fault;
   return made;
 }
 
@@ -127,14 +127,14 @@ TEST(Generate, RefusedSolutionsAreNotWritten) {
   const EvaluatePair evaluate = [&](const std::string& problem, const std::string&) -> Result<Verdict> {
     if (problem.find("torch.amax") == std::string::npos) return verdict(true);
     ++refused;
-    return verdict(false, "mismatch");
+    return verdict(false, Fault::kMismatch);
   };
   for (const auto& pair : generate({.count = 300, .refinements = 0, .workers = 2}, evaluate)) {
     EXPECT_EQ(pair.problem.find("torch.amax"), std::string::npos);
   }
   EXPECT_GT(refused, 0);
   const EvaluatePair never = [](const std::string&, const std::string&) -> Result<Verdict> {
-    return verdict(false, "mismatch");
+    return verdict(false, Fault::kMismatch);
   };
   EXPECT_THAT(error_of([&] { generate({.count = 50}, never); }, ErrorKind::kInternal),
               HasSubstr("the evaluator refused"));
@@ -145,7 +145,7 @@ TEST(Generate, RefinementsCarryTheVerdictsFeedback) {
     static std::set<std::string> solved;
     static std::mutex mutex;
     const std::lock_guard lock(mutex);
-    return solved.insert(problem).second ? verdict(true) : verdict(false, "compile_error");
+    return solved.insert(problem).second ? verdict(true) : verdict(false, Fault::kCompileError);
   };
   int refinements = 0;
   for (const auto& pair : generate({.count = 100, .refinements = 0.5}, evaluate)) {

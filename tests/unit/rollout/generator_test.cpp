@@ -78,7 +78,7 @@ TEST_F(GeneratorTest, ATruncatedTurnIsToldSoAndTheEndTokenIsNotSampled) {
   ASSERT_EQ(t.turns.size(), 3u);
   t.advantages.assign(3, 1.0);
   EXPECT_EQ(t.turns[0].status, TurnStatus::kTruncated);
-  EXPECT_EQ(t.turns[0].verdict.error_kind, "truncated");
+  EXPECT_EQ(t.turns[0].verdict.fault, Fault::kTruncated);
   EXPECT_DOUBLE_EQ(t.turns[0].reward, -0.1);
   const size_t end = t.turns[0].prompt_tokens.size() + t.turns[0].response_tokens.size();
   EXPECT_EQ(t.turns[1].prompt_tokens[end], kEnd);
@@ -92,7 +92,7 @@ TEST_F(GeneratorTest, ATruncatedTurnIsToldSoAndTheEndTokenIsNotSampled) {
 TEST_F(GeneratorTest, NoCodeIsAnHonestFailureOfTheModel) {
   mock.engine = [](const Json& body) { return MockPeers::reply(body, "I cannot.", "stop"); };
   const auto t = run(group_spec("g"));
-  EXPECT_EQ(t.turns[0].verdict.error_kind, "no_code");
+  EXPECT_EQ(t.turns[0].verdict.fault, Fault::kNoCode);
   EXPECT_EQ(t.turns[0].status, TurnStatus::kCompleted);
   EXPECT_DOUBLE_EQ(t.turns[0].reward, -0.1);
 }
@@ -107,7 +107,7 @@ TEST_F(GeneratorTest, StopsWhereTheContextHasNoRoom) {
   const auto none = run(group);
   ASSERT_EQ(none.turns.size(), 1u);
   EXPECT_EQ(none.turns[0].status, TurnStatus::kFailed);
-  EXPECT_EQ(none.turns[0].verdict.error_kind, "prompt_too_long");
+  EXPECT_EQ(none.turns[0].verdict.fault, Fault::kPromptTooLong);
 }
 
 TEST_F(GeneratorTest, AnEngineThatFailsAndRecoversCostsNothing) {
@@ -130,7 +130,7 @@ TEST_F(GeneratorTest, AnEngineThatRefusesForGoodFailsTheTurnAndSaysWhy) {
   ASSERT_EQ(t.turns.size(), 1u);
   t.advantages.assign(1, 0.0);
   EXPECT_EQ(t.turns[0].status, TurnStatus::kFailed);
-  EXPECT_EQ(t.turns[0].verdict.error_kind, "engine_failed");
+  EXPECT_EQ(t.turns[0].verdict.fault, Fault::kEngineFailed);
   EXPECT_THAT(t.turns[0].verdict.diagnostics, HasSubstr("prompt too odd"));
   EXPECT_THAT(t.turn_returns, ElementsAre(0.0));
   EXPECT_TRUE(to_train_sequences(t).empty());
@@ -165,7 +165,7 @@ TEST_F(GeneratorTest, RepliesThatContradictThemselvesAreRefused) {
     return net::Response::json(json);
   };
   const auto t = run(group_spec("g"));
-  EXPECT_EQ(t.turns[0].verdict.error_kind, "engine_failed");
+  EXPECT_EQ(t.turns[0].verdict.fault, Fault::kEngineFailed);
 }
 
 TEST_F(GeneratorTest, AStopLeavesNothingHalfDone) {

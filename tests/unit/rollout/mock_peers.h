@@ -95,7 +95,7 @@ class MockPeers {
     Verdict verdict;
     verdict.stage = Stage::kLaunched;
     verdict.compiled = true;
-    verdict.error_kind = "mismatch";
+    verdict.fault = Fault::kMismatch;
     verdict.diagnostics = "output 0 is wrong";
     return verdict;
   }

@@ -17,7 +17,7 @@ Verdict mismatch() {
   Verdict verdict;
   verdict.stage = Stage::kLaunched;
   verdict.compiled = true;
-  verdict.error_kind = "mismatch";
+  verdict.fault = Fault::kMismatch;
   verdict.diagnostics = "output 0 at [3, 17]: 0.25, expected 1.5 (1024 of 4096 wrong)";
   verdict.trials = {{1, true, 0, 0.1, ""},
                     {2, false, 1.25, 80, "output 0 at [3, 17]: 0.25, expected 1.5 (1024 of 4096 wrong)"}};
@@ -88,7 +88,7 @@ TEST(Feedback, KernelBenchShowsWhatReallyHappened) {
 
   Verdict broken;
   broken.stage = Stage::kImported;
-  broken.error_kind = "compile_error";
+  broken.fault = Fault::kCompileError;
   broken.diagnostics = "at 7:11: name 'tll' is not defined";
   EXPECT_THAT(feedback_message(PromptStyle::kKernelBench, broken).content, HasSubstr("'tll' is not defined"));
 }
@@ -96,7 +96,7 @@ TEST(Feedback, KernelBenchShowsWhatReallyHappened) {
 TEST(Feedback, IsBoundedAndKeepsBothEndsOfALongText) {
   Verdict verdict = mismatch();
   verdict.diagnostics = "FIRST " + std::string(100000, 'x') + " LAST";
-  for (int i = 0; i < 200; ++i) verdict.flags.push_back({"doubt", std::string(500, 'e'), false});
+  for (int i = 0; i < 200; ++i) verdict.flags.push_back({Cheat::kDynamicCode, std::string(500, 'e')});
   EXPECT_LE(feedback_message(PromptStyle::kKernelBench, verdict).content.size(), kMaxFeedbackBytes);
   verdict.flags.clear();
   const std::string text = feedback_message(PromptStyle::kKernelBench, verdict).content;
@@ -106,7 +106,7 @@ TEST(Feedback, IsBoundedAndKeepsBothEndsOfALongText) {
 
 TEST(Feedback, NamesACheat) {
   Verdict verdict = timed();
-  verdict.flags.push_back({"no_kernel_launched", "0 launches", true});
+  verdict.flags.push_back({Cheat::kNoKernelLaunched, "0 launches"});
   EXPECT_THAT(feedback_message(PromptStyle::kMinimal, verdict).content, HasSubstr("no_kernel_launched"));
   EXPECT_THAT(feedback_message(PromptStyle::kKernelBench, verdict).content,
               HasSubstr("Rejected for: no_kernel_launched"));

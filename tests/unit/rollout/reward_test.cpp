@@ -81,11 +81,11 @@ TEST(RewardTest, ACheatNeverScoresAboveAnHonestFailure) {
         std::string("staged"), std::string("10*correct - compiled")}) {
     const Reward reward = Reward::named(name);
     Verdict cheat = at(Stage::kTimed, 100);
-    cheat.flags.push_back({"no_kernel_launched", "", true});
+    cheat.flags.push_back({Cheat::kNoKernelLaunched, ""});
     for (int stage = 0; stage < static_cast<int>(Stage::kCorrect); ++stage) {
       EXPECT_LE(reward(cheat), reward(at(static_cast<Stage>(stage)))) << name;
     }
-    cheat.flags[0].cheat = false;  // a doubt is reported only
+    cheat.flags[0].kind = Cheat::kDynamicCode;  // a doubt is reported only
     EXPECT_EQ(reward(cheat), reward(at(Stage::kTimed, 100))) << name;
   }
 }
