@@ -194,11 +194,13 @@ std::string solution_source(const Composition& composition) {
 }
 
 Mistake draw_mistake(const Composition& composition, const std::vector<const Operator*>& families, Rng& rng) {
+  // A line of the right solution to spoil; most mistakes are made there.
   const std::string right = solution_source(composition);
   const auto lines = operator_lines(right, composition);
   TF_CHECK(!lines.empty(), "no operator lines in the solution of {}", composition.combo());
   const auto& [begin, end] = pick(lines, rng);
   const std::string line = right.substr(begin, end - begin);
+  // Draws a kind of mistake until one fits this composition.
   for (;;) {
     Composition changed = composition;
     Step& step = changed.steps[rng.below(changed.steps.size())];
@@ -216,11 +218,11 @@ Mistake draw_mistake(const Composition& composition, const std::vector<const Ope
         step.op = pick(others, rng);
         return {"wrong_operator", solution_source(changed)};
       }
-      case 1:
+      case 1:  // another constant of the same operator
         if (step.c.empty()) continue;
         step.c = draw_constant(step.op->c, rng);
         return {"wrong_constant", solution_source(changed)};
-      case 2:
+      case 2:  // a step is missing
         if (composition.steps.size() < 2) continue;
         source.erase(begin, end - begin + 1);
         return {"lost_operator", source};
@@ -236,20 +238,20 @@ Mistake draw_mistake(const Composition& composition, const std::vector<const Ope
         source.replace(begin, end - begin, unmasked);
         return {"no_mask", source};
       }
-      case 4:
+      case 4:  // rows addressed by the block's width instead of their own
         if (!composition.rows) continue;
         replace_first(source, "tl.program_id(0) * n", "tl.program_id(0) * B");
         replace_first(source, "row * n_cols", "row * BLOCK_SIZE");
         if (source == right) continue;
         return {"wrong_stride", source};
-      case 5: {
+      case 5: {  // a name that does not exist
         std::string broken = line;
         const size_t at = broken.rfind(composition.x);
         broken.replace(at, composition.x.size(), composition.x + "_");
         source.replace(begin, end - begin, broken);
         return {"undefined_name", source};
       }
-      default: {
+      default: {  // a parenthesis is not closed
         const size_t close = line.rfind(')');
         if (close == std::string::npos) continue;
         source.erase(begin + close, 1);

@@ -114,6 +114,7 @@ class PendingFile {
 SafetensorsFile::SafetensorsFile(const fs::path& path) : file_(path) { parse(); }
 
 void SafetensorsFile::parse() {
+  // Eight bytes of length, then the header: JSON of that length.
   const auto bytes = file_.bytes();
   const std::string where = file_.path().string();
   if (bytes.size() < 8)
@@ -138,6 +139,7 @@ void SafetensorsFile::parse() {
   data_start_ = 8 + header_size;
   const uint64_t data_size = bytes.size() - data_start_;
 
+  // Each entry: dtype, shape and byte range, which must agree with each other and with the file.
   struct Range {
     uint64_t begin, end;
     const std::string* name;
@@ -180,6 +182,7 @@ void SafetensorsFile::parse() {
     const auto [at, added] = entries_.emplace(name, std::move(entry));
     ranges.push_back({offsets[0], offsets[1], &at->first});
   }
+  // Together they cover the data once: no overlap, no hole, nothing behind.
   std::sort(ranges.begin(), ranges.end(),
             [](const Range& a, const Range& b) { return std::tie(a.begin, a.end) < std::tie(b.begin, b.end); });
   uint64_t covered = 0;

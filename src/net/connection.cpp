@@ -168,6 +168,7 @@ awaitable<bool> Connection::read_request(Incoming& incoming) {
   bool head_seen = false;
   Request& request = incoming.request;
   while (!parser.is_done()) {
+    // Parse what is there.
     error_code error;
     const size_t used = input_.empty() ? 0 : parser.put(asio::buffer(input_), error);
     input_.erase(0, used);
@@ -179,6 +180,7 @@ awaitable<bool> Connection::read_request(Incoming& incoming) {
                                                  : "malformed request: " + error.message()));
       co_return true;
     }
+    // The head is whole: request line and headers.
     if (!head_seen && parser.is_header_done()) {
       head_seen = true;
       const auto& message = parser.get();
@@ -196,6 +198,7 @@ awaitable<bool> Connection::read_request(Incoming& incoming) {
       request.id = id != request.headers.end() && !id->second.empty() && id->second.size() <= 200 ? id->second
                                                                                                   : fresh_id();
       incoming.framing = {request.id, request.method == "HEAD", message.version() < 11, message.keep_alive()};
+      // The client's deadline.
       if (const auto timeout = request.headers.find("x-timeout-s"); timeout != request.headers.end()) {
         char* end = nullptr;
         const double seconds = std::strtod(timeout->second.c_str(), &end);
@@ -205,6 +208,7 @@ awaitable<bool> Connection::read_request(Incoming& incoming) {
           request.deadline = Deadline::after(std::min(seconds, 86400.0 * 7));
         }
       }
+      // Who answers; a refusal is kept until the body is read, where that is short.
       auto match = host_.routes->find(request.method, request.path);
       incoming.route = match.route;
       request.parameters = std::move(match.parameters);
@@ -224,6 +228,7 @@ awaitable<bool> Connection::read_request(Incoming& incoming) {
         refusal.headers["allow"] = allow;
         incoming.refuse(std::move(refusal));
       }
+      // The body: its own deadline, no waiting for a long one that will be refused, "100 Continue" for who asks.
       const auto length = parser.content_length();
       deadline = in_seconds(host_.stall_timeout_s + (length ? static_cast<double>(*length) : 0.0) / 65536);
       if (!parser.is_done() && incoming.has_refusal && (!length || *length > (1 << 20))) co_return true;
@@ -233,6 +238,7 @@ awaitable<bool> Connection::read_request(Incoming& incoming) {
       }
       continue;
     }
+    // More bytes, or the end of patience.
     if (parser.is_done() || (used > 0 && !input_.empty())) continue;
     if (co_await more_input(deadline)) continue;
     if (timed_out_) {
