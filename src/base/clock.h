@@ -2,7 +2,6 @@
 // Time: a monotonic clock in seconds, and deadlines that every wait carries.
 #include <algorithm>
 #include <chrono>
-#include <string>
 
 namespace tritonforge {
 
@@ -11,8 +10,7 @@ using Clock = std::chrono::steady_clock;
 inline double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
-double unix_seconds();        // wall clock, for records
-std::string utc_timestamp();  // 2026-11-21T10:25:00Z
+double unix_seconds();  // wall clock, for records
 
 class Deadline {
  public:

@@ -39,6 +39,8 @@ int http_status(ErrorKind kind) {
     case ErrorKind::kNotFound: return 404;
     case ErrorKind::kCorrupt:
     case ErrorKind::kUnsupported: return 422;
+    case ErrorKind::kConflict: return 409;
+    case ErrorKind::kBusy: return 429;
     case ErrorKind::kUnavailable:
     case ErrorKind::kMachine: return 503;
     case ErrorKind::kTimeout: return 504;
@@ -53,6 +55,8 @@ std::string_view name_of(ErrorKind kind) {
     case ErrorKind::kNotFound: return "not_found";
     case ErrorKind::kCorrupt: return "corrupt";
     case ErrorKind::kUnsupported: return "unsupported";
+    case ErrorKind::kConflict: return "conflict";
+    case ErrorKind::kBusy: return "busy";
     case ErrorKind::kUnavailable: return "unavailable";
     case ErrorKind::kTimeout: return "timeout";
     case ErrorKind::kMachine: return "machine";

@@ -20,7 +20,9 @@ enum class ErrorKind {
   kNotFound,     // a file, model or problem that is not there               exit 2, HTTP 404
   kCorrupt,      // a file that is truncated or has the wrong shape          exit 1, HTTP 422
   kUnsupported,  // understood but not implemented: refused by name          exit 2, HTTP 422
-  kUnavailable,  // a peer or resource is down, full or busy                 exit 1, HTTP 503
+  kConflict,     // it contradicts what was done before, or is out of turn   exit 1, HTTP 409
+  kBusy,         // a queue is full: the same request may be taken later     exit 1, HTTP 429
+  kUnavailable,  // a peer or resource is down, full or cannot be reached    exit 1, HTTP 503
   kTimeout,      // a deadline passed; the message names what was awaited    exit 1, HTTP 504
   kMachine,      // the machine lacks something                              exit 3, HTTP 503
   kInternal,     // a bug here                                               exit 1, HTTP 500
@@ -30,9 +32,16 @@ class Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}
   ErrorKind kind() const { return kind_; }
+  // When whoever refused asks to be asked again (HTTP's Retry-After), in seconds; 0: it did not say.
+  double retry_after_s() const { return retry_after_s_; }
+  Error with_retry_after(double seconds) && {
+    retry_after_s_ = seconds;
+    return std::move(*this);
+  }
 
  private:
   ErrorKind kind_;
+  double retry_after_s_ = 0;
 };
 
 int exit_code(ErrorKind kind);

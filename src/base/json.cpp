@@ -1,5 +1,7 @@
 #include "base/json.h"
 
+#include <algorithm>
+
 namespace tritonforge {
 
 namespace {
@@ -17,6 +19,14 @@ Json parse_json(std::string_view text, std::string_view where) { return parse<Js
 
 OrderedJson parse_ordered_json(std::string_view text, std::string_view where) {
   return parse<OrderedJson>(text, where);
+}
+
+void check_keys(const Json& object, const std::vector<std::string>& known, std::string_view where) {
+  if (!object.is_object()) fail(ErrorKind::kUsage, "{}: expected an object, found {}", where, object.type_name());
+  for (const auto& [key, value] : object.items()) {
+    if (std::find(known.begin(), known.end(), key) == known.end())
+      fail(ErrorKind::kUsage, "{}: unknown field '{}'{}", where, key, nearest_hint(key, known));
+  }
 }
 
 }  // namespace tritonforge

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/error.h"
 
@@ -13,6 +14,9 @@ using OrderedJson = nlohmann::ordered_json;  // keeps the order of keys: for wha
 // Parses, or throws kUsage naming `where` and the byte.
 Json parse_json(std::string_view text, std::string_view where);
 OrderedJson parse_ordered_json(std::string_view text, std::string_view where);
+
+// Throws kUsage where `object` is none, or names the first field that is not in `known`, and the nearest that is.
+void check_keys(const Json& object, const std::vector<std::string>& known, std::string_view where);
 
 // Typed field access that fails with kUsage naming the field: require<int>(body, "seed", "POST /eval").
 template <typename T>

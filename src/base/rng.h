@@ -1,7 +1,10 @@
 #pragma once
 // Counter-based random numbers: the stream is a function of (seed, stream name or index), never of history elsewhere.
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace tritonforge {
 
@@ -15,6 +18,11 @@ class Rng {
   }
   double uniform() { return static_cast<double>(next() >> 11) * 0x1.0p-53; }  // [0, 1)
   uint64_t below(uint64_t n) { return static_cast<uint64_t>((static_cast<unsigned __int128>(next()) * n) >> 64); }
+  // Fisher-Yates from the back: one draw for each item but the first.
+  template <typename T>
+  void shuffle(std::vector<T>& items) {
+    for (size_t i = items.size(); i > 1; --i) std::swap(items[i - 1], items[below(i)]);
+  }
 
   static uint64_t mix(uint64_t z) {
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;

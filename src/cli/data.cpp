@@ -4,7 +4,6 @@
 
 #include <fstream>
 #include <memory>
-#include <thread>
 
 #include "base/process.h"
 #include "base/progress.h"
@@ -12,6 +11,7 @@
 #include "dataset/corpus.h"
 #include "dataset/generate.h"
 #include "net/http.h"
+#include "net/retry.h"
 #include "rollout/prompts.h"
 
 namespace tritonforge::cli {
@@ -64,8 +64,7 @@ class OwnEvaluator {
   std::optional<ChildProcess> process_;
 };
 
-// A busy evaluator (429, 503 with Retry-After) is asked again until the deadline; anything else that is no verdict ends
-// the generation.
+// A busy evaluator (429, 503 with Retry-After) is asked again; anything else that is no verdict ends the generation.
 Result<Verdict> evaluate_over_http(net::HttpClient& client, const std::string& url, int trials,
                                    const std::string& problem, const std::string& candidate) {
   const Json body{{"problem", {{"id", "generated"}, {"source", problem}}},
@@ -74,26 +73,17 @@ Result<Verdict> evaluate_over_http(net::HttpClient& client, const std::string& u
                   {"measure_performance", false},
                   {"backend", "triton"},
                   {"timeout_s", 60}};
-  const auto deadline = Deadline::after(300);
-  for (;;) {
-    auto reply = client.post(url + "/v2/evaluations", body);
+  const auto ask = [&]() -> Result<Verdict> {
+    const auto reply = client.post_json(url + "/v2/evaluations", body);
     if (!reply.ok()) return reply.error();
-    if (reply->status == 200) {
-      try {
-        return verdict_from_json(parse_json(reply->body, url));
-      } catch (const Error& error) {
-        return error;
-      }
+    try {
+      return verdict_from_json(*reply);
+    } catch (const Error& error) {
+      return error;
     }
-    const bool busy = reply->status == 429 || reply->status == 503;
-    if (!busy || deadline.expired()) {
-      return Error(ErrorKind::kUnavailable,
-                   fmt::format("{}/v2/evaluations answered {}: {}", url, reply->status, reply->body.substr(0, 300)));
-    }
-    const auto after = reply->headers.find("retry-after");
-    const double wait_s = after == reply->headers.end() ? 1.0 : std::max(0.1, std::atof(after->second.c_str()));
-    std::this_thread::sleep_for(std::chrono::duration<double>(std::min(wait_s, deadline.remaining_s())));
-  }
+  };
+  const auto is_busy = [](const Error& error) { return error.retry_after_s() > 0; };
+  return net::retry<Verdict>(url + " to have a free worker", Deadline::after(300), ask, {.again = is_busy});
 }
 
 // --holdout a.jsonl (its held-out combinations), or families and combinations, separated by commas.

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "dashboard/dashboard.h"
+#include "dashboard/page.h"
 
 namespace tritonforge::cli {
 

@@ -24,15 +24,18 @@ int serve(const Flags& flags) {
   std::signal(SIGXFSZ, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);
   SignalWaiter signals;
-  rollout::ServiceOptions service = flags.service;
-  service.database = flags.database;
-  service.peers.api_key = flags.http.api_key;
-  rollout::BufferServer server(flags.http, service, rollout::load_chat_codec(flags.tokenizer));
+  rollout::ServiceOptions options = flags.service;
+  options.database = flags.database;
+  options.peers.api_key = flags.http.api_key;
+  rollout::RolloutService service(options, rollout::load_chat_codec(flags.tokenizer));
+  rollout::BufferServer server(service, flags.http);
   server.start();
   log::info("listens on {}, database {}", server.url(), flags.database);
   signals.block();
   log::info("stops: waits at most {:.0f} s for the turns under way", flags.grace_s);
-  if (server.stop(flags.grace_s)) return 0;
+  const bool idle = service.stop(flags.grace_s);
+  server.stop();
+  if (idle) return 0;
   // Threads still wait for a peer's reply. All that counts is in the database; the rest is made again after a restart.
   log::warn("turns were still under way; their samples are made again after a restart");
   std::_Exit(0);

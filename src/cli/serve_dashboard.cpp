@@ -3,14 +3,17 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "cli/commands.h"
-#include "dashboard/dashboard.h"
+#include "dashboard/server.h"
 
 namespace tritonforge::cli {
 
 void add_serve_dashboard_command(CLI::App& serve) {
   auto* command = serve.add_subcommand("dashboard", "the page of a run: states, curves, results, trajectories");
-  auto options = std::make_shared<dashboard::DashboardOptions>();
-  options->server.port = 8080;
+  struct Options {
+    fs::path run;
+    net::ServerOptions server{.port = 8080};
+  };
+  auto options = std::make_shared<Options>();
   command->add_option("--run", options->run, "the run's folder")->required();
   command->add_option("--host", options->server.host, "address to listen on")->capture_default_str();
   command->add_option("--port", options->server.port, "port to listen on")->capture_default_str();
@@ -20,7 +23,8 @@ void add_serve_dashboard_command(CLI::App& serve) {
   command->callback([options] {
     log::start("dashboard");
     SignalWaiter signals;
-    dashboard::Dashboard server(*options);
+    dashboard::RunFolder folder(options->run);
+    dashboard::DashboardServer server(folder, options->server);
     server.start();
     log::info("dashboard of {} on {}", options->run.string(), server.url());
     signals.block();

@@ -6,15 +6,17 @@
 #include "base/process.h"
 #include "cli/commands.h"
 #include "router/policy.h"
-#include "router/router.h"
+#include "router/server.h"
 
 namespace tritonforge::cli {
 
 void add_serve_router_command(CLI::App& serve) {
   auto* command = serve.add_subcommand("router",
                                        "one address for many engines: load balancing, retries, health checks");
-  auto options = std::make_shared<router::RouterOptions>();
-  options->server.port = 30000;
+  struct Options : router::RouterOptions {
+    net::ServerOptions server{.port = 30000};
+  };
+  auto options = std::make_shared<Options>();
   command->add_option("--host", options->server.host, "address to listen on")->capture_default_str();
   command->add_option("--port", options->server.port, "port to listen on")->capture_default_str();
   command->add_option("--api-key", options->server.api_key,
@@ -35,7 +37,8 @@ void add_serve_router_command(CLI::App& serve) {
   command->callback([options] {
     log::start("router");
     SignalWaiter signals;
-    router::Router server(*options);
+    router::Router router(*options);
+    router::RouterServer server(router, options->server);
     server.start();
     log::info("router listens on {} with {} workers, policy {}", server.url(), options->workers.size(),
               options->policy);

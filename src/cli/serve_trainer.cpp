@@ -8,9 +8,9 @@ namespace tritonforge::cli {
 namespace {
 
 struct Flags {
-  std::string config, host = "127.0.0.1", api_key, buffer_api_key;
+  std::string config, buffer_api_key;
   std::vector<std::string> overrides;
-  int port = 29400;
+  net::ServerOptions http{.port = 29400, .worker_threads = 1};
   bool resume = false, share_device = false;
 };
 
@@ -19,21 +19,21 @@ void serve_trainer(const Flags& flags) {
   SignalWaiter signals;
   YAML::Node yaml = load_yaml_file(flags.config);
   for (const std::string& assignment : flags.overrides) apply_override(yaml, assignment);
-  train::ServerOptions options;
+  train::ServiceOptions options;
   options.config = load_config<train::TrainConfig>(yaml, flags.config);
   options.resume = flags.resume;
   options.share_device = flags.share_device;
   options.buffer_api_key = flags.buffer_api_key;
-  options.host = flags.host;
-  options.port = flags.port;
-  options.api_key = flags.api_key;
   log::info("config:\n{}", dump_config(options.config));
   if (options.config.device == "cpu") train::keep_freed_memory();
-  train::TrainerServer server(options);
+  train::TrainerService service(options);
+  train::TrainerServer server(service, flags.http);
+  server.start();
   log::info("listening on {}", server.url());
   signals.block();
   log::info("stopping");
   server.stop();
+  service.shut_down();
 }
 
 }  // namespace
@@ -43,9 +43,9 @@ void add_serve_trainer_command(CLI::App& serve) {
   auto flags = std::make_shared<Flags>();
   command->add_option("--config", flags->config, "YAML file of the training config")->required();
   command->add_option("--set", flags->overrides, "path=value over the file, as in --set lr=1e-6");
-  command->add_option("--host", flags->host, "address to listen on")->capture_default_str();
-  command->add_option("--port", flags->port, "port to listen on; 0 = any free one")->capture_default_str();
-  command->add_option("--api-key", flags->api_key, "required of clients; needed for any host but loopback");
+  command->add_option("--host", flags->http.host, "address to listen on")->capture_default_str();
+  command->add_option("--port", flags->http.port, "port to listen on; 0 = any free one")->capture_default_str();
+  command->add_option("--api-key", flags->http.api_key, "required of clients; needed for any host but loopback");
   command->add_option("--buffer-api-key", flags->buffer_api_key, "sent to the rollout buffer");
   command->add_flag("--resume", flags->resume, "go on from the newest checkpoint of the config's folder");
   command->add_flag("--share-device", flags->share_device,

@@ -53,15 +53,6 @@ std::string optional_text(const Json& json, const char* key, std::string_view fa
 
 }  // namespace
 
-void check_keys(const Json& object, const std::vector<std::string>& known, const std::string& where) {
-  if (!object.is_object()) fail(ErrorKind::kUsage, "{}: expected an object, found {}", where, object.type_name());
-  for (const auto& entry : object.items()) {
-    if (std::find(known.begin(), known.end(), entry.key()) == known.end()) {
-      fail(ErrorKind::kUsage, "{}: unknown field '{}'{}", where, entry.key(), nearest_hint(entry.key(), known));
-    }
-  }
-}
-
 RolloutOptions rollout_options_from_json(const Json& json, const std::string& where) {
   check_keys(json,
              {"max_turns", "gamma", "reward", "credit", "advantage", "prompt", "stop_reward", "max_context",

@@ -69,7 +69,4 @@ struct GroupSpec {
 // One entry of "groups"; `options` are shared by all of a request.
 GroupSpec group_spec_from_json(const Json& json, const RolloutOptions& options, const std::string& where);
 
-// kUsage naming the nearest known key where `object` has another; kUsage where it is no object.
-void check_keys(const Json& object, const std::vector<std::string>& known, const std::string& where);
-
 }  // namespace tritonforge

@@ -4,6 +4,8 @@
 
 #include <array>
 
+#include "dashboard/run_folder.h"
+
 namespace tritonforge::dashboard {
 namespace {
 
@@ -56,6 +58,12 @@ std::string self_contained_page(const Json& data) {
           fmt::format("<script type=\"application/json\" id=\"inline-data\">{}</script>\n<script>{}</script>",
                       inert_json(data), web_app_js));
   return page;
+}
+
+std::string report_html(const fs::path& run, size_t trajectories) {
+  RunFolder folder(run);
+  folder.poll();
+  return self_contained_page(folder.snapshot(trajectories));
 }
 
 }  // namespace tritonforge::dashboard

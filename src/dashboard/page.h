@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/filesystem.h"
 #include "base/json.h"
 
 namespace tritonforge::dashboard {
@@ -15,5 +16,7 @@ std::string content_security_policy();
 // The page with style, script and `data` ({"status", "steps", "trajectories", "result"}) inside. Everything in `data`
 // is inert whatever it holds; the script is allowed by its hash alone.
 std::string self_contained_page(const Json& data);
+// The same over a run's folder as it is now, with its newest trajectories; throws kNotFound.
+std::string report_html(const fs::path& run, size_t trajectories = 100);
 
 }  // namespace tritonforge::dashboard

@@ -30,9 +30,6 @@ struct SamplingParams {
   // Throws kUsage naming the field: "sampling_params.top_p must be in (0, 1], not 1.5".
   void validate(int64_t vocab_size) const;
   bool greedy() const { return temperature == 0; }
-  bool has_cuts(int64_t vocab_size) const {
-    return !greedy() && ((top_k > 0 && top_k < vocab_size) || top_p < 1 || min_p > 0);
-  }
 };
 
 enum class FinishReason { kNone, kStop, kLength, kAbort };

@@ -122,7 +122,7 @@ struct EngineServer::Impl {
   Response update_weights(const HttpRequest& request, const char* path_field);
   Response health() const;
   Json server_info() const;
-  std::string metrics() const;
+  Response metrics() const;
   void async(const std::string& method, const std::string& path,
              void (Impl::*handler)(const HttpRequest&, const ResponderPtr&));
 
@@ -163,9 +163,8 @@ void EngineServer::Impl::add_routes() {
   });
   server.route_async("GET", "/health",
                      [this](const HttpRequest&, ResponderPtr responder) { responder->send(health()); });
-  server.route_async("GET", "/metrics", [this](const HttpRequest&, ResponderPtr responder) {
-    responder->send(Response::text(metrics()));
-  });
+  server.route_async("GET", "/metrics",
+                     [this](const HttpRequest&, ResponderPtr responder) { responder->send(metrics()); });
   server.route_async("GET", "/get_server_info", [this](const HttpRequest&, ResponderPtr responder) {
     responder->send(Response::json(server_info()));
   });
@@ -252,13 +251,9 @@ Response EngineServer::Impl::update_weights(const HttpRequest& request, const ch
   auto installed = engine.update_weights(path, version_of(body, where), checksums);
   if (!installed) {
     log::warn("{}: {}", where, installed.error().what());
-    Response response = Response::error(installed.error());
-    Json reply = Json::parse(response.body);
-    reply["success"] = false;
-    reply["message"] = installed.error().what();
-    reply["weight_version"] = std::to_string(engine.stats().weight_version);
-    response.body = reply.dump();
-    return response;
+    return Response::error(installed.error(), {{"success", false},
+                                               {"message", installed.error().what()},
+                                               {"weight_version", std::to_string(engine.stats().weight_version)}});
   }
   return Response::json({{"success", true},
                          {"message", ""},
@@ -402,17 +397,18 @@ void EngineServer::Impl::health_generate(const HttpRequest& request, const Respo
 
 Response EngineServer::Impl::health() const {
   const EngineStats stats = engine.stats();
-  const char* status = "green";
+  net::Colour colour = net::Colour::kGreen;
   std::string detail = fmt::format("{} running, {} waiting", stats.running, stats.waiting);
   if (closing) detail = "shutting down";
   else if (stats.paused) detail += ", paused";
   else if (stats.memory_released) detail += ", its memory released";
-  if (closing || stats.waiting > stats.running * 4 + 256 || stats.consecutive_failures > 0) status = "yellow";
+  if (closing || stats.waiting > stats.running * 4 + 256 || stats.consecutive_failures > 0)
+    colour = net::Colour::kYellow;
   if (!engine.healthy()) {
-    status = "red";
+    colour = net::Colour::kRed;
     detail = fmt::format("{} steps failed in a row: {}", stats.consecutive_failures, stats.last_failure);
   }
-  return Response::json({{"status", status}, {"role", "engine"}, {"detail", detail}}, engine.healthy() ? 200 : 503);
+  return net::health_reply(colour, "engine", detail);
 }
 
 Json EngineServer::Impl::server_info() const {
@@ -443,25 +439,38 @@ Json EngineServer::Impl::server_info() const {
           {"step_seconds", s.step_seconds}};
 }
 
-std::string EngineServer::Impl::metrics() const {
+Response EngineServer::Impl::metrics() const {
   const EngineStats s = engine.stats();
-  net::Metrics metrics;
-  metrics.set("engine_running_sequences", static_cast<double>(s.running));
-  metrics.set("engine_waiting_sequences", static_cast<double>(s.waiting));
-  metrics.set("engine_kv_tokens_free", static_cast<double>(s.kv_tokens_free));
-  metrics.set("engine_kv_tokens_total", static_cast<double>(s.kv_tokens_total));
-  metrics.set("engine_weight_version", static_cast<double>(s.weight_version));
-  metrics.set("engine_paused", s.paused ? 1 : 0);
-  metrics.set("engine_steps_total", static_cast<double>(s.steps));
-  metrics.set("engine_step_seconds_total", s.step_seconds);
-  metrics.set("engine_prompt_tokens_total", static_cast<double>(s.prompt_tokens));
-  metrics.set("engine_generated_tokens_total", static_cast<double>(s.generated_tokens));
-  metrics.set("engine_cached_tokens_total", static_cast<double>(s.cached_tokens));
-  metrics.set("engine_preemptions_total", static_cast<double>(s.preemptions));
-  metrics.set("engine_failed_steps_total", static_cast<double>(s.failed_steps));
-  metrics.set("engine_requests_total{end=\"finished\"}", static_cast<double>(s.finished_requests));
-  metrics.set("engine_requests_total{end=\"aborted\"}", static_cast<double>(s.aborted_requests));
-  return metrics.text();
+  net::Metrics metrics("engine", {{"running_sequences", "sequences in the last step"},
+                                  {"waiting_sequences", "sequences that wait for a place in a step"},
+                                  {"kv_tokens_free", "tokens that the KV cache could still take"},
+                                  {"kv_tokens_total", "tokens that the KV cache holds at most"},
+                                  {"weight_version", "version of the weights"},
+                                  {"paused", "1 while generation is paused"},
+                                  {"steps_total", "forward passes"},
+                                  {"step_seconds_total", "seconds in them"},
+                                  {"prompt_tokens_total", "prompt tokens computed"},
+                                  {"generated_tokens_total", "tokens sampled"},
+                                  {"cached_tokens_total", "prompt tokens taken from the prefix cache"},
+                                  {"preemptions_total", "sequences put back for want of KV cache"},
+                                  {"failed_steps_total", "steps that failed"},
+                                  {"requests_total", "requests that ended, by how"}});
+  metrics.set("running_sequences", static_cast<double>(s.running));
+  metrics.set("waiting_sequences", static_cast<double>(s.waiting));
+  metrics.set("kv_tokens_free", static_cast<double>(s.kv_tokens_free));
+  metrics.set("kv_tokens_total", static_cast<double>(s.kv_tokens_total));
+  metrics.set("weight_version", static_cast<double>(s.weight_version));
+  metrics.set("paused", s.paused ? 1 : 0);
+  metrics.set("steps_total", static_cast<double>(s.steps));
+  metrics.set("step_seconds_total", s.step_seconds);
+  metrics.set("prompt_tokens_total", static_cast<double>(s.prompt_tokens));
+  metrics.set("generated_tokens_total", static_cast<double>(s.generated_tokens));
+  metrics.set("cached_tokens_total", static_cast<double>(s.cached_tokens));
+  metrics.set("preemptions_total", static_cast<double>(s.preemptions));
+  metrics.set("failed_steps_total", static_cast<double>(s.failed_steps));
+  metrics.set("requests_total{end=\"finished\"}", static_cast<double>(s.finished_requests));
+  metrics.set("requests_total{end=\"aborted\"}", static_cast<double>(s.aborted_requests));
+  return metrics.reply();
 }
 
 EngineServer::EngineServer(Engine& engine, net::ServerOptions options)

@@ -40,7 +40,6 @@ class Channel {
   // kNone, or kTimeout / kClosed.
   Silence send(const Json& header, const std::vector<std::span<const std::byte>>& payload, Deadline deadline);
   uint64_t peak_memory() const { return peak_; }
-  void set_stand_in(pid_t pid) { stand_in_ = pid; }
 
  private:
   Silence wait(short events, Deadline deadline);

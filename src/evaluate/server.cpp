@@ -1,24 +1,11 @@
 #include "evaluate/server.h"
 
 #include <algorithm>
-#include <set>
 
 namespace tritonforge::evaluate {
-namespace {
-
-void refuse_unknown(const Json& body, const std::vector<std::string>& known, std::string_view where) {
-  if (!body.is_object()) fail(ErrorKind::kUsage, "{}: the body is not a JSON object", where);
-  for (const auto& [key, value] : body.items()) {
-    if (std::find(known.begin(), known.end(), key) == known.end())
-      fail(ErrorKind::kUsage, "{}: unknown field '{}'{}", where, key, nearest_hint(key, known));
-  }
-}
-
-}  // namespace
-
-EvaluationRequest evaluation_request_from_json(const Json& body, bool old_style) {
+EvaluationRequest evaluation_request_from_json(const Json& body, bool legacy) {
   EvaluationRequest request;
-  if (old_style) {
+  if (legacy) {
     constexpr std::string_view where = "POST /eval";
     // The original's clients may send more fields than it reads; they are not refused here either.
     if (!body.is_object()) fail(ErrorKind::kUsage, "{}: the body is not a JSON object", where);
@@ -34,10 +21,10 @@ EvaluationRequest evaluation_request_from_json(const Json& body, bool old_style)
     return request;
   }
   constexpr std::string_view where = "POST /v2/evaluations";
-  refuse_unknown(body,
-                 {"problem", "candidate", "mode", "seed", "fresh_seeds", "num_correct_trials", "num_perf_trials",
-                  "measure_performance", "backend", "timeout_s"},
-                 where);
+  check_keys(body,
+             {"problem", "candidate", "mode", "seed", "fresh_seeds", "num_correct_trials", "num_perf_trials",
+              "measure_performance", "backend", "timeout_s"},
+             where);
   const auto problem = require<Json>(body, "problem", where);
   if (!problem.is_object()) fail(ErrorKind::kUsage, "{}: field 'problem' is not an object", where);
   request.problem_id = optional_field<std::string>(problem, "id", "", where);
@@ -60,42 +47,60 @@ struct EvaluatorServer::Impl {
   Impl(Evaluator& evaluator, net::ServerOptions options) : evaluator(evaluator), server(std::move(options)) {}
   Evaluator& evaluator;
   net::HttpServer server;
-  net::Metrics metrics;
+  net::Metrics metrics{"evaluator",
+                       {{"evaluations_total", "verdicts given"},
+                        {"evaluations_stage_total", "verdicts by the stage that the candidate reached"},
+                        {"evaluations_cheated_total", "verdicts with a flag that is a cheat"},
+                        {"evaluation_seconds_total", "wall seconds of the evaluations, waiting included"},
+                        {"busy", "evaluations under way"},
+                        {"waiting", "evaluations that wait for a worker"},
+                        {"workers", "evaluations that may be under way at once"},
+                        {"reference_processes", "live processes that hold a problem's reference"},
+                        {"zygote_restarts_total", "times that the Python parent was started again"},
+                        {"verdict_cache_hits_total", "evaluations answered by an earlier verdict"},
+                        {"reference_cache_hits_total", "evaluations whose expected outputs were there"},
+                        {"compile_cache_hits_total", "kernels that were lowered before"},
+                        {"compile_cache_misses_total", "kernels that were lowered"}}};
 
-  net::Response evaluate(const net::Request& http, bool old_style) {
-    EvaluationRequest request = evaluation_request_from_json(http.json(), old_style);
+  net::Response evaluate(const net::Request& http, bool legacy) {
+    EvaluationRequest request = evaluation_request_from_json(http.json(), legacy);
     request.timeout_s = std::min(request.timeout_s, http.deadline.remaining_s());
     const Verdict verdict = evaluator.evaluate(request);
-    metrics.add("tritonforge_evaluations_total");
-    metrics.add(fmt::format("tritonforge_evaluations_stage_total{{stage=\"{}\"}}", name_of(verdict.stage)));
-    if (verdict.cheated()) metrics.add("tritonforge_evaluations_cheated_total");
-    metrics.add("tritonforge_evaluation_seconds_total", verdict.wall_s);
-    return net::Response::json(old_style ? to_kernel_exec_result(verdict) : to_json(verdict));
+    metrics.add("evaluations_total");
+    metrics.add(fmt::format("evaluations_stage_total{{stage=\"{}\"}}", name_of(verdict.stage)));
+    if (verdict.cheated()) metrics.add("evaluations_cheated_total");
+    metrics.add("evaluation_seconds_total", verdict.wall_s);
+    return net::Response::json(legacy ? to_kernel_exec_result(verdict) : to_json(verdict));
   }
 
   net::Response health() {
-    const Json detail = evaluator.health();
-    const bool whole = detail.at("breaches").empty();
-    return net::Response::json({{"status", whole ? "green" : "yellow"}, {"role", "evaluator"}, {"detail", detail}});
+    const Json report = evaluator.health();
+    const bool whole = report.at("breaches").empty();
+    return net::health_reply(whole ? net::Colour::kGreen : net::Colour::kYellow, "evaluator",
+                             fmt::format("{} of {} workers busy, {} waiting{}", report.at("busy").get<int>(),
+                                         report.at("workers").get<int>(), report.at("waiting").get<int>(),
+                                         whole ? "" : "; the self-test broke out of the sandbox"),
+                             report);
   }
 
   net::Response metrics_text() {
-    const Json detail = evaluator.health();
-    for (const char* name :
-         {"busy", "waiting", "workers", "zygote_restarts", "verdict_cache_hits", "reference_cache_hits",
-          "reference_processes", "compile_cache_hits", "compile_cache_misses"}) {
-      metrics.set(std::string("tritonforge_evaluator_") + name, detail.at(name).get<double>());
+    const Json report = evaluator.health();
+    for (const char* name : {"busy", "waiting", "workers", "reference_processes"})
+      metrics.set(name, report.at(name).get<double>());
+    for (const char* name : {"zygote_restarts", "verdict_cache_hits", "reference_cache_hits", "compile_cache_hits",
+                             "compile_cache_misses"}) {
+      metrics.set(std::string(name) + "_total", report.at(name).get<double>());
     }
-    return net::Response::text(metrics.text());
+    return metrics.reply();
   }
 
   Json devices() {
-    const Json detail = evaluator.health();
-    const std::string mode = detail.at("mode");
+    const Json report = evaluator.health();
+    const std::string mode = report.at("mode");
     return {{"mode", mode},
             {"devices", Json::array({{{"id", 0},
                                       {"device", mode == "live" ? "cuda:0" : "cpu"},
-                                      {"busy", detail["busy"].get<int>() > 0},
+                                      {"busy", report["busy"].get<int>() > 0},
                                       {"healthy", true},
                                       {"fault_count", 0}}})}};
   }
@@ -130,10 +135,10 @@ EvaluatorServer::EvaluatorServer(Evaluator& evaluator, net::ServerOptions option
                                      {"versions", impl.evaluator.health()["versions"]}}));
   });
   server.route_async("GET", "/fault_statistics", [&impl](const net::Request&, net::ResponderPtr reply) {
-    const Json detail = impl.evaluator.health();
-    reply->send(net::Response::json({{"faults", detail["faults"]},
-                                     {"evaluated", detail["evaluated"]},
-                                     {"zygote_restarts", detail["zygote_restarts"]}}));
+    const Json report = impl.evaluator.health();
+    reply->send(net::Response::json({{"faults", report["faults"]},
+                                     {"evaluated", report["evaluated"]},
+                                     {"zygote_restarts", report["zygote_restarts"]}}));
   });
   // Children are disposable and hold nothing between evaluations, so there is nothing to reset; the calls are kept for
   // old clients.
@@ -147,7 +152,6 @@ EvaluatorServer::EvaluatorServer(Evaluator& evaluator, net::ServerOptions option
 EvaluatorServer::~EvaluatorServer() = default;
 void EvaluatorServer::start() { impl_->server.start(); }
 void EvaluatorServer::stop(double grace_s) { impl_->server.stop(grace_s); }
-int EvaluatorServer::port() const { return impl_->server.port(); }
 std::string EvaluatorServer::url() const { return impl_->server.url(); }
 
 }  // namespace tritonforge::evaluate

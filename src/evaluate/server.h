@@ -7,16 +7,15 @@
 
 namespace tritonforge::evaluate {
 
-// Reads the body of POST /v2/evaluations or, with `old_style`, of POST /eval. Throws kUsage naming the field.
-EvaluationRequest evaluation_request_from_json(const Json& body, bool old_style);
+// Reads the body of POST /v2/evaluations or, with `legacy`, of POST /eval. Throws kUsage naming the field.
+EvaluationRequest evaluation_request_from_json(const Json& body, bool legacy);
 
 class EvaluatorServer {
  public:
   EvaluatorServer(Evaluator& evaluator, net::ServerOptions options);
   ~EvaluatorServer();
   void start();
-  void stop(double grace_s);
-  int port() const;
+  void stop(double grace_s = 5);
   std::string url() const;
 
  private:

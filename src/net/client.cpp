@@ -105,9 +105,10 @@ void wait_until_healthy(const std::string& url, Deadline deadline) {
     if (reply->status != 200) return error_of(*reply, "GET " + url);
     return true;
   };
-  retry<bool>(url + " to be healthy", deadline, ask, [](const Error& error) {
+  const auto again = [](const Error& error) {
     return error.kind() != ErrorKind::kUsage && error.kind() != ErrorKind::kUnsupported;
-  }).value();
+  };
+  retry<bool>(url + " to be healthy", deadline, ask, {.again = again}).value();
 }
 
 }  // namespace tritonforge::net

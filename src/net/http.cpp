@@ -6,11 +6,21 @@ Response Response::json(const Json& value, int status) {
   return {status, value.dump(-1, ' ', false, Json::error_handler_t::replace), "application/json", {}};
 }
 
-Response Response::error(const Error& error) {
-  Response response = json({{"error", {{"message", error.what()}, {"type", name_of(error.kind())}}}},
-                           http_status(error.kind()));
-  if (response.status == 503 || response.status == 429) response.headers["retry-after"] = "1";
+Response Response::error(const std::exception& error, const Json& more) {
+  const auto* known = dynamic_cast<const Error*>(&error);
+  const ErrorKind kind = known ? known->kind() : ErrorKind::kInternal;
+  Json body = more;
+  body["error"] = {{"message", error.what()}, {"type", name_of(kind)}};
+  Response response = json(body, http_status(kind));
+  if (response.status == 503 || response.status == 429) response.headers.emplace("retry-after", "1");
   return response;
+}
+
+Response health_reply(Colour colour, std::string_view role, std::string_view detail, const Json& report) {
+  const char* status = colour == Colour::kGreen ? "green" : colour == Colour::kYellow ? "yellow" : "red";
+  Json body = {{"status", status}, {"role", role}, {"detail", detail}};
+  if (!report.empty()) body["report"] = report;
+  return Response::json(body, colour == Colour::kRed ? 503 : 200);
 }
 
 }  // namespace tritonforge::net

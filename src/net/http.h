@@ -4,6 +4,15 @@
 // Server: connections are coroutines on a few I/O threads. A blocking handler runs on a bounded pool of worker
 // threads (a full queue answers 503 with Retry-After); an asynchronous handler gets a Responder that any thread may
 // complete later, so a request that waits for tokens holds no thread.
+//
+// Every role's server has one shape, over a core that knows no HTTP and outlives it:
+//   class XServer {
+//     XServer(X& core, net::ServerOptions options);  // binds the port
+//     void start();                                  // returns once it listens
+//     void stop(double grace_s = 5);                 // no new requests, waits for those under way; repeats are fine
+//     std::string url() const;
+//   };
+// Its GET /health answers health_reply() without waiting for work; its GET /metrics the text of one Metrics.
 #include <functional>
 #include <map>
 #include <memory>
@@ -40,9 +49,16 @@ struct Response {
   static Response text(std::string body, int status = 200) {
     return {status, std::move(body), "text/plain; charset=utf-8", {}};
   }
-  // {"error": {"message", "type"}} with http_status(kind); 503 carries Retry-After.
-  static Response error(const Error& error);
+  // {"error": {"message", "type"}} and the fields of `more` beside it. An Error's status is http_status(kind), that of
+  // any other exception 500; 429 and 503 carry Retry-After.
+  static Response error(const std::exception& error, const Json& more = Json::object());
 };
+
+// The reply to GET /health: {"status": "green|yellow|red", "role", "detail"}, and `report` where it is not empty. Red
+// is 503. Yellow works, but somebody should look: a supervisor restarts no role for it.
+enum class Colour { kGreen, kYellow, kRed };
+Response health_reply(Colour colour, std::string_view role, std::string_view detail,
+                      const Json& report = Json::object());
 
 // The reply of one request; thread-safe; answers 500 if dropped unanswered.
 class Responder {
@@ -139,15 +155,18 @@ std::string sse_event(std::string_view data);  // "data: ...\n\n", one data line
 // Waits until GET url answers 200; throws kTimeout naming the url and what it last said.
 void wait_until_healthy(const std::string& url, Deadline deadline);
 
-// Counters and gauges in Prometheus text, for /metrics. Names carry their labels: `requests_total{path="/x"}`.
+// A role's counters and gauges in Prometheus text (exposition format 0.0.4), for /metrics. A family is declared once,
+// with its help; one whose name ends in "_total" is a counter. A name carries its labels: `requests_total{path="/x"}`.
 class Metrics {
  public:
-  Metrics();
+  // `help`: family -> one line of text. In the text every name is prefixed by "tritonforge_<role>_".
+  Metrics(std::string_view role, std::map<std::string, std::string> help);
   ~Metrics();
   void add(const std::string& name, double amount = 1);
   void set(const std::string& name, double value);
-  double get(const std::string& name) const;
+  double get(const std::string& name) const;  // 0 where it was never set
   std::string text() const;
+  Response reply() const;  // text(), with the format's content type
 
  private:
   struct Impl;

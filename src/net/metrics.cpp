@@ -8,48 +8,57 @@
 namespace tritonforge::net {
 
 struct Metrics::Impl {
-  struct Series {
-    double value = 0;
-    bool counter = false;
+  struct Family {
+    std::string help;
+    std::map<std::string, double> series;  // by name with labels
   };
+  std::string prefix;
   mutable std::mutex mutex;
-  // By family first, so that the series of one stand together whatever else sorts between them.
-  std::map<std::string, std::map<std::string, Series>> families;
+  std::map<std::string, Family> families;
 
-  Series& at(const std::string& name) { return families[name.substr(0, name.find('{'))][name]; }
+  Family& family_of(const std::string& name) {
+    const auto found = families.find(name.substr(0, name.find('{')));
+    TF_CHECK(found != families.end(), "metric {}{} was not declared", prefix, name);
+    return found->second;
+  }
 };
 
-Metrics::Metrics() : impl_(std::make_unique<Impl>()) {}
+Metrics::Metrics(std::string_view role, std::map<std::string, std::string> help) : impl_(std::make_unique<Impl>()) {
+  impl_->prefix = fmt::format("tritonforge_{}_", role);
+  for (auto& [family, text] : help) impl_->families[family].help = std::move(text);
+}
 Metrics::~Metrics() = default;
 
 void Metrics::add(const std::string& name, double amount) {
   const std::lock_guard lock(impl_->mutex);
-  auto& series = impl_->at(name);
-  series.value += amount;
-  series.counter = true;
+  impl_->family_of(name).series[name] += amount;
 }
 
 void Metrics::set(const std::string& name, double value) {
   const std::lock_guard lock(impl_->mutex);
-  impl_->at(name) = {value, false};
+  impl_->family_of(name).series[name] = value;
 }
 
 double Metrics::get(const std::string& name) const {
   const std::lock_guard lock(impl_->mutex);
-  const auto family = impl_->families.find(name.substr(0, name.find('{')));
-  if (family == impl_->families.end()) return 0;
-  const auto series = family->second.find(name);
-  return series == family->second.end() ? 0 : series->second.value;
+  const auto& series = impl_->family_of(name).series;
+  const auto found = series.find(name);
+  return found == series.end() ? 0 : found->second;
 }
 
 std::string Metrics::text() const {
   const std::lock_guard lock(impl_->mutex);
   std::string out;
-  for (const auto& [family, all] : impl_->families) {
-    out += fmt::format("# TYPE {} {}\n", family, all.begin()->second.counter ? "counter" : "gauge");
-    for (const auto& [name, series] : all) out += fmt::format("{} {}\n", name, series.value);
+  for (const auto& [name, family] : impl_->families) {
+    if (family.series.empty()) continue;
+    const std::string whole = impl_->prefix + name;
+    out += fmt::format("# HELP {} {}\n# TYPE {} {}\n", whole, family.help, whole,
+                       name.ends_with("_total") ? "counter" : "gauge");
+    for (const auto& [series, value] : family.series) out += fmt::format("{}{} {}\n", impl_->prefix, series, value);
   }
   return out;
 }
+
+Response Metrics::reply() const { return {200, text(), "text/plain; version=0.0.4; charset=utf-8", {}}; }
 
 }  // namespace tritonforge::net

@@ -1,6 +1,8 @@
 #include "net/retry.h"
 
 #include <cmath>
+#include <condition_variable>
+#include <mutex>
 #include <random>
 
 namespace tritonforge::net {

@@ -47,7 +47,7 @@ Response run_handler(const Handler& handler, const Request& request) {
     return Response::error(Error(ErrorKind::kUsage, request.method + " " + request.path + ": " + error.what()));
   } catch (const std::exception& error) {
     log::error("{} {} (request {}): {}", request.method, request.path, request.id, error.what());
-    return Response::error(Error(ErrorKind::kInternal, error.what()));
+    return Response::error(error);
   }
 }
 

@@ -90,15 +90,6 @@ std::string percent_decode(std::string_view text, bool plus_is_space) {
   return out;
 }
 
-std::string percent_encode(std::string_view text) {
-  std::string out;
-  for (unsigned char c : text) {
-    if (std::isalnum(c) || c == '-' || c == '_' || c == '.' || c == '~') out += static_cast<char>(c);
-    else out += fmt::format("%{:02X}", c);
-  }
-  return out;
-}
-
 std::map<std::string, std::string> parse_query(std::string_view query) {
   std::map<std::string, std::string> result;
   while (!query.empty()) {
@@ -192,20 +183,31 @@ std::string fresh_id() {
 }
 
 ErrorKind kind_of(std::string_view error_type, int status) {
-  for (const auto kind : {ErrorKind::kUsage, ErrorKind::kNotFound, ErrorKind::kCorrupt, ErrorKind::kUnsupported,
-                          ErrorKind::kUnavailable, ErrorKind::kTimeout, ErrorKind::kMachine, ErrorKind::kInternal}) {
+  for (const auto kind :
+       {ErrorKind::kUsage, ErrorKind::kNotFound, ErrorKind::kCorrupt, ErrorKind::kUnsupported, ErrorKind::kConflict,
+        ErrorKind::kBusy, ErrorKind::kUnavailable, ErrorKind::kTimeout, ErrorKind::kMachine, ErrorKind::kInternal}) {
     if (name_of(kind) == error_type) return kind;
   }
   switch (status) {
     case 404: return ErrorKind::kNotFound;
     case 408:
     case 504: return ErrorKind::kTimeout;
+    case 409: return ErrorKind::kConflict;
     case 422: return ErrorKind::kCorrupt;
-    case 429:
+    case 429: return ErrorKind::kBusy;
     case 502:
     case 503: return ErrorKind::kUnavailable;
     default: return status >= 500 ? ErrorKind::kInternal : ErrorKind::kUsage;
   }
+}
+
+double retry_after_of(const Response& response) {
+  const auto found = response.headers.find("retry-after");
+  if (found == response.headers.end()) return 0;
+  int seconds = 0;
+  const std::string& text = found->second;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  return error == std::errc() && end == text.data() + text.size() && seconds > 0 ? seconds : 0;
 }
 
 Error error_of(const Response& response, const std::string& what) {
@@ -223,7 +225,8 @@ Error error_of(const Response& response, const std::string& what) {
   for (char& c : message) {
     if (c == '\n' || c == '\r') c = ' ';
   }
-  return Error(kind_of(type, response.status), fmt::format("{}: {} {}", what, response.status, message));
+  return Error(kind_of(type, response.status), fmt::format("{}: {} {}", what, response.status, message))
+      .with_retry_after(retry_after_of(response));
 }
 
 }  // namespace tritonforge::net

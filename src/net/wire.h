@@ -19,7 +19,6 @@ Url parse_url(const std::string& url);
 
 // "%41+b" -> "A b" where plus_is_space; a broken escape stays as it is.
 std::string percent_decode(std::string_view text, bool plus_is_space);
-std::string percent_encode(std::string_view text);  // everything but unreserved characters
 std::map<std::string, std::string> parse_query(std::string_view query);
 
 std::string_view reason_phrase(int status);
@@ -34,7 +33,8 @@ bool is_loopback(const std::string& host);
 bool equal_in_constant_time(std::string_view a, std::string_view b);
 std::string fresh_id();  // 16 hex digits
 ErrorKind kind_of(std::string_view error_type, int status);
-// The Error that a non-2xx reply stands for, prefixed by `what` ("POST http://...").
+double retry_after_of(const Response& response);  // seconds; 0 without the header, or where it is no number of them
+// The Error that a non-2xx reply stands for, with its Retry-After, prefixed by `what` ("POST http://...").
 Error error_of(const Response& response, const std::string& what);
 
 }  // namespace tritonforge::net

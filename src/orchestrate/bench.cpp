@@ -17,8 +17,7 @@ std::vector<Problem> bench_problems(const RecipeConfig& config) {
                                            bench.problem_ids);
   if (bench.limit > 0 && bench.limit < static_cast<int64_t>(problems.size())) {
     // The same problems for every seed of a recipe, so that rows of different runs can be compared.
-    Rng rng(Rng::derive(20261121, "bench problems"));
-    for (size_t i = problems.size(); i > 1; --i) std::swap(problems[i - 1], problems[rng.below(i)]);
+    Rng(Rng::derive(20261121, "bench problems")).shuffle(problems);
     problems.resize(static_cast<size_t>(bench.limit));
   }
   if (problems.empty())

@@ -19,8 +19,7 @@ namespace {
 std::vector<size_t> shuffled(size_t count, uint64_t seed) {
   std::vector<size_t> order(count);
   std::iota(order.begin(), order.end(), size_t{0});
-  Rng rng(seed);
-  for (size_t i = count; i > 1; --i) std::swap(order[i - 1], order[rng.below(i)]);
+  Rng(seed).shuffle(order);
   return order;
 }
 
@@ -136,7 +135,7 @@ void verify_pairs(RunContext& run) {
           run.call("evaluator", run.evaluator_url + "/v2/evaluations", body, 600));
       std::lock_guard lock(mutex);
       if (!verdict.correct && first_failure.empty())
-        first_failure = fmt::format("{}: {} {}", pair.id, verdict.error_kind, verdict.diagnostics);
+        first_failure = fmt::format("{}: {} {}", pair.id, name_of(verdict.fault), verdict.diagnostics);
       run.record.set_progress("data", static_cast<int64_t>(++done), static_cast<int64_t>(order.size()));
     }
   };

@@ -96,14 +96,15 @@ void Supervisor::bring_up(Role& role, bool restarted) {
 
 namespace {
 
-// Some roles answer /health with figures as their detail: those are for the reader of /health, not for one line.
+// What a role says of itself (net::health_reply); a red reply is not 200 and thus an error.
 std::pair<RoleState, std::string> read_health(const Result<Json>& reply) {
   if (!reply.ok()) return {RoleState::kYellow, fmt::format("busy: {}", reply.error().what())};
-  const auto text = [&](const char* field) {
-    const auto found = reply->is_object() ? reply->find(field) : reply->end();
-    return found != reply->end() && found->is_string() ? found->get<std::string>() : std::string();
-  };
-  return {text("status") == "green" ? RoleState::kGreen : RoleState::kYellow, text("detail")};
+  try {
+    const bool green = require<std::string>(*reply, "status", "GET /health") == "green";
+    return {green ? RoleState::kGreen : RoleState::kYellow, require<std::string>(*reply, "detail", "GET /health")};
+  } catch (const Error& error) {
+    return {RoleState::kYellow, error.what()};
+  }
 }
 
 }  // namespace
@@ -111,6 +112,7 @@ std::pair<RoleState, std::string> read_health(const Result<Json>& reply) {
 void Supervisor::watch(Role& role) {
   bool has_run = false;  // one that never came up is not tried again: its fault is in the command or the machine
   while (true) {
+    // Up: started, healthy, brought up to date.
     std::string reason;
     try {
       bring_up(role, /*restarted=*/has_run);
@@ -136,6 +138,7 @@ void Supervisor::watch(Role& role) {
       if (role.stopping) break;
       std::tie(role.status.state, role.status.detail) = read_health(reply);
     }
+    // Asked to stop: the end of the watch.
     std::unique_lock lock(mutex_);
     role.ready = false;
     if (role.stopping) {
@@ -147,6 +150,7 @@ void Supervisor::watch(Role& role) {
       changed_.notify_all();
       return;
     }
+    // Died, or never came up: what is left of it ends, and too many deaths in a row fail the run.
     lock.unlock();
     if (role.process) role.process->stop(/*grace_s=*/2);
     lock.lock();
@@ -158,6 +162,7 @@ void Supervisor::watch(Role& role) {
       changed_.notify_all();
       return;
     }
+    // Again, after a back-off that a stop ends.
     role.status.state = RoleState::kYellow;
     role.status.detail = "restarting: " + reason;
     ++role.status.restarts;

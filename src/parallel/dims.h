@@ -21,8 +21,6 @@ struct ParallelDims {
     v("ep", ep, "expert parallel degree");
   }
 
-  int64_t world() const { return tp * cp * pp * dp; }
-
   // kUsage for a degree below 1, kUnsupported by name for a degree that is not implemented.
   void validate() const {
     const auto check = [](const char* axis, int64_t degree) {

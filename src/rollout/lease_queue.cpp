@@ -4,14 +4,6 @@
 
 namespace tritonforge::rollout {
 
-net::Response error_response(const std::exception& error) {
-  if (dynamic_cast<const Conflict*>(&error) != nullptr) {
-    return net::Response::json({{"error", {{"message", error.what()}, {"type", "usage"}}}}, 409);
-  }
-  if (const auto* known = dynamic_cast<const Error*>(&error)) return net::Response::error(*known);
-  return net::Response::error(Error(ErrorKind::kInternal, error.what()));
-}
-
 LeaseQueue::LeaseQueue(Store& store) : store_(store), thread_([this] { loop(); }) {}
 
 LeaseQueue::~LeaseQueue() {
@@ -61,7 +53,7 @@ bool LeaseQueue::try_answer(const Waiting& waiting) {
         ErrorKind::kTimeout,
         fmt::format("lease {}: waited {:.0f} s: {}", waiting.request.lease_id, waiting.timeout_s, answer.missing))));
   } catch (const std::exception& error) {
-    waiting.responder->send(error_response(error));
+    waiting.responder->send(net::Response::error(error));
   }
   return true;
 }

@@ -41,7 +41,4 @@ class LeaseQueue {
   std::thread thread_;
 };
 
-// The reply to an exception of a handler: a Conflict is 409, any other Error its own status.
-net::Response error_response(const std::exception& error);
-
 }  // namespace tritonforge::rollout

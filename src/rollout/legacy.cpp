@@ -7,7 +7,6 @@
 #include "base/checksum.h"
 #include "base/log.h"
 #include "base/rng.h"
-#include "rollout/lease_queue.h"
 #include "rollout/prompts.h"
 #include "rollout/text.h"
 
@@ -15,7 +14,7 @@ namespace tritonforge::rollout {
 namespace {
 
 const std::vector<std::string> kTaskTypes = {"kernelbench", "kernelbench_multiturn"};
-// The original's pause between a written batch and the next look of its trainer is 3 to 5 s; a reader that waits asks
+// The legacy trainer's pause between a written batch and its next look is 3 to 5 s; a reader that waits asks
 // for its own time-out.
 constexpr double kDefaultReadTimeout = 60;
 
@@ -70,7 +69,8 @@ Json eval_result(const Turn& turn) {
           {"correctness", turn.verdict.correct},
           {"runtime", turn.verdict.runtime.median},
           {"speedup", turn.verdict.speedup},
-          {"error_message", turn.verdict.correct ? "" : turn.verdict.error_kind + ": " + turn.verdict.diagnostics}};
+          {"error_message",
+           turn.verdict.correct ? "" : fmt::format("{}: {}", name_of(turn.verdict.fault), turn.verdict.diagnostics)}};
 }
 
 Json meta_info(const std::vector<std::vector<Json>>& groups) {
@@ -146,7 +146,7 @@ std::vector<GroupSpec> legacy_groups_from_payload(const Json& payload) {
   for (int64_t epoch = 0; epoch < epochs; ++epoch) {
     std::vector<GroupSpec> pass = once;
     Rng rng(Rng::derive(static_cast<uint64_t>(seed), static_cast<uint64_t>(epoch)));
-    for (size_t i = pass.size(); i > 1; --i) std::swap(pass[i - 1], pass[rng.below(i)]);
+    rng.shuffle(pass);
     for (GroupSpec& group : pass) {
       group.id = epoch == 0 ? group.problem_id : fmt::format("{}~{}", group.problem_id, epoch);
       group.seed = Rng::derive(static_cast<uint64_t>(seed), group.id);
@@ -322,11 +322,7 @@ void Legacy::add_routes(net::HttpServer& server) {
       try {
         return handler(request);
       } catch (const std::exception& error) {
-        net::Response response = error_response(error);
-        Json body = reply_shape(false, error.what(), Json());
-        body["error"] = Json::parse(response.body)["error"];
-        response.body = body.dump();
-        return response;
+        return net::Response::error(error, reply_shape(false, error.what(), Json()));
       }
     });
   };

@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 
 #include "base/log.h"
 #include "base/rng.h"
+#include "net/retry.h"
+#include "net/wire.h"
 
 namespace tritonforge::rollout {
 namespace {
@@ -27,15 +28,6 @@ std::string reason_of(const net::Response& response) {
     // No JSON: its text is the reason.
   }
   return response.body.substr(0, 300);
-}
-
-double retry_after(const net::Response& response, double fallback) {
-  const auto found = response.headers.find("retry-after");
-  if (found == response.headers.end()) return fallback;
-  int seconds = 0;
-  const std::string& text = found->second;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  return error == std::errc() && seconds >= 0 ? seconds : fallback;
 }
 
 // SGLang answers versions as text ("3", or "default" before the first update, which counts as 0).
@@ -109,56 +101,39 @@ void Gate::leave() {
   changed_.notify_one();
 }
 
-bool pause_for(double seconds, std::stop_token stop) {
-  std::mutex mutex;
-  std::condition_variable_any never;
-  std::unique_lock lock(mutex);
-  never.wait_for(lock, stop, std::chrono::duration<double>(seconds), [] { return false; });
-  return !stop.stop_requested();
-}
-
 Peers::Peers(PeerOptions options)
     : options_(std::move(options)), client_(net::ClientOptions{.api_key = options_.api_key}) {}
 
 Result<Json> Peers::call(const std::string& what, const std::string& url, const Json& body, double timeout_s,
                          std::stop_token stop) const {
-  const Deadline deadline = Deadline::after(options_.patience_s);
   const std::string text = body.dump();
   net::ClientOptions options{.timeout_s = timeout_s, .api_key = options_.api_key};
   options.headers["x-timeout-s"] = fmt::format("{:.0f}", timeout_s);
-  double pause = options_.first_pause_s;
   int internal_errors = 0;
-  while (true) {
+  const auto attempt = [&]() -> Result<Json> {
     if (stop.stop_requested()) return Error(ErrorKind::kUnavailable, what + ": stopped");
     const auto response = client_.request("POST", url, text, "application/json", &options);
-    std::string reason;
-    double wait = pause;
-    if (!response.ok()) {
-      reason = response.error().what();
-      if (response.error().kind() != ErrorKind::kUnavailable && response.error().kind() != ErrorKind::kTimeout)
-        return response.error();
-    } else if (response.value().status / 100 == 2) {
+    if (!response.ok()) return response.error();
+    const int status = response->status;
+    if (status / 100 == 2) {
       try {
-        return parse_json(response.value().body, url);
+        return parse_json(response->body, url);
       } catch (const Error& error) {
         return error;
       }
-    } else {
-      const net::Response& reply = response.value();
-      reason = fmt::format("{} answered {}: {}", url, reply.status, reason_of(reply));
-      internal_errors += reply.status == 500 ? 1 : 0;
-      if (!may_pass(reply.status) || internal_errors >= kMaxInternalErrors)
-        return Error(ErrorKind::kUsage, what + ": " + reason);
-      wait = retry_after(reply, pause);
     }
-    if (deadline.remaining_s() <= wait) {
-      return Error(ErrorKind::kUnavailable,
-                   fmt::format("{}: gave up after {:.0f} s: {}", what, options_.patience_s, reason));
-    }
-    log::warn("{}: {}; again in {:.1f} s", what, reason, wait);
-    pause_for(wait, stop);
-    pause = std::min(pause * 2, options_.longest_pause_s);
-  }
+    const std::string reason = fmt::format("{} answered {}: {}", url, status, reason_of(*response));
+    internal_errors += status == 500 ? 1 : 0;
+    if (!may_pass(status) || internal_errors >= kMaxInternalErrors)
+      return Error(ErrorKind::kUsage, what + ": " + reason);
+    return Error(ErrorKind::kUnavailable, reason).with_retry_after(net::retry_after_of(*response));
+  };
+  const auto note = [&](const Error& error, double pause_s) {
+    log::warn("{}: {}; again in {:.1f} s", what, error.what(), pause_s);
+  };
+  return net::retry<Json>(
+      what, Deadline::after(options_.patience_s), attempt,
+      {.backoff = {options_.first_pause_s, options_.longest_pause_s, /*factor=*/2}, .stop = stop, .on_pause = note});
 }
 
 Result<Completion> Peers::generate(const GroupSpec& group, const std::string& request_id,
@@ -214,7 +189,7 @@ Result<Completion> Peers::generate(const GroupSpec& group, const std::string& re
     }
     if (deadline.expired())
       return Error(ErrorKind::kUnavailable, fmt::format("{}: the engine aborts it again and again", what));
-    if (!pause_for(options_.first_pause_s, stop)) return Error(ErrorKind::kUnavailable, what + ": stopped");
+    if (!net::pause(options_.first_pause_s, stop)) return Error(ErrorKind::kUnavailable, what + ": stopped");
   }
 }
 

@@ -63,7 +63,4 @@ class Peers {
   mutable net::HttpClient client_;
 };
 
-// Waits, unless stopped first. False: stopped.
-bool pause_for(double seconds, std::stop_token stop);
-
 }  // namespace tritonforge::rollout

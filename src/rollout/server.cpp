@@ -64,11 +64,8 @@ Json trajectory_view(const Store::Row& row) {
 }  // namespace
 
 struct BufferServer::Impl {
-  Impl(net::ServerOptions http, ServiceOptions options, std::unique_ptr<ChatCodec> codec)
-      : service(std::move(options), std::move(codec)),
-        leases(service.store()),
-        legacy(service),
-        server(std::move(http)) {
+  Impl(RolloutService& the_service, net::ServerOptions options)
+      : service(the_service), leases(service.store()), legacy(service), server(std::move(options)) {
     service.on_group_complete([this] {
       leases.groups_changed();
       legacy.groups_changed();
@@ -78,45 +75,31 @@ struct BufferServer::Impl {
   }
   ~Impl() { service.join(); }
 
-  // Blocking handlers answer an Error with its status; a Conflict needs its own.
-  void route(const std::string& method, const std::string& pattern, net::Handler handler) {
-    server.route(method, pattern, [handler = std::move(handler)](const net::Request& request) {
-      try {
-        return handler(request);
-      } catch (const std::exception& error) {
-        return error_response(error);
-      }
-    });
-  }
-
   void add_routes() {
-    route("POST", "/v2/rollouts", [this](const net::Request& r) { return start_rollouts(r.json()); });
+    server.route("POST", "/v2/rollouts", [this](const net::Request& r) { return start_rollouts(r.json()); });
     server.route_async("POST", "/v2/groups/lease", [this](const net::Request& r, net::ResponderPtr responder) {
-      try {
-        const Json body = r.json();
-        auto request = lease_request(body);
-        const double timeout_s = std::clamp(optional_field(body, "timeout_s", 60.0, "POST /v2/groups/lease"), 0.0,
-                                            kMaxLeaseWait);
-        leases.ask(std::move(request), Deadline::after(std::min(timeout_s, r.deadline.remaining_s())),
-                   std::move(responder));
-      } catch (const std::exception& error) {
-        responder->send(error_response(error));
-      }
+      const Json body = r.json();
+      auto request = lease_request(body);
+      const double timeout_s = std::clamp(optional_field(body, "timeout_s", 60.0, "POST /v2/groups/lease"), 0.0,
+                                          kMaxLeaseWait);
+      leases.ask(std::move(request), Deadline::after(std::min(timeout_s, r.deadline.remaining_s())),
+                 std::move(responder));
     });
-    route("GET", "/v2/leases/{id}",
-          [this](const net::Request& r) { return text_reply(service.store().lease_text(r.parameters.at("id"))); });
-    route("POST", "/v2/leases/{id}/commit", [this](const net::Request& r) {
+    server.route("GET", "/v2/leases/{id}", [this](const net::Request& r) {
+      return text_reply(service.store().lease_text(r.parameters.at("id")));
+    });
+    server.route("POST", "/v2/leases/{id}/commit", [this](const net::Request& r) {
       const auto step = require<int64_t>(r.json(), "step", "POST /v2/leases/{id}/commit");
       service.store().commit_lease(r.parameters.at("id"), step);
       return net::Response::json({{"lease_id", r.parameters.at("id")}, {"state", "committed"}, {"step", step}});
     });
-    route("POST", "/v2/leases/{id}/release", [this](const net::Request& r) {
+    server.route("POST", "/v2/leases/{id}/release", [this](const net::Request& r) {
       service.store().release_lease(r.parameters.at("id"));
       leases.groups_changed();
       return net::Response::json({{"lease_id", r.parameters.at("id")}, {"state", "released"}});
     });
-    route("GET", "/v2/status", [this](const net::Request&) { return status(); });
-    route("GET", "/v2/trajectories", [this](const net::Request& r) {
+    server.route("GET", "/v2/status", [this](const net::Request&) { return status(); });
+    server.route("GET", "/v2/trajectories", [this](const net::Request& r) {
       const int64_t limit = integer_query(r, "limit", 20, 1, 1000);
       const auto after = r.query.find("after");
       Json list = Json::array();
@@ -124,11 +107,12 @@ struct BufferServer::Impl {
         list.push_back(trajectory_view(row));
       return net::Response::json({{"trajectories", std::move(list)}});
     });
-    route("GET", "/v2/groups/{id}",
-          [this](const net::Request& r) { return text_reply(service.store().group_text(r.parameters.at("id"))); });
+    server.route("GET", "/v2/groups/{id}", [this](const net::Request& r) {
+      return text_reply(service.store().group_text(r.parameters.at("id")));
+    });
     server.route_async("GET", "/health",
                        [this](const net::Request&, net::ResponderPtr responder) { responder->send(health()); });
-    route("GET", "/metrics", [this](const net::Request&) { return metrics(); });
+    server.route("GET", "/metrics", [this](const net::Request&) { return metrics(); });
   }
 
   net::Response start_rollouts(const Json& body) {
@@ -139,7 +123,6 @@ struct BufferServer::Impl {
     std::vector<GroupSpec> groups;
     for (const Json& group : require<std::vector<Json>>(body, "groups", where))
       groups.push_back(group_spec_from_json(group, options, where + " groups"));
-    if (stopping) fail(ErrorKind::kUnavailable, "the buffer is stopping");
     const auto result = service.start_groups(groups);
     return net::Response::json({{"accepted", result.accepted}, {"known", result.known}});
   }
@@ -173,57 +156,64 @@ struct BufferServer::Impl {
     const auto state = service.state();
     const bool full = !state.write_error.empty();
     // Yellow, not red: a supervisor must not restart what holds finished trajectories that the disk does not take.
-    const char* colour = full || stopping ? "yellow" : "green";
-    const std::string detail = full ? fmt::format("{} finished trajectories wait for the disk: {}", state.unwritten,
-                                                  state.write_error)
-                                    : fmt::format("{} trajectories running, {} waiting", state.running, state.queued);
-    return net::Response::json({{"status", colour}, {"role", "buffer"}, {"detail", detail}});
+    const net::Colour colour = full || state.stopping ? net::Colour::kYellow : net::Colour::kGreen;
+    return net::health_reply(
+        colour, "buffer",
+        full ? fmt::format("{} finished trajectories wait for the disk: {}", state.unwritten, state.write_error)
+             : fmt::format("{} trajectories running, {} waiting", state.running, state.queued));
   }
 
   net::Response metrics() {
     const auto counts = service.store().counts();
     const auto state = service.state();
-    net::Metrics out;
     for (const auto& [name, count] : counts.groups)
-      out.set(fmt::format("tritonforge_buffer_groups{{state=\"{}\"}}", name), static_cast<double>(count));
-    out.set("tritonforge_buffer_trajectories", static_cast<double>(counts.trajectories));
-    out.set("tritonforge_buffer_correct_trajectories", static_cast<double>(counts.correct));
-    out.set("tritonforge_buffer_mean_reward", counts.mean_reward);
-    out.set("tritonforge_buffer_recent_mean_reward", counts.recent_mean_reward);
-    out.set("tritonforge_buffer_open_leases", static_cast<double>(counts.leases));
-    out.set("tritonforge_buffer_commits", static_cast<double>(counts.commits));
-    out.set("tritonforge_buffer_database_bytes", static_cast<double>(counts.bytes));
-    out.set("tritonforge_buffer_queued_samples", static_cast<double>(state.queued));
-    out.set("tritonforge_buffer_running_trajectories", static_cast<double>(state.running));
-    out.set("tritonforge_buffer_generating", static_cast<double>(state.generating));
-    out.set("tritonforge_buffer_evaluating", static_cast<double>(state.evaluating));
-    out.set("tritonforge_buffer_turns_total", static_cast<double>(state.turns));
-    out.set("tritonforge_buffer_failed_turns_total", static_cast<double>(state.failed_turns));
-    out.set("tritonforge_buffer_sampled_tokens_total", static_cast<double>(state.sampled_tokens));
-    out.set("tritonforge_buffer_unwritten", static_cast<double>(state.unwritten));
-    return net::Response::text(out.text());
+      figures.set(fmt::format("groups{{state=\"{}\"}}", name), static_cast<double>(count));
+    figures.set("trajectories", static_cast<double>(counts.trajectories));
+    figures.set("correct_trajectories", static_cast<double>(counts.correct));
+    figures.set("mean_reward", counts.mean_reward);
+    figures.set("recent_mean_reward", counts.recent_mean_reward);
+    figures.set("open_leases", static_cast<double>(counts.leases));
+    figures.set("commits", static_cast<double>(counts.commits));
+    figures.set("database_bytes", static_cast<double>(counts.bytes));
+    figures.set("queued_samples", static_cast<double>(state.queued));
+    figures.set("running_trajectories", static_cast<double>(state.running));
+    figures.set("generating", static_cast<double>(state.generating));
+    figures.set("evaluating", static_cast<double>(state.evaluating));
+    figures.set("turns_total", static_cast<double>(state.turns));
+    figures.set("failed_turns_total", static_cast<double>(state.failed_turns));
+    figures.set("sampled_tokens_total", static_cast<double>(state.sampled_tokens));
+    figures.set("unwritten", static_cast<double>(state.unwritten));
+    return figures.reply();
   }
 
-  std::atomic<bool> stopping{false};
-  RolloutService service;
+  RolloutService& service;
   LeaseQueue leases;
   Legacy legacy;
+  net::Metrics figures{"buffer",
+                       {{"groups", "groups in the database, by state"},
+                        {"trajectories", "trajectories in the database"},
+                        {"correct_trajectories", "of those, the ones with a correct turn"},
+                        {"mean_reward", "mean reward of all trajectories in the database"},
+                        {"recent_mean_reward", "mean reward of the last 256 trajectories"},
+                        {"open_leases", "leases that are neither committed nor released"},
+                        {"commits", "leases that are committed"},
+                        {"database_bytes", "size of the database"},
+                        {"queued_samples", "samples that wait to be begun"},
+                        {"running_trajectories", "trajectories under way"},
+                        {"generating", "turns that wait for the engine"},
+                        {"evaluating", "turns that wait for the evaluator"},
+                        {"turns_total", "turns that ended since the start"},
+                        {"failed_turns_total", "of those, the ones that engine or evaluator failed"},
+                        {"sampled_tokens_total", "tokens sampled since the start"},
+                        {"unwritten", "finished trajectories that wait for the disk"}}};
   net::HttpServer server;  // last: its handlers use all of the above
 };
 
-BufferServer::BufferServer(net::ServerOptions http, ServiceOptions service, std::unique_ptr<ChatCodec> codec)
-    : impl_(std::make_unique<Impl>(std::move(http), std::move(service), std::move(codec))) {}
+BufferServer::BufferServer(RolloutService& service, net::ServerOptions options)
+    : impl_(std::make_unique<Impl>(service, std::move(options))) {}
 BufferServer::~BufferServer() { stop(0); }
-
 void BufferServer::start() { impl_->server.start(); }
+void BufferServer::stop(double grace_s) { impl_->server.stop(grace_s); }
 std::string BufferServer::url() const { return impl_->server.url(); }
-
-bool BufferServer::stop(double grace_s) {
-  if (impl_->stopping.exchange(true)) return true;
-  const Deadline deadline = Deadline::after(grace_s);
-  const bool idle = impl_->service.stop(grace_s);
-  impl_->server.stop(std::max(0.5, deadline.remaining_s()));
-  return idle;
-}
 
 }  // namespace tritonforge::rollout

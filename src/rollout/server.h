@@ -1,5 +1,5 @@
 #pragma once
-// The buffer's HTTP surface: /v2/* and the original's endpoints (docs/protocols.md, "Rollout buffer").
+// The buffer's HTTP surface: /v2/* and the legacy endpoints (docs/protocols.md, "Rollout buffer").
 #include <memory>
 
 #include "net/http.h"
@@ -9,12 +9,12 @@ namespace tritonforge::rollout {
 
 class BufferServer {
  public:
-  BufferServer(net::ServerOptions http, ServiceOptions service, std::unique_ptr<ChatCodec> codec);
+  // Answers for the service until ~BufferServer, which joins the service's threads.
+  BufferServer(RolloutService& service, net::ServerOptions options);
   ~BufferServer();
   void start();
+  void stop(double grace_s = 5);
   std::string url() const;
-  // False: turns were still under way after `grace_s`; nothing durable is lost, a restart makes them again.
-  bool stop(double grace_s);
 
  private:
   struct Impl;

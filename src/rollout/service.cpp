@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/log.h"
+#include "net/retry.h"
 
 namespace tritonforge::rollout {
 
@@ -28,6 +29,7 @@ RolloutService::RolloutService(ServiceOptions options, std::unique_ptr<ChatCodec
 RolloutService::~RolloutService() = default;
 
 Store::Accepted RolloutService::start_groups(const std::vector<GroupSpec>& groups) {
+  if (stopping_) fail(ErrorKind::kUnavailable, "the buffer is stopping");
   size_t samples = pool_.queued();
   for (const GroupSpec& group : groups) samples += static_cast<size_t>(group.n_samples);
   if (samples > options_.max_queued) {
@@ -45,6 +47,7 @@ Store::Accepted RolloutService::start_groups(const std::vector<GroupSpec>& group
 
 RolloutService::State RolloutService::state() const {
   State state;
+  state.stopping = stopping_;
   state.queued = pool_.queued();
   state.running = pool_.running();
   state.generating = activity_.generating;
@@ -64,6 +67,7 @@ void RolloutService::on_group_complete(std::function<void()> callback) {
 }
 
 bool RolloutService::stop(double grace_s) {
+  stopping_ = true;
   pool_.request_stop();
   return pool_.wait_idle(Deadline::after(grace_s));
 }
@@ -76,7 +80,7 @@ void RolloutService::run_one(const GroupPtr& group, int64_t sample, std::stop_to
     trajectory = generator_.run(*group, sample, stop);
   } catch (const std::exception& error) {
     log::error("trajectory {}: {}", trajectory_id(group->id, sample), error.what());
-    trajectory = failed_trajectory(*group, sample, "internal", error.what());
+    trajectory = failed_trajectory(*group, sample, Fault::kInternal, error.what());
   }
   if (trajectory) write(*trajectory, sample, stop);
 }
@@ -85,7 +89,8 @@ void RolloutService::run_one(const GroupPtr& group, int64_t sample, std::stop_to
 // bounded by the concurrency.
 void RolloutService::write(const Trajectory& trajectory, int64_t sample, std::stop_token stop) {
   bool waiting = false;
-  double pause = 0.1;
+  const net::Backoff backoff{.first_s = 0.1, .max_s = 5, .factor = 2};
+  int tries = 0;
   while (true) {
     std::string reason;
     try {
@@ -113,8 +118,7 @@ void RolloutService::write(const Trajectory& trajectory, int64_t sample, std::st
       return;
     }
     log::error("trajectory {} is kept in memory, it cannot be written: {}", trajectory.id, reason);
-    pause_for(pause, stop);
-    pause = std::min(pause * 2, 5.0);
+    net::pause(backoff.pause_s(tries++), stop);
   }
 }
 

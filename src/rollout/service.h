@@ -31,7 +31,7 @@ class RolloutService {
   RolloutService(ServiceOptions options, std::unique_ptr<ChatCodec> codec);
   ~RolloutService();
 
-  // Durable when it returns. Throws kUnavailable where the queue or the disk is full.
+  // Durable when it returns. Throws kUnavailable where the queue or the disk is full, and after stop().
   Store::Accepted start_groups(const std::vector<GroupSpec>& groups);
   Store& store() { return store_; }
   const ChatCodec& codec() const { return *codec_; }
@@ -42,6 +42,7 @@ class RolloutService {
     int64_t generating = 0, evaluating = 0, turns = 0, failed_turns = 0, sampled_tokens = 0;
     int64_t unwritten = 0;    // finished, waiting for the disk
     std::string write_error;  // why; "" where the disk takes writes
+    bool stopping = false;
   };
   State state() const;
   // Called (from any thread) whenever a group became complete.
@@ -60,6 +61,7 @@ class RolloutService {
   Peers peers_;
   Gate evaluations_;
   Activity activity_;
+  std::atomic<bool> stopping_{false};
   Generator generator_;
   Store store_;
   mutable std::mutex mutex_;

@@ -91,7 +91,6 @@ Statement Database::prepare(std::string_view sql) {
   return Statement(*this, statement);
 }
 
-int64_t Database::last_insert_id() const { return sqlite3_last_insert_rowid(handle_); }
 int64_t Database::changes() const { return sqlite3_changes64(handle_); }
 
 void Database::raise(int code, std::string_view doing) const {

@@ -49,7 +49,6 @@ class Database {
   Database& operator=(const Database&) = delete;
   void execute(const std::string& sql);
   Statement prepare(std::string_view sql);
-  int64_t last_insert_id() const;
   int64_t changes() const;
   const fs::path& path() const { return path_; }
 

@@ -236,7 +236,7 @@ Store::LeaseAnswer Store::lease(const LeaseRequest& request) {
     row.bind(1, request.lease_id);
     known = row.step();
     if (known && row.text(0) == "committed")
-      throw Conflict(fmt::format("lease {} is committed: its groups are not given again", request.lease_id));
+      fail(ErrorKind::kConflict, "lease {} is committed: its groups are not given again", request.lease_id);
     if (known && row.text(0) == "leased") return {assemble(request.lease_id, ids_from_text(row.text(1))), ""};
   }
   std::vector<std::string> ids;
@@ -261,8 +261,8 @@ Store::LeaseAnswer Store::lease(const LeaseRequest& request) {
       if (!row.step()) fail(ErrorKind::kNotFound, "lease {}: there is no group {}", request.lease_id, id);
       if (row.text(0) == "running") running.push_back(id);
       if (row.text(0) == "leased" || row.text(0) == "committed") {
-        throw Conflict(
-            fmt::format("lease {}: group {} is {} with lease {}", request.lease_id, id, row.text(0), row.text(1)));
+        fail(ErrorKind::kConflict, "lease {}: group {} is {} with lease {}", request.lease_id, id, row.text(0),
+             row.text(1));
       }
       ids.push_back(id);
     }
@@ -289,7 +289,7 @@ std::string Store::lease_text(const std::string& lease_id) {
   Statement row = database_.prepare("SELECT state, group_ids FROM leases WHERE id = ?");
   row.bind(1, lease_id);
   if (!row.step()) fail(ErrorKind::kNotFound, "there is no lease {}", lease_id);
-  if (row.text(0) != "leased") throw Conflict(fmt::format("lease {} is {}", lease_id, row.text(0)));
+  if (row.text(0) != "leased") fail(ErrorKind::kConflict, "lease {} is {}", lease_id, row.text(0));
   return assemble(lease_id, ids_from_text(row.text(1)));
 }
 
@@ -304,7 +304,7 @@ void Store::commit_lease(const std::string& lease_id, int64_t step) {
     state = row.text(0);
   }
   if (state == "committed") return;
-  if (state != "leased") throw Conflict(fmt::format("lease {} is {}: it cannot be committed", lease_id, state));
+  if (state != "leased") fail(ErrorKind::kConflict, "lease {} is {}: it cannot be committed", lease_id, state);
   database_.prepare("UPDATE leases SET state = 'committed' WHERE id = ?").bind(1, lease_id).run();
   database_.prepare("UPDATE groups SET state = 'committed' WHERE lease_id = ?").bind(1, lease_id).run();
   database_.prepare("INSERT INTO commits(lease_id, step, created) VALUES(?, ?, ?)")
@@ -326,7 +326,7 @@ void Store::release_lease(const std::string& lease_id) {
     state = row.text(0);
   }
   if (state == "released") return;
-  if (state != "leased") throw Conflict(fmt::format("lease {} is {}: it cannot be released", lease_id, state));
+  if (state != "leased") fail(ErrorKind::kConflict, "lease {} is {}: it cannot be released", lease_id, state);
   database_.prepare("UPDATE leases SET state = 'released' WHERE id = ?").bind(1, lease_id).run();
   database_.prepare("UPDATE groups SET state = 'complete', lease_id = '' WHERE lease_id = ?").bind(1, lease_id).run();
   transaction.commit();

@@ -22,12 +22,6 @@
 
 namespace tritonforge::rollout {
 
-// What is asked for contradicts what was done: HTTP 409.
-class Conflict : public Error {
- public:
-  explicit Conflict(const std::string& message) : Error(ErrorKind::kUsage, message) {}
-};
-
 class Store {
  public:
   // Throws kUnavailable / kCorrupt, and kUnsupported where another version wrote the file.
@@ -58,9 +52,9 @@ class Store {
     std::optional<std::string> reply;  // JSON text; nullopt: not there yet
     std::string missing;               // what is not there
   };
-  // Throws kUsage, kNotFound (unknown group), Conflict (a group is with another lease, the lease is committed).
+  // Throws kUsage, kNotFound (unknown group), kConflict (a group is with another lease, the lease is committed).
   LeaseAnswer lease(const LeaseRequest& request);
-  std::string lease_text(const std::string& lease_id);           // throws kNotFound, Conflict
+  std::string lease_text(const std::string& lease_id);           // throws kNotFound, kConflict
   void commit_lease(const std::string& lease_id, int64_t step);  // repeats are fine
   void release_lease(const std::string& lease_id);
 
@@ -81,7 +75,7 @@ class Store {
   std::vector<Row> newest(int64_t limit, const std::string& after);
   std::string group_text(const std::string& group_id);  // throws kNotFound
 
-  // --- The original's endpoints (rollout/legacy.h) ---
+  // --- The legacy endpoints (rollout/legacy.h) ---
   struct LegacyGroup {
     GroupSpec group;
     std::vector<std::string> bodies;  // trajectories of an own group, or items that were written from outside

@@ -17,7 +17,6 @@ net::AsyncRequest Proxy::outgoing(const net::Request& request) const {
                           "upgrade", "expect", "proxy-connection"}) {
     out.headers.erase(hop);
   }
-  if (!options_.forward_authorization || !options_.worker_api_key.empty()) out.headers.erase("authorization");
   if (!options_.worker_api_key.empty()) out.headers["authorization"] = "Bearer " + options_.worker_api_key;
   out.headers["x-request-id"] = request.id;
   if (!request.body.empty()) out.body = std::make_shared<const std::string>(request.body);

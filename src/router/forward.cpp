@@ -115,13 +115,13 @@ void Proxy::Forward::on_done(std::optional<Error> error, bool head_seen) {
     call.reset();
     if (left) return;
   }
-  proxy.metrics_.add(fmt::format("router_requests_total{{worker=\"{}\",status=\"{}\"}}", worker->url(),
+  proxy.metrics_.add(fmt::format("requests_total{{worker=\"{}\",status=\"{}\"}}", worker->url(),
                                  error ? "failed" : std::to_string(status)));
   if (!error) {
     worker->answered();
     if (refused) {
       failures.push_back(fmt::format("{} is busy ({})", worker->url(), status));
-      proxy.metrics_.add("router_retries_total");
+      proxy.metrics_.add("retries_total");
       next();
     } else if (streaming) {
       reply->end_stream();
@@ -143,7 +143,7 @@ void Proxy::Forward::on_done(std::optional<Error> error, bool head_seen) {
   }
   log::warn("{}: {}; trying another worker", what, error->what());
   failures.push_back(error->what());
-  proxy.metrics_.add("router_retries_total");
+  proxy.metrics_.add("retries_total");
   next();
 }
 

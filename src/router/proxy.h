@@ -7,8 +7,7 @@
 namespace tritonforge::router {
 
 struct ProxyOptions {
-  std::string worker_api_key;         // sent to workers instead of the client's own key
-  bool forward_authorization = true;  // the client's key goes on where the router itself asks for none
+  std::string worker_api_key;  // sent to workers instead of the client's own key
   double connect_timeout_s = 5;
   double fan_out_timeout_s = 600;  // unless the request's deadline is earlier
 };

@@ -1,6 +1,6 @@
 #pragma once
-// The router's server: one address for many engines (docs/protocols.md, "Router"). A superset of sglang-router's API;
-// stock SGLang servers can stand behind it.
+// One address for many engines (docs/protocols.md, "Router"), without the HTTP server in front: which engines there
+// are, how they do, and the way of a request to one or all of them. Thread-safe.
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,7 +11,6 @@
 namespace tritonforge::router {
 
 struct RouterOptions {
-  net::ServerOptions server;
   std::vector<std::string> workers;
   std::string policy = "least_loaded";
   double health_interval_s = 5, health_timeout_s = 5;
@@ -22,13 +21,17 @@ struct RouterOptions {
 
 class Router {
  public:
-  explicit Router(RouterOptions options);  // throws kUsage for a bad URL, policy or number; what HttpServer throws
+  // Asks the workers for their health from here on. Throws kUsage for a bad URL, policy or number.
+  explicit Router(RouterOptions options);
   ~Router();
-  void start();
-  void stop(double grace_s = 5);
-  std::string url() const;
+
+  void forward(const net::Request& request, net::ResponderPtr reply);  // to one worker (router/proxy.h)
+  void fan_out(const net::Request& request, net::ResponderPtr reply);  // to every worker
   Registry& registry();
-  void check_health();  // one round of health checks, now
+  const Registry& registry() const;
+  void check(const WorkerPtr& worker);  // its health, now, without waiting
+  void check_health();                  // one round over all workers; returns when all have answered or timed out
+  net::Metrics& metrics();
 
  private:
   struct Impl;

@@ -3,28 +3,21 @@
 #include <memory>
 #include <string>
 
-#include "train/config.h"
+#include "net/http.h"
+#include "train/service.h"
 
 namespace tritonforge::train {
 
-struct ServerOptions {
-  TrainConfig config;
-  bool resume = false;         // go on from the newest checkpoint; without it a folder that holds one is refused
-  bool share_device = false;   // hold the device's lock while a step computes
-  std::string buffer_api_key;  // sent to the rollout buffer
-  std::string host = "127.0.0.1";
-  int port = 29400;
-  std::string api_key;  // asked of clients
-};
-
 class TrainerServer {
  public:
-  // Loads (or resumes), then listens. Steps, saves and publications run one after another; a full queue answers 503.
-  explicit TrainerServer(ServerOptions options);
+  // Steps, saves and publications run one after another on a thread of the server's own, which alone calls the service
+  // between start() and the end of stop(); a full queue answers 503.
+  TrainerServer(TrainerService& service, net::ServerOptions options);
   ~TrainerServer();
+  void start();
+  // Ends the running step and answers waiting requests with 503.
+  void stop(double grace_s = 5);
   std::string url() const;
-  // Ends the running step, answers waiting requests with 503, writes a checkpoint of what is not saved.
-  void stop();
 
  private:
   struct Impl;

@@ -1,5 +1,7 @@
 #include "train/service.h"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 
 #include "base/checksum.h"
@@ -32,6 +34,7 @@ TrainerService::TrainerService(ServiceOptions options)
     : options_(std::move(options)), buffer_client_(client_options(options_)) {
   const TrainConfig& config = options_.config;
   config.validate_job();
+  take_threads();
   fs::path resume_from;
   if (!config.checkpoint.empty()) {
     store_ = std::make_unique<CheckpointStore>(config.checkpoint, config.keep_checkpoints);
@@ -43,7 +46,7 @@ TrainerService::TrainerService(ServiceOptions options)
   } else if (options_.resume) {
     fail(ErrorKind::kUsage, "--resume needs 'checkpoint', the folder to go on from");
   }
-  trainer_ = make_trainer(config, resume_from);
+  trainer_ = resume_from.empty() ? make_trainer(config) : resume_trainer(config, resume_from);
   publisher_ = std::make_unique<Publisher>(run_id_of(config), config.model);
   if (options_.share_device)
     device_lock_ = std::make_unique<DeviceLock>(kernels::device_identity(trainer_->model().device()));
@@ -58,19 +61,23 @@ TrainerService::TrainerService(ServiceOptions options)
   note("idle");
 }
 
+void TrainerService::take_threads() const {
+  if (options_.config.threads > 0) at::set_num_threads(static_cast<int>(options_.config.threads));
+}
+
 StepReply TrainerService::step(StepRequest request) {
   const int64_t done = trainer_->state().step;
   if (request.step == done && done > 0) {
     return {trainer_->state().last, checkpoint_step_ == done ? checkpoint_path_ : "", checkpoint_error_, true};
   }
   if (request.step != done + 1)
-    throw OutOfTurn(fmt::format("step {} is out of turn: expected {}", request.step, done + 1), done + 1);
+    fail(ErrorKind::kConflict, "step {} is out of turn: expected {}", request.step, done + 1);
 
   std::map<std::string, double> extra;
   if (request.kind == StepKind::kRl) {
     for (const TrainedLease& lease : leases_) {
       if (lease.lease_id != request.lease_id || lease.buffer != request.buffer) continue;
-      throw OutOfTurn(fmt::format("lease '{}' was trained on in step {}", lease.lease_id, lease.step), done + 1);
+      fail(ErrorKind::kConflict, "lease '{}' was trained on in step {}", lease.lease_id, lease.step);
     }
     note("fetching " + request.lease_id);
     LeasedBatch batch = fetch_lease(request);
@@ -126,12 +133,12 @@ void TrainerService::save_checkpoint() {
     checkpoint_path_ = store_->save(*trainer_, leases_);
   } catch (const Error& error) {
     checkpoint_error_ = error.what();
-    metrics_.add("tritonforge_trainer_checkpoint_failures_total");
+    metrics_.add("checkpoint_failures_total");
     throw;
   }
   checkpoint_error_.clear();
   checkpoint_step_ = trainer_->state().step;
-  metrics_.set("tritonforge_trainer_checkpoint_step", static_cast<double>(checkpoint_step_));
+  metrics_.set("checkpoint_step", static_cast<double>(checkpoint_step_));
   commit_leases();
 }
 
@@ -166,7 +173,7 @@ Published TrainerService::publish(int64_t version, const std::string& to) {
   Published published = to == "shm" ? publisher_->to_shared_memory(trainer_->model(), version)
                                     : publisher_->to_folder(trainer_->model(), version, to);
   trainer_->published(version);
-  metrics_.set("tritonforge_trainer_published_version", static_cast<double>(version));
+  metrics_.set("published_version", static_cast<double>(version));
   return published;
 }
 
@@ -184,10 +191,10 @@ void TrainerService::shut_down() {
 
 void TrainerService::report(const StepMetrics& metrics) {
   if (metrics.step == 0) return;
-  metrics_.set("tritonforge_trainer_step", static_cast<double>(metrics.step));
-  for (const auto& [name, value] : metrics.values) metrics_.set("tritonforge_trainer_last_" + name, value);
-  metrics_.add("tritonforge_trainer_tokens_total", metrics.values.at("tokens"));
-  metrics_.add("tritonforge_trainer_steps_total");
+  metrics_.set("step", static_cast<double>(metrics.step));
+  for (const auto& [name, value] : metrics.values) metrics_.set(fmt::format("last_step{{figure=\"{}\"}}", name), value);
+  metrics_.add("tokens_total", metrics.values.at("tokens"));
+  metrics_.add("steps_total");
 }
 
 void TrainerService::note(const std::string& activity) {
@@ -224,10 +231,11 @@ Json TrainerService::status() const {
 TrainerService::Health TrainerService::health() const {
   const std::lock_guard lock(mutex_);
   if (visible_.broken && visible_.activity == "idle") {
-    return {"red", fmt::format("the step after {} failed halfway: restart with --resume", visible_.step)};
+    return {net::Colour::kRed, fmt::format("the step after {} failed halfway: restart with --resume", visible_.step)};
   }
-  if (!visible_.checkpoint_error.empty()) return {"yellow", "the last checkpoint failed: " + visible_.checkpoint_error};
-  return {"green", visible_.activity};
+  if (!visible_.checkpoint_error.empty())
+    return {net::Colour::kYellow, "the last checkpoint failed: " + visible_.checkpoint_error};
+  return {net::Colour::kGreen, visible_.activity};
 }
 
 }  // namespace tritonforge::train

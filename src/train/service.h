@@ -30,19 +30,15 @@ struct StepReply {
   bool repeated = false;         // trained before: nothing was done now
 };
 
-// A step number or lease that is out of turn; HTTP 409.
-class OutOfTurn : public Error {
- public:
-  OutOfTurn(const std::string& message, int64_t expected_step)
-      : Error(ErrorKind::kUsage, message), expected_step(expected_step) {}
-  int64_t expected_step;
-};
-
 class TrainerService {
  public:
+  // Loads, or resumes from a checkpoint, and takes the config's CPU threads for the calling thread.
   explicit TrainerService(ServiceOptions options);
+  // For the thread that makes the calls, where that is not the constructor's.
+  void take_threads() const;
 
-  // Trains step `step()` + 1; a repeat of the last one gives its stored metrics. Throws OutOfTurn for any other.
+  // Trains step `step()` + 1; a repeat of the last one gives its stored metrics. Throws kConflict for any other,
+  // and for a lease that was trained on.
   StepReply step(StepRequest request);
   // "" = into the checkpoint folder. Leases trained until then are committed to their buffers.
   fs::path save(const std::string& path);
@@ -56,11 +52,11 @@ class TrainerService {
 
   Json status() const;
   struct Health {
-    const char* colour;
+    net::Colour colour;
     std::string detail;
   };
   Health health() const;
-  std::string metrics_text() const { return metrics_.text(); }
+  const net::Metrics& metrics() const { return metrics_; }
   const TrainConfig& config() const { return options_.config; }
 
  private:
@@ -76,7 +72,14 @@ class TrainerService {
   std::unique_ptr<Publisher> publisher_;
   std::unique_ptr<DeviceLock> device_lock_;
   net::HttpClient buffer_client_;
-  net::Metrics metrics_;
+  net::Metrics metrics_{"trainer",
+                        {{"step", "steps that the model has"},
+                         {"last_step", "figures of the last step, by name"},
+                         {"steps_total", "steps trained since the start"},
+                         {"tokens_total", "tokens trained on since the start"},
+                         {"checkpoint_step", "steps that the newest checkpoint holds"},
+                         {"checkpoint_failures_total", "checkpoints that could not be written"},
+                         {"published_version", "version of the weights published last"}}};
   std::vector<TrainedLease> leases_;
   int64_t checkpoint_step_ = -1;
   std::string checkpoint_path_, checkpoint_error_;

@@ -7,7 +7,6 @@
 #include "base/rng.h"
 #include "kernels/device.h"
 #include "model/weights.h"
-#include "train/checkpoint.h"
 #include "train/lm_head_loss.h"
 #include "train/losses.h"
 #include "train/packing.h"
@@ -33,10 +32,7 @@ std::vector<std::vector<TrainSequence>> split_batch(std::span<const TrainSequenc
     if (forward_length(sequences[i]) > 0) order.push_back(i);
   }
   const size_t parts = std::min<size_t>(static_cast<size_t>(count), order.size());
-  if (parts > 1) {
-    Rng rng(seed);
-    for (size_t i = order.size() - 1; i > 0; --i) std::swap(order[i], order[rng.below(i + 1)]);
-  }
+  if (parts > 1) Rng(seed).shuffle(order);
   std::vector<std::vector<TrainSequence>> batches(parts);
   for (size_t i = 0; i < order.size(); ++i) batches[i % parts].push_back(sequences[order[i]]);
   return batches;
@@ -154,7 +150,7 @@ void Trainer::published(int64_t version) {
   if (std::find(versions.begin(), versions.end(), version) == versions.end()) versions.push_back(version);
 }
 
-std::unique_ptr<Trainer> make_trainer(const TrainConfig& config, const fs::path& resume_from) {
+std::unique_ptr<Trainer> make_trainer(const TrainConfig& config, const fs::path& weights) {
   config.validate_job();
   const at::ScalarType dtype = config.dtype == "float32" ? at::kFloat : at::kBFloat16;
   const at::Device device = kernels::open_device(config.device);
@@ -164,7 +160,7 @@ std::unique_ptr<Trainer> make_trainer(const TrainConfig& config, const fs::path&
     model.init_random(static_cast<uint64_t>(config.seed));
     return model;
   };
-  model::Model model = resume_from.empty() ? load(config.model) : model::load_model(resume_from, dtype, device);
+  model::Model model = weights.empty() ? load(config.model) : model::load_model(weights, dtype, device);
   if (config.recompute_layers > model.config().num_layers) {
     fail(ErrorKind::kUsage, "recompute_layers {}: the model has {} layers", config.recompute_layers,
          model.config().num_layers);
@@ -178,9 +174,7 @@ std::unique_ptr<Trainer> make_trainer(const TrainConfig& config, const fs::path&
            model.config().vocab_size);
     }
   }
-  auto trainer = std::make_unique<Trainer>(config, std::move(model), std::move(reference));
-  if (!resume_from.empty()) load_checkpoint(resume_from, *trainer);
-  return trainer;
+  return std::make_unique<Trainer>(config, std::move(model), std::move(reference));
 }
 
 }  // namespace tritonforge::train

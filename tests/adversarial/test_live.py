@@ -75,7 +75,7 @@ def test_an_honest_kernel_is_timed(live):
     assert verdict["speedup_low"] <= verdict["speedup"] <= verdict["speedup_high"]
     again = live.judge(HONEST + "# once more\n", PROBLEM)  # the reference's process has been kept
     assert again["stage"] == "timed", again
-    assert live.get("/health")["detail"]["reference_processes"] == 1
+    assert live.get("/health")["report"]["reference_processes"] == 1
 
 
 def test_work_on_another_stream_is_timed(live):

@@ -2,7 +2,7 @@
 
 
 def test_layers_and_attempts(evaluator):
-    detail = evaluator.get("/health")["detail"]
+    detail = evaluator.get("/health")["report"]
     assert set(detail["sandbox"]) >= {"namespaces", "mounts", "landlock", "seccomp", "rlimits"}
     assert "fork_bomb" in detail["self_test"] and "connect" in detail["self_test"]
     if all(str(state).startswith("enforced") for state in detail["sandbox"].values()):

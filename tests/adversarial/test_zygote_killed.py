@@ -16,4 +16,4 @@ def test_zygote_killed(evaluator, judge):
         os.kill(int(pid), signal.SIGKILL)
     verdict = judge(HONEST + "# after the kill")
     assert verdict["correct"], verdict
-    assert evaluator.get("/health")["detail"]["zygote_restarts"] >= 1
+    assert evaluator.get("/health")["report"]["zygote_restarts"] >= 1

@@ -391,7 +391,7 @@ def test_health_info_and_metrics(engine):
     assert engine.get("/health_generate")["status"] == "green"
     assert engine.get("/get_model_info")["is_generation"] is True
     metrics = engine.get("/metrics")
-    assert "engine_generated_tokens_total" in metrics and "engine_kv_tokens_free" in metrics
+    assert "tritonforge_engine_generated_tokens_total" in metrics and "tritonforge_engine_kv_tokens_free" in metrics
     engine.post("/flush_cache", {})
 
 

@@ -237,13 +237,21 @@ TEST(Sse, EventsSurviveAnyCut) {
 }
 
 TEST(Metrics, PrometheusText) {
-  Metrics metrics;
+  Metrics metrics("buffer",
+                  {{"requests_total", "requests by path"}, {"queue", "requests that wait"}, {"unused", "none"}});
   metrics.add("requests_total{path=\"/x\"}");
   metrics.add("requests_total{path=\"/x\"}", 2);
   metrics.set("queue", 1.5);
   EXPECT_EQ(metrics.text(),
-            "# TYPE queue gauge\nqueue 1.5\n# TYPE requests_total counter\nrequests_total{path=\"/x\"} 3\n");
+            "# HELP tritonforge_buffer_queue requests that wait\n"
+            "# TYPE tritonforge_buffer_queue gauge\n"
+            "tritonforge_buffer_queue 1.5\n"
+            "# HELP tritonforge_buffer_requests_total requests by path\n"
+            "# TYPE tritonforge_buffer_requests_total counter\n"
+            "tritonforge_buffer_requests_total{path=\"/x\"} 3\n");
   EXPECT_EQ(metrics.get("requests_total{path=\"/x\"}"), 3);
+  EXPECT_EQ(metrics.get("requests_total{path=\"/y\"}"), 0);
+  EXPECT_THROW(metrics.add("request_total"), Error);  // not declared
 }
 
 TEST(Wire, HeadersCannotBeInjected) {

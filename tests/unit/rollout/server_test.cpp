@@ -21,12 +21,13 @@ class ServerTest : public ::testing::Test {
   void SetUp() override { restart(); }
   void restart() {
     server.reset();
-    ServiceOptions service;
-    service.database = folder.path() / "buffer.sqlite";
-    service.peers = mock.options();
-    service.concurrency = 8;
-    server = std::make_unique<BufferServer>(net::ServerOptions{.worker_threads = 8}, service,
-                                            std::make_unique<ByteCodec>());
+    service.reset();
+    ServiceOptions options;
+    options.database = folder.path() / "buffer.sqlite";
+    options.peers = mock.options();
+    options.concurrency = 8;
+    service = std::make_unique<RolloutService>(options, std::make_unique<ByteCodec>());
+    server = std::make_unique<BufferServer>(*service, net::ServerOptions{.worker_threads = 8});
     server->start();
   }
   std::pair<int, Json> call(const std::string& method, const std::string& path, const Json& body = Json::object()) {
@@ -67,6 +68,7 @@ class ServerTest : public ::testing::Test {
   TemporaryFolder folder{"tf-rollout"};
   MockPeers mock;
   net::HttpClient client;
+  std::unique_ptr<RolloutService> service;
   std::unique_ptr<BufferServer> server;
   std::string last_text;
 };
@@ -174,7 +176,8 @@ TEST_F(ServerTest, ARestartMakesOnlyTheMissingSamplesWithTheSameSeeds) {
   while (call("GET", "/v2/status").second["trajectories"] != 4 || answered < 8) ASSERT_FALSE(deadline.expired());
   std::vector<Json> before;
   for (const Json& t : call("GET", "/v2/trajectories").second["trajectories"]) before.push_back(t);
-  EXPECT_FALSE(server->stop(0.1));
+  EXPECT_FALSE(service->stop(0.1));
+  server->stop(0.5);
   hold = false;
   gate.set_value();
   restart();

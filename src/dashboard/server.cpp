@@ -1,4 +1,4 @@
-#include "dashboard/dashboard.h"
+#include "dashboard/server.h"
 
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -13,7 +13,6 @@
 
 #include "base/log.h"
 #include "dashboard/page.h"
-#include "dashboard/run_folder.h"
 
 namespace tritonforge::dashboard {
 namespace {
@@ -46,14 +45,14 @@ size_t limit_of(const net::Request& request) {
 
 }  // namespace
 
-struct Dashboard::Impl {
-  explicit Impl(DashboardOptions options) : folder(options.run), server(options.server) {
+struct DashboardServer::Impl {
+  Impl(RunFolder& the_folder, net::ServerOptions options) : folder(the_folder), server(std::move(options)) {
     inotify = ::inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     wake = ::eventfd(0, EFD_CLOEXEC);
-    if (inotify < 0 || wake < 0 ||
-        ::inotify_add_watch(inotify, options.run.c_str(), IN_MODIFY | IN_CLOSE_WRITE | IN_MOVED_TO | IN_CREATE) < 0) {
-      fail(ErrorKind::kUnavailable, "cannot watch {}: {}", options.run.string(), std::strerror(errno));
-    }
+    constexpr uint32_t kEvents = IN_MODIFY | IN_CLOSE_WRITE | IN_MOVED_TO | IN_CREATE;
+    if (inotify < 0 || wake < 0 || ::inotify_add_watch(inotify, folder.path().c_str(), kEvents) < 0)
+      fail(ErrorKind::kUnavailable, "cannot watch {}: {}", folder.path().string(), std::strerror(errno));
+    add_routes();
   }
   ~Impl() {
     ::close(inotify);
@@ -65,18 +64,19 @@ struct Dashboard::Impl {
   void broadcast(const std::string& text);
 
   std::mutex mutex;  // folder and listeners
-  RunFolder folder;
+  RunFolder& folder;
   std::vector<net::ResponderPtr> listeners;
+  net::Metrics metrics{"dashboard", {{"listeners", "pages that follow /api/events"}}};
   int inotify = -1, wake = -1;
   net::HttpServer server;
   std::jthread watcher;
 };
 
-void Dashboard::Impl::broadcast(const std::string& text) {
+void DashboardServer::Impl::broadcast(const std::string& text) {
   std::erase_if(listeners, [&](const auto& listener) { return !listener->write(text); });
 }
 
-void Dashboard::Impl::look() {
+void DashboardServer::Impl::look() {
   const std::lock_guard lock(mutex);
   const auto news = folder.poll();
   if (news.status) broadcast(event("status", folder.status()));
@@ -85,7 +85,7 @@ void Dashboard::Impl::look() {
   for (const auto& trajectory : news.trajectories) broadcast(event("trajectory", trajectory));
 }
 
-void Dashboard::Impl::watch(std::stop_token stop) {
+void DashboardServer::Impl::watch(std::stop_token stop) {
   const std::stop_callback ring(stop, [this] {
     const uint64_t one = 1;
     if (::write(wake, &one, sizeof one) != sizeof one) log::error("dashboard: cannot wake its watcher");
@@ -107,7 +107,7 @@ void Dashboard::Impl::watch(std::stop_token stop) {
   }
 }
 
-void Dashboard::Impl::add_routes() {
+void DashboardServer::Impl::add_routes() {
   server.route("GET", "/", [](const net::Request&) { return page_part(web_index_html, "text/html; charset=utf-8"); });
   server.route("GET", "/style.css",
                [](const net::Request&) { return page_part(web_style_css, "text/css; charset=utf-8"); });
@@ -127,12 +127,12 @@ void Dashboard::Impl::add_routes() {
       [this](const net::Request& request) { return Json(folder.trajectories(limit_of(request))); });
   api("/api/result", [this](const net::Request&) { return folder.result(); });
   server.route("GET", "/health", [this](const net::Request&) {
-    return net::Response::json({{"status", "green"}, {"role", "dashboard"}, {"detail", folder.path().string()}});
+    return net::health_reply(net::Colour::kGreen, "dashboard", folder.path().string());
   });
   server.route("GET", "/metrics", [this](const net::Request&) {
     const std::lock_guard lock(mutex);
-    return net::Response::text(
-        fmt::format("# TYPE dashboard_listeners gauge\ndashboard_listeners {}\n", listeners.size()));
+    metrics.set("listeners", static_cast<double>(listeners.size()));
+    return metrics.reply();
   });
   server.route_async("GET", "/api/events", [this](const net::Request&, net::ResponderPtr reply) {
     reply->begin_stream(200, "text/event-stream", {{"cache-control", "no-store"}});
@@ -142,34 +142,25 @@ void Dashboard::Impl::add_routes() {
   });
 }
 
-Dashboard::Dashboard(DashboardOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {
-  impl_->add_routes();
-}
+DashboardServer::DashboardServer(RunFolder& folder, net::ServerOptions options)
+    : impl_(std::make_unique<Impl>(folder, std::move(options))) {}
+DashboardServer::~DashboardServer() { stop(); }
+std::string DashboardServer::url() const { return impl_->server.url(); }
 
-Dashboard::~Dashboard() { stop(); }
-
-void Dashboard::start() {
+void DashboardServer::start() {
   impl_->look();
   impl_->server.start();
   impl_->watcher = std::jthread([impl = impl_.get()](std::stop_token stop) { impl->watch(stop); });
 }
 
-void Dashboard::stop() {
+void DashboardServer::stop(double grace_s) {
   impl_->watcher = {};
   {
     const std::lock_guard lock(impl_->mutex);
     for (const auto& listener : impl_->listeners) listener->end_stream();
     impl_->listeners.clear();
   }
-  impl_->server.stop(2);
-}
-
-std::string Dashboard::url() const { return impl_->server.url(); }
-
-std::string report_html(const fs::path& run, size_t trajectories) {
-  RunFolder folder(run);
-  folder.poll();
-  return self_contained_page(folder.snapshot(trajectories));
+  impl_->server.stop(grace_s);
 }
 
 }  // namespace tritonforge::dashboard

@@ -1,4 +1,4 @@
-#include "dashboard/dashboard.h"
+#include "dashboard/server.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,12 +22,14 @@ using ::testing::Not;
 struct Served {
   explicit Served(bool filled = true) {
     if (filled) write_run(folder.path());
-    page = std::make_unique<Dashboard>(DashboardOptions{folder.path(), {}});
+    run = std::make_unique<RunFolder>(folder.path());
+    page = std::make_unique<DashboardServer>(*run, net::ServerOptions{});
     page->start();
   }
   Json get(const std::string& path) { return client.get_json(page->url() + path).value(); }
   TemporaryFolder folder{"dashboard-test"};
-  std::unique_ptr<Dashboard> page;
+  std::unique_ptr<RunFolder> run;
+  std::unique_ptr<DashboardServer> page;
   net::HttpClient client;
 };
 
@@ -54,7 +56,7 @@ TEST(Dashboard, AnEmptyFolderIsARunThatHasNotBegun) {
 
 TEST(Dashboard, AMissingFolderIsNamed) {
   try {
-    Dashboard({"/no/such/run", {}});
+    RunFolder missing("/no/such/run");
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kNotFound);

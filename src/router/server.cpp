@@ -1,0 +1,117 @@
+#include "router/server.h"
+
+namespace tritonforge::router {
+namespace {
+
+std::string url_argument(const net::Request& request) {
+  const auto query = request.query.find("url");
+  if (query != request.query.end()) return query->second;
+  const Json body = request.json();
+  if (!body.is_object())
+    fail(ErrorKind::kUsage, "{} {}: expected ?url= or {{\"url\": ...}}", request.method, request.path);
+  return require<std::string>(body, "url", request.method + " " + request.path);
+}
+
+Json describe(const Worker& worker) {
+  const auto status = worker.status();
+  return {{"url", worker.url()},
+          {"state", name_of(status.state)},
+          {"load", status.outstanding_requests},
+          {"outstanding_tokens", status.outstanding_tokens},
+          {"consecutive_failures", status.consecutive_failures},
+          {"served", status.served},
+          {"failed", status.failed},
+          {"last_error", status.last_error},
+          {"seconds_since_seen", status.seconds_since_seen}};
+}
+
+}  // namespace
+
+struct RouterServer::Impl {
+  Impl(Router& router, net::ServerOptions options)
+      : router(router), own_key(!options.api_key.empty()), server(std::move(options)) {
+    add_routes();
+  }
+
+  void add_routes();
+  net::Response health() const;
+  net::Response metrics();
+  // A key that this server asks for is its own affair and goes to no worker.
+  net::Request without_own_key(net::Request request) const {
+    if (own_key) request.headers.erase("authorization");
+    return request;
+  }
+
+  Router& router;
+  const bool own_key;
+  net::HttpServer server;
+};
+
+net::Response RouterServer::Impl::health() const {
+  int green = 0, yellow = 0, red = 0;
+  for (const auto& worker : router.registry().all()) {
+    const auto state = worker->state();
+    ++(state == WorkerState::kGreen ? green : state == WorkerState::kYellow ? yellow : red);
+  }
+  if (green + yellow + red == 0) return net::health_reply(net::Colour::kYellow, "router", "no worker is registered");
+  const net::Colour colour = green + yellow == 0 ? net::Colour::kRed
+                             : yellow + red > 0  ? net::Colour::kYellow
+                                                 : net::Colour::kGreen;
+  return net::health_reply(colour, "router", fmt::format("{} green, {} yellow, {} red workers", green, yellow, red));
+}
+
+net::Response RouterServer::Impl::metrics() {
+  net::Metrics& out = router.metrics();
+  for (const auto& worker : router.registry().all()) {
+    const auto status = worker->status();
+    out.set(fmt::format("worker_up{{worker=\"{}\"}}", worker->url()), status.state != WorkerState::kRed);
+    out.set(fmt::format("outstanding_requests{{worker=\"{}\"}}", worker->url()),
+            static_cast<double>(status.outstanding_requests));
+  }
+  return out.reply();
+}
+
+void RouterServer::Impl::add_routes() {
+  server.route("GET", "/health", [this](const net::Request&) { return health(); });
+  server.route("GET", "/metrics", [this](const net::Request&) { return metrics(); });
+  server.route("POST", "/add_worker", [this](const net::Request& request) {
+    const auto worker = router.registry().add(url_argument(request));
+    router.check(worker);
+    return net::Response::json({{"success", true}, {"url", worker->url()}});
+  });
+  server.route("POST", "/remove_worker", [this](const net::Request& request) {
+    const std::string url = url_argument(request);
+    router.registry().remove(url);
+    return net::Response::json({{"success", true}, {"url", url}});
+  });
+  server.route("GET", "/list_workers", [this](const net::Request&) {
+    Json urls = Json::array();
+    for (const auto& worker : router.registry().all()) urls.push_back(worker->url());
+    return net::Response::json({{"urls", urls}});
+  });
+  server.route("GET", "/workers", [this](const net::Request&) {
+    Json workers = Json::array();
+    for (const auto& worker : router.registry().all()) workers.push_back(describe(*worker));
+    return net::Response::json({{"workers", workers}});
+  });
+  for (const auto* path :
+       {"/update_weights_from_disk", "/update_weights_from_tensor", "/update_weights_from_distributed",
+        "/init_weights_update_group", "/pause_generation", "/continue_generation", "/flush_cache", "/abort_request",
+        "/release_memory_occupation", "/resume_memory_occupation"}) {
+    server.route_async("*", path, [this](const net::Request& request, net::ResponderPtr reply) {
+      router.fan_out(without_own_key(request), std::move(reply));
+    });
+  }
+  server.route_async("*", "/*", [this](const net::Request& request, net::ResponderPtr reply) {
+    router.forward(without_own_key(request), std::move(reply));
+  });
+}
+
+RouterServer::RouterServer(Router& router, net::ServerOptions options)
+    : impl_(std::make_unique<Impl>(router, std::move(options))) {}
+RouterServer::~RouterServer() = default;
+void RouterServer::start() { impl_->server.start(); }
+void RouterServer::stop(double grace_s) { impl_->server.stop(grace_s); }
+std::string RouterServer::url() const { return impl_->server.url(); }
+
+}  // namespace tritonforge::router
