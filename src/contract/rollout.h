@@ -63,8 +63,8 @@ struct GroupSpec {
   uint64_t seed = 0;
   RolloutOptions options;
   std::vector<tokenizer::Message> messages;  // the first messages verbatim; empty = from the prompt style
-  bool legacy = false;                       // asked for through the original's /start_rollout
-  Json extra;                                // the caller's own; handed back by the original's endpoints
+  bool legacy = false;                       // asked for through the legacy /start_rollout
+  Json extra;                                // the caller's own; handed back by the legacy endpoints
 };
 // One entry of "groups"; `options` are shared by all of a request.
 GroupSpec group_spec_from_json(const Json& json, const RolloutOptions& options, const std::string& where);

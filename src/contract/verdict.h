@@ -112,7 +112,7 @@ struct Verdict {
 
 Json to_json(const Verdict& verdict);
 Verdict verdict_from_json(const Json& json);  // throws kUsage naming the field
-// KernelExecResult of the original's /eval: {compiled, correctness, metadata, runtime, runtime_stats}.
+// KernelExecResult of the legacy /eval: {compiled, correctness, metadata, runtime, runtime_stats}.
 Json to_kernel_exec_result(const Verdict& verdict);
 
 }  // namespace tritonforge

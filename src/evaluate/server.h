@@ -1,5 +1,5 @@
 #pragma once
-// The evaluator's HTTP face (docs/protocols.md): /v2/evaluations, the original's /eval, and the GETs.
+// The evaluator's HTTP face (docs/protocols.md): /v2/evaluations, the legacy /eval, and the GETs.
 #include <memory>
 
 #include "evaluate/evaluator.h"

@@ -1,5 +1,5 @@
 #pragma once
-// The endpoints of the original's buffer, for its trainers and tools (reference: TritonForge's rollout buffer, port
+// The legacy endpoints, for the first TritonForge's trainers and tools (reference: its rollout buffer, port
 // 8889):
 //   POST /start_rollout, /buffer/write, /buffer/read, /get_rollout_data; GET /buffer/peek, /buffer/stats, /
 // with its reply shape {success, message, data: {data, meta_info}}. What it got wrong is right here: rewards above 1
@@ -34,14 +34,14 @@ class Legacy {
 
 // --- Pure parts ---
 
-// A number that may have come as text ("100"), as the original's trainer sends them. Throws kUsage naming the field.
+// A number that may have come as text ("100"), as legacy trainers send them. Throws kUsage naming the field.
 double lenient_number(const Json& object, const char* key, double fallback, const std::string& where);
 
 // The groups that a /start_rollout payload asks for; its prompt file is read. Throws kUsage / kNotFound naming file and
 // line.
 std::vector<GroupSpec> legacy_groups_from_payload(const Json& payload);
 
-// One trajectory as the original's item: uid, instance_id, messages, reward, extra_info, execution_details,
+// One trajectory as a legacy item: uid, instance_id, messages, reward, extra_info, execution_details,
 // multi_turn_data.
 Json legacy_item(const GroupSpec& group, const Trajectory& trajectory);
 

@@ -1,4 +1,4 @@
-// The part of the store that serves the original's endpoints.
+// The part of the store that serves the legacy endpoints.
 #include <algorithm>
 #include <map>
 

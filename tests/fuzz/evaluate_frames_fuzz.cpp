@@ -27,9 +27,9 @@ int fuzz_one(const uint8_t* data, size_t size) {
     const auto tensors = evaluate::parse_tensors(json, payload);
     for (const auto& tensor : tensors) evaluate::compare(tensor, tensor, {}, "x");
   } catch (const Error&) {}
-  for (const bool old_style : {false, true}) {
+  for (const bool legacy : {false, true}) {
     try {
-      evaluate::evaluation_request_from_json(json, old_style);
+      evaluate::evaluation_request_from_json(json, legacy);
     } catch (const Error&) {}
   }
   return 0;

@@ -22,6 +22,11 @@ TEST(ErrorKinds, HaveTheirExitCodeAndStatus) {
   EXPECT_EQ(exit_code(ErrorKind::kTimeout), 1);
   EXPECT_EQ(http_status(ErrorKind::kUsage), 400);
   EXPECT_EQ(http_status(ErrorKind::kTimeout), 504);
+  EXPECT_EQ(http_status(ErrorKind::kConflict), 409);
+  EXPECT_EQ(http_status(ErrorKind::kBusy), 429);
+  EXPECT_EQ(exit_code(ErrorKind::kConflict), 1);
+  EXPECT_EQ(name_of(ErrorKind::kConflict), "conflict");
+  EXPECT_EQ(name_of(ErrorKind::kBusy), "busy");
   EXPECT_EQ(name_of(ErrorKind::kUnsupported), "unsupported");
 }
 

@@ -7,7 +7,6 @@
 #include "base/process.h"
 #include "net/async_client.h"
 #include "net/http.h"
-#include "net/retry.h"
 #include "net/wire.h"
 #include "unit/net/raw_socket.h"
 
@@ -188,30 +187,6 @@ TEST(AsyncClient, BadUrlComesThroughOnDone) {
   EXPECT_EQ(kind.get_future().get(), ErrorKind::kUnsupported);
 }
 
-TEST(Retry, StopsAtSuccessAtPermanentErrorsAndAtTheDeadline) {
-  int calls = 0;
-  const auto flaky = [&]() -> Result<int> {
-    if (++calls < 3) return Error(ErrorKind::kUnavailable, "not yet");
-    return 7;
-  };
-  EXPECT_EQ(retry<int>("the number", Deadline::after(10), flaky).value(), 7);
-  EXPECT_EQ(calls, 3);
-  calls = 0;
-  const auto broken = [&]() -> Result<int> { return ++calls, Error(ErrorKind::kUsage, "wrong"); };
-  EXPECT_EQ(retry<int>("it", Deadline::after(10), broken).error().kind(), ErrorKind::kUsage);
-  EXPECT_EQ(calls, 1);
-  const auto down = []() -> Result<int> { return Error(ErrorKind::kUnavailable, "engine 2 is down"); };
-  const auto error = retry<int>("the engine to load", Deadline::after(0.05), down).error();
-  EXPECT_EQ(error.kind(), ErrorKind::kTimeout);
-  EXPECT_THAT(error.what(), HasSubstr("s for the engine to load: engine 2 is down"));
-}
-
-TEST(Retry, AStopRequestEndsThePause) {
-  std::stop_source stop;
-  std::jthread stopper([&] { stop.request_stop(); });
-  EXPECT_FALSE(pause(3600, stop.get_token()));
-}
-
 TEST(Health, WaitNamesWhatItWaitedFor) {
   const std::string url = fmt::format("http://127.0.0.1:{}/health", free_port());
   try {
@@ -234,31 +209,6 @@ TEST(Sse, EventsSurviveAnyCut) {
     }
     EXPECT_EQ(events, (std::vector<std::string>{"a\nb", "{\"k\": 1}", "", "[DONE]"})) << size;
   }
-}
-
-TEST(Metrics, PrometheusText) {
-  Metrics metrics("buffer",
-                  {{"requests_total", "requests by path"}, {"queue", "requests that wait"}, {"unused", "none"}});
-  metrics.add("requests_total{path=\"/x\"}");
-  metrics.add("requests_total{path=\"/x\"}", 2);
-  metrics.set("queue", 1.5);
-  EXPECT_EQ(metrics.text(),
-            "# HELP tritonforge_buffer_queue requests that wait\n"
-            "# TYPE tritonforge_buffer_queue gauge\n"
-            "tritonforge_buffer_queue 1.5\n"
-            "# HELP tritonforge_buffer_requests_total requests by path\n"
-            "# TYPE tritonforge_buffer_requests_total counter\n"
-            "tritonforge_buffer_requests_total{path=\"/x\"} 3\n");
-  EXPECT_EQ(metrics.get("requests_total{path=\"/x\"}"), 3);
-  EXPECT_EQ(metrics.get("requests_total{path=\"/y\"}"), 0);
-  EXPECT_THROW(metrics.add("request_total"), Error);  // not declared
-}
-
-TEST(Wire, HeadersCannotBeInjected) {
-  const std::string head = response_head(200, "text/plain", {{"x-a", "b\r\nset-cookie: c"}, {"content-length", "9"}}, 1,
-                                         "id", true, false);
-  EXPECT_EQ(head.find("\r\nset-cookie"), std::string::npos);
-  EXPECT_EQ(head.find("content-length: 9"), std::string::npos);
 }
 
 }  // namespace

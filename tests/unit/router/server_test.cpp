@@ -1,4 +1,4 @@
-#include "router/router.h"
+#include "router/server.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,8 +9,6 @@
 
 #include "base/process.h"
 #include "net/async_client.h"
-#include "router/policy.h"
-#include "router/proxy.h"
 #include "unit/router/mock_worker.h"
 
 namespace tritonforge::router {
@@ -20,26 +18,29 @@ using ::testing::HasSubstr;
 using Mode = MockWorker::Mode;
 
 struct Fleet {
-  explicit Fleet(int n, const std::string& policy = "least_loaded", std::function<void(RouterOptions&)> change = {}) {
+  explicit Fleet(int n, const std::string& policy = "least_loaded", const net::ServerOptions& http = {},
+                 const std::string& worker_api_key = "") {
     RouterOptions options;
+    options.worker_api_key = worker_api_key;
     options.policy = policy;
     options.health_interval_s = 3600;  // tests call check_health()
     for (int i = 0; i < n; ++i) {
       workers.push_back(std::make_unique<MockWorker>());
       options.workers.push_back(workers.back()->url());
     }
-    if (change) change(options);
     router = std::make_unique<Router>(options);
-    router->start();
+    server = std::make_unique<RouterServer>(*router, http);
+    server->start();
     router->check_health();
   }
   MockWorker& operator[](int i) { return *workers[static_cast<size_t>(i)]; }
   WorkerState state(int i) { return router->registry().all()[static_cast<size_t>(i)]->state(); }
   std::future<Result<net::Response>> generate(Json body = {{"text", "x"}}) {
-    return std::async(std::launch::async, [this, body] { return client.post(router->url() + "/generate", body); });
+    return std::async(std::launch::async, [this, body] { return client.post(server->url() + "/generate", body); });
   }
   std::vector<std::unique_ptr<MockWorker>> workers;
   std::unique_ptr<Router> router;
+  std::unique_ptr<RouterServer> server;
   net::HttpClient client;
 };
 
@@ -108,14 +109,14 @@ TEST(Router, AllDownNamesThemAll) {
   EXPECT_THAT(reply.body, HasSubstr(fleet[0].url()));
   EXPECT_THAT(reply.body, HasSubstr(fleet[1].url()));
   for (int i = 0; i < 3; ++i) fleet.router->check_health();
-  EXPECT_EQ(fleet.client.get(fleet.router->url() + "/health").value().status, 503);
+  EXPECT_EQ(fleet.client.get(fleet.server->url() + "/health").value().status, 503);
   EXPECT_THAT(fleet.generate().get().value().body, HasSubstr("is red"));
 }
 
 TEST(Router, NoWorkerAtAllSaysHowToAddOne) {
   Fleet fleet(0);
   EXPECT_THAT(fleet.generate().get().value().body, HasSubstr("/add_worker"));
-  EXPECT_EQ(fleet.client.get(fleet.router->url() + "/health").value().status, 200);
+  EXPECT_EQ(fleet.client.get(fleet.server->url() + "/health").value().status, 200);
 }
 
 TEST(Router, RedAfterThreeFailuresAndBackWhenHealthy) {
@@ -142,7 +143,7 @@ TEST(Router, AStreamPassesThroughPieceByPiece) {
   std::condition_variable changed;
   std::string seen;
   auto reader = std::async(std::launch::async, [&] {
-    return fleet.client.stream("POST", fleet.router->url() + "/generate", R"({"stream": true})",
+    return fleet.client.stream("POST", fleet.server->url() + "/generate", R"({"stream": true})",
                                [&](std::string_view bytes) {
                                  const std::lock_guard lock(mutex);
                                  seen += bytes;
@@ -167,7 +168,7 @@ TEST(Router, AStreamWhoseWorkerDiesIsCutForTheClientToo) {
   fleet[0].mode = fleet[1].mode = Mode::kStreamByHand;
   std::promise<void> first_byte;
   auto reader = std::async(std::launch::async, [&] {
-    return fleet.client.stream("POST", fleet.router->url() + "/generate", "{}", [&](std::string_view) {
+    return fleet.client.stream("POST", fleet.server->url() + "/generate", "{}", [&](std::string_view) {
       first_byte.set_value();
       return true;
     });
@@ -189,7 +190,7 @@ TEST(Router, AClientThatLeavesIsHungUpOnUpstream) {
   fleet[0].mode = Mode::kHold;
   net::AsyncClient client;
   const auto call = client.send(
-      {.method = "POST", .url = fleet.router->url() + "/generate"},
+      {.method = "POST", .url = fleet.server->url() + "/generate"},
       {[](int, const net::Headers&) {}, [](std::string_view) { return true; }, [](std::optional<Error>, bool) {}});
   wait_for(fleet[0].generated, 1);
   call->cancel();
@@ -219,7 +220,7 @@ TEST(Router, ASessionStaysWithItsWorkerWhileItLives) {
 TEST(Router, FanOutReachesAllAndReportsEach) {
   Fleet fleet(3);
   const auto update = [&] {
-    return fleet.client.post(fleet.router->url() + "/update_weights_from_disk", {{"weight_version", "4"}}).value();
+    return fleet.client.post(fleet.server->url() + "/update_weights_from_disk", {{"weight_version", "4"}}).value();
   };
   const auto good = update();
   EXPECT_EQ(good.status, 200);
@@ -243,13 +244,13 @@ TEST(Router, FanOutReachesAllAndReportsEach) {
 TEST(Router, WorkersComeAndGo) {
   Fleet fleet(0);
   MockWorker worker;
-  const std::string base = fleet.router->url();
+  const std::string base = fleet.server->url();
   EXPECT_EQ(fleet.client.post(base + "/add_worker?url=" + worker.url(), Json()).value().status, 200);
   EXPECT_EQ(fleet.client.post(base + "/add_worker", {{"url", worker.url() + "/"}}).value().status, 200);
   EXPECT_EQ(fleet.client.get_json(base + "/list_workers").value()["urls"], Json::array({worker.url()}));
   EXPECT_EQ(fleet.generate().get().value().status, 200);
   EXPECT_EQ(fleet.client.get_json(base + "/workers").value()["workers"][0]["served"], 1);
-  EXPECT_THAT(fleet.client.get(base + "/metrics").value().body, HasSubstr("router_requests_total{worker="));
+  EXPECT_THAT(fleet.client.get(base + "/metrics").value().body, HasSubstr("tritonforge_router_requests_total{worker="));
   EXPECT_EQ(fleet.client.post(base + "/add_worker?url=https://x", Json()).value().status, 422);
   EXPECT_EQ(fleet.client.post(base + "/remove_worker?url=http://127.0.0.1:1", Json()).value().status, 404);
   EXPECT_EQ(fleet.client.post(base + "/remove_worker?url=" + worker.url(), Json()).value().status, 200);
@@ -257,24 +258,28 @@ TEST(Router, WorkersComeAndGo) {
 }
 
 TEST(Router, AnyPathPassesWithItsQueryAndTheRightKey) {
-  Fleet fleet(1, "least_loaded", [](RouterOptions& options) {
-    options.server.api_key = "clients";
-    options.worker_api_key = "engines";
-  });
+  Fleet fleet(1, "least_loaded", {.api_key = "clients"}, "engines");
   net::HttpClient client({.api_key = "clients"});
-  const Json info = client.get_json(fleet.router->url() + "/get_model_info?a=b%20c").value();
+  const Json info = client.get_json(fleet.server->url() + "/get_model_info?a=b%20c").value();
   EXPECT_EQ(info["authorization"], "Bearer engines");
   EXPECT_EQ(info["target"], "/get_model_info?a=b%20c");
-  EXPECT_EQ(fleet.client.get(fleet.router->url() + "/get_model_info").value().status, 401);
-  const auto unknown = client.get(fleet.router->url() + "/no_such").value();
+  EXPECT_EQ(fleet.client.get(fleet.server->url() + "/get_model_info").value().status, 401);
+  const auto unknown = client.get(fleet.server->url() + "/no_such").value();
   EXPECT_EQ(unknown.status, 404);  // the engine's own answer
+}
+
+TEST(Router, ItsOwnKeyGoesToNoWorkerTheClientsKeyDoes) {
+  Fleet closed(1, "least_loaded", {.api_key = "clients"}), open(1);
+  net::HttpClient client({.api_key = "clients"});
+  EXPECT_EQ(client.get_json(closed.server->url() + "/get_model_info").value()["authorization"], "");
+  EXPECT_EQ(client.get_json(open.server->url() + "/get_model_info").value()["authorization"], "Bearer clients");
 }
 
 TEST(Router, DeadlineOfTheClientIsTheWorkers) {
   Fleet fleet(2);
   fleet[0].mode = fleet[1].mode = Mode::kHold;
   net::HttpClient hurried({.headers = {{"x-timeout-s", "0.05"}}});
-  const auto reply = hurried.post(fleet.router->url() + "/generate", Json::object()).value();
+  const auto reply = hurried.post(fleet.server->url() + "/generate", Json::object()).value();
   EXPECT_EQ(reply.status, 504);
   EXPECT_EQ(fleet[0].generated + fleet[1].generated, 1);
   fleet[0].take_held();
@@ -289,7 +294,7 @@ TEST(Router, ManyAtOnceWhileAWorkerDies) {
     threads.emplace_back([&] {
       net::HttpClient client;
       for (int i = 0; i < 50; ++i) {
-        const auto reply = client.post(fleet.router->url() + "/generate", {{"text", "x"}});
+        const auto reply = client.post(fleet.server->url() + "/generate", {{"text", "x"}});
         if (reply.ok() && reply.value().status == 200) ++good;
         if (good == 100) fleet[2].kill();
       }
@@ -297,45 +302,6 @@ TEST(Router, ManyAtOnceWhileAWorkerDies) {
   }
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(good, 400);
-}
-
-TEST(Policy, UnknownNameNamesTheNearest) {
-  try {
-    make_policy("least_load");
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("did you mean 'least_loaded'?"));
-  }
-}
-
-TEST(Policy, TokensBreakTies) {
-  auto a = std::make_shared<Worker>("http://a", 3), b = std::make_shared<Worker>("http://b", 3);
-  a->begin(1000);
-  b->begin(10);
-  const auto policy = make_least_loaded();
-  for (int i = 0; i < 4; ++i) EXPECT_EQ(policy->pick({a, b}, {}), b);
-}
-
-TEST(Policy, ForgottenSessionsDoNotGrowWithoutEnd) {
-  auto a = std::make_shared<Worker>("http://a", 3), b = std::make_shared<Worker>("http://b", 3);
-  const auto policy = make_session_sticky(make_round_robin(), 2);
-  const auto first = policy->pick({a, b}, {.session = "1"});
-  policy->pick({a, b}, {.session = "2"});
-  EXPECT_EQ(policy->pick({a, b}, {.session = "1"}), first);  // now the younger one
-  policy->pick({a, b}, {.session = "3"});                    // "2" is forgotten
-  EXPECT_EQ(policy->pick({a, b}, {.session = "1"}), first);
-}
-
-TEST(Hint, SessionAndTokensOfARequest) {
-  net::Request request;
-  request.body = R"({"session_id": 7, "sampling_params": {"max_new_tokens": 100}})";
-  EXPECT_EQ(hint_of(request).session, "7");
-  EXPECT_EQ(hint_of(request).tokens, 100 + static_cast<int64_t>(request.body.size() / 4));
-  request.headers["x-session-id"] = "h";
-  EXPECT_EQ(hint_of(request).session, "h");
-  request.headers.clear();
-  request.body = R"({"session_id": broken)";
-  EXPECT_EQ(hint_of(request).session, "");
 }
 
 }  // namespace

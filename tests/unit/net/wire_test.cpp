@@ -1,0 +1,36 @@
+#include "net/wire.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tritonforge::net {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(Wire, HeadersCannotBeInjected) {
+  const std::string head = response_head(200, "text/plain", {{"x-a", "b\r\nset-cookie: c"}, {"content-length", "9"}}, 1,
+                                         "id", true, false);
+  EXPECT_EQ(head.find("\r\nset-cookie"), std::string::npos);
+  EXPECT_EQ(head.find("content-length: 9"), std::string::npos);
+}
+
+TEST(Wire, AReplyBecomesItsErrorWithItsRetryAfter) {
+  for (const auto kind : {ErrorKind::kUsage, ErrorKind::kConflict, ErrorKind::kBusy, ErrorKind::kUnavailable}) {
+    const Error back = error_of(Response::error(Error(kind, "why")), "GET /x");
+    EXPECT_EQ(back.kind(), kind) << name_of(kind);
+    EXPECT_THAT(back.what(), HasSubstr("GET /x"));
+    EXPECT_THAT(back.what(), HasSubstr("why"));
+    const bool later = kind == ErrorKind::kBusy || kind == ErrorKind::kUnavailable;
+    EXPECT_EQ(back.retry_after_s(), later ? 1 : 0) << name_of(kind);
+  }
+  // Others' replies carry a status alone.
+  EXPECT_EQ(error_of({409, "no", "text/plain", {}}, "x").kind(), ErrorKind::kConflict);
+  EXPECT_EQ(error_of({429, "no", "text/plain", {{"retry-after", "7"}}}, "x").kind(), ErrorKind::kBusy);
+  EXPECT_EQ(error_of({429, "no", "text/plain", {{"retry-after", "7"}}}, "x").retry_after_s(), 7);
+  for (const char* odd : {"", "-1", "7s", "Sun, 22 Nov 2026 03:00:00 GMT", "99999999999"})
+    EXPECT_EQ(retry_after_of({503, "", "", {{"retry-after", odd}}}), 0) << odd;
+}
+
+}  // namespace
+}  // namespace tritonforge::net
