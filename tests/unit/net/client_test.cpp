@@ -183,7 +183,7 @@ TEST(AsyncClient, BadUrlComesThroughOnDone) {
   AsyncClient client;
   std::promise<ErrorKind> kind;
   client.send({.url = "https://x"}, {[](int, const Headers&) {}, [](std::string_view) { return true; },
-                                     [&](std::optional<Error> error, bool) { kind.set_value(error->kind()); }});
+                                     [&](std::optional<Error> error, bool) { kind.set_value(error.value().kind()); }});
   EXPECT_EQ(kind.get_future().get(), ErrorKind::kUnsupported);
 }
 
