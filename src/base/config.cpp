@@ -1,7 +1,5 @@
 #include "base/config.h"
 
-#include <algorithm>
-
 #include "base/filesystem.h"
 
 namespace tritonforge {
@@ -44,39 +42,86 @@ void apply_override(YAML::Node& root, const std::string& assignment) {
   }
 }
 
-namespace detail {
 namespace {
 
-std::string shown(const YAML::Node& node) {
-  YAML::Emitter out;
-  out << YAML::Flow << node;
-  return std::string(out.c_str()).substr(0, 60);
-}
+class YamlSource : public OptionSource {
+ public:
+  explicit YamlSource(YAML::Node node) : node_(std::move(node)) {}
+  bool is_null() const override { return !node_ || node_.IsNull(); }
+  bool null_is_default() const override { return false; }
+  bool is_map() const override { return node_ && node_.IsMap(); }
+  bool is_list() const override { return node_ && node_.IsSequence(); }
+  std::vector<std::string> keys() const override {
+    std::vector<std::string> keys;
+    for (const auto& entry : node_)
+      keys.push_back(entry.first.IsScalar() ? entry.first.Scalar() : YamlSource(entry.first).shown());
+    return keys;
+  }
+  std::unique_ptr<OptionSource> find(const std::string& key) const override {
+    const YAML::Node child = node_[key];
+    return child ? std::make_unique<YamlSource>(child) : nullptr;
+  }
+  std::vector<std::unique_ptr<OptionSource>> entries() const override {
+    std::vector<std::unique_ptr<OptionSource>> entries;
+    for (const auto& entry : node_) entries.push_back(std::make_unique<YamlSource>(entry));
+    return entries;
+  }
+  std::optional<OptionValue> value(OptionKind kind) const override {
+    switch (kind) {
+      case OptionKind::kBool: return decoded<bool>();
+      case OptionKind::kInteger: return decoded<int64_t>();
+      case OptionKind::kNumber: return decoded<double>();
+      default: return decoded<std::string>();
+    }
+  }
+  std::string shown() const override {
+    YAML::Emitter out;
+    out << YAML::Flow << node_;
+    return std::string(out.c_str()).substr(0, 60);
+  }
 
-template <typename T>
-void convert(const YAML::Node& node, const std::string& path, const char* expected, T& out) {
-  if (!node.IsScalar() || !YAML::convert<T>::decode(node, out)) wrong_shape(node, path, expected);
+ private:
+  template <typename T>
+  std::optional<OptionValue> decoded() const {
+    T value{};
+    if (!node_.IsScalar() || !YAML::convert<T>::decode(node_, value)) return std::nullopt;
+    return OptionValue(std::move(value));
+  }
+  const YAML::Node node_;  // const: looking a key up must not create it
+};
+
+void write(YAML::Emitter& out, const OptionList& list) {
+  out << YAML::BeginMap;
+  for (const Option& option : list.options()) {
+    if (option.hidden) continue;
+    out << YAML::Key << option.name << YAML::Value;
+    if (option.kind == OptionKind::kSection) {
+      write(out, *option.section);
+      continue;
+    }
+    if (option.list) out << YAML::BeginSeq;
+    for (const OptionValue& value : option.get()) std::visit([&](const auto& held) { out << held; }, value);
+    if (option.list) out << YAML::EndSeq;
+  }
+  out << YAML::EndMap;
 }
 
 }  // namespace
 
-void wrong_shape(const YAML::Node& node, const std::string& path, const char* expected) {
-  fail(ErrorKind::kUsage, "'{}' must be {}, not '{}'", path.empty() ? "the file" : path, expected, shown(node));
+namespace detail {
+
+void read_yaml(const YAML::Node& node, const std::string& where, const OptionList& list) {
+  try {
+    read_options(YamlSource(node), list, "", "key");
+  } catch (const Error& error) {
+    throw Error(error.kind(), where + ": " + error.what());
+  }
 }
 
-void unknown_key(const std::string& path, const std::string& key, const std::vector<std::string>& known) {
-  fail(ErrorKind::kUsage, "unknown key '{}'{}", path.empty() ? key : path + "." + key, nearest_hint(key, known));
-}
-
-void read_scalar(const YAML::Node& node, const std::string& path, bool& out) {
-  convert(node, path, "true or false", out);
-}
-void read_scalar(const YAML::Node& node, const std::string& path, int64_t& out) {
-  convert(node, path, "an integer", out);
-}
-void read_scalar(const YAML::Node& node, const std::string& path, double& out) { convert(node, path, "a number", out); }
-void read_scalar(const YAML::Node& node, const std::string& path, std::string& out) {
-  convert(node, path, "a text", out);
+std::string write_yaml(const OptionList& list) {
+  YAML::Emitter out;
+  write(out, list);
+  return std::string(out.c_str()) + "\n";
 }
 
 }  // namespace detail

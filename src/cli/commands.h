@@ -2,10 +2,6 @@
 // The command line: one add_*_command per subcommand, each in its own file, listed in commands.cpp.
 #include <CLI/CLI.hpp>
 
-namespace tritonforge::engine {
-struct EngineOptions;
-}
-
 namespace tritonforge::cli {
 
 // Parses and runs. Exit codes: 0, 1 (the work failed), 2 (wrong use), 3 (the machine lacks something).
@@ -22,7 +18,6 @@ void add_report_command(CLI::App& app);
 void add_run_command(CLI::App& app);
 void add_score_command(CLI::App& app);
 void add_tokenize_command(CLI::App& app);
-void add_engine_options(CLI::App& command, engine::EngineOptions& options);  // model, device and sizes of an engine
 
 // `serve`, and under it one role a file, listed in serve.cpp.
 void add_serve_command(CLI::App& app);

@@ -84,8 +84,8 @@ Json examine() {
                  {"disk", disk(fs::current_path())},
                  {"gpus", gpus()},
                  {"binary", own_executable().string()}};
-  evaluate::Evaluator evaluator(
-      evaluate::EvaluatorOptions{});  // throws kMachine where Python, torch or triton do not work
+  // Throws kMachine where Python, torch or triton do not work.
+  evaluate::Evaluator evaluator(evaluate::EvaluatorOptions{.workers = 1});
   const Json health = evaluator.health();
   report["python"] = health.at("versions");
   report["python"].erase("packages");

@@ -5,30 +5,17 @@
 #include "base/filesystem.h"
 #include "base/process.h"
 #include "cli/commands.h"
-#include "dataset/problem.h"
+#include "cli/flags.h"
 #include "evaluate/server.h"
 
 namespace tritonforge::cli {
 namespace {
 
-void add_evaluator_options(CLI::App& command, evaluate::EvaluatorOptions& options) {
-  command.add_option("--mode", options.mode, "interpret (CPU) or live (GPU)")->capture_default_str();
-  command.add_option("--python", options.python, "Python with torch and triton (TRITONFORGE_PYTHON, else the build's)");
-  command.add_option("--sandbox", options.sandbox, "auto, or strict: refuse to run where the self-test breaks out")
-      ->capture_default_str();
-  command
-      .add_option("--candidate-timeout", options.candidate_timeout_s,
-                  "seconds for import, build and trials of one candidate; 0: 30, in live mode 120")
-      ->capture_default_str();
-  command
-      .add_option("--max-elements", options.max_elements,
-                  "sizes are reduced until a problem's tensors have no more elements; 0: interpret mode 131072, live "
-                  "mode as they are")
-      ->capture_default_str();
-  command
-      .add_option("--max-flops", options.max_flops,
-                  "the same for operations of one forward; 0: interpret mode 134217728, live mode as they are")
-      ->capture_default_str();
+// Candidates see one GPU: the children inherit this. It is set before the first of them starts.
+void choose_gpu(const evaluate::EvaluatorOptions& options) {
+  if (options.device.empty() || options.device == "cpu") return;
+  const std::string device = options.device.starts_with("cuda:") ? options.device.substr(5) : options.device;
+  ::setenv("CUDA_VISIBLE_DEVICES", device.c_str(), 1);
 }
 
 void print_text(const Verdict& v) {
@@ -48,42 +35,68 @@ void print_text(const Verdict& v) {
   if (!v.diagnostics.empty()) fmt::print("{}\n", v.diagnostics);
 }
 
-struct EvaluateArguments {
-  evaluate::EvaluatorOptions options;
+struct EvaluateFlags {
+  evaluate::EvaluatorOptions evaluator{.workers = 1};
   evaluate::EvaluationRequest request;
   std::string problem, candidate;
   bool json = false, reproducible = false;
+
+  template <typename V>
+  void describe(V& v) {
+    v("problem", problem, required(), "file with class Model, get_inputs, get_init_inputs");
+    v("candidate", candidate, required(), "file with class ModelNew");
+    v("seed", request.seed, "seed of weights and inputs");
+    v("reproducible", reproducible, "seeds from --seed alone, without this process's secret");
+    v("json", json, "print the verdict as JSON");
+  }
 };
+
+struct EvaluatorFlags {
+  evaluate::EvaluatorOptions evaluator;
+  net::ServerOptions http{.port = 18188};
+
+  template <typename V>
+  void describe(V& v) {
+    v.part(evaluator);
+    v.part(http);
+  }
+};
+
+void serve_evaluator(EvaluatorFlags flags) {
+  SignalWaiter signals;
+  choose_gpu(flags.evaluator);
+  // Each evaluation holds a server thread while it runs or waits, so the queue is the evaluator's own.
+  flags.http.worker_threads = flags.evaluator.workers + 2;
+  flags.http.max_queue = static_cast<size_t>(flags.evaluator.max_queue);
+  evaluate::Evaluator evaluator(flags.evaluator);
+  evaluate::EvaluatorServer server(evaluator, flags.http);
+  server.start();
+  fmt::print("evaluator ready on {}\n", server.url());
+  std::fflush(stdout);
+  signals.block();
+  server.stop(10);
+}
 
 }  // namespace
 
 void add_evaluate_command(CLI::App& app) {
   auto* command = app.add_subcommand("evaluate", "judges one candidate kernel against its PyTorch problem");
-  auto arguments = std::make_shared<EvaluateArguments>();
-  command->add_option("--problem", arguments->problem, "file with class Model, get_inputs, get_init_inputs")
-      ->required();
-  command->add_option("--candidate", arguments->candidate, "file with class ModelNew")->required();
-  add_evaluator_options(*command, arguments->options);
-  command->add_option("--backend", arguments->request.backend, "language of the candidate")->capture_default_str();
-  command->add_option("--seed", arguments->request.seed, "seed of weights and inputs")->capture_default_str();
-  command->add_flag("--reproducible", arguments->reproducible,
-                    "seeds from --seed alone, without this process's secret");
-  command->add_option("--trials", arguments->request.num_correct_trials, "correctness trials")->capture_default_str();
-  command->add_option("--perf-trials", arguments->request.num_perf_trials, "timed calls (live mode)")
-      ->capture_default_str();
-  command->add_option("--timeout", arguments->request.timeout_s, "seconds for the whole evaluation")
-      ->capture_default_str();
-  command->add_flag("--json", arguments->json, "print the verdict as JSON");
+  auto flags = std::make_shared<EvaluateFlags>();
+  add_flags(*command, *flags);
+  add_flags(*command, flags->evaluator, {"workers", "max_queue"});
+  // The mode is the evaluator's, and --reproducible says what fresh_seeds would.
+  add_flags(*command, static_cast<EvaluationOptions&>(flags->request), {"mode", "fresh_seeds"});
   command->footer(
       "example: tritonforge evaluate --problem problems/level1/19_relu.py --candidate relu_triton.py --json");
-  command->callback([arguments] {
-    EvaluateArguments& a = *arguments;
-    a.request.problem_source = read_file(a.problem);
-    a.request.candidate = read_file(a.candidate);
-    a.request.fresh_seeds = !a.reproducible;
-    evaluate::Evaluator evaluator(a.options);
-    const Verdict verdict = evaluator.evaluate(a.request);
-    if (a.json) {
+  command->callback([flags] {
+    EvaluateFlags& given = *flags;
+    given.request.problem_source = read_file(given.problem);
+    given.request.candidate = read_file(given.candidate);
+    given.request.fresh_seeds = !given.reproducible;
+    choose_gpu(given.evaluator);
+    evaluate::Evaluator evaluator(given.evaluator);
+    const Verdict verdict = evaluator.evaluate(given.request);
+    if (given.json) {
       fmt::print("{}\n", to_json(verdict).dump(2));
     } else {
       print_text(verdict);
@@ -92,42 +105,11 @@ void add_evaluate_command(CLI::App& app) {
 }
 
 void add_serve_evaluator_command(CLI::App& serve) {
-  struct Arguments {
-    evaluate::EvaluatorOptions options{.workers = 2};
-    net::ServerOptions server{.port = 18188};
-    std::string device;
-  };
   auto* command = serve.add_subcommand("evaluator", "judges candidates over HTTP");
-  auto arguments = std::make_shared<Arguments>();
-  command->add_option("--port", arguments->server.port, "0: any free port")->capture_default_str();
-  command->add_option("--host", arguments->server.host, "address to bind; other than loopback needs --api-key")
-      ->capture_default_str();
-  command->add_option("--api-key", arguments->server.api_key, "bearer key that clients must send");
-  command->add_option("--workers", arguments->options.workers, "evaluations at once")->capture_default_str();
-  command->add_option("--max-queue", arguments->options.max_queue, "evaluations waiting beyond that; more answer 503")
-      ->capture_default_str();
-  command->add_option("--device", arguments->device,
-                      "live mode: index or UUID of the GPU (sets CUDA_VISIBLE_DEVICES of the children)");
-  add_evaluator_options(*command, arguments->options);
+  auto flags = std::make_shared<EvaluatorFlags>();
+  add_flags(*command, *flags);
   command->footer("example: tritonforge serve evaluator --port 18188 --mode interpret --workers 2");
-  command->callback([arguments] {
-    SignalWaiter signals;
-    if (!arguments->device.empty() && arguments->device != "cpu") {
-      std::string device = arguments->device;
-      if (device.rfind("cuda:", 0) == 0) device = device.substr(5);
-      ::setenv("CUDA_VISIBLE_DEVICES", device.c_str(), 1);
-    }
-    // Each evaluation holds a server thread while it runs or waits, so the queue is the evaluator's own.
-    arguments->server.worker_threads = arguments->options.workers + 2;
-    arguments->server.max_queue = static_cast<size_t>(arguments->options.max_queue);
-    evaluate::Evaluator evaluator(arguments->options);
-    evaluate::EvaluatorServer server(evaluator, arguments->server);
-    server.start();
-    fmt::print("evaluator ready on {}\n", server.url());
-    std::fflush(stdout);
-    signals.block();
-    server.stop(10);
-  });
+  command->callback([flags] { serve_evaluator(*flags); });
 }
 
 }  // namespace tritonforge::cli

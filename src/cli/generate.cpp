@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "cli/commands.h"
+#include "cli/flags.h"
 #include "engine/engine.h"
 #include "engine/wire.h"
 #include "tokenizer/chat_template.h"
@@ -125,22 +126,13 @@ void generate(const GenerateOptions& options) {
 
 void add_generate_command(CLI::App& app) {
   auto options = std::make_shared<GenerateOptions>();
-  auto& sampling = options->sampling;
   auto* command = app.add_subcommand("generate", "samples text from a model, with token ids and log-probabilities");
-  add_engine_options(*command, options->engine);
+  add_flags(*command, options->engine, {"share_device"});
   command->add_option("--prompt", options->prompts,
                       "a prompt (may be repeated); without it, JSON lines on stdin: text, ids or messages");
   command->add_flag("--chat", options->chat, "takes --prompt as a user's message in the model's chat template");
   command->add_flag("--no-thinking{false}", options->thinking, "Qwen3: an empty thinking part in the template");
-  command->add_option("--temperature", sampling.temperature, "0 = greedy")->capture_default_str();
-  command->add_option("--top-p", sampling.top_p)->capture_default_str();
-  command->add_option("--top-k", sampling.top_k, "-1 = all")->capture_default_str();
-  command->add_option("--min-p", sampling.min_p)->capture_default_str();
-  command->add_option("--max-new-tokens", sampling.max_new_tokens)->capture_default_str();
-  command->add_option("--stop", sampling.stop, "a text that ends the answer (may be repeated)");
-  command->add_option("--n", sampling.n, "answers to each prompt")->capture_default_str();
-  command->add_option("--seed", sampling.seed)->capture_default_str();
-  command->add_flag("--ignore-eos", sampling.ignore_eos);
+  add_flags(*command, options->sampling);
   command->add_flag("--json", options->json,
                     "one JSON object an answer: text, output_ids, meta_info with log-probabilities");
   command->footer(

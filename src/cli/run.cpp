@@ -1,31 +1,43 @@
+#include <fmt/format.h>
+
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/flags.h"
 #include "orchestrate/run.h"
 
 namespace tritonforge::cli {
 
 void add_run_command(CLI::App& app) {
-  struct Options {
+  struct RunFlags {
     std::string recipe;
     std::vector<std::string> overrides;
     orchestrate::RunOptions run;
     bool dry_run = false;
+    void describe(OptionList& v) {
+      v("overrides", overrides, spelled("set"), "overrides a value by its path: rl.steps=30");
+      v.part(run);
+      v("dry_run", dry_run, "prints the plan and starts nothing");
+    }
   };
-  auto options = std::make_shared<Options>();
+  auto flags = std::make_shared<RunFlags>();
   auto* command = app.add_subcommand("run", "goes through the stages that a recipe lists: data, sft, rl, bench");
-  command->add_option("recipe", options->recipe, "recipe in YAML")->required();
-  command->add_option("--set", options->overrides, "overrides a value by its path: rl.steps=30")
-      ->allow_extra_args(false);
-  command->add_option("--output", options->run.output, "the run's folder (default runs/NAME-seedN)");
-  command->add_flag("--resume", options->run.resume, "goes on with the run in the folder");
-  command->add_flag("--dry-run", options->dry_run, "prints the plan and starts nothing");
-  command->add_flag("--json", options->run.json, "prints result.json instead of the table");
+  command->add_option("recipe", flags->recipe, "recipe in YAML")->required();
+  add_flags(*command, *flags);
+  command
+      ->add_flag_callback(
+          "--options",
+          [] {
+            fmt::print("{}", orchestrate::recipe_reference());
+            throw CLI::Success();
+          },
+          "prints every option of a recipe (docs/recipes.md)")
+      ->trigger_on_parse();
   command->footer("example: tritonforge run recipes/quickstart.yaml --set rl.steps=10 --set seed=2");
-  command->callback([options] {
-    const orchestrate::RecipeConfig config = orchestrate::load_recipe(options->recipe, options->overrides);
-    if (options->dry_run) orchestrate::print_plan(config);
-    else orchestrate::run_recipe(config, options->run);
+  command->callback([flags] {
+    const orchestrate::RecipeConfig config = orchestrate::load_recipe(flags->recipe, flags->overrides);
+    if (flags->dry_run) orchestrate::print_plan(config);
+    else orchestrate::run_recipe(config, flags->run);
   });
 }
 

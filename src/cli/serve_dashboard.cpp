@@ -3,33 +3,42 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "cli/commands.h"
+#include "cli/flags.h"
 #include "dashboard/server.h"
 
 namespace tritonforge::cli {
+namespace {
+
+struct DashboardFlags {
+  fs::path run;
+  net::ServerOptions http{.port = 8080};
+
+  template <typename V>
+  void describe(V& v) {
+    v("run", run, required(), "the run's folder");
+    v.part(http);
+  }
+};
+
+void serve_dashboard(const DashboardFlags& flags) {
+  log::start("dashboard");
+  SignalWaiter signals;
+  dashboard::RunFolder folder(flags.run);
+  dashboard::DashboardServer server(folder, flags.http);
+  server.start();
+  log::info("dashboard of {} on {}", flags.run.string(), server.url());
+  signals.block();
+  server.stop();
+}
+
+}  // namespace
 
 void add_serve_dashboard_command(CLI::App& serve) {
   auto* command = serve.add_subcommand("dashboard", "the page of a run: states, curves, results, trajectories");
-  struct Options {
-    fs::path run;
-    net::ServerOptions server{.port = 8080};
-  };
-  auto options = std::make_shared<Options>();
-  command->add_option("--run", options->run, "the run's folder")->required();
-  command->add_option("--host", options->server.host, "address to listen on")->capture_default_str();
-  command->add_option("--port", options->server.port, "port to listen on")->capture_default_str();
-  command->add_option("--api-key", options->server.api_key,
-                      "key that clients must send (required for any host but loopback)");
+  auto flags = std::make_shared<DashboardFlags>();
+  add_flags(*command, *flags);
   command->footer("example: tritonforge serve dashboard --run runs/quickstart --port 8080");
-  command->callback([options] {
-    log::start("dashboard");
-    SignalWaiter signals;
-    dashboard::RunFolder folder(options->run);
-    dashboard::DashboardServer server(folder, options->server);
-    server.start();
-    log::info("dashboard of {} on {}", options->run.string(), server.url());
-    signals.block();
-    server.stop();
-  });
+  command->callback([flags] { serve_dashboard(*flags); });
 }
 
 }  // namespace tritonforge::cli

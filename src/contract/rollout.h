@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/named_enum.h"
+#include "base/options.h"
 #include "tokenizer/chat_template.h"
 
 namespace tritonforge {
@@ -26,32 +27,75 @@ struct SamplingOptions {
   double temperature = 1.0, top_p = 1.0, min_p = 0.0;
   int64_t top_k = -1;
   int64_t max_new_tokens = 2048;
+
+  template <typename V>
+  void describe(V& v) {
+    v("temperature", temperature, at_least(0), "sampling temperature; 0 = greedy");
+    v("top_p", top_p, above(0), at_most(1), "mass of the most likely tokens that are kept");
+    v("top_k", top_k, at_least(-1), "number of the most likely tokens that are kept; -1 = all");
+    v("min_p", min_p, in(0, 1), "tokens below this share of the largest probability are cut");
+    v("max_new_tokens", max_new_tokens, at_least(1), "longest response of one turn");
+  }
+  void validate() const {
+    if (top_k == 0) fail(ErrorKind::kUsage, "'top_k' must be -1 (all) or at least 1, not 0");
+  }
 };
 
+// How candidates are judged. In a recipe these are keys of `evaluator`; the run fills in mode and measure_performance.
 struct EvaluationOptions {
   std::string mode;  // "" = the evaluator's own
   std::string backend = "triton";
   int64_t num_correct_trials = 5, num_perf_trials = 100;
   bool measure_performance = true;
-  bool fresh_seeds = true;  // false: verdicts are a function of the group's seed, for runs that repeat bit by bit
+  bool fresh_seeds = true;
   double timeout_s = 120;
+
+  template <typename V>
+  void describe(V& v) {
+    v("mode", mode, by_run(), one_of({"", "interpret", "live"}), "the evaluator's own where empty");
+    v("backend", backend, by_run(), "language of the candidate");
+    v("num_correct_trials", num_correct_trials, in(1, 64), spelled("trials"), "correctness trials");
+    v("num_perf_trials", num_perf_trials, at_least(0), spelled("perf-trials"), "timed calls (live mode)");
+    v("measure_performance", measure_performance, by_run(), "times what is correct (live mode)");
+    v("fresh_seeds", fresh_seeds, "inputs that no candidate can know; false: verdicts follow from the run's seed");
+    v("timeout_s", timeout_s, above(0), at_most(3600), "seconds for one evaluation, waiting included");
+  }
 };
+
+Json to_json(const EvaluationOptions& options);  // the fields of POST /v2/evaluations that say how
 
 struct RolloutOptions {
   int64_t max_turns = 3;
   double gamma = 0.4;
-  std::string reward = "seed";  // a name or an expression: rollout/reward.h, which alone can tell whether it is one
+  std::string reward = "seed";  // rollout/reward.h alone can tell whether it is one
   Credit credit = Credit::kTrajectory;
   Advantage advantage = Advantage::kGrpo;
   PromptStyle prompt = PromptStyle::kKernelBench;
   // A trajectory ends at a turn with at least this reward, and at a correct one that was not timed: without a clock
   // nothing better can follow.
   double stop_reward = 1.3;
-  int64_t max_context = 8192;   // tokens of one turn's prompt and response together
-  bool enable_thinking = true;  // Qwen3's template
+  int64_t max_context = 8192;
+  bool enable_thinking = true;
   SamplingOptions sampling;
   EvaluationOptions evaluate;
-  std::string router, evaluator;  // URLs; "" = the server's own
+  std::string router, evaluator;
+
+  template <typename V>
+  void describe(V& v) {
+    v("prompt", prompt, "what the model is asked and told about its last attempt (rollout/prompts.h)");
+    v("max_turns", max_turns, in(1, 16), "turns of refinement");
+    v("max_context", max_context, at_least(2), "tokens of one turn's prompt and response together");
+    v("gamma", gamma, in(0, 1), "discount between turns");
+    v("reward", reward, "seed, tritonforge_code, kevin, drkernel_graded, staged, or an expression (rollout/reward.h)");
+    v("credit", credit, "what a turn's tokens are paid for (rollout/credit.h)");
+    v("advantage", advantage, "what a return is compared with (rollout/credit.h)");
+    v("stop_reward", stop_reward, "turn reward that ends a trajectory");
+    v("enable_thinking", enable_thinking, "Qwen3: lets the model think");
+    v("sampling", sampling, by_run(), "sampling");
+    v("evaluate", evaluate, by_run(), "evaluation");
+    v("router", router, by_run(), "URL of the router; empty = the buffer's own");
+    v("evaluator", evaluator, by_run(), "URL of the evaluator; empty = the buffer's own");
+  }
 };
 // Absent fields keep their defaults. Throws kUsage: an unknown key or name with the nearest one, a value out of range.
 RolloutOptions rollout_options_from_json(const Json& json, const std::string& where);

@@ -74,18 +74,6 @@ Sizes size_engine(const EngineOptions& options, const model::ModelConfig& config
 
 }  // namespace
 
-void EngineOptions::validate() const {
-  const auto at_least = [](const char* flag, int64_t value, int64_t least) {
-    if (value < least) fail(ErrorKind::kUsage, "{} must be at least {}, not {}", flag, least, value);
-  };
-  at_least("--max-running", max_running, 1);
-  at_least("--max-queue", max_queue, 0);
-  at_least("--max-step-tokens", max_step_tokens, 0);
-  at_least("--kv-cache-tokens", kv_cache_tokens, 0);
-  at_least("--max-context", max_context, 0);
-  at_least("--threads", threads, 0);
-}
-
 struct Engine::Impl {
   Impl(EngineOptions options, std::unique_ptr<model::Model> model,
        std::shared_ptr<const tokenizer::Tokenizer> tokenizer);
@@ -382,7 +370,7 @@ void Engine::Impl::post_and_wait(std::function<void()> command) {
 }
 
 Engine::Engine(EngineOptions options) {
-  options.validate();
+  check_options(options);
   const at::Device device = kernels::open_device(options.device);
   const at::ScalarType dtype = kernels::parse_dtype(options.dtype, device);
   auto tokenizer = std::make_shared<const tokenizer::Tokenizer>(tokenizer::Tokenizer::load(options.model));
@@ -392,7 +380,7 @@ Engine::Engine(EngineOptions options) {
 
 Engine::Engine(EngineOptions options, std::unique_ptr<model::Model> model,
                std::shared_ptr<const tokenizer::Tokenizer> tokenizer) {
-  options.validate();
+  check_options(options);
   impl_ = std::make_unique<Impl>(std::move(options), std::move(model), std::move(tokenizer));
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/filesystem.h"
+#include "engine/options.h"
 #include "engine/request.h"
 
 namespace tritonforge::model {
@@ -17,24 +18,6 @@ class Tokenizer;
 }
 
 namespace tritonforge::engine {
-
-struct EngineOptions {
-  fs::path model;               // Hugging Face folder or GGUF file
-  std::string device = "cpu";   // "cpu", "cuda", "cuda:1"
-  std::string dtype = "auto";   // auto (float32 on the CPU, bfloat16 elsewhere), float32, bfloat16
-  int64_t max_running = 256;    // sequences in one step
-  int64_t max_queue = 1024;     // sequences that wait beyond those; more are refused
-  int64_t max_step_tokens = 0;  // tokens in one step; 0 = 1024 on the CPU, 8192 elsewhere
-  int64_t kv_cache_tokens = 0;  // 0 = sized from memory
-  int64_t max_context = 0;      // prompt and output; 0 = min(the model's, 32768)
-  bool reuse_prefixes = true;
-  bool share_device = false;    // holds base/device_lock.h's lock during each step
-  int64_t threads = 0;          // CPU threads of a step; 0 = all cores
-  bool pad_batches = false;     // to size classes (batch.h); on for devices other than the CPU
-  bool rows_attention = false;  // KvLayout::kRows on the CPU too; for comparison
-
-  void validate() const;  // throws kUsage naming the flag
-};
 
 struct EngineInfo {
   std::string model_path, device, dtype, family;

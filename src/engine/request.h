@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/options.h"
 
 namespace tritonforge::engine {
 
@@ -27,7 +28,22 @@ struct SamplingParams {
   int64_t n = 1;
   uint64_t seed = 0;  // sample i of n draws from the stream derive(seed, i) for i > 0
 
-  // Throws kUsage naming the field: "sampling_params.top_p must be in (0, 1], not 1.5".
+  template <typename V>
+  void describe(V& v) {
+    v("temperature", temperature, at_least(0), "0 = greedy");
+    v("top_p", top_p, above(0), at_most(1), "mass of the most likely tokens that are kept");
+    v("top_k", top_k, at_least(-1), "number of the most likely tokens that are kept; -1 = all");
+    v("min_p", min_p, in(0, 1), "tokens below this share of the largest probability are cut");
+    v("max_new_tokens", max_new_tokens, at_least(0), "longest answer");
+    v("stop", stop, "a text that ends the answer (may be repeated)");
+    v("stop_token_ids", stop_token_ids, spelled("stop-token-id"), "a token that ends the answer (may be repeated)");
+    v("ignore_eos", ignore_eos, "goes on after the model's own end");
+    v("skip_special_tokens", skip_special_tokens, "leaves special tokens out of the text");
+    v("no_stop_trim", no_stop_trim, "keeps the stop text or token in the text");
+    v("n", n, in(1, 1024), "answers to each prompt");
+    v("seed", seed, "of the draws");
+  }
+  // Throws kUsage naming the field: "'sampling_params.top_p' must be above 0 and at most 1, not 1.5".
   void validate(int64_t vocab_size) const;
   bool greedy() const { return temperature == 0; }
 };

@@ -3,7 +3,8 @@
 // the code that it judges. Thread-safe; at most `workers` evaluations at once, at most `max_queue` more waiting.
 //
 //   Evaluator evaluator({.mode = "interpret", .workers = 2});
-//   Verdict verdict = evaluator.evaluate({.problem_source = ..., .candidate = ...});
+//   EvaluationRequest request;  // problem_source and candidate are set
+//   Verdict verdict = evaluator.evaluate(request);
 #include <memory>
 
 #include "contract/verdict.h"

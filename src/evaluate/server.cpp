@@ -2,44 +2,48 @@
 
 #include <algorithm>
 
+#include "base/options_json.h"
+
 namespace tritonforge::evaluate {
-EvaluationRequest evaluation_request_from_json(const Json& body, bool legacy) {
+namespace {
+
+EvaluationRequest legacy_request(const Json& body) {
+  constexpr std::string_view where = "POST /eval";
+  // The original's clients may send more fields than it reads; they are not refused here either.
+  if (!body.is_object()) fail(ErrorKind::kUsage, "{}: the body is not a JSON object", where);
   EvaluationRequest request;
-  if (legacy) {
-    constexpr std::string_view where = "POST /eval";
-    // The original's clients may send more fields than it reads; they are not refused here either.
-    if (!body.is_object()) fail(ErrorKind::kUsage, "{}: the body is not a JSON object", where);
-    request.problem_source = require<std::string>(body, "original_model_src", where);
-    request.candidate = require<std::string>(body, "custom_model_src", where);
-    request.seed = optional_field<uint64_t>(body, "seed_num", 42, where);
-    request.num_correct_trials = optional_field<int>(body, "num_correct_trials", 5, where);
-    request.num_perf_trials = optional_field<int>(body, "num_perf_trials", 100, where);
-    request.measure_performance = optional_field<bool>(body, "measure_performance", true, where);
-    const auto backend = optional_field<std::string>(body, "backend", "triton", where);
-    request.backend = backend == "cuda" ? "triton" : backend;  // its default says cuda and means the candidate as it is
-    request.timeout_s = 600;
-    return request;
-  }
+  request.problem_source = require<std::string>(body, "original_model_src", where);
+  request.candidate = require<std::string>(body, "custom_model_src", where);
+  request.seed = optional_field<uint64_t>(body, "seed_num", 42, where);
+  request.num_correct_trials = optional_field<int64_t>(body, "num_correct_trials", 5, where);
+  request.num_perf_trials = optional_field<int64_t>(body, "num_perf_trials", 100, where);
+  request.measure_performance = optional_field<bool>(body, "measure_performance", true, where);
+  const auto backend = optional_field<std::string>(body, "backend", "triton", where);
+  request.backend = backend == "cuda" ? "triton" : backend;  // its default says cuda and means the candidate as it is
+  request.timeout_s = 600;
+  check_options<EvaluationOptions>(request);
+  return request;
+}
+
+}  // namespace
+
+EvaluationRequest evaluation_request_from_json(const Json& body, bool legacy) {
+  if (legacy) return legacy_request(body);
   constexpr std::string_view where = "POST /v2/evaluations";
-  check_keys(body,
-             {"problem", "candidate", "mode", "seed", "fresh_seeds", "num_correct_trials", "num_perf_trials",
-              "measure_performance", "backend", "timeout_s"},
-             where);
+  EvaluationRequest request;
+  EvaluationOptions& options = request;
+  auto known = options_of(options).names();
+  known.insert(known.end(), {"problem", "candidate", "seed"});
+  check_keys(body, known, where);
   const auto problem = require<Json>(body, "problem", where);
   if (!problem.is_object()) fail(ErrorKind::kUsage, "{}: field 'problem' is not an object", where);
   request.problem_id = optional_field<std::string>(problem, "id", "", where);
   request.problem_source = require<std::string>(problem, "source", where);
   request.candidate = require<std::string>(body, "candidate", where);
-  request.mode = optional_field<std::string>(body, "mode", "", where);
   request.seed = optional_field<uint64_t>(body, "seed", request.seed, where);
-  request.fresh_seeds = optional_field<bool>(body, "fresh_seeds", request.fresh_seeds, where);
-  request.num_correct_trials = optional_field<int>(body, "num_correct_trials", request.num_correct_trials, where);
-  request.num_perf_trials = optional_field<int>(body, "num_perf_trials", request.num_perf_trials, where);
-  request.measure_performance = optional_field<bool>(body, "measure_performance", request.measure_performance, where);
-  request.backend = optional_field<std::string>(body, "backend", request.backend, where);
-  request.timeout_s = optional_field<double>(body, "timeout_s", request.timeout_s, where);
-  if (!(request.timeout_s > 0 && request.timeout_s <= 3600))
-    fail(ErrorKind::kUsage, "{}: timeout_s is {} (more than 0, at most 3600)", where, request.timeout_s);
+  Json judged = body;  // what is left of it are options
+  for (const char* field : {"problem", "candidate", "seed"}) judged.erase(field);
+  read_options_json(judged, std::string(where), options);
   return request;
 }
 

@@ -23,6 +23,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/options.h"
 
 namespace tritonforge::net {
 
@@ -90,6 +91,13 @@ struct ServerOptions {
   double header_timeout_s = 15;  // a request's head, from its first byte
   double idle_timeout_s = 75;    // between the requests of one connection
   double stall_timeout_s = 60;   // a client that neither sends its body nor reads its reply
+
+  template <typename V>
+  void describe(V& v) {
+    v("port", port, in(0, 65535), "port to listen on; 0 = any free one");
+    v("host", host, "address to listen on; any but loopback needs a key");
+    v("api_key", api_key, "bearer key that clients must send");
+  }
 };
 
 class HttpServer {

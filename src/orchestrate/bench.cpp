@@ -27,29 +27,6 @@ std::vector<Problem> bench_problems(const RecipeConfig& config) {
 
 }  // namespace
 
-Json rollout_options(const RecipeConfig& config, const SamplingSection& sampling, int64_t max_turns) {
-  const auto& rollout = config.rollout;
-  const bool timed = config.evaluator.mode == "live";
-  return {
-      {"max_turns", max_turns},
-      {"gamma", rollout.gamma},
-      {"reward", rollout.reward},
-      {"credit", rollout.credit},
-      {"advantage", rollout.advantage},
-      {"prompt", rollout.prompt},
-      {"stop_reward", rollout.stop_reward},
-      {"max_context", rollout.max_context},
-      {"sampling",
-       {{"temperature", sampling.temperature}, {"top_p", sampling.top_p}, {"max_new_tokens", sampling.max_new_tokens}}},
-      {"evaluate",
-       {{"mode", config.evaluator.mode},
-        {"num_correct_trials", config.evaluator.num_correct_trials},
-        {"num_perf_trials", config.evaluator.num_perf_trials},
-        {"measure_performance", timed},
-        {"fresh_seeds", config.evaluator.fresh_seeds},
-        {"timeout_s", config.evaluator.timeout_s}}}};
-}
-
 std::vector<BenchRow> bench_rows(const std::string& stage, const std::vector<std::vector<Trajectory>>& by_problem,
                                  const std::vector<int64_t>& turn_budgets, uint64_t seed) {
   std::vector<BenchRow> rows;
@@ -114,7 +91,7 @@ std::vector<BenchRow> run_bench(RunContext& run, const std::string& stage) {
                       {"n_samples", bench.samples},
                       {"seed", seed}});
   }
-  const Json body = {{"groups", groups}, {"options", rollout_options(run.config, bench.sampling, max_turns)}};
+  const Json body = {{"groups", groups}, {"options", to_json(run.config.rollout_request(bench.sampling, max_turns))}};
   run.call("buffer", run.buffer_url + "/v2/rollouts", body, 60);
 
   std::vector<std::vector<Trajectory>> by_problem;

@@ -44,9 +44,10 @@ void submit_step(RunContext& run, const std::vector<Problem>& problems, int64_t 
                       {"n_samples", rl.samples_per_prompt},
                       {"seed", group_seed}});
   }
-  run.call("buffer", run.buffer_url + "/v2/rollouts",
-           {{"groups", groups}, {"options", rollout_options(run.config, rl.sampling, run.config.rollout.max_turns)}},
-           60);
+  run.call(
+      "buffer", run.buffer_url + "/v2/rollouts",
+      {{"groups", groups}, {"options", to_json(run.config.rollout_request(rl.sampling, run.config.rollout.max_turns))}},
+      60);
 }
 
 Json lease_step(RunContext& run, int64_t step) {

@@ -117,7 +117,7 @@ void print_plan(const RecipeConfig& config) {
     for (int64_t i = 0; config.engine.external.empty() && i < config.engine.count; ++i)
       role(fmt::format("engine-{}", i), config.model.device, model);
     role("buffer", "cpu",
-         fmt::format("SQLite in the run's folder, {} trajectories at once", config.rollout.concurrency));
+         fmt::format("SQLite in the run's folder, {} trajectories at once", config.rollout.buffer.concurrency));
   }
   if (config.evaluates()) {
     role("evaluator", config.evaluator.device,

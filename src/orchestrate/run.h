@@ -5,9 +5,16 @@
 namespace tritonforge::orchestrate {
 
 struct RunOptions {
-  fs::path output;  // run folder; "" = runs/NAME-seedN
+  fs::path output;
   bool resume = false;
-  bool json = false;  // prints result.json instead of the table
+  bool json = false;
+
+  template <typename V>
+  void describe(V& v) {
+    v("output", output, "the run's folder (default runs/NAME-seedN)");
+    v("resume", resume, "goes on with the run in the folder");
+    v("json", json, "prints result.json instead of the table");
+  }
 };
 
 // Prints what would be started: processes, devices, memory. Starts nothing.

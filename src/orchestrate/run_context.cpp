@@ -51,12 +51,12 @@ RunContext::~RunContext() { supervisor->stop_all(); }
 std::vector<RoleSpec> RunContext::service_specs(const fs::path& model) {
   const std::string self = own_executable().string();
   const auto role = [&](const std::string& name, const std::string& kind, const std::string& url,
-                        std::vector<std::string> more) {
+                        const std::vector<std::string>& flags) {
     RoleSpec spec;
     spec.name = name;
     spec.url = url;
     spec.argv = {self, "serve", kind, "--port", std::to_string(port_of(url))};
-    spec.argv.insert(spec.argv.end(), more.begin(), more.end());
+    spec.argv.insert(spec.argv.end(), flags.begin(), flags.end());
     spec.env = kComputeEnvironment;
     return spec;
   };
@@ -64,11 +64,8 @@ std::vector<RoleSpec> RunContext::service_specs(const fs::path& model) {
   if (!dashboard_url.empty())
     specs.push_back(role("dashboard", "dashboard", dashboard_url, {"--run", record.folder().string()}));
   if (config.evaluates()) {
-    specs.push_back(role("evaluator", "evaluator", evaluator_url,
-                         {"--mode", config.evaluator.mode, "--workers", std::to_string(config.evaluator.workers),
-                          "--device", config.evaluator.device, "--sandbox", config.evaluator.sandbox, "--max-elements",
-                          std::to_string(config.evaluator.max_elements), "--candidate-timeout",
-                          fmt::format("{}", config.evaluator.candidate_timeout_s)}));
+    const evaluate::EvaluatorOptions& options = config.evaluator;
+    specs.push_back(role("evaluator", "evaluator", evaluator_url, to_flags(options)));
   }
   if (!config.generates()) return specs;
 
@@ -79,24 +76,21 @@ std::vector<RoleSpec> RunContext::service_specs(const fs::path& model) {
     for (const auto& url : engine_urls_) client.post_json(router_url + "/add_worker", {{"url", url}}).value();
   };
   specs.insert(specs.begin(), std::move(router));  // first: engines register with it
-  specs.push_back(
-      role("buffer", "buffer", buffer_url,
-           {"--db", (record.folder() / "buffer.sqlite").string(), "--router", router_url, "--evaluator", evaluator_url,
-            "--tokenizer", model.string(), "--concurrency", std::to_string(config.rollout.concurrency)}));
+  rollout::ServiceOptions buffer = config.rollout.buffer;
+  buffer.database = record.folder() / "buffer.sqlite";
+  buffer.peers.router = router_url;
+  buffer.peers.evaluator = evaluator_url;
+  specs.push_back(role("buffer", "buffer", buffer_url, to_flags(buffer)));
+  specs.back().argv.insert(specs.back().argv.end(), {"--tokenizer", model.string()});
 
+  engine::EngineOptions engine_options = config.engine;
+  engine_options.model = model;
+  engine_options.device = config.model.device;
+  engine_options.dtype = config.model.dtype;
+  engine_options.share_device = config.share_device;
   for (size_t i = 0; own_engines && i < engine_urls_.size(); ++i) {
-    std::vector<std::string> more = {
-        "--model", model.string(),     "--device",      config.model.device,
-        "--dtype", config.model.dtype, "--max-running", std::to_string(config.engine.max_running)};
-    const auto option = [&](const char* flag, int64_t value) {
-      if (value > 0) more.insert(more.end(), {flag, std::to_string(value)});
-    };
-    option("--kv-cache-tokens", config.engine.kv_cache_tokens);
-    option("--max-context", config.engine.max_context);
-    option("--threads", config.engine.threads);
-    if (config.share_device) more.push_back("--share-device");
     const std::string url = engine_urls_[i];
-    RoleSpec engine = role(fmt::format("engine-{}", i), "engine", url, more);
+    RoleSpec engine = role(fmt::format("engine-{}", i), "engine", url, to_flags(engine_options));
     engine.ready_timeout_s = 600;
     engine.on_ready = [this, url](bool) { register_engine(url); };
     specs.push_back(std::move(engine));

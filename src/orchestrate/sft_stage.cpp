@@ -83,7 +83,7 @@ SftData tokenized(const RecipeConfig& config, const tokenizer::Tokenizer& tokeni
     add_text(data, config, tokenizer);
   } else {
     const tokenizer::ChatFormat format = tokenizer::recognise_chat_format(tokenizer.chat_template());
-    const PromptStyle style = from_name<PromptStyle>(config.rollout.prompt, "prompt style");
+    const PromptStyle style = config.rollout.prompt;
     for (const dataset::Pair& pair : training_pairs(config))
       data.add(tokens_of(pair, tokenizer, format, style), config.sft.max_sequence);
   }
@@ -129,8 +129,8 @@ void verify_pairs(RunContext& run) {
                          {"seed", Rng::derive(static_cast<uint64_t>(run.config.seed), i) >> 1},
                          {"measure_performance", false},
                          {"mode", run.config.evaluator.mode},
-                         {"num_correct_trials", run.config.evaluator.num_correct_trials},
-                         {"timeout_s", run.config.evaluator.timeout_s}};
+                         {"num_correct_trials", run.config.evaluator.request.num_correct_trials},
+                         {"timeout_s", run.config.evaluator.request.timeout_s}};
       const Verdict verdict = verdict_from_json(
           run.call("evaluator", run.evaluator_url + "/v2/evaluations", body, 600));
       std::lock_guard lock(mutex);

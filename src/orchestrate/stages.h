@@ -16,7 +16,4 @@ std::vector<BenchRow> run_bench(RunContext& run, const std::string& stage);
 std::vector<BenchRow> bench_rows(const std::string& stage, const std::vector<std::vector<Trajectory>>& by_problem,
                                  const std::vector<int64_t>& turn_budgets, uint64_t seed);
 
-// Options of POST /v2/rollouts for this recipe.
-Json rollout_options(const RecipeConfig& config, const SamplingSection& sampling, int64_t max_turns);
-
 }  // namespace tritonforge::orchestrate

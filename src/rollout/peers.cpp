@@ -198,16 +198,10 @@ Result<Verdict> Peers::evaluate(const GroupSpec& group, const std::string& code,
   const EvaluationOptions& options = group.options.evaluate;
   // One seed for a group: its samples are judged on the same inputs, and equal candidates share a cached verdict.
   const uint64_t seed = Rng::derive(group.seed, "evaluate") >> 33;
-  const Json body = {{"problem", {{"id", group.problem_id}, {"source", group.problem_source}}},
-                     {"candidate", code},
-                     {"mode", options.mode.empty() ? Json() : Json(options.mode)},
-                     {"seed", seed},
-                     {"fresh_seeds", options.fresh_seeds},
-                     {"num_correct_trials", options.num_correct_trials},
-                     {"num_perf_trials", options.num_perf_trials},
-                     {"measure_performance", options.measure_performance},
-                     {"backend", options.backend},
-                     {"timeout_s", options.timeout_s}};
+  Json body = to_json(options);
+  body["problem"] = {{"id", group.problem_id}, {"source", group.problem_source}};
+  body["candidate"] = code;
+  body["seed"] = seed;
   auto reply = call("evaluate " + group.id, evaluator + "/v2/evaluations", body,
                     options.timeout_s + options_.evaluate_margin_s, stop);
   if (!reply.ok()) return reply.error();

@@ -13,17 +13,9 @@
 #include "contract/rollout.h"
 #include "contract/verdict.h"
 #include "net/http.h"
+#include "rollout/options.h"
 
 namespace tritonforge::rollout {
-
-struct PeerOptions {
-  std::string router, evaluator;     // URLs
-  double generate_timeout_s = 1200;  // one exchange with the engine
-  double evaluate_margin_s = 300;    // beyond the evaluation's own timeout_s: queueing, compiling
-  double patience_s = 900;           // how long failures of one call are borne
-  double first_pause_s = 0.1, longest_pause_s = 5;
-  std::string api_key;
-};
 
 // At most `limit` holders at once.
 class Gate {

@@ -17,14 +17,6 @@
 
 namespace tritonforge::rollout {
 
-struct ServiceOptions {
-  fs::path database;
-  PeerOptions peers;
-  size_t concurrency = 64;     // trajectories under way
-  size_t evaluations = 16;     // evaluations under way
-  size_t max_queued = 100000;  // samples waiting; more is refused with 503
-};
-
 class RolloutService {
  public:
   // Opens the store and resumes its unfinished groups.

@@ -32,9 +32,7 @@ struct Router::Impl {
 };
 
 Router::Router(RouterOptions options) {
-  if (options.failures_until_red < 1) fail(ErrorKind::kUsage, "--failures-until-red must be at least 1");
-  if (!(options.health_interval_s > 0) || !(options.health_timeout_s > 0))
-    fail(ErrorKind::kUsage, "health intervals must be positive");
+  check_options(options);
   impl_ = std::make_unique<Impl>(std::move(options));
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "net/http.h"
+#include "router/policy.h"
 #include "router/registry.h"
 
 namespace tritonforge::router {
@@ -17,6 +18,17 @@ struct RouterOptions {
   int failures_until_red = 3;
   std::string worker_api_key;
   double fan_out_timeout_s = 600;
+
+  template <typename V>
+  void describe(V& v) {
+    v("workers", workers, spelled("worker"), "URL of an engine; repeat for more (also POST /add_worker?url=)");
+    v("worker_api_key", worker_api_key, "key that is sent to the engines");
+    v("policy", policy, one_of(policy_names()), "which engine takes a request");
+    v("health_interval_s", health_interval_s, above(0), "seconds between health checks");
+    v("health_timeout_s", health_timeout_s, above(0), "seconds until a health check counts as failed");
+    v("failures_until_red", failures_until_red, at_least(1), "failures in a row until an engine gets no traffic");
+    v("fan_out_timeout_s", fan_out_timeout_s, above(0), "seconds for a request that goes to every engine");
+  }
 };
 
 class Router {

@@ -3,100 +3,134 @@
 #include <cstdint>
 #include <string>
 
+#include "base/options.h"
 #include "parallel/dims.h"
 
 namespace tritonforge::train {
 
+// Schulman, "Approximating KL divergence".
+enum class KlType { kK1, kK2, kK3 };
+constexpr std::array<std::string_view, 3> names_of(KlType) { return {"k1", "k2", "k3"}; }
+
+// Whose log-probs are the ratio's denominator.
+enum class RatioBase { kTrainer, kSampler };
+constexpr std::array<std::string_view, 2> names_of(RatioBase) { return {"trainer", "sampler"}; }
+
+enum class Aggregation { kTokenMean, kSeqMeanTokenSum, kSeqMeanTokenMean, kConstant };
+constexpr std::array<std::string_view, 4> names_of(Aggregation) {
+  return {"token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "constant"};
+}
+
+enum class Schedule { kCosine, kConstant };
+constexpr std::array<std::string_view, 2> names_of(Schedule) { return {"cosine", "constant"}; }
+
 struct LossConfig {
-  double clip_low = 0.2;  // ratio is held in [1 - clip_low, 1 + clip_high] (DAPO's asymmetric clip)
-  double clip_high = 0.28;
-  double negative_weight = 1;              // of negative advantages; 0 = rejection-sampling fine-tuning (RAFT)
-  double kl_coef = 0;                      // towards the reference model, which is loaded only where this is above 0
-  std::string kl_type = "k3";              // k1 | k2 | k3 (Schulman, "Approximating KL divergence")
-  double entropy_coef = 0;                 // bonus
-  double tis_cap = 0;                      // token-level truncated importance sampling; 0 = off
-  std::string ratio_base = "trainer";      // whose log-probs are the ratio's denominator: trainer | sampler
-  std::string aggregation = "token-mean";  // token-mean | seq-mean-token-sum | seq-mean-token-mean | constant
-  int64_t constant_tokens = 1024;          // constant (Dr.GRPO): divisor is sequences * constant_tokens
+  double clip_low = 0.2, clip_high = 0.28;
+  double negative_weight = 1;
+  double kl_coef = 0;
+  KlType kl_type = KlType::kK3;
+  double entropy_coef = 0;
+  double tis_cap = 0;
+  RatioBase ratio_base = RatioBase::kTrainer;
+  Aggregation aggregation = Aggregation::kTokenMean;
+  int64_t constant_tokens = 1024;
 
   template <typename Visitor>
   void describe(Visitor& v) {
-    v("clip_low", clip_low, "lower clip of the token ratio: 1 - clip_low");
-    v("clip_high", clip_high, "upper clip of the token ratio: 1 + clip_high");
-    v("negative_weight", negative_weight,
-      "factor of negative advantages: 1 = GRPO, 0 = only what did better than its group is learned from");
-    v("kl_coef", kl_coef, "weight of the KL towards the reference model; 0 loads no reference");
-    v("kl_type", kl_type, "KL estimator: k1 | k2 | k3");
-    v("entropy_coef", entropy_coef, "weight of the entropy bonus");
-    v("tis_cap", tis_cap, "cap of the token importance weight towards the sampler; 0 = off");
-    v("ratio_base", ratio_base, "denominator of the ratio: trainer (recomputed) | sampler");
-    v("aggregation", aggregation, "token-mean | seq-mean-token-sum | seq-mean-token-mean | constant");
-    v("constant_tokens", constant_tokens, "divisor per sequence where aggregation is constant");
+    v("clip_low", clip_low, at_least(0), below(1), "lower clip of the token ratio: 1 - clip_low");
+    v("clip_high", clip_high, at_least(0), "upper clip of the token ratio: 1 + clip_high (DAPO's is above clip_low)");
+    v("negative_weight", negative_weight, at_least(0),
+      "factor of negative advantages: 1 = GRPO, 0 = only what did better than its group is learned from (RAFT)");
+    v("kl_coef", kl_coef, at_least(0), "weight of the KL towards the reference model; 0 loads no reference");
+    v("kl_type", kl_type, "KL estimator");
+    v("entropy_coef", entropy_coef, at_least(0), "weight of the entropy bonus");
+    v("tis_cap", tis_cap, at_least(0),
+      "cap of the token importance weight towards the sampler (truncated importance sampling); 0 = off");
+    v("ratio_base", ratio_base, "denominator of the ratio: trainer is recomputed");
+    v("aggregation", aggregation,
+      "over tokens and sequences; constant divides by sequences * constant_tokens (Dr.GRPO)");
+    v("constant_tokens", constant_tokens, at_least(1), "divisor per sequence where aggregation is constant");
   }
-  void validate() const;
+  void validate() const;  // throws kUsage naming the field
 };
 
 struct TrainConfig {
-  std::string model;               // Hugging Face folder or GGUF file
-  bool init_random = false;        // random weights (by seed) in the shape of the model's config.json
-  std::string reference_model;     // "" = the start weights of `model`
-  std::string dtype = "bfloat16";  // of weights and activations; bfloat16 has fp32 master weights
-  std::string device = "cpu";      // cpu | cuda | cuda:N
-  int64_t threads = 0;             // CPU threads; 0 = all cores
-  int64_t seed = 0;
+  std::string model;
+  bool init_random = false;
+  std::string reference_model;
+  std::string dtype = "bfloat16", device = "cpu";
+  int64_t threads = 0, seed = 0;
 
   double lr = 1e-5, min_lr = 1e-6;
-  std::string schedule = "cosine";  // cosine | constant
+  Schedule schedule = Schedule::kCosine;
   int64_t warmup_steps = 0, total_steps = 1000;
   double weight_decay = 0.1, beta1 = 0.9, beta2 = 0.98, eps = 1e-8;
-  double clip_grad = 1.0;  // global norm; 0 = off
+  double clip_grad = 1.0;
 
   int64_t max_tokens_per_micro_batch = 8192;
-  int64_t optimizer_steps_per_batch = 1;  // > 1: the batch is split into that many mini-batches
-  int64_t recompute_layers = 0;           // the first n layers keep no activations
-  int64_t lm_head_chunk = 1024;           // rows of logits that exist at a time
+  int64_t optimizer_steps_per_batch = 1;
+  int64_t recompute_layers = 0;
+  int64_t lm_head_chunk = 1024;
   LossConfig loss;
 
-  std::string checkpoint;           // folder; "" = none is written
-  int64_t checkpoint_interval = 0;  // steps; 0 = only when asked
-  int64_t keep_checkpoints = 2;
-  std::string run_id;             // names /dev/shm/tritonforge-<run id>; "" = from the checkpoint's path
-  double buffer_timeout_s = 120;  // how long a lease is asked for before the step fails
+  std::string checkpoint;
+  int64_t checkpoint_interval = 0, keep_checkpoints = 2;
+  std::string run_id;  // "" = from the checkpoint's path
+  double buffer_timeout_s = 120;
   parallel::ParallelDims parallel;
 
   template <typename Visitor>
   void describe(Visitor& v) {
-    v("model", model, "Hugging Face folder or GGUF file to start from");
-    v("init_random", init_random, "start from random weights in the shape of the model's config.json");
+    v("model", model, by_run(), "Hugging Face folder or GGUF file to start from");
+    v("init_random", init_random, "start from random weights (by seed) in the shape of the model's config.json");
     v("reference_model", reference_model, "model of the KL term; empty = the start weights");
-    v("dtype", dtype, "float32 | bfloat16 (with fp32 master weights)");
-    v("device", device, "cpu | cuda | cuda:N");
-    v("threads", threads, "CPU threads; 0 = all cores");
-    v("seed", seed, "of random weights and of the split into mini-batches");
-    v("lr", lr, "peak learning rate");
-    v("min_lr", min_lr, "learning rate at the end of the cosine");
-    v("schedule", schedule, "cosine | constant, both after a linear warm-up");
-    v("warmup_steps", warmup_steps, "steps of linear warm-up");
-    v("total_steps", total_steps, "steps over which the cosine falls");
-    v("weight_decay", weight_decay, "decoupled decay; never of norms, biases and other vectors");
-    v("beta1", beta1, "AdamW: decay of the first moment");
-    v("beta2", beta2, "AdamW: decay of the second moment");
-    v("eps", eps, "AdamW: added to the root of the second moment");
-    v("clip_grad", clip_grad, "largest global gradient norm; 0 = no clip");
-    v("max_tokens_per_micro_batch", max_tokens_per_micro_batch, "tokens packed into one forward pass");
-    v("optimizer_steps_per_batch", optimizer_steps_per_batch, "mini-batches, each with its own update");
-    v("recompute_layers", recompute_layers, "first layers whose activations are computed again in the backward pass");
-    v("lm_head_chunk", lm_head_chunk, "rows of logits that exist at a time");
+    v("dtype", dtype, by_run(), one_of({"float32", "bfloat16"}),
+      "of weights and activations; bfloat16 has fp32 master weights");
+    v("device", device, by_run(), "cpu, cuda or cuda:N");
+    v("threads", threads, at_least(0), "CPU threads; 0 = all cores");
+    v("seed", seed, by_run(), "of random weights and of the split into mini-batches");
+    v("lr", lr, at_least(0), "peak learning rate");
+    v("min_lr", min_lr, at_least(0), "learning rate at the end of the cosine");
+    v("schedule", schedule, "both after a linear warm-up");
+    v("warmup_steps", warmup_steps, at_least(0), "steps of linear warm-up");
+    v("total_steps", total_steps, by_run(), at_least(1), "steps over which the cosine falls");
+    v("weight_decay", weight_decay, at_least(0), "decoupled decay; never of norms, biases and other vectors");
+    v("beta1", beta1, at_least(0), below(1), "AdamW: decay of the first moment");
+    v("beta2", beta2, at_least(0), below(1), "AdamW: decay of the second moment");
+    v("eps", eps, above(0), "AdamW: added to the root of the second moment");
+    v("clip_grad", clip_grad, at_least(0), "largest global gradient norm; 0 = no clip");
+    v("max_tokens_per_micro_batch", max_tokens_per_micro_batch, at_least(1), "tokens packed into one forward pass");
+    v("optimizer_steps_per_batch", optimizer_steps_per_batch, at_least(1), "mini-batches, each with its own update");
+    v("recompute_layers", recompute_layers, at_least(0),
+      "first layers whose activations are computed again in the backward pass");
+    v("lm_head_chunk", lm_head_chunk, at_least(1), "rows of logits that exist at a time");
     v("loss", loss, "the reinforcement learning loss");
-    v("checkpoint", checkpoint, "folder of checkpoints; empty = none");
-    v("checkpoint_interval", checkpoint_interval, "steps between checkpoints; 0 = only on /save");
-    v("keep_checkpoints", keep_checkpoints, "newest checkpoints that are kept");
-    v("run_id", run_id, "names the shared-memory folder of published weights");
-    v("buffer_timeout_s", buffer_timeout_s, "how long the buffer may take to hand over a lease");
+    v("checkpoint", checkpoint, by_run(), "folder of checkpoints; empty = none");
+    v("checkpoint_interval", checkpoint_interval, at_least(0), "steps between checkpoints; 0 = only on /save");
+    v("keep_checkpoints", keep_checkpoints, at_least(1), "newest checkpoints that are kept");
+    v("run_id", run_id, by_run(), "names the shared-memory folder of published weights");
+    v("buffer_timeout_s", buffer_timeout_s, at_least(0.001),
+      "seconds that the buffer may take to hand over a lease before the step fails");
     v("parallel", parallel, "parallel degrees");
   }
   void validate() const;      // throws kUsage naming the field, kUnsupported naming the degree
-  void validate_job() const;  // and the model and folders, which a recipe leaves to the orchestrator
+  void validate_job() const;  // every option, and the model and folders, which a recipe leaves to the orchestrator
+};
+
+// What a trainer process is started with beside its config.
+struct ServiceOptions {
+  TrainConfig config;
+  bool resume = false;
+  bool share_device = false;
+  std::string buffer_api_key;
+
+  template <typename Visitor>
+  void describe(Visitor& v) {
+    v("resume", resume, "go on from the newest checkpoint of the config's folder, which is refused otherwise");
+    v("share_device", share_device,
+      "hold the device's lock while a step computes, so that an evaluator can measure alone");
+    v("buffer_api_key", buffer_api_key, "sent to the rollout buffer");
+  }
 };
 
 }  // namespace tritonforge::train

@@ -6,12 +6,15 @@ namespace tritonforge::train {
 
 at::Tensor sft_loss(const at::Tensor& log_probs, const at::Tensor& weights) { return -(log_probs * weights).sum(); }
 
-at::Tensor kl_estimate(const std::string& type, const at::Tensor& log_probs, const at::Tensor& reference_log_probs) {
+at::Tensor kl_estimate(KlType type, const at::Tensor& log_probs, const at::Tensor& reference_log_probs) {
   const at::Tensor d = log_probs - reference_log_probs;
-  if (type == "k1") return d;
-  if (type == "k2") return 0.5 * d * d;
-  TF_CHECK(type == "k3", "kl_type '{}' was not validated", type);
-  return at::expm1(-d) + d;
+  switch (type) {
+    case KlType::kK1: return d;
+    case KlType::kK2: return 0.5 * d * d;
+    case KlType::kK3: return at::expm1(-d) + d;
+  }
+  TF_CHECK(false, "KL type {} has no estimate", static_cast<int>(type));
+  return {};
 }
 
 PolicyLoss grpo_loss(const PolicyInputs& in, const LossConfig& config) {

@@ -14,7 +14,7 @@ at::Tensor sft_loss(const at::Tensor& log_probs, const at::Tensor& weights);
 
 // Per-token estimates of KL(policy || reference) with d = log_probs - reference (Schulman 2020):
 // k1 = d, k2 = d^2 / 2, k3 = exp(-d) - 1 + d.
-at::Tensor kl_estimate(const std::string& type, const at::Tensor& log_probs, const at::Tensor& reference_log_probs);
+at::Tensor kl_estimate(KlType type, const at::Tensor& log_probs, const at::Tensor& reference_log_probs);
 
 struct PolicyInputs {
   at::Tensor log_probs;            // carries the gradient

@@ -95,20 +95,14 @@ std::vector<double> loss_weights(std::span<const TrainSequence> sequences, const
   }
   std::vector<double> weights;
   for (const int64_t count : counts) {
-    double weight = 0;
-    if (count == 0) {
-      // no target carries it
-    } else if (loss.aggregation == "token-mean") {
-      weight = 1.0 / static_cast<double>(tokens);
-    } else if (loss.aggregation == "seq-mean-token-sum") {
-      weight = 1.0 / static_cast<double>(trained);
-    } else if (loss.aggregation == "seq-mean-token-mean") {
-      weight = 1.0 / static_cast<double>(trained * count);
-    } else {
-      TF_CHECK(loss.aggregation == "constant", "aggregation '{}' was not validated", loss.aggregation);
-      weight = 1.0 / static_cast<double>(trained * loss.constant_tokens);
+    double& weight = weights.emplace_back(0.0);
+    if (count == 0) continue;  // no target carries it
+    switch (loss.aggregation) {
+      case Aggregation::kTokenMean: weight = 1.0 / static_cast<double>(tokens); break;
+      case Aggregation::kSeqMeanTokenSum: weight = 1.0 / static_cast<double>(trained); break;
+      case Aggregation::kSeqMeanTokenMean: weight = 1.0 / static_cast<double>(trained * count); break;
+      case Aggregation::kConstant: weight = 1.0 / static_cast<double>(trained * loss.constant_tokens); break;
     }
-    weights.push_back(weight);
   }
   return weights;
 }

@@ -13,7 +13,7 @@ namespace tritonforge::train {
 inline double learning_rate(const TrainConfig& config, int64_t step) {
   if (step <= config.warmup_steps)
     return config.lr * static_cast<double>(step) / static_cast<double>(config.warmup_steps);
-  if (config.schedule == "constant") return config.lr;
+  if (config.schedule == Schedule::kConstant) return config.lr;
   const auto span = static_cast<double>(std::max<int64_t>(1, config.total_steps - config.warmup_steps));
   const double progress = std::min(1.0, static_cast<double>(step - config.warmup_steps) / span);
   return config.min_lr + 0.5 * (config.lr - config.min_lr) * (1 + std::cos(std::numbers::pi * progress));

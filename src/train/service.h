@@ -15,13 +15,6 @@
 
 namespace tritonforge::train {
 
-struct ServiceOptions {
-  TrainConfig config;
-  bool resume = false;        // go on from the newest checkpoint; without it a folder that holds one is refused
-  bool share_device = false;  // hold the device's lock while a step computes
-  std::string buffer_api_key;
-};
-
 // A step that was trained, and what went with it.
 struct StepReply {
   StepMetrics metrics;

@@ -54,7 +54,7 @@ PolicyLoss policy_loss(const MicroBatch& batch, const TargetScores& scores, cons
                        const model::Model* reference, const TrainConfig& config) {
   PolicyInputs in;
   in.log_probs = scores.log_probs;
-  in.old_log_probs = config.loss.ratio_base == "sampler" ? batch.sampler_log_probs : start_log_probs;
+  in.old_log_probs = config.loss.ratio_base == RatioBase::kSampler ? batch.sampler_log_probs : start_log_probs;
   in.sampler_log_probs = batch.sampler_log_probs;
   in.entropy = scores.entropy;
   in.advantages = batch.advantages;

@@ -22,13 +22,11 @@ struct Outer {
   int64_t steps = 1;
   bool on = false;
   Inner train;
-  std::map<std::string, int64_t> sizes;
   template <typename Visitor>
   void describe(Visitor& v) {
     v("steps", steps, "");
     v("on", on, "");
     v("train", train, "");
-    v("sizes", sizes, "");
   }
 };
 }  // namespace
@@ -52,6 +50,6 @@ int fuzz_one(const uint8_t* data, size_t size) {
 }
 
 std::vector<std::string> fuzz_seeds() {
-  return {"steps: 5\non: true\ntrain:\n  lr: 1e-6\n  names: [a, 'b c', \"d\"]\nsizes: {a: 1, b: 2}\n", "train.lr=1e-6",
+  return {"steps: 5\non: true\ntrain:\n  lr: 1e-6\n  names: [a, 'b c', \"d\"]\n", "train.lr=1e-6",
           "a: &x [1]\nb: *x\n"};
 }

@@ -44,3 +44,9 @@ def test_case(command, expectations, tmp_path):
         else:
             text = {"out": result.stdout, "err": result.stderr}[kind]
             assert re.search(value, text), f"no '{value}' in: {text}"
+
+
+def test_the_recipe_reference_is_current():
+    """docs/recipes.md is what `tritonforge run --options` prints."""
+    printed = subprocess.run([BINARY, "run", "--options"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    assert (ROOT / "docs" / "recipes.md").read_text() == printed.stdout

@@ -14,14 +14,12 @@ struct TrainConfig {
   int64_t steps = 10;
   bool resume = false;
   std::vector<std::string> families = {"softmax"};
-  std::map<std::string, int64_t> sizes;
   template <typename Visitor>
   void describe(Visitor& v) {
     v("lr", lr, "");
     v("steps", steps, "");
     v("resume", resume, "");
     v("families", families, "");
-    v("sizes", sizes, "");
   }
   void validate() const {
     if (lr <= 0) fail(ErrorKind::kUsage, "'train.lr' must be above 0");
@@ -30,12 +28,10 @@ struct TrainConfig {
 struct Recipe {
   std::string name = "x";
   TrainConfig train;
-  std::vector<TrainConfig> stages;
   template <typename Visitor>
   void describe(Visitor& v) {
     v("name", name, "");
     v("train", train, "");
-    v("stages", stages, "");
   }
 };
 
@@ -56,19 +52,16 @@ std::string error_of(const std::string& text, const std::vector<std::string>& ov
 }
 
 TEST(Config, AbsentKeysKeepTheirDefaults) {
-  const Recipe recipe = load("train: {steps: 3, sizes: {a: 1}}\nstages: [{lr: 0.5}, {}]");
+  const Recipe recipe = load("train: {steps: 3}");
   EXPECT_EQ(recipe.name, "x");
   EXPECT_EQ(recipe.train.steps, 3);
   EXPECT_EQ(recipe.train.lr, 1e-5);
   EXPECT_THAT(recipe.train.families, ElementsAre("softmax"));
-  EXPECT_EQ(recipe.train.sizes.at("a"), 1);
-  ASSERT_EQ(recipe.stages.size(), 2u);
-  EXPECT_EQ(recipe.stages[0].lr, 0.5);
 }
 
 TEST(Config, AnUnknownKeyNamesItsPathAndTheNearestKey) {
   EXPECT_EQ(error_of("train: {step: 3}"), "r.yaml: unknown key 'train.step' (did you mean 'steps'?)");
-  EXPECT_THAT(error_of("stages: [{}, {lrr: 1}]"), HasSubstr("'stages[1].lrr' (did you mean 'lr'?)"));
+  EXPECT_THAT(error_of("? [a, b]\n: 1"), HasSubstr("unknown key '[a, b]'"));
 }
 
 TEST(Config, AWrongShapeNamesItsPathAndWhatIsThere) {
@@ -81,18 +74,17 @@ TEST(Config, AWrongShapeNamesItsPathAndWhatIsThere) {
 }
 
 TEST(Config, OverridesSetByPath) {
-  const Recipe recipe = load("train: {lr: 1}", {"train.lr=1e-6", "train.families=[a, b]", "name=y", "train.sizes.q=4"});
+  const Recipe recipe = load("train: {lr: 1}", {"train.lr=1e-6", "train.families=[a, b]", "name=y"});
   EXPECT_EQ(recipe.train.lr, 1e-6);
   EXPECT_THAT(recipe.train.families, ElementsAre("a", "b"));
   EXPECT_EQ(recipe.name, "y");
-  EXPECT_EQ(recipe.train.sizes.at("q"), 4);
   EXPECT_THAT(error_of("", {"train.lr"}), HasSubstr("expected path=value"));
   EXPECT_THAT(error_of("name: z", {"name.lr=1"}), HasSubstr("'name' is not a mapping"));
   EXPECT_THAT(error_of("", {"train.stepz=1"}), HasSubstr("did you mean 'steps'?"));
 }
 
 TEST(Config, WhatIsDumpedLoadsAsTheSame) {
-  const Recipe recipe = load("train: {lr: 0.1, resume: true, sizes: {b: 2}}\nstages: [{steps: 7}]\nname: 'yes: no'");
+  const Recipe recipe = load("train: {lr: 0.1, resume: true, families: []}\nname: 'yes: no'");
   const std::string text = dump_config(recipe);
   EXPECT_EQ(dump_config(load(text)), text);
   EXPECT_EQ(load(text).name, "yes: no");

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "rollout/reward.h"
+
 namespace tritonforge::orchestrate {
 namespace {
 
@@ -64,6 +66,94 @@ TEST_F(RecipeTest, ExtendsMergesKeyByKeyAndOverridesWin) {
   EXPECT_EQ(config.seed, 9);
   const auto circle = write("circle.yaml", "extends: circle.yaml\n");
   EXPECT_THAT(error_of([&] { load_recipe(circle, {}); }), HasSubstr("circle"));
+}
+
+// The whole recipe of a run that a version before the roles' own options dumped.
+constexpr const char* kOldDump = R"(name: old
+seed: 3
+stages:
+  - sft
+  - rl
+model: {path: m, dtype: bfloat16, device: "cuda:0"}
+data: {pairs: p.jsonl, text: "", verify: 100}
+sft:
+  steps: 2
+  tokens_per_step: 2048
+  max_sequence: 1024
+  train: {model: "", init_random: false, reference_model: "", dtype: bfloat16, device: cpu, threads: 0, seed: 0,
+          lr: 0.0015, min_lr: 0.0001, schedule: cosine, warmup_steps: 20, total_steps: 1000, checkpoint: "", run_id: "",
+          loss: {kl_type: k3, ratio_base: trainer, aggregation: token-mean}, parallel: {tp: 1}}
+rollout: {prompt: minimal, max_turns: 3, max_context: 2048, gamma: 0.4, reward: seed, credit: per_turn,
+          advantage: grpo, stop_reward: 0.8, concurrency: 64}
+rl: {problems: p, sampling: {temperature: 1, top_p: 1, max_new_tokens: 512}}
+engine: {external: [], count: 1, max_running: 64, kv_cache_tokens: 65536, max_context: 2048, threads: 0}
+evaluator: {mode: interpret, device: cpu, sandbox: auto, workers: 2, num_correct_trials: 2, num_perf_trials: 100,
+            fresh_seeds: false, max_elements: 0, timeout_s: 60, candidate_timeout_s: 0}
+)";
+
+TEST_F(RecipeTest, ADumpOfAnOlderVersionLoads) {
+  const RecipeConfig config = load_recipe(write("old.yaml", kOldDump), {});
+  EXPECT_EQ(config.rollout.prompt, PromptStyle::kMinimal);
+  EXPECT_EQ(config.rollout.credit, Credit::kPerTurn);
+  EXPECT_EQ(config.rollout.buffer.concurrency, 64u);
+  EXPECT_EQ(config.evaluator.request.num_correct_trials, 2);
+  EXPECT_FALSE(config.evaluator.request.fresh_seeds);
+  EXPECT_EQ(config.engine.kv_cache_tokens, 65536);
+}
+
+TEST_F(RecipeTest, WhatTheRunDecidesHasNoKey) {
+  const auto path = write("old.yaml", kOldDump);
+  EXPECT_THAT(error_of([&] { load_recipe(path, {"rl.train.device=cuda:0"}); }),
+              HasSubstr("'rl.train.device' is decided by the run"));
+  EXPECT_THAT(error_of([&] { load_recipe(path, {"engine.model=x"}); }), HasSubstr("'engine.model' is decided"));
+  EXPECT_THAT(error_of([&] { load_recipe(path, {"rollout.router=http://x"}); }), HasSubstr("'rollout.router'"));
+  EXPECT_THAT(error_of([&] { load_recipe(path, {"rollout.sampling={top_k: 1}"}); }), HasSubstr("'rollout.sampling'"));
+}
+
+TEST_F(RecipeTest, AnOptionOfARoleIsAKeyOfItsSection) {
+  const auto path = write("old.yaml", kOldDump);
+  const RecipeConfig config = load_recipe(
+      path, {"engine.max_step_tokens=256", "rollout.evaluations=3", "evaluator.max_queue=7", "rl.sampling.top_k=5"});
+  EXPECT_EQ(config.engine.max_step_tokens, 256);
+  EXPECT_EQ(config.rollout.buffer.evaluations, 3u);
+  EXPECT_EQ(config.evaluator.max_queue, 7);
+  EXPECT_EQ(config.rollout_request(config.rl.sampling, 2).sampling.top_k, 5);
+}
+
+TEST_F(RecipeTest, AValueThatIsNotAllowedIsRefusedByItsPath) {
+  const auto path = write("old.yaml", kOldDump);
+  const auto error = [&](const std::string& override) { return error_of([&] { load_recipe(path, {override}); }); };
+  EXPECT_THAT(error("rollout.max_turns=17"), HasSubstr("'rollout.max_turns' must be between 1 and 16, not 17"));
+  EXPECT_THAT(error("rollout.reward=sed"), AllOf(HasSubstr("'rollout.reward'"), HasSubstr("did you mean 'seed'")));
+  EXPECT_THAT(error("rollout.reward=speedup *"), HasSubstr("'rollout.reward'"));
+  EXPECT_THAT(error("rollout.credit=perturn"), HasSubstr("did you mean 'per_turn'"));
+  EXPECT_THAT(error("rl.samples_per_prompt=1"), HasSubstr("must be at least 2, not 1"));
+  EXPECT_THAT(error("stages=[sft, bnech]"), HasSubstr("'stages': unknown value 'bnech' (did you mean 'bench'?)"));
+  EXPECT_THAT(error("model.path="), HasSubstr("'model.path'"));
+  EXPECT_THAT(error("rl.train.loss.kl_type=k4"), HasSubstr("'rl.train.loss.kl_type'"));
+}
+
+TEST_F(RecipeTest, TheReferenceListsEveryKeyAndEveryReward) {
+  const std::string page = recipe_reference();
+  for (const char* row : {"| `rl.samples_per_prompt` | `8` | integer: at least 2 |", "| `engine.max_running` | `64` |",
+                          "| `rollout.credit` | `trajectory` | text: trajectory \\| per_turn \\| best_turn |",
+                          "| `name` | `(required)` | text |", "## rl.train.loss: the reinforcement learning loss"})
+    EXPECT_THAT(page, HasSubstr(row));
+  for (const char* decided : {"rl.train.device", "engine.model", "rollout.router", "rollout.db", "evaluator.python"})
+    EXPECT_THAT(page, ::testing::Not(HasSubstr(decided)));
+  for (const std::string& reward : rollout::reward_names()) EXPECT_THAT(page, HasSubstr(reward));
+}
+
+TEST_F(RecipeTest, ARequestCarriesTheSectionsOfTheRecipe) {
+  RecipeConfig config = load_recipe(write("old.yaml", kOldDump), {});
+  const RolloutOptions request = config.rollout_request(config.rl.sampling, 2);
+  EXPECT_EQ(request.max_turns, 2);
+  EXPECT_EQ(request.sampling.max_new_tokens, 512);
+  EXPECT_EQ(request.evaluate.mode, "interpret");
+  EXPECT_FALSE(request.evaluate.measure_performance);
+  EXPECT_EQ(request.evaluate.num_correct_trials, 2);
+  config.evaluator.mode = "live";
+  EXPECT_TRUE(config.rollout_request(config.rl.sampling, 2).evaluate.measure_performance);
 }
 
 }  // namespace

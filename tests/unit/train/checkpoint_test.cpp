@@ -53,7 +53,7 @@ TEST(Checkpoint, ARestartAtAnyStepGivesTheSameBits) {
   for (const char* dtype : {"float32", "bfloat16"}) {
     TrainConfig config = source.config(dtype);
     config.optimizer_steps_per_batch = 2;
-    config.schedule = "cosine";
+    config.schedule = Schedule::kCosine;
     config.total_steps = 6;
     config.min_lr = 1e-3;
     auto straight = make_trainer(config);

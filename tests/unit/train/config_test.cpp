@@ -21,7 +21,7 @@ std::string refusal(const std::string& yaml) {
 TEST(TrainConfig, WhatIsWrittenIsReadBack) {
   const auto config = load_config<TrainConfig>(
       parse_yaml("model: m\nlr: 3e-4\nloss: {kl_coef: 0.01, kl_type: k1}\n", "x"), "x");
-  EXPECT_EQ(config.loss.kl_type, "k1");
+  EXPECT_EQ(config.loss.kl_type, KlType::kK1);
   EXPECT_EQ(dump_config(load_config<TrainConfig>(parse_yaml(dump_config(config), "y"), "y")), dump_config(config));
 }
 
@@ -33,8 +33,9 @@ TEST(TrainConfig, RefusesByName) {
   EXPECT_THAT(refusal("lr: 1e-7"), testing::HasSubstr("min_lr"));
   EXPECT_THAT(refusal("model: m\ncheckpoint_interval: 5"), testing::HasSubstr("no checkpoint folder"));
   EXPECT_THAT(refusal("loss: {tis_cap: 2, ratio_base: sampler}"), testing::HasSubstr("tis_cap"));
-  EXPECT_THAT(refusal("lm_head_chunk: 0"), testing::HasSubstr("lm_head_chunk must be at least 1"));
-  EXPECT_THAT(refusal("beta2: 1"), testing::HasSubstr("beta2"));
+  EXPECT_THAT(refusal("lm_head_chunk: 0"), testing::HasSubstr("'lm_head_chunk' must be at least 1"));
+  EXPECT_THAT(refusal("beta2: 1"), testing::HasSubstr("'beta2' must be at least 0 and below 1, not 1"));
+  EXPECT_THAT(refusal("loss: {kl_type: k4}"), testing::HasSubstr("'loss.kl_type': unknown value 'k4'"));
   EXPECT_THAT(refusal("lr: 1e-4"), testing::HasSubstr("model is missing"));
 }
 
@@ -58,7 +59,7 @@ TEST(Schedule, WarmsUpThenFallsToTheMinimum) {
   EXPECT_DOUBLE_EQ(learning_rate(config, 24), 0.1);
   EXPECT_DOUBLE_EQ(learning_rate(config, 1000), 0.1);
   for (int step = 4; step < 24; ++step) EXPECT_GT(learning_rate(config, step), learning_rate(config, step + 1));
-  config.schedule = "constant";
+  config.schedule = Schedule::kConstant;
   EXPECT_DOUBLE_EQ(learning_rate(config, 2), 0.5);
   EXPECT_DOUBLE_EQ(learning_rate(config, 1000), 1.0);
   config.warmup_steps = 0;

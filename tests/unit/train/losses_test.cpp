@@ -89,14 +89,14 @@ double token_loss(double lp, double old, double sampler, double reference, doubl
   if (c.tis_cap > 0) loss *= std::min(std::exp(old - sampler), c.tis_cap);
   const double d = lp - reference;
   if (c.kl_coef > 0)
-    loss += c.kl_coef * (c.kl_type == "k1" ? d : c.kl_type == "k2" ? 0.5 * d * d : std::exp(-d) - 1 + d);
+    loss += c.kl_coef * (c.kl_type == KlType::kK1 ? d : c.kl_type == KlType::kK2 ? 0.5 * d * d : std::exp(-d) - 1 + d);
   return loss - c.entropy_coef * entropy;
 }
 
 TEST(GrpoLoss, EqualsThePlainFormulaAndItsFiniteDifferences) {
   torch::manual_seed(7);
   const int64_t n = 200;
-  for (const char* kl_type : {"k1", "k2", "k3"}) {
+  for (const KlType kl_type : {KlType::kK1, KlType::kK2, KlType::kK3}) {
     LossConfig config;
     config.kl_coef = 0.3;
     config.kl_type = kl_type;
@@ -126,7 +126,7 @@ TEST(GrpoLoss, EqualsThePlainFormulaAndItsFiniteDifferences) {
       const double lp = at_index(in.log_probs, i), step = 1e-6;
       expected += plain(lp);
       const double slope = (plain(lp + step) - plain(lp - step)) / (2 * step);
-      EXPECT_NEAR(in.log_probs.grad().data_ptr<double>()[i], slope, 1e-6) << kl_type << " token " << i;
+      EXPECT_NEAR(in.log_probs.grad().data_ptr<double>()[i], slope, 1e-6) << name_of(kl_type) << " token " << i;
       const double ratio = std::exp(lp - at_index(in.old_log_probs, i)), advantage = at_index(in.advantages, i);
       held += advantage > 0 ? ratio > 1 + config.clip_high : ratio < 1 - config.clip_low;
     }

@@ -92,8 +92,8 @@ TEST(Packing, LossWeightsFollowTheirNames) {
   };
   LossConfig loss;
   loss.constant_tokens = 10;
-  const auto weights = [&](const char* name) {
-    loss.aggregation = name;
+  const auto weights = [&](std::string_view name) {
+    loss.aggregation = from_name<Aggregation>(name, "aggregation");
     return loss_weights(sequences, loss);
   };
   const double all = targets(0) + targets(2);

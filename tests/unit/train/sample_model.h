@@ -35,7 +35,7 @@ inline TrainConfig sample_train_config() {
   config.model = "unused";
   config.dtype = "float32";
   config.lr = 1e-2;
-  config.schedule = "constant";
+  config.schedule = Schedule::kConstant;
   config.max_tokens_per_micro_batch = 128;
   config.lm_head_chunk = 16;
   config.seed = 5;

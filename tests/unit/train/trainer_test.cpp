@@ -36,7 +36,7 @@ void sampled_by(const model::Model& model, std::vector<TrainSequence>& sequences
 
 struct Accumulation {
   StepKind kind;
-  const char* aggregation;
+  Aggregation aggregation;
 };
 class GradientAccumulation : public testing::TestWithParam<Accumulation> {};
 
@@ -66,10 +66,10 @@ TEST_P(GradientAccumulation, ManyMicroBatchesEqualOne) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Losses, GradientAccumulation,
-                         testing::Values(Accumulation{StepKind::kSft, "token-mean"},
-                                         Accumulation{StepKind::kRl, "token-mean"},
-                                         Accumulation{StepKind::kRl, "seq-mean-token-sum"},
-                                         Accumulation{StepKind::kRl, "constant"}));
+                         testing::Values(Accumulation{StepKind::kSft, Aggregation::kTokenMean},
+                                         Accumulation{StepKind::kRl, Aggregation::kTokenMean},
+                                         Accumulation{StepKind::kRl, Aggregation::kSeqMeanTokenSum},
+                                         Accumulation{StepKind::kRl, Aggregation::kConstant}));
 
 TEST(Trainer, RecomputeChangesNoBit) {
   TrainConfig config = sample_train_config();
@@ -168,8 +168,8 @@ TEST(Trainer, ANonFiniteGradientSkipsTheUpdateAndSaysSo) {
   auto sequences = sample_sequences(2, 3);
   sequences[0].advantages.back() = 3e38f;  // finite, but its gradient is not
   TrainConfig config = sample_train_config();
-  config.loss.aggregation = "seq-mean-token-sum";
-  config.loss.ratio_base = "sampler";
+  config.loss.aggregation = Aggregation::kSeqMeanTokenSum;
+  config.loss.ratio_base = RatioBase::kSampler;
   config.loss.clip_high = 1e9;
   Trainer loose = make(config);
   sequences[0].old_log_probs.back() = -80;  // ratio e^76: overflows with that advantage

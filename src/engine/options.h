@@ -1,0 +1,39 @@
+#pragma once
+// What an engine is started with. Free of libtorch: a recipe holds it.
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "base/options.h"
+
+namespace tritonforge::engine {
+
+struct EngineOptions {
+  std::filesystem::path model;
+  std::string device = "cpu", dtype = "auto";
+  int64_t max_running = 256, max_queue = 1024, max_step_tokens = 0;
+  int64_t kv_cache_tokens = 0, max_context = 0, threads = 0;
+  bool reuse_prefixes = true;
+  bool share_device = false;    // holds base/device_lock.h's lock during each step
+  bool pad_batches = false;     // to size classes (batch.h); on for devices other than the CPU
+  bool rows_attention = false;  // KvLayout::kRows on the CPU too; for comparison
+
+  template <typename V>
+  void describe(V& v) {
+    v("model", model, by_run(), required(),
+      "Hugging Face folder (config.json, tokenizer.json, safetensors) or GGUF file");
+    v("device", device, by_run(), "cpu, cuda or cuda:N");
+    v("dtype", dtype, by_run(), one_of({"auto", "float32", "bfloat16", "float16"}),
+      "auto is float32 on the CPU, bfloat16 on a GPU");
+    v("max_running", max_running, at_least(1), "sequences in one step");
+    v("max_queue", max_queue, at_least(0), "sequences that may wait beyond those; more are answered 429");
+    v("max_step_tokens", max_step_tokens, at_least(0), "tokens in one step; 0 = 1024 on the CPU, 8192 on a GPU");
+    v("kv_cache_tokens", kv_cache_tokens, at_least(0), "tokens in the KV cache; 0 = sized from free memory");
+    v("max_context", max_context, at_least(0), "prompt and answer together; 0 = min(the model's, 32768)");
+    v("threads", threads, at_least(0), "CPU threads of a step; 0 = all cores");
+    v("prefix_reuse", reuse_prefixes, "begins a prompt with what the cache has of it");
+    v("share_device", share_device, by_run(), "lets an evaluator measure alone on the device between two steps");
+  }
+};
+
+}  // namespace tritonforge::engine

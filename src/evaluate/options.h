@@ -1,0 +1,40 @@
+#pragma once
+// What an evaluator is started with. A recipe holds it.
+#include <cstdint>
+#include <string>
+
+#include "base/options.h"
+#include "evaluate/compare.h"
+
+namespace tritonforge::evaluate {
+
+struct EvaluatorOptions {
+  std::string mode = "interpret", device = "cpu";
+  int workers = 2, max_queue = 256;
+  std::string python, sandbox = "auto";
+  Tolerances tolerances;
+  int64_t max_elements = 0, max_flops = 0;
+  double candidate_timeout_s = 0;
+  uint64_t memory_bytes = uint64_t{3} << 30;  // of one child, above the warm parent's
+  size_t verdict_cache = 4096;                // verdicts
+  size_t reference_cache = 0;                 // bytes of inputs and expected outputs; 0: 256 MiB, in live mode 8 GiB
+
+  template <typename V>
+  void describe(V& v) {
+    v("mode", mode, one_of({"interpret", "live"}), "interpret: Triton's interpreter on the CPU; live: a GPU");
+    v("device", device, "live mode: the GPU that candidates see, as cuda:N or its UUID");
+    v("workers", workers, at_least(1), "evaluations at once");
+    v("max_queue", max_queue, at_least(0), "evaluations waiting beyond those; more are answered 503");
+    v("python", python, by_run(), "Python with torch and triton (TRITONFORGE_PYTHON, else the build's)");
+    v("sandbox", sandbox, one_of({"auto", "strict"}), "strict: refuses to run where the self-test breaks out");
+    v("candidate_timeout_s", candidate_timeout_s, at_least(0),
+      "seconds for import, build and trials of one candidate; 0 = 30, in live mode 120");
+    v("max_elements", max_elements, at_least(0),
+      "a problem's sizes are halved until no tensor has more elements; 0 = interpret mode 131072, live mode as they "
+      "are");
+    v("max_flops", max_flops, at_least(0),
+      "the same for operations of one forward; 0 = interpret mode 134217728, live mode as they are");
+  }
+};
+
+}  // namespace tritonforge::evaluate

@@ -1,0 +1,45 @@
+#pragma once
+// What a buffer is started with. A recipe holds it.
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "base/options.h"
+
+namespace tritonforge::rollout {
+
+struct PeerOptions {
+  std::string router, evaluator;
+  double generate_timeout_s = 1200;
+  double evaluate_margin_s = 300;
+  double patience_s = 900;
+  double first_pause_s = 0.1, longest_pause_s = 5;
+  std::string api_key;
+
+  template <typename V>
+  void describe(V& v) {
+    v("router", router, by_run(), required(), "URL of the router (or of one engine)");
+    v("evaluator", evaluator, by_run(), required(), "URL of the evaluator");
+    v("generate_timeout_s", generate_timeout_s, above(0), "seconds for one exchange with the engine");
+    v("evaluate_margin_s", evaluate_margin_s, at_least(0),
+      "seconds beyond an evaluation's own timeout, for queueing and compiling");
+    v("patience_s", patience_s, at_least(0), "seconds for which failures of one engine or evaluator call are borne");
+  }
+};
+
+struct ServiceOptions {
+  std::filesystem::path database;
+  PeerOptions peers;
+  size_t concurrency = 64, evaluations = 16, max_queued = 100000;
+
+  template <typename V>
+  void describe(V& v) {
+    v("db", database, by_run(), required(), "SQLite file; it is created, and an existing one is gone on with");
+    v.part(peers);
+    v("concurrency", concurrency, in(1, 4096), "trajectories under way at once");
+    v("evaluations", evaluations, in(1, 4096), "evaluations under way at once");
+    v("max_queued", max_queued, at_least(1), "samples waiting; more are refused with 503");
+  }
+};
+
+}  // namespace tritonforge::rollout
