@@ -1,5 +1,6 @@
 // Runs Triton IR for tests: frames on stdin and stdout, u32 header bytes, JSON header, then the buffers' bytes.
 //   in   {"ir", "grid", "seed", "buffers": [{"name", "bytes", "granule", "initialised"}], "arguments": [{"buffer", "offset"} | {"integer"} | {"real"}]}
+//   in   {"strip": IR}, out {"text"}: the IR without its locations
 //   out  {"error"} or {"findings", "flops", "bytes", "compile_us", "run_us"}, then the same buffers
 #include <chrono>
 #include <cstdio>
@@ -20,6 +21,7 @@ double microseconds(std::chrono::steady_clock::time_point from) {
 }
 
 Json run(const Json& request, std::vector<std::vector<std::byte>>& data) {
+  if (request.contains("strip")) return {{"text", ir::without_locations(request["strip"].get_ref<const std::string&>())}};
   ir::Memory memory;
   size_t index = 0;
   for (const auto& buffer : request.at("buffers")) {

@@ -2,7 +2,7 @@
 // goes to the outermost list in which its operands exist (once a launch, once a program, before a loop) and is not
 // emitted twice. The second drops what is not used and gives every value a place, reusing those that are free.
 #include <algorithm>
-#include <optional>
+#include <deque>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
@@ -96,7 +96,7 @@ class Compiler {
 
   const Module& module_;
   Program program_;
-  std::vector<Value> values_;
+  std::deque<Value> values_;               // references stay valid while it grows
   std::vector<List> lists_;
   std::vector<int> place_of_;
   std::unordered_map<int64_t, std::vector<int>> free_;
@@ -529,7 +529,6 @@ bool Compiler::memory_operation(const Operation& op, Env& env, const Type& type)
     i.detail = std::make_shared<Detail>();
     i.detail->list = {memory_size(p.pointee)};
     set(emit(std::move(i), {{p, single}}, fmt::format("{} {} {}", n, memory_size(p.pointee), to_string(p))).front());
-    values_[static_cast<size_t>(env[static_cast<size_t>(op.results.front())])].type = p;
   } else if (n == "tt.load" && at(of(env, op, 0)).type.kind == Kind::kTuple) {
     Instruction i{.run = run::load_block, .kind = type.kind, .out_kind = type.kind, .n = type.elements(), .in = {of(env, op, 0)}, .pure = false, .name = op.name.c_str()};
     block_pointer(i, i.in[0], false);

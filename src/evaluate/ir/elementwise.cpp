@@ -400,7 +400,7 @@ Entry external(std::string_view symbol) {
   }
   const auto found = externals().find(symbol);
   if (found != externals().end()) return found->second;
-  if (symbol.ends_with('f')) {
+  if (symbol.ends_with('f') || symbol == "isnand" || symbol == "isinfd" || symbol == "signbitd") {
     const auto shorter = externals().find(symbol.substr(0, symbol.size() - 1));
     if (shorter != externals().end()) return shorter->second;
   }

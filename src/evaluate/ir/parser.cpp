@@ -335,6 +335,13 @@ void Parser::dense(Operation& op) {
     bool decimal;
   };
   std::vector<Item> items;
+  for (const bool truth : {true, false}) {  // the only constants whose type is left out
+    if (!take(truth ? "true" : "false")) continue;
+    op.dense = {truth};
+    op.types.push_back({.kind = Kind::kI1});
+    if (take(":")) type();
+    return;
+  }
   // The type follows the value, but decides how it is read: look ahead for it.
   const size_t from = at_;
   skip();
