@@ -29,7 +29,7 @@ struct BenchFlags {
     v("tokenizer", tokenizer, "folder or GGUF file, where --model is a URL");
     v("turns", turns, in(1, 16), "turns of refinement");
     v("prompt", recipe.rollout.prompt, "prompt style");
-    v("mode", mode, one_of({"interpret", "live"}), "evaluator");
+    v("mode", mode, one_of({"interpret", "plan", "live"}), "evaluator");
     v("device", recipe.model.device, "cpu or cuda:0");
     v("dtype", dtype, one_of({"", "float32", "bfloat16"}), "float32 on the CPU and bfloat16 on a GPU where empty");
     v.part(run);

@@ -52,7 +52,7 @@ struct EvaluationOptions {
 
   template <typename V>
   void describe(V& v) {
-    v("mode", mode, by_run(), one_of({"", "interpret", "live"}), "the evaluator's own where empty");
+    v("mode", mode, by_run(), one_of({"", "interpret", "plan", "live"}), "the evaluator's own where empty");
     v("backend", backend, by_run(), "language of the candidate");
     v("num_correct_trials", num_correct_trials, in(1, 64), spelled("trials"), "correctness trials");
     v("num_perf_trials", num_perf_trials, at_least(0), spelled("perf-trials"), "timed calls (live mode)");

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "evaluate/judge.h"
+#include "evaluate/plan/runner.h"
 #include "evaluate/reference_cache.h"
 #include "evaluate/self_test.h"
 #include "evaluate/timing.h"
@@ -124,6 +125,16 @@ void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdic
     verdict.notes["reduced." + name] = fmt::format("{} -> {}", change.at(0).dump(), change.at(1).dump());
   }
   const auto candidate_deadline = Deadline::after(std::min(options.candidate_timeout_s, deadline.remaining_s()));
+  if (verdict.mode == "plan") {
+    const std::string why = run_as_plan({zygote, lowering, options, request, *reference, spec.init_seed, secret(),
+                                         candidate_deadline, deadline},
+                                        verdict);
+    if (why.empty()) return;
+    // What the candidate's own process says of itself is a claim from here on.
+    verdict.mode = "interpret";
+    verdict.notes["mode_reason"] = why;
+    verdict.notes["claimed"] = "kernels, launches, compile_targets, torch_ops";
+  }
   Judge judge({zygote, lowering, options, live}, request, reference, spec.init_seed, secret(), verdict,
               candidate_deadline, deadline);
   judge.run();
@@ -151,7 +162,9 @@ Verdict Evaluator::evaluate(const EvaluationRequest& request) {
   Impl& impl = *impl_;
   const auto start = Clock::now();
   const auto deadline = Deadline::after(request.timeout_s);
-  if (!request.mode.empty() && request.mode != impl.options.mode) {
+  const std::string mode = request.mode.empty() ? impl.options.mode : request.mode;
+  const bool both_on_cpu = impl.options.mode != "live" && (mode == "interpret" || mode == "plan");
+  if (mode != impl.options.mode && !both_on_cpu) {
     fail(ErrorKind::kUsage, "evaluator: mode '{}' was asked for, this evaluator runs '{}'", request.mode,
          impl.options.mode);
   }
@@ -160,8 +173,9 @@ Verdict Evaluator::evaluate(const EvaluationRequest& request) {
          nearest_hint(request.backend, {"triton"}));
   TF_CHECK(request.num_correct_trials >= 1, "{} correctness trials", request.num_correct_trials);
   const bool live = impl.options.mode == "live";
-  const std::string key = checksum(fmt::format("{}\x1f{}\x1f{}\x1f{}\x1f{}", request.problem_source, request.candidate,
-                                               request.seed, request.fresh_seeds, request.num_correct_trials));
+  const std::string key = checksum(fmt::format("{}\x1f{}\x1f{}\x1f{}\x1f{}\x1f{}", mode, request.problem_source,
+                                               request.candidate, request.seed, request.fresh_seeds,
+                                               request.num_correct_trials));
   if (!live) {
     if (auto known = impl.verdicts.get(key)) {
       known->notes["cache"] = "hit";
@@ -171,7 +185,7 @@ Verdict Evaluator::evaluate(const EvaluationRequest& request) {
   }
   Verdict verdict;
   verdict.seed = request.seed;
-  verdict.mode = impl.options.mode;
+  verdict.mode = mode;
   verdict.device = live ? "cuda:0" : "cpu";
   verdict.stage = Stage::kExtracted;
   {

@@ -35,6 +35,7 @@ class Channel:
     def __init__(self, sock):
         # The methods are bound once: code that patches the socket class later does not reach them.
         self._recv_into, self._sendall = sock.recv_into, sock.sendall
+        self.fd = sock.fileno()
 
     def _read(self, size):
         buffer = bytearray(size)

@@ -18,7 +18,8 @@ import socket
 import sys
 import tempfile
 
-ROLES = {"candidate": "candidate", "reference": "reference", "lower": "lowering", "probe": "probe"}
+ROLES = {"candidate": "candidate", "reference": "reference", "lower": "lowering", "probe": "probe",
+         "record": "plan.serve", "replay": "plan.replay"}
 
 
 def warm_up():
@@ -42,14 +43,19 @@ def warm_up():
         "screen",
         "probe",
         "live",
+        "plan.serve",
+        "plan.replay",
     ):
         importlib.import_module(f"tritonforge_worker.{name}")
     from tritonforge_worker import frontend, interpreter, live, lowering, reduce
+    from tritonforge_worker.plan import replay, serve
 
     interpreter.install()
     frontend.warm_up(interpreter.execute)
     lowering.warm_up()
     reduce.warm_up()
+    serve.warm_up()
+    replay.warm_up(sys.argv[2])
     if os.environ.get("CUDA_VISIBLE_DEVICES") != "":  # empty in interpret mode
         live.warm_up()
 

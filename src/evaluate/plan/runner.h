@@ -1,0 +1,28 @@
+#pragma once
+// Plan mode from the trusted side: child U records, T checks and has every kernel lowered, child P replays on the
+// reference's inputs, T compares. Nothing of the candidate runs while it is judged.
+#include <string>
+
+#include "evaluate/evaluator.h"
+#include "evaluate/lowering.h"
+#include "evaluate/reference.h"
+
+namespace tritonforge::evaluate {
+
+struct PlanContext {
+  Zygote& zygote;
+  LoweringPool& lowering;
+  const EvaluatorOptions& options;
+  const EvaluationRequest& request;
+  const ReferenceData& reference;
+  uint64_t init_seed = 0;
+  uint64_t order_seed = 0;     // of programs; secret
+  Deadline deadline;           // of the candidate's own work
+  Deadline overall;
+};
+
+// Fills the verdict up to stage correct and returns "", or leaves it alone and returns why this candidate is not a plan.
+// Throws kUnavailable where our own machinery failed.
+std::string run_as_plan(const PlanContext& context, Verdict& verdict);
+
+}  // namespace tritonforge::evaluate

@@ -1,0 +1,128 @@
+"""Launches as steps of the plan: the kernel's Triton IR, its grid and what its arguments are bound to."""
+import torch
+import triton
+from triton._C.libtriton import ir
+from triton.backends.compiler import GPUTarget
+from triton.compiler.compiler import ASTSource, make_backend
+from triton.compiler.errors import CompilationError
+from triton.runtime.jit import JITFunction, create_function_from_signature
+
+from tritonforge_worker import frontend
+from tritonforge_worker.plan.tensors import NotAPlan, RecordedTensor
+
+# The first is what is replayed on a CPU; the others are compiled only.
+TARGETS = {"sm_90": GPUTarget("cuda", 90, 32), "gfx942": GPUTarget("hip", "gfx942", 64)}
+BACKENDS = {name: make_backend(target) for name, target in TARGETS.items()}
+MAX_KERNELS, MAX_IR_BYTES = 256, 8 << 20
+
+
+def lowered(kernel, target, args, kwargs):
+    """Triton IR with source lines, as the compiler's front end makes it."""
+    backend = BACKENDS[target]
+    binder = create_function_from_signature(kernel.signature, kernel.params, backend)
+    bound, specialization, options = binder(*args, **kwargs)
+    options, signature, constexprs, attrs = kernel._pack_args(backend, dict(kwargs, debug=False), bound, specialization, options)
+    context = ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    module = ASTSource(kernel, signature, constexprs, attrs).make_ir(TARGETS[target], options, backend.get_codegen_implementation(options),
+                                                                     backend.get_module_map(), context)
+    return module.str() if target == "sm_90" else module.str_nodebug(), signature
+
+
+def argument(name, kind, value):
+    if isinstance(value, RecordedTensor):
+        return {"t": value._id}
+    if isinstance(value, torch.Tensor):
+        raise NotAPlan(f"argument '{name}' is a tensor that was made outside of the recording")
+    if value is None:
+        return {"null": True}
+    if isinstance(value, (bool, int)):
+        return {"r": repr(float(value))} if kind.startswith(("fp", "bf")) else {"i": int(value)}
+    if isinstance(value, float):
+        return {"r": repr(value)}
+    raise NotAPlan(f"argument '{name}' is a {type(value).__name__}")
+
+
+class Launches:
+    """Installs itself as JITFunction.run while a plan is recorded."""
+
+    def __init__(self, recording, path):
+        seen, keep, self.kernels, self.texts, self.failed = {}, [], [], [], []
+        binders = {}
+
+        def compiled(kernel, args, kwargs, key):
+            if key in seen:
+                return seen[key]
+            if len(self.kernels) >= MAX_KERNELS:
+                raise NotAPlan(f"more than {MAX_KERNELS} kernels")
+            options = {k: v for k, v in kwargs.items() if k not in kernel.signature.parameters and isinstance(v, (int, str, bool))}
+            described, signature = {"name": kernel.__name__, "options": options, "ir": {}, "errors": {}}, None
+            for target in TARGETS:
+                try:
+                    text, types = lowered(kernel, target, args, kwargs)
+                except Exception as error:
+                    if isinstance(error, (TypeError, KeyError)) and not isinstance(error, CompilationError):
+                        raise  # a wrong call: arguments that the kernel does not have
+                    message, line = frontend.readable(error, kernel)
+                    described["errors"][target] = message
+                    if target == "sm_90":
+                        error.tritonforge_compile_error, error.tritonforge_line, error.tritonforge_text = True, line, message
+                        self.failed.append((kernel.__name__, message))
+                        raise
+                    continue
+                if len(text) > MAX_IR_BYTES:
+                    raise NotAPlan(f"kernel {kernel.__name__}: Triton IR of {len(text)} bytes")
+                described["ir"][target] = len(self.texts)
+                self.texts.append(text.encode())
+                signature = signature or types
+            keep.append(kernel)
+            self.kernels.append(described)
+            seen[key] = (len(self.kernels) - 1, signature)
+            return seen[key]
+
+        def run(kernel, *args, grid, warmup, **kwargs):
+            for hook in kernel.pre_run_hooks:
+                hook(*args, **kwargs)
+            args = tuple(own(a) for a in args)
+            kwargs = {k: own(v) for k, v in kwargs.items()}
+            binder = binders.get(id(kernel))
+            if binder is None:
+                binder = binders[id(kernel)] = create_function_from_signature(kernel.signature, kernel.params, BACKENDS["sm_90"])
+            bound, specialization, options = binder(*args, **kwargs)
+            number, signature = compiled(kernel, args, kwargs, (id(kernel), str(specialization), str(options)))
+            if warmup:
+                return None
+            if grid is None:
+                raise ValueError("no grid was given")
+            if callable(grid):
+                grid = grid(bound)
+            grid = tuple(int(n) for n in (grid if isinstance(grid, (tuple, list)) else (grid, )))
+            if not 1 <= len(grid) <= 3:
+                raise ValueError(f"grid {grid} must have one to three sizes")
+            grid = grid + (1, ) * (3 - len(grid))
+            if min(grid) < 0 or grid[0] > 2**31 - 1 or max(grid[1:]) > 65535:
+                raise ValueError(f"grid {grid} is beyond what CUDA launches (2147483647, 65535, 65535)")
+            bindings = []
+            for name, kind in signature.items():
+                if kind == "constexpr":
+                    continue
+                if not isinstance(kind, str):
+                    raise NotAPlan(f"kernel {kernel.__name__}: argument '{name}' is a tuple or descriptor made on the host")
+                bindings.append(argument(name, kind, bound[name]))
+            recording.step({"launch": number, "grid": list(grid), "args": bindings})
+            return None
+
+        def own(value):
+            return recording.constant(value) if isinstance(value, torch.Tensor) and not isinstance(value, RecordedTensor) else value
+
+        self._run = run
+
+    def __enter__(self):
+        self._before = JITFunction.run
+        JITFunction.run = self._run
+        return self
+
+    def __exit__(self, *exc):
+        JITFunction.run = self._before
+        return False

@@ -1,0 +1,86 @@
+"""Records one call of a module's forward as a plan (docs: plan/__init__.py, format: src/evaluate/plan/plan.h)."""
+import torch
+
+from tritonforge_worker import cuda_on_cpu
+from tritonforge_worker.modules import set_seed
+from tritonforge_worker.plan.launches import Launches
+from tritonforge_worker.plan.tensors import NotAPlan, Record, RecordedTensor, Recording
+from tritonforge_worker.protocol import tensor_bytes
+
+
+class AsGpu(cuda_on_cpu.CudaOnCpu):
+    """Function mode of the recording: CPU tensors of the candidate's own look like GPU tensors too."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if any(isinstance(a, RecordedTensor) for a in args):
+            return func(*args, **(kwargs or {}))
+        return super().__torch_function__(func, types, args, kwargs)
+
+
+def to_meta(described):
+    """A meta tensor with a described tensor's shape and memory order."""
+    shape, order = described["shape"], described["order"]
+    strides, step = [0] * len(shape), 1
+    for d in reversed(order):
+        strides[d] = step
+        step *= shape[d]
+    return torch.empty_strided(shape, strides, dtype=getattr(torch, described["dtype"]), device="meta")
+
+
+def replace_state(recording, model, known):
+    """Parameters and buffers become recorded tensors: by name where the trusted side has them, else with their data."""
+    by_name, own, seen = [], [], {}
+    for prefix, part in model.named_modules():
+        for table in (part._parameters, part._buffers):
+            for key, tensor in list(table.items()):
+                if tensor is None:
+                    continue
+                name = f"{prefix}.{key}" if prefix else key
+                if id(tensor) not in seen:
+                    meta = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+                    described = known.get(name)
+                    if described is not None and list(described["shape"]) == list(tensor.shape):
+                        seen[id(tensor)] = recording.tensor(meta, {"weight": name})
+                        by_name.append(name)
+                    else:
+                        seen[id(tensor)] = recording.constant(tensor.detach())
+                        own.append(name)
+                table[key] = seen[id(tensor)]
+    return by_name, own
+
+
+def tree_of(value, depth=0):
+    if depth > 32:
+        raise NotAPlan("forward returns a value nested deeper than 32")
+    if isinstance(value, RecordedTensor):
+        return {"tensor": value._id}
+    if value is None or isinstance(value, (bool, int, str)):
+        return {"v": value}
+    if isinstance(value, float):
+        return {"float": repr(value)}
+    if isinstance(value, (list, tuple)):
+        return {"list" if isinstance(value, list) else "tuple": [tree_of(item, depth + 1) for item in value]}
+    if isinstance(value, dict):
+        return {"dict": [[tree_of(k, depth + 1), tree_of(v, depth + 1)] for k, v in value.items()]}
+    raise NotAPlan(f"forward returns a {type(value).__name__}")
+
+
+def record(model, known, tree, described, decode, forward_seed, path):
+    """({plan}, payload): `tree` and `described` are the inputs' structure and tensors; `known` the weights' by name.
+
+    Raises NotAPlan, and what the candidate's own code raises.
+    """
+    recording = Recording()
+    launches = Launches(recording, path)
+    inputs = [recording.tensor(to_meta(item), {"input": index}) for index, item in enumerate(described)]
+    by_name, own = replace_state(recording, model, known) if isinstance(model, torch.nn.Module) else ([], [])
+    set_seed(forward_seed)
+    with torch.no_grad(), launches, AsGpu(False), Record(recording):
+        outputs = model(*decode(tree, inputs))
+        if isinstance(outputs, torch.Tensor) and not isinstance(outputs, RecordedTensor):
+            outputs = recording.constant(outputs)
+    constants = [tensor_bytes(real) for real, _ in recording.constants]
+    plan = {"values": recording.values, "steps": recording.steps, "kernels": launches.kernels, "outputs": tree_of(outputs),
+            "inputs": len(inputs), "texts": [len(t) for t in launches.texts], "constants": [d for d, _ in constants],
+            "weights": by_name, "own_weights": own}
+    return plan, [*launches.texts, *(data for _, data in constants)]

@@ -1,0 +1,36 @@
+"""Role U of plan mode: loads the candidate and records its forward. Is sent no weights, no inputs and no seed of a trial."""
+import torch
+
+from tritonforge_worker import candidate
+from tritonforge_worker.plan import recorder
+from tritonforge_worker.plan.tensors import NotAPlan
+from tritonforge_worker.protocol import decode
+
+
+class Recorder(candidate.Candidate):
+    def record(self, request, payload):
+        try:
+            plan, parts = recorder.record(self.model, request["weights"], request["inputs"], request["tensors"], decode, request["forward_seed"], self.path)
+        except NotAPlan as reason:
+            return self.channel.send({"not_a_plan": str(reason)[:500]})
+        except BaseException as error:
+            # The candidate's own failure, or something that recording does not know: the other mode tells them apart.
+            return self.channel.send({"not_a_plan": f"recording: {type(error).__name__}: {error}"[:500]})
+        self.channel.send({"plan": plan}, parts)
+
+    def serve(self):
+        operations = {"load": self.load, "record": self.record}
+        while True:
+            request, payload = self.channel.receive()
+            operations[request["op"]](request, payload)
+
+
+def serve(channel, sandbox):
+    Recorder(channel, sandbox).serve()
+
+
+def warm_up():
+    """First use of meta kernels and of the dispatch mode; children inherit them."""
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.LayerNorm(8))
+    described = [{"dtype": "float32", "shape": [4, 8], "order": [0, 1]}]
+    recorder.record(model, {}, {"list": [{"tensor": 0}]}, described, decode, 0, "")

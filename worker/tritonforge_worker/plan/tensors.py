@@ -1,0 +1,229 @@
+"""Tensors that record what is done with them: shapes on torch's meta device, a number in the plan, no data.
+
+To candidate code they look like tensors of one GPU. Each aten call that reaches the dispatcher becomes a step; what
+asks for a tensor's data on the host ends the recording with NotAPlan.
+"""
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
+
+CUDA = torch.device("cuda", 0)
+MAX_STEPS, MAX_CONSTANT_BYTES = 20000, 64 << 20
+DTYPES = {d: str(d).removeprefix("torch.") for d in (
+    torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8,
+    torch.uint8, torch.bool)}
+HOST = {"aten::_local_scalar_dense", "aten::item", "aten::nonzero", "aten::unique_dim", "aten::_unique2", "aten::masked_select",
+        "aten::equal", "aten::is_nonzero"}
+MEMORY_FORMATS = {torch.contiguous_format: "contiguous", torch.preserve_format: "preserve", torch.channels_last: "channels_last",
+                  torch.channels_last_3d: "channels_last_3d"}
+
+
+class NotAPlan(BaseException):
+    """Why this code cannot be recorded, in one line. Not an Exception: candidate code must not swallow it."""
+
+
+class Recording:
+    """The plan under way."""
+
+    def __init__(self):
+        self.steps, self.values, self.kernels, self.constants = [], [], [], []
+        self.by_tensor, self.constant_bytes, self.bases = {}, 0, 0
+        self.alive = []
+
+    def value(self, meta, source=None):
+        """A number for a new tensor; `source` says where it comes from, where no step makes it."""
+        if meta.dtype not in DTYPES:
+            raise NotAPlan(f"a tensor of dtype {meta.dtype}")
+        if meta.layout != torch.strided:
+            raise NotAPlan(f"a tensor of layout {meta.layout}")
+        self.values.append({"dtype": DTYPES[meta.dtype], "shape": list(meta.shape), "stride": list(meta.stride()), **(source or {})})
+        return len(self.values) - 1
+
+    def step(self, step):
+        if len(self.steps) >= MAX_STEPS:
+            raise NotAPlan(f"more than {MAX_STEPS} steps")
+        self.steps.append(step)
+
+    def tensor(self, meta, source=None):
+        return RecordedTensor(meta, self, self.value(meta, source))
+
+    def base_of(self, meta):
+        """A made-up address of the tensor's storage: far apart, aligned as an allocator aligns."""
+        storage = meta.untyped_storage()
+        key = storage._cdata
+        if key not in self.by_tensor:
+            self.alive.append(storage)
+            self.bases += 1
+            self.by_tensor[key] = 0x700000000000 + (self.bases << 32)
+        return self.by_tensor[key]
+
+    def constant(self, tensor):
+        """A tensor that candidate code made from data of its own on the host."""
+        found = next((rec for real, rec in self.constants if real is tensor), None)
+        if found is not None:
+            return found
+        self.constant_bytes += tensor.numel() * tensor.element_size()
+        if self.constant_bytes > MAX_CONSTANT_BYTES:
+            raise NotAPlan(f"constants of more than {MAX_CONSTANT_BYTES >> 20} MiB")
+        meta = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+        recorded = self.tensor(meta, {"constant": sum(1 for v in self.values if "constant" in v)})
+        self.constants.append((tensor, recorded))
+        return recorded
+
+
+def encode(value):
+    """An argument of an aten call as JSON."""
+    if isinstance(value, RecordedTensor):
+        return {"t": value._id}
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return {"f": repr(value)}
+    if isinstance(value, torch.dtype):
+        if value not in DTYPES:
+            raise NotAPlan(f"dtype {value}")
+        return {"dtype": DTYPES[value]}
+    if isinstance(value, torch.memory_format):
+        return {"format": MEMORY_FORMATS[value]}
+    if isinstance(value, (list, tuple)):
+        return [encode(item) for item in value]
+    if isinstance(value, (torch.device, torch.layout)):
+        return None
+    raise NotAPlan(f"an aten call with a {type(value).__name__}")
+
+
+def record(recording, func, args, kwargs):
+    name = func._schema.name
+    shown = name.removeprefix("aten::")
+    if name in HOST:
+        raise NotAPlan(f"{shown}: the value of a tensor is needed on the host (.item(), bool(), int(), a data-dependent size)")
+    if not name.startswith("aten::"):
+        raise NotAPlan(f"operator {name}")
+
+    def known(value):
+        return recording.constant(value) if isinstance(value, torch.Tensor) and not isinstance(value, RecordedTensor) else value
+
+    args, kwargs = tree_map(known, args), tree_map(known, dict(kwargs or {}))
+    if kwargs.get("pin_memory"):
+        kwargs["pin_memory"] = None
+    if kwargs.get("generator") is not None:
+        raise NotAPlan(f"{shown} with a generator")
+    is_meta = dict(kwargs)
+    takes_device = any(a.name == "device" for a in func._schema.arguments)
+    if takes_device:
+        is_meta["device"] = torch.device("meta")
+    plain = lambda x: x._meta if isinstance(x, RecordedTensor) else x  # noqa: E731
+    try:
+        out = func(*tree_map(plain, args), **tree_map(plain, is_meta))
+    except NotImplementedError as error:
+        raise NotAPlan(f"{shown}: no shape without data ({str(error).splitlines()[0][:120]})") from None
+    # A result that is one of the arguments (in-place) keeps its number.
+    own = {id(a._meta): a for a in flat_tensors((args, kwargs))}
+
+    def wrapped(result):
+        if not isinstance(result, torch.Tensor):
+            return result
+        return own[id(result)] if id(result) in own else recording.tensor(result)
+
+    results = tree_map(wrapped, out)
+    listed = list(results) if isinstance(results, (list, tuple)) else [results]
+    if any(not isinstance(r, RecordedTensor) and r is not None for r in listed):
+        raise NotAPlan(f"{shown}: its result is a {type(listed[0]).__name__}")
+    positions = [encode(a) for a in args]
+    named = {k: encode(v) for k, v in kwargs.items() if k not in ("device", "layout", "pin_memory", "generator") and v is not None}
+    recording.step({"aten": name, "overload": func._overloadname if func._overloadname != "default" else "", "args": positions, "kwargs": named,
+                    "out": [None if r is None else r._id for r in listed]})
+    return results
+
+
+def flat_tensors(value):
+    if isinstance(value, RecordedTensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [t for item in value for t in flat_tensors(item)] if isinstance(value, (list, tuple)) else []
+
+
+class RecordedTensor(torch.Tensor):
+    @staticmethod
+    def __new__(cls, meta, recording, number):
+        self = torch.Tensor._make_wrapper_subclass(cls, meta.size(), strides=meta.stride(), storage_offset=meta.storage_offset(), dtype=meta.dtype,
+                                                   device=torch.device("meta"), requires_grad=False)
+        self._meta, self._recording, self._id = meta, recording, number
+        return self
+
+    def __init__(self, meta, recording, number):
+        pass
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        return record(flat_tensors((args, kwargs or {}))[0]._recording, func, args, kwargs)
+
+    device = property(lambda self: CUDA)
+    is_cuda = property(lambda self: True)
+    is_cpu = property(lambda self: False)
+    is_meta = property(lambda self: False)
+    data = property(lambda self: self, lambda self, value: host("assigns .data"))
+
+    def get_device(self):
+        return 0
+
+    def data_ptr(self):
+        return self._recording.base_of(self._meta) + self._meta.storage_offset() * self._meta.element_size()
+
+    def cuda(self, *args, **kwargs):
+        return self
+
+    def cpu(self):
+        return self
+
+    def to(self, *args, **kwargs):
+        args = tuple(a for a in args if not isinstance(a, (str, torch.device)) and not (isinstance(a, int) and not isinstance(a, bool)))
+        kwargs = {k: v for k, v in kwargs.items() if k not in ("device", "non_blocking")}
+        if not args and not kwargs:
+            return self
+        if len(args) == 1 and isinstance(args[0], torch.Tensor):
+            args = (args[0].dtype, )
+        return super().to(*args, **kwargs)
+
+    def type(self, dtype=None, non_blocking=False):
+        return "torch.cuda.FloatTensor" if dtype is None else self.to(dtype) if isinstance(dtype, torch.dtype) else host("calls .type() with a name")
+
+    def pin_memory(self, *args):
+        return self
+
+    def numpy(self, *args, **kwargs):
+        host("calls .numpy()")
+
+    __array__ = numpy
+
+    def tolist(self):
+        host("calls .tolist()")
+
+    def untyped_storage(self):
+        return self._meta.untyped_storage()  # its size is asked for; it has no data
+
+    def register_hook(self, hook):
+        host("registers a hook")
+
+    def __repr__(self, **kwargs):
+        return f"tensor(..., size={tuple(self.shape)}, dtype={self.dtype}, device='cuda:0')"
+
+
+def host(what):
+    raise NotAPlan(f"the code {what}")
+
+
+class Record(TorchDispatchMode):
+    """Calls without a recorded tensor among their arguments: factories, and calls on the candidate's own constants."""
+
+    def __init__(self, recording):
+        super().__init__()
+        self.recording = recording
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func._schema.name in ("aten::lift_fresh", "aten::detach") and not flat_tensors((args, kwargs or {})):
+            return func(*args, **(kwargs or {}))
+        return record(self.recording, func, args, kwargs)
