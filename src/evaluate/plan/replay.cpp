@@ -1,6 +1,7 @@
 #include "evaluate/plan/replay.h"
 
 #include <ATen/ATen.h>
+#include <ATen/ScalarOps.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -120,6 +121,13 @@ struct Replayer::Impl {
 c10::IValue Replayer::Impl::value_of(Run& run, const Json& json, const c10::TypePtr& type, const std::string& where) {
   const auto wrong = [&](const char* what) { fail(ErrorKind::kUsage, "replay: {}: {} for {}", where, what, type->str()); };
   if (const auto optional = type->cast<c10::OptionalType>()) return json.is_null() ? c10::IValue() : value_of(run, json, optional->getElementType(), where);
+  // A Python number where the schema wants a tensor: x * 2 is aten::mul.Tensor, and the number must not widen x's type.
+  if (type->kind() == c10::TypeKind::TensorType && (json.is_number() || json.is_boolean() || (json.is_object() && json.contains("f")))) {
+    at::Tensor number = at::scalar_to_tensor(json.is_object() ? at::Scalar(std::strtod(json["f"].get_ref<const std::string&>().c_str(), nullptr))
+                                             : json.is_boolean() ? at::Scalar(json.get<bool>()) : at::Scalar(json.get<int64_t>()));
+    number.unsafeGetTensorImpl()->set_wrapped_number(true);
+    return number;
+  }
   const auto tensor = [&](const Json& one) {
     const at::Tensor& found = run.values[one.at("t").get<size_t>()];
     run.in.push_back(found);
