@@ -126,9 +126,9 @@ void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdic
   }
   const auto candidate_deadline = Deadline::after(std::min(options.candidate_timeout_s, deadline.remaining_s()));
   if (verdict.mode == "plan") {
-    const std::string why = run_as_plan({zygote, lowering, options, request, *reference, spec.init_seed, secret(),
-                                         candidate_deadline, deadline},
-                                        verdict);
+    const std::string why = run_as_plan(
+        {zygote, lowering, options, request, *reference, spec.init_seed, secret(), candidate_deadline, deadline},
+        verdict);
     if (why.empty()) return;
     // What the candidate's own process says of itself is a claim from here on.
     verdict.mode = "interpret";

@@ -1,4 +1,5 @@
-"""Plan mode: what is recorded is replayed by the trusted side, and what the candidate's process says counts for nothing."""
+"""Plan mode: the trusted side replays what is recorded; what the candidate's process says counts for nothing."""
+
 import os
 
 import pytest
@@ -16,7 +17,13 @@ def plan():
 
 
 def forward(body, more=""):
-    return HEADER + more + "\nclass ModelNew(nn.Module):\n    def forward(self, x):\n" + "\n".join("        " + line for line in body.strip().split("\n")) + "\n"
+    return (
+        HEADER
+        + more
+        + "\nclass ModelNew(nn.Module):\n    def forward(self, x):\n"
+        + "\n".join("        " + line for line in body.strip().split("\n"))
+        + "\n"
+    )
 
 
 def names(verdict):
@@ -27,7 +34,11 @@ def test_honest_kernel_is_judged_as_a_plan(plan):
     verdict = plan.judge(HONEST)
     assert verdict["correct"] and verdict["mode"] == "plan" and not verdict["flags"], verdict
     assert verdict["kernels"] == ["relu_kernel"] and verdict["compile_targets"] == {"sm_90": "ok", "gfx942": "ok"}
-    assert float(verdict["notes"]["own_share"]) == 1.0 and "mode_reason" not in verdict["notes"] and len(verdict["trials"]) == 3
+    assert (
+        float(verdict["notes"]["own_share"]) == 1.0
+        and "mode_reason" not in verdict["notes"]
+        and len(verdict["trials"]) == 3
+    )
 
 
 def test_mode_can_be_asked_for(plan):
@@ -36,13 +47,18 @@ def test_mode_can_be_asked_for(plan):
 
 
 def test_aten_calls_are_replayed_and_count_against_own_share(plan):
-    verdict = plan.judge(forward("y = torch.exp(torch.log(x.abs() + 1)) - 1\nreturn launch(torch.where(x > 0, y, x).contiguous())"))
+    verdict = plan.judge(
+        forward("y = torch.exp(torch.log(x.abs() + 1)) - 1\nreturn launch(torch.where(x > 0, y, x).contiguous())")
+    )
     assert verdict["correct"] and verdict["mode"] == "plan", verdict
     assert 0.05 < float(verdict["notes"]["own_share"]) < 0.5
 
 
 def test_copying_what_torch_computed_is_seen(plan):
-    verdict = plan.judge(forward("return copy(torch.relu(x) * 2)", """
+    verdict = plan.judge(
+        forward(
+            "return copy(torch.relu(x) * 2)",
+            """
 @triton.jit
 def copy_kernel(x, y, n, B: tl.constexpr):
     i = tl.program_id(0) * B + tl.arange(0, B)
@@ -52,7 +68,9 @@ def copy(x):
     y = torch.empty_like(x)
     copy_kernel[(triton.cdiv(x.numel(), 256), )](x, y, x.numel(), B=256)
     return y
-"""))
+""",
+        )
+    )
     assert verdict["mode"] == "plan" and float(verdict["notes"]["own_share"]) < 0.4, verdict
 
 
@@ -67,19 +85,25 @@ def test_no_kernel(plan):
 
 
 def test_race_is_found_though_programs_could_run_in_order(plan):
-    verdict = plan.judge(forward("s = torch.zeros(1, device=x.device)\nsumming[(4, )](x, s, x.numel(), B=128)\nreturn s", """
+    verdict = plan.judge(
+        forward(
+            "s = torch.zeros(1, device=x.device)\nsumming[(4, )](x, s, x.numel(), B=128)\nreturn s",
+            """
 @triton.jit
 def summing(x, s, n, B: tl.constexpr):
     i = tl.program_id(0) * B + tl.arange(0, B)
     tl.store(s, tl.load(s) + tl.sum(tl.load(x + i, mask=i < n, other=0.0)))
-"""), problem="""
+""",
+        ),
+        problem="""
 import torch
 class Model(torch.nn.Module):
     def forward(self, x):
         return x.sum().reshape(1)
 def get_inputs():
     return [torch.randn(4, 100)]
-""")
+""",
+    )
     assert not verdict["correct"] and verdict["error_kind"] == "runtime_error" and "race" in names(verdict), verdict
     assert "kernel summing, candidate.py:" in verdict["diagnostics"] and "'s'" in verdict["diagnostics"]
 
@@ -87,12 +111,18 @@ def get_inputs():
 def test_missing_mask_is_named(plan):
     verdict = plan.judge(HONEST.replace(", mask=i < n)", ")"))
     assert verdict["mode"] == "plan" and verdict["error_kind"] == "runtime_error", verdict
-    assert "out-of-bounds" in verdict["diagnostics"] and "'x'" in verdict["diagnostics"] and "candidate.py:" in verdict["diagnostics"]
+    assert (
+        "out-of-bounds" in verdict["diagnostics"]
+        and "'x'" in verdict["diagnostics"]
+        and "candidate.py:" in verdict["diagnostics"]
+    )
 
 
 def test_mismatch_and_mutation(plan):
     verdict = plan.judge(HONEST.replace("* 2, mask", "* 3, mask"))
-    assert verdict["mode"] == "plan" and verdict["error_kind"] == "mismatch" and "output 0 at [" in verdict["diagnostics"]
+    assert (
+        verdict["mode"] == "plan" and verdict["error_kind"] == "mismatch" and "output 0 at [" in verdict["diagnostics"]
+    )
     verdict = plan.judge(forward("y = launch(x)\nx.zero_()\nreturn y"))
     assert not verdict["correct"] and "input_mutated" in names(verdict)
     verdict = plan.judge(forward("relu_kernel[(triton.cdiv(x.numel(), 256), )](x, x, x.numel(), B=256)\nreturn x"))
@@ -104,19 +134,27 @@ def test_memory_that_nobody_wrote(plan):
     assert verdict["mode"] == "plan" and verdict["error_kind"] == "mismatch" and "nan" in verdict["diagnostics"]
 
 
-@pytest.mark.parametrize("body, reason", [
-    ("if x.sum().item() > 1e9:\n    return x\nreturn launch(x)", "value of a tensor is needed on the host"),
-    ("if (x > 1e9).any():\n    return x\nreturn launch(x)", "value of a tensor is needed on the host"),
-    ("y = launch(x)\ny.numpy()\nreturn y", ".numpy()"),
-    ("return launch(x[x == x].reshape(x.shape))", "no shape without data"),
-])
+@pytest.mark.parametrize(
+    "body, reason",
+    [
+        ("if x.sum().item() > 1e9:\n    return x\nreturn launch(x)", "value of a tensor is needed on the host"),
+        ("if (x > 1e9).any():\n    return x\nreturn launch(x)", "value of a tensor is needed on the host"),
+        ("y = launch(x)\ny.numpy()\nreturn y", ".numpy()"),
+        ("return launch(x[x == x].reshape(x.shape))", "no shape without data"),
+    ],
+)
 def test_what_is_not_a_plan_says_why_and_is_a_claim(plan, body, reason):
     verdict = plan.judge(forward(body))
-    assert verdict["mode"] == "interpret" and reason in verdict["notes"]["mode_reason"] and "claimed" in verdict["notes"], verdict
+    assert (
+        verdict["mode"] == "interpret" and reason in verdict["notes"]["mode_reason"] and "claimed" in verdict["notes"]
+    ), verdict
 
 
 def test_work_done_in_python_while_the_kernel_is_lowered_is_not_replayed(plan):
-    verdict = plan.judge(forward("S['x'], S['y'] = x, torch.empty_like(x)\nfused[(1, )](x, S['y'])\nreturn S['y']", """
+    verdict = plan.judge(
+        forward(
+            "S['x'], S['y'] = x, torch.empty_like(x)\nfused[(1, )](x, S['y'])\nreturn S['y']",
+            """
 S = {}
 def fill(p, _semantic=None, _generator=None):
     if _semantic is None:
@@ -127,12 +165,15 @@ fill.__triton_builtin__ = True
 @triton.jit
 def fused(x, y):
     fill(y)
-"""))
+""",
+        )
+    )
     assert not (verdict["correct"] and verdict["mode"] == "plan"), verdict
 
 
 def test_weights_by_name_views_and_autotune(plan):
-    verdict = plan.judge("""
+    verdict = plan.judge(
+        """
 import torch, triton
 import torch.nn as nn
 import triton.language as tl
@@ -153,11 +194,12 @@ class ModelNew(nn.Module):
         super().__init__()
         self.layer = nn.Linear(48, 40)
     def forward(self, x):
-        x = x[:, 2:50]
+        x, w, b = x[:, 2:50], self.layer.weight, self.layer.bias
         y = torch.empty(x.shape[0], 40, device=x.device, dtype=x.dtype)
-        rows[lambda meta: (x.shape[0], triton.cdiv(40, meta["B"]))](x, self.layer.weight, self.layer.bias, y, 40, 48, x.stride(0), K=64)
+        rows[lambda meta: (x.shape[0], triton.cdiv(40, meta["B"]))](x, w, b, y, 40, 48, x.stride(0), K=64)
         return y
-""", problem="""
+""",
+        problem="""
 import torch
 class Model(torch.nn.Module):
     def __init__(self):
@@ -167,5 +209,6 @@ class Model(torch.nn.Module):
         return self.layer(x[:, 2:50])
 def get_inputs():
     return [torch.randn(6, 50)]
-""")
+""",
+    )
     assert verdict["correct"] and verdict["mode"] == "plan", verdict

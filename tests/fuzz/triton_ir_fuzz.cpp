@@ -13,7 +13,8 @@ int fuzz_one(const uint8_t* data, size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
   ir::without_locations(text);
   try {
-    const ir::Program program = ir::compile(ir::parse(text, {.bytes = 1 << 16, .operations = 500, .depth = 16, .block_elements = 1 << 10, .rank = 6}));
+    const ir::Program program = ir::compile(
+        ir::parse(text, {.bytes = 1 << 16, .operations = 500, .depth = 16, .block_elements = 1 << 10, .rank = 6}));
     std::vector<std::vector<std::byte>> storage(program.parameters.size(), std::vector<std::byte>(4096));
     ir::Memory memory;
     std::vector<ir::Argument> arguments;
@@ -30,8 +31,7 @@ int fuzz_one(const uint8_t* data, size_t size) {
     ir::launch(program, memory, arguments, {.grid = {2, 1, 1}, .seed = size, .work_limit = 1 << 16});
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kUsage && error.kind() != ErrorKind::kUnsupported) return 1;
-  } catch (const ir::Fault&) {
-  }
+  } catch (const ir::Fault&) {}
   return 0;
 }
 

@@ -1,7 +1,7 @@
 // Runs Triton IR for tests: frames on stdin and stdout, u32 header bytes, JSON header, then the buffers' bytes.
-//   in   {"ir", "grid", "seed", "buffers": [{"name", "bytes", "granule", "initialised"}], "arguments": [{"buffer", "offset"} | {"integer"} | {"real"}]}
-//   in   {"strip": IR}, out {"text"}: the IR without its locations
-//   out  {"error"} or {"findings", "flops", "bytes", "compile_us", "run_us"}, then the same buffers
+//   in   {"ir", "grid", "seed", "buffers": [{"name", "bytes", "granule", "initialised"}], "arguments": [{"buffer",
+//   "offset"} | {"integer"} | {"real"}]} in   {"strip": IR}, out {"text"}: the IR without its locations out  {"error"}
+//   or {"findings", "flops", "bytes", "compile_us", "run_us"}, then the same buffers
 #include <chrono>
 #include <cstdio>
 #include <vector>
@@ -21,29 +21,36 @@ double microseconds(std::chrono::steady_clock::time_point from) {
 }
 
 Json run(const Json& request, std::vector<std::vector<std::byte>>& data) {
-  if (request.contains("strip")) return {{"text", ir::without_locations(request["strip"].get_ref<const std::string&>())}};
+  if (request.contains("strip"))
+    return {{"text", ir::without_locations(request["strip"].get_ref<const std::string&>())}};
   ir::Memory memory;
   size_t index = 0;
   for (const auto& buffer : request.at("buffers")) {
-    memory.add(buffer.at("name"), data[index].data(), static_cast<int64_t>(data[index].size()), buffer.at("granule"), buffer.at("initialised"));
+    memory.add(buffer.at("name"), data[index].data(), static_cast<int64_t>(data[index].size()), buffer.at("granule"),
+               buffer.at("initialised"));
     ++index;
   }
   std::vector<ir::Argument> arguments;
   for (const auto& item : request.at("arguments")) {
-    if (item.contains("buffer")) arguments.push_back({.form = ir::Argument::Form::kBuffer, .buffer = item.at("buffer"), .integer = item.value("offset", int64_t{0})});
+    if (item.contains("buffer"))
+      arguments.push_back({.form = ir::Argument::Form::kBuffer,
+                           .buffer = item.at("buffer"),
+                           .integer = item.value("offset", int64_t{0})});
     else if (item.contains("real")) arguments.push_back({.form = ir::Argument::Form::kFloat, .real = item.at("real")});
     else arguments.push_back({.form = ir::Argument::Form::kInteger, .integer = item.at("integer")});
   }
   auto start = std::chrono::steady_clock::now();
   const ir::Program program = ir::compile(ir::parse(request.at("ir").get_ref<const std::string&>()));
   const double compile_us = microseconds(start);
-  ir::LaunchOptions options{.seed = request.value("seed", uint64_t{0}), .work_limit = request.value("work_limit", int64_t{1} << 34)};
+  ir::LaunchOptions options{.seed = request.value("seed", uint64_t{0}),
+                            .work_limit = request.value("work_limit", int64_t{1} << 34)};
   for (size_t d = 0; d < 3; ++d) options.grid[d] = request.at("grid").at(d);
   start = std::chrono::steady_clock::now();
   const ir::Work work = ir::launch(program, memory, arguments, options);
   Json findings = Json::array();
   for (const auto& finding : memory.findings) findings.push_back({std::string(name_of(finding.kind)), finding.text});
-  return {{"findings", findings}, {"flops", work.flops}, {"bytes", work.bytes}, {"compile_us", compile_us}, {"run_us", microseconds(start)}, {"instructions", program.instructions}};
+  return {{"findings", findings},     {"flops", work.flops},           {"bytes", work.bytes},
+          {"compile_us", compile_us}, {"run_us", microseconds(start)}, {"instructions", program.instructions}};
 }
 
 }  // namespace

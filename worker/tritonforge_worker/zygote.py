@@ -18,8 +18,14 @@ import socket
 import sys
 import tempfile
 
-ROLES = {"candidate": "candidate", "reference": "reference", "lower": "lowering", "probe": "probe",
-         "record": "plan.serve", "replay": "plan.replay"}
+ROLES = {
+    "candidate": "candidate",
+    "reference": "reference",
+    "lower": "lowering",
+    "probe": "probe",
+    "record": "plan.serve",
+    "replay": "plan.replay",
+}
 
 
 def warm_up():

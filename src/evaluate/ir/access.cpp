@@ -56,9 +56,12 @@ const std::byte* encoded(Kind kind, const std::byte* held, int64_t at, int64_t c
   }
 }
 
-std::byte* reach(Machine& m, Memory::Access kind, uint64_t address, int64_t count, int size, const std::byte* fresh = nullptr) {
+std::byte* reach(Machine& m, Memory::Access kind, uint64_t address, int64_t count, int size,
+                 const std::byte* fresh = nullptr) {
   try {
-    if (address % static_cast<uint64_t>(size) != 0) throw std::out_of_range(fmt::format("misaligned access of {} bytes at offset {}", size, address & ((uint64_t{1} << Memory::kBits) - 1)));
+    if (address % static_cast<uint64_t>(size) != 0)
+      throw std::out_of_range(fmt::format("misaligned access of {} bytes at offset {}", size,
+                                          address & ((uint64_t{1} << Memory::kBits) - 1)));
     return m.memory.access(kind, address, count, size, fresh);
   } catch (const std::out_of_range& error) {
     m.fault(error.what());
@@ -97,7 +100,8 @@ void fill_held(Kind kind, std::byte* out, const std::byte* other, bool single, i
   } else if (!single) {
     std::memcpy(out, other, static_cast<size_t>(n * size));
   } else if (size == 4) {
-    std::fill(reinterpret_cast<uint32_t*>(out), reinterpret_cast<uint32_t*>(out) + n, *reinterpret_cast<const uint32_t*>(other));
+    std::fill(reinterpret_cast<uint32_t*>(out), reinterpret_cast<uint32_t*>(out) + n,
+              *reinterpret_cast<const uint32_t*>(other));
   } else {
     for (int64_t k = 0; k < n; ++k) std::memcpy(out + k * size, other, static_cast<size_t>(size));
   }
@@ -242,7 +246,8 @@ void atomic_cas(Machine& m, const Instruction& i) {
   }
 }
 
-// A block pointer or descriptor: {base, sizes, strides, offsets}. in: base, sizes, strides, offsets (none of a descriptor).
+// A block pointer or descriptor: {base, sizes, strides, offsets}. in: base, sizes, strides, offsets (none of a
+// descriptor).
 void make_tuple(Machine& m, const Instruction& i) {
   int64_t* out = m.at<int64_t>(i.out[0]);
   const size_t rank = static_cast<size_t>(i.detail->list[0]);
@@ -258,7 +263,9 @@ void advance(Machine& m, const Instruction& i) {
   const int64_t* in = m.at<int64_t>(i.in[0]);
   const size_t rank = static_cast<size_t>(i.detail->list[0]);
   std::copy(in, in + 1 + 3 * rank, out);
-  for (size_t d = 0; d < rank; ++d) out[1 + 2 * rank + d] += i.detail->kinds[d] == Kind::kI32 ? *m.at<int32_t>(i.in[1 + d]) : *m.at<int64_t>(i.in[1 + d]);
+  for (size_t d = 0; d < rank; ++d)
+    out[1 + 2 * rank + d] += i.detail->kinds[d] == Kind::kI32 ? *m.at<int32_t>(i.in[1 + d])
+                                                              : *m.at<int64_t>(i.in[1 + d]);
 }
 
 namespace {
@@ -273,7 +280,8 @@ void block_rows(Machine& m, const Instruction& i, Kind kind, Use use) {
   std::array<int64_t, 8> size{}, stride{}, from{}, index{};
   for (size_t k = 0; k < rank; ++k) {
     size[k] = tuple[1 + k], stride[k] = tuple[1 + rank + k], from[k] = tuple[1 + 2 * rank + k];
-    if (!d.list.empty()) from[k] += d.kinds[k] == Kind::kI32 ? *m.at<int32_t>(d.lanes_a[k]) : *m.at<int64_t>(d.lanes_a[k]);
+    if (!d.list.empty())
+      from[k] += d.kinds[k] == Kind::kI32 ? *m.at<int32_t>(d.lanes_a[k]) : *m.at<int64_t>(d.lanes_a[k]);
   }
   const auto inside = [&](size_t k, int64_t at) { return !(d.order[k] && (at < 0 || at >= size[k])); };
   const int64_t inner = d.shape[rank - 1], width = memory_size(kind);
@@ -293,7 +301,9 @@ void block_rows(Machine& m, const Instruction& i, Kind kind, Use use) {
         last = std::clamp<int64_t>(size[rank - 1] - from[rank - 1], first, inner);
       }
       const int64_t step = stride[rank - 1];
-      const auto at = [&](int64_t k) { return static_cast<uint64_t>(tuple[0]) + static_cast<uint64_t>((offset + (from[rank - 1] + k) * step) * width); };
+      const auto at = [&](int64_t k) {
+        return static_cast<uint64_t>(tuple[0]) + static_cast<uint64_t>((offset + (from[rank - 1] + k) * step) * width);
+      };
       if (step == 1) {
         if (last > first) use(row * inner + first, last - first, at(first));
       } else {
@@ -313,8 +323,12 @@ void load_block(Machine& m, const Instruction& i) {
   const int size = memory_size(i.out_kind);
   std::byte* out = m.at<std::byte>(i.out[0]);
   if (i.detail->flag && is_float(i.out_kind)) {  // padded with NaN
-    if (i.out_kind == Kind::kF64) std::fill(reinterpret_cast<double*>(out), reinterpret_cast<double*>(out) + i.n, std::numeric_limits<double>::quiet_NaN());
-    else std::fill(reinterpret_cast<float*>(out), reinterpret_cast<float*>(out) + i.n, std::numeric_limits<float>::quiet_NaN());
+    if (i.out_kind == Kind::kF64)
+      std::fill(reinterpret_cast<double*>(out), reinterpret_cast<double*>(out) + i.n,
+                std::numeric_limits<double>::quiet_NaN());
+    else
+      std::fill(reinterpret_cast<float*>(out), reinterpret_cast<float*>(out) + i.n,
+                std::numeric_limits<float>::quiet_NaN());
   } else {
     std::memset(out, 0, static_cast<size_t>(i.n * held_size(i.out_kind)));
   }
@@ -332,7 +346,8 @@ void store_block(Machine& m, const Instruction& i) {
   std::byte* spare = m.scratch(4, static_cast<size_t>(n * size));
   block_rows(m, i, i.kind, [&](int64_t first, int64_t count, uint64_t address) {
     const std::byte* bytes = encoded(i.kind, value, first, count, spare);
-    std::memcpy(reach(m, Memory::Access::kStore, address, count, size, bytes), bytes, static_cast<size_t>(count * size));
+    std::memcpy(reach(m, Memory::Access::kStore, address, count, size, bytes), bytes,
+                static_cast<size_t>(count * size));
     m.work.bytes += static_cast<double>(count * size);
   });
 }

@@ -31,7 +31,8 @@ void fill(T* out, T value, int64_t n) {
   std::fill(out, out + n, value);
 }
 
-// out[k] = in[offset of k], where out is walked in row-major order and each of its dimensions advances `in` by a stride.
+// out[k] = in[offset of k], where out is walked in row-major order and each of its dimensions advances `in` by a
+// stride.
 template <typename T>
 void gather_strided(const T* in, T* out, const std::vector<int64_t>& shape, const std::vector<int64_t>& strides) {
   const size_t rank = shape.size();
@@ -47,7 +48,8 @@ void gather_strided(const T* in, T* out, const std::vector<int64_t>& shape, cons
     const T* from = in + offset;
     if (step == 1) std::copy(from, from + inner, out);
     else if (step == 0) std::fill(out, out + inner, *from);
-    else for (int64_t k = 0; k < inner; ++k) out[k] = from[k * step];
+    else
+      for (int64_t k = 0; k < inner; ++k) out[k] = from[k * step];
     out += inner;
     for (size_t d = rank - 1; d-- > 0;) {
       offset += strides[d];
@@ -109,8 +111,12 @@ void spread(Machine& m, const Instruction& i) {
   });
 }
 
-void program_id(Machine& m, const Instruction& i) { *m.at<int32_t>(i.out[0]) = static_cast<int32_t>(m.pid[static_cast<size_t>(i.detail->axis)]); }
-void num_programs(Machine& m, const Instruction& i) { *m.at<int32_t>(i.out[0]) = static_cast<int32_t>(m.options.grid[static_cast<size_t>(i.detail->axis)]); }
+void program_id(Machine& m, const Instruction& i) {
+  *m.at<int32_t>(i.out[0]) = static_cast<int32_t>(m.pid[static_cast<size_t>(i.detail->axis)]);
+}
+void num_programs(Machine& m, const Instruction& i) {
+  *m.at<int32_t>(i.out[0]) = static_cast<int32_t>(m.options.grid[static_cast<size_t>(i.detail->axis)]);
+}
 
 void broadcast(Machine& m, const Instruction& i) {
   auto strides = row_major(i.detail->shape);
@@ -160,10 +166,11 @@ void cat(Machine& m, const Instruction& i) {
 }
 
 void gather(Machine& m, const Instruction& i) {
-  const auto& shape = i.detail->shape;      // of the source
+  const auto& shape = i.detail->shape;  // of the source
   const auto& out_shape = i.detail->out_shape;
   const size_t axis = static_cast<size_t>(i.detail->axis);
-  const int64_t outer = product(out_shape, 0, axis), rows = out_shape[axis], inner = product(out_shape, axis + 1, out_shape.size());
+  const int64_t outer = product(out_shape, 0, axis), rows = out_shape[axis],
+                inner = product(out_shape, axis + 1, out_shape.size());
   const bool wide = i.detail->kinds[0] == Kind::kI64;
   by_size(held_size(i.out_kind), [&](auto sample) {
     using T = decltype(sample);
@@ -199,7 +206,8 @@ void histogram(Machine& m, const Instruction& i) {
 void reduce(Machine& m, const Instruction& i) {
   const Detail& d = *i.detail;
   const size_t operands = d.kinds.size(), axis = static_cast<size_t>(d.axis);
-  const int64_t outer = product(d.shape, 0, axis), inner = product(d.shape, axis + 1, d.shape.size()), rest = outer * inner;
+  const int64_t outer = product(d.shape, 0, axis), inner = product(d.shape, axis + 1, d.shape.size()),
+                rest = outer * inner;
   int64_t r = d.shape[axis];
   const int64_t before = m.lanes;
   // The operands with the axis in front, then two halves beside each other.
@@ -237,7 +245,9 @@ void reduce(Machine& m, const Instruction& i) {
     }
     m.run(i.bodies[0]);
     for (size_t o = 0; o < operands; ++o) {
-      if (r % 2) std::memmove(rows[o] + static_cast<size_t>(half) * bytes[o], rows[o] + static_cast<size_t>(r - 1) * bytes[o], bytes[o]);
+      if (r % 2)
+        std::memmove(rows[o] + static_cast<size_t>(half) * bytes[o], rows[o] + static_cast<size_t>(r - 1) * bytes[o],
+                     bytes[o]);
       std::memcpy(rows[o], m.at<std::byte>(d.lanes_out[o]), static_cast<size_t>(half) * bytes[o]);
     }
     r = half + r % 2;
@@ -250,7 +260,8 @@ void reduce(Machine& m, const Instruction& i) {
 void scan(Machine& m, const Instruction& i) {
   const Detail& d = *i.detail;
   const size_t operands = d.kinds.size(), axis = static_cast<size_t>(d.axis);
-  const int64_t outer = product(d.shape, 0, axis), inner = product(d.shape, axis + 1, d.shape.size()), rest = outer * inner;
+  const int64_t outer = product(d.shape, 0, axis), inner = product(d.shape, axis + 1, d.shape.size()),
+                rest = outer * inner;
   const int64_t r = d.shape[axis], before = m.lanes;
   std::vector<std::byte*> rows(operands);
   size_t total = 0;
@@ -278,13 +289,15 @@ void scan(Machine& m, const Instruction& i) {
     for (size_t o = 0; o < operands; ++o) {
       const size_t size = static_cast<size_t>(held_size(d.kinds[o]));
       std::memcpy(m.at<std::byte>(d.lanes_a[o]), rows[o], static_cast<size_t>(m.lanes) * size);
-      std::memcpy(m.at<std::byte>(d.lanes_b[o]), rows[o] + static_cast<size_t>(step * rest) * size, static_cast<size_t>(m.lanes) * size);
+      std::memcpy(m.at<std::byte>(d.lanes_b[o]), rows[o] + static_cast<size_t>(step * rest) * size,
+                  static_cast<size_t>(m.lanes) * size);
     }
     const int64_t lanes = m.lanes;
     m.run(i.bodies[0]);
     for (size_t o = 0; o < operands; ++o) {
       const size_t size = static_cast<size_t>(held_size(d.kinds[o]));
-      std::memcpy(rows[o] + static_cast<size_t>(step * rest) * size, m.at<std::byte>(d.lanes_out[o]), static_cast<size_t>(lanes) * size);
+      std::memcpy(rows[o] + static_cast<size_t>(step * rest) * size, m.at<std::byte>(d.lanes_out[o]),
+                  static_cast<size_t>(lanes) * size);
     }
   }
   m.lanes = before;
@@ -304,11 +317,13 @@ void multiply(const T* a, const T* b, A* c, int64_t rows, int64_t inner, int64_t
     A* out = c + r * columns;
     int64_t k = 0;
     for (; k + 4 <= inner; k += 4) {
-      const A w = static_cast<A>(a[r * inner + k]), x = static_cast<A>(a[r * inner + k + 1]), y = static_cast<A>(a[r * inner + k + 2]), z = static_cast<A>(a[r * inner + k + 3]);
+      const A w = static_cast<A>(a[r * inner + k]), x = static_cast<A>(a[r * inner + k + 1]),
+              y = static_cast<A>(a[r * inner + k + 2]), z = static_cast<A>(a[r * inner + k + 3]);
       const T* row = b + k * columns;
 #pragma GCC ivdep
       for (int64_t j = 0; j < columns; ++j) {
-        out[j] += w * static_cast<A>(row[j]) + x * static_cast<A>(row[j + columns]) + (y * static_cast<A>(row[j + 2 * columns]) + z * static_cast<A>(row[j + 3 * columns]));
+        out[j] += w * static_cast<A>(row[j]) + x * static_cast<A>(row[j + columns]) +
+                  (y * static_cast<A>(row[j + 2 * columns]) + z * static_cast<A>(row[j + 3 * columns]));
       }
     }
     for (; k < inner; ++k) {
@@ -325,17 +340,21 @@ void multiply(const T* a, const T* b, A* c, int64_t rows, int64_t inner, int64_t
 void dot(Machine& m, const Instruction& i) {
   const Detail& d = *i.detail;
   const size_t rank = d.shape.size();
-  const int64_t batch = rank == 3 ? d.shape[0] : 1, rows = d.shape[rank - 2], inner = d.shape[rank - 1], columns = d.out_shape[rank - 1];
+  const int64_t batch = rank == 3 ? d.shape[0] : 1, rows = d.shape[rank - 2], inner = d.shape[rank - 1],
+                columns = d.out_shape[rank - 1];
   const size_t out_bytes = static_cast<size_t>(i.n * held_size(i.out_kind));
-  if (m.at<std::byte>(i.out[0]) != m.at<std::byte>(i.in[2])) std::memcpy(m.at<std::byte>(i.out[0]), m.at<std::byte>(i.in[2]), out_bytes);
+  if (m.at<std::byte>(i.out[0]) != m.at<std::byte>(i.in[2]))
+    std::memcpy(m.at<std::byte>(i.out[0]), m.at<std::byte>(i.in[2]), out_bytes);
   m.work.flops += 2.0 * static_cast<double>(batch * rows * inner) * static_cast<double>(columns);
   m.spent += batch * rows * inner * columns / 8;
   for (int64_t g = 0; g < batch; ++g) {
     const int64_t at_a = g * rows * inner, at_b = g * inner * columns, at_c = g * rows * columns;
     if (i.kind == Kind::kI8) {
-      multiply(m.at<int8_t>(i.in[0]) + at_a, m.at<int8_t>(i.in[1]) + at_b, m.at<int32_t>(i.out[0]) + at_c, rows, inner, columns);
+      multiply(m.at<int8_t>(i.in[0]) + at_a, m.at<int8_t>(i.in[1]) + at_b, m.at<int32_t>(i.out[0]) + at_c, rows, inner,
+               columns);
     } else if (i.kind == Kind::kF64) {
-      multiply(m.at<double>(i.in[0]) + at_a, m.at<double>(i.in[1]) + at_b, m.at<double>(i.out[0]) + at_c, rows, inner, columns);
+      multiply(m.at<double>(i.in[0]) + at_a, m.at<double>(i.in[1]) + at_b, m.at<double>(i.out[0]) + at_c, rows, inner,
+               columns);
     } else {
       const float* a = m.at<float>(i.in[0]) + at_a;
       const float* b = m.at<float>(i.in[1]) + at_b;

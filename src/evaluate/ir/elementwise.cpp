@@ -101,15 +101,15 @@ template <typename T>
 using Unsigned = std::make_unsigned_t<T>;
 
 // Integers wrap around; what C++ leaves open follows the hardware: x / 0 is all ones, x % 0 is x, shifts saturate.
-#define TF_INTEGER_OP(NAME, EXPRESSION)                                             \
-  struct NAME {                                                                     \
-    template <typename T>                                                           \
-    static T of(T a, T b) {                                                         \
-      using U [[maybe_unused]] = Unsigned<T>;                                       \
-      [[maybe_unused]] constexpr T kBits = 8 * sizeof(T);                           \
-      [[maybe_unused]] const U ua = static_cast<U>(a), ub = static_cast<U>(b);      \
-      return static_cast<T>(EXPRESSION);                                            \
-    }                                                                               \
+#define TF_INTEGER_OP(NAME, EXPRESSION)                                        \
+  struct NAME {                                                                \
+    template <typename T>                                                      \
+    static T of(T a, T b) {                                                    \
+      using U [[maybe_unused]] = Unsigned<T>;                                  \
+      [[maybe_unused]] constexpr T kBits = 8 * sizeof(T);                      \
+      [[maybe_unused]] const U ua = static_cast<U>(a), ub = static_cast<U>(b); \
+      return static_cast<T>(EXPRESSION);                                       \
+    }                                                                          \
   };
 TF_INTEGER_OP(AddI, static_cast<U>(ua + ub))
 TF_INTEGER_OP(SubI, static_cast<U>(ua - ub))
@@ -118,7 +118,7 @@ TF_INTEGER_OP(DivS, b == 0 ? T(-1) : (std::is_signed_v<T> && b == T(-1)) ? T(U(0
 TF_INTEGER_OP(DivU, ub == 0 ? static_cast<U>(-1) : static_cast<U>(ua / ub))
 TF_INTEGER_OP(RemS, b == 0 ? a : (std::is_signed_v<T> && b == T(-1)) ? T(0) : T(a % b))
 TF_INTEGER_OP(RemU, ub == 0 ? ua : static_cast<U>(ua % ub))
-TF_INTEGER_OP(And, ua & ub)
+TF_INTEGER_OP(And, ua& ub)
 TF_INTEGER_OP(Or, ua | ub)
 TF_INTEGER_OP(Xor, ua ^ ub)
 TF_INTEGER_OP(Shl, ub >= U(kBits) ? U(0) : static_cast<U>(static_cast<uint64_t>(ua) << ub))
@@ -132,19 +132,25 @@ TF_INTEGER_OP(MinU, ua < ub ? ua : ub)
 struct MulHiU {
   template <typename T>
   static T of(T a, T b) {
-    if constexpr (sizeof(T) == 8) return static_cast<T>(static_cast<unsigned __int128>(static_cast<uint64_t>(a)) * static_cast<uint64_t>(b) >> 64);
-    return static_cast<T>(static_cast<uint64_t>(Unsigned<T>(a)) * static_cast<uint64_t>(Unsigned<T>(b)) >> (8 * sizeof(T) % 64));
+    if constexpr (sizeof(T) == 8)
+      return static_cast<T>(static_cast<unsigned __int128>(static_cast<uint64_t>(a)) * static_cast<uint64_t>(b) >> 64);
+    return static_cast<T>(static_cast<uint64_t>(Unsigned<T>(a)) * static_cast<uint64_t>(Unsigned<T>(b)) >>
+                          (8 * sizeof(T) % 64));
   }
 };
 struct AbsI {
   template <typename T>
-  static T of(T a) { return a < 0 ? static_cast<T>(Unsigned<T>(0) - Unsigned<T>(a)) : a; }
+  static T of(T a) {
+    return a < 0 ? static_cast<T>(Unsigned<T>(0) - Unsigned<T>(a)) : a;
+  }
 };
 
-#define TF_COMPARE(NAME, EXPRESSION)                                                \
-  struct NAME {                                                                     \
-    template <typename T>                                                           \
-    static uint8_t of(T a, T b) { return (EXPRESSION) ? 1 : 0; }                    \
+#define TF_COMPARE(NAME, EXPRESSION) \
+  struct NAME {                      \
+    template <typename T>            \
+    static uint8_t of(T a, T b) {    \
+      return (EXPRESSION) ? 1 : 0;   \
+    }                                \
   };
 TF_COMPARE(Equal, a == b)
 TF_COMPARE(NotEqual, a != b)
@@ -156,7 +162,7 @@ TF_COMPARE(BelowU, Unsigned<T>(a) < Unsigned<T>(b))
 TF_COMPARE(BelowEqualU, Unsigned<T>(a) <= Unsigned<T>(b))
 TF_COMPARE(AboveU, Unsigned<T>(a) > Unsigned<T>(b))
 TF_COMPARE(AboveEqualU, Unsigned<T>(a) >= Unsigned<T>(b))
-TF_COMPARE(OrderedNotEqual, a < b || a > b)
+TF_COMPARE(OrderedNotEqual, a<b || a> b)
 TF_COMPARE(Ordered, a == a && b == b)
 TF_COMPARE(Unordered, a != a || b != b)
 TF_COMPARE(UnorderedEqual, !(a < b || a > b))
@@ -166,15 +172,19 @@ TF_COMPARE(UnorderedGreater, !(a <= b))
 TF_COMPARE(UnorderedGreaterEqual, !(a < b))
 #undef TF_COMPARE
 
-#define TF_FLOAT_UNARY(NAME, EXPRESSION)                                            \
-  struct NAME {                                                                     \
-    template <typename T>                                                           \
-    static T of(T a) { return static_cast<T>(EXPRESSION); }                         \
+#define TF_FLOAT_UNARY(NAME, EXPRESSION) \
+  struct NAME {                          \
+    template <typename T>                \
+    static T of(T a) {                   \
+      return static_cast<T>(EXPRESSION); \
+    }                                    \
   };
-#define TF_FLOAT_BINARY(NAME, EXPRESSION)                                           \
-  struct NAME {                                                                     \
-    template <typename T>                                                           \
-    static T of(T a, T b) { return static_cast<T>(EXPRESSION); }                    \
+#define TF_FLOAT_BINARY(NAME, EXPRESSION) \
+  struct NAME {                           \
+    template <typename T>                 \
+    static T of(T a, T b) {               \
+      return static_cast<T>(EXPRESSION);  \
+    }                                     \
   };
 TF_FLOAT_UNARY(Neg, -a)
 TF_FLOAT_UNARY(Exp, std::exp(a))
@@ -218,7 +228,7 @@ TF_FLOAT_UNARY(Round, std::round(a))
 TF_FLOAT_UNARY(Saturate, a >= T(1) ? T(1) : a > T(0) ? a : T(0))
 TF_FLOAT_BINARY(AddF, a + b)
 TF_FLOAT_BINARY(SubF, a - b)
-TF_FLOAT_BINARY(MulF, a * b)
+TF_FLOAT_BINARY(MulF, a* b)
 TF_FLOAT_BINARY(DivF, a / b)
 TF_FLOAT_BINARY(RemF, std::fmod(a, b))
 TF_FLOAT_BINARY(Remainder, std::remainder(a, b))
@@ -237,27 +247,39 @@ TF_FLOAT_BINARY(MinNum, a != a ? b : b != b ? a : a < b ? a : b < a ? b : (std::
 #undef TF_FLOAT_BINARY
 struct Fma {
   template <typename T>
-  static T of(T a, T b, T c) { return std::fma(a, b, c); }
+  static T of(T a, T b, T c) {
+    return std::fma(a, b, c);
+  }
 };
 struct IsNan {
   template <typename T>
-  static int32_t of(T a) { return a != a; }
+  static int32_t of(T a) {
+    return a != a;
+  }
 };
 struct IsInf {
   template <typename T>
-  static int32_t of(T a) { return std::isinf(a); }
+  static int32_t of(T a) {
+    return std::isinf(a);
+  }
 };
 struct IsFinite {
   template <typename T>
-  static int32_t of(T a) { return std::isfinite(a); }
+  static int32_t of(T a) {
+    return std::isfinite(a);
+  }
 };
 struct SignBit {
   template <typename T>
-  static int32_t of(T a) { return std::signbit(a); }
+  static int32_t of(T a) {
+    return std::signbit(a);
+  }
 };
 struct ToInt {
   template <typename T>
-  static int64_t of(T a) { return static_cast<int64_t>(std::nearbyint(a)); }
+  static int64_t of(T a) {
+    return static_cast<int64_t>(std::nearbyint(a));
+  }
 };
 
 // tt.clampf: min(max(x, low), high); NaN of x is kept only where the operation says so.
@@ -283,7 +305,9 @@ void with_integer(Machine& m, const Instruction& i) {
   const float* a = m.at<float>(i.in[0]);
   const int32_t* b = m.at<int32_t>(i.in[1]);
   float* out = m.at<float>(i.out[0]);
-  for (int64_t k = 0; k < n; ++k) out[k] = kPower ? static_cast<float>(std::pow(static_cast<double>(a[k * sa]), b[k * sb])) : std::ldexp(a[k * sa], b[k * sb]);
+  for (int64_t k = 0; k < n; ++k)
+    out[k] = kPower ? static_cast<float>(std::pow(static_cast<double>(a[k * sa]), b[k * sb]))
+                    : std::ldexp(a[k * sa], b[k * sb]);
   finish(i, out, n);
 }
 
@@ -336,28 +360,64 @@ constexpr float kTranscendental = 4;  // what own_share takes for one: the rate 
 
 const std::unordered_map<std::string_view, Entry>& operations() {
   static const std::unordered_map<std::string_view, Entry> table = {
-      {"arith.addi", {on_integers<AddI>}},       {"arith.subi", {on_integers<SubI>}},       {"arith.muli", {on_integers<MulI>}},
-      {"arith.divsi", {on_integers<DivS>}},      {"arith.divui", {on_integers<DivU>}},      {"arith.remsi", {on_integers<RemS>}},
-      {"arith.remui", {on_integers<RemU>}},      {"arith.andi", {on_integers<And>}},        {"arith.ori", {on_integers<Or>}},
-      {"arith.xori", {on_integers<Xor>}},        {"arith.shli", {on_integers<Shl>}},        {"arith.shrsi", {on_integers<ShrS>}},
-      {"arith.shrui", {on_integers<ShrU>}},      {"arith.maxsi", {on_integers<MaxS>}},      {"arith.minsi", {on_integers<MinS>}},
-      {"arith.maxui", {on_integers<MaxU>}},      {"arith.minui", {on_integers<MinU>}},      {"tt.mulhiui", {on_integers<MulHiU>}},
-      {"math.absi", {[](Kind k) -> Run { return k == Kind::kI64 ? unary<AbsI, int64_t, int64_t> : k == Kind::kI32 ? unary<AbsI, int32_t, int32_t>
-                                              : k == Kind::kI16 ? unary<AbsI, int16_t, int16_t> : k == Kind::kI8 ? unary<AbsI, int8_t, int8_t> : nullptr; }}},
-      {"arith.addf", {on_floats<AddF>, 1}},      {"arith.subf", {on_floats<SubF>, 1}},      {"arith.mulf", {on_floats<MulF>, 1}},
-      {"arith.divf", {on_floats<DivF>, 1}},      {"arith.remf", {on_floats<RemF>, 1}},      {"arith.negf", {on_float<Neg>, 1}},
-      {"arith.maximumf", {on_floats<Maximum>, 1}}, {"arith.minimumf", {on_floats<Minimum>, 1}},
-      {"arith.maxnumf", {on_floats<MaxNum>, 1}}, {"arith.minnumf", {on_floats<MinNum>, 1}}, {"tt.precise_divf", {on_floats<DivF>, 1}},
-      {"tt.precise_sqrt", {on_float<Sqrt>, kTranscendental}},                               {"math.sqrt", {on_float<Sqrt>, kTranscendental}},
-      {"math.rsqrt", {on_float<Rsqrt>, kTranscendental}}, {"math.exp", {on_float<Exp>, kTranscendental}},
-      {"math.exp2", {on_float<Exp2>, kTranscendental}},   {"math.expm1", {on_float<Expm1>, kTranscendental}},
-      {"math.log", {on_float<Log>, kTranscendental}},     {"math.log2", {on_float<Log2>, kTranscendental}},
-      {"math.log10", {on_float<Log10>, kTranscendental}}, {"math.log1p", {on_float<Log1p>, kTranscendental}},
-      {"math.sin", {on_float<Sin>, kTranscendental}},     {"math.cos", {on_float<Cos>, kTranscendental}},
-      {"math.tan", {on_float<Tan>, kTranscendental}},     {"math.tanh", {on_float<Tanh>, kTranscendental}},
-      {"math.erf", {on_float<Erf>, kTranscendental}},     {"math.absf", {on_float<Abs>, 1}},
-      {"math.floor", {on_float<Floor>, 1}},      {"math.ceil", {on_float<Ceil>, 1}},        {"math.trunc", {on_float<Trunc>, 1}},
-      {"math.round", {on_float<Round>, 1}},      {"math.roundeven", {on_float<Rint>, 1}},   {"math.copysign", {on_floats<CopySign>, 1}},
+      {"arith.addi", {on_integers<AddI>}},
+      {"arith.subi", {on_integers<SubI>}},
+      {"arith.muli", {on_integers<MulI>}},
+      {"arith.divsi", {on_integers<DivS>}},
+      {"arith.divui", {on_integers<DivU>}},
+      {"arith.remsi", {on_integers<RemS>}},
+      {"arith.remui", {on_integers<RemU>}},
+      {"arith.andi", {on_integers<And>}},
+      {"arith.ori", {on_integers<Or>}},
+      {"arith.xori", {on_integers<Xor>}},
+      {"arith.shli", {on_integers<Shl>}},
+      {"arith.shrsi", {on_integers<ShrS>}},
+      {"arith.shrui", {on_integers<ShrU>}},
+      {"arith.maxsi", {on_integers<MaxS>}},
+      {"arith.minsi", {on_integers<MinS>}},
+      {"arith.maxui", {on_integers<MaxU>}},
+      {"arith.minui", {on_integers<MinU>}},
+      {"tt.mulhiui", {on_integers<MulHiU>}},
+      {"math.absi", {[](Kind k) -> Run {
+         return k == Kind::kI64   ? unary<AbsI, int64_t, int64_t>
+                : k == Kind::kI32 ? unary<AbsI, int32_t, int32_t>
+                : k == Kind::kI16 ? unary<AbsI, int16_t, int16_t>
+                : k == Kind::kI8  ? unary<AbsI, int8_t, int8_t>
+                                  : nullptr;
+       }}},
+      {"arith.addf", {on_floats<AddF>, 1}},
+      {"arith.subf", {on_floats<SubF>, 1}},
+      {"arith.mulf", {on_floats<MulF>, 1}},
+      {"arith.divf", {on_floats<DivF>, 1}},
+      {"arith.remf", {on_floats<RemF>, 1}},
+      {"arith.negf", {on_float<Neg>, 1}},
+      {"arith.maximumf", {on_floats<Maximum>, 1}},
+      {"arith.minimumf", {on_floats<Minimum>, 1}},
+      {"arith.maxnumf", {on_floats<MaxNum>, 1}},
+      {"arith.minnumf", {on_floats<MinNum>, 1}},
+      {"tt.precise_divf", {on_floats<DivF>, 1}},
+      {"tt.precise_sqrt", {on_float<Sqrt>, kTranscendental}},
+      {"math.sqrt", {on_float<Sqrt>, kTranscendental}},
+      {"math.rsqrt", {on_float<Rsqrt>, kTranscendental}},
+      {"math.exp", {on_float<Exp>, kTranscendental}},
+      {"math.exp2", {on_float<Exp2>, kTranscendental}},
+      {"math.expm1", {on_float<Expm1>, kTranscendental}},
+      {"math.log", {on_float<Log>, kTranscendental}},
+      {"math.log2", {on_float<Log2>, kTranscendental}},
+      {"math.log10", {on_float<Log10>, kTranscendental}},
+      {"math.log1p", {on_float<Log1p>, kTranscendental}},
+      {"math.sin", {on_float<Sin>, kTranscendental}},
+      {"math.cos", {on_float<Cos>, kTranscendental}},
+      {"math.tan", {on_float<Tan>, kTranscendental}},
+      {"math.tanh", {on_float<Tanh>, kTranscendental}},
+      {"math.erf", {on_float<Erf>, kTranscendental}},
+      {"math.absf", {on_float<Abs>, 1}},
+      {"math.floor", {on_float<Floor>, 1}},
+      {"math.ceil", {on_float<Ceil>, 1}},
+      {"math.trunc", {on_float<Trunc>, 1}},
+      {"math.round", {on_float<Round>, 1}},
+      {"math.roundeven", {on_float<Rint>, 1}},
+      {"math.copysign", {on_floats<CopySign>, 1}},
       {"math.powf", {on_floats<Pow>, kTranscendental}},
   };
   return table;
@@ -367,25 +427,79 @@ const std::unordered_map<std::string_view, Entry>& operations() {
 const std::unordered_map<std::string_view, Entry>& externals() {
   constexpr float t = kTranscendental;
   static const std::unordered_map<std::string_view, Entry> table = {
-      {"abs", {on_float<Abs>, 1}},        {"fabs", {on_float<Abs>, 1}},       {"acos", {on_float<Acos>, t}},      {"acosh", {on_float<Acosh>, t}},
-      {"asin", {on_float<Asin>, t}},      {"asinh", {on_float<Asinh>, t}},    {"atan", {on_float<Atan>, t}},      {"atan2", {on_floats<Atan2>, t}},
-      {"atanh", {on_float<Atanh>, t}},    {"cbrt", {on_float<Cbrt>, t}},      {"ceil", {on_float<Ceil>, 1}},      {"copysign", {on_floats<CopySign>, 1}},
-      {"cos", {on_float<Cos>, t}},        {"cosh", {on_float<Cosh>, t}},      {"cospi", {on_float<CosPi>, t}},    {"div_rn", {on_floats<DivF>, 1}},
-      {"erf", {on_float<Erf>, t}},        {"erfc", {on_float<Erfc>, t}},      {"exp", {on_float<Exp>, t}},        {"exp10", {on_float<Exp10>, t}},
-      {"exp2", {on_float<Exp2>, t}},      {"expm1", {on_float<Expm1>, t}},    {"fdim", {on_floats<Fdim>, 1}},     {"floor", {on_float<Floor>, 1}},
-      {"fmax", {on_floats<MaxNum>, 1}},   {"fmin", {on_floats<MinNum>, 1}},   {"fmod", {on_floats<RemF>, 1}},     {"hypot", {on_floats<Hypot>, t}},
-      {"isnan", {float_test<IsNan, int32_t>, 1}}, {"isinf", {float_test<IsInf, int32_t>, 1}}, {"finite", {float_test<IsFinite, int32_t>, 1}},
-      {"isfinited", {float_test<IsFinite, int32_t>, 1}}, {"signbit", {float_test<SignBit, int32_t>, 1}}, {"lgamma", {on_float<Lgamma>, t}},
-      {"log", {on_float<Log>, t}},        {"log10", {on_float<Log10>, t}},    {"log1p", {on_float<Log1p>, t}},    {"log2", {on_float<Log2>, t}},
-      {"logb", {on_float<Logb>, 1}},      {"nearbyint", {on_float<Rint>, 1}}, {"nextafter", {on_floats<NextAfter>, 1}},
-      {"normcdf", {on_float<NormCdf>, t}}, {"pow", {on_floats<Pow>, t}},      {"rcp_rn", {on_float<Rcp>, 1}},     {"remainder", {on_floats<Remainder>, 1}},
-      {"rint", {on_float<Rint>, 1}},      {"round", {on_float<Round>, 1}},    {"rsqrt", {on_float<Rsqrt>, t}},    {"saturate", {on_float<Saturate>, 1}},
-      {"sin", {on_float<Sin>, t}},        {"sinh", {on_float<Sinh>, t}},      {"sinpi", {on_float<SinPi>, t}},    {"sqrt", {on_float<Sqrt>, t}},
-      {"sqrt_rn", {on_float<Sqrt>, t}},   {"tan", {on_float<Tan>, t}},        {"tanh", {on_float<Tanh>, t}},      {"tgamma", {on_float<Tgamma>, t}},
-      {"trunc", {on_float<Trunc>, 1}},    {"add_rn", {on_floats<AddF>, 1}},   {"sub_rn", {on_floats<SubF>, 1}},   {"mul_rn", {on_floats<MulF>, 1}},
-      {"fast_exp", {on_float<Exp>, t}},   {"fast_log", {on_float<Log>, t}},   {"fast_log2", {on_float<Log2>, t}}, {"fast_log10", {on_float<Log10>, t}},
-      {"fast_sin", {on_float<Sin>, t}},   {"fast_cos", {on_float<Cos>, t}},   {"fast_tan", {on_float<Tan>, t}},   {"fast_tanh", {on_float<Tanh>, t}},
-      {"fast_pow", {on_floats<Pow>, t}},  {"fast_divide", {on_floats<DivF>, 1}}, {"fast_fdivide", {on_floats<DivF>, 1}}, {"fast_exp10", {on_float<Exp10>, t}},
+      {"abs", {on_float<Abs>, 1}},
+      {"fabs", {on_float<Abs>, 1}},
+      {"acos", {on_float<Acos>, t}},
+      {"acosh", {on_float<Acosh>, t}},
+      {"asin", {on_float<Asin>, t}},
+      {"asinh", {on_float<Asinh>, t}},
+      {"atan", {on_float<Atan>, t}},
+      {"atan2", {on_floats<Atan2>, t}},
+      {"atanh", {on_float<Atanh>, t}},
+      {"cbrt", {on_float<Cbrt>, t}},
+      {"ceil", {on_float<Ceil>, 1}},
+      {"copysign", {on_floats<CopySign>, 1}},
+      {"cos", {on_float<Cos>, t}},
+      {"cosh", {on_float<Cosh>, t}},
+      {"cospi", {on_float<CosPi>, t}},
+      {"div_rn", {on_floats<DivF>, 1}},
+      {"erf", {on_float<Erf>, t}},
+      {"erfc", {on_float<Erfc>, t}},
+      {"exp", {on_float<Exp>, t}},
+      {"exp10", {on_float<Exp10>, t}},
+      {"exp2", {on_float<Exp2>, t}},
+      {"expm1", {on_float<Expm1>, t}},
+      {"fdim", {on_floats<Fdim>, 1}},
+      {"floor", {on_float<Floor>, 1}},
+      {"fmax", {on_floats<MaxNum>, 1}},
+      {"fmin", {on_floats<MinNum>, 1}},
+      {"fmod", {on_floats<RemF>, 1}},
+      {"hypot", {on_floats<Hypot>, t}},
+      {"isnan", {float_test<IsNan, int32_t>, 1}},
+      {"isinf", {float_test<IsInf, int32_t>, 1}},
+      {"finite", {float_test<IsFinite, int32_t>, 1}},
+      {"isfinited", {float_test<IsFinite, int32_t>, 1}},
+      {"signbit", {float_test<SignBit, int32_t>, 1}},
+      {"lgamma", {on_float<Lgamma>, t}},
+      {"log", {on_float<Log>, t}},
+      {"log10", {on_float<Log10>, t}},
+      {"log1p", {on_float<Log1p>, t}},
+      {"log2", {on_float<Log2>, t}},
+      {"logb", {on_float<Logb>, 1}},
+      {"nearbyint", {on_float<Rint>, 1}},
+      {"nextafter", {on_floats<NextAfter>, 1}},
+      {"normcdf", {on_float<NormCdf>, t}},
+      {"pow", {on_floats<Pow>, t}},
+      {"rcp_rn", {on_float<Rcp>, 1}},
+      {"remainder", {on_floats<Remainder>, 1}},
+      {"rint", {on_float<Rint>, 1}},
+      {"round", {on_float<Round>, 1}},
+      {"rsqrt", {on_float<Rsqrt>, t}},
+      {"saturate", {on_float<Saturate>, 1}},
+      {"sin", {on_float<Sin>, t}},
+      {"sinh", {on_float<Sinh>, t}},
+      {"sinpi", {on_float<SinPi>, t}},
+      {"sqrt", {on_float<Sqrt>, t}},
+      {"sqrt_rn", {on_float<Sqrt>, t}},
+      {"tan", {on_float<Tan>, t}},
+      {"tanh", {on_float<Tanh>, t}},
+      {"tgamma", {on_float<Tgamma>, t}},
+      {"trunc", {on_float<Trunc>, 1}},
+      {"add_rn", {on_floats<AddF>, 1}},
+      {"sub_rn", {on_floats<SubF>, 1}},
+      {"mul_rn", {on_floats<MulF>, 1}},
+      {"fast_exp", {on_float<Exp>, t}},
+      {"fast_log", {on_float<Log>, t}},
+      {"fast_log2", {on_float<Log2>, t}},
+      {"fast_log10", {on_float<Log10>, t}},
+      {"fast_sin", {on_float<Sin>, t}},
+      {"fast_cos", {on_float<Cos>, t}},
+      {"fast_tan", {on_float<Tan>, t}},
+      {"fast_tanh", {on_float<Tanh>, t}},
+      {"fast_pow", {on_floats<Pow>, t}},
+      {"fast_divide", {on_floats<DivF>, 1}},
+      {"fast_fdivide", {on_floats<DivF>, 1}},
+      {"fast_exp10", {on_float<Exp10>, t}},
       {"llrint", {float_test<ToInt, int64_t>, 1}},
   };
   return table;
@@ -409,15 +523,26 @@ Entry external(std::string_view symbol) {
 
 Run comparison(std::string_view name, std::string_view predicate, Kind kind) {
   static const std::unordered_map<std::string_view, Run (*)(Kind)> integers = {
-      {"eq", compare_integers<Equal>},    {"ne", compare_integers<NotEqual>},      {"slt", compare_integers<Less>},   {"sle", compare_integers<LessEqual>},
-      {"sgt", compare_integers<Greater>}, {"sge", compare_integers<GreaterEqual>}, {"ult", compare_integers<BelowU>}, {"ule", compare_integers<BelowEqualU>},
+      {"eq", compare_integers<Equal>},    {"ne", compare_integers<NotEqual>},
+      {"slt", compare_integers<Less>},    {"sle", compare_integers<LessEqual>},
+      {"sgt", compare_integers<Greater>}, {"sge", compare_integers<GreaterEqual>},
+      {"ult", compare_integers<BelowU>},  {"ule", compare_integers<BelowEqualU>},
       {"ugt", compare_integers<AboveU>},  {"uge", compare_integers<AboveEqualU>}};
   static const std::unordered_map<std::string_view, Run (*)(Kind)> floats = {
-      {"oeq", compare_floats<Equal>},          {"one", compare_floats<OrderedNotEqual>},   {"olt", compare_floats<Less>},
-      {"ole", compare_floats<LessEqual>},      {"ogt", compare_floats<Greater>},           {"oge", compare_floats<GreaterEqual>},
-      {"ord", compare_floats<Ordered>},        {"uno", compare_floats<Unordered>},         {"ueq", compare_floats<UnorderedEqual>},
-      {"une", compare_floats<NotEqual>},       {"ult", compare_floats<UnorderedLess>},     {"ule", compare_floats<UnorderedLessEqual>},
-      {"ugt", compare_floats<UnorderedGreater>}, {"uge", compare_floats<UnorderedGreaterEqual>}};
+      {"oeq", compare_floats<Equal>},
+      {"one", compare_floats<OrderedNotEqual>},
+      {"olt", compare_floats<Less>},
+      {"ole", compare_floats<LessEqual>},
+      {"ogt", compare_floats<Greater>},
+      {"oge", compare_floats<GreaterEqual>},
+      {"ord", compare_floats<Ordered>},
+      {"uno", compare_floats<Unordered>},
+      {"ueq", compare_floats<UnorderedEqual>},
+      {"une", compare_floats<NotEqual>},
+      {"ult", compare_floats<UnorderedLess>},
+      {"ule", compare_floats<UnorderedLessEqual>},
+      {"ugt", compare_floats<UnorderedGreater>},
+      {"uge", compare_floats<UnorderedGreaterEqual>}};
   const auto& table = name == "arith.cmpi" ? integers : floats;
   const auto found = table.find(predicate);
   return found == table.end() ? nullptr : found->second(kind);
@@ -463,39 +588,57 @@ void convert(Machine& m, const Instruction& i) {
 }
 struct Signed {
   template <typename R, typename T>
-  static R of(T a) { return static_cast<R>(a); }
+  static R of(T a) {
+    return static_cast<R>(a);
+  }
 };
 struct SignedBit {
   template <typename R, typename T>
-  static R of(T a) { return a ? static_cast<R>(-1) : R(0); }
+  static R of(T a) {
+    return a ? static_cast<R>(-1) : R(0);
+  }
 };
 struct AsUnsigned {
   template <typename R, typename T>
-  static R of(T a) { return static_cast<R>(Unsigned<T>(a)); }
+  static R of(T a) {
+    return static_cast<R>(Unsigned<T>(a));
+  }
 };
 struct NarrowSigned {  // an integer to a float that is narrower than float32
   template <typename R, typename T>
-  static R of(T a) { return towards_odd(static_cast<double>(a)); }
+  static R of(T a) {
+    return towards_odd(static_cast<double>(a));
+  }
 };
 struct NarrowUnsigned {
   template <typename R, typename T>
-  static R of(T a) { return towards_odd(static_cast<double>(Unsigned<T>(a))); }
+  static R of(T a) {
+    return towards_odd(static_cast<double>(Unsigned<T>(a)));
+  }
 };
 struct ToSigned {
   template <typename R, typename T>
-  static R of(T a) { return saturated<R>(a); }
+  static R of(T a) {
+    return saturated<R>(a);
+  }
 };
 struct ToUnsigned {
   template <typename R, typename T>
-  static R of(T a) { return static_cast<R>(saturated<Unsigned<R>>(a)); }
+  static R of(T a) {
+    return static_cast<R>(saturated<Unsigned<R>>(a));
+  }
 };
 struct NonZero {
   template <typename R, typename T>
-  static R of(T a) { return a != 0; }
+  static R of(T a) {
+    return a != 0;
+  }
 };
 struct Odd {
   template <typename R, typename T>
-  static R of(T a) { return towards_odd(a); }
+  static R of(T a) {
+    return towards_odd(a);
+  }
 };
 
 template <typename T, typename Op>
@@ -594,10 +737,16 @@ void float_to_bits(Machine& m, const Instruction& i) {
 }  // namespace
 
 Chosen elementwise(std::string_view name, std::string_view word, Kind kind, size_t operands) {
-  if (name == "arith.cmpi" || name == "arith.cmpf") return {operands == 2 ? comparison(name, word, kind) : nullptr, name == "arith.cmpf" ? 1.0f : 0.0f};
+  if (name == "arith.cmpi" || name == "arith.cmpf")
+    return {operands == 2 ? comparison(name, word, kind) : nullptr, name == "arith.cmpf" ? 1.0f : 0.0f};
   if (name == "arith.select") return {operands == 3 ? selection(kind) : nullptr};
-  if (name == "math.fma") return {operands != 3 || !is_float(kind) ? nullptr : kind == Kind::kF64 ? ternary<Fma, double, double> : ternary<Fma, float, float>, 2};
-  if (name == "tt.clampf") return {operands != 3 || !is_float(kind) ? nullptr : kind == Kind::kF64 ? clamp<double> : clamp<float>, 2};
+  if (name == "math.fma")
+    return {operands != 3 || !is_float(kind) ? nullptr
+            : kind == Kind::kF64             ? ternary<Fma, double, double>
+                                             : ternary<Fma, float, float>,
+            2};
+  if (name == "tt.clampf")
+    return {operands != 3 || !is_float(kind) ? nullptr : kind == Kind::kF64 ? clamp<double> : clamp<float>, 2};
   if (name == "tt.extern_elementwise") {
     if (word.find("fma") != std::string_view::npos && operands == 3) return elementwise("math.fma", "", kind, 3);
     if (word.find("ldexp") != std::string_view::npos && kind == Kind::kF32) return {with_integer<false>, 1};
@@ -626,18 +775,24 @@ Chosen cast(std::string_view name, std::string_view rounding, Kind from, Kind to
   }
   if (name == "arith.sitofp") return {integer_to_float<Signed, NarrowSigned, SignedBit>(from, to)};
   if (name == "arith.uitofp") return {integer_to_float<AsUnsigned, NarrowUnsigned, Signed>(from, to)};
-  if (name == "arith.fptosi" && is_float(from)) return {from == Kind::kF64 ? to_integer<double, ToSigned>(to) : to_integer<float, ToSigned>(to)};
-  if (name == "arith.fptoui" && is_float(from)) return {from == Kind::kF64 ? to_integer<double, ToUnsigned>(to) : to_integer<float, ToUnsigned>(to)};
+  if (name == "arith.fptosi" && is_float(from))
+    return {from == Kind::kF64 ? to_integer<double, ToSigned>(to) : to_integer<float, ToSigned>(to)};
+  if (name == "arith.fptoui" && is_float(from))
+    return {from == Kind::kF64 ? to_integer<double, ToUnsigned>(to) : to_integer<float, ToUnsigned>(to)};
   if (name == "arith.extf" || name == "arith.truncf" || name == "tt.fp_to_fp") {
     if (!is_float(from) || !is_float(to)) return {};
-    if (rounding == "rtz" && (to == Kind::kF16 || to == Kind::kBF16)) return {from == Kind::kF64 ? towards_zero<double> : towards_zero<float>};
-    if (to == Kind::kF64) return {from == Kind::kF64 ? convert<double, double, Signed> : convert<float, double, Signed>};
+    if (rounding == "rtz" && (to == Kind::kF16 || to == Kind::kBF16))
+      return {from == Kind::kF64 ? towards_zero<double> : towards_zero<float>};
+    if (to == Kind::kF64)
+      return {from == Kind::kF64 ? convert<double, double, Signed> : convert<float, double, Signed>};
     if (from == Kind::kF64) return {to == Kind::kF32 ? convert<double, float, Signed> : convert<double, float, Odd>};
     return {convert<float, float, Signed>};
   }
   if (name == "tt.bitcast" || name == "arith.bitcast") {
-    if (is_float(to) && held_size(to) != memory_size(to) && memory_size(from) == memory_size(to)) return {bits_to_float};
-    if (is_float(from) && held_size(from) != memory_size(from) && memory_size(from) == memory_size(to)) return {float_to_bits};
+    if (is_float(to) && held_size(to) != memory_size(to) && memory_size(from) == memory_size(to))
+      return {bits_to_float};
+    if (is_float(from) && held_size(from) != memory_size(from) && memory_size(from) == memory_size(to))
+      return {float_to_bits};
   }
   return {};
 }

@@ -51,7 +51,8 @@ struct Float8 {
     const int exponent = (bits & 0x7F) >> kMantissa, mantissa = bits & ((1 << kMantissa) - 1);
     const float sign = bits & 0x80 ? -1.0f : 1.0f;
     const int top = 0x7F >> kMantissa;
-    if (kFinite ? (bits & 0x7F) == 0x7F : exponent == top && mantissa != 0) return std::numeric_limits<float>::quiet_NaN();
+    if (kFinite ? (bits & 0x7F) == 0x7F : exponent == top && mantissa != 0)
+      return std::numeric_limits<float>::quiet_NaN();
     if (!kFinite && exponent == top) return sign * std::numeric_limits<float>::infinity();
     if (exponent == 0) return sign * std::ldexp(static_cast<float>(mantissa), 1 - kBias - kMantissa);
     return sign * std::ldexp(static_cast<float>(mantissa + (1 << kMantissa)), exponent - kBias - kMantissa);
@@ -77,7 +78,9 @@ struct Float8 {
     std::frexp(absolute, &exponent);
     const int biased = exponent - 1 + kBias;
     if (biased < 1) return sign | static_cast<uint8_t>(std::ldexp(absolute, kBias - 1 + kMantissa));
-    return sign | static_cast<uint8_t>((biased << kMantissa) + (static_cast<int>(std::ldexp(absolute, kMantissa - exponent + 1)) - (1 << kMantissa)));
+    return sign |
+           static_cast<uint8_t>((biased << kMantissa) +
+                                (static_cast<int>(std::ldexp(absolute, kMantissa - exponent + 1)) - (1 << kMantissa)));
   }
 };
 using E4M3 = Float8<3, 7, true>;

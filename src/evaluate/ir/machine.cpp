@@ -9,7 +9,8 @@
 
 namespace tritonforge::evaluate::ir {
 
-Machine::Machine(const Program& given, Memory& memory, const LaunchOptions& options) : program(given), memory(memory), options(options) {
+Machine::Machine(const Program& given, Memory& memory, const LaunchOptions& options)
+    : program(given), memory(memory), options(options) {
   size_t total = 0;
   for (const int64_t bytes : given.places) total += (static_cast<size_t>(bytes) + 63) / 64 * 64;
   storage_.resize(total + 64);
@@ -29,14 +30,17 @@ std::byte* Machine::scratch(size_t index, size_t bytes) {
 std::string Machine::where() const {
   std::string line;
   if (current && current->location >= 0) line = program.locations[static_cast<size_t>(current->location)];
-  return fmt::format("kernel {}{}{}, program ({}, {}, {})", program.kernel, line.empty() ? "" : ", ", line, pid[0], pid[1], pid[2]);
+  return fmt::format("kernel {}{}{}, program ({}, {}, {})", program.kernel, line.empty() ? "" : ", ", line, pid[0],
+                     pid[1], pid[2]);
 }
 
 void Machine::fault(const std::string& what) const { throw Fault(where() + ": " + what); }
 
 void Machine::check() {
   next_check = spent + (1 << 20);
-  if (spent > options.work_limit) fault(fmt::format("more work than the limit of {} elements; does a loop wait for another program?", options.work_limit));
+  if (spent > options.work_limit)
+    fault(fmt::format("more work than the limit of {} elements; does a loop wait for another program?",
+                      options.work_limit));
   if (options.deadline.expired()) fault("the time for this launch ran out");
 }
 
@@ -55,7 +59,8 @@ void Machine::move(const std::vector<Move>& moves) {
       for (const Move& each : moves) {
         const size_t bytes = static_cast<size_t>(each.bytes);
         if (each.spread_from) {
-          for (size_t b = 0; b < bytes; b += static_cast<size_t>(each.element)) std::memcpy(spare + at + b, this->at<std::byte>(each.from), static_cast<size_t>(each.element));
+          for (size_t b = 0; b < bytes; b += static_cast<size_t>(each.element))
+            std::memcpy(spare + at + b, this->at<std::byte>(each.from), static_cast<size_t>(each.element));
         } else {
           std::memcpy(spare + at, this->at<std::byte>(each.from), bytes);
         }
@@ -74,7 +79,8 @@ void Machine::move(const std::vector<Move>& moves) {
     if (one.exchange) {
       std::swap(places_[static_cast<size_t>(one.from)], places_[static_cast<size_t>(one.to)]);
     } else if (one.spread_from) {
-      for (int64_t b = 0; b < one.bytes; b += one.element) std::memcpy(at<std::byte>(one.to) + b, at<std::byte>(one.from), static_cast<size_t>(one.element));
+      for (int64_t b = 0; b < one.bytes; b += one.element)
+        std::memcpy(at<std::byte>(one.to) + b, at<std::byte>(one.from), static_cast<size_t>(one.element));
     } else {
       std::memcpy(at<std::byte>(one.to), at<std::byte>(one.from), static_cast<size_t>(one.bytes));
     }
@@ -83,14 +89,17 @@ void Machine::move(const std::vector<Move>& moves) {
 
 void Machine::start(std::span<const Argument> arguments) {
   if (arguments.size() != program.parameters.size()) {
-    fail(ErrorKind::kUsage, "kernel {} takes {} arguments, {} are given", program.kernel, program.parameters.size(), arguments.size());
+    fail(ErrorKind::kUsage, "kernel {} takes {} arguments, {} are given", program.kernel, program.parameters.size(),
+         arguments.size());
   }
   for (size_t k = 0; k < arguments.size(); ++k) {
     const Parameter& parameter = program.parameters[k];
     const Argument& argument = arguments[k];
     const bool pointer = parameter.kind == Kind::kPointer;
-    if (pointer != (argument.form == Argument::Form::kBuffer) || (is_float(parameter.kind) != (argument.form == Argument::Form::kFloat))) {
-      fail(ErrorKind::kUsage, "kernel {}: argument '{}' is no {}", program.kernel, parameter.name, name_of(parameter.kind));
+    if (pointer != (argument.form == Argument::Form::kBuffer) ||
+        (is_float(parameter.kind) != (argument.form == Argument::Form::kFloat))) {
+      fail(ErrorKind::kUsage, "kernel {}: argument '{}' is no {}", program.kernel, parameter.name,
+           name_of(parameter.kind));
     }
     if (parameter.place < 0) continue;  // never used
     if (pointer) {
@@ -110,12 +119,14 @@ void Machine::start(std::span<const Argument> arguments) {
 Work launch(const Program& program, Memory& memory, std::span<const Argument> arguments, const LaunchOptions& options) {
   const auto& grid = options.grid;
   for (const int64_t size : grid) {
-    if (size < 0 || size > std::numeric_limits<int32_t>::max()) fail(ErrorKind::kUsage, "kernel {}: grid size {}", program.kernel, size);
+    if (size < 0 || size > std::numeric_limits<int32_t>::max())
+      fail(ErrorKind::kUsage, "kernel {}: grid size {}", program.kernel, size);
   }
   const int64_t plane = grid[0] * grid[1];
   if (plane == 0 || grid[2] == 0) return {};
   constexpr int64_t kMaxPrograms = 1 << 24;
-  if (plane > kMaxPrograms || grid[2] > kMaxPrograms / plane) fail(ErrorKind::kUsage, "kernel {}: more than {} programs in one launch", program.kernel, kMaxPrograms);
+  if (plane > kMaxPrograms || grid[2] > kMaxPrograms / plane)
+    fail(ErrorKind::kUsage, "kernel {}: more than {} programs in one launch", program.kernel, kMaxPrograms);
   const int64_t programs = plane * grid[2];
   memory.begin_launch(programs);
   memory.begin_program(0);

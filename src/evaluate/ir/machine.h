@@ -21,22 +21,22 @@ class Fault : public std::runtime_error {
 
 struct Argument {
   enum class Form { kBuffer, kInteger, kFloat } form = Form::kInteger;
-  int buffer = -1;        // kBuffer: of the memory; -1: a null pointer
-  int64_t integer = 0;    // kBuffer: byte offset
+  int buffer = -1;      // kBuffer: of the memory; -1: a null pointer
+  int64_t integer = 0;  // kBuffer: byte offset
   double real = 0;
 };
 
 struct LaunchOptions {
   std::array<int64_t, 3> grid{1, 1, 1};
-  uint64_t seed = 0;                       // of the order of the programs
-  int64_t work_limit = int64_t{1} << 38;   // elements computed in one launch
+  uint64_t seed = 0;                      // of the order of the programs
+  int64_t work_limit = int64_t{1} << 38;  // elements computed in one launch
   Deadline deadline = Deadline::after(3600);
 };
 
 // Work of one launch, as own_share counts it.
 struct Work {
-  double flops = 0;       // float operations; 2 M N K of a dot
-  double bytes = 0;       // loaded and stored, masked-out elements not counted
+  double flops = 0;  // float operations; 2 M N K of a dot
+  double bytes = 0;  // loaded and stored, masked-out elements not counted
 };
 
 // Throws Fault, or kUsage where arguments and parameters do not agree. Findings are left in `memory`.
@@ -50,7 +50,9 @@ class Machine {
   Machine& operator=(const Machine&) = delete;
 
   template <typename T>
-  T* at(int place) { return reinterpret_cast<T*>(places_[static_cast<size_t>(place)]); }
+  T* at(int place) {
+    return reinterpret_cast<T*>(places_[static_cast<size_t>(place)]);
+  }
   int64_t count(const Instruction& i) const { return i.n < 0 ? lanes : i.n; }
   void run(const Code& code) {
     for (const Instruction& i : code) {
@@ -61,13 +63,13 @@ class Machine {
       i.run(*this, i);
     }
   }
-  void tick() {                                     // a round of a loop, so that an empty one ends too
+  void tick() {  // a round of a loop, so that an empty one ends too
     if ((spent += 8) > next_check) check();
   }
   void move(const std::vector<Move>& moves);
-  std::byte* scratch(size_t index, size_t bytes);   // stays valid until the same index is asked for again
+  std::byte* scratch(size_t index, size_t bytes);  // stays valid until the same index is asked for again
   [[noreturn]] void fault(const std::string& what) const;
-  std::string where() const;                        // "kernel softmax, line candidate.py:12, program (3, 0, 0)"
+  std::string where() const;  // "kernel softmax, line candidate.py:12, program (3, 0, 0)"
   void start(std::span<const Argument> arguments);
 
   const Program& program;

@@ -22,7 +22,8 @@ int Memory::add(std::string name, std::byte* data, int64_t bytes, int granule, b
 
 void Memory::begin_launch(int64_t programs) {
   TF_CHECK(programs > 0 && programs < (int64_t{1} << 30), "a launch of {} programs", programs);
-  if (many_ > std::numeric_limits<uint32_t>::max() - (uint32_t{1} << 30) - 2) {  // numbers start again: forget all marks
+  if (many_ >
+      std::numeric_limits<uint32_t>::max() - (uint32_t{1} << 30) - 2) {  // numbers start again: forget all marks
     for (auto& buffer : buffers_) buffer.writer.clear(), buffer.reader.clear(), buffer.atomic.clear();
     many_ = 0;
   }
@@ -58,9 +59,10 @@ void Memory::race(Buffer& buffer, int64_t cell, uint32_t other, const char* mine
   flagged_ = true;
   if (findings.size() >= kMaxFindings) return;
   const std::string who = other == many_ ? "several programs" : fmt::format("program {}", other - first_);
-  findings.push_back({Finding::Kind::kRace, fmt::format("{}: program {} {} {}, which {} {} without an order between them",
-                                                        describe ? describe(describe_data) : "", self_ - first_, mine,
-                                                        element(buffer, cell * buffer.granule), who, theirs)});
+  findings.push_back(
+      {Finding::Kind::kRace, fmt::format("{}: program {} {} {}, which {} {} without an order between them",
+                                         describe ? describe(describe_data) : "", self_ - first_, mine,
+                                         element(buffer, cell * buffer.granule), who, theirs)});
 }
 
 void Memory::track_load(Buffer& buffer, int64_t from, int64_t to) {
@@ -68,7 +70,8 @@ void Memory::track_load(Buffer& buffer, int64_t from, int64_t to) {
   uint32_t* reader = buffer.reader.data();
   const uint32_t self = self_, first = first_, many = many_;
   uint32_t bad = 0;
-  for (int64_t c = from; c < to; ++c) bad |= static_cast<uint32_t>(writer[c] >= first) & static_cast<uint32_t>(writer[c] != self);
+  for (int64_t c = from; c < to; ++c)
+    bad |= static_cast<uint32_t>(writer[c] >= first) & static_cast<uint32_t>(writer[c] != self);
   for (int64_t c = from; c < to; ++c) reader[c] = (reader[c] >= first) & (reader[c] != self) ? many : self;
   if (bad && !flagged_) {
     for (int64_t c = from; c < to; ++c) {
@@ -77,12 +80,14 @@ void Memory::track_load(Buffer& buffer, int64_t from, int64_t to) {
   }
   if (!buffer.atomic.empty() && !flagged_) {
     for (int64_t c = from; c < to; ++c) {
-      if (buffer.atomic[c] >= first && buffer.atomic[c] != self) race(buffer, c, buffer.atomic[c], "reads", "changes by an atomic");
+      if (buffer.atomic[c] >= first && buffer.atomic[c] != self)
+        race(buffer, c, buffer.atomic[c], "reads", "changes by an atomic");
     }
   }
 }
 
-void Memory::track_store(Buffer& buffer, int64_t from, int64_t to, int64_t byte, int64_t bytes, const std::byte* fresh) {
+void Memory::track_store(Buffer& buffer, int64_t from, int64_t to, int64_t byte, int64_t bytes,
+                         const std::byte* fresh) {
   uint32_t* writer = buffer.writer.data();
   uint32_t* reader = buffer.reader.data();
   const uint32_t self = self_, first = first_;
@@ -98,8 +103,10 @@ void Memory::track_store(Buffer& buffer, int64_t from, int64_t to, int64_t byte,
       // The same bytes once more (several programs that store one statistic) disturb nobody.
       if (std::memcmp(buffer.data + begin, fresh + (begin - byte), static_cast<size_t>(end - begin)) == 0) continue;
       if (writer[c] >= first && writer[c] != self) race(buffer, c, writer[c], "writes", "writes otherwise");
-      else if (reader[c] >= first && reader[c] != self) race(buffer, c, reader[c], "writes", reader[c] == many_ ? "read" : "reads");
-      else if (atomics && buffer.atomic[c] >= first && buffer.atomic[c] != self) race(buffer, c, buffer.atomic[c], "writes", "changes by an atomic");
+      else if (reader[c] >= first && reader[c] != self)
+        race(buffer, c, reader[c], "writes", reader[c] == many_ ? "read" : "reads");
+      else if (atomics && buffer.atomic[c] >= first && buffer.atomic[c] != self)
+        race(buffer, c, buffer.atomic[c], "writes", "changes by an atomic");
     }
   }
   std::fill(writer + from, writer + to, self);
@@ -108,8 +115,10 @@ void Memory::track_store(Buffer& buffer, int64_t from, int64_t to, int64_t byte,
 void Memory::track_atomic(Buffer& buffer, int64_t from, int64_t to) {
   if (buffer.atomic.empty()) buffer.atomic.assign(buffer.writer.size(), 0);
   for (int64_t c = from; c < to; ++c) {
-    if (buffer.writer[c] >= first_ && buffer.writer[c] != self_) race(buffer, c, buffer.writer[c], "changes by an atomic", "writes");
-    else if (buffer.reader[c] >= first_ && buffer.reader[c] != self_) race(buffer, c, buffer.reader[c], "changes by an atomic", buffer.reader[c] == many_ ? "read" : "reads");
+    if (buffer.writer[c] >= first_ && buffer.writer[c] != self_)
+      race(buffer, c, buffer.writer[c], "changes by an atomic", "writes");
+    else if (buffer.reader[c] >= first_ && buffer.reader[c] != self_)
+      race(buffer, c, buffer.reader[c], "changes by an atomic", buffer.reader[c] == many_ ? "read" : "reads");
     buffer.atomic[c] = self_;
   }
 }
@@ -141,9 +150,10 @@ std::byte* Memory::access(Access kind, uint64_t address, int64_t count, int size
       if (gap != begin + to) {
         unwritten_flagged_ = true;
         if (findings.size() < kMaxFindings) {
-          findings.push_back({Finding::Kind::kUninitialised, fmt::format("{}: program {} reads {}, before anything was written there",
-                                                                         describe ? describe(describe_data) : "", self_ - first_,
-                                                                         element(buffer, (gap - begin) * buffer.granule))});
+          findings.push_back(
+              {Finding::Kind::kUninitialised, fmt::format("{}: program {} reads {}, before anything was written there",
+                                                          describe ? describe(describe_data) : "", self_ - first_,
+                                                          element(buffer, (gap - begin) * buffer.granule))});
         }
       }
     }

@@ -14,7 +14,7 @@ namespace tritonforge::evaluate::ir {
 // What is wrong with an access; the launch goes on (bounds excepted, which end it).
 struct Finding {
   enum class Kind { kRace, kUninitialised } kind;
-  std::string text;      // one line: kernel, programs, source line, buffer, element
+  std::string text;  // one line: kernel, programs, source line, buffer, element
 };
 std::string_view name_of(Finding::Kind kind);
 
@@ -31,8 +31,10 @@ class Memory {
   };
   // `data` must outlive this object; bytes may be 0.
   int add(std::string name, std::byte* data, int64_t bytes, int granule, bool initialised);
-  static constexpr int kBits = 40;         // of an offset within a buffer
-  static uint64_t address(int buffer, int64_t offset) { return (static_cast<uint64_t>(buffer) + 1) << kBits | static_cast<uint64_t>(offset); }
+  static constexpr int kBits = 40;  // of an offset within a buffer
+  static uint64_t address(int buffer, int64_t offset) {
+    return (static_cast<uint64_t>(buffer) + 1) << kBits | static_cast<uint64_t>(offset);
+  }
   size_t size() const { return buffers_.size(); }
   Buffer& buffer(size_t index) { return buffers_[index]; }
 
@@ -47,7 +49,7 @@ class Memory {
   // An atomic whose result the kernel uses: what its earlier visitors did is ordered before this program from here on.
   void synchronise(uint64_t address);
 
-  std::vector<Finding> findings;           // of the launches so far, at most kMaxFindings
+  std::vector<Finding> findings;  // of the launches so far, at most kMaxFindings
   static constexpr size_t kMaxFindings = 16;
   // Called for the text of a finding: kernel and line.
   std::string (*describe)(void*) = nullptr;
@@ -62,10 +64,10 @@ class Memory {
   std::string element(const Buffer& buffer, int64_t byte) const;
 
   std::vector<Buffer> buffers_;
-  uint32_t first_ = 1, many_ = 1, self_ = 0;     // [first_, many_) are this launch's programs
+  uint32_t first_ = 1, many_ = 1, self_ = 0;  // [first_, many_) are this launch's programs
   std::unordered_map<uint64_t, std::unordered_set<uint32_t>> visitors_;
   std::unordered_set<uint32_t> before_me_;
-  bool flagged_ = false;                         // one race a launch is enough
+  bool flagged_ = false;  // one race a launch is enough
   bool unwritten_flagged_ = false;
 };
 

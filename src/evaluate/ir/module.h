@@ -14,21 +14,21 @@ namespace tritonforge::evaluate::ir {
 struct Limits {
   size_t bytes = size_t{8} << 20;
   int operations = 200'000;
-  int depth = 48;                                // of nested regions
-  int64_t block_elements = int64_t{1} << 20;     // Triton's own limit
+  int depth = 48;                             // of nested regions
+  int64_t block_elements = int64_t{1} << 20;  // Triton's own limit
   int rank = 24;
 };
 
 struct Attribute {
   enum class Form { kInteger, kWord, kList, kDense } form = Form::kWord;
   int64_t integer = 0;
-  std::string word;                              // a bare word or a string
+  std::string word;  // a bare word or a string
   std::vector<int64_t> list;
 };
 
 struct Operation;
 struct Block {
-  std::vector<int> arguments;                    // value ids
+  std::vector<int> arguments;  // value ids
   std::vector<Operation> operations;
 };
 struct Region {
@@ -40,17 +40,17 @@ struct Successor {
 };
 
 struct Operation {
-  std::string name;                              // "arith.addi"
-  std::vector<int> operands, results;            // value ids of the function
-  std::vector<int> groups;                       // sizes of bracketed operand lists, in order
-  std::vector<std::string> words;                // bare words before the types: "ogt", "acq_rel"
+  std::string name;                    // "arith.addi"
+  std::vector<int> operands, results;  // value ids of the function
+  std::vector<int> groups;             // sizes of bracketed operand lists, in order
+  std::vector<std::string> words;      // bare words before the types: "ogt", "acq_rel"
   std::map<std::string, Attribute> attributes;
-  std::vector<uint64_t> dense;                   // a constant's raw bits: one for a splat, else one an element
-  std::vector<Type> types;                       // as written after the colon, up to the arrow
+  std::vector<uint64_t> dense;  // a constant's raw bits: one for a splat, else one an element
+  std::vector<Type> types;      // as written after the colon, up to the arrow
   std::vector<Region> regions;
   std::vector<Successor> successors;
-  int text_line = 0;                             // in the IR text
-  int location = -1;                             // index into Module::locations
+  int text_line = 0;  // in the IR text
+  int location = -1;  // index into Module::locations
 };
 
 struct Function {
@@ -59,15 +59,15 @@ struct Function {
   std::vector<int> arguments;
   std::vector<std::string> argument_names;
   std::vector<Type> results;
-  std::vector<Type> values;                      // type of each value id
+  std::vector<Type> values;  // type of each value id
   Region body;
 };
 
 struct Module {
   std::vector<Function> functions;
-  std::vector<std::string> locations;            // "candidate.py:12"
+  std::vector<std::string> locations;  // "candidate.py:12"
   const Function* find(std::string_view name) const;
-  const Function& entry() const;                 // the public function; throws kUsage where there is not just one
+  const Function& entry() const;  // the public function; throws kUsage where there is not just one
 };
 
 // Throws kUsage ("Triton IR line 12, tt.dot: ...") and kUnsupported ("operation tt.foo is not evaluated").

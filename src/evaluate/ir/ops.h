@@ -8,7 +8,7 @@ namespace tritonforge::evaluate::ir {
 
 struct Chosen {
   Instruction::Run run = nullptr;
-  float flops = 0;               // an element
+  float flops = 0;  // an element
 };
 
 // One result element from the same element of each operand. `word` is the predicate of a comparison or the symbol of
@@ -18,9 +18,9 @@ Chosen cast(std::string_view name, std::string_view rounding, Kind from, Kind to
 
 namespace run {
 using F = void(Machine&, const Instruction&);
-F constant, range, spread, program_id, num_programs, address, broadcast, transpose, join, split, cat, dot, reduce, scan, gather,
-    histogram, load, store, atomic_rmw, atomic_cas, make_tuple, advance, load_block, store_block, check, loop_for, branch_if,
-    loop_while, graph;
-}
+F constant, range, spread, program_id, num_programs, address, broadcast, transpose, join, split, cat, dot, reduce, scan,
+    gather, histogram, load, store, atomic_rmw, atomic_cas, make_tuple, advance, load_block, store_block, check,
+    loop_for, branch_if, loop_while, graph;
+}  // namespace run
 
 }  // namespace tritonforge::evaluate::ir

@@ -17,7 +17,8 @@ bool word_char(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c
 class Parser {
  public:
   Parser(std::string_view text, const Limits& limits) : text_(text), limits_(limits) {
-    if (text.size() > limits.bytes) fail(ErrorKind::kUsage, "Triton IR of {} bytes is over the limit of {}", text.size(), limits.bytes);
+    if (text.size() > limits.bytes)
+      fail(ErrorKind::kUsage, "Triton IR of {} bytes is over the limit of {}", text.size(), limits.bytes);
   }
   Module parse();
 
@@ -29,12 +30,17 @@ class Parser {
   // Errors and characters.
   template <typename... Args>
   [[noreturn]] void wrong(fmt::format_string<Args...> format, Args&&... args) const {
-    fail(ErrorKind::kUsage, "Triton IR line {}{}: {}", line(), op_.empty() ? "" : ", " + op_, fmt::format(format, std::forward<Args>(args)...));
+    fail(ErrorKind::kUsage, "Triton IR line {}{}: {}", line(), op_.empty() ? "" : ", " + op_,
+         fmt::format(format, std::forward<Args>(args)...));
   }
-  int line() const { return 1 + static_cast<int>(std::count(text_.begin(), text_.begin() + static_cast<ptrdiff_t>(std::min(at_, text_.size())), '\n')); }
+  int line() const {
+    return 1 + static_cast<int>(std::count(text_.begin(),
+                                           text_.begin() + static_cast<ptrdiff_t>(std::min(at_, text_.size())), '\n'));
+  }
   // The same for positions that only grow, counted on from the last one.
   int next_line() {
-    counted_lines_ += static_cast<int>(std::count(text_.begin() + static_cast<ptrdiff_t>(counted_), text_.begin() + static_cast<ptrdiff_t>(at_), '\n'));
+    counted_lines_ += static_cast<int>(std::count(text_.begin() + static_cast<ptrdiff_t>(counted_),
+                                                  text_.begin() + static_cast<ptrdiff_t>(at_), '\n'));
     counted_ = at_;
     return 1 + counted_lines_;
   }
@@ -58,7 +64,8 @@ class Parser {
   bool take(std::string_view token) {
     skip();
     if (text_.substr(at_, token.size()) != token) return false;
-    if (word_char(token.back()) && at_ + token.size() < text_.size() && word_char(text_[at_ + token.size()])) return false;
+    if (word_char(token.back()) && at_ + token.size() < text_.size() && word_char(text_[at_ + token.size()]))
+      return false;
     at_ += token.size();
     return true;
   }
@@ -166,12 +173,13 @@ class Parser {
   std::vector<std::string> defined_;
   std::unordered_map<std::string, int> location_ids_;
   std::vector<std::string> location_names_;
-  std::vector<std::pair<std::string, int>>* labels_ = nullptr;   // of the region under way
+  std::vector<std::pair<std::string, int>>* labels_ = nullptr;  // of the region under way
 };
 
 const std::vector<std::pair<std::string_view, Kind>> kKinds = {
-    {"i1", Kind::kI1},     {"i8", Kind::kI8},   {"i16", Kind::kI16},   {"i32", Kind::kI32},        {"i64", Kind::kI64},       {"index", Kind::kI64},
-    {"f16", Kind::kF16},   {"f32", Kind::kF32}, {"f64", Kind::kF64},   {"bf16", Kind::kBF16},      {"f8E4M3FN", Kind::kF8E4M3}, {"f8E5M2", Kind::kF8E5M2}};
+    {"i1", Kind::kI1},   {"i8", Kind::kI8},     {"i16", Kind::kI16},         {"i32", Kind::kI32},
+    {"i64", Kind::kI64}, {"index", Kind::kI64}, {"f16", Kind::kF16},         {"f32", Kind::kF32},
+    {"f64", Kind::kF64}, {"bf16", Kind::kBF16}, {"f8E4M3FN", Kind::kF8E4M3}, {"f8E5M2", Kind::kF8E5M2}};
 
 Type Parser::type() {
   skip();
@@ -181,7 +189,8 @@ Type Parser::type() {
     int64_t elements = 1;
     while (std::isdigit(static_cast<unsigned char>(peek()))) {
       const int64_t size = integer();
-      if (size < 1 || size > limits_.block_elements || elements > limits_.block_elements / size) wrong("a tensor of more than {} elements", limits_.block_elements);
+      if (size < 1 || size > limits_.block_elements || elements > limits_.block_elements / size)
+        wrong("a tensor of more than {} elements", limits_.block_elements);
       elements *= size;
       out.shape.push_back(size);
       if (static_cast<int>(out.shape.size()) > limits_.rank) wrong("a tensor of more than {} dimensions", limits_.rank);
@@ -301,8 +310,10 @@ uint64_t Parser::bits_of_number(Kind kind) {
   if (take("false")) return 0;
   const size_t from = at_;
   if (peek() == '-' || peek() == '+') ++at_;
-  while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) || text_[at_] == '.' ||
-                                ((text_[at_] == '-' || text_[at_] == '+') && (text_[at_ - 1] == 'e' || text_[at_ - 1] == 'E')))) ++at_;
+  while (at_ < text_.size() &&
+         (std::isalnum(static_cast<unsigned char>(text_[at_])) || text_[at_] == '.' ||
+          ((text_[at_] == '-' || text_[at_] == '+') && (text_[at_ - 1] == 'e' || text_[at_ - 1] == 'E'))))
+    ++at_;
   std::string_view number = text_.substr(from, at_ - from);
   if (number.starts_with("0x") || number.starts_with("0X")) {
     uint64_t bits = 0;
@@ -369,12 +380,14 @@ void Parser::dense(Operation& op) {
   if (is_dense) {
     expect("dense<");
     skip();
-    if (peek() == '"') fail(ErrorKind::kUnsupported, "Triton IR line {}: a constant of raw bytes is not evaluated", line());
+    if (peek() == '"')
+      fail(ErrorKind::kUnsupported, "Triton IR line {}: a constant of raw bytes is not evaluated", line());
     while (!take(">")) {
       if (take("[") || take("]") || take(",")) continue;
       one();
     }
-    if (items.size() != 1 && static_cast<int64_t>(items.size()) != wanted.elements()) wrong("{} numbers for {} elements", items.size(), wanted.elements());
+    if (items.size() != 1 && static_cast<int64_t>(items.size()) != wanted.elements())
+      wrong("{} numbers for {} elements", items.size(), wanted.elements());
   } else {
     one();
   }
@@ -458,9 +471,12 @@ void Parser::blocks_into(Region& out, std::vector<std::pair<std::string, int>>& 
     if (peek() == '^') {
       ++at_;
       const std::string name = word();
-      if (!(first && out.blocks.size() == 1 && out.blocks.front().operations.empty() && out.blocks.front().arguments.empty())) out.blocks.emplace_back();
+      if (!(first && out.blocks.size() == 1 && out.blocks.front().operations.empty() &&
+            out.blocks.front().arguments.empty()))
+        out.blocks.emplace_back();
       const int index = static_cast<int>(out.blocks.size()) - 1;
-      const auto known = std::find_if(labels.begin(), labels.end(), [&](const auto& label) { return label.first == name; });
+      const auto known = std::find_if(labels.begin(), labels.end(),
+                                      [&](const auto& label) { return label.first == name; });
       if (known == labels.end()) labels.emplace_back(name, index);
       else if (known->second < 0) known->second = index;
       else wrong("block {} is there twice", name);
@@ -482,7 +498,8 @@ void Parser::blocks_into(Region& out, std::vector<std::pair<std::string, int>>& 
   }
 }
 
-std::vector<Type> Parser::result_types(const Operation& op, const std::vector<Type>& after_arrow, bool arrow, size_t wanted) {
+std::vector<Type> Parser::result_types(const Operation& op, const std::vector<Type>& after_arrow, bool arrow,
+                                       size_t wanted) {
   const auto need = [&](size_t count) {
     if (op.types.size() < count) wrong("its type is missing");
   };
@@ -565,7 +582,8 @@ void Parser::plain(Operation& op, std::vector<Type>& results) {
     } else if (c == '^') {
       ++at_;
       const std::string name = word();
-      auto known = std::find_if(labels_->begin(), labels_->end(), [&](const auto& label) { return label.first == name; });
+      auto known = std::find_if(labels_->begin(), labels_->end(),
+                                [&](const auto& label) { return label.first == name; });
       if (known == labels_->end()) known = labels_->insert(labels_->end(), {name, -1});
       Successor next{.block = static_cast<int>(known - labels_->begin())};
       if (take("(")) {
@@ -788,7 +806,8 @@ void Parser::function(Module& module) {
   function_ = nullptr;
 }
 
-// #loc3 = loc("file":12:4) | loc("name"(#loc1)) | loc(callsite(#a at #b)): the first file and line that a chain leads to.
+// #loc3 = loc("file":12:4) | loc("name"(#loc1)) | loc(callsite(#a at #b)): the first file and line that a chain leads
+// to.
 void Parser::location_table(Module& module) {
   std::unordered_map<std::string, std::string> text;
   size_t from = 0;
@@ -799,7 +818,8 @@ void Parser::location_table(Module& module) {
     from = end + 1;
     if (!line.starts_with("#loc")) continue;
     const size_t equals = line.find(" = ");
-    if (equals != std::string_view::npos) text[std::string(line.substr(0, equals))] = std::string(line.substr(equals + 3));
+    if (equals != std::string_view::npos)
+      text[std::string(line.substr(0, equals))] = std::string(line.substr(equals + 3));
   }
   for (const std::string& name : location_names_) {
     std::string found, at = name;
@@ -812,7 +832,8 @@ void Parser::location_table(Module& module) {
         const std::string file = body.substr(quote + 1, close - quote - 1);
         const size_t digits = close + 2;
         const size_t stop = body.find_first_not_of("0123456789", digits);
-        found = file.substr(file.rfind('/') == std::string::npos ? 0 : file.rfind('/') + 1) + ":" + body.substr(digits, stop - digits);
+        found = file.substr(file.rfind('/') == std::string::npos ? 0 : file.rfind('/') + 1) + ":" +
+                body.substr(digits, stop - digits);
         break;
       }
       const size_t hash = body.find('#');

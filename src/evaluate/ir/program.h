@@ -15,10 +15,10 @@ struct Instruction;
 using Code = std::vector<Instruction>;
 
 struct Move {
-  int from = 0, to = 0;    // places
+  int from = 0, to = 0;  // places
   int64_t bytes = 0;
-  int element = 8;         // held bytes of one
-  bool exchange = false;   // the source is not needed afterwards: the places are swapped, nothing is copied
+  int element = 8;           // held bytes of one
+  bool exchange = false;     // the source is not needed afterwards: the places are swapped, nothing is copied
   bool spread_from = false;  // the source holds one element for all
 };
 
@@ -28,16 +28,16 @@ struct Detail {
   int axis = 0;
   bool reverse = false, flag = false;
   std::string text;
-  std::vector<uint64_t> bits;                   // a constant
-  std::vector<int> lanes_a, lanes_b, lanes_out; // places of a reduction's region: left, right, results
+  std::vector<uint64_t> bits;                    // a constant
+  std::vector<int> lanes_a, lanes_b, lanes_out;  // places of a reduction's region: left, right, results
   std::vector<Kind> kinds;
   std::vector<int64_t> list;
   struct Jump {
-    int target = -1;                            // -1: the function returns
+    int target = -1;  // -1: the function returns
     std::vector<Move> moves;
   };
-  struct Exit {                                 // of a block of a control-flow graph
-    int condition = -1;                         // place; -1: always the first jump
+  struct Exit {          // of a block of a control-flow graph
+    int condition = -1;  // place; -1: always the first jump
     std::array<Jump, 2> jumps;
   };
   std::vector<Exit> exits;
@@ -54,10 +54,10 @@ struct Instruction {
   std::vector<Code> bodies;
   std::shared_ptr<Detail> detail;
   int location = -1;
-  bool pure = true;                               // nothing but its results: may be moved, shared or left out
-  uint32_t in_place = 0;                          // bit i: the result may take operand i's place
-  const char* name = "";                          // while compiling: of the module's operation
-  float flops = 0;                                // an element of the result
+  bool pure = true;       // nothing but its results: may be moved, shared or left out
+  uint32_t in_place = 0;  // bit i: the result may take operand i's place
+  const char* name = "";  // while compiling: of the module's operation
+  float flops = 0;        // an element of the result
 };
 
 struct Parameter {
@@ -69,13 +69,14 @@ struct Parameter {
 struct Program {
   std::string kernel;
   std::vector<Parameter> parameters;
-  Code launch_code, code;                         // once a launch; once a program
-  std::vector<int64_t> places;                    // bytes of each place
+  Code launch_code, code;       // once a launch; once a program
+  std::vector<int64_t> places;  // bytes of each place
   std::vector<std::string> locations;
   size_t instructions = 0;
 };
 
-// The module's public function. Throws kUnsupported naming an operation that is not evaluated, kUsage for IR that is wrong.
+// The module's public function. Throws kUnsupported naming an operation that is not evaluated, kUsage for IR that is
+// wrong.
 Program compile(const Module& module);
 
 }  // namespace tritonforge::evaluate::ir

@@ -37,12 +37,13 @@ constexpr int held_size(Kind kind) { return is_float(kind) && kind != Kind::kF64
 
 struct Type {
   Kind kind = Kind::kI32;
-  Kind pointee = Kind::kI8;         // of kPointer and kTuple
-  bool block = false;               // a tensor; a scalar otherwise
-  std::vector<int64_t> shape;       // of a tensor; of kTuple the block that it names
+  Kind pointee = Kind::kI8;    // of kPointer and kTuple
+  bool block = false;          // a tensor; a scalar otherwise
+  std::vector<int64_t> shape;  // of a tensor; of kTuple the block that it names
   int64_t elements() const {
     int64_t count = 1;
-    if (block) for (const int64_t size : shape) count *= size;
+    if (block)
+      for (const int64_t size : shape) count *= size;
     return count;
   }
   // Numbers that are held for one value: 1 + 3 rank for kTuple.

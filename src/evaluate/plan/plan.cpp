@@ -12,43 +12,92 @@ namespace {
 using Names = std::unordered_set<std::string_view>;
 
 // Views and memory without contents.
-const Names kFree = {
-    "view", "_unsafe_view", "reshape", "expand", "transpose", "permute", "t", "unsqueeze", "squeeze", "select", "slice", "narrow", "split", "split_with_sizes",
-    "unbind", "chunk", "detach", "alias", "as_strided", "diagonal", "unfold", "flatten", "unflatten", "view_as", "expand_as", "movedim", "swapaxes", "_reshape_alias",
-    "squeeze_", "unsqueeze_", "transpose_", "t_", "lift_fresh", "lift", "view_as_real", "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted"};
+const Names kFree = {"view",
+                     "_unsafe_view",
+                     "reshape",
+                     "expand",
+                     "transpose",
+                     "permute",
+                     "t",
+                     "unsqueeze",
+                     "squeeze",
+                     "select",
+                     "slice",
+                     "narrow",
+                     "split",
+                     "split_with_sizes",
+                     "unbind",
+                     "chunk",
+                     "detach",
+                     "alias",
+                     "as_strided",
+                     "diagonal",
+                     "unfold",
+                     "flatten",
+                     "unflatten",
+                     "view_as",
+                     "expand_as",
+                     "movedim",
+                     "swapaxes",
+                     "_reshape_alias",
+                     "squeeze_",
+                     "unsqueeze_",
+                     "transpose_",
+                     "t_",
+                     "lift_fresh",
+                     "lift",
+                     "view_as_real",
+                     "empty",
+                     "empty_like",
+                     "empty_strided",
+                     "new_empty",
+                     "new_empty_strided",
+                     "empty_permuted"};
 
 const Names kAllowed = {
     // filling
-    "zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full", "fill", "fill_", "zero", "zero_", "arange", "linspace", "eye", "scalar_tensor",
-    "tril_indices", "triu_indices", "one_hot",
+    "zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full", "fill",
+    "fill_", "zero", "zero_", "arange", "linspace", "eye", "scalar_tensor", "tril_indices", "triu_indices", "one_hot",
     // copies
-    "clone", "contiguous", "copy", "copy_", "_to_copy", "to", "cat", "stack", "repeat", "repeat_interleave", "flip", "roll", "constant_pad_nd", "reflection_pad1d", "reflection_pad2d",
-    "replication_pad1d", "replication_pad2d", "pixel_shuffle", "pixel_unshuffle", "rot90", "tril", "triu", "tril_", "triu_", "im2col", "col2im",
+    "clone", "contiguous", "copy", "copy_", "_to_copy", "to", "cat", "stack", "repeat", "repeat_interleave", "flip",
+    "roll", "constant_pad_nd", "reflection_pad1d", "reflection_pad2d", "replication_pad1d", "replication_pad2d",
+    "pixel_shuffle", "pixel_unshuffle", "rot90", "tril", "triu", "tril_", "triu_", "im2col", "col2im",
     // elementwise
-    "add", "sub", "rsub", "mul", "div", "pow", "neg", "abs", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "reciprocal", "square", "sin", "cos", "tan", "asin",
-    "acos", "atan", "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "sigmoid", "logit", "floor", "ceil", "round", "trunc", "frac", "sign", "sgn", "clamp",
-    "clamp_min", "clamp_max", "maximum", "minimum", "fmax", "fmin", "fmod", "remainder", "floor_divide", "where", "lerp", "addcmul", "addcdiv", "eq", "ne", "lt", "le", "gt", "ge",
-    "logical_and", "logical_or", "logical_not", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "bitwise_left_shift", "bitwise_right_shift", "isnan", "isinf",
-    "isfinite", "nan_to_num", "relu", "relu6", "leaky_relu", "elu", "celu", "selu", "gelu", "silu", "mish", "hardtanh", "hardsigmoid", "hardswish", "hardshrink", "softshrink", "softplus",
-    "softsign", "threshold", "prelu", "_prelu_kernel", "glu", "log_sigmoid", "log_sigmoid_forward", "hypot", "copysign", "ldexp", "xlogy", "deg2rad", "rad2deg", "lgamma", "digamma", "heaviside",
-    "masked_fill", "masked_fill_", "masked_scatter",
+    "add", "sub", "rsub", "mul", "div", "pow", "neg", "abs", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p",
+    "sqrt", "rsqrt", "reciprocal", "square", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh",
+    "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "sigmoid", "logit", "floor", "ceil", "round", "trunc",
+    "frac", "sign", "sgn", "clamp", "clamp_min", "clamp_max", "maximum", "minimum", "fmax", "fmin", "fmod", "remainder",
+    "floor_divide", "where", "lerp", "addcmul", "addcdiv", "eq", "ne", "lt", "le", "gt", "ge", "logical_and",
+    "logical_or", "logical_not", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not",
+    "bitwise_left_shift", "bitwise_right_shift", "isnan", "isinf", "isfinite", "nan_to_num", "relu", "relu6",
+    "leaky_relu", "elu", "celu", "selu", "gelu", "silu", "mish", "hardtanh", "hardsigmoid", "hardswish", "hardshrink",
+    "softshrink", "softplus", "softsign", "threshold", "prelu", "_prelu_kernel", "glu", "log_sigmoid",
+    "log_sigmoid_forward", "hypot", "copysign", "ldexp", "xlogy", "deg2rad", "rad2deg", "lgamma", "digamma",
+    "heaviside", "masked_fill", "masked_fill_", "masked_scatter",
     // reductions, scans, sorting
-    "sum", "mean", "prod", "var", "std", "var_mean", "std_mean", "amax", "amin", "aminmax", "max", "min", "argmax", "argmin", "any", "all", "norm", "linalg_vector_norm", "logsumexp", "cumsum",
-    "cumprod", "cummax", "cummin", "logcumsumexp", "softmax", "_softmax", "log_softmax", "_log_softmax", "sort", "argsort", "topk", "kthvalue", "median", "mode", "count_nonzero", "dist",
-    "searchsorted", "bucketize", "histc", "bincount",
+    "sum", "mean", "prod", "var", "std", "var_mean", "std_mean", "amax", "amin", "aminmax", "max", "min", "argmax",
+    "argmin", "any", "all", "norm", "linalg_vector_norm", "logsumexp", "cumsum", "cumprod", "cummax", "cummin",
+    "logcumsumexp", "softmax", "_softmax", "log_softmax", "_log_softmax", "sort", "argsort", "topk", "kthvalue",
+    "median", "mode", "count_nonzero", "dist", "searchsorted", "bucketize", "histc", "bincount",
     // indexing
-    "index", "index_select", "gather", "scatter", "scatter_", "scatter_add", "scatter_add_", "scatter_reduce", "index_add", "index_add_", "index_copy", "index_copy_", "index_fill", "index_fill_",
-    "index_put", "index_put_", "_index_put_impl_", "take", "take_along_dim", "put", "embedding", "_embedding_bag", "embedding_bag",
+    "index", "index_select", "gather", "scatter", "scatter_", "scatter_add", "scatter_add_", "scatter_reduce",
+    "index_add", "index_add_", "index_copy", "index_copy_", "index_fill", "index_fill_", "index_put", "index_put_",
+    "_index_put_impl_", "take", "take_along_dim", "put", "embedding", "_embedding_bag", "embedding_bag",
     // linear algebra and layers
-    "mm", "bmm", "addmm", "baddbmm", "addbmm", "addmv", "addr", "mv", "dot", "outer", "matmul", "linear", "ger", "einsum", "bilinear", "_trilinear", "convolution", "_convolution", "conv1d", "conv2d",
-    "conv3d", "conv_transpose1d", "conv_transpose2d", "max_pool1d", "max_pool2d", "max_pool3d", "max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices", "avg_pool1d",
-    "avg_pool2d", "avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_max_pool2d", "upsample_nearest1d", "upsample_nearest2d",
-    "upsample_bilinear2d", "native_layer_norm", "layer_norm", "native_group_norm", "group_norm", "native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_no_training",
-    "batch_norm", "instance_norm", "rms_norm", "_fused_rms_norm", "scaled_dot_product_attention", "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_attention_math",
-    "cdist", "_cdist_forward", "pairwise_distance", "cosine_similarity", "cross", "linalg_cross", "nll_loss", "nll_loss_forward", "nll_loss2d_forward", "mse_loss", "l1_loss", "smooth_l1_loss",
+    "mm", "bmm", "addmm", "baddbmm", "addbmm", "addmv", "addr", "mv", "dot", "outer", "matmul", "linear", "ger",
+    "einsum", "bilinear", "_trilinear", "convolution", "_convolution", "conv1d", "conv2d", "conv3d", "conv_transpose1d",
+    "conv_transpose2d", "max_pool1d", "max_pool2d", "max_pool3d", "max_pool1d_with_indices", "max_pool2d_with_indices",
+    "max_pool3d_with_indices", "avg_pool1d", "avg_pool2d", "avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d",
+    "_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_max_pool2d", "upsample_nearest1d", "upsample_nearest2d",
+    "upsample_bilinear2d", "native_layer_norm", "layer_norm", "native_group_norm", "group_norm", "native_batch_norm",
+    "_native_batch_norm_legit", "_native_batch_norm_legit_no_training", "batch_norm", "instance_norm", "rms_norm",
+    "_fused_rms_norm", "scaled_dot_product_attention", "_scaled_dot_product_flash_attention_for_cpu",
+    "_scaled_dot_product_attention_math", "cdist", "_cdist_forward", "pairwise_distance", "cosine_similarity", "cross",
+    "linalg_cross", "nll_loss", "nll_loss_forward", "nll_loss2d_forward", "mse_loss", "l1_loss", "smooth_l1_loss",
     "huber_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div", "soft_margin_loss",
     // random numbers: the replayer's generator is seeded by the trusted side
-    "rand", "randn", "rand_like", "randn_like", "randint", "randint_like", "randperm", "bernoulli", "bernoulli_", "uniform_", "normal_", "native_dropout", "dropout"};
+    "rand", "randn", "rand_like", "randn_like", "randint", "randint_like", "randperm", "bernoulli", "bernoulli_",
+    "uniform_", "normal_", "native_dropout", "dropout"};
 
 std::string_view short_name(std::string_view name) {
   return name.starts_with("aten::") ? name.substr(6) : std::string_view();
@@ -92,7 +141,8 @@ void check_argument(const Json& json, size_t values, const std::string& where, i
     if (json.size() != 1) wrong("{}: an argument of {} fields", where, json.size());
     const auto& [key, value] = *json.items().begin();
     if (key == "t") index_of(value, values, "value");
-    else if ((key != "f" && key != "dtype" && key != "format") || !value.is_string()) wrong("{}: an argument '{}'", where, std::string(key).substr(0, 40));
+    else if ((key != "f" && key != "dtype" && key != "format") || !value.is_string())
+      wrong("{}: an argument '{}'", where, std::string(key).substr(0, 40));
   }
 }
 
@@ -119,7 +169,8 @@ PlanValue value_of(const Json& json, const PlanLimits& limits) {
   value.dtype = kind.dtype;
   value.shape = sizes_of(json.at("shape"), "shape");
   value.stride = sizes_of(json.at("stride"), "stride");
-  if (value.stride.size() != value.shape.size()) wrong("{} strides of {} sizes", value.stride.size(), value.shape.size());
+  if (value.stride.size() != value.shape.size())
+    wrong("{} strides of {} sizes", value.stride.size(), value.shape.size());
   int64_t elements = 1;
   for (const int64_t size : value.shape) {
     if (size > 0 && elements > limits.elements / size) wrong("a tensor of more than {} elements", limits.elements);
@@ -139,7 +190,8 @@ PlanBinding binding_of(const Json& json, size_t values) {
   } else if (json.contains("i")) {
     out.form = PlanBinding::Form::kInteger;
     if (!json["i"].is_number_integer()) wrong("an integer argument that is none");
-    out.integer = json["i"].is_number_unsigned() ? static_cast<int64_t>(json["i"].get<uint64_t>()) : json["i"].get<int64_t>();
+    out.integer = json["i"].is_number_unsigned() ? static_cast<int64_t>(json["i"].get<uint64_t>())
+                                                 : json["i"].get<int64_t>();
   } else if (json.contains("r")) {
     out.form = PlanBinding::Form::kReal;
     out.real = std::strtod(json["r"].get_ref<const std::string&>().c_str(), nullptr);  // "inf" and "nan" included
@@ -161,7 +213,8 @@ Plan checked(const Json& json, std::span<const std::byte> payload, const PlanLim
   size_t at = 0;
   for (const auto& size : list("texts", limits.kernels * 4)) {
     const auto bytes = size.get<uint64_t>();
-    if (bytes > limits.text_bytes || at + bytes > std::min(limits.text_bytes, payload.size())) wrong("kernel texts of more than {} bytes", limits.text_bytes);
+    if (bytes > limits.text_bytes || at + bytes > std::min(limits.text_bytes, payload.size()))
+      wrong("kernel texts of more than {} bytes", limits.text_bytes);
     plan.texts.emplace_back(reinterpret_cast<const char*>(payload.data() + at), bytes);
     at += bytes;
   }
@@ -173,13 +226,16 @@ Plan checked(const Json& json, std::span<const std::byte> payload, const PlanLim
     bytes += value.elements() * static_cast<int64_t>(size_of(value.dtype));
     if (bytes > limits.total_bytes * 4) wrong("values of more than {} bytes", limits.total_bytes * 4);
     if (value.input >= static_cast<int>(plan.inputs)) wrong("input {} of {}", value.input, plan.inputs);
-    if (value.constant >= static_cast<int>(plan.constants.size())) wrong("constant {} of {}", value.constant, plan.constants.size());
+    if (value.constant >= static_cast<int>(plan.constants.size()))
+      wrong("constant {} of {}", value.constant, plan.constants.size());
   }
   for (const auto& item : list("kernels", limits.kernels)) {
     PlanKernel kernel{.name = item.at("name").get<std::string>().substr(0, 200), .options = item.at("options")};
     if (!kernel.options.is_object()) wrong("kernel {}: options are no object", kernel.name);
-    for (const auto& [target, text] : item.at("ir").items()) kernel.ir[target.substr(0, 32)] = index_of(text, plan.texts.size(), "text");
-    for (const auto& [target, text] : item.at("errors").items()) kernel.errors[target.substr(0, 32)] = text.get<std::string>().substr(0, 4000);
+    for (const auto& [target, text] : item.at("ir").items())
+      kernel.ir[target.substr(0, 32)] = index_of(text, plan.texts.size(), "text");
+    for (const auto& [target, text] : item.at("errors").items())
+      kernel.errors[target.substr(0, 32)] = text.get<std::string>().substr(0, 4000);
     plan.kernels.push_back(std::move(kernel));
   }
   // A value is made by its source or by one step, before it is used.
@@ -194,20 +250,23 @@ Plan checked(const Json& json, std::span<const std::byte> payload, const PlanLim
   };
   std::function<void(const Json&, const std::string&)> use_all = [&](const Json& argument, const std::string& where) {
     if (argument.is_object() && argument.contains("t")) used(argument["t"].get<int>(), where);
-    else if (argument.is_array()) for (const auto& item : argument) use_all(item, where);
+    else if (argument.is_array())
+      for (const auto& item : argument) use_all(item, where);
   };
   int64_t programs = 0;
   for (const auto& item : list("steps", limits.steps)) {
     PlanStep step;
     if (item.contains("launch")) {
       step.kernel = index_of(item["launch"], plan.kernels.size(), "kernel");
-      const std::string where = fmt::format("step {} (kernel {})", plan.steps.size(), plan.kernels[static_cast<size_t>(step.kernel)].name);
+      const std::string where = fmt::format("step {} (kernel {})", plan.steps.size(),
+                                            plan.kernels[static_cast<size_t>(step.kernel)].name);
       const auto grid = sizes_of(item.at("grid"), "grid");
       if (grid.size() != 3) wrong("{}: a grid of {} sizes", where, grid.size());
       int64_t of_launch = 1;
       for (size_t d = 0; d < 3; ++d) {
         step.grid[d] = grid[d];
-        if (grid[d] > limits.programs || of_launch > limits.programs / std::max<int64_t>(1, grid[d])) wrong("{}: more than {} programs", where, limits.programs);
+        if (grid[d] > limits.programs || of_launch > limits.programs / std::max<int64_t>(1, grid[d]))
+          wrong("{}: more than {} programs", where, limits.programs);
         of_launch *= grid[d];
       }
       if ((programs += of_launch) > limits.programs) wrong("{}: more than {} programs", where, limits.programs);
@@ -219,7 +278,8 @@ Plan checked(const Json& json, std::span<const std::byte> payload, const PlanLim
     } else {
       step.name = item.at("aten").get<std::string>();
       step.overload = item.at("overload").get<std::string>();
-      if (!is_allowed(step.name)) fail(ErrorKind::kUnsupported, "plan: operation {} is not replayed", step.name.substr(0, 80));
+      if (!is_allowed(step.name))
+        fail(ErrorKind::kUnsupported, "plan: operation {} is not replayed", step.name.substr(0, 80));
       const std::string where = fmt::format("step {} ({})", plan.steps.size(), step.name);
       step.args = item.at("args");
       step.kwargs = item.at("kwargs");
@@ -251,7 +311,8 @@ int64_t PlanValue::elements() const {
 }
 
 size_t Plan::launches() const {
-  return static_cast<size_t>(std::count_if(steps.begin(), steps.end(), [](const PlanStep& step) { return step.kernel >= 0; }));
+  return static_cast<size_t>(
+      std::count_if(steps.begin(), steps.end(), [](const PlanStep& step) { return step.kernel >= 0; }));
 }
 
 bool is_free(std::string_view aten_name) { return listed(kFree, aten_name); }
@@ -259,7 +320,8 @@ bool is_free(std::string_view aten_name) { return listed(kFree, aten_name); }
 bool is_allowed(std::string_view aten_name) {
   if (listed(kFree, aten_name) || listed(kAllowed, aten_name)) return true;
   // add_ is add in place.
-  return aten_name.size() > 1 && aten_name.ends_with('_') && listed(kAllowed, aten_name.substr(0, aten_name.size() - 1));
+  return aten_name.size() > 1 && aten_name.ends_with('_') &&
+         listed(kAllowed, aten_name.substr(0, aten_name.size() - 1));
 }
 
 Plan parse_plan(const Json& json, std::span<const std::byte> payload, const PlanLimits& limits) {

@@ -1,13 +1,15 @@
 #pragma once
-// A candidate's forward as data: tensor values, and in order the aten calls and kernel launches that make them. It comes
-// from an untrusted process; parse_plan checks all of it that can be checked without tensors, and is all that stands
-// between a forged plan and the replayer.
+// A candidate's forward as data: tensor values, and in order the aten calls and kernel launches that make them. It
+// comes from an untrusted process; parse_plan checks all of it that can be checked without tensors, and is all that
+// stands between a forged plan and the replayer.
 //   {"values": [{"dtype", "shape", "stride", "input" | "weight" | "constant": where it comes from}],
 //    "kernels": [{"name", "options", "ir": {target: text}, "errors": {target: compiler's text}}],
 //    "steps": [{"aten": "aten::mm", "overload": "", "args": [...], "kwargs": {...}, "out": [value]}
-//              | {"launch": kernel, "grid": [x, y, z], "args": [{"t": value} | {"i": integer} | {"r": real} | {"null": true}]}],
+//              | {"launch": kernel, "grid": [x, y, z], "args": [{"t": value} | {"i": integer} | {"r": real} | {"null":
+//              true}]}],
 //    "outputs": tree with {"tensor": value}, "inputs": count, "texts": [bytes], "constants": [described tensors]}
-// An aten argument: {"t": value}, null, bool, integer, string, {"f": "0.5"}, {"dtype": name}, {"format": name} or a list of these.
+// An aten argument: {"t": value}, null, bool, integer, string, {"f": "0.5"}, {"dtype": name}, {"format": name} or a
+// list of these.
 #include <array>
 #include <map>
 #include <optional>
@@ -22,25 +24,25 @@ namespace tritonforge::evaluate {
 
 struct PlanLimits {
   size_t values = 40'000, steps = 20'000, kernels = 256;
-  size_t text_bytes = size_t{64} << 20;      // all IR together
-  int64_t elements = int64_t{1} << 31;       // of one value
-  int64_t total_bytes = int64_t{8} << 30;    // of all values, views counted like tensors of their own
-  int64_t programs = int64_t{1} << 22;       // of all launches
+  size_t text_bytes = size_t{64} << 20;    // all IR together
+  int64_t elements = int64_t{1} << 31;     // of one value
+  int64_t total_bytes = int64_t{8} << 30;  // of all values, views counted like tensors of their own
+  int64_t programs = int64_t{1} << 22;     // of all launches
 };
 
 struct PlanValue {
   Dtype dtype = Dtype::kFloat32;
   std::vector<int64_t> shape, stride;
-  int input = -1, constant = -1;             // its number, where it is one
-  std::string weight;                        // its name, where it is one
+  int input = -1, constant = -1;  // its number, where it is one
+  std::string weight;             // its name, where it is one
   int64_t elements() const;
 };
 
 struct PlanKernel {
   std::string name;
   Json options;
-  std::map<std::string, int> ir;             // target -> text
-  std::map<std::string, std::string> errors; // target -> what the compiler's front end says
+  std::map<std::string, int> ir;              // target -> text
+  std::map<std::string, std::string> errors;  // target -> what the compiler's front end says
 };
 
 struct PlanBinding {
@@ -51,23 +53,23 @@ struct PlanBinding {
 };
 
 struct PlanStep {
-  int kernel = -1;                           // a launch; -1: an aten call
+  int kernel = -1;  // a launch; -1: an aten call
   std::array<int64_t, 3> grid{1, 1, 1};
   std::vector<PlanBinding> bindings;
-  std::string name, overload;                // "aten::mm", ""
+  std::string name, overload;  // "aten::mm", ""
   Json args, kwargs;
-  std::vector<int> out;                      // -1: no tensor
+  std::vector<int> out;  // -1: no tensor
 };
 
 struct Plan {
   std::vector<PlanValue> values;
   std::vector<PlanKernel> kernels;
   std::vector<PlanStep> steps;
-  Json outputs;                              // tree whose leaves count the tensors in order: {"tensor": 0}
-  std::vector<int> output_values;            // the value of each of those
+  Json outputs;                    // tree whose leaves count the tensors in order: {"tensor": 0}
+  std::vector<int> output_values;  // the value of each of those
   size_t inputs = 0;
   std::vector<std::string> texts;
-  std::vector<TensorView> constants;         // views into the payload given to parse_plan
+  std::vector<TensorView> constants;  // views into the payload given to parse_plan
   size_t launches() const;
 };
 

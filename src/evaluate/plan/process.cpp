@@ -1,8 +1,11 @@
 // Process P: frames from the trusted side on one socket. Entered from a sandboxed child of the Python parent, which has
 // libtorch loaded already.
-//   {"plan", "weights": [[name, tensor]], "tensors"} + the plan's payload and the weights'      -> {"loaded"} | {"failed"}
-//   {"replay", "tensors", "forward_seed", "order_seed", "launch", "timeout_s"} + the inputs'    -> {"tensors", "inputs", "aliases",
-//                                                                    "findings", "own_work", "aten_work"} + bytes | {"failed"}
+//   {"plan", "weights": [[name, tensor]], "tensors"} + the plan's payload and the weights'      -> {"loaded"} |
+//   {"failed"}
+//   {"replay", "tensors", "forward_seed", "order_seed", "launch", "timeout_s"} + the inputs'    -> {"tensors",
+//   "inputs", "aliases",
+//                                                                    "findings", "own_work", "aten_work"} + bytes |
+//                                                                    {"failed"}
 #include <ATen/Parallel.h>
 
 #include "base/error.h"
@@ -15,7 +18,10 @@ namespace {
 
 Json failure(const std::exception& error) {
   const auto* own = dynamic_cast<const Error*>(&error);
-  const char* kind = dynamic_cast<const ir::Fault*>(&error) ? "fault" : own && own->kind() == ErrorKind::kUnsupported ? "unsupported" : own ? "plan" : "internal";
+  const char* kind = dynamic_cast<const ir::Fault*>(&error)          ? "fault"
+                     : own && own->kind() == ErrorKind::kUnsupported ? "unsupported"
+                     : own                                           ? "plan"
+                                                                     : "internal";
   return {{"failed", {{"kind", kind}, {"text", std::string(error.what()).substr(0, 2000)}}}};
 }
 
@@ -35,12 +41,15 @@ int serve(int fd) {
       if (frame.header.contains("plan")) {
         loaded = std::move(frame);
         const auto plan_bytes = loaded.header.at("plan_bytes").get<size_t>();
-        if (plan_bytes > loaded.payload.size()) fail(ErrorKind::kUsage, "plan: a payload of {} bytes", loaded.payload.size());
+        if (plan_bytes > loaded.payload.size())
+          fail(ErrorKind::kUsage, "plan: a payload of {} bytes", loaded.payload.size());
         const std::span<const std::byte> all(loaded.payload);
         const auto tensors = parse_tensors(loaded.header.at("tensors"), all.subspan(plan_bytes));
         std::map<std::string, TensorView> weights;
-        for (const auto& item : loaded.header.at("weights")) weights[item.at(0).get<std::string>()] = tensors.at(item.at(1).get<size_t>());
-        replayer = std::make_unique<Replayer>(parse_plan(loaded.header.at("plan"), all.first(plan_bytes)), std::move(weights));
+        for (const auto& item : loaded.header.at("weights"))
+          weights[item.at(0).get<std::string>()] = tensors.at(item.at(1).get<size_t>());
+        replayer = std::make_unique<Replayer>(parse_plan(loaded.header.at("plan"), all.first(plan_bytes)),
+                                              std::move(weights));
         header = {{"loaded", true}};
       } else {
         if (!replayer) fail(ErrorKind::kUsage, "replay: no plan is loaded");
@@ -57,9 +66,11 @@ int serve(int fd) {
             payload.emplace_back(tensor.bytes);
           }
         }
-        for (const auto& finding : replay.findings) findings.push_back({std::string(name_of(finding.kind)), finding.text});
-        header = {{"tensors", std::move(tensors)}, {"inputs", replay.inputs.size()},  {"aliases", replay.aliases}, {"findings", std::move(findings)},
-                  {"own_work", replay.own_work},   {"aten_work", replay.aten_work}, {"own_share", replay.own_share()}};
+        for (const auto& finding : replay.findings)
+          findings.push_back({std::string(name_of(finding.kind)), finding.text});
+        header = {{"tensors", std::move(tensors)},   {"inputs", replay.inputs.size()}, {"aliases", replay.aliases},
+                  {"findings", std::move(findings)}, {"own_work", replay.own_work},    {"aten_work", replay.aten_work},
+                  {"own_share", replay.own_share()}};
       }
     } catch (const std::exception& error) {
       header = failure(error);

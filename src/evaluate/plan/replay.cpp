@@ -1,9 +1,9 @@
 #include "evaluate/plan/replay.h"
 
 #include <ATen/ATen.h>
-#include <ATen/ScalarOps.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
+#include <ATen/ScalarOps.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
@@ -55,14 +55,18 @@ at::Tensor tensor_of(const TensorView& view) {
 
 ReplayedTensor bytes_of(const at::Tensor& given) {
   const auto dtype = dtype_of(given.scalar_type());
-  if (!dtype || given.layout() != at::kStrided) fail(ErrorKind::kUnsupported, "replay: an output of dtype {}", c10::toString(given.scalar_type()));
+  if (!dtype || given.layout() != at::kStrided)
+    fail(ErrorKind::kUnsupported, "replay: an output of dtype {}", c10::toString(given.scalar_type()));
   const at::Tensor tensor = given.resolve_conj().resolve_neg().contiguous();
   std::vector<int64_t> order(static_cast<size_t>(tensor.dim()));
   std::iota(order.begin(), order.end(), 0);
   ReplayedTensor out;
   out.bytes.resize(tensor.nbytes());
   if (!out.bytes.empty()) std::memcpy(out.bytes.data(), tensor.data_ptr(), out.bytes.size());
-  out.described = {{"dtype", std::string(name_of(*dtype))}, {"shape", tensor.sizes().vec()}, {"order", order}, {"bytes", out.bytes.size()}};
+  out.described = {{"dtype", std::string(name_of(*dtype))},
+                   {"shape", tensor.sizes().vec()},
+                   {"order", order},
+                   {"bytes", out.bytes.size()}};
   return out;
 }
 
@@ -80,13 +84,17 @@ void poison(const at::Tensor& tensor) {
 double flops_of(std::string_view name, const std::vector<at::Tensor>& in, const std::vector<at::Tensor>& out) {
   const double results = out.empty() ? 0 : static_cast<double>(out.front().numel());
   name.remove_prefix(std::min<size_t>(6, name.size()));
-  const auto inner = [&](size_t index) { return in.size() > index && in[index].dim() > 0 ? static_cast<double>(in[index].size(-1)) : 1.0; };
-  if (name == "mm" || name == "bmm" || name == "mv" || name == "matmul" || name == "dot" || name == "linear") return 2 * std::max(1.0, results) * inner(0);
+  const auto inner = [&](size_t index) {
+    return in.size() > index && in[index].dim() > 0 ? static_cast<double>(in[index].size(-1)) : 1.0;
+  };
+  if (name == "mm" || name == "bmm" || name == "mv" || name == "matmul" || name == "dot" || name == "linear")
+    return 2 * std::max(1.0, results) * inner(0);
   if (name == "addmm" || name == "baddbmm" || name == "addmv" || name == "addbmm") return 2 * results * inner(1);
   if (name.find("conv") != std::string_view::npos && in.size() > 1 && in[1].dim() > 1 && in[1].size(0) > 0) {
     return 2 * results * static_cast<double>(in[1].numel()) / static_cast<double>(in[1].size(0));
   }
-  if (name.find("attention") != std::string_view::npos && in.size() > 1 && in[1].dim() > 1) return 4 * results * static_cast<double>(in[1].size(-2));
+  if (name.find("attention") != std::string_view::npos && in.size() > 1 && in[1].dim() > 1)
+    return 4 * results * static_cast<double>(in[1].size(-2));
   double most = results;  // a reduction works on what it reads
   for (const auto& tensor : in) most = std::max(most, static_cast<double>(tensor.numel()));
   return most;
@@ -103,10 +111,10 @@ struct Replayer::Impl {
   struct Run {
     std::vector<at::Tensor> values;
     ir::Memory memory;
-    std::unordered_map<const void*, int> buffers;       // storage -> buffer of the memory
-    std::unordered_map<const void*, bool> unwritten;    // storages that came without contents
-    std::vector<at::Tensor> keep;                       // storages stay where the memory knows them
-    std::vector<at::Tensor> in, out;                    // tensors of the aten call under way
+    std::unordered_map<const void*, int> buffers;     // storage -> buffer of the memory
+    std::unordered_map<const void*, bool> unwritten;  // storages that came without contents
+    std::vector<at::Tensor> keep;                     // storages stay where the memory knows them
+    std::vector<at::Tensor> in, out;                  // tensors of the aten call under way
     Replay result;
   };
 
@@ -119,12 +127,18 @@ struct Replayer::Impl {
 };
 
 c10::IValue Replayer::Impl::value_of(Run& run, const Json& json, const c10::TypePtr& type, const std::string& where) {
-  const auto wrong = [&](const char* what) { fail(ErrorKind::kUsage, "replay: {}: {} for {}", where, what, type->str()); };
-  if (const auto optional = type->cast<c10::OptionalType>()) return json.is_null() ? c10::IValue() : value_of(run, json, optional->getElementType(), where);
+  const auto wrong = [&](const char* what) {
+    fail(ErrorKind::kUsage, "replay: {}: {} for {}", where, what, type->str());
+  };
+  if (const auto optional = type->cast<c10::OptionalType>())
+    return json.is_null() ? c10::IValue() : value_of(run, json, optional->getElementType(), where);
   // A Python number where the schema wants a tensor: x * 2 is aten::mul.Tensor, and the number must not widen x's type.
-  if (type->kind() == c10::TypeKind::TensorType && (json.is_number() || json.is_boolean() || (json.is_object() && json.contains("f")))) {
-    at::Tensor number = at::scalar_to_tensor(json.is_object() ? at::Scalar(std::strtod(json["f"].get_ref<const std::string&>().c_str(), nullptr))
-                                             : json.is_boolean() ? at::Scalar(json.get<bool>()) : at::Scalar(json.get<int64_t>()));
+  if (type->kind() == c10::TypeKind::TensorType &&
+      (json.is_number() || json.is_boolean() || (json.is_object() && json.contains("f")))) {
+    at::Tensor number = at::scalar_to_tensor(
+        json.is_object()    ? at::Scalar(std::strtod(json["f"].get_ref<const std::string&>().c_str(), nullptr))
+        : json.is_boolean() ? at::Scalar(json.get<bool>())
+                            : at::Scalar(json.get<int64_t>()));
     number.unsafeGetTensorImpl()->set_wrapped_number(true);
     return number;
   }
@@ -136,7 +150,8 @@ c10::IValue Replayer::Impl::value_of(Run& run, const Json& json, const c10::Type
   if (const auto list = type->cast<c10::ListType>()) {
     const auto element = list->getElementType();
     if (!json.is_array()) {  // int[2] stride=1 is written as one number
-      if (json.is_number_integer() && element->kind() != c10::TypeKind::TensorType) return value_of(run, Json::array({json}), type, where);
+      if (json.is_number_integer() && element->kind() != c10::TypeKind::TensorType)
+        return value_of(run, Json::array({json}), type, where);
       wrong("no list");
     }
     if (element->kind() == c10::TypeKind::TensorType) {
@@ -144,9 +159,11 @@ c10::IValue Replayer::Impl::value_of(Run& run, const Json& json, const c10::Type
       for (const auto& item : json) out.push_back(tensor(item));
       return out;
     }
-    if (const auto inner = element->cast<c10::OptionalType>(); inner && inner->getElementType()->kind() == c10::TypeKind::TensorType) {
+    if (const auto inner = element->cast<c10::OptionalType>();
+        inner && inner->getElementType()->kind() == c10::TypeKind::TensorType) {
       c10::List<std::optional<at::Tensor>> out;
-      for (const auto& item : json) out.push_back(item.is_null() ? std::nullopt : std::optional<at::Tensor>(tensor(item)));
+      for (const auto& item : json)
+        out.push_back(item.is_null() ? std::nullopt : std::optional<at::Tensor>(tensor(item)));
       return out;
     }
     if (element->kind() == c10::TypeKind::BoolType) {
@@ -177,8 +194,10 @@ c10::IValue Replayer::Impl::value_of(Run& run, const Json& json, const c10::Type
       return static_cast<int64_t>(scalar_type(parse_tensors(Json::array({described}), {}).front().dtype));
     }
     const std::string format = json.value("format", "");
-    const auto chosen = format == "contiguous" ? at::MemoryFormat::Contiguous : format == "channels_last" ? at::MemoryFormat::ChannelsLast
-                        : format == "channels_last_3d" ? at::MemoryFormat::ChannelsLast3d : at::MemoryFormat::Preserve;
+    const auto chosen = format == "contiguous"         ? at::MemoryFormat::Contiguous
+                        : format == "channels_last"    ? at::MemoryFormat::ChannelsLast
+                        : format == "channels_last_3d" ? at::MemoryFormat::ChannelsLast3d
+                                                       : at::MemoryFormat::Preserve;
     return static_cast<int64_t>(chosen);
   }
   if (json.is_boolean()) return json.get<bool>();
@@ -206,13 +225,16 @@ void Replayer::Impl::aten(Run& run, const PlanStep& step) {
       const c10::Argument& argument = schema.arguments()[k];
       const size_t before = run.in.size();
       if (k < step.args.size()) stack.push_back(value_of(run, step.args[k], argument.real_type(), where));
-      else if (step.kwargs.contains(argument.name())) stack.push_back(value_of(run, step.kwargs[argument.name()], argument.real_type(), where));
+      else if (step.kwargs.contains(argument.name()))
+        stack.push_back(value_of(run, step.kwargs[argument.name()], argument.real_type(), where));
       else if (argument.default_value()) stack.push_back(*argument.default_value());
       else if (argument.real_type()->kind() == c10::TypeKind::OptionalType) stack.emplace_back();
       else fail(ErrorKind::kUsage, "replay: {}: argument '{}' is missing", where, argument.name());
-      if (argument.alias_info() && argument.alias_info()->isWrite()) written.insert(written.end(), run.in.begin() + static_cast<ptrdiff_t>(before), run.in.end());
+      if (argument.alias_info() && argument.alias_info()->isWrite())
+        written.insert(written.end(), run.in.begin() + static_cast<ptrdiff_t>(before), run.in.end());
     }
-    if (step.args.size() > schema.arguments().size()) fail(ErrorKind::kUsage, "replay: {}: {} arguments", where, step.args.size());
+    if (step.args.size() > schema.arguments().size())
+      fail(ErrorKind::kUsage, "replay: {}: {} arguments", where, step.args.size());
     found->callBoxed(stack);
     for (const auto& tensor : written) {
       run.unwritten.erase(tensor.storage().unsafeGetStorageImpl());
@@ -228,21 +250,25 @@ void Replayer::Impl::aten(Run& run, const PlanStep& step) {
   }
   for (const auto& result : stack) {
     if (result.isTensor()) run.out.push_back(result.toTensor());
-    else if (result.isTensorList()) for (const at::Tensor& tensor : result.toTensorVector()) run.out.push_back(tensor);
+    else if (result.isTensorList())
+      for (const at::Tensor& tensor : result.toTensorVector()) run.out.push_back(tensor);
     else fail(ErrorKind::kUnsupported, "replay: {}: a result that is no tensor", where);
   }
-  if (run.out.size() != step.out.size()) fail(ErrorKind::kUsage, "replay: {}: {} results, {} are recorded", where, run.out.size(), step.out.size());
+  if (run.out.size() != step.out.size())
+    fail(ErrorKind::kUsage, "replay: {}: {} results, {} are recorded", where, run.out.size(), step.out.size());
   const bool is_empty = step.name.find("empty") != std::string::npos;
   for (size_t k = 0; k < step.out.size(); ++k) {
     if (step.out[k] < 0) continue;
     const PlanValue& wanted = plan.values[static_cast<size_t>(step.out[k])];
     const at::Tensor& tensor = run.out[k];
     // What the recording saw is what is replayed: a view of another size would give launches other strides.
-    if (!tensor.defined() || tensor.sizes() != at::IntArrayRef(wanted.shape) || tensor.scalar_type() != scalar_type(wanted.dtype)) {
+    if (!tensor.defined() || tensor.sizes() != at::IntArrayRef(wanted.shape) ||
+        tensor.scalar_type() != scalar_type(wanted.dtype)) {
       fail(ErrorKind::kUsage, "replay: {}: a result of another shape than recorded", where);
     }
     for (int64_t d = 0; d < tensor.dim(); ++d) {
-      if (tensor.size(d) > 1 && tensor.numel() > 0 && tensor.stride(d) != wanted.stride[static_cast<size_t>(d)]) fail(ErrorKind::kUsage, "replay: {}: a result of other strides than recorded", where);
+      if (tensor.size(d) > 1 && tensor.numel() > 0 && tensor.stride(d) != wanted.stride[static_cast<size_t>(d)])
+        fail(ErrorKind::kUsage, "replay: {}: a result of other strides than recorded", where);
     }
     if (is_empty) {
       poison(tensor);
@@ -264,13 +290,16 @@ int Replayer::Impl::buffer_of(Run& run, const at::Tensor& tensor) {
   const auto [place, fresh] = run.buffers.try_emplace(storage.unsafeGetStorageImpl(), 0);
   if (fresh) {
     const bool unwritten = run.unwritten.contains(storage.unsafeGetStorageImpl());
-    place->second = run.memory.add("", static_cast<std::byte*>(storage.mutable_data()), static_cast<int64_t>(storage.nbytes()), static_cast<int>(tensor.element_size()), !unwritten);
+    place->second = run.memory.add("", static_cast<std::byte*>(storage.mutable_data()),
+                                   static_cast<int64_t>(storage.nbytes()), static_cast<int>(tensor.element_size()),
+                                   !unwritten);
     run.keep.push_back(tensor);
   }
   return place->second;
 }
 
-void Replayer::Impl::launch(Run& run, const PlanStep& step, const ReplayRequest& request, uint64_t seed, Deadline deadline) {
+void Replayer::Impl::launch(Run& run, const PlanStep& step, const ReplayRequest& request, uint64_t seed,
+                            Deadline deadline) {
   const ir::Program& program = *programs[static_cast<size_t>(step.kernel)];
   std::vector<ir::Argument> arguments;
   for (size_t k = 0; k < step.bindings.size(); ++k) {
@@ -279,12 +308,17 @@ void Replayer::Impl::launch(Run& run, const PlanStep& step, const ReplayRequest&
       case PlanBinding::Form::kTensor: {
         const at::Tensor& tensor = run.values[static_cast<size_t>(binding.value)];
         const int buffer = buffer_of(run, tensor);
-        run.memory.buffer(static_cast<size_t>(buffer)).name = k < program.parameters.size() ? program.parameters[k].name : "?";
-        arguments.push_back({.form = ir::Argument::Form::kBuffer, .buffer = buffer, .integer = tensor.storage_offset() * static_cast<int64_t>(tensor.element_size())});
+        run.memory.buffer(static_cast<size_t>(buffer)).name = k < program.parameters.size() ? program.parameters[k].name
+                                                                                            : "?";
+        arguments.push_back({.form = ir::Argument::Form::kBuffer,
+                             .buffer = buffer,
+                             .integer = tensor.storage_offset() * static_cast<int64_t>(tensor.element_size())});
         break;
       }
       case PlanBinding::Form::kInteger: arguments.push_back({.integer = binding.integer}); break;
-      case PlanBinding::Form::kReal: arguments.push_back({.form = ir::Argument::Form::kFloat, .real = binding.real}); break;
+      case PlanBinding::Form::kReal:
+        arguments.push_back({.form = ir::Argument::Form::kFloat, .real = binding.real});
+        break;
       case PlanBinding::Form::kNull: arguments.push_back({.form = ir::Argument::Form::kBuffer}); break;
     }
   }
@@ -300,7 +334,8 @@ Replay Replayer::Impl::run(const ReplayRequest& request) {
   generator.set_current_seed(request.forward_seed);
   Run run;
   run.values.resize(plan.values.size());
-  if (request.inputs.size() != plan.inputs) fail(ErrorKind::kUsage, "replay: {} inputs for a plan of {}", request.inputs.size(), plan.inputs);
+  if (request.inputs.size() != plan.inputs)
+    fail(ErrorKind::kUsage, "replay: {} inputs for a plan of {}", request.inputs.size(), plan.inputs);
   std::vector<at::Tensor> inputs(plan.inputs), constants(plan.constants.size());
   std::map<std::string, at::Tensor> named;
   for (size_t k = 0; k < inputs.size(); ++k) inputs[k] = tensor_of(request.inputs[k]);
@@ -313,13 +348,15 @@ Replay Replayer::Impl::run(const ReplayRequest& request) {
     else if (!value.weight.empty()) {
       auto& known = named[value.weight];
       const auto given = weights.find(value.weight);
-      if (given == weights.end()) fail(ErrorKind::kUsage, "replay: the problem has no weight '{}'", value.weight.substr(0, 100));
+      if (given == weights.end())
+        fail(ErrorKind::kUsage, "replay: the problem has no weight '{}'", value.weight.substr(0, 100));
       if (!known.defined()) known = tensor_of(given->second);
       tensor = known;
     } else {
       continue;
     }
-    if (tensor.sizes() != at::IntArrayRef(value.shape) || tensor.scalar_type() != scalar_type(value.dtype)) fail(ErrorKind::kUsage, "replay: value {} was recorded with another shape or type", k);
+    if (tensor.sizes() != at::IntArrayRef(value.shape) || tensor.scalar_type() != scalar_type(value.dtype))
+      fail(ErrorKind::kUsage, "replay: value {} was recorded with another shape or type", k);
     // Strides as the candidate saw them, where they differ from the sender's.
     if (tensor.strides() != at::IntArrayRef(value.stride) && tensor.numel() > 0) {
       const at::Tensor laid = at::empty_strided(value.shape, value.stride, tensor.options());
@@ -341,7 +378,8 @@ Replay Replayer::Impl::run(const ReplayRequest& request) {
     run.result.outputs.push_back(bytes_of(output));
     int alias = -1;
     for (size_t k = 0; k < inputs.size(); ++k) {
-      if (output.storage().unsafeGetStorageImpl() == inputs[k].storage().unsafeGetStorageImpl()) alias = static_cast<int>(k);
+      if (output.storage().unsafeGetStorageImpl() == inputs[k].storage().unsafeGetStorageImpl())
+        alias = static_cast<int>(k);
     }
     run.result.aliases.push_back(alias);
   }
@@ -349,7 +387,8 @@ Replay Replayer::Impl::run(const ReplayRequest& request) {
   return std::move(run.result);
 }
 
-Replayer::Replayer(Plan plan, std::map<std::string, TensorView> weights, const std::string& target) : impl_(std::make_unique<Impl>()) {
+Replayer::Replayer(Plan plan, std::map<std::string, TensorView> weights, const std::string& target)
+    : impl_(std::make_unique<Impl>()) {
   impl_->plan = std::move(plan);
   impl_->weights = std::move(weights);
   for (const PlanKernel& kernel : impl_->plan.kernels) {
@@ -359,14 +398,16 @@ Replayer::Replayer(Plan plan, std::map<std::string, TensorView> weights, const s
       continue;
     }
     try {
-      impl_->programs.push_back(std::make_unique<ir::Program>(ir::compile(ir::parse(impl_->plan.texts[static_cast<size_t>(text->second)]))));
+      impl_->programs.push_back(
+          std::make_unique<ir::Program>(ir::compile(ir::parse(impl_->plan.texts[static_cast<size_t>(text->second)]))));
     } catch (const Error& error) {
       fail(error.kind(), "kernel {}: {}", kernel.name, error.what());
     }
   }
   for (const PlanStep& step : impl_->plan.steps) {
     if (step.kernel >= 0 && !impl_->programs[static_cast<size_t>(step.kernel)]) {
-      fail(ErrorKind::kUsage, "kernel {}: no Triton IR for {}", impl_->plan.kernels[static_cast<size_t>(step.kernel)].name, target);
+      fail(ErrorKind::kUsage, "kernel {}: no Triton IR for {}",
+           impl_->plan.kernels[static_cast<size_t>(step.kernel)].name, target);
     }
   }
 }

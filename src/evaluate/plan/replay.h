@@ -1,11 +1,12 @@
 #pragma once
-// Replays a checked plan on a CPU: aten steps through libtorch's dispatcher, launches through the evaluator of Triton IR.
-// Runs in process P, which holds no expected output and runs no candidate code.
+// Replays a checked plan on a CPU: aten steps through libtorch's dispatcher, launches through the evaluator of Triton
+// IR. Runs in process P, which holds no expected output and runs no candidate code.
 //
-// own_share: how much of the work the candidate's own kernels do. Work of a step = flops / 20 + bytes moved, in the unit of
-// a byte: 20 is about what an H100 computes in float32 while it moves one byte (67 TFLOP/s, 3.35 TB/s).
-//   launches      flops as the IR's float operations, 2 M N K of a dot, 4 of a transcendental; bytes of all loads and stores
-//   aten steps    bytes of all tensors read and written; flops 2 M N K of products and convolutions, else one a result
+// own_share: how much of the work the candidate's own kernels do. Work of a step = flops / 20 + bytes moved, in the
+// unit of a byte: 20 is about what an H100 computes in float32 while it moves one byte (67 TFLOP/s, 3.35 TB/s).
+//   launches      flops as the IR's float operations, 2 M N K of a dot, 4 of a transcendental; bytes of all loads and
+//   stores aten steps    bytes of all tensors read and written; flops 2 M N K of products and convolutions, else one a
+//   result
 //                 element; views, shapes and empty memory are free
 // own_share = work of launches / work of all steps; 0 where there is none.
 #include <memory>
@@ -20,14 +21,14 @@ namespace tritonforge::evaluate {
 
 struct ReplayRequest {
   std::vector<TensorView> inputs;
-  uint64_t forward_seed = 0;       // torch's generator, as the reference's forward had it
-  uint64_t order_seed = 0;         // of the programs
-  bool launch = true;              // false: launches are left out, to see whether they matter
+  uint64_t forward_seed = 0;  // torch's generator, as the reference's forward had it
+  uint64_t order_seed = 0;    // of the programs
+  bool launch = true;         // false: launches are left out, to see whether they matter
   double timeout_s = 60;
 };
 
 struct ReplayedTensor {
-  Json described;                  // {"dtype", "shape", "order", "bytes"}
+  Json described;  // {"dtype", "shape", "order", "bytes"}
   std::vector<std::byte> bytes;
 };
 

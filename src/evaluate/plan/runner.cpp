@@ -8,10 +8,13 @@
 namespace tritonforge::evaluate {
 namespace {
 
-std::string clipped(const std::string& text, size_t size) { return text.size() <= size ? text : text.substr(0, size) + "..."; }
+std::string clipped(const std::string& text, size_t size) {
+  return text.size() <= size ? text : text.substr(0, size) + "...";
+}
 
 void flag(Verdict& verdict, const std::string& name, const std::string& evidence, bool cheat) {
-  if (std::any_of(verdict.flags.begin(), verdict.flags.end(), [&](const Flag& known) { return known.name == name; })) return;
+  if (std::any_of(verdict.flags.begin(), verdict.flags.end(), [&](const Flag& known) { return known.name == name; }))
+    return;
   verdict.flags.push_back({name, evidence, cheat});
   if (cheat) verdict.diagnostics += fmt::format("{}[{}] {}", verdict.diagnostics.empty() ? "" : "\n", name, evidence);
 }
@@ -26,17 +29,20 @@ Frame receive(Child& child, Deadline deadline, const char* doing) {
   std::string detail;
   const Silence quiet = child.channel().receive(frame, deadline, detail);
   if (quiet == Silence::kNone) return frame;
-  if (quiet == Silence::kClosed && child.orphaned()) fail(ErrorKind::kUnavailable, "evaluator: the Python parent died while {}", doing);
+  if (quiet == Silence::kClosed && child.orphaned())
+    fail(ErrorKind::kUnavailable, "evaluator: the Python parent died while {}", doing);
   throw NotAPlan{fmt::format("{}: its process {}", doing, describe_silence(quiet, child, detail, 0))};
 }
 
-void send(Child& child, const Json& header, const std::vector<std::span<const std::byte>>& payload, Deadline deadline, const char* doing) {
+void send(Child& child, const Json& header, const std::vector<std::span<const std::byte>>& payload, Deadline deadline,
+          const char* doing) {
   if (child.channel().send(header, payload, deadline) != Silence::kNone) receive(child, deadline, doing);
 }
 
 class PlanRun {
  public:
-  PlanRun(const PlanContext& context, Verdict& verdict) : context_(context), verdict_(verdict), overall_(context.overall) {}
+  PlanRun(const PlanContext& context, Verdict& verdict)
+      : context_(context), verdict_(verdict), overall_(context.overall) {}
   void run();
 
  private:
@@ -45,7 +51,8 @@ class PlanRun {
   void load(Child& replayer, const Frame& recorded);
   Frame replay(Child& replayer, size_t index, bool launch);
   bool trial(Child& replayer, const Plan& plan, size_t index);
-  std::vector<Comparison> compare_outputs(const std::vector<TensorView>& tensors, size_t inputs, const ReferenceTrial& expected) const;
+  std::vector<Comparison> compare_outputs(const std::vector<TensorView>& tensors, size_t inputs,
+                                          const ReferenceTrial& expected) const;
 
   const PlanContext& context_;
   Verdict& verdict_;
@@ -56,9 +63,12 @@ class PlanRun {
 // U: the candidate is loaded and its forward recorded. It is sent no weights and nothing of a trial but shapes.
 Frame PlanRun::record() {
   const ReferenceData& reference = context_.reference;
-  const ChildLimits limits{.cpu_s = context_.options.candidate_timeout_s, .file_bytes = uint64_t{64} << 20, .memory_bytes = context_.options.memory_bytes};
+  const ChildLimits limits{.cpu_s = context_.options.candidate_timeout_s,
+                           .file_bytes = uint64_t{64} << 20,
+                           .memory_bytes = context_.options.memory_bytes};
   const auto child = context_.zygote.spawn("record", limits, overall_);
-  for (const auto& [layer, state] : child->layers().items()) verdict_.notes["sandbox." + layer] = state.is_string() ? state.get<std::string>() : state.dump();
+  for (const auto& [layer, state] : child->layers().items())
+    verdict_.notes["sandbox." + layer] = state.is_string() ? state.get<std::string>() : state.dump();
   // The reference's tensors: those of the init arguments first, then the weights.
   size_t first_weight = reference.tensors.size(), init_bytes = 0;
   Json weights = Json::object(), init_tensors = Json::array();
@@ -70,16 +80,31 @@ Frame PlanRun::record() {
     init_tensors.push_back(reference.tensors[k]);
     init_bytes += reference.tensors[k].at("bytes").get<size_t>();
   }
-  send(*child, {{"op", "load"}, {"source", context_.request.candidate}, {"seed", context_.init_seed >> 1}, {"init", reference.init}, {"tensors", init_tensors}, {"state", Json::array()}, {"sizes", reference.sizes}},
+  send(*child,
+       {{"op", "load"},
+        {"source", context_.request.candidate},
+        {"seed", context_.init_seed >> 1},
+        {"init", reference.init},
+        {"tensors", init_tensors},
+        {"state", Json::array()},
+        {"sizes", reference.sizes}},
        {std::span(reference.payload).first(init_bytes)}, context_.deadline, "loading");
   for (const char* stage : {"parsed", "imported", "built"}) {
     const Frame frame = receive(*child, context_.deadline, "loading");
-    if (frame.header.value("stage", "") != stage || frame.header.contains("failed")) throw NotAPlan{"the candidate does not load"};
+    if (frame.header.value("stage", "") != stage || frame.header.contains("failed"))
+      throw NotAPlan{"the candidate does not load"};
   }
   const ReferenceTrial& trial = *reference.trials.front();
-  send(*child, {{"op", "record"}, {"weights", weights}, {"inputs", trial.inputs}, {"tensors", trial.input_tensors}, {"forward_seed", 0}}, {}, context_.deadline, "recording");
+  send(*child,
+       {{"op", "record"},
+        {"weights", weights},
+        {"inputs", trial.inputs},
+        {"tensors", trial.input_tensors},
+        {"forward_seed", 0}},
+       {}, context_.deadline, "recording");
   Frame recorded = receive(*child, context_.deadline, "recording");
-  if (recorded.header.contains("not_a_plan") && recorded.header["not_a_plan"].is_string()) throw NotAPlan{clipped(recorded.header["not_a_plan"].get<std::string>(), 300)};
+  if (recorded.header.contains("not_a_plan") && recorded.header["not_a_plan"].is_string())
+    throw NotAPlan{clipped(recorded.header["not_a_plan"].get<std::string>(), 300)};
   if (!recorded.header.contains("plan")) throw NotAPlan{"recording sent no plan"};
   return recorded;
 }
@@ -95,11 +120,13 @@ bool PlanRun::compile(const Plan& plan) {
     }
     ok = false;
     if (state.empty() || state == "ok") state = clipped(error.substr(0, error.find('\n')), 300);
-    verdict_.diagnostics += fmt::format("{}{}: {}", verdict_.diagnostics.empty() ? "" : "\n", target, clipped(error, 2000));
+    verdict_.diagnostics += fmt::format("{}{}: {}", verdict_.diagnostics.empty() ? "" : "\n", target,
+                                        clipped(error, 2000));
   };
   for (const PlanKernel& kernel : plan.kernels) {
     for (const auto& [target, text] : kernel.ir) {
-      const Lowered lowered = context_.lowering.lower(ir::without_locations(plan.texts[static_cast<size_t>(text)]), target, kernel.options, overall_);
+      const Lowered lowered = context_.lowering.lower(ir::without_locations(plan.texts[static_cast<size_t>(text)]),
+                                                      target, kernel.options, overall_);
       note(target, lowered.ok ? "" : fmt::format("kernel {}: {}", kernel.name, lowered.error));
     }
     for (const auto& [target, error] : kernel.errors) note(target, error);
@@ -111,7 +138,11 @@ bool PlanRun::compile(const Plan& plan) {
 // P: the plan, its texts and constants, and the problem's weights.
 void PlanRun::load(Child& replayer, const Frame& recorded) {
   const ReferenceData& reference = context_.reference;
-  send(replayer, {{"plan", recorded.header.at("plan")}, {"plan_bytes", recorded.payload.size()}, {"weights", reference.state}, {"tensors", reference.tensors}},
+  send(replayer,
+       {{"plan", recorded.header.at("plan")},
+        {"plan_bytes", recorded.payload.size()},
+        {"weights", reference.state},
+        {"tensors", reference.tensors}},
        {std::span(recorded.payload), std::span(reference.payload)}, context_.deadline, "handing over the plan");
   const Frame answer = receive(replayer, context_.deadline, "checking the plan");
   if (answer.header.contains("failed")) throw NotAPlan{clipped(answer.header["failed"].value("text", ""), 300)};
@@ -119,14 +150,23 @@ void PlanRun::load(Child& replayer, const Frame& recorded) {
 
 Frame PlanRun::replay(Child& replayer, size_t index, bool launch) {
   const ReferenceTrial& expected = *context_.reference.trials[index];
-  send(replayer, {{"replay", true}, {"tensors", expected.input_tensors}, {"forward_seed", expected.forward_seed}, {"order_seed", context_.order_seed + index}, {"launch", launch}, {"timeout_s", context_.deadline.remaining_s()}},
+  send(replayer,
+       {{"replay", true},
+        {"tensors", expected.input_tensors},
+        {"forward_seed", expected.forward_seed},
+        {"order_seed", context_.order_seed + index},
+        {"launch", launch},
+        {"timeout_s", context_.deadline.remaining_s()}},
        {std::span(expected.payload).first(expected.input_bytes)}, context_.deadline, "replaying");
   return receive(replayer, context_.deadline, "replaying");
 }
 
-std::vector<Comparison> PlanRun::compare_outputs(const std::vector<TensorView>& tensors, size_t inputs, const ReferenceTrial& expected) const {
+std::vector<Comparison> PlanRun::compare_outputs(const std::vector<TensorView>& tensors, size_t inputs,
+                                                 const ReferenceTrial& expected) const {
   std::vector<Comparison> out;
-  for (size_t k = 0; k < expected.outputs.size(); ++k) out.push_back(compare(tensors[inputs + k], expected.outputs[k], context_.options.tolerances, fmt::format("output {}", k)));
+  for (size_t k = 0; k < expected.outputs.size(); ++k)
+    out.push_back(
+        compare(tensors[inputs + k], expected.outputs[k], context_.options.tolerances, fmt::format("output {}", k)));
   return out;
 }
 
@@ -155,18 +195,25 @@ bool PlanRun::trial(Child& replayer, const Plan& plan, size_t index) {
   if (index == 0) verdict_.notes["own_share"] = fmt::format("{:.3f}", frame.header.at("own_share").get<double>());
   for (size_t k = 0; k < inputs; ++k) {
     if (!identical(tensors[k], expected.after[k])) {
-      flag(verdict_, "input_mutated", identical(expected.before[k], expected.after[k]) ? fmt::format("input {} was changed by the call", k) : fmt::format("input {} is not changed as the reference changes it", k), true);
+      flag(verdict_, "input_mutated",
+           identical(expected.before[k], expected.after[k])
+               ? fmt::format("input {} was changed by the call", k)
+               : fmt::format("input {} is not changed as the reference changes it", k),
+           true);
     }
   }
   Trial result{.seed = expected.seed};
   const Json shape = shape_of_tree(plan.outputs), wanted = shape_of_tree(expected.output_tree);
-  if (shape != wanted || tensors.size() - inputs != expected.outputs.size() || aliases.size() != expected.outputs.size()) {
-    result.mismatch = fmt::format("forward returned {}, expected {}", clipped(shape.dump(), 200), clipped(wanted.dump(), 200));
+  if (shape != wanted || tensors.size() - inputs != expected.outputs.size() ||
+      aliases.size() != expected.outputs.size()) {
+    result.mismatch = fmt::format("forward returned {}, expected {}", clipped(shape.dump(), 200),
+                                  clipped(wanted.dump(), 200));
   } else {
     result.passed = true;
     const auto comparisons = compare_outputs(tensors, inputs, expected);
     for (size_t k = 0; k < comparisons.size(); ++k) {
-      if (aliases[k] >= 0 && !expected.aliases[k]) flag(verdict_, "output_is_input", fmt::format("output {} is the memory of input {}", k, aliases[k]), true);
+      if (aliases[k] >= 0 && !expected.aliases[k])
+        flag(verdict_, "output_is_input", fmt::format("output {} is the memory of input {}", k, aliases[k]), true);
       result.max_abs_error = std::max(result.max_abs_error, comparisons[k].max_abs_error);
       result.max_rel_error = std::max(result.max_rel_error, comparisons[k].max_rel_error);
       trivial_ = trivial_ && comparisons[k].constant;
@@ -176,7 +223,8 @@ bool PlanRun::trial(Child& replayer, const Plan& plan, size_t index) {
   }
   if (!result.passed) {
     verdict_.error_kind = "mismatch";
-    verdict_.diagnostics += fmt::format("{}trial {}: {}", verdict_.diagnostics.empty() ? "" : "\n", index, result.mismatch);
+    verdict_.diagnostics += fmt::format("{}trial {}: {}", verdict_.diagnostics.empty() ? "" : "\n", index,
+                                        result.mismatch);
   }
   verdict_.trials.push_back(std::move(result));
   return verdict_.trials.back().passed && !verdict_.cheated();
@@ -185,24 +233,31 @@ bool PlanRun::trial(Child& replayer, const Plan& plan, size_t index) {
 void PlanRun::run() {
   const auto& trials = context_.reference.trials;
   for (const auto& trial : trials) {
-    if (trial->inputs != trials.front()->inputs || trial->input_tensors != trials.front()->input_tensors) throw NotAPlan{"the problem's inputs differ in shape from trial to trial"};
+    if (trial->inputs != trials.front()->inputs || trial->input_tensors != trials.front()->input_tensors)
+      throw NotAPlan{"the problem's inputs differ in shape from trial to trial"};
   }
   const Frame recorded = record();
   const Plan plan = parse_plan(recorded.header.at("plan"), recorded.payload);
   verdict_.stage = Stage::kImported;
-  verdict_.notes["steps"] = fmt::format("{} launches, {} aten calls", plan.launches(), plan.steps.size() - plan.launches());
+  verdict_.notes["steps"] = fmt::format("{} launches, {} aten calls", plan.launches(),
+                                        plan.steps.size() - plan.launches());
   // Compiling is not counted against the candidate's time.
   if (!compile(plan)) return;
   for (const PlanStep& step : plan.steps) {
     if (step.kernel < 0) continue;
     const std::string& name = plan.kernels[static_cast<size_t>(step.kernel)].name;
-    if (std::find(verdict_.kernels.begin(), verdict_.kernels.end(), name) == verdict_.kernels.end()) verdict_.kernels.push_back(name);
+    if (std::find(verdict_.kernels.begin(), verdict_.kernels.end(), name) == verdict_.kernels.end())
+      verdict_.kernels.push_back(name);
   }
   if (plan.launches() == 0) flag(verdict_, "no_kernel_launched", "forward launches no @triton.jit kernel", true);
   verdict_.compiled = plan.launches() > 0;
   if (verdict_.compiled) verdict_.stage = Stage::kLaunched;
 
-  const auto replayer = context_.zygote.spawn("replay", {.cpu_s = context_.options.candidate_timeout_s, .file_bytes = uint64_t{1} << 20, .memory_bytes = context_.options.memory_bytes}, overall_);
+  const auto replayer = context_.zygote.spawn("replay",
+                                              {.cpu_s = context_.options.candidate_timeout_s,
+                                               .file_bytes = uint64_t{1} << 20,
+                                               .memory_bytes = context_.options.memory_bytes},
+                                              overall_);
   load(*replayer, recorded);
   for (size_t k = 0; k < trials.size(); ++k) {
     if (!trial(*replayer, plan, k)) return;
@@ -212,7 +267,8 @@ void PlanRun::run() {
   if (!ghost.header.contains("failed")) {
     const auto tensors = parse_tensors(ghost.header.at("tensors"), ghost.payload);
     const auto same = compare_outputs(tensors, ghost.header.at("inputs").get<size_t>(), *trials.front());
-    if (std::all_of(same.begin(), same.end(), [](const Comparison& one) { return one.passed; })) flag(verdict_, "no_kernel_effect", "with every launch left out, the output is the same", true);
+    if (std::all_of(same.begin(), same.end(), [](const Comparison& one) { return one.passed; }))
+      flag(verdict_, "no_kernel_effect", "with every launch left out, the output is the same", true);
   }
   if (trivial_) flag(verdict_, "trivial_reference", "the reference's outputs are constant", false);
   if (verdict_.cheated()) return;
@@ -229,7 +285,9 @@ std::string run_as_plan(const PlanContext& context, Verdict& verdict) {
   } catch (const NotAPlan& why) {
     return why.reason;
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kUsage && error.kind() != ErrorKind::kUnsupported && error.kind() != ErrorKind::kCorrupt) throw;
+    if (error.kind() != ErrorKind::kUsage && error.kind() != ErrorKind::kUnsupported &&
+        error.kind() != ErrorKind::kCorrupt)
+      throw;
     return clipped(error.what(), 300);
   } catch (const nlohmann::json::exception&) {
     return "the plan lacks a field, or one has the wrong type";

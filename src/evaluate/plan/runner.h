@@ -16,13 +16,13 @@ struct PlanContext {
   const EvaluationRequest& request;
   const ReferenceData& reference;
   uint64_t init_seed = 0;
-  uint64_t order_seed = 0;     // of programs; secret
-  Deadline deadline;           // of the candidate's own work
+  uint64_t order_seed = 0;  // of programs; secret
+  Deadline deadline;        // of the candidate's own work
   Deadline overall;
 };
 
-// Fills the verdict up to stage correct and returns "", or leaves it alone and returns why this candidate is not a plan.
-// Throws kUnavailable where our own machinery failed.
+// Fills the verdict up to stage correct and returns "", or leaves it alone and returns why this candidate is not a
+// plan. Throws kUnavailable where our own machinery failed.
 std::string run_as_plan(const PlanContext& context, Verdict& verdict);
 
 }  // namespace tritonforge::evaluate

@@ -24,41 +24,54 @@ std::string refusal(const std::string& text, const Limits& limits = {}) {
 }
 
 TEST(TritonIr, ErrorsNameLineAndOperation) {
-  EXPECT_THAT(refusal(kernel("    %0 = arith.addf %y, %y : f32\n")), HasSubstr("Triton IR line 3, arith.addf: %y is not defined before"));
+  EXPECT_THAT(refusal(kernel("    %0 = arith.addf %y, %y : f32\n")),
+              HasSubstr("Triton IR line 3, arith.addf: %y is not defined before"));
   EXPECT_THAT(refusal(kernel("    %0 = tt.foo %x : !tt.ptr<f32>\n")), HasSubstr("operation tt.foo is not evaluated"));
-  EXPECT_THAT(refusal(kernel("    %c = arith.constant 1 : i32\n    %0 = arith.addf %c, %c : i32\n")), HasSubstr("operation arith.addf is not evaluated on i32"));
-  EXPECT_THAT(refusal(kernel("    %0 = tt.make_range {end = 8 : i32, start = 0 : i32} : tensor<4xi32>\n")), HasSubstr("line 3, tt.make_range: its bounds do not fit"));
-  EXPECT_THAT(refusal(kernel("    %0 = arith.constant 1.0 : f32\n    tt.store %0, %0 : f32\n")), HasSubstr("an address that is f32"));
+  EXPECT_THAT(refusal(kernel("    %c = arith.constant 1 : i32\n    %0 = arith.addf %c, %c : i32\n")),
+              HasSubstr("operation arith.addf is not evaluated on i32"));
+  EXPECT_THAT(refusal(kernel("    %0 = tt.make_range {end = 8 : i32, start = 0 : i32} : tensor<4xi32>\n")),
+              HasSubstr("line 3, tt.make_range: its bounds do not fit"));
+  EXPECT_THAT(refusal(kernel("    %0 = arith.constant 1.0 : f32\n    tt.store %0, %0 : f32\n")),
+              HasSubstr("an address that is f32"));
   EXPECT_THAT(refusal(kernel("    tt.call @g() : () -> ()\n")), HasSubstr("no function of that name"));
   EXPECT_THAT(refusal("module {\n}\n"), HasSubstr("no public function"));
-  EXPECT_THAT(refusal(kernel("    %0 = arith.constant dense<1> : tensor<4xi32, #blocked>\n")), HasSubstr("only IR before layout assignment"));
+  EXPECT_THAT(refusal(kernel("    %0 = arith.constant dense<1> : tensor<4xi32, #blocked>\n")),
+              HasSubstr("only IR before layout assignment"));
 }
 
 TEST(TritonIr, FunctionsThatCallThemselvesAreRefused) {
-  const std::string text = "module {\n  tt.func public @k() {\n    tt.call @f() : () -> ()\n    tt.return\n  }\n"
-                           "  tt.func private @f() {\n    tt.call @f() : () -> ()\n    tt.return\n  }\n}\n";
+  const std::string text =
+      "module {\n  tt.func public @k() {\n    tt.call @f() : () -> ()\n    tt.return\n  }\n"
+      "  tt.func private @f() {\n    tt.call @f() : () -> ()\n    tt.return\n  }\n}\n";
   EXPECT_THAT(refusal(text), HasSubstr("function f calls itself"));
 }
 
 TEST(TritonIr, IsBounded) {
   EXPECT_THAT(refusal(kernel(""), {.bytes = 10}), HasSubstr("over the limit of 10"));
-  EXPECT_THAT(refusal(kernel("    %0 = arith.constant 1 : i32\n    %1 = arith.constant 1 : i32\n"), {.operations = 1}), HasSubstr("more than 1 operations"));
-  EXPECT_THAT(refusal(kernel("    %0 = arith.constant dense<1> : tensor<2097152xi32>\n")), HasSubstr("more than 1048576 elements"));
+  EXPECT_THAT(refusal(kernel("    %0 = arith.constant 1 : i32\n    %1 = arith.constant 1 : i32\n"), {.operations = 1}),
+              HasSubstr("more than 1 operations"));
+  EXPECT_THAT(refusal(kernel("    %0 = arith.constant dense<1> : tensor<2097152xi32>\n")),
+              HasSubstr("more than 1048576 elements"));
   std::string deep = "    %t = arith.constant true\n";
   for (int k = 0; k < 100; ++k) deep += "    scf.if %t {\n";
   EXPECT_THAT(refusal(kernel(deep)), HasSubstr("nested deeper than 48"));
   // Calls that double the work at each level end at the limit of instructions, not of memory.
-  std::string bomb = "module {\n  tt.func public @k(%x: !tt.ptr<f32>) {\n    tt.call @f0(%x) : (!tt.ptr<f32>) -> ()\n    tt.return\n  }\n";
+  std::string bomb =
+      "module {\n  tt.func public @k(%x: !tt.ptr<f32>) {\n    tt.call @f0(%x) : (!tt.ptr<f32>) -> ()\n    tt.return\n  "
+      "}\n";
   for (int k = 0; k < 30; ++k) {
-    const std::string call = k == 29 ? "    %c = arith.constant 1.0 : f32\n    tt.store %x, %c : !tt.ptr<f32>\n" : fmt::format("    tt.call @f{}(%x) : (!tt.ptr<f32>) -> ()\n", k + 1);
-    bomb += fmt::format("  tt.func private @f{}(%x: !tt.ptr<f32>) {{\n{}{}    tt.return\n  }}\n", k, call, k == 29 ? "" : call);
+    const std::string call = k == 29 ? "    %c = arith.constant 1.0 : f32\n    tt.store %x, %c : !tt.ptr<f32>\n"
+                                     : fmt::format("    tt.call @f{}(%x) : (!tt.ptr<f32>) -> ()\n", k + 1);
+    bomb += fmt::format("  tt.func private @f{}(%x: !tt.ptr<f32>) {{\n{}{}    tt.return\n  }}\n", k, call,
+                        k == 29 ? "" : call);
   }
   EXPECT_THAT(refusal(bomb + "}\n"), HasSubstr("instructions after inlining"));
 }
 
 TEST(TritonIr, LaunchesRunInEveryOrderAndAreTheSameWithEverySeed) {
   const std::string text = kernel(
-      "    %p = tt.get_program_id x : i32\n    %a = tt.addptr %x, %p : !tt.ptr<f32>, i32\n    %f = arith.sitofp %p : i32 to f32\n    tt.store %a, %f : !tt.ptr<f32>\n");
+      "    %p = tt.get_program_id x : i32\n    %a = tt.addptr %x, %p : !tt.ptr<f32>, i32\n    %f = arith.sitofp %p : "
+      "i32 to f32\n    tt.store %a, %f : !tt.ptr<f32>\n");
   const Program program = compile(parse(text));
   for (uint64_t seed = 0; seed < 4; ++seed) {
     std::vector<float> out(8);
@@ -72,7 +85,10 @@ TEST(TritonIr, LaunchesRunInEveryOrderAndAreTheSameWithEverySeed) {
 }
 
 TEST(TritonIr, AnAddressFromElsewhereIsAFault) {
-  const Program program = compile(parse(kernel("    %c = arith.constant 123456 : i64\n    %p = tt.int_to_ptr %c : i64 -> !tt.ptr<f32>\n    %v = arith.constant 1.0 : f32\n    tt.store %p, %v : !tt.ptr<f32>\n", "")));
+  const Program program = compile(
+      parse(kernel("    %c = arith.constant 123456 : i64\n    %p = tt.int_to_ptr %c : i64 -> !tt.ptr<f32>\n    %v = "
+                   "arith.constant 1.0 : f32\n    tt.store %p, %v : !tt.ptr<f32>\n",
+                   "")));
   Memory memory;
   try {
     launch(program, memory, {}, {});
@@ -83,10 +99,13 @@ TEST(TritonIr, AnAddressFromElsewhereIsAFault) {
 }
 
 TEST(TritonIr, MisalignedAccessIsAFault) {
-  const Program program = compile(parse(kernel("    %v = arith.constant 1.0 : f32\n    tt.store %x, %v : !tt.ptr<f32>\n")));
+  const Program program = compile(
+      parse(kernel("    %v = arith.constant 1.0 : f32\n    tt.store %x, %v : !tt.ptr<f32>\n")));
   std::vector<float> out(8);
   Memory memory;
-  const Argument argument{.form = Argument::Form::kBuffer, .buffer = memory.add("x", reinterpret_cast<std::byte*>(out.data()), 32, 4, true), .integer = 2};
+  const Argument argument{.form = Argument::Form::kBuffer,
+                          .buffer = memory.add("x", reinterpret_cast<std::byte*>(out.data()), 32, 4, true),
+                          .integer = 2};
   EXPECT_THROW(launch(program, memory, {&argument, 1}, {}), Fault);
 }
 
@@ -101,11 +120,11 @@ TEST(NarrowFloats, RoundToNearestEven) {
     if (!std::isnan(e4m3)) ASSERT_EQ(E4M3::bits(E4M3::round(e4m3)), bits);
     if (!std::isnan(e5m2)) ASSERT_EQ(E5M2::bits(E5M2::round(e5m2)), bits);
   }
-  EXPECT_EQ(round_to_half(2049.0f), 2048.0f);     // halfway: to even
+  EXPECT_EQ(round_to_half(2049.0f), 2048.0f);  // halfway: to even
   EXPECT_EQ(round_to_half(2051.0f), 2052.0f);
   EXPECT_EQ(round_to_half(65519.0f), 65504.0f);
   EXPECT_TRUE(std::isinf(round_to_half(65520.0f)));
-  EXPECT_EQ(round_to_half(0x1p-25f), 0.0f);       // halfway between 0 and the smallest: to even
+  EXPECT_EQ(round_to_half(0x1p-25f), 0.0f);  // halfway between 0 and the smallest: to even
   EXPECT_EQ(round_to_half(0x1.8p-25f), 0x1p-24f);
   EXPECT_EQ(round_to_bf16(std::bit_cast<float>(0x3F808000u)), std::bit_cast<float>(0x3F800000u));
   EXPECT_EQ(round_to_bf16(std::bit_cast<float>(0x3F818000u)), std::bit_cast<float>(0x3F820000u));

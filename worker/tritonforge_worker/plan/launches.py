@@ -1,18 +1,16 @@
 """Launches as steps of the plan: the kernel's Triton IR, its grid and what its arguments are bound to."""
+
 import torch
-import triton
 from triton._C.libtriton import ir
-from triton.backends.compiler import GPUTarget
-from triton.compiler.compiler import ASTSource, make_backend
+from triton.compiler.compiler import ASTSource
 from triton.compiler.errors import CompilationError
 from triton.runtime.jit import JITFunction, create_function_from_signature
 
 from tritonforge_worker import frontend
 from tritonforge_worker.plan.tensors import NotAPlan, RecordedTensor
+from tritonforge_worker.targets import BACKENDS, TARGETS
 
-# The first is what is replayed on a CPU; the others are compiled only.
-TARGETS = {"sm_90": GPUTarget("cuda", 90, 32), "gfx942": GPUTarget("hip", "gfx942", 64)}
-BACKENDS = {name: make_backend(target) for name, target in TARGETS.items()}
+REPLAYED = "sm_90"  # its IR is what is replayed on a CPU; the other targets' is compiled only
 MAX_KERNELS, MAX_IR_BYTES = 256, 8 << 20
 
 
@@ -21,13 +19,16 @@ def lowered(kernel, target, args, kwargs):
     backend = BACKENDS[target]
     binder = create_function_from_signature(kernel.signature, kernel.params, backend)
     bound, specialization, options = binder(*args, **kwargs)
-    options, signature, constexprs, attrs = kernel._pack_args(backend, dict(kwargs, debug=False), bound, specialization, options)
+    options, signature, constexprs, attrs = kernel._pack_args(
+        backend, dict(kwargs, debug=False), bound, specialization, options
+    )
     context = ir.context()
     ir.load_dialects(context)
     backend.load_dialects(context)
-    module = ASTSource(kernel, signature, constexprs, attrs).make_ir(TARGETS[target], options, backend.get_codegen_implementation(options),
-                                                                     backend.get_module_map(), context)
-    return module.str() if target == "sm_90" else module.str_nodebug(), signature
+    module = ASTSource(kernel, signature, constexprs, attrs).make_ir(
+        TARGETS[target], options, backend.get_codegen_implementation(options), backend.get_module_map(), context
+    )
+    return module.str() if target == REPLAYED else module.str_nodebug(), signature
 
 
 def argument(name, kind, value):
@@ -56,7 +57,11 @@ class Launches:
                 return seen[key]
             if len(self.kernels) >= MAX_KERNELS:
                 raise NotAPlan(f"more than {MAX_KERNELS} kernels")
-            options = {k: v for k, v in kwargs.items() if k not in kernel.signature.parameters and isinstance(v, (int, str, bool))}
+            options = {
+                k: v
+                for k, v in kwargs.items()
+                if k not in kernel.signature.parameters and isinstance(v, (int, str, bool))
+            }
             described, signature = {"name": kernel.__name__, "options": options, "ir": {}, "errors": {}}, None
             for target in TARGETS:
                 try:
@@ -66,8 +71,12 @@ class Launches:
                         raise  # a wrong call: arguments that the kernel does not have
                     message, line = frontend.readable(error, kernel)
                     described["errors"][target] = message
-                    if target == "sm_90":
-                        error.tritonforge_compile_error, error.tritonforge_line, error.tritonforge_text = True, line, message
+                    if target == REPLAYED:
+                        error.tritonforge_compile_error, error.tritonforge_line, error.tritonforge_text = (
+                            True,
+                            line,
+                            message,
+                        )
                         self.failed.append((kernel.__name__, message))
                         raise
                     continue
@@ -88,19 +97,21 @@ class Launches:
             kwargs = {k: own(v) for k, v in kwargs.items()}
             binder = binders.get(id(kernel))
             if binder is None:
-                binder = binders[id(kernel)] = create_function_from_signature(kernel.signature, kernel.params, BACKENDS["sm_90"])
+                binder = binders[id(kernel)] = create_function_from_signature(
+                    kernel.signature, kernel.params, BACKENDS[REPLAYED]
+                )
             bound, specialization, options = binder(*args, **kwargs)
             number, signature = compiled(kernel, args, kwargs, (id(kernel), str(specialization), str(options)))
             if warmup:
-                return None
+                return
             if grid is None:
                 raise ValueError("no grid was given")
             if callable(grid):
                 grid = grid(bound)
-            grid = tuple(int(n) for n in (grid if isinstance(grid, (tuple, list)) else (grid, )))
+            grid = tuple(int(n) for n in (grid if isinstance(grid, (tuple, list)) else (grid,)))
             if not 1 <= len(grid) <= 3:
                 raise ValueError(f"grid {grid} must have one to three sizes")
-            grid = grid + (1, ) * (3 - len(grid))
+            grid = grid + (1,) * (3 - len(grid))
             if min(grid) < 0 or grid[0] > 2**31 - 1 or max(grid[1:]) > 65535:
                 raise ValueError(f"grid {grid} is beyond what CUDA launches (2147483647, 65535, 65535)")
             bindings = []
@@ -108,13 +119,18 @@ class Launches:
                 if kind == "constexpr":
                     continue
                 if not isinstance(kind, str):
-                    raise NotAPlan(f"kernel {kernel.__name__}: argument '{name}' is a tuple or descriptor made on the host")
+                    raise NotAPlan(
+                        f"kernel {kernel.__name__}: argument '{name}' is a tuple or descriptor made on the host"
+                    )
                 bindings.append(argument(name, kind, bound[name]))
             recording.step({"launch": number, "grid": list(grid), "args": bindings})
-            return None
 
         def own(value):
-            return recording.constant(value) if isinstance(value, torch.Tensor) and not isinstance(value, RecordedTensor) else value
+            return (
+                recording.constant(value)
+                if isinstance(value, torch.Tensor) and not isinstance(value, RecordedTensor)
+                else value
+            )
 
         self._run = run
 

@@ -1,4 +1,5 @@
 """Records one call of a module's forward as a plan (docs: plan/__init__.py, format: src/evaluate/plan/plan.h)."""
+
 import torch
 
 from tritonforge_worker import cuda_on_cpu
@@ -80,7 +81,15 @@ def record(model, known, tree, described, decode, forward_seed, path):
         if isinstance(outputs, torch.Tensor) and not isinstance(outputs, RecordedTensor):
             outputs = recording.constant(outputs)
     constants = [tensor_bytes(real) for real, _ in recording.constants]
-    plan = {"values": recording.values, "steps": recording.steps, "kernels": launches.kernels, "outputs": tree_of(outputs),
-            "inputs": len(inputs), "texts": [len(t) for t in launches.texts], "constants": [d for d, _ in constants],
-            "weights": by_name, "own_weights": own}
+    plan = {
+        "values": recording.values,
+        "steps": recording.steps,
+        "kernels": launches.kernels,
+        "outputs": tree_of(outputs),
+        "inputs": len(inputs),
+        "texts": [len(t) for t in launches.texts],
+        "constants": [d for d, _ in constants],
+        "weights": by_name,
+        "own_weights": own,
+    }
     return plan, [*launches.texts, *(data for _, data in constants)]

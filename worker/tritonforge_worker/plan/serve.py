@@ -1,4 +1,5 @@
-"""Role U of plan mode: loads the candidate and records its forward. Is sent no weights, no inputs and no seed of a trial."""
+"""Role U of plan mode: loads the candidate and records its forward. Sent no weights, no inputs, no trial's seed."""
+
 import torch
 
 from tritonforge_worker import candidate
@@ -10,7 +11,15 @@ from tritonforge_worker.protocol import decode
 class Recorder(candidate.Candidate):
     def record(self, request, payload):
         try:
-            plan, parts = recorder.record(self.model, request["weights"], request["inputs"], request["tensors"], decode, request["forward_seed"], self.path)
+            plan, parts = recorder.record(
+                self.model,
+                request["weights"],
+                request["inputs"],
+                request["tensors"],
+                decode,
+                request["forward_seed"],
+                self.path,
+            )
         except NotAPlan as reason:
             return self.channel.send({"not_a_plan": str(reason)[:500]})
         except BaseException as error:

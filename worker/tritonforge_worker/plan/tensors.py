@@ -3,19 +3,44 @@
 To candidate code they look like tensors of one GPU. Each aten call that reaches the dispatcher becomes a step; what
 asks for a tensor's data on the host ends the recording with NotAPlan.
 """
+
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
 CUDA = torch.device("cuda", 0)
 MAX_STEPS, MAX_CONSTANT_BYTES = 20000, 64 << 20
-DTYPES = {d: str(d).removeprefix("torch.") for d in (
-    torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8,
-    torch.uint8, torch.bool)}
-HOST = {"aten::_local_scalar_dense", "aten::item", "aten::nonzero", "aten::unique_dim", "aten::_unique2", "aten::masked_select",
-        "aten::equal", "aten::is_nonzero"}
-MEMORY_FORMATS = {torch.contiguous_format: "contiguous", torch.preserve_format: "preserve", torch.channels_last: "channels_last",
-                  torch.channels_last_3d: "channels_last_3d"}
+DTYPES = {
+    d: str(d).removeprefix("torch.")
+    for d in (
+        torch.float64,
+        torch.float32,
+        torch.float16,
+        torch.bfloat16,
+        torch.int64,
+        torch.int32,
+        torch.int16,
+        torch.int8,
+        torch.uint8,
+        torch.bool,
+    )
+}
+HOST = {
+    "aten::_local_scalar_dense",
+    "aten::item",
+    "aten::nonzero",
+    "aten::unique_dim",
+    "aten::_unique2",
+    "aten::masked_select",
+    "aten::equal",
+    "aten::is_nonzero",
+}
+MEMORY_FORMATS = {
+    torch.contiguous_format: "contiguous",
+    torch.preserve_format: "preserve",
+    torch.channels_last: "channels_last",
+    torch.channels_last_3d: "channels_last_3d",
+}
 
 
 class NotAPlan(BaseException):
@@ -36,7 +61,9 @@ class Recording:
             raise NotAPlan(f"a tensor of dtype {meta.dtype}")
         if meta.layout != torch.strided:
             raise NotAPlan(f"a tensor of layout {meta.layout}")
-        self.values.append({"dtype": DTYPES[meta.dtype], "shape": list(meta.shape), "stride": list(meta.stride()), **(source or {})})
+        self.values.append(
+            {"dtype": DTYPES[meta.dtype], "shape": list(meta.shape), "stride": list(meta.stride()), **(source or {})}
+        )
         return len(self.values) - 1
 
     def step(self, step):
@@ -96,12 +123,18 @@ def record(recording, func, args, kwargs):
     name = func._schema.name
     shown = name.removeprefix("aten::")
     if name in HOST:
-        raise NotAPlan(f"{shown}: the value of a tensor is needed on the host (.item(), bool(), int(), a data-dependent size)")
+        raise NotAPlan(
+            f"{shown}: the value of a tensor is needed on the host (.item(), bool(), int(), a data-dependent size)"
+        )
     if not name.startswith("aten::"):
         raise NotAPlan(f"operator {name}")
 
     def known(value):
-        return recording.constant(value) if isinstance(value, torch.Tensor) and not isinstance(value, RecordedTensor) else value
+        return (
+            recording.constant(value)
+            if isinstance(value, torch.Tensor) and not isinstance(value, RecordedTensor)
+            else value
+        )
 
     args, kwargs = tree_map(known, args), tree_map(known, dict(kwargs or {}))
     if kwargs.get("pin_memory"):
@@ -130,9 +163,20 @@ def record(recording, func, args, kwargs):
     if any(not isinstance(r, RecordedTensor) and r is not None for r in listed):
         raise NotAPlan(f"{shown}: its result is a {type(listed[0]).__name__}")
     positions = [encode(a) for a in args]
-    named = {k: encode(v) for k, v in kwargs.items() if k not in ("device", "layout", "pin_memory", "generator") and v is not None}
-    recording.step({"aten": name, "overload": func._overloadname if func._overloadname != "default" else "", "args": positions, "kwargs": named,
-                    "out": [None if r is None else r._id for r in listed]})
+    named = {
+        k: encode(v)
+        for k, v in kwargs.items()
+        if k not in ("device", "layout", "pin_memory", "generator") and v is not None
+    }
+    recording.step(
+        {
+            "aten": name,
+            "overload": func._overloadname if func._overloadname != "default" else "",
+            "args": positions,
+            "kwargs": named,
+            "out": [None if r is None else r._id for r in listed],
+        }
+    )
     return results
 
 
@@ -147,8 +191,15 @@ def flat_tensors(value):
 class RecordedTensor(torch.Tensor):
     @staticmethod
     def __new__(cls, meta, recording, number):
-        self = torch.Tensor._make_wrapper_subclass(cls, meta.size(), strides=meta.stride(), storage_offset=meta.storage_offset(), dtype=meta.dtype,
-                                                   device=torch.device("meta"), requires_grad=False)
+        self = torch.Tensor._make_wrapper_subclass(
+            cls,
+            meta.size(),
+            strides=meta.stride(),
+            storage_offset=meta.storage_offset(),
+            dtype=meta.dtype,
+            device=torch.device("meta"),
+            requires_grad=False,
+        )
         self._meta, self._recording, self._id = meta, recording, number
         return self
 
@@ -180,16 +231,26 @@ class RecordedTensor(torch.Tensor):
         return self
 
     def to(self, *args, **kwargs):
-        args = tuple(a for a in args if not isinstance(a, (str, torch.device)) and not (isinstance(a, int) and not isinstance(a, bool)))
+        args = tuple(
+            a
+            for a in args
+            if not isinstance(a, (str, torch.device)) and not (isinstance(a, int) and not isinstance(a, bool))
+        )
         kwargs = {k: v for k, v in kwargs.items() if k not in ("device", "non_blocking")}
         if not args and not kwargs:
             return self
         if len(args) == 1 and isinstance(args[0], torch.Tensor):
-            args = (args[0].dtype, )
+            args = (args[0].dtype,)
         return super().to(*args, **kwargs)
 
     def type(self, dtype=None, non_blocking=False):
-        return "torch.cuda.FloatTensor" if dtype is None else self.to(dtype) if isinstance(dtype, torch.dtype) else host("calls .type() with a name")
+        return (
+            "torch.cuda.FloatTensor"
+            if dtype is None
+            else self.to(dtype)
+            if isinstance(dtype, torch.dtype)
+            else host("calls .type() with a name")
+        )
 
     def pin_memory(self, *args):
         return self
