@@ -1,0 +1,82 @@
+#include "evaluate/plan/plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace tritonforge::evaluate {
+namespace {
+
+using ::testing::HasSubstr;
+
+Json small_plan() {
+  return Json::parse(R"({
+    "values": [{"dtype": "float32", "shape": [4, 8], "stride": [8, 1], "input": 0}, {"dtype": "float32", "shape": [4, 8], "stride": [8, 1]}],
+    "kernels": [{"name": "k", "options": {}, "ir": {"sm_90": 0}, "errors": {}}],
+    "steps": [{"aten": "aten::empty_like", "overload": "", "args": [{"t": 0}], "kwargs": {}, "out": [1]},
+              {"launch": 0, "grid": [2, 1, 1], "args": [{"t": 0}, {"t": 1}, {"i": 32}]}],
+    "outputs": {"tuple": [{"tensor": 1}]}, "inputs": 1, "texts": [4], "constants": []})");
+}
+
+std::string refusal(const Json& plan, const PlanLimits& limits = {}) {
+  const std::string payload = "text";
+  try {
+    parse_plan(plan, std::as_bytes(std::span(payload)), limits);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Plan, IsRead) {
+  const std::string payload = "text";
+  const Plan plan = parse_plan(small_plan(), std::as_bytes(std::span(payload)));
+  EXPECT_EQ(plan.texts, std::vector<std::string>{"text"});
+  EXPECT_EQ(plan.launches(), 1u);
+  EXPECT_EQ(plan.output_values, std::vector<int>{1});
+  EXPECT_EQ(plan.outputs.dump(), R"({"tuple":[{"tensor":0}]})");
+}
+
+// One change of the small plan each, and what is said of it.
+TEST(Plan, IsChecked) {
+  const std::vector<std::tuple<std::string, Json, std::string>> changes = {
+      {"/steps/0/aten", "aten::set_", "operation aten::set_ is not replayed"},
+      {"/steps/0/aten", "prim::Print", "operation prim::Print is not replayed"},
+      {"/steps/0/args/0/t", 1, "step 0 (aten::empty_like): value 1 is used before it is made"},
+      {"/steps/0/args/0/t", 7, "value 7 of 2"},
+      {"/steps/0/out/0", -1, "result -1 of 2"},
+      {"/steps/1/launch", 1, "kernel 1 of 1"},
+      {"/steps/1/grid", Json::array({1 << 20, 1 << 20, 1}), "step 1 (kernel k): more than 4194304 programs"},
+      {"/steps/1/grid", Json::array({-1, 1, 1}), "grid holds -1"},
+      {"/values/1/shape", Json::array({int64_t{1} << 40, 8}), "a tensor of more than"},
+      {"/values/0/input", 3, "input 3 of 1"},
+      {"/kernels/0/ir/sm_90", 1, "text 1 of 1"},
+      {"/texts/0", 5, "kernel texts of more than"},
+      {"/outputs/tuple/0/tensor", 2, "output 2 of 2"},
+      {"/values", 3, "'values' is no list"},
+  };
+  for (const auto& [path, value, text] : changes) {
+    Json plan = small_plan();
+    plan[Json::json_pointer(path)] = value;
+    EXPECT_THAT(refusal(plan), HasSubstr(text)) << path;
+  }
+  EXPECT_EQ(refusal(small_plan()), "accepted");
+  EXPECT_THAT(refusal(small_plan(), {.steps = 1}), HasSubstr("'steps' is no list of at most 1"));
+  Json missing = small_plan();
+  missing.erase("outputs");
+  EXPECT_THAT(refusal(missing), HasSubstr("a field is missing"));
+}
+
+TEST(Plan, InPlaceFormsAreAllowedWithTheirOperation) {
+  EXPECT_TRUE(is_allowed("aten::add_"));
+  EXPECT_TRUE(is_allowed("aten::relu_"));
+  EXPECT_FALSE(is_allowed("aten::resize_"));
+  EXPECT_FALSE(is_allowed("aten::from_file"));
+  EXPECT_FALSE(is_allowed("add"));
+  EXPECT_TRUE(is_free("aten::transpose"));
+  EXPECT_FALSE(is_free("aten::clone"));
+}
+
+}  // namespace
+}  // namespace tritonforge::evaluate
