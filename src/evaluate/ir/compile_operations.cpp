@@ -49,6 +49,7 @@ void Compiler::elementwise_operation(const Operation& op, Env& env, const Type& 
     chosen = cast(op.name, rounding == op.attributes.end() ? "" : rounding->second.word, kind, type.kind);
   }
   if (!chosen.run) refuse(op, fmt::format("{} on {}", word.empty() ? "" : " (" + word + ")", name_of(kind)));
+  if (chosen.result != type.kind) wrong(op, "a result of {}, it gives {}", name_of(type.kind), name_of(chosen.result));
   bool single = true;
   for (const int value : in) single = single && (at(value).single || at(value).type.held() == 1) && !at(value).lanes;
   // Operands are of the result's shape, or scalars (select's condition).
@@ -59,7 +60,7 @@ void Compiler::elementwise_operation(const Operation& op, Env& env, const Type& 
   }
   for (size_t k = 0; k < in.size(); ++k) {
     const Kind own = at(in[k]).type.kind;
-    const bool integer_beside = op.name == "tt.extern_elementwise" && k == 1;
+    const bool integer_beside = op.name == "tt.extern_elementwise" && k == 1 && kind == Kind::kF32;
     if (k > 0 && !(selects && k == 1) && own != at(in[selects ? 1 : 0]).type.kind && !integer_beside)
       wrong(op, "operands of {} and {}", name_of(kind), name_of(own));
     if (integer_beside && own != kind && own != Kind::kI32)

@@ -1,6 +1,7 @@
 // Loops over blocks: one instance for each operation, held type and which operands are a single element.
 #include <array>
 #include <cmath>
+#include <optional>
 #include <unordered_map>
 
 #include "evaluate/ir/floats.h"
@@ -311,8 +312,18 @@ void with_integer(Machine& m, const Instruction& i) {
   finish(i, out, n);
 }
 
+// How many operands an operation takes is part of its entry: IR from outside may give it fewer.
+struct One {
+  Run run;
+  One(Run chosen) : run(chosen) {}
+};
+struct Two {
+  Run run;
+  Two(Run chosen) : run(chosen) {}
+};
+
 template <typename Op>
-Run on_integers(Kind kind) {
+Two on_integers(Kind kind) {
   switch (kind) {
     case Kind::kI1: return binary<Op, uint8_t, uint8_t>;
     case Kind::kI8: return binary<Op, int8_t, int8_t>;
@@ -336,7 +347,7 @@ Run compare_integers(Kind kind) {
   }
 }
 template <typename Op>
-Run on_floats(Kind kind) {
+Two on_floats(Kind kind) {
   return !is_float(kind) ? nullptr : kind == Kind::kF64 ? binary<Op, double, double> : binary<Op, float, float>;
 }
 template <typename Op>
@@ -344,17 +355,28 @@ Run compare_floats(Kind kind) {
   return !is_float(kind) ? nullptr : kind == Kind::kF64 ? binary<Op, double, uint8_t> : binary<Op, float, uint8_t>;
 }
 template <typename Op>
-Run on_float(Kind kind) {
+One on_float(Kind kind) {
   return !is_float(kind) ? nullptr : kind == Kind::kF64 ? unary<Op, double, double> : unary<Op, float, float>;
 }
 template <typename Op, typename R>
-Run float_test(Kind kind) {
+One float_test(Kind kind) {
   return !is_float(kind) ? nullptr : kind == Kind::kF64 ? unary<Op, double, R> : unary<Op, float, R>;
 }
 
 struct Entry {
-  Run (*choose)(Kind);
+  Entry() = default;
+  Entry(One (*choose)(Kind), float flops = 0, std::optional<Kind> result = {})
+      : one(choose), flops(flops), result(result) {}
+  Entry(Two (*choose)(Kind), float flops = 0) : two(choose), flops(flops) {}
+  Chosen pick(Kind kind, size_t operands) const {
+    if (operands == 1 && one) return {one(kind).run, flops, result.value_or(kind)};
+    if (operands == 2 && two) return {two(kind).run, flops, kind};
+    return {};
+  }
+  One (*one)(Kind) = nullptr;
+  Two (*two)(Kind) = nullptr;
   float flops = 0;
+  std::optional<Kind> result;  // where it is not the operands'
 };
 constexpr float kTranscendental = 4;  // what own_share takes for one: the rate of a GPU's special function unit
 
@@ -378,7 +400,7 @@ const std::unordered_map<std::string_view, Entry>& operations() {
       {"arith.maxui", {on_integers<MaxU>}},
       {"arith.minui", {on_integers<MinU>}},
       {"tt.mulhiui", {on_integers<MulHiU>}},
-      {"math.absi", {[](Kind k) -> Run {
+      {"math.absi", {+[](Kind k) -> One {
          return k == Kind::kI64   ? unary<AbsI, int64_t, int64_t>
                 : k == Kind::kI32 ? unary<AbsI, int32_t, int32_t>
                 : k == Kind::kI16 ? unary<AbsI, int16_t, int16_t>
@@ -455,11 +477,11 @@ const std::unordered_map<std::string_view, Entry>& externals() {
       {"fmin", {on_floats<MinNum>, 1}},
       {"fmod", {on_floats<RemF>, 1}},
       {"hypot", {on_floats<Hypot>, t}},
-      {"isnan", {float_test<IsNan, int32_t>, 1}},
-      {"isinf", {float_test<IsInf, int32_t>, 1}},
-      {"finite", {float_test<IsFinite, int32_t>, 1}},
-      {"isfinited", {float_test<IsFinite, int32_t>, 1}},
-      {"signbit", {float_test<SignBit, int32_t>, 1}},
+      {"isnan", {float_test<IsNan, int32_t>, 1, Kind::kI32}},
+      {"isinf", {float_test<IsInf, int32_t>, 1, Kind::kI32}},
+      {"finite", {float_test<IsFinite, int32_t>, 1, Kind::kI32}},
+      {"isfinited", {float_test<IsFinite, int32_t>, 1, Kind::kI32}},
+      {"signbit", {float_test<SignBit, int32_t>, 1, Kind::kI32}},
       {"lgamma", {on_float<Lgamma>, t}},
       {"log", {on_float<Log>, t}},
       {"log10", {on_float<Log10>, t}},
@@ -500,7 +522,7 @@ const std::unordered_map<std::string_view, Entry>& externals() {
       {"fast_divide", {on_floats<DivF>, 1}},
       {"fast_fdivide", {on_floats<DivF>, 1}},
       {"fast_exp10", {on_float<Exp10>, t}},
-      {"llrint", {float_test<ToInt, int64_t>, 1}},
+      {"llrint", {float_test<ToInt, int64_t>, 1, Kind::kI64}},
   };
   return table;
 }
@@ -518,7 +540,7 @@ Entry external(std::string_view symbol) {
     const auto shorter = externals().find(symbol.substr(0, symbol.size() - 1));
     if (shorter != externals().end()) return shorter->second;
   }
-  return {nullptr};
+  return {};
 }
 
 Run comparison(std::string_view name, std::string_view predicate, Kind kind) {
@@ -738,63 +760,70 @@ void float_to_bits(Machine& m, const Instruction& i) {
 
 Chosen elementwise(std::string_view name, std::string_view word, Kind kind, size_t operands) {
   if (name == "arith.cmpi" || name == "arith.cmpf")
-    return {operands == 2 ? comparison(name, word, kind) : nullptr, name == "arith.cmpf" ? 1.0f : 0.0f};
-  if (name == "arith.select") return {operands == 3 ? selection(kind) : nullptr};
+    return {operands == 2 ? comparison(name, word, kind) : nullptr, name == "arith.cmpf" ? 1.0f : 0.0f, Kind::kI1};
+  if (name == "arith.select") return {operands == 3 ? selection(kind) : nullptr, 0, kind};
   if (name == "math.fma")
     return {operands != 3 || !is_float(kind) ? nullptr
             : kind == Kind::kF64             ? ternary<Fma, double, double>
                                              : ternary<Fma, float, float>,
-            2};
+            2, kind};
   if (name == "tt.clampf")
-    return {operands != 3 || !is_float(kind) ? nullptr : kind == Kind::kF64 ? clamp<double> : clamp<float>, 2};
+    return {operands != 3 || !is_float(kind) ? nullptr : kind == Kind::kF64 ? clamp<double> : clamp<float>, 2, kind};
   if (name == "tt.extern_elementwise") {
     if (word.find("fma") != std::string_view::npos && operands == 3) return elementwise("math.fma", "", kind, 3);
-    if (word.find("ldexp") != std::string_view::npos && kind == Kind::kF32) return {with_integer<false>, 1};
-    if (word.find("powi") != std::string_view::npos && kind == Kind::kF32) return {with_integer<true>, kTranscendental};
-    const Entry entry = external(word);
-    if (!entry.choose) return {};
-    return {entry.choose(kind), entry.flops};
+    if (word.find("ldexp") != std::string_view::npos && operands == 2 && kind == Kind::kF32)
+      return {with_integer<false>, 1, kind};
+    if (word.find("powi") != std::string_view::npos && operands == 2 && kind == Kind::kF32)
+      return {with_integer<true>, kTranscendental, kind};
+    return external(word).pick(kind, operands);
   }
   const auto found = operations().find(name);
-  if (found == operations().end()) return {};
-  return {found->second.choose(kind), found->second.flops};
+  return found == operations().end() ? Chosen{} : found->second.pick(kind, operands);
 }
 
-Chosen cast(std::string_view name, std::string_view rounding, Kind from, Kind to) {
-  if (name == "arith.extsi" || name == "arith.index_cast") return {between_integers<Signed, SignedBit>(from, to)};
-  if (name == "arith.extui" || name == "arith.index_castui") return {between_integers<AsUnsigned, Signed>(from, to)};
+namespace {
+
+Run conversion(std::string_view name, std::string_view rounding, Kind from, Kind to) {
+  if (name == "arith.extsi" || name == "arith.index_cast") return between_integers<Signed, SignedBit>(from, to);
+  if (name == "arith.extui" || name == "arith.index_castui") return between_integers<AsUnsigned, Signed>(from, to);
   if (name == "arith.trunci") {
-    if (to != Kind::kI1) return {between_integers<Signed, Signed>(from, to)};
+    if (to != Kind::kI1) return between_integers<Signed, Signed>(from, to);
     switch (from) {
-      case Kind::kI8: return {lowest_bit<int8_t>};
-      case Kind::kI16: return {lowest_bit<int16_t>};
-      case Kind::kI32: return {lowest_bit<int32_t>};
-      case Kind::kI64: return {lowest_bit<int64_t>};
-      default: return {};
+      case Kind::kI8: return lowest_bit<int8_t>;
+      case Kind::kI16: return lowest_bit<int16_t>;
+      case Kind::kI32: return lowest_bit<int32_t>;
+      case Kind::kI64: return lowest_bit<int64_t>;
+      default: return nullptr;
     }
   }
-  if (name == "arith.sitofp") return {integer_to_float<Signed, NarrowSigned, SignedBit>(from, to)};
-  if (name == "arith.uitofp") return {integer_to_float<AsUnsigned, NarrowUnsigned, Signed>(from, to)};
+  if (name == "arith.sitofp") return integer_to_float<Signed, NarrowSigned, SignedBit>(from, to);
+  if (name == "arith.uitofp") return integer_to_float<AsUnsigned, NarrowUnsigned, Signed>(from, to);
   if (name == "arith.fptosi" && is_float(from))
-    return {from == Kind::kF64 ? to_integer<double, ToSigned>(to) : to_integer<float, ToSigned>(to)};
+    return from == Kind::kF64 ? to_integer<double, ToSigned>(to) : to_integer<float, ToSigned>(to);
   if (name == "arith.fptoui" && is_float(from))
-    return {from == Kind::kF64 ? to_integer<double, ToUnsigned>(to) : to_integer<float, ToUnsigned>(to)};
+    return from == Kind::kF64 ? to_integer<double, ToUnsigned>(to) : to_integer<float, ToUnsigned>(to);
   if (name == "arith.extf" || name == "arith.truncf" || name == "tt.fp_to_fp") {
-    if (!is_float(from) || !is_float(to)) return {};
+    if (!is_float(from) || !is_float(to)) return nullptr;
     if (rounding == "rtz" && (to == Kind::kF16 || to == Kind::kBF16))
-      return {from == Kind::kF64 ? towards_zero<double> : towards_zero<float>};
-    if (to == Kind::kF64)
-      return {from == Kind::kF64 ? convert<double, double, Signed> : convert<float, double, Signed>};
-    if (from == Kind::kF64) return {to == Kind::kF32 ? convert<double, float, Signed> : convert<double, float, Odd>};
-    return {convert<float, float, Signed>};
+      return from == Kind::kF64 ? towards_zero<double> : towards_zero<float>;
+    if (to == Kind::kF64) return from == Kind::kF64 ? convert<double, double, Signed> : convert<float, double, Signed>;
+    if (from == Kind::kF64) return to == Kind::kF32 ? convert<double, float, Signed> : convert<double, float, Odd>;
+    return convert<float, float, Signed>;
   }
   if (name == "tt.bitcast" || name == "arith.bitcast") {
-    if (is_float(to) && held_size(to) != memory_size(to) && memory_size(from) == memory_size(to))
-      return {bits_to_float};
+    const bool both_wide = is_float(from) && held_size(from) != memory_size(from) && is_float(to);
+    if (both_wide && held_size(to) != memory_size(to)) return nullptr;
+    if (is_float(to) && held_size(to) != memory_size(to) && memory_size(from) == memory_size(to)) return bits_to_float;
     if (is_float(from) && held_size(from) != memory_size(from) && memory_size(from) == memory_size(to))
-      return {float_to_bits};
+      return float_to_bits;
   }
-  return {};
+  return nullptr;
+}
+
+}  // namespace
+
+Chosen cast(std::string_view name, std::string_view rounding, Kind from, Kind to) {
+  return {conversion(name, rounding, from, to), 0, to};
 }
 
 }  // namespace tritonforge::evaluate::ir

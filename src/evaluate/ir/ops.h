@@ -8,7 +8,8 @@ namespace tritonforge::evaluate::ir {
 
 struct Chosen {
   Instruction::Run run = nullptr;
-  float flops = 0;  // an element
+  float flops = 0;           // an element
+  Kind result = Kind::kI32;  // of an element
 };
 
 // One result element from the same element of each operand. `word` is the predicate of a comparison or the symbol of
