@@ -3,9 +3,10 @@
 // reference's inputs, T compares. Nothing of the candidate runs while it is judged.
 #include <string>
 
-#include "evaluate/evaluator.h"
+#include "contract/verdict.h"
 #include "evaluate/lowering.h"
 #include "evaluate/reference.h"
+#include "evaluate/request.h"
 
 namespace tritonforge::evaluate {
 
