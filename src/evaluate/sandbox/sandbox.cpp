@@ -126,6 +126,7 @@ int enter(const Json& options, Json& layers) {
   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   layers["landlock"] = restrict_files(options);
   drop_capabilities(namespaces.user);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // again: becoming another user took it off
   prctl(PR_SET_DUMPABLE, options.value("dumpable", false) ? 1 : 0);
   layers["seccomp"] = restrict_calls(options, namespaces.any);
   return 0;

@@ -72,6 +72,24 @@ TEST(Compare, HalfPrecisionTypes) {
   EXPECT_FALSE(compare(view(far, {2}, Dtype::kBFloat16), view(one_bfloat, {2}, Dtype::kBFloat16), {}, "x").passed);
 }
 
+TEST(Compare, HalvesAreReadExactly) {
+  const std::vector<uint16_t> zero{0}, smallest{0x0001}, largest{0x7BFF}, negative{0xC248};
+  const auto expected = [&](const std::vector<uint16_t>& bits) {
+    Tolerances exact;
+    exact.half = {0, 0};
+    return compare(view(zero, {1}, Dtype::kFloat16), view(bits, {1}, Dtype::kFloat16), exact, "x").mismatch;
+  };
+  EXPECT_NE(expected(smallest).find("0, expected 5.96046e-08"), std::string::npos) << expected(smallest);
+  EXPECT_NE(expected(largest).find("0, expected 65504"), std::string::npos) << expected(largest);
+  EXPECT_NE(expected(negative).find("0, expected -3.14062"), std::string::npos) << expected(negative);
+}
+
+TEST(Compare, IdenticalIsToTheByte) {
+  const std::vector<float> zero{0.0f, 1.0f}, negative_zero{-0.0f, 1.0f};
+  EXPECT_TRUE(identical(view(zero, {2}, Dtype::kFloat32), view(zero, {2}, Dtype::kFloat32)));
+  EXPECT_FALSE(identical(view(zero, {2}, Dtype::kFloat32), view(negative_zero, {2}, Dtype::kFloat32)));
+}
+
 TEST(Compare, ShapeAndDtypeAreNamed) {
   const std::vector<float> values(6);
   EXPECT_NE(compare(view(values, {2, 3}, Dtype::kFloat32), view(values, {3, 2}, Dtype::kFloat32), {}, "x")

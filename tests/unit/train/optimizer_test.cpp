@@ -109,6 +109,23 @@ TEST(AdamW, ANonFiniteNormChangesNothing) {
   }
 }
 
+TEST(AdamW, GradientsBelowTheClipAreLeftAlone) {
+  // Gradients of very different sizes: AdamW forgives a factor that is the same at every step.
+  at::Tensor clipped = at::ones({2, 3}), free = at::ones({2, 3});
+  TrainConfig config = adam_config();
+  AdamW with({{"w", clipped}}, config);
+  config.clip_grad = 0;
+  AdamW without({{"w", free}}, config);
+  for (const double size : {0.3, 0.001, 0.1}) {
+    const at::Tensor gradient = (at::arange(6).reshape({2, 3}) - 2.5) * 0.1 * size;
+    clipped.mutable_grad() = gradient.clone();
+    free.mutable_grad() = gradient.clone();
+    EXPECT_LT(with.step(0.01).gradient_norm.item<float>(), 1.0f);
+    without.step(0.01);
+    EXPECT_TRUE(at::equal(clipped.detach(), free.detach())) << size;
+  }
+}
+
 TEST(AdamW, AParameterWithoutAGradientIsOnlyDecayed) {
   at::Tensor used = at::ones({2, 2}), unused = at::ones({2, 2});
   AdamW optimizer({{"used", used}, {"unused", unused}}, adam_config());

@@ -1,0 +1,242 @@
+"""Applies wrong lines to the parts that decide results, one at a time, and requires a test to fail.
+
+usage: run.py [--part PART ...] [--list]      (make mutants, make mutants PART=credit)
+
+tests/mutants/PART.txt holds the mutants of one part, each a block:
+
+    # the mean is not subtracted                     what is wrong
+    file src/rollout/credit.cpp
+    was  out[i] = values[i] - mean;                  a fragment of one line, found in the file exactly once
+    now  out[i] = values[i];                         what takes its place; nothing after `now` removes the fragment
+    test unit_rollout GroupAdvantages.*              a unit program and its filter, or
+    test tests/adversarial/test_socket.py            a pytest path (`path::case` too), run with the built binary
+
+The work is done in build-mutants/: a copy of the sources (never the working tree) and a build folder of its own. Before
+the first mutant every named test must pass as it is. A mutant whose fragment is gone, or is there twice, or that does not
+compile, is an error: the list must follow the code. Exit 1 where a mutant survives or is in error.
+"""
+
+import argparse
+import fcntl
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+TREE = ROOT / "build-mutants" / "tree"
+BUILD = TREE / "build"
+TEST_SECONDS = 300  # a mutant that hangs its test is found out, too
+
+
+class Fault(Exception):
+    """A mutant or a test that cannot be used, in one line."""
+
+
+@dataclass
+class Mutant:
+    part: str
+    what: str
+    file: str
+    was: str
+    now: str
+    program: str  # unit_FOLDER, or a pytest path
+    filter: str  # of a unit program
+
+    @property
+    def is_unit(self) -> bool:
+        return self.program.startswith("unit_")
+
+    @property
+    def target(self) -> str:
+        return self.program if self.is_unit else "tritonforge"
+
+    @property
+    def test(self) -> str:
+        return f"{self.program} {self.filter}".strip()
+
+    def mutated(self, source: str) -> str:
+        count = source.count(self.was)
+        if count != 1:
+            raise Fault(f"{self.file}: '{self.was}' is there {count} times, not once")
+        return source.replace(self.was, self.now)
+
+
+def parse(path: Path) -> list[Mutant]:
+    mutants = []
+    for block in re.split(r"\n\s*\n", path.read_text(encoding="utf-8").strip()):
+        fields = {}
+        for line in block.splitlines():
+            key, _, value = line.partition(" ")
+            if key not in ("#", "file", "was", "now", "test") or key in fields:
+                raise Fault(f"{path.name}: '{line}' is no line of a mutant, or its second '{key}'")
+            fields[key] = value.strip()
+        missing = [key for key in ("#", "file", "was", "now", "test") if key not in fields]
+        if missing:
+            raise Fault(f"{path.name}: a mutant without {', '.join(missing)}: {block.splitlines()[0]}")
+        program, _, test_filter = fields["test"].partition(" ")
+        if program.startswith("unit_") and not test_filter:
+            raise Fault(f"{path.name}: 'test {program}' names no filter")
+        mutants.append(
+            Mutant(path.stem, fields["#"], fields["file"], fields["was"], fields["now"], program, test_filter.strip())
+        )
+    return mutants
+
+
+def read_mutants(parts: list[str]) -> list[Mutant]:
+    known = {path.stem: path for path in sorted(HERE.glob("*.txt"))}
+    for part in parts:
+        if part not in known:
+            raise Fault(f"no part '{part}' (known: {', '.join(known)})")
+    return [mutant for name, path in known.items() if not parts or name in parts for mutant in parse(path)]
+
+
+def sync_tree() -> None:
+    """The tree becomes what the working tree holds now; files that are equal keep their time, so little is built anew."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True
+    ).stdout.decode()
+    wanted = {name for name in listed.split("\0") if name and (ROOT / name).is_file()}
+    for name in wanted:
+        source, target = ROOT / name, TREE / name
+        if target.is_file() and target.read_bytes() == source.read_bytes():
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source, target)
+        os.utime(target)
+    for folder, folders, files in os.walk(TREE):
+        folders[:] = [f for f in folders if Path(folder, f) != BUILD and f != "__pycache__"]
+        for name in files:
+            path = Path(folder, name)
+            if str(path.relative_to(TREE)) not in wanted:
+                path.unlink()
+
+
+def run(command: list[str], seconds: float = 3600) -> tuple[int, str]:
+    """Exit status (None where the time was up) and output. The whole process group ends with the command."""
+    environment = dict(
+        os.environ,
+        TRITONFORGE_BINARY=str(BUILD / "tritonforge"),
+        TRITONFORGE_ROOT=str(TREE),
+        PYTHONDONTWRITEBYTECODE="1",
+    )
+    process = subprocess.Popen(
+        command,
+        cwd=TREE,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=seconds)
+        return process.returncode, output
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        return None, process.communicate()[0]
+
+
+def build(target: str) -> tuple[bool, str]:
+    status, output = run(["cmake", "--build", str(BUILD), "-j", os.environ.get("JOBS", str(os.cpu_count())), "--target", target])
+    return status == 0, output
+
+
+def python() -> str:
+    return subprocess.run([ROOT / "requirements" / "install", "--python"], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def run_test(mutant: Mutant) -> tuple[int, str]:
+    if mutant.is_unit:
+        return run([str(BUILD / "tests" / mutant.program), f"--gtest_filter={mutant.filter}", "--gtest_brief=1"], TEST_SECONDS)
+    return run([python(), "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", mutant.program], TEST_SECONDS)
+
+
+def check_baseline(mutants: list[Mutant]) -> None:
+    """Unmutated, every target builds, every filter matches, every test passes and none of them is skipped."""
+    for target in dict.fromkeys(m.target for m in mutants):
+        ok, output = build(target)
+        if not ok:
+            raise Fault(f"{target} does not build as it is:\n{output[-3000:]}")
+    for mutant in {m.test: m for m in mutants}.values():
+        status, output = run_test(mutant)
+        if status != 0:
+            raise Fault(f"{mutant.test} fails as it is:\n{output[-3000:]}")
+        if mutant.is_unit and not re.search(r"\[  PASSED  \] [1-9]", output):
+            raise Fault(f"{mutant.test} runs no test")
+        if "[  SKIPPED ]" in output or re.search(r"\d+ skipped", output):
+            raise Fault(f"{mutant.test} is skipped on this machine")
+
+
+def judge(mutant: Mutant) -> tuple[str, str]:
+    """killed | survived | error, and how."""
+    path = TREE / mutant.file
+    original = path.read_text(encoding="utf-8")
+    try:
+        path.write_text(mutant.mutated(original), encoding="utf-8")
+        ok, output = build(mutant.target)
+        if not ok:
+            errors = [line for line in output.splitlines() if "error" in line.lower()]
+            return "error", "does not compile: " + (errors or output.splitlines())[0][:200]
+        status, output = run_test(mutant)
+        if status is None:
+            return "killed", f"{mutant.test}: no end in {TEST_SECONDS} s"
+        return ("survived" if status == 0 else "killed"), mutant.test
+    except Fault as fault:
+        return "error", str(fault)
+    finally:
+        path.write_text(original, encoding="utf-8")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--part", action="append", default=[], help="only the mutants of PART.txt")
+    parser.add_argument("--list", action="store_true", help="check every anchor against the sources; build nothing")
+    arguments = parser.parse_args()
+    mutants = read_mutants(arguments.part)
+    counts = {"killed": 0, "survived": 0, "error": 0}
+    if arguments.list:
+        wrong = 0
+        for mutant in mutants:
+            try:
+                mutant.mutated((ROOT / mutant.file).read_text(encoding="utf-8"))
+            except (Fault, OSError) as error:
+                wrong += 1
+                print(f"error    {mutant.part}: {mutant.what}: {error}")
+        print(f"mutants: {len(mutants)} in {len({m.part for m in mutants})} parts, {wrong} without their line")
+        return 1 if wrong else 0
+    TREE.mkdir(parents=True, exist_ok=True)
+    lock = open(TREE.parent / "lock", "w")  # noqa: SIM115  held until the end of the process
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise Fault(f"another run works in {TREE.parent}") from None
+    sync_tree()
+    status, output = run(["cmake", "-S", str(TREE), "-B", str(BUILD), "-G", "Ninja"])
+    if status != 0:
+        raise Fault(f"the copy does not configure:\n{output[-3000:]}")
+    check_baseline(mutants)
+    for number, mutant in enumerate(mutants, 1):
+        started = time.monotonic()
+        outcome, how = judge(mutant)
+        counts[outcome] += 1
+        seconds = time.monotonic() - started
+        print(f"{outcome:8} {number}/{len(mutants)} {mutant.part}: {mutant.what} ({how}; {seconds:.0f} s)", flush=True)
+    print(f"mutants: {counts['killed']} killed, {counts['survived']} survived, {counts['error']} in error")
+    return 0 if counts["killed"] == len(mutants) else 1
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except Fault as fault:
+        print(f"mutants: {fault}", file=sys.stderr)
+        sys.exit(1)
