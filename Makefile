@@ -2,14 +2,18 @@
 BUILD ?= build
 JOBS ?= $(shell nproc)
 RECIPE ?= recipes/quickstart.yaml
+TIDY ?= 150
 
-.PHONY: help install build gpu test bench lint format clean quickstart quickstart-gpu
+.PHONY: help install dev build gpu test test-one bench lint format asan tsan mutants clean quickstart quickstart-gpu
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install:  ## installs missing Debian packages and the Python environment
 	@requirements/install
+
+dev:
+	@requirements/install --dev
 
 build: install  ## builds ./build/tritonforge and all tests
 	@cmake -S . -B $(BUILD) -G Ninja >$(BUILD).configure.log 2>&1 || { cat $(BUILD).configure.log; exit 1; }
@@ -25,17 +29,34 @@ gpu:  ## installs the CUDA compiler (115 MB of wheels) and builds the GPU kernel
 test: build  ## builds and passes all tests
 	@cd $(BUILD) && ctest --output-on-failure -j $(JOBS)
 
+test-one: install  ## one test: TEST=Scheduler.Chunks* or a pytest path, a golden file, a fuzz target
+	@JOBS=$(JOBS) python3 tools/test_one.py '$(TEST)' $(BUILD)
+
 bench: build  ## builds the benchmarks and runs each beside its peer
 	@cmake --build $(BUILD) -j $(JOBS) --target benchmarks
 	@bench/run $(BUILD)
 
-lint: build  ## clang-tidy over src/
-	@command -v run-clang-tidy >/dev/null || { echo "lint needs: apt-get install clang-tidy" >&2; exit 3; }
-	@run-clang-tidy -quiet -p $(BUILD) '$(CURDIR)/src/.*\.cpp$$'
+lint: install dev  ## layout, width, clang-tidy of changed files (TIDY=all: however long), ruff, shellcheck, includes
+	@python3 tools/lint.py --tidy $(TIDY)
 
-format:  ## clang-format over the C++ lines changed since the last commit
-	@command -v git-clang-format >/dev/null || { echo "format needs: apt-get install clang-format" >&2; exit 3; }
-	@git clang-format -q -f HEAD -- src tests bench || test $$? -eq 1
+format: dev  ## lays out all C++, Python and Markdown with the pinned tools
+	@python3 tools/lint.py --format
+
+asan: install  ## the unit tests under AddressSanitizer and UndefinedBehaviorSanitizer, in build-asan
+	@$(MAKE) --no-print-directory sanitized CHECK=address FOLDER=build-asan
+
+tsan: install  ## those without libtorch under ThreadSanitizer, in build-tsan
+	@$(MAKE) --no-print-directory sanitized CHECK=thread FOLDER=build-tsan
+
+.PHONY: sanitized
+sanitized:
+	@cmake -S . -B $(FOLDER) -G Ninja -DTF_SANITIZE=$(CHECK) >$(FOLDER).log 2>&1 || { cat $(FOLDER).log; exit 1; }
+	@rm -f $(FOLDER).log
+	@cmake --build $(FOLDER) -j $(JOBS) --target unit_tests
+	@cd $(FOLDER) && ctest --output-on-failure -R '^unit_'
+
+mutants: install  ## wrong lines, each of which a test must find, in build-mutants (PART=credit: one part)
+	@JOBS=$(JOBS) python3 tests/mutants/run.py $(if $(PART),--part $(PART))
 
 quickstart: install  ## installs, builds, and trains a tiny model end to end (about ten minutes on two cores)
 	@cmake -S . -B $(BUILD) -G Ninja >/dev/null && cmake --build $(BUILD) -j $(JOBS) --target tritonforge
@@ -44,5 +65,5 @@ quickstart: install  ## installs, builds, and trains a tiny model end to end (ab
 quickstart-gpu: install  ## the same path with a real 0.5B model on one GPU
 	@$(MAKE) quickstart RECIPE=recipes/qwen2.5-coder-0.5b.yaml
 
-clean:  ## removes the build folder (the Python environment and compiler cache stay)
-	@rm -rf $(BUILD)
+clean:  ## removes the build folders (the Python environment and compiler cache stay)
+	@rm -rf $(BUILD) build-asan build-tsan build-lint build-mutants
