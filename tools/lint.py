@@ -3,8 +3,8 @@
 usage: tools/lint.py [--format] [--tidy SECONDS|all] [CHECK ...]       (make lint, make format)
 
   format    C++ as the pinned clang-format lays it out (.clang-format)
-  width     no line above 120 columns, strings included; what stands between `clang-format off` and `on`, tables and
-            links of Markdown, and data are excepted
+  width     no line above 120 columns, strings included; what stands between `clang-format off` and `on`, tables,
+            code and headings of Markdown, and data are excepted
   tidy      clang-tidy (.clang-tidy) over the C++ files that differ from the merge base with main; on main, from the
             commit before. It reads compile commands only: nothing is built. At most SECONDS (150) are spent, the files
             that were not reached are counted; `all` takes every changed file, however long.
@@ -12,7 +12,7 @@ usage: tools/lint.py [--format] [--tidy SECONDS|all] [CHECK ...]       (make lin
   shell     shellcheck
   includes  what a folder of src/ includes stays within its DEPS (cmake/includes.py)
 
---format lays C++ and Python out instead of checking them. The tools are those of requirements/dev.txt
+--format lays C++, Python and Markdown out instead of checking them. The tools are those of requirements/dev.txt
 (`requirements/install --dev` puts them into an environment of their own).
 """
 
@@ -92,7 +92,7 @@ def wide_lines(name: str) -> Findings:
         as_written = "clang-format on" not in line and (as_written or "clang-format off" in line)
         if name.endswith(".md"):
             fenced ^= line.startswith("```")
-            if fenced or line.startswith("|") or "](" in line or "http" in line:
+            if fenced or line.startswith(("|", "#", "    ")):
                 continue
         if len(line) > WIDTH and not as_written:
             findings.append(f"{name}:{number}: {len(line)} columns, {WIDTH} are the limit")
@@ -206,6 +206,7 @@ def lay_out() -> int:
     names = [name for name in tracked() if name.endswith(CPP)]
     program = tool("clang-format")
     in_parallel(lambda part: run([program, "-i", *part], check=True) and [], portions(names))
+    run([sys.executable, ROOT / "tools" / "markdown.py", *(name for name in tracked() if name.endswith(".md"))], check=True)
     return run([tool("ruff"), "format", "--quiet", "."]).returncode
 
 

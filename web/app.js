@@ -32,7 +32,8 @@ function short(value) {
 function duration(seconds) {
   const s = Math.round(seconds);
   const two = (n) => String(n).padStart(2, '0');
-  return s >= 3600 ? `${Math.floor(s / 3600)}:${two(Math.floor(s / 60) % 60)}:${two(s % 60)}` : `${Math.floor(s / 60)}:${two(s % 60)}`;
+  const minutes = Math.floor(s / 60);
+  return s >= 3600 ? `${Math.floor(s / 3600)}:${two(minutes % 60)}:${two(s % 60)}` : `${minutes}:${two(s % 60)}`;
 }
 
 const stateClass = (name) => (['green', 'yellow', 'red'].includes(name) ? name : '');
@@ -47,11 +48,13 @@ function showStatus() {
   byId('progress').hidden = !known;
   if (known) {
     byId('bar').style.width = `${Math.min(100, (100 * progress.done) / progress.total)}%`;
-    byId('progress-text').textContent = `${progress.done} of ${progress.total}` + (isNumber(status.eta_s) ? `, ${duration(status.eta_s)} left` : '');
+    const left = isNumber(status.eta_s) ? `, ${duration(status.eta_s)} left` : '';
+    byId('progress-text').textContent = `${progress.done} of ${progress.total}${left}`;
   }
   const roles = (Array.isArray(status.roles) ? status.roles : []).map((role) => {
     const card = element('div', `role ${stateClass(role.state)}`);
-    card.append(element('span', 'state', role.state), element('b', '', role.name), element('span', 'detail', role.detail || ''));
+    card.append(element('span', 'state', role.state), element('b', '', role.name),
+                element('span', 'detail', role.detail || ''));
     return card;
   });
   byId('roles').replaceChildren(...roles);
@@ -63,7 +66,9 @@ function intervalPicture(point, interval) {
   const picture = svg('svg', { viewBox: '0 0 200 18', preserveAspectRatio: 'none', role: 'img' });
   const x = (value) => 4 + 192 * Math.min(1, Math.max(0, value));
   picture.append(svg('line', { x1: 4, x2: 196, y1: 9, y2: 9, class: 'track' }));
-  if (interval) picture.append(svg('line', { x1: x(interval[0]), x2: x(interval[1]), y1: 9, y2: 9, class: 'interval' }));
+  if (interval) {
+    picture.append(svg('line', { x1: x(interval[0]), x2: x(interval[1]), y1: 9, y2: 9, class: 'interval' }));
+  }
   if (isNumber(point)) picture.append(svg('rect', { x: x(point) - 1, y: 3, width: 2, height: 12, class: 'point' }));
   return picture;
 }
@@ -74,7 +79,8 @@ function showResult() {
   const names = { base: 'base', sft: 'SFT', rl: 'SFT + RL' };
   byId('result-rows').replaceChildren(...stages.map((stage) => {
     const row = element('tr');
-    const interval = Array.isArray(stage.ci95) && stage.ci95.length === 2 && stage.ci95.every(isNumber) ? stage.ci95 : null;
+    const known = Array.isArray(stage.ci95) && stage.ci95.length === 2 && stage.ci95.every(isNumber);
+    const interval = known ? stage.ci95 : null;
     const name = Object.hasOwn(names, stage.name) ? names[stage.name] : stage.name;
     row.append(element('td', '', name), element('td', 'number', stage.turns), element('td', 'number', stage.samples),
       element('td', 'number', percent(stage.compile_rate)), element('td', 'number', percent(stage.pass_at_1)),
@@ -87,7 +93,8 @@ function showResult() {
   const wall = (state.result && state.result.wall_s) || {};
   const order = ['data', 'sft', 'rl', 'bench'];
   const rank = (name) => (order.includes(name) ? order.indexOf(name) : order.length);
-  const parts = Object.entries(wall).sort((a, b) => rank(a[0]) - rank(b[0])).filter(([, value]) => isNumber(value)).map(([name, value]) => `${name} ${duration(value)}`);
+  const parts = Object.entries(wall).sort((a, b) => rank(a[0]) - rank(b[0])).filter(([, value]) => isNumber(value))
+    .map(([name, value]) => `${name} ${duration(value)}`);
   if (state.result && state.result.seed !== undefined) parts.push(`seed ${state.result.seed}`);
   byId('wall').textContent = parts.join(' · ');
 }
@@ -97,9 +104,11 @@ function showResult() {
 const CHARTS = [
   { title: 'SFT loss', stage: 'sft', series: [['loss', 'loss']] },
   { title: 'RL reward', stage: 'rl', series: [['reward_mean', 'mean reward']] },
-  { title: 'RL rates', stage: 'rl', series: [['pass_rate', 'correct'], ['compile_rate', 'compiles']], range: [0, 1], format: percent },
+  { title: 'RL rates', stage: 'rl', series: [['pass_rate', 'correct'], ['compile_rate', 'compiles']], range: [0, 1],
+    format: percent },
   { title: 'RL loss', stage: 'rl', series: [['loss', 'loss']] },
-  { title: '|log-prob of trainer − sampler|', stage: 'rl', series: [['train_rollout_logprob_abs_diff', 'mean']], from: 0 },
+  { title: '|log-prob of trainer − sampler|', stage: 'rl', series: [['train_rollout_logprob_abs_diff', 'mean']],
+    from: 0 },
   { title: 'Seconds per RL step', stage: 'rl', series: [['seconds', 'seconds']], from: 0 },
 ];
 const COLOURS = ['one', 'two'];
@@ -109,7 +118,9 @@ function niceTicks(low, high) {
   const scale = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 2.5, 5, 10].map((n) => n * scale).find((n) => n >= raw);
   const ticks = [];
-  for (let tick = Math.ceil(low / step) * step; tick <= high + step * 1e-6; tick += step) ticks.push(Math.abs(tick) < step * 1e-6 ? 0 : tick);
+  for (let tick = Math.ceil(low / step) * step; tick <= high + step * 1e-6; tick += step) {
+    ticks.push(Math.abs(tick) < step * 1e-6 ? 0 : tick);
+  }
   return ticks;
 }
 
@@ -127,7 +138,9 @@ function drawChart(chart, lines) {
   const points = lines.flatMap((line) => line.points);
   let [low, high] = chart.range || [Math.min(...points.map((p) => p[1])), Math.max(...points.map((p) => p[1]))];
   if (chart.from !== undefined) low = Math.min(low, chart.from);
-  if (high - low < 1e-12) [low, high] = [low - Math.max(0.5, Math.abs(low) * 0.1), high + Math.max(0.5, Math.abs(high) * 0.1)];
+  if (high - low < 1e-12) {
+    [low, high] = [low - Math.max(0.5, Math.abs(low) * 0.1), high + Math.max(0.5, Math.abs(high) * 0.1)];
+  }
   else if (!chart.range) high += 0.05 * (high - low);
   const first = Math.min(...points.map((p) => p[0]));
   const last = Math.max(...points.map((p) => p[0]), first + 1);
@@ -136,7 +149,8 @@ function drawChart(chart, lines) {
   const picture = svg('svg', { viewBox: `0 0 ${width} ${height}`, role: 'img', 'aria-label': chart.title });
   for (const tick of niceTicks(low, high)) {
     picture.append(svg('line', { x1: left, x2: width - right, y1: y(tick), y2: y(tick), class: 'axis' }),
-      svg('text', { x: left - 6, y: y(tick) + 4, 'text-anchor': 'end', class: 'tick' }, chart.format ? `${Math.round(100 * tick)} %` : short(tick)));
+      svg('text', { x: left - 6, y: y(tick) + 4, 'text-anchor': 'end', class: 'tick' },
+          chart.format ? `${Math.round(100 * tick)} %` : short(tick)));
   }
   for (const [value, anchor] of [[first, 'start'], [last, 'end']]) {
     picture.append(svg('text', { x: x(value), y: height - 6, 'text-anchor': anchor, class: 'tick' }, `step ${value}`));
@@ -156,14 +170,16 @@ function showSteps() {
   const cards = [];
   for (const chart of CHARTS) {
     const steps = state.steps.filter((step) => step.stage === chart.stage && isNumber(step.step));
-    const lines = chart.series.map(([key, name]) => ({ name, points: steps.filter((s) => isNumber(s[key])).map((s) => [s.step, s[key]]) }))
+    const pointsOf = (key) => steps.filter((s) => isNumber(s[key])).map((s) => [s.step, s[key]]);
+    const lines = chart.series.map(([key, name]) => ({ name, points: pointsOf(key) }))
       .filter((line) => line.points.length > 0);
     if (lines.length === 0) continue;
     const card = element('div', 'chart');
     const head = element('h3', '', chart.title);
     lines.forEach((line, i) => {
       const label = element('span', 'last');
-      label.append(element('span', `key ${COLOURS[i]}`), `${line.name} ${(chart.format || short)(line.points[line.points.length - 1][1])}`);
+      const newest = line.points[line.points.length - 1][1];
+      label.append(element('span', `key ${COLOURS[i]}`), `${line.name} ${(chart.format || short)(newest)}`);
       head.append(label);
     });
     card.append(head, drawChart(chart, lines));
@@ -182,7 +198,9 @@ function verdictBadge(verdict) {
   if (!verdict) return element('span', 'badge red', 'no verdict');
   const cheat = (verdict.flags || []).find((flag) => flag.cheat);
   if (cheat) return element('span', 'badge red', `cheat: ${cheat.name}`);
-  if (verdict.correct) return element('span', 'badge green', verdict.speedup > 0 ? `correct, ${short(verdict.speedup)}×` : 'correct');
+  if (verdict.correct) {
+    return element('span', 'badge green', verdict.speedup > 0 ? `correct, ${short(verdict.speedup)}×` : 'correct');
+  }
   if (verdict.compiled) return element('span', 'badge yellow', verdict.error_kind || 'wrong');
   return element('span', 'badge red', verdict.error_kind || verdict.stage || 'failed');
 }
@@ -208,7 +226,8 @@ function turnView(turn, index) {
   else block(view, 'answer (no code found)', turn.text, true);
   if (verdict) {
     block(view, 'feedback', verdict.diagnostics, true);
-    const flags = (verdict.flags || []).map((flag) => `${flag.cheat ? 'cheat' : 'doubt'} ${flag.name}: ${flag.evidence}`);
+    const flags = (verdict.flags || [])
+      .map((flag) => `${flag.cheat ? 'cheat' : 'doubt'} ${flag.name}: ${flag.evidence}`);
     block(view, 'flags', flags.join('\n'), true);
   }
   return view;
@@ -220,7 +239,8 @@ function trajectoryView(trajectory) {
   const turns = Array.isArray(trajectory.turns) ? trajectory.turns : [];
   const head = element('summary');
   head.append(element('span', 'id', trajectory.problem_id), ...turns.map((turn) => verdictBadge(turn.verdict)),
-    element('span', 'right', `reward ${short(trajectory.reward)} · ${turns.length} turn${turns.length === 1 ? '' : 's'} · ${trajectory.id}`));
+    element('span', 'right', [`reward ${short(trajectory.reward)}`,
+                              `${turns.length} turn${turns.length === 1 ? '' : 's'}`, trajectory.id].join(' · ')));
   view.append(head);
   let filled = false;  // the inside is made when it is first opened
   const fill = () => {

@@ -12,15 +12,16 @@ constexpr int64_t kSchemaVersion = 1;
 
 constexpr char kSchema[] = R"sql(
 CREATE TABLE groups(
-  seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, problem_id TEXT NOT NULL, problem_source TEXT NOT NULL,
-  n_samples INTEGER NOT NULL, seed INTEGER NOT NULL, options TEXT NOT NULL, messages TEXT NOT NULL, legacy INTEGER NOT NULL,
-  extra TEXT NOT NULL, state TEXT NOT NULL CHECK(state IN ('running', 'complete', 'leased', 'committed')),
+  seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, problem_id TEXT NOT NULL,
+  problem_source TEXT NOT NULL, n_samples INTEGER NOT NULL, seed INTEGER NOT NULL, options TEXT NOT NULL,
+  messages TEXT NOT NULL, legacy INTEGER NOT NULL, extra TEXT NOT NULL,
+  state TEXT NOT NULL CHECK(state IN ('running', 'complete', 'leased', 'committed')),
   reason TEXT NOT NULL DEFAULT '', lease_id TEXT NOT NULL DEFAULT '', created REAL NOT NULL);
 CREATE INDEX groups_by_state ON groups(state, legacy, seq);
 CREATE TABLE trajectories(
   seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, group_id TEXT NOT NULL REFERENCES groups(id),
-  sample INTEGER NOT NULL, reward REAL NOT NULL, turns INTEGER NOT NULL, correct INTEGER NOT NULL, created REAL NOT NULL,
-  body TEXT NOT NULL, UNIQUE(group_id, sample));
+  sample INTEGER NOT NULL, reward REAL NOT NULL, turns INTEGER NOT NULL, correct INTEGER NOT NULL,
+  created REAL NOT NULL, body TEXT NOT NULL, UNIQUE(group_id, sample));
 CREATE TABLE leases(
   id TEXT PRIMARY KEY, state TEXT NOT NULL CHECK(state IN ('leased', 'committed', 'released')), group_ids TEXT NOT NULL,
   created REAL NOT NULL);

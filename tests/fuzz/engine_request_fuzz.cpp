@@ -46,8 +46,11 @@ int fuzz_one(const uint8_t* data, size_t size) {
 
 std::vector<std::string> fuzz_seeds() {
   return {
-      R"({"text": "a", "rid": "x", "stream": true, "return_logprob": true, "sampling_params": {"temperature": 0.5, "stop": ["a", "b"], "n": 2}})",
+      R"({"text": "a", "rid": "x", "stream": true, "return_logprob": true, )"
+      R"("sampling_params": {"temperature": 0.5, "stop": ["a", "b"], "n": 2}})",
       R"({"input_ids": [[1, 2], [3]], "rid": ["a", "b"], "sampling_params": [{"top_k": 3}, {"stop_token_ids": [1]}]})",
-      R"({"messages": [{"role": "user", "content": "x"}], "max_tokens": 5, "logprobs": true, "stop": "a", "stream_options": {"include_usage": true}})",
-      R"({"prompt": ["a", "b"], "max_tokens": 5, "logprobs": 1, "seed": 3, "chat_template_kwargs": {"enable_thinking": false}})"};
+      R"({"messages": [{"role": "user", "content": "x"}], "max_tokens": 5, "logprobs": true, "stop": "a", )"
+      R"("stream_options": {"include_usage": true}})",
+      R"({"prompt": ["a", "b"], "max_tokens": 5, "logprobs": 1, "seed": 3, )"
+      R"("chat_template_kwargs": {"enable_thinking": false}})"};
 }

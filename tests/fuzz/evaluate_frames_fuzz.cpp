@@ -8,11 +8,14 @@
 #include "evaluate/server.h"
 
 std::vector<std::string> fuzz_seeds() {
-  return {
-      R"([{"dtype":"float32","shape":[2,2],"order":[0,1],"bytes":16},{"dtype":"bfloat16","shape":[3,8],"order":[1,0],"bytes":48}])",
-      R"([{"dtype":"int64","shape":[],"order":[],"bytes":8},{"dtype":"bool","shape":[0,5],"order":[0,1],"bytes":0},{"dtype":"float64","shape":[7],"order":[0],"bytes":56}])",
-      R"({"problem":{"id":"p","source":"x"},"candidate":"y","mode":null,"seed":42,"num_correct_trials":5,"measure_performance":true,"backend":"triton","timeout_s":120})",
-      R"({"original_model_src":"x","custom_model_src":"y","seed_num":42,"num_perf_trials":100,"verbose":false,"backend":"cuda"})"};
+  return {R"([{"dtype":"float32","shape":[2,2],"order":[0,1],"bytes":16},{"dtype":"bfloat16","shape":[3,8],)"
+          R"("order":[1,0],"bytes":48}])",
+          R"([{"dtype":"int64","shape":[],"order":[],"bytes":8},{"dtype":"bool","shape":[0,5],"order":[0,1],)"
+          R"("bytes":0},{"dtype":"float64","shape":[7],"order":[0],"bytes":56}])",
+          R"({"problem":{"id":"p","source":"x"},"candidate":"y","mode":null,"seed":42,"num_correct_trials":5,)"
+          R"("measure_performance":true,"backend":"triton","timeout_s":120})",
+          R"({"original_model_src":"x","custom_model_src":"y","seed_num":42,"num_perf_trials":100,)"
+          R"("verbose":false,"backend":"cuda"})"};
 }
 
 // What comes from untrusted children (tensor descriptions) and from clients (request bodies): refused or read, never

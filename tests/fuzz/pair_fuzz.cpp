@@ -23,7 +23,8 @@ int fuzz_one(const uint8_t* data, size_t size) {
 }
 
 std::vector<std::string> fuzz_seeds() {
-  return {
-      R"({"id": "a", "families": ["relu", "mul"], "combo": "relu+mul", "split": "train", "style": "compact", "problem": "p", "solution": "s",)"
-      R"( "messages": [{"role": "user", "content": "p"}], "verified": true, "seed": 7, "refinement": {"mistake": "syntax", "wrong": "w", "feedback": "f"}})"};
+  return {R"({"id": "a", "families": ["relu", "mul"], "combo": "relu+mul", "split": "train", )"
+          R"("style": "compact", "problem": "p", "solution": "s",)"
+          R"( "messages": [{"role": "user", "content": "p"}], "verified": true, "seed": 7, )"
+          R"("refinement": {"mistake": "syntax", "wrong": "w", "feedback": "f"}})"};
 }

@@ -27,7 +27,8 @@ std::vector<std::string> fuzz_seeds() {
   return {
       R"({"level": 1, "problem_id": 19, "name": "19_relu.py", "code": ")" + source + "\"}\n",
       R"({"prompt": [{"role": "user", "content": "x"}], "label": ")" + source +
-          R"(", "extra_info": {"level": 2, "problem_id": "7", "problem_name": "7_add"}, "instance_id": "kernel_bench_triton_lv2_7"})",
+          R"(", "extra_info": {"level": 2, "problem_id": "7", "problem_name": "7_add"}, )"
+          R"("instance_id": "kernel_bench_triton_lv2_7"})",
       R"({"id": "a", "families": ["relu", "mul"], "combo": "relu+mul", "problem": ")" + source + "\"}",
   };
 }

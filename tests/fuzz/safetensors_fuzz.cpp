@@ -39,10 +39,9 @@ int fuzz_one(const uint8_t* data, size_t size) {
 }
 
 std::vector<std::string> fuzz_seeds() {
-  return {
-      file_of(
-          R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"BF16","shape":[1,2],"data_offsets":[8,12]}})",
-          "123456789012"),
-      file_of(R"({"__metadata__":{"format":"pt"},"w":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}})", "abc"),
-      file_of("{}", ""), file_of(R"({"a":{"dtype":"F64","shape":[],"data_offsets":[0,8]}})", "12345678")};
+  return {file_of(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"BF16","shape":[1,2],)"
+                  R"("data_offsets":[8,12]}})",
+                  "123456789012"),
+          file_of(R"({"__metadata__":{"format":"pt"},"w":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}})", "abc"),
+          file_of("{}", ""), file_of(R"({"a":{"dtype":"F64","shape":[],"data_offsets":[0,8]}})", "12345678")};
 }

@@ -42,8 +42,10 @@ int fuzz_one(const uint8_t* data, size_t size) {
 std::vector<std::string> fuzz_seeds() {
   tokenizer::BpeTrainerOptions options;
   options.vocab_size = 264;
-  return {
-      tokenizer::write_tokenizer_json(tokenizer::train_bpe({"ab ab ab"}, options)),
-      R"({"eos_token": {"content": "<|im_end|>"}, "chat_template": [{"name": "default", "template": "x"}], "added_tokens_decoder": {"1": {"content": "<|im_end|>"}}})",
-      R"([{"role": "user", "content": [{"type": "text", "text": "a"}]}, {"role": "assistant", "content": "<think>a</think>b", "tool_calls": [{"function": {"name": "f", "arguments": {"x": 1.5}}}]}, {"role": "tool", "content": null}])"};
+  return {tokenizer::write_tokenizer_json(tokenizer::train_bpe({"ab ab ab"}, options)),
+          R"({"eos_token": {"content": "<|im_end|>"}, "chat_template": [{"name": "default", )"
+          R"("template": "x"}], "added_tokens_decoder": {"1": {"content": "<|im_end|>"}}})",
+          R"([{"role": "user", "content": [{"type": "text", "text": "a"}]}, {"role": "assistant", )"
+          R"("content": "<think>a</think>b", "tool_calls": [{"function": {"name": "f", )"
+          R"("arguments": {"x": 1.5}}}]}, {"role": "tool", "content": null}])"};
 }

@@ -75,6 +75,21 @@ TEST(RewardTest, KevinDrKernelStaged) {
   EXPECT_DOUBLE_EQ(staged(at(Stage::kTimed, 100)), 1.2);
 }
 
+TEST(RewardTest, DrKernelsGradesBeginWhereTheyShould) {
+  const Reward graded = Reward::named("drkernel_graded");
+  for (const auto& [speedup, grade] : {std::pair{1.19, 0.2}, {1.2, 0.4}, {1.5, 0.6}, {1.99, 0.6}, {2.0, 0.8}}) {
+    EXPECT_DOUBLE_EQ(graded(at(Stage::kTimed, speedup)), grade) << speedup;
+  }
+}
+
+TEST(RewardTest, OnlyTheSpeedupOfATimedAndCorrectOneCounts) {
+  Verdict untimed = at(Stage::kCorrect), wrong = at(Stage::kTimed, 8);
+  untimed.speedup = 8;
+  wrong.correct = false;
+  EXPECT_DOUBLE_EQ(Reward::named("seed")(untimed), 0.8);
+  EXPECT_DOUBLE_EQ(Reward::named("seed")(wrong), 0.3);
+}
+
 TEST(RewardTest, ACheatNeverScoresAboveAnHonestFailure) {
   for (const std::string& name :
        {std::string("seed"), std::string("tritonforge_code"), std::string("kevin"), std::string("drkernel_graded"),
