@@ -1,34 +1,61 @@
-"""Text cases against the real program. A case file holds blocks:
+"""Text cases against the real program.
+
+golden/NAME.txt: commands.
 
     $ run recipes/quickstart.yaml --set rl.stepz=3      arguments after `tritonforge`; {tmp} is a fresh folder
     exit 2
     err unknown key 'rl.stepz' .*did you mean 'steps'   a regular expression that stderr must hold; `out` likewise
 
 stderr of a failure must be one line.
+
+golden/ROLE/NAME.txt: requests to one server, in their order. The file begins with what the server is given:
+
+    file run/status.json {"run": "x"}                   a file below {tmp}
+    serve dashboard --run {tmp}/run                     the server; --port is added
+    include requests                                    the requests of golden/ROLE/requests.part stand here
+
+    > POST /generate {"input_ids": [1, 2]}              a request; lines that begin with two blanks go on with its body
+    status 200
+    is meta_info.prompt_tokens 2                        the JSON value at a path of the reply
+    has error.message unknown field                     a regular expression that the value at a path must hold
+    header content-type text/event-stream               one that a header must hold
+    text role="trainer"                                 one that the whole reply must hold
+    events 9                                            so many server-sent events; paths are looked up in the last JSON
 """
 
+import http.client
+import json
 import os
 import pathlib
 import re
 import shlex
+import signal
+import socket
 import subprocess
 
 import pytest
 
-ROOT = pathlib.Path(os.environ.get("TRITONFORGE_ROOT", pathlib.Path(__file__).parents[2]))
+HERE = pathlib.Path(__file__).parent
+ROOT = pathlib.Path(os.environ.get("TRITONFORGE_ROOT", HERE.parents[1]))
 BINARY = os.environ.get("TRITONFORGE_BINARY", str(ROOT / "build" / "tritonforge"))
 
 
-def cases():
-    for path in sorted(pathlib.Path(__file__).parent.glob("*.txt")):
-        for block in re.split(r"\n(?=\$ )", "\n" + path.read_text()):
-            lines = [line for line in block.strip().splitlines() if line and not line.startswith("#")]
-            if lines and lines[0].startswith("$ "):
-                yield pytest.param(lines[0][2:], lines[1:], id=f"{path.stem}: {lines[0][2:]}")
+def blocks_of(text, sign):
+    """Each block's lines without comments; a block begins with `sign`."""
+    for block in re.split(rf"\n(?={re.escape(sign)} )", "\n" + text):
+        lines = [line for line in block.strip().splitlines() if line and not line.startswith("#")]
+        if lines and lines[0].startswith(sign + " "):
+            yield lines
 
 
-@pytest.mark.parametrize("command, expectations", cases())
-def test_case(command, expectations, tmp_path):
+def commands():
+    for path in sorted(HERE.glob("*.txt")):
+        for lines in blocks_of(path.read_text(), "$"):
+            yield pytest.param(lines[0][2:], lines[1:], id=f"{path.stem}: {lines[0][2:]}")
+
+
+@pytest.mark.parametrize("command, expectations", list(commands()))
+def test_command(command, expectations, tmp_path):
     arguments = [part.replace("{tmp}", str(tmp_path)) for part in shlex.split(command)]
     (tmp_path / "empty.json").write_text("{}")
     (tmp_path / "truncated.gguf").write_bytes(b"GGUF\x03\x00\x00\x00")
@@ -50,3 +77,126 @@ def test_the_recipe_reference_is_current():
     """docs/recipes.md is what `tritonforge run --options` prints."""
     printed = subprocess.run([BINARY, "run", "--options"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
     assert (ROOT / "docs" / "recipes.md").read_text() == printed.stdout
+
+
+class Server:
+    """One role as a child process, from the first lines of its file."""
+
+    def __init__(self, path, folder):
+        head = path.read_text().split("\n>")[0].splitlines()
+        for line in head:
+            if line.startswith("file "):
+                _, name, content = line.split(" ", 2)
+                target = folder / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with target.open("a") as file:
+                    file.write(content.replace("{tmp}", str(folder)).replace("{root}", str(ROOT)) + "\n")
+        serve = next(line for line in head if line.startswith("serve "))
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        arguments = shlex.split(serve.replace("{tmp}", str(folder)))
+        self.log = folder / "log.txt"
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                [BINARY, *arguments, "--port", str(self.port)],
+                cwd=ROOT,
+                stdout=log,
+                stderr=log,
+                env=dict(os.environ, TRITONFORGE_ROOT=str(ROOT)),
+            )
+        for _ in range(1200):
+            assert self.process.poll() is None, self.log.read_text()[-2000:]
+            try:
+                self.send("GET", "/health", "")
+                return
+            except OSError:
+                try:
+                    self.process.wait(0.1)
+                except subprocess.TimeoutExpired:
+                    pass
+        raise AssertionError(f"`{serve}` did not come up: {self.log.read_text()[-2000:]}")
+
+    def send(self, method, target, body):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        try:
+            connection.request(method, target, body or None, {"content-type": "application/json"})
+            reply = connection.getresponse()
+            return reply.status, reply.headers, reply.read().decode()
+        finally:
+            connection.close()
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(60) == 0, self.log.read_text()[-2000:]
+
+
+def requests():
+    for path in sorted(HERE.glob("*/*.txt")):
+        text = re.sub(r"^include (\w+)$", lambda m: (path.parent / f"{m[1]}.part").read_text(), path.read_text(), flags=re.M)
+        name = path.relative_to(HERE).with_suffix("")
+        for number, lines in enumerate(blocks_of(text, ">"), 1):
+            yield pytest.param(path, lines, id=f"{name}: {number} {' '.join(lines[0].split()[1:3])}")
+
+
+@pytest.fixture(scope="module")
+def server_of(tmp_path_factory):
+    """server_of(path) -> the server of a file, started at its first request and stopped at the first of another file."""
+    running = {}
+
+    def get(path):
+        if path not in running:
+            while running:
+                running.popitem()[1].stop()
+            running[path] = Server(path, tmp_path_factory.mktemp("golden"))
+        return running[path]
+
+    yield get
+    for server in running.values():
+        server.stop()
+
+
+def value_at(json_value, path):
+    for part in path.split("."):
+        json_value = json_value[int(part) if isinstance(json_value, list) else part]
+    return json_value
+
+
+def as_text(value):
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+@pytest.mark.parametrize("path, lines", list(requests()))
+def test_request(server_of, path, lines):
+    server = server_of(path)
+    method, target, body = (lines[0][2:] + " ").split(" ", 2)
+    expectations = []
+    for line in lines[1:]:
+        if line.startswith("  "):
+            body += line
+        else:
+            expectations.append(line)
+    status, headers, text = server.send(method, target, body.strip())
+    events = re.findall(r"^data: (.*)$", text, re.MULTILINE)
+    documents = [event for event in events if event != "[DONE]"] or [text]
+    assert any(line.startswith("status ") for line in expectations), "a request without an expected status"
+    for expectation in expectations:
+        kind, _, value = expectation.partition(" ")
+        if kind == "status":
+            assert status == int(value), text
+        elif kind == "events":
+            assert len(events) == int(value), text
+        elif kind == "text":
+            assert re.search(value, text), f"no '{value}' in: {text}"
+        elif kind == "header":
+            name, _, pattern = value.partition(" ")
+            assert re.search(pattern, headers.get(name, "")), dict(headers)
+        elif kind in ("is", "has"):
+            path, _, expected = value.partition(" ")
+            found = value_at(json.loads(documents[-1]), path)
+            if kind == "is":
+                assert found == json.loads(expected), f"{path}: {as_text(found)}"
+            else:
+                assert re.search(expected, as_text(found)), f"{path}: {as_text(found)}"
+        else:
+            raise AssertionError(f"unknown expectation '{expectation}'")

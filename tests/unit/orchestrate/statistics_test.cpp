@@ -80,6 +80,7 @@ TEST(ClusterBootstrap, AllOrNoneStillHasAWidth) {
 
 TEST(FastP, CountsCorrectAndFaster) {
   EXPECT_DOUBLE_EQ(fast_p({0.5, 1.5, 2.5}, 10, 1.0), 0.2);
+  EXPECT_DOUBLE_EQ(fast_p({1.0, 2.0}, 2, 1.0), 0.5);  // as fast is not faster
   EXPECT_DOUBLE_EQ(fast_p({}, 0, 1.0), 0.0);
   EXPECT_NEAR(geometric_mean({0.5, 2.0}), 1.0, 1e-12);
 }
