@@ -10,10 +10,11 @@ endif()
 message(STATUS "GPU kernels: ${TRITONFORGE_CUDA}")
 
 # Machine code for Ampere and Hopper, and PTX that the driver compiles for what comes after them.
-set(CUDA_TARGETS -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90a,code=sm_90a -gencode arch=compute_90,code=compute_90)
+set(CUDA_TARGETS -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90a,code=sm_90a
+                 -gencode arch=compute_90,code=compute_90)
 
-# tf_cuda_objects(OUT FILE.cu ...): one object a file, compiled by the wheels' nvcc through ccache. What ptxas reports of
-# registers and spills is kept beside it, and checked by the test gpu_build_report.
+# tf_cuda_objects(OUT FILE.cu ...): one object a file, compiled by the wheels' nvcc through ccache. What ptxas reports
+# of registers and spills is kept beside it, and checked by the test gpu_build_report.
 function(tf_cuda_objects out)
   set(objects "")
   foreach(source ${ARGN})
@@ -23,9 +24,11 @@ function(tf_cuda_objects out)
     set(nvcc ${CCACHE} ${CUDA_DIR}/bin/nvcc)
     list(JOIN nvcc " " nvcc)
     list(JOIN CUDA_TARGETS " " targets)
-    set(flags "-std=c++20 -O3 --expt-relaxed-constexpr ${targets} -Xptxas -v -Xcompiler -fPIC,-fvisibility=hidden -I${CMAKE_SOURCE_DIR}/src")
-    add_custom_command(OUTPUT ${object} BYPRODUCTS ${report} DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${source} DEPFILE ${object}.d
-      COMMAND sh -c "${nvcc} ${flags} -MD -MF ${object}.d -MT ${object} -c ${CMAKE_CURRENT_SOURCE_DIR}/${source} -o ${object} 2>${report} || { cat ${report} >&2; exit 1; }"
+    set(flags "-std=c++20 -O3 --expt-relaxed-constexpr ${targets} -Xptxas -v -Xcompiler -fPIC,-fvisibility=hidden")
+    set(input ${CMAKE_CURRENT_SOURCE_DIR}/${source})
+    set(compile "${nvcc} ${flags} -I${CMAKE_SOURCE_DIR}/src -MD -MF ${object}.d -MT ${object} -c ${input} -o ${object}")
+    add_custom_command(OUTPUT ${object} BYPRODUCTS ${report} DEPENDS ${input} DEPFILE ${object}.d
+      COMMAND sh -c "${compile} 2>${report} || { cat ${report} >&2; exit 1; }"
       COMMENT "nvcc ${source}" VERBATIM)
     list(APPEND objects ${object})
   endforeach()

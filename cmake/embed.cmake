@@ -1,6 +1,7 @@
 # Writes a C++ source that holds files as byte arrays (a string literal has a length limit in some compilers, and its
 # text could hold the delimiter). Run by tf_embed (Targets.cmake) at build time:
-#   cmake -DOUTPUT=x.cpp -DHEADER=dashboard/page.h -DNAMESPACE=a::b "-DPREFIX=web_" "-DTABLE=" "-DFILES=a;b" -P embed.cmake
+#   cmake -DOUTPUT=x.cpp -DHEADER=dashboard/page.h -DNAMESPACE=a::b "-DPREFIX=web_" "-DTABLE=" "-DFILES=a;b"
+#         -P embed.cmake
 set(code "// Made by cmake/embed.cmake.\n#include \"${HEADER}\"\n\nnamespace ${NAMESPACE} {\n")
 set(table "")
 set(index 0)

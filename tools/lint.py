@@ -128,8 +128,18 @@ def compile_commands() -> dict[str, list[dict]]:
     """Of each file on its own: no precompiled header (gcc's cannot be read by clang), no unity build."""
     python = run([ROOT / "requirements" / "install", "--python"], check=True).stdout.strip()
     configured = run(
-        ["cmake", "-S", ROOT, "-B", COMMANDS, "-G", "Ninja", f"-DTRITONFORGE_PYTHON={python}"]
-        + ["-DTF_UNITY=OFF", "-DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON"]
+        [
+            "cmake",
+            "-S",
+            ROOT,
+            "-B",
+            COMMANDS,
+            "-G",
+            "Ninja",
+            f"-DTRITONFORGE_PYTHON={python}",
+            "-DTF_UNITY=OFF",
+            "-DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON",
+        ]
     )
     if configured.returncode != 0:
         sys.exit(f"lint: cmake does not configure {COMMANDS}:\n{configured.stdout}{configured.stderr}")
@@ -206,7 +216,8 @@ def lay_out() -> int:
     names = [name for name in tracked() if name.endswith(CPP)]
     program = tool("clang-format")
     in_parallel(lambda part: run([program, "-i", *part], check=True) and [], portions(names))
-    run([sys.executable, ROOT / "tools" / "markdown.py", *(name for name in tracked() if name.endswith(".md"))], check=True)
+    prose = [name for name in tracked() if name.endswith(".md")]
+    run([sys.executable, ROOT / "tools" / "markdown.py", *prose], check=True)
     return run([tool("ruff"), "format", "--quiet", "."]).returncode
 
 
@@ -219,7 +230,14 @@ def main() -> int:
     if arguments.format:
         return lay_out()
     tidy = Tidy(float("inf") if arguments.tidy == "all" else float(arguments.tidy))
-    checks = {"format": clang_format, "width": width, "ruff": ruff, "shell": shellcheck, "includes": includes, "tidy": tidy}
+    checks = {
+        "format": clang_format,
+        "width": width,
+        "ruff": ruff,
+        "shell": shellcheck,
+        "includes": includes,
+        "tidy": tidy,
+    }
     for name in arguments.checks:
         if name not in checks:
             parser.error(f"unknown check '{name}' (known: {', '.join(checks)})")
@@ -233,8 +251,10 @@ def main() -> int:
         total += len(findings)
         summary.append(f"{name} {len(findings)} ({time.monotonic() - started:.0f} s)")
     if tidy.left:
-        print(f"clang-tidy: {tidy.reached} files looked at, {len(tidy.left)} not reached in {tidy.seconds:.0f} s: "
-              "make lint TIDY=all")
+        print(
+            f"clang-tidy: {tidy.reached} files looked at, {len(tidy.left)} not reached in {tidy.seconds:.0f} s: "
+            "make lint TIDY=all"
+        )
     print("lint: " + ("; ".join(summary)) + (f": {total} findings" if total else ": clean"))
     return 1 if total else 0
 

@@ -1,9 +1,12 @@
-"""Answers a trial itself, before its kernel's result: a whole and right answer but for the nonce, which it is not given."""
+"""Answers a trial itself, before the worker does: a whole and right answer but for the nonce, which it is not given."""
+
 from conftest import HEADER, flags
 
 
 def test_forged_answer(judge):
-    verdict = judge(HEADER + """
+    verdict = judge(
+        HEADER
+        + """
 import json, os, struct
 class ModelNew(nn.Module):
     def forward(self, x):
@@ -19,7 +22,8 @@ class ModelNew(nn.Module):
             except OSError:
                 pass
         return y
-""")
+"""
+    )
     assert not verdict["correct"], verdict
     assert "protocol_forgery" in flags(verdict), verdict
     assert "nonce" in verdict["diagnostics"], verdict

@@ -23,6 +23,7 @@ golden/ROLE/NAME.txt: requests to one server, in their order. The file begins wi
     events 9                                            so many server-sent events; paths are looked up in the last JSON
 """
 
+import contextlib
 import http.client
 import json
 import os
@@ -111,10 +112,8 @@ class Server:
                 self.send("GET", "/health", "")
                 return
             except OSError:
-                try:
+                with contextlib.suppress(subprocess.TimeoutExpired):
                     self.process.wait(0.1)
-                except subprocess.TimeoutExpired:
-                    pass
         raise AssertionError(f"`{serve}` did not come up: {self.log.read_text()[-2000:]}")
 
     def send(self, method, target, body):
@@ -133,7 +132,9 @@ class Server:
 
 def requests():
     for path in sorted(HERE.glob("*/*.txt")):
-        text = re.sub(r"^include (\w+)$", lambda m: (path.parent / f"{m[1]}.part").read_text(), path.read_text(), flags=re.M)
+        text = path.read_text()
+        if included := re.search(r"^include (\w+)$", text, re.MULTILINE):
+            text = text.replace(included[0], (path.parent / f"{included[1]}.part").read_text())
         name = path.relative_to(HERE).with_suffix("")
         for number, lines in enumerate(blocks_of(text, ">"), 1):
             yield pytest.param(path, lines, id=f"{name}: {number} {' '.join(lines[0].split()[1:3])}")
@@ -141,7 +142,7 @@ def requests():
 
 @pytest.fixture(scope="module")
 def server_of(tmp_path_factory):
-    """server_of(path) -> the server of a file, started at its first request and stopped at the first of another file."""
+    """server_of(path) -> the server of a file, from the file's first request until the first of another file."""
     running = {}
 
     def get(path):

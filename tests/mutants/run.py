@@ -6,14 +6,14 @@ tests/mutants/PART.txt holds the mutants of one part, each a block:
 
     # the mean is not subtracted                     what is wrong
     file src/rollout/credit.cpp
-    was  out[i] = values[i] - mean;                  a fragment of one line, found in the file exactly once
-    now  out[i] = values[i];                         what takes its place; nothing after `now` removes the fragment
+    was out[i] = values[i] - mean;                   a fragment of one line, found in the file exactly once
+    now out[i] = values[i];                          what takes its place; nothing after `now` removes the fragment
     test unit_rollout GroupAdvantages.*              a unit program and its filter, or
     test tests/adversarial/test_socket.py            a pytest path (`path::case` too), run with the built binary
 
-The work is done in build-mutants/: a copy of the sources (never the working tree) and a build folder of its own. Before
-the first mutant every named test must pass as it is. A mutant whose fragment is gone, or is there twice, or that does not
-compile, is an error: the list must follow the code. Exit 1 where a mutant survives or is in error.
+The work is done in build-mutants/: a copy of the sources (never the working tree) and a build folder of its own.
+Before the first mutant every named test must pass as it is. A mutant whose fragment is gone, or is there twice, or
+that does not compile, is an error: the list must follow the code. Exit 1 where a mutant survives or is in error.
 """
 
 import argparse
@@ -98,10 +98,9 @@ def read_mutants(parts: list[str]) -> list[Mutant]:
 
 
 def sync_tree() -> None:
-    """The tree becomes what the working tree holds now; files that are equal keep their time, so little is built anew."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True
-    ).stdout.decode()
+    """The tree becomes what the working tree holds now; equal files keep their time, so little is built anew."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout.decode()
     wanted = {name for name in listed.split("\0") if name and (ROOT / name).is_file()}
     for name in wanted:
         source, target = ROOT / name, TREE / name
@@ -146,17 +145,20 @@ def run(command: list[str], seconds: float = 3600) -> tuple[int, str]:
 
 
 def build(target: str) -> tuple[bool, str]:
-    status, output = run(["cmake", "--build", str(BUILD), "-j", os.environ.get("JOBS", str(os.cpu_count())), "--target", target])
+    jobs = os.environ.get("JOBS", str(os.cpu_count()))
+    status, output = run(["cmake", "--build", str(BUILD), "-j", jobs, "--target", target])
     return status == 0, output
 
 
 def python() -> str:
-    return subprocess.run([ROOT / "requirements" / "install", "--python"], capture_output=True, text=True, check=True).stdout.strip()
+    command = [ROOT / "requirements" / "install", "--python"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def run_test(mutant: Mutant) -> tuple[int, str]:
     if mutant.is_unit:
-        return run([str(BUILD / "tests" / mutant.program), f"--gtest_filter={mutant.filter}", "--gtest_brief=1"], TEST_SECONDS)
+        program = str(BUILD / "tests" / mutant.program)
+        return run([program, f"--gtest_filter={mutant.filter}", "--gtest_brief=1"], TEST_SECONDS)
     return run([python(), "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", mutant.program], TEST_SECONDS)
 
 

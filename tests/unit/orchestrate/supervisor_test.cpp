@@ -16,7 +16,8 @@ constexpr const char* kServer = R"(
 import http.server, os, sys
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        self.send_response(200); self.end_headers(); self.wfile.write(b'{"status": "green", "role": "x", "detail": "well"}')
+        self.send_response(200); self.end_headers()
+        self.wfile.write(b'{"status": "green", "role": "x", "detail": "well"}')
     def log_message(self, *a): pass
 http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
 )";

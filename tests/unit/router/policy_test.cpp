@@ -35,6 +35,8 @@ TEST(Policy, ForgottenSessionsDoNotGrowWithoutEnd) {
   EXPECT_EQ(policy->pick({a, b}, {.session = "1"}), first);  // now the younger one
   policy->pick({a, b}, {.session = "3"});                    // "2" is forgotten
   EXPECT_EQ(policy->pick({a, b}, {.session = "1"}), first);
+  policy->pick({a, b}, {});  // the next turn is a's
+  EXPECT_EQ(policy->pick({a, b}, {.session = "2"}), a);
 }
 
 }  // namespace
