@@ -74,15 +74,15 @@ int main(int argc, char** argv) {
   model.init_random(1);
   train::Trainer trainer(config, std::move(model), std::nullopt);
   const auto sequences = batch(shape.vocab_size);
-  trainer.train_step(train::StepKind::kSft, sequences);
+  trainer.train_step(StepKind::kSft, sequences);
   const int64_t steps = argument(6, 5);
   double tokens = 0, targets = 0, best = 1e30;
   const auto started = Clock::now();
   for (int64_t i = 0; i < steps; ++i) {
-    const auto values = trainer.train_step(train::StepKind::kSft, sequences).values;
-    tokens += values.at("tokens");
-    targets += values.at("target_tokens");
-    best = std::min(best, values.at("seconds"));
+    const StepMetrics step = trainer.train_step(StepKind::kSft, sequences);
+    tokens += step.tokens;
+    targets += step.target_tokens;
+    best = std::min(best, step.seconds);
   }
   const double seconds = seconds_since(started);
   // Forward 2, backward 4 operations a weight and token; the head only where there is a target.

@@ -29,4 +29,11 @@ void check_keys(const Json& object, const std::vector<std::string>& known, std::
   }
 }
 
+const Json& require_list(const Json& object, const char* key, std::string_view where) {
+  if (!object.is_object()) fail(ErrorKind::kUsage, "{} must be an object", where);
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_array()) fail(ErrorKind::kUsage, "{}: field '{}' must be a list", where, key);
+  return *found;
+}
+
 }  // namespace tritonforge

@@ -34,4 +34,7 @@ T optional_field(const Json& object, const char* key, T fallback, std::string_vi
   const auto found = object.find(key);
   return found == object.end() || found->is_null() ? fallback : require<T>(object, key, where);
 }
+
+// The list in a field, not copied. kUsage naming the field where `object` is none or the field holds no list.
+const Json& require_list(const Json& object, const char* key, std::string_view where);
 }  // namespace tritonforge

@@ -37,16 +37,9 @@ std::vector<int64_t> token_ids(const Json& json, const char* key, std::string_vi
   return ids;
 }
 
-Turn turn_from_json(const Json& json, const std::string& where) {
+Turn transcript_turn(const Json& json, const std::string& where) {
   if (!json.is_object()) fail(ErrorKind::kUsage, "{}: not a JSON object", where);
   Turn turn;
-  turn.prompt_tokens = token_ids(json, "prompt_tokens", where);
-  turn.response_tokens = token_ids(json, "response_tokens", where);
-  turn.log_probs = require<std::vector<float>>(json, "log_probs", where);
-  turn.weight_versions = require<std::vector<int64_t>>(json, "weight_versions", where);
-  check_same_size(turn.log_probs.size(), turn.response_tokens.size(), "log_probs", "response_tokens", where);
-  check_same_size(turn.weight_versions.size(), turn.response_tokens.size(), "weight_versions", "response_tokens",
-                  where);
   turn.text = require<std::string>(json, "text", where);
   turn.code = require<std::string>(json, "code", where);
   turn.verdict = verdict_from_json(require<Json>(json, "verdict", where));
@@ -55,6 +48,68 @@ Turn turn_from_json(const Json& json, const std::string& where) {
   turn.generate_s = optional_field<double>(json, "generate_s", 0, where);
   turn.evaluate_s = optional_field<double>(json, "evaluate_s", 0, where);
   return turn;
+}
+
+Turn turn_from_json(const Json& json, const std::string& where) {
+  Turn turn = transcript_turn(json, where);
+  turn.prompt_tokens = token_ids(json, "prompt_tokens", where);
+  turn.response_tokens = token_ids(json, "response_tokens", where);
+  turn.log_probs = require<std::vector<float>>(json, "log_probs", where);
+  turn.weight_versions = require<std::vector<int64_t>>(json, "weight_versions", where);
+  check_same_size(turn.log_probs.size(), turn.response_tokens.size(), "log_probs", "response_tokens", where);
+  check_same_size(turn.weight_versions.size(), turn.response_tokens.size(), "weight_versions", "response_tokens",
+                  where);
+  return turn;
+}
+
+Json transcript_json(const Turn& turn) {
+  TF_CHECK(std::isfinite(turn.reward), "turn reward is {}", turn.reward);
+  return Json{{"text", turn.text},
+              {"code", turn.code},
+              {"verdict", to_json(turn.verdict)},
+              {"reward", turn.reward},
+              {"status", std::string(name_of(turn.status))},
+              {"generate_s", turn.generate_s},
+              {"evaluate_s", turn.evaluate_s}};
+}
+
+// The trajectory with each turn written, or read, by `turn`.
+template <typename TurnToJson>
+Json write_trajectory(const Trajectory& trajectory, TurnToJson turn) {
+  Json turns = Json::array();
+  for (const Turn& each : trajectory.turns) turns.push_back(turn(each));
+  return Json{{"id", trajectory.id},
+              {"problem_id", trajectory.problem_id},
+              {"group_id", trajectory.group_id},
+              {"turns", std::move(turns)},
+              {"temperature", trajectory.temperature},
+              {"reward", trajectory.reward},
+              {"turn_returns", trajectory.turn_returns},
+              {"advantages", trajectory.advantages}};
+}
+
+template <typename TurnFromJson>
+Trajectory read_trajectory(const Json& json, TurnFromJson turn) {
+  if (!json.is_object()) fail(ErrorKind::kUsage, "trajectory: not a JSON object");
+  Trajectory trajectory;
+  trajectory.id = require<std::string>(json, "id", "trajectory");
+  const std::string where = fmt::format("trajectory '{}'", trajectory.id);
+  trajectory.problem_id = require<std::string>(json, "problem_id", where);
+  trajectory.group_id = require<std::string>(json, "group_id", where);
+  for (const Json& each : require_list(json, "turns", where))
+    trajectory.turns.push_back(turn(each, fmt::format("{} turn {}", where, trajectory.turns.size())));
+  trajectory.temperature = require<double>(json, "temperature", where);
+  if (!(trajectory.temperature >= 0))
+    fail(ErrorKind::kUsage, "{}: temperature {} is negative", where, trajectory.temperature);
+  trajectory.reward = require<double>(json, "reward", where);
+  trajectory.turn_returns = optional_field<std::vector<double>>(json, "turn_returns", {}, where);
+  trajectory.advantages = optional_field<std::vector<double>>(json, "advantages", {}, where);
+  const size_t count = trajectory.turns.size();
+  if (!trajectory.turn_returns.empty())
+    check_same_size(trajectory.turn_returns.size(), count, "turn_returns", "turns", where);
+  if (!trajectory.advantages.empty())
+    check_same_size(trajectory.advantages.size(), count, "advantages", "turns", where);
+  return trajectory;
 }
 
 // Collects turns whose prompts continue one another.
@@ -124,58 +179,25 @@ Json to_json(const Turn& turn) {
   // JSON has no NaN: it would be written as null and fail only when it is read back.
   for (const float value : turn.log_probs)
     TF_CHECK(std::isfinite(value), "log-probability {} of a sampled token", value);
-  TF_CHECK(std::isfinite(turn.reward), "turn reward is {}", turn.reward);
-  return Json{{"prompt_tokens", turn.prompt_tokens},
-              {"response_tokens", turn.response_tokens},
-              {"log_probs", turn.log_probs},
-              {"weight_versions", turn.weight_versions},
-              {"text", turn.text},
-              {"code", turn.code},
-              {"verdict", to_json(turn.verdict)},
-              {"reward", turn.reward},
-              {"status", std::string(name_of(turn.status))},
-              {"generate_s", turn.generate_s},
-              {"evaluate_s", turn.evaluate_s}};
+  Json json = transcript_json(turn);
+  json["prompt_tokens"] = turn.prompt_tokens;
+  json["response_tokens"] = turn.response_tokens;
+  json["log_probs"] = turn.log_probs;
+  json["weight_versions"] = turn.weight_versions;
+  return json;
 }
 
 Json to_json(const Trajectory& trajectory) {
-  Json turns = Json::array();
-  for (const auto& turn : trajectory.turns) turns.push_back(to_json(turn));
-  return Json{{"id", trajectory.id},
-              {"problem_id", trajectory.problem_id},
-              {"group_id", trajectory.group_id},
-              {"turns", std::move(turns)},
-              {"temperature", trajectory.temperature},
-              {"reward", trajectory.reward},
-              {"turn_returns", trajectory.turn_returns},
-              {"advantages", trajectory.advantages}};
+  return write_trajectory(trajectory, [](const Turn& turn) { return to_json(turn); });
 }
 
-Trajectory trajectory_from_json(const Json& json) {
-  if (!json.is_object()) fail(ErrorKind::kUsage, "trajectory: not a JSON object");
-  Trajectory trajectory;
-  trajectory.id = require<std::string>(json, "id", "trajectory");
-  const std::string where = fmt::format("trajectory '{}'", trajectory.id);
-  trajectory.problem_id = require<std::string>(json, "problem_id", where);
-  trajectory.group_id = require<std::string>(json, "group_id", where);
-  const auto turns = require<Json>(json, "turns", where);
-  if (!turns.is_array()) fail(ErrorKind::kUsage, "{}: field 'turns' is not a list", where);
-  for (const auto& turn : turns) {
-    trajectory.turns.push_back(turn_from_json(turn, fmt::format("{} turn {}", where, trajectory.turns.size())));
-  }
-  trajectory.temperature = require<double>(json, "temperature", where);
-  if (!(trajectory.temperature >= 0))
-    fail(ErrorKind::kUsage, "{}: temperature {} is negative", where, trajectory.temperature);
-  trajectory.reward = require<double>(json, "reward", where);
-  trajectory.turn_returns = optional_field<std::vector<double>>(json, "turn_returns", {}, where);
-  trajectory.advantages = optional_field<std::vector<double>>(json, "advantages", {}, where);
-  const size_t count = trajectory.turns.size();
-  if (!trajectory.turn_returns.empty())
-    check_same_size(trajectory.turn_returns.size(), count, "turn_returns", "turns", where);
-  if (!trajectory.advantages.empty())
-    check_same_size(trajectory.advantages.size(), count, "advantages", "turns", where);
-  return trajectory;
+Json transcript_json(const Trajectory& trajectory) {
+  return write_trajectory(trajectory, [](const Turn& turn) { return transcript_json(turn); });
 }
+
+Trajectory trajectory_from_json(const Json& json) { return read_trajectory(json, turn_from_json); }
+
+Trajectory transcript_from_json(const Json& json) { return read_trajectory(json, transcript_turn); }
 
 std::vector<TrainSequence> to_train_sequences(const Trajectory& trajectory) {
   if (trajectory.advantages.size() != trajectory.turns.size()) {

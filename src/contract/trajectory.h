@@ -37,6 +37,11 @@ Json to_json(const Turn& turn);
 Json to_json(const Trajectory& trajectory);
 Trajectory trajectory_from_json(const Json& json);  // throws kUsage naming the field
 
+// A trajectory as people and figures need it: without the arrays of a turn's tokens, which stay empty where a
+// transcript is read. Only the trainer is sent tokens (contract/sequence_batch.h).
+Json transcript_json(const Trajectory& trajectory);
+Trajectory transcript_from_json(const Json& json);  // throws kUsage naming the field
+
 // One training sequence: tokens with per-token targets' attributes. All vectors have tokens.size() entries; entry i
 // speaks of token i (as a target, predicted from tokens < i); loss_mask[0] is 0.
 struct TrainSequence {
@@ -47,6 +52,8 @@ struct TrainSequence {
   std::vector<int64_t> weight_versions;  // -1 where loss_mask is 0
   std::string trajectory_id;
   double temperature = 1.0;
+
+  bool operator==(const TrainSequence&) const = default;
 };
 
 // Follows from the tokens alone: turns whose prompt begins with the whole turn before are one sequence; where history

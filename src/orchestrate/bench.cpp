@@ -1,9 +1,8 @@
 // KBenchEval: the held-out problems through the same rollout path as RL, samples x turns, and the figures of them.
 #include <algorithm>
-#include <map>
 
-#include "base/log.h"
 #include "base/rng.h"
+#include "dataset/problem.h"
 #include "orchestrate/stages.h"
 #include "orchestrate/statistics.h"
 
@@ -78,56 +77,34 @@ std::vector<BenchRow> bench_rows(const std::string& stage, const std::vector<std
 std::vector<BenchRow> run_bench(RunContext& run, const std::string& stage) {
   const auto& bench = run.config.bench;
   const auto problems = bench_problems(run.config);
-  const int64_t max_turns = *std::max_element(bench.turns.begin(), bench.turns.end());
+  const auto seed = static_cast<uint64_t>(run.config.seed);
   const std::string label = "bench " + stage;
-  Json groups = Json::array();
-  std::vector<std::string> ids;
+  const int64_t max_turns = *std::max_element(bench.turns.begin(), bench.turns.end());
+  std::vector<GroupSpec> groups;
   for (size_t i = 0; i < problems.size(); ++i) {
-    ids.push_back(fmt::format("bench-{}-{}", stage, problems[i].id));
-    const uint64_t seed = Rng::derive(Rng::derive(static_cast<uint64_t>(run.config.seed), label), i) >> 1;
-    groups.push_back({{"group_id", ids.back()},
-                      {"problem_id", problems[i].id},
-                      {"problem_source", problems[i].source},
-                      {"n_samples", bench.samples},
-                      {"seed", seed}});
+    GroupSpec& group = groups.emplace_back();
+    group.id = fmt::format("bench-{}-{}", stage, problems[i].id);
+    group.problem_id = problems[i].id;
+    group.problem_source = problems[i].source;
+    group.n_samples = bench.samples;
+    group.seed = Rng::derive(Rng::derive(seed, label), i) >> 1;
+    group.options = run.config.rollout_request(bench.sampling, max_turns);
   }
-  const Json body = {{"groups", groups}, {"options", to_json(run.config.rollout_request(bench.sampling, max_turns))}};
-  run.call("buffer", run.buffer_url + "/v2/rollouts", body, 60);
+  run.buffer.submit(groups);
 
+  // One lease a problem, so that the progress shows.
   std::vector<std::vector<Trajectory>> by_problem;
-  for (size_t i = 0; i < ids.size(); ++i) {
-    run.record.set_progress(label, static_cast<int64_t>(i), static_cast<int64_t>(ids.size()));
-    const std::string lease_id = "lease-" + ids[i];
-    Json lease;
-    for (const Deadline deadline = Deadline::after(1800);;) {
-      try {
-        lease = run.call("buffer", run.buffer_url + "/v2/groups/lease",
-                         {{"count", 1}, {"lease_id", lease_id}, {"group_ids", {ids[i]}}, {"timeout_s", 30}}, 90);
-        break;
-      } catch (const Error& error) {
-        if (error.kind() != ErrorKind::kTimeout || deadline.expired()) throw;
-        run.supervisor->check();
-      }
-    }
-    auto& samples = by_problem.emplace_back();
-    for (const auto& group : lease.at("groups")) {
-      for (const auto& item : group.at("trajectories")) samples.push_back(trajectory_from_json(item));
-    }
-    run.call("buffer", run.buffer_url + "/v2/leases/" + lease_id + "/commit", {{"step", 0}}, 60);
+  const auto total = static_cast<int64_t>(groups.size());
+  for (const GroupSpec& group : groups) {
+    run.record.set_progress(label, static_cast<int64_t>(by_problem.size()), total);
+    Lease lease = run.buffer.lease(
+        {.lease_id = "lease-" + group.id, .group_ids = {group.id}, .samples = bench.samples});
+    by_problem.push_back(std::move(lease.groups.at(0).samples));
+    run.buffer.commit(lease.id, /*step=*/0);
   }
-  run.record.set_progress(label, static_cast<int64_t>(ids.size()), static_cast<int64_t>(ids.size()));
-
-  Json record = Json::array();
-  for (size_t i = 0; i < problems.size(); ++i) {
-    for (const auto& trajectory : by_problem[i]) {
-      Json turns = Json::array();
-      for (const auto& turn : trajectory.turns)
-        turns.push_back({{"code", turn.code}, {"status", name_of(turn.status)}, {"verdict", to_json(turn.verdict)}});
-      record.push_back({{"problem_id", problems[i].id}, {"turns", turns}});
-    }
-  }
-  write_file_atomic(run.record.folder() / fmt::format("bench-{}.json", stage), record.dump());
-  return bench_rows(stage, by_problem, bench.turns, static_cast<uint64_t>(run.config.seed));
+  run.record.set_progress(label, total, total);
+  run.record.write_bench(stage, by_problem);
+  return bench_rows(stage, by_problem, bench.turns, seed);
 }
 
 }  // namespace tritonforge::orchestrate

@@ -1,193 +1,137 @@
-// generate -> collect -> step -> publish. The trainer commits a lease once a checkpoint holds its step. With
-// max_staleness k, the groups of step s + k are submitted before step s is trained; k = 0 is synchronous: every token
-// of a step comes from the weights of the step before.
+// submit -> lease -> step -> install. The trainer fetches the tokens of a lease from the buffer itself, and commits it
+// once a checkpoint holds its step. With max_staleness k, the groups of step s + k are submitted before step s is
+// trained; k = 0 is synchronous: every token of a step comes from the weights of the step before.
 #include <algorithm>
 #include <numeric>
 
 #include "base/log.h"
 #include "base/rng.h"
+#include "dataset/problem.h"
 #include "orchestrate/learning_watch.h"
 #include "orchestrate/stages.h"
 
 namespace tritonforge::orchestrate {
 namespace {
 
-// The problems of step s (from 1): a seeded shuffle of all problems, walked through epoch after epoch.
-std::vector<const Problem*> problems_of_step(const std::vector<Problem>& problems, int64_t step, int64_t count,
-                                             uint64_t seed) {
-  std::vector<const Problem*> picked;
-  const auto n = static_cast<int64_t>(problems.size());
-  for (int64_t i = (step - 1) * count; i < step * count; ++i) {
-    std::vector<size_t> order(problems.size());
-    std::iota(order.begin(), order.end(), size_t{0});
-    Rng rng(Rng::derive(Rng::derive(seed, "rl problems"), static_cast<uint64_t>(i / n)));
-    for (size_t j = order.size(); j > 1; --j) std::swap(order[j - 1], order[rng.below(j)]);
-    picked.push_back(&problems[order[static_cast<size_t>(i % n)]]);
+// A seeded shuffle of all problems, walked through epoch after epoch: step s (from 1) takes the next of them.
+class ProblemWalk {
+ public:
+  explicit ProblemWalk(const RecipeConfig& config)
+      : problems_(problems_of(config.rl)),
+        seed_(Rng::derive(static_cast<uint64_t>(config.seed), "rl problems")),
+        order_(problems_.size()) {}
+
+  std::vector<const Problem*> of_step(int64_t step, int64_t count) {
+    std::vector<const Problem*> picked;
+    const auto n = static_cast<int64_t>(problems_.size());
+    for (int64_t i = (step - 1) * count; i < step * count; ++i) {
+      if (i / n != epoch_) shuffle(i / n);
+      picked.push_back(&problems_[order_[static_cast<size_t>(i % n)]]);
+    }
+    return picked;
   }
-  return picked;
-}
+
+ private:
+  static std::vector<Problem> problems_of(const RlSection& rl) {
+    const std::vector<int> levels(rl.levels.begin(), rl.levels.end());
+    auto problems = dataset::select_problems(dataset::read_problems(resolve_path(rl.problems)), levels, {});
+    if (problems.empty())
+      fail(ErrorKind::kUsage, "rl.problems: nothing is left of {} after the level filter", rl.problems);
+    return problems;
+  }
+
+  void shuffle(int64_t epoch) {
+    epoch_ = epoch;
+    std::iota(order_.begin(), order_.end(), size_t{0});
+    Rng(Rng::derive(seed_, static_cast<uint64_t>(epoch))).shuffle(order_);
+  }
+
+  std::vector<Problem> problems_;
+  uint64_t seed_;
+  int64_t epoch_ = -1;  // which order_ is of
+  std::vector<size_t> order_;
+};
 
 std::string group_name(int64_t step, size_t index) { return fmt::format("rl-{}-{}", step, index); }
-std::string lease_name(int64_t step) { return fmt::format("rl-step-{}", step); }
 
-void submit_step(RunContext& run, const std::vector<Problem>& problems, int64_t step) {
-  const auto& rl = run.config.rl;
-  const auto seed = static_cast<uint64_t>(run.config.seed);
-  Json groups = Json::array();
-  const auto picked = problems_of_step(problems, step, rl.prompts_per_step, seed);
-  for (size_t i = 0; i < picked.size(); ++i) {
-    const uint64_t group_seed = Rng::derive(Rng::derive(seed, "rl groups"), static_cast<uint64_t>(step) * 100003 + i) >>
-                                1;
-    groups.push_back({{"group_id", group_name(step, i)},
-                      {"problem_id", picked[i]->id},
-                      {"problem_source", picked[i]->source},
-                      {"n_samples", rl.samples_per_prompt},
-                      {"seed", group_seed}});
+std::vector<GroupSpec> groups_of_step(const RecipeConfig& config, ProblemWalk& problems, int64_t step) {
+  const auto seed = static_cast<uint64_t>(config.seed);
+  std::vector<GroupSpec> groups;
+  for (const Problem* problem : problems.of_step(step, config.rl.prompts_per_step)) {
+    const size_t index = groups.size();
+    GroupSpec& group = groups.emplace_back();
+    group.id = group_name(step, index);
+    group.problem_id = problem->id;
+    group.problem_source = problem->source;
+    group.n_samples = config.rl.samples_per_prompt;
+    group.seed = Rng::derive(Rng::derive(seed, "rl groups"), static_cast<uint64_t>(step) * 100003 + index) >> 1;
+    group.options = config.rollout_request(config.rl.sampling, config.rollout.max_turns);
   }
-  run.call(
-      "buffer", run.buffer_url + "/v2/rollouts",
-      {{"groups", groups}, {"options", to_json(run.config.rollout_request(rl.sampling, run.config.rollout.max_turns))}},
-      60);
+  return groups;
 }
 
-Json lease_step(RunContext& run, int64_t step) {
-  Json ids = Json::array();
-  for (int64_t i = 0; i < run.config.rl.prompts_per_step; ++i) ids.push_back(group_name(step, static_cast<size_t>(i)));
-  constexpr double kPatience = 1800;  // of the slowest generation; each call waits at most a minute of it
-  const Deadline deadline = Deadline::after(kPatience);
-  while (true) {
-    try {
-      return run.call("buffer", run.buffer_url + "/v2/groups/lease",
-                      {{"count", ids.size()}, {"lease_id", lease_name(step)}, {"group_ids", ids}, {"timeout_s", 30}},
-                      90);
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::kTimeout || deadline.expired()) throw;
-    }
-    run.supervisor->check();
-  }
+LeaseRequest lease_of_step(const RlSection& rl, int64_t step) {
+  LeaseRequest request;
+  request.lease_id = fmt::format("rl-step-{}", step);
+  request.count = rl.prompts_per_step;
+  for (int64_t i = 0; i < rl.prompts_per_step; ++i)
+    request.group_ids.push_back(group_name(step, static_cast<size_t>(i)));
+  return request;
 }
 
 // The engines get the weights that `steps_done` RL steps made. Version 1 is what RL starts from, 0 the base model.
-void publish(RunContext& run, int64_t steps_done) {
-  const int64_t version = 1 + steps_done;
-  const Json published = run.call("trainer", run.trainer_url + "/publish_weights",
-                                  {{"version", version}, {"to", "shm"}}, 600);
-  run.install_weights({published.at("path"), version, published.at("checksums")});
-}
-
-struct GroupFigures {
-  double reward = 0, pass = 0, pass_first = 0, compiled = 0, turns = 0, response_tokens = 0;
-  double generate_s = 0, evaluate_s = 0;
-  int64_t trajectories = 0;
-};
-
-GroupFigures figures_of(RunContext& run, const Json& lease, int64_t step) {
-  GroupFigures sum;
-  for (const auto& group : lease.at("groups")) {
-    bool recorded = false;
-    for (const auto& item : group.at("trajectories")) {
-      const Trajectory trajectory = trajectory_from_json(item);
-      if (trajectory.turns.empty()) continue;
-      ++sum.trajectories;
-      sum.reward += trajectory.reward;
-      sum.turns += static_cast<double>(trajectory.turns.size());
-      sum.compiled += trajectory.turns.front().verdict.compiled;
-      sum.pass_first += trajectory.turns.front().verdict.correct;
-      sum.pass += std::any_of(trajectory.turns.begin(), trajectory.turns.end(),
-                              [](const Turn& turn) { return turn.verdict.correct; });
-      for (const Turn& turn : trajectory.turns) {
-        sum.response_tokens += static_cast<double>(turn.response_tokens.size());
-        sum.generate_s += turn.generate_s;
-        sum.evaluate_s += turn.evaluate_s;
-      }
-      if (!recorded) {  // one of each group is kept for the page
-        Json shown = item;
-        shown["step"] = step;
-        for (auto& turn : shown["turns"]) {
-          for (const char* bulky : {"prompt_tokens", "response_tokens", "log_probs", "weight_versions"})
-            turn.erase(bulky);
-        }
-        run.record.add_trajectory(shown);
-        recorded = true;
-      }
-    }
-  }
-  return sum;
-}
-
-Json step_record(const Json& lease, const GroupFigures& sum, const Json& metrics) {
-  const double n = std::max<double>(1, static_cast<double>(sum.trajectories));
-  Json record = metrics;
-  record.update({{"stage", "rl"},
-                 {"reward_mean", sum.reward / n},
-                 {"pass_rate", sum.pass / n},
-                 {"pass_rate_first_turn", sum.pass_first / n},
-                 {"compile_rate", sum.compiled / n},
-                 {"turns_mean", sum.turns / n},
-                 {"response_tokens", sum.response_tokens},
-                 {"trajectories", sum.trajectories},
-                 {"dropped", lease.value("dropped", Json::array()).size()},
-                 {"generate_request_s", sum.generate_s},
-                 {"evaluate_request_s", sum.evaluate_s}});
-  return record;
-}
+void install(RunContext& run, int64_t steps_done) { run.engines.install(run.trainer.publish(1 + steps_done)); }
 
 }  // namespace
 
 void run_rl(RunContext& run) {
   const auto& rl = run.config.rl;
-  const std::vector<int> levels(rl.levels.begin(), rl.levels.end());
-  const auto problems = dataset::select_problems(dataset::read_problems(resolve_path(rl.problems)), levels, {});
-  const auto next_step = [&] { return run.get(run.trainer_url + "/status").at("expected_step").get<int64_t>(); };
-  int64_t step = next_step();  // counted from 1, as the trainer does; above 1 after --resume
-  int64_t next_submitted = step;
-  publish(run, step - 1);
+  ProblemWalk problems(run.config);
   LearningWatch watch;
+  int64_t step = run.trainer.status().step + 1;  // above 1 after --resume
+  int64_t next_submitted = step;
+  install(run, step - 1);
 
   while (step <= rl.steps) {
     run.record.set_progress("rl", step - 1, rl.steps);
-    const int64_t ahead = std::min(step + rl.max_staleness, rl.steps);
     const auto start = Clock::now();
-    for (; next_submitted <= ahead; ++next_submitted) submit_step(run, problems, next_submitted);
-    const Json lease = lease_step(run, step);
+    // Submit what may be generated by now, and wait for this step's groups.
+    for (; next_submitted <= std::min(step + rl.max_staleness, rl.steps); ++next_submitted)
+      run.buffer.submit(groups_of_step(run.config, problems, next_submitted));
+    const Lease lease = run.buffer.lease(lease_of_step(rl, step));
     const double collect_s = seconds_since(start);
 
+    // Step. A trainer that died is at an older one: the leases since then are trained again, in order.
     const auto train_start = Clock::now();
-    const int restarts = run.supervisor->restarts("trainer");
-    Json metrics;
-    try {
-      metrics = run.call("trainer", run.trainer_url + "/step",
-                         {{"kind", "rl"}, {"step", step}, {"lease_id", lease_name(step)}, {"buffer", run.buffer_url}},
-                         3600);
-    } catch (const Error& error) {
-      // A trainer that died went back to its last checkpoint: train the leased groups since then again, in order.
-      if (run.supervisor->restarts("trainer") == restarts) throw;
-      run.supervisor->wait_ready("trainer", Deadline::after(300));
-      step = next_step();
-      log::warn("trainer goes on with step {} ({})", step, error.what());
-      publish(run, step - 1);
+    const auto outcome = run.trainer.step({StepKind::kRl, step, lease.id, run.buffer.url(), {}});
+    if (const auto* back = std::get_if<RolledBack>(&outcome)) {
+      log::warn("trainer goes on with step {} ({})", back->next_step, back->cause);
+      step = back->next_step;
+      install(run, step - 1);
       continue;
     }
     const double train_s = seconds_since(train_start);
 
+    // Install what the step made on every engine.
     const auto sync_start = Clock::now();
-    publish(run, step);
-    Json record = step_record(lease, figures_of(run, lease, step), metrics);
-    record.update({{"collect_s", collect_s},
-                   {"train_s", train_s},
-                   {"sync_s", seconds_since(sync_start)},
-                   {"seconds", seconds_since(start)}});
-    if (const auto warning = watch.step(record.at("pass_rate"), record.at("compile_rate")); !warning.empty()) {
-      log::warn("rl step {}: {}", step, warning);
-      record["warning"] = warning;
+    install(run, step);
+    const double sync_s = seconds_since(sync_start);
+
+    // Record.
+    const auto& sum = lease.figures;
+    const std::string warning = watch.step(sum.per_trajectory(static_cast<double>(sum.passed)),
+                                           sum.per_trajectory(static_cast<double>(sum.compiled)));
+    if (!warning.empty()) log::warn("rl step {}: {}", step, warning);
+    for (const LeasedGroup& group : lease.groups) {
+      for (const Trajectory& sample : group.samples) run.record.add_transcript(sample, step);
     }
-    run.record.add_step(record);
+    run.record.add_rl_step({std::get<StepResult>(outcome), sum, static_cast<int64_t>(lease.dropped.size()), collect_s,
+                            train_s, sync_s, seconds_since(start), warning});
     ++step;
   }
   run.record.set_progress("rl", rl.steps, rl.steps);
-  const fs::path model = run.record.folder() / "models" / "rl";
-  run.call("trainer", run.trainer_url + "/save", Json::object(), 1800);
-  run.call("trainer", run.trainer_url + "/export", {{"folder", model.string()}}, 1800);
+  run.trainer.save();
+  run.trainer.export_model(run.record.folder() / "models" / "rl");
 }
 
 }  // namespace tritonforge::orchestrate

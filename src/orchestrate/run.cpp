@@ -26,7 +26,7 @@ class StatusThread {
     wake_.notify_all();
     thread_.join();
     view_.finish();
-    run_.record.write_status(run_.supervisor->status(), run_.config.name);
+    run_.record.write_status(run_.supervisor.status(), run_.config.name);
   }
   void line(const std::string& text) {
     std::lock_guard lock(mutex_);
@@ -38,7 +38,7 @@ class StatusThread {
     std::unique_lock lock(mutex_);
     size_t shown = 0;
     while (!stop_) {
-      const auto roles = run_.supervisor->status();
+      const auto roles = run_.supervisor.status();
       for (const auto& step : run_.record.steps_since(shown)) view_.line(format_step(step));
       view_.update(roles, run_.record.progress());
       run_.record.write_status(roles, run_.config.name);
@@ -80,7 +80,7 @@ void run_stages(RunContext& run, StatusThread& status) {
     });
   };
   const auto install = [&](const std::string& name, int64_t version) {
-    run.install_weights({(run.record.folder() / "models" / name).string(), version, {}});
+    run.engines.install({run.record.folder() / "models" / name, version, {}});
   };
   if (config.has_stage("data")) stage("data", [&] { verify_pairs(run); });
   if (!run.record.stage_done("sft") && !run.record.stage_done("rl")) measure("base");
@@ -167,7 +167,7 @@ void run_recipe(const RecipeConfig& config, const RunOptions& options) {
     }
     work.join();
   }
-  run.supervisor->stop_all();
+  run.supervisor.stop_all();
   record.write_status({}, config.name);
   if (interrupted && failure) {
     fail(ErrorKind::kUnavailable, "stopped by a signal; nothing finished is lost: go on with --resume (folder {})",

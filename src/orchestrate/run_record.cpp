@@ -91,13 +91,36 @@ std::map<std::string, double> RunRecord::wall_s() const {
   return wall_s_;
 }
 
-void RunRecord::add_step(Json step) {
+void RunRecord::add_sft_step(const StepResult& trained) { add_step("sft", trained.metrics.step, to_json(trained)); }
+
+void RunRecord::add_rl_step(const RlStep& step) {
+  const RolloutFigures& sum = step.rollout;
+  const auto rate = [&](int64_t count) { return sum.per_trajectory(static_cast<double>(count)); };
+  Json record = to_json(step.trained);
+  record.update({{"reward_mean", sum.per_trajectory(sum.reward)},
+                 {"pass_rate", rate(sum.passed)},
+                 {"pass_rate_first_turn", rate(sum.passed_first_turn)},
+                 {"compile_rate", rate(sum.compiled)},
+                 {"turns_mean", rate(sum.turns)},
+                 {"response_tokens", static_cast<double>(sum.response_tokens)},
+                 {"trajectories", sum.trajectories},
+                 {"dropped", step.dropped},
+                 {"generate_request_s", sum.generate_s},
+                 {"evaluate_request_s", sum.evaluate_s},
+                 {"collect_s", step.collect_s},
+                 {"train_s", step.train_s},
+                 {"sync_s", step.sync_s},
+                 {"seconds", step.seconds}});
+  if (!step.warning.empty()) record["warning"] = step.warning;
+  add_step("rl", step.trained.metrics.step, std::move(record));
+}
+
+void RunRecord::add_step(const std::string& stage, int64_t number, Json step) {
   std::lock_guard lock(mutex_);
-  const std::string stage = step.at("stage");
-  const int64_t number = step.at("step");
   const auto last = last_step_.find(stage);
   if (last != last_step_.end() && number <= last->second) return;
   last_step_[stage] = number;
+  step["stage"] = stage;
   step["time"] = unix_seconds();
   append_line_durable(folder_ / "steps.jsonl", step.dump());
   steps_.push_back(std::move(step));
@@ -110,9 +133,24 @@ std::vector<Json> RunRecord::steps_since(size_t& seen) const {
   return fresh;
 }
 
-void RunRecord::add_trajectory(const Json& trajectory) {
+void RunRecord::add_transcript(const Trajectory& transcript, int64_t step) {
+  Json line = transcript_json(transcript);
+  line["step"] = step;
   std::lock_guard lock(mutex_);
-  append_line_durable(folder_ / "trajectories.jsonl", trajectory.dump());
+  append_line_durable(folder_ / "trajectories.jsonl", line.dump());
+}
+
+void RunRecord::write_bench(const std::string& stage, const std::vector<std::vector<Trajectory>>& by_problem) {
+  Json answers = Json::array();
+  for (const auto& samples : by_problem) {
+    for (const Trajectory& trajectory : samples) {
+      Json turns = Json::array();
+      for (const Turn& turn : trajectory.turns)
+        turns.push_back({{"code", turn.code}, {"status", name_of(turn.status)}, {"verdict", to_json(turn.verdict)}});
+      answers.push_back({{"problem_id", trajectory.problem_id}, {"turns", std::move(turns)}});
+    }
+  }
+  write_file_atomic(folder_ / fmt::format("bench-{}.json", stage), answers.dump());
 }
 
 void RunRecord::set_progress(const std::string& stage, int64_t done, int64_t total) {

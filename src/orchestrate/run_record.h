@@ -5,6 +5,7 @@
 //   status.json       roles, stage, progress (atomic, about once a second)
 //   steps.jsonl       one line a training step
 //   trajectories.jsonl  a sample of trajectories, newest last
+//   bench-STAGE.json  the answers that a bench measured, with their verdicts
 //   result.json       the table, at the end
 //   models/{sft,rl}/  Hugging Face folders; checkpoints/, logs/, buffer.sqlite
 #include <map>
@@ -15,6 +16,8 @@
 #include "base/clock.h"
 #include "base/filesystem.h"
 #include "base/json.h"
+#include "contract/lease.h"
+#include "contract/step.h"
 #include "orchestrate/supervisor.h"
 
 namespace tritonforge::orchestrate {
@@ -29,6 +32,15 @@ struct BenchRow {     // a line of the table
 Json to_json(const BenchRow& row);
 BenchRow bench_row_from_json(const Json& json);
 
+// One RL step: what was generated for it, what training on it was, and where the time went.
+struct RlStep {
+  StepResult trained;
+  RolloutFigures rollout;
+  int64_t dropped = 0;                                         // groups that taught nothing
+  double collect_s = 0, train_s = 0, sync_s = 0, seconds = 0;  // wait for the groups, step, new weights; all of it
+  std::string warning;                                         // of LearningWatch
+};
+
 class RunRecord {
  public:
   // Opens (resume) or creates the folder. Throws kUsage where it holds a run and resume is false.
@@ -41,9 +53,13 @@ class RunRecord {
   std::vector<BenchRow> rows() const;
   std::map<std::string, double> wall_s() const;
 
-  void add_step(Json step);  // {"stage", "step", ...}; a step written before is not written twice
+  // A line of steps.jsonl; a step written before is not written twice.
+  void add_sft_step(const StepResult& trained);
+  void add_rl_step(const RlStep& step);
   std::vector<Json> steps_since(size_t& seen) const;  // steps added by this process after the first `seen`; advances it
-  void add_trajectory(const Json& trajectory);
+  void add_transcript(const Trajectory& transcript, int64_t step);  // a line of trajectories.jsonl
+  // bench-STAGE.json: what was answered to each problem, and its verdict.
+  void write_bench(const std::string& stage, const std::vector<std::vector<Trajectory>>& by_problem);
   void set_progress(const std::string& stage, int64_t done, int64_t total);
   void write_status(const std::vector<RoleStatus>& roles, const std::string& run_name);
   void write_result(int64_t seed);
@@ -57,6 +73,7 @@ class RunRecord {
 
  private:
   void save_state();
+  void add_step(const std::string& stage, int64_t number, Json step);
   fs::path folder_;
   mutable std::mutex mutex_;
   std::vector<std::string> done_;

@@ -3,11 +3,11 @@
 #include <atomic>
 #include <future>
 #include <numeric>
-#include <sstream>
 
 #include "base/log.h"
 #include "base/rng.h"
 #include "dataset/pair.h"
+#include "dataset/text_lines.h"
 #include "orchestrate/stages.h"
 #include "rollout/prompts.h"
 #include "tokenizer/chat_template.h"
@@ -62,14 +62,10 @@ struct SftData {
 };
 
 void add_text(SftData& data, const RecipeConfig& config, const tokenizer::Tokenizer& tokenizer) {
-  const fs::path path = resolve_path(config.data.text);
   const auto end = tokenizer.id_of("<|endoftext|>");
-  std::istringstream lines(read_file(path));
-  int64_t number = 0;
-  for (std::string line; std::getline(lines, line);) {
-    const std::string where = fmt::format("{}:{}", path.string(), ++number);
+  for (const std::string& text : dataset::read_text_lines(resolve_path(config.data.text))) {
     tokenizer::MaskedTokens example;
-    example.tokens = tokenizer.encode(require<std::string>(parse_json(line, where), "text", where));
+    example.tokens = tokenizer.encode(text);
     if (end) example.tokens.push_back(*end);
     example.loss_mask.assign(example.tokens.size(), 1);
     if (!example.loss_mask.empty()) example.loss_mask[0] = 0;
@@ -112,27 +108,40 @@ std::vector<std::vector<size_t>> plan_steps(const SftData& data, const SftSectio
   }
 }
 
+StepRequest step_request(const SftData& data, const std::vector<size_t>& examples, int64_t step) {
+  StepRequest request;
+  request.kind = StepKind::kSft;
+  request.step = step;
+  for (const size_t index : examples) {
+    TrainSequence& sequence = request.sequences.emplace_back();
+    sequence.tokens = data.examples[index].tokens;
+    sequence.loss_mask = data.examples[index].loss_mask;
+    sequence.old_log_probs.assign(sequence.tokens.size(), 0.0f);
+    sequence.advantages.assign(sequence.tokens.size(), 0.0f);
+    sequence.weight_versions.assign(sequence.tokens.size(), -1);
+  }
+  return request;
+}
+
 }  // namespace
 
 void verify_pairs(RunContext& run) {
   const auto pairs = training_pairs(run.config);
   auto order = shuffled(pairs.size(), Rng::derive(static_cast<uint64_t>(run.config.seed), "verify pairs"));
   order.resize(std::min<size_t>(order.size(), static_cast<size_t>(run.config.data.verify)));
+  EvaluationOptions options;
+  options.mode = run.config.evaluator.mode;
+  options.num_correct_trials = run.config.evaluator.request.num_correct_trials;
+  options.measure_performance = false;
+  options.timeout_s = run.config.evaluator.request.timeout_s;
   std::atomic<size_t> next{0}, done{0};
   std::mutex mutex;
   std::string first_failure;
   const auto worker = [&] {
     for (size_t i = next++; i < order.size(); i = next++) {
       const dataset::Pair& pair = pairs[order[i]];
-      const Json body = {{"problem", {{"id", pair.id}, {"source", pair.problem}}},
-                         {"candidate", pair.solution},
-                         {"seed", Rng::derive(static_cast<uint64_t>(run.config.seed), i) >> 1},
-                         {"measure_performance", false},
-                         {"mode", run.config.evaluator.mode},
-                         {"num_correct_trials", run.config.evaluator.request.num_correct_trials},
-                         {"timeout_s", run.config.evaluator.request.timeout_s}};
-      const Verdict verdict = verdict_from_json(
-          run.call("evaluator", run.evaluator_url + "/v2/evaluations", body, 600));
+      const Verdict verdict = run.evaluator.judge({.id = pair.id, .source = pair.problem}, pair.solution,
+                                                  Rng::derive(static_cast<uint64_t>(run.config.seed), i) >> 1, options);
       std::lock_guard lock(mutex);
       if (!verdict.correct && first_failure.empty())
         first_failure = fmt::format("{}: {} {}", pair.id, name_of(verdict.fault), verdict.diagnostics);
@@ -156,30 +165,20 @@ void run_sft(RunContext& run) {
   log::info("sft: {} examples, {} tokens; {} left out as longer than {}", data.examples.size(), data.tokens,
             data.too_long, sft.max_sequence);
   run.start_trainer("sft", sft.train, base, sft.steps);
-  const auto next_step = [&] { return run.get(run.trainer_url + "/status").at("expected_step").get<int64_t>(); };
 
-  for (int64_t step = next_step(); step <= sft.steps;) {  // counted from 1, as the trainer does
+  for (int64_t step = run.trainer.status().step + 1; step <= sft.steps;) {  // above 1 after --resume
     run.record.set_progress("sft", step - 1, sft.steps);
-    Json sequences = Json::array();
-    for (const size_t index : steps[static_cast<size_t>(step - 1)]) {
-      sequences.push_back({{"tokens", data.examples[index].tokens}, {"loss_mask", data.examples[index].loss_mask}});
+    const auto outcome = run.trainer.step(step_request(data, steps[static_cast<size_t>(step - 1)], step));
+    if (const auto* back = std::get_if<RolledBack>(&outcome)) {
+      log::warn("trainer goes on with step {} ({})", back->next_step, back->cause);
+      step = back->next_step;
+      continue;
     }
-    const int restarts = run.supervisor->restarts("trainer");
-    try {
-      Json metrics = run.call("trainer", run.trainer_url + "/step",
-                              {{"kind", "sft"}, {"step", step}, {"sequences", std::move(sequences)}}, 3600);
-      metrics["stage"] = "sft";
-      run.record.add_step(std::move(metrics));
-      ++step;
-    } catch (const Error&) {
-      if (run.supervisor->restarts("trainer") == restarts) throw;
-      run.supervisor->wait_ready("trainer", Deadline::after(600));
-      step = next_step();  // from its last checkpoint: the steps since then are trained again
-    }
+    run.record.add_sft_step(std::get<StepResult>(outcome));
+    ++step;
   }
   run.record.set_progress("sft", sft.steps, sft.steps);
-  const fs::path model = run.record.folder() / "models" / "sft";
-  run.call("trainer", run.trainer_url + "/export", {{"folder", model.string()}}, 1800);
+  run.trainer.export_model(run.record.folder() / "models" / "sft");
   run.stop_trainer();
 }
 

@@ -1,7 +1,6 @@
 #pragma once
 // The stages of a run, in the order in which `run` goes through them.
 #include "contract/trajectory.h"
-#include "dataset/problem.h"
 #include "orchestrate/run_context.h"
 
 namespace tritonforge::orchestrate {

@@ -65,7 +65,7 @@ void Supervisor::start(std::vector<RoleSpec> specs) {
 // Starts the process and waits for its health and on_ready. Throws where either fails.
 void Supervisor::bring_up(Role& role, bool restarted) {
   ProcessOptions options;
-  options.argv = restarted && !role.spec.restart_argv.empty() ? role.spec.restart_argv : role.spec.argv;
+  options.argv = role.spec.argv;
   options.env = role.spec.env;
   options.stdout_file = options.stderr_file = log_folder_ / (role.spec.name + ".log");
   auto process = std::make_unique<ChildProcess>(options);

@@ -24,8 +24,6 @@ struct RoleSpec {
   std::map<std::string, std::string> env;
   std::string url;  // answers GET /health
   double ready_timeout_s = 120;
-  // Argv of a restart where it differs (a trainer resumes); empty = argv.
-  std::vector<std::string> restart_argv;
   // Brings a new process up to date (weights, registration) before it is used. May throw: counts as a death.
   std::function<void(bool restarted)> on_ready;
 };

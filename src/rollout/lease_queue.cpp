@@ -15,7 +15,7 @@ LeaseQueue::~LeaseQueue() {
   thread_.join();
 }
 
-void LeaseQueue::ask(Store::LeaseRequest request, Deadline deadline, net::ResponderPtr responder) {
+void LeaseQueue::ask(LeaseRequest request, Deadline deadline, net::ResponderPtr responder) {
   {
     std::lock_guard lock(mutex_);
     fresh_.push_back({std::move(request), deadline, std::move(responder), deadline.remaining_s()});
@@ -42,10 +42,8 @@ bool LeaseQueue::try_answer(const Waiting& waiting) {
   if (!waiting.responder->connected()) return true;
   try {
     auto answer = store_.lease(waiting.request);
-    if (answer.reply) {
-      net::Response response;
-      response.body = std::move(*answer.reply);
-      waiting.responder->send(std::move(response));
+    if (answer.lease) {
+      waiting.responder->send(net::Response::json(to_json(lease_of(*answer.lease, waiting.request.samples))));
       return true;
     }
     if (!waiting.deadline.expired()) return false;

@@ -17,14 +17,14 @@ class LeaseQueue {
  public:
   explicit LeaseQueue(Store& store);
   ~LeaseQueue();  // answers those that wait with 503
-  // Answers with the lease's text as soon as it can be granted, at the deadline with 504, saying what is missing.
-  void ask(Store::LeaseRequest request, Deadline deadline, net::ResponderPtr responder);
+  // Answers with the Lease as soon as it can be granted, at the deadline with 504, saying what is missing.
+  void ask(LeaseRequest request, Deadline deadline, net::ResponderPtr responder);
   void groups_changed();
   size_t waiting() const;
 
  private:
   struct Waiting {
-    Store::LeaseRequest request;
+    LeaseRequest request;
     Deadline deadline;
     net::ResponderPtr responder;
     double timeout_s;

@@ -193,16 +193,27 @@ Result<Completion> Peers::generate(const GroupSpec& group, const std::string& re
   }
 }
 
+Json evaluation_request(const std::string& problem_id, const std::string& problem_source, const std::string& candidate,
+                        uint64_t seed, const EvaluationOptions& options) {
+  return {{"problem", {{"id", problem_id}, {"source", problem_source}}},
+          {"candidate", candidate},
+          {"mode", options.mode.empty() ? Json() : Json(options.mode)},
+          {"seed", seed},
+          {"fresh_seeds", options.fresh_seeds},
+          {"num_correct_trials", options.num_correct_trials},
+          {"num_perf_trials", options.num_perf_trials},
+          {"measure_performance", options.measure_performance},
+          {"backend", options.backend},
+          {"timeout_s", options.timeout_s}};
+}
+
 Result<Verdict> Peers::evaluate(const GroupSpec& group, const std::string& code, std::stop_token stop) const {
   const std::string& evaluator = group.options.evaluator.empty() ? options_.evaluator : group.options.evaluator;
   const EvaluationOptions& options = group.options.evaluate;
   // One seed for a group: its samples are judged on the same inputs, and equal candidates share a cached verdict.
   const uint64_t seed = Rng::derive(group.seed, "evaluate") >> 33;
-  Json body = to_json(options);
-  body["problem"] = {{"id", group.problem_id}, {"source", group.problem_source}};
-  body["candidate"] = code;
-  body["seed"] = seed;
-  auto reply = call("evaluate " + group.id, evaluator + "/v2/evaluations", body,
+  auto reply = call("evaluate " + group.id, evaluator + "/v2/evaluations",
+                    evaluation_request(group.problem_id, group.problem_source, code, seed, options),
                     options.timeout_s + options_.evaluate_margin_s, stop);
   if (!reply.ok()) return reply.error();
   try {

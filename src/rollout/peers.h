@@ -55,4 +55,8 @@ class Peers {
   mutable net::HttpClient client_;
 };
 
+// The body of POST /v2/evaluations.
+Json evaluation_request(const std::string& problem_id, const std::string& problem_source, const std::string& candidate,
+                        uint64_t seed, const EvaluationOptions& options);
+
 }  // namespace tritonforge::rollout

@@ -34,19 +34,17 @@ net::Response text_reply(std::string json) {
   return response;
 }
 
-Store::LeaseRequest lease_request(const Json& body) {
-  const std::string where = "POST /v2/groups/lease";
-  check_keys(body, {"count", "lease_id", "group_ids", "timeout_s"}, where);
-  Store::LeaseRequest request;
-  request.lease_id = require<std::string>(body, "lease_id", where);
-  request.group_ids = optional_field(body, "group_ids", std::vector<std::string>{}, where);
-  request.count = optional_field(
-      body, "count", request.group_ids.empty() ? int64_t{1} : static_cast<int64_t>(request.group_ids.size()), where);
-  if (!request.group_ids.empty() && request.count != static_cast<int64_t>(request.group_ids.size())) {
-    fail(ErrorKind::kUsage, "{}: 'count' is {}, but {} group_ids are named", where, request.count,
-         request.group_ids.size());
-  }
-  return request;
+// The trainer asks for the sequences in binary; everybody else reads JSON.
+net::Response lease_reply(const StoredLease& lease, const net::Request& request) {
+  const auto accept = request.headers.find("accept");
+  const auto accepts = [&](std::string_view type) {
+    return accept != request.headers.end() && accept->second.find(type) != std::string::npos;
+  };
+  if (!accepts(kSequencesContentType) && !accepts("application/octet-stream")) return text_reply(text_of(lease));
+  net::Response response;
+  response.content_type = kSequencesContentType;
+  response.body = to_binary(batch_of(lease));
+  return response;
 }
 
 // A stored trajectory with what a reader of the page wants beside it.
@@ -78,15 +76,13 @@ struct BufferServer::Impl {
   void add_routes() {
     server.route("POST", "/v2/rollouts", [this](const net::Request& r) { return start_rollouts(r.json()); });
     server.route_async("POST", "/v2/groups/lease", [this](const net::Request& r, net::ResponderPtr responder) {
-      const Json body = r.json();
-      auto request = lease_request(body);
-      const double timeout_s = std::clamp(optional_field(body, "timeout_s", 60.0, "POST /v2/groups/lease"), 0.0,
-                                          kMaxLeaseWait);
-      leases.ask(std::move(request), Deadline::after(std::min(timeout_s, r.deadline.remaining_s())),
-                 std::move(responder));
+      LeaseRequest request = lease_request_from_json(r.json());
+      request.timeout_s = std::min(request.timeout_s, kMaxLeaseWait);
+      const Deadline deadline = Deadline::after(std::min(request.timeout_s, r.deadline.remaining_s()));
+      leases.ask(std::move(request), deadline, std::move(responder));
     });
     server.route("GET", "/v2/leases/{id}", [this](const net::Request& r) {
-      return text_reply(service.store().lease_text(r.parameters.at("id")));
+      return lease_reply(service.store().leased(r.parameters.at("id")), r);
     });
     server.route("POST", "/v2/leases/{id}/commit", [this](const net::Request& r) {
       const auto step = require<int64_t>(r.json(), "step", "POST /v2/leases/{id}/commit");

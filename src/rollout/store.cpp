@@ -208,22 +208,15 @@ std::vector<std::string> Store::bodies_of(const std::string& group_id) {
   return bodies;
 }
 
-std::string Store::assemble(const std::string& lease_id, const std::vector<std::string>& group_ids) {
-  std::string groups;
-  Json dropped = Json::array();
+StoredLease Store::read_lease(const std::string& lease_id, const std::vector<std::string>& group_ids) {
+  StoredLease lease{lease_id, {}};
   for (const std::string& id : group_ids) {
     Statement row = database_.prepare("SELECT problem_id, reason FROM groups WHERE id = ?");
     row.bind(1, id);
     TF_CHECK(row.step(), "leased group {} is not there", id);
-    if (const std::string reason = row.text(1); !reason.empty())
-      dropped.push_back({{"group_id", id}, {"reason", reason}});
-    std::string bodies;
-    for (const std::string& body : bodies_of(id)) bodies += (bodies.empty() ? "" : ",") + body;
-    groups += fmt::format("{}{{\"group_id\":{},\"problem_id\":{},\"trajectories\":[{}]}}", groups.empty() ? "" : ",",
-                          Json(id).dump(), Json(row.text(0)).dump(), bodies);
+    lease.groups.push_back({id, row.text(0), row.text(1), bodies_of(id)});
   }
-  return fmt::format("{{\"lease_id\":{},\"groups\":[{}],\"dropped\":{}}}", Json(lease_id).dump(), groups,
-                     dropped.dump());
+  return lease;
 }
 
 Store::LeaseAnswer Store::lease(const LeaseRequest& request) {
@@ -238,7 +231,7 @@ Store::LeaseAnswer Store::lease(const LeaseRequest& request) {
     known = row.step();
     if (known && row.text(0) == "committed")
       fail(ErrorKind::kConflict, "lease {} is committed: its groups are not given again", request.lease_id);
-    if (known && row.text(0) == "leased") return {assemble(request.lease_id, ids_from_text(row.text(1))), ""};
+    if (known && row.text(0) == "leased") return {read_lease(request.lease_id, ids_from_text(row.text(1))), ""};
   }
   std::vector<std::string> ids;
   if (request.group_ids.empty()) {
@@ -280,18 +273,18 @@ Store::LeaseAnswer Store::lease(const LeaseRequest& request) {
     Statement update = database_.prepare("UPDATE groups SET state = 'leased', lease_id = ? WHERE id = ?");
     update.bind(1, request.lease_id).bind(2, id).run();
   }
-  std::string reply = assemble(request.lease_id, ids);
+  StoredLease lease = read_lease(request.lease_id, ids);
   transaction.commit();
-  return {std::move(reply), ""};
+  return {std::move(lease), ""};
 }
 
-std::string Store::lease_text(const std::string& lease_id) {
+StoredLease Store::leased(const std::string& lease_id) {
   std::lock_guard lock(mutex_);
   Statement row = database_.prepare("SELECT state, group_ids FROM leases WHERE id = ?");
   row.bind(1, lease_id);
   if (!row.step()) fail(ErrorKind::kNotFound, "there is no lease {}", lease_id);
   if (row.text(0) != "leased") fail(ErrorKind::kConflict, "lease {} is {}", lease_id, row.text(0));
-  return assemble(lease_id, ids_from_text(row.text(1)));
+  return read_lease(lease_id, ids_from_text(row.text(1)));
 }
 
 void Store::commit_lease(const std::string& lease_id, int64_t step) {

@@ -5,7 +5,7 @@
 //
 // A group runs until all of its samples are written; the last one completes it, with advantages, in the same
 // transaction. Complete groups are leased whole, in the order in which they were accepted; a lease is committed
-// (trained and checkpointed: never given again) or released. The text of a lease never changes, byte for byte.
+// (trained and checkpointed: never given again) or released. What a lease holds never changes, byte for byte.
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -19,6 +19,7 @@
 #include "contract/rollout.h"
 #include "contract/trajectory.h"
 #include "rollout/sqlite.h"
+#include "rollout/stored_lease.h"
 
 namespace tritonforge::rollout {
 
@@ -43,18 +44,13 @@ class Store {
   // Writes sample number `sample`; a repeat changes nothing. True where this completed the group.
   bool write_trajectory(const Trajectory& trajectory, int64_t sample);
 
-  struct LeaseRequest {
-    std::string lease_id;
-    int64_t count = 1;
-    std::vector<std::string> group_ids;  // exactly these, in this order; empty: any `count`
-  };
   struct LeaseAnswer {
-    std::optional<std::string> reply;  // JSON text; nullopt: not there yet
+    std::optional<StoredLease> lease;  // nullopt: not there yet
     std::string missing;               // what is not there
   };
   // Throws kUsage, kNotFound (unknown group), kConflict (a group is with another lease, the lease is committed).
   LeaseAnswer lease(const LeaseRequest& request);
-  std::string lease_text(const std::string& lease_id);           // throws kNotFound, kConflict
+  StoredLease leased(const std::string& lease_id);               // throws kNotFound, kConflict
   void commit_lease(const std::string& lease_id, int64_t step);  // repeats are fine
   void release_lease(const std::string& lease_id);
 
@@ -91,7 +87,7 @@ class Store {
   };
   // Complete groups, oldest first, until they hold `min_items` (-1: all). Nothing is taken.
   std::vector<LegacyGroup> legacy_groups(int64_t min_items, const LegacyRules& rules, double now);
-  // Takes them for good: they are not given again except by lease_text(lease_id) for own groups.
+  // Takes them for good: they are not given again except by leased(lease_id) for own groups.
   void take_legacy(const std::vector<LegacyGroup>& groups, const std::string& lease_id);
   struct LegacyCounts {
     int64_t waiting = 0, written = 0, read = 0;  // items
@@ -104,7 +100,7 @@ class Store {
   void complete_group(const std::string& group_id);
   GroupSpec group_from_row(const std::string& group_id);
   std::vector<std::string> bodies_of(const std::string& group_id);
-  std::string assemble(const std::string& lease_id, const std::vector<std::string>& group_ids);
+  StoredLease read_lease(const std::string& lease_id, const std::vector<std::string>& group_ids);
   std::mutex mutex_;
   Database database_;
 };

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cmath>
 #include <cstdio>
 #include <cstring>
 
@@ -21,8 +20,8 @@ namespace {
 
 constexpr int64_t kFormat = 1;
 
-Json to_json(const StepMetrics& metrics) {
-  return {{"step", metrics.step}, {"kind", metrics.kind}, {"values", metrics.values}};
+Json last_step_json(const StepMetrics& metrics) {
+  return {{"step", metrics.step}, {"kind", name_of(metrics.kind)}, {"values", figures_json(metrics)}};
 }
 
 void copy_durably(const fs::path& from, const fs::path& to) {
@@ -111,7 +110,7 @@ void write_checkpoint(const fs::path& path, Trainer& trainer, const std::vector<
                      {"step", state.step},
                      {"seed", trainer.config().seed},
                      {"weight_versions", state.weight_versions},
-                     {"last", to_json(state.last)},
+                     {"last", last_step_json(state.last)},
                      {"leases", lease_list}};
   write_folder(path, [&](const fs::path& temporary) {
     model::save_model(trainer.model(), temporary);
@@ -147,10 +146,9 @@ std::unique_ptr<Trainer> resume_trainer(const TrainConfig& config, const fs::pat
   state.weight_versions = require<std::vector<int64_t>>(json, "weight_versions", where);
   const Json last = require<Json>(json, "last", where);
   state.last.step = require<int64_t>(last, "step", where);
-  state.last.kind = require<std::string>(last, "kind", where);
-  const Json values = require<Json>(last, "values", where);
-  for (const auto& [name, value] : values.items()) {
-    state.last.values[name] = value.is_number() ? value.get<double>() : std::nan("");  // JSON has no NaN: null
+  if (state.last.step > 0) {
+    state.last.kind = from_name<StepKind>(require<std::string>(last, "kind", where), "kind of step");
+    read_figures(require<Json>(last, "values", where), state.last, where);
   }
   trainer->restore(std::move(state));
   return trainer;

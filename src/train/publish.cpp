@@ -46,22 +46,22 @@ Publisher::~Publisher() {
   fs::remove_all(shared_, ignored);
 }
 
-Published Publisher::to_shared_memory(const model::Model& model, int64_t version) {
+PublishedWeights Publisher::to_shared_memory(const model::Model& model, int64_t version) {
   const int64_t needed = weight_bytes(model);
   const auto available = static_cast<int64_t>(fs::space(shared_).available);
   if (available < needed) {
     fail(ErrorKind::kUnavailable, "{}: the weights need {} MiB, {} MiB are free", shared_.string(), needed >> 20,
          available >> 20);
   }
-  Published published{shared_ / fmt::format("weights-{:08}.safetensors", version), version, {}};
+  PublishedWeights published{shared_ / fmt::format("weights-{:08}.safetensors", version), version, {}};
   published.checksums = model::save_safetensors(model.named_parameters(), published.path,
                                                 {{"format", "pt"}, {"weight_version", std::to_string(version)}});
   remove_others(shared_, "weights-", published.path);
   return published;
 }
 
-Published Publisher::to_folder(const model::Model& model, int64_t version, const fs::path& folder) {
-  Published published{folder / fmt::format("version-{:08}", version), version, {}};
+PublishedWeights Publisher::to_folder(const model::Model& model, int64_t version, const fs::path& folder) {
+  PublishedWeights published{folder / fmt::format("version-{:08}", version), version, {}};
   export_model(model, tokenizer_source_, published.path);
   published.checksums = model::weight_checksums(model);
   remove_others(folder, "version-", published.path);

@@ -1,19 +1,13 @@
 #pragma once
 // Handing out the current weights: a safetensors file in shared memory, or a Hugging Face folder, with a checksum per
 // tensor. What was published before is removed once the next is in place.
-#include <map>
 #include <string>
 
 #include "base/filesystem.h"
+#include "contract/weights.h"
 #include "model/model.h"
 
 namespace tritonforge::train {
-
-struct Published {
-  fs::path path;
-  int64_t version = 0;
-  std::map<std::string, std::string> checksums;  // Hugging Face name -> XXH3-128 of the bytes
-};
 
 class Publisher {
  public:
@@ -24,9 +18,9 @@ class Publisher {
   Publisher& operator=(const Publisher&) = delete;
 
   // weights-<version>.safetensors. kUnavailable where shared memory is too small, naming what is needed and free.
-  Published to_shared_memory(const model::Model& model, int64_t version);
+  PublishedWeights to_shared_memory(const model::Model& model, int64_t version);
   // FOLDER/version-<version>/, a Hugging Face folder.
-  Published to_folder(const model::Model& model, int64_t version, const fs::path& folder);
+  PublishedWeights to_folder(const model::Model& model, int64_t version, const fs::path& folder);
 
  private:
   fs::path shared_, tokenizer_source_;

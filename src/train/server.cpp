@@ -12,12 +12,10 @@ namespace {
 
 constexpr size_t kMaxQueue = 16;
 
-Json reply_to(const StepReply& reply) {
-  Json json = to_json(reply.metrics);
-  if (!reply.checkpoint.empty()) json["checkpoint"] = reply.checkpoint;
-  if (!reply.checkpoint_error.empty()) json["checkpoint_error"] = reply.checkpoint_error;
-  if (reply.repeated) json["repeated"] = true;
-  return json;
+StepRequest step_request(const net::Request& request) {
+  const auto type = request.headers.find("content-type");
+  const bool binary = type != request.headers.end() && type->second.starts_with(kSequencesContentType);
+  return binary ? sft_step_from_binary(request.body) : step_request_from_json(request.json());
 }
 
 }  // namespace
@@ -63,19 +61,15 @@ struct TrainerServer::Impl {
   }
 
   void add_routes() {
-    route_job("/step", [this](const net::Request& request) {
-      return reply_to(service.step(step_request_from_json(request.json())));
-    });
+    route_job("/step", [this](const net::Request& request) { return to_json(service.step(step_request(request))); });
     route_job("/save", [this](const net::Request& request) -> Json {
       const fs::path path = service.save(optional_field<std::string>(request.json(), "path", "", "POST /save"));
       return {{"path", path.string()}, {"step", service.steps_done()}};
     });
     route_job("/publish_weights", [this](const net::Request& request) -> Json {
       const Json body = request.json();
-      const Published published = service.publish(
-          require<int64_t>(body, "version", "POST /publish_weights"),
-          optional_field<std::string>(body, "to", "shm", "POST /publish_weights"));
-      return {{"path", published.path.string()}, {"version", published.version}, {"checksums", published.checksums}};
+      return to_json(service.publish(require<int64_t>(body, "version", "POST /publish_weights"),
+                                     optional_field<std::string>(body, "to", "shm", "POST /publish_weights")));
     });
     route_job("/export", [this](const net::Request& request) -> Json {
       return {{"path", service.export_to(require<std::string>(request.json(), "folder", "POST /export")).string()}};

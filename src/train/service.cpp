@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "kernels/device.h"
+#include "net/wire.h"
 
 namespace tritonforge::train {
 namespace {
@@ -65,7 +66,7 @@ void TrainerService::take_threads() const {
   if (options_.config.threads > 0) at::set_num_threads(static_cast<int>(options_.config.threads));
 }
 
-StepReply TrainerService::step(StepRequest request) {
+StepResult TrainerService::step(StepRequest request) {
   const int64_t done = trainer_->state().step;
   if (request.step == done && done > 0) {
     return {trainer_->state().last, checkpoint_step_ == done ? checkpoint_path_ : "", checkpoint_error_, true};
@@ -73,30 +74,27 @@ StepReply TrainerService::step(StepRequest request) {
   if (request.step != done + 1)
     fail(ErrorKind::kConflict, "step {} is out of turn: expected {}", request.step, done + 1);
 
-  std::map<std::string, double> extra;
+  std::optional<BatchFigures> batch;
   if (request.kind == StepKind::kRl) {
     for (const TrainedLease& lease : leases_) {
       if (lease.lease_id != request.lease_id || lease.buffer != request.buffer) continue;
       fail(ErrorKind::kConflict, "lease '{}' was trained on in step {}", lease.lease_id, lease.step);
     }
     note("fetching " + request.lease_id);
-    LeasedBatch batch = fetch_lease(request);
-    request.sequences = std::move(batch.sequences);
-    extra = {{"groups", batch.groups},
-             {"trajectories", batch.trajectories},
-             {"zero_variance_groups", batch.zero_variance_groups},
-             {"reward_mean", batch.reward_mean}};
+    SequenceBatch leased = fetch_lease(request);
+    request.sequences = std::move(leased.sequences);
+    batch = leased.figures;
   }
 
   note(fmt::format("step {}", request.step));
   {
     std::optional<DeviceLock::Hold> hold;
     if (device_lock_) hold.emplace(device_lock_->shared());
-    trainer_->train_step(request.kind, request.sequences, extra);
+    trainer_->train_step(request.kind, request.sequences, batch);
     if (device_lock_) kernels::synchronize(trainer_->model().device());
   }
   if (request.kind == StepKind::kRl) leases_.push_back({request.lease_id, request.buffer, request.step, false});
-  StepReply reply{trainer_->state().last, "", "", false};
+  StepResult reply{trainer_->state().last, "", "", false};
   report(reply.metrics);
   if (options_.config.checkpoint_interval > 0 && request.step % options_.config.checkpoint_interval == 0) {
     try {
@@ -110,9 +108,15 @@ StepReply TrainerService::step(StepRequest request) {
   return reply;
 }
 
-LeasedBatch TrainerService::fetch_lease(const StepRequest& request) {
+// Our buffer answers in binary; one that has only the JSON form is understood too.
+SequenceBatch TrainerService::fetch_lease(const StepRequest& request) {
   const std::string url = request.buffer + "/v2/leases/" + request.lease_id;
-  return leased_batch_from_json(buffer_client_.get_json(url).value());
+  net::ClientOptions options = client_options(options_);
+  options.headers["accept"] = fmt::format("{}, application/json;q=0.5", kSequencesContentType);
+  const net::Response reply = buffer_client_.request("GET", url, "", "", &options).value();
+  if (reply.status / 100 != 2) throw net::error_of(reply, "GET " + url);
+  if (reply.content_type.starts_with(kSequencesContentType)) return batch_from_binary(reply.body);
+  return batch_of_lease_json(parse_json(reply.body, "GET " + url));
 }
 
 void TrainerService::save_checkpoint() {
@@ -168,10 +172,10 @@ fs::path TrainerService::save(const std::string& path) {
   return checkpoint_path_;
 }
 
-Published TrainerService::publish(int64_t version, const std::string& to) {
+PublishedWeights TrainerService::publish(int64_t version, const std::string& to) {
   note(fmt::format("publishing version {}", version));
-  Published published = to == "shm" ? publisher_->to_shared_memory(trainer_->model(), version)
-                                    : publisher_->to_folder(trainer_->model(), version, to);
+  PublishedWeights published = to == "shm" ? publisher_->to_shared_memory(trainer_->model(), version)
+                                           : publisher_->to_folder(trainer_->model(), version, to);
   trainer_->published(version);
   metrics_.set("published_version", static_cast<double>(version));
   return published;
@@ -192,8 +196,10 @@ void TrainerService::shut_down() {
 void TrainerService::report(const StepMetrics& metrics) {
   if (metrics.step == 0) return;
   metrics_.set("step", static_cast<double>(metrics.step));
-  for (const auto& [name, value] : metrics.values) metrics_.set(fmt::format("last_step{{figure=\"{}\"}}", name), value);
-  metrics_.add("tokens_total", metrics.values.at("tokens"));
+  for_each_figure(metrics, [&](const std::string& name, double value) {
+    metrics_.set(fmt::format("last_step{{figure=\"{}\"}}", name), value);
+  });
+  metrics_.add("tokens_total", metrics.tokens);
   metrics_.add("steps_total");
 }
 

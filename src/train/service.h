@@ -7,21 +7,14 @@
 #include <vector>
 
 #include "base/device_lock.h"
+#include "contract/step.h"
+#include "contract/weights.h"
 #include "net/http.h"
 #include "train/checkpoint.h"
 #include "train/publish.h"
 #include "train/trainer.h"
-#include "train/wire.h"
 
 namespace tritonforge::train {
-
-// A step that was trained, and what went with it.
-struct StepReply {
-  StepMetrics metrics;
-  std::string checkpoint;        // folder, where one was written
-  std::string checkpoint_error;  // why none could be written: the step counts all the same
-  bool repeated = false;         // trained before: nothing was done now
-};
 
 class TrainerService {
  public:
@@ -32,10 +25,10 @@ class TrainerService {
 
   // Trains step `step()` + 1; a repeat of the last one gives its stored metrics. Throws kConflict for any other,
   // and for a lease that was trained on.
-  StepReply step(StepRequest request);
+  StepResult step(StepRequest request);
   // "" = into the checkpoint folder. Leases trained until then are committed to their buffers.
   fs::path save(const std::string& path);
-  Published publish(int64_t version, const std::string& to);
+  PublishedWeights publish(int64_t version, const std::string& to);
   fs::path export_to(const std::string& folder);
   // A checkpoint where there is a folder for it and steps since the last one.
   void shut_down();
@@ -53,7 +46,7 @@ class TrainerService {
   const TrainConfig& config() const { return options_.config; }
 
  private:
-  LeasedBatch fetch_lease(const StepRequest& request);
+  SequenceBatch fetch_lease(const StepRequest& request);
   void commit_leases();
   void save_checkpoint();
   void note(const std::string& activity);  // makes the state visible to status()

@@ -50,17 +50,19 @@ void StepRecord::add_update(const AdamW::Applied& applied) {
   skipped_.push_back(applied.skipped);
 }
 
-std::map<std::string, double> StepRecord::read() const {
-  std::map<std::string, double> values;
-  values["loss"] = sum(read_all(losses_)) / static_cast<double>(std::max<size_t>(norms_.size(), 1));
-  values["grad_norm"] = mean(read_all(norms_));
-  values["skipped_updates"] = norms_.empty() ? 1.0 : sum(read_all(skipped_));
-  values["tokens"] = static_cast<double>(tokens_);
-  values["target_tokens"] = static_cast<double>(targets_);
-  values["micro_batches"] = static_cast<double>(micro_batches_);
-  values["entropy"] = mean(read_all(entropy_));
-  if (difference_.empty()) return values;
+StepMetrics StepRecord::read() const {
+  StepMetrics metrics;
+  metrics.loss = sum(read_all(losses_)) / static_cast<double>(std::max<size_t>(norms_.size(), 1));
+  metrics.grad_norm = mean(read_all(norms_));
+  metrics.skipped_updates = norms_.empty() ? 1.0 : sum(read_all(skipped_));
+  metrics.tokens = static_cast<double>(tokens_);
+  metrics.target_tokens = static_cast<double>(targets_);
+  metrics.micro_batches = static_cast<double>(micro_batches_);
+  metrics.entropy = mean(read_all(entropy_));
+  if (difference_.empty()) return metrics;
 
+  // Towards the sampler.
+  PolicyMetrics& policy = metrics.policy.emplace();
   const auto difference = read_all(difference_), on_policy = read_all(on_policy_);
   const bool any_on_policy = std::any_of(on_policy.begin(), on_policy.end(), [](float f) { return f != 0; });
   std::vector<float> absolute;
@@ -72,17 +74,17 @@ std::map<std::string, double> StepRecord::read() const {
   // A NaN has no place in an order; it shows in the mean.
   std::sort(absolute.begin(), absolute.end(),
             [](float a, float b) { return a < b || (std::isnan(b) && !std::isnan(a)); });
-  values["train_rollout_logprob_abs_diff"] = mean(absolute);
-  values["train_rollout_logprob_abs_diff_p99"] =
+  policy.train_rollout_logprob_abs_diff = mean(absolute);
+  policy.train_rollout_logprob_abs_diff_p99 =
       absolute[static_cast<size_t>(std::ceil(0.99 * static_cast<double>(absolute.size()))) - 1];
-  values["train_rollout_logprob_abs_diff_max"] = absolute.back();
-  values["on_policy_fraction"] = mean(on_policy);
-  values["kl_rollout"] = kl_rollout / static_cast<double>(difference.size());
-  values["kl"] = mean(read_all(kl_));
-  values["clip_fraction"] = mean(read_all(clipped_));
-  values["importance_mean"] = mean(read_all(importance_));
-  values["advantage_mean"] = mean(read_all(advantage_));
-  return values;
+  policy.train_rollout_logprob_abs_diff_max = absolute.back();
+  policy.on_policy_fraction = mean(on_policy);
+  policy.kl_rollout = kl_rollout / static_cast<double>(difference.size());
+  policy.kl = mean(read_all(kl_));
+  policy.clip_fraction = mean(read_all(clipped_));
+  policy.importance_mean = mean(read_all(importance_));
+  policy.advantage_mean = mean(read_all(advantage_));
+  return metrics;
 }
 
 }  // namespace tritonforge::train

@@ -2,10 +2,9 @@
 // Collects a step's per-token figures on the device and reads them once at the end: no host synchronisation before.
 #include <ATen/ATen.h>
 
-#include <map>
-#include <string>
 #include <vector>
 
+#include "contract/step.h"
 #include "train/lm_head_loss.h"
 #include "train/losses.h"
 #include "train/optimizer.h"
@@ -20,8 +19,8 @@ class StepRecord {
   void add_rl(const MicroBatch& batch, const TargetScores& scores, const at::Tensor& start_log_probs,
               const PolicyLoss& loss);
   void add_update(const AdamW::Applied& applied);
-  // Synchronises. Values by the names that StepMetrics lists; losses and norms are means over the updates.
-  std::map<std::string, double> read() const;
+  // Synchronises. The figures of the passes and updates; the rest of StepMetrics is the caller's.
+  StepMetrics read() const;
 
  private:
   void add_common(const MicroBatch& batch, const TargetScores& scores, const at::Tensor& loss);

@@ -79,7 +79,7 @@ Trainer::Trainer(TrainConfig config, model::Model model, std::optional<model::Mo
 }
 
 StepMetrics Trainer::train_step(StepKind kind, std::span<const TrainSequence> sequences,
-                                const std::map<std::string, double>& extra) {
+                                const std::optional<BatchFigures>& leased) {
   if (broken_)
     fail(ErrorKind::kInternal, "the step after {} failed halfway: restart the trainer with --resume", state_.step);
   const int64_t targets = check_sequences(sequences, config_, model_.config().vocab_size, model_.config().max_position);
@@ -123,7 +123,7 @@ StepMetrics Trainer::train_step(StepKind kind, std::span<const TrainSequence> se
       broken_ = true;  // until the last update is in: some weights have moved, the step is not done
       record.add_update(optimizer_.step(rate));
     }
-    state_.last = {step, std::string(name_of(kind)), record.read()};  // waits for the device
+    state_.last = record.read();  // waits for the device
   } catch (...) {
     optimizer_.clear_gradients();
     throw;
@@ -131,13 +131,15 @@ StepMetrics Trainer::train_step(StepKind kind, std::span<const TrainSequence> se
   broken_ = false;
   state_.step = step;
   if (!updates.empty()) state_.weight_versions.clear();
-  auto& values = state_.last.values;
-  values.insert(extra.begin(), extra.end());
-  values["lr"] = rate;
-  values["sequences"] = static_cast<double>(sequences.size());
-  values["seconds"] = seconds_since(started);
-  values["tokens_per_s"] = values["tokens"] / std::max(values["seconds"], 1e-9);
-  return state_.last;
+  StepMetrics& metrics = state_.last;
+  metrics.step = step;
+  metrics.kind = kind;
+  metrics.batch = leased;
+  metrics.lr = rate;
+  metrics.sequences = static_cast<double>(sequences.size());
+  metrics.seconds = seconds_since(started);
+  metrics.tokens_per_s = metrics.tokens / std::max(metrics.seconds, 1e-9);
+  return metrics;
 }
 
 void Trainer::restore(TrainerState state) {

@@ -1,18 +1,16 @@
 #pragma once
 // One trainer: a model, its optimizer, and steps over batches of sequences.
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "contract/trajectory.h"
+#include "contract/step.h"
 #include "model/model.h"
 #include "train/config.h"
 #include "train/optimizer.h"
-#include "train/step_metrics.h"
 
 namespace tritonforge::train {
 
@@ -30,10 +28,10 @@ class Trainer {
 
   // Forward and backward over micro-batches, clip, update. Throws kUsage before anything has changed where the
   // sequences are wrong. An error once an update was applied leaves the trainer broken(): resume from a checkpoint.
-  // `extra`: figures of the batch that become part of the step's metrics. An RL batch without a single target is a step
-  // without an update (skipped_updates 1): the loop goes on and the record shows it.
+  // `leased`: what the groups of the lease hold, part of the step's metrics. An RL batch without a single target is a
+  // step without an update (skipped_updates 1): the loop goes on and the record shows it.
   StepMetrics train_step(StepKind kind, std::span<const TrainSequence> sequences,
-                         const std::map<std::string, double>& extra = {});
+                         const std::optional<BatchFigures>& leased = std::nullopt);
 
   const TrainConfig& config() const { return config_; }
   model::Model& model() { return model_; }

@@ -221,17 +221,20 @@ def test_killed_while_writing_loses_and_doubles_nothing(tmp_path, peers):
             for identity, tokens in acknowledged.items():
                 assert after[identity] == tokens
         assert interrupted >= 1, "every kill came after the work was done"
-        status, first = call(buffer.url + "/v2/groups/lease", {"lease_id": "one", "count": 20, "timeout_s": 60})
-        assert status == 200, first
+        status, granted = call(buffer.url + "/v2/groups/lease", {"lease_id": "one", "count": 20, "timeout_s": 60})
+        assert status == 200, granted
+        first = call(buffer.url + "/v2/leases/one")[1]
         buffer.kill()
         buffer.start()
-        assert call(buffer.url + "/v2/groups/lease", {"lease_id": "one", "count": 20})[1] == first
+        assert call(buffer.url + "/v2/groups/lease", {"lease_id": "one", "count": 20})[1] == granted
+        assert call(buffer.url + "/v2/leases/one")[1] == first
         assert call(buffer.url + "/v2/leases/one/commit", {"step": 1})[0] == 200
         buffer.kill()
         buffer.start()
         assert call(buffer.url + "/v2/groups/lease", {"lease_id": "one", "count": 20})[0] == 409
         status, second = call(buffer.url + "/v2/groups/lease", {"lease_id": "two", "count": 10, "timeout_s": 60})
         assert status == 200, second
+        second = call(buffer.url + "/v2/leases/two")[1]
         given = json.loads(first)["groups"] + json.loads(second)["groups"]
         assert sorted(g["group_id"] for g in given) == sorted(f"g{i}" for i in range(count))
         seen = {}
@@ -262,7 +265,7 @@ def test_full_disk_refuses_and_then_goes_on(tmp_path, peers):
         resource.prlimit(buffer.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         status, text = call(buffer.url + "/v2/groups/lease", {"lease_id": "all", "count": 8, "timeout_s": 60})
         assert status == 200, text
-        assert all(len(g["trajectories"]) == 4 for g in json.loads(text)["groups"])
+        assert all(g["figures"]["trajectories"] == 4 for g in json.loads(text)["groups"])
         wait_until(lambda: buffer.status()["unwritten"] == 0, "everything to be written")
     finally:
         buffer.close()

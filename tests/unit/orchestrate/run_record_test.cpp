@@ -25,6 +25,12 @@ Trajectory trajectory(std::vector<Turn> turns) {
   return result;
 }
 
+StepResult trained(int64_t step) {
+  StepResult result;
+  result.metrics.step = step;
+  return result;
+}
+
 TEST(BenchRows, SingleTurnIsThePrefixOfMultiTurn) {
   const std::vector<std::vector<Trajectory>> data = {
       {trajectory({turn(true, true)}), trajectory({turn(false, false), turn(true, true)})},
@@ -57,16 +63,16 @@ TEST(RunRecord, ResumeKeepsWhatWasFinishedAndWritesNoStepTwice) {
     RunRecord record(folder.path(), /*resume=*/false);
     record.finish_stage("sft", 12.5);
     record.add_rows(bench_rows("base", {{trajectory({turn(true, false)})}}, {1}, 1));
-    record.add_step({{"stage", "sft"}, {"step", 0}});
-    record.add_step({{"stage", "sft"}, {"step", 1}});
+    record.add_sft_step(trained(1));
+    record.add_sft_step(trained(2));
   }
   EXPECT_THROW(RunRecord(folder.path(), /*resume=*/false), Error);
   RunRecord record(folder.path(), /*resume=*/true);
   EXPECT_TRUE(record.stage_done("sft"));
   EXPECT_FALSE(record.stage_done("rl"));
   ASSERT_EQ(record.rows().size(), 1u);
-  record.add_step({{"stage", "sft"}, {"step", 1}});  // trained again after a crash
-  record.add_step({{"stage", "sft"}, {"step", 2}});
+  record.add_sft_step(trained(2));  // again, after a crash
+  record.add_sft_step(trained(3));
   const std::string steps = read_file(folder.path() / "steps.jsonl");
   EXPECT_EQ(std::count(steps.begin(), steps.end(), '\n'), 3);
   record.finish_stage("bench-base", 3);
@@ -77,6 +83,38 @@ TEST(RunRecord, ResumeKeepsWhatWasFinishedAndWritesNoStepTwice) {
   EXPECT_DOUBLE_EQ(result.at("wall_s").at("bench").get<double>(), 7.0);
   EXPECT_EQ(result.at("stages").at(0).at("name"), "base");
   EXPECT_EQ(result.at("stages").at(0).at("ci95").size(), 2u);
+}
+
+TEST(RunRecord, AnRlStepIsOneLineWithItsRatesAndTimes) {
+  TemporaryFolder folder("record");
+  RunRecord record(folder.path(), /*resume=*/false);
+  RlStep step;
+  step.trained = trained(3);
+  step.trained.metrics.kind = StepKind::kRl;
+  step.trained.metrics.loss = 0.5;
+  step.trained.checkpoint = "/c/step-00000003";
+  step.rollout.add(trajectory({turn(true, false), turn(true, true)}));
+  step.rollout.add(trajectory({turn(false, false)}));
+  step.dropped = 1;
+  step.collect_s = 2;
+  record.add_rl_step(step);
+  const Json line = parse_json(read_file(folder.path() / "steps.jsonl"), "steps.jsonl");
+  EXPECT_EQ(line.at("stage"), "rl");
+  EXPECT_EQ(line.at("step"), 3);
+  EXPECT_EQ(line.at("loss"), 0.5);
+  EXPECT_EQ(line.at("checkpoint"), "/c/step-00000003");
+  EXPECT_EQ(line.at("pass_rate"), 0.5);
+  EXPECT_EQ(line.at("pass_rate_first_turn"), 0);
+  EXPECT_EQ(line.at("compile_rate"), 0.5);
+  EXPECT_EQ(line.at("turns_mean"), 1.5);
+  EXPECT_EQ(line.at("trajectories"), 2);
+  EXPECT_EQ(line.at("dropped"), 1);
+  EXPECT_EQ(line.at("collect_s"), 2);
+  EXPECT_FALSE(line.contains("warning"));
+  record.add_transcript(trajectory({turn(true, true)}), 3);
+  const Json shown = parse_json(read_file(folder.path() / "trajectories.jsonl"), "trajectories.jsonl");
+  EXPECT_EQ(shown.at("step"), 3);
+  EXPECT_FALSE(shown.at("turns").at(0).contains("response_tokens"));
 }
 
 }  // namespace

@@ -87,6 +87,15 @@ TEST_F(ServerTest, GeneratesLeasesAndCommits) {
   ASSERT_EQ(status, 200) << reply;
   EXPECT_EQ(reply["groups"][0]["group_id"], "c");
   EXPECT_EQ(reply["groups"][1]["group_id"], "a");
+  const std::string granted = last_text;
+  const Lease lease_of_two = lease_from_json(reply);
+  EXPECT_EQ(lease_of_two.figures.trajectories, 8);
+  EXPECT_EQ(lease_of_two.groups[0].figures.trajectories, 4);
+  EXPECT_THAT(lease_of_two.groups[0].samples, SizeIs(1));
+  EXPECT_THAT(last_text, testing::Not(HasSubstr("response_tokens\":[")));  // tokens are the trainer's alone
+  call("POST", "/v2/groups/lease", {{"lease_id", "l0"}, {"group_ids", {"c", "a"}}});
+  EXPECT_EQ(last_text, granted);
+  reply = call("GET", "/v2/leases/l0").second;
   ASSERT_THAT(reply["groups"][0]["trajectories"], SizeIs(4));
   double sum = 0;
   for (const Json& json : reply["groups"][0]["trajectories"]) {
@@ -97,8 +106,6 @@ TEST_F(ServerTest, GeneratesLeasesAndCommits) {
   EXPECT_NEAR(sum, 0, 1e-6);
 
   const std::string first = last_text;
-  call("POST", "/v2/groups/lease", {{"lease_id", "l0"}, {"group_ids", {"c", "a"}}});
-  EXPECT_EQ(last_text, first);
   call("GET", "/v2/leases/l0");
   EXPECT_EQ(last_text, first);
   restart();
@@ -129,6 +136,35 @@ TEST_F(ServerTest, GeneratesLeasesAndCommits) {
   EXPECT_EQ(reply["trajectories"], 16);
 }
 
+TEST_F(ServerTest, TheTrainersBinaryFormSaysWhatTheJsonSays) {
+  judge_by_text();
+  call("POST", "/v2/rollouts", rollouts({"a", "b"}));
+  ASSERT_EQ(call("POST", "/v2/groups/lease", lease("l", 2)).first, 200);
+  const SequenceBatch from_json = batch_of_lease_json(call("GET", "/v2/leases/l").second);
+  EXPECT_EQ(from_json.figures.trajectories, 8);
+  for (const std::string& accept : {std::string(kSequencesContentType), std::string("application/octet-stream")}) {
+    const net::ClientOptions options{.headers = {{"accept", accept}}};
+    const auto reply = client.request("GET", server->url() + "/v2/leases/l", "", "", &options).value();
+    EXPECT_EQ(reply.content_type, kSequencesContentType);
+    EXPECT_EQ(batch_from_binary(reply.body), from_json);
+  }
+  call("POST", "/v2/leases/l/commit", {{"step", 1}});
+  const net::ClientOptions options{.headers = {{"accept", kSequencesContentType}}};
+  EXPECT_EQ(client.request("GET", server->url() + "/v2/leases/l", "", "", &options).value().status, 409);
+}
+
+TEST_F(ServerTest, AsManyTranscriptsAsAreAskedFor) {
+  judge_by_text();
+  call("POST", "/v2/rollouts", rollouts({"a"}));
+  for (const int samples : {0, 2, 9}) {
+    const auto [status, reply] = call("POST", "/v2/groups/lease",
+                                      {{"lease_id", "l"}, {"count", 1}, {"samples", samples}});
+    ASSERT_EQ(status, 200);
+    EXPECT_THAT(reply["groups"][0]["samples"], SizeIs(std::min(samples, 4)));
+  }
+  EXPECT_EQ(call("POST", "/v2/groups/lease", {{"lease_id", "l"}, {"samples", -1}}).first, 400);
+}
+
 TEST_F(ServerTest, ALeaseWaitsForItsGroupsAndSaysWhatIsMissing) {
   auto waiting = std::async(std::launch::async, [&] {
     return net::HttpClient().post_json(server->url() + "/v2/groups/lease", lease("w", 1)).value();
@@ -146,7 +182,9 @@ TEST_F(ServerTest, ZeroVarianceIsGivenAndReported) {
   const auto [status, reply] = call("POST", "/v2/groups/lease", lease("l", 1));
   ASSERT_EQ(status, 200);
   EXPECT_EQ(reply["dropped"], Json::array({{{"group_id", "a"}, {"reason", "zero_variance"}}}));
-  for (const Json& t : reply["groups"][0]["trajectories"]) EXPECT_EQ(t["advantages"], Json({0.0, 0.0}));
+  const Json whole = call("GET", "/v2/leases/l").second;
+  EXPECT_EQ(whole["dropped"], reply["dropped"]);
+  for (const Json& t : whole["groups"][0]["trajectories"]) EXPECT_EQ(t["advantages"], Json({0.0, 0.0}));
 }
 
 TEST_F(ServerTest, AGroupThatFailedWholeIsGivenAndReported) {
@@ -181,8 +219,8 @@ TEST_F(ServerTest, ARestartMakesOnlyTheMissingSamplesWithTheSameSeeds) {
   hold = false;
   gate.set_value();
   restart();
-  const auto [status, reply] = call("POST", "/v2/groups/lease", lease("l", 1));
-  ASSERT_EQ(status, 200);
+  ASSERT_EQ(call("POST", "/v2/groups/lease", lease("l", 1)).first, 200);
+  const Json reply = call("GET", "/v2/leases/l").second;
   ASSERT_THAT(reply["groups"][0]["trajectories"], SizeIs(8));
   EXPECT_EQ(answered, 12);
   std::map<std::string, Json> by_id;

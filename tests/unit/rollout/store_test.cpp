@@ -44,13 +44,13 @@ TEST(StoreTest, CompletesAGroupWithAdvantagesAndIgnoresRepeats) {
   EXPECT_EQ(unfinished[0].group.seed, 7u);
   EXPECT_EQ(unfinished[0].group.options.prompt, PromptStyle::kMinimal);
   EXPECT_TRUE(store.write_trajectory(trajectory("a", 0, 0.3), 0));
-  const auto reply = store.lease({"l", 1, {}});
-  ASSERT_TRUE(reply.reply);
-  const Json json = Json::parse(*reply.reply);
+  const auto answer = store.lease({"l", 1, {}});
+  ASSERT_TRUE(answer.lease);
+  const Json json = Json::parse(text_of(*answer.lease));
   EXPECT_NEAR(json["groups"][0]["trajectories"][0]["advantages"][0].get<double>(), -1, 1e-4);
   EXPECT_NEAR(json["groups"][0]["trajectories"][1]["advantages"][0].get<double>(), 1, 1e-4);
   EXPECT_DOUBLE_EQ(json["groups"][0]["trajectories"][1]["reward"], 0.8);  // the first write counts
-  EXPECT_FALSE(store.lease({"m", 1, {}}).reply);
+  EXPECT_FALSE(store.lease({"m", 1, {}}).lease);
 }
 
 TEST(StoreTest, ASecondProcessIsKeptOut) {

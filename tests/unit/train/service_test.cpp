@@ -49,10 +49,16 @@ std::optional<ErrorKind> kind_of(const std::function<void()>& call) {
 // The buffer's side of docs/protocols.md: a lease of two trajectories, and a record of what was committed.
 struct FakeBuffer {
   FakeBuffer() : http(net::ServerOptions{}) {
-    http.route("GET", "/v2/leases/{id}", [](const net::Request& request) {
+    http.route("GET", "/v2/leases/{id}", [this](const net::Request& request) {
       if (request.parameters.at("id") == "lost")
         return net::Response::error(Error(ErrorKind::kNotFound, "no lease 'lost'"));
       const double sign = request.parameters.at("id") == "flat" ? 0.0 : 1.0;
+      if (binary) {
+        net::Response response;
+        response.content_type = kSequencesContentType;
+        response.body = to_binary(batch_of_groups({{trajectory_of("a", sign, 1), trajectory_of("b", -sign, 2)}}));
+        return response;
+      }
       return net::Response::json(
           {{"lease_id", request.parameters.at("id")},
            {"groups",
@@ -72,10 +78,22 @@ struct FakeBuffer {
     return committed;
   }
   std::atomic<bool> accepts{true};
+  std::atomic<bool> binary{true};
   std::mutex mutex;
   std::vector<std::string> committed;
   net::HttpServer http;
 };
+
+// As the orchestrator sends them: nothing was sampled.
+std::vector<TrainSequence> sft_sequences(size_t count, uint64_t seed) {
+  auto sequences = sample_sequences(count, seed);
+  for (TrainSequence& s : sequences) {
+    s.old_log_probs.assign(s.tokens.size(), 0.0f);
+    s.advantages.assign(s.tokens.size(), 0.0f);
+    s.weight_versions.assign(s.tokens.size(), -1);
+  }
+  return sequences;
+}
 
 class TrainerServiceTest : public testing::Test {
  protected:
@@ -107,7 +125,7 @@ TEST_F(TrainerServiceTest, StepsFollowAndARepeatTrainsNothing) {
   const auto weights = service.publish(1, "shm").checksums;
   const auto again = service.step(sft(1));
   EXPECT_TRUE(again.repeated);
-  EXPECT_EQ(again.metrics.values, first.metrics.values);
+  EXPECT_EQ(again.metrics, first.metrics);
   EXPECT_EQ(service.publish(1, "shm").checksums, weights);
   for (const int64_t wrong : {0, 3, -1}) {
     try {
@@ -124,12 +142,12 @@ TEST_F(TrainerServiceTest, StepsFollowAndARepeatTrainsNothing) {
 TEST_F(TrainerServiceTest, ALeaseIsTrainedOnceAndCommittedWithTheCheckpoint) {
   options.config.checkpoint_interval = 2;
   TrainerService service(options);
-  const auto first = service.step(rl(1, "step-1")).metrics.values;
-  EXPECT_EQ(first.at("groups"), 1);
-  EXPECT_EQ(first.at("trajectories"), 2);
-  EXPECT_EQ(first.at("zero_variance_groups"), 0);
-  EXPECT_EQ(first.at("target_tokens"), 18);
-  EXPECT_GT(first.at("train_rollout_logprob_abs_diff"), 0);
+  const auto first = service.step(rl(1, "step-1")).metrics;
+  EXPECT_EQ(first.batch->groups, 1);
+  EXPECT_EQ(first.batch->trajectories, 2);
+  EXPECT_EQ(first.batch->zero_variance_groups, 0);
+  EXPECT_EQ(first.target_tokens, 18);
+  EXPECT_GT(first.policy->train_rollout_logprob_abs_diff, 0);
   EXPECT_TRUE(buffer.taken().empty());
   service.idle();
   EXPECT_EQ(service.status().at("uncommitted_leases"), 1);
@@ -137,7 +155,22 @@ TEST_F(TrainerServiceTest, ALeaseIsTrainedOnceAndCommittedWithTheCheckpoint) {
   const auto second = service.step(rl(2, "step-2"));
   EXPECT_THAT(second.checkpoint, HasSubstr("step-00000002"));
   EXPECT_THAT(buffer.taken(), testing::ElementsAre("step-1@1", "step-2@2"));
-  EXPECT_EQ(service.step(rl(3, "flat")).metrics.values.at("zero_variance_groups"), 1);
+  EXPECT_EQ(service.step(rl(3, "flat")).metrics.batch->zero_variance_groups, 1);
+}
+
+TEST_F(TrainerServiceTest, ALeaseInBinaryAndInJsonTrainTheSame) {
+  std::vector<TensorChecksums> weights;
+  std::vector<StepMetrics> metrics;
+  for (const bool binary : {true, false}) {
+    buffer.binary = binary;
+    options.config.checkpoint = folder.path() / (binary ? "binary" : "json");
+    TrainerService service(options);
+    metrics.push_back(service.step(rl(1, "step-1")).metrics);
+    weights.push_back(service.publish(1, "shm").checksums);
+  }
+  EXPECT_EQ(weights[0], weights[1]);
+  EXPECT_EQ(metrics[0].policy, metrics[1].policy);
+  EXPECT_EQ(metrics[0].batch, metrics[1].batch);
 }
 
 TEST_F(TrainerServiceTest, ARefusedCommitIsMadeUpForAfterARestart) {
@@ -176,15 +209,15 @@ TEST_F(TrainerServiceTest, AnUnreachableOrUnknownLeaseChangesNothing) {
 TEST_F(TrainerServiceTest, PublishedWeightsAreTheModelsAndReplaceTheOnesBefore) {
   TrainerService service(options);
   service.step(sft(1));
-  const Published first = service.publish(1, "shm");
+  const PublishedWeights first = service.publish(1, "shm");
   EXPECT_EQ(first.path, "/dev/shm/tritonforge-" + options.config.run_id + "/weights-00000001.safetensors");
   model::Model engine(sample_config(), at::kFloat, at::kCPU);
   EXPECT_EQ(model::load_weights(engine, first.path), first.checksums);
   service.step(sft(2));
-  const Published second = service.publish(2, "shm");
+  const PublishedWeights second = service.publish(2, "shm");
   EXPECT_FALSE(fs::exists(first.path));
   EXPECT_NE(first.checksums, second.checksums);
-  const Published on_disk = service.publish(3, folder.path() / "weights");
+  const PublishedWeights on_disk = service.publish(3, folder.path() / "weights");
   EXPECT_EQ(on_disk.checksums, second.checksums);
   EXPECT_EQ(model::load_weights(engine, on_disk.path), on_disk.checksums);
   service.publish(4, folder.path() / "weights");
@@ -217,12 +250,19 @@ TEST_F(TrainerServiceTest, TheServerAnswersOverHttp) {
   Json sequences = Json::array();
   for (const auto& s : sample_sequences(3, 1)) sequences.push_back({{"tokens", s.tokens}, {"loss_mask", s.loss_mask}});
   const Json step = {{"kind", "sft"}, {"step", 1}, {"sequences", sequences}};
+  const auto in_binary = [&](const std::string& body) {
+    return client.request("POST", server.url() + "/step", body, kSequencesContentType).value();
+  };
   const Json first = client.post_json(server.url() + "/step", step).value();
   for (const char* field : {"step", "loss", "grad_norm", "lr", "tokens", "seconds", "tokens_per_s", "entropy"})
     EXPECT_TRUE(first.contains(field)) << field;
   Json again = client.post_json(server.url() + "/step", step).value();
   EXPECT_EQ(again["repeated"], true);
   EXPECT_EQ(again["loss"], first["loss"]);
+  const std::string bytes = to_binary({.step = 1, .sequences = sft_sequences(3, 1)});
+  again = parse_json(in_binary(bytes).body, "reply");
+  EXPECT_EQ(again["repeated"], true);
+  EXPECT_EQ(in_binary(bytes.substr(0, bytes.size() - 1)).status, 400);
   const auto wrong = client.post(server.url() + "/step", {{"kind", "sft"}, {"step", 7}, {"sequences", sequences}})
                          .value();
   EXPECT_EQ(wrong.status, 409);

@@ -55,11 +55,11 @@ TEST_P(GradientAccumulation, ManyMicroBatchesEqualOne) {
     const auto sequences = sample_sequences(12, 100 + step);
     const StepMetrics a = whole.train_step(GetParam().kind, sequences),
                       b = parts.train_step(GetParam().kind, sequences);
-    EXPECT_EQ(a.values.at("micro_batches"), 1);
-    EXPECT_GE(b.values.at("micro_batches"), 5);
-    EXPECT_NEAR(a.values.at("loss"), b.values.at("loss"), 1e-4 * (1 + std::fabs(a.values.at("loss"))));
-    EXPECT_NEAR(a.values.at("grad_norm"), b.values.at("grad_norm"), 1e-4 * a.values.at("grad_norm"));
-    EXPECT_NEAR(a.values.at("entropy"), b.values.at("entropy"), 1e-4);
+    EXPECT_EQ(a.micro_batches, 1);
+    EXPECT_GE(b.micro_batches, 5);
+    EXPECT_NEAR(a.loss, b.loss, 1e-4 * (1 + std::fabs(a.loss)));
+    EXPECT_NEAR(a.grad_norm, b.grad_norm, 1e-4 * a.grad_norm);
+    EXPECT_NEAR(a.entropy, b.entropy, 1e-4);
   }
   // Adam's first steps turn a gradient near 0 into +-lr: compare weights with that in mind.
   EXPECT_LT(largest_difference(whole.model(), parts.model()), 2e-3);
@@ -90,9 +90,9 @@ TEST(Trainer, LearnsABatchByHeart) {
     config.dtype = dtype == at::kFloat ? "float32" : "bfloat16";
     Trainer trainer = make(config, dtype);
     const auto sequences = sample_sequences(4, 1);
-    const double first = trainer.train_step(StepKind::kSft, sequences).values.at("loss");
+    const double first = trainer.train_step(StepKind::kSft, sequences).loss;
     double last = first;
-    for (int i = 0; i < 40; ++i) last = trainer.train_step(StepKind::kSft, sequences).values.at("loss");
+    for (int i = 0; i < 40; ++i) last = trainer.train_step(StepKind::kSft, sequences).loss;
     EXPECT_LT(last, 0.3 * first) << config.dtype;
   }
 }
@@ -101,19 +101,19 @@ TEST(Trainer, ASamplerThatAgreesShowsNoDifference) {
   Trainer trainer = make(sample_train_config());
   auto sequences = sample_sequences(6, 8, 0.7);
   sampled_by(trainer.model(), sequences);
-  const auto first = trainer.train_step(StepKind::kRl, sequences).values;
-  EXPECT_LT(first.at("train_rollout_logprob_abs_diff_max"), 1e-4);
-  EXPECT_LT(std::fabs(first.at("kl_rollout")), 1e-6);
-  EXPECT_EQ(first.at("on_policy_fraction"), 1);
-  EXPECT_EQ(first.at("clip_fraction"), 0);
-  EXPECT_EQ(first.at("kl"), 0);
+  const auto first = trainer.train_step(StepKind::kRl, sequences);
+  EXPECT_LT(first.policy->train_rollout_logprob_abs_diff_max, 1e-4);
+  EXPECT_LT(std::fabs(first.policy->kl_rollout), 1e-6);
+  EXPECT_EQ(first.policy->on_policy_fraction, 1);
+  EXPECT_EQ(first.policy->clip_fraction, 0);
+  EXPECT_EQ(first.policy->kl, 0);
   // The weights have moved: version 0 is no longer theirs, and the sampler's log-probs are those of older weights.
-  const auto second = trainer.train_step(StepKind::kRl, sequences).values;
-  EXPECT_EQ(second.at("on_policy_fraction"), 0);
-  EXPECT_GT(second.at("train_rollout_logprob_abs_diff"), 1e-3);
-  EXPECT_GE(second.at("train_rollout_logprob_abs_diff_max"), second.at("train_rollout_logprob_abs_diff_p99"));
+  const auto second = trainer.train_step(StepKind::kRl, sequences);
+  EXPECT_EQ(second.policy->on_policy_fraction, 0);
+  EXPECT_GT(second.policy->train_rollout_logprob_abs_diff, 1e-3);
+  EXPECT_GE(second.policy->train_rollout_logprob_abs_diff_max, second.policy->train_rollout_logprob_abs_diff_p99);
   trainer.published(0);
-  EXPECT_EQ(trainer.train_step(StepKind::kRl, sequences).values.at("on_policy_fraction"), 1);
+  EXPECT_EQ(trainer.train_step(StepKind::kRl, sequences).policy->on_policy_fraction, 1);
 }
 
 TEST(Trainer, APositiveAdvantageMakesTokensLikelier) {
@@ -143,10 +143,10 @@ TEST(Trainer, SeveralUpdatesKeepTheRatioOfTheStart) {
   Trainer trainer = make(config);
   auto sequences = sample_sequences(12, 3);
   sampled_by(trainer.model(), sequences);
-  const auto values = trainer.train_step(StepKind::kRl, sequences).values;
-  EXPECT_LT(values.at("train_rollout_logprob_abs_diff_max"), 1e-4);  // measured before the first update
-  EXPECT_GT(values.at("clip_fraction"), 0);                          // the later updates see moved weights
-  EXPECT_EQ(values.at("micro_batches"), 4 * std::ceil(values.at("micro_batches") / 4));
+  const auto metrics = trainer.train_step(StepKind::kRl, sequences);
+  EXPECT_LT(metrics.policy->train_rollout_logprob_abs_diff_max, 1e-4);  // measured before the first update
+  EXPECT_GT(metrics.policy->clip_fraction, 0);                          // the later updates see moved weights
+  EXPECT_EQ(metrics.micro_batches, 4 * std::ceil(metrics.micro_batches / 4));
 }
 
 TEST(Trainer, NothingToTrainIsRefusedInSftAndRecordedInRl) {
@@ -156,10 +156,10 @@ TEST(Trainer, NothingToTrainIsRefusedInSftAndRecordedInRl) {
   for (auto& s : sequences) s.loss_mask.assign(s.tokens.size(), 0);
   EXPECT_THROW(trainer.train_step(StepKind::kSft, sequences), Error);
   EXPECT_EQ(trainer.state().step, 0);
-  const auto metrics = trainer.train_step(StepKind::kRl, sequences, {{"groups", 3}});
+  const auto metrics = trainer.train_step(StepKind::kRl, sequences, BatchFigures{.groups = 3});
   EXPECT_EQ(metrics.step, 1);
-  EXPECT_EQ(metrics.values.at("skipped_updates"), 1);
-  EXPECT_EQ(metrics.values.at("groups"), 3);
+  EXPECT_EQ(metrics.skipped_updates, 1);
+  EXPECT_EQ(metrics.batch->groups, 3);
   EXPECT_EQ(largest_difference(trainer.model(), before), 0.0);
   EXPECT_THAT(trainer.state().weight_versions, testing::ElementsAre(0));
 }
@@ -174,9 +174,9 @@ TEST(Trainer, ANonFiniteGradientSkipsTheUpdateAndSaysSo) {
   Trainer loose = make(config);
   sequences[0].old_log_probs.back() = -80;  // ratio e^76: overflows with that advantage
   const auto metrics = loose.train_step(StepKind::kRl, sequences);
-  EXPECT_EQ(metrics.values.at("skipped_updates"), 1);
+  EXPECT_EQ(metrics.skipped_updates, 1);
   EXPECT_EQ(largest_difference(loose.model(), sample_model()), 0.0);
-  EXPECT_EQ(loose.train_step(StepKind::kSft, sample_sequences(2, 4)).values.at("skipped_updates"), 0);
+  EXPECT_EQ(loose.train_step(StepKind::kSft, sample_sequences(2, 4)).skipped_updates, 0);
 }
 
 }  // namespace

@@ -1,0 +1,123 @@
+#include "contract/lease.h"
+
+#include <algorithm>
+
+namespace tritonforge {
+namespace {
+
+Json to_json(const RolloutFigures& figures) {
+  return {{"trajectories", figures.trajectories},
+          {"failed", figures.failed},
+          {"compiled", figures.compiled},
+          {"passed_first_turn", figures.passed_first_turn},
+          {"passed", figures.passed},
+          {"turns", figures.turns},
+          {"response_tokens", figures.response_tokens},
+          {"reward", figures.reward},
+          {"generate_s", figures.generate_s},
+          {"evaluate_s", figures.evaluate_s}};
+}
+
+RolloutFigures figures_from_json(const Json& json, const std::string& where) {
+  RolloutFigures figures;
+  figures.trajectories = require<int64_t>(json, "trajectories", where);
+  figures.failed = require<int64_t>(json, "failed", where);
+  figures.compiled = require<int64_t>(json, "compiled", where);
+  figures.passed_first_turn = require<int64_t>(json, "passed_first_turn", where);
+  figures.passed = require<int64_t>(json, "passed", where);
+  figures.turns = require<int64_t>(json, "turns", where);
+  figures.response_tokens = require<int64_t>(json, "response_tokens", where);
+  figures.reward = require<double>(json, "reward", where);
+  figures.generate_s = require<double>(json, "generate_s", where);
+  figures.evaluate_s = require<double>(json, "evaluate_s", where);
+  return figures;
+}
+
+}  // namespace
+
+Json to_json(const LeaseRequest& request) {
+  Json json = {{"lease_id", request.lease_id},
+               {"count", request.count},
+               {"samples", request.samples},
+               {"timeout_s", request.timeout_s}};
+  if (!request.group_ids.empty()) json["group_ids"] = request.group_ids;
+  return json;
+}
+
+LeaseRequest lease_request_from_json(const Json& body) {
+  const std::string where = "POST /v2/groups/lease";
+  check_keys(body, {"count", "lease_id", "group_ids", "samples", "timeout_s"}, where);
+  LeaseRequest request;
+  request.lease_id = require<std::string>(body, "lease_id", where);
+  request.group_ids = optional_field(body, "group_ids", std::vector<std::string>{}, where);
+  request.count = optional_field(
+      body, "count", request.group_ids.empty() ? int64_t{1} : static_cast<int64_t>(request.group_ids.size()), where);
+  if (!request.group_ids.empty() && request.count != static_cast<int64_t>(request.group_ids.size())) {
+    fail(ErrorKind::kUsage, "{}: 'count' is {}, but {} group_ids are named", where, request.count,
+         request.group_ids.size());
+  }
+  request.samples = optional_field(body, "samples", request.samples, where);
+  if (request.samples < 0) fail(ErrorKind::kUsage, "{}: 'samples' is {}", where, request.samples);
+  request.timeout_s = std::max(0.0, optional_field(body, "timeout_s", request.timeout_s, where));
+  return request;
+}
+
+void RolloutFigures::add(const Trajectory& trajectory) {
+  if (trajectory.turns.empty()) return;
+  const Turn &first = trajectory.turns.front(), &last = trajectory.turns.back();
+  trajectories += 1;
+  failed += last.status == TurnStatus::kFailed;
+  compiled += first.verdict.compiled;
+  passed_first_turn += first.verdict.correct;
+  passed += std::any_of(trajectory.turns.begin(), trajectory.turns.end(),
+                        [](const Turn& turn) { return turn.verdict.correct; });
+  turns += static_cast<int64_t>(trajectory.turns.size());
+  reward += trajectory.reward;
+  for (const Turn& turn : trajectory.turns) {
+    response_tokens += static_cast<int64_t>(turn.response_tokens.size());
+    generate_s += turn.generate_s;
+    evaluate_s += turn.evaluate_s;
+  }
+}
+
+Json to_json(const Lease& lease) {
+  Json groups = Json::array(), dropped = Json::array();
+  for (const LeasedGroup& group : lease.groups) {
+    Json samples = Json::array();
+    for (const Trajectory& trajectory : group.samples) samples.push_back(transcript_json(trajectory));
+    groups.push_back({{"group_id", group.group_id},
+                      {"problem_id", group.problem_id},
+                      {"figures", to_json(group.figures)},
+                      {"samples", std::move(samples)}});
+  }
+  for (const DroppedGroup& group : lease.dropped)
+    dropped.push_back({{"group_id", group.group_id}, {"reason", group.reason}});
+  return {{"lease_id", lease.id},
+          {"figures", to_json(lease.figures)},
+          {"groups", std::move(groups)},
+          {"dropped", std::move(dropped)}};
+}
+
+Lease lease_from_json(const Json& json) {
+  if (!json.is_object()) fail(ErrorKind::kUsage, "lease: not a JSON object");
+  Lease lease;
+  lease.id = require<std::string>(json, "lease_id", "lease");
+  const std::string where = fmt::format("lease '{}'", lease.id);
+  lease.figures = figures_from_json(require<Json>(json, "figures", where), where + " figures");
+  for (const Json& item : require_list(json, "groups", where)) {
+    LeasedGroup group;
+    group.group_id = require<std::string>(item, "group_id", where + " groups");
+    group.problem_id = require<std::string>(item, "problem_id", where + " groups");
+    group.figures = figures_from_json(require<Json>(item, "figures", where + " groups"), where + " groups figures");
+    for (const Json& sample : require_list(item, "samples", where + " groups"))
+      group.samples.push_back(transcript_from_json(sample));
+    lease.groups.push_back(std::move(group));
+  }
+  for (const Json& item : require_list(json, "dropped", where)) {
+    lease.dropped.push_back({require<std::string>(item, "group_id", where + " dropped"),
+                             require<std::string>(item, "reason", where + " dropped")});
+  }
+  return lease;
+}
+
+}  // namespace tritonforge

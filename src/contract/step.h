@@ -1,0 +1,115 @@
+#pragma once
+// One training step: what the trainer is asked for (POST /step), and what it answers.
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/named_enum.h"
+#include "contract/sequence_batch.h"
+
+namespace tritonforge {
+
+enum class StepKind { kSft, kRl };
+constexpr std::array<std::string_view, 2> names_of(StepKind) { return {"sft", "rl"}; }
+
+struct StepRequest {
+  StepKind kind = StepKind::kSft;
+  int64_t step = 0;                      // from 1; one more than the last
+  std::string lease_id, buffer;          // rl: the buffer's URL, from where the trainer fetches the lease's sequences
+  std::vector<TrainSequence> sequences;  // sft
+};
+Json to_json(const StepRequest& request);                  // of an RL step; SFT's sequences travel in binary
+StepRequest step_request_from_json(const Json& body);      // either kind; throws kUsage naming the field
+StepRequest sft_step_from_binary(std::string_view bytes);  // throws kUsage, see batch_from_binary
+
+// Towards the sampler and the reference, of an RL step with at least one target.
+struct PolicyMetrics {
+  double clip_fraction = 0, importance_mean = 0, advantage_mean = 0, on_policy_fraction = 0;
+  double kl = 0;          // towards the reference; 0 without one
+  double kl_rollout = 0;  // k3 estimate of KL(sampler || trainer)
+  // |trainer's log-prob at the weights before the step - sampler's| over the tokens sampled from those weights (over
+  // all where there are none).
+  double train_rollout_logprob_abs_diff = 0;  // mean
+  double train_rollout_logprob_abs_diff_p99 = 0, train_rollout_logprob_abs_diff_max = 0;
+
+  bool operator==(const PolicyMetrics&) const = default;
+};
+
+// What one step was: it goes to the log, the reply, /metrics and the checkpoint. Losses and norms are means over the
+// step's updates.
+struct StepMetrics {
+  int64_t step = 0;  // 0: there was none yet
+  StepKind kind = StepKind::kSft;
+  double loss = 0, grad_norm = 0, lr = 0, entropy = 0;
+  double tokens = 0, target_tokens = 0;                          // forwarded; predicted with loss
+  double sequences = 0, micro_batches = 0, skipped_updates = 0;  // skipped: a gradient that is not finite, or no target
+  double seconds = 0, tokens_per_s = 0;
+  std::optional<PolicyMetrics> policy;
+  std::optional<BatchFigures> batch;  // of the lease
+
+  bool operator==(const StepMetrics&) const = default;
+};
+
+// The one table of their names: calls visit(name, figure) for each figure that is there. Metrics: StepMetrics, const or
+// not.
+template <typename Metrics, typename Visit>
+void for_each_figure(Metrics& m, Visit&& visit) {
+  visit("loss", m.loss);
+  visit("grad_norm", m.grad_norm);
+  visit("lr", m.lr);
+  visit("entropy", m.entropy);
+  visit("tokens", m.tokens);
+  visit("target_tokens", m.target_tokens);
+  visit("sequences", m.sequences);
+  visit("micro_batches", m.micro_batches);
+  visit("skipped_updates", m.skipped_updates);
+  visit("seconds", m.seconds);
+  visit("tokens_per_s", m.tokens_per_s);
+  if (m.policy) {
+    visit("clip_fraction", m.policy->clip_fraction);
+    visit("kl", m.policy->kl);
+    visit("kl_rollout", m.policy->kl_rollout);
+    visit("importance_mean", m.policy->importance_mean);
+    visit("advantage_mean", m.policy->advantage_mean);
+    visit("on_policy_fraction", m.policy->on_policy_fraction);
+    visit("train_rollout_logprob_abs_diff", m.policy->train_rollout_logprob_abs_diff);
+    visit("train_rollout_logprob_abs_diff_p99", m.policy->train_rollout_logprob_abs_diff_p99);
+    visit("train_rollout_logprob_abs_diff_max", m.policy->train_rollout_logprob_abs_diff_max);
+  }
+  if (m.batch) {
+    visit("groups", m.batch->groups);
+    visit("trajectories", m.batch->trajectories);
+    visit("zero_variance_groups", m.batch->zero_variance_groups);
+    visit("reward_mean", m.batch->reward_mean);
+  }
+}
+
+// {name: figure} for each that is there; one that is not finite is null.
+Json figures_json(const StepMetrics& metrics);
+// Reads what figures_json wrote: null is NaN, a figure that is absent stays 0. Throws kUsage naming the field.
+void read_figures(const Json& figures, StepMetrics& metrics, const std::string& where);
+
+// {"step", "kind", every figure}.
+Json to_json(const StepMetrics& metrics);
+
+// A step that was trained, and what went with it.
+struct StepResult {
+  StepMetrics metrics;
+  std::string checkpoint;        // folder, where one was written
+  std::string checkpoint_error;  // why none could be written: the step counts all the same
+  bool repeated = false;         // trained before: nothing was done now
+};
+Json to_json(const StepResult& result);
+StepResult step_result_from_json(const Json& json);  // throws kUsage naming the field
+
+// Where the trainer stands (GET /status).
+struct TrainerStatus {
+  int64_t step = 0;              // steps trained
+  int64_t checkpoint_step = -1;  // the newest checkpoint's; -1: none
+};
+TrainerStatus trainer_status_from_json(const Json& json);  // throws kUsage naming the field
+
+}  // namespace tritonforge

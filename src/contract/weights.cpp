@@ -1,0 +1,45 @@
+#include "contract/weights.h"
+
+#include <charconv>
+
+namespace tritonforge {
+
+Json to_json(const PublishedWeights& weights) {
+  return {{"path", weights.path.string()}, {"version", weights.version}, {"checksums", weights.checksums}};
+}
+
+PublishedWeights published_weights_from_json(const Json& json) {
+  const std::string where = "published weights";
+  return {require<std::string>(json, "path", where), require<int64_t>(json, "version", where),
+          require<TensorChecksums>(json, "checksums", where)};
+}
+
+InstalledWeights installed_weights_from_json(const std::string& engine, const Json& json) {
+  const std::string where = engine + ": the reply to a weight update";
+  InstalledWeights installed;
+  installed.engine = engine;
+  // SGLang's versions are text.
+  const auto version = require<std::string>(json, "weight_version", where);
+  const auto [end, error] = std::from_chars(version.data(), version.data() + version.size(), installed.version);
+  if (error != std::errc() || end != version.data() + version.size())
+    fail(ErrorKind::kUsage, "{}: weight_version '{}' is not a number", where, version);
+  installed.checksums = optional_field<TensorChecksums>(json, "checksums", {}, where);
+  return installed;
+}
+
+void check_installed(const InstalledWeights& installed, const PublishedWeights& published) {
+  if (installed.version != published.version) {
+    fail(ErrorKind::kCorrupt, "{} serves weights version {} instead of {}", installed.engine, installed.version,
+         published.version);
+  }
+  if (installed.checksums.empty()) return;
+  for (const auto& [name, sum] : published.checksums) {
+    const auto found = installed.checksums.find(name);
+    if (found != installed.checksums.end() && found->second == sum) continue;
+    fail(ErrorKind::kCorrupt, "{} serves other weights than version {}: tensor '{}' is {} instead of {}",
+         installed.engine, published.version, name, found == installed.checksums.end() ? "missing" : found->second,
+         sum);
+  }
+}
+
+}  // namespace tritonforge

@@ -1,0 +1,34 @@
+#pragma once
+// A version of the weights on its way from the trainer to the engines.
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "base/filesystem.h"
+#include "base/json.h"
+
+namespace tritonforge {
+
+using TensorChecksums = std::map<std::string, std::string>;  // Hugging Face name -> XXH3-128 of the bytes
+
+// What every engine must serve.
+struct PublishedWeights {
+  fs::path path;  // a safetensors file in shared memory, or a Hugging Face folder; "": the engine's own model
+  int64_t version = 0;
+  TensorChecksums checksums;  // empty: nobody computed them
+};
+Json to_json(const PublishedWeights& weights);
+PublishedWeights published_weights_from_json(const Json& json);  // throws kUsage naming the field
+
+// What one engine says it serves now.
+struct InstalledWeights {
+  std::string engine;  // its URL
+  int64_t version = 0;
+  TensorChecksums checksums;  // of what it installed; empty where the engine computes none (SGLang)
+};
+// An engine's reply to an update of its weights. Throws kUsage naming the engine and the field.
+InstalledWeights installed_weights_from_json(const std::string& engine, const Json& json);
+// Throws kCorrupt naming the engine and the first tensor that is not the publisher's, or the version.
+void check_installed(const InstalledWeights& installed, const PublishedWeights& published);
+
+}  // namespace tritonforge

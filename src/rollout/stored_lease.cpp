@@ -1,0 +1,51 @@
+#include "rollout/stored_lease.h"
+
+namespace tritonforge::rollout {
+namespace {
+
+std::vector<Trajectory> trajectories_of(const StoredGroup& group) {
+  std::vector<Trajectory> trajectories;
+  for (const std::string& body : group.bodies)
+    trajectories.push_back(trajectory_from_json(parse_json(body, "stored trajectory")));
+  return trajectories;
+}
+
+}  // namespace
+
+Lease lease_of(const StoredLease& stored, int64_t samples) {
+  Lease lease;
+  lease.id = stored.id;
+  for (const StoredGroup& group : stored.groups) {
+    LeasedGroup& leased = lease.groups.emplace_back();
+    leased.group_id = group.id;
+    leased.problem_id = group.problem_id;
+    if (!group.reason.empty()) lease.dropped.push_back({group.id, group.reason});
+    for (Trajectory& trajectory : trajectories_of(group)) {
+      lease.figures.add(trajectory);
+      leased.figures.add(trajectory);
+      if (trajectory.turns.empty() || static_cast<int64_t>(leased.samples.size()) >= samples) continue;
+      leased.samples.push_back(std::move(trajectory));
+    }
+  }
+  return lease;
+}
+
+SequenceBatch batch_of(const StoredLease& stored) {
+  std::vector<std::vector<Trajectory>> groups;
+  for (const StoredGroup& group : stored.groups) groups.push_back(trajectories_of(group));
+  return batch_of_groups(groups);
+}
+
+std::string text_of(const StoredLease& stored) {
+  std::string groups;
+  Json dropped = Json::array();
+  for (const StoredGroup& group : stored.groups) {
+    if (!group.reason.empty()) dropped.push_back({{"group_id", group.id}, {"reason", group.reason}});
+    groups += fmt::format("{}{{\"group_id\":{},\"problem_id\":{},\"trajectories\":[{}]}}", groups.empty() ? "" : ",",
+                          Json(group.id).dump(), Json(group.problem_id).dump(), fmt::join(group.bodies, ","));
+  }
+  return fmt::format("{{\"lease_id\":{},\"groups\":[{}],\"dropped\":{}}}", Json(stored.id).dump(), groups,
+                     dropped.dump());
+}
+
+}  // namespace tritonforge::rollout

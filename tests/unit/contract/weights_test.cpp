@@ -1,0 +1,47 @@
+#include "contract/weights.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tritonforge {
+namespace {
+
+using testing::HasSubstr;
+
+std::string complaint(const InstalledWeights& installed, const PublishedWeights& published) {
+  try {
+    check_installed(installed, published);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kCorrupt);
+    return error.what();
+  }
+  return "none";
+}
+
+TEST(PublishedWeights, ReadAsWritten) {
+  const PublishedWeights weights{"/dev/shm/w.safetensors", 4, {{"norm", "12"}, {"head", "ab"}}};
+  const PublishedWeights read = published_weights_from_json(parse_json(to_json(weights).dump(), "test"));
+  EXPECT_EQ(read.path, weights.path);
+  EXPECT_EQ(read.version, 4);
+  EXPECT_EQ(read.checksums, weights.checksums);
+  EXPECT_THROW(published_weights_from_json({{"path", "x"}}), Error);
+}
+
+TEST(InstalledWeights, MustBeThePublishers) {
+  const PublishedWeights published{"/w", 4, {{"norm", "12"}, {"head", "ab"}}};
+  const auto installed = [](Json json) { return installed_weights_from_json("http://e:1", json); };
+  EXPECT_EQ(complaint(installed({{"weight_version", "4"}, {"checksums", {{"norm", "12"}, {"head", "ab"}}}}), published),
+            "none");
+  EXPECT_EQ(complaint(installed({{"weight_version", "4"}}), published), "none");  // an engine that computes none
+  EXPECT_THAT(complaint(installed({{"weight_version", "3"}}), published),
+              HasSubstr("http://e:1 serves weights version 3 instead of 4"));
+  EXPECT_THAT(
+      complaint(installed({{"weight_version", "4"}, {"checksums", {{"norm", "12"}, {"head", "ff"}}}}), published),
+      HasSubstr("tensor 'head' is ff instead of ab"));
+  EXPECT_THAT(complaint(installed({{"weight_version", "4"}, {"checksums", {{"norm", "12"}}}}), published),
+              HasSubstr("tensor 'head' is missing"));
+  EXPECT_THROW(installed({{"weight_version", "four"}}), Error);
+}
+
+}  // namespace
+}  // namespace tritonforge
