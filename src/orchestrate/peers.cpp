@@ -68,7 +68,7 @@ net::Response Role::exchange(const Request& request) const {
     supervisor_->wait_ready(name_, deadline);
     return reply.ok() ? net::error_of(*reply, what) : Error(reply.error().kind(), what + ": " + reply.error().what());
   };
-  return net::retry<net::Response>(what, deadline, attempt, [&](const Error&) { return !reached; }).value();
+  return net::retry<net::Response>(what, deadline, attempt, {.again = [&](const Error&) { return !reached; }}).value();
 }
 
 Json Role::ask(const Request& request) const {
