@@ -195,16 +195,11 @@ Result<Completion> Peers::generate(const GroupSpec& group, const std::string& re
 
 Json evaluation_request(const std::string& problem_id, const std::string& problem_source, const std::string& candidate,
                         uint64_t seed, const EvaluationOptions& options) {
-  return {{"problem", {{"id", problem_id}, {"source", problem_source}}},
-          {"candidate", candidate},
-          {"mode", options.mode.empty() ? Json() : Json(options.mode)},
-          {"seed", seed},
-          {"fresh_seeds", options.fresh_seeds},
-          {"num_correct_trials", options.num_correct_trials},
-          {"num_perf_trials", options.num_perf_trials},
-          {"measure_performance", options.measure_performance},
-          {"backend", options.backend},
-          {"timeout_s", options.timeout_s}};
+  Json body = to_json(options);
+  body["problem"] = {{"id", problem_id}, {"source", problem_source}};
+  body["candidate"] = candidate;
+  body["seed"] = seed;
+  return body;
 }
 
 Result<Verdict> Peers::evaluate(const GroupSpec& group, const std::string& code, std::stop_token stop) const {
