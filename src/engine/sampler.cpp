@@ -41,7 +41,7 @@ const std::vector<Sampled>& Sampler::sample_with_aten(const at::Tensor& all_logi
   for (int64_t i = 0; i < count; ++i) {
     const SampleRow& row = rows[i];
     const bool greedy = row.temperature == 0;
-    values[i] = greedy ? 1.0f : 1.0f / row.temperature;
+    values[i] = kernels::inverse_temperature(row.temperature);
     values[count + i] = greedy ? 1.0f : row.top_p;
     values[2 * count + i] = row.min_p;
     values[3 * count + i] = greedy ? 1.0f : static_cast<float>(row.top_k > 0 ? std::min(row.top_k, vocab) : vocab);

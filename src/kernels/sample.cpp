@@ -81,11 +81,10 @@ Sampled sample_row(const float* logits, int64_t vocab, const SampleRow& row, Scr
   if (greedy >= vocab || !std::isfinite(max)) return {-1, std::numeric_limits<float>::quiet_NaN()};
   double total;
   int64_t token = greedy;
-  float factor = 1;
+  const float factor = inverse_temperature(row.temperature);
   if (row.temperature == 0) {
     total = cpu.sum_exp(logits, vocab, max, 1, nullptr);
   } else {
-    factor = 1 / row.temperature;
     const bool cuts = (row.top_k > 0 && row.top_k < vocab) || row.top_p < 1 || row.min_p > 0;
     if (!cuts) {
       token = cpu.race(logits, vocab, max, factor, row.seed, row.position, &total);

@@ -17,6 +17,11 @@ struct Sampled {
   float log_prob;  // of softmax(logits / temperature) before cuts; temperature 0: of softmax(logits)
 };
 
+// What logits are multiplied by before the softmax: 1/T, and 1 for greedy decoding, whose log-probabilities are those
+// at temperature 1. One form for who samples and who trains on the samples: their logits are scaled alike to the last
+// bit.
+inline float inverse_temperature(float temperature) { return temperature > 0 ? 1.0f / temperature : 1.0f; }
+
 // logits [rows, vocab] fp32, row-major. Cuts in this order: top_k most likely (ties: lower id), the fewest of those
 // whose share of what top_k left reaches top_p, then those of at least min_p times the largest probability.
 void sample_rows(const float* logits, int64_t rows, int64_t vocab, const SampleRow* parameters, Sampled* out);

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "kernels/sample.h"
+
 namespace tritonforge::train {
 namespace {
 
@@ -118,8 +120,7 @@ MicroBatch make_micro_batch(std::span<const TrainSequence> sequences, const std:
   for (const size_t index : indices) {
     const TrainSequence& s = sequences[index];
     const int64_t start = batch.cu_seqlens.back();
-    // Temperature 0 is greedy decoding, whose log-probabilities are those at temperature 1.
-    const auto inverse = static_cast<float>(s.temperature > 0 ? 1.0 / s.temperature : 1.0);
+    const float inverse = kernels::inverse_temperature(static_cast<float>(s.temperature));
     const int64_t length = forward_length(s);
     for (int64_t t = 0; t < length; ++t) {
       ids.push_back(s.tokens[t]);

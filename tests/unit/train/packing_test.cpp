@@ -128,5 +128,21 @@ TEST(Packing, WrongSequencesAreNamed) {
               HasSubstr("max_tokens_per_micro_batch is 128"));
 }
 
+// The engine samples from softmax(logits * (1.0f / T)): the trainer's factor is the same float, also where rounding 1 /
+// T from double gives its neighbour.
+TEST(Packing, TheInverseTemperatureIsTheSamplersOwn) {
+  TrainSequence s;
+  s.tokens = {1, 2, 3};
+  s.loss_mask = {0, 1, 1};
+  s.old_log_probs = s.advantages = {0, 0, 0};
+  s.weight_versions = {0, 0, 0};
+  for (int hundredths = 1; hundredths <= 300; ++hundredths) {
+    if (hundredths == 100) continue;  // 1: none is given
+    s.temperature = hundredths / 100.0;
+    const MicroBatch batch = make_micro_batch(std::vector{s}, {0}, {0.5}, {}, at::kCPU);
+    EXPECT_EQ(floats(batch.inverse_temperature)[0], 1.0f / static_cast<float>(s.temperature)) << s.temperature;
+  }
+}
+
 }  // namespace
 }  // namespace tritonforge::train
