@@ -12,9 +12,20 @@ at::Tensor gather(const at::Tensor& layer, const at::Tensor& slots) {
   return layer.flatten(0, 1).index_select(0, slots);
 }
 
-// Indices and mask of the padded form [sequences, longest_query | longest_context].
+// The batch as rectangles, for attention that knows nothing of ragged sequences. Two sequences, the first with 3 new
+// tokens after 2 cached ones, the second with 1 after 3:
+//
+//   queries: rows of q            keys: slots of the context         mask [sequence, query, key]
+//      i =  0  1  2                  j =  0  1  2  3  4
+//   seq 0:  0  1  2               seq 0:  s0 s1 s2 s3 s4              1 1 1 0 0 / 1 1 1 1 0 / 1 1 1 1 1
+//   seq 1:  3  3  3  (clamped)    seq 1:  t0 t1 t2 t3 t0 (its own)    1 1 1 1 0 (three times the same)
+//
+// back: for each row of q, where its result lies in the rectangle: 0 1 2 3.
 struct Padded {
-  at::Tensor query_rows, context_slots, mask, back;
+  at::Tensor query_rows;     // [sequences, longest_query]
+  at::Tensor context_slots;  // [sequences, longest_context]
+  at::Tensor mask;           // [sequences, 1, longest_query, longest_context] bool
+  at::Tensor back;           // [tokens]
 };
 Padded padded_form(const Batch& b) {
   const at::Tensor q0 = b.query_starts.to(at::kLong), k0 = b.context_starts.to(at::kLong);
@@ -23,13 +34,20 @@ Padded padded_form(const Batch& b) {
   const at::Tensor i = at::arange(b.longest_query, q0.options()).unsqueeze(0),
                    j = at::arange(b.longest_context, q0.options()).unsqueeze(0);
   Padded form;
+
+  // Queries: beyond a sequence's last one, that one again.
   form.query_rows = (q0.slice(0, 0, -1).unsqueeze(1) + at::minimum(i, q_len - 1).clamp_min(0)).clamp_max(b.tokens - 1);
-  // Beyond a sequence's end its own first slot stands in: masked, and always holding numbers.
+
+  // Keys: beyond a sequence's end its own first slot stands in: masked, and always holding numbers.
   const at::Tensor at = at::where(j < k_len, j, at::zeros_like(j));
   const at::Tensor in_block = at::floor_divide(at, b.block_size);
   form.context_slots = b.block_tables.to(at::kLong).gather(1, in_block) * b.block_size + at - in_block * b.block_size;
+
+  // Mask: query i is the token at k_len - q_len + i. Key 0 is never masked, so that no row is empty.
   const at::Tensor last = (k_len - q_len).unsqueeze(2) + at::minimum(i, q_len - 1).unsqueeze(2);  // [s, q, 1]
   form.mask = ((j.unsqueeze(1) <= last) | (j.unsqueeze(1) == 0)).unsqueeze(1);                    // [s, 1, q, k]
+
+  // The way back from the rectangle to the rows.
   const at::Tensor owner = b.sequence_of.clamp_min(0);
   const at::Tensor row = at::arange(b.sequence_of.size(0), q0.options()) - q0.index_select(0, owner);
   form.back = owner * b.longest_query + row.clamp_max(b.longest_query - 1);

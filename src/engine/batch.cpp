@@ -1,5 +1,7 @@
 #include "engine/batch.h"
 
+#include <c10/core/impl/VirtualGuardImpl.h>
+
 #include <algorithm>
 #include <bit>
 #include <numeric>
@@ -8,13 +10,10 @@
 
 namespace tritonforge::engine {
 
-int64_t size_class(int64_t n, int64_t limit) {
+int64_t size_class(int64_t n) {
   const auto up_to = [n](int64_t step) { return (n + step - 1) / step * step; };
-  int64_t padded = n <= 8      ? static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(n, 1))))
-                   : n <= 128  ? up_to(8)
-                   : n <= 1024 ? up_to(64)
-                               : up_to(256);
-  return std::max(n, std::min(padded, limit));
+  if (n <= 8) return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(n, 1))));
+  return n <= 128 ? up_to(8) : n <= 1024 ? up_to(64) : up_to(256);
 }
 
 struct BatchBuffers::Sections {
@@ -46,33 +45,35 @@ BatchBuffers::Sections BatchBuffers::layout(int64_t tokens, int64_t sequences, i
 }
 
 BatchBuffers::BatchBuffers(BatchLimits limits, at::Device device) : limits_(limits) {
-  const int64_t width = (limits.max_context + limits.block_size - 1) / limits.block_size;
+  const int64_t sequences = padded(limits.max_sequences);
   const int64_t context = limits.list_context ? limits.max_sequences * limits.max_context : 0;
-  const int64_t bytes = layout(limits.max_tokens, limits.max_sequences, limits.max_sequences, width, context).end;
-  auto options = at::TensorOptions().dtype(at::kByte);
-  if (device.is_cpu()) {
-    host_ = device_ = at::zeros({bytes}, options);
-  } else {
-    host_ = at::zeros({bytes}, options.pinned_memory(true));
-    device_ = at::zeros({bytes}, options.device(device));
+  const int64_t bytes =
+      layout(padded(limits.max_tokens), sequences, sequences, padded(blocks_for(limits.max_context)), context).end;
+  const auto options = at::TensorOptions().dtype(at::kByte);
+  for (HostArena& host : hosts_) {
+    host.bytes = at::zeros({bytes}, options.pinned_memory(!device.is_cpu()));
+    if (!device.is_cpu()) host.copied.emplace(device.type());
   }
+  if (!device.is_cpu()) device_ = at::zeros({bytes}, options.device(device));
 }
 
 const Batch& BatchBuffers::fill(const Plan& plan) {
-  const int64_t size = limits_.block_size, sequences = static_cast<int64_t>(plan.chunks.size());
+  // How long each section is.
+  const int64_t size = limits_.block_size, sequences = std::ssize(plan.chunks);
   int64_t longest = 0, listed = 0;
   for (const Chunk& chunk : plan.chunks) {
     longest = std::max(longest, chunk.start + chunk.count);
     if (limits_.list_context) listed += chunk.start + chunk.count;
   }
-  const auto padded = [&](int64_t n, int64_t limit) { return limits_.pad ? size_class(n, limit) : n; };
-  const int64_t max_width = (limits_.max_context + size - 1) / size;
-  const Sections s = layout(padded(plan.tokens, limits_.max_tokens), padded(sequences, limits_.max_sequences),
-                            padded(plan.samples, limits_.max_sequences), padded((longest + size - 1) / size, max_width),
+  const Sections s = layout(padded(plan.tokens), padded(sequences), padded(plan.samples), padded(blocks_for(longest)),
                             listed);
-  TF_CHECK(s.end <= host_.numel(), "a batch of {} tokens in {} sequences exceeds its buffers", plan.tokens, sequences);
 
-  auto* base = static_cast<uint8_t*>(host_.data_ptr());
+  // The arena whose turn it is, once its last transfer is over.
+  HostArena& host = hosts_[turn_++ % hosts_.size()];
+  TF_CHECK(s.end <= host.bytes.numel(), "a batch of {} tokens in {} sequences exceeds its buffers", plan.tokens,
+           sequences);
+  if (host.copied) host.copied->synchronize();
+  auto* base = static_cast<uint8_t*>(host.bytes.mutable_data_ptr());
   const auto longs = [base](int64_t at) { return reinterpret_cast<int64_t*>(base + at); };
   const auto ints = [base](int64_t at) { return reinterpret_cast<int32_t*>(base + at); };
   int64_t *ids = longs(s.ids), *positions = longs(s.positions), *slots = longs(s.slots), *owner = longs(s.sequence_of);
@@ -80,11 +81,13 @@ const Batch& BatchBuffers::fill(const Plan& plan) {
   int32_t *queries = ints(s.query_starts), *contexts = ints(s.context_starts), *tables = ints(s.block_tables);
   int32_t* listing = ints(s.context_slots);
 
-  batch_ = Batch{.tokens = plan.tokens,
-                 .sequences = sequences,
-                 .samples = plan.samples,
-                 .longest_context = longest,
-                 .block_size = size};
+  // Sequence after sequence: its chunk's tokens, its row of the block table, the slots of its whole context.
+  Batch& batch = host.batch;
+  batch = Batch{.tokens = plan.tokens,
+                .sequences = sequences,
+                .samples = plan.samples,
+                .longest_context = longest,
+                .block_size = size};
   int64_t t = 0, context = 0, sampled = 0;
   for (int64_t i = 0; i < sequences; ++i) {
     const Chunk& chunk = plan.chunks[i];
@@ -97,8 +100,9 @@ const Batch& BatchBuffers::fill(const Plan& plan) {
       slots[t] = blocks[position / size] * size + position % size;
       owner[t] = i;
     }
-    std::copy_n(blocks.begin(), std::min<int64_t>(s.width, blocks.size()), tables + i * s.width);
-    std::fill(tables + i * s.width + std::min<int64_t>(s.width, blocks.size()), tables + (i + 1) * s.width, 0);
+    const int64_t listed_blocks = std::min<int64_t>(s.width, std::ssize(blocks));
+    std::copy_n(blocks.begin(), listed_blocks, tables + i * s.width);
+    std::fill(tables + i * s.width + listed_blocks, tables + (i + 1) * s.width, 0);
     for (int64_t position = 0; limits_.list_context && position < chunk.start + chunk.count; position += size) {
       const int64_t first = blocks[position / size] * size,
                     count = std::min(size, chunk.start + chunk.count - position);
@@ -106,10 +110,12 @@ const Batch& BatchBuffers::fill(const Plan& plan) {
       listing += count;
     }
     context += chunk.start + chunk.count;
-    batch_.longest_query = std::max(batch_.longest_query, chunk.count);
+    batch.longest_query = std::max(batch.longest_query, chunk.count);
     if (chunk.samples) rows[sampled++] = t - 1;
   }
-  batch_.total_context = context;
+  batch.total_context = context;
+
+  // Padding: sequences without tokens, tokens of nobody that write to block 0.
   for (int64_t i = sequences; i <= s.sequences; ++i) {
     queries[i] = static_cast<int32_t>(t);
     contexts[i] = static_cast<int32_t>(context);
@@ -119,20 +125,25 @@ const Batch& BatchBuffers::fill(const Plan& plan) {
   std::fill(rows + sampled, rows + s.samples, 0);
   std::fill(tables + sequences * s.width, tables + s.sequences * s.width, 0);
 
-  if (!device_.is_same(host_)) device_.narrow(0, 0, s.end).copy_(host_.narrow(0, 0, s.end), /*non_blocking=*/true);
+  // One transfer, and the sections as tensors.
+  if (device_.defined()) {
+    device_.narrow(0, 0, s.end).copy_(host.bytes.narrow(0, 0, s.end), /*non_blocking=*/true);
+    host.copied->record(c10::impl::VirtualGuardImpl(device_.device().type()).getStream(device_.device()));
+  }
+  const at::Tensor& arena = device_.defined() ? device_ : host.bytes;
   const auto view = [&](int64_t at, int64_t n, at::ScalarType type) {
-    return device_.narrow(0, at, n * static_cast<int64_t>(c10::elementSize(type))).view(type);
+    return arena.narrow(0, at, n * static_cast<int64_t>(c10::elementSize(type))).view(type);
   };
-  batch_.ids = view(s.ids, s.tokens, at::kLong);
-  batch_.positions = view(s.positions, s.tokens, at::kLong);
-  batch_.slots = view(s.slots, s.tokens, at::kLong);
-  batch_.sequence_of = view(s.sequence_of, s.tokens, at::kLong);
-  batch_.sample_rows = view(s.sample_rows, s.samples, at::kLong);
-  batch_.query_starts = view(s.query_starts, s.sequences + 1, at::kInt);
-  batch_.context_starts = view(s.context_starts, s.sequences + 1, at::kInt);
-  batch_.context_slots = view(s.context_slots, listed, at::kInt);
-  batch_.block_tables = view(s.block_tables, s.sequences * s.width, at::kInt).view({s.sequences, s.width});
-  return batch_;
+  batch.ids = view(s.ids, s.tokens, at::kLong);
+  batch.positions = view(s.positions, s.tokens, at::kLong);
+  batch.slots = view(s.slots, s.tokens, at::kLong);
+  batch.sequence_of = view(s.sequence_of, s.tokens, at::kLong);
+  batch.sample_rows = view(s.sample_rows, s.samples, at::kLong);
+  batch.query_starts = view(s.query_starts, s.sequences + 1, at::kInt);
+  batch.context_starts = view(s.context_starts, s.sequences + 1, at::kInt);
+  batch.context_slots = view(s.context_slots, listed, at::kInt);
+  batch.block_tables = view(s.block_tables, s.sequences * s.width, at::kInt).view({s.sequences, s.width});
+  return batch;
 }
 
 }  // namespace tritonforge::engine

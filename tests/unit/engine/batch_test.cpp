@@ -38,5 +38,43 @@ TEST(BatchBuffers, ListsSlotsOfTokensAndOfWholeContexts) {
   }
 }
 
+// A pure decode: attention reads one query a sequence, so both counts must be padded alike, also where max_running is
+// no size class and max_step_tokens is far above.
+TEST(BatchBuffers, PadsTokensAndSequencesOfADecodeAlike) {
+  for (const int64_t running : {3, 12, 20, 100, 200}) {
+    BatchBuffers buffers(
+        {.max_tokens = 4096, .max_sequences = running, .max_context = 16, .block_size = 4, .pad = true}, at::kCPU);
+    std::vector<Sequence> sequences(static_cast<size_t>(running));
+    Plan plan;
+    for (Sequence& sequence : sequences) {
+      sequence.tokens = {1, 2};
+      sequence.blocks = {1};
+      plan.chunks.push_back({&sequence, 1, 1, true});
+    }
+    plan.tokens = plan.samples = running;
+    const Batch& batch = buffers.fill(plan);
+    EXPECT_EQ(batch.ids.size(0), batch.query_starts.size(0) - 1) << running;
+    EXPECT_EQ(batch.ids.size(0), batch.block_tables.size(0)) << running;
+    EXPECT_EQ(batch.ids.size(0), batch.sample_rows.size(0)) << running;
+  }
+}
+
+// A step that draws nothing is not waited for: its inputs may still be read while the next are filled in.
+TEST(BatchBuffers, LeavesTheInputsOfTheStepBeforeAlone) {
+  BatchBuffers buffers({.max_tokens = 16, .max_sequences = 4, .max_context = 16, .block_size = 4}, at::kCPU);
+  Sequence sequence;
+  sequence.tokens = {10, 11, 12, 13, 14, 15};
+  sequence.blocks = {5, 2};
+  Plan first, second;
+  first.chunks = {{&sequence, 0, 3, false}};
+  second.chunks = {{&sequence, 3, 2, false}};
+  first.tokens = 3;
+  second.tokens = 2;
+  const Batch& before = buffers.fill(first);
+  buffers.fill(second);
+  EXPECT_EQ(numbers(before.ids), (std::vector<int64_t>{10, 11, 12}));
+  EXPECT_EQ(numbers(before.slots), (std::vector<int64_t>{20, 21, 22}));
+}
+
 }  // namespace
 }  // namespace tritonforge::engine
