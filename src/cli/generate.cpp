@@ -18,6 +18,7 @@ namespace {
 struct GenerateOptions {
   engine::EngineOptions engine;
   engine::SamplingParams sampling;
+  uint64_t seed = 0;
   std::vector<std::string> prompts;
   bool chat = false, thinking = true, json = false;
 };
@@ -50,6 +51,7 @@ engine::Request request_from(const std::string& line, const std::string& where, 
   }
   if (body.contains("sampling_params"))
     request.sampling = engine::sampling_from_json(Json::parse(body["sampling_params"].dump()), where);
+  if (!request.sampling.seed) request.sampling.seed = options.seed;
   return request;
 }
 
@@ -64,7 +66,7 @@ void print(const engine::Output& output, const engine::GenerateRequest& request,
 
 // Prompts go to the engine as they are read; answers are printed in the order of the prompts.
 void generate(const GenerateOptions& options) {
-  options.sampling.validate(int64_t{1} << 60);
+  if (const auto fault = options.sampling.fault(int64_t{1} << 60)) throw *fault;
   engine::Engine engine(options.engine);
   const tokenizer::Tokenizer& tokenizer = *engine.tokenizer();
   engine::GenerateRequest printed;
@@ -133,6 +135,7 @@ void add_generate_command(CLI::App& app) {
   command->add_flag("--chat", options->chat, "takes --prompt as a user's message in the model's chat template");
   command->add_flag("--no-thinking{false}", options->thinking, "Qwen3: an empty thinking part in the template");
   add_flags(*command, options->sampling);
+  command->add_option("--seed", options->seed, "of the draws")->capture_default_str();
   command->add_flag("--json", options->json,
                     "one JSON object an answer: text, output_ids, meta_info with log-probabilities");
   command->footer(

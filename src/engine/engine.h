@@ -1,12 +1,13 @@
 #pragma once
-// The inference engine: one thread that owns model, cache and scheduler and runs one step after another. Everything
-// else reaches it through a queue of commands, carried out between two steps.
+// The inference engine as other threads see it: one thread owns a Core (core.h) and runs one step after another.
+// Everything else reaches it through a queue, emptied between two steps.
 #include <map>
 #include <memory>
 #include <string>
 
+#include "base/clock.h"
 #include "base/error.h"
-#include "base/filesystem.h"
+#include "engine/info.h"
 #include "engine/options.h"
 #include "engine/request.h"
 
@@ -18,29 +19,6 @@ class Tokenizer;
 }
 
 namespace tritonforge::engine {
-
-struct EngineInfo {
-  std::string model_path, device, dtype, family;
-  int64_t vocab_size = 0, max_context = 0, kv_cache_tokens = 0, parameters = 0;
-  std::vector<int64_t> eos_token_ids;
-  bool has_tokenizer = false;
-};
-
-struct EngineStats {
-  int64_t running = 0, waiting = 0, weight_version = 0;
-  int64_t kv_tokens_free = 0, kv_tokens_total = 0, prefix_blocks = 0;
-  int64_t steps = 0, prompt_tokens = 0, generated_tokens = 0, cached_tokens = 0, preemptions = 0, failed_steps = 0;
-  int64_t finished_requests = 0, aborted_requests = 0;
-  double step_seconds = 0;  // spent in steps since the start
-  bool paused = false, memory_released = false;
-  int64_t consecutive_failures = 0;
-  std::string last_failure;  // of a step; empty while the last one went well
-};
-
-struct InstalledWeights {
-  int64_t version;
-  std::map<std::string, std::string> checksums;  // read back from the model after the swap
-};
 
 class Engine {
  public:
@@ -59,21 +37,25 @@ class Engine {
   Result<std::string> submit(Request request);
   // What was generated so far is delivered with FinishReason::kAbort. Unknown ids are ignored: it may just be over.
   void abort(const std::string& id, const std::string& why = "aborted by request");
-  void abort_all(const std::string& why);
+
+  // These wait until the engine's thread has carried them out, at most until their deadline: then kTimeout, which says
+  // whether the command was withdrawn or is under way. kUnavailable once the thread has ended.
+  void abort_all(const std::string& why, Deadline deadline = Deadline::after(60));
   // No step begins after pause() returns, until resume(). Requests are still accepted and wait.
-  void pause();
-  void resume();
+  void pause(Deadline deadline = Deadline::after(60));
+  void resume(Deadline deadline = Deadline::after(60));
   // Forgets prefixes. Running requests keep their caches.
-  void flush_cache();
+  void flush_cache(Deadline deadline = Deadline::after(60));
   // Gives the KV cache's memory back, for a trainer on the same device. Requests wait, those under way too (what they
   // generated stays, their caches are computed again), until resume_memory(). Weights stay.
-  void release_memory();
-  void resume_memory();  // throws kMachine where the memory is not free: it stays released
+  void release_memory(Deadline deadline = Deadline::after(60));
+  void resume_memory(Deadline deadline = Deadline::after(60));  // kMachine: its memory is not free, it stays released
 
   // Stages on the caller's thread (stage_weights in engine/weights.h), installs between two steps, also when paused.
   // Errors leave the old weights in place. version -1: one more than now. Calls are carried out one after another.
   Result<InstalledWeights> update_weights(const fs::path& path, int64_t version,
-                                          const std::map<std::string, std::string>& checksums);
+                                          const std::map<std::string, std::string>& checksums,
+                                          Deadline deadline = Deadline::after(600));
 
   EngineStats stats() const;
   // True where the engine's thread is alive and the last steps did not all fail.

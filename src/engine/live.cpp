@@ -1,17 +1,25 @@
 #include "engine/live.h"
 
 #include <algorithm>
+#include <random>
+#include <utility>
 
 #include "base/rng.h"
 
 namespace tritonforge::engine {
+namespace {
+
+// Of the machine's entropy: two requests without a seed do not sample the same.
+uint64_t random_seed() {
+  std::random_device source;
+  return (uint64_t{source()} << 32) | source();
+}
+
+}  // namespace
 
 LiveRequest::LiveRequest(Request from, const tokenizer::Tokenizer* tokenizer, const std::vector<int64_t>& end_tokens,
                          int64_t max_context)
-    : request(std::move(from)),
-      tokenizer_(tokenizer),
-      stop_ids_(request.sampling.stop_token_ids),
-      max_context_(max_context) {
+    : request(std::move(from)), tokenizer_(tokenizer), stop_ids_(request.sampling.stop_token_ids) {
   const SamplingParams& sampling = request.sampling;
   if (!sampling.ignore_eos) stop_ids_.insert(stop_ids_.end(), end_tokens.begin(), end_tokens.end());
   // A special token never shows in the text, so a stop string that is one is looked for among the ids.
@@ -25,19 +33,23 @@ LiveRequest::LiveRequest(Request from, const tokenizer::Tokenizer* tokenizer, co
   output.prompt_tokens = static_cast<int64_t>(request.prompt_ids.size());
   output.samples.resize(static_cast<size_t>(sampling.n));
   unfinished = sampling.n;
+  const uint64_t seed = sampling.seed ? *sampling.seed : random_seed();
   for (int64_t i = 0; i < sampling.n; ++i) {
     auto sample = std::make_unique<LiveSample>();
     sample->request = this;
     sample->index = i;
-    sample->tokens = request.prompt_ids;
-    sample->tokens.reserve(request.prompt_ids.size() +
-                           static_cast<size_t>(std::min<int64_t>(sampling.max_new_tokens, 4096)));
-    sample->prompt_tokens = output.prompt_tokens;
+    Sequence& sequence = sample->sequence;
+    sequence.sample = sample.get();
+    sequence.tokens = request.prompt_ids;
+    sequence.tokens.reserve(request.prompt_ids.size() +
+                            static_cast<size_t>(std::min<int64_t>(sampling.max_new_tokens, 4096)));
+    sequence.prompt_tokens = output.prompt_tokens;
+    sequence.max_length = std::min(max_context, output.prompt_tokens + std::min(sampling.max_new_tokens, max_context));
     sample->row = {.temperature = static_cast<float>(sampling.temperature),
                    .top_p = static_cast<float>(sampling.top_p),
                    .min_p = static_cast<float>(sampling.min_p),
                    .top_k = sampling.top_k,
-                   .seed = i == 0 ? sampling.seed : Rng::derive(sampling.seed, static_cast<uint64_t>(i))};
+                   .seed = i == 0 ? seed : Rng::derive(seed, static_cast<uint64_t>(i))};
     if (tokenizer != nullptr && (!stops.empty() || request.stream)) {
       sample->text.emplace(*tokenizer, stops, sampling.skip_special_tokens, sampling.no_stop_trim);
     }
@@ -51,7 +63,7 @@ void LiveRequest::accept(LiveSample& sample, int64_t token, float log_prob, int6
   if (output.first_token_s == 0) output.first_token_s = seconds_since(submitted);
   changed = true;
   if (sampling.max_new_tokens == 0) return end(sample, FinishReason::kLength);
-  sample.tokens.push_back(token);
+  sample.sequence.tokens.push_back(token);
   out.output_ids.push_back(token);
   out.log_probs.push_back(log_prob);
   out.weight_versions.push_back(weight_version);
@@ -61,10 +73,7 @@ void LiveRequest::accept(LiveSample& sample, int64_t token, float log_prob, int6
     return end(sample, FinishReason::kStop);
   }
   if (sample.text && sample.text->feed(token)) return end(sample, FinishReason::kStop);
-  if (static_cast<int64_t>(out.output_ids.size()) >= sampling.max_new_tokens ||
-      static_cast<int64_t>(sample.tokens.size()) >= max_context_) {
-    end(sample, FinishReason::kLength);
-  }
+  if (std::ssize(sample.sequence.tokens) >= sample.sequence.max_length) end(sample, FinishReason::kLength);
 }
 
 void LiveRequest::end(LiveSample& sample, FinishReason reason, std::string why) {
@@ -87,15 +96,22 @@ void LiveRequest::end(LiveSample& sample, FinishReason reason, std::string why) 
   }
 }
 
-Output LiveRequest::snapshot() const {
-  Output now = output;
-  now.latency_s = seconds_since(submitted);
-  now.finished = finished();
-  now.cached_tokens = std::max<int64_t>(0, samples[0]->cached_tokens);
+Output LiveRequest::take() {
+  Output part{.id = output.id,
+              .prompt_tokens = output.prompt_tokens,
+              .cached_tokens = std::max<int64_t>(0, samples[0]->sequence.cached_tokens),
+              .finished = finished(),
+              .latency_s = seconds_since(submitted),
+              .first_token_s = output.first_token_s};
   for (const auto& sample : samples) {
-    if (sample->text && !sample->finished()) now.samples[sample->index].text = sample->text->settled();
+    Sample& out = sample->out();
+    Sample& taken = part.samples.emplace_back(std::exchange(out, Sample{.finish = out.finish}));
+    if (!sample->text) continue;
+    const std::string_view settled = sample->finished() ? sample->text->text() : sample->text->settled();
+    taken.text = settled.substr(std::min(sample->text_taken, settled.size()));
+    sample->text_taken = settled.size();
   }
-  return now;
+  return part;
 }
 
 }  // namespace tritonforge::engine

@@ -13,12 +13,14 @@ namespace tritonforge::engine {
 
 struct LiveRequest;
 
-struct LiveSample : Sequence {
+struct LiveSample {
+  Sequence sequence;
   LiveRequest* request = nullptr;
   int64_t index = 0;
   kernels::SampleRow row;          // `position` is set before each draw
   std::optional<SampleText> text;  // where stop strings or a stream need it as it grows
-  Sample& out() const;
+  size_t text_taken = 0;           // bytes of it
+  Sample& out() const;             // what was not taken yet
   bool finished() const { return out().finish != FinishReason::kNone; }
 };
 
@@ -30,8 +32,8 @@ struct LiveRequest {
   // Takes a drawn token; sets out().finish where the sample ends with it.
   void accept(LiveSample& sample, int64_t token, float log_prob, int64_t weight_version);
   void end(LiveSample& sample, FinishReason reason, std::string why = "");
-  // The output as it stands, with settled text.
-  Output snapshot() const;
+  // What is new since the last call, with settled text.
+  Output take();
   bool finished() const { return unfinished == 0; }
 
   Request request;
@@ -44,7 +46,6 @@ struct LiveRequest {
  private:
   const tokenizer::Tokenizer* tokenizer_;
   std::vector<int64_t> stop_ids_;
-  int64_t max_context_;
 };
 
 inline Sample& LiveSample::out() const { return request->output.samples[index]; }

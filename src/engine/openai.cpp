@@ -46,8 +46,9 @@ SamplingParams sampling_from(const Json& body, bool chat, const std::string& whe
   read("skip_special_tokens", params.skip_special_tokens);
   read("no_stop_trim", params.no_stop_trim);
   read("stop_token_ids", params.stop_token_ids);
-  params.seed = static_cast<uint64_t>(
-      optional_field<int64_t>(body, "seed", static_cast<int64_t>(unix_seconds() * 1e6), where));
+  if (const auto seed = body.find("seed"); seed != body.end() && !seed->is_null()) {
+    params.seed = static_cast<uint64_t>(require<int64_t>(body, "seed", where));
+  }
   params.stop = stops_from(body, where);
   return params;
 }

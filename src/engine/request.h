@@ -2,6 +2,7 @@
 // What a client asks for and what it gets. No tensors and no JSON here.
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,7 +27,8 @@ struct SamplingParams {
   bool skip_special_tokens = true;  // in the text; ids always hold everything
   bool no_stop_trim = false;        // keeps the stop string or token in the text
   int64_t n = 1;
-  uint64_t seed = 0;  // sample i of n draws from the stream derive(seed, i) for i > 0
+  // Sample i of n draws from the stream derive(seed, i) for i > 0. Absent: one of the machine's entropy.
+  std::optional<uint64_t> seed;
 
   template <typename V>
   void describe(V& v) {
@@ -41,22 +43,22 @@ struct SamplingParams {
     v("skip_special_tokens", skip_special_tokens, "leaves special tokens out of the text");
     v("no_stop_trim", no_stop_trim, "keeps the stop text or token in the text");
     v("n", n, in(1, 1024), "answers to each prompt");
-    v("seed", seed, "of the draws");
   }
-  // Throws kUsage naming the field: "'sampling_params.top_p' must be above 0 and at most 1, not 1.5".
-  void validate(int64_t vocab_size) const;
+  // kUsage naming the field: "'sampling_params.top_p' must be above 0 and at most 1, not 1.5".
+  std::optional<Error> fault(int64_t vocab_size) const;
   bool greedy() const { return temperature == 0; }
 };
 
 enum class FinishReason { kNone, kStop, kLength, kAbort };
 std::string_view name_of(FinishReason reason);
 
-// One of the n samples of a request, as far as it has come. Everything is cumulative.
+// One of the n samples of a request, as far as it has come, or a further part of it.
 struct Sample {
   std::vector<int64_t> output_ids;       // with the stop token where one was sampled
   std::vector<float> log_probs;          // of softmax(logits / temperature) before any cut
   std::vector<int64_t> weight_versions;  // the weights that computed each token
   std::string text;                      // while it runs: no part of what may still become a stop string
+  void append(Sample&& part);
   FinishReason finish = FinishReason::kNone;
   int64_t matched_token = -1;  // the stop token, or -1
   std::string matched_text;    // the stop string, or ""
@@ -72,6 +74,7 @@ struct Output {
   double latency_s = 0;        // since submission
   double first_token_s = 0;    // until the first token, 0 before it
   int64_t weight_version = 0;  // of the last step
+  void append(Output&& part);  // a later part of the same request
 };
 
 struct Request {
@@ -79,7 +82,9 @@ struct Request {
   std::vector<int64_t> prompt_ids;
   SamplingParams sampling;
   Deadline deadline = Deadline::after(3600);  // aborted (not failed) when it passes
-  bool stream = false;                        // on_output after every step with something new, not only at the end
+  // False: one output, the whole, at the end. True: one after every step with something new, and it holds just that
+  // (Output::append joins them).
+  bool stream = false;
   // Called from the engine's thread; must be quick and must not call back into the engine except abort().
   std::function<void(Output)> on_output;
 };

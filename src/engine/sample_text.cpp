@@ -36,7 +36,7 @@ bool SampleText::append(const std::string& part) {
   return true;
 }
 
-std::string SampleText::settled() const {
+std::string_view SampleText::settled() const {
   if (!matched_.empty()) return text_;
   size_t held = 0;
   for (const auto& stop : stops_) {
@@ -44,7 +44,7 @@ std::string SampleText::settled() const {
       if (text_.compare(text_.size() - length, length, stop, 0, length) == 0) held = length;
     }
   }
-  return text_.substr(0, text_.size() - held);
+  return std::string_view(text_).substr(0, text_.size() - held);
 }
 
 }  // namespace tritonforge::engine

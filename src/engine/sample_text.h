@@ -2,6 +2,7 @@
 // The text of one sample while its tokens come: finds stop strings wherever the tokens cut them, and holds back what
 // may still become one.
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tokenizer/tokenizer.h"
@@ -19,8 +20,8 @@ class SampleText {
   // No more tokens: what was held back belongs to the text (and may complete a stop string: feed()'s rule).
   void finish();
   const std::string& matched() const { return matched_; }
-  // What no later token can take back.
-  std::string settled() const;
+  // What no later token can take back. Valid until the next call.
+  std::string_view settled() const;
   const std::string& text() const { return text_; }
 
  private:

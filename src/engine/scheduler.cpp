@@ -27,18 +27,22 @@ const Plan& Scheduler::schedule() {
   plan_.chunks.clear();
   plan_.tokens = plan_.samples = plan_.preempted = 0;
   const auto decoding = std::ranges::count_if(
-      running_, [](const Sequence* s) { return static_cast<int64_t>(s->tokens.size()) - s->computed == 1; });
+      running_, [](const Sequence* s) { return s->length() - s->computed == 1 && !complete(s); });
   int64_t prompt_budget = options_.max_step_tokens - decoding;
   schedule_running(prompt_budget);
   if (plan_.preempted == 0) admit_waiting(prompt_budget);
-  TF_CHECK(plan_.tokens > 0 || empty(), "{} running and {} waiting sequences, and nothing to do", running(), waiting());
+  const auto awaits = [](const Sequence* s) { return s->pending > 0; };
+  TF_CHECK(
+      plan_.tokens > 0 || empty() || std::ranges::any_of(running_, awaits) || std::ranges::any_of(waiting_, awaits),
+      "{} running and {} waiting sequences, and nothing to do", running(), waiting());
   return plan_;
 }
 
 void Scheduler::schedule_running(int64_t& prompt_budget) {
   for (size_t i = 0; i < running_.size(); ++i) {
     Sequence* sequence = running_[i];
-    const int64_t missing = static_cast<int64_t>(sequence->tokens.size()) - sequence->computed;
+    if (complete(sequence)) continue;
+    const int64_t missing = sequence->length() - sequence->computed;
     int64_t count = missing == 1 ? 1 : std::min(missing, prompt_budget);
     if (count == 0) continue;
     if (!reserve(i, sequence->computed + count)) {
@@ -88,6 +92,7 @@ void Scheduler::preempt_all() {
 void Scheduler::admit_waiting(int64_t& prompt_budget) {
   while (!waiting_.empty() && prompt_budget > 0 && running() < options_.max_running) {
     Sequence* sequence = waiting_.front();
+    if (sequence->pending > 0) return;  // preempted a moment ago: its last token is still to be read
     const auto length = static_cast<int64_t>(sequence->tokens.size());
     // The last token is always computed: its logits are needed.
     auto prefix = pool_.match(sequence->tokens, (length - 1) / pool_.block_size());
@@ -117,13 +122,14 @@ void Scheduler::admit_waiting(int64_t& prompt_budget) {
 // sequences reads, so one that is planned later in the same step may share them already.
 void Scheduler::plan_chunk(Sequence* sequence, int64_t count) {
   const int64_t start = sequence->computed, end = start + count;
-  const bool samples = end == static_cast<int64_t>(sequence->tokens.size());
+  const bool samples = end == sequence->length();
   plan_.chunks.push_back({sequence, start, count, samples});
   plan_.tokens += count;
   plan_.samples += samples;
   if (!sequence->can_publish) return;
-  const int64_t size = pool_.block_size();
-  for (; sequence->published < end / size; ++sequence->published) {
+  // A block that ends in a pending token is published once that is read.
+  const int64_t size = pool_.block_size(), full = std::min<int64_t>(end, std::ssize(sequence->tokens)) / size;
+  for (; sequence->published < full; ++sequence->published) {
     const auto tokens = std::span(sequence->tokens).subspan(sequence->published * size, size);
     sequence->prefix_tip = pool_.publish(sequence->prefix_tip, tokens, sequence->blocks[sequence->published]);
   }

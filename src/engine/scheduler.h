@@ -7,15 +7,25 @@
 // prefix cache). The oldest sequence can take every block and any one sequence fits the pool, so every step advances.
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <vector>
 
 #include "engine/block_pool.h"
 
 namespace tritonforge::engine {
 
+struct LiveSample;
+
 struct Sequence {
   std::vector<int64_t> tokens;  // prompt, then what was sampled
   int64_t prompt_tokens = 0;
+  LiveSample* sample = nullptr;  // what it is the sequence of; the scheduler only carries it
+  // A length at which it ends for certain. Nothing is planned beyond it.
+  int64_t max_length = std::numeric_limits<int64_t>::max();
+  // Tokens that were drawn and not yet read from the device (steps that run ahead); the newest of them is row
+  // `pending_row` of the latest step's draws. The engine keeps both.
+  int64_t pending = 0, pending_row = 0;
+  int64_t length() const { return static_cast<int64_t>(tokens.size()) + pending; }
 
   // The scheduler's own.
   uint64_t arrival = 0;
@@ -51,7 +61,8 @@ class Scheduler {
   void add(Sequence* sequence);
   // Finished or aborted: releases its blocks.
   void remove(Sequence* sequence);
-  // The same object every time, valid until the next call. Empty only where there is no sequence.
+  // The same object every time, valid until the next call. Empty only where there is no sequence, or none can go on
+  // before a pending token is read.
   const Plan& schedule();
   // The planned tokens are now in the cache.
   void commit(const Plan& plan);
@@ -65,6 +76,8 @@ class Scheduler {
   bool empty() const { return running_.empty() && waiting_.empty(); }
 
  private:
+  // It only waits for a token that ends it.
+  static bool complete(const Sequence* s) { return s->pending > 0 && s->length() >= s->max_length; }
   void schedule_running(int64_t& prompt_budget);
   void admit_waiting(int64_t& prompt_budget);
   // Blocks for tokens [0, end), preempting sequences newer than position `index` of running_; false if that is not

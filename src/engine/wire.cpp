@@ -130,8 +130,11 @@ SamplingParams sampling_from_json(const Json& json, const std::string& where) {
   read("skip_special_tokens", params.skip_special_tokens);
   read("no_stop_trim", params.no_stop_trim);
   read("n", params.n);
-  read("seed", params.seed);
-  read("sampling_seed", params.seed);
+  for (const char* field : {"seed", "sampling_seed"}) {  // SGLang's name is the second
+    if (const auto seed = json.find(field); seed != json.end() && !seed->is_null()) {
+      params.seed = require<uint64_t>(json, field, where);
+    }
+  }
   if (const auto stop = json.find("stop"); stop != json.end() && !stop->is_null())
     params.stop = texts_from(*stop, "stop", where);
   if (const auto ids = json.find("stop_token_ids"); ids != json.end() && !ids->is_null()) {

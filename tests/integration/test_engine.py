@@ -171,6 +171,13 @@ def test_a_seed_gives_the_same_tokens_in_any_company(engine):
     assert engine.generate(long, max_new_tokens=2)["meta_info"]["cached_tokens"] >= 16
 
 
+def test_requests_without_a_seed_differ(engine):
+    answers = {tuple(engine.generate(PROMPT, max_new_tokens=20, ignore_eos=True)["output_ids"]) for _ in range(4)}
+    assert len(answers) == 4
+    seeded = [engine.generate(PROMPT, max_new_tokens=20, ignore_eos=True, **{name: 11})["output_ids"] for name in ("seed", "sampling_seed")]
+    assert seeded[0] == seeded[1]
+
+
 def test_samples_and_lists(engine):
     three = engine.generate(PROMPT, max_new_tokens=5, n=3, seed=1)
     assert len(three) == 3 and len({tuple(one["output_ids"]) for one in three}) == 3
@@ -392,6 +399,9 @@ def test_health_info_and_metrics(engine):
     assert engine.get("/get_model_info")["is_generation"] is True
     metrics = engine.get("/metrics")
     assert "tritonforge_engine_generated_tokens_total" in metrics and "tritonforge_engine_kv_tokens_free" in metrics
+    seconds = engine.get("/get_server_info")["stage_seconds"]
+    assert list(seconds) == ["deliver", "draw", "fill", "forward", "plan"] and all(value > 0 for value in seconds.values())
+    assert 'tritonforge_engine_stage_seconds_total{stage="forward"}' in metrics
     engine.post("/flush_cache", {})
 
 

@@ -5,47 +5,19 @@
 
 #include <condition_variable>
 #include <fstream>
+#include <future>
 #include <map>
 #include <mutex>
+#include <set>
 
 #include "base/filesystem.h"
-#include "engine/attention_paged.h"
 #include "engine/sampler.h"
-#include "model/model.h"
 #include "model/weights.h"
 #include "tokenizer/tokenizer.h"
+#include "unit/engine/tiny_model.h"
 
 namespace tritonforge::engine {
 namespace {
-
-model::ModelConfig tiny_config() {
-  model::ModelConfig config;
-  config.family = model::Family::kQwen3;
-  config.hidden_size = 32;
-  config.intermediate_size = 64;
-  config.num_layers = 2;
-  config.num_heads = 4;
-  config.num_kv_heads = 2;
-  config.head_dim = 16;
-  config.vocab_size = 200;
-  config.max_position = 512;
-  return config;
-}
-
-std::unique_ptr<model::Model> tiny_model(uint64_t seed = 1) {
-  auto model = std::make_unique<model::Model>(tiny_config(), at::kFloat, at::kCPU);
-  model->init_random(seed, 0.4);
-  return model;
-}
-
-EngineOptions small_options() {
-  EngineOptions options;
-  options.max_running = 16;
-  options.max_context = 256;
-  options.kv_cache_tokens = 4096;
-  options.threads = 1;
-  return options;
-}
 
 // Collects the outputs of requests by id.
 class Client {
@@ -59,8 +31,7 @@ class Client {
     request.on_output = [this](Output output) {
       std::lock_guard lock(mutex_);
       const std::string id = output.id;
-      ++updates_[id];
-      latest_[id] = std::move(output);
+      latest_[id].append(std::move(output));
       changed_.notify_all();
     };
     return request;
@@ -76,24 +47,13 @@ class Client {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return latest_.count(id) != 0 && latest_[id].samples[0].output_ids.size() >= n; });
   }
-  int updates(const std::string& id) {
-    std::lock_guard lock(mutex_);
-    return updates_[id];
-  }
 
  private:
   Engine& engine_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::string, Output> latest_;
-  std::map<std::string, int> updates_;
 };
-
-std::vector<int64_t> prompt_of(int64_t length, int64_t salt) {
-  std::vector<int64_t> ids;
-  for (int64_t i = 0; i < length; ++i) ids.push_back((i * 7 + salt * 13 + i * i) % 200);
-  return ids;
-}
 
 // 24 requests, some of one prompt, all submitted before any is awaited.
 std::map<std::string, std::vector<int64_t>> tokens_under(const EngineOptions& options, EngineStats* stats = nullptr) {
@@ -197,6 +157,18 @@ TEST(Engine, SamplesOfOneRequestDifferAndTheFirstIsThatOfNOne) {
   EXPECT_NE(four.samples[2].output_ids, four.samples[1].output_ids);
 }
 
+TEST(Engine, RequestsWithoutASeedDoNotSampleTheSame) {
+  Engine engine(small_options(), tiny_model(), nullptr);
+  Client client(engine);
+  std::set<std::vector<int64_t>> answers;
+  for (int i = 0; i < 8; ++i) {
+    auto request = client.request(prompt_of(30, 1), 0);
+    request.sampling.seed.reset();
+    answers.insert(client.wait(client.send(std::move(request))).samples[0].output_ids);
+  }
+  EXPECT_EQ(answers.size(), 8u);
+}
+
 TEST(Engine, StopTokensEndASampleAndStayInItsIds) {
   Engine engine(small_options(), tiny_model(), nullptr);
   Client client(engine);
@@ -243,6 +215,31 @@ TEST(Engine, PauseStopsSteppingAndAbortFreesBlocks) {
   engine.flush_cache();
   EXPECT_EQ(engine.stats().kv_tokens_free, engine.stats().kv_tokens_total);
   engine.resume();
+}
+
+// The engine's thread is held inside a callback: a command cannot be carried out.
+TEST(Engine, ACommandThatCannotBeCarriedOutInTimeIsWithdrawn) {
+  Engine engine(small_options(), tiny_model(), nullptr);
+  std::promise<void> entered, leave;
+  Request request;
+  request.prompt_ids = prompt_of(5, 1);
+  request.sampling.max_new_tokens = 1;
+  request.on_output = [&](Output) {
+    entered.set_value();
+    leave.get_future().wait();
+  };
+  ASSERT_TRUE(engine.submit(std::move(request)).ok());
+  entered.get_future().wait();
+  try {
+    engine.pause(Deadline::after(0.01));
+    ADD_FAILURE() << "pause() returned";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kTimeout);
+    EXPECT_NE(std::string(error.what()).find("pause"), std::string::npos);
+  }
+  leave.set_value();
+  engine.flush_cache();  // a command goes through
+  EXPECT_FALSE(engine.stats().paused);
 }
 
 TEST(Engine, AFullQueueIsRefusedAndBadFieldsAreNamed) {

@@ -25,7 +25,7 @@ Run run(const std::string& input, std::vector<std::string> stops, bool keep = fa
   for (const int64_t id : tokenizer().encode(input)) {
     ++result.tokens;
     const bool stopped = text.feed(id);
-    const std::string settled = text.settled();
+    const std::string settled(text.settled());
     EXPECT_EQ(settled.compare(0, shown.size(), shown), 0) << "'" << shown << "' was taken back: '" << settled << "'";
     shown = settled;
     if (stopped) break;

@@ -1,0 +1,39 @@
+#pragma once
+// The runner that computes with model::Model itself, on any device of ATen: the CPU's, and the reference of every
+// other.
+#include <optional>
+
+#include "engine/attention_paged.h"
+#include "engine/batch.h"
+#include "engine/options.h"
+#include "engine/runner.h"
+#include "engine/sampler.h"
+#include "engine/sizing.h"
+
+namespace tritonforge::engine {
+
+class AtenRunner : public Runner {
+ public:
+  // Refers to the model, which outlives it.
+  AtenRunner(const EngineOptions& options, const Sizes& sizes, const model::Model& model);
+  void fill(const Plan& plan, std::span<const kernels::SampleRow> rows) override;
+  void forward() override;
+  std::span<const kernels::Sampled> draw() override;
+  void discard() override { hidden_ = at::Tensor(); }
+  void make_cache() override;
+  void release_cache() override;
+  bool has_cache() const override { return cache_.has_value(); }
+
+ private:
+  const model::Model& model_;
+  const int64_t blocks_;
+  const KvLayout layout_;
+  std::optional<KvCache> cache_;
+  BatchBuffers batches_;
+  Sampler sampler_;
+  const Batch* batch_ = nullptr;
+  std::vector<kernels::SampleRow> rows_;
+  at::Tensor hidden_;  // [tokens, hidden] of the step under way
+};
+
+}  // namespace tritonforge::engine

@@ -1,0 +1,115 @@
+#include "engine/control.h"
+
+#include "base/log.h"
+
+namespace tritonforge::engine {
+namespace {
+
+using HttpRequest = net::Request;
+using net::Response;
+
+// A command waits for one step; an update of the weights for reading and checking all of them, too.
+constexpr double kCommandSeconds = 60, kUpdateSeconds = 600;
+
+Deadline within(const HttpRequest& request, double seconds) {
+  return Deadline::after(std::min(seconds, request.deadline.remaining_s()));
+}
+
+Response done(const char* message) { return Response::json({{"success", true}, {"message", message}}); }
+
+// SGLang's "tags": what is released. Without them the KV cache, the only thing that can be.
+void check_memory_tags(const HttpRequest& request) {
+  if (request.body.empty()) return;
+  for (const auto& tag : optional_field(request.json(), "tags", std::vector<std::string>{}, "POST " + request.path)) {
+    if (tag != "kv_cache")
+      fail(ErrorKind::kUnsupported, "POST {}: tag '{}' (only kv_cache can be released)", request.path, tag);
+  }
+}
+
+int64_t version_of(const Json& body, const std::string& where) {
+  const auto found = body.find("weight_version");
+  if (found == body.end() || found->is_null()) return -1;
+  if (found->is_number_integer() && found->get<int64_t>() >= 0) return found->get<int64_t>();
+  const std::string text = found->is_string() ? found->get<std::string>() : "";
+  if (text.empty() || text.size() > 18 || text.find_first_not_of("0123456789") != std::string::npos) {
+    fail(ErrorKind::kUsage, "{}: field 'weight_version' must be a number of 0 or more, as text or number", where);
+  }
+  return std::stoll(text);
+}
+
+Response pause(Engine& engine, const HttpRequest& request) {
+  const Json body = request.json();
+  const auto mode = optional_field<std::string>(body, "mode", "retain", "POST /pause_generation");
+  if (mode != "retain" && mode != "in_place" && mode != "abort") {
+    fail(ErrorKind::kUsage, "POST /pause_generation: mode '{}'{}", mode, nearest_hint(mode, {"retain", "abort"}));
+  }
+  engine.pause(within(request, kCommandSeconds));
+  if (mode == "abort") engine.abort_all("generation was paused", within(request, kCommandSeconds));
+  return done("paused");
+}
+
+Response abort(Engine& engine, const HttpRequest& request) {
+  const Json body = request.json();
+  if (optional_field(body, "abort_all", false, "POST /abort_request")) {
+    engine.abort_all("aborted by request", within(request, kCommandSeconds));
+  } else {
+    engine.abort(require<std::string>(body, "rid", "POST /abort_request"));
+  }
+  return Response::json({{"success", true}});
+}
+
+Response update_weights(Engine& engine, const HttpRequest& request, const char* path_field) {
+  const std::string where = "POST " + request.path;
+  const Json body = request.json();
+  const auto path = require<std::string>(body, path_field, where);
+  const auto checksums = optional_field(body, "checksums", std::map<std::string, std::string>{}, where);
+  const auto installed = engine.update_weights(path, version_of(body, where), checksums,
+                                               within(request, kUpdateSeconds));
+  if (!installed) {
+    log::warn("{}: {}", where, installed.error().what());
+    return Response::error(installed.error(), {{"success", false},
+                                               {"message", installed.error().what()},
+                                               {"weight_version", std::to_string(engine.stats().weight_version)}});
+  }
+  return Response::json({{"success", true},
+                         {"message", ""},
+                         {"weight_version", std::to_string(installed->version)},
+                         {"checksums", installed->checksums},
+                         {"num_paused_requests", 0}});
+}
+
+}  // namespace
+
+void add_control_routes(net::HttpServer& server, Engine& engine) {
+  const auto post = [&](const char* path, auto handler) {
+    server.route("POST", path, [&engine, handler](const HttpRequest& request) { return handler(engine, request); });
+  };
+  post("/pause_generation", pause);
+  post("/continue_generation", [](Engine& e, const HttpRequest& request) {
+    e.resume(within(request, kCommandSeconds));
+    return done("continued");
+  });
+  post("/abort_request", abort);
+  for (const char* method : {"GET", "POST"}) {
+    server.route(method, "/flush_cache", [&engine](const HttpRequest& request) {
+      engine.flush_cache(within(request, kCommandSeconds));
+      return done("cache flushed");
+    });
+  }
+  post("/release_memory_occupation", [](Engine& e, const HttpRequest& request) {
+    check_memory_tags(request);
+    e.release_memory(within(request, kCommandSeconds));
+    return done("the KV cache's memory is released");
+  });
+  post("/resume_memory_occupation", [](Engine& e, const HttpRequest& request) {
+    check_memory_tags(request);
+    e.resume_memory(within(request, kCommandSeconds));
+    return done("the KV cache is there again");
+  });
+  post("/update_weights_from_disk",
+       [](Engine& e, const HttpRequest& request) { return update_weights(e, request, "model_path"); });
+  post("/update_weights_from_tensor",
+       [](Engine& e, const HttpRequest& request) { return update_weights(e, request, "path"); });
+}
+
+}  // namespace tritonforge::engine

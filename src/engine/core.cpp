@@ -1,0 +1,343 @@
+#include "engine/core.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/log.h"
+#include "engine/aten_runner.h"
+#include "kernels/device.h"
+#include "model/weights.h"
+
+namespace tritonforge::engine {
+namespace {
+
+// Adds the time of its scope to a counter of seconds.
+class Range {
+ public:
+  explicit Range(double& seconds) : seconds_(seconds) {}
+  ~Range() { seconds_ += seconds_since(start_); }
+  Range(const Range&) = delete;
+  Range& operator=(const Range&) = delete;
+
+ private:
+  double& seconds_;
+  const Clock::time_point start_ = Clock::now();
+};
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+EngineInfo describe(const EngineOptions& options, const Sizes& sizes, const model::Model& model,
+                    const tokenizer::Tokenizer* tokenizer) {
+  const model::ModelConfig& config = model.config();
+  EngineInfo info{.model_path = options.model.string(),
+                  .device = model.device().str(),
+                  .dtype = model::dtype_name(model.dtype()),
+                  .family = config.family == model::Family::kQwen2 ? "qwen2" : "qwen3",
+                  .vocab_size = config.vocab_size,
+                  .max_context = sizes.max_context,
+                  .kv_cache_tokens = (sizes.blocks - 1) * kBlockSize,
+                  .parameters = config.parameter_count(),
+                  .eos_token_ids = config.eos_token_ids,
+                  .has_tokenizer = tokenizer != nullptr};
+  const auto end = tokenizer != nullptr ? tokenizer->eos_id() : std::nullopt;
+  if (end && std::ranges::find(info.eos_token_ids, *end) == info.eos_token_ids.end()) {
+    info.eos_token_ids.push_back(*end);
+  }
+  return info;
+}
+
+}  // namespace
+
+Core::Core(EngineOptions options, std::unique_ptr<model::Model> model,
+           std::shared_ptr<const tokenizer::Tokenizer> tokenizer, std::function<void(const EngineStats&)> publish)
+    : options_(std::move(options)),
+      model_(std::move(model)),
+      tokenizer_(std::move(tokenizer)),
+      publish_(std::move(publish)),
+      device_(model_->device()),
+      sizes_(size_engine(options_, model_->config(), model_->dtype(), device_, kernels::free_memory(device_))),
+      info_(describe(options_, sizes_, *model_, tokenizer_.get())),
+      pool_(sizes_.blocks, kBlockSize, options_.reuse_prefixes),
+      scheduler_({options_.max_running, sizes_.step_tokens}, pool_),
+      runner_(std::make_unique<AtenRunner>(options_, sizes_, *model_)) {
+  if (options_.share_device) device_lock_.emplace(kernels::device_identity(device_));
+}
+
+// ---- Requests ----
+
+Result<Arrival> Core::arrival(Request request) const {
+  const auto& ids = request.prompt_ids;
+  const auto refuse = [](std::string why) { return Error(ErrorKind::kUsage, why); };
+  if (auto fault = request.sampling.fault(info_.vocab_size)) return *std::move(fault);
+  if (ids.empty()) return refuse("the prompt is empty");
+  const auto outside = std::ranges::find_if(ids, [&](int64_t id) { return id < 0 || id >= info_.vocab_size; });
+  if (outside != ids.end()) {
+    return refuse(fmt::format("the prompt holds token {}, outside the vocabulary of {}", *outside, info_.vocab_size));
+  }
+  if (static_cast<int64_t>(ids.size()) >= info_.max_context) {
+    return refuse(fmt::format("the prompt has {} tokens; the context of {} leaves no room for an answer", ids.size(),
+                              info_.max_context));
+  }
+  if (!tokenizer_ && !request.sampling.stop.empty()) return refuse("sampling_params.stop needs a tokenizer");
+  return std::make_unique<LiveRequest>(std::move(request), tokenizer_.get(), info_.eos_token_ids, info_.max_context);
+}
+
+void Core::admit(Arrival arrival) {
+  LiveRequest& added = *arrival;
+  if (live_.contains(added.request.id)) {
+    for (const auto& sample : added.samples) {
+      added.end(*sample, FinishReason::kAbort, fmt::format("a request with id '{}' is running", added.request.id));
+    }
+    counters_.ended_samples += static_cast<int64_t>(added.samples.size());
+    publish();
+    if (added.request.on_output) added.request.on_output(added.take());
+    return;
+  }
+  for (const auto& sample : added.samples) scheduler_.add(&sample->sequence);
+  live_.emplace(added.request.id, std::move(arrival));
+}
+
+void Core::abort(LiveRequest& request, const std::string& why) {
+  for (const auto& sample : request.samples) {
+    if (sample->finished()) continue;
+    request.end(*sample, FinishReason::kAbort, why);
+    end_sample(*sample);
+  }
+  send(request);
+}
+
+void Core::abort(const std::string& id, const std::string& why) {
+  if (const auto found = live_.find(id); found != live_.end()) abort(*found->second, why);
+}
+
+void Core::abort_all(const std::string& why) {
+  while (!live_.empty()) abort(*live_.begin()->second, why);
+}
+
+void Core::expire(Clock::time_point now) {
+  std::vector<LiveRequest*> late;
+  for (const auto& [id, request] : live_) {
+    if (request->request.deadline.at() <= now) late.push_back(request.get());
+  }
+  for (LiveRequest* request : late) abort(*request, "the request's deadline passed");
+}
+
+Clock::time_point Core::first_deadline() const {
+  auto first = Clock::time_point::max();
+  for (const auto& [id, request] : live_) first = std::min(first, request->request.deadline.at());
+  return first;
+}
+
+// It takes part in no step from now on; what a step in flight draws for it is dropped.
+void Core::end_sample(LiveSample& sample) {
+  scheduler_.remove(&sample.sequence);
+  ++counters_.ended_samples;
+  for (Step& step : in_flight_) std::ranges::replace(step.samples, &sample, nullptr);
+}
+
+// Hands over what is new; a request that is over leaves.
+void Core::send(LiveRequest& request) {
+  if (!request.changed) return;
+  request.changed = false;
+  const bool over = request.finished();
+  if (over) {
+    const auto& samples = request.samples;
+    const bool aborted = std::ranges::any_of(
+        samples, [](const auto& sample) { return sample->out().finish == FinishReason::kAbort; });
+    ++(aborted ? counters_.aborted_requests : counters_.finished_requests);
+    counters_.cached_tokens += std::max<int64_t>(0, samples[0]->sequence.cached_tokens);
+    publish();
+  }
+  if (request.request.on_output && (over || request.request.stream)) {
+    Output output = request.take();
+    output.weight_version = weight_version_;
+    request.request.on_output(std::move(output));
+  }
+  if (over) live_.erase(std::string(request.request.id));
+}
+
+// ---- The step ----
+
+// plan -> tensors -> forward pass -> draws -> the requests. With steps ahead, the draws are those of the step before,
+// which has run while this one was planned.
+void Core::step() {
+  const Range whole(counters_.step_seconds);
+  auto hold = hold_device();
+  const Plan& next = plan();
+  fill(next);
+  forward(next);
+  const std::optional<Step> done = draw(next, hold);
+  deliver(done);
+}
+
+std::optional<DeviceLock::Hold> Core::hold_device() {
+  return device_lock_ ? std::optional(device_lock_->shared()) : std::nullopt;
+}
+
+const Plan& Core::plan() {
+  const Range range(counters_.stages.plan);
+  const Plan& plan = scheduler_.schedule();
+  counters_.preemptions += plan.preempted;
+  return plan;
+}
+
+void Core::fill(const Plan& plan) {
+  const Range range(counters_.stages.fill);
+  if (plan.chunks.empty()) return;
+  rows_.clear();
+  samples_.clear();
+  for (const Chunk& chunk : plan.chunks) {
+    if (!chunk.samples) continue;
+    LiveSample& sample = *chunk.sequence->sample;
+    sample.row.position = static_cast<uint64_t>(chunk.start + chunk.count);
+    rows_.push_back(sample.row);
+    samples_.push_back(&sample);
+  }
+  runner_->fill(plan, rows_);
+}
+
+void Core::forward(const Plan& plan) {
+  const Range range(counters_.stages.forward);
+  if (plan.chunks.empty()) return;
+  runner_->forward();
+  scheduler_.commit(plan);
+  for (size_t row = 0; row < samples_.size(); ++row) {
+    ++samples_[row]->sequence.pending;
+    samples_[row]->sequence.pending_row = static_cast<int64_t>(row);
+  }
+  in_flight_.push_back({samples_, {}, plan.tokens - plan.samples});
+}
+
+std::optional<Core::Step> Core::draw(const Plan& plan, std::optional<DeviceLock::Hold>& hold) {
+  const Range range(counters_.stages.draw);
+  // Nothing planned: whatever goes on waits for the tokens of the step in flight.
+  const size_t may_stay = plan.chunks.empty() ? 0 : ahead_;
+  std::optional<Step> done;
+  if (in_flight_.size() > may_stay) done = read_oldest();
+  if (hold) {
+    kernels::synchronize(device_);
+    hold.reset();
+  }
+  return done;
+}
+
+void Core::deliver(const std::optional<Step>& step) {
+  const Range range(counters_.stages.deliver);
+  if (!step) return;
+  ++counters_.steps;
+  counters_.consecutive_failures = 0;
+  counters_.last_failure.clear();
+  counters_.prompt_tokens += step->prompt_tokens;
+
+  // Each draw goes to its sample, unless that ended meanwhile.
+  touched_.clear();
+  for (size_t i = 0; i < step->samples.size(); ++i) {
+    if (step->samples[i] == nullptr) continue;
+    LiveSample& sample = *step->samples[i];
+    LiveRequest& request = *sample.request;
+    if (!request.changed) touched_.push_back(&request);
+    const kernels::Sampled& drawn = step->drawn[i];
+    --sample.sequence.pending;
+    if (drawn.token < 0) request.end(sample, FinishReason::kAbort, "the logits are not finite");
+    else request.accept(sample, drawn.token, drawn.log_prob, weight_version_);
+    if (sample.finished()) end_sample(sample);
+    ++counters_.generated_tokens;
+  }
+  for (LiveRequest* request : touched_) send(*request);
+}
+
+Core::Step Core::read_oldest() {
+  Step done = std::move(in_flight_.front());
+  in_flight_.pop_front();
+  done.drawn = runner_->draw();
+  return done;
+}
+
+void Core::settle() {
+  while (!in_flight_.empty()) deliver(read_oldest());
+}
+
+void Core::step_failed(const std::string& why) {
+  const std::string line = first_line(why);
+  log::error("engine step failed, {} requests aborted: {}", live_.size(), line);
+  ++counters_.failed_steps;
+  ++counters_.consecutive_failures;
+  counters_.last_failure = line;
+  in_flight_.clear();
+  runner_->discard();
+  abort_all("a step of the engine failed: " + line);
+  scheduler_.weights_changed();
+  if (device_.is_cpu()) return;
+  try {
+    kernels::synchronize(device_);
+  } catch (const std::exception&) {
+    // A CUDA context that failed stays failed. The process ends, so that its supervisor starts one with a new context.
+    log::error("the GPU's context is lost with it: the engine ends and can be started again");
+    std::_Exit(1);
+  }
+}
+
+// ---- Control ----
+
+void Core::pause() {
+  settle();
+  paused_ = true;
+  publish();
+}
+
+void Core::resume() {
+  paused_ = false;
+  publish();
+}
+
+void Core::flush_cache() {
+  scheduler_.weights_changed();
+  publish();
+}
+
+void Core::release_memory() {
+  settle();
+  scheduler_.preempt_all();
+  scheduler_.weights_changed();  // no prefix outlives the blocks that hold it
+  runner_->release_cache();
+  publish();
+}
+
+void Core::resume_memory() {
+  try {
+    if (!runner_->has_cache()) runner_->make_cache();
+  } catch (const std::exception& error) {
+    fail(ErrorKind::kMachine, "the KV cache's memory is not free: {}", first_line(error.what()));
+  }
+  publish();
+}
+
+int64_t Core::install(const StagedWeights& staged, int64_t version) {
+  settle();
+  const auto hold = device_.is_cpu() ? std::nullopt : hold_device();
+  engine::install(staged);
+  kernels::synchronize(device_);
+  weight_version_ = version >= 0 ? version : weight_version_ + 1;
+  scheduler_.weights_changed();
+  publish();
+  return weight_version_;
+}
+
+EngineStats Core::stats() const {
+  EngineStats now = counters_;
+  now.running = scheduler_.running();
+  now.waiting = scheduler_.waiting();
+  now.weight_version = weight_version_;
+  now.kv_tokens_free = pool_.available() * kBlockSize;
+  now.kv_tokens_total = pool_.capacity() * kBlockSize;
+  now.prefix_blocks = pool_.cached();
+  now.paused = paused_;
+  now.memory_released = !runner_->has_cache();
+  return now;
+}
+
+void Core::publish() const {
+  if (publish_) publish_(stats());
+}
+
+}  // namespace tritonforge::engine

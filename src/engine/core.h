@@ -1,0 +1,113 @@
+#pragma once
+// The engine without its thread: requests become sequences, steps are planned, computed and delivered. One caller at a
+// time (engine.h's thread; a test drives it step by step); arrival() alone may be called from any thread.
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "base/device_lock.h"
+#include "engine/info.h"
+#include "engine/live.h"
+#include "engine/options.h"
+#include "engine/runner.h"
+#include "engine/sizing.h"
+#include "engine/weights.h"
+#include "model/model.h"
+
+namespace tritonforge::engine {
+
+using Arrival = std::unique_ptr<LiveRequest>;
+
+class Core {
+ public:
+  // `publish` is given the figures whenever they changed, and before the last answer of a request: who has the answer
+  // finds its blocks free.
+  Core(EngineOptions options, std::unique_ptr<model::Model> model,
+       std::shared_ptr<const tokenizer::Tokenizer> tokenizer,
+       std::function<void(const EngineStats&)> publish = nullptr);
+
+  const EngineInfo& info() const { return info_; }
+  const model::Model& model() const { return *model_; }
+  const tokenizer::Tokenizer* tokenizer() const { return tokenizer_.get(); }
+
+  // A request that can be admitted; kUsage for bad fields or a prompt that leaves no room. The id must be set.
+  Result<Arrival> arrival(Request request) const;
+  // Its samples wait for a step from now on. Where its id is taken by a request that runs, it is answered at once.
+  void admit(Arrival arrival);
+
+  // True where step() has something to do: neither paused nor released, and a request is there.
+  bool has_work() const { return !paused_ && runner_->has_cache() && (!scheduler_.empty() || !in_flight_.empty()); }
+  // One step for every sequence that the plan takes; outputs go to their requests. What it throws is for step_failed().
+  void step();
+  // Aborts every request and forgets every prefix: what the step left in the cache is not known.
+  void step_failed(const std::string& why);
+
+  // Aborts what is past its deadline.
+  void expire(Clock::time_point now);
+  Clock::time_point first_deadline() const;  // of the requests inside; time_point::max() where there is none
+  // What was generated so far is delivered with FinishReason::kAbort. Unknown ids are ignored: it may just be over.
+  void abort(const std::string& id, const std::string& why);
+  void abort_all(const std::string& why);
+  bool empty() const { return live_.empty(); }
+
+  void pause();
+  void resume();
+  // Forgets prefixes. Running requests keep their caches.
+  void flush_cache();
+  // The KV cache's memory goes; requests wait and their caches are computed again after resume_memory().
+  void release_memory();
+  void resume_memory();  // throws kMachine where the memory is not free: it stays released
+  // Copies the staged weights into the model; the next step computes with them. Returns the version: `version`, or for
+  // -1 one more than now.
+  int64_t install(const StagedWeights& staged, int64_t version);
+
+  EngineStats stats() const;
+  void publish() const;
+
+ private:
+  // A step that was queued: what its draws belong to.
+  struct Step {
+    std::vector<LiveSample*> samples;  // in the order of the rows; null where the sample ended meanwhile
+    std::span<const kernels::Sampled> drawn;
+    int64_t prompt_tokens = 0;
+  };
+  std::optional<DeviceLock::Hold> hold_device();
+  const Plan& plan();
+  void fill(const Plan& plan);
+  void forward(const Plan& plan);
+  std::optional<Step> draw(const Plan& plan, std::optional<DeviceLock::Hold>& hold);
+  void deliver(const std::optional<Step>& step);
+
+  Step read_oldest();
+  void settle();  // reads what is in flight: afterwards no step is
+  void send(LiveRequest& request);
+  void end_sample(LiveSample& sample);
+  void abort(LiveRequest& request, const std::string& why);
+
+  const EngineOptions options_;
+  const std::unique_ptr<model::Model> model_;
+  const std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;
+  const std::function<void(const EngineStats&)> publish_;
+  const at::Device device_;
+  const Sizes sizes_;
+  EngineInfo info_;
+
+  BlockPool pool_;
+  Scheduler scheduler_;
+  std::unique_ptr<Runner> runner_;
+  std::optional<DeviceLock> device_lock_;
+  std::unordered_map<std::string, Arrival> live_;
+  size_t ahead_ = 0;            // steps that may stay in flight while the next one is planned
+  std::deque<Step> in_flight_;  // oldest first
+  std::vector<kernels::SampleRow> rows_;
+  std::vector<LiveSample*> samples_;
+  std::vector<LiveRequest*> touched_;
+  int64_t weight_version_ = 0;
+  bool paused_ = false;
+  EngineStats counters_;
+};
+
+}  // namespace tritonforge::engine

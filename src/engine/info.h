@@ -1,0 +1,41 @@
+#pragma once
+// What an engine tells about itself.
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace tritonforge::engine {
+
+struct EngineInfo {
+  std::string model_path, device, dtype, family;
+  int64_t vocab_size = 0, max_context = 0, kv_cache_tokens = 0, parameters = 0;
+  std::vector<int64_t> eos_token_ids;
+  bool has_tokenizer = false;
+};
+
+// Seconds that the engine's thread spent in each part of its steps since the start. Where the device works by itself,
+// `forward` is the time to queue the work and `draw` the wait for its tokens.
+struct StageSeconds {
+  double plan = 0, fill = 0, forward = 0, draw = 0, deliver = 0;
+};
+
+struct EngineStats {
+  int64_t running = 0, waiting = 0, weight_version = 0;
+  int64_t kv_tokens_free = 0, kv_tokens_total = 0, prefix_blocks = 0;
+  int64_t steps = 0, prompt_tokens = 0, generated_tokens = 0, cached_tokens = 0, preemptions = 0, failed_steps = 0;
+  int64_t finished_requests = 0, aborted_requests = 0;
+  int64_t ended_samples = 0;  // of all requests that were taken, refused ids included
+  double step_seconds = 0;    // spent in steps since the start
+  StageSeconds stages;
+  bool paused = false, memory_released = false;
+  int64_t consecutive_failures = 0;
+  std::string last_failure;  // of a step; empty while the last one went well
+};
+
+struct InstalledWeights {
+  int64_t version;
+  std::map<std::string, std::string> checksums;  // read back from the model after the swap
+};
+
+}  // namespace tritonforge::engine

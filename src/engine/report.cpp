@@ -1,0 +1,92 @@
+#include "engine/report.h"
+
+namespace tritonforge::engine {
+
+net::Response health_report(const EngineStats& stats, bool healthy, bool closing) {
+  net::Colour colour = net::Colour::kGreen;
+  std::string detail = fmt::format("{} running, {} waiting", stats.running, stats.waiting);
+  if (closing) detail = "shutting down";
+  else if (stats.paused) detail += ", paused";
+  else if (stats.memory_released) detail += ", its memory released";
+  if (closing || stats.waiting > stats.running * 4 + 256 || stats.consecutive_failures > 0)
+    colour = net::Colour::kYellow;
+  if (!healthy) {
+    colour = net::Colour::kRed;
+    detail = fmt::format("{} steps failed in a row: {}", stats.consecutive_failures, stats.last_failure);
+  }
+  return net::health_reply(colour, "engine", detail);
+}
+
+Json server_report(const EngineInfo& info, const EngineStats& s) {
+  return {{"version", TF_VERSION},
+          {"model_path", info.model_path},
+          {"device", info.device},
+          {"dtype", info.dtype},
+          {"parameters", info.parameters},
+          {"max_context", info.max_context},
+          {"kv_cache_tokens", info.kv_cache_tokens},
+          {"weight_version", std::to_string(s.weight_version)},
+          {"paused", s.paused},
+          {"memory_released", s.memory_released},
+          {"running", s.running},
+          {"waiting", s.waiting},
+          {"kv_tokens_free", s.kv_tokens_free},
+          {"prefix_blocks", s.prefix_blocks},
+          {"steps", s.steps},
+          {"prompt_tokens", s.prompt_tokens},
+          {"generated_tokens", s.generated_tokens},
+          {"cached_tokens", s.cached_tokens},
+          {"preemptions", s.preemptions},
+          {"failed_steps", s.failed_steps},
+          {"finished_requests", s.finished_requests},
+          {"aborted_requests", s.aborted_requests},
+          {"step_seconds", s.step_seconds},
+          {"stage_seconds",
+           {{"plan", s.stages.plan},
+            {"fill", s.stages.fill},
+            {"forward", s.stages.forward},
+            {"draw", s.stages.draw},
+            {"deliver", s.stages.deliver}}}};
+}
+
+net::Response metrics_report(const EngineStats& s) {
+  net::Metrics metrics("engine", {{"running_sequences", "sequences in the last step"},
+                                  {"waiting_sequences", "sequences that wait for a place in a step"},
+                                  {"kv_tokens_free", "tokens that the KV cache could still take"},
+                                  {"kv_tokens_total", "tokens that the KV cache holds at most"},
+                                  {"weight_version", "version of the weights"},
+                                  {"paused", "1 while generation is paused"},
+                                  {"steps_total", "forward passes"},
+                                  {"step_seconds_total", "seconds in them"},
+                                  {"stage_seconds_total", "seconds in a step's stages"},
+                                  {"prompt_tokens_total", "prompt tokens computed"},
+                                  {"generated_tokens_total", "tokens sampled"},
+                                  {"cached_tokens_total", "prompt tokens taken from the prefix cache"},
+                                  {"preemptions_total", "sequences put back for want of KV cache"},
+                                  {"failed_steps_total", "steps that failed"},
+                                  {"requests_total", "requests that ended, by how"}});
+  const auto set = [&](const std::string& name, auto value) { metrics.set(name, static_cast<double>(value)); };
+  set("running_sequences", s.running);
+  set("waiting_sequences", s.waiting);
+  set("kv_tokens_free", s.kv_tokens_free);
+  set("kv_tokens_total", s.kv_tokens_total);
+  set("weight_version", s.weight_version);
+  set("paused", s.paused ? 1 : 0);
+  set("steps_total", s.steps);
+  set("step_seconds_total", s.step_seconds);
+  set("stage_seconds_total{stage=\"plan\"}", s.stages.plan);
+  set("stage_seconds_total{stage=\"fill\"}", s.stages.fill);
+  set("stage_seconds_total{stage=\"forward\"}", s.stages.forward);
+  set("stage_seconds_total{stage=\"draw\"}", s.stages.draw);
+  set("stage_seconds_total{stage=\"deliver\"}", s.stages.deliver);
+  set("prompt_tokens_total", s.prompt_tokens);
+  set("generated_tokens_total", s.generated_tokens);
+  set("cached_tokens_total", s.cached_tokens);
+  set("preemptions_total", s.preemptions);
+  set("failed_steps_total", s.failed_steps);
+  set("requests_total{end=\"finished\"}", s.finished_requests);
+  set("requests_total{end=\"aborted\"}", s.aborted_requests);
+  return metrics.reply();
+}
+
+}  // namespace tritonforge::engine

@@ -1,0 +1,37 @@
+#pragma once
+// What computes a step: the forward pass over a plan's tokens and one draw for each chunk that reaches its sequence's
+// end. The core plans and delivers; a runner owns the KV cache's memory, the step's tensors and the device's queue.
+#include <span>
+#include <vector>
+
+#include "engine/scheduler.h"
+#include "kernels/sample.h"
+
+namespace tritonforge::engine {
+
+class Runner {
+ public:
+  virtual ~Runner() = default;
+
+  // One step is fill(), forward(), draw(), in this order; a runner that runs ahead may be given the next fill() and
+  // forward() before the draw(). Each may throw; the cache's content is then unknown.
+  // The inputs of the plan's chunks; `rows`: one for each chunk that samples, in their order. Nothing of either is kept
+  // by reference.
+  virtual void fill(const Plan& plan, std::span<const kernels::SampleRow> rows) = 0;
+  // Computes (the CPU) or queues (a device) what was filled in.
+  virtual void forward() = 0;
+  // Waits for the oldest step without its draws: one token a row. Valid until the next call of anything here.
+  virtual std::span<const kernels::Sampled> draw() = 0;
+  // After a failure: forgets what was filled in or queued and not drawn.
+  virtual void discard() = 0;
+  // Whether one step may be queued before the tokens of the one before are read: chunks of sequences with a pending
+  // token are then filled in on the device.
+  virtual bool runs_ahead() const { return false; }
+
+  // The KV cache's memory. Its content is lost; throws where it cannot be had.
+  virtual void make_cache() = 0;
+  virtual void release_cache() = 0;
+  virtual bool has_cache() const = 0;
+};
+
+}  // namespace tritonforge::engine

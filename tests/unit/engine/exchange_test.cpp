@@ -1,0 +1,97 @@
+#include "engine/exchange.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+
+#include "unit/engine/tiny_model.h"
+
+namespace tritonforge::engine {
+namespace {
+
+class FakeResponder : public net::Responder {
+ public:
+  void send(net::Response response) override {
+    body = response.body;
+    done.set_value();
+  }
+  void begin_stream(int status, const std::string&, const net::Headers&) override { began = status; }
+  bool write(std::string chunk) override {
+    events.push_back(std::move(chunk));
+    return true;
+  }
+  void end_stream() override { done.set_value(); }
+  bool connected() const override { return true; }
+  void on_disconnect(std::function<void()>) override {}
+
+  std::string body;
+  int began = 0;
+  std::vector<std::string> events;
+  std::promise<void> done;
+};
+
+// Events are the number of tokens so far.
+class CountingExchange : public Exchange {
+ public:
+  using Exchange::Exchange;
+  std::vector<Json> events(size_t index) override { return {latest_[index].samples[0].output_ids.size()}; }
+  Json reply() override { return latest_[0].samples[0].output_ids; }
+};
+
+Request request_of(int64_t tokens, bool stream) {
+  Request request;
+  request.id = "r";
+  request.prompt_ids = prompt_of(5, 1);
+  request.sampling.max_new_tokens = tokens;
+  request.stream = stream;
+  return request;
+}
+
+// The queue's thread is held: what the engine generates meanwhile must not pile up there, and none of it is lost.
+TEST(Exchange, AStreamThatIsNotWrittenWaitsAsOneJob) {
+  Engine engine(small_options(), tiny_model(), nullptr);
+  JobQueue jobs(1);
+  const auto responder = std::make_shared<FakeResponder>();
+  std::promise<void> launched, leave;
+  jobs.submit([&] {
+    std::make_shared<CountingExchange>(engine, jobs, responder, true)
+        ->launch({request_of(200, true)}, Deadline::after(60));
+    launched.set_value();
+    leave.get_future().wait();
+  });
+  launched.get_future().wait();
+  while (engine.stats().finished_requests == 0) std::this_thread::yield();
+  engine.flush_cache();  // the last output is delivered
+  EXPECT_EQ(jobs.queued(), 1u);
+  leave.set_value();
+  responder->done.get_future().wait();
+  EXPECT_EQ(responder->began, 200);
+  EXPECT_EQ(responder->events, (std::vector<std::string>{net::sse_event("200"), net::sse_event("[DONE]")}));
+}
+
+TEST(Exchange, AWholeAnswerIsOneReply) {
+  Engine engine(small_options(), tiny_model(), nullptr);
+  JobQueue jobs(1);
+  const auto responder = std::make_shared<FakeResponder>();
+  std::make_shared<CountingExchange>(engine, jobs, responder, false)
+      ->launch({request_of(9, false)}, Deadline::after(60));
+  responder->done.get_future().wait();
+  EXPECT_EQ(Json::parse(responder->body).size(), 9u);
+  EXPECT_TRUE(responder->events.empty());
+}
+
+TEST(Exchange, OneRefusedRequestRefusesAll) {
+  Engine engine(small_options(), tiny_model(), nullptr);
+  JobQueue jobs(1);
+  const auto responder = std::make_shared<FakeResponder>();
+  Request bad = request_of(5, false);
+  bad.id = "bad";
+  bad.sampling.top_p = 2;
+  const auto exchange = std::make_shared<CountingExchange>(engine, jobs, responder, false);
+  EXPECT_THROW(exchange->launch({request_of(200, false), bad}, Deadline::after(60)), Error);
+  while (engine.stats().ended_samples == 0) std::this_thread::yield();
+  EXPECT_EQ(engine.stats().aborted_requests + engine.stats().finished_requests, 1);
+}
+
+}  // namespace
+}  // namespace tritonforge::engine

@@ -1,0 +1,46 @@
+#pragma once
+// A random model that is small enough to step through, for the engine's tests.
+#include <memory>
+#include <vector>
+
+#include "engine/options.h"
+#include "model/model.h"
+
+namespace tritonforge::engine {
+
+inline model::ModelConfig tiny_config() {
+  model::ModelConfig config;
+  config.family = model::Family::kQwen3;
+  config.hidden_size = 32;
+  config.intermediate_size = 64;
+  config.num_layers = 2;
+  config.num_heads = 4;
+  config.num_kv_heads = 2;
+  config.head_dim = 16;
+  config.vocab_size = 200;
+  config.max_position = 512;
+  return config;
+}
+
+inline std::unique_ptr<model::Model> tiny_model(uint64_t seed = 1) {
+  auto model = std::make_unique<model::Model>(tiny_config(), at::kFloat, at::kCPU);
+  model->init_random(seed, 0.4);
+  return model;
+}
+
+inline EngineOptions small_options() {
+  EngineOptions options;
+  options.max_running = 16;
+  options.max_context = 256;
+  options.kv_cache_tokens = 4096;
+  options.threads = 1;
+  return options;
+}
+
+inline std::vector<int64_t> prompt_of(int64_t length, int64_t salt) {
+  std::vector<int64_t> ids;
+  for (int64_t i = 0; i < length; ++i) ids.push_back((i * 7 + salt * 13 + i * i) % 200);
+  return ids;
+}
+
+}  // namespace tritonforge::engine
