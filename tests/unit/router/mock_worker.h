@@ -28,6 +28,7 @@ class MockWorker {
       return net::Response::json(
           {{"model_path", "m"},
            {"authorization", request.headers.count("authorization") ? request.headers.at("authorization") : ""},
+           {"te", request.headers.count("te") ? request.headers.at("te") : ""},
            {"target", request.target}});
     });
     server.start();

@@ -257,6 +257,14 @@ TEST(Router, WorkersComeAndGo) {
   EXPECT_EQ(fleet.generate().get().value().status, 503);
 }
 
+TEST(Router, ItsOwnKeyAndTheHeadersOfOneHopGoToNoWorker) {
+  Fleet fleet(1, "least_loaded", {.api_key = "clients"});
+  net::HttpClient client({.api_key = "clients", .headers = {{"te", "trailers"}}});
+  const Json info = client.get_json(fleet.server->url() + "/get_model_info").value();
+  EXPECT_EQ(info["authorization"], "");
+  EXPECT_EQ(info["te"], "");
+}
+
 TEST(Router, AnyPathPassesWithItsQueryAndTheRightKey) {
   Fleet fleet(1, "least_loaded", {.api_key = "clients"}, "engines");
   net::HttpClient client({.api_key = "clients"});

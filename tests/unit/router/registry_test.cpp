@@ -1,0 +1,24 @@
+#include "router/registry.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tritonforge::router {
+namespace {
+
+using ::testing::ElementsAre;
+
+TEST(Registry, GreenOnesBeforeYellowOnesAndNoneTwice) {
+  Registry registry(/*failures_until_red=*/2);
+  const auto green = registry.add("http://127.0.0.1:1"), yellow = registry.add("http://127.0.0.1:2"),
+             red = registry.add("http://127.0.0.1:3");
+  green->healthy();
+  red->failed("gone");
+  red->failed("gone");
+  EXPECT_THAT(registry.usable(), ElementsAre(green));
+  EXPECT_THAT(registry.usable({green}), ElementsAre(yellow));
+  EXPECT_TRUE(registry.usable({green, yellow}).empty());
+}
+
+}  // namespace
+}  // namespace tritonforge::router
