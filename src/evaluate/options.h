@@ -22,7 +22,8 @@ struct EvaluatorOptions {
   template <typename V>
   void describe(V& v) {
     v("mode", mode, one_of({"interpret", "plan", "live"}),
-      "interpret: Triton's interpreter on the CPU; plan: recorded, then replayed by the trusted side on the CPU; live: a GPU");
+      "interpret: Triton's interpreter on the CPU; plan: recorded, then replayed by the trusted side on the CPU; live: "
+      "a GPU");
     v("device", device, "live mode: the GPU that candidates see, as cuda:N or its UUID");
     v("workers", workers, at_least(1), "evaluations at once");
     v("max_queue", max_queue, at_least(0), "evaluations waiting beyond those; more are answered 503");

@@ -33,11 +33,14 @@ int fuzz_one(const uint8_t* data, size_t size) {
 
 std::vector<std::string> fuzz_seeds() {
   return {
-      R"({"values":[{"dtype":"float32","shape":[4,8],"stride":[8,1],"input":0},{"dtype":"float32","shape":[4,8],"stride":[8,1]},)"
-      R"({"dtype":"float32","shape":[4],"stride":[1],"constant":0},{"dtype":"float32","shape":[2],"stride":[1],"weight":"w"}],)"
+      R"({"values":[{"dtype":"float32","shape":[4,8],"stride":[8,1],"input":0},{"dtype":"float32",)"
+      R"("shape":[4,8],"stride":[8,1]},)"
+      R"({"dtype":"float32","shape":[4],"stride":[1],"constant":0},{"dtype":"float32","shape":[2],)"
+      R"("stride":[1],"weight":"w"}],)"
       R"("kernels":[{"name":"k","options":{"num_warps":4},"ir":{"sm_90":0},"errors":{"gfx942":"no"}}],"steps":[)"
       R"({"aten":"aten::empty_like","overload":"","args":[{"t":0}],"kwargs":{"dtype":{"dtype":"float32"}},"out":[1]},)"
       R"({"launch":0,"grid":[2,1,1],"args":[{"t":0},{"t":1},{"i":32},{"r":"inf"},{"null":true}]},)"
       R"({"aten":"aten::add_","overload":"Tensor","args":[{"t":1},[1,null,{"f":"0.5"}]],"kwargs":{},"out":[1]}],)"
-      R"("outputs":{"tuple":[{"tensor":1},{"v":3}]},"inputs":1,"texts":[48],"constants":[{"dtype":"float32","shape":[4],"order":[0],"bytes":16}]})"};
+      R"("outputs":{"tuple":[{"tensor":1},{"v":3}]},"inputs":1,"texts":[48],)"
+      R"("constants":[{"dtype":"float32","shape":[4],"order":[0],"bytes":16}]})"};
 }

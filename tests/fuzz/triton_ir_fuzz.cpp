@@ -38,7 +38,8 @@ int fuzz_one(const uint8_t* data, size_t size) {
 std::vector<std::string> fuzz_seeds() {
   return {
       R"(module {
-  tt.func public @add(%x: !tt.ptr<f32> {tt.divisibility = 16 : i32}, %y: !tt.ptr<bf16>, %n: i32) attributes {noinline = false} {
+  tt.func public @add(%x: !tt.ptr<f32> {tt.divisibility = 16 : i32}, %y: !tt.ptr<bf16>, %n: i32)
+      attributes {noinline = false} {
     %pid = tt.get_program_id x : i32
     %c = arith.constant 64 : i32
     %0 = arith.muli %pid, %c : i32

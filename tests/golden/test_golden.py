@@ -76,7 +76,8 @@ def test_command(command, expectations, tmp_path):
 
 def test_the_recipe_reference_is_current():
     """docs/recipes.md is what `tritonforge run --options` prints."""
-    printed = subprocess.run([BINARY, "run", "--options"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    command = [BINARY, "run", "--options"]
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
     assert (ROOT / "docs" / "recipes.md").read_text() == printed.stdout
 
 

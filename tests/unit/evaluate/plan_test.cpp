@@ -12,7 +12,8 @@ using ::testing::HasSubstr;
 
 Json small_plan() {
   return Json::parse(R"({
-    "values": [{"dtype": "float32", "shape": [4, 8], "stride": [8, 1], "input": 0}, {"dtype": "float32", "shape": [4, 8], "stride": [8, 1]}],
+    "values": [{"dtype": "float32", "shape": [4, 8], "stride": [8, 1], "input": 0},
+               {"dtype": "float32", "shape": [4, 8], "stride": [8, 1]}],
     "kernels": [{"name": "k", "options": {}, "ir": {"sm_90": 0}, "errors": {}}],
     "steps": [{"aten": "aten::empty_like", "overload": "", "args": [{"t": 0}], "kwargs": {}, "out": [1]},
               {"launch": 0, "grid": [2, 1, 1], "args": [{"t": 0}, {"t": 1}, {"i": 32}]}],
