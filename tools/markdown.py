@@ -1,5 +1,5 @@
-"""Lays the prose of Markdown files out: a paragraph or list item with a line above 120 columns is filled anew. Tables,
-code and headings stay as they are. usage: tools/markdown.py FILE..."""
+"""Breaks the lines of Markdown prose that are wider than 120 columns; where an author began a line, one begins still.
+Tables, code and headings stay as they are. usage: tools/markdown.py FILE..."""
 
 import re
 import sys
@@ -7,20 +7,23 @@ import textwrap
 from pathlib import Path
 
 WIDTH = 120
-LIST_ITEM = re.compile(r"^(\s*)([-*+]|\d+\.)\s+")
 
 
 def is_prose(line: str) -> bool:
-    return bool(line.strip()) and not re.match(r"^\s*(\||#{1,6} |    |<|---+$)", line)
+    return not re.match(r"^(\||#{1,6} |    |<|---+$)", line)
 
 
-def fill(lines: list[str]) -> list[str]:
-    if all(len(line) <= WIDTH for line in lines):
-        return lines
-    first = re.match(r"^\s*(?:(?:[-*+]|\d+\.)\s+)?", lines[0]).group()
-    text = " ".join(line.strip() for line in lines)[len(first.strip()) :].strip()
-    text = re.sub(r"`[^`]*`", lambda code: code.group().replace(" ", "\0"), text)  # code stays on one line
-    filled = textwrap.wrap(
+def keep_together(code: re.Match) -> str:
+    """Code in a sentence stays on one line where it is not too long for that."""
+    return code.group().replace(" ", "\0") if len(code.group()) < WIDTH // 2 else code.group()
+
+
+def wrap(line: str) -> list[str]:
+    first = re.match(r"^\s*(?:(?:[-*+]|\d+\.)\s+)?", line).group()
+    text = line[len(first) :]
+    if text.count("`") % 2 == 0:  # no code that began on the line before, or ends on the next
+        text = re.sub(r"`[^`]*`", keep_together, text)
+    lines = textwrap.wrap(
         text,
         WIDTH,
         initial_indent=first,
@@ -28,29 +31,14 @@ def fill(lines: list[str]) -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
-    return [line.replace("\0", " ") for line in filled]
+    return [part.replace("\0", " ") for part in lines]
 
 
 def lay_out(text: str) -> str:
-    out, block, fenced = [], [], False
-
-    def end_block() -> None:
-        out.extend(fill(block) if block else [])
-        block.clear()
-
+    out, fenced = [], False
     for line in text.splitlines():
-        if line.startswith("```"):
-            end_block()
-            fenced = not fenced
-            out.append(line)
-        elif fenced or not (is_prose(line) or (block and line.strip() and not line.startswith(("|", "#")))):
-            end_block()
-            out.append(line)
-        else:
-            if LIST_ITEM.match(line):
-                end_block()
-            block.append(line)
-    end_block()
+        fenced ^= line.startswith("```")
+        out += [line] if fenced or len(line) <= WIDTH or not is_prose(line) else wrap(line)
     return "\n".join(out) + "\n"
 
 
