@@ -78,7 +78,9 @@ def clang_format(names: list[str]) -> Findings:
 
 
 def is_data(name: str) -> bool:
-    return name.startswith(("problems/", "tests/data/", "tests/mutants/", "tests/golden/", "requirements/"))
+    generated = "docs/recipes.md"  # by `tritonforge run --options`
+    folders = ("problems/", "tests/data/", "tests/mutants/", "tests/golden/", "requirements/")
+    return name == generated or name.startswith(folders)
 
 
 def is_shell(name: str) -> bool:
@@ -216,7 +218,7 @@ def lay_out() -> int:
     names = [name for name in tracked() if name.endswith(CPP)]
     program = tool("clang-format")
     in_parallel(lambda part: run([program, "-i", *part], check=True) and [], portions(names))
-    prose = [name for name in tracked() if name.endswith(".md")]
+    prose = [name for name in tracked() if name.endswith(".md") and not is_data(name)]
     run([sys.executable, ROOT / "tools" / "markdown.py", *prose], check=True)
     return run([tool("ruff"), "format", "--quiet", "."]).returncode
 
