@@ -104,7 +104,7 @@ def get_inputs():
     return [torch.randn(4, 100)]
 """,
     )
-    assert not verdict["correct"] and verdict["error_kind"] == "runtime_error" and "race" in names(verdict), verdict
+    assert not verdict["correct"] and verdict["error_kind"] == "runtime_error" and "race" in verdict["notes"], verdict
     assert "kernel summing, candidate.py:" in verdict["diagnostics"] and "'s'" in verdict["diagnostics"]
 
 

@@ -12,11 +12,13 @@ std::string clipped(const std::string& text, size_t size) {
   return text.size() <= size ? text : text.substr(0, size) + "...";
 }
 
-void flag(Verdict& verdict, const std::string& name, const std::string& evidence, bool cheat) {
-  if (std::any_of(verdict.flags.begin(), verdict.flags.end(), [&](const Flag& known) { return known.name == name; }))
-    return;
-  verdict.flags.push_back({name, evidence, cheat});
-  if (cheat) verdict.diagnostics += fmt::format("{}[{}] {}", verdict.diagnostics.empty() ? "" : "\n", name, evidence);
+void flag(Verdict& verdict, Cheat kind, const std::string& evidence) {
+  for (const Flag& known : verdict.flags) {
+    if (known.kind == kind) return;
+  }
+  verdict.flags.push_back({kind, evidence});
+  if (is_doubt(kind)) return;
+  verdict.diagnostics += fmt::format("{}[{}] {}", verdict.diagnostics.empty() ? "" : "\n", name_of(kind), evidence);
 }
 
 // Not a plan, and why.
@@ -131,7 +133,7 @@ bool PlanRun::compile(const Plan& plan) {
     }
     for (const auto& [target, error] : kernel.errors) note(target, error);
   }
-  if (!ok) verdict_.error_kind = "compile_error";
+  if (!ok) verdict_.fault = Fault::kCompileError;
   return ok;
 }
 
@@ -177,7 +179,7 @@ bool PlanRun::trial(Child& replayer, const Plan& plan, size_t index) {
   if (frame.header.contains("failed")) {
     const Json& failed = frame.header["failed"];
     if (failed.value("kind", "") != "fault") throw NotAPlan{clipped(failed.value("text", ""), 300)};
-    verdict_.error_kind = "runtime_error";
+    verdict_.fault = Fault::kRuntimeError;
     verdict_.diagnostics = failed.value("text", "");
     return false;
   }
@@ -186,20 +188,19 @@ bool PlanRun::trial(Child& replayer, const Plan& plan, size_t index) {
   const auto aliases = frame.header.at("aliases").get<std::vector<int>>();
   for (const auto& finding : frame.header.at("findings")) {
     const auto kind = finding.at(0).get<std::string>(), text = finding.at(1).get<std::string>();
-    flag(verdict_, kind, text, false);
+    verdict_.notes[kind] = text;
     if (kind != "race") continue;
-    verdict_.error_kind = "runtime_error";
+    verdict_.fault = Fault::kRuntimeError;
     verdict_.diagnostics = "race: " + text;
     return false;
   }
   if (index == 0) verdict_.notes["own_share"] = fmt::format("{:.3f}", frame.header.at("own_share").get<double>());
   for (size_t k = 0; k < inputs; ++k) {
     if (!identical(tensors[k], expected.after[k])) {
-      flag(verdict_, "input_mutated",
+      flag(verdict_, Cheat::kInputMutated,
            identical(expected.before[k], expected.after[k])
                ? fmt::format("input {} was changed by the call", k)
-               : fmt::format("input {} is not changed as the reference changes it", k),
-           true);
+               : fmt::format("input {} is not changed as the reference changes it", k));
     }
   }
   Trial result{.seed = expected.seed};
@@ -213,7 +214,7 @@ bool PlanRun::trial(Child& replayer, const Plan& plan, size_t index) {
     const auto comparisons = compare_outputs(tensors, inputs, expected);
     for (size_t k = 0; k < comparisons.size(); ++k) {
       if (aliases[k] >= 0 && !expected.aliases[k])
-        flag(verdict_, "output_is_input", fmt::format("output {} is the memory of input {}", k, aliases[k]), true);
+        flag(verdict_, Cheat::kOutputIsInput, fmt::format("output {} is the memory of input {}", k, aliases[k]));
       result.max_abs_error = std::max(result.max_abs_error, comparisons[k].max_abs_error);
       result.max_rel_error = std::max(result.max_rel_error, comparisons[k].max_rel_error);
       trivial_ = trivial_ && comparisons[k].constant;
@@ -222,7 +223,7 @@ bool PlanRun::trial(Child& replayer, const Plan& plan, size_t index) {
     }
   }
   if (!result.passed) {
-    verdict_.error_kind = "mismatch";
+    verdict_.fault = Fault::kMismatch;
     verdict_.diagnostics += fmt::format("{}trial {}: {}", verdict_.diagnostics.empty() ? "" : "\n", index,
                                         result.mismatch);
   }
@@ -249,7 +250,7 @@ void PlanRun::run() {
     if (std::find(verdict_.kernels.begin(), verdict_.kernels.end(), name) == verdict_.kernels.end())
       verdict_.kernels.push_back(name);
   }
-  if (plan.launches() == 0) flag(verdict_, "no_kernel_launched", "forward launches no @triton.jit kernel", true);
+  if (plan.launches() == 0) flag(verdict_, Cheat::kNoKernelLaunched, "forward launches no @triton.jit kernel");
   verdict_.compiled = plan.launches() > 0;
   if (verdict_.compiled) verdict_.stage = Stage::kLaunched;
 
@@ -268,9 +269,9 @@ void PlanRun::run() {
     const auto tensors = parse_tensors(ghost.header.at("tensors"), ghost.payload);
     const auto same = compare_outputs(tensors, ghost.header.at("inputs").get<size_t>(), *trials.front());
     if (std::all_of(same.begin(), same.end(), [](const Comparison& one) { return one.passed; }))
-      flag(verdict_, "no_kernel_effect", "with every launch left out, the output is the same", true);
+      flag(verdict_, Cheat::kNoKernelEffect, "with every launch left out, the output is the same");
   }
-  if (trivial_) flag(verdict_, "trivial_reference", "the reference's outputs are constant", false);
+  if (trivial_) flag(verdict_, Cheat::kTrivialReference, "the reference's outputs are constant");
   if (verdict_.cheated()) return;
   verdict_.correct = true;
   verdict_.stage = Stage::kCorrect;
