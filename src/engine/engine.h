@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/filesystem.h"
 #include "engine/info.h"
 #include "engine/options.h"
 #include "engine/request.h"
