@@ -66,7 +66,7 @@ void print(const engine::Output& output, const engine::GenerateRequest& request,
 
 // Prompts go to the engine as they are read; answers are printed in the order of the prompts.
 void generate(const GenerateOptions& options) {
-  if (const auto fault = options.sampling.fault(int64_t{1} << 60)) throw *fault;
+  options.sampling.validate(int64_t{1} << 60);
   engine::Engine engine(options.engine);
   const tokenizer::Tokenizer& tokenizer = *engine.tokenizer();
   engine::GenerateRequest printed;

@@ -4,7 +4,6 @@
 #include <cstdlib>
 
 #include "base/log.h"
-#include "engine/aten_runner.h"
 #include "kernels/device.h"
 #include "model/weights.h"
 
@@ -49,17 +48,21 @@ EngineInfo describe(const EngineOptions& options, const Sizes& sizes, const mode
 }  // namespace
 
 Core::Core(EngineOptions options, std::unique_ptr<model::Model> model,
-           std::shared_ptr<const tokenizer::Tokenizer> tokenizer, std::function<void(const EngineStats&)> publish)
+           std::shared_ptr<const tokenizer::Tokenizer> tokenizer, std::function<void(const EngineStats&)> publish,
+           const MakeRunner& make)
     : options_(std::move(options)),
       model_(std::move(model)),
       tokenizer_(std::move(tokenizer)),
       publish_(std::move(publish)),
       device_(model_->device()),
-      sizes_(size_engine(options_, model_->config(), model_->dtype(), device_, kernels::free_memory(device_))),
+      made_(make(options_, *model_)),
+      sizes_(made_.sizes),
+      runner_(made_.runner.get()),
       info_(describe(options_, sizes_, *model_, tokenizer_.get())),
       pool_(sizes_.blocks, kBlockSize, options_.reuse_prefixes),
       scheduler_({options_.max_running, sizes_.step_tokens}, pool_),
-      runner_(std::make_unique<AtenRunner>(options_, sizes_, *model_)) {
+      // Who shares the device gives it back between two steps: nothing may be queued then.
+      ahead_(options_.step_ahead && !options_.share_device && runner_->runs_ahead() ? 1 : 0) {
   if (options_.share_device) device_lock_.emplace(kernels::device_identity(device_));
 }
 
@@ -68,7 +71,11 @@ Core::Core(EngineOptions options, std::unique_ptr<model::Model> model,
 Result<Arrival> Core::arrival(Request request) const {
   const auto& ids = request.prompt_ids;
   const auto refuse = [](std::string why) { return Error(ErrorKind::kUsage, why); };
-  if (auto fault = request.sampling.fault(info_.vocab_size)) return *std::move(fault);
+  try {
+    request.sampling.validate(info_.vocab_size);
+  } catch (const Error& error) {
+    return error;
+  }
   if (ids.empty()) return refuse("the prompt is empty");
   const auto outside = std::ranges::find_if(ids, [&](int64_t id) { return id < 0 || id >= info_.vocab_size; });
   if (outside != ids.end()) {
@@ -255,6 +262,7 @@ Core::Step Core::read_oldest() {
 
 void Core::settle() {
   while (!in_flight_.empty()) deliver(read_oldest());
+  kernels::synchronize(device_);  // a step without draws is read without a wait
 }
 
 void Core::step_failed(const std::string& why) {

@@ -11,9 +11,8 @@
 #include "base/device_lock.h"
 #include "engine/info.h"
 #include "engine/live.h"
+#include "engine/make_runner.h"
 #include "engine/options.h"
-#include "engine/runner.h"
-#include "engine/sizing.h"
 #include "engine/weights.h"
 #include "model/model.h"
 
@@ -24,10 +23,10 @@ using Arrival = std::unique_ptr<LiveRequest>;
 class Core {
  public:
   // `publish` is given the figures whenever they changed, and before the last answer of a request: who has the answer
-  // finds its blocks free.
+  // finds its blocks free. `make` is for tests.
   Core(EngineOptions options, std::unique_ptr<model::Model> model,
-       std::shared_ptr<const tokenizer::Tokenizer> tokenizer,
-       std::function<void(const EngineStats&)> publish = nullptr);
+       std::shared_ptr<const tokenizer::Tokenizer> tokenizer, std::function<void(const EngineStats&)> publish = nullptr,
+       const MakeRunner& make = make_runner);
 
   const EngineInfo& info() const { return info_; }
   const model::Model& model() const { return *model_; }
@@ -92,12 +91,13 @@ class Core {
   const std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;
   const std::function<void(const EngineStats&)> publish_;
   const at::Device device_;
-  const Sizes sizes_;
+  const SizedRunner made_;
+  const Sizes& sizes_;
+  Runner* const runner_;
   EngineInfo info_;
 
   BlockPool pool_;
   Scheduler scheduler_;
-  std::unique_ptr<Runner> runner_;
   std::optional<DeviceLock> device_lock_;
   std::unordered_map<std::string, Arrival> live_;
   size_t ahead_ = 0;            // steps that may stay in flight while the next one is planned

@@ -197,9 +197,9 @@ Result<std::string> Engine::submit(Request request) {
     // A request of more samples than the whole queue holds is taken when nothing else is there.
     if (impl.ended) return Error(ErrorKind::kUnavailable, "the engine has ended");
     if (held + samples > impl.limit && held > 0) {
-      return Error(ErrorKind::kBusy, fmt::format("the engine's queue is full: {} sequences run or wait, the "
-                                                 "limit is {}",
-                                                 held, impl.limit));
+      return Error(
+          ErrorKind::kBusy,
+          fmt::format("the engine's queue is full: {} sequences run or wait, the limit is {}", held, impl.limit));
     }
     impl.submitted_samples += samples;
     impl.messages.push_back({impl.next_ticket++, std::move(*arrival), nullptr});

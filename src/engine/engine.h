@@ -34,7 +34,7 @@ class Engine {
   const EngineInfo& info() const;
   const tokenizer::Tokenizer* tokenizer() const;
 
-  // The id of the request; kUsage for bad fields or a prompt that leaves no room, kUnavailable for a full queue.
+  // The id of the request; kUsage for bad fields or a prompt that leaves no room, kBusy for a full queue.
   Result<std::string> submit(Request request);
   // What was generated so far is delivered with FinishReason::kAbort. Unknown ids are ignored: it may just be over.
   void abort(const std::string& id, const std::string& why = "aborted by request");

@@ -17,6 +17,7 @@ struct EngineOptions {
   bool share_device = false;    // holds base/device_lock.h's lock during each step
   bool pad_batches = false;     // to size classes (batch.h); on for devices other than the CPU
   bool rows_attention = false;  // KvLayout::kRows on the CPU too; for comparison
+  bool gpu_kernels = true, cuda_graphs = true, step_ahead = true, tune_gemms = true;  // gpu_runner.h
 
   template <typename V>
   void describe(V& v) {
@@ -32,6 +33,10 @@ struct EngineOptions {
     v("max_context", max_context, at_least(0), "prompt and answer together; 0 = min(the model's, 32768)");
     v("threads", threads, at_least(0), "CPU threads of a step; 0 = all cores");
     v("prefix_reuse", reuse_prefixes, "begins a prompt with what the cache has of it");
+    v("gpu_kernels", gpu_kernels, "computes with the own kernels on a GPU, not with libtorch's operations");
+    v("cuda_graphs", cuda_graphs, "one launch a decode step instead of one a kernel");
+    v("step_ahead", step_ahead, "queues a step on the GPU before it reads the tokens of the one before");
+    v("tune_gemms", tune_gemms, "times the algorithms of each product; off: the same ones in every process");
     v("share_device", share_device, by_run(), "lets an evaluator measure alone on the device between two steps");
   }
 };

@@ -8,8 +8,9 @@ net::Response health_report(const EngineStats& stats, bool healthy, bool closing
   if (closing) detail = "shutting down";
   else if (stats.paused) detail += ", paused";
   else if (stats.memory_released) detail += ", its memory released";
-  if (closing || stats.waiting > stats.running * 4 + 256 || stats.consecutive_failures > 0)
+  if (closing || stats.waiting > stats.running * 4 + 256 || stats.consecutive_failures > 0) {
     colour = net::Colour::kYellow;
+  }
   if (!healthy) {
     colour = net::Colour::kRed;
     detail = fmt::format("{} steps failed in a row: {}", stats.consecutive_failures, stats.last_failure);
@@ -58,20 +59,20 @@ net::Response metrics_report(const EngineStats& s) {
                                   {"paused", "1 while generation is paused"},
                                   {"steps_total", "forward passes"},
                                   {"step_seconds_total", "seconds in them"},
-                                  {"stage_seconds_total", "seconds in a step's stages"},
+                                  {"stage_seconds_total", "seconds of the engine's thread in each part of its steps"},
                                   {"prompt_tokens_total", "prompt tokens computed"},
                                   {"generated_tokens_total", "tokens sampled"},
                                   {"cached_tokens_total", "prompt tokens taken from the prefix cache"},
                                   {"preemptions_total", "sequences put back for want of KV cache"},
                                   {"failed_steps_total", "steps that failed"},
                                   {"requests_total", "requests that ended, by how"}});
-  const auto set = [&](const std::string& name, auto value) { metrics.set(name, static_cast<double>(value)); };
+  const auto set = [&](const char* name, auto value) { metrics.set(name, static_cast<double>(value)); };
   set("running_sequences", s.running);
   set("waiting_sequences", s.waiting);
   set("kv_tokens_free", s.kv_tokens_free);
   set("kv_tokens_total", s.kv_tokens_total);
   set("weight_version", s.weight_version);
-  set("paused", s.paused ? 1 : 0);
+  set("paused", s.paused);
   set("steps_total", s.steps);
   set("step_seconds_total", s.step_seconds);
   set("stage_seconds_total{stage=\"plan\"}", s.stages.plan);

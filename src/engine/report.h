@@ -1,7 +1,5 @@
 #pragma once
 // What an engine tells over HTTP about its state: /health, /get_server_info and /metrics.
-#include <string>
-
 #include "base/json.h"
 #include "engine/info.h"
 #include "net/http.h"

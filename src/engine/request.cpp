@@ -2,29 +2,24 @@
 
 namespace tritonforge::engine {
 
-std::optional<Error> SamplingParams::fault(int64_t vocab_size) const {
+void SamplingParams::validate(int64_t vocab_size) const {
   const auto bad = [](const char* field, const char* rule, const auto& value) {
-    return Error(ErrorKind::kUsage, fmt::format("sampling_params.{} must be {}, not {}", field, rule, value));
+    fail(ErrorKind::kUsage, "sampling_params.{} must be {}, not {}", field, rule, value);
   };
-  try {
-    SamplingParams checked = *this;
-    options_of(checked).validate("sampling_params.");
-  } catch (const Error& error) {
-    return error;
-  }
-  if (temperature > 0 && temperature < 1e-4) return bad("temperature", "0 (greedy) or at least 0.0001", temperature);
-  if (top_k == 0) return bad("top_k", "-1 (all) or at least 1", top_k);
-  if (stop.size() > 64) return bad("stop", "at most 64 strings", stop.size());
+  SamplingParams checked = *this;
+  options_of(checked).validate("sampling_params.");
+  if (temperature > 0 && temperature < 1e-4) bad("temperature", "0 (greedy) or at least 0.0001", temperature);
+  if (top_k == 0) bad("top_k", "-1 (all) or at least 1", top_k);
+  if (stop.size() > 64) bad("stop", "at most 64 strings", stop.size());
   for (const auto& text : stop) {
-    if (text.empty()) return Error(ErrorKind::kUsage, "sampling_params.stop holds an empty string");
-    if (text.size() > 4096) return bad("stop", "strings of at most 4096 bytes", text.size());
+    if (text.empty()) fail(ErrorKind::kUsage, "sampling_params.stop holds an empty string");
+    if (text.size() > 4096) bad("stop", "strings of at most 4096 bytes", text.size());
   }
   for (const int64_t id : stop_token_ids) {
-    if (id >= 0 && id < vocab_size) continue;
-    return Error(ErrorKind::kUsage,
-                 fmt::format("sampling_params.stop_token_ids holds {}, outside the vocabulary of {}", id, vocab_size));
+    if (id < 0 || id >= vocab_size) {
+      fail(ErrorKind::kUsage, "sampling_params.stop_token_ids holds {}, outside the vocabulary of {}", id, vocab_size);
+    }
   }
-  return std::nullopt;
 }
 
 void Sample::append(Sample&& part) {

@@ -44,8 +44,8 @@ struct SamplingParams {
     v("no_stop_trim", no_stop_trim, "keeps the stop text or token in the text");
     v("n", n, in(1, 1024), "answers to each prompt");
   }
-  // kUsage naming the field: "'sampling_params.top_p' must be above 0 and at most 1, not 1.5".
-  std::optional<Error> fault(int64_t vocab_size) const;
+  // Throws kUsage naming the field: "'sampling_params.top_p' must be above 0 and at most 1, not 1.5".
+  void validate(int64_t vocab_size) const;
   bool greedy() const { return temperature == 0; }
 };
 
@@ -58,11 +58,11 @@ struct Sample {
   std::vector<float> log_probs;          // of softmax(logits / temperature) before any cut
   std::vector<int64_t> weight_versions;  // the weights that computed each token
   std::string text;                      // while it runs: no part of what may still become a stop string
-  void append(Sample&& part);
   FinishReason finish = FinishReason::kNone;
   int64_t matched_token = -1;  // the stop token, or -1
   std::string matched_text;    // the stop string, or ""
   std::string abort_message;   // why, where finish is kAbort
+  void append(Sample&& part);
 };
 
 struct Output {

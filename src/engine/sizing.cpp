@@ -7,10 +7,8 @@
 
 namespace tritonforge::engine {
 
-Sizes size_engine(const EngineOptions& options, const model::ModelConfig& config, at::ScalarType dtype,
-                  at::Device device, int64_t free_bytes) {
-  // One sequence and one step, as asked for.
-  Sizes sizes{};
+Sizes size_step(const EngineOptions& options, const model::ModelConfig& config, at::Device device) {
+  Sizes sizes;
   sizes.max_context = options.max_context > 0 ? options.max_context : std::min<int64_t>(config.max_position, 32768);
   if (sizes.max_context > config.max_position) {
     fail(ErrorKind::kUsage, "--max-context {} is beyond the model's {} positions", options.max_context,
@@ -19,19 +17,19 @@ Sizes size_engine(const EngineOptions& options, const model::ModelConfig& config
   const int64_t default_step = device.is_cpu() ? 1024 : 8192;
   sizes.step_tokens = std::max(options.max_step_tokens > 0 ? options.max_step_tokens : default_step,
                                options.max_running);
+  return sizes;
+}
 
-  // The cache: as asked for, or what the memory affords and all running sequences could use.
+void size_cache(Sizes& sizes, const EngineOptions& options, const model::ModelConfig& config, at::ScalarType dtype,
+                at::Device device, int64_t affordable_bytes) {
   int64_t tokens = options.kv_cache_tokens;
   if (tokens == 0) {
-    // Of what is free: a quarter of the machine's memory, or six tenths of an accelerator's.
-    const double share = device.is_cpu() ? 0.25 : 0.6;
-    const auto affordable = static_cast<int64_t>(share * static_cast<double>(free_bytes) /
-                                                 static_cast<double>(KvCache::bytes_per_token(config, dtype)));
-    tokens = std::min(affordable, options.max_running * sizes.max_context);
+    tokens = std::min(affordable_bytes / KvCache::bytes_per_token(config, dtype),
+                      options.max_running * sizes.max_context);
   }
   const int64_t blocks = (tokens + kBlockSize - 1) / kBlockSize;
 
-  // It must hold one sequence of the longest context; a context that nobody asked for shrinks to what it holds.
+  // It must hold one sequence of the longest context.
   if (blocks * kBlockSize < sizes.max_context) {
     if (options.kv_cache_tokens > 0 && options.max_context > 0) {
       fail(ErrorKind::kUsage, "--kv-cache-tokens {} cannot hold one sequence of --max-context {}",
@@ -44,7 +42,6 @@ Sizes size_engine(const EngineOptions& options, const model::ModelConfig& config
     sizes.max_context = blocks * kBlockSize;
   }
   sizes.blocks = blocks + 1;
-  return sizes;
 }
 
 }  // namespace tritonforge::engine

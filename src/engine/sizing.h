@@ -10,14 +10,18 @@ namespace tritonforge::engine {
 constexpr int64_t kBlockSize = 16;  // tokens in a block of the KV cache
 
 struct Sizes {
-  int64_t max_context;  // tokens of one sequence
-  int64_t step_tokens;  // tokens of one step
-  int64_t blocks;       // of the KV cache, with the one that nobody owns
+  int64_t max_context = 0;  // tokens of one sequence
+  int64_t step_tokens = 0;  // tokens of one step
+  int64_t blocks = 0;       // of the KV cache, with the one that nobody owns
 };
 
-// Throws kUsage where options contradict each other or the model, kMachine where the memory does not hold one sequence.
-// `free_bytes`: what the device has left beside the weights.
-Sizes size_engine(const EngineOptions& options, const model::ModelConfig& config, at::ScalarType dtype,
-                  at::Device device, int64_t free_bytes);
+// What one sequence and one step may hold. Throws kUsage where options contradict the model.
+Sizes size_step(const EngineOptions& options, const model::ModelConfig& config, at::Device device);
+
+// Sets `blocks`, as asked for or as many as `affordable_bytes` hold and the running sequences could use. A context that
+// nobody asked for shrinks to what the cache holds. Throws kUsage where options contradict each other, kMachine where
+// the memory does not hold one sequence.
+void size_cache(Sizes& sizes, const EngineOptions& options, const model::ModelConfig& config, at::ScalarType dtype,
+                at::Device device, int64_t affordable_bytes);
 
 }  // namespace tritonforge::engine

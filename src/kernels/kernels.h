@@ -11,6 +11,7 @@
 // SwiGLU               fused_ops.h          rows.cu               swiglu_reference; 2 bf16 steps, 99.5 % bit-equal
 // embedding, gather    ATen                 rows.cu               index_select; exact
 // next step's inputs   engine/batch.h       rows.cu               worked example; exact
+// ids not read yet     -                    rows.cu               worked example; exact
 // RoPE                 fused_ops.h          rope_cache.cu         rope_reference; 2e-3 of a head's row
 // qk-norm, KV write    fused_ops.h,         rope_cache.cu         rms_norm_reference, then as RoPE; values exact
 //                      paged_attention.h

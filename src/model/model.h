@@ -52,6 +52,11 @@ class Model {
   // hidden [n, hidden] -> logits [n, vocab] fp32.
   at::Tensor logits(const at::Tensor& hidden) const;
   const at::Tensor& lm_head() const;  // [vocab, hidden]; the embedding where tied
+  // For who computes with the same memory in kernels of its own.
+  const std::vector<LayerWeights>& layers() const { return layers_; }
+  const at::Tensor& embed_tokens() const { return embed_tokens_; }  // [vocab, hidden]
+  const at::Tensor& final_norm() const { return final_norm_; }      // [hidden]
+  const at::Tensor& inv_freq() const { return inv_freq_; }          // [head_dim / 2] fp32, of RoPE
 
  private:
   at::Tensor layer_forward(int64_t layer, const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin,

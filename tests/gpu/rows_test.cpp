@@ -147,6 +147,13 @@ TEST_F(Rows, AdvanceMovesActiveRowsOnly) {
   EXPECT_TRUE(at::equal(download(lengths, {4}, at::kInt), ints({17, 0, 32, 49})));
 }
 
+TEST_F(Rows, PickIdsTakesTheTokensThatHaveASource) {
+  const Buffer ids = upload(ints({1, 2, 3, 4})), tokens = upload(ints({70, -1, 72})),
+               sources = upload(ints({2, -1, 1, 0}));
+  check_cuda(api().pick_ids(ids.as<int32_t>(), tokens.as<int32_t>(), sources.as<int32_t>(), 4, stream));
+  EXPECT_TRUE(at::equal(download(ids, {4}, at::kInt), ints({72, 2, 0, 70})));
+}
+
 TEST_F(Rows, ChecksumEqualsTheHosts) {
   for (const int64_t bytes : {0, 1, 7, 8, 9, 15, 16, 17, 4096, 1000003, 50000000}) {
     const at::Tensor data = at::randint(0, 256, {bytes}, at::kByte);

@@ -14,6 +14,7 @@ using kernels::SampleRow;
 
 class Sampling : public GpuTest {
  protected:
+  Buffer workspace_;
   std::vector<Sampled> draw(const at::Tensor& logits, const std::vector<SampleRow>& rows, bool cuts) {
     const auto count = static_cast<int64_t>(rows.size());
     std::vector<float> temperature, top_p, min_p;
@@ -30,8 +31,9 @@ class Sampling : public GpuTest {
     const Buffer x = upload(logits), t = upload(at::tensor(temperature)), p = upload(at::tensor(top_p)),
                  m = upload(at::tensor(min_p)), k = upload(ints(top_k));
     const Buffer s = upload(at::tensor(seed, at::kLong)), at = upload(at::tensor(position, at::kLong));
-    const Buffer workspace(api().sample_workspace(count), 0), tokens = like({count}, at::kInt),
-                                                              log_probs = like({count}, at::kFloat);
+    // One workspace for launches of all sizes: whatever one leaves in it must not be a counter of the next.
+    if (workspace_.bytes() == 0) workspace_ = Buffer(api().sample_workspace(512), 0);
+    const Buffer tokens = like({count}, at::kInt), log_probs = like({count}, at::kFloat);
     const SampleArgs args{.logits = x.as<float>(),
                           .rows = count,
                           .vocab = logits.size(1),
@@ -44,7 +46,7 @@ class Sampling : public GpuTest {
                           .tokens = tokens.as<int32_t>(),
                           .log_probs = log_probs.as<float>(),
                           .cuts = cuts,
-                          .workspace = workspace.as<void>()};
+                          .workspace = workspace_.as<void>()};
     std::vector<Sampled> drawn;
     for (int round = 0; round < 2; ++round) {  // twice over one workspace: counters must be back at zero
       check_cuda(api().sample(&args, stream));

@@ -174,7 +174,10 @@ def test_a_seed_gives_the_same_tokens_in_any_company(engine):
 def test_requests_without_a_seed_differ(engine):
     answers = {tuple(engine.generate(PROMPT, max_new_tokens=20, ignore_eos=True)["output_ids"]) for _ in range(4)}
     assert len(answers) == 4
-    seeded = [engine.generate(PROMPT, max_new_tokens=20, ignore_eos=True, **{name: 11})["output_ids"] for name in ("seed", "sampling_seed")]
+    seeded = [
+        engine.generate(PROMPT, max_new_tokens=20, ignore_eos=True, **{name: 11})["output_ids"]
+        for name in ("seed", "sampling_seed")
+    ]
     assert seeded[0] == seeded[1]
 
 
@@ -400,7 +403,9 @@ def test_health_info_and_metrics(engine):
     metrics = engine.get("/metrics")
     assert "tritonforge_engine_generated_tokens_total" in metrics and "tritonforge_engine_kv_tokens_free" in metrics
     seconds = engine.get("/get_server_info")["stage_seconds"]
-    assert list(seconds) == ["deliver", "draw", "fill", "forward", "plan"] and all(value > 0 for value in seconds.values())
+    assert list(seconds) == ["deliver", "draw", "fill", "forward", "plan"] and all(
+        value > 0 for value in seconds.values()
+    )
     assert 'tritonforge_engine_stage_seconds_total{stage="forward"}' in metrics
     engine.post("/flush_cache", {})
 

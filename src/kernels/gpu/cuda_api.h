@@ -24,7 +24,7 @@ struct CUgraphExec_st;
 
 namespace tritonforge::gpu {
 
-constexpr int kCudaAbi = 2;  // raised whenever the table or one of its structs changes
+constexpr int kCudaAbi = 3;  // raised whenever the table or one of its structs changes
 constexpr int kPage = 16;    // tokens in a block of the KV cache
 
 using Bf16 = uint16_t;
@@ -171,6 +171,9 @@ struct CudaApi {
   int (*swiglu)(Bf16* out, const Bf16* gate_up, int64_t rows, int64_t intermediate,
                 Stream);  // [rows, 2 * intermediate]: gate, then up
   int (*advance)(const AdvanceArgs*, Stream);
+  // ids[i] = tokens[sources[i]] where sources[i] >= 0 (0 where that token is -1); others stay. All int32: a step's ids
+  // whose tokens the host has not read yet.
+  int (*pick_ids)(int32_t* ids, const int32_t* tokens, const int32_t* sources, int64_t count, Stream);
 
   // Attention. rope: [positions, head_dim / 2, 2] fp32, cos and sin of position * inv_freq, inv_freq [head_dim / 2]
   // fp32.

@@ -40,6 +40,7 @@ int rms_norm(Bf16*, const Bf16*, const Bf16*, int64_t, int64_t, float, Stream);
 int add_rms_norm(Bf16*, Bf16*, const Bf16*, const Bf16*, int64_t, int64_t, float, Stream);
 int swiglu(Bf16*, const Bf16*, int64_t, int64_t, Stream);
 int advance(const AdvanceArgs*, Stream);
+int pick_ids(int32_t*, const int32_t*, const int32_t*, int64_t, Stream);
 int rope_table(float*, const float*, int64_t, int64_t, Stream);
 int rope_cache(const RopeCacheArgs*, Stream);
 size_t decode_attention_workspace(int64_t, int64_t, int64_t, int64_t);

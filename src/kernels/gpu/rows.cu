@@ -99,6 +99,13 @@ __global__ void advance_kernel(AdvanceArgs a) {
   a.lengths[s] = position + 1;
 }
 
+__global__ void pick_ids_kernel(int32_t* ids, const int32_t* tokens, const int32_t* sources, int64_t count) {
+  allow_next();
+  wait_for_previous();
+  const int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x;
+  if (i < count && sources[i] >= 0) ids[i] = max(tokens[sources[i]], 0);
+}
+
 // Enough blocks to fill the device, few enough that each does several rounds.
 unsigned blocks_for(int64_t threads, int block) {
   return static_cast<unsigned>(std::min<int64_t>(ceil_div<int64_t>(threads, block), int64_t{multiprocessors()} * 16));
@@ -140,6 +147,12 @@ int advance(const AdvanceArgs* a, Stream stream) {
   if (a->sequences == 0) return 0;
   return launch("advance", advance_kernel, dim3(static_cast<unsigned>(ceil_div<int64_t>(a->sequences, kThreads))),
                 kThreads, 0, stream, *a);
+}
+
+int pick_ids(int32_t* ids, const int32_t* tokens, const int32_t* sources, int64_t count, Stream stream) {
+  if (count == 0) return 0;
+  return launch("pick_ids", pick_ids_kernel, dim3(static_cast<unsigned>(ceil_div<int64_t>(count, kThreads))), kThreads,
+                0, stream, ids, tokens, sources, count);
 }
 
 }  // namespace tritonforge::gpu

@@ -176,6 +176,7 @@ const CudaApi table = {
     .add_rms_norm = add_rms_norm,
     .swiglu = swiglu,
     .advance = advance,
+    .pick_ids = pick_ids,
     .rope_table = rope_table,
     .rope_cache = rope_cache,
     .decode_attention_workspace = decode_attention_workspace,

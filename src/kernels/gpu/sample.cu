@@ -479,22 +479,24 @@ struct Workspace {  // counters first: they must be zero before the first launch
   RowStats* stats;
   Part* parts;
 };
+// The counters lie in one place whatever the launch's rows are: they must be found as zeros, and the rest need not.
+constexpr int64_t kMaxRows = 65536, kCounterBytes = kMaxRows * 4;
 Workspace divide(void* memory, int64_t rows) {
   auto* at = static_cast<uint8_t*>(memory);
-  return {reinterpret_cast<int*>(at), reinterpret_cast<RowStats*>(at + rows * 4),
-          reinterpret_cast<Part*>(at + rows * 12)};
+  return {reinterpret_cast<int*>(at), reinterpret_cast<RowStats*>(at + kCounterBytes),
+          reinterpret_cast<Part*>(at + kCounterBytes + rows * 8)};
 }
 
 }  // namespace
 
 size_t sample_workspace(int64_t max_rows) {
   const int64_t rows = (max_rows + 63) / 64 * 64;
-  return static_cast<size_t>(rows * (4 + 8 + kMaxSplits * static_cast<int64_t>(sizeof(Part))));
+  return static_cast<size_t>(kCounterBytes + rows * (8 + kMaxSplits * static_cast<int64_t>(sizeof(Part))));
 }
 
 int sample(const SampleArgs* a, Stream stream) {
   TF_REQUIRE(a->vocab > 0 && a->vocab < (1 << 30), "sample: vocab %ld", static_cast<long>(a->vocab));
-  TF_REQUIRE(a->rows <= 65535, "sample: %ld rows (at most 65535)", static_cast<long>(a->rows));
+  TF_REQUIRE(a->rows < kMaxRows, "sample: %ld rows (at most 65535)", static_cast<long>(a->rows));
   if (a->rows == 0) return 0;
   const int64_t quads = (a->vocab + 63) / 64 * 16;
   const int64_t filling = ceil_div<int64_t>(int64_t{multiprocessors()} * 5, a->rows);  // five blocks a multiprocessor

@@ -253,7 +253,7 @@ TEST(Engine, AFullQueueIsRefusedAndBadFieldsAreNamed) {
   for (int i = 0; i < 3; ++i) ids.push_back(client.send(client.request(prompt_of(5, i), 1, 3)));
   const auto refused = engine.submit(client.request(prompt_of(5, 9), 1));
   ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.error().kind(), ErrorKind::kUnavailable);
+  EXPECT_EQ(refused.error().kind(), ErrorKind::kBusy);
   engine.resume();
   for (const auto& id : ids) client.wait(id);
   for (const auto& [field, change] : std::map<std::string, std::function<void(Request&)>>{
@@ -262,7 +262,7 @@ TEST(Engine, AFullQueueIsRefusedAndBadFieldsAreNamed) {
            {"top_k", [](Request& r) { r.sampling.top_k = 0; }},
            {"stop_token_ids", [](Request& r) { r.sampling.stop_token_ids = {200}; }},
            {"prompt", [](Request& r) { r.prompt_ids = {5, 999}; }},
-           {"n must", [](Request& r) { r.sampling.n = 0; }}}) {
+           {"params.n", [](Request& r) { r.sampling.n = 0; }}}) {
     auto request = client.request(prompt_of(5, 1), 1);
     change(request);
     const auto result = engine.submit(std::move(request));

@@ -30,6 +30,7 @@ inline std::unique_ptr<model::Model> tiny_model(uint64_t seed = 1) {
 
 inline EngineOptions small_options() {
   EngineOptions options;
+  options.model = "tiny";
   options.max_running = 16;
   options.max_context = 256;
   options.kv_cache_tokens = 4096;

@@ -1,0 +1,153 @@
+#include "engine/gpu_batch.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/error.h"
+#include "engine/batch.h"
+#include "engine/sizing.h"
+
+namespace tritonforge::engine {
+namespace {
+
+constexpr int64_t kLeastWidth = 16;  // blocks of a table
+
+int64_t blocks_for(int64_t tokens) { return (tokens + kBlockSize - 1) / kBlockSize; }
+
+// Few widths, so that few graphs serve all contexts.
+int64_t width_class(int64_t tokens) {
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max(blocks_for(tokens), kLeastWidth))));
+}
+
+void place_sections(GpuBatch& b) {
+  int64_t at = 0;
+  const auto take = [&at](int64_t count, int64_t size) {
+    const int64_t start = at;
+    at += (count * size + 63) / 64 * 64;
+    return start;
+  };
+  b.ids = take(b.tokens, 4);
+  b.positions = take(b.tokens, 4);
+  b.slots = take(b.tokens, 4);
+  b.sources = take(b.decode_rows, 4);
+  b.decode_lengths = take(b.decode_rows, 4);
+  b.decode_tables = take(b.decode_rows * b.decode_width, 4);
+  b.query_starts = take(b.prompts + 1, 4);
+  b.prompt_lengths = take(b.prompts, 4);
+  b.prompt_tables = take(b.prompts * b.prompt_width, 4);
+  b.sample_rows = take(b.draw_rows, 4);
+  b.temperature = take(b.draw_rows, 4);
+  b.top_p = take(b.draw_rows, 4);
+  b.min_p = take(b.draw_rows, 4);
+  b.top_k = take(b.draw_rows, 4);
+  b.seed = take(b.draw_rows, 8);
+  b.position = take(b.draw_rows, 8);
+  b.bytes = at;
+}
+
+bool decodes(const Chunk& chunk) { return chunk.count == 1; }
+
+GpuBatch measure(const Plan& plan, std::span<const kernels::SampleRow> rows, int64_t vocab) {
+  GpuBatch b;
+  int64_t prompt_tokens = 0, decode_context = 0, prompt_context = 0, drawn_decodes = 0;
+  for (const Chunk& chunk : plan.chunks) {
+    const int64_t end = chunk.start + chunk.count;
+    if (decodes(chunk)) {
+      ++b.decodes;
+      drawn_decodes += chunk.samples;
+      decode_context = std::max(decode_context, end);
+    } else {
+      ++b.prompts;
+      prompt_tokens += chunk.count;
+      prompt_context = std::max(prompt_context, end);
+      b.longest_query = std::max(b.longest_query, chunk.count);
+    }
+  }
+  b.rows = std::ssize(rows);
+  b.decode_rows = b.decodes > 0 ? size_class(b.decodes) : 0;
+  b.draw_rows = b.rows > 0 ? size_class(b.rows) : 0;
+  b.tokens = b.prompts > 0 ? size_class(b.decode_rows + prompt_tokens) : b.decode_rows;
+  b.decode_width = b.decodes > 0 ? width_class(decode_context) : 0;
+  b.prompt_width = b.prompts > 0 ? width_class(prompt_context) : 0;
+  b.decode_only = b.prompts == 0 && drawn_decodes == b.decodes;
+  for (const kernels::SampleRow& row : rows) {
+    b.cuts = b.cuts ||
+             (row.temperature > 0 && (row.top_p < 1 || row.min_p > 0 || (row.top_k > 0 && row.top_k < vocab)));
+  }
+  return b;
+}
+
+}  // namespace
+
+int64_t gpu_batch_bytes(int64_t max_tokens, int64_t max_sequences, int64_t max_context) {
+  // Sequences may be all decodes, all prompts or a mix: both halves are given room for all of them.
+  GpuBatch b;
+  b.decode_rows = b.draw_rows = size_class(max_sequences);
+  b.prompts = max_sequences;
+  b.tokens = size_class(max_tokens + b.decode_rows);
+  b.decode_width = b.prompt_width = width_class(max_context);
+  place_sections(b);
+  return b.bytes;
+}
+
+GpuBatch fill_gpu_batch(const Plan& plan, std::span<const kernels::SampleRow> rows, int64_t vocab,
+                        std::span<std::byte> arena) {
+  GpuBatch b = measure(plan, rows, vocab);
+  place_sections(b);
+  TF_CHECK(b.bytes <= std::ssize(arena), "a step of {} tokens in {} sequences exceeds its arena", plan.tokens,
+           plan.chunks.size());
+  const auto ints = [&](int64_t at) { return reinterpret_cast<int32_t*>(arena.data() + at); };
+  const auto floats = [&](int64_t at) { return reinterpret_cast<float*>(arena.data() + at); };
+  const auto longs = [&](int64_t at) { return reinterpret_cast<uint64_t*>(arena.data() + at); };
+  int32_t *ids = ints(b.ids), *positions = ints(b.positions), *slots = ints(b.slots);
+  std::fill_n(ids, b.tokens, 0);
+  std::fill_n(positions, b.tokens, 0);
+  std::fill_n(slots, b.tokens, 0);
+  std::fill_n(ints(b.sources), b.decode_rows, -1);
+  std::fill_n(ints(b.decode_lengths), b.decode_rows, 0);
+
+  // Each chunk: its tokens, its row of the block table, and the row that it draws from.
+  const auto write_table = [](const Sequence& sequence, int64_t end, int32_t* row) {
+    std::copy_n(sequence.blocks.begin(), blocks_for(end), row);
+  };
+  int64_t decode = 0, prompt = 0, prompt_token = b.decode_rows, draw = 0;
+  for (const Chunk& chunk : plan.chunks) {
+    const Sequence& sequence = *chunk.sequence;
+    const int64_t end = chunk.start + chunk.count;
+    int64_t at = decodes(chunk) ? decode : prompt_token;
+    if (decodes(chunk)) {
+      if (sequence.pending > 0) ints(b.sources)[decode] = static_cast<int32_t>(sequence.pending_row);
+      ints(b.decode_lengths)[decode] = static_cast<int32_t>(end);
+      write_table(sequence, end, ints(b.decode_tables) + decode * b.decode_width);
+      ++decode;
+    } else {
+      ints(b.query_starts)[prompt] = static_cast<int32_t>(prompt_token);
+      ints(b.prompt_lengths)[prompt] = static_cast<int32_t>(end);
+      write_table(sequence, end, ints(b.prompt_tables) + prompt * b.prompt_width);
+      ++prompt;
+      prompt_token += chunk.count;
+    }
+    for (int64_t token = chunk.start; token < end; ++token, ++at) {
+      ids[at] = token < std::ssize(sequence.tokens) ? static_cast<int32_t>(sequence.tokens[token]) : 0;
+      positions[at] = static_cast<int32_t>(token);
+      slots[at] = static_cast<int32_t>(sequence.blocks[token / kBlockSize] * kBlockSize + token % kBlockSize);
+    }
+    if (chunk.samples) ints(b.sample_rows)[draw++] = static_cast<int32_t>(at - 1);
+  }
+  ints(b.query_starts)[prompt] = static_cast<int32_t>(prompt_token);
+
+  // What each draw asks for. Padded draws are greedy ones of row 0.
+  std::fill_n(ints(b.sample_rows) + draw, b.draw_rows - draw, 0);
+  for (int64_t i = 0; i < b.draw_rows; ++i) {
+    const kernels::SampleRow row = i < b.rows ? rows[i] : kernels::SampleRow{.temperature = 0};
+    floats(b.temperature)[i] = row.temperature;
+    floats(b.top_p)[i] = row.top_p;
+    floats(b.min_p)[i] = row.min_p;
+    ints(b.top_k)[i] = static_cast<int32_t>(std::clamp<int64_t>(row.top_k, -1, vocab));
+    longs(b.seed)[i] = row.seed;
+    longs(b.position)[i] = row.position;
+  }
+  return b;
+}
+
+}  // namespace tritonforge::engine

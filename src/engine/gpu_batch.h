@@ -1,0 +1,53 @@
+#pragma once
+// One step's inputs for the GPU runner: numbers in an arena, laid out so that a decode's places depend on its size
+// classes alone (a CUDA graph finds them there). Sequences with one new token come first and are decoded; the others
+// follow, ragged, and are prefilled. Host side only: no device, no ATen.
+//
+//   tokens    | decode rows: one a sequence | pad | prompt rows, sequence after sequence | pad |
+//   tables    | [decode rows, decode_width]       | [prompts, prompt_width]                    |
+//   draws     | one row a chunk that samples, in the plan's order                        | pad |
+//
+// Padding: id, position and slot 0 (the block that nobody owns), length 0, temperature 0.
+#include <cstdint>
+#include <span>
+
+#include "engine/scheduler.h"
+#include "kernels/sample.h"
+
+namespace tritonforge::engine {
+
+struct GpuBatch {
+  // Counts; the padded ones are size classes (batch.h).
+  int64_t decodes = 0, prompts = 0, rows = 0;  // sequences with one new token, with several; draws
+  int64_t tokens = 0, decode_rows = 0, draw_rows = 0, decode_width = 0, prompt_width = 0;  // padded
+  int64_t longest_query = 0;                                                               // of a prompt's chunk
+  bool cuts = false;         // a row asks for top_k, top_p or min_p
+  bool decode_only = false;  // no prompt, and row i of the hidden states is draw i
+
+  // Where the sections are, in bytes from the arena's start.
+  int64_t ids, positions, slots;                        // [tokens] int32
+  int64_t sources;                                      // [decode_rows] int32: row of the draws before, or -1
+  int64_t decode_lengths, decode_tables;                // [decode_rows], [decode_rows, decode_width] int32
+  int64_t query_starts, prompt_lengths, prompt_tables;  // [prompts + 1], [prompts], [prompts, prompt_width] int32
+  int64_t sample_rows;                                  // [draw_rows] int32, rows of the hidden states
+  int64_t temperature, top_p, min_p;                    // [draw_rows] float
+  int64_t top_k;                                        // [draw_rows] int32
+  int64_t seed, position;                               // [draw_rows] uint64
+  int64_t bytes = 0;
+
+  // Whether two decodes find their inputs in the same places and run the same kernels.
+  struct Shape {
+    int64_t decode_rows, decode_width;
+    bool cuts;
+    auto operator<=>(const Shape&) const = default;
+  };
+  Shape shape() const { return {decode_rows, decode_width, cuts}; }
+};
+
+// Bytes of an arena that holds every step of these limits.
+int64_t gpu_batch_bytes(int64_t max_tokens, int64_t max_sequences, int64_t max_context);
+// Writes the plan's numbers to `arena`. A chunk whose token is pending gets it from the draws before (`sources`).
+GpuBatch fill_gpu_batch(const Plan& plan, std::span<const kernels::SampleRow> rows, int64_t vocab,
+                        std::span<std::byte> arena);
+
+}  // namespace tritonforge::engine

@@ -1,0 +1,378 @@
+#include "engine/gpu_runner.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "engine/batch.h"
+#include "kernels/device.h"
+
+namespace tritonforge::engine {
+namespace {
+
+using gpu::Bf16;
+using gpu::check_cuda;
+
+constexpr size_t kGemmWorkspace = size_t{32} << 20;  // what cuBLASLt asks for on Hopper
+constexpr int64_t kTunedTokens = 1024;               // of a step that is not full
+constexpr size_t kArenas = 3;                        // steps whose numbers may be on their way to the device
+constexpr size_t kStepsInFlight = 2;                 // the one that runs and the one queued behind it
+// Rows from which overlapping launches measured as a gain in a whole decode step (kernels/kernels.h).
+constexpr int64_t kOverlapRows = 32;
+
+Bf16* bits(const at::Tensor& tensor) {
+  return tensor.defined() ? static_cast<Bf16*>(tensor.mutable_data_ptr()) : nullptr;
+}
+
+struct Widths {
+  int64_t q, kv, qkv, hidden, intermediate, vocab;
+};
+Widths widths_of(const model::ModelConfig& c) {
+  const int64_t q = c.num_heads * c.head_dim, kv = c.num_kv_heads * c.head_dim;
+  return {q, kv, q + 2 * kv, c.hidden_size, c.intermediate_size, c.vocab_size};
+}
+
+// Memory, streams and handles are made on the calling thread's device.
+int use_device(at::Device device) {
+  check_cuda(gpu::open_cuda_library().set_device(device.index()));
+  return device.index();
+}
+
+int64_t most_rows(const EngineOptions& options) { return size_class(options.max_running); }
+int64_t most_tokens(const EngineOptions& options, const Sizes& sizes) {
+  return size_class(sizes.step_tokens + most_rows(options));
+}
+
+}  // namespace
+
+std::string GpuRunner::refusal(const EngineOptions& options, const model::Model& model) {
+  const model::ModelConfig& c = model.config();
+  if (!options.gpu_kernels) return "they are switched off";
+  if (!model.device().is_cuda()) return fmt::format("the device is {}", model.device().str());
+  if (model.dtype() != at::kBFloat16) return "the model is not in bfloat16";
+  if (c.head_dim != 64 && c.head_dim != 128) return fmt::format("head_dim is {}, not 64 or 128", c.head_dim);
+  if (c.num_heads / c.num_kv_heads > 16) {
+    return fmt::format("{} query heads share a key head, more than 16", c.num_heads / c.num_kv_heads);
+  }
+  for (const int64_t n : {c.hidden_size, c.intermediate_size, c.vocab_size}) {
+    if (n % 8 != 0) return fmt::format("a width of {} is no multiple of 8", n);
+  }
+  if (most_rows(options) > 1024) return fmt::format("--max-running {} is beyond 1024", options.max_running);
+  try {
+    gpu::open_cuda_library();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+int64_t GpuRunner::workspace_bytes(const EngineOptions& options, const Sizes& sizes, const model::ModelConfig& config) {
+  const Widths w = widths_of(config);
+  const int64_t tokens = most_tokens(options, sizes), rows = most_rows(options);
+  const auto& api = gpu::open_cuda_library();
+  const int64_t activations = tokens * 2 * (3 * w.hidden + w.qkv + 2 * w.q + 3 * w.intermediate);
+  const int64_t draws = rows * (2 * w.hidden + 4 * w.vocab + 8);
+  const auto kernels = static_cast<int64_t>(
+      api.decode_attention_workspace(rows, config.num_heads, config.num_kv_heads, config.head_dim) +
+      api.sample_workspace(rows) + kGemmWorkspace);
+  const int64_t rope = sizes.max_context * config.head_dim * 4;
+  return activations + draws + kernels + rope +
+         gpu_batch_bytes(sizes.step_tokens, options.max_running, sizes.max_context);
+}
+
+GpuRunner::GpuRunner(const EngineOptions& options, const Sizes& sizes, const model::Model& model)
+    : api_(gpu::open_cuda_library()),
+      model_(model),
+      config_(model.config()),
+      device_(use_device(model.device())),
+      graphs_wanted_(options.cuda_graphs),
+      tune_wanted_(options.tune_gemms),
+      full_step_(size_class(sizes.step_tokens)),
+      blocks_(sizes.blocks),
+      gemm_(kGemmWorkspace) {
+  kernels::synchronize(model.device());  // the weights came on another stream
+  const Widths w = widths_of(config_);
+  const auto tokens = static_cast<size_t>(most_tokens(options, sizes)), rows = static_cast<size_t>(most_rows(options));
+
+  // Inputs and results.
+  const auto arena_bytes = static_cast<size_t>(
+      gpu_batch_bytes(sizes.step_tokens, options.max_running, sizes.max_context));
+  for (size_t i = 0; i < kArenas; ++i) host_.emplace_back(arena_bytes);
+  arena_ = DeviceMemory(arena_bytes);
+  for (size_t i = 0; i < kStepsInFlight; ++i) ring_.emplace_back(rows);
+  results_ = DeviceMemory(rows * 8);
+
+  // Activations. They begin as small numbers: padded rows are computed too, and products are timed on them.
+  const auto wide = [&](int64_t width) {
+    DeviceMemory made(tokens * static_cast<size_t>(width) * 2);
+    check_cuda(api_.fill(made.as<void>(), 0x3C, tokens * static_cast<size_t>(width) * 2, stream_));  // 0.0115 each
+    return made;
+  };
+  x_ = wide(w.hidden);
+  normed_ = wide(w.hidden);
+  delta_ = wide(w.hidden);
+  qkv_ = wide(w.qkv);
+  q_ = wide(w.q);
+  attended_ = wide(w.q);
+  gate_up_ = wide(2 * w.intermediate);
+  activated_ = wide(w.intermediate);
+  drawn_hidden_ = DeviceMemory(rows * static_cast<size_t>(w.hidden) * 2);
+  logits_ = DeviceMemory(rows * static_cast<size_t>(w.vocab) * 4);
+  check_cuda(api_.fill(results_.as<void>(), 0, rows * 8, stream_));
+
+  // What the kernels keep for themselves.
+  const size_t attention = api_.decode_attention_workspace(static_cast<int64_t>(rows), config_.num_heads,
+                                                           config_.num_kv_heads, config_.head_dim),
+               sampling = api_.sample_workspace(static_cast<int64_t>(rows));
+  attention_workspace_ = DeviceMemory(std::max<size_t>(attention, 16));
+  sample_workspace_ = DeviceMemory(std::max<size_t>(sampling, 16));
+  check_cuda(api_.fill(attention_workspace_.as<void>(), 0, attention, stream_));
+  check_cuda(api_.fill(sample_workspace_.as<void>(), 0, sampling, stream_));
+  rope_ = DeviceMemory(static_cast<size_t>(sizes.max_context * config_.head_dim * 4));
+  check_cuda(api_.rope_table(rope_.as<float>(), model.inv_freq().const_data_ptr<float>(), sizes.max_context,
+                             config_.head_dim, stream_));
+  if (tune_wanted_) tune_at_start(most_rows(options));
+  check_cuda(api_.stream_synchronize(stream_));
+  make_cache();
+}
+
+GpuRunner::~GpuRunner() { api_.stream_synchronize(stream_); }
+
+void GpuRunner::make_cache() {
+  const int64_t elements = blocks_ * kBlockSize * config_.num_kv_heads * config_.head_dim;  // of keys, or of values
+  cache_memory_ = DeviceMemory(static_cast<size_t>(2 * config_.num_layers * elements * 2));
+  auto* next = cache_memory_.as<Bf16>();
+  for (int64_t layer = 0; layer < config_.num_layers; ++layer, next += 2 * elements) {
+    cache_.push_back({next, next + elements});
+  }
+}
+
+void GpuRunner::release_cache() {
+  check_cuda(api_.stream_synchronize(stream_));
+  graphs_.clear();  // they know its address
+  cache_.clear();
+  cache_memory_ = DeviceMemory();
+}
+
+void GpuRunner::fill(const Plan& plan, std::span<const kernels::SampleRow> rows) {
+  check_cuda(api_.set_device(device_));
+  HostArena& arena = host_[host_turn_++ % kArenas];
+  arena.copied.wait();
+  auto* bytes = arena.memory.as<std::byte>();
+  batch_ = fill_gpu_batch(plan, rows, config_.vocab_size, {bytes, arena.memory.size()});
+  check_cuda(api_.copy(arena_.as<void>(), bytes, static_cast<size_t>(batch_.bytes), stream_));
+  arena.copied.record(stream_);
+}
+
+void GpuRunner::forward() {
+  // Short prompts come again and again. Between them and full steps there are many sizes, each rarely seen.
+  if (tune_wanted_ && batch_.tokens <= kTunedTokens) tune_layers(batch_.tokens);
+
+  // A decode of a shape that has run before becomes a graph; the first run has loaded every kernel.
+  if (graphs_wanted_ && batch_.decode_only) {
+    const auto [found, first] = graphs_.try_emplace(batch_.shape());
+    if (!first && !found->second) {
+      check_cuda(api_.capture_begin(stream_));
+      gpu::Graph captured = nullptr;
+      try {
+        queue_step();
+      } catch (...) {
+        api_.capture_end(stream_, &captured);  // leaves the capture; its own error is the same one
+        graphs_.erase(found);
+        throw;
+      }
+      check_cuda(api_.capture_end(stream_, &captured));
+      found->second = GpuGraph(captured);
+    }
+    if (found->second) found->second.launch(stream_);
+    else queue_step();
+  } else {
+    queue_step();
+  }
+
+  // The tokens' way home.
+  if (batch_.rows == 0) {
+    in_flight_.push_back(nullptr);
+    return;
+  }
+  Drawn& drawn = ring_[drawn_turn_++ % ring_.size()];
+  drawn.rows = batch_.rows;
+  drawn.draw_rows = batch_.draw_rows;
+  check_cuda(
+      api_.copy(drawn.memory.as<void>(), results_.as<void>(), static_cast<size_t>(batch_.draw_rows * 8), stream_));
+  drawn.arrived.record(stream_);
+  in_flight_.push_back(&drawn);
+}
+
+std::span<const kernels::Sampled> GpuRunner::draw() {
+  Drawn* drawn = in_flight_.front();
+  in_flight_.pop_front();
+  sampled_.clear();
+  if (drawn == nullptr) return {};
+  drawn->arrived.wait();
+  const auto* tokens = drawn->memory.as<int32_t>();
+  const auto* log_probs = drawn->memory.as<float>() + drawn->draw_rows;
+  for (int64_t i = 0; i < drawn->rows; ++i) sampled_.push_back({tokens[i], log_probs[i]});
+  return sampled_;
+}
+
+void GpuRunner::discard() {
+  api_.stream_synchronize(stream_);  // who finds the device broken is step_failed()
+  in_flight_.clear();
+}
+
+// ---- The step's kernels ----
+
+gpu::GemmArgs GpuRunner::product(void* y, const Bf16* x, const at::Tensor& weight, const at::Tensor& bias, int64_t rows,
+                                 bool fp32) const {
+  return {.y = y,
+          .x = x,
+          .w = bits(weight),
+          .bias = bits(bias),
+          .m = rows,
+          .n = weight.size(0),
+          .k = weight.size(1),
+          .fp32_out = fp32,
+          .accumulate = false};
+}
+
+void GpuRunner::project(void* y, const Bf16* x, const at::Tensor& weight, const at::Tensor& bias, int64_t rows,
+                        bool fp32) {
+  const gpu::GemmArgs args = product(y, x, weight, bias, rows, fp32);
+  check_cuda(api_.gemm(gemm_, &args, stream_));
+}
+
+// Decodes of every size class, full steps of prompts alone and of prompts beside decodes.
+void GpuRunner::tune_at_start(int64_t most_rows) {
+  for (int64_t rows = 1; rows <= most_rows; rows = size_class(rows + 1)) {
+    tune_layers(rows);
+    tune_head(rows);
+  }
+  tune_layers(full_step_);
+  tune_layers(size_class(full_step_ + 1));
+}
+
+// Times the algorithms of the layers' products, once for each count of rows (a second call returns at once). It waits
+// for the device and overwrites activations.
+void GpuRunner::tune_layers(int64_t rows) {
+  const model::LayerWeights& l = model_.layers().front();
+  for (const gpu::GemmArgs& args : {product(qkv_.as<void>(), normed_.as<Bf16>(), l.qkv_proj, l.qkv_bias, rows, false),
+                                    product(delta_.as<void>(), attended_.as<Bf16>(), l.o_proj, l.o_bias, rows, false),
+                                    product(gate_up_.as<void>(), normed_.as<Bf16>(), l.gate_up_proj, {}, rows, false),
+                                    product(delta_.as<void>(), activated_.as<Bf16>(), l.down_proj, {}, rows, false)}) {
+    check_cuda(api_.gemm_tune(gemm_, &args, stream_));
+  }
+}
+
+void GpuRunner::tune_head(int64_t rows) {
+  const auto args = product(logits_.as<void>(), normed_.as<Bf16>(), model_.lm_head(), {}, rows, true);
+  check_cuda(api_.gemm_tune(gemm_, &args, stream_));
+}
+
+void GpuRunner::queue_step() {
+  check_cuda(api_.set_overlap(batch_.decode_only && batch_.decode_rows >= kOverlapRows));
+  queue_layers();
+  if (batch_.rows > 0) queue_draws();
+}
+
+void GpuRunner::queue_layers() {
+  const auto& layers = model_.layers();
+  const auto eps = static_cast<float>(config_.rms_norm_eps);
+  const int64_t rows = batch_.tokens, hidden = config_.hidden_size, intermediate = config_.intermediate_size;
+  auto *x = x_.as<Bf16>(), *normed = normed_.as<Bf16>(), *delta = delta_.as<Bf16>();
+
+  check_cuda(api_.pick_ids(input<int32_t>(batch_.ids), results_.as<int32_t>(), input<int32_t>(batch_.sources),
+                           batch_.decode_rows, stream_));
+  check_cuda(api_.embed(x, bits(model_.embed_tokens()), input<int32_t>(batch_.ids), rows, hidden, stream_));
+  check_cuda(api_.rms_norm(normed, x, bits(layers.front().input_norm), rows, hidden, eps, stream_));
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const model::LayerWeights& l = layers[i];
+    const at::Tensor& next_norm = i + 1 < layers.size() ? layers[i + 1].input_norm : model_.final_norm();
+    project(qkv_.as<void>(), normed, l.qkv_proj, l.qkv_bias, rows);
+    queue_attention(i);
+    project(delta, attended_.as<Bf16>(), l.o_proj, l.o_bias, rows);
+    check_cuda(api_.add_rms_norm(normed, x, delta, bits(l.post_attention_norm), rows, hidden, eps, stream_));
+    project(gate_up_.as<void>(), normed, l.gate_up_proj, {}, rows);
+    check_cuda(api_.swiglu(activated_.as<Bf16>(), gate_up_.as<Bf16>(), rows, intermediate, stream_));
+    project(delta, activated_.as<Bf16>(), l.down_proj, {}, rows);
+    check_cuda(api_.add_rms_norm(normed, x, delta, bits(next_norm), rows, hidden, eps, stream_));
+  }
+}
+
+// The new tokens' keys and values go into the cache; then decodes and prompts attend to it, a launch each.
+void GpuRunner::queue_attention(size_t layer) {
+  const model::LayerWeights& l = model_.layers()[layer];
+  const float scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config_.head_dim)));
+  const gpu::RopeCacheArgs rope{.qkv = qkv_.as<Bf16>(),
+                                .q = q_.as<Bf16>(),
+                                .cache = cache_[layer],
+                                .q_norm = bits(l.q_norm),
+                                .k_norm = bits(l.k_norm),
+                                .rope = rope_.as<float>(),
+                                .positions = input<int32_t>(batch_.positions),
+                                .slots = input<int32_t>(batch_.slots),
+                                .tokens = batch_.tokens,
+                                .heads = config_.num_heads,
+                                .kv_heads = config_.num_kv_heads,
+                                .head_dim = config_.head_dim,
+                                .eps = static_cast<float>(config_.rms_norm_eps)};
+  check_cuda(api_.rope_cache(&rope, stream_));
+  if (batch_.decodes > 0) {
+    const gpu::DecodeAttentionArgs decode{.q = q_.as<Bf16>(),
+                                          .out = attended_.as<Bf16>(),
+                                          .cache = cache_[layer],
+                                          .block_tables = input<int32_t>(batch_.decode_tables),
+                                          .lengths = input<int32_t>(batch_.decode_lengths),
+                                          .sequences = batch_.decode_rows,
+                                          .table_width = batch_.decode_width,
+                                          .heads = config_.num_heads,
+                                          .kv_heads = config_.num_kv_heads,
+                                          .head_dim = config_.head_dim,
+                                          .scale = scale,
+                                          .workspace = attention_workspace_.as<void>()};
+    check_cuda(api_.decode_attention(&decode, stream_));
+  }
+  if (batch_.prompts > 0) {
+    const gpu::PrefillAttentionArgs prefill{.q = q_.as<Bf16>(),
+                                            .out = attended_.as<Bf16>(),
+                                            .cache = cache_[layer],
+                                            .block_tables = input<int32_t>(batch_.prompt_tables),
+                                            .query_starts = input<int32_t>(batch_.query_starts),
+                                            .lengths = input<int32_t>(batch_.prompt_lengths),
+                                            .sequences = batch_.prompts,
+                                            .table_width = batch_.prompt_width,
+                                            .heads = config_.num_heads,
+                                            .kv_heads = config_.num_kv_heads,
+                                            .head_dim = config_.head_dim,
+                                            .longest_query = batch_.longest_query,
+                                            .scale = scale};
+    check_cuda(api_.prefill_attention(&prefill, stream_));
+  }
+}
+
+// Logits in fp32 of the rows that draw, and one token of each.
+void GpuRunner::queue_draws() {
+  const Bf16* hidden = normed_.as<Bf16>();
+  if (!batch_.decode_only) {
+    check_cuda(api_.gather_rows(drawn_hidden_.as<Bf16>(), hidden, input<int32_t>(batch_.sample_rows), batch_.draw_rows,
+                                config_.hidden_size, stream_));
+    hidden = drawn_hidden_.as<Bf16>();
+  }
+  project(logits_.as<void>(), hidden, model_.lm_head(), {}, batch_.draw_rows, /*fp32=*/true);
+  const gpu::SampleArgs sample{.logits = logits_.as<float>(),
+                               .rows = batch_.draw_rows,
+                               .vocab = config_.vocab_size,
+                               .temperature = input<float>(batch_.temperature),
+                               .top_p = input<float>(batch_.top_p),
+                               .min_p = input<float>(batch_.min_p),
+                               .top_k = input<int32_t>(batch_.top_k),
+                               .seed = input<uint64_t>(batch_.seed),
+                               .position = input<uint64_t>(batch_.position),
+                               .tokens = results_.as<int32_t>(),
+                               .log_probs = results_.as<float>() + batch_.draw_rows,
+                               .cuts = batch_.cuts,
+                               .workspace = sample_workspace_.as<void>()};
+  check_cuda(api_.sample(&sample, stream_));
+}
+
+}  // namespace tritonforge::engine

@@ -1,0 +1,204 @@
+// The engine's GPU runner against the model in fp32 on the CPU, its options against each other, and ATen's path on the
+// same device, which no test without a GPU reaches.
+#include <map>
+
+#include "engine/core.h"
+#include "engine/gpu_runner.h"
+#include "gpu/fixture.h"
+#include "model/weights.h"
+#include "tokenizer/tokenizer.h"
+
+namespace tritonforge::engine {
+namespace {
+
+model::ModelConfig small_config(model::Family family) {
+  model::ModelConfig config;
+  config.family = family;
+  config.hidden_size = 256;
+  config.intermediate_size = 512;
+  config.num_layers = 3;
+  config.num_heads = 8;
+  config.num_kv_heads = 2;
+  config.head_dim = 64;
+  config.vocab_size = 1000;
+  config.max_position = 2048;
+  config.qk_norm = family == model::Family::kQwen3;
+  config.attention_bias = family == model::Family::kQwen2;
+  return config;
+}
+
+std::vector<int64_t> prompt_of(int64_t length, int64_t salt) {
+  std::vector<int64_t> ids;
+  for (int64_t i = 0; i < length; ++i) ids.push_back((i * 7 + salt * 13 + i * i) % 1000);
+  return ids;
+}
+
+class EngineOnGpu : public gpu::GpuTest {
+ protected:
+  static constexpr int64_t kRequests = 20;
+
+  static std::unique_ptr<model::Model> model(at::ScalarType dtype, at::Device device,
+                                             model::Family family = model::Family::kQwen3) {
+    auto made = std::make_unique<model::Model>(small_config(family), at::kBFloat16, at::kCPU);
+    made->init_random(1, 0.08);
+    auto moved = std::make_unique<model::Model>(small_config(family), dtype, device);
+    const at::NoGradGuard no_grad;
+    const auto from = made->named_parameters(), to = moved->named_parameters();
+    for (size_t i = 0; i < from.size(); ++i) {
+      // Biases and norms of their own, so that a kernel that leaves one out is found.
+      if (from[i].second.dim() == 1) from[i].second.uniform_(0.5, 1.5);
+    }
+    for (size_t i = 0; i < from.size(); ++i) at::Tensor(to[i].second).copy_(from[i].second);
+    return moved;
+  }
+  static EngineOptions options() {
+    EngineOptions options;
+    options.device = "cuda";
+    options.max_running = 20;  // no size class
+    options.max_context = 1024;
+    options.kv_cache_tokens = 1024 * 20;
+    options.tune_gemms = false;  // the same algorithms in every run
+    return options;
+  }
+  // Prompts of 1 to 400 tokens, some shared; greedy and sampled rows, some with cuts.
+  std::map<std::string, Output> run(const EngineOptions& options, model::Family family = model::Family::kQwen3) {
+    at::manual_seed(5);
+    Core core(options, model(at::kBFloat16, at::Device(at::kCUDA, 0), family), nullptr);
+    std::map<std::string, Output> outputs;
+    for (int64_t i = 0; i < kRequests; ++i) {
+      Request request;
+      request.id = std::to_string(i);
+      request.prompt_ids = prompt_of(i == 0 ? 1 : i < 6 ? 100 : 20 * i, i < 6 ? 1 : i);
+      request.sampling.max_new_tokens = 60;
+      request.sampling.seed = static_cast<uint64_t>(i);
+      request.sampling.temperature = i % 3 == 0 ? 0 : 0.8;
+      if (i % 5 == 1) request.sampling.top_p = 0.9;
+      request.on_output = [&outputs](Output part) {
+        const std::string id = part.id;
+        outputs[id].append(std::move(part));
+      };
+      core.admit(std::move(core.arrival(std::move(request)).value()));
+    }
+    const at::InferenceMode inference;
+    while (core.has_work()) core.step();
+    EXPECT_EQ(core.stats().failed_steps, 0);
+    return outputs;
+  }
+  // Log-probabilities under the fp32 model on the CPU, and how far each greedy token is from the best one.
+  void expect_near_the_reference(const std::map<std::string, Output>& outputs, model::Family family) {
+    at::manual_seed(5);
+    const auto reference = model(at::kFloat, at::kCPU, family);
+    const at::NoGradGuard no_grad;
+    double worst = 0, total = 0, worst_greedy = 0;
+    int64_t count = 0;
+    for (int64_t i = 0; i < kRequests; ++i) {
+      const Sample& sample = outputs.at(std::to_string(i)).samples[0];
+      ASSERT_EQ(sample.output_ids.size(), 60u) << i << " " << sample.abort_message;
+      std::vector<int64_t> all = prompt_of(i == 0 ? 1 : i < 6 ? 100 : 20 * i, i < 6 ? 1 : i);
+      const auto prompt = std::ssize(all);
+      all.insert(all.end(), sample.output_ids.begin(), sample.output_ids.end());
+      const int64_t n = std::ssize(all);
+      const at::Tensor hidden = reference->forward(at::tensor(all), at::arange(n), model::packed_attention({0, n}));
+      const double temperature = i % 3 == 0 ? 1 : 0.8;
+      const at::Tensor log_probs = at::log_softmax(reference->logits(hidden) / temperature, 1);
+      for (int64_t t = 0; t < 60; ++t) {
+        const at::Tensor row = log_probs[prompt + t - 1];
+        const auto expected = row[sample.output_ids[static_cast<size_t>(t)]].item<float>();
+        const double off = std::abs(expected - sample.log_probs[static_cast<size_t>(t)]);
+        worst = std::max(worst, off);
+        total += off;
+        ++count;
+        if (i % 3 == 0) worst_greedy = std::max(worst_greedy, static_cast<double>(row.max().item<float>() - expected));
+      }
+    }
+    // bf16 activations of three layers: seen on an H100, see the comment of the test.
+    EXPECT_LT(total / static_cast<double>(count), 0.02);
+    EXPECT_LT(worst, 0.25);
+    EXPECT_LT(worst_greedy, 0.25);
+    fmt::print("log-probs against fp32: mean {:.5f}, worst {:.5f}; greedy tokens below the best by at most {:.5f}\n",
+               total / static_cast<double>(count), worst, worst_greedy);
+  }
+  static int64_t equal_tokens(const std::map<std::string, Output>& a, const std::map<std::string, Output>& b) {
+    int64_t equal = 0;
+    for (const auto& [id, output] : a) {
+      if (output.samples[0].output_ids == b.at(id).samples[0].output_ids) ++equal;
+    }
+    return equal;
+  }
+};
+
+TEST_F(EngineOnGpu, LogProbsAreTheFp32ModelsWithinBf16) {
+  for (const auto family : {model::Family::kQwen3, model::Family::kQwen2}) {
+    expect_near_the_reference(run(options(), family), family);
+  }
+}
+
+TEST_F(EngineOnGpu, AtensPathIsAsNear) {
+  EngineOptions aten = options();
+  aten.gpu_kernels = false;
+  expect_near_the_reference(run(aten), model::Family::kQwen3);
+}
+
+// The batches have the same shapes either way, so the same bits.
+TEST_F(EngineOnGpu, GraphsAndStepsAheadChangeNoToken) {
+  const auto both = run(options());
+  for (const bool graphs : {false, true}) {
+    for (const bool ahead : {false, true}) {
+      EngineOptions other = options();
+      other.cuda_graphs = graphs;
+      other.step_ahead = ahead;
+      EXPECT_EQ(equal_tokens(run(other), both), kRequests) << "graphs " << graphs << ", ahead " << ahead;
+    }
+  }
+}
+
+TEST_F(EngineOnGpu, ChunkedPromptsPreemptionAndReuseStayNear) {
+  EngineOptions chunked = options();
+  chunked.max_step_tokens = 64;
+  expect_near_the_reference(run(chunked), model::Family::kQwen3);
+  EngineOptions scarce = options();
+  scarce.kv_cache_tokens = 1536;
+  expect_near_the_reference(run(scarce), model::Family::kQwen3);
+  EngineOptions no_reuse = options();
+  no_reuse.reuse_prefixes = false;
+  expect_near_the_reference(run(no_reuse), model::Family::kQwen3);
+}
+
+TEST_F(EngineOnGpu, TunedProductsStayNear) {
+  EngineOptions tuned = options();
+  tuned.tune_gemms = true;
+  expect_near_the_reference(run(tuned), model::Family::kQwen3);
+}
+
+TEST_F(EngineOnGpu, NewWeightsAndReleasedMemoryActBetweenSteps) {
+  at::manual_seed(5);
+  Core core(options(), model(at::kBFloat16, at::Device(at::kCUDA, 0)), nullptr);
+  Output whole;
+  Request request;
+  request.id = "a";
+  request.prompt_ids = prompt_of(100, 1);
+  request.sampling.max_new_tokens = 60;
+  request.sampling.temperature = 0;
+  request.on_output = [&](Output part) { whole.append(std::move(part)); };
+  core.admit(std::move(core.arrival(std::move(request)).value()));
+  const at::InferenceMode inference;
+  for (int step = 0; core.has_work(); ++step) {
+    core.step();
+    if (step == 20) {
+      core.release_memory();
+      core.resume_memory();
+    }
+    if (step == 40) {
+      StagedWeights staged;
+      for (const auto& [name, tensor] : core.model().named_parameters()) staged.copies.emplace_back(tensor, tensor * 1);
+      core.install(staged, 3);
+    }
+  }
+  EXPECT_EQ(whole.samples[0].output_ids.size(), 60u);
+  EXPECT_EQ(whole.samples[0].weight_versions.front(), 0);
+  EXPECT_EQ(whole.samples[0].weight_versions.back(), 3);
+  EXPECT_TRUE(std::ranges::is_sorted(whole.samples[0].weight_versions));
+}
+
+}  // namespace
+}  // namespace tritonforge::engine

@@ -1,0 +1,125 @@
+#include "engine/gpu_batch.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "base/rng.h"
+#include "engine/sizing.h"
+
+namespace tritonforge::engine {
+namespace {
+
+class GpuBatchTest : public testing::Test {
+ protected:
+  void fill(const Plan& plan, const std::vector<kernels::SampleRow>& rows) {
+    std::ranges::fill(arena, std::byte{0xEE});  // what is not written must not be read
+    batch = fill_gpu_batch(plan, rows, 1000, arena);
+  }
+  template <typename T = int32_t>
+  std::vector<T> read(int64_t at, int64_t count) const {
+    std::vector<T> values(static_cast<size_t>(count));
+    std::memcpy(values.data(), arena.data() + at, values.size() * sizeof(T));
+    return values;
+  }
+  Sequence sequence(int64_t tokens, std::vector<int32_t> blocks) {
+    Sequence made;
+    for (int64_t i = 0; i < tokens; ++i) made.tokens.push_back(100 + i);
+    made.blocks = std::move(blocks);
+    return made;
+  }
+  std::vector<std::byte> arena{static_cast<size_t>(gpu_batch_bytes(64, 8, 512))};
+  GpuBatch batch;
+};
+
+using Ints = std::vector<int32_t>;
+
+TEST_F(GpuBatchTest, DecodesComeFirstAndPromptsFollowRagged) {
+  Sequence prompt = sequence(40, {3, 7, 2}), decode = sequence(18, {5, 9}), late = sequence(33, {4, 6, 8});
+  late.pending = 1;  // token 33 is drawn and not read: row 2 of the step before
+  late.pending_row = 2;
+  Plan plan;
+  plan.chunks = {{&prompt, 30, 3, false}, {&decode, 17, 1, true}, {&late, 33, 1, true}};
+  plan.tokens = 5;
+  plan.samples = 2;
+  fill(plan, {{.temperature = 0.5f, .top_k = 7, .seed = 11, .position = 18}, {.seed = 12, .position = 34}});
+
+  EXPECT_EQ(batch.decodes, 2);
+  EXPECT_EQ(batch.prompts, 1);
+  EXPECT_EQ(batch.decode_rows, 2);
+  EXPECT_EQ(batch.tokens, 8);  // 2 + 3, padded
+  EXPECT_FALSE(batch.decode_only);
+  EXPECT_TRUE(batch.cuts);
+  EXPECT_EQ(batch.longest_query, 3);
+  EXPECT_EQ(read(batch.ids, 8), (Ints{117, 0, 130, 131, 132, 0, 0, 0}));
+  EXPECT_EQ(read(batch.positions, 8), (Ints{17, 33, 30, 31, 32, 0, 0, 0}));
+  EXPECT_EQ(read(batch.slots, 8), (Ints{9 * 16 + 1, 8 * 16 + 1, 7 * 16 + 14, 7 * 16 + 15, 2 * 16, 0, 0, 0}));
+  EXPECT_EQ(read(batch.sources, 2), (Ints{-1, 2}));
+  EXPECT_EQ(read(batch.decode_lengths, 2), (Ints{18, 34}));
+  EXPECT_EQ(read(batch.decode_tables, 2), (Ints{5, 9}));
+  EXPECT_EQ(read(batch.decode_tables + batch.decode_width * 4, 3), (Ints{4, 6, 8}));
+  EXPECT_EQ(read(batch.query_starts, 2), (Ints{2, 5}));
+  EXPECT_EQ(read(batch.prompt_lengths, 1), (Ints{33}));
+  EXPECT_EQ(read(batch.prompt_tables, 3), (Ints{3, 7, 2}));
+  EXPECT_EQ(read(batch.sample_rows, 2), (Ints{0, 1}));
+  EXPECT_EQ(read<float>(batch.temperature, 2), (std::vector<float>{0.5f, 1}));
+  EXPECT_EQ(read(batch.top_k, 2), (Ints{7, -1}));
+  EXPECT_EQ(read<uint64_t>(batch.seed, 2), (std::vector<uint64_t>{11, 12}));
+  EXPECT_EQ(read<uint64_t>(batch.position, 2), (std::vector<uint64_t>{18, 34}));
+}
+
+// A graph finds the inputs of every decode of its shape in the same places.
+TEST_F(GpuBatchTest, ADecodesPlacesFollowFromItsShape) {
+  std::vector<Sequence> sequences;
+  for (int i = 0; i < 6; ++i) sequences.push_back(sequence(20 + i, {1, 2}));
+  const auto decode = [&](size_t count) {
+    Plan plan;
+    std::vector<kernels::SampleRow> rows;
+    for (size_t i = 0; i < count; ++i) {
+      Sequence& s = sequences[i];
+      plan.chunks.push_back({&s, std::ssize(s.tokens) - 1, 1, true});
+      rows.push_back({.seed = i});
+    }
+    plan.tokens = plan.samples = static_cast<int64_t>(count);
+    fill(plan, rows);
+    return batch;
+  };
+  const GpuBatch five = decode(5), six = decode(6);
+  EXPECT_TRUE(five.decode_only);
+  EXPECT_EQ(five.shape(), six.shape());
+  EXPECT_EQ(five.ids, six.ids);
+  EXPECT_EQ(five.decode_tables, six.decode_tables);
+  EXPECT_EQ(five.position, six.position);
+  EXPECT_EQ(five.bytes, six.bytes);
+  decode(5);
+  EXPECT_EQ(read(batch.decode_lengths, 8), (Ints{20, 21, 22, 23, 24, 0, 0, 0}));
+  EXPECT_EQ(read<float>(batch.temperature, 8), (std::vector<float>{1, 1, 1, 1, 1, 0, 0, 0}));
+  EXPECT_EQ(read(batch.sources, 8), Ints(8, -1));
+}
+
+TEST_F(GpuBatchTest, TheArenaHoldsEveryPlanOfItsLimits) {
+  Rng rng(3);
+  for (int round = 0; round < 300; ++round) {
+    std::vector<Sequence> sequences(1 + rng.below(8));
+    Plan plan;
+    std::vector<kernels::SampleRow> rows;
+    int64_t budget = 64 - std::ssize(sequences);
+    for (Sequence& s : sequences) {
+      const auto start = static_cast<int64_t>(rng.below(400));
+      const auto extra = static_cast<int64_t>(rng.below(static_cast<uint64_t>(std::min<int64_t>(budget, 100)) + 1));
+      budget -= extra;
+      s = sequence(start + 1 + extra, {});
+      for (int64_t i = 0; i * kBlockSize < start + 1 + extra; ++i) s.blocks.push_back(static_cast<int32_t>(1 + i));
+      plan.chunks.push_back({&s, start, 1 + extra, rng.below(2) == 0});
+      plan.tokens += 1 + extra;
+      if (plan.chunks.back().samples) rows.push_back({.seed = 1});
+    }
+    plan.samples = std::ssize(rows);
+    fill(plan, rows);
+    EXPECT_LE(batch.bytes, std::ssize(arena));
+    EXPECT_GE(batch.tokens, plan.tokens);
+  }
+}
+
+}  // namespace
+}  // namespace tritonforge::engine
