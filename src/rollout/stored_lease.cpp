@@ -1,5 +1,7 @@
 #include "rollout/stored_lease.h"
 
+#include <algorithm>
+
 namespace tritonforge::rollout {
 namespace {
 
@@ -20,12 +22,14 @@ Lease lease_of(const StoredLease& stored, int64_t samples) {
     leased.group_id = group.id;
     leased.problem_id = group.problem_id;
     if (!group.reason.empty()) lease.dropped.push_back({group.id, group.reason});
-    for (Trajectory& trajectory : trajectories_of(group)) {
+    leased.samples = trajectories_of(group);
+    for (const Trajectory& trajectory : leased.samples) {
       lease.figures.add(trajectory);
       leased.figures.add(trajectory);
-      if (trajectory.turns.empty() || static_cast<int64_t>(leased.samples.size()) >= samples) continue;
-      leased.samples.push_back(std::move(trajectory));
     }
+    std::stable_partition(leased.samples.begin(), leased.samples.end(),
+                          [](const Trajectory& trajectory) { return !trajectory.turns.empty(); });
+    if (static_cast<int64_t>(leased.samples.size()) > samples) leased.samples.resize(static_cast<size_t>(samples));
   }
   return lease;
 }

@@ -22,7 +22,7 @@ struct StoredLease {
   std::vector<StoredGroup> groups;
 };
 
-// `samples`: how many of a group's trajectories come along as transcripts, the first that hold a turn.
+// `samples`: how many of a group's trajectories come along as transcripts; those that hold a turn come first.
 Lease lease_of(const StoredLease& stored, int64_t samples);
 SequenceBatch batch_of(const StoredLease& stored);
 // {"lease_id", "groups": [{"group_id", "problem_id", "trajectories"}], "dropped": [{"group_id", "reason"}]}. The
