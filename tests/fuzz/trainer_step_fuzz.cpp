@@ -29,13 +29,14 @@ int fuzz_one(const uint8_t* data, size_t size) {
 }
 
 std::vector<std::string> fuzz_seeds() {
-  return {
-      R"({"kind": "sft", "step": 3, "sequences": [{"tokens": [1, 2, 3], "loss_mask": [0, 1, true], "id": "x"}]})",
-      R"({"kind": "rl", "step": 12, "lease_id": "step-12", "buffer": "http://127.0.0.1:8889"})",
-      R"({"lease_id": "a", "groups": [{"group_id": "g", "problem_id": "p", "trajectories": []}], "dropped": []})",
-      to_json(Lease{.id = "l", .groups = {{"g", "p", {}, {}}}, .dropped = {{"g", "all_failed"}}}).dump(),
-      R"({"step": 3, "kind": "rl", "loss": null, "clip_fraction": 0.5, "groups": 2.0, "checkpoint": "/c", "repeated": true})",
-      R"({"groups": [{"trajectories": [{"id": "t", "problem_id": "p", "group_id": "g", "temperature": 1.0, "reward": 0.5,
-              "turn_returns": [0.5], "advantages": [1.0], "turns": [{"prompt_tokens": [1, 2], "response_tokens": [3],
-              "log_probs": [-0.5], "weight_versions": [0], "text": "x", "code": "", "reward": 0.5, "status": "completed"}]}]}]})"};
+  return {R"({"kind": "sft", "step": 3, "sequences": [{"tokens": [1, 2, 3], "loss_mask": [0, 1, true], "id": "x"}]})",
+          R"({"kind": "rl", "step": 12, "lease_id": "step-12", "buffer": "http://127.0.0.1:8889"})",
+          R"({"lease_id": "a", "groups": [{"group_id": "g", "problem_id": "p", "trajectories": []}], "dropped": []})",
+          to_json(Lease{.id = "l", .groups = {{"g", "p", {}, {}}}, .dropped = {{"g", "all_failed"}}}).dump(),
+          R"({"step": 3, "kind": "rl", "loss": null, "clip_fraction": 0.5, "groups": 2.0, "checkpoint": "/c",
+          "repeated": true})",
+          R"({"groups": [{"trajectories": [{"id": "t", "problem_id": "p", "group_id": "g", "temperature": 1.0,
+          "reward": 0.5, "turn_returns": [0.5], "advantages": [1.0], "turns": [{"prompt_tokens": [1, 2],
+          "response_tokens": [3], "log_probs": [-0.5], "weight_versions": [0], "text": "x", "code": "",
+          "reward": 0.5, "status": "completed"}]}]}]})"};
 }
