@@ -54,7 +54,7 @@ StepRequest step_request_from_json(const Json& body) {
   if (!body.is_object()) fail(ErrorKind::kUsage, "{}: the body must be an object", where);
   StepRequest request;
   request.step = require<int64_t>(body, "step", where);
-  request.kind = from_name<StepKind>(require<std::string>(body, "kind", where), "kind of step");
+  request.kind = from_name<StepKind>(require<std::string>(body, "kind", where), "kind");
   if (request.kind == StepKind::kRl) {
     request.lease_id = require<std::string>(body, "lease_id", where);
     request.buffer = require<std::string>(body, "buffer", where);
@@ -117,7 +117,7 @@ StepResult step_result_from_json(const Json& json) {
   const std::string where = "the trainer's reply to POST /step";
   StepResult result;
   result.metrics.step = require<int64_t>(json, "step", where);
-  result.metrics.kind = from_name<StepKind>(require<std::string>(json, "kind", where), "kind of step");
+  result.metrics.kind = from_name<StepKind>(require<std::string>(json, "kind", where), "kind");
   read_figures(json, result.metrics, where);
   result.checkpoint = optional_field<std::string>(json, "checkpoint", "", where);
   result.checkpoint_error = optional_field<std::string>(json, "checkpoint_error", "", where);

@@ -147,7 +147,7 @@ std::unique_ptr<Trainer> resume_trainer(const TrainConfig& config, const fs::pat
   const Json last = require<Json>(json, "last", where);
   state.last.step = require<int64_t>(last, "step", where);
   if (state.last.step > 0) {
-    state.last.kind = from_name<StepKind>(require<std::string>(last, "kind", where), "kind of step");
+    state.last.kind = from_name<StepKind>(require<std::string>(last, "kind", where), "kind");
     read_figures(require<Json>(last, "values", where), state.last, where);
   }
   trainer->restore(std::move(state));

@@ -37,6 +37,7 @@ TEST(StepRequest, ReadsSftAndRl) {
 TEST(StepRequest, NamesWhatIsWrong) {
   EXPECT_THAT(refusal("[]"), HasSubstr("must be an object"));
   EXPECT_THAT(refusal(R"({"kind": "sft"})"), HasSubstr("'step' is missing"));
+  EXPECT_THAT(refusal(R"({"kind": "sfd", "step": 1})"), HasSubstr("unknown kind 'sfd' (did you mean 'sft'?)"));
   EXPECT_THAT(refusal(R"({"kind": "sft", "step": 1})"), HasSubstr("'sequences' must be a list"));
   EXPECT_THAT(refusal(R"({"kind": "sft", "step": 1, "sequences": [7]})"), HasSubstr("sequences[0] must be an object"));
   EXPECT_THAT(refusal(R"({"kind": "sft", "step": 1, "sequences": [{"tokens": [1, 2.5], "loss_mask": [0, 1]}]})"),
