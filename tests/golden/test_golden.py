@@ -186,8 +186,9 @@ def test_request(server_of, path, lines):
         kind, _, value = expectation.partition(" ")
         if kind == "status":
             assert status == int(value), text
-        elif kind == "events":
-            assert len(events) == int(value), text
+        elif kind == "events":  # a client that reads late gets several tokens in one event: LEAST to MOST
+            least, _, most = value.partition(" to ")
+            assert int(least) <= len(events) <= int(most or least), text
         elif kind == "text":
             assert re.search(value, text), f"no '{value}' in: {text}"
         elif kind == "header":

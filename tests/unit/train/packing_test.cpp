@@ -140,7 +140,7 @@ TEST(Packing, TheInverseTemperatureIsTheSamplersOwn) {
     if (hundredths == 100) continue;  // 1: none is given
     s.temperature = hundredths / 100.0;
     const MicroBatch batch = make_micro_batch(std::vector{s}, {0}, {0.5}, {}, at::kCPU);
-    EXPECT_EQ(floats(batch.inverse_temperature)[0], 1.0f / static_cast<float>(s.temperature)) << s.temperature;
+    EXPECT_EQ(batch.inverse_temperature[0].item<float>(), 1.0f / static_cast<float>(s.temperature)) << s.temperature;
   }
 }
 
