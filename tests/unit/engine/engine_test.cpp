@@ -197,9 +197,14 @@ TEST(Engine, TheContextEndsASample) {
 }
 
 TEST(Engine, PauseStopsSteppingAndAbortFreesBlocks) {
-  Engine engine(small_options(), tiny_model(), nullptr);
+  // Long enough that it is still running when this thread gets to pause(), however late that is.
+  EngineOptions options = small_options();
+  options.max_context = 512;
+  options.kv_cache_tokens = 16 * 512;
+  Engine engine(options, tiny_model(), nullptr);
   Client client(engine);
-  auto request = client.request(prompt_of(10, 2), 4, 240);
+  auto request = client.request(prompt_of(10, 2), 4, 500);
+  request.sampling.n = 16;
   request.stream = true;
   const std::string id = client.send(std::move(request));
   client.wait_tokens(id, 3);
