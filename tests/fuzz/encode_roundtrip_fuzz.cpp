@@ -9,27 +9,28 @@
 #include "tokenizer/unicode.h"
 
 using namespace tritonforge;
+namespace unicode = tokenizer::unicode;
 
 namespace {
-const tokenizer::Tokenizer& tokenizer() {
-  static const tokenizer::Tokenizer tokenizer(
+const tokenizer::Tokenizer& trained() {
+  static const tokenizer::Tokenizer made(
       tokenizer::train_bpe({"def kernel(x_ptr, BLOCK: tl.constexpr):\n    x = tl.load(x_ptr)\n    世界 世界",
                             "tl.load tl.load x_ptr kernel  \n\n    "}));
-  return tokenizer;
+  return made;
 }
 }  // namespace
 
 int fuzz_one(const uint8_t* data, size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
-  const auto ids = tokenizer().encode(text);
+  const auto ids = trained().encode(text);
   std::string bytes;
-  tokenizer::StreamDecoder stream(tokenizer(), /*skip_special_tokens=*/false);
+  tokenizer::StreamDecoder stream(trained(), /*skip_special_tokens=*/false);
   std::string streamed;
   for (const int64_t id : ids) {
-    bytes += tokenizer().token_bytes(id);
+    bytes += trained().token_bytes(id);
     streamed += stream.feed(id);
   }
-  const std::string decoded = tokenizer().decode(ids);
+  const std::string decoded = trained().decode(ids);
   if (streamed + stream.finish() != decoded) return 1;
   if (unicode::nfc(text) != unicode::nfc(unicode::nfc(text))) return 1;
   // An added token is never normalised, so what stands on its two sides is by itself.

@@ -23,7 +23,7 @@ std::vector<std::string> fuzz_seeds() {
 int fuzz_one(const uint8_t* data, size_t size) {
   using namespace tritonforge;
   const std::string text(reinterpret_cast<const char*>(data), size);
-  const Json json = evaluate::Json::parse(text, nullptr, false);
+  const Json json = Json::parse(text, nullptr, false);
   if (json.is_discarded()) return 0;
   const std::vector<std::byte> payload(64);
   try {

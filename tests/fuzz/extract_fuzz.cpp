@@ -14,7 +14,7 @@ int fuzz_one(const uint8_t* data, size_t size) {
     if ((found.status == rollout::Extracted::kFound) != !found.code.empty()) return 1;
     if (found.code.size() > size + 1) return 1;
   }
-  const std::string clean = sanitise(text);
+  const std::string clean = rollout::sanitise(text);
   if (clean.find("<|") != std::string::npos) return 1;
   if (rollout::clip_text(text, 40).size() > 40 || rollout::clip_middle(text, 200).size() > 200 ||
       rollout::first_lines(text, 50).size() > 50)

@@ -21,7 +21,7 @@ int fuzz_one(const uint8_t* data, size_t size) {
   const auto path = folder.path() / "x.safetensors";
   std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));
   try {
-    const tritonforge::SafetensorsFile file(path);
+    const tritonforge::model::SafetensorsFile file(path);
     for (const auto& name : file.names()) {
       const at::Tensor tensor = file.tensor(name);
       if (tensor.nbytes() > size) return 1;

@@ -47,7 +47,8 @@ TEST(EvaluationRequest, WhatIsWrongIsNamed) {
   EXPECT_THAT(said_of({{"problem", problem}, {"candidte", "c"}}), HasSubstr("did you mean 'candidate'?"));
   EXPECT_THAT(said_of({{"problem", "s"}, {"candidate", "c"}}), HasSubstr("'problem' is not an object"));
   EXPECT_THAT(said_of({{"problem", problem}}), HasSubstr("field 'candidate' is missing"));
-  EXPECT_THAT(said_of({{"problem", problem}, {"candidate", "c"}, {"timeout_s", 0}}), HasSubstr("timeout_s is 0"));
+  EXPECT_THAT(said_of({{"problem", problem}, {"candidate", "c"}, {"timeout_s", 0}}),
+              HasSubstr("'timeout_s' must be above 0"));
   EXPECT_THAT(said_of(Json::array()), HasSubstr("expected an object"));
   EXPECT_THAT(said_of(Json::array(), /*legacy=*/true), HasSubstr("not a JSON object"));
 }
