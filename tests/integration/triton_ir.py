@@ -1,4 +1,10 @@
-"""One launch of a @triton.jit kernel as Triton IR text and argument bindings, and the C++ evaluator that runs it."""
+"""One launch of a @triton.jit kernel as Triton IR text and argument bindings, and the C++ evaluator that runs it.
+
+test_ir_*.py run the same kernel twice: the interpreter (mended by the worker) runs its Python, the evaluator the IR
+that the compiler's front end makes of it. Exact operations must agree bit for bit (NaN with any NaN); where the C
+library and numpy round differently the tolerance is a few units in the last place and is named at the test. No GPU, no
+network, no server.
+"""
 
 import json
 import os
@@ -17,9 +23,13 @@ from triton._C.libtriton import ir
 from triton.compiler.compiler import ASTSource
 from triton.runtime.jit import create_function_from_signature
 
+from tritonforge_worker import interpreter
 from tritonforge_worker.targets import BACKENDS, TARGETS
 
 TARGET, BACKEND = TARGETS["sm_90"], BACKENDS["sm_90"]
+FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
+INTEGERS = [torch.int8, torch.int16, torch.int32, torch.int64]
+ALL = FLOATS + INTEGERS + [torch.uint8, torch.uint16, torch.uint32]
 
 
 def lower(kernel, args, kwargs):
@@ -89,3 +99,88 @@ class Runner:
     def stop(self):
         self.process.stdin.close()
         return self.process.wait(timeout=30)
+
+
+def interpret(kernel, grid, args, kwargs):
+    names = [p.name for p in kernel.params]
+    bound = {**dict(zip(names, args)), **kwargs}
+    constexprs = {p.name for p in kernel.params if p.is_constexpr}
+    interpreter.execute(kernel, bound, constexprs, (*grid, *(1,) * (3 - len(grid))))
+
+
+def both(runner, kernel, grid, args, seed=0, **kwargs):
+    """Runs both on copies of the arguments: ([interpreter's tensors], [evaluator's tensors], reply)."""
+    copies = [[a.clone() if isinstance(a, torch.Tensor) else a for a in args] for _ in range(2)]
+    interpret(kernel, grid, copies[0], kwargs)
+    reply = runner.launch(kernel, grid, copies[1], kwargs, seed=seed)
+    assert "error" not in reply, reply
+    expected, got = ([t for t in side if isinstance(t, torch.Tensor)] for side in copies)
+    return expected, got, reply
+
+
+def bits(tensor):
+    kind = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()]
+    return tensor.view(kind) if tensor.dtype != torch.bool else tensor
+
+
+def agree(expected, got, exact=True, rtol=0.0, atol=0.0):
+    for index, (e, g) in enumerate(zip(expected, got)):
+        if e.is_floating_point():
+            e32, g32 = (e.double(), g.double())
+            nan = torch.isnan(e32)
+            assert torch.equal(nan, torch.isnan(g32)), (
+                index,
+                e32[nan != torch.isnan(g32)],
+                g32[nan != torch.isnan(g32)],
+            )
+            if exact:
+                wrong = (bits(e) != bits(g)) & ~nan
+                assert not wrong.any(), (index, e[wrong][:5], g[wrong][:5], wrong.nonzero()[:5])
+            else:
+                torch.testing.assert_close(g32, e32, rtol=rtol, atol=atol, equal_nan=True)
+        else:
+            wrong = e != g
+            assert not wrong.any(), (index, e[wrong][:5], g[wrong][:5], wrong.nonzero()[:5])
+
+
+def float_edges(dtype, n=128):
+    torch.manual_seed(1)
+    info = torch.finfo(dtype)
+    edges = [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        float("inf"),
+        float("-inf"),
+        float("nan"),
+        info.max,
+        -info.max,
+        info.tiny,
+        -info.tiny,
+        info.tiny / 2,
+        info.tiny / 8,
+        0.5,
+        1.5,
+        2.5,
+        -2.5,
+        info.eps,
+        1 + info.eps,
+        3.14159,
+        88.0,
+        -88.0,
+        65504.0,
+        1e-3,
+    ]
+    values = torch.tensor(edges, dtype=torch.float64)
+    return torch.cat([values, torch.randn(n - len(edges), dtype=torch.float64) * 4]).to(dtype)
+
+
+def integer_edges(dtype, n=128):
+    torch.manual_seed(2)
+    info = torch.iinfo(dtype)
+    edges = [0, 1, -1, 2, -2, 3, -3, 7, info.max, info.min, info.max - 1, info.min + 1, info.max // 2, 100, -100]
+    low, high = max(info.min, -(2**40)), min(info.max, 2**40)
+    return torch.cat(
+        [torch.tensor(edges, dtype=dtype), torch.randint(low, high, (n - len(edges),), dtype=torch.int64).to(dtype)]
+    )
