@@ -3,21 +3,12 @@
 #include <algorithm>
 
 #include "base/rng.h"
+#include "evaluate/trial.h"
 
 namespace tritonforge::evaluate {
 namespace {
 
-constexpr size_t kMaxDiagnostics = 4000, kMaxKernels = 256;
-
-void append(std::string& text, const std::string& more) {
-  if (!text.empty()) text += '\n';
-  text += more;
-  if (text.size() > kMaxDiagnostics) text = text.substr(0, kMaxDiagnostics) + " ...";
-}
-
-std::string clipped(const std::string& text, size_t size) {
-  return text.size() <= size ? text : text.substr(0, size) + "...";
-}
+constexpr size_t kMaxKernels = 256;
 
 std::string string_or(const Json& object, const char* key, const std::string& fallback) {
   const auto found = object.find(key);
@@ -68,17 +59,9 @@ Judge::Judge(JudgeContext context, const EvaluationRequest& request, std::shared
       overall_(overall),
       limit_s_(deadline.remaining_s()) {}
 
-void Judge::flag(Cheat kind, const std::string& evidence) {
-  for (const auto& known : verdict_.flags) {
-    if (known.kind == kind) return;
-  }
-  verdict_.flags.push_back({kind, evidence});
-  if (!is_doubt(kind)) append(verdict_.diagnostics, fmt::format("[{}] {}", name_of(kind), evidence));
-}
-
 void Judge::forged(const std::string& what) {
   verdict_.fault = Fault::kForbidden;
-  flag(Cheat::kProtocolForgery, what);
+  add_flag(verdict_, Cheat::kProtocolForgery, what);
 }
 
 std::string Judge::nonce() {
@@ -93,7 +76,7 @@ void Judge::silence(Silence silence, const std::string& detail, const char* doin
     fail(ErrorKind::kUnavailable, "evaluator: the Python parent died while {}", doing);
   const bool late = silence == Silence::kTimeout || how.find("CPU time") != std::string::npos;
   verdict_.fault = late ? Fault::kTimeout : silence == Silence::kMemory ? Fault::kOutOfMemory : Fault::kCrashed;
-  append(verdict_.diagnostics, fmt::format("the candidate's process {} while {}", how, doing));
+  add_diagnostics(verdict_, fmt::format("the candidate's process {} while {}", how, doing));
 }
 
 std::optional<Frame> Judge::next(const char* doing) {
@@ -117,7 +100,7 @@ std::optional<Frame> Judge::next(const char* doing) {
     }
     if (header.contains("fatal")) {
       verdict_.fault = Fault::kCrashed;
-      append(verdict_.diagnostics, "the candidate's process failed: " + clipped(header["fatal"].dump(), 1000));
+      add_diagnostics(verdict_, "the candidate's process failed: " + clipped(header["fatal"].dump(), 1000));
       return std::nullopt;
     }
     if (header.contains("failed")) {
@@ -139,8 +122,8 @@ void Judge::failed(const Frame& frame) {
   }
   for (const auto& name : strings_of(frame.header, "kernels")) verdict_.kernels.push_back(name);
   const auto tampered = strings_of(frame.header, "tampered");
-  if (!tampered.empty()) flag(Cheat::kMonkeypatch, fmt::format("replaced {}", fmt::join(tampered, ", ")));
-  append(verdict_.diagnostics, text);
+  if (!tampered.empty()) add_flag(verdict_, Cheat::kMonkeypatch, fmt::format("replaced {}", fmt::join(tampered, ", ")));
+  add_diagnostics(verdict_, text);
 }
 
 // Lowers what came since the last call. False where a kernel does not compile.
@@ -162,7 +145,7 @@ bool Judge::compile() {
     ok = false;
     if (state.empty() || state == "ok") state = clipped(error.substr(0, error.find('\n')), 300);
     if (verdict_.diagnostics.find(error.substr(0, 200)) == std::string::npos)
-      append(verdict_.diagnostics, fmt::format("{}: {}", kernel.target, error));
+      add_diagnostics(verdict_, fmt::format("{}: {}", kernel.target, error));
   }
   deadline_ = Deadline::after(std::min(left, overall_.remaining_s()));
   if (!ok && verdict_.fault == Fault::kNone) verdict_.fault = Fault::kCompileError;
@@ -214,7 +197,7 @@ bool Judge::load() {
       if (item.is_array() && item.size() == 2 && item[0].is_string() && item[1].is_string()) {
         const auto kind = word_of<Cheat>(item[0].get<std::string>());
         if (!kind) fail(ErrorKind::kCorrupt, "the screen names an unknown flag: {}", clipped(item.dump(), 200));
-        flag(*kind, item[1].get<std::string>());
+        add_flag(verdict_, *kind, item[1].get<std::string>());
       }
     }
     if (const auto weights = string_or(frame->header, "weights", ""); !weights.empty())
@@ -223,47 +206,13 @@ bool Judge::load() {
   return true;
 }
 
-void Judge::judge_result(const Frame& frame, const ReferenceTrial& expected, size_t index) {
-  Trial trial{.seed = expected.seed};
+// A reply to a trial, checked for what it must hold: nlohmann's exceptions and kCorrupt become a forgery in run().
+CallResult call_result(const Frame& frame) {
   const Json& header = frame.header;
-  const auto tensors = parse_tensors(header.at("tensors"), frame.payload);
-  const auto inputs = header.at("inputs").get<size_t>();
-  if (inputs != expected.after.size() || inputs > tensors.size())
-    fail(ErrorKind::kCorrupt, "a result with {} inputs", inputs);
-  for (size_t i = 0; i < inputs; ++i) {
-    if (!identical(tensors[i], expected.after[i])) {
-      flag(Cheat::kInputMutated, identical(expected.before[i], expected.after[i])
-                                     ? fmt::format("input {} was changed by the call", i)
-                                     : fmt::format("input {} is not changed as the reference changes it", i));
-    }
-  }
-  const Json shape = shape_of_tree(header.at("outputs")), wanted = shape_of_tree(expected.output_tree);
-  const auto aliases = header.at("aliases").get<std::vector<int64_t>>();
-  if (shape != wanted || tensors.size() - inputs != expected.outputs.size() ||
-      aliases.size() != expected.outputs.size()) {
-    trial.mismatch = fmt::format("forward returned {}, expected {}", clipped(shape.dump(), 200),
-                                 clipped(wanted.dump(), 200));
-  } else {
-    trial.passed = true;
-    for (size_t i = 0; i < expected.outputs.size(); ++i) {
-      if (aliases[i] >= 0 && !expected.aliases[i])
-        flag(Cheat::kOutputIsInput, fmt::format("output {} is the memory of input {}", i, aliases[i]));
-      const Comparison result = compare(tensors[inputs + i], expected.outputs[i], context_.options.tolerances,
-                                        fmt::format("output {}", i));
-      trial.max_abs_error = std::max(trial.max_abs_error, result.max_abs_error);
-      trial.max_rel_error = std::max(trial.max_rel_error, result.max_rel_error);
-      trivial_ = trivial_ && result.constant;
-      if (!result.passed) {
-        trial.passed = false;
-        if (trial.mismatch.empty()) trial.mismatch = result.mismatch;
-      }
-    }
-  }
-  if (!trial.passed) {
-    verdict_.fault = Fault::kMismatch;
-    append(verdict_.diagnostics, fmt::format("trial {}: {}", index, trial.mismatch));
-  }
-  verdict_.trials.push_back(std::move(trial));
+  return {.outputs = header.at("outputs"),
+          .tensors = parse_tensors(header.at("tensors"), frame.payload),
+          .inputs = header.at("inputs").get<size_t>(),
+          .aliases = header.at("aliases").get<std::vector<int64_t>>()};
 }
 
 // Runs one trial; false where nothing more is worth running. In a ghost trial kernels are left out, and an output that
@@ -293,15 +242,8 @@ bool Judge::trial(size_t index, bool ghost) {
       verdict_ = before;  // without its kernels the candidate fails: they matter
       return true;
     }
-    if (!frame->header.contains("tensors")) return true;
-    const auto tensors = parse_tensors(frame->header.at("tensors"), frame->payload);
-    const auto count = frame->header.at("inputs").get<size_t>();
-    if (count > tensors.size() || tensors.size() - count != expected.outputs.size()) return true;
-    bool same = true;
-    for (size_t i = 0; i < expected.outputs.size(); ++i) {
-      same = same && compare(tensors[count + i], expected.outputs[i], context_.options.tolerances, "output").passed;
-    }
-    if (same) flag(Cheat::kNoKernelEffect, "with every launch left out, the output is the same");
+    if (frame->header.contains("tensors") && same_outputs(call_result(*frame), expected, context_.options.tolerances))
+      add_flag(verdict_, Cheat::kNoKernelEffect, "with every launch left out, the output is the same");
     return true;
   }
   // No answer: what was launched before may still show that the kernels compile.
@@ -325,11 +267,12 @@ bool Judge::trial(size_t index, bool ghost) {
   }
   const auto swallowed = strings_of(frame->header, "swallowed"), tampered = strings_of(frame->header, "tampered");
   if (!swallowed.empty())
-    flag(Cheat::kKernelFallback, "a launch failed and its error was swallowed: " + swallowed.front());
-  if (!tampered.empty()) flag(Cheat::kMonkeypatch, fmt::format("replaced {}", fmt::join(tampered, ", ")));
+    add_flag(verdict_, Cheat::kKernelFallback, "a launch failed and its error was swallowed: " + swallowed.front());
+  if (!tampered.empty()) add_flag(verdict_, Cheat::kMonkeypatch, fmt::format("replaced {}", fmt::join(tampered, ", ")));
   const bool launched = number_or(frame->header, "launches", 0) > 0;
   if (!launched && swallowed.empty())
-    flag(Cheat::kNoKernelLaunched, fmt::format("forward of trial {} launched no @triton.jit kernel", index));
+    add_flag(verdict_, Cheat::kNoKernelLaunched,
+             fmt::format("forward of trial {} launched no @triton.jit kernel", index));
   // Compiled: on the GPU a launch says so; elsewhere each kernel is lowered for every target.
   if (context_.live) {
     verdict_.compiled = launched;
@@ -342,8 +285,8 @@ bool Judge::trial(size_t index, bool ghost) {
   if (verdict_.compiled) verdict_.stage = std::max(verdict_.stage, Stage::kLaunched);
   // The output itself: a plain tensor, then its bytes against the reference's.
   if (frame->header.contains("subclass")) {
-    flag(Cheat::kLazyOutput,
-         "forward returned a " + clipped(string_or(frame->header, "subclass", "?"), 200) + ", not a torch.Tensor");
+    add_flag(verdict_, Cheat::kLazyOutput,
+             "forward returned a " + clipped(string_or(frame->header, "subclass", "?"), 200) + ", not a torch.Tensor");
     return false;
   }
   if (index == 0) {
@@ -355,7 +298,7 @@ bool Judge::trial(size_t index, bool ghost) {
     }
     if (!ops.empty()) verdict_.notes["torch_ops"] = fmt::format("{}", fmt::join(ops, ", "));
   }
-  judge_result(*frame, expected, index);
+  judge_call(call_result(*frame), expected, index, context_.options.tolerances, verdict_, trivial_);
   return verdict_.trials.back().passed && !verdict_.cheated();
 }
 
@@ -372,7 +315,8 @@ void Judge::run() {
   } catch (const nlohmann::json::exception& error) {
     forged("a message without the expected fields");
   }
-  if (trivial_ && !reference_->trials.empty()) flag(Cheat::kTrivialReference, "the reference's outputs are constant");
+  if (trivial_ && !reference_->trials.empty())
+    add_flag(verdict_, Cheat::kTrivialReference, "the reference's outputs are constant");
   if (verdict_.cheated() || verdict_.fault == Fault::kForbidden) return;
   verdict_.correct = true;
   verdict_.stage = Stage::kCorrect;

@@ -33,12 +33,10 @@ class Judge {
   };
   bool load();
   bool trial(size_t index, bool ghost);
-  void judge_result(const Frame& frame, const ReferenceTrial& expected, size_t index);
   bool compile();
   std::optional<Frame> next(const char* doing);  // the next frame that is not a kernel; nullopt: the verdict says why
   void silence(Silence silence, const std::string& detail, const char* doing);
   void failed(const Frame& frame);
-  void flag(Cheat kind, const std::string& evidence);
   void forged(const std::string& what);
   std::string nonce();
 

@@ -24,6 +24,21 @@ PROPERTIES = {
 }
 
 
+def launch_grid(grid, bound):
+    """A launch's grid as three sizes; `grid` may be a function of the bound arguments."""
+    if grid is None:
+        raise ValueError("no grid was given")
+    if callable(grid):
+        grid = grid(bound)
+    grid = tuple(int(n) for n in (grid if isinstance(grid, (tuple, list)) else (grid,)))
+    if not 1 <= len(grid) <= 3:
+        raise ValueError(f"grid {grid} must have one to three sizes")
+    grid = grid + (1,) * (3 - len(grid))
+    if min(grid) < 0 or grid[0] > 2**31 - 1 or max(grid[1:]) > 65535:
+        raise ValueError(f"grid {grid} is beyond what CUDA launches (2147483647, 65535, 65535)")
+    return grid
+
+
 class DriverOnPaper(DriverBase):
     """What candidate code may ask of the active driver; nothing is ever launched through it."""
 
@@ -195,16 +210,7 @@ class Launches:
                 raise outcome
             if warmup:
                 return
-            if grid is None:
-                raise ValueError("no grid was given")
-            if callable(grid):
-                grid = grid(bound)
-            grid = tuple(int(n) for n in (grid if isinstance(grid, (tuple, list)) else (grid,)))
-            if not 1 <= len(grid) <= 3:
-                raise ValueError(f"grid {grid} must have one to three sizes")
-            grid = grid + (1,) * (3 - len(grid))
-            if min(grid) < 0 or grid[0] > 2**31 - 1 or max(grid[1:]) > 65535:
-                raise ValueError(f"grid {grid} is beyond what CUDA launches (2147483647, 65535, 65535)")
+            grid = launch_grid(grid, bound)
             if state["ghost"]:
                 return
             programs = grid[0] * grid[1] * grid[2]

@@ -4,22 +4,10 @@
 
 #include "evaluate/ir/module.h"
 #include "evaluate/plan/plan.h"
+#include "evaluate/trial.h"
 
 namespace tritonforge::evaluate {
 namespace {
-
-std::string clipped(const std::string& text, size_t size) {
-  return text.size() <= size ? text : text.substr(0, size) + "...";
-}
-
-void flag(Verdict& verdict, Cheat kind, const std::string& evidence) {
-  for (const Flag& known : verdict.flags) {
-    if (known.kind == kind) return;
-  }
-  verdict.flags.push_back({kind, evidence});
-  if (is_doubt(kind)) return;
-  verdict.diagnostics += fmt::format("{}[{}] {}", verdict.diagnostics.empty() ? "" : "\n", name_of(kind), evidence);
-}
 
 // Not a plan, and why.
 struct NotAPlan {
@@ -53,8 +41,6 @@ class PlanRun {
   void load(Child& replayer, const Frame& recorded);
   Frame replay(Child& replayer, size_t index, bool launch);
   bool trial(Child& replayer, const Plan& plan, size_t index);
-  std::vector<Comparison> compare_outputs(const std::vector<TensorView>& tensors, size_t inputs,
-                                          const ReferenceTrial& expected) const;
 
   const PlanContext& context_;
   Verdict& verdict_;
@@ -122,8 +108,7 @@ bool PlanRun::compile(const Plan& plan) {
     }
     ok = false;
     if (state.empty() || state == "ok") state = clipped(error.substr(0, error.find('\n')), 300);
-    verdict_.diagnostics += fmt::format("{}{}: {}", verdict_.diagnostics.empty() ? "" : "\n", target,
-                                        clipped(error, 2000));
+    add_diagnostics(verdict_, fmt::format("{}: {}", target, clipped(error, 2000)));
   };
   for (const PlanKernel& kernel : plan.kernels) {
     for (const auto& [target, text] : kernel.ir) {
@@ -163,18 +148,15 @@ Frame PlanRun::replay(Child& replayer, size_t index, bool launch) {
   return receive(replayer, context_.deadline, "replaying");
 }
 
-std::vector<Comparison> PlanRun::compare_outputs(const std::vector<TensorView>& tensors, size_t inputs,
-                                                 const ReferenceTrial& expected) const {
-  std::vector<Comparison> out;
-  for (size_t k = 0; k < expected.outputs.size(); ++k)
-    out.push_back(
-        compare(tensors[inputs + k], expected.outputs[k], context_.options.tolerances, fmt::format("output {}", k)));
-  return out;
+CallResult call_result(const Plan& plan, const Frame& frame) {
+  return {.outputs = plan.outputs,
+          .tensors = parse_tensors(frame.header.at("tensors"), frame.payload),
+          .inputs = frame.header.at("inputs").get<size_t>(),
+          .aliases = frame.header.at("aliases").get<std::vector<int64_t>>()};
 }
 
 // False where nothing more is worth running.
 bool PlanRun::trial(Child& replayer, const Plan& plan, size_t index) {
-  const ReferenceTrial& expected = *context_.reference.trials[index];
   const Frame frame = replay(replayer, index, true);
   if (frame.header.contains("failed")) {
     const Json& failed = frame.header["failed"];
@@ -183,9 +165,6 @@ bool PlanRun::trial(Child& replayer, const Plan& plan, size_t index) {
     verdict_.diagnostics = failed.value("text", "");
     return false;
   }
-  const auto tensors = parse_tensors(frame.header.at("tensors"), frame.payload);
-  const auto inputs = frame.header.at("inputs").get<size_t>();
-  const auto aliases = frame.header.at("aliases").get<std::vector<int>>();
   for (const auto& finding : frame.header.at("findings")) {
     const auto kind = finding.at(0).get<std::string>(), text = finding.at(1).get<std::string>();
     verdict_.notes[kind] = text;
@@ -195,39 +174,8 @@ bool PlanRun::trial(Child& replayer, const Plan& plan, size_t index) {
     return false;
   }
   if (index == 0) verdict_.notes["own_share"] = fmt::format("{:.3f}", frame.header.at("own_share").get<double>());
-  for (size_t k = 0; k < inputs; ++k) {
-    if (!identical(tensors[k], expected.after[k])) {
-      flag(verdict_, Cheat::kInputMutated,
-           identical(expected.before[k], expected.after[k])
-               ? fmt::format("input {} was changed by the call", k)
-               : fmt::format("input {} is not changed as the reference changes it", k));
-    }
-  }
-  Trial result{.seed = expected.seed};
-  const Json shape = shape_of_tree(plan.outputs), wanted = shape_of_tree(expected.output_tree);
-  if (shape != wanted || tensors.size() - inputs != expected.outputs.size() ||
-      aliases.size() != expected.outputs.size()) {
-    result.mismatch = fmt::format("forward returned {}, expected {}", clipped(shape.dump(), 200),
-                                  clipped(wanted.dump(), 200));
-  } else {
-    result.passed = true;
-    const auto comparisons = compare_outputs(tensors, inputs, expected);
-    for (size_t k = 0; k < comparisons.size(); ++k) {
-      if (aliases[k] >= 0 && !expected.aliases[k])
-        flag(verdict_, Cheat::kOutputIsInput, fmt::format("output {} is the memory of input {}", k, aliases[k]));
-      result.max_abs_error = std::max(result.max_abs_error, comparisons[k].max_abs_error);
-      result.max_rel_error = std::max(result.max_rel_error, comparisons[k].max_rel_error);
-      trivial_ = trivial_ && comparisons[k].constant;
-      result.passed = result.passed && comparisons[k].passed;
-      if (!comparisons[k].passed && result.mismatch.empty()) result.mismatch = comparisons[k].mismatch;
-    }
-  }
-  if (!result.passed) {
-    verdict_.fault = Fault::kMismatch;
-    verdict_.diagnostics += fmt::format("{}trial {}: {}", verdict_.diagnostics.empty() ? "" : "\n", index,
-                                        result.mismatch);
-  }
-  verdict_.trials.push_back(std::move(result));
+  judge_call(call_result(plan, frame), *context_.reference.trials[index], index, context_.options.tolerances, verdict_,
+             trivial_);
   return verdict_.trials.back().passed && !verdict_.cheated();
 }
 
@@ -250,7 +198,7 @@ void PlanRun::run() {
     if (std::find(verdict_.kernels.begin(), verdict_.kernels.end(), name) == verdict_.kernels.end())
       verdict_.kernels.push_back(name);
   }
-  if (plan.launches() == 0) flag(verdict_, Cheat::kNoKernelLaunched, "forward launches no @triton.jit kernel");
+  if (plan.launches() == 0) add_flag(verdict_, Cheat::kNoKernelLaunched, "forward launches no @triton.jit kernel");
   verdict_.compiled = plan.launches() > 0;
   if (verdict_.compiled) verdict_.stage = Stage::kLaunched;
 
@@ -265,13 +213,10 @@ void PlanRun::run() {
   }
   // Without its launches the output must be another one.
   const Frame ghost = replay(*replayer, 0, false);
-  if (!ghost.header.contains("failed")) {
-    const auto tensors = parse_tensors(ghost.header.at("tensors"), ghost.payload);
-    const auto same = compare_outputs(tensors, ghost.header.at("inputs").get<size_t>(), *trials.front());
-    if (std::all_of(same.begin(), same.end(), [](const Comparison& one) { return one.passed; }))
-      flag(verdict_, Cheat::kNoKernelEffect, "with every launch left out, the output is the same");
-  }
-  if (trivial_) flag(verdict_, Cheat::kTrivialReference, "the reference's outputs are constant");
+  if (!ghost.header.contains("failed") &&
+      same_outputs(call_result(plan, ghost), *trials.front(), context_.options.tolerances))
+    add_flag(verdict_, Cheat::kNoKernelEffect, "with every launch left out, the output is the same");
+  if (trivial_) add_flag(verdict_, Cheat::kTrivialReference, "the reference's outputs are constant");
   if (verdict_.cheated()) return;
   verdict_.correct = true;
   verdict_.stage = Stage::kCorrect;

@@ -104,16 +104,7 @@ class Launches:
             number, signature = compiled(kernel, args, kwargs, (id(kernel), str(specialization), str(options)))
             if warmup:
                 return
-            if grid is None:
-                raise ValueError("no grid was given")
-            if callable(grid):
-                grid = grid(bound)
-            grid = tuple(int(n) for n in (grid if isinstance(grid, (tuple, list)) else (grid,)))
-            if not 1 <= len(grid) <= 3:
-                raise ValueError(f"grid {grid} must have one to three sizes")
-            grid = grid + (1,) * (3 - len(grid))
-            if min(grid) < 0 or grid[0] > 2**31 - 1 or max(grid[1:]) > 65535:
-                raise ValueError(f"grid {grid} is beyond what CUDA launches (2147483647, 65535, 65535)")
+            grid = frontend.launch_grid(grid, bound)
             bindings = []
             for name, kind in signature.items():
                 if kind == "constexpr":

@@ -1,0 +1,74 @@
+#include "evaluate/trial.h"
+
+#include <algorithm>
+
+namespace tritonforge::evaluate {
+
+std::string clipped(const std::string& text, size_t size) {
+  return text.size() <= size ? text : text.substr(0, size) + "...";
+}
+
+void add_diagnostics(Verdict& verdict, const std::string& line) {
+  constexpr size_t kMost = 4000;
+  std::string& text = verdict.diagnostics;
+  if (!text.empty()) text += '\n';
+  text += line;
+  if (text.size() > kMost) text = text.substr(0, kMost) + " ...";
+}
+
+void add_flag(Verdict& verdict, Cheat kind, const std::string& evidence) {
+  for (const Flag& known : verdict.flags) {
+    if (known.kind == kind) return;
+  }
+  verdict.flags.push_back({kind, evidence});
+  if (!is_doubt(kind)) add_diagnostics(verdict, fmt::format("[{}] {}", name_of(kind), evidence));
+}
+
+void judge_call(const CallResult& call, const ReferenceTrial& expected, size_t index, const Tolerances& tolerances,
+                Verdict& verdict, bool& constant) {
+  const auto& [outputs, tensors, inputs, aliases] = call;
+  if (inputs != expected.after.size() || inputs > tensors.size())
+    fail(ErrorKind::kCorrupt, "a result with {} inputs", inputs);
+  for (size_t i = 0; i < inputs; ++i) {
+    if (identical(tensors[i], expected.after[i])) continue;
+    add_flag(verdict, Cheat::kInputMutated,
+             identical(expected.before[i], expected.after[i])
+                 ? fmt::format("input {} was changed by the call", i)
+                 : fmt::format("input {} is not changed as the reference changes it", i));
+  }
+  Trial trial{.seed = expected.seed};
+  const Json shape = shape_of_tree(outputs), wanted = shape_of_tree(expected.output_tree);
+  if (shape != wanted || tensors.size() - inputs != expected.outputs.size() ||
+      aliases.size() != expected.outputs.size()) {
+    trial.mismatch = fmt::format("forward returned {}, expected {}", clipped(shape.dump(), 200),
+                                 clipped(wanted.dump(), 200));
+  } else {
+    trial.passed = true;
+    for (size_t i = 0; i < expected.outputs.size(); ++i) {
+      if (aliases[i] >= 0 && !expected.aliases[i])
+        add_flag(verdict, Cheat::kOutputIsInput, fmt::format("output {} is the memory of input {}", i, aliases[i]));
+      const Comparison result = compare(tensors[inputs + i], expected.outputs[i], tolerances,
+                                        fmt::format("output {}", i));
+      trial.max_abs_error = std::max(trial.max_abs_error, result.max_abs_error);
+      trial.max_rel_error = std::max(trial.max_rel_error, result.max_rel_error);
+      constant = constant && result.constant;
+      trial.passed = trial.passed && result.passed;
+      if (!result.passed && trial.mismatch.empty()) trial.mismatch = result.mismatch;
+    }
+  }
+  if (!trial.passed) {
+    verdict.fault = Fault::kMismatch;
+    add_diagnostics(verdict, fmt::format("trial {}: {}", index, trial.mismatch));
+  }
+  verdict.trials.push_back(std::move(trial));
+}
+
+bool same_outputs(const CallResult& call, const ReferenceTrial& expected, const Tolerances& tolerances) {
+  if (call.inputs > call.tensors.size() || call.tensors.size() - call.inputs != expected.outputs.size()) return false;
+  for (size_t i = 0; i < expected.outputs.size(); ++i) {
+    if (!compare(call.tensors[call.inputs + i], expected.outputs[i], tolerances, "output").passed) return false;
+  }
+  return true;
+}
+
+}  // namespace tritonforge::evaluate

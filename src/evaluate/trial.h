@@ -1,0 +1,34 @@
+#pragma once
+// What one call of forward left behind, beside the reference's: the same judgement whoever ran the call, a candidate's
+// process or the replay of its plan.
+#include <string>
+#include <vector>
+
+#include "contract/verdict.h"
+#include "evaluate/compare.h"
+#include "evaluate/reference.h"
+
+namespace tritonforge::evaluate {
+
+std::string clipped(const std::string& text, size_t size);
+// A line more of what the model is shown; 4,000 characters at most.
+void add_diagnostics(Verdict& verdict, const std::string& line);
+// Once a kind; a cheat is also told in the diagnostics.
+void add_flag(Verdict& verdict, Cheat kind, const std::string& evidence);
+
+struct CallResult {
+  Json outputs;                     // the tree that forward returned, tensors as indices
+  std::vector<TensorView> tensors;  // the inputs as the call left them, then the outputs
+  size_t inputs = 0;
+  std::vector<int64_t> aliases;  // of each output: the input whose memory it is, -1 for none
+};
+
+// Adds a Trial: inputs untouched (or changed as the reference changes them), the reference's tree, its values within
+// `tolerances`. A failed one sets the fault and the diagnostics. `constant` stays true while every output of the
+// reference is. Throws kCorrupt where the result does not hold the reference's inputs.
+void judge_call(const CallResult& call, const ReferenceTrial& expected, size_t index, const Tolerances& tolerances,
+                Verdict& verdict, bool& constant);
+// Whether a call with every launch left out gives the reference's outputs all the same: its kernels do nothing.
+bool same_outputs(const CallResult& call, const ReferenceTrial& expected, const Tolerances& tolerances);
+
+}  // namespace tritonforge::evaluate
