@@ -165,6 +165,11 @@ at::Tensor Model::forward(const at::Tensor& ids, const at::Tensor& positions, co
   return rms_norm(x, final_norm_, config_.rms_norm_eps);
 }
 
-at::Tensor Model::logits(const at::Tensor& hidden) const { return at::linear(hidden, lm_head()).to(at::kFloat); }
+at::Tensor head_logits(const at::Tensor& hidden, const at::Tensor& weight) {
+  if (hidden.is_cuda() && hidden.scalar_type() != at::kFloat) return at::mm(hidden, weight.t(), at::kFloat);
+  return at::linear(hidden, weight).to(at::kFloat);
+}
+
+at::Tensor Model::logits(const at::Tensor& hidden) const { return head_logits(hidden, lm_head()); }
 
 }  // namespace tritonforge::model

@@ -18,6 +18,11 @@ namespace tritonforge::model {
 using AttentionFn =
     std::function<at::Tensor(int64_t layer, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v)>;
 
+// hidden [n, hidden], weight [vocab, hidden] -> logits [n, vocab] fp32. On a GPU the product of 16-bit operands is
+// never rounded to 16 bits on the way: at |logit| 16 to 32 that would move a log-probability by up to 0.1. Engine and
+// trainer both come through here.
+at::Tensor head_logits(const at::Tensor& hidden, const at::Tensor& weight);
+
 struct LayerWeights {
   at::Tensor input_norm, post_attention_norm;  // [hidden]
   at::Tensor q_proj, k_proj, v_proj, o_proj;   // [out, in], as in Hugging Face

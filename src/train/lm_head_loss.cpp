@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "model/model.h"
 
 namespace tritonforge::train {
 namespace {
@@ -15,7 +16,7 @@ using torch::autograd::variable_list;
 // Log-probabilities of every token of the vocabulary, [rows, vocab] fp32, from the rows [begin, end).
 at::Tensor chunk_log_softmax(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& inverse_temperature,
                              int64_t begin, int64_t end) {
-  at::Tensor scores = at::linear(hidden.slice(0, begin, end), weight).to(at::kFloat);  // as Model::logits
+  at::Tensor scores = model::head_logits(hidden.slice(0, begin, end), weight);
   if (inverse_temperature.defined()) scores.mul_(inverse_temperature.slice(0, begin, end).unsqueeze(1));
   return at::log_softmax(scores, 1);
 }
