@@ -36,6 +36,7 @@ void write_all(int fd, std::string_view content, const fs::path& path) {
 }  // namespace
 
 std::string read_file(const fs::path& path) {
+  if (fs::is_directory(path)) fail(ErrorKind::kUsage, "{} is a folder; a file is needed", path.string());
   std::ifstream in(path, std::ios::binary);
   if (!in) fail(ErrorKind::kNotFound, "cannot read {}: {}", path.string(), std::strerror(errno));
   std::ostringstream text;

@@ -8,6 +8,8 @@
 //   from_name<Credit>("per_turn", "credit")        Credit::kPerTurn; throws kUsage: unknown credit 'x' (did you mean
 //   ...)
 #include <array>
+#include <concepts>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -36,6 +38,20 @@ E from_name(std::string_view name, std::string_view what) {
   }
   fail(ErrorKind::kUsage, "unknown {} '{}'{}", what, name,
        nearest_hint(name, std::vector<std::string>(names.begin(), names.end())));
+}
+
+// An enum that may be left open: nothing is spelled "".
+template <typename T>
+concept OptionalEnum = NamedEnum<typename T::value_type> && std::same_as<T, std::optional<typename T::value_type>>;
+
+template <NamedEnum E>
+std::string_view name_of(const std::optional<E>& value) {
+  return value ? name_of(*value) : std::string_view();
+}
+
+template <NamedEnum E>
+std::optional<E> optional_from_name(std::string_view name, std::string_view what) {
+  return name.empty() ? std::nullopt : std::optional(from_name<E>(name, what));
 }
 
 }  // namespace tritonforge

@@ -164,8 +164,11 @@ class OptionList {
       option.kind = OptionKind::kNumber;
     } else {
       option.kind = OptionKind::kText;
+      if constexpr (OptionalEnum<T>) option.names.emplace_back("");
       if constexpr (NamedEnum<T>) {
         for (const std::string_view name : names_of(T{})) option.names.emplace_back(name);
+      } else if constexpr (OptionalEnum<T>) {
+        for (const std::string_view name : names_of(typename T::value_type{})) option.names.emplace_back(name);
       }
     }
   }
@@ -174,7 +177,7 @@ class OptionList {
     if constexpr (std::same_as<T, bool>) return value;
     else if constexpr (std::integral<T>) return static_cast<int64_t>(value);
     else if constexpr (std::floating_point<T>) return static_cast<double>(value);
-    else if constexpr (NamedEnum<T>) return std::string(name_of(value));
+    else if constexpr (NamedEnum<T> || OptionalEnum<T>) return std::string(name_of(value));
     else if constexpr (std::same_as<T, std::filesystem::path>) return value.string();
     else return value;
   }
@@ -188,6 +191,8 @@ class OptionList {
       return static_cast<T>(std::get<double>(value));
     } else if constexpr (NamedEnum<T>) {
       return from_name<T>(std::get<std::string>(value), "value");
+    } else if constexpr (OptionalEnum<T>) {
+      return optional_from_name<typename T::value_type>(std::get<std::string>(value), "value");
     } else {
       return T(std::move(std::get<std::string>(value)));
     }

@@ -1,9 +1,11 @@
 // KBenchEval: generate and evaluate. A run with the one stage `bench`, so that it is resumable and has a page.
-#include <cctype>
+#include <fmt/format.h>
+
 #include <memory>
 
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/kernelbench_arguments.h"
 #include "orchestrate/run.h"
 
 namespace tritonforge::cli {
@@ -12,7 +14,8 @@ namespace {
 struct BenchFlags {
   orchestrate::RecipeConfig recipe;
   orchestrate::RunOptions run;
-  std::string model, tokenizer, dtype, mode = "interpret";
+  std::string model, tokenizer, dtype;
+  EvaluationMode mode = EvaluationMode::kInterpret;
   int64_t turns = 1;
   std::vector<std::string> key_values;
 
@@ -29,40 +32,12 @@ struct BenchFlags {
     v("tokenizer", tokenizer, "folder or GGUF file, where --model is a URL");
     v("turns", turns, in(1, 16), "turns of refinement");
     v("prompt", recipe.rollout.prompt, "prompt style");
-    v("mode", mode, one_of({"interpret", "plan", "live"}), "evaluator");
+    v("mode", mode, "evaluator");
     v("device", recipe.model.device, "cpu or cuda:0");
     v("dtype", dtype, one_of({"", "float32", "bfloat16"}), "float32 on the CPU and bfloat16 on a GPU where empty");
     v.part(run);
   }
 };
-
-// KernelBench's key=value arguments that have a meaning here.
-void apply_key_value(BenchFlags& flags, const std::string& argument) {
-  const size_t equals = argument.find('=');
-  if (equals == std::string::npos) fail(ErrorKind::kUsage, "bench: '{}' is not key=value", argument);
-  const std::string key = argument.substr(0, equals), value = argument.substr(equals + 1);
-  const auto number = [&](OptionKind kind) {
-    const auto parsed = parse_value(kind, value);
-    if (!parsed) fail(ErrorKind::kUsage, "bench: {} must be {}, not '{}'", key, expected(kind), value);
-    return *parsed;
-  };
-  const auto integer = [&] { return std::get<int64_t>(number(OptionKind::kInteger)); };
-  auto& bench = flags.recipe.bench;
-  if (key == "level") bench.levels = {integer()};
-  else if (key == "problem_id") bench.problem_ids.push_back(value);
-  else if (key == "dataset_src" || key == "dataset_name")
-    bench.problems = value == "local" || value == "huggingface" ? bench.problems : value;
-  else if (key == "num_samples" || key == "num_samples_per_problem") bench.samples = integer();
-  else if (key == "max_tokens") bench.sampling.max_new_tokens = integer();
-  else if (key == "temperature") bench.sampling.temperature = std::get<double>(number(OptionKind::kNumber));
-  else if (key == "model_name") flags.model = value;
-  else if (key == "run_name") flags.run.output = "runs/" + value;
-  else {
-    fail(ErrorKind::kUsage, "bench: unknown key '{}'{}", key,
-         nearest_hint(key, {"level", "problem_id", "dataset_src", "dataset_name", "num_samples",
-                            "num_samples_per_problem", "max_tokens", "temperature", "model_name", "run_name"}));
-  }
-}
 
 orchestrate::RecipeConfig bench_recipe(const BenchFlags& flags) {
   if (flags.model.empty())
@@ -75,7 +50,7 @@ orchestrate::RecipeConfig bench_recipe(const BenchFlags& flags) {
     fail(ErrorKind::kUsage, "bench: --model {} needs --tokenizer PATH beside it", flags.model);
   config.model.path = remote ? flags.tokenizer : flags.model;
   if (remote) config.engine.external = {flags.model};
-  const bool on_cpu = config.model.device == "cpu", live = flags.mode == "live";
+  const bool on_cpu = config.model.device == "cpu", live = flags.mode == EvaluationMode::kLive;
   config.model.dtype = !flags.dtype.empty() ? flags.dtype : on_cpu ? "float32" : "bfloat16";
   config.evaluator.mode = flags.mode;
   config.evaluator.device = !live ? "cpu" : on_cpu ? "cuda:0" : config.model.device;
@@ -102,7 +77,10 @@ void add_bench_command(CLI::App& app) {
   command->footer(
       "example: tritonforge bench --problems problems --model models/tiny-base --level 1 --samples 4 --turns 3");
   command->callback([flags] {
-    for (const auto& argument : flags->key_values) apply_key_value(*flags, argument);
+    for (const auto& argument : flags->key_values) {
+      const std::string note = apply_kernelbench_argument(argument, {flags->recipe, flags->run, flags->model});
+      if (!note.empty()) fmt::print(stderr, "bench: {}\n", note);
+    }
     orchestrate::run_recipe(bench_recipe(*flags), flags->run);
   });
 }

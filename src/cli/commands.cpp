@@ -65,6 +65,8 @@ int run(int argc, char** argv) {
   CLI::App app{"TritonForge: turns a language model into a writer of fast, correct GPU kernels", "tritonforge"};
   app.require_subcommand(1);
   app.set_version_flag("--version", "tritonforge " TF_VERSION);
+  app.footer(
+      "ends with 0: done; 1: failed; 2: wrong use, or a file that is not there; 3: this machine lacks something");
   add_run_command(app);
   add_bench_command(app);
   add_data_command(app);
@@ -79,6 +81,8 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
     return 0;
+  } catch (const CLI::RuntimeError& error) {  // a command's own exit code
+    return error.get_exit_code();
   } catch (const CLI::ParseError& error) {
     return report_usage(app, error, argc, argv);
   } catch (const Error& error) {

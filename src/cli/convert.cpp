@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "cli/commands.h"
+#include "cli/flags.h"
 #include "model/score.h"
 #include "tokenizer/tokenizer.h"
 
@@ -23,21 +24,27 @@ std::optional<tokenizer::Tokenizer> find_tokenizer(const fs::path& model) {
   return tokenizer::Tokenizer::load(model);
 }
 
+struct ConvertFlags {
+  std::string model, output, dtype = "bfloat16";
+  bool force = false, json = false;
+
+  template <typename V>
+  void describe(V& v) {
+    v("model", model, required(), "Hugging Face folder or .gguf file");
+    v("output", output, required(), "folder to write");
+    v("dtype", dtype, one_of({"float32", "bfloat16", "float16"}), "of the weights that are written");
+    v("force", force, "replaces a model that is there already");
+    v("json", json, "the result as one JSON object");
+  }
+};
+
 }  // namespace
 
 void add_convert_command(CLI::App& app) {
-  struct Options {
-    std::string model, output, dtype = "bfloat16";
-    bool force = false, json = false;
-  };
   auto* command = app.add_subcommand("convert",
                                      "writes a model as a Hugging Face folder (from GGUF, or in another dtype)");
-  auto options = std::make_shared<Options>();
-  command->add_option("--model", options->model, "Hugging Face folder or .gguf file")->required();
-  command->add_option("--output", options->output, "folder to write")->required();
-  command->add_option("--dtype", options->dtype, "float32, bfloat16 or float16")->capture_default_str();
-  command->add_flag("--force", options->force, "replace a model that is there already");
-  command->add_flag("--json", options->json, "the result as one JSON object");
+  auto options = std::make_shared<ConvertFlags>();
+  add_flags(*command, *options);
   command->footer("Example: tritonforge convert --model qwen2.5-coder-0.5b-q4_k_m.gguf --output qwen2.5-coder-0.5b");
   command->callback([options] {
     if (!options->force && fs::exists(options->output) &&

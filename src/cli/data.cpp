@@ -8,6 +8,7 @@
 #include "base/process.h"
 #include "base/progress.h"
 #include "cli/commands.h"
+#include "cli/flags.h"
 #include "dataset/corpus.h"
 #include "dataset/generate.h"
 #include "net/http.h"
@@ -19,15 +20,58 @@ namespace {
 
 // How many problems of each part go to its folder; 0: all.
 struct EmitCounts {
-  int holdout = 0, rl = 0;
+  int64_t holdout = 0, rl = 0;
 };
 
-struct GenerateArguments {
+struct GenerateFlags {
   dataset::GenerateOptions options;
-  std::string output, style = "compact", prompt, evaluator, emit_problems;
+  std::string output, evaluator, emit_problems;
+  std::optional<PromptStyle> prompt;
   int trials = 2;
   EmitCounts emit_most;
-  bool unverified = false, json = false, no_messages = false;
+  bool messages = true, unverified = false, json = false;
+
+  template <typename V>
+  void describe(V& v) {
+    v("output", output, required(), "JSON lines file to write");
+    v.part(options);
+    v("prompt", prompt, "of the conversations; minimal for compact pairs and kernelbench for full ones where empty");
+    v("evaluator", evaluator, "URL of a running evaluator (starts its own where empty)");
+    v("trials", trials, in(1, 64), "correctness trials of each evaluation");
+    v("emit_problems", emit_problems, "folder for holdout/ (held-out problems) and rl/ (the others)");
+    v("emit_holdout", emit_most.holdout, at_least(0), "at most so many problems in holdout/; 0 = all");
+    v("emit_rl", emit_most.rl, at_least(0), "at most so many problems in rl/; 0 = all");
+    v("messages", messages, "the conversations, which follow from the rest and take space");
+    v("unverified", unverified, "writes without asking an evaluator (for work on templates; marked so)");
+    v("json", json, "prints the result as JSON");
+  }
+};
+
+struct StatsFlags {
+  std::string pairs;
+  bool json = false;
+  void describe(OptionList& v) { v("json", json, "prints the counts as JSON"); }
+};
+
+struct ProblemsFlags {
+  std::string pairs, output;
+  EmitCounts most;
+  void describe(OptionList& v) {
+    v("output", output, required(), "folder to write to");
+    v("holdout", most.holdout, at_least(0), "at most so many held-out problems; 0 = all");
+    v("rl", most.rl, at_least(0), "at most so many problems for RL; 0 = all");
+  }
+};
+
+struct TextFlags {
+  std::string output;
+  int64_t count = 10000;
+  uint64_t seed = 0;
+  void describe(OptionList& v) {
+    v("output", output, required(), "JSON lines file to write");
+    v("count", count, at_least(1), "texts to write");
+    v("seed", seed, "seed of the draws");
+  }
 };
 
 void make_folder(const fs::path& folder) {
@@ -107,11 +151,11 @@ std::vector<std::string> read_holdout(const std::vector<std::string>& given) {
 void emit_problems(const fs::path& folder, const fs::path& pairs_file, const EmitCounts& most) {
   auto pairs = dataset::read_pairs(pairs_file);
   std::stable_partition(pairs.begin(), pairs.end(), [](const dataset::Pair& pair) { return pair.split == "rl"; });
-  std::map<std::string, std::pair<int, std::string>> sets{{"holdout", {}}, {"rl", {}}};
+  std::map<std::string, std::pair<int64_t, std::string>> sets{{"holdout", {}}, {"rl", {}}};
   for (const auto& pair : pairs) {
     const bool held_out = pair.split == "holdout";
     auto& [count, lines] = sets[held_out ? "holdout" : "rl"];
-    const int limit = held_out ? most.holdout : most.rl;
+    const int64_t limit = held_out ? most.holdout : most.rl;
     if (limit == 0 || count < limit) lines += dataset::problem_line(dataset::problem_of(pair, ++count)) + "\n";
   }
   for (const auto& [name, set] : sets) {
@@ -120,14 +164,12 @@ void emit_problems(const fs::path& folder, const fs::path& pairs_file, const Emi
   }
 }
 
-void generate(GenerateArguments& arguments, std::vector<std::string> holdout) {
-  auto& options = arguments.options;
-  options.style = dataset::parse_pair_style(arguments.style);
-  options.holdout = read_holdout(holdout);
+void generate(const GenerateFlags& flags) {
+  dataset::GenerateOptions options = flags.options;
+  options.holdout = read_holdout(options.holdout);
   options.validate();
   const bool compact = options.style == dataset::PairStyle::kCompact;
-  const auto prompt = arguments.prompt.empty() ? (compact ? PromptStyle::kMinimal : PromptStyle::kKernelBench)
-                                               : from_name<PromptStyle>(arguments.prompt, "prompt style");
+  const auto prompt = flags.prompt.value_or(compact ? PromptStyle::kMinimal : PromptStyle::kKernelBench);
   const dataset::ConversationTexts texts{
       .first = [=](const Problem& problem) { return rollout::first_messages(prompt, problem); },
       .feedback = [=](const Verdict& verdict) { return rollout::feedback_message(prompt, verdict); },
@@ -136,20 +178,20 @@ void generate(GenerateArguments& arguments, std::vector<std::string> holdout) {
   std::unique_ptr<OwnEvaluator> own;
   net::HttpClient client({.timeout_s = 120});
   dataset::EvaluatePair evaluate;
-  if (!arguments.unverified) {
-    std::string url = arguments.evaluator;
+  if (!flags.unverified) {
+    std::string url = flags.evaluator;
     if (url.empty()) {
       own = std::make_unique<OwnEvaluator>(options.workers);
       url = own->url();
     } else {
       net::wait_until_healthy(url + "/health", Deadline::after(30));
     }
-    evaluate = [&client, url, trials = arguments.trials](const std::string& problem, const std::string& candidate) {
+    evaluate = [&client, url, trials = flags.trials](const std::string& problem, const std::string& candidate) {
       return evaluate_over_http(client, url, trials, problem, candidate);
     };
   }
 
-  const fs::path output = arguments.output;
+  const fs::path output = flags.output;
   make_folder(output.parent_path());
   fs::path unfinished = output;
   unfinished += ".part";
@@ -159,7 +201,7 @@ void generate(GenerateArguments& arguments, std::vector<std::string> holdout) {
   int64_t written = 0;
   const auto report = dataset::generate_pairs(options, evaluate, texts, [&](const dataset::Pair& pair) {
     Json line = to_json(pair);
-    if (arguments.no_messages) line.erase("messages");
+    if (!flags.messages) line.erase("messages");
     file << line.dump() << '\n';
     if (!file) fail(ErrorKind::kUnavailable, "{}: cannot be written (disk full?)", unfinished.string());
     progress.advance_to(++written);
@@ -169,9 +211,9 @@ void generate(GenerateArguments& arguments, std::vector<std::string> holdout) {
   fsync_path(unfinished);
   fs::rename(unfinished, output);
   progress.finish();
-  if (!arguments.emit_problems.empty()) emit_problems(arguments.emit_problems, output, arguments.emit_most);
+  if (!flags.emit_problems.empty()) emit_problems(flags.emit_problems, output, flags.emit_most);
 
-  if (arguments.json) {
+  if (flags.json) {
     fmt::print("{}\n", Json{{"output", output.string()},
                             {"written", report.written},
                             {"refinements", report.refinements},
@@ -196,9 +238,9 @@ void print_counts(std::string_view title, const std::map<std::string, size_t>& c
   if (sorted.size() > most) fmt::print("  {:>6}  more\n", sorted.size() - most);
 }
 
-void print_stats(const std::string& path, bool json) {
-  const auto stats = dataset::stats_of(dataset::read_pairs(path));
-  if (json) {
+void print_stats(const StatsFlags& flags) {
+  const auto stats = dataset::stats_of(dataset::read_pairs(flags.pairs));
+  if (flags.json) {
     fmt::print("{}\n", to_json(stats).dump());
     return;
   }
@@ -216,15 +258,15 @@ void print_stats(const std::string& path, bool json) {
   if (!stats.by_mistake.empty()) print_counts("by mistake", stats.by_mistake);
 }
 
-void write_text(const std::string& path, int64_t count, uint64_t seed) {
+void write_text(const TextFlags& flags) {
   std::string lines;
-  for (int64_t i = 0; i < count; ++i) {
-    lines += Json{{"text", dataset::corpus_text(seed, static_cast<uint64_t>(i))}}.dump() + "\n";
+  for (int64_t i = 0; i < flags.count; ++i) {
+    lines += Json{{"text", dataset::corpus_text(flags.seed, static_cast<uint64_t>(i))}}.dump() + "\n";
   }
-  const fs::path output = path;
+  const fs::path output = flags.output;
   make_folder(output.parent_path());
   write_file_atomic(output, lines);
-  fmt::print("{} texts, {} characters -> {}\n", count, lines.size(), path);
+  fmt::print("{} texts, {} characters -> {}\n", flags.count, lines.size(), flags.output);
 }
 
 }  // namespace
@@ -236,79 +278,35 @@ void add_data_command(CLI::App& app) {
   auto* make = data->add_subcommand(
       "generate",
       "makes (PyTorch module, Triton kernel) pairs; each is accepted by the evaluator before it is written");
-  auto arguments = std::make_shared<GenerateArguments>();
-  auto holdout = std::make_shared<std::vector<std::string>>();
-  auto& options = arguments->options;
-  make->add_option("--output", arguments->output, "JSON lines file to write")->required();
-  make->add_option("--count", options.count, "pairs to write")->capture_default_str();
-  make->add_option("--seed", options.seed, "seed of the draws")->capture_default_str();
-  make->add_option("--style", arguments->style, "compact (for tiny models) | full")->capture_default_str();
-  make->add_option("--families", options.families, "only these operator families")->delimiter(',');
-  make->add_option("--holdout", *holdout,
-                   "families, combinations (relu+mul), or an earlier set whose holdout to keep out")
-      ->delimiter(',');
-  make->add_option("--split", options.holdout_fraction, "fraction of combinations held out, by hash")
-      ->capture_default_str();
-  make->add_option("--rl-split", options.rl_fraction, "fraction of combinations for RL only, by hash")
-      ->capture_default_str();
-  make->add_option("--refinements", options.refinements,
-                   "fraction of pairs with a wrong first attempt and its real feedback")
-      ->capture_default_str();
-  make->add_option("--prompt", arguments->prompt,
-                   "minimal | kernelbench (default: minimal for compact, kernelbench for full)");
-  make->add_option("--evaluator", arguments->evaluator, "URL of a running evaluator (default: starts its own)");
-  make->add_option("--trials", arguments->trials, "correctness trials of each evaluation")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 100));
-  make->add_option("--workers", options.workers, "evaluations at once")->capture_default_str();
-  make->add_option("--emit-problems", arguments->emit_problems,
-                   "folder for holdout/ (held-out problems) and rl/ (the others)");
-  make->add_option("--emit-holdout", arguments->emit_most.holdout, "at most so many problems in holdout/ (0: all)")
-      ->capture_default_str();
-  make->add_option("--emit-rl", arguments->emit_most.rl, "at most so many problems in rl/ (0: all)")
-      ->capture_default_str();
-  make->add_flag("--no-messages", arguments->no_messages,
-                 "leaves out the conversations, which follow from the rest (smaller files)");
-  make->add_flag("--unverified", arguments->unverified,
-                 "writes without asking an evaluator (for work on templates; marked so)");
-  make->add_flag("--json", arguments->json, "prints the result as JSON");
+  auto making = std::make_shared<GenerateFlags>();
+  add_flags(*make, *making);
   make->footer(
       "example: tritonforge data generate --output pairs.jsonl --count 2000 --seed 1 --emit-problems problems/");
-  make->callback([arguments, holdout] { generate(*arguments, *holdout); });
+  make->callback([making] { generate(*making); });
 
   auto* stats = data->add_subcommand("stats", "counts of a pairs file by split, family, combination and length");
-  auto path = std::make_shared<std::string>();
-  auto json = std::make_shared<bool>(false);
-  stats->add_option("FILE", *path, "pairs file")->required();
-  stats->add_flag("--json", *json, "prints the counts as JSON");
+  auto counting = std::make_shared<StatsFlags>();
+  stats->add_option("FILE", counting->pairs, "pairs file")->required();
+  add_flags(*stats, *counting);
   stats->footer("example: tritonforge data stats problems/quickstart/pairs.jsonl");
-  stats->callback([path, json] { print_stats(*path, *json); });
+  stats->callback([counting] { print_stats(*counting); });
 
   auto* problems = data->add_subcommand(
       "problems", "writes the problems of a pairs file for RL (rl/) and for the bench (holdout/)");
-  auto pairs_path = std::make_shared<std::string>();
-  auto folder = std::make_shared<std::string>();
-  auto counts = std::make_shared<EmitCounts>();
-  problems->add_option("FILE", *pairs_path, "pairs file")->required();
-  problems->add_option("--output", *folder, "folder to write to")->required();
-  problems->add_option("--holdout", counts->holdout, "at most so many held-out problems (0: all)")
-      ->capture_default_str();
-  problems->add_option("--rl", counts->rl, "at most so many problems for RL (0: all)")->capture_default_str();
+  auto emitting = std::make_shared<ProblemsFlags>();
+  problems->add_option("FILE", emitting->pairs, "pairs file")->required();
+  add_flags(*problems, *emitting);
   problems->footer(
       "example: tritonforge data problems problems/quickstart/pairs.jsonl --output problems/quickstart --holdout 60");
-  problems->callback([=] { emit_problems(*folder, *pairs_path, *counts); });
+  problems->callback([emitting] { emit_problems(emitting->output, emitting->pairs, emitting->most); });
 
   auto* text = data->add_subcommand(
       "text",
       "makes text to pre-train a tiny base model on: kernels of families that no pair teaches, and plain Python");
-  auto text_path = std::make_shared<std::string>();
-  auto count = std::make_shared<int64_t>(10000);
-  auto seed = std::make_shared<uint64_t>(0);
-  text->add_option("--output", *text_path, "JSON lines file to write")->required();
-  text->add_option("--count", *count, "texts to write")->capture_default_str()->check(CLI::PositiveNumber);
-  text->add_option("--seed", *seed, "seed of the draws")->capture_default_str();
+  auto writing = std::make_shared<TextFlags>();
+  add_flags(*text, *writing);
   text->footer("example: tritonforge data text --output corpus.jsonl --count 20000");
-  text->callback([text_path, count, seed] { write_text(*text_path, *count, *seed); });
+  text->callback([writing] { write_text(*writing); });
 }
 
 }  // namespace tritonforge::cli

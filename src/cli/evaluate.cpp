@@ -22,6 +22,11 @@ void print_text(const Verdict& v) {
   fmt::print("{}  stage {}  compiled {}  correct {}  ({:.2f} s)\n", v.correct && !v.cheated() ? "PASS" : "FAIL",
              name_of(v.stage), v.compiled, v.correct, v.wall_s);
   for (const auto& [target, state] : v.compile_targets) fmt::print("  {:<8} {}\n", target, state);
+  for (const auto& [name, note] : v.notes) {
+    constexpr std::string_view kReduced = "reduced.";
+    if (name.starts_with(kReduced))
+      fmt::print("  size     {} {}, to judge in time\n", name.substr(kReduced.size()), note);
+  }
   if (!v.kernels.empty()) fmt::print("  kernels  {}\n", fmt::join(v.kernels, ", "));
   for (const auto& t : v.trials)
     fmt::print("  trial    {}  max |error| {:.3g}\n", t.passed ? "ok" : t.mismatch, t.max_abs_error);
@@ -87,7 +92,8 @@ void add_evaluate_command(CLI::App& app) {
   // The mode is the evaluator's, and --reproducible says what fresh_seeds would.
   add_flags(*command, static_cast<EvaluationOptions&>(flags->request), {"mode", "fresh_seeds"});
   command->footer(
-      "example: tritonforge evaluate --problem problems/level1/19_relu.py --candidate relu_triton.py --json");
+      "example: tritonforge evaluate --problem problems/level1/1_relu.py --candidate relu_triton.py\n"
+      "ends with 0 where the candidate passes, 1 where it fails or cheats, 2 where the problem itself is at fault");
   command->callback([flags] {
     EvaluateFlags& given = *flags;
     given.request.problem_source = read_file(given.problem);
@@ -101,6 +107,8 @@ void add_evaluate_command(CLI::App& app) {
     } else {
       print_text(verdict);
     }
+    if (verdict.fault == Fault::kProblemError) throw CLI::RuntimeError(2);
+    if (!verdict.correct || verdict.cheated()) throw CLI::RuntimeError(1);
   });
 }
 

@@ -21,6 +21,17 @@ struct GenerateOptions {
   uint64_t seed = 0;
   std::vector<std::string> prompts;
   bool chat = false, thinking = true, json = false;
+
+  template <typename V>
+  void describe(V& v) {
+    v("prompts", prompts, spelled("prompt"),
+      "a prompt (may be repeated); without it, JSON lines on stdin: text, ids or messages");
+    v("chat", chat, "takes --prompt as a user's message in the model's chat template");
+    v("thinking", thinking, "Qwen3: lets the model think");
+    v("seed", seed, "of the draws");
+    v("json", json, "one JSON object an answer: text, output_ids, meta_info with log-probabilities");
+    v.part(sampling);
+  }
 };
 
 // One prompt of a line: {"text"} or {"prompt"}, {"ids"} or {"input_ids"}, or {"messages"}; "sampling_params" replaces
@@ -130,14 +141,7 @@ void add_generate_command(CLI::App& app) {
   auto options = std::make_shared<GenerateOptions>();
   auto* command = app.add_subcommand("generate", "samples text from a model, with token ids and log-probabilities");
   add_flags(*command, options->engine, {"share_device"});
-  command->add_option("--prompt", options->prompts,
-                      "a prompt (may be repeated); without it, JSON lines on stdin: text, ids or messages");
-  command->add_flag("--chat", options->chat, "takes --prompt as a user's message in the model's chat template");
-  command->add_flag("--no-thinking{false}", options->thinking, "Qwen3: an empty thinking part in the template");
-  add_flags(*command, options->sampling);
-  command->add_option("--seed", options->seed, "of the draws")->capture_default_str();
-  command->add_flag("--json", options->json,
-                    "one JSON object an answer: text, output_ids, meta_info with log-probabilities");
+  add_flags(*command, *options);
   command->footer(
       "example: tritonforge generate --model ~/models/Qwen3-0.6B --chat --prompt 'Write a Triton kernel that adds two "
       "vectors' --temperature 0");

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "cli/commands.h"
+#include "cli/flags.h"
 #include "tokenizer/bpe_trainer.h"
 #include "tokenizer/chat_template.h"
 #include "tokenizer/tokenizer.h"
@@ -14,9 +15,30 @@ namespace {
 
 struct TokenizeOptions {
   std::string tokenizer, train_file, output;
-  bool decode = false, chat = false, skip_special = false;
+  bool decode = false, chat = false, skip_special_tokens = false;
   int64_t vocab_size = 4096;
   tokenizer::ChatOptions chat_options;
+
+  template <typename V>
+  void describe(V& v) {
+    v("tokenizer", tokenizer, "model folder, tokenizer.json or GGUF file");
+    v("decode", decode, R"({"ids": [...]} in, {"text": ...} out)");
+    v("skip_special_tokens", skip_special_tokens, "leaves special tokens out of decoded text");
+    v("chat", chat, R"({"messages": [...], "tools": [...]} in, {"text": ..., "ids": [...]} out)");
+    v("generation_prompt", chat_options.add_generation_prompt, "a chat ends with the assistant's turn opened");
+    v("thinking", chat_options.enable_thinking, "Qwen3: lets the model think");
+    v("train", train_file, R"(trains a byte-level BPE on this file of JSON lines {"text": ...})");
+    v("vocab_size", vocab_size, at_least(1), "ids of the trained vocabulary, bytes and added tokens included");
+    v("output", output, "folder for tokenizer.json and tokenizer_config.json");
+  }
+  void validate() const {
+    if (chat && decode) fail(ErrorKind::kUsage, "tokenize: --chat and --decode are two things to do");
+    if (!train_file.empty() && !tokenizer.empty())
+      fail(ErrorKind::kUsage, "tokenize: --train makes a tokenizer, --tokenizer names one: give one of them");
+    if (!train_file.empty() && output.empty()) fail(ErrorKind::kUsage, "--train needs --output FOLDER");
+    if (train_file.empty() && tokenizer.empty())
+      fail(ErrorKind::kUsage, "tokenize needs --tokenizer PATH (or --train FILE)");
+  }
 };
 
 // Lines are answered one by one, so that the command can stand in a pipe.
@@ -54,7 +76,7 @@ class LineRunner {
     return fmt::format("[{}]", fmt::join(tokenizer_.encode(text), ","));
   }
   std::string text_of(const std::vector<int64_t>& ids) const {
-    return "{\"text\":" + OrderedJson(tokenizer_.decode(ids, options_.skip_special)).dump() + "}";
+    return "{\"text\":" + OrderedJson(tokenizer_.decode(ids, options_.skip_special_tokens)).dump() + "}";
   }
 
   const TokenizeOptions& options_;
@@ -82,7 +104,6 @@ void run_lines(const TokenizeOptions& options) {
 }
 
 void train(const TokenizeOptions& options) {
-  if (options.output.empty()) fail(ErrorKind::kUsage, "--train needs --output FOLDER");
   const std::string lines = read_file(options.train_file);
   std::vector<std::string> texts;
   int64_t number = 1;
@@ -108,34 +129,14 @@ void add_tokenize_command(CLI::App& app) {
   auto* command = app.add_subcommand("tokenize",
                                      "text to token ids and back, chat templates, and small vocabularies of one's own");
   auto options = std::make_shared<TokenizeOptions>();
-  auto* tokenizer = command->add_option("--tokenizer", options->tokenizer, "model folder, tokenizer.json or GGUF file");
-  auto* decode = command->add_flag("--decode", options->decode, "{\"ids\": [...]} in, {\"text\": ...} out");
-  command->add_flag("--skip-special-tokens", options->skip_special, "leave special tokens out of decoded text")
-      ->needs(decode);
-  auto* chat = command
-                   ->add_flag("--chat", options->chat,
-                              "{\"messages\": [...], \"tools\": [...]} in, {\"text\": ..., \"ids\": [...]} out")
-                   ->excludes(decode);
-  command
-      ->add_flag("--add-generation-prompt,!--no-add-generation-prompt", options->chat_options.add_generation_prompt,
-                 "open the assistant's turn at the end (default: yes)")
-      ->needs(chat);
-  command
-      ->add_option("--enable-thinking", options->chat_options.enable_thinking,
-                   "Qwen3: let the model think (default: true)")
-      ->needs(chat);
-  command->add_option("--train", options->train_file, "train a byte-level BPE on JSON lines {\"text\": ...}")
-      ->excludes(tokenizer);
-  command->add_option("--vocab-size", options->vocab_size,
-                      "ids of the trained vocabulary, bytes and added tokens included");
-  command->add_option("--output", options->output, "folder for tokenizer.json and tokenizer_config.json");
+  add_flags(*command, *options);
   command->footer(
       "Example:\n  echo '{\"text\": \"import triton\"}' | tritonforge tokenize --tokenizer MODEL_FOLDER\n"
       "  tritonforge tokenize --train texts.jsonl --vocab-size 2048 --output tiny-tokenizer");
   command->callback([options] {
-    if (!options->train_file.empty()) return train(*options);
-    if (options->tokenizer.empty()) fail(ErrorKind::kUsage, "tokenize needs --tokenizer PATH (or --train FILE)");
-    run_lines(*options);
+    options->validate();
+    if (options->train_file.empty()) run_lines(*options);
+    else train(*options);
   });
 }
 

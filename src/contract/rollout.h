@@ -2,12 +2,14 @@
 // What a group of rollouts is asked for: POST /v2/rollouts (docs/protocols.md). Stored with the group, so that a
 // restarted buffer goes on with exactly the same request.
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
 #include "base/named_enum.h"
 #include "base/options.h"
+#include "contract/verdict.h"
 #include "tokenizer/chat_template.h"
 
 namespace tritonforge {
@@ -43,7 +45,7 @@ struct SamplingOptions {
 
 // How candidates are judged. In a recipe these are keys of `evaluator`; the run fills in mode and measure_performance.
 struct EvaluationOptions {
-  std::string mode;  // "" = the evaluator's own
+  std::optional<EvaluationMode> mode;  // nothing: the evaluator's own
   std::string backend = "triton";
   int64_t num_correct_trials = 5, num_perf_trials = 100;
   bool measure_performance = true;
@@ -52,7 +54,7 @@ struct EvaluationOptions {
 
   template <typename V>
   void describe(V& v) {
-    v("mode", mode, by_run(), one_of({"", "interpret", "plan", "live"}), "the evaluator's own where empty");
+    v("mode", mode, by_run(), "the evaluator's own where empty");
     v("backend", backend, by_run(), "language of the candidate");
     v("num_correct_trials", num_correct_trials, in(1, 64), spelled("trials"), "correctness trials");
     v("num_perf_trials", num_perf_trials, at_least(0), spelled("perf-trials"), "timed calls (live mode)");

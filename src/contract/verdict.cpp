@@ -105,7 +105,7 @@ Json to_json(const Verdict& v) {
           {"compile_targets", v.compile_targets},
           {"kernels", v.kernels},
           {"device", v.device},
-          {"mode", v.mode},
+          {"mode", name_of(v.mode)},
           {"notes", v.notes},
           {"seed", v.seed},
           {"wall_s", v.wall_s}};
@@ -139,7 +139,7 @@ Verdict verdict_from_json(const Json& json) {
   v.compile_targets = optional_field<std::map<std::string, std::string>>(json, "compile_targets", {}, where);
   v.kernels = optional_field<std::vector<std::string>>(json, "kernels", {}, where);
   v.device = optional_field<std::string>(json, "device", "", where);
-  v.mode = optional_field<std::string>(json, "mode", "", where);
+  v.mode = optional_from_name<EvaluationMode>(optional_field<std::string>(json, "mode", "", where), "mode");
   v.notes = optional_field<std::map<std::string, std::string>>(json, "notes", {}, where);
   v.seed = optional_field<uint64_t>(json, "seed", 0, where);
   v.wall_s = read_number(json, "wall_s", where);
@@ -147,7 +147,7 @@ Verdict verdict_from_json(const Json& json) {
 }
 
 Json to_kernel_exec_result(const Verdict& v) {
-  Json metadata = {{"hardware", v.device}, {"gpu_type", v.device}, {"device", v.device}, {"mode", v.mode}};
+  Json metadata = {{"hardware", v.device}, {"gpu_type", v.device}, {"device", v.device}, {"mode", name_of(v.mode)}};
   if (!v.correct && !v.diagnostics.empty()) {
     if (!v.compiled) {
       metadata["compilation_error"] = v.diagnostics;

@@ -2,6 +2,7 @@
 // What the evaluator says about one candidate (design section 5). The old /eval reply is a view of it.
 #include <array>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -83,6 +84,11 @@ constexpr std::array<std::string_view, 14> names_of(Cheat) {
 }
 constexpr bool is_doubt(Cheat cheat) { return cheat >= Cheat::kDynamicCode; }
 
+// What runs a candidate: Triton's interpreter on the CPU; a recording of it, replayed by the trusted side on the CPU; a
+// GPU.
+enum class EvaluationMode { kInterpret, kPlan, kLive };
+constexpr std::array<std::string_view, 3> names_of(EvaluationMode) { return {"interpret", "plan", "live"}; }
+
 struct Flag {
   Cheat kind;
   std::string evidence;
@@ -102,7 +108,8 @@ struct Verdict {
   std::vector<Flag> flags;
   std::map<std::string, std::string> compile_targets;  // "sm_90" -> "ok" | first error line
   std::vector<std::string> kernels;                    // names of the candidate's own kernels that were launched
-  std::string device, mode;                            // "cpu" / GPU name; interpret | plan | live
+  std::string device;                                  // "cpu" / GPU name
+  std::optional<EvaluationMode> mode;                  // nothing where no evaluator ran it
   std::map<std::string, std::string> notes;            // reduced sizes, sandbox layers, cache, ...
   uint64_t seed = 0;
   double wall_s = 0;

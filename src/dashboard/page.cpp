@@ -61,6 +61,8 @@ std::string self_contained_page(const Json& data) {
 }
 
 std::string report_html(const fs::path& run, size_t trajectories) {
+  if (!fs::exists(run / "recipe.yaml") && !fs::exists(run / "status.json"))
+    fail(ErrorKind::kNotFound, "no run in {}: it has neither recipe.yaml nor status.json", run.string());
   RunFolder folder(run);
   folder.poll();
   return self_contained_page(folder.snapshot(trajectories));

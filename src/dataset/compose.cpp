@@ -110,14 +110,6 @@ std::vector<std::pair<size_t, size_t>> operator_lines(const std::string& source,
 
 }  // namespace
 
-PairStyle parse_pair_style(std::string_view name) {
-  if (name == "compact") return PairStyle::kCompact;
-  if (name == "full") return PairStyle::kFull;
-  fail(ErrorKind::kUsage, "unknown style '{}'{}", name, nearest_hint(name, {"compact", "full"}));
-}
-
-std::string_view name_of(PairStyle style) { return style == PairStyle::kCompact ? "compact" : "full"; }
-
 std::vector<std::string> Composition::families() const {
   std::vector<std::string> names;
   for (const auto& step : steps) names.emplace_back(step.op->name);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/named_enum.h"
 #include "base/rng.h"
 #include "dataset/operators.h"
 
@@ -14,8 +15,7 @@ enum class PairStyle {
   kCompact,  // as short as correct Triton allows: what a model of a few million parameters can learn
   kFull,     // docstrings, parameters, wrappers, two-dimensional tiles, more families
 };
-PairStyle parse_pair_style(std::string_view name);  // throws kUsage
-std::string_view name_of(PairStyle style);
+constexpr std::array<std::string_view, 2> names_of(PairStyle) { return {"compact", "full"}; }
 
 struct Step {
   const Operator* op = nullptr;

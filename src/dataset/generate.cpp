@@ -208,12 +208,8 @@ class Generator {
 }  // namespace
 
 void GenerateOptions::validate() const {
-  if (count < 1) fail(ErrorKind::kUsage, "count {} is not positive", count);
-  if (workers < 1 || workers > 256) fail(ErrorKind::kUsage, "workers {} is not in 1..256", workers);
-  if (!(refinements >= 0 && refinements <= 1)) fail(ErrorKind::kUsage, "refinements {} is not in 0..1", refinements);
-  if (!(holdout_fraction >= 0 && rl_fraction >= 0 && holdout_fraction + rl_fraction < 1)) {
-    fail(ErrorKind::kUsage, "split {} and rl-split {} must be at least 0 and below 1 together", holdout_fraction,
-         rl_fraction);
+  if (holdout_fraction + rl_fraction >= 1) {
+    fail(ErrorKind::kUsage, "split {} and rl-split {} must be below 1 together", holdout_fraction, rl_fraction);
   }
   for (const auto& family : families) {
     if (find_special(family) == nullptr) find_operator(family);
@@ -248,7 +244,7 @@ std::string split_of(const std::vector<std::string>& families, const GenerateOpt
 
 GenerateReport generate_pairs(const GenerateOptions& options, const EvaluatePair& evaluate,
                               const ConversationTexts& texts, const std::function<void(const Pair&)>& on_pair) {
-  options.validate();
+  check_options(options);
   return Generator(options, evaluate, texts, on_pair).run();
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/options.h"
 #include "contract/verdict.h"
 #include "dataset/compose.h"
 #include "dataset/pair.h"
@@ -24,7 +25,20 @@ struct GenerateOptions {
   double rl_fraction = 0.10;       // likewise: combinations for RL only
   double refinements = 0.25;       // of the pairs
   int workers = 2;                 // evaluations at once
-  void validate() const;           // throws kUsage
+
+  template <typename V>
+  void describe(V& v) {
+    v("count", count, at_least(1), "pairs to write");
+    v("seed", seed, "seed of the draws");
+    v("style", style, "compact is for tiny models");
+    v("families", families, commas(), "only these operator families");
+    v("holdout", holdout, commas(), "families, combinations (relu+mul), or an earlier set whose holdout to keep out");
+    v("holdout_fraction", holdout_fraction, spelled("split"), in(0, 1), "fraction of combinations held out, by hash");
+    v("rl_fraction", rl_fraction, spelled("rl-split"), in(0, 1), "fraction of combinations for RL only, by hash");
+    v("refinements", refinements, in(0, 1), "fraction of pairs with a wrong first attempt and its real feedback");
+    v("workers", workers, in(1, 256), "evaluations at once");
+  }
+  void validate() const;  // throws kUsage
 };
 
 // A verdict on a candidate, or why there is none (which ends the generation). Called by several threads at once.

@@ -25,15 +25,6 @@ std::vector<int64_t> ids_from(const Json& value, const char* field, const std::s
   return value.get<std::vector<int64_t>>();
 }
 
-void check_fields(const Json& object, const std::vector<std::string>& known, const std::string& where) {
-  if (!object.is_object()) fail(ErrorKind::kUsage, "{}: expected an object", where);
-  for (const auto& [key, value] : object.items()) {
-    if (std::find(known.begin(), known.end(), key) == known.end()) {
-      fail(ErrorKind::kUsage, "{}: unknown field '{}'{}", where, key, nearest_hint(key, known));
-    }
-  }
-}
-
 // A field that SGLang has and this engine has not: accepted where it changes nothing.
 void refuse_unless(const Json& object, const char* field, const std::vector<Json>& neutral, const std::string& where) {
   const auto found = object.find(field);
@@ -111,7 +102,7 @@ Prompts prompts_from(const Json& body, const tokenizer::Tokenizer& tokenizer) {
 }  // namespace
 
 SamplingParams sampling_from_json(const Json& json, const std::string& where) {
-  check_fields(json, kSamplingFields, where);
+  check_keys(json, kSamplingFields, where);
   for (const char* field : {"frequency_penalty", "presence_penalty", "min_new_tokens"})
     refuse_unless(json, field, {0, 0.0}, where);
   refuse_unless(json, "repetition_penalty", {1, 1.0}, where);
@@ -145,7 +136,7 @@ SamplingParams sampling_from_json(const Json& json, const std::string& where) {
 
 GenerateBody generate_from_json(const Json& body, const tokenizer::Tokenizer& tokenizer,
                                 const std::string& default_id) {
-  check_fields(body, kGenerateFields, kWhere);
+  check_keys(body, kGenerateFields, kWhere);
   refuse_unless(body, "top_logprobs_num", {0}, kWhere);
   refuse_unless(body, "return_hidden_states", {false}, kWhere);
   for (const char* field : {"token_ids_logprob", "lora_path", "image_data"})

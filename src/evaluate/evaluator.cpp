@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "base/checksum.h"
+#include "base/cuda_driver.h"
 #include "base/log.h"
 #include "base/rng.h"
 #include "evaluate/judge.h"
@@ -32,7 +33,8 @@ uint64_t secret() {
 // With the mode's defaults in place of 0.
 EvaluatorOptions validated(EvaluatorOptions options) {
   check_options(options);
-  const bool live = options.mode == "live";
+  const bool live = options.mode == EvaluationMode::kLive;
+  if (live) cuda_driver();  // throws where there is none
   if (options.candidate_timeout_s <= 0) options.candidate_timeout_s = live ? 120 : 30;
   if (options.reference_cache == 0) options.reference_cache = live ? size_t{8} << 30 : size_t{256} << 20;
   if (!live && options.max_elements == 0) options.max_elements = 1 << 17;
@@ -45,13 +47,13 @@ EvaluatorOptions validated(EvaluatorOptions options) {
 struct Evaluator::Impl {
   explicit Impl(EvaluatorOptions given)
       : options(validated(given)),
-        zygote({.python = options.python, .live = options.mode == "live"}),
+        zygote({.python = options.python, .live = options.mode == EvaluationMode::kLive}),
         lowering(zygote),
         verdicts(options.verdict_cache),
-        references(zygote, options.reference_cache, options.mode == "live" ? kKeptReferences : 0),
+        references(zygote, options.reference_cache, options.mode == EvaluationMode::kLive ? kKeptReferences : 0),
         process_secret(secret()) {
     test = test_sandbox(zygote, Deadline::after(60));
-    if (options.sandbox == "strict" && !test.complete()) {
+    if (options.sandbox == SandboxRule::kStrict && !test.complete()) {
       fail(ErrorKind::kMachine, "evaluator: --sandbox strict, but the self-test broke out: {}",
            fmt::join(test.breaches, ", "));
     }
@@ -105,7 +107,7 @@ struct Evaluator::Impl {
 };
 
 void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdict, Deadline deadline) {
-  const bool live = options.mode == "live";
+  const bool live = options.mode == EvaluationMode::kLive;
   // The seeds' secret is one of this process, not of the request: candidates of one problem share its reference, and
   // none can know them.
   const uint64_t base = request.fresh_seeds ? Rng::derive(process_secret, request.seed) : request.seed;
@@ -125,13 +127,13 @@ void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdic
     verdict.notes["reduced." + name] = fmt::format("{} -> {}", change.at(0).dump(), change.at(1).dump());
   }
   const auto candidate_deadline = Deadline::after(std::min(options.candidate_timeout_s, deadline.remaining_s()));
-  if (verdict.mode == "plan") {
+  if (verdict.mode == EvaluationMode::kPlan) {
     const std::string why = run_as_plan(
         {zygote, lowering, options, request, *reference, spec.init_seed, secret(), candidate_deadline, deadline},
         verdict);
     if (why.empty()) return;
     // What the candidate's own process says of itself is a claim from here on.
-    verdict.mode = "interpret";
+    verdict.mode = EvaluationMode::kInterpret;
     verdict.notes["mode_reason"] = why;
     verdict.notes["claimed"] = "kernels, launches, compile_targets, torch_ops";
   }
@@ -162,20 +164,19 @@ Verdict Evaluator::evaluate(const EvaluationRequest& request) {
   Impl& impl = *impl_;
   const auto start = Clock::now();
   const auto deadline = Deadline::after(request.timeout_s);
-  const std::string mode = request.mode.empty() ? impl.options.mode : request.mode;
-  const bool both_on_cpu = impl.options.mode != "live" && (mode == "interpret" || mode == "plan");
-  if (mode != impl.options.mode && !both_on_cpu) {
-    fail(ErrorKind::kUsage, "evaluator: mode '{}' was asked for, this evaluator runs '{}'", request.mode,
-         impl.options.mode);
+  const EvaluationMode mode = request.mode.value_or(impl.options.mode);
+  const bool live = impl.options.mode == EvaluationMode::kLive;
+  if (live != (mode == EvaluationMode::kLive)) {
+    fail(ErrorKind::kUsage, "evaluator: mode '{}' was asked for, this evaluator runs '{}'", name_of(mode),
+         name_of(impl.options.mode));
   }
   if (request.backend != "triton")
     fail(ErrorKind::kUnsupported, "evaluator: backend '{}' is not there{}", request.backend,
          nearest_hint(request.backend, {"triton"}));
   TF_CHECK(request.num_correct_trials >= 1, "{} correctness trials", request.num_correct_trials);
-  const bool live = impl.options.mode == "live";
-  const std::string key = checksum(fmt::format("{}\x1f{}\x1f{}\x1f{}\x1f{}\x1f{}", mode, request.problem_source,
-                                               request.candidate, request.seed, request.fresh_seeds,
-                                               request.num_correct_trials));
+  const std::string key = checksum(fmt::format("{}\x1f{}\x1f{}\x1f{}\x1f{}\x1f{}", name_of(mode),
+                                               request.problem_source, request.candidate, request.seed,
+                                               request.fresh_seeds, request.num_correct_trials));
   if (!live) {
     if (auto known = impl.verdicts.get(key)) {
       known->notes["cache"] = "hit";
@@ -221,7 +222,7 @@ Json Evaluator::health() const {
   Impl& impl = *impl_;
   Json sandbox = impl.test.layers;
   const std::lock_guard lock(impl.mutex);
-  return {{"mode", impl.options.mode},
+  return {{"mode", name_of(impl.options.mode)},
           {"sandbox", std::move(sandbox)},
           {"self_test", impl.test.attempts},
           {"breaches", impl.test.breaches},

@@ -2,7 +2,7 @@
 // Verdicts on candidates. The trusted side: owns seeds, expected outputs, comparison, clock and verdict, and never runs
 // the code that it judges. Thread-safe; at most `workers` evaluations at once, at most `max_queue` more waiting.
 //
-//   Evaluator evaluator({.mode = "interpret", .workers = 2});
+//   Evaluator evaluator({.mode = EvaluationMode::kInterpret, .workers = 2});
 //   EvaluationRequest request;  // problem_source and candidate are set
 //   Verdict verdict = evaluator.evaluate(request);
 #include <memory>

@@ -4,14 +4,21 @@
 #include <string>
 
 #include "base/options.h"
+#include "contract/verdict.h"
 #include "evaluate/compare.h"
 
 namespace tritonforge::evaluate {
 
+// What an evaluator does where the self-test breaks out of the sandbox: says so in every verdict, or does not start.
+enum class SandboxRule { kAuto, kStrict };
+constexpr std::array<std::string_view, 2> names_of(SandboxRule) { return {"auto", "strict"}; }
+
 struct EvaluatorOptions {
-  std::string mode = "interpret", device = "cpu";
+  EvaluationMode mode = EvaluationMode::kInterpret;
+  std::string device = "cpu";
   int workers = 2, max_queue = 256;
-  std::string python, sandbox = "auto";
+  std::string python;
+  SandboxRule sandbox = SandboxRule::kAuto;
   Tolerances tolerances;
   int64_t max_elements = 0, max_flops = 0;
   double candidate_timeout_s = 0;
@@ -21,14 +28,14 @@ struct EvaluatorOptions {
 
   template <typename V>
   void describe(V& v) {
-    v("mode", mode, one_of({"interpret", "plan", "live"}),
+    v("mode", mode,
       "interpret: Triton's interpreter on the CPU; plan: recorded, then replayed by the trusted side on the CPU; live: "
       "a GPU");
     v("device", device, "live mode: the GPU that candidates see, as cuda:N or its UUID");
     v("workers", workers, at_least(1), "evaluations at once");
     v("max_queue", max_queue, at_least(0), "evaluations waiting beyond those; more are answered 503");
     v("python", python, by_run(), "Python with torch and triton (TRITONFORGE_PYTHON, else the build's)");
-    v("sandbox", sandbox, one_of({"auto", "strict"}), "strict: refuses to run where the self-test breaks out");
+    v("sandbox", sandbox, "strict: refuses to run where the self-test breaks out");
     v("candidate_timeout_s", candidate_timeout_s, at_least(0),
       "seconds for import, build and trials of one candidate; 0 = 30, in live mode 120");
     v("max_elements", max_elements, at_least(0),

@@ -100,10 +100,9 @@ struct EvaluatorServer::Impl {
 
   Json devices() {
     const Json report = evaluator.health();
-    const std::string mode = report.at("mode");
-    return {{"mode", mode},
+    return {{"mode", report.at("mode")},
             {"devices", Json::array({{{"id", 0},
-                                      {"device", mode == "live" ? "cuda:0" : "cpu"},
+                                      {"device", evaluator.options().mode == EvaluationMode::kLive ? "cuda:0" : "cpu"},
                                       {"busy", report["busy"].get<int>() > 0},
                                       {"healthy", true},
                                       {"fault_count", 0}}})}};
@@ -125,7 +124,7 @@ EvaluatorServer::EvaluatorServer(Evaluator& evaluator, net::ServerOptions option
   server.route_async("GET", "/", [&impl](const net::Request&, net::ResponderPtr reply) {
     reply->send(net::Response::json(
         {{"service", "tritonforge evaluator"},
-         {"mode", impl.evaluator.options().mode},
+         {"mode", name_of(impl.evaluator.options().mode)},
          {"endpoints",
           {"/eval", "/v2/evaluations", "/health", "/metrics", "/gpu_status", "/backend_info", "/fault_statistics"}}}));
   });
@@ -134,7 +133,7 @@ EvaluatorServer::EvaluatorServer(Evaluator& evaluator, net::ServerOptions option
   });
   server.route_async("GET", "/backend_info", [&impl](const net::Request&, net::ResponderPtr reply) {
     reply->send(net::Response::json({{"backends", {"triton"}},
-                                     {"mode", impl.evaluator.options().mode},
+                                     {"mode", name_of(impl.evaluator.options().mode)},
                                      {"targets", {"sm_90", "gfx942"}},
                                      {"versions", impl.evaluator.health()["versions"]}}));
   });

@@ -4,44 +4,14 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <dlfcn.h>
 
-#include <charconv>
 #include <fstream>
 
+#include "base/cuda_driver.h"
 #include "base/error.h"
 #include "base/filesystem.h"
 
 namespace tritonforge::kernels {
 namespace {
-
-struct Uuid {
-  unsigned char bytes[16];
-};
-
-// The CUDA driver's own library: the runtime's headers are not part of the build.
-struct Driver {
-  int (*init)(unsigned) = nullptr;
-  int (*device_get)(int*, int) = nullptr;
-  int (*device_uuid)(Uuid*, int) = nullptr;
-};
-
-const Driver& driver() {
-  static const Driver opened = [] {  // a failure throws and is tried again at the next call
-    void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
-    if (library == nullptr)
-      fail(ErrorKind::kMachine, "no GPU here: the NVIDIA driver's libcuda.so.1 cannot be loaded (use --device cpu)");
-    Driver found{reinterpret_cast<int (*)(unsigned)>(dlsym(library, "cuInit")),
-                 reinterpret_cast<int (*)(int*, int)>(dlsym(library, "cuDeviceGet")),
-                 reinterpret_cast<int (*)(Uuid*, int)>(dlsym(library, "cuDeviceGetUuid_v2"))};
-    if (!found.init || !found.device_get || !found.device_uuid)
-      fail(ErrorKind::kMachine, "the NVIDIA driver's libcuda.so.1 is too old: it lacks cuDeviceGetUuid_v2");
-    const int status = found.init(0);
-    if (status != 0)
-      fail(ErrorKind::kMachine, "no usable GPU: cuInit failed with error {}{} (use --device cpu)", status,
-           status == 100 ? " (no device)" : "");
-    return found;
-  }();
-  return opened;
-}
 
 // The library is taken from beside the CPU half that is loaded, whatever the library path is.
 void load_cuda() {
@@ -58,19 +28,12 @@ void load_cuda() {
 }  // namespace
 
 at::Device open_device(const std::string& name) {
-  if (name == "cpu") return at::kCPU;
-  int index = 0;
-  if (name != "cuda") {
-    if (name.rfind("cuda:", 0) != 0)
-      fail(ErrorKind::kUsage, "unknown device '{}'{}", name, nearest_hint(name, {"cpu", "cuda", "cuda:0"}));
-    const auto [end, error] = std::from_chars(name.data() + 5, name.data() + name.size(), index);
-    if (error != std::errc() || end != name.data() + name.size() || index < 0)
-      fail(ErrorKind::kUsage, "unknown device '{}': expected cpu, cuda or cuda:NUMBER", name);
-  }
-  driver();  // first: its reason is clearer, and without a GPU the large library is not loaded
+  const int index = cuda_index(name);
+  if (index < 0) return at::kCPU;
+  require_device(name);  // first: its reason is clearer, and without a GPU the large library is not loaded
   load_cuda();
   const int64_t count = at::globalContext().getAcceleratorHooksInterface(at::kCUDA).deviceCount();
-  if (index >= count) fail(ErrorKind::kMachine, "device {}: this machine shows {} CUDA devices", name, count);
+  if (index >= count) fail(ErrorKind::kMachine, "device {}: libtorch sees {} CUDA devices", name, count);
   at::globalContext().lazyInitDevice(at::kCUDA);
   return {at::kCUDA, static_cast<at::DeviceIndex>(index)};
 }
@@ -102,8 +65,8 @@ void synchronize(at::Device device) {
 std::string device_identity(at::Device device) {
   if (device.is_cpu()) return "cpu";
   int handle = 0;
-  Uuid uuid{};
-  if (driver().device_get(&handle, device.index()) != 0 || driver().device_uuid(&uuid, handle) != 0) {
+  CudaUuid uuid{};
+  if (cuda_driver().device_get(&handle, device.index()) != 0 || cuda_driver().device_uuid(&uuid, handle) != 0) {
     fail(ErrorKind::kMachine, "the CUDA driver does not tell the UUID of {}", device.str());
   }
   std::string text = "GPU";

@@ -3,12 +3,22 @@
 #include <iosfwd>
 #include <string>
 
+#include "base/options.h"
+
 namespace tritonforge::model {
 
 struct ScoreOptions {
   std::string model;  // Hugging Face folder or .gguf
   std::string dtype = "float32", device = "cpu";
-  bool logits_last = false;  // adds "logits_last": the logits after the last token
+  bool logits_last = false;
+
+  template <typename V>
+  void describe(V& v) {
+    v("model", model, required(), "Hugging Face folder or .gguf file");
+    v("dtype", dtype, one_of({"float32", "bfloat16", "float16"}), "of weights and arithmetic");
+    v("device", device, "cpu, cuda or cuda:N");
+    v("logits_last", logits_last, R"(adds "logits_last": the logits after the last token of each line)");
+  }
 };
 
 // Each line {"ids": [..]} gives {"log_probs": [..]}: log p(ids[i] | ids[..i-1]) for i = 1..n-1, so n - 1 numbers; order

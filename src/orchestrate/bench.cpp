@@ -2,29 +2,11 @@
 #include <algorithm>
 
 #include "base/rng.h"
-#include "dataset/problem.h"
+#include "orchestrate/inputs.h"
 #include "orchestrate/stages.h"
 #include "orchestrate/statistics.h"
 
 namespace tritonforge::orchestrate {
-namespace {
-
-std::vector<Problem> bench_problems(const RecipeConfig& config) {
-  const auto& bench = config.bench;
-  const std::vector<int> levels(bench.levels.begin(), bench.levels.end());
-  auto problems = dataset::select_problems(dataset::read_problems(resolve_path(bench.problems)), levels,
-                                           bench.problem_ids);
-  if (bench.limit > 0 && bench.limit < static_cast<int64_t>(problems.size())) {
-    // The same problems for every seed of a recipe, so that rows of different runs can be compared.
-    Rng(Rng::derive(20261121, "bench problems")).shuffle(problems);
-    problems.resize(static_cast<size_t>(bench.limit));
-  }
-  if (problems.empty())
-    fail(ErrorKind::kUsage, "bench.problems: nothing is left of {} after the level filter", bench.problems);
-  return problems;
-}
-
-}  // namespace
 
 std::vector<BenchRow> bench_rows(const std::string& stage, const std::vector<std::vector<Trajectory>>& by_problem,
                                  const std::vector<int64_t>& turn_budgets, uint64_t seed) {

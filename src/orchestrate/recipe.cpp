@@ -56,7 +56,10 @@ void RecipeConfig::validate() const {
   }
   if (has_stage("data") || (has_stage("sft") && data.text.empty()))
     check(!data.pairs.empty(), "data.pairs", "is missing");
-  if (has_stage("rl")) check(!rl.problems.empty(), "rl.problems", "is missing");
+  if (has_stage("rl")) {
+    check(!rl.problems.empty(), "rl.problems", "is missing");
+    check(rl.sampling.temperature > 0, "rl.sampling.temperature", "must be above 0: else a group's samples are alike");
+  }
   if (has_stage("bench")) {
     check(!bench.problems.empty(), "bench.problems", "is missing");
     check(!bench.models.empty(), "bench.models", "must name at least one of base, sft, rl");
@@ -70,7 +73,7 @@ RolloutOptions RecipeConfig::rollout_request(const SamplingOptions& sampling, in
   options.sampling = sampling;
   options.evaluate = evaluator.request;
   options.evaluate.mode = evaluator.mode;
-  options.evaluate.measure_performance = evaluator.mode == "live";
+  options.evaluate.measure_performance = evaluator.mode == EvaluationMode::kLive;
   return options;
 }
 

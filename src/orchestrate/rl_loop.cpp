@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "base/rng.h"
-#include "dataset/problem.h"
+#include "orchestrate/inputs.h"
 #include "orchestrate/learning_watch.h"
 #include "orchestrate/stages.h"
 
@@ -17,7 +17,7 @@ namespace {
 class ProblemWalk {
  public:
   explicit ProblemWalk(const RecipeConfig& config)
-      : problems_(problems_of(config.rl)),
+      : problems_(rl_problems(config)),
         seed_(Rng::derive(static_cast<uint64_t>(config.seed), "rl problems")),
         order_(problems_.size()) {}
 
@@ -32,14 +32,6 @@ class ProblemWalk {
   }
 
  private:
-  static std::vector<Problem> problems_of(const RlSection& rl) {
-    const std::vector<int> levels(rl.levels.begin(), rl.levels.end());
-    auto problems = dataset::select_problems(dataset::read_problems(resolve_path(rl.problems)), levels, {});
-    if (problems.empty())
-      fail(ErrorKind::kUsage, "rl.problems: nothing is left of {} after the level filter", rl.problems);
-    return problems;
-  }
-
   void shuffle(int64_t epoch) {
     epoch_ = epoch;
     std::iota(order_.begin(), order_.end(), size_t{0});

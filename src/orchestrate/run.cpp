@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/progress.h"
+#include "orchestrate/preflight.h"
 #include "orchestrate/stages.h"
 #include "orchestrate/terminal_view.h"
 
@@ -106,6 +107,7 @@ void run_stages(RunContext& run, StatusThread& status) {
 }  // namespace
 
 void print_plan(const RecipeConfig& config) {
+  check_plan(config);
   fmt::print("run {} (seed {}): {}\n", config.name, config.seed, fmt::join(config.stages, " -> "));
   const auto role = [](const std::string& name, const std::string& device, const std::string& detail) {
     fmt::print("  {:<10} {:<10} {}\n", name, device, detail);
@@ -121,7 +123,7 @@ void print_plan(const RecipeConfig& config) {
   }
   if (config.evaluates()) {
     role("evaluator", config.evaluator.device,
-         fmt::format("mode {}, {} at once{}", config.evaluator.mode, config.evaluator.workers,
+         fmt::format("mode {}, {} at once{}", name_of(config.evaluator.mode), config.evaluator.workers,
                      config.share_device ? ", measures while engine and trainer wait" : ""));
   }
   if (config.has_stage("sft") || config.has_stage("rl")) role("trainer", config.model.device, model);
@@ -132,6 +134,7 @@ void print_plan(const RecipeConfig& config) {
 void run_recipe(const RecipeConfig& config, const RunOptions& options) {
   const fs::path folder = options.output.empty() ? fs::path("runs") / fmt::format("{}-seed{}", config.name, config.seed)
                                                  : options.output;
+  check_plan(config);
   SignalWaiter signals;
   RunRecord record(fs::absolute(folder), options.resume);
   write_file_atomic(record.folder() / "recipe.yaml", dump_config(config));

@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include "dataset/pair.h"
 #include "dataset/text_lines.h"
+#include "orchestrate/inputs.h"
 #include "orchestrate/stages.h"
 #include "rollout/prompts.h"
 #include "tokenizer/chat_template.h"
@@ -21,13 +22,6 @@ std::vector<size_t> shuffled(size_t count, uint64_t seed) {
   std::iota(order.begin(), order.end(), size_t{0});
   Rng(seed).shuffle(order);
   return order;
-}
-
-std::vector<dataset::Pair> training_pairs(const RecipeConfig& config) {
-  auto pairs = dataset::read_pairs(resolve_path(config.data.pairs));
-  std::erase_if(pairs, [](const dataset::Pair& pair) { return pair.split != "train"; });
-  if (pairs.empty()) fail(ErrorKind::kUsage, "data.pairs: {} holds no pair of the split 'train'", config.data.pairs);
-  return pairs;
 }
 
 // The conversation that RL will hold, with the taught answers; a wrong first attempt carries no loss.

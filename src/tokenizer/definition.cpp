@@ -254,7 +254,7 @@ void add_tokenizer_config(TokenizerDefinition& definition, const std::string& te
 }
 
 TokenizerDefinition read_definition(const fs::path& path) {
-  if (!fs::exists(path)) fail(ErrorKind::kNotFound, "no tokenizer at {}", path.string());
+  if (!fs::exists(path)) fail(ErrorKind::kNotFound, "no such file or folder: {}", path.string());
   if (!fs::is_directory(path)) {
     if (path.extension() == ".gguf") return read_gguf_definition(path);
     if (path.extension() != ".json")

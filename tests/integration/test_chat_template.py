@@ -155,11 +155,7 @@ def test_renders_as_jinja_does(model):
     conversations = [conversation(rng, name == "plain") for _ in range(200)]
     conversations.append({"messages": [{"role": "user", "content": "hi"}], "tools": None})
     for prompt, thinking in [(True, True), (True, False), (False, True)]:
-        flags = [
-            "--add-generation-prompt" if prompt else "--no-add-generation-prompt",
-            "--enable-thinking",
-            str(thinking).lower(),
-        ]
+        flags = ([] if prompt else ["--no-generation-prompt"]) + ([] if thinking else ["--no-thinking"])
         done = subprocess.run(
             [BINARY, "tokenize", "--tokenizer", folder, "--chat", *flags],
             input="".join(json.dumps(c) + "\n" for c in conversations),

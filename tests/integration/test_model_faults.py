@@ -100,7 +100,7 @@ def test_bad_lines(folder, line, part):
 
 
 def test_bad_flags(folder):
-    fails(folder, 2, "unknown dtype 'float23' (did you mean 'float32'?)", more=("--dtype", "float23"))
+    fails(folder, 2, "--dtype: unknown value 'float23' (did you mean 'float32'?)", more=("--dtype", "float23"))
     fails(folder, 2, "unknown device 'cuda:x'", more=("--device", "cuda:x"))
     fails(folder, 2, "--devise", "did you mean '--device'", more=("--devise", "cpu"))
 

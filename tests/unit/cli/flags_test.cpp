@@ -115,7 +115,7 @@ TEST(Flags, AChildProcessHoldsWhatItsParentDescribed) {
   EXPECT_THAT(to_flags(engine), ElementsAre("--model", "/m/with space", "--max-running", "64", "--threads", "3",
                                             "--no-prefix-reuse", "--share-device"));
   evaluate::EvaluatorOptions evaluator = recipe.evaluator;
-  evaluator.mode = "live";
+  evaluator.mode = EvaluationMode::kLive;
   evaluator.candidate_timeout_s = 0.1;
   evaluator.workers = 1;
   EXPECT_EQ(after_flags(evaluator), Json(to_flags(evaluator)));

@@ -29,7 +29,7 @@ TEST(Verdict, EveryFieldSurvivesTheWire) {
   v.compile_targets = {{"sm_90", "ok"}};
   v.kernels = {"add_kernel"};
   v.device = "cpu";
-  v.mode = "interpret";
+  v.mode = EvaluationMode::kInterpret;
   v.notes = {{"sandbox", "landlock"}};
   v.seed = 42;
   v.wall_s = 0.25;

@@ -33,7 +33,7 @@ TEST(EvaluationRequest, EveryFieldIsRead) {
   EXPECT_EQ(request.problem_id, "p");
   EXPECT_EQ(request.problem_source, "s");
   EXPECT_EQ(request.candidate, "c");
-  EXPECT_EQ(request.mode, "live");
+  EXPECT_EQ(request.mode, EvaluationMode::kLive);
   EXPECT_EQ(request.seed, 7u);
   EXPECT_FALSE(request.fresh_seeds);
   EXPECT_EQ(request.num_correct_trials, 2);

@@ -311,7 +311,7 @@ TEST_F(PeersTest, TheEvaluatorJudges) {
   http.start();
   const Evaluator evaluator(role("evaluator"));
   EvaluationOptions options;
-  options.mode = "interpret";
+  options.mode = EvaluationMode::kInterpret;
   options.measure_performance = false;
   EXPECT_TRUE(evaluator.judge({.id = "p", .source = "class Model: pass"}, "class ModelNew: pass", 5, options).correct);
   EXPECT_EQ(body.at("problem").at("source"), "class Model: pass");

@@ -149,10 +149,10 @@ TEST_F(RecipeTest, ARequestCarriesTheSectionsOfTheRecipe) {
   const RolloutOptions request = config.rollout_request(config.rl.sampling, 2);
   EXPECT_EQ(request.max_turns, 2);
   EXPECT_EQ(request.sampling.max_new_tokens, 512);
-  EXPECT_EQ(request.evaluate.mode, "interpret");
+  EXPECT_EQ(request.evaluate.mode, EvaluationMode::kInterpret);
   EXPECT_FALSE(request.evaluate.measure_performance);
   EXPECT_EQ(request.evaluate.num_correct_trials, 2);
-  config.evaluator.mode = "live";
+  config.evaluator.mode = EvaluationMode::kLive;
   EXPECT_TRUE(config.rollout_request(config.rl.sampling, 2).evaluate.measure_performance);
 }
 

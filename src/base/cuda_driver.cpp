@@ -1,0 +1,53 @@
+#include "base/cuda_driver.h"
+
+#include <dlfcn.h>
+
+#include <charconv>
+
+#include "base/error.h"
+
+namespace tritonforge {
+
+const CudaDriver& cuda_driver() {
+  static const CudaDriver opened = [] {
+    void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
+    if (library == nullptr)
+      fail(ErrorKind::kMachine,
+           "no GPU here: the NVIDIA driver's libcuda.so.1 cannot be loaded (use device cpu, mode interpret)");
+    CudaDriver found{reinterpret_cast<int (*)(unsigned)>(dlsym(library, "cuInit")),
+                     reinterpret_cast<int (*)(int*)>(dlsym(library, "cuDeviceGetCount")),
+                     reinterpret_cast<int (*)(int*, int)>(dlsym(library, "cuDeviceGet")),
+                     reinterpret_cast<int (*)(CudaUuid*, int)>(dlsym(library, "cuDeviceGetUuid_v2"))};
+    if (!found.init || !found.device_count || !found.device_get || !found.device_uuid)
+      fail(ErrorKind::kMachine, "the NVIDIA driver's libcuda.so.1 is too old: it lacks cuDeviceGetUuid_v2");
+    const int status = found.init(0);
+    if (status != 0)
+      fail(ErrorKind::kMachine, "no usable GPU: cuInit failed with error {}{} (use device cpu, mode interpret)", status,
+           status == 100 ? " (no device)" : "");
+    return found;
+  }();
+  return opened;
+}
+
+int cuda_index(const std::string& device) {
+  if (device == "cpu") return -1;
+  if (device == "cuda") return 0;
+  if (device.rfind("cuda:", 0) != 0)
+    fail(ErrorKind::kUsage, "unknown device '{}'{}", device, nearest_hint(device, {"cpu", "cuda", "cuda:0"}));
+  int index = 0;
+  const auto [end, error] = std::from_chars(device.data() + 5, device.data() + device.size(), index);
+  if (error != std::errc() || end != device.data() + device.size() || index < 0)
+    fail(ErrorKind::kUsage, "unknown device '{}': expected cpu, cuda or cuda:NUMBER", device);
+  return index;
+}
+
+void require_device(const std::string& device) {
+  const int index = cuda_index(device);
+  if (index < 0) return;
+  int count = 0;
+  if (const int status = cuda_driver().device_count(&count); status != 0)
+    fail(ErrorKind::kMachine, "device {}: the driver's count of devices failed with error {}", device, status);
+  if (index >= count) fail(ErrorKind::kMachine, "device {}: this machine shows {} CUDA devices", device, count);
+}
+
+}  // namespace tritonforge

@@ -1,0 +1,28 @@
+#pragma once
+// The CUDA driver's own library, opened when it is first asked for: neither the toolkit's headers nor a GPU are needed
+// to build or to start.
+#include <string>
+
+namespace tritonforge {
+
+struct CudaUuid {
+  unsigned char bytes[16];
+};
+
+struct CudaDriver {
+  int (*init)(unsigned) = nullptr;
+  int (*device_count)(int*) = nullptr;
+  int (*device_get)(int*, int) = nullptr;
+  int (*device_uuid)(CudaUuid*, int) = nullptr;
+};
+
+// Initialised; makes no context. Throws kMachine: no driver, one that is too old, no usable GPU. A failure is tried
+// again at the next call.
+const CudaDriver& cuda_driver();
+
+// The N of "cuda:N", 0 for "cuda", -1 for "cpu". Throws kUsage for any other name.
+int cuda_index(const std::string& device);
+// That `device` is "cpu", or a GPU that this machine shows. Throws kUsage, kMachine.
+void require_device(const std::string& device);
+
+}  // namespace tritonforge

@@ -1,0 +1,43 @@
+#include "orchestrate/inputs.h"
+
+#include "base/rng.h"
+
+namespace tritonforge::orchestrate {
+namespace {
+
+std::vector<Problem> problems_of(const char* key, const std::string& path, const std::vector<int64_t>& levels,
+                                 const std::vector<std::string>& ids) {
+  if (!fs::exists(resolve_path(path))) fail(ErrorKind::kNotFound, "{}: no such file or folder: {}", key, path);
+  auto problems = dataset::select_problems(dataset::read_problems(resolve_path(path)), {levels.begin(), levels.end()},
+                                           ids);
+  if (problems.empty()) fail(ErrorKind::kUsage, "{}: nothing is left of {} after the level filter", key, path);
+  return problems;
+}
+
+}  // namespace
+
+std::vector<dataset::Pair> training_pairs(const RecipeConfig& config) {
+  const fs::path file = resolve_path(config.data.pairs);
+  if (!fs::is_regular_file(file)) fail(ErrorKind::kNotFound, "data.pairs: no such file: {}", config.data.pairs);
+  auto pairs = dataset::read_pairs(file);
+  std::erase_if(pairs, [](const dataset::Pair& pair) { return pair.split != "train"; });
+  if (pairs.empty()) fail(ErrorKind::kUsage, "data.pairs: {} holds no pair of the split 'train'", config.data.pairs);
+  return pairs;
+}
+
+std::vector<Problem> rl_problems(const RecipeConfig& config) {
+  return problems_of("rl.problems", config.rl.problems, config.rl.levels, {});
+}
+
+std::vector<Problem> bench_problems(const RecipeConfig& config) {
+  const auto& bench = config.bench;
+  auto problems = problems_of("bench.problems", bench.problems, bench.levels, bench.problem_ids);
+  if (bench.limit > 0 && bench.limit < static_cast<int64_t>(problems.size())) {
+    // Not of the recipe's seed: rows of different runs can be compared.
+    Rng(Rng::derive(20261121, "bench problems")).shuffle(problems);
+    problems.resize(static_cast<size_t>(bench.limit));
+  }
+  return problems;
+}
+
+}  // namespace tritonforge::orchestrate

@@ -1,0 +1,16 @@
+#pragma once
+// The files that a recipe names, read. All throw kNotFound or kUsage with the recipe's key.
+#include <vector>
+
+#include "dataset/pair.h"
+#include "dataset/problem.h"
+#include "orchestrate/recipe.h"
+
+namespace tritonforge::orchestrate {
+
+std::vector<dataset::Pair> training_pairs(const RecipeConfig& config);  // of the split "train"
+std::vector<Problem> rl_problems(const RecipeConfig& config);           // of rl.levels
+// Of bench.levels and bench.problem_ids; `bench.limit` of them, the same for every seed of a recipe.
+std::vector<Problem> bench_problems(const RecipeConfig& config);
+
+}  // namespace tritonforge::orchestrate

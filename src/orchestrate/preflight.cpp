@@ -1,0 +1,51 @@
+#include "orchestrate/preflight.h"
+
+#include "base/cuda_driver.h"
+#include "orchestrate/inputs.h"
+#include "rollout/codec.h"
+#include "rollout/prompts.h"
+
+namespace tritonforge::orchestrate {
+namespace {
+
+void check_devices(const RecipeConfig& config) {
+  if (config.has_stage("sft") || config.has_stage("rl") || config.engine.external.empty())
+    require_device(config.model.device);
+  if (!config.evaluates() || config.evaluator.mode != EvaluationMode::kLive) return;
+  const std::string& device = config.evaluator.device;
+  if (device.starts_with("cuda")) require_device(device);
+  else cuda_driver();  // "cpu": the first GPU; or one's UUID
+}
+
+// A prompt that does not fit would fail every one of its samples.
+void check_prompts(const RecipeConfig& config, const char* key, const std::vector<Problem>& problems,
+                   const rollout::ChatCodec& codec) {
+  const int64_t engine = config.engine.external.empty() ? config.engine.max_context : 0;
+  const bool engine_is_less = engine > 0 && engine < config.rollout.max_context;
+  const int64_t room = engine_is_less ? engine : config.rollout.max_context;
+  for (const Problem& problem : problems) {
+    const auto tokens = codec.opening(rollout::first_messages(config.rollout.prompt, problem),
+                                      config.rollout.enable_thinking);
+    if (static_cast<int64_t>(tokens.size()) < room) continue;
+    fail(ErrorKind::kUsage, "{}: the prompt of '{}' has {} tokens, and {} of {} leaves no room for an answer", key,
+         problem.id, tokens.size(), engine_is_less ? "engine.max_context" : "rollout.max_context", room);
+  }
+}
+
+}  // namespace
+
+void check_plan(const RecipeConfig& config) {
+  const fs::path model = resolve_path(config.model.path);
+  if (!fs::exists(model)) fail(ErrorKind::kNotFound, "model.path: no such folder or file: {}", config.model.path);
+  check_devices(config);
+  const bool trains_on_text = config.has_stage("sft") && !config.data.text.empty();
+  if (trains_on_text && !fs::is_regular_file(resolve_path(config.data.text)))
+    fail(ErrorKind::kNotFound, "data.text: no such file: {}", config.data.text);
+  if (config.has_stage("data") || (config.has_stage("sft") && !trains_on_text)) training_pairs(config);
+  if (!config.generates()) return;
+  const auto codec = rollout::load_chat_codec(model);
+  if (config.has_stage("rl")) check_prompts(config, "rl.problems", rl_problems(config), *codec);
+  if (config.has_stage("bench")) check_prompts(config, "bench.problems", bench_problems(config), *codec);
+}
+
+}  // namespace tritonforge::orchestrate
