@@ -20,8 +20,8 @@ golden/ROLE/NAME.txt: requests to one server, in their order. The file begins wi
     has error.message unknown field                     a regular expression that the value at a path must hold
     header content-type text/event-stream               one that a header must hold
     text role="trainer"                                 one that the whole reply must hold
-    events 2 to 4                                       so many server-sent events (who reads late gets several tokens in
-                                                        one); paths are looked up in the last JSON
+    events 2 to 4                                       so many server-sent events (who reads late gets several tokens
+                                                        in one); paths are looked up in the last JSON
     joined choices.0.delta.content "import torch"       the texts at a path of all events in a row
 """
 
