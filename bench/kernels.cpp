@@ -167,7 +167,10 @@ void rows(int64_t tokens) {
        4.0 * tokens * kQkv, 0);
 }
 
-void decode(const std::string& name, const std::vector<int32_t>& lengths) {
+// `shared` pages at the start of every `members` neighbours are the same; `once`: read by prefix_attention(). Bytes: each
+// page of the cache once, either way.
+void decode(const std::string& name, const std::vector<int32_t>& lengths, int64_t members = 1, int64_t shared = 0,
+            bool once = false) {
   const auto sequences = static_cast<int64_t>(lengths.size());
   int64_t width = 0, blocks = 1, tokens = 0;
   for (const int32_t length : lengths) {
@@ -181,8 +184,19 @@ void decode(const std::string& name, const std::vector<int32_t>& lengths) {
   for (int64_t s = 0; s < sequences; ++s) {
     const int64_t used = (lengths[static_cast<size_t>(s)] + kPage - 1) / kPage;
     tables[s].slice(0, 0, used).copy_(order.slice(0, next, next + used));
+    if (s % members > 0) {
+      tables[s].slice(0, 0, shared).copy_(tables[s - 1].slice(0, 0, shared));
+      tokens -= shared * kPage;
+    }
     next += used;
   }
+  const int64_t groups = sequences / members;
+  const at::Tensor prefix_pages = device_ints(at::full({sequences}, shared)),
+                   group_starts = device_ints(at::arange(0, sequences + 1, members)),
+                   rows = device_ints(at::arange(sequences));
+  const at::Tensor pieces = at::empty(
+      {static_cast<int64_t>(api->prefix_attention_pieces(sequences, kHeads, kKvHeads, kDim))},
+      at::TensorOptions().dtype(at::kByte).device(at::kCUDA));
   const at::Tensor d_tables = device_ints(tables), d_lengths = device_ints(at::tensor(lengths, at::kInt));
   const at::Tensor workspace = at::zeros(
       {static_cast<int64_t>(api->decode_attention_workspace(sequences, kHeads, kKvHeads, kDim))},
@@ -191,12 +205,30 @@ void decode(const std::string& name, const std::vector<int32_t>& lengths) {
   line(name,
        timed(launches_for(static_cast<int64_t>(bytes)),
              [&](int) {
-               const DecodeAttentionArgs args{.q = inputs->take(sequences * kHeads * kDim),
+               const Bf16* q = inputs->take(sequences * kHeads * kDim);
+               const KvLayer cache{inputs->take(blocks * kPage * kKvHeads * kDim),
+                                   inputs->take(blocks * kPage * kKvHeads * kDim)};
+               const PrefixAttentionArgs prefix{.q = q,
+                                                .cache = cache,
+                                                .block_tables = ints(d_tables),
+                                                .prefix_pages = ints(prefix_pages),
+                                                .group_starts = ints(group_starts),
+                                                .members = ints(rows),
+                                                .groups = groups,
+                                                .table_width = width,
+                                                .heads = kHeads,
+                                                .kv_heads = kKvHeads,
+                                                .head_dim = kDim,
+                                                .scale = 1 / std::sqrt(float{kDim}),
+                                                .pieces = static_cast<float*>(pieces.data_ptr())};
+               if (once) check_cuda(api->prefix_attention(&prefix, stream));
+               const DecodeAttentionArgs args{.q = q,
                                               .out = outputs->take(sequences * kHeads * kDim),
-                                              .cache = {inputs->take(blocks * kPage * kKvHeads * kDim),
-                                                        inputs->take(blocks * kPage * kKvHeads * kDim)},
+                                              .cache = cache,
                                               .block_tables = ints(d_tables),
                                               .lengths = ints(d_lengths),
+                                              .prefix_pages = once ? ints(prefix_pages) : nullptr,
+                                              .prefix_pieces = once ? prefix.pieces : nullptr,
                                               .sequences = sequences,
                                               .table_width = width,
                                               .heads = kHeads,
@@ -490,6 +522,13 @@ void run(const std::string& only) {
     for (int i = 0; i < 64; ++i) ragged.push_back(64 + (i * 7919) % 2432);
     decode("decode_attention  64, 64 to 2495", ragged);
   }
+  if (wanted("prefix")) {  // samples of one prompt: 2032 tokens together and 1000 each alone
+    for (const int64_t groups : {1, 4, 32}) {
+      const std::vector<int32_t> lengths(static_cast<size_t>(groups * 8), 2032 + 1000);
+      decode(fmt::format("decode_attention   {:2} x 8 of a prefix, off", groups), lengths, 8, 127, false);
+      decode(fmt::format("prefix + decode    {:2} x 8 of a prefix", groups), lengths, 8, 127, true);
+    }
+  }
   if (wanted("gemm")) {
     for (const int64_t m : {1, 8, 64, 256, 8192}) {
       product(handle, "qkv", m, kQkv, kHidden, false, false);
@@ -532,7 +571,7 @@ void run(const std::string& only) {
 
 int main(int argc, char** argv) {
   try {
-    run(argc > 1 ? argv[1] : "");  // optional: step, decode, gemm, rows, sample, prefill, checksum
+    run(argc > 1 ? argv[1] : "");  // optional: step, decode, prefix, gemm, rows, sample, prefill, checksum
     return 0;
   } catch (const Error& error) {
     fmt::print(stderr, "kernels: {}\n", error.what());
