@@ -167,10 +167,11 @@ void rows(int64_t tokens) {
        4.0 * tokens * kQkv, 0);
 }
 
-// `shared` pages at the start of every `members` neighbours are the same; `once`: read by prefix_attention(). Bytes: each
-// page of the cache once, either way.
+// `shared` pages at the start of every `members` neighbours are the same: read by each, once by prefix_attention(), or
+// that kernel alone. Bytes: each page of the cache that is read, once.
+enum class Prefix { kEach, kOnce, kAlone };
 void decode(const std::string& name, const std::vector<int32_t>& lengths, int64_t members = 1, int64_t shared = 0,
-            bool once = false) {
+            Prefix how = Prefix::kEach) {
   const auto sequences = static_cast<int64_t>(lengths.size());
   int64_t width = 0, blocks = 1, tokens = 0;
   for (const int32_t length : lengths) {
@@ -191,6 +192,7 @@ void decode(const std::string& name, const std::vector<int32_t>& lengths, int64_
     next += used;
   }
   const int64_t groups = sequences / members;
+  if (how == Prefix::kAlone) tokens = groups * shared * kPage;
   const at::Tensor prefix_pages = device_ints(at::full({sequences}, shared)),
                    group_starts = device_ints(at::arange(0, sequences + 1, members)),
                    rows = device_ints(at::arange(sequences));
@@ -221,7 +223,9 @@ void decode(const std::string& name, const std::vector<int32_t>& lengths, int64_
                                                 .head_dim = kDim,
                                                 .scale = 1 / std::sqrt(float{kDim}),
                                                 .pieces = static_cast<float*>(pieces.data_ptr())};
+               const bool once = how != Prefix::kEach;
                if (once) check_cuda(api->prefix_attention(&prefix, stream));
+               if (how == Prefix::kAlone) return;
                const DecodeAttentionArgs args{.q = q,
                                               .out = outputs->take(sequences * kHeads * kDim),
                                               .cache = cache,
@@ -258,6 +262,7 @@ void prefill(int64_t count, int64_t sequences) {
                                                .block_tables = ints(tables),
                                                .query_starts = ints(starts),
                                                .lengths = ints(lengths),
+                                               .tokens = sequences * count,
                                                .sequences = sequences,
                                                .table_width = width,
                                                .heads = kHeads,
@@ -510,7 +515,9 @@ void run(const std::string& only) {
         for (const bool overlap : {false, true}) step(handle, tokens, 1152, skinny, overlap);
       }
     }
-    for (const bool overlap : {false, true}) step(handle, 64, 1280, false, overlap);
+    for (const int64_t tokens : {64, 256}) {
+      for (const bool overlap : {false, true}) step(handle, tokens, 1280, false, overlap);
+    }
   }
   if (wanted("decode")) {
     decode("decode_attention   1 x 1152", {1152});
@@ -525,8 +532,9 @@ void run(const std::string& only) {
   if (wanted("prefix")) {  // samples of one prompt: 2032 tokens together and 1000 each alone
     for (const int64_t groups : {1, 4, 32}) {
       const std::vector<int32_t> lengths(static_cast<size_t>(groups * 8), 2032 + 1000);
-      decode(fmt::format("decode_attention   {:2} x 8 of a prefix, off", groups), lengths, 8, 127, false);
-      decode(fmt::format("prefix + decode    {:2} x 8 of a prefix", groups), lengths, 8, 127, true);
+      decode(fmt::format("decode_attention   {:2} x 8 of a prefix, off", groups), lengths, 8, 127);
+      decode(fmt::format("prefix + decode    {:2} x 8 of a prefix", groups), lengths, 8, 127, Prefix::kOnce);
+      decode(fmt::format("  prefix alone     {:2} x 8", groups), lengths, 8, 127, Prefix::kAlone);
     }
   }
   if (wanted("gemm")) {

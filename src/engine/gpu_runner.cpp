@@ -341,6 +341,7 @@ void GpuRunner::queue_attention(size_t layer) {
                                             .block_tables = input<int32_t>(batch_.prompt_tables),
                                             .query_starts = input<int32_t>(batch_.query_starts),
                                             .lengths = input<int32_t>(batch_.prompt_lengths),
+                                            .tokens = batch_.tokens,
                                             .sequences = batch_.prompts,
                                             .table_width = batch_.prompt_width,
                                             .heads = config_.num_heads,

@@ -356,6 +356,7 @@ class PrefillAttention : public GpuTest {
                                     .block_tables = tables.as<int32_t>(),
                                     .query_starts = d_starts.as<int32_t>(),
                                     .lengths = d_lengths.as<int32_t>(),
+                                    .tokens = tokens,
                                     .sequences = static_cast<int64_t>(counts.size()),
                                     .table_width = c.width,
                                     .heads = h.heads,

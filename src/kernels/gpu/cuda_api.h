@@ -103,7 +103,7 @@ struct PrefillAttentionArgs {
   const int32_t* block_tables;  // [sequences, table_width]
   const int32_t* query_starts;  // [sequences + 1], cumulative
   const int32_t* lengths;       // [sequences]: cached tokens, the new ones included
-  int64_t sequences, table_width, heads, kv_heads, head_dim;
+  int64_t tokens, sequences, table_width, heads, kv_heads, head_dim;
   int64_t longest_query;  // at least the largest count; bounds the grid
   float scale;
 };

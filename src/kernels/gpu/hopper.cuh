@@ -81,11 +81,17 @@ template <int kPending>
 __device__ inline void products_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
-// Keeps the compiler from moving reads and writes of the registers across: a product in flight writes them.
+// Keeps the compiler from moving reads and writes of the registers across: a product in flight uses them.
+// Indices, as a loop over the elements is not always unrolled, and the array would go to memory.
 template <int kCount>
 __device__ inline void hold(float (&x)[kCount]) {
 #pragma unroll
-  for (float& value : x) asm volatile("" : "+f"(value)::"memory");
+  for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(x[i])::"memory");
+}
+template <int kCount>
+__device__ inline void hold(uint32_t (&x)[kCount][4]) {
+#pragma unroll
+  for (int i = 0; i < 4 * kCount; ++i) asm volatile("" : "+r"(x[i / 4][i % 4])::"memory");
 }
 
 #define TF_F8(x, i)                                                                                          \
