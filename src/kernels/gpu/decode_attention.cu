@@ -7,7 +7,7 @@
 // through its own ring in shared memory (cp.async), so no barrier stands between two pages. Twelve rings of 16 KB
 // a multiprocessor keep ~190 KB in flight: many times what latency needs.
 //
-// Pages at a sequence's start that prefix_attention() has read are not in the line; its pieces are merged like those of
+// A few sequences on Hopper are decode_attention_cluster.cu's. Pages at a sequence's start that prefix_attention() has read are not in the line; its pieces are merged like those of
 // blocks.
 #include <algorithm>
 
@@ -313,6 +313,7 @@ int decode_attention(const DecodeAttentionArgs* a, Stream stream) {
   TF_REQUIRE(a->sequences <= kMaxSequences, "decode_attention: %ld sequences (at most %d)",
              static_cast<long>(a->sequences), kMaxSequences);
   if (a->sequences == 0) return 0;
+  if (decode_attention_cluster_can(*a)) return decode_attention_cluster(*a, stream);
   const bool wide = a->heads / a->kv_heads > kColumnsPerTile;
   if (a->head_dim == 64) return wide ? run<64, 2>(*a, stream) : run<64, 1>(*a, stream);
   return wide ? run<128, 2>(*a, stream) : run<128, 1>(*a, stream);

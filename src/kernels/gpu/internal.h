@@ -33,7 +33,8 @@ constexpr T ceil_div(T a, T b) {
   return (a + b - 1) / b;
 }
 
-// The operations, one file each: rows.cu, rope_cache.cu, decode_attention.cu, prefix_attention.cu, prefill_attention.cu,
+// The operations, one file each: rows.cu, rope_cache.cu, decode_attention.cu, decode_attention_cluster.cu,
+// prefix_attention.cu, prefill_attention.cu,
 // prefill_attention_hopper.cu, gemm.cpp,
 // skinny_gemm.cu, sample.cu, checksum.cu.
 int embed(Bf16*, const Bf16*, const int32_t*, int64_t, int64_t, Stream);
@@ -47,6 +48,8 @@ int rope_table(float*, const float*, int64_t, int64_t, Stream);
 int rope_cache(const RopeCacheArgs*, Stream);
 size_t decode_attention_workspace(int64_t, int64_t, int64_t, int64_t);
 int decode_attention(const DecodeAttentionArgs*, Stream);
+bool decode_attention_cluster_can(const DecodeAttentionArgs&);
+int decode_attention_cluster(const DecodeAttentionArgs&, Stream);
 size_t prefix_attention_pieces(int64_t, int64_t, int64_t, int64_t);
 int prefix_attention(const PrefixAttentionArgs*, Stream);
 int prefill_attention(const PrefillAttentionArgs*, Stream);

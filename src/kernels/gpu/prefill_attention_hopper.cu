@@ -19,13 +19,20 @@ constexpr int kRows = kConsumers * 64, kKeys = 128, kTilePages = kKeys / kPage, 
 constexpr int kRowBytes = 128;  // 64 elements: what one column of boxes in shared memory is wide
 constexpr int kMostSequences = 1024;
 
+// What one block computes next, told by the warp that fetches. `row`: of q and out, of its first token, which is at
+// `position` of the sequence. No tiles: nothing is left.
+struct Item {
+  int sequence, head, row, position, tokens, keys, tiles;
+};
+
 template <int kHeadDim>
 struct Layout {  // of shared memory, in bytes
   static constexpr int kColumns = kHeadDim / 64;
   static constexpr int kQueryBytes = kRows * kHeadDim * 2, kTileBytes = kKeys * kHeadDim * 2;
   static constexpr int kKeysAt = kQueryBytes, kValuesAt = kKeysAt + kStages * kTileBytes;
   static constexpr int kBarriersAt = kValuesAt + kStages * kTileBytes;
-  static constexpr int kFirstAt = kBarriersAt + 128;
+  static constexpr int kItemsAt = kBarriersAt + 128, kFirstAt = kItemsAt + 64;
+  static_assert(2 * sizeof(Item) <= 64);
   static constexpr int kBytes = kFirstAt + (kMostSequences + 1) * 4 + 1024;  // the start is put at a multiple of 1024
 };
 
@@ -34,11 +41,6 @@ struct Maps {
 };
 
 #if TF_HOPPER
-// What one block computes next.
-struct Item {
-  int sequence, head, first_token, tokens, before, keys, tiles;  // tokens of the tile, cached before the first new one
-};
-
 // first[s] = tiles of rows of the sequences before s, by one warp.
 __device__ inline void count_tiles(int* first, const PrefillAttentionArgs& a, int tile_tokens) {
   const int sequences = static_cast<int>(a.sequences), lane = threadIdx.x % kWarp;
@@ -66,10 +68,11 @@ __device__ inline Item item_of(int index, const int* first, const PrefillAttenti
     else above = middle;
   }
   const int count = a.query_starts[s + 1] - a.query_starts[s], length = a.lengths[s];
-  Item item{.sequence = s, .head = index % kv_heads, .before = length - count};
-  item.first_token = (first[s + 1] - 1 - unit) * tile_tokens;
-  item.tokens = min(tile_tokens, count - item.first_token);
-  item.keys = item.before + item.first_token + item.tokens;
+  const int first_token = (first[s + 1] - 1 - unit) * tile_tokens;
+  Item item{.sequence = s, .head = index % kv_heads, .row = a.query_starts[s] + first_token};
+  item.position = length - count + first_token;
+  item.tokens = min(tile_tokens, count - first_token);
+  item.keys = item.position + item.tokens;
   item.tiles = ceil_div(item.keys, kKeys);
   return item;
 }
@@ -99,22 +102,29 @@ struct Turn {
 
 // One warp: queries, keys and values of every item of this block.
 template <int kHeadDim>
-__device__ void fetch_items(const PrefillAttentionArgs& a, const Maps& maps, const int* first, uint32_t shared,
+__device__ void fetch_items(const PrefillAttentionArgs& a, const Maps& maps, int* first, Item* items, uint32_t shared,
                             Barriers barriers, int tile_tokens) {
   using L = Layout<kHeadDim>;
   const int kv_heads = static_cast<int>(a.kv_heads), group = static_cast<int>(a.heads) / kv_heads,
-            lane = threadIdx.x % kWarp, total = first[a.sequences] * kv_heads;
+            lane = threadIdx.x % kWarp;
+  count_tiles(first, a, tile_tokens);
+  __syncwarp();
+  const int total = first[a.sequences] * kv_heads;
   Turn turn;
-  int item_count = 0;
-  for (int index = blockIdx.x; index < total; index += gridDim.x, ++item_count) {
-    const Item item = item_of(index, first, a, tile_tokens);
+  for (int index = blockIdx.x, item_count = 0;; index += gridDim.x, ++item_count) {
+    const Item item = index < total ? item_of(index, first, a, tile_tokens) : Item{};
     const int32_t* table = a.block_tables + int64_t{item.sequence} * a.table_width;
     barrier_wait(barriers.queries_empty(), item_count & 1 ^ 1);
+    if (lane == 0) items[item_count & 1] = item;  // read after queries_full(), and no more once the next one is full
+    if (item.tiles == 0) {
+      if (lane == 0) barrier_arrive(barriers.queries_full());
+      return;
+    }
     if (lane == 0) {
       barrier_expect(barriers.queries_full(), L::kColumns * kRowBytes * group * tile_tokens);
       for (int column = 0; column < L::kColumns; ++column)
         tensor_load(shared + column * kRows * kRowBytes, &maps.queries, barriers.queries_full(), column * 64,
-                    item.head * group, a.query_starts[item.sequence] + item.first_token);
+                    item.head * group, item.row);
     }
     for (int tile = 0; tile < item.tiles; ++tile, ++turn.n) {
       const int pages = min(kTilePages, ceil_div(item.keys - tile * kKeys, kPage));
@@ -139,18 +149,16 @@ __device__ void fetch_items(const PrefillAttentionArgs& a, const Maps& maps, con
 
 // One warpgroup: its 64 rows of every item.
 template <int kHeadDim>
-__device__ void compute_items(const PrefillAttentionArgs& a, const int* first, uint32_t shared, Barriers barriers,
-                              int tile_tokens, float scale) {
+__device__ void compute_items(const PrefillAttentionArgs& a, const Item* items, uint32_t shared, Barriers barriers,
+                              float scale) {
   using L = Layout<kHeadDim>;
   const int warpgroup = threadIdx.x / kWarpgroup - 1, thread = threadIdx.x % kWarpgroup, lane = threadIdx.x % kWarp,
-            kv_heads = static_cast<int>(a.kv_heads), group = static_cast<int>(a.heads) / kv_heads,
-            total = first[a.sequences] * kv_heads, warp_row = warpgroup * 64 + thread / kWarp * 16;
+            group = static_cast<int>(a.heads / a.kv_heads), warp_row = warpgroup * 64 + thread / kWarp * 16;
   const uint32_t queries = shared + warpgroup * 64 * kRowBytes;
   float s[kKeys / 2], o[kHeadDim / 2];  // layout: product()
   uint32_t p[kKeys / 16][4];
   float maximum[2], sum[2], factor[2];  // of rows lane / 4 and lane / 4 + 8; maximum of the scores before the scale
   Turn turn;
-  int item_count = 0;
   const auto release = [&](uint32_t barrier) {
     if (lane == 0) barrier_arrive(barrier);
   };
@@ -176,16 +184,22 @@ __device__ void compute_items(const PrefillAttentionArgs& a, const int* first, u
     products_commit();
   };
 
-  for (int index = blockIdx.x; index < total; index += gridDim.x, ++item_count) {
-    const Item item = item_of(index, first, a, tile_tokens);
+  int token[2];  // of this thread's two rows, from the tile's first
+#pragma unroll
+  for (int half = 0; half < 2; ++half) token[half] = (warp_row + half * 8 + lane / 4) / group;
+  const int first_token = warp_row / group;
+  for (int item_count = 0;; ++item_count) {
+    barrier_wait(barriers.queries_full(), item_count & 1);
+    const Item item = items[item_count & 1];
+    if (item.tiles == 0) return;
     int last_key[2];  // that a row of this thread attends to
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       maximum[half] = -FLT_MAX;
       sum[half] = 0;
-      last_key[half] = item.before + item.first_token + (warp_row + half * 8 + lane / 4) / group;
+      last_key[half] = item.position + token[half];
     }
-    const int first_last_key = item.before + item.first_token + warp_row / group;
+    const int first_last_key = item.position + first_token;
 #pragma unroll
     for (int i = 0; i < kHeadDim / 2; ++i) o[i] = 0;
 
@@ -230,7 +244,6 @@ __device__ void compute_items(const PrefillAttentionArgs& a, const int* first, u
       }
     };
 
-    barrier_wait(barriers.queries_full(), item_count & 1);
     multiply_keys(turn.stage());
     products_wait<0>();
     hold(s);
@@ -283,8 +296,9 @@ __device__ void compute_items(const PrefillAttentionArgs& a, const int* first, u
       whole += __shfl_xor_sync(kAllLanes, whole, 2);
       const int row = warp_row + half * 8 + lane / 4;
       if (row >= item.tokens * group) continue;
-      const int64_t token = a.query_starts[item.sequence] + item.first_token + row / group;
-      Bf16* out = a.out + (token * a.heads + item.head * group + row % group) * kHeadDim + lane % 4 * 2;
+      // Rows of one token are neighbours, as are its heads.
+      const int64_t at = int64_t{item.row} * a.heads + token[half] * (a.heads - group) + item.head * group + row;
+      Bf16* out = a.out + at * kHeadDim + lane % 4 * 2;
       const float share = 1.0f / whole;
 #pragma unroll
       for (int n = 0; n < kHeadDim / 8; ++n)
@@ -302,7 +316,9 @@ __global__ void __launch_bounds__(kThreads, 1)
   using L = Layout<kHeadDim>;
   extern __shared__ uint8_t shared_bytes[];
   const uint32_t shared = (shared_address(shared_bytes) + 1023) / 1024 * 1024;
-  int* first = reinterpret_cast<int*>(shared_bytes + (shared - shared_address(shared_bytes)) + L::kFirstAt);
+  uint8_t* const base = shared_bytes + (shared - shared_address(shared_bytes));
+  int* first = reinterpret_cast<int*>(base + L::kFirstAt);
+  Item* items = reinterpret_cast<Item*>(base + L::kItemsAt);  // two, in turn
   const Barriers barriers{shared + L::kBarriersAt};
   const int tile_tokens = kRows / static_cast<int>(a.heads / a.kv_heads);
   if (threadIdx.x == 0) {
@@ -319,14 +335,13 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   allow_next();
   wait_for_previous();
-  if (threadIdx.x < kWarp) count_tiles(first, a, tile_tokens);
   __syncthreads();
   if (threadIdx.x < kWarpgroup) {
     registers_down<24>();
-    if (threadIdx.x < kWarp) fetch_items<kHeadDim>(a, maps, first, shared, barriers, tile_tokens);
+    if (threadIdx.x < kWarp) fetch_items<kHeadDim>(a, maps, first, items, shared, barriers, tile_tokens);
   } else {
     registers_up<240>();
-    compute_items<kHeadDim>(a, first, shared, barriers, tile_tokens, scale);
+    compute_items<kHeadDim>(a, items, shared, barriers, scale);
   }
 #endif
 }
