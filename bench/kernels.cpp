@@ -167,7 +167,11 @@ void rows(int64_t tokens) {
        4.0 * tokens * kQkv, 0);
 }
 
-void decode(const std::string& name, const std::vector<int32_t>& lengths) {
+// `shared` pages at the start of every `members` neighbours are the same: read by each, once by prefix_attention(), or
+// that kernel alone. Bytes: each page of the cache that is read, once.
+enum class Prefix { kEach, kOnce, kAlone };
+void decode(const std::string& name, const std::vector<int32_t>& lengths, int64_t members = 1, int64_t shared = 0,
+            Prefix how = Prefix::kEach) {
   const auto sequences = static_cast<int64_t>(lengths.size());
   int64_t width = 0, blocks = 1, tokens = 0;
   for (const int32_t length : lengths) {
@@ -181,8 +185,20 @@ void decode(const std::string& name, const std::vector<int32_t>& lengths) {
   for (int64_t s = 0; s < sequences; ++s) {
     const int64_t used = (lengths[static_cast<size_t>(s)] + kPage - 1) / kPage;
     tables[s].slice(0, 0, used).copy_(order.slice(0, next, next + used));
+    if (s % members > 0) {
+      tables[s].slice(0, 0, shared).copy_(tables[s - 1].slice(0, 0, shared));
+      tokens -= shared * kPage;
+    }
     next += used;
   }
+  const int64_t groups = sequences / members;
+  if (how == Prefix::kAlone) tokens = groups * shared * kPage;
+  const at::Tensor prefix_pages = device_ints(at::full({sequences}, shared)),
+                   group_starts = device_ints(at::arange(0, sequences + 1, members)),
+                   rows = device_ints(at::arange(sequences));
+  const at::Tensor pieces = at::empty(
+      {static_cast<int64_t>(api->prefix_attention_pieces(sequences, kHeads, kKvHeads, kDim))},
+      at::TensorOptions().dtype(at::kByte).device(at::kCUDA));
   const at::Tensor d_tables = device_ints(tables), d_lengths = device_ints(at::tensor(lengths, at::kInt));
   const at::Tensor workspace = at::zeros(
       {static_cast<int64_t>(api->decode_attention_workspace(sequences, kHeads, kKvHeads, kDim))},
@@ -191,12 +207,32 @@ void decode(const std::string& name, const std::vector<int32_t>& lengths) {
   line(name,
        timed(launches_for(static_cast<int64_t>(bytes)),
              [&](int) {
-               const DecodeAttentionArgs args{.q = inputs->take(sequences * kHeads * kDim),
+               const Bf16* q = inputs->take(sequences * kHeads * kDim);
+               const KvLayer cache{inputs->take(blocks * kPage * kKvHeads * kDim),
+                                   inputs->take(blocks * kPage * kKvHeads * kDim)};
+               const PrefixAttentionArgs prefix{.q = q,
+                                                .cache = cache,
+                                                .block_tables = ints(d_tables),
+                                                .prefix_pages = ints(prefix_pages),
+                                                .group_starts = ints(group_starts),
+                                                .members = ints(rows),
+                                                .groups = groups,
+                                                .table_width = width,
+                                                .heads = kHeads,
+                                                .kv_heads = kKvHeads,
+                                                .head_dim = kDim,
+                                                .scale = 1 / std::sqrt(float{kDim}),
+                                                .pieces = static_cast<float*>(pieces.data_ptr())};
+               const bool once = how != Prefix::kEach;
+               if (once) check_cuda(api->prefix_attention(&prefix, stream));
+               if (how == Prefix::kAlone) return;
+               const DecodeAttentionArgs args{.q = q,
                                               .out = outputs->take(sequences * kHeads * kDim),
-                                              .cache = {inputs->take(blocks * kPage * kKvHeads * kDim),
-                                                        inputs->take(blocks * kPage * kKvHeads * kDim)},
+                                              .cache = cache,
                                               .block_tables = ints(d_tables),
                                               .lengths = ints(d_lengths),
+                                              .prefix_pages = once ? ints(prefix_pages) : nullptr,
+                                              .prefix_pieces = once ? prefix.pieces : nullptr,
                                               .sequences = sequences,
                                               .table_width = width,
                                               .heads = kHeads,
@@ -226,6 +262,7 @@ void prefill(int64_t count, int64_t sequences) {
                                                .block_tables = ints(tables),
                                                .query_starts = ints(starts),
                                                .lengths = ints(lengths),
+                                               .tokens = sequences * count,
                                                .sequences = sequences,
                                                .table_width = width,
                                                .heads = kHeads,
@@ -478,7 +515,9 @@ void run(const std::string& only) {
         for (const bool overlap : {false, true}) step(handle, tokens, 1152, skinny, overlap);
       }
     }
-    for (const bool overlap : {false, true}) step(handle, 64, 1280, false, overlap);
+    for (const int64_t tokens : {64, 256}) {
+      for (const bool overlap : {false, true}) step(handle, tokens, 1280, false, overlap);
+    }
   }
   if (wanted("decode")) {
     decode("decode_attention   1 x 1152", {1152});
@@ -489,6 +528,14 @@ void run(const std::string& only) {
     std::vector<int32_t> ragged;
     for (int i = 0; i < 64; ++i) ragged.push_back(64 + (i * 7919) % 2432);
     decode("decode_attention  64, 64 to 2495", ragged);
+  }
+  if (wanted("prefix")) {  // samples of one prompt: 2032 tokens together and 1000 each alone
+    for (const int64_t groups : {1, 4, 32}) {
+      const std::vector<int32_t> lengths(static_cast<size_t>(groups * 8), 2032 + 1000);
+      decode(fmt::format("decode_attention   {:2} x 8 of a prefix, off", groups), lengths, 8, 127);
+      decode(fmt::format("prefix + decode    {:2} x 8 of a prefix", groups), lengths, 8, 127, Prefix::kOnce);
+      decode(fmt::format("  prefix alone     {:2} x 8", groups), lengths, 8, 127, Prefix::kAlone);
+    }
   }
   if (wanted("gemm")) {
     for (const int64_t m : {1, 8, 64, 256, 8192}) {
@@ -532,7 +579,7 @@ void run(const std::string& only) {
 
 int main(int argc, char** argv) {
   try {
-    run(argc > 1 ? argv[1] : "");  // optional: step, decode, gemm, rows, sample, prefill, checksum
+    run(argc > 1 ? argv[1] : "");  // optional: step, decode, prefix, gemm, rows, sample, prefill, checksum
     return 0;
   } catch (const Error& error) {
     fmt::print(stderr, "kernels: {}\n", error.what());

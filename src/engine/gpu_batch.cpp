@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "engine/batch.h"
+#include "engine/prefix_groups.h"
 #include "engine/sizing.h"
 
 namespace tritonforge::engine {
@@ -32,6 +33,9 @@ void place_sections(GpuBatch& b) {
   b.sources = take(b.decode_rows, 4);
   b.decode_lengths = take(b.decode_rows, 4);
   b.decode_tables = take(b.decode_rows * b.decode_width, 4);
+  b.prefix_pages = take(b.groups > 0 ? b.decode_rows : 0, 4);
+  b.group_starts = take(b.groups > 0 ? b.groups + 1 : 0, 4);
+  b.members = take(b.groups > 0 ? b.decode_rows : 0, 4);
   b.query_starts = take(b.prompts + 1, 4);
   b.prompt_lengths = take(b.prompts, 4);
   b.prompt_tables = take(b.prompts * b.prompt_width, 4);
@@ -77,6 +81,34 @@ GpuBatch measure(const Plan& plan, std::span<const kernels::SampleRow> rows, int
   return b;
 }
 
+// Groups of at least two rows: half as many as rows, whatever the class of the rows is.
+int64_t most_groups(int64_t decode_rows) { return decode_rows / 2; }
+
+// The groups of the plan's decodes, by their rows. The block of the new token is nobody else's.
+PrefixGroups group_decodes(const Plan& plan, PrefixSharing sharing) {
+  if (sharing.most_members < 2) return {};
+  std::vector<std::span<const int32_t>> rows;
+  for (const Chunk& chunk : plan.chunks) {
+    if (decodes(chunk)) rows.push_back(std::span(chunk.sequence->blocks).first(chunk.start / kBlockSize));
+  }
+  return group_prefixes(rows, sharing.most_members, sharing.least_saved);
+}
+
+void write_groups(const PrefixGroups& groups, const GpuBatch& b, std::span<std::byte> arena) {
+  const auto ints = [&](int64_t at) { return reinterpret_cast<int32_t*>(arena.data() + at); };
+  int32_t *pages = ints(b.prefix_pages), *starts = ints(b.group_starts), *members = ints(b.members);
+  std::fill_n(pages, b.decode_rows, 0);
+  std::fill_n(starts, b.groups + 1, groups.starts.back());
+  std::ranges::copy(groups.starts, starts);
+  std::fill_n(members, b.decode_rows, 0);
+  std::ranges::copy(groups.members, members);
+  for (size_t g = 0; g < groups.pages.size(); ++g) {
+    for (int32_t m = groups.starts[g]; m < groups.starts[g + 1]; ++m) {
+      pages[groups.members[m]] = static_cast<int32_t>(groups.pages[g]);
+    }
+  }
+}
+
 }  // namespace
 
 int64_t gpu_batch_bytes(int64_t max_tokens, int64_t max_sequences, int64_t max_context) {
@@ -86,13 +118,16 @@ int64_t gpu_batch_bytes(int64_t max_tokens, int64_t max_sequences, int64_t max_c
   b.prompts = max_sequences;
   b.tokens = size_class(max_tokens + b.decode_rows);
   b.decode_width = b.prompt_width = width_class(max_context);
+  b.groups = most_groups(b.decode_rows);
   place_sections(b);
   return b.bytes;
 }
 
 GpuBatch fill_gpu_batch(const Plan& plan, std::span<const kernels::SampleRow> rows, int64_t vocab,
-                        std::span<std::byte> arena) {
+                        std::span<std::byte> arena, PrefixSharing sharing) {
   GpuBatch b = measure(plan, rows, vocab);
+  const PrefixGroups groups = group_decodes(plan, sharing);
+  if (!groups.members.empty()) b.groups = most_groups(b.decode_rows);
   place_sections(b);
   TF_CHECK(b.bytes <= std::ssize(arena), "a step of {} tokens in {} sequences exceeds its arena", plan.tokens,
            plan.chunks.size());
@@ -135,6 +170,8 @@ GpuBatch fill_gpu_batch(const Plan& plan, std::span<const kernels::SampleRow> ro
     if (chunk.samples) ints(b.sample_rows)[draw++] = static_cast<int32_t>(at - 1);
   }
   ints(b.query_starts)[prompt] = static_cast<int32_t>(prompt_token);
+
+  if (b.groups > 0) write_groups(groups, b, arena);
 
   // What each draw asks for. Padded draws are greedy ones of row 0.
   std::fill_n(ints(b.sample_rows) + draw, b.draw_rows - draw, 0);

@@ -5,6 +5,7 @@
 //
 //   tokens    | decode rows: one a sequence | pad | prompt rows, sequence after sequence | pad |
 //   tables    | [decode rows, decode_width]       | [prompts, prompt_width]                    |
+//   prefixes  | decode rows that begin alike, in groups (prefix_groups.h)                      |
 //   draws     | one row a chunk that samples, in the plan's order                        | pad |
 //
 // Padding: id, position and slot 0 (the block that nobody owns), length 0, temperature 0.
@@ -23,11 +24,13 @@ struct GpuBatch {
   int64_t longest_query = 0;                                                               // of a prompt's chunk
   bool cuts = false;         // a row asks for top_k, top_p or min_p
   bool decode_only = false;  // no prompt, and row i of the hidden states is draw i
+  int64_t groups = 0;        // of decodes that share a prefix, padded: 0 or decode_rows / 2
 
   // Where the sections are, in bytes from the arena's start.
   int64_t ids, positions, slots;                        // [tokens] int32
   int64_t sources;                                      // [decode_rows] int32: row of the draws before, or -1
   int64_t decode_lengths, decode_tables;                // [decode_rows], [decode_rows, decode_width] int32
+  int64_t prefix_pages, group_starts, members;          // [decode_rows], [groups + 1], [decode_rows] int32, where groups
   int64_t query_starts, prompt_lengths, prompt_tables;  // [prompts + 1], [prompts], [prompts, prompt_width] int32
   int64_t sample_rows;                                  // [draw_rows] int32, rows of the hidden states
   int64_t temperature, top_p, min_p;                    // [draw_rows] float
@@ -38,16 +41,21 @@ struct GpuBatch {
   // Whether two decodes find their inputs in the same places and run the same kernels.
   struct Shape {
     int64_t decode_rows, decode_width;
-    bool cuts;
+    bool cuts, shared;
     auto operator<=>(const Shape&) const = default;
   };
-  Shape shape() const { return {decode_rows, decode_width, cuts}; }
+  Shape shape() const { return {decode_rows, decode_width, cuts, groups > 0}; }
+};
+
+// What decodes may share: so many members to a group (below 2: none), where that saves at least so many blocks.
+struct PrefixSharing {
+  int64_t most_members = 0, least_saved = 0;
 };
 
 // Bytes of an arena that holds every step of these limits.
 int64_t gpu_batch_bytes(int64_t max_tokens, int64_t max_sequences, int64_t max_context);
 // Writes the plan's numbers to `arena`. A chunk whose token is pending gets it from the draws before (`sources`).
 GpuBatch fill_gpu_batch(const Plan& plan, std::span<const kernels::SampleRow> rows, int64_t vocab,
-                        std::span<std::byte> arena);
+                        std::span<std::byte> arena, PrefixSharing sharing = {});
 
 }  // namespace tritonforge::engine

@@ -20,6 +20,14 @@ constexpr size_t kStepsInFlight = 2;                 // the one that runs and th
 // Rows from which overlapping launches measured as a gain in a whole decode step (kernels/kernels.h).
 constexpr int64_t kOverlapRows = 32;
 
+// Blocks that a step must not read for an additional launch a layer to pay: 16 MB of keys and values a layer at 64 KB a
+// block, 5 us.
+constexpr int64_t kLeastSaved = 256;
+
+PrefixSharing sharing_of(const EngineOptions& options, const model::ModelConfig& c) {
+  return {options.shared_prefix ? gpu::kPrefixColumns / (c.num_heads / c.num_kv_heads) : 0, kLeastSaved};
+}
+
 Bf16* bits(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<Bf16*>(tensor.mutable_data_ptr()) : nullptr;
 }
@@ -74,6 +82,9 @@ int64_t GpuRunner::workspace_bytes(const EngineOptions& options, const Sizes& si
   const int64_t draws = rows * (2 * w.hidden + 4 * w.vocab + 8);
   const auto kernels = static_cast<int64_t>(
       api.decode_attention_workspace(rows, config.num_heads, config.num_kv_heads, config.head_dim) +
+      (options.shared_prefix
+           ? api.prefix_attention_pieces(rows, config.num_heads, config.num_kv_heads, config.head_dim)
+           : 0) +
       api.sample_workspace(rows) + kGemmWorkspace);
   const int64_t rope = sizes.max_context * config.head_dim * 4;
   return activations + draws + kernels + rope +
@@ -87,6 +98,7 @@ GpuRunner::GpuRunner(const EngineOptions& options, const Sizes& sizes, const mod
       device_(use_device(model.device())),
       graphs_wanted_(options.cuda_graphs),
       tune_wanted_(options.tune_gemms),
+      sharing_(sharing_of(options, config_)),
       full_step_(size_class(sizes.step_tokens)),
       blocks_(sizes.blocks),
       gemm_(kGemmWorkspace) {
@@ -126,6 +138,10 @@ GpuRunner::GpuRunner(const EngineOptions& options, const Sizes& sizes, const mod
                sampling = api_.sample_workspace(static_cast<int64_t>(rows));
   attention_workspace_ = DeviceMemory(std::max<size_t>(attention, 16));
   sample_workspace_ = DeviceMemory(std::max<size_t>(sampling, 16));
+  if (options.shared_prefix) {
+    prefix_pieces_ = DeviceMemory(api_.prefix_attention_pieces(static_cast<int64_t>(rows), config_.num_heads,
+                                                               config_.num_kv_heads, config_.head_dim));
+  }
   check_cuda(api_.fill(attention_workspace_.as<void>(), 0, attention, stream_));
   check_cuda(api_.fill(sample_workspace_.as<void>(), 0, sampling, stream_));
   rope_ = DeviceMemory(static_cast<size_t>(sizes.max_context * config_.head_dim * 4));
@@ -159,7 +175,7 @@ void GpuRunner::fill(const Plan& plan, std::span<const kernels::SampleRow> rows)
   HostArena& arena = host_[host_turn_++ % kArenas];
   arena.copied.wait();
   auto* bytes = arena.memory.as<std::byte>();
-  batch_ = fill_gpu_batch(plan, rows, config_.vocab_size, {bytes, arena.memory.size()});
+  batch_ = fill_gpu_batch(plan, rows, config_.vocab_size, {bytes, arena.memory.size()}, sharing_);
   check_cuda(api_.copy(arena_.as<void>(), bytes, static_cast<size_t>(batch_.bytes), stream_));
   arena.copied.record(stream_);
 }
@@ -317,21 +333,7 @@ void GpuRunner::queue_attention(size_t layer) {
                                 .head_dim = config_.head_dim,
                                 .eps = static_cast<float>(config_.rms_norm_eps)};
   check_cuda(api_.rope_cache(&rope, stream_));
-  if (batch_.decodes > 0) {
-    const gpu::DecodeAttentionArgs decode{.q = q_.as<Bf16>(),
-                                          .out = attended_.as<Bf16>(),
-                                          .cache = cache_[layer],
-                                          .block_tables = input<int32_t>(batch_.decode_tables),
-                                          .lengths = input<int32_t>(batch_.decode_lengths),
-                                          .sequences = batch_.decode_rows,
-                                          .table_width = batch_.decode_width,
-                                          .heads = config_.num_heads,
-                                          .kv_heads = config_.num_kv_heads,
-                                          .head_dim = config_.head_dim,
-                                          .scale = scale,
-                                          .workspace = attention_workspace_.as<void>()};
-    check_cuda(api_.decode_attention(&decode, stream_));
-  }
+  if (batch_.decodes > 0) queue_decode_attention(layer, scale);
   if (batch_.prompts > 0) {
     const gpu::PrefillAttentionArgs prefill{.q = q_.as<Bf16>(),
                                             .out = attended_.as<Bf16>(),
@@ -339,6 +341,7 @@ void GpuRunner::queue_attention(size_t layer) {
                                             .block_tables = input<int32_t>(batch_.prompt_tables),
                                             .query_starts = input<int32_t>(batch_.query_starts),
                                             .lengths = input<int32_t>(batch_.prompt_lengths),
+                                            .tokens = batch_.tokens,
                                             .sequences = batch_.prompts,
                                             .table_width = batch_.prompt_width,
                                             .heads = config_.num_heads,
@@ -348,6 +351,43 @@ void GpuRunner::queue_attention(size_t layer) {
                                             .scale = scale};
     check_cuda(api_.prefill_attention(&prefill, stream_));
   }
+}
+
+// One new token a sequence: what several sequences begin with is read once for them, then the rest of each.
+void GpuRunner::queue_decode_attention(size_t layer, float scale) {
+  const auto* tables = input<int32_t>(batch_.decode_tables);
+  if (batch_.groups > 0) {
+    const gpu::PrefixAttentionArgs prefix{.q = q_.as<Bf16>(),
+                                          .cache = cache_[layer],
+                                          .block_tables = tables,
+                                          .prefix_pages = input<int32_t>(batch_.prefix_pages),
+                                          .group_starts = input<int32_t>(batch_.group_starts),
+                                          .members = input<int32_t>(batch_.members),
+                                          .groups = batch_.groups,
+                                          .table_width = batch_.decode_width,
+                                          .heads = config_.num_heads,
+                                          .kv_heads = config_.num_kv_heads,
+                                          .head_dim = config_.head_dim,
+                                          .scale = scale,
+                                          .pieces = prefix_pieces_.as<float>()};
+    check_cuda(api_.prefix_attention(&prefix, stream_));
+  }
+  const gpu::DecodeAttentionArgs decode{
+      .q = q_.as<Bf16>(),
+      .out = attended_.as<Bf16>(),
+      .cache = cache_[layer],
+      .block_tables = tables,
+      .lengths = input<int32_t>(batch_.decode_lengths),
+      .prefix_pages = batch_.groups > 0 ? input<int32_t>(batch_.prefix_pages) : nullptr,
+      .prefix_pieces = batch_.groups > 0 ? prefix_pieces_.as<float>() : nullptr,
+      .sequences = batch_.decode_rows,
+      .table_width = batch_.decode_width,
+      .heads = config_.num_heads,
+      .kv_heads = config_.num_kv_heads,
+      .head_dim = config_.head_dim,
+      .scale = scale,
+      .workspace = attention_workspace_.as<void>()};
+  check_cuda(api_.decode_attention(&decode, stream_));
 }
 
 // Logits in fp32 of the rows that draw, and one token of each.

@@ -61,6 +61,7 @@ class GpuRunner : public Runner {
   void queue_step();
   void queue_layers();
   void queue_attention(size_t layer);
+  void queue_decode_attention(size_t layer, float scale);
   void queue_draws();
   void project(void* y, const gpu::Bf16* x, const at::Tensor& weight, const at::Tensor& bias, int64_t rows,
                bool fp32 = false);
@@ -72,6 +73,7 @@ class GpuRunner : public Runner {
   const model::ModelConfig& config_;
   const int device_;
   const bool graphs_wanted_, tune_wanted_;
+  const PrefixSharing sharing_;
   const int64_t full_step_;  // tokens, padded
   const int64_t blocks_;
   GpuStream stream_;
@@ -86,7 +88,7 @@ class GpuRunner : public Runner {
   // Activations of the largest step.
   DeviceMemory x_, normed_, delta_, qkv_, q_, attended_, gate_up_, activated_;
   DeviceMemory drawn_hidden_, logits_, results_;
-  DeviceMemory attention_workspace_, sample_workspace_, rope_;
+  DeviceMemory attention_workspace_, prefix_pieces_, sample_workspace_, rope_;
   std::vector<gpu::KvLayer> cache_;
   DeviceMemory cache_memory_;
 

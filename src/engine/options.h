@@ -17,7 +17,7 @@ struct EngineOptions {
   bool share_device = false;    // holds base/device_lock.h's lock during each step
   bool pad_batches = false;     // to size classes (batch.h); on for devices other than the CPU
   bool rows_attention = false;  // KvLayout::kRows on the CPU too; for comparison
-  bool gpu_kernels = true, cuda_graphs = true, step_ahead = true, tune_gemms = true;  // gpu_runner.h
+  bool gpu_kernels = true, cuda_graphs = true, step_ahead = true, tune_gemms = true, shared_prefix = true;  // gpu_runner.h
 
   template <typename V>
   void describe(V& v) {
@@ -37,6 +37,7 @@ struct EngineOptions {
     v("cuda_graphs", cuda_graphs, "one launch a decode step instead of one a kernel");
     v("step_ahead", step_ahead, "queues a step on the GPU before it reads the tokens of the one before");
     v("tune_gemms", tune_gemms, "times the algorithms of each product; off: the same ones in every process");
+    v("shared_prefix", shared_prefix, "reads a prefix that sequences on a GPU share once for all of them in a step");
     v("share_device", share_device, by_run(), "lets an evaluator measure alone on the device between two steps");
   }
 };

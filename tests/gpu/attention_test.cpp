@@ -67,22 +67,66 @@ at::Tensor reference(const Context& c, const Heads& h, size_t s, const at::Tenso
   return out.view({h.kv_heads, group, count, h.d}).permute({2, 0, 1, 3}).reshape({count, h.heads, h.d});
 }
 
+// Groups of rows whose tables begin with the same pages.
+struct Groups {
+  std::vector<int32_t> pages, starts{0}, members;  // pages: of every row, 0 where it is in none
+  explicit Groups(size_t rows) : pages(rows, 0) {}
+  void add(Context& c, const std::vector<int32_t>& rows, int32_t shared) {
+    for (const int32_t row : rows) {
+      c.tables[row].slice(0, 0, shared).copy_(c.tables[rows[0]].slice(0, 0, shared));
+      pages[static_cast<size_t>(row)] = shared;
+      members.push_back(row);
+    }
+    starts.push_back(static_cast<int32_t>(members.size()));
+  }
+  Groups each_alone() const {
+    Groups alone(pages.size());
+    alone.pages = pages;
+    alone.members = members;
+    for (size_t i = 1; i <= members.size(); ++i) alone.starts.push_back(static_cast<int32_t>(i));
+    return alone;
+  }
+};
+
 class DecodeAttention : public GpuTest {
  protected:
-  // Runs it twice over one workspace and wants the same bits and counters at zero.
-  at::Tensor run(const Heads& h, const Context& c, const at::Tensor& q) {
+  // Runs it twice over one workspace and wants the same bits and counters at zero. With groups: what they share by
+  // prefix_attention(), with two empty groups behind them.
+  at::Tensor run(const Heads& h, const Context& c, const at::Tensor& q, const Groups* groups = nullptr) {
     const auto sequences = static_cast<int64_t>(c.lengths.size());
+    const Groups none(0);
+    std::vector<int32_t> padded = groups != nullptr ? groups->starts : none.starts;
+    padded.insert(padded.end(), 2, padded.back());
+    const Buffer pages = upload(ints((groups != nullptr ? *groups : none).pages)), starts = upload(ints(padded)),
+                 members = upload(ints((groups != nullptr ? *groups : none).members)),
+                 pieces(api().prefix_attention_pieces(sequences, h.heads, h.kv_heads, h.d));
     const Buffer dq = upload(q), keys = upload(c.keys), values = upload(c.values), tables = upload(c.tables),
                  lengths = upload(ints(c.lengths));
     const Buffer workspace(api().decode_attention_workspace(sequences, h.heads, h.kv_heads, h.d), 0);
     at::Tensor first;
     for (int round = 0; round < 2; ++round) {
       const Buffer out = like({sequences, h.heads, h.d}, at::kBFloat16);
+      const PrefixAttentionArgs prefix{.q = dq.as(),
+                                       .cache = {keys.as(), values.as()},
+                                       .block_tables = tables.as<int32_t>(),
+                                       .prefix_pages = pages.as<int32_t>(),
+                                       .group_starts = starts.as<int32_t>(),
+                                       .members = members.as<int32_t>(),
+                                       .groups = static_cast<int64_t>(padded.size()) - 1,
+                                       .table_width = c.width,
+                                       .heads = h.heads,
+                                       .kv_heads = h.kv_heads,
+                                       .head_dim = h.d,
+                                       .scale = scale(h),
+                                       .pieces = pieces.as<float>()};
+      if (groups != nullptr) check_cuda(api().prefix_attention(&prefix, stream));
       const DecodeAttentionArgs args{.q = dq.as(),
                                      .out = out.as(),
                                      .cache = {keys.as(), values.as()},
                                      .block_tables = tables.as<int32_t>(),
                                      .lengths = lengths.as<int32_t>(),
+                                     .prefix_pages = groups != nullptr ? pages.as<int32_t>() : nullptr,
+                                     .prefix_pieces = groups != nullptr ? pieces.as<float>() : nullptr,
                                      .sequences = sequences,
                                      .table_width = c.width,
                                      .heads = h.heads,
@@ -103,7 +147,10 @@ class DecodeAttention : public GpuTest {
   void compare(const Heads& h, const std::vector<int32_t>& lengths) {
     const Context c = make_context(h, lengths);
     const at::Tensor q = random_bf16({static_cast<int64_t>(lengths.size()), h.heads, h.d}, 2);
-    const at::Tensor found = run(h, c, q);
+    expect_near_reference(h, c, q, run(h, c, q));
+  }
+  void expect_near_reference(const Heads& h, const Context& c, const at::Tensor& q, const at::Tensor& found) {
+    const std::vector<int32_t>& lengths = c.lengths;
     double worst = 0;
     for (size_t s = 0; s < lengths.size(); ++s) {
       const auto at = static_cast<int64_t>(s);
@@ -184,6 +231,108 @@ TEST_F(DecodeAttention, AGraphFollowsTheLengths) {
   check_cuda(api().graph_destroy(graph));
 }
 
+// Three groups and some rows of none, their members apart; a prefix of one piece, of several and of the most. What each
+// member gets is near the reference, and has the bits of a member that reads the same pages alone.
+TEST_F(DecodeAttention, ASharedPrefixIsReadOnceAndChangesNothing) {
+  for (const Heads& h : {Heads{32, 8, 128}, Heads{14, 2, 64}, Heads{16, 1, 128}, Heads{4, 4, 64}, Heads{40, 8, 128}}) {
+    const auto most = static_cast<size_t>(kPrefixColumns * h.kv_heads / h.heads);
+    std::vector<std::vector<int32_t>> groups(3);
+    std::vector<int32_t> lengths;
+    const std::vector<int32_t> shared{5, 33, 300};
+    for (size_t i = 0; i < std::min<size_t>(most, 8); ++i) {
+      for (size_t g = 0; g < 3; ++g) {
+        if (g == 1 && i >= 2 && i + 1 >= most) continue;  // not full
+        groups[g].push_back(static_cast<int32_t>(lengths.size()));
+        lengths.push_back(shared[g] * kPage + 1 + static_cast<int32_t>(37 * i * (g + 1)));
+      }
+      lengths.push_back(i % 2 == 0 ? 0 : 100 + static_cast<int32_t>(i));  // a padded row or one of no group
+    }
+    Context c = make_context(h, lengths);
+    Groups sharing(lengths.size());
+    for (size_t g = 0; g < 3; ++g) sharing.add(c, groups[g], shared[g]);
+    const at::Tensor q = random_bf16({static_cast<int64_t>(lengths.size()), h.heads, h.d}, 2);
+    const at::Tensor found = run(h, c, q, &sharing);
+    expect_near_reference(h, c, q, found);
+    const Groups alone = sharing.each_alone();
+    EXPECT_TRUE(at::equal(found.view(at::kShort), run(h, c, q, &alone).view(at::kShort)))
+        << h.heads << "/" << h.kv_heads << ": a member's bits depend on the others";
+    EXPECT_LE(worst_row_error(found, run(h, c, q).to(at::kDouble)), kTolerance);  // without sharing
+  }
+}
+
+// What a decode of 32 prompts with 8 samples each does; a graph serves it, and later one of fewer and other groups.
+TEST_F(DecodeAttention, AGraphFollowsTheGroups) {
+  const Heads h{32, 8, 128};
+  std::vector<int32_t> lengths;
+  for (int32_t i = 0; i < 32; ++i) lengths.push_back(700 + 13 * i);
+  Context c = make_context(h, lengths);
+  Groups first(32), later(32);
+  for (int32_t g = 0; g < 4; ++g) {
+    std::vector<int32_t> rows;
+    for (int32_t i = 0; i < 8; ++i) rows.push_back(g + 4 * i);
+    first.add(c, rows, 40);
+  }
+  later.add(c, {0, 4, 8}, 20);
+  later.add(c, {3, 31}, 40);
+  const at::Tensor q = random_bf16({32, h.heads, h.d}, 2);
+  const Buffer dq = upload(q), keys = upload(c.keys), values = upload(c.values), tables = upload(c.tables),
+               lengths_there = upload(ints(lengths)), pages = like({32}, at::kInt), starts = like({17}, at::kInt),
+               members = like({32}, at::kInt), pieces(api().prefix_attention_pieces(32, h.heads, h.kv_heads, h.d)),
+               workspace(api().decode_attention_workspace(32, h.heads, h.kv_heads, h.d), 0),
+               out = like({32, h.heads, h.d}, at::kBFloat16);
+  const auto write = [&](const Groups& g) {
+    std::vector<int32_t> padded_starts = g.starts, padded_members = g.members;
+    padded_starts.resize(17, g.starts.back());
+    padded_members.resize(32, 0);
+    const at::Tensor a = ints(g.pages), b = ints(padded_starts), d = ints(padded_members);
+    check_cuda(api().copy(pages.as<void>(), a.const_data_ptr(), 32 * 4, stream));
+    check_cuda(api().copy(starts.as<void>(), b.const_data_ptr(), 17 * 4, stream));
+    check_cuda(api().copy(members.as<void>(), d.const_data_ptr(), 32 * 4, stream));
+    check_cuda(api().stream_synchronize(stream));
+  };
+  const PrefixAttentionArgs prefix{.q = dq.as(),
+                                   .cache = {keys.as(), values.as()},
+                                   .block_tables = tables.as<int32_t>(),
+                                   .prefix_pages = pages.as<int32_t>(),
+                                   .group_starts = starts.as<int32_t>(),
+                                   .members = members.as<int32_t>(),
+                                   .groups = 16,
+                                   .table_width = c.width,
+                                   .heads = h.heads,
+                                   .kv_heads = h.kv_heads,
+                                   .head_dim = h.d,
+                                   .scale = scale(h),
+                                   .pieces = pieces.as<float>()};
+  const DecodeAttentionArgs args{.q = dq.as(),
+                                 .out = out.as(),
+                                 .cache = prefix.cache,
+                                 .block_tables = prefix.block_tables,
+                                 .lengths = lengths_there.as<int32_t>(),
+                                 .prefix_pages = prefix.prefix_pages,
+                                 .prefix_pieces = prefix.pieces,
+                                 .sequences = 32,
+                                 .table_width = c.width,
+                                 .heads = h.heads,
+                                 .kv_heads = h.kv_heads,
+                                 .head_dim = h.d,
+                                 .scale = scale(h),
+                                 .workspace = workspace.as<void>()};
+  write(first);
+  Graph graph = nullptr;
+  check_cuda(api().capture_begin(stream));
+  check_cuda(api().prefix_attention(&prefix, stream));
+  check_cuda(api().decode_attention(&args, stream));
+  check_cuda(api().capture_end(stream, &graph));
+  for (const Groups& now : {first, later, first}) {
+    write(now);
+    check_cuda(api().graph_launch(graph, stream));
+    const at::Tensor found = download(out, {32, h.heads, h.d}, at::kBFloat16);
+    expect_near_reference(h, c, q, found);
+    EXPECT_TRUE(at::equal(found.view(at::kShort), run(h, c, q, &now).view(at::kShort)));
+  }
+  check_cuda(api().graph_destroy(graph));
+}
+
 class PrefillAttention : public GpuTest {
  protected:
   void compare(const Heads& h, const std::vector<int32_t>& before, const std::vector<int32_t>& counts) {
@@ -207,6 +356,7 @@ class PrefillAttention : public GpuTest {
                                     .block_tables = tables.as<int32_t>(),
                                     .query_starts = d_starts.as<int32_t>(),
                                     .lengths = d_lengths.as<int32_t>(),
+                                    .tokens = tokens,
                                     .sequences = static_cast<int64_t>(counts.size()),
                                     .table_width = c.width,
                                     .heads = h.heads,

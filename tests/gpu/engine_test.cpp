@@ -170,6 +170,65 @@ TEST_F(EngineOnGpu, TunedProductsStayNear) {
   expect_near_the_reference(run(tuned), model::Family::kQwen3);
 }
 
+// Twelve samples of one long prompt: read once for eight and once for four, or by each for itself, the log-probabilities
+// are the fp32 model's within bf16; and the first decode draws the same.
+TEST_F(EngineOnGpu, ASharedPrefixStaysNear) {
+  const auto sampled = [](bool shared, bool graphs) {
+    at::manual_seed(5);
+    EngineOptions o = options();
+    o.shared_prefix = shared;
+    o.cuda_graphs = graphs;
+    Core core(o, model(at::kBFloat16, at::Device(at::kCUDA, 0)), nullptr);
+    Output whole;
+    Request request;
+    request.id = "group";
+    request.prompt_ids = prompt_of(700, 3);
+    request.sampling.n = 12;
+    request.sampling.max_new_tokens = 50;
+    request.sampling.seed = 9;
+    request.on_output = [&](Output part) { whole.append(std::move(part)); };
+    core.admit(std::move(core.arrival(std::move(request)).value()));
+    const at::InferenceMode inference;
+    while (core.has_work()) core.step();
+    EXPECT_EQ(core.stats().failed_steps, 0);
+    return whole;
+  };
+  at::manual_seed(5);
+  const auto reference = model(at::kFloat, at::kCPU);
+  const at::NoGradGuard no_grad;
+  const auto worst_of = [&](const Output& output) {
+    double worst = 0;
+    for (const Sample& sample : output.samples) {
+      std::vector<int64_t> all = prompt_of(700, 3);
+      all.insert(all.end(), sample.output_ids.begin(), sample.output_ids.end());
+      const int64_t n = std::ssize(all);
+      const at::Tensor hidden = reference->forward(at::tensor(all), at::arange(n), model::packed_attention({0, n}));
+      const at::Tensor log_probs = at::log_softmax(reference->logits(hidden.slice(0, 699, n - 1)), 1);
+      for (int64_t t = 0; t < std::ssize(sample.output_ids); ++t) {
+        const auto expected = log_probs[t][sample.output_ids[static_cast<size_t>(t)]].item<float>();
+        worst = std::max<double>(worst, std::abs(expected - sample.log_probs[static_cast<size_t>(t)]));
+      }
+    }
+    return worst;
+  };
+  const Output on = sampled(true, true), off = sampled(false, true), no_graph = sampled(true, false);
+  ASSERT_EQ(on.samples.size(), 12u);
+  EXPECT_LT(worst_of(on), 0.25);
+  EXPECT_LT(worst_of(off), 0.25);
+  int64_t same_draw = 0;
+  bool rounding_differs = false;
+  for (size_t i = 0; i < 12; ++i) {
+    EXPECT_EQ(on.samples[i].output_ids, no_graph.samples[i].output_ids);
+    if (on.samples[i].output_ids[1] == off.samples[i].output_ids[1]) {
+      ++same_draw;
+      EXPECT_NEAR(on.samples[i].log_probs[1], off.samples[i].log_probs[1], 0.1) << "the first decode of " << i;
+    }
+    rounding_differs = rounding_differs || on.samples[i].log_probs != off.samples[i].log_probs;
+  }
+  EXPECT_GE(same_draw, 11);
+  EXPECT_TRUE(rounding_differs) << "no prefix was shared";
+}
+
 TEST_F(EngineOnGpu, NewWeightsAndReleasedMemoryActBetweenSteps) {
   at::manual_seed(5);
   Core core(options(), model(at::kBFloat16, at::Device(at::kCUDA, 0)), nullptr);

@@ -24,8 +24,10 @@ struct CUgraphExec_st;
 
 namespace tritonforge::gpu {
 
-constexpr int kCudaAbi = 3;  // raised whenever the table or one of its structs changes
+constexpr int kCudaAbi = 4;  // raised whenever the table or one of its structs changes
 constexpr int kPage = 16;    // tokens in a block of the KV cache
+// Query heads of all members of a group in prefix_attention(): so many members times heads / kv_heads at most.
+constexpr int kPrefixColumns = 32;
 
 using Bf16 = uint16_t;
 using Stream = CUstream_st*;  // cudaStream_t, cudaEvent_t, cudaGraphExec_t
@@ -62,6 +64,20 @@ struct RopeCacheArgs {
   float eps;
 };
 
+// Sequences that begin with the same pages of the cache, each with one new token: attention to those pages alone, read
+// once a group. head_dim 64 or 128; heads / kv_heads up to 16.
+struct PrefixAttentionArgs {
+  const Bf16* q;  // [sequences, heads, head_dim]
+  KvLayer cache;
+  const int32_t* block_tables;  // [sequences, table_width]
+  const int32_t* prefix_pages;  // [sequences]: pages that the members of its group begin with, equal within a group
+  const int32_t* group_starts;  // [groups + 1], cumulative: group g is members[group_starts[g] ... group_starts[g + 1])
+  const int32_t* members;       // rows; each in one group at most. Padded groups are empty
+  int64_t groups, table_width, heads, kv_heads, head_dim;
+  float scale;
+  float* pieces;  // out, of the members: prefix_attention_pieces() bytes
+};
+
 // One new token a sequence. head_dim 64 or 128; heads / kv_heads up to 16.
 struct DecodeAttentionArgs {
   const Bf16* q;  // [sequences, heads, head_dim]
@@ -69,6 +85,10 @@ struct DecodeAttentionArgs {
   KvLayer cache;
   const int32_t* block_tables;  // [sequences, table_width]
   const int32_t* lengths;       // [sequences]: cached tokens, the new one included (it is in the cache already)
+  // What prefix_attention() has done, or null for both: its pages of each sequence (0: none; the page of the new token is
+  // never among them) and its pieces.
+  const int32_t* prefix_pages;  // [sequences]
+  const float* prefix_pieces;
   int64_t sequences, table_width, heads, kv_heads, head_dim;  // sequences: padded, at most 1024
   float scale;
   void* workspace;  // decode_attention_workspace() bytes
@@ -83,7 +103,7 @@ struct PrefillAttentionArgs {
   const int32_t* block_tables;  // [sequences, table_width]
   const int32_t* query_starts;  // [sequences + 1], cumulative
   const int32_t* lengths;       // [sequences]: cached tokens, the new ones included
-  int64_t sequences, table_width, heads, kv_heads, head_dim;
+  int64_t tokens, sequences, table_width, heads, kv_heads, head_dim;
   int64_t longest_query;  // at least the largest count; bounds the grid
   float scale;
 };
@@ -181,6 +201,8 @@ struct CudaApi {
   int (*rope_cache)(const RopeCacheArgs*, Stream);
   size_t (*decode_attention_workspace)(int64_t max_sequences, int64_t heads, int64_t kv_heads, int64_t head_dim);
   int (*decode_attention)(const DecodeAttentionArgs*, Stream);
+  size_t (*prefix_attention_pieces)(int64_t max_sequences, int64_t heads, int64_t kv_heads, int64_t head_dim);
+  int (*prefix_attention)(const PrefixAttentionArgs*, Stream);
   int (*prefill_attention)(const PrefillAttentionArgs*, Stream);
 
   // Matrix products. `workspace` is the caller's (32 MiB suit Hopper) and stays his. A shape not tuned before runs by

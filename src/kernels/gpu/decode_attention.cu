@@ -5,30 +5,21 @@
 // by the kernel, and one CUDA graph serves every step. A share may begin and end inside a sequence: the pieces of such
 // a sequence are merged, in order, by the block that finishes it last. Inside a block each warp streams its own pages
 // through its own ring in shared memory (cp.async), so no barrier stands between two pages. Twelve rings of 16 KB
-// a multiprocessor keep ~190 KB in flight: many times what latency needs. Arithmetic: the tensor cores with keys as
-// rows and heads as columns, S^T = K Q^T and O^T = V^T P^T. A group of up to eight query heads fills the eight columns
-// of m16n8k16, where Q as rows would leave half of the 16 rows empty.
+// a multiprocessor keep ~190 KB in flight: many times what latency needs.
+//
+// A few sequences on Hopper are decode_attention_cluster.cu's. Pages at a sequence's start that prefix_attention() has read are not in the line; its pieces are merged like those of
+// blocks.
 #include <algorithm>
-#include <cfloat>
 
-#include "kernels/gpu/device.cuh"
+#include "kernels/gpu/attention_page.cuh"
 
 namespace tritonforge::gpu {
 namespace {
 
 constexpr int kWarps = 4, kThreads = kWarps * kWarp;
-constexpr int kHeadsPerTile = 8;       // columns of an mma
 constexpr int kMinPages = 2 * kWarps;  // of a share: two a warp, both in flight at once
-constexpr int kMaxGang = 256, kMaxSequences = 1024;
+constexpr int kMaxPieces = 256, kMaxGang = kMaxPieces - kPrefixPieces, kMaxSequences = 1024;
 constexpr int kRingBytes = 16 * 1024;  // of a warp
-
-template <int kHeadDim>
-struct Shape {
-  static constexpr int kChunks = kHeadDim / 8;             // 16-byte chunks of a row
-  static constexpr int kPageBytes = kPage * kHeadDim * 2;  // of keys, or of values
-  static constexpr int kStages = kRingBytes / (2 * kPageBytes);
-  static constexpr int kSteps = kHeadDim / 16;  // mma steps over head_dim
-};
 
 // What lies in shared memory, in this order: rings, pieces [kWarps, group, head_dim] fp32, maxima and sums
 // [kWarps, 2 * 16], first_page [sequences + 1].
@@ -38,16 +29,22 @@ int shared_bytes(int group, int head_dim, int sequences) {
   return kWarps * kRingBytes + pieces_bytes(group, head_dim) + kStatBytes + (sequences + 1) * 4;
 }
 
-// A piece of a sequence that several blocks share, in the workspace: o [group, head_dim], maxima [16], sums [16].
-__host__ __device__ constexpr int64_t piece_floats(int group, int head_dim) { return int64_t{group} * head_dim + 32; }
+template <int kHeadDim>
+constexpr int kStages = kRingBytes / (2 * PageShape<kHeadDim>::kPageBytes);
 
-// first[s] = pages of the sequences before s, by all threads of the block.
-__device__ void count_pages(int* first, const int32_t* lengths, int sequences) {
+__device__ int skipped_pages(const DecodeAttentionArgs& a, int s) {
+  return a.prefix_pages == nullptr ? 0 : a.prefix_pages[s];
+}
+
+// first[s] = pages in the line before those of s, by all threads of the block.
+__device__ void count_pages(int* first, const DecodeAttentionArgs& a) {
   __shared__ int sums[kWarps];
+  const auto sequences = static_cast<int>(a.sequences);
+  const auto pages_of = [&](int s) { return ceil_div(a.lengths[s], kPage) - skipped_pages(a, s); };
   const int each = ceil_div(sequences, kThreads), begin = min(static_cast<int>(threadIdx.x) * each, sequences),
             end = min(begin + each, sequences);
   int own = 0;
-  for (int s = begin; s < end; ++s) own += ceil_div(lengths[s], kPage);
+  for (int s = begin; s < end; ++s) own += pages_of(s);
   int before = own;
   for (int offset = 1; offset < kWarp; offset *= 2) {
     const int other = __shfl_up_sync(kAllLanes, before, offset);
@@ -59,7 +56,7 @@ __device__ void count_pages(int* first, const int32_t* lengths, int sequences) {
   for (int w = 0; w < static_cast<int>(threadIdx.x / kWarp); ++w) before += sums[w];
   for (int s = begin; s < end; ++s) {
     first[s] = before;
-    before += ceil_div(lengths[s], kPage);
+    before += pages_of(s);
   }
   if (begin < sequences && end == sequences) first[sequences] = before;
   __syncthreads();
@@ -80,17 +77,18 @@ __device__ int sequence_of(const int* first, int sequences, int page) {
 struct Prefetcher {
   const DecodeAttentionArgs& a;
   const int* first;
-  int head, end, page, sequence, length;
+  int head, end, page, sequence, length, skipped;
 
   template <int kHeadDim>
   __device__ void fetch(uint32_t ring_slot) {
-    using S = Shape<kHeadDim>;
+    using S = PageShape<kHeadDim>;
     if (page < end) {
       if (page >= first[sequence + 1]) {
         while (page >= first[sequence + 1]) ++sequence;
         length = a.lengths[sequence];
+        skipped = skipped_pages(a, sequence);
       }
-      const int in_sequence = page - first[sequence], lane = threadIdx.x % kWarp;
+      const int in_sequence = skipped + page - first[sequence], lane = threadIdx.x % kWarp;
       const int valid = length - in_sequence * kPage;  // tokens of this page
       const int64_t block = a.block_tables[int64_t{sequence} * a.table_width + in_sequence];
       const int64_t from = (block * a.kv_heads + head) * (kPage * kHeadDim);
@@ -109,122 +107,18 @@ struct Prefetcher {
   }
 };
 
-// A warp's running softmax over its pages of one sequence: o^T, maxima (of scores * log2 e) and its lanes' sums.
-template <int kHeadDim, int kTiles>
-struct Running {
-  using S = Shape<kHeadDim>;
-  uint32_t q[kTiles][S::kSteps][2];
-  float o[kTiles][S::kSteps][4];
-  float maximum[kTiles][2], sum[kTiles][2];
-
-  __device__ void start(const Bf16* query, int group) {
-    const int head = threadIdx.x % kWarp / 4, pair = threadIdx.x % 4;
-#pragma unroll
-    for (int tile = 0; tile < kTiles; ++tile) {
-      const int h = tile * kHeadsPerTile + head;
-      const auto* row = reinterpret_cast<const uint32_t*>(query + h * kHeadDim);
-#pragma unroll
-      for (int step = 0; step < S::kSteps; ++step) {
-        q[tile][step][0] = h < group ? row[step * 8 + pair] : 0;
-        q[tile][step][1] = h < group ? row[step * 8 + pair + 4] : 0;
-#pragma unroll
-        for (float& x : o[tile][step]) x = 0;
-      }
-      maximum[tile][0] = maximum[tile][1] = -FLT_MAX;
-      sum[tile][0] = sum[tile][1] = 0;
-    }
-  }
-
-  // One page in shared memory, of which `valid` tokens count.
-  __device__ void page(uint32_t keys, int valid, float scale) {
-    const int lane = threadIdx.x % kWarp, token = lane / 4;
-    // S^T: rows are tokens, columns heads.
-    float s[kTiles][4] = {};
-#pragma unroll
-    for (int step = 0; step < S::kSteps; ++step) {
-      uint32_t k[4];
-      load_matrices(k, keys + swizzled<S::kChunks>(lane % 16, 2 * step + lane / 16));
-#pragma unroll
-      for (int tile = 0; tile < kTiles; ++tile) mma(s[tile], k, q[tile][step][0], q[tile][step][1]);
-    }
-    // Running softmax of each column.
-    uint32_t p[kTiles][2];
-    float factor[kTiles][2];
-    bool grown = false;
-#pragma unroll
-    for (int tile = 0; tile < kTiles; ++tile) {
-#pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        s[tile][j] = token < valid ? s[tile][j] * scale : -FLT_MAX;
-        s[tile][j + 2] = token + 8 < valid ? s[tile][j + 2] * scale : -FLT_MAX;
-        float top = fmaxf(s[tile][j], s[tile][j + 2]);
-#pragma unroll
-        for (int offset = 4; offset < kWarp; offset *= 2) top = fmaxf(top, __shfl_xor_sync(kAllLanes, top, offset));
-        top = fmaxf(top, maximum[tile][j]);
-        factor[tile][j] = exp2f(maximum[tile][j] - top);
-        grown |= top > maximum[tile][j];
-        maximum[tile][j] = top;
-        s[tile][j] = token < valid ? exp2f(s[tile][j] - top) : 0.0f;
-        s[tile][j + 2] = token + 8 < valid ? exp2f(s[tile][j + 2] - top) : 0.0f;
-        sum[tile][j] = sum[tile][j] * factor[tile][j] + s[tile][j] + s[tile][j + 2];
-      }
-      // As the second operand P^T must be held by heads instead of tokens.
-      p[tile][0] = transpose_matrix(pack(s[tile][0], s[tile][1]));
-      p[tile][1] = transpose_matrix(pack(s[tile][2], s[tile][3]));
-    }
-    if (__any_sync(kAllLanes, grown)) {  // rare after the first pages
-#pragma unroll
-      for (int tile = 0; tile < kTiles; ++tile) {
-#pragma unroll
-        for (int step = 0; step < S::kSteps; ++step) {
-#pragma unroll
-          for (int i = 0; i < 4; ++i) o[tile][step][i] *= factor[tile][i % 2];
-        }
-      }
-    }
-    // O^T += V^T P^T: rows are dimensions.
-    const uint32_t values = keys + S::kPageBytes;
-#pragma unroll
-    for (int step = 0; step < S::kSteps; ++step) {
-      uint32_t v[4];
-      load_matrices_transposed(v, values + swizzled<S::kChunks>(lane % 8 + lane / 16 * 8, 2 * step + lane / 8 % 2));
-#pragma unroll
-      for (int tile = 0; tile < kTiles; ++tile) mma(o[tile][step], v, p[tile][0], p[tile][1]);
-    }
-  }
-
-  // To shared memory: o [group, head_dim], maxima and sums [16] each, of this warp.
-  __device__ void store(float* piece, float* maxima, float* sums, int group) const {
-    const int lane = threadIdx.x % kWarp;
-#pragma unroll
-    for (int tile = 0; tile < kTiles; ++tile) {
-#pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        float total = sum[tile][j];
-#pragma unroll
-        for (int offset = 4; offset < kWarp; offset *= 2) total += __shfl_xor_sync(kAllLanes, total, offset);
-        const int head = tile * kHeadsPerTile + 2 * (lane % 4) + j;
-        if (head >= group) continue;
-        if (lane < 4) {
-          maxima[head] = maximum[tile][j];
-          sums[head] = total;
-        }
-#pragma unroll
-        for (int step = 0; step < S::kSteps; ++step) {
-          piece[head * kHeadDim + step * 16 + lane / 4] = o[tile][step][j];
-          piece[head * kHeadDim + step * 16 + lane / 4 + 8] = o[tile][step][j + 2];
-        }
-      }
-    }
-  }
-};
-
-// Merges the pieces of a sequence that blocks [from, to] of the gang left in the workspace, in that order.
+// Merges the pieces of a sequence: those of its prefix, then those that blocks [from, to] of the gang left in the
+// workspace, in that order.
 template <int kHeadDim>
-__device__ void merge_pieces(const DecodeAttentionArgs& a, const float* pieces, float* weights, int group, int from,
-                             int to, bool from_second, Bf16* out) {
-  const int count = to - from + 1, warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+__device__ void merge_pieces(const float* prefix, int prefix_count, const float* pieces, float* weights, int group,
+                             int from, int to, bool from_second, Bf16* out) {
+  const int count = prefix_count + to - from + 1, warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   const int64_t size = piece_floats(group, kHeadDim);
+  const auto piece = [&](int i) {
+    if (i < prefix_count) return prefix + i * size;
+    i -= prefix_count;
+    return pieces + (2 * int64_t{from + i} + (i == 0 && from_second ? 1 : 0)) * size;
+  };
   // All loads of up to kAtOnce pieces go out before the first is used: a round trip to L2 each would be the longest
   // part.
   constexpr int kAtOnce = 16;
@@ -232,12 +126,9 @@ __device__ void merge_pieces(const DecodeAttentionArgs& a, const float* pieces, 
   const auto load = [&](int at, int base) {
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
-      if (base + i < count && at < group * kHeadDim)
-        x[i] = __ldcg(reinterpret_cast<const float4*>(
-            pieces + (2 * int64_t{from + base + i} + (base + i == 0 && from_second ? 1 : 0)) * size + at));
+      if (base + i < count && at < group * kHeadDim) x[i] = __ldcg(reinterpret_cast<const float4*>(piece(base + i) + at));
     }
   };
-  const auto piece = [&](int i) { return pieces + (2 * int64_t{from + i} + (i == 0 && from_second ? 1 : 0)) * size; };
   load(threadIdx.x * 4, 0);
   for (int head = warp; head < group; head += kWarps) {
     float top = -FLT_MAX, total = 0;
@@ -246,14 +137,14 @@ __device__ void merge_pieces(const DecodeAttentionArgs& a, const float* pieces, 
     for (int i = lane; i < count; i += kWarp) {
       const float weight = exp2f(__ldcg(piece(i) + group * kHeadDim + head) - top);
       total += weight * __ldcg(piece(i) + group * kHeadDim + 16 + head);
-      weights[head * kMaxGang + i] = weight;
+      weights[head * kMaxPieces + i] = weight;
     }
     total = 1.0f / lane_sum(total);
-    for (int i = lane; i < count; i += kWarp) weights[head * kMaxGang + i] *= total;
+    for (int i = lane; i < count; i += kWarp) weights[head * kMaxPieces + i] *= total;
   }
   __syncthreads();
   for (int at = threadIdx.x * 4; at < group * kHeadDim; at += kThreads * 4) {
-    const float* weight = weights + at / kHeadDim * kMaxGang;
+    const float* weight = weights + at / kHeadDim * kMaxPieces;
     float4 sum = make_float4(0, 0, 0, 0);
     for (int base = 0; base < count; base += kAtOnce) {
       if (base > 0 || at != static_cast<int>(threadIdx.x) * 4) load(at, base);
@@ -271,7 +162,7 @@ __device__ void merge_pieces(const DecodeAttentionArgs& a, const float* pieces, 
 template <int kHeadDim, int kTiles>
 __global__ void __launch_bounds__(kThreads, kTiles == 1 ? 3 : 2)
     decode_attention_kernel(const __grid_constant__ DecodeAttentionArgs a, float* pieces, int* counters, float scale) {
-  using S = Shape<kHeadDim>;
+  using S = PageShape<kHeadDim>;
   extern __shared__ __align__(128) uint8_t shared[];
   __shared__ bool last_to_arrive;
   const int sequences = static_cast<int>(a.sequences), kv_heads = static_cast<int>(a.kv_heads),
@@ -286,7 +177,7 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1 ? 3 : 2)
   // This block's share of the line.
   allow_next();
   wait_for_previous();
-  count_pages(first, a.lengths, sequences);
+  count_pages(first, a);
   for (int s = blockIdx.x; s < sequences; s += gridDim.x) {
     if (first[s + 1] != first[s]) continue;
     for (int i = threadIdx.x; i < group * kHeadDim / 2; i += kThreads) reinterpret_cast<uint32_t*>(output(s))[i] = 0;
@@ -298,21 +189,22 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1 ? 3 : 2)
 
   const uint32_t ring = shared_address(shared) + warp * kRingBytes;
   int sequence = sequence_of(first, sequences, begin);
-  Prefetcher ahead{a, first, head, end, begin + warp, sequence, a.lengths[sequence]};
+  Prefetcher ahead{a, first, head, end, begin + warp, sequence, a.lengths[sequence], skipped_pages(a, sequence)};
 #pragma unroll
-  for (int stage = 0; stage < S::kStages; ++stage) ahead.fetch<kHeadDim>(ring + stage * 2 * S::kPageBytes);
+  for (int stage = 0; stage < kStages<kHeadDim>; ++stage) ahead.fetch<kHeadDim>(ring + stage * 2 * S::kPageBytes);
 
   Running<kHeadDim, kTiles> running;
   uint32_t slot = ring;
   for (int segment = begin, page = begin + warp; segment < end; ++sequence) {
     const int segment_end = min(end, first[sequence + 1]);
     if (segment_end <= segment) continue;  // a padded row
-    running.start(a.q + (int64_t{sequence} * a.heads + head * group) * kHeadDim, group);
-    const int length = a.lengths[sequence];
+    const Bf16* queries = a.q + (int64_t{sequence} * a.heads + head * group) * kHeadDim;
+    running.start([&](int column) { return column < group ? queries + column * kHeadDim : nullptr; });
+    const int skipped = skipped_pages(a, sequence), length = a.lengths[sequence] - skipped * kPage;
     for (; page < segment_end; page += kWarps) {
-      copy_wait<S::kStages - 1>();
+      copy_wait<kStages<kHeadDim> - 1>();
       __syncwarp();
-      running.page(slot, length - (page - first[sequence]) * kPage, scale);
+      running.template pages<1>(slot, length - (page - first[sequence]) * kPage, scale);
       __syncwarp();
       ahead.fetch<kHeadDim>(slot);
       slot += 2 * S::kPageBytes;
@@ -320,9 +212,14 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1 ? 3 : 2)
     }
 
     // The four warps' parts become one.
-    running.store(own_pieces + warp * group * kHeadDim, stats + warp * 32, stats + warp * 32 + 16, group);
+    running.store([&](int column) -> PiecePlace {
+      if (column >= group) return {nullptr, nullptr, nullptr};
+      return {own_pieces + (warp * group + column) * kHeadDim, stats + warp * 32 + column,
+              stats + warp * 32 + 16 + column};
+    });
     __syncthreads();
-    const bool whole = first[sequence] >= begin && first[sequence + 1] <= end;
+    const bool shared_among_blocks = first[sequence] < begin || first[sequence + 1] > end,
+               whole = !shared_among_blocks && skipped == 0;
     float* piece = pieces +
                    ((int64_t{head} * kMaxGang + me) * 2 + (segment == begin ? 0 : 1)) * piece_floats(group, kHeadDim);
     for (int at = threadIdx.x * 4; at < group * kHeadDim; at += kThreads * 4) {
@@ -350,7 +247,7 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1 ? 3 : 2)
         }
       }
     }
-    // A shared sequence: the last of its blocks to arrive merges all pieces and sets the counter back.
+    // A sequence in pieces: the last of its blocks to arrive merges them and sets the counter back.
     if (!whole) {
       const int from = static_cast<int>(((first[sequence] + int64_t{1}) * gang - 1) /
                                         total);  // the blocks of its first and last page
@@ -359,15 +256,17 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1 ? 3 : 2)
       if (threadIdx.x == 0) {
         __threadfence();  // of all threads' stores, which the barrier put before it
         int* counter = counters + sequence * kv_heads + head;
-        last_to_arrive = atomicAdd(counter, 1) == to - from;
-        if (last_to_arrive) *counter = 0;
+        last_to_arrive = !shared_among_blocks || atomicAdd(counter, 1) == to - from;
+        if (shared_among_blocks && last_to_arrive) *counter = 0;
         __threadfence();
       }
       __syncthreads();
       if (last_to_arrive) {
         const bool from_second = first[sequence] != total * from / gang;
-        merge_pieces<kHeadDim>(a, pieces + int64_t{head} * kMaxGang * 2 * piece_floats(group, kHeadDim), own_pieces,
-                               group, from, to, from_second, output(sequence));
+        const float* prefix = a.prefix_pieces + prefix_piece_at(sequence, kv_heads, head, 0, group, kHeadDim);
+        merge_pieces<kHeadDim>(prefix, prefix_pieces(skipped),
+                               pieces + int64_t{head} * kMaxGang * 2 * piece_floats(group, kHeadDim), own_pieces, group,
+                               from, to, from_second, output(sequence));
       }
     }
     __syncthreads();  // own_pieces is free again
@@ -408,13 +307,14 @@ size_t decode_attention_workspace(int64_t, int64_t heads, int64_t kv_heads, int6
 int decode_attention(const DecodeAttentionArgs* a, Stream stream) {
   TF_REQUIRE(a->head_dim == 64 || a->head_dim == 128, "decode_attention: head_dim %ld (64 or 128)",
              static_cast<long>(a->head_dim));
-  TF_REQUIRE(a->kv_heads > 0 && a->heads % a->kv_heads == 0 && a->heads / a->kv_heads <= 2 * kHeadsPerTile,
+  TF_REQUIRE(a->kv_heads > 0 && a->heads % a->kv_heads == 0 && a->heads / a->kv_heads <= 2 * kColumnsPerTile,
              "decode_attention: %ld heads over %ld kv heads (at most 16 to one)", static_cast<long>(a->heads),
              static_cast<long>(a->kv_heads));
   TF_REQUIRE(a->sequences <= kMaxSequences, "decode_attention: %ld sequences (at most %d)",
              static_cast<long>(a->sequences), kMaxSequences);
   if (a->sequences == 0) return 0;
-  const bool wide = a->heads / a->kv_heads > kHeadsPerTile;
+  if (decode_attention_cluster_can(*a)) return decode_attention_cluster(*a, stream);
+  const bool wide = a->heads / a->kv_heads > kColumnsPerTile;
   if (a->head_dim == 64) return wide ? run<64, 2>(*a, stream) : run<64, 1>(*a, stream);
   return wide ? run<128, 2>(*a, stream) : run<128, 1>(*a, stream);
 }

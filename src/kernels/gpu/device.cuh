@@ -54,20 +54,33 @@ __device__ inline void allow_next() {
 #endif
 }
 
+// `blocks`: of a cluster, neighbours along the grid's first dimension; 0 where there are no clusters.
 template <typename... Parameters, typename... Arguments>
-int launch(const char* name, void (*kernel)(Parameters...), dim3 grid, int threads, size_t shared_bytes, Stream stream,
-           const Arguments&... arguments) {
-  cudaLaunchAttribute overlap{};
-  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  overlap.val.programmaticStreamSerializationAllowed = 1;
+int launch_clusters(const char* name, void (*kernel)(Parameters...), dim3 grid, int blocks, int threads,
+                    size_t shared_bytes, Stream stream, const Arguments&... arguments) {
+  cudaLaunchAttribute attributes[2]{};
+  unsigned count = 0;
+  if (overlap_allowed()) {
+    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (blocks > 0) {
+    attributes[count].id = cudaLaunchAttributeClusterDimension;
+    attributes[count++].val.clusterDim = {static_cast<unsigned>(blocks), 1, 1};
+  }
   cudaLaunchConfig_t config{};
   config.gridDim = grid;
   config.blockDim = dim3(static_cast<unsigned>(threads));
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
-  config.attrs = &overlap;
-  config.numAttrs = overlap_allowed() ? 1 : 0;
+  config.attrs = attributes;
+  config.numAttrs = count;
   return check(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...), name);
+}
+template <typename... Parameters, typename... Arguments>
+int launch(const char* name, void (*kernel)(Parameters...), dim3 grid, int threads, size_t shared_bytes, Stream stream,
+           const Arguments&... arguments) {
+  return launch_clusters(name, kernel, grid, 0, threads, shared_bytes, stream, arguments...);
 }
 
 // Over groups of kLanes neighbouring lanes.

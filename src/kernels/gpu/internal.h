@@ -17,6 +17,7 @@ int check(cudaError_t status, const char* what);
 inline int check_launch(const char* kernel) { return check(cudaGetLastError(), kernel); }
 
 int multiprocessors();  // of the current device; asked for once
+int compute_major();    // likewise
 // Whether a kernel may be launched before the one before it has ended (programmatic dependent launch, from Hopper on).
 bool overlap_allowed();
 int set_overlap(int on);
@@ -32,7 +33,9 @@ constexpr T ceil_div(T a, T b) {
   return (a + b - 1) / b;
 }
 
-// The operations, one file each: rows.cu, rope_cache.cu, decode_attention.cu, prefill_attention.cu, gemm.cpp,
+// The operations, one file each: rows.cu, rope_cache.cu, decode_attention.cu, decode_attention_cluster.cu,
+// prefix_attention.cu, prefill_attention.cu,
+// prefill_attention_hopper.cu, gemm.cpp,
 // skinny_gemm.cu, sample.cu, checksum.cu.
 int embed(Bf16*, const Bf16*, const int32_t*, int64_t, int64_t, Stream);
 int gather_rows(Bf16*, const Bf16*, const int32_t*, int64_t, int64_t, Stream);
@@ -45,7 +48,13 @@ int rope_table(float*, const float*, int64_t, int64_t, Stream);
 int rope_cache(const RopeCacheArgs*, Stream);
 size_t decode_attention_workspace(int64_t, int64_t, int64_t, int64_t);
 int decode_attention(const DecodeAttentionArgs*, Stream);
+bool decode_attention_cluster_can(const DecodeAttentionArgs&);
+int decode_attention_cluster(const DecodeAttentionArgs&, Stream);
+size_t prefix_attention_pieces(int64_t, int64_t, int64_t, int64_t);
+int prefix_attention(const PrefixAttentionArgs*, Stream);
 int prefill_attention(const PrefillAttentionArgs*, Stream);
+bool prefill_attention_hopper_can(const PrefillAttentionArgs&);
+int prefill_attention_hopper(const PrefillAttentionArgs&, Stream);
 int gemm_open(Gemm**, void*, size_t);
 int gemm_close(Gemm*);
 int gemm_tune(Gemm*, const GemmArgs*, Stream);

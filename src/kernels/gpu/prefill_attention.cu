@@ -1,5 +1,6 @@
 // Attention of several new tokens a sequence over the paged cache, causal, for sequences of different lengths in one
-// launch: FlashAttention-2's scheme (Dao 2023) with keys and values read through the block table.
+// launch: FlashAttention-2's scheme (Dao 2023) with keys and values read through the block table. On Hopper
+// prefill_attention_hopper.cu computes it.
 //
 // A block computes kRows rows of (token, head of the group) pairs: all query heads that share a kv head stand in one
 // tile, so keys are read once for the group and a short chunk still fills the tile. Four warps of 32 rows: every
@@ -219,6 +220,7 @@ int prefill_attention(const PrefillAttentionArgs* a, Stream stream) {
   TF_REQUIRE(a->sequences <= 65535, "prefill_attention: %ld sequences (at most 65535)",
              static_cast<long>(a->sequences));
   if (a->sequences == 0 || a->longest_query == 0) return 0;
+  if (prefill_attention_hopper_can(*a)) return prefill_attention_hopper(*a, stream);
   return a->head_dim == 64 ? run<64>(*a, stream) : run<128>(*a, stream);
 }
 

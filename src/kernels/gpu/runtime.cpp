@@ -38,14 +38,16 @@ int multiprocessors() {
   return std::max(count, 1);
 }
 
-bool overlap_allowed() {
+int compute_major() {
   thread_local int known_device = -1, major = 0;
   int device = 0;
   if (cudaGetDevice(&device) == cudaSuccess && device != known_device &&
       cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess)
     known_device = device;
-  return overlap_wanted.load(std::memory_order_relaxed) && major >= 9;
+  return major;
 }
+
+bool overlap_allowed() { return overlap_wanted.load(std::memory_order_relaxed) && compute_major() >= 9; }
 int set_overlap(int on) {
   overlap_wanted.store(on != 0, std::memory_order_relaxed);
   return 0;
@@ -181,6 +183,8 @@ const CudaApi table = {
     .rope_cache = rope_cache,
     .decode_attention_workspace = decode_attention_workspace,
     .decode_attention = decode_attention,
+    .prefix_attention_pieces = prefix_attention_pieces,
+    .prefix_attention = prefix_attention,
     .prefill_attention = prefill_attention,
     .gemm_open = gemm_open,
     .gemm_close = gemm_close,

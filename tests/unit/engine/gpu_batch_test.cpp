@@ -97,6 +97,38 @@ TEST_F(GpuBatchTest, ADecodesPlacesFollowFromItsShape) {
   EXPECT_EQ(read(batch.sources, 8), Ints(8, -1));
 }
 
+// Rows 0 and 3 share two blocks, 1 and 4 one; row 2 and the padding are alone. The new token's block is nobody else's.
+TEST_F(GpuBatchTest, DecodesThatBeginAlikeAreGroups) {
+  std::vector<Sequence> sequences{sequence(40, {1, 2, 3}), sequence(20, {4, 5}), sequence(17, {6, 7}),
+                                  sequence(48, {1, 2, 8}), sequence(17, {4, 9})};
+  Plan plan;
+  std::vector<kernels::SampleRow> rows;
+  for (Sequence& s : sequences) {
+    plan.chunks.push_back({&s, std::ssize(s.tokens) - 1, 1, true});
+    rows.push_back({.seed = 1});
+  }
+  plan.tokens = plan.samples = 5;
+  std::ranges::fill(arena, std::byte{0xEE});
+  // A block a member is what merging costs: only the two with two blocks gain.
+  EXPECT_EQ(fill_gpu_batch(plan, rows, 1000, arena, {.most_members = 8, .least_saved = 1}).groups, 0);
+  sequences[0].blocks = {1, 2, 10, 3};
+  sequences[3].blocks = {1, 2, 10, 8};
+  for (int i : {0, 3}) {
+    sequences[static_cast<size_t>(i)].tokens.resize(60);
+    plan.chunks[static_cast<size_t>(i)].start = 59;
+  }
+  batch = fill_gpu_batch(plan, rows, 1000, arena, {.most_members = 8, .least_saved = 1});
+  EXPECT_EQ(batch.groups, 4);
+  EXPECT_TRUE(batch.shape().shared);
+  EXPECT_EQ(read(batch.prefix_pages, 8), (Ints{3, 0, 0, 3, 0, 0, 0, 0}));
+  EXPECT_EQ(read(batch.group_starts, 5), (Ints{0, 2, 2, 2, 2}));
+  Ints members = read(batch.members, 8);
+  std::sort(members.begin(), members.begin() + 2);
+  EXPECT_EQ(members, (Ints{0, 3, 0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(fill_gpu_batch(plan, rows, 1000, arena, {.most_members = 8, .least_saved = 2}).groups, 0);
+  EXPECT_EQ(fill_gpu_batch(plan, rows, 1000, arena).groups, 0);
+}
+
 TEST_F(GpuBatchTest, TheArenaHoldsEveryPlanOfItsLimits) {
   Rng rng(3);
   for (int round = 0; round < 300; ++round) {

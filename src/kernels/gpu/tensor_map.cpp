@@ -1,0 +1,48 @@
+#include "kernels/gpu/tensor_map.h"
+
+#include <cudaTypedefs.h>
+
+#include <algorithm>
+#include <array>
+
+#include "kernels/gpu/internal.h"
+
+namespace tritonforge::gpu {
+namespace {
+
+// The driver's function, asked of the runtime: nothing links libcuda.
+PFN_cuTensorMapEncodeTiled_v12000 encoder() {
+  static const auto found = [] {
+    void* function = nullptr;
+    cudaDriverEntryPointQueryResult result{};
+    const cudaError_t status = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000,
+                                                                cudaEnableDefault, &result);
+    return status == cudaSuccess && result == cudaDriverEntryPointSuccess ? function : nullptr;
+  }();
+  return reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(found);
+}
+
+}  // namespace
+
+int tensor_map(TensorMap* out, const void* tensor, std::initializer_list<uint64_t> sizes,
+               std::initializer_list<uint32_t> box) {
+  const auto encode = encoder();
+  TF_REQUIRE(encode != nullptr, "tensor map: the driver has no cuTensorMapEncodeTiled");
+  std::array<cuuint64_t, 3> dimensions{}, strides{};
+  std::array<cuuint32_t, 3> boxes{}, steps{1, 1, 1};
+  std::ranges::copy(sizes, dimensions.begin());
+  std::ranges::copy(box, boxes.begin());
+  cuuint64_t bytes = 2;
+  for (size_t i = 0; i + 1 < sizes.size(); ++i) {
+    bytes *= dimensions[i];
+    strides[i] = bytes;
+  }
+  const CUresult result = encode(out, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, static_cast<cuuint32_t>(sizes.size()),
+                                 const_cast<void*>(tensor), dimensions.data(), strides.data(), boxes.data(),
+                                 steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  TF_REQUIRE(result == CUDA_SUCCESS, "tensor map: the driver's error %d", static_cast<int>(result));
+  return 0;
+}
+
+}  // namespace tritonforge::gpu
