@@ -71,9 +71,9 @@ struct RolloutOptions {
   Credit credit = Credit::kTrajectory;
   Advantage advantage = Advantage::kGrpo;
   PromptStyle prompt = PromptStyle::kKernelBench;
-  // A trajectory ends at a turn with at least this reward, and at a correct one that was not timed: without a clock
-  // nothing better can follow.
-  double stop_reward = 1.3;
+  // A trajectory ends at a correct turn that is at least so fast, whatever the reward's scale, and at a correct one
+  // where nothing is timed: without a clock nothing better can follow.
+  double stop_speedup = 2.0;
   int64_t max_context = 8192;
   bool enable_thinking = true;
   SamplingOptions sampling;
@@ -89,7 +89,9 @@ struct RolloutOptions {
     v("reward", reward, "seed, tritonforge_code, kevin, drkernel_graded, staged, or an expression (rollout/reward.h)");
     v("credit", credit, "what a turn's tokens are paid for (rollout/credit.h)");
     v("advantage", advantage, "what a return is compared with (rollout/credit.h)");
-    v("stop_reward", stop_reward, "turn reward that ends a trajectory");
+    v("stop_speedup", stop_speedup, at_least(0),
+      "a trajectory ends at a turn that is correct and at least so many times as fast as PyTorch; 0 = any correct turn, "
+      "as where nothing is timed");
     v("enable_thinking", enable_thinking, "Qwen3: lets the model think");
     v("sampling", sampling, by_run(), "sampling");
     v("evaluate", evaluate, by_run(), "evaluation");

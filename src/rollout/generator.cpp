@@ -61,8 +61,8 @@ std::string trajectory_id(const std::string& group_id, int64_t sample) {
 }
 
 bool reached_goal(const Turn& turn, const RolloutOptions& options) {
-  if (turn.verdict.cheated()) return false;
-  return turn.reward >= options.stop_reward || (turn.verdict.correct && turn.verdict.stage != Stage::kTimed);
+  if (turn.verdict.cheated() || !turn.verdict.correct) return false;
+  return turn.verdict.stage != Stage::kTimed || turn.verdict.speedup >= options.stop_speedup;
 }
 
 void credit_trajectory(Trajectory& trajectory, const RolloutOptions& options) {

@@ -60,16 +60,36 @@ TEST_F(GeneratorTest, EndsAtACorrectTurnThatNobodyTimed) {
 }
 
 TEST_F(GeneratorTest, GoesOnAfterACorrectTurnThatIsStillSlow) {
-  mock.judge = [](const std::string&) {
+  double speedup = 1.1;
+  mock.judge = [&](const std::string&) {
     Verdict v = MockPeers::correct();
     v.stage = Stage::kTimed;
-    v.speedup = 1.1;
+    v.speedup = speedup;
     return v;
   };
-  EXPECT_EQ(run(group_spec("g")).turns.size(), 3u);
-  auto group = group_spec("g");
-  group.options.stop_reward = 0.8;
-  EXPECT_EQ(run(group).turns.size(), 1u);
+  // The condition is the verdict's, whatever the scale of the reward.
+  for (const char* reward : {"seed", "tritonforge_code", "kevin", "drkernel_graded", "staged", "1000*correct"}) {
+    auto group = group_spec("g");
+    group.options.reward = reward;
+    group.options.stop_speedup = 2;
+    speedup = 1.1;
+    EXPECT_EQ(run(group).turns.size(), 3u) << reward;
+    speedup = 2;
+    EXPECT_EQ(run(group).turns.size(), 1u) << reward;
+  }
+}
+
+TEST_F(GeneratorTest, AFastCheatIsNoGoal) {
+  Turn turn;
+  turn.verdict = MockPeers::correct();
+  turn.verdict.stage = Stage::kTimed;
+  turn.verdict.speedup = 50;
+  EXPECT_TRUE(reached_goal(turn, {}));
+  turn.verdict.flags.push_back({Cheat::kClockMismatch, ""});
+  EXPECT_FALSE(reached_goal(turn, {}));
+  turn.verdict.flags.clear();
+  turn.verdict.correct = false;
+  EXPECT_FALSE(reached_goal(turn, {}));
 }
 
 TEST_F(GeneratorTest, ATruncatedTurnIsToldSoAndTheEndTokenIsNotSampled) {
