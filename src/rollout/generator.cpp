@@ -66,8 +66,9 @@ bool reached_goal(const Turn& turn, const RolloutOptions& options) {
 }
 
 void credit_trajectory(Trajectory& trajectory, const RolloutOptions& options) {
-  std::vector<TurnReward> rewards;
-  for (const Turn& turn : trajectory.turns) rewards.push_back({turn.reward, turn.status != TurnStatus::kFailed});
+  std::vector<double> rewards;
+  for (const Turn& turn : trajectory.turns) rewards.push_back(turn.reward);
+  if (ended_by_failure(trajectory)) rewards.assign(rewards.size(), 0.0);  // what was still to come is not known
   trajectory.turn_returns = turn_returns(rewards, options.credit, options.gamma);
   trajectory.reward = trajectory.turn_returns.empty() ? 0 : trajectory.turn_returns[0];
 }

@@ -156,6 +156,20 @@ TEST_F(GeneratorTest, AnEngineThatRefusesForGoodFailsTheTurnAndSaysWhy) {
   EXPECT_TRUE(to_train_sequences(t).empty());
 }
 
+TEST_F(GeneratorTest, AFailureOfOursLeavesNoReturnBehind) {
+  std::atomic<int> calls{0};
+  mock.engine = [&](const Json& body) {
+    if (++calls == 2) return net::Response::error(Error(ErrorKind::kUsage, "gone"));
+    return MockPeers::reply(body, answer_with("x"), "stop");
+  };
+  const auto t = run(group_spec("g"));
+  ASSERT_EQ(t.turns.size(), 2u);
+  EXPECT_DOUBLE_EQ(t.turns[0].reward, 0.3);
+  EXPECT_TRUE(ended_by_failure(t));
+  EXPECT_THAT(t.turn_returns, ElementsAre(0.0, 0.0));
+  EXPECT_EQ(t.reward, 0);
+}
+
 TEST_F(GeneratorTest, AnAbortedGenerationIsContinuedEachTokenWithItsVersion) {
   const std::string whole = answer_with("x");
   mock.engine = [&](const Json& body) {
