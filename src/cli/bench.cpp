@@ -56,7 +56,6 @@ orchestrate::RecipeConfig bench_recipe(const BenchFlags& flags) {
   config.evaluator.device = !live ? "cpu" : on_cpu ? "cuda:0" : config.model.device;
   config.share_device = live && !on_cpu;
   config.rollout.max_turns = flags.turns;
-  if (!live) config.rollout.stop_reward = 0.8;  // without times, correct is all there is
   config.bench.turns = {1};
   if (flags.turns > 1) config.bench.turns.push_back(flags.turns);
   check_options(config);

@@ -64,20 +64,23 @@ LeaseRequest lease_request_from_json(const Json& body) {
 
 void RolloutFigures::add(const Trajectory& trajectory) {
   if (trajectory.turns.empty()) return;
-  const Turn &first = trajectory.turns.front(), &last = trajectory.turns.back();
   trajectories += 1;
-  failed += last.status == TurnStatus::kFailed;
+  for (const Turn& turn : trajectory.turns) {
+    response_tokens += static_cast<int64_t>(turn.response_tokens.size());
+    generate_s += turn.generate_s;
+    evaluate_s += turn.evaluate_s;
+  }
+  if (ended_by_failure(trajectory)) {
+    failed += 1;
+    return;
+  }
+  const Turn& first = trajectory.turns.front();
   compiled += first.verdict.compiled;
   passed_first_turn += first.verdict.correct;
   passed += std::any_of(trajectory.turns.begin(), trajectory.turns.end(),
                         [](const Turn& turn) { return turn.verdict.correct; });
   turns += static_cast<int64_t>(trajectory.turns.size());
   reward += trajectory.reward;
-  for (const Turn& turn : trajectory.turns) {
-    response_tokens += static_cast<int64_t>(turn.response_tokens.size());
-    generate_s += turn.generate_s;
-    evaluate_s += turn.evaluate_s;
-  }
 }
 
 Json to_json(const Lease& lease) {

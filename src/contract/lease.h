@@ -21,10 +21,11 @@ struct LeaseRequest {
 Json to_json(const LeaseRequest& request);
 LeaseRequest lease_request_from_json(const Json& body);  // throws kUsage naming the field
 
-// Sums over trajectories; one that holds no turn counts nowhere.
+// Sums over trajectories; one that holds no turn counts nowhere. What our own failures ended counts as failed, and with
+// its tokens and times; it is in no sum that says how good the model is.
 struct RolloutFigures {
   int64_t trajectories = 0;
-  int64_t failed = 0;             // ended by a turn that failed for reasons of ours: no completion, or no verdict
+  int64_t failed = 0;             // of them, see ended_by_failure
   int64_t compiled = 0;           // whose first turn compiled
   int64_t passed_first_turn = 0;  // whose first turn is correct
   int64_t passed = 0;             // with any correct turn
@@ -33,7 +34,10 @@ struct RolloutFigures {
   double generate_s = 0, evaluate_s = 0;  // of their turns' requests, which overlap
 
   void add(const Trajectory& trajectory);
-  double per_trajectory(double sum) const { return trajectories > 0 ? sum / static_cast<double>(trajectories) : 0; }
+  int64_t judged() const { return trajectories - failed; }
+  double per_trajectory(double sum) const {
+    return judged() > 0 ? sum / static_cast<double>(judged()) : 0;
+  }  // of the judged
   bool operator==(const RolloutFigures&) const = default;
 };
 
@@ -43,9 +47,9 @@ struct LeasedGroup {
   std::vector<Trajectory> samples;  // transcripts: without token arrays
 };
 
-struct DroppedGroup {  // it teaches nothing: all of its advantages are 0
+struct DroppedGroup {  // it teaches nothing, and is not trained on
   std::string group_id;
-  std::string reason;  // zero_variance | all_failed
+  std::string reason;  // zero_variance | too_few | all_failed
 };
 
 struct Lease {

@@ -18,8 +18,8 @@ namespace tritonforge {
 enum class Credit { kTrajectory, kPerTurn, kBestTurn };
 constexpr std::array<std::string_view, 3> names_of(Credit) { return {"trajectory", "per_turn", "best_turn"}; }
 
-enum class Advantage { kGrpo, kGrpoNoStd, kRloo };
-constexpr std::array<std::string_view, 3> names_of(Advantage) { return {"grpo", "grpo_nostd", "rloo"}; }
+enum class Advantage { kGrpo, kGrpoNoStd, kRloo, kNone };
+constexpr std::array<std::string_view, 4> names_of(Advantage) { return {"grpo", "grpo_nostd", "rloo", "none"}; }
 
 // How the model is asked and what it is told about its last attempt: rollout/prompts.h.
 enum class PromptStyle { kKernelBench, kMinimal };
@@ -60,7 +60,8 @@ struct EvaluationOptions {
     v("num_perf_trials", num_perf_trials, at_least(0), spelled("perf-trials"), "timed calls (live mode)");
     v("measure_performance", measure_performance, by_run(), "times what is correct (live mode)");
     v("fresh_seeds", fresh_seeds, "inputs that no candidate can know; false: verdicts follow from the run's seed");
-    v("timeout_s", timeout_s, above(0), at_most(3600), "seconds for one evaluation, waiting included");
+    v("timeout_s", timeout_s, above(0), at_most(3600),
+      "seconds for each part of an evaluation (reference, candidate, timing); waiting for a worker costs none");
   }
 };
 
@@ -73,9 +74,9 @@ struct RolloutOptions {
   Credit credit = Credit::kTrajectory;
   Advantage advantage = Advantage::kGrpo;
   PromptStyle prompt = PromptStyle::kKernelBench;
-  // A trajectory ends at a turn with at least this reward, and at a correct one that was not timed: without a clock
-  // nothing better can follow.
-  double stop_reward = 1.3;
+  // A trajectory ends at a correct turn that is at least so fast, whatever the reward's scale, and at a correct one
+  // where nothing is timed: without a clock nothing better can follow.
+  double stop_speedup = 2.0;
   int64_t max_context = 8192;
   bool enable_thinking = true;
   SamplingOptions sampling;
@@ -91,7 +92,10 @@ struct RolloutOptions {
     v("reward", reward, "seed, tritonforge_code, kevin, drkernel_graded, staged, or an expression (rollout/reward.h)");
     v("credit", credit, "what a turn's tokens are paid for (rollout/credit.h)");
     v("advantage", advantage, "what a return is compared with (rollout/credit.h)");
-    v("stop_reward", stop_reward, "turn reward that ends a trajectory");
+    v("stop_speedup", stop_speedup, at_least(0),
+      "a trajectory ends at a turn that is correct and at least so many times as fast as PyTorch; 0 = any correct "
+      "turn, "
+      "as where nothing is timed");
     v("enable_thinking", enable_thinking, "Qwen3: lets the model think");
     v("sampling", sampling, by_run(), "sampling");
     v("evaluate", evaluate, by_run(), "evaluation");

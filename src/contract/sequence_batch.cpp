@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <set>
 
 namespace tritonforge {
 namespace {
@@ -161,32 +162,36 @@ TrainSequence read(Reader& in, size_t index) {
 
 }  // namespace
 
-SequenceBatch batch_of_groups(const std::vector<std::vector<Trajectory>>& groups) {
+SequenceBatch batch_of_groups(const std::vector<TrainGroup>& groups) {
   SequenceBatch batch;
-  double reward = 0;
-  for (const auto& group : groups) {
-    bool learns = false;
-    for (const Trajectory& trajectory : group) {
-      learns |= std::any_of(trajectory.advantages.begin(), trajectory.advantages.end(),
-                            [](double advantage) { return advantage != 0; });
-      reward += trajectory.reward;
+  double reward = 0, judged = 0;
+  for (const TrainGroup& group : groups) {
+    for (const Trajectory& trajectory : group.trajectories) {
       batch.figures.trajectories += 1;
+      if (ended_by_failure(trajectory)) continue;
+      reward += trajectory.reward;
+      judged += 1;
+      if (!group.teaches) continue;
       for (TrainSequence& sequence : to_train_sequences(trajectory)) batch.sequences.push_back(std::move(sequence));
     }
     batch.figures.groups += 1;
-    batch.figures.zero_variance_groups += !learns;
+    batch.figures.zero_variance_groups += !group.teaches;
   }
-  if (batch.figures.trajectories > 0) batch.figures.reward_mean = reward / batch.figures.trajectories;
+  if (judged > 0) batch.figures.reward_mean = reward / judged;
   return batch;
 }
 
 SequenceBatch batch_of_lease_json(const Json& lease) {
   const std::string where = "the buffer's lease";
-  std::vector<std::vector<Trajectory>> groups;
-  for (const Json& group : require_list(lease, "groups", where)) {
-    auto& trajectories = groups.emplace_back();
-    for (const Json& json : require_list(group, "trajectories", where + ": a group"))
-      trajectories.push_back(trajectory_from_json(json));
+  std::set<std::string> dropped;
+  for (const Json& group : require_list(lease, "dropped", where))
+    dropped.insert(require<std::string>(group, "group_id", where + ": a dropped group"));
+  std::vector<TrainGroup> groups;
+  for (const Json& json : require_list(lease, "groups", where)) {
+    TrainGroup& group = groups.emplace_back();
+    group.teaches = !dropped.contains(require<std::string>(json, "group_id", where + ": a group"));
+    for (const Json& trajectory : require_list(json, "trajectories", where + ": a group"))
+      group.trajectories.push_back(trajectory_from_json(trajectory));
   }
   return batch_of_groups(groups);
 }

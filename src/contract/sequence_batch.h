@@ -23,8 +23,8 @@ inline constexpr char kSequencesContentType[] = "application/x-tritonforge-seque
 // What a lease's groups hold. Numbers of things are doubles as every figure of a step is.
 struct BatchFigures {
   double groups = 0, trajectories = 0;
-  double zero_variance_groups = 0;  // every advantage is 0: nothing is learned from them
-  double reward_mean = 0;           // over trajectories
+  double zero_variance_groups = 0;  // teach nothing (contract/lease.h, DroppedGroup): none of their sequences is here
+  double reward_mean = 0;           // over trajectories that no failure of ours ended
 
   bool operator==(const BatchFigures&) const = default;
 };
@@ -37,9 +37,15 @@ struct SequenceBatch {
   bool operator==(const SequenceBatch&) const = default;
 };
 
+struct TrainGroup {
+  std::vector<Trajectory> trajectories;
+  bool teaches = true;  // false: its sequences would cost a forward pass and a share of the mean, and change nothing
+};
+
 // The batch of complete groups. Throws kUsage where a trajectory has no advantages yet.
-SequenceBatch batch_of_groups(const std::vector<std::vector<Trajectory>>& groups);
-// The same from the JSON of a lease: {"groups": [{"trajectories": [...]}]}. Throws kUsage naming the field.
+SequenceBatch batch_of_groups(const std::vector<TrainGroup>& groups);
+// The same from the JSON of a lease: {"groups": [{"group_id", "trajectories": [...]}], "dropped": [{"group_id"}]}.
+// Throws kUsage naming the field.
 SequenceBatch batch_of_lease_json(const Json& lease);
 
 // A sequence that was not sampled (every log-prob and advantage 0, every version -1) carries none of the three.

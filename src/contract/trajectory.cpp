@@ -85,7 +85,8 @@ Json write_trajectory(const Trajectory& trajectory, TurnToJson turn) {
               {"temperature", trajectory.temperature},
               {"reward", trajectory.reward},
               {"turn_returns", trajectory.turn_returns},
-              {"advantages", trajectory.advantages}};
+              {"advantages", trajectory.advantages},
+              {"carries_loss", trajectory.carries_loss}};
 }
 
 template <typename TurnFromJson>
@@ -104,11 +105,14 @@ Trajectory read_trajectory(const Json& json, TurnFromJson turn) {
   trajectory.reward = require<double>(json, "reward", where);
   trajectory.turn_returns = optional_field<std::vector<double>>(json, "turn_returns", {}, where);
   trajectory.advantages = optional_field<std::vector<double>>(json, "advantages", {}, where);
+  trajectory.carries_loss = optional_field<std::vector<bool>>(json, "carries_loss", {}, where);
   const size_t count = trajectory.turns.size();
   if (!trajectory.turn_returns.empty())
     check_same_size(trajectory.turn_returns.size(), count, "turn_returns", "turns", where);
   if (!trajectory.advantages.empty())
     check_same_size(trajectory.advantages.size(), count, "advantages", "turns", where);
+  if (!trajectory.carries_loss.empty())
+    check_same_size(trajectory.carries_loss.size(), count, "carries_loss", "turns", where);
   return trajectory;
 }
 
@@ -117,16 +121,16 @@ class SequenceBuilder {
  public:
   SequenceBuilder(const Trajectory& trajectory, std::vector<TrainSequence>& out) : trajectory_(trajectory), out_(out) {}
 
-  void add(const Turn& turn, float advantage) {
+  void add(const Turn& turn, float advantage, bool carries_loss) {
     const auto& so_far = sequence_.tokens;
     const bool continues = turn.prompt_tokens.size() >= so_far.size() &&
                            std::equal(so_far.begin(), so_far.end(), turn.prompt_tokens.begin());
     if (!continues) flush();
     for (size_t i = sequence_.tokens.size(); i < turn.prompt_tokens.size(); ++i) push(turn.prompt_tokens[i]);
-    const bool sampled = turn.status != TurnStatus::kFailed;
+    const bool trained = carries_loss && turn.status != TurnStatus::kFailed;
     for (size_t i = 0; i < turn.response_tokens.size(); ++i) {
       push(turn.response_tokens[i]);
-      if (!sampled || sequence_.tokens.size() == 1) continue;  // the first token has nothing to be predicted from
+      if (!trained || sequence_.tokens.size() == 1) continue;  // the first token has nothing to be predicted from
       sequence_.loss_mask.back() = 1;
       sequence_.old_log_probs.back() = turn.log_probs[i];
       sequence_.advantages.back() = advantage;
@@ -175,6 +179,10 @@ std::string_view name_of(TurnStatus status) {
   return {};
 }
 
+bool ended_by_failure(const Trajectory& trajectory) {
+  return !trajectory.turns.empty() && trajectory.turns.back().status == TurnStatus::kFailed;
+}
+
 Json to_json(const Turn& turn) {
   // JSON has no NaN: it would be written as null and fail only when it is read back.
   for (const float value : turn.log_probs)
@@ -207,7 +215,8 @@ std::vector<TrainSequence> to_train_sequences(const Trajectory& trajectory) {
   std::vector<TrainSequence> sequences;
   SequenceBuilder builder(trajectory, sequences);
   for (size_t i = 0; i < trajectory.turns.size(); ++i) {
-    builder.add(trajectory.turns[i], static_cast<float>(trajectory.advantages[i]));
+    builder.add(trajectory.turns[i], static_cast<float>(trajectory.advantages[i]),
+                trajectory.carries_loss.empty() || trajectory.carries_loss[i]);
   }
   builder.flush();
   return sequences;

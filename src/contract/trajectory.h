@@ -31,7 +31,12 @@ struct Trajectory {
   double reward = 0;                 // aggregated return (credit rule)
   std::vector<double> turn_returns;  // one a turn: what credit gives that turn's tokens
   std::vector<double> advantages;    // one a turn, set by the buffer once the group is complete
+  std::vector<bool> carries_loss;    // the same; whether the turn is trained on. Empty: every turn that was sampled
 };
+
+// Ended by a failure of ours: no completion, or no verdict. It is nobody's fault but ours, so it counts in no mean, no
+// pass rate and no comparison.
+bool ended_by_failure(const Trajectory& trajectory);
 
 Json to_json(const Turn& turn);
 Json to_json(const Trajectory& trajectory);
@@ -57,7 +62,8 @@ struct TrainSequence {
 };
 
 // Follows from the tokens alone: turns whose prompt begins with the whole turn before are one sequence; where history
-// was cut, the turn is a sequence of its own. Failed and aborted-without-tokens turns carry no loss.
+// was cut, the turn is a sequence of its own. Failed and aborted-without-tokens turns carry no loss, nor do those that
+// carries_loss leaves out.
 std::vector<TrainSequence> to_train_sequences(const Trajectory& trajectory);
 
 }  // namespace tritonforge

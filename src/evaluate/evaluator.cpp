@@ -103,10 +103,11 @@ struct Evaluator::Impl {
     Impl& impl_;
   };
 
-  void evaluate(const EvaluationRequest& request, Verdict& verdict, Deadline deadline);
+  void evaluate(const EvaluationRequest& request, Verdict& verdict, Deadline client);
 };
 
-void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdict, Deadline deadline) {
+// Every part has its own time from when it begins, so that no candidate has less because others were before it.
+void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdict, Deadline client) {
   const bool live = options.mode == EvaluationMode::kLive;
   // The seeds' secret is one of this process, not of the request: candidates of one problem share its reference, and
   // none can know them.
@@ -122,11 +123,13 @@ void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdic
   const ChildLimits on_cpu{.cpu_s = 60, .file_bytes = uint64_t{64} << 20, .memory_bytes = options.memory_bytes};
   const ChildLimits limits = live ? on_cpu.with_gpu() : on_cpu;
   const std::string key = fmt::format("{} {} {}", checksum(request.problem_source), base, request.num_correct_trials);
-  const auto reference = references.data(key, spec, limits, deadline);
+  const auto reference = references.data(key, spec, limits,
+                                         Deadline::after(std::min(request.timeout_s, client.remaining_s())));
   for (const auto& [name, change] : reference->sizes.items()) {
     verdict.notes["reduced." + name] = fmt::format("{} -> {}", change.at(0).dump(), change.at(1).dump());
   }
-  const auto candidate_deadline = Deadline::after(std::min(options.candidate_timeout_s, deadline.remaining_s()));
+  const double limit_s = std::min(options.candidate_timeout_s, request.timeout_s);
+  const auto candidate_deadline = Deadline::after(limit_s), deadline = Deadline::after(request.timeout_s);
   if (verdict.mode == EvaluationMode::kPlan) {
     const std::string why = run_as_plan(
         {zygote, lowering, options, request, *reference, spec.init_seed, secret(), candidate_deadline, deadline},
@@ -138,21 +141,20 @@ void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdic
     verdict.notes["claimed"] = "kernels, launches, compile_targets, torch_ops";
   }
   Judge judge({zygote, lowering, options, live}, request, reference, spec.init_seed, secret(), verdict,
-              candidate_deadline, deadline);
+              Deadline::after(limit_s), deadline);
   judge.run();
   if (!live || !verdict.correct || !request.measure_performance) return;
   try {
-    references.with_process(key, spec, limits, deadline, [&](Child& process) {
+    references.with_process(key, spec, limits, client, [&](Child& process) {
+      TimedChild theirs(process, limit_s), ours(judge.child(), limit_s);
       return measure(
-          {process, judge.child(), *reference, options, zygote.options().sandbox_library,
-           static_cast<int>(std::max<int64_t>(10, request.num_perf_trials)), Rng::derive(secret(), "timing")},
-          verdict, deadline);
+          {theirs, ours, *reference, options, zygote.options().sandbox_library,
+           static_cast<int>(std::max<int64_t>(10, request.num_perf_trials)), Rng::derive(secret(), "timing"), limit_s},
+          verdict);
     });
-  } catch (const ProblemFault& fault) {  // a correct candidate stays correct
-    verdict.notes["timing"] = "the reference could not be started again: " + fault.text;
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kTimeout) throw;
-    verdict.notes["timing"] = error.what();
+  } catch (const ProblemFault& fault) {
+    verdict.fault = Fault::kProblemError;
+    verdict.diagnostics = "the candidate is correct, but the reference could not be started again: " + fault.text;
   }
 }
 
@@ -160,10 +162,9 @@ Evaluator::Evaluator(EvaluatorOptions options) : impl_(std::make_unique<Impl>(st
 Evaluator::~Evaluator() = default;
 const EvaluatorOptions& Evaluator::options() const { return impl_->options; }
 
-Verdict Evaluator::evaluate(const EvaluationRequest& request) {
+Verdict Evaluator::evaluate(const EvaluationRequest& request, Deadline client) {
   Impl& impl = *impl_;
   const auto start = Clock::now();
-  const auto deadline = Deadline::after(request.timeout_s);
   const EvaluationMode mode = request.mode.value_or(impl.options.mode);
   const bool live = impl.options.mode == EvaluationMode::kLive;
   if (live != (mode == EvaluationMode::kLive)) {
@@ -190,11 +191,11 @@ Verdict Evaluator::evaluate(const EvaluationRequest& request) {
   verdict.device = live ? "cuda:0" : "cpu";
   verdict.stage = Stage::kExtracted;
   {
-    const Impl::Place place(impl, deadline);
+    const Impl::Place place(impl, client);
     for (int attempt = 0;; ++attempt) {
       try {
         Verdict fresh = verdict;
-        impl.evaluate(request, fresh, deadline);
+        impl.evaluate(request, fresh, client);
         verdict = std::move(fresh);
         break;
       } catch (const ProblemFault& fault) {
@@ -203,7 +204,7 @@ Verdict Evaluator::evaluate(const EvaluationRequest& request) {
         break;
       } catch (const Error& error) {
         // Our own machinery failed (the Python parent was killed): the candidate is not to blame, so once more.
-        if (error.kind() != ErrorKind::kUnavailable || attempt > 0 || deadline.expired()) throw;
+        if (error.kind() != ErrorKind::kUnavailable || attempt > 0 || client.expired()) throw;
         log::warn("evaluation is tried again: {}", error.what());
       }
     }

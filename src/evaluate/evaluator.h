@@ -7,6 +7,7 @@
 //   Verdict verdict = evaluator.evaluate(request);
 #include <memory>
 
+#include "base/clock.h"
 #include "contract/verdict.h"
 #include "evaluate/request.h"
 
@@ -17,9 +18,10 @@ class Evaluator {
   // Starts the Python parent and tests the sandbox by trying to break out of it. Throws kMachine, kUsage.
   explicit Evaluator(EvaluatorOptions options);
   ~Evaluator();
-  // Every fault of candidate or problem is in the verdict. Throws kUnavailable (queue full), kTimeout (no worker was
-  // free within the request's time), kUsage (unknown mode), kUnsupported (backend).
-  Verdict evaluate(const EvaluationRequest& request);
+  // Every fault of candidate or problem is in the verdict. A worker, and a GPU to time on, are waited for until
+  // `client`; request.timeout_s and candidate_timeout_s begin when they are there. Throws kUnavailable (queue full),
+  // kTimeout (no worker was free by then), kUsage (unknown mode), kUnsupported (backend).
+  Verdict evaluate(const EvaluationRequest& request, Deadline client = Deadline::after(3600));
   // {"mode", "device", "sandbox": {layer: state}, "self_test": {attempt: outcome}, "workers", "busy", "waiting",
   // counters}
   Json health() const;

@@ -147,7 +147,7 @@ bool Judge::compile() {
     if (verdict_.diagnostics.find(error.substr(0, 200)) == std::string::npos)
       add_diagnostics(verdict_, fmt::format("{}: {}", kernel.target, error));
   }
-  deadline_ = Deadline::after(std::min(left, overall_.remaining_s()));
+  deadline_ = Deadline::after(left);
   if (!ok && verdict_.fault == Fault::kNone) verdict_.fault = Fault::kCompileError;
   return ok;
 }
@@ -157,7 +157,7 @@ bool Judge::load() {
                            .file_bytes = uint64_t{64} << 20,
                            .memory_bytes = context_.options.memory_bytes};
   child_ = context_.zygote.spawn("candidate", context_.live ? limits.with_gpu() : limits, overall_);
-  deadline_ = Deadline::after(std::min(limit_s_, overall_.remaining_s()));
+  deadline_ = Deadline::after(limit_s_);
   for (const auto& [layer, state] : child_->layers().items()) {
     verdict_.notes["sandbox." + layer] = state.is_string() ? state.get<std::string>() : state.dump();
   }

@@ -67,9 +67,8 @@ struct EvaluatorServer::Impl {
                         {"compile_cache_misses_total", "kernels that were lowered"}}};
 
   net::Response evaluate(const net::Request& http, bool legacy) {
-    EvaluationRequest request = evaluation_request_from_json(http.json(), legacy);
-    request.timeout_s = std::min(request.timeout_s, http.deadline.remaining_s());
-    const Verdict verdict = evaluator.evaluate(request);
+    const EvaluationRequest request = evaluation_request_from_json(http.json(), legacy);
+    const Verdict verdict = evaluator.evaluate(request, http.deadline);
     metrics.add("evaluations_total");
     metrics.add(fmt::format("evaluations_stage_total{{stage=\"{}\"}}", name_of(verdict.stage)));
     if (verdict.cheated()) metrics.add("evaluations_cheated_total");

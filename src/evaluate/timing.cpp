@@ -20,48 +20,190 @@ double median_of(std::vector<double>& values) {
   return (*middle + *std::max_element(values.begin(), middle)) / 2;
 }
 
-// The error of a child that gave no answer, for the verdict.
-struct TimingFault {
-  bool candidate;
-  Fault fault;
-  std::string text;
-};
-
+// A process with its answers read: one that cannot be understood is a fault of that process.
 class Side {
  public:
-  Side(Child& child, bool candidate, Deadline deadline) : child_(child), candidate_(candidate), deadline_(deadline) {}
-  Frame ask(const Json& request, const std::vector<std::span<const std::byte>>& payload = {}) {
-    Frame frame;
-    std::string detail;
-    Silence silence = child_.channel().send(request, payload, deadline_);
-    if (silence == Silence::kNone) silence = child_.channel().receive(frame, deadline_, detail);
-    if (silence != Silence::kNone) {
-      throw TimingFault{candidate_, silence == Silence::kTimeout ? Fault::kTimeout : Fault::kCrashed,
-                        "while it was timed it " + describe_silence(silence, child_, detail, 0)};
+  explicit Side(TimedProcess& process) : process_(process) {}
+
+  // `read` takes what it needs from the frame.
+  template <typename Read>
+  auto ask(const Json& request, const std::vector<std::span<const std::byte>>& payload, Read read) {
+    const Frame frame = process_.ask(request, payload);
+    try {
+      return read(frame);
+    } catch (const nlohmann::json::exception&) {
+      throw TimingFault{Fault::kForbidden, "while it was timed it gave an answer without the expected fields"};
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kCorrupt) throw;
+      throw TimingFault{Fault::kForbidden, fmt::format("while it was timed it answered nonsense: {}", error.what())};
     }
-    if (frame.header.contains("failed"))
-      throw TimingFault{candidate_, Fault::kRuntimeError,
-                        "while it was timed: " + frame.header["failed"].value("text", "")};
-    return frame;
   }
+  std::string text(const Json& request, const char* field) {
+    return ask(request, {}, [&](const Frame& frame) { return frame.header.value(field, std::string()); });
+  }
+
   std::vector<double> time(const std::vector<int>& order, const std::string& nonce, double& wall) {
     const auto start = Clock::now();
-    Frame frame = ask({{"op", "time"}, {"order", order}, {"nonce", nonce}});
+    const auto times = ask({{"op", "time"}, {"order", order}, {"nonce", nonce}}, {}, [&](const Frame& frame) {
+      if (frame.header.value("nonce", "") != nonce) return std::vector<double>();
+      return frame.header.at("times").get<std::vector<double>>();
+    });
     wall = seconds_since(start);
-    auto times = frame.header.at("times").get<std::vector<double>>();
-    if (frame.header.value("nonce", "") != nonce || times.size() != order.size())
-      throw TimingFault{candidate_, Fault::kForbidden, "a timing answer that was not asked for"};
+    if (times.size() != order.size()) throw TimingFault{Fault::kForbidden, "a timing answer that was not asked for"};
     for (const double ms : times) {
       if (!std::isfinite(ms) || ms <= 0)
-        throw TimingFault{candidate_, Fault::kForbidden, fmt::format("a call that took {} ms", ms)};
+        throw TimingFault{Fault::kForbidden, fmt::format("a call that took {} ms", ms)};
     }
     return times;
   }
 
  private:
-  Child& child_;
-  bool candidate_;
-  Deadline deadline_;
+  TimedProcess& process_;
+};
+
+// "" where the output agrees with what the trial expects, else where it does not.
+std::string mismatch_of(const Frame& fetched, const ReferenceTrial& trial, const Tolerances& tolerances) {
+  const auto tensors = parse_tensors(fetched.header.at("tensors"), fetched.payload);
+  if (tensors.size() != trial.outputs.size()) return "another number of outputs";
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const auto result = compare(tensors[i], trial.outputs[i], tolerances, fmt::format("output {}", i));
+    if (!result.passed) return result.mismatch;
+  }
+  return "";
+}
+
+// Rounds in random order of the sides, until the interval is narrow, the samples are enough or the time is up.
+struct Rounds {
+  std::vector<double> ours, theirs;
+  Interval interval;
+};
+
+class Measurement {
+ public:
+  Measurement(const TimingSession& session, Verdict& verdict)
+      : session_(session),
+        verdict_(verdict),
+        reference_(session.reference),
+        candidate_(session.candidate),
+        rng_(session.seed) {}
+
+  // Each throws TimingFault of its side; `at_reference` says whose turn it was.
+  void run() {
+    const std::string uuid = prepare();
+    // Alone on the device from here on; warm up, then close the candidate's way to new processes.
+    DeviceLock lock(uuid.empty() ? "gpu-0" : uuid);
+    const auto hold = lock.exclusive();
+    double wall = 0;
+    on_reference([&] { reference_.time(order(kWarmupCalls), "warm", wall); });
+    candidate_.time(order(kWarmupCalls), "warm", wall);
+    const Json close = {{"op", "run_phase"}, {"library", session_.sandbox_library.string()}};
+    const bool enforced = candidate_.ask(close, {},
+                                         [](const Frame& frame) { return frame.header.value("run_phase", false); });
+    verdict_.notes["run_phase"] = enforced ? "enforced: no new process while timed" : "unavailable";
+    record(rounds());
+  }
+  bool at_reference() const { return at_reference_; }
+
+ private:
+  // Both sides on the same device, with the same pool of inputs. Returns the device's UUID.
+  std::string prepare() {
+    verdict_.device = candidate_.text({{"op", "device"}}, "device").substr(0, 100);
+    std::string uuid;
+    on_reference([&] { uuid = reference_.text({{"op", "device"}}, "uuid"); });
+    if (!uuid.empty() && uuid.rfind("GPU-", 0) != 0) uuid = "GPU-" + uuid;  // as the engine and the trainer name it
+    for (const auto& trial : session_.data.trials) {
+      const Json request = {{"op", "pool"}, {"inputs", trial->inputs}, {"tensors", trial->input_tensors}};
+      const std::span<const std::byte> inputs(trial->payload.data(), trial->input_bytes);
+      on_reference([&] { reference_.ask(request, {inputs}, [](const Frame&) { return 0; }); });
+      candidate_.ask(request, {inputs}, [](const Frame&) { return 0; });
+    }
+    return uuid;
+  }
+
+  std::vector<int> order(int calls) {
+    std::vector<int> out(calls);
+    for (auto& index : out) index = static_cast<int>(rng_.below(session_.data.trials.size()));
+    return out;
+  }
+
+  template <typename Action>
+  void on_reference(Action action) {
+    at_reference_ = true;
+    action();
+    at_reference_ = false;
+  }
+
+  Rounds rounds() {
+    Rounds all;
+    const Deadline deadline = Deadline::after(session_.limit_s);
+    double wall = 0;
+    const auto calls = [&](const std::vector<double>& so_far) {
+      return order(std::min(kCallsPerRound, session_.max_samples - static_cast<int>(so_far.size())));
+    };
+    const auto add = [](std::vector<double>& all_times, const std::vector<double>& times) {
+      all_times.insert(all_times.end(), times.begin(), times.end());
+    };
+    while (static_cast<int>(all.ours.size()) < session_.max_samples) {
+      const bool reference_first = rng_.below(2) == 0;
+      for (const bool is_candidate : {!reference_first, reference_first}) {
+        const auto now = calls(is_candidate ? all.ours : all.theirs);
+        const std::string nonce = fmt::format("{:016x}", rng_.next());
+        if (is_candidate) add(all.ours, candidate_round(now, nonce, wall));
+        else on_reference([&] { add(all.theirs, reference_.time(now, nonce, wall)); });
+      }
+      if (verdict_.cheated()) break;
+      all.interval = bootstrap_ratio(all.theirs, all.ours, session_.seed);
+      const double half = (all.interval.high - all.interval.low) / 2;
+      if (static_cast<int>(all.ours.size()) >= std::min(kMinSamples, session_.max_samples) &&
+          half < kEnoughPrecision * all.interval.low)
+        break;
+      if (deadline.remaining_s() < 2 * (wall + 1)) break;
+    }
+    return all;
+  }
+
+  // Times, the candidate's clock against ours, and one output, chosen after all of them were made.
+  std::vector<double> candidate_round(const std::vector<int>& calls, const std::string& nonce, double& wall) {
+    const auto times = candidate_.time(calls, nonce, wall);
+    const double claimed = std::accumulate(times.begin(), times.end(), 0.0) / 1000;
+    if (claimed > wall * 1.001) {
+      verdict_.flags.push_back(
+          {Cheat::kClockMismatch, fmt::format("{:.3f} s of GPU time were claimed in {:.3f} s", claimed, wall)});
+    }
+    const size_t chosen = rng_.below(calls.size());
+    const std::string mismatch = candidate_.ask({{"op", "fetch"}, {"index", chosen}}, {}, [&](const Frame& fetched) {
+      return mismatch_of(fetched, *session_.data.trials[calls[chosen]], session_.options.tolerances);
+    });
+    if (!mismatch.empty())
+      verdict_.flags.push_back({Cheat::kTimedOutputWrong, "an output of a timed call: " + mismatch});
+    return times;
+  }
+
+  // A cheat takes the verdict back; else the figures.
+  void record(const Rounds& all) {
+    if (verdict_.cheated()) {
+      verdict_.correct = false;
+      verdict_.stage = Stage::kLaunched;
+      return;
+    }
+    verdict_.runtime = summarise(all.ours);
+    verdict_.ref_runtime = summarise(all.theirs);
+    verdict_.speedup_low = all.interval.low;
+    verdict_.speedup_high = all.interval.high;
+    verdict_.speedup = all.interval.low;
+    verdict_.stage = Stage::kTimed;
+    verdict_.notes["timing"] =
+        "GPU time by CUDA events read in the candidate's process, checked against the evaluator's wall clock; "
+        "interleaved with eager PyTorch, cold L2, fresh copies";
+    if (all.interval.low > 10)
+      verdict_.flags.push_back({Cheat::kExcessiveSpeedup, fmt::format("{:.1f}x", all.interval.low)});
+  }
+
+  const TimingSession& session_;
+  Verdict& verdict_;
+  Side reference_, candidate_;
+  Rng rng_;
+  bool at_reference_ = false;
 };
 
 }  // namespace
@@ -97,110 +239,49 @@ Interval bootstrap_ratio(const std::vector<double>& reference, const std::vector
   return {ratios[kResamples * 25 / 1000], ratios[kResamples * 975 / 1000 - 1]};
 }
 
-bool measure(const TimingSession& session, Verdict& verdict, Deadline deadline) {
-  Side reference(session.reference, false, deadline), candidate(session.candidate, true, deadline);
-  Rng rng(session.seed);
+Frame TimedChild::ask(const Json& request, const std::vector<std::span<const std::byte>>& payload) {
+  const Deadline deadline = Deadline::after(limit_s_);
+  Frame frame;
+  std::string detail;
+  Silence silence = child_.channel().send(request, payload, deadline);
+  if (silence == Silence::kNone) silence = child_.channel().receive(frame, deadline, detail);
+  if (silence != Silence::kNone) {
+    const std::string how = describe_silence(silence, child_, detail, limit_s_);
+    if (silence == Silence::kClosed && child_.orphaned())
+      fail(ErrorKind::kUnavailable, "evaluator: the Python parent died while a kernel was timed");
+    const Fault fault = silence == Silence::kTimeout   ? Fault::kTimeout
+                        : silence == Silence::kMemory  ? Fault::kOutOfMemory
+                        : silence == Silence::kGarbled ? Fault::kForbidden
+                                                       : Fault::kCrashed;
+    throw TimingFault{fault, "while it was timed it " + how};
+  }
+  if (frame.header.contains("failed")) {
+    const Json& what = frame.header["failed"];
+    throw TimingFault{Fault::kRuntimeError,
+                      "while it was timed: " + (what.is_object() ? what.value("text", what.dump()) : what.dump())};
+  }
+  return frame;
+}
+
+bool measure(const TimingSession& session, Verdict& verdict) {
+  Measurement measurement(session, verdict);
   try {
-    // Both sides on the same device, with the same pool of inputs.
-    const Frame device = candidate.ask({{"op", "device"}});
-    std::string uuid = reference.ask({{"op", "device"}}).header.value("uuid", "");
-    if (!uuid.empty() && uuid.rfind("GPU-", 0) != 0) uuid = "GPU-" + uuid;  // as the engine and the trainer name it
-    verdict.device = device.header.value("device", "").substr(0, 100);
-    for (const auto& trial : session.data.trials) {
-      const Json request = {{"op", "pool"}, {"inputs", trial->inputs}, {"tensors", trial->input_tensors}};
-      const std::span<const std::byte> inputs(trial->payload.data(), trial->input_bytes);
-      reference.ask(request, {inputs});
-      candidate.ask(request, {inputs});
-    }
-    const int pool = static_cast<int>(session.data.trials.size());
-    const auto order = [&](int calls) {
-      std::vector<int> out(calls);
-      for (auto& index : out) index = static_cast<int>(rng.below(pool));
-      return out;
-    };
-    // Alone on the device from here on; warm up, then close the candidate's way to new processes.
-    DeviceLock lock(uuid.empty() ? "gpu-0" : uuid);
-    const auto hold = lock.exclusive();
-    double wall = 0;
-    reference.time(order(kWarmupCalls), "warm", wall);
-    candidate.time(order(kWarmupCalls), "warm", wall);
-    verdict.notes["run_phase"] = candidate.ask({{"op", "run_phase"}, {"library", session.sandbox_library.string()}})
-                                         .header.value("run_phase", false)
-                                     ? "enforced: no new process while timed"
-                                     : "unavailable";
-    // Rounds in random order of the sides, until the interval is narrow, the samples are enough or the time is up.
-    std::vector<double> ours, theirs;
-    Interval interval;
-    while (static_cast<int>(ours.size()) < session.max_samples) {
-      const bool reference_first = rng.below(2) == 0;
-      for (const bool is_candidate : {reference_first ? false : true, reference_first}) {
-        const auto calls = order(std::min(
-            kCallsPerRound, session.max_samples - static_cast<int>(is_candidate ? ours.size() : theirs.size())));
-        Side& side = is_candidate ? candidate : reference;
-        const auto times = side.time(calls, fmt::format("{:016x}", rng.next()), wall);
-        auto& all = is_candidate ? ours : theirs;
-        all.insert(all.end(), times.begin(), times.end());
-        if (!is_candidate) continue;
-        // The candidate's clock against ours.
-        const double claimed = std::accumulate(times.begin(), times.end(), 0.0) / 1000;
-        if (claimed > wall * 1.001) {
-          verdict.flags.push_back(
-              {Cheat::kClockMismatch, fmt::format("{:.3f} s of GPU time were claimed in {:.3f} s", claimed, wall)});
-        }
-        // Which output is looked at is decided after all of them were made.
-        const size_t chosen = rng.below(calls.size());
-        const Frame fetched = candidate.ask({{"op", "fetch"}, {"index", chosen}});
-        const auto tensors = parse_tensors(fetched.header.at("tensors"), fetched.payload);
-        const auto& expected = session.data.trials[calls[chosen]]->outputs;
-        bool same = tensors.size() == expected.size();
-        std::string mismatch = same ? "" : "another number of outputs";
-        for (size_t i = 0; same && i < expected.size(); ++i) {
-          const auto result = compare(tensors[i], expected[i], session.options.tolerances, fmt::format("output {}", i));
-          same = result.passed;
-          mismatch = result.mismatch;
-        }
-        if (!same) verdict.flags.push_back({Cheat::kTimedOutputWrong, "an output of a timed call: " + mismatch});
-      }
-      if (verdict.cheated()) break;
-      interval = bootstrap_ratio(theirs, ours, session.seed);
-      const double half = (interval.high - interval.low) / 2;
-      if (static_cast<int>(ours.size()) >= std::min(kMinSamples, session.max_samples) &&
-          half < kEnoughPrecision * interval.low)
-        break;
-      if (deadline.remaining_s() < 2 * (wall + 1)) break;
-    }
-    // A cheat takes the verdict back; else the figures.
-    if (verdict.cheated()) {
-      verdict.correct = false;
-      verdict.stage = Stage::kLaunched;
-    } else {
-      verdict.runtime = summarise(ours);
-      verdict.ref_runtime = summarise(theirs);
-      verdict.speedup_low = interval.low;
-      verdict.speedup_high = interval.high;
-      verdict.speedup = interval.low;
-      verdict.stage = Stage::kTimed;
-      verdict.notes["timing"] =
-          "GPU time by CUDA events read in the candidate's process, checked against the evaluator's wall clock; "
-          "interleaved with eager PyTorch, cold L2, fresh copies";
-      if (interval.low > 10) verdict.flags.push_back({Cheat::kExcessiveSpeedup, fmt::format("{:.1f}x", interval.low)});
-    }
+    measurement.run();
   } catch (const TimingFault& fault) {
-    if (fault.candidate) {
-      verdict.fault = fault.fault;
-      verdict.diagnostics = "the candidate was correct, but " + fault.text;
-    } else {
-      verdict.notes["timing"] = "the reference could not be timed: " + fault.text;
+    if (measurement.at_reference()) {
+      verdict.fault = Fault::kProblemError;
+      verdict.diagnostics = "the candidate is correct, but the problem's own code could not be timed: " + fault.text;
       return false;
     }
-  } catch (const nlohmann::json::exception&) {
-    verdict.fault = Fault::kForbidden;
-    verdict.flags.push_back({Cheat::kProtocolForgery, "a timing answer without the expected fields"});
     verdict.correct = false;
+    verdict.stage = Stage::kLaunched;
+    verdict.fault = fault.fault;
+    verdict.diagnostics = "in its trials the candidate was correct, but " + fault.text;
+    if (fault.fault == Fault::kForbidden) verdict.flags.push_back({Cheat::kProtocolForgery, fault.text});
   }
   // The reference's process lives on: without this pool.
   try {
-    reference.ask({{"op", "clear"}});
+    session.reference.ask({{"op", "clear"}}, {});
   } catch (const TimingFault&) {
     return false;
   }

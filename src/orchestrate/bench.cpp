@@ -7,51 +7,100 @@
 #include "orchestrate/statistics.h"
 
 namespace tritonforge::orchestrate {
+namespace {
+
+// Whether a failure of ours is among the first `turns` turns: then nobody knows whether they would have passed.
+bool failed_within(const Trajectory& trajectory, int64_t turns) {
+  return ended_by_failure(trajectory) && static_cast<int64_t>(trajectory.turns.size()) <= turns;
+}
+
+// Unbiased pass@k of single turns, over the problems with k of them that were judged.
+std::optional<double> single_turn_pass(const std::vector<std::vector<Trajectory>>& by_problem, int64_t k) {
+  double sum = 0, problems = 0;
+  for (const auto& samples : by_problem) {
+    int64_t judged = 0, correct = 0;
+    for (const Trajectory& trajectory : samples) {
+      if (failed_within(trajectory, 1)) continue;
+      judged += 1;
+      correct += !trajectory.turns.empty() && trajectory.turns.front().verdict.correct;
+    }
+    if (judged < k) continue;
+    sum += pass_at_k(judged, correct, k);
+    problems += 1;
+  }
+  return problems > 0 ? std::optional(sum / problems) : std::nullopt;
+}
+
+BenchRow bench_row(const std::vector<std::vector<Trajectory>>& by_problem, int64_t budget, uint64_t seed) {
+  BenchRow row;
+  row.turns = budget;
+  std::vector<std::vector<double>> passed;
+  std::vector<double> speedups;
+  double compiled = 0;
+  bool timed = false;
+  for (const auto& samples : by_problem) {
+    auto& values = passed.emplace_back();
+    for (const Trajectory& trajectory : samples) {
+      if (failed_within(trajectory, budget)) {
+        ++row.failed;
+        continue;
+      }
+      // A sample passes with the best of its first `budget` turns: the verdicts say which one to keep.
+      bool any_compiled = false, any_correct = false;
+      double speedup = 0;
+      const auto turns = std::min<size_t>(trajectory.turns.size(), static_cast<size_t>(budget));
+      for (size_t t = 0; t < turns; ++t) {
+        const Verdict& verdict = trajectory.turns[t].verdict;
+        any_compiled |= verdict.compiled;
+        any_correct |= verdict.correct;
+        timed |= verdict.stage == Stage::kTimed;
+        if (verdict.correct) speedup = std::max(speedup, verdict.speedup);
+      }
+      compiled += any_compiled;
+      values.push_back(any_correct);
+      if (any_correct && speedup > 0) speedups.push_back(speedup);
+      row.pass_at_1 += any_correct;
+      ++row.samples;
+    }
+  }
+  const double n = std::max<double>(1, static_cast<double>(row.samples));
+  row.compile_rate = compiled / n;
+  row.pass_at_1 /= n;
+  if (budget > 1) row.single_turn_pass_at_k = single_turn_pass(by_problem, budget);
+  const Interval interval = cluster_bootstrap95(passed, seed);
+  row.ci_low = interval.low;
+  row.ci_high = interval.high;
+  if (timed) {
+    for (const char* p : {"0.0", "0.5", "0.8", "1.0", "1.5", "2.0"})
+      row.fast[p] = fast_p(speedups, row.samples, std::stod(p));
+    row.geo_mean_speedup = geometric_mean(speedups);
+  }
+  return row;
+}
+
+// Why the first sample that has no verdict has none.
+std::string first_failure(const std::vector<std::vector<Trajectory>>& by_problem) {
+  for (const auto& samples : by_problem) {
+    for (const Trajectory& trajectory : samples) {
+      if (!ended_by_failure(trajectory)) continue;
+      const Verdict& verdict = trajectory.turns.back().verdict;
+      return fmt::format("{}: {}", name_of(verdict.fault), verdict.diagnostics);
+    }
+  }
+  return "no sample has a turn";
+}
+
+}  // namespace
 
 std::vector<BenchRow> bench_rows(const std::string& stage, const std::vector<std::vector<Trajectory>>& by_problem,
                                  const std::vector<int64_t>& turn_budgets, uint64_t seed) {
   std::vector<BenchRow> rows;
   for (const int64_t budget : turn_budgets) {
-    BenchRow row;
-    row.stage = stage;
-    row.turns = budget;
-    std::vector<std::vector<double>> passed;
-    std::vector<double> speedups;
-    double compiled = 0;
-    bool timed = false;
-    for (const auto& samples : by_problem) {
-      auto& values = passed.emplace_back();
-      for (const Trajectory& trajectory : samples) {
-        // A sample passes with the best of its first `budget` turns: the verdicts say which one to keep.
-        bool any_compiled = false, any_correct = false;
-        double speedup = 0;
-        const auto turns = std::min<size_t>(trajectory.turns.size(), static_cast<size_t>(budget));
-        for (size_t t = 0; t < turns; ++t) {
-          const Verdict& verdict = trajectory.turns[t].verdict;
-          any_compiled |= verdict.compiled;
-          any_correct |= verdict.correct;
-          timed |= verdict.stage == Stage::kTimed;
-          if (verdict.correct) speedup = std::max(speedup, verdict.speedup);
-        }
-        compiled += any_compiled;
-        values.push_back(any_correct);
-        if (any_correct && speedup > 0) speedups.push_back(speedup);
-        row.pass_at_1 += any_correct;
-        ++row.samples;
-      }
-    }
-    const double n = std::max<double>(1, static_cast<double>(row.samples));
-    row.compile_rate = compiled / n;
-    row.pass_at_1 /= n;
-    const Interval interval = cluster_bootstrap95(passed, seed);
-    row.ci_low = interval.low;
-    row.ci_high = interval.high;
-    if (timed) {
-      for (const char* p : {"0.0", "0.5", "0.8", "1.0", "1.5", "2.0"})
-        row.fast[p] = fast_p(speedups, row.samples, std::stod(p));
-      row.geo_mean_speedup = geometric_mean(speedups);
-    }
-    rows.push_back(std::move(row));
+    rows.push_back(bench_row(by_problem, budget, seed));
+    rows.back().stage = stage;
+    if (rows.back().samples > 0) continue;
+    fail(ErrorKind::kUnavailable, "bench {}: none of {} samples has a verdict; the first: {}", stage,
+         rows.back().failed, first_failure(by_problem));
   }
   return rows;
 }

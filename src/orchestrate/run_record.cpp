@@ -17,9 +17,14 @@ constexpr double kLockPatience = 5;  // seconds in which the processes of a kill
 }
 
 Json to_json(const BenchRow& row) {
-  Json json = {{"name", row.stage},          {"turns", row.turns},
-               {"samples", row.samples},     {"compile_rate", row.compile_rate},
-               {"pass_at_1", row.pass_at_1}, {"ci95", {row.ci_low, row.ci_high}}};
+  Json json = {{"name", row.stage},
+               {"turns", row.turns},
+               {"samples", row.samples},
+               {"failed", row.failed},
+               {"pass_at_1", row.pass_at_1},
+               {"ci95", {row.ci_low, row.ci_high}},
+               {"compile_rate", row.compile_rate}};
+  if (row.single_turn_pass_at_k) json["single_turn_pass_at_k"] = *row.single_turn_pass_at_k;
   if (!row.fast.empty()) {
     json["fast_p"] = row.fast;
     json["geo_mean_speedup"] = row.geo_mean_speedup;
@@ -33,7 +38,10 @@ BenchRow bench_row_from_json(const Json& json) {
   row.stage = require<std::string>(json, "name", where);
   row.turns = require<int64_t>(json, "turns", where);
   row.samples = require<int64_t>(json, "samples", where);
+  row.failed = optional_field<int64_t>(json, "failed", 0, where);
   row.compile_rate = require<double>(json, "compile_rate", where);
+  if (json.contains("single_turn_pass_at_k"))
+    row.single_turn_pass_at_k = require<double>(json, "single_turn_pass_at_k", where);
   row.pass_at_1 = require<double>(json, "pass_at_1", where);
   const auto interval = require<std::vector<double>>(json, "ci95", where);
   if (interval.size() != 2) fail(ErrorKind::kCorrupt, "{}: 'ci95' must have two numbers", where);
@@ -134,6 +142,7 @@ void RunRecord::add_rl_step(const RlStep& step) {
                  {"turns_mean", rate(sum.turns)},
                  {"response_tokens", static_cast<double>(sum.response_tokens)},
                  {"trajectories", sum.trajectories},
+                 {"failed", sum.failed},
                  {"dropped", step.dropped},
                  {"generate_request_s", sum.generate_s},
                  {"evaluate_request_s", sum.evaluate_s},
@@ -235,22 +244,34 @@ void RunRecord::write_result(int64_t seed) {
 }
 
 std::string format_table(const std::vector<BenchRow>& rows) {
-  const bool timed = std::any_of(rows.begin(), rows.end(), [](const BenchRow& row) { return !row.fast.empty(); });
+  const auto any = [&](auto has) { return std::any_of(rows.begin(), rows.end(), has); };
+  const bool timed = any([](const BenchRow& row) { return !row.fast.empty(); });
+  const bool several = any([](const BenchRow& row) { return row.turns > 1; });
   const std::map<std::string, std::string> names = {{"base", "base"}, {"sft", "SFT"}, {"rl", "SFT+RL"}};
-  std::string text = fmt::format("{:<8} {:>11} {:>8} {:>9} {:>8}  {:<16}{}\n", "model", "turns", "samples", "compiles",
-                                 "pass@1", "95 % interval", timed ? "  fast_1  geomean" : "");
+  std::string text = fmt::format("{:<8} {:>11} {:>8} {:>7} {:>9} {:>8}  {:<16}{}{}\n", "model", "turns", "samples",
+                                 "failed", "compiles", "pass@1", "95 % interval", several ? "  k single" : "",
+                                 timed ? "  fast_1  geomean" : "");
   for (const auto& row : rows) {
     const auto name = names.find(row.stage);
-    text += fmt::format("{:<8} {:>11} {:>8} {:>8.1f}% {:>7.1f}%  [{:5.1f}%, {:5.1f}%]",
+    text += fmt::format("{:<8} {:>11} {:>8} {:>7} {:>8.1f}% {:>7.1f}%  [{:5.1f}%, {:5.1f}%]",
                         name == names.end() ? row.stage : name->second,
-                        row.turns == 1 ? "single" : fmt::format("multi ({})", row.turns), row.samples,
+                        row.turns == 1 ? "single" : fmt::format("multi ({})", row.turns), row.samples, row.failed,
                         100 * row.compile_rate, 100 * row.pass_at_1, 100 * row.ci_low, 100 * row.ci_high);
+    if (several) {
+      const auto& single = row.single_turn_pass_at_k;
+      text += fmt::format("  {:>8}", single ? fmt::format("{:.1f}%", 100 * *single) : "-");
+    }
     if (timed) {
       const auto fast = row.fast.find("1.0");
       text += fmt::format("  {:5.1f}%  {:6.2f}x", fast == row.fast.end() ? 0.0 : 100 * fast->second,
                           row.geo_mean_speedup);
     }
     text += "\n";
+  }
+  text += "failed: samples without a verdict through failures of ours; they are in no rate\n";
+  if (several) {
+    text += "k single: pass@k of k = turns single-turn samples, unbiased; turns help where pass@1 is above it ";
+    text += "(-: fewer than k samples a problem)\n";
   }
   return text;
 }

@@ -10,6 +10,7 @@
 //   models/{sft,rl}/  Hugging Face folders; checkpoints/, logs/, buffer.sqlite
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,11 @@ namespace tritonforge::orchestrate {
 struct BenchRow {     // a line of the table
   std::string stage;  // base | sft | rl
   int64_t turns = 1, samples = 0;
+  int64_t failed = 0;  // samples beside those that a failure of ours left without a verdict; they are in no rate
   double compile_rate = 0, pass_at_1 = 0, ci_low = 0, ci_high = 0;
+  // Of rows with several turns: unbiased pass@k of single turns, k = turns; what as many answers give without feedback.
+  // Absent where no problem has k samples.
+  std::optional<double> single_turn_pass_at_k;
   std::map<std::string, double> fast;  // "1.0" -> share; empty where nothing was timed
   double geo_mean_speedup = 0;         // over correct and timed samples
 };

@@ -19,6 +19,7 @@ bool all_equal(const std::vector<double>& values) {
 
 // The advantage of each value against all of them.
 std::vector<double> against_group(const std::vector<double>& values, Advantage advantage) {
+  if (advantage == Advantage::kNone) return values;
   std::vector<double> out(values.size(), 0.0);
   if (all_equal(values)) return out;
   const auto n = static_cast<double>(values.size());
@@ -32,99 +33,63 @@ std::vector<double> against_group(const std::vector<double>& values, Advantage a
       case Advantage::kGrpo: out[i] = (values[i] - mean) / (std + kStdEpsilon); break;
       case Advantage::kGrpoNoStd: out[i] = values[i] - mean; break;
       case Advantage::kRloo: out[i] = values[i] - (sum - values[i]) / (n - 1); break;
+      case Advantage::kNone: break;
     }
   }
   return out;
 }
 
-struct Place {
-  size_t trajectory, turn;
-};
-
 }  // namespace
 
-std::vector<double> turn_returns(const std::vector<TurnReward>& turns, Credit credit, double gamma) {
-  std::vector<double> returns(turns.size(), 0.0);
-  if (credit == Credit::kTrajectory) {
-    double total = 0, weight = 1;
-    for (const TurnReward& turn : turns) {
-      if (turn.counted) total += weight * turn.reward;
-      weight *= gamma;
-    }
-    for (size_t t = 0; t < turns.size(); ++t) returns[t] = turns[t].counted ? total : 0.0;
-    return returns;
+std::vector<double> turn_returns(const std::vector<double>& rewards, Credit credit, double gamma) {
+  std::vector<double> returns = rewards;
+  for (size_t t = rewards.size(); t-- > 1;) {
+    double& earlier = returns[t - 1];
+    earlier = credit == Credit::kBestTurn ? std::max(earlier, returns[t]) : earlier + gamma * returns[t];
   }
-  double later = 0;
-  bool any_later = false;
-  for (size_t t = turns.size(); t-- > 0;) {
-    if (!turns[t].counted) {
-      later *= credit == Credit::kPerTurn ? gamma : 1.0;
-      continue;
-    }
-    if (credit == Credit::kPerTurn) {
-      later = turns[t].reward + gamma * later;
-    } else {
-      later = any_later ? std::max(turns[t].reward, later) : turns[t].reward;
-    }
-    any_later = true;
-    returns[t] = later;
-  }
+  if (credit == Credit::kTrajectory && !returns.empty()) returns.assign(returns.size(), returns[0]);
   return returns;
 }
 
-GroupAdvantages group_advantages(const std::vector<std::vector<TurnReturn>>& returns, Credit credit,
-                                 Advantage advantage) {
+GroupAdvantages group_advantages(const std::vector<TrajectoryReturns>& returns, Credit credit, Advantage advantage) {
   GroupAdvantages result;
-  std::vector<Place> counted;
-  size_t max_turns = 0;
-  for (size_t i = 0; i < returns.size(); ++i) {
-    result.advantages.emplace_back(returns[i].size(), 0.0);
-    max_turns = std::max(max_turns, returns[i].size());
-    for (size_t t = 0; t < returns[i].size(); ++t) {
-      if (returns[i][t].counted) counted.push_back({i, t});
-    }
+  size_t max_turns = 0, known = 0;
+  for (const TrajectoryReturns& trajectory : returns) {
+    result.advantages.emplace_back(trajectory.turns.size(), 0.0);
+    result.compared.emplace_back(trajectory.turns.size(), false);
+    if (!trajectory.known || trajectory.turns.empty()) continue;
+    max_turns = std::max(max_turns, trajectory.turns.size());
+    ++known;
   }
-  if (counted.empty()) {
+  if (known == 0) {
     result.reason = "all_failed";
     return result;
   }
-  const auto value = [&](Place p) { return returns[p.trajectory][p.turn].value; };
-  const auto values = [&](const std::vector<Place>& places) {
-    std::vector<double> out;
-    for (Place p : places) out.push_back(value(p));
-    return out;
-  };
-  const auto set = [&](Place p, double a) { result.advantages[p.trajectory][p.turn] = a; };
-
-  if (credit == Credit::kTrajectory) {
-    std::vector<Place> firsts;  // one value a trajectory: all of its turns carry the same
-    for (Place p : counted) {
-      if (firsts.empty() || firsts.back().trajectory != p.trajectory) firsts.push_back(p);
+  // With trajectory credit all turns carry the first one's.
+  const bool whole = credit == Credit::kTrajectory;
+  const size_t enough = advantage == Advantage::kNone ? 1 : std::min(kEnough, returns.size());
+  bool any_compared = false, any_learned = advantage == Advantage::kNone;
+  for (size_t turn = 0; turn < (whole ? 1 : max_turns); ++turn) {
+    std::vector<size_t> row;
+    std::vector<double> values;
+    for (size_t i = 0; i < returns.size(); ++i) {
+      if (!returns[i].known || returns[i].turns.size() <= turn) continue;
+      row.push_back(i);
+      values.push_back(returns[i].turns[turn]);
     }
-    const auto advantages = against_group(values(firsts), advantage);
-    for (size_t i = 0; i < firsts.size(); ++i) {
-      for (Place p : counted) {
-        if (p.trajectory == firsts[i].trajectory) set(p, advantages[i]);
+    if (row.size() < enough) continue;
+    any_compared = true;
+    const auto advantages = against_group(values, advantage);
+    for (size_t i = 0; i < row.size(); ++i) {
+      const size_t end = whole ? returns[row[i]].turns.size() : turn + 1;
+      for (size_t t = turn; t < end; ++t) {
+        result.advantages[row[i]][t] = advantages[i];
+        result.compared[row[i]][t] = true;
       }
-    }
-  } else {
-    const auto whole = against_group(values(counted), advantage);
-    for (size_t t = 0; t < max_turns; ++t) {
-      std::vector<Place> row;
-      for (Place p : counted) {
-        if (p.turn == t) row.push_back(p);
-      }
-      const auto advantages = against_group(values(row), advantage);
-      for (size_t i = 0; i < row.size(); ++i) set(row[i], advantages[i]);
-      if (row.size() != 1) continue;
-      for (size_t i = 0; i < counted.size(); ++i) {
-        if (counted[i].trajectory == row[0].trajectory && counted[i].turn == t) set(row[0], whole[i]);
-      }
+      any_learned |= advantages[i] != 0;
     }
   }
-  const bool any = std::any_of(counted.begin(), counted.end(),
-                               [&](Place p) { return result.advantages[p.trajectory][p.turn] != 0; });
-  if (!any) result.reason = "zero_variance";
+  if (!any_learned) result.reason = any_compared ? "zero_variance" : "too_few";
   return result;
 }
 

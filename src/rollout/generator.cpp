@@ -61,13 +61,14 @@ std::string trajectory_id(const std::string& group_id, int64_t sample) {
 }
 
 bool reached_goal(const Turn& turn, const RolloutOptions& options) {
-  if (turn.verdict.cheated()) return false;
-  return turn.reward >= options.stop_reward || (turn.verdict.correct && turn.verdict.stage != Stage::kTimed);
+  if (turn.verdict.cheated() || !turn.verdict.correct) return false;
+  return turn.verdict.stage != Stage::kTimed || turn.verdict.speedup >= options.stop_speedup;
 }
 
 void credit_trajectory(Trajectory& trajectory, const RolloutOptions& options) {
-  std::vector<TurnReward> rewards;
-  for (const Turn& turn : trajectory.turns) rewards.push_back({turn.reward, turn.status != TurnStatus::kFailed});
+  std::vector<double> rewards;
+  for (const Turn& turn : trajectory.turns) rewards.push_back(turn.reward);
+  if (ended_by_failure(trajectory)) rewards.assign(rewards.size(), 0.0);  // what was still to come is not known
   trajectory.turn_returns = turn_returns(rewards, options.credit, options.gamma);
   trajectory.reward = trajectory.turn_returns.empty() ? 0 : trajectory.turn_returns[0];
 }

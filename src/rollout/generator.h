@@ -1,8 +1,8 @@
 #pragma once
 // One trajectory from its opening to its end:
 //   tokens -> router -> code -> evaluator -> reward -> feedback -> tokens ...
-// single_turn is max_turns 1. It ends at max_turns, at a turn that reached stop_reward, at a correct turn that nobody
-// timed, where the context has no room for another turn, and at a turn that failed.
+// single_turn is max_turns 1. It ends at max_turns, at a turn that is correct and has stop_speedup, at a correct turn
+// that nobody timed, where the context has no room for another turn, and at a turn that failed.
 //
 // A truncated turn is judged by what it holds (a complete block counts; otherwise there is no code) and does not end
 // the trajectory while the context has room: the end-of-turn token is appended unsampled, and the feedback says what

@@ -22,7 +22,7 @@ struct PeerOptions {
     v("evaluator", evaluator, by_run(), required(), "URL of the evaluator");
     v("generate_timeout_s", generate_timeout_s, above(0), "seconds for one exchange with the engine");
     v("evaluate_margin_s", evaluate_margin_s, at_least(0),
-      "seconds beyond an evaluation's own timeout, for queueing and compiling");
+      "seconds beyond an evaluation's own timeout, for queueing, the reference and compiling");
     v("patience_s", patience_s, at_least(0), "seconds for which failures of one engine or evaluator call are borne");
   }
 };

@@ -16,7 +16,8 @@ bool timed(const Verdict& verdict) { return verdict.stage == Stage::kTimed && ve
 
 double seed_reward(const Verdict& verdict) {
   if (!verdict.compiled) return -0.1;
-  return 0.3 + (verdict.correct ? 0.5 : 0.0) + (timed(verdict) ? 0.2 * std::log(verdict.speedup) : 0.0);
+  const double speedup = timed(verdict) ? std::clamp(verdict.speedup, kLeastSpeedup, kMostSpeedup) : 1.0;
+  return 0.3 + (verdict.correct ? 0.5 : 0.0) + 0.2 * std::log(speedup);
 }
 
 double tritonforge_code_reward(const Verdict& verdict) {

@@ -2,7 +2,9 @@
 // Turn rewards by name: pure functions of the verdict. speedup is the lower end of the evaluator's interval and exists
 // only where the stage is `timed`; where nothing was timed (interpret mode) there is no speed term.
 //
-//   seed              0.3 compiled + 0.5 correct + 0.2 ln(speedup); -0.1 where it does not compile
+//   seed              0.3 compiled + 0.5 correct + 0.2 ln(clip(speedup, kLeastSpeedup, kMostSpeedup)); -0.1 where it
+//                     does not compile. The clip is ours: without it a correct kernel below 0.08x earned less than one
+//                     that only compiles, and the reward followed noise and doubts (> 10x) without a bound
 //   tritonforge_code  0; 0.1 compiled; 0.3 correct instead; + clip(speedup - 1, 0, 2)        (what the original's code
 //   ran) kevin             correct: 0.3 + speedup; else 0                                         (arXiv 2507.11948)
 //   drkernel_graded   not compiled -0.5, not correct -0.3, correct but not shown faster -0.1, from 1x 0.2, 1.2x 0.4,
@@ -22,6 +24,9 @@
 #include "contract/verdict.h"
 
 namespace tritonforge::rollout {
+
+// Speedups that the seed's reward tells apart: correct earns 0.339 to 1.261, whatever the clock says.
+inline constexpr double kLeastSpeedup = 0.1, kMostSpeedup = 10;
 
 class Reward {
  public:

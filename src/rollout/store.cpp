@@ -176,16 +176,13 @@ void Store::complete_group(const std::string& group_id) {
   for (const std::string& body : bodies_of(group_id)) {
     trajectories.push_back(trajectory_from_json(parse_json(body, "stored trajectory")));
   }
-  std::vector<std::vector<TurnReturn>> returns;
-  for (const Trajectory& trajectory : trajectories) {
-    auto& row = returns.emplace_back();
-    for (size_t t = 0; t < trajectory.turns.size(); ++t) {
-      row.push_back({trajectory.turn_returns[t], trajectory.turns[t].status != TurnStatus::kFailed});
-    }
-  }
+  std::vector<TrajectoryReturns> returns;
+  for (const Trajectory& trajectory : trajectories)
+    returns.push_back({trajectory.turn_returns, !ended_by_failure(trajectory)});
   GroupAdvantages group = group_advantages(returns, options.credit, options.advantage);
   for (size_t i = 0; i < trajectories.size(); ++i) {
     trajectories[i].advantages = std::move(group.advantages[i]);
+    trajectories[i].carries_loss = std::move(group.compared[i]);
     Statement update = database_.prepare("UPDATE trajectories SET body = ? WHERE id = ?");
     update.bind(1, to_json(trajectories[i]).dump()).bind(2, trajectories[i].id).run();
   }

@@ -35,8 +35,8 @@ Lease lease_of(const StoredLease& stored, int64_t samples) {
 }
 
 SequenceBatch batch_of(const StoredLease& stored) {
-  std::vector<std::vector<Trajectory>> groups;
-  for (const StoredGroup& group : stored.groups) groups.push_back(trajectories_of(group));
+  std::vector<TrainGroup> groups;
+  for (const StoredGroup& group : stored.groups) groups.push_back({trajectories_of(group), group.reason.empty()});
   return batch_of_groups(groups);
 }
 

@@ -23,5 +23,5 @@ int fuzz_one(const uint8_t* data, size_t size) {
 std::vector<std::string> fuzz_seeds() {
   return {to_json(RolloutOptions{}).dump(),
           R"({"max_turns": 2, "gamma": 0.5, "credit": "per_turn", "sampling": {"top_k": -1, "max_new_tokens": 64}})",
-          R"({"evaluate": {"mode": null, "timeout_s": 1e-1}, "stop_reward": -1, "enable_thinking": false})"};
+          R"({"evaluate": {"mode": null, "timeout_s": 1e-1}, "stop_speedup": -1, "enable_thinking": false})"};
 }

@@ -44,14 +44,15 @@ TEST(RolloutFigures, CountTrajectoriesByTheirTurns) {
   figures.add(trajectory("d", {}));  // counts nowhere
   EXPECT_EQ(figures.trajectories, 3);
   EXPECT_EQ(figures.failed, 1);
-  EXPECT_EQ(figures.compiled, 2);
+  EXPECT_EQ(figures.judged(), 2);
+  EXPECT_EQ(figures.compiled, 1);
   EXPECT_EQ(figures.passed_first_turn, 1);
   EXPECT_EQ(figures.passed, 2);
-  EXPECT_EQ(figures.turns, 5);
+  EXPECT_EQ(figures.turns, 3);
   EXPECT_EQ(figures.response_tokens, 15);
-  EXPECT_DOUBLE_EQ(figures.reward, 0.1 + 0.1 + 0.1);
+  EXPECT_DOUBLE_EQ(figures.reward, 0.1 + 0.1);
   EXPECT_DOUBLE_EQ(figures.generate_s, 2.5);
-  EXPECT_DOUBLE_EQ(figures.per_trajectory(figures.evaluate_s), 1.25 / 3);
+  EXPECT_DOUBLE_EQ(figures.per_trajectory(figures.reward), 0.1);
   EXPECT_EQ(RolloutFigures().per_trajectory(1), 0);
 }
 

@@ -30,7 +30,7 @@ Trajectory random_trajectory(const std::string& id, double advantage, uint64_t s
       turn.log_probs.push_back(static_cast<float>(-9 * rng.uniform()));
       turn.weight_versions.push_back(3 + t);
     }
-    turn.status = t == 2 ? TurnStatus::kFailed : TurnStatus::kCompleted;
+    turn.status = t == 2 ? TurnStatus::kTruncated : TurnStatus::kCompleted;
     prompt.insert(prompt.end(), turn.response_tokens.begin(), turn.response_tokens.end());
     prompt.push_back(11);
     trajectory.turns.push_back(std::move(turn));
@@ -51,24 +51,33 @@ std::string refusal(std::string_view bytes) {
 }
 
 TEST(SequenceBatch, JsonAndBinaryOfALeaseSayTheSame) {
-  const std::vector<std::vector<Trajectory>> groups = {
-      {random_trajectory("a", 0.31, 1), random_trajectory("b", -1.2, 2)},
-      {random_trajectory("c", 0, 3), random_trajectory("d", 0, 4)}};
-  Json lease = {{"lease_id", "l"}, {"groups", Json::array()}};
+  std::vector<TrainGroup> groups = {{{random_trajectory("a", 0.31, 1), random_trajectory("b", -1.2, 2)}, true},
+                                    {{random_trajectory("c", 0, 3), random_trajectory("d", 0, 4)}, false}};
+  groups[0].trajectories.push_back(random_trajectory("e", 0, 5));
+  groups[0].trajectories.back().turns.back().status = TurnStatus::kFailed;
+  Json lease = {{"lease_id", "l"}, {"groups", Json::array()}, {"dropped", {{{"group_id", "g1"}}}}};
   for (const auto& group : groups) {
     Json trajectories = Json::array();
-    for (const Trajectory& trajectory : group) trajectories.push_back(to_json(trajectory));
-    lease["groups"].push_back({{"group_id", "g"}, {"trajectories", trajectories}});
+    for (const Trajectory& trajectory : group.trajectories) trajectories.push_back(to_json(trajectory));
+    lease["groups"].push_back({{"group_id", group.teaches ? "g0" : "g1"}, {"trajectories", trajectories}});
   }
   const SequenceBatch from_json = batch_of_lease_json(parse_json(lease.dump(), "lease"));
   const SequenceBatch from_binary = batch_from_binary(to_binary(batch_of_groups(groups)));
   EXPECT_EQ(from_json, from_binary);
   EXPECT_EQ(from_binary.figures.groups, 2);
-  EXPECT_EQ(from_binary.figures.trajectories, 4);
+  EXPECT_EQ(from_binary.figures.trajectories, 5);
   EXPECT_EQ(from_binary.figures.zero_variance_groups, 1);
-  ASSERT_EQ(from_binary.sequences.size(), 4u);
+  double reward = 0;  // of the four that were judged
+  for (const auto& group : groups) {
+    for (const Trajectory& trajectory : group.trajectories)
+      reward += ended_by_failure(trajectory) ? 0 : trajectory.reward;
+  }
+  EXPECT_DOUBLE_EQ(from_binary.figures.reward_mean, reward / 4);
+  // A group that teaches nothing costs nothing, nor does a trajectory that a failure of ours ended.
+  ASSERT_EQ(from_binary.sequences.size(), 2u);
   EXPECT_EQ(from_binary.sequences[0].temperature, 0.7);
   EXPECT_EQ(from_binary.sequences[0].trajectory_id, "a");
+  EXPECT_EQ(from_binary.sequences[1].trajectory_id, "b");
 }
 
 TEST(SequenceBatch, WhatWasNotSampledCarriesNoFiguresOfIt) {
@@ -82,7 +91,7 @@ TEST(SequenceBatch, WhatWasNotSampledCarriesNoFiguresOfIt) {
 }
 
 TEST(SequenceBatch, EveryCutIsRefused) {
-  const std::string bytes = to_binary(batch_of_groups({{random_trajectory("a", 1, 1)}}));
+  const std::string bytes = to_binary(batch_of_groups({{.trajectories = {random_trajectory("a", 1, 1)}}}));
   for (size_t length = 0; length < bytes.size(); ++length)
     ASSERT_NE(refusal(bytes.substr(0, length)), "accepted") << length << " of " << bytes.size() << " bytes";
   EXPECT_THAT(refusal(bytes + "x"), HasSubstr("1 bytes are left over"));

@@ -74,6 +74,20 @@ TEST(TrainSequences, FailedTurnsCarryNoLoss) {
   EXPECT_TRUE(to_train_sequences(make_trajectory({make_turn({1}, {2}, 0, TurnStatus::kFailed)}, {1})).empty());
 }
 
+TEST(TrainSequences, TurnsWithoutLossAreContext) {
+  auto trajectory = make_trajectory({make_turn({1}, {2}, 0), make_turn({1, 2}, {3}, 0), make_turn({1, 2, 3}, {4}, 0)},
+                                    {1, 2, 3});
+  trajectory.carries_loss = {true, false, true};
+  const auto sequences = to_train_sequences(trajectory);
+  ASSERT_EQ(sequences.size(), 1u);
+  EXPECT_THAT(sequences[0].loss_mask, ElementsAre(0, 1, 0, 1));
+  EXPECT_THAT(sequences[0].advantages, ElementsAre(0, 1, 0, 3));
+  trajectory.carries_loss = {true, false, false};
+  EXPECT_THAT(to_train_sequences(trajectory)[0].tokens, ElementsAre(1, 2));
+  trajectory.carries_loss = {false, false, false};
+  EXPECT_TRUE(to_train_sequences(trajectory).empty());
+}
+
 TEST(TrainSequences, AbortedAndTruncatedTokensCount) {
   const auto sequences = to_train_sequences(
       make_trajectory({make_turn({1}, {2, 3}, 0, TurnStatus::kTruncated), make_turn({9}, {}, 0, TurnStatus::kAborted),
@@ -101,10 +115,12 @@ TEST(Trajectory, JsonRoundTripIsExact) {
   trajectory.turns[0].verdict.correct = true;
   trajectory.turns[0].verdict.diagnostics = "all \"well\"\n";
   trajectory.turn_returns = {1.0 / 3, 0};
+  trajectory.carries_loss = {true, false};
   const auto again = trajectory_from_json(parse_json(to_json(trajectory).dump(), "test"));
   EXPECT_EQ(to_json(again), to_json(trajectory));
   EXPECT_EQ(again.turns[0].log_probs, trajectory.turns[0].log_probs);
   EXPECT_EQ(again.turn_returns, trajectory.turn_returns);
+  EXPECT_EQ(again.carries_loss, trajectory.carries_loss);
   EXPECT_EQ(again.turns[0].verdict.stage, Stage::kCorrect);
   EXPECT_EQ(again.turns[1].status, TurnStatus::kFailed);
 }

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <memory>
+
 #include "base/rng.h"
 
 namespace tritonforge::evaluate {
@@ -29,6 +32,137 @@ TEST(Bootstrap, TheIntervalHoldsTheTrueRatio) {
   EXPECT_LT(interval.low, 2.0);
   EXPECT_GT(interval.high, 2.0);
   EXPECT_LT(interval.high - interval.low, 0.1);
+}
+
+// A problem of one output, 1 2 3 4.
+ReferenceData problem() {
+  ReferenceData data;
+  data.trials.push_back(std::make_unique<ReferenceTrial>());
+  ReferenceTrial& trial = *data.trials.back();
+  const std::vector<float> output = {1, 2, 3, 4};
+  const auto bytes = std::as_bytes(std::span(output));
+  trial.payload.assign(bytes.begin(), bytes.end());
+  trial.inputs = trial.input_tensors = Json::array();
+  trial.outputs = {{Dtype::kFloat32, {4}, {0}, trial.payload}};
+  return data;
+}
+
+// Answers as a child does; each call takes a microsecond by its clock. `fails_at` its n-th answer to `op` it does what
+// `how` says instead.
+class FakeProcess : public TimedProcess {
+ public:
+  FakeProcess(std::string op = "", int fails_at = 0, std::function<Frame()> how = {})
+      : op_(std::move(op)), fails_at_(fails_at), how_(std::move(how)) {}
+  Frame ask(const Json& request, const std::vector<std::span<const std::byte>>&) override {
+    const std::string op = request.at("op");
+    if (op == op_ && ++seen_ == fails_at_) return how_();
+    Frame frame;
+    frame.header = Json::object();
+    if (op == "time") {
+      frame.header = {{"nonce", request.at("nonce")},
+                      {"times", std::vector<double>(request.at("order").size(), milliseconds)}};
+    } else if (op == "fetch") {
+      frame.header = {{"tensors", {{{"dtype", "float32"}, {"shape", {4}}, {"order", {0}}, {"bytes", 16}}}}};
+      const auto bytes = std::as_bytes(std::span(output));
+      frame.payload.assign(bytes.begin(), bytes.end());
+    } else if (op == "device") {
+      frame.header = {{"device", "fake"}, {"uuid", "timing-test"}};
+    }
+    return frame;
+  }
+  double milliseconds = 1e-6;
+  std::vector<float> output = {1, 2, 3, 4};
+
+ private:
+  std::string op_;
+  int fails_at_, seen_ = 0;
+  std::function<Frame()> how_;
+};
+
+struct Measured {
+  Verdict verdict;
+  bool reference_is_fit;
+};
+
+Measured measured(FakeProcess reference, FakeProcess candidate) {
+  const ReferenceData data = problem();
+  const EvaluatorOptions options;
+  Measured result;
+  result.verdict.stage = Stage::kCorrect;
+  result.verdict.compiled = result.verdict.correct = true;
+  result.reference_is_fit = measure({reference, candidate, data, options, "", 40, 7}, result.verdict);
+  return result;
+}
+
+TEST(Measure, WhatAnswersIsTimed) {
+  FakeProcess reference, candidate;
+  reference.milliseconds = 2e-6;
+  const auto [verdict, fit] = measured(reference, candidate);
+  EXPECT_TRUE(fit);
+  EXPECT_EQ(verdict.stage, Stage::kTimed);
+  EXPECT_TRUE(verdict.correct);
+  EXPECT_DOUBLE_EQ(verdict.speedup, 2);
+  EXPECT_EQ(verdict.runtime.samples, 30);  // the interval has no width: the least that is asked for
+  EXPECT_EQ(verdict.fault, Fault::kNone);
+}
+
+TEST(Measure, WhoeverDiesOrHangsWhileBeingTimedIsNotCorrect) {
+  for (const Fault fault : {Fault::kRuntimeError, Fault::kTimeout, Fault::kCrashed, Fault::kOutOfMemory}) {
+    for (const auto& [op, nth] : {std::pair{"time", 1}, {"time", 3}, {"pool", 1}, {"run_phase", 1}, {"fetch", 2}}) {
+      const auto [verdict, fit] = measured({}, {op, nth, [&]() -> Frame { throw TimingFault{fault, "it failed"}; }});
+      EXPECT_TRUE(fit);
+      EXPECT_FALSE(verdict.correct) << op << nth;
+      EXPECT_EQ(verdict.stage, Stage::kLaunched);
+      EXPECT_EQ(verdict.fault, fault);
+      EXPECT_EQ(verdict.speedup, 0);
+      EXPECT_FALSE(verdict.cheated());
+      EXPECT_NE(verdict.diagnostics.find("it failed"), std::string::npos);
+    }
+  }
+}
+
+TEST(Measure, AnAnswerThatIsNoneIsAForgery) {
+  const auto nothing = [] { return Frame{Json::object(), {}}; };
+  const auto list = [] { return Frame{Json::array({1}), {}}; };
+  const auto garbage = [] { return Frame{{{"tensors", {{{"dtype", "float33"}}}}}, {}}; };
+  for (const auto& candidate : {FakeProcess("time", 2, nothing), FakeProcess("time", 3, list),
+                                FakeProcess("fetch", 1, nothing), FakeProcess("fetch", 1, garbage)}) {
+    const auto [verdict, fit] = measured({}, candidate);
+    EXPECT_TRUE(fit);
+    EXPECT_FALSE(verdict.correct);
+    EXPECT_EQ(verdict.stage, Stage::kLaunched);
+    EXPECT_TRUE(verdict.cheated());
+  }
+}
+
+TEST(Measure, AReferenceThatCannotBeTimedIsOurFaultAndNobodysSpeed) {
+  for (const auto& [op, nth] : {std::pair{"time", 1}, {"time", 2}, {"pool", 1}, {"device", 1}}) {
+    const auto [verdict, fit] = measured({op, nth, []() -> Frame { throw TimingFault{Fault::kTimeout, "it hung"}; }},
+                                         {});
+    EXPECT_FALSE(fit);
+    EXPECT_EQ(verdict.fault, Fault::kProblemError) << op << nth;
+    EXPECT_EQ(verdict.stage, Stage::kCorrect);
+    EXPECT_TRUE(verdict.correct);
+    EXPECT_EQ(verdict.speedup, 0);
+  }
+}
+
+TEST(Measure, AWrongOutputOfATimedCallTakesTheVerdictBack) {
+  FakeProcess candidate;
+  candidate.output[2] = 0;
+  const auto [verdict, fit] = measured({}, candidate);
+  EXPECT_FALSE(verdict.correct);
+  EXPECT_EQ(verdict.stage, Stage::kLaunched);
+  ASSERT_TRUE(verdict.cheated());
+  EXPECT_EQ(verdict.flags[0].kind, Cheat::kTimedOutputWrong);
+}
+
+TEST(Measure, MoreTimeThanPassedIsAFalseClock) {
+  FakeProcess candidate;
+  candidate.milliseconds = 1e9;
+  const auto [verdict, fit] = measured({}, candidate);
+  EXPECT_FALSE(verdict.correct);
+  EXPECT_EQ(verdict.flags.at(0).kind, Cheat::kClockMismatch);
 }
 
 TEST(Bootstrap, TheSameAgainstItselfIsNotFaster) {

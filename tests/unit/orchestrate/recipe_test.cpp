@@ -100,7 +100,7 @@ sft:
           lr: 0.0015, min_lr: 0.0001, schedule: cosine, warmup_steps: 20, total_steps: 1000, checkpoint: "", run_id: "",
           loss: {kl_type: k3, ratio_base: trainer, aggregation: token-mean}, parallel: {tp: 1}}
 rollout: {prompt: minimal, max_turns: 3, max_context: 2048, gamma: 0.4, reward: seed, credit: per_turn,
-          advantage: grpo, stop_reward: 0.8, concurrency: 64}
+          advantage: grpo, stop_speedup: 1.5, concurrency: 64}
 rl: {problems: p, sampling: {temperature: 1, top_p: 1, max_new_tokens: 512}}
 engine: {external: [], count: 1, max_running: 64, kv_cache_tokens: 65536, max_context: 2048, threads: 0}
 evaluator: {mode: interpret, device: cpu, sandbox: auto, workers: 2, num_correct_trials: 2, num_perf_trials: 100,

@@ -12,6 +12,7 @@ namespace {
 
 Turn turn(bool compiled, bool correct, double speedup = 0) {
   Turn turn;
+  turn.status = TurnStatus::kCompleted;
   turn.verdict.compiled = compiled;
   turn.verdict.correct = correct;
   turn.verdict.speedup = speedup;
@@ -55,6 +56,54 @@ TEST(BenchRows, SpeedIsOfCorrectSamplesOverAll) {
   EXPECT_DOUBLE_EQ(rows[0].fast.at("1.0"), 0.25);
   EXPECT_DOUBLE_EQ(rows[0].fast.at("0.0"), 0.5);
   EXPECT_NEAR(rows[0].geo_mean_speedup, 1.0, 1e-12);
+}
+
+Turn failed_turn() {
+  Turn turn;
+  turn.status = TurnStatus::kFailed;
+  turn.verdict.fault = Fault::kEvaluatorFailed;
+  turn.verdict.diagnostics = "answered 400";
+  return turn;
+}
+
+TEST(BenchRows, FailuresOfOursAreCountedApartAndInNoRate) {
+  // The third sample is judged in its first turn only; the fourth in none.
+  const auto judged = [](bool correct) { return turn(true, correct); };
+  const std::vector<std::vector<Trajectory>> data = {
+      {trajectory({judged(true)}), trajectory({judged(false), judged(false)}),
+       trajectory({judged(false), failed_turn()}), trajectory({failed_turn()})}};
+  const auto rows = bench_rows("sft", data, {1, 2}, 1);
+  EXPECT_EQ(rows[0].samples, 3);
+  EXPECT_EQ(rows[0].failed, 1);
+  EXPECT_DOUBLE_EQ(rows[0].pass_at_1, 1.0 / 3);
+  EXPECT_EQ(rows[1].samples, 2);
+  EXPECT_EQ(rows[1].failed, 2);
+  EXPECT_DOUBLE_EQ(rows[1].pass_at_1, 0.5);
+  EXPECT_DOUBLE_EQ(rows[1].compile_rate, 1);
+  const BenchRow read = bench_row_from_json(to_json(rows[1]));
+  EXPECT_EQ(read.failed, 2);
+  EXPECT_EQ(read.single_turn_pass_at_k, rows[1].single_turn_pass_at_k);
+  EXPECT_THAT(format_table(rows), testing::HasSubstr("failed"));
+}
+
+TEST(BenchRows, ABenchOfWhichNothingWasJudgedFailsWithTheReason) {
+  try {
+    bench_rows("rl", {{trajectory({failed_turn()})}}, {1}, 1);
+    FAIL() << "0 % would be charged to the model";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("evaluator_failed: answered 400"));
+  }
+}
+
+TEST(BenchRows, SeveralTurnsAreShownBesideAsManySingleOnes) {
+  // First turns: 1 of 3 and 0 of 3 correct. pass@2 by hand: 1 - C(2,2)/C(3,2) = 2/3 and 0.
+  const Trajectory first = trajectory({turn(true, true)}), second = trajectory({turn(true, false), turn(true, true)}),
+                   never = trajectory({turn(true, false), turn(true, false)});
+  const auto rows = bench_rows("sft", {{first, second, never}, {never, never, second}}, {1, 2, 4}, 1);
+  EXPECT_FALSE(rows[0].single_turn_pass_at_k.has_value());
+  EXPECT_NEAR(rows[1].single_turn_pass_at_k.value(), 1.0 / 3, 1e-12);
+  EXPECT_DOUBLE_EQ(rows[1].pass_at_1, 0.5);
+  EXPECT_FALSE(rows[2].single_turn_pass_at_k.has_value());  // three samples say nothing of pass@4
 }
 
 TEST(RunRecord, ResumeKeepsWhatWasFinishedAndWritesNoStepTwice) {

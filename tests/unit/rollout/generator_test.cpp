@@ -60,16 +60,36 @@ TEST_F(GeneratorTest, EndsAtACorrectTurnThatNobodyTimed) {
 }
 
 TEST_F(GeneratorTest, GoesOnAfterACorrectTurnThatIsStillSlow) {
-  mock.judge = [](const std::string&) {
+  double speedup = 1.1;
+  mock.judge = [&](const std::string&) {
     Verdict v = MockPeers::correct();
     v.stage = Stage::kTimed;
-    v.speedup = 1.1;
+    v.speedup = speedup;
     return v;
   };
-  EXPECT_EQ(run(group_spec("g")).turns.size(), 3u);
-  auto group = group_spec("g");
-  group.options.stop_reward = 0.8;
-  EXPECT_EQ(run(group).turns.size(), 1u);
+  // The condition is the verdict's, whatever the scale of the reward.
+  for (const char* reward : {"seed", "tritonforge_code", "kevin", "drkernel_graded", "staged", "1000*correct"}) {
+    auto group = group_spec("g");
+    group.options.reward = reward;
+    group.options.stop_speedup = 2;
+    speedup = 1.1;
+    EXPECT_EQ(run(group).turns.size(), 3u) << reward;
+    speedup = 2;
+    EXPECT_EQ(run(group).turns.size(), 1u) << reward;
+  }
+}
+
+TEST_F(GeneratorTest, AFastCheatIsNoGoal) {
+  Turn turn;
+  turn.verdict = MockPeers::correct();
+  turn.verdict.stage = Stage::kTimed;
+  turn.verdict.speedup = 50;
+  EXPECT_TRUE(reached_goal(turn, {}));
+  turn.verdict.flags.push_back({Cheat::kClockMismatch, ""});
+  EXPECT_FALSE(reached_goal(turn, {}));
+  turn.verdict.flags.clear();
+  turn.verdict.correct = false;
+  EXPECT_FALSE(reached_goal(turn, {}));
 }
 
 TEST_F(GeneratorTest, ATruncatedTurnIsToldSoAndTheEndTokenIsNotSampled) {
@@ -134,6 +154,20 @@ TEST_F(GeneratorTest, AnEngineThatRefusesForGoodFailsTheTurnAndSaysWhy) {
   EXPECT_THAT(t.turns[0].verdict.diagnostics, HasSubstr("prompt too odd"));
   EXPECT_THAT(t.turn_returns, ElementsAre(0.0));
   EXPECT_TRUE(to_train_sequences(t).empty());
+}
+
+TEST_F(GeneratorTest, AFailureOfOursLeavesNoReturnBehind) {
+  std::atomic<int> calls{0};
+  mock.engine = [&](const Json& body) {
+    if (++calls == 2) return net::Response::error(Error(ErrorKind::kUsage, "gone"));
+    return MockPeers::reply(body, answer_with("x"), "stop");
+  };
+  const auto t = run(group_spec("g"));
+  ASSERT_EQ(t.turns.size(), 2u);
+  EXPECT_DOUBLE_EQ(t.turns[0].reward, 0.3);
+  EXPECT_TRUE(ended_by_failure(t));
+  EXPECT_THAT(t.turn_returns, ElementsAre(0.0, 0.0));
+  EXPECT_EQ(t.reward, 0);
 }
 
 TEST_F(GeneratorTest, AnAbortedGenerationIsContinuedEachTokenWithItsVersion) {

@@ -45,6 +45,24 @@ TEST(RewardTest, Seed) {
   EXPECT_DOUBLE_EQ(reward(at(Stage::kTimed, 0.5)), 0.8 - 0.2 * std::log(2.0));
 }
 
+TEST(RewardTest, TheSeedsSpeedTermIsClippedToATenthAndTenTimes) {
+  const Reward reward = Reward::named("seed");
+  EXPECT_DOUBLE_EQ(reward(at(Stage::kTimed, 0.1)), 0.8 + 0.2 * std::log(0.1));
+  EXPECT_DOUBLE_EQ(reward(at(Stage::kTimed, 0.01)), 0.8 + 0.2 * std::log(0.1));
+  EXPECT_DOUBLE_EQ(reward(at(Stage::kTimed, 10)), 0.8 + 0.2 * std::log(10.0));
+  EXPECT_DOUBLE_EQ(reward(at(Stage::kTimed, 1000)), 0.8 + 0.2 * std::log(10.0));
+}
+
+TEST(RewardTest, CorrectNeverEarnsLessThanWrong) {
+  for (const std::string& name : reward_names()) {
+    const Reward reward = Reward::named(name);
+    for (int stage = 0; stage < static_cast<int>(Stage::kCorrect); ++stage) {
+      for (double speedup : {1e-6, 0.01, 0.04, 0.5, 1.0, 3.0, 1e6})
+        EXPECT_GT(reward(at(Stage::kTimed, speedup)), reward(at(static_cast<Stage>(stage)))) << name << " " << speedup;
+    }
+  }
+}
+
 TEST(RewardTest, TritonforgeCode) {
   const Reward reward = Reward::named("tritonforge_code");
   EXPECT_DOUBLE_EQ(reward(at(Stage::kImported)), 0);

@@ -56,11 +56,13 @@ struct FakeBuffer {
       if (binary) {
         net::Response response;
         response.content_type = kSequencesContentType;
-        response.body = to_binary(batch_of_groups({{trajectory_of("a", sign, 1), trajectory_of("b", -sign, 2)}}));
+        response.body = to_binary(
+            batch_of_groups({{{trajectory_of("a", sign, 1), trajectory_of("b", -sign, 2)}, sign != 0}}));
         return response;
       }
       return net::Response::json(
           {{"lease_id", request.parameters.at("id")},
+           {"dropped", Json::array()},
            {"groups",
             {{{"group_id", "g"},
               {"trajectories", {to_json(trajectory_of("a", sign, 1)), to_json(trajectory_of("b", -sign, 2))}}}}}});

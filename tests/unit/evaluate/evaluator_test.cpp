@@ -1,0 +1,64 @@
+#include "evaluate/evaluator.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+
+#include "base/error.h"
+
+namespace tritonforge::evaluate {
+namespace {
+
+constexpr const char* kProblem =
+    "import torch\n"
+    "class Model(torch.nn.Module):\n"
+    "    def forward(self, x):\n"
+    "        return x + 1\n"
+    "def get_inputs():\n"
+    "    return [torch.randn(8)]\n"
+    "def get_init_inputs():\n"
+    "    return []\n";
+
+EvaluationRequest request_of(const std::string& forward, double timeout_s) {
+  EvaluationRequest request;
+  request.problem_source = kProblem;
+  request.candidate = "import torch\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n" + forward;
+  request.num_correct_trials = 1;
+  request.timeout_s = timeout_s;
+  return request;
+}
+
+// The only worker is taken for longer than the second candidate may take: it has its own time all the same.
+TEST(EvaluatorTest, WaitingForAWorkerCostsTheCandidateNothing) {
+  Evaluator evaluator({.workers = 1, .candidate_timeout_s = 60});
+  const auto busy = [&] { return evaluator.health().at("busy").get<int>() == 1; };
+  auto first = std::async(std::launch::async, [&] {
+    return evaluator.evaluate(request_of("        import time\n        time.sleep(600)\n", 9));
+  });
+  const Deadline started = Deadline::after(60);
+  while (!busy()) ASSERT_FALSE(started.expired());
+  const Verdict second = evaluator.evaluate(request_of("        return x + 1\n", 8));
+  EXPECT_EQ(first.get().fault, Fault::kTimeout);
+  // It launches no kernel, which is a cheat; but it was judged, and to its end.
+  ASSERT_EQ(second.trials.size(), 1u) << name_of(second.fault) << ": " << second.diagnostics;
+  EXPECT_TRUE(second.trials[0].passed);
+}
+
+TEST(EvaluatorTest, AClientThatCannotWaitIsToldThatNoWorkerWasFree) {
+  Evaluator evaluator({.workers = 1, .candidate_timeout_s = 60});
+  auto first = std::async(std::launch::async, [&] {
+    return evaluator.evaluate(request_of("        import time\n        time.sleep(600)\n", 5));
+  });
+  const Deadline started = Deadline::after(60);
+  while (evaluator.health().at("busy").get<int>() != 1) ASSERT_FALSE(started.expired());
+  try {
+    evaluator.evaluate(request_of("        return x + 1\n", 60), Deadline::after(0.1));
+    ADD_FAILURE() << "a worker was free";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kTimeout);
+  }
+  first.get();
+}
+
+}  // namespace
+}  // namespace tritonforge::evaluate
