@@ -249,7 +249,8 @@ void prefill(int64_t count, int64_t sequences) {
   const int64_t blocks = (count + kPage - 1) / kPage * sequences + 1, width = (count + kPage - 1) / kPage;
   const at::Tensor tables = device_ints(at::randperm(blocks - 1).view({sequences, width}) + 1),
                    lengths = device_ints(at::full({sequences}, count));
-  const at::Tensor starts = device_ints(at::arange(0, (sequences + 1) * count, count));
+  const at::Tensor starts = device_ints(at::arange(0, (sequences + 1) * count, count)),
+                   workspace = device_ints(at::zeros({2}));
   const double flops = 2.0 * count * (count + 1) * sequences * kHeads *
                        kDim;  // 4 * d for each of count (count + 1) / 2 pairs
   line(fmt::format("prefill_attention    {:5} x {}", count, sequences),
@@ -269,7 +270,8 @@ void prefill(int64_t count, int64_t sequences) {
                                                .kv_heads = kKvHeads,
                                                .head_dim = kDim,
                                                .longest_query = count,
-                                               .scale = 1 / std::sqrt(float{kDim})};
+                                               .scale = 1 / std::sqrt(float{kDim}),
+                                               .workspace = workspace.mutable_data_ptr<int32_t>()};
                check_cuda(api->prefill_attention(&args, stream));
              }),
        0, flops);

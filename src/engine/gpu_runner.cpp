@@ -142,6 +142,8 @@ GpuRunner::GpuRunner(const EngineOptions& options, const Sizes& sizes, const mod
     prefix_pieces_ = DeviceMemory(api_.prefix_attention_pieces(static_cast<int64_t>(rows), config_.num_heads,
                                                                config_.num_kv_heads, config_.head_dim));
   }
+  prefill_workspace_ = DeviceMemory(2 * sizeof(int32_t));
+  check_cuda(api_.fill(prefill_workspace_.as<void>(), 0, 2 * sizeof(int32_t), stream_));
   check_cuda(api_.fill(attention_workspace_.as<void>(), 0, attention, stream_));
   check_cuda(api_.fill(sample_workspace_.as<void>(), 0, sampling, stream_));
   rope_ = DeviceMemory(static_cast<size_t>(sizes.max_context * config_.head_dim * 4));
@@ -348,7 +350,8 @@ void GpuRunner::queue_attention(size_t layer) {
                                             .kv_heads = config_.num_kv_heads,
                                             .head_dim = config_.head_dim,
                                             .longest_query = batch_.longest_query,
-                                            .scale = scale};
+                                            .scale = scale,
+                                            .workspace = prefill_workspace_.as<int32_t>()};
     check_cuda(api_.prefill_attention(&prefill, stream_));
   }
 }

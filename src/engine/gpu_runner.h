@@ -88,7 +88,7 @@ class GpuRunner : public Runner {
   // Activations of the largest step.
   DeviceMemory x_, normed_, delta_, qkv_, q_, attended_, gate_up_, activated_;
   DeviceMemory drawn_hidden_, logits_, results_;
-  DeviceMemory attention_workspace_, prefix_pieces_, sample_workspace_, rope_;
+  DeviceMemory attention_workspace_, prefill_workspace_, prefix_pieces_, sample_workspace_, rope_;
   std::vector<gpu::KvLayer> cache_;
   DeviceMemory cache_memory_;
 

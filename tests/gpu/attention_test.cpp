@@ -349,7 +349,7 @@ class PrefillAttention : public GpuTest {
     const at::Tensor q = random_bf16({tokens, h.heads, h.d}, 2);
     const Buffer dq = upload(q), keys = upload(c.keys), values = upload(c.values), tables = upload(c.tables),
                  d_lengths = upload(ints(lengths)), d_starts = upload(ints(starts));
-    const Buffer out = like({tokens, h.heads, h.d}, at::kBFloat16);
+    const Buffer out = like({tokens, h.heads, h.d}, at::kBFloat16), workspace(8, 0);
     const PrefillAttentionArgs args{.q = dq.as(),
                                     .out = out.as(),
                                     .cache = {keys.as(), values.as()},
@@ -363,9 +363,14 @@ class PrefillAttention : public GpuTest {
                                     .kv_heads = h.kv_heads,
                                     .head_dim = h.d,
                                     .longest_query = longest,
-                                    .scale = scale};
+                                    .scale = scale,
+                                    .workspace = workspace.as<int32_t>()};
     check_cuda(api().prefill_attention(&args, stream));
     const at::Tensor found = download(out, {tokens, h.heads, h.d}, at::kBFloat16);
+    check_cuda(api().prefill_attention(&args, stream));
+    EXPECT_TRUE(at::equal(download(out, {tokens, h.heads, h.d}, at::kBFloat16).view(at::kShort), found.view(at::kShort)))
+        << "two runs differ";
+    EXPECT_EQ(download(workspace, {2}, at::kInt).count_nonzero().item<int64_t>(), 0) << "counters are left behind";
     double worst = 0;
     for (size_t s = 0; s < counts.size(); ++s) {
       if (counts[s] == 0) continue;

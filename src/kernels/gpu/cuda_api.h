@@ -106,6 +106,7 @@ struct PrefillAttentionArgs {
   int64_t tokens, sequences, table_width, heads, kv_heads, head_dim;
   int64_t longest_query;  // at least the largest count; bounds the grid
   float scale;
+  int32_t* workspace;  // [2]
 };
 
 // y[m, n] = x[m, k] w[n, k]^T (+ bias[n]) (+ y where accumulate): products and sums in fp32, rounded once at the end.

@@ -107,6 +107,40 @@ struct Prefetcher {
   }
 };
 
+// The pieces of a sequence's prefix, added to four elements of head `at / kHeadDim` of the rest. A few at once are on
+// their way before the first is used.
+template <int kHeadDim>
+__device__ void merge_prefix(const float* prefix, int count, int group, int at, float& top, float& sum, float4& o) {
+  constexpr int kAtOnce = 4;
+  const int h = at / kHeadDim;
+  const int64_t size = piece_floats(group, kHeadDim);
+  for (int base = 0; base < count; base += kAtOnce) {
+    float4 x[kAtOnce];
+    float maxima[kAtOnce], sums[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const float* piece = prefix + min(base + i, count - 1) * size;
+      x[i] = __ldcg(reinterpret_cast<const float4*>(piece + at));
+      maxima[i] = __ldcg(piece + group * kHeadDim + h);
+      sums[i] = __ldcg(piece + group * kHeadDim + 16 + h);
+    }
+    float highest = top;
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) highest = fmaxf(highest, maxima[i]);
+    const float shrink = exp2f(top - highest);
+    sum *= shrink;
+    o = make_float4(o.x * shrink, o.y * shrink, o.z * shrink, o.w * shrink);
+    top = highest;
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (base + i >= count) break;
+      const float weight = exp2f(maxima[i] - top);
+      sum += weight * sums[i];
+      o = make_float4(o.x + weight * x[i].x, o.y + weight * x[i].y, o.z + weight * x[i].z, o.w + weight * x[i].w);
+    }
+  }
+}
+
 // Merges the pieces of a sequence: those of its prefix, then those that blocks [from, to] of the gang left in the
 // workspace, in that order.
 template <int kHeadDim>
@@ -218,8 +252,8 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1 ? 3 : 2)
               stats + warp * 32 + 16 + column};
     });
     __syncthreads();
-    const bool shared_among_blocks = first[sequence] < begin || first[sequence + 1] > end,
-               whole = !shared_among_blocks && skipped == 0;
+    const bool whole = first[sequence] >= begin && first[sequence + 1] <= end;
+    const float* prefix = a.prefix_pieces + prefix_piece_at(sequence, kv_heads, head, 0, group, kHeadDim);
     float* piece = pieces +
                    ((int64_t{head} * kMaxGang + me) * 2 + (segment == begin ? 0 : 1)) * piece_floats(group, kHeadDim);
     for (int at = threadIdx.x * 4; at < group * kHeadDim; at += kThreads * 4) {
@@ -235,6 +269,7 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1 ? 3 : 2)
         sum += weight * stats[w * 32 + 16 + h];
         o = make_float4(o.x + weight * x.x, o.y + weight * x.y, o.z + weight * x.z, o.w + weight * x.w);
       }
+      if (whole && skipped > 0) merge_prefix<kHeadDim>(prefix, prefix_pieces(skipped), group, at, top, sum, o);
       if (whole) {
         const float scale_out = 1.0f / sum;
         *reinterpret_cast<uint2*>(output(sequence) + at) = make_uint2(pack(o.x * scale_out, o.y * scale_out),
@@ -247,7 +282,7 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1 ? 3 : 2)
         }
       }
     }
-    // A sequence in pieces: the last of its blocks to arrive merges them and sets the counter back.
+    // A shared sequence: the last of its blocks to arrive merges all pieces and sets the counter back.
     if (!whole) {
       const int from = static_cast<int>(((first[sequence] + int64_t{1}) * gang - 1) /
                                         total);  // the blocks of its first and last page
@@ -256,14 +291,13 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1 ? 3 : 2)
       if (threadIdx.x == 0) {
         __threadfence();  // of all threads' stores, which the barrier put before it
         int* counter = counters + sequence * kv_heads + head;
-        last_to_arrive = !shared_among_blocks || atomicAdd(counter, 1) == to - from;
-        if (shared_among_blocks && last_to_arrive) *counter = 0;
+        last_to_arrive = atomicAdd(counter, 1) == to - from;
+        if (last_to_arrive) *counter = 0;
         __threadfence();
       }
       __syncthreads();
       if (last_to_arrive) {
         const bool from_second = first[sequence] != total * from / gang;
-        const float* prefix = a.prefix_pieces + prefix_piece_at(sequence, kv_heads, head, 0, group, kHeadDim);
         merge_pieces<kHeadDim>(prefix, prefix_pieces(skipped),
                                pieces + int64_t{head} * kMaxGang * 2 * piece_floats(group, kHeadDim), own_pieces, group,
                                from, to, from_second, output(sequence));

@@ -1,5 +1,5 @@
 // prefill_attention() on Hopper: the scheme of FlashAttention-3 (Shah et al. 2024) with pages of the cache fetched by
-// the copy engine. One block a multiprocessor goes from work item to work item: a tile of rows of one kv head of one
+// the copy engine. One block a multiprocessor takes work item after work item: a tile of rows of one kv head of one
 // sequence. A warp fetches queries, keys and values, also those of the next item while this one ends; two warpgroups
 // compute 64 rows each: the scores of the next keys and the sum over the last values are in the tensor cores while the
 // exponentials are taken.
@@ -111,13 +111,21 @@ __device__ void fetch_items(const PrefillAttentionArgs& a, const Maps& maps, int
   __syncwarp();
   const int total = first[a.sequences] * kv_heads;
   Turn turn;
-  for (int index = blockIdx.x, item_count = 0;; index += gridDim.x, ++item_count) {
+  // Items differ in length: who is done takes the next one. The last block to end sets the counters back.
+  int* const taken = a.workspace;
+  int* const ended = a.workspace + 1;
+  for (int index = blockIdx.x, next = 0, item_count = 0;; index = next, ++item_count) {
+    if (lane == 0 && index < total) next = static_cast<int>(gridDim.x) + atomicAdd(taken, 1);
+    next = __shfl_sync(kAllLanes, next, 0);
     const Item item = index < total ? item_of(index, first, a, tile_tokens) : Item{};
     const int32_t* table = a.block_tables + int64_t{item.sequence} * a.table_width;
     barrier_wait(barriers.queries_empty(), item_count & 1 ^ 1);
     if (lane == 0) items[item_count & 1] = item;  // read after queries_full(), and no more once the next one is full
     if (item.tiles == 0) {
-      if (lane == 0) barrier_arrive(barriers.queries_full());
+      if (lane == 0) {
+        barrier_arrive(barriers.queries_full());
+        if (atomicAdd(ended, 1) == static_cast<int>(gridDim.x) - 1) *taken = *ended = 0;
+      }
       return;
     }
     if (lane == 0) {
