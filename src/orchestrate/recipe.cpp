@@ -60,6 +60,9 @@ void RecipeConfig::validate() const {
   if (has_stage("rl")) {
     check(!rl.problems.empty(), "rl.problems", "is missing");
     check(rl.sampling.temperature > 0, "rl.sampling.temperature", "must be above 0: else a group's samples are alike");
+    check(rollout.max_context <= rl.train.max_tokens_per_micro_batch, "rl.train.max_tokens_per_micro_batch",
+          fmt::format("is {}: a trajectory of rollout.max_context = {} tokens does not fit",
+                      rl.train.max_tokens_per_micro_batch, rollout.max_context));
   }
   if (has_stage("bench")) {
     check(!bench.problems.empty(), "bench.problems", "is missing");
