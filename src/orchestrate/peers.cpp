@@ -112,6 +112,10 @@ void Buffer::commit(const std::string& lease_id, int64_t step) const {
   role_.post("/v2/leases/" + lease_id + "/commit", {{"step", step}}, 60);
 }
 
+void Buffer::release(const std::string& lease_id) const {
+  role_.post("/v2/leases/" + lease_id + "/release", Json::object(), 60);
+}
+
 TrainerStatus Trainer::status() {
   restarts_ = role_.restarts();  // before asking: a restart in between then shows in the next call
   return trainer_status_from_json(role_.ask({.method = "GET", .path = "/status"}));

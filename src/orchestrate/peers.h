@@ -62,6 +62,7 @@ class Buffer {
   // Waits for the groups as long as the slowest generation may take (half an hour); request.timeout_s is of one round.
   Lease lease(LeaseRequest request) const;
   void commit(const std::string& lease_id, int64_t step) const;
+  void release(const std::string& lease_id) const;  // its groups may be leased again
 
  private:
   Role role_;

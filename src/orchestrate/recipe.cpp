@@ -35,6 +35,14 @@ YAML::Node load_extended(const fs::path& path, int depth) {
   return merged(base, node);
 }
 
+// What the recipe names; "" where it names none.
+std::string algorithm_of(const YAML::Node& recipe) {
+  const YAML::Node rl = recipe["rl"];
+  if (!rl || !rl.IsMap()) return "";
+  const YAML::Node algorithm = static_cast<const YAML::Node&>(rl)["algorithm"];
+  return algorithm && algorithm.IsScalar() ? algorithm.Scalar() : "";
+}
+
 }  // namespace
 
 bool RecipeConfig::has_stage(const std::string& stage) const {
@@ -77,6 +85,7 @@ RolloutOptions RecipeConfig::rollout_request(const SamplingOptions& sampling, in
 RecipeConfig load_recipe(const fs::path& path, const std::vector<std::string>& overrides) {
   YAML::Node node = load_extended(path, 0);
   for (const auto& assignment : overrides) apply_override(node, assignment);
+  if (const std::string name = algorithm_of(node); !name.empty()) node = merged(algorithm_keys(name), node);
   return load_config<RecipeConfig>(node, path.string());
 }
 

@@ -8,6 +8,7 @@
 #include "contract/rollout.h"
 #include "engine/options.h"
 #include "evaluate/options.h"
+#include "orchestrate/algorithms.h"
 #include "rollout/options.h"
 #include "train/config.h"
 
@@ -58,7 +59,8 @@ struct RolloutSection : RolloutOptions {
 };
 
 struct RlSection {
-  int64_t steps = 20, prompts_per_step = 8, samples_per_prompt = 8, max_staleness = 0;
+  int64_t steps = 20, prompts_per_step = 8, samples_per_prompt = 8, max_staleness = 0, refills = 0;
+  std::string algorithm = "custom";
   std::string problems;
   std::vector<int64_t> levels;
   SamplingOptions sampling{.max_new_tokens = 1024};
@@ -68,7 +70,12 @@ struct RlSection {
     v("steps", steps, at_least(1), "RL steps");
     v("prompts_per_step", prompts_per_step, at_least(1), "groups in a step");
     v("samples_per_prompt", samples_per_prompt, at_least(2), "trajectories in a group, compared with one another");
-    v("max_staleness", max_staleness, at_least(0), "steps that generation may run ahead of training");
+    v("max_staleness", max_staleness, at_least(0),
+      "steps that generation may run ahead of training, and weight versions that a token may be old");
+    v("algorithm", algorithm, one_of(algorithm_names()),
+      "a paper's algorithm by name: its options, where the recipe does not set them (orchestrate/algorithms.h)");
+    v("refills", refills, in(0, 64),
+      "dynamic sampling: rounds in which groups that teach nothing are replaced by groups of other problems; 0 = off");
     v("problems", problems, "problems that RL trains on");
     v("levels", levels, at_least(0), "keep these levels; empty = all");
     v("sampling", sampling, "how tokens are drawn");
