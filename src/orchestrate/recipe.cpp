@@ -64,7 +64,10 @@ void RecipeConfig::validate() const {
   }
   if (has_stage("data") || (has_stage("sft") && data.text.empty()))
     check(!data.pairs.empty(), "data.pairs", "is missing");
-  if (has_stage("rl")) check(!rl.problems.empty(), "rl.problems", "is missing");
+  if (has_stage("rl")) {
+    check(!rl.problems.empty(), "rl.problems", "is missing");
+    check(rl.validation.every == 0 || !rl.validation.problems.empty(), "rl.validation.problems", "is missing");
+  }
   if (has_stage("bench")) {
     check(!bench.problems.empty(), "bench.problems", "is missing");
     check(!bench.models.empty(), "bench.models", "must name at least one of base, sft, rl");

@@ -10,6 +10,7 @@
 #include "orchestrate/dynamic_sampling.h"
 #include "orchestrate/learning_watch.h"
 #include "orchestrate/stages.h"
+#include "orchestrate/validation.h"
 
 namespace tritonforge::orchestrate {
 namespace {
@@ -106,10 +107,12 @@ void install(RunContext& run, int64_t steps_done) { run.engines.install(run.trai
 void run_rl(RunContext& run) {
   const auto& rl = run.config.rl;
   ProblemWalk problems(run.config);
+  Validation validation(run);
   LearningWatch watch;
   int64_t step = run.trainer.status().step + 1;  // above 1 after --resume
   int64_t next_submitted = step;
   install(run, step - 1);
+  validation.after_step(step - 1);
 
   while (step <= rl.steps) {
     run.record.set_progress("rl", step - 1, rl.steps);
@@ -144,6 +147,7 @@ void run_rl(RunContext& run) {
     for (const LeasedGroup& group : lease.groups) {
       for (const Trajectory& sample : group.samples) run.record.add_transcript(sample, step);
     }
+    validation.after_step(step);
     run.record.add_rl_step({std::get<StepResult>(outcome), sum, static_cast<int64_t>(lease.dropped.size()), collect_s,
                             train_s, sync_s, seconds_since(start), warning});
     ++step;
@@ -151,6 +155,7 @@ void run_rl(RunContext& run) {
   run.record.set_progress("rl", rl.steps, rl.steps);
   run.trainer.save();
   run.trainer.export_model(run.record.folder() / "models" / "rl");
+  validation.finish();
 }
 
 }  // namespace tritonforge::orchestrate

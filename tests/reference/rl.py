@@ -1,6 +1,6 @@
-"""Golden values of the RL algorithms, from their papers' formulas in plain loops and float64 autograd; it shares no line
-with src/. Writes rl.json beside itself: `python tests/reference/rl.py`. tests/integration/test_reference.py says whether
-the file is still what this program writes."""
+"""Golden values of the RL algorithms, from their papers' formulas in plain loops and float64 autograd; it shares no
+line with src/. Writes rl.json beside itself: `python tests/reference/rl.py`. tests/integration/test_reference.py says
+whether the file is still what this program writes."""
 
 import json
 import math
@@ -89,9 +89,7 @@ def token_mean(rows):
 
 
 def grpo_loss(b, beta):
-    kl = [
-        [torch.exp(f - p) - (f - p) - 1 for p, f in zip(*row)] for row in zip(b["policy"], b["reference"])
-    ]
+    kl = [[torch.exp(f - p) - (f - p) - 1 for p, f in zip(*row)] for row in zip(b["policy"], b["reference"])]
     return -sequence_mean(token_surrogate(b, 0.2, 0.2)) + beta * sequence_mean(kl)
 
 
@@ -152,9 +150,7 @@ def masked_loss(b, delta):
 
 
 def kl_in_advantage_loss(b, beta):
-    shaped = [
-        [a - beta * (o - f) for a, o, f in zip(*row)] for row in zip(b["advantages"], b["old"], b["reference"])
-    ]
+    shaped = [[a - beta * (o - f) for a, o, f in zip(*row)] for row in zip(b["advantages"], b["old"], b["reference"])]
     return -token_mean(token_surrogate({**b, "advantages": shaped}, 0.2, 0.28))
 
 
@@ -199,8 +195,8 @@ def golden():
     penalties = [{"length": n, "penalty": overlong(n, 100, 40)} for n in (1, 60, 61, 80, 99, 100)]
     per_sequence = [0.9, -1.3, -0.4, 0.7]
     losses = []
-    for name, loss, function in CASES:
-        loss = {"tis_cap": 0, **loss}
+    for name, options, function in CASES:
+        loss = {"tis_cap": 0, **options}
         on_policy = loss.pop("on_policy", False)
         b = dict(data, advantages=[[a] * n for a, n in zip(per_sequence, LENGTHS)])
         if on_policy:

@@ -92,6 +92,12 @@ TEST_F(RecipeTest, AnAlgorithmByNameSetsWhatTheRecipeDoesNot) {
   EXPECT_THAT(error_of([&] { load_recipe(path, {"rl.algorithm=dapoo"}); }), HasSubstr("'dapo'"));
 }
 
+TEST_F(RecipeTest, ValidationNeedsProblemsOfItsOwn) {
+  const auto path = write("a.yaml", "name: a\nmodel: {path: m}\nstages: [rl]\nrl: {problems: p}\n");
+  EXPECT_THAT(error_of([&] { load_recipe(path, {"rl.validation.every=5"}); }), HasSubstr("'rl.validation.problems'"));
+  EXPECT_EQ(load_recipe(path, {"rl.validation={every: 5, problems: q}"}).rl.validation.problems, "q");
+}
+
 // The whole recipe of a run that a version before the roles' own options dumped.
 constexpr const char* kOldDump = R"(name: old
 seed: 3
