@@ -21,6 +21,11 @@ constexpr std::array<std::string_view, 3> names_of(Credit) { return {"trajectory
 enum class Advantage { kGrpo, kGrpoNoStd, kRloo, kNone };
 constexpr std::array<std::string_view, 4> names_of(Advantage) { return {"grpo", "grpo_nostd", "rloo", "none"}; }
 
+// What becomes of a turn that is longer than it should be (DAPO, arXiv 2503.14476): nothing, no loss on one that was
+// cut, or a reward that falls towards the longest that is allowed (rollout/reward.h, overlong_penalty).
+enum class Overlong { kKeep, kMask, kPenalty };
+constexpr std::array<std::string_view, 3> names_of(Overlong) { return {"keep", "mask", "penalty"}; }
+
 // How the model is asked and what it is told about its last attempt: rollout/prompts.h.
 enum class PromptStyle { kKernelBench, kMinimal };
 constexpr std::array<std::string_view, 2> names_of(PromptStyle) { return {"kernelbench", "minimal"}; }
@@ -73,6 +78,8 @@ struct RolloutOptions {
   std::string reward = "seed";  // rollout/reward.h alone can tell whether it is one
   Credit credit = Credit::kTrajectory;
   Advantage advantage = Advantage::kGrpo;
+  Overlong overlong = Overlong::kKeep;
+  int64_t overlong_cache = 256;
   PromptStyle prompt = PromptStyle::kKernelBench;
   // A trajectory ends at a correct turn that is at least so fast, whatever the reward's scale, and at a correct one
   // where nothing is timed: without a clock nothing better can follow.
@@ -92,6 +99,9 @@ struct RolloutOptions {
     v("reward", reward, "seed, tritonforge_code, kevin, drkernel_graded, staged, or an expression (rollout/reward.h)");
     v("credit", credit, "what a turn's tokens are paid for (rollout/credit.h)");
     v("advantage", advantage, "what a return is compared with (rollout/credit.h)");
+    v("overlong", overlong,
+      "keep, mask: no loss on turns that were cut, or penalty: the reward falls with their length");
+    v("overlong_cache", overlong_cache, at_least(1), "the last tokens of a turn, over which the penalty grows to -1");
     v("stop_speedup", stop_speedup, at_least(0),
       "a trajectory ends at a turn that is correct and at least so many times as fast as PyTorch; 0 = any correct "
       "turn, "

@@ -26,11 +26,13 @@ Json to_json(const StepRequest& request);                  // of an RL step; SFT
 StepRequest step_request_from_json(const Json& body);      // either kind; throws kUsage naming the field
 StepRequest sft_step_from_binary(std::string_view bytes);  // throws kUsage, see batch_from_binary
 
-// Towards the sampler and the reference, of an RL step with at least one target.
+// Towards the sampler and the reference, of an RL step with at least one target, or with a sequence that was too old.
 struct PolicyMetrics {
   double clip_fraction = 0, importance_mean = 0, advantage_mean = 0, on_policy_fraction = 0;
-  double kl = 0;          // towards the reference; 0 without one
-  double kl_rollout = 0;  // k3 estimate of KL(sampler || trainer)
+  double kl = 0;               // towards the reference; 0 without one
+  double masked_fraction = 0;  // tokens that off-policy sequence masking left out
+  double stale_sequences = 0;  // left out: a token was more weight versions behind than the run allows
+  double kl_rollout = 0;       // k3 estimate of KL(sampler || trainer)
   // |trainer's log-prob at the weights before the step - sampler's| over the tokens sampled from those weights (over
   // all where there are none).
   double train_rollout_logprob_abs_diff = 0;  // mean
@@ -76,6 +78,8 @@ void for_each_figure(Metrics& m, Visit&& visit) {
     visit("importance_mean", m.policy->importance_mean);
     visit("advantage_mean", m.policy->advantage_mean);
     visit("on_policy_fraction", m.policy->on_policy_fraction);
+    visit("masked_fraction", m.policy->masked_fraction);
+    visit("stale_sequences", m.policy->stale_sequences);
     visit("train_rollout_logprob_abs_diff", m.policy->train_rollout_logprob_abs_diff);
     visit("train_rollout_logprob_abs_diff_p99", m.policy->train_rollout_logprob_abs_diff_p99);
     visit("train_rollout_logprob_abs_diff_max", m.policy->train_rollout_logprob_abs_diff_max);

@@ -28,7 +28,9 @@ std::string LearningWatch::step(double pass_rate, double compile_rate) {
   return fmt::format(
       "the pass rate of the last {} steps is {:.1f} % (it was {:.1f} %) while {:.0f} % of the answers compile: the "
       "policy may have settled for the "
-      "reward of compiling; a lower rl.train.lr or rollout.advantage grpo_nostd helps, from an earlier checkpoint",
+      "reward of compiling; a lower rl.train.lr or rollout.advantage grpo_nostd helps, and rl.validation keeps the "
+      "best "
+      "model",
       kWindow, 100 * pass, 100 * best_pass_, 100 * compiled);
 }
 

@@ -109,6 +109,10 @@ void Buffer::require_results(const std::vector<Lease>& leases, const std::string
   fail(ErrorKind::kUnavailable, "{}: every trajectory failed, none through the model: {}", what, reason);
 }
 
+void Buffer::release(const std::string& lease_id) const {
+  role_.post("/v2/leases/" + lease_id + "/release", Json::object(), 60);
+}
+
 void Trainer::go_on(const std::function<void(int64_t next)>& work) {
   while (true) {
     const int64_t next = status().step + 1;
@@ -183,6 +187,10 @@ void Trainer::finish(const fs::path& folder) {
     return Error(ErrorKind::kUnavailable, fmt::format("{} leases are not committed", left));
   };
   net::retry<int64_t>("the buffer to take the trainer's commits", Deadline::after(kRolePatience), save).value();
+  export_model(folder);
+}
+
+void Trainer::export_model(const fs::path& folder) const {
   post("/export", {{"folder", folder.string()}}, steps_, 1800);
 }
 

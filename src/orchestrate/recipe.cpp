@@ -36,6 +36,14 @@ YAML::Node load_extended(const fs::path& path, int depth) {
   return merged(base, node);
 }
 
+// What the recipe names; "" where it names none.
+std::string algorithm_of(const YAML::Node& recipe) {
+  const YAML::Node rl = recipe["rl"];
+  if (!rl || !rl.IsMap()) return "";
+  const YAML::Node algorithm = static_cast<const YAML::Node&>(rl)["algorithm"];
+  return algorithm && algorithm.IsScalar() ? algorithm.Scalar() : "";
+}
+
 }  // namespace
 
 bool RecipeConfig::has_stage(const std::string& stage) const {
@@ -63,6 +71,7 @@ void RecipeConfig::validate() const {
     check(rollout.max_context <= rl.train.max_tokens_per_micro_batch, "rl.train.max_tokens_per_micro_batch",
           fmt::format("is {}: a trajectory of rollout.max_context = {} tokens does not fit",
                       rl.train.max_tokens_per_micro_batch, rollout.max_context));
+    check(rl.validation.every == 0 || !rl.validation.problems.empty(), "rl.validation.problems", "is missing");
   }
   if (has_stage("bench")) {
     check(!bench.problems.empty(), "bench.problems", "is missing");
@@ -129,6 +138,7 @@ std::vector<std::string> deciding_changes(RecipeConfig before, RecipeConfig now)
 RecipeConfig load_recipe(const fs::path& path, const std::vector<std::string>& overrides) {
   YAML::Node node = load_extended(path, 0);
   for (const auto& assignment : overrides) apply_override(node, assignment);
+  if (const std::string name = algorithm_of(node); !name.empty()) node = merged(algorithm_keys(name), node);
   return load_config<RecipeConfig>(node, path.string());
 }
 

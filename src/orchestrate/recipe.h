@@ -8,6 +8,7 @@
 #include "contract/rollout.h"
 #include "engine/options.h"
 #include "evaluate/options.h"
+#include "orchestrate/algorithms.h"
 #include "orchestrate/supervisor.h"
 #include "rollout/options.h"
 #include "train/config.h"
@@ -58,21 +59,42 @@ struct RolloutSection : RolloutOptions {
   }
 };
 
+// Held-out problems during RL, and the best model (orchestrate/validation.h).
+struct ValidationSection {
+  int64_t every = 0, limit = 32, samples = 2;
+  std::string problems;
+  template <typename V>
+  void describe(V& v) {
+    v("every", every, at_least(0), "RL steps between measurements; the last step is one; 0 = off");
+    v("problems", problems, "held-out problems that the best model is chosen by; not those of the bench");
+    v("limit", limit, at_least(0), "so many of the problems, the same for every seed; 0 = all");
+    v("samples", samples, at_least(1), "samples a problem");
+  }
+};
+
 struct RlSection {
-  int64_t steps = 20, prompts_per_step = 8, samples_per_prompt = 8, max_staleness = 0;
+  int64_t steps = 20, prompts_per_step = 8, samples_per_prompt = 8, max_staleness = 0, refills = 0;
+  std::string algorithm = "custom";
   std::string problems;
   std::vector<int64_t> levels;
   SamplingOptions sampling{.max_new_tokens = 1024};
+  ValidationSection validation;
   train::TrainConfig train;
   template <typename V>
   void describe(V& v) {
     v("steps", steps, at_least(1), "RL steps");
     v("prompts_per_step", prompts_per_step, at_least(1), "groups in a step");
     v("samples_per_prompt", samples_per_prompt, at_least(2), "trajectories in a group, compared with one another");
-    v("max_staleness", max_staleness, at_least(0), "steps that generation may run ahead of training");
+    v("max_staleness", max_staleness, at_least(0),
+      "steps that generation may run ahead of training, and weight versions that a token may be old");
+    v("algorithm", algorithm, one_of(algorithm_names()),
+      "a paper's algorithm by name: its options, where the recipe does not set them (orchestrate/algorithms.h)");
+    v("refills", refills, in(0, 64),
+      "dynamic sampling: rounds in which groups that teach nothing are replaced by groups of other problems; 0 = off");
     v("problems", problems, "problems that RL trains on");
     v("levels", levels, at_least(0), "keep these levels; empty = all");
     v("sampling", sampling, "how tokens are drawn");
+    v("validation", validation, "measurement during RL; models/rl is then the best model, not the last");
     v("train", train, in_recipe(), "the trainer's job of this stage");
   }
 };

@@ -8,9 +8,11 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "net/retry.h"
+#include "orchestrate/dynamic_sampling.h"
 #include "orchestrate/inputs.h"
 #include "orchestrate/learning_watch.h"
 #include "orchestrate/stages.h"
+#include "orchestrate/validation.h"
 
 namespace tritonforge::orchestrate {
 namespace {
@@ -32,6 +34,11 @@ class ProblemWalk {
     }
     return picked;
   }
+  // For a group that is added to a step: any of them.
+  const Problem* another(int64_t step, size_t index) const {
+    const uint64_t draw = Rng::derive(Rng::derive(seed_, "refills"), static_cast<uint64_t>(step) * 100003 + index);
+    return &problems_[draw % problems_.size()];
+  }
 
  private:
   void shuffle(int64_t epoch) {
@@ -48,19 +55,22 @@ class ProblemWalk {
 
 std::string group_name(int64_t step, size_t index) { return fmt::format("rl-{}-{}", step, index); }
 
-std::vector<GroupSpec> groups_of_step(const RecipeConfig& config, ProblemWalk& problems, int64_t step) {
+GroupSpec group_of_step(const RecipeConfig& config, const Problem& problem, int64_t step, size_t index) {
   const auto seed = static_cast<uint64_t>(config.seed);
+  GroupSpec group;
+  group.id = group_name(step, index);
+  group.problem_id = problem.id;
+  group.problem_source = problem.source;
+  group.n_samples = config.rl.samples_per_prompt;
+  group.seed = Rng::derive(Rng::derive(seed, "rl groups"), static_cast<uint64_t>(step) * 100003 + index) >> 1;
+  group.options = config.rollout_request(config.rl.sampling, config.rollout.max_turns);
+  return group;
+}
+
+std::vector<GroupSpec> groups_of_step(const RecipeConfig& config, ProblemWalk& problems, int64_t step) {
   std::vector<GroupSpec> groups;
-  for (const Problem* problem : problems.of_step(step, config.rl.prompts_per_step)) {
-    const size_t index = groups.size();
-    GroupSpec& group = groups.emplace_back();
-    group.id = group_name(step, index);
-    group.problem_id = problem->id;
-    group.problem_source = problem->source;
-    group.n_samples = config.rl.samples_per_prompt;
-    group.seed = Rng::derive(Rng::derive(seed, "rl groups"), static_cast<uint64_t>(step) * 100003 + index) >> 1;
-    group.options = config.rollout_request(config.rl.sampling, config.rollout.max_turns);
-  }
+  for (const Problem* problem : problems.of_step(step, config.rl.prompts_per_step))
+    groups.push_back(group_of_step(config, *problem, step, groups.size()));
   return groups;
 }
 
@@ -71,6 +81,16 @@ LeaseRequest lease_of_step(const RlSection& rl, int64_t step) {
   for (int64_t i = 0; i < rl.prompts_per_step; ++i)
     request.group_ids.push_back(group_name(step, static_cast<size_t>(i)));
   return request;
+}
+
+// Waits for the groups of a step, and for those that replace what teaches nothing.
+Lease lease_step(const RunContext& run, const ProblemWalk& problems, int64_t step) {
+  const BufferCalls calls{.submit = [&](const std::vector<GroupSpec>& groups) { run.buffer.submit(groups); },
+                          .lease = [&](const LeaseRequest& request) { return run.buffer.lease(request); },
+                          .release = [&](const std::string& lease_id) { run.buffer.release(lease_id); }};
+  return lease_informative(calls, lease_of_step(run.config.rl, step), run.config.rl.refills, [&](size_t index) {
+    return group_of_step(run.config, *problems.another(step, index), step, index);
+  });
 }
 
 // The engines get the weights that the trainer has. Version 1 is what RL starts from, 0 the base model. A file that
@@ -98,7 +118,11 @@ void install(RunContext& run) {
 // One step: submit -> lease -> step -> install -> record.
 class RlStepper {
  public:
-  explicit RlStepper(RunContext& run) : run_(run), problems_(run.config) {}
+  explicit RlStepper(RunContext& run) : run_(run), problems_(run.config), validation_(run) {}
+
+  // After the record, so that what a later start finds unfinished is of the weights of the last recorded step.
+  void validate(int64_t step) { validation_.after_step(step); }
+  void finish() { validation_.finish(); }
 
   void take(int64_t step) {
     const auto& rl = run_.config.rl;
@@ -108,7 +132,7 @@ class RlStepper {
     if (next_submitted_ == 0) next_submitted_ = step;
     for (; next_submitted_ <= std::min(step + rl.max_staleness, rl.steps); ++next_submitted_)
       run_.buffer.submit(groups_of_step(run_.config, problems_, next_submitted_));
-    const Lease lease = run_.buffer.lease(lease_of_step(rl, step));
+    const Lease lease = lease_step(run_, problems_, step);
     run_.buffer.require_results({lease}, fmt::format("rl step {}", step));
     const double collect_s = seconds_since(start);
 
@@ -129,17 +153,20 @@ class RlStepper {
     const std::string warning = watch_.step(sum.per_trajectory(static_cast<double>(sum.passed)),
                                             sum.per_trajectory(static_cast<double>(sum.compiled)));
     if (!warning.empty()) log::warn("rl step {}: {}", step, warning);
-    if (step <= run_.record.last_step("rl")) return;  // trained again after the trainer went back
-    for (const LeasedGroup& group : lease.groups) {
-      for (const Trajectory& sample : group.samples) run_.record.add_transcript(sample, step);
+    if (step > run_.record.last_step("rl")) {  // else trained again after the trainer went back
+      for (const LeasedGroup& group : lease.groups) {
+        for (const Trajectory& sample : group.samples) run_.record.add_transcript(sample, step);
+      }
+      run_.record.add_rl_step({trained, sum, static_cast<int64_t>(lease.dropped.size()), collect_s, train_s, sync_s,
+                               seconds_since(start), warning});
     }
-    run_.record.add_rl_step({trained, sum, static_cast<int64_t>(lease.dropped.size()), collect_s, train_s, sync_s,
-                             seconds_since(start), warning});
+    validate(step);
   }
 
  private:
   RunContext& run_;
   ProblemWalk problems_;
+  Validation validation_;
   LearningWatch watch_;
   int64_t next_submitted_ = 0;
 };
@@ -154,9 +181,11 @@ void run_rl(RunContext& run) {
   run.engines.require(1 + run.record.last_step("rl"));
   run.trainer.go_on([&](int64_t next) {
     install(run);
+    if (next - 1 == run.record.last_step("rl")) stepper.validate(next - 1);
     for (int64_t step = run.record.first_step("rl", next); step <= rl.steps; ++step) stepper.take(step);
     run.record.set_progress("rl", rl.steps, rl.steps);
     run.trainer.finish(run.record.folder() / "models" / "rl");
+    stepper.finish();
   });
 }
 

@@ -10,8 +10,8 @@
 #include "dataset/text_lines.h"
 #include "orchestrate/inputs.h"
 #include "orchestrate/stages.h"
+#include "rollout/codec.h"
 #include "rollout/prompts.h"
-#include "tokenizer/chat_template.h"
 #include "tokenizer/loss_mask.h"
 
 namespace tritonforge::orchestrate {
@@ -25,20 +25,16 @@ std::vector<size_t> shuffled(size_t count, uint64_t seed) {
 }
 
 // The conversation that RL will hold, with the taught answers; a wrong first attempt carries no loss.
-tokenizer::MaskedTokens tokens_of(const dataset::Pair& pair, const tokenizer::Tokenizer& tokenizer,
-                                  tokenizer::ChatFormat format, PromptStyle style) {
-  std::vector<tokenizer::Message> messages = rollout::first_messages(style, dataset::problem_of(pair, /*number=*/0));
-  std::vector<bool> train(messages.size(), false);
-  const auto add = [&](tokenizer::Message message, bool trained) {
-    messages.push_back(std::move(message));
-    train.push_back(trained);
-  };
+tokenizer::MaskedTokens tokens_of(const dataset::Pair& pair, const rollout::ChatCodec& codec,
+                                  const RolloutSection& rollout) {
+  rollout::TaughtConversation conversation;
+  conversation.opening = rollout::first_messages(rollout.prompt, dataset::problem_of(pair, /*number=*/0));
   if (pair.refinement) {
-    add(rollout::answer_message(pair.refinement->wrong), false);
-    add({.role = "user", .content = pair.refinement->feedback}, false);
+    conversation.refinement = {rollout::answer_message(pair.refinement->wrong).content,
+                               {.role = "user", .content = pair.refinement->feedback}};
   }
-  add(rollout::answer_message(pair.solution), true);
-  return tokenizer::tokenize_conversation(tokenizer, format, messages, train);
+  conversation.answer = rollout::answer_message(pair.solution).content;
+  return rollout::taught_tokens(codec, conversation, rollout.enable_thinking);
 }
 
 struct SftData {
@@ -67,15 +63,14 @@ void add_text(SftData& data, const RecipeConfig& config, const tokenizer::Tokeni
   }
 }
 
-SftData tokenized(const RecipeConfig& config, const tokenizer::Tokenizer& tokenizer) {
+SftData tokenized(const RecipeConfig& config, const fs::path& base) {
   SftData data;
   if (!config.data.text.empty()) {
-    add_text(data, config, tokenizer);
+    add_text(data, config, tokenizer::Tokenizer::load(base));
   } else {
-    const tokenizer::ChatFormat format = tokenizer::recognise_chat_format(tokenizer.chat_template());
-    const PromptStyle style = config.rollout.prompt;
+    const auto codec = rollout::load_chat_codec(base);
     for (const dataset::Pair& pair : training_pairs(config))
-      data.add(tokens_of(pair, tokenizer, format, style), config.sft.max_sequence);
+      data.add(tokens_of(pair, *codec, config.rollout), config.sft.max_sequence);
   }
   if (data.examples.empty())
     fail(ErrorKind::kUsage, "sft.max_sequence: every example is longer than {} tokens", config.sft.max_sequence);
@@ -154,7 +149,7 @@ void verify_pairs(RunContext& run) {
 void run_sft(RunContext& run) {
   const auto& sft = run.config.sft;
   const fs::path base = resolve_path(run.config.model.path);
-  const SftData data = tokenized(run.config, tokenizer::Tokenizer::load(base));
+  const SftData data = tokenized(run.config, base);
   const auto steps = plan_steps(data, sft, static_cast<uint64_t>(run.config.seed));
   log::info("sft: {} examples, {} tokens; {} left out as longer than {}", data.examples.size(), data.tokens,
             data.too_long, sft.max_sequence);

@@ -31,6 +31,14 @@ class TokenizerCodec : public ChatCodec {
     return out;
   }
 
+  std::vector<int64_t> answer(const std::string& content, bool enable_thinking) const override {
+    // Qwen3 opens a thought itself where it may think; where it may not, the empty one is part of the prompt.
+    const bool thought = format_ == tokenizer::ChatFormat::kQwen3 && enable_thinking;
+    std::vector<int64_t> out = tokenizer_.encode((thought ? "<think>\n\n</think>\n\n" : "") + content);
+    out.push_back(end_of_turn_);
+    return out;
+  }
+
   std::string text(const std::vector<int64_t>& tokens) const override { return tokenizer_.decode(tokens, true); }
 
   std::vector<int64_t> stop_tokens() const override {
@@ -52,6 +60,23 @@ class TokenizerCodec : public ChatCodec {
 };
 
 }  // namespace
+
+tokenizer::MaskedTokens taught_tokens(const ChatCodec& codec, const TaughtConversation& conversation,
+                                      bool enable_thinking) {
+  tokenizer::MaskedTokens out;
+  const auto add = [&](const std::vector<int64_t>& tokens, bool trained) {
+    out.tokens.insert(out.tokens.end(), tokens.begin(), tokens.end());
+    out.loss_mask.resize(out.tokens.size(), trained);
+  };
+  add(codec.opening(conversation.opening, enable_thinking), false);
+  if (conversation.refinement) {
+    const auto wrong = codec.answer(conversation.refinement->first, enable_thinking);
+    add(wrong, false);
+    add(codec.continuation(wrong, conversation.refinement->second, enable_thinking), false);
+  }
+  add(codec.answer(conversation.answer, enable_thinking), true);
+  return out;
+}
 
 std::unique_ptr<ChatCodec> load_chat_codec(const fs::path& tokenizer) {
   return std::make_unique<TokenizerCodec>(tokenizer::Tokenizer::load(tokenizer), tokenizer);

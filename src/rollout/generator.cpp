@@ -41,6 +41,16 @@ void fail_turn(Turn& turn, Fault fault, const std::string& reason) {
   turn.reward = 0;
 }
 
+double reward_of(const Turn& turn, const Reward& reward, const RolloutOptions& options) {
+  const double value = reward(turn.verdict);
+  if (options.overlong != Overlong::kPenalty) return value;
+  // What was cut, by the context too, is as long as can be.
+  const int64_t longest = options.sampling.max_new_tokens;
+  const auto tokens = static_cast<int64_t>(turn.response_tokens.size());
+  return value +
+         overlong_penalty(turn.status == TurnStatus::kTruncated ? longest : tokens, longest, options.overlong_cache);
+}
+
 Verdict no_code_verdict(Extracted status, bool cut, int64_t tokens) {
   Verdict verdict;
   if (cut) {
@@ -111,7 +121,7 @@ bool Generator::run_turn(const GroupSpec& group, Turn& turn, const std::string& 
   if (found.status != Extracted::kFound || cut) {
     turn.verdict = no_code_verdict(found.status, completion->truncated,
                                    static_cast<int64_t>(turn.response_tokens.size()));
-    turn.reward = reward(turn.verdict);
+    turn.reward = reward_of(turn, reward, options);
     return true;
   }
   turn.code = std::move(found.code);
@@ -134,7 +144,7 @@ bool Generator::run_turn(const GroupSpec& group, Turn& turn, const std::string& 
     return true;
   }
   turn.verdict = std::move(*verdict);
-  turn.reward = reward(turn.verdict);
+  turn.reward = reward_of(turn, reward, options);
   return true;
 }
 

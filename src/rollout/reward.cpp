@@ -145,6 +145,11 @@ double Reward::operator()(const Verdict& verdict) const {
   return verdict.cheated() ? std::min(value, worst_honest_failure_) : value;
 }
 
+double overlong_penalty(int64_t tokens, int64_t longest, int64_t cache) {
+  const double over = static_cast<double>(tokens - (longest - cache)) / static_cast<double>(cache);
+  return -std::clamp(over, 0.0, 1.0);
+}
+
 std::vector<std::string> reward_names() {
   std::vector<std::string> names;
   for (const auto& entry : kRewards) names.emplace_back(entry.first);

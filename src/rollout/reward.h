@@ -45,4 +45,8 @@ class Reward {
 
 std::vector<std::string> reward_names();
 
+// DAPO's soft overlong punishment (arXiv 2503.14476, equation 13): 0 up to longest - cache tokens, then falling to -1
+// at `longest`. Added to a turn's reward.
+double overlong_penalty(int64_t tokens, int64_t longest, int64_t cache);
+
 }  // namespace tritonforge::rollout

@@ -183,6 +183,10 @@ void Store::complete_group(const std::string& group_id) {
   for (size_t i = 0; i < trajectories.size(); ++i) {
     trajectories[i].advantages = std::move(group.advantages[i]);
     trajectories[i].carries_loss = std::move(group.compared[i]);
+    for (size_t t = 0; t < trajectories[i].turns.size(); ++t) {
+      if (options.overlong == Overlong::kMask && trajectories[i].turns[t].status == TurnStatus::kTruncated)
+        trajectories[i].carries_loss[t] = false;
+    }
     Statement update = database_.prepare("UPDATE trajectories SET body = ? WHERE id = ?");
     update.bind(1, to_json(trajectories[i]).dump()).bind(2, trajectories[i].id).run();
   }

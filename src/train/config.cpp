@@ -9,6 +9,9 @@ void LossConfig::validate() const {
     fail(ErrorKind::kUsage,
          "loss.tis_cap: a ratio over the sampler is corrected already; set ratio_base to trainer or tis_cap to 0");
   }
+  if (kl_coef > 0 && kl_type == KlType::kK1 && ratio_base == RatioBase::kSampler) {
+    fail(ErrorKind::kUsage, "loss.kl_type k1 is a penalty on the trainer's own log-probs; set ratio_base to trainer");
+  }
 }
 
 void TrainConfig::validate() const {

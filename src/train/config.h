@@ -12,6 +12,12 @@ namespace tritonforge::train {
 enum class KlType { kK1, kK2, kK3 };
 constexpr std::array<std::string_view, 3> names_of(KlType) { return {"k1", "k2", "k3"}; }
 
+// What is done with the ratio of policy and old policy, and of what the importance weight is: train/losses.h.
+enum class Objective { kClip, kGspo, kCispo };
+constexpr std::array<std::string_view, 3> names_of(Objective) { return {"clip", "gspo", "cispo"}; }
+enum class Tis { kToken, kSequence };
+constexpr std::array<std::string_view, 2> names_of(Tis) { return {"token", "sequence"}; }
+
 // Whose log-probs are the ratio's denominator.
 enum class RatioBase { kTrainer, kSampler };
 constexpr std::array<std::string_view, 2> names_of(RatioBase) { return {"trainer", "sampler"}; }
@@ -25,27 +31,40 @@ enum class Schedule { kCosine, kConstant };
 constexpr std::array<std::string_view, 2> names_of(Schedule) { return {"cosine", "constant"}; }
 
 struct LossConfig {
+  Objective objective = Objective::kClip;
   double clip_low = 0.2, clip_high = 0.28;
   double negative_weight = 1;
+  bool normalize_advantages = false;
   double kl_coef = 0;
   KlType kl_type = KlType::kK3;
   double entropy_coef = 0;
-  double tis_cap = 0;
+  Tis tis = Tis::kToken;
+  double tis_cap = 2;
+  bool tis_on_policy = false;
+  double mask_divergence = 0;
   RatioBase ratio_base = RatioBase::kTrainer;
   Aggregation aggregation = Aggregation::kTokenMean;
   int64_t constant_tokens = 1024;
 
   template <typename Visitor>
   void describe(Visitor& v) {
-    v("clip_low", clip_low, at_least(0), below(1), "lower clip of the token ratio: 1 - clip_low");
-    v("clip_high", clip_high, at_least(0), "upper clip of the token ratio: 1 + clip_high (DAPO's is above clip_low)");
+    v("objective", objective, "what is done with the ratio of policy and old policy (train/losses.h)");
+    v("clip_low", clip_low, in(0, 1), "lower clip of the ratio: 1 - clip_low");
+    v("clip_high", clip_high, at_least(0), "upper clip of the ratio: 1 + clip_high (DAPO's is above clip_low)");
     v("negative_weight", negative_weight, at_least(0),
       "factor of negative advantages: 1 = GRPO, 0 = only what did better than its group is learned from (RAFT)");
+    v("normalize_advantages", normalize_advantages,
+      "advantages less their mean, over their deviation, of all tokens of the step (REINFORCE++)");
     v("kl_coef", kl_coef, at_least(0), "weight of the KL towards the reference model; 0 loads no reference");
-    v("kl_type", kl_type, "KL estimator");
+    v("kl_type", kl_type, "KL estimator: k1 as a penalty in the advantage, k2 and k3 in the loss");
     v("entropy_coef", entropy_coef, at_least(0), "weight of the entropy bonus");
+    v("tis", tis, "importance weight towards the sampler: of each token, or of a sequence's tokens together");
     v("tis_cap", tis_cap, at_least(0),
-      "cap of the token importance weight towards the sampler (truncated importance sampling); 0 = off");
+      "its cap (truncated importance sampling): corrects tokens of older weights; 0 = off");
+    v("tis_on_policy", tis_on_policy,
+      "corrects tokens of the current weights, too, for how sampler and trainer differ");
+    v("mask_divergence", mask_divergence, at_least(0),
+      "leaves out sequences with a negative advantage whose mean log-ratio of sampler and policy is above; 0 = off");
     v("ratio_base", ratio_base, "denominator of the ratio: trainer is recomputed");
     v("aggregation", aggregation,
       "over tokens and sequences; constant divides by sequences * constant_tokens (Dr.GRPO)");
@@ -69,6 +88,7 @@ struct TrainConfig {
 
   int64_t max_tokens_per_micro_batch = 8192;
   int64_t optimizer_steps_per_batch = 1;
+  int64_t max_staleness = -1;
   int64_t recompute_layers = 0;
   int64_t lm_head_chunk = 1024;
   LossConfig loss;
@@ -101,6 +121,8 @@ struct TrainConfig {
     v("clip_grad", clip_grad, at_least(0), "largest global gradient norm; 0 = no clip");
     v("max_tokens_per_micro_batch", max_tokens_per_micro_batch, at_least(1), "tokens packed into one forward pass");
     v("optimizer_steps_per_batch", optimizer_steps_per_batch, at_least(1), "mini-batches, each with its own update");
+    v("max_staleness", max_staleness, by_run(), at_least(-1),
+      "weight versions that a token may be behind the current one; sequences with an older one are left out; -1 = any");
     v("recompute_layers", recompute_layers, at_least(0),
       "first layers whose activations are computed again in the backward pass");
     v("lm_head_chunk", lm_head_chunk, at_least(1), "rows of logits that exist at a time");

@@ -109,10 +109,39 @@ std::vector<double> loss_weights(std::span<const TrainSequence> sequences, const
   return weights;
 }
 
+void normalize_advantages(std::span<TrainSequence> sequences) {
+  double count = 0, sum = 0, squares = 0;
+  const auto each_target = [&](auto visit) {
+    for (TrainSequence& s : sequences) {
+      for (size_t t = 0; t < s.tokens.size(); ++t) {
+        if (s.loss_mask[t]) visit(s.advantages[t]);
+      }
+    }
+  };
+  each_target([&](float advantage) {
+    count += 1;
+    sum += advantage;
+  });
+  const double mean = count > 0 ? sum / count : 0;
+  each_target([&](float advantage) { squares += (advantage - mean) * (advantage - mean); });
+  const double scale = 1 / std::sqrt(std::max(count > 0 ? squares / count : 0, 1e-8));
+  each_target([&](float& advantage) { advantage = static_cast<float>((advantage - mean) * scale); });
+}
+
+int64_t staleness_of(const TrainSequence& sequence, std::span<const int64_t> current_versions) {
+  if (current_versions.empty()) return 0;
+  const int64_t newest = *std::max_element(current_versions.begin(), current_versions.end());
+  int64_t oldest = newest;
+  for (size_t t = 0; t < sequence.tokens.size(); ++t) {
+    if (sequence.loss_mask[t]) oldest = std::min(oldest, sequence.weight_versions[t]);
+  }
+  return newest - oldest;
+}
+
 MicroBatch make_micro_batch(std::span<const TrainSequence> sequences, const std::vector<size_t>& indices,
                             const std::vector<double>& weights, const std::vector<int64_t>& current_versions,
                             at::Device device) {
-  std::vector<int64_t> ids, positions, rows, targets;
+  std::vector<int64_t> ids, positions, rows, targets, lengths;
   std::vector<float> weight, inverse_temperature, sampler, advantages, on_policy;
   bool any_temperature = false;
   MicroBatch batch;
@@ -122,6 +151,7 @@ MicroBatch make_micro_batch(std::span<const TrainSequence> sequences, const std:
     const int64_t start = batch.cu_seqlens.back();
     const float inverse = kernels::inverse_temperature(static_cast<float>(s.temperature));
     const int64_t length = forward_length(s);
+    if (length > 0) lengths.push_back(target_count(s));
     for (int64_t t = 0; t < length; ++t) {
       ids.push_back(s.tokens[t]);
       positions.push_back(t);
@@ -151,6 +181,7 @@ MicroBatch make_micro_batch(std::span<const TrainSequence> sequences, const std:
   batch.sampler_log_probs = to_device(sampler, at::kFloat, device);
   batch.advantages = to_device(advantages, at::kFloat, device);
   batch.on_policy = to_device(on_policy, at::kFloat, device);
+  batch.lengths = to_device(lengths, at::kLong, device);
   return batch;
 }
 

@@ -24,6 +24,13 @@ int64_t check_sequences(std::span<const TrainSequence> sequences, const TrainCon
 // weight * loss. It depends on the whole batch, never on how it is packed: gradient accumulation is exact.
 std::vector<double> loss_weights(std::span<const TrainSequence> sequences, const LossConfig& loss);
 
+// A' = (A - mean) / sqrt(max(variance, 1e-8)) over all targets of all sequences: REINFORCE++ (arXiv 2501.03262) as
+// OpenRLHF has it.
+void normalize_advantages(std::span<TrainSequence> sequences);
+
+// The newest of `current_versions` less the version of the sequence's oldest target; 0 where either has none.
+int64_t staleness_of(const TrainSequence& sequence, std::span<const int64_t> current_versions);
+
 // Tokens that must be run for a sequence's targets: those before its last target; 0 where it has none.
 int64_t forward_length(const TrainSequence& sequence);
 
@@ -38,6 +45,7 @@ struct MicroBatch {
   at::Tensor sampler_log_probs;          // [n] fp32
   at::Tensor advantages;                 // [n] fp32
   at::Tensor on_policy;                  // [n] fp32: 1 where the target was sampled from the current weights
+  at::Tensor lengths;                    // [sequences] int64: targets of each; their sum is n
   int64_t tokens = 0, target_count = 0;  // forwarded; predicted
 };
 

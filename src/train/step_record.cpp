@@ -41,6 +41,7 @@ void StepRecord::add_rl(const MicroBatch& batch, const TargetScores& scores, con
   on_policy_.push_back(batch.on_policy);
   clipped_.push_back(loss.clipped);
   importance_.push_back(loss.importance);
+  masked_.push_back(loss.masked);
   advantage_.push_back(batch.advantages);
   if (loss.kl.defined()) kl_.push_back(loss.kl);
 }
@@ -59,10 +60,12 @@ StepMetrics StepRecord::read() const {
   metrics.target_tokens = static_cast<double>(targets_);
   metrics.micro_batches = static_cast<double>(micro_batches_);
   metrics.entropy = mean(read_all(entropy_));
+  if (difference_.empty() && stale_ == 0) return metrics;
+  PolicyMetrics& policy = metrics.policy.emplace();
+  policy.stale_sequences = static_cast<double>(stale_);
   if (difference_.empty()) return metrics;
 
   // Towards the sampler.
-  PolicyMetrics& policy = metrics.policy.emplace();
   const auto difference = read_all(difference_), on_policy = read_all(on_policy_);
   const bool any_on_policy = std::any_of(on_policy.begin(), on_policy.end(), [](float f) { return f != 0; });
   std::vector<float> absolute;
@@ -84,6 +87,7 @@ StepMetrics StepRecord::read() const {
   policy.clip_fraction = mean(read_all(clipped_));
   policy.importance_mean = mean(read_all(importance_));
   policy.advantage_mean = mean(read_all(advantage_));
+  policy.masked_fraction = mean(read_all(masked_));
   return metrics;
 }
 

@@ -19,15 +19,16 @@ class StepRecord {
   void add_rl(const MicroBatch& batch, const TargetScores& scores, const at::Tensor& start_log_probs,
               const PolicyLoss& loss);
   void add_update(const AdamW::Applied& applied);
+  void add_stale(int64_t sequences) { stale_ += sequences; }
   // Synchronises. The figures of the passes and updates; the rest of StepMetrics is the caller's.
   StepMetrics read() const;
 
  private:
   void add_common(const MicroBatch& batch, const TargetScores& scores, const at::Tensor& loss);
-  int64_t tokens_ = 0, targets_ = 0, micro_batches_ = 0;
+  int64_t tokens_ = 0, targets_ = 0, micro_batches_ = 0, stale_ = 0;
   std::vector<at::Tensor> losses_, norms_, skipped_;  // scalars
   std::vector<at::Tensor> entropy_;                   // [n] each
-  std::vector<at::Tensor> difference_, on_policy_, clipped_, kl_, importance_, advantage_;
+  std::vector<at::Tensor> difference_, on_policy_, clipped_, kl_, importance_, masked_, advantage_;
 };
 
 }  // namespace tritonforge::train

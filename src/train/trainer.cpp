@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/rng.h"
 #include "kernels/device.h"
 #include "model/weights.h"
@@ -24,17 +25,34 @@ TargetScores score(const model::Model& model, const MicroBatch& batch, const Tra
                         config.loss.entropy_coef > 0);
 }
 
-// Sequences without a target are left out; the rest are dealt to `count` mini-batches in an order drawn from the seed.
-std::vector<std::vector<TrainSequence>> split_batch(std::span<const TrainSequence> sequences, int64_t count,
-                                                    uint64_t seed) {
-  std::vector<size_t> order;
-  for (size_t i = 0; i < sequences.size(); ++i) {
-    if (forward_length(sequences[i]) > 0) order.push_back(i);
+// The sequences that are trained on: those with a target and, of an RL step, with none that is too old.
+struct Chosen {
+  std::vector<TrainSequence> sequences;
+  int64_t stale = 0;  // left out
+};
+
+Chosen choose(StepKind kind, std::span<const TrainSequence> sequences, const TrainConfig& config,
+              std::span<const int64_t> versions) {
+  Chosen chosen;
+  const bool bounded = kind == StepKind::kRl && config.max_staleness >= 0;
+  for (const TrainSequence& sequence : sequences) {
+    if (forward_length(sequence) == 0) continue;
+    if (bounded && staleness_of(sequence, versions) > config.max_staleness) ++chosen.stale;
+    else chosen.sequences.push_back(sequence);
   }
+  if (kind == StepKind::kRl && config.loss.normalize_advantages) normalize_advantages(chosen.sequences);
+  return chosen;
+}
+
+// Dealt to `count` mini-batches in an order drawn from the seed.
+std::vector<std::vector<TrainSequence>> split_batch(std::vector<TrainSequence> sequences, int64_t count,
+                                                    uint64_t seed) {
+  std::vector<size_t> order(sequences.size());
+  std::iota(order.begin(), order.end(), size_t{0});
   const size_t parts = std::min<size_t>(static_cast<size_t>(count), order.size());
   if (parts > 1) Rng(seed).shuffle(order);
   std::vector<std::vector<TrainSequence>> batches(parts);
-  for (size_t i = 0; i < order.size(); ++i) batches[i % parts].push_back(sequences[order[i]]);
+  for (size_t i = 0; i < order.size(); ++i) batches[i % parts].push_back(std::move(sequences[order[i]]));
   return batches;
 }
 
@@ -50,8 +68,8 @@ std::vector<MicroBatch> pack(const std::vector<TrainSequence>& sequences, const 
   return batches;
 }
 
-PolicyLoss policy_loss(const MicroBatch& batch, const TargetScores& scores, const at::Tensor& start_log_probs,
-                       const model::Model* reference, const TrainConfig& config) {
+PolicyLoss loss_of(const MicroBatch& batch, const TargetScores& scores, const at::Tensor& start_log_probs,
+                   const model::Model* reference, const TrainConfig& config) {
   PolicyInputs in;
   in.log_probs = scores.log_probs;
   in.old_log_probs = config.loss.ratio_base == RatioBase::kSampler ? batch.sampler_log_probs : start_log_probs;
@@ -59,11 +77,13 @@ PolicyLoss policy_loss(const MicroBatch& batch, const TargetScores& scores, cons
   in.entropy = scores.entropy;
   in.advantages = batch.advantages;
   in.weights = batch.weights;
+  in.on_policy = batch.on_policy;
+  in.lengths = batch.lengths;
   if (reference) {
     const at::NoGradGuard no_grad;
     in.reference_log_probs = score(*reference, batch, config).log_probs;
   }
-  return grpo_loss(in, config.loss);
+  return policy_loss(in, config.loss);
 }
 
 }  // namespace
@@ -90,10 +110,17 @@ StepMetrics Trainer::train_step(StepKind kind, std::span<const TrainSequence> se
   const double rate = learning_rate(config_, step);
 
   std::vector<std::vector<MicroBatch>> updates;
-  for (const auto& part : split_batch(sequences, config_.optimizer_steps_per_batch, Rng::derive(config_.seed, step))) {
+  Chosen chosen = choose(kind, sequences, config_, state_.weight_versions);
+  if (chosen.stale > 0) {
+    log::warn("step {}: {} of {} sequences are left out: a token is more than {} weight versions old", step,
+              chosen.stale, sequences.size(), config_.max_staleness);
+  }
+  for (const auto& part :
+       split_batch(std::move(chosen.sequences), config_.optimizer_steps_per_batch, Rng::derive(config_.seed, step))) {
     updates.push_back(pack(part, config_, state_.weight_versions, model_.device()));
   }
   StepRecord record;
+  record.add_stale(chosen.stale);
   try {
     // With one update the ratio's denominator is the forward pass itself; with more, the weights move in between.
     std::vector<std::vector<at::Tensor>> start_log_probs(updates.size());
@@ -114,7 +141,7 @@ StepMetrics Trainer::train_step(StepKind kind, std::span<const TrainSequence> se
           record.add_sft(batch, scores, loss);
         } else {
           const at::Tensor start = updates.size() > 1 ? start_log_probs[u][m] : scores.log_probs.detach();
-          const PolicyLoss loss = policy_loss(batch, scores, start, reference_ ? &*reference_ : nullptr, config_);
+          const PolicyLoss loss = loss_of(batch, scores, start, reference_ ? &*reference_ : nullptr, config_);
           loss.loss.backward();
           record.add_rl(batch, scores, start, loss);
         }

@@ -15,13 +15,15 @@ ROOT = pathlib.Path(os.environ.get("TRITONFORGE_ROOT", pathlib.Path(__file__).re
 BINARY = os.environ.get("TRITONFORGE_BINARY", str(ROOT / "build/tritonforge"))
 STEPS = 5
 
+# Without a baseline every group teaches something: of three samples of a model that has hardly learned, most groups
+# have no variance and would leave the weights as they are.
 RECIPE = f"""
 extends: {ROOT}/recipes/quickstart.yaml
 name: small
 dashboard_port: 0
 data: {{verify: 3}}
 sft: {{steps: 3, tokens_per_step: 1024, train: {{checkpoint_interval: 2}}}}
-rollout: {{max_turns: 2, concurrency: 16}}
+rollout: {{max_turns: 2, concurrency: 16, advantage: none}}
 rl: {{steps: {STEPS}, prompts_per_step: 2, samples_per_prompt: 3, sampling: {{max_new_tokens: 300}},
       train: {{checkpoint_interval: 2, lr: 1.0e-3}}}}
 bench: {{limit: 2, samples: 1, turns: [1, 2], sampling: {{max_new_tokens: 300}}}}
@@ -190,3 +192,25 @@ def test_a_closed_pipe_is_no_error(undisturbed, tmp_path):
     run.process.stdout.close()
     assert run.process.wait(120) == 0
     assert run.weights("sft") == undisturbed.weights("sft")
+
+
+def test_the_best_model_on_held_out_problems_is_the_result(tmp_path):
+    """With an algorithm by name, and dynamic sampling."""
+    holdout = "{every: 2, problems: problems/quickstart/holdout, limit: 2, samples: 1}"
+    said = Run(
+        tmp_path / "a",
+        *("--set", "stages=[sft, rl]", "--set", "rl.steps=3", "--set", f"rl.validation={holdout}"),
+        *("--set", "rl.algorithm=dapo", "--set", "rl.refills=1", "--set", "rollout.advantage=grpo"),
+    )
+    output = said.finish()
+    measured = [json.loads(line) for line in (said.output / "validation.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in measured] == [0, 2, 3], output[-3000:]
+    assert all(row["samples"] == 2 and row["failed"] == 0 and 0 <= row["pass_rate"] <= 1 for row in measured)
+    best = [row for row in measured if row["best"]][-1]
+    assert best["pass_rate"] == max(row["pass_rate"] for row in measured)
+    assert said.weights("rl") == said.weights("best")
+    assert (said.output / "models/rl-last").exists() == (best["step"] != 3)
+    # Two groups a step, each replaced once where it taught nothing.
+    for step in said.steps("rl"):
+        assert 2 <= step["groups"] <= 4, step
+        assert step["trajectories"] == 3 * step["groups"]

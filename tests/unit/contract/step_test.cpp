@@ -83,7 +83,7 @@ TEST(StepMetrics, EveryFigureIsReadAsItWasWritten) {
   const StepMetrics metrics = sample_metrics();
   const Json json = to_json(metrics);
   EXPECT_EQ(json.at("kind"), "rl");
-  EXPECT_EQ(json.size(), 26u);  // step, kind, 11 of every step, 9 towards the sampler, 4 of the lease
+  EXPECT_EQ(json.size(), 28u);  // step, kind, 11 of every step, 11 towards the sampler, 4 of the lease
   EXPECT_EQ(step_result_from_json(parse_json(json.dump(), "t")).metrics, metrics);
   StepMetrics sft = metrics;
   sft.kind = StepKind::kSft;

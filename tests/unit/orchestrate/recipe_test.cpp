@@ -91,6 +91,36 @@ TEST_F(RecipeTest, ExtendsMergesKeyByKeyAndOverridesWin) {
   EXPECT_THAT(error_of([&] { load_recipe(circle, {}); }), HasSubstr("circle"));
 }
 
+TEST_F(RecipeTest, AnAlgorithmByNameSetsWhatTheRecipeDoesNot) {
+  const auto path = write("a.yaml",
+                          "name: a\nmodel: {path: m}\nstages: [rl]\nrl: {problems: p, train: {lr: 3.0e-6}}\n");
+  const auto loss_of = [&](const std::string& name) {
+    return load_recipe(path, {"rl.algorithm=" + name}).rl.train.loss;
+  };
+  for (const std::string& name : algorithm_names()) EXPECT_EQ(load_recipe(path, {"rl.algorithm=" + name}).name, "a");
+  EXPECT_EQ(loss_of("grpo").kl_coef, 0.04);
+  EXPECT_EQ(loss_of("dr_grpo").aggregation, train::Aggregation::kConstant);
+  EXPECT_EQ(loss_of("gspo").objective, train::Objective::kGspo);
+  EXPECT_EQ(loss_of("cispo").objective, train::Objective::kCispo);
+  EXPECT_TRUE(loss_of("reinforce++").normalize_advantages);
+  EXPECT_EQ(load_recipe(path, {"rl.algorithm=rloo"}).rollout.advantage, Advantage::kRloo);
+  const RecipeConfig dapo = load_recipe(path, {"rl.algorithm=dapo", "rl.train.loss.clip_high=0.3"});
+  EXPECT_EQ(dapo.rl.train.loss.clip_high, 0.3);  // what is said comes before what the name stands for
+  EXPECT_EQ(dapo.rl.train.lr, 3e-6);
+  EXPECT_EQ(dapo.rollout.overlong, Overlong::kPenalty);
+  EXPECT_GT(dapo.rl.refills, 0);
+  // A dump says all of it, and is read as it is.
+  const auto dump = write("dump.yaml", dump_config(dapo));
+  EXPECT_EQ(dump_config(load_recipe(dump, {})), dump_config(dapo));
+  EXPECT_THAT(error_of([&] { load_recipe(path, {"rl.algorithm=dapoo"}); }), HasSubstr("'dapo'"));
+}
+
+TEST_F(RecipeTest, ValidationNeedsProblemsOfItsOwn) {
+  const auto path = write("a.yaml", "name: a\nmodel: {path: m}\nstages: [rl]\nrl: {problems: p}\n");
+  EXPECT_THAT(error_of([&] { load_recipe(path, {"rl.validation.every=5"}); }), HasSubstr("'rl.validation.problems'"));
+  EXPECT_EQ(load_recipe(path, {"rl.validation={every: 5, problems: q}"}).rl.validation.problems, "q");
+}
+
 // The whole recipe of a run that a version before the roles' own options dumped.
 constexpr const char* kOldDump = R"(name: old
 seed: 3

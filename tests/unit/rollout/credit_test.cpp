@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/filesystem.h"
+#include "base/json.h"
 
 namespace tritonforge::rollout {
 namespace {
@@ -129,6 +131,20 @@ TEST(AdvantageTest, WhatAFailureOfOursEndedTakesNoPart) {
     EXPECT_THAT(g.compared[4], ElementsAre(false, false));
   }
   EXPECT_EQ(group_advantages({{{1}, false}, {}}, Credit::kTrajectory, Advantage::kGrpo).reason, "all_failed");
+}
+
+TEST(AdvantageTest, EveryRuleIsThatOfTheReferenceProgram) {
+  const Json golden = parse_json(read_file(fs::path(TF_SOURCE_DIR) / "tests/reference/rl.json"), "rl.json");
+  for (const Json& item : golden.at("advantages")) {
+    std::vector<TrajectoryReturns> group;
+    for (const Json& value : item.at("returns")) group.push_back(counted({value.get<double>()}));
+    const auto expected = item.at("advantages").get<std::vector<double>>();
+    const auto rule = from_name<Advantage>(item.at("name").get<std::string>(), "advantage");
+    for (Credit credit : {Credit::kTrajectory, Credit::kPerTurn, Credit::kBestTurn}) {
+      const auto g = group_advantages(group, credit, rule);
+      for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(g.advantages[i][0], expected[i], 1e-9) << item.dump();
+    }
+  }
 }
 
 TEST(AdvantageTest, UnknownNamesNameTheNearest) {

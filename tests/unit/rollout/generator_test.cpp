@@ -109,6 +109,24 @@ TEST_F(GeneratorTest, ATruncatedTurnIsToldSoAndTheEndTokenIsNotSampled) {
   EXPECT_EQ(sequences[0].loss_mask[end - 1], 1);
 }
 
+TEST_F(GeneratorTest, AnOverlongAnswerCostsWhereAPenaltyIsAskedFor) {
+  const std::string code = answer_with("x");
+  auto group = group_spec("g");
+  group.options.max_turns = 1;
+  group.options.sampling.max_new_tokens = 200;
+  group.options.overlong_cache = 100;
+  const auto reward_of = [&](Overlong overlong, size_t padding, const char* finish) {
+    group.options.overlong = overlong;
+    mock.engine = [=](const Json& body) { return MockPeers::reply(body, code + std::string(padding, ' '), finish); };
+    return run(group).turns.at(0).reward;
+  };
+  const size_t to_150 = 150 - code.size() - 1;  // with the end of turn
+  EXPECT_DOUBLE_EQ(reward_of(Overlong::kKeep, to_150, "stop"), 0.3);
+  EXPECT_DOUBLE_EQ(reward_of(Overlong::kPenalty, 0, "stop"), 0.3);
+  EXPECT_DOUBLE_EQ(reward_of(Overlong::kPenalty, to_150, "stop"), 0.3 - 0.5);
+  EXPECT_DOUBLE_EQ(reward_of(Overlong::kPenalty, 0, "length"), 0.3 - 1);
+}
+
 TEST_F(GeneratorTest, NoCodeIsAnHonestFailureOfTheModel) {
   mock.engine = [](const Json& body) { return MockPeers::reply(body, "I cannot.", "stop"); };
   const auto t = run(group_spec("g"));
@@ -154,6 +172,18 @@ TEST_F(GeneratorTest, AnEngineThatRefusesForGoodFailsTheTurnAndSaysWhy) {
   EXPECT_THAT(t.turns[0].verdict.diagnostics, HasSubstr("prompt too odd"));
   EXPECT_THAT(t.turn_returns, ElementsAre(0.0));
   EXPECT_TRUE(to_train_sequences(t).empty());
+}
+
+TEST_F(GeneratorTest, ACorrectCandidateThatCouldNotBeTimedIsAFailureOfOurs) {
+  mock.judge = [](const std::string&) {
+    Verdict v = MockPeers::correct();
+    v.fault = Fault::kProblemError;
+    v.diagnostics = "the problem's own code could not be timed";
+    return v;
+  };
+  const auto t = run(group_spec("g"));
+  EXPECT_TRUE(ended_by_failure(t));
+  EXPECT_EQ(t.turns.at(0).reward, 0);
 }
 
 TEST_F(GeneratorTest, AFailureOfOursLeavesNoReturnBehind) {

@@ -34,6 +34,11 @@ class ByteCodec : public ChatCodec {
     if (response.empty() || response.back() != kEnd) out.insert(out.begin(), kEnd);
     return out;
   }
+  std::vector<int64_t> answer(const std::string& content, bool) const override {
+    auto out = byte_tokens(content);
+    out.push_back(kEnd);
+    return out;
+  }
   std::string text(const std::vector<int64_t>& tokens) const override {
     std::string out;
     for (int64_t t : tokens) {

@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/filesystem.h"
+#include "base/json.h"
 #include "rollout/expression.h"
 
 namespace tritonforge::rollout {
@@ -120,6 +122,16 @@ TEST(RewardTest, ACheatNeverScoresAboveAnHonestFailure) {
     }
     cheat.flags[0].kind = Cheat::kDynamicCode;  // a doubt is reported only
     EXPECT_EQ(reward(cheat), reward(at(Stage::kTimed, 100))) << name;
+  }
+}
+
+TEST(RewardTest, TheOverlongPenaltyIsDaposOfTheReferenceProgram) {
+  const Json golden = parse_json(read_file(fs::path(TF_SOURCE_DIR) / "tests/reference/rl.json"), "rl.json");
+  const Json& overlong = golden.at("overlong");
+  for (const Json& item : overlong.at("penalties")) {
+    EXPECT_DOUBLE_EQ(overlong_penalty(item.at("length"), overlong.at("longest"), overlong.at("cache")),
+                     item.at("penalty").get<double>())
+        << item.at("length");
   }
 }
 

@@ -53,6 +53,23 @@ TEST(StoreTest, CompletesAGroupWithAdvantagesAndIgnoresRepeats) {
   EXPECT_FALSE(store.lease({"m", 1, {}}).lease);
 }
 
+TEST(StoreTest, ATurnThatWasCutCarriesNoLossWhereThatIsAskedFor) {
+  for (const Overlong overlong : {Overlong::kKeep, Overlong::kMask}) {
+    TemporaryFolder folder("tf-store");
+    Store store(folder.path() / "b.sqlite");
+    auto group = group_spec("a");
+    group.options.overlong = overlong;
+    store.add_groups({group});
+    Trajectory cut = trajectory("a", 0, 0.3);
+    cut.turns[0].status = TurnStatus::kTruncated;
+    store.write_trajectory(cut, 0);
+    store.write_trajectory(trajectory("a", 1, 0.8), 1);
+    const auto answer = store.lease({"l", 1, {}});
+    ASSERT_TRUE(answer.lease);
+    EXPECT_EQ(batch_of(*answer.lease).sequences.size(), overlong == Overlong::kMask ? 1u : 2u);
+  }
+}
+
 TEST(StoreTest, ASecondProcessIsKeptOut) {
   TemporaryFolder folder("tf-store");
   Store store(folder.path() / "b.sqlite");

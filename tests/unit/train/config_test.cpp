@@ -33,6 +33,10 @@ TEST(TrainConfig, RefusesByName) {
   EXPECT_THAT(refusal("lr: 1e-7"), testing::HasSubstr("min_lr"));
   EXPECT_THAT(refusal("model: m\ncheckpoint_interval: 5"), testing::HasSubstr("no checkpoint folder"));
   EXPECT_THAT(refusal("loss: {tis_cap: 2, ratio_base: sampler}"), testing::HasSubstr("tis_cap"));
+  EXPECT_THAT(refusal("loss: {ratio_base: sampler}"), testing::HasSubstr("tis_cap"));  // it is on by default
+  EXPECT_THAT(refusal("loss: {kl_coef: 0.1, kl_type: k1, ratio_base: sampler, tis_cap: 0}"),
+              testing::HasSubstr("kl_type k1"));
+  EXPECT_THAT(refusal("loss: {objective: ppo}"), testing::HasSubstr("'loss.objective': unknown value 'ppo'"));
   EXPECT_THAT(refusal("lm_head_chunk: 0"), testing::HasSubstr("'lm_head_chunk' must be at least 1"));
   EXPECT_THAT(refusal("beta2: 1"), testing::HasSubstr("'beta2' must be at least 0 and below 1, not 1"));
   EXPECT_THAT(refusal("loss: {kl_type: k4}"), testing::HasSubstr("'loss.kl_type': unknown value 'k4'"));

@@ -84,12 +84,13 @@ double token_loss(double lp, double old, double sampler, double reference, doubl
                   const LossConfig& c) {
   const double ratio = std::exp(lp - old);
   if (advantage < 0) advantage *= c.negative_weight;
+  if (c.kl_type == KlType::kK1) advantage -= c.kl_coef * (old - reference);
   const double held = std::min(std::max(ratio, 1 - c.clip_low), 1 + c.clip_high);
   double loss = -std::min(ratio * advantage, held * advantage);
   if (c.tis_cap > 0) loss *= std::min(std::exp(old - sampler), c.tis_cap);
   const double d = lp - reference;
-  if (c.kl_coef > 0)
-    loss += c.kl_coef * (c.kl_type == KlType::kK1 ? d : c.kl_type == KlType::kK2 ? 0.5 * d * d : std::exp(-d) - 1 + d);
+  if (c.kl_type == KlType::kK2) loss += c.kl_coef * 0.5 * d * d;
+  if (c.kl_type == KlType::kK3) loss += c.kl_coef * (std::exp(-d) - 1 + d);
   return loss - c.entropy_coef * entropy;
 }
 
@@ -111,7 +112,9 @@ TEST(GrpoLoss, EqualsThePlainFormulaAndItsFiniteDifferences) {
     in.entropy = at::rand({n}, at::kDouble);
     in.advantages = at::randn({n}, at::kDouble);
     in.weights = at::rand({n}, at::kDouble);
-    const PolicyLoss loss = grpo_loss(in, config);
+    in.on_policy = at::zeros({n}, at::kDouble);
+    in.lengths = at::tensor({n});
+    const PolicyLoss loss = policy_loss(in, config);
     loss.loss.backward();
     double expected = 0;
     int64_t held = 0;
@@ -127,7 +130,11 @@ TEST(GrpoLoss, EqualsThePlainFormulaAndItsFiniteDifferences) {
       expected += plain(lp);
       const double slope = (plain(lp + step) - plain(lp - step)) / (2 * step);
       EXPECT_NEAR(in.log_probs.grad().data_ptr<double>()[i], slope, 1e-6) << name_of(kl_type) << " token " << i;
-      const double ratio = std::exp(lp - at_index(in.old_log_probs, i)), advantage = at_index(in.advantages, i);
+      const double ratio = std::exp(lp - at_index(in.old_log_probs, i));
+      double advantage = at_index(in.advantages, i);
+      if (kl_type == KlType::kK1)
+        advantage = (advantage < 0 ? config.negative_weight * advantage : advantage) -
+                    config.kl_coef * (at_index(in.old_log_probs, i) - at_index(in.reference_log_probs, i));
       held += advantage > 0 ? ratio > 1 + config.clip_high : ratio < 1 - config.clip_low;
     }
     EXPECT_NEAR(loss.loss.item<double>(), expected, 1e-9);
@@ -139,13 +146,59 @@ TEST(GrpoLoss, EqualsThePlainFormulaAndItsFiniteDifferences) {
 
 TEST(GrpoLoss, WithoutOptionsIsThePolicyGradient) {
   at::Tensor lp = at::tensor({-1.0f, -2.0f}).requires_grad_(true);
-  PolicyInputs in{
-      lp, lp.detach(), at::tensor({-1.5f, -1.0f}), {}, {}, at::tensor({2.0f, -1.0f}), at::tensor({0.5f, 0.5f})};
-  const PolicyLoss loss = grpo_loss(in, LossConfig{});
+  PolicyInputs in{lp,
+                  lp.detach(),
+                  at::tensor({-1.5f, -1.0f}),
+                  {},
+                  {},
+                  at::tensor({2.0f, -1.0f}),
+                  at::tensor({0.5f, 0.5f}),
+                  at::ones({2}),
+                  at::tensor({int64_t{2}})};
+  const PolicyLoss loss = policy_loss(in, LossConfig{});
   loss.loss.backward();
   EXPECT_TRUE(at::allclose(lp.grad(), at::tensor({-1.0f, 0.5f})));
   EXPECT_EQ(loss.importance.sum().item<float>(), 2.0f);
   EXPECT_FALSE(loss.kl.defined());
+}
+
+// A policy over two tokens, in expectation over its own samples: the gradient of k1's penalty is the gradient of the
+// KL, which for logits (z, 0) and reference q is p (1 - p) (log(p / (1 - p)) - log(q / (1 - q))) by z.
+TEST(KlPenalty, K1PullsTowardsTheReferenceAsTheKlDoes) {
+  const double q = 0.3;
+  for (const double logit : {-1.0, 0.2, 2.0}) {
+    at::Tensor z = at::tensor({logit}, at::kDouble).requires_grad_(true);
+    const at::Tensor log_probs = at::log_softmax(at::cat({z, at::zeros({1}, at::kDouble)}), 0);
+    PolicyInputs in;
+    in.log_probs = log_probs;
+    in.old_log_probs = in.sampler_log_probs = log_probs.detach();
+    in.reference_log_probs = at::tensor({std::log(q), std::log(1 - q)}, at::kDouble);
+    in.advantages = at::zeros({2}, at::kDouble);
+    in.weights = log_probs.detach().exp();  // how often each is sampled
+    in.on_policy = at::ones({2}, at::kDouble);
+    in.lengths = at::tensor({int64_t{1}, int64_t{1}});
+    LossConfig config;
+    config.kl_coef = 1;
+    config.kl_type = KlType::kK1;
+    policy_loss(in, config).loss.backward();
+    const double p = 1 / (1 + std::exp(-logit));
+    const double expected = p * (1 - p) * (std::log(p / (1 - p)) - std::log(q / (1 - q)));
+    EXPECT_NEAR(z.grad().item<double>(), expected, 1e-12) << logit;
+    EXPECT_GT(std::fabs(expected), 0.02);
+  }
+}
+
+TEST(Importance, ByDefaultCorrectsWhatWasSampledFromOlderWeightsAndNothingElse) {
+  PolicyInputs in;
+  in.log_probs = at::tensor({-1.0, -1.0, -1.0, -1.0}, at::kDouble);
+  in.old_log_probs = in.log_probs;
+  in.sampler_log_probs = at::tensor({-1.5, -0.5, -3.0, -1.5}, at::kDouble);
+  in.advantages = in.weights = at::ones({4}, at::kDouble);
+  in.on_policy = at::tensor({0.0, 0.0, 0.0, 1.0}, at::kDouble);
+  in.lengths = at::tensor({int64_t{4}});
+  const at::Tensor weights = policy_loss(in, LossConfig{}).importance;
+  const std::vector<double> expected = {std::exp(0.5), std::exp(-0.5), 2.0, 1.0};
+  for (int64_t i = 0; i < 4; ++i) EXPECT_DOUBLE_EQ(weights[i].item<double>(), expected[static_cast<size_t>(i)]) << i;
 }
 
 TEST(SftLoss, IsTheWeightedNegativeLogLikelihood) {

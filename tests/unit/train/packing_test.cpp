@@ -81,6 +81,7 @@ TEST(Packing, AMicroBatchAlignsRowsWithTheTargetsTheyPredict) {
   EXPECT_EQ(floats(batch.inverse_temperature), (std::vector<float>{1, 1, 2}));
   EXPECT_EQ(floats(batch.sampler_log_probs), (std::vector<float>{-1, -2, -3}));
   EXPECT_EQ(floats(batch.on_policy), (std::vector<float>{0, 1, 1}));
+  EXPECT_EQ(ints(batch.lengths), (std::vector<int64_t>{2, 1}));
   EXPECT_FALSE(make_micro_batch(sequences, {0}, {0.25, 0.5}, {}, at::kCPU).inverse_temperature.defined());
 }
 

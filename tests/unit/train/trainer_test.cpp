@@ -149,6 +149,67 @@ TEST(Trainer, SeveralUpdatesKeepTheRatioOfTheStart) {
   EXPECT_EQ(metrics.micro_batches, 4 * std::ceil(metrics.micro_batches / 4));
 }
 
+TEST(Trainer, SequencesWithATokenOfTooOldWeightsAreLeftOutAndCounted) {
+  TrainConfig config = sample_train_config();
+  config.max_staleness = 1;
+  Trainer trainer = make(config), without = make(config);
+  for (Trainer* each : {&trainer, &without}) each->published(7);
+  auto sequences = sample_sequences(3, 3);
+  for (size_t i = 0; i < 3; ++i) {
+    for (size_t t = 0; t < sequences[i].tokens.size(); ++t) {
+      if (sequences[i].loss_mask[t]) sequences[i].weight_versions[t] = i == 0 ? 7 : 6;
+    }
+  }
+  // One token of the last is of version 5.
+  *std::find(sequences[2].weight_versions.begin(), sequences[2].weight_versions.end(), 6) = 5;
+  const auto metrics = trainer.train_step(StepKind::kRl, sequences);
+  EXPECT_EQ(metrics.policy->stale_sequences, 1);
+  sequences.pop_back();
+  EXPECT_EQ(without.train_step(StepKind::kRl, sequences).policy->stale_sequences, 0);
+  EXPECT_EQ(largest_difference(trainer.model(), without.model()), 0.0);
+  // Where all of them are, the step is one without an update, and says why.
+  trainer.published(9);
+  const auto none = trainer.train_step(StepKind::kRl, sequences);
+  EXPECT_EQ(none.skipped_updates, 1);
+  EXPECT_EQ(none.policy->stale_sequences, 2);
+}
+
+TEST(Trainer, OldReferenceAndPolicyLogProbsComeFromOnePath) {
+  // The same weights as policy and as reference, in a pass with gradients and one without, in another packing: the KL
+  // is exactly 0 and so is the clip's ratio exactly 1.
+  TrainConfig config = sample_train_config();
+  config.loss.kl_coef = 0.1;
+  config.recompute_layers = 1;
+  Trainer trainer(config, sample_model(), sample_model());
+  const auto metrics = trainer.train_step(StepKind::kRl, sample_sequences(6, 8, 0.7));
+  EXPECT_EQ(metrics.policy->kl, 0);
+  EXPECT_EQ(metrics.policy->clip_fraction, 0);
+}
+
+TEST(Trainer, OldTokensAreCorrectedByDefault) {
+  // With one update a step the ratio is 1 whatever was sampled from: without the weight the sampler would not matter.
+  auto sequences = sample_sequences(6, 8);
+  auto sampled_otherwise = sequences;
+  for (auto& s : sampled_otherwise) {
+    for (size_t t = 0; t < s.tokens.size(); ++t) s.old_log_probs[t] -= s.loss_mask[t] ? 0.5f : 0.0f;
+  }
+  const auto difference = [&](bool old, double cap) {
+    TrainConfig config = sample_train_config();
+    config.loss.tis_cap = cap;
+    Trainer a = make(config), b = make(config);
+    for (Trainer* each : {&a, &b}) {
+      if (old) each->train_step(StepKind::kSft, sample_sequences(2, 1));  // version 0 is no longer theirs
+    }
+    a.train_step(StepKind::kRl, sequences);
+    b.train_step(StepKind::kRl, sampled_otherwise);
+    return largest_difference(a.model(), b.model());
+  };
+  const double by_default = LossConfig{}.tis_cap;
+  EXPECT_GT(difference(true, by_default), 1e-4);
+  EXPECT_EQ(difference(true, 0), 0.0);
+  EXPECT_EQ(difference(false, by_default), 0.0);  // on-policy there is nothing to correct
+}
+
 TEST(Trainer, NothingToTrainIsRefusedInSftAndRecordedInRl) {
   Trainer trainer = make(sample_train_config());
   const model::Model before = sample_model();

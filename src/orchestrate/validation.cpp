@@ -1,0 +1,92 @@
+#include "orchestrate/validation.h"
+
+#include <sstream>
+
+#include "base/log.h"
+#include "base/rng.h"
+#include "dataset/problem.h"
+
+namespace tritonforge::orchestrate {
+namespace {
+
+fs::path file_of(const RunContext& run) { return run.record.folder() / "validation.jsonl"; }
+fs::path model_of(const RunContext& run, const char* name) { return run.record.folder() / "models" / name; }
+
+}  // namespace
+
+Validation::Validation(RunContext& run) : run_(run) {
+  const auto& section = run.config.rl.validation;
+  if (section.every == 0) return;
+  problems_ = dataset::read_problems(resolve_path(section.problems));
+  if (section.limit > 0 && section.limit < static_cast<int64_t>(problems_.size())) {
+    Rng(Rng::derive(20261122, "validation problems")).shuffle(problems_);
+    problems_.resize(static_cast<size_t>(section.limit));
+  }
+  if (problems_.empty()) fail(ErrorKind::kUsage, "rl.validation.problems: {} holds none", section.problems);
+  if (!fs::exists(file_of(run))) return;
+  std::istringstream lines(read_file(file_of(run)));
+  for (std::string line; std::getline(lines, line);) {
+    const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (json.is_discarded()) continue;  // cut off by a crash: it is measured again
+    measured_ = json.at("step");
+    if (json.at("best").get<bool>()) best_ = {measured_, json.at("pass_rate").get<double>()};
+  }
+}
+
+RolloutFigures Validation::measure(int64_t step) {
+  const auto& config = run_.config;
+  const uint64_t seed = Rng::derive(static_cast<uint64_t>(config.seed), "rl validation");
+  std::vector<GroupSpec> groups;
+  LeaseRequest request{.lease_id = fmt::format("validation-{}", step), .group_ids = {}, .samples = 0};
+  for (size_t i = 0; i < problems_.size(); ++i) {
+    GroupSpec& group = groups.emplace_back();
+    group.id = fmt::format("validation-{}-{}", step, i);
+    group.problem_id = problems_[i].id;
+    group.problem_source = problems_[i].source;
+    group.n_samples = config.rl.validation.samples;
+    group.seed = Rng::derive(seed, i) >> 1;  // the same draws after every step
+    group.options = config.rollout_request(config.rl.sampling, config.rollout.max_turns);
+    request.group_ids.push_back(group.id);
+  }
+  request.count = static_cast<int64_t>(groups.size());
+  run_.buffer.submit(groups);
+  const Lease lease = run_.buffer.lease(request);
+  run_.buffer.require_results({lease}, fmt::format("validation after rl step {}", step));
+  return lease.figures;
+}
+
+void Validation::after_step(int64_t step) {
+  const auto& rl = run_.config.rl;
+  const bool due = rl.validation.every > 0 && (step % rl.validation.every == 0 || step == rl.steps);
+  if (!due || step <= measured_) return;
+  const RolloutFigures figures = measure(step);
+  const double pass_rate = figures.per_trajectory(static_cast<double>(figures.passed));
+  const bool best = figures.judged() > 0 && (!best_ || pass_rate > best_->pass_rate);
+  // Exported before it is said: a line is not taken back.
+  if (best) {
+    run_.trainer.export_model(model_of(run_, "best"));
+    best_ = {step, pass_rate};
+  }
+  measured_ = step;
+  const Json line = {{"step", step},
+                     {"pass_rate", pass_rate},
+                     {"reward_mean", figures.per_trajectory(figures.reward)},
+                     {"samples", figures.judged()},
+                     {"failed", figures.failed},
+                     {"best", best}};
+  append_line_durable(file_of(run_), line.dump());
+  log::info("rl step {}: {:.1f} % of {} held-out samples pass{}", step, 100 * pass_rate, figures.judged(),
+            best ? ", the best so far" : "");
+  run_.buffer.commit(fmt::format("validation-{}", step), step);
+}
+
+void Validation::finish() {
+  if (!best_ || best_->step == run_.config.rl.steps) return;
+  const fs::path rl = model_of(run_, "rl"), last = model_of(run_, "rl-last");
+  log::info("models/rl is that of step {}, the best on held-out problems; the last one is models/rl-last", best_->step);
+  fs::remove_all(last);
+  fs::rename(rl, last);
+  fs::copy(model_of(run_, "best"), rl, fs::copy_options::recursive);
+}
+
+}  // namespace tritonforge::orchestrate
