@@ -100,6 +100,7 @@ void Core::admit(Arrival arrival) {
     if (added.request.on_output) added.request.on_output(added.take());
     return;
   }
+  if (live_.empty()) scheduler_.limit_running(options_.max_running);
   for (const auto& sample : added.samples) scheduler_.add(&sample->sequence);
   live_.emplace(added.request.id, std::move(arrival));
 }
@@ -254,10 +255,22 @@ void Core::deliver(const std::optional<Step>& step) {
 }
 
 Core::Step Core::read_oldest() {
+  const auto drawn = runner_->draw();
   Step done = std::move(in_flight_.front());
   in_flight_.pop_front();
-  done.drawn = runner_->draw();
+  done.drawn = drawn;
   return done;
+}
+
+// Their tokens are drawn again when their sequences are computed again.
+void Core::forget_steps_in_flight() {
+  for (const Step& step : in_flight_) {
+    for (LiveSample* sample : step.samples) {
+      if (sample != nullptr) --sample->sequence.pending;
+    }
+  }
+  in_flight_.clear();
+  runner_->discard();
 }
 
 void Core::settle() {
@@ -283,6 +296,23 @@ void Core::step_failed(const std::string& why) {
     log::error("the GPU's context is lost with it: the engine ends and can be started again");
     std::_Exit(1);
   }
+}
+
+void Core::step_out_of_memory(const std::string& why) {
+  const int64_t running = scheduler_.running();
+  const Sequence* alone = running == 1 ? scheduler_.oldest() : nullptr;
+  forget_steps_in_flight();
+  if (alone != nullptr) {
+    abort(*alone->sample->request, "a step of this request alone is too large for the memory: " + first_line(why));
+  } else {
+    log::warn("no memory for a step of {} sequences; {} at once until all are done: {}", running, running / 2,
+              first_line(why));
+    scheduler_.limit_running(running / 2);
+    counters_.preemptions += running;
+  }
+  scheduler_.preempt_all();
+  scheduler_.weights_changed();  // what the step was to write into published blocks is not there
+  publish();
 }
 
 // ---- Control ----

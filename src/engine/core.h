@@ -43,6 +43,9 @@ class Core {
   void step();
   // Aborts every request and forgets every prefix: what the step left in the cache is not known.
   void step_failed(const std::string& why);
+  // After a step that found no memory for its intermediates: all sequences are computed again, half as many at once
+  // until the engine has been empty. A sequence that does not fit alone ends its request, and no other.
+  void step_out_of_memory(const std::string& why);
 
   // Aborts what is past its deadline.
   void expire(Clock::time_point now);
@@ -81,6 +84,7 @@ class Core {
   void deliver(const std::optional<Step>& step);
 
   Step read_oldest();
+  void forget_steps_in_flight();
   void settle();  // reads what is in flight: afterwards no step is
   void send(LiveRequest& request);
   void end_sample(LiveSample& sample);

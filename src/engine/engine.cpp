@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
+#include <c10/util/Exception.h>
 
 #include <atomic>
 #include <condition_variable>
@@ -9,6 +10,7 @@
 #include <functional>
 #include <future>
 #include <mutex>
+#include <new>
 #include <thread>
 
 #include "engine/core.h"
@@ -93,6 +95,10 @@ void Engine::Impl::run() {
     if (core.has_work()) {
       try {
         core.step();
+      } catch (const std::bad_alloc& error) {
+        core.step_out_of_memory(error.what());
+      } catch (const c10::OutOfMemoryError& error) {
+        core.step_out_of_memory(error.what());
       } catch (const std::exception& error) {
         core.step_failed(error.what());
       }

@@ -17,8 +17,6 @@ constexpr size_t kGemmWorkspace = size_t{32} << 20;  // what cuBLASLt asks for o
 constexpr int64_t kTunedTokens = 1024;               // of a step that is not full
 constexpr size_t kArenas = 3;                        // steps whose numbers may be on their way to the device
 constexpr size_t kStepsInFlight = 2;                 // the one that runs and the one queued behind it
-// Rows from which overlapping launches measured as a gain in a whole decode step (kernels/kernels.h).
-constexpr int64_t kOverlapRows = 32;
 
 // Blocks that a step must not read for an additional launch a layer to pay: 16 MB of keys and values a layer at 64 KB a
 // block, 5 us.
@@ -288,7 +286,7 @@ void GpuRunner::tune_head(int64_t rows) {
 }
 
 void GpuRunner::queue_step() {
-  check_cuda(api_.set_overlap(batch_.decode_only && batch_.decode_rows >= kOverlapRows));
+  check_cuda(api_.set_overlap(batch_.decode_only));
   queue_layers();
   if (batch_.rows > 0) queue_draws();
 }

@@ -6,7 +6,8 @@
 
 namespace tritonforge::engine {
 
-Scheduler::Scheduler(SchedulerOptions options, BlockPool& pool) : options_(options), pool_(pool) {
+Scheduler::Scheduler(SchedulerOptions options, BlockPool& pool)
+    : options_(options), pool_(pool), max_running_(options.max_running) {
   TF_CHECK(options.max_running >= 1 && options.max_step_tokens >= options.max_running, "{} sequences in {} tokens",
            options.max_running, options.max_step_tokens);
 }
@@ -89,8 +90,12 @@ void Scheduler::preempt_all() {
   while (!running_.empty()) preempt_newest();
 }
 
+void Scheduler::limit_running(int64_t sequences) {
+  max_running_ = std::clamp<int64_t>(sequences, 1, options_.max_running);
+}
+
 void Scheduler::admit_waiting(int64_t& prompt_budget) {
-  while (!waiting_.empty() && prompt_budget > 0 && running() < options_.max_running) {
+  while (!waiting_.empty() && prompt_budget > 0 && running() < max_running_) {
     Sequence* sequence = waiting_.front();
     if (sequence->pending > 0) return;  // preempted a moment ago: its last token is still to be read
     const auto length = static_cast<int64_t>(sequence->tokens.size());

@@ -70,6 +70,9 @@ class Scheduler {
   void weights_changed();
   // All running ones give back their blocks and wait, in their order; they are computed again when they are admitted.
   void preempt_all();
+  // Sequences in one step from now on; at least 1, at most what it was made for. Those that run already stay.
+  void limit_running(int64_t sequences);
+  const Sequence* oldest() const { return running_.empty() ? nullptr : running_.front(); }
 
   int64_t running() const { return static_cast<int64_t>(running_.size()); }
   int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
@@ -88,8 +91,9 @@ class Scheduler {
   void release_blocks(Sequence* sequence);
   int64_t blocks_for(int64_t tokens) const { return (tokens + pool_.block_size() - 1) / pool_.block_size(); }
 
-  SchedulerOptions options_;
+  const SchedulerOptions options_;
   BlockPool& pool_;
+  int64_t max_running_;
   std::vector<Sequence*> running_;  // arrival order; all older than any in waiting_
   std::deque<Sequence*> waiting_;   // arrival order
   Plan plan_;

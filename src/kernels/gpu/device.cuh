@@ -58,9 +58,16 @@ __device__ inline void allow_next() {
 template <typename... Parameters, typename... Arguments>
 int launch_clusters(const char* name, void (*kernel)(Parameters...), dim3 grid, int blocks, int threads,
                     size_t shared_bytes, Stream stream, const Arguments&... arguments) {
-  cudaLaunchAttribute attributes[2]{};
+  cudaLaunchAttribute attributes[3]{};
   unsigned count = 0;
   if (overlap_allowed()) {
+    // A multiprocessor changes its split between L1 and shared memory only while it is empty, so kernels that are to
+    // overlap ask for the same one, 100 KB of Hopper's 228. Without this a step of one row took a fifth longer with
+    // overlap than without. Who keeps rings for several blocks needs all.
+    constexpr size_t kRings = 30 * 1024;
+    attributes[count].id = cudaLaunchAttributePreferredSharedMemoryCarveout;
+    attributes[count++].val.sharedMemCarveout = blocks == 0 && shared_bytes > kRings ? cudaSharedmemCarveoutMaxShared
+                                                                                    : 44;  // percent
     attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[count++].val.programmaticStreamSerializationAllowed = 1;
   }
