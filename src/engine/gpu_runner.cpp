@@ -80,9 +80,8 @@ int64_t GpuRunner::workspace_bytes(const EngineOptions& options, const Sizes& si
   const int64_t draws = rows * (2 * w.hidden + 4 * w.vocab + 8);
   const auto kernels = static_cast<int64_t>(
       api.decode_attention_workspace(rows, config.num_heads, config.num_kv_heads, config.head_dim) +
-      (options.shared_prefix
-           ? api.prefix_attention_pieces(rows, config.num_heads, config.num_kv_heads, config.head_dim)
-           : 0) +
+      (options.shared_prefix ? api.prefix_attention_pieces(rows, config.num_heads, config.num_kv_heads, config.head_dim)
+                             : 0) +
       api.sample_workspace(rows) + kGemmWorkspace);
   const int64_t rope = sizes.max_context * config.head_dim * 4;
   return activations + draws + kernels + rope +

@@ -91,7 +91,7 @@ class Trainer {
   StepResult step(const StepRequest& request);
   PublishedWeights publish(int64_t version) const { return publish(version, steps_); }  // into shared memory
   PublishedWeights publish(int64_t version, int64_t steps) const;  // those after so many steps; for any thread
-  void export_model(const fs::path& folder) const;  // as a Hugging Face folder
+  void export_model(const fs::path& folder) const;                 // as a Hugging Face folder
   // A checkpoint of all steps, and every lease of theirs committed; then the model as a Hugging Face folder.
   void finish(const fs::path& folder);
   int64_t steps() const { return steps_; }  // that it has, as it said last

@@ -85,8 +85,8 @@ struct DecodeAttentionArgs {
   KvLayer cache;
   const int32_t* block_tables;  // [sequences, table_width]
   const int32_t* lengths;       // [sequences]: cached tokens, the new one included (it is in the cache already)
-  // What prefix_attention() has done, or null for both: its pages of each sequence (0: none; the page of the new token is
-  // never among them) and its pieces.
+  // What prefix_attention() has done, or null for both: its pages of each sequence (0: none; the page of the new token
+  // is never among them) and its pieces.
   const int32_t* prefix_pages;  // [sequences]
   const float* prefix_pieces;
   int64_t sequences, table_width, heads, kv_heads, head_dim;  // sequences: padded, at most 1024
@@ -229,8 +229,8 @@ struct CudaApi {
 
   // Programmatic dependent launch (Hopper and later), off at the start: a kernel of this table comes onto the device
   // while the kernel before it in the stream still runs, loads what no kernel writes (weights, the RoPE table) and
-  // waits there. Results are the same either way. For the launches of all threads from now on. A whole decode step gains
-  // up to 3 % at 1 to 8 rows and nothing at 64 and more (kernels/kernels.h).
+  // waits there. Results are the same either way. For the launches of all threads from now on. A whole decode step
+  // gains up to 3 % at 1 to 8 rows and nothing at 64 and more (kernels/kernels.h).
   int (*set_overlap)(int on);
 };
 
