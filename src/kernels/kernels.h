@@ -16,7 +16,10 @@
 // qk-norm, KV write    fused_ops.h,         rope_cache.cu         rms_norm_reference, then as RoPE; values exact
 //                      paged_attention.h
 // decode attention     paged_attention.h    decode_attention.cu   float64 softmax; 6e-3 of a head's row
+//                                           decode_attention_cluster.cu: few sequences on Hopper
+// shared prefix        -                    prefix_attention.cu   as decode attention; read by many or alone: same bits
 // prefill attention    paged_attention.h    prefill_attention.cu  float64 softmax; 6e-3 of the row
+//                                           prefill_attention_hopper.cu: on Hopper
 // matrix product       ATen                 gemm.cpp (cuBLASLt),  float64 product; 4e-3 of a row, 2e-5 with fp32 output
 //                                           skinny_gemm.cu: m <= 8
 // sampling             sample.h             sample.cu             sample_row_reference; same token unless two scores
@@ -26,33 +29,39 @@
 // The CPU's operations are compared with their twins in tests/unit/kernels: the functions of the same name with
 // _reference. The CPU's vector code lies in cpu_kernels.h (attention, sampling) and fused_rows.h (rows).
 //
-// Measured on one H100 80GB HBM3 at Qwen3-8B shapes by bench/kernels.cpp: medians of 9 graph replays over inputs larger
-// than the L2 cache, overlapping launches, spread mostly below 1 %. In the same run the card copied 3.01 TB/s (read +
-// written) and an 8192^3 bf16 product ran at 677 TFLOP/s: "share" is of these. Bytes: each input and output once.
+// Measured on one H200 at Qwen3-8B shapes by bench/kernels.cpp: medians of 9 graph replays over inputs larger than the
+// L2 cache, overlapping launches, spread mostly below 1 %. In the same run the card copied 4.21 TB/s (read + written)
+// and an 8192^3 bf16 product ran at 704 TFLOP/s: "share" is of these. Bytes: each input and output once.
 //
 // what                                     time us        TB/s (TF: TFLOP/s)  share %    beside it
 // ---------------------------------------  -------------  ------------------  ---------  ------------------------------
-// decode attention, 1 x 1152               9.3            0.51                17         latency: its bytes take 1.6 us
-//                   1 x 8192 / 8 x 1280    21.7 / 24.3    1.55 / 1.73         51 / 58
-//                   64 x 1280              124.0          2.71                90
-//                   64 of 64 to 2495       119.3          2.68                89
-//                   256 x 1536             549.6          2.93                97
-// skinny product, m 1, qkv / o             19.5 / 14.5    2.58 / 2.31         86 / 77    cuBLASLt's first 20.8 / 16.2
-//                      gate_up / down      69.7 / 38.7    2.89 / 2.60         96 / 86    72.2 / 39.0
-//                      lm_head             407.9          3.05                101        435.8
-// tuned product, m 64, gate_up / down      72.4 / 38.2    2.83 / 2.70         94 / 90    75.1 / 41.4
-//                m 8192, qkv / o           578 / 369      714 / 746 TF        105 / 110  626 / 411
-// rms_norm / add_rms_norm, 8192 rows       50.3 / 93.5    2.67 / 2.87         89 / 95
-// swiglu / rope_cache, 8192 rows           222 / 79.8     2.72 / 2.52         90 / 84
-// these four, 1 row                        1.8 to 2.1
-// sample, 1 / 64 / 256 rows                11 / 42 / 108  0.06 / 0.92 / 1.45  2/31/48
-//   with top_p 0.95 / top_k 50, 64 rows    286 / 170
-// prefill attention, 8 x 1024 / 1 x 8192   324 / 1965     212 / 280 TF        31 / 41    torch 292 / 1706, cuDNN
-//                                                                                        162 / 919 (not paged)
-// checksum of 1 GiB                        350            3.06                102
-// decode step less the scheduler: 1 x 1152   6270         2.44                81         overlap on: 6950
-//                                 8 x 1152   6790         2.43                81         7870
-//                                 64 x 1280  10850        2.51                83         10660
+// decode attention, 1 x 1152               11.9           0.40                9          8.9 with all of an SM's memory
+//                   1 x 8192 / 8 x 1280    22.8 / 21.0    1.47 / 2.00         35 / 48
+//                   64 x 1280              88.6           3.79                90
+//                   64 of 64 to 2495       84.4           3.79                90
+//                   256 x 1536             375            4.29                102
+// shared prefix + decode: 8 samples each, 2032 tokens together and 1000 alone; unique pages counted
+//                   32 groups              416            3.16                75         each for itself 705
+//                   4 / 1 groups           72.9 / 40.0    2.26 / 1.03         54 / 24    75.6 / 25.5
+//                   prefix alone, 32       92.0           2.90                69
+// skinny product, m 1, qkv / o             15.1 / 11.7    3.34 / 2.86         80 / 68    cuBLASLt's first 16.1 / 13.0
+//                      gate_up / down      48.7 / 27.6    4.14 / 3.64         98 / 87    48.1 / 29.3
+//                      lm_head             283            4.40                104        285
+// tuned product, m 64, gate_up / down      49.7 / 30.3    4.13 / 3.41         98 / 81    50.2 / 31.2
+//                m 256, gate_up / down     72.4 / 45.7    712 / 564 TF        101 / 80   72.4 / 44.5
+//                m 8192, qkv / o           577 / 354      715 / 776 TF        102 / 110  615 / 419
+// rms_norm / add_rms_norm, 8192 rows       44.2 / 71.2    3.03 / 3.77         72 / 90
+// swiglu / rope_cache, 8192 rows           158 / 63.6     3.82 / 3.16         91 / 75
+// these four, 1 row                        1.7 to 2.0
+// sample, 1 / 64 / 256 rows                11 / 42 / 109  0.06 / 0.92 / 1.43  1/22/34
+//   with top_p 0.95 / top_k 50, 64 rows    273 / 157
+// prefill attention, 8 x 1024 / 1 x 8192   181 / 1032     379 / 533 TF        54 / 76    torch 278 / 1806, cuDNN
+//                                                                                        159 / 905 (not paged)
+// checksum of 1 GiB                        250            4.30                102
+// decode step less the scheduler: 1 x 1152   4628         3.31                79         overlap off: 4686
+//                                 8 x 1152   5073         3.25                77         5217
+//                                 64 x 1280  7830         3.48                83         7859
+//                                 256 x 1280 18320        3.46                82         18361
 // clang-format on
 #include "kernels/checksum.h"
 #include "kernels/fused_ops.h"
