@@ -27,10 +27,10 @@ struct GpuBatch {
   int64_t groups = 0;        // of decodes that share a prefix, padded: 0 or decode_rows / 2
 
   // Where the sections are, in bytes from the arena's start.
-  int64_t ids, positions, slots;                        // [tokens] int32
-  int64_t sources;                                      // [decode_rows] int32: row of the draws before, or -1
-  int64_t decode_lengths, decode_tables;                // [decode_rows], [decode_rows, decode_width] int32
-  int64_t prefix_pages, group_starts, members;          // [decode_rows], [groups + 1], [decode_rows] int32, where groups
+  int64_t ids, positions, slots;                // [tokens] int32
+  int64_t sources;                              // [decode_rows] int32: row of the draws before, or -1
+  int64_t decode_lengths, decode_tables;        // [decode_rows], [decode_rows, decode_width] int32
+  int64_t prefix_pages, group_starts, members;  // [decode_rows], [groups + 1], [decode_rows] int32, where groups
   int64_t query_starts, prompt_lengths, prompt_tables;  // [prompts + 1], [prompts], [prompts, prompt_width] int32
   int64_t sample_rows;                                  // [draw_rows] int32, rows of the hidden states
   int64_t temperature, top_p, min_p;                    // [draw_rows] float

@@ -17,7 +17,8 @@ struct EngineOptions {
   bool share_device = false;    // holds base/device_lock.h's lock during each step
   bool pad_batches = false;     // to size classes (batch.h); on for devices other than the CPU
   bool rows_attention = false;  // KvLayout::kRows on the CPU too; for comparison
-  bool gpu_kernels = true, cuda_graphs = true, step_ahead = true, tune_gemms = true, shared_prefix = true;  // gpu_runner.h
+  bool gpu_kernels = true, cuda_graphs = true, step_ahead = true, tune_gemms = true,
+       shared_prefix = true;  // gpu_runner.h
 
   template <typename V>
   void describe(V& v) {

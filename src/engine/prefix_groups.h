@@ -14,8 +14,8 @@ struct PrefixGroups {
   int64_t saved = 0;  // blocks that need not be read: the sum of (members - 1) * pages
 };
 
-// The groups of at most `most_members` that save the most, a block a member taken off for what merging costs; none where
-// that is less than `least_saved` blocks in all. Row i: the blocks that hold tokens before the new one's block.
+// The groups of at most `most_members` that save the most, a block a member taken off for what merging costs; none
+// where that is less than `least_saved` blocks in all. Row i: the blocks that hold tokens before the new one's block.
 // Best among groups of neighbours in the tables' sorted order: O(rows * (log rows + most_members)) comparisons.
 PrefixGroups group_prefixes(std::span<const std::span<const int32_t>> rows, int64_t most_members, int64_t least_saved);
 

@@ -368,7 +368,8 @@ class PrefillAttention : public GpuTest {
     check_cuda(api().prefill_attention(&args, stream));
     const at::Tensor found = download(out, {tokens, h.heads, h.d}, at::kBFloat16);
     check_cuda(api().prefill_attention(&args, stream));
-    EXPECT_TRUE(at::equal(download(out, {tokens, h.heads, h.d}, at::kBFloat16).view(at::kShort), found.view(at::kShort)))
+    EXPECT_TRUE(
+        at::equal(download(out, {tokens, h.heads, h.d}, at::kBFloat16).view(at::kShort), found.view(at::kShort)))
         << "two runs differ";
     EXPECT_EQ(download(workspace, {2}, at::kInt).count_nonzero().item<int64_t>(), 0) << "counters are left behind";
     double worst = 0;

@@ -170,8 +170,8 @@ TEST_F(EngineOnGpu, TunedProductsStayNear) {
   expect_near_the_reference(run(tuned), model::Family::kQwen3);
 }
 
-// Twelve samples of one long prompt: read once for eight and once for four, or by each for itself, the log-probabilities
-// are the fp32 model's within bf16; and the first decode draws the same.
+// Twelve samples of one long prompt: read once for eight and once for four, or by each for itself, the
+// log-probabilities are the fp32 model's within bf16; and the first decode draws the same.
 TEST_F(EngineOnGpu, ASharedPrefixStaysNear) {
   const auto sampled = [](bool shared, bool graphs) {
     at::manual_seed(5);

@@ -24,8 +24,9 @@ struct CUgraphExec_st;
 
 namespace tritonforge::gpu {
 
-constexpr int kCudaAbi = 4;  // raised whenever the table or one of its structs changes
-constexpr int kPage = 16;    // tokens in a block of the KV cache
+constexpr int kCudaAbi = 4;      // raised whenever the table or one of its structs changes
+constexpr int kOutOfMemory = 2;  // cudaErrorMemoryAllocation
+constexpr int kPage = 16;        // tokens in a block of the KV cache
 // Query heads of all members of a group in prefix_attention(): so many members times heads / kv_heads at most.
 constexpr int kPrefixColumns = 32;
 
@@ -85,8 +86,8 @@ struct DecodeAttentionArgs {
   KvLayer cache;
   const int32_t* block_tables;  // [sequences, table_width]
   const int32_t* lengths;       // [sequences]: cached tokens, the new one included (it is in the cache already)
-  // What prefix_attention() has done, or null for both: its pages of each sequence (0: none; the page of the new token is
-  // never among them) and its pieces.
+  // What prefix_attention() has done, or null for both: its pages of each sequence (0: none; the page of the new token
+  // is never among them) and its pieces.
   const int32_t* prefix_pages;  // [sequences]
   const float* prefix_pieces;
   int64_t sequences, table_width, heads, kv_heads, head_dim;  // sequences: padded, at most 1024
@@ -176,6 +177,10 @@ struct CudaApi {
   int (*copy)(void* to, const void* from, size_t bytes, Stream stream);  // any direction; host memory should be pinned
   int (*fill)(void* to, int byte, size_t bytes, Stream stream);
 
+  // Named ranges of the calling thread for profilers (NVTX), nested. Next to nothing where none looks on.
+  int (*range_begin)(const char* name);
+  int (*range_end)();
+
   // Graphs. Capture is of the calling thread; between begin and end only the operations of this table may be queued.
   int (*capture_begin)(Stream stream);
   int (*capture_end)(Stream stream, Graph* out);  // instantiated and uploaded
@@ -229,8 +234,8 @@ struct CudaApi {
 
   // Programmatic dependent launch (Hopper and later), off at the start: a kernel of this table comes onto the device
   // while the kernel before it in the stream still runs, loads what no kernel writes (weights, the RoPE table) and
-  // waits there. Results are the same either way. For the launches of all threads from now on. A whole decode step gains
-  // up to 3 % at 1 to 8 rows and nothing at 64 and more (kernels/kernels.h).
+  // waits there. Results are the same either way. For the launches of all threads from now on. A whole decode step
+  // gains up to 3 % at 1 to 8 rows and nothing at 64 and more (kernels/kernels.h).
   int (*set_overlap)(int on);
 };
 

@@ -91,7 +91,8 @@ TEST(PrefixGroups, GroupsHoldAndNoPairOfThemSavesMore) {
       }
       if (in.size() < 2) return int64_t{0};
       int64_t pages = std::ssize(*in[0]);
-      for (const auto* row : in) pages = std::min<int64_t>(pages, std::ranges::mismatch(*in[0], *row).in1 - in[0]->begin());
+      for (const auto* row : in)
+        pages = std::min<int64_t>(pages, std::ranges::mismatch(*in[0], *row).in1 - in[0]->begin());
       return std::max<int64_t>(0, (std::ssize(in) - 1) * pages - std::ssize(in));
     };
     for (uint32_t a = 0; a < 1u << rows.size(); ++a) {
