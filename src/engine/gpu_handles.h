@@ -73,6 +73,15 @@ class GpuEvent {
   gpu::Event event_ = nullptr;
 };
 
+// What the calling thread does until the end of the block, as a profiler shows it.
+class GpuRange {
+ public:
+  explicit GpuRange(const char* name) { gpu::open_cuda_library().range_begin(name); }
+  ~GpuRange() { gpu::open_cuda_library().range_end(); }
+  GpuRange(const GpuRange&) = delete;
+  GpuRange& operator=(const GpuRange&) = delete;
+};
+
 class GpuGraph {
  public:
   GpuGraph() = default;

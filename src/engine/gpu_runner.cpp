@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "engine/batch.h"
 #include "kernels/device.h"
 
@@ -170,6 +171,7 @@ void GpuRunner::release_cache() {
 }
 
 void GpuRunner::fill(const Plan& plan, std::span<const kernels::SampleRow> rows) {
+  const GpuRange range("fill");
   check_cuda(api_.set_device(device_));
   HostArena& arena = host_[host_turn_++ % kArenas];
   arena.copied.wait();
@@ -180,30 +182,13 @@ void GpuRunner::fill(const Plan& plan, std::span<const kernels::SampleRow> rows)
 }
 
 void GpuRunner::forward() {
+  const GpuRange range(batch_.decode_only ? "forward: decode" : "forward: prompts");
   // Short prompts come again and again. Between them and full steps there are many sizes, each rarely seen.
   if (tune_wanted_ && batch_.tokens <= kTunedTokens) tune_layers(batch_.tokens);
 
-  // A decode of a shape that has run before becomes a graph; the first run has loaded every kernel.
-  if (graphs_wanted_ && batch_.decode_only) {
-    const auto [found, first] = graphs_.try_emplace(batch_.shape());
-    if (!first && !found->second) {
-      check_cuda(api_.capture_begin(stream_));
-      gpu::Graph captured = nullptr;
-      try {
-        queue_step();
-      } catch (...) {
-        api_.capture_end(stream_, &captured);  // leaves the capture; its own error is the same one
-        graphs_.erase(found);
-        throw;
-      }
-      check_cuda(api_.capture_end(stream_, &captured));
-      found->second = GpuGraph(captured);
-    }
-    if (found->second) found->second.launch(stream_);
-    else queue_step();
-  } else {
-    queue_step();
-  }
+  const GpuGraph* graph = graphs_wanted_ && batch_.decode_only ? graph_of_step() : nullptr;
+  if (graph != nullptr) graph->launch(stream_);
+  else queue_step();
 
   // The tokens' way home.
   if (batch_.rows == 0) {
@@ -219,7 +204,34 @@ void GpuRunner::forward() {
   in_flight_.push_back(&drawn);
 }
 
+// A decode of a shape that has run before becomes a graph; the first run has loaded every kernel.
+const GpuGraph* GpuRunner::graph_of_step() {
+  const auto [found, first] = graphs_.try_emplace(batch_.shape());
+  if (first) return nullptr;
+  if (found->second) return &found->second;
+  const GpuRange range("capture");
+  check_cuda(api_.capture_begin(stream_));
+  gpu::Graph captured = nullptr;
+  try {
+    queue_step();
+  } catch (...) {
+    api_.capture_end(stream_, &captured);  // leaves the capture; its own error is the same one
+    graphs_.erase(found);
+    throw;
+  }
+  const int error = api_.capture_end(stream_, &captured);
+  if (error == gpu::kOutOfMemory) {
+    log::warn("no memory for another CUDA graph, after {}: steps are launched kernel by kernel", graphs_.size() - 1);
+    graphs_wanted_ = false;
+    return nullptr;
+  }
+  check_cuda(error);
+  found->second = GpuGraph(captured);
+  return &found->second;
+}
+
 std::span<const kernels::Sampled> GpuRunner::draw() {
+  const GpuRange range("draw");
   Drawn* drawn = in_flight_.front();
   in_flight_.pop_front();
   sampled_.clear();

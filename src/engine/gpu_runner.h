@@ -58,6 +58,7 @@ class GpuRunner : public Runner {
   void tune_at_start(int64_t most_rows);
   void tune_layers(int64_t rows);
   void tune_head(int64_t rows);
+  const GpuGraph* graph_of_step();  // null: it must be queued
   void queue_step();
   void queue_layers();
   void queue_attention(size_t layer);
@@ -72,7 +73,8 @@ class GpuRunner : public Runner {
   const model::Model& model_;
   const model::ModelConfig& config_;
   const int device_;
-  const bool graphs_wanted_, tune_wanted_;
+  bool graphs_wanted_;
+  const bool tune_wanted_;
   const PrefixSharing sharing_;
   const int64_t full_step_;  // tokens, padded
   const int64_t blocks_;

@@ -12,8 +12,8 @@ namespace tritonforge::gpu {
 
 constexpr int kColumnsPerTile = 8;  // of an mma
 
-// A piece of a sequence's result for one kv head, in a workspace: o [group, head_dim] not yet divided by its sum, maxima
-// [16] of scores * log2 e, sums [16]. Merging pieces: weights exp2(maximum - the largest maximum).
+// A piece of a sequence's result for one kv head, in a workspace: o [group, head_dim] not yet divided by its sum,
+// maxima [16] of scores * log2 e, sums [16]. Merging pieces: weights exp2(maximum - the largest maximum).
 __host__ __device__ constexpr int64_t piece_floats(int group, int head_dim) { return int64_t{group} * head_dim + 32; }
 
 // The prefix of a sequence that prefix_attention() reads is cut by its own length alone, so that its pieces do not

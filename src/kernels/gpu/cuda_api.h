@@ -24,8 +24,9 @@ struct CUgraphExec_st;
 
 namespace tritonforge::gpu {
 
-constexpr int kCudaAbi = 4;  // raised whenever the table or one of its structs changes
-constexpr int kPage = 16;    // tokens in a block of the KV cache
+constexpr int kCudaAbi = 4;      // raised whenever the table or one of its structs changes
+constexpr int kOutOfMemory = 2;  // cudaErrorMemoryAllocation
+constexpr int kPage = 16;        // tokens in a block of the KV cache
 // Query heads of all members of a group in prefix_attention(): so many members times heads / kv_heads at most.
 constexpr int kPrefixColumns = 32;
 
@@ -175,6 +176,10 @@ struct CudaApi {
   int (*event_elapsed)(Event begin, Event end, float* milliseconds);
   int (*copy)(void* to, const void* from, size_t bytes, Stream stream);  // any direction; host memory should be pinned
   int (*fill)(void* to, int byte, size_t bytes, Stream stream);
+
+  // Named ranges of the calling thread for profilers (NVTX), nested. Next to nothing where none looks on.
+  int (*range_begin)(const char* name);
+  int (*range_end)();
 
   // Graphs. Capture is of the calling thread; between begin and end only the operations of this table may be queued.
   int (*capture_begin)(Stream stream);

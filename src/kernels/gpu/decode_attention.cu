@@ -7,8 +7,8 @@
 // through its own ring in shared memory (cp.async), so no barrier stands between two pages. Twelve rings of 16 KB
 // a multiprocessor keep ~190 KB in flight: many times what latency needs.
 //
-// A few sequences on Hopper are decode_attention_cluster.cu's. Pages at a sequence's start that prefix_attention() has read are not in the line; its pieces are merged like those of
-// blocks.
+// A few sequences on Hopper are decode_attention_cluster.cu's. Pages at a sequence's start that prefix_attention() has
+// read are not in the line; its pieces are merged like those of blocks.
 #include <algorithm>
 
 #include "kernels/gpu/attention_page.cuh"
@@ -160,7 +160,8 @@ __device__ void merge_pieces(const float* prefix, int prefix_count, const float*
   const auto load = [&](int at, int base) {
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
-      if (base + i < count && at < group * kHeadDim) x[i] = __ldcg(reinterpret_cast<const float4*>(piece(base + i) + at));
+      if (base + i < count && at < group * kHeadDim)
+        x[i] = __ldcg(reinterpret_cast<const float4*>(piece(base + i) + at));
     }
   };
   load(threadIdx.x * 4, 0);

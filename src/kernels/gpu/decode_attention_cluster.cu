@@ -137,8 +137,8 @@ __global__ void __launch_bounds__(kThreads, 2)
       total += weight * sums[b];
       value += weight * o[b];
     }
-    a.out[(int64_t{sequence} * a.heads + head * group) * kHeadDim + at] =
-        __bfloat16_as_ushort(__float2bfloat16_rn(length > 0 ? value / total : 0.0f));
+    a.out[(int64_t{sequence} * a.heads + head * group) * kHeadDim + at] = __bfloat16_as_ushort(
+        __float2bfloat16_rn(length > 0 ? value / total : 0.0f));
   }
   cluster_sync();  // nobody ends while another reads its shared memory
 #endif
@@ -150,16 +150,37 @@ int blocks_for(const DecodeAttentionArgs& a) {
   return blocks;
 }
 
+// Whether this device has room for a cluster of so many blocks anywhere: 8 are promised, 16 are not.
+template <typename Kernel>
+bool holds(Kernel kernel, int blocks, int bytes) {
+  cudaLaunchAttribute cluster{};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim = {static_cast<unsigned>(blocks), 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(blocks));
+  config.blockDim = dim3(kThreads);
+  config.dynamicSmemBytes = static_cast<size_t>(bytes);
+  config.attrs = &cluster;
+  config.numAttrs = 1;
+  int clusters = 0;
+  return cudaOccupancyMaxActiveClusters(&clusters, kernel, &config) == cudaSuccess && clusters > 0;
+}
+
 template <int kHeadDim, int kTiles>
 int run(const DecodeAttentionArgs& a, Stream stream) {
   const auto kernel = decode_attention_cluster_kernel<kHeadDim, kTiles>;
-  const int bytes = shared_bytes(static_cast<int>(a.heads / a.kv_heads), kHeadDim), blocks = blocks_for(a);
+  const int bytes = shared_bytes(static_cast<int>(a.heads / a.kv_heads), kHeadDim);
   if (const int error = check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
                               "decode_attention: shared memory"))
     return error;
   if (const int error = check(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
                               "decode_attention: cluster"))
     return error;
+  int blocks = blocks_for(a);
+  if (blocks > kLeastBlocks && !holds(kernel, blocks, bytes)) {
+    cudaGetLastError();  // told here: the next launch must not find it again
+    blocks = kLeastBlocks;
+  }
   const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(a.kv_heads), static_cast<unsigned>(a.sequences));
   return launch_clusters("decode_attention", kernel, grid, blocks, kThreads, static_cast<size_t>(bytes), stream, a,
                          a.scale * 1.4426950408889634f);

@@ -67,7 +67,7 @@ int launch_clusters(const char* name, void (*kernel)(Parameters...), dim3 grid, 
     constexpr size_t kRings = 30 * 1024;
     attributes[count].id = cudaLaunchAttributePreferredSharedMemoryCarveout;
     attributes[count++].val.sharedMemCarveout = blocks == 0 && shared_bytes > kRings ? cudaSharedmemCarveoutMaxShared
-                                                                                    : 44;  // percent
+                                                                                     : 44;  // percent
     attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[count++].val.programmaticStreamSerializationAllowed = 1;
   }

@@ -184,7 +184,7 @@ int gemm_tune(Gemm* g, const GemmArgs* a, Stream stream) {
   const size_t flush_bytes = 2 * static_cast<size_t>(l2);
   cudaEvent_t begin = nullptr, end = nullptr;
   int error = check(cudaMalloc(&flush, flush_bytes), "gemm_tune");
-  if (error == static_cast<int>(cudaErrorMemoryAllocation)) return 0;  // no room to tune: the first proposal stays
+  if (error == kOutOfMemory) return 0;  // no room to tune: the first proposal stays
   if (error == 0) error = check(cudaEventCreate(&begin), "gemm_tune");
   if (error == 0) error = check(cudaEventCreate(&end), "gemm_tune");
 

@@ -40,14 +40,15 @@ __device__ inline void barrier_wait(uint32_t barrier, int parity) {
 // A box of a tensor into shared memory, by one thread.
 __device__ inline void tensor_load(uint32_t to, const void* map, uint32_t barrier, int x, int y) {
   asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(to),
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(
+          to),
       "l"(map), "r"(barrier), "r"(x), "r"(y)
       : "memory");
 }
 __device__ inline void tensor_load(uint32_t to, const void* map, uint32_t barrier, int x, int y, int z) {
   asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(
-          to),
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::
+          "r"(to),
       "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z)
       : "memory");
 }
@@ -55,7 +56,9 @@ __device__ inline void tensor_load(uint32_t to, const void* map, uint32_t barrie
 // Ordinary stores to shared memory of this thread come before later reads by tensor cores and copy engine.
 __device__ inline void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 // All threads of a warpgroup meet.
-__device__ inline void warpgroup_sync(int id) { asm volatile("bar.sync %0, %1;" ::"r"(id), "n"(kWarpgroup) : "memory"); }
+__device__ inline void warpgroup_sync(int id) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "n"(kWarpgroup) : "memory");
+}
 
 template <int kRegisters>
 __device__ inline void registers_up() {
@@ -94,7 +97,7 @@ __device__ inline void hold(uint32_t (&x)[kCount][4]) {
   for (int i = 0; i < 4 * kCount; ++i) asm volatile("" : "+r"(x[i / 4][i % 4])::"memory");
 }
 
-#define TF_F8(x, i)                                                                                          \
+#define TF_F8(x, i)                                                                                     \
   "+f"(x[i]), "+f"(x[(i) + 1]), "+f"(x[(i) + 2]), "+f"(x[(i) + 3]), "+f"(x[(i) + 4]), "+f"(x[(i) + 5]), \
       "+f"(x[(i) + 6]), "+f"(x[(i) + 7])
 
@@ -112,7 +115,8 @@ __device__ inline void product(float (&c)[64], uint64_t a, uint64_t b, bool add)
       : "l"(a), "l"(b), "r"(static_cast<int>(add)));
 }
 
-// c [64, 128 or 64] += a [64, 16] b [16, 128 or 64]: a in registers, laid out as a product's c; b's rows in shared memory.
+// c [64, 128 or 64] += a [64, 16] b [16, 128 or 64]: a in registers, laid out as a product's c; b's rows in shared
+// memory.
 __device__ inline void add_product(float (&c)[64], const uint32_t (&a)[4], uint64_t b) {
   asm volatile(
       "{\n.reg .pred add;\nsetp.eq.b32 add, 0, 0;\n"

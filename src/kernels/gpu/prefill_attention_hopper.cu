@@ -284,7 +284,8 @@ __device__ void compute_items(const PrefillAttentionArgs& a, const Item* items, 
       const uint32_t values = shared + L::kValuesAt + turn.stage() * L::kTileBytes;
       for (int column = 0; column < L::kColumns; ++column) {
         for (int at = valid * kRowBytes + thread * 16; at < kKeys * kRowBytes; at += kWarpgroup * 16)
-          asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(values + column * kKeys * kRowBytes + at), "r"(0)
+          asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" ::"r"(values + column * kKeys * kRowBytes + at),
+                       "r"(0)
                        : "memory");
       }
       fence_async_proxy();
@@ -371,8 +372,8 @@ int run(const PrefillAttentionArgs& a, Stream stream) {
     return error;
   if (const int error = tensor_map(&maps.keys, a.cache.keys, {kHeadDim, kCacheRows}, {64, kPage})) return error;
   if (const int error = tensor_map(&maps.values, a.cache.values, {kHeadDim, kCacheRows}, {64, kPage})) return error;
-  return launch("prefill_attention", kernel, dim3(static_cast<unsigned>(multiprocessors())), kThreads, kBytes, stream, a,
-                maps, a.scale * 1.4426950408889634f);
+  return launch("prefill_attention", kernel, dim3(static_cast<unsigned>(multiprocessors())), kThreads, kBytes, stream,
+                a, maps, a.scale * 1.4426950408889634f);
 }
 
 }  // namespace

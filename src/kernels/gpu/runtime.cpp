@@ -1,4 +1,6 @@
 // Devices, memory, streams, events and graphs: the CUDA runtime behind the table's conventions, and the table itself.
+#include <nvtx3/nvToolsExt.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdarg>
@@ -128,6 +130,15 @@ int fill(void* to, int byte, size_t bytes, Stream stream) {
   return check(cudaMemsetAsync(to, byte, bytes, stream), "fill");
 }
 
+int range_begin(const char* name) {
+  nvtxRangePushA(name);
+  return 0;
+}
+int range_end() {
+  nvtxRangePop();
+  return 0;
+}
+
 int capture_begin(Stream stream) {
   return check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capture_begin");
 }
@@ -168,6 +179,8 @@ const CudaApi table = {
     .event_elapsed = event_elapsed,
     .copy = copy,
     .fill = fill,
+    .range_begin = range_begin,
+    .range_end = range_end,
     .capture_begin = capture_begin,
     .capture_end = capture_end,
     .graph_launch = graph_launch,
