@@ -103,7 +103,7 @@ void run_rl(RunContext& run) {
 
     // Step. A trainer that died is at an older one: the leases since then are trained again, in order.
     const auto train_start = Clock::now();
-    const auto outcome = run.trainer.step({StepKind::kRl, step, lease.id, run.buffer.url(), {}});
+    const auto outcome = run.trainer.step({StepKind::kRl, step, lease.id, run.buffer.url(), -1, {}});
     if (const auto* back = std::get_if<RolledBack>(&outcome)) {
       log::warn("trainer goes on with step {} ({})", back->next_step, back->cause);
       step = back->next_step;

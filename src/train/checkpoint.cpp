@@ -103,8 +103,7 @@ void write_checkpoint(const fs::path& path, Trainer& trainer, const std::vector<
   const TrainerState& state = trainer.state();
   Json lease_list = Json::array();
   for (const TrainedLease& lease : leases) {
-    lease_list.push_back(
-        {{"lease_id", lease.lease_id}, {"buffer", lease.buffer}, {"step", lease.step}, {"committed", lease.committed}});
+    lease_list.push_back({{"lease_id", lease.lease_id}, {"step", lease.step}, {"committed", lease.committed}});
   }
   const Json json = {{"format", kFormat},
                      {"step", state.step},
@@ -159,8 +158,8 @@ std::vector<TrainedLease> checkpoint_leases(const fs::path& path) {
   const std::string where = (path / "trainer.json").string();
   std::vector<TrainedLease> leases;
   for (const Json& lease : require<Json>(json, "leases", where)) {
-    leases.push_back({require<std::string>(lease, "lease_id", where), require<std::string>(lease, "buffer", where),
-                      require<int64_t>(lease, "step", where), require<bool>(lease, "committed", where)});
+    leases.push_back({require<std::string>(lease, "lease_id", where), require<int64_t>(lease, "step", where),
+                      require<bool>(lease, "committed", where)});
   }
   return leases;
 }

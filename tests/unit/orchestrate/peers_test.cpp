@@ -169,7 +169,7 @@ TEST_F(PeersTest, TheTrainerGetsSftInBinaryAndRlByName) {
   Trainer trainer(role("trainer"));
   EXPECT_EQ(trainer.status().step, 0);
   const TrainSequence taught{{4, 5}, {0, 1}, {0, 0}, {0, 0}, {-1, -1}, "", 1.0};
-  EXPECT_EQ(std::get<StepResult>(trainer.step({StepKind::kSft, 1, "", "", {taught}})).metrics, trained(1).metrics);
+  EXPECT_EQ(std::get<StepResult>(trainer.step({StepKind::kSft, 1, "", "", -1, {taught}})).metrics, trained(1).metrics);
   trainer.step({StepKind::kRl, 2, "rl-step-2", "http://b:1", {}});
   ASSERT_EQ(requests.size(), 2u);
   EXPECT_EQ(requests[0].headers.at("content-type"), kSequencesContentType);
