@@ -57,7 +57,12 @@ void RecipeConfig::validate() const {
   }
   if (has_stage("data") || (has_stage("sft") && data.text.empty()))
     check(!data.pairs.empty(), "data.pairs", "is missing");
-  if (has_stage("rl")) check(!rl.problems.empty(), "rl.problems", "is missing");
+  if (has_stage("rl")) {
+    check(!rl.problems.empty(), "rl.problems", "is missing");
+    check(rollout.max_context <= rl.train.max_tokens_per_micro_batch, "rl.train.max_tokens_per_micro_batch",
+          fmt::format("is {}: a trajectory of rollout.max_context = {} tokens does not fit",
+                      rl.train.max_tokens_per_micro_batch, rollout.max_context));
+  }
   if (has_stage("bench")) {
     check(!bench.problems.empty(), "bench.problems", "is missing");
     check(!bench.models.empty(), "bench.models", "must name at least one of base, sft, rl");

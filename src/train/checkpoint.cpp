@@ -183,6 +183,8 @@ CheckpointStore::CheckpointStore(fs::path folder, int64_t keep) : folder_(std::m
   for (const auto& entry : fs::directory_iterator(folder_)) {
     if (entry.path().filename().string().find(".tmp-") != std::string::npos) fs::remove_all(entry.path());
   }
+  // One that was killed before it removed the old ones, again and again, must not fill the disk.
+  if (fs::exists(folder_ / "latest")) prune(latest());
 }
 
 CheckpointStore::~CheckpointStore() { ::close(lock_fd_); }

@@ -58,6 +58,13 @@ TEST_F(RecipeTest, OnlyWhatDecidesTheResultKeepsAResumeFromGoingOn) {
   EXPECT_THAT(changes({"model.path=n"}), ::testing::ElementsAre("model.path: m, now n"));
 }
 
+TEST_F(RecipeTest, ATrajectoryThatNoStepCanHoldIsRefused) {
+  const auto path = write("a.yaml", "name: a\nmodel: {path: m}\nstages: [rl]\nrl: {problems: p}\n");
+  EXPECT_THAT(error_of([&] { load_recipe(path, {"rollout.max_context=9000"}); }),
+              AllOf(HasSubstr("rl.train.max_tokens_per_micro_batch"), HasSubstr("9000")));
+  EXPECT_EQ(load_recipe(path, {"rollout.max_context=8192"}).rollout.max_context, 8192);
+}
+
 TEST_F(RecipeTest, UnknownKeyNamesTheNearest) {
   const auto path = write("a.yaml", "name: a\nmodel: {path: m}\nstages: [bench]\nbench: {problems: p, sampels: 3}\n");
   EXPECT_THAT(error_of([&] { load_recipe(path, {}); }),
