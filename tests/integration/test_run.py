@@ -1,4 +1,4 @@
-"""`tritonforge run` as a whole, on a small plan: it ends with a table and result.json; roles killed with -9 at the worst
+"""`tritonforge run` as a whole, on a small plan: it ends with a table and result.json; roles killed with -9 at bad
 moments and a run stopped in any stage and resumed give bit for bit the weights of the undisturbed run."""
 
 import json
@@ -171,7 +171,8 @@ def test_stopped_in_any_stage_it_resumes_to_the_same(undisturbed, tmp_path):
     same_as(run, undisturbed)
     assert not left & set(pathlib.Path("/dev/shm").glob("tritonforge-*"))
     # Another recipe is another run.
-    assert "rl.prompts_per_step: 2, now 3" in Run(tmp_path / "a", "--resume", "--set", "rl.prompts_per_step=3").finish(2)
+    other = Run(tmp_path / "a", "--resume", "--set", "rl.prompts_per_step=3")
+    assert "rl.prompts_per_step: 2, now 3" in other.finish(code=2)
     assert "--resume" in Run(tmp_path / "a").finish(code=2)
 
 
