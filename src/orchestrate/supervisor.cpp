@@ -136,17 +136,20 @@ Health read_health(const Result<net::Response>& reply) {
 
 // Until it needs a restart; returns why. "": it is to be stopped.
 std::string Supervisor::watch_healthy(Role& role) {
-  net::HttpClient client({.timeout_s = std::min(3.0, options_.hung_after_s)});
+  constexpr int kSilentProbes = 3;  // at least: this process may have been stopped itself
+  net::HttpClient client({.timeout_s = std::min(3.0, options_.hung_after_s / kSilentProbes)});
   auto heard = Clock::now();
+  int silent = 0;
   while (true) {
     if (const auto code = role.process->wait(Deadline::after(std::min(1.0, options_.hung_after_s / 4))))
       return fmt::format("exited with {}", *code);
     const Health health = read_health(client.get(role.spec.url + "/health"));
+    silent = health.answered ? 0 : silent + 1;
     if (health.answered) heard = Clock::now();
     std::lock_guard lock(mutex_);
     if (role.stopping) return "";
     if (health.state == RoleState::kRed && role.spec.restart_when_red) return "is red: " + health.detail;
-    if (seconds_since(heard) > options_.hung_after_s)
+    if (silent >= kSilentProbes && seconds_since(heard) > options_.hung_after_s)
       return fmt::format("hangs: no answer to /health for {:.0f} s", seconds_since(heard));
     // Red is what nobody restarts; a router without an engine waits for one.
     role.status.state = health.state == RoleState::kRed ? RoleState::kYellow : health.state;
