@@ -90,6 +90,7 @@ std::vector<BenchRow> run_bench(RunContext& run, const std::string& stage) {
     group.seed = Rng::derive(Rng::derive(seed, label), i) >> 1;
     group.options = run.config.rollout_request(bench.sampling, max_turns);
   }
+  run.record.begin_stage("bench");
   run.buffer.submit(groups);
 
   // One lease a problem, so that the progress shows. After --resume the same leases hold the same samples.

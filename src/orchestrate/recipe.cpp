@@ -103,6 +103,22 @@ const std::vector<std::string> kFree = {"dashboard_port",
                                         "rl.train.keep_checkpoints",
                                         "rl.train.buffer_timeout_s"};
 
+// Sections, and the stages that read them. What is not here is read by all.
+const std::map<std::string, std::vector<std::string>> kReaders = {{"data", {"data", "sft"}},
+                                                                  {"sft", {"sft"}},
+                                                                  {"rl", {"rl"}},
+                                                                  {"bench", {"bench"}},
+                                                                  {"rollout", {"rl", "bench"}},
+                                                                  {"evaluator", {"data", "rl", "bench"}}};
+
+bool may_change(const std::string& key, const std::vector<std::string>& begun) {
+  const auto readers = kReaders.find(key.substr(0, key.find('.')));
+  return readers != kReaders.end() &&
+         std::none_of(readers->second.begin(), readers->second.end(), [&](const std::string& stage) {
+           return std::find(begun.begin(), begun.end(), stage) != begun.end();
+         });
+}
+
 void flatten(const OptionList& list, const std::string& path, std::map<std::string, std::string>& values) {
   for (const Option& option : list.options()) {
     const std::string key = path + option.name;
@@ -114,13 +130,15 @@ void flatten(const OptionList& list, const std::string& path, std::map<std::stri
 
 }  // namespace
 
-std::vector<std::string> deciding_changes(RecipeConfig before, RecipeConfig now) {
+std::vector<std::string> deciding_changes(RecipeConfig before, RecipeConfig now,
+                                          const std::vector<std::string>& begun) {
   std::map<std::string, std::string> old_values, new_values;
   flatten(options_of(before), "", old_values);
   flatten(options_of(now), "", new_values);
   std::vector<std::string> changes;
   for (const auto& [key, value] : new_values) {
-    if (old_values[key] != value) changes.push_back(fmt::format("{}: {}, now {}", key, old_values[key], value));
+    if (old_values[key] != value && !may_change(key, begun))
+      changes.push_back(fmt::format("{}: {}, now {}", key, old_values[key], value));
   }
   return changes;
 }

@@ -162,8 +162,9 @@ struct RecipeConfig {
 
 // What of a recipe decides the result and differs between the run in a folder and one that is to go on with it:
 // "rl.train.lr: 2e-05, now 1e-04". Empty where they may differ as they do: in addresses, limits of parallel work,
-// checkpoints, and whatever else changes how fast a run is or what it survives.
-std::vector<std::string> deciding_changes(RecipeConfig before, RecipeConfig now);
+// checkpoints, and whatever else changes how fast a run is or what it survives; and in the options of stages that were
+// not `begun`.
+std::vector<std::string> deciding_changes(RecipeConfig before, RecipeConfig now, const std::vector<std::string>& begun);
 
 // Reads a recipe, applies `--set` overrides, validates. A recipe may begin from another: `extends: quickstart.yaml`.
 RecipeConfig load_recipe(const fs::path& path, const std::vector<std::string>& overrides);

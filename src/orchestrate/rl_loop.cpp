@@ -157,6 +157,7 @@ class RlStepper {
 void run_rl(RunContext& run) {
   const auto& rl = run.config.rl;
   RlStepper stepper(run);
+  run.record.begin_stage("rl");
   // What is missing of groups that an earlier start submitted was to be sampled from the weights of the last step that
   // it recorded. Until the trainer has these again, nothing is sampled.
   run.engines.require(1 + run.record.last_step("rl"));

@@ -138,14 +138,15 @@ namespace {
 
 // recipe.yaml is what the run in the folder was started with; where it goes on with another one that decides nothing
 // else, the old one is kept beside.
-void keep_recipe(const RecipeConfig& config, const fs::path& folder) {
+void keep_recipe(const RecipeConfig& config, const RunRecord& record) {
+  const fs::path& folder = record.folder();
   const fs::path file = folder / "recipe.yaml";
   const std::string text = dump_config(config);
   if (fs::exists(file)) {
     const std::string old = read_file(file);
     if (old == text) return;
     const auto before = load_config<RecipeConfig>(parse_yaml(old, file.string()), file.string());
-    const auto changes = deciding_changes(before, config);
+    const auto changes = deciding_changes(before, config, record.begun_stages());
     if (!changes.empty()) {
       fail(ErrorKind::kUsage,
            "--resume: {} holds another run than this recipe's ({}); go on without these changes, or "
@@ -215,7 +216,7 @@ void run_recipe(const RecipeConfig& config, const RunOptions& options) {
                                                  : options.output;
   SignalWaiter signals;
   RunRecord record(fs::absolute(folder), options.resume);
-  keep_recipe(config, record.folder());
+  keep_recipe(config, record);
   for (const fs::path& swept : SharedFolder::sweep()) log::info("removed {}, which a killed run left", swept.string());
   RunContext run(config, record);
   TerminalView view;

@@ -70,6 +70,7 @@ RunRecord::RunRecord(fs::path folder, bool resume) : folder_(std::move(folder)),
          folder_.string());
   }
   const Json json = parse_json(read_file(state), state.string());
+  begun_ = optional_field<std::vector<std::string>>(json, "begun", {"data", "sft", "rl", "bench"}, state.string());
   done_ = require<std::vector<std::string>>(json, "done", state.string());
   wall_s_ = require<std::map<std::string, double>>(json, "wall_s", state.string());
   for (const auto& row : require<Json>(json, "rows", state.string())) rows_.push_back(bench_row_from_json(row));
@@ -85,12 +86,25 @@ RunRecord::RunRecord(fs::path folder, bool resume) : folder_(std::move(folder)),
 void RunRecord::save_state() {
   Json rows = Json::array();
   for (const auto& row : rows_) rows.push_back(to_json(row));
-  write_file_atomic(folder_ / "state.json", Json{{"done", done_}, {"wall_s", wall_s_}, {"rows", rows}}.dump(1));
+  write_file_atomic(folder_ / "state.json",
+                    Json{{"begun", begun_}, {"done", done_}, {"wall_s", wall_s_}, {"rows", rows}}.dump(1));
 }
 
 bool RunRecord::stage_done(const std::string& stage) const {
   std::lock_guard lock(mutex_);
   return std::find(done_.begin(), done_.end(), stage) != done_.end();
+}
+
+void RunRecord::begin_stage(const std::string& stage) {
+  std::lock_guard lock(mutex_);
+  if (std::find(begun_.begin(), begun_.end(), stage) != begun_.end()) return;
+  begun_.push_back(stage);
+  save_state();
+}
+
+std::vector<std::string> RunRecord::begun_stages() const {
+  std::lock_guard lock(mutex_);
+  return begun_;
 }
 
 void RunRecord::finish_stage(const std::string& stage, double wall_s, const std::vector<BenchRow>& rows) {

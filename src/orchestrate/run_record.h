@@ -1,7 +1,7 @@
 #pragma once
 // The run's folder: what happened, for the dashboard, the report, and --resume.
 //   recipe.yaml       the whole config with defaults
-//   state.json        finished stages and their results (atomic)
+//   state.json        stages that were begun, those that are done, and their results (atomic)
 //   status.json       roles, stage, progress (atomic, about once a second)
 //   steps.jsonl       one line a training step
 //   trajectories.jsonl  a sample of trajectories, newest last
@@ -50,6 +50,9 @@ class RunRecord {
   const fs::path& folder() const { return folder_; }
 
   bool stage_done(const std::string& stage) const;
+  // Its input has been read and its first work is about to be asked for: from here on its options decide the result.
+  void begin_stage(const std::string& stage);
+  std::vector<std::string> begun_stages() const;
   // With the rows that the stage adds to the table: both or neither.
   void finish_stage(const std::string& stage, double wall_s, const std::vector<BenchRow>& rows = {});
   std::vector<BenchRow> rows() const;
@@ -94,7 +97,7 @@ class RunRecord {
   fs::path folder_;
   FolderLock lock_;
   mutable std::mutex mutex_;
-  std::vector<std::string> done_;
+  std::vector<std::string> begun_, done_;
   std::map<std::string, double> wall_s_;
   std::vector<BenchRow> rows_;
   std::map<std::string, int64_t> last_step_;

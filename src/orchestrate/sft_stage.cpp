@@ -128,6 +128,7 @@ StepRequest step_request(const SftData& data, const std::vector<size_t>& example
 void verify_pairs(RunContext& run) {
   const auto pairs = training_pairs(run.config);
   auto order = shuffled(pairs.size(), Rng::derive(static_cast<uint64_t>(run.config.seed), "verify pairs"));
+  run.record.begin_stage("data");
   order.resize(std::min<size_t>(order.size(), static_cast<size_t>(run.config.data.verify)));
   EvaluationOptions options;
   options.mode = run.config.evaluator.mode;
@@ -164,6 +165,7 @@ void run_sft(RunContext& run) {
   const auto steps = plan_steps(data, sft, static_cast<uint64_t>(run.config.seed));
   log::info("sft: {} examples, {} tokens; {} left out as longer than {}", data.examples.size(), data.tokens,
             data.too_long, sft.max_sequence);
+  run.record.begin_stage("sft");
   run.start_trainer("sft", sft.train, base, sft.steps);
 
   run.trainer.go_on([&](int64_t next) {

@@ -295,8 +295,8 @@ void Supervisor::check() const {
   std::lock_guard lock(mutex_);
   for (const auto& role : roles_) {
     if (role->status.state != RoleState::kRed) continue;
-    fail(ErrorKind::kUnavailable, "{} keeps failing ({}); its log is {}; mend the cause, then run again with --resume",
-         role->spec.name, role->status.detail, (log_folder_ / (role->spec.name + ".log")).string());
+    fail(ErrorKind::kUnavailable, "{} keeps failing ({}); its log is {}", role->spec.name, role->status.detail,
+         (log_folder_ / (role->spec.name + ".log")).string());
   }
 }
 

@@ -45,8 +45,9 @@ TEST_F(RecipeTest, EveryShippedRecipeLoadsAndSurvivesADump) {
 TEST_F(RecipeTest, OnlyWhatDecidesTheResultKeepsAResumeFromGoingOn) {
   const auto path = write("a.yaml", "name: a\nmodel: {path: m}\nstages: [rl]\nrl: {problems: p}\n");
   const RecipeConfig before = load_recipe(path, {});
+  std::vector<std::string> begun = {"rl"};
   const auto changes = [&](const std::vector<std::string>& set) {
-    return deciding_changes(before, load_recipe(path, set));
+    return deciding_changes(before, load_recipe(path, set), begun);
   };
   EXPECT_THAT(changes({}), ::testing::IsEmpty());
   EXPECT_THAT(changes({"dashboard_port=0", "engine.max_running=8", "rl.train.checkpoint_interval=3",
@@ -56,6 +57,11 @@ TEST_F(RecipeTest, OnlyWhatDecidesTheResultKeepsAResumeFromGoingOn) {
   EXPECT_THAT(changes({"rl.train.lr=1e-3", "rl.prompts_per_step=3"}),
               ::testing::UnorderedElementsAre(HasSubstr("rl.train.lr"), "rl.prompts_per_step: 8, now 3"));
   EXPECT_THAT(changes({"model.path=n"}), ::testing::ElementsAre("model.path: m, now n"));
+  EXPECT_THAT(changes({"bench.samples=9", "sft.steps=3"}), ::testing::IsEmpty());  // these stages are still to come
+  begun = {"sft"};
+  EXPECT_THAT(changes({"rl.problems=q", "rollout.gamma=0.9"}), ::testing::IsEmpty());
+  begun = {"bench"};
+  EXPECT_THAT(changes({"rl.problems=q", "rollout.gamma=0.9"}), ::testing::ElementsAre(HasSubstr("rollout.gamma")));
 }
 
 TEST_F(RecipeTest, ATrajectoryThatNoStepCanHoldIsRefused) {

@@ -61,6 +61,8 @@ TEST(RunRecord, ResumeKeepsWhatWasFinishedAndWritesNoStepTwice) {
   TemporaryFolder folder("record");
   {
     RunRecord record(folder.path(), /*resume=*/false);
+    record.begin_stage("sft");
+    record.begin_stage("sft");
     record.finish_stage("sft", 12.5, bench_rows("base", {{trajectory({turn(true, false)})}}, {1}, 1));
     record.add_sft_step(trained(1));
     record.add_sft_step(trained(2));
@@ -71,6 +73,7 @@ TEST(RunRecord, ResumeKeepsWhatWasFinishedAndWritesNoStepTwice) {
   EXPECT_TRUE(record.stage_done("sft"));
   EXPECT_FALSE(record.stage_done("rl"));
   ASSERT_EQ(record.rows().size(), 1u);
+  EXPECT_THAT(record.begun_stages(), testing::ElementsAre("sft"));
   EXPECT_EQ(record.last_step("sft"), 2);
   EXPECT_EQ(record.last_step("rl"), 0);
   EXPECT_EQ(record.first_step("sft", 3), 3);
