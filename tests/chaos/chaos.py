@@ -193,7 +193,7 @@ def cut(run, rng):
         return None  # the process, or the connection, went in between
     finally:
         os.close(handle)
-    return f"{count} connections of {name} cut"
+    return count and f"{count} connections of {name} cut"
 
 
 def disk_full(run, rng):

@@ -8,5 +8,5 @@ import chaos
 
 
 def test_a_dozen_faults_change_nothing(tmp_path):
-    report = chaos.campaign(tmp_path, seed=8, faults=12, gap_s=3)
+    report = chaos.campaign(tmp_path, seed=8, faults=12, gap_s=1.5)
     assert report.faults == 12
