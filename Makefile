@@ -4,7 +4,8 @@ JOBS ?= $(shell nproc)
 RECIPE ?= recipes/quickstart.yaml
 TIDY ?= 150
 
-.PHONY: help install dev build gpu test test-one bench lint format asan tsan mutants clean quickstart quickstart-gpu
+.PHONY: help install dev build gpu test test-one chaos bench lint format asan tsan mutants
+.PHONY: clean quickstart quickstart-gpu
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +32,11 @@ test: build  ## builds and passes all tests
 
 test-one: install  ## one test: TEST=Scheduler.Chunks* or a pytest path, a golden file, a fuzz target
 	@JOBS=$(JOBS) python3 tools/test_one.py '$(TEST)' $(BUILD)
+
+chaos: install  ## faults at random instants of small runs: SEED=1 FAULTS=24 (tests/chaos/chaos.py)
+	@cmake -S . -B $(BUILD) -G Ninja >/dev/null && cmake --build $(BUILD) -j $(JOBS) --target tritonforge
+	@TRITONFORGE_BINARY=$(abspath $(BUILD))/tritonforge \
+		python3 tests/chaos/chaos.py --seed $(or $(SEED),1) --faults $(or $(FAULTS),24)
 
 bench: build  ## builds the benchmarks and runs each beside its peer
 	@cmake --build $(BUILD) -j $(JOBS) --target benchmarks

@@ -13,6 +13,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <random>
 #include <utility>
 
 #include "base/error.h"
@@ -57,6 +59,7 @@ int open_append(const fs::path& path) {
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   ::signal(SIGPIPE, SIG_DFL);
+  ::signal(SIGXFSZ, SIG_DFL);
   if (out >= 0) ::dup2(out, STDOUT_FILENO);
   if (err >= 0) ::dup2(err, STDERR_FILENO);
   if (options.working_folder.empty() || ::chdir(options.working_folder.c_str()) == 0) ::execvpe(argv[0], argv, env);
@@ -198,8 +201,10 @@ SignalWaiter::SignalWaiter() {
   sigemptyset(&set);
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGHUP);
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
   ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);
 }
 
 bool SignalWaiter::wait(Deadline deadline) {
@@ -207,6 +212,7 @@ bool SignalWaiter::wait(Deadline deadline) {
   sigemptyset(&set);
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGHUP);
   const double left = deadline.remaining_s();
   const timespec span{static_cast<time_t>(left), static_cast<long>((left - static_cast<time_t>(left)) * 1e9)};
   return ::sigtimedwait(&set, nullptr, &span) > 0;
@@ -222,18 +228,42 @@ fs::path own_executable() {
   return path;
 }
 
-int free_port() {
+namespace {
+
+// Whether a server can listen there now.
+bool is_free(int port) {
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  const bool ok = fd >= 0 && ::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 &&
-                  ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0;
-  const int reason = errno;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  const int on = 1;
+  const bool free = fd >= 0 && ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+                    ::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 && ::listen(fd, 1) == 0;
   if (fd >= 0) ::close(fd);
-  if (!ok) fail(ErrorKind::kUnavailable, "no free port: {}", std::strerror(reason));
-  return ntohs(address.sin_port);
+  return free;
+}
+
+// The ports that the kernel gives to outgoing connections begin here.
+int first_ephemeral_port() {
+  std::ifstream range("/proc/sys/net/ipv4/ip_local_port_range");
+  int low = 32768;
+  range >> low;
+  return range ? low : 32768;
+}
+
+}  // namespace
+
+int free_port() {
+  constexpr int kLowest = 20000;
+  const int count = first_ephemeral_port() - kLowest;
+  if (count < 1000) fail(ErrorKind::kUnavailable, "no room for ports between {} and the ephemeral ones", kLowest);
+  std::random_device random;
+  for (int tries = 0; tries < 1000; ++tries) {
+    const int port = kLowest + static_cast<int>(random() % static_cast<unsigned>(count));
+    if (is_free(port)) return port;
+  }
+  fail(ErrorKind::kUnavailable, "no free port from {} to {}", kLowest, kLowest + count - 1);
 }
 
 }  // namespace tritonforge

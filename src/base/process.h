@@ -49,17 +49,19 @@ struct CommandOutput {
 };
 CommandOutput run_command(const std::vector<std::string>& argv, double timeout_s);
 
-// Blocks SIGINT and SIGTERM for all threads started later, and lets one thread wait for them.
+// Blocks SIGINT, SIGTERM and SIGHUP (a closed terminal) for all threads started later, and lets one thread wait for
+// them. A peer that hung up and a file that may not grow are errors of one write from here on, not signals.
 class SignalWaiter {
  public:
   SignalWaiter();
-  // True once SIGINT or SIGTERM came; waits at most until the deadline.
+  // True once one of them came; waits at most until the deadline.
   bool wait(Deadline deadline);
   void block();  // until a signal comes
 };
 
 fs::path own_executable();
-// First free TCP port on 127.0.0.1 (asked of the kernel).
+// A TCP port on 127.0.0.1 that is free now, from below those that the kernel gives to outgoing connections: a server
+// that is restarted finds it free again.
 int free_port();
 
 }  // namespace tritonforge

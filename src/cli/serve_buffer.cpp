@@ -1,4 +1,3 @@
-#include <csignal>
 #include <cstdlib>
 
 #include <fmt/format.h>
@@ -29,9 +28,6 @@ struct BufferFlags {
 
 int serve_buffer(const BufferFlags& flags) {
   log::start("buffer");
-  // A full disk or a file-size limit is an error of one write, not the end of the process.
-  std::signal(SIGXFSZ, SIG_IGN);
-  std::signal(SIGPIPE, SIG_IGN);
   SignalWaiter signals;
   rollout::ServiceOptions options = flags.service;
   options.peers.api_key = flags.http.api_key;

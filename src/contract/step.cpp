@@ -46,7 +46,8 @@ Json to_json(const StepRequest& request) {
   return {{"kind", name_of(request.kind)},
           {"step", request.step},
           {"lease_id", request.lease_id},
-          {"buffer", request.buffer}};
+          {"buffer", request.buffer},
+          {"weight_version", request.weight_version}};
 }
 
 StepRequest step_request_from_json(const Json& body) {
@@ -58,6 +59,7 @@ StepRequest step_request_from_json(const Json& body) {
   if (request.kind == StepKind::kRl) {
     request.lease_id = require<std::string>(body, "lease_id", where);
     request.buffer = require<std::string>(body, "buffer", where);
+    request.weight_version = optional_field<int64_t>(body, "weight_version", -1, where);
     if (request.lease_id.empty() || request.lease_id.find_first_of("/?#% ") != std::string::npos) {
       fail(ErrorKind::kUsage, "{}: lease_id '{}' is not a path segment", where, request.lease_id);
     }
@@ -110,6 +112,7 @@ Json to_json(const StepResult& result) {
   if (!result.checkpoint.empty()) json["checkpoint"] = result.checkpoint;
   if (!result.checkpoint_error.empty()) json["checkpoint_error"] = result.checkpoint_error;
   if (result.repeated) json["repeated"] = true;
+  if (!result.set_aside.empty()) json["set_aside"] = result.set_aside;
   return json;
 }
 
@@ -122,6 +125,7 @@ StepResult step_result_from_json(const Json& json) {
   result.checkpoint = optional_field<std::string>(json, "checkpoint", "", where);
   result.checkpoint_error = optional_field<std::string>(json, "checkpoint_error", "", where);
   result.repeated = optional_field<bool>(json, "repeated", false, where);
+  result.set_aside = optional_field<std::vector<std::string>>(json, "set_aside", {}, where);
   return result;
 }
 

@@ -19,6 +19,7 @@ struct StepRequest {
   StepKind kind = StepKind::kSft;
   int64_t step = 0;                      // from 1; one more than the last
   std::string lease_id, buffer;          // rl: the buffer's URL, from where the trainer fetches the lease's sequences
+  int64_t weight_version = -1;           // rl: under which the engines know the weights that the step begins with
   std::vector<TrainSequence> sequences;  // sft
 };
 Json to_json(const StepRequest& request);                  // of an RL step; SFT's sequences travel in binary
@@ -102,9 +103,10 @@ Json to_json(const StepMetrics& metrics);
 // A step that was trained, and what went with it.
 struct StepResult {
   StepMetrics metrics;
-  std::string checkpoint;        // folder, where one was written
-  std::string checkpoint_error;  // why none could be written: the step counts all the same
-  bool repeated = false;         // trained before: nothing was done now
+  std::string checkpoint;              // folder, where one was written
+  std::string checkpoint_error;        // why none could be written: the step counts all the same
+  bool repeated = false;               // trained before: nothing was done now
+  std::vector<std::string> set_aside;  // sequences that cannot be trained on, each with its reason
 };
 Json to_json(const StepResult& result);
 StepResult step_result_from_json(const Json& json);  // throws kUsage naming the field

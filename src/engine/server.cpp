@@ -1,6 +1,7 @@
 #include "engine/server.h"
 
 #include <atomic>
+#include <charconv>
 
 #include "base/job_queue.h"
 #include "base/log.h"
@@ -17,6 +18,20 @@ using HttpRequest = net::Request;
 
 constexpr size_t kMaxWaitingRequests = 1024;  // read and not yet parsed
 constexpr double kStopSeconds = 60;           // for the step that runs when the server is stopped
+
+// The router's barrier: a request that is to be sampled from newer weights than these goes elsewhere, or comes again.
+void check_weight_version(const HttpRequest& request, const Engine& engine) {
+  const auto header = request.headers.find("x-min-weight-version");
+  if (header == request.headers.end()) return;
+  const std::string& text = header->second;
+  int64_t wanted = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), wanted);
+  if (error != std::errc() || end != text.data() + text.size())
+    fail(ErrorKind::kUsage, "x-min-weight-version: '{}' is not a version", text);
+  const int64_t version = engine.stats().weight_version;
+  if (version < wanted)
+    fail(ErrorKind::kUnavailable, "the weights here are version {}, version {} or newer is asked for", version, wanted);
+}
 
 }  // namespace
 
@@ -75,6 +90,7 @@ void EngineServer::Impl::on_jobs(const char* method, const char* path, Handler h
     const auto run = [this, handler, request, responder] {
       try {
         if (closing) fail(ErrorKind::kMachine, "the engine is shutting down");
+        check_weight_version(request, engine);
         (this->*handler)(request, responder);
       } catch (const Error& error) {
         responder->send(Response::error(error));

@@ -56,7 +56,8 @@ struct Response {
 };
 
 // The reply to GET /health: {"status": "green|yellow|red", "role", "detail"}, and `report` where it is not empty. Red
-// is 503. Yellow works, but somebody should look: a supervisor restarts no role for it.
+// is 503. Yellow works, but somebody should look: a supervisor restarts no role for it. Whoever starts the process may
+// name it in TRITONFORGE_INSTANCE: it is there as "instance", so that no other process on the port is taken for it.
 enum class Colour { kGreen, kYellow, kRed };
 Response health_reply(Colour colour, std::string_view role, std::string_view detail,
                       const Json& report = Json::object());

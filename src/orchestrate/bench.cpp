@@ -138,16 +138,18 @@ std::vector<BenchRow> run_bench(RunContext& run, const std::string& stage) {
   }
   run.buffer.submit(groups);
 
-  // One lease a problem, so that the progress shows.
+  // One lease a problem, so that the progress shows. After --resume the same leases hold the same samples.
+  std::vector<Lease> leases;
   std::vector<std::vector<Trajectory>> by_problem;
   const auto total = static_cast<int64_t>(groups.size());
   for (const GroupSpec& group : groups) {
     run.record.set_progress(label, static_cast<int64_t>(by_problem.size()), total);
-    Lease lease = run.buffer.lease(
-        {.lease_id = "lease-" + group.id, .group_ids = {group.id}, .samples = bench.samples});
-    by_problem.push_back(std::move(lease.groups.at(0).samples));
-    run.buffer.commit(lease.id, /*step=*/0);
+    leases.push_back(
+        run.buffer.lease({.lease_id = "lease-" + group.id, .group_ids = {group.id}, .samples = bench.samples}));
+    by_problem.push_back(leases.back().groups.at(0).samples);
   }
+  run.buffer.require_results(leases, label);
+  for (const Lease& lease : leases) run.buffer.commit(lease.id, /*step=*/0);
   run.record.set_progress(label, total, total);
   run.record.write_bench(stage, by_problem);
   return bench_rows(stage, by_problem, bench.turns, seed);

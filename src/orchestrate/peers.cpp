@@ -1,6 +1,7 @@
 #include "orchestrate/peers.h"
 
 #include <algorithm>
+#include <future>
 
 #include "base/log.h"
 #include "net/retry.h"
@@ -11,10 +12,11 @@ namespace tritonforge::orchestrate {
 namespace {
 
 constexpr double kRolePatience = 300;         // at least: a role may take so long to come back
-constexpr double kTrainerPatience = 600;      // loading a model and its optimizer
 constexpr double kGenerationPatience = 1800;  // of the slowest generation
 constexpr double kLeaseRound = 30, kLeaseTimeout = 90;
 constexpr double kInstallTimeout = 600;
+constexpr double kBringUpPatience = 20;  // in which the trainer may replace the weights that a fresh engine reads
+constexpr int kInternalErrors = 3;       // of the trainer, until they are taken for good
 
 // POST path and body of an update, in SGLang's names.
 std::pair<std::string, Json> update_request(const PublishedWeights& weights) {
@@ -23,22 +25,6 @@ std::pair<std::string, Json> update_request(const PublishedWeights& weights) {
           {{folder ? "model_path" : "path", weights.path.string()},
            {"weight_version", std::to_string(weights.version)},
            {"checksums", weights.checksums}}};
-}
-
-// Whether a worker answered the router's update and did not take it; one that could not be reached may come back.
-bool refused(const Json& reply) {
-  if (!reply.is_object()) return true;
-  const Json error = reply.value("error", Json::object());
-  const std::string type = error.is_object() ? error.value("type", "") : "";
-  for (const ErrorKind passing : {ErrorKind::kUnavailable, ErrorKind::kBusy, ErrorKind::kTimeout}) {
-    if (type == name_of(passing)) return false;
-  }
-  return reply.contains("error") || !reply.value("success", true);
-}
-
-// What the router says of its workers: {url: reply}.
-Json workers_of(const net::Response& response, const std::string& where) {
-  return require<Json>(parse_json(response.body, where), "workers", where);
 }
 
 }  // namespace
@@ -53,18 +39,14 @@ net::Response Role::exchange(const Request& request) const {
   const std::string what = fmt::format("{}: {} {}", name_, request.method, request.path);
   const Deadline deadline = Deadline::after(std::max(request.timeout_s, kRolePatience));
   const net::ClientOptions options{.timeout_s = request.timeout_s};
-  const auto check_process = [&] {
-    if (request.restarts && restarts() != *request.restarts)
-      fail(ErrorKind::kUnavailable, "{}: the process that was asked was restarted", what);
-  };
   bool reached = false;
   const auto attempt = [&]() -> Result<net::Response> {
-    check_process();
     auto reply = client_->request(request.method, url_ + request.path, request.body, request.content_type, &options);
-    check_process();
-    reached = reply.ok() ? reply->status != 503 && reply->status != 429
-                         : reply.error().kind() != ErrorKind::kUnavailable;
+    reached = reply.ok()
+                  ? reply->status != 503 && reply->status != 429
+                  : reply.error().kind() != ErrorKind::kUnavailable && reply.error().kind() != ErrorKind::kTimeout;
     if (reached) return reply;
+    supervisor_->check();  // what this one waits for may be another role
     supervisor_->wait_ready(name_, deadline);
     return reply.ok() ? net::error_of(*reply, what) : Error(reply.error().kind(), what + ": " + reply.error().what());
   };
@@ -113,44 +95,134 @@ void Buffer::commit(const std::string& lease_id, int64_t step) const {
 }
 
 void Buffer::release(const std::string& lease_id) const {
-  role_.post("/v2/leases/" + lease_id + "/release", Json::object(), 60);
+  try {
+    role_.post("/v2/leases/" + lease_id + "/release", Json::object(), 60);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kNotFound) throw;
+  }
+}
+
+void Buffer::require_results(const std::vector<Lease>& leases, const std::string& what) const {
+  std::string reason;
+  for (const Lease& lease : leases) {
+    if (lease.figures.failed < lease.figures.trajectories || lease.figures.trajectories == 0) return;
+    for (const LeasedGroup& group : lease.groups) {
+      if (!reason.empty() || group.samples.empty() || group.samples[0].turns.empty()) continue;
+      const Verdict& verdict = group.samples[0].turns.back().verdict;
+      reason = fmt::format("{}: {}", name_of(verdict.fault), verdict.diagnostics);
+    }
+  }
+  if (leases.empty()) return;
+  for (const Lease& lease : leases) role_.post("/v2/leases/" + lease.id + "/discard", Json::object(), 60);
+  fail(ErrorKind::kUnavailable, "{}: every trajectory failed, none through the model: {}", what, reason);
+}
+
+void Trainer::go_on(const std::function<void(int64_t next)>& work) {
+  while (true) {
+    const int64_t next = status().step + 1;
+    try {
+      return work(next);
+    } catch (const RolledBack& back) {
+      log::warn("{}; it goes on from its last checkpoint", back.what());
+    }
+  }
 }
 
 TrainerStatus Trainer::status() {
-  restarts_ = role_.restarts();  // before asking: a restart in between then shows in the next call
-  return trainer_status_from_json(role_.ask({.method = "GET", .path = "/status"}));
+  const auto status = trainer_status_from_json(role_.ask({.method = "GET", .path = "/status"}));
+  steps_ = status.step;
+  return status;
 }
 
-StepOutcome Trainer::step(const StepRequest& request) {
-  Role::Request message{.path = "/step", .timeout_s = 3600, .restarts = restarts_};
+Json Trainer::ask(Role::Request request, int64_t counts_on) const {
+  const std::string what = fmt::format("trainer: {} {}", request.method, request.path);
+  int internal_errors = 0;
+  const auto attempt = [&]() -> Result<Json> {
+    const net::Response reply = role_.exchange(request);
+    if (reply.status / 100 == 2) return parse_json(reply.body, what);
+    Error error = net::error_of(reply, what);
+    const Json body = Json::parse(reply.body, nullptr, /*allow_exceptions=*/false);
+    const bool elsewhere = reply.status == 409 && body.is_object() &&
+                           body.value("expected_step", counts_on + 1) != counts_on + 1;
+    if (elsewhere) throw RolledBack(error.what());
+    return error;
+  };
+  const auto again = [&](const Error& error) {
+    return error.kind() == ErrorKind::kInternal && ++internal_errors < kInternalErrors;
+  };
+  const auto note = [&](const Error& error, double pause_s) {
+    log::warn("{}; again in {:.1f} s", error.what(), pause_s);
+  };
+  return net::retry<Json>(what, Deadline::after(std::max(request.timeout_s, kRolePatience)), attempt,
+                          {.again = again, .backoff = {.first_s = 1, .max_s = 5}, .on_pause = note})
+      .value();
+}
+
+Json Trainer::post(const std::string& path, Json body, int64_t counts_on, double timeout_s) const {
+  body["step"] = counts_on;
+  return ask({.path = path, .body = body.dump(), .timeout_s = timeout_s}, counts_on);
+}
+
+StepResult Trainer::step(const StepRequest& request) {
+  Role::Request message{.path = "/step", .timeout_s = 3600};
   if (request.kind == StepKind::kSft) {
     message.content_type = kSequencesContentType;
     message.body = to_binary({.step = request.step, .sequences = request.sequences});
   } else {
     message.body = to_json(request).dump();
   }
-  try {
-    return step_result_from_json(role_.ask(message));
-  } catch (const Error& error) {
-    if (role_.restarts() == restarts_) throw;
-    role_.wait_ready(Deadline::after(kTrainerPatience));
-    return RolledBack{status().step + 1, error.what()};
+  StepResult result = step_result_from_json(ask(std::move(message), request.step - 1));
+  TF_CHECK(result.metrics.step == request.step, "the trainer answered to step {} with {}", request.step,
+           result.metrics.step);
+  steps_ = request.step;
+  return result;
+}
+
+PublishedWeights Trainer::publish(int64_t version, int64_t steps) const {
+  return published_weights_from_json(post("/publish_weights", {{"version", version}, {"to", "shm"}}, steps, 600));
+}
+
+void Trainer::finish(const fs::path& folder) {
+  // A buffer that is just being restarted takes the commits a little later; the checkpoint is written once.
+  const auto save = [&]() -> Result<int64_t> {
+    const Json saved = post("/save", Json::object(), steps_, 1800);
+    const auto left = require<int64_t>(saved, "uncommitted_leases", "the trainer's reply to POST /save");
+    if (left == 0) return left;
+    return Error(ErrorKind::kUnavailable, fmt::format("{} leases are not committed", left));
+  };
+  net::retry<int64_t>("the buffer to take the trainer's commits", Deadline::after(kRolePatience), save).value();
+  export_model(folder);
+}
+
+void Trainer::export_model(const fs::path& folder) const {
+  post("/export", {{"folder", folder.string()}}, steps_, 1800);
+}
+
+void Engines::require(int64_t version) {
+  {
+    std::lock_guard lock(mutex_);
+    min_version_ = version;
   }
+  send_barrier(kRolePatience);
 }
 
-Json Trainer::ask(const std::string& path, const Json& body, double timeout_s) const {
-  return role_.ask({.path = path, .body = body.dump(), .timeout_s = timeout_s, .restarts = restarts_});
+void Engines::send_barrier(double patience_s) const {
+  int64_t version = 0;
+  {
+    std::lock_guard lock(mutex_);
+    version = min_version_;
+  }
+  const Json body = {{"min_weight_version", version}};
+  // A router that is just starting is told by bring_up_router, before it knows a single engine.
+  if (patience_s > 0) router_.post("/weight_barrier", body, 60);
+  else net::HttpClient().post_json(router_.url() + "/weight_barrier", body).value();
 }
 
-PublishedWeights Trainer::publish(int64_t version) const {
-  return published_weights_from_json(ask("/publish_weights", {{"version", version}, {"to", "shm"}}, 600));
+bool Engines::wants(int64_t version) const {
+  std::lock_guard lock(mutex_);
+  const bool closed = min_version_ == std::numeric_limits<int64_t>::max();
+  return version > weights_.version && (closed || version >= min_version_);
 }
-
-int64_t Trainer::save() const {
-  return require<int64_t>(ask("/save", Json::object(), 1800), "step", "the trainer's reply to POST /save");
-}
-
-void Trainer::export_model(const fs::path& folder) const { ask("/export", {{"folder", folder.string()}}, 1800); }
 
 std::vector<InstalledWeights> Engines::install(const PublishedWeights& weights) {
   {
@@ -158,43 +230,63 @@ std::vector<InstalledWeights> Engines::install(const PublishedWeights& weights) 
     weights_ = weights;
   }
   const auto [path, body] = update_request(weights);
-  const std::string what = fmt::format("weights version {} on every engine", weights.version);
-  const auto attempt = [&, &path = path, &body = body]() -> Result<std::vector<InstalledWeights>> {
-    const net::Response reply = router_.exchange({.path = path, .body = body.dump(), .timeout_s = kInstallTimeout});
-    if (reply.status != 200 && reply.status != 502) return net::error_of(reply, what);
-    std::vector<InstalledWeights> installed;
-    const Json workers = workers_of(reply, what);
-    for (const auto& [url, answer] : workers.items()) {
-      if (refused(answer))
-        return Error(ErrorKind::kCorrupt, fmt::format("{} refuses {}: {}", url, what, answer.dump()));
-      if (reply.status == 200) installed.push_back(installed_weights_from_json(url, answer));
-    }
-    if (reply.status != 200) return net::error_of(reply, what);  // one was down: it gets them when it comes back
-    for (const InstalledWeights& each : installed) check_installed(each, weights);
-    return installed;
-  };
-  return net::retry<std::vector<InstalledWeights>>(what, Deadline::after(kInstallTimeout), attempt).value();
+  std::vector<std::future<InstalledWeights>> updates;
+  for (const Role& engine : own_) {
+    updates.push_back(std::async(std::launch::async, [&, &path = path, &body = body] {
+      return installed_weights_from_json(engine.url(), engine.post(path, body, kInstallTimeout));
+    }));
+  }
+  std::vector<InstalledWeights> installed;
+  for (auto& update : updates) update.wait();  // one that fails must not end the others halfway
+  for (auto& update : updates) check_installed(installed.emplace_back(update.get()), weights);
+  require(weights.version);
+  return installed;
 }
 
-void Engines::bring_up(const std::string& url) {
-  PublishedWeights weights;
-  {
-    std::lock_guard lock(mutex_);
-    weights = weights_;
-  }
+void Engines::bring_up(const std::string& url, const std::function<PublishedWeights(int64_t version)>& publish_again) {
   net::HttpClient client({.timeout_s = kInstallTimeout});
-  if (!weights.path.empty()) {
+  const auto give_newest = [&]() -> Result<int64_t> {
+    PublishedWeights weights;
+    {
+      std::lock_guard lock(mutex_);
+      weights = weights_;
+    }
+    if (weights.path.empty()) return weights.version;
     const auto [path, body] = update_request(weights);
-    check_installed(installed_weights_from_json(url, client.post_json(url + path, body).value()), weights);
-  }
+    const auto reply = client.post_json(url + path, body);
+    if (!reply.ok()) {
+      const ErrorKind kind = reply.error().kind();
+      if (kind != ErrorKind::kCorrupt && kind != ErrorKind::kNotFound) return reply.error();
+      log::warn("{}; they are published again", reply.error().what());
+      replace(weights, publish_again(weights.version));
+      return reply.error();
+    }
+    check_installed(installed_weights_from_json(url, *reply), weights);
+    return weights.version;
+  };
+  net::retry<int64_t>("the newest weights on " + url, Deadline::after(kBringUpPatience), give_newest,
+                      {.again = [](const Error&) { return true; }, .backoff = {.first_s = 0.2, .max_s = 2}})
+      .value();
   // The router may be restarting itself; it is told of all engines when it comes back.
   const auto added = client.post_json(router_.url() + "/add_worker", {{"url", url}});
   if (!added.ok()) log::warn("router did not take {}: {}", url, added.error().what());
 }
 
-void Engines::register_all() const {
+// Unless others were installed meanwhile.
+void Engines::replace(const PublishedWeights& old, PublishedWeights fresh) {
+  std::lock_guard lock(mutex_);
+  if (weights_.version == old.version) weights_ = std::move(fresh);
+}
+
+void Engines::bring_up_router(bool restarted) const {
+  send_barrier(/*patience_s=*/0);
   net::HttpClient client;
-  for (const auto& url : urls_) client.post_json(router_.url() + "/add_worker", {{"url", url}}).value();
+  const auto add = [&](const std::string& url) {
+    client.post_json(router_.url() + "/add_worker", {{"url", url}}).value();
+  };
+  for (const std::string& url : external_) add(url);
+  if (!restarted) return;  // ours add themselves once they are up
+  for (const Role& engine : own_) add(engine.url());
 }
 
 Verdict Evaluator::judge(const Problem& problem, const std::string& candidate, uint64_t seed,

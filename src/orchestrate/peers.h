@@ -1,11 +1,13 @@
 #pragma once
 // The servers of a run as its stages see them: typed calls that survive the restart of their server. JSON and URLs end
-// here.
+// here. A request names the state that it counts on - the trainer's step, the weights' version, the lease's groups -
+// and a server that has another one says so; which process answers does not matter (docs/architecture.md, "One
+// recovery").
 #include <cstdint>
+#include <functional>
+#include <limits>
 #include <mutex>
-#include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "contract/lease.h"
@@ -22,27 +24,23 @@ namespace tritonforge::orchestrate {
 class Role {
  public:
   Role(Supervisor& supervisor, std::string name, std::string url);
+  const std::string& name() const { return name_; }
   const std::string& url() const { return url_; }
 
   struct Request {
     std::string method = "POST", path, body;
     std::string content_type = "application/json";
     double timeout_s = 60;  // of one exchange
-    // Only the process that was restarted so often may answer: one started since does not know what the caller counts
-    // on, and the exchange fails with kUnavailable instead.
-    std::optional<int> restarts;
   };
-  // The one rule of repeating: where the server cannot be reached, or has no room (429, 503), waits until the
-  // supervisor has the role ready and sends again, for timeout_s and at least five minutes. So only for requests that
-  // may be repeated. Any other reply is the answer. Throws kTimeout, and kUnavailable where the role is beyond
-  // restarting or stopped.
+  // The one rule of repeating: where the server cannot be reached, does not answer in time, or has no room (429, 503),
+  // waits until the supervisor has the role ready and sends again, for timeout_s and at least five minutes. So only for
+  // requests that may be repeated. Any other reply is the answer. Throws kTimeout, and kUnavailable where the role is
+  // beyond restarting or stopped.
   net::Response exchange(const Request& request) const;
   // The same; a reply that is not 2xx is thrown as its Error, the role's name in front, and the body is parsed.
   Json ask(const Request& request) const;
   Json post(const std::string& path, const Json& body, double timeout_s) const;
 
-  int restarts() const { return supervisor_->restarts(name_); }
-  void wait_ready(Deadline deadline) const { supervisor_->wait_ready(name_, deadline); }
   // Throws where any role of the run is beyond restarting: for waits that are not waits for this one.
   void check_all() const { supervisor_->check(); }
 
@@ -62,18 +60,21 @@ class Buffer {
   // Waits for the groups as long as the slowest generation may take (half an hour); request.timeout_s is of one round.
   Lease lease(LeaseRequest request) const;
   void commit(const std::string& lease_id, int64_t step) const;
-  void release(const std::string& lease_id) const;  // its groups may be leased again
+  // Its groups may be leased again. A lease that is not there is released.
+  void release(const std::string& lease_id) const;
+  // Where nothing of the leases counts, since every trajectory failed for reasons of ours: forgets them, so that
+  // --resume makes them anew, and throws kUnavailable with the first reason.
+  void require_results(const std::vector<Lease>& leases, const std::string& what) const;
 
  private:
   Role role_;
 };
 
-// The trainer went back to its last checkpoint, or to the start: what it was asked for counts for nothing.
-struct RolledBack {
-  int64_t next_step = 1;  // what it expects now
-  std::string cause;
+// The trainer does not have the steps that the caller counts on: it died and went back to its last checkpoint.
+class RolledBack : public Error {
+ public:
+  explicit RolledBack(const std::string& why) : Error(ErrorKind::kUnavailable, why) {}
 };
-using StepOutcome = std::variant<StepResult, RolledBack>;
 
 // Not for several threads.
 class Trainer {
@@ -81,41 +82,61 @@ class Trainer {
   explicit Trainer(Role role) : role_(std::move(role)) {}
   const std::string& url() const { return role_.url(); }
 
-  // What follows counts on the process that answered.
+  // The one recovery of every stage that trains: calls work(next), next = the first step that the trainer has not
+  // trained, and again where work met RolledBack. Throws what else it throws.
+  void go_on(const std::function<void(int64_t next)>& work);
+
   TrainerStatus status();
-  // RolledBack where the trainer died since status(): its leases since the checkpoint are trained again, in order.
-  StepOutcome step(const StepRequest& request);
-  // These throw kUnavailable where the trainer died since status().
-  PublishedWeights publish(int64_t version) const;  // into shared memory
-  int64_t save() const;                             // a checkpoint; the step that it holds
-  void export_model(const fs::path& folder) const;  // a Hugging Face folder
+  // What follows counts on the steps that the trainer answered to last, and throws RolledBack where it has others. An
+  // error of its own (500) changed nothing, or the trainer is restarted for it: asked again, three times.
+  StepResult step(const StepRequest& request);
+  PublishedWeights publish(int64_t version) const { return publish(version, steps_); }  // into shared memory
+  PublishedWeights publish(int64_t version, int64_t steps) const;  // those after so many steps; for any thread
+  // A checkpoint of all steps, and every lease of theirs committed; then the model as a Hugging Face folder.
+  void finish(const fs::path& folder);
+  void export_model(const fs::path& folder) const;
+  int64_t steps() const { return steps_; }  // that it has, as it said last
 
  private:
-  Json ask(const std::string& path, const Json& body, double timeout_s) const;
+  Json ask(Role::Request request, int64_t counts_on) const;
+  Json post(const std::string& path, Json body, int64_t counts_on, double timeout_s) const;  // {"step": counts_on} goes
   Role role_;
-  int restarts_ = 0;  // of the process that status() spoke to
+  int64_t steps_ = 0;
 };
 
-// All engines of the run, behind the router. Thread-safe.
+// All engines of the run, behind the router. Thread-safe. Nothing is sampled before the first require() or install().
 class Engines {
  public:
-  Engines(Role router, std::vector<std::string> urls) : router_(std::move(router)), urls_(std::move(urls)) {}
+  // `own`: the engines that the run starts; `external`: those that run already and keep their weights.
+  Engines(Role router, std::vector<Role> own, std::vector<std::string> external)
+      : router_(std::move(router)), own_(std::move(own)), external_(std::move(external)) {}
   const std::string& router_url() const { return router_.url(); }
-  const std::vector<std::string>& urls() const { return urls_; }
+  const std::vector<Role>& own() const { return own_; }
+  const std::vector<std::string>& external() const { return external_; }
 
-  // Puts the weights on every engine and remembers them for those that come back. Waits for engines that are down;
-  // throws kUnavailable where one refuses them, kCorrupt where one serves others than the publisher's.
+  // The version barrier: from here on the router forwards nothing to an engine below this version.
+  void require(int64_t version);
+  // Whether weights of this version must be installed: the engines have no such ones, and nobody asks for newer.
+  bool wants(int64_t version) const;
+  // Puts the weights on every engine, moves the barrier up to them, and remembers them for engines that come back.
+  // An engine that is down is waited for, one that cannot be reached is asked again. Throws naming the engine: kCorrupt
+  // where the file is not the publisher's, kUnavailable where it is beyond restarting.
   std::vector<InstalledWeights> install(const PublishedWeights& weights);
-  // A fresh engine serves what it was started with: it gets the newest weights before the router may use it.
-  void bring_up(const std::string& url);
-  // Tells a router that has just started of all engines.
-  void register_all() const;
+  // A fresh engine serves what it was started with: it gets the newest weights before the router knows it. Where their
+  // file is damaged or gone, `publish_again(version)` makes another.
+  void bring_up(const std::string& url, const std::function<PublishedWeights(int64_t version)>& publish_again);
+  // Tells a router that has just started of the barrier, and then of the engines.
+  void bring_up_router(bool restarted) const;
 
  private:
+  void send_barrier(double patience_s) const;
+  void replace(const PublishedWeights& old, PublishedWeights fresh);
   Role router_;
-  std::vector<std::string> urls_;
-  std::mutex mutex_;
-  PublishedWeights weights_;
+  std::vector<Role> own_;
+  std::vector<std::string> external_;
+  mutable std::mutex mutex_;
+  PublishedWeights weights_{{}, /*version=*/-1, {}};           // installed last
+  int64_t min_version_ = std::numeric_limits<int64_t>::max();  // closed
 };
 
 class Evaluator {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 
 #include "rollout/reward.h"
 
@@ -67,6 +68,9 @@ void RecipeConfig::validate() const {
   if (has_stage("rl")) {
     check(!rl.problems.empty(), "rl.problems", "is missing");
     check(rl.validation.every == 0 || !rl.validation.problems.empty(), "rl.validation.problems", "is missing");
+    check(rollout.max_context <= rl.train.max_tokens_per_micro_batch, "rl.train.max_tokens_per_micro_batch",
+          fmt::format("is {}: a trajectory of rollout.max_context = {} tokens does not fit",
+                      rl.train.max_tokens_per_micro_batch, rollout.max_context));
   }
   if (has_stage("bench")) {
     check(!bench.problems.empty(), "bench.problems", "is missing");
@@ -83,6 +87,51 @@ RolloutOptions RecipeConfig::rollout_request(const SamplingOptions& sampling, in
   options.evaluate.mode = evaluator.mode;
   options.evaluate.measure_performance = evaluator.mode == "live";
   return options;
+}
+
+namespace {
+
+// Options, and whole sections, that do not decide the result.
+const std::vector<std::string> kFree = {"dashboard_port",
+                                        "share_device",
+                                        "supervisor",
+                                        "engine",
+                                        "model.device",
+                                        "rollout.concurrency",
+                                        "rollout.evaluations",
+                                        "rollout.max_queued",
+                                        "rollout.generate_timeout_s",
+                                        "rollout.evaluate_margin_s",
+                                        "rollout.patience_s",
+                                        "evaluator.device",
+                                        "evaluator.workers",
+                                        "sft.train.checkpoint_interval",
+                                        "sft.train.keep_checkpoints",
+                                        "sft.train.buffer_timeout_s",
+                                        "rl.train.checkpoint_interval",
+                                        "rl.train.keep_checkpoints",
+                                        "rl.train.buffer_timeout_s"};
+
+void flatten(const OptionList& list, const std::string& path, std::map<std::string, std::string>& values) {
+  for (const Option& option : list.options()) {
+    const std::string key = path + option.name;
+    if (option.hidden || std::find(kFree.begin(), kFree.end(), key) != kFree.end()) continue;
+    if (option.kind == OptionKind::kSection) flatten(*option.section, key + ".", values);
+    else values[key] = text_of(option);
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> deciding_changes(RecipeConfig before, RecipeConfig now) {
+  std::map<std::string, std::string> old_values, new_values;
+  flatten(options_of(before), "", old_values);
+  flatten(options_of(now), "", new_values);
+  std::vector<std::string> changes;
+  for (const auto& [key, value] : new_values) {
+    if (old_values[key] != value) changes.push_back(fmt::format("{}: {}, now {}", key, old_values[key], value));
+  }
+  return changes;
 }
 
 RecipeConfig load_recipe(const fs::path& path, const std::vector<std::string>& overrides) {

@@ -9,6 +9,7 @@
 #include "engine/options.h"
 #include "evaluate/options.h"
 #include "orchestrate/algorithms.h"
+#include "orchestrate/supervisor.h"
 #include "rollout/options.h"
 #include "train/config.h"
 
@@ -155,6 +156,7 @@ struct RecipeConfig {
   BenchSection bench;
   EngineSection engine;
   EvaluatorSection evaluator;
+  SupervisorOptions supervisor;
   template <typename V>
   void describe(V& v) {
     v("name", name, required(), "name of the run's folder");
@@ -170,6 +172,7 @@ struct RecipeConfig {
     v("bench", bench, "measurement on held-out problems");
     v("engine", engine, "inference engines");
     v("evaluator", evaluator, "how candidates are judged");
+    v("supervisor", supervisor, "when a role is restarted");
   }
   void validate() const;  // throws kUsage naming the field
   bool has_stage(const std::string& stage) const;
@@ -178,6 +181,11 @@ struct RecipeConfig {
   // What the buffer is asked for: the sections rollout and evaluator, and one stage's sampling and turns.
   RolloutOptions rollout_request(const SamplingOptions& sampling, int64_t max_turns) const;
 };
+
+// What of a recipe decides the result and differs between the run in a folder and one that is to go on with it:
+// "rl.train.lr: 2e-05, now 1e-04". Empty where they may differ as they do: in addresses, limits of parallel work,
+// checkpoints, and whatever else changes how fast a run is or what it survives.
+std::vector<std::string> deciding_changes(RecipeConfig before, RecipeConfig now);
 
 // Reads a recipe, applies `--set` overrides, validates. A recipe may begin from another: `extends: quickstart.yaml`.
 RecipeConfig load_recipe(const fs::path& path, const std::vector<std::string>& overrides);

@@ -12,6 +12,8 @@ std::string loopback(int port) { return fmt::format("http://127.0.0.1:{}", port)
 
 int port_of(const std::string& url) { return std::stoi(url.substr(url.rfind(':') + 1)); }
 
+constexpr double kTurnGrace = 5;  // seconds that a stop gives the turns under way
+
 // OpenMP threads that spin while they wait would take the cores from the other roles.
 const std::map<std::string, std::string> kComputeEnvironment = {{"OMP_WAIT_POLICY", "PASSIVE"}, {"KMP_BLOCKTIME", "0"}};
 
@@ -31,10 +33,26 @@ int first_free_port(int64_t wanted) {
 
 Role own_role(Supervisor& supervisor, const std::string& name) { return Role(supervisor, name, loopback(free_port())); }
 
-std::vector<std::string> engine_urls(const EngineSection& engine) {
-  std::vector<std::string> urls = engine.external;
-  for (int64_t i = 0; engine.external.empty() && i < engine.count; ++i) urls.push_back(loopback(free_port()));
-  return urls;
+std::vector<Role> own_engines(Supervisor& supervisor, const EngineSection& engine) {
+  std::vector<Role> engines;
+  for (int64_t i = 0; engine.external.empty() && i < engine.count; ++i)
+    engines.push_back(own_role(supervisor, fmt::format("engine-{}", i)));
+  return engines;
+}
+
+// What the trainer may have to write when it is asked to stop, at a rate that every disk reaches: weights, master
+// weights and two moments in fp32 beside a file in 16 bit are seven times its size.
+double save_grace_s(const fs::path& model) {
+  constexpr double kBytesPerSecond = 50e6, kCheckpointPerModel = 7;
+  double bytes = 0;
+  if (fs::is_directory(model)) {
+    for (const auto& entry : fs::directory_iterator(model)) {
+      if (entry.is_regular_file()) bytes += static_cast<double>(entry.file_size());
+    }
+  } else if (fs::exists(model)) {
+    bytes = static_cast<double>(fs::file_size(model));
+  }
+  return 30 + kCheckpointPerModel * bytes / kBytesPerSecond;
 }
 
 }  // namespace
@@ -42,8 +60,8 @@ std::vector<std::string> engine_urls(const EngineSection& engine) {
 RunContext::RunContext(RecipeConfig recipe, RunRecord& run_record)
     : config(std::move(recipe)),
       record(run_record),
-      supervisor(run_record.folder() / "logs"),
-      engines(own_role(supervisor, "router"), engine_urls(config.engine)),
+      supervisor(run_record.folder() / "logs", config.supervisor),
+      engines(own_role(supervisor, "router"), own_engines(supervisor, config.engine), config.engine.external),
       buffer(own_role(supervisor, "buffer")),
       evaluator(own_role(supervisor, "evaluator")),
       trainer(own_role(supervisor, "trainer")),
@@ -73,28 +91,30 @@ std::vector<RoleSpec> RunContext::service_specs(const fs::path& model) {
   if (!config.generates()) return specs;
 
   RoleSpec router = role("router", "router", engines.router_url(), {});
-  const bool own_engines = config.engine.external.empty();
-  router.on_ready = [this, own_engines](bool restarted) {
-    if (!own_engines || restarted) engines.register_all();  // the first time, each of ours adds itself once it is up
-  };
+  router.on_ready = [this](bool restarted) { engines.bring_up_router(restarted); };
+  router.restart_when_red = false;                 // it is red where its engines are
   specs.insert(specs.begin(), std::move(router));  // first: engines register with it
   rollout::ServiceOptions options = config.rollout.buffer;
   options.database = record.folder() / "buffer.sqlite";
   options.peers.router = engines.router_url();
   options.peers.evaluator = evaluator.url();
   specs.push_back(role("buffer", "buffer", buffer.url(), to_flags(options)));
-  specs.back().argv.insert(specs.back().argv.end(), {"--tokenizer", model.string()});
+  specs.back().argv.insert(specs.back().argv.end(),
+                           {"--tokenizer", model.string(), "--grace", fmt::format("{}", kTurnGrace)});
+  specs.back().stops_first = true;  // a turn under way needs engine and evaluator to its end
+  specs.back().grace_s = kTurnGrace + 5;
 
   engine::EngineOptions engine_options = config.engine;
   engine_options.model = model;
   engine_options.device = config.model.device;
   engine_options.dtype = config.model.dtype;
   engine_options.share_device = config.share_device;
-  for (size_t i = 0; own_engines && i < engines.urls().size(); ++i) {
-    const std::string& url = engines.urls()[i];
-    RoleSpec engine = role(fmt::format("engine-{}", i), "engine", url, to_flags(engine_options));
-    engine.ready_timeout_s = 600;
-    engine.on_ready = [this, url](bool) { engines.bring_up(url); };
+  for (const Role& own : engines.own()) {
+    RoleSpec engine = role(own.name(), "engine", own.url(), to_flags(engine_options));
+    engine.ready_timeout_s = config.supervisor.start_timeout_s;
+    engine.on_ready = [this, url = own.url()](bool) {
+      engines.bring_up(url, [this](int64_t version) { return trainer.publish(version, /*steps=*/version - 1); });
+    };
     specs.push_back(std::move(engine));
   }
   return specs;
@@ -127,12 +147,15 @@ train::TrainConfig trainer_config(const RecipeConfig& config, const train::Train
 void RunContext::start_trainer(const std::string& stage, const train::TrainConfig& section, const fs::path& model,
                                int64_t total_steps) {
   const fs::path file = record.folder() / fmt::format("trainer-{}.yaml", stage);
-  write_file_atomic(file, dump_config(trainer_config(config, section, stage, model, record.folder(), total_steps)));
+  const auto trainer_options = trainer_config(config, section, stage, model, record.folder(), total_steps);
+  write_file_atomic(file, dump_config(trainer_options));
+  shared_.emplace(trainer_options.run_id);
   RoleSpec spec;
   spec.name = "trainer";
   spec.url = trainer.url();
   spec.env = kComputeEnvironment;
-  spec.ready_timeout_s = 600;
+  spec.ready_timeout_s = config.supervisor.start_timeout_s;
+  spec.grace_s = save_grace_s(model);
   // --resume begins afresh where there is no checkpoint yet.
   spec.argv = {own_executable().string(),
                "serve",
@@ -142,6 +165,7 @@ void RunContext::start_trainer(const std::string& stage, const train::TrainConfi
                "--port",
                std::to_string(port_of(trainer.url())),
                "--resume"};
+  if (config.generates()) spec.argv.insert(spec.argv.end(), {"--buffer", buffer.url()});
   if (config.share_device) spec.argv.push_back("--share-device");
   std::vector<RoleSpec> specs;
   specs.push_back(std::move(spec));

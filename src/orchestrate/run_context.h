@@ -1,8 +1,10 @@
 #pragma once
 // What every stage of a run works with: the recipe, the record, and the roles' servers.
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "base/shared_memory.h"
 #include "orchestrate/peers.h"
 #include "orchestrate/recipe.h"
 #include "orchestrate/run_record.h"
@@ -31,10 +33,9 @@ class RunContext {
   void start_trainer(const std::string& stage, const train::TrainConfig& section, const fs::path& model,
                      int64_t total_steps);
   void stop_trainer() { supervisor.stop("trainer"); }
-  // Ctrl-C: the roles are taken down; every call under way or later throws, since its role is none any more.
-  void interrupt() { supervisor.stop_all(); }
 
  private:
+  std::optional<SharedFolder> shared_;  // of the trainer's publications: they outlive a trainer that dies
   std::vector<RoleSpec> service_specs(const fs::path& model);
 };
 

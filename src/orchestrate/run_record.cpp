@@ -1,9 +1,20 @@
 #include "orchestrate/run_record.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <sstream>
 
+#include "net/retry.h"
+
 namespace tritonforge::orchestrate {
+namespace {
+constexpr double kLockPatience = 5;  // seconds in which the processes of a killed run are gone
+}
 
 Json to_json(const BenchRow& row) {
   Json json = {{"name", row.stage},
@@ -41,8 +52,22 @@ BenchRow bench_row_from_json(const Json& json) {
   return row;
 }
 
-RunRecord::RunRecord(fs::path folder, bool resume) : folder_(std::move(folder)) {
-  fs::create_directories(folder_);
+RunRecord::FolderLock::FolderLock(const fs::path& folder) {
+  fs::create_directories(folder);
+  const fs::path lock = folder / ".lock";
+  fd_ = ::open(lock.c_str(), O_RDWR | O_CREAT, 0644);  // children inherit it
+  if (fd_ < 0) fail(ErrorKind::kUnavailable, "cannot open {}: {}", lock.string(), std::strerror(errno));
+  const Deadline deadline = Deadline::after(kLockPatience);
+  while (::flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+    if (!deadline.expired() && net::pause(0.05)) continue;
+    ::close(fd_);
+    fail(ErrorKind::kUnavailable, "{} is in use by a run that is under way", folder.string());
+  }
+}
+
+RunRecord::FolderLock::~FolderLock() { ::close(fd_); }
+
+RunRecord::RunRecord(fs::path folder, bool resume) : folder_(std::move(folder)), lock_(folder_) {
   const fs::path state = folder_ / "state.json";
   if (!fs::exists(state)) {
     save_state();
@@ -76,17 +101,22 @@ bool RunRecord::stage_done(const std::string& stage) const {
   return std::find(done_.begin(), done_.end(), stage) != done_.end();
 }
 
-void RunRecord::finish_stage(const std::string& stage, double wall_s) {
+void RunRecord::finish_stage(const std::string& stage, double wall_s, const std::vector<BenchRow>& rows) {
   std::lock_guard lock(mutex_);
   done_.push_back(stage);
   wall_s_[stage] += wall_s;
+  rows_.insert(rows_.end(), rows.begin(), rows.end());
   save_state();
 }
 
-void RunRecord::add_rows(const std::vector<BenchRow>& rows) {
+int64_t RunRecord::first_step(const std::string& stage, int64_t next) const {
+  return next > 1 && last_step(stage) < next - 1 ? next - 1 : next;
+}
+
+int64_t RunRecord::last_step(const std::string& stage) const {
   std::lock_guard lock(mutex_);
-  rows_.insert(rows_.end(), rows.begin(), rows.end());
-  save_state();
+  const auto last = last_step_.find(stage);
+  return last == last_step_.end() ? 0 : last->second;
 }
 
 std::vector<BenchRow> RunRecord::rows() const {

@@ -48,19 +48,25 @@ struct RlStep {
 
 class RunRecord {
  public:
-  // Opens (resume) or creates the folder. Throws kUsage where it holds a run and resume is false.
+  // Opens (resume) or creates the folder and takes it for this process and those that it starts: after a kill -9 the
+  // folder is free once the last of them is gone. Throws kUsage where it holds a run and resume is false, kUnavailable
+  // where another run has it and keeps it for some seconds.
   RunRecord(fs::path folder, bool resume);
   const fs::path& folder() const { return folder_; }
 
   bool stage_done(const std::string& stage) const;
-  void finish_stage(const std::string& stage, double wall_s);
-  void add_rows(const std::vector<BenchRow>& rows);
+  // With the rows that the stage adds to the table: both or neither.
+  void finish_stage(const std::string& stage, double wall_s, const std::vector<BenchRow>& rows = {});
   std::vector<BenchRow> rows() const;
   std::map<std::string, double> wall_s() const;
 
   // A line of steps.jsonl; a step written before is not written twice.
   void add_sft_step(const StepResult& trained);
   void add_rl_step(const RlStep& step);
+  int64_t last_step(const std::string& stage) const;  // 0: none
+  // Where a trainer that has not trained step `next` yet is to begin: at `next`, or at the one before where its line is
+  // missing here, since the run ended between the training and the record. It is answered from the trainer's memory.
+  int64_t first_step(const std::string& stage, int64_t next) const;
   std::vector<Json> steps_since(size_t& seen) const;  // steps added by this process after the first `seen`; advances it
   void add_transcript(const Trajectory& transcript, int64_t step);  // a line of trajectories.jsonl
   // bench-STAGE.json: what was answered to each problem, and its verdict.
@@ -79,7 +85,19 @@ class RunRecord {
  private:
   void save_state();
   void add_step(const std::string& stage, int64_t number, Json step);
+  // The folder's .lock file, which the processes that are started inherit.
+  class FolderLock {
+   public:
+    explicit FolderLock(const fs::path& folder);
+    ~FolderLock();
+    FolderLock(const FolderLock&) = delete;
+    FolderLock& operator=(const FolderLock&) = delete;
+
+   private:
+    int fd_ = -1;
+  };
   fs::path folder_;
+  FolderLock lock_;
   mutable std::mutex mutex_;
   std::vector<std::string> done_;
   std::map<std::string, double> wall_s_;

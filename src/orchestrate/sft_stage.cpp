@@ -161,19 +161,14 @@ void run_sft(RunContext& run) {
             data.too_long, sft.max_sequence);
   run.start_trainer("sft", sft.train, base, sft.steps);
 
-  for (int64_t step = run.trainer.status().step + 1; step <= sft.steps;) {  // above 1 after --resume
-    run.record.set_progress("sft", step - 1, sft.steps);
-    const auto outcome = run.trainer.step(step_request(data, steps[static_cast<size_t>(step - 1)], step));
-    if (const auto* back = std::get_if<RolledBack>(&outcome)) {
-      log::warn("trainer goes on with step {} ({})", back->next_step, back->cause);
-      step = back->next_step;
-      continue;
+  run.trainer.go_on([&](int64_t next) {
+    for (int64_t step = run.record.first_step("sft", next); step <= sft.steps; ++step) {
+      run.record.set_progress("sft", step - 1, sft.steps);
+      run.record.add_sft_step(run.trainer.step(step_request(data, steps[static_cast<size_t>(step - 1)], step)));
     }
-    run.record.add_sft_step(std::get<StepResult>(outcome));
-    ++step;
-  }
-  run.record.set_progress("sft", sft.steps, sft.steps);
-  run.trainer.export_model(run.record.folder() / "models" / "sft");
+    run.record.set_progress("sft", sft.steps, sft.steps);
+    run.trainer.finish(run.record.folder() / "models" / "sft");
+  });
   run.stop_trainer();
 }
 

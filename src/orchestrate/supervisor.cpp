@@ -1,6 +1,7 @@
 #include "orchestrate/supervisor.h"
 
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <deque>
@@ -20,6 +21,7 @@ struct Supervisor::Role {
   std::string startup_error;             // guarded by mutex_
   bool ready = false, stopping = false;  // guarded by mutex_
   std::thread watcher;
+  std::mutex joining;
 };
 
 std::string_view name_of(RoleState state) {
@@ -31,7 +33,8 @@ std::string_view name_of(RoleState state) {
   return "red";
 }
 
-Supervisor::Supervisor(fs::path log_folder) : log_folder_(std::move(log_folder)) {
+Supervisor::Supervisor(fs::path log_folder, SupervisorOptions options)
+    : log_folder_(std::move(log_folder)), options_(options) {
   fs::create_directories(log_folder_);
 }
 
@@ -41,16 +44,17 @@ void Supervisor::start(std::vector<RoleSpec> specs) {
   std::vector<std::shared_ptr<Role>> started;
   {
     std::lock_guard lock(mutex_);
+    if (closing_) fail(ErrorKind::kUnavailable, "the run is being stopped");
     for (auto& spec : specs) {
       auto role = std::make_shared<Role>();
       role->status.name = spec.name;
       role->status.detail = "starting";
       role->spec = std::move(spec);
+      role->watcher = std::thread([this, role = role.get()] { watch(*role); });
       started.push_back(role);
       roles_.push_back(std::move(role));
     }
   }
-  for (const auto& role : started) role->watcher = std::thread([this, role = role.get()] { watch(*role); });
   std::unique_lock lock(mutex_);
   for (const auto& role : started) {
     changed_.wait(lock, [&] { return role->ready || role->stopping || role->status.state == RoleState::kRed; });
@@ -62,11 +66,24 @@ void Supervisor::start(std::vector<RoleSpec> specs) {
   }
 }
 
+namespace {
+
+// Whether the reply to /health is of the process that was started, and not of another one that has its port.
+bool is_instance(const net::Response& reply, const std::string& instance) {
+  const Json body = Json::parse(reply.body, nullptr, /*allow_exceptions=*/false);
+  return !body.is_object() || body.value("instance", instance) == instance;
+}
+
+}  // namespace
+
 // Starts the process and waits for its health and on_ready. Throws where either fails.
 void Supervisor::bring_up(Role& role, bool restarted) {
   ProcessOptions options;
   options.argv = role.spec.argv;
   options.env = role.spec.env;
+  const std::string instance = fmt::format("{}/{}/{}", role.spec.name, ::getpid(),
+                                           Clock::now().time_since_epoch().count());
+  options.env["TRITONFORGE_INSTANCE"] = instance;
   options.stdout_file = options.stderr_file = log_folder_ / (role.spec.name + ".log");
   auto process = std::make_unique<ChildProcess>(options);
   {
@@ -75,7 +92,8 @@ void Supervisor::bring_up(Role& role, bool restarted) {
     role.status.pid = role.process->pid();
   }
   net::HttpClient client({.timeout_s = 5});
-  const Deadline deadline = Deadline::after(role.spec.ready_timeout_s);
+  const double timeout_s = std::min(role.spec.ready_timeout_s, options_.start_timeout_s);
+  const Deadline deadline = Deadline::after(timeout_s);
   while (true) {
     if (const auto code = role.process->wait(Deadline::after(0.05))) {
       fail(ErrorKind::kUnavailable, "exited with {}: {}", *code, log_tail(role.spec.name));
@@ -85,7 +103,7 @@ void Supervisor::bring_up(Role& role, bool restarted) {
       if (role.stopping) fail(ErrorKind::kUnavailable, "stopped while starting");
     }
     const auto reply = client.get(role.spec.url + "/health");
-    if (reply.ok() && reply->status == 200) break;
+    if (reply.ok() && reply->status == 200 && is_instance(*reply, instance)) break;
     if (deadline.expired()) {
       fail(ErrorKind::kTimeout, "no healthy answer from {}/health within {} s: {}", role.spec.url,
            role.spec.ready_timeout_s, log_tail(role.spec.name));
@@ -96,18 +114,48 @@ void Supervisor::bring_up(Role& role, bool restarted) {
 
 namespace {
 
-// What a role says of itself (net::health_reply); a red reply is not 200 and thus an error.
-std::pair<RoleState, std::string> read_health(const Result<Json>& reply) {
-  if (!reply.ok()) return {RoleState::kYellow, fmt::format("busy: {}", reply.error().what())};
-  try {
-    const bool green = require<std::string>(*reply, "status", "GET /health") == "green";
-    return {green ? RoleState::kGreen : RoleState::kYellow, require<std::string>(*reply, "detail", "GET /health")};
-  } catch (const Error& error) {
-    return {RoleState::kYellow, error.what()};
-  }
+// What a role says of itself (net::health_reply).
+struct Health {
+  bool answered = false;
+  RoleState state = RoleState::kYellow;
+  std::string detail;
+};
+
+Health read_health(const Result<net::Response>& reply) {
+  if (!reply.ok()) return {false, RoleState::kYellow, fmt::format("busy: {}", reply.error().what())};
+  const Json body = Json::parse(reply->body, nullptr, /*allow_exceptions=*/false);
+  if (!body.is_object()) return {true, RoleState::kYellow, fmt::format("GET /health: {}", reply->status)};
+  const std::string status = body.value("status", "");
+  const RoleState state = status == "green" ? RoleState::kGreen
+                          : status == "red" ? RoleState::kRed
+                                            : RoleState::kYellow;
+  return {true, state, body.value("detail", "")};
 }
 
 }  // namespace
+
+// Until it needs a restart; returns why. "": it is to be stopped.
+std::string Supervisor::watch_healthy(Role& role) {
+  constexpr int kSilentProbes = 3;  // at least: this process may have been stopped itself
+  net::HttpClient client({.timeout_s = std::min(3.0, options_.hung_after_s / kSilentProbes)});
+  auto heard = Clock::now();
+  int silent = 0;
+  while (true) {
+    if (const auto code = role.process->wait(Deadline::after(std::min(1.0, options_.hung_after_s / 4))))
+      return fmt::format("exited with {}", *code);
+    const Health health = read_health(client.get(role.spec.url + "/health"));
+    silent = health.answered ? 0 : silent + 1;
+    if (health.answered) heard = Clock::now();
+    std::lock_guard lock(mutex_);
+    if (role.stopping) return "";
+    if (health.state == RoleState::kRed && role.spec.restart_when_red) return "is red: " + health.detail;
+    if (silent >= kSilentProbes && seconds_since(heard) > options_.hung_after_s)
+      return fmt::format("hangs: no answer to /health for {:.0f} s", seconds_since(heard));
+    // Red is what nobody restarts; a router without an engine waits for one.
+    role.status.state = health.state == RoleState::kRed ? RoleState::kYellow : health.state;
+    role.status.detail = health.detail;
+  }
+}
 
 void Supervisor::watch(Role& role) {
   bool has_run = false;  // one that never came up is not tried again: its fault is in the command or the machine
@@ -125,25 +173,13 @@ void Supervisor::watch(Role& role) {
     } catch (const std::exception& error) {
       reason = error.what();
     }
-    // Healthy: wait for its end, and let /health colour it in between.
-    net::HttpClient client({.timeout_s = 3});
-    while (reason.empty()) {
-      const auto code = role.process->wait(Deadline::after(1.0));
-      if (code) {
-        reason = fmt::format("exited with {}", *code);
-        break;
-      }
-      const auto reply = client.get_json(role.spec.url + "/health");
-      std::lock_guard lock(mutex_);
-      if (role.stopping) break;
-      std::tie(role.status.state, role.status.detail) = read_health(reply);
-    }
+    if (reason.empty()) reason = watch_healthy(role);
     // Asked to stop: the end of the watch.
     std::unique_lock lock(mutex_);
     role.ready = false;
     if (role.stopping) {
       lock.unlock();
-      role.process->stop(/*grace_s=*/10);
+      if (role.process) role.process->stop(role.spec.grace_s);
       lock.lock();
       role.status.state = RoleState::kYellow;
       role.status.detail = "stopped";
@@ -155,8 +191,9 @@ void Supervisor::watch(Role& role) {
     if (role.process) role.process->stop(/*grace_s=*/2);
     lock.lock();
     role.deaths.push_back(Clock::now());
-    while (!role.deaths.empty() && seconds_since(role.deaths.front()) > kRestartWindow) role.deaths.pop_front();
-    if (!has_run || static_cast<int>(role.deaths.size()) > kMaxRestarts) {
+    while (!role.deaths.empty() && seconds_since(role.deaths.front()) > options_.restart_window_s)
+      role.deaths.pop_front();
+    if (!has_run || static_cast<int64_t>(role.deaths.size()) > options_.max_restarts) {
       role.status.state = RoleState::kRed;
       role.status.detail = role.startup_error = reason;
       changed_.notify_all();
@@ -167,7 +204,7 @@ void Supervisor::watch(Role& role) {
     role.status.detail = "restarting: " + reason;
     ++role.status.restarts;
     changed_.notify_all();
-    log::warn("{} {}; starting it again ({} of {})", role.spec.name, reason, role.deaths.size(), kMaxRestarts);
+    log::warn("{} {}; starting it again ({} of {})", role.spec.name, reason, role.deaths.size(), options_.max_restarts);
     const double back_off = 0.1 * (1 << std::min<size_t>(role.deaths.size(), 6));
     if (changed_.wait_for(lock, std::chrono::duration<double>(back_off), [&] { return role.stopping; })) {
       role.status.detail = "stopped";
@@ -179,7 +216,7 @@ void Supervisor::watch(Role& role) {
 
 std::shared_ptr<Supervisor::Role> Supervisor::find(const std::string& name) const {
   for (const auto& role : roles_) {
-    if (role->spec.name == name) return role;
+    if (!closing_ && role->spec.name == name) return role;
   }
   fail(ErrorKind::kUnavailable, "the role '{}' is not running", name);
 }
@@ -196,23 +233,50 @@ void Supervisor::stop(const std::string& name) {
     roles_.erase(found);
     changed_.notify_all();
   }
-  if (role->watcher.joinable()) role->watcher.join();
+  join(*role);
 }
 
 void Supervisor::stop_all() {
-  std::vector<std::shared_ptr<Role>> roles;
-  {
-    std::lock_guard lock(mutex_);
-    for (auto& role : roles_) {
-      role->stopping = true;
-      if (role->process) role->process->signal(SIGTERM);
+  for (const bool first : {true, false}) {
+    std::vector<std::shared_ptr<Role>> roles;
+    {
+      std::lock_guard lock(mutex_);
+      closing_ = true;
+      for (const auto& role : roles_) {
+        if (first && !role->spec.stops_first) continue;
+        role->stopping = true;
+        role->status.detail = "stopping";
+        if (role->process) role->process->signal(killing_ ? SIGKILL : SIGTERM);
+        roles.push_back(role);
+      }
+      changed_.notify_all();
     }
-    roles.swap(roles_);
-    changed_.notify_all();
+    for (const auto& role : roles) join(*role);
   }
-  for (auto& role : roles) {
-    if (role->watcher.joinable()) role->watcher.join();
+  std::lock_guard lock(mutex_);
+  roles_.clear();
+}
+
+// Two threads may stop at the same time: one of them joins, the other waits for it.
+void Supervisor::join(Role& role) {
+  std::lock_guard lock(role.joining);
+  if (role.watcher.joinable()) role.watcher.join();
+}
+
+void Supervisor::kill_all() {
+  std::lock_guard lock(mutex_);
+  killing_ = true;
+  for (const auto& role : roles_) {
+    if (role->process) role->process->signal(SIGKILL);
   }
+}
+
+double Supervisor::longest_grace_s() const {
+  std::lock_guard lock(mutex_);
+  double first = 0, others = 0;
+  for (const auto& role : roles_)
+    (role->spec.stops_first ? first : others) = std::max(role->spec.stops_first ? first : others, role->spec.grace_s);
+  return first + others;
 }
 
 std::vector<RoleStatus> Supervisor::status() const {

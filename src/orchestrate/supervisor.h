@@ -1,9 +1,10 @@
 #pragma once
-// Starts the roles of a run as child processes, watches them, and starts again what dies.
+// Starts the roles of a run as child processes, watches them, and starts again what dies or hangs.
 //
-// State of a role: green = healthy; yellow = starting, restarting or under load; red = failed. A role that dies is
-// started again with the same arguments (after a back-off); its on_ready runs before it counts as green. One that
-// dies more than kMaxRestarts times within kRestartWindow seconds stays red and fails the run: check() throws.
+// State of a role: green = healthy; yellow = starting, restarting or under load; red = failed. A role that dies, does
+// not answer GET /health for hung_after_s, or calls itself red, is ended and started again with the same arguments
+// (after a back-off); its on_ready runs before it counts as green. One that needs it more than max_restarts times
+// within restart_window_s stays red and fails the run: check() throws.
 #include <condition_variable>
 #include <functional>
 #include <map>
@@ -14,9 +15,24 @@
 #include <vector>
 
 #include "base/filesystem.h"
+#include "base/options.h"
 #include "base/process.h"
 
 namespace tritonforge::orchestrate {
+
+struct SupervisorOptions {
+  double hung_after_s = 60, start_timeout_s = 600;
+  int64_t max_restarts = 5;
+  double restart_window_s = 300;
+
+  template <typename V>
+  void describe(V& v) {
+    v("hung_after_s", hung_after_s, above(0), "seconds without an answer to /health after which a role is restarted");
+    v("start_timeout_s", start_timeout_s, above(0), "longest time until a role that was started must be healthy");
+    v("max_restarts", max_restarts, at_least(0), "restarts of one role within the window; one more fails the run");
+    v("restart_window_s", restart_window_s, above(0), "seconds of that window");
+  }
+};
 
 struct RoleSpec {
   std::string name;               // engine-0
@@ -24,6 +40,9 @@ struct RoleSpec {
   std::map<std::string, std::string> env;
   std::string url;  // answers GET /health
   double ready_timeout_s = 120;
+  double grace_s = 10;           // between SIGTERM and SIGKILL: what it may have to save
+  bool stops_first = false;      // it ends what it does with the help of the others
+  bool restart_when_red = true;  // false: its red is that of others, a restart mends nothing
   // Brings a new process up to date (weights, registration) before it is used. May throw: counts as a death.
   std::function<void(bool restarted)> on_ready;
 };
@@ -40,16 +59,16 @@ struct RoleStatus {
 
 class Supervisor {
  public:
-  static constexpr int kMaxRestarts = 5;
-  static constexpr double kRestartWindow = 300;
-
-  explicit Supervisor(fs::path log_folder);
+  explicit Supervisor(fs::path log_folder, SupervisorOptions options = {});
   ~Supervisor();  // stops everything
 
   // Starts roles side by side and waits until all are ready; throws naming the role, with the end of its log.
   void start(std::vector<RoleSpec> specs);
-  void stop(const std::string& name);  // SIGTERM, then SIGKILL after a grace
+  void stop(const std::string& name);  // SIGTERM, then SIGKILL after its grace
+  // For good: those that stop first, then all others at once. From the beginning on every call about a role throws.
   void stop_all();
+  void kill_all();  // ends the graces of a stop that is under way: SIGKILL to all; returns at once
+  double longest_grace_s() const;
 
   std::vector<RoleStatus> status() const;
   int restarts(const std::string& name) const;
@@ -62,12 +81,16 @@ class Supervisor {
   struct Role;
   void watch(Role& role);
   void bring_up(Role& role, bool restarted);
+  std::string watch_healthy(Role& role);
+  static void join(Role& role);
   std::shared_ptr<Role> find(const std::string& name) const;
   std::string log_tail(const std::string& name) const;
 
-  fs::path log_folder_;
+  const fs::path log_folder_;
+  const SupervisorOptions options_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
+  bool closing_ = false, killing_ = false;
   std::vector<std::shared_ptr<Role>> roles_;  // shared: a caller may wait for one that is being stopped
 };
 

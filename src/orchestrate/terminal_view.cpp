@@ -40,11 +40,17 @@ double number(const Json& step, const char* key) { return step.value(key, 0.0); 
 
 }  // namespace
 
+void print_text(std::FILE* stream, const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stream);
+  std::fflush(stream);
+  std::clearerr(stream);
+}
+
 TerminalView::TerminalView() : terminal_(::isatty(STDERR_FILENO)) {}
 
 void TerminalView::erase_live() {
   // The return: a Ctrl-C typed shows as ^C and moves the cursor.
-  if (live_lines_ > 0) fmt::print(stderr, "\r\x1b[{}A\x1b[J", live_lines_);
+  if (live_lines_ > 0) print_text(stderr, fmt::format("\r\x1b[{}A\x1b[J", live_lines_));
   live_lines_ = 0;
 }
 
@@ -52,8 +58,7 @@ void TerminalView::header(const std::string& text) { line(text); }
 
 void TerminalView::line(const std::string& text) {
   erase_live();
-  fmt::print(stderr, "{}\n", text);
-  std::fflush(stderr);
+  print_text(stderr, text + "\n");
 }
 
 void TerminalView::update(const std::vector<RoleStatus>& roles, const RunRecord::Progress& progress) {
@@ -86,8 +91,7 @@ void TerminalView::update(const std::vector<RoleStatus>& roles, const RunRecord:
   }
   text += "\n" + progress_text(progress).substr(0, static_cast<size_t>(width - 1)) + "\n";
   ++live_lines_;
-  fmt::print(stderr, "{}", text);
-  std::fflush(stderr);
+  print_text(stderr, text);
 }
 
 void TerminalView::finish() { erase_live(); }

@@ -1,6 +1,7 @@
 #pragma once
 // The run on a terminal: finished steps scroll by above; below stay the roles with their state, the progress bar and
 // the time left. Without a terminal: plain lines when something changes.
+#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,9 @@ class TerminalView {
   std::string last_plain_;
   Clock::time_point last_plain_time_{};
 };
+
+// Writes and flushes. That nobody reads any more, because the pipe or the terminal was closed, is no error.
+void print_text(std::FILE* stream, const std::string& text);
 
 // One line of the step table.
 std::string format_step(const Json& step);

@@ -142,12 +142,13 @@ Result<Completion> Peers::generate(const GroupSpec& group, const std::string& re
   const std::string& router = group.options.router.empty() ? options_.router : group.options.router;
   const SamplingOptions& sampling = group.options.sampling;
   const Deadline deadline = Deadline::after(options_.patience_s + options_.generate_timeout_s);
+  // One seed for all parts: noise is a function of seed and position, so that a continuation draws what the aborted
+  // request would have drawn. 63 bits, so that a reader with signed integers takes it, too.
+  const uint64_t part_seed = seed >> 1;
   Completion whole;
   std::vector<int64_t> tokens = prompt;
   for (int part_index = 0;; ++part_index) {
     const auto sampled = static_cast<int64_t>(whole.tokens.size());
-    // 63 bits, so that a reader with signed integers takes it, too.
-    const uint64_t part_seed = (part_index == 0 ? seed : Rng::derive(seed, static_cast<uint64_t>(sampled))) >> 1;
     const Json body = {{"input_ids", tokens},
                        {"rid", part_index == 0 ? request_id : fmt::format("{}+{}", request_id, part_index)},
                        {"session_id", group.id},

@@ -94,6 +94,10 @@ struct BufferServer::Impl {
       leases.groups_changed();
       return net::Response::json({{"lease_id", r.parameters.at("id")}, {"state", "released"}});
     });
+    server.route("POST", "/v2/leases/{id}/discard", [this](const net::Request& r) {
+      service.store().discard_lease(r.parameters.at("id"));
+      return net::Response::json({{"lease_id", r.parameters.at("id")}, {"state", "discarded"}});
+    });
     server.route("GET", "/v2/status", [this](const net::Request&) { return status(); });
     server.route("GET", "/v2/trajectories", [this](const net::Request& r) {
       const int64_t limit = integer_query(r, "limit", 20, 1, 1000);

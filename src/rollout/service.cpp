@@ -82,15 +82,16 @@ void RolloutService::run_one(const GroupPtr& group, int64_t sample, std::stop_to
     log::error("trajectory {}: {}", trajectory_id(group->id, sample), error.what());
     trajectory = failed_trajectory(*group, sample, Fault::kInternal, error.what());
   }
-  if (trajectory) write(*trajectory, sample, stop);
+  if (trajectory) write(*group, std::move(*trajectory), sample, stop);
 }
 
 // A finished trajectory stays here until the disk takes it; its thread waits with it, so that what is held in memory is
-// bounded by the concurrency.
-void RolloutService::write(const Trajectory& trajectory, int64_t sample, std::stop_token stop) {
+// bounded by the concurrency. One that no disk would take is set aside: its place is taken by one that says why.
+void RolloutService::write(const GroupSpec& group, Trajectory trajectory, int64_t sample, std::stop_token stop) {
   bool waiting = false;
   const net::Backoff backoff{.first_s = 0.1, .max_s = 5, .factor = 2};
   int tries = 0;
+  bool aside = false;
   while (true) {
     std::string reason;
     try {
@@ -105,6 +106,13 @@ void RolloutService::write(const Trajectory& trajectory, int64_t sample, std::st
       return;
     } catch (const std::exception& error) {
       reason = error.what();
+      const auto* known = dynamic_cast<const Error*>(&error);
+      if (!aside && (known == nullptr || known->kind() != ErrorKind::kUnavailable)) {
+        log::error("trajectory {} is set aside, it cannot be stored: {}", trajectory.id, reason);
+        trajectory = failed_trajectory(group, sample, Fault::kInternal, reason);
+        aside = true;
+        continue;
+      }
     }
     {
       std::lock_guard lock(mutex_);

@@ -47,7 +47,7 @@ class RolloutService {
 
  private:
   void run_one(const GroupPtr& group, int64_t sample, std::stop_token stop);
-  void write(const Trajectory& trajectory, int64_t sample, std::stop_token stop);
+  void write(const GroupSpec& group, Trajectory trajectory, int64_t sample, std::stop_token stop);
   ServiceOptions options_;
   std::unique_ptr<ChatCodec> codec_;
   Peers peers_;

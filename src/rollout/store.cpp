@@ -230,9 +230,12 @@ Store::LeaseAnswer Store::lease(const LeaseRequest& request) {
     Statement row = database_.prepare("SELECT state, group_ids FROM leases WHERE id = ?");
     row.bind(1, request.lease_id);
     known = row.step();
-    if (known && row.text(0) == "committed")
-      fail(ErrorKind::kConflict, "lease {} is committed: its groups are not given again", request.lease_id);
-    if (known && row.text(0) == "leased") return {read_lease(request.lease_id, ids_from_text(row.text(1))), ""};
+    if (known && row.text(0) != "released") {
+      const auto ids = ids_from_text(row.text(1));
+      if (!request.group_ids.empty() && request.group_ids != ids)
+        fail(ErrorKind::kConflict, "lease {} holds other groups than those that are asked for", request.lease_id);
+      return {read_lease(request.lease_id, ids), ""};
+    }
   }
   std::vector<std::string> ids;
   if (request.group_ids.empty()) {
@@ -324,6 +327,18 @@ void Store::release_lease(const std::string& lease_id) {
   if (state != "leased") fail(ErrorKind::kConflict, "lease {} is {}: it cannot be released", lease_id, state);
   database_.prepare("UPDATE leases SET state = 'released' WHERE id = ?").bind(1, lease_id).run();
   database_.prepare("UPDATE groups SET state = 'complete', lease_id = '' WHERE lease_id = ?").bind(1, lease_id).run();
+  transaction.commit();
+}
+
+void Store::discard_lease(const std::string& lease_id) {
+  std::lock_guard lock(mutex_);
+  Transaction transaction(database_);
+  database_.prepare("DELETE FROM trajectories WHERE group_id IN (SELECT id FROM groups WHERE lease_id = ?)")
+      .bind(1, lease_id)
+      .run();
+  database_.prepare("DELETE FROM groups WHERE lease_id = ?").bind(1, lease_id).run();
+  database_.prepare("DELETE FROM commits WHERE lease_id = ?").bind(1, lease_id).run();
+  database_.prepare("DELETE FROM leases WHERE id = ?").bind(1, lease_id).run();
   transaction.commit();
 }
 

@@ -5,7 +5,8 @@
 //
 // A group runs until all of its samples are written; the last one completes it, with advantages, in the same
 // transaction. Complete groups are leased whole, in the order in which they were accepted; a lease is committed
-// (trained and checkpointed: never given again) or released. What a lease holds never changes, byte for byte.
+// (trained and checkpointed: its tokens are never given again), released, or discarded. What a lease holds never
+// changes, byte for byte.
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -48,11 +49,15 @@ class Store {
     std::optional<StoredLease> lease;  // nullopt: not there yet
     std::string missing;               // what is not there
   };
-  // Throws kUsage, kNotFound (unknown group), kConflict (a group is with another lease, the lease is committed).
+  // The same lease id gives the same groups, also after the commit: whoever drives the loop reads its figures again.
+  // Throws kUsage, kNotFound (unknown group), kConflict (a group is with another lease, the lease holds other groups
+  // than those that are named).
   LeaseAnswer lease(const LeaseRequest& request);
-  StoredLease leased(const std::string& lease_id);               // throws kNotFound, kConflict
+  StoredLease leased(const std::string& lease_id);  // to be trained on; throws kNotFound, kConflict (it is committed)
   void commit_lease(const std::string& lease_id, int64_t step);  // repeats are fine
   void release_lease(const std::string& lease_id);
+  // Forgets the lease, its groups and their trajectories: they may be asked for anew. Repeats are fine.
+  void discard_lease(const std::string& lease_id);
 
   struct Counts {
     std::map<std::string, int64_t> groups;  // running, complete, leased, committed

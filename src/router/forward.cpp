@@ -69,6 +69,8 @@ void Proxy::Forward::next() {
   net::AsyncRequest request = outgoing;
   request.url = worker->url() + target;
   request.timeout_s = std::max(0.001, deadline.remaining_s());
+  if (const int64_t version = proxy.min_weight_version_; version > 0)
+    request.headers["x-min-weight-version"] = std::to_string(version);
   request.headers["x-timeout-s"] = fmt::format("{:.3f}", request.timeout_s);
   const auto self = shared_from_this();
   const std::lock_guard lock(mutex);

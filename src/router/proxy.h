@@ -1,5 +1,7 @@
 #pragma once
 // Passes requests through to engines: to one of them, or to all.
+#include <atomic>
+
 #include "net/async_client.h"
 #include "router/policy.h"
 #include "router/registry.h"
@@ -26,6 +28,11 @@ class Proxy {
   // "error" that names the workers that failed (a status other than 2xx, "success": false in the reply, or no reply).
   void fan_out(const net::Request& request, net::ResponderPtr reply);
 
+  // The version barrier: what is forwarded from here on is answered from these weights or newer ones; an engine that
+  // serves older ones, because it has just started, refuses it (503), and another is asked.
+  void require_weights(int64_t version) { min_weight_version_ = version; }
+  int64_t required_weights() const { return min_weight_version_; }
+
  private:
   struct Forward;
   struct FanOut;
@@ -35,6 +42,7 @@ class Proxy {
   net::AsyncClient& client_;
   net::Metrics& metrics_;
   const ProxyOptions options_;
+  std::atomic<int64_t> min_weight_version_{0};
 };
 
 // The session and an estimate of the tokens of a request (a quarter of its bytes and its max_new_tokens / max_tokens).

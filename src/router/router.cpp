@@ -44,6 +44,8 @@ void Router::forward(const net::Request& request, net::ResponderPtr reply) {
 void Router::fan_out(const net::Request& request, net::ResponderPtr reply) {
   impl_->proxy.fan_out(request, std::move(reply));
 }
+void Router::require_weights(int64_t version) { impl_->proxy.require_weights(version); }
+int64_t Router::required_weights() const { return impl_->proxy.required_weights(); }
 Registry& Router::registry() { return impl_->registry; }
 const Registry& Router::registry() const { return impl_->registry; }
 void Router::check(const WorkerPtr& worker) { impl_->checker->check(worker); }

@@ -39,6 +39,8 @@ class Router {
 
   void forward(const net::Request& request, net::ResponderPtr reply);  // to one worker (router/proxy.h)
   void fan_out(const net::Request& request, net::ResponderPtr reply);  // to every worker
+  void require_weights(int64_t version);                               // the version barrier (router/proxy.h)
+  int64_t required_weights() const;
   Registry& registry();
   const Registry& registry() const;
   void check(const WorkerPtr& worker);  // its health, now, without waiting

@@ -84,6 +84,15 @@ void RouterServer::Impl::add_routes() {
     router.registry().remove(url);
     return net::Response::json({{"success", true}, {"url", url}});
   });
+  server.route("POST", "/weight_barrier", [this](const net::Request& request) {
+    const auto version = require<int64_t>(request.json(), "min_weight_version", "POST /weight_barrier");
+    if (version < 0) fail(ErrorKind::kUsage, "POST /weight_barrier: min_weight_version {} is negative", version);
+    router.require_weights(version);
+    return net::Response::json({{"success", true}, {"min_weight_version", version}});
+  });
+  server.route("GET", "/weight_barrier", [this](const net::Request&) {
+    return net::Response::json({{"min_weight_version", router.required_weights()}});
+  });
   server.route("GET", "/list_workers", [this](const net::Request&) {
     Json urls = Json::array();
     for (const auto& worker : router.registry().all()) urls.push_back(worker->url());

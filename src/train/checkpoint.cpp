@@ -103,8 +103,7 @@ void write_checkpoint(const fs::path& path, Trainer& trainer, const std::vector<
   const TrainerState& state = trainer.state();
   Json lease_list = Json::array();
   for (const TrainedLease& lease : leases) {
-    lease_list.push_back(
-        {{"lease_id", lease.lease_id}, {"buffer", lease.buffer}, {"step", lease.step}, {"committed", lease.committed}});
+    lease_list.push_back({{"lease_id", lease.lease_id}, {"step", lease.step}, {"committed", lease.committed}});
   }
   const Json json = {{"format", kFormat},
                      {"step", state.step},
@@ -159,8 +158,8 @@ std::vector<TrainedLease> checkpoint_leases(const fs::path& path) {
   const std::string where = (path / "trainer.json").string();
   std::vector<TrainedLease> leases;
   for (const Json& lease : require<Json>(json, "leases", where)) {
-    leases.push_back({require<std::string>(lease, "lease_id", where), require<std::string>(lease, "buffer", where),
-                      require<int64_t>(lease, "step", where), require<bool>(lease, "committed", where)});
+    leases.push_back({require<std::string>(lease, "lease_id", where), require<int64_t>(lease, "step", where),
+                      require<bool>(lease, "committed", where)});
   }
   return leases;
 }
@@ -184,6 +183,8 @@ CheckpointStore::CheckpointStore(fs::path folder, int64_t keep) : folder_(std::m
   for (const auto& entry : fs::directory_iterator(folder_)) {
     if (entry.path().filename().string().find(".tmp-") != std::string::npos) fs::remove_all(entry.path());
   }
+  // One that was killed before it removed the old ones, again and again, must not fill the disk.
+  if (fs::exists(folder_ / "latest")) prune(latest());
 }
 
 CheckpointStore::~CheckpointStore() { ::close(lock_fd_); }

@@ -12,9 +12,10 @@
 
 namespace tritonforge::train {
 
-// A lease that this trainer has trained on (docs/protocols.md, rollout buffer).
+// A lease that this trainer has trained on (docs/protocols.md, rollout buffer). It belongs to the trainer's run: the
+// run's buffer has another address after each start.
 struct TrainedLease {
-  std::string lease_id, buffer;  // buffer: its URL
+  std::string lease_id;
   int64_t step = 0;
   bool committed = false;  // the buffer knows
 };

@@ -144,13 +144,14 @@ struct ServiceOptions {
   TrainConfig config;
   bool resume = false;
   bool share_device = false;
-  std::string buffer_api_key;
+  std::string buffer, buffer_api_key;
 
   template <typename Visitor>
   void describe(Visitor& v) {
     v("resume", resume, "go on from the newest checkpoint of the config's folder, which is refused otherwise");
     v("share_device", share_device,
       "hold the device's lock while a step computes, so that an evaluator can measure alone");
+    v("buffer", buffer, "URL of the rollout buffer to which trained leases are committed until a step names it");
     v("buffer_api_key", buffer_api_key, "sent to the rollout buffer");
   }
 };

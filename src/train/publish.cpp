@@ -1,10 +1,5 @@
 #include "train/publish.h"
 
-#include <sys/stat.h>
-
-#include <cerrno>
-#include <cstring>
-
 #include "base/error.h"
 #include "base/log.h"
 #include "model/weights.h"
@@ -34,29 +29,20 @@ int64_t weight_bytes(const model::Model& model) {
 }  // namespace
 
 Publisher::Publisher(const std::string& run_id, fs::path tokenizer_source)
-    : shared_("/dev/shm/tritonforge-" + run_id), tokenizer_source_(std::move(tokenizer_source)) {
-  if (::mkdir(shared_.c_str(), 0700) != 0 && errno != EEXIST) {
-    fail(ErrorKind::kMachine, "cannot create {}: {}", shared_.string(), std::strerror(errno));
-  }
-  remove_others(shared_, "weights-", {});
-}
-
-Publisher::~Publisher() {
-  std::error_code ignored;  // nothing sensible can be done about a leftover in a destructor
-  fs::remove_all(shared_, ignored);
-}
+    : shared_(run_id), tokenizer_source_(std::move(tokenizer_source)) {}
 
 PublishedWeights Publisher::to_shared_memory(const model::Model& model, int64_t version) {
+  const fs::path& folder = shared_.path();
   const int64_t needed = weight_bytes(model);
-  const auto available = static_cast<int64_t>(fs::space(shared_).available);
+  const auto available = static_cast<int64_t>(fs::space(folder).available);
   if (available < needed) {
-    fail(ErrorKind::kUnavailable, "{}: the weights need {} MiB, {} MiB are free", shared_.string(), needed >> 20,
+    fail(ErrorKind::kUnavailable, "{}: the weights need {} MiB, {} MiB are free", folder.string(), needed >> 20,
          available >> 20);
   }
-  PublishedWeights published{shared_ / fmt::format("weights-{:08}.safetensors", version), version, {}};
+  PublishedWeights published{folder / fmt::format("weights-{:08}.safetensors", version), version, {}};
   published.checksums = model::save_safetensors(model.named_parameters(), published.path,
                                                 {{"format", "pt"}, {"weight_version", std::to_string(version)}});
-  remove_others(shared_, "weights-", published.path);
+  remove_others(folder, "weights-", published.path);
   return published;
 }
 

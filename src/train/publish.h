@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/filesystem.h"
+#include "base/shared_memory.h"
 #include "contract/weights.h"
 #include "model/model.h"
 
@@ -11,11 +12,9 @@ namespace tritonforge::train {
 
 class Publisher {
  public:
-  // Uses /dev/shm/tritonforge-<run_id>/, emptied of what a killed trainer left. `tokenizer_source`: see export_model.
+  // Uses /dev/shm/tritonforge-<run_id>/. What a killed trainer published stays until the next publication: an engine
+  // that comes back in between is given it again. `tokenizer_source`: see export_model.
   Publisher(const std::string& run_id, fs::path tokenizer_source);
-  ~Publisher();  // removes the shared-memory folder
-  Publisher(const Publisher&) = delete;
-  Publisher& operator=(const Publisher&) = delete;
 
   // weights-<version>.safetensors. kUnavailable where shared memory is too small, naming what is needed and free.
   PublishedWeights to_shared_memory(const model::Model& model, int64_t version);
@@ -23,7 +22,8 @@ class Publisher {
   PublishedWeights to_folder(const model::Model& model, int64_t version, const fs::path& folder);
 
  private:
-  fs::path shared_, tokenizer_source_;
+  SharedFolder shared_;
+  fs::path tokenizer_source_;
 };
 
 }  // namespace tritonforge::train

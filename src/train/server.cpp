@@ -18,6 +18,11 @@ StepRequest step_request(const net::Request& request) {
   return binary ? sft_step_from_binary(request.body) : step_request_from_json(request.json());
 }
 
+// {"step": N} of a request that is about the weights after N steps and no others. Absent: whatever they are.
+void expect_step(const TrainerService& service, const Json& body, const std::string& where) {
+  if (body.contains("step")) service.expect(require<int64_t>(body, "step", where));
+}
+
 }  // namespace
 
 struct TrainerServer::Impl {
@@ -63,16 +68,24 @@ struct TrainerServer::Impl {
   void add_routes() {
     route_job("/step", [this](const net::Request& request) { return to_json(service.step(step_request(request))); });
     route_job("/save", [this](const net::Request& request) -> Json {
-      const fs::path path = service.save(optional_field<std::string>(request.json(), "path", "", "POST /save"));
-      return {{"path", path.string()}, {"step", service.steps_done()}};
+      const Json body = request.json();
+      expect_step(service, body, "POST /save");
+      const fs::path path = service.save(optional_field<std::string>(body, "path", "", "POST /save"));
+      return {{"path", path.string()},
+              {"step", service.steps_done()},
+              {"uncommitted_leases", service.uncommitted_leases()}};
     });
     route_job("/publish_weights", [this](const net::Request& request) -> Json {
       const Json body = request.json();
+      expect_step(service, body, "POST /publish_weights");
       return to_json(service.publish(require<int64_t>(body, "version", "POST /publish_weights"),
                                      optional_field<std::string>(body, "to", "shm", "POST /publish_weights")));
     });
     route_job("/export", [this](const net::Request& request) -> Json {
-      return {{"path", service.export_to(require<std::string>(request.json(), "folder", "POST /export")).string()}};
+      const Json body = request.json();
+      expect_step(service, body, "POST /export");
+      return {{"path", service.export_to(require<std::string>(body, "folder", "POST /export")).string()},
+              {"step", service.steps_done()}};
     });
     http.route_async("GET", "/status", [this](const net::Request&, net::ResponderPtr responder) {
       Json status = service.status();

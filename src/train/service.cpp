@@ -47,6 +47,7 @@ TrainerService::TrainerService(ServiceOptions options)
   } else if (options_.resume) {
     fail(ErrorKind::kUsage, "--resume needs 'checkpoint', the folder to go on from");
   }
+  buffer_ = options_.buffer;
   trainer_ = resume_from.empty() ? make_trainer(config) : resume_trainer(config, resume_from);
   publisher_ = std::make_unique<Publisher>(run_id_of(config), config.model);
   if (options_.share_device)
@@ -69,7 +70,7 @@ void TrainerService::take_threads() const {
 StepResult TrainerService::step(StepRequest request) {
   const int64_t done = trainer_->state().step;
   if (request.step == done && done > 0) {
-    return {trainer_->state().last, checkpoint_step_ == done ? checkpoint_path_ : "", checkpoint_error_, true};
+    return {trainer_->state().last, checkpoint_step_ == done ? checkpoint_path_ : "", checkpoint_error_, true, {}};
   }
   if (request.step != done + 1)
     fail(ErrorKind::kConflict, "step {} is out of turn: expected {}", request.step, done + 1);
@@ -77,14 +78,17 @@ StepResult TrainerService::step(StepRequest request) {
   std::optional<BatchFigures> batch;
   if (request.kind == StepKind::kRl) {
     for (const TrainedLease& lease : leases_) {
-      if (lease.lease_id != request.lease_id || lease.buffer != request.buffer) continue;
+      if (lease.lease_id != request.lease_id) continue;
       fail(ErrorKind::kConflict, "lease '{}' was trained on in step {}", lease.lease_id, lease.step);
     }
+    buffer_ = request.buffer;
     note("fetching " + request.lease_id);
     SequenceBatch leased = fetch_lease(request);
     request.sequences = std::move(leased.sequences);
     batch = leased.figures;
+    if (request.weight_version >= 0) trainer_->published(request.weight_version);
   }
+  std::vector<std::string> aside = set_aside(request);
 
   note(fmt::format("step {}", request.step));
   {
@@ -93,8 +97,8 @@ StepResult TrainerService::step(StepRequest request) {
     trainer_->train_step(request.kind, request.sequences, batch);
     if (device_lock_) kernels::synchronize(trainer_->model().device());
   }
-  if (request.kind == StepKind::kRl) leases_.push_back({request.lease_id, request.buffer, request.step, false});
-  StepResult reply{trainer_->state().last, "", "", false};
+  if (request.kind == StepKind::kRl) leases_.push_back({request.lease_id, request.step, false});
+  StepResult reply{trainer_->state().last, "", "", false, std::move(aside)};
   report(reply.metrics);
   if (options_.config.checkpoint_interval > 0 && request.step % options_.config.checkpoint_interval == 0) {
     try {
@@ -106,6 +110,21 @@ StepResult TrainerService::step(StepRequest request) {
     }
   }
   return reply;
+}
+
+// One sequence that no micro-batch can hold must not end a run that would meet it again after every restart.
+std::vector<std::string> TrainerService::set_aside(StepRequest& request) const {
+  std::vector<std::string> aside;
+  if (request.kind != StepKind::kRl) return aside;
+  std::erase_if(request.sequences, [&](const TrainSequence& sequence) {
+    const auto length = static_cast<int64_t>(sequence.tokens.size());
+    if (length <= options_.config.max_tokens_per_micro_batch) return false;
+    aside.push_back(fmt::format("trajectory {}: {} tokens, max_tokens_per_micro_batch is {}", sequence.trajectory_id,
+                                length, options_.config.max_tokens_per_micro_batch));
+    log::warn("step {}: set aside: {}", request.step, aside.back());
+    return true;
+  });
+  return aside;
 }
 
 // Our buffer answers in binary; one that has only the JSON form is understood too.
@@ -146,11 +165,16 @@ void TrainerService::save_checkpoint() {
   commit_leases();
 }
 
+int64_t TrainerService::uncommitted_leases() const {
+  return std::count_if(leases_.begin(), leases_.end(), [](const TrainedLease& lease) { return !lease.committed; });
+}
+
 // Only after the checkpoint that holds them: a lease that is not committed is given again, one that is never is.
 void TrainerService::commit_leases() {
+  if (buffer_.empty()) return;  // the next step says where it is
   for (TrainedLease& lease : leases_) {
     if (lease.committed || lease.step > checkpoint_step_) continue;
-    const std::string url = lease.buffer + "/v2/leases/" + lease.lease_id + "/commit";
+    const std::string url = buffer_ + "/v2/leases/" + lease.lease_id + "/commit";
     const auto reply = buffer_client_.post_json(url, {{"step", lease.step}});
     lease.committed = reply.ok();
     if (!reply.ok()) {
@@ -161,6 +185,10 @@ void TrainerService::commit_leases() {
   }
 }
 
+void TrainerService::expect(int64_t step) const {
+  if (step != steps_done()) fail(ErrorKind::kConflict, "these are the weights of step {}, not {}", steps_done(), step);
+}
+
 fs::path TrainerService::save(const std::string& path) {
   if (!path.empty()) {
     note("saving");
@@ -168,7 +196,8 @@ fs::path TrainerService::save(const std::string& path) {
     return path;
   }
   if (!store_) fail(ErrorKind::kUsage, "POST /save: the config names no checkpoint folder; give a 'path'");
-  save_checkpoint();
+  if (checkpoint_step_ == trainer_->state().step) commit_leases();
+  else save_checkpoint();
   return checkpoint_path_;
 }
 
@@ -208,8 +237,7 @@ void TrainerService::note(const std::string& activity) {
   const std::lock_guard lock(mutex_);
   visible_.step = state.step;
   visible_.checkpoint_step = checkpoint_step_;
-  visible_.uncommitted_leases = std::count_if(leases_.begin(), leases_.end(),
-                                              [](const TrainedLease& lease) { return !lease.committed; });
+  visible_.uncommitted_leases = uncommitted_leases();
   visible_.activity = activity;
   visible_.checkpoint = checkpoint_path_;
   visible_.checkpoint_error = checkpoint_error_;

@@ -24,9 +24,13 @@ class TrainerService {
   void take_threads() const;
 
   // Trains step `step()` + 1; a repeat of the last one gives its stored metrics. Throws kConflict for any other,
-  // and for a lease that was trained on.
+  // and for a lease that was trained on. A sequence that no step can hold is set aside, with its reason in the result.
   StepResult step(StepRequest request);
-  // "" = into the checkpoint folder. Leases trained until then are committed to their buffers.
+  // What the calls below are about: the caller counts on the weights after `step` steps; throws kConflict where these
+  // are others.
+  void expect(int64_t step) const;
+  // "" = into the checkpoint folder, where it is not there already. Leases trained until then are committed to the
+  // buffer.
   fs::path save(const std::string& path);
   PublishedWeights publish(int64_t version, const std::string& to);
   fs::path export_to(const std::string& folder);
@@ -35,6 +39,7 @@ class TrainerService {
 
   void idle() { note("idle"); }
   int64_t steps_done() const { return trainer_->state().step; }
+  int64_t uncommitted_leases() const;
 
   Json status() const;
   struct Health {
@@ -47,6 +52,7 @@ class TrainerService {
 
  private:
   SequenceBatch fetch_lease(const StepRequest& request);
+  std::vector<std::string> set_aside(StepRequest& request) const;
   void commit_leases();
   void save_checkpoint();
   void note(const std::string& activity);  // makes the state visible to status()
@@ -67,6 +73,7 @@ class TrainerService {
                          {"checkpoint_failures_total", "checkpoints that could not be written"},
                          {"published_version", "version of the weights published last"}}};
   std::vector<TrainedLease> leases_;
+  std::string buffer_;  // where the run's buffer is now; "": nobody said so yet
   int64_t checkpoint_step_ = -1;
   std::string checkpoint_path_, checkpoint_error_;
 

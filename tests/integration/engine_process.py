@@ -52,10 +52,11 @@ class Engine:
     def __init__(self, process, url):
         self.process, self.url = process, url
 
-    def request(self, path, body=None, method=None, timeout=120):
+    def request(self, path, body=None, method=None, timeout=120, headers=()):
         """(status, parsed body, headers)"""
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.url + path, data, {"content-type": "application/json"}, method=method)
+        headers = {"content-type": "application/json"} | dict(headers)
+        request = urllib.request.Request(self.url + path, data, headers, method=method)
         try:
             with urllib.request.urlopen(request, timeout=timeout) as reply:
                 text, status, headers = reply.read().decode(), reply.status, dict(reply.headers)

@@ -391,6 +391,13 @@ def test_weight_updates(models):
             assert engine.get("/get_weight_version")["weight_version"] == "6"
             assert engine.generate(PROMPT, max_new_tokens=30, temperature=0, ignore_eos=True)["output_ids"] == before
             assert engine.request("/update_weights_from_disk", {"model_path": "/no/such/folder"})[0] == 404
+            # The router's barrier: who asks for newer weights goes elsewhere.
+            body = {"text": PROMPT, "sampling_params": {"max_new_tokens": 1}}
+            for version, code in (("6", 200), ("7", 503), ("newest", 400)):
+                headers = {"x-min-weight-version": version}
+                status, reply, _ = engine.request("/generate", body, headers=headers)
+                assert status == code, (version, reply)
+            assert engine.request("/v1/completions", {"prompt": "x"}, headers={"x-min-weight-version": "7"})[0] == 503
         finally:
             shared.unlink(missing_ok=True)
             shared.with_suffix(".cut").unlink(missing_ok=True)

@@ -1,5 +1,5 @@
-"""`tritonforge run` as a whole, on a small plan: it ends with a table and result.json; roles killed with -9 in the
-middle of a step and a run stopped by Ctrl-C and resumed give bit for bit the weights of the undisturbed run."""
+"""`tritonforge run` as a whole, on a small plan: it ends with a table and result.json; roles killed with -9 at bad
+moments and a run stopped in any stage and resumed give bit for bit the weights of the undisturbed run."""
 
 import json
 import os
@@ -25,7 +25,7 @@ data: {{verify: 3}}
 sft: {{steps: 3, tokens_per_step: 1024, train: {{checkpoint_interval: 2}}}}
 rollout: {{max_turns: 2, concurrency: 16, advantage: none}}
 rl: {{steps: {STEPS}, prompts_per_step: 2, samples_per_prompt: 3, sampling: {{max_new_tokens: 300}},
-      train: {{checkpoint_interval: 2}}}}
+      train: {{checkpoint_interval: 2, lr: 1.0e-3}}}}
 bench: {{limit: 2, samples: 1, turns: [1, 2], sampling: {{max_new_tokens: 300}}}}
 engine: {{max_running: 16, kv_cache_tokens: 16384}}
 evaluator: {{num_correct_trials: 1}}
@@ -64,6 +64,17 @@ class Run:
             assert time.monotonic() < deadline, "no progress"
             time.sleep(0.05)
 
+    def status(self):
+        path = self.output / "status.json"
+        return json.loads(path.read_text()) if path.exists() else {"stage": "", "roles": [], "progress": {"done": 0}}
+
+    def wait_for(self, condition, what):
+        deadline = time.monotonic() + 300
+        while not condition():
+            assert self.process.poll() is None, self.process.stdout.read()[-4000:]
+            assert time.monotonic() < deadline, f"waited for {what}: {self.status()}"
+            time.sleep(0.02)
+
     def pid_of(self, role):
         roles = {item["name"]: item for item in json.loads((self.output / "status.json").read_text())["roles"]}
         return roles[role]["pid"]
@@ -71,10 +82,27 @@ class Run:
     def weights(self, stage="rl"):
         return (self.output / "models" / stage / "model.safetensors").read_bytes()
 
-    def trained(self):
-        """Trajectories of every committed RL lease, as the buffer's database holds them."""
+    def query(self, sql):
         with sqlite3.connect(f"file:{self.output}/buffer.sqlite?mode=ro", uri=True) as db:
-            return db.execute("SELECT * FROM leases").fetchall()
+            return db.execute(sql).fetchall()
+
+    def ledger(self):
+        """(lease, step) of every commit, and the weights' versions of every token, by trajectory."""
+        versions = {
+            identity: [turn["weight_versions"] for turn in json.loads(body)["turns"]]
+            for identity, body in self.query("SELECT id, body FROM trajectories")
+        }
+        return sorted(self.query("SELECT lease_id, step FROM commits")), versions
+
+    def table(self):
+        return json.loads((self.output / "result.json").read_text())["stages"]
+
+
+def same_as(run, undisturbed):
+    assert run.weights() == undisturbed.weights()
+    assert run.ledger() == undisturbed.ledger()
+    assert run.table() == undisturbed.table()
+    assert [step["step"] for step in run.steps("rl")] == list(range(1, STEPS + 1))
 
 
 @pytest.fixture(scope="module")
@@ -104,30 +132,66 @@ def test_ends_with_a_table_and_a_result(undisturbed):
 
 
 def test_killed_roles_change_nothing(undisturbed, tmp_path):
-    run = Run(tmp_path / "a")
-    for step, role in enumerate(("engine-0", "evaluator", "buffer", "trainer"), start=1):
-        run.wait_for_rl_step(step)
-        time.sleep(0.4)  # into the middle of the next step; whenever it falls, the outcome must be the same
-        os.kill(run.pid_of(role), signal.SIGKILL)
-    said = run.finish()
-    assert run.weights() == undisturbed.weights(), said[-3000:]
-    numbers = [step["step"] for step in run.steps("rl")]
-    assert sorted(set(numbers)) == list(range(1, STEPS + 1))
-    assert len(run.trained()) == len(undisturbed.trained())
+    run = Run(tmp_path / "a", "--set", "supervisor.hung_after_s=3")
+    # The engine hangs; the trainer is killed while it is idle, a step after its last checkpoint.
+    for step, role in enumerate(("engine-0", "evaluator", "trainer", "buffer", "router"), start=1):
+        run.wait_for_rl_step(min(step, 4))
+        time.sleep(0.3)  # into the next step; whenever it falls, the outcome must be the same
+        os.kill(run.pid_of(role), signal.SIGSTOP if role == "engine-0" else signal.SIGKILL)
+    assert "engine-0 hangs: no answer to /health" in run.finish()
+    same_as(run, undisturbed)
 
 
-def test_ctrl_c_and_resume(undisturbed, tmp_path):
+def test_a_trainer_killed_at_the_end_of_sft_exports_the_last_step(undisturbed, tmp_path):
+    run = Run(tmp_path / "a", "--set", "stages=[sft]")
+    run.wait_for(lambda: len(run.steps("sft")) >= 2, "the last SFT step")
+    os.kill(run.pid_of("trainer"), signal.SIGKILL)
+    run.finish()
+    assert run.weights("sft") == undisturbed.weights("sft")
+
+
+def test_stopped_in_any_stage_it_resumes_to_the_same(undisturbed, tmp_path):
+    """Ctrl-C in the first bench, a closed terminal in RL, kill -9 in the last bench."""
     run = Run(tmp_path / "a")
-    run.wait_for_rl_step(2)
+    run.wait_for(lambda: run.status()["stage"] == "bench base", "the bench")
     run.process.send_signal(signal.SIGINT)
     said, _ = run.process.communicate(timeout=60)
-    assert run.process.returncode != 0 and "--resume" in said.splitlines()[-1], said[-2000:]
-    assert not list(pathlib.Path("/dev/shm").glob(f"tritonforge-{run.process.pid}*"))
-    again = Run(tmp_path / "a", "--resume")
-    again.finish()
-    assert again.weights() == undisturbed.weights()
-    refused = Run(tmp_path / "a")
-    assert "--resume" in refused.finish(code=2)
+    assert run.process.returncode == 1 and "--resume" in said.splitlines()[-1], said[-2000:]
+    assert "stopping: the turns under way end" in said
+    run = Run(tmp_path / "a", "--resume")
+    run.wait_for_rl_step(3)  # the checkpoint is of step 2
+    run.process.send_signal(signal.SIGHUP)
+    said, _ = run.process.communicate(timeout=60)
+    assert run.process.returncode == 1 and "--resume" in said.splitlines()[-1], said[-2000:]
+    run = Run(tmp_path / "a", "--resume")
+    run.wait_for(lambda: run.status()["stage"] == "bench rl", "the last bench")
+    run.process.kill()
+    run.process.communicate()
+    left = set(pathlib.Path("/dev/shm").glob("tritonforge-*"))
+    run = Run(tmp_path / "a", "--resume")
+    run.finish()
+    same_as(run, undisturbed)
+    assert not left & set(pathlib.Path("/dev/shm").glob("tritonforge-*"))
+    # Another recipe is another run.
+    other = Run(tmp_path / "a", "--resume", "--set", "rl.prompts_per_step=3")
+    assert "rl.prompts_per_step: 2, now 3" in other.finish(code=2)
+    assert "--resume" in Run(tmp_path / "a").finish(code=2)
+
+
+def test_a_step_of_which_nothing_counts_ends_the_run_with_its_reason(tmp_path):
+    run = Run(tmp_path / "a", "--set", "stages=[bench]", "--set", "engine.max_context=64")
+    said = run.finish(code=1)
+    assert "bench base: every trajectory failed" in said.splitlines()[-1], said[-2000:]
+    assert "leaves no room" in said.splitlines()[-1] and "--resume" in said.splitlines()[-1]
+    assert run.query("SELECT count(*) FROM trajectories") == [(0,)]
+
+
+def test_a_closed_pipe_is_no_error(undisturbed, tmp_path):
+    run = Run(tmp_path / "a", "--set", "stages=[sft]")
+    run.process.stdout.readline()
+    run.process.stdout.close()
+    assert run.process.wait(120) == 0
+    assert run.weights("sft") == undisturbed.weights("sft")
 
 
 def test_the_best_model_on_held_out_problems_is_the_result(tmp_path):

@@ -18,8 +18,12 @@ struct FakeBuffer {
   explicit FakeBuffer(std::set<std::string> flat) : flat(std::move(flat)) {}
 
   Lease lease(const LeaseRequest& request) {
-    EXPECT_EQ(request.count, static_cast<int64_t>(request.group_ids.size()));
-    if (!leases.contains(request.lease_id)) {
+    if (leases.contains(request.lease_id)) {
+      if (!request.group_ids.empty() && request.group_ids != leases[request.lease_id])
+        fail(ErrorKind::kConflict, "lease {} holds other groups", request.lease_id);
+    } else {
+      EXPECT_EQ(request.count, static_cast<int64_t>(request.group_ids.size()));
+      EXPECT_FALSE(request.group_ids.empty());
       for (const auto& [id, held] : leases) {
         for (const std::string& group : held) {
           if (std::find(request.group_ids.begin(), request.group_ids.end(), group) != request.group_ids.end())
@@ -98,6 +102,13 @@ TEST(DynamicSampling, ALookThatARestartLeftIsGivenBack) {
   FakeBuffer buffer({});
   buffer.leases["step-look-1"] = kStep.group_ids;
   EXPECT_THAT(ids_of(lease_informative(buffer.calls(), kStep, 2, group)), ElementsAre("g0", "g1", "g2"));
+  EXPECT_EQ(buffer.leases.size(), 1u);
+}
+
+TEST(DynamicSampling, ALaterLookThatARestartLeftIsGivenBack) {
+  FakeBuffer buffer({"g0"});
+  buffer.leases["step-look-2"] = {"g0", "g1", "g2", "g3"};
+  EXPECT_THAT(ids_of(lease_informative(buffer.calls(), kStep, 2, group)), ElementsAre("g0", "g1", "g2", "g3"));
   EXPECT_EQ(buffer.leases.size(), 1u);
 }
 

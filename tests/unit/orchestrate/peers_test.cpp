@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
 
 #include <atomic>
 
@@ -45,15 +44,6 @@ class PeersTest : public testing::Test {
   void route(const std::string& method, const std::string& path, net::Handler handler) {
     http.route(method, path, std::move(handler));
   }
-  // Kills the only role's process and returns once it was started again.
-  void kill_and_wait() {
-    const auto before = supervisor.status().at(0);
-    ASSERT_EQ(::kill(before.pid, SIGKILL), 0);
-    const Deadline deadline = Deadline::after(60);
-    while (supervisor.restarts(before.name) == before.restarts && !deadline.expired()) std::this_thread::yield();
-    supervisor.wait_ready(before.name, deadline);
-  }
-
   TemporaryFolder logs;
   Supervisor supervisor;
   net::HttpServer http;
@@ -153,78 +143,205 @@ TEST_F(PeersTest, TheBufferTakesGroupsAndGivesALeaseOnceItIsThere) {
   EXPECT_EQ(committed, "l@4");
 }
 
-TEST_F(PeersTest, TheTrainerGetsSftInBinaryAndRlByName) {
+TEST_F(PeersTest, AGroupOfWhichNothingCountsIsNoResultAndIsForgotten) {
+  std::vector<std::string> discarded;
+  route("POST", "/v2/leases/{id}/discard", [&](const net::Request& request) {
+    discarded.push_back(request.parameters.at("id"));
+    return net::Response::json(Json::object());
+  });
+  http.start();
+  const Buffer buffer(role("buffer"));
+  Lease failed;
+  failed.id = "rl-step-3";
+  failed.figures.trajectories = failed.figures.failed = 4;
+  Trajectory sample;
+  sample.turns.emplace_back().verdict.fault = Fault::kEngineFailed;
+  sample.turns.back().verdict.diagnostics = "the context of 64 leaves no room";
+  failed.groups.push_back({"g", "p", failed.figures, {sample}});
+  Lease fine = failed;
+  fine.figures.failed = 3;
+  buffer.require_results({failed, fine}, "bench base");  // something counts
+  EXPECT_TRUE(discarded.empty());
+  try {
+    buffer.require_results({failed}, "rl step 3");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("rl step 3: every trajectory failed"));
+    EXPECT_THAT(error.what(), HasSubstr("engine_failed: the context of 64 leaves no room"));
+  }
+  EXPECT_THAT(discarded, ElementsAre("rl-step-3"));
+}
+
+// A trainer that has `done` steps, and says 409 to whoever counts on others.
+class TrainerTest : public PeersTest {
+ protected:
+  TrainerTest() {
+    route("GET", "/status", [this](const net::Request&) {
+      return net::Response::json({{"step", done.load()}, {"checkpoint_step", -1}});
+    });
+    route("POST", "/step", [this](const net::Request& request) {
+      requests.push_back(request);
+      const bool binary = request.headers.at("content-type") == kSequencesContentType;
+      const int64_t step = binary ? sft_step_from_binary(request.body).step : request.json().at("step").get<int64_t>();
+      if (step != done && step != done + 1) return elsewhere();
+      done = step;
+      if (dies_after == step) {
+        dies_after = 0;
+        done = checkpoint.load();
+        return elsewhere();
+      }
+      return net::Response::json(to_json(trained(step)));
+    });
+    on_weights("/publish_weights",
+               [](const Json& body) { return to_json(PublishedWeights{"/w", body.at("version"), {{"norm", "1"}}}); });
+    on_weights("/save", [this](const Json&) -> Json {
+      checkpoint = done.load();
+      return {{"path", "/c"}, {"step", done.load()}, {"uncommitted_leases", uncommitted > 0 ? uncommitted-- : 0}};
+    });
+    on_weights("/export", [this](const Json& body) -> Json {
+      exported.push_back(done);
+      return {{"path", body.at("folder")}, {"step", done.load()}};
+    });
+  }
+  net::Response elsewhere() {
+    return net::Response::error(Error(ErrorKind::kConflict, "out of turn"), {{"expected_step", done + 1}});
+  }
+  void on_weights(const std::string& path, std::function<Json(const Json&)> answer) {
+    route("POST", path, [this, path, answer](const net::Request& request) {
+      const Json body = request.json();
+      if (dies_at == path) {
+        dies_at.clear();
+        done = checkpoint.load();
+      }
+      if (body.at("step").get<int64_t>() != done) return elsewhere();
+      return net::Response::json(answer(body));
+    });
+  }
+  // What a stage does: trains up to `last`, then saves and exports.
+  std::vector<int64_t> run_to(Trainer& trainer, int64_t last) {
+    std::vector<int64_t> taken;
+    trainer.go_on([&](int64_t next) {
+      trainer.publish(1 + trainer.steps());
+      for (int64_t step = next; step <= last; ++step) {
+        trainer.step({.kind = StepKind::kRl, .step = step, .lease_id = "l", .buffer = "http://b:1", .sequences = {}});
+        taken.push_back(step);
+      }
+      trainer.finish("/model");
+    });
+    return taken;
+  }
+  std::atomic<int64_t> done{0}, checkpoint{0}, dies_after{0};
+  std::string dies_at;  // a path: it died just before it was asked
+  int64_t uncommitted = 0;
   std::vector<net::Request> requests;
-  route("POST", "/step", [&](const net::Request& request) {
-    requests.push_back(request);
-    return net::Response::json(to_json(trained(static_cast<int64_t>(requests.size()))));
-  });
-  route("GET", "/status",
-        [](const net::Request&) { return net::Response::json({{"step", 0}, {"checkpoint_step", -1}}); });
-  route("POST", "/publish_weights", [](const net::Request& request) {
-    return net::Response::json(to_json(PublishedWeights{"/w", request.json().at("version"), {{"norm", "1"}}}));
-  });
-  route("POST", "/save", [](const net::Request&) { return net::Response::json({{"path", "/c"}, {"step", 2}}); });
+  std::vector<int64_t> exported;
+};
+
+TEST_F(TrainerTest, GetsSftInBinaryAndRlByName) {
   http.start();
   Trainer trainer(role("trainer"));
   EXPECT_EQ(trainer.status().step, 0);
   const TrainSequence taught{{4, 5}, {0, 1}, {0, 0}, {0, 0}, {-1, -1}, "", 1.0};
-  EXPECT_EQ(std::get<StepResult>(trainer.step({StepKind::kSft, 1, "", "", {taught}})).metrics, trained(1).metrics);
-  trainer.step({StepKind::kRl, 2, "rl-step-2", "http://b:1", {}});
+  EXPECT_EQ(trainer.step({.kind = StepKind::kSft, .step = 1, .sequences = {taught}}).metrics, trained(1).metrics);
+  trainer.step({.kind = StepKind::kRl,
+                .step = 2,
+                .lease_id = "rl-step-2",
+                .buffer = "http://b:1",
+                .weight_version = 2,
+                .sequences = {}});
   ASSERT_EQ(requests.size(), 2u);
-  EXPECT_EQ(requests[0].headers.at("content-type"), kSequencesContentType);
   EXPECT_EQ(sft_step_from_binary(requests[0].body).sequences, std::vector<TrainSequence>{taught});
   EXPECT_EQ(step_request_from_json(requests[1].json()).lease_id, "rl-step-2");
+  EXPECT_EQ(step_request_from_json(requests[1].json()).weight_version, 2);
   EXPECT_EQ(trainer.publish(3).version, 3);
-  EXPECT_EQ(trainer.save(), 2);
 }
 
-TEST_F(PeersTest, ATrainerThatDiedIsRolledBackWheneverItDied) {
-  std::atomic<int64_t> done{7};
-  std::atomic<int> steps{0};
-  route("GET", "/status",
-        [&](const net::Request&) { return net::Response::json({{"step", done.load()}, {"checkpoint_step", 6}}); });
-  route("POST", "/step", [&](const net::Request&) {
-    ++steps;
-    return net::Response::json(to_json(trained(done.load() + 1)));
-  });
-  route("POST", "/publish_weights", [&](const net::Request&) -> net::Response {
-    ADD_FAILURE() << "weights of an older step were asked for";
-    return net::Response::json(Json::object());
-  });
+TEST_F(TrainerTest, ThatDiedWhileItWasIdleTrainsItsLostStepsAgain) {
   http.start();
   Trainer trainer(role("trainer"));
-  trainer.status();
-  kill_and_wait();  // between two calls: no call failed
-  done = 6;
-  EXPECT_THROW(trainer.publish(8), Error);
-  const auto outcome = trainer.step({StepKind::kRl, 8, "rl-step-8", "http://b:1", {}});
-  ASSERT_TRUE(std::holds_alternative<RolledBack>(outcome));
-  EXPECT_EQ(std::get<RolledBack>(outcome).next_step, 7);
-  EXPECT_EQ(steps, 0);
-  EXPECT_TRUE(std::holds_alternative<StepResult>(trainer.step({StepKind::kRl, 7, "rl-step-7", "http://b:1", {}})));
+  dies_after = 3;  // its answer to step 3 never counts; it is back at its start
+  EXPECT_THAT(run_to(trainer, 4), ElementsAre(1, 2, 1, 2, 3, 4));
+  EXPECT_THAT(exported, ElementsAre(4));
+}
+
+TEST_F(TrainerTest, ThatDiedBeforeAPublicationASaveOrAnExportGivesNoOlderWeights) {
+  http.start();
+  for (const char* path : {"/publish_weights", "/save", "/export"}) {
+    done = checkpoint = 2;
+    exported.clear();
+    bool died = false;
+    Trainer trainer(role("trainer"));
+    trainer.go_on([&](int64_t next) {
+      for (int64_t step = next; step <= 5; ++step) {
+        trainer.step({.kind = StepKind::kSft, .step = step, .sequences = {}});
+        if (step == 5 && !std::exchange(died, true)) dies_at = path;
+      }
+      trainer.publish(6);
+      trainer.finish("/model");
+    });
+    EXPECT_THAT(exported, ElementsAre(5)) << path;
+    EXPECT_EQ(trainer.steps(), 5) << path;
+    supervisor.stop("trainer");
+  }
+}
+
+TEST_F(TrainerTest, IsAskedToSaveUntilTheBufferTookEveryLease) {
+  http.start();
+  uncommitted = 2;
+  Trainer trainer(role("trainer"));
+  run_to(trainer, 1);
+  EXPECT_EQ(uncommitted, 0);
 }
 
 TEST_F(PeersTest, AStepThatIsRefusedIsAnErrorAndNoRollback) {
+  std::atomic<int> asked{0};
   route("GET", "/status",
         [](const net::Request&) { return net::Response::json({{"step", 0}, {"checkpoint_step", -1}}); });
-  route("POST", "/step",
-        [](const net::Request&) { return net::Response::error(Error(ErrorKind::kUsage, "nothing to train on")); });
+  route("POST", "/step", [&](const net::Request&) {
+    ++asked;
+    return net::Response::error(Error(ErrorKind::kConflict, "lease 'l' was trained on"), {{"expected_step", 1}});
+  });
   http.start();
   Trainer trainer(role("trainer"));
   trainer.status();
-  EXPECT_THROW(trainer.step({StepKind::kSft, 1, "", "", {}}), Error);
+  EXPECT_THROW(trainer.step({.kind = StepKind::kSft, .step = 1, .sequences = {}}), Error);
+  EXPECT_EQ(asked, 1);
 }
 
-// Engines behind a router: `reply` is what the router says to an update.
+TEST_F(PeersTest, AnErrorOfTheTrainersOwnIsTriedAgain) {
+  std::atomic<int> asked{0};
+  route("POST", "/step", [&](const net::Request&) {
+    if (++asked < 3) return net::Response::error(Error(ErrorKind::kInternal, "CUDA out of memory"));
+    return net::Response::json(to_json(trained(1)));
+  });
+  http.start();
+  Trainer trainer(role("trainer"));
+  EXPECT_EQ(trainer.step({.kind = StepKind::kSft, .step = 1, .sequences = {}}).metrics.step, 1);
+  asked = -100;
+  EXPECT_THROW(trainer.step({.kind = StepKind::kSft, .step = 2, .sequences = {}}), Error);
+  EXPECT_EQ(asked, -97);
+}
+
+// Engines behind a router, all of them the server of the test; `reply` is what engine-0 says to an update.
 class EnginesTest : public PeersTest {
  protected:
-  EnginesTest() : file(logs.path() / "w.safetensors") { write_file_atomic(file, "weights"); }
+  EnginesTest() : file(logs.path() / "w.safetensors") {
+    write_file_atomic(file, "weights");
+    route("POST", "/weight_barrier", [this](const net::Request& request) {
+      order.push_back("barrier " + request.json().at("min_weight_version").dump());
+      return net::Response::json(Json::object());
+    });
+    route("POST", "/add_worker", [this](const net::Request& request) {
+      order.push_back("add " + request.json().at("url").get<std::string>());
+      return net::Response::json(Json::object());
+    });
+  }
   static Json engine(const std::string& version, const std::string& sum) {
     return {{"success", true}, {"weight_version", version}, {"checksums", {{"norm", sum}}}};
   }
   void answer_with(std::function<net::Response(int round)> reply) {
     route("POST", "/update_weights_from_tensor", [this, reply](const net::Request& request) {
+      order.push_back("update");
       requests.push_back(request.json());
       return reply(static_cast<int>(requests.size()));
     });
@@ -240,64 +357,83 @@ class EnginesTest : public PeersTest {
   }
   fs::path file;
   std::vector<Json> requests;
+  std::vector<std::string> order;
 };
 
-TEST_F(EnginesTest, AnEngineThatIsDownGetsTheWeightsWhenItIsBack) {
+TEST_F(EnginesTest, AnEngineThatIsDownGetsTheWeightsOnceItIsBackAndThenTheBarrierRises) {
   answer_with([](int round) {
-    Json workers = {{"http://e:1", engine("4", "ab")}};
-    if (round >= 3) return net::Response::json({{"success", true}, {"workers", workers}});
-    workers["http://e:2"] = {{"error", {{"message", "connection refused"}, {"type", "unavailable"}}}};
-    return net::Response::json({{"success", false},
-                                {"workers", workers},
-                                {"error", {{"message", "1 of 2 workers failed"}, {"type", "unavailable"}}}},
-                               502);
+    if (round < 3) return net::Response::error(Error(ErrorKind::kUnavailable, "not yet"));
+    return net::Response::json(engine("4", "ab"));
   });
-  Engines engines(role("router"), {"http://e:1", "http://e:2"});
+  Engines engines(role("router"), {role("engine-0")}, {});
+  EXPECT_TRUE(engines.wants(4));
   const auto installed = engines.install({file, 4, {{"norm", "ab"}}});
   ASSERT_EQ(installed.size(), 1u);
-  EXPECT_EQ(installed[0].engine, "http://e:1");
   EXPECT_EQ(installed[0].version, 4);
-  ASSERT_EQ(requests.size(), 3u);
   EXPECT_EQ(requests[0].at("path"), file.string());
   EXPECT_EQ(requests[0].at("weight_version"), "4");
+  EXPECT_THAT(order, ElementsAre("update", "update", "update", "barrier 4"));
+  EXPECT_FALSE(engines.wants(4));
+  EXPECT_FALSE(engines.wants(3));  // a trainer that went back does not take the engines with it
+  EXPECT_TRUE(engines.wants(5));
 }
 
-TEST_F(EnginesTest, AnEngineThatRefusesEndsItAtOnce) {
-  answer_with([](int) {
-    return net::Response::json(
-        {{"success", false},
-         {"workers", {{"http://e:1", {{"success", false}, {"error", {{"message", "checksum"}, {"type", "corrupt"}}}}}}},
-         {"error", {{"message", "1 of 1 workers failed"}, {"type", "unavailable"}}}},
-        502);
-  });
-  Engines engines(role("router"), {"http://e:1"});
-  EXPECT_THAT(error_of_install(engines), HasSubstr("http://e:1 refuses weights version 4"));
+TEST_F(EnginesTest, NobodyWantsWeightsBelowTheBarrier) {
+  answer_with([](int) { return net::Response::json(engine("4", "ab")); });
+  Engines engines(role("router"), {role("engine-0")}, {});
+  engines.require(4);
+  EXPECT_FALSE(engines.wants(3));
+  EXPECT_TRUE(engines.wants(4));
+}
+
+TEST_F(EnginesTest, AnEngineThatRefusesEndsItAtOnceByName) {
+  answer_with([](int) { return net::Response::error(Error(ErrorKind::kCorrupt, "checksum of norm")); });
+  Engines engines(role("router"), {role("engine-0")}, {});
+  EXPECT_THAT(error_of_install(engines), HasSubstr("engine-0: POST /update_weights_from_tensor: 422 checksum of norm"));
   EXPECT_EQ(requests.size(), 1u);
+  EXPECT_THAT(order, ElementsAre("update"));  // no barrier that nobody can pass
 }
 
 TEST_F(EnginesTest, OtherWeightsThanThePublishersAreAnError) {
-  answer_with([](int) { return net::Response::json({{"workers", {{"http://e:1", engine("4", "ff")}}}}); });
-  Engines engines(role("router"), {"http://e:1"});
+  answer_with([](int) { return net::Response::json(engine("4", "ff")); });
+  Engines engines(role("router"), {role("engine-0")}, {});
   EXPECT_THAT(error_of_install(engines), HasSubstr("tensor 'norm' is ff instead of ab"));
 }
 
 TEST_F(EnginesTest, AFreshEngineGetsTheNewestWeightsBeforeTheRouterKnowsIt) {
-  std::vector<std::string> order;
-  route("POST", "/add_worker", [&](const net::Request& request) {
-    order.push_back("add " + request.json().at("url").get<std::string>());
-    return net::Response::json(Json::object());
-  });
-  answer_with([&](int) {
-    order.push_back("update");
-    Json reply = engine("4", "ab");
-    reply["workers"] = {{"http://e:1", engine("4", "ab")}};
-    return net::Response::json(reply);
-  });
-  Engines engines(role("router"), {http.url()});  // router and engine are the same server here
-  engines.bring_up(http.url());                   // nothing was published yet
+  answer_with([&](int) { return net::Response::json(engine("4", "ab")); });
+  Engines engines(role("router"), {role("engine-0")}, {});
+  const auto never = [](int64_t) -> PublishedWeights { throw Error(ErrorKind::kInternal, "nothing is damaged"); };
+  engines.bring_up(http.url(), never);  // nothing was published yet
   engines.install({file, 4, {{"norm", "ab"}}});
-  engines.bring_up(http.url());
-  EXPECT_THAT(order, ElementsAre("add " + http.url(), "update", "update", "add " + http.url()));
+  engines.bring_up(http.url(), never);
+  EXPECT_THAT(order, ElementsAre("add " + http.url(), "update", "barrier 4", "update", "add " + http.url()));
+}
+
+TEST_F(EnginesTest, WeightsThatAreDamagedArePublishedAgain) {
+  answer_with([](int round) {
+    if (round == 2) return net::Response::error(Error(ErrorKind::kCorrupt, "checksum of norm"));
+    return net::Response::json(engine("4", round == 1 ? "ab" : "cd"));
+  });
+  Engines engines(role("router"), {role("engine-0")}, {});
+  engines.install({file, 4, {{"norm", "ab"}}});
+  std::vector<int64_t> again;
+  engines.bring_up(http.url(), [&](int64_t version) {
+    again.push_back(version);
+    return PublishedWeights{file, version, {{"norm", "cd"}}};
+  });
+  EXPECT_THAT(again, ElementsAre(4));
+  EXPECT_EQ(requests.at(2).at("checksums").at("norm"), "cd");
+}
+
+TEST_F(EnginesTest, AFreshRouterKnowsTheBarrierBeforeAnyEngine) {
+  http.start();
+  Engines engines(role("router"), {role("engine-0")}, {"http://e:9"});
+  engines.bring_up_router(/*restarted=*/false);  // closed: nothing is sampled yet; ours add themselves
+  engines.require(7);
+  engines.bring_up_router(/*restarted=*/true);
+  EXPECT_THAT(order, ElementsAre("barrier 9223372036854775807", "add http://e:9", "barrier 7", "barrier 7",
+                                 "add http://e:9", "add " + http.url()));
 }
 
 TEST_F(PeersTest, TheEvaluatorJudges) {

@@ -42,6 +42,29 @@ TEST_F(RecipeTest, EveryShippedRecipeLoadsAndSurvivesADump) {
   EXPECT_GE(count, 2);
 }
 
+TEST_F(RecipeTest, OnlyWhatDecidesTheResultKeepsAResumeFromGoingOn) {
+  const auto path = write("a.yaml", "name: a\nmodel: {path: m}\nstages: [rl]\nrl: {problems: p}\n");
+  const RecipeConfig before = load_recipe(path, {});
+  const auto changes = [&](const std::vector<std::string>& set) {
+    return deciding_changes(before, load_recipe(path, set));
+  };
+  EXPECT_THAT(changes({}), ::testing::IsEmpty());
+  EXPECT_THAT(changes({"dashboard_port=0", "engine.max_running=8", "rl.train.checkpoint_interval=3",
+                       "supervisor.hung_after_s=5", "rollout.concurrency=2", "evaluator.workers=1"}),
+              ::testing::IsEmpty());
+  EXPECT_THAT(changes({"seed=2"}), ::testing::ElementsAre("seed: 1, now 2"));
+  EXPECT_THAT(changes({"rl.train.lr=1e-3", "rl.prompts_per_step=3"}),
+              ::testing::UnorderedElementsAre(HasSubstr("rl.train.lr"), "rl.prompts_per_step: 8, now 3"));
+  EXPECT_THAT(changes({"model.path=n"}), ::testing::ElementsAre("model.path: m, now n"));
+}
+
+TEST_F(RecipeTest, ATrajectoryThatNoStepCanHoldIsRefused) {
+  const auto path = write("a.yaml", "name: a\nmodel: {path: m}\nstages: [rl]\nrl: {problems: p}\n");
+  EXPECT_THAT(error_of([&] { load_recipe(path, {"rollout.max_context=9000"}); }),
+              AllOf(HasSubstr("rl.train.max_tokens_per_micro_batch"), HasSubstr("9000")));
+  EXPECT_EQ(load_recipe(path, {"rollout.max_context=8192"}).rollout.max_context, 8192);
+}
+
 TEST_F(RecipeTest, UnknownKeyNamesTheNearest) {
   const auto path = write("a.yaml", "name: a\nmodel: {path: m}\nstages: [bench]\nbench: {problems: p, sampels: 3}\n");
   EXPECT_THAT(error_of([&] { load_recipe(path, {}); }),

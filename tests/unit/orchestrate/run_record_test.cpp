@@ -110,16 +110,22 @@ TEST(RunRecord, ResumeKeepsWhatWasFinishedAndWritesNoStepTwice) {
   TemporaryFolder folder("record");
   {
     RunRecord record(folder.path(), /*resume=*/false);
-    record.finish_stage("sft", 12.5);
-    record.add_rows(bench_rows("base", {{trajectory({turn(true, false)})}}, {1}, 1));
+    record.finish_stage("sft", 12.5, bench_rows("base", {{trajectory({turn(true, false)})}}, {1}, 1));
     record.add_sft_step(trained(1));
     record.add_sft_step(trained(2));
   }
   EXPECT_THROW(RunRecord(folder.path(), /*resume=*/false), Error);
   RunRecord record(folder.path(), /*resume=*/true);
+  EXPECT_THROW(RunRecord(folder.path(), /*resume=*/true), Error);  // it is in use
   EXPECT_TRUE(record.stage_done("sft"));
   EXPECT_FALSE(record.stage_done("rl"));
   ASSERT_EQ(record.rows().size(), 1u);
+  EXPECT_EQ(record.last_step("sft"), 2);
+  EXPECT_EQ(record.last_step("rl"), 0);
+  EXPECT_EQ(record.first_step("sft", 3), 3);
+  EXPECT_EQ(record.first_step("sft", 2), 2);  // the trainer went back
+  EXPECT_EQ(record.first_step("sft", 4), 3);  // trained and not recorded
+  EXPECT_EQ(record.first_step("rl", 1), 1);
   record.add_sft_step(trained(2));  // again, after a crash
   record.add_sft_step(trained(3));
   const std::string steps = read_file(folder.path() / "steps.jsonl");

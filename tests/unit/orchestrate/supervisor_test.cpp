@@ -7,6 +7,7 @@
 #include <atomic>
 
 #include "base/error.h"
+#include "base/filesystem.h"
 
 namespace tritonforge::orchestrate {
 namespace {
@@ -76,6 +77,94 @@ TEST(Supervisor, ABusyRoleThatDiesIsStartedAgainToo) {
   supervisor.wait_ready("trainer", deadline);
   supervisor.check();
   supervisor.stop_all();
+}
+
+void wait_for_restart(Supervisor& supervisor, const std::string& name) {
+  const Deadline deadline = Deadline::after(60);
+  while (supervisor.restarts(name) == 0 && !deadline.expired()) std::this_thread::yield();
+  supervisor.wait_ready(name, deadline);
+}
+
+TEST(Supervisor, ARoleThatHangsIsStartedAgain) {
+  TemporaryFolder logs("supervisor");
+  Supervisor supervisor(logs.path(), {.hung_after_s = 1});
+  supervisor.start(one(server_role("engine-0")));
+  const pid_t first = supervisor.status().at(0).pid;
+  ASSERT_EQ(::kill(first, SIGSTOP), 0);
+  wait_for_restart(supervisor, "engine-0");
+  EXPECT_NE(supervisor.status().at(0).pid, first);
+  supervisor.stop_all();
+}
+
+TEST(Supervisor, ARoleThatCallsItselfRedIsStartedAgainUnlessItsRedIsThatOfOthers) {
+  TemporaryFolder logs("supervisor");
+  Supervisor supervisor(logs.path());
+  std::vector<RoleSpec> specs;
+  for (const char* name : {"router", "trainer"}) {
+    RoleSpec spec = server_role(name);
+    // Green at first; red once the file is there; the next process removes it.
+    const std::string flag = (logs.path() / name).string();
+    std::string& server = spec.argv[2];
+    server.replace(server.find("self.send_response(200); self.end_headers()"), 43,
+                   "red = os.path.exists('" + flag + "'); self.send_response(503 if red else 200); self.end_headers()");
+    server.replace(server.find("b'{\"status\": \"green\", \"role\": \"x\", \"detail\": \"well\"}'"), 53,
+                   "b'{\"status\": \"red\", \"detail\": \"broken\"}' if red else b'{\"status\": \"green\"}'");
+    server.insert(server.find("http.server.HTTPServer"),
+                  "os.path.exists('" + flag + "') and os.remove('" + flag + "')\n");
+    specs.push_back(std::move(spec));
+  }
+  specs[0].restart_when_red = false;
+  supervisor.start(std::move(specs));
+  for (const char* name : {"router", "trainer"}) write_file_atomic(logs.path() / name, "");
+  wait_for_restart(supervisor, "trainer");
+  EXPECT_EQ(supervisor.restarts("router"), 0);
+  supervisor.stop_all();
+}
+
+TEST(Supervisor, AnotherProcessOnTheRolesPortIsNotTakenForIt) {
+  TemporaryFolder logs("supervisor");
+  Supervisor supervisor(logs.path());
+  RoleSpec spec = server_role("buffer");
+  std::string& server = spec.argv[2];
+  server.replace(server.find("\"well\""), 6, "\"well\", \"instance\": \"another run\"");
+  spec.ready_timeout_s = 1;
+  EXPECT_THROW(supervisor.start(one(std::move(spec))), Error);
+}
+
+TEST(Supervisor, TheOneThatNeedsTheOthersStopsFirst) {
+  TemporaryFolder logs("supervisor");
+  Supervisor supervisor(logs.path());
+  const fs::path order = logs.path() / "order";
+  std::vector<RoleSpec> specs;
+  for (const char* name : {"trainer", "buffer"}) {
+    RoleSpec spec = server_role(name);
+    std::string& server = spec.argv[2];
+    server.insert(server.find("http.server.HTTPServer"), "import signal\ndef end(*a):\n    open('" + order.string() +
+                                                             "', 'a').write('" + name +
+                                                             " '); sys.exit(0)\nsignal.signal(signal.SIGTERM, end)\n");
+    spec.stops_first = std::string(name) == "buffer";
+    specs.push_back(std::move(spec));
+  }
+  supervisor.start(std::move(specs));
+  EXPECT_EQ(supervisor.longest_grace_s(), 20);
+  supervisor.stop_all();
+  EXPECT_EQ(read_file(order), "buffer trainer ");
+  EXPECT_THROW(supervisor.start(one(server_role("engine-0"))), Error);
+}
+
+TEST(Supervisor, AStopThatTakesLongIsHastened) {
+  TemporaryFolder logs("supervisor");
+  Supervisor supervisor(logs.path());
+  RoleSpec spec = server_role("trainer");
+  std::string& server = spec.argv[2];
+  server.insert(server.find("http.server.HTTPServer"),
+                "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n");
+  spec.grace_s = 3600;
+  supervisor.start(one(std::move(spec)));
+  std::thread stopper([&] { supervisor.stop_all(); });
+  supervisor.kill_all();
+  stopper.join();
+  EXPECT_TRUE(supervisor.status().empty());
 }
 
 TEST(Supervisor, ARoleThatCannotStartSaysWhy) {

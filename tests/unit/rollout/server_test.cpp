@@ -117,7 +117,11 @@ TEST_F(ServerTest, GeneratesLeasesAndCommits) {
   EXPECT_THAT(reply["error"]["message"].get<std::string>(), HasSubstr("l0"));
   EXPECT_EQ(call("POST", "/v2/leases/l0/commit", {{"step", 1}}).first, 200);
   EXPECT_EQ(call("POST", "/v2/leases/l0/commit", {{"step", 1}}).first, 200);
-  EXPECT_EQ(call("POST", "/v2/groups/lease", lease("l0", 2)).first, 409);
+  // Its tokens are for nobody any more; whoever drives the loop reads its figures again.
+  EXPECT_EQ(call("GET", "/v2/leases/l0").first, 409);
+  EXPECT_EQ(call("POST", "/v2/groups/lease", {{"lease_id", "l0"}, {"group_ids", {"c", "a"}}}).first, 200);
+  EXPECT_EQ(last_text, granted);
+  EXPECT_EQ(call("POST", "/v2/groups/lease", {{"lease_id", "l0"}, {"group_ids", {"a", "c"}}}).first, 409);
   EXPECT_EQ(call("POST", "/v2/leases/l0/release").first, 409);
   EXPECT_EQ(call("POST", "/v2/leases/none/commit", {{"step", 1}}).first, 404);
 
@@ -134,6 +138,32 @@ TEST_F(ServerTest, GeneratesLeasesAndCommits) {
   EXPECT_EQ(reply["groups"]["leased"], 1);
   EXPECT_EQ(reply["groups"]["complete"], 1);
   EXPECT_EQ(reply["trajectories"], 16);
+}
+
+TEST_F(ServerTest, WhatIsDiscardedIsMadeAnew) {
+  judge_by_text();
+  call("POST", "/v2/rollouts", rollouts({"a", "b"}));
+  const Json request = {{"lease_id", "l"}, {"group_ids", {"a"}}, {"timeout_s", 20}};
+  ASSERT_EQ(call("POST", "/v2/groups/lease", request).first, 200);
+  for (int repeat = 0; repeat < 2; ++repeat) EXPECT_EQ(call("POST", "/v2/leases/l/discard").first, 200);
+  EXPECT_EQ(call("POST", "/v2/groups/lease", request).first, 404);
+  EXPECT_THAT(call("POST", "/v2/rollouts", rollouts({"a", "b"})).second["accepted"], ElementsAre("a"));
+  EXPECT_EQ(call("POST", "/v2/groups/lease", request).first, 200);
+  EXPECT_EQ(call("GET", "/v2/status").second["trajectories"], 8);
+}
+
+TEST_F(ServerTest, ATrajectoryThatNoDiskWouldTakeIsSetAside) {
+  mock.engine = [](const Json& body) {
+    Json reply = Json::parse(MockPeers::reply(body, answer_with("x"), "stop").body);
+    reply["meta_info"]["output_token_logprobs"][0][0] = -1e39;  // no float
+    return net::Response::json(reply);
+  };
+  call("POST", "/v2/rollouts", rollouts({"a"}, 2));
+  const auto [status, reply] = call("POST", "/v2/groups/lease", lease("l", 1));
+  ASSERT_EQ(status, 200);
+  EXPECT_EQ(reply["dropped"][0]["reason"], "all_failed");
+  EXPECT_EQ(call("GET", "/v2/status").second["unwritten"], 0);
+  EXPECT_THAT(last_text.empty() ? "" : call("GET", "/v2/groups/a").second.dump(), HasSubstr("log-probability -inf"));
 }
 
 TEST_F(ServerTest, TheTrainersBinaryFormSaysWhatTheJsonSays) {

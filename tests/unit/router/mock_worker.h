@@ -46,6 +46,7 @@ class MockWorker {
   std::atomic<Mode> mode{Mode::kAnswer};
   std::atomic<bool> healthy{true}, refuse_update{false};
   std::atomic<int> generated{0}, updates{0}, disconnects{0};
+  std::atomic<int64_t> weight_version{0};
   std::mutex mutex;
   std::vector<net::ResponderPtr> held;
   net::HttpServer server;
@@ -61,6 +62,12 @@ class MockWorker {
       ++disconnects;
       disconnects.notify_all();
     });
+    // As the engine does: it has no such weights.
+    const auto wanted = request.headers.find("x-min-weight-version");
+    if (wanted != request.headers.end() && std::stoll(wanted->second) > weight_version) {
+      reply->send(net::Response::error(Error(ErrorKind::kUnavailable, "the weights here are older")));
+      return;
+    }
     switch (mode.load()) {
       case Mode::kAnswer: reply->send(net::Response::json({{"text", request.body}, {"worker", url()}})); break;
       case Mode::kBusy: reply->send(net::Response::error(Error(ErrorKind::kUnavailable, "queue is full"))); break;

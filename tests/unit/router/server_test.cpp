@@ -100,6 +100,24 @@ TEST(Router, ABusyWorkerIsPassedOverAndTheLastOneSpeaks) {
   EXPECT_EQ(reply.headers.at("retry-after"), "1");
 }
 
+TEST(Router, NothingIsAnsweredFromWeightsBelowTheBarrier) {
+  Fleet fleet(2);
+  fleet[1].weight_version = 5;
+  EXPECT_EQ(fleet.client.get_json(fleet.server->url() + "/weight_barrier").value()["min_weight_version"], 0);
+  EXPECT_EQ(fleet.client.post(fleet.server->url() + "/weight_barrier", {{"min_weight_version", 5}}).value().status,
+            200);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(fleet.generate().get().value().status, 200);
+  EXPECT_EQ(fleet[0].generated, 0);  // a fresh engine, green as it is
+  EXPECT_EQ(fleet[1].generated, 4);
+  fleet[1].weight_version = 0;  // it was restarted, and nobody has noticed
+  const auto refused = fleet.generate().get().value();
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_THAT(refused.body, HasSubstr("the weights here are older"));
+  EXPECT_EQ(fleet[1].generated, 4);
+  EXPECT_EQ(fleet.client.post(fleet.server->url() + "/weight_barrier", {{"min_weight_version", -1}}).value().status,
+            400);
+}
+
 TEST(Router, AllDownNamesThemAll) {
   Fleet fleet(2);
   fleet[0].kill();

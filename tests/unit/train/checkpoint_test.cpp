@@ -63,7 +63,7 @@ TEST(Checkpoint, ARestartAtAnyStepGivesTheSameBits) {
       auto first = make_trainer(config);
       run_steps(*first, stop);
       first->published(41);
-      store.save(*first, {{"lease-1", "http://b", stop, true}});
+      store.save(*first, {{"lease-1", stop, true}});
       first.reset();
       auto second = resume_trainer(config, store.latest());
       EXPECT_EQ(second->state().step, stop);

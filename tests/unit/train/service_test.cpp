@@ -113,7 +113,9 @@ class TrainerServiceTest : public testing::Test {
     request.sequences = sample_sequences(3, static_cast<uint64_t>(step));
     return request;
   }
-  StepRequest rl(int64_t step, const std::string& lease) { return {StepKind::kRl, step, lease, buffer.http.url(), {}}; }
+  StepRequest rl(int64_t step, const std::string& lease) {
+    return {.kind = StepKind::kRl, .step = step, .lease_id = lease, .buffer = buffer.http.url(), .sequences = {}};
+  }
 
   TemporaryFolder folder;
   ServiceOptions options;
@@ -186,11 +188,48 @@ TEST_F(TrainerServiceTest, ARefusedCommitIsMadeUpForAfterARestart) {
   buffer.accepts = true;
   EXPECT_THROW(TrainerService{options}, Error);  // the folder holds a checkpoint and nobody asked to resume
   options.resume = true;
+  options.buffer = buffer.http.url();  // its address in this start of the run
   TrainerService service(options);
   EXPECT_THAT(buffer.taken(), testing::ElementsAre("step-1@1"));
   EXPECT_TRUE(service.step(rl(1, "step-1")).repeated);
   EXPECT_EQ(kind_of([&] { service.step(rl(2, "step-1")); }), ErrorKind::kConflict);  // none is trained twice
   EXPECT_EQ(service.step(rl(2, "step-2")).metrics.step, 2);
+}
+
+TEST_F(TrainerServiceTest, LeasesAreCommittedWhereverTheBufferIsByThen) {
+  {
+    TrainerService service(options);
+    service.step(rl(1, "step-1"));
+    buffer.accepts = false;
+    service.save("");
+  }
+  buffer.accepts = true;
+  options.resume = true;
+  TrainerService service(options);  // nobody has said yet where the buffer is
+  EXPECT_EQ(service.uncommitted_leases(), 1);
+  service.step(rl(2, "step-2"));
+  service.save("");
+  EXPECT_THAT(buffer.taken(), testing::ElementsAre("step-1@1", "step-2@2"));
+  service.save("");  // it is there already
+  EXPECT_EQ(service.uncommitted_leases(), 0);
+}
+
+TEST_F(TrainerServiceTest, ASequenceThatNoMicroBatchHoldsIsSetAside) {
+  options.config.max_tokens_per_micro_batch = 13;  // the lease's have 14
+  TrainerService service(options);
+  const auto result = service.step(rl(1, "step-1"));
+  EXPECT_EQ(result.metrics.step, 1);
+  ASSERT_EQ(result.set_aside.size(), 2u);
+  EXPECT_THAT(result.set_aside[0], HasSubstr("14 tokens, max_tokens_per_micro_batch is 13"));
+  EXPECT_EQ(service.step(rl(2, "step-2")).metrics.step, 2);
+}
+
+TEST_F(TrainerServiceTest, TheStepSaysUnderWhichVersionItsWeightsWereServed) {
+  TrainerService service(options);
+  service.step(sft(1));
+  StepRequest request = rl(2, "step-2");
+  request.weight_version = 0;  // what the lease was sampled from
+  EXPECT_EQ(service.step(request).metrics.policy->on_policy_fraction, 1);
 }
 
 TEST_F(TrainerServiceTest, AnUnreachableOrUnknownLeaseChangesNothing) {
@@ -272,6 +311,13 @@ TEST_F(TrainerServiceTest, TheServerAnswersOverHttp) {
   const auto unknown = client.post(server.url() + "/step", {{"kind", "stf"}, {"step", 2}}).value();
   EXPECT_EQ(unknown.status, 400);
   EXPECT_THAT(unknown.body, HasSubstr("did you mean 'sft'"));
+  for (const char* path : {"/publish_weights", "/save", "/export"}) {
+    const Json body = {{"version", 1}, {"folder", (folder.path() / "older").string()}, {"step", 5}};
+    const auto other = client.post(server.url() + path, body).value();
+    EXPECT_EQ(other.status, 409) << path;
+    EXPECT_EQ(Json::parse(other.body).at("expected_step"), 2) << path;
+  }
+  EXPECT_FALSE(fs::exists(folder.path() / "older"));
   const Json published = client.post_json(server.url() + "/publish_weights", {{"version", 1}}).value();
   EXPECT_TRUE(fs::exists(published["path"].get<std::string>()));
   EXPECT_EQ(client.post_json(server.url() + "/export", {{"folder", (folder.path() / "out").string()}}).value()["path"],
