@@ -11,6 +11,8 @@ import time
 
 import pytest
 
+import engine_process
+
 ROOT = pathlib.Path(os.environ.get("TRITONFORGE_ROOT", pathlib.Path(__file__).resolve().parents[2]))
 BINARY = os.environ.get("TRITONFORGE_BINARY", str(ROOT / "build/tritonforge"))
 STEPS = 5
@@ -179,8 +181,10 @@ def test_stopped_in_any_stage_it_resumes_to_the_same(undisturbed, tmp_path):
 
 
 def test_a_step_of_which_nothing_counts_ends_the_run_with_its_reason(tmp_path):
-    run = Run(tmp_path / "a", "--set", "stages=[bench]", "--set", "engine.max_context=64")
-    said = run.finish(code=1)
+    # An engine of the user's own, which the plan cannot look into: no prompt fits.
+    with engine_process.engine_process(ROOT / "models/tiny-base", "--max-context", "64") as engine:
+        run = Run(tmp_path / "a", "--set", "stages=[bench]", "--set", f"engine.external=[{engine.url}]")
+        said = run.finish(code=1)
     assert "bench base: every trajectory failed" in said.splitlines()[-1], said[-2000:]
     assert "leaves no room" in said.splitlines()[-1] and "--resume" in said.splitlines()[-1]
     assert run.query("SELECT count(*) FROM trajectories") == [(0,)]
