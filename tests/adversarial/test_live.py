@@ -93,3 +93,15 @@ def test_a_candidate_without_an_end_is_stopped(live):
         timeout_s=20,
     )
     assert verdict["error_kind"] == "timeout", verdict
+
+
+def test_who_dies_while_being_timed_is_not_correct(live):
+    """Right in every trial, then gone: for a kernel that is slower than eager it would be the best answer."""
+    dies = HONEST.replace(
+        "    def forward(self, x):\n",
+        "    calls = 0\n\n    def forward(self, x):\n        self.calls += 1\n"
+        "        if self.calls > 12:\n            raise RuntimeError('no time')\n",
+    )
+    verdict = live.judge(dies, PROBLEM)
+    assert not verdict["correct"] and verdict["error_kind"] == "runtime_error", verdict
+    assert verdict["stage"] == "launched" and "no time" in verdict["diagnostics"], verdict

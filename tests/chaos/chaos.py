@@ -26,13 +26,14 @@ BINARY = os.environ.get("TRITONFORGE_BINARY", str(ROOT / "build/tritonforge"))
 STEPS = 6
 END_S = 300  # by when a run must have ended after its last fault
 
+# Without a baseline every group teaches something, so that each step changes the weights.
 RECIPE = f"""
 extends: {ROOT}/recipes/quickstart.yaml
 name: chaos
 dashboard_port: 0
 data: {{verify: 3}}
 sft: {{steps: 6, tokens_per_step: 1024, train: {{checkpoint_interval: 2}}}}
-rollout: {{max_turns: 2, concurrency: 16}}
+rollout: {{max_turns: 2, concurrency: 16, advantage: none}}
 rl: {{steps: {STEPS}, prompts_per_step: 2, samples_per_prompt: 3, sampling: {{max_new_tokens: 200}},
       train: {{checkpoint_interval: 2, lr: 1.0e-3}}}}
 bench: {{limit: 2, samples: 1, turns: [1, 2], sampling: {{max_new_tokens: 200}}}}
