@@ -258,6 +258,7 @@ void RunRecord::write_result(int64_t seed) {
 }
 
 std::string format_table(const std::vector<BenchRow>& rows) {
+  if (rows.empty()) return "";
   const auto any = [&](auto has) { return std::any_of(rows.begin(), rows.end(), has); };
   const bool timed = any([](const BenchRow& row) { return !row.fast.empty(); });
   const bool several = any([](const BenchRow& row) { return row.turns > 1; });

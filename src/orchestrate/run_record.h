@@ -112,7 +112,7 @@ class RunRecord {
   Clock::time_point stage_start_ = Clock::now();
 };
 
-// The table as text: stage x turns, compile rate, pass@1 with its interval, fast_1 where timed.
+// The table as text: stage x turns, compile rate, pass@1 with its interval, fast_1 where timed. "" without rows.
 std::string format_table(const std::vector<BenchRow>& rows);
 
 }  // namespace tritonforge::orchestrate

@@ -84,6 +84,7 @@ TEST(BenchRows, FailuresOfOursAreCountedApartAndInNoRate) {
   EXPECT_EQ(read.failed, 2);
   EXPECT_EQ(read.single_turn_pass_at_k, rows[1].single_turn_pass_at_k);
   EXPECT_THAT(format_table(rows), testing::HasSubstr("failed"));
+  EXPECT_EQ(format_table({}), "");
 }
 
 TEST(BenchRows, ABenchOfWhichNothingWasJudgedFailsWithTheReason) {
