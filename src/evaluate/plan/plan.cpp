@@ -139,10 +139,11 @@ void check_argument(const Json& json, size_t values, const std::string& where, i
     for (const auto& item : json) check_argument(item, values, where, depth + 1);
   } else if (json.is_object()) {
     if (json.size() != 1) wrong("{}: an argument of {} fields", where, json.size());
-    const auto& [key, value] = *json.items().begin();
+    const std::string& key = json.begin().key();
+    const Json& value = json.begin().value();
     if (key == "t") index_of(value, values, "value");
     else if ((key != "f" && key != "dtype" && key != "format") || !value.is_string())
-      wrong("{}: an argument '{}'", where, std::string(key).substr(0, 40));
+      wrong("{}: an argument '{}'", where, key.substr(0, 40));
   }
 }
 

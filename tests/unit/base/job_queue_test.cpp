@@ -66,7 +66,7 @@ TEST(JobQueueTest, SeveralThreadsRunSeveralJobsAtOnce) {
 }
 
 TEST(JobQueueTest, DrainWaitsForWhatWasSubmittedBeforeAndForItsEnd) {
-  Gate slow;
+  Gate slow, later;
   JobQueue queue(2);
   const auto held = std::make_shared<int>(0);
   std::atomic<bool> ran = false;
@@ -80,7 +80,6 @@ TEST(JobQueueTest, DrainWaitsForWhatWasSubmittedBeforeAndForItsEnd) {
   EXPECT_TRUE(queue.drain(Deadline::after(60)));
   EXPECT_EQ(held.use_count(), 1);
   // What comes after the call is not waited for.
-  Gate later;
   ASSERT_TRUE(queue.drain(Deadline::after(0)));
   ASSERT_TRUE(queue.submit(later.job()));
   later.open.set_value();

@@ -243,7 +243,8 @@ TEST_F(ServerTest, ARestartMakesOnlyTheMissingSamplesWithTheSameSeeds) {
   const Deadline deadline = Deadline::after(30);
   while (call("GET", "/v2/status").second["trajectories"] != 4 || answered < 8) ASSERT_FALSE(deadline.expired());
   std::vector<Json> before;
-  for (const Json& t : call("GET", "/v2/trajectories").second["trajectories"]) before.push_back(t);
+  const Json listed = call("GET", "/v2/trajectories").second;
+  for (const Json& t : listed["trajectories"]) before.push_back(t);
   EXPECT_FALSE(service->stop(0.1));
   server->stop(0.5);
   hold = false;
