@@ -84,7 +84,8 @@ def test_shapes(runner, op, shape):
     expected, got, _ = both(
         runner, shape_kernel, (1,), [x, torch.zeros(shape[0] * shape[1])], M=shape[0], N=shape[1], OP=op
     )
-    agree(expected, got, exact=op not in ("broadcast", "cat"), rtol=1e-6, atol=1e-6)
+    # Sums of up to 128 numbers of size 1, in another order than numpy's.
+    agree(expected, got, exact=op not in ("broadcast", "cat"), rtol=1e-6, atol=1e-5)
 
 
 # ---- reductions and scans ----
