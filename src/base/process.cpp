@@ -131,6 +131,7 @@ ChildProcess& ChildProcess::operator=(ChildProcess&& other) noexcept {
 }
 
 std::optional<int> ChildProcess::poll() {
+  std::lock_guard lock(mutex_);
   if (exit_code_ || pid_ <= 0) return exit_code_;
   int status = 0;
   if (::waitpid(pid_, &status, WNOHANG) == pid_) exit_code_ = decode_status(status);
@@ -149,6 +150,7 @@ std::optional<int> ChildProcess::wait(Deadline deadline) {
 }
 
 void ChildProcess::signal(int number) {
+  std::lock_guard lock(mutex_);
   if (pid_ > 0 && !exit_code_) ::kill(group_ ? -pid_ : pid_, number);
 }
 

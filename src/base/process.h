@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,6 +30,8 @@ class ChildProcess {
   ChildProcess(ChildProcess&& other) noexcept;
   ChildProcess& operator=(ChildProcess&& other) noexcept;
   pid_t pid() const { return pid_; }
+  // From any thread: one may wait while another signals. A signal never goes to a process that has been waited for,
+  // whose id may be another's by then.
   // Exit code, or 128 + signal; nullopt while it runs.
   std::optional<int> poll();
   std::optional<int> wait(Deadline deadline);
@@ -39,7 +42,8 @@ class ChildProcess {
  private:
   pid_t pid_ = -1;
   bool group_ = true;
-  std::optional<int> exit_code_;
+  std::mutex mutex_;              // not held while waiting
+  std::optional<int> exit_code_;  // guarded by mutex_
 };
 
 // Runs to the end and returns {exit code, stdout}; throws kTimeout at the deadline.

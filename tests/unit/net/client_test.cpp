@@ -63,15 +63,15 @@ TEST(Client, NobodyListensIsUnavailableAndNamed) {
 }
 
 TEST(Client, TimeoutNamesTheUrl) {
+  std::promise<ResponderPtr> held;
   HttpServer server({});
-  ResponderPtr held;
-  server.route_async("GET", "/wait", [&](const Request&, ResponderPtr reply) { held = std::move(reply); });
+  server.route_async("GET", "/wait", [&](const Request&, ResponderPtr reply) { held.set_value(std::move(reply)); });
   server.start();
   const auto result = HttpClient({.timeout_s = 0.1}).get(server.url() + "/wait");
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.error().kind(), ErrorKind::kTimeout);
   EXPECT_THAT(result.error().what(), HasSubstr("/wait: no complete reply within 0.1 s"));
-  held.reset();
+  held.get_future().get().reset();
 }
 
 TEST(Client, OnlyHttpIsSpoken) {
