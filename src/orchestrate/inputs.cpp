@@ -14,6 +14,15 @@ std::vector<Problem> problems_of(const char* key, const std::string& path, const
   return problems;
 }
 
+// Not of the recipe's seed: rows of different runs can be compared.
+std::vector<Problem> limited(std::vector<Problem> problems, int64_t limit, uint64_t seed) {
+  if (limit > 0 && limit < static_cast<int64_t>(problems.size())) {
+    Rng(seed).shuffle(problems);
+    problems.resize(static_cast<size_t>(limit));
+  }
+  return problems;
+}
+
 }  // namespace
 
 std::vector<dataset::Pair> training_pairs(const RecipeConfig& config) {
@@ -29,15 +38,16 @@ std::vector<Problem> rl_problems(const RecipeConfig& config) {
   return problems_of("rl.problems", config.rl.problems, config.rl.levels, {});
 }
 
+std::vector<Problem> validation_problems(const RecipeConfig& config) {
+  const auto& validation = config.rl.validation;
+  return limited(problems_of("rl.validation.problems", validation.problems, {}, {}), validation.limit,
+                 Rng::derive(20261122, "validation problems"));
+}
+
 std::vector<Problem> bench_problems(const RecipeConfig& config) {
   const auto& bench = config.bench;
-  auto problems = problems_of("bench.problems", bench.problems, bench.levels, bench.problem_ids);
-  if (bench.limit > 0 && bench.limit < static_cast<int64_t>(problems.size())) {
-    // Not of the recipe's seed: rows of different runs can be compared.
-    Rng(Rng::derive(20261121, "bench problems")).shuffle(problems);
-    problems.resize(static_cast<size_t>(bench.limit));
-  }
-  return problems;
+  return limited(problems_of("bench.problems", bench.problems, bench.levels, bench.problem_ids), bench.limit,
+                 Rng::derive(20261121, "bench problems"));
 }
 
 }  // namespace tritonforge::orchestrate

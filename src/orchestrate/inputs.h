@@ -10,6 +10,8 @@ namespace tritonforge::orchestrate {
 
 std::vector<dataset::Pair> training_pairs(const RecipeConfig& config);  // of the split "train"
 std::vector<Problem> rl_problems(const RecipeConfig& config);           // of rl.levels
+// `rl.validation.limit` of them, the same for every seed of a recipe; where rl.validation.every is set.
+std::vector<Problem> validation_problems(const RecipeConfig& config);
 // Of bench.levels and bench.problem_ids; `bench.limit` of them, the same for every seed of a recipe.
 std::vector<Problem> bench_problems(const RecipeConfig& config);
 

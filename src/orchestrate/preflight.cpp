@@ -44,7 +44,11 @@ void check_plan(const RecipeConfig& config) {
   if (config.has_stage("data") || (config.has_stage("sft") && !trains_on_text)) training_pairs(config);
   if (!config.generates()) return;
   const auto codec = rollout::load_chat_codec(model);
-  if (config.has_stage("rl")) check_prompts(config, "rl.problems", rl_problems(config), *codec);
+  if (config.has_stage("rl")) {
+    check_prompts(config, "rl.problems", rl_problems(config), *codec);
+    if (config.rl.validation.every > 0)
+      check_prompts(config, "rl.validation.problems", validation_problems(config), *codec);
+  }
   if (config.has_stage("bench")) check_prompts(config, "bench.problems", bench_problems(config), *codec);
 }
 

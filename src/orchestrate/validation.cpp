@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "base/rng.h"
-#include "dataset/problem.h"
+#include "orchestrate/inputs.h"
 
 namespace tritonforge::orchestrate {
 namespace {
@@ -15,14 +15,8 @@ fs::path model_of(const RunContext& run, const char* name) { return run.record.f
 }  // namespace
 
 Validation::Validation(RunContext& run) : run_(run) {
-  const auto& section = run.config.rl.validation;
-  if (section.every == 0) return;
-  problems_ = dataset::read_problems(resolve_path(section.problems));
-  if (section.limit > 0 && section.limit < static_cast<int64_t>(problems_.size())) {
-    Rng(Rng::derive(20261122, "validation problems")).shuffle(problems_);
-    problems_.resize(static_cast<size_t>(section.limit));
-  }
-  if (problems_.empty()) fail(ErrorKind::kUsage, "rl.validation.problems: {} holds none", section.problems);
+  if (run.config.rl.validation.every == 0) return;
+  problems_ = validation_problems(run.config);
   if (!fs::exists(file_of(run))) return;
   std::istringstream lines(read_file(file_of(run)));
   for (std::string line; std::getline(lines, line);) {
