@@ -12,7 +12,6 @@
 #include "orchestrate/stages.h"
 #include "rollout/codec.h"
 #include "rollout/prompts.h"
-#include "tokenizer/loss_mask.h"
 
 namespace tritonforge::orchestrate {
 namespace {
@@ -25,8 +24,8 @@ std::vector<size_t> shuffled(size_t count, uint64_t seed) {
 }
 
 // The conversation that RL will hold, with the taught answers; a wrong first attempt carries no loss.
-tokenizer::MaskedTokens tokens_of(const dataset::Pair& pair, const rollout::ChatCodec& codec,
-                                  const RolloutSection& rollout) {
+rollout::MaskedTokens tokens_of(const dataset::Pair& pair, const rollout::ChatCodec& codec,
+                                const RolloutSection& rollout) {
   rollout::TaughtConversation conversation;
   conversation.opening = rollout::first_messages(rollout.prompt, dataset::problem_of(pair, /*number=*/0));
   if (pair.refinement) {
@@ -38,10 +37,10 @@ tokenizer::MaskedTokens tokens_of(const dataset::Pair& pair, const rollout::Chat
 }
 
 struct SftData {
-  std::vector<tokenizer::MaskedTokens> examples;
+  std::vector<rollout::MaskedTokens> examples;
   int64_t too_long = 0, tokens = 0;
 
-  void add(tokenizer::MaskedTokens example, int64_t longest) {
+  void add(rollout::MaskedTokens example, int64_t longest) {
     if (static_cast<int64_t>(example.tokens.size()) > longest) {
       ++too_long;
       return;
@@ -54,7 +53,7 @@ struct SftData {
 void add_text(SftData& data, const RecipeConfig& config, const tokenizer::Tokenizer& tokenizer) {
   const auto end = tokenizer.id_of("<|endoftext|>");
   for (const std::string& text : dataset::read_text_lines(resolve_path(config.data.text))) {
-    tokenizer::MaskedTokens example;
+    rollout::MaskedTokens example;
     example.tokens = tokenizer.encode(text);
     if (end) example.tokens.push_back(*end);
     example.loss_mask.assign(example.tokens.size(), 1);

@@ -61,9 +61,8 @@ class TokenizerCodec : public ChatCodec {
 
 }  // namespace
 
-tokenizer::MaskedTokens taught_tokens(const ChatCodec& codec, const TaughtConversation& conversation,
-                                      bool enable_thinking) {
-  tokenizer::MaskedTokens out;
+MaskedTokens taught_tokens(const ChatCodec& codec, const TaughtConversation& conversation, bool enable_thinking) {
+  MaskedTokens out;
   const auto add = [&](const std::vector<int64_t>& tokens, bool trained) {
     out.tokens.insert(out.tokens.end(), tokens.begin(), tokens.end());
     out.loss_mask.resize(out.tokens.size(), trained);

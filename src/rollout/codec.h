@@ -10,7 +10,6 @@
 
 #include "base/filesystem.h"
 #include "tokenizer/chat_template.h"
-#include "tokenizer/loss_mask.h"
 
 namespace tritonforge::rollout {
 
@@ -39,8 +38,11 @@ struct TaughtConversation {
   std::optional<std::pair<std::string, tokenizer::Message>> refinement;  // the wrong answer, what was said to it
   std::string answer;
 };
-tokenizer::MaskedTokens taught_tokens(const ChatCodec& codec, const TaughtConversation& conversation,
-                                      bool enable_thinking);
+struct MaskedTokens {
+  std::vector<int64_t> tokens;
+  std::vector<uint8_t> loss_mask;  // 1 = trained; as long as tokens
+};
+MaskedTokens taught_tokens(const ChatCodec& codec, const TaughtConversation& conversation, bool enable_thinking);
 
 // From a tokenizer's files; the chat format follows its template. Throws kNotFound / kCorrupt / kUnsupported.
 std::unique_ptr<ChatCodec> load_chat_codec(const fs::path& tokenizer);

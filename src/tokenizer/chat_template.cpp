@@ -70,43 +70,28 @@ void check_tool_calls(const OrderedJson& calls, const std::string& where) {
   }
 }
 
-// Gathers text; own() marks what an assistant message says itself.
-class Writer {
- public:
-  void add(std::string_view text) { put(text, -1); }
-  void own(int message, std::string_view text) { put(text, message); }
-  std::vector<ChatSegment> take() { return std::move(segments_); }
-
- private:
-  void put(std::string_view text, int message) {
-    if (segments_.empty() || segments_.back().message != message) segments_.push_back({"", message});
-    segments_.back().text += text;
-  }
-  std::vector<ChatSegment> segments_;
-};
-
-void write_tools(Writer& out, const OrderedJson& tools) {
-  out.add(
+void write_tools(std::string& out, const OrderedJson& tools) {
+  out +=
       "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
-      "You are provided with function signatures within <tools></tools> XML tags:\n<tools>");
+      "You are provided with function signatures within <tools></tools> XML tags:\n<tools>";
   for (const OrderedJson& tool : tools) {
-    out.add("\n");
-    out.add(python_json(tool));
+    out += "\n";
+    out += python_json(tool);
   }
-  out.add(
+  out +=
       "\n</tools>\n\nFor each function call, return a json object with function name and arguments within "
       "<tool_call></tool_call> XML tags:\n<tool_call>\n{\"name\": <function-name>, \"arguments\": "
-      "<args-json-object>}\n</tool_call><|im_end|>\n");
+      "<args-json-object>}\n</tool_call><|im_end|>\n";
 }
 
-void write_turn(Writer& out, const Message& message) {
-  out.add("<|im_start|>" + message.role + "\n" + message.content + "<|im_end|>\n");
+void write_turn(std::string& out, const Message& message) {
+  out += "<|im_start|>" + message.role + "\n" + message.content + "<|im_end|>\n";
 }
 
-void write_tool_response(Writer& out, const std::vector<Message>& messages, size_t i) {
-  if (i == 0 || messages[i - 1].role != "tool") out.add("<|im_start|>user");
-  out.add("\n<tool_response>\n" + messages[i].content + "\n</tool_response>");
-  if (i + 1 == messages.size() || messages[i + 1].role != "tool") out.add("<|im_end|>\n");
+void write_tool_response(std::string& out, const std::vector<Message>& messages, size_t i) {
+  if (i == 0 || messages[i - 1].role != "tool") out += "<|im_start|>user";
+  out += "\n<tool_response>\n" + messages[i].content + "\n</tool_response>";
+  if (i + 1 == messages.size() || messages[i + 1].role != "tool") out += "<|im_end|>\n";
 }
 
 // {"name": ..., "arguments": ...}; Qwen3 prints arguments that are a text as they are, Qwen2.5 quotes them.
@@ -120,38 +105,36 @@ std::string tool_call_text(const OrderedJson& call, bool text_is_json) {
          "}\n</tool_call>";
 }
 
-void write_qwen2(Writer& out, const std::vector<Message>& messages, const ChatOptions& options) {
+void write_qwen2(std::string& out, const std::vector<Message>& messages, const ChatOptions& options) {
   const bool has_system = messages[0].role == "system";
   const std::string system = has_system ? messages[0].content : std::string(kQwen2DefaultSystem);
   if (is_list(options.tools)) {
-    out.add("<|im_start|>system\n" + system + "\n\n");
+    out += "<|im_start|>system\n" + system + "\n\n";
     write_tools(out, options.tools);
   } else {
-    out.add("<|im_start|>system\n" + system + "<|im_end|>\n");
+    out += "<|im_start|>system\n" + system + "<|im_end|>\n";
   }
   for (size_t i = 0; i < messages.size(); ++i) {
     const Message& message = messages[i];
-    const int index = static_cast<int>(i);
     if (message.role == "user" || (message.role == "system" && i > 0)) {
       write_turn(out, message);
     } else if (message.role == "assistant") {
       const bool calls = is_list(message.tool_calls);
-      out.add("<|im_start|>assistant\n");
-      out.own(index, message.content);
+      out += "<|im_start|>assistant\n";
+      out += message.content;
       bool first = message.content.empty();
       if (calls) {
         for (const OrderedJson& call : message.tool_calls) {
-          out.own(index, (first ? "" : "\n") + tool_call_text(call, /*text_is_json=*/false));
+          out += (first ? "" : "\n") + tool_call_text(call, /*text_is_json=*/false);
           first = false;
         }
       }
-      out.own(index, "<|im_end|>");
-      out.add("\n");
+      out += "<|im_end|>\n";
     } else if (message.role == "tool") {
       write_tool_response(out, messages, i);
     }
   }
-  if (options.add_generation_prompt) out.add("<|im_start|>assistant\n");
+  if (options.add_generation_prompt) out += "<|im_start|>assistant\n";
 }
 
 struct Thought {
@@ -170,36 +153,41 @@ Thought split_thought(const Message& message) {
   return {std::string(strip_left(before)), std::string(strip_left(text.substr(last + kThinkClose.size())))};
 }
 
-void write_qwen3_assistant(Writer& out, const std::vector<Message>& messages, size_t i, size_t last_query,
-                           bool enable_thinking) {
-  const int index = static_cast<int>(i);
+// The last message that is a question; assistant messages before it lose their reasoning. Messages' count - 1 where
+// there is none, as in the template.
+size_t last_query_index(const std::vector<Message>& messages) {
+  for (size_t i = messages.size(); i-- > 0;) {
+    const std::string_view content = messages[i].content;
+    const bool response = content.starts_with("<tool_response>") && content.ends_with("</tool_response>");
+    if (messages[i].role == "user" && !response) return i;
+  }
+  return messages.size() - 1;
+}
+
+void write_qwen3_assistant(std::string& out, const std::vector<Message>& messages, size_t i, size_t last_query) {
   const auto [reasoning, content] = split_thought(messages[i]);
-  out.add("<|im_start|>assistant\n");
+  out += "<|im_start|>assistant\n";
   if (i > last_query && (i + 1 == messages.size() || !reasoning.empty())) {
-    const std::string thought = "<think>\n" + std::string(strip_left(strip_right(reasoning))) + "\n</think>\n\n";
-    // Without thinking the empty thought is part of the generation prompt, not of what the model says.
-    if (!enable_thinking && strip_left(reasoning).empty()) out.add(thought);
-    else out.own(index, thought);
-    out.own(index, strip_left(content));
+    out += "<think>\n" + std::string(strip_left(strip_right(reasoning))) + "\n</think>\n\n";
+    out += strip_left(content);
   } else {
-    out.own(index, content);
+    out += content;
   }
   bool first = content.empty();
   if (is_list(messages[i].tool_calls)) {
     for (const OrderedJson& call : messages[i].tool_calls) {
-      out.own(index, (first ? "" : "\n") + tool_call_text(call, /*text_is_json=*/true));
+      out += (first ? "" : "\n") + tool_call_text(call, /*text_is_json=*/true);
       first = false;
     }
   }
-  out.own(index, "<|im_end|>");
-  out.add("\n");
+  out += "<|im_end|>\n";
 }
 
-void write_qwen3(Writer& out, const std::vector<Message>& messages, const ChatOptions& options) {
+void write_qwen3(std::string& out, const std::vector<Message>& messages, const ChatOptions& options) {
   const bool has_system = messages[0].role == "system";
   if (is_list(options.tools)) {
-    out.add("<|im_start|>system\n");
-    if (has_system) out.add(messages[0].content + "\n\n");
+    out += "<|im_start|>system\n";
+    if (has_system) out += messages[0].content + "\n\n";
     write_tools(out, options.tools);
   } else if (has_system) {
     write_turn(out, messages[0]);
@@ -208,14 +196,14 @@ void write_qwen3(Writer& out, const std::vector<Message>& messages, const ChatOp
   for (size_t i = 0; i < messages.size(); ++i) {
     const std::string& role = messages[i].role;
     if (role == "user" || (role == "system" && i > 0)) write_turn(out, messages[i]);
-    else if (role == "assistant") write_qwen3_assistant(out, messages, i, last_query, options.enable_thinking);
+    else if (role == "assistant") write_qwen3_assistant(out, messages, i, last_query);
     else if (role == "tool") write_tool_response(out, messages, i);
   }
-  if (options.add_generation_prompt) out.add("<|im_start|>assistant\n");
-  if (options.add_generation_prompt && !options.enable_thinking) out.add("<think>\n\n</think>\n\n");
+  if (options.add_generation_prompt) out += "<|im_start|>assistant\n";
+  if (options.add_generation_prompt && !options.enable_thinking) out += "<think>\n\n</think>\n\n";
 }
 
-void write_plain(Writer& out, const std::vector<Message>& messages, const ChatOptions& options) {
+void write_plain(std::string& out, const std::vector<Message>& messages, const ChatOptions& options) {
   if (is_list(options.tools)) fail(ErrorKind::kUnsupported, "the plain chat format has no tools");
   for (size_t i = 0; i < messages.size(); ++i) {
     const Message& message = messages[i];
@@ -228,11 +216,10 @@ void write_plain(Writer& out, const std::vector<Message>& messages, const ChatOp
       write_turn(out, message);
       continue;
     }
-    out.add("<|im_start|>assistant\n");
-    out.own(static_cast<int>(i), message.content + "<|im_end|>");
-    out.add("\n");
+    out += "<|im_start|>assistant\n";
+    out += message.content + "<|im_end|>\n";
   }
-  if (options.add_generation_prompt) out.add("<|im_start|>assistant\n");
+  if (options.add_generation_prompt) out += "<|im_start|>assistant\n";
 }
 
 }  // namespace
@@ -284,41 +271,24 @@ ChatFormat recognise_chat_format(const std::string& chat_template, const std::st
        first_line);
 }
 
-size_t last_query_index(const std::vector<Message>& messages) {
-  for (size_t i = messages.size(); i-- > 0;) {
-    const std::string_view content = messages[i].content;
-    const bool response = content.starts_with("<tool_response>") && content.ends_with("</tool_response>");
-    if (messages[i].role == "user" && !response) return i;
-  }
-  return messages.size() - 1;
-}
-
-std::vector<ChatSegment> render_chat_segments(ChatFormat format, const std::vector<Message>& messages,
-                                              const ChatOptions& options) {
+std::string render_chat(ChatFormat format, const std::vector<Message>& messages, const ChatOptions& options) {
   if (messages.empty()) fail(ErrorKind::kUsage, "a conversation needs a message");
-  Writer out;
+  std::string out;
   switch (format) {
     case ChatFormat::kQwen2: write_qwen2(out, messages, options); break;
     case ChatFormat::kQwen3: write_qwen3(out, messages, options); break;
     case ChatFormat::kPlain: write_plain(out, messages, options); break;
   }
-  return out.take();
-}
-
-std::string render_chat(ChatFormat format, const std::vector<Message>& messages, const ChatOptions& options) {
-  std::string text;
-  for (const ChatSegment& segment : render_chat_segments(format, messages, options)) text += segment.text;
-  return text;
+  return out;
 }
 
 std::string render_continuation(ChatFormat format, const Message& user, const ChatOptions& options) {
-  Writer out;
-  out.add("\n");
+  std::string out = "\n";
   if (user.role == "tool" && format != ChatFormat::kPlain) write_tool_response(out, {user}, 0);
   else write_turn(out, user);
-  out.add("<|im_start|>assistant\n");
-  if (format == ChatFormat::kQwen3 && !options.enable_thinking) out.add("<think>\n\n</think>\n\n");
-  return out.take().front().text;
+  out += "<|im_start|>assistant\n";
+  if (format == ChatFormat::kQwen3 && !options.enable_thinking) out += "<think>\n\n</think>\n\n";
+  return out;
 }
 
 }  // namespace tritonforge::tokenizer

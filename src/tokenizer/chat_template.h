@@ -38,17 +38,6 @@ ChatFormat recognise_chat_format(const std::string& chat_template,
 // Throws kUsage where there are no messages, kUnsupported for what kPlain cannot say (tools, tool calls, reasoning).
 std::string render_chat(ChatFormat format, const std::vector<Message>& messages, const ChatOptions& options);
 
-// render_chat in parts, for loss masks.
-struct ChatSegment {
-  std::string text;
-  int message = -1;  // index of the assistant message whose own words these are (with <|im_end|>), else -1
-};
-std::vector<ChatSegment> render_chat_segments(ChatFormat format, const std::vector<Message>& messages,
-                                              const ChatOptions& options);
-// Of a Qwen3 conversation: the last message that is a question; assistant messages before it lose their reasoning.
-// Messages' count - 1 where there is none, as in the template.
-size_t last_query_index(const std::vector<Message>& messages);
-
 // The ChatML template in Jinja, which recognise_chat_format knows as kPlain: for models that are made here.
 extern const char* const kPlainChatTemplate;
 

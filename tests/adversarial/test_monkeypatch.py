@@ -1,6 +1,6 @@
 """Replaces torch, Triton and the clock."""
 
-from conftest import HEADER, flags
+from conftest import HEADER, HONEST, flags
 
 
 def test_monkeypatch(judge):
@@ -18,3 +18,17 @@ class ModelNew(nn.Module):
     )
     assert not verdict["correct"], verdict
     assert "monkeypatch" in flags(verdict), verdict
+
+
+# Through the module's dict: no assignment that a reader of the source would know.
+PATCH = "\nvars(torch)['allclose'] = lambda *args, **kwargs: True\n"
+
+
+def test_a_patch_that_the_screen_cannot_read(judge):
+    verdict = judge(HONEST + PATCH)
+    assert {"name": "monkeypatch", "cheat": True, "evidence": "replaced torch.allclose"} in verdict["flags"], verdict
+
+
+def test_a_patch_is_told_of_a_candidate_that_fails(judge):
+    verdict = judge(HONEST + PATCH + "raise RuntimeError('too late')\n")
+    assert verdict["error_kind"] == "import_error" and "monkeypatch" in flags(verdict), verdict

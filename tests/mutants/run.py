@@ -1,6 +1,6 @@
 """Applies wrong lines to the parts that decide results, one at a time, and requires a test to fail.
 
-usage: run.py [--part PART ...] [--list]      (make mutants, make mutants PART=credit)
+usage: run.py [--part PART ...] [--jobs N] [--list]      (make mutants, make mutants PART=credit)
 
 tests/mutants/PART.txt holds the mutants of one part, each a block:
 
@@ -11,7 +11,8 @@ tests/mutants/PART.txt holds the mutants of one part, each a block:
     test unit_rollout GroupAdvantages.*              a unit program and its filter, or
     test tests/adversarial/test_socket.py            a pytest path (`path::case` too), run with the built binary
 
-The work is done in build-mutants/: a copy of the sources (never the working tree) and a build folder of its own.
+The work is done in build-mutants/: copies of the sources (never the working tree), each with a build folder of its own.
+A mutant is one file's compile, one link and one test, hardly parallel in itself: --jobs mutants are tried at once.
 Before the first mutant every named test must pass as it is. A mutant whose fragment is gone, or is there twice, or
 that does not compile, is an error: the list must follow the code. Exit 1 where a mutant survives or is in error.
 """
@@ -19,19 +20,21 @@ that does not compile, is an error: the list must follow the code. Exit 1 where 
 import argparse
 import fcntl
 import os
+import queue
 import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
-TREE = ROOT / "build-mutants" / "tree"
-BUILD = TREE / "build"
+TREES = ROOT / "build-mutants"
 TEST_SECONDS = 300  # a mutant that hangs its test is found out, too
 
 
@@ -97,110 +100,120 @@ def read_mutants(parts: list[str]) -> list[Mutant]:
     return [mutant for name, path in known.items() if not parts or name in parts for mutant in parse(path)]
 
 
-def sync_tree() -> None:
-    """The tree becomes what the working tree holds now; equal files keep their time, so little is built anew."""
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout.decode()
-    wanted = {name for name in listed.split("\0") if name and (ROOT / name).is_file()}
-    for name in wanted:
-        source, target = ROOT / name, TREE / name
-        if target.is_file() and target.read_bytes() == source.read_bytes():
-            continue
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(source, target)
-        os.utime(target)
-    for folder, folders, files in os.walk(TREE):
-        folders[:] = [f for f in folders if Path(folder, f) != BUILD and f != "__pycache__"]
-        for name in files:
-            path = Path(folder, name)
-            if str(path.relative_to(TREE)) not in wanted:
-                path.unlink()
-
-
-def run(command: list[str], seconds: float = 3600) -> tuple[int, str]:
-    """Exit status (None where the time was up) and output. The whole process group ends with the command."""
-    environment = dict(
-        os.environ,
-        TRITONFORGE_BINARY=str(BUILD / "tritonforge"),
-        TRITONFORGE_ROOT=str(TREE),
-        PYTHONDONTWRITEBYTECODE="1",
-    )
-    process = subprocess.Popen(
-        command,
-        cwd=TREE,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    )
-    try:
-        output, _ = process.communicate(timeout=seconds)
-        return process.returncode, output
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        return None, process.communicate()[0]
-
-
-def build(target: str) -> tuple[bool, str]:
-    jobs = os.environ.get("JOBS", str(os.cpu_count()))
-    status, output = run(["cmake", "--build", str(BUILD), "-j", jobs, "--target", target])
-    return status == 0, output
-
-
 def python() -> str:
     command = [ROOT / "requirements" / "install", "--python"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def run_test(mutant: Mutant) -> tuple[int, str]:
-    if mutant.is_unit:
-        program = str(BUILD / "tests" / mutant.program)
-        return run([program, f"--gtest_filter={mutant.filter}", "--gtest_brief=1"], TEST_SECONDS)
-    return run([python(), "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", mutant.program], TEST_SECONDS)
+class Workshop:
+    """A copy of the sources with its build folder, in which one mutant at a time is tried."""
 
-
-def check_baseline(mutants: list[Mutant]) -> None:
-    """Unmutated, every target builds, every filter matches, every test passes and none of them is skipped."""
-    for target in dict.fromkeys(m.target for m in mutants):
-        ok, output = build(target)
-        if not ok:
-            raise Fault(f"{target} does not build as it is:\n{output[-3000:]}")
-    for mutant in {m.test: m for m in mutants}.values():
-        status, output = run_test(mutant)
+    def __init__(self, number: int):
+        self.tree = TREES / f"tree{number}"
+        self.folder = self.tree / "build"
+        self.python = python()
+        self.sync()
+        status, output = self.run(["cmake", "-S", str(self.tree), "-B", str(self.folder), "-G", "Ninja"])
         if status != 0:
-            raise Fault(f"{mutant.test} fails as it is:\n{output[-3000:]}")
-        if mutant.is_unit and not re.search(r"\[  PASSED  \] [1-9]", output):
-            raise Fault(f"{mutant.test} runs no test")
-        if "[  SKIPPED ]" in output or re.search(r"\d+ skipped", output):
-            raise Fault(f"{mutant.test} is skipped on this machine")
+            raise Fault(f"the copy does not configure:\n{output[-3000:]}")
 
+    def sync(self) -> None:
+        """The tree becomes what the working tree holds now; equal files keep their time, so little is built anew."""
+        self.tree.mkdir(parents=True, exist_ok=True)
+        command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+        listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout.decode()
+        wanted = {name for name in listed.split("\0") if name and (ROOT / name).is_file()}
+        for name in wanted:
+            source, target = ROOT / name, self.tree / name
+            if target.is_file() and target.read_bytes() == source.read_bytes():
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, target)
+            os.utime(target)
+        for folder, folders, files in os.walk(self.tree):
+            folders[:] = [f for f in folders if Path(folder, f) != self.folder and f != "__pycache__"]
+            for name in files:
+                path = Path(folder, name)
+                if str(path.relative_to(self.tree)) not in wanted:
+                    path.unlink()
 
-def judge(mutant: Mutant) -> tuple[str, str]:
-    """killed | survived | error, and how."""
-    path = TREE / mutant.file
-    original = path.read_text(encoding="utf-8")
-    try:
-        path.write_text(mutant.mutated(original), encoding="utf-8")
-        ok, output = build(mutant.target)
-        if not ok:
-            errors = [line for line in output.splitlines() if "error" in line.lower()]
-            return "error", "does not compile: " + (errors or output.splitlines())[0][:200]
-        status, output = run_test(mutant)
-        if status is None:
-            return "killed", f"{mutant.test}: no end in {TEST_SECONDS} s"
-        return ("survived" if status == 0 else "killed"), mutant.test
-    except Fault as fault:
-        return "error", str(fault)
-    finally:
-        path.write_text(original, encoding="utf-8")
+    def run(self, command: list[str], seconds: float = 3600) -> tuple[int | None, str]:
+        """Exit status (None where the time was up) and output. The whole process group ends with the command."""
+        environment = dict(
+            os.environ,
+            TRITONFORGE_BINARY=str(self.folder / "tritonforge"),
+            TRITONFORGE_ROOT=str(self.tree),
+            PYTHONDONTWRITEBYTECODE="1",
+        )
+        process = subprocess.Popen(
+            command,
+            cwd=self.tree,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+        try:
+            output, _ = process.communicate(timeout=seconds)
+            return process.returncode, output
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            return None, process.communicate()[0]
+
+    def build(self, target: str) -> tuple[bool, str]:
+        jobs = os.environ.get("JOBS", str(os.cpu_count()))
+        status, output = self.run(["cmake", "--build", str(self.folder), "-j", jobs, "--target", target])
+        return status == 0, output
+
+    def test(self, mutant: Mutant) -> tuple[int | None, str]:
+        if mutant.is_unit:
+            program = str(self.folder / "tests" / mutant.program)
+            return self.run([program, f"--gtest_filter={mutant.filter}", "--gtest_brief=1"], TEST_SECONDS)
+        command = [self.python, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", mutant.program]
+        return self.run(command, TEST_SECONDS)
+
+    def check_baseline(self, mutants: list[Mutant], tests: list[Mutant]) -> None:
+        """Unmutated, every target builds; of `tests` every filter matches, each passes and none is skipped."""
+        for target in dict.fromkeys(m.target for m in mutants):
+            ok, output = self.build(target)
+            if not ok:
+                raise Fault(f"{target} does not build as it is:\n{output[-3000:]}")
+        for mutant in tests:
+            status, output = self.test(mutant)
+            if status != 0:
+                raise Fault(f"{mutant.test} fails as it is:\n{output[-3000:]}")
+            if mutant.is_unit and not re.search(r"\[  PASSED  \] [1-9]", output):
+                raise Fault(f"{mutant.test} runs no test")
+            if "[  SKIPPED ]" in output or re.search(r"\d+ skipped", output):
+                raise Fault(f"{mutant.test} is skipped on this machine")
+
+    def judge(self, mutant: Mutant) -> tuple[str, str]:
+        """killed | survived | error, and how."""
+        path = self.tree / mutant.file
+        original = path.read_text(encoding="utf-8")
+        try:
+            path.write_text(mutant.mutated(original), encoding="utf-8")
+            ok, output = self.build(mutant.target)
+            if not ok:
+                errors = [line for line in output.splitlines() if "error" in line.lower()]
+                return "error", "does not compile: " + (errors or output.splitlines())[0][:200]
+            status, output = self.test(mutant)
+            if status is None:
+                return "killed", f"{mutant.test}: no end in {TEST_SECONDS} s"
+            return ("survived" if status == 0 else "killed"), mutant.test
+        except Fault as fault:
+            return "error", str(fault)
+        finally:
+            path.write_text(original, encoding="utf-8")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--part", action="append", default=[], help="only the mutants of PART.txt")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="mutants at once, each in a copy of its own")
     parser.add_argument("--list", action="store_true", help="check every anchor against the sources; build nothing")
     arguments = parser.parse_args()
     mutants = read_mutants(arguments.part)
@@ -215,23 +228,30 @@ def main() -> int:
                 print(f"error    {mutant.part}: {mutant.what}: {error}")
         print(f"mutants: {len(mutants)} in {len({m.part for m in mutants})} parts, {wrong} without their line")
         return 1 if wrong else 0
-    TREE.mkdir(parents=True, exist_ok=True)
-    lock = open(TREE.parent / "lock", "w")  # noqa: SIM115  held until the end of the process
+    TREES.mkdir(parents=True, exist_ok=True)
+    lock = open(TREES / "lock", "w")  # noqa: SIM115  held until the end of the process
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        raise Fault(f"another run works in {TREE.parent}") from None
-    sync_tree()
-    status, output = run(["cmake", "-S", str(TREE), "-B", str(BUILD), "-G", "Ninja"])
-    if status != 0:
-        raise Fault(f"the copy does not configure:\n{output[-3000:]}")
-    check_baseline(mutants)
-    for number, mutant in enumerate(mutants, 1):
+        raise Fault(f"another run works in {TREES}") from None
+    tests = list({m.test: m for m in mutants}.values())
+    free: queue.SimpleQueue[Workshop] = queue.SimpleQueue()
+
+    def judge(mutant: Mutant) -> tuple[Mutant, str, str, float]:
+        shop = free.get()
         started = time.monotonic()
-        outcome, how = judge(mutant)
-        counts[outcome] += 1
-        seconds = time.monotonic() - started
-        print(f"{outcome:8} {number}/{len(mutants)} {mutant.part}: {mutant.what} ({how}; {seconds:.0f} s)", flush=True)
+        outcome, how = shop.judge(mutant)
+        free.put(shop)
+        return mutant, outcome, how, time.monotonic() - started
+
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        shops = list(pool.map(Workshop, range(arguments.jobs)))
+        list(pool.map(lambda shop, number: shop.check_baseline(mutants, tests[number :: len(shops)]), shops, count()))
+        for shop in shops:
+            free.put(shop)
+        for number, (mutant, outcome, how, seconds) in enumerate(pool.map(judge, mutants), 1):
+            counts[outcome] += 1
+            print(f"{outcome:8} {number}/{len(mutants)} {mutant.part}: {mutant.what} ({how}; {seconds:.0f} s)", flush=True)
     print(f"mutants: {counts['killed']} killed, {counts['survived']} survived, {counts['error']} in error")
     return 0 if counts["killed"] == len(mutants) else 1
 

@@ -6,6 +6,8 @@
 #include "mock_peers.h"
 #include "rollout/generator.h"
 #include "rollout/prompts.h"
+#include "tokenizer/chat_template.h"
+#include "tokenizer/tokenizer.h"
 
 namespace tritonforge::rollout {
 namespace {
@@ -34,6 +36,44 @@ struct TextCase {
   bool enable_thinking;
 };
 class TaughtText : public testing::TestWithParam<TextCase> {};
+
+// Against the templates, which tests/integration/test_chat_template.py compares with Jinja.
+TEST_P(TaughtText, IsTheTemplatesAndLossIsOnTheAnswer) {
+  TemporaryFolder folder("tf-codec");
+  const auto codec = codec_with(GetParam().chat_template, folder.path());
+  const auto tokenizer = tokenizer::Tokenizer::load(folder.path());
+  const auto format = tokenizer.chat_template().empty() ? tokenizer::ChatFormat::kPlain
+                                                        : tokenizer::recognise_chat_format(tokenizer.chat_template());
+  tokenizer::ChatOptions options;
+  options.enable_thinking = GetParam().enable_thinking;
+  options.add_generation_prompt = false;
+  const tokenizer::Message asked = {"user", "relu"}, said = {"assistant", "\n\nwrong  "},
+                           answered = {"user", "it fails"};
+  const bool own_thought = format == tokenizer::ChatFormat::kQwen3 && options.enable_thinking;
+  const std::string trained = std::string(own_thought ? "<think>\n\n</think>\n\n" : "") + "right\n<|im_end|>";
+
+  std::vector<TaughtConversation> conversations = {{{asked}, std::nullopt, "right\n"}};
+  // Qwen3's template forgets the thoughts of turns before the last question; a trajectory keeps what was sampled.
+  if (format != tokenizer::ChatFormat::kQwen3)
+    conversations.push_back({{asked}, {{said.content, answered}}, "right\n"});
+  for (const TaughtConversation& conversation : conversations) {
+    std::vector<tokenizer::Message> messages = {asked};
+    if (conversation.refinement) messages.insert(messages.end(), {said, answered});
+    messages.push_back({"assistant", "right\n"});
+    const MaskedTokens taught = taught_tokens(*codec, conversation, options.enable_thinking);
+    std::vector<int64_t> with_loss;
+    for (size_t i = 0; i < taught.tokens.size(); ++i) {
+      if (taught.loss_mask.at(i)) with_loss.push_back(taught.tokens[i]);
+    }
+    EXPECT_EQ(tokenizer.decode(taught.tokens) + "\n", render_chat(format, messages, options));
+    EXPECT_EQ(tokenizer.decode(with_loss), trained);
+  }
+}
+
+TEST(Continuation, OfAToolIsItsAnswer) {
+  EXPECT_EQ(render_continuation(tokenizer::ChatFormat::kQwen3, {"tool", "x"}, {}),
+            "\n<|im_start|>user\n<tool_response>\nx\n</tool_response><|im_end|>\n<|im_start|>assistant\n");
+}
 
 TEST_P(TaughtText, OfARefinementIsTheTextOfRl) {
   TemporaryFolder folder("tf-codec");

@@ -174,6 +174,16 @@ TEST_F(GeneratorTest, AnEngineThatRefusesForGoodFailsTheTurnAndSaysWhy) {
   EXPECT_TRUE(to_train_sequences(t).empty());
 }
 
+TEST_F(GeneratorTest, AnEvaluatorThatRefusesForGoodIsAFailureOfOurs) {
+  mock.evaluator_status = 400;
+  const auto t = run(group_spec("g"));
+  ASSERT_EQ(t.turns.size(), 1u);
+  EXPECT_EQ(t.turns[0].status, TurnStatus::kFailed);
+  EXPECT_EQ(t.turns[0].verdict.fault, Fault::kEvaluatorFailed);
+  EXPECT_TRUE(ended_by_failure(t));
+  EXPECT_EQ(t.turns[0].reward, 0);
+}
+
 TEST_F(GeneratorTest, ACorrectCandidateThatCouldNotBeTimedIsAFailureOfOurs) {
   mock.judge = [](const std::string&) {
     Verdict v = MockPeers::correct();

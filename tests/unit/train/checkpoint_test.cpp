@@ -149,6 +149,10 @@ TEST(Checkpoint, WhatIsWrongIsNamed) {
   EXPECT_THAT(error_of([&] { resume_trainer(source.config("bfloat16"), path); }),
               HasSubstr("was it saved with another dtype?"));
   const std::string state = read_file(path / "trainer.json");
+  Json later = parse_json(state, "trainer.json");
+  later["format"] = later["format"].get<int64_t>() + 1;
+  write_file_atomic(path / "trainer.json", later.dump());
+  EXPECT_THAT(error_of([&] { resume_trainer(source.config(), path); }), HasSubstr("trainer.json: format "));
   write_file_atomic(path / "trainer.json", state.substr(0, state.size() / 2));
   EXPECT_THAT(error_of([&] { resume_trainer(source.config(), path); }), HasSubstr("trainer.json"));
   write_file_atomic(path / "trainer.json", state);
@@ -156,6 +160,19 @@ TEST(Checkpoint, WhatIsWrongIsNamed) {
   EXPECT_THAT(error_of([&] { resume_trainer(source.config(), path); }), HasSubstr("optimizer.safetensors"));
   write_file_atomic(folder / "latest", "step-00000077\n");
   EXPECT_THAT(error_of([&] { store.latest(); }), HasSubstr("which holds no checkpoint"));
+}
+
+TEST(Checkpoint, AMomentOfAnotherShapeIsNotSpreadOverAll) {
+  const Source source;
+  CheckpointStore store(source.config().checkpoint, 2);
+  auto trainer = make_trainer(source.config());
+  run_steps(*trainer, 1);
+  const fs::path path = store.save(*trainer, {});
+  auto moments = trainer->optimizer().state();
+  moments[0].second = at::zeros({1}, moments[0].second.options());  // what copy_ would broadcast
+  model::save_safetensors(moments, path / "optimizer.safetensors", {});
+  EXPECT_THAT(error_of([&] { resume_trainer(source.config(), path); }),
+              testing::AllOf(HasSubstr(moments[0].first), HasSubstr("is Float 1, expected")));
 }
 
 TEST(Checkpoint, AnExportReplacesWhatIsThere) {

@@ -58,9 +58,10 @@ TEST(AdamW, Bfloat16ParametersKeepWhatRoundsAway) {
   TrainConfig config = adam_config();
   config.weight_decay = 0;
   AdamW narrow({{"w", w}}, config), reference({{"w", wide}}, config);
-  for (int step = 0; step < 40; ++step) {  // each update is far below bfloat16's spacing at 1
-    w.mutable_grad() = at::ones({4, 4}, at::kBFloat16);
-    wide.mutable_grad() = at::ones({4, 4});
+  for (int step = 0; step < 40; ++step) {              // each update is far below bfloat16's spacing at 1
+    const double gradient = step % 3 == 0 ? -0.5 : 1;  // changes: a gradient that stays for the next step shows
+    w.mutable_grad() = at::full({4, 4}, gradient, at::kBFloat16);
+    wide.mutable_grad() = at::full({4, 4}, gradient);
     narrow.accumulate_gradients();
     narrow.step(1e-4);
     reference.step(1e-4);
