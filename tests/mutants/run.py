@@ -251,7 +251,8 @@ def main() -> int:
             free.put(shop)
         for number, (mutant, outcome, how, seconds) in enumerate(pool.map(judge, mutants), 1):
             counts[outcome] += 1
-            print(f"{outcome:8} {number}/{len(mutants)} {mutant.part}: {mutant.what} ({how}; {seconds:.0f} s)", flush=True)
+            done = f"{outcome:8} {number}/{len(mutants)} {mutant.part}: {mutant.what}"
+            print(f"{done} ({how}; {seconds:.0f} s)", flush=True)
     print(f"mutants: {counts['killed']} killed, {counts['survived']} survived, {counts['error']} in error")
     return 0 if counts["killed"] == len(mutants) else 1
 
