@@ -117,6 +117,52 @@ TEST(Scheduler, AdmitsInOrderOfArrival) {
   EXPECT_NE(chunk_of(next, *large), nullptr);
 }
 
+TEST(Scheduler, PromptsOfOneStepShareItsTokens) {
+  BlockPool pool(100, 4, false);
+  Scheduler scheduler({4, 10}, pool);
+  const auto first = sequence_of(15), second = sequence_of(15, 100);
+  scheduler.add(first.get());
+  scheduler.add(second.get());
+  finish_step(scheduler, scheduler.schedule());
+  const Plan& plan = scheduler.schedule();
+  EXPECT_EQ(chunk_of(plan, *first)->count, 5);
+  EXPECT_EQ(chunk_of(plan, *second)->count, 5);
+  EXPECT_EQ(plan.tokens, 10);
+}
+
+TEST(Scheduler, KeepsBlocksForWhatTheRunningGrowBy) {
+  BlockPool pool(9, 2, false);  // 16 tokens
+  Scheduler scheduler({4, 32}, pool);
+  const auto first = sequence_of(8), fills_it = sequence_of(8, 50), leaves_a_block = sequence_of(6, 50);
+  scheduler.add(first.get());
+  scheduler.add(fills_it.get());
+  EXPECT_EQ(chunk_of(scheduler.schedule(), *fills_it), nullptr);
+  scheduler.remove(fills_it.get());
+  scheduler.add(leaves_a_block.get());
+  EXPECT_NE(chunk_of(scheduler.schedule(), *leaves_a_block), nullptr);
+}
+
+TEST(Scheduler, WhatIsPreemptedStartsOverBeforeWhatWaits) {
+  BlockPool pool(100, 4, false);
+  Scheduler scheduler({2, 32}, pool);
+  const auto a = sequence_of(5), b = sequence_of(5, 50), waits = sequence_of(5, 90);
+  for (auto* sequence : {a.get(), b.get(), waits.get()}) scheduler.add(sequence);
+  for (int round = 0; round < 2; ++round) {
+    const Plan& plan = scheduler.schedule();
+    ASSERT_NE(chunk_of(plan, *a), nullptr);
+    ASSERT_NE(chunk_of(plan, *b), nullptr);
+    EXPECT_EQ(chunk_of(plan, *a)->start, 0);
+    EXPECT_EQ(chunk_of(plan, *waits), nullptr) << "two may run";
+    finish_step(scheduler, plan);
+    scheduler.preempt_all();
+    for (const auto* sequence : {a.get(), b.get()}) {
+      EXPECT_EQ(sequence->computed, 0);
+      EXPECT_TRUE(sequence->blocks.empty());
+    }
+  }
+  EXPECT_EQ(pool.available(), pool.capacity());
+}
+
 TEST(Scheduler, MixedCachesAreNotPublished) {
   BlockPool pool(100, 2, true);
   Scheduler scheduler({4, 16}, pool);
