@@ -188,6 +188,7 @@ TEST(Supervisor, StoppingDuringStartEndsTheWait) {
   Supervisor supervisor(logs.path());
   RoleSpec spec = server_role("engine-0");
   spec.argv = {TF_PYTHON, "-c", "import signal; signal.pause()"};  // never healthy
+  spec.ready_timeout_s = 3600;  // longer than any test may take: only the stop ends the wait
   std::thread stopper([&] {
     while (supervisor.status().empty()) std::this_thread::yield();
     supervisor.stop_all();
