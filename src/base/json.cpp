@@ -5,8 +5,28 @@
 namespace tritonforge {
 
 namespace {
+bool is_too_deep(std::string_view text) {
+  int depth = 0;
+  bool quoted = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted) {
+      if (c == '\\') ++i;
+      else if (c == '"') quoted = false;
+    } else if (c == '"') {
+      quoted = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > kMaxJsonDepth) return true;
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+  return false;
+}
+
 template <typename AnyJson>
 AnyJson parse(std::string_view text, std::string_view where) {
+  if (is_too_deep(text)) fail(ErrorKind::kUsage, "{}: nested deeper than {} levels", where, kMaxJsonDepth);
   try {
     return AnyJson::parse(text);
   } catch (const typename AnyJson::parse_error& error) {
@@ -19,6 +39,11 @@ Json parse_json(std::string_view text, std::string_view where) { return parse<Js
 
 OrderedJson parse_ordered_json(std::string_view text, std::string_view where) {
   return parse<OrderedJson>(text, where);
+}
+
+Json parse_json_or_discard(std::string_view text) {
+  if (is_too_deep(text)) return Json(Json::value_t::discarded);
+  return Json::parse(text, nullptr, /*allow_exceptions=*/false);
 }
 
 void check_keys(const Json& object, const std::vector<std::string>& known, std::string_view where) {

@@ -11,9 +11,15 @@ namespace tritonforge {
 using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;  // keeps the order of keys: for what a chat template prints as it came
 
-// Parses, or throws kUsage naming `where` and the byte.
+// Copying, comparing and printing a Json recurse: whoever sends one must not decide how deep (a document of two million
+// brackets ends the process). Every text from outside is parsed by one of these three.
+inline constexpr int kMaxJsonDepth = 128;
+
+// Parses, or throws kUsage naming `where` and the byte, or that it is nested too deep.
 Json parse_json(std::string_view text, std::string_view where);
 OrderedJson parse_ordered_json(std::string_view text, std::string_view where);
+// Discarded (is_discarded()) where the text is no JSON or nested too deep.
+Json parse_json_or_discard(std::string_view text);
 
 // Throws kUsage where `object` is none, or names the first field that is not in `known`, and the nearest that is.
 void check_keys(const Json& object, const std::vector<std::string>& known, std::string_view where);

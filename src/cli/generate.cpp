@@ -61,7 +61,7 @@ engine::Request request_from(const std::string& line, const std::string& where, 
     fail(ErrorKind::kUsage, "{}: a field has the wrong type: {}", where, error.what());
   }
   if (body.contains("sampling_params"))
-    request.sampling = engine::sampling_from_json(Json::parse(body["sampling_params"].dump()), where);
+    request.sampling = engine::sampling_from_json(parse_json(body["sampling_params"].dump(), where), where);
   if (!request.sampling.seed) request.sampling.seed = options.seed;
   return request;
 }

@@ -9,7 +9,7 @@ namespace tritonforge::dashboard {
 namespace {
 
 bool parse_line(const std::string& line, const fs::path& file, Json& out) {
-  out = Json::parse(line, nullptr, false);
+  out = parse_json_or_discard(line);
   if (out.is_object()) return true;
   log::warn("{}: a line that is not a JSON object is skipped: {}", file.string(), line.substr(0, 80));
   return false;

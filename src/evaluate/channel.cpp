@@ -12,8 +12,8 @@
 namespace tritonforge::evaluate {
 namespace {
 
-constexpr uint32_t kMaxHeader = 16 << 20;
-constexpr double kWatchEvery = 0.05;  // seconds between looks at a silent child's memory
+constexpr double kWatchEvery = 0.05;         // seconds between looks at a child's memory
+constexpr size_t kAtOnce = size_t{1} << 20;  // bytes between looks at the clock
 
 uint64_t private_bytes(pid_t pid) {
   // Resident minus file-backed and shared pages: what this process itself holds.
@@ -57,7 +57,8 @@ Channel::Channel(Channel&& other) noexcept
       stand_in_(other.stand_in_),
       limits_(other.limits_),
       peak_(other.peak_),
-      baseline_(other.baseline_) {}
+      baseline_(other.baseline_),
+      looked_(other.looked_) {}
 
 bool Channel::over_memory() {
   if (stand_in_ <= 0) return false;
@@ -65,6 +66,13 @@ bool Channel::over_memory() {
   if (baseline_ == 0) baseline_ = use.resident;  // inherited from the warm parent
   peak_ = std::max(peak_, use.resident);
   return use.resident > baseline_ + limits_.memory_bytes || use.processes > limits_.max_processes;
+}
+
+Silence Channel::look(Deadline deadline) {
+  if (deadline.expired()) return Silence::kTimeout;
+  if (seconds_since(looked_) < kWatchEvery) return Silence::kNone;
+  looked_ = Clock::now();
+  return over_memory() ? Silence::kMemory : Silence::kNone;
 }
 
 Silence Channel::wait(short events, Deadline deadline) {
@@ -75,15 +83,15 @@ Silence Channel::wait(short events, Deadline deadline) {
     const int ready = ::poll(&item, 1, timeout);
     if (ready > 0) return Silence::kNone;
     if (ready < 0 && errno != EINTR) return Silence::kClosed;
-    if (deadline.expired()) return Silence::kTimeout;
-    if (over_memory()) return Silence::kMemory;
+    if (const Silence silence = look(deadline); silence != Silence::kNone) return silence;
   }
 }
 
 Silence Channel::read(void* into, size_t size, Deadline deadline) {
   auto* at = static_cast<char*>(into);
   while (size > 0) {
-    const ssize_t got = ::recv(fd_, at, size, MSG_DONTWAIT);
+    if (const Silence silence = look(deadline); silence != Silence::kNone) return silence;
+    const ssize_t got = ::recv(fd_, at, std::min(size, kAtOnce), MSG_DONTWAIT);
     if (got > 0) {
       at += got;
       size -= static_cast<size_t>(got);
@@ -98,7 +106,8 @@ Silence Channel::read(void* into, size_t size, Deadline deadline) {
 Silence Channel::write(const void* from, size_t size, Deadline deadline) {
   const auto* at = static_cast<const char*>(from);
   while (size > 0) {
-    const ssize_t sent = ::send(fd_, at, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (const Silence silence = look(deadline); silence != Silence::kNone) return silence;
+    const ssize_t sent = ::send(fd_, at, std::min(size, kAtOnce), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent > 0) {
       at += sent;
       size -= static_cast<size_t>(sent);
@@ -110,22 +119,23 @@ Silence Channel::write(const void* from, size_t size, Deadline deadline) {
   return Silence::kNone;
 }
 
-Silence Channel::receive(Frame& frame, Deadline deadline, std::string& detail) {
+Silence Channel::receive(Frame& frame, Deadline deadline, std::string& detail, uint64_t payload_bytes) {
   unsigned char sizes[12];
   if (const Silence silence = read(sizes, sizeof sizes, deadline); silence != Silence::kNone) return silence;
   uint32_t head;
   uint64_t body;
   std::memcpy(&head, sizes, 4);
   std::memcpy(&body, sizes + 4, 8);
-  if (head == 0 || head > kMaxHeader || body > limits_.frame_bytes) {
+  if (head == 0 || head > kMaxHeader || body > std::min(payload_bytes, limits_.frame_bytes)) {
     detail = fmt::format("a frame of {} header and {} payload bytes", head, body);
     return Silence::kGarbled;
   }
   std::string text(head, '\0');
   if (const Silence silence = read(text.data(), head, deadline); silence != Silence::kNone) return silence;
-  frame.header = Json::parse(text, nullptr, false);
+  frame.header = parse_json_or_discard(text);
+  frame.header_bytes = head;
   if (!frame.header.is_object()) {
-    detail = "a header that is not a JSON object";
+    detail = "a header that is not a JSON object, or too deep";
     return Silence::kGarbled;
   }
   // Grown as bytes arrive, so that an announced size alone costs nothing.

@@ -16,6 +16,7 @@
 #include "evaluate/reference_cache.h"
 #include "evaluate/self_test.h"
 #include "evaluate/timing.h"
+#include "evaluate/trial.h"
 
 namespace tritonforge::evaluate {
 namespace {
@@ -210,6 +211,7 @@ Verdict Evaluator::evaluate(const EvaluationRequest& request, Deadline client) {
     }
   }
   verdict.wall_s = seconds_since(start);
+  bound(verdict);
   {
     const std::lock_guard lock(impl.mutex);
     ++impl.evaluated;

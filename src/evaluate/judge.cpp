@@ -8,7 +8,11 @@
 namespace tritonforge::evaluate {
 namespace {
 
-constexpr size_t kMaxKernels = 256;
+// Of all the kernels that a candidate launches, every specialisation and target one.
+constexpr size_t kMaxKernels = 256, kMaxKernelHeader = 64 << 10, kMaxIrBytes = 64 << 20;
+constexpr size_t kMaxNames = 256;
+// What an answer may hold beyond twice the reference's bytes: a wrong shape or dtype shall still be told as one.
+constexpr size_t kPayloadSlack = 64 << 20;
 
 std::string string_or(const Json& object, const char* key, const std::string& fallback) {
   const auto found = object.find(key);
@@ -40,6 +44,7 @@ std::vector<std::string> strings_of(const Json& object, const char* key) {
   const auto found = object.find(key);
   if (found == object.end() || !found->is_array()) return out;
   for (const auto& item : *found) {
+    if (out.size() == kMaxNames) break;
     if (item.is_string()) out.push_back(clipped(item.get<std::string>(), 500));
   }
   return out;
@@ -79,23 +84,40 @@ void Judge::silence(Silence silence, const std::string& detail, const char* doin
   add_diagnostics(verdict_, fmt::format("the candidate's process {} while {}", how, doing));
 }
 
-std::optional<Frame> Judge::next(const char* doing) {
+bool Judge::keep_kernel(const Frame& frame) {
+  const Json& header = frame.header;
+  ir_bytes_ += frame.payload.size();
+  if (frame.header_bytes > kMaxKernelHeader) {
+    forged(fmt::format("a kernel's options of {} bytes", frame.header_bytes));
+    return false;
+  }
+  if (kernels_.size() == kMaxKernels || ir_bytes_ > kMaxIrBytes) {
+    verdict_.fault = Fault::kCompileError;
+    add_diagnostics(verdict_, fmt::format("the candidate has more than {} compiled forms of kernels, or more than {} "
+                                          "MiB of Triton IR: launch fewer specialisations",
+                                          kMaxKernels, kMaxIrBytes >> 20));
+    return false;
+  }
+  kernels_.push_back({.name = clipped(string_or(header, "kernel", "?"), 200),
+                      .target = string_or(header, "target", ""),
+                      .ir = std::string(reinterpret_cast<const char*>(frame.payload.data()), frame.payload.size()),
+                      .options = header.value("options", Json::object()),
+                      .error = clipped(string_or(header, "error", ""), 4000)});
+  return true;
+}
+
+std::optional<Frame> Judge::next(const char* doing, size_t payload_bytes) {
   for (;;) {
     Frame frame;
     std::string detail;
-    const Silence quiet = child_->channel().receive(frame, deadline_, detail);
+    const Silence quiet = child_->channel().receive(frame, deadline_, detail, payload_bytes + kPayloadSlack);
     if (quiet != Silence::kNone) {
       silence(quiet, detail, doing);
       return std::nullopt;
     }
     const Json& header = frame.header;
     if (header.contains("kernel")) {
-      if (kernels_.size() >= kMaxKernels) continue;
-      kernels_.push_back({.name = clipped(string_or(header, "kernel", "?"), 200),
-                          .target = string_or(header, "target", ""),
-                          .ir = std::string(reinterpret_cast<const char*>(frame.payload.data()), frame.payload.size()),
-                          .options = header.value("options", Json::object()),
-                          .error = string_or(header, "error", "")});
+      if (!keep_kernel(frame)) return std::nullopt;
       continue;
     }
     if (header.contains("fatal")) {
@@ -206,15 +228,6 @@ bool Judge::load() {
   return true;
 }
 
-// A reply to a trial, checked for what it must hold: nlohmann's exceptions and kCorrupt become a forgery in run().
-CallResult call_result(const Frame& frame) {
-  const Json& header = frame.header;
-  return {.outputs = header.at("outputs"),
-          .tensors = parse_tensors(header.at("tensors"), frame.payload),
-          .inputs = header.at("inputs").get<size_t>(),
-          .aliases = header.at("aliases").get<std::vector<int64_t>>()};
-}
-
 // Runs one trial; false where nothing more is worth running. In a ghost trial kernels are left out, and an output that
 // still agrees shows that they do not matter.
 bool Judge::trial(size_t index, bool ghost) {
@@ -237,17 +250,18 @@ bool Judge::trial(size_t index, bool ghost) {
   // A ghost trial is its own small protocol: nothing of it but a flag stays in the verdict.
   if (ghost) {
     const Verdict before = verdict_;
-    auto frame = next("running without its kernels");
+    auto frame = next("running without its kernels", 2 * expected.payload.size());
     if (!frame) {
       verdict_ = before;  // without its kernels the candidate fails: they matter
       return true;
     }
-    if (frame->header.contains("tensors") && same_outputs(call_result(*frame), expected, context_.options.tolerances))
+    if (frame->header.contains("tensors") &&
+        same_outputs(call_result(frame->header, frame->payload), expected, context_.options.tolerances))
       add_flag(verdict_, Cheat::kNoKernelEffect, "with every launch left out, the output is the same");
     return true;
   }
   // No answer: what was launched before may still show that the kernels compile.
-  auto frame = next("running forward");
+  auto frame = next("running forward", 2 * expected.payload.size());
   if (!frame) {
     if (compile() && !kernels_.empty()) {
       verdict_.compiled = true;
@@ -298,7 +312,8 @@ bool Judge::trial(size_t index, bool ghost) {
     }
     if (!ops.empty()) verdict_.notes["torch_ops"] = fmt::format("{}", fmt::join(ops, ", "));
   }
-  judge_call(call_result(*frame), expected, index, context_.options.tolerances, verdict_, trivial_);
+  judge_call(call_result(frame->header, frame->payload), expected, index, context_.options.tolerances, verdict_,
+             trivial_);
   return verdict_.trials.back().passed && !verdict_.cheated();
 }
 

@@ -34,7 +34,9 @@ class Judge {
   bool load();
   bool trial(size_t index, bool ghost);
   bool compile();
-  std::optional<Frame> next(const char* doing);  // the next frame that is not a kernel; nullopt: the verdict says why
+  // The next frame that is not a kernel, its payload hardly above `payload_bytes`; nullopt: the verdict says why.
+  std::optional<Frame> next(const char* doing, size_t payload_bytes = 0);
+  bool keep_kernel(const Frame& frame);  // false: too much of them, and the verdict says so
   void silence(Silence silence, const std::string& detail, const char* doing);
   void failed(const Frame& frame);
   void forged(const std::string& what);
@@ -50,6 +52,7 @@ class Judge {
   double limit_s_;
   std::unique_ptr<Child> child_;
   std::vector<Kernel> kernels_;
+  size_t ir_bytes_ = 0;  // of kernels_
   size_t compiled_ = 0;  // kernels_ before this index have been lowered
   std::string nonce_;
   bool trivial_ = true;

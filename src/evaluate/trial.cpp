@@ -24,6 +24,31 @@ void add_flag(Verdict& verdict, Cheat kind, const std::string& evidence) {
   if (!is_doubt(kind)) add_diagnostics(verdict, fmt::format("[{}] {}", name_of(kind), evidence));
 }
 
+void bound(Verdict& verdict) {
+  constexpr size_t kMostItems = 256, kDiagnostics = 4100, kText = 1000, kName = 200;
+  const auto cut = [](std::string& text, size_t most) {
+    if (text.size() > most) text = clipped(text, most);
+  };
+  cut(verdict.diagnostics, kDiagnostics);
+  cut(verdict.device, kName);
+  for (Flag& flag : verdict.flags) cut(flag.evidence, kText);
+  for (Trial& trial : verdict.trials) cut(trial.mismatch, kText);
+  if (verdict.kernels.size() > kMostItems) verdict.kernels.resize(kMostItems);
+  for (std::string& name : verdict.kernels) cut(name, kName);
+  for (auto* texts : {&verdict.notes, &verdict.compile_targets}) {
+    std::erase_if(*texts, [](const auto& item) { return item.first.size() > kName; });
+    while (texts->size() > kMostItems) texts->erase(std::prev(texts->end()));
+    for (auto& [key, text] : *texts) cut(text, kText);
+  }
+}
+
+CallResult call_result(const Json& header, std::span<const std::byte> payload) {
+  return {.outputs = header.at("outputs"),
+          .tensors = parse_tensors(header.at("tensors"), payload),
+          .inputs = header.at("inputs").get<size_t>(),
+          .aliases = header.at("aliases").get<std::vector<int64_t>>()};
+}
+
 void judge_call(const CallResult& call, const ReferenceTrial& expected, size_t index, const Tolerances& tolerances,
                 Verdict& verdict, bool& constant) {
   const auto& [outputs, tensors, inputs, aliases] = call;

@@ -1,6 +1,7 @@
 #pragma once
 // What one call of forward left behind, beside the reference's: the same judgement whoever ran the call, a candidate's
 // process or the replay of its plan.
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,9 @@ std::string clipped(const std::string& text, size_t size);
 void add_diagnostics(Verdict& verdict, const std::string& line);
 // Once a kind; a cheat is also told in the diagnostics.
 void add_flag(Verdict& verdict, Cheat kind, const std::string& evidence);
+// The last step of every evaluation: no text in a verdict, whoever wrote it, is longer than a reader needs, and no list
+// has more than 256 items. Verdicts are kept in caches, sent to the buffer and shown on the page.
+void bound(Verdict& verdict);
 
 struct CallResult {
   Json outputs;                     // the tree that forward returned, tensors as indices
@@ -22,6 +26,10 @@ struct CallResult {
   size_t inputs = 0;
   std::vector<int64_t> aliases;  // of each output: the input whose memory it is, -1 for none
 };
+
+// From an answer's header; views into `payload`. Throws nlohmann's exceptions or kCorrupt where it lacks what it must
+// hold: a forgery.
+CallResult call_result(const Json& header, std::span<const std::byte> payload);
 
 // Adds a Trial: inputs untouched (or changed as the reference changes them), the reference's tree, its values within
 // `tolerances`. A failed one sets the fault and the diagnostics. `constant` stays true while every output of the

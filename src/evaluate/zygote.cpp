@@ -109,7 +109,7 @@ std::vector<std::string> command_line(const ZygoteOptions& options, int control)
 }
 
 void handle(ZygoteState& state, const Descriptors& packet) {
-  const Json message = Json::parse(packet.message, nullptr, false);
+  const Json message = parse_json_or_discard(packet.message);
   const std::lock_guard lock(state.mutex);
   if (message.is_object() && message.contains("spawned") && packet.fds.size() == 1) {
     state.spawned = {message["spawned"].get<pid_t>(), packet.fds[0], ""};

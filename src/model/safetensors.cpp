@@ -128,13 +128,8 @@ void SafetensorsFile::parse() {
     fail(ErrorKind::kCorrupt, "{}: truncated inside the header: expected {} bytes, found {}", where, header_size + 8,
          bytes.size());
   }
-  Json header;
-  try {
-    const char* text = reinterpret_cast<const char*>(bytes.data()) + 8;
-    header = Json::parse(text, text + header_size);
-  } catch (const nlohmann::json::exception&) {
-    fail(ErrorKind::kCorrupt, "{}: the header is not valid JSON", where);
-  }
+  const Json header = parse_json_or_discard({reinterpret_cast<const char*>(bytes.data()) + 8, header_size});
+  if (header.is_discarded()) fail(ErrorKind::kCorrupt, "{}: the header is not valid JSON", where);
   if (!header.is_object()) fail(ErrorKind::kCorrupt, "{}: the header is not a JSON object", where);
   data_start_ = 8 + header_size;
   const uint64_t data_size = bytes.size() - data_start_;

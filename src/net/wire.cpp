@@ -212,7 +212,7 @@ double retry_after_of(const Response& response) {
 
 Error error_of(const Response& response, const std::string& what) {
   std::string message, type;
-  const Json body = Json::parse(response.body, nullptr, false);
+  const Json body = parse_json_or_discard(response.body);
   if (body.is_object() && body.contains("error")) {
     const Json& error = body["error"];
     if (error.is_string()) message = error.get<std::string>();

@@ -137,7 +137,7 @@ Json Trainer::ask(Role::Request request, int64_t counts_on) const {
     const net::Response reply = role_.exchange(request);
     if (reply.status / 100 == 2) return parse_json(reply.body, what);
     Error error = net::error_of(reply, what);
-    const Json body = Json::parse(reply.body, nullptr, /*allow_exceptions=*/false);
+    const Json body = parse_json_or_discard(reply.body);
     const bool elsewhere = reply.status == 409 && body.is_object() &&
                            body.value("expected_step", counts_on + 1) != counts_on + 1;
     if (elsewhere) throw RolledBack(error.what());

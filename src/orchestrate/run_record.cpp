@@ -85,7 +85,7 @@ RunRecord::RunRecord(fs::path folder, bool resume) : folder_(std::move(folder)),
   if (!fs::exists(folder_ / "steps.jsonl")) return;
   std::istringstream lines(read_file(folder_ / "steps.jsonl"));
   for (std::string line; std::getline(lines, line);) {
-    const Json step = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const Json step = parse_json_or_discard(line);
     if (step.is_discarded()) continue;  // a line cut off by a crash; the step is written again
     last_step_[step.value("stage", "")] = step.value("step", int64_t{-1});
   }

@@ -70,7 +70,7 @@ namespace {
 
 // Whether the reply to /health is of the process that was started, and not of another one that has its port.
 bool is_instance(const net::Response& reply, const std::string& instance) {
-  const Json body = Json::parse(reply.body, nullptr, /*allow_exceptions=*/false);
+  const Json body = parse_json_or_discard(reply.body);
   return !body.is_object() || body.value("instance", instance) == instance;
 }
 
@@ -123,7 +123,7 @@ struct Health {
 
 Health read_health(const Result<net::Response>& reply) {
   if (!reply.ok()) return {false, RoleState::kYellow, fmt::format("busy: {}", reply.error().what())};
-  const Json body = Json::parse(reply->body, nullptr, /*allow_exceptions=*/false);
+  const Json body = parse_json_or_discard(reply->body);
   if (!body.is_object()) return {true, RoleState::kYellow, fmt::format("GET /health: {}", reply->status)};
   const std::string status = body.value("status", "");
   const RoleState state = status == "green" ? RoleState::kGreen

@@ -20,7 +20,7 @@ Validation::Validation(RunContext& run) : run_(run) {
   if (!fs::exists(file_of(run))) return;
   std::istringstream lines(read_file(file_of(run)));
   for (std::string line; std::getline(lines, line);) {
-    const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const Json json = parse_json_or_discard(line);
     if (json.is_discarded()) continue;  // cut off by a crash: it is measured again
     measured_ = json.at("step");
     if (json.at("best").get<bool>()) best_ = {measured_, json.at("pass_rate").get<double>()};

@@ -19,13 +19,13 @@ bool may_pass(int status) {
 
 std::string reason_of(const net::Response& response) {
   try {
-    const Json body = Json::parse(response.body);
+    const Json body = parse_json(response.body, "");
     if (body.contains("error") && body["error"].is_object() && body["error"].contains("message")) {
       return body["error"]["message"].get<std::string>();
     }
     if (body.contains("detail")) return body["detail"].dump();
-  } catch (const nlohmann::json::exception&) {
-    // No JSON: its text is the reason.
+  } catch (const std::exception&) {
+    // No JSON, or another than ours: its text is the reason.
   }
   return response.body.substr(0, 300);
 }

@@ -44,7 +44,7 @@ void Proxy::FanOut::answer(const std::string& url, int status, const std::string
     failure = error->what();
     value = {{"error", {{"message", failure}, {"type", name_of(error->kind())}}}};
   } else {
-    value = Json::parse(body, nullptr, false);
+    value = parse_json_or_discard(body);
     if (value.is_discarded()) value = body;
     const bool denied = value.is_object() && value.contains("success") && value["success"] == false;
     if (status / 100 != 2 || denied) failure = fmt::format("{}: {} {}", url, status, body.substr(0, 300));

@@ -27,7 +27,7 @@ RouteHint hint_of(const net::Request& request) {
   if (const auto header = request.headers.find("x-session-id"); header != request.headers.end()) {
     hint.session = header->second;
   } else if (request.body.find("\"session_id\"") != std::string::npos) {
-    const Json body = Json::parse(request.body, nullptr, false);
+    const Json body = parse_json_or_discard(request.body);
     if (body.is_object() && body.contains("session_id")) {
       const Json& session = body["session_id"];
       hint.session = session.is_string() ? session.get<std::string>() : session.dump();

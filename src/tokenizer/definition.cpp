@@ -189,7 +189,7 @@ class DefinitionReader {
 };
 
 Json parse_file(const std::string& text, const std::string& where) {
-  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  Json json = parse_json_or_discard(text);
   if (json.is_discarded()) fail(ErrorKind::kCorrupt, "{}: not valid JSON", where);
   return json;
 }

@@ -14,10 +14,13 @@ struct NotAPlan {
   std::string reason;
 };
 
-Frame receive(Child& child, Deadline deadline, const char* doing) {
+// The constants of a recorded plan; the weights and inputs are not among them.
+constexpr size_t kMaxPlanBytes = 256 << 20;
+
+Frame receive(Child& child, Deadline deadline, const char* doing, size_t payload_bytes = 1 << 20) {
   Frame frame;
   std::string detail;
-  const Silence quiet = child.channel().receive(frame, deadline, detail);
+  const Silence quiet = child.channel().receive(frame, deadline, detail, payload_bytes);
   if (quiet == Silence::kNone) return frame;
   if (quiet == Silence::kClosed && child.orphaned())
     fail(ErrorKind::kUnavailable, "evaluator: the Python parent died while {}", doing);
@@ -90,7 +93,7 @@ Frame PlanRun::record() {
         {"tensors", trial.input_tensors},
         {"forward_seed", 0}},
        {}, context_.deadline, "recording");
-  Frame recorded = receive(*child, context_.deadline, "recording");
+  Frame recorded = receive(*child, context_.deadline, "recording", kMaxPlanBytes);
   if (recorded.header.contains("not_a_plan") && recorded.header["not_a_plan"].is_string())
     throw NotAPlan{clipped(recorded.header["not_a_plan"].get<std::string>(), 300)};
   if (!recorded.header.contains("plan")) throw NotAPlan{"recording sent no plan"};
@@ -145,7 +148,7 @@ Frame PlanRun::replay(Child& replayer, size_t index, bool launch) {
         {"launch", launch},
         {"timeout_s", context_.deadline.remaining_s()}},
        {std::span(expected.payload).first(expected.input_bytes)}, context_.deadline, "replaying");
-  return receive(replayer, context_.deadline, "replaying");
+  return receive(replayer, context_.deadline, "replaying", 2 * expected.payload.size() + kMaxPlanBytes);
 }
 
 CallResult call_result(const Plan& plan, const Frame& frame) {

@@ -25,5 +25,25 @@ TEST(CheckKeys, NamesPlaceFieldAndTheNearest) {
   EXPECT_THAT(said_of(Json::array()), HasSubstr("POST /x: expected an object, found array"));
 }
 
+std::string nested(int levels, const std::string& core = "") {
+  return std::string(static_cast<size_t>(levels), '[') + core + std::string(static_cast<size_t>(levels), ']');
+}
+
+TEST(ParseJson, DepthIsBounded) {
+  EXPECT_FALSE(parse_json_or_discard(nested(kMaxJsonDepth)).is_discarded());
+  EXPECT_TRUE(parse_json_or_discard(nested(kMaxJsonDepth + 1)).is_discarded());
+  EXPECT_TRUE(parse_json_or_discard(nested(2'000'000)).is_discarded());
+  EXPECT_FALSE(parse_json_or_discard(nested(kMaxJsonDepth, R"("[[[{{{\"[[[")")).is_discarded()) << "texts nest nothing";
+  for (const bool ordered : {false, true}) {
+    try {
+      ordered ? (void)parse_ordered_json(nested(2'000'000), "POST /x") : (void)parse_json(nested(2'000'000), "POST /x");
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+      EXPECT_STREQ(error.what(), "POST /x: nested deeper than 128 levels");
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tritonforge

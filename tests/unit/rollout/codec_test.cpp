@@ -70,6 +70,13 @@ TEST_P(TaughtText, IsTheTemplatesAndLossIsOnTheAnswer) {
   }
 }
 
+TEST(Continuation, EndsInTheEmptyThoughtOfWhoMayNotThink) {
+  tokenizer::ChatOptions quiet;
+  quiet.enable_thinking = false;
+  EXPECT_EQ(render_continuation(tokenizer::ChatFormat::kQwen3, {"user", "x"}, quiet),
+            "\n<|im_start|>user\nx<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n");
+}
+
 TEST(Continuation, OfAToolIsItsAnswer) {
   EXPECT_EQ(render_continuation(tokenizer::ChatFormat::kQwen3, {"tool", "x"}, {}),
             "\n<|im_start|>user\n<tool_response>\nx\n</tool_response><|im_end|>\n<|im_start|>assistant\n");
