@@ -25,6 +25,14 @@ EvaluationRequest legacy_request(const Json& body) {
   return request;
 }
 
+// Two sources in JSON: as much as a client may make this server hold.
+constexpr size_t kMaxRequest = 64 << 20;
+
+net::ServerOptions bounded(net::ServerOptions options) {
+  options.max_body = std::min(options.max_body, kMaxRequest);
+  return options;
+}
+
 }  // namespace
 
 EvaluationRequest evaluation_request_from_json(const Json& body, bool legacy) {
@@ -48,7 +56,7 @@ EvaluationRequest evaluation_request_from_json(const Json& body, bool legacy) {
 }
 
 struct EvaluatorServer::Impl {
-  Impl(Evaluator& evaluator, net::ServerOptions options) : evaluator(evaluator), server(std::move(options)) {}
+  Impl(Evaluator& evaluator, net::ServerOptions options) : evaluator(evaluator), server(bounded(std::move(options))) {}
   Evaluator& evaluator;
   net::HttpServer server;
   net::Metrics metrics{"evaluator",

@@ -87,3 +87,11 @@ def test_a_body_of_a_million_levels(evaluator, judge):
     connection.request("POST", "/v2/evaluations", b"[" * 1_000_000 + b"]" * 1_000_000)
     reply = connection.getresponse()
     assert reply.status == 400 and b"nested deeper than 128 levels" in reply.read()
+
+
+def test_a_body_of_hundreds_of_megabytes_is_not_awaited(evaluator, judge):
+    connection = http.client.HTTPConnection("127.0.0.1", evaluator.port, timeout=60)
+    connection.putrequest("POST", "/v2/evaluations")
+    connection.putheader("content-length", str(200 << 20))
+    connection.endheaders()
+    assert connection.getresponse().status == 413

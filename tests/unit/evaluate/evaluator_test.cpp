@@ -5,19 +5,10 @@
 #include <future>
 
 #include "base/error.h"
+#include "unit/evaluate/sample_problem.h"
 
 namespace tritonforge::evaluate {
 namespace {
-
-constexpr const char* kProblem =
-    "import torch\n"
-    "class Model(torch.nn.Module):\n"
-    "    def forward(self, x):\n"
-    "        return x + 1\n"
-    "def get_inputs():\n"
-    "    return [torch.randn(8)]\n"
-    "def get_init_inputs():\n"
-    "    return []\n";
 
 EvaluationRequest request_of(const std::string& forward, double timeout_s) {
   EvaluationRequest request;

@@ -5,17 +5,10 @@
 #include <future>
 
 #include "base/error.h"
+#include "unit/evaluate/sample_problem.h"
 
 namespace tritonforge::evaluate {
 namespace {
-
-constexpr const char* kProblem =
-    "import torch\n"
-    "class Model(torch.nn.Module):\n"
-    "    def forward(self, x):\n"
-    "        return x + 1\n"
-    "def get_inputs():\n"
-    "    return [torch.randn(8)]\n";
 
 ReferenceSpec spec_of(const std::string& source = kProblem) {
   return {.source = source, .init_seed = 1, .trial_seeds = {2, 3}};
