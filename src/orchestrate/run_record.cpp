@@ -52,9 +52,28 @@ BenchRow bench_row_from_json(const Json& json) {
   return row;
 }
 
-RunRecord::FolderLock::FolderLock(const fs::path& folder) {
+namespace {
+
+constexpr const char* kLockFile = ".lock";  // there from the run's first moment on
+
+// A folder's name that is mistyped, or follows from another seed, must not begin another run.
+void require_run(const fs::path& folder) {
+  if (fs::exists(folder / kLockFile)) return;
+  std::vector<std::string> runs;
+  const fs::path parent = folder.parent_path();
+  for (const auto& entry : fs::is_directory(parent) ? fs::directory_iterator(parent) : fs::directory_iterator()) {
+    if (fs::exists(entry.path() / kLockFile)) runs.push_back(entry.path().filename().string());
+  }
+  fail(ErrorKind::kNotFound, "--resume: there is no run in {}{}; without --resume one is started there",
+       folder.string(), nearest_hint(folder.filename().string(), runs));
+}
+
+}  // namespace
+
+RunRecord::FolderLock::FolderLock(const fs::path& folder, bool resume) {
+  if (resume) require_run(folder);
   fs::create_directories(folder);
-  const fs::path lock = folder / ".lock";
+  const fs::path lock = folder / kLockFile;
   fd_ = ::open(lock.c_str(), O_RDWR | O_CREAT, 0644);  // children inherit it
   if (fd_ < 0) fail(ErrorKind::kUnavailable, "cannot open {}: {}", lock.string(), std::strerror(errno));
   const Deadline deadline = Deadline::after(kLockPatience);
@@ -67,7 +86,7 @@ RunRecord::FolderLock::FolderLock(const fs::path& folder) {
 
 RunRecord::FolderLock::~FolderLock() { ::close(fd_); }
 
-RunRecord::RunRecord(fs::path folder, bool resume) : folder_(std::move(folder)), lock_(folder_) {
+RunRecord::RunRecord(fs::path folder, bool resume) : folder_(std::move(folder)), lock_(folder_, resume) {
   const fs::path state = folder_ / "state.json";
   if (!fs::exists(state)) {
     save_state();

@@ -49,8 +49,8 @@ struct RlStep {
 class RunRecord {
  public:
   // Opens (resume) or creates the folder and takes it for this process and those that it starts: after a kill -9 the
-  // folder is free once the last of them is gone. Throws kUsage where it holds a run and resume is false, kUnavailable
-  // where another run has it and keeps it for some seconds.
+  // folder is free once the last of them is gone. Throws kUsage where it holds a run and resume is false, kNotFound
+  // where it holds none and resume is true, kUnavailable where another run has it and keeps it for some seconds.
   RunRecord(fs::path folder, bool resume);
   const fs::path& folder() const { return folder_; }
 
@@ -91,7 +91,7 @@ class RunRecord {
   // The folder's .lock file, which the processes that are started inherit.
   class FolderLock {
    public:
-    explicit FolderLock(const fs::path& folder);
+    FolderLock(const fs::path& folder, bool resume);
     ~FolderLock();
     FolderLock(const FolderLock&) = delete;
     FolderLock& operator=(const FolderLock&) = delete;

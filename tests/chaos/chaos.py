@@ -53,8 +53,8 @@ class Run:
         self.starts = 0
         self.start()
 
-    def start(self):
-        flags = ["--resume"] if self.starts else []
+    def start(self):  # --resume where a run was begun: it may have been killed before that
+        flags = ["--resume"] if (self.output / ".lock").exists() else []
         self.starts += 1
         self.started = time.time()
         with self.said.open("ab") as said:

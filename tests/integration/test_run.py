@@ -35,11 +35,11 @@ evaluator: {{num_correct_trials: 1}}
 
 
 class Run:
-    def __init__(self, folder, *flags):
+    def __init__(self, folder, *flags, output="run"):
         folder.mkdir(exist_ok=True)
         recipe = folder / "small.yaml"
         recipe.write_text(RECIPE)
-        self.output = folder / "run"
+        self.output = folder / output
         self.process = subprocess.Popen(
             [BINARY, "run", str(recipe), "--output", str(self.output), *flags],
             cwd=ROOT,
@@ -65,6 +65,12 @@ class Run:
             assert self.process.poll() is None, self.process.stdout.read()[-4000:]
             assert time.monotonic() < deadline, "no progress"
             time.sleep(0.05)
+
+    def wait_for_line(self, text):
+        for line in self.process.stdout:
+            if text in line:
+                return
+        raise AssertionError(f"it ended without saying {text!r}")
 
     def status(self):
         path = self.output / "status.json"
@@ -133,6 +139,35 @@ def test_ends_with_a_table_and_a_result(undisturbed):
     assert "SFT" in page.read_text()
 
 
+def test_resume_of_a_finished_run_starts_nothing(undisturbed):
+    logs = {log: log.stat().st_size for log in (undisturbed.output / "logs").iterdir()}
+    before = (undisturbed.output / "result.json").read_bytes()
+    said = Run(undisturbed.output.parent, "--resume").finish()
+    assert "this run is finished" in said and "SFT+RL" in said and str(undisturbed.output / "result.json") in said
+    assert {log: log.stat().st_size for log in (undisturbed.output / "logs").iterdir()} == logs
+    shown = Run(undisturbed.output.parent, "--resume", "--json").finish()
+    assert json.loads(shown) == json.loads(before)
+    assert (undisturbed.output / "result.json").read_bytes() == before
+
+
+def test_resume_of_a_run_that_is_not_there_starts_none(undisturbed):
+    wrong = Run(undisturbed.output.parent, "--resume", output="rum")
+    assert f"there is no run in {wrong.output} (did you mean 'run'?)" in wrong.finish(code=2)
+    assert not wrong.output.exists()
+
+
+def test_a_second_ctrl_c_ends_the_graces(tmp_path):
+    run = Run(tmp_path / "a", "--set", "stages=[sft]", "--set", "sft.steps=100")
+    run.wait_for(lambda: len(run.steps("sft")) >= 3, "a checkpoint, and a step after it")
+    os.kill(run.pid_of("trainer"), signal.SIGSTOP)  # it would be waited for as long as saving may take
+    run.process.send_signal(signal.SIGTERM)
+    run.wait_for_line("stopping: the turns under way end")
+    run.process.send_signal(signal.SIGINT)
+    said, _ = run.process.communicate(timeout=20)
+    assert "ending every role at once" in said
+    assert run.process.returncode == 143, said[-2000:]  # the first signal is the one that ended it
+
+
 def test_killed_roles_change_nothing(undisturbed, tmp_path):
     run = Run(tmp_path / "a", "--set", "supervisor.hung_after_s=3")
     # The engine hangs; the trainer is killed while it is idle, a step after its last checkpoint.
@@ -158,13 +193,13 @@ def test_stopped_in_any_stage_it_resumes_to_the_same(undisturbed, tmp_path):
     run.wait_for(lambda: run.status()["stage"] == "bench base", "the bench")
     run.process.send_signal(signal.SIGINT)
     said, _ = run.process.communicate(timeout=60)
-    assert run.process.returncode == 1 and "--resume" in said.splitlines()[-1], said[-2000:]
+    assert run.process.returncode == 130 and "--resume" in said.splitlines()[-1], said[-2000:]
     assert "stopping: the turns under way end" in said
     run = Run(tmp_path / "a", "--resume")
     run.wait_for_rl_step(3)  # the checkpoint is of step 2
     run.process.send_signal(signal.SIGHUP)
     said, _ = run.process.communicate(timeout=60)
-    assert run.process.returncode == 1 and "--resume" in said.splitlines()[-1], said[-2000:]
+    assert run.process.returncode == 129 and "--resume" in said.splitlines()[-1], said[-2000:]
     run = Run(tmp_path / "a", "--resume")
     run.wait_for(lambda: run.status()["stage"] == "bench rl", "the last bench")
     run.process.kill()
