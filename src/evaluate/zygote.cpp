@@ -314,6 +314,7 @@ Json sandbox_options(const ZygoteOptions& options, const Json& versions, const C
           {"exec", limits.processes ? unique : Json::array()},
           {"folder_bytes", limits.file_bytes},
           {"program_limit", limits.program_limit},
+          {"device_memory", limits.device_memory},
           {"library", options.sandbox_library.string()},
           {"rlimits", rlimits}};
 }

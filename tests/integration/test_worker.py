@@ -1,0 +1,59 @@
+"""The evaluator's worker by itself, where a server on a CPU cannot show it."""
+
+import os
+import pathlib
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("triton")
+
+ROOT = pathlib.Path(os.environ.get("TRITONFORGE_ROOT", pathlib.Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(ROOT / "worker"))
+
+CODE = """
+import torch
+LIMITS_BEFORE_THE_CODE = list(torch.cuda.limits)
+class ModelNew:
+    def __init__(self):
+        assert LIMITS_BEFORE_THE_CODE == [0.25], LIMITS_BEFORE_THE_CODE
+    def __call__(self, x):
+        return x
+"""
+
+
+class Channel:
+    def __init__(self):
+        self.sent = []
+
+    def send(self, header, payload=()):
+        self.sent.append(header)
+
+
+def load(tmp_path, device_memory):
+    from tritonforge_worker.candidate import Candidate
+
+    channel = Channel()
+    candidate = Candidate(channel, {"folder": str(tmp_path), "mode": "live", "device_memory": device_memory})
+    candidate.load(
+        {"source": CODE, "sizes": {}, "tensors": [], "init": {"list": []}, "state": [], "seed": 1}, memoryview(b"")
+    )
+    return channel.sent[-1]
+
+
+@pytest.fixture
+def limits(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "limits", [], raising=False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", torch.cuda.limits.append)
+    return torch.cuda.limits
+
+
+def test_a_candidate_has_its_limit_of_device_memory_before_its_code_runs(tmp_path, limits):
+    assert load(tmp_path, 0.25) == {"stage": "built", "weights": "none"}
+    assert limits == [0.25]
+
+
+def test_without_a_limit_the_device_is_left_as_it_is(tmp_path, limits):
+    assert "AssertionError: []" in load(tmp_path, 0)["failed"]["text"]
