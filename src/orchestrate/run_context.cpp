@@ -62,7 +62,7 @@ RunContext::RunContext(RecipeConfig recipe, RunRecord& run_record)
       record(run_record),
       supervisor(run_record.folder() / "logs", config.supervisor),
       engines(own_role(supervisor, "router"), own_engines(supervisor, config.engine), config.engine.external),
-      buffer(own_role(supervisor, "buffer")),
+      buffer(own_role(supervisor, "buffer"), config.supervisor.stalled_after_s),
       evaluator(own_role(supervisor, "evaluator")),
       trainer(own_role(supervisor, "trainer")),
       dashboard_url(config.dashboard_port > 0 ? loopback(first_free_port(config.dashboard_port)) : "") {}
