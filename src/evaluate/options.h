@@ -18,6 +18,7 @@ struct EvaluatorOptions {
   std::string device = "cpu";
   int workers = 2, max_queue = 256;
   std::string python;
+  bool once = false;  // it makes one evaluation and ends
   SandboxRule sandbox = SandboxRule::kAuto;
   Tolerances tolerances;
   int64_t max_elements = 0, max_flops = 0;

@@ -16,6 +16,7 @@ struct ZygoteOptions {
   fs::path worker;           // folder that holds tritonforge_worker; empty: found (find_worker_folder)
   fs::path sandbox_library;  // empty: beside the binary
   bool live = false;         // children see the GPU's device nodes
+  bool once = false;         // for one evaluation: what only later children would gain from is not made ready
   double start_timeout_s = 120;
 };
 

@@ -2,6 +2,8 @@
 
 import os
 import pathlib
+import shutil
+import subprocess
 import sys
 
 import pytest
@@ -10,7 +12,8 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
 ROOT = pathlib.Path(os.environ.get("TRITONFORGE_ROOT", pathlib.Path(__file__).resolve().parents[2]))
-sys.path.insert(0, str(ROOT / "worker"))
+sys.path[:0] = [str(ROOT / "worker"), str(ROOT / "tests/adversarial")]
+import evaluator_server
 
 CODE = """
 import torch
@@ -57,3 +60,21 @@ def test_a_candidate_has_its_limit_of_device_memory_before_its_code_runs(tmp_pat
 
 def test_without_a_limit_the_device_is_left_as_it_is(tmp_path, limits):
     assert "AssertionError: []" in load(tmp_path, 0)["failed"]["text"]
+
+
+def test_the_parent_keeps_compiled_modules_for_the_next_start(tmp_path):
+    """Half of an import's time is the compilation of its sources: torch's, Triton's and our own."""
+    shutil.copytree(ROOT / "worker", tmp_path / "worker", ignore=shutil.ignore_patterns("__pycache__"))
+    candidate = tmp_path / "candidate.py"
+    candidate.write_text(evaluator_server.HONEST)
+    problem = tmp_path / "problem.py"
+    problem.write_text(evaluator_server.PROBLEM)
+    said = subprocess.run(
+        [evaluator_server.BINARY, "evaluate", "--problem", problem, "--candidate", candidate],
+        env=dict(os.environ, TRITONFORGE_ROOT=str(tmp_path), PYTHONDONTWRITEBYTECODE="1"),  # of other programs
+        capture_output=True,
+        text=True,
+    )
+    assert said.returncode == 0, said
+    kept = {file.name.split(".")[0] for file in (tmp_path / "worker").rglob("*.pyc")}
+    assert {"candidate", "reference", "interpreter"} & kept, kept
