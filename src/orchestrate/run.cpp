@@ -52,12 +52,17 @@ class StatusThread {
     size_t shown = 0;
     while (!stop_) {
       const auto roles = run_.supervisor.status();
-      for (const auto& step : run_.record.steps_since(shown)) view_.line(format_step(step));
+      show_steps(shown);
       view_.update(roles, run_.record.progress());
       write_status(roles);
       wake_.wait_for(lock, std::chrono::milliseconds(500));
     }
-    for (const auto& step : run_.record.steps_since(shown)) view_.line(format_step(step));
+    show_steps(shown);
+  }
+  void show_steps(size_t& shown) {
+    for (const auto& step : run_.record.steps_since(shown)) {
+      if (is_shown(step, run_.config.sft.steps)) view_.line(format_step(step));
+    }
   }
   RunContext& run_;
   TerminalView& view_;
@@ -223,6 +228,16 @@ class Interruption {
   std::thread stopper_;
 };
 
+std::string reason_of(const std::exception_ptr& failure, int signal) {
+  if (!failure) return "";
+  if (signal != 0) return ::strsignal(signal);
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
 // What to do next goes with every failure of a run that has a folder.
 [[noreturn]] void fail_with_advice(const std::exception_ptr& failure, int signal, const fs::path& folder) {
   try {
@@ -284,9 +299,11 @@ void run_recipe(const RecipeConfig& config, const RunOptions& options) {
     }
     work.join();
     signal = interruption.signal_number();
+    record.set_end(!failure ? "finished" : signal != 0 ? "stopped" : "failed", reason_of(failure, signal));
   }
   if (failure) fail_with_advice(failure, signal, record.folder());
-  print_result(record, options.json, format_duration(seconds_since(start)) + " in all");
+  print_result(record, options.json,
+               format_duration(seconds_since(start)) + (options.resume ? " since --resume" : " in all"));
 }
 
 }  // namespace tritonforge::orchestrate

@@ -18,6 +18,7 @@ constexpr double kLockPatience = 5;  // seconds in which the processes of a kill
 
 Json to_json(const BenchRow& row) {
   Json json = {{"name", row.stage},
+               {"label", row.label},
                {"turns", row.turns},
                {"samples", row.samples},
                {"failed", row.failed},
@@ -36,6 +37,7 @@ BenchRow bench_row_from_json(const Json& json) {
   const std::string where = "state.json";
   BenchRow row;
   row.stage = require<std::string>(json, "name", where);
+  row.label = optional_field<std::string>(json, "label", row.stage, where);
   row.turns = require<int64_t>(json, "turns", where);
   row.samples = require<int64_t>(json, "samples", where);
   row.failed = optional_field<int64_t>(json, "failed", 0, where);
@@ -257,11 +259,20 @@ void RunRecord::write_status(const std::vector<RoleStatus>& roles, const std::st
                     {"restarts", role.restarts},
                     {"pid", role.pid}});
   }
-  const Json status = {{"run", run_name},       {"stage", now.stage},
-                       {"eta_s", now.eta_s},    {"elapsed_s", now.elapsed_s},
-                       {"roles", list},         {"progress", {{"done", now.done}, {"total", now.total}}},
-                       {"time", unix_seconds()}};
+  std::unique_lock lock(mutex_);
+  const Json status = {{"run", run_name},    {"state", state_},
+                       {"reason", reason_},  {"stage", now.stage},
+                       {"eta_s", now.eta_s}, {"elapsed_s", now.elapsed_s},
+                       {"roles", list},      {"progress", {{"done", now.done}, {"total", now.total}}},
+                       {"pid", ::getpid()},  {"time", unix_seconds()}};
+  lock.unlock();
   write_file_atomic(folder_ / "status.json", status.dump(1));
+}
+
+void RunRecord::set_end(const std::string& state, const std::string& reason) {
+  std::lock_guard lock(mutex_);
+  state_ = state;
+  reason_ = reason;
 }
 
 void RunRecord::write_result(int64_t seed) {
@@ -281,14 +292,13 @@ std::string format_table(const std::vector<BenchRow>& rows) {
   const auto any = [&](auto has) { return std::any_of(rows.begin(), rows.end(), has); };
   const bool timed = any([](const BenchRow& row) { return !row.fast.empty(); });
   const bool several = any([](const BenchRow& row) { return row.turns > 1; });
-  const std::map<std::string, std::string> names = {{"base", "base"}, {"sft", "SFT"}, {"rl", "SFT+RL"}};
-  std::string text = fmt::format("{:<8} {:>11} {:>8} {:>7} {:>9} {:>8}  {:<16}{}{}\n", "model", "turns", "samples",
-                                 "failed", "compiles", "pass@1", "95 % interval", several ? "  k single" : "",
-                                 timed ? "  fast_1  geomean" : "");
+  size_t width = 8;
+  for (const BenchRow& row : rows) width = std::max(width, row.label.size());
+  std::string text = fmt::format("{:<{}} {:>11} {:>8} {:>7} {:>9} {:>8}  {:<16}{}{}\n", "model", width, "turns",
+                                 "samples", "failed", "compiles", "pass@1", "95 % interval",
+                                 several ? "  k single" : "", timed ? "  fast_1  geomean" : "");
   for (const auto& row : rows) {
-    const auto name = names.find(row.stage);
-    text += fmt::format("{:<8} {:>11} {:>8} {:>7} {:>8.1f}% {:>7.1f}%  [{:5.1f}%, {:5.1f}%]",
-                        name == names.end() ? row.stage : name->second,
+    text += fmt::format("{:<{}} {:>11} {:>8} {:>7} {:>8.1f}% {:>7.1f}%  [{:5.1f}%, {:5.1f}%]", row.label, width,
                         row.turns == 1 ? "single" : fmt::format("multi ({})", row.turns), row.samples, row.failed,
                         100 * row.compile_rate, 100 * row.pass_at_1, 100 * row.ci_low, 100 * row.ci_high);
     if (several) {

@@ -2,7 +2,7 @@
 // The run's folder: what happened, for the dashboard, the report, and --resume.
 //   recipe.yaml       the whole config with defaults
 //   state.json        stages that were begun, those that are done, and their results (atomic)
-//   status.json       roles, stage, progress (atomic, about once a second)
+//   status.json       roles, stage, progress, and whether the run goes on (atomic, about once a second)
 //   steps.jsonl       one line a training step
 //   trajectories.jsonl  a sample of trajectories, newest last
 //   bench-STAGE.json  the answers that a bench measured, with their verdicts
@@ -25,6 +25,7 @@ namespace tritonforge::orchestrate {
 
 struct BenchRow {     // a line of the table
   std::string stage;  // base | sft | rl
+  std::string label;  // as the table names these weights: "SFT+RL"
   int64_t turns = 1, samples = 0;
   int64_t failed = 0;  // samples beside those that a failure of ours left without a verdict; they are in no rate
   double compile_rate = 0, pass_at_1 = 0, ci_low = 0, ci_high = 0;
@@ -76,6 +77,8 @@ class RunRecord {
   void write_bench(const std::string& stage, const std::vector<std::vector<Trajectory>>& by_problem);
   void set_progress(const std::string& stage, int64_t done, int64_t total);
   void write_status(const std::vector<RoleStatus>& roles, const std::string& run_name);
+  // How the run ended, for status.json: "finished", "stopped" or "failed", and why.
+  void set_end(const std::string& state, const std::string& reason);
   void write_result(int64_t seed);
 
   struct Progress {
@@ -108,6 +111,7 @@ class RunRecord {
   std::map<std::string, int64_t> last_step_;
   std::vector<Json> steps_;
   Progress progress_;
+  std::string state_ = "running", reason_;
   int64_t progress_start_done_ = 0;
   Clock::time_point stage_start_ = Clock::now();
 };

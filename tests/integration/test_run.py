@@ -128,7 +128,7 @@ def test_ends_with_a_table_and_a_result(undisturbed):
     for row in result["stages"]:
         assert row["samples"] == 2 and 0 <= row["ci95"][0] <= row["pass_at_1"] <= row["ci95"][1] <= 1, row
     assert result["wall_s"].keys() >= {"data", "sft", "rl", "bench"} and result["seed"] == 1
-    assert "SFT+RL" in undisturbed.said
+    assert "SFT+RL" in undisturbed.said and undisturbed.status()["state"] == "finished"
     rl = undisturbed.steps("rl")
     assert [step["step"] for step in rl] == list(range(1, STEPS + 1))
     assert all(step["trajectories"] == 6 for step in rl)
@@ -195,6 +195,7 @@ def test_stopped_in_any_stage_it_resumes_to_the_same(undisturbed, tmp_path):
     said, _ = run.process.communicate(timeout=60)
     assert run.process.returncode == 130 and "--resume" in said.splitlines()[-1], said[-2000:]
     assert "stopping: the turns under way end" in said
+    assert (run.status()["state"], run.status()["reason"]) == ("stopped", "Interrupt")
     run = Run(tmp_path / "a", "--resume")
     run.wait_for_rl_step(3)  # the checkpoint is of step 2
     run.process.send_signal(signal.SIGHUP)
@@ -221,6 +222,7 @@ def test_a_step_of_which_nothing_counts_ends_the_run_with_its_reason(tmp_path):
         run = Run(tmp_path / "a", "--set", "stages=[bench]", "--set", f"engine.external=[{engine.url}]")
         said = run.finish(code=1)
     assert "bench base: every trajectory failed" in said.splitlines()[-1], said[-2000:]
+    assert run.status()["state"] == "failed" and "leaves no room" in run.status()["reason"]
     assert "leaves no room" in said.splitlines()[-1] and "--resume" in said.splitlines()[-1]
     assert run.query("SELECT count(*) FROM trajectories") == [(0,)]
 
