@@ -57,6 +57,12 @@ function headline(status) {
   }
 }
 
+function stagesLine(status) {
+  const list = (names) => (Array.isArray(names) ? names.join(', ') : '');
+  const parts = [['done', list(status.done)], ['to do', list(status.left)]].filter((part) => part[1]);
+  return parts.map(([label, names]) => `${label}: ${names}`).join(' · ');
+}
+
 const stateClass = (name) => (['green', 'yellow', 'red'].includes(name) ? name : '');
 
 function showStatus() {
@@ -66,6 +72,7 @@ function showStatus() {
   const now = stateOfRun(status), running = now === 'running';
   byId('stage').textContent = headline(status);
   byId('stage').className = `tag ${{ finished: 'green', stopped: 'yellow', failed: 'red', silent: 'red' }[now] || ''}`;
+  byId('stages').textContent = stagesLine(status);
   byId('live').hidden = !inline && !running;
   const progress = status.progress || {};
   const known = isNumber(progress.done) && isNumber(progress.total) && progress.total > 0;

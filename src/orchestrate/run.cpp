@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <map>
+#include <span>
 #include <thread>
 
 #include "base/log.h"
@@ -116,7 +117,9 @@ std::vector<BenchRow> measure(RunContext& run, const std::string& weights) {
 }
 
 void run_stages(RunContext& run, StatusThread& status) {
-  for (const std::string& stage : stages_left(run.config, run.record)) {
+  const auto left = stages_left(run.config, run.record);
+  run.record.set_plan(left);
+  for (const std::string& stage : left) {
     const auto start = Clock::now();
     std::vector<BenchRow> rows;
     if (stage == "data") verify_pairs(run);
@@ -125,6 +128,9 @@ void run_stages(RunContext& run, StatusThread& status) {
     else rows = measure(run, stage.substr(std::string_view("bench-").size()));
     run.record.finish_stage(stage, seconds_since(start), rows);
     if (!rows.empty()) status.line(format_table(rows));
+    const auto next = std::span(left).subspan(static_cast<size_t>(&stage - left.data()) + 1);
+    status.line(fmt::format("{} done in {}{}{}", stage, format_duration(seconds_since(start)),
+                            next.empty() ? "" : "; next: ", fmt::join(next, ", ")));
   }
 }
 

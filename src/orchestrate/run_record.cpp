@@ -227,6 +227,11 @@ void RunRecord::write_bench(const std::string& stage, const std::vector<std::vec
   write_file_atomic(folder_ / fmt::format("bench-{}.json", stage), answers.dump());
 }
 
+void RunRecord::set_plan(std::vector<std::string> stages) {
+  std::lock_guard lock(mutex_);
+  plan_ = std::move(stages);
+}
+
 void RunRecord::set_progress(const std::string& stage, int64_t done, int64_t total) {
   std::lock_guard lock(mutex_);
   if (stage != progress_.stage) {
@@ -260,7 +265,12 @@ void RunRecord::write_status(const std::vector<RoleStatus>& roles, const std::st
                     {"pid", role.pid}});
   }
   std::unique_lock lock(mutex_);
+  Json left = Json::array();
+  for (const std::string& stage : plan_) {
+    if (std::find(done_.begin(), done_.end(), stage) == done_.end()) left.push_back(stage);
+  }
   const Json status = {{"run", run_name},    {"state", state_},
+                       {"done", done_},      {"left", std::move(left)},
                        {"reason", reason_},  {"stage", now.stage},
                        {"eta_s", now.eta_s}, {"elapsed_s", now.elapsed_s},
                        {"roles", list},      {"progress", {{"done", now.done}, {"total", now.total}}},

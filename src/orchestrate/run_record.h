@@ -75,6 +75,8 @@ class RunRecord {
   void add_transcript(const Trajectory& transcript, int64_t step);  // a line of trajectories.jsonl
   // bench-STAGE.json: what was answered to each problem, and its verdict.
   void write_bench(const std::string& stage, const std::vector<std::vector<Trajectory>>& by_problem);
+  // What is to be done before the run is finished, in this order: with what is done, in status.json.
+  void set_plan(std::vector<std::string> stages);
   void set_progress(const std::string& stage, int64_t done, int64_t total);
   void write_status(const std::vector<RoleStatus>& roles, const std::string& run_name);
   // How the run ended, for status.json: "finished", "stopped" or "failed", and why.
@@ -105,7 +107,7 @@ class RunRecord {
   fs::path folder_;
   FolderLock lock_;
   mutable std::mutex mutex_;
-  std::vector<std::string> begun_, done_;
+  std::vector<std::string> begun_, done_, plan_;
   std::map<std::string, double> wall_s_;
   std::vector<BenchRow> rows_;
   std::map<std::string, int64_t> last_step_;

@@ -25,8 +25,9 @@ globalThis.document = {
 const text = (one) => [one.textContent, ...one.children.map(text)].join(' ');
 """
 ANSWER = """
-console.log(JSON.stringify({ stage: ids.stage.textContent, progress: !ids.progress.hidden,
-  roles: ids.roles.children.map((card) => card.className), rows: ids['result-rows'].children.map(text) }));
+console.log(JSON.stringify({ stage: ids.stage.textContent, stages: ids.stages.textContent,
+  progress: !ids.progress.hidden, roles: ids.roles.children.map((card) => card.className),
+  rows: ids['result-rows'].children.map(text) }));
 """
 ROW = {"name": "rl", "label": "RL", "turns": 3, "samples": 9, "failed": 2, "compile_rate": 1, "pass_at_1": 0.5}
 
@@ -46,7 +47,8 @@ def page(tmp_path, state, age_s=0, **status):
 
 
 def test_a_run_that_goes_on(tmp_path):
-    shown = page(tmp_path, "running")
+    shown = page(tmp_path, "running", done=["data", "bench-base"], left=["rl", "bench-rl"])
+    assert shown["stages"] == "done: data, bench-base · to do: rl, bench-rl"
     assert (shown["stage"], shown["progress"], shown["roles"]) == ("stage: rl", True, ["role green"])
 
 

@@ -128,6 +128,7 @@ def test_ends_with_a_table_and_a_result(undisturbed):
     for row in result["stages"]:
         assert row["samples"] == 2 and 0 <= row["ci95"][0] <= row["pass_at_1"] <= row["ci95"][1] <= 1, row
     assert result["wall_s"].keys() >= {"data", "sft", "rl", "bench"} and result["seed"] == 1
+    assert "sft done in 0:" in undisturbed.said and "; next: bench-sft, rl, bench-rl" in undisturbed.said
     assert "SFT+RL" in undisturbed.said and undisturbed.status()["state"] == "finished"
     rl = undisturbed.steps("rl")
     assert [step["step"] for step in rl] == list(range(1, STEPS + 1))

@@ -185,6 +185,10 @@ TEST(RunRecord, ItsStatusSaysHowTheRunEnded) {
     record.write_status({}, "small");
     return parse_json(read_file(folder.path() / "status.json"), "status.json");
   };
+  record.set_plan({"data", "sft", "bench-sft"});
+  record.finish_stage("data", 1);
+  EXPECT_EQ(status().at("done"), Json({"data"}));
+  EXPECT_EQ(status().at("left"), Json({"sft", "bench-sft"}));
   EXPECT_EQ(status().at("state"), "running");
   EXPECT_EQ(status().at("pid"), ::getpid());
   record.set_end("failed", "engine-0 keeps failing");
