@@ -33,10 +33,11 @@ test: build  ## builds and passes all tests
 test-one: install  ## one test: TEST=Scheduler.Chunks* or a pytest path, a golden file, a fuzz target
 	@JOBS=$(JOBS) python3 tools/test_one.py '$(TEST)' $(BUILD)
 
-chaos: install  ## faults at random instants of small runs: SEED=1 FAULTS=24 (tests/chaos/chaos.py)
+chaos: install  ## faults at random instants of small runs: SEED=1 FAULTS=24 VARIANT=plain (tests/chaos/chaos.py)
 	@cmake -S . -B $(BUILD) -G Ninja >/dev/null && cmake --build $(BUILD) -j $(JOBS) --target tritonforge
 	@TRITONFORGE_BINARY=$(abspath $(BUILD))/tritonforge \
-		python3 tests/chaos/chaos.py --seed $(or $(SEED),1) --faults $(or $(FAULTS),24)
+		python3 tests/chaos/chaos.py --seed $(or $(SEED),1) --faults $(or $(FAULTS),24) \
+		--variant $(or $(VARIANT),plain)
 
 bench: build  ## builds the benchmarks and runs each beside its peer
 	@cmake --build $(BUILD) -j $(JOBS) --target benchmarks

@@ -4,6 +4,7 @@
 const state = { status: {}, steps: [], trajectories: [], result: null };
 const KEPT = 30;
 const byId = (id) => document.getElementById(id);
+const inline = byId('inline-data');
 
 function element(tag, className, text) {
   const node = document.createElement(tag);
@@ -36,24 +37,55 @@ function duration(seconds) {
   return s >= 3600 ? `${Math.floor(s / 3600)}:${two(minutes % 60)}:${two(s % 60)}` : `${minutes}:${two(s % 60)}`;
 }
 
+// A run that goes on writes its status about once a second; one that was killed says nothing any more.
+const SILENT_AFTER_S = 15;
+function stateOfRun(status) {
+  if (status.state && status.state !== 'running') return status.state;
+  const silent = isNumber(status.time) && Date.now() / 1000 - status.time > SILENT_AFTER_S;
+  return silent ? 'silent' : 'running';
+}
+
+function headline(status) {
+  const stage = status.stage ? `stage: ${status.stage}` : '';
+  switch (stateOfRun(status)) {
+    case 'finished': return 'finished';
+    case 'stopped': return `stopped (${status.reason}): --resume goes on`;
+    case 'failed': return `failed: ${status.reason}`;
+    case 'silent':
+      return `no sign of life since ${new Date(1000 * status.time).toLocaleString()} (${stage}): --resume goes on`;
+    default: return stage;
+  }
+}
+
+function stagesLine(status) {
+  const list = (names) => (Array.isArray(names) ? names.join(', ') : '');
+  const parts = [['done', list(status.done)], ['to do', list(status.left)]].filter((part) => part[1]);
+  return parts.map(([label, names]) => `${label}: ${names}`).join(' · ');
+}
+
 const stateClass = (name) => (['green', 'yellow', 'red'].includes(name) ? name : '');
 
 function showStatus() {
   const status = state.status || {};
   byId('run').textContent = status.run ? String(status.run) : 'TritonForge';
   document.title = status.run ? `${status.run} – TritonForge` : 'TritonForge';
-  byId('stage').textContent = status.stage ? `stage: ${status.stage}` : '';
+  const now = stateOfRun(status), running = now === 'running';
+  byId('stage').textContent = headline(status);
+  byId('stage').className = `tag ${{ finished: 'green', stopped: 'yellow', failed: 'red', silent: 'red' }[now] || ''}`;
+  byId('stages').textContent = stagesLine(status);
+  byId('live').hidden = !inline && !running;
   const progress = status.progress || {};
   const known = isNumber(progress.done) && isNumber(progress.total) && progress.total > 0;
-  byId('progress').hidden = !known;
+  byId('progress').hidden = !known || !running;
   if (known) {
     byId('bar').style.width = `${Math.min(100, (100 * progress.done) / progress.total)}%`;
     const left = isNumber(status.eta_s) ? `, ${duration(status.eta_s)} left` : '';
     byId('progress-text').textContent = `${progress.done} of ${progress.total}${left}`;
   }
   const roles = (Array.isArray(status.roles) ? status.roles : []).map((role) => {
-    const card = element('div', `role ${stateClass(role.state)}`);
-    card.append(element('span', 'state', role.state), element('b', '', role.name),
+    const known = running ? role.state : 'unknown';
+    const card = element('div', `role ${stateClass(known)}`);
+    card.append(element('span', 'state', known), element('b', '', role.name),
                 element('span', 'detail', role.detail || ''));
     return card;
   });
@@ -81,10 +113,12 @@ function showResult() {
     const row = element('tr');
     const known = Array.isArray(stage.ci95) && stage.ci95.length === 2 && stage.ci95.every(isNumber);
     const interval = known ? stage.ci95 : null;
-    const name = Object.hasOwn(names, stage.name) ? names[stage.name] : stage.name;
-    row.append(element('td', '', name), element('td', 'number', stage.turns), element('td', 'number', stage.samples),
-      element('td', 'number', percent(stage.compile_rate)), element('td', 'number', percent(stage.pass_at_1)),
-      element('td', 'number', interval ? `${(100 * interval[0]).toFixed(1)} – ${percent(interval[1])}` : '–'));
+    const name = stage.label || (Object.hasOwn(names, stage.name) ? names[stage.name] : stage.name);
+    const cells = [stage.turns, percent(stage.pass_at_1),
+                   interval ? `${(100 * interval[0]).toFixed(1)} – ${percent(interval[1])}` : '–',
+                   stage.turns > 1 ? percent(stage.single_turn_pass_at_k) : '', percent(stage.compile_rate),
+                   stage.samples, isNumber(stage.failed) ? stage.failed : '–'];
+    row.append(element('td', '', name), ...cells.map((text) => element('td', 'number', text)));
     const cell = element('td', 'chart-cell');
     cell.append(intervalPicture(stage.pass_at_1, interval));
     row.append(cell);
@@ -325,11 +359,11 @@ function listen() {
   on('trajectory', addTrajectory);
 }
 
-const inline = byId('inline-data');
 if (inline) {
   Object.assign(state, JSON.parse(inline.textContent));
   live('report');
   showAll();
 } else {
   listen();
+  setInterval(showStatus, 5000);  // silence is no event
 }

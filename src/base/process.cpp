@@ -209,7 +209,7 @@ SignalWaiter::SignalWaiter() {
   ::signal(SIGXFSZ, SIG_IGN);
 }
 
-bool SignalWaiter::wait(Deadline deadline) {
+int SignalWaiter::wait(Deadline deadline) {
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGINT);
@@ -217,11 +217,11 @@ bool SignalWaiter::wait(Deadline deadline) {
   sigaddset(&set, SIGHUP);
   const double left = deadline.remaining_s();
   const timespec span{static_cast<time_t>(left), static_cast<long>((left - static_cast<time_t>(left)) * 1e9)};
-  return ::sigtimedwait(&set, nullptr, &span) > 0;
+  return std::max(0, ::sigtimedwait(&set, nullptr, &span));
 }
 
 void SignalWaiter::block() {
-  while (!wait(Deadline::after(3600))) {}
+  while (wait(Deadline::after(3600)) == 0) {}
 }
 
 fs::path own_executable() {

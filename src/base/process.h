@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/filesystem.h"
 
 namespace tritonforge {
@@ -58,9 +59,19 @@ CommandOutput run_command(const std::vector<std::string>& argv, double timeout_s
 class SignalWaiter {
  public:
   SignalWaiter();
-  // True once one of them came; waits at most until the deadline.
-  bool wait(Deadline deadline);
+  // The number of the one that came; waits at most until the deadline, then 0.
+  int wait(Deadline deadline);
   void block();  // until a signal comes
+};
+
+// Work that a signal ended, as it was asked to: the command exits with 128 + its number, as shells expect.
+class StoppedBySignal : public Error {
+ public:
+  StoppedBySignal(int number, const std::string& message) : Error(ErrorKind::kUnavailable, message), number_(number) {}
+  int exit_code() const { return 128 + number_; }
+
+ private:
+  int number_;
 };
 
 fs::path own_executable();

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/process.h"
 
 namespace tritonforge::cli {
 namespace {
@@ -66,7 +67,8 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.set_version_flag("--version", "tritonforge " TF_VERSION);
   app.footer(
-      "ends with 0: done; 1: failed; 2: wrong use, or a file that is not there; 3: this machine lacks something");
+      "ends with 0: done; 1: failed; 2: wrong use, or a file that is not there; 3: this machine lacks something; "
+      "130, 143, 129: stopped by Ctrl-C, SIGTERM or a closed terminal, with everything saved");
   add_run_command(app);
   add_bench_command(app);
   add_data_command(app);
@@ -85,6 +87,9 @@ int run(int argc, char** argv) {
     return error.get_exit_code();
   } catch (const CLI::ParseError& error) {
     return report_usage(app, error, argc, argv);
+  } catch (const StoppedBySignal& stopped) {
+    fmt::print(stderr, "tritonforge: {}\n", stopped.what());
+    return stopped.exit_code();
   } catch (const Error& error) {
     fmt::print(stderr, "tritonforge: {}\n", error.what());
     return exit_code(error.kind());

@@ -4,7 +4,8 @@
 
 namespace tritonforge::cli {
 
-// Parses and runs. Exit codes: 0, 1 (the work failed), 2 (wrong use), 3 (the machine lacks something).
+// Parses and runs. Exit codes: 0, 1 (the work failed), 2 (wrong use), 3 (the machine lacks something),
+// 128 + a signal's number where it stopped a run.
 int run(int argc, char** argv);
 
 // Adds the subcommand; its callback does the work and throws Error where it fails.

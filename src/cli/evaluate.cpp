@@ -41,7 +41,7 @@ void print_text(const Verdict& v) {
 }
 
 struct EvaluateFlags {
-  evaluate::EvaluatorOptions evaluator{.workers = 1};
+  evaluate::EvaluatorOptions evaluator{.workers = 1, .once = true};
   evaluate::EvaluationRequest request;
   std::string problem, candidate;
   bool json = false, reproducible = false;

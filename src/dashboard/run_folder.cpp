@@ -76,10 +76,20 @@ bool RunFolder::read_json(const std::string& name, std::string& text, Json& valu
   return true;
 }
 
+// The rows of the benches that are done while the others are not: result.json is written last.
+bool RunFolder::read_rows() {
+  Json state;
+  if (!result_text_.empty() || !read_json("state.json", state_text_, state)) return false;
+  const Json rows = state.value("rows", Json::array());
+  if (!rows.is_array() || rows.empty()) return false;
+  result_ = {{"stages", rows}, {"wall_s", state.value("wall_s", Json::object())}};
+  return true;
+}
+
 RunFolder::News RunFolder::poll() {
   News news;
   news.status = read_json("status.json", status_text_, status_);
-  news.result = read_json("result.json", result_text_, result_);
+  news.result = read_json("result.json", result_text_, result_) || read_rows();
   Json value;
   for (const auto& line : step_lines_.poll()) {
     if (parse_line(line, folder_ / "steps.jsonl", value)) news.steps.push_back(value);

@@ -37,7 +37,7 @@ class RunFolder {
   News poll();
 
   const Json& status() const { return status_; }  // {} until there is one
-  const Json& result() const { return result_; }  // null until there is one
+  const Json& result() const { return result_; }  // null until a bench is done; without a seed until all are
   const std::vector<Json>& steps() const { return steps_; }
   std::vector<Json> trajectories(size_t limit) const;  // newest first
   Json snapshot(size_t trajectory_limit) const;        // {"status", "steps", "trajectories", "result"}
@@ -45,9 +45,10 @@ class RunFolder {
 
  private:
   bool read_json(const std::string& name, std::string& text, Json& value);
+  bool read_rows();
   fs::path folder_;
   LineTail step_lines_, trajectory_lines_;
-  std::string status_text_, result_text_;
+  std::string status_text_, result_text_, state_text_;
   Json status_ = Json::object(), result_;
   std::vector<Json> steps_;
   std::deque<Json> trajectories_;

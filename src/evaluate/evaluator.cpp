@@ -48,7 +48,7 @@ EvaluatorOptions validated(EvaluatorOptions options) {
 struct Evaluator::Impl {
   explicit Impl(EvaluatorOptions given)
       : options(validated(given)),
-        zygote({.python = options.python, .live = options.mode == EvaluationMode::kLive}),
+        zygote({.python = options.python, .live = options.mode == EvaluationMode::kLive, .once = options.once}),
         lowering(zygote),
         verdicts(options.verdict_cache),
         references(zygote, options.reference_cache, options.mode == EvaluationMode::kLive ? kKeptReferences : 0),

@@ -177,7 +177,8 @@ bool Judge::compile() {
 bool Judge::load() {
   const ChildLimits limits{.cpu_s = context_.options.candidate_timeout_s,
                            .file_bytes = uint64_t{64} << 20,
-                           .memory_bytes = context_.options.memory_bytes};
+                           .memory_bytes = context_.options.memory_bytes,
+                           .device_memory = context_.options.device_memory};
   child_ = context_.zygote.spawn("candidate", context_.live ? limits.with_gpu() : limits, overall_);
   deadline_ = Deadline::after(limit_s_);
   for (const auto& [layer, state] : child_->layers().items()) {

@@ -16,8 +16,8 @@ Lowered LoweringPool::lower(const std::string& ir, const std::string& target, co
   Worker worker;
   {
     const std::lock_guard lock(mutex_);
-    if (!idle_.empty()) {
-      worker = std::move(idle_.back());
+    while (!idle_.empty() && !worker.child) {
+      if (idle_.back().child->alive()) worker = std::move(idle_.back());  // else it went with its Python parent
       idle_.pop_back();
     }
   }
@@ -30,8 +30,10 @@ Lowered LoweringPool::lower(const std::string& ir, const std::string& target, co
                                                  {std::as_bytes(std::span(ir))}, limit);
   if (silence == Silence::kNone) silence = worker.child->channel().receive(frame, limit, detail);
   if (silence != Silence::kNone) {
-    const Lowered failed{.ok = false,
-                         .error = "the compiler " + describe_silence(silence, *worker.child, detail, kCompileTimeout)};
+    const std::string how = describe_silence(silence, *worker.child, detail, kCompileTimeout);
+    if (silence == Silence::kClosed && worker.child->orphaned())
+      fail(ErrorKind::kUnavailable, "evaluator: the Python parent died while a kernel was compiled");
+    const Lowered failed{.ok = false, .error = "the compiler " + how};
     // Where the evaluation's own time ran out, another one may have more.
     if (!deadline.expired()) cache_.put(key, failed);
     return failed;

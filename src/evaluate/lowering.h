@@ -22,6 +22,7 @@ class LoweringPool {
  public:
   explicit LoweringPool(Zygote& zygote) : zygote_(zygote), cache_(1 << 16) {}
   // `options`: num_warps and so on, as the launch gave them. A compiler that crashes or never ends is an error result.
+  // Throws kUnavailable where its Python parent died: that is no fault of the kernel's.
   Lowered lower(const std::string& ir, const std::string& target, const Json& options, Deadline deadline);
   size_t hits() const { return cache_.hits(); }
   size_t misses() const { return cache_.misses(); }

@@ -18,10 +18,12 @@ struct EvaluatorOptions {
   std::string device = "cpu";
   int workers = 2, max_queue = 256;
   std::string python;
+  bool once = false;  // it makes one evaluation and ends
   SandboxRule sandbox = SandboxRule::kAuto;
   Tolerances tolerances;
   int64_t max_elements = 0, max_flops = 0;
   double candidate_timeout_s = 0;
+  double device_memory = 0;                   // 0: all; a run that shares the GPU makes it half
   uint64_t memory_bytes = uint64_t{3} << 30;  // of one child, above the warm parent's
   size_t verdict_cache = 4096;                // verdicts
   size_t reference_cache = 0;                 // bytes of inputs and expected outputs; 0: 256 MiB, in live mode 8 GiB
@@ -38,6 +40,9 @@ struct EvaluatorOptions {
     v("sandbox", sandbox, "strict: refuses to run where the self-test breaks out");
     v("candidate_timeout_s", candidate_timeout_s, at_least(0),
       "seconds for import, build and trials of one candidate; 0 = 30, in live mode 120");
+    v("device_memory", device_memory, in(0, 1),
+      "live mode: the part of the GPU's memory that a candidate may take through PyTorch; 0 = all of it, in a run that "
+      "shares the GPU half");
     v("max_elements", max_elements, at_least(0),
       "a problem's sizes are halved until no tensor has more elements; 0 = interpret mode 131072, live mode as they "
       "are");

@@ -95,7 +95,6 @@ std::vector<std::string> command_line(const ZygoteOptions& options, int control)
                                 "OMP_NUM_THREADS=1",
                                 "OPENBLAS_NUM_THREADS=1",
                                 "MKL_NUM_THREADS=1",
-                                "PYTHONDONTWRITEBYTECODE=1",
                                 "PYTHONHASHSEED=0",
                                 "PYTHONPATH=" + options.worker.string()};
   for (const char* name :
@@ -104,7 +103,7 @@ std::vector<std::string> command_line(const ZygoteOptions& options, int control)
   }
   if (!options.live) argv.push_back("CUDA_VISIBLE_DEVICES=");
   argv.insert(argv.end(), {options.python.string(), "-m", "tritonforge_worker.zygote", std::to_string(control),
-                           options.sandbox_library.string()});
+                           options.sandbox_library.string(), options.once ? "once" : "many"});
   return argv;
 }
 
@@ -314,6 +313,7 @@ Json sandbox_options(const ZygoteOptions& options, const Json& versions, const C
           {"exec", limits.processes ? unique : Json::array()},
           {"folder_bytes", limits.file_bytes},
           {"program_limit", limits.program_limit},
+          {"device_memory", limits.device_memory},
           {"library", options.sandbox_library.string()},
           {"rlimits", rlimits}};
 }

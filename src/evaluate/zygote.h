@@ -16,6 +16,7 @@ struct ZygoteOptions {
   fs::path worker;           // folder that holds tritonforge_worker; empty: found (find_worker_folder)
   fs::path sandbox_library;  // empty: beside the binary
   bool live = false;         // children see the GPU's device nodes
+  bool once = false;         // for one evaluation: what only later children would gain from is not made ready
   double start_timeout_s = 120;
 };
 
@@ -32,6 +33,7 @@ struct ChildLimits {
   bool address_space = true;  // RLIMIT_AS: not with CUDA, which reserves far more than it uses
   bool processes = false;     // may fork and exec (compiler child; live mode until the run phase)
   int64_t program_limit = 1 << 20;
+  double device_memory = 0;  // part of the GPU's memory that PyTorch may take; 0: all of it
 
   // The same with a GPU: its memory is mapped, a context's mappings count as resident, and Triton runs a compiler.
   ChildLimits with_gpu() const {

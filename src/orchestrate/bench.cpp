@@ -97,12 +97,20 @@ std::vector<BenchRow> bench_rows(const std::string& stage, const std::vector<std
   std::vector<BenchRow> rows;
   for (const int64_t budget : turn_budgets) {
     rows.push_back(bench_row(by_problem, budget, seed));
-    rows.back().stage = stage;
+    rows.back().stage = rows.back().label = stage;
     if (rows.back().samples > 0) continue;
     fail(ErrorKind::kUnavailable, "bench {}: none of {} samples has a verdict; the first: {}", stage,
          rows.back().failed, first_failure(by_problem));
   }
   return rows;
+}
+
+std::string label_of(const RecipeConfig& config, const std::string& stage) {
+  if (stage == "sft") return "SFT";
+  if (stage == "rl") return config.has_stage("sft") ? "SFT+RL" : "RL";
+  const fs::path model = fs::path(config.model.path).lexically_normal();
+  const bool alone = !config.has_stage("sft") && !config.has_stage("rl");  // then it is no base of anything
+  return alone ? (model.has_filename() ? model : model.parent_path()).filename().string() : stage;
 }
 
 std::vector<BenchRow> run_bench(RunContext& run, const std::string& stage) {
@@ -138,7 +146,9 @@ std::vector<BenchRow> run_bench(RunContext& run, const std::string& stage) {
   for (const Lease& lease : leases) run.buffer.commit(lease.id, /*step=*/0);
   run.record.set_progress(label, total, total);
   run.record.write_bench(stage, by_problem);
-  return bench_rows(stage, by_problem, bench.turns, seed);
+  auto rows = bench_rows(stage, by_problem, bench.turns, seed);
+  for (BenchRow& row : rows) row.label = label_of(run.config, stage);
+  return rows;
 }
 
 }  // namespace tritonforge::orchestrate

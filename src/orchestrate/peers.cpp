@@ -11,8 +11,7 @@
 namespace tritonforge::orchestrate {
 namespace {
 
-constexpr double kRolePatience = 300;         // at least: a role may take so long to come back
-constexpr double kGenerationPatience = 1800;  // of the slowest generation
+constexpr double kRolePatience = 300;  // at least: a role may take so long to come back
 constexpr double kLeaseRound = 30, kLeaseTimeout = 90;
 constexpr double kInstallTimeout = 600;
 constexpr double kBringUpPatience = 20;  // in which the trainer may replace the weights that a fresh engine reads
@@ -79,15 +78,27 @@ void Buffer::submit(const std::vector<GroupSpec>& groups) const {
 
 Lease Buffer::lease(LeaseRequest request) const {
   request.timeout_s = kLeaseRound;
-  const Deadline deadline = Deadline::after(kGenerationPatience);
+  int64_t finished = -1;
+  Deadline deadline = Deadline::after(stalled_after_s_);
   while (true) {
     try {
       return lease_from_json(role_.post("/v2/groups/lease", to_json(request), kLeaseTimeout));
     } catch (const Error& error) {
-      if (error.kind() != ErrorKind::kTimeout || deadline.expired()) throw;
+      if (error.kind() != ErrorKind::kTimeout) throw;
+      if (const int64_t now = trajectories(); now != finished) {
+        finished = now;
+        deadline = Deadline::after(stalled_after_s_);
+      } else if (deadline.expired()) {
+        fail(ErrorKind::kTimeout, "no trajectory ended for {:.0f} s (supervisor.stalled_after_s): {}", stalled_after_s_,
+             error.what());
+      }
     }
     role_.check_all();  // the groups wait for engines and evaluator, too
   }
+}
+
+int64_t Buffer::trajectories() const {
+  return require<int64_t>(role_.ask({.method = "GET", .path = "/v2/status"}), "trajectories", "GET /v2/status");
 }
 
 void Buffer::commit(const std::string& lease_id, int64_t step) const {

@@ -52,12 +52,14 @@ class Role {
 
 class Buffer {
  public:
-  explicit Buffer(Role role) : role_(std::move(role)) {}
+  explicit Buffer(Role role, double stalled_after_s = SupervisorOptions().stalled_after_s)
+      : role_(std::move(role)), stalled_after_s_(stalled_after_s) {}
   const std::string& url() const { return role_.url(); }  // for the trainer, which fetches leases itself
 
   // All with the same options. Groups that the buffer has already are left as they are.
   void submit(const std::vector<GroupSpec>& groups) const;
-  // Waits for the groups as long as the slowest generation may take (half an hour); request.timeout_s is of one round.
+  // Waits for the groups as long as trajectories end, however slow the whole is; kTimeout where none did for
+  // stalled_after_s. request.timeout_s is of one round.
   Lease lease(LeaseRequest request) const;
   void commit(const std::string& lease_id, int64_t step) const;
   // Where nothing of the leases counts, since every trajectory failed for reasons of ours: forgets them, so that
@@ -66,7 +68,9 @@ class Buffer {
   void release(const std::string& lease_id) const;  // its groups may be leased again
 
  private:
+  int64_t trajectories() const;  // finished ones that it holds
   Role role_;
+  double stalled_after_s_;
 };
 
 // The trainer does not have the steps that the caller counts on: it died and went back to its last checkpoint.

@@ -4,9 +4,13 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdio>
+#include <cstring>
+#include <map>
+#include <span>
 #include <thread>
 
 #include "base/log.h"
+#include "base/process.h"
 #include "base/progress.h"
 #include "orchestrate/preflight.h"
 #include "orchestrate/stages.h"
@@ -49,12 +53,17 @@ class StatusThread {
     size_t shown = 0;
     while (!stop_) {
       const auto roles = run_.supervisor.status();
-      for (const auto& step : run_.record.steps_since(shown)) view_.line(format_step(step));
+      show_steps(shown);
       view_.update(roles, run_.record.progress());
       write_status(roles);
       wake_.wait_for(lock, std::chrono::milliseconds(500));
     }
-    for (const auto& step : run_.record.steps_since(shown)) view_.line(format_step(step));
+    show_steps(shown);
+  }
+  void show_steps(size_t& shown) {
+    for (const auto& step : run_.record.steps_since(shown)) {
+      if (is_shown(step, run_.config.sft.steps)) view_.line(format_step(step));
+    }
   }
   RunContext& run_;
   TerminalView& view_;
@@ -72,40 +81,56 @@ fs::path current_model(const RecipeConfig& config, const RunRecord& record) {
   return resolve_path(config.model.path);
 }
 
-void run_stages(RunContext& run, StatusThread& status) {
-  const auto& config = run.config;
-  const auto stage = [&](const std::string& name, const std::function<std::vector<BenchRow>()>& work) {
-    if (run.record.stage_done(name)) return;
-    const auto start = Clock::now();
-    const auto rows = work();
-    run.record.finish_stage(name, seconds_since(start), rows);
-    if (!rows.empty()) status.line(format_table(rows));
+// What is left of the recipe's stages, in their order. The base model is measured before anything is trained.
+std::vector<std::string> stages_left(const RecipeConfig& config, const RunRecord& record) {
+  const auto& measured = config.bench.models;
+  std::vector<std::string> stages;
+  const auto add = [&](const std::string& name) {
+    if (!record.stage_done(name)) stages.push_back(name);
   };
+  const auto bench = [&](const std::string& weights) {
+    const bool wanted = std::find(measured.begin(), measured.end(), weights) != measured.end();
+    if (config.has_stage("bench") && wanted) add("bench-" + weights);
+  };
+  const bool sft_done = record.stage_done("sft"), rl_done = record.stage_done("rl");
+  if (config.has_stage("data")) add("data");
+  if (!sft_done && !rl_done) bench("base");
+  if (config.has_stage("sft")) add("sft");
+  if (config.has_stage("sft") && !rl_done) bench("sft");
+  if (config.has_stage("rl")) add("rl");
+  if (config.has_stage("rl")) bench("rl");
+  return stages;
+}
+
+void train_rl(RunContext& run) {
+  run.start_trainer("rl", run.config.rl.train, current_model(run.config, run.record), run.config.rl.steps);
+  run_rl(run);
+  run.stop_trainer();
+}
+
+std::vector<BenchRow> measure(RunContext& run, const std::string& weights) {
   // The engines serve the base model as version 0, what SFT made as 1, and what RL made as 1 + its steps.
-  const auto measure = [&](const std::string& weights, int64_t version) {
-    const auto& measured = config.bench.models;
-    if (!config.has_stage("bench") || std::find(measured.begin(), measured.end(), weights) == measured.end()) return;
-    stage("bench-" + weights, [&] {
-      if (version == 0) run.engines.require(0);
-      else run.engines.install({run.record.folder() / "models" / weights, version, {}});
-      return run_bench(run, weights);
-    });
-  };
-  const std::vector<BenchRow> no_rows;
-  if (config.has_stage("data")) stage("data", [&] { return verify_pairs(run), no_rows; });
-  if (!run.record.stage_done("sft") && !run.record.stage_done("rl")) measure("base", 0);
-  if (config.has_stage("sft")) {
-    stage("sft", [&] { return run_sft(run), no_rows; });
-    if (!run.record.stage_done("rl")) measure("sft", 1);
-  }
-  if (config.has_stage("rl")) {
-    stage("rl", [&] {
-      run.start_trainer("rl", config.rl.train, current_model(config, run.record), config.rl.steps);
-      run_rl(run);
-      run.stop_trainer();
-      return no_rows;
-    });
-    measure("rl", 1 + config.rl.steps);
+  const std::map<std::string, int64_t> versions = {{"base", 0}, {"sft", 1}, {"rl", 1 + run.config.rl.steps}};
+  if (weights == "base") run.engines.require(0);
+  else run.engines.install({run.record.folder() / "models" / weights, versions.at(weights), {}});
+  return run_bench(run, weights);
+}
+
+void run_stages(RunContext& run, StatusThread& status) {
+  const auto left = stages_left(run.config, run.record);
+  run.record.set_plan(left);
+  for (const std::string& stage : left) {
+    const auto start = Clock::now();
+    std::vector<BenchRow> rows;
+    if (stage == "data") verify_pairs(run);
+    else if (stage == "sft") run_sft(run);
+    else if (stage == "rl") train_rl(run);
+    else rows = measure(run, stage.substr(std::string_view("bench-").size()));
+    run.record.finish_stage(stage, seconds_since(start), rows);
+    if (!rows.empty()) status.line(format_table(rows));
+    const auto next = std::span(left).subspan(static_cast<size_t>(&stage - left.data()) + 1);
+    status.line(fmt::format("{} done in {}{}{}", stage, format_duration(seconds_since(start)),
+                            next.empty() ? "" : "; next: ", fmt::join(next, ", ")));
   }
 }
 
@@ -162,6 +187,19 @@ void keep_recipe(const RecipeConfig& config, const RunRecord& record) {
   write_file_atomic(file, text);
 }
 
+void print_result(const RunRecord& record, bool json, const std::string& last_line) {
+  const fs::path result = record.folder() / "result.json";
+  if (json) print_text(stdout, read_file(result));
+  else
+    print_text(stdout, fmt::format("\n{}\n{}; result {}\n", format_table(record.rows()), last_line, result.string()));
+}
+
+// Its result may be missing where the run ended between its last stage and that.
+void show_finished(const RecipeConfig& config, RunRecord& record, bool json) {
+  if (!fs::exists(record.folder() / "result.json")) record.write_result(config.seed);
+  print_result(record, json, "this run is finished, and nothing was started");
+}
+
 // Ctrl-C at any moment: takes the roles down in their order, and at once where it is typed again.
 class Interruption {
  public:
@@ -169,12 +207,13 @@ class Interruption {
   ~Interruption() {
     if (stopper_.joinable()) stopper_.join();
   }
-  void signal() {
+  void signal(int number) {
     if (stopper_.joinable()) {
       status_.line("ending every role at once; what was not saved is done again after --resume");
       supervisor_.kill_all();
       return;
     }
+    number_ = number;
     status_.line(
         fmt::format("stopping: the turns under way end, then the trainer saves ({:.0f} s at most); once more "
                     "to end at once",
@@ -185,23 +224,35 @@ class Interruption {
     });
   }
   bool under_way() const { return stopper_.joinable() && !done_; }
-  bool was_asked_for() const { return stopper_.joinable(); }
+  int signal_number() const { return number_; }  // of the first; 0: none came
 
  private:
   Supervisor& supervisor_;
   StatusThread& status_;
+  int number_ = 0;
   std::atomic<bool> done_{false};
   std::thread stopper_;
 };
 
+std::string reason_of(const std::exception_ptr& failure, int signal) {
+  if (!failure) return "";
+  if (signal != 0) return ::strsignal(signal);
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
 // What to do next goes with every failure of a run that has a folder.
-[[noreturn]] void fail_with_advice(const std::exception_ptr& failure, bool interrupted, const fs::path& folder) {
+[[noreturn]] void fail_with_advice(const std::exception_ptr& failure, int signal, const fs::path& folder) {
   try {
     std::rethrow_exception(failure);
   } catch (const Error& error) {
-    if (interrupted) {
-      fail(ErrorKind::kUnavailable, "stopped by a signal; nothing finished is lost: go on with --resume (folder {})",
-           folder.string());
+    if (signal != 0) {
+      throw StoppedBySignal(signal,
+                            fmt::format("stopped by {}; nothing finished is lost: go on with --resume (folder {})",
+                                        ::strsignal(signal), folder.string()));
     }
     fail(error.kind(), "{}; nothing finished is lost: mend the cause, then go on with --resume (folder {})",
          error.what(), folder.string());
@@ -221,6 +272,7 @@ void run_recipe(const RecipeConfig& config, const RunOptions& options) {
   RunRecord record(fs::absolute(folder), options.resume);
   keep_recipe(config, record);
   for (const fs::path& swept : SharedFolder::sweep()) log::info("removed {}, which a killed run left", swept.string());
+  if (options.resume && stages_left(config, record).empty()) return show_finished(config, record, options.json);
   RunContext run(config, record);
   TerminalView view;
   view.line(
@@ -231,7 +283,7 @@ void run_recipe(const RecipeConfig& config, const RunOptions& options) {
   // The stages run in their own thread, so that this one can answer signals.
   std::exception_ptr failure;
   std::atomic<bool> finished{false};
-  bool interrupted = false;
+  int signal = 0;
   const auto start = Clock::now();
   {
     StatusThread status(run, view);
@@ -249,16 +301,15 @@ void run_recipe(const RecipeConfig& config, const RunOptions& options) {
       finished = true;
     });
     while (!finished || interruption.under_way()) {
-      if (signals.wait(Deadline::after(0.2))) interruption.signal();
+      if (const int number = signals.wait(Deadline::after(0.2))) interruption.signal(number);
     }
     work.join();
-    interrupted = interruption.was_asked_for();
+    signal = interruption.signal_number();
+    record.set_end(!failure ? "finished" : signal != 0 ? "stopped" : "failed", reason_of(failure, signal));
   }
-  if (failure) fail_with_advice(failure, interrupted, record.folder());
-  if (options.json) print_text(stdout, read_file(record.folder() / "result.json"));
-  else
-    print_text(stdout, fmt::format("\n{}\n{} in all; result {}\n", format_table(record.rows()),
-                                   format_duration(seconds_since(start)), (record.folder() / "result.json").string()));
+  if (failure) fail_with_advice(failure, signal, record.folder());
+  print_result(record, options.json,
+               format_duration(seconds_since(start)) + (options.resume ? " since --resume" : " in all"));
 }
 
 }  // namespace tritonforge::orchestrate

@@ -62,7 +62,7 @@ RunContext::RunContext(RecipeConfig recipe, RunRecord& run_record)
       record(run_record),
       supervisor(run_record.folder() / "logs", config.supervisor),
       engines(own_role(supervisor, "router"), own_engines(supervisor, config.engine), config.engine.external),
-      buffer(own_role(supervisor, "buffer")),
+      buffer(own_role(supervisor, "buffer"), config.supervisor.stalled_after_s),
       evaluator(own_role(supervisor, "evaluator")),
       trainer(own_role(supervisor, "trainer")),
       dashboard_url(config.dashboard_port > 0 ? loopback(first_free_port(config.dashboard_port)) : "") {}
@@ -85,8 +85,7 @@ std::vector<RoleSpec> RunContext::service_specs(const fs::path& model) {
   if (!dashboard_url.empty())
     specs.push_back(role("dashboard", "dashboard", dashboard_url, {"--run", record.folder().string()}));
   if (config.evaluates()) {
-    const evaluate::EvaluatorOptions& options = config.evaluator;
-    specs.push_back(role("evaluator", "evaluator", evaluator.url(), to_flags(options)));
+    specs.push_back(role("evaluator", "evaluator", evaluator.url(), to_flags(evaluator_options(config))));
   }
   if (!config.generates()) return specs;
 
@@ -127,6 +126,13 @@ void RunContext::start_services(const fs::path& model) {
   std::vector<RoleSpec> first(std::make_move_iterator(specs.begin()), std::make_move_iterator(specs.begin() + 1));
   supervisor.start(std::move(first));
   supervisor.start({std::make_move_iterator(specs.begin() + 1), std::make_move_iterator(specs.end())});
+}
+
+evaluate::EvaluatorOptions evaluator_options(const RecipeConfig& config) {
+  constexpr double kOfASharedDevice = 0.5;  // the rest is the engine's and the trainer's
+  evaluate::EvaluatorOptions options = config.evaluator;
+  if (config.share_device && options.device_memory == 0) options.device_memory = kOfASharedDevice;
+  return options;
 }
 
 train::TrainConfig trainer_config(const RecipeConfig& config, const train::TrainConfig& section,

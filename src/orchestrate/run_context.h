@@ -39,6 +39,9 @@ class RunContext {
   std::vector<RoleSpec> service_specs(const fs::path& model);
 };
 
+// The recipe's; where engine and trainer share its GPU, one candidate cannot take all of the memory.
+evaluate::EvaluatorOptions evaluator_options(const RecipeConfig& config);
+
 // The trainer's config for one stage: the recipe's section with model, device, folders and seed filled in.
 train::TrainConfig trainer_config(const RecipeConfig& config, const train::TrainConfig& section,
                                   const std::string& stage, const fs::path& model, const fs::path& run_folder,

@@ -18,6 +18,7 @@ constexpr double kLockPatience = 5;  // seconds in which the processes of a kill
 
 Json to_json(const BenchRow& row) {
   Json json = {{"name", row.stage},
+               {"label", row.label},
                {"turns", row.turns},
                {"samples", row.samples},
                {"failed", row.failed},
@@ -36,6 +37,7 @@ BenchRow bench_row_from_json(const Json& json) {
   const std::string where = "state.json";
   BenchRow row;
   row.stage = require<std::string>(json, "name", where);
+  row.label = optional_field<std::string>(json, "label", row.stage, where);
   row.turns = require<int64_t>(json, "turns", where);
   row.samples = require<int64_t>(json, "samples", where);
   row.failed = optional_field<int64_t>(json, "failed", 0, where);
@@ -52,9 +54,28 @@ BenchRow bench_row_from_json(const Json& json) {
   return row;
 }
 
-RunRecord::FolderLock::FolderLock(const fs::path& folder) {
+namespace {
+
+constexpr const char* kLockFile = ".lock";  // there from the run's first moment on
+
+// A folder's name that is mistyped, or follows from another seed, must not begin another run.
+void require_run(const fs::path& folder) {
+  if (fs::exists(folder / kLockFile)) return;
+  std::vector<std::string> runs;
+  const fs::path parent = folder.parent_path();
+  for (const auto& entry : fs::is_directory(parent) ? fs::directory_iterator(parent) : fs::directory_iterator()) {
+    if (fs::exists(entry.path() / kLockFile)) runs.push_back(entry.path().filename().string());
+  }
+  fail(ErrorKind::kNotFound, "--resume: there is no run in {}{}; without --resume one is started there",
+       folder.string(), nearest_hint(folder.filename().string(), runs));
+}
+
+}  // namespace
+
+RunRecord::FolderLock::FolderLock(const fs::path& folder, bool resume) {
+  if (resume) require_run(folder);
   fs::create_directories(folder);
-  const fs::path lock = folder / ".lock";
+  const fs::path lock = folder / kLockFile;
   fd_ = ::open(lock.c_str(), O_RDWR | O_CREAT, 0644);  // children inherit it
   if (fd_ < 0) fail(ErrorKind::kUnavailable, "cannot open {}: {}", lock.string(), std::strerror(errno));
   const Deadline deadline = Deadline::after(kLockPatience);
@@ -67,7 +88,7 @@ RunRecord::FolderLock::FolderLock(const fs::path& folder) {
 
 RunRecord::FolderLock::~FolderLock() { ::close(fd_); }
 
-RunRecord::RunRecord(fs::path folder, bool resume) : folder_(std::move(folder)), lock_(folder_) {
+RunRecord::RunRecord(fs::path folder, bool resume) : folder_(std::move(folder)), lock_(folder_, resume) {
   const fs::path state = folder_ / "state.json";
   if (!fs::exists(state)) {
     save_state();
@@ -206,6 +227,11 @@ void RunRecord::write_bench(const std::string& stage, const std::vector<std::vec
   write_file_atomic(folder_ / fmt::format("bench-{}.json", stage), answers.dump());
 }
 
+void RunRecord::set_plan(std::vector<std::string> stages) {
+  std::lock_guard lock(mutex_);
+  plan_ = std::move(stages);
+}
+
 void RunRecord::set_progress(const std::string& stage, int64_t done, int64_t total) {
   std::lock_guard lock(mutex_);
   if (stage != progress_.stage) {
@@ -238,11 +264,25 @@ void RunRecord::write_status(const std::vector<RoleStatus>& roles, const std::st
                     {"restarts", role.restarts},
                     {"pid", role.pid}});
   }
-  const Json status = {{"run", run_name},       {"stage", now.stage},
-                       {"eta_s", now.eta_s},    {"elapsed_s", now.elapsed_s},
-                       {"roles", list},         {"progress", {{"done", now.done}, {"total", now.total}}},
-                       {"time", unix_seconds()}};
+  std::unique_lock lock(mutex_);
+  Json left = Json::array();
+  for (const std::string& stage : plan_) {
+    if (std::find(done_.begin(), done_.end(), stage) == done_.end()) left.push_back(stage);
+  }
+  const Json status = {{"run", run_name},    {"state", state_},
+                       {"done", done_},      {"left", std::move(left)},
+                       {"reason", reason_},  {"stage", now.stage},
+                       {"eta_s", now.eta_s}, {"elapsed_s", now.elapsed_s},
+                       {"roles", list},      {"progress", {{"done", now.done}, {"total", now.total}}},
+                       {"pid", ::getpid()},  {"time", unix_seconds()}};
+  lock.unlock();
   write_file_atomic(folder_ / "status.json", status.dump(1));
+}
+
+void RunRecord::set_end(const std::string& state, const std::string& reason) {
+  std::lock_guard lock(mutex_);
+  state_ = state;
+  reason_ = reason;
 }
 
 void RunRecord::write_result(int64_t seed) {
@@ -262,14 +302,13 @@ std::string format_table(const std::vector<BenchRow>& rows) {
   const auto any = [&](auto has) { return std::any_of(rows.begin(), rows.end(), has); };
   const bool timed = any([](const BenchRow& row) { return !row.fast.empty(); });
   const bool several = any([](const BenchRow& row) { return row.turns > 1; });
-  const std::map<std::string, std::string> names = {{"base", "base"}, {"sft", "SFT"}, {"rl", "SFT+RL"}};
-  std::string text = fmt::format("{:<8} {:>11} {:>8} {:>7} {:>9} {:>8}  {:<16}{}{}\n", "model", "turns", "samples",
-                                 "failed", "compiles", "pass@1", "95 % interval", several ? "  k single" : "",
-                                 timed ? "  fast_1  geomean" : "");
+  size_t width = 8;
+  for (const BenchRow& row : rows) width = std::max(width, row.label.size());
+  std::string text = fmt::format("{:<{}} {:>11} {:>8} {:>7} {:>9} {:>8}  {:<16}{}{}\n", "model", width, "turns",
+                                 "samples", "failed", "compiles", "pass@1", "95 % interval",
+                                 several ? "  k single" : "", timed ? "  fast_1  geomean" : "");
   for (const auto& row : rows) {
-    const auto name = names.find(row.stage);
-    text += fmt::format("{:<8} {:>11} {:>8} {:>7} {:>8.1f}% {:>7.1f}%  [{:5.1f}%, {:5.1f}%]",
-                        name == names.end() ? row.stage : name->second,
+    text += fmt::format("{:<{}} {:>11} {:>8} {:>7} {:>8.1f}% {:>7.1f}%  [{:5.1f}%, {:5.1f}%]", row.label, width,
                         row.turns == 1 ? "single" : fmt::format("multi ({})", row.turns), row.samples, row.failed,
                         100 * row.compile_rate, 100 * row.pass_at_1, 100 * row.ci_low, 100 * row.ci_high);
     if (several) {

@@ -2,7 +2,7 @@
 // The run's folder: what happened, for the dashboard, the report, and --resume.
 //   recipe.yaml       the whole config with defaults
 //   state.json        stages that were begun, those that are done, and their results (atomic)
-//   status.json       roles, stage, progress (atomic, about once a second)
+//   status.json       roles, stage, progress, and whether the run goes on (atomic, about once a second)
 //   steps.jsonl       one line a training step
 //   trajectories.jsonl  a sample of trajectories, newest last
 //   bench-STAGE.json  the answers that a bench measured, with their verdicts
@@ -25,6 +25,7 @@ namespace tritonforge::orchestrate {
 
 struct BenchRow {     // a line of the table
   std::string stage;  // base | sft | rl
+  std::string label;  // as the table names these weights: "SFT+RL"
   int64_t turns = 1, samples = 0;
   int64_t failed = 0;  // samples beside those that a failure of ours left without a verdict; they are in no rate
   double compile_rate = 0, pass_at_1 = 0, ci_low = 0, ci_high = 0;
@@ -49,8 +50,8 @@ struct RlStep {
 class RunRecord {
  public:
   // Opens (resume) or creates the folder and takes it for this process and those that it starts: after a kill -9 the
-  // folder is free once the last of them is gone. Throws kUsage where it holds a run and resume is false, kUnavailable
-  // where another run has it and keeps it for some seconds.
+  // folder is free once the last of them is gone. Throws kUsage where it holds a run and resume is false, kNotFound
+  // where it holds none and resume is true, kUnavailable where another run has it and keeps it for some seconds.
   RunRecord(fs::path folder, bool resume);
   const fs::path& folder() const { return folder_; }
 
@@ -74,8 +75,12 @@ class RunRecord {
   void add_transcript(const Trajectory& transcript, int64_t step);  // a line of trajectories.jsonl
   // bench-STAGE.json: what was answered to each problem, and its verdict.
   void write_bench(const std::string& stage, const std::vector<std::vector<Trajectory>>& by_problem);
+  // What is to be done before the run is finished, in this order: with what is done, in status.json.
+  void set_plan(std::vector<std::string> stages);
   void set_progress(const std::string& stage, int64_t done, int64_t total);
   void write_status(const std::vector<RoleStatus>& roles, const std::string& run_name);
+  // How the run ended, for status.json: "finished", "stopped" or "failed", and why.
+  void set_end(const std::string& state, const std::string& reason);
   void write_result(int64_t seed);
 
   struct Progress {
@@ -91,7 +96,7 @@ class RunRecord {
   // The folder's .lock file, which the processes that are started inherit.
   class FolderLock {
    public:
-    explicit FolderLock(const fs::path& folder);
+    FolderLock(const fs::path& folder, bool resume);
     ~FolderLock();
     FolderLock(const FolderLock&) = delete;
     FolderLock& operator=(const FolderLock&) = delete;
@@ -102,12 +107,13 @@ class RunRecord {
   fs::path folder_;
   FolderLock lock_;
   mutable std::mutex mutex_;
-  std::vector<std::string> begun_, done_;
+  std::vector<std::string> begun_, done_, plan_;
   std::map<std::string, double> wall_s_;
   std::vector<BenchRow> rows_;
   std::map<std::string, int64_t> last_step_;
   std::vector<Json> steps_;
   Progress progress_;
+  std::string state_ = "running", reason_;
   int64_t progress_start_done_ = 0;
   Clock::time_point stage_start_ = Clock::now();
 };

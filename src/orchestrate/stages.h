@@ -11,6 +11,8 @@ void run_rl(RunContext& run);        // generate -> collect -> step -> publish
 // Measures the weights that the engines serve now on the held-out problems; `stage` names the rows.
 std::vector<BenchRow> run_bench(RunContext& run, const std::string& stage);
 
+// How the table calls the weights of a stage: what was done to them, or the model's name where nothing was.
+std::string label_of(const RecipeConfig& config, const std::string& stage);
 // The table's rows of already generated bench trajectories (one entry a problem).
 std::vector<BenchRow> bench_rows(const std::string& stage, const std::vector<std::vector<Trajectory>>& by_problem,
                                  const std::vector<int64_t>& turn_budgets, uint64_t seed);

@@ -24,6 +24,7 @@ struct SupervisorOptions {
   double hung_after_s = 60, start_timeout_s = 600;
   int64_t max_restarts = 5;
   double restart_window_s = 300;
+  double stalled_after_s = 1800;
 
   template <typename V>
   void describe(V& v) {
@@ -31,6 +32,8 @@ struct SupervisorOptions {
     v("start_timeout_s", start_timeout_s, above(0), "longest time until a role that was started must be healthy");
     v("max_restarts", max_restarts, at_least(0), "restarts of one role within the window; one more fails the run");
     v("restart_window_s", restart_window_s, above(0), "seconds of that window");
+    v("stalled_after_s", stalled_after_s, above(0),
+      "seconds without one more finished trajectory after which a wait for generated groups fails the run");
   }
 };
 

@@ -3,6 +3,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "base/progress.h"
@@ -102,12 +103,16 @@ std::string format_step(const Json& step) {
     return fmt::format("sft {:>4}  loss {:7.4f}  lr {:.2e}  grad {:6.3f}  {:>6.0f} tok/s", index, number(step, "loss"),
                        number(step, "lr"), number(step, "grad_norm"), number(step, "tokens_per_s"));
   }
-  return fmt::format(
-      "rl {:>4}  reward {:6.3f}  pass {:5.1f}%  compiles {:5.1f}%  turns {:4.2f}  loss {:8.4f}  |dlogp| {:.1e}  "
-      "{:5.1f} s (collect {:.1f}, train {:.1f}, sync {:.1f})",
-      index, number(step, "reward_mean"), 100 * number(step, "pass_rate"), 100 * number(step, "compile_rate"),
-      number(step, "turns_mean"), number(step, "loss"), number(step, "train_rollout_logprob_abs_diff"),
-      number(step, "seconds"), number(step, "collect_s"), number(step, "train_s"), number(step, "sync_s"));
+  return fmt::format("rl {:>4}  reward {:6.3f}  pass {:5.1f}%  compiles {:5.1f}%  |dlogp| {:.1e}  {:5.1f} s", index,
+                     number(step, "reward_mean"), 100 * number(step, "pass_rate"), 100 * number(step, "compile_rate"),
+                     number(step, "train_rollout_logprob_abs_diff"), number(step, "seconds"));
+}
+
+bool is_shown(const Json& step, int64_t sft_steps) {
+  constexpr int64_t kLines = 20;
+  const int64_t number = step.value("step", int64_t{0});
+  if (step.value("stage", "") != "sft" || number == 1 || number == sft_steps) return true;
+  return number % std::max<int64_t>(1, sft_steps / kLines) == 0;
 }
 
 }  // namespace tritonforge::orchestrate

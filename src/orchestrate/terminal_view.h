@@ -29,7 +29,9 @@ class TerminalView {
 // Writes and flushes. That nobody reads any more, because the pipe or the terminal was closed, is no error.
 void print_text(std::FILE* stream, const std::string& text);
 
-// One line of the step table.
+// One line of the step table, at most 80 columns; steps.jsonl has the other figures.
 std::string format_step(const Json& step);
+// SFT has many quick steps: some twenty of them are enough.
+bool is_shown(const Json& step, int64_t sft_steps);
 
 }  // namespace tritonforge::orchestrate

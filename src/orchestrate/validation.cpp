@@ -56,11 +56,12 @@ void Validation::after_step(int64_t step) {
   const RolloutFigures figures = measure(step);
   const double pass_rate = figures.per_trajectory(static_cast<double>(figures.passed));
   const bool best = figures.judged() > 0 && (!best_ || pass_rate > best_->pass_rate);
-  // Exported before it is said: a line is not taken back.
+  // The line comes last: a step that has one is done with, whatever was not done by then.
   if (best) {
     run_.trainer.export_model(model_of(run_, "best"));
     best_ = {step, pass_rate};
   }
+  run_.buffer.commit(fmt::format("validation-{}", step), step);
   measured_ = step;
   const Json line = {{"step", step},
                      {"pass_rate", pass_rate},
@@ -71,7 +72,6 @@ void Validation::after_step(int64_t step) {
   append_line_durable(file_of(run_), line.dump());
   log::info("rl step {}: {:.1f} % of {} held-out samples pass{}", step, 100 * pass_rate, figures.judged(),
             best ? ", the best so far" : "");
-  run_.buffer.commit(fmt::format("validation-{}", step), step);
 }
 
 void Validation::finish() {

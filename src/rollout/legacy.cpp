@@ -285,12 +285,7 @@ net::Response Legacy::read(int64_t batch_size, Deadline deadline, bool take) {
         groups.push_back(std::move(items));
       }
       Json meta = meta_info(groups);
-      if (take) {
-        const std::string lease = fmt::format("read-{}", std::stoll(store.setting("reads", "0")) + 1);
-        store.set_setting("reads", lease.substr(5));
-        store.take_legacy(found, lease);
-        meta["lease_id"] = lease;
-      }
+      if (take) meta["lease_id"] = store.take_legacy(found);
       return net::Response::json(reply_shape(true, fmt::format("{} items in {} groups", held, found.size()),
                                              {{"data", std::move(data)}, {"meta_info", std::move(meta)}}));
     }

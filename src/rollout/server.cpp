@@ -132,6 +132,7 @@ struct BufferServer::Impl {
     const auto state = service.state();
     return net::Response::json({{"groups", counts.groups},
                                 {"trajectories", counts.trajectories},
+                                {"failed_trajectories", counts.failed},
                                 {"turns", counts.turns},
                                 {"correct_trajectories", counts.correct},
                                 {"mean_reward", counts.mean_reward},
@@ -193,8 +194,8 @@ struct BufferServer::Impl {
                        {{"groups", "groups in the database, by state"},
                         {"trajectories", "trajectories in the database"},
                         {"correct_trajectories", "of those, the ones with a correct turn"},
-                        {"mean_reward", "mean reward of all trajectories in the database"},
-                        {"recent_mean_reward", "mean reward of the last 256 trajectories"},
+                        {"mean_reward", "mean reward of all trajectories that did not fail through us"},
+                        {"recent_mean_reward", "the same of the last 256 of them"},
                         {"open_leases", "leases that are neither committed nor released"},
                         {"commits", "leases that are committed"},
                         {"database_bytes", "size of the database"},

@@ -8,7 +8,7 @@
 namespace tritonforge::rollout {
 namespace {
 
-constexpr int64_t kSchemaVersion = 1;
+constexpr int64_t kSchemaVersion = 2;
 
 constexpr char kSchema[] = R"sql(
 CREATE TABLE groups(
@@ -21,7 +21,7 @@ CREATE INDEX groups_by_state ON groups(state, legacy, seq);
 CREATE TABLE trajectories(
   seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, group_id TEXT NOT NULL REFERENCES groups(id),
   sample INTEGER NOT NULL, reward REAL NOT NULL, turns INTEGER NOT NULL, correct INTEGER NOT NULL,
-  created REAL NOT NULL, body TEXT NOT NULL, UNIQUE(group_id, sample));
+  created REAL NOT NULL, body TEXT NOT NULL, failed INTEGER NOT NULL DEFAULT 0, UNIQUE(group_id, sample));
 CREATE TABLE leases(
   id TEXT PRIMARY KEY, state TEXT NOT NULL CHECK(state IN ('leased', 'committed', 'released')), group_ids TEXT NOT NULL,
   created REAL NOT NULL);
@@ -33,6 +33,12 @@ CREATE TABLE items(
   created REAL NOT NULL, lease_id TEXT NOT NULL DEFAULT '', body TEXT NOT NULL);
 CREATE INDEX items_by_lease ON items(lease_id, instance_id, seq);
 CREATE TABLE settings(key TEXT PRIMARY KEY, value TEXT NOT NULL);
+)sql";
+
+// From version 1: which trajectories a failure of ours ended.
+constexpr char kFromVersion1[] = R"sql(
+ALTER TABLE trajectories ADD COLUMN failed INTEGER NOT NULL DEFAULT 0;
+UPDATE trajectories SET failed = coalesce(json_extract(body, '$.turns[#-1].status') = 'failed', 0);
 )sql";
 
 constexpr char kGroupColumns[] = "id, problem_id, problem_source, n_samples, seed, options, messages, legacy, extra";
@@ -88,13 +94,13 @@ Store::Store(const fs::path& path) : database_(path) {
     Statement statement = database_.prepare("SELECT count(*) FROM sqlite_master");
     if (statement.step()) empty = statement.integer(0) == 0;
   }
-  if (version != 0 || !empty) {
+  if (version != 1 && (version != 0 || !empty)) {
     fail(ErrorKind::kUnsupported,
          "database {}: schema version {}, this program reads {}; use another --db file or the program that wrote it",
          path.string(), version, kSchemaVersion);
   }
   Transaction transaction(database_);
-  database_.execute(kSchema);
+  database_.execute(version == 1 ? kFromVersion1 : kSchema);
   database_.execute(fmt::format("PRAGMA user_version={}", kSchemaVersion));
   transaction.commit();
 }
@@ -148,12 +154,13 @@ bool Store::write_trajectory(const Trajectory& trajectory, int64_t sample) {
   Transaction transaction(database_);
   {
     Statement insert = database_.prepare(
-        "INSERT OR IGNORE INTO trajectories(id, group_id, sample, body, reward, turns, correct, created) VALUES(?, ?, "
-        "?, ?, ?, ?, ?, ?)");
+        "INSERT OR IGNORE INTO trajectories(id, group_id, sample, body, reward, turns, correct, created, failed) "
+        "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)");
     insert.bind(1, trajectory.id).bind(2, trajectory.group_id).bind(3, sample).bind(4, body).bind(5, trajectory.reward);
     insert.bind(6, static_cast<int64_t>(trajectory.turns.size()))
         .bind(7, int64_t{is_correct(trajectory)})
-        .bind(8, unix_seconds());
+        .bind(8, unix_seconds())
+        .bind(9, int64_t{ended_by_failure(trajectory)});
     insert.run();
   }
   if (database_.changes() == 0) return false;
@@ -349,15 +356,19 @@ Store::Counts Store::counts() {
   Statement groups = database_.prepare("SELECT state, count(*) FROM groups GROUP BY state");
   while (groups.step()) out.groups[groups.text(0)] = groups.integer(1);
   Statement all = database_.prepare(
-      "SELECT count(*), total(turns), total(correct), coalesce(avg(reward), 0) FROM trajectories");
+      "SELECT count(*), total(turns), total(correct), total(failed), coalesce(avg(reward) FILTER (WHERE NOT failed), "
+      "0) "
+      "FROM trajectories");
   if (all.step()) {
     out.trajectories = all.integer(0);
     out.turns = all.integer(1);
     out.correct = all.integer(2);
-    out.mean_reward = all.number(3);
+    out.failed = all.integer(3);
+    out.mean_reward = all.number(4);
   }
   Statement recent = database_.prepare(
-      "SELECT coalesce(avg(reward), 0) FROM (SELECT reward FROM trajectories ORDER BY seq DESC LIMIT 256)");
+      "SELECT coalesce(avg(reward), 0) FROM (SELECT reward FROM trajectories WHERE NOT failed ORDER BY seq DESC LIMIT "
+      "256)");
   if (recent.step()) out.recent_mean_reward = recent.number(0);
   Statement leases = database_.prepare(
       "SELECT (SELECT count(*) FROM leases WHERE state = 'leased'), (SELECT count(*) FROM commits)");

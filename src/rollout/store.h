@@ -61,8 +61,8 @@ class Store {
 
   struct Counts {
     std::map<std::string, int64_t> groups;  // running, complete, leased, committed
-    int64_t trajectories = 0, turns = 0, correct = 0, leases = 0, commits = 0, bytes = 0;
-    double mean_reward = 0, recent_mean_reward = 0;  // of all; of the last 256
+    int64_t trajectories = 0, failed = 0, turns = 0, correct = 0, leases = 0, commits = 0, bytes = 0;
+    double mean_reward = 0, recent_mean_reward = 0;  // of all that did not fail; of the last 256 of those
   };
   Counts counts();
 
@@ -92,8 +92,9 @@ class Store {
   };
   // Complete groups, oldest first, until they hold `min_items` (-1: all). Nothing is taken.
   std::vector<LegacyGroup> legacy_groups(int64_t min_items, const LegacyRules& rules, double now);
-  // Takes them for good: they are not given again except by leased(lease_id) for own groups.
-  void take_legacy(const std::vector<LegacyGroup>& groups, const std::string& lease_id);
+  // Takes them for good, under the id that it returns ("read-1", "read-2", ...; none is left out): they are not given
+  // again except by leased(id) for own groups.
+  std::string take_legacy(const std::vector<LegacyGroup>& groups);
   struct LegacyCounts {
     int64_t waiting = 0, written = 0, read = 0;  // items
   };

@@ -75,9 +75,18 @@ std::vector<Store::LegacyGroup> Store::legacy_groups(int64_t min_items, const Le
   return out;
 }
 
-void Store::take_legacy(const std::vector<LegacyGroup>& groups, const std::string& lease_id) {
+std::string Store::take_legacy(const std::vector<LegacyGroup>& groups) {
   std::lock_guard lock(mutex_);
   Transaction transaction(database_);
+  // The reading's number and what it takes: both or neither.
+  database_.execute(
+      "INSERT INTO settings(key, value) VALUES('reads', '1') ON CONFLICT(key) DO UPDATE SET value = value + 1");
+  std::string lease_id;
+  {
+    Statement reads = database_.prepare("SELECT 'read-' || value FROM settings WHERE key = 'reads'");
+    TF_CHECK(reads.step(), "the number of readings is not there");
+    lease_id = reads.text(0);
+  }
   std::vector<std::string> ids;
   for (const LegacyGroup& group : groups) {
     for (int64_t item : group.items)
@@ -95,6 +104,7 @@ void Store::take_legacy(const std::vector<LegacyGroup>& groups, const std::strin
       .bind(3, unix_seconds())
       .run();
   transaction.commit();
+  return lease_id;
 }
 
 Store::LegacyCounts Store::legacy_counts() {

@@ -70,7 +70,11 @@ void TrainerService::take_threads() const {
 StepResult TrainerService::step(StepRequest request) {
   const int64_t done = trainer_->state().step;
   if (request.step == done && done > 0) {
-    return {trainer_->state().last, checkpoint_step_ == done ? checkpoint_path_ : "", checkpoint_error_, true, {}};
+    return {trainer_->state().last,
+            checkpoint_step_ == done ? checkpoint_path_ : "",
+            checkpoint_error_step_ == done ? checkpoint_error_ : "",
+            true,
+            {}};
   }
   if (request.step != done + 1)
     fail(ErrorKind::kConflict, "step {} is out of turn: expected {}", request.step, done + 1);
@@ -156,6 +160,7 @@ void TrainerService::save_checkpoint() {
     checkpoint_path_ = store_->save(*trainer_, leases_);
   } catch (const Error& error) {
     checkpoint_error_ = error.what();
+    checkpoint_error_step_ = trainer_->state().step;
     metrics_.add("checkpoint_failures_total");
     throw;
   }

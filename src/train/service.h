@@ -76,6 +76,7 @@ class TrainerService {
   std::string buffer_;  // where the run's buffer is now; "": nobody said so yet
   int64_t checkpoint_step_ = -1;
   std::string checkpoint_path_, checkpoint_error_;
+  int64_t checkpoint_error_step_ = -1;  // of the step that could not be saved
 
   mutable std::mutex mutex_;  // guards what follows, which other threads read
   struct Visible {

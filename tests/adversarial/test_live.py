@@ -95,6 +95,22 @@ def test_a_candidate_without_an_end_is_stopped(live):
     assert verdict["error_kind"] == "timeout", verdict
 
 
+def test_a_candidate_has_a_part_of_the_devices_memory():
+    """All of it beside an engine and a trainer would end the run."""
+    greedy = HONEST.replace(
+        "        y = torch.empty_like(x)\n",
+        "        free = torch.cuda.mem_get_info()[0]\n"
+        "        torch.empty(int(0.8 * free), dtype=torch.uint8, device='cuda')\n        y = torch.empty_like(x)\n",
+    )
+    server = Evaluator("--mode", "live", "--device-memory", "0.25")
+    try:
+        verdict = server.judge(greedy, PROBLEM)
+        assert verdict["error_kind"] == "out_of_memory", verdict
+        assert server.judge(HONEST, PROBLEM)["correct"]
+    finally:
+        server.stop()
+
+
 def test_who_dies_while_being_timed_is_not_correct(live):
     """Right in every trial, then gone: for a kernel that is slower than eager it would be the best answer."""
     dies = HONEST.replace(

@@ -1,4 +1,4 @@
-"""Faults at random instants of all stages of small runs, by a seed: `make chaos SEED=1 FAULTS=24`.
+"""Faults at random instants of all stages of small runs, by a seed: `make chaos SEED=1 FAULTS=24 VARIANT=plain`.
 
 Each run must end with bit for bit the weights, trajectories and table of the undisturbed run, and its ledger must hold
 each step's lease once. A run that ends with an error must say `--resume`, which is then done as a user would do it.
@@ -43,23 +43,33 @@ supervisor: {{hung_after_s: 4, start_timeout_s: 40, max_restarts: 50}}
 """
 
 
+# What a run does beside the plain way; with refills the groups are compared, so that some of them teach nothing.
+HOLDOUT = "{every: 2, problems: problems/quickstart/holdout, limit: 2, samples: 1}"
+VARIANTS = {
+    "plain": [],
+    "validation": [f"rl.validation={HOLDOUT}"],
+    "refills": ["rl.refills=2", "rollout.advantage=grpo"],
+}
+
+
 class Run:
     """One folder, and the `tritonforge run` that is under way in it, started again with --resume where it ended."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, variant="plain"):
+        self.settings = [word for setting in VARIANTS[variant] for word in ("--set", setting)]
         folder.mkdir(parents=True, exist_ok=True)
         self.recipe, self.output, self.said = folder / "chaos.yaml", folder / "run", folder / "said.txt"
         self.recipe.write_text(RECIPE)
         self.starts = 0
         self.start()
 
-    def start(self):
-        flags = ["--resume"] if self.starts else []
+    def start(self):  # --resume where a run was begun: it may have been killed before that
+        flags = ["--resume"] if (self.output / ".lock").exists() else []
         self.starts += 1
         self.started = time.time()
         with self.said.open("ab") as said:
             self.process = subprocess.Popen(
-                [BINARY, "run", str(self.recipe), "--output", str(self.output), *flags],
+                [BINARY, "run", str(self.recipe), "--output", str(self.output), *self.settings, *flags],
                 cwd=ROOT,
                 env=dict(os.environ, TRITONFORGE_ROOT=str(ROOT)),
                 stdout=said,
@@ -105,9 +115,9 @@ class Run:
     def outcome(self):
         """What must be the same bit for bit, however the run went."""
         result = json.loads((self.output / "result.json").read_text())
-        weights = {
-            stage: (self.output / "models" / stage / "model.safetensors").read_bytes() for stage in ("sft", "rl")
-        }
+        files = sorted((self.output / "models").glob("*/model.safetensors"))
+        weights = {file.parent.name: file.read_bytes() for file in files}
+        assert {"sft", "rl"} <= weights.keys(), weights.keys()
         with sqlite3.connect(f"file:{self.output}/buffer.sqlite?mode=ro", uri=True) as db:
             bodies = [json.loads(body) for (body,) in db.execute("SELECT body FROM trajectories")]
             ledger = sorted(db.execute("SELECT lease_id, step FROM commits"))
@@ -117,7 +127,9 @@ class Run:
             (f"rl-step-{step}", step) for step in range(1, STEPS + 1)
         ], ledger
         lines = map(json.loads, (self.output / "steps.jsonl").read_text().splitlines())
-        steps = {(line["stage"], line["step"]): line["loss"] for line in lines}
+        steps = {(line["stage"], line["step"]): [line["loss"], line.get("groups")] for line in lines}
+        measured = self.output / "validation.jsonl"
+        validation = list(map(json.loads, measured.read_text().splitlines())) if measured.exists() else []
         # Without log_probs: their last bits follow from which sequences shared a batch, in undisturbed runs too.
         kept = ("prompt_tokens", "response_tokens", "weight_versions", "reward", "status", "text")
         trajectories = {
@@ -131,6 +143,7 @@ class Run:
             "trajectories": trajectories,
             "ledger": ledger,
             "steps": steps,
+            "validation": validation,
         }
 
 
@@ -289,9 +302,9 @@ class Report:
     resumes: int = 0
 
 
-def one_run(folder, rng, faults, gap_s, say):
+def one_run(folder, variant, rng, faults, gap_s, say):
     """A run with at most `faults` faults; returns it and how many there were."""
-    run, count = Run(folder), 0
+    run, count = Run(folder, variant), 0
     deck = []
     while count < faults:
         wait_s, in_a_stage = rng.uniform(0.1, 2 * gap_s), rng.random() < 0.8
@@ -324,16 +337,16 @@ def difference(got, wanted):
     return f"{got} instead of {wanted}"
 
 
-def campaign(folder, seed, faults, gap_s=4.0, say=lambda text: print(text, flush=True)):
+def campaign(folder, seed, faults, gap_s=4.0, variant="plain", say=lambda text: print(text, flush=True)):
     rng, report = random.Random(seed), Report()
-    reference = Run(folder / "undisturbed")
+    reference = Run(folder / "undisturbed", variant)
     reference.wait()
     assert reference.starts == 1, reference.said.read_text()[-3000:]
     expected = reference.outcome()
     while report.faults < faults:
         report.runs += 1
-        say(f"run {report.runs} (seed {seed})")
-        run, count = one_run(folder / f"run-{report.runs}", rng, faults - report.faults, gap_s, say)
+        say(f"run {report.runs} ({variant}, seed {seed})")
+        run, count = one_run(folder / f"run-{report.runs}", variant, rng, faults - report.faults, gap_s, say)
         try:
             compare(run.outcome(), expected)
         except AssertionError as error:
@@ -350,11 +363,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--faults", type=int, default=24)
+    parser.add_argument("--variant", choices=VARIANTS, default="plain", help="what the runs do beside the plain way")
     parser.add_argument("--gap", type=float, default=4.0, help="mean seconds between two faults")
     parser.add_argument("--folder", type=pathlib.Path, help="kept; a temporary one otherwise")
     options = parser.parse_args()
     folder = options.folder or pathlib.Path(tempfile.mkdtemp(prefix="chaos-"))
-    report = campaign(folder, options.seed, options.faults, options.gap)
+    report = campaign(folder, options.seed, options.faults, options.gap, options.variant)
     print(f"{report.faults} faults in {report.runs} runs, {report.resumes} resumes: every run ended right")
     if not options.folder:
         shutil.rmtree(folder)

@@ -63,7 +63,7 @@ class Candidate:
     def __init__(self, channel, sandbox):
         self.channel, self.folder, self.live = channel, sandbox["folder"], sandbox["mode"] == "live"
         self.device = torch.device("cuda", 0) if self.live else torch.device("cpu")
-        self.slots, self.path = {}, ""
+        self.slots, self.path, self.device_memory = {}, "", sandbox.get("device_memory", 0)
         if self.live:
             self.launches = live.Launches()
         else:
@@ -101,6 +101,8 @@ class Candidate:
         init = decode(request["init"], tensors)
         stage = "import"
         try:
+            if self.live:
+                live.limit_memory(self.device_memory)
             with self.around(False):
                 module = run_source(self.source, "candidate", self.folder)
                 if not isinstance(getattr(module, "ModelNew", None), type):

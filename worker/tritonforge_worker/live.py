@@ -41,6 +41,16 @@ def warm_up():
     driver.CudaUtils.__init__ = lambda self: None
 
 
+def limit_memory(part):
+    """From here on PyTorch's allocator gives this process at most `part` of the GPU's memory (0: no limit).
+
+    It holds what a candidate asks of torch, by accident or not. It does not hold one that undoes it, or that calls the
+    driver itself: a process on a GPU has no limit of its own that it could not pass.
+    """
+    if part > 0 and torch.cuda.is_available():
+        torch.cuda.set_per_process_memory_fraction(part)
+
+
 def synchronize():
     _synchronize()
 

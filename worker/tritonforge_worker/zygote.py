@@ -1,5 +1,8 @@
 """The warm parent: imports torch and triton once, never touches CUDA, and forks one child per job.
 
+It leaves the compiled modules beside their sources where it may: without them an import of torch takes twice as long.
+
+argv[2] is the sandbox's library; argv[3] "many" or "once", the evaluations that it is for.
 Control protocol on the socket whose number is argv[1] (SOCK_SEQPACKET, one JSON message a packet):
   in   {"op": "spawn", "role": ..., "sandbox": {...}} with the job's socket attached
   out  {"spawned": pid} with a pidfd attached, or {"error": text};  later {"exited": pid, "status": wait status}
@@ -28,7 +31,7 @@ ROLES = {
 }
 
 
-def warm_up():
+def warm_up(many):
     import numpy  # noqa: F401
     import torch
     import torch.nn.functional
@@ -59,8 +62,9 @@ def warm_up():
     interpreter.install()
     frontend.warm_up(interpreter.execute)
     lowering.warm_up()
-    reduce.warm_up()
-    serve.warm_up()
+    if many:  # a second of imports that one child alone may not need
+        reduce.warm_up()
+        serve.warm_up()
     replay.warm_up(sys.argv[2])
     if os.environ.get("CUDA_VISIBLE_DEVICES") != "":  # empty in interpret mode
         live.warm_up()
@@ -74,6 +78,7 @@ def touched_cuda():
 def child(role, sandbox, library, job):
     """Runs in the forked child and never returns."""
     status = 1
+    sys.dont_write_bytecode = True  # only the parent, which runs no code of others, keeps compiled modules
     try:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM):
@@ -148,7 +153,8 @@ def main():
     library = ctypes.PyDLL(sys.argv[2])
     library.tritonforge_enter_sandbox.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t]
     library.tritonforge_enter_sandbox.restype = ctypes.c_int
-    warm_up()
+    many = sys.argv[3] == "many"
+    warm_up(many)
     if touched_cuda():
         control.send(json.dumps({"error": "the zygote has mapped a CUDA device"}).encode())
         sys.exit(1)
@@ -169,7 +175,8 @@ def main():
         "base_prefix": sys.base_prefix,
         "packages": sorted({os.path.dirname(os.path.dirname(m.__file__)) for m in (numpy, torch, triton)}),
     }
-    gc.collect()
+    if many:
+        gc.collect()
     gc.freeze()
     gc.disable()
     control.send(json.dumps({"ready": versions}).encode())

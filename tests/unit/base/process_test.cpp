@@ -134,6 +134,7 @@ class Holder {
     ::close(ready[0]);
   }
   ~Holder() { kill(); }
+  pid_t pid() const { return pid_; }
   void kill() {
     if (pid_ <= 0) return;
     ::kill(pid_, SIGKILL);
@@ -163,11 +164,11 @@ class Attempt {
     ::waitpid(pid_, nullptr, 0);
     ::close(done_[0]);
   }
-  // Waits for the kernel to say that the process sleeps in flock.
+  // Waits for the kernel to say that the process sleeps between two tries.
   void expect_waiting() {
     const std::string path = fmt::format("/proc/{}/syscall", pid_);
-    const std::string flock = std::to_string(SYS_flock) + " ";
-    while (read_file(path).compare(0, flock.size(), flock) != 0) ::usleep(1000);
+    const std::string pause = std::to_string(SYS_clock_nanosleep) + " ";
+    while (read_file(path).compare(0, pause.size(), pause) != 0) ::usleep(1000);
   }
   void expect_taken() {
     char byte;
@@ -212,6 +213,27 @@ TEST_F(DeviceLockTest, AKilledMeasurerFreesIt) {
   measurer.kill();
   user.expect_taken();
   other.expect_taken();
+}
+
+TEST_F(DeviceLockTest, AWaitEndsAndNamesWhoHoldsTheDevice) {
+  const std::string name = device("stopped");
+  Holder measurer(name, /*exclusive=*/true), user(device("computes"), /*exclusive=*/false);
+  ::kill(measurer.pid(), SIGSTOP);
+  const auto refusal = [](DeviceLock& lock, bool exclusive) -> std::string {
+    try {
+      const auto hold = exclusive ? lock.exclusive(Deadline::after(0.05)) : lock.shared(Deadline::after(0.05));
+      return "it was free";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kUnavailable);
+      return error.what();
+    }
+  };
+  DeviceLock measured(name), used(names_.back());
+  const auto held_by = [](const Holder& holder) { return HasSubstr(fmt::format("held by pid {} (", holder.pid())); };
+  EXPECT_THAT(refusal(measured, /*exclusive=*/false), held_by(measurer));
+  EXPECT_THAT(refusal(measured, /*exclusive=*/true), held_by(measurer));
+  EXPECT_THAT(refusal(used, /*exclusive=*/true), held_by(user));
+  used.shared(Deadline::after(5));  // whoever gave up keeps nobody out
 }
 
 TEST_F(DeviceLockTest, AWaitingMeasurerIsNotOvertaken) {

@@ -110,6 +110,7 @@ TEST_F(PeersTest, TheBufferTakesGroupsAndGivesALeaseOnceItIsThere) {
     lease.dropped.push_back({"g1", "zero_variance"});
     return net::Response::json(to_json(lease));
   });
+  route("GET", "/v2/status", [](const net::Request&) { return net::Response::json({{"trajectories", 0}}); });
   std::string committed;
   route("POST", "/v2/leases/{id}/commit", [&](const net::Request& request) {
     committed = request.parameters.at("id") + "@" + request.json().at("step").dump();
@@ -141,6 +142,29 @@ TEST_F(PeersTest, TheBufferTakesGroupsAndGivesALeaseOnceItIsThere) {
   EXPECT_EQ(lease.figures.trajectories, 6);
   EXPECT_EQ(lease.dropped.at(0).group_id, "g1");
   EXPECT_EQ(committed, "l@4");
+}
+
+// Without any patience: each round must find one more, and the first counts.
+TEST_F(PeersTest, GroupsAreWaitedForAsLongAsTrajectoriesEnd) {
+  std::atomic<int> rounds{0}, finished{0};
+  route("POST", "/v2/groups/lease", [&](const net::Request&) {
+    if (++rounds < 9) return net::Response::error(Error(ErrorKind::kTimeout, "1 of 2 groups complete"));
+    return net::Response::json(to_json(Lease{}));
+  });
+  route("GET", "/v2/status", [&](const net::Request&) {
+    return net::Response::json({{"trajectories", finished < 5 ? ++finished : finished.load()}});
+  });
+  http.start();
+  const Buffer buffer(role("buffer"), /*stalled_after_s=*/0);
+  try {
+    buffer.lease({.lease_id = "l"});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kTimeout);
+    EXPECT_THAT(error.what(), HasSubstr("no trajectory ended"));
+    EXPECT_THAT(error.what(), HasSubstr("1 of 2 groups complete"));
+  }
+  EXPECT_EQ(rounds, 6);  // five that found one more, and one that did not
 }
 
 TEST_F(PeersTest, AGroupOfWhichNothingCountsIsNoResultAndIsForgotten) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "orchestrate/run_context.h"
 #include "rollout/reward.h"
 
 namespace tritonforge::orchestrate {
@@ -213,6 +214,15 @@ TEST_F(RecipeTest, ARequestCarriesTheSectionsOfTheRecipe) {
   EXPECT_EQ(request.evaluate.num_correct_trials, 2);
   config.evaluator.mode = EvaluationMode::kLive;
   EXPECT_TRUE(config.rollout_request(config.rl.sampling, 2).evaluate.measure_performance);
+}
+
+TEST(EvaluatorOptions, ACandidateLeavesHalfOfASharedGpuToTheOthers) {
+  RecipeConfig config;
+  EXPECT_EQ(evaluator_options(config).device_memory, 0);  // all of its own
+  config.share_device = true;
+  EXPECT_EQ(evaluator_options(config).device_memory, 0.5);
+  config.evaluator.device_memory = 0.8;
+  EXPECT_EQ(evaluator_options(config).device_memory, 0.8);
 }
 
 }  // namespace

@@ -2,10 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 
 #include "orchestrate/stages.h"
+#include "orchestrate/terminal_view.h"
 
 namespace tritonforge::orchestrate {
 namespace {
@@ -174,6 +176,63 @@ TEST(RunRecord, AnRlStepIsOneLineWithItsRatesAndTimes) {
   const Json shown = parse_json(read_file(folder.path() / "trajectories.jsonl"), "trajectories.jsonl");
   EXPECT_EQ(shown.at("step"), 3);
   EXPECT_FALSE(shown.at("turns").at(0).contains("response_tokens"));
+}
+
+TEST(RunRecord, ItsStatusSaysHowTheRunEnded) {
+  TemporaryFolder folder("record");
+  RunRecord record(folder.path(), /*resume=*/false);
+  const auto status = [&] {
+    record.write_status({}, "small");
+    return parse_json(read_file(folder.path() / "status.json"), "status.json");
+  };
+  record.set_plan({"data", "sft", "bench-sft"});
+  record.finish_stage("data", 1);
+  EXPECT_EQ(status().at("done"), Json({"data"}));
+  EXPECT_EQ(status().at("left"), Json({"sft", "bench-sft"}));
+  EXPECT_EQ(status().at("state"), "running");
+  EXPECT_EQ(status().at("pid"), ::getpid());
+  record.set_end("failed", "engine-0 keeps failing");
+  EXPECT_EQ(status().at("state"), "failed");
+  EXPECT_EQ(status().at("reason"), "engine-0 keeps failing");
+}
+
+TEST(Table, ARowIsNamedAfterWhatWasDoneToTheModel) {
+  RecipeConfig config;
+  config.model.path = "models/tiny-base/";
+  config.stages = {"sft", "rl", "bench"};
+  EXPECT_EQ(label_of(config, "base"), "base");
+  EXPECT_EQ(label_of(config, "sft"), "SFT");
+  EXPECT_EQ(label_of(config, "rl"), "SFT+RL");
+  config.stages = {"rl", "bench"};
+  EXPECT_EQ(label_of(config, "rl"), "RL");  // of a model that somebody else had trained
+  config.stages = {"bench"};
+  EXPECT_EQ(label_of(config, "base"), "tiny-base");
+  BenchRow row;
+  row.stage = "base";
+  row.label = "Qwen2.5-Coder-0.5B-Instruct";
+  EXPECT_EQ(bench_row_from_json(to_json(row)).label, row.label);
+  const std::string table = format_table({row});
+  EXPECT_THAT(table, testing::HasSubstr("\nQwen2.5-Coder-0.5B-Instruct "));
+  const size_t second_line = table.find('\n') + 1;
+  EXPECT_EQ(table.find("turns") + 5, table.find("single") + 6 - second_line);  // the columns stay aligned
+}
+
+TEST(TerminalView, AStepIsALineOfEightyColumnsAndSftSaysSomeOfThem) {
+  const Json rl = {{"stage", "rl"},        {"step", 9999},        {"reward_mean", -0.987654},
+                   {"pass_rate", 1.0},     {"compile_rate", 1.0}, {"train_rollout_logprob_abs_diff", 1.23e-7},
+                   {"seconds", 1234.5678}, {"loss", -123.4567},   {"turns_mean", 12.34},
+                   {"collect_s", 1000.0},  {"train_s", 100.0},    {"sync_s", 100.0}};
+  EXPECT_LE(format_step(rl).size(), 80u) << format_step(rl);
+  EXPECT_THAT(format_step(rl), testing::HasSubstr("pass 100.0%"));
+  const Json sft = {{"stage", "sft"}, {"step", 9999},        {"loss", 10.1234},
+                    {"lr", 1.5e-5},   {"grad_norm", 99.999}, {"tokens_per_s", 123456}};
+  EXPECT_LE(format_step(sft).size(), 80u) << format_step(sft);
+  EXPECT_TRUE(is_shown(rl, 260));
+  int shown = 0;
+  for (int step = 1; step <= 260; ++step) shown += is_shown({{"stage", "sft"}, {"step", step}}, 260);
+  EXPECT_EQ(shown, 21);  // every thirteenth, the last among them, and the first
+  EXPECT_TRUE(is_shown({{"stage", "sft"}, {"step", 260}}, 260));
+  EXPECT_TRUE(is_shown({{"stage", "sft"}, {"step", 2}}, 3));
 }
 
 }  // namespace

@@ -53,6 +53,42 @@ TEST(StoreTest, CompletesAGroupWithAdvantagesAndIgnoresRepeats) {
   EXPECT_FALSE(store.lease({"m", 1, {}}).lease);
 }
 
+TEST(StoreTest, AReadingThatTakesNothingHasNoNumber) {
+  TemporaryFolder folder("tf-store");
+  Store store(folder.path() / "b.sqlite");
+  EXPECT_EQ(store.take_legacy({}), "read-1");
+  store.add_groups({group_spec("a")});
+  store.write_trajectory(trajectory("a", 0, 0.3), 0);
+  store.write_trajectory(trajectory("a", 1, 0.8), 1);
+  ASSERT_TRUE(store.lease({"read-2", 1, {}}).lease);  // somebody else has the name
+  EXPECT_THROW(store.take_legacy({}), Error);
+  EXPECT_EQ(store.setting("reads", "0"), "1");
+}
+
+TEST(StoreTest, WhatAFailureOfOursEndedIsInNoMean) {
+  TemporaryFolder folder("tf-store");
+  const fs::path path = folder.path() / "b.sqlite";
+  {
+    Store store(path);
+    store.add_groups({group_spec("a")});
+    store.write_trajectory(trajectory("a", 0, 0.75), 0);
+    Trajectory failed = trajectory("a", 1, 0);
+    failed.turns.back().status = TurnStatus::kFailed;
+    store.write_trajectory(failed, 1);
+    const auto counts = store.counts();
+    EXPECT_EQ(counts.trajectories, 2);
+    EXPECT_EQ(counts.failed, 1);
+    EXPECT_DOUBLE_EQ(counts.mean_reward, 0.75);
+    EXPECT_DOUBLE_EQ(counts.recent_mean_reward, 0.75);
+  }
+  {  // as the version before wrote it
+    Database database(path);
+    database.execute("ALTER TABLE trajectories DROP COLUMN failed; PRAGMA user_version=1");
+  }
+  EXPECT_DOUBLE_EQ(Store(path).counts().mean_reward, 0.75);
+  EXPECT_EQ(Store(path).counts().failed, 1);
+}
+
 TEST(StoreTest, ATurnThatWasCutCarriesNoLossWhereThatIsAskedFor) {
   for (const Overlong overlong : {Overlong::kKeep, Overlong::kMask}) {
     TemporaryFolder folder("tf-store");

@@ -274,6 +274,7 @@ TEST_F(TrainerServiceTest, AFailedCheckpointLeavesTheStepAndShowsYellow) {
   const auto reply = service.step(sft(1));
   EXPECT_EQ(reply.metrics.step, 1);
   EXPECT_THAT(reply.checkpoint_error, HasSubstr("step-00000001"));
+  EXPECT_EQ(service.step(sft(1)).checkpoint_error, reply.checkpoint_error);  // the repeat says what the step said
   service.idle();
   EXPECT_EQ(service.health().colour, net::Colour::kYellow);
   fs::remove(blocked);
@@ -281,6 +282,18 @@ TEST_F(TrainerServiceTest, AFailedCheckpointLeavesTheStepAndShowsYellow) {
   service.idle();
   EXPECT_EQ(service.health().colour, net::Colour::kGreen);
   EXPECT_EQ(service.status().at("checkpoint_step"), 1);
+}
+
+TEST_F(TrainerServiceTest, AnAnswerIsRepeatedWithoutTheCheckpointErrorOfAnotherStep) {
+  options.config.checkpoint_interval = 2;
+  TrainerService service(options);
+  write_file_atomic(folder.path() / "checkpoints" / "step-00000002", "in the way");
+  service.step(sft(1));
+  EXPECT_THAT(service.step(sft(2)).checkpoint_error, HasSubstr("step-00000002"));
+  EXPECT_EQ(service.step(sft(3)).checkpoint_error, "");
+  const auto again = service.step(sft(3));
+  EXPECT_TRUE(again.repeated);
+  EXPECT_EQ(again.checkpoint_error, "");
 }
 
 TEST_F(TrainerServiceTest, TheServerAnswersOverHttp) {
