@@ -104,7 +104,7 @@ TEST(Channel, WhatIsTooLargeOrTooDeepIsNoFrame) {
   EXPECT_THAT(said_of(frame_start(R"({"a":)" + deep, 0), 0), HasSubstr("too deep"));
   EXPECT_THAT(said_of(frame_start("{}", 1001), 1000), HasSubstr("1001 payload bytes"));
   EXPECT_THAT(said_of(frame_start("{}", (uint64_t{8} << 30) + 1), UINT64_MAX), HasSubstr("payload bytes"));
-  EXPECT_THAT(said_of(frame_start(std::string(kMaxHeader + 1, ' '), 0), 0), HasSubstr("header"));
+  EXPECT_THAT(said_of(frame_start(std::string(kMaxHeader + 1, ' '), 0), 0), HasSubstr("header and 0 payload"));
   EXPECT_THAT(said_of(frame_start("", 0), 0), HasSubstr("a frame of 0 header"));
 }
 
