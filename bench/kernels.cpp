@@ -532,11 +532,18 @@ void run(const std::string& only) {
     decode("decode_attention  64, 64 to 2495", ragged);
   }
   if (wanted("prefix")) {  // samples of one prompt: 2032 tokens together and 1000 each alone
-    for (const int64_t groups : {1, 4, 32}) {
+    for (const int64_t groups : {1, 2, 3, 4, 6, 32}) {
       const std::vector<int32_t> lengths(static_cast<size_t>(groups * 8), 2032 + 1000);
       decode(fmt::format("decode_attention   {:2} x 8 of a prefix, off", groups), lengths, 8, 127);
       decode(fmt::format("prefix + decode    {:2} x 8 of a prefix", groups), lengths, 8, 127, Prefix::kOnce);
       decode(fmt::format("  prefix alone     {:2} x 8", groups), lengths, 8, 127, Prefix::kAlone);
+    }
+    // Few groups of longer prompts: where reading once begins to pay (the engine's shared_prefix_mib).
+    for (const auto& [groups, pages] : {std::pair<int64_t, int64_t>{1, 254}, {1, 508}, {1, 1016}, {2, 254}, {2, 508}}) {
+      const std::vector<int32_t> lengths(static_cast<size_t>(groups * 8), static_cast<int32_t>(pages * kPage + 1000));
+      const std::string what = fmt::format("{} x 8 of {} pages", groups, pages);
+      decode("decode_attention " + what + ", off", lengths, 8, pages);
+      decode("prefix + decode  " + what, lengths, 8, pages, Prefix::kOnce);
     }
   }
   if (wanted("gemm")) {

@@ -1,5 +1,5 @@
 #pragma once
-// XXH3-128 of bytes as 32 hex digits: tensors, sources, files.
+// XXH3-128 of bytes as 32 hex digits: sources, files. Tensors have theirs in kernels/tensor_checksum.h.
 #include <cstddef>
 #include <string>
 #include <string_view>

@@ -4,14 +4,33 @@
 
 namespace tritonforge {
 
+Json to_json(const DeviceWeights& weights) {
+  return {{"device", weights.device},
+          {"handle", weights.handle},
+          {"offset", weights.offset},
+          {"bytes", weights.bytes},
+          {"layout", weights.layout}};
+}
+
+DeviceWeights device_weights_from_json(const Json& json) {
+  const std::string where = "published weights: device";
+  return {require<std::string>(json, "device", where), require<std::string>(json, "handle", where),
+          require<uint64_t>(json, "offset", where), require<uint64_t>(json, "bytes", where),
+          require<std::string>(json, "layout", where)};
+}
+
 Json to_json(const PublishedWeights& weights) {
-  return {{"path", weights.path.string()}, {"version", weights.version}, {"checksums", weights.checksums}};
+  Json json = {{"path", weights.path.string()}, {"version", weights.version}, {"checksums", weights.checksums}};
+  if (weights.device) json["device"] = to_json(*weights.device);
+  return json;
 }
 
 PublishedWeights published_weights_from_json(const Json& json) {
   const std::string where = "published weights";
-  return {require<std::string>(json, "path", where), require<int64_t>(json, "version", where),
-          require<TensorChecksums>(json, "checksums", where)};
+  PublishedWeights weights{require<std::string>(json, "path", where), require<int64_t>(json, "version", where),
+                           require<TensorChecksums>(json, "checksums", where), std::nullopt};
+  if (json.contains("device")) weights.device = device_weights_from_json(json.at("device"));
+  return weights;
 }
 
 InstalledWeights installed_weights_from_json(const std::string& engine, const Json& json) {

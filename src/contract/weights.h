@@ -2,6 +2,7 @@
 // A version of the weights on its way from the trainer to the engines.
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "base/filesystem.h"
@@ -9,14 +10,27 @@
 
 namespace tritonforge {
 
-using TensorChecksums = std::map<std::string, std::string>;  // Hugging Face name -> XXH3-128 of the bytes
+using TensorChecksums = std::map<std::string, std::string>;  // Hugging Face name -> kernels/tensor_checksum.h
+
+// Where the weights lie in a GPU's memory, for processes of the same host: valid while the trainer holds them, and
+// unchanged until its next step.
+struct DeviceWeights {
+  std::string device;              // the GPU's UUID
+  std::string handle;              // cudaIpcMemHandle_t in hex: of the allocation
+  uint64_t offset = 0, bytes = 0;  // the weights in it
+  std::string layout;              // model::Model::layout(): which bytes are which weight
+};
 
 // What every engine must serve.
 struct PublishedWeights {
   fs::path path;  // a safetensors file in shared memory, or a Hugging Face folder; "": the engine's own model
   int64_t version = 0;
   TensorChecksums checksums;  // empty: nobody computed them
+  // The same weights where they can be had sooner. The file is being written then, and is whole once it is there.
+  std::optional<DeviceWeights> device;
 };
+Json to_json(const DeviceWeights& weights);
+DeviceWeights device_weights_from_json(const Json& json);  // throws kUsage naming the field
 Json to_json(const PublishedWeights& weights);
 PublishedWeights published_weights_from_json(const Json& json);  // throws kUsage naming the field
 

@@ -1,6 +1,7 @@
 #include "engine/control.h"
 
 #include "base/log.h"
+#include "base/named_enum.h"
 
 namespace tritonforge::engine {
 namespace {
@@ -58,13 +59,24 @@ Response abort(Engine& engine, const HttpRequest& request) {
   return Response::json({{"success", true}});
 }
 
+// "mode", or SGLang's "abort_all_requests". Left open: the engine's option decides.
+std::optional<UpdateMode> mode_of(const Json& body, const std::string& where) {
+  const auto mode = optional_field<std::string>(body, "mode", "", where);
+  if (!mode.empty()) return from_name<UpdateMode>(mode, where + ": mode");
+  if (optional_field(body, "abort_all_requests", false, where)) return UpdateMode::kAbort;
+  return std::nullopt;
+}
+
 Response update_weights(Engine& engine, const HttpRequest& request, const char* path_field) {
   const std::string where = "POST " + request.path;
   const Json body = request.json();
-  const auto path = require<std::string>(body, path_field, where);
-  const auto checksums = optional_field(body, "checksums", std::map<std::string, std::string>{}, where);
-  const auto installed = engine.update_weights(path, version_of(body, where), checksums,
-                                               within(request, kUpdateSeconds));
+  PublishedWeights weights;
+  if (body.contains("device")) weights.device = device_weights_from_json(body.at("device"));
+  weights.path = weights.device ? optional_field<std::string>(body, path_field, "", where)
+                                : require<std::string>(body, path_field, where);
+  weights.version = version_of(body, where);
+  weights.checksums = optional_field(body, "checksums", TensorChecksums{}, where);
+  const auto installed = engine.update_weights(weights, mode_of(body, where), within(request, kUpdateSeconds));
   if (!installed) {
     log::warn("{}: {}", where, installed.error().what());
     return Response::error(installed.error(), {{"success", false},

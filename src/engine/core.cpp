@@ -248,6 +248,7 @@ void Core::deliver(const std::optional<Step>& step) {
     --sample.sequence.pending;
     if (drawn.token < 0) request.end(sample, FinishReason::kAbort, "the logits are not finite");
     else request.accept(sample, drawn.token, drawn.log_prob, weight_version_);
+    sample.out().mixed_cache = sample.out().mixed_cache || sample.sequence.mixes_weights;
     if (sample.finished()) end_sample(sample);
     ++counters_.generated_tokens;
   }
@@ -287,7 +288,7 @@ void Core::step_failed(const std::string& why) {
   in_flight_.clear();
   runner_->discard();
   abort_all("a step of the engine failed: " + line);
-  scheduler_.weights_changed();
+  scheduler_.forget_prefixes();
   if (device_.is_cpu()) return;
   try {
     kernels::synchronize(device_);
@@ -311,7 +312,7 @@ void Core::step_out_of_memory(const std::string& why) {
     counters_.preemptions += running;
   }
   scheduler_.preempt_all();
-  scheduler_.weights_changed();  // what the step was to write into published blocks is not there
+  scheduler_.forget_prefixes();  // what the step was to write into published blocks is not there
   publish();
 }
 
@@ -329,14 +330,14 @@ void Core::resume() {
 }
 
 void Core::flush_cache() {
-  scheduler_.weights_changed();
+  scheduler_.forget_prefixes();
   publish();
 }
 
 void Core::release_memory() {
   settle();
   scheduler_.preempt_all();
-  scheduler_.weights_changed();  // no prefix outlives the blocks that hold it
+  scheduler_.forget_prefixes();  // no prefix outlives the blocks that hold it
   runner_->release_cache();
   publish();
 }
@@ -350,15 +351,27 @@ void Core::resume_memory() {
   publish();
 }
 
-int64_t Core::install(const StagedWeights& staged, int64_t version) {
+InstalledWeights Core::install(const StagedWeights& staged, int64_t version) {
   settle();
   const auto hold = device_.is_cpu() ? std::nullopt : hold_device();
+  const int64_t next = version >= 0 ? version : std::max<int64_t>(weight_version_, 0) + 1;
+  if (!staged.unread.empty())
+    compare_weights("the trainer's memory", model::checksums_of(staged.unread), staged.expected);
   engine::install(staged);
   kernels::synchronize(device_);
-  weight_version_ = version >= 0 ? version : weight_version_ + 1;
+  InstalledWeights installed{.version = next, .checksums = model::weight_checksums(*model_)};
   scheduler_.weights_changed();
+  try {
+    compare_weights("the weights changed while they were copied", installed.checksums, staged.expected);
+  } catch (const Error& error) {
+    weight_version_ = -1;
+    abort_all(error.what());
+    publish();
+    throw;
+  }
+  weight_version_ = next;
   publish();
-  return weight_version_;
+  return installed;
 }
 
 EngineStats Core::stats() const {

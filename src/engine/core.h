@@ -38,7 +38,9 @@ class Core {
   void admit(Arrival arrival);
 
   // True where step() has something to do: neither paused nor released, and a request is there.
-  bool has_work() const { return !paused_ && runner_->has_cache() && (!scheduler_.empty() || !in_flight_.empty()); }
+  bool has_work() const {
+    return !paused_ && weight_version_ >= 0 && runner_->has_cache() && (!scheduler_.idle() || !in_flight_.empty());
+  }
   // One step for every sequence that the plan takes; outputs go to their requests. What it throws is for step_failed().
   void step();
   // Aborts every request and forgets every prefix: what the step left in the cache is not known.
@@ -62,9 +64,16 @@ class Core {
   // The KV cache's memory goes; requests wait and their caches are computed again after resume_memory().
   void release_memory();
   void resume_memory();  // throws kMachine where the memory is not free: it stays released
-  // Copies the staged weights into the model; the next step computes with them. Returns the version: `version`, or for
-  // -1 one more than now.
-  int64_t install(const StagedWeights& staged, int64_t version);
+  // From drain() to undrain() no further request is begun; drained() once none is under way.
+  void drain() { scheduler_.drain(); }
+  void undrain() { scheduler_.undrain(); }
+  bool draining() const { return scheduler_.draining(); }
+  bool drained() const { return scheduler_.drained() && in_flight_.empty(); }
+  // Copies the staged weights into the model; the next step computes with them. Returns their version (`version`, or
+  // for -1 one more than now) and the checksums of what the model holds now. Throws kCorrupt where a
+  // trainer's memory holds others by now: the old weights stay. And where somebody changed what was being copied: then
+  // there are no weights, requests are aborted and nothing runs until the next update.
+  InstalledWeights install(const StagedWeights& staged, int64_t version);
 
   EngineStats stats() const;
   void publish() const;

@@ -13,20 +13,24 @@
 #include <new>
 #include <thread>
 
+#include "base/log.h"
 #include "engine/core.h"
 #include "kernels/device.h"
 #include "model/weights.h"
+#include "net/retry.h"
 
 namespace tritonforge::engine {
 namespace {
 
 constexpr int64_t kFailuresBeforeRed = 3;
+constexpr double kWritingSeconds = 60;  // in which a trainer writes the file of weights that it has told of
 
 // What waits for the engine's thread: a request, or something to do between two steps.
 struct Message {
   uint64_t ticket = 0;
   Arrival arrival;
   std::function<void(Core&)> command;
+  bool when_drained = false;  // the command waits for the end of all requests under way
 };
 
 }  // namespace
@@ -40,22 +44,25 @@ struct Engine::Impl {
   void run();
   bool wait_for_work(std::deque<Message>& inbox);  // false: the engine ends
   void carry_out(std::deque<Message>& inbox);
+  void carry_out_drained();
 
   // Other threads.
   uint64_t post(Message message);  // its ticket; 0 once the thread has ended: nobody will read it
   // Runs `command` between two steps and waits for it; throws what it throws. It may outlive the call: it owns what it
   // refers to. `name` is for messages.
-  void call(const char* name, std::function<void(Core&)> command, Deadline deadline);
+  void call(const char* name, std::function<void(Core&)> command, Deadline deadline, bool when_drained = false);
+  InstalledWeights install(StagedWeights staged, int64_t version, UpdateMode mode, Deadline deadline);
   bool withdraw(uint64_t ticket);  // false where it is no longer in the queue
 
   Core core;  // the thread's own, but for arrival(), info() and model()
   const int64_t threads, limit;
+  const UpdateMode update_mode;
   std::atomic<uint64_t> next_id{1};
   std::timed_mutex update_mutex;  // one weight update at a time
 
   mutable std::mutex mutex;  // all below
   std::condition_variable wake;
-  std::deque<Message> messages;
+  std::deque<Message> messages, drained;  // the latter wait for core.drained()
   uint64_t next_ticket = 1;
   bool stopping = false, ended = false;
   int64_t submitted_samples = 0;
@@ -71,7 +78,8 @@ Engine::Impl::Impl(EngineOptions options, std::unique_ptr<model::Model> model,
              stats = now;
            }),
       threads(options.threads),
-      limit(options.max_running + options.max_queue) {
+      limit(options.max_running + options.max_queue),
+      update_mode(options.update_mode) {
   core.publish();
   thread = std::thread([this] { run(); });
 }
@@ -103,6 +111,7 @@ void Engine::Impl::run() {
         core.step_failed(error.what());
       }
     }
+    carry_out_drained();
     core.publish();
   }
   // What still waits is carried out, so that nobody waits for ever; then all are told that it is over.
@@ -113,12 +122,15 @@ void Engine::Impl::run() {
   }
   carry_out(inbox);
   core.abort_all("the engine is shutting down");
+  carry_out_drained();
   core.publish();
 }
 
 bool Engine::Impl::wait_for_work(std::deque<Message>& inbox) {
   std::unique_lock lock(mutex);
-  const auto ready = [this] { return stopping || !messages.empty() || core.has_work(); };
+  const auto ready = [this] {
+    return stopping || !messages.empty() || core.has_work() || (core.draining() && drained.empty());
+  };
   if (core.empty()) wake.wait(lock, ready);
   else if (!ready()) wake.wait_until(lock, core.first_deadline(), ready);  // held up with requests inside
   if (stopping) return false;
@@ -128,10 +140,30 @@ bool Engine::Impl::wait_for_work(std::deque<Message>& inbox) {
 
 void Engine::Impl::carry_out(std::deque<Message>& inbox) {
   for (Message& message : inbox) {
-    if (message.arrival) core.admit(std::move(message.arrival));
-    else message.command(core);
+    if (message.arrival) {
+      core.admit(std::move(message.arrival));
+    } else if (message.when_drained) {
+      core.drain();
+      const std::lock_guard lock(mutex);
+      drained.push_back(std::move(message));
+    } else {
+      message.command(core);
+    }
   }
   inbox.clear();
+  carry_out_drained();
+}
+
+void Engine::Impl::carry_out_drained() {
+  if (!core.draining()) return;
+  std::deque<Message> due;
+  {
+    const std::lock_guard lock(mutex);
+    if (!drained.empty() && !core.drained()) return;
+    due.swap(drained);
+  }
+  for (Message& message : due) message.command(core);
+  core.undrain();
 }
 
 uint64_t Engine::Impl::post(Message message) {
@@ -147,25 +179,32 @@ uint64_t Engine::Impl::post(Message message) {
 }
 
 bool Engine::Impl::withdraw(uint64_t ticket) {
-  const std::lock_guard lock(mutex);
-  return std::erase_if(messages, [ticket](const Message& message) { return message.ticket == ticket; }) > 0;
+  const auto is_it = [ticket](const Message& message) { return message.ticket == ticket; };
+  {
+    const std::lock_guard lock(mutex);
+    if (std::erase_if(messages, is_it) + std::erase_if(drained, is_it) == 0) return false;
+  }
+  wake.notify_all();  // nothing may be left to drain for
+  return true;
 }
 
-void Engine::Impl::call(const char* name, std::function<void(Core&)> command, Deadline deadline) {
+void Engine::Impl::call(const char* name, std::function<void(Core&)> command, Deadline deadline, bool when_drained) {
   const auto done = std::make_shared<std::promise<void>>();
   auto future = done->get_future();
-  const uint64_t ticket = post({.command = [command = std::move(command), done](Core& core) {
+  const auto answered = [command = std::move(command), done](Core& core) {
     try {
       command(core);
       done->set_value();
     } catch (...) {
       done->set_exception(std::current_exception());
     }
-  }});
+  };
+  const uint64_t ticket = post({.command = answered, .when_drained = when_drained});
   if (ticket == 0) fail(ErrorKind::kUnavailable, "{}: the engine has ended", name);
   if (future.wait_until(deadline.at()) == std::future_status::ready) return future.get();
   if (withdraw(ticket)) {
-    fail(ErrorKind::kTimeout, "{}: the engine's step did not end before the deadline; nothing was done", name);
+    fail(ErrorKind::kTimeout, "{}: the engine's {} did not end before the deadline; nothing was done", name,
+         when_drained ? "requests" : "step");
   }
   fail(ErrorKind::kTimeout, "{}: still being carried out at the deadline; it takes effect", name);
 }
@@ -228,21 +267,41 @@ void Engine::flush_cache(Deadline deadline) { impl_->call("flush_cache", &Core::
 void Engine::release_memory(Deadline deadline) { impl_->call("release_memory", &Core::release_memory, deadline); }
 void Engine::resume_memory(Deadline deadline) { impl_->call("resume_memory", &Core::resume_memory, deadline); }
 
-Result<InstalledWeights> Engine::update_weights(const fs::path& path, int64_t version,
-                                                const std::map<std::string, std::string>& checksums,
+InstalledWeights Engine::Impl::install(StagedWeights staged, int64_t version, UpdateMode mode, Deadline deadline) {
+  const auto kept = std::make_shared<const StagedWeights>(std::move(staged));
+  const auto installed = std::make_shared<InstalledWeights>();
+  const auto install = [=](Core& core) {
+    if (mode == UpdateMode::kAbort) core.abort_all("the weights are replaced");
+    *installed = core.install(*kept, version);
+  };
+  call("update_weights", install, deadline, mode == UpdateMode::kWait);
+  return *installed;
+}
+
+Result<InstalledWeights> Engine::update_weights(const PublishedWeights& weights, std::optional<UpdateMode> mode,
                                                 Deadline deadline) {
   Impl& impl = *impl_;
   const std::unique_lock one_at_a_time(impl.update_mutex, deadline.at());
   if (!one_at_a_time) return Error(ErrorKind::kTimeout, "update_weights: the update before it did not end in time");
-  try {
-    const auto staged = std::make_shared<const StagedWeights>(stage_weights(impl.core.model(), path, checksums));
-    const auto installed = std::make_shared<int64_t>(0);
-    const auto install = [staged, installed, version](Core& core) { *installed = core.install(*staged, version); };
-    impl.call("update_weights", install, deadline);
-    return InstalledWeights{*installed, model::weight_checksums(impl.core.model())};
-  } catch (const Error& error) {
-    return error;
-  }
+  const auto from = [&](auto&& stage) -> Result<InstalledWeights> {
+    try {
+      return impl.install(stage(), weights.version, mode.value_or(impl.update_mode), deadline);
+    } catch (const Error& error) {
+      return error;
+    }
+  };
+  const model::Model& model = impl.core.model();
+  const auto file = [&] { return stage_weights(model, weights.path, weights.checksums); };
+  if (!weights.device) return from(file);
+
+  // The memory first. What is in the way there says nothing of the file, which may still be being written.
+  auto installed = from([&] { return map_weights(model, *weights.device, weights.checksums); });
+  if (installed.ok() || weights.path.empty() || installed.error().kind() == ErrorKind::kTimeout) return installed;
+  log::warn("{}; the weights are taken from {}", installed.error().what(), weights.path.string());
+  const Deadline written = Deadline::after(kWritingSeconds);
+  const auto again = [&](const Error& error) { return error.kind() == ErrorKind::kNotFound && !written.expired(); };
+  return net::retry<InstalledWeights>("the file of the weights", deadline, [&] { return from(file); },
+                                      {.again = again, .backoff = {.max_s = 0.2}});
 }
 
 EngineStats Engine::stats() const {

@@ -1,13 +1,13 @@
 #pragma once
 // The inference engine as other threads see it: one thread owns a Core (core.h) and runs one step after another.
 // Everything else reaches it through a queue, emptied between two steps.
-#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/filesystem.h"
+#include "contract/weights.h"
 #include "engine/info.h"
 #include "engine/options.h"
 #include "engine/request.h"
@@ -52,10 +52,12 @@ class Engine {
   void release_memory(Deadline deadline = Deadline::after(60));
   void resume_memory(Deadline deadline = Deadline::after(60));  // kMachine: its memory is not free, it stays released
 
-  // Stages on the caller's thread (stage_weights in engine/weights.h), installs between two steps, also when paused.
-  // Errors leave the old weights in place. version -1: one more than now. Calls are carried out one after another.
-  Result<InstalledWeights> update_weights(const fs::path& path, int64_t version,
-                                          const std::map<std::string, std::string>& checksums,
+  // Stages on the caller's thread (engine/weights.h), installs between two steps, also when paused; `mode` (the
+  // option's where it is left open) says what becomes of requests under way. From the trainer's GPU memory where that
+  // is told, works and holds what was published; else from the path. Errors leave the old weights in place, with the
+  // one exception of Core::install. version -1: one more than now. Calls are carried out one after another.
+  Result<InstalledWeights> update_weights(const PublishedWeights& weights,
+                                          std::optional<UpdateMode> mode = std::nullopt,
                                           Deadline deadline = Deadline::after(600));
 
   EngineStats stats() const;

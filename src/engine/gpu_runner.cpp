@@ -13,18 +13,19 @@ namespace {
 
 using gpu::Bf16;
 using gpu::check_cuda;
+using gpu::DeviceMemory;
+using gpu::GpuGraph;
+using gpu::GpuRange;
 
 constexpr size_t kGemmWorkspace = size_t{32} << 20;  // what cuBLASLt asks for on Hopper
 constexpr int64_t kTunedTokens = 1024;               // of a step that is not full
 constexpr size_t kArenas = 3;                        // steps whose numbers may be on their way to the device
 constexpr size_t kStepsInFlight = 2;                 // the one that runs and the one queued behind it
 
-// Blocks that a step must not read for an additional launch a layer to pay: 16 MB of keys and values a layer at 64 KB a
-// block, 5 us.
-constexpr int64_t kLeastSaved = 256;
-
 PrefixSharing sharing_of(const EngineOptions& options, const model::ModelConfig& c) {
-  return {options.shared_prefix ? gpu::kPrefixColumns / (c.num_heads / c.num_kv_heads) : 0, kLeastSaved};
+  const int64_t block_bytes = 2 * kBlockSize * c.num_kv_heads * c.head_dim * 2;  // of one layer
+  return {options.shared_prefix ? gpu::kPrefixColumns / (c.num_heads / c.num_kv_heads) : 0,
+          (options.shared_prefix_mib << 20) / block_bytes};
 }
 
 Bf16* bits(const at::Tensor& tensor) {

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "engine/gpu_batch.h"
-#include "engine/gpu_handles.h"
 #include "engine/options.h"
 #include "engine/runner.h"
 #include "engine/sizing.h"
+#include "kernels/gpu/handles.h"
 #include "model/model.h"
 
 namespace tritonforge::engine {
@@ -42,13 +42,13 @@ class GpuRunner : public Runner {
  private:
   struct HostArena {
     explicit HostArena(size_t bytes) : memory(bytes) {}
-    PinnedMemory memory;
-    GpuEvent copied;
+    gpu::PinnedMemory memory;
+    gpu::GpuEvent copied;
   };
   struct Drawn {  // the tokens of a step on their way to the host
     explicit Drawn(size_t rows) : memory(rows * 8) {}
-    PinnedMemory memory;  // tokens [draw_rows] int32, log-probabilities [draw_rows] float
-    GpuEvent arrived;
+    gpu::PinnedMemory memory;  // tokens [draw_rows] int32, log-probabilities [draw_rows] float
+    gpu::GpuEvent arrived;
     int64_t rows = 0, draw_rows = 0;
   };
   template <typename T>
@@ -58,7 +58,7 @@ class GpuRunner : public Runner {
   void tune_at_start(int64_t most_rows);
   void tune_layers(int64_t rows);
   void tune_head(int64_t rows);
-  const GpuGraph* graph_of_step();  // null: it must be queued
+  const gpu::GpuGraph* graph_of_step();  // null: it must be queued
   void queue_step();
   void queue_layers();
   void queue_attention(size_t layer);
@@ -78,25 +78,25 @@ class GpuRunner : public Runner {
   const PrefixSharing sharing_;
   const int64_t full_step_;  // tokens, padded
   const int64_t blocks_;
-  GpuStream stream_;
-  GemmHandle gemm_;
+  gpu::GpuStream stream_;
+  gpu::GemmHandle gemm_;
 
   // Inputs: written on the host in turn, copied to the one place where the kernels look.
   std::deque<HostArena> host_;
   size_t host_turn_ = 0;
-  DeviceMemory arena_;
+  gpu::DeviceMemory arena_;
   GpuBatch batch_;
 
   // Activations of the largest step.
-  DeviceMemory x_, normed_, delta_, qkv_, q_, attended_, gate_up_, activated_;
-  DeviceMemory drawn_hidden_, logits_, results_;
-  DeviceMemory attention_workspace_, prefill_workspace_, prefix_pieces_, sample_workspace_, rope_;
+  gpu::DeviceMemory x_, normed_, delta_, qkv_, q_, attended_, gate_up_, activated_;
+  gpu::DeviceMemory drawn_hidden_, logits_, results_;
+  gpu::DeviceMemory attention_workspace_, prefill_workspace_, prefix_pieces_, sample_workspace_, rope_;
   std::vector<gpu::KvLayer> cache_;
-  DeviceMemory cache_memory_;
+  gpu::DeviceMemory cache_memory_;
 
-  std::map<GpuBatch::Shape, GpuGraph> graphs_;  // empty: the shape was seen once
-  std::deque<Drawn> ring_;                      // pinned results, used in turn
-  std::deque<Drawn*> in_flight_;                // oldest first
+  std::map<GpuBatch::Shape, gpu::GpuGraph> graphs_;  // empty: the shape was seen once
+  std::deque<Drawn> ring_;                           // pinned results, used in turn
+  std::deque<Drawn*> in_flight_;                     // oldest first
   size_t drawn_turn_ = 0;
   std::vector<kernels::Sampled> sampled_;
 };

@@ -1,7 +1,6 @@
 #pragma once
 // What an engine tells about itself.
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -21,7 +20,7 @@ struct StageSeconds {
 };
 
 struct EngineStats {
-  int64_t running = 0, waiting = 0, weight_version = 0;
+  int64_t running = 0, waiting = 0, weight_version = 0;  // -1: none, an update went wrong halfway
   int64_t kv_tokens_free = 0, kv_tokens_total = 0, prefix_blocks = 0;
   int64_t steps = 0, prompt_tokens = 0, generated_tokens = 0, cached_tokens = 0, preemptions = 0, failed_steps = 0;
   int64_t finished_requests = 0, aborted_requests = 0;
@@ -31,11 +30,6 @@ struct EngineStats {
   bool paused = false, memory_released = false;
   int64_t consecutive_failures = 0;
   std::string last_failure;  // of a step; empty while the last one went well
-};
-
-struct InstalledWeights {
-  int64_t version;
-  std::map<std::string, std::string> checksums;  // read back from the model after the swap
 };
 
 }  // namespace tritonforge::engine

@@ -1,24 +1,35 @@
 #pragma once
 // What an engine is started with. Free of libtorch: a recipe holds it.
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "base/options.h"
 
 namespace tritonforge::engine {
+
+// What new weights do to requests under way: nothing (they go on, each token marked with its version), wait for their
+// end while what comes meanwhile is held back, or abort them.
+enum class UpdateMode { kInFlight, kWait, kAbort };
+constexpr std::array<std::string_view, 3> names_of(UpdateMode) { return {"in_flight", "wait", "abort"}; }
 
 struct EngineOptions {
   std::filesystem::path model;
   std::string device = "cpu", dtype = "auto";
   int64_t max_running = 256, max_queue = 1024, max_step_tokens = 0;
   int64_t kv_cache_tokens = 0, max_context = 0, threads = 0;
+  UpdateMode update_mode = UpdateMode::kInFlight;
   bool reuse_prefixes = true;
   bool share_device = false;    // holds base/device_lock.h's lock during each step
   bool pad_batches = false;     // to size classes (batch.h); on for devices other than the CPU
   bool rows_attention = false;  // KvLayout::kRows on the CPU too; for comparison
   bool gpu_kernels = true, cuda_graphs = true, step_ahead = true, tune_gemms = true,
        shared_prefix = true;  // gpu_runner.h
+  // Midway between the most that a measured shape saved and still lost time (333 MiB) and the next one measured
+  // (444 MiB), from which on all gained: docs/performance.md.
+  int64_t shared_prefix_mib = 388;
 
   template <typename V>
   void describe(V& v) {
@@ -33,12 +44,15 @@ struct EngineOptions {
     v("kv_cache_tokens", kv_cache_tokens, at_least(0), "tokens in the KV cache; 0 = sized from free memory");
     v("max_context", max_context, at_least(0), "prompt and answer together; 0 = min(the model's, 32768)");
     v("threads", threads, at_least(0), "CPU threads of a step; 0 = all cores");
+    v("update_mode", update_mode, "new weights let requests under way go on, wait for their end, or abort them");
     v("prefix_reuse", reuse_prefixes, "begins a prompt with what the cache has of it");
     v("gpu_kernels", gpu_kernels, "computes with the own kernels on a GPU, not with libtorch's operations");
     v("cuda_graphs", cuda_graphs, "one launch a decode step instead of one a kernel");
     v("step_ahead", step_ahead, "queues a step on the GPU before it reads the tokens of the one before");
     v("tune_gemms", tune_gemms, "times the algorithms of each product; off: the same ones in every process");
     v("shared_prefix", shared_prefix, "reads a prefix that sequences on a GPU share once for all of them in a step");
+    v("shared_prefix_mib", shared_prefix_mib, at_least(0),
+      "MiB of keys and values a layer that a step must be spared for that to pay");
     v("share_device", share_device, by_run(), "lets an evaluator measure alone on the device between two steps");
   }
 };

@@ -8,7 +8,9 @@ net::Response health_report(const EngineStats& stats, bool healthy, bool closing
   if (closing) detail = "shutting down";
   else if (stats.paused) detail += ", paused";
   else if (stats.memory_released) detail += ", its memory released";
-  if (closing || stats.waiting > stats.running * 4 + 256 || stats.consecutive_failures > 0) {
+  else if (stats.weight_version < 0) detail += ", without weights since an update that went wrong";
+  if (closing || stats.waiting > stats.running * 4 + 256 || stats.consecutive_failures > 0 ||
+      stats.weight_version < 0) {
     colour = net::Colour::kYellow;
   }
   if (!healthy) {

@@ -27,6 +27,7 @@ void Sample::append(Sample&& part) {
   log_probs.insert(log_probs.end(), part.log_probs.begin(), part.log_probs.end());
   weight_versions.insert(weight_versions.end(), part.weight_versions.begin(), part.weight_versions.end());
   text += part.text;
+  mixed_cache = mixed_cache || part.mixed_cache;
   if (finish != FinishReason::kNone) return;
   finish = part.finish;
   matched_token = part.matched_token;

@@ -58,6 +58,8 @@ struct Sample {
   std::vector<float> log_probs;          // of softmax(logits / temperature) before any cut
   std::vector<int64_t> weight_versions;  // the weights that computed each token
   std::string text;                      // while it runs: no part of what may still become a stop string
+  // A token was drawn from keys and values of more than one version: those before an update were kept.
+  bool mixed_cache = false;
   FinishReason finish = FinishReason::kNone;
   int64_t matched_token = -1;  // the stop token, or -1
   std::string matched_text;    // the stop string, or ""

@@ -33,9 +33,8 @@ const Plan& Scheduler::schedule() {
   schedule_running(prompt_budget);
   if (plan_.preempted == 0) admit_waiting(prompt_budget);
   const auto awaits = [](const Sequence* s) { return s->pending > 0; };
-  TF_CHECK(
-      plan_.tokens > 0 || empty() || std::ranges::any_of(running_, awaits) || std::ranges::any_of(waiting_, awaits),
-      "{} running and {} waiting sequences, and nothing to do", running(), waiting());
+  TF_CHECK(plan_.tokens > 0 || idle() || std::ranges::any_of(running_, awaits) || std::ranges::any_of(waiting_, awaits),
+           "{} running and {} waiting sequences, and nothing to do", running(), waiting());
   return plan_;
 }
 
@@ -97,7 +96,8 @@ void Scheduler::limit_running(int64_t sequences) {
 void Scheduler::admit_waiting(int64_t& prompt_budget) {
   while (!waiting_.empty() && prompt_budget > 0 && running() < max_running_) {
     Sequence* sequence = waiting_.front();
-    if (sequence->pending > 0) return;  // preempted a moment ago: its last token is still to be read
+    if (draining_ && !sequence->started()) return;  // and all behind it: those under way come first
+    if (sequence->pending > 0) return;              // preempted a moment ago: its last token is still to be read
     const auto length = static_cast<int64_t>(sequence->tokens.size());
     // The last token is always computed: its logits are needed.
     auto prefix = pool_.match(sequence->tokens, (length - 1) / pool_.block_size());
@@ -113,6 +113,7 @@ void Scheduler::admit_waiting(int64_t& prompt_budget) {
     sequence->prefix_tip = prefix.tip;
     sequence->published = shared;
     sequence->can_publish = true;
+    sequence->mixes_weights = false;
     sequence->computed = shared * pool_.block_size();
     if (sequence->cached_tokens < 0) sequence->cached_tokens = std::min(sequence->computed, sequence->prompt_tokens);
     running_.push_back(sequence);
@@ -144,9 +145,14 @@ void Scheduler::commit(const Plan& plan) {
   for (const Chunk& chunk : plan.chunks) chunk.sequence->computed = chunk.start + chunk.count;
 }
 
-void Scheduler::weights_changed() {
+void Scheduler::forget_prefixes() {
   pool_.invalidate_prefixes();
   for (Sequence* sequence : running_) sequence->can_publish = false;
+}
+
+void Scheduler::weights_changed() {
+  forget_prefixes();
+  for (Sequence* sequence : running_) sequence->mixes_weights = true;
 }
 
 void Scheduler::release_blocks(Sequence* sequence) {

@@ -33,9 +33,11 @@ struct Sequence {
   std::vector<int32_t> blocks;
   uint64_t prefix_tip = 0;
   int64_t published = 0;       // leading blocks that are published or shared
-  bool can_publish = true;     // false once its cache mixes weight versions
+  bool can_publish = true;     // false once prefixes were forgotten since its cache was begun
+  bool mixes_weights = false;  // its cache holds keys and values of older weights
   int64_t cached_tokens = -1;  // found in the prefix cache at first admission
   int64_t preemptions = 0;
+  bool started() const { return cached_tokens >= 0; }
 };
 
 struct SchedulerOptions {
@@ -66,8 +68,15 @@ class Scheduler {
   const Plan& schedule();
   // The planned tokens are now in the cache.
   void commit(const Plan& plan);
-  // New weights: what is cached is not found again; running sequences keep their caches and publish no more.
+  // What is cached is not found again; running sequences keep their caches and publish no more.
+  void forget_prefixes();
+  // New weights: the same, and what running sequences have cached is of older ones.
   void weights_changed();
+  // From drain() to undrain() no sequence is begun; drained() once none is under way.
+  void drain() { draining_ = true; }
+  void undrain() { draining_ = false; }
+  bool draining() const { return draining_; }
+  bool drained() const { return running_.empty() && (waiting_.empty() || !waiting_.front()->started()); }
   // All running ones give back their blocks and wait, in their order; they are computed again when they are admitted.
   void preempt_all();
   // Sequences in one step from now on; at least 1, at most what it was made for. Those that run already stay.
@@ -76,7 +85,8 @@ class Scheduler {
 
   int64_t running() const { return static_cast<int64_t>(running_.size()); }
   int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
-  bool empty() const { return running_.empty() && waiting_.empty(); }
+  // Nothing is there that a step could go on with.
+  bool idle() const { return draining_ ? drained() : running_.empty() && waiting_.empty(); }
 
  private:
   // It only waits for a token that ends it.
@@ -94,6 +104,7 @@ class Scheduler {
   const SchedulerOptions options_;
   BlockPool& pool_;
   int64_t max_running_;
+  bool draining_ = false;
   std::vector<Sequence*> running_;  // arrival order; all older than any in waiting_
   std::deque<Sequence*> waiting_;   // arrival order
   Plan plan_;

@@ -3,16 +3,16 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <deque>
 #include <memory>
 
-#include "base/checksum.h"
 #include "base/error.h"
+#include "kernels/device.h"
+#include "kernels/tensor_checksum.h"
 #include "model/weights.h"
 
 namespace tritonforge::engine {
 namespace {
-
-using Checksums = std::map<std::string, std::string>;
 
 std::string shape_of(const at::Tensor& tensor) { return fmt::format("[{}]", fmt::join(tensor.sizes(), ", ")); }
 
@@ -33,15 +33,16 @@ void compare(const std::string& where, const std::string& name, const std::strin
   fail(ErrorKind::kCorrupt, "{}: tensor '{}' has checksum {}, expected {}", where, name, found, expected);
 }
 
-StagedWeights stage_safetensors(const model::Model& model, const fs::path& path, const Checksums& checksums) {
+StagedWeights stage_safetensors(const model::Model& model, const fs::path& path, const TensorChecksums& checksums) {
   const auto parameters = model.named_parameters();
   std::map<std::string, at::Tensor> wanted(parameters.begin(), parameters.end());
   std::vector<std::string> known;
   for (const auto& [name, tensor] : parameters) known.push_back(name);
+  const auto files = std::make_shared<std::deque<model::SafetensorsFile>>();
   StagedWeights staged;
-  size_t checked = 0;
+  size_t checked = 0, converted = 0;
   for (const fs::path& file : safetensors_in(path)) {
-    const model::SafetensorsFile content(file);
+    const model::SafetensorsFile& content = files->emplace_back(file);
     for (const std::string& name : content.names()) {
       const auto target = wanted.find(name);
       if (target == wanted.end()) {
@@ -55,12 +56,11 @@ StagedWeights stage_safetensors(const model::Model& model, const fs::path& path,
              shape_of(target->second));
       }
       if (const auto expected = checksums.find(name); expected != checksums.end()) {
-        compare(file.string(), name, expected->second, checksum(found.const_data_ptr(), found.nbytes()));
+        compare(file.string(), name, expected->second, kernels::tensor_checksums({&found, 1}).front());
         ++checked;
       }
-      at::Tensor copy = at::empty(found.sizes(), found.options().dtype(model.dtype()));
-      copy.copy_(found);
-      staged.copies.emplace_back(target->second, std::move(copy));
+      converted += found.scalar_type() != model.dtype();
+      staged.copies.emplace_back(target->second, found);
       wanted.erase(target);
     }
   }
@@ -76,13 +76,26 @@ StagedWeights stage_safetensors(const model::Model& model, const fs::path& path,
       }
     }
   }
+  // A GPU takes the bytes out of the file's map, and shows afterwards what it took. Else the file is done with here.
+  const bool own_library = model.device().is_cuda() && kernels::has_gpu_kernels();
+  if (own_library && converted == 0 && checked == parameters.size()) {
+    gpu::check_cuda(gpu::open_cuda_library().set_device(model.device().index()));
+    staged.upload = std::make_shared<kernels::Upload>();
+    staged.expected = checksums;
+    staged.mapping = files;
+  } else {
+    for (auto& [target, found] : staged.copies) {
+      at::Tensor copy = at::empty(found.sizes(), found.options().dtype(model.dtype()));
+      found = copy.copy_(found);
+    }
+  }
   return staged;
 }
 
-StagedWeights stage_gguf(const model::Model& model, const fs::path& path, const Checksums& checksums) {
+StagedWeights stage_gguf(const model::Model& model, const fs::path& path, const TensorChecksums& checksums) {
   if (!fs::exists(path)) fail(ErrorKind::kNotFound, "{}: no such file", path.string());
   model::Model copy(model.config(), model.dtype(), at::kCPU);
-  const Checksums found = model::load_weights(copy, path);
+  const TensorChecksums found = model::load_weights(copy, path);
   for (const auto& [name, expected] : checksums) {
     const auto actual = found.find(name);
     if (actual == found.end())
@@ -97,13 +110,24 @@ StagedWeights stage_gguf(const model::Model& model, const fs::path& path, const 
 
 }  // namespace
 
-StagedWeights stage_weights(const model::Model& model, const fs::path& path, const Checksums& checksums) {
+void compare_weights(const std::string& where, const TensorChecksums& found, const TensorChecksums& expected) {
+  for (const auto& [name, sum] : expected) {
+    const auto there = found.find(name);
+    compare(where, name, sum, there == found.end() ? "none" : there->second);
+  }
+}
+
+StagedWeights stage_weights(const model::Model& model, const fs::path& path, const TensorChecksums& checksums) {
   return path.extension() == ".gguf" ? stage_gguf(model, path, checksums) : stage_safetensors(model, path, checksums);
 }
 
 void install(const StagedWeights& staged) {
   at::NoGradGuard no_grad;
-  for (const auto& [target, source] : staged.copies) at::Tensor(target).copy_(source);
+  for (const auto& [target, source] : staged.copies) {
+    if (staged.upload) staged.upload->copy(target, source);
+    else at::Tensor(target).copy_(source);
+  }
+  if (staged.upload) staged.upload->finish();
 }
 
 }  // namespace tritonforge::engine

@@ -1,28 +1,47 @@
 #pragma once
-// The receiver's half of a weight update: everything that can go wrong goes wrong here, before anything is installed.
+// The receiver's half of a weight update: what can be found out before anything is installed is found out here.
 #include <ATen/ATen.h>
 
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/filesystem.h"
+#include "contract/weights.h"
+#include "kernels/upload.h"
 #include "model/model.h"
 
 namespace tritonforge::engine {
 
-// Copies in the model's dtype, ready to be installed, with the model's own tensors beside them.
+// Ready to be installed: the model's own tensors and the new ones beside them.
 struct StagedWeights {
   std::vector<std::pair<at::Tensor, at::Tensor>> copies;  // (the model's tensor, the new one)
+  // Where they lie in what somebody else may change, another process's memory or a file's map: what keeps it mapped,
+  // and what must be found in the model once they are copied.
+  std::shared_ptr<const void> mapping;
+  TensorChecksums expected;
+  // A trainer's memory is compared in the engine's pause, right before it is copied: beside the steps it would take ten
+  // times as long and hold them up (bench/weight_update.cpp).
+  std::vector<std::pair<std::string, at::Tensor>> unread;
+  std::shared_ptr<kernels::Upload> upload;  // for copies out of a file's map
 };
 
-// Reads a .safetensors file, a folder of them, or a GGUF file. Every tensor of the model must be there with its shape
-// and no other may be (a tied lm_head excepted). `checksums`: XXH3-128 of a tensor's bytes as the file holds them;
-// for a GGUF file, of the tensor in the model's dtype. Throws kNotFound or kCorrupt naming file, tensor, expected and
-// found.
-StagedWeights stage_weights(const model::Model& model, const fs::path& path,
-                            const std::map<std::string, std::string>& checksums);
+// Reads a .safetensors file, a folder of them, or a GGUF file, into copies in the model's dtype unless a GPU can read
+// the file's map itself. Every tensor of the
+// model must be there with its shape and no other may be (a tied lm_head excepted). `checksums`: of a tensor's bytes as
+// the file holds them; for a GGUF file, of the tensor in the model's dtype. Throws kNotFound or kCorrupt naming file,
+// tensor, expected and found.
+StagedWeights stage_weights(const model::Model& model, const fs::path& path, const TensorChecksums& checksums);
+
+// Maps the trainer's own memory (CUDA IPC); nothing is read yet. Throws kUnsupported where the weights cannot come this
+// way: another device than a GPU that this process sees, another layout; kUsage for a handle that is none or without
+// checksums; kUnavailable where it is stale, since the trainer that gave it is gone.
+StagedWeights map_weights(const model::Model& model, const DeviceWeights& weights, const TensorChecksums& checksums);
+
+// Throws kCorrupt naming the first tensor of `where` that differs.
+void compare_weights(const std::string& where, const TensorChecksums& found, const TensorChecksums& expected);
 
 // Between two steps.
 void install(const StagedWeights& staged);

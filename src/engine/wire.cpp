@@ -199,6 +199,7 @@ std::vector<Json> generate_to_json(const Output& output, const GenerateRequest& 
               {"output_token_weight_versions", sample.weight_versions},
               {"first_token_latency", output.first_token_s},
               {"e2e_latency", output.latency_s}};
+    if (sample.mixed_cache) meta["mixed_weight_cache"] = true;
     if (request.return_logprob) {
       Json entries = Json::array();
       for (size_t i = 0; i < sample.output_ids.size(); ++i) {

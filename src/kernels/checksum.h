@@ -20,15 +20,19 @@ TF_HOST_DEVICE inline uint64_t checksum_mix(uint64_t word, uint64_t index) {
   return z ^ (z >> 31);
 }
 
-// The sum of the mixes of all 8-byte little-endian words, the last one padded with zeros, modulo 2^64.
-inline uint64_t checksum_bytes(const void* bytes, size_t count) {
-  uint64_t sum = 0;
-  for (size_t i = 0; 8 * i < count; ++i) {
-    uint64_t word = 0;
-    std::memcpy(&word, static_cast<const char*>(bytes) + 8 * i, count - 8 * i < 8 ? count - 8 * i : 8);
-    sum += checksum_mix(word, i);
+// The sum of the mixes of all 8-byte little-endian words, the last one padded with zeros, modulo 2^64. `first`: the
+// place of the first word, where these bytes are a part: sums of parts add up to that of the whole.
+inline uint64_t checksum_bytes(const void* bytes, size_t count, uint64_t first = 0) {
+  const auto* at = static_cast<const char*>(bytes);
+  uint64_t sum = 0, word = 0;
+  for (size_t i = 0; i < count / 8; ++i) {
+    std::memcpy(&word, at + 8 * i, 8);
+    sum += checksum_mix(word, first + i);
   }
-  return sum;
+  if (count % 8 == 0) return sum;
+  word = 0;
+  std::memcpy(&word, at + count / 8 * 8, count % 8);
+  return sum + checksum_mix(word, first + count / 8);
 }
 
 }  // namespace tritonforge

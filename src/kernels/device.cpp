@@ -9,6 +9,7 @@
 #include "base/cuda_driver.h"
 #include "base/error.h"
 #include "base/filesystem.h"
+#include "kernels/gpu/cuda_library.h"
 
 namespace tritonforge::kernels {
 namespace {
@@ -44,6 +45,15 @@ at::ScalarType parse_dtype(const std::string& name, at::Device device) {
   if (name == "bfloat16") return at::kBFloat16;
   if (name == "float16") return at::kHalf;
   fail(ErrorKind::kUsage, "unknown dtype '{}'{}", name, nearest_hint(name, {"auto", "float32", "bfloat16", "float16"}));
+}
+
+bool has_gpu_kernels() {
+  try {
+    gpu::open_cuda_library();
+    return true;
+  } catch (const Error&) {
+    return false;  // who needs them says why
+  }
 }
 
 int64_t free_memory(at::Device device) {

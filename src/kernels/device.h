@@ -13,6 +13,7 @@ at::Device open_device(const std::string& name);
 // auto: float32 on the CPU, bfloat16 elsewhere. Throws kUsage naming the nearest known one
 // (float32, bfloat16, float16).
 at::ScalarType parse_dtype(const std::string& name, at::Device device);
+bool has_gpu_kernels();                  // whether libtritonforge_cuda.so opens here
 int64_t free_memory(at::Device device);  // bytes
 void synchronize(at::Device device);     // waits for everything queued on it
 // "cpu", or the GPU's UUID from the driver ("GPU-..."): the name under which processes share it.

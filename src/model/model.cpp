@@ -1,18 +1,27 @@
 #include "model/model.h"
 
+#include <fmt/ranges.h>
+
+#include "base/checksum.h"
 #include "base/rng.h"
 #include "model/recompute.h"
 
 namespace tritonforge::model {
 namespace {
 
-// Rows [begin, begin + rows) of `fused` as a tensor of its own: the same memory, but no autograd view.
+constexpr int64_t kAlignment = 256;  // bytes: every weight begins at a multiple, as an allocation of its own would
+
+// The memory of `whole` from element `begin` on as a tensor of its own: no autograd view.
+at::Tensor alias(const at::Tensor& whole, int64_t begin, at::IntArrayRef sizes) {
+  at::Tensor part = at::empty({0}, whole.options());
+  part.set_(whole.storage(), whole.storage_offset() + begin, sizes, c10::contiguous_strides(sizes));
+  return part;
+}
+// Rows [begin, begin + rows).
 at::Tensor alias_rows(const at::Tensor& fused, int64_t begin, int64_t rows) {
   std::vector<int64_t> sizes = fused.sizes().vec();
   sizes[0] = rows;
-  at::Tensor part = at::empty({0}, fused.options());
-  part.set_(fused.storage(), fused.storage_offset() + begin * fused.stride(0), sizes, fused.strides());
-  return part;
+  return alias(fused, begin * fused.stride(0), sizes);
 }
 
 std::optional<at::Tensor> optional_tensor(const at::Tensor& tensor) {
@@ -60,38 +69,65 @@ Model::Model(ModelConfig config, at::ScalarType dtype, at::Device device)
   config_.validate();
   const at::NoGradGuard no_grad;
   const auto& c = config_;
-  const auto options = at::TensorOptions().dtype(dtype).device(device);
-  const auto make = [&](std::initializer_list<int64_t> sizes) { return at::empty(sizes, options); };
   const int64_t q = c.num_heads * c.head_dim, kv = c.num_kv_heads * c.head_dim;
-  embed_tokens_ = make({c.vocab_size, c.hidden_size});
-  for (int64_t i = 0; i < c.num_layers; ++i) {
-    LayerWeights& layer = layers_.emplace_back();
-    layer.input_norm = make({c.hidden_size});
-    layer.post_attention_norm = make({c.hidden_size});
-    layer.qkv_proj = make({q + 2 * kv, c.hidden_size});
+
+  // Every weight's place.
+  struct Place {
+    at::Tensor* tensor;
+    std::vector<int64_t> sizes;
+    int64_t begin;
+  };
+  std::vector<Place> places;
+  int64_t end = 0;
+  const int64_t unit = kAlignment / static_cast<int64_t>(c10::elementSize(dtype));
+  const auto place = [&](at::Tensor& tensor, std::vector<int64_t> sizes) {
+    const int64_t begin = (end + unit - 1) / unit * unit;
+    end = begin + c10::multiply_integers(sizes);
+    places.push_back({&tensor, std::move(sizes), begin});
+  };
+  layers_.resize(static_cast<size_t>(c.num_layers));
+  place(embed_tokens_, {c.vocab_size, c.hidden_size});
+  for (LayerWeights& layer : layers_) {
+    place(layer.input_norm, {c.hidden_size});
+    place(layer.post_attention_norm, {c.hidden_size});
+    place(layer.qkv_proj, {q + 2 * kv, c.hidden_size});
+    place(layer.o_proj, {c.hidden_size, q});
+    if (c.attention_bias) place(layer.qkv_bias, {q + 2 * kv});
+    if (c.output_bias()) place(layer.o_bias, {c.hidden_size});
+    if (c.qk_norm) {
+      place(layer.q_norm, {c.head_dim});
+      place(layer.k_norm, {c.head_dim});
+    }
+    place(layer.gate_up_proj, {2 * c.intermediate_size, c.hidden_size});
+    place(layer.down_proj, {c.hidden_size, c.intermediate_size});
+  }
+  place(final_norm_, {c.hidden_size});
+  if (!c.tie_embeddings) place(lm_head_, {c.vocab_size, c.hidden_size});
+
+  // One allocation for all of them, and the parts of what is fused.
+  const auto options = at::TensorOptions().dtype(dtype).device(device);
+  arena_ = at::empty({end}, options);
+  for (const Place& p : places) *p.tensor = alias(arena_, p.begin, p.sizes);
+  for (LayerWeights& layer : layers_) {
     layer.q_proj = alias_rows(layer.qkv_proj, 0, q);
     layer.k_proj = alias_rows(layer.qkv_proj, q, kv);
     layer.v_proj = alias_rows(layer.qkv_proj, q + kv, kv);
-    layer.o_proj = make({c.hidden_size, q});
     if (c.attention_bias) {
-      layer.qkv_bias = make({q + 2 * kv});
       layer.q_bias = alias_rows(layer.qkv_bias, 0, q);
       layer.k_bias = alias_rows(layer.qkv_bias, q, kv);
       layer.v_bias = alias_rows(layer.qkv_bias, q + kv, kv);
     }
-    if (c.output_bias()) layer.o_bias = make({c.hidden_size});
-    if (c.qk_norm) {
-      layer.q_norm = make({c.head_dim});
-      layer.k_norm = make({c.head_dim});
-    }
-    layer.gate_up_proj = make({2 * c.intermediate_size, c.hidden_size});
     layer.gate_proj = alias_rows(layer.gate_up_proj, 0, c.intermediate_size);
     layer.up_proj = alias_rows(layer.gate_up_proj, c.intermediate_size, c.intermediate_size);
-    layer.down_proj = make({c.hidden_size, c.intermediate_size});
   }
-  final_norm_ = make({c.hidden_size});
-  if (!c.tie_embeddings) lm_head_ = make({c.vocab_size, c.hidden_size});
   inv_freq_ = rope_inv_freq(c.head_dim, c.rope_theta, device);
+}
+
+std::string Model::layout() const {
+  std::string text = c10::toString(dtype_);
+  for (const auto& [name, tensor] : named_parameters())
+    text += fmt::format("\n{} {} [{}]", name, tensor.storage_offset(), fmt::join(tensor.sizes(), ", "));
+  return checksum(text);
 }
 
 const at::Tensor& Model::lm_head() const { return lm_head_.defined() ? lm_head_ : embed_tokens_; }

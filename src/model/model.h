@@ -49,6 +49,10 @@ class Model {
   // These are the tensors themselves: copying into one changes the model (never set_data() one: q, k, v and gate, up
   // lie in fused storage). Each is a leaf; the trainer calls requires_grad_() on them.
   std::vector<std::pair<std::string, at::Tensor>> named_parameters() const;
+  // All weights lie in this one tensor (of the model's dtype, [elements]), in the order of the members of layers() and
+  // with gaps of no meaning. Two models of one layout() have every weight at the same place.
+  const at::Tensor& arena() const { return arena_; }
+  std::string layout() const;  // a checksum of names, dtype, shapes and places
 
   // ids, positions [tokens] int64 -> final hidden states after the last norm [tokens, hidden].
   // recompute_layers: the first n layers keep no activations and are run again in the backward pass.
@@ -69,7 +73,7 @@ class Model {
   ModelConfig config_;
   at::ScalarType dtype_;
   at::Device device_;
-  at::Tensor embed_tokens_, final_norm_, lm_head_;
+  at::Tensor arena_, embed_tokens_, final_norm_, lm_head_;
   std::vector<LayerWeights> layers_;
   at::Tensor inv_freq_;  // [head_dim / 2] fp32
 };

@@ -10,13 +10,14 @@
 #include <cstring>
 #include <limits>
 
-#include "base/checksum.h"
 #include "base/json.h"
+#include "kernels/tensor_checksum.h"
 #include "model/weights.h"
 
 namespace tritonforge::model {
 namespace {
 
+constexpr size_t kPage = 4096;
 constexpr uint64_t kMaxHeader = 100'000'000;  // as the reference implementation
 
 struct DtypeName {
@@ -218,35 +219,48 @@ at::Tensor SafetensorsFile::tensor(const std::string& name) const {
   return at::from_blob(const_cast<std::byte*>(bytes.data()), found.shape, at::TensorOptions().dtype(found.dtype));
 }
 
-std::map<std::string, std::string> save_safetensors(const std::vector<std::pair<std::string, at::Tensor>>& tensors,
-                                                    const fs::path& file,
-                                                    const std::map<std::string, std::string>& metadata) {
+SafetensorsLayout lay_out_safetensors(const std::vector<std::pair<std::string, at::Tensor>>& tensors,
+                                      const std::map<std::string, std::string>& metadata) {
   // Wide elements first, so that every tensor is aligned to its element size.
-  auto ordered = tensors;
-  std::stable_sort(ordered.begin(), ordered.end(),
+  SafetensorsLayout layout{.tensors = tensors, .begins = {}, .header = {}};
+  std::stable_sort(layout.tensors.begin(), layout.tensors.end(),
                    [](const auto& a, const auto& b) { return a.second.element_size() > b.second.element_size(); });
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
   uint64_t offset = 0;
-  for (const auto& [name, tensor] : ordered) {
+  for (const auto& [name, tensor] : layout.tensors) {
     TF_CHECK(tensor.defined() && !header.contains(name), "tensor '{}' is undefined or listed twice", name);
     const uint64_t end = offset + tensor.nbytes();
     header[name] = {{"dtype", name_in_file(tensor.scalar_type())},
                     {"shape", tensor.sizes().vec()},
                     {"data_offsets", {offset, end}}};
+    layout.begins.push_back(offset);
     offset = end;
   }
   std::string text = header.dump();
-  text.resize((text.size() + 7) / 8 * 8, ' ');
-  const uint64_t header_size = text.size();
+  text.resize((8 + text.size() + kPage - 1) / kPage * kPage - 8, ' ');
+  const uint64_t size = text.size();
+  layout.header.assign(reinterpret_cast<const char*>(&size), 8);
+  layout.header += text;
+  for (uint64_t& begin : layout.begins) begin += layout.header.size();
+  layout.bytes = layout.header.size() + offset;
+  return layout;
+}
+
+std::map<std::string, std::string> save_safetensors(const std::vector<std::pair<std::string, at::Tensor>>& tensors,
+                                                    const fs::path& file,
+                                                    const std::map<std::string, std::string>& metadata) {
+  return save_safetensors(lay_out_safetensors(tensors, metadata), file);
+}
+
+std::map<std::string, std::string> save_safetensors(const SafetensorsLayout& layout, const fs::path& file) {
   PendingFile out(file);
-  out.write(&header_size, 8);
-  out.write(text.data(), text.size());
+  out.write(layout.header.data(), layout.header.size());
   std::map<std::string, std::string> checksums;
-  for (const auto& [name, tensor] : ordered) {
+  for (const auto& [name, tensor] : layout.tensors) {
     const at::Tensor bytes = tensor.detach().cpu().contiguous();
     out.write(bytes.const_data_ptr(), bytes.nbytes());
-    checksums[name] = checksum(bytes.const_data_ptr(), bytes.nbytes());
+    checksums[name] = kernels::tensor_checksums({&bytes, 1}).front();
   }
   out.publish();
   return checksums;

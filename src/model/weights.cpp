@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <set>
 
-#include "base/checksum.h"
 #include "base/json.h"
+#include "kernels/tensor_checksum.h"
 #include "model/gguf_weights.h"
 #include "model/weight_source.h"
 
@@ -187,11 +187,15 @@ std::map<std::string, std::string> load_weights(Model& model, const fs::path& pa
 }
 
 std::map<std::string, std::string> weight_checksums(const Model& model) {
+  return checksums_of(model.named_parameters());
+}
+
+std::map<std::string, std::string> checksums_of(const std::vector<std::pair<std::string, at::Tensor>>& named) {
+  std::vector<at::Tensor> tensors;
+  for (const auto& [name, tensor] : named) tensors.push_back(tensor.detach());
+  const auto sums = kernels::tensor_checksums(tensors);
   std::map<std::string, std::string> checksums;
-  for (const auto& [name, tensor] : model.named_parameters()) {
-    const at::Tensor bytes = tensor.detach().cpu().contiguous();
-    checksums[name] = checksum(bytes.const_data_ptr(), bytes.nbytes());
-  }
+  for (size_t i = 0; i < named.size(); ++i) checksums[named[i].first] = sums[i];
   return checksums;
 }
 

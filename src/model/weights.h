@@ -15,14 +15,27 @@ ModelConfig read_model_config(const fs::path& path);
 Model load_model(const fs::path& path, at::ScalarType dtype, at::Device device);
 
 // Copies every tensor of a folder, GGUF file, or .safetensors file into `model` (same shapes; values converted).
-// Returns name -> XXH3-128 of what is now installed, in the dtype it is held in.
+// Returns name -> checksum of what is now installed, in the dtype it is held in.
 std::map<std::string, std::string> load_weights(Model& model, const fs::path& path);
+// The checksums of kernels/tensor_checksum.h by name, computed where the tensors lie.
 std::map<std::string, std::string> weight_checksums(const Model& model);
+std::map<std::string, std::string> checksums_of(const std::vector<std::pair<std::string, at::Tensor>>& named);
 
 // Writes a Hugging Face folder: config.json and model.safetensors (sharded above 5 GB), in the model's dtype.
 // Atomic: written to FOLDER.tmp-*, then renamed. The tokenizer's files are the caller's to add.
 void save_model(const Model& model, const fs::path& folder);
-// One safetensors file with `metadata` in its header; returns name -> checksum. For /dev/shm and checkpoints.
+// A safetensors file before its data: where each tensor goes, and the first bytes. Padded to a whole page, so that
+// another version of the same tensors has them at the same places.
+struct SafetensorsLayout {
+  std::vector<std::pair<std::string, at::Tensor>> tensors;  // in the order of the file
+  std::vector<uint64_t> begins;                             // of each, from the file's begin
+  std::string header;
+  uint64_t bytes = 0;  // of the file
+};
+SafetensorsLayout lay_out_safetensors(const std::vector<std::pair<std::string, at::Tensor>>& tensors,
+                                      const std::map<std::string, std::string>& metadata);
+// One safetensors file; returns name -> checksum. For /dev/shm and checkpoints.
+std::map<std::string, std::string> save_safetensors(const SafetensorsLayout& layout, const fs::path& file);
 std::map<std::string, std::string> save_safetensors(const std::vector<std::pair<std::string, at::Tensor>>& tensors,
                                                     const fs::path& file,
                                                     const std::map<std::string, std::string>& metadata);

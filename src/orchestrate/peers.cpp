@@ -20,10 +20,11 @@ constexpr int kInternalErrors = 3;       // of the trainer, until they are taken
 // POST path and body of an update, in SGLang's names.
 std::pair<std::string, Json> update_request(const PublishedWeights& weights) {
   const bool folder = fs::is_directory(weights.path);
-  return {folder ? "/update_weights_from_disk" : "/update_weights_from_tensor",
-          {{folder ? "model_path" : "path", weights.path.string()},
-           {"weight_version", std::to_string(weights.version)},
-           {"checksums", weights.checksums}}};
+  Json body = {{folder ? "model_path" : "path", weights.path.string()},
+               {"weight_version", std::to_string(weights.version)},
+               {"checksums", weights.checksums}};
+  if (weights.device) body["device"] = to_json(*weights.device);
+  return {folder ? "/update_weights_from_disk" : "/update_weights_from_tensor", std::move(body)};
 }
 
 }  // namespace

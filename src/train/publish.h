@@ -1,12 +1,16 @@
 #pragma once
-// Handing out the current weights: a safetensors file in shared memory, or a Hugging Face folder, with a checksum per
-// tensor. What was published before is removed once the next is in place.
+// Handing out the current weights: a GPU's own memory and a safetensors file in shared memory, or a Hugging Face
+// folder, with a checksum per tensor. What was published before is removed once the next is in place.
+#include <array>
+#include <future>
+#include <memory>
 #include <string>
 
 #include "base/filesystem.h"
 #include "base/shared_memory.h"
 #include "contract/weights.h"
 #include "model/model.h"
+#include "train/pinned_file.h"
 
 namespace tritonforge::train {
 
@@ -16,14 +20,21 @@ class Publisher {
   // that comes back in between is given it again. `tokenizer_source`: see export_model.
   Publisher(const std::string& run_id, fs::path tokenizer_source);
 
-  // weights-<version>.safetensors. kUnavailable where shared memory is too small, naming what is needed and free.
+  // weights-<version>.safetensors. kUnavailable where shared memory is too small, naming what is needed and free. Of a
+  // model on a GPU the memory itself is told of as well, and the file is written after this has returned: the weights
+  // may not change, nor the model go, before settle().
   PublishedWeights to_shared_memory(const model::Model& model, int64_t version);
   // FOLDER/version-<version>/, a Hugging Face folder.
   PublishedWeights to_folder(const model::Model& model, int64_t version, const fs::path& folder);
+  // Waits for a file that is being written; throws what writing it threw.
+  void settle();
 
  private:
+  void write_file(const model::SafetensorsLayout& layout, const fs::path& path);
   SharedFolder shared_;
   fs::path tokenizer_source_;
+  std::array<std::unique_ptr<PinnedFile>, 2> files_;  // of models on a GPU: what was published last, the one before
+  std::future<void> writing_;                         // waits at its end
 };
 
 }  // namespace tritonforge::train

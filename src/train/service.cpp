@@ -95,6 +95,7 @@ StepResult TrainerService::step(StepRequest request) {
   std::vector<std::string> aside = set_aside(request);
 
   note(fmt::format("step {}", request.step));
+  publisher_->settle();  // the weights are about to change
   {
     std::optional<DeviceLock::Hold> hold;
     if (device_lock_) hold.emplace(device_lock_->shared());
@@ -208,6 +209,8 @@ fs::path TrainerService::save(const std::string& path) {
 
 PublishedWeights TrainerService::publish(int64_t version, const std::string& to) {
   note(fmt::format("publishing version {}", version));
+  std::optional<DeviceLock::Hold> hold;
+  if (device_lock_) hold.emplace(device_lock_->shared());
   PublishedWeights published = to == "shm" ? publisher_->to_shared_memory(trainer_->model(), version)
                                            : publisher_->to_folder(trainer_->model(), version, to);
   trainer_->published(version);

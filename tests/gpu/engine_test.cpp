@@ -11,21 +11,7 @@
 namespace tritonforge::engine {
 namespace {
 
-model::ModelConfig small_config(model::Family family) {
-  model::ModelConfig config;
-  config.family = family;
-  config.hidden_size = 256;
-  config.intermediate_size = 512;
-  config.num_layers = 3;
-  config.num_heads = 8;
-  config.num_kv_heads = 2;
-  config.head_dim = 64;
-  config.vocab_size = 1000;
-  config.max_position = 2048;
-  config.qk_norm = family == model::Family::kQwen3;
-  config.attention_bias = family == model::Family::kQwen2;
-  return config;
-}
+using gpu::small_config;
 
 std::vector<int64_t> prompt_of(int64_t length, int64_t salt) {
   std::vector<int64_t> ids;
@@ -177,6 +163,7 @@ TEST_F(EngineOnGpu, ASharedPrefixStaysNear) {
     at::manual_seed(5);
     EngineOptions o = options();
     o.shared_prefix = shared;
+    o.shared_prefix_mib = 0;
     o.cuda_graphs = graphs;
     Core core(o, model(at::kBFloat16, at::Device(at::kCUDA, 0)), nullptr);
     Output whole;

@@ -83,4 +83,26 @@ double worst_element_error(const at::Tensor& found, const at::Tensor& expected, 
   return largest((f - e).abs() / (e.abs() + floor));
 }
 
+model::ModelConfig small_config(model::Family family) {
+  model::ModelConfig config;
+  config.family = family;
+  config.hidden_size = 256;
+  config.intermediate_size = 512;
+  config.num_layers = 3;
+  config.num_heads = 8;
+  config.num_kv_heads = 2;
+  config.head_dim = 64;
+  config.vocab_size = 1000;
+  config.max_position = 2048;
+  config.qk_norm = family == model::Family::kQwen3;
+  config.attention_bias = family == model::Family::kQwen2;
+  return config;
+}
+
+std::unique_ptr<model::Model> small_model(uint64_t seed, at::Device device) {
+  auto made = std::make_unique<model::Model>(small_config(model::Family::kQwen3), at::kBFloat16, device);
+  made->init_random(seed, 0.08);
+  return made;
+}
+
 }  // namespace tritonforge::gpu

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "kernels/gpu/cuda_library.h"
+#include "model/model.h"
 
 namespace tritonforge::gpu {
 
@@ -47,5 +48,10 @@ at::Tensor ints(const std::vector<int32_t>& values);
 double worst_row_error(const at::Tensor& found, const at::Tensor& expected);
 // Largest |found - expected| / (|expected| + floor), NaN is infinite.
 double worst_element_error(const at::Tensor& found, const at::Tensor& expected, double floor);
+
+// Qwen2's or Qwen3's, small, of a vocabulary of 1,000.
+model::ModelConfig small_config(model::Family family);
+// With random weights in bfloat16, by the seed.
+std::unique_ptr<model::Model> small_model(uint64_t seed, at::Device device);
 
 }  // namespace tritonforge::gpu

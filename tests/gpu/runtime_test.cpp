@@ -74,6 +74,9 @@ TEST_F(Runtime, AnIpcHandleNamesAnAllocation) {  // opening it takes a second pr
   check_cuda(api().ipc_get(memory.as<void>(), &handle));
   check_cuda(api().ipc_get(memory.as<void>(), &again));
   EXPECT_EQ(std::memcmp(&handle, &again, sizeof handle), 0);
+  check_cuda(api().ipc_get(memory.as<std::byte>() + 4096, &again));
+  EXPECT_EQ(std::memcmp(handle.bytes, again.bytes, sizeof handle.bytes), 0) << "the same allocation";
+  EXPECT_EQ(again.offset, handle.offset + 4096);
 }
 
 TEST_F(Runtime, ErrorsHaveAText) {

@@ -24,7 +24,7 @@ struct CUgraphExec_st;
 
 namespace tritonforge::gpu {
 
-constexpr int kCudaAbi = 4;      // raised whenever the table or one of its structs changes
+constexpr int kCudaAbi = 5;      // raised whenever the table or one of its structs changes
 constexpr int kOutOfMemory = 2;  // cudaErrorMemoryAllocation
 constexpr int kPage = 16;        // tokens in a block of the KV cache
 // Query heads of all members of a group in prefix_attention(): so many members times heads / kv_heads at most.
@@ -42,8 +42,10 @@ struct DeviceProperties {
   double memory_bandwidth;  // bytes/s by the data sheet's clock and width; 0 where the driver does not tell
 };
 
+// Memory that another process of this host may map: the allocation, and where in it the memory begins.
 struct IpcHandle {
   char bytes[64];  // cudaIpcMemHandle_t
+  uint64_t offset;
 };
 
 // The KV cache of one layer: keys and values [blocks, kv_heads, kPage, head_dim] each. A block of one head is 4 KB at
@@ -159,9 +161,13 @@ struct CudaApi {
   int (*allocate_pinned)(void** host_out,
                          size_t bytes);  // mapped: kernels may read and write it under the same address
   int (*release_pinned)(void* host_pointer);
-  int (*ipc_get)(void* pointer, IpcHandle* out);  // of a whole allocation of allocate()
+  int (*pin)(void* host, size_t bytes);  // memory that is there already, as allocate_pinned()'s from now on
+  int (*unpin)(void* host);
+  int (*ipc_get)(void* pointer, IpcHandle* out);  // of memory of cudaMalloc, allocate()'s and libtorch's
+  // The allocation's begin as this process sees it (the memory itself is at handle->offset). Not in the process that it
+  // is of. What was opened keeps the memory alive until ipc_close(), also where its owner ends.
   int (*ipc_open)(const IpcHandle* handle, void** out);
-  int (*ipc_close)(void* pointer);
+  int (*ipc_close)(void* begin);
 
   // Streams, events, copies.
   int (*stream_create)(Stream* out, int high_priority);  // non-blocking: not ordered with the legacy stream

@@ -1,4 +1,5 @@
 // Devices, memory, streams, events and graphs: the CUDA runtime behind the table's conventions, and the table itself.
+#include <cudaTypedefs.h>
 #include <nvtx3/nvToolsExt.h>
 
 #include <algorithm>
@@ -86,16 +87,32 @@ int allocate_pinned(void** out, size_t bytes) {
 }
 int release_pinned(void* pointer) { return check(cudaFreeHost(pointer), "release_pinned"); }
 
-static_assert(sizeof(IpcHandle) == sizeof(cudaIpcMemHandle_t));
+int pin(void* host, size_t bytes) { return check(cudaHostRegister(host, bytes, cudaHostRegisterPortable), "pin"); }
+int unpin(void* host) { return check(cudaHostUnregister(host), "unpin"); }
+
+static_assert(sizeof(IpcHandle::bytes) == sizeof(cudaIpcMemHandle_t));
 int ipc_get(void* pointer, IpcHandle* out) {
+  // The driver alone tells where an allocation begins.
+  void* entry = nullptr;
+  cudaDriverEntryPointQueryResult found{};
+  if (const int error = check(
+          cudaGetDriverEntryPointByVersion("cuMemGetAddressRange", &entry, 12000, cudaEnableDefault, &found),
+          "ipc_get"))
+    return error;
+  TF_REQUIRE(found == cudaDriverEntryPointSuccess, "ipc_get: the driver has no cuMemGetAddressRange");
+  CUdeviceptr base = 0;
+  const auto address = reinterpret_cast<CUdeviceptr>(pointer);
+  const CUresult result = reinterpret_cast<PFN_cuMemGetAddressRange_v3020>(entry)(&base, nullptr, address);
+  TF_REQUIRE(result == CUDA_SUCCESS, "ipc_get: the driver's error %d", static_cast<int>(result));
   cudaIpcMemHandle_t handle;
   if (const int error = check(cudaIpcGetMemHandle(&handle, pointer), "ipc_get")) return error;
-  std::memcpy(out, &handle, sizeof handle);
+  std::memcpy(out->bytes, &handle, sizeof handle);
+  out->offset = address - base;
   return 0;
 }
 int ipc_open(const IpcHandle* from, void** out) {
   cudaIpcMemHandle_t handle;
-  std::memcpy(&handle, from, sizeof handle);
+  std::memcpy(&handle, from->bytes, sizeof handle);
   return check(cudaIpcOpenMemHandle(out, handle, cudaIpcMemLazyEnablePeerAccess), "ipc_open");
 }
 int ipc_close(void* pointer) { return check(cudaIpcCloseMemHandle(pointer), "ipc_close"); }
@@ -164,6 +181,8 @@ const CudaApi table = {
     .release = release,
     .allocate_pinned = allocate_pinned,
     .release_pinned = release_pinned,
+    .pin = pin,
+    .unpin = unpin,
     .ipc_get = ipc_get,
     .ipc_open = ipc_open,
     .ipc_close = ipc_close,

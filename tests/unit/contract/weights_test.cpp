@@ -19,16 +19,32 @@ std::string complaint(const InstalledWeights& installed, const PublishedWeights&
 }
 
 TEST(PublishedWeights, ReadAsWritten) {
-  const PublishedWeights weights{"/dev/shm/w.safetensors", 4, {{"norm", "12"}, {"head", "ab"}}};
+  const PublishedWeights weights{"/dev/shm/w.safetensors", 4, {{"norm", "12"}, {"head", "ab"}}, {}};
   const PublishedWeights read = published_weights_from_json(parse_json(to_json(weights).dump(), "test"));
   EXPECT_EQ(read.path, weights.path);
   EXPECT_EQ(read.version, 4);
   EXPECT_EQ(read.checksums, weights.checksums);
+  EXPECT_FALSE(read.device.has_value());
   EXPECT_THROW(published_weights_from_json({{"path", "x"}}), Error);
 }
 
+TEST(PublishedWeights, SayWhereTheyLieOnAGpu) {
+  PublishedWeights weights{"/dev/shm/w.safetensors", 4, {{"norm", "12"}}, {}};
+  weights.device = DeviceWeights{"GPU-12", "00ff", uint64_t{1} << 40, 16 << 20, "ab"};
+  Json json = parse_json(to_json(weights).dump(), "test");
+  const PublishedWeights read = published_weights_from_json(json);
+  ASSERT_TRUE(read.device.has_value());
+  EXPECT_EQ(read.device->device, "GPU-12");
+  EXPECT_EQ(read.device->handle, "00ff");
+  EXPECT_EQ(read.device->offset, uint64_t{1} << 40);
+  EXPECT_EQ(read.device->bytes, uint64_t{16} << 20);
+  EXPECT_EQ(read.device->layout, "ab");
+  json["device"].erase("handle");
+  EXPECT_THROW(published_weights_from_json(json), Error);
+}
+
 TEST(InstalledWeights, MustBeThePublishers) {
-  const PublishedWeights published{"/w", 4, {{"norm", "12"}, {"head", "ab"}}};
+  const PublishedWeights published{"/w", 4, {{"norm", "12"}, {"head", "ab"}}, {}};
   const auto installed = [](Json json) { return installed_weights_from_json("http://e:1", json); };
   EXPECT_EQ(complaint(installed({{"weight_version", "4"}, {"checksums", {{"norm", "12"}, {"head", "ab"}}}}), published),
             "none");

@@ -318,7 +318,7 @@ TEST_F(WeightUpdate, SwapsBetweenStepsAndMarksEachToken) {
   request.stream = true;
   const std::string running = client.send(std::move(request));
   client.wait_tokens(running, 5);
-  const auto installed = engine.update_weights(file, 4, checksums);
+  const auto installed = engine.update_weights({file, 4, checksums, {}});
   ASSERT_TRUE(installed.ok()) << installed.error().what();
   EXPECT_EQ(installed->version, 4);
   EXPECT_EQ(installed->checksums, checksums);
@@ -328,11 +328,72 @@ TEST_F(WeightUpdate, SwapsBetweenStepsAndMarksEachToken) {
   EXPECT_EQ(versions.front(), 0);
   EXPECT_EQ(versions.back(), 4);
   EXPECT_TRUE(std::is_sorted(versions.begin(), versions.end()));
+  EXPECT_TRUE(output.samples[0].mixed_cache);
+  EXPECT_FALSE(client.wait(client.send(client.request(prompt_of(20, 1), 3))).samples[0].mixed_cache);
   // The same prompt now gives what an engine of the new weights gives: nothing old is found in the cache.
   Engine fresh(small_options(), tiny_model(2), nullptr);
   Client fresh_client(fresh);
   EXPECT_EQ(client.wait(client.send(client.request(prompt_of(40, 1), 3))).samples[0].output_ids,
             fresh_client.wait(fresh_client.send(fresh_client.request(prompt_of(40, 1), 3))).samples[0].output_ids);
+}
+
+// Held back until what runs has ended on the weights that it began with.
+TEST_F(WeightUpdate, ModeWaitLetsRequestsEndAndHoldsNewOnes) {
+  const fs::path file = folder.path() / "new.safetensors";
+  const auto checksums = model::save_safetensors(tiny_model(2)->named_parameters(), file, {});
+  auto request = client.request(prompt_of(20, 1), 3, 200);
+  request.stream = true;
+  const std::string running = client.send(std::move(request));
+  client.wait_tokens(running, 5);
+  engine.pause();  // so that the update is there before the request ends
+  auto updated = std::async(std::launch::async,
+                            [&] { return engine.update_weights({file, 4, checksums, {}}, UpdateMode::kWait); });
+  // A command behind it in the queue: once the update is asked for, nothing is begun.
+  EXPECT_FALSE(engine.update_weights({file, 5, checksums, {}}, UpdateMode::kWait, Deadline::after(0.05)).ok());
+  const std::string late = client.send(client.request(prompt_of(30, 1), 5));
+  engine.resume();
+  const auto installed = updated.get();
+  ASSERT_TRUE(installed.ok()) << installed.error().what();
+  EXPECT_EQ(installed->version, 4);
+  const auto versions = [&](const std::string& id) { return client.wait(id).samples[0].weight_versions; };
+  EXPECT_EQ(versions(running), std::vector<int64_t>(200, 0));
+  EXPECT_EQ(versions(late), std::vector<int64_t>(40, 4));
+  EXPECT_FALSE(client.wait(running).samples[0].mixed_cache);
+}
+
+TEST_F(WeightUpdate, ModeWaitIsWithdrawnAtItsDeadlineAndModeAbortDoesNotWait) {
+  const fs::path file = folder.path() / "new.safetensors";
+  const auto checksums = model::save_safetensors(tiny_model(2)->named_parameters(), file, {});
+  engine.pause();
+  auto request = client.request(prompt_of(20, 1), 3, 200);
+  request.stream = true;
+  engine.resume();
+  const std::string running = client.send(std::move(request));
+  client.wait_tokens(running, 1);
+  engine.pause();
+  const auto late = engine.update_weights({file, 4, checksums, {}}, UpdateMode::kWait, Deadline::after(0.05));
+  ASSERT_FALSE(late.ok());
+  EXPECT_EQ(late.error().kind(), ErrorKind::kTimeout);
+  EXPECT_NE(std::string(late.error().what()).find("nothing was done"), std::string::npos) << late.error().what();
+  ASSERT_TRUE(engine.update_weights({file, 5, checksums, {}}, UpdateMode::kAbort).ok());
+  EXPECT_EQ(client.wait(running).samples[0].finish, FinishReason::kAbort);
+  engine.resume();
+  EXPECT_EQ(client.wait(client.send(client.request(prompt_of(9, 1), 3, 2))).samples[0].weight_versions,
+            std::vector<int64_t>(2, 5));
+}
+
+// A GPU's memory that cannot be had here, in one line; the file stands in for it, and must be there.
+TEST_F(WeightUpdate, MemoryThatCannotBeMappedIsRefusedAndTheFileIsTaken) {
+  const fs::path file = folder.path() / "new.safetensors";
+  const auto checksums = model::save_safetensors(tiny_model(2)->named_parameters(), file, {});
+  const DeviceWeights device{"GPU-1", std::string(128, '0'), 0, 64, "other"};
+  const auto refused = engine.update_weights({"", 4, checksums, device});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().kind(), ErrorKind::kUnsupported);
+  EXPECT_STREQ(refused.error().what(), "device weights: they lie on GPU-1, this engine computes on cpu");
+  const auto installed = engine.update_weights({file, 4, checksums, device});
+  ASSERT_TRUE(installed.ok()) << installed.error().what();
+  EXPECT_EQ(installed->checksums, checksums);
 }
 
 TEST_F(WeightUpdate, AnythingWrongLeavesTheOldWeights) {
@@ -342,7 +403,7 @@ TEST_F(WeightUpdate, AnythingWrongLeavesTheOldWeights) {
   auto checksums = model::save_safetensors(other->named_parameters(), file, {});
   const auto refused = [&](const fs::path& path, const std::map<std::string, std::string>& sums,
                            const std::string& tells) {
-    const auto result = engine.update_weights(path, 4, sums);
+    const auto result = engine.update_weights({path, 4, sums, {}});
     ASSERT_FALSE(result.ok()) << tells;
     EXPECT_NE(std::string(result.error().what()).find(tells), std::string::npos) << result.error().what();
     EXPECT_EQ(client.wait(client.send(client.request(prompt_of(20, 1), 3))).samples[0].output_ids, before);
@@ -369,7 +430,7 @@ TEST_F(WeightUpdate, AnythingWrongLeavesTheOldWeights) {
   refused(shape, {}, "[3, 3]");
 
   refused(folder.path() / "nothing.safetensors", {}, "nothing.safetensors");
-  ASSERT_TRUE(engine.update_weights(file, -1, checksums).ok());
+  ASSERT_TRUE(engine.update_weights({file, -1, checksums, {}}).ok());
   EXPECT_EQ(engine.stats().weight_version, 1);
 }
 

@@ -178,6 +178,52 @@ TEST(Scheduler, MixedCachesAreNotPublished) {
   EXPECT_EQ(chunk_of(scheduler.schedule(), *same)->start, 0);
 }
 
+// Until undrain() what is under way comes to its end, preempted ones too, and nothing else is begun.
+TEST(Scheduler, DrainingBeginsNoSequence) {
+  BlockPool pool(9, 2, false);  // 16 tokens
+  Scheduler scheduler({4, 16}, pool);
+  const auto old = sequence_of(6), young = sequence_of(6), late = sequence_of(2, 90);
+  scheduler.add(old.get());
+  scheduler.add(young.get());
+  EXPECT_TRUE(scheduler.drained()) << "none has begun";
+  finish_step(scheduler, scheduler.schedule());
+  scheduler.drain();
+  scheduler.add(late.get());
+  while (young->preemptions == 0) finish_step(scheduler, scheduler.schedule());
+  EXPECT_EQ(late->computed, 0);
+  scheduler.remove(old.get());
+  EXPECT_FALSE(scheduler.drained()) << "the preempted one was begun";
+  finish_step(scheduler, scheduler.schedule());
+  EXPECT_GT(young->computed, 0);
+  EXPECT_EQ(late->computed, 0);
+  scheduler.remove(young.get());
+  EXPECT_TRUE(scheduler.drained());
+  EXPECT_TRUE(scheduler.idle()) << "a step has nothing to do";
+  scheduler.undrain();
+  EXPECT_FALSE(scheduler.idle());
+  finish_step(scheduler, scheduler.schedule());
+  EXPECT_GT(late->computed, 0);
+}
+
+// Only new weights mix a cache, only one that was begun before them, and not once it is computed again.
+TEST(Scheduler, CachesOfOlderWeightsSaySo) {
+  BlockPool pool(9, 2, true);
+  Scheduler scheduler({4, 16}, pool);
+  const auto running = sequence_of(3), waiting = sequence_of(3, 50);
+  scheduler.add(running.get());
+  finish_step(scheduler, scheduler.schedule());
+  scheduler.forget_prefixes();
+  EXPECT_FALSE(running->mixes_weights);
+  scheduler.add(waiting.get());
+  scheduler.weights_changed();
+  EXPECT_TRUE(running->mixes_weights);
+  EXPECT_FALSE(waiting->mixes_weights);
+  scheduler.preempt_all();
+  finish_step(scheduler, scheduler.schedule());
+  EXPECT_FALSE(running->mixes_weights);
+  EXPECT_FALSE(waiting->mixes_weights);
+}
+
 // Many sequences through small pools: every one comes to its end, in bounded steps, and nothing leaks.
 TEST(Scheduler, NeverDeadlocks) {
   for (uint64_t seed = 0; seed < 60; ++seed) {
@@ -202,7 +248,7 @@ TEST(Scheduler, NeverDeadlocks) {
         alive.push_back(added.get());
         scheduler.add(added.get());
       }
-      if (scheduler.empty()) continue;
+      if (scheduler.idle()) continue;
       const Plan& plan = scheduler.schedule();
       ASSERT_GT(plan.tokens, 0);
       for (const Chunk& chunk : plan.chunks) {

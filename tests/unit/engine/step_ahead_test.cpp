@@ -153,7 +153,7 @@ TEST_F(StepAheadCore, NewWeightsWaitForTheStepInFlight) {
   StagedWeights staged;
   const auto targets = core.model().named_parameters(), sources = other->named_parameters();
   for (size_t i = 0; i < targets.size(); ++i) staged.copies.emplace_back(targets[i].second, sources[i].second);
-  EXPECT_EQ(core.install(staged, 4), 4);
+  EXPECT_EQ(core.install(staged, 4).version, 4);
   EXPECT_EQ(outputs["a"].samples[0].weight_versions, std::vector<int64_t>(6, 0));
   while (core.has_work()) core.step();
   std::vector<int64_t> expected(6, 0);

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "kernels/gpu/cuda_library.h"
+#include "kernels/tensor_checksum.h"
 
 namespace tritonforge {
 namespace {
@@ -31,6 +32,21 @@ TEST(Checksum, SeesEveryByteAndItsPlace) {
   }
   const std::string ordered = "12345678abcdefgh", swapped = "abcdefgh12345678";
   EXPECT_NE(checksum_bytes(ordered.data(), 16), checksum_bytes(swapped.data(), 16));
+}
+
+TEST(Checksum, PartsAddUpToTheWhole) {
+  const std::string text = "0123456789abcdefghijklmnopqrstuvwxyz-";  // 37 bytes
+  EXPECT_EQ(checksum_bytes(text.data(), 16) + checksum_bytes(text.data() + 16, 21, 2), checksum_bytes(text.data(), 37));
+}
+
+// Whatever the number of threads that share it: larger than what is worth one.
+TEST(Checksum, OfTensorsIsThatOfTheirBytes) {
+  const std::vector<at::Tensor> tensors{at::arange(3'000'001).to(at::kByte), at::randn({5}).to(at::kBFloat16),
+                                        at::empty({0})};
+  const auto found = kernels::tensor_checksums(tensors);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    EXPECT_EQ(found[i], fmt::format("{:016x}", checksum_bytes(tensors[i].const_data_ptr(), tensors[i].nbytes())));
+  }
 }
 
 // The library may be there or not: it opens with the interface of this program, or the error names the way to it.

@@ -210,5 +210,38 @@ TEST(Model, InitRandomIsAFunctionOfSeedAndName) {
   EXPECT_FALSE(at::equal(a.lm_head(), b.lm_head()));
 }
 
+// Every weight is in the arena, none overlaps another, and each begins where an allocation of its own might.
+TEST(ModelArena, HoldsEveryWeightOnce) {
+  for (const Family family : {Family::kQwen2, Family::kQwen3}) {
+    const Model model = small_model(small_config(family));
+    const at::Tensor& arena = model.arena();
+    arena.zero_();
+    int64_t elements = 0;
+    for (auto& [name, tensor] : model.named_parameters()) {
+      EXPECT_TRUE(tensor.is_alias_of(arena)) << name;
+      EXPECT_TRUE(tensor.is_contiguous()) << name;
+      EXPECT_EQ(tensor.abs().sum().item<float>(), 0) << name << " overlaps another";
+      at::Tensor(tensor).fill_(1);
+      elements += tensor.numel();
+    }
+    EXPECT_EQ(arena.sum().item<float>(), static_cast<float>(elements));
+    EXPECT_EQ(model.layers()[1].qkv_proj.storage_offset() * 4 % 256, 0);
+    EXPECT_EQ(model.layers()[1].down_proj.storage_offset() * 4 % 256, 0);
+  }
+}
+
+TEST(ModelArena, LayoutIsOfNamesShapesAndDtype) {
+  const ModelConfig config = small_config(Family::kQwen3);
+  const std::string layout = small_model(config).layout();
+  Model other = small_model(config);
+  other.init_random(9);
+  EXPECT_EQ(other.layout(), layout);
+  EXPECT_NE(small_model(config, at::kBFloat16).layout(), layout);
+  ModelConfig wider = config;
+  wider.intermediate_size += 8;
+  EXPECT_NE(small_model(wider).layout(), layout);
+  EXPECT_NE(small_model(small_config(Family::kQwen2)).layout(), layout);
+}
+
 }  // namespace
 }  // namespace tritonforge::model

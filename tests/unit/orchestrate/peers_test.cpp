@@ -450,6 +450,19 @@ TEST_F(EnginesTest, WeightsThatAreDamagedArePublishedAgain) {
   EXPECT_EQ(requests.at(2).at("checksums").at("norm"), "cd");
 }
 
+// An engine on the trainer's host takes its weights out of the trainer's GPU memory: it must be told where they lie.
+TEST_F(EnginesTest, TheHandleOfGpuMemoryTravelsWithTheFile) {
+  answer_with([](int) { return net::Response::json(engine("4", "ab")); });
+  Engines engines(role("router"), {role("engine-0")}, {});
+  PublishedWeights weights{file, 4, {{"norm", "ab"}}, {}};
+  engines.install(weights);
+  EXPECT_FALSE(requests.at(0).contains("device"));
+  weights.device = DeviceWeights{"GPU-1", "00ff", 256, 64, "layout"};
+  engines.install(weights);
+  EXPECT_EQ(requests.at(1).at("path"), file.string());
+  EXPECT_EQ(requests.at(1).at("device"), to_json(*weights.device));
+}
+
 TEST_F(EnginesTest, AFreshRouterKnowsTheBarrierBeforeAnyEngine) {
   http.start();
   Engines engines(role("router"), {role("engine-0")}, {"http://e:9"});

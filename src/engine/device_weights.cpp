@@ -1,0 +1,77 @@
+// Weights that come as another process's GPU memory.
+#include <array>
+
+#include "base/error.h"
+#include "engine/weights.h"
+#include "kernels/device.h"
+#include "kernels/gpu/cuda_library.h"
+
+namespace tritonforge::engine {
+namespace {
+
+gpu::IpcHandle handle_of(const DeviceWeights& weights) {
+  gpu::IpcHandle handle{};
+  const auto digit = [&](size_t i) {
+    const char c = weights.handle[i];
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    fail(ErrorKind::kUsage, "device weights: the handle holds '{}', which is no hex digit", c);
+  };
+  if (weights.handle.size() != 2 * sizeof handle.bytes) {
+    fail(ErrorKind::kUsage, "device weights: a handle of {} hex digits, expected {}", weights.handle.size(),
+         2 * sizeof handle.bytes);
+  }
+  for (size_t i = 0; i < sizeof handle.bytes; ++i)
+    handle.bytes[i] = static_cast<char>(16 * digit(2 * i) + digit(2 * i + 1));
+  handle.offset = weights.offset;
+  return handle;
+}
+
+bool sees(const std::string& identity) {
+  int count = 0;
+  gpu::check_cuda(gpu::open_cuda_library().device_count(&count));
+  for (int i = 0; i < count; ++i) {
+    if (kernels::device_identity({at::kCUDA, static_cast<at::DeviceIndex>(i)}) == identity) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+StagedWeights map_weights(const model::Model& model, const DeviceWeights& weights, const TensorChecksums& checksums) {
+  // What can be refused without touching the memory.
+  const at::Tensor& arena = model.arena();
+  if (!arena.is_cuda()) {
+    fail(ErrorKind::kUnsupported, "device weights: they lie on {}, this engine computes on {}", weights.device,
+         arena.device().str());
+  }
+  if (weights.layout != model.layout() || weights.bytes != arena.nbytes()) {
+    fail(ErrorKind::kUnsupported, "device weights: {} bytes of layout {}, this engine's are {} of layout {}",
+         weights.bytes, weights.layout, arena.nbytes(), model.layout());
+  }
+  if (checksums.empty()) fail(ErrorKind::kUsage, "device weights: none without checksums, their owner may change them");
+  const gpu::IpcHandle handle = handle_of(weights);
+  const auto& api = gpu::open_cuda_library();
+  gpu::check_cuda(api.set_device(arena.device().index()));
+  if (!sees(weights.device))
+    fail(ErrorKind::kUnsupported, "device weights: they lie on {}, which this process does not see", weights.device);
+
+  void* begin = nullptr;
+  if (api.ipc_open(&handle, &begin) != 0) {
+    fail(ErrorKind::kUnavailable,
+         "device weights: stale, the trainer that published them is gone or not on this host ({})", api.last_error());
+  }
+  StagedWeights staged;
+  staged.mapping = std::shared_ptr<const void>(begin, [&api](void* mapped) { api.ipc_close(mapped); });
+  const at::Tensor whole = at::from_blob(static_cast<std::byte*>(begin) + handle.offset, arena.sizes(), arena.strides(),
+                                         0, nullptr, arena.options(), arena.device());
+  staged.copies.emplace_back(arena, whole);
+  for (const auto& [name, tensor] : model.named_parameters()) {
+    const int64_t at = tensor.storage_offset() - arena.storage_offset();
+    staged.unread.emplace_back(name, whole.narrow(0, at, tensor.numel()));
+  }
+  staged.expected = checksums;
+  return staged;
+}
+
+}  // namespace tritonforge::engine
