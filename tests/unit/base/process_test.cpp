@@ -228,12 +228,12 @@ TEST_F(DeviceLockTest, AWaitEndsAndNamesWhoHoldsTheDevice) {
       return error.what();
     }
   };
-  DeviceLock measured(name), used(names_.back());
+  DeviceLock measured(name), used(names_.back()), other(names_.back());
   const auto held_by = [](const Holder& holder) { return HasSubstr(fmt::format("held by pid {} (", holder.pid())); };
   EXPECT_THAT(refusal(measured, /*exclusive=*/false), held_by(measurer));
   EXPECT_THAT(refusal(measured, /*exclusive=*/true), held_by(measurer));
   EXPECT_THAT(refusal(used, /*exclusive=*/true), held_by(user));
-  used.shared(Deadline::after(5));  // whoever gave up keeps nobody out
+  other.shared(Deadline::after(5));  // whoever gave up keeps nobody out
 }
 
 TEST_F(DeviceLockTest, AWaitingMeasurerIsNotOvertaken) {
