@@ -4,6 +4,19 @@
 
 namespace tritonforge {
 
+PublishedWeights exported_weights(const fs::path& folder, int64_t version) {
+  PublishedWeights weights{folder, version, {}, std::nullopt};
+  const fs::path file = folder / kChecksumsFile;
+  if (!fs::exists(file)) return weights;
+  const Json json = parse_json_or_discard(read_file(file));
+  try {
+    weights.checksums = json.get<TensorChecksums>();
+  } catch (const Json::exception&) {
+    fail(ErrorKind::kCorrupt, "{}: expected an object of texts, a checksum for every tensor", file.string());
+  }
+  return weights;
+}
+
 Json to_json(const DeviceWeights& weights) {
   return {{"device", weights.device},
           {"handle", weights.handle},

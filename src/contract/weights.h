@@ -29,6 +29,11 @@ struct PublishedWeights {
   // The same weights where they can be had sooner. The file is being written then, and is whole once it is there.
   std::optional<DeviceWeights> device;
 };
+// A Hugging Face folder that the trainer wrote, as a version: with the checksums that lie beside its tensors, empty
+// where none do. Throws kCorrupt naming the file.
+inline constexpr const char* kChecksumsFile = "checksums.json";  // {name: checksum}
+PublishedWeights exported_weights(const fs::path& folder, int64_t version);
+
 Json to_json(const DeviceWeights& weights);
 DeviceWeights device_weights_from_json(const Json& json);  // throws kUsage naming the field
 Json to_json(const PublishedWeights& weights);

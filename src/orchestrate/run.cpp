@@ -112,7 +112,7 @@ std::vector<BenchRow> measure(RunContext& run, const std::string& weights) {
   // The engines serve the base model as version 0, what SFT made as 1, and what RL made as 1 + its steps.
   const std::map<std::string, int64_t> versions = {{"base", 0}, {"sft", 1}, {"rl", 1 + run.config.rl.steps}};
   if (weights == "base") run.engines.require(0);
-  else run.engines.install({run.record.folder() / "models" / weights, versions.at(weights), {}});
+  else run.engines.install(exported_weights(run.record.folder() / "models" / weights, versions.at(weights)));
   return run_bench(run, weights);
 }
 

@@ -12,6 +12,7 @@
 #include "base/config.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "contract/weights.h"
 #include "model/weights.h"
 #include "tokenizer/tokenizer.h"
 
@@ -96,6 +97,7 @@ void export_model(const model::Model& model, const fs::path& source, const fs::p
   write_folder(folder, [&](const fs::path& temporary) {
     model::save_model(model, temporary);
     copy_tokenizer(source, temporary);
+    write_file_atomic(temporary / kChecksumsFile, Json(model::weight_checksums(model)).dump(1) + "\n");
   });
 }
 

@@ -28,6 +28,26 @@ TEST(PublishedWeights, ReadAsWritten) {
   EXPECT_THROW(published_weights_from_json({{"path", "x"}}), Error);
 }
 
+TEST(ExportedWeights, CarryTheChecksumsBesideThem) {
+  const TemporaryFolder folder("exported");
+  EXPECT_TRUE(exported_weights(folder.path(), 2).checksums.empty()) << "a folder of somebody else's";
+  write_file_atomic(folder.path() / kChecksumsFile, R"({"norm": "12"})");
+  const PublishedWeights weights = exported_weights(folder.path(), 2);
+  EXPECT_EQ(weights.path, folder.path());
+  EXPECT_EQ(weights.version, 2);
+  EXPECT_EQ(weights.checksums, (TensorChecksums{{"norm", "12"}}));
+  for (const char* damaged : {"{", "[]", R"({"norm": 12})"}) {
+    write_file_atomic(folder.path() / kChecksumsFile, damaged);
+    try {
+      exported_weights(folder.path(), 2);
+      FAIL() << damaged;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kCorrupt);
+      EXPECT_THAT(error.what(), HasSubstr("checksums.json: expected an object of texts"));
+    }
+  }
+}
+
 TEST(PublishedWeights, SayWhereTheyLieOnAGpu) {
   PublishedWeights weights{"/dev/shm/w.safetensors", 4, {{"norm", "12"}}, {}};
   weights.device = DeviceWeights{"GPU-12", "00ff", uint64_t{1} << 40, 16 << 20, "ab"};

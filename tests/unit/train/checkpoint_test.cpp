@@ -7,6 +7,7 @@
 
 #include <csignal>
 
+#include "contract/weights.h"
 #include "model/weights.h"
 #include "unit/train/sample_model.h"
 
@@ -183,6 +184,9 @@ TEST(Checkpoint, AnExportReplacesWhatIsThere) {
   export_model(second, source.config().model, folder);
   EXPECT_EQ(model::weight_checksums(model::load_model(folder, at::kFloat, at::kCPU)), model::weight_checksums(second));
   EXPECT_TRUE(fs::exists(folder / "tokenizer.json"));
+  const PublishedWeights exported = exported_weights(folder, 7);
+  EXPECT_EQ(exported.version, 7);
+  EXPECT_EQ(exported.checksums, model::weight_checksums(second));
 }
 
 }  // namespace
