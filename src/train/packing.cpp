@@ -152,11 +152,16 @@ MicroBatch make_micro_batch(std::span<const TrainSequence> sequences, const std:
     const float inverse = kernels::inverse_temperature(static_cast<float>(s.temperature));
     const int64_t length = forward_length(s);
     if (length > 0) lengths.push_back(target_count(s));
+    // Behind a token of older weights, to the end of its answer, the sampler's KV cache holds keys of those, too.
+    bool on_current_cache = true;
     for (int64_t t = 0; t < length; ++t) {
       ids.push_back(s.tokens[t]);
       positions.push_back(t);
       const int64_t target = t + 1;
-      if (!s.loss_mask[target]) continue;
+      if (!s.loss_mask[target]) {
+        on_current_cache = true;  // the next answer has a new one
+        continue;
+      }
       rows.push_back(start + t);
       targets.push_back(s.tokens[target]);
       weight.push_back(static_cast<float>(weights[index]));
@@ -166,7 +171,8 @@ MicroBatch make_micro_batch(std::span<const TrainSequence> sequences, const std:
       advantages.push_back(s.advantages[target]);
       const bool current = std::find(current_versions.begin(), current_versions.end(), s.weight_versions[target]) !=
                            current_versions.end();
-      on_policy.push_back(current ? 1.0f : 0.0f);
+      on_current_cache = on_current_cache && current;
+      on_policy.push_back(on_current_cache ? 1.0f : 0.0f);
     }
     batch.cu_seqlens.push_back(start + length);
   }

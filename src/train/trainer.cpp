@@ -157,7 +157,8 @@ StepMetrics Trainer::train_step(StepKind kind, std::span<const TrainSequence> se
   }
   broken_ = false;
   state_.step = step;
-  if (!updates.empty()) state_.weight_versions.clear();
+  const bool moved = state_.last.skipped_updates < static_cast<double>(updates.size());
+  if (moved) state_.weight_versions.clear();  // else the engines' versions are still these weights
   StepMetrics& metrics = state_.last;
   metrics.step = step;
   metrics.kind = kind;

@@ -80,9 +80,21 @@ TEST(Packing, AMicroBatchAlignsRowsWithTheTargetsTheyPredict) {
   EXPECT_EQ(floats(batch.weights), (std::vector<float>{0.25, 0.25, 0.5}));
   EXPECT_EQ(floats(batch.inverse_temperature), (std::vector<float>{1, 1, 2}));
   EXPECT_EQ(floats(batch.sampler_log_probs), (std::vector<float>{-1, -2, -3}));
-  EXPECT_EQ(floats(batch.on_policy), (std::vector<float>{0, 1, 1}));
+  EXPECT_EQ(floats(batch.on_policy), (std::vector<float>{0, 0, 1})) << "13 was drawn over keys of older weights";
   EXPECT_EQ(ints(batch.lengths), (std::vector<int64_t>{2, 1}));
   EXPECT_FALSE(make_micro_batch(sequences, {0}, {0.25, 0.5}, {}, at::kCPU).inverse_temperature.defined());
+}
+
+TEST(Packing, TheNextAnswerHasACacheOfItsOwn) {
+  TrainSequence s;
+  s.tokens = {10, 11, 12, 13, 14};
+  s.loss_mask = {0, 1, 1, 0, 1};  // 13 was said to it in between
+  s.old_log_probs = {0, -1, -1, 0, -1};
+  s.advantages = {0, 1, 1, 0, 1};
+  s.weight_versions = {-1, 7, 8, -1, 8};
+  const std::vector<TrainSequence> sequences{s};
+  const at::Tensor on_policy = make_micro_batch(sequences, {0}, {1.0}, {8}, at::kCPU).on_policy;
+  EXPECT_TRUE(at::equal(on_policy, at::tensor({0.0f, 0.0f, 1.0f})));
 }
 
 TEST(Packing, LossWeightsFollowTheirNames) {

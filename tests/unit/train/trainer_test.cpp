@@ -234,10 +234,13 @@ TEST(Trainer, ANonFiniteGradientSkipsTheUpdateAndSaysSo) {
   config.loss.clip_high = 1e9;
   Trainer loose = make(config);
   sequences[0].old_log_probs.back() = -80;  // ratio e^76: overflows with that advantage
+  loose.published(5);
   const auto metrics = loose.train_step(StepKind::kRl, sequences);
   EXPECT_EQ(metrics.skipped_updates, 1);
   EXPECT_EQ(largest_difference(loose.model(), sample_model()), 0.0);
+  EXPECT_EQ(loose.state().weight_versions.back(), 5) << "what the engines have is still on-policy";
   EXPECT_EQ(loose.train_step(StepKind::kSft, sample_sequences(2, 4)).skipped_updates, 0);
+  EXPECT_TRUE(loose.state().weight_versions.empty());
 }
 
 }  // namespace
