@@ -383,6 +383,7 @@ EngineStats Core::stats() const {
   now.kv_tokens_total = pool_.capacity() * kBlockSize;
   now.prefix_blocks = pool_.cached();
   now.paused = paused_;
+  now.draining = draining();
   now.memory_released = !runner_->has_cache();
   return now;
 }

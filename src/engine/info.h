@@ -28,6 +28,7 @@ struct EngineStats {
   double step_seconds = 0;    // spent in steps since the start
   StageSeconds stages;
   bool paused = false, memory_released = false;
+  bool draining = false;  // new weights wait until the requests under way have ended
   int64_t consecutive_failures = 0;
   std::string last_failure;  // of a step; empty while the last one went well
 };

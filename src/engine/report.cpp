@@ -7,6 +7,7 @@ net::Response health_report(const EngineStats& stats, bool healthy, bool closing
   std::string detail = fmt::format("{} running, {} waiting", stats.running, stats.waiting);
   if (closing) detail = "shutting down";
   else if (stats.paused) detail += ", paused";
+  else if (stats.draining) detail += ", new weights wait for what runs";
   else if (stats.memory_released) detail += ", its memory released";
   else if (stats.weight_version < 0) detail += ", without weights since an update that went wrong";
   if (closing || stats.waiting > stats.running * 4 + 256 || stats.consecutive_failures > 0 ||

@@ -187,10 +187,15 @@ TEST(Supervisor, StoppingDuringStartEndsTheWait) {
   TemporaryFolder logs("supervisor");
   Supervisor supervisor(logs.path());
   RoleSpec spec = server_role("engine-0");
-  spec.argv = {TF_PYTHON, "-c", "import signal; signal.pause()"};  // never healthy
+  // Never healthy, and deaf to the signal of a stop.
+  spec.argv = {
+      TF_PYTHON, "-c",
+      "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); signal.pause()"};
   spec.ready_timeout_s = 3600;  // longer than any test may take: only the stop ends the wait
+  spec.grace_s = 0.05;
+  const fs::path log = logs.path() / "engine-0.log";
   std::thread stopper([&] {
-    while (supervisor.status().empty()) std::this_thread::yield();
+    while (!fs::exists(log) || read_file(log) != "deaf\n") std::this_thread::yield();
     supervisor.stop_all();
   });
   EXPECT_THROW(supervisor.start(one(std::move(spec))), Error);
