@@ -4,6 +4,7 @@ moments and a run stopped in any stage and resumed give bit for bit the weights 
 import json
 import os
 import pathlib
+import re
 import signal
 import sqlite3
 import subprocess
@@ -206,11 +207,13 @@ def test_stopped_in_any_stage_it_resumes_to_the_same(undisturbed, tmp_path):
     run.wait_for(lambda: run.status()["stage"] == "bench rl", "the last bench")
     run.process.kill()
     run.process.communicate()
-    left = set(pathlib.Path("/dev/shm").glob("tritonforge-*"))
+    run_id = re.search(r"^run_id: (\S+)$", (run.output / "trainer-rl.yaml").read_text(), re.M)[1]
+    shared = pathlib.Path(f"/dev/shm/tritonforge-{run_id}")
+    assert shared.exists()
     run = Run(tmp_path / "a", "--resume")
     run.finish()
     same_as(run, undisturbed)
-    assert not left & set(pathlib.Path("/dev/shm").glob("tritonforge-*"))
+    assert not shared.exists()
     # Another recipe is another run.
     other = Run(tmp_path / "a", "--resume", "--set", "rl.prompts_per_step=3")
     assert "rl.prompts_per_step: 2, now 3" in other.finish(code=2)
