@@ -29,10 +29,9 @@ struct StagedWeights {
 };
 
 // Reads a .safetensors file, a folder of them, or a GGUF file, into copies in the model's dtype unless a GPU can read
-// the file's map itself. Every tensor of the
-// model must be there with its shape and no other may be (a tied lm_head excepted). `checksums`: of a tensor's bytes as
-// the file holds them; for a GGUF file, of the tensor in the model's dtype. Throws kNotFound or kCorrupt naming file,
-// tensor, expected and found.
+// the file's map itself. Every tensor of the model must be there with its shape and no other may be (a tied lm_head
+// excepted). `checksums`: of a tensor's bytes as the file holds them; for a GGUF file, of the tensor in the model's
+// dtype. Throws kNotFound or kCorrupt naming file, tensor, expected and found.
 StagedWeights stage_weights(const model::Model& model, const fs::path& path, const TensorChecksums& checksums);
 
 // Maps the trainer's own memory (CUDA IPC); nothing is read yet. Throws kUnsupported where the weights cannot come this

@@ -26,9 +26,7 @@ void add_flag(Verdict& verdict, Cheat kind, const std::string& evidence) {
 
 void bound(Verdict& verdict) {
   constexpr size_t kMostItems = 256, kDiagnostics = 4100, kText = 1000, kName = 200;
-  const auto cut = [](std::string& text, size_t most) {
-    if (text.size() > most) text = clipped(text, most);
-  };
+  const auto cut = [](std::string& text, size_t most) { text = clipped(text, most); };
   cut(verdict.diagnostics, kDiagnostics);
   cut(verdict.device, kName);
   for (Flag& flag : verdict.flags) cut(flag.evidence, kText);
@@ -42,8 +40,8 @@ void bound(Verdict& verdict) {
   }
 }
 
-CallResult call_result(const Json& header, std::span<const std::byte> payload) {
-  return {.outputs = header.at("outputs"),
+CallResult call_result(const Json& outputs, const Json& header, std::span<const std::byte> payload) {
+  return {.outputs = outputs,
           .tensors = parse_tensors(header.at("tensors"), payload),
           .inputs = header.at("inputs").get<size_t>(),
           .aliases = header.at("aliases").get<std::vector<int64_t>>()};

@@ -27,9 +27,9 @@ struct CallResult {
   std::vector<int64_t> aliases;  // of each output: the input whose memory it is, -1 for none
 };
 
-// From an answer's header; views into `payload`. Throws nlohmann's exceptions or kCorrupt where it lacks what it must
-// hold: a forgery.
-CallResult call_result(const Json& header, std::span<const std::byte> payload);
+// The tree of a call's outputs and the rest from an answer's header; views into `payload`. Throws nlohmann's exceptions
+// or kCorrupt where the header lacks what it must hold: a forgery.
+CallResult call_result(const Json& outputs, const Json& header, std::span<const std::byte> payload);
 
 // Adds a Trial: inputs untouched (or changed as the reference changes them), the reference's tree, its values within
 // `tolerances`. A failed one sets the fault and the diagnostics. `constant` stays true while every output of the

@@ -48,7 +48,7 @@ void hear(const std::string& bytes) {
     Verdict verdict;
     bool constant = true;
     try {
-      const auto result = evaluate::call_result(frame.header, frame.payload);
+      const auto result = evaluate::call_result(frame.header.at("outputs"), frame.header, frame.payload);
       evaluate::judge_call(result, expected, 0, {}, verdict, constant);
       evaluate::same_outputs(result, expected, {});
     } catch (const Error&) {

@@ -151,13 +151,6 @@ Frame PlanRun::replay(Child& replayer, size_t index, bool launch) {
   return receive(replayer, context_.deadline, "replaying", 2 * expected.payload.size() + kMaxPlanBytes);
 }
 
-CallResult call_result(const Plan& plan, const Frame& frame) {
-  return {.outputs = plan.outputs,
-          .tensors = parse_tensors(frame.header.at("tensors"), frame.payload),
-          .inputs = frame.header.at("inputs").get<size_t>(),
-          .aliases = frame.header.at("aliases").get<std::vector<int64_t>>()};
-}
-
 // False where nothing more is worth running.
 bool PlanRun::trial(Child& replayer, const Plan& plan, size_t index) {
   const Frame frame = replay(replayer, index, true);
@@ -177,8 +170,8 @@ bool PlanRun::trial(Child& replayer, const Plan& plan, size_t index) {
     return false;
   }
   if (index == 0) verdict_.notes["own_share"] = fmt::format("{:.3f}", frame.header.at("own_share").get<double>());
-  judge_call(call_result(plan, frame), *context_.reference.trials[index], index, context_.options.tolerances, verdict_,
-             trivial_);
+  judge_call(call_result(plan.outputs, frame.header, frame.payload), *context_.reference.trials[index], index,
+             context_.options.tolerances, verdict_, trivial_);
   return verdict_.trials.back().passed && !verdict_.cheated();
 }
 
@@ -216,8 +209,8 @@ void PlanRun::run() {
   }
   // Without its launches the output must be another one.
   const Frame ghost = replay(*replayer, 0, false);
-  if (!ghost.header.contains("failed") &&
-      same_outputs(call_result(plan, ghost), *trials.front(), context_.options.tolerances))
+  if (!ghost.header.contains("failed") && same_outputs(call_result(plan.outputs, ghost.header, ghost.payload),
+                                                       *trials.front(), context_.options.tolerances))
     add_flag(verdict_, Cheat::kNoKernelEffect, "with every launch left out, the output is the same");
   if (trivial_) add_flag(verdict_, Cheat::kTrivialReference, "the reference's outputs are constant");
   if (verdict_.cheated()) return;
