@@ -98,6 +98,7 @@ function(tf_unit_tests folder)
     endif()
   endforeach()
   tf_torch(unit_${folder} PRIVATE ${sources})
+  target_compile_options(unit_${folder} PRIVATE $<$<CONFIG:Release>:-O1>)  # compiled a quarter sooner than with -O2
   add_test(NAME unit_${folder} COMMAND ${TF_TEST_LAUNCHER} $<TARGET_FILE:unit_${folder}>)
   set_tests_properties(unit_${folder} PROPERTIES TIMEOUT 600 ENVIRONMENT "${TF_TEST_ENVIRONMENT}")
   add_dependencies(unit_tests unit_${folder})

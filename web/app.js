@@ -59,8 +59,18 @@ function headline(status) {
 
 function stagesLine(status) {
   const list = (names) => (Array.isArray(names) ? names.join(', ') : '');
-  const parts = [['done', list(status.done)], ['to do', list(status.left)]].filter((part) => part[1]);
-  return parts.map(([label, names]) => `${label}: ${names}`).join(' · ');
+  const started = isNumber(status.started) ? new Date(1000 * status.started).toLocaleString() : '';
+  const parts = [['started', started], ['done', list(status.done)], ['to do', list(status.left)]];
+  return parts.filter(([, text]) => text).map(([label, text]) => `${label}: ${text}`).join(' · ');
+}
+
+// Of the stage and of the run; a stage of which none was done before has no known length.
+function timeLeft(status) {
+  if (!(status.eta_s > 0)) return '';
+  const run = status.run_eta_s;
+  const least = status.run_eta_is_least ? 'more than ' : '';
+  const all = isNumber(run) && (least || run > status.eta_s) ? `, in all ${least}${duration(run)}` : '';
+  return `, ${duration(status.eta_s)} left in this stage${all}`;
 }
 
 const stateClass = (name) => (['green', 'yellow', 'red'].includes(name) ? name : '');
@@ -79,8 +89,7 @@ function showStatus() {
   byId('progress').hidden = !known || !running;
   if (known) {
     byId('bar').style.width = `${Math.min(100, (100 * progress.done) / progress.total)}%`;
-    const left = isNumber(status.eta_s) ? `, ${duration(status.eta_s)} left` : '';
-    byId('progress-text').textContent = `${progress.done} of ${progress.total}${left}`;
+    byId('progress-text').textContent = `${progress.done} of ${progress.total}${timeLeft(status)}`;
   }
   const roles = (Array.isArray(status.roles) ? status.roles : []).map((role) => {
     const known = running ? role.state : 'unknown';

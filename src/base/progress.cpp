@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <ctime>
 
 namespace tritonforge {
 
@@ -11,6 +12,14 @@ std::string format_duration(double seconds) {
   const auto whole = static_cast<int64_t>(seconds + 0.5);
   if (whole >= 3600) return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
   return fmt::format("{}:{:02}", whole / 60, whole % 60);
+}
+
+std::string format_time(double unix_seconds) {
+  const auto whole = static_cast<std::time_t>(unix_seconds);
+  std::tm local{};
+  ::localtime_r(&whole, &local);
+  char text[32];
+  return std::string(text, std::strftime(text, sizeof text, "%Y-%m-%d %H:%M", &local));
 }
 
 Progress::Progress(std::string label, int64_t total)

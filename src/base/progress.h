@@ -23,6 +23,7 @@ class Progress {
   Clock::time_point start_ = Clock::now(), shown_{};
 };
 
-std::string format_duration(double seconds);  // "1:05", "2:03:04"
+std::string format_duration(double seconds);   // "1:05", "2:03:04"
+std::string format_time(double unix_seconds);  // of the local clock: "2026-11-22 11:07"
 
 }  // namespace tritonforge

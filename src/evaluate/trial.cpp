@@ -13,7 +13,7 @@ void add_diagnostics(Verdict& verdict, const std::string& line) {
   std::string& text = verdict.diagnostics;
   if (!text.empty()) text += '\n';
   text += line;
-  if (text.size() > kMost) text = text.substr(0, kMost) + " ...";
+  text = clipped(text, kMost);
 }
 
 void add_flag(Verdict& verdict, Cheat kind, const std::string& evidence) {

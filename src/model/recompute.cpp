@@ -1,6 +1,7 @@
 #include "model/recompute.h"
 
-#include <torch/torch.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 namespace tritonforge::model {
 namespace {

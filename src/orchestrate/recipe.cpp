@@ -25,8 +25,20 @@ YAML::Node merged(const YAML::Node& base, const YAML::Node& over) {
   return result;
 }
 
+void require_recipe(const fs::path& path) {
+  if (fs::exists(path)) return;
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  std::vector<std::string> recipes;
+  for (const auto& entry : fs::is_directory(folder) ? fs::directory_iterator(folder) : fs::directory_iterator()) {
+    if (entry.path().extension() == ".yaml") recipes.push_back(entry.path().filename().string());
+  }
+  std::sort(recipes.begin(), recipes.end());
+  fail(ErrorKind::kNotFound, "there is no recipe {}{}", path.string(), nearest_hint(path.filename().string(), recipes));
+}
+
 YAML::Node load_extended(const fs::path& path, int depth) {
   if (depth > 8) fail(ErrorKind::kUsage, "{}: 'extends' goes in a circle", path.string());
+  require_recipe(path);
   YAML::Node node = load_yaml_file(path.string());
   if (!node.IsMap()) fail(ErrorKind::kUsage, "{}: a recipe is a mapping", path.string());
   const YAML::Node parent = static_cast<const YAML::Node&>(node)["extends"];

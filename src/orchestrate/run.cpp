@@ -277,7 +277,7 @@ void run_recipe(const RecipeConfig& config, const RunOptions& options) {
   TerminalView view;
   view.line(
       fmt::format("TritonForge run '{}', seed {}: {}", config.name, config.seed, fmt::join(config.stages, " -> ")));
-  view.line(fmt::format("folder {}{}", record.folder().string(),
+  view.line(fmt::format("started {}, folder {}{}", format_time(record.started()), record.folder().string(),
                         run.dashboard_url.empty() ? "" : "   page " + run.dashboard_url));
 
   // The stages run in their own thread, so that this one can answer signals.

@@ -14,7 +14,9 @@
 namespace tritonforge::orchestrate {
 namespace {
 constexpr double kLockPatience = 5;  // seconds in which the processes of a killed run are gone
-}
+
+std::string kind_of(const std::string& stage) { return stage.substr(0, stage.find('-')); }  // "bench" of "bench-sft"
+}  // namespace
 
 Json to_json(const BenchRow& row) {
   Json json = {{"name", row.stage},
@@ -88,7 +90,8 @@ RunRecord::FolderLock::FolderLock(const fs::path& folder, bool resume) {
 
 RunRecord::FolderLock::~FolderLock() { ::close(fd_); }
 
-RunRecord::RunRecord(fs::path folder, bool resume) : folder_(std::move(folder)), lock_(folder_, resume) {
+RunRecord::RunRecord(fs::path folder, bool resume)
+    : folder_(std::move(folder)), lock_(folder_, resume), started_(unix_seconds()) {
   const fs::path state = folder_ / "state.json";
   if (!fs::exists(state)) {
     save_state();
@@ -101,6 +104,7 @@ RunRecord::RunRecord(fs::path folder, bool resume) : folder_(std::move(folder)),
   const Json json = parse_json(read_file(state), state.string());
   begun_ = optional_field<std::vector<std::string>>(json, "begun", {"data", "sft", "rl", "bench"}, state.string());
   done_ = require<std::vector<std::string>>(json, "done", state.string());
+  started_ = optional_field<double>(json, "started", started_, state.string());
   wall_s_ = require<std::map<std::string, double>>(json, "wall_s", state.string());
   for (const auto& row : require<Json>(json, "rows", state.string())) rows_.push_back(bench_row_from_json(row));
   if (!fs::exists(folder_ / "steps.jsonl")) return;
@@ -115,8 +119,8 @@ RunRecord::RunRecord(fs::path folder, bool resume) : folder_(std::move(folder)),
 void RunRecord::save_state() {
   Json rows = Json::array();
   for (const auto& row : rows_) rows.push_back(to_json(row));
-  write_file_atomic(folder_ / "state.json",
-                    Json{{"begun", begun_}, {"done", done_}, {"wall_s", wall_s_}, {"rows", rows}}.dump(1));
+  const Json state = {{"started", started_}, {"begun", begun_}, {"done", done_}, {"wall_s", wall_s_}, {"rows", rows}};
+  write_file_atomic(folder_ / "state.json", state.dump(1));
 }
 
 bool RunRecord::stage_done(const std::string& stage) const {
@@ -243,6 +247,21 @@ void RunRecord::set_progress(const std::string& stage, int64_t done, int64_t tot
   progress_.total = total;
 }
 
+std::vector<std::string> RunRecord::left() const {
+  std::vector<std::string> left;
+  for (const std::string& stage : plan_) {
+    if (std::find(done_.begin(), done_.end(), stage) == done_.end()) left.push_back(stage);
+  }
+  return left;
+}
+
+// Seconds of the last stage done of this kind: "bench" of bench-base, bench-sft, bench-rl.
+std::optional<double> RunRecord::took(const std::string& kind) const {
+  const auto last = std::find_if(done_.rbegin(), done_.rend(),
+                                 [&](const std::string& stage) { return kind_of(stage) == kind; });
+  return last == done_.rend() ? std::nullopt : std::optional(wall_s_.at(*last));
+}
+
 RunRecord::Progress RunRecord::progress() const {
   std::lock_guard lock(mutex_);
   Progress progress = progress_;
@@ -251,7 +270,19 @@ RunRecord::Progress RunRecord::progress() const {
   if (made > 0)
     progress.eta_s = progress.elapsed_s / static_cast<double>(made) *
                      static_cast<double>(progress.total - progress.done);
+  progress.run_eta_s = progress.eta_s;
+  const auto stages = left();
+  for (size_t i = 1; i < stages.size(); ++i) {  // the first is under way
+    const auto seconds = took(kind_of(stages[i]));
+    progress.run_eta_s += seconds.value_or(0);
+    progress.run_eta_is_least |= !seconds;
+  }
   return progress;
+}
+
+double RunRecord::started() const {
+  std::lock_guard lock(mutex_);
+  return started_;
 }
 
 void RunRecord::write_status(const std::vector<RoleStatus>& roles, const std::string& run_name) {
@@ -265,16 +296,21 @@ void RunRecord::write_status(const std::vector<RoleStatus>& roles, const std::st
                     {"pid", role.pid}});
   }
   std::unique_lock lock(mutex_);
-  Json left = Json::array();
-  for (const std::string& stage : plan_) {
-    if (std::find(done_.begin(), done_.end(), stage) == done_.end()) left.push_back(stage);
-  }
-  const Json status = {{"run", run_name},    {"state", state_},
-                       {"done", done_},      {"left", std::move(left)},
-                       {"reason", reason_},  {"stage", now.stage},
-                       {"eta_s", now.eta_s}, {"elapsed_s", now.elapsed_s},
-                       {"roles", list},      {"progress", {{"done", now.done}, {"total", now.total}}},
-                       {"pid", ::getpid()},  {"time", unix_seconds()}};
+  const Json status = {{"run", run_name},
+                       {"state", state_},
+                       {"done", done_},
+                       {"left", left()},
+                       {"reason", reason_},
+                       {"stage", now.stage},
+                       {"eta_s", now.eta_s},
+                       {"elapsed_s", now.elapsed_s},
+                       {"run_eta_s", now.run_eta_s},
+                       {"run_eta_is_least", now.run_eta_is_least},
+                       {"started", started_},
+                       {"roles", list},
+                       {"progress", {{"done", now.done}, {"total", now.total}}},
+                       {"pid", ::getpid()},
+                       {"time", unix_seconds()}};
   lock.unlock();
   write_file_atomic(folder_ / "status.json", status.dump(1));
 }
@@ -291,8 +327,7 @@ void RunRecord::write_result(int64_t seed) {
   for (const auto& row : rows_) stages.push_back(to_json(row));
   Json wall = {{"data", 0.0}, {"sft", 0.0}, {"rl", 0.0}, {"bench", 0.0}};
   for (const auto& [stage, seconds] : wall_s_) {
-    const std::string key = stage.rfind("bench", 0) == 0 ? "bench" : stage;
-    wall[key] = wall.value(key, 0.0) + seconds;
+    wall[kind_of(stage)] = wall.value(kind_of(stage), 0.0) + seconds;
   }
   write_file_atomic(folder_ / "result.json", Json{{"stages", stages}, {"wall_s", wall}, {"seed", seed}}.dump(1) + "\n");
 }

@@ -86,12 +86,17 @@ class RunRecord {
   struct Progress {
     std::string stage;
     int64_t done = 0, total = 0;
-    double eta_s = 0, elapsed_s = 0;
+    double eta_s = 0, elapsed_s = 0;  // of this stage; eta_s 0: nothing of it is done yet
+    double run_eta_s = 0;             // this stage's and, for each one after it, what one of its kind took here
+    bool run_eta_is_least = false;    // there was none of its kind yet: the run takes longer than run_eta_s
   };
   Progress progress() const;
+  double started() const;  // unix seconds, of the run's first start
 
  private:
   void save_state();
+  std::vector<std::string> left() const;
+  std::optional<double> took(const std::string& kind) const;
   void add_step(const std::string& stage, int64_t number, Json step);
   // The folder's .lock file, which the processes that are started inherit.
   class FolderLock {
@@ -108,6 +113,7 @@ class RunRecord {
   FolderLock lock_;
   mutable std::mutex mutex_;
   std::vector<std::string> begun_, done_, plan_;
+  double started_;
   std::map<std::string, double> wall_s_;
   std::vector<BenchRow> rows_;
   std::map<std::string, int64_t> last_step_;

@@ -25,14 +25,22 @@ int terminal_width() {
   return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 20 ? size.ws_col : 100;
 }
 
+std::string time_left(const RunRecord::Progress& progress) {
+  std::string text = format_duration(progress.eta_s) + " left";
+  if (progress.run_eta_is_least) text += ", in all more than " + format_duration(progress.run_eta_s);
+  else if (progress.run_eta_s > progress.eta_s) text += ", in all " + format_duration(progress.run_eta_s);
+  return text;
+}
+
 std::string progress_text(const RunRecord::Progress& progress) {
+  constexpr int kBar = 20;
   std::string text = fmt::format("{:<10}", progress.stage);
   if (progress.total > 0) {
     const double part = static_cast<double>(progress.done) / static_cast<double>(progress.total);
-    const int filled = static_cast<int>(part * 30);
-    text += fmt::format(" [{}{}] {}/{}", std::string(filled, '#'), std::string(30 - filled, '.'), progress.done,
+    const int filled = static_cast<int>(part * kBar);
+    text += fmt::format(" [{}{}] {}/{}", std::string(filled, '#'), std::string(kBar - filled, '.'), progress.done,
                         progress.total);
-    if (progress.eta_s > 0) text += fmt::format("  {} left in this stage", format_duration(progress.eta_s));
+    if (progress.eta_s > 0) text += "  " + time_left(progress);
   }
   return text;
 }

@@ -53,30 +53,40 @@ std::string Statement::text(int column) const {
 
 Database::Database(const fs::path& path) : path_(path) {
   const std::string lock_path = path.string() + ".lock";
-  lock_ = open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  lock_ = ::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (lock_ < 0)
     fail(ErrorKind::kUnavailable, "database {}: cannot create its lock file: {}", path.string(), std::strerror(errno));
   try {
     if (flock(lock_, LOCK_EX | LOCK_NB) != 0)
       fail(ErrorKind::kUnavailable, "database {}: another process has it open", path.string());
-    const int code = sqlite3_open_v2(path.c_str(), &handle_,
-                                     SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
+    open({"PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL", "PRAGMA foreign_keys=ON"});
+  } catch (...) {
+    close(lock_);
+    throw;
+  }
+}
+
+Database::Database(Reading, const fs::path& path) : path_(path), reads_only_(true) { open({"PRAGMA query_only=ON"}); }
+
+Database Database::reader_of(const Database& writer) { return Database(Reading{}, writer.path_); }
+
+void Database::open(std::initializer_list<const char*> settings) {
+  constexpr int kFlags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
+  try {
+    const int code = sqlite3_open_v2(path_.c_str(), &handle_, kFlags, nullptr);
     if (code != SQLITE_OK) raise(code, "open");
     sqlite3_extended_result_codes(handle_, 1);
     sqlite3_busy_timeout(handle_, 10000);
-    execute("PRAGMA journal_mode=WAL");
-    execute("PRAGMA synchronous=FULL");
-    execute("PRAGMA foreign_keys=ON");
+    for (const char* setting : settings) execute(setting);
   } catch (...) {
     sqlite3_close_v2(handle_);
-    close(lock_);
     throw;
   }
 }
 
 Database::~Database() {
   sqlite3_close_v2(handle_);
-  close(lock_);
+  if (lock_ >= 0) close(lock_);
 }
 
 void Database::execute(const std::string& sql) {
@@ -114,7 +124,9 @@ void Database::raise(int code, std::string_view doing) const {
        with_system ? std::strerror(system) : "", doing.substr(0, 60));
 }
 
-Transaction::Transaction(Database& database) : database_(database) { database_.execute("BEGIN IMMEDIATE"); }
+Transaction::Transaction(Database& database) : database_(database) {
+  database_.execute(database.reads_only_ ? "BEGIN" : "BEGIN IMMEDIATE");
+}
 
 Transaction::~Transaction() {
   // SQLite has already rolled back by itself after some errors (disk full); autocommit tells.

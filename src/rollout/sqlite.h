@@ -1,8 +1,9 @@
 #pragma once
 // SQLite for durable state on one machine: WAL, synchronous=FULL, every error an Error that names the file.
 //   kUnavailable  disk full, I/O error, locked      kCorrupt  not a database, damaged      kInternal  a bug here
-// Not thread-safe: its owner locks.
+// Not thread-safe: its owner locks. A second, reading connection works beside one that writes (WAL).
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -44,6 +45,8 @@ class Database {
  public:
   // Opens or creates. A lock file beside it keeps a second process out (kUnavailable).
   explicit Database(const fs::path& path);
+  // Another connection to what `writer` has open, for reading: it waits for no write and holds none up.
+  static Database reader_of(const Database& writer);
   ~Database();
   Database(const Database&) = delete;
   Database& operator=(const Database&) = delete;
@@ -55,13 +58,18 @@ class Database {
  private:
   friend class Statement;
   friend class Transaction;
+  struct Reading {};
+  Database(Reading, const fs::path& path);
+  void open(std::initializer_list<const char*> settings);
   [[noreturn]] void raise(int code, std::string_view doing) const;
   fs::path path_;
+  bool reads_only_ = false;
   sqlite3* handle_ = nullptr;
   int lock_ = -1;
 };
 
-// All or nothing: rolled back unless committed. Durable once commit() returned.
+// All or nothing: rolled back unless committed. Durable once commit() returned. On a reading connection: everything is
+// of one moment.
 class Transaction {
  public:
   explicit Transaction(Database& database);

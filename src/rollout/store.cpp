@@ -82,7 +82,7 @@ std::vector<std::string> ids_from_text(const std::string& text) {
 
 }  // namespace
 
-Store::Store(const fs::path& path) : database_(path) {
+Store::Store(const fs::path& path) : database_(path), reader_(Database::reader_of(database_)) {
   int64_t version = 0;
   {
     Statement statement = database_.prepare("PRAGMA user_version");
@@ -106,7 +106,7 @@ Store::Store(const fs::path& path) : database_(path) {
 }
 
 Store::Accepted Store::add_groups(const std::vector<GroupSpec>& groups) {
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(writing_);
   Accepted result;
   Transaction transaction(database_);
   for (const GroupSpec& group : groups) {
@@ -130,7 +130,7 @@ Store::Accepted Store::add_groups(const std::vector<GroupSpec>& groups) {
 }
 
 std::vector<Store::Unfinished> Store::unfinished() {
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(writing_);
   std::vector<Unfinished> out;
   Statement groups = database_.prepare(
       fmt::format("SELECT {} FROM groups WHERE state = 'running' ORDER BY seq", kGroupColumns));
@@ -150,7 +150,7 @@ std::vector<Store::Unfinished> Store::unfinished() {
 
 bool Store::write_trajectory(const Trajectory& trajectory, int64_t sample) {
   const std::string body = to_json(trajectory).dump();
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(writing_);
   Transaction transaction(database_);
   {
     Statement insert = database_.prepare(
@@ -178,9 +178,9 @@ bool Store::write_trajectory(const Trajectory& trajectory, int64_t sample) {
 }
 
 void Store::complete_group(const std::string& group_id) {
-  const RolloutOptions options = group_from_row(group_id).options;
+  const RolloutOptions options = group_from_row(database_, group_id).options;
   std::vector<Trajectory> trajectories;
-  for (const std::string& body : bodies_of(group_id)) {
+  for (const std::string& body : bodies_of(database_, group_id)) {
     trajectories.push_back(trajectory_from_json(parse_json(body, "stored trajectory")));
   }
   std::vector<TrajectoryReturns> returns;
@@ -201,15 +201,15 @@ void Store::complete_group(const std::string& group_id) {
   update.bind(1, group.reason).bind(2, group_id).run();
 }
 
-GroupSpec Store::group_from_row(const std::string& group_id) {
-  Statement row = database_.prepare(fmt::format("SELECT {} FROM groups WHERE id = ?", kGroupColumns));
+GroupSpec Store::group_from_row(Database& database, const std::string& group_id) {
+  Statement row = database.prepare(fmt::format("SELECT {} FROM groups WHERE id = ?", kGroupColumns));
   row.bind(1, group_id);
   TF_CHECK(row.step(), "group {} is not there", group_id);
   return group_of(row);
 }
 
-std::vector<std::string> Store::bodies_of(const std::string& group_id) {
-  Statement rows = database_.prepare("SELECT body FROM trajectories WHERE group_id = ? ORDER BY sample");
+std::vector<std::string> Store::bodies_of(Database& database, const std::string& group_id) {
+  Statement rows = database.prepare("SELECT body FROM trajectories WHERE group_id = ? ORDER BY sample");
   rows.bind(1, group_id);
   std::vector<std::string> bodies;
   while (rows.step()) bodies.push_back(rows.text(0));
@@ -217,21 +217,29 @@ std::vector<std::string> Store::bodies_of(const std::string& group_id) {
 }
 
 StoredLease Store::read_lease(const std::string& lease_id, const std::vector<std::string>& group_ids) {
+  std::lock_guard lock(reading_);
+  const Transaction moment(reader_);
   StoredLease lease{lease_id, {}};
   for (const std::string& id : group_ids) {
-    Statement row = database_.prepare("SELECT problem_id, reason FROM groups WHERE id = ?");
+    Statement row = reader_.prepare("SELECT problem_id, reason FROM groups WHERE id = ?");
     row.bind(1, id);
-    TF_CHECK(row.step(), "leased group {} is not there", id);
-    lease.groups.push_back({id, row.text(0), row.text(1), bodies_of(id)});
+    if (!row.step()) fail(ErrorKind::kConflict, "lease {} was discarded while it was read", lease_id);
+    lease.groups.push_back({id, row.text(0), row.text(1), bodies_of(reader_, id)});
   }
   return lease;
 }
 
 Store::LeaseAnswer Store::lease(const LeaseRequest& request) {
+  const Grant granted = grant(request);
+  if (granted.group_ids.empty()) return {std::nullopt, granted.missing};
+  return {read_lease(request.lease_id, granted.group_ids), ""};
+}
+
+Store::Grant Store::grant(const LeaseRequest& request) {
   if (request.lease_id.empty()) fail(ErrorKind::kUsage, "lease: 'lease_id' is empty");
   if (request.group_ids.empty() && request.count < 1)
     fail(ErrorKind::kUsage, "lease {}: 'count' must be at least 1, not {}", request.lease_id, request.count);
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(writing_);
   bool known = false;
   {
     Statement row = database_.prepare("SELECT state, group_ids FROM leases WHERE id = ?");
@@ -241,7 +249,7 @@ Store::LeaseAnswer Store::lease(const LeaseRequest& request) {
       const auto ids = ids_from_text(row.text(1));
       if (!request.group_ids.empty() && request.group_ids != ids)
         fail(ErrorKind::kConflict, "lease {} holds other groups than those that are asked for", request.lease_id);
-      return {read_lease(request.lease_id, ids), ""};
+      return {ids, ""};
     }
   }
   std::vector<std::string> ids;
@@ -253,8 +261,7 @@ Store::LeaseAnswer Store::lease(const LeaseRequest& request) {
     if (static_cast<int64_t>(ids.size()) < request.count) {
       Statement running = database_.prepare("SELECT count(*) FROM groups WHERE state = 'running' AND legacy = 0");
       running.step();
-      return {std::nullopt,
-              fmt::format("{} of {} groups complete, {} running", ids.size(), request.count, running.integer(0))};
+      return {{}, fmt::format("{} of {} groups complete, {} running", ids.size(), request.count, running.integer(0))};
     }
   } else {
     std::vector<std::string> running;
@@ -272,8 +279,9 @@ Store::LeaseAnswer Store::lease(const LeaseRequest& request) {
       ids.push_back(id);
     }
     if (!running.empty()) {
-      return {std::nullopt, fmt::format("{} of {} groups complete, {} running (first: {})", ids.size() - running.size(),
-                                        ids.size(), running.size(), running[0])};
+      return {{},
+              fmt::format("{} of {} groups complete, {} running (first: {})", ids.size() - running.size(), ids.size(),
+                          running.size(), running[0])};
     }
   }
   Transaction transaction(database_);
@@ -284,22 +292,25 @@ Store::LeaseAnswer Store::lease(const LeaseRequest& request) {
     Statement update = database_.prepare("UPDATE groups SET state = 'leased', lease_id = ? WHERE id = ?");
     update.bind(1, request.lease_id).bind(2, id).run();
   }
-  StoredLease lease = read_lease(request.lease_id, ids);
   transaction.commit();
-  return {std::move(lease), ""};
+  return {ids, ""};
 }
 
 StoredLease Store::leased(const std::string& lease_id) {
-  std::lock_guard lock(mutex_);
-  Statement row = database_.prepare("SELECT state, group_ids FROM leases WHERE id = ?");
-  row.bind(1, lease_id);
-  if (!row.step()) fail(ErrorKind::kNotFound, "there is no lease {}", lease_id);
-  if (row.text(0) != "leased") fail(ErrorKind::kConflict, "lease {} is {}", lease_id, row.text(0));
-  return read_lease(lease_id, ids_from_text(row.text(1)));
+  std::vector<std::string> group_ids;
+  {
+    std::lock_guard lock(reading_);
+    Statement row = reader_.prepare("SELECT state, group_ids FROM leases WHERE id = ?");
+    row.bind(1, lease_id);
+    if (!row.step()) fail(ErrorKind::kNotFound, "there is no lease {}", lease_id);
+    if (row.text(0) != "leased") fail(ErrorKind::kConflict, "lease {} is {}", lease_id, row.text(0));
+    group_ids = ids_from_text(row.text(1));
+  }
+  return read_lease(lease_id, group_ids);
 }
 
 void Store::commit_lease(const std::string& lease_id, int64_t step) {
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(writing_);
   Transaction transaction(database_);
   std::string state;
   {
@@ -321,7 +332,7 @@ void Store::commit_lease(const std::string& lease_id, int64_t step) {
 }
 
 void Store::release_lease(const std::string& lease_id) {
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(writing_);
   Transaction transaction(database_);
   std::string state;
   {
@@ -338,7 +349,7 @@ void Store::release_lease(const std::string& lease_id) {
 }
 
 void Store::discard_lease(const std::string& lease_id) {
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(writing_);
   Transaction transaction(database_);
   database_.prepare("DELETE FROM trajectories WHERE group_id IN (SELECT id FROM groups WHERE lease_id = ?)")
       .bind(1, lease_id)
@@ -350,12 +361,13 @@ void Store::discard_lease(const std::string& lease_id) {
 }
 
 Store::Counts Store::counts() {
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(reading_);
+  const Transaction moment(reader_);
   Counts out;
   for (const char* state : {"running", "complete", "leased", "committed"}) out.groups[state] = 0;
-  Statement groups = database_.prepare("SELECT state, count(*) FROM groups GROUP BY state");
+  Statement groups = reader_.prepare("SELECT state, count(*) FROM groups GROUP BY state");
   while (groups.step()) out.groups[groups.text(0)] = groups.integer(1);
-  Statement all = database_.prepare(
+  Statement all = reader_.prepare(
       "SELECT count(*), total(turns), total(correct), total(failed), coalesce(avg(reward) FILTER (WHERE NOT failed), "
       "0) "
       "FROM trajectories");
@@ -366,31 +378,32 @@ Store::Counts Store::counts() {
     out.failed = all.integer(3);
     out.mean_reward = all.number(4);
   }
-  Statement recent = database_.prepare(
+  Statement recent = reader_.prepare(
       "SELECT coalesce(avg(reward), 0) FROM (SELECT reward FROM trajectories WHERE NOT failed ORDER BY seq DESC LIMIT "
       "256)");
   if (recent.step()) out.recent_mean_reward = recent.number(0);
-  Statement leases = database_.prepare(
+  Statement leases = reader_.prepare(
       "SELECT (SELECT count(*) FROM leases WHERE state = 'leased'), (SELECT count(*) FROM commits)");
   if (leases.step()) {
     out.leases = leases.integer(0);
     out.commits = leases.integer(1);
   }
-  Statement size = database_.prepare("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size");
+  Statement size = reader_.prepare("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size");
   if (size.step()) out.bytes = size.integer(0);
   return out;
 }
 
 std::vector<Store::Row> Store::newest(int64_t limit, const std::string& after) {
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(reading_);
+  const Transaction moment(reader_);
   int64_t from = 0;
   if (!after.empty()) {
-    Statement row = database_.prepare("SELECT seq FROM trajectories WHERE id = ?");
+    Statement row = reader_.prepare("SELECT seq FROM trajectories WHERE id = ?");
     row.bind(1, after);
     if (!row.step()) fail(ErrorKind::kNotFound, "there is no trajectory {}", after);
     from = row.integer(0);
   }
-  Statement rows = database_.prepare(
+  Statement rows = reader_.prepare(
       fmt::format("SELECT t.body, t.created, g.reason, {} FROM trajectories t JOIN (SELECT {}, reason FROM groups) g "
                   "ON g.id = t.group_id"
                   " WHERE t.seq > ? ORDER BY t.seq DESC LIMIT ?",
@@ -406,12 +419,13 @@ std::vector<Store::Row> Store::newest(int64_t limit, const std::string& after) {
 }
 
 std::string Store::group_text(const std::string& group_id) {
-  std::lock_guard lock(mutex_);
-  Statement row = database_.prepare("SELECT problem_id, state, reason, lease_id, n_samples FROM groups WHERE id = ?");
+  std::lock_guard lock(reading_);
+  const Transaction moment(reader_);
+  Statement row = reader_.prepare("SELECT problem_id, state, reason, lease_id, n_samples FROM groups WHERE id = ?");
   row.bind(1, group_id);
   if (!row.step()) fail(ErrorKind::kNotFound, "there is no group {}", group_id);
   std::string bodies;
-  for (const std::string& body : bodies_of(group_id)) bodies += (bodies.empty() ? "" : ",") + body;
+  for (const std::string& body : bodies_of(reader_, group_id)) bodies += (bodies.empty() ? "" : ",") + body;
   return fmt::format(
       "{{\"group_id\":{},\"problem_id\":{},\"state\":{},\"reason\":{},\"lease_id\":{},\"n_samples\":{},"
       "\"trajectories\":[{}]}}",

@@ -1,7 +1,8 @@
 #pragma once
 // The buffer's memory: groups, their trajectories, leases and commits in one SQLite file (docs/protocols.md, "Rollout
 // buffer"). Every call that changes something is one durable transaction: when it returned, a kill -9 or a power cut
-// takes nothing back. Thread-safe.
+// takes nothing back. Thread-safe: one writes at a time, and reading, which may be of many megabytes, waits for no
+// writer and holds none up (it sees what was committed at one moment).
 //
 // A group runs until all of its samples are written; the last one completes it, with advantages, in the same
 // transaction. Complete groups are leased whole, in the order in which they were accepted; a lease is committed
@@ -103,12 +104,18 @@ class Store {
   void set_setting(const std::string& key, const std::string& value);
 
  private:
+  struct Grant {
+    std::vector<std::string> group_ids;
+    std::string missing;  // why there are none
+  };
+  Grant grant(const LeaseRequest& request);
   void complete_group(const std::string& group_id);
-  GroupSpec group_from_row(const std::string& group_id);
-  std::vector<std::string> bodies_of(const std::string& group_id);
   StoredLease read_lease(const std::string& lease_id, const std::vector<std::string>& group_ids);
-  std::mutex mutex_;
-  Database database_;
+  static GroupSpec group_from_row(Database& database, const std::string& group_id);
+  static std::vector<std::string> bodies_of(Database& database, const std::string& group_id);
+  std::mutex writing_, reading_;
+  Database database_;  // under writing_
+  Database reader_;    // under reading_
 };
 
 }  // namespace tritonforge::rollout

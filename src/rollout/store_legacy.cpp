@@ -8,7 +8,7 @@
 namespace tritonforge::rollout {
 
 bool Store::write_item(const std::string& uid, const std::string& instance_id, double reward, const std::string& body) {
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(writing_);
   Statement insert = database_.prepare(
       "INSERT OR IGNORE INTO items(uid, instance_id, reward, created, body) VALUES(?, ?, ?, ?, ?)");
   insert.bind(1, uid).bind(2, instance_id).bind(3, reward).bind(4, unix_seconds()).bind(5, body).run();
@@ -16,21 +16,22 @@ bool Store::write_item(const std::string& uid, const std::string& instance_id, d
 }
 
 std::vector<Store::LegacyGroup> Store::legacy_groups(int64_t min_items, const LegacyRules& rules, double now) {
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(reading_);
+  const Transaction moment(reader_);
   std::vector<LegacyGroup> out;
   int64_t held = 0;
   const auto enough = [&] { return min_items >= 0 && held >= min_items; };
 
   std::vector<std::string> ids;
   {
-    Statement rows = database_.prepare("SELECT id FROM groups WHERE state = 'complete' AND legacy = 1 ORDER BY seq");
+    Statement rows = reader_.prepare("SELECT id FROM groups WHERE state = 'complete' AND legacy = 1 ORDER BY seq");
     while (rows.step()) ids.push_back(rows.text(0));
   }
   for (const std::string& id : ids) {
     if (enough()) return out;
     LegacyGroup& group = out.emplace_back();
-    group.group = group_from_row(id);
-    group.bodies = bodies_of(id);
+    group.group = group_from_row(reader_, id);
+    group.bodies = bodies_of(reader_, id);
     held += static_cast<int64_t>(group.bodies.size());
   }
 
@@ -41,7 +42,7 @@ std::vector<Store::LegacyGroup> Store::legacy_groups(int64_t min_items, const Le
   };
   std::map<std::string, Instance> instances;
   std::vector<std::string> order;
-  Statement rows = database_.prepare("SELECT seq, instance_id, created FROM items WHERE lease_id = '' ORDER BY seq");
+  Statement rows = reader_.prepare("SELECT seq, instance_id, created FROM items WHERE lease_id = '' ORDER BY seq");
   while (rows.step()) {
     const std::string id = rows.text(1);
     if (!instances.contains(id)) order.push_back(id);
@@ -62,7 +63,7 @@ std::vector<Store::LegacyGroup> Store::legacy_groups(int64_t min_items, const Le
       group.external = true;
       group.group.id = group.group.problem_id = id;
       for (size_t i = begin; i < begin + count; ++i) {
-        Statement row = database_.prepare("SELECT body FROM items WHERE seq = ?");
+        Statement row = reader_.prepare("SELECT body FROM items WHERE seq = ?");
         row.bind(1, instance.items[i]);
         TF_CHECK(row.step(), "item {} is not there", instance.items[i]);
         group.bodies.push_back(row.text(0));
@@ -76,7 +77,7 @@ std::vector<Store::LegacyGroup> Store::legacy_groups(int64_t min_items, const Le
 }
 
 std::string Store::take_legacy(const std::vector<LegacyGroup>& groups) {
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(writing_);
   Transaction transaction(database_);
   // The reading's number and what it takes: both or neither.
   database_.execute(
@@ -108,9 +109,10 @@ std::string Store::take_legacy(const std::vector<LegacyGroup>& groups) {
 }
 
 Store::LegacyCounts Store::legacy_counts() {
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(reading_);
+  const Transaction moment(reader_);
   LegacyCounts out;
-  Statement rows = database_.prepare(
+  Statement rows = reader_.prepare(
       "SELECT count(*), total(taken) FROM (SELECT lease_id != '' AS taken FROM items UNION ALL"
       " SELECT g.lease_id != '' FROM trajectories t JOIN groups g ON g.id = t.group_id WHERE g.legacy = 1)");
   if (rows.step()) {
@@ -122,14 +124,14 @@ Store::LegacyCounts Store::legacy_counts() {
 }
 
 std::string Store::setting(const std::string& key, const std::string& fallback) {
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(writing_);
   Statement row = database_.prepare("SELECT value FROM settings WHERE key = ?");
   row.bind(1, key);
   return row.step() ? row.text(0) : fallback;
 }
 
 void Store::set_setting(const std::string& key, const std::string& value) {
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(writing_);
   database_.prepare("INSERT OR REPLACE INTO settings(key, value) VALUES(?, ?)").bind(1, key).bind(2, value).run();
 }
 

@@ -26,7 +26,8 @@ const text = (one) => [one.textContent, ...one.children.map(text)].join(' ');
 """
 ANSWER = """
 console.log(JSON.stringify({ stage: ids.stage.textContent, stages: ids.stages.textContent,
-  progress: !ids.progress.hidden, roles: ids.roles.children.map((card) => card.className),
+  progress: !ids.progress.hidden,
+  left: ids['progress-text'].textContent, roles: ids.roles.children.map((card) => card.className),
   rows: ids['result-rows'].children.map(text) }));
 """
 ROW = {"name": "rl", "label": "RL", "turns": 3, "samples": 9, "failed": 2, "compile_rate": 1, "pass_at_1": 0.5}
@@ -50,6 +51,15 @@ def test_a_run_that_goes_on(tmp_path):
     shown = page(tmp_path, "running", done=["data", "bench-base"], left=["rl", "bench-rl"])
     assert shown["stages"] == "done: data, bench-base · to do: rl, bench-rl"
     assert (shown["stage"], shown["progress"], shown["roles"]) == ("stage: rl", True, ["role green"])
+
+
+def test_the_time_left_is_of_the_stage_and_of_the_run(tmp_path):
+    assert page(tmp_path, "running")["left"] == "8 of 12, 0:40 left in this stage"
+    assert page(tmp_path, "running", run_eta_s=40)["left"] == "8 of 12, 0:40 left in this stage"
+    assert page(tmp_path, "running", run_eta_s=100)["left"].endswith("left in this stage, in all 1:40")
+    least = page(tmp_path, "running", run_eta_s=40, run_eta_is_least=True, started=0, done=["data"])
+    assert least["left"].endswith("left in this stage, in all more than 0:40")
+    assert least["stages"].startswith("started: ") and least["stages"].endswith("done: data")
 
 
 def test_a_run_that_was_killed_is_not_alive(tmp_path):

@@ -1,8 +1,8 @@
 #include "kernels/fused_ops.h"
 
+#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include <functional>
 
@@ -17,7 +17,7 @@ std::vector<at::Tensor> outputs(const Op& op, const std::vector<at::Tensor>& val
   for (size_t i = 0; i < values.size(); ++i)
     inputs.push_back(values[i].detach().clone().requires_grad_(i < with_gradient));
   const at::Tensor y = op(inputs);
-  torch::manual_seed(9);
+  at::manual_seed(9);
   y.backward(at::randn(y.sizes()).to(y.scalar_type()));
   std::vector<at::Tensor> result{y.detach()};
   for (size_t i = 0; i < with_gradient; ++i) result.push_back(inputs[i].grad());
@@ -47,7 +47,7 @@ void compare(const Op& ours, const Op& reference, const std::vector<at::Tensor>&
 }
 
 TEST(FusedOps, RmsNorm) {
-  torch::manual_seed(1);
+  at::manual_seed(1);
   for (const auto& [rows, d] :
        std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {7, 33}, {300, 64}, {1000, 256}, {40, 896}}) {
     compare([](const auto& in) { return rms_norm(in[0], in[1], 1e-6); },
@@ -62,7 +62,7 @@ TEST(FusedOps, RmsNorm) {
 }
 
 TEST(FusedOps, Rope) {
-  torch::manual_seed(2);
+  at::manual_seed(2);
   for (const auto& [tokens, heads, d] :
        std::vector<std::tuple<int64_t, int64_t, int64_t>>{{1, 1, 2}, {37, 3, 6}, {200, 8, 32}, {50, 2, 128}}) {
     const at::Tensor angle = at::rand({tokens, d / 2}) * 100;
@@ -73,7 +73,7 @@ TEST(FusedOps, Rope) {
 }
 
 TEST(FusedOps, SwiGlu) {
-  torch::manual_seed(3);
+  at::manual_seed(3);
   for (const int64_t n : {1, 17, 1000, 70000}) {
     compare([](const auto& in) { return swiglu(in[0], in[1]); },
             [](const auto& in) { return swiglu_reference(in[0], in[1]); }, {at::randn({n}) * 6, at::randn({n})}, 2,
@@ -85,7 +85,7 @@ TEST(FusedOps, SwiGlu) {
 }
 
 TEST(FusedOps, TheNumberOfThreadsChangesNoBit) {
-  torch::manual_seed(4);
+  at::manual_seed(4);
   const std::vector<at::Tensor> values{at::randn({3000, 64}), at::randn({64})};
   const Op op = [](const auto& in) { return rms_norm(in[0], in[1], 1e-6); };
   const int threads = at::get_num_threads();

@@ -77,6 +77,9 @@ TEST_F(RecipeTest, UnknownKeyNamesTheNearest) {
   EXPECT_THAT(error_of([&] { load_recipe(path, {}); }),
               AllOf(HasSubstr("a.yaml"), HasSubstr("'bench.sampels'"), HasSubstr("'samples'")));
   const auto good = write("b.yaml", "name: a\nmodel: {path: m}\nstages: [bench]\nbench: {problems: p}\n");
+  EXPECT_THAT(error_of([&] { load_recipe(good.parent_path() / "bb.yaml", {}); }),
+              AllOf(HasSubstr("there is no recipe"), HasSubstr("did you mean 'b.yaml'?")));
+  EXPECT_THAT(error_of([&] { load_recipe("/nowhere/a.yaml", {}); }), HasSubstr("/nowhere/a.yaml"));
   EXPECT_THAT(error_of([&] { load_recipe(good, {"bench.sample=3"}); }),
               AllOf(HasSubstr("'bench.sample'"), HasSubstr("'samples'")));
   EXPECT_THAT(error_of([&] { load_recipe(good, {"evaluator.mode=intrepret"}); }), HasSubstr("'interpret'"));

@@ -196,6 +196,38 @@ TEST(RunRecord, ItsStatusSaysHowTheRunEnded) {
   EXPECT_EQ(status().at("reason"), "engine-0 keeps failing");
 }
 
+TEST(RunRecord, TheTimeLeftIsOfTheStageAndOfTheRun) {
+  TemporaryFolder folder("record");
+  double started = 0;
+  {
+    RunRecord record(folder.path(), /*resume=*/false);
+    started = record.started();
+    EXPECT_GT(started, 1.7e9);
+    record.set_plan({"data", "bench-base", "sft", "bench-sft"});
+    record.finish_stage("data", 1);
+    record.set_progress("bench base", 0, 4);
+    EXPECT_EQ(record.progress().eta_s, 0);  // nothing to go by
+    EXPECT_TRUE(record.progress().run_eta_is_least);
+    record.finish_stage("bench-base", 70);
+    record.set_progress("sft", 0, 4);
+    record.set_progress("sft", 1, 4);
+    const auto sft = record.progress();
+    EXPECT_GT(sft.eta_s, 0);
+    EXPECT_DOUBLE_EQ(sft.run_eta_s, sft.eta_s + 70);  // as the bench before it
+    EXPECT_FALSE(sft.run_eta_is_least);
+    record.write_status({}, "small");
+    const Json status = parse_json(read_file(folder.path() / "status.json"), "status.json");
+    EXPECT_GE(status.at("run_eta_s").get<double>(), 70);
+    EXPECT_EQ(status.at("started"), started);
+  }
+  RunRecord resumed(folder.path(), /*resume=*/true);
+  EXPECT_EQ(resumed.started(), started);
+  resumed.set_plan({"sft", "rl", "bench-sft"});
+  resumed.set_progress("sft", 3, 4);
+  EXPECT_DOUBLE_EQ(resumed.progress().run_eta_s, 70);  // of the stages to come, one is unknown
+  EXPECT_TRUE(resumed.progress().run_eta_is_least);
+}
+
 TEST(Table, ARowIsNamedAfterWhatWasDoneToTheModel) {
   RecipeConfig config;
   config.model.path = "models/tiny-base/";

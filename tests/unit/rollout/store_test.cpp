@@ -2,9 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sqlite3.h>
 #include <sys/resource.h>
 
+#include <atomic>
 #include <csignal>
+#include <future>
 
 #include "base/filesystem.h"
 #include "mock_peers.h"
@@ -51,6 +54,38 @@ TEST(StoreTest, CompletesAGroupWithAdvantagesAndIgnoresRepeats) {
   EXPECT_NEAR(json["groups"][0]["trajectories"][1]["advantages"][0].get<double>(), 1, 1e-4);
   EXPECT_DOUBLE_EQ(json["groups"][0]["trajectories"][1]["reward"], 0.8);  // the first write counts
   EXPECT_FALSE(store.lease({"m", 1, {}}).lease);
+}
+
+// A lease of a step may be hundreds of megabytes: whoever writes a sample meanwhile must not wait for it, nor it for
+// them.
+TEST(StoreTest, ReadingWaitsForNoWrite) {
+  TemporaryFolder folder("tf-store");
+  const fs::path path = folder.path() / "b.sqlite";
+  Store store(path);
+  store.add_groups({group_spec("a"), group_spec("b")});
+  store.write_trajectory(trajectory("a", 0, 0.3), 0);
+  store.write_trajectory(trajectory("a", 1, 0.8), 1);
+  ASSERT_TRUE(store.lease({"l", 1, {}}).lease);
+  sqlite3* other = nullptr;  // holds every write up
+  ASSERT_EQ(sqlite3_open(path.c_str(), &other), SQLITE_OK);
+  ASSERT_EQ(sqlite3_exec(other, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr), SQLITE_OK);
+  std::atomic<bool> begun{false};
+  auto writing = std::async(std::launch::async, [&] {
+    begun = true;
+    return store.write_trajectory(trajectory("b", 0, 0.5), 0);
+  });
+  while (!begun) std::this_thread::yield();
+  for (int i = 0; i < 200; ++i) {
+    EXPECT_EQ(store.leased("l").groups.at(0).bodies.size(), 2u);
+    EXPECT_EQ(store.counts().trajectories, 2);
+    EXPECT_EQ(store.newest(8, "").size(), 2u);
+    EXPECT_THAT(store.group_text("a"), HasSubstr("leased"));
+  }
+  EXPECT_EQ(writing.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
+  EXPECT_EQ(sqlite3_exec(other, "COMMIT", nullptr, nullptr, nullptr), SQLITE_OK);
+  EXPECT_FALSE(writing.get());
+  EXPECT_EQ(store.counts().trajectories, 3);
+  sqlite3_close(other);
 }
 
 TEST(StoreTest, AReadingThatTakesNothingHasNoNumber) {

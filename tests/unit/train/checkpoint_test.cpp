@@ -1,9 +1,9 @@
 #include "train/checkpoint.h"
 
+#include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
-#include <torch/torch.h>
 
 #include <csignal>
 

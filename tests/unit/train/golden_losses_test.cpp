@@ -1,6 +1,6 @@
 // Every algorithm by name against values of tests/reference/rl.py, which shares no line with the code under test.
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include "base/filesystem.h"
 #include "base/options_json.h"

@@ -1,7 +1,7 @@
 #include "train/losses.h"
 
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include <cmath>
 
@@ -28,13 +28,13 @@ class LmHeadChunks : public testing::TestWithParam<HeadCase> {};
 
 TEST_P(LmHeadChunks, EqualsTheFullLogits) {
   const HeadCase c = GetParam();
-  torch::manual_seed(1);
+  at::manual_seed(1);
   const at::Tensor targets = at::randint(0, 37, {c.rows}, at::kLong);
   const at::Tensor inverse = c.temperature ? at::rand({c.rows}) + 0.5 : at::Tensor();
   const at::Tensor a = at::randn({c.rows}), b = at::randn({c.rows});
   std::vector<std::vector<at::Tensor>> results;
   for (const bool chunked : {true, false}) {
-    torch::manual_seed(2);
+    at::manual_seed(2);
     at::Tensor hidden = at::randn({c.rows, 16}).requires_grad_(true), weight = at::randn({37, 16}).requires_grad_(true);
     const TargetScores s = chunked ? lm_head_scores(hidden, weight, targets, inverse, c.chunk, c.entropy)
                                    : full_scores(hidden, weight, targets, inverse);
@@ -62,7 +62,7 @@ TEST(LmHead, EntropyCarriesNoGradientUnlessAsked) {
 }
 
 TEST(LmHead, Bfloat16FollowsFloat32) {
-  torch::manual_seed(4);
+  at::manual_seed(4);
   const at::Tensor hidden = at::randn({40, 32}), weight = at::randn({50, 32}) * 0.2,
                    targets = at::randint(0, 50, {40}, at::kLong);
   at::Tensor narrow_hidden = hidden.to(at::kBFloat16).requires_grad_(true),
@@ -95,7 +95,7 @@ double token_loss(double lp, double old, double sampler, double reference, doubl
 }
 
 TEST(GrpoLoss, EqualsThePlainFormulaAndItsFiniteDifferences) {
-  torch::manual_seed(7);
+  at::manual_seed(7);
   const int64_t n = 200;
   for (const KlType kl_type : {KlType::kK1, KlType::kK2, KlType::kK3}) {
     LossConfig config;

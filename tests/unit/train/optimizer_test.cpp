@@ -1,7 +1,7 @@
 #include "train/optimizer.h"
 
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include <limits>
 

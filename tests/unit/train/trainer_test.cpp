@@ -1,8 +1,8 @@
 #include "train/trainer.h"
 
+#include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include "train/lm_head_loss.h"
 #include "train/packing.h"
