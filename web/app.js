@@ -263,6 +263,7 @@ function turnView(turn, index) {
   if (isNumber(turn.generate_s)) facts.push(`generated in ${short(turn.generate_s)} s`);
   if (isNumber(turn.evaluate_s)) facts.push(`judged in ${short(turn.evaluate_s)} s`);
   if (verdict && verdict.stage) facts.push(`stage ${verdict.stage}`);
+  if (verdict && isNumber(verdict.own_share)) facts.push(`own share ${percent(verdict.own_share)}`);
   line.append(element('span', 'facts', facts.filter(Boolean).join(' · ')));
   view.append(line);
   if (turn.code) block(view, 'code', turn.code);

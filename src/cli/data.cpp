@@ -86,8 +86,7 @@ class OwnEvaluator {
  public:
   explicit OwnEvaluator(int workers) : port_(free_port()), folder_("tritonforge-data") {
     ProcessOptions options;
-    options.argv = {own_executable().string(), "serve",  "evaluator", "--port",
-                    std::to_string(port_),     "--mode", "interpret", "--workers",
+    options.argv = {own_executable().string(), "serve", "evaluator", "--port", std::to_string(port_), "--workers",
                     std::to_string(workers)};
     options.stdout_file = options.stderr_file = folder_.path() / "evaluator.log";
     process_.emplace(options);

@@ -62,9 +62,7 @@ std::vector<Finding> findings(const Json& report) {
     add(true,
         fmt::format("torch is '{}', {} is needed: requirements/install, or TRITONFORGE_PYTHON=PYTHON", torch, kTorch));
   if (report["gpus"].empty())
-    add(false,
-        "no GPU: models run on the CPU, kernels in Triton's interpreter (evaluator mode interpret); there are no "
-        "times");
+    add(false, "no GPU: models run on the CPU, candidates as recorded plans (evaluator mode plan); there are no times");
   for (const auto& [layer, state] : report["sandbox"].items()) {
     if (state.get<std::string>().rfind("enforced", 0) != 0)
       add(false, fmt::format("sandbox layer '{}' is not whole: {}", layer, state.get<std::string>()));
@@ -93,7 +91,7 @@ Json examine() {
   report["self_test"] = health.at("self_test");
   report["breaches"] = health.at("breaches");
   const bool gpu = !report["gpus"].empty();
-  report["uses"] = {{"model.device", gpu ? "cuda:0" : "cpu"}, {"evaluator.mode", gpu ? "live" : "interpret"}};
+  report["uses"] = {{"model.device", gpu ? "cuda:0" : "cpu"}, {"evaluator.mode", gpu ? "live" : "plan"}};
   return report;
 }
 

@@ -28,6 +28,8 @@ void print_text(const Verdict& v) {
       fmt::print("  size     {} {}, to judge in time\n", name.substr(kReduced.size()), note);
   }
   if (!v.kernels.empty()) fmt::print("  kernels  {}\n", fmt::join(v.kernels, ", "));
+  if (v.own_share) fmt::print("  share    {:.1f} % of the work is the kernels' own\n", 100 * *v.own_share);
+  if (!v.claimed.empty()) fmt::print("  claimed  {} (by the candidate's own process)\n", fmt::join(v.claimed, ", "));
   for (const auto& t : v.trials)
     fmt::print("  trial    {}  max |error| {:.3g}\n", t.passed ? "ok" : t.mismatch, t.max_abs_error);
   if (v.stage == Stage::kTimed) {
@@ -116,7 +118,7 @@ void add_serve_evaluator_command(CLI::App& serve) {
   auto* command = serve.add_subcommand("evaluator", "judges candidates over HTTP");
   auto flags = std::make_shared<EvaluatorFlags>();
   add_flags(*command, *flags);
-  command->footer("example: tritonforge serve evaluator --port 18188 --mode interpret --workers 2");
+  command->footer("example: tritonforge serve evaluator --port 18188 --mode plan --workers 2");
   command->callback([flags] { serve_evaluator(*flags); });
 }
 

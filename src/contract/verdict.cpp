@@ -89,26 +89,29 @@ Json to_json(const Verdict& v) {
   }
   for (const auto& f : v.flags)
     flags.push_back({{"name", name_of(f.kind)}, {"evidence", f.evidence}, {"cheat", f.cheat()}});
-  return {{"stage", name_of(v.stage)},
-          {"compiled", v.compiled},
-          {"correct", v.correct},
-          {"cheated", v.cheated()},
-          {"trials", std::move(trials)},
-          {"runtime", to_json(v.runtime)},
-          {"ref_runtime", to_json(v.ref_runtime)},
-          {"speedup", number(v.speedup)},
-          {"speedup_low", number(v.speedup_low)},
-          {"speedup_high", number(v.speedup_high)},
-          {"error_kind", name_of(v.fault)},
-          {"diagnostics", v.diagnostics},
-          {"flags", std::move(flags)},
-          {"compile_targets", v.compile_targets},
-          {"kernels", v.kernels},
-          {"device", v.device},
-          {"mode", name_of(v.mode)},
-          {"notes", v.notes},
-          {"seed", v.seed},
-          {"wall_s", v.wall_s}};
+  Json json = {{"stage", name_of(v.stage)},
+               {"compiled", v.compiled},
+               {"correct", v.correct},
+               {"cheated", v.cheated()},
+               {"trials", std::move(trials)},
+               {"runtime", to_json(v.runtime)},
+               {"ref_runtime", to_json(v.ref_runtime)},
+               {"speedup", number(v.speedup)},
+               {"speedup_low", number(v.speedup_low)},
+               {"speedup_high", number(v.speedup_high)},
+               {"error_kind", name_of(v.fault)},
+               {"diagnostics", v.diagnostics},
+               {"flags", std::move(flags)},
+               {"compile_targets", v.compile_targets},
+               {"kernels", v.kernels},
+               {"device", v.device},
+               {"mode", name_of(v.mode)},
+               {"claimed", v.claimed},
+               {"notes", v.notes},
+               {"seed", v.seed},
+               {"wall_s", v.wall_s}};
+  if (v.own_share) json["own_share"] = *v.own_share;
+  return json;
 }
 
 Verdict verdict_from_json(const Json& json) {
@@ -140,6 +143,8 @@ Verdict verdict_from_json(const Json& json) {
   v.kernels = optional_field<std::vector<std::string>>(json, "kernels", {}, where);
   v.device = optional_field<std::string>(json, "device", "", where);
   v.mode = optional_from_name<EvaluationMode>(optional_field<std::string>(json, "mode", "", where), "mode");
+  if (json.contains("own_share")) v.own_share = require<double>(json, "own_share", where);
+  v.claimed = optional_field<std::vector<std::string>>(json, "claimed", {}, where);
   v.notes = optional_field<std::map<std::string, std::string>>(json, "notes", {}, where);
   v.seed = optional_field<uint64_t>(json, "seed", 0, where);
   v.wall_s = read_number(json, "wall_s", where);

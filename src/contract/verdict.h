@@ -38,6 +38,7 @@ enum class Fault {
   kRuntimeError,
   kMismatch,
   kForbidden,  // it reached for what the sandbox or the protocol denies
+  kUnproven,   // its outputs agree, but only its own process says that its kernels made them
   kTimeout,
   kOutOfMemory,
   kCrashed,
@@ -49,10 +50,10 @@ enum class Fault {
   kEvaluatorFailed,
   kInternal,
 };
-constexpr std::array<std::string_view, 17> names_of(Fault) {
-  return {"",          "syntax_error",    "import_error",  "compile_error",    "runtime_error", "mismatch",
-          "forbidden", "timeout",         "out_of_memory", "crashed",          "problem_error", "truncated",
-          "no_code",   "prompt_too_long", "engine_failed", "evaluator_failed", "internal"};
+constexpr std::array<std::string_view, 18> names_of(Fault) {
+  return {"",          "syntax_error", "import_error",    "compile_error", "runtime_error",    "mismatch",
+          "forbidden", "unproven",     "timeout",         "out_of_memory", "crashed",          "problem_error",
+          "truncated", "no_code",      "prompt_too_long", "engine_failed", "evaluator_failed", "internal"};
 }
 // The same candidate on the same problem gets it again; the others can depend on how busy the machine was.
 constexpr bool lasting(Fault fault) {
@@ -69,20 +70,21 @@ enum class Cheat {
   kOutputIsInput,
   kLazyOutput,
   kMonkeypatch,
-  kForbiddenAccess,
   kProtocolForgery,
   kClockMismatch,
   kTimedOutputWrong,
-  kDynamicCode,  // doubts from here on
+  kTorchDoesTheWork,  // own_share is below what the evaluator asks for
+  kForbiddenAccess,   // doubts from here on; this one and the next: what the source says before it runs
+  kDynamicCode,
   kTrivialReference,
   kExcessiveSpeedup,
 };
-constexpr std::array<std::string_view, 14> names_of(Cheat) {
-  return {"no_kernel_launched", "no_kernel_effect", "kernel_fallback",   "input_mutated",    "output_is_input",
-          "lazy_output",        "monkeypatch",      "forbidden_access",  "protocol_forgery", "clock_mismatch",
-          "timed_output_wrong", "dynamic_code",     "trivial_reference", "excessive_speedup"};
+constexpr std::array<std::string_view, 15> names_of(Cheat) {
+  return {"no_kernel_launched",  "no_kernel_effect", "kernel_fallback",  "input_mutated",     "output_is_input",
+          "lazy_output",         "monkeypatch",      "protocol_forgery", "clock_mismatch",    "timed_output_wrong",
+          "torch_does_the_work", "forbidden_access", "dynamic_code",     "trivial_reference", "excessive_speedup"};
 }
-constexpr bool is_doubt(Cheat cheat) { return cheat >= Cheat::kDynamicCode; }
+constexpr bool is_doubt(Cheat cheat) { return cheat >= Cheat::kForbiddenAccess; }
 
 // What runs a candidate: Triton's interpreter on the CPU; a recording of it, replayed by the trusted side on the CPU; a
 // GPU.
@@ -110,7 +112,9 @@ struct Verdict {
   std::vector<std::string> kernels;                    // names of the candidate's own kernels that were launched
   std::string device;                                  // "cpu" / GPU name
   std::optional<EvaluationMode> mode;                  // nothing where no evaluator ran it
-  std::map<std::string, std::string> notes;            // reduced sizes, sandbox layers, cache, ...
+  std::optional<double> own_share;           // of the work, that the candidate's own kernels do: evaluate/plan/work.h
+  std::vector<std::string> claimed;          // fields that only the candidate's own process vouches for
+  std::map<std::string, std::string> notes;  // reduced sizes, sandbox layers, cache, ...
   uint64_t seed = 0;
   double wall_s = 0;
 

@@ -43,6 +43,18 @@ EvaluatorOptions validated(EvaluatorOptions options) {
   return options;
 }
 
+// A candidate that is no plan and gives the right outputs.
+void leave_unproven(Verdict& verdict) {
+  if (!verdict.correct) return;
+  verdict.correct = false;
+  verdict.stage = Stage::kLaunched;
+  verdict.fault = Fault::kUnproven;
+  add_diagnostics(verdict,
+                  "the outputs are right, but forward cannot be recorded, so that nothing shows that its kernels "
+                  "made them: " +
+                      verdict.notes["mode_reason"]);
+}
+
 }  // namespace
 
 struct Evaluator::Impl {
@@ -113,7 +125,7 @@ void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdic
   // The seeds' secret is one of this process, not of the request: candidates of one problem share its reference, and
   // none can know them.
   const uint64_t base = request.fresh_seeds ? Rng::derive(process_secret, request.seed) : request.seed;
-  ReferenceSpec spec{.source = request.problem_source, .init_seed = Rng::derive(base, "init")};
+  ReferenceSpec spec{.source = request.problem_source, .init_seed = Rng::derive(base, "init"), .weigh = !live};
   for (int i = 0; i < request.num_correct_trials; ++i)
     spec.trial_seeds.push_back(Rng::derive(Rng::derive(base, "trial"), i));
   if (options.max_elements > 0 || options.max_flops > 0) {
@@ -130,20 +142,20 @@ void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdic
     verdict.notes["reduced." + name] = fmt::format("{} -> {}", change.at(0).dump(), change.at(1).dump());
   }
   const double limit_s = std::min(options.candidate_timeout_s, request.timeout_s);
-  const auto candidate_deadline = Deadline::after(limit_s), deadline = Deadline::after(request.timeout_s);
-  if (verdict.mode == EvaluationMode::kPlan) {
-    const std::string why = run_as_plan(
-        {zygote, lowering, options, request, *reference, spec.init_seed, secret(), candidate_deadline, deadline},
-        verdict);
+  const bool plan = verdict.mode == EvaluationMode::kPlan;
+  if (plan) {
+    const std::string why = run_as_plan({zygote, lowering, options, request, *reference, spec.init_seed, secret(),
+                                         Deadline::after(limit_s), Deadline::after(request.timeout_s)},
+                                        verdict);
     if (why.empty()) return;
     // What the candidate's own process says of itself is a claim from here on.
     verdict.mode = EvaluationMode::kInterpret;
     verdict.notes["mode_reason"] = why;
-    verdict.notes["claimed"] = "kernels, launches, compile_targets, torch_ops";
   }
   Judge judge({zygote, lowering, options, live}, request, reference, spec.init_seed, secret(), verdict,
-              Deadline::after(limit_s), deadline);
+              Deadline::after(limit_s), Deadline::after(request.timeout_s));
   judge.run();
+  if (plan && options.claims == Claims::kRefuse) leave_unproven(verdict);
   if (!live || !verdict.correct || !request.measure_performance) return;
   try {
     references.with_process(key, spec, limits, client, [&](Child& process) {

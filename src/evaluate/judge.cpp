@@ -79,8 +79,7 @@ void Judge::silence(Silence silence, const std::string& detail, const char* doin
   const std::string how = describe_silence(silence, *child_, detail, limit_s_);
   if (silence == Silence::kClosed && child_->orphaned())
     fail(ErrorKind::kUnavailable, "evaluator: the Python parent died while {}", doing);
-  const bool late = silence == Silence::kTimeout || how.find("CPU time") != std::string::npos;
-  verdict_.fault = late ? Fault::kTimeout : silence == Silence::kMemory ? Fault::kOutOfMemory : Fault::kCrashed;
+  verdict_.fault = fault_of(silence, how);
   add_diagnostics(verdict_, fmt::format("the candidate's process {} while {}", how, doing));
 }
 
@@ -215,14 +214,7 @@ bool Judge::load() {
       return false;
     }
     verdict_.stage = std::max(verdict_.stage, step.stage);
-    const Json screen = frame->header.value("screen", Json::array());
-    for (const auto& item : screen) {
-      if (item.is_array() && item.size() == 2 && item[0].is_string() && item[1].is_string()) {
-        const auto kind = word_of<Cheat>(item[0].get<std::string>());
-        if (!kind) fail(ErrorKind::kCorrupt, "the screen names an unknown flag: {}", clipped(item.dump(), 200));
-        add_flag(verdict_, *kind, item[1].get<std::string>());
-      }
-    }
+    if (step.stage == Stage::kParsed) add_screen(verdict_, frame->header);
     if (const auto weights = string_or(frame->header, "weights", ""); !weights.empty())
       verdict_.notes["weights"] = clipped(weights, 100);
   }
@@ -320,6 +312,7 @@ bool Judge::trial(size_t index, bool ghost) {
 }
 
 void Judge::run() {
+  verdict_.claimed = {"compiled", "compile_targets", "kernels"};
   try {
     if (!load()) return;
     for (size_t i = 0; i < reference_->trials.size(); ++i) {

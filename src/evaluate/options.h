@@ -13,13 +13,20 @@ namespace tritonforge::evaluate {
 enum class SandboxRule { kAuto, kStrict };
 constexpr std::array<std::string_view, 2> names_of(SandboxRule) { return {"auto", "strict"}; }
 
+// What becomes of a candidate that is no plan and gives the right outputs: that its kernels made them is its own
+// process's word.
+enum class Claims { kRefuse, kAccept };
+constexpr std::array<std::string_view, 2> names_of(Claims) { return {"refuse", "accept"}; }
+
 struct EvaluatorOptions {
-  EvaluationMode mode = EvaluationMode::kInterpret;
+  EvaluationMode mode = EvaluationMode::kPlan;
   std::string device = "cpu";
   int workers = 2, max_queue = 256;
   std::string python;
   bool once = false;  // it makes one evaluation and ends
   SandboxRule sandbox = SandboxRule::kAuto;
+  Claims claims = Claims::kRefuse;
+  double min_own_share = 0.1;
   Tolerances tolerances;
   int64_t max_elements = 0, max_flops = 0;
   double candidate_timeout_s = 0;
@@ -38,6 +45,11 @@ struct EvaluatorOptions {
     v("max_queue", max_queue, at_least(0), "evaluations waiting beyond those; more are answered 503");
     v("python", python, by_run(), "Python with torch and triton (TRITONFORGE_PYTHON, else the build's)");
     v("sandbox", sandbox, "strict: refuses to run where the self-test breaks out");
+    v("claims", claims,
+      "plan mode: whether a candidate that cannot be recorded as a plan is judged by what its own process says");
+    v("min_own_share", min_own_share, in(0, 1),
+      "plan mode: the part of the work that a candidate's own kernels must do to be correct; less is "
+      "torch_does_the_work");
     v("candidate_timeout_s", candidate_timeout_s, at_least(0),
       "seconds for import, build and trials of one candidate; 0 = 30, in live mode 120");
     v("device_memory", device_memory, in(0, 1),

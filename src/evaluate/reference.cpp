@@ -46,6 +46,21 @@ std::unique_ptr<ReferenceTrial> take_trial(Frame frame) {
   return trial;
 }
 
+// The problem's own code is no candidate: where it cannot be recorded, or breaks under it, there is nothing to hold
+// against anybody.
+std::optional<Work> work_of(Child& child, Deadline deadline) {
+  try {
+    const Frame frame = ask(child, {{"op", "record"}}, deadline);
+    if (!frame.header.contains("plan")) return std::nullopt;
+    return aten_work(parse_plan(frame.header["plan"], frame.payload));
+  } catch (const ProblemFault&) {
+    return std::nullopt;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kUsage && error.kind() != ErrorKind::kUnsupported) throw;
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 size_t ReferenceData::bytes() const {
@@ -68,6 +83,12 @@ Json shape_of_tree(const Json& tree) {
     return out;
   }
   return tree;
+}
+
+Fault fault_of(Silence silence, const std::string& how) {
+  if (silence == Silence::kGarbled) return Fault::kForbidden;
+  if (silence == Silence::kTimeout || how.find("CPU time") != std::string::npos) return Fault::kTimeout;
+  return silence == Silence::kMemory ? Fault::kOutOfMemory : Fault::kCrashed;
 }
 
 std::string describe_silence(Silence silence, Child& child, const std::string& detail, double limit_s) {
@@ -102,6 +123,7 @@ std::shared_ptr<const ReferenceData> make_reference(Child& child, const Referenc
       data->trials.back()->seed = spec.trial_seeds[i];
       data->trials.back()->forward_seed = spec.forward_seed_of(i);
     }
+    if (spec.weigh) data->work = work_of(child, deadline);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kCorrupt) throw;
     throw ProblemFault{fmt::format("the problem's child sent something that is not an answer: {}", error.what())};

@@ -1,10 +1,13 @@
 #pragma once
 // Role R from the trusted side: init arguments, weights, inputs and expected outputs of one problem under given seeds.
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "contract/verdict.h"
 #include "evaluate/compare.h"
+#include "evaluate/plan/work.h"
 #include "evaluate/zygote.h"
 
 namespace tritonforge::evaluate {
@@ -23,6 +26,7 @@ struct ReferenceData {
   Json init, tensors, state, sizes;  // the frame that the candidate's "load" is built from
   std::vector<std::byte> payload;
   std::vector<std::unique_ptr<ReferenceTrial>> trials;
+  std::optional<Work> work;  // that its forward has torch do; nullopt where it was not asked for or is no plan
   size_t bytes() const;
 };
 
@@ -31,6 +35,7 @@ struct ReferenceSpec {
   uint64_t init_seed = 0;
   std::vector<uint64_t> trial_seeds;
   int64_t max_elements = 0, max_flops = 0;  // 0: sizes stay
+  bool weigh = false;                       // ReferenceData::work; the child is of no further use then
   uint64_t forward_seed_of(size_t trial) const;
 };
 
@@ -38,12 +43,14 @@ struct ProblemFault {
   std::string text;
 };
 
-// Runs the spec in `child` (role reference), which stays usable for timing. Throws ProblemFault with the problem's own
-// error.
+// Runs the spec in `child` (role reference), which stays usable for timing (not after `weigh`). Throws ProblemFault
+// with the problem's own error.
 std::shared_ptr<const ReferenceData> make_reference(Child& child, const ReferenceSpec& spec, Deadline deadline);
 
 // {"tensor": 3} leaves made equal, so that the structure of two outputs can be compared.
 Json shape_of_tree(const Json& tree);
+// Whose fault it is that a candidate's process gave no frame; `how`: describe_silence's text.
+Fault fault_of(Silence silence, const std::string& how);
 std::string describe_silence(Silence silence, Child& child, const std::string& detail, double limit_s);
 
 }  // namespace tritonforge::evaluate

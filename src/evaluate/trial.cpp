@@ -24,6 +24,14 @@ void add_flag(Verdict& verdict, Cheat kind, const std::string& evidence) {
   if (!is_doubt(kind)) add_diagnostics(verdict, fmt::format("[{}] {}", name_of(kind), evidence));
 }
 
+void add_screen(Verdict& verdict, const Json& parsed) {
+  for (const auto& item : parsed.value("screen", Json::array())) {
+    const auto kind = from_name<Cheat>(item.at(0).get<std::string>(), "flag");
+    TF_CHECK(is_doubt(kind), "the screen decides nothing, and sends {}", item.dump());
+    add_flag(verdict, kind, item.at(1).get<std::string>());
+  }
+}
+
 void bound(Verdict& verdict) {
   constexpr size_t kMostItems = 256, kDiagnostics = 4100, kText = 1000, kName = 200;
   const auto cut = [](std::string& text, size_t most) { text = clipped(text, most); };

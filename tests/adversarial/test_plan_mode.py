@@ -34,48 +34,110 @@ def test_honest_kernel_is_judged_as_a_plan(plan):
     verdict = plan.judge(HONEST)
     assert verdict["correct"] and verdict["mode"] == "plan" and not verdict["flags"], verdict
     assert verdict["kernels"] == ["relu_kernel"] and verdict["compile_targets"] == {"sm_90": "ok", "gfx942": "ok"}
-    assert (
-        float(verdict["notes"]["own_share"]) == 1.0
-        and "mode_reason" not in verdict["notes"]
-        and len(verdict["trials"]) == 3
-    )
+    assert verdict["own_share"] == 1 and verdict["claimed"] == [], verdict
+    assert "mode_reason" not in verdict["notes"] and len(verdict["trials"]) == 3
 
 
 def test_mode_can_be_asked_for(plan):
     verdict = plan.judge(HONEST + "# interpreted\n", mode="interpret")
-    assert verdict["correct"] and verdict["mode"] == "interpret" and "own_share" not in verdict["notes"]
+    assert verdict["correct"] and verdict["mode"] == "interpret" and "own_share" not in verdict
+    assert verdict["claimed"] == ["compiled", "compile_targets", "kernels"], verdict
 
 
-def test_aten_calls_are_replayed_and_count_against_own_share(plan):
-    verdict = plan.judge(
-        forward("y = torch.exp(torch.log(x.abs() + 1)) - 1\nreturn launch(torch.where(x > 0, y, x).contiguous())")
-    )
-    assert verdict["correct"] and verdict["mode"] == "plan", verdict
-    assert 0.05 < float(verdict["notes"]["own_share"]) < 0.5
-
-
-def test_copying_what_torch_computed_is_seen(plan):
-    verdict = plan.judge(
-        forward(
-            "return copy(torch.relu(x) * 2)",
-            """
+COPY = """
 @triton.jit
 def copy_kernel(x, y, n, B: tl.constexpr):
     i = tl.program_id(0) * B + tl.arange(0, B)
-    tl.store(y + i, tl.load(x + i, mask=i < n), mask=i < n)
+    tl.store(y + i, tl.load(x + i, mask=i < n){more}, mask=i < n)
 
 def copy(x):
     y = torch.empty_like(x)
     copy_kernel[(triton.cdiv(x.numel(), 256), )](x, y, x.numel(), B=256)
     return y
-""",
-        )
+"""
+LAYER = """
+import torch
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(48, 40)
+    def forward(self, x):
+        return torch.relu(torch.mm(x, self.layer.weight.t()) + self.layer.bias) * 2
+def get_inputs():
+    return [torch.randn(64, 48)]
+"""
+
+
+def layer(body, more=""):
+    """A ModelNew with LAYER's weights."""
+    source = forward(body, more)
+    start = "\n    def __init__(self):\n        super().__init__()\n        self.layer = nn.Linear(48, 40)"
+    return source.replace("class ModelNew(nn.Module):", "class ModelNew(nn.Module):" + start)
+
+
+@pytest.mark.parametrize(
+    "body, more",
+    [
+        ("return copy(torch.relu(x) * 2)", ""),
+        ("return copy(torch.relu(x) * 2)", " * 1.0 + 0.0"),
+        ("return copy(torch.relu(x) * 2)", " * 1.0001"),
+        ("y = torch.relu(x) * 2\nfor _ in range(16):\n    y = copy(y)\nreturn y", ""),
+        ("y = torch.exp(torch.log(x.abs() + 1)) - 1\nreturn launch(torch.where(x > 0, y, x).contiguous())", ""),
+    ],
+)
+def test_kernels_behind_what_torch_computed_are_no_work(plan, body, more):
+    verdict = plan.judge(forward(body, COPY.replace("{more}", more)))
+    assert not verdict["correct"] and names(verdict) == {"torch_does_the_work"}, verdict
+    assert verdict["own_share"] < 0.01 and "torch the rest" in verdict["diagnostics"], verdict
+
+
+def test_cheaper_torch_calls_are_no_work_either(plan):
+    fused = "return copy(torch.addmm(self.layer.bias, x, self.layer.weight.t()).relu_().mul_(2))"
+    verdict = plan.judge(layer(fused, COPY.replace("{more}", "")), problem=LAYER)
+    assert not verdict["correct"] and verdict["own_share"] == 0, verdict
+
+
+def test_a_part_of_the_work_is_a_part(plan):
+    verdict = plan.judge(layer("return launch(self.layer(x))"), problem=LAYER)
+    assert verdict["correct"] and 0.1 < verdict["own_share"] < 0.9, verdict
+
+
+def test_data_that_torch_moves_is_no_work_left_to_it(plan):
+    padded = "y = torch.nn.functional.pad(x, (0, 28)).contiguous()\nreturn launch(y)[:, :100].contiguous()"
+    verdict = plan.judge(forward(padded))
+    assert verdict["correct"] and verdict["own_share"] == 1, verdict
+
+
+def test_a_problem_of_moving_data_is_won_by_moving_it(plan):
+    problem = LAYER.replace(
+        "torch.relu(torch.mm(x, self.layer.weight.t()) + self.layer.bias) * 2", "x.t().contiguous()"
     )
-    assert verdict["mode"] == "plan" and float(verdict["notes"]["own_share"]) < 0.4, verdict
+    kernel = """
+@triton.jit
+def turn(x, y, M, N, A: tl.constexpr, B: tl.constexpr):
+    i, j = tl.arange(0, A)[:, None], tl.arange(0, B)[None, :]
+    mask = (i < M) & (j < N)
+    tl.store(y + j * M + i, tl.load(x + i * N + j, mask=mask), mask=mask)
+"""
+    body = "y = torch.empty(48, 64, device=x.device)\nturn[(1, )](x, y, 64, 48, A=64, B=64)\nreturn y"
+    verdict = plan.judge(layer(body, kernel), problem=problem)
+    assert verdict["correct"] and verdict["own_share"] == 1, verdict
+    verdict = plan.judge(layer("return copy(x.t().contiguous())", COPY.replace("{more}", "")), problem=problem)
+    assert not verdict["correct"] and names(verdict) == {"torch_does_the_work"}, verdict
 
 
-def test_kernel_that_does_not_matter(plan):
-    verdict = plan.judge(forward("launch(x)\nreturn torch.relu(x) * 2"))
+@pytest.fixture(scope="module")
+def trusting():
+    server = Evaluator("--mode", "plan", "--claims", "accept", "--min-own-share", "0")
+    yield server
+    assert server.stop() == 0
+
+
+def test_kernel_that_does_not_matter(plan, trusting):
+    source = forward("launch(x)\nreturn torch.relu(x) * 2")
+    verdict = plan.judge(source)
+    assert not verdict["correct"] and "torch_does_the_work" in names(verdict), verdict
+    verdict = trusting.judge(source)
     assert not verdict["correct"] and "no_kernel_effect" in names(verdict), verdict
 
 
@@ -143,11 +205,25 @@ def test_memory_that_nobody_wrote(plan):
         ("return launch(x[x == x].reshape(x.shape))", "no shape without data"),
     ],
 )
-def test_what_is_not_a_plan_says_why_and_is_a_claim(plan, body, reason):
+def test_what_is_not_a_plan_says_why_and_proves_nothing(plan, body, reason):
     verdict = plan.judge(forward(body))
-    assert (
-        verdict["mode"] == "interpret" and reason in verdict["notes"]["mode_reason"] and "claimed" in verdict["notes"]
-    ), verdict
+    assert verdict["mode"] == "interpret" and reason in verdict["notes"]["mode_reason"], verdict
+    assert verdict["compiled"] and not verdict["correct"] and verdict["error_kind"] == "unproven", verdict
+    assert reason in verdict["diagnostics"] and verdict["claimed"], verdict
+
+
+@pytest.mark.parametrize(
+    "body, kind",
+    [("while True: pass", "timeout"), ("import os\nos._exit(3)", "crashed"), ("import os\nos.abort()", "crashed")],
+)
+def test_a_process_that_ends_itself_is_judged_at_once(plan, body, kind):
+    verdict = plan.judge(forward(body + "\nreturn launch(x)"), timeout_s=10)
+    assert verdict["mode"] == "plan" and verdict["error_kind"] == kind and not verdict["correct"], verdict
+
+
+def test_a_recipe_may_accept_claims(trusting):
+    verdict = trusting.judge(forward("if x.sum().item() > 1e9:\n    return x\nreturn launch(x)"))
+    assert verdict["correct"] and verdict["claimed"] == ["compiled", "compile_targets", "kernels"], verdict
 
 
 def test_work_done_in_python_while_the_kernel_is_lowered_is_not_replayed(plan):

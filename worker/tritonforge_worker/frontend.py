@@ -157,7 +157,7 @@ class Launches:
 
     What it keeps lives in closures and not in attributes: the candidate runs in this process, and attributes of an
     object that it can find are one assignment away. This is no wall (the trusted side believes none of it unchecked):
-    it takes a reach into cells and frames to get at, which the screen flags (screen.ATTRIBUTES).
+    it takes a reach into cells and frames to get at.
     """
 
     def __init__(self, send, execute, program_limit):

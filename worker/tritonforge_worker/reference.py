@@ -4,7 +4,8 @@ import torch
 
 from tritonforge_worker import cuda_on_cpu, errors, live, reduce
 from tritonforge_worker.modules import run_source, set_seed, state_of, tensors_in
-from tritonforge_worker.protocol import Encoder, Unsupported
+from tritonforge_worker.plan import recorder
+from tritonforge_worker.protocol import Encoder, Unsupported, decode
 
 
 class Reference:
@@ -64,6 +65,7 @@ class Reference:
             encoder = Encoder()
             tree = encoder.value(inputs)
             count = len(encoder.tensors)
+            self.call = tree, encoder.tensors[:count]
             if self.live:
                 inputs = [x.cuda() if isinstance(x, torch.Tensor) else x for x in inputs]
             set_seed(request["forward_seed"])
@@ -94,8 +96,17 @@ class Reference:
             encoder.payload,
         )
 
+    def record(self, request, payload):
+        """What forward has torch do, as a plan of the last trial's shapes; the model is of no use afterwards."""
+        try:
+            known = {name: {"shape": list(tensor.shape)} for name, tensor in state_of(self.model).items()}
+            plan, parts = recorder.record(self.model, known, *self.call, decode, 0, "")
+        except BaseException as error:  # NotAPlan, and whatever the problem's code does over recorded tensors
+            return self.channel.send({"not_a_plan": f"{type(error).__name__}: {error}"[:500]})
+        self.channel.send({"plan": plan}, parts)
+
     def serve(self):
-        operations = {"problem": self.problem, "trial": self.trial}
+        operations = {"problem": self.problem, "trial": self.trial, "record": self.record}
         if self.live:
             operations.update(live.operations(self))
         while True:

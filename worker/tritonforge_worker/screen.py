@@ -1,6 +1,7 @@
-"""What the source says before it runs: syntax, and reaches for the grader that no kernel needs.
+"""What the source says before it runs: syntax, and reaches for what no kernel needs.
 
-Cheap and shallow on purpose: the sandbox, the separate processes and the comparison outside hold without it.
+Doubts that a reader is told of. They decide nothing: honest code imports gc, and the sandbox, the separate processes,
+the replay and the comparison outside hold without them.
 """
 
 import ast
@@ -49,12 +50,12 @@ def screen(tree):
             if name in ("exec", "eval", "__import__", "compile"):
                 add("dynamic_code", node, f"{name}()")
             elif name == "setattr" and node.args and dotted(node.args[0]).split(".")[0] in PATCHED_ROOTS:
-                add("monkeypatch", node, f"setattr({dotted(node.args[0])}, ...)")
+                add("forbidden_access", node, f"setattr({dotted(node.args[0])}, ...)")
             elif name.endswith(("_make_subclass", "_make_wrapper_subclass")):
-                add("lazy_output", node, name)
+                add("forbidden_access", node, name)
         if isinstance(node, (ast.Assign, ast.AugAssign)):
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                 name = dotted(target)
                 if "." in name and name.split(".")[0] in PATCHED_ROOTS and not name.startswith("torch.backends."):
-                    add("monkeypatch", node, f"{name} = ...")
+                    add("forbidden_access", node, f"{name} = ...")
     return sorted(found.items())

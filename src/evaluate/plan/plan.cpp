@@ -54,14 +54,16 @@ const Names kFree = {"view",
                      "new_empty_strided",
                      "empty_permuted"};
 
-const Names kAllowed = {
+const Names kMoving = {
     // filling
     "zeros", "ones", "full", "zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full", "fill",
     "fill_", "zero", "zero_", "arange", "linspace", "eye", "scalar_tensor", "tril_indices", "triu_indices", "one_hot",
     // copies
     "clone", "contiguous", "copy", "copy_", "_to_copy", "to", "cat", "stack", "repeat", "repeat_interleave", "flip",
     "roll", "constant_pad_nd", "reflection_pad1d", "reflection_pad2d", "replication_pad1d", "replication_pad2d",
-    "pixel_shuffle", "pixel_unshuffle", "rot90", "tril", "triu", "tril_", "triu_", "im2col", "col2im",
+    "pixel_shuffle", "pixel_unshuffle", "rot90", "tril", "triu", "tril_", "triu_", "im2col", "col2im"};
+
+const Names kComputing = {
     // elementwise
     "add", "sub", "rsub", "mul", "div", "pow", "neg", "abs", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p",
     "sqrt", "rsqrt", "reciprocal", "square", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh",
@@ -106,6 +108,11 @@ std::string_view short_name(std::string_view name) {
 bool listed(const Names& names, std::string_view name) {
   const std::string_view own = short_name(name);
   return !own.empty() && names.contains(own);
+}
+
+// add_ is add in place.
+bool listed_or_in_place(const Names& names, std::string_view name) {
+  return listed(names, name) || (name.ends_with('_') && listed(names, name.substr(0, name.size() - 1)));
 }
 
 template <typename... Args>
@@ -318,11 +325,10 @@ size_t Plan::launches() const {
 
 bool is_free(std::string_view aten_name) { return listed(kFree, aten_name); }
 
+bool only_moves(std::string_view aten_name) { return listed_or_in_place(kMoving, aten_name); }
+
 bool is_allowed(std::string_view aten_name) {
-  if (listed(kFree, aten_name) || listed(kAllowed, aten_name)) return true;
-  // add_ is add in place.
-  return aten_name.size() > 1 && aten_name.ends_with('_') &&
-         listed(kAllowed, aten_name.substr(0, aten_name.size() - 1));
+  return is_free(aten_name) || only_moves(aten_name) || listed_or_in_place(kComputing, aten_name);
 }
 
 Plan parse_plan(const Json& json, std::span<const std::byte> payload, const PlanLimits& limits) {

@@ -81,5 +81,7 @@ Plan parse_plan(const Json& json, std::span<const std::byte> payload, const Plan
 bool is_allowed(std::string_view aten_name);
 // Those that only make another view or shape of memory, or memory without contents: no work.
 bool is_free(std::string_view aten_name);
+// Those that only fill, copy, cast or pad.
+bool only_moves(std::string_view aten_name);
 
 }  // namespace tritonforge::evaluate

@@ -4,7 +4,7 @@
 //   {"failed"}
 //   {"replay", "tensors", "forward_seed", "order_seed", "launch", "timeout_s"} + the inputs'    -> {"tensors",
 //   "inputs", "aliases",
-//                                                                    "findings", "own_work", "aten_work"} + bytes |
+//                                                                    "findings", "own": [computing, moving]} + bytes |
 //                                                                    {"failed"}
 #include <ATen/Parallel.h>
 
@@ -58,6 +58,7 @@ int serve(int fd) {
                                 .forward_seed = request.at("forward_seed"),
                                 .order_seed = request.at("order_seed"),
                                 .launch = request.at("launch"),
+                                .weigh = request.at("weigh"),
                                 .timeout_s = request.at("timeout_s")});
         Json tensors = Json::array(), findings = Json::array();
         for (const auto* list : {&replay.inputs, &replay.outputs}) {
@@ -68,9 +69,11 @@ int serve(int fd) {
         }
         for (const auto& finding : replay.findings)
           findings.push_back({std::string(name_of(finding.kind)), finding.text});
-        header = {{"tensors", std::move(tensors)},   {"inputs", replay.inputs.size()}, {"aliases", replay.aliases},
-                  {"findings", std::move(findings)}, {"own_work", replay.own_work},    {"aten_work", replay.aten_work},
-                  {"own_share", replay.own_share()}};
+        header = {{"tensors", std::move(tensors)},
+                  {"inputs", replay.inputs.size()},
+                  {"aliases", replay.aliases},
+                  {"findings", std::move(findings)},
+                  {"own", {replay.own.computing, replay.own.moving}}};
       }
     } catch (const std::exception& error) {
       header = failure(error);

@@ -16,8 +16,6 @@
 namespace tritonforge::evaluate {
 namespace {
 
-constexpr double kFlopsPerByte = 20;
-
 at::ScalarType scalar_type(Dtype dtype) {
   switch (dtype) {
     case Dtype::kFloat64: return at::kDouble;
@@ -80,25 +78,27 @@ void poison(const at::Tensor& tensor) {
   else if (tensor.scalar_type() == at::kLong) tensor.fill_(std::numeric_limits<int64_t>::max() - 1);
 }
 
-// Product operations: 2 M N K from the shapes of operands and result.
-double flops_of(std::string_view name, const std::vector<at::Tensor>& in, const std::vector<at::Tensor>& out) {
-  const double results = out.empty() ? 0 : static_cast<double>(out.front().numel());
-  name.remove_prefix(std::min<size_t>(6, name.size()));
-  const auto inner = [&](size_t index) {
-    return in.size() > index && in[index].dim() > 0 ? static_cast<double>(in[index].size(-1)) : 1.0;
-  };
-  if (name == "mm" || name == "bmm" || name == "mv" || name == "matmul" || name == "dot" || name == "linear")
-    return 2 * std::max(1.0, results) * inner(0);
-  if (name == "addmm" || name == "baddbmm" || name == "addmv" || name == "addbmm") return 2 * results * inner(1);
-  if (name.find("conv") != std::string_view::npos && in.size() > 1 && in[1].dim() > 1 && in[1].size(0) > 0) {
-    return 2 * results * static_cast<double>(in[1].numel()) / static_cast<double>(in[1].size(0));
+// What a launch was given, to see afterwards whether it left anything but copies of it.
+class Weighing {
+ public:
+  explicit Weighing(const std::vector<at::Tensor>& bound) : bound_(bound) {
+    for (const at::Tensor& tensor : bound) before_.push_back(tensor.to(at::kDouble).flatten());
   }
-  if (name.find("attention") != std::string_view::npos && in.size() > 1 && in[1].dim() > 1)
-    return 4 * results * static_cast<double>(in[1].size(-2));
-  double most = results;  // a reduction works on what it reads
-  for (const auto& tensor : in) most = std::max(most, static_cast<double>(tensor.numel()));
-  return most;
-}
+  bool only_copied() const {
+    const auto same = [](const at::Tensor& a, const at::Tensor& b) {
+      constexpr double kTolerance = 1e-3;
+      return a.numel() == b.numel() && at::allclose(a, b, kTolerance, kTolerance, /*equal_nan=*/true);
+    };
+    return std::all_of(bound_.begin(), bound_.end(), [&](const at::Tensor& tensor) {
+      const at::Tensor after = tensor.to(at::kDouble).flatten();
+      return std::any_of(before_.begin(), before_.end(), [&](const at::Tensor& given) { return same(after, given); });
+    });
+  }
+
+ private:
+  const std::vector<at::Tensor>& bound_;
+  std::vector<at::Tensor> before_;
+};
 
 }  // namespace
 
@@ -277,12 +277,6 @@ void Replayer::Impl::aten(Run& run, const PlanStep& step) {
     run.keep.push_back(tensor);
     run.values[static_cast<size_t>(step.out[k])] = tensor;
   }
-  if (is_free(step.name)) return;
-  double bytes = 0;
-  for (const auto* list : {&run.in, &run.out}) {
-    for (const auto& tensor : *list) bytes += tensor.defined() ? static_cast<double>(tensor.nbytes()) : 0;
-  }
-  run.result.aten_work += flops_of(step.name, run.in, run.out) / kFlopsPerByte + bytes;
 }
 
 int Replayer::Impl::buffer_of(Run& run, const at::Tensor& tensor) {
@@ -302,12 +296,14 @@ void Replayer::Impl::launch(Run& run, const PlanStep& step, const ReplayRequest&
                             Deadline deadline) {
   const ir::Program& program = *programs[static_cast<size_t>(step.kernel)];
   std::vector<ir::Argument> arguments;
+  std::vector<at::Tensor> bound;
   for (size_t k = 0; k < step.bindings.size(); ++k) {
     const PlanBinding& binding = step.bindings[k];
     switch (binding.form) {
       case PlanBinding::Form::kTensor: {
         const at::Tensor& tensor = run.values[static_cast<size_t>(binding.value)];
         const int buffer = buffer_of(run, tensor);
+        bound.push_back(tensor);
         run.memory.buffer(static_cast<size_t>(buffer)).name = k < program.parameters.size() ? program.parameters[k].name
                                                                                             : "?";
         arguments.push_back({.form = ir::Argument::Form::kBuffer,
@@ -323,8 +319,9 @@ void Replayer::Impl::launch(Run& run, const PlanStep& step, const ReplayRequest&
     }
   }
   const ir::LaunchOptions options{.grid = step.grid, .seed = seed, .deadline = deadline};
+  const std::optional<Weighing> weighing = request.weigh ? std::make_optional<Weighing>(bound) : std::nullopt;
   const ir::Work work = ir::launch(program, run.memory, arguments, options);
-  run.result.own_work += work.flops / kFlopsPerByte + work.bytes;
+  if (weighing) run.result.own += launch_work(work.flops, work.bytes, weighing->only_copied());
 }
 
 Replay Replayer::Impl::run(const ReplayRequest& request) {

@@ -1,21 +1,13 @@
 #pragma once
 // Replays a checked plan on a CPU: aten steps through libtorch's dispatcher, launches through the evaluator of Triton
 // IR. Runs in process P, which holds no expected output and runs no candidate code.
-//
-// own_share: how much of the work the candidate's own kernels do. Work of a step = flops / 20 + bytes moved, in the
-// unit of a byte: 20 is about what an H100 computes in float32 while it moves one byte (67 TFLOP/s, 3.35 TB/s).
-//   launches      flops as the IR's float operations, 2 M N K of a dot, 4 of a transcendental; bytes of all loads and
-//   stores aten steps    bytes of all tensors read and written; flops 2 M N K of products and convolutions, else one a
-//   result
-//                 element; views, shapes and empty memory are free
-// own_share = work of launches / work of all steps; 0 where there is none.
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "evaluate/compare.h"
 #include "evaluate/ir/memory.h"
-#include "evaluate/plan/plan.h"
+#include "evaluate/plan/work.h"
 
 namespace tritonforge::evaluate {
 
@@ -24,6 +16,7 @@ struct ReplayRequest {
   uint64_t forward_seed = 0;  // torch's generator, as the reference's forward had it
   uint64_t order_seed = 0;    // of the programs
   bool launch = true;         // false: launches are left out, to see whether they matter
+  bool weigh = false;         // what each launch does is compared with what it was given, for own_share
   double timeout_s = 60;
 };
 
@@ -36,8 +29,7 @@ struct Replay {
   std::vector<ReplayedTensor> inputs, outputs;  // inputs after the call
   std::vector<int> aliases;                     // of each output: the input whose memory it is, or -1
   std::vector<ir::Finding> findings;
-  double own_work = 0, aten_work = 0;
-  double own_share() const { return own_work > 0 ? own_work / (own_work + aten_work) : 0; }
+  Work own;  // of the launches; of one that is weighed
 };
 
 class Replayer {

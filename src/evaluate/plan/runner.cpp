@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "evaluate/ir/module.h"
-#include "evaluate/plan/plan.h"
+#include "evaluate/plan/work.h"
 #include "evaluate/trial.h"
 
 namespace tritonforge::evaluate {
@@ -14,22 +14,34 @@ struct NotAPlan {
   std::string reason;
 };
 
+// The candidate's own process went silent: a verdict, and nothing that another mode would judge otherwise.
+struct Ended {
+  Fault fault;
+  std::string text;
+};
+
 // The constants of a recorded plan; the weights and inputs are not among them.
 constexpr size_t kMaxPlanBytes = 256 << 20;
 
-Frame receive(Child& child, Deadline deadline, const char* doing, size_t payload_bytes = 1 << 20) {
+enum class Whose { kCandidates, kOurs };
+
+Frame receive(Child& child, Whose process, Deadline deadline, const char* doing, size_t payload_bytes = 1 << 20) {
   Frame frame;
   std::string detail;
+  const double limit_s = deadline.remaining_s();
   const Silence quiet = child.channel().receive(frame, deadline, detail, payload_bytes);
   if (quiet == Silence::kNone) return frame;
   if (quiet == Silence::kClosed && child.orphaned())
     fail(ErrorKind::kUnavailable, "evaluator: the Python parent died while {}", doing);
-  throw NotAPlan{fmt::format("{}: its process {}", doing, describe_silence(quiet, child, detail, 0))};
+  const std::string how = describe_silence(quiet, child, detail, limit_s);
+  if (process == Whose::kCandidates && quiet != Silence::kGarbled)
+    throw Ended{fault_of(quiet, how), fmt::format("the candidate's process {} while {}", how, doing)};
+  throw NotAPlan{fmt::format("{}: its process {}", doing, how)};
 }
 
-void send(Child& child, const Json& header, const std::vector<std::span<const std::byte>>& payload, Deadline deadline,
-          const char* doing) {
-  if (child.channel().send(header, payload, deadline) != Silence::kNone) receive(child, deadline, doing);
+void send(Child& child, Whose process, const Json& header, const std::vector<std::span<const std::byte>>& payload,
+          Deadline deadline, const char* doing) {
+  if (child.channel().send(header, payload, deadline) != Silence::kNone) receive(child, process, deadline, doing);
 }
 
 class PlanRun {
@@ -44,6 +56,7 @@ class PlanRun {
   void load(Child& replayer, const Frame& recorded);
   Frame replay(Child& replayer, size_t index, bool launch);
   bool trial(Child& replayer, const Plan& plan, size_t index);
+  void weigh(const Plan& plan, const Json& own);
 
   const PlanContext& context_;
   Verdict& verdict_;
@@ -71,7 +84,7 @@ Frame PlanRun::record() {
     init_tensors.push_back(reference.tensors[k]);
     init_bytes += reference.tensors[k].at("bytes").get<size_t>();
   }
-  send(*child,
+  send(*child, Whose::kCandidates,
        {{"op", "load"},
         {"source", context_.request.candidate},
         {"seed", context_.init_seed >> 1},
@@ -81,19 +94,20 @@ Frame PlanRun::record() {
         {"sizes", reference.sizes}},
        {std::span(reference.payload).first(init_bytes)}, context_.deadline, "loading");
   for (const char* stage : {"parsed", "imported", "built"}) {
-    const Frame frame = receive(*child, context_.deadline, "loading");
+    const Frame frame = receive(*child, Whose::kCandidates, context_.deadline, "loading");
     if (frame.header.value("stage", "") != stage || frame.header.contains("failed"))
       throw NotAPlan{"the candidate does not load"};
+    if (stage == std::string_view("parsed")) add_screen(verdict_, frame.header);
   }
   const ReferenceTrial& trial = *reference.trials.front();
-  send(*child,
+  send(*child, Whose::kCandidates,
        {{"op", "record"},
         {"weights", weights},
         {"inputs", trial.inputs},
         {"tensors", trial.input_tensors},
         {"forward_seed", 0}},
        {}, context_.deadline, "recording");
-  Frame recorded = receive(*child, context_.deadline, "recording", kMaxPlanBytes);
+  Frame recorded = receive(*child, Whose::kCandidates, context_.deadline, "recording", kMaxPlanBytes);
   if (recorded.header.contains("not_a_plan") && recorded.header["not_a_plan"].is_string())
     throw NotAPlan{clipped(recorded.header["not_a_plan"].get<std::string>(), 300)};
   if (!recorded.header.contains("plan")) throw NotAPlan{"recording sent no plan"};
@@ -128,27 +142,38 @@ bool PlanRun::compile(const Plan& plan) {
 // P: the plan, its texts and constants, and the problem's weights.
 void PlanRun::load(Child& replayer, const Frame& recorded) {
   const ReferenceData& reference = context_.reference;
-  send(replayer,
+  send(replayer, Whose::kOurs,
        {{"plan", recorded.header.at("plan")},
         {"plan_bytes", recorded.payload.size()},
         {"weights", reference.state},
         {"tensors", reference.tensors}},
        {std::span(recorded.payload), std::span(reference.payload)}, context_.deadline, "handing over the plan");
-  const Frame answer = receive(replayer, context_.deadline, "checking the plan");
+  const Frame answer = receive(replayer, Whose::kOurs, context_.deadline, "checking the plan");
   if (answer.header.contains("failed")) throw NotAPlan{clipped(answer.header["failed"].value("text", ""), 300)};
 }
 
 Frame PlanRun::replay(Child& replayer, size_t index, bool launch) {
   const ReferenceTrial& expected = *context_.reference.trials[index];
-  send(replayer,
+  send(replayer, Whose::kOurs,
        {{"replay", true},
         {"tensors", expected.input_tensors},
         {"forward_seed", expected.forward_seed},
         {"order_seed", context_.order_seed + index},
         {"launch", launch},
+        {"weigh", launch && index == 0},
         {"timeout_s", context_.deadline.remaining_s()}},
        {std::span(expected.payload).first(expected.input_bytes)}, context_.deadline, "replaying");
-  return receive(replayer, context_.deadline, "replaying", 2 * expected.payload.size() + kMaxPlanBytes);
+  return receive(replayer, Whose::kOurs, context_.deadline, "replaying", 2 * expected.payload.size() + kMaxPlanBytes);
+}
+
+void PlanRun::weigh(const Plan& plan, const Json& own) {
+  const double share = own_share({own.at(0).get<double>(), own.at(1).get<double>()}, aten_work(plan),
+                                 context_.reference.work);
+  verdict_.own_share = share;
+  if (plan.launches() == 0 || share >= context_.options.min_own_share) return;
+  add_flag(verdict_, Cheat::kTorchDoesTheWork,
+           fmt::format("the kernels do {:.1f} % of the work, torch the rest; at least {:.0f} % must be theirs",
+                       100 * share, 100 * context_.options.min_own_share));
 }
 
 // False where nothing more is worth running.
@@ -169,7 +194,7 @@ bool PlanRun::trial(Child& replayer, const Plan& plan, size_t index) {
     verdict_.diagnostics = "race: " + text;
     return false;
   }
-  if (index == 0) verdict_.notes["own_share"] = fmt::format("{:.3f}", frame.header.at("own_share").get<double>());
+  if (index == 0) weigh(plan, frame.header.at("own"));
   judge_call(call_result(plan.outputs, frame.header, frame.payload), *context_.reference.trials[index], index,
              context_.options.tolerances, verdict_, trivial_);
   return verdict_.trials.back().passed && !verdict_.cheated();
@@ -226,6 +251,9 @@ std::string run_as_plan(const PlanContext& context, Verdict& verdict) {
     PlanRun(context, judged).run();
   } catch (const NotAPlan& why) {
     return why.reason;
+  } catch (const Ended& ended) {
+    judged.fault = ended.fault;
+    judged.diagnostics = ended.text;
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kUsage && error.kind() != ErrorKind::kUnsupported &&
         error.kind() != ErrorKind::kCorrupt)

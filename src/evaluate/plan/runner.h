@@ -22,8 +22,8 @@ struct PlanContext {
   Deadline overall;
 };
 
-// Fills the verdict up to stage correct and returns "", or leaves it alone and returns why this candidate is not a
-// plan. Throws kUnavailable where our own machinery failed.
+// Fills the verdict up to stage correct, with own_share, and returns "", or leaves it alone and returns why this
+// candidate is not a plan. Throws kUnavailable where our own machinery failed.
 std::string run_as_plan(const PlanContext& context, Verdict& verdict);
 
 }  // namespace tritonforge::evaluate

@@ -112,13 +112,21 @@ TEST(TritonIr, MisalignedAccessIsAFault) {
 TEST(NarrowFloats, RoundToNearestEven) {
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {  // every half and bfloat16 is its own rounding
     const float half = half_to_float(static_cast<uint16_t>(bits)), brain = bf16_to_float(static_cast<uint16_t>(bits));
-    if (!std::isnan(half)) ASSERT_EQ(half_bits(round_to_half(half)), bits);
-    if (!std::isnan(brain)) ASSERT_EQ(bf16_bits(round_to_bf16(brain)), bits);
+    if (!std::isnan(half)) {
+      ASSERT_EQ(half_bits(round_to_half(half)), bits);
+    }
+    if (!std::isnan(brain)) {
+      ASSERT_EQ(bf16_bits(round_to_bf16(brain)), bits);
+    }
   }
   for (uint32_t bits = 0; bits < 0x100; ++bits) {
     const float e4m3 = E4M3::to_float(static_cast<uint8_t>(bits)), e5m2 = E5M2::to_float(static_cast<uint8_t>(bits));
-    if (!std::isnan(e4m3)) ASSERT_EQ(E4M3::bits(E4M3::round(e4m3)), bits);
-    if (!std::isnan(e5m2)) ASSERT_EQ(E5M2::bits(E5M2::round(e5m2)), bits);
+    if (!std::isnan(e4m3)) {
+      ASSERT_EQ(E4M3::bits(E4M3::round(e4m3)), bits);
+    }
+    if (!std::isnan(e5m2)) {
+      ASSERT_EQ(E5M2::bits(E5M2::round(e5m2)), bits);
+    }
   }
   EXPECT_EQ(round_to_half(2049.0f), 2048.0f);  // halfway: to even
   EXPECT_EQ(round_to_half(2051.0f), 2052.0f);

@@ -1,0 +1,40 @@
+#pragma once
+// own_share: how much of a problem's work a candidate's own kernels do, the rest being left to torch. It is measured on
+// what is replayed, from shapes and from the kernels' IR; nothing in it is the candidate's word.
+//
+// Work of a step = flops / 20 + bytes moved, in the unit of a byte: 20 is about what an H100 computes in float32 while
+// it moves one byte (67 TFLOP/s, 3.35 TB/s).
+//   aten steps  bytes of all tensors read and written; flops 2 M N K of products and convolutions, else one for each
+//               element of the largest tensor; views, shapes and empty memory are free
+//   launches    bytes of all loads and stores; float operations of the IR, 2 M N K of a dot, 4 of a transcendental
+// Work that only moves data (fills, casts, copies, padding; a launch that leaves nothing but copies of what it was
+// given) is kept apart: it counts where the reference does nothing else. So a kernel that copies what torch computed
+// does no work, and a cast before an honest kernel leaves none to torch.
+#include <optional>
+
+#include "evaluate/plan/plan.h"
+
+namespace tritonforge::evaluate {
+
+struct Work {
+  double computing = 0, moving = 0;
+  double of(bool all) const { return computing + (all ? moving : 0); }
+  Work& operator+=(const Work& other) {
+    computing += other.computing;
+    moving += other.moving;
+    return *this;
+  }
+};
+
+// Of the plan's aten steps.
+Work aten_work(const Plan& plan);
+// Of a launch. `copies`: what it left behind are copies of what it was given, within the comparison's tolerance.
+Work launch_work(double flops, double bytes, bool copies);
+
+// In [0, 1]: the smaller of two shares, own / (own + aten) of the candidate's work, and 1 - aten / `reference` of the
+// reference's. The second one cannot be raised by launches for show, the first one not by torch calls that are cheaper
+// than the reference's. 1 where nothing is left to torch, 0 where nothing is launched. `reference`: what its own code
+// has torch do; nullopt where that cannot be recorded: the first share alone counts.
+double own_share(const Work& own, const Work& aten, const std::optional<Work>& reference);
+
+}  // namespace tritonforge::evaluate
