@@ -1,10 +1,14 @@
 #include "engine/core.h"
 
+#include <c10/util/Exception.h>
+
 #include <algorithm>
 #include <cstdlib>
+#include <new>
 
 #include "base/log.h"
 #include "kernels/device.h"
+#include "kernels/gpu/cuda_library.h"
 #include "model/weights.h"
 
 namespace tritonforge::engine {
@@ -25,7 +29,7 @@ class Range {
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-EngineInfo describe(const EngineOptions& options, const Sizes& sizes, const model::Model& model,
+EngineInfo describe(const EngineOptions& options, const SizedRunner& made, const model::Model& model,
                     const tokenizer::Tokenizer* tokenizer) {
   const model::ModelConfig& config = model.config();
   EngineInfo info{.model_path = options.model.string(),
@@ -33,11 +37,12 @@ EngineInfo describe(const EngineOptions& options, const Sizes& sizes, const mode
                   .dtype = model::dtype_name(model.dtype()),
                   .family = config.family == model::Family::kQwen2 ? "qwen2" : "qwen3",
                   .vocab_size = config.vocab_size,
-                  .max_context = sizes.max_context,
-                  .kv_cache_tokens = (sizes.blocks - 1) * kBlockSize,
+                  .max_context = made.sizes.max_context,
+                  .kv_cache_tokens = (made.sizes.blocks - 1) * kBlockSize,
                   .parameters = config.parameter_count(),
                   .eos_token_ids = config.eos_token_ids,
-                  .has_tokenizer = tokenizer != nullptr};
+                  .has_tokenizer = tokenizer != nullptr,
+                  .memory = made.plan};
   const auto end = tokenizer != nullptr ? tokenizer->eos_id() : std::nullopt;
   if (end && std::ranges::find(info.eos_token_ids, *end) == info.eos_token_ids.end()) {
     info.eos_token_ids.push_back(*end);
@@ -58,7 +63,7 @@ Core::Core(EngineOptions options, std::unique_ptr<model::Model> model,
       made_(make(options_, *model_)),
       sizes_(made_.sizes),
       runner_(made_.runner.get()),
-      info_(describe(options_, sizes_, *model_, tokenizer_.get())),
+      info_(describe(options_, made_, *model_, tokenizer_.get())),
       pool_(sizes_.blocks, kBlockSize, options_.reuse_prefixes),
       scheduler_({options_.max_running, sizes_.step_tokens}, pool_),
       // Who shares the device gives it back between two steps: nothing may be queued then.
@@ -176,6 +181,20 @@ void Core::step() {
   forward(next);
   const std::optional<Step> done = draw(next, hold);
   deliver(done);
+}
+
+void Core::step_or_recover() {
+  try {
+    step();
+  } catch (const std::bad_alloc& error) {
+    step_out_of_memory(error.what());
+  } catch (const c10::OutOfMemoryError& error) {
+    step_out_of_memory(error.what());
+  } catch (const gpu::OutOfMemory& error) {
+    step_out_of_memory(error.what());
+  } catch (const std::exception& error) {
+    step_failed(error.what());
+  }
 }
 
 std::optional<DeviceLock::Hold> Core::hold_device() {
@@ -334,20 +353,39 @@ void Core::flush_cache() {
   publish();
 }
 
-void Core::release_memory() {
+// Memory that cannot be had is the machine's lack, whoever says so.
+void Core::move_memory(const char* what, const std::function<void()>& move) {
+  try {
+    move();
+  } catch (const std::exception& error) {
+    publish();
+    fail(ErrorKind::kMachine, "{}: {}", what, first_line(error.what()));
+  }
+}
+
+void Core::release_memory(MemoryParts parts) {
   settle();
-  scheduler_.preempt_all();
-  scheduler_.forget_prefixes();  // no prefix outlives the blocks that hold it
-  runner_->release_cache();
+  const auto hold = hold_device();
+  if (parts.weights && !offload_.offloaded()) {  // first: it alone may fail
+    move_memory("no host memory to keep the weights in", [&] {
+      runner_->weights_move();
+      offload_.offload(*model_);
+    });
+  }
+  if (parts.cache && runner_->has_memory()) {
+    scheduler_.preempt_all();
+    scheduler_.forget_prefixes();  // no prefix outlives the blocks that hold it
+    runner_->release_memory();
+  }
   publish();
 }
 
-void Core::resume_memory() {
-  try {
-    if (!runner_->has_cache()) runner_->make_cache();
-  } catch (const std::exception& error) {
-    fail(ErrorKind::kMachine, "the KV cache's memory is not free: {}", first_line(error.what()));
-  }
+void Core::resume_memory(MemoryParts parts) {
+  const auto hold = hold_device();
+  if (parts.weights && offload_.offloaded())
+    move_memory("the weights' memory is not free", [&] { offload_.reload(*model_); });
+  if (parts.cache && !runner_->has_memory())
+    move_memory("the KV cache's memory is not free", [&] { runner_->take_memory(); });
   publish();
 }
 
@@ -357,8 +395,12 @@ InstalledWeights Core::install(const StagedWeights& staged, int64_t version) {
   const int64_t next = version >= 0 ? version : std::max<int64_t>(weight_version_, 0) + 1;
   if (!staged.unread.empty())
     compare_weights("the trainer's memory", model::checksums_of(staged.unread), staged.expected);
-  engine::install(staged);
-  kernels::synchronize(device_);
+  const auto copy = [&] {
+    engine::install(staged);
+    kernels::synchronize(device_);
+  };
+  if (offload_.offloaded()) offload_.replace(*model_, copy);
+  else copy();
   InstalledWeights installed{.version = next, .checksums = model::weight_checksums(*model_)};
   scheduler_.weights_changed();
   try {
@@ -384,7 +426,8 @@ EngineStats Core::stats() const {
   now.prefix_blocks = pool_.cached();
   now.paused = paused_;
   now.draining = draining();
-  now.memory_released = !runner_->has_cache();
+  now.cache_released = !runner_->has_memory();
+  now.weights_released = offload_.offloaded();
   return now;
 }
 

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/memory_plan.h"
+
 namespace tritonforge::engine {
 
 struct EngineInfo {
@@ -11,6 +13,12 @@ struct EngineInfo {
   int64_t vocab_size = 0, max_context = 0, kv_cache_tokens = 0, parameters = 0;
   std::vector<int64_t> eos_token_ids;
   bool has_tokenizer = false;
+  MemoryPlan memory;
+};
+
+// What of an engine's memory is given back and taken again: the cache with all that steps need, and the weights.
+struct MemoryParts {
+  bool cache = true, weights = true;
 };
 
 // Seconds that the engine's thread spent in each part of its steps since the start. Where the device works by itself,
@@ -27,7 +35,9 @@ struct EngineStats {
   int64_t ended_samples = 0;  // of all requests that were taken, refused ids included
   double step_seconds = 0;    // spent in steps since the start
   StageSeconds stages;
-  bool paused = false, memory_released = false;
+  bool paused = false;
+  bool cache_released = false, weights_released = false;  // their memory was given back
+  bool memory_released() const { return cache_released || weights_released; }
   bool draining = false;  // new weights wait until the requests under way have ended
   int64_t consecutive_failures = 0;
   std::string last_failure;  // of a step; empty while the last one went well

@@ -8,7 +8,7 @@ net::Response health_report(const EngineStats& stats, bool healthy, bool closing
   if (closing) detail = "shutting down";
   else if (stats.paused) detail += ", paused";
   else if (stats.draining) detail += ", new weights wait for what runs";
-  else if (stats.memory_released) detail += ", its memory released";
+  else if (stats.memory_released()) detail += ", its memory released";
   else if (stats.weight_version < 0) detail += ", without weights since an update that went wrong";
   if (closing || stats.waiting > stats.running * 4 + 256 || stats.consecutive_failures > 0 ||
       stats.weight_version < 0) {
@@ -31,7 +31,15 @@ Json server_report(const EngineInfo& info, const EngineStats& s) {
           {"kv_cache_tokens", info.kv_cache_tokens},
           {"weight_version", std::to_string(s.weight_version)},
           {"paused", s.paused},
-          {"memory_released", s.memory_released},
+          {"memory_released", s.memory_released()},
+          {"cache_released", s.cache_released},
+          {"weights_released", s.weights_released},
+          {"memory",
+           {{"weights", info.memory.weights},
+            {"kv_cache", info.memory.cache},
+            {"graph_pool", info.memory.graphs},
+            {"workspace", info.memory.workspace},
+            {"left", info.memory.left}}},
           {"running", s.running},
           {"waiting", s.waiting},
           {"kv_tokens_free", s.kv_tokens_free},

@@ -130,6 +130,16 @@ std::string Model::layout() const {
   return checksum(text);
 }
 
+c10::DataPtr Model::take_arena() {
+  TF_CHECK(arena_.storage().data() != nullptr, "the weights' memory is away already");
+  return arena_.storage().set_data_ptr(c10::DataPtr(nullptr, device_));
+}
+
+void Model::put_arena(c10::DataPtr memory) {
+  TF_CHECK(arena_.storage().data() == nullptr && memory.get() != nullptr, "the weights have memory already");
+  arena_.storage().set_data_ptr(std::move(memory));
+}
+
 const at::Tensor& Model::lm_head() const { return lm_head_.defined() ? lm_head_ : embed_tokens_; }
 
 std::vector<std::pair<std::string, at::Tensor>> Model::named_parameters() const {
