@@ -65,9 +65,11 @@ Core::Core(EngineOptions options, std::unique_ptr<model::Model> model,
       runner_(made_.runner.get()),
       info_(describe(options_, made_, *model_, tokenizer_.get())),
       pool_(sizes_.blocks, kBlockSize, options_.reuse_prefixes),
-      scheduler_({options_.max_running, sizes_.step_tokens}, pool_),
-      // Who shares the device gives it back between two steps: nothing may be queued then.
-      ahead_(options_.step_ahead && !options_.share_device && runner_->runs_ahead() ? 1 : 0) {
+      scheduler_({options_.max_running, sizes_.step_tokens, options_.draft_tokens}, pool_),
+      // Who shares the device gives it back between two steps: nothing may be queued then. Who guesses has to know all
+      // that was said.
+      ahead_(options_.step_ahead && !options_.share_device && options_.draft_tokens == 0 && runner_->runs_ahead() ? 1
+                                                                                                                  : 0) {
   if (options_.share_device) device_lock_.emplace(kernels::device_identity(device_));
 }
 
@@ -145,7 +147,10 @@ Clock::time_point Core::first_deadline() const {
 void Core::end_sample(LiveSample& sample) {
   scheduler_.remove(&sample.sequence);
   ++counters_.ended_samples;
-  for (Step& step : in_flight_) std::ranges::replace(step.samples, &sample, nullptr);
+  for (Step& step : in_flight_) {
+    const auto found = std::ranges::find(step.draws, &sample, &Draws::sample);
+    if (found != step.draws.end()) found->sample = nullptr;
+  }
 }
 
 // Hands over what is new; a request that is over leaves.
@@ -212,13 +217,15 @@ void Core::fill(const Plan& plan) {
   const Range range(counters_.stages.fill);
   if (plan.chunks.empty()) return;
   rows_.clear();
-  samples_.clear();
+  draws_.clear();
   for (const Chunk& chunk : plan.chunks) {
     if (!chunk.samples) continue;
     LiveSample& sample = *chunk.sequence->sample;
-    sample.row.position = static_cast<uint64_t>(chunk.start + chunk.count);
-    rows_.push_back(sample.row);
-    samples_.push_back(&sample);
+    for (int64_t left = chunk.guesses; left >= 0; --left) {
+      sample.row.position = static_cast<uint64_t>(chunk.start + chunk.count - left);
+      rows_.push_back(sample.row);
+    }
+    draws_.push_back({&sample, chunk.draws()});
   }
   runner_->fill(plan, rows_);
 }
@@ -228,11 +235,13 @@ void Core::forward(const Plan& plan) {
   if (plan.chunks.empty()) return;
   runner_->forward();
   scheduler_.commit(plan);
-  for (size_t row = 0; row < samples_.size(); ++row) {
-    ++samples_[row]->sequence.pending;
-    samples_[row]->sequence.pending_row = static_cast<int64_t>(row);
+  int64_t row = 0;
+  for (const Draws& draws : draws_) {
+    ++draws.sample->sequence.pending;
+    draws.sample->sequence.pending_row = row;
+    row += draws.rows;
   }
-  in_flight_.push_back({samples_, {}, plan.tokens - plan.samples});
+  in_flight_.push_back({draws_, {}, plan.tokens - plan.samples});
 }
 
 std::optional<Core::Step> Core::draw(const Plan& plan, std::optional<DeviceLock::Hold>& hold) {
@@ -256,22 +265,38 @@ void Core::deliver(const std::optional<Step>& step) {
   counters_.last_failure.clear();
   counters_.prompt_tokens += step->prompt_tokens;
 
-  // Each draw goes to its sample, unless that ended meanwhile.
+  // Draws go to their sample, unless that ended meanwhile.
   touched_.clear();
-  for (size_t i = 0; i < step->samples.size(); ++i) {
-    if (step->samples[i] == nullptr) continue;
-    LiveSample& sample = *step->samples[i];
-    LiveRequest& request = *sample.request;
-    if (!request.changed) touched_.push_back(&request);
-    const kernels::Sampled& drawn = step->drawn[i];
-    --sample.sequence.pending;
-    if (drawn.token < 0) request.end(sample, FinishReason::kAbort, "the logits are not finite");
-    else request.accept(sample, drawn.token, drawn.log_prob, weight_version_);
-    sample.out().mixed_cache = sample.out().mixed_cache || sample.sequence.mixes_weights;
-    if (sample.finished()) end_sample(sample);
-    ++counters_.generated_tokens;
+  size_t row = 0;
+  for (const Draws& draws : step->draws) {
+    const auto drawn = step->drawn.subspan(row, static_cast<size_t>(draws.rows));
+    row += drawn.size();
+    if (draws.sample == nullptr) continue;
+    if (!draws.sample->request->changed) touched_.push_back(draws.sample->request);
+    take(*draws.sample, drawn);
   }
   for (LiveRequest* request : touched_) send(*request);
+}
+
+// The token after its last own one, and one more for each guess that was drawn: from there on the draws are those of a
+// text that it did not say. A draw is a function of seed, position and logits, so guesses change no token.
+void Core::take(LiveSample& sample, std::span<const kernels::Sampled> drawn) {
+  LiveRequest& request = *sample.request;
+  Sequence& sequence = sample.sequence;
+  --sequence.pending;
+  counters_.drafted_tokens += std::ssize(drawn) - 1;
+  for (size_t i = 0; i < drawn.size() && !sample.finished(); ++i) {
+    if (i > 0 && sequence.guesses[i - 1] != drawn[i - 1].token) break;
+    if (i > 0) {
+      scheduler_.confirm_guess(&sequence);
+      ++counters_.accepted_drafts;
+    }
+    if (drawn[i].token < 0) request.end(sample, FinishReason::kAbort, "the logits are not finite");
+    else request.accept(sample, drawn[i].token, drawn[i].log_prob, weight_version_);
+    ++counters_.generated_tokens;
+  }
+  sample.out().mixed_cache = sample.out().mixed_cache || sequence.mixes_weights;
+  if (sample.finished()) end_sample(sample);
 }
 
 Core::Step Core::read_oldest() {
@@ -285,8 +310,8 @@ Core::Step Core::read_oldest() {
 // Their tokens are drawn again when their sequences are computed again.
 void Core::forget_steps_in_flight() {
   for (const Step& step : in_flight_) {
-    for (LiveSample* sample : step.samples) {
-      if (sample != nullptr) --sample->sequence.pending;
+    for (const Draws& draws : step.draws) {
+      if (draws.sample != nullptr) --draws.sample->sequence.pending;
     }
   }
   in_flight_.clear();

@@ -88,8 +88,12 @@ class Core {
 
  private:
   // A step that was queued: what its draws belong to.
+  struct Draws {
+    LiveSample* sample;  // null where it ended meanwhile
+    int64_t rows;        // one more than it has guesses
+  };
   struct Step {
-    std::vector<LiveSample*> samples;  // in the order of the rows; null where the sample ended meanwhile
+    std::vector<Draws> draws;  // in the order of the rows
     std::span<const kernels::Sampled> drawn;
     int64_t prompt_tokens = 0;
   };
@@ -99,6 +103,7 @@ class Core {
   void forward(const Plan& plan);
   std::optional<Step> draw(const Plan& plan, std::optional<DeviceLock::Hold>& hold);
   void deliver(const std::optional<Step>& step);
+  void take(LiveSample& sample, std::span<const kernels::Sampled> drawn);
 
   Step read_oldest();
   void forget_steps_in_flight();
@@ -126,7 +131,7 @@ class Core {
   size_t ahead_ = 0;            // steps that may stay in flight while the next one is planned
   std::deque<Step> in_flight_;  // oldest first
   std::vector<kernels::SampleRow> rows_;
-  std::vector<LiveSample*> samples_;
+  std::vector<Draws> draws_;
   std::vector<LiveRequest*> touched_;
   int64_t weight_version_ = 0;
   bool paused_ = false;

@@ -49,6 +49,8 @@ Json server_report(const EngineInfo& info, const EngineStats& s) {
           {"generated_tokens", s.generated_tokens},
           {"cached_tokens", s.cached_tokens},
           {"preemptions", s.preemptions},
+          {"drafted_tokens", s.drafted_tokens},
+          {"accepted_drafts", s.accepted_drafts},
           {"failed_steps", s.failed_steps},
           {"finished_requests", s.finished_requests},
           {"aborted_requests", s.aborted_requests},
@@ -75,6 +77,8 @@ net::Response metrics_report(const EngineStats& s) {
                                   {"generated_tokens_total", "tokens sampled"},
                                   {"cached_tokens_total", "prompt tokens taken from the prefix cache"},
                                   {"preemptions_total", "sequences put back for want of KV cache"},
+                                  {"drafted_tokens_total", "guesses of what comes next that were verified"},
+                                  {"accepted_drafts_total", "guesses that were drawn"},
                                   {"failed_steps_total", "steps that failed"},
                                   {"requests_total", "requests that ended, by how"}});
   const auto set = [&](const char* name, auto value) { metrics.set(name, static_cast<double>(value)); };
@@ -95,6 +99,8 @@ net::Response metrics_report(const EngineStats& s) {
   set("generated_tokens_total", s.generated_tokens);
   set("cached_tokens_total", s.cached_tokens);
   set("preemptions_total", s.preemptions);
+  set("drafted_tokens_total", s.drafted_tokens);
+  set("accepted_drafts_total", s.accepted_drafts);
   set("failed_steps_total", s.failed_steps);
   set("requests_total{end=\"finished\"}", s.finished_requests);
   set("requests_total{end=\"aborted\"}", s.aborted_requests);

@@ -216,6 +216,18 @@ TEST_F(EngineOnGpu, ASharedPrefixStaysNear) {
   EXPECT_TRUE(rounding_differs) << "no prefix was shared";
 }
 
+// Guesses are verified in a batch of more rows, whose bf16 products round otherwise: each token's log-probability is
+// the fp32 model's within bf16, as without; and where the shapes are the same, so are the bits.
+TEST_F(EngineOnGpu, VerifiedGuessesStayNear) {
+  EngineOptions drafted = options();
+  drafted.draft_tokens = 6;
+  drafted.max_running = 64;
+  const auto guessed = run(drafted);
+  expect_near_the_reference(guessed, model::Family::kQwen3);
+  drafted.cuda_graphs = false;
+  EXPECT_EQ(equal_tokens(run(drafted), guessed), kRequests);
+}
+
 TEST_F(EngineOnGpu, NewWeightsAndReleasedMemoryActBetweenSteps) {
   at::manual_seed(5);
   Core core(options(), model(at::kBFloat16, at::Device(at::kCUDA, 0)), nullptr);
