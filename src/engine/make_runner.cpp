@@ -19,18 +19,17 @@ constexpr double kCpuShare = 0.25, kOwnShare = 0.9, kAtenShare = 0.6;
 MemoryPlan plan_memory(const EngineOptions& options, const model::Model& model, bool own, Sizes& sizes) {
   const at::Device device = model.device();
   MemoryPlan plan;
+  const auto workspace = [&] { return own ? place_gpu_buffers(options, sizes, model.config()).bytes : 0; };
   plan.weights = static_cast<int64_t>(model.arena().nbytes());
-  if (own) {
-    plan.workspace = place_gpu_buffers(options, sizes, model.config()).bytes;
-    plan.graphs = GpuRunner::graph_bytes(options, model.config());
-  }
-  const int64_t rest = kernels::free_memory(device) - plan.workspace - plan.graphs;
+  plan.graphs = own ? GpuRunner::graph_bytes(options, model.config()) : 0;
+  const int64_t rest = kernels::free_memory(device) - plan.graphs;
   const double share = device.is_cpu() ? kCpuShare : own ? kOwnShare : kAtenShare;
   size_cache(sizes, options, model.config(), model.dtype(), device,
-             static_cast<int64_t>(share * static_cast<double>(rest)));
+             static_cast<int64_t>(share * static_cast<double>(rest - workspace())));
+  plan.workspace = workspace();  // the context may be shorter now
   plan.cache = sizes.blocks * kBlockSize * KvCache::bytes_per_token(model.config(), model.dtype());
   plan.cache_tokens = (sizes.blocks - 1) * kBlockSize;
-  plan.left = rest - plan.cache;
+  plan.left = rest - plan.workspace - plan.cache;
   return plan;
 }
 
