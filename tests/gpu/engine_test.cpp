@@ -1,5 +1,7 @@
 // The engine's GPU runner against the model in fp32 on the CPU, its options against each other, and ATen's path on the
 // same device, which no test without a GPU reaches.
+#include <ATen/core/grad_mode.h>
+
 #include <map>
 
 #include "engine/core.h"
@@ -46,7 +48,8 @@ class EngineOnGpu : public gpu::GpuTest {
   // Token 10 a + b is mostly followed by 10 a + (b + 1) % 10: the layers say little, and the head knows the embeddings.
   static void say_tens_in_turn(const std::vector<std::pair<std::string, at::Tensor>>& weights) {
     at::Tensor embeddings;
-    for (auto [name, weight] : weights) {
+    for (const auto& [name, tensor] : weights) {
+      at::Tensor weight = tensor;
       if (name.ends_with("o_proj.weight") || name.ends_with("down_proj.weight")) weight.mul_(0.05);
       if (name.ends_with("embed_tokens.weight")) embeddings = weight;
       if (name == "lm_head.weight")

@@ -1,6 +1,7 @@
 // Guesses of what a sequence says next change how many steps it takes, and nothing that a client sees.
 #include "engine/guesses.h"
 
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <map>

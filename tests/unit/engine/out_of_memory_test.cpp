@@ -1,4 +1,5 @@
 // A step without memory for its intermediates costs time and no request.
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <map>

@@ -1,5 +1,6 @@
 // Ten thousand steps under everything that may happen between two of them, with every option on and off: no block is
 // lost, and each request says what it says alone.
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <map>

@@ -1,4 +1,5 @@
 // An engine that sleeps has given its memory back and forgets nothing but what it can compute again.
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <map>
