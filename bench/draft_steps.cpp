@@ -1,6 +1,6 @@
 // libs: tf_engine
-// What verifying drafts costs a step of Qwen3-8B's shape: one sequence whose every guess is right, since it says the
-// same hundred tokens again and again; one with nothing to guess from; and as many of those as there are rows.
+// What verifying drafts costs a step of Qwen3-8B's shape: one sequence whose every draft is right, since it says the
+// same hundred tokens again and again; one with nothing to draft from; and as many of those as there are rows.
 //   draft_steps [device] [tokens] [layers]
 #include <fmt/format.h>
 

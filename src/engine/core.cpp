@@ -66,7 +66,7 @@ Core::Core(EngineOptions options, std::unique_ptr<model::Model> model,
       info_(describe(options_, made_, *model_, tokenizer_.get())),
       pool_(sizes_.blocks, kBlockSize, options_.reuse_prefixes),
       scheduler_({options_.max_running, sizes_.step_tokens, options_.draft_tokens}, pool_),
-      // Who shares the device gives it back between two steps: nothing may be queued then. Who guesses has to know all
+      // Who shares the device gives it back between two steps: nothing may be queued then. Who drafts has to know all
       // that was said.
       ahead_(options_.step_ahead && !options_.share_device && options_.draft_tokens == 0 && runner_->runs_ahead() ? 1
                                                                                                                   : 0) {
@@ -221,7 +221,7 @@ void Core::fill(const Plan& plan) {
   for (const Chunk& chunk : plan.chunks) {
     if (!chunk.samples) continue;
     LiveSample& sample = *chunk.sequence->sample;
-    for (int64_t left = chunk.guesses; left >= 0; --left) {
+    for (int64_t left = chunk.drafts; left >= 0; --left) {
       sample.row.position = static_cast<uint64_t>(chunk.start + chunk.count - left);
       rows_.push_back(sample.row);
     }
@@ -278,17 +278,17 @@ void Core::deliver(const std::optional<Step>& step) {
   for (LiveRequest* request : touched_) send(*request);
 }
 
-// The token after its last own one, and one more for each guess that was drawn: from there on the draws are those of a
-// text that it did not say. A draw is a function of seed, position and logits, so guesses change no token.
+// The token after its last own one, and one more for each draft that was drawn: from there on the draws are those of a
+// text that it did not say. A draw is a function of seed, position and logits, so drafts change no token.
 void Core::take(LiveSample& sample, std::span<const kernels::Sampled> drawn) {
   LiveRequest& request = *sample.request;
   Sequence& sequence = sample.sequence;
   --sequence.pending;
   counters_.drafted_tokens += std::ssize(drawn) - 1;
   for (size_t i = 0; i < drawn.size() && !sample.finished(); ++i) {
-    if (i > 0 && sequence.guesses[i - 1] != drawn[i - 1].token) break;
+    if (i > 0 && sequence.drafts[i - 1] != drawn[i - 1].token) break;
     if (i > 0) {
-      scheduler_.confirm_guess(&sequence);
+      scheduler_.confirm_draft(&sequence);
       ++counters_.accepted_drafts;
     }
     if (drawn[i].token < 0) request.end(sample, FinishReason::kAbort, "the logits are not finite");

@@ -90,7 +90,7 @@ class Core {
   // A step that was queued: what its draws belong to.
   struct Draws {
     LiveSample* sample;  // null where it ended meanwhile
-    int64_t rows;        // one more than it has guesses
+    int64_t rows;        // one more than it has drafts
   };
   struct Step {
     std::vector<Draws> draws;  // in the order of the rows

@@ -152,7 +152,7 @@ GpuBatch fill_gpu_batch(const Plan& plan, std::span<const kernels::SampleRow> ro
     int64_t at = chunk.decodes() ? decode : prompt_token;
     if (chunk.decodes()) {
       if (sequence.pending > 0) ints(b.sources)[decode] = static_cast<int32_t>(sequence.pending_row);
-      for (int64_t length = chunk.start + 1; length <= end; ++length, ++decode) {  // each guess as a row of its own
+      for (int64_t length = chunk.start + 1; length <= end; ++length, ++decode) {  // each draft as a row of its own
         ints(b.decode_lengths)[decode] = static_cast<int32_t>(length);
         write_table(sequence, length, ints(b.decode_tables) + decode * b.decode_width);
       }

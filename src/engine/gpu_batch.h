@@ -1,6 +1,6 @@
 #pragma once
 // One step's inputs for the GPU runner: numbers in an arena, laid out so that a decode's places depend on its size
-// classes alone (a CUDA graph finds them there). Sequences with one new token come first and are decoded, each guess of
+// classes alone (a CUDA graph finds them there). Sequences with one new token come first and are decoded, each draft of
 // what follows it in a row of its own; the others follow, ragged, and are prefilled. Host side only: no device, no
 // ATen.
 //

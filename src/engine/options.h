@@ -55,7 +55,7 @@ struct EngineOptions {
     v("shared_prefix_mib", shared_prefix_mib, at_least(0),
       "MiB of keys and values a layer that a step must be spared for that to pay");
     v("draft_tokens", draft_tokens, in(0, 64),
-      "tokens guessed ahead for a sequence in one step, where rows of max_running are left; 0 = none");
+      "tokens drafted ahead for a sequence in one step, where rows of max_running are left; 0 = none");
     v("share_device", share_device, by_run(), "lets an evaluator measure alone on the device between two steps");
   }
 };

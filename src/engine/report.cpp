@@ -77,8 +77,8 @@ net::Response metrics_report(const EngineStats& s) {
                                   {"generated_tokens_total", "tokens sampled"},
                                   {"cached_tokens_total", "prompt tokens taken from the prefix cache"},
                                   {"preemptions_total", "sequences put back for want of KV cache"},
-                                  {"drafted_tokens_total", "guesses of what comes next that were verified"},
-                                  {"accepted_drafts_total", "guesses that were drawn"},
+                                  {"drafted_tokens_total", "draft tokens that were verified"},
+                                  {"accepted_drafts_total", "draft tokens that were drawn"},
                                   {"failed_steps_total", "steps that failed"},
                                   {"requests_total", "requests that ended, by how"}});
   const auto set = [&](const char* name, auto value) { metrics.set(name, static_cast<double>(value)); };

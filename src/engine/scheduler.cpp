@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "engine/guesses.h"
+#include "engine/drafts.h"
 
 namespace tritonforge::engine {
 
@@ -33,7 +33,7 @@ const Plan& Scheduler::schedule() {
   int64_t prompt_budget = options_.max_step_tokens - decoding;
   schedule_running(prompt_budget);
   if (plan_.preempted == 0) admit_waiting(prompt_budget);
-  if (options_.draft_tokens > 0) add_guesses();
+  if (options_.draft_tokens > 0) add_drafts();
   const auto awaits = [](const Sequence* s) { return s->pending > 0; };
   TF_CHECK(plan_.tokens > 0 || idle() || std::ranges::any_of(running_, awaits) || std::ranges::any_of(waiting_, awaits),
            "{} running and {} waiting sequences, and nothing to do", running(), waiting());
@@ -126,8 +126,8 @@ void Scheduler::admit_waiting(int64_t& prompt_budget) {
   }
 }
 
-// A guess costs a row of this step that no sequence needs, and blocks that no running one is about to need.
-void Scheduler::add_guesses() {
+// A draft costs a row of this step that no sequence needs, and blocks that no running one is about to need.
+void Scheduler::add_drafts() {
   for (Chunk& chunk : plan_.chunks) {
     Sequence* sequence = chunk.sequence;
     if (!chunk.samples || !chunk.decodes()) continue;
@@ -135,16 +135,16 @@ void Scheduler::add_guesses() {
     const int64_t most = std::min({options_.draft_tokens, max_running_ - plan_.samples,
                                    options_.max_step_tokens - plan_.tokens,
                                    sequence->max_length - sequence->length() - 1});
-    guess_next(sequence->tokens, most, sequence->guesses);
-    const auto wanted = static_cast<size_t>(blocks_for(sequence->length() + std::ssize(sequence->guesses)));
+    look_up_drafts(sequence->tokens, most, sequence->drafts);
+    const auto wanted = static_cast<size_t>(blocks_for(sequence->length() + std::ssize(sequence->drafts)));
     while (sequence->blocks.size() < wanted && pool_.available() > running())
       sequence->blocks.push_back(pool_.allocate());
     const int64_t room = std::ssize(sequence->blocks) * pool_.block_size() - sequence->length();
-    if (std::ssize(sequence->guesses) > room) sequence->guesses.resize(static_cast<size_t>(room));
-    chunk.guesses = std::ssize(sequence->guesses);
-    chunk.count += chunk.guesses;
-    plan_.tokens += chunk.guesses;
-    plan_.samples += chunk.guesses;
+    if (std::ssize(sequence->drafts) > room) sequence->drafts.resize(static_cast<size_t>(room));
+    chunk.drafts = std::ssize(sequence->drafts);
+    chunk.count += chunk.drafts;
+    plan_.tokens += chunk.drafts;
+    plan_.samples += chunk.drafts;
   }
 }
 
@@ -152,7 +152,7 @@ void Scheduler::add_guesses() {
 // sequences reads, so one that is planned later in the same step may share them already.
 void Scheduler::plan_chunk(Sequence* sequence, int64_t count) {
   const int64_t start = sequence->computed, end = start + count;
-  sequence->guesses.clear();
+  sequence->drafts.clear();
   const bool samples = end == sequence->length();
   plan_.chunks.push_back({sequence, start, count, samples});
   plan_.tokens += count;
@@ -167,7 +167,7 @@ void Scheduler::plan_chunk(Sequence* sequence, int64_t count) {
 }
 
 void Scheduler::commit(const Plan& plan) {
-  for (const Chunk& chunk : plan.chunks) chunk.sequence->computed = chunk.start + chunk.count - chunk.guesses;
+  for (const Chunk& chunk : plan.chunks) chunk.sequence->computed = chunk.start + chunk.count - chunk.drafts;
 }
 
 void Scheduler::forget_prefixes() {

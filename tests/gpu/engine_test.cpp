@@ -237,20 +237,20 @@ TEST_F(EngineOnGpu, ASharedPrefixStaysNear) {
   EXPECT_TRUE(rounding_differs) << "no prefix was shared";
 }
 
-// Guesses are verified in a batch of more rows, whose bf16 products round otherwise: each token's log-probability is
+// Drafts are verified in a batch of more rows, whose bf16 products round otherwise: each token's log-probability is
 // the fp32 model's within bf16, as without; and where the shapes are the same, so are the bits.
-TEST_F(EngineOnGpu, VerifiedGuessesStayNear) {
+TEST_F(EngineOnGpu, VerifiedDraftsStayNear) {
   repeats_itself = true;
   EngineOptions drafted = options();
   drafted.draft_tokens = 6;
   drafted.max_running = 64;
   EngineStats stats;
-  const auto guessed = run(drafted, model::Family::kQwen3, &stats);
+  const auto verified = run(drafted, model::Family::kQwen3, &stats);
   EXPECT_GT(stats.accepted_drafts, 200);
-  fmt::print("{} of {} guesses were drawn\n", stats.accepted_drafts, stats.drafted_tokens);
-  expect_near_the_reference(guessed, model::Family::kQwen3);
+  fmt::print("{} of {} drafts were drawn\n", stats.accepted_drafts, stats.drafted_tokens);
+  expect_near_the_reference(verified, model::Family::kQwen3);
   drafted.cuda_graphs = false;
-  EXPECT_EQ(equal_tokens(run(drafted), guessed), kRequests);
+  EXPECT_EQ(equal_tokens(run(drafted), verified), kRequests);
 }
 
 TEST_F(EngineOnGpu, NewWeightsAndReleasedMemoryActBetweenSteps) {

@@ -38,10 +38,10 @@ TEST(BatchBuffers, ListsSlotsOfTokensAndOfWholeContexts) {
   }
 }
 
-TEST(BatchBuffers, DrawsAfterEachGuess) {
+TEST(BatchBuffers, DrawsAfterEachDraft) {
   Sequence first, second;
   first.tokens = {10, 11, 12};
-  first.guesses = {13, 14};
+  first.drafts = {13, 14};
   first.blocks = {5, 2};
   second.tokens = {20, 21};
   second.blocks = {7};

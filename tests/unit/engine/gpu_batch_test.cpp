@@ -68,12 +68,12 @@ TEST_F(GpuBatchTest, DecodesComeFirstAndPromptsFollowRagged) {
   EXPECT_EQ(read<uint64_t>(batch.position, 2), (std::vector<uint64_t>{18, 34}));
 }
 
-// Each guess is a row of its own: as long as it is far, over the blocks of its sequence.
-TEST_F(GpuBatchTest, GuessesAreRowsOfTheirOwn) {
-  Sequence guessing = sequence(18, {5, 9}), plain = sequence(33, {4, 6, 8});
-  guessing.guesses = {700, 701};
+// Each draft is a row of its own: as long as it is far, over the blocks of its sequence.
+TEST_F(GpuBatchTest, DraftsAreRowsOfTheirOwn) {
+  Sequence drafting = sequence(18, {5, 9}), plain = sequence(33, {4, 6, 8});
+  drafting.drafts = {700, 701};
   Plan plan;
-  plan.chunks = {{&guessing, 17, 3, true, 2}, {&plain, 32, 1, true}};
+  plan.chunks = {{&drafting, 17, 3, true, 2}, {&plain, 32, 1, true}};
   plan.tokens = plan.samples = 4;
   fill(plan, {{.seed = 11, .position = 18}, {.seed = 11, .position = 19}, {.seed = 11, .position = 20}, {.seed = 12}});
   EXPECT_EQ(batch.decodes, 4);
@@ -92,9 +92,9 @@ TEST_F(GpuBatchTest, GuessesAreRowsOfTheirOwn) {
   EXPECT_EQ(read<uint64_t>(batch.position, 4), (std::vector<uint64_t>{18, 19, 20, 0}));
 
   // The rows of one sequence read what they begin with together.
-  guessing = sequence(60, {1, 2, 10, 3});
-  guessing.guesses = {700, 701};
-  plan.chunks[0] = {&guessing, 59, 3, true, 2};
+  drafting = sequence(60, {1, 2, 10, 3});
+  drafting.drafts = {700, 701};
+  plan.chunks[0] = {&drafting, 59, 3, true, 2};
   batch = fill_gpu_batch(plan, std::vector<kernels::SampleRow>(4), 1000, arena, {.most_members = 8, .least_saved = 1});
   EXPECT_EQ(batch.groups, 2);
   EXPECT_EQ(read(batch.prefix_pages, 4), (Ints{3, 3, 3, 0}));

@@ -1,9 +1,9 @@
-#include "engine/guesses.h"
+#include "engine/drafts.h"
 
 namespace tritonforge::engine {
 
-void guess_next(std::span<const int64_t> tokens, int64_t count, std::vector<int64_t>& guesses) {
-  guesses.clear();
+void look_up_drafts(std::span<const int64_t> tokens, int64_t count, std::vector<int64_t>& drafts) {
+  drafts.clear();
   const auto end = static_cast<int64_t>(tokens.size());
   if (end <= kShortestMatch || count <= 0) return;
 
@@ -19,7 +19,7 @@ void guess_next(std::span<const int64_t> tokens, int64_t count, std::vector<int6
     }
   }
   if (next == 0) return;
-  for (int64_t i = 0; i < count; ++i) guesses.push_back(next + i < end ? tokens[next + i] : guesses[next + i - end]);
+  for (int64_t i = 0; i < count; ++i) drafts.push_back(next + i < end ? tokens[next + i] : drafts[next + i - end]);
 }
 
 }  // namespace tritonforge::engine

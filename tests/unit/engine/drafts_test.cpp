@@ -1,5 +1,5 @@
-// Guesses of what a sequence says next change how many steps it takes, and nothing that a client sees.
-#include "engine/guesses.h"
+// Drafts of what a sequence says next change how many steps it takes, and nothing that a client sees.
+#include "engine/drafts.h"
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
@@ -16,23 +16,23 @@ namespace {
 
 using Tokens = std::vector<int64_t>;
 
-Tokens guess(const Tokens& tokens, int64_t count) {
-  Tokens guesses{99};
-  guess_next(tokens, count, guesses);
-  return guesses;
+Tokens draft(const Tokens& tokens, int64_t count) {
+  Tokens drafts{99};
+  look_up_drafts(tokens, count, drafts);
+  return drafts;
 }
 
-TEST(Guesses, AreWhatCameAfterTheSameTokens) {
-  EXPECT_EQ(guess({1, 2, 3, 4, 5, 6, 1, 2, 3}, 2), (Tokens{4, 5}));
-  EXPECT_EQ(guess({1, 2, 3, 4, 5, 6, 1, 2, 3}, 0), Tokens{});
-  EXPECT_EQ(guess({1, 2, 3, 4, 5, 6, 9, 2, 3}, 2), Tokens{}) << "two tokens are no place";
-  EXPECT_EQ(guess({1, 2, 3}, 2), Tokens{});
-  EXPECT_EQ(guess({1, 2, 3, 1, 2, 3}, 2), (Tokens{1, 2}));
+TEST(Drafts, AreWhatCameAfterTheSameTokens) {
+  EXPECT_EQ(draft({1, 2, 3, 4, 5, 6, 1, 2, 3}, 2), (Tokens{4, 5}));
+  EXPECT_EQ(draft({1, 2, 3, 4, 5, 6, 1, 2, 3}, 0), Tokens{});
+  EXPECT_EQ(draft({1, 2, 3, 4, 5, 6, 9, 2, 3}, 2), Tokens{}) << "two tokens are no place";
+  EXPECT_EQ(draft({1, 2, 3}, 2), Tokens{});
+  EXPECT_EQ(draft({1, 2, 3, 1, 2, 3}, 2), (Tokens{1, 2}));
 }
 
-TEST(Guesses, TheLongestMatchCountsThenTheLast) {
-  EXPECT_EQ(guess({7, 1, 2, 3, 50, 8, 1, 2, 3, 60, 7, 1, 2, 3}, 1), Tokens{50});
-  EXPECT_EQ(guess({7, 1, 2, 3, 50, 7, 1, 2, 3, 60, 7, 1, 2, 3}, 1), Tokens{60});
+TEST(Drafts, TheLongestMatchCountsThenTheLast) {
+  EXPECT_EQ(draft({7, 1, 2, 3, 50, 8, 1, 2, 3, 60, 7, 1, 2, 3}, 1), Tokens{50});
+  EXPECT_EQ(draft({7, 1, 2, 3, 50, 7, 1, 2, 3, 60, 7, 1, 2, 3}, 1), Tokens{60});
   Tokens longer(kLongestMatch + 1), tokens;  // agreeing in more than kLongestMatch is no better
   std::iota(longer.begin(), longer.end(), 1);
   tokens = longer;
@@ -40,17 +40,17 @@ TEST(Guesses, TheLongestMatchCountsThenTheLast) {
   tokens.insert(tokens.end(), longer.begin() + 1, longer.end());
   tokens.push_back(60);
   tokens.insert(tokens.end(), longer.begin(), longer.end());
-  EXPECT_EQ(guess(tokens, 1), Tokens{60});
+  EXPECT_EQ(draft(tokens, 1), Tokens{60});
 }
 
-TEST(Guesses, WhatRunsOutRepeats) {
-  EXPECT_EQ(guess({4, 5, 4, 5, 4, 5}, 5), (Tokens{4, 5, 4, 5, 4}));
-  EXPECT_EQ(guess({9, 6, 6, 6, 6}, 3), (Tokens{6, 6, 6}));
+TEST(Drafts, WhatRunsOutRepeats) {
+  EXPECT_EQ(draft({4, 5, 4, 5, 4, 5}, 5), (Tokens{4, 5, 4, 5, 4}));
+  EXPECT_EQ(draft({9, 6, 6, 6, 6}, 3), (Tokens{6, 6, 6}));
 }
 
 // Rows of max_running that no sequence needs, tokens of the step that no prompt needs, blocks that nobody is about to
 // need; never beyond the end.
-TEST(Guesses, TakeWhatAStepHasToSpare) {
+TEST(Drafts, TakeWhatAStepHasToSpare) {
   const auto planned = [](int64_t running, int64_t max_tokens, int64_t blocks, int64_t max_length, int64_t waiting) {
     BlockPool pool(blocks + 1, 4, false);
     Scheduler scheduler({8, max_tokens, 5}, pool);
@@ -62,7 +62,7 @@ TEST(Guesses, TakeWhatAStepHasToSpare) {
       scheduler.add(s.get());
     }
     const Plan& first = scheduler.schedule();
-    EXPECT_EQ(first.tokens, 6 * running) << "no guess beside a prompt";
+    EXPECT_EQ(first.tokens, 6 * running) << "no draft beside a prompt";
     scheduler.commit(first);
     for (auto& s : sequences) s->tokens.push_back(3);
     if (waiting > 0) {
@@ -74,11 +74,11 @@ TEST(Guesses, TakeWhatAStepHasToSpare) {
     EXPECT_EQ(plan.preempted, 0);
     EXPECT_LE(plan.samples, 8);
     EXPECT_LE(plan.tokens, max_tokens);
-    Tokens guesses;
+    Tokens drafts;
     int64_t tokens = 0, samples = 0;
     for (const Chunk& chunk : plan.chunks) {
-      if (chunk.sequence->max_length == max_length) guesses.push_back(chunk.guesses);
-      EXPECT_EQ(chunk.guesses, std::ssize(chunk.sequence->guesses));
+      if (chunk.sequence->max_length == max_length) drafts.push_back(chunk.drafts);
+      EXPECT_EQ(chunk.drafts, std::ssize(chunk.sequence->drafts));
       EXPECT_LE(chunk.start + chunk.count, std::ssize(chunk.sequence->blocks) * 4);
       tokens += chunk.count;
       samples += chunk.draws();
@@ -86,8 +86,8 @@ TEST(Guesses, TakeWhatAStepHasToSpare) {
     EXPECT_EQ(plan.tokens, tokens);
     EXPECT_EQ(plan.samples, samples);
     scheduler.commit(plan);
-    EXPECT_EQ(sequences[0]->computed, 7) << "no guess is confirmed yet";
-    return guesses;
+    EXPECT_EQ(sequences[0]->computed, 7) << "no draft is confirmed yet";
+    return drafts;
   };
   EXPECT_EQ(planned(1, 100, 20, 100, 0), (Tokens{5}));
   EXPECT_EQ(planned(3, 100, 20, 100, 0), (Tokens{5, 0, 0}));  // eight rows
