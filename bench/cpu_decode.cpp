@@ -35,8 +35,8 @@ std::unique_ptr<model::Model> tiny(at::ScalarType dtype) {
   return model;
 }
 
-int run(const std::string& path, const std::string& model::dtype_name, int64_t batch, int64_t tokens, int64_t threads) {
-  const at::ScalarType dtype = kernels::parse_dtype(model::dtype_name, at::kCPU);
+int run(const std::string& path, const std::string& dtype_name, int64_t batch, int64_t tokens, int64_t threads) {
+  const at::ScalarType dtype = kernels::parse_dtype(dtype_name, at::kCPU);
   auto model = path == "tiny" ? tiny(dtype) : std::make_unique<model::Model>(model::load_model(path, dtype, at::kCPU));
   const int64_t parameters = model->config().parameter_count(), prompt = 64;
   engine::EngineOptions options;
@@ -85,8 +85,7 @@ int run(const std::string& path, const std::string& model::dtype_name, int64_t b
   fmt::print(
       "{{\"model\": \"{}\", \"dtype\": \"{}\", \"parameters\": {}, \"batch\": {}, \"tokens\": {}, \"seconds\": {:.4f}, "
       "\"tokens_per_s\": {:.2f}}}\n",
-      path, model::dtype_name, parameters, batch, batch * tokens, seconds,
-      static_cast<double>(batch * tokens) / seconds);
+      path, dtype_name, parameters, batch, batch * tokens, seconds, static_cast<double>(batch * tokens) / seconds);
   return 0;
 }
 

@@ -5,54 +5,25 @@
 // A line of one way: seconds to publish and to install, the longest time between two steps around an update beside the
 // median one, and, with generation paused first, from the pause to the first new token. Medians of all updates and
 // (min to max). After the last update of each way greedy tokens must be the same ones: it fails otherwise.
-#include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
-#include <future>
 #include <mutex>
 #include <numeric>
 #include <string>
 #include <thread>
 
 #include "base/error.h"
+#include "bench/qwen3_8b.h"
 #include "bench/weight_trainer.h"
-#include "engine/engine.h"
-#include "model/model.h"
 
 using namespace tritonforge;
 
 namespace {
 
 constexpr int64_t kAnswer = 12000;  // tokens: more steps than are taken
-
-model::ModelConfig shape(int64_t layers) {
-  model::ModelConfig c;
-  c.family = model::Family::kQwen3;
-  c.hidden_size = 4096;
-  c.intermediate_size = 12288;
-  c.num_layers = layers;
-  c.num_heads = 32;
-  c.num_kv_heads = 8;
-  c.head_dim = 128;
-  c.vocab_size = 151936;
-  c.max_position = 40960;
-  c.qk_norm = true;
-  return c;
-}
-
-std::unique_ptr<model::Model> random_model(const std::string& device, int64_t layers) {
-  const at::NoGradGuard no_grad;
-  auto made = std::make_unique<model::Model>(shape(layers), at::kBFloat16, kernels::open_device(device));
-  for (auto& [name, tensor] : made->named_parameters()) {
-    if (tensor.dim() == 2) tensor.normal_(0, 0.02);
-    else tensor.fill_(1);
-  }
-  return made;
-}
 
 struct Load {
   std::mutex mutex;
@@ -69,16 +40,10 @@ struct Load {
   }
 };
 
-std::vector<int64_t> prompt(int64_t length, int64_t salt) {
-  std::vector<int64_t> ids;
-  for (int64_t i = 0; i < length; ++i) ids.push_back((i * 7919 + salt * 104729 + i * i) % 151643);
-  return ids;
-}
-
 void start_load(engine::Engine& engine, Load& load, int64_t sequences) {
   for (int64_t i = 0; i < sequences; ++i) {
     engine::Request request;
-    request.prompt_ids = prompt(512, i);
+    request.prompt_ids = bench_prompt(512, i);
     request.sampling.max_new_tokens = kAnswer;
     request.sampling.ignore_eos = true;
     request.sampling.seed = static_cast<uint64_t>(i);
@@ -93,18 +58,6 @@ void start_load(engine::Engine& engine, Load& load, int64_t sequences) {
     engine.submit(std::move(request)).value();
   }
   load.wait_steps(50);
-}
-
-std::vector<int64_t> greedy(engine::Engine& engine) {
-  std::promise<std::vector<int64_t>> done;
-  engine::Request request;
-  request.prompt_ids = prompt(300, 1000);
-  request.sampling.max_new_tokens = 32;
-  request.sampling.temperature = 0;
-  request.sampling.ignore_eos = true;
-  request.on_output = [&done](engine::Output output) { done.set_value(output.samples[0].output_ids); };
-  engine.submit(std::move(request)).value();
-  return done.get_future().get();
 }
 
 double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
@@ -124,7 +77,7 @@ std::string figure(std::vector<double> values, double scale) {
 int main(int argc, char** argv) {
   const auto text = [&](int i, const char* fallback) { return std::string(argc > i ? argv[i] : fallback); };
   if (text(1, "") == "trainer")
-    return run_weight_trainer(std::stoi(argv[4]), *random_model(argv[2], std::stoll(argv[3])));
+    return run_weight_trainer(std::stoi(argv[4]), *random_qwen3_8b(argv[2], std::stoll(argv[3])));
   const std::string device = text(1, "cuda:0"), trainer_device = text(2, device.c_str());
   const int64_t updates = std::stoll(text(3, "5")), sequences = std::stoll(text(4, "256")),
                 layers = std::stoll(text(5, "36"));
@@ -136,7 +89,7 @@ int main(int argc, char** argv) {
   options.max_running = sequences;
   options.max_context = 16384;
   options.kv_cache_tokens = 600000;
-  engine::Engine engine(options, random_model(device, layers), nullptr);
+  engine::Engine engine(options, random_qwen3_8b(device, layers), nullptr);
 
   // Shared memory is taken at the first publications.
   int64_t version = 0;
@@ -183,7 +136,7 @@ int main(int argc, char** argv) {
       }
     }
     engine.abort_all("measured");
-    const auto tokens = greedy(engine);
+    const auto tokens = greedy_tokens(engine);
     if (expected.empty()) expected = tokens;
     TF_CHECK(tokens == expected, "{}: greedy tokens differ", way);
     fmt::print(

@@ -11,30 +11,36 @@ AtenRunner::AtenRunner(const EngineOptions& options, const Sizes& sizes, const m
     : model_(model),
       blocks_(sizes.blocks),
       layout_(model.device().is_cpu() && !options.rows_attention ? KvLayout::kVector : KvLayout::kRows),
-      batches_({.max_tokens = sizes.step_tokens,
-                .max_sequences = options.max_running,
-                .max_context = sizes.max_context,
-                .block_size = kBlockSize,
-                .pad = options.pad_batches || !model.device().is_cpu(),
-                .list_context = model.device().is_cuda()},
-               model.device()),
+      limits_({.max_tokens = sizes.step_tokens,
+               .max_sequences = options.max_running,
+               .max_context = sizes.max_context,
+               .block_size = kBlockSize,
+               .pad = options.pad_batches || !model.device().is_cpu(),
+               .list_context = model.device().is_cuda()}),
       sampler_(model.device()) {
-  make_cache();
+  take_memory();
 }
 
-void AtenRunner::make_cache() {
-  cache_.emplace(model_.config(), blocks_, kBlockSize, model_.dtype(), model_.device(), layout_);
+void AtenRunner::take_memory() {
+  try {
+    batches_.emplace(limits_, model_.device());
+    cache_.emplace(model_.config(), blocks_, kBlockSize, model_.dtype(), model_.device(), layout_);
+  } catch (...) {
+    release_memory();
+    throw;
+  }
 }
 
-void AtenRunner::release_cache() {
+void AtenRunner::release_memory() {
   cache_.reset();
+  batches_.reset();
   if (model_.device().is_cpu()) return;
   kernels::synchronize(model_.device());
   at::getDeviceAllocator(model_.device().type())->emptyCache();
 }
 
 void AtenRunner::fill(const Plan& plan, std::span<const kernels::SampleRow> rows) {
-  batch_ = &batches_.fill(plan);
+  batch_ = &batches_->fill(plan);
   rows_.assign(rows.begin(), rows.end());
 }
 

@@ -20,16 +20,17 @@ class AtenRunner : public Runner {
   void forward() override;
   std::span<const kernels::Sampled> draw() override;
   void discard() override { hidden_ = at::Tensor(); }
-  void make_cache() override;
-  void release_cache() override;
-  bool has_cache() const override { return cache_.has_value(); }
+  void take_memory() override;
+  void release_memory() override;
+  bool has_memory() const override { return cache_.has_value(); }
 
  private:
   const model::Model& model_;
   const int64_t blocks_;
   const KvLayout layout_;
+  const BatchLimits limits_;
   std::optional<KvCache> cache_;
-  BatchBuffers batches_;
+  std::optional<BatchBuffers> batches_;
   Sampler sampler_;
   const Batch* batch_ = nullptr;
   std::vector<kernels::SampleRow> rows_;

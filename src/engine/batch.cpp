@@ -95,7 +95,7 @@ const Batch& BatchBuffers::fill(const Plan& plan) {
     queries[i] = static_cast<int32_t>(t);
     contexts[i] = static_cast<int32_t>(context);
     for (int64_t position = chunk.start; position < chunk.start + chunk.count; ++position, ++t) {
-      ids[t] = chunk.sequence->tokens[position];
+      ids[t] = chunk.sequence->token_at(position);
       positions[t] = position;
       slots[t] = blocks[position / size] * size + position % size;
       owner[t] = i;
@@ -111,7 +111,7 @@ const Batch& BatchBuffers::fill(const Plan& plan) {
     }
     context += chunk.start + chunk.count;
     batch.longest_query = std::max(batch.longest_query, chunk.count);
-    if (chunk.samples) rows[sampled++] = t - 1;
+    for (int64_t left = chunk.draws(); left > 0; --left) rows[sampled++] = t - left;
   }
   batch.total_context = context;
 

@@ -9,8 +9,9 @@ namespace {
 using HttpRequest = net::Request;
 using net::Response;
 
-// A command waits for one step; an update of the weights for reading and checking all of them, too.
-constexpr double kCommandSeconds = 60, kUpdateSeconds = 600;
+// A command waits for one step; an update of the weights for reading and checking all of them, too, and memory for the
+// host's pages.
+constexpr double kCommandSeconds = 60, kUpdateSeconds = 600, kMemorySeconds = 600;
 
 Deadline within(const HttpRequest& request, double seconds) {
   return Deadline::after(std::min(seconds, request.deadline.remaining_s()));
@@ -18,13 +19,34 @@ Deadline within(const HttpRequest& request, double seconds) {
 
 Response done(const char* message) { return Response::json({{"success", true}, {"message", message}}); }
 
-// SGLang's "tags": what is released. Without them the KV cache, the only thing that can be.
-void check_memory_tags(const HttpRequest& request) {
-  if (request.body.empty()) return;
-  for (const auto& tag : optional_field(request.json(), "tags", std::vector<std::string>{}, "POST " + request.path)) {
-    if (tag != "kv_cache")
-      fail(ErrorKind::kUnsupported, "POST {}: tag '{}' (only kv_cache can be released)", request.path, tag);
+// SGLang's "tags": of which memory it is said; without any, of all. Its graphs go and come with the KV cache.
+MemoryParts memory_parts(const HttpRequest& request) {
+  std::vector<std::string> tags;
+  if (!request.body.empty()) tags = optional_field(request.json(), "tags", tags, "POST " + request.path);
+  if (tags.empty()) return {};
+  MemoryParts parts{.cache = false, .weights = false};
+  for (const std::string& tag : tags) {
+    if (tag == "kv_cache") parts.cache = true;
+    else if (tag == "weights") parts.weights = true;
+    else if (tag != "cuda_graph")
+      fail(ErrorKind::kUnsupported, "POST {}: tag '{}'{}", request.path, tag,
+           nearest_hint(tag, {"kv_cache", "weights", "cuda_graph"}));
   }
+  return parts;
+}
+
+Response move_memory(Engine& engine, const HttpRequest& request, decltype(&Engine::release_memory) move,
+                     const char* done_what) {
+  const MemoryParts parts = memory_parts(request);
+  const auto start = Clock::now();
+  (engine.*move)(parts, within(request, kMemorySeconds));
+  const double seconds = seconds_since(start);
+  const std::string what = parts.cache && parts.weights ? "KV cache and weights"
+                           : parts.cache                ? "KV cache"
+                           : parts.weights              ? "weights"
+                                                        : "nothing";
+  log::info("memory of the {} {} in {:.3f} s", what, done_what, seconds);
+  return Response::json({{"success", true}, {"message", fmt::format("{}: {}", what, done_what)}, {"seconds", seconds}});
 }
 
 int64_t version_of(const Json& body, const std::string& where) {
@@ -109,14 +131,10 @@ void add_control_routes(net::HttpServer& server, Engine& engine) {
     });
   }
   post("/release_memory_occupation", [](Engine& e, const HttpRequest& request) {
-    check_memory_tags(request);
-    e.release_memory(within(request, kCommandSeconds));
-    return done("the KV cache's memory is released");
+    return move_memory(e, request, &Engine::release_memory, "released");
   });
   post("/resume_memory_occupation", [](Engine& e, const HttpRequest& request) {
-    check_memory_tags(request);
-    e.resume_memory(within(request, kCommandSeconds));
-    return done("the KV cache is there again");
+    return move_memory(e, request, &Engine::resume_memory, "there again");
   });
   post("/update_weights_from_disk",
        [](Engine& e, const HttpRequest& request) { return update_weights(e, request, "model_path"); });

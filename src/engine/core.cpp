@@ -1,10 +1,14 @@
 #include "engine/core.h"
 
+#include <c10/util/Exception.h>
+
 #include <algorithm>
 #include <cstdlib>
+#include <new>
 
 #include "base/log.h"
 #include "kernels/device.h"
+#include "kernels/gpu/cuda_library.h"
 #include "model/weights.h"
 
 namespace tritonforge::engine {
@@ -25,7 +29,7 @@ class Range {
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-EngineInfo describe(const EngineOptions& options, const Sizes& sizes, const model::Model& model,
+EngineInfo describe(const EngineOptions& options, const SizedRunner& made, const model::Model& model,
                     const tokenizer::Tokenizer* tokenizer) {
   const model::ModelConfig& config = model.config();
   EngineInfo info{.model_path = options.model.string(),
@@ -33,11 +37,12 @@ EngineInfo describe(const EngineOptions& options, const Sizes& sizes, const mode
                   .dtype = model::dtype_name(model.dtype()),
                   .family = config.family == model::Family::kQwen2 ? "qwen2" : "qwen3",
                   .vocab_size = config.vocab_size,
-                  .max_context = sizes.max_context,
-                  .kv_cache_tokens = (sizes.blocks - 1) * kBlockSize,
+                  .max_context = made.sizes.max_context,
+                  .kv_cache_tokens = (made.sizes.blocks - 1) * kBlockSize,
                   .parameters = config.parameter_count(),
                   .eos_token_ids = config.eos_token_ids,
-                  .has_tokenizer = tokenizer != nullptr};
+                  .has_tokenizer = tokenizer != nullptr,
+                  .memory = made.plan};
   const auto end = tokenizer != nullptr ? tokenizer->eos_id() : std::nullopt;
   if (end && std::ranges::find(info.eos_token_ids, *end) == info.eos_token_ids.end()) {
     info.eos_token_ids.push_back(*end);
@@ -58,11 +63,13 @@ Core::Core(EngineOptions options, std::unique_ptr<model::Model> model,
       made_(make(options_, *model_)),
       sizes_(made_.sizes),
       runner_(made_.runner.get()),
-      info_(describe(options_, sizes_, *model_, tokenizer_.get())),
+      info_(describe(options_, made_, *model_, tokenizer_.get())),
       pool_(sizes_.blocks, kBlockSize, options_.reuse_prefixes),
-      scheduler_({options_.max_running, sizes_.step_tokens}, pool_),
-      // Who shares the device gives it back between two steps: nothing may be queued then.
-      ahead_(options_.step_ahead && !options_.share_device && runner_->runs_ahead() ? 1 : 0) {
+      scheduler_({options_.max_running, sizes_.step_tokens, options_.draft_tokens}, pool_),
+      // Who shares the device gives it back between two steps: nothing may be queued then. Who drafts has to know all
+      // that was said.
+      ahead_(options_.step_ahead && !options_.share_device && options_.draft_tokens == 0 && runner_->runs_ahead() ? 1
+                                                                                                                  : 0) {
   if (options_.share_device) device_lock_.emplace(kernels::device_identity(device_));
 }
 
@@ -140,7 +147,10 @@ Clock::time_point Core::first_deadline() const {
 void Core::end_sample(LiveSample& sample) {
   scheduler_.remove(&sample.sequence);
   ++counters_.ended_samples;
-  for (Step& step : in_flight_) std::ranges::replace(step.samples, &sample, nullptr);
+  for (Step& step : in_flight_) {
+    const auto found = std::ranges::find(step.draws, &sample, &Draws::sample);
+    if (found != step.draws.end()) found->sample = nullptr;
+  }
 }
 
 // Hands over what is new; a request that is over leaves.
@@ -178,6 +188,20 @@ void Core::step() {
   deliver(done);
 }
 
+void Core::step_or_recover() {
+  try {
+    step();
+  } catch (const std::bad_alloc& error) {
+    step_out_of_memory(error.what());
+  } catch (const c10::OutOfMemoryError& error) {
+    step_out_of_memory(error.what());
+  } catch (const gpu::OutOfMemory& error) {
+    step_out_of_memory(error.what());
+  } catch (const std::exception& error) {
+    step_failed(error.what());
+  }
+}
+
 std::optional<DeviceLock::Hold> Core::hold_device() {
   return device_lock_ ? std::optional(device_lock_->shared()) : std::nullopt;
 }
@@ -193,13 +217,15 @@ void Core::fill(const Plan& plan) {
   const Range range(counters_.stages.fill);
   if (plan.chunks.empty()) return;
   rows_.clear();
-  samples_.clear();
+  draws_.clear();
   for (const Chunk& chunk : plan.chunks) {
     if (!chunk.samples) continue;
     LiveSample& sample = *chunk.sequence->sample;
-    sample.row.position = static_cast<uint64_t>(chunk.start + chunk.count);
-    rows_.push_back(sample.row);
-    samples_.push_back(&sample);
+    for (int64_t left = chunk.drafts; left >= 0; --left) {
+      sample.row.position = static_cast<uint64_t>(chunk.start + chunk.count - left);
+      rows_.push_back(sample.row);
+    }
+    draws_.push_back({&sample, chunk.draws()});
   }
   runner_->fill(plan, rows_);
 }
@@ -209,11 +235,13 @@ void Core::forward(const Plan& plan) {
   if (plan.chunks.empty()) return;
   runner_->forward();
   scheduler_.commit(plan);
-  for (size_t row = 0; row < samples_.size(); ++row) {
-    ++samples_[row]->sequence.pending;
-    samples_[row]->sequence.pending_row = static_cast<int64_t>(row);
+  int64_t row = 0;
+  for (const Draws& draws : draws_) {
+    ++draws.sample->sequence.pending;
+    draws.sample->sequence.pending_row = row;
+    row += draws.rows;
   }
-  in_flight_.push_back({samples_, {}, plan.tokens - plan.samples});
+  in_flight_.push_back({draws_, {}, plan.tokens - plan.samples});
 }
 
 std::optional<Core::Step> Core::draw(const Plan& plan, std::optional<DeviceLock::Hold>& hold) {
@@ -237,22 +265,38 @@ void Core::deliver(const std::optional<Step>& step) {
   counters_.last_failure.clear();
   counters_.prompt_tokens += step->prompt_tokens;
 
-  // Each draw goes to its sample, unless that ended meanwhile.
+  // Draws go to their sample, unless that ended meanwhile.
   touched_.clear();
-  for (size_t i = 0; i < step->samples.size(); ++i) {
-    if (step->samples[i] == nullptr) continue;
-    LiveSample& sample = *step->samples[i];
-    LiveRequest& request = *sample.request;
-    if (!request.changed) touched_.push_back(&request);
-    const kernels::Sampled& drawn = step->drawn[i];
-    --sample.sequence.pending;
-    if (drawn.token < 0) request.end(sample, FinishReason::kAbort, "the logits are not finite");
-    else request.accept(sample, drawn.token, drawn.log_prob, weight_version_);
-    sample.out().mixed_cache = sample.out().mixed_cache || sample.sequence.mixes_weights;
-    if (sample.finished()) end_sample(sample);
-    ++counters_.generated_tokens;
+  size_t row = 0;
+  for (const Draws& draws : step->draws) {
+    const auto drawn = step->drawn.subspan(row, static_cast<size_t>(draws.rows));
+    row += drawn.size();
+    if (draws.sample == nullptr) continue;
+    if (!draws.sample->request->changed) touched_.push_back(draws.sample->request);
+    take(*draws.sample, drawn);
   }
   for (LiveRequest* request : touched_) send(*request);
+}
+
+// The token after its last own one, and one more for each draft that was drawn: from there on the draws are those of a
+// text that it did not say. A draw is a function of seed, position and logits, so drafts change no token.
+void Core::take(LiveSample& sample, std::span<const kernels::Sampled> drawn) {
+  LiveRequest& request = *sample.request;
+  Sequence& sequence = sample.sequence;
+  --sequence.pending;
+  counters_.drafted_tokens += std::ssize(drawn) - 1;
+  for (size_t i = 0; i < drawn.size() && !sample.finished(); ++i) {
+    if (i > 0 && sequence.drafts[i - 1] != drawn[i - 1].token) break;
+    if (i > 0) {
+      scheduler_.confirm_draft(&sequence);
+      ++counters_.accepted_drafts;
+    }
+    if (drawn[i].token < 0) request.end(sample, FinishReason::kAbort, "the logits are not finite");
+    else request.accept(sample, drawn[i].token, drawn[i].log_prob, weight_version_);
+    ++counters_.generated_tokens;
+  }
+  sample.out().mixed_cache = sample.out().mixed_cache || sequence.mixes_weights;
+  if (sample.finished()) end_sample(sample);
 }
 
 Core::Step Core::read_oldest() {
@@ -266,8 +310,8 @@ Core::Step Core::read_oldest() {
 // Their tokens are drawn again when their sequences are computed again.
 void Core::forget_steps_in_flight() {
   for (const Step& step : in_flight_) {
-    for (LiveSample* sample : step.samples) {
-      if (sample != nullptr) --sample->sequence.pending;
+    for (const Draws& draws : step.draws) {
+      if (draws.sample != nullptr) --draws.sample->sequence.pending;
     }
   }
   in_flight_.clear();
@@ -334,20 +378,39 @@ void Core::flush_cache() {
   publish();
 }
 
-void Core::release_memory() {
+// Memory that cannot be had is the machine's lack, whoever says so.
+void Core::move_memory(const char* what, const std::function<void()>& move) {
+  try {
+    move();
+  } catch (const std::exception& error) {
+    publish();
+    fail(ErrorKind::kMachine, "{}: {}", what, first_line(error.what()));
+  }
+}
+
+void Core::release_memory(MemoryParts parts) {
   settle();
-  scheduler_.preempt_all();
-  scheduler_.forget_prefixes();  // no prefix outlives the blocks that hold it
-  runner_->release_cache();
+  const auto hold = hold_device();
+  if (parts.weights && !offload_.offloaded()) {  // first: it alone may fail
+    move_memory("no host memory to keep the weights in", [&] {
+      runner_->weights_move();
+      offload_.offload(*model_);
+    });
+  }
+  if (parts.cache && runner_->has_memory()) {
+    scheduler_.preempt_all();
+    scheduler_.forget_prefixes();  // no prefix outlives the blocks that hold it
+    runner_->release_memory();
+  }
   publish();
 }
 
-void Core::resume_memory() {
-  try {
-    if (!runner_->has_cache()) runner_->make_cache();
-  } catch (const std::exception& error) {
-    fail(ErrorKind::kMachine, "the KV cache's memory is not free: {}", first_line(error.what()));
-  }
+void Core::resume_memory(MemoryParts parts) {
+  const auto hold = hold_device();
+  if (parts.weights && offload_.offloaded())
+    move_memory("the weights' memory is not free", [&] { offload_.reload(*model_); });
+  if (parts.cache && !runner_->has_memory())
+    move_memory("the KV cache's memory is not free", [&] { runner_->take_memory(); });
   publish();
 }
 
@@ -357,8 +420,12 @@ InstalledWeights Core::install(const StagedWeights& staged, int64_t version) {
   const int64_t next = version >= 0 ? version : std::max<int64_t>(weight_version_, 0) + 1;
   if (!staged.unread.empty())
     compare_weights("the trainer's memory", model::checksums_of(staged.unread), staged.expected);
-  engine::install(staged);
-  kernels::synchronize(device_);
+  const auto copy = [&] {
+    engine::install(staged);
+    kernels::synchronize(device_);
+  };
+  if (offload_.offloaded()) offload_.replace(*model_, copy);
+  else copy();
   InstalledWeights installed{.version = next, .checksums = model::weight_checksums(*model_)};
   scheduler_.weights_changed();
   try {
@@ -384,7 +451,8 @@ EngineStats Core::stats() const {
   now.prefix_blocks = pool_.cached();
   now.paused = paused_;
   now.draining = draining();
-  now.memory_released = !runner_->has_cache();
+  now.cache_released = !runner_->has_memory();
+  now.weights_released = offload_.offloaded();
   return now;
 }
 

@@ -13,6 +13,7 @@
 #include "engine/live.h"
 #include "engine/make_runner.h"
 #include "engine/options.h"
+#include "engine/weight_offload.h"
 #include "engine/weights.h"
 #include "model/model.h"
 
@@ -39,10 +40,14 @@ class Core {
 
   // True where step() has something to do: neither paused nor released, and a request is there.
   bool has_work() const {
-    return !paused_ && weight_version_ >= 0 && runner_->has_cache() && (!scheduler_.idle() || !in_flight_.empty());
+    return !paused_ && weight_version_ >= 0 && runner_->has_memory() && !offload_.offloaded() &&
+           (!scheduler_.idle() || !in_flight_.empty());
   }
-  // One step for every sequence that the plan takes; outputs go to their requests. What it throws is for step_failed().
+  // One step for every sequence that the plan takes; outputs go to their requests. What it throws is for
+  // step_out_of_memory() and step_failed().
   void step();
+  // The same, and what it throws is dealt with.
+  void step_or_recover();
   // Aborts every request and forgets every prefix: what the step left in the cache is not known.
   void step_failed(const std::string& why);
   // After a step that found no memory for its intermediates: all sequences are computed again, half as many at once
@@ -61,9 +66,12 @@ class Core {
   void resume();
   // Forgets prefixes. Running requests keep their caches.
   void flush_cache();
-  // The KV cache's memory goes; requests wait and their caches are computed again after resume_memory().
-  void release_memory();
-  void resume_memory();  // throws kMachine where the memory is not free: it stays released
+  // Gives memory back: requests wait, those under way too, and go on after resume_memory(), where their caches are
+  // computed again. Weights come back as they were, or as the newest update that came meanwhile (install() takes their
+  // memory again). Throws kMachine where there is no memory, on the host to keep the weights or on the device to take:
+  // that part then stays as it is.
+  void release_memory(MemoryParts parts = {});
+  void resume_memory(MemoryParts parts = {});
   // From drain() to undrain() no further request is begun; drained() once none is under way.
   void drain() { scheduler_.drain(); }
   void undrain() { scheduler_.undrain(); }
@@ -80,8 +88,12 @@ class Core {
 
  private:
   // A step that was queued: what its draws belong to.
+  struct Draws {
+    LiveSample* sample;  // null where it ended meanwhile
+    int64_t rows;        // one more than it has drafts
+  };
   struct Step {
-    std::vector<LiveSample*> samples;  // in the order of the rows; null where the sample ended meanwhile
+    std::vector<Draws> draws;  // in the order of the rows
     std::span<const kernels::Sampled> drawn;
     int64_t prompt_tokens = 0;
   };
@@ -91,10 +103,12 @@ class Core {
   void forward(const Plan& plan);
   std::optional<Step> draw(const Plan& plan, std::optional<DeviceLock::Hold>& hold);
   void deliver(const std::optional<Step>& step);
+  void take(LiveSample& sample, std::span<const kernels::Sampled> drawn);
 
   Step read_oldest();
   void forget_steps_in_flight();
   void settle();  // reads what is in flight: afterwards no step is
+  void move_memory(const char* what, const std::function<void()>& move);
   void send(LiveRequest& request);
   void end_sample(LiveSample& sample);
   void abort(LiveRequest& request, const std::string& why);
@@ -111,12 +125,13 @@ class Core {
 
   BlockPool pool_;
   Scheduler scheduler_;
+  WeightOffload offload_;
   std::optional<DeviceLock> device_lock_;
   std::unordered_map<std::string, Arrival> live_;
   size_t ahead_ = 0;            // steps that may stay in flight while the next one is planned
   std::deque<Step> in_flight_;  // oldest first
   std::vector<kernels::SampleRow> rows_;
-  std::vector<LiveSample*> samples_;
+  std::vector<Draws> draws_;
   std::vector<LiveRequest*> touched_;
   int64_t weight_version_ = 0;
   bool paused_ = false;

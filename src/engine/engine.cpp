@@ -2,7 +2,6 @@
 
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
-#include <c10/util/Exception.h>
 
 #include <atomic>
 #include <condition_variable>
@@ -10,7 +9,6 @@
 #include <functional>
 #include <future>
 #include <mutex>
-#include <new>
 #include <thread>
 
 #include "base/log.h"
@@ -100,17 +98,7 @@ void Engine::Impl::run() {
   while (wait_for_work(inbox)) {
     carry_out(inbox);
     core.expire(Clock::now());
-    if (core.has_work()) {
-      try {
-        core.step();
-      } catch (const std::bad_alloc& error) {
-        core.step_out_of_memory(error.what());
-      } catch (const c10::OutOfMemoryError& error) {
-        core.step_out_of_memory(error.what());
-      } catch (const std::exception& error) {
-        core.step_failed(error.what());
-      }
-    }
+    if (core.has_work()) core.step_or_recover();
     carry_out_drained();
     core.publish();
   }
@@ -264,8 +252,12 @@ void Engine::abort_all(const std::string& why, Deadline deadline) {
 void Engine::pause(Deadline deadline) { impl_->call("pause", &Core::pause, deadline); }
 void Engine::resume(Deadline deadline) { impl_->call("resume", &Core::resume, deadline); }
 void Engine::flush_cache(Deadline deadline) { impl_->call("flush_cache", &Core::flush_cache, deadline); }
-void Engine::release_memory(Deadline deadline) { impl_->call("release_memory", &Core::release_memory, deadline); }
-void Engine::resume_memory(Deadline deadline) { impl_->call("resume_memory", &Core::resume_memory, deadline); }
+void Engine::release_memory(MemoryParts parts, Deadline deadline) {
+  impl_->call("release_memory", [parts](Core& core) { core.release_memory(parts); }, deadline);
+}
+void Engine::resume_memory(MemoryParts parts, Deadline deadline) {
+  impl_->call("resume_memory", [parts](Core& core) { core.resume_memory(parts); }, deadline);
+}
 
 InstalledWeights Engine::Impl::install(StagedWeights staged, int64_t version, UpdateMode mode, Deadline deadline) {
   const auto kept = std::make_shared<const StagedWeights>(std::move(staged));

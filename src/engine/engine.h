@@ -47,10 +47,12 @@ class Engine {
   void resume(Deadline deadline = Deadline::after(60));
   // Forgets prefixes. Running requests keep their caches.
   void flush_cache(Deadline deadline = Deadline::after(60));
-  // Gives the KV cache's memory back, for a trainer on the same device. Requests wait, those under way too (what they
-  // generated stays, their caches are computed again), until resume_memory(). Weights stay.
-  void release_memory(Deadline deadline = Deadline::after(60));
-  void resume_memory(Deadline deadline = Deadline::after(60));  // kMachine: its memory is not free, it stays released
+  // Gives memory back, for a trainer on the same device: the KV cache with all that steps need, and the weights, whose
+  // content waits in host memory (the first time, its pinned pages are the most of the time). Requests wait, those
+  // under way too (what they generated stays, their caches are computed again), until resume_memory(). New weights may
+  // come meanwhile: they take their memory again. kMachine: there is no memory, that part stays as it is.
+  void release_memory(MemoryParts parts = {}, Deadline deadline = Deadline::after(600));
+  void resume_memory(MemoryParts parts = {}, Deadline deadline = Deadline::after(600));
 
   // Stages on the caller's thread (engine/weights.h), installs between two steps, also when paused; `mode` (the
   // option's where it is left open) says what becomes of requests under way. From the trainer's GPU memory where that

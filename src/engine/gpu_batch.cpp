@@ -49,16 +49,14 @@ void place_sections(GpuBatch& b) {
   b.bytes = at;
 }
 
-bool decodes(const Chunk& chunk) { return chunk.count == 1; }
-
 GpuBatch measure(const Plan& plan, std::span<const kernels::SampleRow> rows, int64_t vocab) {
   GpuBatch b;
   int64_t prompt_tokens = 0, decode_context = 0, prompt_context = 0, drawn_decodes = 0;
   for (const Chunk& chunk : plan.chunks) {
     const int64_t end = chunk.start + chunk.count;
-    if (decodes(chunk)) {
-      ++b.decodes;
-      drawn_decodes += chunk.samples;
+    if (chunk.decodes()) {
+      b.decodes += chunk.count;
+      drawn_decodes += chunk.draws();
       decode_context = std::max(decode_context, end);
     } else {
       ++b.prompts;
@@ -89,7 +87,9 @@ PrefixGroups group_decodes(const Plan& plan, PrefixSharing sharing) {
   if (sharing.most_members < 2) return {};
   std::vector<std::span<const int32_t>> rows;
   for (const Chunk& chunk : plan.chunks) {
-    if (decodes(chunk)) rows.push_back(std::span(chunk.sequence->blocks).first(chunk.start / kBlockSize));
+    if (chunk.decodes())
+      rows.insert(rows.end(), static_cast<size_t>(chunk.count),
+                  std::span(chunk.sequence->blocks).first(static_cast<size_t>(chunk.start / kBlockSize)));
   }
   return group_prefixes(rows, sharing.most_members, sharing.least_saved);
 }
@@ -149,12 +149,13 @@ GpuBatch fill_gpu_batch(const Plan& plan, std::span<const kernels::SampleRow> ro
   for (const Chunk& chunk : plan.chunks) {
     const Sequence& sequence = *chunk.sequence;
     const int64_t end = chunk.start + chunk.count;
-    int64_t at = decodes(chunk) ? decode : prompt_token;
-    if (decodes(chunk)) {
+    int64_t at = chunk.decodes() ? decode : prompt_token;
+    if (chunk.decodes()) {
       if (sequence.pending > 0) ints(b.sources)[decode] = static_cast<int32_t>(sequence.pending_row);
-      ints(b.decode_lengths)[decode] = static_cast<int32_t>(end);
-      write_table(sequence, end, ints(b.decode_tables) + decode * b.decode_width);
-      ++decode;
+      for (int64_t length = chunk.start + 1; length <= end; ++length, ++decode) {  // each draft as a row of its own
+        ints(b.decode_lengths)[decode] = static_cast<int32_t>(length);
+        write_table(sequence, length, ints(b.decode_tables) + decode * b.decode_width);
+      }
     } else {
       ints(b.query_starts)[prompt] = static_cast<int32_t>(prompt_token);
       ints(b.prompt_lengths)[prompt] = static_cast<int32_t>(end);
@@ -163,11 +164,11 @@ GpuBatch fill_gpu_batch(const Plan& plan, std::span<const kernels::SampleRow> ro
       prompt_token += chunk.count;
     }
     for (int64_t token = chunk.start; token < end; ++token, ++at) {
-      ids[at] = token < std::ssize(sequence.tokens) ? static_cast<int32_t>(sequence.tokens[token]) : 0;
+      ids[at] = static_cast<int32_t>(sequence.token_at(token));
       positions[at] = static_cast<int32_t>(token);
       slots[at] = static_cast<int32_t>(sequence.blocks[token / kBlockSize] * kBlockSize + token % kBlockSize);
     }
-    if (chunk.samples) ints(b.sample_rows)[draw++] = static_cast<int32_t>(at - 1);
+    for (int64_t left = chunk.draws(); left > 0; --left) ints(b.sample_rows)[draw++] = static_cast<int32_t>(at - left);
   }
   ints(b.query_starts)[prompt] = static_cast<int32_t>(prompt_token);
 

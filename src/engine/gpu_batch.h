@@ -1,9 +1,10 @@
 #pragma once
 // One step's inputs for the GPU runner: numbers in an arena, laid out so that a decode's places depend on its size
-// classes alone (a CUDA graph finds them there). Sequences with one new token come first and are decoded; the others
-// follow, ragged, and are prefilled. Host side only: no device, no ATen.
+// classes alone (a CUDA graph finds them there). Sequences with one new token come first and are decoded, each draft of
+// what follows it in a row of its own; the others follow, ragged, and are prefilled. Host side only: no device, no
+// ATen.
 //
-//   tokens    | decode rows: one a sequence | pad | prompt rows, sequence after sequence | pad |
+//   tokens    | decode rows                 | pad | prompt rows, sequence after sequence | pad |
 //   tables    | [decode rows, decode_width]       | [prompts, prompt_width]                    |
 //   prefixes  | decode rows that begin alike, in groups (prefix_groups.h)                      |
 //   draws     | one row a chunk that samples, in the plan's order                        | pad |
@@ -19,7 +20,7 @@ namespace tritonforge::engine {
 
 struct GpuBatch {
   // Counts; the padded ones are size classes (batch.h).
-  int64_t decodes = 0, prompts = 0, rows = 0;  // sequences with one new token, with several; draws
+  int64_t decodes = 0, prompts = 0, rows = 0;  // decode rows in use, sequences with several new tokens; draws
   int64_t tokens = 0, decode_rows = 0, draw_rows = 0, decode_width = 0, prompt_width = 0;  // padded
   int64_t longest_query = 0;                                                               // of a prompt's chunk
   bool cuts = false;         // a row asks for top_k, top_p or min_p

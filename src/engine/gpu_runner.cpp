@@ -17,10 +17,12 @@ using gpu::DeviceMemory;
 using gpu::GpuGraph;
 using gpu::GpuRange;
 
-constexpr size_t kGemmWorkspace = size_t{32} << 20;  // what cuBLASLt asks for on Hopper
-constexpr int64_t kTunedTokens = 1024;               // of a step that is not full
-constexpr size_t kArenas = 3;                        // steps whose numbers may be on their way to the device
-constexpr size_t kStepsInFlight = 2;                 // the one that runs and the one queued behind it
+constexpr int64_t kTunedTokens = 1024;  // of a step that is not full
+constexpr size_t kArenas = 3;           // steps whose numbers may be on their way to the device
+constexpr size_t kStepsInFlight = 2;    // the one that runs and the one queued behind it
+constexpr int64_t kGraphs = 128;        // shapes of decodes
+// Measured (bench/engine_memory): 23 graphs of 36 layers took 20 MiB, the code of kernels, cuBLASLt's too, 110 MiB.
+constexpr int64_t kGraphBytesPerLayer = int64_t{25} << 10, kCodeBytes = int64_t{112} << 20;
 
 PrefixSharing sharing_of(const EngineOptions& options, const model::ModelConfig& c) {
   const int64_t block_bytes = 2 * kBlockSize * c.num_kv_heads * c.head_dim * 2;  // of one layer
@@ -32,14 +34,6 @@ Bf16* bits(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<Bf16*>(tensor.mutable_data_ptr()) : nullptr;
 }
 
-struct Widths {
-  int64_t q, kv, qkv, hidden, intermediate, vocab;
-};
-Widths widths_of(const model::ModelConfig& c) {
-  const int64_t q = c.num_heads * c.head_dim, kv = c.num_kv_heads * c.head_dim;
-  return {q, kv, q + 2 * kv, c.hidden_size, c.intermediate_size, c.vocab_size};
-}
-
 // Memory, streams and handles are made on the calling thread's device.
 int use_device(at::Device device) {
   check_cuda(gpu::open_cuda_library().set_device(device.index()));
@@ -47,9 +41,6 @@ int use_device(at::Device device) {
 }
 
 int64_t most_rows(const EngineOptions& options) { return size_class(options.max_running); }
-int64_t most_tokens(const EngineOptions& options, const Sizes& sizes) {
-  return size_class(sizes.step_tokens + most_rows(options));
-}
 
 }  // namespace
 
@@ -74,20 +65,8 @@ std::string GpuRunner::refusal(const EngineOptions& options, const model::Model&
   return "";
 }
 
-int64_t GpuRunner::workspace_bytes(const EngineOptions& options, const Sizes& sizes, const model::ModelConfig& config) {
-  const Widths w = widths_of(config);
-  const int64_t tokens = most_tokens(options, sizes), rows = most_rows(options);
-  const auto& api = gpu::open_cuda_library();
-  const int64_t activations = tokens * 2 * (3 * w.hidden + w.qkv + 2 * w.q + 3 * w.intermediate);
-  const int64_t draws = rows * (2 * w.hidden + 4 * w.vocab + 8);
-  const auto kernels = static_cast<int64_t>(
-      api.decode_attention_workspace(rows, config.num_heads, config.num_kv_heads, config.head_dim) +
-      (options.shared_prefix ? api.prefix_attention_pieces(rows, config.num_heads, config.num_kv_heads, config.head_dim)
-                             : 0) +
-      api.sample_workspace(rows) + kGemmWorkspace);
-  const int64_t rope = sizes.max_context * config.head_dim * 4;
-  return activations + draws + kernels + rope +
-         gpu_batch_bytes(sizes.step_tokens, options.max_running, sizes.max_context);
+int64_t GpuRunner::graph_bytes(const EngineOptions& options, const model::ModelConfig& config) {
+  return kCodeBytes + (options.cuda_graphs ? kGraphs * kGraphBytesPerLayer * config.num_layers : 0);
 }
 
 GpuRunner::GpuRunner(const EngineOptions& options, const Sizes& sizes, const model::Model& model)
@@ -100,62 +79,47 @@ GpuRunner::GpuRunner(const EngineOptions& options, const Sizes& sizes, const mod
       sharing_(sharing_of(options, config_)),
       full_step_(size_class(sizes.step_tokens)),
       blocks_(sizes.blocks),
-      gemm_(kGemmWorkspace) {
+      max_context_(sizes.max_context),
+      buffers_(place_gpu_buffers(options, sizes, config_)),
+      gemm_(static_cast<size_t>(kGemmWorkspace)) {
   kernels::synchronize(model.device());  // the weights came on another stream
-  const Widths w = widths_of(config_);
-  const auto tokens = static_cast<size_t>(most_tokens(options, sizes)), rows = static_cast<size_t>(most_rows(options));
-
-  // Inputs and results.
-  const auto arena_bytes = static_cast<size_t>(
+  const auto input_bytes = static_cast<size_t>(
       gpu_batch_bytes(sizes.step_tokens, options.max_running, sizes.max_context));
-  for (size_t i = 0; i < kArenas; ++i) host_.emplace_back(arena_bytes);
-  arena_ = DeviceMemory(arena_bytes);
-  for (size_t i = 0; i < kStepsInFlight; ++i) ring_.emplace_back(rows);
-  results_ = DeviceMemory(rows * 8);
-
-  // Activations. They begin as small numbers: padded rows are computed too, and products are timed on them.
-  const auto wide = [&](int64_t width) {
-    DeviceMemory made(tokens * static_cast<size_t>(width) * 2);
-    check_cuda(api_.fill(made.as<void>(), 0x3C, tokens * static_cast<size_t>(width) * 2, stream_));  // 0.0115 each
-    return made;
-  };
-  x_ = wide(w.hidden);
-  normed_ = wide(w.hidden);
-  delta_ = wide(w.hidden);
-  qkv_ = wide(w.qkv);
-  q_ = wide(w.q);
-  attended_ = wide(w.q);
-  gate_up_ = wide(2 * w.intermediate);
-  activated_ = wide(w.intermediate);
-  drawn_hidden_ = DeviceMemory(rows * static_cast<size_t>(w.hidden) * 2);
-  logits_ = DeviceMemory(rows * static_cast<size_t>(w.vocab) * 4);
-  check_cuda(api_.fill(results_.as<void>(), 0, rows * 8, stream_));
-
-  // What the kernels keep for themselves.
-  const size_t attention = api_.decode_attention_workspace(static_cast<int64_t>(rows), config_.num_heads,
-                                                           config_.num_kv_heads, config_.head_dim),
-               sampling = api_.sample_workspace(static_cast<int64_t>(rows));
-  attention_workspace_ = DeviceMemory(std::max<size_t>(attention, 16));
-  sample_workspace_ = DeviceMemory(std::max<size_t>(sampling, 16));
-  if (options.shared_prefix) {
-    prefix_pieces_ = DeviceMemory(api_.prefix_attention_pieces(static_cast<int64_t>(rows), config_.num_heads,
-                                                               config_.num_kv_heads, config_.head_dim));
-  }
-  prefill_workspace_ = DeviceMemory(2 * sizeof(int32_t));
-  check_cuda(api_.fill(prefill_workspace_.as<void>(), 0, 2 * sizeof(int32_t), stream_));
-  check_cuda(api_.fill(attention_workspace_.as<void>(), 0, attention, stream_));
-  check_cuda(api_.fill(sample_workspace_.as<void>(), 0, sampling, stream_));
-  rope_ = DeviceMemory(static_cast<size_t>(sizes.max_context * config_.head_dim * 4));
-  check_cuda(api_.rope_table(rope_.as<float>(), model.inv_freq().const_data_ptr<float>(), sizes.max_context,
-                             config_.head_dim, stream_));
+  for (size_t i = 0; i < kArenas; ++i) host_.emplace_back(input_bytes);
+  for (size_t i = 0; i < kStepsInFlight; ++i) ring_.emplace_back(static_cast<size_t>(most_rows(options)));
+  take_buffers();
   if (tune_wanted_) tune_at_start(most_rows(options));
   check_cuda(api_.stream_synchronize(stream_));
-  make_cache();
+  take_cache();
 }
 
 GpuRunner::~GpuRunner() { api_.stream_synchronize(stream_); }
 
-void GpuRunner::make_cache() {
+void GpuRunner::take_memory() {
+  try {
+    take_buffers();
+    take_cache();
+  } catch (...) {
+    release_memory();
+    throw;
+  }
+}
+
+void GpuRunner::take_buffers() {
+  check_cuda(api_.set_device(device_));
+  memory_ = DeviceMemory(static_cast<size_t>(buffers_.bytes));
+  gemm_.use_workspace(at<void>(buffers_.gemm));
+  // Activations begin as small numbers: padded rows are computed too, and products are timed on them.
+  const auto fill = [&](int64_t begin, int64_t end, int byte) {
+    check_cuda(api_.fill(at<void>(begin), byte, static_cast<size_t>(end - begin), stream_));
+  };
+  fill(buffers_.x, buffers_.activations_end, 0x3C);  // 0.0115 each
+  fill(buffers_.results, buffers_.zeros_end, 0);
+  check_cuda(api_.rope_table(at<float>(buffers_.rope), model_.inv_freq().const_data_ptr<float>(), max_context_,
+                             config_.head_dim, stream_));
+}
+
+void GpuRunner::take_cache() {
   const int64_t elements = blocks_ * kBlockSize * config_.num_kv_heads * config_.head_dim;  // of keys, or of values
   cache_memory_ = DeviceMemory(static_cast<size_t>(2 * config_.num_layers * elements * 2));
   auto* next = cache_memory_.as<Bf16>();
@@ -164,11 +128,17 @@ void GpuRunner::make_cache() {
   }
 }
 
-void GpuRunner::release_cache() {
-  check_cuda(api_.stream_synchronize(stream_));
-  graphs_.clear();  // they know its address
+void GpuRunner::release_memory() {
+  weights_move();
   cache_.clear();
   cache_memory_ = DeviceMemory();
+  memory_ = DeviceMemory();
+}
+
+void GpuRunner::weights_move() {
+  check_cuda(api_.set_device(device_));
+  check_cuda(api_.stream_synchronize(stream_));
+  graphs_.clear();  // they know where everything lies
 }
 
 void GpuRunner::fill(const Plan& plan, std::span<const kernels::SampleRow> rows) {
@@ -178,7 +148,7 @@ void GpuRunner::fill(const Plan& plan, std::span<const kernels::SampleRow> rows)
   arena.copied.wait();
   auto* bytes = arena.memory.as<std::byte>();
   batch_ = fill_gpu_batch(plan, rows, config_.vocab_size, {bytes, arena.memory.size()}, sharing_);
-  check_cuda(api_.copy(arena_.as<void>(), bytes, static_cast<size_t>(batch_.bytes), stream_));
+  check_cuda(api_.copy(at<void>(buffers_.inputs), bytes, static_cast<size_t>(batch_.bytes), stream_));
   arena.copied.record(stream_);
 }
 
@@ -199,17 +169,24 @@ void GpuRunner::forward() {
   Drawn& drawn = ring_[drawn_turn_++ % ring_.size()];
   drawn.rows = batch_.rows;
   drawn.draw_rows = batch_.draw_rows;
-  check_cuda(
-      api_.copy(drawn.memory.as<void>(), results_.as<void>(), static_cast<size_t>(batch_.draw_rows * 8), stream_));
+  check_cuda(api_.copy(drawn.memory.as<void>(), at<void>(buffers_.results), static_cast<size_t>(batch_.draw_rows * 8),
+                       stream_));
   drawn.arrived.record(stream_);
   in_flight_.push_back(&drawn);
 }
 
-// A decode of a shape that has run before becomes a graph; the first run has loaded every kernel.
+// A decode of a shape that has run before becomes a graph; the first run has loaded every kernel. Of more shapes than
+// there may be graphs, the one that ran longest ago has to be seen anew.
 const GpuGraph* GpuRunner::graph_of_step() {
   const auto [found, first] = graphs_.try_emplace(batch_.shape());
-  if (first) return nullptr;
-  if (found->second) return &found->second;
+  found->second.used = ++steps_;
+  if (first) {
+    if (std::ssize(graphs_) <= kGraphs) return nullptr;
+    check_cuda(api_.stream_synchronize(stream_));  // it may be what runs
+    graphs_.erase(std::ranges::min_element(graphs_, {}, [](const auto& entry) { return entry.second.used; }));
+    return nullptr;
+  }
+  if (found->second.graph) return &found->second.graph;
   const GpuRange range("capture");
   check_cuda(api_.capture_begin(stream_));
   gpu::Graph captured = nullptr;
@@ -227,8 +204,10 @@ const GpuGraph* GpuRunner::graph_of_step() {
     return nullptr;
   }
   check_cuda(error);
-  found->second = GpuGraph(captured);
-  return &found->second;
+  found->second.graph = GpuGraph(captured);
+  log::debug("a CUDA graph of {} rows, {} blocks wide; {} shapes, {} MiB free", batch_.decode_rows, batch_.decode_width,
+             graphs_.size(), kernels::free_memory(model_.device()) >> 20);
+  return &found->second.graph;
 }
 
 std::span<const kernels::Sampled> GpuRunner::draw() {
@@ -284,16 +263,17 @@ void GpuRunner::tune_at_start(int64_t most_rows) {
 // for the device and overwrites activations.
 void GpuRunner::tune_layers(int64_t rows) {
   const model::LayerWeights& l = model_.layers().front();
-  for (const gpu::GemmArgs& args : {product(qkv_.as<void>(), normed_.as<Bf16>(), l.qkv_proj, l.qkv_bias, rows, false),
-                                    product(delta_.as<void>(), attended_.as<Bf16>(), l.o_proj, l.o_bias, rows, false),
-                                    product(gate_up_.as<void>(), normed_.as<Bf16>(), l.gate_up_proj, {}, rows, false),
-                                    product(delta_.as<void>(), activated_.as<Bf16>(), l.down_proj, {}, rows, false)}) {
+  for (const gpu::GemmArgs& args :
+       {product(at<void>(buffers_.qkv), at(buffers_.normed), l.qkv_proj, l.qkv_bias, rows, false),
+        product(at<void>(buffers_.delta), at(buffers_.attended), l.o_proj, l.o_bias, rows, false),
+        product(at<void>(buffers_.gate_up), at(buffers_.normed), l.gate_up_proj, {}, rows, false),
+        product(at<void>(buffers_.delta), at(buffers_.activated), l.down_proj, {}, rows, false)}) {
     check_cuda(api_.gemm_tune(gemm_, &args, stream_));
   }
 }
 
 void GpuRunner::tune_head(int64_t rows) {
-  const auto args = product(logits_.as<void>(), normed_.as<Bf16>(), model_.lm_head(), {}, rows, true);
+  const auto args = product(at<void>(buffers_.logits), at(buffers_.normed), model_.lm_head(), {}, rows, true);
   check_cuda(api_.gemm_tune(gemm_, &args, stream_));
 }
 
@@ -307,22 +287,22 @@ void GpuRunner::queue_layers() {
   const auto& layers = model_.layers();
   const auto eps = static_cast<float>(config_.rms_norm_eps);
   const int64_t rows = batch_.tokens, hidden = config_.hidden_size, intermediate = config_.intermediate_size;
-  auto *x = x_.as<Bf16>(), *normed = normed_.as<Bf16>(), *delta = delta_.as<Bf16>();
+  auto *x = at(buffers_.x), *normed = at(buffers_.normed), *delta = at(buffers_.delta);
 
-  check_cuda(api_.pick_ids(input<int32_t>(batch_.ids), results_.as<int32_t>(), input<int32_t>(batch_.sources),
+  check_cuda(api_.pick_ids(input<int32_t>(batch_.ids), at<int32_t>(buffers_.results), input<int32_t>(batch_.sources),
                            batch_.decode_rows, stream_));
   check_cuda(api_.embed(x, bits(model_.embed_tokens()), input<int32_t>(batch_.ids), rows, hidden, stream_));
   check_cuda(api_.rms_norm(normed, x, bits(layers.front().input_norm), rows, hidden, eps, stream_));
   for (size_t i = 0; i < layers.size(); ++i) {
     const model::LayerWeights& l = layers[i];
     const at::Tensor& next_norm = i + 1 < layers.size() ? layers[i + 1].input_norm : model_.final_norm();
-    project(qkv_.as<void>(), normed, l.qkv_proj, l.qkv_bias, rows);
+    project(at<void>(buffers_.qkv), normed, l.qkv_proj, l.qkv_bias, rows);
     queue_attention(i);
-    project(delta, attended_.as<Bf16>(), l.o_proj, l.o_bias, rows);
+    project(delta, at(buffers_.attended), l.o_proj, l.o_bias, rows);
     check_cuda(api_.add_rms_norm(normed, x, delta, bits(l.post_attention_norm), rows, hidden, eps, stream_));
-    project(gate_up_.as<void>(), normed, l.gate_up_proj, {}, rows);
-    check_cuda(api_.swiglu(activated_.as<Bf16>(), gate_up_.as<Bf16>(), rows, intermediate, stream_));
-    project(delta, activated_.as<Bf16>(), l.down_proj, {}, rows);
+    project(at<void>(buffers_.gate_up), normed, l.gate_up_proj, {}, rows);
+    check_cuda(api_.swiglu(at(buffers_.activated), at(buffers_.gate_up), rows, intermediate, stream_));
+    project(delta, at(buffers_.activated), l.down_proj, {}, rows);
     check_cuda(api_.add_rms_norm(normed, x, delta, bits(next_norm), rows, hidden, eps, stream_));
   }
 }
@@ -331,12 +311,12 @@ void GpuRunner::queue_layers() {
 void GpuRunner::queue_attention(size_t layer) {
   const model::LayerWeights& l = model_.layers()[layer];
   const float scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config_.head_dim)));
-  const gpu::RopeCacheArgs rope{.qkv = qkv_.as<Bf16>(),
-                                .q = q_.as<Bf16>(),
+  const gpu::RopeCacheArgs rope{.qkv = at(buffers_.qkv),
+                                .q = at(buffers_.q),
                                 .cache = cache_[layer],
                                 .q_norm = bits(l.q_norm),
                                 .k_norm = bits(l.k_norm),
-                                .rope = rope_.as<float>(),
+                                .rope = at<float>(buffers_.rope),
                                 .positions = input<int32_t>(batch_.positions),
                                 .slots = input<int32_t>(batch_.slots),
                                 .tokens = batch_.tokens,
@@ -347,8 +327,8 @@ void GpuRunner::queue_attention(size_t layer) {
   check_cuda(api_.rope_cache(&rope, stream_));
   if (batch_.decodes > 0) queue_decode_attention(layer, scale);
   if (batch_.prompts > 0) {
-    const gpu::PrefillAttentionArgs prefill{.q = q_.as<Bf16>(),
-                                            .out = attended_.as<Bf16>(),
+    const gpu::PrefillAttentionArgs prefill{.q = at(buffers_.q),
+                                            .out = at(buffers_.attended),
                                             .cache = cache_[layer],
                                             .block_tables = input<int32_t>(batch_.prompt_tables),
                                             .query_starts = input<int32_t>(batch_.query_starts),
@@ -361,7 +341,7 @@ void GpuRunner::queue_attention(size_t layer) {
                                             .head_dim = config_.head_dim,
                                             .longest_query = batch_.longest_query,
                                             .scale = scale,
-                                            .workspace = prefill_workspace_.as<int32_t>()};
+                                            .workspace = at<int32_t>(buffers_.prefill)};
     check_cuda(api_.prefill_attention(&prefill, stream_));
   }
 }
@@ -370,7 +350,7 @@ void GpuRunner::queue_attention(size_t layer) {
 void GpuRunner::queue_decode_attention(size_t layer, float scale) {
   const auto* tables = input<int32_t>(batch_.decode_tables);
   if (batch_.groups > 0) {
-    const gpu::PrefixAttentionArgs prefix{.q = q_.as<Bf16>(),
+    const gpu::PrefixAttentionArgs prefix{.q = at(buffers_.q),
                                           .cache = cache_[layer],
                                           .block_tables = tables,
                                           .prefix_pages = input<int32_t>(batch_.prefix_pages),
@@ -382,37 +362,37 @@ void GpuRunner::queue_decode_attention(size_t layer, float scale) {
                                           .kv_heads = config_.num_kv_heads,
                                           .head_dim = config_.head_dim,
                                           .scale = scale,
-                                          .pieces = prefix_pieces_.as<float>()};
+                                          .pieces = at<float>(buffers_.prefix_pieces)};
     check_cuda(api_.prefix_attention(&prefix, stream_));
   }
   const gpu::DecodeAttentionArgs decode{
-      .q = q_.as<Bf16>(),
-      .out = attended_.as<Bf16>(),
+      .q = at(buffers_.q),
+      .out = at(buffers_.attended),
       .cache = cache_[layer],
       .block_tables = tables,
       .lengths = input<int32_t>(batch_.decode_lengths),
       .prefix_pages = batch_.groups > 0 ? input<int32_t>(batch_.prefix_pages) : nullptr,
-      .prefix_pieces = batch_.groups > 0 ? prefix_pieces_.as<float>() : nullptr,
+      .prefix_pieces = batch_.groups > 0 ? at<float>(buffers_.prefix_pieces) : nullptr,
       .sequences = batch_.decode_rows,
       .table_width = batch_.decode_width,
       .heads = config_.num_heads,
       .kv_heads = config_.num_kv_heads,
       .head_dim = config_.head_dim,
       .scale = scale,
-      .workspace = attention_workspace_.as<void>()};
+      .workspace = at<void>(buffers_.decode_attention)};
   check_cuda(api_.decode_attention(&decode, stream_));
 }
 
 // Logits in fp32 of the rows that draw, and one token of each.
 void GpuRunner::queue_draws() {
-  const Bf16* hidden = normed_.as<Bf16>();
+  const Bf16* hidden = at(buffers_.normed);
   if (!batch_.decode_only) {
-    check_cuda(api_.gather_rows(drawn_hidden_.as<Bf16>(), hidden, input<int32_t>(batch_.sample_rows), batch_.draw_rows,
+    check_cuda(api_.gather_rows(at(buffers_.drawn_hidden), hidden, input<int32_t>(batch_.sample_rows), batch_.draw_rows,
                                 config_.hidden_size, stream_));
-    hidden = drawn_hidden_.as<Bf16>();
+    hidden = at(buffers_.drawn_hidden);
   }
-  project(logits_.as<void>(), hidden, model_.lm_head(), {}, batch_.draw_rows, /*fp32=*/true);
-  const gpu::SampleArgs sample{.logits = logits_.as<float>(),
+  project(at<void>(buffers_.logits), hidden, model_.lm_head(), {}, batch_.draw_rows, /*fp32=*/true);
+  const gpu::SampleArgs sample{.logits = at<float>(buffers_.logits),
                                .rows = batch_.draw_rows,
                                .vocab = config_.vocab_size,
                                .temperature = input<float>(batch_.temperature),
@@ -421,10 +401,10 @@ void GpuRunner::queue_draws() {
                                .top_k = input<int32_t>(batch_.top_k),
                                .seed = input<uint64_t>(batch_.seed),
                                .position = input<uint64_t>(batch_.position),
-                               .tokens = results_.as<int32_t>(),
-                               .log_probs = results_.as<float>() + batch_.draw_rows,
+                               .tokens = at<int32_t>(buffers_.results),
+                               .log_probs = at<float>(buffers_.results) + batch_.draw_rows,
                                .cuts = batch_.cuts,
-                               .workspace = sample_workspace_.as<void>()};
+                               .workspace = at<void>(buffers_.sampling)};
   check_cuda(api_.sample(&sample, stream_));
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/gpu_batch.h"
+#include "engine/gpu_buffers.h"
 #include "engine/options.h"
 #include "engine/runner.h"
 #include "engine/sizing.h"
@@ -24,8 +25,8 @@ class GpuRunner : public Runner {
  public:
   // Why it cannot compute this model here, in one line; empty where it can.
   static std::string refusal(const EngineOptions& options, const model::Model& model);
-  // Device memory beside the weights and the cache.
-  static int64_t workspace_bytes(const EngineOptions& options, const Sizes& sizes, const model::ModelConfig& config);
+  // Bytes on the device beside weights, cache and buffers: what its graphs may take, and the code of kernels.
+  static int64_t graph_bytes(const EngineOptions& options, const model::ModelConfig& config);
 
   // Refers to the model, which outlives it. refusal() was empty.
   GpuRunner(const EngineOptions& options, const Sizes& sizes, const model::Model& model);
@@ -35,9 +36,10 @@ class GpuRunner : public Runner {
   std::span<const kernels::Sampled> draw() override;
   void discard() override;
   bool runs_ahead() const override { return true; }
-  void make_cache() override;
-  void release_cache() override;
-  bool has_cache() const override { return !cache_.empty(); }
+  void take_memory() override;
+  void release_memory() override;
+  bool has_memory() const override { return !cache_.empty(); }
+  void weights_move() override;
 
  private:
   struct HostArena {
@@ -51,10 +53,20 @@ class GpuRunner : public Runner {
     gpu::GpuEvent arrived;
     int64_t rows = 0, draw_rows = 0;
   };
-  template <typename T>
-  T* input(int64_t at) const {
-    return reinterpret_cast<T*>(arena_.as<std::byte>() + at);
+  struct Captured {
+    gpu::GpuGraph graph;  // none: the shape was seen once
+    uint64_t used = 0;    // the step that ran it last
+  };
+  template <typename T = gpu::Bf16>
+  T* at(int64_t place) const {  // of GpuBuffers
+    return reinterpret_cast<T*>(memory_.as<std::byte>() + place);
   }
+  template <typename T>
+  T* input(int64_t place) const {  // of GpuBatch
+    return at<T>(buffers_.inputs + place);
+  }
+  void take_buffers();
+  void take_cache();
   void tune_at_start(int64_t most_rows);
   void tune_layers(int64_t rows);
   void tune_head(int64_t rows);
@@ -77,26 +89,24 @@ class GpuRunner : public Runner {
   const bool tune_wanted_;
   const PrefixSharing sharing_;
   const int64_t full_step_;  // tokens, padded
-  const int64_t blocks_;
+  const int64_t blocks_, max_context_;
+  const GpuBuffers buffers_;
   gpu::GpuStream stream_;
   gpu::GemmHandle gemm_;
 
   // Inputs: written on the host in turn, copied to the one place where the kernels look.
   std::deque<HostArena> host_;
   size_t host_turn_ = 0;
-  gpu::DeviceMemory arena_;
   GpuBatch batch_;
 
-  // Activations of the largest step.
-  gpu::DeviceMemory x_, normed_, delta_, qkv_, q_, attended_, gate_up_, activated_;
-  gpu::DeviceMemory drawn_hidden_, logits_, results_;
-  gpu::DeviceMemory attention_workspace_, prefill_workspace_, prefix_pieces_, sample_workspace_, rope_;
+  // What it has on the device. Graphs know addresses of all of it and of the weights.
+  gpu::DeviceMemory memory_, cache_memory_;
   std::vector<gpu::KvLayer> cache_;
-  gpu::DeviceMemory cache_memory_;
+  std::map<GpuBatch::Shape, Captured> graphs_;
+  uint64_t steps_ = 0;
 
-  std::map<GpuBatch::Shape, gpu::GpuGraph> graphs_;  // empty: the shape was seen once
-  std::deque<Drawn> ring_;                           // pinned results, used in turn
-  std::deque<Drawn*> in_flight_;                     // oldest first
+  std::deque<Drawn> ring_;        // pinned results, used in turn
+  std::deque<Drawn*> in_flight_;  // oldest first
   size_t drawn_turn_ = 0;
   std::vector<kernels::Sampled> sampled_;
 };

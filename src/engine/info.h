@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/memory_plan.h"
+
 namespace tritonforge::engine {
 
 struct EngineInfo {
@@ -11,6 +13,12 @@ struct EngineInfo {
   int64_t vocab_size = 0, max_context = 0, kv_cache_tokens = 0, parameters = 0;
   std::vector<int64_t> eos_token_ids;
   bool has_tokenizer = false;
+  MemoryPlan memory;
+};
+
+// What of an engine's memory is given back and taken again: the cache with all that steps need, and the weights.
+struct MemoryParts {
+  bool cache = true, weights = true;
 };
 
 // Seconds that the engine's thread spent in each part of its steps since the start. Where the device works by itself,
@@ -23,11 +31,14 @@ struct EngineStats {
   int64_t running = 0, waiting = 0, weight_version = 0;  // -1: none, an update went wrong halfway
   int64_t kv_tokens_free = 0, kv_tokens_total = 0, prefix_blocks = 0;
   int64_t steps = 0, prompt_tokens = 0, generated_tokens = 0, cached_tokens = 0, preemptions = 0, failed_steps = 0;
+  int64_t drafted_tokens = 0, accepted_drafts = 0;  // verified, and those of them that were drawn
   int64_t finished_requests = 0, aborted_requests = 0;
   int64_t ended_samples = 0;  // of all requests that were taken, refused ids included
   double step_seconds = 0;    // spent in steps since the start
   StageSeconds stages;
-  bool paused = false, memory_released = false;
+  bool paused = false;
+  bool cache_released = false, weights_released = false;  // their memory was given back
+  bool memory_released() const { return cache_released || weights_released; }
   bool draining = false;  // new weights wait until the requests under way have ended
   int64_t consecutive_failures = 0;
   std::string last_failure;  // of a step; empty while the last one went well

@@ -27,6 +27,7 @@ struct EngineOptions {
   bool rows_attention = false;  // KvLayout::kRows on the CPU too; for comparison
   bool gpu_kernels = true, cuda_graphs = true, step_ahead = true, tune_gemms = true,
        shared_prefix = true;  // gpu_runner.h
+  int64_t draft_tokens = 0;
   // Midway between the most that a measured shape saved and still lost time (333 MiB) and the next one measured
   // (444 MiB), from which on all gained: docs/performance.md.
   int64_t shared_prefix_mib = 388;
@@ -53,6 +54,8 @@ struct EngineOptions {
     v("shared_prefix", shared_prefix, "reads a prefix that sequences on a GPU share once for all of them in a step");
     v("shared_prefix_mib", shared_prefix_mib, at_least(0),
       "MiB of keys and values a layer that a step must be spared for that to pay");
+    v("draft_tokens", draft_tokens, in(0, 64),
+      "tokens drafted ahead for a sequence in one step, where rows of max_running are left; 0 = none");
     v("share_device", share_device, by_run(), "lets an evaluator measure alone on the device between two steps");
   }
 };

@@ -8,7 +8,7 @@ net::Response health_report(const EngineStats& stats, bool healthy, bool closing
   if (closing) detail = "shutting down";
   else if (stats.paused) detail += ", paused";
   else if (stats.draining) detail += ", new weights wait for what runs";
-  else if (stats.memory_released) detail += ", its memory released";
+  else if (stats.memory_released()) detail += ", its memory released";
   else if (stats.weight_version < 0) detail += ", without weights since an update that went wrong";
   if (closing || stats.waiting > stats.running * 4 + 256 || stats.consecutive_failures > 0 ||
       stats.weight_version < 0) {
@@ -31,7 +31,15 @@ Json server_report(const EngineInfo& info, const EngineStats& s) {
           {"kv_cache_tokens", info.kv_cache_tokens},
           {"weight_version", std::to_string(s.weight_version)},
           {"paused", s.paused},
-          {"memory_released", s.memory_released},
+          {"memory_released", s.memory_released()},
+          {"cache_released", s.cache_released},
+          {"weights_released", s.weights_released},
+          {"memory",
+           {{"weights", info.memory.weights},
+            {"kv_cache", info.memory.cache},
+            {"graph_pool", info.memory.graphs},
+            {"workspace", info.memory.workspace},
+            {"left", info.memory.left}}},
           {"running", s.running},
           {"waiting", s.waiting},
           {"kv_tokens_free", s.kv_tokens_free},
@@ -41,6 +49,8 @@ Json server_report(const EngineInfo& info, const EngineStats& s) {
           {"generated_tokens", s.generated_tokens},
           {"cached_tokens", s.cached_tokens},
           {"preemptions", s.preemptions},
+          {"drafted_tokens", s.drafted_tokens},
+          {"accepted_drafts", s.accepted_drafts},
           {"failed_steps", s.failed_steps},
           {"finished_requests", s.finished_requests},
           {"aborted_requests", s.aborted_requests},
@@ -67,6 +77,8 @@ net::Response metrics_report(const EngineStats& s) {
                                   {"generated_tokens_total", "tokens sampled"},
                                   {"cached_tokens_total", "prompt tokens taken from the prefix cache"},
                                   {"preemptions_total", "sequences put back for want of KV cache"},
+                                  {"drafted_tokens_total", "draft tokens that were verified"},
+                                  {"accepted_drafts_total", "draft tokens that were drawn"},
                                   {"failed_steps_total", "steps that failed"},
                                   {"requests_total", "requests that ended, by how"}});
   const auto set = [&](const char* name, auto value) { metrics.set(name, static_cast<double>(value)); };
@@ -87,6 +99,8 @@ net::Response metrics_report(const EngineStats& s) {
   set("generated_tokens_total", s.generated_tokens);
   set("cached_tokens_total", s.cached_tokens);
   set("preemptions_total", s.preemptions);
+  set("drafted_tokens_total", s.drafted_tokens);
+  set("accepted_drafts_total", s.accepted_drafts);
   set("failed_steps_total", s.failed_steps);
   set("requests_total{end=\"finished\"}", s.finished_requests);
   set("requests_total{end=\"aborted\"}", s.aborted_requests);

@@ -28,10 +28,13 @@ class Runner {
   // token are then filled in on the device.
   virtual bool runs_ahead() const { return false; }
 
-  // The KV cache's memory. Its content is lost; throws where it cannot be had.
-  virtual void make_cache() = 0;
-  virtual void release_cache() = 0;
-  virtual bool has_cache() const = 0;
+  // All the memory that it takes beside the weights: the KV cache, buffers, graphs. Contents are lost, not what it
+  // knows of the device. take_memory() throws where it cannot be had; then none is taken.
+  virtual void take_memory() = 0;
+  virtual void release_memory() = 0;
+  virtual bool has_memory() const = 0;
+  // The model's weights are about to lie elsewhere.
+  virtual void weights_move() {}
 };
 
 }  // namespace tritonforge::engine

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "engine/drafts.h"
 
 namespace tritonforge::engine {
 
@@ -32,6 +33,7 @@ const Plan& Scheduler::schedule() {
   int64_t prompt_budget = options_.max_step_tokens - decoding;
   schedule_running(prompt_budget);
   if (plan_.preempted == 0) admit_waiting(prompt_budget);
+  if (options_.draft_tokens > 0) add_drafts();
   const auto awaits = [](const Sequence* s) { return s->pending > 0; };
   TF_CHECK(plan_.tokens > 0 || idle() || std::ranges::any_of(running_, awaits) || std::ranges::any_of(waiting_, awaits),
            "{} running and {} waiting sequences, and nothing to do", running(), waiting());
@@ -124,10 +126,33 @@ void Scheduler::admit_waiting(int64_t& prompt_budget) {
   }
 }
 
+// A draft costs a row of this step that no sequence needs, and blocks that no running one is about to need.
+void Scheduler::add_drafts() {
+  for (Chunk& chunk : plan_.chunks) {
+    Sequence* sequence = chunk.sequence;
+    if (!chunk.samples || !chunk.decodes()) continue;
+    // The last token that is drawn is the one at which it ends for certain.
+    const int64_t most = std::min({options_.draft_tokens, max_running_ - plan_.samples,
+                                   options_.max_step_tokens - plan_.tokens,
+                                   sequence->max_length - sequence->length() - 1});
+    look_up_drafts(sequence->tokens, most, sequence->drafts);
+    const auto wanted = static_cast<size_t>(blocks_for(sequence->length() + std::ssize(sequence->drafts)));
+    while (sequence->blocks.size() < wanted && pool_.available() > running())
+      sequence->blocks.push_back(pool_.allocate());
+    const int64_t room = std::ssize(sequence->blocks) * pool_.block_size() - sequence->length();
+    if (std::ssize(sequence->drafts) > room) sequence->drafts.resize(static_cast<size_t>(room));
+    chunk.drafts = std::ssize(sequence->drafts);
+    chunk.count += chunk.drafts;
+    plan_.tokens += chunk.drafts;
+    plan_.samples += chunk.drafts;
+  }
+}
+
 // Publishing before the step has run is sound: in every layer a step writes all keys and values before any of its
 // sequences reads, so one that is planned later in the same step may share them already.
 void Scheduler::plan_chunk(Sequence* sequence, int64_t count) {
   const int64_t start = sequence->computed, end = start + count;
+  sequence->drafts.clear();
   const bool samples = end == sequence->length();
   plan_.chunks.push_back({sequence, start, count, samples});
   plan_.tokens += count;
@@ -142,7 +167,7 @@ void Scheduler::plan_chunk(Sequence* sequence, int64_t count) {
 }
 
 void Scheduler::commit(const Plan& plan) {
-  for (const Chunk& chunk : plan.chunks) chunk.sequence->computed = chunk.start + chunk.count;
+  for (const Chunk& chunk : plan.chunks) chunk.sequence->computed = chunk.start + chunk.count - chunk.drafts;
 }
 
 void Scheduler::forget_prefixes() {

@@ -4,7 +4,8 @@
 // Order is arrival order throughout. Every running sequence that decodes gets one token; what is left of the budget
 // goes to prompts, in chunks, oldest first; then waiting sequences are admitted from the front of the queue. Where
 // blocks run out, the newest sequence is preempted: its blocks go and it is computed again later (often from the
-// prefix cache). The oldest sequence can take every block and any one sequence fits the pool, so every step advances.
+// prefix cache). Rows that are left then may verify drafts of what decoding sequences say next. The oldest sequence
+// can take every block and any one sequence fits the pool, so every step advances.
 #include <cstdint>
 #include <deque>
 #include <limits>
@@ -26,6 +27,13 @@ struct Sequence {
   // `pending_row` of the latest step's draws. The engine keeps both.
   int64_t pending = 0, pending_row = 0;
   int64_t length() const { return static_cast<int64_t>(tokens.size()) + pending; }
+  // What may come after them, where this step's plan takes drafts in.
+  std::vector<int64_t> drafts;
+  int64_t token_at(int64_t position) const {  // 0 where it is pending
+    const auto at = static_cast<size_t>(position);
+    if (at < tokens.size()) return tokens[at];
+    return at - tokens.size() < drafts.size() ? drafts[at - tokens.size()] : 0;
+  }
 
   // The scheduler's own.
   uint64_t arrival = 0;
@@ -43,17 +51,22 @@ struct Sequence {
 struct SchedulerOptions {
   int64_t max_running = 256;       // sequences in one step
   int64_t max_step_tokens = 1024;  // tokens in one step; at least max_running
+  int64_t draft_tokens = 0;        // drafts in a step for one sequence; above 0 no token is pending at schedule()
 };
 
-// A chunk of one sequence: tokens [start, start + count). `samples`: it reaches the end, so a token is drawn after it.
+// A chunk of one sequence: tokens [start, start + count), the last `drafts` of them drafts. `samples`: it reaches the
+// end, so a token is drawn after its last own token and after each draft.
 struct Chunk {
   Sequence* sequence;
   int64_t start, count;
   bool samples;
+  int64_t drafts = 0;
+  int64_t draws() const { return samples ? 1 + drafts : 0; }
+  bool decodes() const { return count - drafts == 1; }
 };
 struct Plan {
   std::vector<Chunk> chunks;
-  int64_t tokens = 0, samples = 0, preempted = 0;
+  int64_t tokens = 0, samples = 0, preempted = 0;  // samples: draws
 };
 
 class Scheduler {
@@ -66,8 +79,9 @@ class Scheduler {
   // The same object every time, valid until the next call. Empty only where there is no sequence, or none can go on
   // before a pending token is read.
   const Plan& schedule();
-  // The planned tokens are now in the cache.
+  // The planned tokens are now in the cache. Drafts count once they are confirmed, in their order.
   void commit(const Plan& plan);
+  void confirm_draft(Sequence* sequence) { ++sequence->computed; }
   // What is cached is not found again; running sequences keep their caches and publish no more.
   void forget_prefixes();
   // New weights: the same, and what running sequences have cached is of older ones.
@@ -93,6 +107,7 @@ class Scheduler {
   static bool complete(const Sequence* s) { return s->pending > 0 && s->length() >= s->max_length; }
   void schedule_running(int64_t& prompt_budget);
   void admit_waiting(int64_t& prompt_budget);
+  void add_drafts();
   // Blocks for tokens [0, end), preempting sequences newer than position `index` of running_; false if that is not
   // enough.
   bool reserve(size_t index, int64_t end);

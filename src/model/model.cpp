@@ -1,5 +1,6 @@
 #include "model/model.h"
 
+#include <ATen/core/grad_mode.h>
 #include <fmt/ranges.h>
 
 #include "base/checksum.h"
@@ -128,6 +129,16 @@ std::string Model::layout() const {
   for (const auto& [name, tensor] : named_parameters())
     text += fmt::format("\n{} {} [{}]", name, tensor.storage_offset(), fmt::join(tensor.sizes(), ", "));
   return checksum(text);
+}
+
+c10::DataPtr Model::take_arena() {
+  TF_CHECK(arena_.storage().data() != nullptr, "the weights' memory is away already");
+  return arena_.storage().set_data_ptr(c10::DataPtr(nullptr, device_));
+}
+
+void Model::put_arena(c10::DataPtr memory) {
+  TF_CHECK(arena_.storage().data() == nullptr && memory.get() != nullptr, "the weights have memory already");
+  arena_.storage().set_data_ptr(std::move(memory));
 }
 
 const at::Tensor& Model::lm_head() const { return lm_head_.defined() ? lm_head_ : embed_tokens_; }

@@ -53,6 +53,10 @@ class Model {
   // with gaps of no meaning. Two models of one layout() have every weight at the same place.
   const at::Tensor& arena() const { return arena_; }
   std::string layout() const;  // a checksum of names, dtype, shapes and places
+  // Takes the arena's memory out of the model, or puts in memory of that size on the same device, perhaps elsewhere:
+  // its content is then the weights, of every tensor above. In between their content may not be used.
+  c10::DataPtr take_arena();
+  void put_arena(c10::DataPtr memory);
 
   // ids, positions [tokens] int64 -> final hidden states after the last norm [tokens, hidden].
   // recompute_layers: the first n layers keep no activations and are run again in the backward pass.

@@ -1,5 +1,7 @@
 // The engine's GPU runner against the model in fp32 on the CPU, its options against each other, and ATen's path on the
 // same device, which no test without a GPU reaches.
+#include <ATen/core/grad_mode.h>
+
 #include <map>
 
 #include "engine/core.h"
@@ -22,6 +24,11 @@ std::vector<int64_t> prompt_of(int64_t length, int64_t salt) {
 class EngineOnGpu : public gpu::GpuTest {
  protected:
   static constexpr int64_t kRequests = 20;
+  static inline bool repeats_itself = false;
+  void TearDown() override {
+    repeats_itself = false;
+    GpuTest::TearDown();
+  }
 
   static std::unique_ptr<model::Model> model(at::ScalarType dtype, at::Device device,
                                              model::Family family = model::Family::kQwen3) {
@@ -34,8 +41,20 @@ class EngineOnGpu : public gpu::GpuTest {
       // Biases and norms of their own, so that a kernel that leaves one out is found.
       if (from[i].second.dim() == 1) from[i].second.uniform_(0.5, 1.5);
     }
+    if (repeats_itself) say_tens_in_turn(from);
     for (size_t i = 0; i < from.size(); ++i) at::Tensor(to[i].second).copy_(from[i].second);
     return moved;
+  }
+  // Token 10 a + b is mostly followed by 10 a + (b + 1) % 10: the layers say little, and the head knows the embeddings.
+  static void say_tens_in_turn(const std::vector<std::pair<std::string, at::Tensor>>& weights) {
+    at::Tensor embeddings;
+    for (const auto& [name, tensor] : weights) {
+      at::Tensor weight = tensor;
+      if (name.ends_with("o_proj.weight") || name.ends_with("down_proj.weight")) weight.mul_(0.05);
+      if (name.ends_with("embed_tokens.weight")) embeddings = weight;
+      if (name == "lm_head.weight")
+        weight.copy_(0.4 * embeddings.view({-1, 10, weight.size(1)}).roll(1, 1).flatten(0, 1));
+    }
   }
   static EngineOptions options() {
     EngineOptions options;
@@ -47,7 +66,8 @@ class EngineOnGpu : public gpu::GpuTest {
     return options;
   }
   // Prompts of 1 to 400 tokens, some shared; greedy and sampled rows, some with cuts.
-  std::map<std::string, Output> run(const EngineOptions& options, model::Family family = model::Family::kQwen3) {
+  std::map<std::string, Output> run(const EngineOptions& options, model::Family family = model::Family::kQwen3,
+                                    EngineStats* stats = nullptr) {
     at::manual_seed(5);
     Core core(options, model(at::kBFloat16, at::Device(at::kCUDA, 0), family), nullptr);
     std::map<std::string, Output> outputs;
@@ -68,6 +88,7 @@ class EngineOnGpu : public gpu::GpuTest {
     const at::InferenceMode inference;
     while (core.has_work()) core.step();
     EXPECT_EQ(core.stats().failed_steps, 0);
+    if (stats != nullptr) *stats = core.stats();
     return outputs;
   }
   // Log-probabilities under the fp32 model on the CPU, and how far each greedy token is from the best one.
@@ -214,6 +235,22 @@ TEST_F(EngineOnGpu, ASharedPrefixStaysNear) {
   }
   EXPECT_GE(same_draw, 11);
   EXPECT_TRUE(rounding_differs) << "no prefix was shared";
+}
+
+// Drafts are verified in a batch of more rows, whose bf16 products round otherwise: each token's log-probability is
+// the fp32 model's within bf16, as without; and where the shapes are the same, so are the bits.
+TEST_F(EngineOnGpu, VerifiedDraftsStayNear) {
+  repeats_itself = true;
+  EngineOptions drafted = options();
+  drafted.draft_tokens = 6;
+  drafted.max_running = 64;
+  EngineStats stats;
+  const auto verified = run(drafted, model::Family::kQwen3, &stats);
+  EXPECT_GT(stats.accepted_drafts, 200);
+  fmt::print("{} of {} drafts were drawn\n", stats.accepted_drafts, stats.drafted_tokens);
+  expect_near_the_reference(verified, model::Family::kQwen3);
+  drafted.cuda_graphs = false;
+  EXPECT_EQ(equal_tokens(run(drafted), verified), kRequests);
 }
 
 TEST_F(EngineOnGpu, NewWeightsAndReleasedMemoryActBetweenSteps) {

@@ -68,6 +68,36 @@ TEST_F(WeightsFromAnotherProcess, EveryWayGivesTheSameBits) {
   }
 }
 
+// An engine that sleeps takes its memory for them, and has no need of the old ones.
+TEST_F(WeightsFromAnotherProcess, NewWeightsReachAnEngineThatSleeps) {
+  WeightTrainer trainer({"trainer"});
+  Engine engine(options(), other_model(), nullptr);
+  ASSERT_TRUE(engine.update_weights(trainer.publish(1, "device")).ok());
+  const auto tokens = greedy(engine);
+  int64_t version = 1;
+  for (const std::string way : {"device", "shm"}) {
+    trainer.change();
+    ASSERT_TRUE(engine.update_weights(trainer.publish(++version, way)).ok());
+    EXPECT_NE(greedy(engine), tokens);
+    engine.release_memory();
+    trainer.change();
+    const PublishedWeights published = trainer.publish(++version, way);
+    PublishedWeights wrong = published;
+    wrong.path.clear();
+    if (wrong.device) {
+      wrong.checksums.begin()->second = std::string(16, '0');
+      EXPECT_FALSE(engine.update_weights(wrong).ok());
+      EXPECT_TRUE(engine.stats().weights_released);
+    }
+    const auto installed = engine.update_weights(published);
+    ASSERT_TRUE(installed.ok()) << installed.error().what();
+    EXPECT_EQ(installed->checksums, published.checksums);
+    EXPECT_FALSE(engine.stats().weights_released);
+    engine.resume_memory();
+    EXPECT_EQ(greedy(engine), tokens) << way;
+  }
+}
+
 // The trainer goes on while an engine still holds the handle: its next step makes other weights of them.
 TEST_F(WeightsFromAnotherProcess, WeightsThatHaveMovedOnAreRefusedAndTheFileHasTheOld) {
   WeightTrainer trainer({"trainer"});

@@ -291,15 +291,20 @@ def test_released_memory_changes_nothing_but_the_time(engine):
         engine.post("/release_memory_occupation", {"tags": ["kv_cache"]})
         info = engine.get("/get_server_info")
         assert info["memory_released"] and info["running"] == 0 and info["kv_tokens_free"] == info["kv_cache_tokens"]
+        assert info["cache_released"] and not info["weights_released"]
         later = pool.submit(engine.generate, PROMPT, **long)
         engine.until(
             lambda: engine.get("/get_server_info")["waiting"] == (1 if under_way.done() else 2), "requests wait"
         )
-        engine.post("/release_memory_occupation", {})  # released already
-        engine.post("/resume_memory_occupation", {})
+        reply = engine.post("/release_memory_occupation", {})  # the weights too; the cache is released already
+        assert reply["success"] and reply["seconds"] >= 0
+        assert engine.get("/get_server_info")["weights_released"]
+        engine.post("/resume_memory_occupation", {"tags": ["kv_cache", "cuda_graph"]})
+        assert engine.get("/get_server_info")["weights_released"] and engine.get("/health")["status"] == "green"
+        engine.post("/resume_memory_occupation", {"tags": ["weights"]})
         assert under_way.result()["output_ids"] == later.result()["output_ids"] == undisturbed
     assert not engine.get("/get_server_info")["memory_released"]
-    status, reply, _ = engine.request("/release_memory_occupation", {"tags": ["weights"]})
+    status, reply, _ = engine.request("/release_memory_occupation", {"tags": ["wieghts"]})
     assert status == 422 and "'weights'" in reply["error"]["message"], (status, reply)
 
 

@@ -24,7 +24,7 @@ struct CUgraphExec_st;
 
 namespace tritonforge::gpu {
 
-constexpr int kCudaAbi = 5;      // raised whenever the table or one of its structs changes
+constexpr int kCudaAbi = 6;      // raised whenever the table or one of its structs changes
 constexpr int kOutOfMemory = 2;  // cudaErrorMemoryAllocation
 constexpr int kPage = 16;        // tokens in a block of the KV cache
 // Query heads of all members of a group in prefix_attention(): so many members times heads / kv_heads at most.
@@ -222,6 +222,8 @@ struct CudaApi {
   // tensors given (y is overwritten) and keeps the fastest for this (m, n, k, bias, fp32_out, accumulate); it waits for
   // the stream, so call it at warm-up and not under capture.
   int (*gemm_open)(Gemm** out, void* workspace, size_t bytes);
+  // From now on another workspace of the same size, or none (null) until the next product.
+  int (*gemm_workspace)(Gemm*, void* workspace);
   int (*gemm_close)(Gemm*);
   int (*gemm_tune)(Gemm*, const GemmArgs*, Stream);
   int (*gemm)(Gemm*, const GemmArgs*, Stream);

@@ -33,6 +33,7 @@ const CudaApi& open_cuda_library() {
 }
 
 void check_cuda(int status) {
+  if (status == kOutOfMemory) throw OutOfMemory(fmt::format("GPU: {}", open_cuda_library().last_error()));
   if (status != 0) fail(ErrorKind::kMachine, "GPU: {}", open_cuda_library().last_error());
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 // Opens libtritonforge_cuda.so: the kernels and the CUDA runtime for a process that may also run without them.
+#include "base/error.h"
 #include "kernels/gpu/cuda_api.h"
 
 namespace tritonforge::gpu {
@@ -9,7 +10,13 @@ namespace tritonforge::gpu {
 // missing, or the two versions where the library is of another build. The table stays valid until the process ends.
 const CudaApi& open_cuda_library();
 
-// Throws the library's own text as kMachine where `status` is not 0.
+// The device had no memory for something: nothing else is wrong with it.
+class OutOfMemory : public Error {
+ public:
+  explicit OutOfMemory(const std::string& message) : Error(ErrorKind::kMachine, message) {}
+};
+
+// Throws the library's own text as kMachine where `status` is not 0; OutOfMemory where it is kOutOfMemory.
 void check_cuda(int status);
 
 }  // namespace tritonforge::gpu

@@ -166,6 +166,11 @@ int gemm_open(Gemm** out, void* workspace, size_t bytes) {
   return 0;
 }
 
+int gemm_workspace(Gemm* g, void* workspace) {
+  g->workspace = workspace;
+  return 0;
+}
+
 int gemm_close(Gemm* g) {
   if (g == nullptr) return 0;
   const cublasStatus_t status = cublasLtDestroy(g->handle);

@@ -117,18 +117,19 @@ class GpuGraph {
   Graph graph_ = nullptr;
 };
 
+// Its workspace stays the caller's and may be another one between two products.
 class GemmHandle {
  public:
-  explicit GemmHandle(size_t workspace_bytes) : workspace_(workspace_bytes) {
-    check_cuda(open_cuda_library().gemm_open(&gemm_, workspace_.as<void>(), workspace_bytes));
+  explicit GemmHandle(size_t workspace_bytes) {
+    check_cuda(open_cuda_library().gemm_open(&gemm_, nullptr, workspace_bytes));
   }
+  void use_workspace(void* workspace) { check_cuda(open_cuda_library().gemm_workspace(gemm_, workspace)); }
   ~GemmHandle() { open_cuda_library().gemm_close(gemm_); }
   GemmHandle(const GemmHandle&) = delete;
   GemmHandle& operator=(const GemmHandle&) = delete;
   operator Gemm*() const { return gemm_; }
 
  private:
-  DeviceMemory workspace_;
   Gemm* gemm_ = nullptr;
 };
 

@@ -56,6 +56,7 @@ int prefill_attention(const PrefillAttentionArgs*, Stream);
 bool prefill_attention_hopper_can(const PrefillAttentionArgs&);
 int prefill_attention_hopper(const PrefillAttentionArgs&, Stream);
 int gemm_open(Gemm**, void*, size_t);
+int gemm_workspace(Gemm*, void*);
 int gemm_close(Gemm*);
 int gemm_tune(Gemm*, const GemmArgs*, Stream);
 int gemm(Gemm*, const GemmArgs*, Stream);

@@ -219,6 +219,7 @@ const CudaApi table = {
     .prefix_attention = prefix_attention,
     .prefill_attention = prefill_attention,
     .gemm_open = gemm_open,
+    .gemm_workspace = gemm_workspace,
     .gemm_close = gemm_close,
     .gemm_tune = gemm_tune,
     .gemm = gemm,

@@ -38,6 +38,24 @@ TEST(BatchBuffers, ListsSlotsOfTokensAndOfWholeContexts) {
   }
 }
 
+TEST(BatchBuffers, DrawsAfterEachDraft) {
+  Sequence first, second;
+  first.tokens = {10, 11, 12};
+  first.drafts = {13, 14};
+  first.blocks = {5, 2};
+  second.tokens = {20, 21};
+  second.blocks = {7};
+  Plan plan;
+  plan.chunks = {{&first, 2, 3, true, 2}, {&second, 1, 1, true}};
+  plan.tokens = plan.samples = 4;
+  BatchBuffers buffers({.max_tokens = 16, .max_sequences = 4, .max_context = 16, .block_size = 4}, at::kCPU);
+  const Batch& batch = buffers.fill(plan);
+  EXPECT_EQ(numbers(batch.ids), (std::vector<int64_t>{12, 13, 14, 21}));
+  EXPECT_EQ(numbers(batch.positions), (std::vector<int64_t>{2, 3, 4, 1}));
+  EXPECT_EQ(numbers(batch.slots), (std::vector<int64_t>{22, 23, 8, 29}));
+  EXPECT_EQ(numbers(batch.sample_rows), (std::vector<int64_t>{0, 1, 2, 3}));
+}
+
 // A pure decode: attention reads one query a sequence, so both counts must be padded alike, also where max_running is
 // no size class and max_step_tokens is far above.
 TEST(BatchBuffers, PadsTokensAndSequencesOfADecodeAlike) {

@@ -135,7 +135,7 @@ TEST_F(CoreTest, ReleasedMemoryHoldsSequencesUntilItIsBack) {
   core.step();
   core.release_memory();
   EXPECT_FALSE(core.has_work());
-  EXPECT_TRUE(core.stats().memory_released);
+  EXPECT_TRUE(core.stats().memory_released());
   core.resume_memory();
   while (core.has_work()) core.step();
   EXPECT_EQ(outputs["a"].samples[0].output_ids, outputs["undisturbed"].samples[0].output_ids);

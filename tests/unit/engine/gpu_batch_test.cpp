@@ -68,6 +68,38 @@ TEST_F(GpuBatchTest, DecodesComeFirstAndPromptsFollowRagged) {
   EXPECT_EQ(read<uint64_t>(batch.position, 2), (std::vector<uint64_t>{18, 34}));
 }
 
+// Each draft is a row of its own: as long as it is far, over the blocks of its sequence.
+TEST_F(GpuBatchTest, DraftsAreRowsOfTheirOwn) {
+  Sequence drafting = sequence(18, {5, 9}), plain = sequence(33, {4, 6, 8});
+  drafting.drafts = {700, 701};
+  Plan plan;
+  plan.chunks = {{&drafting, 17, 3, true, 2}, {&plain, 32, 1, true}};
+  plan.tokens = plan.samples = 4;
+  fill(plan, {{.seed = 11, .position = 18}, {.seed = 11, .position = 19}, {.seed = 11, .position = 20}, {.seed = 12}});
+  EXPECT_EQ(batch.decodes, 4);
+  EXPECT_EQ(batch.decode_rows, 4);
+  EXPECT_EQ(batch.prompts, 0);
+  EXPECT_TRUE(batch.decode_only);
+  EXPECT_EQ(read(batch.ids, 4), (Ints{117, 700, 701, 132}));
+  EXPECT_EQ(read(batch.positions, 4), (Ints{17, 18, 19, 32}));
+  EXPECT_EQ(read(batch.slots, 4), (Ints{9 * 16 + 1, 9 * 16 + 2, 9 * 16 + 3, 8 * 16}));
+  EXPECT_EQ(read(batch.sources, 4), Ints(4, -1));
+  EXPECT_EQ(read(batch.decode_lengths, 4), (Ints{18, 19, 20, 33}));
+  for (int64_t row = 0; row < 3; ++row)
+    EXPECT_EQ(read(batch.decode_tables + row * batch.decode_width * 4, 2), (Ints{5, 9})) << row;
+  EXPECT_EQ(read(batch.decode_tables + 3 * batch.decode_width * 4, 3), (Ints{4, 6, 8}));
+  EXPECT_EQ(read(batch.sample_rows, 4), (Ints{0, 1, 2, 3}));
+  EXPECT_EQ(read<uint64_t>(batch.position, 4), (std::vector<uint64_t>{18, 19, 20, 0}));
+
+  // The rows of one sequence read what they begin with together.
+  drafting = sequence(60, {1, 2, 10, 3});
+  drafting.drafts = {700, 701};
+  plan.chunks[0] = {&drafting, 59, 3, true, 2};
+  batch = fill_gpu_batch(plan, std::vector<kernels::SampleRow>(4), 1000, arena, {.most_members = 8, .least_saved = 1});
+  EXPECT_EQ(batch.groups, 2);
+  EXPECT_EQ(read(batch.prefix_pages, 4), (Ints{3, 3, 3, 0}));
+}
+
 // A graph finds the inputs of every decode of its shape in the same places.
 TEST_F(GpuBatchTest, ADecodesPlacesFollowFromItsShape) {
   std::vector<Sequence> sequences;

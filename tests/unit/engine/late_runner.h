@@ -39,9 +39,9 @@ class LateRunner : public Runner {
     queued_.clear();
   }
   bool runs_ahead() const override { return true; }
-  void make_cache() override { inner_.make_cache(); }
-  void release_cache() override { inner_.release_cache(); }
-  bool has_cache() const override { return inner_.has_cache(); }
+  void take_memory() override { inner_.take_memory(); }
+  void release_memory() override { inner_.release_memory(); }
+  bool has_memory() const override { return inner_.has_memory(); }
   size_t most_queued = 0;
 
  private:

@@ -1,4 +1,5 @@
 // A step without memory for its intermediates costs time and no request.
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -12,8 +13,9 @@ namespace tritonforge::engine {
 namespace {
 
 int64_t most_sequences, most_context, failures;  // of a step that has the memory; how often one had not
+bool of_the_gpu;                                 // whose library says so
 
-// Throws at the place asked for, as libtorch's allocator does.
+// Throws at the place asked for, as libtorch's allocator or the own GPU library does.
 class ScarceRunner : public LateRunner {
  public:
   using LateRunner::LateRunner;
@@ -25,6 +27,7 @@ class ScarceRunner : public LateRunner {
   void forward() override {
     if (too_large_) {
       ++failures;
+      if (of_the_gpu) throw gpu::OutOfMemory("GPU: launch: out of memory");
       throw std::bad_alloc();
     }
     LateRunner::forward();
@@ -39,6 +42,7 @@ std::map<std::string, Output> run_all(int64_t sequences, int64_t context, bool a
   most_sequences = sequences;
   most_context = context;
   failures = 0;
+  of_the_gpu = ahead;  // either one may say so
   EngineOptions options = small_options();
   options.step_ahead = ahead;
   std::map<std::string, Output> outputs;
@@ -60,13 +64,7 @@ std::map<std::string, Output> run_all(int64_t sequences, int64_t context, bool a
     core.admit(std::move(core.arrival(std::move(request)).value()));
   };
   const auto run = [&] {
-    while (core.has_work()) {
-      try {
-        core.step();
-      } catch (const std::bad_alloc& error) {
-        core.step_out_of_memory(error.what());
-      }
-    }
+    while (core.has_work()) core.step_or_recover();
   };
   for (int64_t i = 0; i < 12; ++i) admit(i);
   run();

@@ -1,0 +1,47 @@
+#include "engine/gpu_buffers.h"
+
+#include "engine/batch.h"
+#include "engine/gpu_batch.h"
+#include "kernels/gpu/cuda_library.h"
+
+namespace tritonforge::engine {
+
+GpuBuffers place_gpu_buffers(const EngineOptions& options, const Sizes& sizes, const model::ModelConfig& c) {
+  const auto& api = gpu::open_cuda_library();
+  const int64_t rows = size_class(options.max_running), tokens = size_class(sizes.step_tokens + rows);
+  const int64_t q = c.num_heads * c.head_dim, kv = c.num_kv_heads * c.head_dim;
+  GpuBuffers b{};
+  const auto take = [&b](size_t bytes) {
+    const int64_t begin = b.bytes;
+    b.bytes += (static_cast<int64_t>(bytes) + 255) / 256 * 256;
+    return begin;
+  };
+  const auto wide = [&](int64_t width) { return take(static_cast<size_t>(tokens * width * 2)); };
+
+  b.x = wide(c.hidden_size);
+  b.normed = wide(c.hidden_size);
+  b.delta = wide(c.hidden_size);
+  b.qkv = wide(q + 2 * kv);
+  b.q = wide(q);
+  b.attended = wide(q);
+  b.gate_up = wide(2 * c.intermediate_size);
+  b.activated = wide(c.intermediate_size);
+  b.activations_end = b.bytes;
+
+  b.drawn_hidden = take(static_cast<size_t>(rows * c.hidden_size * 2));
+  b.logits = take(static_cast<size_t>(rows * c.vocab_size * 4));
+  b.inputs = take(static_cast<size_t>(gpu_batch_bytes(sizes.step_tokens, options.max_running, sizes.max_context)));
+  b.rope = take(static_cast<size_t>(sizes.max_context * c.head_dim * 4));
+
+  b.results = take(static_cast<size_t>(rows * 8));
+  b.decode_attention = take(api.decode_attention_workspace(rows, c.num_heads, c.num_kv_heads, c.head_dim));
+  b.sampling = take(api.sample_workspace(rows));
+  b.prefill = take(2 * sizeof(int32_t));
+  b.zeros_end = b.bytes;
+  b.prefix_pieces = take(
+      options.shared_prefix ? api.prefix_attention_pieces(rows, c.num_heads, c.num_kv_heads, c.head_dim) : 0);
+  b.gemm = take(static_cast<size_t>(kGemmWorkspace));
+  return b;
+}
+
+}  // namespace tritonforge::engine
