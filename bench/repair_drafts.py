@@ -76,7 +76,7 @@ def of_run(run, turns):
 
 
 def of_problems(args):
-    files = sorted(pathlib.Path("problems").rglob("*.py"))[:: 7][: args.problems]
+    files = sorted(pathlib.Path("problems").rglob("*.py"))[::7][: args.problems]
 
     def first_turn(file):
         ask = f"Write a Triton kernel for this PyTorch module, as ModelNew, in one file:\n\n{file.read_text()}"

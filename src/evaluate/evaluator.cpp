@@ -60,7 +60,10 @@ void leave_unproven(Verdict& verdict) {
 struct Evaluator::Impl {
   explicit Impl(EvaluatorOptions given)
       : options(validated(given)),
-        zygote({.python = options.python, .live = options.mode == EvaluationMode::kLive, .once = options.once}),
+        zygote({.python = options.python,
+                .live = options.mode == EvaluationMode::kLive,
+                .once = options.once,
+                .records = options.mode == EvaluationMode::kPlan}),
         lowering(zygote),
         verdicts(options.verdict_cache),
         references(zygote, options.reference_cache, options.mode == EvaluationMode::kLive ? kKeptReferences : 0),
@@ -121,11 +124,11 @@ struct Evaluator::Impl {
 
 // Every part has its own time from when it begins, so that no candidate has less because others were before it.
 void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdict, Deadline client) {
-  const bool live = options.mode == EvaluationMode::kLive;
+  const bool live = options.mode == EvaluationMode::kLive, plan = verdict.mode == EvaluationMode::kPlan;
   // The seeds' secret is one of this process, not of the request: candidates of one problem share its reference, and
   // none can know them.
   const uint64_t base = request.fresh_seeds ? Rng::derive(process_secret, request.seed) : request.seed;
-  ReferenceSpec spec{.source = request.problem_source, .init_seed = Rng::derive(base, "init"), .weigh = !live};
+  ReferenceSpec spec{.source = request.problem_source, .init_seed = Rng::derive(base, "init"), .weigh = plan};
   for (int i = 0; i < request.num_correct_trials; ++i)
     spec.trial_seeds.push_back(Rng::derive(Rng::derive(base, "trial"), i));
   if (options.max_elements > 0 || options.max_flops > 0) {
@@ -135,14 +138,14 @@ void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdic
   }
   const ChildLimits on_cpu{.cpu_s = 60, .file_bytes = uint64_t{64} << 20, .memory_bytes = options.memory_bytes};
   const ChildLimits limits = live ? on_cpu.with_gpu() : on_cpu;
-  const std::string key = fmt::format("{} {} {}", checksum(request.problem_source), base, request.num_correct_trials);
+  const std::string key = fmt::format("{} {} {} {}", checksum(request.problem_source), base, request.num_correct_trials,
+                                      plan ? "weighed" : "");
   const auto reference = references.data(key, spec, limits,
                                          Deadline::after(std::min(request.timeout_s, client.remaining_s())));
   for (const auto& [name, change] : reference->sizes.items()) {
     verdict.notes["reduced." + name] = fmt::format("{} -> {}", change.at(0).dump(), change.at(1).dump());
   }
   const double limit_s = std::min(options.candidate_timeout_s, request.timeout_s);
-  const bool plan = verdict.mode == EvaluationMode::kPlan;
   if (plan) {
     const std::string why = run_as_plan({zygote, lowering, options, request, *reference, spec.init_seed, secret(),
                                          Deadline::after(limit_s), Deadline::after(request.timeout_s)},

@@ -103,7 +103,10 @@ std::vector<std::string> command_line(const ZygoteOptions& options, int control)
   }
   if (!options.live) argv.push_back("CUDA_VISIBLE_DEVICES=");
   argv.insert(argv.end(), {options.python.string(), "-m", "tritonforge_worker.zygote", std::to_string(control),
-                           options.sandbox_library.string(), options.once ? "once" : "many"});
+                           options.sandbox_library.string(),
+                           !options.once     ? "reduce,record"
+                           : options.records ? "record"
+                                             : "none"});
   return argv;
 }
 

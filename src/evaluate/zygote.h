@@ -17,6 +17,7 @@ struct ZygoteOptions {
   fs::path sandbox_library;  // empty: beside the binary
   bool live = false;         // children see the GPU's device nodes
   bool once = false;         // for one evaluation: what only later children would gain from is not made ready
+  bool records = true;       // it is, or may be, of a plan
   double start_timeout_s = 120;
 };
 

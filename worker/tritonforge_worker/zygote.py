@@ -2,7 +2,7 @@
 
 It leaves the compiled modules beside their sources where it may: without them an import of torch takes twice as long.
 
-argv[2] is the sandbox's library; argv[3] "many" or "once", the evaluations that it is for.
+argv[2] is the sandbox's library; argv[3] what to make ready beyond the imports: of "reduce,record".
 Control protocol on the socket whose number is argv[1] (SOCK_SEQPACKET, one JSON message a packet):
   in   {"op": "spawn", "role": ..., "sandbox": {...}} with the job's socket attached
   out  {"spawned": pid} with a pidfd attached, or {"error": text};  later {"exited": pid, "status": wait status}
@@ -31,7 +31,7 @@ ROLES = {
 }
 
 
-def warm_up(many):
+def warm_up(prepared):
     import numpy  # noqa: F401
     import torch
     import torch.nn.functional
@@ -62,8 +62,10 @@ def warm_up(many):
     interpreter.install()
     frontend.warm_up(interpreter.execute)
     lowering.warm_up()
-    if many:  # a second of imports that one child alone may not need
+    # Each imports for a fraction of a second, which a child that needs it would do again.
+    if "reduce" in prepared:
         reduce.warm_up()
+    if "record" in prepared:
         serve.warm_up()
     replay.warm_up(sys.argv[2])
     if os.environ.get("CUDA_VISIBLE_DEVICES") != "":  # empty in interpret mode
@@ -153,8 +155,8 @@ def main():
     library = ctypes.PyDLL(sys.argv[2])
     library.tritonforge_enter_sandbox.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t]
     library.tritonforge_enter_sandbox.restype = ctypes.c_int
-    many = sys.argv[3] == "many"
-    warm_up(many)
+    prepared = sys.argv[3].split(",")
+    warm_up(prepared)
     if touched_cuda():
         control.send(json.dumps({"error": "the zygote has mapped a CUDA device"}).encode())
         sys.exit(1)
@@ -175,7 +177,7 @@ def main():
         "base_prefix": sys.base_prefix,
         "packages": sorted({os.path.dirname(os.path.dirname(m.__file__)) for m in (numpy, torch, triton)}),
     }
-    if many:
+    if "reduce" in prepared:  # for many children, to whom the garbage would be copied
         gc.collect()
     gc.freeze()
     gc.disable()
