@@ -95,7 +95,7 @@ function(tf_unit_tests folder)
   if(NOT sources)
     return()
   endif()
-  if(TF_SANITIZE STREQUAL "thread")  # libtorch's threads are not instrumented: all that they hand over looks like a race
+  if(TF_SANITIZE STREQUAL "thread")  # libtorch's threads are not instrumented: what they hand over looks like a race
     tf_links_torch(tf_${folder} has_torch)
     if(has_torch)
       return()
