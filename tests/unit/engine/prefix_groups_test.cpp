@@ -97,7 +97,9 @@ TEST(PrefixGroups, GroupsHoldAndNoPairOfThemSavesMore) {
     };
     for (uint32_t a = 0; a < 1u << rows.size(); ++a) {
       for (uint32_t b = 0; b < a; ++b) {
-        if ((a & b) == 0) EXPECT_GE(gain, gain_of(a) + gain_of(b));
+        if ((a & b) == 0) {
+          EXPECT_GE(gain, gain_of(a) + gain_of(b));
+        }
       }
     }
   }

@@ -72,7 +72,7 @@ TEST(Feedback, MinimalIsOneShortLine) {
             "mismatch: output 0 at [3, 17]: 0.25, expected 1.5 (1024 of 4096 wrong)");
   EXPECT_EQ(feedback_message(PromptStyle::kMinimal, timed()).content, "correct, 1.40x");
   Verdict verdict = mismatch();
-  verdict.diagnostics = std::string(5000, 'x') + "\n" + std::string(5000, 'y');
+  verdict.diagnostics = fmt::format("{:x<5000}\n{:y<5000}", "", "");
   EXPECT_LE(feedback_message(PromptStyle::kMinimal, verdict).content.size(), kMaxMinimalFeedbackBytes);
 }
 
