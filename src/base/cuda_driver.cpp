@@ -13,7 +13,7 @@ const CudaDriver& cuda_driver() {
     void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
     if (library == nullptr)
       fail(ErrorKind::kMachine,
-           "no GPU here: the NVIDIA driver's libcuda.so.1 cannot be loaded (use device cpu, mode interpret)");
+           "no GPU here: the NVIDIA driver's libcuda.so.1 cannot be loaded (use device cpu, evaluator mode plan)");
     CudaDriver found{reinterpret_cast<int (*)(unsigned)>(dlsym(library, "cuInit")),
                      reinterpret_cast<int (*)(int*)>(dlsym(library, "cuDeviceGetCount")),
                      reinterpret_cast<int (*)(int*, int)>(dlsym(library, "cuDeviceGet")),
@@ -22,7 +22,7 @@ const CudaDriver& cuda_driver() {
       fail(ErrorKind::kMachine, "the NVIDIA driver's libcuda.so.1 is too old: it lacks cuDeviceGetUuid_v2");
     const int status = found.init(0);
     if (status != 0)
-      fail(ErrorKind::kMachine, "no usable GPU: cuInit failed with error {}{} (use device cpu, mode interpret)", status,
+      fail(ErrorKind::kMachine, "no usable GPU: cuInit failed with error {}{} (use device cpu, evaluator mode plan)", status,
            status == 100 ? " (no device)" : "");
     return found;
   }();

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <condition_variable>
 #include <iostream>
@@ -124,12 +125,15 @@ void generate(const GenerateOptions& options) {
       submit(request_from(line.dump(), "--prompt", options, tokenizer));
     }
   } else {
+    if (::isatty(STDIN_FILENO) != 0)
+      fmt::print(stderr, "one prompt a line, as JSON ({{\"text\": ...}}); Ctrl-D ends. Or: --prompt TEXT\n");
     size_t number = 0;
     for (std::string line; std::getline(std::cin, line);) {
       ++number;
       if (line.find_first_not_of(" \t\r") != std::string::npos)
         submit(request_from(line, fmt::format("line {}", number), options, tokenizer));
     }
+    if (submitted == 0) fail(ErrorKind::kUsage, "generate: no prompt: give --prompt TEXT, or JSON lines on stdin");
   }
   show(0);
   if (failed) fail(ErrorKind::kUnavailable, "generate: some prompts were not finished");
