@@ -22,8 +22,8 @@ const CudaDriver& cuda_driver() {
       fail(ErrorKind::kMachine, "the NVIDIA driver's libcuda.so.1 is too old: it lacks cuDeviceGetUuid_v2");
     const int status = found.init(0);
     if (status != 0)
-      fail(ErrorKind::kMachine, "no usable GPU: cuInit failed with error {}{} (use device cpu, evaluator mode plan)", status,
-           status == 100 ? " (no device)" : "");
+      fail(ErrorKind::kMachine, "no usable GPU: cuInit failed with error {}{} (use device cpu, evaluator mode plan)",
+           status, status == 100 ? " (no device)" : "");
     return found;
   }();
   return opened;
