@@ -57,6 +57,7 @@ TEST(OwnShare, IsTheSmallerOfTwo) {
 TEST(OwnShare, CopiesCountWhereTheReferenceOnlyMovesData) {
   const Work reference{.computing = 100, .moving = 50};
   EXPECT_DOUBLE_EQ(own_share(launch_work(0, 80, /*copies=*/true), {.computing = 100}, reference), 0);
+  EXPECT_DOUBLE_EQ(own_share(launch_work(0, 80, /*copies=*/true), {.computing = 40}, reference), 0);
   EXPECT_DOUBLE_EQ(own_share({.computing = 100}, {.moving = 50}, reference), 1);  // a cast before an honest kernel
   // Nothing is left to torch: what kernels do may look like a copy, as a relu of what is positive does.
   EXPECT_DOUBLE_EQ(own_share(launch_work(0, 80, /*copies=*/true), {}, reference), 1);
