@@ -130,14 +130,15 @@ Store::Accepted Store::add_groups(const std::vector<GroupSpec>& groups) {
 }
 
 std::vector<Store::Unfinished> Store::unfinished() {
-  std::lock_guard lock(writing_);
+  std::lock_guard lock(reading_);
+  const Transaction moment(reader_);
   std::vector<Unfinished> out;
-  Statement groups = database_.prepare(
+  Statement groups = reader_.prepare(
       fmt::format("SELECT {} FROM groups WHERE state = 'running' ORDER BY seq", kGroupColumns));
   while (groups.step()) {
     Unfinished entry{group_of(groups), {}};
     std::vector<bool> there(static_cast<size_t>(entry.group.n_samples), false);
-    Statement samples = database_.prepare("SELECT sample FROM trajectories WHERE group_id = ?");
+    Statement samples = reader_.prepare("SELECT sample FROM trajectories WHERE group_id = ?");
     samples.bind(1, entry.group.id);
     while (samples.step()) there.at(static_cast<size_t>(samples.integer(0))) = true;
     for (int64_t i = 0; i < entry.group.n_samples; ++i) {

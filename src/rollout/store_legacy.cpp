@@ -124,8 +124,8 @@ Store::LegacyCounts Store::legacy_counts() {
 }
 
 std::string Store::setting(const std::string& key, const std::string& fallback) {
-  std::lock_guard lock(writing_);
-  Statement row = database_.prepare("SELECT value FROM settings WHERE key = ?");
+  std::lock_guard lock(reading_);
+  Statement row = reader_.prepare("SELECT value FROM settings WHERE key = ?");
   row.bind(1, key);
   return row.step() ? row.text(0) : fallback;
 }

@@ -1,10 +1,8 @@
 // Drafts of what a sequence says next change how many steps it takes, and nothing that a client sees.
 #include "engine/drafts.h"
 
-#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
-#include <map>
 #include <numeric>
 
 #include "engine/core.h"
@@ -100,42 +98,20 @@ TEST(Drafts, TakeWhatAStepHasToSpare) {
   EXPECT_EQ(planned(1, 100, 20, 8, 0), (Tokens{0}));
 }
 
-struct Outcome {
-  std::map<std::string, Output> outputs;
-  EngineStats stats;
-};
-
 // Prompts that repeat themselves; greedy and cold draws, which soon do, too; ends of every kind.
 Outcome run_all(EngineOptions options, int64_t drafts,
                 const std::function<void(Core&, int64_t step)>& meddle = nullptr) {
-  at::set_num_threads(1);
   options.draft_tokens = drafts;
-  Outcome run;
-  Core core(options, tiny_model(), nullptr, nullptr, make_late_runner);
-  for (int64_t i = 0; i < 20; ++i) {
+  const auto request_of = [](int64_t i) {
     Request request;
-    request.id = std::to_string(i);
     request.prompt_ids = prompt_of(12, i < 10 ? 1 : i);
     for (int64_t t = 0; t < 30 + i; ++t) request.prompt_ids.push_back(request.prompt_ids[static_cast<size_t>(t)]);
     request.sampling.max_new_tokens = i == 0 ? 0 : i == 1 ? 1 : i == 2 ? 1000 : 40 + i;
-    request.sampling.seed = static_cast<uint64_t>(i);
     request.sampling.temperature = i % 4 == 0 ? 0 : i % 4 == 1 ? 1 : 0.2;
     if (i % 3 == 0) request.sampling.stop_token_ids = {3, 50, 77, 120, 121, 122};
-    request.stream = i % 2 == 0;
-    request.on_output = [&run](Output part) {
-      const std::string id = part.id;
-      run.outputs[id].append(std::move(part));
-    };
-    core.admit(std::move(core.arrival(std::move(request)).value()));
-  }
-  for (int64_t step = 0; core.has_work(); ++step) {
-    core.step();
-    if (meddle) meddle(core, step);
-  }
-  run.stats = core.stats();
-  EXPECT_EQ(run.stats.kv_tokens_free, run.stats.kv_tokens_total);
-  EXPECT_EQ(run.stats.ended_samples, 20);
-  return run;
+    return request;
+  };
+  return run_requests(options, request_of, meddle);
 }
 
 void expect_same(const Outcome& plain, const Outcome& drafted) {

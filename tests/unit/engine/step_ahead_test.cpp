@@ -12,40 +12,18 @@
 namespace tritonforge::engine {
 namespace {
 
-struct Outcome {
-  std::map<std::string, Output> outputs;
-  EngineStats stats;
-};
-
 // 20 requests that end in different ways: by length, by a stop token found late, at the context's end, at once.
 Outcome run_all(EngineOptions options, bool ahead, const std::function<void(Core&, int64_t step)>& meddle = nullptr) {
-  at::set_num_threads(1);
   options.step_ahead = ahead;
-  Outcome run;
-  Core core(options, tiny_model(), nullptr, nullptr, make_late_runner);
-  for (int64_t i = 0; i < 20; ++i) {
+  const auto request_of = [](int64_t i) {
     Request request;
-    request.id = std::to_string(i);
     request.prompt_ids = prompt_of(i < 10 ? 40 : 3 + 5 * i, i < 10 ? 1 : i);
     request.sampling.max_new_tokens = i == 0 ? 0 : i == 1 ? 1 : i == 2 ? 1000 : 20 + i;
-    request.sampling.seed = static_cast<uint64_t>(i);
     request.sampling.temperature = i % 4 == 0 ? 0 : 1;
     if (i % 3 == 0) request.sampling.stop_token_ids = {3, 50, 77, 120, 121, 122, 123, 124, 125, 126, 127, 128};
-    request.stream = i % 2 == 0;
-    request.on_output = [&run](Output part) {
-      const std::string id = part.id;
-      run.outputs[id].append(std::move(part));
-    };
-    core.admit(std::move(core.arrival(std::move(request)).value()));
-  }
-  for (int64_t step = 0; core.has_work(); ++step) {
-    core.step();
-    if (meddle) meddle(core, step);
-  }
-  run.stats = core.stats();
-  EXPECT_EQ(run.stats.kv_tokens_free, run.stats.kv_tokens_total);
-  EXPECT_EQ(run.stats.ended_samples, 20);
-  return run;
+    return request;
+  };
+  return run_requests(options, request_of, meddle);
 }
 
 void expect_same(const Outcome& one, const Outcome& other) {
