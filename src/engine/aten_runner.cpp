@@ -2,10 +2,17 @@
 
 #include <c10/core/CachingDeviceAllocator.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "kernels/device.h"
 
 namespace tritonforge::engine {
+namespace {
+
+constexpr int64_t kScoredRows = 64;  // of a prompt, whose logits are there at once
+
+}  // namespace
 
 AtenRunner::AtenRunner(const EngineOptions& options, const Sizes& sizes, const model::Model& model)
     : model_(model),
@@ -42,14 +49,33 @@ void AtenRunner::release_memory() {
 void AtenRunner::fill(const Plan& plan, std::span<const kernels::SampleRow> rows) {
   batch_ = &batches_->fill(plan);
   rows_.assign(rows.begin(), rows.end());
+  work_ = nullptr;
 }
 
 void AtenRunner::forward() { hidden_ = model_.forward(batch_->ids, batch_->positions, cache_->attention(*batch_)); }
 
 std::span<const kernels::Sampled> AtenRunner::draw() {
   const at::Tensor hidden = std::move(hidden_);
+  answers_ = {};
+  if (work_ != nullptr) score_prompts(hidden);
   if (rows_.empty()) return {};
-  return sampler_.sample(model_.logits(hidden.index_select(0, batch_->sample_rows)), rows_);
+  const at::Tensor logits = model_.logits(hidden.index_select(0, batch_->sample_rows));
+  if (work_ != nullptr) edit_logits(logits, *work_);
+  const auto& drawn = sampler_.sample(logits, rows_);
+  if (work_ != nullptr) tell_draws(logits, *work_, rows_, drawn, answers_);
+  return drawn;
+}
+
+// Piece by piece: the logits of a whole step's prompts would be larger than all else.
+void AtenRunner::score_prompts(const at::Tensor& hidden) {
+  for (const LogitWork::Prompt& prompt : work_->prompts) {
+    auto& scores = answers_.prompts.emplace_back();
+    const int64_t count = std::ssize(prompt.targets);
+    for (int64_t done = 0; done < count; done += kScoredRows) {
+      const int64_t rows = std::min(kScoredRows, count - done);
+      tell_prompt(model_.logits(hidden.narrow(0, prompt.first + done, rows)), prompt, done, scores);
+    }
+  }
 }
 
 }  // namespace tritonforge::engine

@@ -17,14 +17,21 @@ class AtenRunner : public Runner {
   // Refers to the model, which outlives it.
   AtenRunner(const EngineOptions& options, const Sizes& sizes, const model::Model& model);
   void fill(const Plan& plan, std::span<const kernels::SampleRow> rows) override;
+  bool reads_logits() const override { return true; }
+  void ask(const LogitWork& work) override { work_ = &work; }
+  const LogitAnswers& answers() const override { return answers_; }
   void forward() override;
   std::span<const kernels::Sampled> draw() override;
-  void discard() override { hidden_ = at::Tensor(); }
+  void discard() override {
+    hidden_ = at::Tensor();
+    work_ = nullptr;
+  }
   void take_memory() override;
   void release_memory() override;
   bool has_memory() const override { return cache_.has_value(); }
 
  private:
+  void score_prompts(const at::Tensor& hidden);
   const model::Model& model_;
   const int64_t blocks_;
   const KvLayout layout_;
@@ -34,6 +41,8 @@ class AtenRunner : public Runner {
   Sampler sampler_;
   const Batch* batch_ = nullptr;
   std::vector<kernels::SampleRow> rows_;
+  const LogitWork* work_ = nullptr;  // of the step under way, where it has some
+  LogitAnswers answers_;
   at::Tensor hidden_;  // [tokens, hidden] of the step under way
 };
 

@@ -80,10 +80,17 @@ Result<Arrival> Core::arrival(Request request) const {
   const auto refuse = [](std::string why) { return Error(ErrorKind::kUsage, why); };
   try {
     request.sampling.validate(info_.vocab_size);
+    request.log_probs.validate(info_.vocab_size, std::ssize(ids));
   } catch (const Error& error) {
     return error;
   }
   if (ids.empty()) return refuse("the prompt is empty");
+  const bool reads = request.log_probs.any() || LogitRules::needed(request.sampling);
+  if (reads && !runner_->reads_logits()) {
+    return Error(ErrorKind::kUnsupported,
+                 "penalties, logit_bias, min_new_tokens and log-probabilities of other tokens than the drawn are not "
+                 "there on a GPU with its own kernels: start the engine with --no-gpu-kernels for them");
+  }
   const auto outside = std::ranges::find_if(ids, [&](int64_t id) { return id < 0 || id >= info_.vocab_size; });
   if (outside != ids.end()) {
     return refuse(fmt::format("the prompt holds token {}, outside the vocabulary of {}", *outside, info_.vocab_size));
@@ -150,6 +157,7 @@ void Core::end_sample(LiveSample& sample) {
   for (Step& step : in_flight_) {
     const auto found = std::ranges::find(step.draws, &sample, &Draws::sample);
     if (found != step.draws.end()) found->sample = nullptr;
+    std::ranges::replace(step.scored, &sample, static_cast<LiveSample*>(nullptr));
   }
 }
 
@@ -164,6 +172,7 @@ void Core::send(LiveRequest& request) {
         samples, [](const auto& sample) { return sample->out().finish == FinishReason::kAbort; });
     ++(aborted ? counters_.aborted_requests : counters_.finished_requests);
     counters_.cached_tokens += std::max<int64_t>(0, samples[0]->sequence.cached_tokens);
+    count_times(request);
     publish();
   }
   if (request.request.on_output && (over || request.request.stream)) {
@@ -172,6 +181,18 @@ void Core::send(LiveRequest& request) {
     request.request.on_output(std::move(output));
   }
   if (over) live_.erase(std::string(request.request.id));
+}
+
+void Core::count_times(const LiveRequest& request) {
+  const double latency = seconds_since(request.submitted), first_token = request.output.first_token_s;
+  counters_.request_time.add(latency);
+  if (request.queue_s >= 0) counters_.queue_time.add(request.queue_s);
+  if (first_token == 0) return;
+  counters_.first_token_time.add(first_token);
+  for (const auto& sample : request.samples) {
+    const int64_t tokens = std::ssize(sample->sequence.tokens) - sample->sequence.prompt_tokens;
+    if (tokens > 1) counters_.token_time.add((latency - first_token) / static_cast<double>(tokens - 1));
+  }
 }
 
 // ---- The step ----
@@ -218,16 +239,42 @@ void Core::fill(const Plan& plan) {
   if (plan.chunks.empty()) return;
   rows_.clear();
   draws_.clear();
+  scored_.clear();
+  work_.clear();
+  int64_t first_token = 0;
   for (const Chunk& chunk : plan.chunks) {
-    if (!chunk.samples) continue;
     LiveSample& sample = *chunk.sequence->sample;
+    if (sample.request->queue_s < 0) sample.request->queue_s = seconds_since(sample.request->submitted);
+    if (!chunk.sequence->may_draft) ask(chunk, first_token);
+    first_token += chunk.count;
+    if (!chunk.samples) continue;
     for (int64_t left = chunk.drafts; left >= 0; --left) {
       sample.row.position = static_cast<uint64_t>(chunk.start + chunk.count - left);
       rows_.push_back(sample.row);
     }
-    draws_.push_back({&sample, chunk.draws()});
+    const bool asks = sample.rules || sample.request->request.log_probs.beside_tokens();
+    draws_.push_back({&sample, chunk.draws(), asks ? std::ssize(work_.draws) - 1 : -1});
   }
   runner_->fill(plan, rows_);
+  if (!work_.empty()) runner_->ask(work_);
+}
+
+// What its sequence wants of the logits beside a draw: of the rows of its prompt, and of the one that is about to draw.
+void Core::ask(const Chunk& chunk, int64_t first_token) {
+  LiveSample& sample = *chunk.sequence->sample;
+  const LogProbsWanted& wanted = sample.request->request.log_probs;
+  const int64_t from = std::max(chunk.start, sample.request->unscored_from(sample));
+  const int64_t count = std::min(chunk.start + chunk.count, sample.request->unscored_end()) - from;
+  if (count > 0) {
+    const auto targets = std::span(chunk.sequence->tokens).subspan(static_cast<size_t>(from) + 1);
+    work_.prompts.push_back(
+        {first_token + from - chunk.start, targets.first(static_cast<size_t>(count)), wanted.top, wanted.ids});
+    scored_.push_back(&sample);
+  }
+  if (chunk.samples && (sample.rules || wanted.beside_tokens())) {
+    work_.draws.push_back({std::ssize(rows_), sample.rules ? sample.rules->edits() : std::span<const LogitEdit>(),
+                           wanted.top, wanted.ids});
+  }
 }
 
 void Core::forward(const Plan& plan) {
@@ -241,7 +288,7 @@ void Core::forward(const Plan& plan) {
     draws.sample->sequence.pending_row = row;
     row += draws.rows;
   }
-  in_flight_.push_back({draws_, {}, plan.tokens - plan.samples});
+  in_flight_.push_back({draws_, {}, plan.tokens - plan.samples, scored_});
 }
 
 std::optional<Core::Step> Core::draw(const Plan& plan, std::optional<DeviceLock::Hold>& hold) {
@@ -265,6 +312,10 @@ void Core::deliver(const std::optional<Step>& step) {
   counters_.last_failure.clear();
   counters_.prompt_tokens += step->prompt_tokens;
 
+  for (size_t i = 0; i < step->scored.size(); ++i) {
+    if (LiveSample* sample = step->scored[i]) sample->request->accept_prompt(*sample, step->answers->prompts[i]);
+  }
+
   // Draws go to their sample, unless that ended meanwhile.
   touched_.clear();
   size_t row = 0;
@@ -273,14 +324,14 @@ void Core::deliver(const std::optional<Step>& step) {
     row += drawn.size();
     if (draws.sample == nullptr) continue;
     if (!draws.sample->request->changed) touched_.push_back(draws.sample->request);
-    take(*draws.sample, drawn);
+    take(*draws.sample, drawn, draws.asked < 0 ? nullptr : &step->answers->draws[static_cast<size_t>(draws.asked)]);
   }
   for (LiveRequest* request : touched_) send(*request);
 }
 
 // The token after its last own one, and one more for each draft that was drawn: from there on the draws are those of a
 // text that it did not say. A draw is a function of seed, position and logits, so drafts change no token.
-void Core::take(LiveSample& sample, std::span<const kernels::Sampled> drawn) {
+void Core::take(LiveSample& sample, std::span<const kernels::Sampled> drawn, const TokenScores* scores) {
   LiveRequest& request = *sample.request;
   Sequence& sequence = sample.sequence;
   --sequence.pending;
@@ -292,7 +343,7 @@ void Core::take(LiveSample& sample, std::span<const kernels::Sampled> drawn) {
       ++counters_.accepted_drafts;
     }
     if (drawn[i].token < 0) request.end(sample, FinishReason::kAbort, "the logits are not finite");
-    else request.accept(sample, drawn[i].token, drawn[i].log_prob, weight_version_);
+    else request.accept(sample, drawn[i].token, drawn[i].log_prob, weight_version_, scores);
     ++counters_.generated_tokens;
   }
   sample.out().mixed_cache = sample.out().mixed_cache || sequence.mixes_weights;
@@ -304,6 +355,7 @@ Core::Step Core::read_oldest() {
   Step done = std::move(in_flight_.front());
   in_flight_.pop_front();
   done.drawn = drawn;
+  if (runner_->reads_logits()) done.answers = &runner_->answers();
   return done;
 }
 

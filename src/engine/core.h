@@ -91,11 +91,15 @@ class Core {
   struct Draws {
     LiveSample* sample;  // null where it ended meanwhile
     int64_t rows;        // one more than it has drafts
+    int64_t asked = -1;  // among LogitAnswers::draws
   };
   struct Step {
     std::vector<Draws> draws;  // in the order of the rows
     std::span<const kernels::Sampled> drawn;
     int64_t prompt_tokens = 0;
+    // Where the runner was asked for more than draws.
+    std::vector<LiveSample*> scored;  // whose prompts LogitAnswers::prompts are; null where it ended meanwhile
+    const LogitAnswers* answers = nullptr;
   };
   std::optional<DeviceLock::Hold> hold_device();
   const Plan& plan();
@@ -103,7 +107,8 @@ class Core {
   void forward(const Plan& plan);
   std::optional<Step> draw(const Plan& plan, std::optional<DeviceLock::Hold>& hold);
   void deliver(const std::optional<Step>& step);
-  void take(LiveSample& sample, std::span<const kernels::Sampled> drawn);
+  void take(LiveSample& sample, std::span<const kernels::Sampled> drawn, const TokenScores* scores);
+  void ask(const Chunk& chunk, int64_t first_token);
 
   Step read_oldest();
   void forget_steps_in_flight();
@@ -111,6 +116,7 @@ class Core {
   void move_memory(const char* what, const std::function<void()>& move);
   void send(LiveRequest& request);
   void end_sample(LiveSample& sample);
+  void count_times(const LiveRequest& request);
   void abort(LiveRequest& request, const std::string& why);
 
   const EngineOptions options_;
@@ -132,6 +138,8 @@ class Core {
   std::deque<Step> in_flight_;  // oldest first
   std::vector<kernels::SampleRow> rows_;
   std::vector<Draws> draws_;
+  std::vector<LiveSample*> scored_;
+  LogitWork work_;  // of the step that is filled in
   std::vector<LiveRequest*> touched_;
   int64_t weight_version_ = 0;
   bool paused_ = false;

@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "engine/core.h"
+#include "engine/report.h"
 #include "kernels/device.h"
 #include "model/weights.h"
 #include "net/retry.h"
@@ -94,11 +95,13 @@ Engine::Impl::~Impl() {
 void Engine::Impl::run() {
   if (threads > 0) at::set_num_threads(static_cast<int>(threads));
   const c10::InferenceMode inference;
+  LoadReport load;
   std::deque<Message> inbox;
   while (wait_for_work(inbox)) {
     carry_out(inbox);
     core.expire(Clock::now());
     if (core.has_work()) core.step_or_recover();
+    if (const std::string line = load.line(core.stats()); !line.empty()) log::info("{}", line);
     carry_out_drained();
     core.publish();
   }

@@ -133,8 +133,7 @@ OpenAiExchange::OpenAiExchange(Engine& engine, JobQueue& jobs, net::ResponderPtr
 void OpenAiExchange::launch(Deadline deadline) { Exchange::launch(request_.requests, deadline); }
 
 std::vector<Json> OpenAiExchange::events(size_t index) {
-  const int64_t first = static_cast<int64_t>(index) * request_.requests[0].sampling.n;
-  return openai_chunks(request_, latest_[index], first, sent_[index], tokenizer_);
+  return openai_chunks(request_, latest_[index], index, sent_[index], tokenizer_);
 }
 
 Json OpenAiExchange::reply() { return openai_reply(request_, latest_, tokenizer_); }

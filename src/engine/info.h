@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/histogram.h"
 #include "engine/memory_plan.h"
 
 namespace tritonforge::engine {
@@ -36,6 +37,9 @@ struct EngineStats {
   int64_t ended_samples = 0;  // of all requests that were taken, refused ids included
   double step_seconds = 0;    // spent in steps since the start
   StageSeconds stages;
+  // Of requests that ended: until their first token was planned; until it was there; until their end; and between a
+  // sample's first token and its last, a token.
+  SecondsHistogram queue_time, first_token_time, request_time, token_time;
   bool paused = false;
   bool cache_released = false, weights_released = false;  // their memory was given back
   bool memory_released() const { return cache_released || weights_released; }

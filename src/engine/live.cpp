@@ -1,6 +1,7 @@
 #include "engine/live.h"
 
 #include <algorithm>
+#include <limits>
 #include <random>
 #include <utility>
 
@@ -50,6 +51,9 @@ LiveRequest::LiveRequest(Request from, const tokenizer::Tokenizer* tokenizer, co
                    .min_p = static_cast<float>(sampling.min_p),
                    .top_k = sampling.top_k,
                    .seed = i == 0 ? seed : Rng::derive(seed, static_cast<uint64_t>(i))};
+    if (LogitRules::needed(sampling)) sample->rules.emplace(sampling, stop_ids_);
+    sequence.may_draft = !sample->rules && !request.log_probs.any();
+    if (unscored_from(*sample) < unscored_end()) sequence.reusable = unscored_from(*sample);
     if (tokenizer != nullptr && (!stops.empty() || request.stream)) {
       sample->text.emplace(*tokenizer, stops, sampling.skip_special_tokens, sampling.no_stop_trim);
     }
@@ -57,7 +61,8 @@ LiveRequest::LiveRequest(Request from, const tokenizer::Tokenizer* tokenizer, co
   }
 }
 
-void LiveRequest::accept(LiveSample& sample, int64_t token, float log_prob, int64_t weight_version) {
+void LiveRequest::accept(LiveSample& sample, int64_t token, float log_prob, int64_t weight_version,
+                         const TokenScores* scores) {
   const SamplingParams& sampling = request.sampling;
   Sample& out = sample.out();
   if (output.first_token_s == 0) output.first_token_s = seconds_since(submitted);
@@ -67,6 +72,9 @@ void LiveRequest::accept(LiveSample& sample, int64_t token, float log_prob, int6
   out.output_ids.push_back(token);
   out.log_probs.push_back(log_prob);
   out.weight_versions.push_back(weight_version);
+  if (scores != nullptr && request.log_probs.top > 0) out.top_log_probs.push_back(scores->top);
+  if (scores != nullptr && !request.log_probs.ids.empty()) out.ids_log_probs.push_back(scores->ids);
+  if (sample.rules) sample.rules->accept(token);
   if (std::find(stop_ids_.begin(), stop_ids_.end(), token) != stop_ids_.end()) {
     out.matched_token = token;
     if (sample.text && sampling.no_stop_trim) sample.text->feed(token);
@@ -74,6 +82,24 @@ void LiveRequest::accept(LiveSample& sample, int64_t token, float log_prob, int6
   }
   if (sample.text && sample.text->feed(token)) return end(sample, FinishReason::kStop);
   if (std::ssize(sample.sequence.tokens) >= sample.sequence.max_length) end(sample, FinishReason::kLength);
+}
+
+// The first sample's chunks give them for all.
+int64_t LiveRequest::unscored_from(const LiveSample& sample) const {
+  const int64_t from = request.log_probs.prompt_from;
+  if (from < 0 || sample.index > 0) return unscored_end();
+  return std::max<int64_t>(from - 1, 0) + scored_;
+}
+
+void LiveRequest::accept_prompt(LiveSample& sample, const std::vector<TokenScores>& scores) {
+  PromptLogProbs& prompt = output.prompt;
+  for (const TokenScores& each : scores) {
+    prompt.log_probs.push_back(each.log_prob);
+    if (request.log_probs.top > 0) prompt.top.push_back(each.top);
+    if (!request.log_probs.ids.empty()) prompt.ids.push_back(each.ids);
+    ++scored_;
+  }
+  if (unscored_from(sample) >= unscored_end()) sample.sequence.reusable = std::numeric_limits<int64_t>::max();
 }
 
 void LiveRequest::end(LiveSample& sample, FinishReason reason, std::string why) {
@@ -100,6 +126,7 @@ Output LiveRequest::take() {
   Output part{.id = output.id,
               .prompt_tokens = output.prompt_tokens,
               .cached_tokens = std::max<int64_t>(0, samples[0]->sequence.cached_tokens),
+              .prompt = std::exchange(output.prompt, {}),
               .finished = finished(),
               .latency_s = seconds_since(submitted),
               .first_token_s = output.first_token_s};

@@ -3,54 +3,79 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "engine/constraints.h"
+#include "engine/wire.h"
 
 namespace tritonforge::engine {
 namespace {
 
-const std::vector<std::string> kRefused{"logit_bias", "functions",  "function_call", "suffix",
-                                        "audio",      "prediction", "best_of",       "echo"};
+// clang-format off
+// Of both, OpenAI's own and what SGLang and vLLM have beside them.
+const std::vector<std::string> kSharedFields{
+    "model", "n", "stream", "stream_options", "max_tokens", "temperature", "top_p", "stop", "seed", "logprobs",
+    "frequency_penalty", "presence_penalty", "logit_bias", "user", "response_format",
+    "top_k", "min_p", "min_tokens", "repetition_penalty", "stop_token_ids", "ignore_eos", "skip_special_tokens",
+    "no_stop_trim", "spaces_between_special_tokens", "rid", "session_id", "session_params", "lora_path", "priority",
+    "timeout_s", "return_hidden_states"};
+const std::vector<std::string> kChatFields{
+    "messages", "max_completion_tokens", "top_logprobs", "tools", "tool_choice", "parallel_tool_calls", "functions",
+    "function_call", "audio", "modalities", "prediction", "metadata", "store", "service_tier", "reasoning_effort",
+    "verbosity", "safety_identifier", "prompt_cache_key", "web_search_options",
+    "chat_template_kwargs", "chat_template", "separate_reasoning", "stream_reasoning", "continue_final_message",
+    "add_generation_prompt"};
+const std::vector<std::string> kCompletionFields{"prompt", "best_of", "echo", "suffix"};
+// Those with which nothing is done unless they ask for nothing.
+const std::vector<std::string> kWithoutEffect{
+    "functions", "function_call", "audio", "prediction", "web_search_options", "suffix", "lora_path", "session_params",
+    "return_hidden_states", "chat_template", "continue_final_message"};
+// clang-format on
 
-std::vector<std::string> stops_from(const Json& body, const std::string& where) {
-  const auto stop = body.find("stop");
-  if (stop == body.end() || stop->is_null()) return {};
-  if (stop->is_string()) return {stop->get<std::string>()};
-  return require<std::vector<std::string>>(body, "stop", where);
+constexpr int64_t kMostAlternatives = 20;  // top_logprobs, as OpenAI bounds them
+
+void check_fields(const Json& body, bool chat, const std::string& where) {
+  std::vector<std::string> known = kSharedFields;
+  const auto& own = chat ? kChatFields : kCompletionFields;
+  known.insert(known.end(), own.begin(), own.end());
+  known.insert(known.end(), constraint_fields().begin(), constraint_fields().end());
+  check_keys(body, known, where);
+  refuse_constraints(body, where);
+  for (const std::string& field : kWithoutEffect)
+    refuse_unless(body, field.c_str(), {false, "", Json::array(), Json::object(), "none"}, where);
+  refuse_unless(body, "modalities", {Json::array({"text"}), Json::array()}, where);
+  refuse_unless(body, "add_generation_prompt", {true}, where);
+  refuse_unless(body, "stream_reasoning", {true}, where);
 }
 
 SamplingParams sampling_from(const Json& body, bool chat, const std::string& where) {
-  for (const auto& field : kRefused) {
-    const auto found = body.find(field);
-    const bool neutral = found == body.end() || found->is_null() || *found == false || *found == 1 || *found == "" ||
-                         (found->is_structured() && found->empty());
-    if (!neutral) fail(ErrorKind::kUnsupported, "{}: field '{}' is not supported", where, field);
-  }
-  for (const char* field : {"frequency_penalty", "presence_penalty", "top_logprobs"}) {
-    if (optional_field(body, field, 0.0, where) != 0)
-      fail(ErrorKind::kUnsupported, "{}: field '{}' is not supported", where, field);
-  }
-  if (const auto format = body.find("response_format");
-      format != body.end() && format->is_object() && format->value("type", "text") != "text") {
-    fail(ErrorKind::kUnsupported, "{}: response_format '{}' is not supported", where, format->value("type", ""));
-  }
   SamplingParams params;
   params.max_new_tokens = chat ? 1 << 30 : 16;  // OpenAI's: to the end of the context, and 16
-  const auto read = [&](const char* field, auto& value) { value = optional_field(body, field, value, where); };
-  read("max_tokens", params.max_new_tokens);
-  read("max_completion_tokens", params.max_new_tokens);
-  read("temperature", params.temperature);
-  read("top_p", params.top_p);
-  read("top_k", params.top_k);
-  read("min_p", params.min_p);
-  read("n", params.n);
-  read("ignore_eos", params.ignore_eos);
-  read("skip_special_tokens", params.skip_special_tokens);
-  read("no_stop_trim", params.no_stop_trim);
-  read("stop_token_ids", params.stop_token_ids);
-  if (const auto seed = body.find("seed"); seed != body.end() && !seed->is_null()) {
+  read_sampling_fields(body, where, params);
+  for (const char* field : {"max_tokens", "max_completion_tokens"})
+    params.max_new_tokens = optional_field(body, field, params.max_new_tokens, where);
+  params.min_new_tokens = optional_field(body, "min_tokens", params.min_new_tokens, where);
+  if (const auto seed = body.find("seed"); seed != body.end() && !seed->is_null())
     params.seed = static_cast<uint64_t>(require<int64_t>(body, "seed", where));
-  }
-  params.stop = stops_from(body, where);
   return params;
+}
+
+// "logprobs" is true or false in a chat, beside "top_logprobs"; in a completion it is the number of alternatives.
+void read_log_probs(const Json& body, OpenAiRequest& request, LogProbsWanted& wanted, const std::string& where) {
+  const auto found = body.find("logprobs");
+  const bool given = found != body.end() && !found->is_null();
+  if (request.chat) {
+    request.log_probs = optional_field(body, "logprobs", false, where);
+    wanted.top = optional_field<int64_t>(body, "top_logprobs", 0, where);
+    if (wanted.top > 0 && !request.log_probs)
+      fail(ErrorKind::kUsage, "{}: 'top_logprobs' needs 'logprobs': true", where);
+  } else if (given && found->is_boolean()) {
+    request.log_probs = found->get<bool>();
+  } else if (given) {
+    wanted.top = require<int64_t>(body, "logprobs", where);
+    request.log_probs = true;
+  }
+  if (wanted.top < 0 || wanted.top > kMostAlternatives)
+    fail(ErrorKind::kUsage, "{}: '{}' must be between 0 and {}, not {}", where,
+         request.chat ? "top_logprobs" : "logprobs", kMostAlternatives, wanted.top);
 }
 
 std::vector<std::vector<int64_t>> completion_prompts(const Json& body, const tokenizer::Tokenizer& tokenizer,
@@ -72,15 +97,49 @@ std::vector<std::vector<int64_t>> completion_prompts(const Json& body, const tok
   fail(ErrorKind::kUsage, "{}: field 'prompt' must be a text, a list of texts, or token ids", where);
 }
 
-std::vector<int64_t> chat_prompt(const std::string& body, const tokenizer::Tokenizer& tokenizer,
+// How many samples of each prompt are drawn, and how many of them answered.
+void read_choices(const Json& body, OpenAiRequest& request, SamplingParams& sampling, const std::string& where) {
+  request.n = sampling.n;
+  const auto best_of = optional_field<int64_t>(body, "best_of", request.n, where);
+  if (best_of < request.n)
+    fail(ErrorKind::kUsage, "{}: 'best_of' ({}) is less than 'n' ({})", where, best_of, request.n);
+  if (best_of > request.n && request.stream)
+    fail(ErrorKind::kUsage, "{}: the best of {} are known at the end: 'best_of' above 'n' cannot be streamed", where,
+         best_of);
+  sampling.n = best_of;
+}
+
+bool uses_tools(const OrderedJson& body) {
+  return body.contains("tools") && body["tools"].is_array() && !body["tools"].empty() &&
+         (!body.contains("tool_choice") || body["tool_choice"] != "none");
+}
+
+void read_chat(const OrderedJson& body, tokenizer::ChatFormat format, OpenAiRequest& request,
+               const std::string& where) {
+  request.tools = uses_tools(body);
+  const auto choice = body.find("tool_choice");
+  if (choice != body.end() && !choice->is_null() && *choice != "none" && *choice != "auto")
+    fail(ErrorKind::kUnsupported,
+         "{}: 'tool_choice' may be \"auto\" or \"none\": no call can be forced, since this engine does not constrain "
+         "its "
+         "output",
+         where);
+  const auto separate = body.find("separate_reasoning");
+  if (separate != body.end() && !separate->is_null() && !separate->is_boolean())
+    fail(ErrorKind::kUsage, "{}: field 'separate_reasoning' must be true or false", where);
+  request.reasoning = format == tokenizer::ChatFormat::kQwen3 &&
+                      (separate == body.end() || separate->is_null() || separate->get<bool>());
+}
+
+}  // namespace
+
+std::vector<int64_t> chat_prompt(const OrderedJson& body, const tokenizer::Tokenizer& tokenizer,
                                  tokenizer::ChatFormat format, const std::string& where) {
-  const OrderedJson ordered = parse_ordered_json(body, where);
-  if (!ordered.contains("messages")) fail(ErrorKind::kUsage, "{}: field 'messages' is missing", where);
+  if (!body.contains("messages")) fail(ErrorKind::kUsage, "{}: field 'messages' is missing", where);
   tokenizer::ChatOptions options;
-  const bool use_tools = !ordered.contains("tool_choice") || ordered["tool_choice"] != "none";
-  if (ordered.contains("tools") && use_tools) options.tools = ordered["tools"];
-  if (ordered.contains("chat_template_kwargs") && !ordered["chat_template_kwargs"].is_null()) {
-    for (const auto& [key, value] : ordered["chat_template_kwargs"].items()) {
+  if (uses_tools(body)) options.tools = body["tools"];
+  if (body.contains("chat_template_kwargs") && !body["chat_template_kwargs"].is_null()) {
+    for (const auto& [key, value] : body["chat_template_kwargs"].items()) {
       if (key != "enable_thinking" || !value.is_boolean()) {
         fail(ErrorKind::kUsage, "{}: chat_template_kwargs knows 'enable_thinking' (true or false), not '{}'", where,
              key);
@@ -89,149 +148,48 @@ std::vector<int64_t> chat_prompt(const std::string& body, const tokenizer::Token
     }
   }
   return tokenizer.encode(
-      tokenizer::render_chat(format, tokenizer::messages_from_json(ordered["messages"], where), options));
+      tokenizer::render_chat(format, tokenizer::messages_from_json(body["messages"], where), options));
 }
-
-Json finish_of(const Sample& sample) {
-  switch (sample.finish) {
-    case FinishReason::kNone: return nullptr;
-    case FinishReason::kStop: return "stop";
-    case FinishReason::kLength: return "length";
-    case FinishReason::kAbort: return "abort";
-  }
-  return nullptr;
-}
-
-Json log_probs_of(const OpenAiRequest& request, const Sample& sample, size_t from,
-                  const tokenizer::Tokenizer& tokenizer) {
-  if (!request.log_probs) return nullptr;
-  if (!request.chat) {
-    Json tokens = Json::array(), values = Json::array();
-    for (size_t i = from; i < sample.output_ids.size(); ++i) {
-      tokens.push_back(tokenizer.decode({sample.output_ids[i]}));
-      values.push_back(sample.log_probs[i]);
-    }
-    return {{"tokens", std::move(tokens)}, {"token_logprobs", std::move(values)}, {"top_logprobs", nullptr}};
-  }
-  Json content = Json::array();
-  for (size_t i = from; i < sample.output_ids.size(); ++i) {
-    const std::string raw = tokenizer.token_bytes(sample.output_ids[i]);
-    Json bytes = Json::array();
-    for (const char byte : raw) bytes.push_back(static_cast<unsigned char>(byte));
-    content.push_back({{"token", tokenizer.decode({sample.output_ids[i]})},
-                       {"logprob", sample.log_probs[i]},
-                       {"bytes", std::move(bytes)},
-                       {"top_logprobs", Json::array()}});
-  }
-  return {{"content", std::move(content)}};
-}
-
-Json usage_of(const std::vector<Output>& outputs) {
-  int64_t prompt = 0, completion = 0, cached = 0;
-  for (const Output& output : outputs) {
-    prompt += output.prompt_tokens;
-    cached += output.cached_tokens;
-    for (const Sample& sample : output.samples) completion += static_cast<int64_t>(sample.output_ids.size());
-  }
-  return {{"prompt_tokens", prompt},
-          {"completion_tokens", completion},
-          {"total_tokens", prompt + completion},
-          {"prompt_tokens_details", {{"cached_tokens", cached}}}};
-}
-
-Json envelope(const OpenAiRequest& request, const char* object) {
-  return {{"id", request.id}, {"object", object}, {"created", request.created}, {"model", request.model}};
-}
-
-}  // namespace
 
 OpenAiRequest openai_from_json(const std::string& text, bool chat, const tokenizer::Tokenizer& tokenizer,
                                tokenizer::ChatFormat format, const std::string& model, const std::string& id) {
   const std::string where = chat ? "POST /v1/chat/completions" : "POST /v1/completions";
   const Json body = parse_json(text.empty() ? "{}" : text, where);
-  if (!body.is_object()) fail(ErrorKind::kUsage, "{}: expected an object", where);
+  check_fields(body, chat, where);
   OpenAiRequest request;
   request.chat = chat;
-  request.id = (chat ? "chatcmpl-" : "cmpl-") + id;
+  request.id = optional_field<std::string>(body, "rid", (chat ? "chatcmpl-" : "cmpl-") + id, where);
   request.created = static_cast<int64_t>(unix_seconds());
   request.model = optional_field(body, "model", model, where);
   request.stream = optional_field(body, "stream", false, where);
-  if (body.contains("stream_options") && body["stream_options"].is_object()) {
-    request.include_usage = optional_field(body["stream_options"], "include_usage", false, where);
+  if (const auto options = body.find("stream_options"); options != body.end() && !options->is_null()) {
+    check_keys(*options, {"include_usage", "include_obfuscation"}, where + ": stream_options");
+    request.include_usage = optional_field(*options, "include_usage", false, where);
   }
-  if (const auto wanted = body.find("logprobs"); wanted != body.end() && !wanted->is_null()) {
-    if (!chat && wanted->is_number_integer() && wanted->get<int64_t>() > 1) {
-      fail(ErrorKind::kUnsupported, "{}: logprobs {}: only the sampled token's (0 or 1) are given", where,
-           wanted->get<int64_t>());
-    }
-    request.log_probs = wanted->is_boolean() ? wanted->get<bool>() : !chat && wanted->is_number_integer();
+  SamplingParams sampling = sampling_from(body, chat, where);
+  LogProbsWanted wanted;
+  read_log_probs(body, request, wanted, where);
+  std::vector<std::vector<int64_t>> prompts;
+  if (chat) {
+    request.n = sampling.n;
+    const OrderedJson ordered = parse_ordered_json(text, where);
+    read_chat(ordered, format, request, where);
+    prompts.push_back(chat_prompt(ordered, tokenizer, format, where));
+  } else {
+    read_choices(body, request, sampling, where);
+    request.echo = optional_field(body, "echo", false, where);
+    if (request.echo && request.log_probs) wanted.prompt_from = 0;
+    prompts = completion_prompts(body, tokenizer, where);
   }
-  const SamplingParams sampling = sampling_from(body, chat, where);
-  const auto prompts = chat ? std::vector<std::vector<int64_t>>{chat_prompt(text, tokenizer, format, where)}
-                            : completion_prompts(body, tokenizer, where);
   for (size_t i = 0; i < prompts.size(); ++i) {
     Request& each = request.requests.emplace_back();
     each.id = prompts.size() == 1 ? request.id : fmt::format("{}-{}", request.id, i);
     each.prompt_ids = prompts[i];
     each.sampling = sampling;
+    each.log_probs = wanted;
     each.stream = request.stream;
   }
   return request;
-}
-
-Json openai_reply(const OpenAiRequest& request, const std::vector<Output>& outputs,
-                  const tokenizer::Tokenizer& tokenizer) {
-  Json reply = envelope(request, request.chat ? "chat.completion" : "text_completion");
-  Json choices = Json::array();
-  for (const Output& output : outputs) {
-    for (const Sample& sample : output.samples) {
-      Json choice{{"index", choices.size()},
-                  {"finish_reason", finish_of(sample)},
-                  {"logprobs", log_probs_of(request, sample, 0, tokenizer)}};
-      if (sample.matched_token >= 0) choice["matched_stop"] = sample.matched_token;
-      else if (!sample.matched_text.empty()) choice["matched_stop"] = sample.matched_text;
-      if (request.chat) choice["message"] = {{"role", "assistant"}, {"content", sample.text}};
-      else choice["text"] = sample.text;
-      choices.push_back(std::move(choice));
-    }
-  }
-  reply["choices"] = std::move(choices);
-  reply["usage"] = usage_of(outputs);
-  return reply;
-}
-
-std::vector<Json> openai_chunks(const OpenAiRequest& request, const Output& output, int64_t first_index,
-                                std::vector<StreamedSample>& sent, const tokenizer::Tokenizer& tokenizer) {
-  std::vector<Json> chunks;
-  sent.resize(output.samples.size());
-  for (size_t i = 0; i < output.samples.size(); ++i) {
-    const Sample& sample = output.samples[i];
-    StreamedSample& state = sent[i];
-    const bool over = sample.finish != FinishReason::kNone;
-    if (state.finished || (!over && sample.text.size() == state.text && state.opened)) continue;
-    Json choice{{"index", first_index + static_cast<int64_t>(i)},
-                {"finish_reason", over ? finish_of(sample) : Json(nullptr)},
-                {"logprobs", log_probs_of(request, sample, state.tokens, tokenizer)}};
-    const std::string added = sample.text.size() > state.text ? sample.text.substr(state.text) : "";
-    if (request.chat) {
-      choice["delta"] = {{"content", added}};
-      if (!state.opened) choice["delta"]["role"] = "assistant";
-    } else {
-      choice["text"] = added;
-    }
-    state = {sample.text.size(), sample.output_ids.size(), true, over};
-    Json chunk = envelope(request, request.chat ? "chat.completion.chunk" : "text_completion");
-    chunk["choices"] = Json::array({std::move(choice)});
-    chunks.push_back(std::move(chunk));
-  }
-  return chunks;
-}
-
-Json openai_usage_chunk(const OpenAiRequest& request, const std::vector<Output>& outputs) {
-  Json chunk = envelope(request, request.chat ? "chat.completion.chunk" : "text_completion");
-  chunk["choices"] = Json::array();
-  chunk["usage"] = usage_of(outputs);
-  return chunk;
 }
 
 }  // namespace tritonforge::engine

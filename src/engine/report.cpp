@@ -80,7 +80,11 @@ net::Response metrics_report(const EngineStats& s) {
                                   {"drafted_tokens_total", "draft tokens that were verified"},
                                   {"accepted_drafts_total", "draft tokens that were drawn"},
                                   {"failed_steps_total", "steps that failed"},
-                                  {"requests_total", "requests that ended, by how"}});
+                                  {"requests_total", "requests that ended, by how"},
+                                  {"queue_time_seconds", "from a request's arrival until it was first in a step"},
+                                  {"time_to_first_token_seconds", "from a request's arrival to its first token"},
+                                  {"request_time_seconds", "from a request's arrival to its end"},
+                                  {"time_per_token_seconds", "of a sample after its first token, a token"}});
   const auto set = [&](const char* name, auto value) { metrics.set(name, static_cast<double>(value)); };
   set("running_sequences", s.running);
   set("waiting_sequences", s.waiting);
@@ -104,7 +108,24 @@ net::Response metrics_report(const EngineStats& s) {
   set("failed_steps_total", s.failed_steps);
   set("requests_total{end=\"finished\"}", s.finished_requests);
   set("requests_total{end=\"aborted\"}", s.aborted_requests);
+  metrics.set("queue_time_seconds", s.queue_time);
+  metrics.set("time_to_first_token_seconds", s.first_token_time);
+  metrics.set("request_time_seconds", s.request_time);
+  metrics.set("time_per_token_seconds", s.token_time);
   return metrics.reply();
+}
+
+std::string LoadReport::line(const EngineStats& now) {
+  const double seconds = now.step_seconds - seconds_;
+  if (seconds < 1) return "";
+  const double generated = static_cast<double>(now.generated_tokens - generated_) / seconds;
+  const double prompt = static_cast<double>(now.prompt_tokens - prompt_) / seconds;
+  const double used = 1 - static_cast<double>(now.kv_tokens_free) / static_cast<double>(now.kv_tokens_total);
+  seconds_ = now.step_seconds;
+  generated_ = now.generated_tokens;
+  prompt_ = now.prompt_tokens;
+  return fmt::format("{} running, {} waiting; {:.0f} tokens/s generated, {:.0f} of prompts; KV cache {:.0f} % used",
+                     now.running, now.waiting, generated, prompt, 100 * used);
 }
 
 }  // namespace tritonforge::engine

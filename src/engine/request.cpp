@@ -1,5 +1,7 @@
 #include "engine/request.h"
 
+#include <iterator>
+
 namespace tritonforge::engine {
 
 void SamplingParams::validate(int64_t vocab_size) const {
@@ -10,6 +12,13 @@ void SamplingParams::validate(int64_t vocab_size) const {
   options_of(checked).validate("sampling_params.");
   if (temperature > 0 && temperature < 1e-4) bad("temperature", "0 (greedy) or at least 0.0001", temperature);
   if (top_k == 0) bad("top_k", "-1 (all) or at least 1", top_k);
+  if (min_new_tokens > max_new_tokens) bad("min_new_tokens", "at most max_new_tokens", min_new_tokens);
+  for (const auto& [id, bias] : logit_bias) {
+    if (id < 0 || id >= vocab_size)
+      fail(ErrorKind::kUsage, "sampling_params.logit_bias names token {}, outside the vocabulary of {}", id,
+           vocab_size);
+    if (!(bias >= -100 && bias <= 100)) bad("logit_bias", "between -100 and 100", bias);
+  }
   if (stop.size() > 64) bad("stop", "at most 64 strings", stop.size());
   for (const auto& text : stop) {
     if (text.empty()) fail(ErrorKind::kUsage, "sampling_params.stop holds an empty string");
@@ -22,10 +31,33 @@ void SamplingParams::validate(int64_t vocab_size) const {
   }
 }
 
+void LogProbsWanted::validate(int64_t vocab_size, int64_t prompt_tokens) const {
+  if (top < 0 || top > kMostTop)
+    fail(ErrorKind::kUsage, "top_logprobs_num must be between 0 and {}, not {}", kMostTop, top);
+  for (const int64_t id : ids) {
+    if (id < 0 || id >= vocab_size)
+      fail(ErrorKind::kUsage, "token_ids_logprob holds {}, outside the vocabulary of {}", id, vocab_size);
+  }
+  if (prompt_from < -1 || prompt_from >= prompt_tokens)
+    fail(ErrorKind::kUsage, "logprob_start_len must be -1 (none) or below the prompt's {} tokens, not {}",
+         prompt_tokens, prompt_from);
+}
+
+namespace {
+
+template <typename T>
+void join(std::vector<T>& whole, std::vector<T>&& part) {
+  whole.insert(whole.end(), std::make_move_iterator(part.begin()), std::make_move_iterator(part.end()));
+}
+
+}  // namespace
+
 void Sample::append(Sample&& part) {
-  output_ids.insert(output_ids.end(), part.output_ids.begin(), part.output_ids.end());
-  log_probs.insert(log_probs.end(), part.log_probs.begin(), part.log_probs.end());
-  weight_versions.insert(weight_versions.end(), part.weight_versions.begin(), part.weight_versions.end());
+  join(output_ids, std::move(part.output_ids));
+  join(log_probs, std::move(part.log_probs));
+  join(top_log_probs, std::move(part.top_log_probs));
+  join(ids_log_probs, std::move(part.ids_log_probs));
+  join(weight_versions, std::move(part.weight_versions));
   text += part.text;
   mixed_cache = mixed_cache || part.mixed_cache;
   if (finish != FinishReason::kNone) return;
@@ -39,8 +71,10 @@ void Output::append(Output&& part) {
   std::vector<Sample> whole = std::move(samples);
   whole.resize(part.samples.size());
   for (size_t i = 0; i < whole.size(); ++i) whole[i].append(std::move(part.samples[i]));
+  PromptLogProbs of_prompt = std::move(prompt.log_probs.empty() ? part.prompt : prompt);
   *this = std::move(part);
   samples = std::move(whole);
+  prompt = std::move(of_prompt);
 }
 
 std::string_view name_of(FinishReason reason) {

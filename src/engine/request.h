@@ -2,6 +2,7 @@
 // What a client asks for and what it gets. No tensors and no JSON here.
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,11 +17,15 @@ namespace tritonforge::engine {
 // One sampled token is a function of (seed, position, logits) under these, whatever else is in the batch.
 // Order of the cuts: temperature, top_k, top_p over what top_k left, min_p relative to the largest probability.
 struct SamplingParams {
-  double temperature = 1.0;      // 0 = greedy (its log-probabilities are those at temperature 1)
-  double top_p = 1.0;            // (0, 1]: the fewest most likely tokens whose mass reaches top_p
-  int64_t top_k = -1;            // -1 = all
-  double min_p = 0.0;            // [0, 1]: tokens below min_p * max probability are cut
-  int64_t max_new_tokens = 128;  // 0: the prompt is computed and nothing is sampled
+  double temperature = 1.0;  // 0 = greedy (its log-probabilities are those at temperature 1)
+  double top_p = 1.0;        // (0, 1]: the fewest most likely tokens whose mass reaches top_p
+  int64_t top_k = -1;        // -1 = all
+  double min_p = 0.0;        // [0, 1]: tokens below min_p * max probability are cut
+  // What a token that was generated before loses of its logit (logit_rules.h has the formula).
+  double frequency_penalty = 0, presence_penalty = 0, repetition_penalty = 1;
+  std::map<int64_t, double> logit_bias;  // added to these tokens' logits, [-100, 100]
+  int64_t max_new_tokens = 128;          // 0: the prompt is computed and nothing is sampled
+  int64_t min_new_tokens = 0;            // no end and no stop token before
   std::vector<std::string> stop;
   std::vector<int64_t> stop_token_ids;
   bool ignore_eos = false;
@@ -36,7 +41,11 @@ struct SamplingParams {
     v("top_p", top_p, above(0), at_most(1), "mass of the most likely tokens that are kept");
     v("top_k", top_k, at_least(-1), "number of the most likely tokens that are kept; -1 = all");
     v("min_p", min_p, in(0, 1), "tokens below this share of the largest probability are cut");
+    v("frequency_penalty", frequency_penalty, in(-2, 2), "taken off a token's logit for each time that it was said");
+    v("presence_penalty", presence_penalty, in(-2, 2), "taken off a token's logit once it was said");
+    v("repetition_penalty", repetition_penalty, above(0), at_most(2), "scales logits of what was said down; 1 = none");
     v("max_new_tokens", max_new_tokens, at_least(0), "longest answer");
+    v("min_new_tokens", min_new_tokens, at_least(0), "tokens before which no end or stop token is drawn");
     v("stop", stop, "a text that ends the answer (may be repeated)");
     v("stop_token_ids", stop_token_ids, spelled("stop-token-id"), "a token that ends the answer (may be repeated)");
     v("ignore_eos", ignore_eos, "goes on after the model's own end");
@@ -49,15 +58,35 @@ struct SamplingParams {
   bool greedy() const { return temperature == 0; }
 };
 
+struct TokenLogProb {
+  int64_t token;
+  float log_prob;
+};
+using TokenLogProbs = std::vector<TokenLogProb>;
+
+// Log-probabilities that a request wants beside its tokens' own.
+struct LogProbsWanted {
+  int64_t top = 0;           // of the most likely tokens at each place, at most kMostTop
+  std::vector<int64_t> ids;  // of these tokens at each place
+  // From this token of the prompt on, the prompt's too (its very first token has none). -1: of none.
+  int64_t prompt_from = -1;
+  bool beside_tokens() const { return top > 0 || !ids.empty(); }
+  bool any() const { return beside_tokens() || prompt_from >= 0; }
+  void validate(int64_t vocab_size, int64_t prompt_tokens) const;  // throws kUsage naming SGLang's field
+};
+constexpr int64_t kMostTop = 128;
+
 enum class FinishReason { kNone, kStop, kLength, kAbort };
 std::string_view name_of(FinishReason reason);
 
 // One of the n samples of a request, as far as it has come, or a further part of it.
 struct Sample {
-  std::vector<int64_t> output_ids;       // with the stop token where one was sampled
-  std::vector<float> log_probs;          // of softmax(logits / temperature) before any cut
-  std::vector<int64_t> weight_versions;  // the weights that computed each token
-  std::string text;                      // while it runs: no part of what may still become a stop string
+  std::vector<int64_t> output_ids;  // with the stop token where one was sampled
+  // Of softmax(logits / temperature), after penalties and biases and before any cut.
+  std::vector<float> log_probs;
+  std::vector<TokenLogProbs> top_log_probs, ids_log_probs;  // one a token, where asked; of the same distribution
+  std::vector<int64_t> weight_versions;                     // the weights that computed each token
+  std::string text;  // while it runs: no part of what may still become a stop string
   // A token was drawn from keys and values of more than one version: those before an update were kept.
   bool mixed_cache = false;
   FinishReason finish = FinishReason::kNone;
@@ -67,10 +96,17 @@ struct Sample {
   void append(Sample&& part);
 };
 
+// Of the prompt's tokens from max(LogProbsWanted::prompt_from, 1) on: of softmax(logits), whatever the temperature.
+struct PromptLogProbs {
+  std::vector<float> log_probs;
+  std::vector<TokenLogProbs> top, ids;  // where asked
+};
+
 struct Output {
   std::string id;
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;  // of the prompt, found in the prefix cache (first sample)
+  PromptLogProbs prompt;      // whole in the first part of an output that has tokens
   std::vector<Sample> samples;
   bool finished = false;
   double latency_s = 0;        // since submission
@@ -83,6 +119,7 @@ struct Request {
   std::string id;  // unique among those that run; empty: one is made
   std::vector<int64_t> prompt_ids;
   SamplingParams sampling;
+  LogProbsWanted log_probs;
   Deadline deadline = Deadline::after(3600);  // aborted (not failed) when it passes
   // False: one output, the whole, at the end. True: one after every step with something new, and it holds just that
   // (Output::append joins them).

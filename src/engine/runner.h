@@ -4,6 +4,8 @@
 #include <span>
 #include <vector>
 
+#include "base/error.h"
+#include "engine/logit_work.h"
 #include "engine/scheduler.h"
 #include "kernels/sample.h"
 
@@ -18,6 +20,13 @@ class Runner {
   // The inputs of the plan's chunks; `rows`: one for each chunk that samples, in their order. Nothing of either is kept
   // by reference.
   virtual void fill(const Plan& plan, std::span<const kernels::SampleRow> rows) = 0;
+  // Whether it does what LogitWork asks for. Such a runner does not run ahead: edits depend on the tokens before.
+  virtual bool reads_logits() const { return false; }
+  // Between fill() and forward(), where something is asked of this step; valid until its draw().
+  virtual void ask(const LogitWork& /*work*/) { TF_CHECK(false, "this runner keeps its logits"); }
+  // What was asked of the step that was drawn last.
+  virtual const LogitAnswers& answers() const { TF_CHECK(false, "this runner keeps its logits"); }
+
   // Computes (the CPU) or queues (a device) what was filled in.
   virtual void forward() = 0;
   // Waits for the oldest step without its draws: one token a row. Valid until the next call of anything here.

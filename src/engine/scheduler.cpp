@@ -102,7 +102,8 @@ void Scheduler::admit_waiting(int64_t& prompt_budget) {
     if (sequence->pending > 0) return;              // preempted a moment ago: its last token is still to be read
     const auto length = static_cast<int64_t>(sequence->tokens.size());
     // The last token is always computed: its logits are needed.
-    auto prefix = pool_.match(sequence->tokens, (length - 1) / pool_.block_size());
+    const int64_t most = std::min((length - 1) / pool_.block_size(), sequence->reusable / pool_.block_size());
+    auto prefix = pool_.match(sequence->tokens, most);
     const auto shared = static_cast<int64_t>(prefix.blocks.size());
     const int64_t headroom = running_.empty() ? 0 : (running() + 7) / 8;  // for what the running ones grow by
     if (pool_.available() < blocks_for(length) - shared + headroom) {
@@ -130,7 +131,7 @@ void Scheduler::admit_waiting(int64_t& prompt_budget) {
 void Scheduler::add_drafts() {
   for (Chunk& chunk : plan_.chunks) {
     Sequence* sequence = chunk.sequence;
-    if (!chunk.samples || !chunk.decodes()) continue;
+    if (!chunk.samples || !chunk.decodes() || !sequence->may_draft) continue;
     // The last token that is drawn is the one at which it ends for certain.
     const int64_t most = std::min({options_.draft_tokens, max_running_ - plan_.samples,
                                    options_.max_step_tokens - plan_.tokens,

@@ -27,6 +27,9 @@ struct Sequence {
   // `pending_row` of the latest step's draws. The engine keeps both.
   int64_t pending = 0, pending_row = 0;
   int64_t length() const { return static_cast<int64_t>(tokens.size()) + pending; }
+  // Leading tokens that may come from the prefix cache: beyond them the hidden states are asked for.
+  int64_t reusable = std::numeric_limits<int64_t>::max();
+  bool may_draft = true;  // false: its logits are edited or asked for, one draw after the other
   // What may come after them, where this step's plan takes drafts in.
   std::vector<int64_t> drafts;
   int64_t token_at(int64_t position) const {  // 0 where it is pending

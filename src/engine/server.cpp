@@ -8,6 +8,7 @@
 #include "engine/control.h"
 #include "engine/exchange.h"
 #include "engine/report.h"
+#include "engine/text_routes.h"
 
 namespace tritonforge::engine {
 namespace {
@@ -39,7 +40,10 @@ struct EngineServer::Impl {
   using Handler = void (Impl::*)(const HttpRequest&, const ResponderPtr&);
   Impl(Engine& the_engine, net::ServerOptions options);
   // On the job queue: requests that generate.
-  void on_jobs(const char* method, const char* path, Handler handler);
+  // `refusal`: how an error is written.
+  void on_jobs(
+      const char* method, const char* path, Handler handler,
+      Response (*refusal)(const std::exception&) = [](const std::exception& e) { return Response::error(e); });
   void generate(const HttpRequest& request, const ResponderPtr& responder);
   void chat_completions(const HttpRequest& request, const ResponderPtr& responder);
   void completions(const HttpRequest& request, const ResponderPtr& responder);
@@ -48,12 +52,13 @@ struct EngineServer::Impl {
   // At once, on an I/O thread: questions about the state.
   void at_once(const char* path, std::function<Response()> answer);
   Response model_info() const;
-  Response models() const;
+  Json model_card() const;
   std::string fresh_id(const HttpRequest& request) { return fmt::format("{}-{}", request.id, next_id++); }
 
   Engine& engine;
   tokenizer::ChatFormat format;
   std::string model_name;
+  const int64_t started = static_cast<int64_t>(unix_seconds());
   std::atomic<uint64_t> next_id{1};
   std::atomic<bool> closing{false};
   net::HttpServer server;
@@ -66,16 +71,24 @@ EngineServer::Impl::Impl(Engine& the_engine, net::ServerOptions options)
       model_name(fs::path(the_engine.info().model_path).filename().string()),
       server(std::move(options)) {
   on_jobs("POST", "/generate", &Impl::generate);
-  on_jobs("POST", "/v1/chat/completions", &Impl::chat_completions);
-  on_jobs("POST", "/v1/completions", &Impl::completions);
+  on_jobs("POST", "/v1/chat/completions", &Impl::chat_completions, openai_error);
+  on_jobs("POST", "/v1/completions", &Impl::completions, openai_error);
   on_jobs("GET", "/health_generate", &Impl::health_generate);
   at_once("/health", [this] { return health_report(engine.stats(), engine.healthy(), closing); });
   at_once("/metrics", [this] { return metrics_report(engine.stats()); });
-  at_once("/get_server_info", [this] { return Response::json(server_report(engine.info(), engine.stats())); });
-  at_once("/get_model_info", [this] { return model_info(); });
+  for (const char* path : {"/get_server_info", "/server_info"})
+    at_once(path, [this] { return Response::json(server_report(engine.info(), engine.stats())); });
+  for (const char* path : {"/get_model_info", "/model_info"}) at_once(path, [this] { return model_info(); });
   at_once("/get_weight_version",
           [this] { return Response::json({{"weight_version", std::to_string(engine.stats().weight_version)}}); });
-  at_once("/v1/models", [this] { return models(); });
+  at_once("/v1/models", [this] { return Response::json({{"object", "list"}, {"data", Json::array({model_card()})}}); });
+  server.route("GET", "/v1/models/{name}", [this](const HttpRequest& request) {
+    const std::string& name = request.parameters.at("name");
+    if (name == model_name) return Response::json(model_card());
+    return openai_error(
+        Error(ErrorKind::kNotFound, fmt::format("no model '{}'{}", name, nearest_hint(name, {model_name}))));
+  });
+  add_text_routes(server, engine, format);
   add_control_routes(server, engine);
 }
 
@@ -85,21 +98,20 @@ void EngineServer::Impl::at_once(const char* path, std::function<Response()> ans
   });
 }
 
-void EngineServer::Impl::on_jobs(const char* method, const char* path, Handler handler) {
-  server.route_async(method, path, [this, handler](const HttpRequest& request, const ResponderPtr& responder) {
-    const auto run = [this, handler, request, responder] {
+void EngineServer::Impl::on_jobs(const char* method, const char* path, Handler handler,
+                                 Response (*refusal)(const std::exception&)) {
+  server.route_async(method, path, [this, handler, refusal](const HttpRequest& request, const ResponderPtr& responder) {
+    const auto run = [this, handler, refusal, request, responder] {
       try {
         if (closing) fail(ErrorKind::kMachine, "the engine is shutting down");
         check_weight_version(request, engine);
         (this->*handler)(request, responder);
-      } catch (const Error& error) {
-        responder->send(Response::error(error));
       } catch (const std::exception& error) {
-        responder->send(Response::error(Error(ErrorKind::kInternal, error.what())));
+        responder->send(refusal(error));
       }
     };
     if (jobs.queued() >= kMaxWaitingRequests || !jobs.submit(run)) {
-      responder->send(Response::error(Error(ErrorKind::kBusy, "too many requests wait to be read")));
+      responder->send(refusal(Error(ErrorKind::kBusy, "too many requests wait to be read")));
     }
   });
 }
@@ -152,12 +164,12 @@ Response EngineServer::Impl::model_info() const {
                          {"weight_version", std::to_string(engine.stats().weight_version)}});
 }
 
-Response EngineServer::Impl::models() const {
-  return Response::json({{"object", "list"},
-                         {"data", Json::array({{{"id", model_name},
-                                                {"object", "model"},
-                                                {"owned_by", "tritonforge"},
-                                                {"max_model_len", engine.info().max_context}}})}});
+Json EngineServer::Impl::model_card() const {
+  return {{"id", model_name},
+          {"object", "model"},
+          {"created", started},
+          {"owned_by", "tritonforge"},
+          {"max_model_len", engine.info().max_context}};
 }
 
 EngineServer::EngineServer(Engine& engine, net::ServerOptions options)

@@ -1,6 +1,7 @@
 #pragma once
-// JSON <-> the engine's structs, for /generate (SGLang's form). docs/protocols.md, section Engine.
-#include <functional>
+// JSON <-> the engine's structs, for /generate (SGLang's form), and what OpenAI's form shares with it.
+// docs/protocols.md, section Engine.
+#include <map>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,14 @@ namespace tritonforge::engine {
 // Throws kUsage naming an unknown or wrong field, kUnsupported for one of SGLang's that is set and not implemented
 // here.
 SamplingParams sampling_from_json(const Json& json, const std::string& where);
+// What both forms spell alike: everything but the bounds of the length and the stops.
+void read_sampling_fields(const Json& json, const std::string& where, SamplingParams& params);
+
+// Throws kUnsupported naming a field that is set (neither absent, null nor one of `neutral`) and has no effect here.
+void refuse_unless(const Json& object, const char* field, const std::vector<Json>& neutral, const std::string& where);
+// A text or a list of texts; a token id or a list of them.
+std::vector<std::string> texts_from(const Json& value, const char* field, const std::string& where);
+std::vector<int64_t> ids_from(const Json& value, const char* field, const std::string& where);
 
 // One request of a /generate body. A list of prompts makes several.
 struct GenerateRequest {

@@ -22,6 +22,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/histogram.h"
 #include "base/json.h"
 #include "base/options.h"
 
@@ -165,7 +166,8 @@ std::string sse_event(std::string_view data);  // "data: ...\n\n", one data line
 void wait_until_healthy(const std::string& url, Deadline deadline);
 
 // A role's counters and gauges in Prometheus text (exposition format 0.0.4), for /metrics. A family is declared once,
-// with its help; one whose name ends in "_total" is a counter. A name carries its labels: `requests_total{path="/x"}`.
+// with its help; one whose name ends in "_total" is a counter, one that was set from a histogram a histogram, every
+// other a gauge. A name carries its labels: `requests_total{path="/x"}`.
 class Metrics {
  public:
   // `help`: family -> one line of text. In the text every name is prefixed by "tritonforge_<role>_".
@@ -173,7 +175,8 @@ class Metrics {
   ~Metrics();
   void add(const std::string& name, double amount = 1);
   void set(const std::string& name, double value);
-  double get(const std::string& name) const;  // 0 where it was never set
+  void set(const std::string& name, const SecondsHistogram& histogram);  // without labels
+  double get(const std::string& name) const;                             // 0 where it was never set
   std::string text() const;
   Response reply() const;  // text(), with the format's content type
 

@@ -2,15 +2,33 @@
 
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "net/http.h"
 
 namespace tritonforge::net {
 
+namespace {
+
+// Buckets count what is at most their bound, those before them included.
+void append_histogram(std::string& out, const std::string& name, const SecondsHistogram& histogram) {
+  int64_t count = 0;
+  for (size_t i = 0; i < histogram.counts.size(); ++i) {
+    count += histogram.counts[i];
+    const bool last = i == SecondsHistogram::kBounds.size();
+    out += fmt::format("{}_bucket{{le=\"{}\"}} {}\n", name,
+                       last ? "+Inf" : fmt::to_string(SecondsHistogram::kBounds[i]), count);
+  }
+  out += fmt::format("{0}_sum {1}\n{0}_count {2}\n", name, histogram.sum, count);
+}
+
+}  // namespace
+
 struct Metrics::Impl {
   struct Family {
     std::string help;
     std::map<std::string, double> series;  // by name with labels
+    std::optional<SecondsHistogram> histogram;
   };
   std::string prefix;
   mutable std::mutex mutex;
@@ -39,6 +57,11 @@ void Metrics::set(const std::string& name, double value) {
   impl_->family_of(name).series[name] = value;
 }
 
+void Metrics::set(const std::string& name, const SecondsHistogram& histogram) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->family_of(name).histogram = histogram;
+}
+
 double Metrics::get(const std::string& name) const {
   const std::lock_guard lock(impl_->mutex);
   const auto& series = impl_->family_of(name).series;
@@ -50,10 +73,13 @@ std::string Metrics::text() const {
   const std::lock_guard lock(impl_->mutex);
   std::string out;
   for (const auto& [name, family] : impl_->families) {
-    if (family.series.empty()) continue;
+    if (family.series.empty() && !family.histogram) continue;
     const std::string whole = impl_->prefix + name;
     out += fmt::format("# HELP {} {}\n# TYPE {} {}\n", whole, family.help, whole,
-                       name.ends_with("_total") ? "counter" : "gauge");
+                       family.histogram           ? "histogram"
+                       : name.ends_with("_total") ? "counter"
+                                                  : "gauge");
+    if (family.histogram) append_histogram(out, whole, *family.histogram);
     for (const auto& [series, value] : family.series) out += fmt::format("{}{} {}\n", impl_->prefix, series, value);
   }
   return out;

@@ -101,26 +101,16 @@ class Engine:
         raise AssertionError(f"never happened: {what}")
 
 
-@contextlib.contextmanager
 def engine_process(model, *flags):
-    process = subprocess.Popen(
-        [
-            BINARY,
-            "serve",
-            "engine",
-            "--model",
-            str(model),
-            "--port",
-            "0",
-            "--threads",
-            "1",
-            "--kv-cache-tokens",
-            "8192",
-            *flags,
-        ],
-        stderr=subprocess.PIPE,
-        text=True,
+    return serving(
+        "engine", "--model", str(model), "--port", "0", "--threads", "1", "--kv-cache-tokens", "8192", *flags
     )
+
+
+@contextlib.contextmanager
+def serving(role, *flags):
+    """A server of this role, from its ready line to SIGTERM; it must exit with 0."""
+    process = subprocess.Popen([BINARY, "serve", role, *flags], stderr=subprocess.PIPE, text=True)
     lines = []
     url = None
     for line in process.stderr:
@@ -130,7 +120,7 @@ def engine_process(model, *flags):
             url = found.group(1).rstrip(":")
             break
     if url is None:
-        raise AssertionError(f"the engine did not start: {''.join(lines)}")
+        raise AssertionError(f"the {role} did not start: {''.join(lines)}")
     drain = threading.Thread(target=lambda: [lines.append(line) for line in process.stderr], daemon=True)
     drain.start()
     try:

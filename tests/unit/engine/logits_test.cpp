@@ -1,0 +1,241 @@
+// What is done with logits beside drawing: edits before a draw, and log-probabilities of more than the drawn tokens.
+#include <c10/core/InferenceMode.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+#include "engine/core.h"
+#include "engine/logit_rules.h"
+#include "model/model.h"
+#include "unit/engine/late_runner.h"
+#include "unit/engine/tiny_model.h"
+
+namespace tritonforge::engine {
+namespace {
+
+std::map<int64_t, LogitEdit> edits_of(LogitRules& rules) {
+  std::map<int64_t, LogitEdit> by_token;
+  for (const LogitEdit& edit : rules.edits()) EXPECT_TRUE(by_token.emplace(edit.token, edit).second);
+  return by_token;
+}
+
+TEST(LogitRules, CountWhatWasGenerated) {
+  SamplingParams sampling;
+  sampling.frequency_penalty = 0.5;
+  sampling.presence_penalty = 0.25;
+  sampling.repetition_penalty = 1.5;
+  sampling.logit_bias = {{7, 3.0}, {9, -100.0}};
+  sampling.min_new_tokens = 3;
+  LogitRules rules(sampling, std::vector<int64_t>{9, 11});
+  auto edits = edits_of(rules);
+  ASSERT_EQ(edits.size(), 3u);
+  EXPECT_FLOAT_EQ(edits.at(7).shift, 3);
+  EXPECT_FLOAT_EQ(edits.at(7).repetition, 1);
+  EXPECT_EQ(edits.at(9).shift, kForbidden);
+  EXPECT_EQ(edits.at(11).shift, kForbidden);
+  for (const int64_t token : {7, 7, 8}) rules.accept(token);
+  edits = edits_of(rules);
+  ASSERT_EQ(edits.size(), 3u);  // 11 may come now
+  EXPECT_FLOAT_EQ(edits.at(7).shift, 3 - 0.5 * 2 - 0.25);
+  EXPECT_FLOAT_EQ(edits.at(7).repetition, 1.5);
+  EXPECT_FLOAT_EQ(edits.at(8).shift, -0.75);
+  EXPECT_FLOAT_EQ(edits.at(9).shift, -100);
+  EXPECT_FALSE(LogitRules::needed(SamplingParams{}));
+}
+
+TEST(EditLogits, ScaleFirstAndShiftThen) {
+  const at::Tensor logits = at::tensor({2.0F, -2.0F, 1.0F, 0.5F, 5.0F, 5.0F, 5.0F, 5.0F}).view({2, 4});
+  const std::vector<LogitEdit> edits{{0, 2, -1}, {1, 2, 0.5}, {3, 1, kForbidden}};
+  LogitWork work;
+  work.draws.push_back({0, edits, 0, {}});
+  edit_logits(logits, work);
+  const float* row = logits.const_data_ptr<float>();
+  EXPECT_FLOAT_EQ(row[0], 0);
+  EXPECT_FLOAT_EQ(row[1], -3.5);
+  EXPECT_FLOAT_EQ(row[2], 1);
+  EXPECT_TRUE(std::isinf(row[3]));
+  EXPECT_FLOAT_EQ(row[4], 5);
+}
+
+class LogitsTest : public testing::Test {
+ protected:
+  const c10::InferenceMode inference_;
+  // The outputs of requests that run together, by their order; what a stream's parts join to.
+  std::vector<Output> run(std::vector<Request> requests, EngineOptions options = small_options()) {
+    at::set_num_threads(1);
+    std::vector<Output> outputs(requests.size());
+    Core core(options, tiny_model(), nullptr);
+    for (size_t i = 0; i < requests.size(); ++i) {
+      requests[i].id = std::to_string(i);
+      if (!requests[i].sampling.seed) requests[i].sampling.seed = i;
+      requests[i].on_output = [&outputs, i](Output part) { outputs[i].append(std::move(part)); };
+      auto arrival = core.arrival(std::move(requests[i]));
+      if (!arrival) throw arrival.error();
+      core.admit(std::move(*arrival));
+    }
+    while (core.has_work()) core.step();
+    preemptions = core.stats().preemptions;
+    EXPECT_EQ(core.stats().kv_tokens_free, core.stats().kv_tokens_total);
+    return outputs;
+  }
+  static Request request_of(int64_t prompt, int64_t tokens, int64_t salt = 1) {
+    Request request;
+    request.prompt_ids = prompt_of(prompt, salt);
+    request.sampling.max_new_tokens = tokens;
+    return request;
+  }
+  // The logits of every position, computed at once.
+  static at::Tensor logits_of(const std::vector<int64_t>& ids) {
+    const auto model = tiny_model();
+    return model->logits(
+        model->forward(at::tensor(ids), at::arange(std::ssize(ids)), model::packed_attention({0, std::ssize(ids)})));
+  }
+  int64_t preemptions = 0;
+};
+
+TEST_F(LogitsTest, OfAPromptAreThoseOfOneForwardPass) {
+  for (const int64_t step_tokens : {0, 16}) {
+    for (const int64_t from : {0, 1, 37}) {
+      EngineOptions options = small_options();
+      options.max_step_tokens = step_tokens;
+      Request first = request_of(90, 3), again = request_of(90, 3);  // the second finds the first's prefix
+      for (Request* each : {&first, &again}) {
+        each->log_probs = {.top = 4, .ids = {5, 6}, .prompt_from = from};
+        each->sampling.n = 2;
+        each->stream = true;
+      }
+      const std::vector<int64_t> ids = first.prompt_ids;
+      const at::Tensor expected = at::log_softmax(logits_of(ids), 1);
+      for (const Output& output : run({first, again}, options)) {
+        const int64_t begin = std::max<int64_t>(from, 1);
+        ASSERT_EQ(std::ssize(output.prompt.log_probs), 90 - begin);
+        ASSERT_EQ(std::ssize(output.prompt.top), 90 - begin);
+        for (int64_t i = begin; i < 90; ++i) {
+          const at::Tensor row = expected[i - 1];
+          const auto at = static_cast<size_t>(i - begin);
+          EXPECT_NEAR(output.prompt.log_probs[at], row[ids[i]].item<float>(), 1e-4);
+          EXPECT_NEAR(output.prompt.ids[at][1].log_prob, row[6].item<float>(), 1e-4);
+          ASSERT_EQ(output.prompt.top[at].size(), 4u);
+          EXPECT_NEAR(output.prompt.top[at][0].log_prob, row.max().item<float>(), 1e-4);
+          EXPECT_EQ(output.prompt.top[at][0].token, row.argmax().item<int64_t>());
+        }
+      }
+    }
+  }
+}
+
+TEST_F(LogitsTest, OfAPromptSurviveBeingPutBack) {
+  std::vector<Request> requests;
+  for (int64_t i = 0; i < 6; ++i) {
+    requests.push_back(request_of(60, 100, i));
+    requests.back().log_probs = {.top = 1, .ids = {}, .prompt_from = 10};
+    requests.back().sampling.frequency_penalty = 0.5;
+  }
+  const auto roomy = run(requests);
+  EngineOptions scarce = small_options();
+  scarce.kv_cache_tokens = 288;
+  scarce.max_step_tokens = 32;
+  const auto tight = run(requests, scarce);
+  EXPECT_GT(preemptions, 0);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    ASSERT_EQ(tight[i].prompt.log_probs.size(), 50u);
+    for (size_t p = 0; p < 50; ++p) EXPECT_NEAR(tight[i].prompt.log_probs[p], roomy[i].prompt.log_probs[p], 1e-4);
+    EXPECT_EQ(tight[i].samples[0].output_ids, roomy[i].samples[0].output_ids);
+  }
+}
+
+// Token for token: the penalised, biased logits of a direct forward pass, at the request's temperature.
+TEST_F(LogitsTest, OfAnAnswerAreOfTheDistributionThatItWasDrawnFrom) {
+  for (const double temperature : {0.0, 0.7}) {
+    Request request = request_of(20, 40);
+    SamplingParams& sampling = request.sampling;
+    sampling.temperature = temperature;
+    sampling.frequency_penalty = 0.4;
+    sampling.presence_penalty = 0.3;
+    sampling.repetition_penalty = 1.3;
+    sampling.logit_bias = {{3, 5.0}, {4, -100.0}};
+    sampling.min_new_tokens = 40;
+    sampling.stop_token_ids = {8, 3};
+    request.log_probs = {.top = 5, .ids = {3, 4, 8}, .prompt_from = -1};
+    const Sample sample = run({request})[0].samples[0];
+    ASSERT_EQ(sample.output_ids.size(), 40u);
+
+    std::vector<int64_t> ids = request.prompt_ids;
+    ids.insert(ids.end(), sample.output_ids.begin(), sample.output_ids.end());
+    const at::Tensor rows = logits_of(ids).to(at::kDouble);
+    std::map<int64_t, int> counts;
+    for (size_t i = 0; i < 40; ++i) {
+      const at::Tensor row = rows[19 + static_cast<int64_t>(i)];
+      auto* logits = row.mutable_data_ptr<double>();
+      for (const auto& [token, count] : counts) {
+        logits[token] = logits[token] > 0 ? logits[token] / 1.3 : logits[token] * 1.3;
+        logits[token] -= 0.4 * count + 0.3;
+      }
+      logits[3] = logits[8] = -INFINITY;
+      logits[4] -= 100;
+      const at::Tensor log_probs = at::log_softmax(row / (temperature == 0 ? 1.0 : temperature), 0);
+      const int64_t token = sample.output_ids[i];
+      EXPECT_TRUE(token != 3 && token != 8 && token != 4);
+      EXPECT_NEAR(sample.log_probs[i], log_probs[token].item<double>(), 1e-3);
+      if (temperature == 0) {
+        EXPECT_EQ(token, log_probs.argmax().item<int64_t>());
+      }
+      ASSERT_EQ(sample.top_log_probs[i].size(), 5u);
+      EXPECT_EQ(sample.top_log_probs[i][0].token, log_probs.argmax().item<int64_t>());
+      for (const auto& [other, log_prob] : sample.top_log_probs[i]) {
+        EXPECT_NEAR(log_prob, log_probs[other].item<double>(), 1e-3);
+        if (other == token) {
+          EXPECT_EQ(log_prob, sample.log_probs[i]);
+        }
+      }
+      EXPECT_EQ(sample.ids_log_probs[i][0].token, 3);
+      EXPECT_TRUE(std::isinf(sample.ids_log_probs[i][0].log_prob));
+      EXPECT_NEAR(sample.ids_log_probs[i][1].log_prob, log_probs[4].item<double>(), 1e-2);
+      ++counts[token];
+    }
+  }
+}
+
+TEST_F(LogitsTest, ChangeNothingForTheirNeighbours) {
+  const Request plain = request_of(30, 30, 2);
+  Request penalised = request_of(30, 30, 2);
+  penalised.sampling.seed = 0;
+  penalised.sampling.presence_penalty = 2;
+  Request biased = request_of(30, 30, 2);
+  biased.sampling.logit_bias = {{17, 100}};
+  const auto alone = run({plain});
+  EngineOptions drafting = small_options();
+  drafting.draft_tokens = 4;
+  for (const EngineOptions& options : {small_options(), drafting}) {
+    const auto together = run({plain, penalised, biased}, options);
+    EXPECT_EQ(together[0].samples[0].output_ids, alone[0].samples[0].output_ids);
+    EXPECT_NE(together[1].samples[0].output_ids, alone[0].samples[0].output_ids);
+    EXPECT_EQ(together[2].samples[0].output_ids, std::vector<int64_t>(30, 17));
+  }
+}
+
+// Who keeps its logits on a device says so; nothing is ignored.
+TEST(Logits, AreRefusedByNameWhereTheRunnerKeepsThem) {
+  Core core(small_options(), tiny_model(), nullptr, nullptr, make_late_runner);
+  std::vector<Request> asking(4);
+  asking[0].sampling.presence_penalty = 1;
+  asking[1].sampling.logit_bias = {{1, 1}};
+  asking[2].log_probs.top = 1;
+  asking[3].log_probs.prompt_from = 0;
+  for (Request& request : asking) {
+    request.id = "x";
+    request.prompt_ids = {1, 2};
+    const auto refused = core.arrival(request);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().kind(), ErrorKind::kUnsupported);
+    EXPECT_NE(std::string(refused.error().what()).find("--no-gpu-kernels"), std::string::npos);
+  }
+  Request plain;
+  plain.id = "x";
+  plain.prompt_ids = {1, 2};
+  EXPECT_TRUE(core.arrival(plain).ok());
+}
+
+}  // namespace
+}  // namespace tritonforge::engine
