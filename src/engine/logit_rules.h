@@ -1,8 +1,8 @@
 #pragma once
 // What a request does to its own logits as its answer grows: penalties, biases, tokens that may not come yet.
 #include <cstdint>
-#include <map>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "engine/logit_work.h"
@@ -19,17 +19,25 @@ class LogitRules {
   LogitRules(const SamplingParams& sampling, std::span<const int64_t> stop_ids);
   static bool needed(const SamplingParams& sampling);
   void accept(int64_t token);
-  // For the next draw; valid until the next call of anything here.
-  std::span<const LogitEdit> edits();
+  // For the next draw; valid until the next accept().
+  std::span<const LogitEdit> edits() const { return edits_; }
 
  private:
+  struct Token {
+    size_t edit;  // its place in edits_
+    int64_t count = 0;
+    double bias = 0;
+    bool stops = false;
+  };
+  Token& token_of(int64_t id);
+  void refresh(int64_t id);
+
   const double repetition_, frequency_, presence_;
   const int64_t min_new_tokens_;
-  const std::map<int64_t, double> bias_;
   const std::vector<int64_t> stop_ids_;
   int64_t accepted_ = 0;
-  std::map<int64_t, int64_t> counts_;
-  std::vector<LogitEdit> edits_;
+  std::unordered_map<int64_t, Token> tokens_;
+  std::vector<LogitEdit> edits_;  // one a token of tokens_
 };
 
 }  // namespace tritonforge::engine

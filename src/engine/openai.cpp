@@ -27,7 +27,7 @@ const std::vector<std::string> kCompletionFields{"prompt", "best_of", "echo", "s
 // Those with which nothing is done unless they ask for nothing.
 const std::vector<std::string> kWithoutEffect{
     "functions", "function_call", "audio", "prediction", "web_search_options", "suffix", "lora_path", "session_params",
-    "return_hidden_states", "chat_template", "continue_final_message"};
+    "return_hidden_states", "chat_template", "continue_final_message", "reasoning_effort", "verbosity"};
 // clang-format on
 
 constexpr int64_t kMostAlternatives = 20;  // top_logprobs, as OpenAI bounds them
@@ -44,6 +44,8 @@ void check_fields(const Json& body, bool chat, const std::string& where) {
   refuse_unless(body, "modalities", {Json::array({"text"}), Json::array()}, where);
   refuse_unless(body, "add_generation_prompt", {true}, where);
   refuse_unless(body, "stream_reasoning", {true}, where);
+  refuse_unless(body, "parallel_tool_calls", {true}, where);
+  refuse_unless(body, "priority", {0}, where);
 }
 
 SamplingParams sampling_from(const Json& body, bool chat, const std::string& where) {

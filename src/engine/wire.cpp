@@ -220,6 +220,7 @@ GenerateBody generate_from_json(const Json& body, const tokenizer::Tokenizer& to
   check_keys(body, kGenerateFields, kWhere);
   refuse_unless(body, "return_hidden_states", {false}, kWhere);
   refuse_unless(body, "return_routed_experts", {false}, kWhere);
+  refuse_unless(body, "priority", {0}, kWhere);
   for (const char* field : {"lora_path", "image_data", "video_data", "audio_data", "input_embeds",
                             "custom_logit_processor", "session_params"})
     refuse_unless(body, field, {Json::array()}, kWhere);
