@@ -377,6 +377,15 @@ void Core::settle() {
 
 void Core::step_failed(const std::string& why) {
   const std::string line = first_line(why);
+  try {
+    runner_->check_device(device_);
+  } catch (const std::exception&) {
+    // The process ends, so that its supervisor starts one with a new context and the newest weights. Who waits here is
+    // cut off and asks again.
+    log::error("the engine ends, to be started again: {} is lost with a step of {} requests: {}", device_.str(),
+               live_.size(), line);
+    std::_Exit(1);
+  }
   log::error("engine step failed, {} requests aborted: {}", live_.size(), line);
   ++counters_.failed_steps;
   ++counters_.consecutive_failures;
@@ -385,14 +394,6 @@ void Core::step_failed(const std::string& why) {
   runner_->discard();
   abort_all("a step of the engine failed: " + line);
   scheduler_.forget_prefixes();
-  if (device_.is_cpu()) return;
-  try {
-    kernels::synchronize(device_);
-  } catch (const std::exception&) {
-    // A CUDA context that failed stays failed. The process ends, so that its supervisor starts one with a new context.
-    log::error("the GPU's context is lost with it: the engine ends and can be started again");
-    std::_Exit(1);
-  }
 }
 
 void Core::step_out_of_memory(const std::string& why) {

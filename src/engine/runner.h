@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "engine/logit_work.h"
 #include "engine/scheduler.h"
+#include "kernels/device.h"
 #include "kernels/sample.h"
 
 namespace tritonforge::engine {
@@ -33,6 +34,8 @@ class Runner {
   virtual std::span<const kernels::Sampled> draw() = 0;
   // After a failure: forgets what was filled in or queued and not drawn.
   virtual void discard() = 0;
+  // Throws where the device can compute nothing any more: a CUDA context that failed stays failed.
+  virtual void check_device(at::Device device) const { kernels::synchronize(device); }
   // Whether one step may be queued before the tokens of the one before are read: chunks of sequences with a pending
   // token are then filled in on the device.
   virtual bool runs_ahead() const { return false; }

@@ -336,6 +336,8 @@ def test_a_full_queue_answers_429(models):
             status, reply, headers = engine.request("/generate", {"text": PROMPT})
             assert status == 429 and "queue is full" in reply["error"]["message"]
             assert {k.lower(): v for k, v in headers.items()}["retry-after"]
+            status, reply, _ = engine.request("/v1/completions", {"prompt": PROMPT})
+            assert status == 429 and reply["error"]["type"] == "rate_limit_error" and reply["error"]["code"] == "busy"
             engine.post("/continue_generation", {})
             assert all(len(each.result()["output_ids"]) >= 1 for each in held)
 

@@ -2,8 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <spdlog/sinks/stdout_sinks.h>
+
+#include <cstdio>
 #include <map>
 
+#include "base/log.h"
+#include "engine/aten_runner.h"
 #include "unit/engine/tiny_model.h"
 
 namespace tritonforge::engine {
@@ -139,6 +144,34 @@ TEST_F(CoreTest, ReleasedMemoryHoldsSequencesUntilItIsBack) {
   core.resume_memory();
   while (core.has_work()) core.step();
   EXPECT_EQ(outputs["a"].samples[0].output_ids, outputs["undisturbed"].samples[0].output_ids);
+}
+
+// A device that fails for good, as a CUDA context after an illegal address.
+class LostRunner : public AtenRunner {
+ public:
+  using AtenRunner::AtenRunner;
+  void forward() override { throw std::runtime_error("an illegal memory access was encountered\nand more"); }
+  void check_device(at::Device) const override { throw std::runtime_error("still"); }
+};
+
+TEST(CoreDeathTest, ALostDeviceEndsTheProcessWithOneLine) {
+  const auto run = [] {
+    std::freopen("/dev/null", "w", stdout);
+    Core core(small_options(), tiny_model(), nullptr, nullptr, [](const EngineOptions& options, const model::Model& m) {
+      SizedRunner made = make_runner(options, m);
+      made.runner = std::make_unique<LostRunner>(options, made.sizes, m);
+      return made;
+    });
+    Request request;
+    request.id = "a";
+    request.prompt_ids = prompt_of(5, 1);
+    core.admit(std::move(core.arrival(std::move(request)).value()));
+    spdlog::set_default_logger(spdlog::stderr_logger_mt("engine"));
+    core.step_or_recover();
+  };
+  EXPECT_EXIT(run(), testing::ExitedWithCode(1),
+              "^[^\n]*the engine ends, to be started again: cpu is lost with a step of 1 requests: an illegal memory "
+              "access was encountered\n$");
 }
 
 }  // namespace
