@@ -71,7 +71,10 @@ void Output::append(Output&& part) {
   std::vector<Sample> whole = std::move(samples);
   whole.resize(part.samples.size());
   for (size_t i = 0; i < whole.size(); ++i) whole[i].append(std::move(part.samples[i]));
-  PromptLogProbs of_prompt = std::move(prompt.log_probs.empty() ? part.prompt : prompt);
+  PromptLogProbs of_prompt = std::move(prompt);
+  join(of_prompt.log_probs, std::move(part.prompt.log_probs));
+  join(of_prompt.top, std::move(part.prompt.top));
+  join(of_prompt.ids, std::move(part.prompt.ids));
   *this = std::move(part);
   samples = std::move(whole);
   prompt = std::move(of_prompt);

@@ -106,7 +106,7 @@ struct Output {
   std::string id;
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;  // of the prompt, found in the prefix cache (first sample)
-  PromptLogProbs prompt;      // whole in the first part of an output that has tokens
+  PromptLogProbs prompt;      // all there before the first token
   std::vector<Sample> samples;
   bool finished = false;
   double latency_s = 0;        // since submission

@@ -56,9 +56,9 @@ std::vector<std::string> fuzz_seeds() {
       R"({"text": ["a", "b"], "return_logprob": [true, false], "logprob_start_len": [0, -1], "top_logprobs_num": 2, )"
       R"("token_ids_logprob": [[1], null], "sampling_params": {"logit_bias": {"5": 1.5}, "min_new_tokens": 2, )"
       R"("frequency_penalty": 0.5, "repetition_penalty": 1.1, "regex": null}})",
-      R"({"messages": [{"role": "user", "content": "x"}], "logprobs": true, "top_logprobs": 3, "logit_bias": {"1": 1}, )"
+      R"({"messages": [{"role": "user", "content": "x"}], "logprobs": true, "top_logprobs": 3, "logit_bias": {"1": 1},)"
       R"("response_format": {"type": "text"}, "tool_choice": "auto", "separate_reasoning": true, "rid": "r"})",
-      R"({"prompt": [1, 2], "echo": true, "best_of": 3, "n": 2, "logprobs": 2, "min_tokens": 1, "presence_penalty": 1})",
+      R"({"prompt": [1, 2], "echo": true, "best_of": 3, "n": 2, "logprobs": 2, "min_tokens": 1, "presence_penalty":1})",
       R"({"prompt": ["a", "b"], "max_tokens": 5, "logprobs": 1, "seed": 3, )"
       R"("chat_template_kwargs": {"enable_thinking": false}})"};
 }

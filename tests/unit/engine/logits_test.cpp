@@ -43,6 +43,13 @@ TEST(LogitRules, CountWhatWasGenerated) {
   EXPECT_FLOAT_EQ(edits.at(8).shift, -0.75);
   EXPECT_FLOAT_EQ(edits.at(9).shift, -100);
   EXPECT_FALSE(LogitRules::needed(SamplingParams{}));
+
+  SamplingParams one;
+  one.min_new_tokens = 1;
+  LogitRules first(one, std::vector<int64_t>{4});
+  EXPECT_EQ(edits_of(first).at(4).shift, kForbidden);
+  first.accept(7);
+  EXPECT_EQ(edits_of(first).at(4).shift, 0);
 }
 
 TEST(EditLogits, ScaleFirstAndShiftThen) {
