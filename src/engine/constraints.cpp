@@ -1,6 +1,14 @@
 #include "engine/constraints.h"
 
 namespace tritonforge::engine {
+namespace {
+
+bool asks_for_nothing(const Json& value) {
+  if (value.is_string()) return value.get_ref<const std::string&>().empty();
+  return value.empty();  // null, {} and []
+}
+
+}  // namespace
 
 const std::vector<std::string>& constraint_fields() {
   static const std::vector<std::string> fields{"regex",          "json_schema",       "ebnf",         "structural_tag",
@@ -17,8 +25,7 @@ void refuse_constraints(const Json& object, const std::string& where) {
   };
   for (const std::string& field : constraint_fields()) {
     const auto found = object.find(field);
-    if (found != object.end() && !found->is_null() && *found != "" && !(found->is_structured() && found->empty()))
-      refuse(fmt::format("'{}'", field));
+    if (found != object.end() && !asks_for_nothing(*found)) refuse(fmt::format("'{}'", field));
   }
   const auto format = object.find("response_format");
   if (format == object.end() || format->is_null()) return;
