@@ -118,6 +118,8 @@ bool uses_tools(const OrderedJson& body) {
 
 void read_chat(const OrderedJson& body, tokenizer::ChatFormat format, OpenAiRequest& request,
                const std::string& where) {
+  if (const auto tools = body.find("tools"); tools != body.end() && !tools->is_null() && !tools->is_array())
+    fail(ErrorKind::kUsage, "{}: field 'tools' must be a list", where);
   request.tools = uses_tools(body);
   const auto choice = body.find("tool_choice");
   if (choice != body.end() && !choice->is_null() && *choice != "none" && *choice != "auto")

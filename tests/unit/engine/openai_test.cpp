@@ -99,6 +99,7 @@ TEST(OpenAi, WhatIsWrongIsNamed) {
   }
   EXPECT_NE(refusal({{"response_format", {{"type", "json_object"}}}}).find("'json_object'"), std::string::npos);
   EXPECT_NE(refusal({{"tools", kTools}, {"tool_choice", "required"}}).find("'tool_choice'"), std::string::npos);
+  EXPECT_NE(refusal({{"tools", kTools[0]}}).find("'tools' must be a list"), std::string::npos);
   EXPECT_NE(refusal({{"functions", kTools}}).find("'functions'"), std::string::npos);
   EXPECT_NE(refusal({{"suffix", "x"}}, false).find("'suffix'"), std::string::npos);
   EXPECT_NE(refusal({{"logit_bias", {{"5", "x"}}}}).find("'logit_bias'"), std::string::npos);
