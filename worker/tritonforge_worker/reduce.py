@@ -60,13 +60,18 @@ def integer_of(node):
 
 
 def constants(tree):
-    """name -> (value, its node) of module-level integer assignments."""
+    """name -> (value, its node) of module-level integer assignments; "name[i]" for those within a tuple or list."""
     found = {}
     for node in tree.body:
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            value = integer_of(node.value)
+        if not (isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)):
+            continue
+        name, parts = node.targets[0].id, {"": node.value}
+        if isinstance(node.value, (ast.Tuple, ast.List)):
+            parts = {f"[{index}]": part for index, part in enumerate(node.value.elts)}
+        for place, part in parts.items():
+            value = integer_of(part)
             if value is not None and value > 1:
-                found[node.targets[0].id] = (value, node.value)
+                found[name + place] = (value, part)
     return found
 
 
@@ -77,7 +82,9 @@ def rewritten(source, sizes):
     except SyntaxError:
         return source
     lines = source.splitlines(keepends=True)
-    for name, (value, node) in constants(tree).items():
+    # From the end on: what stands before in the same line keeps its place.
+    places = sorted(constants(tree).items(), key=lambda item: (item[1][1].lineno, item[1][1].col_offset), reverse=True)
+    for name, (value, node) in places:
         if name in sizes and sizes[name][0] == value and node.lineno == node.end_lineno:
             line = lines[node.lineno - 1].encode()
             new = line[: node.col_offset] + str(sizes[name][1]).encode() + line[node.end_col_offset :]
@@ -117,22 +124,33 @@ def reduced(source, budget, folder):
         return cost[0] <= budget["elements"] and cost[1] <= budget["flops"]
 
     sizes, stuck = {name: [value, value] for name, (value, _) in found.items()}, set()
-    for _ in range(200):
-        if fits(now):
-            break
-        open_names = [n for n in sizes if n not in stuck and sizes[n][1] >= 4]
-        if not open_names:
-            break
-        name = max(open_names, key=lambda n: sizes[n][1])
-        trial = {**sizes, name: [sizes[name][0], sizes[name][1] // 2]}
+
+    def halved(names):
+        """The sizes with these names' halved, and their cost; None where the problem breaks or costs as much."""
+        trial = {n: [old, new // 2 if n in names else new] for n, (old, new) in sizes.items()}
         try:
             then = cost(rewritten(source, trial), folder)
         except BaseException:
-            then = None
-        if then is None or (then[0] >= now[0] and then[1] >= now[1]):
-            stuck.add(name)
-            continue
-        sizes, now = trial, then
+            return None
+        return (trial, then) if then[0] < now[0] or then[1] < now[1] else None
+
+    # All large ones together first: what is in proportion (channels and groups, width and heads) stays so. Then the
+    # largest, one by one.
+    for _ in range(200):
+        if fits(now):
+            break
+        large = [n for n in sizes if sizes[n][1] >= 16]
+        step = halved(large) if not stuck and large else None
+        if step is None:
+            names = [n for n in sizes if n not in stuck and sizes[n][1] >= 4]
+            if not names:
+                break
+            largest = max(names, key=lambda n: sizes[n][1])
+            step = halved([largest])
+            if step is None:
+                stuck.add(largest)
+                continue
+        sizes, now = step
     changed = {n: v for n, v in sizes.items() if v[0] != v[1]}
     return rewritten(source, changed), changed
 

@@ -24,7 +24,7 @@ const Names kFree = {"view",
                      "select",
                      "slice",
                      "narrow",
-                     "split",
+                     "split", "unsafe_split",
                      "split_with_sizes",
                      "unbind",
                      "chunk",
@@ -79,7 +79,7 @@ const Names kComputing = {
     // reductions, scans, sorting
     "sum", "mean", "prod", "var", "std", "var_mean", "std_mean", "amax", "amin", "aminmax", "max", "min", "argmax",
     "argmin", "any", "all", "norm", "linalg_vector_norm", "logsumexp", "cumsum", "cumprod", "cummax", "cummin",
-    "logcumsumexp", "softmax", "_softmax", "log_softmax", "_log_softmax", "sort", "argsort", "topk", "kthvalue",
+    "logcumsumexp", "softmax", "_softmax", "_safe_softmax", "log_softmax", "_log_softmax", "sort", "argsort", "topk", "kthvalue",
     "median", "mode", "count_nonzero", "dist", "searchsorted", "bucketize", "histc", "bincount",
     // indexing
     "index", "index_select", "gather", "scatter", "scatter_", "scatter_add", "scatter_add_", "scatter_reduce",

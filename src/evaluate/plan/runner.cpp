@@ -75,10 +75,10 @@ Frame PlanRun::record() {
     verdict_.notes["sandbox." + layer] = state.is_string() ? state.get<std::string>() : state.dump();
   // The reference's tensors: those of the init arguments first, then the weights.
   size_t first_weight = reference.tensors.size(), init_bytes = 0;
-  Json weights = Json::object(), init_tensors = Json::array();
+  Json weights = Json::array(), init_tensors = Json::array();
   for (const auto& item : reference.state) {
     first_weight = std::min(first_weight, item.at(1).get<size_t>());
-    weights[item.at(0).get<std::string>()] = reference.tensors.at(item.at(1).get<size_t>());
+    weights.push_back({item.at(0), reference.tensors.at(item.at(1).get<size_t>())});
   }
   for (size_t k = 0; k < first_weight; ++k) {
     init_tensors.push_back(reference.tensors[k]);
@@ -196,7 +196,7 @@ bool PlanRun::trial(Child& replayer, const Plan& plan, size_t index) {
   }
   if (index == 0) weigh(plan, frame.header.at("own"));
   judge_call(call_result(plan.outputs, frame.header, frame.payload), *context_.reference.trials[index], index,
-             context_.options.tolerances, verdict_, trivial_);
+             context_.reference.tolerances, verdict_, trivial_);
   return verdict_.trials.back().passed && !verdict_.cheated();
 }
 
@@ -208,6 +208,7 @@ void PlanRun::run() {
   }
   const Frame recorded = record();
   const Plan plan = parse_plan(recorded.header.at("plan"), recorded.payload);
+  note_own_weights(verdict_, strings_of(recorded.header.at("plan"), "own_weights"));
   verdict_.stage = Stage::kImported;
   verdict_.notes["steps"] = fmt::format("{} launches, {} aten calls", plan.launches(),
                                         plan.steps.size() - plan.launches());
@@ -235,7 +236,7 @@ void PlanRun::run() {
   // Without its launches the output must be another one.
   const Frame ghost = replay(*replayer, 0, false);
   if (!ghost.header.contains("failed") && same_outputs(call_result(plan.outputs, ghost.header, ghost.payload),
-                                                       *trials.front(), context_.options.tolerances))
+                                                       *trials.front(), context_.reference.tolerances))
     add_flag(verdict_, Cheat::kNoKernelEffect, "with every launch left out, the output is the same");
   if (trivial_) add_flag(verdict_, Cheat::kTrivialReference, "the reference's outputs are constant");
   if (verdict_.cheated()) return;

@@ -7,6 +7,7 @@ from tritonforge_worker.modules import set_seed
 from tritonforge_worker.plan.launches import Launches
 from tritonforge_worker.plan.tensors import NotAPlan, Record, RecordedTensor, Recording
 from tritonforge_worker.protocol import tensor_bytes
+from tritonforge_worker.weights import matched, state_of
 
 
 class AsGpu(cuda_on_cpu.CudaOnCpu):
@@ -29,25 +30,23 @@ def to_meta(described):
 
 
 def replace_state(recording, model, known):
-    """Parameters and buffers become recorded tensors: by name where the trusted side has them, else with their data."""
-    by_name, own, seen = [], [], {}
-    for prefix, part in model.named_modules():
+    """Parameters and buffers become recorded tensors: the trusted side's (weights.matched), else with their own data;
+    the names of the latter."""
+    own = state_of(model)
+    shapes = {name: tuple(tensor.shape) for name, tensor in own.items()}
+    pairs = matched(shapes, {name: tuple(described["shape"]) for name, described in known.items()})
+    seen = {}
+    for name, tensor in own.items():
+        meta = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+        theirs = pairs.get(name)
+        recorded = recording.tensor(meta, {"weight": theirs}) if theirs else recording.constant(tensor.detach())
+        seen[id(tensor)] = recorded
+    for part in model.modules():
         for table in (part._parameters, part._buffers):
             for key, tensor in list(table.items()):
-                if tensor is None:
-                    continue
-                name = f"{prefix}.{key}" if prefix else key
-                if id(tensor) not in seen:
-                    meta = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
-                    described = known.get(name)
-                    if described is not None and list(described["shape"]) == list(tensor.shape):
-                        seen[id(tensor)] = recording.tensor(meta, {"weight": name})
-                        by_name.append(name)
-                    else:
-                        seen[id(tensor)] = recording.constant(tensor.detach())
-                        own.append(name)
-                table[key] = seen[id(tensor)]
-    return by_name, own
+                if tensor is not None:
+                    table[key] = seen[id(tensor)]
+    return [name for name in own if name not in pairs]
 
 
 def tree_of(value, depth=0):
@@ -74,7 +73,7 @@ def record(model, known, tree, described, decode, forward_seed, path):
     recording = Recording()
     launches = Launches(recording, path)
     inputs = [recording.tensor(to_meta(item), {"input": index}) for index, item in enumerate(described)]
-    by_name, own = replace_state(recording, model, known) if isinstance(model, torch.nn.Module) else ([], [])
+    own = replace_state(recording, model, known) if isinstance(model, torch.nn.Module) else []
     set_seed(forward_seed)
     with torch.no_grad(), launches, AsGpu(False), Record(recording):
         outputs = model(*decode(tree, inputs))
@@ -89,7 +88,6 @@ def record(model, known, tree, described, decode, forward_seed, path):
         "inputs": len(inputs),
         "texts": [len(t) for t in launches.texts],
         "constants": [d for d, _ in constants],
-        "weights": by_name,
         "own_weights": own,
     }
     return plan, [*launches.texts, *(data for _, data in constants)]

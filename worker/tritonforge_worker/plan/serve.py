@@ -13,7 +13,7 @@ class Recorder(candidate.Candidate):
         try:
             plan, parts = recorder.record(
                 self.model,
-                request["weights"],
+                dict(request["weights"]),
                 request["inputs"],
                 request["tensors"],
                 decode,
