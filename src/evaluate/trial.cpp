@@ -107,8 +107,8 @@ void judge_call(const CallResult& call, const ReferenceTrial& expected, size_t i
     verdict.fault = Fault::kMismatch;
     add_diagnostics(verdict, fmt::format("trial {}: {}", index, trial.mismatch));
     if (const auto own = verdict.notes.find("own_weights"); own != verdict.notes.end()) {
-      add_diagnostics(verdict, fmt::format("weights are drawn anew after ModelNew is made, and given to those of its own "
-                                           "that Model has in the same form; these have none: {}",
+      add_diagnostics(verdict, fmt::format("ModelNew's weights are set to those of Model, by name or by order and "
+                                           "shape; these have none: {}",
                                            own->second));
     }
   }

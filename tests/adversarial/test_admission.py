@@ -168,8 +168,21 @@ def test_weights_under_other_names_are_found(plan, mode):
 
 
 @pytest.mark.parametrize("mode", ["plan", "interpret"])
+def test_what_is_derived_from_weights_when_the_module_is_made_is_right(plan, mode):
+    problem_ = CASES["idle"][0].replace("torch.abs(x)", "x").replace("torch.relu", "")
+    weights = "layer = nn.Linear(64, 32); self.register_buffer('turned', layer.weight.t().contiguous()); self.b = layer.bias"
+    source = HEADER + PRODUCT.format(weights=weights, w="self.turned.t().contiguous()", b="self.b")
+    verdict = plan.judge(source, problem=LAYER, mode=mode)
+    assert verdict["correct"] and verdict["notes"]["own_weights"] == "turned", verdict
+    folded = layer_norm("", AFFINE).replace("nn.LayerNorm(64)", "nn.LayerNorm(64); n = self.norm; self.w, self.b = n.weight * 1, n.bias + 0")
+    folded = folded.replace("self.norm.weight, self.norm.bias", "self.w, self.b").replace("tl.maximum(a * tl.load(w + j) + tl.load(b + j), 0.0)", "a * tl.load(w + j) + tl.load(b + j)")
+    verdict = plan.judge(folded, problem=problem_, mode=mode)
+    assert verdict["correct"], verdict
+
+
+@pytest.mark.parametrize("mode", ["plan", "interpret"])
 def test_weights_that_have_no_counterpart_are_named(plan, mode):
-    weights = "layer = nn.Linear(64, 32); self.turned = nn.Parameter(layer.weight.t().contiguous()); self.b = layer.bias"
+    weights = "self.turned, self.b = nn.Parameter(torch.randn(64, 32)), nn.Parameter(torch.zeros(32))"
     source = HEADER + PRODUCT.format(weights=weights, w="self.turned.t().contiguous()", b="self.b")
     verdict = plan.judge(source, problem=LAYER, mode=mode)
     assert verdict["error_kind"] == "mismatch" and verdict["notes"]["own_weights"] == "turned", verdict

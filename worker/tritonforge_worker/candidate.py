@@ -13,7 +13,7 @@ import triton
 from tritonforge_worker import cuda_on_cpu, errors, frontend, interpreter, live, reduce, screen
 from tritonforge_worker.modules import run_source, set_seed
 from tritonforge_worker.protocol import Encoder, Unsupported, decode, split_payload, to_tensor
-from tritonforge_worker.weights import matched, state_of
+from tritonforge_worker.weights import SPREAD, matched, redrawn, state_of
 
 _detach, _storage, _parameter = torch.Tensor.detach, torch.Tensor.untyped_storage, torch.nn.Parameter
 _tensor = torch.Tensor
@@ -111,7 +111,8 @@ class Candidate:
                 self.channel.send({"stage": "imported"})
                 stage = "construct"
                 set_seed(request["seed"])
-                self.model = module.ModelNew(*init)
+                with redrawn(SPREAD):
+                    self.model = module.ModelNew(*init)
                 if not callable(self.model):
                     raise TypeError("ModelNew is not callable: it must be a torch.nn.Module with forward")
             weights = self.take_weights(request["state"], tensors)
@@ -123,8 +124,6 @@ class Candidate:
 
     def take_weights(self, names, tensors):
         """The reference's weights (weights.matched); says which of the candidate's own have no counterpart."""
-        if not isinstance(self.model, torch.nn.Module):
-            return []
         own, wanted = state_of(self.model), {name: tensors[index] for name, index in names}
         if not wanted:
             return []

@@ -73,21 +73,14 @@ def like(outputs, expected):
     return [a.to(b.dtype) for a, b in zip(outputs, expected)]
 
 
-def probes(model, drawn, make_inputs, forward_seed, around):
+def probes(model, plain, make_inputs, forward_seed, around):
     """({name: outputs}, [operations that changed nothing]) of one trial; what cannot be run so is left out.
 
-    `drawn` is the state before it was redrawn; `make_inputs(trial)` gives the inputs of trial 0 and of another one.
+    `plain` is the module without weights.redrawn; `make_inputs(trial)` gives the inputs of trial 0 and of another one.
     """
 
     def fresh():  # what a forward changes in a module (running statistics) shall be the same for each
         return copy.deepcopy(model)
-
-    def with_state(state):
-        other = fresh()
-        with torch.no_grad():
-            for name, tensor in weights.state_of(other).items():
-                tensor.copy_(state[name])
-        return other
 
     with around():
         watch = Watch()
@@ -111,6 +104,6 @@ def probes(model, drawn, make_inputs, forward_seed, around):
 
         attempt("float64", lambda: fresh().double(), torch.float64)
         attempt("half", lambda: fresh().bfloat16(), torch.bfloat16)
-        if drawn:
-            attempt("default_weights", lambda: with_state(drawn))
+        if weights.state_of(model):
+            attempt("default_weights", lambda: plain)
     return {name: outputs for name, outputs in found.items() if outputs is not None}, watch.idle

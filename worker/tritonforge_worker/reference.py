@@ -39,24 +39,28 @@ class Reference:
                 encoder = Encoder()
                 with cuda_on_cpu.own_code():
                     tree = encoder.value(list(init))
-                set_seed(request["seed"])
-                self.model = self.module.Model(*init)
-            names, self.drawn = [], {}
-            state = weights.state_of(self.model) if isinstance(self.model, torch.nn.Module) else {}
+                self.model = self.make_model(init, request["seed"], weights.SPREAD)
+                self.plain = self.make_model(init, request["seed"], 0) if request["probe"] else None
+            names = []
+            state = weights.state_of(self.model)
             # Larger ones are not handed on: reference and candidate draw them from the same seed.
             if sum(t.numel() * t.element_size() for t in state.values()) <= request["max_state"]:
-                if request["probe"]:
-                    self.drawn = {name: tensor.detach().clone() for name, tensor in state.items()}
                 weights.redraw(self.model, request["weight_seed"], request["large_weights"])
                 for name, tensor in state.items():
                     names.append([name, encoder.value(tensor)["tensor"]])
             if self.live:
                 self.model = self.model.cuda()
+                self.plain = self.plain and self.plain.cuda()
         except BaseException as error:
             return self.failed(error, "problem", source)
         self.channel.send(
             {"problem": True, "init": tree, "tensors": encoder.tensors, "state": names, "sizes": sizes}, encoder.payload
         )
+
+    def make_model(self, init, seed, spread):
+        set_seed(seed)
+        with weights.redrawn(spread):
+            return self.module.Model(*init)
 
     def make_inputs(self, seed, draw):
         set_seed(seed)
@@ -74,7 +78,7 @@ class Reference:
             return [x.cuda() if self.live and isinstance(x, torch.Tensor) else x for x in made]
 
         try:
-            found, idle = controls.probes(self.model, self.drawn, inputs, request["forward_seed"], self.around)
+            found, idle = controls.probes(self.model, self.plain, inputs, request["forward_seed"], self.around)
             encoder = Encoder()
             for outputs in found.values():
                 encoder.value(outputs)

@@ -1,40 +1,64 @@
 """Parameters and buffers: redrawn for the reference, found again in a candidate's module."""
 
+import contextlib
 import math
 
 import torch
 
-SPREAD = 0.2  # of the logarithm of the factors
+SPREAD = 0.2
 GAIN = 6**0.5  # PyTorch's layers start with a third of the variance that keeps a signal's, which ReLU halves once more
 
 
 def state_of(model):
     """Parameters and buffers by name, in order, shared tensors once."""
+    if not isinstance(model, torch.nn.Module):
+        return {}
     return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
 
-def redraw(model, seed, large):
-    """Gives a fresh module weights that its initialisation alone does not tell: no bias or mean is zero, no scale one.
-
-    Each element is multiplied by exp(SPREAD n - SPREAD^2), n normal, which keeps signs and the mean square; zeros of a
-    tensor without any other value become SPREAD n. Buffers that hold more than one value (masks, tables) mean something
-    and stay; so do integers. `large`: matrices and filters are enlarged by GAIN.
-    """
-    draw = torch.Generator().manual_seed(seed & 0x7FFFFFFFFFFFFFFF)
-    buffers = {id(tensor) for tensor in model.buffers()}
+def scatter(tensor, value, spread, generator=None):
+    """Fills with `value` times exp(spread n), n normal; with spread n where it is zero. As many draws for any spread."""
     with torch.no_grad():
-        for tensor in state_of(model).values():
+        noise = spread * torch.randn(tensor.shape, generator=generator)
+        tensor.copy_(value * torch.exp(noise) if value else noise)
+    return tensor
+
+
+@contextlib.contextmanager
+def redrawn(spread):
+    """A module that is made within begins with no bias and no mean of zero and no scale of one, or a candidate could do
+    without them: what PyTorch's layers fill with one value is scattered. From torch's own generator, so that reference
+    and candidate, made from one seed, have the same, and what they derive from it, too."""
+    init, norm = torch.nn.init, torch.nn.modules.batchnorm._NormBase
+    kept = init.zeros_, init.ones_, init.constant_, norm.reset_running_stats
+
+    def reset_running_stats(self):
+        kept[3](self)
+        if self.track_running_stats:
+            scatter(self.running_mean, 0, spread)
+            scatter(self.running_var, 1, spread)
+
+    init.zeros_ = lambda tensor: scatter(tensor, 0, spread)
+    init.ones_ = lambda tensor: scatter(tensor, 1, spread)
+    init.constant_ = lambda tensor, val: scatter(tensor, val, spread)
+    norm.reset_running_stats = reset_running_stats
+    try:
+        yield
+    finally:
+        init.zeros_, init.ones_, init.constant_, norm.reset_running_stats = kept
+
+
+def redraw(model, seed, large):
+    """What is left of that: parameters of one value that the module's own code made. `large`: matrices and filters are
+    enlarged by GAIN. Candidates get these by name. Buffers of a module's own (masks, tables) mean something and stay."""
+    generator = torch.Generator().manual_seed(seed & 0x7FFFFFFFFFFFFFFF)
+    with torch.no_grad():
+        for tensor in model.parameters() if isinstance(model, torch.nn.Module) else ():
             if not tensor.is_floating_point() or tensor.numel() == 0:
                 continue
-            first = tensor.flatten()[0]
-            constant = bool((tensor == first).all())
-            if id(tensor) in buffers and not constant:
-                continue
-            noise = SPREAD * torch.randn(tensor.shape, generator=draw)
-            if constant and first == 0:
-                tensor.copy_(noise)
-            else:
-                tensor.mul_(torch.exp(noise - SPREAD * SPREAD).to(tensor.dtype))
+            first = tensor.flatten()[0].item()
+            if bool((tensor == first).all()):
+                scatter(tensor, first, SPREAD, generator)
             if large and tensor.dim() >= 2:
                 tensor.mul_(GAIN)
 
@@ -52,10 +76,6 @@ def matched(own, wanted):
             pairs[name] = left[at][0]
             left = left[at + 1 :]
     return pairs
-
-
-def all_finite(tensors):
-    return all(bool(torch.isfinite(t).all()) for t in tensors if t.is_floating_point())
 
 
 def wide(tensor, how, draw):

@@ -41,7 +41,7 @@ def replace_state(recording, model, known):
         theirs = pairs.get(name)
         recorded = recording.tensor(meta, {"weight": theirs}) if theirs else recording.constant(tensor.detach())
         seen[id(tensor)] = recorded
-    for part in model.modules():
+    for part in model.modules() if own else ():
         for table in (part._parameters, part._buffers):
             for key, tensor in list(table.items()):
                 if tensor is not None:
@@ -73,7 +73,7 @@ def record(model, known, tree, described, decode, forward_seed, path):
     recording = Recording()
     launches = Launches(recording, path)
     inputs = [recording.tensor(to_meta(item), {"input": index}) for index, item in enumerate(described)]
-    own = replace_state(recording, model, known) if isinstance(model, torch.nn.Module) else []
+    own = replace_state(recording, model, known)
     set_seed(forward_seed)
     with torch.no_grad(), launches, AsGpu(False), Record(recording):
         outputs = model(*decode(tree, inputs))
