@@ -150,6 +150,7 @@ std::shared_ptr<const ReferenceData> make_reference(Child& child, const Referenc
     data->tensors = frame.header.at("tensors");
     data->state = frame.header.at("state");
     data->sizes = frame.header.at("sizes");
+    data->full = frame.header.at("full");
     data->payload = std::move(frame.payload);
     parse_tensors(data->tensors, data->payload);  // checked before it is handed on
   };

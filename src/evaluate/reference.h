@@ -24,6 +24,9 @@ struct ReferenceTrial {
 
 struct ReferenceData {
   Json init, tensors, state, sizes;  // the frame that the candidate's "load" is built from
+  // At the problem's own sizes, where they were reduced: {"init", "inputs", "tensors": forms without data}; null where
+  // they cannot be told without their data.
+  Json full;
   std::vector<std::byte> payload;
   std::vector<std::unique_ptr<ReferenceTrial>> trials;
   Admission admission;

@@ -192,3 +192,35 @@ def test_weights_that_have_no_counterpart_are_named(plan, mode):
 def test_a_barred_problem_judges_nobody(plan):
     verdict = plan.judge(HEADER + PRODUCT.format(weights="pass", w="x", b="x"), problem=CASES["constant"][0])
     assert verdict["error_kind"] == "problem_error" and "barred" in verdict["diagnostics"], verdict
+
+
+RELU = problem("torch.relu(x)", "batch, width = 16384, 65536", inputs=SHAPES.replace("rand(", "randn("))
+WHOLE = (
+    HEADER
+    + """
+@triton.jit
+def relu(x, y, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(y + i, tl.maximum(tl.load(x + i, mask=i < n), 0.0), mask=i < n)
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y, n = torch.empty_like(x), x.numel()
+        B = {block}
+        relu[(triton.cdiv(n, B), )](x, y, n, B=B)
+        return y
+"""
+)
+
+
+def test_what_is_right_at_small_sizes_must_compile_at_the_problems_own(plan):
+    verdict = plan.judge(WHOLE.replace("{block}", "triton.next_power_of_2(n)"), problem=RELU)
+    assert not verdict["correct"] and verdict["error_kind"] == "compile_error", verdict
+    assert "at the problem's own size (batch = 16384, width = 65536): kernel relu" in verdict["diagnostics"], verdict
+    verdict = plan.judge(WHOLE.replace("{block}", "1024"), problem=RELU)
+    assert verdict["correct"] and "full_size" not in verdict["notes"], verdict
+
+
+def test_a_launch_at_full_size_that_cannot_be_told_is_a_note(plan):
+    verdict = plan.judge(WHOLE.replace("{block}", "1024 if n < 2**26 else x.sum().item()"), problem=RELU)
+    assert verdict["correct"] and "needed on the host" in verdict["notes"]["full_size"], verdict

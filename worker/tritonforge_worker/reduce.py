@@ -12,6 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from tritonforge_worker import cuda_on_cpu
 from tritonforge_worker.modules import run_source, set_seed, tensors_in
+from tritonforge_worker.protocol import Encoder, Forms
 
 
 class OnMeta(cuda_on_cpu.CudaOnCpu):
@@ -153,6 +154,20 @@ def reduced(source, budget, folder):
         sizes, now = step
     changed = {n: v for n, v in sizes.items() if v[0] != v[1]}
     return rewritten(source, changed), changed
+
+
+def forms(source, folder):
+    """Init arguments, and the inputs without their data, at the sizes as they are written: {"init", "inputs", "tensors"};
+    None where that cannot be told on the meta device."""
+    init, inputs = Encoder(), Forms()
+    try:
+        with OnMeta():
+            module = run_source(source, "sizing", folder)
+            set_seed(0)
+            arguments = init.value(list(module.get_init_inputs() if hasattr(module, "get_init_inputs") else []))
+            return {"init": arguments, "inputs": inputs.value(list(module.get_inputs())), "tensors": inputs.tensors}
+    except BaseException:  # an init argument with data among them
+        return None
 
 
 def warm_up():

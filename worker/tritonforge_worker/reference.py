@@ -24,11 +24,12 @@ class Reference:
         )
 
     def problem(self, request, payload):
-        source, sizes = request["source"], {}
+        source, sizes, full = request["source"], {}, None
         try:
             compile(source, "problem.py", "exec")
             if request.get("budget"):
                 source, sizes = reduce.reduced(source, request["budget"], self.folder)
+                full = reduce.forms(request["source"], self.folder) if sizes else None
             with self.around():
                 self.module = run_source(source, "problem", self.folder)
                 for name in ("Model", "get_inputs"):
@@ -54,7 +55,8 @@ class Reference:
         except BaseException as error:
             return self.failed(error, "problem", source)
         self.channel.send(
-            {"problem": True, "init": tree, "tensors": encoder.tensors, "state": names, "sizes": sizes}, encoder.payload
+            {"problem": True, "init": tree, "tensors": encoder.tensors, "state": names, "sizes": sizes, "full": full},
+            encoder.payload,
         )
 
     def make_model(self, init, seed, spread):
@@ -131,7 +133,7 @@ class Reference:
         """What forward has torch do, as a plan of the last trial's shapes; the model is of no use afterwards."""
         try:
             known = {name: {"shape": list(tensor.shape)} for name, tensor in weights.state_of(self.model).items()}
-            plan, parts = recorder.record(self.model, known, *self.call, decode, 0, "")
+            plan, parts = recorder.record(self.model, known, *self.call, decode, "")
         except BaseException as error:  # NotAPlan, and whatever the problem's code does over recorded tensors
             return self.channel.send({"not_a_plan": f"{type(error).__name__}: {error}"[:500]})
         self.channel.send({"plan": plan}, parts)

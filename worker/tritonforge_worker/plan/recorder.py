@@ -65,29 +65,53 @@ def tree_of(value, depth=0):
     raise NotAPlan(f"forward returns a {type(value).__name__}")
 
 
-def record(model, known, tree, described, decode, forward_seed, path):
-    """({plan}, payload): `tree` and `described` are the inputs' structure and tensors; `known` the weights' by name.
+class Forward:
+    """One call of forward over recorded inputs: `tree` and `described` are their structure and tensors, `known` the
+    weights' by name."""
 
-    Raises NotAPlan, and what the candidate's own code raises.
-    """
-    recording = Recording()
-    launches = Launches(recording, path)
-    inputs = [recording.tensor(to_meta(item), {"input": index}) for index, item in enumerate(described)]
-    own = replace_state(recording, model, known)
-    set_seed(forward_seed)
-    with torch.no_grad(), launches, AsGpu(False), Record(recording):
-        outputs = model(*decode(tree, inputs))
-        if isinstance(outputs, torch.Tensor) and not isinstance(outputs, RecordedTensor):
-            outputs = recording.constant(outputs)
+    def __init__(self, model, known, tree, described, decode, path):
+        self.recording = Recording()
+        self.launches = Launches(self.recording, path)
+        self.inputs = [self.recording.tensor(to_meta(item), {"input": k}) for k, item in enumerate(described)]
+        self.own = replace_state(self.recording, model, known)
+        self.call = lambda: model(*decode(tree, self.inputs))
+
+    def run(self):
+        set_seed(0)
+        with torch.no_grad(), self.launches, AsGpu(False), Record(self.recording):
+            return self.call()
+
+
+def record(model, known, tree, described, decode, path):
+    """(plan, payload). Raises NotAPlan, and what the candidate's own code raises."""
+    forward = Forward(model, known, tree, described, decode, path)
+    recording, launches = forward.recording, forward.launches
+    outputs = forward.run()
+    if isinstance(outputs, torch.Tensor) and not isinstance(outputs, RecordedTensor):
+        outputs = recording.constant(outputs)
     constants = [tensor_bytes(real) for real, _ in recording.constants]
     plan = {
         "values": recording.values,
         "steps": recording.steps,
         "kernels": launches.kernels,
         "outputs": tree_of(outputs),
-        "inputs": len(inputs),
+        "inputs": len(forward.inputs),
         "texts": [len(t) for t in launches.texts],
         "constants": [d for d, _ in constants],
-        "own_weights": own,
+        "own_weights": forward.own,
     }
     return plan, [*launches.texts, *(data for _, data in constants)]
+
+
+def kernels(model, tree, described, decode, path):
+    """The kernels alone, of a module without data, and what the compiler's front end says of those that it refuses."""
+    known = {name: {"shape": list(tensor.shape)} for name, tensor in state_of(model).items()}
+    forward = Forward(model, known, tree, described, decode, path)
+    launches = forward.launches
+    try:
+        forward.run()
+    except BaseException:
+        if not launches.failed:
+            raise
+    failed = [f"kernel {name}: {message}"[:2000] for name, message in launches.failed]
+    return {"kernels": launches.kernels, "texts": [len(t) for t in launches.texts], "failed": failed}, launches.texts
