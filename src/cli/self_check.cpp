@@ -64,8 +64,9 @@ void self_check(const std::vector<Problem>& problems, const evaluate::EvaluatorO
   }
   const size_t barred = problems.size() - admitted;
   if (json) {
-    fmt::print("{}\n", Json{{"problems", problems.size()}, {"admitted", admitted}, {"barred", barred}, {"results", rows}}
-                           .dump(2));
+    fmt::print(
+        "{}\n",
+        Json{{"problems", problems.size()}, {"admitted", admitted}, {"barred", barred}, {"results", rows}}.dump(2));
   } else {
     fmt::print("{} problems: {} admitted, {} barred\n", problems.size(), admitted, barred);
   }

@@ -70,7 +70,8 @@ std::vector<TensorView> copies(const Probe& probe) {
 }
 
 bool finite(const std::vector<TensorView>& tensors) {
-  return std::all_of(tensors.begin(), tensors.end(), [](const TensorView& t) { return summary_of(t).finite == t.elements(); });
+  return std::all_of(tensors.begin(), tensors.end(),
+                     [](const TensorView& t) { return summary_of(t).finite == t.elements(); });
 }
 
 // What one probe allows.
@@ -107,7 +108,8 @@ Fit fit(const Probe& probe, const Tolerances& given) {
 std::string told(const std::vector<ControlError>& within) {
   std::vector<std::string> words;
   for (const ControlError& item : within) {
-    if (can_bar(item.control)) words.push_back(fmt::format("{} ({:.2g} of the tolerance)", name_of(item.control), item.error));
+    if (can_bar(item.control))
+      words.push_back(fmt::format("{} ({:.2g} of the tolerance)", name_of(item.control), item.error));
   }
   return fmt::format("{}", fmt::join(words, ", "));
 }

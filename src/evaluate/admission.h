@@ -4,7 +4,8 @@
 // problem stands. Then, in this order,
 //   the tolerance is tightened to a quarter of the control's error, where the reference's own error, that against
 //     float64, is a sixteenth at most;
-//   inputs or weights are drawn wider (worker/tritonforge_worker/weights.py): inputs moved around zero and scaled row by
+//   inputs or weights are drawn wider (worker/tritonforge_worker/weights.py): inputs moved around zero and scaled row
+//   by
 //     row, or scaled only, where zero is outside of what the problem can take; weights with two dimensions and more
 //     enlarged, so that many layers do not forget their input;
 //   the problem is barred, and no candidate is judged on it.
@@ -43,21 +44,21 @@ constexpr std::array<std::string_view, 4> names_of(Draw) { return {"as_given", "
 struct Admission {
   std::string barred;  // why; empty where candidates are judged
   Draw draw = Draw::kAsGiven;
-  double tolerance = 1;                 // a factor on Tolerances
-  double own_error = -1;                // the reference's against float64, over the tolerance as given; -1: unknown
-  std::vector<Control> within;          // as the problem stands
-  std::vector<std::string> idle;        // operations that changed nothing, as inputs and weights are drawn
+  double tolerance = 1;           // a factor on Tolerances
+  double own_error = -1;          // the reference's against float64, over the tolerance as given; -1: unknown
+  std::vector<Control> within;    // as the problem stands
+  std::vector<std::string> idle;  // operations that changed nothing, as inputs and weights are drawn
 };
 Json to_json(const Admission& admission);
 
 // What the worker finds for one way to draw inputs and weights.
 struct Probe {
   // "expected": a trial's outputs, and everything else beside them: "given" (its inputs), "other" (another trial's
-  // outputs), "float64", "half", "without_last", "default_weights", as far as the problem allows. Empty where it does not
-  // take such inputs.
+  // outputs), "float64", "half", "without_last", "default_weights", as far as the problem allows. Empty where it does
+  // not take such inputs.
   std::map<std::string, std::vector<TensorView>, std::less<>> runs;
-  std::vector<std::string> idle;   // operations that changed nothing
-  std::vector<std::byte> payload;  // what the views look into
+  std::vector<std::string> idle;                                    // operations that changed nothing
+  std::vector<std::byte> payload;                                   // what the views look into
   const std::vector<TensorView>& run(std::string_view name) const;  // empty where it is not there
 };
 

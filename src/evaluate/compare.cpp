@@ -218,8 +218,8 @@ Comparison compare(const TensorView& candidate, const TensorView& reference, con
                                   name_of(reference.dtype));
     return result;
   }
-  // Element by element in the reference's order: error over tolerance, the worst place, and the error's sum for the last
-  // check. NaN agrees with NaN, an infinity with itself.
+  // Element by element in the reference's order: error over tolerance, the worst place, and the error's sum for the
+  // last check. NaN agrees with NaN, an infinity with itself.
   const int64_t count = reference.elements();
   const bool floating = is_floating(reference.dtype);
   const Tolerance tolerance = tolerances.of(reference.dtype);

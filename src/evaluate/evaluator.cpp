@@ -149,8 +149,7 @@ void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdic
   }
   const ChildLimits on_cpu{.cpu_s = 60, .file_bytes = uint64_t{64} << 20, .memory_bytes = options.memory_bytes};
   const ChildLimits limits = live ? on_cpu.with_gpu() : on_cpu;
-  const std::string key = fmt::format("{} {} {} {}", problem, base, request.num_correct_trials,
-                                      plan ? "weighed" : "");
+  const std::string key = fmt::format("{} {} {} {}", problem, base, request.num_correct_trials, plan ? "weighed" : "");
   const auto reference = references.data(key, spec, limits,
                                          Deadline::after(std::min(request.timeout_s, client.remaining_s())));
   if (!spec.admission) admissions.put(problem, reference->admission);
@@ -256,9 +255,8 @@ ProblemCheck Evaluator::check(const std::string& problem_source, Deadline client
   request.candidate = problem_source + "\nModelNew = Model\n";
   request.measure_performance = false;
   const Verdict verdict = evaluate(request, client);
-  ProblemCheck found{.admission = impl_->admissions.get(checksum(problem_source)),
-                     .notes = verdict.notes,
-                     .wall_s = verdict.wall_s};
+  ProblemCheck found{
+      .admission = impl_->admissions.get(checksum(problem_source)), .notes = verdict.notes, .wall_s = verdict.wall_s};
   // That it launches no kernel is a candidate's fault only.
   found.admitted = !verdict.trials.empty() && verdict.fault == Fault::kNone;
   if (found.admitted) return found;

@@ -46,7 +46,8 @@ std::unique_ptr<ReferenceTrial> take_trial(Frame frame) {
   return trial;
 }
 
-// What one way to draw inputs and weights gives. Wider ones may be more than the problem takes: then there is no output.
+// What one way to draw inputs and weights gives. Wider ones may be more than the problem takes: then there is no
+// output.
 Probe probe_of(Child& child, uint64_t seed, Draw draw, Deadline deadline) {
   const auto seed_of = [&](int trial) { return Rng::derive(Rng::derive(seed, "probe"), trial) >> 1; };
   Probe probe;
@@ -166,10 +167,10 @@ std::shared_ptr<const ReferenceData> make_reference(Child& child, const Referenc
     for (size_t i = 0; i < spec.trial_seeds.size(); ++i) {
       Frame frame = ask(child,
                         {{"op", "trial"},
-                   {"seed", spec.trial_seeds[i] >> 1},
-                   {"forward_seed", spec.forward_seed_of(i)},
-                   {"inputs", name_of(data->admission.draw)}},
-                  deadline);
+                         {"seed", spec.trial_seeds[i] >> 1},
+                         {"forward_seed", spec.forward_seed_of(i)},
+                         {"inputs", name_of(data->admission.draw)}},
+                        deadline);
       data->trials.push_back(take_trial(std::move(frame)));
       data->trials.back()->seed = spec.trial_seeds[i];
       data->trials.back()->forward_seed = spec.forward_seed_of(i);

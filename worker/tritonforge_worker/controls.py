@@ -30,9 +30,9 @@ class Watch(TorchDispatchMode):
             self.alive.append(tensor)
             self.made[id(tensor)] = (name, before)
         same = isinstance(out, torch.Tensor) and before is not None and out.shape == before.shape
-        if same and name not in _COPIES and out.dtype == before.dtype and out.is_floating_point():
-            if torch.equal(out, before) and name not in self.idle:
-                self.idle.append(name)
+        same = same and name not in _COPIES and out.dtype == before.dtype and out.is_floating_point()
+        if same and name not in self.idle and torch.equal(out, before):
+            self.idle.append(name)
         return out
 
     def before_last(self, output):

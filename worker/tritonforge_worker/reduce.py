@@ -157,15 +157,19 @@ def reduced(source, budget, folder):
 
 
 def forms(source, folder):
-    """Init arguments, and the inputs without their data, at the sizes as they are written: {"init", "inputs", "tensors"};
+    """{"init", "inputs", "tensors"}: init arguments, and the inputs without their data, at the sizes as they are written.
     None where that cannot be told on the meta device."""
     init, inputs = Encoder(), Forms()
     try:
         with OnMeta():
             module = run_source(source, "sizing", folder)
             set_seed(0)
-            arguments = init.value(list(module.get_init_inputs() if hasattr(module, "get_init_inputs") else []))
-            return {"init": arguments, "inputs": inputs.value(list(module.get_inputs())), "tensors": inputs.tensors}
+            arguments = module.get_init_inputs() if hasattr(module, "get_init_inputs") else []
+            return {
+                "init": init.value(list(arguments)),
+                "inputs": inputs.value(list(module.get_inputs())),
+                "tensors": inputs.tensors,
+            }
     except BaseException:  # an init argument with data among them
         return None
 

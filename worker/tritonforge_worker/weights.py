@@ -17,7 +17,8 @@ def state_of(model):
 
 
 def scatter(tensor, value, spread, generator=None):
-    """Fills with `value` times exp(spread n), n normal; with spread n where it is zero. As many draws for any spread."""
+    """Fills with `value` times exp(spread n), n normal; with spread n where it is zero. The draws are the same for any
+    spread."""
     with torch.no_grad():
         noise = spread * torch.randn(tensor.shape, generator=generator)
         tensor.copy_(value * torch.exp(noise) if value else noise)
@@ -50,7 +51,8 @@ def redrawn(spread):
 
 def redraw(model, seed, large):
     """What is left of that: parameters of one value that the module's own code made. `large`: matrices and filters are
-    enlarged by GAIN. Candidates get these by name. Buffers of a module's own (masks, tables) mean something and stay."""
+    enlarged by GAIN. Candidates get these by name. Buffers of a module's own (masks, tables) mean something: they stay.
+    """
     generator = torch.Generator().manual_seed(seed & 0x7FFFFFFFFFFFFFFF)
     with torch.no_grad():
         for tensor in model.parameters() if isinstance(model, torch.nn.Module) else ():

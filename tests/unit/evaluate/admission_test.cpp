@@ -88,7 +88,8 @@ TEST(Admission, AControlFarAboveTheReferencesOwnErrorTightensTheTolerance) {
   const Probe probe = problem.probe();
   for (const ControlError& item : hold_controls(probe, Tolerances().scaled(found.tolerance)))
     EXPECT_FALSE(item.within) << name_of(item.control);
-  EXPECT_TRUE(compare(probe.run("float64")[0], probe.run("expected")[0], Tolerances().scaled(found.tolerance), "").passed);
+  EXPECT_TRUE(
+      compare(probe.run("float64")[0], probe.run("expected")[0], Tolerances().scaled(found.tolerance), "").passed);
 }
 
 TEST(Admission, WhereItsOwnErrorIsAsLargeInputsAreDrawnWider) {
@@ -139,7 +140,8 @@ TEST(Admission, InputsThatTheProblemDoesNotTakeAreNotDrawn) {
   Made problem = sound(), broken = sound();
   problem.idle = {"abs"};
   broken.runs["expected"][7] = std::nanf("");
-  const Admission found = admitted(problem, {{Draw::kSigned, broken}, {Draw::kWide, Made{}}, {Draw::kLargeWeights, Made{}}});
+  const Admission found = admitted(problem,
+                                   {{Draw::kSigned, broken}, {Draw::kWide, Made{}}, {Draw::kLargeWeights, Made{}}});
   EXPECT_EQ(found.draw, Draw::kAsGiven);
   EXPECT_EQ(found.barred, "");
 }

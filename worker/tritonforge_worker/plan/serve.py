@@ -31,11 +31,12 @@ class Recorder(candidate.Candidate):
         self.channel.send({"plan": plan}, parts)
 
     def record(self, request, payload):
-        known = dict(request["weights"])
-        self.recorded(lambda: recorder.record(self.model, known, request["inputs"], request["tensors"], decode, self.path))
+        known, call = dict(request["weights"]), (request["inputs"], request["tensors"])
+        self.recorded(lambda: recorder.record(self.model, known, *call, decode, self.path))
 
     def kernels(self, request, payload):
-        self.recorded(lambda: recorder.kernels(self.model, request["inputs"], request["tensors"], decode, self.path))
+        call = request["inputs"], request["tensors"]
+        self.recorded(lambda: recorder.kernels(self.model, *call, decode, self.path))
 
     def serve(self):
         operations = {"load": self.load, "record": self.record, "kernels": self.kernels}
