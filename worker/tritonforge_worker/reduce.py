@@ -157,7 +157,7 @@ def reduced(source, budget, folder):
 
 
 def forms(source, folder):
-    """{"init", "inputs", "tensors"}: init arguments, and the inputs without their data, at the sizes as they are written.
+    """{"init", "inputs", "tensors"}: init arguments, and inputs without their data, at the sizes as they are written.
     None where that cannot be told on the meta device."""
     init, inputs = Encoder(), Forms()
     try:
