@@ -5,6 +5,7 @@ no longer divides a width) is not taken.
 """
 
 import ast
+import math
 import operator
 
 import torch
@@ -93,8 +94,9 @@ def rewritten(source, sizes):
     return "".join(lines)
 
 
-def cost(source, folder):
-    """(largest total of elements held at once, floating-point operations) of one forward."""
+def cost(source, folder, budget):
+    """(elements of inputs, weights and outputs, floating-point operations) of one forward; where inputs and weights
+    alone are more than the budget, (those, infinity): nobody waits for the many steps of a recurrence to be counted."""
     with OnMeta():
         module = run_source(source, "sizing", folder)
         set_seed(0)
@@ -103,8 +105,8 @@ def cost(source, folder):
         elements = sum(t.numel() for t in tensors_in(inputs))
         model = module.Model(*init)
         elements += sum(t.numel() for t in model.state_dict().values())
-        if elements > 1 << 40:
-            return elements, 0
+        if elements > budget["elements"]:
+            return elements, math.inf
         with torch.no_grad(), FlopCounterMode(display=False) as counter:
             outputs = model(*[x.to("meta") if isinstance(x, torch.Tensor) else x for x in inputs])
         elements += sum(t.numel() for t in tensors_in(outputs))
@@ -117,7 +119,7 @@ def reduced(source, budget, folder):
     if not found:
         return source, {}
     try:
-        now = cost(source, folder)
+        now = cost(source, folder, budget)
     except BaseException:
         return source, {}  # what cannot be sized is run as it is; its real fault shows there
 
@@ -130,7 +132,7 @@ def reduced(source, budget, folder):
         """The sizes with these names' halved, and their cost; None where the problem breaks or costs as much."""
         trial = {n: [old, new // 2 if n in names else new] for n, (old, new) in sizes.items()}
         try:
-            then = cost(rewritten(source, trial), folder)
+            then = cost(rewritten(source, trial), folder, budget)
         except BaseException:
             return None
         return (trial, then) if then[0] < now[0] or then[1] < now[1] else None
