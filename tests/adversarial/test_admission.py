@@ -25,7 +25,7 @@ CASES = {
     "sound": (SOUND, True, {"draw": "as_given", "tolerance": 1}),
     "constant": (problem("x * 0 + 3"), False, "mean"),
     "identity": (problem("F.dropout(x, training=False)"), False, "input"),
-    "zero": (problem("(x - 2).relu()"), True, {"draw": "signed"}),
+    "zero": (problem("(x - 1).relu()"), True, {"draw": "signed"}),
     "never_more_than_zero": (problem("-(x.abs()).sqrt().relu().neg().relu()"), False, "zeros"),
     "sum": (problem("(x * x).mean()"), True, {}),
     "idle": (problem("torch.relu(self.norm(torch.abs(x)))", init="self.norm = nn.LayerNorm(width)"), True,

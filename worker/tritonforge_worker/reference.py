@@ -11,7 +11,7 @@ from tritonforge_worker.protocol import Encoder, Unsupported, decode
 class Reference:
     def __init__(self, channel, sandbox):
         self.channel, self.folder, self.live = channel, sandbox["folder"], sandbox["mode"] == "live"
-        self.slots = {}
+        self.slots, self.reduced = {}, None
         if not self.live:
             cuda_on_cpu.install()
 
@@ -28,8 +28,7 @@ class Reference:
         try:
             compile(source, "problem.py", "exec")
             if request.get("budget"):
-                source, sizes = reduce.reduced(source, request["budget"], self.folder)
-                full = reduce.forms(request["source"], self.folder) if sizes else None
+                source, sizes, full = self.within(source, request["budget"])
             with self.around():
                 self.module = run_source(source, "problem", self.folder)
                 for name in ("Model", "get_inputs"):
@@ -58,6 +57,13 @@ class Reference:
             {"problem": True, "init": tree, "tensors": encoder.tensors, "state": names, "sizes": sizes, "full": full},
             encoder.payload,
         )
+
+    def within(self, source, budget):
+        """The source within the budget, its sizes, and its forms as it stands; a problem is loaded more than once."""
+        if self.reduced is None:
+            smaller, sizes = reduce.reduced(source, budget, self.folder)
+            self.reduced = smaller, sizes, reduce.forms(source, self.folder) if sizes else None
+        return self.reduced
 
     def make_model(self, init, seed, spread):
         set_seed(seed)
