@@ -6,6 +6,8 @@
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/kernelbench_arguments.h"
+#include "cli/self_check.h"
+#include "orchestrate/inputs.h"
 #include "orchestrate/run.h"
 
 namespace tritonforge::cli {
@@ -15,8 +17,9 @@ struct BenchFlags {
   orchestrate::RecipeConfig recipe;
   orchestrate::RunOptions run;
   std::string model, tokenizer, dtype;
-  EvaluationMode mode = EvaluationMode::kInterpret;
+  EvaluationMode mode = EvaluationMode::kPlan;
   int64_t turns = 1;
+  bool self_check = false;
   std::vector<std::string> key_values;
 
   BenchFlags() {
@@ -33,6 +36,8 @@ struct BenchFlags {
     v("turns", turns, in(1, 16), "turns of refinement");
     v("prompt", recipe.rollout.prompt, "prompt style");
     v("mode", mode, "evaluator");
+    v("self_check", self_check,
+      "no model: says of each problem whether it is admitted, that is whether right and wrong can be told apart on it");
     v("device", recipe.model.device, "cpu or cuda:0");
     v("dtype", dtype, one_of({"", "float32", "bfloat16"}), "float32 on the CPU and bfloat16 on a GPU where empty");
     v.part(run);
@@ -62,6 +67,16 @@ orchestrate::RecipeConfig bench_recipe(const BenchFlags& flags) {
   return config;
 }
 
+void check_problems(const BenchFlags& flags) {
+  const bool live = flags.mode == EvaluationMode::kLive;
+  evaluate::EvaluatorOptions options = flags.recipe.evaluator;
+  options.mode = flags.mode;
+  options.device = !live ? "cpu" : flags.recipe.model.device == "cpu" ? "cuda:0" : flags.recipe.model.device;
+  if (flags.recipe.bench.problems.empty())
+    fail(ErrorKind::kUsage, "bench: --problems is missing: a folder, a .jsonl or a .py file");
+  self_check(orchestrate::bench_problems(flags.recipe), options, flags.run.json);
+}
+
 }  // namespace
 
 void add_bench_command(CLI::App& app) {
@@ -80,6 +95,7 @@ void add_bench_command(CLI::App& app) {
       const std::string note = apply_kernelbench_argument(argument, {flags->recipe, flags->run, flags->model});
       if (!note.empty()) fmt::print(stderr, "bench: {}\n", note);
     }
+    if (flags->self_check) return check_problems(*flags);
     orchestrate::run_recipe(bench_recipe(*flags), flags->run);
   });
 }

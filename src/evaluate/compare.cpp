@@ -13,8 +13,6 @@
 namespace tritonforge::evaluate {
 namespace {
 
-constexpr std::array<std::string_view, 10> kNames = {"float64", "float32", "float16", "bfloat16", "int64",
-                                                     "int32",   "int16",   "int8",    "uint8",    "bool"};
 constexpr std::array<size_t, 10> kSizes = {8, 4, 2, 2, 8, 4, 2, 1, 1, 1};
 constexpr int64_t kMaxElements = int64_t{1} << 40;
 
@@ -96,7 +94,6 @@ std::string text(double value) {
 
 }  // namespace
 
-std::string_view name_of(Dtype dtype) { return kNames[static_cast<size_t>(dtype)]; }
 size_t size_of(Dtype dtype) { return kSizes[static_cast<size_t>(dtype)]; }
 
 int64_t TensorView::elements() const {
@@ -110,6 +107,7 @@ std::vector<TensorView> parse_tensors(const Json& described, std::span<const std
   for (const auto& item : described) {
     TensorView tensor;
     try {
+      constexpr auto kNames = names_of(Dtype{});
       const auto found = std::find(kNames.begin(), kNames.end(), item.at("dtype").get_ref<const std::string&>());
       if (found == kNames.end()) fail(ErrorKind::kCorrupt, "tensor {}: unknown dtype", tensors.size());
       tensor.dtype = static_cast<Dtype>(found - kNames.begin());
@@ -155,6 +153,57 @@ Tolerance Tolerances::of(Dtype dtype) const {
   }
 }
 
+Tolerances Tolerances::scaled(double factor) const {
+  const auto by = [&](const Tolerance& t) { return Tolerance{t.absolute * factor, t.relative * factor}; };
+  return {by(float64), by(float32), by(half)};
+}
+
+Summary summary_of(const TensorView& tensor) {
+  Summary out;
+  const size_t size = size_of(tensor.dtype), count = tensor.bytes.size() / size;
+  const size_t every = count / (size_t{1} << 16) + 1;
+  double sum = 0, squares = 0;
+  std::vector<double> some;
+  for (size_t i = 0; i < count; ++i) {
+    const double value = read(tensor.dtype, tensor.bytes.data() + i * size);
+    if (!std::isfinite(value)) continue;
+    if (i % every == 0) some.push_back(std::fabs(value));
+    ++out.finite;
+    sum += value;
+    squares += value * value;
+  }
+  if (out.finite == 0) return out;
+  if (!some.empty()) {
+    const auto at = some.begin() + static_cast<ptrdiff_t>(some.size() / 4);
+    std::nth_element(some.begin(), at, some.end());
+    out.quartile = *at;
+  }
+  const auto n = static_cast<double>(out.finite);
+  out.mean = sum / n;
+  out.rms = std::sqrt(squares / n);
+  out.deviation = out.finite >= 16 ? std::sqrt(std::max(0.0, squares / n - out.mean * out.mean)) : out.rms;
+  return out;
+}
+
+void write_element(Dtype dtype, double value, std::byte* at) {
+  const auto store = [&](auto typed) { std::memcpy(at, &typed, sizeof typed); };
+  switch (dtype) {
+    case Dtype::kFloat64: return store(value);
+    case Dtype::kFloat32: return store(static_cast<float>(value));
+    case Dtype::kFloat16: return store(static_cast<_Float16>(value));
+    case Dtype::kBFloat16: {
+      const auto bits = std::bit_cast<uint32_t>(static_cast<float>(value));
+      return store(static_cast<uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16));
+    }
+    case Dtype::kInt64: return store(static_cast<int64_t>(value));
+    case Dtype::kInt32: return store(static_cast<int32_t>(value));
+    case Dtype::kInt16: return store(static_cast<int16_t>(value));
+    case Dtype::kInt8: return store(static_cast<int8_t>(value));
+    case Dtype::kUint8: return store(static_cast<uint8_t>(value));
+    case Dtype::kBool: return store(static_cast<uint8_t>(value != 0));
+  }
+}
+
 Comparison compare(const TensorView& candidate, const TensorView& reference, const Tolerances& tolerances,
                    const std::string& label) {
   Comparison result;
@@ -169,14 +218,16 @@ Comparison compare(const TensorView& candidate, const TensorView& reference, con
                                   name_of(reference.dtype));
     return result;
   }
-  // One pass, element by element in the reference's order: error over tolerance, the worst place, and the sums for the
+  // Element by element in the reference's order: error over tolerance, the worst place, and the error's sum for the
   // last check. NaN agrees with NaN, an infinity with itself.
   const int64_t count = reference.elements();
   const bool floating = is_floating(reference.dtype);
   const Tolerance tolerance = tolerances.of(reference.dtype);
+  const Summary summary = floating ? summary_of(reference) : Summary();
+  const double absolute = tolerance.absolute * std::max(1.0, 3 * summary.quartile);
   int64_t wrong = 0, finite = 0;
   double worst = -1, worst_candidate = 0, worst_reference = 0;
-  double sum = 0, sum_squares = 0, sum_error = 0, first = 0;
+  double sum_error = 0, first = 0;
   bool constant = true;
   std::vector<int64_t> worst_index;
   Walker c(candidate), r(reference);
@@ -191,10 +242,8 @@ Comparison compare(const TensorView& candidate, const TensorView& reference, con
                                                                  : a == b;
       const double error = std::fabs(a - b);
       result.max_abs_error = std::max(result.max_abs_error, error);
-      const double allowed = tolerance.absolute + tolerance.relative * std::fabs(b);
+      const double allowed = absolute + tolerance.relative * std::fabs(b);
       ratio = floating ? error / allowed : same_integer ? 0 : std::numeric_limits<double>::infinity();
-      sum += b;
-      sum_squares += b * b;
       sum_error += error * error;
       ++finite;
     } else {
@@ -219,10 +268,9 @@ Comparison compare(const TensorView& candidate, const TensorView& reference, con
   // All within it, but where the reference itself is small beside the tolerance, zeros would pass as well: the error's
   // rms must be small beside the reference's spread.
   if (floating && finite > 0) {
-    const double n = static_cast<double>(finite), mean = sum / n, mean_square = sum_squares / n;
-    const double rms = std::sqrt(mean_square),
-                 deviation = n >= 16 ? std::sqrt(std::max(0.0, mean_square - mean * mean)) : rms;
-    const double error = std::sqrt(sum_error / n), allowed = std::max(0.05 * deviation, tolerance.relative * rms);
+    const double rms = summary.rms, deviation = summary.deviation;
+    const double error = std::sqrt(sum_error / static_cast<double>(finite)),
+                 allowed = std::max(0.05 * deviation, tolerance.relative * rms);
     if (!(error <= allowed) && error > 0) {
       result.max_rel_error = std::max(result.max_rel_error,
                                       allowed > 0 ? error / allowed : std::numeric_limits<double>::infinity());
@@ -230,7 +278,7 @@ Comparison compare(const TensorView& candidate, const TensorView& reference, con
           "{}: every element is within {} of the reference, but the error (rms {}) is not small beside the reference "
           "itself "
           "(rms {}, spread {}); worst at [{}]: {}, expected {}",
-          label, text(tolerance.absolute), text(error), text(rms), text(deviation), fmt::join(worst_index, ", "),
+          label, text(absolute), text(error), text(rms), text(deviation), fmt::join(worst_index, ", "),
           text(worst_candidate), text(worst_reference));
       return result;
     }

@@ -1,9 +1,12 @@
 #pragma once
 // Comparison of raw tensor bytes, in the trusted process and without Python. Formulas:
-//   element     |c - r| <= atol + rtol |r|           (NaN with NaN, infinities with the same infinity)
+//   element     |c - r| <= atol max(1, 3 q(r)) + rtol |r|     (NaN with NaN, infinities with the same infinity)
+//               q: the lower quartile of |r|, 3 q about the deviation of a normal distribution: sums of large numbers
+//               that end near zero may be as wrong as those that do not, and no outlier (a mask's -1e9) makes room
 //   scale       rms(c - r) <= max(0.05 std(r), rtol rms(r))   so that zeros, or the mean, do not pass where outputs are
 //               small or nearly constant beside atol
 // Integers and booleans must be equal.
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -12,11 +15,14 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/named_enum.h"
 
 namespace tritonforge::evaluate {
 
 enum class Dtype { kFloat64, kFloat32, kFloat16, kBFloat16, kInt64, kInt32, kInt16, kInt8, kUint8, kBool };
-std::string_view name_of(Dtype dtype);
+constexpr std::array<std::string_view, 10> names_of(Dtype) {
+  return {"float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"};
+}
 size_t size_of(Dtype dtype);
 
 // A dense tensor: `order` lists the dimensions from the outermost in memory to the innermost.
@@ -38,12 +44,24 @@ struct Tolerance {
 struct Tolerances {
   Tolerance float64{1e-7, 1e-7}, float32{1e-4, 1e-4}, half{1e-2, 1e-2};
   Tolerance of(Dtype dtype) const;
+  Tolerances scaled(double factor) const;
 };
+
+// Of the finite elements.
+struct Summary {
+  int64_t finite = 0;
+  double mean = 0, rms = 0;
+  double deviation = 0;  // their standard deviation; rms where they are fewer than 16
+  double quartile = 0;   // the lower one of |element|, over at most 65,536 of them, evenly
+};
+Summary summary_of(const TensorView& tensor);
+// `value` as an element of the type, rounded to nearest, integers towards zero. `at` has room for size_of(dtype) bytes.
+void write_element(Dtype dtype, double value, std::byte* at);
 
 struct Comparison {
   bool passed = false;
   double max_abs_error = 0;  // worst |c - r| over finite elements
-  double max_rel_error = 0;  // worst |c - r| / (atol + rtol |r|)
+  double max_rel_error = 0;  // worst |c - r| / what is allowed
   bool constant = false;     // the reference has one value everywhere (more than 16 elements)
   std::string mismatch;      // where and what, in one line; empty where it passed
 };

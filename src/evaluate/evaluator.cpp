@@ -82,6 +82,7 @@ struct Evaluator::Impl {
   Zygote zygote;
   LoweringPool lowering;
   LruCache<Verdict> verdicts;
+  LruCache<Admission> admissions{4096};  // by the problem's source
   ReferenceCache references;
   uint64_t process_secret;
   SelfTest test;
@@ -122,13 +123,23 @@ struct Evaluator::Impl {
   void evaluate(const EvaluationRequest& request, Verdict& verdict, Deadline client);
 };
 
+void note_admission(const Admission& admission, Verdict& verdict) {
+  if (admission.draw != Draw::kAsGiven) verdict.notes["draw"] = name_of(admission.draw);
+  if (admission.tolerance != 1) verdict.notes["tolerance"] = fmt::format("{:.3g} of the usual", admission.tolerance);
+}
+
 // Every part has its own time from when it begins, so that no candidate has less because others were before it.
 void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdict, Deadline client) {
   const bool live = options.mode == EvaluationMode::kLive, plan = verdict.mode == EvaluationMode::kPlan;
   // The seeds' secret is one of this process, not of the request: candidates of one problem share its reference, and
   // none can know them.
   const uint64_t base = request.fresh_seeds ? Rng::derive(process_secret, request.seed) : request.seed;
-  ReferenceSpec spec{.source = request.problem_source, .init_seed = Rng::derive(base, "init"), .weigh = plan};
+  const std::string problem = checksum(request.problem_source);
+  ReferenceSpec spec{.source = request.problem_source,
+                     .init_seed = Rng::derive(base, "init"),
+                     .tolerances = options.tolerances,
+                     .admission = admissions.get(problem),
+                     .weigh = plan};
   for (int i = 0; i < request.num_correct_trials; ++i)
     spec.trial_seeds.push_back(Rng::derive(Rng::derive(base, "trial"), i));
   if (options.max_elements > 0 || options.max_flops > 0) {
@@ -138,10 +149,12 @@ void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdic
   }
   const ChildLimits on_cpu{.cpu_s = 60, .file_bytes = uint64_t{64} << 20, .memory_bytes = options.memory_bytes};
   const ChildLimits limits = live ? on_cpu.with_gpu() : on_cpu;
-  const std::string key = fmt::format("{} {} {} {}", checksum(request.problem_source), base, request.num_correct_trials,
-                                      plan ? "weighed" : "");
+  const std::string key = fmt::format("{} {} {} {}", problem, base, request.num_correct_trials, plan ? "weighed" : "");
   const auto reference = references.data(key, spec, limits,
                                          Deadline::after(std::min(request.timeout_s, client.remaining_s())));
+  if (!spec.admission) admissions.put(problem, reference->admission);
+  if (!reference->admission.barred.empty()) throw ProblemFault{"the problem is barred: " + reference->admission.barred};
+  note_admission(reference->admission, verdict);
   for (const auto& [name, change] : reference->sizes.items()) {
     verdict.notes["reduced." + name] = fmt::format("{} -> {}", change.at(0).dump(), change.at(1).dump());
   }
@@ -234,6 +247,23 @@ Verdict Evaluator::evaluate(const EvaluationRequest& request, Deadline client) {
   }
   if (!live && lasting(verdict.fault)) impl.verdicts.put(key, verdict);
   return verdict;
+}
+
+ProblemCheck Evaluator::check(const std::string& problem_source, Deadline client) {
+  EvaluationRequest request;
+  request.problem_source = problem_source;
+  request.candidate = problem_source + "\nModelNew = Model\n";
+  request.measure_performance = false;
+  const Verdict verdict = evaluate(request, client);
+  ProblemCheck found{
+      .admission = impl_->admissions.get(checksum(problem_source)), .notes = verdict.notes, .wall_s = verdict.wall_s};
+  // That it launches no kernel is a candidate's fault only.
+  found.admitted = !verdict.trials.empty() && verdict.fault == Fault::kNone;
+  if (found.admitted) return found;
+  found.reason = verdict.diagnostics.empty() ? std::string(name_of(verdict.fault)) : verdict.diagnostics;
+  if (verdict.fault != Fault::kProblemError)
+    found.reason = "its reference does not pass as its own candidate: " + found.reason;
+  return found;
 }
 
 Json Evaluator::health() const {

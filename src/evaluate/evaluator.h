@@ -5,13 +5,26 @@
 //   Evaluator evaluator({.mode = EvaluationMode::kInterpret, .workers = 2});
 //   EvaluationRequest request;  // problem_source and candidate are set
 //   Verdict verdict = evaluator.evaluate(request);
+#include <map>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "base/clock.h"
 #include "contract/verdict.h"
+#include "evaluate/admission.h"
 #include "evaluate/request.h"
 
 namespace tritonforge::evaluate {
+
+// Whether candidates can be judged on a problem.
+struct ProblemCheck {
+  bool admitted = false;  // its reference is told from the controls, and passes as its own candidate
+  std::string reason;     // where not
+  std::optional<Admission> admission;
+  std::map<std::string, std::string> notes;  // of the reference's verdict: sizes, mode
+  double wall_s = 0;
+};
 
 class Evaluator {
  public:
@@ -22,6 +35,8 @@ class Evaluator {
   // `client`; request.timeout_s and candidate_timeout_s begin when they are there. Throws kUnavailable (queue full),
   // kTimeout (no worker was free by then), kUsage (unknown mode), kUnsupported (backend).
   Verdict evaluate(const EvaluationRequest& request, Deadline client = Deadline::after(3600));
+  // Probes the problem and judges its own reference like a candidate. Throws as evaluate does.
+  ProblemCheck check(const std::string& problem_source, Deadline client = Deadline::after(3600));
   // {"mode", "device", "sandbox": {layer: state}, "self_test": {attempt: outcome}, "workers", "busy", "waiting",
   // counters}
   Json health() const;

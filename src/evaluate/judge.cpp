@@ -10,7 +10,6 @@ namespace {
 
 // Of all the kernels that a candidate launches, every specialisation and target one.
 constexpr size_t kMaxKernels = 256, kMaxKernelHeader = 64 << 10, kMaxIrBytes = 64 << 20;
-constexpr size_t kMaxNames = 256;
 // What an answer may hold beyond twice the reference's bytes: a wrong shape or dtype shall still be told as one.
 constexpr size_t kPayloadSlack = 64 << 20;
 
@@ -37,17 +36,6 @@ std::optional<E> word_of(std::string_view name) {
 bool is_candidates_own(Fault fault) {
   return fault == Fault::kSyntaxError || fault == Fault::kImportError || fault == Fault::kCompileError ||
          fault == Fault::kRuntimeError || fault == Fault::kOutOfMemory;
-}
-
-std::vector<std::string> strings_of(const Json& object, const char* key) {
-  std::vector<std::string> out;
-  const auto found = object.find(key);
-  if (found == object.end() || !found->is_array()) return out;
-  for (const auto& item : *found) {
-    if (out.size() == kMaxNames) break;
-    if (item.is_string()) out.push_back(clipped(item.get<std::string>(), 500));
-  }
-  return out;
 }
 
 }  // namespace
@@ -215,8 +203,7 @@ bool Judge::load() {
     }
     verdict_.stage = std::max(verdict_.stage, step.stage);
     if (step.stage == Stage::kParsed) add_screen(verdict_, frame->header);
-    if (const auto weights = string_or(frame->header, "weights", ""); !weights.empty())
-      verdict_.notes["weights"] = clipped(weights, 100);
+    note_own_weights(verdict_, strings_of(frame->header, "own_weights"));
   }
   return true;
 }
@@ -250,7 +237,7 @@ bool Judge::trial(size_t index, bool ghost) {
     }
     if (frame->header.contains("tensors") &&
         same_outputs(call_result(frame->header.at("outputs"), frame->header, frame->payload), expected,
-                     context_.options.tolerances))
+                     reference_->tolerances))
       add_flag(verdict_, Cheat::kNoKernelEffect, "with every launch left out, the output is the same");
     return true;
   }
@@ -307,7 +294,7 @@ bool Judge::trial(size_t index, bool ghost) {
     if (!ops.empty()) verdict_.notes["torch_ops"] = fmt::format("{}", fmt::join(ops, ", "));
   }
   judge_call(call_result(frame->header.at("outputs"), frame->header, frame->payload), expected, index,
-             context_.options.tolerances, verdict_, trivial_);
+             reference_->tolerances, verdict_, trivial_);
   return verdict_.trials.back().passed && !verdict_.cheated();
 }
 

@@ -1,5 +1,6 @@
 #include "evaluate/reference.h"
 
+#include "base/checksum.h"
 #include "base/rng.h"
 
 namespace tritonforge::evaluate {
@@ -44,6 +45,36 @@ std::unique_ptr<ReferenceTrial> take_trial(Frame frame) {
   for (const auto& alias : frame.header.at("aliases")) trial->aliases.push_back(alias.get<bool>());
   trial->aliases.resize(trial->outputs.size());
   return trial;
+}
+
+// What one way to draw inputs and weights gives. Wider ones may be more than the problem takes: then there is no
+// output.
+Probe probe_of(Child& child, uint64_t seed, Draw draw, Deadline deadline) {
+  const auto seed_of = [&](int trial) { return Rng::derive(Rng::derive(seed, "probe"), trial) >> 1; };
+  Probe probe;
+  try {
+    Frame frame = ask(child,
+                      {{"op", "probe"},
+                       {"seeds", {seed_of(0), seed_of(1)}},
+                       {"forward_seed", Rng::derive(seed, "forward") >> 1},
+                       {"inputs", name_of(draw)}},
+                      deadline);
+    probe.payload = std::move(frame.payload);
+    const auto tensors = parse_tensors(frame.header.at("tensors"), probe.payload);
+    size_t at = 0;
+    for (const auto& run : frame.header.at("runs")) {
+      const auto count = run.at(1).get<size_t>();
+      if (count > tensors.size() - at) fail(ErrorKind::kCorrupt, "the problem's child announced too many tensors");
+      const auto first = tensors.begin() + static_cast<ptrdiff_t>(at);
+      probe.runs[run.at(0).get<std::string>()].assign(first, first + static_cast<ptrdiff_t>(count));
+      at += count;
+    }
+    for (const auto& name : frame.header.at("idle")) probe.idle.push_back(name.get<std::string>().substr(0, 60));
+  } catch (const ProblemFault&) {
+    if (draw == Draw::kAsGiven) throw;
+    return {};
+  }
+  return probe;
 }
 
 // The problem's own code is no candidate: where it cannot be recorded, or breaks under it, there is nothing to hold
@@ -104,21 +135,45 @@ std::string describe_silence(Silence silence, Child& child, const std::string& d
 
 std::shared_ptr<const ReferenceData> make_reference(Child& child, const ReferenceSpec& spec, Deadline deadline) {
   auto data = std::make_shared<ReferenceData>();
-  Json request = {
-      {"op", "problem"}, {"source", spec.source}, {"seed", spec.init_seed >> 1}, {"max_state", uint64_t{1} << 30}};
-  if (spec.max_elements > 0) request["budget"] = {{"elements", spec.max_elements}, {"flops", spec.max_flops}};
-  try {
+  std::pair<uint64_t, bool> loaded{0, false};  // seed and size of the weights in the child
+  const auto load = [&](uint64_t seed, Draw draw) {
+    const bool large = draw == Draw::kLargeWeights;
+    if (!data->init.is_null() && loaded == std::pair(seed, large)) return;
+    loaded = {seed, large};
+    Json request = {{"op", "problem"},
+                    {"source", spec.source},
+                    {"seed", seed >> 1},
+                    {"weight_seed", Rng::derive(seed, "weights") >> 1},
+                    {"large_weights", large},
+                    {"probe", !spec.admission},
+                    {"max_state", uint64_t{1} << 30}};
+    if (spec.max_elements > 0) request["budget"] = {{"elements", spec.max_elements}, {"flops", spec.max_flops}};
     Frame frame = ask(child, request, deadline);
     data->init = frame.header.at("init");
     data->tensors = frame.header.at("tensors");
     data->state = frame.header.at("state");
     data->sizes = frame.header.at("sizes");
+    data->full = frame.header.at("full");
     data->payload = std::move(frame.payload);
     parse_tensors(data->tensors, data->payload);  // checked before it is handed on
+  };
+  // Whoever asks first: a problem is admitted alike.
+  const auto probe = [&, seed = Rng::derive(0, checksum(spec.source))](Draw draw) {
+    load(seed, draw);
+    return probe_of(child, seed, draw, deadline);
+  };
+  try {
+    data->admission = spec.admission ? *spec.admission : admit(probe, spec.tolerances);
+    data->tolerances = spec.tolerances.scaled(data->admission.tolerance);
+    if (!data->admission.barred.empty()) return data;
+    load(spec.init_seed, data->admission.draw);
     for (size_t i = 0; i < spec.trial_seeds.size(); ++i) {
-      frame = ask(child,
-                  {{"op", "trial"}, {"seed", spec.trial_seeds[i] >> 1}, {"forward_seed", spec.forward_seed_of(i)}},
-                  deadline);
+      Frame frame = ask(child,
+                        {{"op", "trial"},
+                         {"seed", spec.trial_seeds[i] >> 1},
+                         {"forward_seed", spec.forward_seed_of(i)},
+                         {"inputs", name_of(data->admission.draw)}},
+                        deadline);
       data->trials.push_back(take_trial(std::move(frame)));
       data->trials.back()->seed = spec.trial_seeds[i];
       data->trials.back()->forward_seed = spec.forward_seed_of(i);

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "contract/verdict.h"
-#include "evaluate/compare.h"
+#include "evaluate/admission.h"
 #include "evaluate/plan/work.h"
 #include "evaluate/zygote.h"
 
@@ -24,8 +24,13 @@ struct ReferenceTrial {
 
 struct ReferenceData {
   Json init, tensors, state, sizes;  // the frame that the candidate's "load" is built from
+  // At the problem's own sizes, where they were reduced: {"init", "inputs", "tensors": forms without data}; null where
+  // they cannot be told without their data.
+  Json full;
   std::vector<std::byte> payload;
   std::vector<std::unique_ptr<ReferenceTrial>> trials;
+  Admission admission;
+  Tolerances tolerances;     // of this problem
   std::optional<Work> work;  // that its forward has torch do; nullopt where it was not asked for or is no plan
   size_t bytes() const;
 };
@@ -35,6 +40,8 @@ struct ReferenceSpec {
   uint64_t init_seed = 0;
   std::vector<uint64_t> trial_seeds;
   int64_t max_elements = 0, max_flops = 0;  // 0: sizes stay
+  Tolerances tolerances;                    // of any problem
+  std::optional<Admission> admission;       // where it is known; else the problem is probed
   bool weigh = false;                       // ReferenceData::work; the child is of no further use then
   uint64_t forward_seed_of(size_t trial) const;
 };
@@ -43,8 +50,8 @@ struct ProblemFault {
   std::string text;
 };
 
-// Runs the spec in `child` (role reference), which stays usable for timing (not after `weigh`). Throws ProblemFault
-// with the problem's own error.
+// Runs the spec in `child` (role reference), which stays usable for timing (not after `weigh`). Of a problem that is
+// barred there are no trials. Throws ProblemFault with the problem's own error.
 std::shared_ptr<const ReferenceData> make_reference(Child& child, const ReferenceSpec& spec, Deadline deadline);
 
 // {"tensor": 3} leaves made equal, so that the structure of two outputs can be compared.

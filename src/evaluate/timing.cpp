@@ -172,7 +172,7 @@ class Measurement {
     }
     const size_t chosen = rng_.below(calls.size());
     const std::string mismatch = candidate_.ask({{"op", "fetch"}, {"index", chosen}}, {}, [&](const Frame& fetched) {
-      return mismatch_of(fetched, *session_.data.trials[calls[chosen]], session_.options.tolerances);
+      return mismatch_of(fetched, *session_.data.trials[calls[chosen]], session_.data.tolerances);
     });
     if (!mismatch.empty())
       verdict_.flags.push_back({Cheat::kTimedOutputWrong, "an output of a timed call: " + mismatch});

@@ -8,6 +8,22 @@ std::string clipped(const std::string& text, size_t size) {
   return text.size() <= size ? text : text.substr(0, size) + "...";
 }
 
+std::vector<std::string> strings_of(const Json& object, const char* key) {
+  constexpr size_t kMost = 256, kText = 500;
+  std::vector<std::string> out;
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_array()) return out;
+  for (const auto& item : *found) {
+    if (out.size() == kMost) break;
+    if (item.is_string()) out.push_back(clipped(item.get<std::string>(), kText));
+  }
+  return out;
+}
+
+void note_own_weights(Verdict& verdict, const std::vector<std::string>& names) {
+  if (!names.empty()) verdict.notes["own_weights"] = clipped(fmt::format("{}", fmt::join(names, ", ")), 300);
+}
+
 void add_diagnostics(Verdict& verdict, const std::string& line) {
   constexpr size_t kMost = 4000;
   std::string& text = verdict.diagnostics;
@@ -90,6 +106,11 @@ void judge_call(const CallResult& call, const ReferenceTrial& expected, size_t i
   if (!trial.passed) {
     verdict.fault = Fault::kMismatch;
     add_diagnostics(verdict, fmt::format("trial {}: {}", index, trial.mismatch));
+    if (const auto own = verdict.notes.find("own_weights"); own != verdict.notes.end()) {
+      add_diagnostics(verdict, fmt::format("ModelNew's weights are set to those of Model, by name or by order and "
+                                           "shape; these have none: {}",
+                                           own->second));
+    }
   }
   verdict.trials.push_back(std::move(trial));
 }

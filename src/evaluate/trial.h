@@ -12,6 +12,10 @@
 namespace tritonforge::evaluate {
 
 std::string clipped(const std::string& text, size_t size);
+// The texts of a list that an untrusted process sent: 256 at most, each of 500 characters.
+std::vector<std::string> strings_of(const Json& object, const char* key);
+// Weights of ModelNew that stand for none of the problem's, and so are as its constructor made them.
+void note_own_weights(Verdict& verdict, const std::vector<std::string>& names);
 // A line more of what the model is shown; 4,000 characters at most.
 void add_diagnostics(Verdict& verdict, const std::string& line);
 // Once a kind; a cheat is also told in the diagnostics.

@@ -96,6 +96,7 @@ std::vector<std::string> command_line(const ZygoteOptions& options, int control)
                                 "OPENBLAS_NUM_THREADS=1",
                                 "MKL_NUM_THREADS=1",
                                 "PYTHONHASHSEED=0",
+                                "HF_HUB_OFFLINE=1",  // there is no network: who wants one shall not wait for it
                                 "PYTHONPATH=" + options.worker.string()};
   for (const char* name :
        {"HOME", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "TRITONFORGE_WORKER_DEBUG"}) {

@@ -13,7 +13,7 @@ struct RunOptions {
   void describe(V& v) {
     v("output", output, "the run's folder (default runs/NAME-seedN)");
     v("resume", resume, "goes on with the run in the folder");
-    v("json", json, "prints result.json instead of the table");
+    v("json", json, "prints the result as one JSON document instead of the table");
   }
 };
 

@@ -54,7 +54,7 @@ def limits(monkeypatch):
 
 
 def test_a_candidate_has_its_limit_of_device_memory_before_its_code_runs(tmp_path, limits):
-    assert load(tmp_path, 0.25) == {"stage": "built", "weights": "none"}
+    assert load(tmp_path, 0.25) == {"stage": "built", "own_weights": []}
     assert limits == [0.25]
 
 

@@ -11,8 +11,9 @@ import torch
 import triton
 
 from tritonforge_worker import cuda_on_cpu, errors, frontend, interpreter, live, reduce, screen
-from tritonforge_worker.modules import run_source, set_seed, state_of
+from tritonforge_worker.modules import run_source, set_seed
 from tritonforge_worker.protocol import Encoder, Unsupported, decode, split_payload, to_tensor
+from tritonforge_worker.weights import SPREAD, matched, redrawn, state_of
 
 _detach, _storage, _parameter = torch.Tensor.detach, torch.Tensor.untyped_storage, torch.nn.Parameter
 _tensor = torch.Tensor
@@ -110,7 +111,8 @@ class Candidate:
                 self.channel.send({"stage": "imported"})
                 stage = "construct"
                 set_seed(request["seed"])
-                self.model = module.ModelNew(*init)
+                with redrawn(SPREAD):
+                    self.model = module.ModelNew(*init)
                 if not callable(self.model):
                     raise TypeError("ModelNew is not callable: it must be a torch.nn.Module with forward")
             weights = self.take_weights(request["state"], tensors)
@@ -118,22 +120,20 @@ class Candidate:
                 self.model = self.model.cuda()
         except BaseException as error:
             return self.failed(error, stage)
-        self.channel.send({"stage": "built", "weights": weights})
+        self.channel.send({"stage": "built", "own_weights": weights})
 
     def take_weights(self, names, tensors):
-        """The reference's weights by name where all names and shapes agree; else those that the seed gave."""
-        if not isinstance(self.model, torch.nn.Module):
-            return "none"
-        own = state_of(self.model)
-        wanted = {name: tensors[index] for name, index in names}
+        """The reference's weights (weights.matched); says which of the candidate's own have no counterpart."""
+        own, wanted = state_of(self.model), {name: tensors[index] for name, index in names}
         if not wanted:
-            return "by seed"
-        common = {n for n in wanted if n in own and own[n].shape == wanted[n].shape}
+            return []
+        shapes = [{name: tuple(tensor.shape) for name, tensor in state.items()} for state in (own, wanted)]
+        pairs = matched(*shapes)
         with torch.no_grad():
-            for name in common:
-                if not torch.equal(own[name].detach().cpu(), wanted[name].to(own[name].dtype)):
-                    own[name].copy_(wanted[name])
-        return "by name" if len(common) == len(wanted) else f"by name {len(common)} of {len(wanted)}, the rest by seed"
+            for name, theirs in pairs.items():
+                if not torch.equal(own[name].detach().cpu(), wanted[theirs].to(own[name].dtype)):
+                    own[name].copy_(wanted[theirs])
+        return [name for name in own if name not in pairs]
 
     def inputs_of(self, request, payload):
         parts = split_payload(request["tensors"], payload)

@@ -29,11 +29,6 @@ def set_seed(seed):
     numpy.random.seed(seed & 0xFFFFFFFF)
 
 
-def state_of(model):
-    """Parameters and buffers by name, in order, shared tensors once."""
-    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
-
-
 def tensors_in(value):
     """The tensors in a tensor, or in nested lists, tuples and dictionaries."""
     if isinstance(value, torch.Tensor):

@@ -59,23 +59,28 @@ class Channel:
             self._sendall(part)
 
 
+def form_of(tensor):
+    """(its dimensions from the outermost in memory, its dtype's name)."""
+    if tensor.dtype not in NAMES:
+        raise Unsupported(f"tensor of dtype {tensor.dtype}")
+    if tensor.layout != torch.strided:
+        raise Unsupported(f"tensor of layout {tensor.layout}")
+    return sorted(range(tensor.dim()), key=lambda d: (-tensor.stride(d), d)), NAMES[tensor.dtype]
+
+
 def tensor_bytes(tensor):
     """The bytes of a dense tensor in its own memory order, and its description."""
     tensor = tensor.detach()
     if tensor.device.type != "cpu":
         tensor = tensor.cpu()
-    if tensor.dtype not in NAMES:
-        raise Unsupported(f"tensor of dtype {tensor.dtype}")
-    if tensor.layout != torch.strided:
-        raise Unsupported(f"tensor of layout {tensor.layout}")
+    order, dtype = form_of(tensor)
     if tensor.is_conj() or tensor.is_neg():
         tensor = tensor.resolve_conj().resolve_neg()
-    order = sorted(range(tensor.dim()), key=lambda d: (-tensor.stride(d), d))
     dense = tensor.permute(order)
     if not dense.is_contiguous():
         order, dense = list(range(tensor.dim())), tensor.contiguous()
     flat = dense.reshape(-1).view(torch.uint8) if tensor.numel() else torch.empty(0, dtype=torch.uint8)
-    described = {"dtype": NAMES[tensor.dtype], "shape": list(tensor.shape), "order": order, "bytes": flat.numel()}
+    described = {"dtype": dtype, "shape": list(tensor.shape), "order": order, "bytes": flat.numel()}
     return described, memoryview(flat.numpy()).cast("B") if flat.numel() else b""
 
 
@@ -85,6 +90,9 @@ class Encoder:
     def __init__(self):
         self.tensors, self.payload, self.objects = [], [], []
 
+    def tensor(self, value):
+        return tensor_bytes(value)
+
     def value(self, value, depth=0):
         if depth > 32:
             raise Unsupported("value nested deeper than 32")
@@ -93,7 +101,7 @@ class Encoder:
         if isinstance(value, float):
             return {"float": repr(value)}
         if isinstance(value, torch.Tensor):
-            described, data = tensor_bytes(value)
+            described, data = self.tensor(value)
             described["requires_grad"] = bool(value.requires_grad)
             self.tensors.append(described)
             self.payload.append(data)
@@ -109,6 +117,14 @@ class Encoder:
         if isinstance(value, dict):
             return {"dict": [[self.value(k, depth + 1), self.value(v, depth + 1)] for k, v in value.items()]}
         raise Unsupported(f"value of type {type(value).__module__}.{type(value).__qualname__}")
+
+
+class Forms(Encoder):
+    """Without their data."""
+
+    def tensor(self, value):
+        order, dtype = form_of(value)
+        return {"dtype": dtype, "shape": list(value.shape), "order": order, "bytes": 0}, b""
 
 
 def split_payload(described, payload):

@@ -5,6 +5,7 @@ no longer divides a width) is not taken.
 """
 
 import ast
+import math
 import operator
 
 import torch
@@ -12,6 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from tritonforge_worker import cuda_on_cpu
 from tritonforge_worker.modules import run_source, set_seed, tensors_in
+from tritonforge_worker.protocol import Encoder, Forms
 
 
 class OnMeta(cuda_on_cpu.CudaOnCpu):
@@ -60,13 +62,18 @@ def integer_of(node):
 
 
 def constants(tree):
-    """name -> (value, its node) of module-level integer assignments."""
+    """name -> (value, its node) of module-level integer assignments; "name[i]" for those within a tuple or list."""
     found = {}
     for node in tree.body:
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            value = integer_of(node.value)
+        if not (isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)):
+            continue
+        name, parts = node.targets[0].id, {"": node.value}
+        if isinstance(node.value, (ast.Tuple, ast.List)):
+            parts = {f"[{index}]": part for index, part in enumerate(node.value.elts)}
+        for place, part in parts.items():
+            value = integer_of(part)
             if value is not None and value > 1:
-                found[node.targets[0].id] = (value, node.value)
+                found[name + place] = (value, part)
     return found
 
 
@@ -77,7 +84,9 @@ def rewritten(source, sizes):
     except SyntaxError:
         return source
     lines = source.splitlines(keepends=True)
-    for name, (value, node) in constants(tree).items():
+    # From the end on: what stands before in the same line keeps its place.
+    places = sorted(constants(tree).items(), key=lambda item: (item[1][1].lineno, item[1][1].col_offset), reverse=True)
+    for name, (value, node) in places:
         if name in sizes and sizes[name][0] == value and node.lineno == node.end_lineno:
             line = lines[node.lineno - 1].encode()
             new = line[: node.col_offset] + str(sizes[name][1]).encode() + line[node.end_col_offset :]
@@ -85,8 +94,9 @@ def rewritten(source, sizes):
     return "".join(lines)
 
 
-def cost(source, folder):
-    """(largest total of elements held at once, floating-point operations) of one forward."""
+def cost(source, folder, budget):
+    """(elements of inputs, weights and outputs, floating-point operations) of one forward; where inputs and weights
+    alone are more than the budget, (those, infinity): nobody waits for the many steps of a recurrence to be counted."""
     with OnMeta():
         module = run_source(source, "sizing", folder)
         set_seed(0)
@@ -95,8 +105,8 @@ def cost(source, folder):
         elements = sum(t.numel() for t in tensors_in(inputs))
         model = module.Model(*init)
         elements += sum(t.numel() for t in model.state_dict().values())
-        if elements > 1 << 40:
-            return elements, 0
+        if elements > budget["elements"]:
+            return elements, math.inf
         with torch.no_grad(), FlopCounterMode(display=False) as counter:
             outputs = model(*[x.to("meta") if isinstance(x, torch.Tensor) else x for x in inputs])
         elements += sum(t.numel() for t in tensors_in(outputs))
@@ -109,7 +119,7 @@ def reduced(source, budget, folder):
     if not found:
         return source, {}
     try:
-        now = cost(source, folder)
+        now = cost(source, folder, budget)
     except BaseException:
         return source, {}  # what cannot be sized is run as it is; its real fault shows there
 
@@ -117,24 +127,53 @@ def reduced(source, budget, folder):
         return cost[0] <= budget["elements"] and cost[1] <= budget["flops"]
 
     sizes, stuck = {name: [value, value] for name, (value, _) in found.items()}, set()
+
+    def halved(names):
+        """The sizes with these names' halved, and their cost; None where the problem breaks or costs as much."""
+        trial = {n: [old, new // 2 if n in names else new] for n, (old, new) in sizes.items()}
+        try:
+            then = cost(rewritten(source, trial), folder, budget)
+        except BaseException:
+            return None
+        return (trial, then) if then[0] < now[0] or then[1] < now[1] else None
+
+    # All large ones together first: what is in proportion (channels and groups, width and heads) stays so. Then the
+    # largest, one by one.
     for _ in range(200):
         if fits(now):
             break
-        open_names = [n for n in sizes if n not in stuck and sizes[n][1] >= 4]
-        if not open_names:
-            break
-        name = max(open_names, key=lambda n: sizes[n][1])
-        trial = {**sizes, name: [sizes[name][0], sizes[name][1] // 2]}
-        try:
-            then = cost(rewritten(source, trial), folder)
-        except BaseException:
-            then = None
-        if then is None or (then[0] >= now[0] and then[1] >= now[1]):
-            stuck.add(name)
-            continue
-        sizes, now = trial, then
+        large = [n for n in sizes if sizes[n][1] >= 16]
+        step = halved(large) if not stuck and large else None
+        if step is None:
+            names = [n for n in sizes if n not in stuck and sizes[n][1] >= 4]
+            if not names:
+                break
+            largest = max(names, key=lambda n: sizes[n][1])
+            step = halved([largest])
+            if step is None:
+                stuck.add(largest)
+                continue
+        sizes, now = step
     changed = {n: v for n, v in sizes.items() if v[0] != v[1]}
     return rewritten(source, changed), changed
+
+
+def forms(source, folder):
+    """{"init", "inputs", "tensors"}: init arguments, and inputs without their data, at the sizes as they are written.
+    None where that cannot be told on the meta device."""
+    init, inputs = Encoder(), Forms()
+    try:
+        with OnMeta():
+            module = run_source(source, "sizing", folder)
+            set_seed(0)
+            arguments = module.get_init_inputs() if hasattr(module, "get_init_inputs") else []
+            return {
+                "init": init.value(list(arguments)),
+                "inputs": inputs.value(list(module.get_inputs())),
+                "tensors": inputs.tensors,
+            }
+    except BaseException:  # an init argument with data among them
+        return None
 
 
 def warm_up():

@@ -2,8 +2,8 @@
 
 import torch
 
-from tritonforge_worker import cuda_on_cpu, errors, live, reduce
-from tritonforge_worker.modules import run_source, set_seed, state_of, tensors_in
+from tritonforge_worker import controls, cuda_on_cpu, errors, live, reduce, weights
+from tritonforge_worker.modules import run_source, set_seed, tensors_in
 from tritonforge_worker.plan import recorder
 from tritonforge_worker.protocol import Encoder, Unsupported, decode
 
@@ -11,7 +11,7 @@ from tritonforge_worker.protocol import Encoder, Unsupported, decode
 class Reference:
     def __init__(self, channel, sandbox):
         self.channel, self.folder, self.live = channel, sandbox["folder"], sandbox["mode"] == "live"
-        self.slots = {}
+        self.slots, self.reduced = {}, None
         if not self.live:
             cuda_on_cpu.install()
 
@@ -24,11 +24,11 @@ class Reference:
         )
 
     def problem(self, request, payload):
-        source, sizes = request["source"], {}
+        source, sizes, full = request["source"], {}, None
         try:
             compile(source, "problem.py", "exec")
             if request.get("budget"):
-                source, sizes = reduce.reduced(source, request["budget"], self.folder)
+                source, sizes, full = self.within(source, request["budget"])
             with self.around():
                 self.module = run_source(source, "problem", self.folder)
                 for name in ("Model", "get_inputs"):
@@ -39,29 +39,68 @@ class Reference:
                 encoder = Encoder()
                 with cuda_on_cpu.own_code():
                     tree = encoder.value(list(init))
-                set_seed(request["seed"])
-                self.model = self.module.Model(*init)
+                self.model = self.make_model(init, request["seed"], weights.SPREAD)
+                self.plain = self.make_model(init, request["seed"], 0) if request["probe"] else None
             names = []
-            state = state_of(self.model)
+            state = weights.state_of(self.model)
+            # Larger ones are not handed on: reference and candidate draw them from the same seed.
             if sum(t.numel() * t.element_size() for t in state.values()) <= request["max_state"]:
+                weights.redraw(self.model, request["weight_seed"], request["large_weights"])
                 for name, tensor in state.items():
                     names.append([name, encoder.value(tensor)["tensor"]])
             if self.live:
                 self.model = self.model.cuda()
+                self.plain = self.plain and self.plain.cuda()
         except BaseException as error:
             return self.failed(error, "problem", source)
         self.channel.send(
-            {"problem": True, "init": tree, "tensors": encoder.tensors, "state": names, "sizes": sizes}, encoder.payload
+            {"problem": True, "init": tree, "tensors": encoder.tensors, "state": names, "sizes": sizes, "full": full},
+            encoder.payload,
         )
 
-    def make_inputs(self, seed):
+    def within(self, source, budget):
+        """The source within the budget, its sizes, and its forms as it stands; a problem is loaded more than once."""
+        if self.reduced is None:
+            smaller, sizes = reduce.reduced(source, budget, self.folder)
+            self.reduced = smaller, sizes, reduce.forms(source, self.folder) if sizes else None
+        return self.reduced
+
+    def make_model(self, init, seed, spread):
         set_seed(seed)
-        return list(self.module.get_inputs())
+        with weights.redrawn(spread):
+            return self.module.Model(*init)
+
+    def make_inputs(self, seed, draw):
+        set_seed(seed)
+        inputs = list(self.module.get_inputs())
+        if draw not in ("signed", "wide"):
+            return inputs
+        generator = torch.Generator().manual_seed(seed)
+        return [weights.wide(x, draw, generator) if isinstance(x, torch.Tensor) else x for x in inputs]
+
+    def probe(self, request, payload):
+        """What admission asks for (controls.py); the model stays as it is."""
+
+        def inputs(trial):
+            made = self.make_inputs(request["seeds"][trial], request["inputs"])
+            return [x.cuda() if self.live and isinstance(x, torch.Tensor) else x for x in made]
+
+        try:
+            found, idle = controls.probes(self.model, self.plain, inputs, request["forward_seed"], self.around)
+            encoder = Encoder()
+            for outputs in found.values():
+                encoder.value(outputs)
+        except Unsupported as error:
+            return self.failed(TypeError(f"the problem uses a {error}"), "problem", "")
+        except BaseException as error:
+            return self.failed(error, "problem", "")
+        runs = [[name, len(outputs)] for name, outputs in found.items()]
+        self.channel.send({"runs": runs, "idle": idle, "tensors": encoder.tensors}, encoder.payload)
 
     def trial(self, request, payload):
         try:
             with self.around():
-                inputs = self.make_inputs(request["seed"])
+                inputs = self.make_inputs(request["seed"], request["inputs"])
             encoder = Encoder()
             tree = encoder.value(inputs)
             count = len(encoder.tensors)
@@ -99,14 +138,14 @@ class Reference:
     def record(self, request, payload):
         """What forward has torch do, as a plan of the last trial's shapes; the model is of no use afterwards."""
         try:
-            known = {name: {"shape": list(tensor.shape)} for name, tensor in state_of(self.model).items()}
-            plan, parts = recorder.record(self.model, known, *self.call, decode, 0, "")
+            known = {name: {"shape": list(tensor.shape)} for name, tensor in weights.state_of(self.model).items()}
+            plan, parts = recorder.record(self.model, known, *self.call, decode, "")
         except BaseException as error:  # NotAPlan, and whatever the problem's code does over recorded tensors
             return self.channel.send({"not_a_plan": f"{type(error).__name__}: {error}"[:500]})
         self.channel.send({"plan": plan}, parts)
 
     def serve(self):
-        operations = {"problem": self.problem, "trial": self.trial, "record": self.record}
+        operations = {"problem": self.problem, "probe": self.probe, "trial": self.trial, "record": self.record}
         if self.live:
             operations.update(live.operations(self))
         while True:

@@ -25,6 +25,7 @@ const Names kFree = {"view",
                      "slice",
                      "narrow",
                      "split",
+                     "unsafe_split",
                      "split_with_sizes",
                      "unbind",
                      "chunk",
@@ -79,8 +80,8 @@ const Names kComputing = {
     // reductions, scans, sorting
     "sum", "mean", "prod", "var", "std", "var_mean", "std_mean", "amax", "amin", "aminmax", "max", "min", "argmax",
     "argmin", "any", "all", "norm", "linalg_vector_norm", "logsumexp", "cumsum", "cumprod", "cummax", "cummin",
-    "logcumsumexp", "softmax", "_softmax", "log_softmax", "_log_softmax", "sort", "argsort", "topk", "kthvalue",
-    "median", "mode", "count_nonzero", "dist", "searchsorted", "bucketize", "histc", "bincount",
+    "logcumsumexp", "softmax", "_softmax", "_safe_softmax", "log_softmax", "_log_softmax", "sort", "argsort", "topk",
+    "kthvalue", "median", "mode", "count_nonzero", "dist", "searchsorted", "bucketize", "histc", "bincount",
     // indexing
     "index", "index_select", "gather", "scatter", "scatter_", "scatter_add", "scatter_add_", "scatter_reduce",
     "index_add", "index_add_", "index_copy", "index_copy_", "index_fill", "index_fill_", "index_put", "index_put_",
@@ -209,35 +210,23 @@ PlanBinding binding_of(const Json& json, size_t values) {
   return out;
 }
 
-Plan checked(const Json& json, std::span<const std::byte> payload, const PlanLimits& limits) {
-  Plan plan;
-  const auto list = [&](const char* name, size_t most) -> const Json& {
-    const Json& items = json.at(name);
-    if (!items.is_array() || items.size() > most) wrong("'{}' is no list of at most {}", name, most);
-    return items;
-  };
-  plan.inputs = json.at("inputs").get<size_t>();
-  // The payload: the kernels' texts, then the constants.
+const Json& list_of(const Json& json, const char* name, size_t most) {
+  const Json& items = json.at(name);
+  if (!items.is_array() || items.size() > most) wrong("'{}' is no list of at most {}", name, most);
+  return items;
+}
+
+// Texts and kernels; returns where the payload's texts end.
+size_t take_kernels(const Json& json, std::span<const std::byte> payload, const PlanLimits& limits, Plan& plan) {
   size_t at = 0;
-  for (const auto& size : list("texts", limits.kernels * 4)) {
+  for (const auto& size : list_of(json, "texts", limits.kernels * 4)) {
     const auto bytes = size.get<uint64_t>();
     if (bytes > limits.text_bytes || at + bytes > std::min(limits.text_bytes, payload.size()))
       wrong("kernel texts of more than {} bytes", limits.text_bytes);
     plan.texts.emplace_back(reinterpret_cast<const char*>(payload.data() + at), bytes);
     at += bytes;
   }
-  plan.constants = parse_tensors(json.at("constants"), payload.subspan(at));
-  int64_t bytes = 0;
-  for (const auto& item : list("values", limits.values)) {
-    plan.values.push_back(value_of(item, limits));
-    const PlanValue& value = plan.values.back();
-    bytes += value.elements() * static_cast<int64_t>(size_of(value.dtype));
-    if (bytes > limits.total_bytes * 4) wrong("values of more than {} bytes", limits.total_bytes * 4);
-    if (value.input >= static_cast<int>(plan.inputs)) wrong("input {} of {}", value.input, plan.inputs);
-    if (value.constant >= static_cast<int>(plan.constants.size()))
-      wrong("constant {} of {}", value.constant, plan.constants.size());
-  }
-  for (const auto& item : list("kernels", limits.kernels)) {
+  for (const auto& item : list_of(json, "kernels", limits.kernels)) {
     PlanKernel kernel{.name = item.at("name").get<std::string>().substr(0, 200), .options = item.at("options")};
     if (!kernel.options.is_object()) wrong("kernel {}: options are no object", kernel.name);
     for (const auto& [target, text] : item.at("ir").items())
@@ -245,6 +234,24 @@ Plan checked(const Json& json, std::span<const std::byte> payload, const PlanLim
     for (const auto& [target, text] : item.at("errors").items())
       kernel.errors[target.substr(0, 32)] = text.get<std::string>().substr(0, 4000);
     plan.kernels.push_back(std::move(kernel));
+  }
+  return at;
+}
+
+Plan checked(const Json& json, std::span<const std::byte> payload, const PlanLimits& limits) {
+  Plan plan;
+  plan.inputs = json.at("inputs").get<size_t>();
+  const size_t at = take_kernels(json, payload, limits, plan);  // then the constants
+  plan.constants = parse_tensors(json.at("constants"), payload.subspan(at));
+  int64_t bytes = 0;
+  for (const auto& item : list_of(json, "values", limits.values)) {
+    plan.values.push_back(value_of(item, limits));
+    const PlanValue& value = plan.values.back();
+    bytes += value.elements() * static_cast<int64_t>(size_of(value.dtype));
+    if (bytes > limits.total_bytes * 4) wrong("values of more than {} bytes", limits.total_bytes * 4);
+    if (value.input >= static_cast<int>(plan.inputs)) wrong("input {} of {}", value.input, plan.inputs);
+    if (value.constant >= static_cast<int>(plan.constants.size()))
+      wrong("constant {} of {}", value.constant, plan.constants.size());
   }
   // A value is made by its source or by one step, before it is used.
   const size_t count = plan.values.size();
@@ -262,7 +269,7 @@ Plan checked(const Json& json, std::span<const std::byte> payload, const PlanLim
       for (const auto& item : argument) use_all(item, where);
   };
   int64_t programs = 0;
-  for (const auto& item : list("steps", limits.steps)) {
+  for (const auto& item : list_of(json, "steps", limits.steps)) {
     PlanStep step;
     if (item.contains("launch")) {
       step.kernel = index_of(item["launch"], plan.kernels.size(), "kernel");
@@ -331,15 +338,33 @@ bool is_allowed(std::string_view aten_name) {
   return is_free(aten_name) || only_moves(aten_name) || listed_or_in_place(kComputing, aten_name);
 }
 
-Plan parse_plan(const Json& json, std::span<const std::byte> payload, const PlanLimits& limits) {
+namespace {
+
+// What is wrong in any way becomes one kind of error.
+template <typename Parse>
+Plan parsed(Parse parse) {
   try {
-    return checked(json, payload, limits);
+    return parse();
   } catch (const nlohmann::json::exception&) {
     wrong("a field is missing or has the wrong type");
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kCorrupt) throw;
     wrong("{}", error.what());
   }
+}
+
+}  // namespace
+
+Plan parse_plan(const Json& json, std::span<const std::byte> payload, const PlanLimits& limits) {
+  return parsed([&] { return checked(json, payload, limits); });
+}
+
+Plan parse_kernels(const Json& json, std::span<const std::byte> payload, const PlanLimits& limits) {
+  return parsed([&] {
+    Plan plan;
+    take_kernels(json, payload, limits, plan);
+    return plan;
+  });
 }
 
 }  // namespace tritonforge::evaluate

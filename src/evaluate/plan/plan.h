@@ -76,6 +76,9 @@ struct Plan {
 // Throws kUsage naming the step and what is wrong with it, kUnsupported for an aten operation that is not on the list.
 Plan parse_plan(const Json& json, std::span<const std::byte> payload, const PlanLimits& limits = {});
 
+// Only its kernels and texts, to be compiled. Throws kUsage.
+Plan parse_kernels(const Json& json, std::span<const std::byte> payload, const PlanLimits& limits = {});
+
 // Operations that a plan may contain: functional, in-place and view operations that read and write nothing but their
 // tensors. By schema name without overload.
 bool is_allowed(std::string_view aten_name);

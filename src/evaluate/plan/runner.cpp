@@ -51,8 +51,11 @@ class PlanRun {
   void run();
 
  private:
+  std::unique_ptr<Child> load_candidate(const Json& how, std::span<const std::byte> init_tensors);
   Frame record();
-  bool compile(const Plan& plan);
+  Frame recorded(Child& child);
+  bool compile(const Plan& plan, const std::string& where = "");
+  bool compile_at_full_size();
   void load(Child& replayer, const Frame& recorded);
   Frame replay(Child& replayer, size_t index, bool launch);
   bool trial(Child& replayer, const Plan& plan, size_t index);
@@ -64,58 +67,61 @@ class PlanRun {
   bool trivial_ = true;
 };
 
-// U: the candidate is loaded and its forward recorded. It is sent no weights and nothing of a trial but shapes.
-Frame PlanRun::record() {
-  const ReferenceData& reference = context_.reference;
+std::unique_ptr<Child> PlanRun::load_candidate(const Json& how, std::span<const std::byte> init_tensors) {
   const ChildLimits limits{.cpu_s = context_.options.candidate_timeout_s,
                            .file_bytes = uint64_t{64} << 20,
                            .memory_bytes = context_.options.memory_bytes};
-  const auto child = context_.zygote.spawn("record", limits, overall_);
+  auto child = context_.zygote.spawn("record", limits, overall_);
   for (const auto& [layer, state] : child->layers().items())
     verdict_.notes["sandbox." + layer] = state.is_string() ? state.get<std::string>() : state.dump();
-  // The reference's tensors: those of the init arguments first, then the weights.
-  size_t first_weight = reference.tensors.size(), init_bytes = 0;
-  Json weights = Json::object(), init_tensors = Json::array();
-  for (const auto& item : reference.state) {
-    first_weight = std::min(first_weight, item.at(1).get<size_t>());
-    weights[item.at(0).get<std::string>()] = reference.tensors.at(item.at(1).get<size_t>());
-  }
-  for (size_t k = 0; k < first_weight; ++k) {
-    init_tensors.push_back(reference.tensors[k]);
-    init_bytes += reference.tensors[k].at("bytes").get<size_t>();
-  }
-  send(*child, Whose::kCandidates,
-       {{"op", "load"},
-        {"source", context_.request.candidate},
-        {"seed", context_.init_seed >> 1},
-        {"init", reference.init},
-        {"tensors", init_tensors},
-        {"state", Json::array()},
-        {"sizes", reference.sizes}},
-       {std::span(reference.payload).first(init_bytes)}, context_.deadline, "loading");
+  Json request = how;
+  request["op"] = "load";
+  request["source"] = context_.request.candidate;
+  request["seed"] = context_.init_seed >> 1;
+  request["state"] = Json::array();
+  send(*child, Whose::kCandidates, request, {init_tensors}, context_.deadline, "loading");
   for (const char* stage : {"parsed", "imported", "built"}) {
     const Frame frame = receive(*child, Whose::kCandidates, context_.deadline, "loading");
     if (frame.header.value("stage", "") != stage || frame.header.contains("failed"))
       throw NotAPlan{"the candidate does not load"};
     if (stage == std::string_view("parsed")) add_screen(verdict_, frame.header);
   }
+  return child;
+}
+
+// U: the candidate is loaded and its forward recorded. It is sent no weights and nothing of a trial but shapes.
+Frame PlanRun::record() {
+  const ReferenceData& reference = context_.reference;
+  // The reference's tensors: those of the init arguments first, then the weights.
+  size_t first_weight = reference.tensors.size(), init_bytes = 0;
+  Json weights = Json::array(), init_tensors = Json::array();
+  for (const auto& item : reference.state) {
+    first_weight = std::min(first_weight, item.at(1).get<size_t>());
+    weights.push_back({item.at(0), reference.tensors.at(item.at(1).get<size_t>())});
+  }
+  for (size_t k = 0; k < first_weight; ++k) {
+    init_tensors.push_back(reference.tensors[k]);
+    init_bytes += reference.tensors[k].at("bytes").get<size_t>();
+  }
+  const auto child = load_candidate({{"init", reference.init}, {"tensors", init_tensors}, {"sizes", reference.sizes}},
+                                    std::span(reference.payload).first(init_bytes));
   const ReferenceTrial& trial = *reference.trials.front();
   send(*child, Whose::kCandidates,
-       {{"op", "record"},
-        {"weights", weights},
-        {"inputs", trial.inputs},
-        {"tensors", trial.input_tensors},
-        {"forward_seed", 0}},
-       {}, context_.deadline, "recording");
-  Frame recorded = receive(*child, Whose::kCandidates, context_.deadline, "recording", kMaxPlanBytes);
-  if (recorded.header.contains("not_a_plan") && recorded.header["not_a_plan"].is_string())
-    throw NotAPlan{clipped(recorded.header["not_a_plan"].get<std::string>(), 300)};
-  if (!recorded.header.contains("plan")) throw NotAPlan{"recording sent no plan"};
-  return recorded;
+       {{"op", "record"}, {"weights", weights}, {"inputs", trial.inputs}, {"tensors", trial.input_tensors}}, {},
+       context_.deadline, "recording");
+  return recorded(*child);
+}
+
+Frame PlanRun::recorded(Child& child) {
+  Frame frame = receive(child, Whose::kCandidates, context_.deadline, "recording", kMaxPlanBytes);
+  if (frame.header.contains("not_a_plan") && frame.header["not_a_plan"].is_string())
+    throw NotAPlan{clipped(frame.header["not_a_plan"].get<std::string>(), 300)};
+  if (!frame.header.contains("plan")) throw NotAPlan{"recording sent no plan"};
+  return frame;
 }
 
 // Lowers each kernel for each target; the IR that is compiled is the IR that is replayed.
-bool PlanRun::compile(const Plan& plan) {
+bool PlanRun::compile(const Plan& plan, const std::string& where) {
   bool ok = true;
   const auto note = [&](const std::string& target, const std::string& error) {
     std::string& state = verdict_.compile_targets[target];
@@ -125,7 +131,7 @@ bool PlanRun::compile(const Plan& plan) {
     }
     ok = false;
     if (state.empty() || state == "ok") state = clipped(error.substr(0, error.find('\n')), 300);
-    add_diagnostics(verdict_, fmt::format("{}: {}", target, clipped(error, 2000)));
+    add_diagnostics(verdict_, fmt::format("{}{}: {}", where, target, clipped(error, 2000)));
   };
   for (const PlanKernel& kernel : plan.kernels) {
     for (const auto& [target, text] : kernel.ir) {
@@ -137,6 +143,39 @@ bool PlanRun::compile(const Plan& plan) {
   }
   if (!ok) verdict_.fault = Fault::kCompileError;
   return ok;
+}
+
+// What is right at the sizes that are replayed shall compile at the problem's own. The launches there are the
+// candidate's word, and so can only lower its reward.
+bool PlanRun::compile_at_full_size() {
+  const Json& full = context_.reference.full;
+  if (full.is_null()) return true;
+  try {
+    const auto child = load_candidate(
+        {{"init", full.at("init")}, {"tensors", Json::array()}, {"sizes", Json::object()}, {"meta", true}}, {});
+    send(*child, Whose::kCandidates,
+         {{"op", "kernels"}, {"inputs", full.at("inputs")}, {"tensors", full.at("tensors")}}, {}, context_.deadline,
+         "recording");
+    const Frame frame = recorded(*child);
+    const Json& plan = frame.header.at("plan");
+    std::vector<std::string> sizes;
+    for (const auto& [name, change] : context_.reference.sizes.items())
+      sizes.push_back(fmt::format("{} = {}", name, change.at(0).dump()));
+    const std::string where = fmt::format("at the problem's own size ({})", fmt::join(sizes, ", "));
+    for (const std::string& error : strings_of(plan, "failed")) {
+      verdict_.fault = Fault::kCompileError;
+      add_diagnostics(verdict_, fmt::format("{}: {}", where, error));
+    }
+    return verdict_.fault == Fault::kNone && compile(parse_kernels(plan, frame.payload), where + ", ");
+  } catch (const NotAPlan& why) {
+    verdict_.notes["full_size"] = "not compiled: " + why.reason;
+  } catch (const Ended& ended) {
+    verdict_.notes["full_size"] = "not compiled: " + ended.text;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kUsage) throw;
+    verdict_.notes["full_size"] = fmt::format("not compiled: {}", error.what());
+  }
+  return true;
 }
 
 // P: the plan, its texts and constants, and the problem's weights.
@@ -196,7 +235,7 @@ bool PlanRun::trial(Child& replayer, const Plan& plan, size_t index) {
   }
   if (index == 0) weigh(plan, frame.header.at("own"));
   judge_call(call_result(plan.outputs, frame.header, frame.payload), *context_.reference.trials[index], index,
-             context_.options.tolerances, verdict_, trivial_);
+             context_.reference.tolerances, verdict_, trivial_);
   return verdict_.trials.back().passed && !verdict_.cheated();
 }
 
@@ -208,6 +247,7 @@ void PlanRun::run() {
   }
   const Frame recorded = record();
   const Plan plan = parse_plan(recorded.header.at("plan"), recorded.payload);
+  note_own_weights(verdict_, strings_of(recorded.header.at("plan"), "own_weights"));
   verdict_.stage = Stage::kImported;
   verdict_.notes["steps"] = fmt::format("{} launches, {} aten calls", plan.launches(),
                                         plan.steps.size() - plan.launches());
@@ -235,10 +275,10 @@ void PlanRun::run() {
   // Without its launches the output must be another one.
   const Frame ghost = replay(*replayer, 0, false);
   if (!ghost.header.contains("failed") && same_outputs(call_result(plan.outputs, ghost.header, ghost.payload),
-                                                       *trials.front(), context_.options.tolerances))
+                                                       *trials.front(), context_.reference.tolerances))
     add_flag(verdict_, Cheat::kNoKernelEffect, "with every launch left out, the output is the same");
   if (trivial_) add_flag(verdict_, Cheat::kTrivialReference, "the reference's outputs are constant");
-  if (verdict_.cheated()) return;
+  if (verdict_.cheated() || !compile_at_full_size()) return;
   verdict_.correct = true;
   verdict_.stage = Stage::kCorrect;
 }

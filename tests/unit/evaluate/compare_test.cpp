@@ -51,6 +51,23 @@ TEST(Compare, TheMeanDoesNotPassForNearlyConstantOutputs) {
   EXPECT_FALSE(floats(std::vector<float>(64, 0.01f), reference).passed);
 }
 
+TEST(Compare, LargeOutputsMayBeAsWrongNearZeroAsElsewhere) {
+  const auto reference = wave(64, 1e6f);
+  auto candidate = reference;
+  candidate[0] += 30;  // of sin(0) = 0, in sums whose other results are about 1e6
+  EXPECT_TRUE(floats(candidate, reference).passed);
+  candidate[0] += 300;
+  EXPECT_FALSE(floats(candidate, reference).passed);
+}
+
+TEST(Compare, AnOutlierMakesNoRoom) {
+  auto reference = wave(64, 1);
+  for (size_t i = 0; i < reference.size(); i += 2) reference[i] = -1e9f;
+  auto candidate = reference;
+  candidate[5] = 0;
+  EXPECT_FALSE(floats(candidate, reference).passed);
+}
+
 TEST(Compare, NanAndInfinityMustMatch) {
   const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
   EXPECT_TRUE(floats({1, nan, inf}, {1, nan, inf}).passed);

@@ -7,6 +7,7 @@ from tritonforge_worker.modules import set_seed
 from tritonforge_worker.plan.launches import Launches
 from tritonforge_worker.plan.tensors import NotAPlan, Record, RecordedTensor, Recording
 from tritonforge_worker.protocol import tensor_bytes
+from tritonforge_worker.weights import matched, state_of
 
 
 class AsGpu(cuda_on_cpu.CudaOnCpu):
@@ -29,25 +30,23 @@ def to_meta(described):
 
 
 def replace_state(recording, model, known):
-    """Parameters and buffers become recorded tensors: by name where the trusted side has them, else with their data."""
-    by_name, own, seen = [], [], {}
-    for prefix, part in model.named_modules():
+    """Parameters and buffers become recorded tensors: the trusted side's (weights.matched), else with their own data;
+    the names of the latter."""
+    own = state_of(model)
+    shapes = {name: tuple(tensor.shape) for name, tensor in own.items()}
+    pairs = matched(shapes, {name: tuple(described["shape"]) for name, described in known.items()})
+    seen = {}
+    for name, tensor in own.items():
+        meta = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+        theirs = pairs.get(name)
+        recorded = recording.tensor(meta, {"weight": theirs}) if theirs else recording.constant(tensor.detach())
+        seen[id(tensor)] = recorded
+    for part in model.modules() if own else ():
         for table in (part._parameters, part._buffers):
             for key, tensor in list(table.items()):
-                if tensor is None:
-                    continue
-                name = f"{prefix}.{key}" if prefix else key
-                if id(tensor) not in seen:
-                    meta = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
-                    described = known.get(name)
-                    if described is not None and list(described["shape"]) == list(tensor.shape):
-                        seen[id(tensor)] = recording.tensor(meta, {"weight": name})
-                        by_name.append(name)
-                    else:
-                        seen[id(tensor)] = recording.constant(tensor.detach())
-                        own.append(name)
-                table[key] = seen[id(tensor)]
-    return by_name, own
+                if tensor is not None:
+                    table[key] = seen[id(tensor)]
+    return [name for name in own if name not in pairs]
 
 
 def tree_of(value, depth=0):
@@ -66,30 +65,53 @@ def tree_of(value, depth=0):
     raise NotAPlan(f"forward returns a {type(value).__name__}")
 
 
-def record(model, known, tree, described, decode, forward_seed, path):
-    """({plan}, payload): `tree` and `described` are the inputs' structure and tensors; `known` the weights' by name.
+class Forward:
+    """One call of forward over recorded inputs: `tree` and `described` are their structure and tensors, `known` the
+    weights' by name."""
 
-    Raises NotAPlan, and what the candidate's own code raises.
-    """
-    recording = Recording()
-    launches = Launches(recording, path)
-    inputs = [recording.tensor(to_meta(item), {"input": index}) for index, item in enumerate(described)]
-    by_name, own = replace_state(recording, model, known) if isinstance(model, torch.nn.Module) else ([], [])
-    set_seed(forward_seed)
-    with torch.no_grad(), launches, AsGpu(False), Record(recording):
-        outputs = model(*decode(tree, inputs))
-        if isinstance(outputs, torch.Tensor) and not isinstance(outputs, RecordedTensor):
-            outputs = recording.constant(outputs)
+    def __init__(self, model, known, tree, described, decode, path):
+        self.recording = Recording()
+        self.launches = Launches(self.recording, path)
+        self.inputs = [self.recording.tensor(to_meta(item), {"input": k}) for k, item in enumerate(described)]
+        self.own = replace_state(self.recording, model, known)
+        self.call = lambda: model(*decode(tree, self.inputs))
+
+    def run(self):
+        set_seed(0)
+        with torch.no_grad(), self.launches, AsGpu(False), Record(self.recording):
+            return self.call()
+
+
+def record(model, known, tree, described, decode, path):
+    """(plan, payload). Raises NotAPlan, and what the candidate's own code raises."""
+    forward = Forward(model, known, tree, described, decode, path)
+    recording, launches = forward.recording, forward.launches
+    outputs = forward.run()
+    if isinstance(outputs, torch.Tensor) and not isinstance(outputs, RecordedTensor):
+        outputs = recording.constant(outputs)
     constants = [tensor_bytes(real) for real, _ in recording.constants]
     plan = {
         "values": recording.values,
         "steps": recording.steps,
         "kernels": launches.kernels,
         "outputs": tree_of(outputs),
-        "inputs": len(inputs),
+        "inputs": len(forward.inputs),
         "texts": [len(t) for t in launches.texts],
         "constants": [d for d, _ in constants],
-        "weights": by_name,
-        "own_weights": own,
+        "own_weights": forward.own,
     }
     return plan, [*launches.texts, *(data for _, data in constants)]
+
+
+def kernels(model, tree, described, decode, path):
+    """The kernels alone, of a module without data, and what the compiler's front end says of those that it refuses."""
+    known = {name: {"shape": list(tensor.shape)} for name, tensor in state_of(model).items()}
+    forward = Forward(model, known, tree, described, decode, path)
+    launches = forward.launches
+    try:
+        forward.run()
+    except BaseException:
+        if not launches.failed:
+            raise
+    failed = [f"kernel {name}: {message}"[:2000] for name, message in launches.failed]
+    return {"kernels": launches.kernels, "texts": [len(t) for t in launches.texts], "failed": failed}, launches.texts

@@ -2,24 +2,27 @@
 
 import torch
 
-from tritonforge_worker import candidate
+from tritonforge_worker import candidate, reduce
 from tritonforge_worker.plan import recorder
 from tritonforge_worker.plan.tensors import NotAPlan
 from tritonforge_worker.protocol import decode
 
 
 class Recorder(candidate.Candidate):
-    def record(self, request, payload):
+    def around(self, poison):
+        return reduce.OnMeta() if self.meta else super().around(poison)
+
+    def load(self, request, payload):
+        """`meta`: at the problem's own sizes, without data; only the launches are of interest then."""
+        self.meta = request.get("meta", False)
+        super().load(request, payload)
+
+    def take_weights(self, names, tensors):
+        return [] if self.meta else super().take_weights(names, tensors)
+
+    def recorded(self, record):
         try:
-            plan, parts = recorder.record(
-                self.model,
-                request["weights"],
-                request["inputs"],
-                request["tensors"],
-                decode,
-                request["forward_seed"],
-                self.path,
-            )
+            plan, parts = record()
         except NotAPlan as reason:
             return self.channel.send({"not_a_plan": str(reason)[:500]})
         except BaseException as error:
@@ -27,8 +30,16 @@ class Recorder(candidate.Candidate):
             return self.channel.send({"not_a_plan": f"recording: {type(error).__name__}: {error}"[:500]})
         self.channel.send({"plan": plan}, parts)
 
+    def record(self, request, payload):
+        known, call = dict(request["weights"]), (request["inputs"], request["tensors"])
+        self.recorded(lambda: recorder.record(self.model, known, *call, decode, self.path))
+
+    def kernels(self, request, payload):
+        call = request["inputs"], request["tensors"]
+        self.recorded(lambda: recorder.kernels(self.model, *call, decode, self.path))
+
     def serve(self):
-        operations = {"load": self.load, "record": self.record}
+        operations = {"load": self.load, "record": self.record, "kernels": self.kernels}
         while True:
             request, payload = self.channel.receive()
             operations[request["op"]](request, payload)
@@ -42,4 +53,4 @@ def warm_up():
     """First use of meta kernels and of the dispatch mode; children inherit them."""
     model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.LayerNorm(8))
     described = [{"dtype": "float32", "shape": [4, 8], "order": [0, 1]}]
-    recorder.record(model, {}, {"list": [{"tensor": 0}]}, described, decode, 0, "")
+    recorder.record(model, {}, {"list": [{"tensor": 0}]}, described, decode, "")

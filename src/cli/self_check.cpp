@@ -1,0 +1,75 @@
+#include "cli/self_check.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+#include "evaluate/evaluator.h"
+
+namespace tritonforge::cli {
+namespace {
+
+Json to_json(const Problem& problem, const evaluate::ProblemCheck& check) {
+  Json row = check.admission ? evaluate::to_json(*check.admission) : Json::object();
+  row["id"] = problem.id;
+  row["level"] = problem.level;
+  row["admitted"] = check.admitted;
+  if (!check.admitted) row["reason"] = check.reason;
+  Json reduced = Json::object();
+  constexpr std::string_view kReduced = "reduced.";
+  for (const auto& [name, note] : check.notes) {
+    if (name.starts_with(kReduced)) reduced[name.substr(kReduced.size())] = note;
+  }
+  row["reduced"] = std::move(reduced);
+  row["wall_s"] = check.wall_s;
+  return row;
+}
+
+std::string line(const Problem& problem, const evaluate::ProblemCheck& check) {
+  std::string text = fmt::format("{}  {}", check.admitted ? "admitted" : "barred  ", problem.id);
+  if (!check.admitted) return text + ": " + check.reason.substr(0, check.reason.find('\n'));
+  if (!check.admission) return text;
+  const evaluate::Admission& how = *check.admission;
+  if (how.tolerance != 1) text += fmt::format("  tolerance x {:.3g}", how.tolerance);
+  if (how.draw != evaluate::Draw::kAsGiven) text += fmt::format("  drawn {}", name_of(how.draw));
+  return text;
+}
+
+}  // namespace
+
+void self_check(const std::vector<Problem>& problems, const evaluate::EvaluatorOptions& options, bool json) {
+  evaluate::Evaluator evaluator(options);
+  std::vector<evaluate::ProblemCheck> checks(problems.size());
+  std::atomic<size_t> next = 0;
+  std::mutex printing;
+  const auto work = [&] {
+    for (size_t i = next++; i < problems.size(); i = next++) {
+      checks[i] = evaluator.check(problems[i].source);
+      const std::lock_guard lock(printing);
+      if (!json) fmt::print("{}\n", line(problems[i], checks[i]));
+      std::fflush(stdout);
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < options.workers; ++i) threads.emplace_back(work);
+  }
+  Json rows = Json::array();
+  size_t admitted = 0;
+  for (size_t i = 0; i < problems.size(); ++i) {
+    rows.push_back(to_json(problems[i], checks[i]));
+    admitted += checks[i].admitted;
+  }
+  const size_t barred = problems.size() - admitted;
+  if (json) {
+    fmt::print(
+        "{}\n",
+        Json{{"problems", problems.size()}, {"admitted", admitted}, {"barred", barred}, {"results", rows}}.dump(2));
+  } else {
+    fmt::print("{} problems: {} admitted, {} barred\n", problems.size(), admitted, barred);
+  }
+}
+
+}  // namespace tritonforge::cli

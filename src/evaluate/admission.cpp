@@ -1,0 +1,185 @@
+#include "evaluate/admission.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <optional>
+
+namespace tritonforge::evaluate {
+namespace {
+
+constexpr double kApart = 16;         // between the reference's own error and a control's
+constexpr double kTightened = 0.25;   // of a control's error
+constexpr double kLeastError = 1e-3;  // of the tolerance: below it, an error against float64 is luck
+
+bool is_half(Dtype dtype) { return dtype == Dtype::kFloat16 || dtype == Dtype::kBFloat16; }
+
+// A tensor in the reference's form with bytes of its own.
+struct Made {
+  TensorView view;
+  std::vector<std::byte> bytes;
+};
+
+Made filled(const TensorView& like, double value) {
+  Made made{like, std::vector<std::byte>(like.bytes.size())};
+  const size_t size = size_of(like.dtype);
+  std::array<std::byte, 8> element{};
+  write_element(like.dtype, value, element.data());
+  for (size_t at = 0; at < made.bytes.size(); at += size) std::memcpy(&made.bytes[at], element.data(), size);
+  made.view.bytes = made.bytes;
+  return made;
+}
+
+// nullopt where it is no answer at all: another number of outputs, another form.
+std::optional<ControlError> held(Control control, const std::vector<TensorView>& given,
+                                 const std::vector<TensorView>& expected, const Tolerances& tolerances) {
+  if (given.size() != expected.size() || expected.empty()) return std::nullopt;
+  ControlError result{control, true, 0};
+  for (size_t i = 0; i < expected.size(); ++i) {
+    if (given[i].shape != expected[i].shape || given[i].dtype != expected[i].dtype) return std::nullopt;
+    const Comparison one = compare(given[i], expected[i], tolerances, "output");
+    result.within = result.within && one.passed;
+    result.error = std::max(result.error, one.max_rel_error);
+  }
+  return result;
+}
+
+// Outputs of one value each.
+std::vector<TensorView> constants(std::vector<Made>& keep, const std::vector<TensorView>& like,
+                                  const std::function<double(const TensorView&)>& value) {
+  std::vector<TensorView> views;
+  for (const TensorView& output : like) {
+    keep.push_back(filled(output, value(output)));
+    views.push_back(keep.back().view);
+  }
+  return views;
+}
+
+// Of each output, the first input of its form; empty where there is none.
+std::vector<TensorView> copies(const Probe& probe) {
+  std::vector<TensorView> views;
+  const auto& given = probe.run("given");
+  for (const TensorView& output : probe.run("expected")) {
+    const auto found = std::find_if(given.begin(), given.end(), [&](const TensorView& input) {
+      return input.shape == output.shape && input.dtype == output.dtype;
+    });
+    if (found == given.end()) return {};
+    views.push_back(*found);
+  }
+  return views;
+}
+
+bool finite(const std::vector<TensorView>& tensors) {
+  return std::all_of(tensors.begin(), tensors.end(),
+                     [](const TensorView& t) { return summary_of(t).finite == t.elements(); });
+}
+
+// What one probe allows.
+struct Fit {
+  bool good = false;
+  double tolerance = 1, own_error = -1;
+  std::vector<ControlError> within;
+};
+
+Fit fit(const Probe& probe, const Tolerances& given) {
+  Fit out;
+  // The reference's own error. More than the whole tolerance is not rounding: a random choice that depends on the type.
+  const auto error = held(Control::kHalf, probe.run("float64"), probe.run("expected"), given);
+  if (error && error->error <= 1) out.own_error = error->error;
+  if (out.own_error > 0.5) out.tolerance = 2 * out.own_error;
+  const bool has_half = std::any_of(probe.run("expected").begin(), probe.run("expected").end(),
+                                    [](const TensorView& t) { return is_half(t.dtype); });
+  double least = std::numeric_limits<double>::infinity();
+  bool bars = false;
+  for (ControlError& control : hold_controls(probe, given.scaled(out.tolerance))) {
+    if (!control.within || (control.control == Control::kHalf && has_half)) continue;
+    control.error *= out.tolerance;
+    out.within.push_back(control);
+    // Nothing that anybody can see is missing.
+    const bool apart = out.own_error >= 0 && control.error >= kApart * std::max(out.own_error, kLeastError);
+    if (apart) least = std::min(least, control.error);
+    bars = bars || (!apart && can_bar(control.control));
+  }
+  out.good = !bars;
+  if (std::isfinite(least)) out.tolerance = kTightened * least;
+  return out;
+}
+
+std::string told(const std::vector<ControlError>& within) {
+  std::vector<std::string> words;
+  for (const ControlError& item : within) {
+    if (can_bar(item.control))
+      words.push_back(fmt::format("{} ({:.2g} of the tolerance)", name_of(item.control), item.error));
+  }
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
+}  // namespace
+
+const std::vector<TensorView>& Probe::run(std::string_view name) const {
+  static const std::vector<TensorView> none;
+  const auto found = runs.find(name);
+  return found == runs.end() ? none : found->second;
+}
+
+std::vector<ControlError> hold_controls(const Probe& probe, const Tolerances& tolerances) {
+  std::vector<ControlError> found;
+  const auto& expected = probe.run("expected");
+  const auto hold = [&](Control control, const std::vector<TensorView>& outputs) {
+    if (const auto result = held(control, outputs, expected, tolerances)) found.push_back(*result);
+  };
+  std::vector<Made> keep;
+  keep.reserve(expected.size() + probe.run("other").size());
+  hold(Control::kZeros, constants(keep, expected, [](const TensorView&) { return 0.0; }));
+  hold(Control::kMean, constants(keep, probe.run("other"), [](const TensorView& t) { return summary_of(t).mean; }));
+  hold(Control::kInput, copies(probe));
+  for (const Control control : {Control::kOther, Control::kHalf, Control::kWithoutLast, Control::kDefaultWeights})
+    hold(control, probe.run(name_of(control)));
+  return found;
+}
+
+Admission admit(const std::function<Probe(Draw)>& ask, const Tolerances& tolerances) {
+  Admission admission;
+  bool finite_as_given = false, any = false;
+  size_t least_idle = 0;
+  std::string why;
+  for (const Draw draw : {Draw::kAsGiven, Draw::kSigned, Draw::kWide, Draw::kLargeWeights}) {
+    const Probe probe = ask(draw);
+    const bool as_given = draw == Draw::kAsGiven;
+    const auto& expected = probe.run("expected");
+    if (as_given) finite_as_given = finite(expected);
+    // Wider than what the problem takes.
+    if (!as_given && (expected.empty() || (finite_as_given && !finite(expected)))) continue;
+    const Fit now = fit(probe, tolerances);
+    if (as_given) {
+      for (const ControlError& item : now.within) admission.within.push_back(item.control);
+      why = told(now.within);
+    }
+    // The first good one, and another only where less of the problem is idle under it.
+    if (!now.good || (any && probe.idle.size() >= least_idle)) continue;
+    any = true;
+    least_idle = probe.idle.size();
+    admission.draw = draw;
+    admission.tolerance = now.tolerance;
+    admission.own_error = now.own_error;
+    admission.idle = probe.idle;
+    if (least_idle == 0) break;
+  }
+  if (!any) admission.barred = "right and wrong cannot be told apart, within the tolerance are: " + why;
+  return admission;
+}
+
+Json to_json(const Admission& admission) {
+  Json within = Json::array();
+  for (const Control control : admission.within) within.push_back(name_of(control));
+  Json json = {{"admitted", admission.barred.empty()},
+               {"draw", name_of(admission.draw)},
+               {"tolerance", admission.tolerance},
+               {"within", within},
+               {"idle", admission.idle}};
+  json["own_error"] = admission.own_error < 0 ? Json() : Json(admission.own_error);
+  if (!admission.barred.empty()) json["reason"] = admission.barred;
+  return json;
+}
+
+}  // namespace tritonforge::evaluate

@@ -1,0 +1,172 @@
+#include "evaluate/admission.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace tritonforge::evaluate {
+namespace {
+
+using Values = std::vector<float>;
+
+// A problem of one output of 64 floats, as the worker would find it.
+struct Made {
+  std::map<std::string, Values> runs;
+  std::vector<std::string> idle;
+
+  Probe probe() const {
+    Probe made;
+    made.idle = idle;
+    for (const auto& [name, values] : runs) made.payload.resize(made.payload.size() + values.size() * sizeof(float));
+    size_t at = 0;
+    for (const auto& [name, values] : runs) {
+      const size_t bytes = values.size() * sizeof(float);
+      std::memcpy(made.payload.data() + at, values.data(), bytes);
+      made.runs[name].push_back({.dtype = Dtype::kFloat32,
+                                 .shape = {static_cast<int64_t>(values.size())},
+                                 .order = {0},
+                                 .bytes = std::span(made.payload).subspan(at, bytes)});
+      at += bytes;
+    }
+    return made;
+  }
+};
+
+Values wave(float scale, float shift, float phase, size_t n = 64) {
+  Values values(n);
+  for (size_t i = 0; i < n; ++i) values[i] = shift + scale * std::sin(static_cast<float>(i) + phase);
+  return values;
+}
+
+Made sound() {
+  return {{{"expected", wave(1, 0, 0)},
+           {"given", wave(1, 0, 5)},
+           {"other", wave(1, 0, 1)},
+           {"float64", wave(1 + 1e-7f, 0, 0)},
+           {"half", wave(1.004f, 0, 0)},
+           {"without_last", wave(2, 0, 0)}},
+          {}};
+}
+
+// Admits where every way to draw gives the same, or what `drawn` says.
+Admission admitted(const Made& as_given, const std::map<Draw, Made>& drawn = {}) {
+  return admit(
+      [&](Draw draw) {
+        const auto found = drawn.find(draw);
+        return (found == drawn.end() ? as_given : found->second).probe();
+      },
+      {});
+}
+
+TEST(Admission, ASoundProblemStaysAsItIs) {
+  const Admission found = admitted(sound());
+  EXPECT_EQ(found.barred, "");
+  EXPECT_EQ(found.draw, Draw::kAsGiven);
+  EXPECT_EQ(found.tolerance, 1);
+  EXPECT_TRUE(found.within.empty());
+  EXPECT_NEAR(found.own_error, 1e-7 / 1e-4, 1e-3);
+}
+
+TEST(Admission, EachControlIsHeld) {
+  const Made problem = sound();
+  std::vector<Control> seen;
+  for (const ControlError& item : hold_controls(problem.probe(), {})) {
+    EXPECT_FALSE(item.within) << name_of(item.control);
+    seen.push_back(item.control);
+  }
+  EXPECT_EQ(seen, (std::vector<Control>{Control::kZeros, Control::kMean, Control::kInput, Control::kOther,
+                                        Control::kHalf, Control::kWithoutLast}));
+}
+
+TEST(Admission, AControlFarAboveTheReferencesOwnErrorTightensTheTolerance) {
+  Made problem = sound();
+  problem.runs["half"] = wave(1.00008f, 0, 0);  // at most 0.4 of the tolerance at the crest, 1e-4 + 1e-4
+  const Admission found = admitted(problem);
+  EXPECT_EQ(found.within, std::vector<Control>{Control::kHalf});
+  EXPECT_NEAR(found.tolerance, 0.1, 0.01);
+  EXPECT_EQ(found.draw, Draw::kAsGiven);
+  const Probe probe = problem.probe();
+  for (const ControlError& item : hold_controls(probe, Tolerances().scaled(found.tolerance)))
+    EXPECT_FALSE(item.within) << name_of(item.control);
+  EXPECT_TRUE(
+      compare(probe.run("float64")[0], probe.run("expected")[0], Tolerances().scaled(found.tolerance), "").passed);
+}
+
+TEST(Admission, WhereItsOwnErrorIsAsLargeInputsAreDrawnWider) {
+  Made problem = sound(), wider = sound();
+  problem.runs["other"] = wave(1.00002f, 0, 0);
+  problem.runs["float64"] = wave(1.00001f, 0, 0);
+  EXPECT_NE(admitted(problem).barred.find("other"), std::string::npos) << admitted(problem).barred;
+  const Admission found = admitted(problem, {{Draw::kWide, wider}});
+  EXPECT_EQ(found.barred, "");
+  EXPECT_EQ(found.draw, Draw::kWide);
+  EXPECT_EQ(found.tolerance, 1);
+}
+
+TEST(Admission, AConstantIsBarred) {
+  Made problem = sound();
+  for (auto& [name, values] : problem.runs) values = Values(64, 3.0f);
+  const Admission found = admitted(problem);
+  EXPECT_NE(found.barred.find("mean"), std::string::npos) << found.barred;
+  EXPECT_EQ(found.barred.find("zeros"), std::string::npos) << found.barred;
+}
+
+TEST(Admission, AnIdentityIsBarred) {
+  Made problem = sound();
+  problem.runs["given"] = problem.runs["expected"];
+  EXPECT_NE(admitted(problem).barred.find("input"), std::string::npos);
+}
+
+TEST(Admission, AnOperationWithoutVisibleEffectBarsNothing) {
+  Made problem = sound();
+  problem.runs["without_last"] = problem.runs["expected"];
+  const Admission found = admitted(problem);
+  EXPECT_EQ(found.barred, "");
+  EXPECT_EQ(found.within, std::vector<Control>{Control::kWithoutLast});
+  EXPECT_EQ(found.tolerance, 1);
+}
+
+TEST(Admission, IdleOperationsAskForOtherInputs) {
+  Made problem = sound(), wider = sound();
+  problem.idle = {"abs", "relu"};
+  wider.idle = {"relu"};
+  const Admission found = admitted(problem, {{Draw::kSigned, wider}});
+  EXPECT_EQ(found.draw, Draw::kSigned);
+  EXPECT_EQ(found.idle, std::vector<std::string>{"relu"});
+  EXPECT_EQ(admitted(problem).draw, Draw::kAsGiven) << "where nothing helps it stays as it is";
+}
+
+TEST(Admission, InputsThatTheProblemDoesNotTakeAreNotDrawn) {
+  Made problem = sound(), broken = sound();
+  problem.idle = {"abs"};
+  broken.runs["expected"][7] = std::nanf("");
+  const Admission found = admitted(problem,
+                                   {{Draw::kSigned, broken}, {Draw::kWide, Made{}}, {Draw::kLargeWeights, Made{}}});
+  EXPECT_EQ(found.draw, Draw::kAsGiven);
+  EXPECT_EQ(found.barred, "");
+}
+
+TEST(Admission, ALargeErrorOfItsOwnWidensTheToleranceToTwiceThat) {
+  Made problem = sound();
+  problem.runs["float64"] = wave(1.00016f, 0, 0);  // 0.72 of what is allowed at the crest
+  EXPECT_NEAR(admitted(problem).tolerance, 1.45, 0.01);
+  problem.runs["float64"] = wave(1.5f, 0, 0);  // another random choice, no rounding
+  EXPECT_EQ(admitted(problem).tolerance, 1);
+  EXPECT_EQ(admitted(problem).own_error, -1);
+}
+
+TEST(Admission, HalfIsNoControlOfAHalfOutput) {
+  Made problem = sound();
+  problem.runs["half"] = problem.runs["expected"];
+  EXPECT_NE(admitted(problem).barred.find("half"), std::string::npos);
+  Probe probe = problem.probe();
+  for (auto& [name, outputs] : probe.runs) {
+    outputs[0].dtype = Dtype::kFloat16;
+    outputs[0].shape = {128};
+  }
+  const Admission found = admit([&](Draw) { return probe; }, {});
+  EXPECT_EQ(found.barred.find("half"), std::string::npos) << found.barred;
+}
+
+}  // namespace
+}  // namespace tritonforge::evaluate
