@@ -36,8 +36,13 @@ std::unique_ptr<model::Model> tiny(at::ScalarType dtype) {
 }
 
 int run(const std::string& path, const std::string& dtype_name, int64_t batch, int64_t tokens, int64_t threads) {
-  const at::ScalarType dtype = kernels::parse_dtype(dtype_name, at::kCPU);
-  auto model = path == "tiny" ? tiny(dtype) : std::make_unique<model::Model>(model::load_model(path, dtype, at::kCPU));
+  std::unique_ptr<model::Model> model;
+  if (dtype_name == "as_stored") {
+    model = std::make_unique<model::Model>(model::load_stored_model(path));
+  } else {
+    const at::ScalarType dtype = kernels::parse_dtype(dtype_name, at::kCPU);
+    model = path == "tiny" ? tiny(dtype) : std::make_unique<model::Model>(model::load_model(path, dtype, at::kCPU));
+  }
   const int64_t parameters = model->config().parameter_count(), prompt = 64;
   engine::EngineOptions options;
   options.model = path;
@@ -93,7 +98,7 @@ int run(const std::string& path, const std::string& dtype_name, int64_t batch, i
 
 int main(int argc, char** argv) {
   if (argc < 5) {
-    fmt::print(stderr, "usage: cpu_decode MODEL|tiny float32|bfloat16 BATCH TOKENS [THREADS]\n");
+    fmt::print(stderr, "usage: cpu_decode MODEL|tiny float32|bfloat16|as_stored BATCH TOKENS [THREADS]\n");
     return 2;
   }
   try {

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "engine/core.h"
 #include "kernels/device.h"
+#include "kernels/parallel.h"
 #include "model/weights.h"
 #include "net/retry.h"
 
@@ -92,7 +93,9 @@ Engine::Impl::~Impl() {
 }
 
 void Engine::Impl::run() {
-  if (threads > 0) at::set_num_threads(static_cast<int>(threads));
+  std::optional<kernels::ThreadPool> pool;
+  if (core.model().device().is_cpu()) pool.emplace(threads);
+  else if (threads > 0) at::set_num_threads(static_cast<int>(threads));
   const c10::InferenceMode inference;
   std::deque<Message> inbox;
   while (wait_for_work(inbox)) {
@@ -197,12 +200,25 @@ void Engine::Impl::call(const char* name, std::function<void(Core&)> command, De
   fail(ErrorKind::kTimeout, "{}: still being carried out at the deadline; it takes effect", name);
 }
 
+namespace {
+
+model::Model open_model(const EngineOptions& options, at::Device device) {
+  const bool gguf = options.model.extension() == ".gguf";
+  if (options.dtype == "as_stored" && !(gguf && device.is_cpu()))
+    fail(ErrorKind::kUsage, "--dtype as_stored computes from a GGUF file on the CPU, not from {} on {}",
+         options.model.string(), device.str());
+  if (options.dtype == "as_stored" || (options.dtype == "auto" && gguf && device.is_cpu()))
+    return model::load_stored_model(options.model);
+  return model::load_model(options.model, kernels::parse_dtype(options.dtype, device), device);
+}
+
+}  // namespace
+
 Engine::Engine(EngineOptions options) {
   check_options(options);
   const at::Device device = kernels::open_device(options.device);
-  const at::ScalarType dtype = kernels::parse_dtype(options.dtype, device);
   auto tokenizer = std::make_shared<const tokenizer::Tokenizer>(tokenizer::Tokenizer::load(options.model));
-  auto model = std::make_unique<model::Model>(model::load_model(options.model, dtype, device));
+  auto model = std::make_unique<model::Model>(open_model(options, device));
   impl_ = std::make_unique<Impl>(std::move(options), std::move(model), std::move(tokenizer));
 }
 
