@@ -184,7 +184,13 @@ Model load_model(const fs::path& path, at::ScalarType dtype, at::Device device) 
 Model load_stored_model(const fs::path& path) {
   const ModelConfig config = read_model_config(path);
   const std::shared_ptr<const WeightSource> source = open_weights(path);
-  // Every tensor's name and shape before anything is taken.
+  // Every tensor's name and shape before anything is taken; sizes that no file holds before shapes are made of them.
+  constexpr int64_t kLargest = int64_t{1} << 24;
+  const int64_t largest = std::max({config.hidden_size, config.intermediate_size, config.num_heads, config.num_kv_heads,
+                                    config.head_dim, config.vocab_size});
+  if (largest > kLargest || config.num_layers > std::ssize(source->names()))
+    fail(ErrorKind::kCorrupt, "{}: {} layers and sizes up to {} are more than its tensors", path.string(),
+         config.num_layers, largest);
   check_all(Model(config, at::kFloat, at::kMeta).named_parameters(), *source, config.tie_embeddings);
   const auto joined = [&](const std::string& prefix, const std::vector<std::string>& names) {
     kernels::BlockMatrix whole;
