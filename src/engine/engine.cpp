@@ -217,8 +217,8 @@ model::Model open_model(const EngineOptions& options, at::Device device) {
 Engine::Engine(EngineOptions options) {
   check_options(options);
   const at::Device device = kernels::open_device(options.device);
-  auto tokenizer = std::make_shared<const tokenizer::Tokenizer>(tokenizer::Tokenizer::load(options.model));
   auto model = std::make_unique<model::Model>(open_model(options, device));
+  auto tokenizer = std::make_shared<const tokenizer::Tokenizer>(tokenizer::Tokenizer::load(options.model));
   impl_ = std::make_unique<Impl>(std::move(options), std::move(model), std::move(tokenizer));
 }
 

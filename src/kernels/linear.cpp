@@ -15,7 +15,7 @@ extern "C" __attribute__((weak)) void sgemm_(const char* transa, const char* tra
 namespace tritonforge::kernels {
 namespace {
 
-constexpr int64_t kPanels = 8;           // of the output, of which threads take one after another
+constexpr int64_t kPanels = 4;           // of the output, of which threads take one after another
 constexpr int64_t kColumns = 48;         // that MKL's kernels take at once: panels are multiples
 constexpr int64_t kWorth = 64 * 1024;    // multiplications of a panel at least
 constexpr int64_t kLargest = INT32_MAX;  // BLAS counts in 32 bits
