@@ -6,9 +6,9 @@
 The peer needs a package of its own: pip install llama-cpp-python==0.3.36 numpy (PEER_PYTHON: the Python that has it, by
 default this one). Where the machine cannot run AMX, build it with CMAKE_ARGS="-DGGML_NATIVE=OFF -DGGML_AVX512=ON
 -DGGML_AVX512_VBMI=ON -DGGML_AVX512_VNNI=ON -DGGML_AVX512_BF16=ON".
-Both answer BATCH prompts of 64 tokens at once. Ours draws at temperature 1 with log-probabilities, the peer takes its
-greedy sampler, which is the cheaper work. The limit: every step reads all weights once, so tokens/s <= batch * bandwidth
-/ bytes, bandwidth by a sum over a large array on as many threads; above it is arithmetic, not memory.
+Both answer BATCH prompts of 64 tokens at once. Ours draws at temperature 1 with log-probabilities, the peer takes the
+largest logit, which is the cheaper work. The limit: every step reads all weights once, so
+tokens/s <= batch * bandwidth / bytes of the file, bandwidth by a sum over a large array on as many threads.
 ready: from the start of the process until it could answer (ours: `tritonforge serve engine` and its /health).
 Shown: medians of the rounds (min to max); a ratio is of one round's pair.
 """
@@ -62,9 +62,7 @@ def peer(model, batch, tokens, prompt, threads):
     def run(count):
         l.llama_memory_clear(l.llama_get_memory(context), True)
         start = time.perf_counter()
-        entries = [
-            (100 + (s * 31 + t * 7) % 1000, t, s, t == prompt - 1) for s in range(batch) for t in range(prompt)
-        ]
+        entries = [(100 + (s * 31 + t * 7) % 1000, t, s, t == prompt - 1) for s in range(batch) for t in range(prompt)]
         last = {}
         for at in range(0, len(entries), 512):
             part = entries[at : at + 512]
@@ -166,8 +164,11 @@ def main():
     def row(what, ours, theirs, unit, limit="", faster_is_more=True):
         ratios = [a / b if faster_is_more else b / a for a, b in zip(ours, theirs, strict=True)]
         digits = 1 if faster_is_more else 2
-        print(f"{what:24}ours {shown(ours, digits):26}peer {shown(theirs, digits):26}{unit:10}{limit:14}"
-              f"ratio {shown(ratios, 2)}", flush=True)
+        print(
+            f"{what:24}ours {shown(ours, digits):26}peer {shown(theirs, digits):26}{unit:10}{limit:14}"
+            f"ratio {shown(ratios, 2)}",
+            flush=True,
+        )
 
     ready = [(ours_ready(program, model), peer_ready(python, model)) for _ in range(given.rounds)]
     row("ready", [a for a, _ in ready], [b for _, b in ready], "s", faster_is_more=False)
@@ -180,8 +181,13 @@ def main():
             theirs.append(one_line([python, __file__, "--peer", model, *sizes, str(PROMPT), str(threads)]))
         limit = f"<= {batch * statistics.median(speeds) / size:.0f}"
         for key, what in (("prompt_per_s", f"prompts, batch {batch}"), ("decode_per_s", f"decode, batch {batch}")):
-            row(what, [x[key] for x in ours], [x[key] for x in theirs], "tokens/s",
-                limit if key == "decode_per_s" else "")
+            row(
+                what,
+                [x[key] for x in ours],
+                [x[key] for x in theirs],
+                "tokens/s",
+                limit if key == "decode_per_s" else "",
+            )
     print(f"load {os.getloadavg()[0]:.1f} at the end")
 
 
