@@ -202,14 +202,14 @@ void Engine::Impl::call(const char* name, std::function<void(Core&)> command, De
 
 namespace {
 
-model::Model open_model(const EngineOptions& options, at::Device device) {
-  const bool gguf = options.model.extension() == ".gguf";
-  if (options.dtype == "as_stored" && !(gguf && device.is_cpu()))
+// Whether the model computes from the blocks of its file.
+bool as_stored(const EngineOptions& options, at::Device device) {
+  const bool can = options.model.extension() == ".gguf" && device.is_cpu();
+  if (options.dtype == "as_stored" && !can) {
     fail(ErrorKind::kUsage, "--dtype as_stored computes from a GGUF file on the CPU, not from {} on {}",
          options.model.string(), device.str());
-  if (options.dtype == "as_stored" || (options.dtype == "auto" && gguf && device.is_cpu()))
-    return model::load_stored_model(options.model);
-  return model::load_model(options.model, kernels::parse_dtype(options.dtype, device), device);
+  }
+  return can && (options.dtype == "as_stored" || options.dtype == "auto");
 }
 
 }  // namespace
@@ -217,8 +217,11 @@ model::Model open_model(const EngineOptions& options, at::Device device) {
 Engine::Engine(EngineOptions options) {
   check_options(options);
   const at::Device device = kernels::open_device(options.device);
-  auto model = std::make_unique<model::Model>(open_model(options, device));
+  const bool stored = as_stored(options, device);
   auto tokenizer = std::make_shared<const tokenizer::Tokenizer>(tokenizer::Tokenizer::load(options.model));
+  auto model = std::make_unique<model::Model>(
+      stored ? model::load_stored_model(options.model)
+             : model::load_model(options.model, kernels::parse_dtype(options.dtype, device), device));
   impl_ = std::make_unique<Impl>(std::move(options), std::move(model), std::move(tokenizer));
 }
 
