@@ -1,7 +1,10 @@
 // libs: tf_engine
-// Decode speed of the engine on the CPU: tokens/s of whole steps (forward, sampling, bookkeeping).
-//   cpu_decode MODEL|tiny DTYPE BATCH TOKENS [THREADS]     one JSON line
-// `tiny` is a random Qwen3-shaped model of about 5 M parameters. The peer and the ratios: bench/cpu_decode_peer.py.
+// Speed of the engine on the CPU: tokens/s of whole steps (forward, sampling, bookkeeping).
+//   cpu_decode MODEL|tiny DTYPE BATCH TOKENS [THREADS [PROMPT]]     one JSON line
+// All BATCH prompts of PROMPT (64) tokens come at once, each is answered with TOKENS draws at temperature 1.
+// tokens_per_s: of answers over all; prompt_per_s: until every first token; decode_per_s: from there on.
+// `tiny` is a random Qwen3-shaped model of about 5 M parameters. Peers and ratios: bench/cpu_decode_peer.py
+// (transformers), bench/gguf_decode_peer.py (llama.cpp).
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
@@ -35,10 +38,16 @@ std::unique_ptr<model::Model> tiny(at::ScalarType dtype) {
   return model;
 }
 
-int run(const std::string& path, const std::string& dtype_name, int64_t batch, int64_t tokens, int64_t threads) {
-  const at::ScalarType dtype = kernels::parse_dtype(dtype_name, at::kCPU);
-  auto model = path == "tiny" ? tiny(dtype) : std::make_unique<model::Model>(model::load_model(path, dtype, at::kCPU));
-  const int64_t parameters = model->config().parameter_count(), prompt = 64;
+int run(const std::string& path, const std::string& dtype_name, int64_t batch, int64_t tokens, int64_t threads,
+        int64_t prompt) {
+  std::unique_ptr<model::Model> model;
+  if (dtype_name == "as_stored") {
+    model = std::make_unique<model::Model>(model::load_stored_model(path));
+  } else {
+    const at::ScalarType dtype = kernels::parse_dtype(dtype_name, at::kCPU);
+    model = path == "tiny" ? tiny(dtype) : std::make_unique<model::Model>(model::load_model(path, dtype, at::kCPU));
+  }
+  const int64_t parameters = model->config().parameter_count();
   engine::EngineOptions options;
   options.model = path;
   options.threads = threads;
@@ -84,8 +93,9 @@ int run(const std::string& path, const std::string& dtype_name, int64_t batch, i
   const double seconds = seconds_since(start);
   fmt::print(
       "{{\"model\": \"{}\", \"dtype\": \"{}\", \"parameters\": {}, \"batch\": {}, \"tokens\": {}, \"seconds\": {:.4f}, "
-      "\"tokens_per_s\": {:.2f}}}\n",
-      path, dtype_name, parameters, batch, batch * tokens, seconds, static_cast<double>(batch * tokens) / seconds);
+      "\"tokens_per_s\": {:.2f}, \"prompt_per_s\": {:.2f}, \"decode_per_s\": {:.2f}}}\n",
+      path, dtype_name, parameters, batch, batch * tokens, seconds, static_cast<double>(batch * tokens) / seconds,
+      static_cast<double>(batch * prompt) / first, static_cast<double>(batch * (tokens - 1)) / (seconds - first));
   return 0;
 }
 
@@ -93,11 +103,12 @@ int run(const std::string& path, const std::string& dtype_name, int64_t batch, i
 
 int main(int argc, char** argv) {
   if (argc < 5) {
-    fmt::print(stderr, "usage: cpu_decode MODEL|tiny float32|bfloat16 BATCH TOKENS [THREADS]\n");
+    fmt::print(stderr, "usage: cpu_decode MODEL|tiny float32|bfloat16|as_stored BATCH TOKENS [THREADS [PROMPT]]\n");
     return 2;
   }
   try {
-    return run(argv[1], argv[2], std::stoll(argv[3]), std::stoll(argv[4]), argc > 5 ? std::stoll(argv[5]) : 0);
+    return run(argv[1], argv[2], std::stoll(argv[3]), std::stoll(argv[4]), argc > 5 ? std::stoll(argv[5]) : 0,
+               argc > 6 ? std::stoll(argv[6]) : 64);
   } catch (const std::exception& error) {
     fmt::print(stderr, "cpu_decode: {}\n", error.what());
     return 1;

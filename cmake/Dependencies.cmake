@@ -38,6 +38,12 @@ target_include_directories(torch SYSTEM INTERFACE ${CMAKE_BINARY_DIR}/system_inc
                            ${TORCH_DIR}/include/torch/csrc/api/include)
 target_link_directories(torch INTERFACE ${TORCH_DIR}/lib)
 target_link_libraries(torch INTERFACE torch_cpu c10)
+# The OpenMP runtime whose threads libtorch computes with, for src/kernels/parallel.cpp: its own one, never a second.
+if(EXISTS ${TORCH_DIR}/lib/libgomp.so.1)
+  target_link_libraries(torch INTERFACE ${TORCH_DIR}/lib/libgomp.so.1)
+else()
+  target_link_libraries(torch INTERFACE gomp)
+endif()
 set(CMAKE_BUILD_RPATH ${TORCH_DIR}/lib)
 
 find_program(CCACHE ccache)

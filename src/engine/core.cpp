@@ -34,7 +34,7 @@ EngineInfo describe(const EngineOptions& options, const SizedRunner& made, const
   const model::ModelConfig& config = model.config();
   EngineInfo info{.model_path = options.model.string(),
                   .device = model.device().str(),
-                  .dtype = model::dtype_name(model.dtype()),
+                  .dtype = model.stored_bytes() > 0 ? "as_stored" : model::dtype_name(model.dtype()),
                   .family = config.family == model::Family::kQwen2 ? "qwen2" : "qwen3",
                   .vocab_size = config.vocab_size,
                   .max_context = made.sizes.max_context,

@@ -15,6 +15,7 @@
 #include "engine/core.h"
 #include "engine/report.h"
 #include "kernels/device.h"
+#include "kernels/parallel.h"
 #include "model/weights.h"
 #include "net/retry.h"
 
@@ -93,7 +94,9 @@ Engine::Impl::~Impl() {
 }
 
 void Engine::Impl::run() {
-  if (threads > 0) at::set_num_threads(static_cast<int>(threads));
+  std::optional<kernels::ThreadPool> pool;
+  if (core.model().device().is_cpu()) pool.emplace(threads);
+  else if (threads > 0) at::set_num_threads(static_cast<int>(threads));
   const c10::InferenceMode inference;
   LoadReport load;
   std::deque<Message> inbox;
@@ -200,12 +203,28 @@ void Engine::Impl::call(const char* name, std::function<void(Core&)> command, De
   fail(ErrorKind::kTimeout, "{}: still being carried out at the deadline; it takes effect", name);
 }
 
+namespace {
+
+// Whether the model computes from the blocks of its file.
+bool as_stored(const EngineOptions& options, at::Device device) {
+  const bool can = options.model.extension() == ".gguf" && device.is_cpu();
+  if (options.dtype == "as_stored" && !can) {
+    fail(ErrorKind::kUsage, "--dtype as_stored computes from a GGUF file on the CPU, not from {} on {}",
+         options.model.string(), device.str());
+  }
+  return can && (options.dtype == "as_stored" || options.dtype == "auto");
+}
+
+}  // namespace
+
 Engine::Engine(EngineOptions options) {
   check_options(options);
   const at::Device device = kernels::open_device(options.device);
-  const at::ScalarType dtype = kernels::parse_dtype(options.dtype, device);
+  const bool stored = as_stored(options, device);
   auto tokenizer = std::make_shared<const tokenizer::Tokenizer>(tokenizer::Tokenizer::load(options.model));
-  auto model = std::make_unique<model::Model>(model::load_model(options.model, dtype, device));
+  auto model = std::make_unique<model::Model>(
+      stored ? model::load_stored_model(options.model)
+             : model::load_model(options.model, kernels::parse_dtype(options.dtype, device), device));
   impl_ = std::make_unique<Impl>(std::move(options), std::move(model), std::move(tokenizer));
 }
 

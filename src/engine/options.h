@@ -37,8 +37,8 @@ struct EngineOptions {
     v("model", model, by_run(), required(),
       "Hugging Face folder (config.json, tokenizer.json, safetensors) or GGUF file");
     v("device", device, by_run(), "cpu, cuda or cuda:N");
-    v("dtype", dtype, by_run(), one_of({"auto", "float32", "bfloat16", "float16"}),
-      "auto is float32 on the CPU, bfloat16 on a GPU");
+    v("dtype", dtype, by_run(), one_of({"auto", "as_stored", "float32", "bfloat16", "float16"}),
+      "as_stored computes from a GGUF file's own blocks; auto is that on the CPU, else float32, on a GPU bfloat16");
     v("max_running", max_running, at_least(1), "sequences in one step");
     v("max_queue", max_queue, at_least(0), "sequences that may wait beyond those; more are answered 429");
     v("max_step_tokens", max_step_tokens, at_least(0), "tokens in one step; 0 = 1024 on the CPU, 8192 on a GPU");

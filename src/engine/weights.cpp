@@ -118,6 +118,10 @@ void compare_weights(const std::string& where, const TensorChecksums& found, con
 }
 
 StagedWeights stage_weights(const model::Model& model, const fs::path& path, const TensorChecksums& checksums) {
+  if (model.stored_bytes() > 0) {
+    fail(ErrorKind::kUnsupported,
+         "weights that stay as they are stored take no updates: start the engine with --dtype float32 or bfloat16");
+  }
   return path.extension() == ".gguf" ? stage_gguf(model, path, checksums) : stage_safetensors(model, path, checksums);
 }
 

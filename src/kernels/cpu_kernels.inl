@@ -96,10 +96,19 @@ TF_INLINE f32x16 logarithm(f32x16 x) {
   return m + y + n * 0.693359375f;
 }
 
+// A sequence's blocks lie anywhere, so no hardware fetches the next ones ahead: the place in its block table of the one
+// that is worth fetching while the block of position `begin` is computed.
+TF_INLINE int64_t block_soon(int64_t length, int64_t begin) {
+  constexpr int64_t kAhead = 4;
+  const int64_t last = (length - 1) / kPage, soon = begin / kPage + kAhead;
+  return soon < last ? soon : last;
+}
+
 // Scores of G query heads against the 16 keys of one block. Several sums per head where there are few heads, to hide
 // the latency of a multiply-add.
 template <int G, typename Element>
-TF_INLINE void score_block(const float* q, int64_t d, const Element* keys, float scale, float* scores, int64_t stride) {
+TF_INLINE void score_block(const float* q, int64_t d, const Element* keys, const Element* soon, float scale,
+                           float* scores, int64_t stride) {
   constexpr int parts = G >= 4 ? 1 : (G == 1 ? 4 : 2);
   f32x16 sums[G][parts];
   for (int g = 0; g < G; ++g) {
@@ -108,6 +117,7 @@ TF_INLINE void score_block(const float* q, int64_t d, const Element* keys, float
   for (int64_t x = 0; x < d; x += parts) {
     for (int part = 0; part < parts; ++part) {
       const f32x16 key = load(keys + (x + part) * kPage);
+      __builtin_prefetch(soon + (x + part) * kPage);
       for (int g = 0; g < G; ++g) sums[g][part] += key * q[g * d + x + part];
     }
   }
@@ -130,10 +140,14 @@ TF_INLINE void weigh_values(const AttendArgs<Element>& a, const float* scores, i
   // Each value row is loaded once for all G heads.
   for (int64_t begin = 0; begin < a.length; begin += kPage) {
     const Element* row = a.values + a.blocks[begin / kPage] * a.value_block + offset;
+    const Element* soon = a.values + a.blocks[block_soon(a.length, begin)] * a.value_block + offset;
     const int64_t count = a.length - begin < kPage ? a.length - begin : kPage;
-    for (int64_t j = 0; j < count; ++j, row += a.value_stride) {
+    for (int64_t j = 0; j < count; ++j, row += a.value_stride, soon += a.value_stride) {
       f32x16 value[D];
-      for (int x = 0; x < D; ++x) value[x] = load(row + 16 * x);
+      for (int x = 0; x < D; ++x) {
+        value[x] = load(row + 16 * x);
+        __builtin_prefetch(soon + 16 * x);
+      }
       for (int g = 0; g < G; ++g) {
         for (int x = 0; x < D; ++x) sums[g][x] += value[x] * scores[g * stride + begin + j];
       }
@@ -152,7 +166,8 @@ template <int G, typename Element>
 TF_INLINE void attend_heads(const AttendArgs<Element>& a, const float* q, float* scores, int64_t stride, int64_t g0) {
   const int64_t d = a.head_dim;
   for (int64_t begin = 0; begin < a.length; begin += kPage) {
-    score_block<G>(q + g0 * d, d, a.keys + a.blocks[begin / kPage] * a.key_block, a.scale, scores + begin, stride);
+    score_block<G>(q + g0 * d, d, a.keys + a.blocks[begin / kPage] * a.key_block,
+                   a.keys + a.blocks[block_soon(a.length, begin)] * a.key_block, a.scale, scores + begin, stride);
   }
   float inverse[G];
   for (int g = 0; g < G; ++g) {

@@ -1,10 +1,10 @@
 #include "kernels/fused_ops.h"
 
-#include <ATen/Parallel.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "base/error.h"
 #include "kernels/fused_rows.h"
+#include "kernels/parallel.h"
 
 namespace tritonforge::kernels {
 namespace {
@@ -34,7 +34,7 @@ Element* data(const at::Tensor& x) {
 // A block of rows [begin, end) at a time, over threads.
 template <typename F>
 void over_rows(int64_t rows, int64_t width, const F& f) {
-  at::parallel_for(0, rows, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, width)), f);
+  over_threads(rows, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, width)), f);
 }
 
 std::pair<at::Tensor, at::Tensor> rms_run(const at::Tensor& x, const at::Tensor& weight, double eps) {
@@ -63,7 +63,7 @@ struct RmsNorm : torch::autograd::Function<RmsNorm> {
     at::Tensor grad_x = at::empty_like(x);
     at::Tensor sums = at::zeros({kPartialSums, d}, x.options().dtype(at::kFloat));
     for_element(x, [&]<typename Element>() {
-      at::parallel_for(0, kPartialSums, rows * d < kGrain ? kPartialSums : 1, [&](int64_t first, int64_t last) {
+      over_threads(kPartialSums, rows * d < kGrain ? kPartialSums : 1, [&](int64_t first, int64_t last) {
         for (int64_t part = first; part < last; ++part) {
           const int64_t begin = rows * part / kPartialSums, end = rows * (part + 1) / kPartialSums;
           rms_backward(data<Element>(grad) + begin * d, data<Element>(x) + begin * d, data<Element>(weight),
@@ -102,10 +102,16 @@ struct Rope : torch::autograd::Function<Rope> {
 };
 
 at::Tensor swiglu_run(const at::Tensor& gate, const at::Tensor& up) {
-  at::Tensor y = at::empty_like(gate);
+  at::Tensor y = at::empty(gate.sizes(), gate.options());
+  const int64_t d = gate.size(-1), rows = gate.numel() / std::max<int64_t>(1, d);
+  const auto step = [d](const at::Tensor& x) { return x.is_contiguous() ? d : x.stride(0); };
+  const int64_t gate_step = step(gate), up_step = step(up);
   for_element(gate, [&]<typename Element>() {
-    over_rows(gate.numel(), 1, [&](int64_t begin, int64_t end) {
-      swiglu_forward(data<Element>(gate) + begin, data<Element>(up) + begin, data<Element>(y) + begin, end - begin);
+    over_rows(rows, d, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        swiglu_forward(data<Element>(gate) + row * gate_step, data<Element>(up) + row * up_step,
+                       data<Element>(y) + row * d, d);
+      }
     });
   });
   return y;
@@ -134,6 +140,9 @@ struct SwiGlu : torch::autograd::Function<SwiGlu> {
 bool recorded(const at::Tensor& a, const at::Tensor& b) {
   return at::GradMode::is_enabled() && (a.requires_grad() || b.requires_grad());
 }
+
+// A part of a matrix's columns counts, too: the two halves of what one product gives are read where they lie.
+bool whole_rows(const at::Tensor& x) { return x.is_contiguous() || (x.dim() == 2 && x.stride(1) == 1); }
 
 }  // namespace
 
@@ -168,6 +177,7 @@ at::Tensor rope_reference(const at::Tensor& x, const at::Tensor& cos, const at::
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {
   if (!fused(gate) || up.scalar_type() != gate.scalar_type()) return swiglu_reference(gate, up);
   TF_CHECK(gate.sizes() == up.sizes(), "gate and up differ in shape");
+  if (!recorded(gate, up) && whole_rows(gate) && whole_rows(up)) return swiglu_run(gate, up);
   const at::Tensor g = gate.contiguous(), u = up.contiguous();
   return recorded(g, u) ? SwiGlu::apply(g, u) : swiglu_run(g, u);
 }

@@ -20,14 +20,17 @@
 // shared prefix        -                    prefix_attention.cu   as decode attention; read by many or alone: same bits
 // prefill attention    paged_attention.h    prefill_attention.cu  float64 softmax; 6e-3 of the row
 //                                           prefill_attention_hopper.cu: on Hopper
-// matrix product       ATen                 gemm.cpp (cuBLASLt),  float64 product; 4e-3 of a row, 2e-5 with fp32 output
+// matrix product       linear.h             gemm.cpp (cuBLASLt),  float64 product; 4e-3 of a row, 2e-5 with fp32 output
 //                                           skinny_gemm.cu: m <= 8
+// product with blocks  block_product.h      -                     CPU: widened float64 product; half a step of the
+// of a GGUF file                                                  quantised activations (block_dot.h)
 // sampling             sample.h             sample.cu             sample_row_reference; same token unless two scores
 //                                                                 are within 1e-5, log-prob 5e-6
 // checksum             checksum.h           checksum.cu           checksum_bytes; exact
 //
 // The CPU's operations are compared with their twins in tests/unit/kernels: the functions of the same name with
-// _reference. The CPU's vector code lies in cpu_kernels.h (attention, sampling) and fused_rows.h (rows).
+// _reference. The CPU's vector code lies in cpu_kernels.h (attention, sampling), fused_rows.h (rows) and block_dot.h
+// (products with blocks).
 //
 // Measured on one H200 at Qwen3-8B shapes by bench/kernels.cpp: medians of 9 graph replays over inputs larger than the
 // L2 cache, overlapping launches, spread mostly below 1 %. In the same run the card copied 4.21 TB/s (read + written)
@@ -63,8 +66,10 @@
 //                                 64 x 1280  7830         3.48                83         7859
 //                                 256 x 1280 18320        3.46                82         18361
 // clang-format on
+#include "kernels/block_product.h"
 #include "kernels/checksum.h"
 #include "kernels/fused_ops.h"
 #include "kernels/gpu/cuda_api.h"
+#include "kernels/linear.h"
 #include "kernels/paged_attention.h"
 #include "kernels/sample.h"

@@ -1,13 +1,15 @@
 #include "kernels/paged_attention.h"
 
-#include <ATen/Parallel.h>
+#include <sys/mman.h>
 
 #include <cmath>
 #include <memory>
+#include <new>
 #include <vector>
 
 #include "base/error.h"
 #include "kernels/cpu_kernels.h"
+#include "kernels/parallel.h"
 
 namespace tritonforge::kernels {
 namespace {
@@ -29,7 +31,7 @@ void write(const PagedLayer& layer, const at::Tensor& k, const at::Tensor& v, co
   const auto* value_from = data_of<Element>(v);
   auto* keys = static_cast<Element*>(layer.keys.data_ptr());
   auto* values = static_cast<Element*>(layer.values.data_ptr());
-  at::parallel_for(0, tokens, std::max<int64_t>(1, 32768 / (heads * d)), [&](int64_t begin, int64_t end) {
+  over_threads(tokens, std::max<int64_t>(1, 32768 / (heads * d)), [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       const int64_t block = slots[t] / kPage, place = slots[t] % kPage;
       for (int64_t h = 0; h < heads; ++h) {
@@ -55,7 +57,7 @@ void attend(const PagedLayer& layer, const at::Tensor& q, const at::Tensor& out,
     work += (positions[t] + 1) * heads * d;
   }
   // A prompt's later tokens cost more than its first ones: tokens are dealt to the threads in turn.
-  const int64_t threads = work < 20000 ? 1 : std::min<int64_t>(at::get_num_threads(), tokens * kv_heads);
+  const int64_t threads = work < 20000 ? 1 : std::min<int64_t>(parallel_parts(), tokens * kv_heads);
   const auto share = [&](int64_t thread) {
     const auto floats = static_cast<size_t>(attend_scratch(group, d, longest) + 16);
     const std::unique_ptr<float[]> scratch(new float[floats]);
@@ -80,9 +82,23 @@ void attend(const PagedLayer& layer, const at::Tensor& q, const at::Tensor& out,
     }
   };
   if (threads == 1) return share(0);
-  at::parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
+  over_threads(threads, 1, [&](int64_t begin, int64_t end) {
     for (int64_t thread = begin; thread < end; ++thread) share(thread);
   });
+}
+
+// Zeros that the system gives page by page as they are touched; at::zeros writes all of them, seconds for a large
+// cache. Blocks are read all over the cache: with pages of 4 KiB each would begin with a walk through the page tables.
+at::Tensor lazy_zeros(at::IntArrayRef sizes, at::ScalarType dtype) {
+  const size_t bytes = static_cast<size_t>(c10::multiply_integers(sizes)) * c10::elementSize(dtype);
+  if (bytes == 0) return at::zeros(sizes, dtype);
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+#ifdef MADV_HUGEPAGE
+  ::madvise(memory, bytes, MADV_HUGEPAGE);  // a wish: without it, slower
+#endif
+  return at::from_blob(
+      memory, sizes, [bytes](void* begin) { ::munmap(begin, bytes); }, at::TensorOptions().dtype(dtype));
 }
 
 void check_layer(const PagedLayer& layer, const at::Tensor& x) {
@@ -97,9 +113,9 @@ PagedLayer make_paged_layer(int64_t blocks, int64_t kv_heads, int64_t head_dim, 
   if (dtype != at::kFloat && dtype != at::kBFloat16) {
     fail(ErrorKind::kUnsupported, "dtype {}: the CPU attention knows float32 and bfloat16", c10::toString(dtype));
   }
-  // Zeroed (lazily, by the system): the vectors of a partly filled block read what nobody wrote, and must find numbers.
-  return {at::zeros({blocks, kv_heads, head_dim, kPage}, dtype),
-          at::zeros({blocks, kv_heads, kPage, padded(head_dim)}, dtype)};
+  // Zeros: the vectors of a partly filled block read what nobody wrote, and must find numbers.
+  return {lazy_zeros({blocks, kv_heads, head_dim, kPage}, dtype),
+          lazy_zeros({blocks, kv_heads, kPage, padded(head_dim)}, dtype)};
 }
 
 void paged_write(const PagedLayer& layer, const at::Tensor& k, const at::Tensor& v, const at::Tensor& slots) {

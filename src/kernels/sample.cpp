@@ -1,7 +1,5 @@
 #include "kernels/sample.h"
 
-#include <ATen/Parallel.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -9,6 +7,7 @@
 #include <vector>
 
 #include "kernels/cpu_kernels.h"
+#include "kernels/parallel.h"
 
 namespace tritonforge::kernels {
 namespace {
@@ -117,7 +116,7 @@ double race_noise(uint64_t seed, uint64_t position, int64_t token) {
 }
 
 void sample_rows(const float* logits, int64_t rows, int64_t vocab, const SampleRow* parameters, Sampled* out) {
-  at::parallel_for(0, rows, std::max<int64_t>(1, 8192 / vocab), [&](int64_t begin, int64_t end) {
+  over_threads(rows, std::max<int64_t>(1, 8192 / vocab), [&](int64_t begin, int64_t end) {
     Scratch scratch;
     for (int64_t i = begin; i < end; ++i) out[i] = sample_row(logits + i * vocab, vocab, parameters[i], scratch);
   });

@@ -6,7 +6,7 @@
 #include "kernels/checksum.h"
 #include "kernels/device.h"
 #include "kernels/gpu/handles.h"
-#include "kernels/share_out.h"
+#include "kernels/parallel.h"
 
 namespace tritonforge::kernels {
 namespace {
@@ -17,10 +17,11 @@ uint64_t on_cpu(const at::Tensor& tensor) {
   const auto count = static_cast<int64_t>(tensor.nbytes()), words = (count + 7) / 8;
   const auto* bytes = static_cast<const char*>(tensor.const_data_ptr());
   std::atomic<uint64_t> sum{0};
-  share_out(words, kGrain, [&](int64_t begin, int64_t end) {
+  const auto part = [&](int64_t begin, int64_t end) {
     const auto size = static_cast<size_t>(std::min(8 * end, count) - 8 * begin);
     sum += checksum_bytes(bytes + 8 * begin, size, static_cast<uint64_t>(begin));
-  });
+  };
+  over_threads(words, kGrain, part, kMostCopying);
   return sum;
 }
 

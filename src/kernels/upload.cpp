@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "kernels/share_out.h"
+#include "kernels/parallel.h"
 
 namespace tritonforge::kernels {
 
@@ -20,9 +20,10 @@ void Upload::copy(const at::Tensor& target, const at::Tensor& source) {
     half.copied.wait();
     const size_t count = std::min(kBytes, source.nbytes() - at);
     auto* pinned = half.memory.as<std::byte>();
-    share_out(static_cast<int64_t>(count), kGrain, [&](int64_t begin, int64_t end) {
+    const auto part = [&](int64_t begin, int64_t end) {
       std::memcpy(pinned + begin, from + at + begin, static_cast<size_t>(end - begin));
-    });
+    };
+    over_threads(static_cast<int64_t>(count), kGrain, part, kMostCopying);
     gpu::check_cuda(api.copy(to + at, pinned, count, stream_));
     half.copied.record(stream_);
   }

@@ -1,4 +1,5 @@
 #include "kernels/fused_ops.h"
+#include "kernels/linear.h"
 #include "model/model.h"
 
 namespace tritonforge::model {
@@ -26,8 +27,13 @@ at::Tensor swiglu_mlp(const at::Tensor& x, const LayerWeights& weights) {
     return at::linear(kernels::swiglu(at::linear(x, weights.gate_proj), at::linear(x, weights.up_proj)),
                       weights.down_proj);
   }
-  const auto gate_up = at::linear(x, weights.gate_up_proj).chunk(2, 1);
-  return at::linear(kernels::swiglu(gate_up[0], gate_up[1]), weights.down_proj);
+  const auto gate_up = product(x, weights.gate_up_proj, weights.gate_up_blocks, {}).chunk(2, 1);
+  return product(kernels::swiglu(gate_up[0], gate_up[1]), weights.down_proj, weights.down_blocks, {});
+}
+
+at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const kernels::BlockMatrix& blocks,
+                   const at::Tensor& bias) {
+  return blocks.defined() ? kernels::block_linear(x, blocks, bias) : kernels::linear(x, weight, bias);
 }
 
 }  // namespace tritonforge::model

@@ -3,10 +3,18 @@
 #include <limits>
 #include <map>
 
+#include "kernels/ggml_types.h"
+
 namespace tritonforge::model {
+
+using kernels::dequantise;
+using kernels::find_ggml_type;
+using kernels::ggml_type_name;
+using kernels::GgmlType;
+
 namespace {
 
-class GgufSource : public WeightSource {
+class GgufSource : public WeightSource, public std::enable_shared_from_this<GgufSource> {
  public:
   explicit GgufSource(const fs::path& path) : file_(path) {
     for (const auto& tensor : file_.tensors()) {
@@ -42,6 +50,13 @@ class GgufSource : public WeightSource {
   bool contains(const std::string& name) const override { return entries_.count(name) != 0; }
   std::vector<int64_t> shape(const std::string& name) const override { return entries_.at(name).tensor->shape; }
   std::string where(const std::string&) const override { return file_.path().string(); }
+  kernels::BlockMatrix blocks(const std::string& name) const override {
+    const Entry& entry = entries_.at(name);
+    const auto& shape = entry.tensor->shape;
+    if (shape.size() != 2 || !kernels::has_block_product(*entry.type)) return {};
+    const auto* data = reinterpret_cast<const uint8_t*>(entry.bytes.data());
+    return {{{entry.type, data, shape[0]}}, shape[1], shape[0], shared_from_this()};
+  }
   void read(const std::string& name, at::Tensor target) const override {
     const Entry& entry = entries_.at(name);
     const auto* data = reinterpret_cast<const uint8_t*>(entry.bytes.data());
@@ -132,6 +147,6 @@ ModelConfig model_config_from_gguf(const GgufFile& file) {
   return config;
 }
 
-std::unique_ptr<WeightSource> open_gguf_weights(const fs::path& path) { return std::make_unique<GgufSource>(path); }
+std::shared_ptr<WeightSource> open_gguf_weights(const fs::path& path) { return std::make_shared<GgufSource>(path); }
 
 }  // namespace tritonforge::model

@@ -5,6 +5,7 @@
 
 #include "base/checksum.h"
 #include "base/rng.h"
+#include "kernels/linear.h"
 #include "model/recompute.h"
 
 namespace tritonforge::model {
@@ -25,22 +26,17 @@ at::Tensor alias_rows(const at::Tensor& fused, int64_t begin, int64_t rows) {
   return alias(fused, begin * fused.stride(0), sizes);
 }
 
-std::optional<at::Tensor> optional_tensor(const at::Tensor& tensor) {
-  return tensor.defined() ? std::optional<at::Tensor>(tensor) : std::nullopt;
-}
-
 struct Qkv {
   at::Tensor q, k, v;  // [tokens, out]
 };
 
 // With gradients the parts are the leaves, so they are used one by one; without, one GEMM reads all of them.
-Qkv project(const at::Tensor& x, const LayerWeights& w) {
+Qkv project(const at::Tensor& x, const LayerWeights& w, int64_t q, int64_t kv) {
   if (at::GradMode::is_enabled()) {
-    return {at::linear(x, w.q_proj, optional_tensor(w.q_bias)), at::linear(x, w.k_proj, optional_tensor(w.k_bias)),
-            at::linear(x, w.v_proj, optional_tensor(w.v_bias))};
+    return {kernels::linear(x, w.q_proj, w.q_bias), kernels::linear(x, w.k_proj, w.k_bias),
+            kernels::linear(x, w.v_proj, w.v_bias)};
   }
-  const int64_t q = w.q_proj.size(0), kv = w.k_proj.size(0);
-  const at::Tensor fused = at::linear(x, w.qkv_proj, optional_tensor(w.qkv_bias));
+  const at::Tensor fused = product(x, w.qkv_proj, w.qkv_blocks, w.qkv_bias);
   // q and k become contiguous in rope; an attention may count on v being so as well.
   return {fused.narrow(1, 0, q), fused.narrow(1, q, kv), fused.narrow(1, q + kv, kv).contiguous()};
 }
@@ -68,6 +64,30 @@ std::vector<std::pair<std::string, at::Tensor>> layer_parameters(const LayerWeig
 Model::Model(ModelConfig config, at::ScalarType dtype, at::Device device)
     : config_(std::move(config)), dtype_(dtype), device_(device) {
   config_.validate();
+  layers_.resize(static_cast<size_t>(config_.num_layers));
+  place_weights();
+}
+
+Model::Model(ModelConfig config, StoredMatrices stored)
+    : config_(std::move(config)),
+      dtype_(at::kFloat),
+      device_(at::kCPU),
+      embed_blocks_(std::move(stored.embed_tokens)),
+      head_blocks_(std::move(stored.lm_head)) {
+  config_.validate();
+  TF_CHECK(std::ssize(stored.layers) == config_.num_layers, "{} layers of stored matrices for {}", stored.layers.size(),
+           config_.num_layers);
+  for (StoredMatrices::Layer& layer : stored.layers) {
+    LayerWeights& weights = layers_.emplace_back();
+    weights.qkv_blocks = std::move(layer.qkv);
+    weights.o_blocks = std::move(layer.o);
+    weights.gate_up_blocks = std::move(layer.gate_up);
+    weights.down_blocks = std::move(layer.down);
+  }
+  place_weights();
+}
+
+void Model::place_weights() {
   const at::NoGradGuard no_grad;
   const auto& c = config_;
   const int64_t q = c.num_heads * c.head_dim, kv = c.num_kv_heads * c.head_dim;
@@ -80,48 +100,55 @@ Model::Model(ModelConfig config, at::ScalarType dtype, at::Device device)
   };
   std::vector<Place> places;
   int64_t end = 0;
-  const int64_t unit = kAlignment / static_cast<int64_t>(c10::elementSize(dtype));
+  const int64_t unit = kAlignment / static_cast<int64_t>(c10::elementSize(dtype_));
   const auto place = [&](at::Tensor& tensor, std::vector<int64_t> sizes) {
     const int64_t begin = (end + unit - 1) / unit * unit;
     end = begin + c10::multiply_integers(sizes);
     places.push_back({&tensor, std::move(sizes), begin});
   };
-  layers_.resize(static_cast<size_t>(c.num_layers));
-  place(embed_tokens_, {c.vocab_size, c.hidden_size});
+  const auto place_matrix = [&](at::Tensor& tensor, const kernels::BlockMatrix& blocks, int64_t out, int64_t in) {
+    if (!blocks.defined()) return place(tensor, {out, in});
+    TF_CHECK(blocks.out == out && blocks.in == in, "stored blocks of [{}, {}] for [{}, {}]", blocks.out, blocks.in, out,
+             in);
+  };
+  place_matrix(embed_tokens_, embed_blocks_, c.vocab_size, c.hidden_size);
   for (LayerWeights& layer : layers_) {
     place(layer.input_norm, {c.hidden_size});
     place(layer.post_attention_norm, {c.hidden_size});
-    place(layer.qkv_proj, {q + 2 * kv, c.hidden_size});
-    place(layer.o_proj, {c.hidden_size, q});
+    place_matrix(layer.qkv_proj, layer.qkv_blocks, q + 2 * kv, c.hidden_size);
+    place_matrix(layer.o_proj, layer.o_blocks, c.hidden_size, q);
     if (c.attention_bias) place(layer.qkv_bias, {q + 2 * kv});
     if (c.output_bias()) place(layer.o_bias, {c.hidden_size});
     if (c.qk_norm) {
       place(layer.q_norm, {c.head_dim});
       place(layer.k_norm, {c.head_dim});
     }
-    place(layer.gate_up_proj, {2 * c.intermediate_size, c.hidden_size});
-    place(layer.down_proj, {c.hidden_size, c.intermediate_size});
+    place_matrix(layer.gate_up_proj, layer.gate_up_blocks, 2 * c.intermediate_size, c.hidden_size);
+    place_matrix(layer.down_proj, layer.down_blocks, c.hidden_size, c.intermediate_size);
   }
   place(final_norm_, {c.hidden_size});
-  if (!c.tie_embeddings) place(lm_head_, {c.vocab_size, c.hidden_size});
+  if (!c.tie_embeddings) place_matrix(lm_head_, head_blocks_, c.vocab_size, c.hidden_size);
 
   // One allocation for all of them, and the parts of what is fused.
-  const auto options = at::TensorOptions().dtype(dtype).device(device);
+  const auto options = at::TensorOptions().dtype(dtype_).device(device_);
   arena_ = at::empty({end}, options);
   for (const Place& p : places) *p.tensor = alias(arena_, p.begin, p.sizes);
   for (LayerWeights& layer : layers_) {
-    layer.q_proj = alias_rows(layer.qkv_proj, 0, q);
-    layer.k_proj = alias_rows(layer.qkv_proj, q, kv);
-    layer.v_proj = alias_rows(layer.qkv_proj, q + kv, kv);
+    if (layer.qkv_proj.defined()) {
+      layer.q_proj = alias_rows(layer.qkv_proj, 0, q);
+      layer.k_proj = alias_rows(layer.qkv_proj, q, kv);
+      layer.v_proj = alias_rows(layer.qkv_proj, q + kv, kv);
+    }
     if (c.attention_bias) {
       layer.q_bias = alias_rows(layer.qkv_bias, 0, q);
       layer.k_bias = alias_rows(layer.qkv_bias, q, kv);
       layer.v_bias = alias_rows(layer.qkv_bias, q + kv, kv);
     }
+    if (!layer.gate_up_proj.defined()) continue;
     layer.gate_proj = alias_rows(layer.gate_up_proj, 0, c.intermediate_size);
     layer.up_proj = alias_rows(layer.gate_up_proj, c.intermediate_size, c.intermediate_size);
   }
-  inv_freq_ = rope_inv_freq(c.head_dim, c.rope_theta, device);
+  inv_freq_ = rope_inv_freq(c.head_dim, c.rope_theta, device_);
 }
 
 std::string Model::layout() const {
@@ -129,6 +156,15 @@ std::string Model::layout() const {
   for (const auto& [name, tensor] : named_parameters())
     text += fmt::format("\n{} {} [{}]", name, tensor.storage_offset(), fmt::join(tensor.sizes(), ", "));
   return checksum(text);
+}
+
+int64_t Model::stored_bytes() const {
+  int64_t bytes = embed_blocks_.bytes() + head_blocks_.bytes();
+  for (const LayerWeights& layer : layers_) {
+    bytes += layer.qkv_blocks.bytes() + layer.o_blocks.bytes() + layer.gate_up_blocks.bytes() +
+             layer.down_blocks.bytes();
+  }
+  return bytes;
 }
 
 c10::DataPtr Model::take_arena() {
@@ -144,7 +180,8 @@ void Model::put_arena(c10::DataPtr memory) {
 const at::Tensor& Model::lm_head() const { return lm_head_.defined() ? lm_head_ : embed_tokens_; }
 
 std::vector<std::pair<std::string, at::Tensor>> Model::named_parameters() const {
-  std::vector<std::pair<std::string, at::Tensor>> named{{"model.embed_tokens.weight", embed_tokens_}};
+  std::vector<std::pair<std::string, at::Tensor>> named;
+  if (embed_tokens_.defined()) named.emplace_back("model.embed_tokens.weight", embed_tokens_);
   for (size_t i = 0; i < layers_.size(); ++i) {
     for (auto& [name, tensor] : layer_parameters(layers_[i])) {
       if (tensor.defined()) named.emplace_back(fmt::format("model.layers.{}.{}", i, name), tensor);
@@ -175,7 +212,7 @@ at::Tensor Model::layer_forward(int64_t index, const at::Tensor& x, const at::Te
   const LayerWeights& w = layers_[index];
   const int64_t tokens = x.size(0);
   const at::Tensor normed = rms_norm(x, w.input_norm, config_.rms_norm_eps);
-  const Qkv qkv = project(normed, w);
+  const Qkv qkv = project(normed, w, config_.num_heads * config_.head_dim, config_.num_kv_heads * config_.head_dim);
   at::Tensor q = qkv.q.view({tokens, config_.num_heads, config_.head_dim});
   at::Tensor k = qkv.k.view({tokens, config_.num_kv_heads, config_.head_dim});
   const at::Tensor v = qkv.v.view({tokens, config_.num_kv_heads, config_.head_dim});
@@ -185,16 +222,17 @@ at::Tensor Model::layer_forward(int64_t index, const at::Tensor& x, const at::Te
   }
   const at::Tensor mixed = attention(index, apply_rope(q, cos, sin), apply_rope(k, cos, sin), v);
   // The residual is added into the GEMM's own output.
-  const at::Tensor y = at::linear(mixed.reshape({tokens, config_.num_heads * config_.head_dim}), w.o_proj,
-                                  optional_tensor(w.o_bias))
-                           .add_(x);
+  const at::Tensor y =
+      product(mixed.reshape({tokens, config_.num_heads * config_.head_dim}), w.o_proj, w.o_blocks, w.o_bias).add_(x);
   return swiglu_mlp(rms_norm(y, w.post_attention_norm, config_.rms_norm_eps), w).add_(y);
 }
 
 at::Tensor Model::forward(const at::Tensor& ids, const at::Tensor& positions, const AttentionFn& attention,
                           int64_t recompute_layers) const {
   const auto [cos, sin] = rope_table(positions, inv_freq_);
-  at::Tensor x = at::embedding(embed_tokens_, ids);
+  TF_CHECK(stored_bytes() == 0 || !at::GradMode::is_enabled(), "weights as they are stored have no gradients");
+  at::Tensor x = embed_blocks_.defined() ? kernels::block_embedding(embed_blocks_, ids)
+                                         : at::embedding(embed_tokens_, ids);
   for (int64_t i = 0; i < config_.num_layers; ++i) {
     if (i < recompute_layers && at::GradMode::is_enabled()) {
       std::vector<at::Tensor> weights;
@@ -214,9 +252,12 @@ at::Tensor Model::forward(const at::Tensor& ids, const at::Tensor& positions, co
 
 at::Tensor head_logits(const at::Tensor& hidden, const at::Tensor& weight) {
   if (hidden.is_cuda() && hidden.scalar_type() != at::kFloat) return at::mm(hidden, weight.t(), at::kFloat);
-  return at::linear(hidden, weight).to(at::kFloat);
+  return kernels::linear(hidden, weight, {}).to(at::kFloat);
 }
 
-at::Tensor Model::logits(const at::Tensor& hidden) const { return head_logits(hidden, lm_head()); }
+at::Tensor Model::logits(const at::Tensor& hidden) const {
+  const kernels::BlockMatrix& blocks = config_.tie_embeddings ? embed_blocks_ : head_blocks_;
+  return blocks.defined() ? kernels::block_linear(hidden, blocks, {}) : head_logits(hidden, lm_head());
+}
 
 }  // namespace tritonforge::model

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/block_product.h"
 #include "model/config.h"
 
 namespace tritonforge::model {
@@ -32,12 +33,25 @@ struct LayerWeights {
   // The same memory as q, k, v (gate, up), row after row: one GEMM instead of three (two). The parts share the storage
   // without being autograd views of it, so that each is a leaf of its own where the trainer sets requires_grad.
   at::Tensor qkv_proj, qkv_bias, gate_up_proj;
+  // Matrices that stay as a GGUF file holds them: then the tensors of that name above are undefined.
+  kernels::BlockMatrix qkv_blocks, o_blocks, gate_up_blocks, down_blocks;
+};
+
+// The matrices of a model that are kept in the blocks of a GGUF file; one that is not defined is widened.
+struct StoredMatrices {
+  kernels::BlockMatrix embed_tokens, lm_head;  // lm_head: undefined where tied
+  struct Layer {
+    kernels::BlockMatrix qkv, o, gate_up, down;
+  };
+  std::vector<Layer> layers;
 };
 
 class Model {
  public:
   // Weights of `dtype` on `device`, uninitialised. load_* of model/weights.h or init_random fill them.
   Model(ModelConfig config, at::ScalarType dtype, at::Device device);
+  // With matrices that stay as they are stored: fp32 beside them, on the CPU, to compute without gradients only.
+  Model(ModelConfig config, StoredMatrices stored);
   const ModelConfig& config() const { return config_; }
   at::ScalarType dtype() const { return dtype_; }
   at::Device device() const { return device_; }
@@ -46,13 +60,15 @@ class Model {
   void init_random(uint64_t seed, double std = 0.02);
 
   // Hugging Face name -> tensor, in a fixed order (embeddings, layers in order, final norm, lm_head unless tied).
+  // Without matrices that stay as they are stored.
   // These are the tensors themselves: copying into one changes the model (never set_data() one: q, k, v and gate, up
   // lie in fused storage). Each is a leaf; the trainer calls requires_grad_() on them.
   std::vector<std::pair<std::string, at::Tensor>> named_parameters() const;
   // All weights lie in this one tensor (of the model's dtype, [elements]), in the order of the members of layers() and
   // with gaps of no meaning. Two models of one layout() have every weight at the same place.
   const at::Tensor& arena() const { return arena_; }
-  std::string layout() const;  // a checksum of names, dtype, shapes and places
+  std::string layout() const;    // a checksum of names, dtype, shapes and places
+  int64_t stored_bytes() const;  // of matrices that stay as they are stored, outside of the arena
   // Takes the arena's memory out of the model, or puts in memory of that size on the same device, perhaps elsewhere:
   // its content is then the weights, of every tensor above. In between their content may not be used.
   c10::DataPtr take_arena();
@@ -72,12 +88,14 @@ class Model {
   const at::Tensor& inv_freq() const { return inv_freq_; }          // [head_dim / 2] fp32, of RoPE
 
  private:
+  void place_weights();
   at::Tensor layer_forward(int64_t layer, const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin,
                            const AttentionFn& attention) const;
   ModelConfig config_;
   at::ScalarType dtype_;
   at::Device device_;
   at::Tensor arena_, embed_tokens_, final_norm_, lm_head_;
+  kernels::BlockMatrix embed_blocks_, head_blocks_;
   std::vector<LayerWeights> layers_;
   at::Tensor inv_freq_;  // [head_dim / 2] fp32
 };
@@ -94,5 +112,8 @@ at::Tensor apply_rope(const at::Tensor& x, const at::Tensor& cos,
 std::pair<at::Tensor, at::Tensor> rope_table(const at::Tensor& positions, const at::Tensor& inv_freq);
 at::Tensor rope_inv_freq(int64_t head_dim, double theta, at::Device device);
 at::Tensor swiglu_mlp(const at::Tensor& x, const LayerWeights& weights);
+// x times the matrix, from its blocks where it stays as it is stored. bias: may be undefined.
+at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const kernels::BlockMatrix& blocks,
+                   const at::Tensor& bias);
 
 }  // namespace tritonforge::model

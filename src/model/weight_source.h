@@ -16,12 +16,14 @@ class WeightSource {
   virtual bool contains(const std::string& name) const = 0;
   virtual std::vector<int64_t> shape(const std::string& name) const = 0;
   virtual std::string where(const std::string& name) const = 0;  // the file that holds it
+  // Tensor `name` [rows, in] as it is stored; undefined where its form has no product of its own.
+  virtual kernels::BlockMatrix blocks(const std::string&) const { return {}; }
   // Converts into `target` (same shape, contiguous; any device and floating dtype). Thread-safe.
   virtual void read(const std::string& name, at::Tensor target) const = 0;
 };
 
 // A Hugging Face folder (single file or sharded), a .safetensors file, or a .gguf file. Every file is opened and its
 // directory checked before this returns.
-std::unique_ptr<WeightSource> open_weights(const fs::path& path);
+std::shared_ptr<WeightSource> open_weights(const fs::path& path);
 
 }  // namespace tritonforge::model

@@ -129,13 +129,13 @@ std::string dtype_name(at::ScalarType dtype) {
   }
 }
 
-std::unique_ptr<WeightSource> open_weights(const fs::path& path) {
+std::shared_ptr<WeightSource> open_weights(const fs::path& path) {
   if (!fs::exists(path)) fail(ErrorKind::kNotFound, "no model at {}", path.string());
   if (is_gguf(path)) return open_gguf_weights(path);
-  if (!fs::is_directory(path)) return std::make_unique<SafetensorsSource>(path);
+  if (!fs::is_directory(path)) return std::make_shared<SafetensorsSource>(path);
   const auto single = path / "model.safetensors", index = path / "model.safetensors.index.json";
-  if (fs::exists(single)) return std::make_unique<SafetensorsSource>(single);
-  if (fs::exists(index)) return std::make_unique<SafetensorsSource>(path, index);
+  if (fs::exists(single)) return std::make_shared<SafetensorsSource>(single);
+  if (fs::exists(index)) return std::make_shared<SafetensorsSource>(path, index);
   if (fs::exists(path / "pytorch_model.bin")) {
     fail(ErrorKind::kUnsupported, "{}: pytorch_model.bin is not read (a pickle can run code); save it as safetensors",
          path.string());
@@ -178,6 +178,44 @@ ModelConfig read_model_config(const fs::path& path) {
 Model load_model(const fs::path& path, at::ScalarType dtype, at::Device device) {
   Model model(read_model_config(path), dtype, device);
   install(model, *open_weights(path));
+  return model;
+}
+
+Model load_stored_model(const fs::path& path) {
+  const ModelConfig config = read_model_config(path);
+  const std::shared_ptr<const WeightSource> source = open_weights(path);
+  // Every tensor's name and shape before anything is taken; sizes that no file holds before shapes are made of them.
+  constexpr int64_t kLargest = int64_t{1} << 24;
+  const int64_t largest = std::max({config.hidden_size, config.intermediate_size, config.num_heads, config.num_kv_heads,
+                                    config.head_dim, config.vocab_size});
+  if (largest > kLargest || config.num_layers > std::ssize(source->names()))
+    fail(ErrorKind::kCorrupt, "{}: {} layers and sizes up to {} are more than its tensors", path.string(),
+         config.num_layers, largest);
+  check_all(Model(config, at::kFloat, at::kMeta).named_parameters(), *source, config.tie_embeddings);
+  const auto joined = [&](const std::string& prefix, const std::vector<std::string>& names) {
+    kernels::BlockMatrix whole;
+    for (const std::string& name : names) {
+      const kernels::BlockMatrix part = source->blocks(prefix + name + ".weight");
+      if (!part.defined()) return kernels::BlockMatrix{};
+      whole.parts.insert(whole.parts.end(), part.parts.begin(), part.parts.end());
+      whole.in = part.in;
+      whole.out += part.out;
+      whole.memory = part.memory;
+    }
+    return whole;
+  };
+  StoredMatrices stored{.embed_tokens = joined("model.", {"embed_tokens"})};
+  if (!config.tie_embeddings) stored.lm_head = joined("", {"lm_head"});
+  for (int64_t i = 0; i < config.num_layers; ++i) {
+    const std::string layer = fmt::format("model.layers.{}.", i);
+    stored.layers.push_back({.qkv = joined(layer, {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"}),
+                             .o = joined(layer, {"self_attn.o_proj"}),
+                             .gate_up = joined(layer, {"mlp.gate_proj", "mlp.up_proj"}),
+                             .down = joined(layer, {"mlp.down_proj"})});
+  }
+  Model model(config, std::move(stored));
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, tensor] : model.named_parameters()) source->read(name, tensor);
   return model;
 }
 

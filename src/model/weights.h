@@ -14,6 +14,11 @@ ModelConfig read_model_config(const fs::path& path);
 // Reads config and weights, converting to dtype. Errors name file, tensor, expected and found.
 Model load_model(const fs::path& path, at::ScalarType dtype, at::Device device);
 
+// A GGUF file's matrices as they lie in it, mapped, and the rest of its tensors in fp32, on the CPU. Matrices of types
+// without a product of their own (kernels/block_product.h) are widened, too. The file must not change while the model
+// lives. Throws what load_model throws.
+Model load_stored_model(const fs::path& path);
+
 // Copies every tensor of a folder, GGUF file, or .safetensors file into `model` (same shapes; values converted).
 // Returns name -> checksum of what is now installed, in the dtype it is held in.
 std::map<std::string, std::string> load_weights(Model& model, const fs::path& path);

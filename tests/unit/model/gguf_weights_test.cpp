@@ -8,12 +8,15 @@
 #include <functional>
 
 #include "base/error.h"
+#include "kernels/ggml_types.h"
 #include "model/weights.h"
 #include "unit/model/small_models.h"
 
 namespace tritonforge::model {
 namespace {
 
+using kernels::dequantise;
+using kernels::find_ggml_type;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -150,6 +153,109 @@ TEST_F(GgufModel, HalfTypesAreConverted) {
     if (before[i].first == "model.layers.1.mlp.up_proj.weight") expected = expected.to(at::kHalf).to(at::kFloat);
     EXPECT_TRUE(at::equal(after[i].second, expected)) << before[i].first;
   }
+}
+
+// Blocks of one type with scales that make numbers of about 0.03.
+std::string random_blocks(uint32_t number, int64_t count) {
+  const auto* type = find_ggml_type(number);
+  at::Tensor bytes = at::randint(0, 256, {count / type->block, type->bytes}, at::TensorOptions(at::kByte));
+  const double d = number == 8 ? 4e-4 : number == 12 ? 2e-4 : number == 13 ? 1e-4 : number == 14 ? 2e-5 : 4e-3;
+  const at::Tensor scales = ((at::rand({count / type->block, 2}) + 0.5) * at::tensor({d, 1.5e-3})).to(at::kHalf);
+  const int64_t at = number == 14 ? 208 : 0, halves = number == 12 || number == 13 ? 2 : 1;
+  bytes.narrow(1, at, 2 * halves).copy_(scales.narrow(1, 0, halves).contiguous().view(at::kByte));
+  return bytes_of(bytes);
+}
+
+// A model whose matrices are blocks of every type with a product of its own, and one, F16, that has none.
+class StoredModel : public GgufModel {
+ protected:
+  fs::path write_blocks(Family family, bool tied) {
+    ModelConfig config = testing_models::small_config(family);
+    config.hidden_size = 256;
+    config.intermediate_size = 512;
+    config.num_heads = 4;
+    config.num_kv_heads = 2;
+    config.head_dim = 64;
+    config.tie_embeddings = tied;
+    at::manual_seed(7);
+    const std::vector<uint32_t> types{6, 8, 12, 13, 14, 2};
+    size_t turn = 0;
+    return write(testing_models::small_model(config),
+                 [&](GgufWriter& out, const std::string& name, const auto& tensor) {
+                   if (tensor.dim() != 2) return false;
+                   const bool half = name == "blk.0.ffn_down.weight";
+                   const uint32_t type = half ? 1 : types[turn++ % types.size()];
+                   out.tensor(name, tensor.sizes().vec(), type,
+                              half ? bytes_of(tensor.to(at::kHalf)) : random_blocks(type, tensor.numel()));
+                   return true;
+                 });
+  }
+};
+
+// The same forward pass from the blocks and from what they are widened to: log-probs differ by what activations of
+// eight bits explain, and nothing else of the model does.
+TEST_F(StoredModel, LogProbsAreThoseOfTheWidenedModelButForItsActivations) {
+  const at::NoGradGuard no_grad;
+  for (const auto family : {Family::kQwen2, Family::kQwen3}) {
+    for (const bool tied : {false, true}) {
+      const fs::path path = write_blocks(family, tied);
+      const Model widened = load_model(path, at::kFloat, at::kCPU), stored = load_stored_model(path);
+      EXPECT_GT(stored.stored_bytes(), 0);
+      EXPECT_LT(stored.arena().numel(), widened.arena().numel() / 4);
+      const int64_t vocab = widened.config().vocab_size;
+      const at::Tensor ids = at::randint(0, vocab, {30}, at::kLong), positions = at::arange(30);
+      const auto log_probs = [&](const Model& model) {
+        return at::log_softmax(model.logits(model.forward(ids, positions, packed_attention({0, 30}))), 1);
+      };
+      const at::Tensor expected = log_probs(widened), found = log_probs(stored);
+      EXPECT_LT((found - expected).abs().mean().item<double>(), 0.02 * expected.std().item<double>());
+      EXPECT_GT((found - expected).abs().max().item<double>(), 0);
+      EXPECT_TRUE(at::equal(log_probs(stored), found));
+    }
+  }
+}
+
+TEST_F(StoredModel, HoldsTheRestOfItsTensorsInFp32AndNamesThemAlone) {
+  const Model stored = load_stored_model(write_blocks(Family::kQwen2, false));
+  const Model widened = load_model(write_blocks(Family::kQwen2, false), at::kFloat, at::kCPU);
+  const auto all = widened.named_parameters();
+  const std::map<std::string, at::Tensor> known(all.begin(), all.end());
+  for (const auto& [name, tensor] : stored.named_parameters()) {
+    EXPECT_TRUE(tensor.dim() == 1 || name == "model.layers.0.mlp.down_proj.weight") << name;
+    EXPECT_TRUE(at::equal(tensor, known.at(name))) << name;
+  }
+}
+
+TEST_F(StoredModel, HasNoGradients) {
+  const Model stored = load_stored_model(write_blocks(Family::kQwen3, true));
+  EXPECT_ANY_THROW(stored.forward(at::zeros({2}, at::kLong), at::arange(2), packed_attention({0, 2})));
+}
+
+// What load_model refuses is refused in the same words: a file's end, a shape, a missing tensor.
+TEST_F(StoredModel, FaultsAreThoseOfTheWidenedModel) {
+  const Model model = testing_models::small_model(testing_models::small_config(Family::kQwen3));
+  const auto both = [&](const fs::path& path) {
+    try {
+      load_stored_model(path);
+    } catch (const Error& error) {
+      const std::string message = std::string(name_of(error.kind())) + ": " + error.what();
+      EXPECT_EQ(message, loading(path));
+      return message;
+    }
+    return std::string("no error");
+  };
+  const auto with_output = [&](uint32_t type, std::vector<int64_t> shape, size_t bytes) {
+    return both(write(model, [&](GgufWriter& out, const std::string& name, const at::Tensor&) {
+      if (name != "output.weight") return false;
+      out.tensor(name, shape, type, std::string(bytes, '\0'));
+      return true;
+    }));
+  };
+  EXPECT_THAT(with_output(1, {40, 24}, 96), AllOf(HasSubstr("corrupt: "), HasSubstr("output.weight")));
+  EXPECT_THAT(with_output(14, {40, 24}, 4096), HasSubstr("rows of 24 are not whole blocks of 256 (Q6_K)"));
+  EXPECT_THAT(with_output(8, {40, 32}, 40 * 34), HasSubstr("expected shape [40, 24], found [40, 32]"));
+  EXPECT_THAT(both(write(model, [](auto&, auto& name, auto&) { return name == "blk.1.ffn_up.weight"; })),
+              HasSubstr("tensor 'model.layers.1.mlp.up_proj.weight' is missing"));
 }
 
 TEST_F(GgufModel, FaultsNameFileTensorExpectedAndFound) {

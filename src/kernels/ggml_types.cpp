@@ -1,12 +1,15 @@
-#include <ATen/Parallel.h>
+#include "kernels/ggml_types.h"
+
+#include <fmt/format.h>
 
 #include <array>
 #include <cstring>
 #include <map>
 
-#include "model/gguf_weights.h"
+#include "base/error.h"
+#include "kernels/parallel.h"
 
-namespace tritonforge::model {
+namespace tritonforge::kernels {
 namespace {
 
 float half_at(const uint8_t* at) {
@@ -138,7 +141,7 @@ constexpr std::array<GgmlType, 11> kTypes{{{0, "F32", 1, 4, nullptr},
 
 template <typename T>
 void dequantise_to(const GgmlType& type, const uint8_t* data, T* out, int64_t blocks) {
-  at::parallel_for(0, blocks, std::max<int64_t>(1, 16384 / type.block), [&](int64_t begin, int64_t end) {
+  over_threads(blocks, std::max<int64_t>(1, 16384 / type.block), [&](int64_t begin, int64_t end) {
     std::array<float, 256> numbers;
     for (int64_t i = begin; i < end; ++i) {
       if constexpr (std::is_same_v<T, float>) {
@@ -188,4 +191,4 @@ void dequantise(const GgmlType& type, const uint8_t* data, at::Tensor target) {
   }
 }
 
-}  // namespace tritonforge::model
+}  // namespace tritonforge::kernels

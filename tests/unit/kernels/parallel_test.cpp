@@ -1,0 +1,116 @@
+#include "kernels/parallel.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <vector>
+
+#include "kernels/linear.h"
+
+namespace tritonforge::kernels {
+namespace {
+
+// Every place once, whatever the threads.
+void expect_each_once(int64_t count, int64_t grain, int64_t most = kNoLimit) {
+  std::vector<std::atomic<int>> visits(static_cast<size_t>(count));
+  std::atomic<int64_t> parts{0}, smallest{count};
+  const auto part = [&](int64_t begin, int64_t end) {
+    ++parts;
+    for (int64_t now = smallest; end - begin < now && !smallest.compare_exchange_weak(now, end - begin);) {}
+    for (int64_t i = begin; i < end; ++i) ++visits[static_cast<size_t>(i)];
+  };
+  over_threads(count, grain, part, most);
+  for (const auto& visit : visits) ASSERT_EQ(visit, 1);
+  EXPECT_LE(parts, most);
+  EXPECT_GE(smallest, std::min(count, grain));
+}
+
+TEST(OverThreads, CoversEverythingOnce) {
+  for (const int64_t threads : {1, 2, 3, 8}) {
+    const ThreadPool pool(threads);
+    for (const int64_t count : {1, 2, 7, 64, 1001}) {
+      for (const int64_t grain : {1, 5, 64}) expect_each_once(count, grain);
+    }
+    expect_each_once(1000, 1, 3);
+    over_threads(0, 1, [](int64_t, int64_t) { FAIL() << "of nothing there are no parts"; });
+  }
+  expect_each_once(1001, 1);  // without a pool: libtorch's threads
+}
+
+TEST(OverThreads, InsideOfAPartStaysThere) {
+  const ThreadPool pool(4);
+  std::atomic<int64_t> inner{0}, outer{0};
+  over_threads(64, 1, [&](int64_t begin, int64_t end) {
+    ++outer;
+    over_threads(end - begin, 1, [&](int64_t, int64_t) { ++inner; });
+  });
+  EXPECT_GT(outer, 1);
+  EXPECT_EQ(inner, outer);
+}
+
+TEST(OverThreads, TensOfThousandsOfJobsLoseNoPart) {
+  const ThreadPool pool(3);
+  std::vector<int64_t> numbers(512, 0);
+  for (int64_t job = 0; job < 30000; ++job) {
+    over_threads(512, 8, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) numbers[static_cast<size_t>(i)] += i;
+    });
+  }
+  for (int64_t i = 0; i < 512; ++i) ASSERT_EQ(numbers[static_cast<size_t>(i)], 30000 * i);
+}
+
+TEST(OverThreads, APoolIsItsThreadsOwn) {
+  const ThreadPool pool(2);
+  EXPECT_EQ(ThreadPool::of_this_thread(), &pool);
+  std::thread([] { EXPECT_EQ(ThreadPool::of_this_thread(), nullptr); }).join();
+}
+
+// The quickstart's shapes and others: the bits of at::linear, which is alone on a thread with a pool.
+TEST(Linear, HasTheBitsOfAtLinearForAnyNumberOfThreads) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [out, in] : std::vector<std::pair<int64_t, int64_t>>{
+           {320, 192}, {192, 192}, {1024, 192}, {192, 512}, {1536, 256}, {256, 768}, {50, 64}, {1, 32}}) {
+    for (const int64_t tokens : {1, 2, 5, 8, 16, 33, 64, 100}) {
+      const at::Tensor x = at::randn({tokens, in}), w = at::randn({out, in}), b = at::randn({out});
+      at::Tensor alone, biased;
+      {
+        const ThreadPool pool(1);
+        alone = at::linear(x, w);
+        biased = at::linear(x, w, b);
+      }
+      for (const int64_t threads : {1, 2, 3, 7}) {
+        const ThreadPool pool(threads);
+        EXPECT_TRUE(at::equal(kernels::linear(x, w, {}), alone)) << out << " x " << in << ", " << tokens << " tokens";
+        EXPECT_TRUE(at::equal(kernels::linear(x, w, b), biased)) << out << " x " << in << ", " << tokens << " tokens";
+      }
+    }
+  }
+}
+
+TEST(Linear, OfLongRowsDoesNotDependOnThreads) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor w = at::randn({2000, 1024}), b = at::randn({2000});
+  for (const int64_t tokens : {1, 8, 64}) {
+    const at::Tensor x = at::randn({tokens, 1024}), reference = at::linear(x, w, b);
+    at::Tensor alone;
+    for (const int64_t threads : {1, 2, 5}) {
+      const ThreadPool pool(threads);
+      const at::Tensor y = kernels::linear(x, w, b);
+      if (!alone.defined()) alone = y;
+      EXPECT_TRUE(at::equal(y, alone)) << threads;
+      EXPECT_TRUE(at::allclose(y, reference, 1e-4, 1e-4));
+    }
+  }
+}
+
+TEST(Linear, WithGradientsIsAtLinear) {
+  const ThreadPool pool(2);
+  const at::Tensor x = at::randn({4, 64}), w = at::randn({96, 64}).requires_grad_();
+  const at::Tensor y = kernels::linear(x, w, {});
+  ASSERT_TRUE(y.requires_grad());
+  y.sum().backward();
+  EXPECT_TRUE(at::allclose(w.grad(), x.sum(0).expand({96, 64})));
+}
+
+}  // namespace
+}  // namespace tritonforge::kernels
