@@ -48,7 +48,6 @@ __global__ void __launch_bounds__(kThreads, 2)
   using S = PageShape<kHeadDim>;
   extern __shared__ __align__(128) uint8_t shared[];
   allow_next();
-  wait_for_previous();
   const int sequence = blockIdx.z, head = blockIdx.y, me = blockIdx.x, blocks = gridDim.x,
             group = static_cast<int>(a.heads / a.kv_heads), warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   const int length = a.lengths[sequence], pages = ceil_div(length, kPage);
@@ -73,7 +72,12 @@ __global__ void __launch_bounds__(kThreads, 2)
     copy_commit();  // also where nothing was left to fetch: the ring counts groups
   };
 #pragma unroll
-  for (int stage = 0; stage < kStages<kHeadDim>; ++stage) fetch(begin + warp + stage * kWarps, stage);
+  for (int stage = 0; stage < kStages<kHeadDim>; ++stage) {
+    const int page = begin + warp + stage * kWarps;
+    if (page < end && !is_old_page(page, length)) wait_for_previous();
+    fetch(page, stage);
+  }
+  wait_for_previous();
   const Bf16* queries = a.q + (int64_t{sequence} * a.heads + head * group) * kHeadDim;
   Running<kHeadDim, kTiles> running;
   running.start([&](int column) { return column < group ? queries + column * kHeadDim : nullptr; });

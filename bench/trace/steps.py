@@ -1,0 +1,71 @@
+"""Where steps of the engine go, from what kernel_trace.so wrote: for each kind of step (the kernels it runs, in order)
+the median time from its first kernel to the next step's, and the time of each kernel; "idle" is when none ran.
+
+usage: steps.py TRACE [--least COUNT]       kinds that came at least so often (2)
+"""
+
+import argparse
+import collections
+import re
+import statistics
+import subprocess
+
+
+def readable(names):
+    """Names without parameters; nvjet and cutlass as they are."""
+    shown = subprocess.run(["c++filt"], input="\n".join(names), capture_output=True, text=True, check=True).stdout
+    return [re.sub(r"(void |tritonforge::gpu::|\(anonymous namespace\)::|\(.*)", "", x) for x in shown.split("\n")]
+
+
+def steps_of(path):
+    """Each step begins with the one copy of its numbers to the device: lists of (begin, end, name)."""
+    records = sorted((line.rstrip("\n").split(" ", 3) for line in open(path)), key=lambda r: int(r[0]))
+    step, steps = [], []
+    for begin, end, kind, name in records:
+        if kind == "copy1":
+            steps.append(step)
+            step = []
+        elif kind == "kernel":
+            step.append((int(begin), int(end), name))
+    return [s for s in [*steps, step] if s]
+
+
+def busy(step):
+    """Time in which at least one kernel ran."""
+    total, until = 0, 0
+    for begin, end, _ in step:
+        total += max(0, end - max(begin, until))
+        until = max(until, end)
+    return total
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("trace")
+    parser.add_argument("--least", type=int, default=2)
+    options = parser.parse_args()
+    kinds = collections.defaultdict(list)
+    steps = steps_of(options.trace)
+    names = sorted({name for step in steps for _, _, name in step})
+    shown = dict(zip(names, readable(names), strict=False))
+    for step, after in zip(steps, steps[1:] + [None], strict=True):
+        key = tuple(shown[name] for _, _, name in step)
+        kinds[key].append((step, after[0][0] - step[0][0] if after else None))
+    for key, found in kinds.items():
+        if len(found) < options.least:
+            continue
+        span = statistics.median(max(e for _, e, _ in step) - step[0][0] for step, _ in found)
+        used = statistics.median(busy(step) for step, _ in found)
+        apart = statistics.median(gap for _, gap in found if gap) if any(gap for _, gap in found) else 0
+        print(f"{len(found)} steps of {len(key)} kernels: {span / 1e6:.3f} ms, idle {100 * (1 - used / span):.1f} %, "
+              f"next step after {apart / 1e6:.3f} ms")
+        sums = collections.defaultdict(lambda: [0, 0.0])
+        for i, name in enumerate(key):
+            sums[name][0] += 1
+            sums[name][1] += statistics.median(step[i][1] - step[i][0] for step, _ in found)
+        for name, (count, total) in sorted(sums.items(), key=lambda x: -x[1][1]):
+            print(f"  {total / 1e6:8.3f} ms  {count:4} x {total / count / 1e3:8.2f} us  {name}")
+
+
+if __name__ == "__main__":
+    main()
