@@ -1,6 +1,6 @@
 // libs: tf_engine
-// What steps of Qwen3-8B's shape take in the engine alone, without HTTP: the first token of one prompt, prompts at once,
-// decodes. Under bench/trace it shows where that goes.
+// What steps of Qwen3-8B's shape take in the engine alone, without HTTP: the first token of one prompt, prompts at
+// once, decodes. Under bench/trace it shows where that goes.
 //   engine_steps [device] [prompt] [layers]
 #include <fmt/format.h>
 
@@ -28,7 +28,9 @@ Took take(engine::Engine& engine, int64_t count, int64_t prompt, int64_t tokens)
     request.sampling.max_new_tokens = tokens;
     request.sampling.temperature = count == 1 ? 0 : 1;
     request.sampling.ignore_eos = true;
-    request.on_output = [&promise](const engine::Output& out) { promise.set_value({out.first_token_s, out.latency_s}); };
+    request.on_output = [&promise](const engine::Output& out) {
+      promise.set_value({out.first_token_s, out.latency_s});
+    };
     engine.submit(std::move(request)).value();
   }
   Took last;
@@ -54,7 +56,8 @@ int main(int argc, char** argv) {
   const int64_t prompt = std::stoll(text(2, "1024"));
   at::manual_seed(5);
   engine::Engine engine(options, random_qwen3_8b(options.device, std::stoll(text(3, "36"))), nullptr);
-  for (int i = 0; i < 4; ++i) fmt::print("first token of {}: {:.2f} ms\n", prompt, 1e3 * take(engine, 1, prompt, 1).first);
+  for (int i = 0; i < 4; ++i)
+    fmt::print("first token of {}: {:.2f} ms\n", prompt, 1e3 * take(engine, 1, prompt, 1).first);
   for (const int64_t count : {16, 64}) {
     for (int i = 0; i < 3; ++i) {
       const double seconds = take(engine, count, prompt, 1).whole;

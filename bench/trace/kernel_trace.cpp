@@ -1,6 +1,8 @@
 // A library that a CUDA program loads by itself (CUDA_INJECTION64_PATH=libkernel_trace.so): every kernel and copy that
-// runs, one line each in $KERNEL_TRACE as the program ends: begin and end in ns, "kernel" or "copy", name or bytes.
-// bench/kernel_trace.py sums them by step.
+// runs, one line each in $KERNEL_TRACE as the program ends: begin and end in ns, "kernel" or "copy" and its kind, name
+// or bytes. bench/trace/steps.py sums them by step. Built by
+//   g++ -std=c++20 -O2 -fPIC -shared -I$CUDA/include kernel_trace.cpp $CUDA/lib/libcupti.so.13 -o libkernel_trace.so
+// with CUDA=SITE-PACKAGES/nvidia/cu13 of the Python environment; libcupti.so.13 must be on LD_LIBRARY_PATH.
 #include <cupti.h>
 
 #include <cstdio>

@@ -1,5 +1,6 @@
 """Where steps of the engine go, from what kernel_trace.so wrote: for each kind of step (the kernels it runs, in order)
-the median time from its first kernel to the next step's, and the time of each kernel; "idle" is when none ran.
+the median time from its first kernel to the next step's, and of each kernel its own time and what it adds after the
+end of those before it; "idle" is when none ran.
 
 usage: steps.py TRACE [--least COUNT]       kinds that came at least so often (2)
 """
@@ -19,7 +20,8 @@ def readable(names):
 
 def steps_of(path):
     """Each step begins with the one copy of its numbers to the device: lists of (begin, end, name)."""
-    records = sorted((line.rstrip("\n").split(" ", 3) for line in open(path)), key=lambda r: int(r[0]))
+    with open(path) as lines:
+        records = sorted((line.rstrip("\n").split(" ", 3) for line in lines), key=lambda r: int(r[0]))
     step, steps = [], []
     for begin, end, kind, name in records:
         if kind == "copy1":
@@ -48,7 +50,7 @@ def main():
     steps = steps_of(options.trace)
     names = sorted({name for step in steps for _, _, name in step})
     shown = dict(zip(names, readable(names), strict=False))
-    for step, after in zip(steps, steps[1:] + [None], strict=True):
+    for step, after in zip(steps, [*steps[1:], None], strict=True):
         key = tuple(shown[name] for _, _, name in step)
         kinds[key].append((step, after[0][0] - step[0][0] if after else None))
     for key, found in kinds.items():
@@ -59,12 +61,14 @@ def main():
         apart = statistics.median(gap for _, gap in found if gap) if any(gap for _, gap in found) else 0
         print(f"{len(found)} steps of {len(key)} kernels: {span / 1e6:.3f} ms, idle {100 * (1 - used / span):.1f} %, "
               f"next step after {apart / 1e6:.3f} ms")
-        sums = collections.defaultdict(lambda: [0, 0.0])
+        sums = collections.defaultdict(lambda: [0, 0.0, 0.0])
         for i, name in enumerate(key):
-            sums[name][0] += 1
-            sums[name][1] += statistics.median(step[i][1] - step[i][0] for step, _ in found)
-        for name, (count, total) in sorted(sums.items(), key=lambda x: -x[1][1]):
-            print(f"  {total / 1e6:8.3f} ms  {count:4} x {total / count / 1e3:8.2f} us  {name}")
+            own = statistics.median(step[i][1] - step[i][0] for step, _ in found)
+            adds = statistics.median(step[i][1] - (step[i - 1][1] if i else step[i][0]) for step, _ in found)
+            sums[name] = [a + b for a, b in zip(sums[name], (1, own, adds), strict=True)]
+        for name, (count, own, adds) in sorted(sums.items(), key=lambda x: -x[1][2]):
+            each = f"{count:4} x {adds / count / 1e3:8.2f} us (own {own / count / 1e3:8.2f})"
+            print(f"  {adds / 1e6:8.3f} ms  {each}  {name}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 #pragma once
 // One step's inputs for the GPU runner: numbers in an arena, laid out so that the places of a decode, and of a prompt
-// alone, depend on its size classes alone (a CUDA graph finds them there). Sequences with one new token come first and are decoded, each draft of
-// what follows it in a row of its own; the others follow, ragged, and are prefilled. Host side only: no device, no
-// ATen.
+// alone, depend on its size classes alone (a CUDA graph finds them there). Sequences with one new token come first and
+// are decoded, each draft of what follows it in a row of its own; the others follow, ragged, and are prefilled. Host
+// side only: no device, no ATen.
 //
 //   tokens    | decode rows                 | pad | prompt rows, sequence after sequence | pad |
 //   tables    | [decode rows, decode_width]       | [prompts, prompt_width]                    |
@@ -23,9 +23,9 @@ struct GpuBatch {
   int64_t decodes = 0, prompts = 0, rows = 0;  // decode rows in use, sequences with several new tokens; draws
   int64_t tokens = 0, decode_rows = 0, draw_rows = 0, decode_width = 0, prompt_width = 0;  // padded
   int64_t longest_query = 0;  // of a prompt's chunk; padded where it is alone
-  bool cuts = false;         // a row asks for top_k, top_p or min_p
-  bool decode_only = false;  // no prompt, and row i of the hidden states is draw i
-  int64_t groups = 0;        // of decodes that share a prefix, padded: 0 or decode_rows / 2
+  bool cuts = false;          // a row asks for top_k, top_p or min_p
+  bool decode_only = false;   // no prompt, and row i of the hidden states is draw i
+  int64_t groups = 0;         // of decodes that share a prefix, padded: 0 or decode_rows / 2
 
   // Where the sections are, in bytes from the arena's start.
   int64_t ids, positions, slots;                // [tokens] int32

@@ -176,8 +176,8 @@ void GpuRunner::forward() {
   in_flight_.push_back(&drawn);
 }
 
-// A decode or a short prompt alone of a shape that has run before becomes a graph; the first run has loaded every kernel. Of more shapes than
-// there may be graphs, the one that ran longest ago has to be seen anew.
+// A decode or a short prompt alone of a shape that has run before becomes a graph; the first run has loaded every
+// kernel. Of more shapes than there may be graphs, the one that ran longest ago has to be seen anew.
 const GpuGraph* GpuRunner::graph_of_step() {
   const auto [found, first] = graphs_.try_emplace(batch_.shape());
   found->second.used = ++steps_;
@@ -270,7 +270,8 @@ void GpuRunner::tune_at_start(int64_t most_rows) {
 }
 
 // Times the algorithms of the layers' products, once for each count of rows (a second call returns at once), those of
-// decodes with overlapping launches, `count` layers one after another. It waits for the device and overwrites activations.
+// decodes with overlapping launches, `count` layers one after another. It waits for the device and overwrites
+// activations.
 void GpuRunner::tune_layers(int64_t rows, bool decodes, size_t count) {
   check_cuda(api_.set_overlap(decodes ? 1 : 0));
   const auto layers = std::span(model_.layers()).first(std::min(model_.layers().size(), count));

@@ -3,8 +3,8 @@
 // Qwen2, Qwen3 and alike in bfloat16. Nothing is allocated while it runs, and nothing waits but draw().
 //
 // A step is one copy of its numbers to the device, the layers, the draws and one copy of the tokens back into pinned
-// memory. Decodes, and a short prompt alone, of a size class that was seen before are one CUDA graph. A token that the host has not read yet is
-// picked up on the device, so a step may be queued while the one before runs.
+// memory. Decodes, and a short prompt alone, of a size class that was seen before are one CUDA graph. A token that the
+// host has not read yet is picked up on the device, so a step may be queued while the one before runs.
 #include <array>
 #include <deque>
 #include <map>

@@ -126,8 +126,13 @@ class HopperTiles : public Products {
 };
 
 TEST_F(HopperTiles, AreTheProduct) {
-  for (const Shape& s : {Shape{1, 1152, 896, true}, {5, 896, 4864}, {16, 4096, 1032, true}, {64, 6144, 4096}, {100, 200, 520},
-                         {257, 24576, 264}, {1000, 1152, 896, true}}) {
+  for (const Shape& s : {Shape{1, 1152, 896, true},
+                         {5, 896, 4864},
+                         {16, 4096, 1032, true},
+                         {64, 6144, 4096},
+                         {100, 200, 520},
+                         {257, 24576, 264},
+                         {1000, 1152, 896, true}}) {
     const at::Tensor x = random_bf16({s.m, s.k}), w = random_bf16({s.n, s.k}), bias = random_bf16({s.n}, 30);
     at::Tensor expected = at::mm(x.to(at::kDouble), w.to(at::kDouble).t());
     if (s.bias) expected += bias.to(at::kDouble);

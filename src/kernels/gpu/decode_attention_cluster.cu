@@ -26,10 +26,6 @@ __host__ __device__ constexpr int shared_bytes(int group, int head_dim) {
 }
 
 #if __CUDA_ARCH__ >= 900
-// All threads of the cluster meet; what they wrote to shared memory before is seen by all after.
-__device__ inline void cluster_sync() {
-  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
 // The float at `address` of this block's shared memory, in that of block `rank` of the cluster.
 __device__ inline float of_block(uint32_t address, int rank) {
   uint32_t there;

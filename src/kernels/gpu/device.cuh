@@ -26,9 +26,7 @@ __device__ inline uint32_t pack(float first, float second) {
 __device__ inline float rounded(float x) { return __bfloat162float(__float2bfloat16_rn(x)); }
 
 // silu(gate) * up as two operations in bfloat16 give it, before the last rounding.
-__device__ inline float swiglu_of(float gate, float up) {
-  return rounded(__fdividef(gate, 1.0f + __expf(-gate))) * up;
-}
+__device__ inline float swiglu_of(float gate, float up) { return rounded(__fdividef(gate, 1.0f + __expf(-gate))) * up; }
 
 __device__ inline void unpack(const Bf16x8& from, float (&to)[8]) {
 #pragma unroll
@@ -58,6 +56,13 @@ __device__ inline void allow_next() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
+
+#if __CUDA_ARCH__ >= 900
+// All threads of a cluster meet; what they wrote to shared memory before is seen by all after.
+__device__ inline void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+#endif
 
 // `blocks`: of a cluster, neighbours along the grid's first dimension; 0 where there are no clusters.
 template <typename... Parameters, typename... Arguments>

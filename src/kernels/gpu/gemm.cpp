@@ -1,6 +1,6 @@
-// Matrix products through cuBLASLt with a plan a shape, or through the kernels of gemm_hopper.cu and skinny_gemm.cu where
-// those are faster.
-// Row-major y[m, n] = x[m, k] w[n, k]^T is column-major y^T[n, m] = w^T[k, n]^T x^T[k, m]: nothing is copied.
+// Matrix products through cuBLASLt with a plan a shape, or through the kernels of gemm_hopper.cu and skinny_gemm.cu
+// where those are faster. Row-major y[m, n] = x[m, k] w[n, k]^T is column-major y^T[n, m] = w^T[k, n]^T x^T[k, m]:
+// nothing is copied.
 #include <cublasLt.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ int blas(cublasStatus_t status, const char* what) {
 // What runs a product.
 struct Way {
   enum Kind { kLibrary, kSkinny, kHopper } kind = kLibrary;
-  int proposal = 0;     // of the library's
+  int proposal = 0;  // of the library's
   HopperTile tile = {};
 };
 
@@ -172,8 +172,8 @@ std::vector<Way> ways_of(const Plan& p, const GemmArgs& a) {
 }
 
 // Median time of a product whose operands are not in the cache: `flush` is overwritten before every run of all `count`.
-int time_runs(Gemm& g, const GemmArgs* a, int count, Plan& p, const Way& way, void* flush, size_t flush_bytes, Event begin, Event end,
-              Stream stream, float* microseconds) {
+int time_runs(Gemm& g, const GemmArgs* a, int count, Plan& p, const Way& way, void* flush, size_t flush_bytes,
+              Event begin, Event end, Stream stream, float* microseconds) {
   std::array<float, kTimedRuns> times;
   for (int run_index = -1; run_index < kTimedRuns; ++run_index) {  // the first one loads the kernel
     int error = check(cudaMemsetAsync(flush, 0, flush_bytes, stream), "gemm_tune");

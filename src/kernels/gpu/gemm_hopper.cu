@@ -45,9 +45,6 @@ struct Tile {
 };
 
 #if TF_HOPPER
-__device__ inline void cluster_sync() {
-  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;\n" ::: "memory");
-}
 __device__ inline float4 of_block(uint32_t address, int rank) {
   uint32_t there;
   float4 value;
@@ -104,7 +101,8 @@ __device__ void fetch_tiles(const HopperGemm& a, const Maps& maps, const Ring& r
     barrier_wait(ring.empty(ahead.stage), ahead.parity ^ 1);
     barrier_expect(ring.full(ahead.stage), T::kStageBytes);
     if constexpr (kSwiglu)
-      tensor_load(ring.stage(ahead.stage), &maps.w, ring.full(ahead.stage), step * kDepth, 0, 0, rows * (T::kRows / 16));
+      tensor_load(ring.stage(ahead.stage), &maps.w, ring.full(ahead.stage), step * kDepth, 0, 0,
+                  rows * (T::kRows / 16));
     else tensor_load(ring.stage(ahead.stage), &maps.w, ring.full(ahead.stage), step * kDepth, rows * T::kRows);
     ahead.next(T::kStages);
   };
@@ -302,8 +300,8 @@ __global__ void __launch_bounds__((kGroups + 1) * kWarpgroup, 1)
     Turn turn;
     if constexpr (kMerge) {
       multiply<T>(c, ring, turn, group, end - begin);
-      merge<T, kSwiglu>(c, a, shared_bytes + (ring.at - shared_address(shared_bytes)),
-                        place_of<T>(first, a, rank), group, rank, split);
+      merge<T, kSwiglu>(c, a, shared_bytes + (ring.at - shared_address(shared_bytes)), place_of<T>(first, a, rank),
+                        group, rank, split);
     } else {
       int stored = 0;
       for (int tile = first; tile < a.tiles; tile += a.workers) {
@@ -324,7 +322,8 @@ int run(const GemmArgs& g, int split, Stream stream) {
   if (const int error = check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, T::kBytes),
                               "gemm_hopper: shared memory"))
     return error;
-  TF_REQUIRE(split <= ceil_div<int64_t>(g.k, kDepth), "gemm_hopper: k %ld for %d blocks", static_cast<long>(g.k), split);
+  TF_REQUIRE(split <= ceil_div<int64_t>(g.k, kDepth), "gemm_hopper: k %ld for %d blocks", static_cast<long>(g.k),
+             split);
   HopperGemm a{.y = static_cast<Bf16*>(g.y), .bias = g.bias, .m = g.m, .n = g.n, .k = g.k, .split = split};
   constexpr int kTogether = T::kPair ? 2 : 1;  // tiles of rows
   a.row_tiles = static_cast<int>(ceil_div<int64_t>(g.n, T::kRows * kTogether));

@@ -142,8 +142,8 @@ __device__ inline uint4 transpose_in_quad(const uint32_t (&pairs)[4]) {
   // Between neighbours, then between pairs of lanes: what the other is to have for what is this one's.
   const uint32_t a = __shfl_xor_sync(kAllLanes, odd ? pairs[0] : pairs[1], 1),
                  b = __shfl_xor_sync(kAllLanes, odd ? pairs[2] : pairs[3], 1);
-  const uint32_t first[2] = {odd ? a : pairs[0], odd ? pairs[1] : a},   // of group `odd`: lanes 0, 1 or 2, 3
-                 second[2] = {odd ? b : pairs[2], odd ? pairs[3] : b};  // of group 2 + `odd`
+  const uint32_t first[2] = {odd ? a : pairs[0], odd ? pairs[1] : a},  // of group `odd`: lanes 0, 1 or 2, 3
+      second[2] = {odd ? b : pairs[2], odd ? pairs[3] : b};            // of group 2 + `odd`
   const uint32_t c = __shfl_xor_sync(kAllLanes, high ? first[0] : second[0], 2),
                  d = __shfl_xor_sync(kAllLanes, high ? first[1] : second[1], 2);
   return high ? make_uint4(c, d, second[0], second[1]) : make_uint4(first[0], first[1], c, d);

@@ -62,7 +62,9 @@ __device__ inline void product(float (&c)[128], uint64_t a, uint64_t b, bool add
       "%101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, "
       "%117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, "
       "%128, %129, add, 1, 1, 0, 0;\n}\n"
-      : TF_F8(c, 0), TF_F8(c, 8), TF_F8(c, 16), TF_F8(c, 24), TF_F8(c, 32), TF_F8(c, 40), TF_F8(c, 48), TF_F8(c, 56), TF_F8(c, 64), TF_F8(c, 72), TF_F8(c, 80), TF_F8(c, 88), TF_F8(c, 96), TF_F8(c, 104), TF_F8(c, 112), TF_F8(c, 120)
+      : TF_F8(c, 0), TF_F8(c, 8), TF_F8(c, 16), TF_F8(c, 24), TF_F8(c, 32), TF_F8(c, 40), TF_F8(c, 48), TF_F8(c, 56),
+        TF_F8(c, 64), TF_F8(c, 72), TF_F8(c, 80), TF_F8(c, 88), TF_F8(c, 96), TF_F8(c, 104), TF_F8(c, 112),
+        TF_F8(c, 120)
       : "l"(a), "l"(b), "r"(static_cast<int>(add)));
 }
 #undef TF_F8

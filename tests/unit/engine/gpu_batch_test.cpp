@@ -111,7 +111,8 @@ TEST_F(GpuBatchTest, APromptsPlacesFollowFromItsShapeWhereItIsAlone) {
     fill(plan, std::vector<kernels::SampleRow>(draws ? 1 : 0));
     return batch;
   };
-  const GpuBatch longer = prompt(first, 40, true), shorter = prompt(second, 33, true), silent = prompt(first, 40, false);
+  const GpuBatch longer = prompt(first, 40, true), shorter = prompt(second, 33, true),
+                 silent = prompt(first, 40, false);
   EXPECT_TRUE(longer.repeats());
   EXPECT_EQ(longer.shape(), shorter.shape());
   EXPECT_NE(longer.shape(), silent.shape());
