@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -289,7 +290,9 @@ void prefill(int64_t count, int64_t sequences) {
   peer("  torch cuDNN SDPA", [&] { at::_scaled_dot_product_cudnn_attention(q, k, v, {}, false, 0.0, true); });
 }
 
-void product(Gemm* handle, const char* name, int64_t m, int64_t n, int64_t k, bool fp32_out, bool accumulate) {
+// `swiglu`: of the product's two halves.
+void product(Gemm* handle, const char* name, int64_t m, int64_t n, int64_t k, bool fp32_out, bool accumulate,
+             bool swiglu = false) {
   const double bytes = 2.0 * (n * k + m * k) + m * n *
                                                    (fp32_out     ? 4.0
                                                     : accumulate ? 4.0
@@ -304,17 +307,18 @@ void product(Gemm* handle, const char* name, int64_t m, int64_t n, int64_t k, bo
                     .n = n,
                     .k = k,
                     .fp32_out = fp32_out,
-                    .accumulate = accumulate};
+                    .accumulate = accumulate,
+                    .swiglu_scratch = swiglu ? outputs->take(m * n) : nullptr};
   };
-  const GemmArgs tuning = args();
-  check_cuda(api->gemm_tune(handle, &tuning, stream));
+  const std::array<GemmArgs, 4> tuning{args(), args(), args(), args()};
+  check_cuda(api->gemm_tune(handle, tuning.data(), 4, stream));
   line(fmt::format("gemm {:8} {:5} x {:6} x {:5}", name, m, n, k),
        timed(launches,
              [&](int) {
                const GemmArgs a = args();
                check_cuda(api->gemm(handle, &a, stream));
              }),
-       bytes, flops, api->gemm_plan(handle, &tuning));
+       bytes, flops, api->gemm_plan(handle, tuning.data()));
   line("  cuBLASLt's first proposal",
        timed(launches,
              [&](int) {
@@ -322,7 +326,23 @@ void product(Gemm* handle, const char* name, int64_t m, int64_t n, int64_t k, bo
                check_cuda(api->gemm_library(handle, &a, stream));
              }),
        bytes, flops);
-  if (m > 8) return;
+  for (const int groups : {2, 3}) {
+    for (const int tokens : {8, 16, 32, 64, 128, 256}) {
+      const bool fits = tokens >= m ? tokens == 8 || tokens / 2 < m : tokens >= 128;
+      if (fp32_out || accumulate || !fits || (groups == 3 && tokens == 256)) continue;
+      for (const int split : {1, 2, 4}) {
+        if (split > 1 && (tokens > 128 || m > 256)) continue;
+        line(fmt::format("  own tiles of {} x {}, k in {}", groups * 64, tokens, split),
+             timed(launches,
+                   [&](int) {
+                     const GemmArgs a = args();
+                     check_cuda(api->gemm_hopper(&a, groups, tokens, split, stream));
+                   }),
+             bytes, flops);
+      }
+    }
+  }
+  if (m > 8 || swiglu) return;
   line("  skinny kernel",
        timed(launches,
              [&](int) {
@@ -365,9 +385,8 @@ void sampling(int64_t count, const char* name, float top_p, int32_t top_k) {
 }
 
 // A whole decode step of Qwen3-8B but for the scheduler's work: 36 layers, head, sampler, in one graph. The layers'
-// weights are cut from the arena in turn, so none is in the cache. skinny: all products by that kernel, none by
-// cuBLASLt.
-void step(Gemm* handle, int64_t tokens, int32_t context, bool skinny, bool overlap) {
+// weights are cut from the arena in turn, so none is in the cache.
+void step(Gemm* handle, int64_t tokens, int32_t context, bool overlap) {
   const auto bf16 = at::TensorOptions().dtype(at::kBFloat16).device(at::kCUDA);
   const int64_t width = (context + kPage - 1) / kPage;
   const at::Tensor weight = at::ones({kHidden}, bf16), rope = at::randn({context + 1, kDim / 2, 2}, at::kCUDA);
@@ -388,25 +407,37 @@ void step(Gemm* handle, int64_t tokens, int32_t context, bool skinny, bool overl
   const auto make = [&](int64_t columns) { return outputs->take(tokens * columns); };
   Bf16 *x = make(kHidden), *normed = make(kHidden), *delta = make(kHidden), *qkv = make(kQkv), *q = make(kHeads * kDim),
        *mixed = make(kHeads * kDim), *gate_up = make(2 * kInter), *inner = make(kInter), *logits = make(2 * kVocab);
-  const auto product = [&](void* y, const Bf16* from, int64_t n, int64_t k, bool fp32_out, bool tune) {
-    const GemmArgs args{.y = y, .x = from, .w = inputs->take(n * k), .m = tokens, .n = n, .k = k, .fp32_out = fp32_out};
-    if (tune) check_cuda(api->gemm_tune(handle, &args, stream));
-    else check_cuda(skinny ? api->gemm_skinny(&args, stream) : api->gemm(handle, &args, stream));
+  const auto product = [&](void* y, const Bf16* from, int64_t n, int64_t k, bool fp32_out, bool tune,
+                           Bf16* swiglu_scratch = nullptr) {
+    std::array<GemmArgs, 4> args;
+    for (GemmArgs& one : args) {
+      one = {.y = y,
+             .x = from,
+             .w = inputs->take(n * k),
+             .m = tokens,
+             .n = n,
+             .k = k,
+             .fp32_out = fp32_out,
+             .swiglu_scratch = swiglu_scratch};
+      if (!tune) break;
+    }
+    if (tune) check_cuda(api->gemm_tune(handle, args.data(), fp32_out ? 1 : 4, stream));
+    else check_cuda(api->gemm(handle, args.data(), stream));
   };
   const auto products = [&](bool tune, int part) {
     if (part == 0) product(qkv, normed, kQkv, kHidden, false, tune);
     if (part == 1) product(delta, mixed, kHidden, kHeads * kDim, false, tune);
-    if (part == 2) product(gate_up, normed, 2 * kInter, kHidden, false, tune);
+    if (part == 2) product(inner, normed, 2 * kInter, kHidden, false, tune, gate_up);
     if (part == 3) product(delta, inner, kHidden, kInter, false, tune);
     if (part == 4) product(logits, normed, kVocab, kHidden, true, tune);
   };
-  for (int part = 0; part < 5 && !skinny; ++part) products(true, part);
   check_cuda(api->stream_synchronize(nullptr));
   check_cuda(api->set_overlap(overlap ? 1 : 0));
+  for (int part = 0; part < 5; ++part) products(true, part);
+  check_cuda(api->stream_synchronize(stream));
   const double bytes = 2.0 * (36.0 * kHidden * (kQkv + kHeads * kDim + 3 * kInter) + kHidden * kVocab) +
                        36.0 * 4 * tokens * context * kKvHeads * kDim;
-  line(fmt::format("decode step {:3} x {:5}, {}, overlap {}", tokens, context, skinny ? "skinny" : "tuned",
-                   overlap ? "on" : "off"),
+  line(fmt::format("decode step {:3} x {:5}, overlap {}", tokens, context, overlap ? "on" : "off"),
        timed(1,
              [&](int) {
                check_cuda(api->embed(x, inputs->take(tokens * kHidden), ints(ids), tokens, kHidden, stream));
@@ -446,7 +477,6 @@ void step(Gemm* handle, int64_t tokens, int32_t context, bool skinny, bool overl
                  products(false, 1);
                  check_cuda(api->add_rms_norm(normed, x, delta, w, tokens, kHidden, 1e-6f, stream));
                  products(false, 2);
-                 check_cuda(api->swiglu(inner, gate_up, tokens, kInter, stream));
                  products(false, 3);
                }
                check_cuda(api->add_rms_norm(normed, x, delta, w, tokens, kHidden, 1e-6f, stream));
@@ -503,7 +533,7 @@ void run(const std::string& only) {
                     .k = kSide};
   };
   const GemmArgs tuning = cube();
-  check_cuda(api->gemm_tune(handle, &tuning, stream));
+  check_cuda(api->gemm_tune(handle, &tuning, 1, stream));
   matmul_rate = 2.0 * kSide * kSide * kSide / timed(8, [&](int) {
                                                 const GemmArgs a = cube();
                                                 check_cuda(api->gemm(handle, &a, stream));
@@ -513,12 +543,10 @@ void run(const std::string& only) {
 
   if (wanted("step")) {
     for (const int64_t tokens : {1, 8}) {
-      for (const bool skinny : {true, false}) {
-        for (const bool overlap : {false, true}) step(handle, tokens, 1152, skinny, overlap);
-      }
+      for (const bool overlap : {false, true}) step(handle, tokens, 1152, overlap);
     }
     for (const int64_t tokens : {64, 256}) {
-      for (const bool overlap : {false, true}) step(handle, tokens, 1280, false, overlap);
+      for (const bool overlap : {false, true}) step(handle, tokens, 1280, overlap);
     }
   }
   if (wanted("decode")) {
@@ -547,11 +575,11 @@ void run(const std::string& only) {
     }
   }
   if (wanted("gemm")) {
-    for (const int64_t m : {1, 8, 64, 256, 8192}) {
+    for (const int64_t m : {1024, 8192}) {
       product(handle, "qkv", m, kQkv, kHidden, false, false);
-      product(handle, "o", m, kHidden, kHeads * kDim, false, true);
-      product(handle, "gate_up", m, 2 * kInter, kHidden, false, false);
-      product(handle, "down", m, kHidden, kInter, false, true);
+      product(handle, "o", m, kHidden, kHeads * kDim, false, false);
+      product(handle, "gate_up + SwiGLU", m, 2 * kInter, kHidden, false, false, true);
+      product(handle, "down", m, kHidden, kInter, false, false);
       if (m <= 256) product(handle, "lm_head", m, kVocab, kHidden, true, false);
     }
   }

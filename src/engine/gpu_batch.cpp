@@ -72,6 +72,7 @@ GpuBatch measure(const Plan& plan, std::span<const kernels::SampleRow> rows, int
   b.decode_width = b.decodes > 0 ? width_class(decode_context) : 0;
   b.prompt_width = b.prompts > 0 ? width_class(prompt_context) : 0;
   b.decode_only = b.prompts == 0 && drawn_decodes == b.decodes;
+  if (b.repeats() && b.prompts == 1) b.longest_query = b.tokens;
   for (const kernels::SampleRow& row : rows) {
     b.cuts = b.cuts ||
              (row.temperature > 0 && (row.top_p < 1 || row.min_p > 0 || (row.top_k > 0 && row.top_k < vocab)));

@@ -1,8 +1,8 @@
 #pragma once
-// One step's inputs for the GPU runner: numbers in an arena, laid out so that a decode's places depend on its size
-// classes alone (a CUDA graph finds them there). Sequences with one new token come first and are decoded, each draft of
-// what follows it in a row of its own; the others follow, ragged, and are prefilled. Host side only: no device, no
-// ATen.
+// One step's inputs for the GPU runner: numbers in an arena, laid out so that the places of a decode, and of a prompt
+// alone, depend on its size classes alone (a CUDA graph finds them there). Sequences with one new token come first and
+// are decoded, each draft of what follows it in a row of its own; the others follow, ragged, and are prefilled. Host
+// side only: no device, no ATen.
 //
 //   tokens    | decode rows                 | pad | prompt rows, sequence after sequence | pad |
 //   tables    | [decode rows, decode_width]       | [prompts, prompt_width]                    |
@@ -22,10 +22,10 @@ struct GpuBatch {
   // Counts; the padded ones are size classes (batch.h).
   int64_t decodes = 0, prompts = 0, rows = 0;  // decode rows in use, sequences with several new tokens; draws
   int64_t tokens = 0, decode_rows = 0, draw_rows = 0, decode_width = 0, prompt_width = 0;  // padded
-  int64_t longest_query = 0;                                                               // of a prompt's chunk
-  bool cuts = false;         // a row asks for top_k, top_p or min_p
-  bool decode_only = false;  // no prompt, and row i of the hidden states is draw i
-  int64_t groups = 0;        // of decodes that share a prefix, padded: 0 or decode_rows / 2
+  int64_t longest_query = 0;  // of a prompt's chunk; padded where it is alone
+  bool cuts = false;          // a row asks for top_k, top_p or min_p
+  bool decode_only = false;   // no prompt, and row i of the hidden states is draw i
+  int64_t groups = 0;         // of decodes that share a prefix, padded: 0 or decode_rows / 2
 
   // Where the sections are, in bytes from the arena's start.
   int64_t ids, positions, slots;                // [tokens] int32
@@ -39,13 +39,15 @@ struct GpuBatch {
   int64_t seed, position;                               // [draw_rows] uint64
   int64_t bytes = 0;
 
-  // Whether two decodes find their inputs in the same places and run the same kernels.
+  // Whether it may become a graph, and whether two that may find their inputs in the same places and run the same
+  // kernels.
+  bool repeats() const { return decode_only || (decodes == 0 && prompts == 1); }
   struct Shape {
-    int64_t decode_rows, decode_width;
+    int64_t tokens, decode_rows, decode_width, prompt_width, draw_rows;
     bool cuts, shared;
     auto operator<=>(const Shape&) const = default;
   };
-  Shape shape() const { return {decode_rows, decode_width, cuts, groups > 0}; }
+  Shape shape() const { return {tokens, decode_rows, decode_width, prompt_width, draw_rows, cuts, groups > 0}; }
 };
 
 // What decodes may share: so many members to a group (below 2: none), where that saves at least so many blocks.

@@ -20,7 +20,7 @@ using gpu::GpuRange;
 constexpr int64_t kTunedTokens = 1024;  // of a step that is not full
 constexpr size_t kArenas = 3;           // steps whose numbers may be on their way to the device
 constexpr size_t kStepsInFlight = 2;    // the one that runs and the one queued behind it
-constexpr int64_t kGraphs = 128;        // shapes of decodes
+constexpr int64_t kGraphs = 128;        // shapes
 // Measured (bench/engine_memory): 23 graphs of 36 layers took 20 MiB, the code of kernels, cuBLASLt's too, 110 MiB.
 constexpr int64_t kGraphBytesPerLayer = int64_t{25} << 10, kCodeBytes = int64_t{112} << 20;
 
@@ -155,9 +155,10 @@ void GpuRunner::fill(const Plan& plan, std::span<const kernels::SampleRow> rows)
 void GpuRunner::forward() {
   const GpuRange range(batch_.decode_only ? "forward: decode" : "forward: prompts");
   // Short prompts come again and again. Between them and full steps there are many sizes, each rarely seen.
-  if (tune_wanted_ && batch_.tokens <= kTunedTokens) tune_layers(batch_.tokens);
+  const bool short_step = batch_.tokens <= kTunedTokens;
+  if (tune_wanted_ && short_step) tune_layers(batch_.tokens, batch_.decode_only, 1);  // a request waits for this
 
-  const GpuGraph* graph = graphs_wanted_ && batch_.decode_only ? graph_of_step() : nullptr;
+  const GpuGraph* graph = graphs_wanted_ && short_step && batch_.repeats() ? graph_of_step() : nullptr;
   if (graph != nullptr) graph->launch(stream_);
   else queue_step();
 
@@ -175,8 +176,8 @@ void GpuRunner::forward() {
   in_flight_.push_back(&drawn);
 }
 
-// A decode of a shape that has run before becomes a graph; the first run has loaded every kernel. Of more shapes than
-// there may be graphs, the one that ran longest ago has to be seen anew.
+// A decode or a short prompt alone of a shape that has run before becomes a graph; the first run has loaded every
+// kernel. Of more shapes than there may be graphs, the one that ran longest ago has to be seen anew.
 const GpuGraph* GpuRunner::graph_of_step() {
   const auto [found, first] = graphs_.try_emplace(batch_.shape());
   found->second.used = ++steps_;
@@ -205,8 +206,9 @@ const GpuGraph* GpuRunner::graph_of_step() {
   }
   check_cuda(error);
   found->second.graph = GpuGraph(captured);
-  log::debug("a CUDA graph of {} rows, {} blocks wide; {} shapes, {} MiB free", batch_.decode_rows, batch_.decode_width,
-             graphs_.size(), kernels::free_memory(model_.device()) >> 20);
+  log::debug("a CUDA graph of {} rows, {} blocks wide; {} shapes, {} MiB free", batch_.tokens,
+             std::max(batch_.decode_width, batch_.prompt_width), graphs_.size(),
+             kernels::free_memory(model_.device()) >> 20);
   return &found->second.graph;
 }
 
@@ -240,7 +242,14 @@ gpu::GemmArgs GpuRunner::product(void* y, const Bf16* x, const at::Tensor& weigh
           .n = weight.size(0),
           .k = weight.size(1),
           .fp32_out = fp32,
-          .accumulate = false};
+          .accumulate = false,
+          .swiglu_scratch = nullptr};
+}
+
+gpu::GemmArgs GpuRunner::gate_up_product(const model::LayerWeights& l, int64_t rows) const {
+  gpu::GemmArgs args = product(at<void>(buffers_.activated), at(buffers_.normed), l.gate_up_proj, {}, rows, false);
+  args.swiglu_scratch = at(buffers_.gate_up);
+  return args;
 }
 
 void GpuRunner::project(void* y, const Bf16* x, const at::Tensor& weight, const at::Tensor& bias, int64_t rows,
@@ -251,30 +260,42 @@ void GpuRunner::project(void* y, const Bf16* x, const at::Tensor& weight, const 
 
 // Decodes of every size class, full steps of prompts alone and of prompts beside decodes.
 void GpuRunner::tune_at_start(int64_t most_rows) {
+  constexpr size_t kLayers = 4;
   for (int64_t rows = 1; rows <= most_rows; rows = size_class(rows + 1)) {
-    tune_layers(rows);
+    tune_layers(rows, /*decodes=*/true, kLayers);
     tune_head(rows);
   }
-  tune_layers(full_step_);
-  tune_layers(size_class(full_step_ + 1));
+  tune_layers(full_step_, /*decodes=*/false, kLayers);
+  tune_layers(size_class(full_step_ + 1), /*decodes=*/false, kLayers);
 }
 
-// Times the algorithms of the layers' products, once for each count of rows (a second call returns at once). It waits
-// for the device and overwrites activations.
-void GpuRunner::tune_layers(int64_t rows) {
-  const model::LayerWeights& l = model_.layers().front();
-  for (const gpu::GemmArgs& args :
-       {product(at<void>(buffers_.qkv), at(buffers_.normed), l.qkv_proj, l.qkv_bias, rows, false),
-        product(at<void>(buffers_.delta), at(buffers_.attended), l.o_proj, l.o_bias, rows, false),
-        product(at<void>(buffers_.gate_up), at(buffers_.normed), l.gate_up_proj, {}, rows, false),
-        product(at<void>(buffers_.delta), at(buffers_.activated), l.down_proj, {}, rows, false)}) {
-    check_cuda(api_.gemm_tune(gemm_, &args, stream_));
-  }
+// Times the algorithms of the layers' products, once for each count of rows (a second call returns at once), those of
+// decodes with overlapping launches, `count` layers one after another. It waits for the device and overwrites
+// activations.
+void GpuRunner::tune_layers(int64_t rows, bool decodes, size_t count) {
+  check_cuda(api_.set_overlap(decodes ? 1 : 0));
+  const auto layers = std::span(model_.layers()).first(std::min(model_.layers().size(), count));
+  const auto tune = [&](auto product_of) {
+    std::vector<gpu::GemmArgs> products;
+    std::ranges::transform(layers, std::back_inserter(products), product_of);
+    check_cuda(api_.gemm_tune(gemm_, products.data(), static_cast<int>(products.size()), stream_));
+  };
+  using Layer = model::LayerWeights;
+  tune([&](const Layer& l) {
+    return product(at<void>(buffers_.qkv), at(buffers_.normed), l.qkv_proj, l.qkv_bias, rows, false);
+  });
+  tune([&](const Layer& l) {
+    return product(at<void>(buffers_.delta), at(buffers_.attended), l.o_proj, l.o_bias, rows, false);
+  });
+  tune([&](const Layer& l) { return gate_up_product(l, rows); });
+  tune([&](const Layer& l) {
+    return product(at<void>(buffers_.delta), at(buffers_.activated), l.down_proj, {}, rows, false);
+  });
 }
 
 void GpuRunner::tune_head(int64_t rows) {
   const auto args = product(at<void>(buffers_.logits), at(buffers_.normed), model_.lm_head(), {}, rows, true);
-  check_cuda(api_.gemm_tune(gemm_, &args, stream_));
+  check_cuda(api_.gemm_tune(gemm_, &args, 1, stream_));
 }
 
 void GpuRunner::queue_step() {
@@ -286,7 +307,7 @@ void GpuRunner::queue_step() {
 void GpuRunner::queue_layers() {
   const auto& layers = model_.layers();
   const auto eps = static_cast<float>(config_.rms_norm_eps);
-  const int64_t rows = batch_.tokens, hidden = config_.hidden_size, intermediate = config_.intermediate_size;
+  const int64_t rows = batch_.tokens, hidden = config_.hidden_size;
   auto *x = at(buffers_.x), *normed = at(buffers_.normed), *delta = at(buffers_.delta);
 
   check_cuda(api_.pick_ids(input<int32_t>(batch_.ids), at<int32_t>(buffers_.results), input<int32_t>(batch_.sources),
@@ -300,8 +321,8 @@ void GpuRunner::queue_layers() {
     queue_attention(i);
     project(delta, at(buffers_.attended), l.o_proj, l.o_bias, rows);
     check_cuda(api_.add_rms_norm(normed, x, delta, bits(l.post_attention_norm), rows, hidden, eps, stream_));
-    project(at<void>(buffers_.gate_up), normed, l.gate_up_proj, {}, rows);
-    check_cuda(api_.swiglu(at(buffers_.activated), at(buffers_.gate_up), rows, intermediate, stream_));
+    const gpu::GemmArgs gate_up = gate_up_product(l, rows);
+    check_cuda(api_.gemm(gemm_, &gate_up, stream_));
     project(delta, at(buffers_.activated), l.down_proj, {}, rows);
     check_cuda(api_.add_rms_norm(normed, x, delta, bits(next_norm), rows, hidden, eps, stream_));
   }

@@ -3,8 +3,8 @@
 // Qwen2, Qwen3 and alike in bfloat16. Nothing is allocated while it runs, and nothing waits but draw().
 //
 // A step is one copy of its numbers to the device, the layers, the draws and one copy of the tokens back into pinned
-// memory. Decodes of a size class that was seen before are one CUDA graph. A token that the host has not read yet is
-// picked up on the device, so a step may be queued while the one before runs.
+// memory. Decodes, and a short prompt alone, of a size class that was seen before are one CUDA graph. A token that the
+// host has not read yet is picked up on the device, so a step may be queued while the one before runs.
 #include <array>
 #include <deque>
 #include <map>
@@ -68,7 +68,7 @@ class GpuRunner : public Runner {
   void take_buffers();
   void take_cache();
   void tune_at_start(int64_t most_rows);
-  void tune_layers(int64_t rows);
+  void tune_layers(int64_t rows, bool decodes, size_t count);
   void tune_head(int64_t rows);
   const gpu::GpuGraph* graph_of_step();  // null: it must be queued
   void queue_step();
@@ -80,6 +80,7 @@ class GpuRunner : public Runner {
                bool fp32 = false);
   gpu::GemmArgs product(void* y, const gpu::Bf16* x, const at::Tensor& weight, const at::Tensor& bias, int64_t rows,
                         bool fp32) const;
+  gpu::GemmArgs gate_up_product(const model::LayerWeights& layer, int64_t rows) const;  // and SwiGLU
 
   const gpu::CudaApi& api_;
   const model::Model& model_;

@@ -22,6 +22,8 @@
 //                                           prefill_attention_hopper.cu: on Hopper
 // matrix product       linear.h             gemm.cpp (cuBLASLt),  float64 product; 4e-3 of a row, 2e-5 with fp32 output
 //                                           skinny_gemm.cu: m <= 8
+//                                           gemm_hopper.cu: on Hopper, bf16 output
+// product + SwiGLU     -                    gemm_hopper.cu        the two apart: same bits; float64, 6e-3 of a row
 // product with blocks  block_product.h      -                     CPU: widened float64 product; half a step of the
 // of a GGUF file                                                  quantised activations (block_dot.h)
 // sampling             sample.h             sample.cu             sample_row_reference; same token unless two scores
@@ -34,7 +36,9 @@
 //
 // Measured on one H200 at Qwen3-8B shapes by bench/kernels.cpp: medians of 9 graph replays over inputs larger than the
 // L2 cache, overlapping launches, spread mostly below 1 %. In the same run the card copied 4.21 TB/s (read + written)
-// and an 8192^3 bf16 product ran at 704 TFLOP/s: "share" is of these. Bytes: each input and output once.
+// and an 8192^3 bf16 product ran at 704 TFLOP/s: "share" is of these. Bytes: each input and output once. Rows with a *
+// are of later machines, 4.19 to 4.24 TB/s and 683 to 691 TFLOP/s, and of launches that ask for all shared memory: with
+// them the skinny kernel takes 19.6 / 13.9 us for qkv / o.
 //
 // what                                     time us        TB/s (TF: TFLOP/s)  share %    beside it
 // ---------------------------------------  -------------  ------------------  ---------  ------------------------------
@@ -50,6 +54,13 @@
 // skinny product, m 1, qkv / o             15.1 / 11.7    3.34 / 2.86         80 / 68    cuBLASLt's first 16.1 / 13.0
 //                      gate_up / down      48.7 / 27.6    4.14 / 3.64         98 / 87    48.1 / 29.3
 //                      lm_head             283            4.40                104        285
+// * own product, m 1, qkv / o              15.2 / 11.6    3.31 / 2.91         78 / 69    cuBLASLt's first 16.4 / 12.9
+//       gate_up + SwiGLU / down            48.5 / 27.1    4.15 / 3.72         98 / 88    51.4 / 29.4
+//     m 64, gate_up + SwiGLU / down        51.4 / 30.4    3.99 / 3.38         94 / 80    54.4 / 31.6
+//     m 1024, qkv / o                      72.5 / 49.3    711 / 697 TF        103 / 102  71.0 / 47.5
+//       gate_up + SwiGLU / down            324 / 150      637 / 685 TF        93 / 100   329 / 145
+//     m 8192, qkv / o                      635 / 423      649 / 650 TF        95 / 94    618 / 414
+//       gate_up + SwiGLU / down            2497 / 1221    661 / 675 TF        97 / 99    2602 / 1198
 // tuned product, m 64, gate_up / down      49.7 / 30.3    4.13 / 3.41         98 / 81    50.2 / 31.2
 //                m 256, gate_up / down     72.4 / 45.7    712 / 564 TF        101 / 80   72.4 / 44.5
 //                m 8192, qkv / o           577 / 354      715 / 776 TF        102 / 110  615 / 419
@@ -58,13 +69,14 @@
 // these four, 1 row                        1.7 to 2.0
 // sample, 1 / 64 / 256 rows                11 / 42 / 109  0.06 / 0.92 / 1.43  1/22/34
 //   with top_p 0.95 / top_k 50, 64 rows    273 / 157
-// prefill attention, 8 x 1024 / 1 x 8192   181 / 1032     379 / 533 TF        54 / 76    torch 278 / 1806, cuDNN
-//                                                                                        159 / 905 (not paged)
+// * prefill attention, 8 x 1024 / 1 x 8192 213 / 1006     323 / 547 TF        47 / 79    torch 312 / 1942, cuDNN
+//                                                                                        159 / 917 (not paged);
+//                                                                                        225 / 987 before, another H200
 // checksum of 1 GiB                        250            4.30                102
-// decode step less the scheduler: 1 x 1152   4628         3.31                79         overlap off: 4686
-//                                 8 x 1152   5073         3.25                77         5217
-//                                 64 x 1280  7830         3.48                83         7859
-//                                 256 x 1280 18320        3.46                82         18361
+// * decode step less the scheduler: 1 x 1152   4605       3.32                79         overlap off: 4591
+//                                   8 x 1152   5264       3.13                75         5089
+//                                   64 x 1280  7644       3.56                85         7811
+//                                   256 x 1280 18108      3.50                83         18101
 // clang-format on
 #include "kernels/block_product.h"
 #include "kernels/checksum.h"

@@ -159,6 +159,33 @@ TEST_F(EngineOnGpu, GraphsAndStepsAheadChangeNoToken) {
   }
 }
 
+// One prompt after another, the third of a size class from a graph.
+TEST_F(EngineOnGpu, AGraphOfAPromptChangesNoToken) {
+  const auto tokens_of = [&](bool graphs) {
+    at::manual_seed(5);
+    EngineOptions chosen = options();
+    chosen.cuda_graphs = graphs;
+    chosen.reuse_prefixes = false;
+    Core core(chosen, model(at::kBFloat16, at::Device(at::kCUDA, 0)), nullptr);
+    const at::InferenceMode inference;
+    std::vector<std::vector<int64_t>> tokens;
+    for (int64_t i = 0; i < 8; ++i) {
+      Request request;
+      request.prompt_ids = prompt_of(i % 2 == 0 ? 90 + i : 200 + i, i);
+      request.sampling.max_new_tokens = 3;
+      request.sampling.seed = static_cast<uint64_t>(i);
+      request.on_output = [&tokens](const Output& whole) { tokens.push_back(whole.samples[0].output_ids); };
+      core.admit(std::move(core.arrival(std::move(request)).value()));
+      while (core.has_work()) core.step();
+    }
+    EXPECT_EQ(core.stats().failed_steps, 0);
+    return tokens;
+  };
+  const auto with = tokens_of(true);
+  ASSERT_EQ(with.size(), 8u);
+  EXPECT_EQ(with, tokens_of(false));
+}
+
 TEST_F(EngineOnGpu, ChunkedPromptsPreemptionAndReuseStayNear) {
   EngineOptions chunked = options();
   chunked.max_step_tokens = 64;

@@ -45,7 +45,7 @@ class Products : public GpuTest {
         const Buffer scratch = like({s.m, s.n}, type);  // tuning overwrites y
         GemmArgs tuning = args;
         tuning.y = scratch.as<void>();
-        check_cuda(api().gemm_tune(handle, &tuning, stream));
+        check_cuda(api().gemm_tune(handle, &tuning, 1, stream));
       }
       const int status = way == Way::kSkinny    ? api().gemm_skinny(&args, stream)
                          : way == Way::kLibrary ? api().gemm_library(handle, &args, stream)
@@ -80,12 +80,115 @@ TEST_F(Products, ManyRows) {
   }
 }
 
+// Every way to cut a product into tiles, at sizes that fill them and at sizes that do not. A row beyond the last stays
+// as it was.
+class HopperTiles : public Products {
+ protected:
+  struct Tile {
+    int groups, tokens, split;
+  };
+  static std::vector<Tile> all_tiles() {
+    std::vector<Tile> tiles;
+    for (const int groups : {2, 3}) {
+      for (const int tokens : {8, 16, 32, 64, 128, 256}) {
+        for (const int split : {1, 2, 4, 8}) {
+          if ((split == 1 || tokens <= 128) && (groups == 2 || tokens <= 128)) tiles.push_back({groups, tokens, split});
+        }
+      }
+    }
+    return tiles;
+  }
+  void SetUp() override {
+    Products::SetUp();
+    if (IsSkipped()) return;
+    DeviceProperties device;
+    check_cuda(api().device_properties(0, &device));
+    if (device.compute_major != 9) GTEST_SKIP() << "this kernel is for Hopper";
+  }
+  // The product of this tile; with `scratch`, SwiGLU's output.
+  at::Tensor product_of(const Tile& tile, const Buffer& x, const Buffer& w, const Buffer& bias, const Shape& s,
+                        const Buffer& scratch = {}) {
+    const int64_t width = scratch.bytes() > 0 ? s.n / 2 : s.n;
+    const Buffer y = like({s.m + 1, width}, at::kBFloat16);
+    const GemmArgs args{.y = y.as<void>(),
+                        .x = x.as(),
+                        .w = w.as(),
+                        .bias = s.bias ? bias.as() : nullptr,
+                        .m = s.m,
+                        .n = s.n,
+                        .k = s.k,
+                        .swiglu_scratch = scratch.bytes() > 0 ? scratch.as() : nullptr};
+    check_cuda(api().gemm_hopper(&args, tile.groups, tile.tokens, tile.split, stream));
+    const at::Tensor whole = download(y, {s.m + 1, width}, at::kBFloat16);
+    EXPECT_TRUE(whole[s.m].isnan().all().item<bool>()) << "wrote beyond row " << s.m;
+    return whole.slice(0, 0, s.m);
+  }
+};
+
+TEST_F(HopperTiles, AreTheProduct) {
+  for (const Shape& s : {Shape{1, 1152, 896, true},
+                         {5, 896, 4864},
+                         {16, 4096, 1032, true},
+                         {64, 6144, 4096},
+                         {100, 200, 520},
+                         {257, 24576, 264},
+                         {1000, 1152, 896, true}}) {
+    const at::Tensor x = random_bf16({s.m, s.k}), w = random_bf16({s.n, s.k}), bias = random_bf16({s.n}, 30);
+    at::Tensor expected = at::mm(x.to(at::kDouble), w.to(at::kDouble).t());
+    if (s.bias) expected += bias.to(at::kDouble);
+    const Buffer dx = upload(x), dw = upload(w), db = upload(bias);
+    for (const Tile& tile : all_tiles()) {
+      if ((s.k + 63) / 64 < tile.split) continue;
+      EXPECT_LE(worst_row_error(product_of(tile, dx, dw, db, s), expected), 4e-3)
+          << s.m << " x " << s.n << " x " << s.k << " in tiles of " << tile.groups * 64 << " x " << tile.tokens
+          << ", k in " << tile.split;
+    }
+  }
+}
+
+// The sums are the same ones, so SwiGLU at once and apart give the same bits.
+TEST_F(HopperTiles, SwigluAtOnceIsSwigluAfterwards) {
+  for (const Shape& s : {Shape{1, 1792, 896}, {20, 9728, 896}, {64, 24576, 1024}, {130, 1776, 264}, {700, 9728, 896}}) {
+    const at::Tensor x = random_bf16({s.m, s.k}), w = random_bf16({s.n, s.k}, 0.1);
+    const Buffer dx = upload(x), dw = upload(w), scratch = like({s.m, s.n}, at::kBFloat16);
+    for (const Tile& tile : all_tiles()) {
+      if ((s.k + 63) / 64 < tile.split) continue;
+      const Buffer product = upload(product_of(tile, dx, dw, {}, s).contiguous());
+      const Buffer apart = like({s.m, s.n / 2}, at::kBFloat16);
+      check_cuda(api().swiglu(apart.as(), product.as(), s.m, s.n / 2, stream));
+      EXPECT_TRUE(at::equal(product_of(tile, dx, dw, {}, s, scratch), download(apart, {s.m, s.n / 2}, at::kBFloat16)))
+          << s.m << " x " << s.n << " x " << s.k << " in tiles of " << tile.groups * 64 << " x " << tile.tokens
+          << ", k in " << tile.split;
+    }
+  }
+}
+
+// Whatever way was chosen: a product into the scratch and SwiGLU after it, or both at once.
+TEST_F(Products, SwigluOfAPlannedProduct) {
+  for (const int64_t m : {1, 8, 40, 300}) {
+    const int64_t n = 9728, k = 896;
+    const at::Tensor x = random_bf16({m, k}), w = random_bf16({n, k}, 0.1);
+    const at::Tensor product = at::mm(x.to(at::kDouble), w.to(at::kDouble).t()), gate = product.slice(1, 0, n / 2);
+    const at::Tensor expected = gate * at::sigmoid(gate) * product.slice(1, n / 2);
+    const Buffer dx = upload(x), dw = upload(w);
+    for (const bool tuned : {false, true}) {
+      const Buffer y = like({m, n / 2}, at::kBFloat16), scratch = like({m, n}, at::kBFloat16);
+      const GemmArgs args{
+          .y = y.as<void>(), .x = dx.as(), .w = dw.as(), .m = m, .n = n, .k = k, .swiglu_scratch = scratch.as()};
+      if (tuned) check_cuda(api().gemm_tune(handle, &args, 1, stream));
+      check_cuda(api().gemm(handle, &args, stream));
+      EXPECT_LE(worst_row_error(download(y, {m, n / 2}, at::kBFloat16), expected), 6e-3)
+          << m << " rows, " << api().gemm_plan(handle, &args);
+    }
+  }
+}
+
 TEST_F(Products, TuningKeepsAPlanThatRunsInAGraph) {
   const at::Tensor x = random_bf16({4, 896}), w = random_bf16({896, 896});
   const Buffer dx = upload(x), dw = upload(w), y = like({4, 896}, at::kBFloat16);
   const GemmArgs args{.y = y.as<void>(), .x = dx.as(), .w = dw.as(), .m = 4, .n = 896, .k = 896};
   EXPECT_STREQ(api().gemm_plan(handle, &args), "not planned yet");
-  check_cuda(api().gemm_tune(handle, &args, stream));
+  check_cuda(api().gemm_tune(handle, &args, 1, stream));
   EXPECT_NE(std::string(api().gemm_plan(handle, &args)).find("tuned"), std::string::npos);
   Graph graph = nullptr;
   check_cuda(api().capture_begin(stream));

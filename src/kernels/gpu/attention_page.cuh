@@ -28,6 +28,11 @@ __device__ inline int64_t prefix_piece_at(int sequence, int kv_heads, int head, 
   return ((int64_t{sequence} * kv_heads + head) * kPrefixPieces + piece) * piece_floats(group, head_dim);
 }
 
+// Whether a page holds tokens of earlier steps alone: then it may be read before the kernel in front has ended. One
+// step adds kMostNewTokens to a sequence at most, a token and its drafts.
+constexpr int kMostNewTokens = 65;
+__device__ inline bool is_old_page(int page, int length) { return (page + 1) * kPage + kMostNewTokens <= length; }
+
 // A page in shared memory: kPage rows of keys (swizzled), then as many of values.
 template <int kHeadDim>
 struct PageShape {

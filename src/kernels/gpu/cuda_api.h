@@ -24,7 +24,7 @@ struct CUgraphExec_st;
 
 namespace tritonforge::gpu {
 
-constexpr int kCudaAbi = 6;      // raised whenever the table or one of its structs changes
+constexpr int kCudaAbi = 7;      // raised whenever the table or one of its structs changes
 constexpr int kOutOfMemory = 2;  // cudaErrorMemoryAllocation
 constexpr int kPage = 16;        // tokens in a block of the KV cache
 // Query heads of all members of a group in prefix_attention(): so many members times heads / kv_heads at most.
@@ -87,7 +87,10 @@ struct DecodeAttentionArgs {
   Bf16* out;      // [sequences, heads, head_dim]; zeros where length is 0
   KvLayer cache;
   const int32_t* block_tables;  // [sequences, table_width]
-  const int32_t* lengths;       // [sequences]: cached tokens, the new one included (it is in the cache already)
+  // [sequences]: cached tokens, the new one included (it is in the cache already). With overlap, lengths, tables and
+  // what lies more than 65 tokens (one and its drafts) before a sequence's end are read before the kernel in front has
+  // ended.
+  const int32_t* lengths;
   // What prefix_attention() has done, or null for both: its pages of each sequence (0: none; the page of the new token
   // is never among them) and its pieces.
   const int32_t* prefix_pages;  // [sequences]
@@ -119,6 +122,9 @@ struct GemmArgs {
   const Bf16* bias;  // [n] or null
   int64_t m, n, k;   // n and k multiples of 8
   bool fp32_out, accumulate;
+  // Not null: y [m, n / 2] is the SwiGLU of the product's two halves, each rounded to bf16. bf16 output without
+  // accumulate; n / 2 a multiple of 8. [m, n], written where no kernel does both at once.
+  Bf16* swiglu_scratch;
 };
 struct Gemm;  // cuBLASLt handle, its plans and its workspace: of one device and one stream at a time
 
@@ -219,17 +225,21 @@ struct CudaApi {
 
   // Matrix products. `workspace` is the caller's (32 MiB suit Hopper) and stays his. A shape not tuned before runs by
   // cuBLASLt's first proposal or, at few rows, by the kernel of skinny_gemm.cu. gemm_tune() times the candidates on the
-  // tensors given (y is overwritten) and keeps the fastest for this (m, n, k, bias, fp32_out, accumulate); it waits for
-  // the stream, so call it at warm-up and not under capture.
+  // tensors given (y is overwritten) and keeps the fastest for this shape (m, n, k, bias and the output's kind); it
+  // waits for the stream, so call it at warm-up and not under capture. `count` products of one shape, of several
+  // layers, run one after another, as what a kernel does while another ends counts too.
   int (*gemm_open)(Gemm** out, void* workspace, size_t bytes);
   // From now on another workspace of the same size, or none (null) until the next product.
   int (*gemm_workspace)(Gemm*, void* workspace);
   int (*gemm_close)(Gemm*);
-  int (*gemm_tune)(Gemm*, const GemmArgs*, Stream);
+  int (*gemm_tune)(Gemm*, const GemmArgs*, int count, Stream);
   int (*gemm)(Gemm*, const GemmArgs*, Stream);
   int (*gemm_library)(Gemm*, const GemmArgs*, Stream);  // cuBLASLt's first proposal, for comparison
   int (*gemm_skinny)(const GemmArgs*, Stream);          // m <= 8, k a multiple of 32
-  const char* (*gemm_plan)(Gemm*, const GemmArgs*);     // host text: what gemm() runs for this shape
+  // By the kernel of gemm_hopper.cu, in tiles of groups * 64 rows of w and `tokens` rows of x, k shared by `split`
+  // blocks.
+  int (*gemm_hopper)(const GemmArgs*, int groups, int tokens, int split, Stream);
+  const char* (*gemm_plan)(Gemm*, const GemmArgs*);  // host text: what gemm() runs for this shape
 
   // Sampling.
   size_t (*sample_workspace)(int64_t max_rows);

@@ -79,7 +79,8 @@ struct Prefetcher {
   const int* first;
   int head, end, page, sequence, length, skipped;
 
-  template <int kHeadDim>
+  // kEarly: the kernel in front may still run. It is waited for before a page that it may write.
+  template <int kHeadDim, bool kEarly = false>
   __device__ void fetch(uint32_t ring_slot) {
     using S = PageShape<kHeadDim>;
     if (page < end) {
@@ -89,6 +90,7 @@ struct Prefetcher {
         skipped = skipped_pages(a, sequence);
       }
       const int in_sequence = skipped + page - first[sequence], lane = threadIdx.x % kWarp;
+      if (kEarly && !is_old_page(in_sequence, length)) wait_for_previous();
       const int valid = length - in_sequence * kPage;  // tokens of this page
       const int64_t block = a.block_tables[int64_t{sequence} * a.table_width + in_sequence];
       const int64_t from = (block * a.kv_heads + head) * (kPage * kHeadDim);
@@ -211,22 +213,29 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1 ? 3 : 2)
 
   // This block's share of the line.
   allow_next();
-  wait_for_previous();
   count_pages(first, a);
-  for (int s = blockIdx.x; s < sequences; s += gridDim.x) {
-    if (first[s + 1] != first[s]) continue;
-    for (int i = threadIdx.x; i < group * kHeadDim / 2; i += kThreads) reinterpret_cast<uint32_t*>(output(s))[i] = 0;
-  }
+  const auto clear_padded_rows = [&] {
+    for (int s = blockIdx.x; s < sequences; s += gridDim.x) {
+      if (first[s + 1] != first[s]) continue;
+      for (int i = threadIdx.x; i < group * kHeadDim / 2; i += kThreads) reinterpret_cast<uint32_t*>(output(s))[i] = 0;
+    }
+  };
   const int64_t total = first[sequences];
   const int gang = static_cast<int>(min(int64_t{gridDim.x}, (total + kMinPages - 1) / kMinPages)), me = blockIdx.x;
-  if (me >= gang) return;
+  if (me >= gang) {
+    wait_for_previous();
+    clear_padded_rows();
+    return;
+  }
   const int begin = static_cast<int>(total * me / gang), end = static_cast<int>(total * (me + 1) / gang);
 
   const uint32_t ring = shared_address(shared) + warp * kRingBytes;
   int sequence = sequence_of(first, sequences, begin);
   Prefetcher ahead{a, first, head, end, begin + warp, sequence, a.lengths[sequence], skipped_pages(a, sequence)};
 #pragma unroll
-  for (int stage = 0; stage < kStages<kHeadDim>; ++stage) ahead.fetch<kHeadDim>(ring + stage * 2 * S::kPageBytes);
+  for (int stage = 0; stage < kStages<kHeadDim>; ++stage) ahead.fetch<kHeadDim, true>(ring + stage * 2 * S::kPageBytes);
+  wait_for_previous();
+  clear_padded_rows();
 
   Running<kHeadDim, kTiles> running;
   uint32_t slot = ring;

@@ -26,10 +26,6 @@ __host__ __device__ constexpr int shared_bytes(int group, int head_dim) {
 }
 
 #if __CUDA_ARCH__ >= 900
-// All threads of the cluster meet; what they wrote to shared memory before is seen by all after.
-__device__ inline void cluster_sync() {
-  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
 // The float at `address` of this block's shared memory, in that of block `rank` of the cluster.
 __device__ inline float of_block(uint32_t address, int rank) {
   uint32_t there;
@@ -48,7 +44,6 @@ __global__ void __launch_bounds__(kThreads, 2)
   using S = PageShape<kHeadDim>;
   extern __shared__ __align__(128) uint8_t shared[];
   allow_next();
-  wait_for_previous();
   const int sequence = blockIdx.z, head = blockIdx.y, me = blockIdx.x, blocks = gridDim.x,
             group = static_cast<int>(a.heads / a.kv_heads), warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   const int length = a.lengths[sequence], pages = ceil_div(length, kPage);
@@ -73,7 +68,12 @@ __global__ void __launch_bounds__(kThreads, 2)
     copy_commit();  // also where nothing was left to fetch: the ring counts groups
   };
 #pragma unroll
-  for (int stage = 0; stage < kStages<kHeadDim>; ++stage) fetch(begin + warp + stage * kWarps, stage);
+  for (int stage = 0; stage < kStages<kHeadDim>; ++stage) {
+    const int page = begin + warp + stage * kWarps;
+    if (page < end && !is_old_page(page, length)) wait_for_previous();
+    fetch(page, stage);
+  }
+  wait_for_previous();
   const Bf16* queries = a.q + (int64_t{sequence} * a.heads + head * group) * kHeadDim;
   Running<kHeadDim, kTiles> running;
   running.start([&](int column) { return column < group ? queries + column * kHeadDim : nullptr; });

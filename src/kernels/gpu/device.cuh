@@ -25,6 +25,9 @@ __device__ inline uint32_t pack(float first, float second) {
 // x as it is after being stored as bfloat16.
 __device__ inline float rounded(float x) { return __bfloat162float(__float2bfloat16_rn(x)); }
 
+// silu(gate) * up as two operations in bfloat16 give it, before the last rounding.
+__device__ inline float swiglu_of(float gate, float up) { return rounded(__fdividef(gate, 1.0f + __expf(-gate))) * up; }
+
 __device__ inline void unpack(const Bf16x8& from, float (&to)[8]) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
@@ -54,6 +57,13 @@ __device__ inline void allow_next() {
 #endif
 }
 
+#if __CUDA_ARCH__ >= 900
+// All threads of a cluster meet; what they wrote to shared memory before is seen by all after.
+__device__ inline void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+#endif
+
 // `blocks`: of a cluster, neighbours along the grid's first dimension; 0 where there are no clusters.
 template <typename... Parameters, typename... Arguments>
 int launch_clusters(const char* name, void (*kernel)(Parameters...), dim3 grid, int blocks, int threads,
@@ -62,12 +72,10 @@ int launch_clusters(const char* name, void (*kernel)(Parameters...), dim3 grid, 
   unsigned count = 0;
   if (overlap_allowed()) {
     // A multiprocessor changes its split between L1 and shared memory only while it is empty, so kernels that are to
-    // overlap ask for the same one, 100 KB of Hopper's 228. Without this a step of one row took a fifth longer with
-    // overlap than without. Who keeps rings for several blocks needs all.
-    constexpr size_t kRings = 30 * 1024;
+    // overlap ask for the same one: all, as products need it. Without this a step of one row took a fifth longer with
+    // overlap than without.
     attributes[count].id = cudaLaunchAttributePreferredSharedMemoryCarveout;
-    attributes[count++].val.sharedMemCarveout = blocks == 0 && shared_bytes > kRings ? cudaSharedmemCarveoutMaxShared
-                                                                                     : 44;  // percent
+    attributes[count++].val.sharedMemCarveout = cudaSharedmemCarveoutMaxShared;
     attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[count++].val.programmaticStreamSerializationAllowed = 1;
   }

@@ -1,5 +1,6 @@
-// Matrix products through cuBLASLt with a plan a shape, or through the kernel of skinny_gemm.cu where that is faster.
-// Row-major y[m, n] = x[m, k] w[n, k]^T is column-major y^T[n, m] = w^T[k, n]^T x^T[k, m]: nothing is copied.
+// Matrix products through cuBLASLt with a plan a shape, or through the kernels of gemm_hopper.cu and skinny_gemm.cu
+// where those are faster. Row-major y[m, n] = x[m, k] w[n, k]^T is column-major y^T[n, m] = w^T[k, n]^T x^T[k, m]:
+// nothing is copied.
 #include <cublasLt.h>
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 #include <tuple>
 #include <vector>
 
-#include "kernels/gpu/internal.h"
+#include "kernels/gpu/gemm_hopper.h"
 
 namespace tritonforge::gpu {
 namespace {
@@ -25,12 +26,19 @@ int blas(cublasStatus_t status, const char* what) {
   return status == CUBLAS_STATUS_SUCCESS ? 0 : set_error(kBlasFailed, "%s: %s", what, cublasLtGetStatusString(status));
 }
 
+// What runs a product.
+struct Way {
+  enum Kind { kLibrary, kSkinny, kHopper } kind = kLibrary;
+  int proposal = 0;  // of the library's
+  HopperTile tile = {};
+};
+
 struct Plan {
   cublasLtMatmulDesc_t operation = nullptr;
   cublasLtMatrixLayout_t w = nullptr, x = nullptr, y = nullptr;
   std::vector<cublasLtMatmulHeuristicResult_t> candidates;  // best first, by cuBLASLt's own estimate
-  int chosen = 0;
-  bool skinny = false, tuned = false;
+  Way way;
+  bool tuned = false;
   std::string text;
   Plan() = default;
   Plan(const Plan&) = delete;
@@ -42,8 +50,10 @@ struct Plan {
     if (operation != nullptr) cublasLtMatmulDescDestroy(operation);
   }
 };
-using Key = std::tuple<int64_t, int64_t, int64_t, bool, bool, bool>;
-Key key_of(const GemmArgs& a) { return {a.m, a.n, a.k, a.bias != nullptr, a.fp32_out, a.accumulate}; }
+using Key = std::tuple<int64_t, int64_t, int64_t, bool, bool, bool, bool>;
+Key key_of(const GemmArgs& a) {
+  return {a.m, a.n, a.k, a.bias != nullptr, a.fp32_out, a.accumulate, a.swiglu_scratch != nullptr};
+}
 bool skinny_can(const GemmArgs& a, int64_t rows) { return a.m <= rows && a.k % 32 == 0; }
 
 }  // namespace
@@ -105,9 +115,13 @@ int run_library(const Gemm& g, const GemmArgs& a, Plan& p, int candidate, Stream
 
 std::string described(const Plan& p, float microseconds) {
   char text[96];
-  if (p.skinny) std::snprintf(text, sizeof text, "skinny kernel");
+  if (p.way.kind == Way::kSkinny) std::snprintf(text, sizeof text, "skinny kernel");
+  else if (p.way.kind == Way::kHopper)
+    std::snprintf(text, sizeof text, "own tiles of %d x %d, k in %d", p.way.tile.groups * 64, p.way.tile.tokens,
+                  p.way.tile.split);
   else
-    std::snprintf(text, sizeof text, "cuBLASLt proposal %d of %d", p.chosen + 1, static_cast<int>(p.candidates.size()));
+    std::snprintf(text, sizeof text, "cuBLASLt proposal %d of %d", p.way.proposal + 1,
+                  static_cast<int>(p.candidates.size()));
   std::string whole = text;
   std::snprintf(text, sizeof text, p.tuned ? ", tuned, %.1f us" : ", not tuned", static_cast<double>(microseconds));
   return whole + text;
@@ -116,6 +130,8 @@ std::string described(const Plan& p, float microseconds) {
 int plan_for(Gemm& g, const GemmArgs& a, Plan** out) {
   TF_REQUIRE(a.n % 8 == 0 && a.k % 8 == 0 && a.m >= 0, "gemm: %ld x %ld x %ld (n and k must be multiples of 8)",
              static_cast<long>(a.m), static_cast<long>(a.n), static_cast<long>(a.k));
+  TF_REQUIRE(a.swiglu_scratch == nullptr || (a.n % 16 == 0 && !a.fp32_out && !a.accumulate),
+             "gemm: SwiGLU takes bf16 output, no accumulate and an even n / 8, not %ld", static_cast<long>(a.n / 8));
   auto& place = g.plans[key_of(a)];
   if (place == nullptr) {
     auto plan = std::make_unique<Plan>();
@@ -123,7 +139,7 @@ int plan_for(Gemm& g, const GemmArgs& a, Plan** out) {
       if (!skinny_can(a, kSkinnyRows)) return error;
       plan->candidates.clear();
     }
-    plan->skinny = skinny_can(a, kSkinnyRows) || plan->candidates.empty();
+    if (skinny_can(a, kSkinnyRows) || plan->candidates.empty()) plan->way.kind = Way::kSkinny;
     plan->text = described(*plan, 0);
     place = std::move(plan);
   }
@@ -131,24 +147,44 @@ int plan_for(Gemm& g, const GemmArgs& a, Plan** out) {
   return 0;
 }
 
-int run(Gemm& g, const GemmArgs& a, Plan& p, Stream stream) {
-  return p.skinny ? gemm_skinny(&a, stream) : run_library(g, a, p, p.chosen, stream);
+// Kernels that know no SwiGLU leave the product in the scratch.
+int run(Gemm& g, const GemmArgs& a, Plan& p, const Way& way, Stream stream) {
+  if (way.kind == Way::kHopper) return gemm_hopper(a, way.tile, stream);
+  GemmArgs product = a;
+  product.swiglu_scratch = nullptr;
+  if (a.swiglu_scratch != nullptr) product.y = a.swiglu_scratch;
+  const int error = way.kind == Way::kSkinny ? gemm_skinny(&product, stream)
+                                             : run_library(g, product, p, way.proposal, stream);
+  if (error != 0 || a.swiglu_scratch == nullptr) return error;
+  return swiglu(static_cast<Bf16*>(a.y), a.swiglu_scratch, a.m, a.n / 2, stream);
 }
 
-// Median time of a product whose operands are not in the cache: `flush` is overwritten before every run.
-int time_runs(Gemm& g, const GemmArgs& a, Plan& p, void* flush, size_t flush_bytes, Event begin, Event end,
-              Stream stream, float* microseconds) {
+std::vector<Way> ways_of(const Plan& p, const GemmArgs& a) {
+  std::vector<Way> ways;
+  for (int i = 0; i < static_cast<int>(p.candidates.size()); ++i) ways.push_back({Way::kLibrary, i});
+  if (skinny_can(a, kSkinnyRows)) ways.push_back({Way::kSkinny});
+  if (gemm_hopper_can(a)) {
+    std::array<HopperTile, kMostHopperTiles> tiles;
+    const int count = gemm_hopper_tiles(a, tiles.data());
+    for (int i = 0; i < count; ++i) ways.push_back({Way::kHopper, 0, tiles[static_cast<size_t>(i)]});
+  }
+  return ways;
+}
+
+// Median time of a product whose operands are not in the cache: `flush` is overwritten before every run of all `count`.
+int time_runs(Gemm& g, const GemmArgs* a, int count, Plan& p, const Way& way, void* flush, size_t flush_bytes,
+              Event begin, Event end, Stream stream, float* microseconds) {
   std::array<float, kTimedRuns> times;
   for (int run_index = -1; run_index < kTimedRuns; ++run_index) {  // the first one loads the kernel
     int error = check(cudaMemsetAsync(flush, 0, flush_bytes, stream), "gemm_tune");
     if (error == 0) error = check(cudaEventRecord(begin, stream), "gemm_tune");
-    if (error == 0) error = run(g, a, p, stream);
+    for (int i = 0; i < count && error == 0; ++i) error = run(g, a[i], p, way, stream);
     if (error == 0) error = check(cudaEventRecord(end, stream), "gemm_tune");
     if (error == 0) error = check(cudaEventSynchronize(end), "gemm_tune");
     float milliseconds = 0;
     if (error == 0) error = check(cudaEventElapsedTime(&milliseconds, begin, end), "gemm_tune");
     if (error != 0) return error;
-    if (run_index >= 0) times[static_cast<size_t>(run_index)] = milliseconds * 1e3f;
+    if (run_index >= 0) times[static_cast<size_t>(run_index)] = milliseconds * 1e3f / static_cast<float>(count);
   }
   std::nth_element(times.begin(), times.begin() + kTimedRuns / 2, times.end());
   *microseconds = times[kTimedRuns / 2];
@@ -178,7 +214,7 @@ int gemm_close(Gemm* g) {
   return blas(status, "gemm_close");
 }
 
-int gemm_tune(Gemm* g, const GemmArgs* a, Stream stream) {
+int gemm_tune(Gemm* g, const GemmArgs* a, int count, Stream stream) {
   Plan* p = nullptr;
   if (const int error = plan_for(*g, *a, &p)) return error;
   if (p->tuned || a->m == 0) return 0;
@@ -194,28 +230,24 @@ int gemm_tune(Gemm* g, const GemmArgs* a, Stream stream) {
   if (error == 0) error = check(cudaEventCreate(&end), "gemm_tune");
 
   float best = 0;
-  int best_index = -1;
-  const int library = static_cast<int>(p->candidates.size());
-  for (int i = 0; error == 0 && i <= library; ++i) {  // the last one: the skinny kernel
-    if (i == library && !skinny_can(*a, kSkinnyRows)) break;
-    p->skinny = i == library;
-    p->chosen = p->skinny ? 0 : i;
+  bool found = false;
+  for (const Way& way : ways_of(*p, *a)) {
     float microseconds = 0;
-    error = time_runs(*g, *a, *p, flush, flush_bytes, begin, end, stream, &microseconds);
-    if (error == kBlasFailed && i < library) {  // a proposal that this device refuses is no candidate
+    error = time_runs(*g, a, count, *p, way, flush, flush_bytes, begin, end, stream, &microseconds);
+    if (error == kBlasFailed) {  // a proposal that this device refuses is no candidate
       error = 0;
       continue;
     }
-    if (error == 0 && (best_index < 0 || microseconds < best)) {
+    if (error != 0) break;
+    if (!found || microseconds < best) {
       best = microseconds;
-      best_index = i;
+      p->way = way;
     }
+    found = true;
   }
-  if (error == 0 && best_index < 0)
+  if (error == 0 && !found)
     error = set_error(kBlasFailed, "gemm_tune: no algorithm runs for %ld x %ld x %ld", static_cast<long>(a->m),
                       static_cast<long>(a->n), static_cast<long>(a->k));
-  p->skinny = best_index == library || library == 0;
-  p->chosen = p->skinny ? 0 : std::max(best_index, 0);
   p->tuned = error == 0;
   p->text = described(*p, best);
   if (begin != nullptr) cudaEventDestroy(begin);
@@ -227,14 +259,20 @@ int gemm_tune(Gemm* g, const GemmArgs* a, Stream stream) {
 int gemm(Gemm* g, const GemmArgs* a, Stream stream) {
   Plan* p = nullptr;
   if (const int error = plan_for(*g, *a, &p)) return error;
-  return a->m == 0 ? 0 : run(*g, *a, *p, stream);
+  return a->m == 0 ? 0 : run(*g, *a, *p, p->way, stream);
 }
 
 int gemm_library(Gemm* g, const GemmArgs* a, Stream stream) {
   Plan* p = nullptr;
   if (const int error = plan_for(*g, *a, &p)) return error;
   TF_REQUIRE(!p->candidates.empty(), "gemm_library: cuBLASLt has no algorithm for this shape");
-  return run_library(*g, *a, *p, 0, stream);
+  return run(*g, *a, *p, {Way::kLibrary, 0}, stream);
+}
+
+int gemm_hopper_by(const GemmArgs* a, int groups, int tokens, int split, Stream stream) {
+  TF_REQUIRE(gemm_hopper_can(*a), "gemm_hopper: %ld x %ld x %ld is not for this kernel or device",
+             static_cast<long>(a->m), static_cast<long>(a->n), static_cast<long>(a->k));
+  return gemm_hopper(*a, {groups, tokens, split}, stream);
 }
 
 const char* gemm_plan(Gemm* g, const GemmArgs* a) {

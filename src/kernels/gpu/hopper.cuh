@@ -22,6 +22,15 @@ __device__ inline void barrier_init_done() { asm volatile("fence.mbarrier_init.r
 __device__ inline void barrier_arrive(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
+// At the same barrier of another block of the cluster, or of this one. Released to this block alone, as a fence of the
+// cluster takes longer than a step of a product: what the arrival gives free is written by the copy engine.
+__device__ inline void barrier_arrive_at(uint32_t barrier, int rank) {
+  asm volatile(
+      "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [there];\n}\n" ::"r"(barrier),
+      "r"(rank)
+      : "memory");
+}
 // One arrival, and so many bytes of copies that the phase waits for besides.
 __device__ inline void barrier_expect(uint32_t barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
@@ -51,6 +60,36 @@ __device__ inline void tensor_load(uint32_t to, const void* map, uint32_t barrie
           "r"(to),
       "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z)
       : "memory");
+}
+
+__device__ inline void tensor_load(uint32_t to, const void* map, uint32_t barrier, int x, int y, int z, int w) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], "
+      "[%2];" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w)
+      : "memory");
+}
+// The same box into the shared memory of both blocks of a cluster, at the same place; each block's barrier counts it.
+__device__ inline void tensor_load_to_both(uint32_t to, const void* map, uint32_t barrier, int x, int y) {
+  asm volatile(
+      "{\n.reg .b16 both;\nmov.b16 both, 3;\n"
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%3, "
+      "%4}], [%2], both;\n}\n" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(x), "r"(y)
+      : "memory");
+}
+// A box of shared memory into a tensor, by one thread.
+__device__ inline void tensor_store(const void* map, uint32_t from, int x, int y) {
+  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map), "r"(from),
+               "r"(x), "r"(y)
+               : "memory");
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+// Of the stores that this thread began all but so many have read shared memory; 0: all have been written.
+template <int kPending>
+__device__ inline void stores_wait() {
+  if constexpr (kPending > 0) asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
+  else asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 
 // Ordinary stores to shared memory of this thread come before later reads by tensor cores and copy engine.
@@ -95,6 +134,19 @@ template <int kCount>
 __device__ inline void hold(uint32_t (&x)[kCount][4]) {
 #pragma unroll
   for (int i = 0; i < 4 * kCount; ++i) asm volatile("" : "+r"(x[i / 4][i % 4])::"memory");
+}
+
+// Lane t of four has columns 2t and 2t + 1 of four groups of eight columns, and gets all eight of group t.
+__device__ inline uint4 transpose_in_quad(const uint32_t (&pairs)[4]) {
+  const bool odd = threadIdx.x & 1, high = threadIdx.x & 2;
+  // Between neighbours, then between pairs of lanes: what the other is to have for what is this one's.
+  const uint32_t a = __shfl_xor_sync(kAllLanes, odd ? pairs[0] : pairs[1], 1),
+                 b = __shfl_xor_sync(kAllLanes, odd ? pairs[2] : pairs[3], 1);
+  const uint32_t first[2] = {odd ? a : pairs[0], odd ? pairs[1] : a},  // of group `odd`: lanes 0, 1 or 2, 3
+      second[2] = {odd ? b : pairs[2], odd ? pairs[3] : b};            // of group 2 + `odd`
+  const uint32_t c = __shfl_xor_sync(kAllLanes, high ? first[0] : second[0], 2),
+                 d = __shfl_xor_sync(kAllLanes, high ? first[1] : second[1], 2);
+  return high ? make_uint4(c, d, second[0], second[1]) : make_uint4(first[0], first[1], c, d);
 }
 
 #define TF_F8(x, i)                                                                                     \

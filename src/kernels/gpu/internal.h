@@ -36,7 +36,7 @@ constexpr T ceil_div(T a, T b) {
 // The operations, one file each: rows.cu, rope_cache.cu, decode_attention.cu, decode_attention_cluster.cu,
 // prefix_attention.cu, prefill_attention.cu,
 // prefill_attention_hopper.cu, gemm.cpp,
-// skinny_gemm.cu, sample.cu, checksum.cu.
+// gemm_hopper.cu, skinny_gemm.cu, sample.cu, checksum.cu.
 int embed(Bf16*, const Bf16*, const int32_t*, int64_t, int64_t, Stream);
 int gather_rows(Bf16*, const Bf16*, const int32_t*, int64_t, int64_t, Stream);
 int rms_norm(Bf16*, const Bf16*, const Bf16*, int64_t, int64_t, float, Stream);
@@ -58,11 +58,12 @@ int prefill_attention_hopper(const PrefillAttentionArgs&, Stream);
 int gemm_open(Gemm**, void*, size_t);
 int gemm_workspace(Gemm*, void*);
 int gemm_close(Gemm*);
-int gemm_tune(Gemm*, const GemmArgs*, Stream);
+int gemm_tune(Gemm*, const GemmArgs*, int, Stream);
 int gemm(Gemm*, const GemmArgs*, Stream);
 int gemm_library(Gemm*, const GemmArgs*, Stream);
 const char* gemm_plan(Gemm*, const GemmArgs*);
 int gemm_skinny(const GemmArgs*, Stream);
+int gemm_hopper_by(const GemmArgs*, int, int, int, Stream);
 size_t sample_workspace(int64_t);
 int sample(const SampleArgs*, Stream);
 int checksum(uint64_t*, const void*, size_t, Stream);

@@ -304,14 +304,19 @@ __device__ void compute_items(const PrefillAttentionArgs& a, const Item* items, 
       whole += __shfl_xor_sync(kAllLanes, whole, 1);
       whole += __shfl_xor_sync(kAllLanes, whole, 2);
       const int row = warp_row + half * 8 + lane / 4;
-      if (row >= item.tokens * group) continue;
       // Rows of one token are neighbours, as are its heads.
       const int64_t at = int64_t{item.row} * a.heads + token[half] * (a.heads - group) + item.head * group + row;
-      Bf16* out = a.out + at * kHeadDim + lane % 4 * 2;
+      auto* out = reinterpret_cast<uint4*>(a.out + at * kHeadDim) + lane % 4;
       const float share = 1.0f / whole;
 #pragma unroll
-      for (int n = 0; n < kHeadDim / 8; ++n)
-        *reinterpret_cast<uint32_t*>(out + n * 8) = pack(o[4 * n + 2 * half] * share, o[4 * n + 2 * half + 1] * share);
+      for (int n = 0; n < kHeadDim / 8; n += 4) {
+        uint32_t pairs[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          pairs[i] = pack(o[4 * (n + i) + 2 * half] * share, o[4 * (n + i) + 2 * half + 1] * share);
+        const uint4 eight = transpose_in_quad(pairs);  // all lanes take part
+        if (row < item.tokens * group) out[n] = eight;
+      }
     }
   }
 }

@@ -82,13 +82,12 @@ __global__ void swiglu_kernel(Bf16x8* out, const Bf16x8* gate_up, int64_t vector
     unpack(gate_up[at], gate);
     unpack(gate_up[at + vectors], up);
 #pragma unroll
-    for (int j = 0; j < 8; ++j) gate[j] = rounded(gate[j] / (1.0f + __expf(-gate[j]))) * up[j];
+    for (int j = 0; j < 8; ++j) gate[j] = swiglu_of(gate[j], up[j]);
     out[i] = pack(gate);
   }
 }
 
-__global__ void advance_kernel(AdvanceArgs a) {
-  allow_next();
+__global__ void advance_kernel(AdvanceArgs a) {  // without allow_next(): attention reads lengths before it waits
   wait_for_previous();
   const int64_t s = blockIdx.x * int64_t{blockDim.x} + threadIdx.x;
   if (s >= a.sequences || a.lengths[s] == 0) return;

@@ -225,6 +225,7 @@ const CudaApi table = {
     .gemm = gemm,
     .gemm_library = gemm_library,
     .gemm_skinny = gemm_skinny,
+    .gemm_hopper = gemm_hopper_by,
     .gemm_plan = gemm_plan,
     .sample_workspace = sample_workspace,
     .sample = sample,

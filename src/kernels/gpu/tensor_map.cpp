@@ -24,22 +24,24 @@ PFN_cuTensorMapEncodeTiled_v12000 encoder() {
 
 }  // namespace
 
-int tensor_map(TensorMap* out, const void* tensor, std::initializer_list<uint64_t> sizes,
+int tensor_map(TensorMap* out, const void* tensor, std::initializer_list<TensorSize> sizes,
                std::initializer_list<uint32_t> box) {
   const auto encode = encoder();
   TF_REQUIRE(encode != nullptr, "tensor map: the driver has no cuTensorMapEncodeTiled");
-  std::array<cuuint64_t, 3> dimensions{}, strides{};
-  std::array<cuuint32_t, 3> boxes{}, steps{1, 1, 1};
-  std::ranges::copy(sizes, dimensions.begin());
+  std::array<cuuint64_t, 4> dimensions{}, strides{};
+  std::array<cuuint32_t, 4> boxes{}, steps{1, 1, 1, 1};
   std::ranges::copy(box, boxes.begin());
-  cuuint64_t bytes = 2;
-  for (size_t i = 0; i + 1 < sizes.size(); ++i) {
-    bytes *= dimensions[i];
-    strides[i] = bytes;
+  cuuint64_t elements = 1;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    const TensorSize& size = sizes.begin()[i];
+    dimensions[i] = size.count;
+    if (i > 0) strides[i - 1] = 2 * (size.stride > 0 ? size.stride : elements);
+    elements *= size.count;
   }
   const CUresult result = encode(out, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, static_cast<cuuint32_t>(sizes.size()),
                                  const_cast<void*>(tensor), dimensions.data(), strides.data(), boxes.data(),
-                                 steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                 steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
+                                 boxes[0] == 32 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B,
                                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   TF_REQUIRE(result == CUDA_SUCCESS, "tensor map: the driver's error %d", static_cast<int>(result));
   return 0;

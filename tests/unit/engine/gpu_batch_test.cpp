@@ -100,6 +100,36 @@ TEST_F(GpuBatchTest, DraftsAreRowsOfTheirOwn) {
   EXPECT_EQ(read(batch.prefix_pages, 4), (Ints{3, 3, 3, 0}));
 }
 
+// The same holds for a prompt alone: its length counts by its size class. Beside a decode there is no graph.
+TEST_F(GpuBatchTest, APromptsPlacesFollowFromItsShapeWhereItIsAlone) {
+  Sequence first = sequence(40, {3, 7, 2}), second = sequence(36, {5, 9, 1}), decode = sequence(18, {4, 6});
+  const auto prompt = [&](Sequence& s, int64_t count, bool draws) {
+    Plan plan;
+    plan.chunks = {{&s, std::ssize(s.tokens) - count, count, draws}};
+    plan.tokens = count;
+    plan.samples = draws ? 1 : 0;
+    fill(plan, std::vector<kernels::SampleRow>(draws ? 1 : 0));
+    return batch;
+  };
+  const GpuBatch longer = prompt(first, 40, true), shorter = prompt(second, 33, true),
+                 silent = prompt(first, 40, false);
+  EXPECT_TRUE(longer.repeats());
+  EXPECT_EQ(longer.shape(), shorter.shape());
+  EXPECT_NE(longer.shape(), silent.shape());
+  EXPECT_EQ(longer.longest_query, 40);
+  EXPECT_EQ(shorter.longest_query, 40);  // the launch must not depend on what the class holds
+  EXPECT_EQ(longer.prompt_tables, shorter.prompt_tables);
+  EXPECT_EQ(longer.sample_rows, shorter.sample_rows);
+  EXPECT_EQ(longer.bytes, shorter.bytes);
+  Plan both;
+  both.chunks = {{&first, 10, 30, true}, {&decode, 17, 1, true}};
+  both.tokens = 31;
+  both.samples = 2;
+  fill(both, std::vector<kernels::SampleRow>(2));
+  EXPECT_FALSE(batch.repeats());
+  EXPECT_EQ(batch.longest_query, 30);
+}
+
 // A graph finds the inputs of every decode of its shape in the same places.
 TEST_F(GpuBatchTest, ADecodesPlacesFollowFromItsShape) {
   std::vector<Sequence> sequences;

@@ -1,0 +1,25 @@
+#pragma once
+// Matrix products on Hopper by an own kernel (gemm_hopper.cu): which tiles it may be cut into, and its launch.
+#include "kernels/gpu/internal.h"
+
+namespace tritonforge::gpu {
+
+// groups * 64 rows of W by `tokens` rows of x; `split` blocks share k.
+struct HopperTile {
+  int groups, tokens, split;
+};
+constexpr int kMostHopperTiles = 12;
+
+struct HopperGemm {  // what the kernel is told
+  Bf16* y;
+  const Bf16* bias;
+  int64_t m, n, k;
+  int split, row_tiles, token_tiles, tiles, workers;
+};
+
+bool gemm_hopper_can(const GemmArgs&);
+// Those that are worth timing for this shape, at most kMostHopperTiles; how many.
+int gemm_hopper_tiles(const GemmArgs&, HopperTile* out);
+int gemm_hopper(const GemmArgs&, const HopperTile&, Stream);
+
+}  // namespace tritonforge::gpu
