@@ -6,6 +6,7 @@ import json
 import pathlib
 import socket
 import subprocess
+import threading
 import uuid
 
 import pytest
@@ -285,9 +286,19 @@ def test_abort_pause_and_continue(engine):
 def test_released_memory_changes_nothing_but_the_time(engine):
     long = dict(max_new_tokens=700, ignore_eos=True, temperature=1.0, seed=5)
     undisturbed = engine.generate(PROMPT, **long)["output_ids"]
+    begun = threading.Event()
+
+    def streamed():
+        body = {"text": PROMPT, "stream": True, "sampling_params": long}
+        for event in engine.events("/generate", body):
+            begun.set()
+            if event != "[DONE]":
+                last = event
+        return json.loads(last)
+
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        under_way = pool.submit(engine.generate, PROMPT, **long)
-        engine.until(lambda: engine.get("/get_server_info")["running"] == 1, "a running request")
+        under_way = pool.submit(streamed)
+        assert begun.wait(60)
         engine.post("/release_memory_occupation", {"tags": ["kv_cache"]})
         info = engine.get("/get_server_info")
         assert info["memory_released"] and info["running"] == 0 and info["kv_tokens_free"] == info["kv_cache_tokens"]
