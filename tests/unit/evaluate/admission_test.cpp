@@ -153,6 +153,7 @@ TEST(Admission, ALargeErrorOfItsOwnWidensTheToleranceToTwiceThat) {
   problem.runs["float64"] = wave(1.5f, 0, 0);  // another random choice, no rounding
   EXPECT_EQ(admitted(problem).tolerance, 1);
   EXPECT_EQ(admitted(problem).own_error, -1);
+  EXPECT_EQ(admitted(problem).barred, "");
 }
 
 TEST(Admission, HalfIsNoControlOfAHalfOutput) {
