@@ -59,6 +59,16 @@ TEST(OverThreads, TensOfThousandsOfJobsLoseNoPart) {
   for (int64_t i = 0; i < 512; ++i) ASSERT_EQ(numbers[static_cast<size_t>(i)], 30000 * i);
 }
 
+TEST(OverThreads, PartsThatManyReachForAreEachDoneOnce) {
+  const ThreadPool pool(4);
+  std::vector<std::atomic<int>> done(60000);
+  const RunPart count = [](const void* numbers, int64_t part) noexcept {
+    ++(*static_cast<std::vector<std::atomic<int>>*>(const_cast<void*>(numbers)))[static_cast<size_t>(part)];
+  };
+  for (int job = 0; job < 20; ++job) run_parts(static_cast<int64_t>(done.size()), count, &done);
+  for (const auto& times : done) ASSERT_EQ(times, 20);
+}
+
 TEST(OverThreads, APoolIsItsThreadsOwn) {
   const ThreadPool pool(2);
   EXPECT_EQ(ThreadPool::of_this_thread(), &pool);
