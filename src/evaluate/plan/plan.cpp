@@ -62,7 +62,7 @@ const Names kMoving = {
     // copies
     "clone", "contiguous", "copy", "copy_", "_to_copy", "to", "cat", "stack", "repeat", "repeat_interleave", "flip",
     "roll", "constant_pad_nd", "reflection_pad1d", "reflection_pad2d", "replication_pad1d", "replication_pad2d",
-    "pixel_shuffle", "pixel_unshuffle", "rot90", "tril", "triu", "tril_", "triu_", "im2col", "col2im"};
+    "pixel_shuffle", "pixel_unshuffle", "rot90", "tril", "triu", "tril_", "triu_", "im2col"};
 
 const Names kComputing = {
     // elementwise
@@ -78,10 +78,10 @@ const Names kComputing = {
     "log_sigmoid_forward", "hypot", "copysign", "ldexp", "xlogy", "deg2rad", "rad2deg", "lgamma", "digamma",
     "heaviside", "masked_fill", "masked_fill_", "masked_scatter",
     // reductions, scans, sorting
-    "sum", "mean", "prod", "var", "std", "var_mean", "std_mean", "amax", "amin", "aminmax", "max", "min", "argmax",
-    "argmin", "any", "all", "norm", "linalg_vector_norm", "logsumexp", "cumsum", "cumprod", "cummax", "cummin",
-    "logcumsumexp", "softmax", "_softmax", "_safe_softmax", "log_softmax", "_log_softmax", "sort", "argsort", "topk",
-    "kthvalue", "median", "mode", "count_nonzero", "dist", "searchsorted", "bucketize", "histc", "bincount",
+    "col2im", "sum", "mean", "prod", "var", "std", "var_mean", "std_mean", "amax", "amin", "aminmax", "max", "min",
+    "argmax", "argmin", "any", "all", "norm", "linalg_vector_norm", "logsumexp", "cumsum", "cumprod", "cummax",
+    "cummin", "logcumsumexp", "softmax", "_softmax", "_safe_softmax", "log_softmax", "_log_softmax", "sort", "argsort",
+    "topk", "kthvalue", "median", "mode", "count_nonzero", "dist", "searchsorted", "bucketize", "histc", "bincount",
     // indexing
     "index", "index_select", "gather", "scatter", "scatter_", "scatter_add", "scatter_add_", "scatter_reduce",
     "index_add", "index_add_", "index_copy", "index_copy_", "index_fill", "index_fill_", "index_put", "index_put_",
