@@ -86,10 +86,10 @@ const Names kComputing = {
     "index", "index_select", "gather", "scatter", "scatter_", "scatter_add", "scatter_add_", "scatter_reduce",
     "index_add", "index_add_", "index_copy", "index_copy_", "index_fill", "index_fill_", "index_put", "index_put_",
     "_index_put_impl_", "take", "take_along_dim", "put", "embedding", "_embedding_bag", "embedding_bag",
-    // linear algebra and layers
+    // linear algebra and layers; not _trilinear, whose operands' shapes do not tell its work
     "mm", "bmm", "addmm", "baddbmm", "addbmm", "addmv", "addr", "mv", "dot", "outer", "matmul", "linear", "ger",
-    "einsum", "bilinear", "_trilinear", "convolution", "_convolution", "conv1d", "conv2d", "conv3d", "conv_transpose1d",
-    "conv_transpose2d", "max_pool1d", "max_pool2d", "max_pool3d", "max_pool1d_with_indices", "max_pool2d_with_indices",
+    "einsum", "convolution", "_convolution", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
+    "max_pool1d", "max_pool2d", "max_pool3d", "max_pool1d_with_indices", "max_pool2d_with_indices",
     "max_pool3d_with_indices", "avg_pool1d", "avg_pool2d", "avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d",
     "_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_max_pool2d", "upsample_nearest1d", "upsample_nearest2d",
     "upsample_bilinear2d", "native_layer_norm", "layer_norm", "native_group_norm", "group_norm", "native_batch_norm",
