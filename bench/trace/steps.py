@@ -59,8 +59,10 @@ def main():
         span = statistics.median(max(e for _, e, _ in step) - step[0][0] for step, _ in found)
         used = statistics.median(busy(step) for step, _ in found)
         apart = statistics.median(gap for _, gap in found if gap) if any(gap for _, gap in found) else 0
-        print(f"{len(found)} steps of {len(key)} kernels: {span / 1e6:.3f} ms, idle {100 * (1 - used / span):.1f} %, "
-              f"next step after {apart / 1e6:.3f} ms")
+        print(
+            f"{len(found)} steps of {len(key)} kernels: {span / 1e6:.3f} ms, idle {100 * (1 - used / span):.1f} %, "
+            f"next step after {apart / 1e6:.3f} ms"
+        )
         sums = collections.defaultdict(lambda: [0, 0.0, 0.0])
         for i, name in enumerate(key):
             own = statistics.median(step[i][1] - step[i][0] for step, _ in found)

@@ -3,6 +3,8 @@
 The IR text goes to the trusted side, which has it lowered to machine code in a process that never runs candidate code.
 """
 
+import types
+
 import triton
 from triton._C.libtriton import ir
 from triton.backends.driver import DriverBase
@@ -113,6 +115,28 @@ def prefer_config(configs, named_args, **kwargs):
     return [max(fitting, key=tile) if fitting else min(configs, key=tile)]
 
 
+class Compiled:
+    """What a launch or `kernel.warmup(...)` gives: something that is launched with every argument in order, as Triton's
+    CompiledKernel is. Nothing was compiled for a device yet; launches may be sized by these figures all the same."""
+
+    n_regs, n_spills, n_max_threads = 64, 0, 1024
+
+    def __init__(self, kernel, bound, kwargs):
+        self.kernel, self.bound = kernel, dict(bound)
+        self.options = {name: value for name, value in kwargs.items() if name not in kernel.signature.parameters}
+        self.metadata = types.SimpleNamespace(shared=1024, num_warps=kwargs.get("num_warps", 4))
+
+    def _init_handles(self):
+        pass
+
+    def __getitem__(self, grid):
+        def launch(*args, stream=None):
+            given = {**self.bound, **dict(zip(self.kernel.arg_names, args)), **self.options}
+            return self.kernel.run(grid=grid, warmup=False, **given)
+
+        return launch
+
+
 def lower_to_ir(kernel, name, args, kwargs):
     """(IR text, options) of one launch for one target; raises what the compiler raises."""
     backend = BACKENDS[name]
@@ -208,11 +232,12 @@ class Launches:
                     raise
             elif outcome is not True:
                 raise outcome
+            compiled = Compiled(self, bound, kwargs)
             if warmup:
-                return
+                return compiled
             grid = launch_grid(grid, bound)
             if state["ghost"]:
-                return
+                return compiled
             programs = grid[0] * grid[1] * grid[2]
             state["programs"] += programs
             if state["programs"] > program_limit:
@@ -228,7 +253,7 @@ class Launches:
                 raise
             state["launches"] += 1
             kernel_names.append(self.__name__)
-            return
+            return compiled
 
         binders, alive = {}, []
         JITFunction.run = run

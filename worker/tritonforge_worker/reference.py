@@ -107,6 +107,8 @@ class Reference:
             self.call = tree, encoder.tensors[:count]
             if self.live:
                 inputs = [x.cuda() if isinstance(x, torch.Tensor) else x for x in inputs]
+            else:  # forward may write into what the payload shows
+                encoder.payload = [bytes(data) for data in encoder.payload]
             set_seed(request["forward_seed"])
             with torch.no_grad(), self.around():
                 outputs = self.model(*inputs)

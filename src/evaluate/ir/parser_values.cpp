@@ -85,6 +85,11 @@ Attribute Parser::attribute() {
       } while (take(","));
     }
     expect(">");
+  } else if (take("dense<")) {  // a hint, as tl.multiple_of leaves on what its operand comes from
+    while (at_ < text_.size() && peek() != '>' && peek() != '\n') ++at_;
+    expect(">");
+    expect(":");
+    type();
   } else {
     out.word = word();
     if (out.word == "true" || out.word == "false") {

@@ -62,7 +62,7 @@ const Names kMoving = {
     // copies
     "clone", "contiguous", "copy", "copy_", "_to_copy", "to", "cat", "stack", "repeat", "repeat_interleave", "flip",
     "roll", "constant_pad_nd", "reflection_pad1d", "reflection_pad2d", "replication_pad1d", "replication_pad2d",
-    "pixel_shuffle", "pixel_unshuffle", "rot90", "tril", "triu", "tril_", "triu_", "im2col", "col2im"};
+    "pixel_shuffle", "pixel_unshuffle", "rot90", "tril", "triu", "tril_", "triu_", "im2col"};
 
 const Names kComputing = {
     // elementwise
@@ -78,18 +78,18 @@ const Names kComputing = {
     "log_sigmoid_forward", "hypot", "copysign", "ldexp", "xlogy", "deg2rad", "rad2deg", "lgamma", "digamma",
     "heaviside", "masked_fill", "masked_fill_", "masked_scatter",
     // reductions, scans, sorting
-    "sum", "mean", "prod", "var", "std", "var_mean", "std_mean", "amax", "amin", "aminmax", "max", "min", "argmax",
-    "argmin", "any", "all", "norm", "linalg_vector_norm", "logsumexp", "cumsum", "cumprod", "cummax", "cummin",
-    "logcumsumexp", "softmax", "_softmax", "_safe_softmax", "log_softmax", "_log_softmax", "sort", "argsort", "topk",
-    "kthvalue", "median", "mode", "count_nonzero", "dist", "searchsorted", "bucketize", "histc", "bincount",
+    "col2im", "sum", "mean", "prod", "var", "std", "var_mean", "std_mean", "amax", "amin", "aminmax", "max", "min",
+    "argmax", "argmin", "any", "all", "norm", "linalg_vector_norm", "logsumexp", "cumsum", "cumprod", "cummax",
+    "cummin", "logcumsumexp", "softmax", "_softmax", "_safe_softmax", "log_softmax", "_log_softmax", "sort", "argsort",
+    "topk", "kthvalue", "median", "mode", "count_nonzero", "dist", "searchsorted", "bucketize", "histc", "bincount",
     // indexing
     "index", "index_select", "gather", "scatter", "scatter_", "scatter_add", "scatter_add_", "scatter_reduce",
     "index_add", "index_add_", "index_copy", "index_copy_", "index_fill", "index_fill_", "index_put", "index_put_",
     "_index_put_impl_", "take", "take_along_dim", "put", "embedding", "_embedding_bag", "embedding_bag",
-    // linear algebra and layers
+    // linear algebra and layers; not _trilinear, whose operands' shapes do not tell its work
     "mm", "bmm", "addmm", "baddbmm", "addbmm", "addmv", "addr", "mv", "dot", "outer", "matmul", "linear", "ger",
-    "einsum", "bilinear", "_trilinear", "convolution", "_convolution", "conv1d", "conv2d", "conv3d", "conv_transpose1d",
-    "conv_transpose2d", "max_pool1d", "max_pool2d", "max_pool3d", "max_pool1d_with_indices", "max_pool2d_with_indices",
+    "einsum", "convolution", "_convolution", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
+    "max_pool1d", "max_pool2d", "max_pool3d", "max_pool1d_with_indices", "max_pool2d_with_indices",
     "max_pool3d_with_indices", "avg_pool1d", "avg_pool2d", "avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d",
     "_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_max_pool2d", "upsample_nearest1d", "upsample_nearest2d",
     "upsample_bilinear2d", "native_layer_norm", "layer_norm", "native_group_norm", "group_norm", "native_batch_norm",

@@ -44,11 +44,16 @@ void send(Child& child, Whose process, const Json& header, const std::vector<std
   if (child.channel().send(header, payload, deadline) != Silence::kNone) receive(child, process, deadline, doing);
 }
 
+// What a candidate's module computes with: the reference's weights, where it has such (by name, or by order and
+// shape), or those that its constructor made.
+enum class Weights { kReferences, kItsOwn };
+
 class PlanRun {
  public:
-  PlanRun(const PlanContext& context, Verdict& verdict)
-      : context_(context), verdict_(verdict), overall_(context.overall) {}
+  PlanRun(const PlanContext& context, Weights weights, Verdict& verdict)
+      : context_(context), weights_(weights), verdict_(verdict), overall_(context.overall) {}
   void run();
+  bool took_weights() const { return took_weights_; }
 
  private:
   std::unique_ptr<Child> load_candidate(const Json& how, std::span<const std::byte> init_tensors);
@@ -62,9 +67,10 @@ class PlanRun {
   void weigh(const Plan& plan, const Json& own);
 
   const PlanContext& context_;
+  Weights weights_;
   Verdict& verdict_;
   Deadline overall_;
-  bool trivial_ = true;
+  bool trivial_ = true, took_weights_ = false;
 };
 
 std::unique_ptr<Child> PlanRun::load_candidate(const Json& how, std::span<const std::byte> init_tensors) {
@@ -97,7 +103,8 @@ Frame PlanRun::record() {
   Json weights = Json::array(), init_tensors = Json::array();
   for (const auto& item : reference.state) {
     first_weight = std::min(first_weight, item.at(1).get<size_t>());
-    weights.push_back({item.at(0), reference.tensors.at(item.at(1).get<size_t>())});
+    if (weights_ == Weights::kReferences)
+      weights.push_back({item.at(0), reference.tensors.at(item.at(1).get<size_t>())});
   }
   for (size_t k = 0; k < first_weight; ++k) {
     init_tensors.push_back(reference.tensors[k]);
@@ -248,6 +255,8 @@ void PlanRun::run() {
   const Frame recorded = record();
   const Plan plan = parse_plan(recorded.header.at("plan"), recorded.payload);
   note_own_weights(verdict_, strings_of(recorded.header.at("plan"), "own_weights"));
+  took_weights_ = std::any_of(plan.values.begin(), plan.values.end(),
+                              [](const PlanValue& value) { return !value.weight.empty(); });
   verdict_.stage = Stage::kImported;
   verdict_.notes["steps"] = fmt::format("{} launches, {} aten calls", plan.launches(),
                                         plan.steps.size() - plan.launches());
@@ -283,26 +292,47 @@ void PlanRun::run() {
   verdict_.stage = Stage::kCorrect;
 }
 
-}  // namespace
+// An attempt with one kind of weights.
+struct Attempt {
+  Verdict verdict;
+  std::string why;  // it is no plan
+  bool took_weights = false;
+};
 
-std::string run_as_plan(const PlanContext& context, Verdict& verdict) {
-  Verdict judged = verdict;
+Attempt attempt(const PlanContext& context, Weights weights, const Verdict& begun) {
+  Attempt made{.verdict = begun};
+  PlanRun run(context, weights, made.verdict);
   try {
-    PlanRun(context, judged).run();
-  } catch (const NotAPlan& why) {
-    return why.reason;
+    run.run();
+  } catch (const NotAPlan& no_plan) {
+    made.why = no_plan.reason;
   } catch (const Ended& ended) {
-    judged.fault = ended.fault;
-    judged.diagnostics = ended.text;
+    made.verdict.fault = ended.fault;
+    made.verdict.diagnostics = ended.text;
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kUsage && error.kind() != ErrorKind::kUnsupported &&
         error.kind() != ErrorKind::kCorrupt)
       throw;
-    return clipped(error.what(), 300);
+    made.why = clipped(error.what(), 300);
   } catch (const nlohmann::json::exception&) {
-    return "the plan lacks a field, or one has the wrong type";
+    made.why = "the plan lacks a field, or one has the wrong type";
   }
-  verdict = std::move(judged);
+  made.took_weights = run.took_weights();
+  return made;
+}
+
+}  // namespace
+
+std::string run_as_plan(const PlanContext& context, Verdict& verdict) {
+  Attempt first = attempt(context, Weights::kReferences, verdict);
+  if (!first.why.empty()) return first.why;
+  // A constructor may derive weights from the reference's (scaled, a batch norm folded into them) and give them the
+  // same names or shapes: those are right as they are, made from the same seed.
+  if (first.verdict.fault == Fault::kMismatch && first.took_weights) {
+    Attempt second = attempt(context, Weights::kItsOwn, verdict);
+    if (second.why.empty() && second.verdict.correct) first.verdict = std::move(second.verdict);
+  }
+  verdict = std::move(first.verdict);
   return "";
 }
 

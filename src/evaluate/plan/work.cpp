@@ -27,7 +27,8 @@ double flops_of(std::string_view name, const Values& in, const Values& out) {
   const double results = out.empty() ? 0 : static_cast<double>(out.front()->elements());
   name.remove_prefix(std::min<size_t>(6, name.size()));  // "aten::"
   const auto inner = [&](size_t index) { return in.size() > index ? size(*in[index], -1) : 1.0; };
-  if (name == "mm" || name == "bmm" || name == "mv" || name == "matmul" || name == "dot" || name == "linear")
+  if (name == "mm" || name == "bmm" || name == "mv" || name == "matmul" || name == "dot" || name == "linear" ||
+      name == "_cdist_forward")
     return 2 * std::max(1.0, results) * inner(0);
   if (name == "addmm" || name == "baddbmm" || name == "addmv" || name == "addbmm") return 2 * results * inner(1);
   if (name.find("conv") != std::string_view::npos && in.size() > 1 && in[1]->shape.size() > 1 && in[1]->shape[0] > 0)

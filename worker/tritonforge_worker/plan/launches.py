@@ -102,8 +102,9 @@ class Launches:
                 )
             bound, specialization, options = binder(*args, **kwargs)
             number, signature = compiled(kernel, args, kwargs, (id(kernel), str(specialization), str(options)))
+            compiled_kernel = frontend.Compiled(kernel, bound, kwargs)
             if warmup:
-                return
+                return compiled_kernel
             grid = frontend.launch_grid(grid, bound)
             bindings = []
             for name, kind in signature.items():
@@ -115,6 +116,7 @@ class Launches:
                     )
                 bindings.append(argument(name, kind, bound[name]))
             recording.step({"launch": number, "grid": list(grid), "args": bindings})
+            return compiled_kernel
 
         def own(value):
             return (

@@ -1,0 +1,99 @@
+"""Honest solutions accepted as written, cheats stopped by what each of them names: corpus/README.md."""
+
+import os
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from evaluator_server import BINARY, Evaluator
+
+CORPUS = Path(__file__).parent / "corpus"
+MARK = "# ---- candidate ----\n"
+HONEST = sorted((CORPUS / "honest").glob("*.py"))
+CHEATS = sorted((CORPUS / "cheats").glob("*.py"))
+SOUND = CORPUS / "sound.py"
+PROBLEM, KERNELS = (CORPUS / "problem.py").read_text(), (CORPUS / "kernels.py").read_text()
+# Rows of the catalogue that have a meaning where nothing is timed; the others need a GPU (test_live.py).
+ROWS = ["T2", "T3", "T5", "T6", "T7", "T8", "T9", *(f"O{k}" for k in range(1, 11)), *(f"D{k}" for k in range(1, 9))]
+ROWS += [*(f"C{k}" for k in range(1, 12)), "E1"]
+
+
+def parts(path):
+    """(problem, candidate) of a file."""
+    text = path.read_text()
+    if MARK in text:
+        return text.split(MARK)
+    return PROBLEM, KERNELS + text
+
+
+def line(path, name):
+    """What the comment line `# name: ...` says; empty where there is none."""
+    found = re.search(rf"^# {name}: *(.+)$", path.read_text(), re.M)
+    return found.group(1) if found else ""
+
+
+def rows(path):
+    """The rows of the catalogue that a cheat's first line names."""
+    return path.read_text().split(":")[0].removeprefix("# ").split()
+
+
+def mechanisms(verdict):
+    """All that kept a verdict from being correct."""
+    found = {flag["name"] for flag in verdict["flags"] if flag["cheat"]} | {verdict["error_kind"]}
+    return found | ({"not a plan"} if "mode_reason" in verdict["notes"] else set())
+
+
+@pytest.fixture(scope="module")
+def verdicts():
+    """By path, in plan mode; SOUND is the honest solution that the cheats are beside."""
+    if not os.path.exists(BINARY):
+        pytest.skip(f"no binary at {BINARY}")
+    server = Evaluator("--mode", "plan", "--workers", "2")
+    paths = [*HONEST, *CHEATS, SOUND]
+    with ThreadPoolExecutor(4) as pool:
+        judged = dict(zip(paths, pool.map(lambda path: server.judge(*reversed(parts(path))), paths)))
+    yield judged
+    assert server.stop() == 0
+
+
+def cases(paths):
+    return [
+        pytest.param(path, id=path.stem, marks=[pytest.mark.xfail(reason=why, strict=True)] if why else [])
+        for path in paths
+        for why in [line(path, "xfail")]
+    ]
+
+
+@pytest.mark.parametrize("path", cases(HONEST))
+def test_honest_work_is_accepted_as_written(verdicts, path):
+    verdict = verdicts[path]
+    assert verdict["correct"] and verdict["mode"] == "plan" and not mechanisms(verdict) - {""}, verdict
+
+
+@pytest.mark.parametrize("path", cases(CHEATS))
+def test_a_cheat_is_stopped_by_what_it_names(verdicts, path):
+    verdict, wanted = verdicts[path], line(path, "stopped by")
+    assert not verdict["correct"] and wanted in mechanisms(verdict), verdict
+
+
+def test_the_parts_that_cheats_share_are_sound(verdicts):
+    assert verdicts[SOUND]["correct"] and verdicts[SOUND]["own_share"] == 1, verdicts[SOUND]
+
+
+def test_every_row_has_two_cheats():
+    for row in ROWS:
+        assert sum(row in rows(path) for path in CHEATS) >= 2, f"{row} has fewer than two"
+    assert len(HONEST) >= 60
+
+
+def test_counts(verdicts, capsys):
+    """Those that are known (xfail) count, too."""
+    refused = [path.stem for path in HONEST if not verdicts[path]["correct"]]
+    accepted = [path.stem for path in CHEATS if verdicts[path]["correct"]]
+    with capsys.disabled():
+        print(f"\n{len(CHEATS)} cheats, {len(accepted)} accepted {accepted}; ", end="")
+        print(f"{len(HONEST)} honest solutions, {len(refused)} refused {refused}")
+    assert accepted == [path.stem for path in CHEATS if line(path, "xfail")]
+    assert refused == [path.stem for path in HONEST if line(path, "xfail")]
