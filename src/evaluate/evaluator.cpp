@@ -38,8 +38,8 @@ EvaluatorOptions validated(EvaluatorOptions options) {
   if (live) cuda_driver();  // throws where there is none
   if (options.candidate_timeout_s <= 0) options.candidate_timeout_s = live ? 120 : 30;
   if (options.reference_cache == 0) options.reference_cache = live ? size_t{8} << 30 : size_t{256} << 20;
-  if (!live && options.max_elements == 0) options.max_elements = 1 << 17;
-  if (!live && options.max_flops == 0) options.max_flops = 1 << 27;
+  if (!live && options.max_elements == 0) options.max_elements = kSmall.elements;
+  if (!live && options.max_flops == 0) options.max_flops = kSmall.flops;
   return options;
 }
 
@@ -144,8 +144,8 @@ void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdic
     spec.trial_seeds.push_back(Rng::derive(Rng::derive(base, "trial"), i));
   if (options.max_elements > 0 || options.max_flops > 0) {
     constexpr int64_t kNoLimit = int64_t{1} << 60;
-    spec.max_elements = options.max_elements > 0 ? options.max_elements : kNoLimit;
-    spec.max_flops = options.max_flops > 0 ? options.max_flops : kNoLimit;
+    spec.budget = {options.max_elements > 0 ? options.max_elements : kNoLimit,
+                   options.max_flops > 0 ? options.max_flops : kNoLimit};
   }
   const ChildLimits on_cpu{.cpu_s = 60, .file_bytes = uint64_t{64} << 20, .memory_bytes = options.memory_bytes};
   const ChildLimits limits = live ? on_cpu.with_gpu() : on_cpu;

@@ -1,5 +1,8 @@
 #include "evaluate/reference.h"
 
+#include <algorithm>
+#include <tuple>
+
 #include "base/checksum.h"
 #include "base/rng.h"
 
@@ -135,19 +138,20 @@ std::string describe_silence(Silence silence, Child& child, const std::string& d
 
 std::shared_ptr<const ReferenceData> make_reference(Child& child, const ReferenceSpec& spec, Deadline deadline) {
   auto data = std::make_shared<ReferenceData>();
-  std::pair<uint64_t, bool> loaded{0, false};  // seed and size of the weights in the child
-  const auto load = [&](uint64_t seed, Draw draw) {
+  using Loaded = std::tuple<uint64_t, bool, Budget>;  // the module in the child
+  std::optional<Loaded> loaded;
+  const auto load = [&](uint64_t seed, Draw draw, const Budget& budget, bool probing) {
     const bool large = draw == Draw::kLargeWeights;
-    if (!data->init.is_null() && loaded == std::pair(seed, large)) return;
-    loaded = {seed, large};
+    if (loaded == Loaded(seed, large, budget)) return;
+    loaded = Loaded(seed, large, budget);
     Json request = {{"op", "problem"},
                     {"source", spec.source},
                     {"seed", seed >> 1},
                     {"weight_seed", Rng::derive(seed, "weights") >> 1},
                     {"large_weights", large},
-                    {"probe", !spec.admission},
+                    {"probe", probing},
                     {"max_state", uint64_t{1} << 30}};
-    if (spec.max_elements > 0) request["budget"] = {{"elements", spec.max_elements}, {"flops", spec.max_flops}};
+    if (budget.elements > 0) request["budget"] = {{"elements", budget.elements}, {"flops", budget.flops}};
     Frame frame = ask(child, request, deadline);
     data->init = frame.header.at("init");
     data->tensors = frame.header.at("tensors");
@@ -157,16 +161,19 @@ std::shared_ptr<const ReferenceData> make_reference(Child& child, const Referenc
     data->payload = std::move(frame.payload);
     parse_tensors(data->tensors, data->payload);  // checked before it is handed on
   };
-  // Whoever asks first: a problem is admitted alike.
+  // A problem is admitted alike, whoever asks first, and at sizes at which its controls cost little.
+  const Budget small = spec.budget.elements > 0 ? Budget{std::min(spec.budget.elements, kSmall.elements),
+                                                         std::min(spec.budget.flops, kSmall.flops)}
+                                                : kSmall;
   const auto probe = [&, seed = Rng::derive(0, checksum(spec.source))](Draw draw) {
-    load(seed, draw);
+    load(seed, draw, small, true);
     return probe_of(child, seed, draw, deadline);
   };
   try {
     data->admission = spec.admission ? *spec.admission : admit(probe, spec.tolerances);
     data->tolerances = spec.tolerances.scaled(data->admission.tolerance);
     if (!data->admission.barred.empty()) return data;
-    load(spec.init_seed, data->admission.draw);
+    load(spec.init_seed, data->admission.draw, spec.budget, false);
     for (size_t i = 0; i < spec.trial_seeds.size(); ++i) {
       Frame frame = ask(child,
                         {{"op", "trial"},

@@ -35,14 +35,21 @@ struct ReferenceData {
   size_t bytes() const;
 };
 
+// What a problem's sizes are reduced to; 0: they stay.
+struct Budget {
+  int64_t elements = 0, flops = 0;  // of inputs, weights and outputs; of one forward
+  bool operator==(const Budget&) const = default;
+};
+inline constexpr Budget kSmall{1 << 17, 1 << 27};  // runs in milliseconds on a CPU
+
 struct ReferenceSpec {
   std::string source;
   uint64_t init_seed = 0;
   std::vector<uint64_t> trial_seeds;
-  int64_t max_elements = 0, max_flops = 0;  // 0: sizes stay
-  Tolerances tolerances;                    // of any problem
-  std::optional<Admission> admission;       // where it is known; else the problem is probed
-  bool weigh = false;                       // ReferenceData::work; the child is of no further use then
+  Budget budget;
+  Tolerances tolerances;               // of any problem
+  std::optional<Admission> admission;  // where it is known; else the problem is probed
+  bool weigh = false;                  // ReferenceData::work; the child is of no further use then
   uint64_t forward_seed_of(size_t trial) const;
 };
 

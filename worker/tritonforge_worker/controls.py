@@ -86,14 +86,14 @@ def probes(model, plain, make_inputs, forward_seed, around):
         watch = Watch()
         with watch:
             expected = run(fresh(), make_inputs(0), forward_seed)
+        last = [watch.before_last(output) for output in expected]
         found = {
             "given": tensors_in(make_inputs(0)),
             "expected": expected,
             "other": run(fresh(), make_inputs(1), forward_seed),
+            "without_last": like(last, expected) if all(tensor is not None for tensor in last) else None,
         }
-        last = [watch.before_last(output) for output in expected]
-        if all(tensor is not None for tensor in last):
-            found["without_last"] = like(last, expected)
+        watch.alive.clear()
 
         def attempt(name, prepared, dtype=None):
             try:

@@ -11,7 +11,7 @@ from tritonforge_worker.protocol import Encoder, Unsupported, decode
 class Reference:
     def __init__(self, channel, sandbox):
         self.channel, self.folder, self.live = channel, sandbox["folder"], sandbox["mode"] == "live"
-        self.slots, self.reduced = {}, None
+        self.slots, self.reduced = {}, {}
         if not self.live:
             cuda_on_cpu.install()
 
@@ -60,10 +60,11 @@ class Reference:
 
     def within(self, source, budget):
         """The source within the budget, its sizes, and its forms as it stands; a problem is loaded more than once."""
-        if self.reduced is None:
+        key = budget["elements"], budget["flops"]
+        if key not in self.reduced:
             smaller, sizes = reduce.reduced(source, budget, self.folder)
-            self.reduced = smaller, sizes, reduce.forms(source, self.folder) if sizes else None
-        return self.reduced
+            self.reduced[key] = smaller, sizes, reduce.forms(source, self.folder) if sizes else None
+        return self.reduced[key]
 
     def make_model(self, init, seed, spread):
         set_seed(seed)
