@@ -44,12 +44,22 @@ struct BenchFlags {
   }
 };
 
+void require_problems(const BenchFlags& flags) {
+  if (flags.recipe.bench.problems.empty())
+    fail(ErrorKind::kUsage, "bench: --problems is missing: a folder, a .jsonl or a .py file");
+}
+
+void choose_evaluator(const BenchFlags& flags, evaluate::EvaluatorOptions& evaluator) {
+  const std::string& device = flags.recipe.model.device;
+  evaluator.mode = flags.mode;
+  evaluator.device = flags.mode != EvaluationMode::kLive ? "cpu" : device == "cpu" ? "cuda:0" : device;
+}
+
 orchestrate::RecipeConfig bench_recipe(const BenchFlags& flags) {
   if (flags.model.empty())
     fail(ErrorKind::kUsage, "bench: --model is missing: a folder, a GGUF file, or the URL of an engine");
   orchestrate::RecipeConfig config = flags.recipe;
-  if (config.bench.problems.empty())
-    fail(ErrorKind::kUsage, "bench: --problems is missing: a folder, a .jsonl or a .py file");
+  require_problems(flags);
   const bool remote = flags.model.rfind("http://", 0) == 0;
   if (remote && flags.tokenizer.empty())
     fail(ErrorKind::kUsage, "bench: --model {} needs --tokenizer PATH beside it", flags.model);
@@ -57,8 +67,7 @@ orchestrate::RecipeConfig bench_recipe(const BenchFlags& flags) {
   if (remote) config.engine.external = {flags.model};
   const bool on_cpu = config.model.device == "cpu", live = flags.mode == EvaluationMode::kLive;
   config.model.dtype = !flags.dtype.empty() ? flags.dtype : on_cpu ? "float32" : "bfloat16";
-  config.evaluator.mode = flags.mode;
-  config.evaluator.device = !live ? "cpu" : on_cpu ? "cuda:0" : config.model.device;
+  choose_evaluator(flags, config.evaluator);
   config.share_device = live && !on_cpu;
   config.rollout.max_turns = flags.turns;
   config.bench.turns = {1};
@@ -68,12 +77,9 @@ orchestrate::RecipeConfig bench_recipe(const BenchFlags& flags) {
 }
 
 void check_problems(const BenchFlags& flags) {
-  const bool live = flags.mode == EvaluationMode::kLive;
+  require_problems(flags);
   evaluate::EvaluatorOptions options = flags.recipe.evaluator;
-  options.mode = flags.mode;
-  options.device = !live ? "cpu" : flags.recipe.model.device == "cpu" ? "cuda:0" : flags.recipe.model.device;
-  if (flags.recipe.bench.problems.empty())
-    fail(ErrorKind::kUsage, "bench: --problems is missing: a folder, a .jsonl or a .py file");
+  choose_evaluator(flags, options);
   self_check(orchestrate::bench_problems(flags.recipe), options, flags.run.json);
 }
 

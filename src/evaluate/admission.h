@@ -4,9 +4,8 @@
 // problem stands. Then, in this order,
 //   the tolerance is tightened to a quarter of the control's error, where the reference's own error, that against
 //     float64, is a sixteenth at most;
-//   inputs or weights are drawn wider (worker/tritonforge_worker/weights.py): inputs moved around zero and scaled row
-//   by
-//     row, or scaled only, where zero is outside of what the problem can take; weights with two dimensions and more
+//   inputs or weights are drawn wider (worker/tritonforge_worker/weights.py): inputs moved around zero and scaled by
+//     rows, or scaled only, where zero is outside of what the problem can take; weights with two dimensions and more
 //     enlarged, so that many layers do not forget their input;
 //   the problem is barred, and no candidate is judged on it.
 // Where the reference's own error is over half of the tolerance, the tolerance becomes twice the error.
