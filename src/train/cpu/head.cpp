@@ -36,7 +36,7 @@ TargetScores Head::forward(const MicroBatch& batch, const at::Tensor& x) {
   const auto *rows = batch.rows.const_data_ptr<int64_t>(), *targets = batch.targets.const_data_ptr<int64_t>();
   const auto eps = static_cast<float>(model_.config().rms_norm_eps);
   const int64_t together = rows_together(vocab);
-  over_parts((n + together - 1) / together, [&](int64_t part) {
+  over_parts(parts_of(n, together), [&](int64_t part) {
     thread_local std::vector<float> memory;
     memory.resize(static_cast<size_t>(together * vocab));
     const int64_t begin = part * together, count = std::min(together, n - begin);
@@ -80,8 +80,8 @@ at::Tensor Head::backward(const MicroBatch& batch, const at::Tensor& x, const at
   const int64_t together = rows_together(vocab);
   for (int64_t first = 0; first < n; first += chunk_) {
     const int64_t chunk = std::min(chunk_, n - first);
-    norm.start(((chunk + together - 1) / together) * kBlock, hidden);
-    over_parts((chunk + together - 1) / together, [&](int64_t part) {
+    norm.start(parts_of(chunk, together), hidden);
+    over_parts(parts_of(chunk, together), [&](int64_t part) {
       thread_local std::vector<float> memory;
       memory.resize(static_cast<size_t>(together * hidden));
       const int64_t begin = first + part * together, count = std::min(together, first + chunk - begin);
@@ -101,7 +101,7 @@ at::Tensor Head::backward(const MicroBatch& batch, const at::Tensor& x, const at
       kernels::multiply({grad, stride, count}, backward_, memory.data(), hidden);
       for (int64_t i = begin; i < begin + count; ++i) {
         kernels::rms_backward(memory.data() + (i - begin) * hidden, row(x, rows[i]), final_norm, row(scale_, i),
-                              row(grad_x, rows[i]), norm.of(part * kBlock), 1, hidden);
+                              row(grad_x, rows[i]), norm.of(part), 1, hidden);
       }
     });
     norm.add_to(gradients.final_norm());

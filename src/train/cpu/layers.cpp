@@ -216,7 +216,7 @@ void Layers::after_attention_backward(int64_t layer, int64_t begin, int64_t rows
   kernels::multiply({d_gate_up, grad_gate_up_.stride(0), rows}, back.gate_up, d_normed, hidden);
   float* dy = row(grad_y_, begin);
   kernels::rms_backward(d_normed, row(kept.y, begin), weight(w.post_attention_norm), row(kept.scale2, begin), dy,
-                        norm2_.of(begin), rows, hidden);
+                        norm2_.of(begin / kBlock), rows, hidden);
   add(dy, dz, rows * hidden);
   kernels::multiply({dy, hidden, rows}, back.o, row(grad_mixed_, begin), q_);
 }
@@ -234,8 +234,8 @@ void Layers::before_attention_backward(int64_t layer, int64_t begin, int64_t row
     float* to = d_qkv + r * width;
     if (config_.qk_norm) {
       const float* scale = row(kept.head_scale, begin + r);
-      kernels::rms_backward(from, x, weight(w.q_norm), scale, to, q_norm_.of(begin), heads, d);
-      kernels::rms_backward(from + q_, x + q_, weight(w.k_norm), scale + heads, to + q_, k_norm_.of(begin),
+      kernels::rms_backward(from, x, weight(w.q_norm), scale, to, q_norm_.of(begin / kBlock), heads, d);
+      kernels::rms_backward(from + q_, x + q_, weight(w.k_norm), scale + heads, to + q_, k_norm_.of(begin / kBlock),
                             config_.num_kv_heads, d);
     } else {
       std::copy_n(from, q_ + kv_, to);
@@ -245,7 +245,7 @@ void Layers::before_attention_backward(int64_t layer, int64_t begin, int64_t row
   kernels::multiply({d_qkv, width, rows}, back_[static_cast<size_t>(layer)].qkv, d_normed, hidden);
   float* dx = row(grad, begin);
   kernels::rms_backward(d_normed, row(x_[static_cast<size_t>(layer)], begin), weight(w.input_norm),
-                        row(kept.scale1, begin), dx, norm1_.of(begin), rows, hidden);
+                        row(kept.scale1, begin), dx, norm1_.of(begin / kBlock), rows, hidden);
   add(dx, row(grad_y_, begin), rows * hidden);
 }
 
@@ -260,10 +260,11 @@ void Layers::backward(const MicroBatch& batch, at::Tensor& grad, const model::Mo
       attention(batch, layer, false);
       over_blocks(tokens, [&](int64_t begin, int64_t rows) { after_attention(layer, begin, rows, false); });
     }
-    norm1_.start(tokens, hidden);
-    norm2_.start(tokens, hidden);
-    q_norm_.start(tokens, config_.head_dim);
-    k_norm_.start(tokens, config_.head_dim);
+    const int64_t blocks = parts_of(tokens, kBlock);
+    norm1_.start(blocks, hidden);
+    norm2_.start(blocks, hidden);
+    q_norm_.start(blocks, config_.head_dim);
+    k_norm_.start(blocks, config_.head_dim);
     const model::LayerWeights& to = gradients.layers()[static_cast<size_t>(layer)];
     // A gradient of rows `dy` by what was multiplied with the weight.
     const auto of = [&](const at::Tensor& dy, const at::Tensor& x, const at::Tensor& weight) {
@@ -289,7 +290,7 @@ void Layers::backward(const MicroBatch& batch, at::Tensor& grad, const model::Mo
   // The embedding, columns shared out: a row may come again.
   constexpr int64_t kColumns = 64;
   const auto* ids = batch.ids.const_data_ptr<int64_t>();
-  over_parts((hidden + kColumns - 1) / kColumns, [&](int64_t part) {
+  over_parts(parts_of(hidden, kColumns), [&](int64_t part) {
     const int64_t first = part * kColumns, count = std::min(kColumns, hidden - first);
     for (int64_t t = 0; t < tokens; ++t)
       add(row(gradients.embed_tokens(), ids[t]) + first, row(grad, t) + first, count);

@@ -62,9 +62,7 @@ void add_weight_gradients(const std::vector<WeightGradient>& gradients) {
   });
 }
 
-void BlockSums::start(int64_t rows, int64_t width) {
-  sums_ = at::zeros({(rows + kBlock - 1) / kBlock, width}, at::kFloat);
-}
+void BlockSums::start(int64_t blocks, int64_t width) { sums_ = at::zeros({blocks, width}, at::kFloat); }
 
 void BlockSums::add_to(const at::Tensor& gradient) const { gradient.add_(sums_.sum(0)); }
 

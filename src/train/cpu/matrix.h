@@ -35,10 +35,12 @@ void over_parts(int64_t parts, const F& f) {
   kernels::run_parts(parts, run, &f);
 }
 
+constexpr int64_t parts_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
+
 // f(begin, rows) of blocks of kBlock rows.
 template <typename F>
 void over_blocks(int64_t rows, const F& f) {
-  over_parts((rows + kBlock - 1) / kBlock, [&](int64_t block) {
+  over_parts(parts_of(rows, kBlock), [&](int64_t block) {
     const int64_t begin = block * kBlock;
     f(begin, std::min(kBlock, rows - begin));
   });
@@ -57,8 +59,8 @@ void add_weight_gradients(const std::vector<WeightGradient>& gradients);
 // Sums that blocks of rows make of a vector's gradient, [blocks, width], and their total in the order of the blocks.
 class BlockSums {
  public:
-  void start(int64_t rows, int64_t width);
-  float* of(int64_t begin) { return row(sums_, begin / kBlock); }
+  void start(int64_t blocks, int64_t width);
+  float* of(int64_t block) { return row(sums_, block); }
   void add_to(const at::Tensor& gradient) const;
 
  private:
