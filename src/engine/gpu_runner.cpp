@@ -9,11 +9,14 @@
 #include "base/log.h"
 #include "engine/batch.h"
 #include "kernels/device.h"
+#include "kernels/gpu/tensors.h"
+#include "model/gpu_support.h"
 
 namespace tritonforge::engine {
 namespace {
 
 using gpu::Bf16;
+using gpu::bits;
 using gpu::check_cuda;
 using gpu::DeviceMemory;
 using gpu::GpuGraph;
@@ -35,10 +38,6 @@ PrefixSharing sharing_of(const EngineOptions& options, const model::ModelConfig&
           (options.shared_prefix_mib << 20) / block_bytes};
 }
 
-Bf16* bits(const at::Tensor& tensor) {
-  return tensor.defined() ? static_cast<Bf16*>(tensor.mutable_data_ptr()) : nullptr;
-}
-
 // Memory, streams and handles are made on the calling thread's device.
 int use_device(at::Device device) {
   check_cuda(gpu::open_cuda_library().set_device(device.index()));
@@ -52,24 +51,9 @@ int64_t most_rows(const EngineOptions& options) { return size_class(options.max_
 }  // namespace
 
 std::string GpuRunner::refusal(const EngineOptions& options, const model::Model& model) {
-  const model::ModelConfig& c = model.config();
   if (!options.gpu_kernels) return "they are switched off";
-  if (!model.device().is_cuda()) return fmt::format("the device is {}", model.device().str());
-  if (model.dtype() != at::kBFloat16) return "the model is not in bfloat16";
-  if (c.head_dim != 64 && c.head_dim != 128) return fmt::format("head_dim is {}, not 64 or 128", c.head_dim);
-  if (c.num_heads / c.num_kv_heads > 16) {
-    return fmt::format("{} query heads share a key head, more than 16", c.num_heads / c.num_kv_heads);
-  }
-  for (const int64_t n : {c.hidden_size, c.intermediate_size, c.vocab_size}) {
-    if (n % 8 != 0) return fmt::format("a width of {} is no multiple of 8", n);
-  }
   if (most_rows(options) > 1024) return fmt::format("--max-running {} is beyond 1024", options.max_running);
-  try {
-    gpu::open_cuda_library();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  return model::gpu_kernels_refusal(model);
 }
 
 int64_t GpuRunner::graph_bytes(const EngineOptions& options, const model::ModelConfig& config) {

@@ -12,7 +12,9 @@
 namespace tritonforge::model {
 namespace {
 
-constexpr int64_t kAlignment = 256;  // bytes: every weight begins at a multiple, as an allocation of its own would
+// Elements, at least 256 bytes: every weight begins at a multiple, as an allocation of its own would, and at the same
+// element in an arena of any dtype.
+constexpr int64_t kAlignment = 128;
 
 // The memory of `whole` from element `begin` on as a tensor of its own: no autograd view.
 at::Tensor alias(const at::Tensor& whole, int64_t begin, at::IntArrayRef sizes) {
@@ -101,9 +103,8 @@ void Model::place_weights() {
   };
   std::vector<Place> places;
   int64_t end = 0;
-  const int64_t unit = kAlignment / static_cast<int64_t>(c10::elementSize(dtype_));
   const auto place = [&](at::Tensor& tensor, std::vector<int64_t> sizes) {
-    const int64_t begin = (end + unit - 1) / unit * unit;
+    const int64_t begin = (end + kAlignment - 1) / kAlignment * kAlignment;
     end = begin + c10::multiply_integers(sizes);
     places.push_back({&tensor, std::move(sizes), begin});
   };
@@ -132,7 +133,7 @@ void Model::place_weights() {
 
   // One allocation for all of them, and the parts of what is fused.
   const auto options = at::TensorOptions().dtype(dtype_).device(device_);
-  arena_ = at::empty({end}, options);
+  arena_ = at::empty({(end + kAlignment - 1) / kAlignment * kAlignment}, options);
   for (const Place& p : places) *p.tensor = alias(arena_, p.begin, p.sizes);
   for (LayerWeights& layer : layers_) {
     if (layer.qkv_proj.defined()) {

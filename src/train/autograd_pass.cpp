@@ -43,9 +43,4 @@ std::unique_ptr<Pass> make_autograd_pass(const model::Model& model, const TrainC
   return std::make_unique<AutogradPass>(model, config);
 }
 
-std::unique_ptr<Pass> make_pass(const model::Model& model, const TrainConfig& config) {
-  const bool own = !config.autograd && model.device().is_cpu() && model.dtype() == at::kFloat;
-  return own ? make_cpu_pass(model, config) : make_autograd_pass(model, config);
-}
-
 }  // namespace tritonforge::train

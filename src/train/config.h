@@ -27,6 +27,10 @@ constexpr std::array<std::string_view, 4> names_of(Aggregation) {
   return {"token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "constant"};
 }
 
+// What the optimizer keeps of a weight, and how (train/gpu/adamw.h).
+enum class OptimizerState { kFp32, kBf16Sr };
+constexpr std::array<std::string_view, 2> names_of(OptimizerState) { return {"fp32", "bf16_sr"}; }
+
 enum class Schedule { kCosine, kConstant };
 constexpr std::array<std::string_view, 2> names_of(Schedule) { return {"cosine", "constant"}; }
 
@@ -85,11 +89,12 @@ struct TrainConfig {
   int64_t warmup_steps = 0, total_steps = 1000;
   double weight_decay = 0.1, beta1 = 0.9, beta2 = 0.98, eps = 1e-8;
   double clip_grad = 1.0;
+  OptimizerState optimizer_state = OptimizerState::kFp32;
 
   int64_t max_tokens_per_micro_batch = 8192;
   int64_t optimizer_steps_per_batch = 1;
   int64_t max_staleness = -1;
-  bool autograd = false;
+  bool autograd = false, deterministic = false;
   int64_t recompute_layers = 0;
   int64_t lm_head_chunk = 1024;
   LossConfig loss;
@@ -120,12 +125,17 @@ struct TrainConfig {
     v("beta2", beta2, at_least(0), below(1), "AdamW: decay of the second moment");
     v("eps", eps, above(0), "AdamW: added to the root of the second moment");
     v("clip_grad", clip_grad, at_least(0), "largest global gradient norm; 0 = no clip");
+    v("optimizer_state", optimizer_state,
+      "fp32: masters, moments and gradients; bf16_sr (GPU): no masters, moments and gradients in bfloat16, rounded at "
+      "random: 8 bytes a weight in all, not 18");
     v("max_tokens_per_micro_batch", max_tokens_per_micro_batch, at_least(1), "tokens packed into one forward pass");
     v("optimizer_steps_per_batch", optimizer_steps_per_batch, at_least(1), "mini-batches, each with its own update");
     v("max_staleness", max_staleness, by_run(), at_least(-1),
       "weight versions that a token may be behind the current one; sequences with an older one are left out; -1 = any");
     v("autograd", autograd,
       "gradients through libtorch's autograd, the reference, also where the trainer has a backward pass of its own");
+    v("deterministic", deterministic,
+      "two runs on one machine give the same bits: no kernel is chosen by its time, none adds in an order of chance");
     v("recompute_layers", recompute_layers, at_least(0),
       "first layers whose activations are computed again in the backward pass");
     v("lm_head_chunk", lm_head_chunk, at_least(1), "rows of logits that exist at a time");

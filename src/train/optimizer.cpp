@@ -1,8 +1,14 @@
 #include "train/optimizer.h"
 
 #include "base/error.h"
+#include "train/gpu/adamw.h"
 
 namespace tritonforge::train {
+
+std::unique_ptr<Optimizer> make_optimizer(const model::Model& model, Gradients* gradients, const TrainConfig& config) {
+  if (gradients != nullptr) return std::make_unique<gpu::FlatAdamW>(model, *gradients, config);
+  return std::make_unique<AdamW>(model.named_parameters(), config);
+}
 
 AdamW::AdamW(const NamedTensors& parameters, const TrainConfig& config)
     : config_(config), groups_{{config.weight_decay}, {0.0}} {

@@ -1,9 +1,11 @@
 #pragma once
 // Forward and backward pass of a micro-batch, each as its device does it best; the trainer's step is the same for all.
 #include <memory>
+#include <optional>
 
 #include "model/model.h"
 #include "train/config.h"
+#include "train/gradients.h"
 #include "train/lm_head_loss.h"
 #include "train/packing.h"
 
@@ -14,8 +16,8 @@ class Pass {
   virtual ~Pass() = default;
   // Log-probability and entropy of every target, plain tensors. `train`: backward() may follow.
   virtual TargetScores forward(const MicroBatch& batch, bool train) = 0;
-  // Adds the gradients of the loss to .grad of the model's parameters, from its gradients [n] of the last forward
-  // pass's log_probs and entropy (undefined: 0). Once a forward pass.
+  // Adds the gradients of the loss to .grad of the model's parameters, or to the arena that the pass was made with,
+  // from its gradients [n] of the last forward pass's log_probs and entropy (undefined: 0). Once a forward pass.
   virtual void backward(const at::Tensor& grad_log_probs, const at::Tensor& grad_entropy) = 0;
   // The model's weights are others than at the pass before.
   virtual void weights_changed() = 0;
@@ -25,7 +27,13 @@ class Pass {
 std::unique_ptr<Pass> make_autograd_pass(const model::Model& model, const TrainConfig& config);
 // With kernels and a backward pass of its own (train/cpu): fp32 on the CPU.
 std::unique_ptr<Pass> make_cpu_pass(const model::Model& model, const TrainConfig& config);
+// With the kernels of kernels/gpu: bfloat16 models of which gpu_kernels_refusal() is empty. `gradients`: where
+// backward() adds; null: forward() alone.
+std::unique_ptr<Pass> make_gpu_pass(const model::Model& model, const TrainConfig& config, Gradients* gradients);
+
+// The arena for the gradients of the pass that suits model and config; none where they go to .grad.
+std::optional<Gradients> make_gradients(const model::Model& model, const TrainConfig& config);
 // The fastest for the model's device and dtype; with config.autograd the reference.
-std::unique_ptr<Pass> make_pass(const model::Model& model, const TrainConfig& config);
+std::unique_ptr<Pass> make_pass(const model::Model& model, const TrainConfig& config, Gradients* gradients);
 
 }  // namespace tritonforge::train

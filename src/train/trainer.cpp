@@ -93,11 +93,12 @@ Trainer::Trainer(TrainConfig config, model::Model model, std::optional<model::Mo
     : config_(std::move(config)),
       model_(std::move(model)),
       reference_(std::move(reference)),
-      optimizer_(model_.named_parameters(), config_),
-      pass_(make_pass(model_, config_)) {
+      gradients_(make_gradients(model_, config_)),
+      optimizer_(make_optimizer(model_, gradients_ ? &*gradients_ : nullptr, config_)),
+      pass_(make_pass(model_, config_, gradients_ ? &*gradients_ : nullptr)) {
   TF_CHECK(reference_.has_value() == (config_.loss.kl_coef > 0), "a reference model and kl_coef {}",
            config_.loss.kl_coef);
-  if (reference_) reference_pass_ = make_pass(*reference_, config_);
+  if (reference_) reference_pass_ = make_pass(*reference_, config_, nullptr);
   state_.weight_versions = {0};
 }
 
@@ -150,15 +151,15 @@ StepMetrics Trainer::train_step(StepKind kind, std::span<const TrainSequence> se
           record.add_rl(batch, scores, start, loss);
         }
         pass_->backward(scores.log_probs.grad(), scores.entropy.grad());
-        optimizer_.accumulate_gradients();
+        optimizer_->accumulate_gradients();
       }
       broken_ = true;  // until the last update is in: some weights have moved, the step is not done
-      record.add_update(optimizer_.step(rate));
+      record.add_update(optimizer_->step(rate));
       pass_->weights_changed();
     }
     state_.last = record.read();  // waits for the device
   } catch (...) {
-    optimizer_.clear_gradients();
+    optimizer_->clear_gradients();
     throw;
   }
   broken_ = false;
@@ -178,7 +179,7 @@ StepMetrics Trainer::train_step(StepKind kind, std::span<const TrainSequence> se
 
 void Trainer::restore(TrainerState state) {
   state_ = std::move(state);
-  optimizer_.masters_changed();
+  optimizer_->masters_changed();
   pass_->weights_changed();
 }
 
@@ -191,6 +192,7 @@ std::unique_ptr<Trainer> make_trainer(const TrainConfig& config, const fs::path&
   config.validate_job();
   const at::ScalarType dtype = config.dtype == "float32" ? at::kFloat : at::kBFloat16;
   const at::Device device = kernels::open_device(config.device);
+  at::globalContext().setDeterministicAlgorithms(config.deterministic, /*warn_only=*/true);
   const auto load = [&](const fs::path& path) {
     if (!config.init_random) return model::load_model(path, dtype, device);
     model::Model model(model::read_model_config(path), dtype, device);

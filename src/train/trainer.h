@@ -37,7 +37,7 @@ class Trainer {
 
   const TrainConfig& config() const { return config_; }
   model::Model& model() { return model_; }
-  AdamW& optimizer() { return optimizer_; }
+  Optimizer& optimizer() { return *optimizer_; }
   const TrainerState& state() const { return state_; }
   bool broken() const { return broken_; }
   // After the model's and the optimizer's tensors were filled from a checkpoint.
@@ -49,7 +49,8 @@ class Trainer {
   TrainConfig config_;
   model::Model model_;
   std::optional<model::Model> reference_;
-  AdamW optimizer_;
+  std::optional<Gradients> gradients_;
+  std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<Pass> pass_, reference_pass_;  // the second where there is a reference
   TrainerState state_;
   bool broken_ = false;

@@ -18,19 +18,20 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/gpu/train_args.h"
+
 struct CUstream_st;
 struct CUevent_st;
 struct CUgraphExec_st;
 
 namespace tritonforge::gpu {
 
-constexpr int kCudaAbi = 7;      // raised whenever the table or one of its structs changes
+constexpr int kCudaAbi = 8;      // raised whenever the table or one of its structs changes
 constexpr int kOutOfMemory = 2;  // cudaErrorMemoryAllocation
 constexpr int kPage = 16;        // tokens in a block of the KV cache
 // Query heads of all members of a group in prefix_attention(): so many members times heads / kv_heads at most.
 constexpr int kPrefixColumns = 32;
 
-using Bf16 = uint16_t;
 using Stream = CUstream_st*;  // cudaStream_t, cudaEvent_t, cudaGraphExec_t
 using Event = CUevent_st*;
 using Graph = CUgraphExec_st*;
@@ -55,14 +56,15 @@ struct KvLayer {
   Bf16 *keys, *values;
 };
 
-// qk-norm (optional), RoPE and the KV write of the new tokens.
+// qk-norm (optional), RoPE and the KV write of the new tokens; without slots keys go to rows, cache.keys [tokens,
+// kv_heads, head_dim], and values stay where they are.
 struct RopeCacheArgs {
   const Bf16* qkv;                   // [tokens, (heads + 2 kv_heads) * head_dim]: the joined projection, biases added
   Bf16* q;                           // out [tokens, heads, head_dim]
   KvLayer cache;                     // out: slot of each token
   const Bf16 *q_norm, *k_norm;       // [head_dim], or null for both: norm(x) = weight * round(x / rms)
   const float* rope;                 // rope_table()
-  const int32_t *positions, *slots;  // [tokens]
+  const int32_t *positions, *slots;  // [tokens]; slots may be null
   int64_t tokens, heads, kv_heads, head_dim;
   float eps;
 };
@@ -115,7 +117,8 @@ struct PrefillAttentionArgs {
   int32_t* workspace;  // [2]
 };
 
-// y[m, n] = x[m, k] w[n, k]^T (+ bias[n]) (+ y where accumulate): products and sums in fp32, rounded once at the end.
+// y[m, n] = x[m, k] w[n, k]^T (+ bias[n]) (+ addend where accumulate): products and sums in fp32, rounded once at the
+// end.
 struct GemmArgs {
   void* y;  // [m, n] bf16, or fp32 where fp32_out
   const Bf16 *x, *w;
@@ -125,6 +128,11 @@ struct GemmArgs {
   // Not null: y [m, n / 2] is the SwiGLU of the product's two halves, each rounded to bf16. bf16 output without
   // accumulate; n / 2 a multiple of 8. [m, n], written where no kernel does both at once.
   Bf16* swiglu_scratch;
+  // What a backward pass needs besides: x lies as [k, m], w as [k, n]; so many elements from one of x's rows to the
+  // next (0: no gaps); what is added, of y's shape and type (null: y itself).
+  bool x_transposed, w_transposed;
+  int64_t x_stride;
+  const void* addend;
 };
 struct Gemm;  // cuBLASLt handle, its plans and its workspace: of one device and one stream at a time
 
@@ -240,6 +248,19 @@ struct CudaApi {
   // blocks.
   int (*gemm_hopper)(const GemmArgs*, int groups, int tokens, int split, Stream);
   const char* (*gemm_plan)(Gemm*, const GemmArgs*);  // host text: what gemm() runs for this shape
+
+  // The trainer: train_args.h.
+  int (*rms_norm_backward)(const RmsNormBackwardArgs*, Stream);
+  int (*swiglu_backward)(const SwigluBackwardArgs*, Stream);
+  int (*rope_backward)(const RopeBackwardArgs*, Stream);
+  int (*embed_backward)(const EmbedBackwardArgs*, Stream);
+  int (*scatter_rows)(Bf16* out, const Bf16* from, const int32_t* rows, int64_t count, int64_t hidden, Stream);
+  // Sums of dy's columns [width]; partials: scratch of row_sums_bytes(width).
+  int (*bias_backward)(const GradientOut*, const Bf16* dy, float* partials, int64_t rows, int64_t width, Stream);
+  size_t (*row_sums_bytes)(int64_t width);  // of the partials above; of rope_backward: width 2 * head_dim
+  int (*head_scores)(const HeadScoresArgs*, Stream);
+  int (*head_gradient)(const HeadGradientArgs*, Stream);
+  int (*adamw)(const AdamwArgs*, Stream);
 
   // Sampling.
   size_t (*sample_workspace)(int64_t max_rows);

@@ -1,6 +1,6 @@
 // Matrix products through cuBLASLt with a plan a shape, or through the kernels of gemm_hopper.cu and skinny_gemm.cu
 // where those are faster. Row-major y[m, n] = x[m, k] w[n, k]^T is column-major y^T[n, m] = w^T[k, n]^T x^T[k, m]:
-// nothing is copied.
+// nothing is copied, and a matrix that lies the other way round is one more transposition or one less.
 #include <cublasLt.h>
 
 #include <algorithm>
@@ -50,11 +50,19 @@ struct Plan {
     if (operation != nullptr) cublasLtMatmulDescDestroy(operation);
   }
 };
-using Key = std::tuple<int64_t, int64_t, int64_t, bool, bool, bool, bool>;
+using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, uint32_t>;
 Key key_of(const GemmArgs& a) {
-  return {a.m, a.n, a.k, a.bias != nullptr, a.fp32_out, a.accumulate, a.swiglu_scratch != nullptr};
+  uint32_t bits = 0;
+  for (const bool bit : {a.bias != nullptr, a.fp32_out, a.accumulate, a.swiglu_scratch != nullptr, a.x_transposed,
+                         a.w_transposed, a.addend != nullptr})
+    bits = 2 * bits + (bit ? 1 : 0);
+  return {a.m, a.n, a.k, a.x_stride, bits};
 }
-bool skinny_can(const GemmArgs& a, int64_t rows) { return a.m <= rows && a.k % 32 == 0; }
+// What the library alone knows.
+bool library_only(const GemmArgs& a) {
+  return a.x_transposed || a.w_transposed || a.x_stride != 0 || a.addend != nullptr;
+}
+bool skinny_can(const GemmArgs& a, int64_t rows) { return a.m <= rows && a.k % 32 == 0 && !library_only(a); }
 
 }  // namespace
 
@@ -69,10 +77,12 @@ namespace {
 
 int describe(const Gemm& g, const GemmArgs& a, Plan& p) {
   const cudaDataType_t out = a.fp32_out ? CUDA_R_32F : CUDA_R_16BF;
-  const cublasOperation_t transposed = CUBLAS_OP_T;
+  const cublasOperation_t of_w = a.w_transposed ? CUBLAS_OP_N : CUBLAS_OP_T,
+                          of_x = a.x_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
   cublasStatus_t s = cublasLtMatmulDescCreate(&p.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F);
   const auto then = [&s](cublasStatus_t next) { s = s == CUBLAS_STATUS_SUCCESS ? next : s; };
-  then(cublasLtMatmulDescSetAttribute(p.operation, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed));
+  then(cublasLtMatmulDescSetAttribute(p.operation, CUBLASLT_MATMUL_DESC_TRANSA, &of_w, sizeof of_w));
+  then(cublasLtMatmulDescSetAttribute(p.operation, CUBLASLT_MATMUL_DESC_TRANSB, &of_x, sizeof of_x));
   if (a.bias != nullptr) {
     const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
     const cudaDataType_t type = CUDA_R_16BF;
@@ -80,8 +90,12 @@ int describe(const Gemm& g, const GemmArgs& a, Plan& p) {
     then(cublasLtMatmulDescSetAttribute(p.operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type));
     then(cublasLtMatmulDescSetAttribute(p.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &a.bias, sizeof a.bias));
   }
-  then(cublasLtMatrixLayoutCreate(&p.w, CUDA_R_16BF, a.k, a.n, a.k));
-  then(cublasLtMatrixLayoutCreate(&p.x, CUDA_R_16BF, a.k, a.m, a.k));
+  // As columns: what is neighbours in memory comes first.
+  const auto layout = [&](cublasLtMatrixLayout_t* to, int64_t inner, int64_t outer, int64_t stride) {
+    then(cublasLtMatrixLayoutCreate(to, CUDA_R_16BF, inner, outer, stride == 0 ? inner : stride));
+  };
+  layout(&p.w, a.w_transposed ? a.n : a.k, a.w_transposed ? a.k : a.n, 0);
+  layout(&p.x, a.x_transposed ? a.m : a.k, a.x_transposed ? a.k : a.m, a.x_stride);
   then(cublasLtMatrixLayoutCreate(&p.y, out, a.n, a.m, a.n));
   if (const int error = blas(s, "gemm: describing the product")) return error;
 
@@ -107,10 +121,10 @@ int run_library(const Gemm& g, const GemmArgs& a, Plan& p, int candidate, Stream
                                                        sizeof a.bias);
     if (const int error = blas(status, "gemm: bias")) return error;
   }
-  return blas(
-      cublasLtMatmul(g.handle, p.operation, &one, a.w, p.w, a.x, p.x, &beta, a.y, p.y, a.y, p.y,
-                     &p.candidates[static_cast<size_t>(candidate)].algo, g.workspace, g.workspace_bytes, stream),
-      "gemm");
+  return blas(cublasLtMatmul(
+                  g.handle, p.operation, &one, a.w, p.w, a.x, p.x, &beta, a.addend != nullptr ? a.addend : a.y, p.y,
+                  a.y, p.y, &p.candidates[static_cast<size_t>(candidate)].algo, g.workspace, g.workspace_bytes, stream),
+              "gemm");
 }
 
 std::string described(const Plan& p, float microseconds) {
@@ -163,7 +177,7 @@ std::vector<Way> ways_of(const Plan& p, const GemmArgs& a) {
   std::vector<Way> ways;
   for (int i = 0; i < static_cast<int>(p.candidates.size()); ++i) ways.push_back({Way::kLibrary, i});
   if (skinny_can(a, kSkinnyRows)) ways.push_back({Way::kSkinny});
-  if (gemm_hopper_can(a)) {
+  if (gemm_hopper_can(a) && !library_only(a)) {
     std::array<HopperTile, kMostHopperTiles> tiles;
     const int count = gemm_hopper_tiles(a, tiles.data());
     for (int i = 0; i < count; ++i) ways.push_back({Way::kHopper, 0, tiles[static_cast<size_t>(i)]});

@@ -36,7 +36,7 @@ constexpr T ceil_div(T a, T b) {
 // The operations, one file each: rows.cu, rope_cache.cu, decode_attention.cu, decode_attention_cluster.cu,
 // prefix_attention.cu, prefill_attention.cu,
 // prefill_attention_hopper.cu, gemm.cpp,
-// gemm_hopper.cu, skinny_gemm.cu, sample.cu, checksum.cu.
+// gemm_hopper.cu, skinny_gemm.cu, sample.cu, checksum.cu, train_rows.cu, head_loss.cu, adamw.cu.
 int embed(Bf16*, const Bf16*, const int32_t*, int64_t, int64_t, Stream);
 int gather_rows(Bf16*, const Bf16*, const int32_t*, int64_t, int64_t, Stream);
 int rms_norm(Bf16*, const Bf16*, const Bf16*, int64_t, int64_t, float, Stream);
@@ -46,6 +46,16 @@ int advance(const AdvanceArgs*, Stream);
 int pick_ids(int32_t*, const int32_t*, const int32_t*, int64_t, Stream);
 int rope_table(float*, const float*, int64_t, int64_t, Stream);
 int rope_cache(const RopeCacheArgs*, Stream);
+int rope_backward(const RopeBackwardArgs*, Stream);
+int rms_norm_backward(const RmsNormBackwardArgs*, Stream);
+int swiglu_backward(const SwigluBackwardArgs*, Stream);
+int embed_backward(const EmbedBackwardArgs*, Stream);
+int scatter_rows(Bf16*, const Bf16*, const int32_t*, int64_t, int64_t, Stream);
+int bias_backward(const GradientOut*, const Bf16*, float*, int64_t, int64_t, Stream);
+size_t row_sums_bytes(int64_t);
+int head_scores(const HeadScoresArgs*, Stream);
+int head_gradient(const HeadGradientArgs*, Stream);
+int adamw(const AdamwArgs*, Stream);
 size_t decode_attention_workspace(int64_t, int64_t, int64_t, int64_t);
 int decode_attention(const DecodeAttentionArgs*, Stream);
 bool decode_attention_cluster_can(const DecodeAttentionArgs&);

@@ -1,26 +1,51 @@
 // From the joined QKV projection to attention's inputs in one pass: qk-norm, RoPE, the write of keys and values into
-// the paged cache. A head's row is read once and written once; nothing else touches memory but the small rope table.
-#include "kernels/gpu/device.cuh"
+// the paged cache, or of keys in rows for the trainer; and the gradient of the same. A head's row is read once and
+// written once; nothing else touches memory but the small rope table.
+#include "kernels/gpu/row_sums.cuh"
 
 namespace tritonforge::gpu {
 namespace {
 
 constexpr int kThreads = 128;
 
-// head_dim / 8 lanes a head: a lane holds four neighbours of each half, so that a rotation's pairs meet in one lane.
+// Four neighbours of each half of a head's row, so that a rotation's pairs meet in one lane: head_dim / 8 lanes a head.
+template <int kHeadDim>
+__device__ inline void load_halves(const Bf16* head, int lane, float (&x)[8]) {
+  const uint2 first = *reinterpret_cast<const uint2*>(head + 4 * lane),
+              second = *reinterpret_cast<const uint2*>(head + kHeadDim / 2 + 4 * lane);
+  x[0] = low(first.x), x[1] = high(first.x), x[2] = low(first.y), x[3] = high(first.y);
+  x[4] = low(second.x), x[5] = high(second.x), x[6] = low(second.y), x[7] = high(second.y);
+}
+template <int kHeadDim>
+__device__ inline void store_halves(Bf16* head, int lane, const float (&x)[8]) {
+  *reinterpret_cast<uint2*>(head + 4 * lane) = make_uint2(pack(x[0], x[1]), pack(x[2], x[3]));
+  *reinterpret_cast<uint2*>(head + kHeadDim / 2 + 4 * lane) = make_uint2(pack(x[4], x[5]), pack(x[6], x[7]));
+}
+// direction -1: back.
+template <int kHeadDim>
+__device__ inline void rotate(const float* rope, int position, int lane, float direction, float (&x)[8]) {
+  const float4* angles = reinterpret_cast<const float4*>(rope + (int64_t{position} * (kHeadDim / 2) + 4 * lane) * 2);
+  const float4 a01 = angles[0], a23 = angles[1];
+  const float cosine[4] = {a01.x, a01.z, a23.x, a23.z}, sine[4] = {a01.y, a01.w, a23.y, a23.w};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float u = x[i], v = x[i + 4], s = direction * sine[i];
+    x[i] = u * cosine[i] - v * s;
+    x[i + 4] = v * cosine[i] + u * s;
+  }
+}
+
 template <int kHeadDim>
 __global__ void __launch_bounds__(kThreads) rope_cache_kernel(RopeCacheArgs a) {
-  constexpr int kLanes = kHeadDim / 8, kHalf = kHeadDim / 2;
+  constexpr int kLanes = kHeadDim / 8;
   const int rows = static_cast<int>(a.heads + 2 * a.kv_heads);
   const int row = blockIdx.y * (kThreads / kLanes) + threadIdx.x / kLanes, lane = threadIdx.x % kLanes;
   const int64_t token = blockIdx.x;
   allow_next();
   wait_for_previous();
   const bool active = row < rows;  // whole groups of lanes stay for the shuffles
-  const Bf16* from = a.qkv + (token * rows + (active ? row : 0)) * kHeadDim + 4 * lane;
-  const uint2 first = *reinterpret_cast<const uint2*>(from), second = *reinterpret_cast<const uint2*>(from + kHalf);
-  float x[8] = {low(first.x),  high(first.x),  low(first.y),  high(first.y),
-                low(second.x), high(second.x), low(second.y), high(second.y)};
+  float x[8];
+  load_halves<kHeadDim>(a.qkv + (token * rows + (active ? row : 0)) * kHeadDim, lane, x);
 
   const bool is_query = row < a.heads, is_value = row >= a.heads + a.kv_heads;
   if (a.q_norm != nullptr) {
@@ -29,36 +54,91 @@ __global__ void __launch_bounds__(kThreads) rope_cache_kernel(RopeCacheArgs a) {
     for (float value : x) squares += value * value;
     const float scale = 1.0f / sqrtf(lane_sum<kLanes>(squares) / kHeadDim + a.eps);
     if (!is_value) {
-      const Bf16* weight = (is_query ? a.q_norm : a.k_norm) + 4 * lane;
-      const uint2 w0 = *reinterpret_cast<const uint2*>(weight), w1 = *reinterpret_cast<const uint2*>(weight + kHalf);
-      const float w[8] = {low(w0.x), high(w0.x), low(w0.y), high(w0.y), low(w1.x), high(w1.x), low(w1.y), high(w1.y)};
+      float w[8];
+      load_halves<kHeadDim>(is_query ? a.q_norm : a.k_norm, lane, w);
 #pragma unroll
       for (int i = 0; i < 8; ++i) x[i] = rounded(w[i] * rounded(x[i] * scale));
     }
   }
   if (!active) return;
-  if (!is_value) {
-    const float4* angles = reinterpret_cast<const float4*>(a.rope +
-                                                           (int64_t{a.positions[token]} * kHalf + 4 * lane) * 2);
-    const float4 a01 = angles[0], a23 = angles[1];
-    const float cosine[4] = {a01.x, a01.z, a23.x, a23.z}, sine[4] = {a01.y, a01.w, a23.y, a23.w};
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const float u = x[i], v = x[i + 4];
-      x[i] = u * cosine[i] - v * sine[i];
-      x[i + 4] = v * cosine[i] + u * sine[i];
-    }
-  }
+  if (!is_value) rotate<kHeadDim>(a.rope, a.positions[token], lane, 1, x);
+  const int64_t head = (row - a.heads) % a.kv_heads;
   Bf16* to;
   if (is_query) {
     to = a.q + (token * a.heads + row) * kHeadDim;
+  } else if (a.slots == nullptr) {
+    if (is_value) return;
+    to = a.cache.keys + (token * a.kv_heads + head) * kHeadDim;
   } else {
-    const int64_t slot = a.slots[token], head = (row - a.heads) % a.kv_heads;
+    const int64_t slot = a.slots[token];
     to = (is_value ? a.cache.values : a.cache.keys) +
          (((slot / kPage) * a.kv_heads + head) * kPage + slot % kPage) * kHeadDim;
   }
-  *reinterpret_cast<uint2*>(to + 4 * lane) = make_uint2(pack(x[0], x[1]), pack(x[2], x[3]));
-  *reinterpret_cast<uint2*>(to + kHalf + 4 * lane) = make_uint2(pack(x[4], x[5]), pack(x[6], x[7]));
+  store_halves<kHeadDim>(to, lane, x);
+}
+
+// A block takes tokens in turn, a group of lanes every so many heads of it, and keeps the sums for the gradients of the
+// norms' weights.
+template <int kHeadDim>
+__global__ void __launch_bounds__(kThreads) rope_backward_kernel(RopeBackwardArgs a) {
+  constexpr int kLanes = kHeadDim / 8, kGroups = kThreads / kLanes;
+  __shared__ float sums[kGroups][2][kHeadDim];
+  const int heads = static_cast<int>(a.heads), kv_heads = static_cast<int>(a.kv_heads), rows = heads + 2 * kv_heads;
+  const int group = threadIdx.x / kLanes, lane = threadIdx.x % kLanes;
+  allow_next();
+  wait_for_previous();
+  float dw[2][8] = {};  // of q_norm, of k_norm
+  for (int64_t token = blockIdx.x; token < a.tokens; token += gridDim.x) {
+    for (int first = 0; first < rows; first += kGroups) {
+      const int row = first + group;
+      const bool active = row < rows, used = active && token < a.used;  // whole groups stay for the shuffles
+      const bool is_query = row < heads, is_value = row >= heads + kv_heads;
+      float d[8] = {};
+      if (used) {
+        const Bf16* from = is_query   ? a.dq + (token * heads + row) * kHeadDim
+                           : is_value ? a.dv + (token * kv_heads + row - heads - kv_heads) * kHeadDim
+                                      : a.dk + (token * kv_heads + row - heads) * kHeadDim;
+        load_halves<kHeadDim>(from, lane, d);
+        if (!is_value) rotate<kHeadDim>(a.rope, a.positions[token], lane, -1, d);
+      }
+      if (a.q_norm != nullptr) {
+        float x[8] = {}, w[8];
+        if (used) load_halves<kHeadDim>(a.qkv + (token * rows + row) * kHeadDim, lane, x);
+        load_halves<kHeadDim>(is_query ? a.q_norm : a.k_norm, lane, w);
+        float squares = 0, dot = 0;
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+          squares += x[i] * x[i];
+          dot += w[i] * d[i] * x[i];
+        }
+        const float scale = 1.0f / sqrtf(lane_sum<kLanes>(squares) / kHeadDim + a.eps);
+        const float along = lane_sum<kLanes>(dot) / kHeadDim * scale * scale * scale;
+        if (!is_value) {
+#pragma unroll
+          for (int i = 0; i < 8; ++i) {
+            const float more = d[i] * x[i] * scale;
+            dw[0][i] += is_query ? more : 0.0f;
+            dw[1][i] += is_query ? 0.0f : more;
+            d[i] = scale * w[i] * d[i] - along * x[i];
+          }
+        }
+      }
+      if (active) store_halves<kHeadDim>(a.dqkv + (token * rows + row) * kHeadDim, lane, d);
+    }
+  }
+  if (a.q_norm == nullptr) return;
+#pragma unroll
+  for (int which = 0; which < 2; ++which) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) sums[group][which][4 * lane + i % 4 + i / 4 * (kHeadDim / 2)] = dw[which][i];
+  }
+  __syncthreads();
+  for (int i = threadIdx.x; i < 2 * kHeadDim; i += kThreads) {
+    float sum = 0;
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) sum += sums[g][i / kHeadDim][i % kHeadDim];
+    a.partials[blockIdx.x * int64_t{2 * kHeadDim} + i] = sum;
+  }
 }
 
 // The angle in fp32 as model/model.h's rope_table forms it; sincosf, not the fast one: positions reach tens of
@@ -91,6 +171,22 @@ int rope_cache(const RopeCacheArgs* a, Stream stream) {
                   static_cast<unsigned>(ceil_div<int64_t>(rows, kThreads / (a->head_dim / 8))));
   return launch("rope_cache", a->head_dim == 64 ? rope_cache_kernel<64> : rope_cache_kernel<128>, grid, kThreads, 0,
                 stream, *a);
+}
+
+int rope_backward(const RopeBackwardArgs* a, Stream stream) {
+  TF_REQUIRE(a->head_dim == 64 || a->head_dim == 128, "rope_backward: head_dim %ld (64 or 128)",
+             static_cast<long>(a->head_dim));
+  TF_REQUIRE((a->q_norm == nullptr) == (a->k_norm == nullptr), "rope_backward: one of q_norm and k_norm is missing");
+  if (a->tokens == 0) return 0;
+  const int blocks = row_sum_blocks(a->tokens, 4);
+  if (const int error = launch("rope_backward",
+                               a->head_dim == 64 ? rope_backward_kernel<64> : rope_backward_kernel<128>,
+                               dim3(static_cast<unsigned>(blocks)), kThreads, 0, stream, *a))
+    return error;
+  if (a->q_norm == nullptr) return 0;
+  const int error = add_rows(a->dq_norm, a->partials, blocks, 2 * a->head_dim, a->head_dim, stream);
+  if (error != 0) return error;
+  return add_rows(a->dk_norm, a->partials + a->head_dim, blocks, 2 * a->head_dim, a->head_dim, stream);
 }
 
 }  // namespace tritonforge::gpu

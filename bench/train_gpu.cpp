@@ -1,0 +1,114 @@
+// libs: tf_engine tf_train
+// SFT steps of Qwen3-8B's layers with the head on a GPU, as shared tools measure them for peers: forward, backward,
+// clipping, AdamW. Prints milliseconds, tokens/s, model FLOPs utilisation (causal FLOPs over 989 TFLOP/s, recompute not
+// counted) and the memory in use.
+//   train_gpu [cuda:0] [layers 8] [tokens 8192] [steps 8] [CASE ...]
+// CASE: fp32 | bf16_sr | autograd, then any of +recompute (all layers), +packed (16 sequences of 300 to 900 tokens),
+// +deterministic. Cases take turns only by being run twice: the order of the arguments is the order of the runs.
+#include <ATen/ATen.h>
+#include <c10/core/CachingDeviceAllocator.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <string>
+
+#include "base/clock.h"
+#include "base/rng.h"
+#include "bench/qwen3_8b.h"
+#include "kernels/device.h"
+#include "kernels/gpu/cuda_library.h"
+#include "train/trainer.h"
+
+using namespace tritonforge;
+
+namespace {
+
+constexpr double kPeak = 989e12;
+
+std::vector<TrainSequence> batch(const std::vector<int64_t>& lengths, int64_t vocab) {
+  Rng rng(1);
+  std::vector<TrainSequence> sequences(lengths.size());
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    TrainSequence& s = sequences[i];
+    for (int64_t t = 0; t <= lengths[i]; ++t) {
+      s.tokens.push_back(static_cast<int64_t>(rng.below(static_cast<uint64_t>(vocab))));
+      s.loss_mask.push_back(t > 0);
+    }
+    s.old_log_probs.assign(s.tokens.size(), 0);
+    s.advantages.assign(s.tokens.size(), 0);
+    s.weight_versions.assign(s.tokens.size(), -1);
+  }
+  return sequences;
+}
+
+// 6 a weight of a product and token, and causal attention: half of 12 a layer, pair of tokens and column of q.
+double flops(const model::ModelConfig& c, const std::vector<int64_t>& lengths) {
+  const double q = static_cast<double>(c.num_heads * c.head_dim), kv = static_cast<double>(c.num_kv_heads * c.head_dim),
+               hidden = static_cast<double>(c.hidden_size), wide = static_cast<double>(c.intermediate_size);
+  const auto layers = static_cast<double>(c.num_layers);
+  const double weights = layers * hidden * (2 * q + 2 * kv + 3 * wide) + hidden * static_cast<double>(c.vocab_size);
+  double total = 0;
+  for (const int64_t n : lengths) {
+    const auto length = static_cast<double>(n);
+    total += 6 * weights * length + 6 * layers * length * length * q;
+  }
+  return total;
+}
+
+double gib(size_t bytes) { return static_cast<double>(bytes) / (int64_t{1} << 30); }
+
+void run(const std::string& name, const std::string& device, int64_t layers, int64_t tokens, int64_t steps) {
+  const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
+  const model::ModelConfig shape = qwen3_8b(layers);
+  train::TrainConfig config;
+  config.model = "none";
+  config.device = device;
+  config.autograd = has("autograd");
+  config.deterministic = has("deterministic");
+  config.optimizer_state = has("bf16_sr") ? train::OptimizerState::kBf16Sr : train::OptimizerState::kFp32;
+  config.recompute_layers = has("recompute") ? layers : 0;
+  config.max_tokens_per_micro_batch = tokens + 1;
+  config.lm_head_chunk = config.autograd ? 1024 : 4096;
+  std::vector<int64_t> lengths{tokens};
+  if (has("packed")) {
+    Rng rng(2);
+    lengths.clear();
+    for (int i = 0; i < 16; ++i) lengths.push_back(300 + static_cast<int64_t>(rng.below(601)));
+  }
+  auto model = random_qwen3_8b(device, layers);
+  at::globalContext().setDeterministicAlgorithms(config.deterministic, true);
+  train::Trainer trainer(config, std::move(*model), std::nullopt);
+  const auto sequences = batch(lengths, shape.vocab_size);
+  std::vector<double> seconds;
+  for (int64_t step = -3; step < steps; ++step) {  // the first ones load kernels and choose products
+    const StepMetrics metrics = trainer.train_step(StepKind::kSft, sequences);
+    if (step >= 0) seconds.push_back(metrics.seconds);
+    if (step == steps - 1) {
+      size_t free = 0, total = 0;
+      gpu::check_cuda(gpu::open_cuda_library().memory_info(&free, &total));
+      std::sort(seconds.begin(), seconds.end());
+      const double median = seconds[seconds.size() / 2];
+      fmt::print("{:<34} {:7.1f} ms ({:.1f} to {:.1f})  {:7.0f} tokens/s  MFU {:4.1f} %  {:5.1f} GiB  loss {:.4f}\n",
+                 name, median * 1e3, seconds.front() * 1e3, seconds.back() * 1e3, metrics.tokens / median,
+                 100 * flops(shape, lengths) / median / kPeak, gib(total - free), metrics.loss);
+    }
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string device = argc > 1 ? argv[1] : "cuda:0";
+  const auto number = [&](int i, int64_t otherwise) { return argc > i ? std::atoll(argv[i]) : otherwise; };
+  const int64_t layers = number(2, 8), tokens = number(3, 8192), steps = number(4, 8);
+  std::vector<std::string> cases(argv + std::min(argc, 5), argv + argc);
+  if (cases.empty()) cases = {"fp32", "bf16_sr", "bf16_sr+recompute", "bf16_sr+packed"};
+  fmt::print("{} layers of Qwen3-8B, {} tokens, {} steps after 3\n", layers, tokens, steps);
+  for (const std::string& name : cases) {
+    run(name, device, layers, tokens, steps);
+    at::getDeviceAllocator(at::kCUDA)->emptyCache();
+    std::fflush(stdout);
+  }
+}

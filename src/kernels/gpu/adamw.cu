@@ -1,0 +1,174 @@
+// AdamW in one pass over flat arenas: gradients are read twice (norm, update), everything else once. What decides the
+// step (norm, clip, whether it is skipped, how often it was done) stays on the device.
+#include <algorithm>
+
+#include "kernels/gpu/device.cuh"
+#include "kernels/gpu/train_args.h"
+
+namespace tritonforge::gpu {
+namespace {
+
+constexpr int kThreads = 512;
+
+__device__ inline void load8(const float* from, int64_t i, float (&to)[8]) {
+  const float4 low = reinterpret_cast<const float4*>(from)[2 * i],
+               high = reinterpret_cast<const float4*>(from)[2 * i + 1];
+  to[0] = low.x, to[1] = low.y, to[2] = low.z, to[3] = low.w;
+  to[4] = high.x, to[5] = high.y, to[6] = high.z, to[7] = high.w;
+}
+__device__ inline void store8(float* to, int64_t i, const float (&from)[8]) {
+  reinterpret_cast<float4*>(to)[2 * i] = make_float4(from[0], from[1], from[2], from[3]);
+  reinterpret_cast<float4*>(to)[2 * i + 1] = make_float4(from[4], from[5], from[6], from[7]);
+}
+__device__ inline void load8(const Bf16* from, int64_t i, float (&to)[8]) {
+  unpack(reinterpret_cast<const Bf16x8*>(from)[i], to);
+}
+__device__ inline void store8(Bf16* to, int64_t i, const float (&from)[8]) {
+  reinterpret_cast<Bf16x8*>(to)[i] = pack(from);
+}
+
+// SplitMix64's finaliser.
+__device__ inline uint64_t mixed(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+  return x ^ (x >> 31);
+}
+// Rounds to bf16 up or down with the probability that makes the mean right: 16 random bits below the mantissa.
+__device__ inline uint32_t rounded_at_random(float x, uint32_t bits16) {
+  const uint32_t bits = __float_as_uint(x);
+  return (bits & 0x7F800000u) == 0x7F800000u ? bits >> 16 : (bits + bits16) >> 16;
+}
+// Eight of them with the numbers of counter `at`.
+__device__ inline void store_at_random(Bf16* to, int64_t i, const float (&from)[8], uint64_t key, uint64_t at) {
+  Bf16x8 packed;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const uint64_t random = mixed(key + (2 * at + half) * 0x9E3779B97F4A7C15u);
+#pragma unroll
+    for (int pair = 0; pair < 2; ++pair) {
+      const float* x = from + 4 * half + 2 * pair;
+      const auto bits = static_cast<uint32_t>(random >> (32 * pair));
+      packed.pair[2 * half + pair] = rounded_at_random(x[0], bits & 0xFFFFu) | rounded_at_random(x[1], bits >> 16)
+                                                                                   << 16;
+    }
+  }
+  reinterpret_cast<Bf16x8*>(to)[i] = packed;
+}
+
+__device__ inline float block_sum(float value) {
+  __shared__ float sums[kThreads / kWarp];
+  value = lane_sum(value);
+  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  if (lane == 0) sums[warp] = value;
+  __syncthreads();
+  return lane_sum(lane < kThreads / kWarp ? sums[lane] : 0.0f);
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kThreads) squares_kernel(float* partials, const T* gradients, int64_t vectors) {
+  constexpr int kUnroll = 4;
+  allow_next();
+  wait_for_previous();
+  float sum = 0;
+  const int64_t step = int64_t{gridDim.x} * kThreads;
+  for (int64_t base = blockIdx.x * int64_t{kThreads} + threadIdx.x; base < vectors; base += step * kUnroll) {
+    float g[kUnroll][8];
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      if (base + u * step < vectors) load8(gradients, base + u * step, g[u]);
+    }
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      if (base + u * step >= vectors) continue;
+#pragma unroll
+      for (const float value : g[u]) sum += value * value;
+    }
+  }
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) partials[blockIdx.x] = sum;
+}
+
+__global__ void __launch_bounds__(kThreads) decide_kernel(AdamwArgs a, int partials) {
+  wait_for_previous();
+  float sum = 0;
+  for (int i = threadIdx.x; i < partials; i += kThreads) sum += a.partials[i];
+  sum = block_sum(sum);
+  if (threadIdx.x > 0) return;
+  AdamwState& state = *a.state;
+  state.norm = sqrtf(sum);
+  const bool finite = isfinite(state.norm);
+  state.skipped = finite ? 0.0f : 1.0f;
+  if (!finite) return;
+  state.steps += 1;
+  state.scale = a.clip > 0 && state.norm > a.clip ? a.clip / state.norm : 1.0f;
+  state.correction1 = static_cast<float>(1.0 - pow(static_cast<double>(a.beta1), static_cast<double>(state.steps)));
+  state.correction2 = static_cast<float>(1.0 - pow(static_cast<double>(a.beta2), static_cast<double>(state.steps)));
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kThreads) update_kernel(AdamwArgs a) {
+  constexpr bool kFp32 = sizeof(T) == 4;
+  allow_next();
+  wait_for_previous();
+  const AdamwState state = *a.state;
+  if (state.skipped != 0) return;
+  const uint64_t key = mixed(a.seed + static_cast<uint64_t>(state.steps) * 0x9E3779B97F4A7C15u);
+  const float rate = a.learning_rate / state.correction1, root = rsqrtf(state.correction2);
+  auto* first = static_cast<T*>(a.first);
+  auto* second = static_cast<T*>(a.second);
+  const auto* gradients = static_cast<const T*>(a.gradients);
+  const int64_t vectors = a.count / 8, step = int64_t{gridDim.x} * kThreads;
+  for (int64_t i = blockIdx.x * int64_t{kThreads} + threadIdx.x; i < vectors; i += step) {
+    float g[8], m[8], v[8], w[8];
+    load8(gradients, i, g);
+    load8(first, i, m);
+    load8(second, i, v);
+    if constexpr (kFp32) load8(a.master, i, w);
+    else load8(a.weights, i, w);
+    int64_t tensor = 0, above = a.tensors;  // the last one that begins at or before
+    while (above - tensor > 1) {
+      const int64_t middle = (tensor + above) / 2;
+      if (a.begins[middle] <= 8 * i) tensor = middle;
+      else above = middle;
+    }
+    const float keep = 1.0f - a.learning_rate * a.decays[tensor];
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      const float gradient = g[j] * state.scale;
+      m[j] = a.beta1 * m[j] + (1.0f - a.beta1) * gradient;
+      v[j] = a.beta2 * v[j] + (1.0f - a.beta2) * gradient * gradient;
+      w[j] = w[j] * keep - rate * m[j] / (sqrtf(v[j]) * root + a.eps);
+    }
+    if constexpr (kFp32) {
+      store8(first, i, m);
+      store8(second, i, v);
+      store8(a.master, i, w);
+      store8(a.weights, i, w);
+    } else {
+      const auto at = static_cast<uint64_t>(i);
+      store_at_random(first, i, m, key, 3 * at);
+      store_at_random(second, i, v, key, 3 * at + 1);
+      store_at_random(a.weights, i, w, key, 3 * at + 2);
+    }
+  }
+}
+
+}  // namespace
+
+int adamw(const AdamwArgs* a, Stream stream) {
+  TF_REQUIRE(a->count % 8 == 0 && a->tensors > 0, "adamw: %ld elements (a multiple of 8) of %ld tensors",
+             static_cast<long>(a->count), static_cast<long>(a->tensors));
+  const int64_t vectors = a->count / 8;
+  const auto blocks = static_cast<unsigned>(
+      std::min<int64_t>({ceil_div<int64_t>(vectors, kThreads), int64_t{multiprocessors()} * 4, kAdamwPartials}));
+  int error = a->fp32 ? launch("adamw: norm", squares_kernel<float>, dim3(blocks), kThreads, 0, stream, a->partials,
+                               static_cast<const float*>(a->gradients), vectors)
+                      : launch("adamw: norm", squares_kernel<Bf16>, dim3(blocks), kThreads, 0, stream, a->partials,
+                               static_cast<const Bf16*>(a->gradients), vectors);
+  if (error == 0)
+    error = launch("adamw: decision", decide_kernel, dim3(1), kThreads, 0, stream, *a, static_cast<int>(blocks));
+  if (error != 0) return error;
+  return launch("adamw", a->fp32 ? update_kernel<float> : update_kernel<Bf16>, dim3(blocks), kThreads, 0, stream, *a);
+}
+
+}  // namespace tritonforge::gpu

@@ -1,0 +1,43 @@
+#pragma once
+// The last norm and the head in bfloat16 with fp32 logits: log-probabilities and entropies of targets, and their
+// gradients, with at most `chunk` rows of logits at a time.
+#include "train/gpu/products.h"
+#include "train/gradients.h"
+#include "train/lm_head_loss.h"
+#include "train/packing.h"
+
+namespace tritonforge::train::gpu {
+
+class Head {
+ public:
+  Head(const model::Model& model, int64_t chunk, Products& products);
+  // x: hidden states of all tokens, [>= tokens, hidden], after the last layer.
+  TargetScores forward(const MicroBatch& batch, const at::Tensor& x);
+  // After forward() of the same. Adds to the gradients; writes the gradient of x's rows that predict a target to
+  // `grad` [>= tokens, hidden], and nothing to the others.
+  void backward(const MicroBatch& batch, const at::Tensor& grad_log_probs, const at::Tensor& grad_entropy,
+                const at::Tensor& grad, Gradients& gradients);
+
+ private:
+  void reserve(int64_t targets);
+  // The logits of chunk `index`, fp32 [rows, vocab], of which the last ones may be padding.
+  at::Tensor project(int64_t index);
+  int64_t begin_of(int64_t index) const { return index * chunk_; }
+  int64_t rows_of(int64_t index) const;  // targets of the chunk
+
+  const CudaApi& api_;
+  const model::Model& model_;
+  const int64_t chunk_;
+  Products& products_;
+  int64_t capacity_ = 0, count_ = 0;    // targets: allocated for, of this pass
+  int64_t kept_ = -1;                   // the chunk whose logits are there
+  at::Tensor rows_, targets_;           // [n] int32
+  at::Tensor inverse_temperature_;      // [n] fp32; undefined where all are 1
+  at::Tensor x_, normed_, grad_;        // [n, hidden], padded: rows that predict a target, after the norm, gradient
+  at::Tensor logits_;                   // [chunk, vocab] fp32
+  at::Tensor maximum_, inverse_total_;  // [n] fp32
+  TargetScores scores_;
+  at::Tensor partials_;
+};
+
+}  // namespace tritonforge::train::gpu

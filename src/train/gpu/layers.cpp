@@ -1,0 +1,240 @@
+#include "train/gpu/layers.h"
+
+#include <algorithm>
+
+namespace tritonforge::train::gpu {
+namespace {
+
+constexpr int64_t kRows = 128;  // rows are padded to a multiple: so many shapes fewer, and products like it
+
+int64_t padded(int64_t tokens) { return (tokens + kRows - 1) / kRows * kRows; }
+
+at::Tensor heads_of(const at::Tensor& rows, int64_t head_dim) {
+  return rows.unflatten(1, {rows.size(1) / head_dim, head_dim});
+}
+
+}  // namespace
+
+Layers::Layers(const model::Model& model, int64_t recompute, Products& products)
+    : api_(tritonforge::gpu::open_cuda_library()),
+      model_(model),
+      config_(model.config()),
+      products_(products),
+      recompute_(recompute),
+      q_(config_.num_heads * config_.head_dim),
+      kv_(config_.num_kv_heads * config_.head_dim),
+      eps_(static_cast<float>(config_.rms_norm_eps)) {}
+
+void Layers::reserve(int64_t tokens, bool train) {
+  train_ = train;
+  rows_ = padded(tokens);
+  again_ = train ? recompute_ : config_.num_layers;
+  const int64_t hidden = config_.hidden_size, intermediate = config_.intermediate_size;
+  const auto options = at::TensorOptions().dtype(at::kBFloat16).device(model_.device());
+  const auto buffer = [&](int64_t width) { return at::empty({capacity_, width}, options); };
+  if (rows_ > capacity_) {
+    capacity_ = rows_;
+    x_.clear();
+    mixed_.clear();
+    kept_.clear();
+    normed_ = buffer(hidden);
+    act_ = buffer(intermediate);
+    grad_.reset();
+    rope_ = at::empty({capacity_, config_.head_dim}, options.dtype(at::kFloat));
+    check_cuda(api_.rope_table(rope_.mutable_data_ptr<float>(), model_.inv_freq().const_data_ptr<float>(), capacity_,
+                               config_.head_dim, kStream));
+  }
+  while (std::ssize(x_) <= config_.num_layers) x_.push_back(buffer(hidden));
+  const auto attended = static_cast<size_t>(train ? config_.num_layers : 1);
+  while (mixed_.size() < attended) mixed_.push_back(buffer(q_));
+  attended_.resize(std::max(attended_.size(), attended));
+  const auto kept = static_cast<size_t>(std::max<int64_t>(1, config_.num_layers - again_));
+  while (kept_.size() < kept) {
+    kept_.push_back({.qkv = buffer(q_ + 2 * kv_),
+                     .q = buffer(q_),
+                     .k = buffer(kv_),
+                     .y = buffer(hidden),
+                     .gate_up = buffer(2 * intermediate)});
+  }
+  if (!train || grad_.defined()) return;
+  grad_ = buffer(hidden);
+  grad_mixed_ = buffer(q_);
+  grad_qkv_ = buffer(q_ + 2 * kv_);
+  const int64_t widest = std::max({hidden, 2 * config_.head_dim, q_ + 2 * kv_});
+  partials_ = at::empty({static_cast<int64_t>(api_.row_sums_bytes(widest))}, options.dtype(at::kByte));
+}
+
+void Layers::norm(const at::Tensor& out, const at::Tensor& x, const at::Tensor& weight) {
+  check_cuda(api_.rms_norm(bits(out), bits(x), bits(weight), x.size(0), x.size(1), eps_, kStream));
+}
+
+AttentionInputs Layers::inputs(const Kept& kept) const {
+  const int64_t d = config_.head_dim;
+  return {heads_of(rows(kept.q), d), heads_of(rows(kept.k), d), heads_of(rows(kept.qkv).narrow(1, q_ + kv_, kv_), d)};
+}
+
+void Layers::before_attention(int64_t layer) {
+  const model::LayerWeights& w = model_.layers()[static_cast<size_t>(layer)];
+  const Kept& kept = this->kept(layer);
+  norm(rows(normed_), rows(x_[static_cast<size_t>(layer)]), w.input_norm);
+  products_.forward(rows(kept.qkv), rows(normed_), w.qkv_proj, w.qkv_bias);
+  const tritonforge::gpu::RopeCacheArgs rope{.qkv = bits(kept.qkv),
+                                             .q = bits(kept.q),
+                                             .cache = {bits(kept.k), nullptr},
+                                             .q_norm = bits(w.q_norm),
+                                             .k_norm = bits(w.k_norm),
+                                             .rope = rope_.const_data_ptr<float>(),
+                                             .positions = positions_.const_data_ptr<int32_t>(),
+                                             .slots = nullptr,
+                                             .tokens = rows_,
+                                             .heads = config_.num_heads,
+                                             .kv_heads = config_.num_kv_heads,
+                                             .head_dim = config_.head_dim,
+                                             .eps = eps_};
+  check_cuda(api_.rope_cache(&rope, kStream));
+}
+
+void Layers::attention(int64_t layer) {
+  const at::Tensor mixed = rows(mixed_[attended(layer)]);
+  Attended made = attend(sequences_, inputs(kept(layer)));
+  const int64_t used = sequences_.tokens;
+  mixed.narrow(0, 0, used).copy_(made.out.flatten(1));
+  if (used < rows_) mixed.narrow(0, used, rows_ - used).zero_();
+  made.out = heads_of(mixed, config_.head_dim);
+  attended_[attended(layer)] = std::move(made);
+}
+
+void Layers::after_attention(int64_t layer, bool output) {
+  const model::LayerWeights& w = model_.layers()[static_cast<size_t>(layer)];
+  const Kept& kept = this->kept(layer);
+  const at::Tensor y = rows(kept.y), gate_up = rows(kept.gate_up);
+  products_.forward(y, rows(mixed_[attended(layer)]), w.o_proj, w.o_bias, rows(x_[static_cast<size_t>(layer)]));
+  norm(rows(normed_), y, w.post_attention_norm);
+  products_.forward(gate_up, rows(normed_), w.gate_up_proj);
+  if (!output) return;
+  check_cuda(api_.swiglu(bits(act_), bits(gate_up), rows_, config_.intermediate_size, kStream));
+  products_.forward(rows(x_[static_cast<size_t>(layer) + 1]), rows(act_), w.down_proj, {}, y);
+}
+
+at::Tensor Layers::forward(const MicroBatch& batch, bool train) {
+  reserve(batch.tokens, train);
+  sequences_ = sequences_of(batch, model_.device());
+  const auto numbers = [&](const at::Tensor& from) {
+    at::Tensor to = at::zeros({rows_}, from.options().dtype(at::kInt));
+    to.narrow(0, 0, batch.tokens).copy_(from);
+    return to;
+  };
+  ids_ = numbers(batch.ids);
+  positions_ = numbers(batch.positions);
+  check_cuda(api_.embed(bits(x_[0]), bits(model_.embed_tokens()), ids_.const_data_ptr<int32_t>(), rows_,
+                        config_.hidden_size, kStream));
+  for (int64_t layer = 0; layer < config_.num_layers; ++layer) {
+    before_attention(layer);
+    attention(layer);
+    after_attention(layer, true);
+  }
+  return output();
+}
+
+at::Tensor Layers::zeroed_grad() { return rows(grad_).zero_(); }
+
+void Layers::norm_backward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& of_normed,
+                           const at::Tensor& sum, bool accumulate) {
+  const tritonforge::gpu::RmsNormBackwardArgs args{.dx = bits(grad_),
+                                                   .normed = bits(of_normed),
+                                                   .x = bits(x),
+                                                   .w = bits(weight),
+                                                   .dy = bits(of_normed),
+                                                   .residual = bits(grad_),
+                                                   .partials = static_cast<float*>(partials_.mutable_data_ptr()),
+                                                   .dw = gradient_of(sum, accumulate),
+                                                   .rows = rows_,
+                                                   .d = config_.hidden_size,
+                                                   .eps = eps_};
+  check_cuda(api_.rms_norm_backward(&args, kStream));
+}
+
+void Layers::rope_backward(int64_t layer, const AttentionGradients& grads, const model::LayerWeights& sums,
+                           bool accumulate) {
+  const model::LayerWeights& w = model_.layers()[static_cast<size_t>(layer)];
+  tritonforge::gpu::RopeBackwardArgs args{.dqkv = bits(grad_qkv_),
+                                          .dq = bits(grads.q),
+                                          .dk = bits(grads.k),
+                                          .dv = bits(grads.v),
+                                          .qkv = bits(kept(layer).qkv),
+                                          .q_norm = bits(w.q_norm),
+                                          .k_norm = bits(w.k_norm),
+                                          .rope = rope_.const_data_ptr<float>(),
+                                          .positions = positions_.const_data_ptr<int32_t>(),
+                                          .partials = static_cast<float*>(partials_.mutable_data_ptr()),
+                                          .tokens = rows_,
+                                          .used = sequences_.tokens,
+                                          .heads = config_.num_heads,
+                                          .kv_heads = config_.num_kv_heads,
+                                          .head_dim = config_.head_dim,
+                                          .eps = eps_};
+  if (w.q_norm.defined()) {
+    args.dq_norm = gradient_of(sums.q_norm, accumulate);
+    args.dk_norm = gradient_of(sums.k_norm, accumulate);
+  }
+  check_cuda(api_.rope_backward(&args, kStream));
+}
+
+void Layers::bias_backward(const at::Tensor& sum, const at::Tensor& dy, bool accumulate) {
+  if (!sum.defined()) return;
+  const GradientOut out = gradient_of(sum, accumulate);
+  check_cuda(api_.bias_backward(&out, bits(dy), static_cast<float*>(partials_.mutable_data_ptr()), dy.size(0),
+                                dy.size(1), kStream));
+}
+
+void Layers::layer_backward(int64_t layer, Gradients& gradients) {
+  const bool accumulate = !gradients.empty;
+  const model::LayerWeights& w = model_.layers()[static_cast<size_t>(layer)];
+  const model::LayerWeights& sums = gradients.sums.layers()[static_cast<size_t>(layer)];
+  if (layer < again_) {
+    before_attention(layer);
+    after_attention(layer, false);
+  }
+  const Kept& kept = this->kept(layer);
+  const at::Tensor grad = rows(grad_), act = rows(act_), normed = rows(normed_), gate_up = rows(kept.gate_up);
+
+  products_.input_gradient(act, grad, w.down_proj);
+  const tritonforge::gpu::SwigluBackwardArgs swiglu{
+      .gate_up = bits(gate_up), .d_act = bits(act), .rows = rows_, .intermediate = config_.intermediate_size};
+  check_cuda(api_.swiglu_backward(&swiglu, kStream));
+  products_.weight_gradient(sums.down_proj, grad, act, accumulate);
+  products_.input_gradient(normed, gate_up, w.gate_up_proj);
+  norm_backward(kept.y, w.post_attention_norm, normed, sums.post_attention_norm, accumulate);
+  products_.weight_gradient(sums.gate_up_proj, gate_up, normed, accumulate);
+
+  const at::Tensor grad_mixed = rows(grad_mixed_), grad_qkv = rows(grad_qkv_);
+  products_.input_gradient(grad_mixed, grad, w.o_proj);
+  products_.weight_gradient(sums.o_proj, grad, rows(mixed_[attended(layer)]), accumulate);
+  bias_backward(sums.o_bias, grad, accumulate);
+  rope_backward(
+      layer,
+      attend_backward(sequences_, inputs(kept), attended_[attended(layer)], heads_of(grad_mixed, config_.head_dim)),
+      sums, accumulate);
+  products_.input_gradient(normed, grad_qkv, w.qkv_proj);
+  norm_backward(x_[static_cast<size_t>(layer)], w.input_norm, normed, sums.input_norm, accumulate);
+  products_.weight_gradient(sums.qkv_proj, grad_qkv, normed, accumulate);
+  bias_backward(sums.qkv_bias, grad_qkv, accumulate);
+}
+
+void Layers::backward(const MicroBatch& batch, Gradients& gradients) {
+  for (int64_t layer = config_.num_layers - 1; layer >= 0; --layer) layer_backward(layer, gradients);
+  // Where the head's weights are these, their gradient is there already.
+  const at::Tensor& table = gradients.sums.embed_tokens();
+  if (gradients.empty && !config_.tie_embeddings) table.zero_();
+  const auto [ids, order] = at::sort(batch.ids, /*stable=*/std::optional<bool>(true));
+  const tritonforge::gpu::EmbedBackwardArgs embed{.d_table = table.mutable_data_ptr(),
+                                                  .fp32 = table.scalar_type() == at::kFloat,
+                                                  .rows = bits(grad_),
+                                                  .ids = ids.const_data_ptr<int64_t>(),
+                                                  .order = order.const_data_ptr<int64_t>(),
+                                                  .count = batch.tokens,
+                                                  .hidden = config_.hidden_size};
+  check_cuda(api_.embed_backward(&embed, kStream));
+}
+
+}  // namespace tritonforge::train::gpu

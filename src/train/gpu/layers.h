@@ -1,0 +1,70 @@
+#pragma once
+// The layers of a model over packed sequences in bfloat16 by the kernels of kernels/gpu: forward pass and gradients,
+// with what is kept in between named. What is cheap is not kept: norms and SwiGLU are made again where their gradients
+// read the same rows.
+#include <vector>
+
+#include "model/model.h"
+#include "train/gpu/attention.h"
+#include "train/gpu/products.h"
+#include "train/gradients.h"
+
+namespace tritonforge::train::gpu {
+
+class Layers {
+ public:
+  // Of the first `recompute` layers their input and the output of their attention are kept alone; the rest is made
+  // again in the backward pass, attention and down_proj are not.
+  Layers(const model::Model& model, int64_t recompute, Products& products);
+
+  // Hidden states after the last layer, before the last norm: rows of tokens, padded with rows that nobody reads; valid
+  // until the next pass. `train`: backward() may follow.
+  at::Tensor forward(const MicroBatch& batch, bool train);
+  at::Tensor output() const { return rows(x_.back()); }  // of the last forward pass
+  // The gradient of the output, all zeros, to be written before backward(), which overwrites it.
+  at::Tensor zeroed_grad();
+  // Adds to the gradients.
+  void backward(const MicroBatch& batch, Gradients& gradients);
+
+ private:
+  struct Kept {
+    at::Tensor qkv, q, k;   // [t, (heads + 2 kv_heads) d]: before norm and rope; [t, heads, d], [t, kv_heads, d]: after
+    at::Tensor y, gate_up;  // [t, hidden]: after attention; [t, 2 * intermediate]
+  };
+  at::Tensor rows(const at::Tensor& buffer) const { return buffer.narrow(0, 0, rows_); }
+  void reserve(int64_t tokens, bool train);
+  Kept& kept(int64_t layer) { return kept_[static_cast<size_t>(std::max<int64_t>(0, layer - again_))]; }
+  size_t attended(int64_t layer) const { return static_cast<size_t>(train_ ? layer : 0); }
+  AttentionInputs inputs(const Kept& kept) const;
+  void attention(int64_t layer);
+  void before_attention(int64_t layer);
+  void after_attention(int64_t layer, bool output);
+  void layer_backward(int64_t layer, Gradients& gradients);
+  void norm(const at::Tensor& out, const at::Tensor& x, const at::Tensor& weight);
+  // grad += gradient of the norm; of_normed becomes what the norm gave.
+  void norm_backward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& of_normed, const at::Tensor& sum,
+                     bool accumulate);
+  void rope_backward(int64_t layer, const AttentionGradients& grads, const model::LayerWeights& sums, bool accumulate);
+  void bias_backward(const at::Tensor& sum, const at::Tensor& dy, bool accumulate);
+
+  const CudaApi& api_;
+  const model::Model& model_;
+  const model::ModelConfig& config_;
+  Products& products_;
+  const int64_t recompute_, q_, kv_;  // asked for; columns of q and of k
+  const float eps_;
+  int64_t again_ = 0, capacity_ = 0, rows_ = 0;  // of this pass: layers that are made again; allocated; in use
+  bool train_ = false;
+  Sequences sequences_;
+  at::Tensor ids_, positions_;  // [rows] int32
+  at::Tensor rope_;             // rope_table()
+  // Buffers of capacity_ rows, of which rows_ are used.
+  std::vector<at::Tensor> x_, mixed_;  // inputs of the layers and the last one's output; attention's output
+  std::vector<Attended> attended_;
+  std::vector<Kept> kept_;
+  at::Tensor normed_, act_;                  // [t, hidden], [t, intermediate]
+  at::Tensor grad_, grad_mixed_, grad_qkv_;  // [t, hidden], [t, q], [t, q + 2 kv]
+  at::Tensor partials_;
+};
+
+}  // namespace tritonforge::train::gpu

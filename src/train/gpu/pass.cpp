@@ -1,0 +1,57 @@
+#include "train/pass.h"
+#include "train/gpu/head.h"
+#include "train/gpu/layers.h"
+
+namespace tritonforge::train {
+namespace {
+
+class GpuPass : public Pass {
+ public:
+  GpuPass(const model::Model& model, const TrainConfig& config, Gradients* gradients)
+      : model_(model),
+        gradients_(gradients),
+        products_(model.device(), !config.deterministic),
+        layers_(model, config.recompute_layers, products_),
+        head_(model, config.lm_head_chunk, products_) {}
+
+  TargetScores forward(const MicroBatch& batch, bool train) override {
+    const at::NoGradGuard no_grad;
+    use_device();
+    batch_ = train ? &batch : nullptr;
+    return head_.forward(batch, layers_.forward(batch, train));
+  }
+
+  void backward(const at::Tensor& grad_log_probs, const at::Tensor& grad_entropy) override {
+    TF_CHECK(batch_ != nullptr && gradients_ != nullptr, "a backward pass without its forward pass");
+    const at::NoGradGuard no_grad;
+    use_device();
+    head_.backward(*batch_, grad_log_probs.contiguous(),
+                   grad_entropy.defined() ? grad_entropy.contiguous() : grad_entropy, layers_.zeroed_grad(),
+                   *gradients_);
+    layers_.backward(*batch_, *gradients_);
+    gradients_->empty = false;
+    batch_ = nullptr;
+  }
+
+  void weights_changed() override {}
+
+ private:
+  void use_device() const {
+    gpu::check_cuda(tritonforge::gpu::open_cuda_library().set_device(model_.device().index()));
+  }
+
+  const model::Model& model_;
+  Gradients* gradients_;
+  gpu::Products products_;
+  gpu::Layers layers_;
+  gpu::Head head_;
+  const MicroBatch* batch_ = nullptr;  // of the forward pass that waits for its backward pass
+};
+
+}  // namespace
+
+std::unique_ptr<Pass> make_gpu_pass(const model::Model& model, const TrainConfig& config, Gradients* gradients) {
+  return std::make_unique<GpuPass>(model, config, gradients);
+}
+
+}  // namespace tritonforge::train

@@ -1,0 +1,68 @@
+#include "train/gpu/products.h"
+
+#include "base/error.h"
+
+namespace tritonforge::train::gpu {
+namespace {
+
+constexpr int64_t kWorkspace = int64_t{32} << 20;
+
+// Elements from one row to the next where there are gaps.
+int64_t gaps(const at::Tensor& x) { return x.stride(0) == x.size(1) ? 0 : x.stride(0); }
+
+}  // namespace
+
+Products::Products(at::Device device, bool tune)
+    : api_(tritonforge::gpu::open_cuda_library()),
+      tune_(tune),
+      gemm_(static_cast<size_t>(kWorkspace)),
+      workspace_(at::empty({kWorkspace}, at::TensorOptions().dtype(at::kByte).device(device))) {
+  gemm_.use_workspace(workspace_.mutable_data_ptr());
+}
+
+void Products::run(const GemmArgs& args) {
+  // A product that adds would add what timing it leaves behind; its plan is of the shape's first product then.
+  if (tune_ && !args.accumulate) check_cuda(api_.gemm_tune(gemm_, &args, 1, kStream));
+  check_cuda(api_.gemm(gemm_, &args, kStream));
+}
+
+void Products::forward(const at::Tensor& y, const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias,
+                       const at::Tensor& addend) {
+  run({.y = y.mutable_data_ptr(),
+       .x = bits(x),
+       .w = bits(w),
+       .bias = bits(bias),
+       .m = x.size(0),
+       .n = w.size(0),
+       .k = w.size(1),
+       .fp32_out = y.scalar_type() == at::kFloat,
+       .accumulate = addend.defined(),
+       .addend = addend.defined() ? addend.const_data_ptr() : nullptr});
+}
+
+void Products::input_gradient(const at::Tensor& dx, const at::Tensor& dy, const at::Tensor& w) {
+  run({.y = dx.mutable_data_ptr(),
+       .x = bits(dy),
+       .w = bits(w),
+       .m = dy.size(0),
+       .n = w.size(1),
+       .k = w.size(0),
+       .w_transposed = true,
+       .x_stride = gaps(dy)});
+}
+
+void Products::weight_gradient(const at::Tensor& dw, const at::Tensor& dy, const at::Tensor& x, bool accumulate) {
+  run({.y = dw.mutable_data_ptr(),
+       .x = bits(dy),
+       .w = bits(x),
+       .m = dw.size(0),
+       .n = dw.size(1),
+       .k = dy.size(0),
+       .fp32_out = dw.scalar_type() == at::kFloat,
+       .accumulate = accumulate,
+       .x_transposed = true,
+       .w_transposed = true,
+       .x_stride = gaps(dy)});
+}
+
+}  // namespace tritonforge::train::gpu

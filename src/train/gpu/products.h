@@ -1,0 +1,49 @@
+#pragma once
+// The matrix products of a layer and their gradients, queued on ATen's stream.
+#include <map>
+#include <set>
+
+#include "kernels/gpu/handles.h"
+#include "kernels/gpu/tensors.h"
+
+namespace tritonforge::train::gpu {
+
+using tritonforge::gpu::Bf16;
+using tritonforge::gpu::bits;
+using tritonforge::gpu::check_cuda;
+using tritonforge::gpu::CudaApi;
+using tritonforge::gpu::GemmArgs;
+using tritonforge::gpu::GradientOut;
+
+// ATen's current one as long as nobody sets another: kernels and ATen's operations follow each other.
+constexpr tritonforge::gpu::Stream kStream = nullptr;
+
+// Where the gradient of a weight goes.
+inline GradientOut gradient_of(const at::Tensor& sum, bool accumulate) {
+  return {.to = sum.mutable_data_ptr(), .fp32 = sum.scalar_type() == at::kFloat, .accumulate = accumulate};
+}
+
+class Products {
+ public:
+  // tune: times cuBLASLt's proposals and the own kernels when a shape comes for the second time, and keeps the fastest
+  // from then on: which one is not the same in every run.
+  Products(at::Device device, bool tune);
+
+  // y [rows, out] = x [rows, in] w [out, in]^T (+ bias [out]) (+ addend [rows, out]).
+  void forward(const at::Tensor& y, const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias = {},
+               const at::Tensor& addend = {});
+  // dx [rows, in] = dy [rows, out] w [out, in].
+  void input_gradient(const at::Tensor& dx, const at::Tensor& dy, const at::Tensor& w);
+  // dw [out, in] = dy [rows, out]^T x [rows, in], added to what is there where `accumulate`.
+  void weight_gradient(const at::Tensor& dw, const at::Tensor& dy, const at::Tensor& x, bool accumulate);
+
+ private:
+  void run(const GemmArgs& args);
+
+  const CudaApi& api_;
+  const bool tune_;
+  tritonforge::gpu::GemmHandle gemm_;
+  at::Tensor workspace_;
+};
+
+}  // namespace tritonforge::train::gpu

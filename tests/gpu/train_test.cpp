@@ -1,0 +1,267 @@
+// The trainer's own passes and optimizer on a GPU against autograd and AdamW in fp32 on the CPU.
+#include <ATen/ATen.h>
+
+#include "gpu/fixture.h"
+#include "kernels/device.h"
+#include "train/gpu/adamw.h"
+#include "train/pass.h"
+#include "train/trainer.h"
+#include "unit/train/sample_model.h"
+
+namespace tritonforge::train {
+namespace {
+
+using tritonforge::gpu::small_config;
+using tritonforge::gpu::worst_row_error;
+
+class TrainOnGpu : public tritonforge::gpu::GpuTest {
+ protected:
+  at::Device device() const { return kernels::open_device("cuda"); }
+};
+
+void fill(const model::Model& to, const model::Model& from) {
+  const at::NoGradGuard no_grad;
+  const auto a = to.named_parameters(), b = from.named_parameters();
+  for (size_t i = 0; i < a.size(); ++i) a[i].second.detach().copy_(b[i].second);
+}
+
+// Random weights, of vectors too.
+model::Model made(const model::ModelConfig& config, at::ScalarType dtype, at::Device device) {
+  model::Model first(config, at::kFloat, at::kCPU);
+  first.init_random(3, 0.05);
+  for (auto& [name, tensor] : first.named_parameters()) {
+    if (tensor.dim() == 1) tensor.add_(at::linspace(-0.2, 0.2, tensor.numel()));
+  }
+  model::Model rounded(config, at::kBFloat16, at::kCPU), model(config, dtype, device);
+  fill(rounded, first);
+  fill(model, rounded);
+  return model;
+}
+
+std::vector<TrainSequence> sequences(size_t count, double temperature, size_t least = 20, size_t most = 300) {
+  Rng rng(5);
+  std::vector<TrainSequence> all(count);
+  for (TrainSequence& s : all) {
+    const size_t length = least + rng.below(most - least);
+    for (size_t t = 0; t < length; ++t) {
+      const bool target = t + 1 == length || (t > 4 && rng.below(3) > 0);
+      s.tokens.push_back(static_cast<int64_t>(rng.below(rng.below(2) == 0 ? 1000 : 10)));
+      s.loss_mask.push_back(target);
+      s.old_log_probs.push_back(-1);
+      s.advantages.push_back(target ? 1 : 0);
+      s.weight_versions.push_back(target ? 0 : -1);
+    }
+    s.temperature = temperature;
+  }
+  return all;
+}
+
+MicroBatch batch_of(const std::vector<TrainSequence>& all, at::Device device) {
+  std::vector<size_t> indices(all.size());
+  for (size_t i = 0; i < all.size(); ++i) indices[i] = i;
+  return make_micro_batch(all, indices, std::vector<double>(all.size(), 1.0), {}, device);
+}
+
+struct Ran {
+  TargetScores scores;
+  std::vector<std::pair<std::string, at::Tensor>> gradients;  // on the CPU, in double
+};
+
+// Two micro-batches, gradients of the scores drawn from a seed.
+Ran run(Pass& pass, const std::vector<std::pair<std::string, at::Tensor>>& gradients_of, Gradients* arena,
+        const std::vector<MicroBatch>& batches, bool entropy) {
+  Ran ran;
+  auto generator = at::detail::createCPUGenerator(11);
+  for (const MicroBatch& batch : batches) {
+    const TargetScores scores = pass.forward(batch, true);
+    const auto drawn = [&] { return at::empty({batch.target_count}).normal_(0, 1, generator).to(batch.ids.device()); };
+    const at::Tensor a = drawn(), b = drawn();
+    pass.backward(a, entropy ? b : at::Tensor());
+    if (!ran.scores.log_probs.defined()) ran.scores = {scores.log_probs.cpu(), scores.entropy.cpu()};
+  }
+  for (const auto& [name, tensor] : gradients_of) {
+    const at::Tensor of = arena == nullptr ? tensor.grad() : tensor;
+    ran.gradients.emplace_back(name, of.to(at::kCPU, at::kDouble));
+  }
+  return ran;
+}
+
+Ran run_own(const model::ModelConfig& shape, const TrainConfig& config, const std::vector<TrainSequence>& all,
+            at::Device device, bool entropy) {
+  const model::Model model = made(shape, at::kBFloat16, device);
+  Gradients gradients{.sums = model::Model(shape, at::kFloat, device)};
+  gradients.sums.arena().fill_(std::numeric_limits<float>::quiet_NaN());  // nothing of before counts
+  const auto pass = make_gpu_pass(model, config, &gradients);
+  return run(*pass, gradients.sums.named_parameters(), &gradients, {batch_of(all, device), batch_of({all[1]}, device)},
+             entropy);
+}
+
+Ran run_autograd(const model::ModelConfig& shape, const TrainConfig& config, const std::vector<TrainSequence>& all,
+                 at::ScalarType dtype, at::Device device, bool entropy) {
+  const model::Model model = made(shape, dtype, device);
+  for (auto& [name, tensor] : model.named_parameters()) tensor.requires_grad_();
+  return run(*make_autograd_pass(model, config), model.named_parameters(), nullptr,
+             {batch_of(all, device), batch_of({all[1]}, device)}, entropy);
+}
+
+double relative(const at::Tensor& found, const at::Tensor& expected) {
+  return ((found - expected).norm() / expected.norm()).item<double>();
+}
+
+struct Case {
+  const char* name;
+  model::Family family;
+  int64_t head_dim;
+  bool tied;
+  double temperature;
+  bool entropy;
+};
+
+// As near to fp32 as autograd in bfloat16 is, tensor by tensor.
+TEST_F(TrainOnGpu, GradientsAreAutograds) {
+  for (const Case& c : {Case{"qwen3", model::Family::kQwen3, 128, false, 1.0, false},
+                        Case{"qwen3 tied, cold, entropy", model::Family::kQwen3, 64, true, 0.7, true},
+                        Case{"qwen2", model::Family::kQwen2, 64, false, 1.0, true}}) {
+    model::ModelConfig shape = small_config(c.family);
+    shape.head_dim = c.head_dim;
+    shape.tie_embeddings = c.tied;
+    TrainConfig config = sample_train_config();
+    config.lm_head_chunk = 100;
+    config.loss.entropy_coef = c.entropy ? 1 : 0;
+    const auto all = sequences(7, c.temperature);
+    const Ran own = run_own(shape, config, all, device(), c.entropy);
+    const Ran exact = run_autograd(shape, config, all, at::kFloat, at::kCPU, c.entropy);
+    const Ran rounded = run_autograd(shape, config, all, at::kBFloat16, device(), c.entropy);
+    EXPECT_LT((own.scores.log_probs - exact.scores.log_probs).abs().mean().item<double>(), 0.01) << c.name;
+    EXPECT_LT((own.scores.entropy - exact.scores.entropy).abs().mean().item<double>(), 0.01) << c.name;
+    for (size_t i = 0; i < own.gradients.size(); ++i) {
+      const double error = relative(own.gradients[i].second, exact.gradients[i].second),
+                   of_autograd = relative(rounded.gradients[i].second, exact.gradients[i].second);
+      EXPECT_LT(error, 1.2 * of_autograd + 2e-3) << c.name << " " << own.gradients[i].first;
+    }
+  }
+}
+
+TEST_F(TrainOnGpu, RecomputeAndPaddingChangeNoBit) {
+  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
+  const model::ModelConfig shape = small_config(model::Family::kQwen3);
+  TrainConfig config = sample_train_config();
+  config.deterministic = true;
+  const auto all = sequences(5, 1.0);
+  std::vector<Ran> runs;
+  for (const int64_t layers : {0, 2, 3}) {
+    config.recompute_layers = layers;
+    runs.push_back(run_own(shape, config, all, device(), false));
+  }
+  at::globalContext().setDeterministicAlgorithms(false, false);
+  for (size_t r = 1; r < runs.size(); ++r) {
+    EXPECT_TRUE(at::equal(runs[0].scores.log_probs, runs[r].scores.log_probs));
+    for (size_t i = 0; i < runs[0].gradients.size(); ++i)
+      EXPECT_TRUE(at::equal(runs[0].gradients[i].second, runs[r].gradients[i].second)) << runs[0].gradients[i].first;
+  }
+}
+
+// fp32 states against AdamW over the same gradients, one step with NaN among them.
+TEST_F(TrainOnGpu, FlatAdamWIsAdamW) {
+  const model::ModelConfig shape = small_config(model::Family::kQwen3);
+  TrainConfig config = sample_train_config();
+  config.clip_grad = 0.5;
+  const model::Model own = made(shape, at::kBFloat16, device()), reference = made(shape, at::kBFloat16, at::kCPU);
+  Gradients gradients{.sums = model::Model(shape, at::kFloat, device())};
+  gpu::FlatAdamW flat(own, gradients, config);
+  AdamW adamw(reference.named_parameters(), config);
+  for (int step = 1; step <= 6; ++step) {
+    const auto sums = gradients.sums.named_parameters(), parameters = reference.named_parameters();
+    for (size_t i = 0; i < sums.size(); ++i) {
+      at::Tensor gradient = at::randn(sums[i].second.sizes()).mul_(step == 2 ? 1e-6 : 0.1).to(at::kBFloat16);
+      if (step == 4 && i == 3) gradient.flatten()[5] = std::numeric_limits<float>::quiet_NaN();
+      sums[i].second.copy_(gradient);
+      at::Tensor parameter = parameters[i].second;
+      parameter.mutable_grad() = gradient;
+    }
+    gradients.empty = false;
+    adamw.accumulate_gradients();
+    const auto a = flat.step(1e-2), b = adamw.step(1e-2);
+    EXPECT_EQ(a.skipped.cpu().item<float>(), step == 4 ? 1 : 0);
+    EXPECT_EQ(b.skipped.item<float>(), step == 4 ? 1 : 0);
+    if (step != 4) {
+      const auto norm = b.gradient_norm.item<float>();
+      EXPECT_NEAR(a.gradient_norm.cpu().item<float>(), norm, 1e-4 * norm);
+    }
+    EXPECT_TRUE(gradients.empty);
+  }
+  const auto a = flat.state(), b = adamw.state();
+  ASSERT_EQ(a.size(), b.size());
+  std::map<std::string, at::Tensor> expected(b.begin(), b.end());
+  for (const auto& [name, tensor] : a) {
+    const at::Tensor found = tensor.cpu();
+    ASSERT_EQ(expected.count(name), 1u) << name;
+    const double scale = expected[name].abs().max().item<double>();
+    EXPECT_LT((found - expected[name]).abs().max().item<double>(), 2e-5 * scale) << name;
+  }
+  const auto weights = own.named_parameters();
+  std::map<std::string, at::Tensor> masters;
+  for (const auto& [name, tensor] : a) masters[name] = tensor;
+  for (const auto& [name, tensor] : weights)
+    EXPECT_TRUE(at::equal(tensor, masters["master." + name].to(at::kBFloat16)));
+}
+
+// A thousand steps of a hundredth of a rounding step each: as far as fp32 would go, on the mean and within chance.
+TEST_F(TrainOnGpu, RoundingAtRandomLosesNothingOnTheMean) {
+  const model::ModelConfig shape = small_config(model::Family::kQwen3);
+  TrainConfig config = sample_train_config();
+  config.optimizer_state = OptimizerState::kBf16Sr;
+  config.weight_decay = 0;
+  config.clip_grad = 0;
+  model::Model own(shape, at::kBFloat16, device()), again(shape, at::kBFloat16, device());
+  for (model::Model* model : {&own, &again}) {
+    model->arena().fill_(1);
+    Gradients gradients{.sums = model::Model(shape, at::kBFloat16, device())};
+    gpu::FlatAdamW flat(*model, gradients, config);
+    for (int step = 0; step < 1000; ++step) {
+      gradients.sums.arena().fill_(1);
+      gradients.empty = false;
+      flat.step(1e-5);  // Adam moves by the learning rate; bfloat16 below 1 goes in steps of 0.0039
+    }
+  }
+  const at::Tensor moved = own.embed_tokens().to(at::kFloat);
+  EXPECT_NEAR(moved.mean().item<double>(), 0.99, 2e-4);
+  EXPECT_GT(moved.std().item<double>(), 1e-3);  // by chance, not all together
+  EXPECT_TRUE(at::equal(own.arena(), again.arena()));
+}
+
+// A checkpoint's tensors put back go on as if nothing had happened, to the bit.
+TEST_F(TrainOnGpu, StatesPutBackGoOn) {
+  for (const auto states : {OptimizerState::kFp32, OptimizerState::kBf16Sr}) {
+    TrainConfig config = sample_train_config();
+    config.dtype = "bfloat16";
+    config.deterministic = true;
+    config.optimizer_state = states;
+    config.max_tokens_per_micro_batch = 512;
+    at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
+    const model::ModelConfig shape = small_config(model::Family::kQwen3);
+    const auto all = sequences(6, 1.0);
+    Trainer straight(config, made(shape, at::kBFloat16, device()), std::nullopt);
+    Trainer resumed(config, made(shape, at::kBFloat16, device()), std::nullopt);
+    straight.train_step(StepKind::kSft, all);
+    straight.train_step(StepKind::kSft, all);
+    {
+      const at::NoGradGuard no_grad;
+      const auto from = straight.optimizer().state();
+      auto to = resumed.optimizer().state();
+      for (size_t i = 0; i < to.size(); ++i) to[i].second.copy_(from[i].second);
+      resumed.model().arena().copy_(straight.model().arena());
+      resumed.restore(straight.state());
+    }
+    const StepMetrics a = straight.train_step(StepKind::kSft, all), b = resumed.train_step(StepKind::kSft, all);
+    at::globalContext().setDeterministicAlgorithms(false, false);
+    EXPECT_EQ(a.loss, b.loss);
+    for (size_t i = 0; i < straight.model().named_parameters().size(); ++i) {
+      EXPECT_TRUE(
+          at::equal(straight.model().named_parameters()[i].second, resumed.model().named_parameters()[i].second));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tritonforge::train
