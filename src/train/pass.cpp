@@ -1,31 +1,36 @@
 #include "train/pass.h"
 
 #include "base/log.h"
+#include "kernels/gpu/cuda_library.h"
 #include "model/gpu_support.h"
 
 namespace tritonforge::train {
 namespace {
 
-bool on_gpu_kernels(const model::Model& model, const TrainConfig& config) {
-  return !config.autograd && model::gpu_kernels_refusal(model).empty();
+// Why the kernels of kernels/gpu do not train this model, in one line; empty where they do.
+std::string gpu_refusal(const model::Model& model, const TrainConfig& config) {
+  if (config.autograd) return "autograd is asked for";
+  if (std::string refusal = model::gpu_kernels_refusal(model); !refusal.empty()) return refusal;
+  tritonforge::gpu::DeviceProperties device;
+  tritonforge::gpu::check_cuda(
+      tritonforge::gpu::open_cuda_library().device_properties(model.device().index(), &device));
+  return device.compute_major == 9 ? "" : fmt::format("{} is no Hopper GPU", device.name);
 }
 
 }  // namespace
 
 std::optional<Gradients> make_gradients(const model::Model& model, const TrainConfig& config) {
-  const bool own = on_gpu_kernels(model, config), states = config.optimizer_state != OptimizerState::kFp32;
-  if (!own && states) {
-    fail(ErrorKind::kUsage, "optimizer_state {}: {}", name_of(config.optimizer_state),
-         config.autograd ? "autograd has none" : model::gpu_kernels_refusal(model));
+  const bool states = config.optimizer_state != OptimizerState::kFp32;
+  if (const std::string refusal = gpu_refusal(model, config); !refusal.empty()) {
+    if (states) fail(ErrorKind::kUsage, "optimizer_state {}: {}", name_of(config.optimizer_state), refusal);
+    if (model.device().is_cuda()) log::warn("gradients come through autograd: {}", refusal);
+    return std::nullopt;
   }
-  if (!own && model.device().is_cuda() && !config.autograd)
-    log::warn("gradients through autograd: {}", model::gpu_kernels_refusal(model));
-  if (!own) return std::nullopt;
   return Gradients{.sums = model::Model(model.config(), states ? at::kBFloat16 : at::kFloat, model.device())};
 }
 
 std::unique_ptr<Pass> make_pass(const model::Model& model, const TrainConfig& config, Gradients* gradients) {
-  if (on_gpu_kernels(model, config)) return make_gpu_pass(model, config, gradients);
+  if (gpu_refusal(model, config).empty()) return make_gpu_pass(model, config, gradients);
   const bool cpu = !config.autograd && model.device().is_cpu() && model.dtype() == at::kFloat;
   return cpu ? make_cpu_pass(model, config) : make_autograd_pass(model, config);
 }

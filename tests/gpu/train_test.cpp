@@ -4,6 +4,7 @@
 #include "gpu/fixture.h"
 #include "kernels/device.h"
 #include "train/gpu/adamw.h"
+#include "train/gpu/attention.h"
 #include "train/pass.h"
 #include "train/trainer.h"
 #include "unit/train/sample_model.h"
@@ -106,6 +107,79 @@ Ran run_autograd(const model::ModelConfig& shape, const TrainConfig& config, con
 
 double relative(const at::Tensor& found, const at::Tensor& expected) {
   return ((found - expected).norm() / expected.norm()).item<double>();
+}
+
+// Packed sequences of lengths around those of tiles, against attention in double.
+TEST_F(TrainOnGpu, AttentionAndItsGradient) {
+  struct Shape {
+    int64_t heads, kv_heads, head_dim;
+    std::vector<int64_t> lengths;
+  };
+  for (const Shape& shape :
+       {Shape{4, 1, 128, {1, 17, 128, 300}}, Shape{8, 2, 128, {700, 129, 64}}, Shape{2, 2, 64, {33, 257}},
+        Shape{14, 2, 64, {100, 9, 400}}, Shape{16, 1, 128, {150}}, Shape{32, 8, 128, {2000, 1100}}}) {
+    const int64_t d = shape.head_dim, group = shape.heads / shape.kv_heads, page = tritonforge::gpu::kPage;
+    MicroBatch batch;
+    batch.cu_seqlens = {0};
+    for (const int64_t length : shape.lengths) batch.cu_seqlens.push_back(batch.cu_seqlens.back() + length);
+    batch.tokens = batch.cu_seqlens.back();
+    model::ModelConfig config = small_config(model::Family::kQwen3);
+    config.num_heads = shape.heads;
+    config.num_kv_heads = shape.kv_heads;
+    config.head_dim = d;
+    const auto random = [&](int64_t heads) { return at::randn({batch.tokens, heads, d}).to(at::kBFloat16); };
+    const at::Tensor q = random(shape.heads), k = random(shape.kv_heads), v = random(shape.kv_heads),
+                     d_out = random(shape.heads);
+
+    gpu::Attention attention(config, device());
+    attention.begin(batch);
+    const auto to_pages = [&](const at::Tensor& rows) {  // [tokens, kv_heads, d] -> [pages, kv_heads, page, d]
+      at::Tensor slots = at::zeros({attention.slots(), shape.kv_heads, d}, at::kBFloat16);
+      int64_t slot = 0;
+      for (size_t i = 0; i < shape.lengths.size(); ++i) {
+        slots.narrow(0, slot, shape.lengths[i]).copy_(rows.narrow(0, batch.cu_seqlens[i], shape.lengths[i]));
+        slot += (shape.lengths[i] + page - 1) / page * page;
+      }
+      return slots.unflatten(0, {-1, page}).transpose(1, 2).contiguous().to(device());
+    };
+    const auto on_device = [&](int64_t heads) {
+      return at::full({batch.tokens, heads, d}, std::numeric_limits<float>::quiet_NaN(),
+                      at::TensorOptions().dtype(at::kBFloat16).device(device()));
+    };
+    const gpu::Attention::Operands operands{
+        q.to(device()), to_pages(k), to_pages(v), on_device(shape.heads),
+        at::empty({batch.tokens, shape.heads}, at::TensorOptions().dtype(at::kFloat).device(device()))};
+    attention.forward(operands);
+    const at::Tensor dq = on_device(shape.heads), dk = on_device(shape.kv_heads), dv = on_device(shape.kv_heads),
+                     grad = d_out.to(device());
+    attention.backward(operands, grad, dq, dk, dv);
+    const at::Tensor again = at::empty_like(dq);
+    attention.backward(operands, grad, again, dk, dv);
+    EXPECT_TRUE(at::equal(dq.cpu(), again.cpu()));
+
+    for (size_t i = 0; i < shape.lengths.size(); ++i) {
+      const auto of = [&](const at::Tensor& rows) {
+        return rows.cpu().narrow(0, batch.cu_seqlens[i], shape.lengths[i]).to(at::kDouble).transpose(0, 1);
+      };
+      const at::Tensor wide_q = of(q).clone().requires_grad_(), wide_k = of(k).clone().requires_grad_(),
+                       wide_v = of(v).clone().requires_grad_();
+      const at::Tensor mask = at::ones({shape.lengths[i], shape.lengths[i]}, at::kBool).tril().logical_not();
+      const at::Tensor scores = wide_q.matmul(wide_k.repeat_interleave(group, 0).transpose(1, 2)) /
+                                std::sqrt(static_cast<double>(d));
+      const at::Tensor out = at::softmax(scores.masked_fill(mask, -1e300), -1)
+                                 .matmul(wide_v.repeat_interleave(group, 0));
+      out.backward(of(d_out));
+      const auto error = [](const at::Tensor& found, const at::Tensor& expected) {
+        return ((found - expected).norm() / expected.norm()).item<double>();
+      };
+      const auto where = [&] { return fmt::format("{} heads, {} tokens", shape.heads, shape.lengths[i]); };
+      EXPECT_LT(error(of(operands.out), out.detach()), 6e-3) << where();
+      EXPECT_LT(error(of(dv), wide_v.grad()), 6e-3) << where();
+      if (shape.lengths[i] == 1) continue;  // the others are zero but for rounding
+      EXPECT_LT(error(of(dk), wide_k.grad()), 8e-3) << where();
+      EXPECT_LT(error(of(dq), wide_q.grad()), 8e-3) << where();
+    }
+  }
 }
 
 struct Case {

@@ -115,6 +115,8 @@ struct PrefillAttentionArgs {
   int64_t longest_query;  // at least the largest count; bounds the grid
   float scale;
   int32_t* workspace;  // [2]
+  // Out [tokens, heads], or null: log2 of the sum over keys of exp(score), for attention_backward(). On Hopper only.
+  float* statistics;
 };
 
 // y[m, n] = x[m, k] w[n, k]^T (+ bias[n]) (+ addend where accumulate): products and sums in fp32, rounded once at the
@@ -257,6 +259,8 @@ struct CudaApi {
   int (*scatter_rows)(Bf16* out, const Bf16* from, const int32_t* rows, int64_t count, int64_t hidden, Stream);
   // Sums of dy's columns [width]; partials: scratch of row_sums_bytes(width).
   int (*bias_backward)(const GradientOut*, const Bf16* dy, float* partials, int64_t rows, int64_t width, Stream);
+  size_t (*attention_backward_workspace)(const AttentionBackwardArgs*);  // sizes alone count
+  int (*attention_backward)(const AttentionBackwardArgs*, Stream);
   size_t (*row_sums_bytes)(int64_t width);  // of the partials above; of rope_backward: width 2 * head_dim
   int (*head_scores)(const HeadScoresArgs*, Stream);
   int (*head_gradient)(const HeadGradientArgs*, Stream);

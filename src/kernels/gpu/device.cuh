@@ -150,6 +150,19 @@ __device__ inline void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, u
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+// Lane t of four has columns 2t and 2t + 1 of four groups of eight columns, and gets all eight of group t.
+__device__ inline uint4 transpose_in_quad(const uint32_t (&pairs)[4]) {
+  const bool odd = threadIdx.x & 1, high = threadIdx.x & 2;
+  // Between neighbours, then between pairs of lanes: what the other is to have for what is this one's.
+  const uint32_t a = __shfl_xor_sync(kAllLanes, odd ? pairs[0] : pairs[1], 1),
+                 b = __shfl_xor_sync(kAllLanes, odd ? pairs[2] : pairs[3], 1);
+  const uint32_t first[2] = {odd ? a : pairs[0], odd ? pairs[1] : a},  // of group `odd`: lanes 0, 1 or 2, 3
+      second[2] = {odd ? b : pairs[2], odd ? pairs[3] : b};            // of group 2 + `odd`
+  const uint32_t c = __shfl_xor_sync(kAllLanes, high ? first[0] : second[0], 2),
+                 d = __shfl_xor_sync(kAllLanes, high ? first[1] : second[1], 2);
+  return high ? make_uint4(c, d, second[0], second[1]) : make_uint4(first[0], first[1], c, d);
+}
+
 // A row of `chunks` 16-byte chunks in shared memory, its chunks permuted within groups of eight by the row number, so
 // that ldmatrix reads eight rows of one column from eight different groups of banks. Returns bytes from the tile's
 // start.

@@ -92,6 +92,29 @@ __device__ inline void tensor_add(const void* map, uint32_t from, int x, int y) 
                : "memory");
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
+// Neighbours of global memory, a multiple of 16 bytes, into shared memory, by one thread.
+__device__ inline void bulk_load(uint32_t to, const void* from, int bytes, uint32_t barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+               "l"(from), "r"(bytes), "r"(barrier)
+               : "memory");
+}
+// And back: over what is there, or as floats added to it.
+__device__ inline void bulk_store(void* to, uint32_t from, int bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(bytes)
+               : "memory");
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+__device__ inline void bulk_add(float* to, uint32_t from, int bytes) {
+  asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to), "r"(from),
+               "r"(bytes)
+               : "memory");
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+// All but so many of the stores that this thread began have been written.
+template <int kPending>
+__device__ inline void stores_written() {
+  asm volatile("cp.async.bulk.wait_group %0;" ::"n"(kPending) : "memory");
+}
 // Of the stores that this thread began all but so many have read shared memory; 0: all have been written.
 template <int kPending>
 __device__ inline void stores_wait() {
@@ -143,19 +166,6 @@ __device__ inline void hold(uint32_t (&x)[kCount][4]) {
   for (int i = 0; i < 4 * kCount; ++i) asm volatile("" : "+r"(x[i / 4][i % 4])::"memory");
 }
 
-// Lane t of four has columns 2t and 2t + 1 of four groups of eight columns, and gets all eight of group t.
-__device__ inline uint4 transpose_in_quad(const uint32_t (&pairs)[4]) {
-  const bool odd = threadIdx.x & 1, high = threadIdx.x & 2;
-  // Between neighbours, then between pairs of lanes: what the other is to have for what is this one's.
-  const uint32_t a = __shfl_xor_sync(kAllLanes, odd ? pairs[0] : pairs[1], 1),
-                 b = __shfl_xor_sync(kAllLanes, odd ? pairs[2] : pairs[3], 1);
-  const uint32_t first[2] = {odd ? a : pairs[0], odd ? pairs[1] : a},  // of group `odd`: lanes 0, 1 or 2, 3
-      second[2] = {odd ? b : pairs[2], odd ? pairs[3] : b};            // of group 2 + `odd`
-  const uint32_t c = __shfl_xor_sync(kAllLanes, high ? first[0] : second[0], 2),
-                 d = __shfl_xor_sync(kAllLanes, high ? first[1] : second[1], 2);
-  return high ? make_uint4(c, d, second[0], second[1]) : make_uint4(first[0], first[1], c, d);
-}
-
 #define TF_F8(x, i)                                                                                     \
   "+f"(x[i]), "+f"(x[(i) + 1]), "+f"(x[(i) + 2]), "+f"(x[(i) + 3]), "+f"(x[(i) + 4]), "+f"(x[(i) + 5]), \
       "+f"(x[(i) + 6]), "+f"(x[(i) + 7])
@@ -195,6 +205,24 @@ __device__ inline void add_product(float (&c)[32], const uint32_t (&a)[4], uint6
       "%24, %25, %26, %27, %28, %29, %30, %31}, {%32, %33, %34, %35}, %36, add, 1, 1, 1;\n}\n"
       : TF_F8(c, 0), TF_F8(c, 8), TF_F8(c, 16), TF_F8(c, 24)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+// c [64, 64 or 32] = a [16, 64]^T b [16, 64 or 32] (+ c): the rows of both in shared memory.
+__device__ inline void product_of_rows(float (&c)[32], uint64_t a, uint64_t b, bool add) {
+  asm volatile(
+      "{\n.reg .pred add;\nsetp.ne.b32 add, %34, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
+      "%24, %25, %26, %27, %28, %29, %30, %31}, %32, %33, add, 1, 1, 1, 1;\n}\n"
+      : TF_F8(c, 0), TF_F8(c, 8), TF_F8(c, 16), TF_F8(c, 24)
+      : "l"(a), "l"(b), "r"(static_cast<int>(add)));
+}
+__device__ inline void product_of_rows(float (&c)[16], uint64_t a, uint64_t b, bool add) {
+  asm volatile(
+      "{\n.reg .pred add;\nsetp.ne.b32 add, %18, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 "
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, %16, %17, add, 1, 1, 1, 1;\n}\n"
+      : TF_F8(c, 0), TF_F8(c, 8)
+      : "l"(a), "l"(b), "r"(static_cast<int>(add)));
 }
 #undef TF_F8
 #endif

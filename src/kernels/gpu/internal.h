@@ -36,7 +36,8 @@ constexpr T ceil_div(T a, T b) {
 // The operations, one file each: rows.cu, rope_cache.cu, decode_attention.cu, decode_attention_cluster.cu,
 // prefix_attention.cu, prefill_attention.cu,
 // prefill_attention_hopper.cu, gemm.cpp,
-// gemm_hopper.cu, skinny_gemm.cu, sample.cu, checksum.cu, train_rows.cu, head_loss.cu, adamw.cu.
+// gemm_hopper.cu, skinny_gemm.cu, sample.cu, checksum.cu, train_rows.cu, head_loss.cu,
+// adamw.cu, attention_backward.cu.
 int embed(Bf16*, const Bf16*, const int32_t*, int64_t, int64_t, Stream);
 int gather_rows(Bf16*, const Bf16*, const int32_t*, int64_t, int64_t, Stream);
 int rms_norm(Bf16*, const Bf16*, const Bf16*, int64_t, int64_t, float, Stream);
@@ -52,6 +53,8 @@ int swiglu_backward(const SwigluBackwardArgs*, Stream);
 int embed_backward(const EmbedBackwardArgs*, Stream);
 int scatter_rows(Bf16*, const Bf16*, const int32_t*, int64_t, int64_t, Stream);
 int bias_backward(const GradientOut*, const Bf16*, float*, int64_t, int64_t, Stream);
+size_t attention_backward_workspace(const AttentionBackwardArgs*);
+int attention_backward(const AttentionBackwardArgs*, Stream);
 size_t row_sums_bytes(int64_t);
 int head_scores(const HeadScoresArgs*, Stream);
 int head_gradient(const HeadGradientArgs*, Stream);

@@ -311,7 +311,7 @@ __device__ void compute_items(const PrefillAttentionArgs& a, const Item* items, 
     }
   };
   // Each row of an item divided by its sum, straight to memory.
-  const auto store = [&](const Item& item, const float(&sums)[2]) {
+  const auto store = [&](const Item& item, const float(&maxima)[2], const float(&sums)[2]) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float whole = sums[half];
@@ -322,6 +322,10 @@ __device__ void compute_items(const PrefillAttentionArgs& a, const Item* items, 
       const int64_t at = int64_t{item.row} * a.heads + token[half] * (a.heads - group) + item.head * group + row;
       auto* out = reinterpret_cast<uint4*>(a.out + at * kHeadDim) + lane % 4;
       const float share = __fdividef(1.0f, whole);
+      if (a.statistics != nullptr && lane % 4 == 0 && row < item.tokens * group) {
+        a.statistics[int64_t{item.row} * a.heads + token[half] * (a.heads - group) + item.head * group + row] =
+            maxima[half] * scale + log2f(whole);
+      }
 #pragma unroll
       for (int n = 0; n < kHeadDim / 8; n += 4) {
         uint32_t pairs[4];
@@ -358,7 +362,7 @@ __device__ void compute_items(const PrefillAttentionArgs& a, const Item* items, 
       next_tile = 0;
       if (next.tiles == 0) break;
     }
-    const float sums[2] = {sum[0], sum[1]};
+    const float maxima[2] = {maximum[0], maximum[1]}, sums[2] = {sum[0], sum[1]};
     const Turn values = turn;
     ++turn.n;
     take_turn(warpgroup);
@@ -374,7 +378,7 @@ __device__ void compute_items(const PrefillAttentionArgs& a, const Item* items, 
     hold(o);
     release(barriers.values_empty(values.stage()));
     if (ends) {
-      store(item, sums);
+      store(item, maxima, sums);
 #pragma unroll
       for (int i = 0; i < kHeadDim / 2; ++i) o[i] = 0;
     } else {
@@ -388,7 +392,7 @@ __device__ void compute_items(const PrefillAttentionArgs& a, const Item* items, 
   multiply_values(turn.stage());
   products_wait<0>();
   hold(o);
-  store(item, sum);
+  store(item, maximum, sum);
   if (warpgroup == 0) take_turn(0);  // the other's last giving
 }
 #endif

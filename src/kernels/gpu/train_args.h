@@ -76,6 +76,30 @@ struct HeadGradientArgs {
   int64_t rows, vocab;
 };
 
+// Gradient of causal attention of whole sequences over keys and values in pages (KvLayer of cuda_api.h), each
+// sequence's pages one behind another. Hopper; head_dim 64 or 128; heads / kv_heads up to 16.
+struct AttentionBackwardItem {  // a block of kAttentionKeys keys of a sequence
+  int32_t row, length;          // of q: the sequence's first token; tokens
+  int32_t page, block;          // the sequence's first page; which block of it
+  int32_t tile;                 // the sequence's first tile of queries, of all tiles
+};
+struct AttentionBackwardTile {  // of queries: 64 / (heads / kv_heads) tokens, rounded down
+  int32_t row, tokens;          // first token; how many of the sequence
+};
+constexpr int kAttentionKeys = 128;
+struct AttentionBackwardArgs {
+  const Bf16 *q, *out, *d_out;         // [tokens, heads, head_dim]
+  const Bf16 *keys, *values;           // [pages, kv_heads, 16, head_dim]; finite everywhere
+  const float* statistics;             // [tokens, heads]: prefill_attention()'s
+  Bf16 *dq, *dk, *dv;                  // out [tokens, heads or kv_heads, head_dim]
+  const AttentionBackwardItem* items;  // the blocks of a sequence in order, longest sequences' first where it can be
+  const AttentionBackwardTile* tiles;
+  int64_t item_count, tile_count;
+  int64_t tokens, pages, heads, kv_heads, head_dim;
+  float scale;
+  void* workspace;  // attention_backward_workspace() bytes; need not be kept
+};
+
 // AdamW (Loshchilov & Hutter 2019) over flat arenas of `count` elements, a multiple of 8. Nothing comes back to the
 // host: what clips, skips and corrects the bias stays in `state`.
 struct AdamwState {                // on the device, all zeros before the first step

@@ -9,10 +9,6 @@ constexpr int64_t kRows = 128;  // rows are padded to a multiple: so many shapes
 
 int64_t padded(int64_t tokens) { return (tokens + kRows - 1) / kRows * kRows; }
 
-at::Tensor heads_of(const at::Tensor& rows, int64_t head_dim) {
-  return rows.unflatten(1, {rows.size(1) / head_dim, head_dim});
-}
-
 }  // namespace
 
 Layers::Layers(const model::Model& model, int64_t recompute, Products& products)
@@ -23,7 +19,8 @@ Layers::Layers(const model::Model& model, int64_t recompute, Products& products)
       recompute_(recompute),
       q_(config_.num_heads * config_.head_dim),
       kv_(config_.num_kv_heads * config_.head_dim),
-      eps_(static_cast<float>(config_.rms_norm_eps)) {}
+      eps_(static_cast<float>(config_.rms_norm_eps)),
+      attention_(config_, model.device()) {}
 
 void Layers::reserve(int64_t tokens, bool train) {
   train_ = train;
@@ -35,7 +32,7 @@ void Layers::reserve(int64_t tokens, bool train) {
   if (rows_ > capacity_) {
     capacity_ = rows_;
     x_.clear();
-    mixed_.clear();
+    attended_.clear();
     kept_.clear();
     normed_ = buffer(hidden);
     act_ = buffer(intermediate);
@@ -46,20 +43,32 @@ void Layers::reserve(int64_t tokens, bool train) {
   }
   while (std::ssize(x_) <= config_.num_layers) x_.push_back(buffer(hidden));
   const auto attended = static_cast<size_t>(train ? config_.num_layers : 1);
-  while (mixed_.size() < attended) mixed_.push_back(buffer(q_));
-  attended_.resize(std::max(attended_.size(), attended));
+  while (attended_.size() < attended) {
+    attended_.push_back({buffer(q_), at::empty({capacity_, config_.num_heads}, options.dtype(at::kFloat))});
+  }
   const auto kept = static_cast<size_t>(std::max<int64_t>(1, config_.num_layers - again_));
   while (kept_.size() < kept) {
     kept_.push_back({.qkv = buffer(q_ + 2 * kv_),
                      .q = buffer(q_),
-                     .k = buffer(kv_),
+                     .keys = {},
+                     .values = {},
                      .y = buffer(hidden),
                      .gate_up = buffer(2 * intermediate)});
+  }
+  // What lies between sequences is never used, but multiplied by zero.
+  slots_ = std::max(slots_, attention_.slots());
+  for (Kept& kept : kept_) {
+    if (kept.keys.defined() && kept.keys.size(0) >= slots_) continue;
+    kept.keys = at::zeros({slots_, kv_}, options);
+    kept.values = at::zeros({slots_, kv_}, options);
   }
   if (!train || grad_.defined()) return;
   grad_ = buffer(hidden);
   grad_mixed_ = buffer(q_);
   grad_qkv_ = buffer(q_ + 2 * kv_);
+  grad_q_ = buffer(q_);
+  grad_k_ = buffer(kv_);
+  grad_v_ = buffer(kv_);
   const int64_t widest = std::max({hidden, 2 * config_.head_dim, q_ + 2 * kv_});
   partials_ = at::empty({static_cast<int64_t>(api_.row_sums_bytes(widest))}, options.dtype(at::kByte));
 }
@@ -68,9 +77,10 @@ void Layers::norm(const at::Tensor& out, const at::Tensor& x, const at::Tensor& 
   check_cuda(api_.rms_norm(bits(out), bits(x), bits(weight), x.size(0), x.size(1), eps_, kStream));
 }
 
-AttentionInputs Layers::inputs(const Kept& kept) const {
-  const int64_t d = config_.head_dim;
-  return {heads_of(rows(kept.q), d), heads_of(rows(kept.k), d), heads_of(rows(kept.qkv).narrow(1, q_ + kv_, kv_), d)};
+Attention::Operands Layers::operands(int64_t layer) {
+  const Kept& kept = this->kept(layer);
+  const Attended& attended = this->attended(layer);
+  return {kept.q, kept.keys, kept.values, attended.out, attended.statistics};
 }
 
 void Layers::before_attention(int64_t layer) {
@@ -80,12 +90,12 @@ void Layers::before_attention(int64_t layer) {
   products_.forward(rows(kept.qkv), rows(normed_), w.qkv_proj, w.qkv_bias);
   const tritonforge::gpu::RopeCacheArgs rope{.qkv = bits(kept.qkv),
                                              .q = bits(kept.q),
-                                             .cache = {bits(kept.k), nullptr},
+                                             .cache = {bits(kept.keys), bits(kept.values)},
                                              .q_norm = bits(w.q_norm),
                                              .k_norm = bits(w.k_norm),
                                              .rope = rope_.const_data_ptr<float>(),
                                              .positions = positions_.const_data_ptr<int32_t>(),
-                                             .slots = nullptr,
+                                             .slots = attention_.slots_of_tokens(),
                                              .tokens = rows_,
                                              .heads = config_.num_heads,
                                              .kv_heads = config_.num_kv_heads,
@@ -94,21 +104,11 @@ void Layers::before_attention(int64_t layer) {
   check_cuda(api_.rope_cache(&rope, kStream));
 }
 
-void Layers::attention(int64_t layer) {
-  const at::Tensor mixed = rows(mixed_[attended(layer)]);
-  Attended made = attend(sequences_, inputs(kept(layer)));
-  const int64_t used = sequences_.tokens;
-  mixed.narrow(0, 0, used).copy_(made.out.flatten(1));
-  if (used < rows_) mixed.narrow(0, used, rows_ - used).zero_();
-  made.out = heads_of(mixed, config_.head_dim);
-  attended_[attended(layer)] = std::move(made);
-}
-
 void Layers::after_attention(int64_t layer, bool output) {
   const model::LayerWeights& w = model_.layers()[static_cast<size_t>(layer)];
   const Kept& kept = this->kept(layer);
   const at::Tensor y = rows(kept.y), gate_up = rows(kept.gate_up);
-  products_.forward(y, rows(mixed_[attended(layer)]), w.o_proj, w.o_bias, rows(x_[static_cast<size_t>(layer)]));
+  products_.forward(y, rows(attended(layer).out), w.o_proj, w.o_bias, rows(x_[static_cast<size_t>(layer)]));
   norm(rows(normed_), y, w.post_attention_norm);
   products_.forward(gate_up, rows(normed_), w.gate_up_proj);
   if (!output) return;
@@ -117,8 +117,9 @@ void Layers::after_attention(int64_t layer, bool output) {
 }
 
 at::Tensor Layers::forward(const MicroBatch& batch, bool train) {
+  tokens_ = batch.tokens;
+  attention_.begin(batch);
   reserve(batch.tokens, train);
-  sequences_ = sequences_of(batch, model_.device());
   const auto numbers = [&](const at::Tensor& from) {
     at::Tensor to = at::zeros({rows_}, from.options().dtype(at::kInt));
     to.narrow(0, 0, batch.tokens).copy_(from);
@@ -130,7 +131,8 @@ at::Tensor Layers::forward(const MicroBatch& batch, bool train) {
                         config_.hidden_size, kStream));
   for (int64_t layer = 0; layer < config_.num_layers; ++layer) {
     before_attention(layer);
-    attention(layer);
+    attention_.forward(operands(layer));
+    attended(layer).out.narrow(0, tokens_, rows_ - tokens_).zero_();
     after_attention(layer, true);
   }
   return output();
@@ -154,13 +156,14 @@ void Layers::norm_backward(const at::Tensor& x, const at::Tensor& weight, const 
   check_cuda(api_.rms_norm_backward(&args, kStream));
 }
 
-void Layers::rope_backward(int64_t layer, const AttentionGradients& grads, const model::LayerWeights& sums,
-                           bool accumulate) {
+// From the gradient of attention's output to that of the joined projection's.
+void Layers::attention_backward(int64_t layer, const model::LayerWeights& sums, bool accumulate) {
   const model::LayerWeights& w = model_.layers()[static_cast<size_t>(layer)];
+  attention_.backward(operands(layer), grad_mixed_, grad_q_, grad_k_, grad_v_);
   tritonforge::gpu::RopeBackwardArgs args{.dqkv = bits(grad_qkv_),
-                                          .dq = bits(grads.q),
-                                          .dk = bits(grads.k),
-                                          .dv = bits(grads.v),
+                                          .dq = bits(grad_q_),
+                                          .dk = bits(grad_k_),
+                                          .dv = bits(grad_v_),
                                           .qkv = bits(kept(layer).qkv),
                                           .q_norm = bits(w.q_norm),
                                           .k_norm = bits(w.k_norm),
@@ -168,7 +171,7 @@ void Layers::rope_backward(int64_t layer, const AttentionGradients& grads, const
                                           .positions = positions_.const_data_ptr<int32_t>(),
                                           .partials = static_cast<float*>(partials_.mutable_data_ptr()),
                                           .tokens = rows_,
-                                          .used = sequences_.tokens,
+                                          .used = tokens_,
                                           .heads = config_.num_heads,
                                           .kv_heads = config_.num_kv_heads,
                                           .head_dim = config_.head_dim,
@@ -209,12 +212,9 @@ void Layers::layer_backward(int64_t layer, Gradients& gradients) {
 
   const at::Tensor grad_mixed = rows(grad_mixed_), grad_qkv = rows(grad_qkv_);
   products_.input_gradient(grad_mixed, grad, w.o_proj);
-  products_.weight_gradient(sums.o_proj, grad, rows(mixed_[attended(layer)]), accumulate);
+  products_.weight_gradient(sums.o_proj, grad, rows(attended(layer).out), accumulate);
   bias_backward(sums.o_bias, grad, accumulate);
-  rope_backward(
-      layer,
-      attend_backward(sequences_, inputs(kept), attended_[attended(layer)], heads_of(grad_mixed, config_.head_dim)),
-      sums, accumulate);
+  attention_backward(layer, sums, accumulate);
   products_.input_gradient(normed, grad_qkv, w.qkv_proj);
   norm_backward(x_[static_cast<size_t>(layer)], w.input_norm, normed, sums.input_norm, accumulate);
   products_.weight_gradient(sums.qkv_proj, grad_qkv, normed, accumulate);

@@ -28,15 +28,18 @@ class Layers {
 
  private:
   struct Kept {
-    at::Tensor qkv, q, k;   // [t, (heads + 2 kv_heads) d]: before norm and rope; [t, heads, d], [t, kv_heads, d]: after
-    at::Tensor y, gate_up;  // [t, hidden]: after attention; [t, 2 * intermediate]
+    at::Tensor qkv, q;        // [t, (heads + 2 kv_heads) d] before norm and rope; [t, heads d] after
+    at::Tensor keys, values;  // [slots, kv_heads d], in pages (Attention)
+    at::Tensor y, gate_up;    // [t, hidden]: after attention; [t, 2 * intermediate]
+  };
+  struct Attended {
+    at::Tensor out, statistics;  // [t, heads d]; [t, heads] fp32
   };
   at::Tensor rows(const at::Tensor& buffer) const { return buffer.narrow(0, 0, rows_); }
   void reserve(int64_t tokens, bool train);
   Kept& kept(int64_t layer) { return kept_[static_cast<size_t>(std::max<int64_t>(0, layer - again_))]; }
-  size_t attended(int64_t layer) const { return static_cast<size_t>(train_ ? layer : 0); }
-  AttentionInputs inputs(const Kept& kept) const;
-  void attention(int64_t layer);
+  Attended& attended(int64_t layer) { return attended_[static_cast<size_t>(train_ ? layer : 0)]; }
+  Attention::Operands operands(int64_t layer);
   void before_attention(int64_t layer);
   void after_attention(int64_t layer, bool output);
   void layer_backward(int64_t layer, Gradients& gradients);
@@ -44,7 +47,7 @@ class Layers {
   // grad += gradient of the norm; of_normed becomes what the norm gave.
   void norm_backward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& of_normed, const at::Tensor& sum,
                      bool accumulate);
-  void rope_backward(int64_t layer, const AttentionGradients& grads, const model::LayerWeights& sums, bool accumulate);
+  void attention_backward(int64_t layer, const model::LayerWeights& sums, bool accumulate);
   void bias_backward(const at::Tensor& sum, const at::Tensor& dy, bool accumulate);
 
   const CudaApi& api_;
@@ -53,17 +56,20 @@ class Layers {
   Products& products_;
   const int64_t recompute_, q_, kv_;  // asked for; columns of q and of k
   const float eps_;
-  int64_t again_ = 0, capacity_ = 0, rows_ = 0;  // of this pass: layers that are made again; allocated; in use
+  int64_t again_ = 0;                             // of this pass: layers that are made again
+  int64_t capacity_ = 0, rows_ = 0, tokens_ = 0;  // rows: allocated, in use with padding, in use
   bool train_ = false;
-  Sequences sequences_;
+  Attention attention_;
+  int64_t slots_ = 0;           // allocated
   at::Tensor ids_, positions_;  // [rows] int32
   at::Tensor rope_;             // rope_table()
   // Buffers of capacity_ rows, of which rows_ are used.
-  std::vector<at::Tensor> x_, mixed_;  // inputs of the layers and the last one's output; attention's output
+  std::vector<at::Tensor> x_;  // inputs of the layers and the last one's output, [t, hidden]
   std::vector<Attended> attended_;
   std::vector<Kept> kept_;
   at::Tensor normed_, act_;                  // [t, hidden], [t, intermediate]
   at::Tensor grad_, grad_mixed_, grad_qkv_;  // [t, hidden], [t, q], [t, q + 2 kv]
+  at::Tensor grad_q_, grad_k_, grad_v_;      // [t, q], [t, kv], [t, kv]
   at::Tensor partials_;
 };
 
