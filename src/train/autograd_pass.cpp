@@ -9,7 +9,7 @@ class AutogradPass : public Pass {
  public:
   AutogradPass(const model::Model& model, const TrainConfig& config) : model_(model), config_(config) {}
 
-  TargetScores forward(const MicroBatch& batch, bool train) override {
+  TargetScores forward(const MicroBatch& batch, bool train, const at::Tensor&) override {
     const at::AutoGradMode mode(train);
     const at::Tensor hidden = model_.forward(batch.ids, batch.positions, model::packed_attention(batch.cu_seqlens),
                                              config_.recompute_layers);

@@ -53,6 +53,7 @@ at::Tensor masked_of(const PolicyInputs& in, const at::Tensor& advantages, const
 }  // namespace
 
 at::Tensor sft_loss(const at::Tensor& log_probs, const at::Tensor& weights) { return -(log_probs * weights).sum(); }
+at::Tensor sft_gradient(const at::Tensor& weights) { return -weights; }
 
 at::Tensor kl_estimate(KlType type, const at::Tensor& log_probs, const at::Tensor& reference_log_probs) {
   const at::Tensor d = log_probs - reference_log_probs;

@@ -11,6 +11,7 @@ namespace tritonforge::train {
 
 // Negative log-likelihood.
 at::Tensor sft_loss(const at::Tensor& log_probs, const at::Tensor& weights);
+at::Tensor sft_gradient(const at::Tensor& weights);  // of log_probs
 
 // Per-token estimates of KL(policy || reference) with d = log_probs - reference (Schulman 2020):
 // k1 = d, k2 = d^2 / 2, k3 = exp(-d) - 1 + d.

@@ -14,8 +14,10 @@ namespace tritonforge::train {
 class Pass {
  public:
   virtual ~Pass() = default;
-  // Log-probability and entropy of every target, plain tensors. `train`: backward() may follow.
-  virtual TargetScores forward(const MicroBatch& batch, bool train) = 0;
+  // Log-probability and entropy of every target, plain tensors. `train`: backward() may follow. `known`: the gradient
+  // of log_probs that backward() will be told, where it does not depend on them: a pass may then save the head's second
+  // product.
+  virtual TargetScores forward(const MicroBatch& batch, bool train, const at::Tensor& known = {}) = 0;
   // Adds the gradients of the loss to .grad of the model's parameters, or to the arena that the pass was made with,
   // from its gradients [n] of the last forward pass's log_probs and entropy (undefined: 0). Once a forward pass.
   virtual void backward(const at::Tensor& grad_log_probs, const at::Tensor& grad_entropy) = 0;

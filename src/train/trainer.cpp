@@ -137,7 +137,8 @@ StepMetrics Trainer::train_step(StepKind kind, std::span<const TrainSequence> se
       for (size_t m = 0; m < updates[u].size(); ++m) {
         const MicroBatch& batch = updates[u][m];
         // Leaves: the loss alone is autograd's, a handful of operations over [n].
-        TargetScores scores = pass_->forward(batch, true);
+        TargetScores scores = pass_->forward(batch, true,
+                                             kind == StepKind::kSft ? sft_gradient(batch.weights) : at::Tensor());
         scores.log_probs.requires_grad_();
         if (config_.loss.entropy_coef > 0 && kind == StepKind::kRl) scores.entropy.requires_grad_();
         if (kind == StepKind::kSft) {

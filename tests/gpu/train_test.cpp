@@ -235,6 +235,32 @@ TEST_F(TrainOnGpu, RecomputeAndPaddingChangeNoBit) {
   }
 }
 
+// The head's gradient in the forward pass is the one of the backward pass: to the bit where there is one chunk.
+TEST_F(TrainOnGpu, GradientsThatAreKnownBefore) {
+  const model::ModelConfig shape = small_config(model::Family::kQwen3);
+  const auto all = sequences(5, 0.8);
+  const MicroBatch batch = batch_of(all, device());
+  const at::Tensor grad = at::randn({batch.target_count}).to(device());
+  for (const int64_t chunk : {64, 4096}) {
+    TrainConfig config = sample_train_config();
+    config.deterministic = true;
+    config.lm_head_chunk = chunk;
+    const model::Model model = made(shape, at::kBFloat16, device());
+    std::vector<std::unique_ptr<Gradients>> runs;
+    for (const bool known : {true, false}) {
+      runs.push_back(std::make_unique<Gradients>(Gradients{.sums = model::Model(shape, at::kFloat, device())}));
+      const auto pass = make_gpu_pass(model, config, runs.back().get());
+      pass->forward(batch, true, known ? grad : at::Tensor());
+      pass->backward(grad, {});
+    }
+    const auto a = runs[0]->sums.named_parameters(), b = runs[1]->sums.named_parameters();
+    for (size_t i = 0; i < a.size(); ++i) {
+      if (chunk == 4096) EXPECT_TRUE(at::equal(a[i].second, b[i].second)) << a[i].first;
+      else EXPECT_LT(relative(a[i].second.to(at::kDouble), b[i].second.to(at::kDouble)), 1e-5) << a[i].first;
+    }
+  }
+}
+
 // fp32 states against AdamW over the same gradients, one step with NaN among them.
 TEST_F(TrainOnGpu, FlatAdamWIsAdamW) {
   const model::ModelConfig shape = small_config(model::Family::kQwen3);

@@ -38,21 +38,30 @@ __device__ inline uint32_t rounded_at_random(float x, uint32_t bits16) {
   const uint32_t bits = __float_as_uint(x);
   return (bits & 0x7F800000u) == 0x7F800000u ? bits >> 16 : (bits + bits16) >> 16;
 }
-// Eight of them with the numbers of counter `at`.
-__device__ inline void store_at_random(Bf16* to, int64_t i, const float (&from)[8], uint64_t key, uint64_t at) {
+// Eight of them, from 16 bits of `random` each.
+struct Random {
+  uint64_t half[2];
+};
+__device__ inline void store_at_random(Bf16* to, int64_t i, const float (&from)[8], const Random& random) {
   Bf16x8 packed;
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const uint64_t random = mixed(key + (2 * at + half) * 0x9E3779B97F4A7C15u);
-#pragma unroll
-    for (int pair = 0; pair < 2; ++pair) {
-      const float* x = from + 4 * half + 2 * pair;
-      const auto bits = static_cast<uint32_t>(random >> (32 * pair));
-      packed.pair[2 * half + pair] = rounded_at_random(x[0], bits & 0xFFFFu) | rounded_at_random(x[1], bits >> 16)
-                                                                                   << 16;
-    }
+  for (int pair = 0; pair < 4; ++pair) {
+    const auto bits = static_cast<uint32_t>(random.half[pair / 2] >> (pair % 2 * 32));
+    packed.pair[pair] = rounded_at_random(from[2 * pair], bits & 0xFFFFu) |
+                        rounded_at_random(from[2 * pair + 1], bits >> 16) << 16;
   }
   reinterpret_cast<Bf16x8*>(to)[i] = packed;
+}
+// Another one, as random for a value of its own; not as far from the first as mixed() would put it.
+__device__ inline Random next(const Random& random) {
+  constexpr uint64_t kOdd = 0xD6E8FEB86659FD93u;
+  return {{(random.half[0] ^ (random.half[0] >> 32)) * kOdd, (random.half[1] ^ (random.half[1] >> 32)) * kOdd}};
+}
+
+__device__ inline float square_root(float x) {
+  float y;
+  asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
 }
 
 __device__ inline float block_sum(float value) {
@@ -137,7 +146,7 @@ __global__ void __launch_bounds__(kThreads) update_kernel(AdamwArgs a) {
       const float gradient = g[j] * state.scale;
       m[j] = a.beta1 * m[j] + (1.0f - a.beta1) * gradient;
       v[j] = a.beta2 * v[j] + (1.0f - a.beta2) * gradient * gradient;
-      w[j] = w[j] * keep - rate * m[j] / (sqrtf(v[j]) * root + a.eps);
+      w[j] = w[j] * keep - __fdividef(rate * m[j], square_root(v[j]) * root + a.eps);
     }
     if constexpr (kFp32) {
       store8(first, i, m);
@@ -145,10 +154,11 @@ __global__ void __launch_bounds__(kThreads) update_kernel(AdamwArgs a) {
       store8(a.master, i, w);
       store8(a.weights, i, w);
     } else {
-      const auto at = static_cast<uint64_t>(i);
-      store_at_random(first, i, m, key, 3 * at);
-      store_at_random(second, i, v, key, 3 * at + 1);
-      store_at_random(a.weights, i, w, key, 3 * at + 2);
+      const uint64_t at = key + 2 * static_cast<uint64_t>(i) * 0x9E3779B97F4A7C15u;
+      const Random for_weight{{mixed(at), mixed(at + 0x9E3779B97F4A7C15u)}}, for_first = next(for_weight);
+      store_at_random(a.weights, i, w, for_weight);
+      store_at_random(first, i, m, for_first);
+      store_at_random(second, i, v, next(for_first));
     }
   }
 }

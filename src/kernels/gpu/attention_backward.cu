@@ -28,7 +28,7 @@ template <int kHeadDim>
 struct Layout {  // of shared memory, in bytes
   static constexpr int kColumns = kHeadDim / 64;
   static constexpr int kKeyBytes = kKeys * kHeadDim * 2, kRowsBytes = kRows * kHeadDim * 2;
-  static constexpr int kStatisticsBytes = kRows * 16, kPartBytes = kRows * kHeadDim * 4;
+  static constexpr int kStatisticsBytes = kRows * 8, kPartBytes = kRows * kHeadDim * 4;
   static constexpr int kKeysAt = 0, kValuesAt = kKeyBytes, kQueriesAt = 2 * kKeyBytes;
   static constexpr int kGradsAt = kQueriesAt + kStages * kRowsBytes;  // of the output
   static constexpr int kScoresAt = kGradsAt + kStages * kRowsBytes;   // dS^T: a row of 64 a key
@@ -47,7 +47,7 @@ struct Maps {
 struct Scratch {
   int* counters;       // items taken
   int* added;          // [kv_heads, tiles]: blocks of keys whose part of dQ is in
-  float4* statistics;  // [kv_heads, tokens, group]: log2 of the row's sum, D
+  float2* statistics;  // [tiles, kv_heads, kRows]: log2 of the row's sum, D; infinity and 0 where there is no row
   float* sums;         // [tiles, kv_heads, kRows * head_dim]: dQ as the parts lie in shared memory
 };
 
@@ -58,20 +58,27 @@ struct Item {
 
 // ---- D, before the blocks begin ----
 
-__global__ void begin_kernel(AttentionBackwardArgs a, float4* statistics) {
+// A block a tile and kv head, a warp a row at a time.
+constexpr int kBeginThreads = 512;
+__global__ void __launch_bounds__(kBeginThreads) begin_kernel(AttentionBackwardArgs a, float2* statistics) {
   allow_next();
   wait_for_previous();
-  const int64_t index = (blockIdx.x * int64_t{blockDim.x} + threadIdx.x) / kWarp;  // of token and head
-  if (index >= a.tokens * a.heads) return;
-  const int lane = threadIdx.x % kWarp;
-  const auto* out = reinterpret_cast<const uint32_t*>(a.out + index * a.head_dim);
-  const auto* grad = reinterpret_cast<const uint32_t*>(a.d_out + index * a.head_dim);
-  float sum = 0;
-  for (int i = lane; i < a.head_dim / 2; i += kWarp) sum += low(out[i]) * low(grad[i]) + high(out[i]) * high(grad[i]);
-  sum = lane_sum(sum);
-  if (lane > 0) return;
-  const int64_t group = a.heads / a.kv_heads, token = index / a.heads, head = index % a.heads;
-  statistics[(head / group * a.tokens + token) * group + head % group] = make_float4(a.statistics[index], sum, 0, 0);
+  const AttentionBackwardTile tile = a.tiles[blockIdx.x];
+  const int group = static_cast<int>(a.heads / a.kv_heads), lane = threadIdx.x % kWarp, head = blockIdx.y;
+#pragma unroll
+  for (int round = 0; round < kRows * kWarp / kBeginThreads; ++round) {
+    const int row = round * (kBeginThreads / kWarp) + static_cast<int>(threadIdx.x) / kWarp, token = row / group;
+    float2 made = make_float2(INFINITY, 0);
+    if (token < tile.tokens) {
+      const int64_t index = int64_t{tile.row + token} * a.heads + head * group + row % group;
+      const auto* out = reinterpret_cast<const uint32_t*>(a.out + index * a.head_dim);
+      const auto* grad = reinterpret_cast<const uint32_t*>(a.d_out + index * a.head_dim);
+      for (int i = lane; i < a.head_dim / 2; i += kWarp)
+        made.y += low(out[i]) * low(grad[i]) + high(out[i]) * high(grad[i]);
+      made = make_float2(a.statistics[index], lane_sum(made.y));
+    }
+    if (lane == 0) statistics[(int64_t{blockIdx.x} * a.kv_heads + head) * kRows + row] = made;
+  }
 }
 
 #if TF_HOPPER
@@ -137,19 +144,19 @@ __device__ void fetch(const AttentionBackwardArgs& a, const Maps& maps, const Sc
     __syncwarp();
     if (item.count == 0) return;
     for (int tile = item.first + item.count - 1; tile >= item.first; --tile, ++turn.n) {
-      const int stage = turn.stage(), token = tile * tile_tokens, row = item.row + token;
+      const int stage = turn.stage(), row = item.row + tile * tile_tokens;
       const uint32_t full = barriers.rows_full(stage);
       barrier_wait(barriers.rows_empty(stage), turn.parity() ^ 1);
       if (lane == 0) {
-        const int statistics = min(tile_tokens, item.length - token) * group * 16;
-        barrier_expect(full, 2 * L::kColumns * kRowBytes * group * tile_tokens + statistics);
+        barrier_expect(full, 2 * L::kColumns * kRowBytes * group * tile_tokens + L::kStatisticsBytes);
         for (int column = 0; column < L::kColumns; ++column) {
           const uint32_t at = shared + stage * L::kRowsBytes + column * kRows * kRowBytes;
           tensor_load(at + L::kQueriesAt, &maps.queries, full, column * 64, item.head * group, row);
           tensor_load(at + L::kGradsAt, &maps.grads, full, column * 64, item.head * group, row);
         }
         bulk_load(shared + L::kStatisticsAt + stage * L::kStatisticsBytes,
-                  scratch.statistics + (item.head * a.tokens + row) * group, statistics, full);
+                  scratch.statistics + ((item.tile + tile) * a.kv_heads + item.head) * kRows, L::kStatisticsBytes,
+                  full);
       }
       __syncwarp();
     }
@@ -206,6 +213,13 @@ __device__ void add_parts(const AttentionBackwardArgs& a, const Scratch& scratch
   }
 }
 
+// A warpgroup has read all of dS, and waits until the other one has.
+__device__ inline void scores_are_read(int warpgroup) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(2 + warpgroup), "n"(kConsumers * kWarpgroup) : "memory");
+}
+__device__ inline void await_readers(int warpgroup) {
+  asm volatile("bar.sync %0, %1;" ::"r"(3 - warpgroup), "n"(kConsumers * kWarpgroup) : "memory");
+}
 __device__ inline void consumers_meet() { asm volatile("bar.sync 1, %0;" ::"n"(kConsumers * kWarpgroup) : "memory"); }
 
 // One warpgroup: its 64 keys of every item.
@@ -218,7 +232,7 @@ __device__ void compute(const AttentionBackwardArgs& a, const Item* told, uint32
             group = static_cast<int>(a.heads / a.kv_heads);
   const int key = warpgroup * 64 + warp * 16 + lane / 4;  // of the block, and the one 8 further on
   float dk[kHeadDim / 2], dv[kHeadDim / 2], s[kRows / 2], dp[kRows / 2], dq[kHeadDim / 4];
-  uint32_t p[kRows / 16][4], ds[kRows / 16][4];
+  uint32_t p[kRows / 16][4];
   Turn turn;
   const auto release = [&](uint32_t barrier) {
     __syncwarp();
@@ -231,20 +245,6 @@ __device__ void compute(const AttentionBackwardArgs& a, const Item* told, uint32
       product(c, operand(keys + warpgroup * 64 * kRowBytes + step / 4 * kKeys * kRowBytes + step % 4 * 32),
               operand(rows + step / 4 * kRows * kRowBytes + step % 4 * 32), step > 0);
     products_commit();
-  };
-  // c [64 keys, head_dim] += f [64 keys, 64 rows] rows.
-  const auto add = [&](float(&c)[kHeadDim / 2], const uint32_t(&f)[kRows / 16][4], uint32_t rows) {
-#pragma unroll
-    for (int step = 0; step < kRows / 16; ++step)
-      add_product(c, f[step], operand(rows + step * 16 * kRowBytes, kRows * kRowBytes));
-    products_commit();
-  };
-  const auto to_operand = [](uint32_t(&to)[kRows / 16][4], const float(&from)[kRows / 2]) {
-#pragma unroll
-    for (int step = 0; step < kRows / 16; ++step) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) to[step][i] = pack(from[8 * step + 2 * i], from[8 * step + 2 * i + 1]);
-    }
   };
   const auto multiply_queries = [&] {  // of the tile whose turn it is
     barrier_wait(barriers.rows_full(turn.stage()), turn.parity());
@@ -271,104 +271,19 @@ __device__ void compute(const AttentionBackwardArgs& a, const Item* told, uint32
     }
   };
 
+  scores_are_read(warpgroup);
   for (int items = 0;; ++items) {
     barrier_wait(barriers.keys_full(), items & 1);
     const Item item = *told;
-    if (item.count == 0) return;
+    if (item.count == 0) return await_readers(warpgroup);
 #pragma unroll
     for (int i = 0; i < kHeadDim / 2; ++i) dk[i] = dv[i] = 0;
-    multiply_queries();
-    for (int tile = item.first + item.count - 1; tile >= item.first; --tile) {
-      const int stage = turn.stage();
-      const uint32_t queries = shared + L::kQueriesAt + stage * L::kRowsBytes,
-                     grads = shared + L::kGradsAt + stage * L::kRowsBytes;
-      hold(dp);
-      products_begin();
-      multiply(dp, shared + L::kValuesAt, grads);
-
-      // P, and what dP is less.
-      const auto* statistics = reinterpret_cast<const float2*>(base + L::kStatisticsAt + stage * L::kStatisticsBytes);
-      const int token = tile * tile_tokens;
-      const bool masked = token < item.block * kKeys + kKeys || token + tile_tokens > item.length ||
-                          tile_tokens * group < kRows;
-      float less[kRows / 4];
-      products_wait<1>();
-      hold(s);
-#pragma unroll
-      for (int n = 0; n < kRows / 8; ++n) {
-#pragma unroll
-        for (int j = 0; j < 2; ++j) {
-          const int row = 8 * n + lane % 4 * 2 + j;
-          float2 of = statistics[2 * row];
-          if (masked) {
-            const int at = row / group;  // of the tile's tokens
-            if (at >= tile_tokens || token + at >= item.length) of = make_float2(INFINITY, 0);
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-              if (item.block * kKeys + key + 8 * half > token + at) s[4 * n + 2 * half + j] = -FLT_MAX;
-            }
-          }
-          less[2 * n + j] = of.y;
-#pragma unroll
-          for (int half = 0; half < 2; ++half) {
-            float& x = s[4 * n + 2 * half + j];
-            x = power_of_two(fmaf(x, scale, -of.x));
-          }
-        }
-      }
-      to_operand(p, s);
-      hold(p);
-      hold(dv);
-      products_begin();
-      add(dv, p, grads);
-      products_wait<1>();
-      hold(dp);
-#pragma unroll
-      for (int i = 0; i < kRows / 2; ++i) dp[i] = s[i] * (dp[i] - less[2 * (i / 4) + i % 2]);
-      to_operand(ds, dp);
-      consumers_meet();  // nobody reads the last tile's any more
-#pragma unroll
-      for (int n = 0; n < kRows / 8; ++n) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const int row = key + 8 * half;
-          asm volatile("st.shared.b32 [%0], %1;" ::"r"(shared + L::kScoresAt + row * kRowBytes +
-                                                       ((n ^ (row & 7)) * 16 + lane % 4 * 4)),
-                       "r"(ds[n / 2][n % 2 * 2 + half])
-                       : "memory");
-        }
-      }
-      fence_async_proxy();
-      consumers_meet();
-      hold(ds);
-      hold(dk);
-      hold(dq);
-      products_begin();
-      add(dk, ds, queries);
-#pragma unroll
-      for (int step = 0; step < kKeys / 16; ++step) {
-        const uint32_t columns = shared + L::kKeysAt + warpgroup * (kHeadDim == 128 ? kKeys * kRowBytes : 64);
-        product_of_rows(dq, operand(shared + L::kScoresAt + step * 16 * kRowBytes),
-                        operand(columns + step * 16 * kRowBytes), step > 0);
-      }
-      products_commit();
-
-      const Turn part = turn;
-      ++turn.n;
-      if (tile > item.first) {
-        multiply_queries();
-        products_wait<1>();
-      } else {
-        products_wait<0>();
-      }
-      hold(dq);
-      hold(dk);
-      hold(dv);
-      release(barriers.rows_empty(stage));
-
-      // dQ's part as it lies in the registers: sixteen bytes a thread at a time.
-      barrier_wait(barriers.part_empty(part.stage()), part.parity() ^ 1);
-      const uint32_t to = shared + L::kPartsAt + part.stage() * L::kPartBytes + warpgroup * (L::kPartBytes / 2) +
+    // What a tile's products leave: its rows are free again, and dQ's part goes on, as it lies in the registers,
+    // sixteen bytes a thread at a time.
+    const auto hand_over = [&](const Turn& of) {
+      release(barriers.rows_empty(of.stage()));
+      barrier_wait(barriers.part_empty(of.stage()), of.parity() ^ 1);
+      const uint32_t to = shared + L::kPartsAt + of.stage() * L::kPartBytes + warpgroup * (L::kPartBytes / 2) +
                           thread * 16;
 #pragma unroll
       for (int i = 0; i < kHeadDim / 16; ++i) {
@@ -377,7 +292,98 @@ __device__ void compute(const AttentionBackwardArgs& a, const Item* told, uint32
                      : "memory");
       }
       fence_async_proxy();
-      release(barriers.part_full(part.stage()));
+      release(barriers.part_full(of.stage()));
+    };
+    multiply_queries();
+    products_wait<0>();
+    hold(s);
+    for (int tile = item.first + item.count - 1;; --tile) {
+      const int stage = turn.stage();
+      const uint32_t queries = shared + L::kQueriesAt + stage * L::kRowsBytes,
+                     grads = shared + L::kGradsAt + stage * L::kRowsBytes;
+      hold(dp);
+      products_begin();
+      multiply(dp, shared + L::kValuesAt, grads);
+
+      // P. A thread's rows are neighbours in pairs.
+      const auto* statistics = reinterpret_cast<const float4*>(base + L::kStatisticsAt + stage * L::kStatisticsBytes) +
+                               lane % 4;
+      const int token = tile * tile_tokens - item.block * kKeys;  // of the tile's first row, from the first key
+      if (token < kKeys) {
+#pragma unroll
+        for (int i = 0; i < kRows / 2; ++i) {
+          const int row = i / 4 * 8 + lane % 4 * 2 + i % 2;
+          if (key + i / 2 % 2 * 8 > token + row / group) s[i] = -FLT_MAX;
+        }
+      }
+#pragma unroll
+      for (int n = 0; n < kRows / 8; ++n) {
+        const float4 of = statistics[4 * n];
+#pragma unroll
+        for (int i = 4 * n; i < 4 * n + 4; ++i) s[i] = power_of_two(fmaf(s[i], scale, i % 2 == 0 ? -of.x : -of.z));
+      }
+#pragma unroll
+      for (int step = 0; step < kRows / 16; ++step) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) p[step][i] = pack(s[8 * step + 2 * i], s[8 * step + 2 * i + 1]);
+      }
+      hold(p);
+      hold(dv);
+      products_begin();
+#pragma unroll
+      for (int step = 0; step < kRows / 16; ++step)
+        add_product(dv, p[step], operand(grads + step * 16 * kRowBytes, kRows * kRowBytes));
+      products_commit();
+      products_wait<1>();
+      hold(dp);
+
+      // dS^T, to where both warpgroups and the products find it.
+      await_readers(warpgroup);
+#pragma unroll
+      for (int n = 0; n < kRows / 8; ++n) {
+        const float4 less = statistics[4 * n];
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const int i = 4 * n + 2 * half, of = key + 8 * half;
+          const uint32_t pair = pack(s[i] * (dp[i] - less.y), s[i + 1] * (dp[i + 1] - less.w));
+          asm volatile("st.shared.b32 [%0], %1;" ::"r"(shared + L::kScoresAt + of * kRowBytes +
+                                                       ((n ^ (of & 7)) * 16 + lane % 4 * 4)),
+                       "r"(pair)
+                       : "memory");
+        }
+      }
+      fence_async_proxy();
+      consumers_meet();
+      hold(dk);
+      hold(dq);
+      products_begin();
+#pragma unroll
+      for (int step = 0; step < kRows / 16; ++step)
+        add_product(dk, operand(shared + L::kScoresAt + warpgroup * 64 * kRowBytes + step * 32),
+                    operand(queries + step * 16 * kRowBytes, kRows * kRowBytes));
+#pragma unroll
+      for (int step = 0; step < kKeys / 16; ++step) {
+        const uint32_t columns = shared + L::kKeysAt + warpgroup * (kHeadDim == 128 ? kKeys * kRowBytes : 64);
+        product_of_rows(dq, operand(shared + L::kScoresAt + step * 16 * kRowBytes),
+                        operand(columns + step * 16 * kRowBytes), step > 0);
+      }
+      products_commit();
+
+      const Turn done = turn;
+      ++turn.n;
+      products_wait<0>();
+      hold(dq);
+      hold(dk);
+      hold(dv);
+      scores_are_read(warpgroup);
+      if (tile == item.first) {
+        hand_over(done);
+        break;
+      }
+      multiply_queries();
+      hand_over(done);
+      products_wait<0>();  // nothing is in flight from one round to the next: the compiler would serialise all products
+      hold(s);
     }
     release(barriers.keys_empty());
     store(a.dk, dk, item, a.scale);
@@ -417,11 +423,11 @@ __global__ void __launch_bounds__(kThreads, 1)
   wait_for_previous();
   __syncthreads();
   if (threadIdx.x < kWarpgroup) {
-    registers_down<32>();  // all together no more than at the start, 168 a thread
+    registers_down<24>();  // all together no more than at the start, 168 a thread
     if (threadIdx.x < kWarp) fetch<kHeadDim>(a, maps, scratch, told, shared, barriers, tile_tokens);
     else if (threadIdx.x == kWarp) add_parts<kHeadDim>(a, scratch, told, shared, barriers);
   } else {
-    registers_up<232>();
+    registers_up<240>();
     compute<kHeadDim>(a, told, shared, base, barriers, tile_tokens, scale);
   }
 #endif
@@ -467,7 +473,7 @@ size_t counter_bytes(const AttentionBackwardArgs& a) {
   return aligned(sizeof(int) * static_cast<size_t>(4 + a.kv_heads * a.tile_count));
 }
 size_t statistics_bytes(const AttentionBackwardArgs& a) {
-  return aligned(sizeof(float4) * static_cast<size_t>(a.tokens * a.heads));
+  return aligned(sizeof(float2) * static_cast<size_t>(a.tile_count * a.kv_heads * kRows));
 }
 
 template <int kHeadDim>
@@ -476,14 +482,12 @@ int run(const AttentionBackwardArgs& a, Stream stream) {
   auto* counters = reinterpret_cast<int*>(bytes);
   const Scratch scratch{.counters = counters,
                         .added = counters + 4,
-                        .statistics = reinterpret_cast<float4*>(bytes + counter_bytes(a)),
+                        .statistics = reinterpret_cast<float2*>(bytes + counter_bytes(a)),
                         .sums = reinterpret_cast<float*>(bytes + counter_bytes(a) + statistics_bytes(a))};
   int error = check(cudaMemsetAsync(counters, 0, counter_bytes(a), stream), "attention_backward");
   if (error != 0) return error;
-  constexpr int kBeginThreads = 256;
-  error = launch("attention_backward: begin", begin_kernel,
-                 dim3(static_cast<unsigned>(ceil_div<int64_t>(a.tokens * a.heads, kBeginThreads / kWarp))),
-                 kBeginThreads, 0, stream, a, scratch.statistics);
+  const dim3 tiles(static_cast<unsigned>(a.tile_count), static_cast<unsigned>(a.kv_heads));
+  error = launch("attention_backward: begin", begin_kernel, tiles, kBeginThreads, 0, stream, a, scratch.statistics);
   if (error != 0) return error;
 
   const auto kernel = attention_backward_kernel<kHeadDim>;
@@ -505,9 +509,8 @@ int run(const AttentionBackwardArgs& a, Stream stream) {
   error = launch("attention_backward", kernel, dim3(static_cast<unsigned>(std::min<int64_t>(items, multiprocessors()))),
                  kThreads, kBytes, stream, a, maps, scratch, a.scale * kLog2E);
   if (error != 0) return error;
-  return launch("attention_backward: end", end_kernel<kHeadDim>,
-                dim3(static_cast<unsigned>(a.tile_count), static_cast<unsigned>(a.kv_heads)), kConsumers * kWarpgroup,
-                0, stream, a, scratch.sums);
+  return launch("attention_backward: end", end_kernel<kHeadDim>, tiles, kConsumers * kWarpgroup, 0, stream, a,
+                scratch.sums);
 }
 
 }  // namespace

@@ -206,6 +206,27 @@ __device__ inline void add_product(float (&c)[32], const uint32_t (&a)[4], uint6
       : TF_F8(c, 0), TF_F8(c, 8), TF_F8(c, 16), TF_F8(c, 24)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
+// The same with a in shared memory along its inner dimension.
+__device__ inline void add_product(float (&c)[64], uint64_t a, uint64_t b) {
+  asm volatile(
+      "{\n.reg .pred add;\nsetp.eq.b32 add, 0, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
+      "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, "
+      "%46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
+      "%64, %65, add, 1, 1, 0, 1;\n}\n"
+      : TF_F8(c, 0), TF_F8(c, 8), TF_F8(c, 16), TF_F8(c, 24), TF_F8(c, 32), TF_F8(c, 40), TF_F8(c, 48), TF_F8(c, 56)
+      : "l"(a), "l"(b));
+}
+__device__ inline void add_product(float (&c)[32], uint64_t a, uint64_t b) {
+  asm volatile(
+      "{\n.reg .pred add;\nsetp.eq.b32 add, 0, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "
+      "%24, %25, %26, %27, %28, %29, %30, %31}, %32, %33, add, 1, 1, 0, 1;\n}\n"
+      : TF_F8(c, 0), TF_F8(c, 8), TF_F8(c, 16), TF_F8(c, 24)
+      : "l"(a), "l"(b));
+}
 // c [64, 64 or 32] = a [16, 64]^T b [16, 64 or 32] (+ c): the rows of both in shared memory.
 __device__ inline void product_of_rows(float (&c)[32], uint64_t a, uint64_t b, bool add) {
   asm volatile(

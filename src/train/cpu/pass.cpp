@@ -24,7 +24,7 @@ class CpuPass : public Pass {
   CpuPass(const model::Model& model, const TrainConfig& config)
       : model_(model), layers_(model, config.recompute_layers), head_(model, config.lm_head_chunk) {}
 
-  TargetScores forward(const MicroBatch& batch, bool train) override {
+  TargetScores forward(const MicroBatch& batch, bool train, const at::Tensor&) override {
     const Threads threads;
     const at::Tensor& x = layers_.forward(batch, train);
     batch_ = train ? &batch : nullptr;

@@ -44,8 +44,11 @@ at::Tensor Head::project(int64_t index) {
   return logits;
 }
 
-TargetScores Head::forward(const MicroBatch& batch, const at::Tensor& x) {
+TargetScores Head::forward(const MicroBatch& batch, const at::Tensor& x, const at::Tensor& known,
+                           Gradients* gradients) {
   reserve(batch.target_count);
+  added_ = false;
+  done_ = known.defined();
   const model::ModelConfig& c = model_.config();
   const auto fp32 = x_.options().dtype(at::kFloat);
   rows_ = batch.rows.to(at::kInt);
@@ -69,36 +72,42 @@ TargetScores Head::forward(const MicroBatch& batch, const at::Tensor& x) {
                                                 .rows = rows_of(index),
                                                 .vocab = c.vocab_size};
     check_cuda(api_.head_scores(&args, kStream));
+    if (done_) chunk_backward(index, known, {}, *gradients);
   }
   return {scores_.log_probs.clone(), scores_.entropy.clone()};
+}
+
+void Head::chunk_backward(int64_t index, const at::Tensor& grad_log_probs, const at::Tensor& grad_entropy,
+                          Gradients& gradients) {
+  const model::ModelConfig& c = model_.config();
+  const int64_t begin = begin_of(index), rows = rows_of(index);
+  const at::Tensor logits = project(index);
+  kept_ = -1;
+  const tritonforge::gpu::HeadGradientArgs args{.logits = logits.mutable_data_ptr<float>(),
+                                                .targets = targets_.const_data_ptr<int32_t>() + begin,
+                                                .inverse_temperature = floats(inverse_temperature_, begin),
+                                                .entropy = floats(scores_.entropy, begin),
+                                                .maximum = floats(maximum_, begin),
+                                                .inverse_total = floats(inverse_total_, begin),
+                                                .grad_log_probs = floats(grad_log_probs, begin),
+                                                .grad_entropy = floats(grad_entropy, begin),
+                                                .rows = rows,
+                                                .vocab = c.vocab_size};
+  check_cuda(api_.head_gradient(&args, kStream));
+  const at::Tensor grad_logits = logits.view(at::kBFloat16).narrow(1, 0, c.vocab_size);
+  grad_logits.narrow(0, rows, logits.size(0) - rows).zero_();
+  const auto chunk = [&](const at::Tensor& of) { return of.narrow(0, begin, logits.size(0)); };
+  products_.input_gradient(chunk(grad_), grad_logits, model_.lm_head());
+  products_.weight_gradient(gradients.sums.lm_head(), grad_logits, chunk(normed_), added_ || !gradients.empty);
+  added_ = true;
 }
 
 void Head::backward(const MicroBatch& batch, const at::Tensor& grad_log_probs, const at::Tensor& grad_entropy,
                     const at::Tensor& grad, Gradients& gradients) {
   const model::ModelConfig& c = model_.config();
-  bool accumulate = !gradients.empty;
-  for (int64_t index = (count_ - 1) / chunk_; index >= 0; --index) {  // the last one's logits are still there
-    const int64_t begin = begin_of(index), rows = rows_of(index);
-    const at::Tensor logits = project(index);
-    kept_ = -1;
-    const tritonforge::gpu::HeadGradientArgs args{.logits = logits.mutable_data_ptr<float>(),
-                                                  .targets = targets_.const_data_ptr<int32_t>() + begin,
-                                                  .inverse_temperature = floats(inverse_temperature_, begin),
-                                                  .entropy = floats(scores_.entropy, begin),
-                                                  .maximum = floats(maximum_, begin),
-                                                  .inverse_total = floats(inverse_total_, begin),
-                                                  .grad_log_probs = floats(grad_log_probs, begin),
-                                                  .grad_entropy = floats(grad_entropy, begin),
-                                                  .rows = rows,
-                                                  .vocab = c.vocab_size};
-    check_cuda(api_.head_gradient(&args, kStream));
-    const at::Tensor grad_logits = logits.view(at::kBFloat16).narrow(1, 0, c.vocab_size);
-    grad_logits.narrow(0, rows, logits.size(0) - rows).zero_();
-    const auto chunk = [&](const at::Tensor& of) { return of.narrow(0, begin, logits.size(0)); };
-    products_.input_gradient(chunk(grad_), grad_logits, model_.lm_head());
-    products_.weight_gradient(gradients.sums.lm_head(), grad_logits, chunk(normed_), accumulate);
-    accumulate = true;
-  }
+  // From the last one on, whose logits are still there.
+  for (int64_t index = (count_ - 1) / chunk_; index >= 0 && !done_; --index)
+    chunk_backward(index, grad_log_probs, grad_entropy, gradients);
   const tritonforge::gpu::RmsNormBackwardArgs norm{.dx = bits(grad_),
                                                    .normed = nullptr,
                                                    .x = bits(x_),

@@ -12,7 +12,9 @@ class Head {
  public:
   Head(const model::Model& model, int64_t chunk, Products& products);
   // x: hidden states of all tokens, [>= tokens, hidden], after the last layer.
-  TargetScores forward(const MicroBatch& batch, const at::Tensor& x);
+  // known: of backward()'s grad_log_probs where there is no other gradient, or undefined. Then what follows from it is
+  // done at once, the head's gradient included, and `gradients` is not null.
+  TargetScores forward(const MicroBatch& batch, const at::Tensor& x, const at::Tensor& known, Gradients* gradients);
   // After forward() of the same. Adds to the gradients; writes the gradient of x's rows that predict a target to
   // `grad` [>= tokens, hidden], and nothing to the others.
   void backward(const MicroBatch& batch, const at::Tensor& grad_log_probs, const at::Tensor& grad_entropy,
@@ -24,6 +26,9 @@ class Head {
   at::Tensor project(int64_t index);
   int64_t begin_of(int64_t index) const { return index * chunk_; }
   int64_t rows_of(int64_t index) const;  // targets of the chunk
+  // From the chunk's logits, which are overwritten, to the gradients of normed_ and of the head.
+  void chunk_backward(int64_t index, const at::Tensor& grad_log_probs, const at::Tensor& grad_entropy,
+                      Gradients& gradients);
 
   const CudaApi& api_;
   const model::Model& model_;
@@ -37,6 +42,8 @@ class Head {
   at::Tensor logits_;                   // [chunk, vocab] fp32
   at::Tensor maximum_, inverse_total_;  // [n] fp32
   TargetScores scores_;
+  bool added_ = false;  // to the head's gradient in this micro-batch
+  bool done_ = false;   // the chunks' backward passes, in the forward pass
   at::Tensor partials_;
 };
 

@@ -14,11 +14,11 @@ class GpuPass : public Pass {
         layers_(model, config.recompute_layers, products_),
         head_(model, config.lm_head_chunk, products_) {}
 
-  TargetScores forward(const MicroBatch& batch, bool train) override {
+  TargetScores forward(const MicroBatch& batch, bool train, const at::Tensor& known) override {
     const at::NoGradGuard no_grad;
     use_device();
     batch_ = train ? &batch : nullptr;
-    return head_.forward(batch, layers_.forward(batch, train));
+    return head_.forward(batch, layers_.forward(batch, train), train ? known : at::Tensor(), gradients_);
   }
 
   void backward(const at::Tensor& grad_log_probs, const at::Tensor& grad_entropy) override {
