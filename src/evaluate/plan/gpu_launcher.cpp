@@ -57,9 +57,10 @@ GpuLauncher::GpuLauncher(const Plan& plan, const std::vector<GpuBinary>& binarie
   for (const PlanStep& step : plan.steps) {
     if (step.kernel < 0) continue;
     const GpuKernel& kernel = *kernels_[static_cast<size_t>(step.kernel)];
-    if (kernel.parameters().size() != step.bindings.size() + 2)
+    const size_t own = kernel.shape().own_parameters;
+    if (kernel.parameters().size() != step.bindings.size() + own)
       fail(ErrorKind::kUsage, "kernel {}: {} arguments for {} parameters", kernel.shape().entry, step.bindings.size(),
-           static_cast<int64_t>(kernel.parameters().size()) - 2);
+           static_cast<int64_t>(kernel.parameters().size()) - static_cast<int64_t>(own));
     for (size_t k = 0; k < step.bindings.size(); ++k) {
       const auto form = step.bindings[k].form;
       if ((form == PlanBinding::Form::kTensor || form == PlanBinding::Form::kNull) && kernel.parameters()[k] != 8)

@@ -24,6 +24,7 @@
 #include "evaluate/ir/machine.h"
 #include "evaluate/plan/gpu_launcher.h"
 #include "evaluate/plan/gpu_timer.h"
+#include "evaluate/plan/opencl_launcher.h"
 #include "evaluate/plan/replay.h"
 
 namespace tritonforge::evaluate {
@@ -93,6 +94,13 @@ class Process {
       replayer_ = std::make_unique<Replayer>(std::move(plan), weights_);
       return {{{"loaded", true}}, {}};
     }
+    if (request.at("target") == "cpu") {
+      std::vector<OpenClBinary> binaries;
+      for (const auto& item : request["binaries"]) binaries.push_back(opencl_binary(item, take(item.at("bytes"))));
+      replayer_ = std::make_unique<Replayer>(
+          std::move(plan), weights_, [&](const Plan& checked) { return make_opencl_launcher(checked, binaries); });
+      return {{{"loaded", true}}, {}};
+    }
     std::vector<GpuBinary> binaries;
     for (const auto& item : request["binaries"]) {
       binaries.push_back({take(item.at("bytes")),
@@ -102,7 +110,9 @@ class Process {
                            .shared = item.at("shared"),
                            .cooperative = item.at("cooperative"),
                            .dependent = item.at("dependent"),
-                           .scratch = item.at("scratch")}});
+                           .scratch = item.at("scratch"),
+                           .block = item.value("block", std::array<int, 3>{0, 1, 1}),
+                           .own_parameters = item.value("own_parameters", size_t{2})}});
     }
     replayer_ = std::make_unique<Replayer>(std::move(plan), weights_, [&](const Plan& checked) {
       auto launcher = std::make_unique<GpuLauncher>(checked, binaries, request.at("target").get<std::string>());
