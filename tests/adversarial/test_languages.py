@@ -198,6 +198,14 @@ __global__ void relu2(const float* x, float* y, int n) {
     assert "256 bytes of shared memory" in verdict["notes"]["resources.sm_90"], verdict["notes"]
 
 
+MANY_REGISTERS = """
+extern "C" __global__ void relu2(const float* x, float* y, int n) {
+  float v[96];
+  for (int k = 0; k < 96; ++k) v[k] = x[k * n];
+  __syncthreads();
+  for (int k = 0; k < 96; ++k) y[k] = v[95 - k];
+}
+"""
 WRONG = [
     ("opencl", OPENCL_RELU.replace("fmax", "fmaxx"), OPENCL_CALL, "compile_error", "fmaxx"),
     ("cuda", C_RELU.replace("fmaxf", "fmaxx"), C_CALL, "compile_error", "fmaxx"),
@@ -213,6 +221,13 @@ WRONG = [
     ("cuda", C_RELU, C_CALL.replace("(64, 1, 1)", "(64, 32, 1)"), "compile_error", "2048 threads"),
     ("cuda", C_RELU, C_CALL.replace("numel()])", "numel()], 1 << 18)"), "compile_error", "shared memory"),
     ("hip", C_RELU, C_CALL.replace("numel()])", "numel()], 1 << 17)"), "compile_error", "bytes of LDS"),
+    (
+        "cuda",
+        MANY_REGISTERS,
+        C_CALL.replace("(64, 1, 1)", "(1024, 1, 1)"),
+        "compile_error",
+        "registers for each of 1024",
+    ),
 ]
 
 
