@@ -154,10 +154,22 @@ bool Judgement::take(const Call& call, size_t trial) {
 }
 
 bool Judgement::take(const Measured& measured) {
+  if (measured.ended) {
+    end(*measured.ended);
+    return false;
+  }
   weigh(measured.own);
   for (const Flag& flag : measured.flags) add_flag(verdict_, flag.kind, flag.evidence);
   for (const auto& [name, note] : measured.notes) verdict_.notes[name] = note;
   if (verdict_.cheated()) return false;
+  if (measured.claimed) {
+    verdict_.runtime = measured.claimed->runtime;
+    verdict_.ref_runtime = measured.claimed->ref_runtime;
+    verdict_.claimed_speedup = verdict_.speedup_low = measured.claimed->low;
+    verdict_.speedup_high = measured.claimed->high;
+    verdict_.claimed.insert(verdict_.claimed.end(),
+                            {"runtime", "ref_runtime", "claimed_speedup", "speedup_low", "speedup_high"});
+  }
   if (measured.times) {
     verdict_.runtime = measured.times->runtime;
     verdict_.ref_runtime = measured.times->ref_runtime;

@@ -58,10 +58,11 @@ struct Call {
   Frame frame;  // what `result` looks into
 };
 
-// What a GPU shows of a plan whose trials passed.
+// What a device shows of a plan whose trials passed.
 struct Measured {
-  Work own;                 // of its launches that matter, for own_share
-  std::vector<Flag> flags;  // of timed calls
+  Work own;                    // of its launches that matter, for own_share
+  std::optional<Ended> ended;  // while it was timed
+  std::vector<Flag> flags;     // of timed calls
   std::map<std::string, std::string> notes;
   struct Times {
     Timing runtime, ref_runtime;
@@ -71,6 +72,12 @@ struct Measured {
     Profile profile;
   };
   std::optional<Times> times;
+  // By a clock that the candidate's machine code could reach.
+  struct Claimed {
+    Timing runtime, ref_runtime;
+    double low = 0, high = 0;  // of the speedup
+  };
+  std::optional<Claimed> claimed;
 };
 
 // The kernels as they are at the problem's own sizes.

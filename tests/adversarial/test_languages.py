@@ -163,8 +163,14 @@ __kernel void linear(__global const float* x, __global const float* w, __constan
     )
     assert verdict["correct"] and verdict["mode"] == "plan" and not flags(verdict), verdict
     assert verdict["kernels"] == ["linear"] and verdict["compile_targets"] == {"cpu": "ok"}, verdict
-    assert verdict["own_share"] == 1 and verdict["claimed"] == ["own_share"], verdict
-    assert len(verdict["trials"]) == 3
+    assert verdict["own_share"] == 1 and {"own_share", "runtime", "claimed_speedup"} <= set(verdict["claimed"]), verdict
+    assert len(verdict["trials"]) == 3 and verdict["stage"] == "correct", verdict
+    assert verdict["speedup"] == 0 < verdict["claimed_speedup"] and verdict["runtime"]["samples"] > 0, verdict
+
+
+def test_without_measure_performance_nothing_is_timed(judge):
+    verdict = judge("opencl", OPENCL_RELU, OPENCL_CALL, measure_performance=False)
+    assert verdict["correct"] and verdict["claimed"] == ["own_share"] and verdict["claimed_speedup"] == 0, verdict
 
 
 @pytest.mark.parametrize("language, source, call", [("cuda", C_RELU, C_CALL), ("hip", C_RELU, C_CALL)])

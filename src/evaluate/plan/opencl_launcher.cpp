@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
-#include <unordered_map>
 
 #include "base/error.h"
 #include "evaluate/ir/machine.h"
@@ -98,8 +97,6 @@ class OpenClLauncher : public Launcher {
   void begin(const PassOptions& options) override {
     options_ = options;
     memory_ = GuardedMemory(options.order_seed);
-    names_.clear();
-    by_storage_.clear();
     report_ = {};
   }
 
@@ -107,8 +104,6 @@ class OpenClLauncher : public Launcher {
     if (!options_.guard) return fresh;
     const at::Tensor placed = memory_.move(fresh, !empty);
     if (empty) poison(placed);
-    by_storage_[storage_of(placed)] = names_.size();
-    names_.emplace_back();
     return placed;
   }
 
@@ -134,8 +129,6 @@ class OpenClLauncher : public Launcher {
   LaunchReport end() override { return std::move(report_); }
 
  private:
-  static const void* storage_of(const at::Tensor& tensor) { return tensor.storage().unsafeGetStorageImpl(); }
-
   const std::string& name(const PlanStep& step) const { return plan_.kernels[static_cast<size_t>(step.kernel)].name; }
 
   void check(int status, const PlanStep& step, const char* what) const {
@@ -218,17 +211,11 @@ class OpenClLauncher : public Launcher {
   void watch(const PlanStep& step, const std::vector<at::Tensor>& bound) {
     size_t next = 0;
     for (size_t k = 0; k < step.bindings.size(); ++k) {
-      if (step.bindings[k].form != PlanBinding::Form::kTensor) continue;
-      const auto known = by_storage_.find(storage_of(bound[next++]));
-      if (known != by_storage_.end()) names_[known->second] = fmt::format("argument {}", k);
+      if (step.bindings[k].form == PlanBinding::Form::kTensor)
+        memory_.name(bound[next++], fmt::format("argument {}", k));
     }
-    const auto damage = memory_.damaged();
-    if (damage.empty()) return;
-    const std::string& buffer = names_[damage.front().buffer];
-    const int64_t byte = damage.front().first_byte;
-    throw ir::Fault(fmt::format("kernel {}: it wrote out of bounds of {}, {} bytes {} its begin", name(step),
-                                buffer.empty() ? "a tensor that it was not given" : buffer, std::abs(byte),
-                                byte < 0 ? "before" : "after"));
+    if (const std::string damage = memory_.damage_text(); !damage.empty())
+      throw ir::Fault(fmt::format("kernel {}: {}", name(step), damage));
   }
 
   const Plan& plan_;
@@ -237,8 +224,6 @@ class OpenClLauncher : public Launcher {
   // Of a pass.
   PassOptions options_;
   GuardedMemory memory_;
-  std::vector<std::string> names_;                      // of the buffers, as the launches give them
-  std::unordered_map<const void*, size_t> by_storage_;  // -> names_
   LaunchReport report_;
 };
 

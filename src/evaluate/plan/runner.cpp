@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "evaluate/pairs.h"
 #include "evaluate/plan/as_plan.h"
 #include "evaluate/plan/gpu_runner.h"
 
@@ -12,6 +13,7 @@ namespace {
 constexpr size_t kMaxPlanBytes = 256 << 20, kMaxAnswer = 1 << 20;
 // P ends a replay by itself, and says which kernel it was at, before its silence would be the end.
 constexpr double kOfTheTimeLeft = 0.9;
+constexpr double kPaceSeconds = 2;  // of pairs on a CPU
 
 Frame recording_of(Conversation& candidate) {
   Frame frame = candidate.receive("recording", kMaxPlanBytes);
@@ -196,21 +198,9 @@ Call PlanRunner::call(size_t trial, Launches launches) { return replay(trial, la
 Call PlanRunner::replay(size_t trial, bool launch, int without) {
   Call call;
   replayer_sound_ = false;
-  if (runs_ != Runs::kNatively) {
-    as_replay([&] { ask(trial, launch, without, call); });
-    return call;
-  }
-  // P has the candidate's machine code in it: its silence is the candidate's, and so is what it says.
-  try {
-    ask(trial, launch, without, call);
-  } catch (const Ended& ended) {
-    call.ended = ended;
-  } catch (const nlohmann::json::exception&) {
-    call.ended = forged("a replay without the expected fields");
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kCorrupt) throw;
-    call.ended = forged(error.what());
-  }
+  const auto part = [&] { ask(trial, launch, without, call); };
+  if (runs_ == Runs::kNatively) as_native(call.ended, part);
+  else as_replay(part);
   return call;
 }
 
@@ -239,12 +229,41 @@ void PlanRunner::ask(size_t trial, bool launch, int without, Call& call) {
   for (const auto& finding : header.at("findings"))
     call.findings.emplace_back(finding.at(0).get<std::string>(), finding.at(1).get<std::string>());
   if (whole && trial == 0) {
-    call.own = runs_ == Runs::kNatively
-                   ? bound_work(plan_, header.at("copied").get<std::vector<bool>>())
-                   : Work{header.at("own").at(0).get<double>(), header.at("own").at(1).get<double>()};
+    if (runs_ == Runs::kNatively) call.own = own_ = bound_work(plan_, header.at("copied").get<std::vector<bool>>());
+    else call.own = Work{header.at("own").at(0).get<double>(), header.at("own").at(1).get<double>()};
   }
   call.result = call_result(plan_.outputs, header, call.frame.payload);
   check_inputs(*call.result, expected);
+}
+
+std::optional<Measured> PlanRunner::measure() {
+  const ReferenceData& reference = context_.reference;
+  if (runs_ != Runs::kNatively || !context_.request.measure_performance || reference.plan.is_null())
+    return std::nullopt;
+  const ReferenceTrial& trial = *reference.trials.front();
+  Measured measured{.own = own_};
+  as_native(measured.ended, [&] {
+    replayer_->send({{"pace", context_.request.num_perf_trials},
+                     {"limit_s", std::min(kPaceSeconds, time_.deadline.remaining_s() / 2)},
+                     {"reference", reference.plan},
+                     {"plan_bytes", reference.plan_payload.size()},
+                     {"tensors", trial.input_tensors},
+                     {"forward_seed", trial.forward_seed}},
+                    {std::span(reference.plan_payload), std::span(trial.payload).first(trial.input_bytes)},
+                    "being timed");
+    const Json header = replayer_->receive("being timed", kMaxAnswer).header;
+    const auto ours = header.at("candidate").get<std::vector<double>>();
+    const auto theirs = header.at("reference").get<std::vector<double>>();
+    std::vector<double> ratios;
+    for (size_t k = 0; k < std::min(ours.size(), theirs.size()); ++k) {
+      if (!(ours[k] > 0 && theirs[k] > 0)) throw forged("times that are none");
+      ratios.push_back(theirs[k] / ours[k]);
+    }
+    if (ratios.empty()) return;
+    const Interval interval = median_interval(ratios);
+    measured.claimed = Measured::Claimed{summarise(ours), summarise(theirs), interval.low, interval.high};
+  });
+  return measured;
 }
 
 // What is right at the sizes that are replayed shall compile at the problem's own. The launches there are the

@@ -26,6 +26,8 @@ class PlanRunner : public Runner {
   // Each throws NotAPlan.
   Loaded load() override;
   Call call(size_t trial, Launches launches) override;
+  // Of machine code on a CPU: what it takes, as a claim.
+  std::optional<Measured> measure() override;
   std::optional<FullSize> full_size() override;
   // The plan computes with the reference's weights.
   bool took_weights() const { return took_weights_; }
@@ -62,6 +64,7 @@ class PlanRunner : public Runner {
   Frame recording_;  // what the plan looks into
   Plan plan_;
   Work aten_;                      // that it leaves to torch
+  Work own_;                       // of its launches, where they are machine code on a CPU
   std::vector<Lowered> binaries_;  // of its kernels, where they run as machine code
   std::optional<Conversation> replayer_;
   bool replayer_sound_ = false;  // it may serve another plan

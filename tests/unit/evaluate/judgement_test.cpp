@@ -117,6 +117,30 @@ TEST_F(JudgementTest, WorkThatIsLeftToTorchEndsIt) {
   EXPECT_LT(*judgement.verdict().own_share, 0.1);
 }
 
+TEST_F(JudgementTest, TimesThatAreClaimedGiveNoSpeedup) {
+  Judgement judgement = begin(EvaluationMode::kPlan);
+  EXPECT_TRUE(judgement.take(recorded()));
+  EXPECT_TRUE(judgement.take(replayed(1), 0));
+  Measured measured{.own = {.computing = 100}};
+  measured.claimed = Measured::Claimed{.runtime = {.median = 1}, .ref_runtime = {.median = 3}, .low = 2.9, .high = 3.1};
+  EXPECT_TRUE(judgement.take(measured));
+  judgement.accept();
+  const Verdict& verdict = judgement.verdict();
+  EXPECT_EQ(verdict.speedup, 0);
+  EXPECT_EQ(verdict.claimed_speedup, 2.9);
+  EXPECT_EQ(verdict.stage, Stage::kCorrect);
+  EXPECT_EQ(verdict.claimed.size(), 5u);
+}
+
+TEST_F(JudgementTest, WhoeverEndsWhileBeingTimedIsNotCorrect) {
+  Judgement judgement = begin(EvaluationMode::kPlan);
+  EXPECT_TRUE(judgement.take(recorded()));
+  EXPECT_TRUE(judgement.take(replayed(1), 0));
+  EXPECT_FALSE(judgement.take(Measured{.ended = Ended{.fault = Fault::kCrashed, .text = "it died"}}));
+  EXPECT_EQ(judgement.verdict().fault, Fault::kCrashed);
+  EXPECT_FALSE(judgement.verdict().correct);
+}
+
 TEST_F(JudgementTest, WhatNoDeviceHereRunsIsCompiledAndNotCorrect) {
   Judgement judgement = begin(EvaluationMode::kPlan);
   Loaded loaded = recorded();
