@@ -273,7 +273,7 @@ def test_a_write_beyond_a_tensor_is_found(judge):
 
 
 def test_machine_code_cannot_open_files_or_start_processes(judge):
-    """Inline assembly makes the calls itself: open of /etc/passwd and fork must both fail, else the output is wrong."""
+    """Inline assembly makes the calls itself: open, fork, socket and exec must all fail, else the output is wrong."""
     calls = """
 long call(long number, long a, long b) {
   long result;
@@ -284,7 +284,8 @@ long call(long number, long a, long b) {
     source = calls + OPENCL_RELU.replace(
         "if (i < n)",
         "char path[12] = {'/', 'e', 't', 'c', '/', 'p', 'a', 's', 's', 'w', 'd', 0};\n"
-        "  if (call(2, (long)path, 0) >= 0 || call(57, 0, 0) >= 0 || call(41, 2, 1) >= 0) n = 0;\n  if (i < n)",
+        "  if (call(2, (long)path, 0) >= 0 || call(57, 0, 0) >= 0 || call(41, 2, 1) >= 0) n = 0;\n"
+        "  char shell[8] = {'/', 'b', 'i', 'n', '/', 's', 'h', 0};\n  if (call(59, (long)shell, 0) >= 0) n = 0;\n  if (i < n)",
     )
     assert judge("opencl", source, OPENCL_CALL)["correct"]
 
