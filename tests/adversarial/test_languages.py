@@ -272,22 +272,46 @@ def test_a_write_beyond_a_tensor_is_found(judge):
     assert verdict["error_kind"] == "runtime_error" and "out of bounds" in verdict["diagnostics"], verdict
 
 
-def test_machine_code_cannot_open_files_or_start_processes(judge):
-    """Inline assembly makes the calls itself: open, fork, socket and exec must all fail, else the output is wrong."""
-    calls = """
-long call(long number, long a, long b) {
+CALLS = """
+long call(long number, long a, long b, long c) {
   long result;
-  __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(0L) : "rcx", "r11", "memory");
+  __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c) : "rcx", "r11", "memory");
   return result;
 }
 """
-    source = calls + OPENCL_RELU.replace(
+
+
+def test_machine_code_cannot_open_files_or_start_processes(judge):
+    """Inline assembly makes the calls itself: open, fork, socket and exec must all fail, else the output is wrong."""
+    source = CALLS + OPENCL_RELU.replace(
         "if (i < n)",
         "char path[12] = {'/', 'e', 't', 'c', '/', 'p', 'a', 's', 's', 'w', 'd', 0};\n"
-        "  if (call(2, (long)path, 0) >= 0 || call(57, 0, 0) >= 0 || call(41, 2, 1) >= 0) n = 0;\n"
-        "  char shell[8] = {'/', 'b', 'i', 'n', '/', 's', 'h', 0};\n  if (call(59, (long)shell, 0) >= 0) n = 0;\n  if (i < n)",
+        "  if (call(2, (long)path, 0, 0) >= 0 || call(57, 0, 0, 0) >= 0 || call(41, 2, 1, 0) >= 0) n = 0;\n"
+        "  char shell[8] = {'/', 'b', 'i', 'n', '/', 's', 'h', 0};\n  if (call(59, (long)shell, 0, 0) >= 0) n = 0;\n"
+        "  if (i < n)",
     )
     assert judge("opencl", source, OPENCL_CALL)["correct"]
+
+
+def test_what_machine_code_says_to_the_evaluator_is_a_forgery(judge):
+    write = "long words[4] = {-1, -1, -1, -1}; for (int f = 3; f < 32; ++f) call(1, f, (long)words, 32); if (i < n)"
+    verdict = judge("opencl", CALLS + OPENCL_RELU.replace("if (i < n)", write), OPENCL_CALL)
+    assert not verdict["correct"] and "protocol_forgery" in flags(verdict), verdict
+
+
+def test_machine_code_that_ends_its_process_has_no_right_output(judge):
+    source = CALLS + OPENCL_RELU.replace("if (i < n)", "call(231, 0, 0, 0); if (i < n)")
+    verdict = judge("opencl", source, OPENCL_CALL)
+    assert not verdict["correct"] and verdict["error_kind"] == "crashed", verdict
+
+
+@pytest.mark.parametrize("language, source, call", [("opencl", OPENCL_RELU, OPENCL_CALL), ("cuda", C_RELU, C_CALL)])
+def test_a_large_problem_is_judged_at_sizes_that_take_no_time(judge, language, source, call):
+    large = PROBLEM.replace("def get_inputs():", "SIZE = 4096\ndef get_inputs():").replace("4, 100", "SIZE, SIZE")
+    verdict = judge(language, source, call, problem=large)
+    assert verdict["compiled"] and not flags(verdict) and "reduced.SIZE" in verdict["notes"], verdict
+    assert verdict["error_kind"] == ("" if language == "opencl" else "not_run"), verdict
+    assert "full_size" not in verdict["notes"], verdict
 
 
 SECRETS = ['#include "/etc/passwd"', '#include "/root/.bashrc"', '#include "/work/README.md"']
@@ -340,6 +364,15 @@ def test_a_source_of_ten_megabytes_is_refused(judge):
         "cuda", C_RELU, "kernel = torch.cuda._compile_kernel(source + ' ' * 10_000_000, 'relu2')\n" + C_CALL
     )
     assert verdict["error_kind"] == "runtime_error" and "1048576 bytes" in verdict["diagnostics"], verdict
+
+
+def test_cuda_is_compiled_with_torchs_own_options():
+    from torch.cuda._utils import _get_gpu_rtc_compatible_flags
+
+    worker = os.path.join(ROOT, "worker", "tritonforge_worker", "languages", "cuda.py")
+    with open(worker) as file:
+        flags = re.search(r"FLAGS_OF_TORCH = \((.*?)\)", file.read(), re.S)[1]
+    assert re.findall(r'"(.*?)"', flags) == list(_get_gpu_rtc_compatible_flags())
 
 
 def test_host_code_is_refused_with_what_to_write(plan):
