@@ -4,7 +4,7 @@ JOBS ?= $(shell nproc)
 RECIPE ?= recipes/quickstart.yaml
 TIDY ?= 150
 
-.PHONY: help install dev build gpu test test-one chaos bench lint format asan tsan mutants
+.PHONY: help install dev languages build gpu test test-one chaos bench lint format asan tsan mutants
 .PHONY: clean quickstart quickstart-gpu
 
 help:  ## this list
@@ -15,6 +15,9 @@ install:  ## installs missing Debian packages and the Python environment
 
 dev:
 	@requirements/install --dev
+
+languages:  ## installs PoCL and clang (Debian packages, 500 MB): candidates in OpenCL C and HIP C++
+	@requirements/install --languages
 
 build: install  ## builds ./build/tritonforge and all tests
 	@cmake -S . -B $(BUILD) -G Ninja >$(BUILD).configure.log 2>&1 || { cat $(BUILD).configure.log; exit 1; }

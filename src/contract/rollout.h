@@ -49,10 +49,14 @@ struct SamplingOptions {
   }
 };
 
+// The language of a candidate's kernels: docs/backends.md, src/evaluate/languages/.
+enum class Backend { kTriton, kCuda, kHip, kOpencl };
+constexpr std::array<std::string_view, 4> names_of(Backend) { return {"triton", "cuda", "hip", "opencl"}; }
+
 // How candidates are judged. In a recipe these are keys of `evaluator`; the run fills in mode and measure_performance.
 struct EvaluationOptions {
   std::optional<EvaluationMode> mode;  // nothing: the evaluator's own
-  std::string backend = "triton";
+  Backend backend = Backend::kTriton;
   std::vector<Target> targets{Target::kSm90};
   int64_t num_correct_trials = 5, num_perf_trials = 100;
   bool measure_performance = true;
@@ -62,7 +66,7 @@ struct EvaluationOptions {
   template <typename V>
   void describe(V& v) {
     v("mode", mode, by_run(), "the evaluator's own where empty");
-    v("backend", backend, by_run(), "language of the candidate");
+    v("backend", backend, "language of the candidate's kernels (docs/backends.md)");
     v("targets", targets, commas(), "what every kernel must compile for, or it is not correct (live mode: the GPU)");
     v("num_correct_trials", num_correct_trials, in(1, 64), spelled("trials"), "correctness trials");
     v("num_perf_trials", num_perf_trials, at_least(0), spelled("perf-trials"), "timed calls (live mode)");

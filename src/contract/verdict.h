@@ -40,6 +40,7 @@ enum class Fault {
   kMismatch,
   kForbidden,  // it reached for what the sandbox or the protocol denies
   kUnproven,   // its outputs agree, but only its own process says that its kernels made them
+  kNotRun,     // its kernels compile, and there is no device here that runs them
   kTimeout,
   kOutOfMemory,
   kCrashed,
@@ -51,10 +52,11 @@ enum class Fault {
   kEvaluatorFailed,
   kInternal,
 };
-constexpr std::array<std::string_view, 18> names_of(Fault) {
-  return {"",          "syntax_error", "import_error",    "compile_error", "runtime_error",    "mismatch",
-          "forbidden", "unproven",     "timeout",         "out_of_memory", "crashed",          "problem_error",
-          "truncated", "no_code",      "prompt_too_long", "engine_failed", "evaluator_failed", "internal"};
+constexpr std::array<std::string_view, 19> names_of(Fault) {
+  return {
+      "",         "syntax_error",    "import_error",  "compile_error",    "runtime_error", "mismatch",      "forbidden",
+      "unproven", "not_run",         "timeout",       "out_of_memory",    "crashed",       "problem_error", "truncated",
+      "no_code",  "prompt_too_long", "engine_failed", "evaluator_failed", "internal"};
 }
 // The same candidate on the same problem gets it again; the others can depend on how busy the machine was.
 constexpr bool lasting(Fault fault) {

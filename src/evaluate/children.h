@@ -15,6 +15,7 @@ struct ChildLimits {
   uint64_t file_bytes = uint64_t{256} << 20;
   uint64_t memory_bytes = uint64_t{4} << 30;
   bool address_space = true;  // RLIMIT_AS: not with CUDA, which reserves far more than it uses
+  bool native = false;        // may map machine code from its own folder
   bool processes = false;     // may fork and exec (compiler child; live mode until the run phase)
   int64_t program_limit = 1 << 20;
   double device_memory = 0;  // part of the GPU's memory that PyTorch may take; 0: all of it

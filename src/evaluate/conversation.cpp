@@ -28,6 +28,20 @@ bool is_candidates_own(Fault fault) {
          fault == Fault::kRuntimeError || fault == Fault::kOutOfMemory;
 }
 
+}  // namespace
+
+std::string string_or(const Json& object, const char* key, const std::string& fallback) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : fallback;
+}
+
+int64_t number_or(const Json& object, const char* key, int64_t fallback) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number_integer() ? found->get<int64_t>() : fallback;
+}
+
+Ended forged(const std::string& what) { return {.how = Ended::How::kForged, .fault = Fault::kForbidden, .text = what}; }
+
 Ended failure_of(const Frame& frame) {
   const Json& what = frame.header["failed"];
   const std::string text = what.is_object() ? string_or(what, "text", "") : "";
@@ -43,20 +57,6 @@ Ended failure_of(const Frame& frame) {
   }
   return ended;
 }
-
-}  // namespace
-
-std::string string_or(const Json& object, const char* key, const std::string& fallback) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : fallback;
-}
-
-int64_t number_or(const Json& object, const char* key, int64_t fallback) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_number_integer() ? found->get<int64_t>() : fallback;
-}
-
-Ended forged(const std::string& what) { return {.how = Ended::How::kForged, .fault = Fault::kForbidden, .text = what}; }
 
 void Conversation::silent(Silence silence, const std::string& detail, const char* doing) {
   if (silence == Silence::kGarbled) throw forged(detail);

@@ -75,5 +75,7 @@ class Conversation {
 std::string string_or(const Json& object, const char* key, const std::string& fallback);
 int64_t number_or(const Json& object, const char* key, int64_t fallback);
 Ended forged(const std::string& what);
+// A failure that a process of the candidate's tells: {"failed": {"kind", "text"}}.
+Ended failure_of(const Frame& frame);
 
 }  // namespace tritonforge::evaluate

@@ -62,6 +62,13 @@ std::string why_no_gpu(const EvaluatorOptions& options) {
   }
 }
 
+// A candidate that is no plan, in a language that is judged as one alone.
+void end_unrecorded(const NotAPlan& why, Verdict& verdict) {
+  verdict.stage = why.stage;
+  verdict.fault = why.ended ? why.ended->fault : Fault::kRuntimeError;
+  add_diagnostics(verdict, why.ended ? why.ended->text : "forward cannot be recorded as a plan: " + why.reason);
+}
+
 // A candidate that is no plan and gives the right outputs.
 void leave_unproven(Verdict& verdict) {
   if (!verdict.correct) return;
@@ -195,11 +202,13 @@ void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdic
   for (const auto& [name, change] : reference->sizes.items()) {
     verdict.notes["reduced." + name] = fmt::format("{} -> {}", change.at(0).dump(), change.at(1).dump());
   }
+  const Language& language = language_of(request.backend);
   const RunContext context{zygote,
                            lowering,
                            replayers,
                            with_defaults,
                            request,
+                           language,
                            *reference,
                            spec.init_seed,
                            secret(),
@@ -217,12 +226,13 @@ void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdic
     };
     std::optional<GpuProblem> problem;
     if (gpu) problem.emplace(GpuProblem{*gpu_replayers, with_reference});
-    const std::string why = judge_as_plan(context, verdict, problem ? &*problem : nullptr);
+    const std::optional<NotAPlan> why = judge_as_plan(context, verdict, problem ? &*problem : nullptr);
     if (gpu) verdict.device = gpu_replayers->device().name;
-    if (why.empty()) return;
+    if (!why) return;
+    if (!language.runs_in_the_candidates_process()) return end_unrecorded(*why, verdict);
     // What the candidate's own process says of itself is a claim from here on, and none of its times is taken.
     verdict.mode = gpu ? EvaluationMode::kLive : EvaluationMode::kInterpret;
-    verdict.notes["mode_reason"] = why;
+    verdict.notes["mode_reason"] = why->reason;
   }
   const auto runner = gpu ? std::unique_ptr<Runner>(std::make_unique<LiveRunner>(context))
                           : std::make_unique<InterpretRunner>(context);
@@ -263,13 +273,12 @@ Verdict Evaluator::evaluate(const EvaluationRequest& request, Deadline client) {
   const auto start = Clock::now();
   const EvaluationMode mode = impl.mode_of(request);
   const bool live = impl.options.on_gpu(mode);
-  if (request.backend != "triton")
-    fail(ErrorKind::kUnsupported, "evaluator: backend '{}' is not there{}", request.backend,
-         nearest_hint(request.backend, {"triton"}));
+  usable_language(request.backend, mode);
   TF_CHECK(request.num_correct_trials >= 1, "{} correctness trials", request.num_correct_trials);
-  const std::string key = checksum(fmt::format(
-      "{}\x1f{}\x1f{}\x1f{}\x1f{}\x1f{}\x1f{}", name_of(mode), fmt::join(names_of(request.targets), ","),
-      request.problem_source, request.candidate, request.seed, request.fresh_seeds, request.num_correct_trials));
+  const std::string key = checksum(fmt::format("{}\x1f{}\x1f{}\x1f{}\x1f{}\x1f{}\x1f{}\x1f{}", name_of(request.backend),
+                                               name_of(mode), fmt::join(names_of(request.targets), ","),
+                                               request.problem_source, request.candidate, request.seed,
+                                               request.fresh_seeds, request.num_correct_trials));
   if (!live) {
     if (auto known = impl.verdicts.get(key)) {
       known->notes["cache"] = "hit";

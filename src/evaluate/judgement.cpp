@@ -5,6 +5,8 @@
 namespace tritonforge::evaluate {
 namespace {
 
+constexpr size_t kMaxResources = 1000;  // bytes of a note
+
 void add_kernel(Verdict& verdict, const std::string& name) {
   if (std::find(verdict.kernels.begin(), verdict.kernels.end(), name) == verdict.kernels.end())
     verdict.kernels.push_back(name);
@@ -31,10 +33,14 @@ void Judgement::end(const Ended& ended) {
 
 bool Judgement::take(const std::vector<Compiled>& compiled, const std::string& where) {
   bool ok = true;
-  for (const auto& [target, error] : compiled) {
+  for (const auto& [target, error, resources] : compiled) {
     std::string& state = verdict_.compile_targets[target];
     if (error.empty()) {
       if (state.empty()) state = "ok";
+      std::string& note = verdict_.notes["resources." + target];
+      if (!resources.empty() && note.find(resources) == std::string::npos && note.size() < kMaxResources)
+        note += (note.empty() ? "" : "; ") + resources;
+      if (note.empty()) verdict_.notes.erase("resources." + target);
       continue;
     }
     ok = false;
@@ -54,6 +60,7 @@ bool Judgement::take(const Loaded& loaded) {
   verdict_.stage = std::max(verdict_.stage, loaded.stage);
   if (!loaded.own_weights.empty())
     verdict_.notes["own_weights"] = clipped(fmt::format("{}", fmt::join(loaded.own_weights, ", ")), 300);
+  verdict_.claimed.insert(verdict_.claimed.end(), loaded.claimed.begin(), loaded.claimed.end());
   if (loaded.ended) end(*loaded.ended);
   if (loaded.recorded) {
     recorded_ = loaded.recorded;
@@ -63,10 +70,24 @@ bool Judgement::take(const Loaded& loaded) {
   if (!take(loaded.compiled, "") || loaded.ended) return false;
   if (!recorded_) return true;
   for (const std::string& name : recorded_->kernels) add_kernel(verdict_, name);
-  if (recorded_->launches == 0) add_flag(verdict_, Cheat::kNoKernelLaunched, "forward launches no @triton.jit kernel");
+  if (recorded_->launches == 0) add_flag(verdict_, Cheat::kNoKernelLaunched, "forward launches no " + recorded_->kind);
   verdict_.compiled = recorded_->launches > 0;
+  if (!recorded_->not_run.empty()) {
+    leave_not_run();
+    return false;
+  }
   if (verdict_.compiled) verdict_.stage = Stage::kLaunched;
   return true;
+}
+
+// Its kernels are taken to do all that the plan does not leave to torch: even then torch may do too much of it.
+void Judgement::leave_not_run() {
+  constexpr double kAllThereIs = 1e30;
+  if (verdict_.compiled) verdict_.stage = Stage::kCompiled;
+  weigh({.computing = kAllThereIs, .moving = kAllThereIs});
+  verdict_.own_share.reset();
+  verdict_.fault = Fault::kNotRun;
+  if (verdict_.compiled) add_diagnostics(verdict_, recorded_->not_run);
 }
 
 // What the candidate's process says of its launches, fallbacks and patches.
@@ -133,10 +154,22 @@ bool Judgement::take(const Call& call, size_t trial) {
 }
 
 bool Judgement::take(const Measured& measured) {
+  if (measured.ended) {
+    end(*measured.ended);
+    return false;
+  }
   weigh(measured.own);
   for (const Flag& flag : measured.flags) add_flag(verdict_, flag.kind, flag.evidence);
   for (const auto& [name, note] : measured.notes) verdict_.notes[name] = note;
   if (verdict_.cheated()) return false;
+  if (measured.claimed) {
+    verdict_.runtime = measured.claimed->runtime;
+    verdict_.ref_runtime = measured.claimed->ref_runtime;
+    verdict_.claimed_speedup = verdict_.speedup_low = measured.claimed->low;
+    verdict_.speedup_high = measured.claimed->high;
+    verdict_.claimed.insert(verdict_.claimed.end(),
+                            {"runtime", "ref_runtime", "claimed_speedup", "speedup_low", "speedup_high"});
+  }
   if (measured.times) {
     verdict_.runtime = measured.times->runtime;
     verdict_.ref_runtime = measured.times->ref_runtime;

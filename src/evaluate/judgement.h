@@ -13,9 +13,9 @@
 
 namespace tritonforge::evaluate {
 
-// A kernel for one target; `error` is empty where it compiles.
+// A kernel for one target; `error` is empty where it compiles, and then `resources` may say what it takes.
 struct Compiled {
-  std::string target, error;
+  std::string target, error, resources = {};
 };
 
 // Up to where forward can be called, or to where it ended.
@@ -24,6 +24,7 @@ struct Loaded {
   std::vector<Flag> doubts;      // what the source says before it runs
   Stage stage = Stage::kNone;    // that it came to
   std::vector<std::string> own_weights;
+  std::vector<std::string> claimed;  // fields of the verdict, beside those of its mode
   std::optional<Ended> ended;
   std::vector<Compiled> compiled;
   // Of a plan: what is replayed. Nothing of it is the candidate's word.
@@ -31,6 +32,8 @@ struct Loaded {
     size_t launches = 0, steps = 0;
     std::vector<std::string> kernels;  // names, in order of their launches
     Work aten;
+    std::string kind = "@triton.jit kernel";  // what forward must launch
+    std::string not_run;                      // why its launches are not run here
   };
   std::optional<Recorded> recorded;
 };
@@ -55,10 +58,11 @@ struct Call {
   Frame frame;  // what `result` looks into
 };
 
-// What a GPU shows of a plan whose trials passed.
+// What a device shows of a plan whose trials passed.
 struct Measured {
-  Work own;                 // of its launches that matter, for own_share
-  std::vector<Flag> flags;  // of timed calls
+  Work own;                    // of its launches that matter, for own_share
+  std::optional<Ended> ended;  // while it was timed
+  std::vector<Flag> flags;     // of timed calls
   std::map<std::string, std::string> notes;
   struct Times {
     Timing runtime, ref_runtime;
@@ -68,6 +72,12 @@ struct Measured {
     Profile profile;
   };
   std::optional<Times> times;
+  // By a clock that the candidate's machine code could reach.
+  struct Claimed {
+    Timing runtime, ref_runtime;
+    double low = 0, high = 0;  // of the speedup
+  };
+  std::optional<Claimed> claimed;
 };
 
 // The kernels as they are at the problem's own sizes.
@@ -98,6 +108,7 @@ class Judgement {
   void note_launches(const Report& report, size_t trial);
   bool take(const Report& report);
   void weigh(const Work& own);
+  void leave_not_run();
 
   const ReferenceData& reference_;
   double min_own_share_;

@@ -5,29 +5,34 @@
 
 namespace tritonforge::evaluate {
 namespace {
-constexpr int kJobsPerChild = 500;  // then a fresh one: what a compiler leaks stays bounded
+constexpr int kJobsPerChild = 500;   // then a fresh one: what a compiler leaks stays bounded
+constexpr int kSourcesPerChild = 1;  // what a source did to its compiler reaches no other
 constexpr double kCompileTimeout = 60;
 constexpr size_t kMaxBinary = 64 << 20;
 }  // namespace
 
 LoweringPool::LoweringPool(Children& children)
     : compilers_(children, "lower", {.cpu_s = 1e6, .address_space = false, .processes = true}, kJobsPerChild),
+      source_compilers_(children, "lower", {.cpu_s = 2 * kCompileTimeout, .address_space = false, .processes = true},
+                        kSourcesPerChild),
       cache_(1 << 16),
       binaries_(size_t{256} << 20) {}
 
-Lowered LoweringPool::lower(const std::string& ir, const std::string& target, const Json& options, Deadline deadline,
-                            bool with_binary) {
-  const std::string key = checksum(target + '\n' + options.dump() + '\n' + ir);
+Lowered LoweringPool::lower(const Language& language, const std::string& text, const std::string& target,
+                            const Json& options, Deadline deadline, bool with_binary) {
+  const std::string key = checksum(fmt::format("{}\n{}\n{}\n{}", language.name(), target, options.dump(), text));
   if (const auto known = cache_.get(key); known && (!with_binary || !known->ok)) return *known;
   if (with_binary) {
     if (const auto known = binaries_.get(key)) return *known;
   }
-  ChildPool::Worker worker = compilers_.take(deadline);
+  ChildPool& compilers = language.compiles_sources() ? source_compilers_ : compilers_;
+  ChildPool::Worker worker = compilers.take(deadline);
   const auto limit = Deadline::after(std::min(kCompileTimeout, deadline.remaining_s()));
   Frame frame;
   std::string detail;
-  Silence silence = worker.child->channel().send({{"target", target}, {"options", options}, {"binary", with_binary}},
-                                                 {std::as_bytes(std::span(ir))}, limit);
+  Silence silence = worker.child->channel().send(
+      {{"language", language.name()}, {"target", target}, {"options", options}, {"binary", with_binary}},
+      {std::as_bytes(std::span(text))}, limit);
   if (silence == Silence::kNone) silence = worker.child->channel().receive(frame, limit, detail, kMaxBinary);
   if (silence != Silence::kNone) {
     const std::string how = describe_silence(silence, *worker.child, detail, kCompileTimeout);
@@ -43,7 +48,7 @@ Lowered LoweringPool::lower(const std::string& ir, const std::string& target, co
   result.error = frame.header.value("error", result.ok ? "" : frame.header.dump().substr(0, 500));
   result.shape = std::move(frame.header);
   cache_.put(key, result);
-  compilers_.give_back(std::move(worker));
+  compilers.give_back(std::move(worker));
   if (with_binary && result.ok) {
     result.binary = std::make_shared<const std::vector<std::byte>>(std::move(frame.payload));
     binaries_.put(key, result, result.binary->size() + 4096);

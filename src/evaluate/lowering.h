@@ -1,17 +1,19 @@
 #pragma once
-// Lowers Triton IR to machine code in a child that never runs candidate code. Results are shared by the hash of the IR
-// text, so only what this side had compiled itself is ever reused.
+// Compiles Triton IR, or a kernel's source, to machine code in a child that never runs candidate code. Results are
+// shared by the hash of the text, so only what this side had compiled itself is ever reused.
 #include <string>
 
 #include "evaluate/cache.h"
 #include "evaluate/child_pool.h"
+#include "evaluate/languages/language.h"
 
 namespace tritonforge::evaluate {
 
 struct Lowered {
   bool ok = false;
   std::string error;  // the compiler's text
-  // How it is launched: {"entry", "shared": bytes a block, "warps", "ctas", "cooperative", "dependent", "scratch"}.
+  // How it is launched: {"entry", "shared": bytes a block, "warps", "ctas", "cooperative", "dependent", "scratch"}, and
+  // what else its language says ("resources": what the compiler tells of it, in one line).
   Json shape;
   std::shared_ptr<const std::vector<std::byte>> binary;  // where it was asked for
 };
@@ -19,15 +21,15 @@ struct Lowered {
 class LoweringPool {
  public:
   explicit LoweringPool(Children& children);
-  // `options`: num_warps and so on, as the launch gave them. A compiler that crashes or never ends is an error result.
-  // Throws kUnavailable where its Python parent died: that is no fault of the kernel's.
-  Lowered lower(const std::string& ir, const std::string& target, const Json& options, Deadline deadline,
-                bool with_binary = false);
+  // `text`: of `language`. `options`: num_warps and so on, as the launch gave them. A compiler that crashes or never
+  // ends is an error result. Throws kUnavailable where its Python parent died: that is no fault of the kernel's.
+  Lowered lower(const Language& language, const std::string& text, const std::string& target, const Json& options,
+                Deadline deadline, bool with_binary = false);
   size_t hits() const { return cache_.hits(); }
   size_t misses() const { return cache_.misses(); }
 
  private:
-  ChildPool compilers_;
+  ChildPool compilers_, source_compilers_;
   LruCache<Lowered> cache_;     // without binaries
   LruCache<Lowered> binaries_;  // by bytes
 };

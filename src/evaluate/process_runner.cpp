@@ -122,13 +122,13 @@ std::vector<Compiled> InterpretRunner::compiled(const Report*) {
   std::erase_if(kernels, [&](const SentKernel& kernel) {
     return std::find(targets.begin(), targets.end(), kernel.target) == targets.end();
   });
-  time_.paused([&] { out = lower(context_.lowering, kernels, context_.overall); });
+  time_.paused([&] { out = lower(context_.lowering, context_.language, kernels, context_.overall); });
   return out;
 }
 
 std::vector<Compiled> LiveRunner::compiled(const Report* report) {
   if (report == nullptr || !report->launched) return {};
-  return {{"live", ""}};
+  return {{.target = "live", .error = ""}};
 }
 
 }  // namespace tritonforge::evaluate

@@ -28,24 +28,32 @@ ChildLimits replay_limits(const EvaluatorOptions& options) {
           .memory_bytes = options.memory_bytes};
 }
 
+ChildLimits native_limits(const EvaluatorOptions& options) {
+  ChildLimits limits = candidate_limits(options);
+  limits.native = true;
+  return limits;
+}
+
 std::vector<std::string> names_of(const std::vector<Target>& targets) {
   std::vector<std::string> names;
   for (const Target target : targets) names.emplace_back(name_of(target));
   return names;
 }
 
-std::vector<Compiled> lower(LoweringPool& pool, const std::vector<SentKernel>& kernels, Deadline deadline,
-                            std::string_view runs, std::vector<Lowered>* binaries) {
+std::vector<Compiled> lower(LoweringPool& pool, const Language& language, const std::vector<SentKernel>& kernels,
+                            Deadline deadline, std::string_view runs, std::vector<Lowered>* binaries) {
   std::vector<Compiled> out;
   for (const SentKernel& kernel : kernels) {
-    std::string error = kernel.error;
+    std::string error = kernel.error, resources;
     if (error.empty()) {
       const bool keep = binaries && kernel.target == runs;
-      Lowered lowered = pool.lower(kernel.ir, kernel.target, kernel.options, deadline, keep);
+      Lowered lowered = pool.lower(language, kernel.ir, kernel.target, kernel.options, deadline, keep);
+      if (lowered.ok) resources = string_or(lowered.shape, "resources", "");
       if (!lowered.ok) error = fmt::format("kernel {}: {}", kernel.name, lowered.error);
       if (keep) binaries->push_back(std::move(lowered));
     }
-    out.push_back({kernel.target, error});
+    if (!resources.empty()) resources = fmt::format("{}: {}", kernel.name, resources);
+    out.push_back({kernel.target, error, resources});
   }
   return out;
 }

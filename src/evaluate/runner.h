@@ -15,6 +15,7 @@ struct RunContext {
   ChildPool& replayers;  // process P of plans on the CPU
   const EvaluatorOptions& options;
   const EvaluationRequest& request;
+  const Language& language;
   const ReferenceData& reference;
   uint64_t init_seed = 0;
   uint64_t secret = 0;  // of this run alone: nonces, orders of programs
@@ -44,10 +45,12 @@ ChildLimits candidate_limits(const EvaluatorOptions& options);
 // Of children that replay plans, one after the other; how long one may take is each conversation's own.
 ChildLimits replay_limits(const EvaluatorOptions& options);
 inline constexpr int kPlansPerReplayer = 32;
+// Of the child that replays one plan whose kernels are machine code of its own process.
+ChildLimits native_limits(const EvaluatorOptions& options);
 
 std::vector<std::string> names_of(const std::vector<Target>& targets);
 // Lowers what has no error of the compiler's front end. Of those for the target `runs`, `binaries` get what came of it.
-std::vector<Compiled> lower(LoweringPool& pool, const std::vector<SentKernel>& kernels, Deadline deadline,
-                            std::string_view runs = {}, std::vector<Lowered>* binaries = nullptr);
+std::vector<Compiled> lower(LoweringPool& pool, const Language& language, const std::vector<SentKernel>& kernels,
+                            Deadline deadline, std::string_view runs = {}, std::vector<Lowered>* binaries = nullptr);
 
 }  // namespace tritonforge::evaluate

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/options_json.h"
+#include "evaluate/languages/language.h"
 
 namespace tritonforge::evaluate {
 namespace {
@@ -18,8 +19,7 @@ EvaluationRequest legacy_request(const Json& body) {
   request.num_correct_trials = optional_field<int64_t>(body, "num_correct_trials", 5, where);
   request.num_perf_trials = optional_field<int64_t>(body, "num_perf_trials", 100, where);
   request.measure_performance = optional_field<bool>(body, "measure_performance", true, where);
-  const auto backend = optional_field<std::string>(body, "backend", "triton", where);
-  request.backend = backend == "cuda" ? "triton" : backend;  // its default says cuda and means the candidate as it is
+  request.backend = from_name<Backend>(optional_field<std::string>(body, "backend", "triton", where), "backend");
   request.timeout_s = 600;
   check_options<EvaluationOptions>(request);
   return request;
@@ -139,7 +139,7 @@ EvaluatorServer::EvaluatorServer(Evaluator& evaluator, net::ServerOptions option
     reply->send(net::Response::json(impl.devices()));
   });
   server.route_async("GET", "/backend_info", [&impl](const net::Request&, net::ResponderPtr reply) {
-    reply->send(net::Response::json({{"backends", {"triton"}},
+    reply->send(net::Response::json({{"backends", usable_languages()},
                                      {"mode", name_of(impl.evaluator.options().mode)},
                                      {"targets", {"sm_90", "gfx942"}},
                                      {"versions", impl.evaluator.health()["versions"]}}));

@@ -25,8 +25,9 @@ void check_prompts(const RecipeConfig& config, const char* key, const std::vecto
   const bool engine_is_less = engine > 0 && engine < config.rollout.max_context;
   const int64_t room = engine_is_less ? engine : config.rollout.max_context;
   for (const Problem& problem : problems) {
-    const auto tokens = codec.opening(rollout::first_messages(config.rollout.prompt, problem),
-                                      config.rollout.enable_thinking);
+    const auto tokens = codec.opening(
+        rollout::first_messages(config.rollout.prompt, problem, config.evaluator.request.backend),
+        config.rollout.enable_thinking);
     if (static_cast<int64_t>(tokens.size()) < room) continue;
     fail(ErrorKind::kUsage, "{}: the prompt of '{}' has {} tokens, and {} of {} leaves no room for an answer", key,
          problem.id, tokens.size(), engine_is_less ? "engine.max_context" : "rollout.max_context", room);

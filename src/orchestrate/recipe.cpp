@@ -79,8 +79,14 @@ void RecipeConfig::validate() const {
          "'engine.external': training needs engines that take its weights from shared memory; start them here "
          "(engine.count)");
   }
-  if (has_stage("data") || (has_stage("sft") && data.text.empty()))
-    check(!data.pairs.empty(), "data.pairs", "is missing");
+  const bool pairs = has_stage("data") || (has_stage("sft") && data.text.empty());
+  if (pairs) check(!data.pairs.empty(), "data.pairs", "is missing");
+  if (evaluator.request.backend != Backend::kTriton) {
+    check(!pairs, "evaluator.backend",
+          fmt::format("is {}, and the pairs of stages data and sft are in Triton", name_of(evaluator.request.backend)));
+    check(!evaluates() || evaluator.mode == EvaluationMode::kPlan, "evaluator.mode",
+          fmt::format("must be plan for candidates in {}", name_of(evaluator.request.backend)));
+  }
   if (has_stage("rl")) {
     check(!rl.problems.empty(), "rl.problems", "is missing");
     check(rl.sampling.temperature > 0, "rl.sampling.temperature", "must be above 0: else a group's samples are alike");

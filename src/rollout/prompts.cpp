@@ -5,20 +5,17 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "rollout/prompt_languages.h"
 #include "rollout/text.h"
 
 namespace tritonforge::rollout {
 namespace {
 
-constexpr std::string_view kSystem =
-    "You are an expert GPU programmer. You write Triton kernels that compute exactly what a PyTorch module computes, "
-    "and compute it faster.";
-
 constexpr std::string_view kTask =
     "You are given a PyTorch module named Model. Write a module named ModelNew that takes the same constructor "
-    "arguments and inputs and returns the same outputs, with the work done by Triton kernels of your own. You may "
+    "arguments and inputs and returns the same outputs, with the work done by {} of your own. You may "
     "replace one operator or several, fuse them, or change the algorithm, as long as the results stay equal within "
-    "normal floating-point error.\n\n"
+    "normal floating-point error.{}\n\n"
     "Here is an example. This module adds two tensors:\n\n";
 
 constexpr std::string_view kExampleTorch = R"py(import torch
@@ -39,33 +36,6 @@ def get_inputs():
 
 def get_init_inputs():
     return []
-)py";
-
-constexpr std::string_view kExampleTriton = R"py(import torch
-import torch.nn as nn
-import triton
-import triton.language as tl
-
-
-@triton.jit
-def add_kernel(a_ptr, b_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mask = offsets < n
-    a = tl.load(a_ptr + offsets, mask=mask)
-    b = tl.load(b_ptr + offsets, mask=mask)
-    tl.store(out_ptr + offsets, a + b, mask=mask)
-
-
-class ModelNew(nn.Module):
-    def __init__(self):
-        super().__init__()
-
-    def forward(self, a, b):
-        a, b = a.contiguous(), b.contiguous()
-        out = torch.empty_like(a)
-        n = out.numel()
-        add_kernel[(triton.cdiv(n, 1024),)](a, b, out, n, BLOCK=1024)
-        return out
 )py";
 
 constexpr std::string_view kInstruction =
@@ -114,6 +84,7 @@ std::string_view outcome_of(const Verdict& verdict) {
   if (verdict.cheated()) return "it was rejected";
   if (verdict.correct) return "it is correct";
   if (verdict.stage >= Stage::kLaunched && verdict.fault == Fault::kMismatch) return "it runs, but its output is wrong";
+  if (verdict.fault == Fault::kNotRun) return "it compiles; there is no device here to run it on";
   if (verdict.compiled) return "it compiles, but does not run to its end";
   if (verdict.stage >= Stage::kImported) return "it does not compile";
   if (verdict.stage >= Stage::kParsed) return "it cannot be imported";
@@ -122,7 +93,7 @@ std::string_view outcome_of(const Verdict& verdict) {
 }
 
 std::string_view next_task_of(const Verdict& verdict) {
-  if (verdict.cheated()) return "Compute the result with Triton kernels that really run on the inputs given";
+  if (verdict.cheated()) return "Compute the result with kernels of your own that really run on the inputs given";
   if (verdict.correct) return "Keep it correct and make it faster";
   if (verdict.compiled) return "Correct it, and then make it fast";
   return "Mend this error first";
@@ -168,12 +139,14 @@ std::string fenced(std::string_view code) {
 
 }  // namespace
 
-std::vector<tokenizer::Message> first_messages(PromptStyle style, const Problem& problem) {
+std::vector<tokenizer::Message> first_messages(PromptStyle style, const Problem& problem, Backend backend) {
   if (style == PromptStyle::kMinimal) return {{.role = "user", .content = problem.source}};
-  std::string user(kTask);
-  user += fenced(kExampleTorch) + "\n\nand this one does the same with a Triton kernel:\n\n" + fenced(kExampleTriton);
+  const PromptLanguage& language = prompt_language(backend);
+  std::string user = fmt::format(kTask, language.kernels, language.rules);
+  user += fenced(kExampleTorch) + fmt::format("\n\nand this one does the same with {}:\n\n", language.kernel) +
+          fenced(language.example);
   user += "\n\nThis is the module to replace:\n\n" + fenced(problem.source) + "\n\n" + std::string(kInstruction);
-  return {{.role = "system", .content = std::string(kSystem)}, {.role = "user", .content = std::move(user)}};
+  return {{.role = "system", .content = std::string(language.role)}, {.role = "user", .content = std::move(user)}};
 }
 
 std::vector<tokenizer::Message> opening_messages(const GroupSpec& group) {
@@ -181,7 +154,7 @@ std::vector<tokenizer::Message> opening_messages(const GroupSpec& group) {
   Problem problem;
   problem.id = group.problem_id;
   problem.source = group.problem_source;
-  return first_messages(group.options.prompt, problem);
+  return first_messages(group.options.prompt, problem, group.options.evaluate.backend);
 }
 
 tokenizer::Message feedback_message(PromptStyle style, const Verdict& verdict) {

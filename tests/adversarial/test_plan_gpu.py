@@ -60,13 +60,14 @@ MEMO = HONEST.replace(
     "        self.known['y'] = self.on(x)\n        return self.known['y']\n\n    def on(self, x):\n",
 )
 # A kernel that remembers an answer in memory of its own, and what it was the answer to.
-MEMO_ON_DEVICE = HONEST.replace(
-    """    a = tl.load(x + i, mask=i < n)
+MEMO_ON_DEVICE = (
+    HONEST.replace(
+        """    a = tl.load(x + i, mask=i < n)
     for _ in range(20):
         a = tl.sin(a) * 2
     tl.store(y + i, a, mask=i < n)
 """,
-    """    a = tl.load(x + i, mask=i < n)
+        """    a = tl.load(x + i, mask=i < n)
     if tl.load(of + tl.program_id(0)) == tl.load(x + tl.program_id(0) * B):
         a = tl.load(memo + i, mask=i < n)
     else:
@@ -76,11 +77,15 @@ MEMO_ON_DEVICE = HONEST.replace(
         tl.store(of + tl.program_id(0), tl.load(x + tl.program_id(0) * B))
     tl.store(y + i, a, mask=i < n)
 """,
-).replace("def sines(x, y, n,", "def sines(x, y, of, memo, n,").replace(
-    FORWARD,
-    "    def __init__(self):\n        super().__init__()\n        self.of = torch.zeros(4096)\n"
-    "        self.memo = torch.zeros(1 << 22)\n\n" + FORWARD,
-).replace("(x, y, x.numel(), B", "(x, y, self.of, self.memo, x.numel(), B")
+    )
+    .replace("def sines(x, y, n,", "def sines(x, y, of, memo, n,")
+    .replace(
+        FORWARD,
+        "    def __init__(self):\n        super().__init__()\n        self.of = torch.zeros(4096)\n"
+        "        self.memo = torch.zeros(1 << 22)\n\n" + FORWARD,
+    )
+    .replace("(x, y, x.numel(), B", "(x, y, self.of, self.memo, x.numel(), B")
+)
 OUT_OF_BOUNDS = HONEST.replace("tl.store(y + i, a, mask=i < n)", "tl.store(y + i + 64, a)")
 FAR_OUT_OF_BOUNDS = HONEST.replace("tl.store(y + i, a, mask=i < n)", "tl.store(y + i.to(tl.int64) * (1 << 30), a)")
 ENDLESS = HONEST.replace(

@@ -43,6 +43,9 @@ TEST(GuardedMemory, AWriteBeyondAnEndShowsWithItsPlace) {
   ASSERT_EQ(memory.damaged().size(), 1u);
   EXPECT_EQ(memory.damaged()[0].buffer, 1u);
   EXPECT_EQ(memory.damaged()[0].first_byte, 20);
+  EXPECT_EQ(memory.damage_text(), "it wrote out of bounds of a tensor that it was not given, 20 bytes after its begin");
+  memory.name(second, "'y'");
+  EXPECT_EQ(memory.damage_text(), "it wrote out of bounds of 'y', 20 bytes after its begin");
   data(first)[-2] = 7;
   ASSERT_EQ(memory.damaged().size(), 2u);
   EXPECT_EQ(memory.damaged()[0].first_byte, -8);

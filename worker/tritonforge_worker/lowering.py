@@ -1,4 +1,5 @@
-"""Lowers Triton IR text to machine code (sm_90 cubin, gfx942 hsaco): the compiler on data, no candidate code."""
+"""Compiles Triton IR (sm_90 cubin, gfx942 hsaco) and kernels' sources to machine code: the compiler on data, no
+candidate code."""
 
 import re
 import tempfile
@@ -7,6 +8,8 @@ from triton._C.libtriton import ir
 from triton.backends.compiler import Language
 from triton.runtime.errors import OutOfResources
 
+from tritonforge_worker.languages import language
+from tritonforge_worker.languages.sources import CompileError
 from tritonforge_worker.targets import BACKENDS, TARGETS
 
 SHARED_LIMIT = {"sm_90": 232448, "gfx942": 65536}
@@ -58,6 +61,8 @@ def lower(text, target, options, folder):
 
 
 def concise(error):
+    if isinstance(error, CompileError):
+        return str(error)[:2000]
     text = str(error)
     text = re.sub(r"\nRepro command:.*", "", text, flags=re.S)
     return f"{type(error).__name__}: {text}".strip()[:2000]
@@ -68,7 +73,8 @@ def serve(channel, sandbox):
     while True:
         request, payload = channel.receive()
         try:
-            described, binary = lower(bytes(payload).decode(), request["target"], request["options"], folder)
+            compiler = language(request["language"])
+            described, binary = compiler.compile(bytes(payload).decode(), request["target"], request["options"], folder)
             channel.send({"ok": True, **described}, [binary] if request["binary"] else [])
         except Exception as error:
             channel.send({"ok": False, "error": concise(error)})

@@ -35,6 +35,22 @@ void as_replay(Part part) {
   if (ended) throw NotAPlan{ended->text};
 }
 
+// The same of a process P that has the candidate's machine code in it: its silence is the candidate's, and what it says
+// is not ours to answer for.
+template <typename Part>
+void as_native(std::optional<Ended>& ended, Part part) {
+  try {
+    part();
+  } catch (const Ended& end) {
+    ended = end;
+  } catch (const nlohmann::json::exception&) {
+    ended = forged("an answer without the expected fields");
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kCorrupt) throw;
+    ended = forged(error.what());
+  }
+}
+
 // P's answer to a plan that it was handed. Throws NotAPlan where it refuses it.
 inline void check_taken(const Frame& answer) {
   if (answer.header.contains("failed")) throw NotAPlan{clipped(answer.header["failed"].value("text", ""), 300)};

@@ -203,9 +203,10 @@ void GpuKernel::launch(const std::array<int64_t, 3>& grid, std::vector<void*>& a
     attributes[count].id = kClusterPolicy;
     attributes[count++].value.number = kSpread;
   }
+  const auto threads = shape_.threads();
   const LaunchConfig config{.grid = {static_cast<unsigned>(grid[0] * shape_.ctas), static_cast<unsigned>(grid[1]),
                                      static_cast<unsigned>(grid[2])},
-                            .block = {static_cast<unsigned>(32 * shape_.warps), 1, 1},
+                            .block = {threads[0], threads[1], threads[2]},
                             .shared_bytes = static_cast<unsigned>(shape_.shared),
                             .stream = nullptr,
                             .attributes = attributes.data(),

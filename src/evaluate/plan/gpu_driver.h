@@ -32,7 +32,13 @@ struct KernelShape {
   int warps = 4, ctas = 1;
   int64_t shared = 0;  // dynamic, bytes a block
   bool cooperative = false, dependent = false;
-  int64_t scratch = 0;  // bytes of global memory for each block
+  int64_t scratch = 0;                // bytes of global memory for each block
+  std::array<int, 3> block{0, 1, 1};  // threads; 0: the warps in one row
+  size_t own_parameters = 2;          // of Triton's, after the launch's arguments: scratch pointers
+  std::array<unsigned, 3> threads() const {
+    if (block[0] == 0) return {static_cast<unsigned>(32 * warps), 1, 1};
+    return {static_cast<unsigned>(block[0]), static_cast<unsigned>(block[1]), static_cast<unsigned>(block[2])};
+  }
 };
 
 // What the driver says of a loaded kernel.
@@ -51,7 +57,7 @@ class GpuKernel {
   GpuKernel(const GpuKernel&) = delete;
   GpuKernel& operator=(const GpuKernel&) = delete;
   const KernelShape& shape() const { return shape_; }
-  // Bytes of each parameter; the last two are Triton's own scratch pointers.
+  // Bytes of each parameter; the last ones are the language's own.
   const std::vector<size_t>& parameters() const { return parameters_; }
   KernelResources resources() const;
   // On libtorch's default stream; `arguments` point to parameters().size() values.

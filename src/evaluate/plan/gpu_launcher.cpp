@@ -3,7 +3,6 @@
 #include <ATen/Context.h>
 
 #include <thread>
-#include <unordered_map>
 
 #include "base/error.h"
 #include "evaluate/ir/machine.h"
@@ -12,8 +11,6 @@
 
 namespace tritonforge::evaluate {
 namespace {
-
-const void* storage_of(const at::Tensor& tensor) { return tensor.storage().unsafeGetStorageImpl(); }
 
 // For messages alone: what the CPU does not evaluate may still be compiled.
 std::vector<std::string> argument_names(const std::string& text) {
@@ -38,8 +35,6 @@ uint64_t scalar_bits(const PlanBinding& binding, size_t bytes, const std::string
 struct GpuLauncher::Pass {
   PassOptions options;
   GuardedMemory memory;
-  std::vector<std::string> buffers;                    // names, as the launches give them
-  std::unordered_map<const void*, size_t> by_storage;  // -> buffers
   std::vector<at::Tensor> scratch;
   LaunchReport report;
 };
@@ -57,9 +52,10 @@ GpuLauncher::GpuLauncher(const Plan& plan, const std::vector<GpuBinary>& binarie
   for (const PlanStep& step : plan.steps) {
     if (step.kernel < 0) continue;
     const GpuKernel& kernel = *kernels_[static_cast<size_t>(step.kernel)];
-    if (kernel.parameters().size() != step.bindings.size() + 2)
+    const size_t own = kernel.shape().own_parameters;
+    if (kernel.parameters().size() != step.bindings.size() + own)
       fail(ErrorKind::kUsage, "kernel {}: {} arguments for {} parameters", kernel.shape().entry, step.bindings.size(),
-           static_cast<int64_t>(kernel.parameters().size()) - 2);
+           static_cast<int64_t>(kernel.parameters().size()) - static_cast<int64_t>(own));
     for (size_t k = 0; k < step.bindings.size(); ++k) {
       const auto form = step.bindings[k].form;
       if ((form == PlanBinding::Form::kTensor || form == PlanBinding::Form::kNull) && kernel.parameters()[k] != 8)
@@ -81,8 +77,6 @@ at::Tensor GpuLauncher::place(const at::Tensor& fresh, bool empty) {
   if (!pass_->options.guard) return fresh;
   const at::Tensor placed = pass_->memory.move(fresh, !empty);
   if (empty) poison(placed);
-  pass_->by_storage[storage_of(placed)] = pass_->buffers.size();
-  pass_->buffers.emplace_back();
   return placed;
 }
 
@@ -128,17 +122,9 @@ void GpuLauncher::watch(const PlanStep& step, const std::vector<at::Tensor>& bou
   size_t next = 0;
   for (size_t k = 0; k < step.bindings.size(); ++k) {
     if (step.bindings[k].form != PlanBinding::Form::kTensor) continue;
-    const auto known = pass_->by_storage.find(storage_of(bound[next++]));
-    if (known != pass_->by_storage.end())
-      pass_->buffers[known->second] = k < names.size() ? names[k] : fmt::format("argument {}", k);
+    pass_->memory.name(bound[next++], k < names.size() ? "'" + names[k] + "'" : fmt::format("argument {}", k));
   }
-  const auto damage = pass_->memory.damaged();
-  if (damage.empty()) return;
-  const std::string& buffer = pass_->buffers[damage.front().buffer];
-  const int64_t byte = damage.front().first_byte;
-  throw ir::Fault(fmt::format("it wrote out of bounds of {}, {} bytes {} its {}",
-                              buffer.empty() ? "a tensor that it was not given" : "'" + buffer + "'", std::abs(byte),
-                              byte < 0 ? "before" : "after", "begin"));
+  if (const std::string damage = pass_->memory.damage_text(); !damage.empty()) throw ir::Fault(damage);
 }
 
 LaunchReport GpuLauncher::end() {

@@ -11,50 +11,21 @@ constexpr size_t kMaxAnswer = 16 << 20;
 constexpr double kTimingSeconds = 2;        // of pairs
 constexpr size_t kMostKernelsLeftOut = 16;  // one at a time
 
-// What the request asks for, and the device that runs them.
-std::vector<std::string> targets_with(const EvaluationRequest& request, const std::string& device) {
-  std::vector<std::string> targets = names_of(request.targets);
-  if (std::find(targets.begin(), targets.end(), device) == targets.end()) targets.push_back(device);
-  return targets;
-}
-
 }  // namespace
 
 GpuPlanRunner::GpuPlanRunner(const RunContext& context, Weights weights, OwnTime& time, const GpuProblem& gpu)
-    : PlanRunner(context, weights, time, gpu.replayers.pool(),
-                 targets_with(context.request, gpu.replayers.device().target)),
+    : PlanRunner(context, weights, time, gpu.replayers.pool(), gpu.replayers.device().target),
       gpu_(gpu),
       lock_(gpu.replayers.lock()) {}
 
-std::vector<Compiled> GpuPlanRunner::compile(const Plan& plan) {
-  const std::vector<SentKernel> kernels = kernels_of(plan, targets_);
-  std::vector<Compiled> out;
-  std::vector<Lowered> binaries;
-  time_.paused(
-      [&] { out = lower(context_.lowering, kernels, context_.overall, gpu_.replayers.device().target, &binaries); });
-  if (&plan == &plan_) binaries_ = std::move(binaries);
-  return out;
-}
-
 void GpuPlanRunner::hand_over() {
-  TF_CHECK(binaries_.size() == plan_.kernels.size(), "{} binaries of {} kernels", binaries_.size(),
-           plan_.kernels.size());
-  Json request = handed_over();
-  std::vector<std::span<const std::byte>> payload{recording_.payload, context_.reference.payload};
-  request["target"] = gpu_.replayers.device().target;
-  request["binaries"] = Json::array();
-  for (const Lowered& lowered : binaries_) {
-    Json shape = lowered.shape;
-    shape["bytes"] = lowered.binary->size();
-    request["binaries"].push_back(std::move(shape));
-    payload.emplace_back(*lowered.binary);
-  }
+  const Handed handed = handed_over();
   std::optional<DeviceLock::Hold> hold;
   time_.paused([&] {
     take_replayer();
     hold.emplace(lock_.shared(context_.overall));
   });
-  replayer_->send(request, payload, "it was handed the plan");
+  replayer_->send(handed.header, handed.payload, "it was handed the plan");
   check_taken(replayer_->receive("it checked the plan", kMaxAnswer));
   replayer_sound_ = true;
 }

@@ -15,15 +15,13 @@ class GpuPlanRunner : public PlanRunner {
  protected:
   void hand_over() override;
   bool outlives_failures() const override { return false; }  // a fault may have cost the context
-  std::vector<Compiled> compile(const Plan& plan) override;
 
  private:
   std::set<int> idle_kernels();
 
   const GpuProblem& gpu_;
   DeviceLock lock_;
-  std::vector<Lowered> binaries_;  // of the plan's kernels
-  std::vector<bool> copied_;       // of its launches: they left nothing but copies
+  std::vector<bool> copied_;  // of its launches: they left nothing but copies
 };
 
 }  // namespace tritonforge::evaluate

@@ -1,5 +1,7 @@
 #include "evaluate/plan/guard.h"
 
+#include <fmt/format.h>
+
 #include "base/rng.h"
 
 namespace tritonforge::evaluate {
@@ -7,6 +9,8 @@ namespace {
 
 constexpr int32_t kCanary = 0x7FFD7FFD;
 constexpr int64_t kAlignment = 256;
+
+const void* storage_of(const at::Tensor& tensor) { return tensor.storage().unsafeGetStorageImpl(); }
 
 // The words of a buffer's two canaries: before it, and after it and its padding.
 std::array<at::Tensor, 2> canaries(const at::Tensor& block, int64_t begin, int64_t end) {
@@ -21,7 +25,7 @@ at::Tensor GuardedMemory::move(const at::Tensor& tensor, bool copy) {
   const int64_t begin = kGuardBytes + shift, end = begin + bytes;
   const at::Tensor block = at::full({(end + kGuardBytes + 3) / 4}, kCanary,
                                     at::TensorOptions(tensor.device()).dtype(at::kInt));
-  buffers_.push_back({block, begin, end});
+  buffers_.push_back({block, begin, end, ""});
   auto* base = static_cast<std::byte*>(block.data_ptr()) + begin;
   const auto flat = [&](void* data, at::ScalarType type, int64_t count, const at::Tensor& owner) {
     return at::for_blob(data, {count})
@@ -33,8 +37,25 @@ at::Tensor GuardedMemory::move(const at::Tensor& tensor, bool copy) {
   // The whole storage: views of it may follow.
   if (copy && bytes > 0)
     flat(base, at::kByte, bytes, block).copy_(flat(tensor.storage().mutable_data(), at::kByte, bytes, tensor));
-  return flat(base, tensor.scalar_type(), bytes / static_cast<int64_t>(tensor.element_size()), block)
-      .as_strided(tensor.sizes(), tensor.strides(), tensor.storage_offset());
+  const at::Tensor moved = flat(base, tensor.scalar_type(), bytes / static_cast<int64_t>(tensor.element_size()), block)
+                               .as_strided(tensor.sizes(), tensor.strides(), tensor.storage_offset());
+  by_storage_[storage_of(moved)] = buffers_.size() - 1;
+  return moved;
+}
+
+void GuardedMemory::name(const at::Tensor& tensor, const std::string& name) {
+  if (const auto known = by_storage_.find(storage_of(tensor)); known != by_storage_.end())
+    buffers_[known->second].name = name;
+}
+
+std::string GuardedMemory::damage_text() const {
+  const auto damage = damaged();
+  if (damage.empty()) return "";
+  const std::string& name = buffers_[damage.front().buffer].name;
+  const int64_t byte = damage.front().first_byte;
+  return fmt::format("it wrote out of bounds of {}, {} bytes {} its begin",
+                     name.empty() ? "a tensor that it was not given" : name, std::abs(byte),
+                     byte < 0 ? "before" : "after");
 }
 
 std::vector<GuardedMemory::Damage> GuardedMemory::damaged() const {

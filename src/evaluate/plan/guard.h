@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace tritonforge::evaluate {
@@ -25,14 +26,20 @@ class GuardedMemory {
   };
   // Those whose canaries changed since they were made. One wait for the device.
   std::vector<Damage> damaged() const;
+  // What the buffer of a tensor is called from now on; other tensors have none here.
+  void name(const at::Tensor& tensor, const std::string& name);
+  // "" or the first damage in words: "it wrote out of bounds of 'y', 8 bytes after its begin".
+  std::string damage_text() const;
 
  private:
   struct Buffer {
     at::Tensor block;    // int32 words
     int64_t begin, end;  // bytes of the buffer in it
+    std::string name;
   };
   uint64_t seed_;
   std::vector<Buffer> buffers_;
+  std::unordered_map<const void*, size_t> by_storage_;  // of the moved tensors -> buffers_
 };
 
 }  // namespace tritonforge::evaluate

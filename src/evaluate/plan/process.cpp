@@ -8,6 +8,8 @@
 //                                             -> {"tensors", "inputs", "aliases", "findings", "own": [computing,
 //                                             moving],
 //                                                 "copied"} + bytes
+//   {"pace": pairs, "limit_s", "reference", "plan_bytes", "tensors", "forward_seed"} + the reference's plan and the
+//     inputs'                              -> {"candidate": [ms], "reference": [ms]}, of pairs on a CPU
 // On a GPU, in this order:
 //   {"time", "seed", "reference"?, "plan_bytes", "trials": [[inputs, bounds, forward_seed]], "tensors"} + the
 //   reference's
@@ -22,8 +24,10 @@
 #include "base/error.h"
 #include "evaluate/channel.h"
 #include "evaluate/ir/machine.h"
+#include "evaluate/plan/cpu_pace.h"
 #include "evaluate/plan/gpu_launcher.h"
 #include "evaluate/plan/gpu_timer.h"
+#include "evaluate/plan/opencl_launcher.h"
 #include "evaluate/plan/replay.h"
 
 namespace tritonforge::evaluate {
@@ -52,6 +56,7 @@ class Process {
     if (request.contains("reset")) return reset();
     if (!replayer_) fail(ErrorKind::kUsage, "replay: no plan is loaded");
     if (request.contains("replay")) return replay(frame);
+    if (request.contains("pace")) return paced(frame);
     if (request.contains("time")) return begin_timing(std::move(frame));
     if (!timer_) fail(ErrorKind::kUsage, "replay: timing has not begun");
     return request.contains("profile") ? profile() : call(request);
@@ -93,6 +98,13 @@ class Process {
       replayer_ = std::make_unique<Replayer>(std::move(plan), weights_);
       return {{{"loaded", true}}, {}};
     }
+    if (request.at("target") == "cpu") {
+      std::vector<OpenClBinary> binaries;
+      for (const auto& item : request["binaries"]) binaries.push_back(opencl_binary(item, take(item.at("bytes"))));
+      replayer_ = std::make_unique<Replayer>(
+          std::move(plan), weights_, [&](const Plan& checked) { return make_opencl_launcher(checked, binaries); });
+      return {{{"loaded", true}}, {}};
+    }
     std::vector<GpuBinary> binaries;
     for (const auto& item : request["binaries"]) {
       binaries.push_back({take(item.at("bytes")),
@@ -102,7 +114,9 @@ class Process {
                            .shared = item.at("shared"),
                            .cooperative = item.at("cooperative"),
                            .dependent = item.at("dependent"),
-                           .scratch = item.at("scratch")}});
+                           .scratch = item.at("scratch"),
+                           .block = item.value("block", std::array<int, 3>{0, 1, 1}),
+                           .own_parameters = item.value("own_parameters", size_t{2})}});
     }
     replayer_ = std::make_unique<Replayer>(std::move(plan), weights_, [&](const Plan& checked) {
       auto launcher = std::make_unique<GpuLauncher>(checked, binaries, request.at("target").get<std::string>());
@@ -138,6 +152,20 @@ class Process {
                      {"own", {replay_.report.own.computing, replay_.report.own.moving}},
                      {"copied", replay_.report.only_copied}};
     return answer;
+  }
+
+  Answer paced(const Frame& frame) {
+    const Json& request = frame.header;
+    const std::span<const std::byte> all(frame.payload);
+    const auto plan_bytes = request.at("plan_bytes").get<size_t>();
+    if (plan_bytes > all.size()) fail(ErrorKind::kUsage, "plan: a payload of {} bytes", all.size());
+    Replayer reference(parse_plan(request.at("reference"), all.first(plan_bytes)), weights_);
+    const Pace found = pace(*replayer_, reference,
+                            {.inputs = parse_tensors(request.at("tensors"), all.subspan(plan_bytes)),
+                             .forward_seed = request.at("forward_seed"),
+                             .pairs = request.at("pace"),
+                             .limit_s = request.at("limit_s")});
+    return {{{"candidate", found.candidate}, {"reference", found.reference}}, {}};
   }
 
   Answer begin_timing(Frame frame) {

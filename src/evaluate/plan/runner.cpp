@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "evaluate/ir/module.h"
+#include "evaluate/pairs.h"
 #include "evaluate/plan/as_plan.h"
 #include "evaluate/plan/gpu_runner.h"
 
@@ -13,19 +13,31 @@ namespace {
 constexpr size_t kMaxPlanBytes = 256 << 20, kMaxAnswer = 1 << 20;
 // P ends a replay by itself, and says which kernel it was at, before its silence would be the end.
 constexpr double kOfTheTimeLeft = 0.9;
+constexpr double kPaceSeconds = 2;  // of pairs on a CPU
 
 Frame recording_of(Conversation& candidate) {
   Frame frame = candidate.receive("recording", kMaxPlanBytes);
-  if (frame.header.contains("not_a_plan") && frame.header["not_a_plan"].is_string())
-    throw NotAPlan{clipped(frame.header["not_a_plan"].get<std::string>(), 300)};
+  if (frame.header.contains("not_a_plan") && frame.header["not_a_plan"].is_string()) {
+    NotAPlan why{.reason = clipped(frame.header["not_a_plan"].get<std::string>(), 300)};
+    if (frame.header.contains("failed")) why.ended = failure_of(frame);
+    why.stage = Stage::kImported;
+    throw why;
+  }
   if (!frame.header.contains("plan")) throw NotAPlan{"recording sent no plan"};
   return frame;
 }
 
-Loaded::Recorded summary_of(const Plan& plan, const ReferenceData& reference) {
+Loaded::Recorded summary_of(const Plan& plan, const RunContext& context, Runs runs, const std::string& target) {
+  const auto& work = context.reference.work;
+  const Language& language = context.language;
   Loaded::Recorded recorded{.launches = plan.launches(),
                             .steps = plan.steps.size(),
-                            .aten = aten_work(plan, reference.work ? reference.work->calls : std::set<std::string>())};
+                            .kernels = {},
+                            .aten = aten_work(plan, work ? work->calls : std::set<std::string>()),
+                            .kind = std::string(language.kernel()),
+                            .not_run = {}};
+  if (runs == Runs::kNowhere)
+    recorded.not_run = fmt::format("compiled for {}, not run here: that takes {}", target, language.runs_on());
   for (const PlanStep& step : plan.steps) {
     if (step.kernel >= 0) recorded.kernels.push_back(plan.kernels[static_cast<size_t>(step.kernel)].name);
   }
@@ -44,12 +56,16 @@ Conversation PlanRunner::load_candidate(const Json& how, std::span<const std::by
   request["seed"] = context_.init_seed >> 1;
   request["state"] = Json::array();
   request["targets"] = targets_;
+  request["language"] = context_.language.name();
   candidate.send(request, {init_tensors}, "loading");
+  Stage reached = Stage::kExtracted;
   for (const char* stage : {"parsed", "imported", "built"}) {
     const Frame frame = candidate.receive("loading", kMaxAnswer);
-    if (frame.header.value("stage", "") != stage || frame.header.contains("failed"))
-      throw NotAPlan{"the candidate does not load"};
+    if (frame.header.contains("failed"))
+      throw NotAPlan{.reason = "the candidate does not load", .ended = failure_of(frame), .stage = reached};
+    if (frame.header.value("stage", "") != stage) throw NotAPlan{"the candidate does not load"};
     if (stage == std::string_view("parsed")) loaded.doubts = screen_of(frame.header);
+    reached = stage == std::string_view("parsed") ? Stage::kParsed : Stage::kImported;
   }
   return candidate;
 }
@@ -83,7 +99,8 @@ void PlanRunner::record(Loaded& loaded) {
   plan_ = parse_plan(recording_.header.at("plan"), recording_.payload);
 }
 
-std::vector<SentKernel> kernels_of(const Plan& plan, const std::vector<std::string>& targets) {
+std::vector<SentKernel> kernels_of(const Plan& plan, const Language& language,
+                                   const std::vector<std::string>& targets) {
   std::vector<SentKernel> kernels;
   for (const PlanKernel& kernel : plan.kernels) {
     for (const std::string& target : targets) {
@@ -91,7 +108,7 @@ std::vector<SentKernel> kernels_of(const Plan& plan, const std::vector<std::stri
       if (const auto error = kernel.errors.find(target); error != kernel.errors.end()) {
         sent.error = clipped(error->second, 2000);
       } else if (const auto text = kernel.ir.find(target); text != kernel.ir.end()) {
-        sent.ir = ir::without_locations(plan.texts[static_cast<size_t>(text->second)]);
+        sent.ir = language.source(plan.texts[static_cast<size_t>(text->second)]);
         sent.options = kernel.options;
       } else {
         throw NotAPlan{fmt::format("kernel {} was not recorded for {}", kernel.name, target)};
@@ -102,9 +119,12 @@ std::vector<SentKernel> kernels_of(const Plan& plan, const std::vector<std::stri
 }
 
 std::vector<Compiled> PlanRunner::compile(const Plan& plan) {
-  const std::vector<SentKernel> kernels = kernels_of(plan, targets_);
+  const std::vector<SentKernel> kernels = kernels_of(plan, context_.language, targets_);
+  const bool keep = &plan == &plan_ && (runs_ == Runs::kOnGpu || runs_ == Runs::kNatively);
   std::vector<Compiled> out;
-  time_.paused([&] { out = lower(context_.lowering, kernels, context_.overall); });
+  time_.paused([&] {
+    out = lower(context_.lowering, context_.language, kernels, context_.overall, device_, keep ? &binaries_ : nullptr);
+  });
   return out;
 }
 
@@ -116,11 +136,15 @@ Loaded PlanRunner::load() {
   as_plan(loaded.ended, [&] { loaded.own_weights = strings_of(recording_.header.at("plan"), "own_weights"); });
   took_weights_ = std::any_of(plan_.values.begin(), plan_.values.end(),
                               [](const PlanValue& value) { return !value.weight.empty(); });
-  loaded.recorded = summary_of(plan_, context_.reference);
+  loaded.recorded = summary_of(plan_, context_, runs_, targets_.front());
   aten_ = loaded.recorded->aten;
   loaded.compiled = compile(plan_);
-  if (std::all_of(loaded.compiled.begin(), loaded.compiled.end(), [](const auto& one) { return one.error.empty(); }))
-    as_replay([&] { hand_over(); });
+  const bool compiles = std::all_of(loaded.compiled.begin(), loaded.compiled.end(),
+                                    [](const auto& one) { return one.error.empty(); });
+  if (!compiles || runs_ == Runs::kNowhere) return loaded;
+  // What runs in P's own process could have called torch, too.
+  if (runs_ == Runs::kNatively) loaded.claimed = {"own_share"};
+  as_replay([&] { hand_over(); });
   return loaded;
 }
 
@@ -129,24 +153,42 @@ PlanRunner::~PlanRunner() {
 }
 
 void PlanRunner::take_replayer() {
+  if (runs_ == Runs::kNatively) {  // it serves this plan alone
+    replayer_.emplace(context_.children.spawn("replay", native_limits(context_.options), context_.overall), time_,
+                      "the process that runs the kernels");
+    return;
+  }
   ChildPool::Worker worker = replayers_.take(context_.overall);
   replayers_jobs_ = worker.jobs;
   replayer_.emplace(std::move(worker.child), time_, "the replayer");
 }
 
-Json PlanRunner::handed_over() const {
-  return {{"plan", recording_.header.at("plan")},
-          {"plan_bytes", recording_.payload.size()},
-          {"weights", context_.reference.state},
-          {"tensors", context_.reference.tensors}};
+PlanRunner::Handed PlanRunner::handed_over() const {
+  Handed handed{.header = {{"plan", recording_.header.at("plan")},
+                           {"plan_bytes", recording_.payload.size()},
+                           {"weights", context_.reference.state},
+                           {"tensors", context_.reference.tensors}},
+                .payload = {recording_.payload, context_.reference.payload}};
+  if (runs_ == Runs::kInterpreted) return handed;
+  TF_CHECK(binaries_.size() == plan_.kernels.size(), "{} binaries of {} kernels", binaries_.size(),
+           plan_.kernels.size());
+  handed.header["target"] = device_;
+  handed.header["binaries"] = Json::array();
+  for (const Lowered& lowered : binaries_) {
+    Json shape = lowered.shape;
+    shape["bytes"] = lowered.binary->size();
+    handed.header["binaries"].push_back(std::move(shape));
+    handed.payload.emplace_back(*lowered.binary);
+  }
+  return handed;
 }
 
 void PlanRunner::hand_over() {
   take_replayer();
-  replayer_->send(handed_over(), {std::span(recording_.payload), std::span(context_.reference.payload)},
-                  "it was handed the plan");
+  const Handed handed = handed_over();
+  replayer_->send(handed.header, handed.payload, "it was handed the plan");
   const Frame answer = replayer_->receive("it checked the plan", kMaxAnswer);
-  replayer_sound_ = true;
+  replayer_sound_ = runs_ == Runs::kInterpreted;
   check_taken(answer);
 }
 
@@ -154,38 +196,74 @@ Call PlanRunner::call(size_t trial, Launches launches) { return replay(trial, la
 
 // `without`: the kernel that is left out, -1 for none.
 Call PlanRunner::replay(size_t trial, bool launch, int without) {
-  const ReferenceTrial& expected = *context_.reference.trials[trial];
-  const bool whole = launch && without < 0;
   Call call;
   replayer_sound_ = false;
-  as_replay([&] {
-    replayer_->send({{"replay", true},
-                     {"tensors", expected.input_tensors},
-                     {"forward_seed", expected.forward_seed},
-                     {"order_seed", context_.secret + trial},
-                     {"launch", launch},
-                     {"without", without},
-                     {"weigh", whole && trial == 0},
-                     {"timeout_s", kOfTheTimeLeft * time_.deadline.remaining_s()}},
-                    {std::span(expected.payload).first(expected.input_bytes)}, "replaying");
-    call.frame = replayer_->receive("replaying", 2 * expected.payload.size() + kMaxPlanBytes);
-    const Json& header = call.frame.header;
-    replayer_sound_ = !header.contains("failed") || outlives_failures();
-    if (header.contains("failed")) {
-      const Json& failed = header["failed"];
-      const auto text = failed.value("text", "");
-      if (whole && failed.value("kind", "") != "fault") throw NotAPlan{clipped(text, 300)};
-      call.ended = Ended{.how = Ended::How::kFailed, .fault = Fault::kRuntimeError, .text = text};
-      return;
-    }
-    for (const auto& finding : header.at("findings"))
-      call.findings.emplace_back(finding.at(0).get<std::string>(), finding.at(1).get<std::string>());
-    if (whole && trial == 0)
-      call.own = Work{header.at("own").at(0).get<double>(), header.at("own").at(1).get<double>()};
-    call.result = call_result(plan_.outputs, header, call.frame.payload);
-    check_inputs(*call.result, expected);
-  });
+  const auto part = [&] { ask(trial, launch, without, call); };
+  if (runs_ == Runs::kNatively) as_native(call.ended, part);
+  else as_replay(part);
   return call;
+}
+
+void PlanRunner::ask(size_t trial, bool launch, int without, Call& call) {
+  const ReferenceTrial& expected = *context_.reference.trials[trial];
+  const bool whole = launch && without < 0;
+  replayer_->send({{"replay", true},
+                   {"tensors", expected.input_tensors},
+                   {"forward_seed", expected.forward_seed},
+                   {"order_seed", context_.secret + trial},
+                   {"launch", launch},
+                   {"without", without},
+                   {"weigh", whole && trial == 0},
+                   {"timeout_s", kOfTheTimeLeft * time_.deadline.remaining_s()}},
+                  {std::span(expected.payload).first(expected.input_bytes)}, "replaying");
+  call.frame = replayer_->receive("replaying", 2 * expected.payload.size() + kMaxPlanBytes);
+  const Json& header = call.frame.header;
+  replayer_sound_ = runs_ != Runs::kNatively && (!header.contains("failed") || outlives_failures());
+  if (header.contains("failed")) {
+    const Json& failed = header["failed"];
+    const auto text = failed.value("text", "");
+    if (whole && failed.value("kind", "") != "fault") throw NotAPlan{clipped(text, 300)};
+    call.ended = Ended{.how = Ended::How::kFailed, .fault = Fault::kRuntimeError, .text = text};
+    return;
+  }
+  for (const auto& finding : header.at("findings"))
+    call.findings.emplace_back(finding.at(0).get<std::string>(), finding.at(1).get<std::string>());
+  if (whole && trial == 0) {
+    if (runs_ == Runs::kNatively) call.own = own_ = bound_work(plan_, header.at("copied").get<std::vector<bool>>());
+    else call.own = Work{header.at("own").at(0).get<double>(), header.at("own").at(1).get<double>()};
+  }
+  call.result = call_result(plan_.outputs, header, call.frame.payload);
+  check_inputs(*call.result, expected);
+}
+
+std::optional<Measured> PlanRunner::measure() {
+  const ReferenceData& reference = context_.reference;
+  if (runs_ != Runs::kNatively || !context_.request.measure_performance || reference.plan.is_null())
+    return std::nullopt;
+  const ReferenceTrial& trial = *reference.trials.front();
+  Measured measured{.own = own_};
+  as_native(measured.ended, [&] {
+    replayer_->send({{"pace", context_.request.num_perf_trials},
+                     {"limit_s", std::min(kPaceSeconds, time_.deadline.remaining_s() / 2)},
+                     {"reference", reference.plan},
+                     {"plan_bytes", reference.plan_payload.size()},
+                     {"tensors", trial.input_tensors},
+                     {"forward_seed", trial.forward_seed}},
+                    {std::span(reference.plan_payload), std::span(trial.payload).first(trial.input_bytes)},
+                    "being timed");
+    const Json header = replayer_->receive("being timed", kMaxAnswer).header;
+    const auto ours = header.at("candidate").get<std::vector<double>>();
+    const auto theirs = header.at("reference").get<std::vector<double>>();
+    std::vector<double> ratios;
+    for (size_t k = 0; k < std::min(ours.size(), theirs.size()); ++k) {
+      if (!(ours[k] > 0 && theirs[k] > 0)) throw forged("times that are none");
+      ratios.push_back(theirs[k] / ours[k]);
+    }
+    if (ratios.empty()) return;
+    const Interval interval = median_interval(ratios);
+    measured.claimed = Measured::Claimed{summarise(ours), summarise(theirs), interval.low, interval.high};
+  });
+  return measured;
 }
 
 // What is right at the sizes that are replayed shall compile at the problem's own. The launches there are the
@@ -219,7 +297,7 @@ void PlanRunner::read_full_size(FullSize& full) {
   if (full.failed.empty()) full.compiled = compile(parse_kernels(plan, frame.payload));
 }
 
-std::string judge_as_plan(const RunContext& context, Verdict& verdict, const GpuProblem* gpu) {
+std::optional<NotAPlan> judge_as_plan(const RunContext& context, Verdict& verdict, const GpuProblem* gpu) {
   OwnTime time(context.limit_s);
   const auto runner_with = [&](Weights weights) -> std::unique_ptr<PlanRunner> {
     if (gpu) return std::make_unique<GpuPlanRunner>(context, weights, time, *gpu);
@@ -238,9 +316,9 @@ std::string judge_as_plan(const RunContext& context, Verdict& verdict, const Gpu
       }
     }
     verdict = std::move(first);
-    return "";
+    return std::nullopt;
   } catch (const NotAPlan& no_plan) {
-    return no_plan.reason;
+    return no_plan;
   }
 }
 

@@ -6,9 +6,11 @@
 
 namespace tritonforge::evaluate {
 
-// This candidate is no plan, and why: another mode may judge it.
+// This candidate is no plan, and why: another mode may judge it, where its language has one.
 struct NotAPlan {
   std::string reason;
+  std::optional<Ended> ended = {};  // its own failure, where it is one
+  Stage stage = Stage::kExtracted;  // that it came to
 };
 
 // What a candidate's module computes with: the reference's weights, where it has such (by name, or by order and
@@ -19,36 +21,51 @@ class PlanRunner : public Runner {
  public:
   // `time` is the candidate's own, shared by all attempts.
   PlanRunner(const RunContext& context, Weights weights, OwnTime& time)
-      : PlanRunner(context, weights, time, context.replayers, names_of(context.request.targets)) {}
+      : PlanRunner(context, weights, time, context.replayers, "cpu") {}
   ~PlanRunner() override;
   // Each throws NotAPlan.
   Loaded load() override;
   Call call(size_t trial, Launches launches) override;
+  // Of machine code on a CPU: what it takes, as a claim.
+  std::optional<Measured> measure() override;
   std::optional<FullSize> full_size() override;
   // The plan computes with the reference's weights.
   bool took_weights() const { return took_weights_; }
 
  protected:
-  // `replayers`: of processes P; `targets`: what every kernel must compile for.
-  PlanRunner(const RunContext& context, Weights weights, OwnTime& time, ChildPool& replayers,
-             std::vector<std::string> targets)
-      : context_(context), time_(time), targets_(std::move(targets)), weights_(weights), replayers_(replayers) {}
-  // P: the plan, its texts and constants, and the problem's weights.
+  // `replayers`: of processes P; `device`: "cpu", or the target of the GPU that they have.
+  PlanRunner(const RunContext& context, Weights weights, OwnTime& time, ChildPool& replayers, std::string device)
+      : context_(context),
+        time_(time),
+        device_(std::move(device)),
+        targets_(context.language.targets(context.request.targets, device_)),
+        runs_(context.language.runs(device_)),
+        weights_(weights),
+        replayers_(replayers) {}
+  // P: the plan, its texts and constants, the problem's weights, and the kernels' machine code.
   virtual void hand_over();
   // Whether P may serve another plan where this one's replay failed.
   virtual bool outlives_failures() const { return true; }
   void take_replayer();
-  // Lowers each kernel for each target; the IR that is compiled is the IR that is replayed.
-  virtual std::vector<Compiled> compile(const Plan& plan);
-  Json handed_over() const;
+  // Lowers each kernel for each target; the text that is compiled is the text that is replayed. Fills `binaries_`.
+  std::vector<Compiled> compile(const Plan& plan);
+  struct Handed {
+    Json header;
+    std::vector<std::span<const std::byte>> payload;
+  };
+  Handed handed_over() const;
   Call replay(size_t trial, bool launch, int without);
 
   const RunContext& context_;
   OwnTime& time_;
+  const std::string device_;
   const std::vector<std::string> targets_;
+  const Runs runs_;
   Frame recording_;  // what the plan looks into
   Plan plan_;
-  Work aten_;  // that it leaves to torch
+  Work aten_;                      // that it leaves to torch
+  Work own_;                       // of its launches, where they are machine code on a CPU
+  std::vector<Lowered> binaries_;  // of its kernels, where they run as machine code
   std::optional<Conversation> replayer_;
   bool replayer_sound_ = false;  // it may serve another plan
 
@@ -56,6 +73,7 @@ class PlanRunner : public Runner {
   Conversation load_candidate(const Json& how, std::span<const std::byte> init_tensors, Loaded& loaded);
   void record(Loaded& loaded);
   void read_full_size(FullSize& full);
+  void ask(size_t trial, bool launch, int without, Call& call);
 
   Weights weights_;
   ChildPool& replayers_;
@@ -65,11 +83,11 @@ class PlanRunner : public Runner {
 
 // The kernels of a plan with the IR for each target, as the compiler is sent them. Throws NotAPlan where one was not
 // recorded for a target.
-std::vector<SentKernel> kernels_of(const Plan& plan, const std::vector<std::string>& targets);
+std::vector<SentKernel> kernels_of(const Plan& plan, const Language& language, const std::vector<std::string>& targets);
 
 struct GpuProblem;
-// Fills the verdict up to stage correct (on a GPU: timed), with own_share, and returns "", or leaves it alone and
-// returns why this candidate is not a plan. Throws kUnavailable where our own machinery failed.
-std::string judge_as_plan(const RunContext& context, Verdict& verdict, const GpuProblem* gpu = nullptr);
+// Fills the verdict up to stage correct (on a GPU: timed), with own_share, or leaves it alone and returns why this
+// candidate is not a plan. Throws kUnavailable where our own machinery failed.
+std::optional<NotAPlan> judge_as_plan(const RunContext& context, Verdict& verdict, const GpuProblem* gpu = nullptr);
 
 }  // namespace tritonforge::evaluate

@@ -204,6 +204,23 @@ Work launch_work(double flops, double bytes, bool copies) {
   return copies ? Work{.moving = work} : Work{.computing = work};
 }
 
+Work bound_work(const Plan& plan, const std::vector<bool>& copied) {
+  Work work;
+  size_t launch = 0;
+  for (const PlanStep& step : plan.steps) {
+    if (step.kernel < 0) continue;
+    std::set<int> values;
+    double bytes = 0;
+    for (const PlanBinding& binding : step.bindings) {
+      if (binding.form == PlanBinding::Form::kTensor && values.insert(binding.value).second)
+        bytes += bytes_of(plan.values[static_cast<size_t>(binding.value)]);
+    }
+    work += launch_work(0, bytes, launch < copied.size() && copied[launch]);
+    ++launch;
+  }
+  return work;
+}
+
 double own_share(const Work& own, const Work& aten, const std::optional<Work>& reference) {
   if (own.of(true) <= 0) return 0;
   const bool all = reference && reference->computing <= 0;  // the problem is to move data

@@ -11,7 +11,8 @@
 //               its bytes: torch.mm does the same without writing it
 //               one call for what a formula spells out in several (gelu, softmax, a norm, attention, a pool's windows)
 //               weighs as much as these, where the reference does not make that call itself
-//   launches    bytes of all loads and stores; float operations of the IR, 2 M N K of a dot, 4 of a transcendental
+//   launches    bytes of all loads and stores; float operations of the IR, 2 M N K of a dot, 4 of a transcendental; of
+//               machine code on a CPU the bytes of the tensors that it is given, each once: never too much
 // Work that only moves data (fills, casts, copies, padding; a launch that leaves nothing but copies of what it was
 // given) is kept apart: it counts where the reference does nothing else. So a kernel that copies what torch computed
 // does no work, and a cast before an honest kernel leaves none to torch.
@@ -46,6 +47,8 @@ struct ReferenceWork {
 };
 // Of a launch. `copies`: what it left behind are copies of what it was given, within the comparison's tolerance.
 Work launch_work(double flops, double bytes, bool copies);
+// Of all launches of a plan whose kernels nobody can look into. `copied`: of each launch in order, as above.
+Work bound_work(const Plan& plan, const std::vector<bool>& copied);
 
 // In [0, 1]: the smaller of two shares, own / (own + aten) of the candidate's work, and 1 - aten / `reference` of the
 // reference's. The second one cannot be raised by launches for show, the first one not by torch calls that are cheaper

@@ -4,6 +4,7 @@
 //   folder      the job's private writable folder          root       an empty folder for the new root
 //   read_only   paths that stay visible, read-only         devices    device nodes that stay (live mode)
 //   processes   may fork and exec (compiler, live mode)    exec       paths that may be executed then
+//   native      may map machine code from its folder
 //   rlimits     {cpu, fsize, nproc, nofile, core, as_extra}
 #include <nlohmann/json.hpp>
 #include <string>

@@ -53,7 +53,7 @@ bool bind_path(const fs::path& root, const fs::path& path, bool read_only) {
 
 std::string build_root(const Json& options, bool) {
   const fs::path root = options.at("root").get<std::string>(), folder = options.at("folder").get<std::string>();
-  const bool processes = options.value("processes", false);
+  const bool executable = options.value("processes", false) || options.value("native", false);
   if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return failure("private mounts");
   if (mount("tmpfs", root.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, "size=4m,mode=0755") != 0)
     return failure("tmpfs root");
@@ -72,7 +72,7 @@ std::string build_root(const Json& options, bool) {
   const fs::path job = root / folder.relative_path();
   fs::create_directories(job, error);
   const std::string size = "mode=0700,size=" + std::to_string(options.value("folder_bytes", uint64_t{256} << 20));
-  if (mount("tmpfs", job.c_str(), "tmpfs", MS_NOSUID | MS_NODEV | (processes ? 0 : MS_NOEXEC), size.c_str()) != 0)
+  if (mount("tmpfs", job.c_str(), "tmpfs", MS_NOSUID | MS_NODEV | (executable ? 0 : MS_NOEXEC), size.c_str()) != 0)
     return failure("tmpfs job folder");
   if (mount("tmpfs", (root / "dev/shm").c_str(), "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=64m") != 0)
     return failure("tmpfs /dev/shm");

@@ -29,7 +29,7 @@ TEST_F(KernelBenchArguments, SetWhatTheyNameInKernelBench) {
   for (const char* argument :
        {"level=2", "problem_ids=[1, 4]", "subset=(7,8)", "num_samples=5", "temperature=0.6", "max_tokens=300",
         "run_name=mine", "model_name=m", "num_correct_trials=4", "num_perf_trials=20", "timeout=30",
-        "num_cpu_workers=3", "is_reasoning_model=False", "backend=triton", "eval_mode=local", "num_gpu_devices=1"})
+        "num_cpu_workers=3", "is_reasoning_model=False", "backend=cuda", "eval_mode=local", "num_gpu_devices=1"})
     EXPECT_EQ(apply(argument), "") << argument;
   EXPECT_THAT(recipe.bench.levels, ElementsAre(2));
   EXPECT_THAT(recipe.bench.problem_ids, ElementsAre("1", "4", "7", "8"));
@@ -42,6 +42,7 @@ TEST_F(KernelBenchArguments, SetWhatTheyNameInKernelBench) {
   EXPECT_EQ(recipe.evaluator.request.num_perf_trials, 20);
   EXPECT_EQ(recipe.evaluator.request.timeout_s, 30);
   EXPECT_EQ(recipe.evaluator.workers, 3);
+  EXPECT_EQ(recipe.evaluator.request.backend, Backend::kCuda);
   EXPECT_FALSE(recipe.rollout.enable_thinking);
 }
 
@@ -58,7 +59,7 @@ TEST_F(KernelBenchArguments, ThatAreWrongAreRefusedByName) {
   EXPECT_THAT(refusal("num_samples=many"), HasSubstr("num_samples must be an integer, not 'many'"));
   EXPECT_THAT(refusal("subset=(3,1)"), HasSubstr("subset must be (FIRST, LAST)"));
   EXPECT_THAT(refusal("problem_ids=[1,]"), HasSubstr("a list of integers"));
-  EXPECT_THAT(refusal("backend=cuda"), HasSubstr("Triton only"));
+  EXPECT_THAT(refusal("backend=cute"), HasSubstr("unknown backend 'cute'"));
   EXPECT_THAT(refusal("eval_mode=modal"), HasSubstr("no remote evaluation"));
 }
 

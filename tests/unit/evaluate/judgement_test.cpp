@@ -117,6 +117,57 @@ TEST_F(JudgementTest, WorkThatIsLeftToTorchEndsIt) {
   EXPECT_LT(*judgement.verdict().own_share, 0.1);
 }
 
+TEST_F(JudgementTest, TimesThatAreClaimedGiveNoSpeedup) {
+  Judgement judgement = begin(EvaluationMode::kPlan);
+  EXPECT_TRUE(judgement.take(recorded()));
+  EXPECT_TRUE(judgement.take(replayed(1), 0));
+  Measured measured{.own = {.computing = 100}};
+  measured.claimed = Measured::Claimed{.runtime = {.median = 1}, .ref_runtime = {.median = 3}, .low = 2.9, .high = 3.1};
+  EXPECT_TRUE(judgement.take(measured));
+  judgement.accept();
+  const Verdict& verdict = judgement.verdict();
+  EXPECT_EQ(verdict.speedup, 0);
+  EXPECT_EQ(verdict.claimed_speedup, 2.9);
+  EXPECT_EQ(verdict.stage, Stage::kCorrect);
+  EXPECT_EQ(verdict.claimed.size(), 5u);
+}
+
+TEST_F(JudgementTest, WhoeverEndsWhileBeingTimedIsNotCorrect) {
+  Judgement judgement = begin(EvaluationMode::kPlan);
+  EXPECT_TRUE(judgement.take(recorded()));
+  EXPECT_TRUE(judgement.take(replayed(1), 0));
+  EXPECT_FALSE(judgement.take(Measured{.ended = Ended{.fault = Fault::kCrashed, .text = "it died"}}));
+  EXPECT_EQ(judgement.verdict().fault, Fault::kCrashed);
+  EXPECT_FALSE(judgement.verdict().correct);
+}
+
+TEST_F(JudgementTest, WhatNoDeviceHereRunsIsCompiledAndNotCorrect) {
+  Judgement judgement = begin(EvaluationMode::kPlan);
+  Loaded loaded = recorded();
+  loaded.compiled = {{"sm_90", "", "k: 12 registers"}};
+  loaded.recorded->not_run = "compiled for sm_90, not run here";
+  EXPECT_FALSE(judgement.take(loaded));
+  const Verdict& verdict = judgement.verdict();
+  EXPECT_TRUE(verdict.compiled);
+  EXPECT_FALSE(verdict.correct || verdict.cheated());
+  EXPECT_EQ(verdict.stage, Stage::kCompiled);
+  EXPECT_EQ(verdict.fault, Fault::kNotRun);
+  EXPECT_EQ(verdict.diagnostics, "compiled for sm_90, not run here");
+  EXPECT_EQ(verdict.notes.at("resources.sm_90"), "k: 12 registers");
+  EXPECT_FALSE(verdict.own_share);
+}
+
+TEST_F(JudgementTest, WhatIsNotRunMayLeaveTooMuchToTorchAllTheSame) {
+  ReferenceData reference = written_reference();
+  reference.work = ReferenceWork{.work = {.computing = 100}, .calls = {}};
+  Judgement judgement(reference, 0.1, {});
+  Loaded loaded = recorded(1, 99);
+  loaded.recorded->not_run = "compiled for sm_90, not run here";
+  judgement.take(loaded);
+  EXPECT_EQ(judgement.verdict().flags.size(), 1u);
+  EXPECT_EQ(judgement.verdict().flags.front().kind, Cheat::kTorchDoesTheWork);
+}
+
 TEST_F(JudgementTest, ARaceEndsIt) {
   Judgement judgement = begin(EvaluationMode::kPlan);
   EXPECT_TRUE(judgement.take(recorded()));

@@ -27,7 +27,7 @@ TEST(EvaluationRequest, EveryFieldIsRead) {
                                                      {"num_correct_trials", 2},
                                                      {"num_perf_trials", 30},
                                                      {"measure_performance", false},
-                                                     {"backend", "triton"},
+                                                     {"backend", "opencl"},
                                                      {"timeout_s", 5}},
                                                     /*legacy=*/false);
   EXPECT_EQ(request.problem_id, "p");
@@ -39,6 +39,7 @@ TEST(EvaluationRequest, EveryFieldIsRead) {
   EXPECT_EQ(request.num_correct_trials, 2);
   EXPECT_EQ(request.num_perf_trials, 30);
   EXPECT_FALSE(request.measure_performance);
+  EXPECT_EQ(request.backend, Backend::kOpencl);
   EXPECT_EQ(request.timeout_s, 5);
 }
 
@@ -64,7 +65,7 @@ TEST(EvaluationRequest, TheLegacyFormTakesItsClientsExtraFieldsAndNames) {
   EXPECT_EQ(request.problem_source, "s");
   EXPECT_EQ(request.candidate, "c");
   EXPECT_EQ(request.seed, 3u);
-  EXPECT_EQ(request.backend, "triton");
+  EXPECT_EQ(request.backend, Backend::kCuda);  // never another in its place
   EXPECT_EQ(request.num_correct_trials, 5);
   EXPECT_EQ(request.timeout_s, 600);
 }

@@ -35,6 +35,26 @@ TEST(AtenWork, IsFlopsAndBytes) {
   EXPECT_DOUBLE_EQ(both.computing - product.computing, 64 * 16 / 20.0 + 4 * 2 * 64 * 16);
 }
 
+TEST(BoundWork, IsTheBytesOfWhatALaunchIsGivenEachTensorOnce) {
+  const Json x = {{"t", 0}}, w = {{"t", 1}};
+  const Plan plan = parse_plan(
+      {{"values",
+        {{{"dtype", "float32"}, {"shape", {64, 32}}, {"stride", {32, 1}}, {"input", 0}},
+         {{"dtype", "float16"}, {"shape", {16, 32}}, {"stride", {32, 1}}, {"weight", "w"}}}},
+       {"kernels", {{{"name", "k"}, {"options", Json::object()}, {"ir", Json::object()}, {"errors", Json::object()}}}},
+       {"steps",
+        {{{"launch", 0}, {"grid", {1, 1, 1}}, {"args", {x, w, x, {{"i", 3}}}}},
+         {{"launch", 0}, {"grid", {1, 1, 1}}, {"args", {w}}}}},
+       {"outputs", {{"tensor", 0}}},
+       {"inputs", 1},
+       {"texts", Json::array()},
+       {"constants", Json::array()}},
+      {});
+  const Work work = bound_work(plan, {false, true});
+  EXPECT_DOUBLE_EQ(work.computing, 4 * 64 * 32 + 2 * 16 * 32);
+  EXPECT_DOUBLE_EQ(work.moving, 2 * 16 * 32);
+}
+
 TEST(ProductFlops, AreOfProductsAlone) {
   const Json x = {{"t", 0}}, w = {{"t", 1}}, y = {{"t", 2}};
   const Json both = Json::array({call("linear", {x, w}, 2), call("relu", Json::array({y}), 3)});

@@ -149,12 +149,15 @@ inline Verdict judge_written(const std::string& text, EvaluationMode mode, Claim
   options.claims = claims;
   options.candidate_timeout_s = 30;
   EvaluationRequest request;
-  const RunContext context{children, lowering, replayers, options, request, reference, 1, 0, 30, Deadline::after(60)};
+  const RunContext context{
+      children, lowering, replayers,          options, request, language_of(request.backend), reference, 1,
+      0,        30,       Deadline::after(60)};
   Verdict verdict;
   verdict.mode = mode;
   verdict.stage = Stage::kExtracted;
   if (mode == EvaluationMode::kPlan) {
-    verdict.notes["mode_reason"] = judge_as_plan(context, verdict);
+    const auto why = judge_as_plan(context, verdict);
+    verdict.notes["mode_reason"] = why ? why->reason : "";
     return verdict;
   }
   if (mode == EvaluationMode::kLive) {

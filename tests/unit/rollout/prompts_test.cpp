@@ -52,6 +52,21 @@ TEST(Prompts, KernelBenchHasRoleTaskExampleProblemAndInstruction) {
   EXPECT_THAT(messages[1].content, HasSubstr("ModelNew"));
 }
 
+TEST(Prompts, AreAboutTheLanguageThatIsAskedFor) {
+  for (const auto& [backend, says] : {std::pair(Backend::kTriton, "@triton.jit"), std::pair(Backend::kCuda, "CUDA C++"),
+                                      std::pair(Backend::kHip, "gfx942"), std::pair(Backend::kOpencl, "__kernel")}) {
+    const auto messages = first_messages(PromptStyle::kKernelBench, {.source = "class Model: ..."}, backend);
+    EXPECT_THAT(messages.at(1).content, HasSubstr(says));
+    EXPECT_EQ(messages.at(1).content.find("Triton") != std::string::npos, backend == Backend::kTriton);
+    EXPECT_EQ(messages.at(0).content.find("Triton") != std::string::npos, backend == Backend::kTriton);
+  }
+  GroupSpec group;
+  group.problem_source = "class Model: ...";
+  group.options.prompt = PromptStyle::kKernelBench;
+  group.options.evaluate.backend = Backend::kOpencl;
+  EXPECT_THAT(opening_messages(group).at(1).content, HasSubstr("__kernel"));
+}
+
 TEST(Prompts, UnknownStyleNamesTheNearest) {
   try {
     from_name<PromptStyle>("kernelbnch", "prompt style");

@@ -68,11 +68,11 @@ def tree_of(value, depth=0):
 
 class Forward:
     """One call of forward over recorded inputs: `tree` and `described` are their structure and tensors, `known` the
-    weights' by name."""
+    weights' by name, `launches` a language's Launches."""
 
-    def __init__(self, model, known, tree, described, decode, path, targets):
+    def __init__(self, model, known, tree, described, decode, path, targets, launches):
         self.recording = Recording()
-        self.launches = Launches(self.recording, path, targets)
+        self.launches = launches(self.recording, path, targets)
         self.inputs = [self.recording.tensor(to_meta(item), {"input": k}) for k, item in enumerate(described)]
         self.own = replace_state(self.recording, model, known)
         self.call = lambda: model(*decode(tree, self.inputs))
@@ -83,9 +83,9 @@ class Forward:
             return self.call()
 
 
-def record(model, known, tree, described, decode, path, targets=(REPLAYED,)):
+def record(model, known, tree, described, decode, path, targets=(REPLAYED,), launches=Launches):
     """(plan, payload). Raises NotAPlan, and what the candidate's own code raises."""
-    forward = Forward(model, known, tree, described, decode, path, targets)
+    forward = Forward(model, known, tree, described, decode, path, targets, launches)
     recording, launches = forward.recording, forward.launches
     outputs = forward.run()
     if isinstance(outputs, torch.Tensor) and not isinstance(outputs, RecordedTensor):
@@ -104,10 +104,10 @@ def record(model, known, tree, described, decode, path, targets=(REPLAYED,)):
     return plan, [*launches.texts, *(data for _, data in constants)]
 
 
-def kernels(model, tree, described, decode, path, targets):
+def kernels(model, tree, described, decode, path, targets, launches):
     """The kernels alone, of a module without data, and what the compiler's front end says of those that it refuses."""
     known = {name: {"shape": list(tensor.shape)} for name, tensor in state_of(model).items()}
-    forward = Forward(model, known, tree, described, decode, path, targets)
+    forward = Forward(model, known, tree, described, decode, path, targets, launches)
     launches = forward.launches
     try:
         forward.run()

@@ -2,7 +2,8 @@
 
 import torch
 
-from tritonforge_worker import candidate, reduce
+from tritonforge_worker import candidate, errors, reduce
+from tritonforge_worker.languages import language
 from tritonforge_worker.plan import recorder
 from tritonforge_worker.plan.tensors import NotAPlan
 from tritonforge_worker.protocol import decode
@@ -15,6 +16,8 @@ class Recorder(candidate.Candidate):
     def load(self, request, payload):
         """`meta`: at the problem's own sizes, without data; only the launches are of interest then."""
         self.meta, self.targets = request.get("meta", False), request["targets"]
+        self.language = language(request["language"])
+        self.language.install()
         super().load(request, payload)
 
     def take_weights(self, names, tensors):
@@ -27,16 +30,22 @@ class Recorder(candidate.Candidate):
             return self.channel.send({"not_a_plan": str(reason)[:500]})
         except BaseException as error:
             # The candidate's own failure, or something that recording does not know: the other mode tells them apart.
-            return self.channel.send({"not_a_plan": f"recording: {type(error).__name__}: {error}"[:500]})
+            text = f"recording: {type(error).__name__}: {error}"[:500]
+            failed = errors.describe(error, "forward", self.path, self.source)
+            return self.channel.send({"not_a_plan": text, "failed": failed})
         self.channel.send({"plan": plan}, parts)
 
     def record(self, request, payload):
         known, call = dict(request["weights"]), (request["inputs"], request["tensors"])
-        self.recorded(lambda: recorder.record(self.model, known, *call, decode, self.path, self.targets))
+        self.recorded(
+            lambda: recorder.record(self.model, known, *call, decode, self.path, self.targets, self.language.Launches)
+        )
 
     def kernels(self, request, payload):
         call = request["inputs"], request["tensors"]
-        self.recorded(lambda: recorder.kernels(self.model, *call, decode, self.path, self.targets))
+        self.recorded(
+            lambda: recorder.kernels(self.model, *call, decode, self.path, self.targets, self.language.Launches)
+        )
 
     def serve(self):
         operations = {"load": self.load, "record": self.record, "kernels": self.kernels}
