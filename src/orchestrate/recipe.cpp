@@ -9,7 +9,7 @@
 namespace tritonforge::orchestrate {
 namespace {
 
-void check(bool ok, const char* field, const std::string& rule) {
+void check(bool ok, const std::string& field, const std::string& rule) {
   if (!ok) fail(ErrorKind::kUsage, "'{}' {}", field, rule);
 }
 
@@ -78,6 +78,11 @@ void RecipeConfig::validate() const {
     fail(ErrorKind::kUsage,
          "'engine.external': training needs engines that take its weights from shared memory; start them here "
          "(engine.count)");
+  }
+  for (const auto& [stage, train] : {std::pair{"sft", &sft.train}, std::pair{"rl", &rl.train}}) {
+    const std::string refusal = has_stage(stage) ? train->states_refusal(model.device, model.dtype) : "";
+    check(refusal.empty(), fmt::format("{}.train.optimizer_state", stage),
+          fmt::format("{} {}", tritonforge::name_of(train->optimizer_state), refusal));
   }
   const bool pairs = has_stage("data") || (has_stage("sft") && data.text.empty());
   if (pairs) check(!data.pairs.empty(), "data.pairs", "is missing");

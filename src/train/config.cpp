@@ -25,8 +25,17 @@ void TrainConfig::validate() const {
   }
 }
 
+std::string TrainConfig::states_refusal(const std::string& on_device, const std::string& of_dtype) const {
+  if (optimizer_state == OptimizerState::kFp32) return "";
+  if (on_device == "cpu") return "is for GPUs, and the device is cpu";
+  if (of_dtype != "bfloat16") return fmt::format("is for models in bfloat16, not {}", of_dtype);
+  return autograd ? "is not autograd's: set autograd to false" : "";
+}
+
 void TrainConfig::validate_job() const {
   check_options(*this);
+  if (const std::string refusal = states_refusal(device, dtype); !refusal.empty())
+    fail(ErrorKind::kUsage, "optimizer_state {} {}", name_of(optimizer_state), refusal);
   if (model.empty()) fail(ErrorKind::kUsage, "model is missing: a Hugging Face folder or a GGUF file");
   if (checkpoint_interval > 0 && checkpoint.empty())
     fail(ErrorKind::kUsage, "checkpoint_interval is set but no checkpoint folder");

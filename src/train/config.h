@@ -148,7 +148,9 @@ struct TrainConfig {
       "seconds that the buffer may take to hand over a lease before the step fails");
     v("parallel", parallel, "parallel degrees");
   }
-  void validate() const;      // throws kUsage naming the field, kUnsupported naming the degree
+  void validate() const;  // throws kUsage naming the field, kUnsupported naming the degree
+  // Why optimizer_state is not for a model of this dtype there, in one line; empty where it is.
+  std::string states_refusal(const std::string& on_device, const std::string& of_dtype) const;
   void validate_job() const;  // every option, and the model and folders, which a recipe leaves to the orchestrator
 };
 

@@ -22,7 +22,8 @@ std::string gpu_refusal(const model::Model& model, const TrainConfig& config) {
 std::optional<Gradients> make_gradients(const model::Model& model, const TrainConfig& config) {
   const bool states = config.optimizer_state != OptimizerState::kFp32;
   if (const std::string refusal = gpu_refusal(model, config); !refusal.empty()) {
-    if (states) fail(ErrorKind::kUsage, "optimizer_state {}: {}", name_of(config.optimizer_state), refusal);
+    if (states)
+      fail(ErrorKind::kUsage, "optimizer_state {} needs own kernels: {}", name_of(config.optimizer_state), refusal);
     if (model.device().is_cuda()) log::warn("gradients come through autograd: {}", refusal);
     return std::nullopt;
   }

@@ -71,10 +71,12 @@ __global__ void __launch_bounds__(kBeginThreads) begin_kernel(AttentionBackwardA
     float2 made = make_float2(INFINITY, 0);
     if (token < tile.tokens) {
       const int64_t index = int64_t{tile.row + token} * a.heads + head * group + row % group;
-      const auto* out = reinterpret_cast<const uint32_t*>(a.out + index * a.head_dim);
-      const auto* grad = reinterpret_cast<const uint32_t*>(a.d_out + index * a.head_dim);
-      for (int i = lane; i < a.head_dim / 2; i += kWarp)
-        made.y += low(out[i]) * low(grad[i]) + high(out[i]) * high(grad[i]);
+      if (4 * lane < a.head_dim) {
+        const uint2 out = reinterpret_cast<const uint2*>(a.out + index * a.head_dim)[lane],
+                    grad = reinterpret_cast<const uint2*>(a.d_out + index * a.head_dim)[lane];
+        made.y = low(out.x) * low(grad.x) + high(out.x) * high(grad.x) + low(out.y) * low(grad.y) +
+                 high(out.y) * high(grad.y);
+      }
       made = make_float2(a.statistics[index], lane_sum(made.y));
     }
     if (lane == 0) statistics[(int64_t{blockIdx.x} * a.kv_heads + head) * kRows + row] = made;

@@ -77,66 +77,65 @@ __global__ void __launch_bounds__(kThreads) rope_cache_kernel(RopeCacheArgs a) {
   store_halves<kHeadDim>(to, lane, x);
 }
 
-// A block takes tokens in turn, a group of lanes every so many heads of it, and keeps the sums for the gradients of the
-// norms' weights.
+// A group of lanes a head's row at a time, in turn, which keeps the sums for the gradients of the norms' weights.
+constexpr int kBackwardThreads = 512;
 template <int kHeadDim>
-__global__ void __launch_bounds__(kThreads) rope_backward_kernel(RopeBackwardArgs a) {
-  constexpr int kLanes = kHeadDim / 8, kGroups = kThreads / kLanes;
-  __shared__ float sums[kGroups][2][kHeadDim];
+__global__ void __launch_bounds__(kBackwardThreads) rope_backward_kernel(RopeBackwardArgs a) {
+  constexpr int kLanes = kHeadDim / 8, kGroups = kBackwardThreads / kLanes;
+  __shared__ float sums[kGroups][2 * kHeadDim];
   const int heads = static_cast<int>(a.heads), kv_heads = static_cast<int>(a.kv_heads), rows = heads + 2 * kv_heads;
-  const int group = threadIdx.x / kLanes, lane = threadIdx.x % kLanes;
+  const int group = threadIdx.x / kLanes, lane = threadIdx.x % kLanes, units = static_cast<int>(a.tokens) * rows;
   allow_next();
   wait_for_previous();
   float dw[2][8] = {};  // of q_norm, of k_norm
-  for (int64_t token = blockIdx.x; token < a.tokens; token += gridDim.x) {
-    for (int first = 0; first < rows; first += kGroups) {
-      const int row = first + group;
-      const bool active = row < rows, used = active && token < a.used;  // whole groups stay for the shuffles
-      const bool is_query = row < heads, is_value = row >= heads + kv_heads;
-      float d[8] = {};
-      if (used) {
-        const Bf16* from = is_query   ? a.dq + (token * heads + row) * kHeadDim
-                           : is_value ? a.dv + (token * kv_heads + row - heads - kv_heads) * kHeadDim
-                                      : a.dk + (token * kv_heads + row - heads) * kHeadDim;
-        load_halves<kHeadDim>(from, lane, d);
-        if (!is_value) rotate<kHeadDim>(a.rope, a.positions[token], lane, -1, d);
+  for (int first = blockIdx.x * kGroups; first < units; first += gridDim.x * kGroups) {
+    const int unit = first + group, token = unit / rows, row = unit % rows;
+    const bool active = unit < units, used = active && token < a.used;  // whole groups stay for the shuffles
+    const bool is_query = row < heads, is_value = row >= heads + kv_heads;
+    float d[8] = {};
+    if (used) {
+      const int64_t at = is_query   ? int64_t{token} * heads + row
+                         : is_value ? int64_t{token} * kv_heads + row - heads - kv_heads
+                                    : int64_t{token} * kv_heads + row - heads;
+      load_halves<kHeadDim>((is_query ? a.dq : is_value ? a.dv : a.dk) + at * kHeadDim, lane, d);
+      if (!is_value) rotate<kHeadDim>(a.rope, a.positions[token], lane, -1, d);
+    }
+    if (a.q_norm != nullptr) {
+      float x[8] = {}, w[8];
+      if (used && !is_value) load_halves<kHeadDim>(a.qkv + int64_t{unit} * kHeadDim, lane, x);
+      load_halves<kHeadDim>(is_query ? a.q_norm : a.k_norm, lane, w);
+      float squares = 0, dot = 0;
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        squares += x[i] * x[i];
+        dot += w[i] * d[i] * x[i];
       }
-      if (a.q_norm != nullptr) {
-        float x[8] = {}, w[8];
-        if (used) load_halves<kHeadDim>(a.qkv + (token * rows + row) * kHeadDim, lane, x);
-        load_halves<kHeadDim>(is_query ? a.q_norm : a.k_norm, lane, w);
-        float squares = 0, dot = 0;
+      const float scale = 1.0f / sqrtf(lane_sum<kLanes>(squares) / kHeadDim + a.eps);
+      const float along = lane_sum<kLanes>(dot) / kHeadDim * scale * scale * scale;
+      if (!is_value) {
 #pragma unroll
         for (int i = 0; i < 8; ++i) {
-          squares += x[i] * x[i];
-          dot += w[i] * d[i] * x[i];
-        }
-        const float scale = 1.0f / sqrtf(lane_sum<kLanes>(squares) / kHeadDim + a.eps);
-        const float along = lane_sum<kLanes>(dot) / kHeadDim * scale * scale * scale;
-        if (!is_value) {
-#pragma unroll
-          for (int i = 0; i < 8; ++i) {
-            const float more = d[i] * x[i] * scale;
-            dw[0][i] += is_query ? more : 0.0f;
-            dw[1][i] += is_query ? 0.0f : more;
-            d[i] = scale * w[i] * d[i] - along * x[i];
-          }
+          const float more = d[i] * x[i] * scale;
+          dw[0][i] += is_query ? more : 0.0f;
+          dw[1][i] += is_query ? 0.0f : more;
+          d[i] = scale * w[i] * d[i] - along * x[i];
         }
       }
-      if (active) store_halves<kHeadDim>(a.dqkv + (token * rows + row) * kHeadDim, lane, d);
     }
+    if (active) store_halves<kHeadDim>(a.dqkv + int64_t{unit} * kHeadDim, lane, d);
   }
   if (a.q_norm == nullptr) return;
 #pragma unroll
   for (int which = 0; which < 2; ++which) {
 #pragma unroll
-    for (int i = 0; i < 8; ++i) sums[group][which][4 * lane + i % 4 + i / 4 * (kHeadDim / 2)] = dw[which][i];
+    for (int i = 0; i < 8; ++i)
+      sums[group][which * kHeadDim + 4 * lane + i % 4 + i / 4 * (kHeadDim / 2)] = dw[which][i];
   }
   __syncthreads();
-  for (int i = threadIdx.x; i < 2 * kHeadDim; i += kThreads) {
+  for (int i = threadIdx.x; i < 2 * kHeadDim; i += kBackwardThreads) {
     float sum = 0;
-#pragma unroll
-    for (int g = 0; g < kGroups; ++g) sum += sums[g][i / kHeadDim][i % kHeadDim];
+#pragma unroll 8
+    for (int g = 0; g < kGroups; ++g) sum += sums[g][i];
     a.partials[blockIdx.x * int64_t{2 * kHeadDim} + i] = sum;
   }
 }
@@ -181,7 +180,7 @@ int rope_backward(const RopeBackwardArgs* a, Stream stream) {
   const int blocks = row_sum_blocks(a->tokens, 4);
   if (const int error = launch("rope_backward",
                                a->head_dim == 64 ? rope_backward_kernel<64> : rope_backward_kernel<128>,
-                               dim3(static_cast<unsigned>(blocks)), kThreads, 0, stream, *a))
+                               dim3(static_cast<unsigned>(blocks)), kBackwardThreads, 0, stream, *a))
     return error;
   if (a->q_norm == nullptr) return 0;
   const int error = add_rows(a->dq_norm, a->partials, blocks, 2 * a->head_dim, a->head_dim, stream);

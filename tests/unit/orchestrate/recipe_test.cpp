@@ -87,6 +87,14 @@ TEST_F(RecipeTest, AChatServerCanBeMeasuredAndNotTrained) {
   EXPECT_THAT(error_of([&] { load_recipe(none, {}); }), HasSubstr("'model.path' is missing"));
 }
 
+TEST_F(RecipeTest, StatesThatTheDeviceHasNotAreRefused) {
+  const auto path = write("a.yaml", "name: a\nmodel: {path: m}\nstages: [rl]\nrl: {problems: p}\n");
+  const std::string states = "rl.train.optimizer_state=bf16_sr";
+  EXPECT_THAT(error_of([&] { load_recipe(path, {states, "model.device=cpu"}); }),
+              AllOf(HasSubstr("'rl.train.optimizer_state'"), HasSubstr("the device is cpu")));
+  EXPECT_EQ(error_of([&] { load_recipe(path, {states, "model.device=cuda:0", "model.dtype=bfloat16"}); }), "no error");
+}
+
 TEST_F(RecipeTest, UnknownKeyNamesTheNearest) {
   const auto path = write("a.yaml", "name: a\nmodel: {path: m}\nstages: [bench]\nbench: {problems: p, sampels: 3}\n");
   EXPECT_THAT(error_of([&] { load_recipe(path, {}); }),

@@ -27,6 +27,12 @@ TEST(TrainConfig, WhatIsWrittenIsReadBack) {
 
 TEST(TrainConfig, RefusesByName) {
   EXPECT_THAT(refusal("learning_rate: 1"), testing::HasSubstr("unknown key 'learning_rate'"));
+  EXPECT_THAT(refusal("model: m\noptimizer_state: bf16_sr\ndtype: bfloat16"), testing::HasSubstr("the device is cpu"));
+  EXPECT_THAT(refusal("model: m\noptimizer_state: bf16_sr\ndtype: float32\ndevice: cuda:0"),
+              testing::HasSubstr("models in bfloat16, not float32"));
+  EXPECT_THAT(refusal("model: m\noptimizer_state: bf16_sr\ndtype: bfloat16\ndevice: cuda:0\nautograd: true"),
+              testing::HasSubstr("set autograd to false"));
+  EXPECT_EQ(refusal("model: m\noptimizer_state: bf16_sr\ndtype: bfloat16\ndevice: cuda:0"), "accepted");
   EXPECT_THAT(refusal("loss: {clip_hi: 0.3}"), testing::HasSubstr("did you mean 'clip_high'"));
   EXPECT_THAT(refusal("dtype: bfloat"), testing::HasSubstr("did you mean 'bfloat16'"));
   EXPECT_THAT(refusal("schedule: cosinus"), testing::HasSubstr("did you mean 'cosine'"));
