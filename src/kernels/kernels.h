@@ -28,6 +28,15 @@
 //                                           gemm.cpp
 // product with blocks  block_product.h      -                     CPU: widened float64 product; half a step of the
 // of a GGUF file                                                  quantised activations (block_dot.h)
+// RMSNorm's gradient   fused_rows.h         train_rows.cu         autograd in float64; 4e-3 of a row, sums 1e-5
+// SwiGLU's gradient    fused_rows.h         train_rows.cu         autograd in float64; 4e-3 of a row
+// RoPE's, qk-norm's    fused_rows.h         rope_cache.cu         autograd in float64; 4e-3 of a row, sums 1e-5
+// embedding's, bias's  ATen                 train_rows.cu         float64; 4e-3 of a row in bf16, 1e-6 and 1e-5 in fp32
+// attention's          packed_attention.h   attention_backward.cu autograd in float64; 8e-3 of a matrix
+//                                           on Hopper; keys and values in pages
+// log-prob, entropy    train/cpu/head.h     head_loss.cu          float64; 2e-5
+//   and their gradient                                            4e-3 of a row
+// AdamW                ATen                 adamw.cu              AdamW of train/optimizer.h in fp32 over 6 steps; 2e-5
 // sampling             sample.h             sample.cu             sample_row_reference; same token unless two scores
 //                                                                 are within 1e-5, log-prob 5e-6
 // checksum             checksum.h           checksum.cu           checksum_bytes; exact
@@ -73,6 +82,12 @@
 // rms_norm / add_rms_norm, 8192 rows       44.2 / 71.2    3.03 / 3.77         72 / 90
 // swiglu / rope_cache, 8192 rows           158 / 63.6     3.82 / 3.16         91 / 75
 // these four, 1 row                        1.7 to 2.0
+// In a training step of 8192 tokens (bench/train_gpu.cpp under bench/trace, another H200):
+//   attention's gradient, 1 x 8192         3750           366 TF              52         cuDNN not measured alone
+//   rms_norm's gradient / swiglu's         104 / 312      3.2 / 3.9           77 / 92
+//   rope's                                 137            2.2                 52
+//   head's scores / gradient, 4096 rows    570 / 907      4.4 / 4.1           104 / 98
+//   adamw, 2.79 G weights of bf16_sr       10500          3.7                 89         its norm 1490, 3.7 TB/s
 // sample, 1 / 64 / 256 rows                11 / 42 / 109  0.06 / 0.92 / 1.43  1/22/34
 //   with top_p 0.95 / top_k 50, 64 rows    273 / 157
 // * prefill attention, 8 x 1024            167 to 174     396 to 413 TF       57 to 59   cuDNN 158 to 165 (not paged);
