@@ -10,7 +10,8 @@
 #include "base/log.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
-#include "model/score.h"
+#include "kernels/device.h"
+#include "model/weights.h"
 #include "tokenizer/tokenizer.h"
 
 namespace tritonforge::cli {
@@ -52,7 +53,8 @@ void add_convert_command(CLI::App& app) {
       fail(ErrorKind::kUsage, "{} exists already (--force replaces a model that is there)", options->output);
     }
     const auto tokenizer = find_tokenizer(options->model);  // before the long work, so that its faults come first
-    model::convert_model(options->model, options->dtype, options->output);
+    const at::ScalarType dtype = kernels::parse_dtype(options->dtype, at::kCPU);
+    model::save_model(model::load_model(options->model, dtype, at::kCPU), options->output);
     if (tokenizer) {
       tokenizer->save(options->output);
     } else {

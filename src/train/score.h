@@ -1,11 +1,11 @@
 #pragma once
-// Per-token log-probabilities of given token ids, from the trainer's own forward: JSON lines in, JSON lines out.
+// Per-token log-probabilities of given token ids, from the trainer's own forward pass: JSON lines in, JSON lines out.
 #include <iosfwd>
 #include <string>
 
 #include "base/options.h"
 
-namespace tritonforge::model {
+namespace tritonforge::train {
 
 struct ScoreOptions {
   std::string model;  // Hugging Face folder or .gguf
@@ -26,7 +26,4 @@ struct ScoreOptions {
 // vocabulary.
 void score_lines(const ScoreOptions& options, std::istream& in, std::ostream& out);
 
-// Loads `model` in `dtype` and writes it as a Hugging Face folder (without tokenizer files).
-void convert_model(const std::string& model, const std::string& dtype, const std::string& output);
-
-}  // namespace tritonforge::model
+}  // namespace tritonforge::train
