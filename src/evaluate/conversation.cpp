@@ -58,7 +58,23 @@ int64_t number_or(const Json& object, const char* key, int64_t fallback) {
 
 Ended forged(const std::string& what) { return {.how = Ended::How::kForged, .fault = Fault::kForbidden, .text = what}; }
 
+void check_waited_for(const std::stop_token& left) {
+  if (left.stop_requested()) fail(ErrorKind::kTimeout, "evaluator: the client hung up");
+}
+
+Conversation::Conversation(std::unique_ptr<Child> child, OwnTime& time, const char* who)
+    : child_(std::move(child)),
+      on_left_(std::make_unique<OnLeft>(time.left, [process = child_.get()] { process->kill(); })),
+      time_(time),
+      who_(who) {}
+
+std::unique_ptr<Child> Conversation::release() {
+  on_left_.reset();
+  return std::move(child_);
+}
+
 void Conversation::silent(Silence silence, const std::string& detail, const char* doing) {
+  check_waited_for(time_.left);
   if (silence == Silence::kGarbled) throw forged(detail);
   const std::string how = describe_silence(silence, *child_, detail, time_.limit_s);
   if (silence == Silence::kClosed && child_->orphaned())

@@ -118,22 +118,25 @@ struct Evaluator::Impl {
   uint64_t process_secret;
   SelfTest test;
   std::mutex mutex;
-  std::condition_variable freed;
+  std::condition_variable_any freed;
   int busy = 0, waiting = 0;
-  uint64_t evaluated = 0, internal_faults = 0;
+  uint64_t evaluated = 0, abandoned = 0;   // verdicts; evaluations whose client left
   std::map<std::string, uint64_t> faults;  // error kind -> count
 
   // One of the workers' places; given back at the end.
   class Place {
    public:
-    Place(Impl& impl, Deadline deadline) : impl_(impl) {
+    Place(Impl& impl, const Client& client) : impl_(impl) {
       std::unique_lock lock(impl.mutex);
       if (impl.waiting >= impl.options.max_queue) {
         fail(ErrorKind::kUnavailable, "evaluator: {} evaluations wait already (--max-queue)", impl.waiting);
       }
       ++impl.waiting;
-      const bool got = impl.freed.wait_until(lock, deadline.at(), [&] { return impl.busy < impl.options.workers; });
+      const bool got = impl.freed.wait_until(lock, client.left, client.deadline.at(),
+                                             [&] { return impl.busy < impl.options.workers; });
       --impl.waiting;
+      if (client.left.stop_requested()) impl.freed.notify_one();  // it may have been woken in another's place
+      check_waited_for(client.left);
       if (!got) fail(ErrorKind::kTimeout, "evaluator: none of {} workers was free in time", impl.options.workers);
       ++impl.busy;
     }
@@ -152,9 +155,9 @@ struct Evaluator::Impl {
   };
 
   EvaluationMode mode_of(const EvaluationRequest& request) const;
-  void evaluate(const EvaluationRequest& request, Verdict& verdict, Deadline client);
+  void evaluate(const EvaluationRequest& request, Verdict& verdict, const Client& client);
   void time(LiveRunner& runner, const RunContext& context, const std::string& key, const ReferenceSpec& spec,
-            const ChildLimits& limits, Deadline client, Verdict& verdict);
+            const ChildLimits& limits, const Client& client, Verdict& verdict);
 };
 
 void note_admission(const Admission& admission, Verdict& verdict) {
@@ -163,7 +166,7 @@ void note_admission(const Admission& admission, Verdict& verdict) {
 }
 
 // Every part has its own time from when it begins, so that no candidate has less because others were before it.
-void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdict, Deadline client) {
+void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdict, const Client& client) {
   const EvaluationMode mode = *verdict.mode;
   const bool live = mode == EvaluationMode::kLive, plan = mode == EvaluationMode::kPlan, gpu = options.on_gpu(mode);
   const EvaluatorOptions with_defaults = options_for(mode, options);
@@ -188,7 +191,8 @@ void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdic
   const ChildLimits limits = gpu ? on_cpu.with_gpu() : on_cpu;
   const std::string key = fmt::format("{} {} {} {}", problem, base, request.num_correct_trials, name_of(mode));
   const auto reference = references.data(key, spec, limits,
-                                         Deadline::after(std::min(request.timeout_s, client.remaining_s())));
+                                         Deadline::after(std::min(request.timeout_s, client.deadline.remaining_s())));
+  check_waited_for(client.left);  // the rest is this client's alone
   if (!spec.admission) admissions.put(problem, reference->admission);
   if (!reference->admission.barred.empty()) throw ProblemFault{"the problem is barred: " + reference->admission.barred};
   note_admission(reference->admission, verdict);
@@ -204,7 +208,8 @@ void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdic
                            spec.init_seed,
                            secret(),
                            std::min(with_defaults.candidate_timeout_s, request.timeout_s),
-                           Deadline::after(request.timeout_s)};
+                           Deadline::after(request.timeout_s),
+                           client.left};
   if (live) {
     LiveRunner runner(context);
     verdict = judge(runner, context, std::move(verdict));
@@ -213,7 +218,7 @@ void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdic
   }
   if (plan) {
     const auto with_reference = [&](const std::function<bool(Child&)>& use) {
-      references.with_process(key, spec, limits, client, use);
+      references.with_process(key, spec, limits, client.deadline, use);
     };
     std::optional<GpuProblem> problem;
     if (gpu) problem.emplace(GpuProblem{*gpu_replayers, with_reference});
@@ -231,11 +236,13 @@ void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdic
 }
 
 void Evaluator::Impl::time(LiveRunner& runner, const RunContext& context, const std::string& key,
-                           const ReferenceSpec& spec, const ChildLimits& limits, Deadline client, Verdict& verdict) {
+                           const ReferenceSpec& spec, const ChildLimits& limits, const Client& client,
+                           Verdict& verdict) {
   const double limit_s = context.limit_s;
   const auto samples = static_cast<int>(std::max<int64_t>(10, context.request.num_perf_trials));
+  const std::stop_callback on_left(client.left, [&] { runner.child().kill(); });
   try {
-    references.with_process(key, spec, limits, client, [&](Child& process) {
+    references.with_process(key, spec, limits, client.deadline, [&](Child& process) {
       TimedChild theirs(process, limit_s), ours(runner.child(), limit_s);
       return measure({theirs, ours, context.reference, context.options, zygote.options().sandbox_library, samples,
                       Rng::derive(secret(), "timing"), limit_s},
@@ -245,6 +252,7 @@ void Evaluator::Impl::time(LiveRunner& runner, const RunContext& context, const 
     verdict.fault = Fault::kProblemError;
     verdict.diagnostics = "the candidate is correct, but the reference could not be started again: " + fault.text;
   }
+  check_waited_for(client.left);
 }
 
 EvaluationMode Evaluator::Impl::mode_of(const EvaluationRequest& request) const {
@@ -258,7 +266,7 @@ Evaluator::Evaluator(EvaluatorOptions options) : impl_(std::make_unique<Impl>(st
 Evaluator::~Evaluator() = default;
 const EvaluatorOptions& Evaluator::options() const { return impl_->options; }
 
-Verdict Evaluator::evaluate(const EvaluationRequest& request, Deadline client) {
+Verdict Evaluator::evaluate(const EvaluationRequest& request, const Client& client) {
   Impl& impl = *impl_;
   const auto start = Clock::now();
   const EvaluationMode mode = impl.mode_of(request);
@@ -282,7 +290,7 @@ Verdict Evaluator::evaluate(const EvaluationRequest& request, Deadline client) {
   verdict.mode = mode;
   verdict.device = live ? "cuda:0" : "cpu";
   verdict.stage = Stage::kExtracted;
-  {
+  try {
     const Impl::Place place(impl, client);
     for (int attempt = 0;; ++attempt) {
       try {
@@ -296,10 +304,16 @@ Verdict Evaluator::evaluate(const EvaluationRequest& request, Deadline client) {
         break;
       } catch (const Error& error) {
         // Our own machinery failed (the Python parent was killed): the candidate is not to blame, so once more.
-        if (error.kind() != ErrorKind::kUnavailable || attempt > 0 || client.expired()) throw;
+        if (error.kind() != ErrorKind::kUnavailable || attempt > 0 || client.deadline.expired()) throw;
         log::warn("evaluation is tried again: {}", error.what());
       }
     }
+  } catch (const Error&) {
+    if (client.left.stop_requested()) {
+      const std::lock_guard lock(impl.mutex);
+      ++impl.abandoned;
+    }
+    throw;
   }
   verdict.wall_s = seconds_since(start);
   bound(verdict);
@@ -312,7 +326,7 @@ Verdict Evaluator::evaluate(const EvaluationRequest& request, Deadline client) {
   return verdict;
 }
 
-ProblemCheck Evaluator::check(const std::string& problem_source, Deadline client) {
+ProblemCheck Evaluator::check(const std::string& problem_source, const Client& client) {
   EvaluationRequest request;
   request.problem_source = problem_source;
   request.candidate = problem_source + "\nModelNew = Model\n";
@@ -343,6 +357,7 @@ Json Evaluator::health() const {
           {"busy", impl.busy},
           {"waiting", impl.waiting},
           {"evaluated", impl.evaluated},
+          {"abandoned", impl.abandoned},
           {"faults", impl.faults},
           {"verdict_cache_hits", impl.verdicts.hits()},
           {"reference_cache_hits", impl.references.hits()},

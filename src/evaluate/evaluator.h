@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 
 #include "base/clock.h"
@@ -26,17 +27,26 @@ struct ProblemCheck {
   double wall_s = 0;
 };
 
+// Who waits for a verdict: until when, and whether still.
+struct Client {
+  Client(Deadline until = Deadline::after(3600), std::stop_token gone = {}) : deadline(until), left(std::move(gone)) {}
+  Deadline deadline;
+  std::stop_token left;
+};
+
 class Evaluator {
  public:
   // Starts the Python parent and tests the sandbox by trying to break out of it. Throws kMachine, kUsage.
   explicit Evaluator(EvaluatorOptions options);
   ~Evaluator();
-  // Every fault of candidate or problem is in the verdict. A worker, and a GPU to time on, are waited for until
-  // `client`; request.timeout_s and candidate_timeout_s begin when they are there. Throws kUnavailable (queue full),
-  // kTimeout (no worker was free by then), kUsage (unknown mode), kUnsupported (backend).
-  Verdict evaluate(const EvaluationRequest& request, Deadline client = Deadline::after(3600));
+  // Every fault of candidate or problem is in the verdict. A worker, and a GPU to time on, are waited for until the
+  // client's deadline; request.timeout_s and candidate_timeout_s begin when they are there. Where the client leaves,
+  // its place in the queue or its worker is free at once: the processes of this candidate alone are killed, what others
+  // may share (the problem's reference, compiled kernels) is finished. Throws kUnavailable (queue full), kTimeout (no
+  // worker was free by then, or the client left), kUsage (unknown mode), kUnsupported (backend).
+  Verdict evaluate(const EvaluationRequest& request, const Client& client = {});
   // Probes the problem and judges its own reference like a candidate. Throws as evaluate does.
-  ProblemCheck check(const std::string& problem_source, Deadline client = Deadline::after(3600));
+  ProblemCheck check(const std::string& problem_source, const Client& client = {});
   // {"mode", "device", "sandbox": {layer: state}, "self_test": {attempt: outcome}, "workers", "busy", "waiting",
   // counters}
   Json health() const;

@@ -8,7 +8,7 @@ namespace tritonforge::evaluate {
 class ProcessRunner : public Runner {
  public:
   ProcessRunner(const RunContext& context, const ChildLimits& limits)
-      : context_(context), limits_(limits), time_(context.limit_s), nonce_state_(context.secret) {}
+      : context_(context), limits_(limits), time_(context.limit_s, context.left), nonce_state_(context.secret) {}
   Loaded load() override;
   Call call(size_t trial, Launches launches) override;
 

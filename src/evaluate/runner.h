@@ -20,6 +20,7 @@ struct RunContext {
   uint64_t secret = 0;  // of this run alone: nonces, orders of programs
   double limit_s = 30;  // of the candidate's own work
   Deadline overall;
+  std::stop_token left;  // nobody waits for the verdict any longer
 };
 
 enum class Launches { kAll, kNone };  // kNone: every launch is left out

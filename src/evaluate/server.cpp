@@ -62,6 +62,7 @@ struct EvaluatorServer::Impl {
   net::Metrics metrics{"evaluator",
                        {{"evaluations_total", "verdicts given"},
                         {"evaluations_stage_total", "verdicts by the stage that the candidate reached"},
+                        {"abandoned_total", "evaluations that ended because their client left"},
                         {"evaluations_cheated_total", "verdicts with a flag that is a cheat"},
                         {"evaluation_seconds_total", "wall seconds of the evaluations, waiting included"},
                         {"busy", "evaluations under way"},
@@ -76,7 +77,7 @@ struct EvaluatorServer::Impl {
 
   net::Response evaluate(const net::Request& http, bool legacy) {
     const EvaluationRequest request = evaluation_request_from_json(http.json(), legacy);
-    const Verdict verdict = evaluator.evaluate(request, http.deadline);
+    const Verdict verdict = evaluator.evaluate(request, {http.deadline, http.left});
     metrics.add("evaluations_total");
     metrics.add(fmt::format("evaluations_stage_total{{stage=\"{}\"}}", name_of(verdict.stage)));
     if (verdict.cheated()) metrics.add("evaluations_cheated_total");
@@ -98,8 +99,8 @@ struct EvaluatorServer::Impl {
     const Json report = evaluator.health();
     for (const char* name : {"busy", "waiting", "workers", "reference_processes"})
       metrics.set(name, report.at(name).get<double>());
-    for (const char* name : {"zygote_restarts", "verdict_cache_hits", "reference_cache_hits", "compile_cache_hits",
-                             "compile_cache_misses"}) {
+    for (const char* name : {"abandoned", "zygote_restarts", "verdict_cache_hits", "reference_cache_hits",
+                             "compile_cache_hits", "compile_cache_misses"}) {
       metrics.set(std::string(name) + "_total", report.at(name).get<double>());
     }
     return metrics.reply();

@@ -52,12 +52,13 @@ class ModelNew(nn.Module):
 
 
 class Evaluator:
-    def __init__(self, *flags):
+    def __init__(self, *flags, candidate_timeout=15):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         self.process = subprocess.Popen(
-            [BINARY, "serve", "evaluator", "--port", str(self.port), "--candidate-timeout", "15", *flags],
+            [BINARY, "serve", "evaluator", "--port", str(self.port), *flags]
+            + ["--candidate-timeout", str(candidate_timeout)],
             stdout=subprocess.PIPE,
             text=True,
             env=dict(os.environ, TRITONFORGE_ROOT=ROOT, SECRET_KEY="hunter2"),

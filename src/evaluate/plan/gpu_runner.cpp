@@ -90,7 +90,7 @@ std::optional<Measured> GpuPlanRunner::measure() {
   replayer_sound_ = false;
   Measured measured;
   // None of it is the candidate's own time.
-  OwnTime unbounded(context_.overall.remaining_s());
+  OwnTime unbounded(context_.overall.remaining_s(), context_.left);
   Conversation replayer(replayer_->release(), unbounded, "the replayer");
   std::optional<Ended> failed;
   as_plan(failed, [&] {

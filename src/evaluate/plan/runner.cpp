@@ -220,7 +220,7 @@ void PlanRunner::read_full_size(FullSize& full) {
 }
 
 std::string judge_as_plan(const RunContext& context, Verdict& verdict, const GpuProblem* gpu) {
-  OwnTime time(context.limit_s);
+  OwnTime time(context.limit_s, context.left);
   const auto runner_with = [&](Weights weights) -> std::unique_ptr<PlanRunner> {
     if (gpu) return std::make_unique<GpuPlanRunner>(context, weights, time, *gpu);
     return std::make_unique<PlanRunner>(context, weights, time);
