@@ -19,11 +19,13 @@ struct ChildLimits {
   int64_t program_limit = 1 << 20;
   double device_memory = 0;  // part of the GPU's memory that PyTorch may take; 0: all of it
   bool gpu = false;          // its device nodes are there; no other child's
+  std::string gpu_uuid;      // which one; empty: whichever the evaluator's own environment shows
 
   // The same with a GPU: its memory is mapped, a context's mappings count as resident, and Triton runs a compiler.
-  ChildLimits with_gpu() const {
+  ChildLimits with_gpu(const std::string& uuid = "") const {
     ChildLimits wider = *this;
     wider.gpu = true;
+    wider.gpu_uuid = uuid;
     wider.cpu_s = 600;
     wider.file_bytes = uint64_t{2} << 30;
     wider.memory_bytes = uint64_t{64} << 30;

@@ -58,10 +58,6 @@ int64_t number_or(const Json& object, const char* key, int64_t fallback) {
 
 Ended forged(const std::string& what) { return {.how = Ended::How::kForged, .fault = Fault::kForbidden, .text = what}; }
 
-void check_waited_for(const std::stop_token& left) {
-  if (left.stop_requested()) fail(ErrorKind::kTimeout, "evaluator: the client hung up");
-}
-
 Conversation::Conversation(std::unique_ptr<Child> child, OwnTime& time, const char* who)
     : child_(std::move(child)),
       on_left_(std::make_unique<OnLeft>(time.left, [process = child_.get()] { process->kill(); })),

@@ -8,6 +8,7 @@
 
 #include "contract/verdict.h"
 #include "evaluate/children.h"
+#include "evaluate/client.h"
 
 namespace tritonforge::evaluate {
 
@@ -25,8 +26,6 @@ struct OwnTime {
   Deadline deadline;
   std::stop_token left;
 };
-// Throws kTimeout once the client is gone: no attempt to find its verdict shall be repeated.
-void check_waited_for(const std::stop_token& left);
 
 // Why a process gives no answer, or no further one.
 struct Ended {

@@ -8,12 +8,12 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <stop_token>
 #include <string>
 
-#include "base/clock.h"
 #include "contract/verdict.h"
 #include "evaluate/admission.h"
+#include "evaluate/client.h"
+#include "evaluate/lowering.h"
 #include "evaluate/request.h"
 
 namespace tritonforge::evaluate {
@@ -27,17 +27,11 @@ struct ProblemCheck {
   double wall_s = 0;
 };
 
-// Who waits for a verdict: until when, and whether still.
-struct Client {
-  Client(Deadline until = Deadline::after(3600), std::stop_token gone = {}) : deadline(until), left(std::move(gone)) {}
-  Deadline deadline;
-  std::stop_token left;
-};
-
 class Evaluator {
  public:
   // Starts the Python parent and tests the sandbox by trying to break out of it. Throws kMachine, kUsage.
-  explicit Evaluator(EvaluatorOptions options);
+  // Kernels are compiled `elsewhere` where it is given (lowering.h).
+  explicit Evaluator(EvaluatorOptions options, LoweringPool::Elsewhere elsewhere = {});
   ~Evaluator();
   // Every fault of candidate or problem is in the verdict. A worker, and a GPU to time on, are waited for until the
   // client's deadline; request.timeout_s and candidate_timeout_s begin when they are there. Where the client leaves,
@@ -47,9 +41,11 @@ class Evaluator {
   Verdict evaluate(const EvaluationRequest& request, const Client& client = {});
   // Probes the problem and judges its own reference like a candidate. Throws as evaluate does.
   ProblemCheck check(const std::string& problem_source, const Client& client = {});
-  // {"mode", "device", "sandbox": {layer: state}, "self_test": {attempt: outcome}, "workers", "busy", "waiting",
-  // counters}
+  // {"mode", "devices" (of plan mode: DevicePool::status), "sandbox": {layer: state}, "self_test": {attempt: outcome},
+  // "workers", "busy", "waiting", counters}
   Json health() const;
+  // The device is probed before its next job (device_pool.h). Throws kNotFound.
+  void reset_device(size_t id);
   const EvaluatorOptions& options() const;
 
  private:

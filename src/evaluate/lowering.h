@@ -1,6 +1,7 @@
 #pragma once
 // Lowers Triton IR to machine code in a child that never runs candidate code. Results are shared by the hash of the IR
 // text, so only what this side had compiled itself is ever reused.
+#include <functional>
 #include <string>
 
 #include "evaluate/cache.h"
@@ -18,7 +19,11 @@ struct Lowered {
 
 class LoweringPool {
  public:
-  explicit LoweringPool(Children& children);
+  // `elsewhere` is asked in the place of children of this process: compile servers (compile_server.h). It throws
+  // kUnavailable where none of them can be had.
+  using Elsewhere = std::function<Lowered(const std::string& ir, const std::string& target, const Json& options,
+                                          Deadline deadline, bool with_binary)>;
+  explicit LoweringPool(Children& children, Elsewhere elsewhere = {});
   // `options`: num_warps and so on, as the launch gave them. A compiler that crashes or never ends is an error result.
   // Throws kUnavailable where its Python parent died: that is no fault of the kernel's.
   Lowered lower(const std::string& ir, const std::string& target, const Json& options, Deadline deadline,
@@ -27,7 +32,10 @@ class LoweringPool {
   size_t misses() const { return cache_.misses(); }
 
  private:
+  Lowered keep(const std::string& key, const Lowered& result);
+
   ChildPool compilers_;
+  const Elsewhere elsewhere_;
   LruCache<Lowered> cache_;     // without binaries
   LruCache<Lowered> binaries_;  // by bytes
 };

@@ -41,7 +41,7 @@ class InterpretRunner : public ProcessRunner {
 class LiveRunner : public ProcessRunner {
  public:
   explicit LiveRunner(const RunContext& context)
-      : ProcessRunner(context, candidate_limits(context.options).with_gpu()) {}
+      : ProcessRunner(context, on_gpu(candidate_limits(context.options), context.device)) {}
   // For timing; only after a correct verdict.
   Child& child() { return candidate_->child(); }
 

@@ -1,5 +1,7 @@
 #include "evaluate/runner.h"
 
+#include "evaluate/plan/gpu_replayers.h"
+
 namespace tritonforge::evaluate {
 
 Verdict judge(Runner& runner, const RunContext& context, Verdict begun) {
@@ -26,6 +28,10 @@ ChildLimits replay_limits(const EvaluatorOptions& options) {
   return {.cpu_s = options.candidate_timeout_s * kPlansPerReplayer,
           .file_bytes = uint64_t{1} << 20,
           .memory_bytes = options.memory_bytes};
+}
+
+ChildLimits on_gpu(const ChildLimits& limits, Device* device) {
+  return limits.with_gpu(device && device->gpu() ? device->gpu()->granted() : "");
 }
 
 std::vector<std::string> names_of(const std::vector<Target>& targets) {

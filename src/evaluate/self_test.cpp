@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "evaluate/reference.h"
 
 namespace tritonforge::evaluate {
@@ -33,7 +34,29 @@ class Listener {
   int fd_, port_ = 0;
 };
 
+// The layers that every child has to have put on (sandbox/layers.h).
+constexpr const char* kLayers[] = {"namespaces", "mounts", "rlimits", "landlock", "seccomp"};
+
 }  // namespace
+
+std::vector<std::string> SelfTest::missing() const {
+  std::vector<std::string> out;
+  for (const char* name : kLayers) {
+    const std::string state = layers.value(name, "not reported");
+    if (!state.starts_with("enforced")) out.push_back(fmt::format("{}: {}", name, state));
+  }
+  return out;
+}
+
+void require_strict(SandboxRule rule, const SelfTest& test) {
+  if (test.holds()) return;
+  std::string what = test.breaches.empty() ? "" : fmt::format("broke out: {}", fmt::join(test.breaches, ", "));
+  if (const auto missing = test.missing(); !missing.empty())
+    what += fmt::format("{}not enforced: {}", what.empty() ? "" : "; ", fmt::join(missing, ", "));
+  if (rule == SandboxRule::kStrict)
+    fail(ErrorKind::kMachine, "evaluator: --sandbox strict, but the self-test {}", what);
+  log::warn("sandbox: the self-test {}; verdicts say which layers hold", what);
+}
 
 SelfTest test_sandbox(Children& children, bool gpu, Deadline deadline) {
   const TemporaryFolder outside("tritonforge-self-test-");

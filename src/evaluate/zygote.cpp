@@ -310,6 +310,7 @@ Json sandbox_options(const ZygoteOptions& options, const Json& versions, const C
   return {{"folder", (folder / "job").string()},
           {"root", (folder / "root").string()},
           {"gpu", limits.gpu},
+          {"gpu_uuid", limits.gpu_uuid},
           {"read_only", unique},
           {"devices", devices},
           {"processes", limits.processes},

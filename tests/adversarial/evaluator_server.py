@@ -53,22 +53,40 @@ class ModelNew(nn.Module):
 
 class Evaluator:
     def __init__(self, *flags, candidate_timeout=15):
+        self.begin(*flags, candidate_timeout=candidate_timeout)
+        self.wait_ready()
+
+    @classmethod
+    def starting(cls, *flags, candidate_timeout=15):
+        """One of several that start at once; wait_ready() comes later."""
+        server = cls.__new__(cls)
+        server.begin(*flags, candidate_timeout=candidate_timeout)
+        return server
+
+    def begin(self, *flags, candidate_timeout):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
         self.process = subprocess.Popen(
-            [BINARY, "serve", "evaluator", "--port", str(self.port), *flags]
-            + ["--candidate-timeout", str(candidate_timeout)],
+            [
+                *[BINARY, "serve", "evaluator", "--port", str(self.port)],
+                *["--candidate-timeout", str(candidate_timeout), *flags],
+            ],
             stdout=subprocess.PIPE,
             text=True,
             env=dict(os.environ, TRITONFORGE_ROOT=ROOT, SECRET_KEY="hunter2"),
         )
+
+    def wait_ready(self):
         line = self.process.stdout.readline()
         assert "ready" in line, f"the evaluator did not start: {line!r}"
 
-    def post(self, path, body):
+    def post(self, path, body, timeout_s=170):
         request = urllib.request.Request(
-            f"http://127.0.0.1:{self.port}{path}", json.dumps(body).encode(), {"content-type": "application/json"}
+            f"http://127.0.0.1:{self.port}{path}",
+            json.dumps(body).encode(),
+            {"content-type": "application/json", "x-timeout-s": str(timeout_s)},
         )
         with urllib.request.urlopen(request, timeout=180) as reply:
             return json.load(reply)

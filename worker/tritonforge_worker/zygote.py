@@ -116,6 +116,8 @@ def child(role, sandbox, library, job):
         if not sandbox["gpu"]:
             keep["CUDA_VISIBLE_DEVICES"] = ""
         else:
+            if sandbox["gpu_uuid"]:
+                keep["CUDA_VISIBLE_DEVICES"] = sandbox["gpu_uuid"]
             # A context has eight channels unless told otherwise, and the driver makes them for one process at a time:
             # 5.1 contexts a second on an H100, 14.7 with one channel (bench/live_evaluations.py).
             keep["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"

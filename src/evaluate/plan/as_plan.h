@@ -34,6 +34,19 @@ void as_replay(Part part) {
   as_plan(ended, part);
   if (ended) throw NotAPlan{ended->text};
 }
+// Or the device's.
+inline void check_device(const Device& device, const Ended& ended) {
+  if (ended.fault == Fault::kCrashed || (ended.fault == Fault::kTimeout && device.may_hang()))
+    throw DeviceFault{ended.text};
+}
+template <typename Part>
+void as_replay(const Device& device, Part part) {
+  std::optional<Ended> ended;
+  as_plan(ended, part);
+  if (!ended) return;
+  check_device(device, *ended);
+  throw NotAPlan{ended->text};
+}
 
 // P's answer to a plan that it was handed. Throws NotAPlan where it refuses it.
 inline void check_taken(const Frame& answer) {

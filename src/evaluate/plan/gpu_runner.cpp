@@ -11,20 +11,10 @@ constexpr size_t kMaxAnswer = 16 << 20;
 constexpr double kTimingSeconds = 2;        // of pairs
 constexpr size_t kMostKernelsLeftOut = 16;  // one at a time
 
-// What the request asks for, and the device that runs them.
-std::vector<std::string> targets_with(const EvaluationRequest& request, const std::string& device) {
-  std::vector<std::string> targets = names_of(request.targets);
-  if (std::find(targets.begin(), targets.end(), device) == targets.end()) targets.push_back(device);
-  return targets;
-}
-
 }  // namespace
 
 GpuPlanRunner::GpuPlanRunner(const RunContext& context, Weights weights, OwnTime& time, const GpuProblem& gpu)
-    : PlanRunner(context, weights, time, gpu.replayers.pool(),
-                 targets_with(context.request, gpu.replayers.device().target)),
-      gpu_(gpu),
-      lock_(gpu.replayers.lock()) {}
+    : PlanRunner(context, weights, time), gpu_(gpu), lock_(gpu.replayers.lock()) {}
 
 std::vector<Compiled> GpuPlanRunner::compile(const Plan& plan) {
   const std::vector<SentKernel> kernels = kernels_of(plan, targets_);
@@ -116,7 +106,10 @@ std::optional<Measured> GpuPlanRunner::measure() {
     measured.notes["idle_kernels"] = fmt::format("{}", fmt::join(names, ", "));
     measured.own = measurement.own(idle);
   });
-  if (failed) throw NotAPlan{"while it was timed: " + failed->text};
+  if (failed) {
+    check_device(gpu_.replayers, *failed);
+    throw NotAPlan{"while it was timed: " + failed->text};
+  }
   return measured;
 }
 

@@ -32,7 +32,18 @@ Loaded::Recorded summary_of(const Plan& plan, const ReferenceData& reference) {
   return recorded;
 }
 
+// What the request asks for, and what the device needs.
+std::vector<std::string> targets_of(const RunContext& context) {
+  std::vector<std::string> targets = names_of(context.request.targets);
+  const std::string own = context.device->target();
+  if (!own.empty() && std::find(targets.begin(), targets.end(), own) == targets.end()) targets.push_back(own);
+  return targets;
+}
+
 }  // namespace
+
+PlanRunner::PlanRunner(const RunContext& context, Weights weights, OwnTime& time)
+    : context_(context), time_(time), targets_(targets_of(context)), weights_(weights) {}
 
 Conversation PlanRunner::load_candidate(const Json& how, std::span<const std::byte> init_tensors, Loaded& loaded) {
   Conversation candidate(context_.children.spawn("record", candidate_limits(context_.options), context_.overall),
@@ -120,16 +131,16 @@ Loaded PlanRunner::load() {
   aten_ = loaded.recorded->aten;
   loaded.compiled = compile(plan_);
   if (std::all_of(loaded.compiled.begin(), loaded.compiled.end(), [](const auto& one) { return one.error.empty(); }))
-    as_replay([&] { hand_over(); });
+    as_replay(*context_.device, [&] { hand_over(); });
   return loaded;
 }
 
 PlanRunner::~PlanRunner() {
-  if (replayer_sound_) replayers_.give_back({replayer_->release(), replayers_jobs_});
+  if (replayer_sound_) context_.device->replayers().give_back({replayer_->release(), replayers_jobs_});
 }
 
 void PlanRunner::take_replayer() {
-  ChildPool::Worker worker = replayers_.take(context_.overall);
+  ChildPool::Worker worker = context_.device->replayers().take(context_.overall);
   replayers_jobs_ = worker.jobs;
   replayer_.emplace(std::move(worker.child), time_, "the replayer");
 }
@@ -158,7 +169,7 @@ Call PlanRunner::replay(size_t trial, bool launch, int without) {
   const bool whole = launch && without < 0;
   Call call;
   replayer_sound_ = false;
-  as_replay([&] {
+  const auto part = [&] {
     replayer_->send({{"replay", true},
                      {"tensors", expected.input_tensors},
                      {"forward_seed", expected.forward_seed},
@@ -184,7 +195,10 @@ Call PlanRunner::replay(size_t trial, bool launch, int without) {
       call.own = Work{header.at("own").at(0).get<double>(), header.at("own").at(1).get<double>()};
     call.result = call_result(plan_.outputs, header, call.frame.payload);
     check_inputs(*call.result, expected);
-  });
+  };
+  // Without one of its kernels a plan may cost its process whatever the device does.
+  if (without < 0) as_replay(*context_.device, part);
+  else as_replay(part);
   return call;
 }
 

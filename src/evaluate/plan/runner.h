@@ -18,10 +18,9 @@ enum class Weights { kReferences, kItsOwn };
 class PlanRunner : public Runner {
  public:
   // `time` is the candidate's own, shared by all attempts.
-  PlanRunner(const RunContext& context, Weights weights, OwnTime& time)
-      : PlanRunner(context, weights, time, context.replayers, names_of(context.request.targets)) {}
+  PlanRunner(const RunContext& context, Weights weights, OwnTime& time);
   ~PlanRunner() override;
-  // Each throws NotAPlan.
+  // Each throws NotAPlan, and DeviceFault where process P was lost.
   Loaded load() override;
   Call call(size_t trial, Launches launches) override;
   std::optional<FullSize> full_size() override;
@@ -29,10 +28,6 @@ class PlanRunner : public Runner {
   bool took_weights() const { return took_weights_; }
 
  protected:
-  // `replayers`: of processes P; `targets`: what every kernel must compile for.
-  PlanRunner(const RunContext& context, Weights weights, OwnTime& time, ChildPool& replayers,
-             std::vector<std::string> targets)
-      : context_(context), time_(time), targets_(std::move(targets)), weights_(weights), replayers_(replayers) {}
   // P: the plan, its texts and constants, and the problem's weights.
   virtual void hand_over();
   // Whether P may serve another plan where this one's replay failed.
@@ -45,8 +40,8 @@ class PlanRunner : public Runner {
 
   const RunContext& context_;
   OwnTime& time_;
-  const std::vector<std::string> targets_;
-  Frame recording_;  // what the plan looks into
+  const std::vector<std::string> targets_;  // what every kernel must compile for
+  Frame recording_;                         // what the plan looks into
   Plan plan_;
   Work aten_;  // that it leaves to torch
   std::optional<Conversation> replayer_;
@@ -58,7 +53,6 @@ class PlanRunner : public Runner {
   void read_full_size(FullSize& full);
 
   Weights weights_;
-  ChildPool& replayers_;
   int replayers_jobs_ = 0;
   bool took_weights_ = false;
 };
@@ -69,7 +63,8 @@ std::vector<SentKernel> kernels_of(const Plan& plan, const std::vector<std::stri
 
 struct GpuProblem;
 // Fills the verdict up to stage correct (on a GPU: timed), with own_share, and returns "", or leaves it alone and
-// returns why this candidate is not a plan. Throws kUnavailable where our own machinery failed.
+// returns why this candidate is not a plan. Throws kUnavailable where our own machinery failed, DeviceFault where the
+// device or the plan cost a process P.
 std::string judge_as_plan(const RunContext& context, Verdict& verdict, const GpuProblem* gpu = nullptr);
 
 }  // namespace tritonforge::evaluate
