@@ -48,6 +48,7 @@ class Child {
   const fs::path& folder() const { return folder_->path(); }
   void kill();
   bool alive() const;
+  pid_t outer_pid() const { return pid_in_zygote_; }  // as other processes of the machine would name it
   // "was killed by signal 11 (Segmentation fault)", "ended itself with exit status 0": after kClosed.
   std::string ending(Deadline deadline);
   // Its Python parent died, and took it along: not the child's own fault.

@@ -117,7 +117,8 @@ std::string probe(Device& device, LoweringPool& lowering, Deadline deadline) {
     return "";
   } catch (const DeviceFault& fault) {
     return fault.text;
-  } catch (const Error& error) {  // no process on it, or an answer that is none
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::kUnavailable) throw;  // there is no process to ask
     return error.what();
   }
 }

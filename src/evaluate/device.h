@@ -29,7 +29,8 @@ class Device {
 };
 
 // Has a kernel whose result is known replayed by a process P of the device. Empty where every element is right, else
-// what came instead. Throws kUnavailable where the kernel could not be compiled: that is not the device's fault.
+// what came instead. Throws kUnavailable where the kernel could not be compiled or no process made: that is not
+// the device's fault.
 std::string probe_kernel();  // its Triton IR
 std::string probe(Device& device, LoweringPool& lowering, Deadline deadline);
 

@@ -59,6 +59,7 @@ std::string why_no_gpu(const EvaluatorOptions& options) {
     cuda_driver();
     return "";
   } catch (const Error& error) {
+    if (fs::exists("/dev/kfd")) return "";  // an AMD GPU; whether this torch can use it is seen once it is loaded
     if (needed) throw;
     return error.what();
   }
@@ -96,10 +97,15 @@ struct Evaluator::Impl {
         verdicts(options.verdict_cache),
         references(zygote, options.reference_cache, kKeptReferences),
         process_secret(secret()) {
-    // What the default mode's children may do is told; the others must hold as well.
     const bool live = options.on_gpu();
+    if (live && !why_not_on_a_gpu().empty()) fail(ErrorKind::kMachine, "evaluator: {}", why_not_on_a_gpu());
+    if (is_rocm() && options.mode == EvaluationMode::kPlan && live)
+      fail(ErrorKind::kUnsupported,
+           "evaluator: plans are replayed on NVIDIA GPUs and on the CPU; this torch is a ROCm build: --mode live runs "
+           "candidates on its GPU, --device cpu replays plans");
+    // What the default mode's children may do is told; the others must hold as well.
     test = test_sandbox(zygote, live, Deadline::after(60));
-    if (no_gpu.empty()) {
+    if (why_not_on_a_gpu().empty()) {
       const SelfTest others = test_sandbox(zygote, !live, Deadline::after(60));
       test.breaches.insert(test.breaches.end(), others.breaches.begin(), others.breaches.end());
       for (const auto& [layer, state] : others.layers.items()) {
@@ -168,6 +174,9 @@ struct Evaluator::Impl {
     std::shared_ptr<const ReferenceData> reference;
   };
 
+  // The torch of the children is a ROCm build.
+  bool is_rocm() const { return zygote.versions().value("hip", Json()).is_string(); }
+  std::string why_not_on_a_gpu() const;
   EvaluationMode mode_of(const EvaluationRequest& request) const;
   std::vector<std::unique_ptr<Device>> plan_devices();
   void evaluate(const EvaluationRequest& request, Verdict& verdict, const Client& client);
@@ -366,8 +375,20 @@ void Evaluator::Impl::time(LiveRunner& runner, const RunContext& context, const 
   check_waited_for(client.left);
 }
 
+// Also where the machine's GPU and the children's torch are of different makes.
+std::string Evaluator::Impl::why_not_on_a_gpu() const {
+  if (!no_gpu.empty() || is_rocm()) return no_gpu;
+  try {
+    cuda_driver();
+    return "";
+  } catch (const Error& error) {
+    return fmt::format("{}; an AMD GPU needs a torch that is a ROCm build", error.what());
+  }
+}
+
 EvaluationMode Evaluator::Impl::mode_of(const EvaluationRequest& request) const {
   const EvaluationMode mode = request.mode.value_or(options.mode);
+  const std::string no_gpu = why_not_on_a_gpu();
   if (mode == EvaluationMode::kLive && !no_gpu.empty())
     fail(ErrorKind::kUsage, "evaluator: mode 'live' was asked for: {}", no_gpu);
   return mode;

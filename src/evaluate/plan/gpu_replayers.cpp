@@ -35,8 +35,8 @@ void GpuReplayers::open(Child& child, Deadline deadline) {
   const std::string why = silence != Silence::kNone         ? "it " + describe_silence(silence, child, detail, 0)
                           : frame.header.contains("failed") ? frame.header["failed"].value("text", "")
                                                             : "";
-  if (!why.empty())
-    fail(first ? ErrorKind::kMachine : ErrorKind::kUnavailable, "evaluator: no replayer on the GPU: {}", why);
+  if (!why.empty() && first) fail(ErrorKind::kMachine, "evaluator: no replayer on the GPU: {}", why);
+  if (!why.empty()) throw DeviceFault{"no replayer on the GPU: " + why};
   if (!first) return;
   const Json& found = frame.header.at("device");
   device_ = {.name = found.at("name"),

@@ -25,7 +25,7 @@ class GpuReplayers : public Device {
   std::string target() const override { return device_.target; }
   GpuReplayers* gpu() override { return this; }
   bool may_hang() const override { return true; }
-  // Its take throws kUnavailable where a further one gets no context.
+  // Its take throws DeviceFault where a further one gets no context.
   ChildPool& replayers() override { return pool_; }
   const std::string& granted() const { return granted_; }
   const GpuDevice& device() const { return device_; }
