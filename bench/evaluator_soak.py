@@ -15,6 +15,7 @@ import collections
 import concurrent.futures
 import glob
 import http.client
+import itertools
 import os
 import pathlib
 import random
@@ -27,7 +28,7 @@ import urllib.error
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests/adversarial"))
-from evaluator_server import HEADER, HONEST, Evaluator  # noqa: E402
+from evaluator_server import HEADER, HONEST, Evaluator
 
 GROWTH_MIB = 64  # of the server's own memory, from its first reading on: its caches are bounded, and fill
 
@@ -155,10 +156,12 @@ class Soak:
             pid = server.process.pid if at_server else rng.choice(below)
             try:
                 parent = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+                is_parent = int(parent) == server.process.pid
+                if is_parent and (len(below) == 1 or rng.randrange(3) > 0):
+                    continue  # one that just starts would never be there
                 os.kill(pid, signal.SIGKILL)
             except OSError:
                 continue  # it had ended by itself
-            is_parent = int(parent) == server.process.pid
             self.killed["server" if pid == server.process.pid else "Python parent" if is_parent else "child"] += 1
 
     def settle(self):
@@ -196,7 +199,7 @@ class Soak:
         total = self.options.evaluations
         edges = [total * k // 10 for k in range(11)]
         with concurrent.futures.ThreadPoolExecutor(self.options.clients) as clients:
-            for first, last in zip(edges, edges[1:], strict=False):
+            for first, last in itertools.pairwise(edges):
                 over = threading.Event()
                 killer = threading.Thread(target=self.kill, args=(over,))
                 killer.start()

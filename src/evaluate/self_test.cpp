@@ -54,6 +54,10 @@ constexpr const char* kLayers[] = {"namespaces", "mounts", "rlimits", "landlock"
 
 }  // namespace
 
+bool was_refused(std::string_view outcome) {
+  return outcome.starts_with('E') && outcome.find(' ') == std::string_view::npos;
+}
+
 std::vector<std::string> SelfTest::missing() const {
   std::vector<std::string> out;
   for (const char* name : kLayers) {
@@ -114,9 +118,7 @@ SelfTest test_sandbox(Children& children, bool gpu, Deadline deadline) {
     // below it.
     const bool allowed = (gpu && (name == "exec" || name == "gpu")) || name == "read_home";
     const std::string& told = result.attempts[name];
-    // An attempt that could not be made shows nothing.
-    const bool refused = told.starts_with('E') && told.find(' ') == std::string::npos;
-    if (!refused && !allowed) result.breaches.push_back(told == "succeeded" ? name : name + " was " + told);
+    if (!was_refused(told) && !allowed) result.breaches.push_back(told == "succeeded" ? name : name + " was " + told);
   }
   if (result.attempts.empty()) fail(ErrorKind::kUnavailable, "sandbox self-test: the probe reported nothing");
   if (frame.header.value("own_folder", "") != "succeeded")

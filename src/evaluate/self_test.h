@@ -8,6 +8,10 @@
 
 namespace tritonforge::evaluate {
 
+// Whether an attempt met an error of the system ("EPERM"). "succeeded" did not; one that could not be made shows
+// nothing.
+bool was_refused(std::string_view outcome);
+
 struct SelfTest {
   Json layers = Json::object();                 // what the sandbox reported
   std::map<std::string, std::string> attempts;  // "connect" -> "EPERM" | "succeeded"
