@@ -71,7 +71,7 @@ DevicePool::Entry& DevicePool::take(const Client& client) {
                          entry.last_fault);
     }
     if (client.deadline.expired()) fail(ErrorKind::kUnavailable, "evaluator: no device is well: {}", ill);
-    changed_.wait_until(lock, client.left, until, [] { return false; });
+    changed_.wait_until(lock, client.left, until, [&] { return due() != nullptr || well() != nullptr; });
   }
 }
 

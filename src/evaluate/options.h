@@ -37,6 +37,7 @@ struct EvaluatorOptions {
   int64_t max_elements = 0, max_flops = 0;
   bool torch_compile = true, against_itself = false;
   double candidate_timeout_s = 0;
+  double plan_memory = 32;                    // GiB
   double device_memory = 0;                   // 0: all; a run that shares the GPU makes it half
   uint64_t memory_bytes = uint64_t{3} << 30;  // of one child, above the warm parent's
   size_t verdict_cache = 4096;                // verdicts
@@ -96,6 +97,9 @@ struct EvaluatorOptions {
     v("device_memory", device_memory, in(0, 1),
       "live mode: the part of the GPU's memory that a candidate may take through PyTorch; 0 = all of it, in a run that "
       "shares the GPU half");
+    v("plan_memory", plan_memory, above(0), at_most(32),
+      "mode plan: GiB that all tensors of a candidate's forward may take together, on a GPU its device memory; views "
+      "count like tensors of their own");
     v("max_elements", max_elements, at_least(0),
       "a problem's sizes are halved until no tensor has more elements; 0 = interpret mode 131072, live mode as they "
       "are");

@@ -91,7 +91,9 @@ void PlanRunner::record(Loaded& loaded) {
   candidate.send({{"op", "record"}, {"weights", weights}, {"inputs", first.inputs}, {"tensors", first.input_tensors}},
                  {}, "recording");
   recording_ = recording_of(candidate);
-  plan_ = parse_plan(recording_.header.at("plan"), recording_.payload);
+  PlanLimits limits;
+  limits.total_bytes = static_cast<int64_t>(context_.options.plan_memory * (1 << 30)) / PlanLimits::kViews;
+  plan_ = parse_plan(recording_.header.at("plan"), recording_.payload, limits);
 }
 
 std::vector<SentKernel> kernels_of(const Plan& plan, const std::vector<std::string>& targets) {

@@ -161,6 +161,39 @@ TEST(DevicePool, JobsAreSharedOutByLoad) {
   EXPECT_EQ(busy(), 0);
 }
 
+// Another job's probe is under way; its end is what the second job waits for, not its own deadline.
+TEST(DevicePool, AJobIsTakenAsSoonAsTheOnlyDeviceIsWellAgain) {
+  std::promise<void> begun, answer;
+  const auto answered = answer.get_future().share();
+  bool first = true;
+  DevicePool pool(devices({"a"}), [&](Device&) {
+    if (std::exchange(first, false)) begun.set_value();
+    answered.wait();
+    return "";
+  });
+  auto loses = std::async(std::launch::async, [&] {
+    bool lost = true;
+    pool.run(
+        [&](Device&) {
+          if (std::exchange(lost, false)) throw DeviceFault{"lost"};
+          return Result::kSure;
+        },
+        {});
+  });
+  begun.get_future().wait();
+  std::promise<void> done;
+  auto waits = std::async(std::launch::async, [&] {
+    pool.run([](Device&) { return Result::kSure; }, Deadline::after(3000));
+    done.set_value();
+  });
+  auto is_done = done.get_future();
+  EXPECT_EQ(is_done.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
+  answer.set_value();
+  EXPECT_EQ(is_done.wait_for(std::chrono::seconds(60)), std::future_status::ready);
+  loses.get();
+  waits.get();
+}
+
 TEST(DevicePool, NobodyWaitsForADeviceWhoseClientLeft) {
   DevicePool pool(devices({"a"}), [](Device&) { return "dead"; }, kPatient);
   std::stop_source left;
