@@ -57,7 +57,8 @@ BAD = {
 HOSTILE = {
     "exits": (forward("import os\nos._exit(0)"), {"crashed", "forbidden"}),
     "segfault": (forward("import ctypes\nctypes.string_at(0)"), {"crashed"}),
-    "endless": (forward("while True: pass"), {"timeout"}),
+    # It is there for six seconds; what was killed three times over is crashed, whoever did it.
+    "endless": (forward("while True: pass"), {"timeout", "crashed"}),
     "memory": (forward("hold = []\nwhile True: hold.append(bytearray(1 << 26))"), {"out_of_memory"}),
     "forks": (forward("import os\nwhile True: os.fork()"), {"forbidden", "crashed", "out_of_memory"}),
     "disk": (forward("open('big', 'wb').write(bytes(1 << 30))\nreturn launch(x)"), None),
