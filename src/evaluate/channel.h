@@ -46,6 +46,8 @@ class Channel {
   // kNone, or kTimeout / kClosed.
   Silence send(const Json& header, const std::vector<std::span<const std::byte>>& payload, Deadline deadline);
   uint64_t peak_memory() const { return peak_; }
+  // What the child has now is its parent's; memory_bytes is counted from here. Before it is sent anything.
+  void watch_from_here();
 
  private:
   Silence wait(short events, Deadline deadline);
