@@ -65,10 +65,10 @@ void Channel::watch_from_here() {
 }
 
 bool Channel::over_memory() {
-  if (stand_in_ <= 0) return false;
+  if (!baseline_) return false;
   const TreeUse use = measure_tree(stand_in_);
   peak_ = std::max(peak_, use.resident);
-  return use.resident > baseline_ + limits_.memory_bytes || use.processes > limits_.max_processes;
+  return use.resident > *baseline_ + limits_.memory_bytes || use.processes > limits_.max_processes;
 }
 
 Silence Channel::look(Deadline deadline) {
