@@ -29,11 +29,10 @@ struct CompileServer::Impl {
     const std::string where = fmt::format("POST {}", kPath);
     const Json body = http.json();
     check_keys(body, {"language", "text", "target", "options", "binary"}, where);
-    const Language& language = compiled_language(
-        from_name<Backend>(require<std::string>(body, "language", where), "language"));
+    const auto backend = from_name<Backend>(require<std::string>(body, "language", where), "language");
     const auto target = require<std::string>(body, "target", where);
-    const Lowered lowered = lowering.lower(language, require<std::string>(body, "text", where), target,
-                                           require<Json>(body, "options", where), http.deadline,
+    const Lowered lowered = lowering.lower(compiled_language(backend), require<std::string>(body, "text", where),
+                                           target, require<Json>(body, "options", where), http.deadline,
                                            optional_field<bool>(body, "binary", false, where));
     metrics.add(fmt::format("lowerings_total{{ok=\"{}\"}}", lowered.ok));
     const Json told = {{"ok", lowered.ok}, {"error", lowered.error}, {"shape", lowered.shape}};

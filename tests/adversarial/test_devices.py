@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from evaluator_server import BINARY, HONEST, PROBLEM, Evaluator
+from evaluator_server import ADDITION, BINARY, HONEST, PROBLEM, Evaluator, prompts_examples
 from test_corpus import CORPUS, parts
 
 EVALUATIONS = int(os.environ.get("TRITONFORGE_DEVICE_EVALUATIONS", "500"))
@@ -46,6 +46,19 @@ def test_what_its_target_does_not_take_is_refused(server):
     verdict = server.judge(candidate, problem)
     assert verdict["error_kind"] == "compile_error", verdict
     assert verdict["compile_targets"]["sm_90"] == "ok" != verdict["compile_targets"]["gfx942"], verdict
+
+
+def test_machine_code_that_dies_is_no_fault_of_the_device(server):
+    """OpenCL runs in a process of its own: whatever becomes of that, no device was asked, and none is probed."""
+    if "opencl" not in server.get("/backend_info")["backends"]:
+        pytest.skip("PoCL is not here; requirements/install --languages installs it")
+    honest, before = prompts_examples()["OpenCl"], server.get("/fault_statistics")["total_faults"]
+    dying = honest.replace("if (i < n)", "*(__global float*)(i + 8) = 1; if (i < n)")
+    assert dying != honest
+    assert server.judge(honest, ADDITION, backend="opencl")["correct"]
+    verdict = server.judge(dying, ADDITION, backend="opencl")
+    assert verdict["error_kind"] == "crashed" and verdict["mode"] == "plan", verdict
+    assert server.get("/fault_statistics")["total_faults"] == before
 
 
 def test_a_device_that_always_fails_is_quarantined_and_says_so():
