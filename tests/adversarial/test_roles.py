@@ -17,6 +17,22 @@ REFUSED = HONEST.replace("tl.arange(0, B)", "tl.arange(0, B + 1)")
 KINDS = [(HONEST, ""), (WRONG, "mismatch"), (REFUSED, "compile_error")]
 
 
+def wait_for(condition, what):
+    deadline = time.monotonic() + 120  # only bounds a failure
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+def states(front, kind):
+    """url -> state, of red fronts too."""
+    try:
+        report = front.get("/health")["report"]
+    except urllib.error.HTTPError as error:
+        report = json.load(error)["report"]
+    return {peer["url"]: peer["state"] for peer in report[kind]}
+
+
 @pytest.fixture(scope="module")
 def machines():
     if not os.path.exists(BINARY):
@@ -37,26 +53,14 @@ def machines():
         *["--peer-health-interval", "0.2"],
     )
     front.wait_ready()
+    wait_for(lambda: set(states(front, "perf_servers").values()) == {"green"}, "a perf server is not up")
+    wait_for(lambda: set(states(front, "compile_servers").values()) == {"green"}, "a compile server is not up")
+    for perf in perf_servers:
+        wait_for(lambda: set(states(perf, "compile_servers").values()) == {"green"}, "it does not see them")  # noqa: B023
     yield front, compile_servers, perf_servers
     for one in started:
         one.process.kill()
         one.process.wait(60)
-
-
-def wait_for(condition, what):
-    deadline = time.monotonic() + 120  # only bounds a failure
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
-
-
-def states(front, kind):
-    """url -> state, of red fronts too."""
-    try:
-        report = front.get("/health")["report"]
-    except urllib.error.HTTPError as error:
-        report = json.load(error)["report"]
-    return {peer["url"]: peer["state"] for peer in report[kind]}
 
 
 def judge(front, i, salt):
@@ -68,10 +72,6 @@ def judge(front, i, salt):
 
 def test_everybody_is_up(machines):
     front, compile_servers, perf_servers = machines
-    wait_for(lambda: set(states(front, "perf_servers").values()) == {"green"}, "a perf server is not up")
-    wait_for(lambda: set(states(front, "compile_servers").values()) == {"green"}, "a compile server is not up")
-    for perf in perf_servers:
-        wait_for(lambda: set(states(perf, "compile_servers").values()) == {"green"}, "it does not see them")  # noqa: B023
     assert front.get("/health")["status"] == "green"
     for i in range(6):
         judge(front, i, 1)
@@ -79,6 +79,12 @@ def test_everybody_is_up(machines):
     assert all(p.get("/health")["report"]["evaluated"] > 0 for p in perf_servers)  # both took some
     devices = front.get("/gpu_status")["workers"]
     assert {url: one["devices"][0]["state"] for url, one in devices.items()} == {p.url: "healthy" for p in perf_servers}
+
+
+def skip_where_missing(error):
+    said = error.read().decode()
+    assert "requirements/install --languages" in said, said
+    pytest.skip(said)
 
 
 def compiled(compile_servers):
@@ -98,12 +104,6 @@ def test_each_language_is_compiled_by_a_server_that_compiles(machines, name, lan
     assert verdict["compiled"] and verdict["correct"] == correct, verdict
     assert verdict["error_kind"] == ("" if correct else "not_run"), verdict
     assert compiled(compile_servers) > before
-
-
-def skip_where_missing(error):
-    said = error.read().decode()
-    assert "requirements/install --languages" in said, said
-    pytest.skip(said)
 
 
 def test_code_for_a_cpu_is_compiled_where_it_runs(machines):
