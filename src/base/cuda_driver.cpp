@@ -29,6 +29,23 @@ const CudaDriver& cuda_driver() {
   return opened;
 }
 
+std::vector<std::string> gpu_uuids() {
+  const CudaDriver& driver = cuda_driver();
+  int count = 0;
+  if (const int status = driver.device_count(&count); status != 0)
+    fail(ErrorKind::kMachine, "the driver's count of devices failed with error {}", status);
+  std::vector<std::string> out;
+  for (int index = 0; index < count; ++index) {
+    CudaUuid uuid;
+    if (const int status = driver.device_uuid(&uuid, index); status != 0)
+      fail(ErrorKind::kMachine, "the UUID of device {}: error {}", index, status);
+    std::string& text = out.emplace_back("GPU-");
+    for (int k = 0; k < 16; ++k)
+      text += fmt::format("{}{:02x}", k == 4 || k == 6 || k == 8 || k == 10 ? "-" : "", uuid.bytes[k]);
+  }
+  return out;
+}
+
 int cuda_index(const std::string& device) {
   if (device == "cpu") return -1;
   if (device == "cuda") return 0;

@@ -2,6 +2,7 @@
 // The CUDA driver's own library, opened when it is first asked for: neither the toolkit's headers nor a GPU are needed
 // to build or to start.
 #include <string>
+#include <vector>
 
 namespace tritonforge {
 
@@ -19,6 +20,9 @@ struct CudaDriver {
 // Initialised; makes no context. Throws kMachine: no driver, one that is too old, no usable GPU. A failure is tried
 // again at the next call.
 const CudaDriver& cuda_driver();
+
+// "GPU-..." of each that CUDA_VISIBLE_DEVICES leaves, in its order. Throws kMachine.
+std::vector<std::string> gpu_uuids();
 
 // The N of "cuda:N", 0 for "cuda", -1 for "cpu". Throws kUsage for any other name.
 int cuda_index(const std::string& device);

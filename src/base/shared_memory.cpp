@@ -14,7 +14,6 @@
 namespace tritonforge {
 namespace {
 
-constexpr char kRoot[] = "/dev/shm";
 constexpr char kPrefix[] = "tritonforge-";
 constexpr char kOwner[] = ".owner";
 
@@ -36,7 +35,7 @@ bool remove_unowned(const fs::path& folder) {
 
 }  // namespace
 
-SharedFolder::SharedFolder(const std::string& name) : path_(fs::path(kRoot) / (kPrefix + name)) {
+SharedFolder::SharedFolder(const std::string& name, const fs::path& parent) : path_(parent / (kPrefix + name)) {
   const fs::path owner = path_ / kOwner;
   // Whoever removes the folder holds the file alone: where it went between open and lock, it is made anew.
   while (true) {
@@ -55,13 +54,13 @@ SharedFolder::~SharedFolder() {
   remove_unowned(path_);
 }
 
-std::vector<fs::path> SharedFolder::sweep() {
+std::vector<fs::path> SharedFolder::sweep(const fs::path& parent, const std::string& name) {
   std::vector<fs::path> swept;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(kRoot, error)) {
+  for (const auto& entry : fs::directory_iterator(parent, error)) {
     const fs::path& folder = entry.path();
     struct stat info{};
-    if (!folder.filename().string().starts_with(kPrefix) || ::lstat(folder.c_str(), &info) != 0) continue;
+    if (!folder.filename().string().starts_with(kPrefix + name) || ::lstat(folder.c_str(), &info) != 0) continue;
     if (!S_ISDIR(info.st_mode) || info.st_uid != ::getuid()) continue;
     const bool young = std::time(nullptr) - info.st_mtime < 60;
     const bool gone = fs::exists(folder / kOwner) ? remove_unowned(folder)

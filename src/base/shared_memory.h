@@ -1,6 +1,6 @@
 #pragma once
-// A folder in shared memory that several processes of one run use. It goes with the last of them; what processes that
-// were killed left behind is swept by the next run.
+// A folder that goes with the last process that uses it, in shared memory for several processes of one run, or
+// elsewhere. What processes that were killed left behind is swept by the next.
 #include <string>
 #include <vector>
 
@@ -10,8 +10,8 @@ namespace tritonforge {
 
 class SharedFolder {
  public:
-  // /dev/shm/tritonforge-<name>, created where it is not there; what it holds stays. Throws kMachine.
-  explicit SharedFolder(const std::string& name);
+  // <parent>/tritonforge-<name>, created where it is not there; what it holds stays. Throws kMachine.
+  explicit SharedFolder(const std::string& name, const fs::path& parent = "/dev/shm");
   ~SharedFolder();  // removes the folder where no other process has it
   SharedFolder(const SharedFolder&) = delete;
   SharedFolder& operator=(const SharedFolder&) = delete;
@@ -19,7 +19,9 @@ class SharedFolder {
 
   // Removes the folders of this user that no process has any more, and returns them. One without an owner's file is
   // left alone where it is younger than a minute: its maker may just be about to take it.
-  static std::vector<fs::path> sweep();
+  // `name`: only those whose names begin so; whatever else is called tritonforge-* in /dev/shm is a folder of this
+  // kind.
+  static std::vector<fs::path> sweep(const fs::path& parent = "/dev/shm", const std::string& name = "");
 
  private:
   fs::path path_;

@@ -6,16 +6,21 @@
 #include "base/process.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "evaluate/compile_server.h"
+#include "evaluate/front.h"
 #include "evaluate/server.h"
 
 namespace tritonforge::cli {
 namespace {
 
-// Candidates see one GPU: the children inherit this. It is set before the first of them starts.
-void choose_gpu(const evaluate::EvaluatorOptions& options) {
-  if (options.device.empty() || options.device == "cpu") return;
-  const std::string device = options.device.starts_with("cuda:") ? options.device.substr(5) : options.device;
-  ::setenv("CUDA_VISIBLE_DEVICES", device.c_str(), 1);
+// Candidates see these GPUs: the children inherit this. It is set before the first of them starts.
+void choose_gpus(const evaluate::EvaluatorOptions& options) {
+  std::string visible;
+  for (const std::string& name : options.devices.empty() ? std::vector{options.device} : options.devices) {
+    if (name.empty() || name == "cpu" || evaluate::EvaluatorOptions::is_emulated(name)) return;
+    visible += (visible.empty() ? "" : ",") + (name.starts_with("cuda:") ? name.substr(5) : name);
+  }
+  ::setenv("CUDA_VISIBLE_DEVICES", visible.c_str(), 1);
 }
 
 void print_text(const Verdict& v) {
@@ -55,30 +60,68 @@ struct EvaluateFlags {
   }
 };
 
+enum class EvaluatorRole { kAll, kFront, kCompile, kPerf };
+constexpr std::array<std::string_view, 4> names_of(EvaluatorRole) { return {"all", "front", "compile", "perf"}; }
+
 struct EvaluatorFlags {
+  EvaluatorRole role = EvaluatorRole::kAll;
+  evaluate::PeerOptions peers;
   evaluate::EvaluatorOptions evaluator;
   net::ServerOptions http{.port = 18188};
 
   template <typename V>
   void describe(V& v) {
+    v("role", role,
+      "all: one server does everything; or each part on machines of its own, as many as there are: front takes "
+      "requests, compile lowers kernels, perf replays and times");
+    v.part(peers);
     v.part(evaluator);
     v.part(http);
   }
+  void validate() const {
+    const bool front = role == EvaluatorRole::kFront, perf = role == EvaluatorRole::kPerf;
+    if (!peers.perf_servers.empty() != front)
+      fail(ErrorKind::kUsage, "--role front needs --perf-servers, and no other role takes any");
+    if (!peers.compile_servers.empty() && !front && !perf)
+      fail(ErrorKind::kUsage, "--compile-servers is for --role front and --role perf");
+  }
 };
 
-void serve_evaluator(EvaluatorFlags flags) {
-  SignalWaiter signals;
-  choose_gpu(flags.evaluator);
-  // Each evaluation holds a server thread while it runs or waits, so the queue is the evaluator's own.
-  flags.http.worker_threads = flags.evaluator.workers + 2;
-  flags.http.max_queue = static_cast<size_t>(flags.evaluator.max_queue);
-  evaluate::Evaluator evaluator(flags.evaluator);
-  evaluate::EvaluatorServer server(evaluator, flags.http);
+template <typename Server>
+void serve_until_signal(SignalWaiter& signals, Server& server, double grace_s) {
   server.start();
   fmt::print("evaluator ready on {}\n", server.url());
   std::fflush(stdout);
   signals.block();
-  server.stop(10);
+  server.stop(grace_s);
+}
+
+void serve_evaluator(EvaluatorFlags flags) {
+  flags.validate();
+  SignalWaiter signals;
+  // Each evaluation holds a server thread while it runs or waits, so the queue is the evaluator's own.
+  flags.http.worker_threads = flags.evaluator.workers + 2;
+  flags.http.max_queue = static_cast<size_t>(flags.evaluator.max_queue);
+  if (flags.role == EvaluatorRole::kFront) {
+    evaluate::FrontServer server(flags.peers, flags.http);
+    serve_until_signal(signals, server, 10);
+    return;
+  }
+  if (flags.role == EvaluatorRole::kCompile) {
+    evaluate::CompileServer server(flags.evaluator, flags.http);
+    serve_until_signal(signals, server, 10);
+    return;
+  }
+  choose_gpus(flags.evaluator);
+  std::optional<router::Router> compile_servers;
+  evaluate::LoweringPool::Elsewhere elsewhere;
+  if (!flags.peers.compile_servers.empty()) {
+    compile_servers.emplace(evaluate::router_of(flags.peers.compile_servers, flags.peers));
+    elsewhere = evaluate::compile_at(*compile_servers);
+  }
+  evaluate::Evaluator evaluator(flags.evaluator, std::move(elsewhere));
+  evaluate::EvaluatorServer server(evaluator, flags.http, compile_servers ? &*compile_servers : nullptr);
+  serve_until_signal(signals, server, 10);
 }
 
 }  // namespace
@@ -98,7 +141,7 @@ void add_evaluate_command(CLI::App& app) {
     given.request.problem_source = read_file(given.problem);
     given.request.candidate = read_file(given.candidate);
     given.request.fresh_seeds = !given.reproducible;
-    choose_gpu(given.evaluator);
+    choose_gpus(given.evaluator);
     evaluate::Evaluator evaluator(given.evaluator);
     const Verdict verdict = evaluator.evaluate(given.request);
     if (given.json) {

@@ -15,8 +15,8 @@ namespace {
 constexpr double kWatchEvery = 0.05;         // seconds between looks at a child's memory
 constexpr size_t kAtOnce = size_t{1} << 20;  // bytes between looks at the clock
 
-uint64_t private_bytes(pid_t pid) {
-  // Resident minus file-backed and shared pages: what this process itself holds.
+// Shared pages among them: memory that a child shares with nobody but itself is held all the same.
+uint64_t resident_bytes(pid_t pid) {
   char path[64];
   std::snprintf(path, sizeof path, "/proc/%d/statm", pid);
   FILE* file = std::fopen(path, "re");
@@ -35,7 +35,7 @@ TreeUse measure_tree(pid_t root) {
   while (!open.empty() && use.processes < 4096) {
     const pid_t pid = open.back();
     open.pop_back();
-    use.resident += private_bytes(pid);
+    use.resident += resident_bytes(pid);
     ++use.processes;
     char path[96];
     std::snprintf(path, sizeof path, "/proc/%d/task/%d/children", pid, pid);
@@ -60,12 +60,15 @@ Channel::Channel(Channel&& other) noexcept
       baseline_(other.baseline_),
       looked_(other.looked_) {}
 
+void Channel::watch_from_here() {
+  if (stand_in_ > 0) baseline_ = measure_tree(stand_in_).resident;
+}
+
 bool Channel::over_memory() {
-  if (stand_in_ <= 0) return false;
+  if (!baseline_) return false;
   const TreeUse use = measure_tree(stand_in_);
-  if (baseline_ == 0) baseline_ = use.resident;  // inherited from the warm parent
   peak_ = std::max(peak_, use.resident);
-  return use.resident > baseline_ + limits_.memory_bytes || use.processes > limits_.max_processes;
+  return use.resident > *baseline_ + limits_.memory_bytes || use.processes > limits_.max_processes;
 }
 
 Silence Channel::look(Deadline deadline) {

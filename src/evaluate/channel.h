@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -46,6 +47,9 @@ class Channel {
   // kNone, or kTimeout / kClosed.
   Silence send(const Json& header, const std::vector<std::span<const std::byte>>& payload, Deadline deadline);
   uint64_t peak_memory() const { return peak_; }
+  // What the child has now is its parent's; memory_bytes is counted from here, and nothing before. To be called before
+  // it is sent anything.
+  void watch_from_here();
 
  private:
   Silence wait(short events, Deadline deadline);
@@ -58,7 +62,8 @@ class Channel {
   int fd_;
   pid_t stand_in_;
   ChannelLimits limits_;
-  uint64_t peak_ = 0, baseline_ = 0;
+  uint64_t peak_ = 0;
+  std::optional<uint64_t> baseline_;  // none: not watched yet
   Clock::time_point looked_ = Clock::now();
 };
 

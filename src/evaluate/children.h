@@ -20,11 +20,13 @@ struct ChildLimits {
   int64_t program_limit = 1 << 20;
   double device_memory = 0;  // part of the GPU's memory that PyTorch may take; 0: all of it
   bool gpu = false;          // its device nodes are there; no other child's
+  std::string gpu_uuid;      // which one; empty: whichever the evaluator's own environment shows
 
   // The same with a GPU: its memory is mapped, a context's mappings count as resident, and Triton runs a compiler.
-  ChildLimits with_gpu() const {
+  ChildLimits with_gpu(const std::string& uuid = "") const {
     ChildLimits wider = *this;
     wider.gpu = true;
+    wider.gpu_uuid = uuid;
     wider.cpu_s = 600;
     wider.file_bytes = uint64_t{2} << 30;
     wider.memory_bytes = uint64_t{64} << 30;
@@ -47,6 +49,7 @@ class Child {
   const fs::path& folder() const { return folder_->path(); }
   void kill();
   bool alive() const;
+  pid_t outer_pid() const { return pid_in_zygote_; }  // as other processes of the machine would name it
   // "was killed by signal 11 (Segmentation fault)", "ended itself with exit status 0": after kClosed.
   std::string ending(Deadline deadline);
   // Its Python parent died, and took it along: not the child's own fault.

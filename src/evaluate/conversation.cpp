@@ -58,7 +58,19 @@ Ended failure_of(const Frame& frame) {
   return ended;
 }
 
+Conversation::Conversation(std::unique_ptr<Child> child, OwnTime& time, const char* who)
+    : child_(std::move(child)),
+      on_left_(std::make_unique<OnLeft>(time.left, [process = child_.get()] { process->kill(); })),
+      time_(time),
+      who_(who) {}
+
+std::unique_ptr<Child> Conversation::release() {
+  on_left_.reset();
+  return std::move(child_);
+}
+
 void Conversation::silent(Silence silence, const std::string& detail, const char* doing) {
+  check_waited_for(time_.left);
   if (silence == Silence::kGarbled) throw forged(detail);
   const std::string how = describe_silence(silence, *child_, detail, time_.limit_s);
   if (silence == Silence::kClosed && child_->orphaned())

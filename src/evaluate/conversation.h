@@ -1,17 +1,21 @@
 #pragma once
 // The conversation with one candidate's process: frames in order, its own time, and bounds on what it may send.
 // Whatever comes is an answer or an Ended; nothing that it says is believed here.
+#include <functional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
 #include "contract/verdict.h"
 #include "evaluate/children.h"
+#include "evaluate/client.h"
 
 namespace tritonforge::evaluate {
 
-// The time of a candidate's own work: compiling does not count.
+// The time of a candidate's own work: compiling does not count. It ends before that where nobody waits any longer.
 struct OwnTime {
-  explicit OwnTime(double seconds) : limit_s(seconds), deadline(Deadline::after(seconds)) {}
+  explicit OwnTime(double seconds, std::stop_token client_left = {})
+      : limit_s(seconds), deadline(Deadline::after(seconds)), left(std::move(client_left)) {}
   template <typename Work>
   void paused(Work work) {
     const double left = deadline.remaining_s();
@@ -20,6 +24,7 @@ struct OwnTime {
   }
   double limit_s;
   Deadline deadline;
+  std::stop_token left;
 };
 
 // Why a process gives no answer, or no further one.
@@ -45,12 +50,13 @@ struct SentKernel {
 class Conversation {
  public:
   // `time` is shared by all conversations about one candidate. `who` begins what is said of its silence.
-  Conversation(std::unique_ptr<Child> child, OwnTime& time, const char* who = "the candidate's process")
-      : child_(std::move(child)), time_(time), who_(who) {}
+  // The process ends at once where time.left says so.
+  Conversation(std::unique_ptr<Child> child, OwnTime& time, const char* who = "the candidate's process");
   Child& child() { return *child_; }
-  std::unique_ptr<Child> release() { return std::move(child_); }  // it ends the conversation
+  std::unique_ptr<Child> release();  // it ends the conversation
 
-  // Both throw Ended where the process is silent or garbles its frames, and kUnavailable where its Python parent died.
+  // Both throw Ended where the process is silent or garbles its frames, kUnavailable where its Python parent died, and
+  // what check_waited_for throws.
   // `doing` says what it was at: "being parsed".
   void send(const Json& header, const std::vector<std::span<const std::byte>>& payload, const char* doing);
   Frame receive(const char* doing, size_t payload_bytes);
@@ -64,7 +70,9 @@ class Conversation {
   [[noreturn]] void silent(Silence silence, const std::string& detail, const char* doing);
   void keep(const Frame& frame);
 
+  using OnLeft = std::stop_callback<std::function<void()>>;
   std::unique_ptr<Child> child_;
+  std::unique_ptr<OnLeft> on_left_;  // kills the child
   OwnTime& time_;
   const char* who_;
   std::vector<SentKernel> kernels_;

@@ -11,6 +11,7 @@
 #include "base/cuda_driver.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "evaluate/device_pool.h"
 #include "evaluate/plan/gpu_replayers.h"
 #include "evaluate/plan/gpu_runner.h"
 #include "evaluate/process_runner.h"
@@ -24,6 +25,7 @@ namespace {
 
 // One RL step has about this many problems under evaluation at once.
 constexpr size_t kKeptReferences = 8;
+constexpr double kProbeSeconds = 30;  // a context of its own may be made first
 
 uint64_t secret() {
   uint64_t value = 0;
@@ -57,6 +59,7 @@ std::string why_no_gpu(const EvaluatorOptions& options) {
     cuda_driver();
     return "";
   } catch (const Error& error) {
+    if (fs::exists("/dev/kfd")) return "";  // an AMD GPU; whether this torch can use it is seen once it is loaded
     if (needed) throw;
     return error.what();
   }
@@ -81,66 +84,77 @@ void leave_unproven(Verdict& verdict) {
                       verdict.notes["mode_reason"]);
 }
 
+// How often an evaluation is begun at most where what it lost may have been taken from outside.
+constexpr int kAttempts = 3;
+
+// A process has no way to be killed by SIGKILL of its own but by taking too much; whoever does is seen to again.
+bool was_struck(const std::string& ending) { return ending.find("was killed by signal 9") != std::string::npos; }
+
 }  // namespace
 
 struct Evaluator::Impl {
-  explicit Impl(EvaluatorOptions given)
+  Impl(EvaluatorOptions given, LoweringPool::Elsewhere elsewhere)
       : options(validated(given)),
         no_gpu(why_no_gpu(options)),
         zygote({.python = options.python,
                 .gpu = no_gpu.empty(),
                 .once = options.once,
                 .records = options.mode == EvaluationMode::kPlan}),
-        lowering(zygote),
-        replayers(zygote, "replay", replay_limits(options_for(EvaluationMode::kPlan, options)), kPlansPerReplayer),
+        lowering(zygote, std::move(elsewhere)),
         verdicts(options.verdict_cache),
         references(zygote, options.reference_cache, kKeptReferences),
         process_secret(secret()) {
-    // What the default mode's children may do is told; the others must hold as well.
     const bool live = options.on_gpu();
+    if (live && !why_not_on_a_gpu().empty()) fail(ErrorKind::kMachine, "evaluator: {}", why_not_on_a_gpu());
+    if (is_rocm() && options.mode == EvaluationMode::kPlan && live)
+      fail(ErrorKind::kUnsupported,
+           "evaluator: plans are replayed on NVIDIA GPUs and on the CPU; this torch is a ROCm build: --mode live runs "
+           "candidates on its GPU, --device cpu replays plans");
+    // What the default mode's children may do is told; the others must hold as well.
     test = test_sandbox(zygote, live, Deadline::after(60));
-    if (no_gpu.empty()) {
+    if (why_not_on_a_gpu().empty()) {
       const SelfTest others = test_sandbox(zygote, !live, Deadline::after(60));
       test.breaches.insert(test.breaches.end(), others.breaches.begin(), others.breaches.end());
+      for (const auto& [layer, state] : others.layers.items()) {
+        if (!state.get<std::string>().starts_with("enforced")) test.layers[layer] = state;
+      }
     }
-    if (options.sandbox == SandboxRule::kStrict && !test.complete()) {
-      fail(ErrorKind::kMachine, "evaluator: --sandbox strict, but the self-test broke out: {}",
-           fmt::join(test.breaches, ", "));
-    }
-    if (!test.complete())
-      log::warn("sandbox: the self-test got through with {}; verdicts say which layers hold",
-                fmt::join(test.breaches, ", "));
-    if (options.mode == EvaluationMode::kPlan && live) gpu_replayers = std::make_unique<GpuReplayers>(zygote, options);
+    require_strict(options.sandbox, test);
+    const double patience = std::min(kProbeSeconds, options_for(EvaluationMode::kPlan, options).candidate_timeout_s);
+    devices.emplace(plan_devices(),
+                    [this, patience](Device& device) { return probe(device, lowering, Deadline::after(patience)); });
   }
 
   EvaluatorOptions options;
   std::string no_gpu;  // why no child can be granted one
   Zygote zygote;
   LoweringPool lowering;
-  ChildPool replayers;  // of plan mode on the CPU
   LruCache<Verdict> verdicts;
   LruCache<Admission> admissions{4096};  // by the problem's source
   ReferenceCache references;
-  std::unique_ptr<GpuReplayers> gpu_replayers;  // of plan mode on a GPU
+  std::optional<DevicePool> devices;  // of plan mode
   uint64_t process_secret;
   SelfTest test;
   std::mutex mutex;
-  std::condition_variable freed;
+  std::condition_variable_any freed;
   int busy = 0, waiting = 0;
-  uint64_t evaluated = 0, internal_faults = 0;
+  uint64_t evaluated = 0, abandoned = 0;   // verdicts; evaluations whose client left
   std::map<std::string, uint64_t> faults;  // error kind -> count
 
   // One of the workers' places; given back at the end.
   class Place {
    public:
-    Place(Impl& impl, Deadline deadline) : impl_(impl) {
+    Place(Impl& impl, const Client& client) : impl_(impl) {
       std::unique_lock lock(impl.mutex);
       if (impl.waiting >= impl.options.max_queue) {
         fail(ErrorKind::kUnavailable, "evaluator: {} evaluations wait already (--max-queue)", impl.waiting);
       }
       ++impl.waiting;
-      const bool got = impl.freed.wait_until(lock, deadline.at(), [&] { return impl.busy < impl.options.workers; });
+      const bool got = impl.freed.wait_until(lock, client.left, client.deadline.at(),
+                                             [&] { return impl.busy < impl.options.workers; });
       --impl.waiting;
+      if (client.left.stop_requested()) impl.freed.notify_one();  // it may have been woken in another's place
+      check_waited_for(client.left);
       if (!got) fail(ErrorKind::kTimeout, "evaluator: none of {} workers was free in time", impl.options.workers);
       ++impl.busy;
     }
@@ -158,10 +172,30 @@ struct Evaluator::Impl {
     Impl& impl_;
   };
 
+  // A request's problem, under the seeds that follow from it.
+  struct Posed {
+    EvaluatorOptions options;  // with the mode's defaults
+    ReferenceSpec spec;
+    ChildLimits limits;
+    std::string key;
+    std::shared_ptr<const ReferenceData> reference;
+  };
+
+  // The torch of the children is a ROCm build.
+  bool is_rocm() const { return zygote.versions().value("hip", Json()).is_string(); }
+  std::string why_not_on_a_gpu() const;
   EvaluationMode mode_of(const EvaluationRequest& request) const;
-  void evaluate(const EvaluationRequest& request, Verdict& verdict, Deadline client);
-  void time(LiveRunner& runner, const RunContext& context, const std::string& key, const ReferenceSpec& spec,
-            const ChildLimits& limits, Deadline client, Verdict& verdict);
+  std::vector<std::unique_ptr<Device>> plan_devices();
+  void evaluate(const EvaluationRequest& request, Verdict& verdict, const Client& client);
+  void on_devices(const Client& client, Verdict& verdict, const std::function<void(Device&, Verdict&)>& part);
+  Posed pose(const EvaluationRequest& request, EvaluationMode mode, Device* device, const Client& client,
+             Verdict& verdict);
+  RunContext context_of(const Posed& posed, const EvaluationRequest& request, Device* device, const Client& client);
+  std::optional<NotAPlan> as_plan(const EvaluationRequest& request, Device& device, const Client& client,
+                                  Verdict& verdict);
+  void in_its_process(const EvaluationRequest& request, EvaluationMode asked, Device* device, const Client& client,
+                      Verdict& verdict);
+  void time(LiveRunner& runner, const RunContext& context, const Posed& posed, const Client& client, Verdict& verdict);
 };
 
 void note_admission(const Admission& admission, Verdict& verdict) {
@@ -169,83 +203,177 @@ void note_admission(const Admission& admission, Verdict& verdict) {
   if (admission.tolerance != 1) verdict.notes["tolerance"] = fmt::format("{:.3g} of the usual", admission.tolerance);
 }
 
+std::vector<std::unique_ptr<Device>> Evaluator::Impl::plan_devices() {
+  std::vector<std::unique_ptr<Device>> out;
+  if (options.on_gpu(EvaluationMode::kPlan)) {
+    if (options.devices.size() < 2) {
+      out.push_back(std::make_unique<GpuReplayers>(zygote, options, ""));
+      return out;
+    }
+    const std::vector<std::string> uuids = gpu_uuids();
+    if (uuids.size() != options.devices.size())
+      fail(ErrorKind::kMachine, "evaluator: {} of the GPUs {} are there", uuids.size(),
+           fmt::join(options.devices, ", "));
+    for (const std::string& uuid : uuids) out.push_back(std::make_unique<GpuReplayers>(zygote, options, uuid));
+    return out;
+  }
+  const ChildLimits limits = replay_limits(options_for(EvaluationMode::kPlan, options));
+  for (size_t i = 0; i < options.devices.size(); ++i) {
+    const EmulatedFaults faults{.part = options.emulated_faults, .seed = i};
+    out.push_back(std::make_unique<CpuDevice>(zygote, limits, static_cast<int>(i), faults));
+  }
+  if (out.empty()) out.push_back(std::make_unique<CpuDevice>(zygote, limits));
+  return out;
+}
+
 // Every part has its own time from when it begins, so that no candidate has less because others were before it.
-void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdict, Deadline client) {
-  const EvaluationMode mode = *verdict.mode;
-  const bool live = mode == EvaluationMode::kLive, plan = mode == EvaluationMode::kPlan, gpu = options.on_gpu(mode);
-  const EvaluatorOptions with_defaults = options_for(mode, options);
+Evaluator::Impl::Posed Evaluator::Impl::pose(const EvaluationRequest& request, EvaluationMode mode, Device* device,
+                                             const Client& client, Verdict& verdict) {
+  const bool gpu = options.on_gpu(mode);
+  Posed posed{.options = options_for(mode, options)};
   // The seeds' secret is one of this process, not of the request: candidates of one problem share its reference, and
   // none can know them.
   const uint64_t base = request.fresh_seeds ? Rng::derive(process_secret, request.seed) : request.seed;
   const std::string problem = checksum(request.problem_source);
-  ReferenceSpec spec{.source = request.problem_source,
-                     .init_seed = Rng::derive(base, "init"),
-                     .tolerances = options.tolerances,
-                     .admission = admissions.get(problem),
-                     .timed = gpu,
-                     .weigh = plan};
+  posed.spec = {.source = request.problem_source,
+                .init_seed = Rng::derive(base, "init"),
+                .tolerances = options.tolerances,
+                .admission = admissions.get(problem),
+                .timed = gpu,
+                .weigh = mode == EvaluationMode::kPlan};
+  ReferenceSpec& spec = posed.spec;
   for (int i = 0; i < request.num_correct_trials; ++i)
     spec.trial_seeds.push_back(Rng::derive(Rng::derive(base, "trial"), i));
-  const auto [most_elements, most_flops] = std::pair(with_defaults.max_elements, with_defaults.max_flops);
+  const auto [most_elements, most_flops] = std::pair(posed.options.max_elements, posed.options.max_flops);
   if (most_elements > 0 || most_flops > 0) {
     constexpr int64_t kNoLimit = int64_t{1} << 60;
     spec.budget = {most_elements > 0 ? most_elements : kNoLimit, most_flops > 0 ? most_flops : kNoLimit};
   }
   const ChildLimits on_cpu{.cpu_s = 60, .file_bytes = uint64_t{64} << 20, .memory_bytes = options.memory_bytes};
-  const ChildLimits limits = gpu ? on_cpu.with_gpu() : on_cpu;
-  const std::string key = fmt::format("{} {} {} {}", problem, base, request.num_correct_trials, name_of(mode));
-  const auto reference = references.data(key, spec, limits,
-                                         Deadline::after(std::min(request.timeout_s, client.remaining_s())));
-  if (!spec.admission) admissions.put(problem, reference->admission);
-  if (!reference->admission.barred.empty()) throw ProblemFault{"the problem is barred: " + reference->admission.barred};
-  note_admission(reference->admission, verdict);
-  for (const auto& [name, change] : reference->sizes.items()) {
+  posed.limits = gpu ? on_gpu(on_cpu, device) : on_cpu;
+  // The process that is kept for timing is one GPU's.
+  posed.key = fmt::format("{} {} {} {} {}", problem, base, request.num_correct_trials, name_of(mode),
+                          posed.limits.gpu_uuid);
+  posed.reference = references.data(posed.key, spec, posed.limits,
+                                    Deadline::after(std::min(request.timeout_s, client.deadline.remaining_s())));
+  check_waited_for(client.left);  // the rest is this client's alone
+  if (!spec.admission) admissions.put(problem, posed.reference->admission);
+  if (!posed.reference->admission.barred.empty())
+    throw ProblemFault{"the problem is barred: " + posed.reference->admission.barred};
+  note_admission(posed.reference->admission, verdict);
+  for (const auto& [name, change] : posed.reference->sizes.items()) {
     verdict.notes["reduced." + name] = fmt::format("{} -> {}", change.at(0).dump(), change.at(1).dump());
   }
-  const Language& language = language_of(request.backend);
-  const RunContext context{zygote,
-                           lowering,
-                           replayers,
-                           with_defaults,
-                           request,
-                           language,
-                           *reference,
-                           spec.init_seed,
-                           secret(),
-                           std::min(with_defaults.candidate_timeout_s, request.timeout_s),
-                           Deadline::after(request.timeout_s)};
-  if (live) {
-    LiveRunner runner(context);
-    verdict = judge(runner, context, std::move(verdict));
-    if (verdict.correct && request.measure_performance) time(runner, context, key, spec, limits, client, verdict);
-    return;
-  }
-  if (plan) {
-    const auto with_reference = [&](const std::function<bool(Child&)>& use) {
-      references.with_process(key, spec, limits, client, use);
-    };
-    std::optional<GpuProblem> problem;
-    if (gpu) problem.emplace(GpuProblem{*gpu_replayers, with_reference});
-    const std::optional<NotAPlan> why = judge_as_plan(context, verdict, problem ? &*problem : nullptr);
-    if (gpu) verdict.device = gpu_replayers->device().name;
-    if (!why) return;
-    if (!language.runs_in_the_candidates_process()) return end_unrecorded(*why, verdict);
-    // What the candidate's own process says of itself is a claim from here on, and none of its times is taken.
-    verdict.mode = gpu ? EvaluationMode::kLive : EvaluationMode::kInterpret;
-    verdict.notes["mode_reason"] = why->reason;
-  }
-  const auto runner = gpu ? std::unique_ptr<Runner>(std::make_unique<LiveRunner>(context))
-                          : std::make_unique<InterpretRunner>(context);
-  verdict = judge(*runner, context, std::move(verdict));
-  if (plan && options.claims == Claims::kRefuse) leave_unproven(verdict);
+  return posed;
 }
 
-void Evaluator::Impl::time(LiveRunner& runner, const RunContext& context, const std::string& key,
-                           const ReferenceSpec& spec, const ChildLimits& limits, Deadline client, Verdict& verdict) {
+RunContext Evaluator::Impl::context_of(const Posed& posed, const EvaluationRequest& request, Device* device,
+                                       const Client& client) {
+  return {.children = zygote,
+          .lowering = lowering,
+          .options = posed.options,
+          .request = request,
+          .language = language_of(request.backend),
+          .reference = *posed.reference,
+          .init_seed = posed.spec.init_seed,
+          .secret = secret(),
+          .limit_s = std::min(posed.options.candidate_timeout_s, request.timeout_s),
+          .overall = Deadline::after(request.timeout_s),
+          .left = client.left,
+          .device = device};
+}
+
+// Runs `part` on one device after the other until what it left stands.
+void Evaluator::Impl::on_devices(const Client& client, Verdict& verdict,
+                                 const std::function<void(Device&, Verdict&)>& part) {
+  std::optional<ProblemFault> problem;
+  devices->run(
+      [&](Device& device) {
+        Verdict attempt = verdict;
+        problem.reset();
+        try {
+          part(device, attempt);
+        } catch (const ProblemFault& fault) {
+          problem = fault;
+        }
+        const Fault fault = attempt.fault;
+        verdict = std::move(attempt);
+        // What a GPU that is dying would look like. Of a CPU a lost process alone is.
+        const bool doubtful = problem || fault == Fault::kCrashed || fault == Fault::kTimeout ||
+                              fault == Fault::kRuntimeError || fault == Fault::kProblemError;
+        return device.gpu() && doubtful ? DevicePool::Result::kDoubtful : DevicePool::Result::kSure;
+      },
+      client);
+  if (problem) throw *problem;
+}
+
+// Why it is none; nullopt where it was judged.
+std::optional<NotAPlan> Evaluator::Impl::as_plan(const EvaluationRequest& request, Device& device, const Client& client,
+                                                 Verdict& verdict) {
+  const Posed posed = pose(request, EvaluationMode::kPlan, &device, client, verdict);
+  const RunContext context = context_of(posed, request, &device, client);
+  verdict.device = device.name();
+  std::optional<GpuProblem> problem;
+  if (device.gpu()) {
+    const auto with_reference = [&](const std::function<bool(Child&)>& use) {
+      references.with_process(posed.key, posed.spec, posed.limits, client.deadline, use);
+    };
+    problem.emplace(GpuProblem{*device.gpu(), with_reference});
+    return judge_as_plan(context, verdict, &*problem);
+  }
+  return judge_as_plan(context, verdict);
+}
+
+void Evaluator::Impl::in_its_process(const EvaluationRequest& request, EvaluationMode asked, Device* device,
+                                     const Client& client, Verdict& verdict) {
+  const Posed posed = pose(request, asked, device, client, verdict);
+  const RunContext context = context_of(posed, request, device, client);
+  if (!options.on_gpu(asked)) {
+    InterpretRunner runner(context);
+    verdict = judge(runner, context, std::move(verdict));
+    return;
+  }
+  LiveRunner runner(context);
+  verdict = judge(runner, context, std::move(verdict));
+  if (asked == EvaluationMode::kLive && verdict.correct && request.measure_performance)
+    time(runner, context, posed, client, verdict);
+}
+
+void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdict, const Client& client) {
+  const EvaluationMode mode = *verdict.mode;
+  if (mode != EvaluationMode::kPlan) {
+    in_its_process(request, mode, nullptr, client, verdict);
+    return;
+  }
+  std::optional<NotAPlan> why;
+  try {
+    on_devices(client, verdict,
+               [&](Device& device, Verdict& attempt) { why = as_plan(request, device, client, attempt); });
+  } catch (const DeviceFault& lost) {  // whatever the device: it is the plan's doing
+    why = NotAPlan{
+        .reason = lost.text, .ended = Ended{.fault = lost.fault, .text = lost.text}, .stage = Stage::kCompiled};
+  }
+  if (!why) return;
+  if (!language_of(request.backend).runs_in_the_candidates_process()) return end_unrecorded(*why, verdict);
+  // What the candidate's own process says of itself is a claim from here on, and none of its times is taken.
+  const bool gpu = options.on_gpu(mode);
+  verdict.mode = gpu ? EvaluationMode::kLive : EvaluationMode::kInterpret;
+  verdict.notes["mode_reason"] = why->reason;
+  const auto in_a_process = [&](Device& device, Verdict& attempt) {
+    in_its_process(request, mode, &device, client, attempt);
+  };
+  if (gpu) on_devices(client, verdict, in_a_process);
+  else in_its_process(request, mode, nullptr, client, verdict);
+  if (options.claims == Claims::kRefuse) leave_unproven(verdict);
+}
+
+void Evaluator::Impl::time(LiveRunner& runner, const RunContext& context, const Posed& posed, const Client& client,
+                           Verdict& verdict) {
   const double limit_s = context.limit_s;
   const auto samples = static_cast<int>(std::max<int64_t>(10, context.request.num_perf_trials));
+  const std::stop_callback on_left(client.left, [&] { runner.child().kill(); });
   try {
-    references.with_process(key, spec, limits, client, [&](Child& process) {
+    references.with_process(posed.key, posed.spec, posed.limits, client.deadline, [&](Child& process) {
       TimedChild theirs(process, limit_s), ours(runner.child(), limit_s);
       return measure({theirs, ours, context.reference, context.options, zygote.options().sandbox_library, samples,
                       Rng::derive(secret(), "timing"), limit_s},
@@ -255,20 +383,34 @@ void Evaluator::Impl::time(LiveRunner& runner, const RunContext& context, const 
     verdict.fault = Fault::kProblemError;
     verdict.diagnostics = "the candidate is correct, but the reference could not be started again: " + fault.text;
   }
+  check_waited_for(client.left);
+}
+
+// Also where the machine's GPU and the children's torch are of different makes.
+std::string Evaluator::Impl::why_not_on_a_gpu() const {
+  if (!no_gpu.empty() || is_rocm()) return no_gpu;
+  try {
+    cuda_driver();
+    return "";
+  } catch (const Error& error) {
+    return fmt::format("{}; an AMD GPU needs a torch that is a ROCm build", error.what());
+  }
 }
 
 EvaluationMode Evaluator::Impl::mode_of(const EvaluationRequest& request) const {
   const EvaluationMode mode = request.mode.value_or(options.mode);
+  const std::string no_gpu = why_not_on_a_gpu();
   if (mode == EvaluationMode::kLive && !no_gpu.empty())
     fail(ErrorKind::kUsage, "evaluator: mode 'live' was asked for: {}", no_gpu);
   return mode;
 }
 
-Evaluator::Evaluator(EvaluatorOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+Evaluator::Evaluator(EvaluatorOptions options, LoweringPool::Elsewhere elsewhere)
+    : impl_(std::make_unique<Impl>(std::move(options), std::move(elsewhere))) {}
 Evaluator::~Evaluator() = default;
 const EvaluatorOptions& Evaluator::options() const { return impl_->options; }
 
-Verdict Evaluator::evaluate(const EvaluationRequest& request, Deadline client) {
+Verdict Evaluator::evaluate(const EvaluationRequest& request, const Client& client) {
   Impl& impl = *impl_;
   const auto start = Clock::now();
   const EvaluationMode mode = impl.mode_of(request);
@@ -291,24 +433,32 @@ Verdict Evaluator::evaluate(const EvaluationRequest& request, Deadline client) {
   verdict.mode = mode;
   verdict.device = live ? "cuda:0" : "cpu";
   verdict.stage = Stage::kExtracted;
-  {
+  try {
     const Impl::Place place(impl, client);
     for (int attempt = 0;; ++attempt) {
       try {
         Verdict fresh = verdict;
         impl.evaluate(request, fresh, client);
+        if (fresh.fault == Fault::kCrashed && was_struck(fresh.diagnostics) && attempt + 1 < kAttempts) continue;
         verdict = std::move(fresh);
         break;
       } catch (const ProblemFault& fault) {
+        if (was_struck(fault.text) && attempt + 1 < kAttempts) continue;
         verdict.fault = Fault::kProblemError;
         verdict.diagnostics = fault.text;
         break;
       } catch (const Error& error) {
-        // Our own machinery failed (the Python parent was killed): the candidate is not to blame, so once more.
-        if (error.kind() != ErrorKind::kUnavailable || attempt > 0 || client.expired()) throw;
+        // Our own machinery failed (the Python parent was killed): the candidate is not to blame, so again.
+        if (error.kind() != ErrorKind::kUnavailable || attempt + 1 >= kAttempts || client.deadline.expired()) throw;
         log::warn("evaluation is tried again: {}", error.what());
       }
     }
+  } catch (const Error&) {
+    if (client.left.stop_requested()) {
+      const std::lock_guard lock(impl.mutex);
+      ++impl.abandoned;
+    }
+    throw;
   }
   verdict.wall_s = seconds_since(start);
   bound(verdict);
@@ -321,7 +471,7 @@ Verdict Evaluator::evaluate(const EvaluationRequest& request, Deadline client) {
   return verdict;
 }
 
-ProblemCheck Evaluator::check(const std::string& problem_source, Deadline client) {
+ProblemCheck Evaluator::check(const std::string& problem_source, const Client& client) {
   EvaluationRequest request;
   request.problem_source = problem_source;
   request.candidate = problem_source + "\nModelNew = Model\n";
@@ -338,20 +488,25 @@ ProblemCheck Evaluator::check(const std::string& problem_source, Deadline client
   return found;
 }
 
+void Evaluator::reset_device(size_t id) { impl_->devices->reset(id); }
+
 Json Evaluator::health() const {
   Impl& impl = *impl_;
-  Json sandbox = impl.test.layers;
+  Json sandbox = impl.test.layers, devices = impl.devices->status();
   const std::lock_guard lock(impl.mutex);
   return {{"mode", name_of(impl.options.mode)},
           {"sandbox", std::move(sandbox)},
           {"self_test", impl.test.attempts},
           {"breaches", impl.test.breaches},
+          {"not_enforced", impl.test.missing()},
           {"versions", impl.zygote.versions()},
+          {"devices", std::move(devices)},
           {"zygote_restarts", impl.zygote.restarts()},
           {"workers", impl.options.workers},
           {"busy", impl.busy},
           {"waiting", impl.waiting},
           {"evaluated", impl.evaluated},
+          {"abandoned", impl.abandoned},
           {"faults", impl.faults},
           {"verdict_cache_hits", impl.verdicts.hits()},
           {"reference_cache_hits", impl.references.hits()},

@@ -10,9 +10,10 @@
 #include <optional>
 #include <string>
 
-#include "base/clock.h"
 #include "contract/verdict.h"
 #include "evaluate/admission.h"
+#include "evaluate/client.h"
+#include "evaluate/lowering.h"
 #include "evaluate/request.h"
 
 namespace tritonforge::evaluate {
@@ -29,17 +30,22 @@ struct ProblemCheck {
 class Evaluator {
  public:
   // Starts the Python parent and tests the sandbox by trying to break out of it. Throws kMachine, kUsage.
-  explicit Evaluator(EvaluatorOptions options);
+  // Kernels are compiled `elsewhere` where it is given (lowering.h).
+  explicit Evaluator(EvaluatorOptions options, LoweringPool::Elsewhere elsewhere = {});
   ~Evaluator();
-  // Every fault of candidate or problem is in the verdict. A worker, and a GPU to time on, are waited for until
-  // `client`; request.timeout_s and candidate_timeout_s begin when they are there. Throws kUnavailable (queue full),
-  // kTimeout (no worker was free by then), kUsage (unknown mode), kUnsupported (backend).
-  Verdict evaluate(const EvaluationRequest& request, Deadline client = Deadline::after(3600));
+  // Every fault of candidate or problem is in the verdict. A worker, and a GPU to time on, are waited for until the
+  // client's deadline; request.timeout_s and candidate_timeout_s begin when they are there. Where the client leaves,
+  // its place in the queue or its worker is free at once: the processes of this candidate alone are killed, what others
+  // may share (the problem's reference, compiled kernels) is finished. Throws kUnavailable (queue full), kTimeout (no
+  // worker was free by then, or the client left), kUsage (unknown mode), kUnsupported (backend).
+  Verdict evaluate(const EvaluationRequest& request, const Client& client = {});
   // Probes the problem and judges its own reference like a candidate. Throws as evaluate does.
-  ProblemCheck check(const std::string& problem_source, Deadline client = Deadline::after(3600));
-  // {"mode", "device", "sandbox": {layer: state}, "self_test": {attempt: outcome}, "workers", "busy", "waiting",
-  // counters}
+  ProblemCheck check(const std::string& problem_source, const Client& client = {});
+  // {"mode", "devices" (of plan mode: DevicePool::status), "sandbox": {layer: state}, "self_test": {attempt: outcome},
+  // "workers", "busy", "waiting", counters}
   Json health() const;
+  // The device is probed before its next job (device_pool.h). Throws kNotFound.
+  void reset_device(size_t id);
   const EvaluatorOptions& options() const;
 
  private:

@@ -8,13 +8,15 @@ namespace {
 constexpr int kJobsPerChild = 500;   // then a fresh one: what a compiler leaks stays bounded
 constexpr int kSourcesPerChild = 1;  // what a source did to its compiler reaches no other
 constexpr double kCompileTimeout = 60;
+constexpr int kAttempts = 3;
 constexpr size_t kMaxBinary = 64 << 20;
 }  // namespace
 
-LoweringPool::LoweringPool(Children& children)
+LoweringPool::LoweringPool(Children& children, Elsewhere elsewhere)
     : compilers_(children, "lower", {.cpu_s = 1e6, .address_space = false, .processes = true}, kJobsPerChild),
       source_compilers_(children, "lower", {.cpu_s = 2 * kCompileTimeout, .address_space = false, .processes = true},
                         kSourcesPerChild),
+      elsewhere_(std::move(elsewhere)),
       cache_(1 << 16),
       binaries_(size_t{256} << 20) {}
 
@@ -25,19 +27,25 @@ Lowered LoweringPool::lower(const Language& language, const std::string& text, c
   if (with_binary) {
     if (const auto known = binaries_.get(key)) return *known;
   }
-  ChildPool& compilers = language.compiles_sources() ? source_compilers_ : compilers_;
-  ChildPool::Worker worker = compilers.take(deadline);
   const auto limit = Deadline::after(std::min(kCompileTimeout, deadline.remaining_s()));
+  if (elsewhere_ && target != kThisCpu)
+    return keep(key, elsewhere_(language, text, target, options, limit, with_binary));
+  ChildPool& compilers = language.compiles_sources() ? source_compilers_ : compilers_;
+  ChildPool::Worker worker;
   Frame frame;
-  std::string detail;
-  Silence silence = worker.child->channel().send(
-      {{"language", language.name()}, {"target", target}, {"options", options}, {"binary", with_binary}},
-      {std::as_bytes(std::span(text))}, limit);
-  if (silence == Silence::kNone) silence = worker.child->channel().receive(frame, limit, detail, kMaxBinary);
-  if (silence != Silence::kNone) {
+  for (int attempt = 1;; ++attempt) {
+    worker = compilers.take(deadline);
+    std::string detail;
+    Silence silence = worker.child->channel().send(
+        {{"language", language.name()}, {"target", target}, {"options", options}, {"binary", with_binary}},
+        {std::as_bytes(std::span(text))}, limit);
+    if (silence == Silence::kNone) silence = worker.child->channel().receive(frame, limit, detail, kMaxBinary);
+    if (silence == Silence::kNone) break;
     const std::string how = describe_silence(silence, *worker.child, detail, kCompileTimeout);
     if (silence == Silence::kClosed && worker.child->orphaned())
       fail(ErrorKind::kUnavailable, "evaluator: the Python parent died while a kernel was compiled");
+    // One that was killed says nothing of the kernel; one that every compiler dies of is at fault.
+    if (silence == Silence::kClosed && attempt < kAttempts) continue;
     const Lowered failed{.ok = false, .error = "the compiler " + how};
     // Where the evaluation's own time ran out, another one may have more.
     if (!deadline.expired()) cache_.put(key, failed);
@@ -47,12 +55,17 @@ Lowered LoweringPool::lower(const Language& language, const std::string& text, c
   result.ok = frame.header.value("ok", false);
   result.error = frame.header.value("error", result.ok ? "" : frame.header.dump().substr(0, 500));
   result.shape = std::move(frame.header);
-  cache_.put(key, result);
   compilers.give_back(std::move(worker));
-  if (with_binary && result.ok) {
+  if (with_binary && result.ok)
     result.binary = std::make_shared<const std::vector<std::byte>>(std::move(frame.payload));
-    binaries_.put(key, result, result.binary->size() + 4096);
-  }
+  return keep(key, result);
+}
+
+Lowered LoweringPool::keep(const std::string& key, const Lowered& result) {
+  Lowered without = result;
+  without.binary.reset();
+  cache_.put(key, without);
+  if (result.binary) binaries_.put(key, result, result.binary->size() + 4096);
   return result;
 }
 

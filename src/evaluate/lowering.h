@@ -1,6 +1,7 @@
 #pragma once
 // Compiles Triton IR, or a kernel's source, to machine code in a child that never runs candidate code. Results are
 // shared by the hash of the text, so only what this side had compiled itself is ever reused.
+#include <functional>
 #include <string>
 
 #include "evaluate/cache.h"
@@ -20,16 +21,24 @@ struct Lowered {
 
 class LoweringPool {
  public:
-  explicit LoweringPool(Children& children);
-  // `text`: of `language`. `options`: num_warps and so on, as the launch gave them. A compiler that crashes or never
-  // ends is an error result. Throws kUnavailable where its Python parent died: that is no fault of the kernel's.
+  // Asked in the place of children of this process: compile servers (compile_server.h). Throws kUnavailable where none
+  // of them can be had.
+  using Elsewhere = std::function<Lowered(const Language& language, const std::string& text, const std::string& target,
+                                          const Json& options, Deadline deadline, bool with_binary)>;
+  explicit LoweringPool(Children& children, Elsewhere elsewhere = {});
+  // `text`: of `language`. `target`: kThisCpu is always compiled for here. `options`: num_warps and so on, as the
+  // launch gave them. A compiler that crashes or never ends is an error result. Throws kUnavailable where its Python
+  // parent died: that is no fault of the kernel's.
   Lowered lower(const Language& language, const std::string& text, const std::string& target, const Json& options,
                 Deadline deadline, bool with_binary = false);
   size_t hits() const { return cache_.hits(); }
   size_t misses() const { return cache_.misses(); }
 
  private:
+  Lowered keep(const std::string& key, const Lowered& result);
+
   ChildPool compilers_, source_compilers_;
+  const Elsewhere elsewhere_;
   LruCache<Lowered> cache_;     // without binaries
   LruCache<Lowered> binaries_;  // by bytes
 };

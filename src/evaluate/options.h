@@ -1,7 +1,10 @@
 #pragma once
 // What an evaluator is started with. A recipe holds it.
+#include <algorithm>
 #include <cstdint>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "base/options.h"
 #include "contract/verdict.h"
@@ -9,7 +12,8 @@
 
 namespace tritonforge::evaluate {
 
-// What an evaluator does where the self-test breaks out of the sandbox: says so in every verdict, or does not start.
+// What an evaluator does where the self-test breaks out of the sandbox, or a layer is not enforced: says so in every
+// verdict, or does not start.
 enum class SandboxRule { kAuto, kStrict };
 constexpr std::array<std::string_view, 2> names_of(SandboxRule) { return {"auto", "strict"}; }
 
@@ -21,6 +25,8 @@ constexpr std::array<std::string_view, 2> names_of(Claims) { return {"refuse", "
 struct EvaluatorOptions {
   EvaluationMode mode = EvaluationMode::kPlan;
   std::string device = "cpu";
+  std::vector<std::string> devices;  // where there are several; they take the place of `device`
+  double emulated_faults = 0;
   int workers = 2, max_queue = 256;
   std::string python;
   bool once = false;  // it makes one evaluation and ends
@@ -31,6 +37,7 @@ struct EvaluatorOptions {
   int64_t max_elements = 0, max_flops = 0;
   bool torch_compile = true, against_itself = false;
   double candidate_timeout_s = 0;
+  double plan_memory = 32;                    // GiB
   double device_memory = 0;                   // 0: all; a run that shares the GPU makes it half
   uint64_t memory_bytes = uint64_t{3} << 30;  // of one child, above the warm parent's
   size_t verdict_cache = 4096;                // verdicts
@@ -39,9 +46,25 @@ struct EvaluatorOptions {
   // Whether candidates of `of_mode` are run on a GPU, at the problem's own sizes. A request may ask for plan of an
   // evaluator in another mode: it replays on the CPU.
   bool on_gpu(EvaluationMode of_mode) const {
-    return of_mode == EvaluationMode::kLive || (of_mode == EvaluationMode::kPlan && mode == of_mode && device != "cpu");
+    const std::string& first = devices.empty() ? device : devices.front();
+    return of_mode == EvaluationMode::kLive ||
+           (of_mode == EvaluationMode::kPlan && mode == of_mode && first != "cpu" && !is_emulated(first));
   }
   bool on_gpu() const { return on_gpu(mode); }
+  static bool is_emulated(const std::string& name) { return name.starts_with("emulated-gfx942:"); }
+  void validate() const {
+    const bool emulated = std::all_of(devices.begin(), devices.end(), is_emulated);
+    if (!emulated && std::any_of(devices.begin(), devices.end(), is_emulated))
+      fail(ErrorKind::kUsage, "'devices' mixes emulated ones with others");
+    if (!emulated && std::find(devices.begin(), devices.end(), "cpu") != devices.end())
+      fail(ErrorKind::kUsage, "'devices' names cpu: leave it out, it is the default");
+    if (std::set(devices.begin(), devices.end()).size() != devices.size())
+      fail(ErrorKind::kUsage, "'devices' names one twice");
+    if (!devices.empty() && mode != EvaluationMode::kPlan)
+      fail(ErrorKind::kUsage, "'devices' is for mode plan; mode {} takes one, 'device'", name_of(mode));
+    if (emulated_faults > 0 && (devices.empty() || !emulated))
+      fail(ErrorKind::kUsage, "'emulated_faults' is for emulated devices (devices: emulated-gfx942:0)");
+  }
 
   template <typename V>
   void describe(V& v) {
@@ -49,10 +72,17 @@ struct EvaluatorOptions {
       "interpret: Triton's interpreter on the CPU; plan: recorded, then replayed by the trusted side, on a GPU where "
       "device names one; live: a GPU");
     v("device", device, "the GPU of modes plan and live, as cuda:N or its UUID; cpu: plan replays on the CPU");
+    v("devices", devices, commas(),
+      "mode plan: several in the place of device, GPUs or emulated-gfx942:N: a job goes to the least busy one that is "
+      "well, and elsewhere where that one loses it. Emulated ones are test equipment: the CPU, with an AMD GPU's "
+      "target "
+      "and its ways to fail");
+    v("emulated_faults", emulated_faults, in(0, 1),
+      "test equipment: the part of the jobs under which an emulated device dies or hangs");
     v("workers", workers, at_least(1), "evaluations at once");
     v("max_queue", max_queue, at_least(0), "evaluations waiting beyond those; more are answered 503");
     v("python", python, by_run(), "Python with torch and triton (TRITONFORGE_PYTHON, else the build's)");
-    v("sandbox", sandbox, "strict: refuses to run where the self-test breaks out");
+    v("sandbox", sandbox, "strict: refuses to run where a layer is not enforced or the self-test breaks out");
     v("claims", claims,
       "plan mode: whether a candidate that cannot be recorded as a plan is judged by what its own process says");
     v("min_own_share", min_own_share, in(0, 1),
@@ -67,6 +97,9 @@ struct EvaluatorOptions {
     v("device_memory", device_memory, in(0, 1),
       "live mode: the part of the GPU's memory that a candidate may take through PyTorch; 0 = all of it, in a run that "
       "shares the GPU half");
+    v("plan_memory", plan_memory, above(0), at_most(32),
+      "mode plan: GiB that all tensors of a candidate's forward may take together, on a GPU its device memory; views "
+      "count like tensors of their own");
     v("max_elements", max_elements, at_least(0),
       "a problem's sizes are halved until no tensor has more elements; 0 = interpret mode 131072, live mode as they "
       "are");

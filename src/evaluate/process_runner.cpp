@@ -41,7 +41,7 @@ void read_answer(std::optional<Ended>& ended, Read read) {
 Loaded ProcessRunner::load() {
   Loaded loaded;
   candidate_.emplace(context_.children.spawn("candidate", limits_, context_.overall), time_);
-  time_ = OwnTime(context_.limit_s);  // it begins when the process is there
+  time_ = OwnTime(context_.limit_s, context_.left);  // it begins when the process is there
   loaded.layers = candidate_->child().layers();
   read_answer(loaded.ended, [&] { load(loaded); });
   if (loaded.ended) loaded.compiled = compiled(nullptr);

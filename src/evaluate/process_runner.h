@@ -8,7 +8,7 @@ namespace tritonforge::evaluate {
 class ProcessRunner : public Runner {
  public:
   ProcessRunner(const RunContext& context, const ChildLimits& limits)
-      : context_(context), limits_(limits), time_(context.limit_s), nonce_state_(context.secret) {}
+      : context_(context), limits_(limits), time_(context.limit_s, context.left), nonce_state_(context.secret) {}
   Loaded load() override;
   Call call(size_t trial, Launches launches) override;
 
@@ -41,7 +41,7 @@ class InterpretRunner : public ProcessRunner {
 class LiveRunner : public ProcessRunner {
  public:
   explicit LiveRunner(const RunContext& context)
-      : ProcessRunner(context, candidate_limits(context.options).with_gpu()) {}
+      : ProcessRunner(context, on_gpu(candidate_limits(context.options), context.device)) {}
   // For timing; only after a correct verdict.
   Child& child() { return candidate_->child(); }
 

@@ -1,5 +1,7 @@
 #include "evaluate/runner.h"
 
+#include "evaluate/plan/gpu_replayers.h"
+
 namespace tritonforge::evaluate {
 
 Verdict judge(Runner& runner, const RunContext& context, Verdict begun) {
@@ -32,6 +34,10 @@ ChildLimits native_limits(const EvaluatorOptions& options) {
   ChildLimits limits = candidate_limits(options);
   limits.native = true;
   return limits;
+}
+
+ChildLimits on_gpu(const ChildLimits& limits, Device* device) {
+  return limits.with_gpu(device && device->gpu() ? device->gpu()->granted() : "");
 }
 
 std::vector<std::string> names_of(const std::vector<Target>& targets) {

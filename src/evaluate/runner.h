@@ -2,6 +2,7 @@
 // What runs a candidate, one class a mode: its calls say what was seen, and a Judgement says what that means.
 #include <optional>
 
+#include "evaluate/device.h"
 #include "evaluate/judgement.h"
 #include "evaluate/lowering.h"
 #include "evaluate/request.h"
@@ -12,7 +13,6 @@ namespace tritonforge::evaluate {
 struct RunContext {
   Children& children;
   LoweringPool& lowering;
-  ChildPool& replayers;  // process P of plans on the CPU
   const EvaluatorOptions& options;
   const EvaluationRequest& request;
   const Language& language;
@@ -21,6 +21,8 @@ struct RunContext {
   uint64_t secret = 0;  // of this run alone: nonces, orders of programs
   double limit_s = 30;  // of the candidate's own work
   Deadline overall;
+  std::stop_token left;      // nobody waits for the verdict any longer
+  Device* device = nullptr;  // of plan and live mode; null in live mode: the GPU that the environment shows
 };
 
 enum class Launches { kAll, kNone };  // kNone: every launch is left out
@@ -44,9 +46,10 @@ Verdict judge(Runner& runner, const RunContext& context, Verdict begun);
 ChildLimits candidate_limits(const EvaluatorOptions& options);
 // Of children that replay plans, one after the other; how long one may take is each conversation's own.
 ChildLimits replay_limits(const EvaluatorOptions& options);
-inline constexpr int kPlansPerReplayer = 32;
 // Of the child that replays one plan whose kernels are machine code of its own process.
 ChildLimits native_limits(const EvaluatorOptions& options);
+// The same with the GPU of `device`.
+ChildLimits on_gpu(const ChildLimits& limits, Device* device);
 
 std::vector<std::string> names_of(const std::vector<Target>& targets);
 // Lowers what has no error of the compiler's front end. Of those for the target `runs`, `binaries` get what came of it.

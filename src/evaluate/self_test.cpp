@@ -3,8 +3,13 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstddef>
+
+#include "base/log.h"
 #include "evaluate/reference.h"
 
 namespace tritonforge::evaluate {
@@ -23,17 +28,54 @@ class Listener {
       fail(ErrorKind::kUnavailable, "sandbox self-test: no loopback listener");
     }
     port_ = ntohs(address.sin_port);
+    sockaddr_un local{};
+    local.sun_family = AF_UNIX;
+    const std::string name = abstract_name();
+    std::copy(name.begin(), name.end(), local.sun_path + 1);  // behind a zero byte: a name, and no file
+    const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+    if (local_ < 0 || ::bind(local_, reinterpret_cast<sockaddr*>(&local), length) != 0 || ::listen(local_, 4) != 0)
+      fail(ErrorKind::kUnavailable, "sandbox self-test: no abstract socket");
   }
-  ~Listener() { ::close(fd_); }
+  ~Listener() {
+    ::close(fd_);
+    ::close(local_);
+  }
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
   int port() const { return port_; }
+  std::string abstract_name() const { return fmt::format("tritonforge-self-test-{}-{}", ::getpid(), port_); }
 
  private:
-  int fd_, port_ = 0;
+  int fd_, local_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), port_ = 0;
 };
 
+// The layers that every child has to have put on (sandbox/layers.h).
+constexpr const char* kLayers[] = {"namespaces", "mounts", "rlimits", "landlock", "seccomp"};
+
 }  // namespace
+
+bool was_refused(std::string_view outcome) {
+  return outcome.starts_with('E') && outcome.find(' ') == std::string_view::npos;
+}
+
+std::vector<std::string> SelfTest::missing() const {
+  std::vector<std::string> out;
+  for (const char* name : kLayers) {
+    const std::string state = layers.value(name, "not reported");
+    if (!state.starts_with("enforced")) out.push_back(fmt::format("{}: {}", name, state));
+  }
+  return out;
+}
+
+void require_strict(SandboxRule rule, const SelfTest& test) {
+  if (test.holds()) return;
+  std::string what = test.breaches.empty() ? "" : fmt::format("broke out: {}", fmt::join(test.breaches, ", "));
+  if (const auto missing = test.missing(); !missing.empty())
+    what += fmt::format("{}not enforced: {}", what.empty() ? "" : "; ", fmt::join(missing, ", "));
+  if (rule == SandboxRule::kStrict)
+    fail(ErrorKind::kMachine, "evaluator: --sandbox strict, but the self-test {}", what);
+  log::warn("sandbox: the self-test {}; verdicts say which layers hold", what);
+}
 
 SelfTest test_sandbox(Children& children, bool gpu, Deadline deadline) {
   const TemporaryFolder outside("tritonforge-self-test-");
@@ -45,15 +87,18 @@ SelfTest test_sandbox(Children& children, bool gpu, Deadline deadline) {
     limits.processes = true;
     limits.memory_bytes = uint64_t{64} << 30;  // a CUDA context's mappings count as resident
   }
-  const auto child = children.spawn("probe", limits, deadline);
+  const auto child = children.spawn("probe", limits, deadline), sibling = children.spawn("probe", limits, deadline);
   const char* home = std::getenv("HOME");
   Json request = {{"address", {"127.0.0.1", listener.port()}},
                   {"outside", (outside.path() / "written").string()},
                   {"secret", (outside.path() / "secret").string()},
                   {"home", home ? home : "/root"},
-                  {"victim", ::getpid()}};
+                  {"victim", ::getpid()},
+                  {"sibling", sibling->outer_pid()},
+                  {"abstract", listener.abstract_name()},
+                  {"one_gpu", gpu && !limits.gpu_uuid.empty()}};
   if (!gpu) {
-    request["memory"] = uint64_t{2} << 30;
+    request["memory"] = uint64_t{10} << 30;
     request["fork_bomb"] =
         true;  // with a GPU: refused by the watch over the child's processes, which would end the probe
   }
@@ -72,7 +117,8 @@ SelfTest test_sandbox(Children& children, bool gpu, Deadline deadline) {
     // With a GPU a child may use it and start compilers, and its home may be listed where the Python environment lies
     // below it.
     const bool allowed = (gpu && (name == "exec" || name == "gpu")) || name == "read_home";
-    if (outcome == "succeeded" && !allowed) result.breaches.push_back(name);
+    const std::string& told = result.attempts[name];
+    if (!was_refused(told) && !allowed) result.breaches.push_back(told == "succeeded" ? name : name + " was " + told);
   }
   if (result.attempts.empty()) fail(ErrorKind::kUnavailable, "sandbox self-test: the probe reported nothing");
   if (frame.header.value("own_folder", "") != "succeeded")

@@ -4,15 +4,23 @@
 #include <string>
 
 #include "evaluate/children.h"
+#include "evaluate/options.h"
 
 namespace tritonforge::evaluate {
+
+// Whether an attempt met an error of the system ("EPERM"). "succeeded" did not; one that could not be made shows
+// nothing.
+bool was_refused(std::string_view outcome);
 
 struct SelfTest {
   Json layers = Json::object();                 // what the sandbox reported
   std::map<std::string, std::string> attempts;  // "connect" -> "EPERM" | "succeeded"
   std::vector<std::string> breaches;            // attempts that succeeded
-  bool complete() const { return breaches.empty(); }
+  std::vector<std::string> missing() const;     // layers that are not enforced: "landlock: unavailable: why"
+  bool holds() const { return breaches.empty() && missing().empty(); }
 };
+// Throws kMachine where the rule is strict and the test does not hold; else logs what does not.
+void require_strict(SandboxRule rule, const SelfTest& test);
 // Of a child with or without a GPU. Throws kUnavailable where the probe could not be run at all.
 SelfTest test_sandbox(Children& children, bool gpu, Deadline deadline);
 

@@ -1,9 +1,12 @@
 #include "evaluate/server.h"
 
 #include <algorithm>
+#include <charconv>
+#include <numeric>
 
 #include "base/options_json.h"
 #include "evaluate/languages/language.h"
+#include "router/status.h"
 
 namespace tritonforge::evaluate {
 namespace {
@@ -33,6 +36,14 @@ net::ServerOptions bounded(net::ServerOptions options) {
   return options;
 }
 
+size_t device_id(const std::string& text) {
+  size_t id = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
+  if (error != std::errc() || end != text.data() + text.size())
+    fail(ErrorKind::kUsage, "POST /reset_gpu/{}: the id is no number", text);
+  return id;
+}
+
 }  // namespace
 
 EvaluationRequest evaluation_request_from_json(const Json& body, bool legacy) {
@@ -56,12 +67,15 @@ EvaluationRequest evaluation_request_from_json(const Json& body, bool legacy) {
 }
 
 struct EvaluatorServer::Impl {
-  Impl(Evaluator& evaluator, net::ServerOptions options) : evaluator(evaluator), server(bounded(std::move(options))) {}
+  Impl(Evaluator& evaluator, net::ServerOptions options, const router::Router* compile_servers)
+      : evaluator(evaluator), compile_servers(compile_servers), server(bounded(std::move(options))) {}
   Evaluator& evaluator;
+  const router::Router* compile_servers;
   net::HttpServer server;
   net::Metrics metrics{"evaluator",
                        {{"evaluations_total", "verdicts given"},
                         {"evaluations_stage_total", "verdicts by the stage that the candidate reached"},
+                        {"abandoned_total", "evaluations that ended because their client left"},
                         {"evaluations_cheated_total", "verdicts with a flag that is a cheat"},
                         {"evaluation_seconds_total", "wall seconds of the evaluations, waiting included"},
                         {"busy", "evaluations under way"},
@@ -76,7 +90,7 @@ struct EvaluatorServer::Impl {
 
   net::Response evaluate(const net::Request& http, bool legacy) {
     const EvaluationRequest request = evaluation_request_from_json(http.json(), legacy);
-    const Verdict verdict = evaluator.evaluate(request, http.deadline);
+    const Verdict verdict = evaluator.evaluate(request, {http.deadline, http.left});
     metrics.add("evaluations_total");
     metrics.add(fmt::format("evaluations_stage_total{{stage=\"{}\"}}", name_of(verdict.stage)));
     if (verdict.cheated()) metrics.add("evaluations_cheated_total");
@@ -85,12 +99,13 @@ struct EvaluatorServer::Impl {
   }
 
   net::Response health() {
-    const Json report = evaluator.health();
-    const bool whole = report.at("breaches").empty();
+    Json report = evaluator.health();
+    if (compile_servers) report["compile_servers"] = router::describe(compile_servers->registry());
+    const bool whole = report.at("breaches").empty() && report.at("not_enforced").empty();
     return net::health_reply(whole ? net::Colour::kGreen : net::Colour::kYellow, "evaluator",
                              fmt::format("{} of {} workers busy, {} waiting{}", report.at("busy").get<int>(),
                                          report.at("workers").get<int>(), report.at("waiting").get<int>(),
-                                         whole ? "" : "; the self-test broke out of the sandbox"),
+                                         whole ? "" : "; the sandbox does not hold: breaches, not_enforced"),
                              report);
   }
 
@@ -98,8 +113,8 @@ struct EvaluatorServer::Impl {
     const Json report = evaluator.health();
     for (const char* name : {"busy", "waiting", "workers", "reference_processes"})
       metrics.set(name, report.at(name).get<double>());
-    for (const char* name : {"zygote_restarts", "verdict_cache_hits", "reference_cache_hits", "compile_cache_hits",
-                             "compile_cache_misses"}) {
+    for (const char* name : {"abandoned", "zygote_restarts", "verdict_cache_hits", "reference_cache_hits",
+                             "compile_cache_hits", "compile_cache_misses"}) {
       metrics.set(std::string(name) + "_total", report.at(name).get<double>());
     }
     return metrics.reply();
@@ -107,17 +122,37 @@ struct EvaluatorServer::Impl {
 
   Json devices() {
     const Json report = evaluator.health();
+    if (evaluator.options().mode != EvaluationMode::kLive)
+      return {{"mode", report.at("mode")}, {"devices", report.at("devices")}};
+    // Candidates run there in processes of their own; nothing probes it.
     return {{"mode", report.at("mode")},
-            {"devices", Json::array({{{"id", 0},
-                                      {"device", evaluator.options().mode == EvaluationMode::kLive ? "cuda:0" : "cpu"},
-                                      {"busy", report["busy"].get<int>() > 0},
-                                      {"healthy", true},
-                                      {"fault_count", 0}}})}};
+            {"devices", {{{"id", 0}, {"device", "cuda:0"}, {"state", "not probed"}, {"busy", report.at("busy")}}}}};
+  }
+
+  net::Response reset(const std::vector<size_t>& ids) {
+    for (const size_t id : ids) evaluator.reset_device(id);
+    return net::Response::json({{"status", "ok"}, {"message", "probed before the next job"}});
+  }
+
+  Json fault_statistics() const {
+    const Json report = evaluator.health();
+    Json per_device = Json::object();
+    uint64_t total = 0;
+    for (const Json& device : report.at("devices")) {
+      per_device[device.at("uuid").get<std::string>()] = device.at("fault_count");
+      total += device.at("fault_count").get<uint64_t>();
+    }
+    return {{"faults", report.at("faults")},
+            {"evaluated", report.at("evaluated")},
+            {"zygote_restarts", report.at("zygote_restarts")},
+            {"per_device_faults", std::move(per_device)},
+            {"total_faults", total}};
   }
 };
 
-EvaluatorServer::EvaluatorServer(Evaluator& evaluator, net::ServerOptions options)
-    : impl_(std::make_unique<Impl>(evaluator, std::move(options))) {
+EvaluatorServer::EvaluatorServer(Evaluator& evaluator, net::ServerOptions options,
+                                 const router::Router* compile_servers)
+    : impl_(std::make_unique<Impl>(evaluator, std::move(options), compile_servers)) {
   Impl& impl = *impl_;
   auto& server = impl.server;
   server.route("POST", "/v2/evaluations",
@@ -145,19 +180,19 @@ EvaluatorServer::EvaluatorServer(Evaluator& evaluator, net::ServerOptions option
                                      {"versions", impl.evaluator.health()["versions"]}}));
   });
   server.route_async("GET", "/fault_statistics", [&impl](const net::Request&, net::ResponderPtr reply) {
-    const Json report = impl.evaluator.health();
-    reply->send(net::Response::json({{"faults", report["faults"]},
-                                     {"evaluated", report["evaluated"]},
-                                     {"zygote_restarts", report["zygote_restarts"]}}));
+    reply->send(net::Response::json(impl.fault_statistics()));
   });
-  // Children are disposable and hold nothing between evaluations, so there is nothing to reset; the calls are kept for
-  // old clients.
-  for (const char* path : {"/reset_gpu/{id}", "/cleanup", "/reset_devices"}) {
-    server.route("POST", path, [](const net::Request&) {
-      return net::Response::json(
-          {{"status", "ok"}, {"message", "every evaluation has its own process; nothing is left to reset"}});
-    });
-  }
+  server.route("POST", "/reset_gpu/{id}",
+               [&impl](const net::Request& request) { return impl.reset({device_id(request.parameters.at("id"))}); });
+  server.route("POST", "/reset_devices", [&impl](const net::Request&) {
+    std::vector<size_t> all(impl.evaluator.health().at("devices").size());
+    std::iota(all.begin(), all.end(), size_t{0});
+    return impl.reset(all);
+  });
+  // Children are disposable and hold nothing between evaluations; the call is kept for old clients.
+  server.route("POST", "/cleanup", [](const net::Request&) {
+    return net::Response::json({{"status", "ok"}, {"message", "every evaluation has its own processes"}});
+  });
 }
 EvaluatorServer::~EvaluatorServer() = default;
 void EvaluatorServer::start() { impl_->server.start(); }

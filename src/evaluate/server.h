@@ -4,6 +4,7 @@
 
 #include "evaluate/evaluator.h"
 #include "net/http.h"
+#include "router/router.h"
 
 namespace tritonforge::evaluate {
 
@@ -12,7 +13,8 @@ EvaluationRequest evaluation_request_from_json(const Json& body, bool legacy);
 
 class EvaluatorServer {
  public:
-  EvaluatorServer(Evaluator& evaluator, net::ServerOptions options);
+  // `compile_servers`: that it has kernels lowered by, for /health; none: it lowers them itself.
+  EvaluatorServer(Evaluator& evaluator, net::ServerOptions options, const router::Router* compile_servers = nullptr);
   ~EvaluatorServer();
   void start();
   void stop(double grace_s = 5);

@@ -99,7 +99,7 @@ class Measurement {
     const Json close = {{"op", "run_phase"}, {"library", session_.sandbox_library.string()}};
     const bool enforced = candidate_.ask(close, {},
                                          [](const Frame& frame) { return frame.header.value("run_phase", false); });
-    verdict_.notes["run_phase"] = enforced ? "enforced: no new process while timed" : "unavailable";
+    verdict_.notes["run_phase"] = enforced ? "claimed: no new process while timed" : "unavailable";
     record(rounds());
   }
   bool at_reference() const { return at_reference_; }

@@ -16,10 +16,17 @@
 
 #include "base/log.h"
 #include "base/process.h"
+#include "base/rng.h"
+#include "base/shared_memory.h"
+#include "evaluate/gpu_nodes.h"
 
 namespace tritonforge::evaluate {
 
 struct ZygoteState {
+  // Of all children's folders: a server that is killed leaves them to the next one to remove.
+  SharedFolder folders{fmt::format("evaluator-{}-{:x}", ::getpid(),
+                                   Rng::mix(static_cast<uint64_t>(Clock::now().time_since_epoch().count()))),
+                       fs::temp_directory_path()};
   std::mutex mutex;
   std::condition_variable changed;
   int control = -1;  // our end; -1 while there is no zygote
@@ -98,8 +105,8 @@ std::vector<std::string> command_line(const ZygoteOptions& options, int control)
                                 "PYTHONHASHSEED=0",
                                 "HF_HUB_OFFLINE=1",  // there is no network: who wants one shall not wait for it
                                 "PYTHONPATH=" + options.worker.string()};
-  for (const char* name :
-       {"HOME", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "TRITONFORGE_WORKER_DEBUG"}) {
+  for (const char* name : {"HOME", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_HOME",
+                           "ROCM_HOME", "TRITONFORGE_WORKER_DEBUG"}) {
     if (const char* value = std::getenv(name)) argv.push_back(std::string(name) + "=" + value);
   }
   if (!options.gpu) argv.push_back("CUDA_VISIBLE_DEVICES=");
@@ -128,6 +135,10 @@ void handle(ZygoteState& state, const Descriptors& packet) {
   }
   state.changed.notify_all();
 }
+
+// One that died within so many seconds died early; after so many early deaths in a row the next waits.
+constexpr double kLongLife = 30, kPause = 2;
+constexpr int kFreeRestarts = 10;
 
 // The keeper's life: one zygote after the other, each read to its end.
 void keep(const ZygoteOptions& options, const std::shared_ptr<ZygoteState>& state) {
@@ -168,20 +179,22 @@ void keep(const ZygoteOptions& options, const std::shared_ptr<ZygoteState>& stat
         }
       }
     }
-    const std::lock_guard lock(state->mutex);
+    std::unique_lock lock(state->mutex);
     state->control = -1;
     ::close(ends[0]);
     process.reset();
     if (!state->stopping && !was_ready) {
       if (state->failure.empty())
         state->failure = fmt::format("{} -m tritonforge_worker.zygote ended while it started", options.python.string());
-      quick_deaths = 3;
+      // The first says that something is missing; a later one may have been killed like those before it.
+      state->stopping = state->starts == 0;
     }
-    quick_deaths = seconds_since(started) < 30 ? quick_deaths + 1 : 0;
-    if (quick_deaths > 3) state->stopping = true;
+    quick_deaths = seconds_since(started) < kLongLife ? quick_deaths + 1 : 0;
     state->changed.notify_all();
-    if (state->stopping) return;
-    log::warn("the evaluator's Python parent died; starting another");
+    if (!state->stopping) log::warn("the evaluator's Python parent died; starting another");
+    const auto pause = Deadline::after(quick_deaths <= kFreeRestarts ? 0 : kPause);
+    if (state->changed.wait_until(lock, pause.at(), [&] { return state->stopping; })) return;
+    state->failure.clear();
   }
 }
 
@@ -224,6 +237,7 @@ fs::path find_python() {
 }
 
 Zygote::Zygote(ZygoteOptions options) : options_(std::move(options)), state_(std::make_shared<ZygoteState>()) {
+  SharedFolder::sweep(fs::temp_directory_path(), "evaluator-");
   if (options_.python.empty()) options_.python = find_python();
   if (options_.worker.empty()) options_.worker = find_worker_folder();
   if (options_.sandbox_library.empty()) options_.sandbox_library = find_sandbox_library();
@@ -249,6 +263,7 @@ Zygote::~Zygote() {
     state_->stopping = true;
     if (state_->control >= 0) ::shutdown(state_->control, SHUT_RDWR);
   }
+  state_->changed.notify_all();
   state_->keeper.join();
 }
 
@@ -289,13 +304,7 @@ Json sandbox_options(const ZygoteOptions& options, const Json& versions, const C
     read_only.push_back("/sys");
     read_only.push_back("/etc/nvidia");
     read_only.push_back("/run/nvidia-persistenced");
-    std::error_code error;
-    for (const auto& entry : fs::directory_iterator("/dev", error)) {
-      if (entry.path().filename().string().starts_with("nvidia")) devices.push_back(entry.path().string());
-    }
-    for (const char* node : {"/dev/kfd", "/dev/dri"}) {
-      if (fs::exists(node)) devices.push_back(node);
-    }
+    for (const fs::path& node : gpu_nodes(limits.gpu_uuid)) devices.push_back(node.string());
   }
   Json unique = Json::array();
   for (const auto& path : read_only) {
@@ -311,6 +320,7 @@ Json sandbox_options(const ZygoteOptions& options, const Json& versions, const C
   return {{"folder", (folder / "job").string()},
           {"root", (folder / "root").string()},
           {"gpu", limits.gpu},
+          {"gpu_uuid", limits.gpu_uuid},
           {"read_only", unique},
           {"devices", devices},
           {"processes", limits.processes},
@@ -330,7 +340,7 @@ std::unique_ptr<Child> Zygote::spawn(const std::string& role, const ChildLimits&
     fail(ErrorKind::kUnavailable, "evaluator: no '{}' child on a GPU: there is none to grant", role);
   std::unique_ptr<Child> child(new Child);
   child->state_ = state_;
-  child->folder_ = std::make_unique<TemporaryFolder>("tritonforge-eval-");
+  child->folder_ = std::make_unique<TemporaryFolder>("child-", state_->folders.path());
   fs::create_directory(child->folder_->path() / "job");
   fs::create_directory(child->folder_->path() / "root");
   int ends[2];
@@ -381,6 +391,7 @@ std::unique_ptr<Child> Zygote::spawn(const std::string& role, const ChildLimits&
     fail(ErrorKind::kUnavailable, "evaluator: the '{}' child did not enter its sandbox: {}", role, why);
   }
   child->layers_ = frame.header.value("layers", Json::object());
+  child->channel_->watch_from_here();
   return child;
 }
 

@@ -16,6 +16,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,6 +40,9 @@ struct Request {
   std::string id;                                 // x-request-id of the client, or a fresh one; echoed in the reply
   Deadline deadline = Deadline::after(3600);      // from x-timeout-s where given
   std::map<std::string, std::string> parameters;  // {name} parts of the route's pattern
+  // Of a blocking handler: requested once the client is gone, or has closed the half that it sends on. What nobody
+  // would be told the outcome of may end then; an asynchronous handler asks its Responder.
+  std::stop_token left;
   Json json() const { return parse_json(body.empty() ? "{}" : body, method + " " + path); }
 };
 

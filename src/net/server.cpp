@@ -82,6 +82,9 @@ void HttpServer::Impl::dispatch(const Route& route, Request request, std::shared
     run_async(route, request, reply);
     return;
   }
+  std::stop_source left;
+  request.left = left.get_token();
+  reply->on_disconnect([left]() mutable { left.request_stop(); });
   auto shared = std::make_shared<Request>(std::move(request));
   const bool accepted = workers->submit([this, &route, shared, reply] {
     // A client that closed its sending half may still read; only stop() throws away what is queued.

@@ -1,5 +1,7 @@
 #include "router/server.h"
 
+#include "router/status.h"
+
 namespace tritonforge::router {
 namespace {
 
@@ -10,19 +12,6 @@ std::string url_argument(const net::Request& request) {
   if (!body.is_object())
     fail(ErrorKind::kUsage, "{} {}: expected ?url= or {{\"url\": ...}}", request.method, request.path);
   return require<std::string>(body, "url", request.method + " " + request.path);
-}
-
-Json describe(const Worker& worker) {
-  const auto status = worker.status();
-  return {{"url", worker.url()},
-          {"state", name_of(status.state)},
-          {"load", status.outstanding_requests},
-          {"outstanding_tokens", status.outstanding_tokens},
-          {"consecutive_failures", status.consecutive_failures},
-          {"served", status.served},
-          {"failed", status.failed},
-          {"last_error", status.last_error},
-          {"seconds_since_seen", status.seconds_since_seen}};
 }
 
 }  // namespace
@@ -48,16 +37,11 @@ struct RouterServer::Impl {
 };
 
 net::Response RouterServer::Impl::health() const {
-  int green = 0, yellow = 0, red = 0;
-  for (const auto& worker : router.registry().all()) {
-    const auto state = worker->state();
-    ++(state == WorkerState::kGreen ? green : state == WorkerState::kYellow ? yellow : red);
-  }
-  if (green + yellow + red == 0) return net::health_reply(net::Colour::kYellow, "router", "no worker is registered");
-  const net::Colour colour = green + yellow == 0 ? net::Colour::kRed
-                             : yellow + red > 0  ? net::Colour::kYellow
-                                                 : net::Colour::kGreen;
-  return net::health_reply(colour, "router", fmt::format("{} green, {} yellow, {} red workers", green, yellow, red));
+  const PeerCount count = count_peers(router.registry());
+  const std::string detail = count.all() == 0 ? "no worker is registered"
+                                              : fmt::format("{} green, {} yellow, {} red workers", count.green,
+                                                            count.yellow, count.red);
+  return net::health_reply(count.colour(), "router", detail);
 }
 
 net::Response RouterServer::Impl::metrics() {

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -23,6 +24,17 @@ def get_inputs():
 
 def get_init_inputs():
     return []
+"""
+ADDITION = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, a, b):
+        return a + b
+
+def get_inputs():
+    return [torch.randn(7, 129), torch.randn(7, 129)]
 """
 HEADER = """
 import torch
@@ -51,23 +63,48 @@ class ModelNew(nn.Module):
 )
 
 
+def prompts_examples():
+    """The worked examples of the prompts, by language."""
+    with open(os.path.join(ROOT, "src", "rollout", "prompt_languages.cpp")) as file:
+        return dict(re.findall(r'string_view k(\w+) = R"py\((.*?)\)py";', file.read(), re.S))
+
+
 class Evaluator:
-    def __init__(self, *flags):
+    def __init__(self, *flags, candidate_timeout=15):
+        self.begin(*flags, candidate_timeout=candidate_timeout)
+        self.wait_ready()
+
+    @classmethod
+    def starting(cls, *flags, candidate_timeout=15):
+        """One of several that start at once; wait_ready() comes later."""
+        server = cls.__new__(cls)
+        server.begin(*flags, candidate_timeout=candidate_timeout)
+        return server
+
+    def begin(self, *flags, candidate_timeout):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
         self.process = subprocess.Popen(
-            [BINARY, "serve", "evaluator", "--port", str(self.port), "--candidate-timeout", "15", *flags],
+            [
+                *[BINARY, "serve", "evaluator", "--port", str(self.port)],
+                *["--candidate-timeout", str(candidate_timeout), *flags],
+            ],
             stdout=subprocess.PIPE,
             text=True,
             env=dict(os.environ, TRITONFORGE_ROOT=ROOT, SECRET_KEY="hunter2"),
         )
+
+    def wait_ready(self):
         line = self.process.stdout.readline()
         assert "ready" in line, f"the evaluator did not start: {line!r}"
 
-    def post(self, path, body):
+    def post(self, path, body, timeout_s=170):
         request = urllib.request.Request(
-            f"http://127.0.0.1:{self.port}{path}", json.dumps(body).encode(), {"content-type": "application/json"}
+            f"http://127.0.0.1:{self.port}{path}",
+            json.dumps(body).encode(),
+            {"content-type": "application/json", "x-timeout-s": str(timeout_s)},
         )
         with urllib.request.urlopen(request, timeout=180) as reply:
             return json.load(reply)

@@ -9,19 +9,8 @@ import urllib.error
 
 import pytest
 
-from evaluator_server import BINARY, HONEST, PROBLEM, ROOT, Evaluator
+from evaluator_server import ADDITION, BINARY, HONEST, PROBLEM, ROOT, Evaluator, prompts_examples
 
-ADDITION = """
-import torch
-import torch.nn as nn
-
-class Model(nn.Module):
-    def forward(self, a, b):
-        return a + b
-
-def get_inputs():
-    return [torch.randn(7, 129), torch.randn(7, 129)]
-"""
 LAYER = """
 import torch
 import torch.nn as nn
@@ -102,12 +91,6 @@ def flags(verdict):
     return {flag["name"] for flag in verdict["flags"] if flag["cheat"]}
 
 
-def examples():
-    """The worked examples of the prompts, by language."""
-    with open(os.path.join(ROOT, "src", "rollout", "prompt_languages.cpp")) as file:
-        return dict(re.findall(r'string_view k(\w+) = R"py\((.*?)\)py";', file.read(), re.S))
-
-
 def test_a_backend_that_nobody_knows_is_refused_in_one_line(plan):
     status, said = refusal(plan, HONEST, backend="fortran")
     assert status == 400 and "'backend'" in said and "triton, cuda, hip, opencl" in said and "\n" not in said, said
@@ -133,7 +116,7 @@ def test_the_backend_is_never_silently_triton(plan):
 def test_the_prompts_examples_are_judged_as_they_stand(plan, name, language):
     if language not in plan.get("/backend_info")["backends"]:
         pytest.skip(refusal(plan, HONEST, backend=language)[1])
-    verdict = plan.judge(examples()[name], ADDITION, backend=language)
+    verdict = plan.judge(prompts_examples()[name], ADDITION, backend=language)
     assert verdict["compiled"] and not flags(verdict), verdict
     assert verdict["correct"] == (language in ("triton", "opencl")), verdict
     if not verdict["correct"]:

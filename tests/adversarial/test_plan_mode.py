@@ -288,3 +288,13 @@ def get_inputs():
 """,
     )
     assert verdict["correct"] and verdict["mode"] == "plan", verdict
+
+
+def test_a_candidate_has_a_bound_of_device_memory():
+    server = Evaluator("--mode", "plan", "--plan-memory", "0.001")
+    try:
+        assert server.judge(HONEST)["correct"]
+        verdict = server.judge(forward("hold = torch.zeros(1 << 20)\nreturn launch(x)"))
+        assert not verdict["correct"] and "values of more than" in verdict["notes"]["mode_reason"], verdict
+    finally:
+        assert server.stop() == 0

@@ -77,3 +77,18 @@ def test_the_parent_keeps_compiled_modules_for_the_next_start(tmp_path):
     assert said.returncode == 0, said
     kept = {file.name.split(".")[0] for file in (tmp_path / "worker").rglob("*.pyc")}
     assert {"candidate", "reference", "interpreter"} & kept, kept
+
+
+def test_where_torch_is_a_rocm_build_no_process_dumps_and_each_sees_its_own_gpu():
+    from tritonforge_worker import zygote
+
+    inherited = {"CUDA_VISIBLE_DEVICES": "0", "ROCR_VISIBLE_DEVICES": "GPU-1,GPU-2", "SECRET": "hunter2"}
+    granted = zygote.environment({"folder": "/job", "gpu": True, "gpu_uuid": "GPU-2"}, inherited, rocm=True)
+    assert granted["ROCR_VISIBLE_DEVICES"] == "GPU-2" and "CUDA_VISIBLE_DEVICES" not in granted
+    for name in ("HSA_ENABLE_COREDUMP", "HIP_ENABLE_COREDUMP", "AMD_LOG_LEVEL"):
+        assert granted[name] == "0"
+    assert granted["GPU_MAX_HW_QUEUES"] == "1" and "SECRET" not in granted
+    denied = zygote.environment({"folder": "/job", "gpu": False, "gpu_uuid": ""}, inherited, rocm=True)
+    assert denied["ROCR_VISIBLE_DEVICES"] == ""
+    on_nvidia = zygote.environment({"folder": "/job", "gpu": True, "gpu_uuid": ""}, inherited, rocm=False)
+    assert on_nvidia["CUDA_VISIBLE_DEVICES"] == "0" and "AMD_LOG_LEVEL" not in on_nvidia

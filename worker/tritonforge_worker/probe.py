@@ -4,12 +4,13 @@ import ctypes
 import errno
 import mmap
 import os
+import re
 import signal
 import socket
 
 
 def attempt(action):
-    """ "succeeded" or the name of the error that stopped it."""
+    """ "succeeded", the name of the error that stopped it, or "not tried: ..." where the attempt itself is broken."""
     try:
         action()
         return "succeeded"
@@ -18,7 +19,7 @@ def attempt(action):
     except MemoryError:
         return "ENOMEM"
     except Exception as error:
-        return type(error).__name__
+        return f"not tried: {type(error).__name__}: {error}"[:200]
 
 
 def fork_bomb():
@@ -55,10 +56,32 @@ def fill_disk(folder):
             file.write(bytes(1 << 20))
 
 
-def ptrace(pid):
+def call(name, *arguments):
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.ptrace(16, pid, 0, 0) != 0:  # PTRACE_ATTACH
-        raise OSError(ctypes.get_errno(), "ptrace")
+    if getattr(libc, name)(*arguments) != 0:
+        raise OSError(ctypes.get_errno(), name)
+
+
+def ptrace(pid):
+    call("ptrace", 16, pid, 0, 0)  # PTRACE_ATTACH
+
+
+def leaked_descriptor():
+    """One beyond the standard three, the result channel and this listing."""
+    kept = [fd for fd in map(int, os.listdir("/proc/self/fd")) if fd > 2]
+    alive = [fd for fd in kept if os.path.exists(f"/proc/self/fd/{fd}") or os.path.islink(f"/proc/self/fd/{fd}")]
+    if len(alive) <= 1:
+        raise OSError(errno.EBADF, "none")
+
+
+def connect_abstract(name):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
+        s.connect("\0" + name)
+
+
+def other_gpu():
+    if sum(re.fullmatch(r"nvidia\d+", node) is not None for node in os.listdir("/dev")) < 2:
+        raise FileNotFoundError(errno.ENOENT, "one GPU at most")
 
 
 def read_memory(pid):
@@ -92,11 +115,18 @@ def attempts_of(request, folder):
         "kill_outside": lambda: os.kill(request["victim"], 0),
         "ptrace": lambda: ptrace(request["victim"]),
         "read_memory": lambda: read_memory(request["victim"]),
-        "unshare": lambda: os.unshare(0x10000000) if hasattr(os, "unshare") else ptrace(0),
+        "unshare": lambda: call("unshare", 0x10000000),  # CLONE_NEWUSER
+        "abstract_socket": lambda: connect_abstract(request["abstract"]),
+        "leaked_descriptor": leaked_descriptor,
+        "ptrace_sibling": lambda: ptrace(request["sibling"]),
+        "read_sibling": lambda: read_memory(request["sibling"]),
+        "kill_sibling": lambda: os.kill(request["sibling"], 0),
         "exec": lambda: os.posix_spawn("/bin/true", ["true"], {}),
         "fill_disk": lambda: fill_disk(folder),
         "gpu": find_gpu,
     }
+    if request["one_gpu"]:
+        attempts["other_gpu"] = other_gpu
     if request.get("fork_bomb"):
         attempts["fork_bomb"] = fork_bomb
     if request.get("memory"):

@@ -74,7 +74,56 @@ def warm_up(prepared):
 
 def touched_cuda():
     with open("/proc/self/maps") as maps:
-        return any("/dev/nvidia" in line for line in maps)
+        return any("/dev/nvidia" in line or "/dev/kfd" in line for line in maps)
+
+
+def is_rocm():
+    import torch
+
+    return torch.version.hip is not None
+
+
+# A process that dies of a memory fault shall leave no dump behind and take nobody along: no core files of the process
+# or of the GPU, no log, one hardware queue, and copies by kernels (the DMA engines outlive a faulting process).
+ROCM = {
+    "HSA_ENABLE_COREDUMP": "0",
+    "HIP_ENABLE_COREDUMP": "0",
+    "ROCM_DISABLE_CRASH_DUMP": "1",
+    "AMD_LOG_LEVEL": "0",
+    "GPU_MAX_HW_QUEUES": "1",
+    "HSA_ENABLE_SDMA": "0",
+}
+
+
+def environment(sandbox, inherited, rocm):
+    """A child's whole environment. What makes GPUs visible is the evaluator's to say, in the words of its torch."""
+    visible = "ROCR_VISIBLE_DEVICES" if rocm else "CUDA_VISIBLE_DEVICES"
+    keep = {
+        "PATH": "/usr/bin:/bin",
+        "HOME": sandbox["folder"],
+        "TMPDIR": sandbox["folder"],
+        "LANG": "C.UTF-8",
+        "LOGNAME": "nobody",  # torch.compile asks for it, and the sandbox has no list of users
+        "TRITON_CACHE_DIR": sandbox["folder"] + "/triton",
+        "TRITON_HOME": sandbox["folder"],
+        "TORCHINDUCTOR_CACHE_DIR": sandbox["folder"] + "/inductor",
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+    }
+    for name in (visible, "CUDA_HOME", "ROCM_HOME", "LD_LIBRARY_PATH", "TRITONFORGE_WORKER_DEBUG"):
+        if name in inherited:
+            keep[name] = inherited[name]
+    if rocm:
+        keep |= ROCM
+    if not sandbox["gpu"]:
+        return keep | {visible: "", "CUDA_VISIBLE_DEVICES": ""}
+    if sandbox["gpu_uuid"]:
+        keep[visible] = sandbox["gpu_uuid"]
+    # A context has eight channels unless told otherwise, and the driver makes them for one process at a time:
+    # 5.1 contexts a second on an H100, 14.7 with one channel (bench/live_evaluations.py).
+    keep["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
+    return keep
 
 
 def child(role, sandbox, library, job):
@@ -97,28 +146,7 @@ def child(role, sandbox, library, job):
             if fd > 2 and fd != job_fd:
                 with contextlib.suppress(OSError):  # the listing's own descriptor
                     os.close(fd)
-        keep = {
-            "PATH": "/usr/bin:/bin",
-            "HOME": sandbox["folder"],
-            "TMPDIR": sandbox["folder"],
-            "LANG": "C.UTF-8",
-            "LOGNAME": "nobody",  # torch.compile asks for it, and the sandbox has no list of users
-            "TRITON_CACHE_DIR": sandbox["folder"] + "/triton",
-            "TRITON_HOME": sandbox["folder"],
-            "TORCHINDUCTOR_CACHE_DIR": sandbox["folder"] + "/inductor",
-            "OMP_NUM_THREADS": "1",
-            "OPENBLAS_NUM_THREADS": "1",
-            "MKL_NUM_THREADS": "1",
-        }
-        for name in ("CUDA_VISIBLE_DEVICES", "CUDA_HOME", "LD_LIBRARY_PATH", "TRITONFORGE_WORKER_DEBUG"):
-            if name in os.environ:
-                keep[name] = os.environ[name]
-        if not sandbox["gpu"]:
-            keep["CUDA_VISIBLE_DEVICES"] = ""
-        else:
-            # A context has eight channels unless told otherwise, and the driver makes them for one process at a time:
-            # 5.1 contexts a second on an H100, 14.7 with one channel (bench/live_evaluations.py).
-            keep["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
+        keep = environment(sandbox, os.environ, is_rocm())
         os.environ.clear()
         os.environ.update(keep)
         report = ctypes.create_string_buffer(1 << 16)
@@ -175,6 +203,7 @@ def main():
         "python": sys.version.split()[0],
         "torch": torch.__version__,
         "triton": triton.__version__,
+        "hip": torch.version.hip,
         "numpy": numpy.__version__,
         "prefix": sys.prefix,
         "base_prefix": sys.base_prefix,

@@ -9,9 +9,9 @@ class Cuda : public Language {
   Backend backend() const override { return Backend::kCuda; }
   std::string_view kernel() const override { return "__global__ kernel"; }
   std::vector<std::string> targets(const std::vector<Target>&, std::string_view device) const override {
-    return {std::string(device == "cpu" ? name_of(Target::kSm90) : device)};
+    return {std::string(device == kThisCpu ? name_of(Target::kSm90) : device)};
   }
-  Runs runs(std::string_view device) const override { return device == "cpu" ? Runs::kNowhere : Runs::kOnGpu; }
+  Runs runs(std::string_view device) const override { return device == kThisCpu ? Runs::kNowhere : Runs::kOnGpu; }
   std::string_view runs_on() const override { return "an NVIDIA GPU (--device cuda:0)"; }
 };
 

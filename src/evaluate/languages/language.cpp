@@ -19,15 +19,20 @@ const Language& language_of(Backend backend) {
   fail(ErrorKind::kInternal, "backend '{}' has no language", name_of(backend));
 }
 
+const Language& compiled_language(Backend backend) {
+  const Language& language = language_of(backend);
+  if (const std::string missing = language.missing(); !missing.empty())
+    fail(ErrorKind::kUnsupported, "evaluator: backend '{}': {}", language.name(), missing);
+  return language;
+}
+
 const Language& usable_language(Backend backend, EvaluationMode mode) {
   const Language& language = language_of(backend);
   if (mode != EvaluationMode::kPlan && !language.runs_in_the_candidates_process()) {
     fail(ErrorKind::kUnsupported, "evaluator: backend '{}' is judged in mode plan alone, not in mode {}",
          language.name(), name_of(mode));
   }
-  if (const std::string missing = language.missing(); !missing.empty())
-    fail(ErrorKind::kUnsupported, "evaluator: backend '{}': {}", language.name(), missing);
-  return language;
+  return compiled_language(backend);
 }
 
 std::vector<std::string> usable_languages() {

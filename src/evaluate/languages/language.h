@@ -12,6 +12,9 @@
 
 namespace tritonforge::evaluate {
 
+// A target beside those of GPUs: the CPU of the machine that compiles, and no other one's.
+inline constexpr std::string_view kThisCpu = "cpu";
+
 // The machine code of a plan's kernels, on a device of an evaluator.
 enum class Runs {
   kInterpreted,  // the plan's IR is evaluated by the replayer itself
@@ -45,7 +48,9 @@ class Language {
 
 const Language& language_of(Backend backend);
 
-// Throws kUnsupported in one line: the compiler is missing, or nothing but a plan is possible in this language.
+// Throws kUnsupported in one line: its compiler is missing.
+const Language& compiled_language(Backend backend);
+// The same where nothing but a plan is possible in this language and `mode` is another.
 const Language& usable_language(Backend backend, EvaluationMode mode);
 
 // Those whose compiler is here, by name.

@@ -8,8 +8,10 @@ class OpenCl : public Language {
  public:
   Backend backend() const override { return Backend::kOpencl; }
   std::string_view kernel() const override { return "__kernel"; }
-  std::vector<std::string> targets(const std::vector<Target>&, std::string_view) const override { return {"cpu"}; }
-  Runs runs(std::string_view device) const override { return device == "cpu" ? Runs::kNatively : Runs::kNowhere; }
+  std::vector<std::string> targets(const std::vector<Target>&, std::string_view) const override {
+    return {std::string(kThisCpu)};
+  }
+  Runs runs(std::string_view device) const override { return device == kThisCpu ? Runs::kNatively : Runs::kNowhere; }
   std::string_view runs_on() const override { return "the CPU (--device cpu)"; }
   std::string missing() const override {
     return missing_file("PoCL", {"/usr/lib/x86_64-linux-gnu/libpocl.so.2", "/usr/lib/aarch64-linux-gnu/libpocl.so.2"});

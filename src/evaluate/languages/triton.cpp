@@ -11,11 +11,11 @@ class Triton : public Language {
   std::string_view kernel() const override { return "@triton.jit kernel"; }
   std::vector<std::string> targets(const std::vector<Target>& asked, std::string_view device) const override {
     std::vector<std::string> targets = names_of(asked);
-    if (device != "cpu" && std::find(targets.begin(), targets.end(), device) == targets.end())
+    if (device != kThisCpu && std::find(targets.begin(), targets.end(), device) == targets.end())
       targets.emplace_back(device);
     return targets;
   }
-  Runs runs(std::string_view device) const override { return device == "cpu" ? Runs::kInterpreted : Runs::kOnGpu; }
+  Runs runs(std::string_view device) const override { return device == kThisCpu ? Runs::kInterpreted : Runs::kOnGpu; }
   bool runs_in_the_candidates_process() const override { return true; }
   std::string source(const std::string& text) const override { return ir::without_locations(text); }
   bool compiles_sources() const override { return false; }  // the front end has run where it is recorded

@@ -34,6 +34,19 @@ void as_replay(Part part) {
   as_plan(ended, part);
   if (ended) throw NotAPlan{ended->text};
 }
+// Or the device's.
+inline void check_device(const Device& device, const Ended& ended) {
+  if (ended.fault == Fault::kCrashed || (ended.fault == Fault::kTimeout && device.may_hang()))
+    throw DeviceFault{ended.text, ended.fault};
+}
+template <typename Part>
+void as_replay(const Device& device, Part part) {
+  std::optional<Ended> ended;
+  as_plan(ended, part);
+  if (!ended) return;
+  check_device(device, *ended);
+  throw NotAPlan{ended->text};
+}
 
 // The same of a process P that has the candidate's machine code in it: its silence is the candidate's, and what it says
 // is not ours to answer for.

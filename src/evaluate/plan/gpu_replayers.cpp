@@ -9,17 +9,19 @@ namespace {
 constexpr int kPlansPerProcess = 64;
 constexpr size_t kMostIdle = 32;
 
-ChildLimits limits_of(const EvaluatorOptions& options) {
-  ChildLimits limits = ChildLimits{.file_bytes = uint64_t{1} << 20, .memory_bytes = options.memory_bytes}.with_gpu();
+ChildLimits limits_of(const EvaluatorOptions& options, const std::string& granted) {
+  ChildLimits limits = ChildLimits{.file_bytes = uint64_t{1} << 20, .memory_bytes = options.memory_bytes}.with_gpu(
+      granted);
   limits.cpu_s = 3600;
   return limits;
 }
 
 }  // namespace
 
-GpuReplayers::GpuReplayers(Children& children, const EvaluatorOptions& options)
-    : pool_(
-          children, "replay", limits_of(options), kPlansPerProcess,
+GpuReplayers::GpuReplayers(Children& children, const EvaluatorOptions& options, const std::string& granted)
+    : granted_(granted),
+      pool_(
+          children, "replay", limits_of(options, granted), kPlansPerProcess,
           [this](Child& child, Deadline deadline) { open(child, deadline); }, kMostIdle) {
   pool_.give_back(pool_.take(Deadline::after(60)));
 }
@@ -33,8 +35,8 @@ void GpuReplayers::open(Child& child, Deadline deadline) {
   const std::string why = silence != Silence::kNone         ? "it " + describe_silence(silence, child, detail, 0)
                           : frame.header.contains("failed") ? frame.header["failed"].value("text", "")
                                                             : "";
-  if (!why.empty())
-    fail(first ? ErrorKind::kMachine : ErrorKind::kUnavailable, "evaluator: no replayer on the GPU: {}", why);
+  if (!why.empty() && first) fail(ErrorKind::kMachine, "evaluator: no replayer on the GPU: {}", why);
+  if (!why.empty()) throw DeviceFault{"no replayer on the GPU: " + why};
   if (!first) return;
   const Json& found = frame.header.at("device");
   device_ = {.name = found.at("name"),

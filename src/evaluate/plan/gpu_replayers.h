@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/device_lock.h"
-#include "evaluate/child_pool.h"
+#include "evaluate/device.h"
 #include "evaluate/options.h"
 
 namespace tritonforge::evaluate {
@@ -15,13 +15,19 @@ struct GpuDevice {
   double l2 = 0, bytes_per_s = 0, clock_hz = 0;
 };
 
-class GpuReplayers {
+class GpuReplayers : public Device {
  public:
-  // Starts the first one. Throws kMachine where it gets no context.
-  GpuReplayers(Children& children, const EvaluatorOptions& options);
-
-  // Its take throws kUnavailable where a further one gets no context.
-  ChildPool& pool() { return pool_; }
+  // Starts the first one. `granted`: the UUID of the GPU, empty where the environment shows one alone. Throws kMachine
+  // where it gets no context.
+  GpuReplayers(Children& children, const EvaluatorOptions& options, const std::string& granted);
+  std::string uuid() const override { return device_.uuid; }
+  std::string name() const override { return device_.name; }
+  std::string target() const override { return device_.target; }
+  GpuReplayers* gpu() override { return this; }
+  bool may_hang() const override { return true; }
+  // Its take throws DeviceFault where a further one gets no context.
+  ChildPool& replayers() override { return pool_; }
+  const std::string& granted() const { return granted_; }
   const GpuDevice& device() const { return device_; }
   // Shared while something is run, alone while it is timed.
   DeviceLock lock() const { return DeviceLock(device_.uuid); }
@@ -29,6 +35,7 @@ class GpuReplayers {
  private:
   void open(Child& child, Deadline deadline);
 
+  const std::string granted_;
   GpuDevice device_;  // of the first one
   ChildPool pool_;
 };

@@ -14,9 +14,7 @@ constexpr size_t kMostKernelsLeftOut = 16;  // one at a time
 }  // namespace
 
 GpuPlanRunner::GpuPlanRunner(const RunContext& context, Weights weights, OwnTime& time, const GpuProblem& gpu)
-    : PlanRunner(context, weights, time, gpu.replayers.pool(), gpu.replayers.device().target),
-      gpu_(gpu),
-      lock_(gpu.replayers.lock()) {}
+    : PlanRunner(context, weights, time), gpu_(gpu), lock_(gpu.replayers.lock()) {}
 
 void GpuPlanRunner::hand_over() {
   const Handed handed = handed_over();
@@ -61,7 +59,7 @@ std::optional<Measured> GpuPlanRunner::measure() {
   replayer_sound_ = false;
   Measured measured;
   // None of it is the candidate's own time.
-  OwnTime unbounded(context_.overall.remaining_s());
+  OwnTime unbounded(context_.overall.remaining_s(), context_.left);
   Conversation replayer(replayer_->release(), unbounded, "the replayer");
   std::optional<Ended> failed;
   as_plan(failed, [&] {
@@ -87,7 +85,10 @@ std::optional<Measured> GpuPlanRunner::measure() {
     measured.notes["idle_kernels"] = fmt::format("{}", fmt::join(names, ", "));
     measured.own = measurement.own(idle);
   });
-  if (failed) throw NotAPlan{"while it was timed: " + failed->text};
+  if (failed) {
+    check_device(gpu_.replayers, *failed);
+    throw NotAPlan{"while it was timed: " + failed->text};
+  }
   return measured;
 }
 

@@ -248,7 +248,8 @@ Plan checked(const Json& json, std::span<const std::byte> payload, const PlanLim
     plan.values.push_back(value_of(item, limits));
     const PlanValue& value = plan.values.back();
     bytes += value.elements() * static_cast<int64_t>(size_of(value.dtype));
-    if (bytes > limits.total_bytes * 4) wrong("values of more than {} bytes", limits.total_bytes * 4);
+    if (bytes > limits.total_bytes * PlanLimits::kViews)
+      wrong("values of more than {} bytes", limits.total_bytes * PlanLimits::kViews);
     if (value.input >= static_cast<int>(plan.inputs)) wrong("input {} of {}", value.input, plan.inputs);
     if (value.constant >= static_cast<int>(plan.constants.size()))
       wrong("constant {} of {}", value.constant, plan.constants.size());

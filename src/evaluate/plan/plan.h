@@ -23,10 +23,11 @@
 namespace tritonforge::evaluate {
 
 struct PlanLimits {
+  static constexpr int64_t kViews = 4;  // so many times total_bytes, views counted like tensors of their own
   size_t values = 40'000, steps = 20'000, kernels = 256;
   size_t text_bytes = size_t{64} << 20;    // all IR together
   int64_t elements = int64_t{1} << 31;     // of one value
-  int64_t total_bytes = int64_t{8} << 30;  // of all values, views counted like tensors of their own
+  int64_t total_bytes = int64_t{8} << 30;  // of all values that are no views
   int64_t programs = int64_t{1} << 22;     // of all launches
 };
 

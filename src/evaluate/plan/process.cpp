@@ -2,6 +2,7 @@
 // libtorch loaded already. What is sent answers {"failed": {"kind", "text"}} where it goes wrong.
 //   {"open"}                                                                  -> {"device": properties}; a GPU from
 //   here
+//   {"emulate": {"part", "seed"}}                  -> {"emulating"}; test equipment from here (emulated_faults.h)
 //   {"plan", "plan_bytes", "weights": [[name, tensor]], "tensors", "target"?, "binaries"?: [shape]} + the plan's
 //     payload, the weights' and the binaries'                                 -> {"loaded"}
 //   {"replay", "tensors", "forward_seed", "order_seed", "launch", "without", "weigh", "timeout_s"} + the inputs'
@@ -25,6 +26,7 @@
 #include "evaluate/channel.h"
 #include "evaluate/ir/machine.h"
 #include "evaluate/plan/cpu_pace.h"
+#include "evaluate/plan/emulated_faults.h"
 #include "evaluate/plan/gpu_launcher.h"
 #include "evaluate/plan/gpu_timer.h"
 #include "evaluate/plan/opencl_launcher.h"
@@ -52,6 +54,7 @@ class Process {
   Answer answer(Frame& frame) {
     const Json& request = frame.header;
     if (request.contains("open")) return open();
+    if (request.contains("emulate")) return emulate(request["emulate"]);
     if (request.contains("plan")) return load(std::move(frame));
     if (request.contains("reset")) return reset();
     if (!replayer_) fail(ErrorKind::kUsage, "replay: no plan is loaded");
@@ -77,8 +80,14 @@ class Process {
             {}};
   }
 
+  Answer emulate(const Json& how) {
+    faults_.emplace(how.at("part").get<double>(), how.at("seed").get<uint64_t>());
+    return {{{"emulating", true}}, {}};
+  }
+
   Answer load(Frame frame) {
     reset();
+    if (faults_) faults_->begin_plan();
     loaded_ = std::move(frame);  // the plan's constants and the weights are views into its payload
     const Json& request = loaded_.header;
     const std::span<const std::byte> all(loaded_.payload);
@@ -127,6 +136,7 @@ class Process {
   }
 
   Answer replay(const Frame& frame) {
+    if (faults_) faults_->begin_replay();
     const Json& request = frame.header;
     replay_ = replayer_->run({.inputs = parse_tensors(request.at("tensors"), frame.payload),
                               .forward_seed = request.at("forward_seed"),
@@ -236,6 +246,7 @@ class Process {
   GpuLauncher* launcher_ = nullptr;  // of replayer_, on a GPU
   std::unique_ptr<GpuTimer> timer_;
   Replay replay_;
+  std::optional<EmulatedFaults> faults_;
 };
 
 int serve(int fd) {

@@ -44,7 +44,24 @@ Loaded::Recorded summary_of(const Plan& plan, const RunContext& context, Runs ru
   return recorded;
 }
 
+// What the request asks for, and what the device needs.
+std::vector<std::string> targets_of(const RunContext& context) {
+  std::vector<Target> asked = context.request.targets;
+  for (const Target target : context.device->also_compiled_for()) {
+    if (std::find(asked.begin(), asked.end(), target) == asked.end()) asked.push_back(target);
+  }
+  return context.language.targets(asked, context.device->target());
+}
+
 }  // namespace
+
+PlanRunner::PlanRunner(const RunContext& context, Weights weights, OwnTime& time)
+    : context_(context),
+      time_(time),
+      device_(context.device->target()),
+      targets_(targets_of(context)),
+      runs_(context.language.runs(device_)),
+      weights_(weights) {}
 
 Conversation PlanRunner::load_candidate(const Json& how, std::span<const std::byte> init_tensors, Loaded& loaded) {
   Conversation candidate(context_.children.spawn("record", candidate_limits(context_.options), context_.overall),
@@ -96,7 +113,9 @@ void PlanRunner::record(Loaded& loaded) {
   candidate.send({{"op", "record"}, {"weights", weights}, {"inputs", first.inputs}, {"tensors", first.input_tensors}},
                  {}, "recording");
   recording_ = recording_of(candidate);
-  plan_ = parse_plan(recording_.header.at("plan"), recording_.payload);
+  PlanLimits limits;
+  limits.total_bytes = static_cast<int64_t>(context_.options.plan_memory * (1 << 30)) / PlanLimits::kViews;
+  plan_ = parse_plan(recording_.header.at("plan"), recording_.payload, limits);
 }
 
 std::vector<SentKernel> kernels_of(const Plan& plan, const Language& language,
@@ -144,12 +163,13 @@ Loaded PlanRunner::load() {
   if (!compiles || runs_ == Runs::kNowhere) return loaded;
   // What runs in P's own process could have called torch, too.
   if (runs_ == Runs::kNatively) loaded.claimed = {"own_share"};
-  as_replay([&] { hand_over(); });
+  if (runs_ == Runs::kNatively) as_replay([&] { hand_over(); });
+  else as_replay(*context_.device, [&] { hand_over(); });
   return loaded;
 }
 
 PlanRunner::~PlanRunner() {
-  if (replayer_sound_) replayers_.give_back({replayer_->release(), replayers_jobs_});
+  if (replayer_sound_) context_.device->replayers().give_back({replayer_->release(), replayers_jobs_});
 }
 
 void PlanRunner::take_replayer() {
@@ -158,7 +178,7 @@ void PlanRunner::take_replayer() {
                       "the process that runs the kernels");
     return;
   }
-  ChildPool::Worker worker = replayers_.take(context_.overall);
+  ChildPool::Worker worker = context_.device->replayers().take(context_.overall);
   replayers_jobs_ = worker.jobs;
   replayer_.emplace(std::move(worker.child), time_, "the replayer");
 }
@@ -200,6 +220,8 @@ Call PlanRunner::replay(size_t trial, bool launch, int without) {
   replayer_sound_ = false;
   const auto part = [&] { ask(trial, launch, without, call); };
   if (runs_ == Runs::kNatively) as_native(call.ended, part);
+  // Without one of its kernels a plan may cost its process whatever the device does.
+  else if (without < 0) as_replay(*context_.device, part);
   else as_replay(part);
   return call;
 }
@@ -298,7 +320,7 @@ void PlanRunner::read_full_size(FullSize& full) {
 }
 
 std::optional<NotAPlan> judge_as_plan(const RunContext& context, Verdict& verdict, const GpuProblem* gpu) {
-  OwnTime time(context.limit_s);
+  OwnTime time(context.limit_s, context.left);
   const auto runner_with = [&](Weights weights) -> std::unique_ptr<PlanRunner> {
     if (gpu) return std::make_unique<GpuPlanRunner>(context, weights, time, *gpu);
     return std::make_unique<PlanRunner>(context, weights, time);

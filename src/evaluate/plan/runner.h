@@ -20,10 +20,9 @@ enum class Weights { kReferences, kItsOwn };
 class PlanRunner : public Runner {
  public:
   // `time` is the candidate's own, shared by all attempts.
-  PlanRunner(const RunContext& context, Weights weights, OwnTime& time)
-      : PlanRunner(context, weights, time, context.replayers, "cpu") {}
+  PlanRunner(const RunContext& context, Weights weights, OwnTime& time);
   ~PlanRunner() override;
-  // Each throws NotAPlan.
+  // Each throws NotAPlan, and DeviceFault where process P was lost.
   Loaded load() override;
   Call call(size_t trial, Launches launches) override;
   // Of machine code on a CPU: what it takes, as a claim.
@@ -33,15 +32,6 @@ class PlanRunner : public Runner {
   bool took_weights() const { return took_weights_; }
 
  protected:
-  // `replayers`: of processes P; `device`: "cpu", or the target of the GPU that they have.
-  PlanRunner(const RunContext& context, Weights weights, OwnTime& time, ChildPool& replayers, std::string device)
-      : context_(context),
-        time_(time),
-        device_(std::move(device)),
-        targets_(context.language.targets(context.request.targets, device_)),
-        runs_(context.language.runs(device_)),
-        weights_(weights),
-        replayers_(replayers) {}
   // P: the plan, its texts and constants, the problem's weights, and the kernels' machine code.
   virtual void hand_over();
   // Whether P may serve another plan where this one's replay failed.
@@ -58,8 +48,8 @@ class PlanRunner : public Runner {
 
   const RunContext& context_;
   OwnTime& time_;
-  const std::string device_;
-  const std::vector<std::string> targets_;
+  const std::string device_;                // of the machine code that runs
+  const std::vector<std::string> targets_;  // what every kernel must compile for
   const Runs runs_;
   Frame recording_;  // what the plan looks into
   Plan plan_;
@@ -76,7 +66,6 @@ class PlanRunner : public Runner {
   void ask(size_t trial, bool launch, int without, Call& call);
 
   Weights weights_;
-  ChildPool& replayers_;
   int replayers_jobs_ = 0;
   bool took_weights_ = false;
 };
@@ -87,7 +76,8 @@ std::vector<SentKernel> kernels_of(const Plan& plan, const Language& language, c
 
 struct GpuProblem;
 // Fills the verdict up to stage correct (on a GPU: timed), with own_share, or leaves it alone and returns why this
-// candidate is not a plan. Throws kUnavailable where our own machinery failed.
+// candidate is not a plan. Throws kUnavailable where our own machinery failed, DeviceFault where the device or the plan
+// cost a process P.
 std::optional<NotAPlan> judge_as_plan(const RunContext& context, Verdict& verdict, const GpuProblem* gpu = nullptr);
 
 }  // namespace tritonforge::evaluate

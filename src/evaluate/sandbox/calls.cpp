@@ -133,6 +133,7 @@ std::string restrict_calls(const Json& options, bool own_pid_namespace) {
 
 bool deny_new_processes() {
   Filter filter(seccomp_init(SCMP_ACT_ALLOW), &seccomp_release);
+  if (filter) seccomp_attr_set(filter.get(), SCMP_FLTATR_CTL_TSYNC, 1);  // of every thread that there is already
   return filter && deny_processes(filter.get(), true) && seccomp_load(filter.get()) == 0;
 }
 

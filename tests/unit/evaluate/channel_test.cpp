@@ -63,6 +63,7 @@ Received receive(Sender& sender, double limit_s, ChannelLimits limits = {}, pid_
                  uint64_t payload_bytes = UINT64_MAX) {
   Received out;
   Channel channel(sender.receiver(), watched, limits);  // closed at the end: the sender's writes fail
+  if (watched > 0) channel.watch_from_here();
   out.silence = channel.receive(out.frame, Deadline::after(limit_s), out.detail, payload_bytes);
   return out;
 }
@@ -90,6 +91,16 @@ TEST(Channel, TheMemoryWatchHoldsWhileBytesKeepComing) {
   // This process stands for the child: it holds what it receives.
   const ChannelLimits limits{.memory_bytes = uint64_t{256} << 20, .frame_bytes = UINT64_MAX, .max_processes = 4096};
   EXPECT_EQ(receive(sender, 60, limits, ::getpid()).silence, Silence::kMemory);
+}
+
+// A child that takes long to put its sandbox on holds what it inherited from its parent, and has done nothing yet.
+TEST(Channel, WhatIsInheritedIsNotCounted) {
+  Sender sender;
+  const ChannelLimits limits{.memory_bytes = 1 << 20, .max_processes = 4096};  // this process has more, as a parent has
+  Channel channel(sender.receiver(), ::getpid(), limits);
+  Frame frame;
+  std::string detail;
+  EXPECT_EQ(channel.receive(frame, Deadline::after(0.2), detail), Silence::kTimeout);
 }
 
 TEST(Channel, WhatIsTooLargeOrTooDeepIsNoFrame) {

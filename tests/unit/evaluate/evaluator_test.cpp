@@ -52,6 +52,32 @@ TEST(EvaluatorTest, AClientThatCannotWaitIsToldThatNoWorkerWasFree) {
   first.get();
 }
 
+TEST(EvaluatorTest, AClientThatHangsUpFreesItsWorkerAndItsPlaceInTheQueue) {
+  Evaluator evaluator({.workers = 1, .candidate_timeout_s = 600});
+  const auto health = [&](const char* what) { return evaluator.health().at(what).get<int>(); };
+  std::stop_source left;
+  const auto ask = [&] {
+    return std::async(std::launch::async, [&] {
+      try {
+        evaluator.evaluate(request_of("        import time\n        time.sleep(600)\n", 600),
+                           {Deadline::after(600), left.get_token()});
+        return ErrorKind::kInternal;
+      } catch (const Error& error) {
+        return error.kind();
+      }
+    });
+  };
+  auto runs = ask(), waits = ask();
+  const Deadline bound = Deadline::after(60);
+  while (health("busy") != 1 || health("waiting") != 1) ASSERT_FALSE(bound.expired());
+  left.request_stop();
+  EXPECT_EQ(runs.get(), ErrorKind::kTimeout);
+  EXPECT_EQ(waits.get(), ErrorKind::kTimeout);
+  EXPECT_EQ(health("busy"), 0);
+  EXPECT_EQ(health("abandoned"), 2);
+  EXPECT_EQ(health("evaluated"), 0);
+}
+
 // The mode is the request's: one that cannot be had is told in a line, and the evaluator goes on with the others.
 TEST(EvaluatorTest, AModeIsTheRequestsAndLiveWithoutAGpuIsRefused) {
   Evaluator evaluator({.workers = 1, .candidate_timeout_s = 60});

@@ -144,20 +144,31 @@ inline Verdict judge_written(const std::string& text, EvaluationMode mode, Claim
   const ReferenceData reference = written_reference();
   WrittenChildren children(text, reference);
   LoweringPool lowering(children);
-  ChildPool replayers(children, "replay", {}, kPlansPerReplayer);
+  CpuDevice device(children, {});
   EvaluatorOptions options;
   options.claims = claims;
   options.candidate_timeout_s = 30;
   EvaluationRequest request;
-  const RunContext context{
-      children, lowering, replayers,          options, request, language_of(request.backend), reference, 1,
-      0,        30,       Deadline::after(60)};
+  const RunContext context{.children = children,
+                           .lowering = lowering,
+                           .options = options,
+                           .request = request,
+                           .language = language_of(request.backend),
+                           .reference = reference,
+                           .init_seed = 1,
+                           .limit_s = 30,
+                           .overall = Deadline::after(60),
+                           .device = &device};
   Verdict verdict;
   verdict.mode = mode;
   verdict.stage = Stage::kExtracted;
   if (mode == EvaluationMode::kPlan) {
-    const auto why = judge_as_plan(context, verdict);
-    verdict.notes["mode_reason"] = why ? why->reason : "";
+    try {
+      const auto why = judge_as_plan(context, verdict);
+      verdict.notes["mode_reason"] = why ? why->reason : "";
+    } catch (const DeviceFault& fault) {  // the pool would have it run again
+      verdict.notes["mode_reason"] = fault.text;
+    }
     return verdict;
   }
   if (mode == EvaluationMode::kLive) {

@@ -9,6 +9,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
 CUDA = torch.device("cuda", 0)
+
+
+def check_device(device):
+    """The GPU, or the host that stands for it; a tensor anywhere else has no data, or is no output of the problem's."""
+    if device is not None and torch.device(device).type not in ("cuda", "cpu"):
+        raise NotAPlan(f"a tensor on device '{device}'")
+
 MAX_STEPS, MAX_CONSTANT_BYTES = 20000, 64 << 20
 DTYPES = {
     d: str(d).removeprefix("torch.")
@@ -231,6 +238,9 @@ class RecordedTensor(torch.Tensor):
         return self
 
     def to(self, *args, **kwargs):
+        for device in (*args, kwargs.get("device")):
+            if isinstance(device, (str, torch.device)):
+                check_device(device)
         args = tuple(
             a
             for a in args

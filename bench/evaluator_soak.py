@@ -1,0 +1,255 @@
+#!/usr/bin/env python3
+"""A soak of one evaluator: good, bad and hostile candidates, and kill -9 of a random child, of the Python parent, of a
+replayer or of the server itself all the while.
+
+    bench/evaluator_soak.py                          # 5,000 evaluations
+    bench/evaluator_soak.py --evaluations 300        # as a first look
+
+Every evaluation must end with the verdict that its candidate has coming, given once; what a killed server owed is asked
+for again, of the one that is started in its place. Memory, processes, descriptors, folders and shared memory are read
+whenever nothing is under way, ten times in all; prints each and a summary. Exit status 1 with the reasons where a
+verdict is wrong or missing, or where anything grew."""
+
+import argparse
+import collections
+import concurrent.futures
+import glob
+import http.client
+import itertools
+import os
+import pathlib
+import random
+import signal
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests/adversarial"))
+from evaluator_server import HEADER, HONEST, Evaluator
+
+GROWTH_MIB = 64  # of the server's own memory, from its first reading on: its caches are bounded, and fill
+
+
+def forward(lines):
+    body = "".join(f"        {line}\n" for line in lines.split("\n"))
+    return HEADER + "class ModelNew(nn.Module):\n    def forward(self, x):\n" + body
+
+
+# Each with the error kinds that are a right verdict; "" is correct.
+GOOD = {
+    "relu": (HONEST, {""}),
+    "two launches": (HONEST.replace("return launch(x)", "launch(x)\n        return launch(x)"), {""}),
+}
+BAD = {
+    "wrong values": (HONEST.replace("* 2", "* 3"), {"mismatch"}),
+    "wrong shape": (forward("return launch(x)[:2]"), {"mismatch"}),
+    "nan": (forward("return launch(x * float('nan'))"), {"mismatch"}),
+    "syntax": ("def forward(:\n", {"syntax_error"}),
+    "no ModelNew": (HEADER, {"import_error"}),
+    "import": ("import no_such_module\n" + HONEST, {"import_error"}),
+    "compile": (HONEST.replace("tl.arange(0, B)", "tl.arange(0, B + 1)"), {"compile_error"}),
+    "raises": (forward("raise ValueError('no')"), {"runtime_error"}),
+    "no kernel": (forward("return torch.relu(x) * 2"), {"", "unproven"}),  # a cheat by its flag
+}
+HOSTILE = {
+    "exits": (forward("import os\nos._exit(0)"), {"crashed", "forbidden"}),
+    "segfault": (forward("import ctypes\nctypes.string_at(0)"), {"crashed"}),
+    # It is there for six seconds; what was killed three times over is crashed, whoever did it.
+    "endless": (forward("while True: pass"), {"timeout", "crashed"}),
+    "memory": (forward("hold = []\nwhile True: hold.append(bytearray(1 << 26))"), {"out_of_memory"}),
+    "forks": (forward("import os\nwhile True: os.fork()"), {"forbidden", "crashed", "out_of_memory"}),
+    "disk": (forward("open('big', 'wb').write(bytes(1 << 30))\nreturn launch(x)"), None),
+    "shared memory": (forward("open('/dev/shm/big', 'wb').write(bytes(1 << 28))\nreturn launch(x)"), None),
+    "garbled channel": (
+        forward("import os\nfor fd in range(3, 64):\n    try: os.write(fd, b'x' * 64)\n    except OSError: pass"),
+        None,
+    ),
+    "threads": (forward("import threading\nthreading.Thread(target=print).start()\nreturn launch(x)"), None),
+}
+
+
+class Server:
+    """The evaluator; another one where it was killed."""
+
+    def __init__(self, options):
+        self.options, self.lock = options, threading.Lock()
+        self.now, self.lives = None, 0
+        self.start()
+
+    def start(self):
+        self.now = Evaluator("--mode", "plan", "--workers", str(self.options.workers), candidate_timeout=6)
+        self.lives += 1
+
+    def again(self, dead):
+        """The server after `dead`; whoever comes first starts it."""
+        with self.lock:
+            if self.now is dead and dead.process.poll() is not None:
+                self.start()
+        return self.now
+
+
+def tree_of(root):
+    """pid -> resident MiB of a process and all below it."""
+    found, open_pids = {}, [root]
+    while open_pids:
+        pid = open_pids.pop()
+        try:
+            resident = int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1])
+            found[pid] = resident * os.sysconf("SC_PAGESIZE") / (1 << 20)
+            for task in glob.glob(f"/proc/{pid}/task/*/children"):
+                open_pids += map(int, pathlib.Path(task).read_text().split())
+        except OSError:
+            continue
+    return found
+
+
+class Soak:
+    def __init__(self, options):
+        self.options, self.server = options, Server(options)
+        self.kinds = GOOD | BAD | HOSTILE
+        self.verdicts, self.asked_again = {}, collections.Counter()
+        self.killed, self.wrong = collections.Counter(), []
+        self.readings, self.lock = [], threading.Lock()
+
+    def candidate(self, i):
+        rng = random.Random(f"{self.options.seed} {i}")
+        names = rng.choices([GOOD, BAD, HOSTILE], [5, 4, 1])[0]
+        name = rng.choice(list(names))
+        return name, self.kinds[name][0] + f"\n# {self.options.seed} {i}\n"
+
+    def judge(self, i):
+        name, source = self.candidate(i)
+        while True:
+            server = self.server.now
+            try:
+                verdict = server.judge(source)
+                break
+            except urllib.error.HTTPError as error:
+                if error.code not in (503, 504):
+                    raise
+                self.asked_again[str(error.code)] += 1
+            except (OSError, http.client.HTTPException):
+                self.asked_again["the server was killed"] += 1
+                server.process.poll()
+                self.server.again(server)
+        expected = self.kinds[name][1]
+        right = expected is None or verdict["error_kind"] in expected
+        earns = verdict["correct"] and not verdict["cheated"]
+        if not right or (name in GOOD) > earns or (earns and name in BAD):
+            self.wrong.append(f"{name} ({i}): {verdict['error_kind']!r}, {verdict['diagnostics'][:200]}")
+        with self.lock:
+            if i in self.verdicts:
+                self.wrong.append(f"{i} has two verdicts")
+            self.verdicts[i] = name
+
+    def kill(self, over):
+        """One process of the tree after the other, the server itself once in a while."""
+        rng = random.Random(self.options.seed)
+        while not over.wait(self.options.every * (0.5 + rng.random())):
+            server = self.server.now
+            below = [pid for pid in tree_of(server.process.pid) if pid != server.process.pid]
+            at_server = rng.randrange(self.options.server_kills) == 0
+            if not below and not at_server:
+                continue
+            pid = server.process.pid if at_server else rng.choice(below)
+            try:
+                parent = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+                is_parent = int(parent) == server.process.pid
+                if is_parent and (len(below) == 1 or rng.randrange(3) > 0):
+                    continue  # one that just starts would never be there
+                os.kill(pid, signal.SIGKILL)
+            except OSError:
+                continue  # it had ended by itself
+            self.killed["server" if pid == server.process.pid else "Python parent" if is_parent else "child"] += 1
+
+    def settle(self):
+        """Nothing is under way, and idle children alone are left: a poll, its deadline only bounds a failure."""
+        server, deadline = self.server.again(self.server.now), time.monotonic() + 60
+        before = None
+        while time.monotonic() < deadline:
+            report = server.get("/health")["report"]
+            now = sorted(tree_of(server.process.pid))
+            if report["busy"] == report["waiting"] == 0 and now == before:
+                break
+            before = now
+            time.sleep(0.5)
+        return server
+
+    def read(self, done):
+        server = self.settle()
+        pid, tree = server.process.pid, tree_of(server.process.pid)
+        folders = glob.glob(f"{tempfile.gettempdir()}/tritonforge-evaluator-*")
+        mine = [f for f in folders if f"-{pid}-" in f]
+        reading = {
+            "done": done,
+            "life": self.server.lives,
+            "server MiB": round(tree[pid], 1),
+            "processes": len(tree),
+            "descriptors": len(os.listdir(f"/proc/{pid}/fd")),
+            "folders": sum(len(glob.glob(f + "/*")) for f in mine),
+            "left folders": len(folders) - len(mine),
+            "shared MiB": round(sum(os.path.getsize(f) for f in glob.glob("/dev/shm/*") if os.path.isfile(f)) / 2**20),
+        }
+        self.readings.append(reading)
+        print(reading, dict(self.killed), flush=True)
+
+    def run(self):
+        total = self.options.evaluations
+        edges = [total * k // 10 for k in range(11)]
+        with concurrent.futures.ThreadPoolExecutor(self.options.clients) as clients:
+            for first, last in itertools.pairwise(edges):
+                over = threading.Event()
+                killer = threading.Thread(target=self.kill, args=(over,))
+                killer.start()
+                list(clients.map(self.judge, range(first, last)))
+                over.set()
+                killer.join()
+                self.read(last)
+        return self.report()
+
+    def report(self):
+        wrong = self.wrong[:20]
+        if missing := set(range(self.options.evaluations)) - set(self.verdicts):
+            wrong.append(f"{len(missing)} without a verdict")
+        by_life = collections.defaultdict(list)
+        for reading in self.readings:
+            by_life[reading["life"]].append(reading)
+        grown = max(one[-1]["server MiB"] - one[0]["server MiB"] for one in by_life.values())
+        if grown > GROWTH_MIB:
+            wrong.append(f"the server grew by {grown:.1f} MiB")
+        bound = 4 * (2 * 8 + 2) + 8  # idle compilers and replayers with their stand-ins, and the parent's threads
+        for name, most in [("processes", bound), ("descriptors", 128), ("folders", bound), ("left folders", 1)]:
+            worst = max(reading[name] for reading in self.readings)
+            if worst > most:
+                wrong.append(f"{worst} {name}, {most} are the bound")
+        if self.readings[-1]["shared MiB"] > self.readings[0]["shared MiB"]:
+            wrong.append("shared memory is left behind")
+        counts = collections.Counter(self.verdicts.values())
+        print(f"\n{len(self.verdicts)} verdicts, each given once: {dict(sorted(counts.items()))}")
+        print(f"kill -9: {dict(self.killed)}; asked for again: {dict(self.asked_again)}; {self.server.lives} servers")
+        for line in wrong:
+            print(f"soak: {line}", file=sys.stderr)
+        return 1 if wrong else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--evaluations", type=int, default=5000)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--clients", type=int, default=4)
+    parser.add_argument("--every", type=float, default=2, help="seconds between two kills, on average")
+    parser.add_argument("--server-kills", type=int, default=40, help="one of so many kills is of the server")
+    parser.add_argument("--seed", type=int, default=1)
+    soak = Soak(parser.parse_args())
+    try:
+        return soak.run()
+    finally:
+        soak.server.now.process.kill()
+        soak.server.now.process.wait(60)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,189 @@
+"""Requests, candidates and problems that are not what they should be: a clear verdict each, of the stage that the
+candidate reached, whichever mode judges it."""
+
+import json
+import os
+import urllib.error
+import urllib.request
+
+import pytest
+
+from evaluator_server import BINARY, HEADER, HONEST, PROBLEM, Evaluator
+
+
+@pytest.fixture(scope="module")
+def server():
+    if not os.path.exists(BINARY):
+        pytest.skip(f"no binary at {BINARY}")
+    server = Evaluator("--mode", "plan")
+    yield server
+    assert server.judge(HONEST)["correct"]
+    assert server.stop() == 0
+
+
+MODES = pytest.mark.parametrize("mode", ["plan", "interpret"])
+
+
+def problem_of(forward, inputs="torch.randn(4, 100)"):
+    body = "".join(f"        {line}\n" for line in forward.split("\n"))
+    return f"""
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x):
+{body}
+def get_inputs():
+    return [{inputs}]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def candidate_of(forward):
+    body = "".join(f"        {line}\n" for line in forward.split("\n"))
+    return HEADER + "class ModelNew(nn.Module):\n    def forward(self, x):\n" + body
+
+
+# ---- Bodies ----
+
+
+def refusal(server, body, path="/v2/evaluations"):
+    request = urllib.request.Request(f"{server.url}{path}", body, {"content-type": "application/json"})
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request, timeout=60)
+    error = json.load(refused.value)["error"]
+    assert error["type"] == "usage", error
+    return refused.value.code, error["message"]
+
+
+def body_of(**changes):
+    return json.dumps({"problem": {"id": "p", "source": PROBLEM}, "candidate": HONEST} | changes).encode()
+
+
+@pytest.mark.parametrize(
+    "body, text",
+    [
+        (b"", "'problem'"),
+        (b"{", "JSON"),
+        (b'{"problem": {"source": "x"}, "candidate": "\xff\xfe"}', "not valid JSON at byte 44"),
+        (b"[1, 2]", "object"),
+        (body_of(candidate=HONEST + "\ud800"), "not valid JSON"),
+        (body_of(candidate=7), "'candidate'"),
+        (body_of(problem="x"), "'problem'"),
+        (body_of(problem={"source": None}), "'source'"),
+        (body_of(num_correct_trials="three"), "num_correct_trials"),
+        (body_of(num_correct_trials=0), "num_correct_trials"),
+        (body_of(timeout_s=-1), "timeout_s"),
+        (body_of(targets=["sm_1"]), "sm_1"),
+        (body_of(mode="fast"), "mode"),
+        (body_of(candidat="x"), "candidat"),
+    ],
+)
+def test_a_body_that_is_no_request_is_refused_by_name(server, body, text):
+    status, message = refusal(server, body)
+    assert status == 400 and text in message, message
+
+
+# ---- Sources ----
+
+
+@MODES
+@pytest.mark.parametrize(
+    "source, stage, kind, text",
+    [
+        ("", "parsed", "import_error", "ModelNew"),
+        (HONEST.replace("ModelNew", "Model"), "parsed", "import_error", "ModelNew"),
+        ("class ModelNew(\n", "extracted", "syntax_error", "line 1"),
+        (HONEST + "\0", "extracted", "syntax_error", "null bytes"),
+        (HONEST + "x = '" + "a" * (10 << 20) + "'\n", "correct", "", ""),
+        ("x = [" * 500 + "]" * 500 + "\n" + HONEST, "extracted", "syntax_error", ""),
+        ("import ModelNew\n" + HONEST, "parsed", "import_error", "ModelNew"),
+        ("from candidate import ModelNew\n" + HONEST, "parsed", "import_error", "candidate"),
+        (HONEST.replace("(self, x)", "(self)"), "imported", "runtime_error", "positional argument"),
+        (HONEST.replace("(self, x)", "(self, x, y)"), "imported", "runtime_error", "'y'"),
+        (HONEST.replace("class ModelNew(nn.Module):", "class ModelNew(nn.Module):\n    def __init__(self, width):\n"
+         "        super().__init__()\n"), "imported", "runtime_error", "width"),
+        ("ModelNew = 3\n", "parsed", "import_error", "ModelNew"),
+    ],
+    ids=["empty", "no_ModelNew", "syntax", "nul", "ten_megabytes", "deep", "imports_itself",
+         "imports_its_module", "too_few_arguments", "too_many_arguments", "constructor", "no_class"],
+)  # fmt: skip
+def test_a_source(server, mode, source, stage, kind, text):
+    verdict = server.judge(source, mode=mode)
+    assert (verdict["stage"], verdict["error_kind"], verdict["correct"]) == (stage, kind, not kind), verdict
+    assert text in verdict["diagnostics"], verdict
+
+
+# ---- Outputs ----
+
+
+@MODES
+@pytest.mark.parametrize(
+    "forward, text",
+    [
+        ("launch(x)\nreturn None", ""),
+        ("launch(x)\nreturn 'relu'", ""),
+        ("launch(x)\nreturn 3.0", ""),
+        ("return [launch(x), launch(x)]", ""),
+        ("return {'y': launch(x)}", ""),
+        ("return launch(x)[:3]", "shape"),
+        ("return launch(x).reshape(100, 4)", "shape"),
+        ("return launch(x).double()", "float64"),
+        ("return launch(x).to(torch.int32)", "int32"),
+        ("return launch(x) + float('nan')", "nan"),
+        ("return launch(x) / 0", ""),
+        ("return launch(x)[:0]", "shape"),
+        ("return launch(x).sum()", "shape"),
+    ],
+)
+def test_an_output_that_is_not_the_references(server, mode, forward, text):
+    verdict = server.judge(candidate_of(forward), mode=mode)
+    assert not verdict["correct"] and verdict["error_kind"] in ("mismatch", "runtime_error"), verdict
+    assert text in verdict["diagnostics"], verdict
+
+
+def test_an_output_on_another_device(server):
+    verdict = server.judge(candidate_of("return launch(x).to('meta')"))
+    assert not verdict["correct"] and "meta" in verdict["notes"]["mode_reason"] + verdict["diagnostics"], verdict
+
+
+# ---- Problems ----
+
+RIGHT = {
+    "nan_of_the_reference": ("y = torch.relu(x) * 2\nreturn torch.where(y > 2, float('nan'), y)",
+                             "y = launch(x)\nreturn torch.where(y > 2, float('nan'), y)"),
+    "inf_of_the_reference": ("y = torch.relu(x) * 2\nreturn torch.where(y > 2, float('inf'), y)",
+                             "y = launch(x)\nreturn torch.where(y > 2, float('inf'), y)"),
+    "zero_dimensions": ("return (torch.relu(x) * 2).sum()", "return launch(x).sum()"),
+    "tuple": ("y = torch.relu(x) * 2\nreturn y, y + 1", "y = launch(x)\nreturn y, y + 1"),
+    "dict": ("y = torch.relu(x) * 2\nreturn {'y': y, 'z': [y + 1]}", "y = launch(x)\nreturn {'y': y, 'z': [y + 1]}"),
+    "an_empty_one_beside": ("y = torch.relu(x) * 2\nreturn y, y[:0]", "y = launch(x)\nreturn y, y[:0]"),
+}  # fmt: skip
+
+
+@MODES
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_a_problem_may_return_is_compared(server, mode, name):
+    problem, forward = RIGHT[name]
+    verdict = server.judge(candidate_of(forward), problem_of(problem), mode=mode)
+    assert verdict["correct"], verdict
+    wrong = server.judge(candidate_of(forward.replace("launch(x)", "(launch(x) + 1)")), problem_of(problem), mode=mode)
+    assert wrong["error_kind"] == "mismatch", wrong
+
+
+@pytest.mark.parametrize(
+    "problem, text",
+    [
+        ("", "Model"),
+        ("def f(:\n", "line 1"),
+        (problem_of("raise ValueError('of its own')"), "of its own"),
+        (problem_of("return torch.relu(x) * 2", "torch.empty(0, 4)"), ""),
+        (problem_of("return x * float('nan')"), ""),
+        (PROBLEM + "\0", "null bytes"),
+    ],
+)
+def test_a_problem_that_is_none_is_no_candidates_fault(server, problem, text):
+    verdict = server.judge(HONEST, problem)
+    assert verdict["error_kind"] == "problem_error" and text in verdict["diagnostics"], verdict
