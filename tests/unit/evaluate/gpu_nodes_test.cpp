@@ -1,5 +1,6 @@
 #include "evaluate/gpu_nodes.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace tritonforge::evaluate {
