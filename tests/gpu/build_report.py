@@ -9,7 +9,12 @@ import re
 import sys
 
 # Bytes of stack a kernel may have: none on Hopper, a few on Ampere, where the prefill kernel lacks registers.
-ELSEWHERE = {"rope_table_kernel<>": 32}  # sines of large angles, computed once
+ELSEWHERE = {
+    "rope_table_kernel<>": 32,  # sines of large angles, computed once
+    # Of the two warps that fetch and add, which have 24 registers a thread; those that multiply have 240, and no stack.
+    "attention_backward_kernel<128>": 24,
+    "attention_backward_kernel<64>": 64,
+}
 LIMITS = {"sm_90a": 0, "sm_90": 0, "sm_80": 128}
 
 

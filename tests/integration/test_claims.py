@@ -26,7 +26,8 @@ def is_there(name):
     if re.fullmatch(r"\w+\.\w+", name):
         suite, case = name.split(".")
         test = re.compile(rf"^TEST(_F|_P)?\({suite},\s*{case}\)", re.M)
-        return any(test.search(path.read_text()) for path in (ROOT / "tests/unit").rglob("*.cpp"))
+        folders = (ROOT / "tests/unit", ROOT / "tests/gpu")
+        return any(test.search(path.read_text()) for folder in folders for path in folder.rglob("*.cpp"))
     return (ROOT / name).exists() or name == "usage" or name.startswith("make ")
 
 

@@ -55,12 +55,11 @@ void Layers::reserve(int64_t tokens, bool train) {
                      .y = buffer(hidden),
                      .gate_up = buffer(2 * intermediate)});
   }
-  // What lies between sequences is never used, but multiplied by zero.
   slots_ = std::max(slots_, attention_.slots());
   for (Kept& kept : kept_) {
     if (kept.keys.defined() && kept.keys.size(0) >= slots_) continue;
-    kept.keys = at::zeros({slots_, kv_}, options);
-    kept.values = at::zeros({slots_, kv_}, options);
+    kept.keys = at::empty({slots_, kv_}, options);
+    kept.values = at::empty({slots_, kv_}, options);
   }
   if (!train || grad_.defined()) return;
   grad_ = buffer(hidden);
@@ -88,6 +87,9 @@ void Layers::before_attention(int64_t layer) {
   const Kept& kept = this->kept(layer);
   norm(rows(normed_), rows(x_[static_cast<size_t>(layer)]), w.input_norm);
   products_.forward(rows(kept.qkv), rows(normed_), w.qkv_proj, w.qkv_bias);
+  // What lies between sequences is multiplied by zero, and may be a NaN of an earlier batch.
+  kept.keys.zero_();
+  kept.values.zero_();
   const tritonforge::gpu::RopeCacheArgs rope{.qkv = bits(kept.qkv),
                                              .q = bits(kept.q),
                                              .cache = {bits(kept.keys), bits(kept.values)},

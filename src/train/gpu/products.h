@@ -1,7 +1,5 @@
 #pragma once
 // The matrix products of a layer and their gradients, queued on ATen's stream.
-#include <map>
-#include <set>
 
 #include "kernels/gpu/handles.h"
 #include "kernels/gpu/tensors.h"
