@@ -12,6 +12,7 @@ from test_corpus import CORPUS, parts
 EVALUATIONS = int(os.environ.get("TRITONFORGE_DEVICE_EVALUATIONS", "500"))
 WRONG = HONEST.replace("tl.maximum(a, 0.0) * 2", "tl.maximum(a, 0.0) * 3")
 
+
 @pytest.fixture(scope="module")
 def server():
     if not os.path.exists(BINARY):

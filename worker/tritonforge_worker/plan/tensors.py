@@ -16,6 +16,7 @@ def check_device(device):
     if device is not None and torch.device(device).type not in ("cuda", "cpu"):
         raise NotAPlan(f"a tensor on device '{device}'")
 
+
 MAX_STEPS, MAX_CONSTANT_BYTES = 20000, 64 << 20
 DTYPES = {
     d: str(d).removeprefix("torch.")
