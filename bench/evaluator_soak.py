@@ -171,8 +171,8 @@ class Soak:
             self.killed["server" if pid == server.process.pid else "Python parent" if is_parent else "child"] += 1
 
     def settle(self):
-        """Nothing is under way, idle children alone are left, and what a killed server left is swept by its Python parent:
-        a poll, its deadline only bounds a failure."""
+        """Nothing is under way, idle children alone are left, and the Python parent of a killed server has swept its
+        folders: a poll, its deadline only bounds a failure."""
         server, deadline = self.server.again(self.server.now), time.monotonic() + 60
         before = None
         while time.monotonic() < deadline:
