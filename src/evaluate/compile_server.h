@@ -1,7 +1,7 @@
 #pragma once
-// Role `compile` of serve evaluator: lowers Triton IR for any target, with its limits, on a machine that needs no GPU
-// and sees no candidate's Python. And its client, for machines that replay and time.
-//   POST /v2/lowerings {"ir", "target", "options", "binary": false}
+// Role `compile` of serve evaluator: compiles Triton IR and kernels of other languages for any target, with its limits,
+// on a machine that needs no GPU and sees no candidate's Python. And its client, for machines that replay and time.
+//   POST /v2/lowerings {"language", "text", "target", "options", "binary": false}
 //     -> a line of JSON {"ok", "error", "shape"} and, where it was asked for and is ok, "\n" and the binary behind it
 #include <memory>
 #include <string>

@@ -1,6 +1,4 @@
-"""CUDA C++ on a real GPU: what NVRTC compiled is replayed and timed as Triton's kernels are. Skipped without a GPU.
-
-Not yet run on one: it was written where there is none."""
+"""CUDA C++ on a real GPU: what NVRTC compiled is replayed and timed as Triton's kernels are. Skipped without a GPU."""
 
 import os
 import shutil
