@@ -122,3 +122,20 @@ class Evaluator:
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout=60)
+
+
+def repeated_sines(rounds):
+    """A problem whose work is arithmetic, four million values a time: what a GPU's times are told apart by."""
+    return f"""
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        for _ in range({rounds}):
+            x = torch.sin(x) * 2
+        return x
+
+def get_inputs():
+    return [torch.randn(1 << 22)]
+"""

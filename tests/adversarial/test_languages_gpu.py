@@ -6,23 +6,11 @@ import shutil
 import pytest
 
 import test_languages
-from evaluator_server import BINARY, Evaluator
+from evaluator_server import BINARY, Evaluator, repeated_sines
 
 pytestmark = pytest.mark.skipif(shutil.which("nvidia-smi") is None, reason="no NVIDIA GPU here")
 
-PROBLEM = """
-import torch
-import torch.nn as nn
-
-class Model(nn.Module):
-    def forward(self, x):
-        for _ in range(20):
-            x = torch.sin(x) * 2
-        return x
-
-def get_inputs():
-    return [torch.randn(1 << 22)]
-"""
+PROBLEM = repeated_sines(20)
 SINES = """
 __global__ void sines(const float* x, float* y, int n, float factor) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;

@@ -5,23 +5,11 @@ import shutil
 
 import pytest
 
-from evaluator_server import BINARY, Evaluator
+from evaluator_server import BINARY, Evaluator, repeated_sines
 
 pytestmark = pytest.mark.skipif(shutil.which("nvidia-smi") is None, reason="no NVIDIA GPU here")
 
-PROBLEM = """
-import torch
-import torch.nn as nn
-
-class Model(nn.Module):
-    def forward(self, x):
-        for _ in range(50):
-            x = torch.sin(x) * 2
-        return x
-
-def get_inputs():
-    return [torch.randn(1 << 22)]
-"""
+PROBLEM = repeated_sines(50)
 HONEST = """
 import torch
 import triton

@@ -8,23 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import test_corpus
-from evaluator_server import BINARY, HEADER, Evaluator
+from evaluator_server import BINARY, HEADER, Evaluator, repeated_sines
 
 pytestmark = pytest.mark.skipif(shutil.which("nvidia-smi") is None, reason="no NVIDIA GPU here")
 
-PROBLEM = """
-import torch
-import torch.nn as nn
-
-class Model(nn.Module):
-    def forward(self, x):
-        for _ in range(20):
-            x = torch.sin(x) * 2
-        return x
-
-def get_inputs():
-    return [torch.randn(1 << 22)]
-"""
+PROBLEM = repeated_sines(20)
 HONEST = """
 import torch
 import triton
