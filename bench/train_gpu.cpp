@@ -3,15 +3,18 @@
 // clipping, AdamW. Prints milliseconds, tokens/s, model FLOPs utilisation (causal FLOPs over 989 TFLOP/s, recompute not
 // counted) and the memory in use.
 //   train_gpu [cuda:0] [layers 8] [tokens 8192] [steps 8] [CASE ...]
-// CASE: fp32 | bf16_sr | autograd, then any of +recompute (all layers), +packed (16 sequences of 300 to 900 tokens),
-// +deterministic. Cases take turns only by being run twice: the order of the arguments is the order of the runs.
+// CASE: fp32 | bf16_sr | autograd, then any of +recompute (all layers), +qkv (q, k and v of all layers are computed
+// again), +packed (16 sequences of 300 to 900 tokens; train_packed_peer.py is its peer), +deterministic. Cases take
+// turns only by being run twice: the order of the arguments is the order of the runs.
 #include <ATen/ATen.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <numeric>
 #include <string>
 
 #include "base/clock.h"
@@ -19,6 +22,7 @@
 #include "bench/qwen3_8b.h"
 #include "kernels/device.h"
 #include "kernels/gpu/cuda_library.h"
+#include "train/flops.h"
 #include "train/trainer.h"
 
 using namespace tritonforge;
@@ -43,20 +47,6 @@ std::vector<TrainSequence> batch(const std::vector<int64_t>& lengths, int64_t vo
   return sequences;
 }
 
-// 6 a weight of a product and token, and causal attention: half of 12 a layer, pair of tokens and column of q.
-double flops(const model::ModelConfig& c, const std::vector<int64_t>& lengths) {
-  const double q = static_cast<double>(c.num_heads * c.head_dim), kv = static_cast<double>(c.num_kv_heads * c.head_dim),
-               hidden = static_cast<double>(c.hidden_size), wide = static_cast<double>(c.intermediate_size);
-  const auto layers = static_cast<double>(c.num_layers);
-  const double weights = layers * hidden * (2 * q + 2 * kv + 3 * wide) + hidden * static_cast<double>(c.vocab_size);
-  double total = 0;
-  for (const int64_t n : lengths) {
-    const auto length = static_cast<double>(n);
-    total += 6 * weights * length + 6 * layers * length * length * q;
-  }
-  return total;
-}
-
 double gib(size_t bytes) { return static_cast<double>(bytes) / (int64_t{1} << 30); }
 
 void run(const std::string& name, const std::string& device, int64_t layers, int64_t tokens, int64_t steps) {
@@ -68,7 +58,8 @@ void run(const std::string& name, const std::string& device, int64_t layers, int
   config.autograd = has("autograd");
   config.deterministic = has("deterministic");
   config.optimizer_state = has("bf16_sr") ? train::OptimizerState::kBf16Sr : train::OptimizerState::kFp32;
-  config.recompute_layers = has("recompute") ? layers : 0;
+  config.recompute_layers = has("+recompute") ? layers : 0;
+  config.recompute_qkv_layers = has("+qkv") ? layers : 0;
   config.max_tokens_per_micro_batch = tokens + 1;
   config.lm_head_chunk = config.autograd ? 1024 : 4096;
   std::vector<int64_t> lengths{tokens};
@@ -76,6 +67,7 @@ void run(const std::string& name, const std::string& device, int64_t layers, int
     Rng rng(2);
     lengths.clear();
     for (int i = 0; i < 16; ++i) lengths.push_back(300 + static_cast<int64_t>(rng.below(601)));
+    fmt::print("packed: {}\n", fmt::join(lengths, ","));
   }
   auto model = random_qwen3_8b(device, layers);
   at::globalContext().setDeterministicAlgorithms(config.deterministic, true);
@@ -90,9 +82,17 @@ void run(const std::string& name, const std::string& device, int64_t layers, int
       gpu::check_cuda(gpu::open_cuda_library().memory_info(&free, &total));
       std::sort(seconds.begin(), seconds.end());
       const double median = seconds[seconds.size() / 2];
-      fmt::print("{:<34} {:7.1f} ms ({:.1f} to {:.1f})  {:7.0f} tokens/s  MFU {:4.1f} %  {:5.1f} GiB  loss {:.4f}\n",
-                 name, median * 1e3, seconds.front() * 1e3, seconds.back() * 1e3, metrics.tokens / median,
-                 100 * flops(shape, lengths) / median / kPeak, gib(total - free), metrics.loss);
+      fmt::print(
+          "{:<34} {:7.1f} ms ({:.1f} to {:.1f})  {:7.0f} tokens/s  MFU {:4.1f} %  {:5.1f} GiB  loss {:.4f}\n", name,
+          median * 1e3, seconds.front() * 1e3, seconds.back() * 1e3, metrics.tokens / median,
+          100 * train::training_flops(shape, lengths, std::accumulate(lengths.begin(), lengths.end(), int64_t{0})) /
+              median / kPeak,
+          gib(total - free), metrics.loss);
+      for (size_t part = 0; part < kPartFigures.size(); ++part) {
+        if (metrics.part_seconds[part] > 0.0005)
+          fmt::print("    {} {:.1f} ms", names_of(StepPart())[part], metrics.part_seconds[part] * 1e3);
+      }
+      fmt::print("\n");
     }
   }
 }

@@ -1,5 +1,6 @@
 #pragma once
 // One training step: what the trainer is asked for (POST /step), and what it answers.
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -41,6 +42,17 @@ struct PolicyMetrics {
   bool operator==(const PolicyMetrics&) const = default;
 };
 
+// The parts of a step, in their order: waiting for a shared device; packing and copying; log-probs of the reference
+// and, where there are several updates, of the weights before them; then for every micro-batch three; and the
+// optimizer.
+enum class StepPart { kWait, kPack, kScores, kForward, kLoss, kBackward, kUpdate };
+constexpr std::array<std::string_view, 7> names_of(StepPart) {
+  return {"wait", "pack", "scores", "forward", "loss", "backward", "update"};
+}
+constexpr std::array<const char*, 7> kPartFigures = {"seconds_wait",    "seconds_pack", "seconds_scores",
+                                                     "seconds_forward", "seconds_loss", "seconds_backward",
+                                                     "seconds_update"};
+
 // What one step was: it goes to the log, the reply, /metrics and the checkpoint. Losses and norms are means over the
 // step's updates.
 struct StepMetrics {
@@ -50,6 +62,11 @@ struct StepMetrics {
   double tokens = 0, target_tokens = 0;                          // forwarded; predicted with loss
   double sequences = 0, micro_batches = 0, skipped_updates = 0;  // skipped: a gradient that is not finite, or no target
   double seconds = 0, tokens_per_s = 0;
+  std::array<double, kPartFigures.size()> part_seconds{};  // of the device, by StepPart
+  double tflops = 0;           // 1e12 floating-point operations a second by the model's formula (train/flops.h)
+  double mfu = 0;              // their share of the device's data sheet; 0 where that is not known
+  double of_product_rate = 0;  // their share of what one large product reached when the trainer was started
+  double memory_gib = 0;       // in use: of the GPU by everybody, or the most that this process had of the host's
   std::optional<PolicyMetrics> policy;
   std::optional<BatchFigures> batch;  // of the lease
 
@@ -71,6 +88,11 @@ void for_each_figure(Metrics& m, Visit&& visit) {
   visit("skipped_updates", m.skipped_updates);
   visit("seconds", m.seconds);
   visit("tokens_per_s", m.tokens_per_s);
+  for (size_t part = 0; part < kPartFigures.size(); ++part) visit(kPartFigures[part], m.part_seconds[part]);
+  visit("tflops", m.tflops);
+  visit("mfu", m.mfu);
+  visit("of_product_rate", m.of_product_rate);
+  visit("memory_gib", m.memory_gib);
   if (m.policy) {
     visit("clip_fraction", m.policy->clip_fraction);
     visit("kl", m.policy->kl);
@@ -103,8 +125,8 @@ Json to_json(const StepMetrics& metrics);
 // A step that was trained, and what went with it.
 struct StepResult {
   StepMetrics metrics;
-  std::string checkpoint;              // folder, where one was written
-  std::string checkpoint_error;        // why none could be written: the step counts all the same
+  std::string checkpoint;              // folder of the one that was finished since the step before, behind the steps
+  std::string checkpoint_error;        // why one could not be, "step 3: ...": the steps count all the same
   bool repeated = false;               // trained before: nothing was done now
   std::vector<std::string> set_aside;  // sequences that cannot be trained on, each with its reason
 };

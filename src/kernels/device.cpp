@@ -4,6 +4,8 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <dlfcn.h>
 
+#include <sys/resource.h>
+
 #include <fstream>
 
 #include "base/cuda_driver.h"
@@ -66,6 +68,16 @@ int64_t free_memory(at::Device device) {
     std::getline(file, unit);
   }
   fail(ErrorKind::kMachine, "/proc/meminfo does not tell MemAvailable");
+}
+
+int64_t used_memory(at::Device device) {
+  if (!device.is_cpu()) {
+    const auto [free, total] = at::accelerator::getMemoryInfo(device.index());
+    return static_cast<int64_t>(total - free);
+  }
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return int64_t{usage.ru_maxrss} * 1024;
 }
 
 void synchronize(at::Device device) {

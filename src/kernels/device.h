@@ -15,7 +15,9 @@ at::Device open_device(const std::string& name);
 at::ScalarType parse_dtype(const std::string& name, at::Device device);
 bool has_gpu_kernels();                  // whether libtritonforge_cuda.so opens here
 int64_t free_memory(at::Device device);  // bytes
-void synchronize(at::Device device);     // waits for everything queued on it
+int64_t used_memory(
+    at::Device device);  // bytes of a GPU that anybody has, or the most of the host's that this process had
+void synchronize(at::Device device);  // waits for everything queued on it
 // "cpu", or the GPU's UUID from the driver ("GPU-..."): the name under which processes share it.
 std::string device_identity(at::Device device);
 

@@ -237,7 +237,7 @@ std::map<std::string, std::string> checksums_of(const std::vector<std::pair<std:
   return checksums;
 }
 
-void save_model(const Model& model, const fs::path& folder) {
+std::map<std::string, std::string> save_model(const Model& model, const fs::path& folder) {
   const auto target = fs::absolute(folder).lexically_normal();
   const fs::path parent = target.has_filename() ? target.parent_path() : target.parent_path().parent_path();
   const std::string name = (target.has_filename() ? target : target.parent_path()).filename().string();
@@ -268,13 +268,14 @@ void save_model(const Model& model, const fs::path& folder) {
     total += size;
   }
   const std::map<std::string, std::string> metadata{{"format", "pt"}};
+  std::map<std::string, std::string> sums;
   if (shards.size() == 1) {
-    save_safetensors(shards[0], content / "model.safetensors", metadata);
+    sums = save_safetensors(shards[0], content / "model.safetensors", metadata);
   } else {
     Json map = Json::object();
     for (size_t i = 0; i < shards.size(); ++i) {
       const auto file = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
-      save_safetensors(shards[i], content / file, metadata);
+      sums.merge(save_safetensors(shards[i], content / file, metadata));
       for (const auto& [parameter, tensor] : shards[i]) map[parameter] = file;
     }
     write_file_atomic(content / "model.safetensors.index.json",
@@ -285,6 +286,7 @@ void save_model(const Model& model, const fs::path& folder) {
   if (fs::exists(target)) fs::rename(target, pending.path() / "old");
   fs::rename(content, target);
   fsync_path(parent);
+  return sums;
 }
 
 }  // namespace tritonforge::model

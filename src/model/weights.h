@@ -27,8 +27,9 @@ std::map<std::string, std::string> weight_checksums(const Model& model);
 std::map<std::string, std::string> checksums_of(const std::vector<std::pair<std::string, at::Tensor>>& named);
 
 // Writes a Hugging Face folder: config.json and model.safetensors (sharded above 5 GB), in the model's dtype.
-// Atomic: written to FOLDER.tmp-*, then renamed. The tokenizer's files are the caller's to add.
-void save_model(const Model& model, const fs::path& folder);
+// Atomic: written to FOLDER.tmp-*, then renamed. The tokenizer's files are the caller's to add. Returns name ->
+// checksum.
+std::map<std::string, std::string> save_model(const Model& model, const fs::path& folder);
 // A safetensors file before its data: where each tensor goes, and the first bytes. Padded to a whole page, so that
 // another version of the same tensors has them at the same places.
 struct SafetensorsLayout {

@@ -7,20 +7,23 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <span>
 
 #include "base/config.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "contract/weights.h"
+#include "kernels/device.h"
 #include "model/weights.h"
 #include "tokenizer/tokenizer.h"
 
 namespace tritonforge::train {
 namespace {
 
-constexpr int64_t kFormat = 1;
+constexpr int64_t kFormat = 2;  // 1 had no checksums
 
 Json last_step_json(const StepMetrics& metrics) {
   return {{"step", metrics.step}, {"kind", name_of(metrics.kind)}, {"values", figures_json(metrics)}};
@@ -92,34 +95,75 @@ Json read_state(const fs::path& path) {
   }
 }
 
+// `tensors` as they were read against what was written.
+void verify(const std::map<std::string, std::string>& read, const Json& written, const fs::path& path) {
+  for (const auto& [name, sum] : read) {
+    if (!written.contains(name) || written[name] == sum) continue;
+    fail(ErrorKind::kCorrupt, "{}: tensor '{}' has the checksum {}, {} was written: the file is damaged", path.string(),
+         name, sum, written[name].dump());
+  }
+}
+
 }  // namespace
 
 void export_model(const model::Model& model, const fs::path& source, const fs::path& folder) {
   write_folder(folder, [&](const fs::path& temporary) {
-    model::save_model(model, temporary);
+    const Json sums = model::save_model(model, temporary);
     copy_tokenizer(source, temporary);
-    write_file_atomic(temporary / kChecksumsFile, Json(model::weight_checksums(model)).dump(1) + "\n");
+    write_file_atomic(temporary / kChecksumsFile, sums.dump(1) + "\n");
   });
 }
 
-void write_checkpoint(const fs::path& path, Trainer& trainer, const std::vector<TrainedLease>& leases) {
-  const TrainerState& state = trainer.state();
+CheckpointContents contents_of(Trainer& trainer, const std::vector<TrainedLease>& leases) {
+  return {trainer.model(), trainer.optimizer().state(), trainer.config(), trainer.state(), leases};
+}
+
+CheckpointContents Snapshot::take(Trainer& trainer, const std::vector<TrainedLease>& leases) {
+  const at::NoGradGuard no_grad;
+  const model::Model& model = trainer.model();
+  const auto like = [&](const at::Tensor& tensor) {
+    return at::empty(tensor.sizes(), tensor.options().device(at::kCPU).pinned_memory(tensor.is_cuda()));
+  };
+  const NamedTensors optimizer = trainer.optimizer().state();
+  if (!model_) {
+    model_.emplace(model.config(), model.dtype(), at::kCPU);
+    const at::Tensor& arena = model_->arena();
+    if (model.device().is_cuda() && kernels::has_gpu_kernels())
+      pinned_.emplace(std::span(static_cast<std::byte*>(arena.mutable_data_ptr()), arena.nbytes()));
+    for (const auto& [name, tensor] : optimizer) optimizer_.emplace_back(name, like(tensor));
+  }
+  model_->arena().copy_(model.arena(), /*non_blocking=*/true);
+  for (size_t i = 0; i < optimizer.size(); ++i) optimizer_[i].second.copy_(optimizer[i].second, /*non_blocking=*/true);
+  kernels::synchronize(model.device());
+  config_ = trainer.config();
+  return {*model_, optimizer_, config_, trainer.state(), leases};
+}
+
+int64_t Snapshot::bytes(Trainer& trainer) {
+  auto bytes = static_cast<int64_t>(trainer.model().arena().nbytes());
+  for (const auto& [name, tensor] : trainer.optimizer().state()) bytes += static_cast<int64_t>(tensor.nbytes());
+  return bytes;
+}
+
+void write_checkpoint(const fs::path& path, const CheckpointContents& contents) {
+  const TrainerState& state = contents.state;
   Json lease_list = Json::array();
-  for (const TrainedLease& lease : leases) {
+  for (const TrainedLease& lease : contents.leases) {
     lease_list.push_back({{"lease_id", lease.lease_id}, {"step", lease.step}, {"committed", lease.committed}});
   }
   const Json json = {{"format", kFormat},
                      {"step", state.step},
-                     {"seed", trainer.config().seed},
+                     {"seed", contents.config.seed},
                      {"weight_versions", state.weight_versions},
                      {"last", last_step_json(state.last)},
                      {"leases", lease_list}};
   write_folder(path, [&](const fs::path& temporary) {
-    model::save_model(trainer.model(), temporary);
-    copy_tokenizer(trainer.config().model, temporary);
-    model::save_safetensors(trainer.optimizer().state(), temporary / "optimizer.safetensors",
-                            {{"step", std::to_string(state.step)}});
-    write_file_atomic(temporary / "config.yaml", dump_config(trainer.config()));
+    Json sums = model::save_model(contents.model, temporary);
+    copy_tokenizer(contents.config.model, temporary);
+    sums.update(model::save_safetensors(contents.optimizer, temporary / "optimizer.safetensors",
+                                        {{"step", std::to_string(state.step)}}));
+    write_file_atomic(temporary / kChecksumsFile, sums.dump(1) + "\n");
+    write_file_atomic(temporary / "config.yaml", dump_config(contents.config));
     write_file_atomic(temporary / "trainer.json", json.dump(2) + "\n");
   });
 }
@@ -129,6 +173,8 @@ std::unique_ptr<Trainer> resume_trainer(const TrainConfig& config, const fs::pat
   const Json json = read_state(path);
   const std::string where = (path / "trainer.json").string();
   const model::SafetensorsFile file(path / "optimizer.safetensors");
+  const Json sums = parse_json(read_file(path / kChecksumsFile), (path / kChecksumsFile).string());
+  NamedTensors optimizer;
   const at::NoGradGuard no_grad;
   for (auto& [name, tensor] : trainer->optimizer().state()) {
     if (!file.contains(name)) {
@@ -141,8 +187,11 @@ std::unique_ptr<Trainer> resume_trainer(const TrainConfig& config, const fs::pat
            at::toString(saved.scalar_type()), fmt::join(saved.sizes(), "x"), at::toString(tensor.scalar_type()),
            fmt::join(tensor.sizes(), "x"));
     }
+    optimizer.emplace_back(name, saved);
     tensor.copy_(saved);
   }
+  verify(model::checksums_of(optimizer), sums, path / "optimizer.safetensors");
+  verify(model::weight_checksums(trainer->model()), sums, path);
   TrainerState state;
   state.step = require<int64_t>(json, "step", where);
   state.weight_versions = require<std::vector<int64_t>>(json, "weight_versions", where);
@@ -190,7 +239,10 @@ CheckpointStore::CheckpointStore(fs::path folder, int64_t keep) : folder_(std::m
   if (fs::exists(folder_ / "latest")) prune(latest());
 }
 
-CheckpointStore::~CheckpointStore() { ::close(lock_fd_); }
+CheckpointStore::~CheckpointStore() {
+  if (writing_.valid()) writing_.wait();
+  ::close(lock_fd_);
+}
 
 fs::path CheckpointStore::latest() const {
   if (!fs::exists(folder_ / "latest")) return {};
@@ -203,8 +255,43 @@ fs::path CheckpointStore::latest() const {
 }
 
 fs::path CheckpointStore::save(Trainer& trainer, const std::vector<TrainedLease>& leases) {
-  const fs::path path = folder_ / fmt::format("step-{:08}", trainer.state().step);
-  write_checkpoint(path, trainer, leases);
+  TF_CHECK(!writing_.valid(), "two checkpoints at a time");
+  return write(contents_of(trainer, leases));
+}
+
+void CheckpointStore::save_behind(Trainer& trainer, const std::vector<TrainedLease>& leases,
+                                  std::function<void()> written) {
+  TF_CHECK(!writing_.valid(), "two checkpoints at a time");
+  if (!snapshot_.taken() && Snapshot::bytes(trainer) > kernels::free_memory(at::kCPU) / 2) {
+    log::warn("step {}: the host has no memory for a copy of weights and optimizer: the checkpoint stops the trainer",
+              trainer.state().step);
+    std::promise<fs::path> done;
+    writing_ = done.get_future();
+    try {
+      done.set_value(write(contents_of(trainer, leases)));
+    } catch (...) {
+      done.set_exception(std::current_exception());
+    }
+    return written();
+  }
+  writing_ = std::async(std::launch::async, [this, contents = snapshot_.take(trainer, leases), written] {
+    struct Tell {
+      const std::function<void()>& written;
+      ~Tell() { written(); }
+    } tell{written};
+    return write(contents);
+  });
+}
+
+std::optional<fs::path> CheckpointStore::collect(bool wait) {
+  if (!writing_.valid()) return std::nullopt;
+  if (!wait && writing_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return std::nullopt;
+  return writing_.get();
+}
+
+fs::path CheckpointStore::write(const CheckpointContents& contents) const {
+  const fs::path path = folder_ / fmt::format("step-{:08}", contents.state.step);
+  write_checkpoint(path, contents);
   write_file_atomic(folder_ / "latest", path.filename().string() + "\n");
   prune(path);
   return path;

@@ -1,13 +1,17 @@
 #pragma once
-// Checkpoints: FOLDER/step-00000012/ is a Hugging Face folder (model and tokenizer) with optimizer.safetensors,
-// trainer.json and config.yaml beside. It is written as step-00000012.tmp-*, synced and renamed; FOLDER/latest then
-// names it. A kill at any moment leaves the one before; a full disk leaves it too and says so (kUnavailable).
-#include <map>
+// Checkpoints, written while the trainer goes on: FOLDER/step-00000012/ is a Hugging Face folder (model and tokenizer)
+// with optimizer.safetensors, trainer.json and config.yaml beside. It is written as step-00000012.tmp-*, synced and
+// renamed; FOLDER/latest then names it. A kill at any moment leaves the one before; a full disk leaves it too and says
+// so (kUnavailable).
+#include <functional>
+#include <future>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/filesystem.h"
+#include "kernels/gpu/handles.h"
 #include "train/trainer.h"
 
 namespace tritonforge::train {
@@ -24,6 +28,30 @@ struct TrainedLease {
 // GGUF file whose tokenizer it is.
 void export_model(const model::Model& model, const fs::path& source, const fs::path& folder);
 
+// What a checkpoint holds: a trainer's own tensors, or copies of them.
+struct CheckpointContents {
+  const model::Model& model;
+  NamedTensors optimizer;
+  const TrainConfig& config;
+  TrainerState state;
+  std::vector<TrainedLease> leases;
+};
+
+// Copies in the host's memory (pinned for a GPU), kept from one checkpoint to the next.
+class Snapshot {
+ public:
+  // Waits for the device, and for nothing else.
+  CheckpointContents take(Trainer& trainer, const std::vector<TrainedLease>& leases);
+  static int64_t bytes(Trainer& trainer);
+  bool taken() const { return model_.has_value(); }  // there is memory for it
+
+ private:
+  std::optional<model::Model> model_;
+  std::optional<tritonforge::gpu::PinnedRange> pinned_;  // its arena
+  NamedTensors optimizer_;
+  TrainConfig config_;
+};
+
 class CheckpointStore {
  public:
   // Creates the folder, takes it for this process (kUnavailable naming the holder where another has it), and removes
@@ -37,16 +65,26 @@ class CheckpointStore {
   fs::path latest() const;
   // Returns the new checkpoint's folder. Older ones beyond `keep` are removed after it is in place.
   fs::path save(Trainer& trainer, const std::vector<TrainedLease>& leases);
+  // The same from a copy and a thread of its own; `written` is called there at the end. Where the host has no memory
+  // for a copy it is written before this returns. None may be under way.
+  void save_behind(Trainer& trainer, const std::vector<TrainedLease>& leases, std::function<void()> written);
+  // What save_behind() began, once it is done: the folder, or throws what went wrong. nullopt where nothing is there,
+  // or, unless `wait`, is done yet.
+  std::optional<fs::path> collect(bool wait);
 
  private:
+  fs::path write(const CheckpointContents& contents) const;
   void prune(const fs::path& newest) const;
   fs::path folder_;
   int64_t keep_;
   int lock_fd_ = -1;
+  Snapshot snapshot_;
+  std::future<fs::path> writing_;  // after what it reads: its end is waited for first
 };
 
-// Writes one checkpoint as the folder `path` (which must not exist); also for /save with a path of its own.
-void write_checkpoint(const fs::path& path, Trainer& trainer, const std::vector<TrainedLease>& leases);
+// Of the trainer as it is, for save() and for /save with a path of its own (which must not exist).
+CheckpointContents contents_of(Trainer& trainer, const std::vector<TrainedLease>& leases);
+void write_checkpoint(const fs::path& path, const CheckpointContents& contents);
 // A trainer that goes on where the checkpoint stands: weights, optimizer, state. kCorrupt names file and tensor.
 std::unique_ptr<Trainer> resume_trainer(const TrainConfig& config, const fs::path& path);
 std::vector<TrainedLease> checkpoint_leases(const fs::path& path);

@@ -95,12 +95,13 @@ struct TrainConfig {
   int64_t optimizer_steps_per_batch = 1;
   int64_t max_staleness = -1;
   bool autograd = false, deterministic = false;
-  int64_t recompute_layers = 0;
+  int64_t recompute_layers = -1, recompute_qkv_layers = 0;
   int64_t lm_head_chunk = 1024;
   LossConfig loss;
 
   std::string checkpoint;
   int64_t checkpoint_interval = 0, keep_checkpoints = 2;
+  double watchdog_s = 600;
   std::string run_id;  // "" = from the checkpoint's path
   double buffer_timeout_s = 120;
   parallel::ParallelDims parallel;
@@ -136,13 +137,19 @@ struct TrainConfig {
       "gradients through libtorch's autograd, the reference, also where the trainer has a backward pass of its own");
     v("deterministic", deterministic,
       "two runs on one machine give the same bits: no kernel is chosen by its time, none adds in an order of chance");
-    v("recompute_layers", recompute_layers, at_least(0),
-      "first layers whose activations are computed again in the backward pass");
+    v("recompute_layers", recompute_layers, at_least(-1),
+      "first layers whose activations are computed again in the backward pass; -1 = as few as the GPU's memory "
+      "demands, "
+      "none on the CPU");
+    v("recompute_qkv_layers", recompute_qkv_layers, at_least(0),
+      "layers after those of which q, k and v are computed again (GPU); chosen, too, where recompute_layers is -1");
     v("lm_head_chunk", lm_head_chunk, at_least(1), "rows of logits that exist at a time");
     v("loss", loss, "the reinforcement learning loss");
     v("checkpoint", checkpoint, by_run(), "folder of checkpoints; empty = none");
     v("checkpoint_interval", checkpoint_interval, at_least(0), "steps between checkpoints; 0 = only on /save");
     v("keep_checkpoints", keep_checkpoints, at_least(1), "newest checkpoints that are kept");
+    v("watchdog_s", watchdog_s, at_least(0),
+      "seconds without progress after which a step counts as hung: /health is red and names the part; 0 = never");
     v("run_id", run_id, by_run(), "names the shared-memory folder of published weights");
     v("buffer_timeout_s", buffer_timeout_s, at_least(0.001),
       "seconds that the buffer may take to hand over a lease before the step fails");

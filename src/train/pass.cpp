@@ -5,9 +5,7 @@
 #include "model/gpu_support.h"
 
 namespace tritonforge::train {
-namespace {
 
-// Why the kernels of kernels/gpu do not train this model, in one line; empty where they do.
 std::string gpu_refusal(const model::Model& model, const TrainConfig& config) {
   if (config.autograd) return "autograd is asked for";
   if (std::string refusal = model::gpu_kernels_refusal(model); !refusal.empty()) return refusal;
@@ -16,8 +14,6 @@ std::string gpu_refusal(const model::Model& model, const TrainConfig& config) {
       tritonforge::gpu::open_cuda_library().device_properties(model.device().index(), &device));
   return device.compute_major == 9 ? "" : fmt::format("{} is no Hopper GPU", device.name);
 }
-
-}  // namespace
 
 std::optional<Gradients> make_gradients(const model::Model& model, const TrainConfig& config) {
   const bool states = config.optimizer_state != OptimizerState::kFp32;

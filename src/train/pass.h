@@ -2,6 +2,7 @@
 // Forward and backward pass of a micro-batch, each as its device does it best; the trainer's step is the same for all.
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "model/model.h"
 #include "train/config.h"
@@ -35,6 +36,8 @@ std::unique_ptr<Pass> make_gpu_pass(const model::Model& model, const TrainConfig
 
 // The arena for the gradients of the pass that suits model and config; none where they go to .grad.
 std::optional<Gradients> make_gradients(const model::Model& model, const TrainConfig& config);
+// Why the kernels of kernels/gpu do not train this model, in one line; empty where they do.
+std::string gpu_refusal(const model::Model& model, const TrainConfig& config);
 // The fastest for the model's device and dtype; with config.autograd the reference.
 std::unique_ptr<Pass> make_pass(const model::Model& model, const TrainConfig& config, Gradients* gradients);
 

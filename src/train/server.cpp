@@ -30,6 +30,13 @@ struct TrainerServer::Impl {
       : service(the_service), http(std::move(options)), jobs(1, kMaxQueue) {
     add_routes();
     jobs.submit([this] { service.take_threads(); });  // the number of CPU threads belongs to a thread
+    // Its leases are committed now, not with the next request.
+    service.on_written([this] {
+      jobs.submit([this] {
+        service.settle(true);
+        service.idle();
+      });
+    });
   }
 
   // Runs `work` on the training thread and answers with its Json.
@@ -108,7 +115,11 @@ struct TrainerServer::Impl {
 
 TrainerServer::TrainerServer(TrainerService& service, net::ServerOptions options)
     : impl_(std::make_unique<Impl>(service, std::move(options))) {}
-TrainerServer::~TrainerServer() { stop(0); }
+TrainerServer::~TrainerServer() {
+  stop(0);
+  impl_->service.settle(true);  // who would tell this server of it
+  impl_->service.on_written([] {});
+}
 void TrainerServer::start() { impl_->http.start(); }
 std::string TrainerServer::url() const { return impl_->http.url(); }
 

@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/checksum.h"
 #include "base/clock.h"
@@ -70,11 +71,7 @@ void TrainerService::take_threads() const {
 StepResult TrainerService::step(StepRequest request) {
   const int64_t done = trainer_->state().step;
   if (request.step == done && done > 0) {
-    return {trainer_->state().last,
-            checkpoint_step_ == done ? checkpoint_path_ : "",
-            checkpoint_error_step_ == done ? checkpoint_error_ : "",
-            true,
-            {}};
+    return {trainer_->state().last, last_news_.checkpoint, last_news_.error, true, {}};
   }
   if (request.step != done + 1)
     fail(ErrorKind::kConflict, "step {} is out of turn: expected {}", request.step, done + 1);
@@ -97,24 +94,28 @@ StepResult TrainerService::step(StepRequest request) {
   note(fmt::format("step {}", request.step));
   publisher_->settle();  // the weights are about to change
   {
-    std::optional<DeviceLock::Hold> hold;
-    if (device_lock_) hold.emplace(device_lock_->shared());
+    const std::optional<DeviceLock::Hold> hold = share_device();
     trainer_->train_step(request.kind, request.sequences, batch);
     if (device_lock_) kernels::synchronize(trainer_->model().device());
   }
   if (request.kind == StepKind::kRl) leases_.push_back({request.lease_id, request.step, false});
-  StepResult reply{trainer_->state().last, "", "", false, std::move(aside)};
-  report(reply.metrics);
-  if (options_.config.checkpoint_interval > 0 && request.step % options_.config.checkpoint_interval == 0) {
-    try {
-      save_checkpoint();
-      reply.checkpoint = checkpoint_path_;
-    } catch (const Error& error) {  // the step is done and the old checkpoint stands: say so and go on
-      log::error("checkpoint of step {}: {}", request.step, error.what());
-      reply.checkpoint_error = error.what();
-    }
+  report(trainer_->state().last);
+  settle(false);
+  if (options_.config.checkpoint_interval > 0 && request.step % options_.config.checkpoint_interval == 0)
+    begin_checkpoint();
+  last_news_ = std::exchange(news_, {});
+  return {trainer_->state().last, last_news_.checkpoint, last_news_.error, false, std::move(aside)};
+}
+
+std::optional<DeviceLock::Hold> TrainerService::share_device() {
+  if (!device_lock_) return std::nullopt;
+  trainer_->clock().begin(StepPart::kWait, "the device");
+  try {
+    return device_lock_->shared();
+  } catch (...) {
+    trainer_->clock().abandon();
+    throw;
   }
-  return reply;
 }
 
 // One sequence that no micro-batch can hold must not end a run that would meet it again after every restart.
@@ -143,32 +144,50 @@ SequenceBatch TrainerService::fetch_lease(const StepRequest& request) {
   return batch_of_lease_json(parse_json(reply.body, "GET " + url));
 }
 
-void TrainerService::save_checkpoint() {
-  note("saving");
-  std::vector<TrainedLease> kept;
+// With those that are committed up to a number: the rest need not be refused by name any more.
+std::vector<TrainedLease> TrainerService::kept_leases() {
   const size_t committed = std::count_if(leases_.begin(), leases_.end(),
                                          [](const TrainedLease& lease) { return lease.committed; });
   size_t forget = committed > kRememberedLeases ? committed - kRememberedLeases : 0;
-  for (const TrainedLease& lease : leases_) {
-    if (lease.committed && forget > 0) {
-      --forget;
-    } else {
-      kept.push_back(lease);
-    }
-  }
-  leases_ = std::move(kept);
+  std::erase_if(leases_, [&](const TrainedLease& lease) { return lease.committed && forget > 0 && forget-- > 0; });
+  return leases_;
+}
+
+void TrainerService::begin_checkpoint() {
+  settle(true);  // one at a time: disks that are slower than the steps between two slow the steps down
+  note("copying what the checkpoint holds");
+  const auto started = Clock::now();
+  writing_step_ = trainer_->state().step;
   try {
-    checkpoint_path_ = store_->save(*trainer_, leases_);
-  } catch (const Error& error) {
-    checkpoint_error_ = error.what();
-    checkpoint_error_step_ = trainer_->state().step;
-    metrics_.add("checkpoint_failures_total");
-    throw;
+    store_->save_behind(*trainer_, kept_leases(), [this] { written_(); });
+  } catch (const std::exception& error) {
+    checkpoint_failed(error.what());
   }
+  metrics_.set("checkpoint_stall_seconds", seconds_since(started));
+}
+
+void TrainerService::settle(bool wait) {
+  if (!store_) return;
+  try {
+    if (const auto path = store_->collect(wait)) checkpoint_is_at(*path, writing_step_);
+  } catch (const std::exception& error) {  // the steps are done and the old checkpoint stands: say so and go on
+    checkpoint_failed(error.what());
+  }
+}
+
+void TrainerService::checkpoint_is_at(const fs::path& path, int64_t step) {
+  news_.checkpoint = checkpoint_path_ = path;
+  checkpoint_step_ = step;
   checkpoint_error_.clear();
-  checkpoint_step_ = trainer_->state().step;
-  metrics_.set("checkpoint_step", static_cast<double>(checkpoint_step_));
+  metrics_.set("checkpoint_step", static_cast<double>(step));
   commit_leases();
+}
+
+void TrainerService::checkpoint_failed(const std::string& why) {
+  log::error("checkpoint of step {}: {}", writing_step_, why);
+  checkpoint_error_ = why;
+  news_.error = fmt::format("step {}: {}", writing_step_, why);
+  metrics_.add("checkpoint_failures_total");
 }
 
 int64_t TrainerService::uncommitted_leases() const {
@@ -198,12 +217,23 @@ void TrainerService::expect(int64_t step) const {
 fs::path TrainerService::save(const std::string& path) {
   if (!path.empty()) {
     note("saving");
-    write_checkpoint(path, *trainer_, leases_);
+    write_checkpoint(path, contents_of(*trainer_, leases_));
     return path;
   }
   if (!store_) fail(ErrorKind::kUsage, "POST /save: the config names no checkpoint folder; give a 'path'");
-  if (checkpoint_step_ == trainer_->state().step) commit_leases();
-  else save_checkpoint();
+  settle(true);
+  if (checkpoint_step_ == trainer_->state().step) {
+    commit_leases();
+    return checkpoint_path_;
+  }
+  note("saving");
+  writing_step_ = trainer_->state().step;
+  try {
+    checkpoint_is_at(store_->save(*trainer_, kept_leases()), writing_step_);
+  } catch (const std::exception& error) {
+    checkpoint_failed(error.what());
+    throw;
+  }
   return checkpoint_path_;
 }
 
@@ -225,8 +255,9 @@ fs::path TrainerService::export_to(const std::string& folder) {
 }
 
 void TrainerService::shut_down() {
+  settle(true);
   if (!store_ || trainer_->broken() || trainer_->state().step <= std::max<int64_t>(checkpoint_step_, 0)) return;
-  save_checkpoint();
+  save("");
   log::info("saved {}", checkpoint_path_);
 }
 
@@ -256,6 +287,7 @@ void TrainerService::note(const std::string& activity) {
 }
 
 Json TrainerService::status() const {
+  const auto standing = trainer_->clock().standing();
   const std::lock_guard lock(mutex_);
   Json json = {{"step", visible_.step},
                {"expected_step", visible_.step + 1},
@@ -265,15 +297,21 @@ Json TrainerService::status() const {
                {"since", visible_.since},
                {"weight_versions", visible_.weight_versions},
                {"uncommitted_leases", visible_.uncommitted_leases}};
+  if (standing) json["part"] = standing->part;
   if (!visible_.checkpoint_error.empty()) json["checkpoint_error"] = visible_.checkpoint_error;
   if (visible_.last.step > 0) json["last"] = to_json(visible_.last);
   return json;
 }
 
 TrainerService::Health TrainerService::health() const {
+  const auto standing = trainer_->clock().standing();
   const std::lock_guard lock(mutex_);
   if (visible_.broken && visible_.activity == "idle") {
     return {net::Colour::kRed, fmt::format("the step after {} failed halfway: restart with --resume", visible_.step)};
+  }
+  if (const double limit = options_.config.watchdog_s; standing && limit > 0 && standing->seconds > limit) {
+    return {net::Colour::kRed, fmt::format("{} hangs: {} has not moved on for {:.0f} s (watchdog_s {})",
+                                           visible_.activity, standing->part, standing->seconds, limit)};
   }
   if (!visible_.checkpoint_error.empty())
     return {net::Colour::kYellow, "the last checkpoint failed: " + visible_.checkpoint_error};

@@ -1,6 +1,7 @@
 #pragma once
 // What the trainer's endpoints do, without HTTP: one call at a time, from one thread; only status() and health() may be
 // called from others.
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -36,6 +37,10 @@ class TrainerService {
   fs::path export_to(const std::string& folder);
   // A checkpoint where there is a folder for it and steps since the last one.
   void shut_down();
+  // A checkpoint that was written behind the steps is in place or has failed: leases are committed, or health says so.
+  // Without `wait`: where it is done. `told`, from any thread: that one is.
+  void settle(bool wait);
+  void on_written(std::function<void()> told) { written_ = std::move(told); }
 
   void idle() { note("idle"); }
   int64_t steps_done() const { return trainer_->state().step; }
@@ -53,8 +58,12 @@ class TrainerService {
  private:
   SequenceBatch fetch_lease(const StepRequest& request);
   std::vector<std::string> set_aside(StepRequest& request) const;
+  std::optional<DeviceLock::Hold> share_device();  // for the length of a step, where somebody measures on it, too
   void commit_leases();
-  void save_checkpoint();
+  std::vector<TrainedLease> kept_leases();
+  void begin_checkpoint();
+  void checkpoint_is_at(const fs::path& path, int64_t step);
+  void checkpoint_failed(const std::string& why);
   void note(const std::string& activity);  // makes the state visible to status()
   void report(const StepMetrics& metrics);
 
@@ -70,13 +79,19 @@ class TrainerService {
                          {"steps_total", "steps trained since the start"},
                          {"tokens_total", "tokens trained on since the start"},
                          {"checkpoint_step", "steps that the newest checkpoint holds"},
+                         {"checkpoint_stall_seconds", "that the last checkpoint kept the trainer from going on"},
                          {"checkpoint_failures_total", "checkpoints that could not be written"},
                          {"published_version", "version of the weights published last"}}};
   std::vector<TrainedLease> leases_;
   std::string buffer_;  // where the run's buffer is now; "": nobody said so yet
   int64_t checkpoint_step_ = -1;
   std::string checkpoint_path_, checkpoint_error_;
-  int64_t checkpoint_error_step_ = -1;  // of the step that could not be saved
+  int64_t writing_step_ = -1;  // of the checkpoint that is being written
+  std::function<void()> written_ = [] {};
+  // For the reply of the next step, and of the last one, which may be asked for again.
+  struct News {
+    std::string checkpoint, error;
+  } news_, last_news_;
 
   mutable std::mutex mutex_;  // guards what follows, which other threads read
   struct Visible {

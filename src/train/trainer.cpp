@@ -11,7 +11,6 @@
 #include "train/losses.h"
 #include "train/packing.h"
 #include "train/schedule.h"
-#include "train/step_record.h"
 
 namespace tritonforge::train {
 namespace {
@@ -72,102 +71,153 @@ std::vector<MicroBatch> pack(StepKind kind, const std::vector<TrainSequence>& se
   return batches;
 }
 
-PolicyLoss loss_of(const MicroBatch& batch, const TargetScores& scores, const at::Tensor& start_log_probs,
-                   Pass* reference, const TrainConfig& config) {
+// start, reference: log-probs before the step's updates, and the reference model's; the latter where there is one.
+PolicyLoss loss_of(const MicroBatch& batch, const TargetScores& scores, const at::Tensor& start,
+                   const at::Tensor& reference, const LossConfig& loss) {
   PolicyInputs in;
   in.log_probs = scores.log_probs;
-  in.old_log_probs = config.loss.ratio_base == RatioBase::kSampler ? batch.sampler_log_probs : start_log_probs;
+  in.old_log_probs = loss.ratio_base == RatioBase::kSampler ? batch.sampler_log_probs : start;
   in.sampler_log_probs = batch.sampler_log_probs;
   in.entropy = scores.entropy;
   in.advantages = batch.advantages;
   in.weights = batch.weights;
   in.on_policy = batch.on_policy;
   in.lengths = batch.lengths;
-  if (reference) in.reference_log_probs = reference->forward(batch, false).log_probs;
-  return policy_loss(in, config.loss);
+  in.reference_log_probs = reference;
+  return policy_loss(in, loss);
+}
+
+std::optional<MemoryPlan> plan_of(const model::Model& model, const TrainConfig& config) {
+  if (config.recompute_layers > model.config().num_layers) {
+    fail(ErrorKind::kUsage, "recompute_layers {}: the model has {} layers", config.recompute_layers,
+         model.config().num_layers);
+  }
+  if (!gpu_refusal(model, config).empty()) return std::nullopt;
+  MemoryPlan plan = plan_memory(model.config(), model.arena().numel(), config, kernels::free_memory(model.device()));
+  for (const std::string& line : plan.lines()) log::info("memory plan: {}", line);
+  return plan;
+}
+
+TrainConfig as_planned(TrainConfig config, const std::optional<MemoryPlan>& plan) {
+  config.recompute_layers = plan ? plan->recompute.layers : std::max<int64_t>(0, config.recompute_layers);
+  if (plan) config.recompute_qkv_layers = plan->recompute.qkv_layers;
+  return config;
 }
 
 }  // namespace
 
-Trainer::Trainer(TrainConfig config, model::Model model, std::optional<model::Model> reference)
+Trainer::Trainer(TrainConfig config, model::Model model, std::optional<model::Model> reference, DeviceRate rate)
     : config_(std::move(config)),
       model_(std::move(model)),
       reference_(std::move(reference)),
-      gradients_(make_gradients(model_, config_)),
-      optimizer_(make_optimizer(model_, gradients_ ? &*gradients_ : nullptr, config_)),
-      pass_(make_pass(model_, config_, gradients_ ? &*gradients_ : nullptr)) {
+      plan_(plan_of(model_, config_)),
+      planned_(as_planned(config_, plan_)),
+      gradients_(make_gradients(model_, planned_)),
+      optimizer_(make_optimizer(model_, gradients_ ? &*gradients_ : nullptr, planned_)),
+      pass_(make_pass(model_, planned_, gradients_ ? &*gradients_ : nullptr)),
+      rate_(rate),
+      clock_(model_.device()) {
   TF_CHECK(reference_.has_value() == (config_.loss.kl_coef > 0), "a reference model and kl_coef {}",
            config_.loss.kl_coef);
-  if (reference_) reference_pass_ = make_pass(*reference_, config_, nullptr);
+  if (reference_) reference_pass_ = make_pass(*reference_, planned_, nullptr);
   state_.weight_versions = {0};
+}
+
+// Packed and on the device.
+std::vector<Trainer::Update> Trainer::prepare(StepKind kind, std::span<const TrainSequence> sequences, int64_t step,
+                                              StepRecord& record) {
+  clock_.begin(StepPart::kPack);
+  Chosen chosen = choose(kind, sequences, config_, state_.weight_versions);
+  if (chosen.stale > 0) {
+    log::warn("step {}: {} of {} sequences are left out: a token is more than {} weight versions old", step,
+              chosen.stale, sequences.size(), config_.max_staleness);
+  }
+  record.add_stale(chosen.stale);
+  std::vector<Update> updates;
+  for (const auto& part :
+       split_batch(std::move(chosen.sequences), config_.optimizer_steps_per_batch, Rng::derive(config_.seed, step))) {
+    updates.push_back({pack(kind, part, config_, state_.weight_versions, model_.device()), {}});
+  }
+  // With one update the ratio's denominator is the forward pass itself; with more, the weights move in between.
+  if (kind == StepKind::kSft || updates.size() == 1) return updates;
+  clock_.begin(StepPart::kScores, "the weights before the step");
+  for (Update& update : updates) {
+    for (const MicroBatch& batch : update.batches)
+      update.start_log_probs.push_back(pass_->forward(batch, false).log_probs);
+  }
+  return updates;
+}
+
+void Trainer::pass_over(StepKind kind, const Update& update, size_t index, StepRecord& record) {
+  const MicroBatch& batch = update.batches[index];
+  const std::string name = fmt::format("micro-batch {} of {}", index + 1, update.batches.size());
+  at::Tensor reference;
+  if (kind == StepKind::kRl && reference_pass_) {
+    clock_.begin(StepPart::kScores, name + ", the reference model");
+    reference = reference_pass_->forward(batch, false).log_probs;
+  }
+  clock_.begin(StepPart::kForward, name);
+  // Leaves: the loss alone is autograd's, a handful of operations over [n].
+  TargetScores scores = pass_->forward(batch, true,
+                                       kind == StepKind::kSft ? sft_gradient(batch.weights) : at::Tensor());
+  clock_.begin(StepPart::kLoss, name);
+  scores.log_probs.requires_grad_();
+  if (config_.loss.entropy_coef > 0 && kind == StepKind::kRl) scores.entropy.requires_grad_();
+  if (kind == StepKind::kSft) {
+    const at::Tensor loss = sft_loss(scores.log_probs, batch.weights);
+    loss.backward();
+    record.add_sft(batch, scores, loss);
+  } else {
+    const at::Tensor start = update.start_log_probs.empty() ? scores.log_probs.detach() : update.start_log_probs[index];
+    const PolicyLoss loss = loss_of(batch, scores, start, reference, config_.loss);
+    loss.loss.backward();
+    record.add_rl(batch, scores, start, loss);
+  }
+  clock_.begin(StepPart::kBackward, name);
+  pass_->backward(scores.log_probs.grad(), scores.entropy.grad());
+  optimizer_->accumulate_gradients();
 }
 
 StepMetrics Trainer::train_step(StepKind kind, std::span<const TrainSequence> sequences,
                                 const std::optional<BatchFigures>& leased) {
   if (broken_)
     fail(ErrorKind::kInternal, "the step after {} failed halfway: restart the trainer with --resume", state_.step);
-  const int64_t targets = check_sequences(sequences, config_, model_.config().vocab_size, model_.config().max_position);
-  if (targets == 0 && kind == StepKind::kSft)
-    fail(ErrorKind::kUsage, "nothing to train on: no token has loss_mask set");
   const auto started = Clock::now();
   const int64_t step = state_.step + 1;
   const double rate = learning_rate(config_, step);
 
-  std::vector<std::vector<MicroBatch>> updates;
-  Chosen chosen = choose(kind, sequences, config_, state_.weight_versions);
-  if (chosen.stale > 0) {
-    log::warn("step {}: {} of {} sequences are left out: a token is more than {} weight versions old", step,
-              chosen.stale, sequences.size(), config_.max_staleness);
-  }
-  for (const auto& part :
-       split_batch(std::move(chosen.sequences), config_.optimizer_steps_per_batch, Rng::derive(config_.seed, step))) {
-    updates.push_back(pack(kind, part, config_, state_.weight_versions, model_.device()));
-  }
   StepRecord record;
-  record.add_stale(chosen.stale);
+  StepMetrics metrics;
+  size_t update_count = 0;
+  double flops = 0;
   try {
-    // With one update the ratio's denominator is the forward pass itself; with more, the weights move in between.
-    std::vector<std::vector<at::Tensor>> start_log_probs(updates.size());
-    if (kind == StepKind::kRl && updates.size() > 1) {
-      for (size_t u = 0; u < updates.size(); ++u) {
-        for (const MicroBatch& batch : updates[u]) start_log_probs[u].push_back(pass_->forward(batch, false).log_probs);
+    const int64_t targets = check_sequences(sequences, config_, model_.config().vocab_size,
+                                            model_.config().max_position);
+    if (targets == 0 && kind == StepKind::kSft)
+      fail(ErrorKind::kUsage, "nothing to train on: no token has loss_mask set");
+    const std::vector<Update> updates = prepare(kind, sequences, step, record);
+    update_count = updates.size();
+    for (const Update& update : updates) {
+      for (size_t index = 0; index < update.batches.size(); ++index) {
+        pass_over(kind, update, index, record);
+        flops += training_flops(model_.config(), update.batches[index]);
       }
-    }
-    for (size_t u = 0; u < updates.size(); ++u) {
-      for (size_t m = 0; m < updates[u].size(); ++m) {
-        const MicroBatch& batch = updates[u][m];
-        // Leaves: the loss alone is autograd's, a handful of operations over [n].
-        TargetScores scores = pass_->forward(batch, true,
-                                             kind == StepKind::kSft ? sft_gradient(batch.weights) : at::Tensor());
-        scores.log_probs.requires_grad_();
-        if (config_.loss.entropy_coef > 0 && kind == StepKind::kRl) scores.entropy.requires_grad_();
-        if (kind == StepKind::kSft) {
-          const at::Tensor loss = sft_loss(scores.log_probs, batch.weights);
-          loss.backward();
-          record.add_sft(batch, scores, loss);
-        } else {
-          const at::Tensor start = updates.size() > 1 ? start_log_probs[u][m] : scores.log_probs.detach();
-          const PolicyLoss loss = loss_of(batch, scores, start, reference_pass_.get(), config_);
-          loss.loss.backward();
-          record.add_rl(batch, scores, start, loss);
-        }
-        pass_->backward(scores.log_probs.grad(), scores.entropy.grad());
-        optimizer_->accumulate_gradients();
-      }
+      clock_.begin(StepPart::kUpdate);
       broken_ = true;  // until the last update is in: some weights have moved, the step is not done
       record.add_update(optimizer_->step(rate));
       pass_->weights_changed();
     }
-    state_.last = record.read();  // waits for the device
+    metrics = record.read();  // waits for the device
+    metrics.part_seconds = clock_.end();
   } catch (...) {
+    clock_.abandon();
     optimizer_->clear_gradients();
     throw;
   }
   broken_ = false;
   state_.step = step;
-  const bool moved = state_.last.skipped_updates < static_cast<double>(updates.size());
+  const bool moved = metrics.skipped_updates < static_cast<double>(update_count);
   if (moved) state_.weight_versions.clear();  // else the engines' versions are still these weights
-  StepMetrics& metrics = state_.last;
   metrics.step = step;
   metrics.kind = kind;
   metrics.batch = leased;
@@ -175,6 +225,12 @@ StepMetrics Trainer::train_step(StepKind kind, std::span<const TrainSequence> se
   metrics.sequences = static_cast<double>(sequences.size());
   metrics.seconds = seconds_since(started);
   metrics.tokens_per_s = metrics.tokens / std::max(metrics.seconds, 1e-9);
+  const double reached = flops / std::max(metrics.seconds, 1e-9);
+  metrics.tflops = reached / 1e12;
+  if (rate_.peak > 0) metrics.mfu = reached / rate_.peak;
+  if (rate_.products > 0) metrics.of_product_rate = reached / rate_.products;
+  metrics.memory_gib = static_cast<double>(kernels::used_memory(model_.device())) / (int64_t{1} << 30);
+  state_.last = metrics;
   return metrics;
 }
 
@@ -201,10 +257,6 @@ std::unique_ptr<Trainer> make_trainer(const TrainConfig& config, const fs::path&
     return model;
   };
   model::Model model = weights.empty() ? load(config.model) : model::load_model(weights, dtype, device);
-  if (config.recompute_layers > model.config().num_layers) {
-    fail(ErrorKind::kUsage, "recompute_layers {}: the model has {} layers", config.recompute_layers,
-         model.config().num_layers);
-  }
   std::optional<model::Model> reference;
   if (config.loss.kl_coef > 0) {
     reference = model::load_model(config.reference_model.empty() ? config.model : config.reference_model, dtype,
@@ -214,7 +266,7 @@ std::unique_ptr<Trainer> make_trainer(const TrainConfig& config, const fs::path&
            model.config().vocab_size);
     }
   }
-  return std::make_unique<Trainer>(config, std::move(model), std::move(reference));
+  return std::make_unique<Trainer>(config, std::move(model), std::move(reference), device_rate(device, dtype));
 }
 
 }  // namespace tritonforge::train

@@ -10,8 +10,12 @@
 #include "contract/step.h"
 #include "model/model.h"
 #include "train/config.h"
+#include "train/flops.h"
+#include "train/memory_plan.h"
 #include "train/optimizer.h"
 #include "train/pass.h"
+#include "train/step_clock.h"
+#include "train/step_record.h"
 
 namespace tritonforge::train {
 
@@ -24,8 +28,8 @@ struct TrainerState {
 
 class Trainer {
  public:
-  // `reference` is there exactly where config.loss.kl_coef > 0.
-  Trainer(TrainConfig config, model::Model model, std::optional<model::Model> reference);
+  // `reference` is there exactly where config.loss.kl_coef > 0. rate: what the step's figures are compared with.
+  Trainer(TrainConfig config, model::Model model, std::optional<model::Model> reference, DeviceRate rate = {});
   Trainer(const Trainer&) = delete;  // its passes refer to it
 
   // Forward and backward over micro-batches, clip, update. Throws kUsage before anything has changed where the
@@ -44,14 +48,30 @@ class Trainer {
   void restore(TrainerState state);
   // The current weights have been handed out under this version.
   void published(int64_t version);
+  StepClock& clock() { return clock_; }                                   // its standing() from any thread
+  const std::optional<MemoryPlan>& memory_plan() const { return plan_; }  // with own passes on a GPU
 
  private:
+  struct Update {
+    std::vector<MicroBatch> batches;
+    std::vector<at::Tensor> start_log_probs;  // of each batch; none where the step has one update
+  };
+  // Nothing has changed when it throws.
+  std::vector<Update> prepare(StepKind kind, std::span<const TrainSequence> sequences, int64_t step,
+                              StepRecord& record);
+  // Forward, loss and backward of one micro-batch.
+  void pass_over(StepKind kind, const Update& update, size_t index, StepRecord& record);
+
   TrainConfig config_;
   model::Model model_;
   std::optional<model::Model> reference_;
+  std::optional<MemoryPlan> plan_;
+  TrainConfig planned_;  // config_, with what the plan computes again
   std::optional<Gradients> gradients_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<Pass> pass_, reference_pass_;  // the second where there is a reference
+  DeviceRate rate_;
+  StepClock clock_;
   TrainerState state_;
   bool broken_ = false;
 };

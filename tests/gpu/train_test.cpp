@@ -1,6 +1,12 @@
 // The trainer's own passes and optimizer on a GPU against autograd and AdamW in fp32 on the CPU.
 #include <ATen/ATen.h>
+#include <c10/core/CachingDeviceAllocator.h>
 
+#include <cmath>
+
+#include "base/clock.h"
+#include "bench/qwen3_8b.h"
+#include "contract/step.h"
 #include "gpu/fixture.h"
 #include "kernels/device.h"
 #include "train/gpu/adamw.h"
@@ -223,8 +229,9 @@ TEST_F(TrainOnGpu, RecomputeAndPaddingChangeNoBit) {
   config.deterministic = true;
   const auto all = sequences(5, 1.0);
   std::vector<Ran> runs;
-  for (const int64_t layers : {0, 2, 3}) {
+  for (const auto& [layers, qkv_layers] : {std::pair{0, 0}, {2, 0}, {3, 0}, {0, 3}, {1, 1}}) {
     config.recompute_layers = layers;
+    config.recompute_qkv_layers = qkv_layers;
     runs.push_back(run_own(shape, config, all, device(), false));
   }
   at::globalContext().setDeterministicAlgorithms(false, false);
@@ -233,6 +240,80 @@ TEST_F(TrainOnGpu, RecomputeAndPaddingChangeNoBit) {
     for (size_t i = 0; i < runs[0].gradients.size(); ++i)
       EXPECT_TRUE(at::equal(runs[0].gradients[i].second, runs[r].gradients[i].second)) << runs[0].gradients[i].first;
   }
+}
+
+// What the trainer says it takes is what it takes, and every step says how long its parts took and what it reached.
+TEST_F(TrainOnGpu, TheMemoryPlanIsWhatIsUsed) {
+  const auto used = [&] { return kernels::used_memory(device()); };
+  for (const auto& [states, layers, qkv_layers] :
+       {std::tuple{OptimizerState::kBf16Sr, 0, 0}, {OptimizerState::kFp32, 0, 4}, {OptimizerState::kBf16Sr, 3, 1}}) {
+    at::getDeviceAllocator(at::kCUDA)->emptyCache();
+    TrainConfig config;
+    config.device = "cuda";
+    config.optimizer_state = states;
+    config.recompute_layers = layers;
+    config.recompute_qkv_layers = qkv_layers;
+    config.max_tokens_per_micro_batch = 6144;
+    auto model = random_qwen3_8b("cuda", 4);
+    const int64_t before = used();
+    const auto started = Clock::now();
+    Trainer trainer(config, std::move(*model), std::nullopt, device_rate(device(), at::kBFloat16));
+    const auto all = sequences(16, 1.0, 300, 400);
+    StepMetrics metrics;
+    for (int step = 0; step < 3; ++step) metrics = trainer.train_step(StepKind::kSft, all);
+    const double off = static_cast<double>(used() - before) / static_cast<double>(trainer.memory_plan()->total()) - 1;
+    for (const std::string& line : trainer.memory_plan()->lines()) fmt::print("{}\n", line);
+    fmt::print("{:+.2f} % used\n", 100 * off);
+    EXPECT_LT(std::abs(off), 0.05);
+
+    double parts = 0;
+    for (const double seconds : metrics.part_seconds) parts += seconds;
+    EXPECT_GT(metrics.part_seconds[static_cast<size_t>(StepPart::kForward)], 0);
+    EXPECT_GT(metrics.part_seconds[static_cast<size_t>(StepPart::kBackward)], 0);
+    EXPECT_GT(metrics.part_seconds[static_cast<size_t>(StepPart::kUpdate)], 0);
+    EXPECT_LT(parts, seconds_since(started));
+    EXPECT_GT(metrics.mfu, 0.01);
+    EXPECT_LT(metrics.mfu, 1);
+    EXPECT_LT(metrics.of_product_rate, 1);
+    fmt::print("{}\n", figures_json(metrics).dump());
+  }
+}
+
+// 200 steps of own passes and of autograd, both in bfloat16 with fp32 states: as near to each other as either is to
+// fp32 on the CPU.
+TEST_F(TrainOnGpu, LearnsAsAutogradOver200Steps) {
+  model::ModelConfig shape = small_config(model::Family::kQwen3);
+  shape.num_layers = 2;
+  TrainConfig config = sample_train_config();
+  config.dtype = "bfloat16";
+  config.lr = 2e-4;
+  const auto trainer = [&](bool autograd, at::ScalarType dtype, at::Device on) {
+    TrainConfig own = config;
+    own.autograd = autograd;
+    return std::make_unique<Trainer>(own, made(shape, dtype, on), std::nullopt);
+  };
+  const auto own = trainer(false, at::kBFloat16, device()), reference = trainer(true, at::kBFloat16, device()),
+             exact = trainer(false, at::kFloat, at::kCPU);
+  std::vector<double> of_own, of_reference;  // how far the losses are from fp32's
+  double first = 0, last = 0;
+  for (int step = 0; step < 200; ++step) {
+    const auto all = sequences(4, 1.0, 20, 60 + static_cast<size_t>(step % 5));
+    const double a = own->train_step(StepKind::kSft, all).loss, b = reference->train_step(StepKind::kSft, all).loss,
+                 c = exact->train_step(StepKind::kSft, all).loss;
+    of_own.push_back(a - c);
+    of_reference.push_back(b - c);
+    if (step == 0) first = a;
+    last = a;
+  }
+  const auto root_mean_square = [](const std::vector<double>& values) {
+    double sum = 0;
+    for (const double value : values) sum += value * value;
+    return std::sqrt(sum / static_cast<double>(values.size()));
+  };
+  fmt::print("loss {:.4f} -> {:.4f}; off fp32's by {:.2e} own, {:.2e} autograd\n", first, last,
+             root_mean_square(of_own), root_mean_square(of_reference));
+  EXPECT_LT(last, first / 2) << "nothing was learned";
+  EXPECT_LT(root_mean_square(of_own), 1.5 * root_mean_square(of_reference) + 1e-3);
 }
 
 // The head's gradient in the forward pass is the one of the backward pass: to the bit where there is one chunk.

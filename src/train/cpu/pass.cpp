@@ -1,5 +1,7 @@
 #include <ATen/Parallel.h>
 
+#include <algorithm>
+
 #include "train/cpu/head.h"
 #include "train/cpu/layers.h"
 #include "train/pass.h"
@@ -22,7 +24,9 @@ class Threads {
 class CpuPass : public Pass {
  public:
   CpuPass(const model::Model& model, const TrainConfig& config)
-      : model_(model), layers_(model, config.recompute_layers), head_(model, config.lm_head_chunk) {}
+      : model_(model),
+        layers_(model, std::max<int64_t>(0, config.recompute_layers)),
+        head_(model, config.lm_head_chunk) {}
 
   TargetScores forward(const MicroBatch& batch, bool train, const at::Tensor&) override {
     const Threads threads;

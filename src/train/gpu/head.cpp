@@ -19,17 +19,23 @@ Head::Head(const model::Model& model, int64_t chunk, Products& products)
 
 int64_t Head::rows_of(int64_t index) const { return std::min(chunk_, count_ - begin_of(index)); }
 
-void Head::reserve(int64_t targets) {
+int64_t Head::bytes(const model::ModelConfig& shape, int64_t targets, int64_t chunk, bool train) {
+  return padded(targets) * shape.hidden_size * 2 * (train ? 3 : 2) +
+         std::min(padded(chunk), padded(targets)) * shape.vocab_size * 4;
+}
+
+void Head::reserve(int64_t targets, bool train) {
   count_ = targets;
   kept_ = -1;
-  if (targets <= capacity_) return;
-  capacity_ = padded(targets);
   const auto options = at::TensorOptions().dtype(at::kBFloat16).device(model_.device());
   const auto fp32 = options.dtype(at::kFloat);
   const int64_t hidden = model_.config().hidden_size;
+  if (train && (!grad_.defined() || grad_.size(0) < targets))
+    grad_ = at::empty({padded(std::max(targets, capacity_)), hidden}, options);
+  if (targets <= capacity_) return;
+  capacity_ = padded(targets);
   x_ = at::empty({capacity_, hidden}, options);
   normed_ = at::empty({capacity_, hidden}, options);
-  grad_ = at::empty({capacity_, hidden}, options);
   logits_ = at::empty({std::min(chunk_, capacity_), model_.config().vocab_size}, fp32);
   maximum_ = at::empty({capacity_}, fp32);
   inverse_total_ = at::empty({capacity_}, fp32);
@@ -46,7 +52,7 @@ at::Tensor Head::project(int64_t index) {
 
 TargetScores Head::forward(const MicroBatch& batch, const at::Tensor& x, const at::Tensor& known,
                            Gradients* gradients) {
-  reserve(batch.target_count);
+  reserve(batch.target_count, gradients != nullptr);
   added_ = false;
   done_ = known.defined();
   const model::ModelConfig& c = model_.config();

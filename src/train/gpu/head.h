@@ -11,9 +11,12 @@ namespace tritonforge::train::gpu {
 class Head {
  public:
   Head(const model::Model& model, int64_t chunk, Products& products);
+  // Takes the memory of passes with so many targets; one with more takes more. `train`: with backward passes.
+  void reserve(int64_t targets, bool train);
+  static int64_t bytes(const model::ModelConfig& shape, int64_t targets, int64_t chunk, bool train);  // of it
   // x: hidden states of all tokens, [>= tokens, hidden], after the last layer.
   // known: of backward()'s grad_log_probs where there is no other gradient, or undefined. Then what follows from it is
-  // done at once, the head's gradient included, and `gradients` is not null.
+  // done at once, the head's gradient included. gradients: null where no backward pass follows.
   TargetScores forward(const MicroBatch& batch, const at::Tensor& x, const at::Tensor& known, Gradients* gradients);
   // After forward() of the same. Adds to the gradients; writes the gradient of x's rows that predict a target to
   // `grad` [>= tokens, hidden], and nothing to the others.
@@ -21,7 +24,6 @@ class Head {
                 const at::Tensor& grad, Gradients& gradients);
 
  private:
-  void reserve(int64_t targets);
   // The logits of chunk `index`, fp32 [rows, vocab], of which the last ones may be padding.
   at::Tensor project(int64_t index);
   int64_t begin_of(int64_t index) const { return index * chunk_; }

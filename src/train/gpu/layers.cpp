@@ -6,12 +6,14 @@ namespace tritonforge::train::gpu {
 namespace {
 
 constexpr int64_t kRows = 128;  // rows are padded to a multiple: so many shapes fewer, and products like it
+constexpr int64_t kSpareSlots = 64 * tritonforge::gpu::kPage;  // sequences begin at pages of their own
+constexpr int64_t kBf16 = 2, kFp32 = 4;                        // bytes
 
 int64_t padded(int64_t tokens) { return (tokens + kRows - 1) / kRows * kRows; }
 
 }  // namespace
 
-Layers::Layers(const model::Model& model, int64_t recompute, Products& products)
+Layers::Layers(const model::Model& model, const Recompute& recompute, Products& products)
     : api_(tritonforge::gpu::open_cuda_library()),
       model_(model),
       config_(model.config()),
@@ -22,18 +24,39 @@ Layers::Layers(const model::Model& model, int64_t recompute, Products& products)
       eps_(static_cast<float>(config_.rms_norm_eps)),
       attention_(config_, model.device()) {}
 
+int64_t Layers::activation_bytes(const model::ModelConfig& c, int64_t tokens, const Recompute& recompute) {
+  const int64_t q = c.num_heads * c.head_dim, kv = c.num_kv_heads * c.head_dim;
+  const int64_t always = kBf16 * (c.hidden_size + q) + kFp32 * c.num_heads;
+  const int64_t projected = kBf16 * (2 * q + 4 * kv), mixed = kBf16 * (c.hidden_size + 2 * c.intermediate_size);
+  const int64_t of_projected = std::max<int64_t>(1, c.num_layers - recompute.layers - recompute.qkv_layers);
+  const int64_t of_mixed = std::max<int64_t>(1, c.num_layers - recompute.layers);
+  return padded(tokens) * (c.num_layers * always + of_projected * projected + of_mixed * mixed);
+}
+
+int64_t Layers::workspace_bytes(const model::ModelConfig& c, int64_t tokens, bool train) {
+  const int64_t q = c.num_heads * c.head_dim, kv = c.num_kv_heads * c.head_dim;
+  const int64_t forward = kBf16 * (2 * c.hidden_size + c.intermediate_size) + kFp32 * c.head_dim;
+  const int64_t backward = kBf16 * (c.hidden_size + 3 * q + 4 * kv) + kFp32 * q;  // the last is attention's dq
+  if (train) return padded(tokens) * (forward + backward);
+  return padded(tokens) * (forward + kBf16 * c.hidden_size) + activation_bytes(c, tokens, {c.num_layers, 0}) -
+         padded(tokens) * (c.num_layers - 1) * (kBf16 * (c.hidden_size + q) + kFp32 * c.num_heads);
+}
+
 void Layers::reserve(int64_t tokens, bool train) {
   train_ = train;
   rows_ = padded(tokens);
-  again_ = train ? recompute_ : config_.num_layers;
-  const int64_t hidden = config_.hidden_size, intermediate = config_.intermediate_size;
+  const int64_t hidden = config_.hidden_size, intermediate = config_.intermediate_size, layers = config_.num_layers;
   const auto options = at::TensorOptions().dtype(at::kBFloat16).device(model_.device());
   const auto buffer = [&](int64_t width) { return at::empty({capacity_, width}, options); };
+  const auto count = [&](int64_t of_layers) {
+    return static_cast<size_t>(train ? std::max<int64_t>(1, of_layers) : 1);
+  };
   if (rows_ > capacity_) {
     capacity_ = rows_;
     x_.clear();
     attended_.clear();
-    kept_.clear();
+    projected_.clear();
+    mixed_.clear();
     normed_ = buffer(hidden);
     act_ = buffer(intermediate);
     grad_.reset();
@@ -41,25 +64,18 @@ void Layers::reserve(int64_t tokens, bool train) {
     check_cuda(api_.rope_table(rope_.mutable_data_ptr<float>(), model_.inv_freq().const_data_ptr<float>(), capacity_,
                                config_.head_dim, kStream));
   }
-  while (std::ssize(x_) <= config_.num_layers) x_.push_back(buffer(hidden));
-  const auto attended = static_cast<size_t>(train ? config_.num_layers : 1);
-  while (attended_.size() < attended) {
+  while (std::ssize(x_) < (train ? layers + 1 : 2)) x_.push_back(buffer(hidden));
+  while (attended_.size() < count(layers))
     attended_.push_back({buffer(q_), at::empty({capacity_, config_.num_heads}, options.dtype(at::kFloat))});
-  }
-  const auto kept = static_cast<size_t>(std::max<int64_t>(1, config_.num_layers - again_));
-  while (kept_.size() < kept) {
-    kept_.push_back({.qkv = buffer(q_ + 2 * kv_),
-                     .q = buffer(q_),
-                     .keys = {},
-                     .values = {},
-                     .y = buffer(hidden),
-                     .gate_up = buffer(2 * intermediate)});
-  }
-  slots_ = std::max(slots_, attention_.slots());
-  for (Kept& kept : kept_) {
-    if (kept.keys.defined() && kept.keys.size(0) >= slots_) continue;
-    kept.keys = at::empty({slots_, kv_}, options);
-    kept.values = at::empty({slots_, kv_}, options);
+  while (projected_.size() < count(layers - projected_again()))
+    projected_.push_back({.qkv = buffer(q_ + 2 * kv_), .q = buffer(q_), .keys = {}, .values = {}});
+  while (mixed_.size() < count(layers - recompute_.layers))
+    mixed_.push_back({buffer(hidden), buffer(2 * intermediate)});
+  slots_ = std::max({slots_, attention_.slots(), capacity_ + kSpareSlots});
+  for (Projected& projected : projected_) {
+    if (projected.keys.defined() && projected.keys.size(0) >= slots_) continue;
+    projected.keys = at::empty({slots_, kv_}, options);
+    projected.values = at::empty({slots_, kv_}, options);
   }
   if (!train || grad_.defined()) return;
   grad_ = buffer(hidden);
@@ -77,22 +93,22 @@ void Layers::norm(const at::Tensor& out, const at::Tensor& x, const at::Tensor& 
 }
 
 Attention::Operands Layers::operands(int64_t layer) {
-  const Kept& kept = this->kept(layer);
+  const Projected& projected = this->projected(layer);
   const Attended& attended = this->attended(layer);
-  return {kept.q, kept.keys, kept.values, attended.out, attended.statistics};
+  return {projected.q, projected.keys, projected.values, attended.out, attended.statistics};
 }
 
 void Layers::before_attention(int64_t layer) {
   const model::LayerWeights& w = model_.layers()[static_cast<size_t>(layer)];
-  const Kept& kept = this->kept(layer);
-  norm(rows(normed_), rows(x_[static_cast<size_t>(layer)]), w.input_norm);
-  products_.forward(rows(kept.qkv), rows(normed_), w.qkv_proj, w.qkv_bias);
+  const Projected& projected = this->projected(layer);
+  norm(rows(normed_), rows(x(layer)), w.input_norm);
+  products_.forward(rows(projected.qkv), rows(normed_), w.qkv_proj, w.qkv_bias);
   // What lies between sequences is multiplied by zero, and may be a NaN of an earlier batch.
-  kept.keys.zero_();
-  kept.values.zero_();
-  const tritonforge::gpu::RopeCacheArgs rope{.qkv = bits(kept.qkv),
-                                             .q = bits(kept.q),
-                                             .cache = {bits(kept.keys), bits(kept.values)},
+  projected.keys.zero_();
+  projected.values.zero_();
+  const tritonforge::gpu::RopeCacheArgs rope{.qkv = bits(projected.qkv),
+                                             .q = bits(projected.q),
+                                             .cache = {bits(projected.keys), bits(projected.values)},
                                              .q_norm = bits(w.q_norm),
                                              .k_norm = bits(w.k_norm),
                                              .rope = rope_.const_data_ptr<float>(),
@@ -108,14 +124,14 @@ void Layers::before_attention(int64_t layer) {
 
 void Layers::after_attention(int64_t layer, bool output) {
   const model::LayerWeights& w = model_.layers()[static_cast<size_t>(layer)];
-  const Kept& kept = this->kept(layer);
-  const at::Tensor y = rows(kept.y), gate_up = rows(kept.gate_up);
-  products_.forward(y, rows(attended(layer).out), w.o_proj, w.o_bias, rows(x_[static_cast<size_t>(layer)]));
+  const Mixed& mixed = this->mixed(layer);
+  const at::Tensor y = rows(mixed.y), gate_up = rows(mixed.gate_up);
+  products_.forward(y, rows(attended(layer).out), w.o_proj, w.o_bias, rows(x(layer)));
   norm(rows(normed_), y, w.post_attention_norm);
   products_.forward(gate_up, rows(normed_), w.gate_up_proj);
   if (!output) return;
   check_cuda(api_.swiglu(bits(act_), bits(gate_up), rows_, config_.intermediate_size, kStream));
-  products_.forward(rows(x_[static_cast<size_t>(layer) + 1]), rows(act_), w.down_proj, {}, y);
+  products_.forward(rows(x(layer + 1)), rows(act_), w.down_proj, {}, y);
 }
 
 at::Tensor Layers::forward(const MicroBatch& batch, bool train) {
@@ -129,7 +145,7 @@ at::Tensor Layers::forward(const MicroBatch& batch, bool train) {
   };
   ids_ = numbers(batch.ids);
   positions_ = numbers(batch.positions);
-  check_cuda(api_.embed(bits(x_[0]), bits(model_.embed_tokens()), ids_.const_data_ptr<int32_t>(), rows_,
+  check_cuda(api_.embed(bits(x(0)), bits(model_.embed_tokens()), ids_.const_data_ptr<int32_t>(), rows_,
                         config_.hidden_size, kStream));
   for (int64_t layer = 0; layer < config_.num_layers; ++layer) {
     before_attention(layer);
@@ -166,7 +182,7 @@ void Layers::attention_backward(int64_t layer, const model::LayerWeights& sums, 
                                           .dq = bits(grad_q_),
                                           .dk = bits(grad_k_),
                                           .dv = bits(grad_v_),
-                                          .qkv = bits(kept(layer).qkv),
+                                          .qkv = bits(projected(layer).qkv),
                                           .q_norm = bits(w.q_norm),
                                           .k_norm = bits(w.k_norm),
                                           .rope = rope_.const_data_ptr<float>(),
@@ -196,12 +212,10 @@ void Layers::layer_backward(int64_t layer, Gradients& gradients) {
   const bool accumulate = !gradients.empty;
   const model::LayerWeights& w = model_.layers()[static_cast<size_t>(layer)];
   const model::LayerWeights& sums = gradients.sums.layers()[static_cast<size_t>(layer)];
-  if (layer < again_) {
-    before_attention(layer);
-    after_attention(layer, false);
-  }
-  const Kept& kept = this->kept(layer);
-  const at::Tensor grad = rows(grad_), act = rows(act_), normed = rows(normed_), gate_up = rows(kept.gate_up);
+  if (layer < projected_again()) before_attention(layer);
+  if (layer < recompute_.layers) after_attention(layer, false);
+  const Mixed& mixed = this->mixed(layer);
+  const at::Tensor grad = rows(grad_), act = rows(act_), normed = rows(normed_), gate_up = rows(mixed.gate_up);
 
   products_.input_gradient(act, grad, w.down_proj);
   const tritonforge::gpu::SwigluBackwardArgs swiglu{
@@ -209,7 +223,7 @@ void Layers::layer_backward(int64_t layer, Gradients& gradients) {
   check_cuda(api_.swiglu_backward(&swiglu, kStream));
   products_.weight_gradient(sums.down_proj, grad, act, accumulate);
   products_.input_gradient(normed, gate_up, w.gate_up_proj);
-  norm_backward(kept.y, w.post_attention_norm, normed, sums.post_attention_norm, accumulate);
+  norm_backward(mixed.y, w.post_attention_norm, normed, sums.post_attention_norm, accumulate);
   products_.weight_gradient(sums.gate_up_proj, gate_up, normed, accumulate);
 
   const at::Tensor grad_mixed = rows(grad_mixed_), grad_qkv = rows(grad_qkv_);
@@ -218,7 +232,7 @@ void Layers::layer_backward(int64_t layer, Gradients& gradients) {
   bias_backward(sums.o_bias, grad, accumulate);
   attention_backward(layer, sums, accumulate);
   products_.input_gradient(normed, grad_qkv, w.qkv_proj);
-  norm_backward(x_[static_cast<size_t>(layer)], w.input_norm, normed, sums.input_norm, accumulate);
+  norm_backward(x(layer), w.input_norm, normed, sums.input_norm, accumulate);
   products_.weight_gradient(sums.qkv_proj, grad_qkv, normed, accumulate);
   bias_backward(sums.qkv_bias, grad_qkv, accumulate);
 }

@@ -8,36 +8,50 @@
 #include "train/gpu/attention.h"
 #include "train/gpu/products.h"
 #include "train/gradients.h"
+#include "train/memory_plan.h"
 
 namespace tritonforge::train::gpu {
 
 class Layers {
  public:
-  // Of the first `recompute` layers their input and the output of their attention are kept alone; the rest is made
-  // again in the backward pass, attention and down_proj are not.
-  Layers(const model::Model& model, int64_t recompute, Products& products);
+  // What is made again in the backward pass is never attention or down_proj.
+  Layers(const model::Model& model, const Recompute& recompute, Products& products);
+  // Takes the memory of passes over so many tokens; a longer one takes more. `train`: with backward passes.
+  void reserve(int64_t tokens, bool train);
+  // That memory: what is kept for the backward pass, and the rest.
+  static int64_t activation_bytes(const model::ModelConfig& shape, int64_t tokens, const Recompute& recompute);
+  static int64_t workspace_bytes(const model::ModelConfig& shape, int64_t tokens, bool train);
 
   // Hidden states after the last layer, before the last norm: rows of tokens, padded with rows that nobody reads; valid
   // until the next pass. `train`: backward() may follow.
   at::Tensor forward(const MicroBatch& batch, bool train);
-  at::Tensor output() const { return rows(x_.back()); }  // of the last forward pass
+  at::Tensor output() { return rows(x(config_.num_layers)); }  // of the last forward pass
   // The gradient of the output, all zeros, to be written before backward(), which overwrites it.
   at::Tensor zeroed_grad();
   // Adds to the gradients.
   void backward(const MicroBatch& batch, Gradients& gradients);
 
  private:
-  struct Kept {
+  struct Projected {
     at::Tensor qkv, q;        // [t, (heads + 2 kv_heads) d] before norm and rope; [t, heads d] after
     at::Tensor keys, values;  // [slots, kv_heads d], in pages (Attention)
-    at::Tensor y, gate_up;    // [t, hidden]: after attention; [t, 2 * intermediate]
+  };
+  struct Mixed {
+    at::Tensor y, gate_up;  // [t, hidden]: after attention; [t, 2 * intermediate]
   };
   struct Attended {
     at::Tensor out, statistics;  // [t, heads d]; [t, heads] fp32
   };
   at::Tensor rows(const at::Tensor& buffer) const { return buffer.narrow(0, 0, rows_); }
-  void reserve(int64_t tokens, bool train);
-  Kept& kept(int64_t layer) { return kept_[static_cast<size_t>(std::max<int64_t>(0, layer - again_))]; }
+  // Layers that are made again share what is not kept of them; without a backward pass all do.
+  const at::Tensor& x(int64_t layer) const { return x_[static_cast<size_t>(train_ ? layer : layer % 2)]; }
+  Projected& projected(int64_t layer) {
+    return projected_[train_ ? static_cast<size_t>(std::max<int64_t>(0, layer - projected_again())) : 0];
+  }
+  Mixed& mixed(int64_t layer) {
+    return mixed_[train_ ? static_cast<size_t>(std::max<int64_t>(0, layer - recompute_.layers)) : 0];
+  }
+  int64_t projected_again() const { return recompute_.layers + recompute_.qkv_layers; }
   Attended& attended(int64_t layer) { return attended_[static_cast<size_t>(train_ ? layer : 0)]; }
   Attention::Operands operands(int64_t layer);
   void before_attention(int64_t layer);
@@ -54,9 +68,9 @@ class Layers {
   const model::Model& model_;
   const model::ModelConfig& config_;
   Products& products_;
-  const int64_t recompute_, q_, kv_;  // asked for; columns of q and of k
+  const Recompute recompute_;
+  const int64_t q_, kv_;  // columns of q and of k
   const float eps_;
-  int64_t again_ = 0;                             // of this pass: layers that are made again
   int64_t capacity_ = 0, rows_ = 0, tokens_ = 0;  // rows: allocated, in use with padding, in use
   bool train_ = false;
   Attention attention_;
@@ -66,7 +80,8 @@ class Layers {
   // Buffers of capacity_ rows, of which rows_ are used.
   std::vector<at::Tensor> x_;  // inputs of the layers and the last one's output, [t, hidden]
   std::vector<Attended> attended_;
-  std::vector<Kept> kept_;
+  std::vector<Projected> projected_;
+  std::vector<Mixed> mixed_;
   at::Tensor normed_, act_;                  // [t, hidden], [t, intermediate]
   at::Tensor grad_, grad_mixed_, grad_qkv_;  // [t, hidden], [t, q], [t, q + 2 kv]
   at::Tensor grad_q_, grad_k_, grad_v_;      // [t, q], [t, kv], [t, kv]

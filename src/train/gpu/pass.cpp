@@ -1,4 +1,7 @@
 #include "train/pass.h"
+
+#include <algorithm>
+
 #include "train/gpu/head.h"
 #include "train/gpu/layers.h"
 
@@ -11,14 +14,18 @@ class GpuPass : public Pass {
       : model_(model),
         gradients_(gradients),
         products_(model.device(), !config.deterministic),
-        layers_(model, config.recompute_layers, products_),
-        head_(model, config.lm_head_chunk, products_) {}
+        layers_(model, {std::max<int64_t>(0, config.recompute_layers), config.recompute_qkv_layers}, products_),
+        head_(model, config.lm_head_chunk, products_) {
+    layers_.reserve(config.max_tokens_per_micro_batch, gradients != nullptr);
+    head_.reserve(config.max_tokens_per_micro_batch, gradients != nullptr);
+  }
 
   TargetScores forward(const MicroBatch& batch, bool train, const at::Tensor& known) override {
     const at::NoGradGuard no_grad;
     use_device();
     batch_ = train ? &batch : nullptr;
-    return head_.forward(batch, layers_.forward(batch, train), train ? known : at::Tensor(), gradients_);
+    return head_.forward(batch, layers_.forward(batch, train), train ? known : at::Tensor(),
+                         train ? gradients_ : nullptr);
   }
 
   void backward(const at::Tensor& grad_log_probs, const at::Tensor& grad_entropy) override {

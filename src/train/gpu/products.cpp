@@ -5,8 +5,6 @@
 namespace tritonforge::train::gpu {
 namespace {
 
-constexpr int64_t kWorkspace = int64_t{32} << 20;
-
 // Elements from one row to the next where there are gaps.
 int64_t gaps(const at::Tensor& x) { return x.stride(0) == x.size(1) ? 0 : x.stride(0); }
 
@@ -15,8 +13,8 @@ int64_t gaps(const at::Tensor& x) { return x.stride(0) == x.size(1) ? 0 : x.stri
 Products::Products(at::Device device, bool tune)
     : api_(tritonforge::gpu::open_cuda_library()),
       tune_(tune),
-      gemm_(static_cast<size_t>(kWorkspace)),
-      workspace_(at::empty({kWorkspace}, at::TensorOptions().dtype(at::kByte).device(device))) {
+      gemm_(static_cast<size_t>(kProductsWorkspace)),
+      workspace_(at::empty({kProductsWorkspace}, at::TensorOptions().dtype(at::kByte).device(device))) {
   gemm_.use_workspace(workspace_.mutable_data_ptr());
 }
 

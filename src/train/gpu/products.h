@@ -21,6 +21,8 @@ inline GradientOut gradient_of(const at::Tensor& sum, bool accumulate) {
   return {.to = sum.mutable_data_ptr(), .fp32 = sum.scalar_type() == at::kFloat, .accumulate = accumulate};
 }
 
+constexpr int64_t kProductsWorkspace = int64_t{32} << 20;  // bytes
+
 class Products {
  public:
   // tune: times cuBLASLt's proposals and the own kernels when a shape comes for the second time, and keeps the fastest

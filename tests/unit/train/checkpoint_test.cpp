@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 
 #include <csignal>
+#include <future>
 
 #include "contract/weights.h"
 #include "model/weights.h"
@@ -93,6 +94,45 @@ TEST(Checkpoint, IsAModelFolderOfItsOwn) {
             model::weight_checksums(trainer->model()));
   store.save(*trainer, {});  // the same step again replaces it
   EXPECT_EQ(store.latest(), path);
+}
+
+TEST(Checkpoint, ACopyIsWrittenWhileTheTrainerGoesOn) {
+  const Source source;
+  CheckpointStore store(source.config().checkpoint, 3);
+  auto trainer = make_trainer(source.config());
+  run_steps(*trainer, 1);
+  const std::string at_once = read_file(store.save(*trainer, {}) / "optimizer.safetensors");
+  std::promise<void> told;
+  store.save_behind(*trainer, {}, [&] { told.set_value(); });
+  run_steps(*trainer, 3);
+  told.get_future().wait();
+  const auto path = store.collect(true);
+  ASSERT_TRUE(path);
+  EXPECT_EQ(path->filename(), "step-00000001");
+  EXPECT_EQ(read_file(*path / "optimizer.safetensors"), at_once);
+  EXPECT_FALSE(store.collect(true)) << "nothing is under way";
+  store.save_behind(*trainer, {}, [] {});  // into the memory of the first
+  EXPECT_EQ(store.collect(true)->filename(), "step-00000003");
+  EXPECT_EQ(resume_trainer(source.config(), store.latest())->state().step, 3);
+}
+
+TEST(Checkpoint, ADamagedTensorIsNamed) {
+  const Source source;
+  CheckpointStore store(source.config().checkpoint, 2);
+  auto trainer = make_trainer(source.config());
+  run_steps(*trainer, 1);
+  const fs::path path = store.save(*trainer, {});
+  for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
+    const std::string whole = read_file(path / name);
+    std::string damaged = whole;
+    damaged.back() ^= 1;
+    write_file_atomic(path / name, damaged);
+    EXPECT_THAT(error_of([&] { resume_trainer(source.config(), path); }),
+                testing::AllOf(HasSubstr("has the checksum"), HasSubstr("the file is damaged")))
+        << name;
+    write_file_atomic(path / name, whole);
+  }
+  EXPECT_EQ(resume_trainer(source.config(), path)->state().step, 1);
 }
 
 TEST(Checkpoint, OldOnesAreRemovedAndUnfinishedOnesToo) {

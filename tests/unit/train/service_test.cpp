@@ -6,7 +6,9 @@
 
 #include <atomic>
 #include <future>
+#include <thread>
 
+#include "base/device_lock.h"
 #include "model/weights.h"
 #include "train/server.h"
 #include "unit/train/sample_model.h"
@@ -156,10 +158,13 @@ TEST_F(TrainerServiceTest, ALeaseIsTrainedOnceAndCommittedWithTheCheckpoint) {
   service.idle();
   EXPECT_EQ(service.status().at("uncommitted_leases"), 1);
   EXPECT_EQ(kind_of([&] { service.step(rl(2, "step-1")); }), ErrorKind::kConflict);
-  const auto second = service.step(rl(2, "step-2"));
-  EXPECT_THAT(second.checkpoint, HasSubstr("step-00000002"));
+  service.step(rl(2, "step-2"));
+  EXPECT_TRUE(buffer.taken().empty()) << "the checkpoint is written behind the steps";
+  service.settle(true);
   EXPECT_THAT(buffer.taken(), testing::ElementsAre("step-1@1", "step-2@2"));
-  EXPECT_EQ(service.step(rl(3, "flat")).metrics.batch->zero_variance_groups, 1);
+  const auto third = service.step(rl(3, "flat"));
+  EXPECT_THAT(third.checkpoint, HasSubstr("step-00000002"));
+  EXPECT_EQ(third.metrics.batch->zero_variance_groups, 1);
 }
 
 TEST_F(TrainerServiceTest, ALeaseInBinaryAndInJsonTrainTheSame) {
@@ -271,10 +276,8 @@ TEST_F(TrainerServiceTest, AFailedCheckpointLeavesTheStepAndShowsYellow) {
   // A file where the checkpoint's temporary folder must go cannot be replaced by a folder of that name.
   const fs::path blocked = folder.path() / "checkpoints" / "step-00000001";
   write_file_atomic(blocked, "in the way");
-  const auto reply = service.step(sft(1));
-  EXPECT_EQ(reply.metrics.step, 1);
-  EXPECT_THAT(reply.checkpoint_error, HasSubstr("step-00000001"));
-  EXPECT_EQ(service.step(sft(1)).checkpoint_error, reply.checkpoint_error);  // the repeat says what the step said
+  EXPECT_EQ(service.step(sft(1)).metrics.step, 1);
+  service.settle(true);
   service.idle();
   EXPECT_EQ(service.health().colour, net::Colour::kYellow);
   fs::remove(blocked);
@@ -284,16 +287,60 @@ TEST_F(TrainerServiceTest, AFailedCheckpointLeavesTheStepAndShowsYellow) {
   EXPECT_EQ(service.status().at("checkpoint_step"), 1);
 }
 
-TEST_F(TrainerServiceTest, AnAnswerIsRepeatedWithoutTheCheckpointErrorOfAnotherStep) {
+TEST_F(TrainerServiceTest, AHungStepIsRedAndNamesItsPart) {
+  options.share_device = true;
+  options.config.watchdog_s = 0.01;
+  TrainerService service(options);
+  DeviceLock measurer("cpu");
+  std::optional<DeviceLock::Hold> held(measurer.exclusive());
+  std::thread trains([&] { service.step(sft(1)); });
+  while (service.health().colour != net::Colour::kRed) std::this_thread::yield();
+  EXPECT_THAT(service.health().detail, HasSubstr("step 1 hangs: wait of the device has not moved on for"));
+  EXPECT_EQ(service.status().at("part"), "wait of the device");
+  held.reset();
+  trains.join();
+  service.idle();
+  EXPECT_EQ(service.health().colour, net::Colour::kGreen);
+  EXPECT_FALSE(service.status().contains("part"));
+  EXPECT_GT(service.status().at("last").at("seconds_wait"), 0.01);
+}
+
+TEST_F(TrainerServiceTest, TheNextStepSaysWhatBecameOfACheckpointAndSaysItAgain) {
   options.config.checkpoint_interval = 2;
   TrainerService service(options);
   write_file_atomic(folder.path() / "checkpoints" / "step-00000002", "in the way");
   service.step(sft(1));
-  EXPECT_THAT(service.step(sft(2)).checkpoint_error, HasSubstr("step-00000002"));
-  EXPECT_EQ(service.step(sft(3)).checkpoint_error, "");
+  EXPECT_EQ(service.step(sft(2)).checkpoint_error, "") << "it is written behind the steps";
+  service.settle(true);
+  const auto third = service.step(sft(3));
+  EXPECT_THAT(third.checkpoint_error, testing::AllOf(testing::StartsWith("step 2: "), HasSubstr("step-00000002")));
   const auto again = service.step(sft(3));
   EXPECT_TRUE(again.repeated);
-  EXPECT_EQ(again.checkpoint_error, "");
+  EXPECT_EQ(again.checkpoint_error, third.checkpoint_error);
+  EXPECT_EQ(service.step(sft(4)).checkpoint_error, "");
+  service.settle(true);
+  EXPECT_THAT(service.step(sft(5)).checkpoint, testing::EndsWith("step-00000004"));
+}
+
+// The next steps change nothing of a checkpoint that is still being written.
+TEST_F(TrainerServiceTest, ACheckpointIsOfItsStepWhateverFollows) {
+  options.config.checkpoint_interval = 2;
+  std::map<std::string, std::string> weights;
+  {
+    TrainerService service(options);
+    service.step(sft(1));
+    service.step(sft(2));
+    weights = service.publish(1, folder.path() / "weights").checksums;
+    service.step(sft(3));
+    service.settle(true);
+    EXPECT_EQ(service.status().at("checkpoint_step"), -1) << "seen at the next note";
+    service.idle();
+    EXPECT_EQ(service.status().at("checkpoint_step"), 2);
+  }
+  options.resume = true;
+  TrainerService resumed(options);
+  EXPECT_EQ(resumed.steps_done(), 2);
+  EXPECT_EQ(resumed.publish(1, folder.path() / "again").checksums, weights);
 }
 
 TEST_F(TrainerServiceTest, TheServerAnswersOverHttp) {

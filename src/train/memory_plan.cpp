@@ -1,0 +1,105 @@
+#include "train/memory_plan.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "train/gpu/head.h"
+#include "train/gpu/layers.h"
+#include "train/gpu/products.h"
+
+namespace tritonforge::train {
+namespace {
+
+constexpr int64_t kCode = int64_t{384} << 20;  // of kernels, loaded when they first run
+
+double gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
+
+MemoryPlan with(const model::ModelConfig& shape, int64_t parameters, const TrainConfig& config, int64_t free,
+                const Recompute& recompute) {
+  const bool fp32 = config.optimizer_state == OptimizerState::kFp32;
+  const int64_t tokens = config.max_tokens_per_micro_batch;
+  const auto passes = [&](bool train) {
+    return gpu::Layers::workspace_bytes(shape, tokens, train) +
+           gpu::Head::bytes(shape, tokens, config.lm_head_chunk, train) + gpu::kProductsWorkspace;
+  };
+  return {.gradients = parameters * (fp32 ? 4 : 2),
+          .states = parameters * (fp32 ? 12 : 4),
+          .activations = gpu::Layers::activation_bytes(shape, tokens, recompute),
+          .workspace = passes(true) + kCode,
+          .reference = config.loss.kl_coef > 0 ? passes(false) : 0,
+          .free = free,
+          .recompute = recompute};
+}
+
+// From nothing on: q, k and v of one layer after the other, which cost least for what they free, then the rest.
+MemoryPlan least_recompute(const model::ModelConfig& shape, int64_t parameters, const TrainConfig& config,
+                           int64_t free) {
+  const auto plan = [&](int64_t layers, int64_t qkv) { return with(shape, parameters, config, free, {layers, qkv}); };
+  for (int64_t qkv = 0; qkv < shape.num_layers; ++qkv) {
+    if (MemoryPlan fits = plan(0, qkv); fits.total() <= free) return fits;
+  }
+  int64_t layers = 0;
+  while (layers < shape.num_layers && plan(layers, shape.num_layers - layers).total() > free) ++layers;
+  return plan(layers, shape.num_layers - layers);
+}
+
+// The longest micro-batch that fits, in steps of 128 tokens; 0 where none does.
+int64_t tokens_that_fit(const model::ModelConfig& shape, int64_t parameters, TrainConfig config, int64_t free) {
+  int64_t fits = 0, beyond = config.max_tokens_per_micro_batch / 128;
+  while (beyond - fits > 1) {
+    const int64_t middle = (fits + beyond) / 2;
+    config.max_tokens_per_micro_batch = middle * 128;
+    const MemoryPlan plan = with(shape, parameters, config, free, {shape.num_layers, 0});
+    (plan.total() <= free ? fits : beyond) = middle;
+  }
+  return fits * 128;
+}
+
+std::string what_would_fit(const model::ModelConfig& shape, int64_t parameters, const TrainConfig& config,
+                           int64_t free) {
+  std::vector<std::string> ways;
+  if (const MemoryPlan least = least_recompute(shape, parameters, config, free); least.total() <= free)
+    ways.push_back(fmt::format("recompute_layers {} would ({:.1f} GiB)", least.recompute.layers, gib(least.total())));
+  if (const int64_t tokens = tokens_that_fit(shape, parameters, config, free); tokens > 0 && ways.empty())
+    ways.push_back(fmt::format("max_tokens_per_micro_batch {} would, with every layer computed again", tokens));
+  TrainConfig rounded = config;
+  rounded.optimizer_state = OptimizerState::kBf16Sr;
+  if (const MemoryPlan plan = least_recompute(shape, parameters, rounded, free); plan.total() <= free) {
+    if (config.optimizer_state == OptimizerState::kFp32)
+      ways.push_back(fmt::format("optimizer_state bf16_sr would ({:.1f} GiB)", gib(plan.total())));
+  }
+  return ways.empty() ? "no setting does" : fmt::format("{}", fmt::join(ways, "; "));
+}
+
+}  // namespace
+
+std::vector<std::string> MemoryPlan::lines() const {
+  const auto line = [](const char* what, int64_t bytes, const std::string& more = "") {
+    return fmt::format("{:<12} {:8.2f} GiB{}", what, gib(bytes), more);
+  };
+  const std::string again = recompute.layers + recompute.qkv_layers == 0
+                                ? " (all kept)"
+                                : fmt::format(" (computed again: {} layers, q, k and v of {} more)", recompute.layers,
+                                              recompute.qkv_layers);
+  std::vector<std::string> text{line("gradients", gradients), line("optimizer", states),
+                                line("activations", activations, again), line("workspace", workspace)};
+  if (reference > 0) text.push_back(line("reference", reference));
+  text.push_back(line("left", free - total()));
+  return text;
+}
+
+MemoryPlan plan_memory(const model::ModelConfig& shape, int64_t parameters, const TrainConfig& config, int64_t free) {
+  const MemoryPlan plan = config.recompute_layers < 0
+                              ? least_recompute(shape, parameters, config, free)
+                              : with(shape, parameters, config, free,
+                                     {config.recompute_layers, std::min(config.recompute_qkv_layers,
+                                                                        shape.num_layers - config.recompute_layers)});
+  if (plan.total() <= free) return plan;
+  fail(ErrorKind::kUsage,
+       "micro-batches of {} tokens need {:.1f} GiB beside the weights (gradients and optimizer {:.1f}, activations "
+       "{:.1f}, workspace {:.1f}), and {:.1f} are free: {}",
+       config.max_tokens_per_micro_batch, gib(plan.total()), gib(plan.gradients + plan.states), gib(plan.activations),
+       gib(plan.workspace + plan.reference), gib(free), what_would_fit(shape, parameters, config, free));
+}
+
+}  // namespace tritonforge::train

@@ -1,0 +1,34 @@
+#pragma once
+// What a trainer with the own passes of a GPU takes of it, in bytes, and what of the activations it keeps.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/config.h"
+#include "train/config.h"
+
+namespace tritonforge::train {
+
+// Which activations are computed again in the backward pass instead of being kept; norms and SwiGLU always are. Of the
+// first `layers` layers all but their input and attention's output, of the next `qkv_layers` q, k and v.
+struct Recompute {
+  int64_t layers = 0, qkv_layers = 0;
+};
+
+struct MemoryPlan {
+  int64_t gradients = 0, states = 0;
+  int64_t activations = 0;  // from the forward pass to the backward pass
+  int64_t workspace = 0;    // what one layer needs at a time, logits, what kernels keep for themselves
+  int64_t reference = 0;    // the passes of the reference model; its weights are there already, as the model's
+  int64_t free = 0;         // before any of it
+  Recompute recompute;
+  int64_t total() const { return gradients + states + activations + workspace + reference; }
+  std::vector<std::string> lines() const;  // one a part
+};
+
+// For `parameters` elements of weights (Model::arena) and micro-batches of config.max_tokens_per_micro_batch. Where
+// config.recompute_layers is -1, as little is computed again as fits into `free`. Throws kUsage, saying what would fit,
+// where nothing does.
+MemoryPlan plan_memory(const model::ModelConfig& shape, int64_t parameters, const TrainConfig& config, int64_t free);
+
+}  // namespace tritonforge::train

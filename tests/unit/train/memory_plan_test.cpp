@@ -1,0 +1,81 @@
+#include "train/memory_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace tritonforge::train {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int64_t kGiB = int64_t{1} << 30;
+
+model::ModelConfig qwen3_8b() {
+  model::ModelConfig c;
+  c.num_layers = 36;
+  c.hidden_size = 4096;
+  c.num_heads = 32;
+  c.num_kv_heads = 8;
+  c.head_dim = 128;
+  c.intermediate_size = 12288;
+  c.vocab_size = 151936;
+  return c;
+}
+constexpr int64_t kParameters = 8'190'735'360;
+
+TrainConfig config_of(OptimizerState states, int64_t tokens) {
+  TrainConfig config;
+  config.optimizer_state = states;
+  config.max_tokens_per_micro_batch = tokens;
+  return config;
+}
+
+std::string refusal(const TrainConfig& config, int64_t free) {
+  try {
+    plan_memory(qwen3_8b(), kParameters, config, free);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(MemoryPlan, ComputesAgainAsLittleAsFits) {
+  const TrainConfig config = config_of(OptimizerState::kBf16Sr, 8192);
+  MemoryPlan before = plan_memory(qwen3_8b(), kParameters, config, 200 * kGiB);
+  EXPECT_EQ(before.recompute.layers + before.recompute.qkv_layers, 0) << "there is room for all";
+  for (int64_t free = before.total() - 1; free > 60 * kGiB; free -= kGiB / 2) {
+    const MemoryPlan plan = plan_memory(qwen3_8b(), kParameters, config, free);
+    EXPECT_LE(plan.total(), free);
+    EXPECT_GE(plan.recompute.layers, before.recompute.layers);
+    EXPECT_TRUE(plan.recompute.layers == 0 || plan.recompute.layers + plan.recompute.qkv_layers == 36)
+        << "q, k and v of every layer go first";
+    // One layer less does not fit.
+    TrainConfig less = config;
+    less.recompute_layers = std::max<int64_t>(0, plan.recompute.layers - 1);
+    less.recompute_qkv_layers = plan.recompute.layers > 0 ? 36 - less.recompute_layers : plan.recompute.qkv_layers - 1;
+    EXPECT_NE(refusal(less, free), "");
+    before = plan;
+  }
+  EXPECT_GT(before.recompute.layers, 0);
+}
+
+TEST(MemoryPlan, WhatDoesNotFitSaysWhatWould) {
+  const int64_t free = 60 * kGiB;
+  TrainConfig kept = config_of(OptimizerState::kBf16Sr, 8192);
+  kept.recompute_layers = 0;
+  EXPECT_THAT(refusal(kept, free), HasSubstr("micro-batches of 8192 tokens need"));
+  EXPECT_THAT(refusal(kept, free), HasSubstr("recompute_layers "));
+  EXPECT_THAT(refusal(config_of(OptimizerState::kFp32, 8192), free), HasSubstr("optimizer_state bf16_sr would"));
+  const std::string longer = refusal(config_of(OptimizerState::kBf16Sr, 131072), free);
+  ASSERT_THAT(longer, HasSubstr("max_tokens_per_micro_batch "));
+  const int64_t tokens = std::stoll(longer.substr(longer.find("max_tokens_per_micro_batch ") + 27));
+  EXPECT_EQ(refusal(config_of(OptimizerState::kBf16Sr, tokens), free), "");
+  EXPECT_NE(refusal(config_of(OptimizerState::kBf16Sr, tokens + 128), free), "");
+  EXPECT_THAT(refusal(config_of(OptimizerState::kFp32, 1), kGiB), HasSubstr("no setting does"));
+}
+
+}  // namespace
+}  // namespace tritonforge::train
