@@ -1,0 +1,12 @@
+#pragma once
+// tritonforge data build | show
+#include <CLI/CLI.hpp>
+
+namespace tritonforge::cli {
+
+void add_data_build_command(CLI::App& data);
+void add_data_show_command(CLI::App& data);
+// The card of a built data set, as text or JSON: what `data stats` shows of a folder.
+void print_card(const std::string& folder, bool json);
+
+}  // namespace tritonforge::cli
