@@ -22,7 +22,7 @@ parser.add_argument("--tokenizer", type=pathlib.Path, default=qwen3 if qwen3.exi
 parser.add_argument("--ours-only", action="store_true")
 options = parser.parse_args()
 
-PEER = r'''
+PEER = r"""
 import ast, hashlib, json, re, sys
 import datasets, tokenizers
 from datasketch import MinHash, MinHashLSH
@@ -89,7 +89,7 @@ for i, row in enumerate(data.select_columns(["exact", "form", "hashes"])):
     kept.append(i)
 data.select(kept).select_columns(["messages"]).to_json(sys.argv[3])
 print(len(kept))
-'''
+"""
 
 # The chat template without a library around it: plain ChatML, which is what tokenising costs.
 RENDER = """
@@ -100,7 +100,9 @@ def render(messages):
 
 def measured(command, **more):
     start = time.monotonic()
-    done = subprocess.run(["/usr/bin/env", "python3", "-c", WRAPPER, *map(str, command)], capture_output=True, text=True, **more)
+    done = subprocess.run(
+        ["/usr/bin/env", "python3", "-c", WRAPPER, *map(str, command)], capture_output=True, text=True, **more
+    )
     if done.returncode != 0:
         sys.exit(done.stderr[-3000:])
     *said, memory = done.stdout.strip().splitlines()
@@ -134,7 +136,9 @@ outputs: [jsonl]
     kept = json.loads(said[-1])["stages"][-1]["kept"]
     print(f"ours   {ours_s:8.1f} s  {options.rows / ours_s:8.0f} rows/s  {ours_mb:6.0f} MiB  {kept} rows kept")
     if not options.ours_only:
-        peer = subprocess.run([ROOT / "requirements/install", "--data-peers"], capture_output=True, text=True, check=True)
+        peer = subprocess.run(
+            [ROOT / "requirements/install", "--data-peers"], capture_output=True, text=True, check=True
+        )
         (folder / "chatml.py").write_text(RENDER)
         (folder / "peer.py").write_text(PEER)
         command = [peer.stdout.strip(), folder / "peer.py", rows, options.tokenizer, folder / "peer.jsonl"]

@@ -17,13 +17,31 @@ WORDS = "hidden encoder decoder attention residual gate project scale shift pool
 def module(draw, name):
     chain = [draw.choice(OPERATORS) for _ in range(draw.randint(2, 9))]
     fields = [f"{draw.choice(WORDS)}_{i}" for i in range(len(chain))]
-    lines = ["import torch", "import torch.nn as nn", "import torch.nn.functional as F", "", "", f"class {name}(nn.Module):"]
+    lines = [
+        "import torch",
+        "import torch.nn as nn",
+        "import torch.nn.functional as F",
+        "",
+        "",
+        f"class {name}(nn.Module):",
+    ]
     lines += ["", "    def __init__(self, dim, scale=1.0):", f"        super({name}, self).__init__()"]
     lines += [f"        self.{field} = nn.Linear(dim, dim)" for field in fields]
     lines += ["        self.scale = scale", "", "    def forward(self, x):"]
-    lines += [f"        x = torch.{op}(self.{field}(x)) * {draw.randint(1, 99)} / self.scale" for op, field in zip(chain, fields)]
+    lines += [
+        f"        x = torch.{op}(self.{field}(x)) * {draw.randint(1, 99)} / self.scale"
+        for op, field in zip(chain, fields)
+    ]
     size = draw.choice([4, 8, 16, 64])
-    lines += ["        return x", "", "", "def get_inputs():", f"    return [torch.rand([{size}, {size}, 4, 4])]", "", ""]
+    lines += [
+        "        return x",
+        "",
+        "",
+        "def get_inputs():",
+        f"    return [torch.rand([{size}, {size}, 4, 4])]",
+        "",
+        "",
+    ]
     lines += ["def get_init_inputs():", f"    return [[], {{'dim': {size}}}]"]
     return "\n".join(lines) + "\n", chain
 
@@ -33,7 +51,11 @@ def kernel(draw, index, operators):
     lines = ["@triton.jit", f"def {name}(in_ptr0, in_ptr1, out_ptr0, xnumel, XBLOCK : tl.constexpr):"]
     lines += [f"    xnumel = {draw.randint(16, 1 << 20)}", "    xoffset = tl.program_id(0) * XBLOCK"]
     lines += ["    xindex = xoffset + tl.arange(0, XBLOCK)[:]", "    xmask = xindex < xnumel"]
-    lines += [f"    x0 = xindex % {draw.randint(2, 512)}", "    x1 = xindex", "    tmp0 = tl.load(in_ptr0 + (x1), xmask)"]
+    lines += [
+        f"    x0 = xindex % {draw.randint(2, 512)}",
+        "    x1 = xindex",
+        "    tmp0 = tl.load(in_ptr0 + (x1), xmask)",
+    ]
     for i in range(1, draw.randint(25, 60)):
         a, b = draw.randrange(i), draw.randrange(i)
         lines.append(
@@ -59,8 +81,12 @@ def row(draw, number):
     text += "\n\n".join(body for _, body in kernels)
     text += "\n\ndef call(args):\n    primals_1, primals_2 = args\n    args.clear()\n"
     for index, (kernel_name, _) in enumerate(kernels):
-        text += f"    buf{index} = empty_strided_cuda((4, {draw.randint(1, 64)}, 4, 4), (64, 16, 4, 1), torch.float32)\n"
-        text += f"    {kernel_name}[grid({draw.randint(64, 4096)})](primals_1, primals_2, buf{index}, 256, XBLOCK=256)\n"
+        text += (
+            f"    buf{index} = empty_strided_cuda((4, {draw.randint(1, 64)}, 4, 4), (64, 16, 4, 1), torch.float32)\n"
+        )
+        text += (
+            f"    {kernel_name}[grid({draw.randint(64, 4096)})](primals_1, primals_2, buf{index}, 256, XBLOCK=256)\n"
+        )
     text += f"    return (buf{len(kernels) - 1},)\n\n\nclass {name}New(nn.Module):\n\n"
     text += "    def __init__(self, dim, scale=1.0):\n        super().__init__()\n\n"
     text += "    def forward(self, input_0):\n        return call([input_0, self.weight])[0]\n"
@@ -90,10 +116,14 @@ with pyarrow.parquet.ParquetWriter(options.file, schema) as writer:
             new = row(draw, number)
             if len(earlier) < 2000:
                 earlier.append(new)
-        new.update(uuid=number, licenses=[draw.choice(["MIT", "Apache-2.0", "BSD-3-Clause"])], stars=draw.randint(0, 999))
+        new.update(
+            uuid=number, licenses=[draw.choice(["MIT", "Apache-2.0", "BSD-3-Clause"])], stars=draw.randint(0, 999)
+        )
         size += len(new["python_code"]) + len(new["triton_code"])
         rows.append(new)
         if len(rows) == 1000 or number + 1 == options.rows:
             writer.write_table(pyarrow.Table.from_pylist(rows, schema))
             rows = []
-print(f"{options.rows} made-up rows in the form of KernelBook, {size / options.rows / 1000:.1f} KB each -> {options.file}")
+print(
+    f"{options.rows} made-up rows in the form of KernelBook, {size / options.rows / 1000:.1f} KB each -> {options.file}"
+)

@@ -50,8 +50,12 @@ struct GenerateFlags {
 
 struct StatsFlags {
   std::string pairs;
+  std::string page;
   bool json = false;
-  void describe(OptionList& v) { v("json", json, "prints the counts as JSON"); }
+  void describe(OptionList& v) {
+    v("json", json, "prints the counts as JSON");
+    v("page", page, "of a folder: writes the card as a page with histograms and sample rows");
+  }
 };
 
 struct ProblemsFlags {
@@ -214,7 +218,7 @@ void print_counts(std::string_view title, const std::map<std::string, size_t>& c
 }
 
 void print_stats(const StatsFlags& flags) {
-  if (fs::is_directory(flags.pairs)) return print_card(flags.pairs, flags.json);
+  if (fs::is_directory(flags.pairs)) return print_card(flags.pairs, flags.json, flags.page);
   const auto stats = dataset::stats_of(dataset::read_pairs(flags.pairs));
   if (flags.json) {
     fmt::print("{}\n", to_json(stats).dump());

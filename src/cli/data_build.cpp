@@ -14,6 +14,7 @@
 #include "dataset/build/build.h"
 #include "dataset/sources/chat.h"
 #include "net/http.h"
+#include "orchestrate/data_page.h"
 #include "rollout/extract.h"
 #include "rollout/past_trajectories.h"
 #include "rollout/peers.h"
@@ -120,6 +121,20 @@ void build(const BuildFlags& flags) {
   print_card(output, flags.json);
 }
 
+// Some of each split's, where the conversations were written as JSON lines.
+std::vector<dataset::Row> sample_rows(const fs::path& folder) {
+  constexpr size_t kOfASplit = 5;
+  std::vector<dataset::Row> rows;
+  for (const std::string& name :
+       names_in(folder / "jsonl", [](const fs::path& file) { return file.extension() == ".jsonl"; })) {
+    dataset::JsonLines lines({folder / "jsonl" / name});
+    for (size_t i = 0; i < kOfASplit; ++i) {
+      if (auto line = lines.next()) rows.push_back(dataset::chat_row({}, std::move(*line)));
+    }
+  }
+  return rows;
+}
+
 void show(const ShowFlags& flags) {
   dataset::JsonLines lines({flags.file});
   auto line = lines.next();
@@ -137,9 +152,10 @@ void show(const ShowFlags& flags) {
 
 }  // namespace
 
-void print_card(const std::string& folder, bool json) {
+void print_card(const std::string& folder, bool json, const std::string& page) {
   const std::string file = fs::path(folder) / "card.json";
   const Json card = parse_json(read_file(file), file);
+  if (!page.empty()) write_file_atomic(page, orchestrate::data_page(card, sample_rows(folder)));
   if (json) fmt::print("{}\n", card.dump());
   else fmt::print("{}", dataset::card_text(card));
 }

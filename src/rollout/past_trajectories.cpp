@@ -1,7 +1,6 @@
 #include "rollout/past_trajectories.h"
 
 #include "base/json.h"
-#include "contract/trajectory.h"
 #include "rollout/prompts.h"
 #include "rollout/sqlite.h"
 
@@ -27,11 +26,7 @@ class BufferFile : public dataset::PastTrajectories {
     group.options = rollout_options_from_json(parse_json(rows_.text(3), where), where);
     if (const OrderedJson messages = parse_ordered_json(rows_.text(4), where); !messages.empty())
       group.messages = tokenizer::messages_from_json(messages, where);
-    dataset::PastTrajectory past{group.problem_id, group.problem_source, opening_messages(group), {}};
-    for (const Turn& turn : trajectory.turns)
-      past.turns.push_back(
-          {turn.text, turn.code, feedback_message(group.options.prompt, turn.verdict).content, turn.verdict});
-    return past;
+    return past_trajectory(group, trajectory);
   }
 
  private:
@@ -40,6 +35,14 @@ class BufferFile : public dataset::PastTrajectories {
 };
 
 }  // namespace
+
+dataset::PastTrajectory past_trajectory(const GroupSpec& group, const Trajectory& trajectory) {
+  dataset::PastTrajectory past{group.problem_id, group.problem_source, opening_messages(group), {}};
+  for (const Turn& turn : trajectory.turns)
+    past.turns.push_back(
+        {turn.text, turn.code, feedback_message(group.options.prompt, turn.verdict).content, turn.verdict});
+  return past;
+}
 
 std::unique_ptr<dataset::PastTrajectories> open_past_trajectories(const fs::path& path) {
   const fs::path file = fs::is_directory(path) ? path / "buffer.sqlite" : path;

@@ -30,10 +30,11 @@ int fuzz_one(const uint8_t* data, size_t size) {
 }
 
 std::vector<std::string> fuzz_seeds() {
-  return {R"({"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "q"}, )"
-          R"({"role": "assistant", "content": "<think>\nt\n</think>\n\na", "weight": 1}], "uuid": 3, "licence": "MIT"})",
-          R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "q"}]}, {"role": "assistant", )"
-          R"("content": null, "tool_calls": []}, {"role": "tool", "content": "r"}]})",
-          "class Foo(nn.Module):\n    def __init__(self, a, b=2):\n        pass\n\ndef get_init_inputs():\n"
-          "    return [[1], {'b': f([2])}]\nclass FooNew: pass\nModelNew\n"};
+  return {
+      R"({"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "q"}, )"
+      R"({"role": "assistant", "content": "<think>\nt\n</think>\n\na", "weight": 1}], "uuid": 3, "licence": "MIT"})",
+      R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "q"}]}, {"role": "assistant", )"
+      R"("content": null, "tool_calls": []}, {"role": "tool", "content": "r"}]})",
+      "class Foo(nn.Module):\n    def __init__(self, a, b=2):\n        pass\n\ndef get_init_inputs():\n"
+      "    return [[1], {'b': f([2])}]\nclass FooNew: pass\nModelNew\n"};
 }

@@ -88,8 +88,9 @@ def test_others_read_what_it_writes(built):
         weights = [m["weight"] for m in line["messages"] if m["role"] == "assistant"]
         assert weights[-1] == 1 and not any(weights[:-1])
     assert any(len(line["messages"]) > 2 for line in lines), "some have a refused attempt"
-    tokens, masks = read_indexed(folder / "megatron/train", "int32"), read_indexed(
-        folder / "megatron/train_loss_mask", "uint8"
+    tokens, masks = (
+        read_indexed(folder / "megatron/train", "int32"),
+        read_indexed(folder / "megatron/train_loss_mask", "uint8"),
     )
     for (a, mask), b, other in zip(packed(folder), tokens, masks):
         assert (a == b).all() and (mask == other).all()
@@ -115,8 +116,12 @@ print(len(data), int(sum(int(numpy.asarray(data[i]).sum()) for i in range(len(da
     ]
 
 
-def test_the_card_is_shown_and_a_row_too(built):
+def test_the_card_is_shown_and_a_row_too(built, tmp_path):
     folder, card = built
+    page = tmp_path / "card.html"
+    run("data", "stats", folder, "--page", page)
+    html = page.read_text()
+    assert "<h2>Stages</h2>" in html and html.count("(learned)") >= 5 and "tokens</td>" in html
     shown = run("data", "stats", folder)
     assert "dedup" in shown and "tokens of a row" in shown
     assert json.loads(run("data", "stats", folder, "--json")) == card
@@ -134,7 +139,9 @@ def test_a_killed_judgement_repeats_nothing(tmp_path):
         file.write(json.dumps(wrong) + "\n")
     config = write_config(tmp_path, pairs, stages, outputs="[jsonl]")
     verdicts = tmp_path / "out/verdicts.jsonl"
-    process = subprocess.Popen(command("data", "build", config), cwd=ROOT, stderr=subprocess.DEVNULL, start_new_session=True)
+    process = subprocess.Popen(
+        command("data", "build", config), cwd=ROOT, stderr=subprocess.DEVNULL, start_new_session=True
+    )
     deadline = time.monotonic() + 300
     while not verdicts.exists() or verdicts.read_text().count("\n") < 3:
         assert process.poll() is None and time.monotonic() < deadline

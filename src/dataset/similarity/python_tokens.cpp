@@ -233,6 +233,7 @@ std::string rename_names(std::string_view source, const std::map<std::string, st
 }
 
 bool has_name(std::string_view source, std::string_view name) {
+  if (source.find(name) == std::string_view::npos) return false;
   const Tokens tokens = python_tokens(source);
   return std::any_of(tokens.begin(), tokens.end(),
                      [&](const PythonToken& token) { return token.kind == PythonToken::kName && token.text == name; });

@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
+#include "dataset/sources/trajectories.h"
+#include "dataset/stages/stage.h"
 #include "mock_peers.h"
 #include "rollout/generator.h"
+#include "rollout/past_trajectories.h"
 #include "rollout/prompts.h"
 #include "tokenizer/chat_template.h"
 #include "tokenizer/tokenizer.h"
@@ -121,6 +124,56 @@ TEST_P(TaughtText, OfARefinementIsTheTextOfRl) {
   std::vector<uint8_t> mask(held->turns[1].prompt_tokens.size(), 0);
   mask.resize(tokens.size(), 1);
   EXPECT_EQ(taught.loss_mask, mask);
+}
+
+// What `data build` makes of trajectories is token for token what RL held, thoughts and refinements included.
+TEST_P(TaughtText, OfTwoHundredTrajectoriesIsTheTextOfRl) {
+  TemporaryFolder folder("tf-codec");
+  const auto codec = codec_with(GetParam().chat_template, folder.path());
+  const bool thinking = GetParam().enable_thinking;
+  const bool thoughts = thinking && GetParam().chat_template.starts_with("qwen3");
+  dataset::StageContext context{.output = folder.path()};
+  context.tools.answer_message = [](const std::string& code) { return answer_message(code); };
+  const auto convert = dataset::make_stage("convert", YAML::Load("{max_turns: 3}"), "test", context),
+             separate = dataset::make_stage("thinking", YAML::Load("{}"), "test", context);
+  Rng rng(5);
+  MockPeers mock;
+  std::vector<tokenizer::Message> said;  // turn by turn
+  size_t turn = 0;
+  mock.engine = [&](const Json&) { return reply_with(codec->answer(said.at(turn++), thinking)); };
+  mock.judge = [](const std::string& code) {
+    return code.find("return 1") != std::string::npos ? MockPeers::failed() : MockPeers::correct();
+  };
+  const Peers peers(mock.options());
+  Gate gate{1};
+  Activity activity;
+  for (int i = 0; i < 200; ++i) {
+    said.clear();
+    turn = 0;
+    for (uint64_t wrong = rng.below(3), k = 0; k <= wrong; ++k) {
+      tokenizer::Message& message = said.emplace_back(answer_message(
+          fmt::format("# {}\nclass ModelNew:\n    def forward(self, x): return {}\n", rng.next(), k < wrong ? 1 : 2)));
+      if (thoughts && rng.below(2) == 0) message.reasoning_content = fmt::format("I try {}.\n\nSo.", rng.next());
+    }
+    GroupSpec group = group_spec(fmt::format("g{}", i));
+    group.options.enable_thinking = thinking;
+    group.options.max_turns = 3;
+    group.options.prompt = i % 2 == 0 ? PromptStyle::kMinimal : PromptStyle::kKernelBench;
+    const auto held = Generator(peers, *codec, gate, activity).run(group, 0, {});
+    ASSERT_TRUE(held && held->turns.size() == said.size());
+    std::vector<int64_t> tokens = held->turns.back().prompt_tokens;
+    const auto& response = held->turns.back().response_tokens;
+    tokens.insert(tokens.end(), response.begin(), response.end());
+    dataset::Row row = dataset::rows_of(past_trajectory(group, *held), {}).back();
+    convert->work(row);
+    separate->work(row);
+    ASSERT_FALSE(row.dropped);
+    const MaskedTokens taught = taught_tokens(*codec, row.messages, thinking);
+    ASSERT_EQ(taught.tokens, tokens) << i;
+    std::vector<uint8_t> mask(tokens.size() - response.size(), 0);
+    mask.resize(tokens.size(), 1);
+    ASSERT_EQ(taught.loss_mask, mask) << i;
+  }
 }
 
 // An independent mask: of the template's text, what stands between the opening of an assistant's turn and its end.
