@@ -2,7 +2,7 @@
 bench/kernelbook_like.py: conversion, chat format, tokens, length filter, duplicates (exact, normalised AST, near by
 MinHash-LSH), JSON lines. Wall time and the largest resident memory of each, on the cores that this process may use.
 usage: data_build_peer.py BUILD_FOLDER [--rows 18200] [--tokenizer FOLDER] [--ours-only]
-Needs `requirements/install --data-peers`. The peer's near-duplicates use datasketch's own hashing of the same shingles."""
+Needs `requirements/install --data-peers`. The peer's near-duplicates are datasketch's, of shingles of 5 tokens, too."""
 
 import argparse
 import json
@@ -61,7 +61,8 @@ def convert(batch):
         asked = [{"role": "user", "content": problem}, {"role": "assistant", "content": f"```python\n{solution}```"}]
         messages.append(json.dumps(asked))
         texts.append(problem + "\n" + solution)
-    return {"messages": messages, "text": texts, "tokens": [e.ids for e in tokenizer.encode_batch([render(json.loads(m)) for m in messages])]}
+    encodings = tokenizer.encode_batch([render(json.loads(m)) for m in messages])
+    return {"messages": messages, "text": texts, "tokens": [e.ids for e in encodings]}
 
 def signature(batch):
     exact, form, hashes = [], [], []
@@ -105,20 +106,22 @@ def measured(command, **more):
     )
     if done.returncode != 0:
         sys.exit(done.stderr[-3000:])
-    *said, memory = done.stdout.strip().splitlines()
-    return time.monotonic() - start, int(memory) / 1024, said
+    *said, used = done.stdout.strip().splitlines()
+    memory, cpu = used.split()
+    return time.monotonic() - start, float(cpu), f"{int(memory) / 1024:6.0f} MiB", said
 
 
-# Runs a command and prints what it and its children took at most (each on its own, KiB).
+# Runs a command and prints what its largest process took (KiB), and the CPU seconds of all.
 WRAPPER = textwrap.dedent("""
     import resource, subprocess, sys
     done = subprocess.run(sys.argv[1:])
-    print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(used.ru_maxrss, used.ru_utime + used.ru_stime)
     sys.exit(done.returncode)
 """)
 
-with tempfile.TemporaryDirectory() as folder:
-    folder = pathlib.Path(folder)
+with tempfile.TemporaryDirectory() as temporary:
+    folder = pathlib.Path(temporary)
     rows = folder / "rows.parquet"
     python = subprocess.run([ROOT / "requirements/install", "--python"], capture_output=True, text=True).stdout.strip()
     print(subprocess.run([python, ROOT / "bench/kernelbook_like.py", rows, "--rows", str(options.rows)],
@@ -132,17 +135,18 @@ sources: [kernelbook: {{path: {rows}}}]
 stages: [clean, convert: {{prompt: minimal}}, tokens, length: {{min: 100, max: 8192}}, dedup: {{near: 0.8}}]
 outputs: [jsonl]
 """)
-    ours_s, ours_mb, said = measured([options.build / "tritonforge", "data", "build", config, "--json"])
+    ours_s, ours_cpu, memory, said = measured([options.build / "tritonforge", "data", "build", config, "--json"])
     kept = json.loads(said[-1])["stages"][-1]["kept"]
-    print(f"ours   {ours_s:8.1f} s  {options.rows / ours_s:8.0f} rows/s  {ours_mb:6.0f} MiB  {kept} rows kept")
+    print(
+        f"ours   {ours_s:7.1f} s  {ours_cpu:7.1f} CPU s  {options.rows / ours_s:7.0f} rows/s  {memory}  {kept} rows kept"
+    )
     if not options.ours_only:
-        peer = subprocess.run(
-            [ROOT / "requirements/install", "--data-peers"], capture_output=True, text=True, check=True
-        )
+        install = [ROOT / "requirements/install", "--data-peers"]
+        peer = subprocess.run(install, capture_output=True, text=True, check=True)
         (folder / "chatml.py").write_text(RENDER)
         (folder / "peer.py").write_text(PEER)
         command = [peer.stdout.strip(), folder / "peer.py", rows, options.tokenizer, folder / "peer.jsonl"]
-        theirs_s, theirs_mb, said = measured(command, cwd=folder)
-        print(f"peers  {theirs_s:8.1f} s  {options.rows / theirs_s:8.0f} rows/s  {theirs_mb:6.0f} MiB (largest process)  "
-              f"{said[-1]} rows kept")  # fmt: skip
-        print(f"ratio  {theirs_s / ours_s:8.1f}")
+        peer_s, peer_cpu, memory, said = measured(command, cwd=folder)
+        figures = f"{peer_s:7.1f} s  {peer_cpu:7.1f} CPU s  {options.rows / peer_s:7.0f} rows/s  {memory}"
+        print(f"peers  {figures}  {said[-1]} rows kept")
+        print(f"ratio  {peer_s / ours_s:7.1f}    {peer_cpu / ours_cpu:7.1f}")

@@ -1,4 +1,4 @@
-"""A stand-in for KernelBook: rows of its columns and size (about 10 KB), made up here. Nothing of the data set is in it.
+"""A stand-in for KernelBook: rows of its columns and size (about 10 KB), made up here. Nothing of it is there.
 usage: kernelbook_like.py FILE.parquet [--rows 18200] [--seed 1]
 
 The solutions look like what torch.compile writes: a few kernels of generated names, loads, masks and arithmetic, and a
@@ -11,7 +11,7 @@ import pyarrow
 import pyarrow.parquet
 
 OPERATORS = ["relu", "sigmoid", "tanh", "exp", "log1p", "sqrt", "abs", "gelu", "silu", "softplus"]
-WORDS = "hidden encoder decoder attention residual gate project scale shift pool norm head value query mixture".split()
+WORDS = ["hidden", "encoder", "decoder", "attention", "residual", "gate", "project", "scale", "shift", "pool", "norm"]
 
 
 def module(draw, name):
@@ -62,7 +62,7 @@ def kernel(draw, index, operators):
             draw.choice(
                 [
                     f"    tmp{i} = tmp{a} {draw.choice('+-*/')} tmp{b}",
-                    f"    tmp{i} = tl.load(in_ptr1 + ({draw.randint(0, 99)} + x0), xmask, eviction_policy='evict_last')",
+                    f"    tmp{i} = tl.load(in_ptr1 + ({draw.randint(0, 99)} + x0), xmask, other=0.0)",
                     f"    tmp{i} = triton_helpers.maximum(tl.full([1], {draw.randint(0, 9)}, tl.int32), tmp{a})",
                     f"    tmp{i} = libdevice.{draw.choice(operators)}(tmp{a})",
                 ]
@@ -76,7 +76,8 @@ def row(draw, number):
     name = "".join(word.title() for word in draw.sample(WORDS, 2)) + str(number)
     problem, chain = module(draw, name)
     kernels = [kernel(draw, i, draw.sample(chain, min(2, len(chain)))) for i in range(draw.randint(2, 5))]
-    text = "import torch\nimport triton\nimport triton.language as tl\nfrom torch._inductor.runtime import triton_helpers\n"
+    text = "import torch\nimport triton\nimport triton.language as tl\n"
+    text += "from torch._inductor.runtime import triton_helpers\n"
     text += "from torch._inductor.runtime.triton_helpers import libdevice\nimport torch.nn as nn\n\n\n"
     text += "\n\n".join(body for _, body in kernels)
     text += "\n\ndef call(args):\n    primals_1, primals_2 = args\n    args.clear()\n"
@@ -100,8 +101,12 @@ parser.add_argument("--seed", type=int, default=1)
 options = parser.parse_args()
 draw = random.Random(options.seed)
 schema = pyarrow.schema(
-    [("python_code", pyarrow.string()), ("triton_code", pyarrow.string()), ("entry_point", pyarrow.string())]
-    + [("uuid", pyarrow.int64()), ("licenses", pyarrow.list_(pyarrow.string())), ("stars", pyarrow.int64())]
+    [
+        *((name, pyarrow.string()) for name in ("python_code", "triton_code", "entry_point")),
+        ("uuid", pyarrow.int64()),
+        ("licenses", pyarrow.list_(pyarrow.string())),
+        ("stars", pyarrow.int64()),
+    ]
 )
 earlier, size = [], 0
 with pyarrow.parquet.ParquetWriter(options.file, schema) as writer:

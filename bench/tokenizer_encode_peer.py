@@ -1,8 +1,9 @@
 """Encode speed on one core, ours and the `tokenizers` library's, on the same files, in turns, by processor
 time (so that other work on the machine does not count).
 usage: tokenizer_encode_peer.py BUILD_FOLDER [--tokenizer FOLDER] [--repeats N] [FILE...]
-Without files: this Python's torch sources (code) and this repository's documents (prose). Where this Python has tiktoken
-(`requirements/install --data-peers`; name the files then), its encoder of the same vocabulary and pattern is beside them."""
+Without files: this Python's torch sources (code) and this repository's documents (prose). Where this Python has
+tiktoken (that of `requirements/install --data-peers`; name the files then), its encoder of the same vocabulary and
+pattern is beside them."""
 
 import argparse
 import importlib.util

@@ -1,6 +1,7 @@
-"""`tritonforge data build` as a whole: from pairs to files that others read, judged by an evaluator, resumed after a kill,
-and trained on."""
+"""`tritonforge data build` as a whole: from pairs to files that others read, judged by an evaluator, resumed after a
+kill, and trained on."""
 
+import itertools
 import json
 import os
 import pathlib
@@ -73,7 +74,7 @@ def packed(folder, split="train"):
     ends = numpy.fromfile(folder / f"packed/{split}.offsets", "<u8")
     tokens = numpy.fromfile(folder / f"packed/{split}.tokens", "<i4")
     mask = numpy.fromfile(folder / f"packed/{split}.mask", "u1")
-    return [(tokens[a:b], mask[a:b]) for a, b in zip(ends, ends[1:])]
+    return [(tokens[a:b], mask[a:b]) for a, b in itertools.pairwise(ends)]
 
 
 def test_others_read_what_it_writes(built):
@@ -104,7 +105,8 @@ import sys, numpy
 sys.path.insert(0, {path.stdout.strip()!r})
 from megatron.core.datasets.indexed_dataset import IndexedDataset
 data = IndexedDataset({str(folder / "megatron/train")!r})
-print(len(data), int(sum(int(numpy.asarray(data[i]).sum()) for i in range(len(data)))), int(data.sequence_lengths.sum()))
+sums = [int(numpy.asarray(data[i]).sum()) for i in range(len(data))]
+print(len(data), sum(sums), int(data.sequence_lengths.sum()))
 """
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
