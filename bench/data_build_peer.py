@@ -137,9 +137,8 @@ outputs: [jsonl]
 """)
     ours_s, ours_cpu, memory, said = measured([options.build / "tritonforge", "data", "build", config, "--json"])
     kept = json.loads(said[-1])["stages"][-1]["kept"]
-    print(
-        f"ours   {ours_s:7.1f} s  {ours_cpu:7.1f} CPU s  {options.rows / ours_s:7.0f} rows/s  {memory}  {kept} rows kept"
-    )
+    figures = f"{ours_s:7.1f} s  {ours_cpu:7.1f} CPU s  {options.rows / ours_s:7.0f} rows/s  {memory}"
+    print(f"ours   {figures}  {kept} rows kept")
     if not options.ours_only:
         install = [ROOT / "requirements/install", "--data-peers"]
         peer = subprocess.run(install, capture_output=True, text=True, check=True)

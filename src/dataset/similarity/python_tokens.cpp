@@ -23,6 +23,7 @@ class Lexer {
   explicit Lexer(std::string_view source) : source_(source) {}
 
   std::vector<PythonToken> run() {
+    tokens_.reserve(source_.size() / 3);
     begin_line();
     while (at_ < source_.size()) step();
     return std::move(tokens_);
@@ -114,9 +115,13 @@ bool is_keyword(std::string_view name) {
 using Names = std::unordered_set<std::string_view>;
 using Tokens = std::vector<PythonToken>;
 
-bool is(const Tokens& tokens, size_t i, std::string_view text) { return i < tokens.size() && tokens[i].text == text; }
-bool opens(const PythonToken& token) { return token.text == "(" || token.text == "[" || token.text == "{"; }
-bool closes(const PythonToken& token) { return token.text == ")" || token.text == "]" || token.text == "}"; }
+bool is(const PythonToken& token, char operation) {
+  return token.kind == PythonToken::kOperator && token.text.size() == 1 && token.text[0] == operation;
+}
+bool opens(const PythonToken& token) { return is(token, '(') || is(token, '[') || is(token, '{'); }
+bool closes(const PythonToken& token) { return is(token, ')') || is(token, ']') || is(token, '}'); }
+
+bool is(const Tokens& tokens, size_t i, char operation) { return i < tokens.size() && is(tokens[i], operation); }
 
 // Of `def f(a, *b, c=1):` and `lambda a, b:` the names of the parameters, from `i` up to `end` at the same depth.
 void bind_parameters(const Tokens& tokens, size_t i, std::string_view end, Names& bound) {
@@ -126,7 +131,7 @@ void bind_parameters(const Tokens& tokens, size_t i, std::string_view end, Names
     if (depth == 0 && expected && token.kind == PythonToken::kName) bound.insert(token.text);
     depth += opens(token) - closes(token);
     if (depth < 0) return;
-    expected = depth == 0 && (token.text == "," || token.text == "*");
+    expected = depth == 0 && (is(token, ',') || is(token, '*'));
   }
 }
 
@@ -134,8 +139,8 @@ void bind_parameters(const Tokens& tokens, size_t i, std::string_view end, Names
 void bind_targets(const Tokens& tokens, size_t first, size_t last, Names& bound) {
   for (size_t i = first; i < last; ++i) {
     if (tokens[i].kind != PythonToken::kName || is_keyword(tokens[i].text)) continue;
-    const bool part = (i > first && tokens[i - 1].text == ".") || is(tokens, i + 1, ".") || is(tokens, i + 1, "[") ||
-                      is(tokens, i + 1, "(");
+    const bool part = (i > first && is(tokens[i - 1], '.')) || is(tokens, i + 1, '.') || is(tokens, i + 1, '[') ||
+                      is(tokens, i + 1, '(');
     if (!part) bound.insert(tokens[i].text);
   }
 }
@@ -164,7 +169,7 @@ Names bound_names(const Tokens& tokens) {
     const std::string_view word = tokens[i].text;
     if (word == "def" || word == "class") {
       bound.insert(tokens[i + 1].text);
-      if (word == "def" && is(tokens, i + 2, "(")) bind_parameters(tokens, i + 3, ")", bound);
+      if (word == "def" && is(tokens, i + 2, '(')) bind_parameters(tokens, i + 3, ")", bound);
     } else if (word == "lambda") {
       bind_parameters(tokens, i + 1, ":", bound);
     } else if (word == "as" && tokens[i + 1].kind == PythonToken::kName) {
@@ -209,8 +214,8 @@ std::vector<uint64_t> normal_form(std::string_view source) {
       continue;
     }
     depth += opens(token) - closes(token);
-    const bool attribute = i > 0 && tokens[i - 1].text == ".";
-    const bool keyword = depth > 0 && is(tokens, i + 1, "=");  // f(dim=1)
+    const bool attribute = i > 0 && is(tokens[i - 1], '.');
+    const bool keyword = depth > 0 && is(tokens, i + 1, '=');  // f(dim=1)
     if (token.kind == PythonToken::kName && !attribute && !keyword && bound.contains(token.text))
       form.push_back(Rng::derive(2, numbers.emplace(token.text, numbers.size()).first->second));
     else form.push_back(Rng::derive(3, token.text));
@@ -224,7 +229,7 @@ std::string rename_names(std::string_view source, const std::map<std::string, st
   const Tokens tokens = python_tokens(source);
   for (size_t i = 0; i < tokens.size(); ++i) {
     const auto found = tokens[i].kind == PythonToken::kName ? names.find(tokens[i].text) : names.end();
-    if (found == names.end() || (i > 0 && tokens[i - 1].text == ".")) continue;
+    if (found == names.end() || (i > 0 && is(tokens[i - 1], '.'))) continue;
     out.append(copied, tokens[i].text.data());
     out += found->second;
     copied = tokens[i].text.data() + tokens[i].text.size();
