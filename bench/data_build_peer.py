@@ -70,7 +70,7 @@ def signature(batch):
         exact.append(hashlib.md5(text.encode()).hexdigest())
         form.append(hashlib.md5(normalised(text).encode()).hexdigest())
         words = re.findall(r"\w+|[^\w\s]", text)
-        minhash = MinHash(num_perm=128)
+        minhash = MinHash(num_perm=128, scheme="legacy")
         minhash.update_batch([" ".join(words[i:i + 5]).encode() for i in range(len(words) - 4)])
         hashes.append(minhash.hashvalues)
     return {"exact": exact, "form": form, "hashes": hashes}
@@ -81,7 +81,7 @@ data = data.filter(lambda row: 100 <= len(row["tokens"]) <= 8192, num_proc=2)
 data = data.map(signature, batched=True, num_proc=2)
 seen, forms, lsh, kept = set(), set(), MinHashLSH(threshold=0.8, num_perm=128), []
 for i, row in enumerate(data.select_columns(["exact", "form", "hashes"])):
-    minhash = MinHash(num_perm=128, hashvalues=row["hashes"])
+    minhash = MinHash(num_perm=128, scheme="legacy", hashvalues=row["hashes"])
     if row["exact"] in seen or row["form"] in forms or lsh.query(minhash):
         continue
     seen.add(row["exact"])
