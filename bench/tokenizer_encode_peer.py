@@ -1,7 +1,9 @@
 """Encode speed on one core, ours and the `tokenizers` library's, on the same files, in turns, by processor
 time (so that other work on the machine does not count).
 usage: tokenizer_encode_peer.py BUILD_FOLDER [--tokenizer FOLDER] [--repeats N] [FILE...]
-Without files: this Python's torch sources (code) and this repository's documents (prose)."""
+Without files: this Python's torch sources (code) and this repository's documents (prose). Where this Python has
+tiktoken (that of `requirements/install --data-peers`; name the files then), its encoder of the same vocabulary and
+pattern is beside them."""
 
 import argparse
 import importlib.util
@@ -14,6 +16,11 @@ import time
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 import tokenizers
+
+try:
+    import tiktoken
+except ImportError:
+    tiktoken = None
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 parser = argparse.ArgumentParser(description=__doc__)
@@ -34,12 +41,26 @@ if not files:
         + sorted((torch / "nn").glob("**/*.py"))
         + sorted(ROOT.glob("docs/*.md"))
     )
+
+
+def tiktoken_encoder(definition):
+    """The same vocabulary and pattern: ids are ranks in Qwen's vocabularies."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    byte_of = {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(others)}
+    ranks = {bytes(byte_of[c] for c in token): rank for token, rank in definition["model"]["vocab"].items()}
+    steps = definition["pre_tokenizer"]["pretokenizers"]
+    pattern = next(step["pattern"]["Regex"] for step in steps if step["type"] == "Split")
+    return tiktoken.Encoding("same", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
+
+
 core = min(os.sched_getaffinity(0))
 os.sched_setaffinity(0, {core})
 reference = tokenizers.Tokenizer.from_file(str(options.tokenizer / "tokenizer.json"))
 texts = [file.read_bytes().decode() for file in files]
 size = sum(len(text.encode()) for text in texts)
-ours, cold, theirs, ours_tokens = [], [], [], 0
+ours, cold, theirs, tik, ours_tokens = [], [], [], [], 0
+encoder = tiktoken and tiktoken_encoder(json.loads((options.tokenizer / "tokenizer.json").read_text()))
 for _ in range(options.repeats):
     done = subprocess.run(
         [options.build / "bench/tokenizer_encode", options.tokenizer, "3", *files],
@@ -54,6 +75,10 @@ for _ in range(options.repeats):
     start = time.process_time()
     tokens = sum(len(reference.encode(text, add_special_tokens=False).ids) for text in texts)
     theirs.append(size / 1e6 / (time.process_time() - start))
+    if encoder:
+        start = time.process_time()
+        tik_tokens = sum(len(encoder.encode_ordinary(text)) for text in texts)
+        tik.append(size / 1e6 / (time.process_time() - start))
 assert tokens == ours_tokens, f"{ours_tokens} tokens, and {tokens} from the library"
 
 
@@ -69,3 +94,6 @@ print(f"  ours              {spread(ours)} MB per CPU second (min / median / max
 print(f"    first pass      {spread(cold)}, with no word known yet")
 print(f"  tokenizers {tokenizers.__version__}  {spread(theirs)} MB per CPU second")
 print(f"  ratio             {spread([a / b for a, b in zip(ours, theirs)])}")
+if tik:
+    print(f"  tiktoken {tiktoken.__version__}   {spread(tik)} MB per CPU second, {tik_tokens} tokens")
+    print(f"  ratio             {spread([a / b for a, b in zip(ours, tik)])}")

@@ -3,11 +3,30 @@
 #include <fmt/format.h>
 #include <xxh3.h>
 
-namespace tritonforge {
+#include <fstream>
+#include <memory>
+#include <vector>
 
-std::string checksum(const void* data, size_t size) {
-  const XXH128_hash_t hash = XXH3_128bits(data, size);
-  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+#include "base/error.h"
+
+namespace tritonforge {
+namespace {
+
+std::string digits_of(const XXH128_hash_t& hash) { return fmt::format("{:016x}{:016x}", hash.high64, hash.low64); }
+
+}  // namespace
+
+std::string checksum(const void* data, size_t size) { return digits_of(XXH3_128bits(data, size)); }
+
+std::string checksum_of_file(const std::filesystem::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) fail(ErrorKind::kNotFound, "cannot read {}", file.string());
+  const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(XXH3_createState(), XXH3_freeState);
+  XXH3_128bits_reset(state.get());
+  std::vector<char> piece(size_t{1} << 20);
+  while (stream.read(piece.data(), static_cast<std::streamsize>(piece.size())) || stream.gcount() > 0)
+    XXH3_128bits_update(state.get(), piece.data(), static_cast<size_t>(stream.gcount()));
+  return digits_of(XXH3_128bits_digest(state.get()));
 }
 
 }  // namespace tritonforge

@@ -1,14 +1,15 @@
-// tritonforge data generate | problems | stats | text
+// tritonforge data generate | problems | stats | text; build and show are in data_build.cpp
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <fstream>
 #include <memory>
 
-#include "base/process.h"
 #include "base/progress.h"
 #include "cli/commands.h"
+#include "cli/data_build.h"
 #include "cli/flags.h"
+#include "cli/own_evaluator.h"
 #include "dataset/corpus.h"
 #include "dataset/generate.h"
 #include "net/http.h"
@@ -49,8 +50,12 @@ struct GenerateFlags {
 
 struct StatsFlags {
   std::string pairs;
+  std::string page;
   bool json = false;
-  void describe(OptionList& v) { v("json", json, "prints the counts as JSON"); }
+  void describe(OptionList& v) {
+    v("json", json, "prints the counts as JSON");
+    v("page", page, "of a folder: writes the card as a page with histograms and sample rows");
+  }
 };
 
 struct ProblemsFlags {
@@ -80,32 +85,6 @@ void make_folder(const fs::path& folder) {
   fs::create_directories(folder, error);
   if (error) fail(ErrorKind::kUnavailable, "{}: cannot be made: {}", folder.string(), error.message());
 }
-
-// An evaluator of our own for as long as the generation takes.
-class OwnEvaluator {
- public:
-  explicit OwnEvaluator(int workers) : port_(free_port()), folder_("tritonforge-data") {
-    ProcessOptions options;
-    options.argv = {own_executable().string(), "serve", "evaluator", "--port", std::to_string(port_), "--workers",
-                    std::to_string(workers)};
-    options.stdout_file = options.stderr_file = folder_.path() / "evaluator.log";
-    process_.emplace(options);
-    try {
-      net::wait_until_healthy(url() + "/health", Deadline::after(120));
-    } catch (const Error& error) {
-      const std::string log = read_file(options.stderr_file);
-      fail(error.kind(), "the evaluator did not start: {}; its last words: {}", error.what(),
-           log.substr(log.size() - std::min<size_t>(log.size(), 300)));
-    }
-  }
-  ~OwnEvaluator() { process_->stop(5); }
-  std::string url() const { return fmt::format("http://127.0.0.1:{}", port_); }
-
- private:
-  int port_;
-  TemporaryFolder folder_;
-  std::optional<ChildProcess> process_;
-};
 
 // A busy evaluator (429, 503 with Retry-After) is asked again; anything else that is no verdict ends the generation.
 Result<Verdict> evaluate_over_http(net::HttpClient& client, const std::string& url, int trials,
@@ -239,6 +218,7 @@ void print_counts(std::string_view title, const std::map<std::string, size_t>& c
 }
 
 void print_stats(const StatsFlags& flags) {
+  if (fs::is_directory(flags.pairs)) return print_card(flags.pairs, flags.json, flags.page);
   const auto stats = dataset::stats_of(dataset::read_pairs(flags.pairs));
   if (flags.json) {
     fmt::print("{}\n", to_json(stats).dump());
@@ -275,6 +255,9 @@ void add_data_command(CLI::App& app) {
   auto* data = app.add_subcommand("data", "makes training data and shows what a data set holds");
   data->require_subcommand(1);
 
+  add_data_build_command(*data);
+  add_data_show_command(*data);
+
   auto* make = data->add_subcommand(
       "generate",
       "makes (PyTorch module, Triton kernel) pairs; each is accepted by the evaluator before it is written");
@@ -284,9 +267,10 @@ void add_data_command(CLI::App& app) {
       "example: tritonforge data generate --output pairs.jsonl --count 2000 --seed 1 --emit-problems problems/");
   make->callback([making] { generate(*making); });
 
-  auto* stats = data->add_subcommand("stats", "counts of a pairs file by split, family, combination and length");
+  auto* stats = data->add_subcommand(
+      "stats", "the card of what `data build` wrote, or counts of a pairs file by split, family and length");
   auto counting = std::make_shared<StatsFlags>();
-  stats->add_option("FILE", counting->pairs, "pairs file")->required();
+  stats->add_option("FILE", counting->pairs, "folder of `data build`, or pairs file")->required();
   add_flags(*stats, *counting);
   stats->footer("example: tritonforge data stats problems/quickstart/pairs.jsonl");
   stats->callback([counting] { print_stats(*counting); });

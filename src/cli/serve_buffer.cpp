@@ -33,7 +33,7 @@ int serve_buffer(const BufferFlags& flags) {
   options.peers.api_key = flags.http.api_key;
   if (const char* key = std::getenv("OPENAI_API_KEY")) options.peers.chat_api_key = key;  // never on a command line
   rollout::RolloutService service(
-      options, flags.tokenizer.empty() ? rollout::no_chat_codec() : rollout::load_chat_codec(flags.tokenizer));
+      options, flags.tokenizer.empty() ? rollout::no_chat_codec() : tokenizer::load_chat_codec(flags.tokenizer));
   rollout::BufferServer server(service, flags.http);
   server.start();
   log::info("listens on {}, database {}", server.url(), options.database.string());

@@ -51,19 +51,18 @@ void check(const ParquetFailure& failure, const std::string& where) {
 }  // namespace
 
 ParquetReader::ParquetReader(const fs::path& file, std::vector<WantedColumn> wanted)
-    : where_(file.string()), wanted_(std::move(wanted)), file_(std::make_unique<MappedFile>(file)) {
-  open({reinterpret_cast<const char*>(file_->bytes().data()), file_->bytes().size()});
+    : where_(file.string()), wanted_(std::move(wanted)) {
+  if (!fs::is_regular_file(file)) fail(ErrorKind::kNotFound, "cannot read {}: no such file", where_);
+  check(api().open_file(where_, wanted_, source_), where_);
 }
 
 ParquetReader::ParquetReader(std::string_view bytes, std::string where, std::vector<WantedColumn> wanted)
     : where_(std::move(where)), wanted_(std::move(wanted)) {
-  open(bytes);
+  check(api().open(bytes, wanted_, source_), where_);
 }
 
 ParquetReader::~ParquetReader() = default;
 ParquetReader::ParquetReader(ParquetReader&&) noexcept = default;
-
-void ParquetReader::open(std::string_view bytes) { check(api().open(bytes, wanted_, source_), where_); }
 
 size_t ParquetReader::groups() const { return source_->groups(); }
 
@@ -83,6 +82,8 @@ Table ParquetReader::read_all() {
       case ColumnKind::kInteger: column.values = Integers(); break;
       case ColumnKind::kNumber: column.values = Numbers(); break;
       case ColumnKind::kBool: column.values = Bools(); break;
+      case ColumnKind::kJson: column.values = Jsons(); break;
+      case ColumnKind::kChat: column.values = Chats(); break;
     }
   }
   for (size_t group = 0; group < groups(); ++group) {
@@ -97,6 +98,33 @@ Table ParquetReader::read_all() {
     }
   }
   return all;
+}
+
+Table ParquetReader::next(size_t rows) {
+  Table table;
+  check(source_->next(rows, table), where_);
+  return table;
+}
+
+ParquetWriter::ParquetWriter(fs::path file) : file_(std::move(file)), unfinished_(file_) { unfinished_ += ".part"; }
+
+ParquetWriter::~ParquetWriter() {
+  sink_.reset();
+  std::error_code ignored;  // where close() came to its end there is nothing left to remove
+  fs::remove(unfinished_, ignored);
+}
+
+void ParquetWriter::write(const Table& table) {
+  if (sink_ == nullptr) check(api().create(unfinished_.string(), table, sink_), file_.string());
+  check(sink_->write(table), file_.string());
+}
+
+void ParquetWriter::close() {
+  TF_CHECK(sink_ != nullptr, "{}: no table was written, so it has no columns", file_.string());
+  check(sink_->close(), file_.string());
+  sink_.reset();
+  fsync_path(unfinished_);
+  fs::rename(unfinished_, file_);
 }
 
 std::string parquet_bytes(const Table& table, const std::string& where) {

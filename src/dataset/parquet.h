@@ -16,18 +16,34 @@
 
 namespace tritonforge::dataset {
 
-enum class ColumnKind { kText, kInteger, kNumber, kBool };  // UTF-8; int64; double; bool
-constexpr std::array<std::string_view, 4> names_of(ColumnKind) { return {"text", "integers", "numbers", "booleans"}; }
+// UTF-8; int64; double; bool; any type, nested ones too, read as JSON; conversations (written only).
+enum class ColumnKind { kText, kInteger, kNumber, kBool, kJson, kChat };
+constexpr std::array<std::string_view, 6> names_of(ColumnKind) {
+  return {"text", "integers", "numbers", "booleans", "values", "conversations"};
+}
 
 // One entry a row; nothing where the file has a null.
 using Texts = std::vector<std::optional<std::string>>;
 using Integers = std::vector<std::optional<int64_t>>;
 using Numbers = std::vector<std::optional<double>>;
 using Bools = std::vector<std::optional<bool>>;
+struct JsonText {
+  std::string text;
+  bool operator==(const JsonText&) const = default;
+};
+using Jsons = std::vector<std::optional<JsonText>>;
+// A conversation is a list of {role, content, reasoning_content, weight}: weight 1 = learned from (OpenAI's name).
+struct ChatCell {
+  std::string role, content;
+  std::optional<std::string> reasoning_content;
+  int64_t weight = 0;
+  bool operator==(const ChatCell&) const = default;
+};
+using Chats = std::vector<std::optional<std::vector<ChatCell>>>;
 
 struct Column {
   std::string name;
-  std::variant<Texts, Integers, Numbers, Bools> values;  // in ColumnKind's order
+  std::variant<Texts, Integers, Numbers, Bools, Jsons, Chats> values;  // in ColumnKind's order
 
   ColumnKind kind() const { return static_cast<ColumnKind>(values.index()); }
   size_t rows() const {
@@ -49,6 +65,7 @@ struct WantedColumn {
 };
 
 struct ParquetSource;  // parquet_api.h
+struct ParquetSink;
 
 // A file of anybody's: 32-bit integers, dictionaries, large strings, any compression. Read by its row groups, so that a
 // data set need not fit in memory; a row group of more than 4 GiB is refused. Not for several threads.
@@ -65,13 +82,27 @@ class ParquetReader {
   size_t groups() const;
   Table read(size_t group);  // the wanted columns in their order; throws kCorrupt
   Table read_all();
+  // The rows in their order, at most so many at a time, whatever a row group holds; no rows: the end.
+  Table next(size_t rows);
 
  private:
-  void open(std::string_view bytes);
   std::string where_;
   std::vector<WantedColumn> wanted_;
-  std::unique_ptr<MappedFile> file_;
   std::unique_ptr<ParquetSource> source_;
+};
+
+// Row group after row group, beside `file` until close() makes it durable and names it so: without close() there is
+// no file. Every table has the columns of the first.
+class ParquetWriter {
+ public:
+  explicit ParquetWriter(fs::path file);
+  ~ParquetWriter();
+  void write(const Table& table);
+  void close();
+
+ private:
+  fs::path file_, unfinished_;
+  std::unique_ptr<ParquetSink> sink_;
 };
 
 // Durable and atomic, compressed with zstd. Text that is not UTF-8 is refused: kUsage.

@@ -34,6 +34,16 @@ std::vector<dataset::Pair> training_pairs(const RecipeConfig& config) {
   return pairs;
 }
 
+std::optional<fs::path> packed_stem(const RecipeConfig& config) {
+  if (config.data.conversations.empty()) return std::nullopt;
+  const fs::path path = resolve_path(config.data.conversations);
+  for (const fs::path& stem : {path, path / "packed" / "train"}) {
+    fs::path tokens = stem;
+    if (fs::is_regular_file(tokens += ".tokens")) return stem;
+  }
+  return std::nullopt;
+}
+
 std::vector<Problem> rl_problems(const RecipeConfig& config) {
   return problems_of("rl.problems", config.rl.problems, config.rl.levels, {});
 }

@@ -1,5 +1,6 @@
 #pragma once
 // The files that a recipe names, read. All throw kNotFound or kUsage with the recipe's key.
+#include <optional>
 #include <vector>
 
 #include "dataset/pair.h"
@@ -9,7 +10,10 @@
 namespace tritonforge::orchestrate {
 
 std::vector<dataset::Pair> training_pairs(const RecipeConfig& config);  // of the split "train"
-std::vector<Problem> rl_problems(const RecipeConfig& config);           // of rl.levels
+// data.conversations where it is packed: FOLDER/packed/train of what `tritonforge data build` wrote, or that path
+// itself.
+std::optional<fs::path> packed_stem(const RecipeConfig& config);
+std::vector<Problem> rl_problems(const RecipeConfig& config);  // of rl.levels
 // `rl.validation.limit` of them, the same for every seed of a recipe; where rl.validation.every is set.
 std::vector<Problem> validation_problems(const RecipeConfig& config);
 // Of bench.levels and bench.problem_ids; `bench.limit` of them, the same for every seed of a recipe.

@@ -3,8 +3,8 @@
 #include "base/cuda_driver.h"
 #include "net/http.h"
 #include "orchestrate/inputs.h"
-#include "rollout/codec.h"
 #include "rollout/prompts.h"
+#include "tokenizer/chat_codec.h"
 
 namespace tritonforge::orchestrate {
 namespace {
@@ -20,7 +20,7 @@ void check_devices(const RecipeConfig& config) {
 
 // A prompt that does not fit would fail every one of its samples.
 void check_prompts(const RecipeConfig& config, const char* key, const std::vector<Problem>& problems,
-                   const rollout::ChatCodec& codec) {
+                   const tokenizer::ChatCodec& codec) {
   const int64_t engine = config.engine.external.empty() ? config.engine.max_context : 0;
   const bool engine_is_less = engine > 0 && engine < config.rollout.max_context;
   const int64_t room = engine_is_less ? engine : config.rollout.max_context;
@@ -47,17 +47,20 @@ void check_plan(const RecipeConfig& config) {
   if (!config.model.is_chat() && !fs::exists(model))
     fail(ErrorKind::kNotFound, "model.path: no such folder or file: {}", config.model.path);
   check_devices(config);
-  const bool trains_on_text = config.has_stage("sft") && !config.data.text.empty();
-  if (trains_on_text && !fs::is_regular_file(resolve_path(config.data.text)))
-    fail(ErrorKind::kNotFound, "data.text: no such file: {}", config.data.text);
-  if (config.has_stage("data") || (config.has_stage("sft") && !trains_on_text)) training_pairs(config);
+  const DataSection& data = config.data;
+  const bool sft = config.has_stage("sft");
+  if (sft && !data.text.empty() && !fs::is_regular_file(resolve_path(data.text)))
+    fail(ErrorKind::kNotFound, "data.text: no such file: {}", data.text);
+  if (sft && !data.conversations.empty() && !packed_stem(config) && !fs::exists(resolve_path(data.conversations)))
+    fail(ErrorKind::kNotFound, "data.conversations: no such file or folder: {}", data.conversations);
+  if (config.has_stage("data") || (sft && data.from_pairs())) training_pairs(config);
   if (!config.generates()) return;
   if (config.model.is_chat()) {  // what its prompts take is the server's to say
     bench_problems(config);
     check_chat_server(config.model.chat_url);
     return;
   }
-  const auto codec = rollout::load_chat_codec(model);
+  const auto codec = tokenizer::load_chat_codec(model);
   if (config.has_stage("rl")) {
     check_prompts(config, "rl.problems", rl_problems(config), *codec);
     if (config.rl.validation.every > 0)

@@ -84,7 +84,8 @@ void RecipeConfig::validate() const {
     check(refusal.empty(), fmt::format("{}.train.optimizer_state", stage),
           fmt::format("{} {}", tritonforge::name_of(train->optimizer_state), refusal));
   }
-  const bool pairs = has_stage("data") || (has_stage("sft") && data.text.empty());
+  check(data.text.empty() || data.conversations.empty(), "data.conversations", "is set beside data.text");
+  const bool pairs = has_stage("data") || (has_stage("sft") && data.from_pairs());
   if (pairs) check(!data.pairs.empty(), "data.pairs", "is missing");
   if (evaluator.request.backend != Backend::kTriton) {
     check(!pairs, "evaluator.backend",

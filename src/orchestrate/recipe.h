@@ -32,12 +32,16 @@ struct ModelSection {
 };
 
 struct DataSection {
-  std::string pairs, text;
+  std::string pairs, text, conversations;
   int64_t verify = 100;
+  bool from_pairs() const { return text.empty() && conversations.empty(); }
   template <typename V>
   void describe(V& v) {
     v("pairs", pairs, "SFT pairs: JSON lines of `tritonforge data generate`");
     v("text", text, "plain text to train on instead of pairs ({\"text\"} lines): every token is trained on");
+    v("conversations", conversations,
+      "conversations to train on instead of pairs: the folder that `tritonforge data build` wrote, or chat .jsonl or "
+      ".parquet with `messages`; only what they mark as learned is trained on");
     v("verify", verify, at_least(0), "pairs drawn at random and evaluated again before they are trusted");
   }
 };

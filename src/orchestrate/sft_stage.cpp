@@ -3,18 +3,24 @@
 #include <atomic>
 #include <future>
 #include <numeric>
+#include <optional>
 
 #include "base/log.h"
 #include "base/rng.h"
+#include "dataset/outputs/packed.h"
 #include "dataset/pair.h"
+#include "dataset/sources/chat.h"
 #include "dataset/text_lines.h"
 #include "orchestrate/inputs.h"
 #include "orchestrate/stages.h"
-#include "rollout/codec.h"
 #include "rollout/prompts.h"
+#include "tokenizer/chat_codec.h"
+#include "tokenizer/tokenizer.h"
 
 namespace tritonforge::orchestrate {
 namespace {
+
+using tokenizer::MaskedTokens;
 
 std::vector<size_t> shuffled(size_t count, uint64_t seed) {
   std::vector<size_t> order(count);
@@ -24,54 +30,113 @@ std::vector<size_t> shuffled(size_t count, uint64_t seed) {
 }
 
 // The conversation that RL will hold, with the taught answers; a wrong first attempt carries no loss.
-rollout::MaskedTokens tokens_of(const dataset::Pair& pair, const rollout::ChatCodec& codec,
-                                const RolloutSection& rollout) {
-  rollout::TaughtConversation conversation;
-  conversation.opening = rollout::first_messages(rollout.prompt, dataset::problem_of(pair, /*number=*/0));
+MaskedTokens tokens_of(const dataset::Pair& pair, const tokenizer::ChatCodec& codec, const RolloutSection& rollout) {
+  std::vector<tokenizer::TaughtMessage> conversation;
+  for (const auto& message : rollout::first_messages(rollout.prompt, dataset::problem_of(pair, /*number=*/0)))
+    conversation.push_back({message});
   if (pair.refinement) {
-    conversation.refinement = {rollout::answer_message(pair.refinement->wrong).content,
-                               {.role = "user", .content = pair.refinement->feedback}};
+    conversation.push_back({rollout::answer_message(pair.refinement->wrong)});
+    conversation.push_back({{.role = "user", .content = pair.refinement->feedback}});
   }
-  conversation.answer = rollout::answer_message(pair.solution).content;
-  return rollout::taught_tokens(codec, conversation, rollout.enable_thinking);
+  conversation.push_back({rollout::answer_message(pair.solution), /*learned=*/true});
+  return tokenizer::taught_tokens(codec, conversation, rollout.enable_thinking);
 }
 
-struct SftData {
-  std::vector<rollout::MaskedTokens> examples;
+// In memory, or packed by `tritonforge data build` and mapped.
+class SftData {
+ public:
+  explicit SftData(int64_t longest) : longest_(longest) {}
+  SftData(int64_t longest, dataset::PackedTokens packed) : longest_(longest) {
+    packed_.emplace(std::move(packed));
+    for (size_t i = 0; i < packed_->size(); ++i) {
+      if (fits(packed_->length(i))) order_.push_back(i);
+    }
+  }
+
+  void add(MaskedTokens example) {
+    if (!fits(static_cast<int64_t>(example.tokens.size()))) return;
+    order_.push_back(order_.size());
+    examples_.push_back(std::move(example));
+  }
+
+  size_t size() const { return order_.size(); }
+  int64_t length(size_t i) const {
+    return packed_ ? packed_->length(order_[i]) : static_cast<int64_t>(examples_[i].tokens.size());
+  }
+  MaskedTokens example(size_t i) const { return packed_ ? packed_->example(order_[i]) : examples_[i]; }
   int64_t too_long = 0, tokens = 0;
 
-  void add(rollout::MaskedTokens example, int64_t longest) {
-    if (static_cast<int64_t>(example.tokens.size()) > longest) {
-      ++too_long;
-      return;
-    }
-    tokens += static_cast<int64_t>(example.tokens.size());
-    examples.push_back(std::move(example));
+ private:
+  bool fits(int64_t length) {
+    const bool fitting = length <= longest_;
+    too_long += !fitting;
+    tokens += fitting ? length : 0;
+    return fitting;
   }
+
+  int64_t longest_;
+  std::optional<dataset::PackedTokens> packed_;
+  std::vector<MaskedTokens> examples_;
+  std::vector<size_t> order_;  // what is not too long
 };
 
 void add_text(SftData& data, const RecipeConfig& config, const tokenizer::Tokenizer& tokenizer) {
   const auto end = tokenizer.id_of("<|endoftext|>");
   for (const std::string& text : dataset::read_text_lines(resolve_path(config.data.text))) {
-    rollout::MaskedTokens example;
+    MaskedTokens example;
     example.tokens = tokenizer.encode(text);
     if (end) example.tokens.push_back(*end);
     example.loss_mask.assign(example.tokens.size(), 1);
     if (!example.loss_mask.empty()) example.loss_mask[0] = 0;
-    data.add(std::move(example), config.sft.max_sequence);
+    data.add(std::move(example));
   }
 }
 
+// Conversations of anybody's, each tokenised as RL would hold it.
+void add_conversations(SftData& data, const RecipeConfig& config, const tokenizer::ChatCodec& codec) {
+  dataset::ChatOptions options;
+  options.path = resolve_path(config.data.conversations);
+  const auto source = dataset::make_chat(options);
+  int64_t dropped = 0;
+  while (const auto row = source->next()) {
+    if (row->dropped) {
+      if (++dropped <= 3) log::warn("data.conversations: {}: {}; left out", row->place, row->dropped->reason);
+    } else {
+      data.add(tokenizer::taught_tokens(codec, row->messages, config.rollout.enable_thinking));
+    }
+  }
+  if (dropped > 0) log::warn("data.conversations: {} conversations were left out", dropped);
+}
+
+SftData packed(const RecipeConfig& config, const fs::path& stem, const fs::path& base) {
+  dataset::PackedTokens tokens(stem);
+  if (tokens.tokenizer() != dataset::checksum_of_tokenizer(base) ||
+      tokens.enable_thinking() != config.rollout.enable_thinking) {
+    fail(ErrorKind::kUsage,
+         "data.conversations: {} was packed with another tokenizer than model.path's or another enable_thinking: build "
+         "it again, or name its jsonl",
+         stem.string());
+  }
+  return SftData(config.sft.max_sequence, std::move(tokens));
+}
+
 SftData tokenized(const RecipeConfig& config, const fs::path& base) {
-  SftData data;
+  if (const auto stem = packed_stem(config)) return packed(config, *stem, base);
+  SftData data(config.sft.max_sequence);
   if (!config.data.text.empty()) {
     add_text(data, config, tokenizer::Tokenizer::load(base));
+  } else if (!config.data.conversations.empty()) {
+    add_conversations(data, config, *tokenizer::load_chat_codec(base));
   } else {
-    const auto codec = rollout::load_chat_codec(base);
-    for (const dataset::Pair& pair : training_pairs(config))
-      data.add(tokens_of(pair, *codec, config.rollout), config.sft.max_sequence);
+    const auto codec = tokenizer::load_chat_codec(base);
+    for (const dataset::Pair& pair : training_pairs(config)) data.add(tokens_of(pair, *codec, config.rollout));
   }
-  if (data.examples.empty())
+  return data;
+}
+
+SftData usable(const RecipeConfig& config, const fs::path& base) {
+  SftData data = tokenized(config, base);
+  if (data.size() == 0)
     fail(ErrorKind::kUsage, "sft.max_sequence: every example is longer than {} tokens", config.sft.max_sequence);
   return data;
 }
@@ -82,17 +147,16 @@ std::vector<std::vector<size_t>> plan_steps(const SftData& data, const SftSectio
   std::vector<std::vector<size_t>> steps;
   std::vector<size_t> current;
   int64_t budget = 0;
-  for (uint64_t epoch = 0;; ++epoch) {
-    for (const size_t index : shuffled(data.examples.size(), Rng::derive(Rng::derive(seed, "sft"), epoch))) {
-      const auto length = static_cast<int64_t>(data.examples[index].tokens.size());
-      if (!current.empty() && budget + length > sft.tokens_per_step) {
-        steps.push_back(std::exchange(current, {}));
-        budget = 0;
-        if (static_cast<int64_t>(steps.size()) == sft.steps) return steps;
-      }
-      current.push_back(index);
-      budget += length;
+  dataset::SampleOrder order(data.size(), Rng::derive(seed, "sft"));
+  for (uint64_t position = 0;; ++position) {
+    const size_t index = order.at(position);
+    if (!current.empty() && budget + data.length(index) > sft.tokens_per_step) {
+      steps.push_back(std::exchange(current, {}));
+      budget = 0;
+      if (static_cast<int64_t>(steps.size()) == sft.steps) return steps;
     }
+    current.push_back(index);
+    budget += data.length(index);
   }
 }
 
@@ -102,8 +166,9 @@ StepRequest step_request(const SftData& data, const std::vector<size_t>& example
   request.step = step;
   for (const size_t index : examples) {
     TrainSequence& sequence = request.sequences.emplace_back();
-    sequence.tokens = data.examples[index].tokens;
-    sequence.loss_mask = data.examples[index].loss_mask;
+    MaskedTokens example = data.example(index);
+    sequence.tokens = std::move(example.tokens);
+    sequence.loss_mask = std::move(example.loss_mask);
     sequence.old_log_probs.assign(sequence.tokens.size(), 0.0f);
     sequence.advantages.assign(sequence.tokens.size(), 0.0f);
     sequence.weight_versions.assign(sequence.tokens.size(), -1);
@@ -150,10 +215,10 @@ void verify_pairs(RunContext& run) {
 void run_sft(RunContext& run) {
   const auto& sft = run.config.sft;
   const fs::path base = resolve_path(run.config.model.path);
-  const SftData data = tokenized(run.config, base);
+  const SftData data = usable(run.config, base);
   const auto steps = plan_steps(data, sft, static_cast<uint64_t>(run.config.seed));
-  log::info("sft: {} examples, {} tokens; {} left out as longer than {}", data.examples.size(), data.tokens,
-            data.too_long, sft.max_sequence);
+  log::info("sft: {} examples, {} tokens; {} left out as longer than {}", data.size(), data.tokens, data.too_long,
+            sft.max_sequence);
   run.record.begin_stage("sft");
   run.start_trainer("sft", sft.train, base, sft.steps);
 

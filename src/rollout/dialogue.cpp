@@ -33,7 +33,7 @@ class TokenDialogue : public Dialogue {
 
   void follow(const Turn& turn, const tokenizer::Message& feedback) override {
     tokens_.insert(tokens_.end(), turn.response_tokens.begin(), turn.response_tokens.end());
-    const auto between = codec_.continuation(turn.response_tokens, feedback, group_.options.enable_thinking);
+    const auto between = codec_.continuation(turn.response_tokens, {feedback}, group_.options.enable_thinking);
     tokens_.insert(tokens_.end(), between.begin(), between.end());
   }
 

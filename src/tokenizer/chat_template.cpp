@@ -282,10 +282,12 @@ std::string render_chat(ChatFormat format, const std::vector<Message>& messages,
   return out;
 }
 
-std::string render_continuation(ChatFormat format, const Message& user, const ChatOptions& options) {
+std::string render_continuation(ChatFormat format, const std::vector<Message>& messages, const ChatOptions& options) {
   std::string out = "\n";
-  if (user.role == "tool" && format != ChatFormat::kPlain) write_tool_response(out, {user}, 0);
-  else write_turn(out, user);
+  for (size_t i = 0; i < messages.size(); ++i) {
+    if (messages[i].role == "tool" && format != ChatFormat::kPlain) write_tool_response(out, messages, i);
+    else write_turn(out, messages[i]);
+  }
   out += "<|im_start|>assistant\n";
   if (format == ChatFormat::kQwen3 && !options.enable_thinking) out += "<think>\n\n</think>\n\n";
   return out;

@@ -41,9 +41,9 @@ std::string render_chat(ChatFormat format, const std::vector<Message>& messages,
 // The ChatML template in Jinja, which recognise_chat_format knows as kPlain: for models that are made here.
 extern const char* const kPlainChatTemplate;
 
-// What must follow an assistant turn's sampled tokens (which end in <|im_end|>) to append a user (or tool) message and
-// open the next assistant turn: "\n<|im_start|>user\n...<|im_end|>\n<|im_start|>assistant\n" -- tokenised once and
+// What must follow an assistant turn's sampled tokens (which end in <|im_end|>) to append user, tool or system messages
+// and open the next assistant turn: "\n<|im_start|>user\n...<|im_end|>\n<|im_start|>assistant\n" -- tokenised once and
 // appended.
-std::string render_continuation(ChatFormat format, const Message& user, const ChatOptions& options);
+std::string render_continuation(ChatFormat format, const std::vector<Message>& messages, const ChatOptions& options);
 
 }  // namespace tritonforge::tokenizer

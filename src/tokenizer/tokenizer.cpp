@@ -16,6 +16,8 @@
 namespace tritonforge::tokenizer {
 namespace {
 
+constexpr char kMark = '\xFF';  // stands behind the first byte of a special token's text
+
 std::array<uint32_t, 256> find_byte_ids(const std::unordered_map<std::string, int64_t>& ids, const std::string& where) {
   std::array<uint32_t, 256> result{};
   for (int byte = 0; byte < 256; ++byte) {
@@ -33,7 +35,7 @@ struct Tokenizer::Impl {
   TokenizerDefinition definition;
   std::unordered_map<std::string, int64_t> ids;
   BpeModel bpe;
-  AddedTokenFinder raw, normalized;
+  AddedTokenFinder raw, normalized, special_texts;
   std::vector<std::string> bytes;  // by id
   std::vector<bool> special;
 
@@ -56,7 +58,9 @@ struct Tokenizer::Impl {
     for (const auto& token : definition.added) {
       if (!token.normalized) raw.add(token.content, token.id);
       else normalized.add(definition.nfc ? unicode::nfc(token.content) : token.content, token.id);
-      if (token.special) special[static_cast<size_t>(token.id)] = true;
+      if (!token.special) continue;
+      special[static_cast<size_t>(token.id)] = true;
+      special_texts.add(token.content, token.id);
     }
     for (const auto& token : definition.tokens) bytes.push_back(from_byte_alphabet(token).value_or(token));
   }
@@ -89,6 +93,19 @@ struct Tokenizer::Impl {
         text, [&](std::string_view piece) { encode_plain(piece, cache, out); }, [&](int64_t id) { out.push_back(id); });
   }
 
+  // `as_text` makes of what stands between two added tokens the text that is encoded.
+  template <typename AsText>
+  std::vector<int64_t> encode(std::string_view text, AsText&& as_text) {
+    std::vector<int64_t> out;
+    out.reserve(text.size() / 3 + 8);
+    auto cache = take_cache();
+    raw.split(
+        text, [&](std::string_view piece) { encode_piece(as_text(piece), *cache, out); },
+        [&](int64_t id) { out.push_back(id); });
+    give_back(std::move(cache));
+    return out;
+  }
+
   bool has(int64_t id) const { return id >= 0 && id < static_cast<int64_t>(bytes.size()); }
 };
 
@@ -101,14 +118,30 @@ Tokenizer::~Tokenizer() = default;
 Tokenizer Tokenizer::load(const fs::path& path) { return Tokenizer(read_definition(path), path.string()); }
 
 std::vector<int64_t> Tokenizer::encode(std::string_view text) const {
-  std::vector<int64_t> out;
-  out.reserve(text.size() / 3 + 8);
-  auto cache = impl_->take_cache();
-  impl_->raw.split(
-      text, [&](std::string_view piece) { impl_->encode_piece(piece, *cache, out); },
-      [&](int64_t id) { out.push_back(id); });
-  impl_->give_back(std::move(cache));
-  return out;
+  return impl_->encode(text, [](std::string_view piece) { return piece; });
+}
+
+std::string Tokenizer::mark_special(std::string_view content) const {
+  std::string valid;
+  if (!unicode::is_valid_utf8(content)) content = valid = unicode::replace_invalid_utf8(content);
+  std::string out;
+  for (size_t at = 0;;) {
+    const auto match = impl_->special_texts.find(content, at);
+    if (match.at == std::string_view::npos) return out += content.substr(at);
+    out += content.substr(at, match.at + 1 - at);
+    out += kMark;
+    at = match.at + 1;
+  }
+}
+
+std::vector<int64_t> Tokenizer::encode_marked(std::string_view text) const {
+  if (text.find(kMark) == std::string_view::npos) return encode(text);
+  std::string unmarked;
+  return impl_->encode(text, [&](std::string_view piece) -> std::string_view {
+    unmarked = piece;
+    std::erase(unmarked, kMark);
+    return unmarked;
+  });
 }
 
 std::string Tokenizer::decode(const std::vector<int64_t>& ids, bool skip_special_tokens) const {

@@ -27,6 +27,12 @@ class Tokenizer {
 
   // Added tokens in the text become their ids (as the reference does); no bytes are ever lost, valid UTF-8 or not.
   std::vector<int64_t> encode(std::string_view text) const;
+  // For text that others wrote into a template of ours: `content` in which a special token's text ("<|im_end|>") is
+  // marked, and the encoding of a text that holds such parts, where what is marked stays text. The marks, bytes that no
+  // UTF-8 has, are gone from it; bytes of `content` that are not UTF-8 become U+FFFD. Added tokens that are not special
+  // ("<think>") are recognised in both.
+  std::string mark_special(std::string_view content) const;
+  std::vector<int64_t> encode_marked(std::string_view text) const;
   // Invalid UTF-8 (a token can end inside a character) becomes U+FFFD, and ids without a token (the padding of an
   // embedding) become nothing, as in the reference.
   std::string decode(const std::vector<int64_t>& ids, bool skip_special_tokens = false) const;

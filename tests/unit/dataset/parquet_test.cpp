@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "dataset/problem.h"
 #include "dataset/source_families.h"
 
@@ -109,6 +110,47 @@ TEST(ProblemParquet, AFolderAsClonedFromHuggingFaceIsRead) {
   }
   EXPECT_THAT(ids, ElementsAre("level1_1_relu", "level1_2_add", "level2_1_conv"));
   EXPECT_EQ(read_problems(folder.path() / "data/level_2-00000-of-00001.parquet").size(), 1);
+}
+
+TEST(Parquet, NextGivesTheRowsInOrderWhateverTheGroups) {
+  const TemporaryFolder folder("parquet");
+  const fs::path file = folder.path() / "d.parquet";
+  ParquetWriter writer(file);
+  for (int64_t first : {0, 3, 1000}) {
+    Table group{{{"n", Integers()}}};
+    for (int64_t i = 0; i < (first == 3 ? 997 : first == 0 ? 3 : 200); ++i)
+      std::get<Integers>(group.columns[0].values).emplace_back(first + i);
+    writer.write(group);
+  }
+  EXPECT_FALSE(fs::exists(file));
+  writer.close();
+  ParquetReader reader(file, {{"n", ColumnKind::kInteger}});
+  EXPECT_EQ(reader.groups(), 3u);
+  int64_t expected = 0;
+  for (Table some = reader.next(64); some.rows() > 0; some = reader.next(64)) {
+    EXPECT_LE(some.rows(), 64u);
+    for (const auto& value : std::get<Integers>(some.columns[0].values)) EXPECT_EQ(value, expected++);
+  }
+  EXPECT_EQ(expected, 1200);
+}
+
+TEST(Parquet, AWriterThatIsNotClosedLeavesNoFile) {
+  const TemporaryFolder folder("parquet");
+  { ParquetWriter(folder.path() / "d.parquet").write(sample_table()); }
+  EXPECT_TRUE(fs::is_empty(folder.path()));
+}
+
+TEST(Parquet, ConversationsAreWrittenAndReadAsValues) {
+  const Table table{
+      {{"messages",
+        Chats{std::vector<ChatCell>{{"user", "q", std::nullopt, 0}, {"assistant", "ä", "t", 1}}, std::nullopt}}}};
+  const Table read = ParquetReader(parquet_bytes(table, "test"), "test", {{"messages", ColumnKind::kJson}}).read_all();
+  const auto& values = std::get<Jsons>(read.columns[0].values);
+  ASSERT_EQ(values.size(), 2u);
+  EXPECT_EQ(parse_json(values[0]->text, "test"),
+            (Json{{{"role", "user"}, {"content", "q"}, {"reasoning_content", nullptr}, {"weight", 0}},
+                  {{"role", "assistant"}, {"content", "ä"}, {"reasoning_content", "t"}, {"weight", 1}}}));
+  EXPECT_FALSE(values[1]);
 }
 
 TEST(ProblemParquet, ARowThatIsNoProblemIsNamed) {

@@ -28,14 +28,14 @@ class ByteCodec : public ChatCodec {
     for (const tokenizer::Message& m : messages) text += "<" + m.role + ">" + m.content + "\n";
     return byte_tokens(text + "<assistant>");
   }
-  std::vector<int64_t> continuation(const std::vector<int64_t>& response, const tokenizer::Message& user,
-                                    bool) const override {
-    auto out = byte_tokens("\n<user>" + user.content + "\n<assistant>");
+  std::vector<int64_t> continuation(const std::vector<int64_t>& response,
+                                    const std::vector<tokenizer::Message>& messages, bool) const override {
+    auto out = byte_tokens("\n<user>" + messages.at(0).content + "\n<assistant>");
     if (response.empty() || response.back() != kEnd) out.insert(out.begin(), kEnd);
     return out;
   }
-  std::vector<int64_t> answer(const std::string& content, bool) const override {
-    auto out = byte_tokens(content);
+  std::vector<int64_t> answer(const tokenizer::Message& message, bool) const override {
+    auto out = byte_tokens(message.content);
     out.push_back(kEnd);
     return out;
   }

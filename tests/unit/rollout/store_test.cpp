@@ -12,6 +12,7 @@
 #include "base/filesystem.h"
 #include "mock_peers.h"
 #include "rollout/generator.h"
+#include "rollout/past_trajectories.h"
 
 namespace tritonforge::rollout {
 namespace {
@@ -54,6 +55,29 @@ TEST(StoreTest, CompletesAGroupWithAdvantagesAndIgnoresRepeats) {
   EXPECT_NEAR(json["groups"][0]["trajectories"][1]["advantages"][0].get<double>(), 1, 1e-4);
   EXPECT_DOUBLE_EQ(json["groups"][0]["trajectories"][1]["reward"], 0.8);  // the first write counts
   EXPECT_FALSE(store.lease({"m", 1, {}}).lease);
+}
+
+TEST(StoreTest, PastTrajectoriesAreThoseOfRlThatDidNotFail) {
+  TemporaryFolder folder("tf-store");
+  {
+    Store store(folder.path() / "buffer.sqlite");
+    store.add_groups({group_spec("a"), group_spec("bench-sft-p"), group_spec("validation-1-0")});
+    for (const char* group : {"a", "bench-sft-p", "validation-1-0"}) {
+      Trajectory said = trajectory(group, 0, 0.5);
+      said.turns[0].text = std::string("text of ") + group;
+      store.write_trajectory(said, 0);
+    }
+    Trajectory failed = trajectory("a", 1, 0);
+    failed.turns[0].status = TurnStatus::kFailed;
+    store.write_trajectory(failed, 1);
+  }
+  const auto past = open_past_trajectories(folder.path());
+  const auto first = past->next();
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->turns.at(0).text, "text of a");
+  EXPECT_FALSE(first->opening.empty());
+  EXPECT_FALSE(past->next());
+  EXPECT_THROW(open_past_trajectories(folder.path() / "none"), Error);
 }
 
 TEST(StoreTest, TurnsAreKeptUntilTheirTrajectoryIsWritten) {

@@ -1,0 +1,182 @@
+#include "cli/data_build.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+
+#include "base/config.h"
+#include "base/progress.h"
+#include "cli/flags.h"
+#include "cli/own_evaluator.h"
+#include "dataset/build/build.h"
+#include "dataset/sources/chat.h"
+#include "net/http.h"
+#include "orchestrate/data_page.h"
+#include "rollout/extract.h"
+#include "rollout/past_trajectories.h"
+#include "rollout/peers.h"
+#include "rollout/prompts.h"
+
+namespace tritonforge::cli {
+namespace {
+
+struct BuildFlags {
+  std::string config;
+  std::vector<std::string> overrides;
+  bool json = false;
+  void describe(OptionList& v) {
+    v("set", overrides, "KEY=VALUE of the configuration, for instance output=/tmp/x");
+    v("json", json, "prints the data card as JSON");
+  }
+};
+
+struct ShowFlags {
+  std::string file;
+  int64_t row = 0;
+  void describe(OptionList& v) { v("row", row, at_least(0), "which row, from 0"); }
+};
+
+// Evaluators in turn; the verdict of one that cannot be reached is the next one's.
+class Judges {
+ public:
+  Judges(const std::vector<std::string>& urls, int64_t trials, double timeout_s, int64_t at_once) : urls_(urls) {
+    if (urls_.empty()) urls_.push_back(own_.emplace(static_cast<int>(at_once)).url());
+    for (const std::string& url : urls_) {
+      net::wait_until_healthy(url + "/health", Deadline::after(30));
+      peers_.push_back(std::make_unique<rollout::Peers>(
+          rollout::PeerOptions{.evaluator = url, .patience_s = urls_.size() > 1 ? 20.0 : 300.0}));
+    }
+    group_.id = "data build";
+    group_.options.evaluate.num_correct_trials = trials;
+    group_.options.evaluate.measure_performance = false;
+    group_.options.evaluate.fresh_seeds = false;
+    group_.options.evaluate.timeout_s = timeout_s;
+  }
+
+  Result<Verdict> operator()(const std::string& problem, const std::string& candidate) {
+    GroupSpec group = group_;
+    group.problem_id = "row";
+    group.problem_source = problem;
+    const size_t first = next_++;
+    Result<Verdict> verdict = Error(ErrorKind::kUnavailable, "there is no evaluator");
+    for (size_t i = 0; i < peers_.size() && !verdict.ok(); ++i)
+      verdict = peers_[(first + i) % peers_.size()]->evaluate(group, candidate, {});
+    return verdict;
+  }
+
+ private:
+  std::vector<std::string> urls_;
+  std::optional<OwnEvaluator> own_;
+  std::vector<std::unique_ptr<rollout::Peers>> peers_;
+  GroupSpec group_;
+  std::atomic<size_t> next_{0};
+};
+
+dataset::StageTools::Ask teacher(const std::string& url, const std::string& model) {
+  const char* key = std::getenv("OPENAI_API_KEY");
+  rollout::PeerOptions options{.router = url};
+  options.chat_api_key = key == nullptr ? "" : key;
+  const auto peers = std::make_shared<rollout::Peers>(options);
+  GroupSpec group;
+  group.id = "teacher";
+  group.options.router = url;
+  group.options.chat_model = model;
+  return [peers, group](const std::vector<tokenizer::Message>& messages) -> Result<std::string> {
+    auto reply = peers->chat(group, "thought", messages, /*seed=*/0, {});
+    if (!reply.ok()) return reply.error();
+    return reply->text;
+  };
+}
+
+dataset::BuildTools tools() {
+  dataset::BuildTools tools;
+  tools.sources.open_run = rollout::open_past_trajectories;
+  tools.stages.first_messages = [](PromptStyle style, const Problem& problem) {
+    return rollout::first_messages(style, problem);
+  };
+  tools.stages.answer_message = [](const std::string& code) { return rollout::answer_message(code); };
+  tools.stages.code_of = [](const std::string& answer) { return rollout::extract_code(answer).code; };
+  tools.stages.judge = [](const std::vector<std::string>& urls, int64_t trials, double timeout_s, int64_t at_once) {
+    const auto judges = std::make_shared<Judges>(urls, trials, timeout_s, at_once);
+    return [judges](const std::string& problem, const std::string& candidate) { return (*judges)(problem, candidate); };
+  };
+  tools.stages.teacher = teacher;
+  return tools;
+}
+
+void build(const BuildFlags& flags) {
+  YAML::Node config = load_yaml_file(flags.config);
+  for (const std::string& override : flags.overrides) apply_override(config, override);
+  dataset::Build build(config, flags.config, tools());
+  Progress progress("rows", 0);
+  const dataset::Card card = build.run([&](int64_t rows) { progress.advance_to(rows); });
+  progress.finish();
+  const Json json = to_json(card);
+  const fs::path output = config["output"].as<std::string>();
+  write_file_atomic(output / "card.txt", dataset::card_text(json));
+  write_file_atomic(output / "card.json", json.dump(1) + "\n");
+  print_card(output, flags.json);
+}
+
+// Some of each split's, where the conversations were written as JSON lines.
+std::vector<dataset::Row> sample_rows(const fs::path& folder) {
+  constexpr size_t kOfASplit = 5;
+  std::vector<dataset::Row> rows;
+  for (const std::string& name :
+       names_in(folder / "jsonl", [](const fs::path& file) { return file.extension() == ".jsonl"; })) {
+    dataset::JsonLines lines({folder / "jsonl" / name});
+    for (size_t i = 0; i < kOfASplit; ++i) {
+      if (auto line = lines.next()) rows.push_back(dataset::chat_row({}, std::move(*line)));
+    }
+  }
+  return rows;
+}
+
+void show(const ShowFlags& flags) {
+  dataset::JsonLines lines({flags.file});
+  auto line = lines.next();
+  for (int64_t i = 0; i < flags.row && line; ++i) line = lines.next();
+  if (!line) fail(ErrorKind::kNotFound, "{}: has no row {}", flags.file, flags.row);
+  const dataset::Row row = dataset::chat_row({}, std::move(*line));
+  fmt::print("{}\n", row.place);
+  if (row.dropped) fmt::print("cannot be used: {}\n", row.dropped->reason);
+  for (const auto& [message, learned] : row.messages) {
+    fmt::print("\n--- {}{}\n", message.role, learned ? " (learned)" : "");
+    if (!message.reasoning_content.empty()) fmt::print("<think>\n{}\n</think>\n\n", message.reasoning_content);
+    fmt::print("{}\n", message.content);
+  }
+}
+
+}  // namespace
+
+void print_card(const std::string& folder, bool json, const std::string& page) {
+  const std::string file = fs::path(folder) / "card.json";
+  const Json card = parse_json(read_file(file), file);
+  if (!page.empty()) write_file_atomic(page, orchestrate::data_page(card, sample_rows(folder)));
+  if (json) fmt::print("{}\n", card.dump());
+  else fmt::print("{}", dataset::card_text(card));
+}
+
+void add_data_build_command(CLI::App& data) {
+  auto* command = data.add_subcommand("build", "makes training data: sources, through stages, to outputs");
+  auto flags = std::make_shared<BuildFlags>();
+  command->add_option("CONFIG", flags->config, "YAML file (docs/data.md)")->required();
+  add_flags(*command, *flags);
+  command->footer("example: tritonforge data build recipes/data/own-pairs.yaml --set output=runs/own-pairs");
+  command->callback([flags] { build(*flags); });
+}
+
+void add_data_show_command(CLI::App& data) {
+  auto* command = data.add_subcommand("show",
+                                      "prints one conversation of a JSON-lines file, and what of it is learned");
+  auto flags = std::make_shared<ShowFlags>();
+  command->add_option("FILE", flags->file, "chat JSON lines, such as those of `data build`")->required();
+  add_flags(*command, *flags);
+  command->footer("example: tritonforge data show runs/own-pairs/jsonl/train.jsonl --row 3");
+  command->callback([flags] { show(*flags); });
+}
+
+}  // namespace tritonforge::cli

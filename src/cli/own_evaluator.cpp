@@ -1,0 +1,31 @@
+#include "cli/own_evaluator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "net/http.h"
+
+namespace tritonforge::cli {
+
+OwnEvaluator::OwnEvaluator(int workers) : port_(free_port()), folder_("tritonforge-data") {
+  ProcessOptions options;
+  options.argv = {own_executable().string(), "serve", "evaluator", "--port", std::to_string(port_), "--workers",
+                  std::to_string(workers)};
+  options.stdout_file = options.stderr_file = folder_.path() / "evaluator.log";
+  process_.emplace(options);
+  try {
+    net::wait_until_healthy(url() + "/health", Deadline::after(120));
+  } catch (const Error& error) {
+    const std::string log = read_file(options.stderr_file);
+    fail(error.kind(), "the evaluator did not start: {}; its last words: {}", error.what(),
+         log.substr(log.size() - std::min<size_t>(log.size(), 300)));
+  }
+}
+
+OwnEvaluator::~OwnEvaluator() { process_->stop(5); }
+
+std::string OwnEvaluator::url() const { return fmt::format("http://127.0.0.1:{}", port_); }
+
+}  // namespace tritonforge::cli

@@ -1,0 +1,42 @@
+#include <algorithm>
+
+#include "base/rng.h"
+#include "dataset/similarity/python_tokens.h"
+#include "dataset/stages/forms.h"
+#include "dataset/stages/stages.h"
+
+namespace tritonforge::dataset {
+namespace {
+
+class Split : public Stage {
+ public:
+  Split(const SplitOptions& options, uint64_t seed)
+      : Stage("split"), options_(options), seed_(Rng::derive(seed, "split")) {}
+
+  void work(Row& row) override {
+    const bool named = std::any_of(row.families.begin(), row.families.end(), [&](const std::string& family) {
+      return std::find(options_.families.begin(), options_.families.end(), family) != options_.families.end();
+    });
+    if (named || Rng(Rng::derive(seed_, key_of(row))).uniform() < options_.holdout) row.split = "holdout";
+  }
+
+ private:
+  uint64_t key_of(const Row& row) const {
+    if (options_.by == SplitBy::kHash)
+      return checksum_of_form(normal_form(row.problem.empty() ? compared_text(row) : row.problem));
+    std::vector<std::string> families = row.families;  // in whatever order
+    std::sort(families.begin(), families.end());
+    return checksum_of_text(fmt::format("{}", fmt::join(families, "+")));
+  }
+
+  SplitOptions options_;
+  uint64_t seed_;
+};
+
+}  // namespace
+
+std::unique_ptr<Stage> make_split(const SplitOptions& options, const StageContext& context) {
+  return std::make_unique<Split>(options, context.seed);
+}
+
+}  // namespace tritonforge::dataset

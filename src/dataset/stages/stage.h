@@ -1,0 +1,63 @@
+#pragma once
+// One step of a build. Rows go through it block by block: first work() on each row that is left, on several threads at
+// once, then decide() on each in the rows' order. So work() may look at its row alone, and what a stage makes of a row
+// depends on the configuration and on the rows before it, never on threads or blocks.
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/config.h"
+#include "base/error.h"
+#include "base/filesystem.h"
+#include "contract/problem.h"
+#include "contract/rollout.h"
+#include "dataset/build/row.h"
+
+namespace tritonforge::dataset {
+
+class Stage {
+ public:
+  explicit Stage(std::string name) : name_(std::move(name)) {}
+  virtual ~Stage() = default;
+  const std::string& name() const { return name_; }
+  virtual void work(Row&) {}
+  virtual void decide(Row&) {}
+  virtual int threads() const { return 0; }  // at once in work(); 0 = one a core
+  // What the card says of it beside the counts; {} for nothing.
+  virtual Json report() const { return Json::object(); }
+
+ private:
+  const std::string name_;
+};
+
+// The texts that RL uses, and who judges and teaches: rollout and the command own them.
+struct StageTools {
+  std::function<std::vector<tokenizer::Message>(PromptStyle, const Problem&)> first_messages;
+  std::function<tokenizer::Message(const std::string& code)> answer_message;
+  std::function<std::string(const std::string& answer)> code_of;  // "" where there is none
+  // A verdict on a candidate by one of the evaluators; called by several threads at once. `urls` may be empty: one is
+  // started. A verdict of which the evaluator is not sure (it was too busy, it fell over) is an Error.
+  using Judge = std::function<Result<Verdict>(const std::string& problem, const std::string& candidate)>;
+  std::function<Judge(const std::vector<std::string>& urls, int64_t trials, double timeout_s, int64_t at_once)> judge;
+  // The thought of a teacher: an answer of a server with OpenAI's chat completions.
+  using Ask = std::function<Result<std::string>(const std::vector<tokenizer::Message>& messages)>;
+  std::function<Ask(const std::string& url, const std::string& model)> teacher;
+};
+
+struct StageContext {
+  StageTools tools;
+  fs::path output;  // where a stage may keep what it must not do twice
+  uint64_t seed = 0;
+  fs::path tokenizer;
+  std::shared_ptr<const tokenizer::ChatCodec> codec;  // of `tokenizer`; null without one
+  bool enable_thinking = true;
+};
+
+// name: clean | convert | thinking | tokens | length | quality | dedup | contamination | split. Throws kUsage naming
+// the option.
+std::unique_ptr<Stage> make_stage(const std::string& name, const YAML::Node& options, const std::string& where,
+                                  const StageContext& context);
+std::vector<std::string> stage_names();
+
+}  // namespace tritonforge::dataset

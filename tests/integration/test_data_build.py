@@ -1,0 +1,174 @@
+"""`tritonforge data build` as a whole: from pairs to files that others read, judged by an evaluator, resumed after a
+kill, and trained on."""
+
+import itertools
+import json
+import os
+import pathlib
+import signal
+import struct
+import subprocess
+import sys
+import time
+
+import numpy
+import pyarrow.parquet
+import pytest
+
+ROOT = pathlib.Path(os.environ.get("TRITONFORGE_ROOT", pathlib.Path(__file__).resolve().parents[2]))
+BINARY = os.environ.get("TRITONFORGE_BINARY", str(ROOT / "build/tritonforge"))
+PAIRS = ROOT / "problems/quickstart/pairs.jsonl"
+
+
+def command(*arguments):
+    return [BINARY, *map(str, arguments)]
+
+
+def run(*arguments, code=0):
+    done = subprocess.run(command(*arguments), capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == code, done.stderr[-2000:]
+    return done.stdout if code == 0 else done.stderr
+
+
+def write_config(folder, pairs, stages, outputs="[jsonl, parquet, packed, megatron]", output="out"):
+    config = folder / f"{output}.yaml"
+    config.write_text(
+        f"name: test\noutput: {folder / output}\ntokenizer: {ROOT}/models/tiny-base\n"
+        f"sources:\n  - pairs: {{path: {pairs}}}\nstages: {stages}\noutputs: {outputs}\n"
+    )
+    return config
+
+
+def some_pairs(folder, count):
+    file = folder / "pairs.jsonl"
+    lines = [line for line in PAIRS.read_text().splitlines() if json.loads(line)["split"] == "train"]
+    file.write_text("\n".join(lines[:count]) + "\n")
+    return file
+
+
+STAGES = "[clean, convert: {prompt: minimal}, tokens, length: {min: 10, max: 2048}, dedup: {near: 0}]"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("built")
+    card = json.loads(run("data", "build", write_config(folder, some_pairs(folder, 200), STAGES), "--json"))
+    return folder / "out", card
+
+
+def read_indexed(stem, dtype):
+    """Megatron's format by its own description, with nothing of Megatron."""
+    index = stem.with_name(stem.name + ".idx").read_bytes()
+    assert index[:9] == b"MMIDIDX\0\0"
+    version, code, sequences, boundaries = struct.unpack_from("<QBQQ", index, 9)
+    assert version == 1 and code == {"int32": 4, "uint8": 1}[dtype] and boundaries == sequences + 1
+    lengths = numpy.frombuffer(index, "<i4", sequences, 34)
+    places = numpy.frombuffer(index, "<i8", sequences, 34 + 4 * sequences)
+    documents = numpy.frombuffer(index, "<i8", boundaries, 34 + 12 * sequences)
+    assert list(documents) == list(range(boundaries)) and len(index) == 34 + 20 * sequences + 8
+    tokens = stem.with_name(stem.name + ".bin").read_bytes()
+    return [numpy.frombuffer(tokens, dtype, n, at) for n, at in zip(lengths, places)]
+
+
+def packed(folder, split="train"):
+    ends = numpy.fromfile(folder / f"packed/{split}.offsets", "<u8")
+    tokens = numpy.fromfile(folder / f"packed/{split}.tokens", "<i4")
+    mask = numpy.fromfile(folder / f"packed/{split}.mask", "u1")
+    return [(tokens[a:b], mask[a:b]) for a, b in itertools.pairwise(ends)]
+
+
+def test_others_read_what_it_writes(built):
+    folder, card = built
+    rows = card["splits"]["train"]["rows"]
+    lines = [json.loads(line) for line in (folder / "jsonl/train.jsonl").read_text().splitlines()]
+    table = pyarrow.parquet.read_table(folder / "parquet/train.parquet").to_pylist()
+    assert rows == len(lines) == len(table) == len(packed(folder)) > 150
+    for line, row in zip(lines, table):
+        assert [m["content"] for m in line["messages"]] == [m["content"] for m in row["messages"]]
+        assert line["uuid"] == row["uuid"]
+        weights = [m["weight"] for m in line["messages"] if m["role"] == "assistant"]
+        assert weights[-1] == 1 and not any(weights[:-1])
+    assert any(len(line["messages"]) > 2 for line in lines), "some have a refused attempt"
+    tokens, masks = (
+        read_indexed(folder / "megatron/train", "int32"),
+        read_indexed(folder / "megatron/train_loss_mask", "uint8"),
+    )
+    for (a, mask), b, other in zip(packed(folder), tokens, masks):
+        assert (a == b).all() and (mask == other).all()
+
+
+def test_megatrons_own_reader_reads_it(built):
+    folder, _ = built
+    path = subprocess.run([ROOT / "requirements/install", "--megatron"], capture_output=True, text=True, check=True)
+    script = f"""
+import sys, numpy
+sys.path.insert(0, {path.stdout.strip()!r})
+from megatron.core.datasets.indexed_dataset import IndexedDataset
+data = IndexedDataset({str(folder / "megatron/train")!r})
+sums = [int(numpy.asarray(data[i]).sum()) for i in range(len(data))]
+print(len(data), sum(sums), int(data.sequence_lengths.sum()))
+"""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    ours = packed(folder)
+    assert done.stdout.split() == [
+        str(len(ours)),
+        str(sum(int(tokens.sum()) for tokens, _ in ours)),
+        str(sum(len(tokens) for tokens, _ in ours)),
+    ]
+
+
+def test_the_card_is_shown_and_a_row_too(built, tmp_path):
+    folder, card = built
+    page = tmp_path / "card.html"
+    run("data", "stats", folder, "--page", page)
+    html = page.read_text()
+    assert "<h2>Stages</h2>" in html and html.count("(learned)") >= 5 and "tokens</td>" in html
+    shown = run("data", "stats", folder)
+    assert "dedup" in shown and "tokens of a row" in shown
+    assert json.loads(run("data", "stats", folder, "--json")) == card
+    row = run("data", "show", folder / "jsonl/train.jsonl", "--row", 3)
+    assert "--- assistant (learned)" in row
+    assert "has no row" in run("data", "show", folder / "jsonl/train.jsonl", "--row", 99999, code=2)
+
+
+def test_a_killed_judgement_repeats_nothing(tmp_path):
+    stages = "[convert: {prompt: minimal}, quality: {trials: 1}]"
+    pairs = some_pairs(tmp_path, 8)
+    wrong = json.loads(pairs.read_text().splitlines()[0])
+    wrong.update(id="wrong", solution="import torch\nclass ModelNew(torch.nn.Module):\n    pass\n")
+    with pairs.open("a") as file:
+        file.write(json.dumps(wrong) + "\n")
+    config = write_config(tmp_path, pairs, stages, outputs="[jsonl]")
+    verdicts = tmp_path / "out/verdicts.jsonl"
+    process = subprocess.Popen(
+        command("data", "build", config), cwd=ROOT, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    deadline = time.monotonic() + 300
+    while not verdicts.exists() or verdicts.read_text().count("\n") < 3:
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not (tmp_path / "out/jsonl/train.jsonl").exists()
+    card = json.loads(run("data", "build", config, "--json"))
+    quality = next(stage for stage in card["stages"] if stage["name"] == "quality")
+    assert quality["report"]["verdicts_of_earlier_builds"] >= 3
+    assert quality["kept"] == 8 and sum(quality["dropped"].values()) == 1
+    keys = [json.loads(line)["key"] for line in verdicts.read_text().splitlines()]
+    assert len(keys) == len(set(keys)) == 9
+
+
+def test_sft_takes_it_packed_and_as_conversations_alike(built, tmp_path):
+    folder, _ = built
+    weights = []
+    for name, data in (("packed", folder), ("chat", folder / "jsonl/train.jsonl")):
+        recipe = tmp_path / f"{name}.yaml"
+        recipe.write_text(
+            f"extends: {ROOT}/recipes/quickstart.yaml\nname: {name}\ndashboard_port: 0\nstages: [sft]\n"
+            f"data: {{pairs: '', conversations: {data}}}\n"
+            "sft: {steps: 2, tokens_per_step: 1024, train: {checkpoint_interval: 0}}\n"
+        )
+        run("run", recipe, "--output", tmp_path / name)
+        weights.append((tmp_path / name / "models/sft/model.safetensors").read_bytes())
+    assert weights[0] == weights[1]

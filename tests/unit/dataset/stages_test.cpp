@@ -1,0 +1,227 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "base/error.h"
+#include "dataset/stages/kept_answers.h"
+#include "dataset/stages/thinking.h"
+#include "fake_build.h"
+
+namespace tritonforge::dataset {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+Row after(const std::string& stage, const std::string& options, Row row) {
+  TemporaryFolder folder("tf-stage");
+  const auto made = make_stage(stage, YAML::Load(options), "test", fake_context(folder.path()));
+  made->work(row);
+  if (!row.dropped) made->decide(row);
+  return row;
+}
+
+Row pair_of(const std::string& problem, const std::string& solution) {
+  Row row;
+  row.problem = problem;
+  row.solution = solution;
+  return row;
+}
+
+Row answer_of(const std::string& content) {
+  Row row;
+  row.messages = {{{"user", "q <think>"}}, {{"assistant", content}, true}};
+  return row;
+}
+
+TEST(Clean, WhatIsRepairedIsSaidAndWhatCannotBeIsDropped) {
+  const Row row = after("clean", "{}", pair_of("\xEF\xBB\xBFx = 1\r\n\ty\r", "z"));
+  EXPECT_EQ(row.problem, "x = 1\n\ty\n");
+  EXPECT_THAT(row.repairs, ElementsAre("bom", "crlf"));
+  EXPECT_FALSE(row.dropped);
+  EXPECT_EQ(after("clean", "{}", pair_of("x\xFF", "z")).dropped->reason, "not UTF-8");
+  EXPECT_EQ(after("clean", "{}", pair_of(std::string("x\0", 2), "z")).dropped->reason, "a NUL character");
+  EXPECT_EQ(after("clean", "{}", pair_of(std::string(5 << 20, 'x'), "z")).dropped->reason, "longer than max_bytes");
+  EXPECT_EQ(after("clean", "{}", pair_of(" \n", "z")).dropped->reason, "an empty problem");
+}
+
+TEST(Convert, RefusedAttemptsStandBeforeTheSolutionWhichAloneIsLearned) {
+  Row row = pair_of("p", "right");
+  for (const char* code : {"one", "two", "three"}) row.attempts.push_back({code, "", std::string("not ") + code});
+  row.reasoning = "because";
+  row = after("convert", "{max_turns: 3}", row);
+  std::vector<std::string> said;
+  for (const auto& [message, learned] : row.messages) said.push_back(message.content + (learned ? "!" : ""));
+  EXPECT_THAT(said, ElementsAre("ask p", "say two", "not two", "say three", "not three", "say right!"));
+  EXPECT_EQ(row.messages.back().message.reasoning_content, "because");
+  EXPECT_FALSE(after("convert", "{}", pair_of("p", "")).learns());
+  EXPECT_EQ(after("convert", "{learn_repairs_only: true}", pair_of("p", "x")).dropped->reason, "was never refused");
+}
+
+TEST(Thinking, AThoughtIsPlacedAndWhatIsNotBalancedIsDropped) {
+  const auto outcome = [](const std::string& content) {
+    const Row row = after("thinking", "{}", answer_of(content));
+    if (row.dropped) return row.dropped->reason;
+    const tokenizer::Message& said = row.messages[1].message;
+    return said.reasoning_content + "|" + said.content + (row.repairs.empty() ? "" : "|" + row.repairs[0]);
+  };
+  EXPECT_EQ(outcome("a"), "|a");
+  EXPECT_EQ(outcome("<think>\nt\n</think>\n\na"), "t|a");
+  EXPECT_EQ(outcome("<think></think>a"), "|a");
+  EXPECT_EQ(outcome("t\n</think>\n\na"), "t|a|thought_without_opening");
+  EXPECT_EQ(outcome("<think>t"), "a thought that is not closed");
+  EXPECT_EQ(outcome("<think>t<think>u</think></think>a"), "a thought within a thought");
+  EXPECT_EQ(outcome("<think>t</think>a<think>u</think>"), "more than one thought");
+  EXPECT_EQ(outcome("a <think>t</think>"), "a thought behind text");
+  EXPECT_EQ(after("thinking", "{required: true}", answer_of("a")).dropped->reason, "no thought");
+  EXPECT_EQ(after("thinking", "{from: strip}", answer_of("<think>t</think>a")).messages[1].message.reasoning_content,
+            "");
+}
+
+TEST(Thinking, APlanNamesOperatorsKernelsAndTiles) {
+  const std::string solution =
+      "import triton\n@triton.jit\ndef relu_kernel(x, BLOCK):\n    o = tl.arange(0, BLOCK)\n"
+      "class ModelNew: pass\n";
+  const std::string plan = plan_of("class Model:\n  def forward(self, x): return torch.relu(x)", solution);
+  EXPECT_THAT(plan, HasSubstr("activation"));
+  EXPECT_THAT(plan, HasSubstr("relu_kernel"));
+  EXPECT_THAT(plan, HasSubstr("BLOCK"));
+}
+
+TEST(Thinking, ATeacherIsAskedOncePerAnswer) {
+  TemporaryFolder folder("tf-teacher");
+  int asked = 0;
+  StageContext context = fake_context(folder.path());
+  context.tools.teacher = [&](const std::string&, const std::string&) {
+    return [&](const std::vector<tokenizer::Message>&) -> Result<std::string> {
+      ++asked;
+      return std::string("<think>own</think>\nI tile it.\n");
+    };
+  };
+  for (int build = 0; build < 2; ++build) {
+    const auto stage = make_stage("thinking", YAML::Load("{from: teacher, url: u, model: m}"), "test", context);
+    Row row = answer_of("a");
+    row.problem = "p";
+    row.solution = "s";
+    stage->work(row);
+    EXPECT_EQ(row.messages[1].message.reasoning_content, "I tile it.");
+  }
+  EXPECT_EQ(asked, 1);
+}
+
+TEST(Length, DropsBelowAndAboveAndCountsBoth) {
+  TemporaryFolder folder("tf-stage");
+  const auto stage = make_stage("length", YAML::Load("{min: 3, max: 4}"), "test", fake_context(folder.path()));
+  std::vector<std::string> outcomes;
+  for (const size_t length : {2u, 3u, 4u, 5u}) {
+    Row row;
+    row.tokens.tokens.resize(length);
+    stage->decide(row);
+    outcomes.push_back(row.dropped ? row.dropped->reason : "kept");
+  }
+  EXPECT_THAT(outcomes, ElementsAre("shorter than min", "kept", "kept", "longer than max"));
+  EXPECT_EQ(stage->report()["tokens"][0]["rows"], 4);
+  Row untokenised;
+  EXPECT_THROW(stage->decide(untokenised), Error);
+}
+
+TEST(Dedup, ExactNormalisedAndNear) {
+  TemporaryFolder folder("tf-stage");
+  const auto stage = make_stage("dedup", YAML::Load("{near: 0.8}"), "test", fake_context(folder.path()));
+  std::string long_text = "def f(a):\n";
+  for (int i = 0; i < 60; ++i) long_text += fmt::format("    a = a * {} + tl.exp(a)\n", i);
+  std::string near = long_text, renamed = rename_names(long_text, {{"a", "b"}});
+  near.replace(near.find("* 30 +"), 6, "* 99 +");
+  std::vector<std::string> outcomes;
+  for (const std::string& text : {long_text, long_text, renamed + "\n# x\n", near, std::string("x = 1")}) {
+    Row row = pair_of(text, "s");
+    row.uuid = fmt::format("u{}", outcomes.size());
+    stage->work(row);
+    stage->decide(row);
+    outcomes.push_back(row.dropped ? row.dropped->reason + " " + row.dropped->detail.substr(0, 2) : "kept");
+  }
+  EXPECT_THAT(outcomes, ElementsAre("kept", "exact u0", "normalised u0", "near u0", "kept"));
+}
+
+TEST(Contamination, AnEvaluationProblemIsFoundUnderOtherNamesAndNamed) {
+  TemporaryFolder folder("tf-stage");
+  const std::string source =
+      "import torch\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return torch.relu(x)\n"
+      "def get_inputs():\n    return [torch.rand(4)]\ndef get_init_inputs():\n    return []\n";
+  write_file_atomic(folder.path() / "7_relu.py", source);
+  const std::string options = "{problems: [" + (folder.path() / "7_relu.py").string() + "], near: 0.8}";
+  const std::string other = rename_names(source, {{"x", "value"}});
+  EXPECT_EQ(after("contamination", options, pair_of("# mine\n" + other, "s")).dropped->detail, "7_relu");
+  Row chat = answer_of("a");
+  chat.messages[0].message.content = "Do this:\n```python\n" + other + "```\n";
+  EXPECT_EQ(after("contamination", options, chat).dropped->reason, "an evaluation problem");
+  EXPECT_FALSE(after("contamination", options, pair_of("import torch\nclass Model: pass\n", "s")).dropped);
+}
+
+TEST(Split, EqualProblemsAreOnOneSideAndTheShareIsHeld) {
+  int held_out = 0;
+  for (int i = 0; i < 400; ++i) {
+    const std::string problem = fmt::format("x = {}", i);
+    const Row row = after("split", "{holdout: 0.25}", pair_of(problem, "a"));
+    EXPECT_EQ(after("split", "{holdout: 0.25}", pair_of(problem + "  # again", "b")).split, row.split);
+    held_out += row.split == "holdout";
+  }
+  EXPECT_NEAR(held_out, 100, 30);
+  Row named = pair_of("x", "y");
+  named.families = {"relu", "tanh"};
+  EXPECT_EQ(after("split", "{by: family, holdout: 0, families: [tanh]}", named).split, "holdout");
+}
+
+TEST(Quality, AVerdictIsKeptAndNotAskedForAgainAlsoAfterATornLine) {
+  TemporaryFolder folder("tf-quality");
+  int judged = 0;
+  StageContext context = fake_context(folder.path());
+  context.tools.judge = [&](const std::vector<std::string>&, int64_t, double, int64_t) {
+    return [&](const std::string&, const std::string& candidate) -> Result<Verdict> {
+      ++judged;
+      Verdict verdict;
+      verdict.correct = candidate == "good";
+      if (!verdict.correct) verdict.fault = Fault::kMismatch;
+      return verdict;
+    };
+  };
+  const auto outcomes = [&] {
+    const auto stage = make_stage("quality", YAML::Load("{}"), "test", context);
+    std::vector<std::string> out;
+    for (const char* solution : {"good", "bad", ""}) {
+      Row row = pair_of("p", solution);
+      stage->work(row);
+      out.push_back(row.dropped ? row.dropped->reason : "kept");
+    }
+    return out;
+  };
+  EXPECT_THAT(outcomes(), ElementsAre("kept", "mismatch", "no problem and solution to judge"));
+  EXPECT_EQ(judged, 2);
+  const fs::path file = folder.path() / "verdicts.jsonl";
+  std::ofstream(file, std::ios::app) << "{\"key\": \"torn";
+  EXPECT_THAT(outcomes(), ElementsAre("kept", "mismatch", "no problem and solution to judge"));
+  EXPECT_EQ(judged, 2);
+  const std::string text = read_file(file);  // the last verdict as a kill left it: that one alone is asked for again
+  write_file_atomic(file, text.substr(0, text.size() - 9));
+  outcomes();
+  EXPECT_EQ(judged, 3);
+}
+
+TEST(MakeStage, AnUnknownStageOrOptionIsNamedWithTheNearest) {
+  TemporaryFolder folder("tf-stage");
+  const auto error_of = [&](const std::string& stage, const std::string& options) {
+    try {
+      make_stage(stage, YAML::Load(options), "c.yaml: stages", fake_context(folder.path()));
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(error_of("dedupe", "{}"), HasSubstr("did you mean 'dedup'"));
+  EXPECT_THAT(error_of("dedup", "{nere: 0.5}"), HasSubstr("near"));
+  EXPECT_THAT(error_of("thinking", "{from: teacher}"), HasSubstr("'url'"));
+}
+
+}  // namespace
+}  // namespace tritonforge::dataset
