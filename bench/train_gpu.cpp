@@ -4,7 +4,8 @@
 // counted) and the memory in use.
 //   train_gpu [cuda:0] [layers 8] [tokens 8192] [steps 8] [CASE ...]
 // CASE: fp32 | bf16_sr | autograd, then any of +recompute (all layers), +qkv (q, k and v of all layers are computed
-// again), +packed (16 sequences of 300 to 900 tokens; train_packed_peer.py is its peer), +deterministic. Cases take
+// again), +packed (16 sequences of 300 to 900 tokens; train_packed_peer.py is its peer), +deterministic, +snapshot
+// (then the time that a checkpoint stops the trainer for). Cases take
 // turns only by being run twice: the order of the arguments is the order of the runs.
 #include <ATen/ATen.h>
 #include <c10/core/CachingDeviceAllocator.h>
@@ -21,7 +22,7 @@
 #include "base/rng.h"
 #include "bench/qwen3_8b.h"
 #include "kernels/device.h"
-#include "kernels/gpu/cuda_library.h"
+#include "train/checkpoint.h"
 #include "train/flops.h"
 #include "train/trainer.h"
 
@@ -46,8 +47,6 @@ std::vector<TrainSequence> batch(const std::vector<int64_t>& lengths, int64_t vo
   }
   return sequences;
 }
-
-double gib(size_t bytes) { return static_cast<double>(bytes) / (int64_t{1} << 30); }
 
 void run(const std::string& name, const std::string& device, int64_t layers, int64_t tokens, int64_t steps) {
   const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
@@ -74,26 +73,29 @@ void run(const std::string& name, const std::string& device, int64_t layers, int
   train::Trainer trainer(config, std::move(*model), std::nullopt);
   const auto sequences = batch(lengths, shape.vocab_size);
   std::vector<double> seconds;
+  StepMetrics metrics;
   for (int64_t step = -3; step < steps; ++step) {  // the first ones load kernels and choose products
-    const StepMetrics metrics = trainer.train_step(StepKind::kSft, sequences);
+    metrics = trainer.train_step(StepKind::kSft, sequences);
     if (step >= 0) seconds.push_back(metrics.seconds);
-    if (step == steps - 1) {
-      size_t free = 0, total = 0;
-      gpu::check_cuda(gpu::open_cuda_library().memory_info(&free, &total));
-      std::sort(seconds.begin(), seconds.end());
-      const double median = seconds[seconds.size() / 2];
-      fmt::print(
-          "{:<34} {:7.1f} ms ({:.1f} to {:.1f})  {:7.0f} tokens/s  MFU {:4.1f} %  {:5.1f} GiB  loss {:.4f}\n", name,
-          median * 1e3, seconds.front() * 1e3, seconds.back() * 1e3, metrics.tokens / median,
-          100 * train::training_flops(shape, lengths, std::accumulate(lengths.begin(), lengths.end(), int64_t{0})) /
-              median / kPeak,
-          gib(total - free), metrics.loss);
-      for (size_t part = 0; part < kPartFigures.size(); ++part) {
-        if (metrics.part_seconds[part] > 0.0005)
-          fmt::print("    {} {:.1f} ms", names_of(StepPart())[part], metrics.part_seconds[part] * 1e3);
-      }
-      fmt::print("\n");
-    }
+  }
+  std::sort(seconds.begin(), seconds.end());
+  const double median = seconds[seconds.size() / 2];
+  const int64_t trained = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
+  fmt::print("{:<34} {:7.1f} ms ({:.1f} to {:.1f})  {:7.0f} tokens/s  MFU {:4.1f} %  {:5.1f} GiB  loss {:.4f}\n", name,
+             median * 1e3, seconds.front() * 1e3, seconds.back() * 1e3, metrics.tokens / median,
+             100 * train::training_flops(shape, lengths, trained) / median / kPeak, metrics.memory_gib, metrics.loss);
+  for (size_t part = 0; part < kPartFigures.size(); ++part) {
+    if (metrics.part_seconds[part] > 0.0005)
+      fmt::print("    {} {:.1f} ms", names_of(StepPart())[part], metrics.part_seconds[part] * 1e3);
+  }
+  fmt::print("\n");
+  if (!has("+snapshot")) return;
+  train::Snapshot snapshot;
+  for (const char* which : {"first copy for a checkpoint (takes pinned memory)", "next"}) {
+    const auto started = Clock::now();
+    snapshot.take(trainer, {});
+    fmt::print("    {}: {:.2f} s for {:.1f} GiB\n", which, seconds_since(started),
+               static_cast<double>(train::Snapshot::bytes(trainer)) / (1 << 30));
   }
 }
 

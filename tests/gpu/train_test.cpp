@@ -5,10 +5,13 @@
 #include <cmath>
 
 #include "base/clock.h"
+#include "base/filesystem.h"
 #include "bench/qwen3_8b.h"
 #include "contract/step.h"
 #include "gpu/fixture.h"
 #include "kernels/device.h"
+#include "model/weights.h"
+#include "train/checkpoint.h"
 #include "train/gpu/adamw.h"
 #include "train/gpu/attention.h"
 #include "train/pass.h"
@@ -239,6 +242,39 @@ TEST_F(TrainOnGpu, RecomputeAndPaddingChangeNoBit) {
     EXPECT_TRUE(at::equal(runs[0].scores.log_probs, runs[r].scores.log_probs));
     for (size_t i = 0; i < runs[0].gradients.size(); ++i)
       EXPECT_TRUE(at::equal(runs[0].gradients[i].second, runs[r].gradients[i].second)) << runs[0].gradients[i].first;
+  }
+}
+
+// A checkpoint that is written from a copy while the trainer goes on is of its step; a trainer that goes on from it
+// takes the same steps to the bit.
+TEST_F(TrainOnGpu, ACheckpointBehindTheStepsGoesOn) {
+  const TemporaryFolder folder("train_gpu_test");
+  model::save_model(made(small_config(model::Family::kQwen3), at::kBFloat16, at::kCPU), folder.path() / "model");
+  write_file_atomic(folder.path() / "model" / "tokenizer.json", "{}");
+  for (const auto states : {OptimizerState::kFp32, OptimizerState::kBf16Sr}) {
+    TrainConfig config = sample_train_config();
+    config.model = folder.path() / "model";
+    config.device = "cuda";
+    config.dtype = "bfloat16";
+    config.deterministic = true;
+    config.optimizer_state = states;
+    config.max_tokens_per_micro_batch = 512;
+    const auto all = sequences(6, 1.0);
+    const auto straight = make_trainer(config);
+    CheckpointStore store(folder.path() / std::string(name_of(states)), 2);
+    for (int step = 0; step < 2; ++step) {  // the second into the memory of the first
+      straight->train_step(StepKind::kSft, all);
+      store.collect(true);
+      store.save_behind(*straight, {}, [] {});
+    }
+    straight->train_step(StepKind::kSft, all);
+    const auto path = store.collect(true);
+    ASSERT_TRUE(path);
+    const auto resumed = resume_trainer(config, *path);
+    EXPECT_EQ(resumed->state().step, 2);
+    EXPECT_EQ(resumed->train_step(StepKind::kSft, all).loss, straight->state().last.loss);
+    EXPECT_EQ(model::weight_checksums(resumed->model()), model::weight_checksums(straight->model()));
+    at::globalContext().setDeterministicAlgorithms(false, false);
   }
 }
 
