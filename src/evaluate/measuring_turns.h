@@ -4,6 +4,8 @@
 #include <condition_variable>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "base/device_lock.h"
 
@@ -11,7 +13,7 @@ namespace tritonforge::evaluate {
 
 class MeasuringTurns {
  public:
-  // Then whoever waits to compute comes first.
+  // Then the device is let go, so that those who wait to compute on it may have it.
   static constexpr int kMostInARow = 8;
   explicit MeasuringTurns(const std::string& device) : lock_(device) {}
 

@@ -3,10 +3,12 @@
 // after the other, the problem's own process runs torch.compile between them. own_share by time, pairs until the
 // interval is narrow, the physics of the problem, the state of the device.
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "contract/verdict.h"
 #include "evaluate/judgement.h"
 #include "evaluate/plan/gpu_replayers.h"

@@ -1,6 +1,7 @@
 #pragma once
 // The GPU's replayers: processes P with a context of their own, made before they are needed and used for many plans,
 // since a context costs more than a plan. Only P and the problem's own process have the GPU; the candidate's has none.
+#include <optional>
 #include <string>
 
 #include "base/device_lock.h"

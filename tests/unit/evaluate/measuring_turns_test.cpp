@@ -1,8 +1,12 @@
 #include "evaluate/measuring_turns.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
+#include <string>
 #include <thread>
 #include <vector>
 
