@@ -5,7 +5,8 @@
 A/A: each of ten candidates is timed against itself, `repeats` evaluations each; the ratio of the two medians is the
 error of a speedup. Again: the medians of those evaluations among each other. Beside: triton.testing.do_bench and
 KernelBench's method (3 warm-ups, 100 trials between events, L2 flushed), each run `repeats` times in one process that
-has the GPU for itself. Rate: different candidates judged and timed against eager a second.
+has the GPU for itself. Rate: different candidates judged and timed a second, against eager, and against torch.compile's
+version as well.
 """
 
 import argparse
@@ -131,10 +132,8 @@ def aa(args):
     return ratios, again, len(found) / seconds
 
 
-def rate(args):
-    server = Evaluator(
-        "--mode", "plan", "--device", "cuda:0", "--workers", str(args.workers), *(["--no-torch-compile"])
-    )
+def rate(args, *flags):
+    server = Evaluator("--mode", "plan", "--device", "cuda:0", "--workers", str(args.workers), *flags)
     judge_all(server, [(name, "warm") for name in PROBLEMS], args.workers)
     start = time.time()
     found = judge_all(server, [(name, k) for k in range(args.repeats) for name in PROBLEMS], args.workers)
@@ -205,8 +204,9 @@ def main():
     for name in PROBLEMS:
         print(f"  {name:22} {statistics.median(again[name]):8.4f} ms, A/A {min(ratios[name]):.4f} to", end="")
         print(f" {max(ratios[name]):.4f}, again {min(again[name]):.4f} to {max(again[name]):.4f}", flush=True)
-    speedups, judged = rate(args)
+    speedups, judged = rate(args, "--no-torch-compile")
     print(f"judged and timed against eager: {judged:.1f} a second", flush=True)
+    print(f"and against torch.compile's version: {rate(args)[1]:.1f} a second", flush=True)
     others = peers(args)
     print(f"{'problem':22} {'ms':>8} {'A/A range':>15} {'within 3 %':>10} {'speedup range':>15}", end="")
     print(f" {'do_bench ms':>12} {'3 %':>5} {'KernelBench':>12} {'3 %':>5}")

@@ -7,14 +7,13 @@ The IR text goes to the trusted side, which has it lowered to machine code in a 
 import types
 
 import triton
-from triton._C.libtriton import ir
 from triton.backends.driver import DriverBase
 from triton.compiler.compiler import ASTSource
 from triton.compiler.errors import CompilationError
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction, create_function_from_signature
 
-from tritonforge_worker.targets import BACKENDS, TARGETS
+from tritonforge_worker.targets import BACKENDS, TARGETS, context_of
 
 PROPERTIES = {
     "max_shared_mem": 232448,
@@ -146,11 +145,8 @@ def lower_to_ir(kernel, name, args, kwargs):
     kwargs = dict(kwargs, debug=False)
     options, signature, constexprs, attrs = kernel._pack_args(backend, kwargs, bound, specialization, options)
     source = ASTSource(kernel, signature, constexprs, attrs)
-    context = ir.context()
-    ir.load_dialects(context)
-    backend.load_dialects(context)
     module = source.make_ir(
-        TARGETS[name], options, backend.get_codegen_implementation(options), backend.get_module_map(), context
+        TARGETS[name], options, backend.get_codegen_implementation(options), backend.get_module_map(), context_of(name)
     )
     return module.str_nodebug()
 

@@ -10,7 +10,7 @@ from triton.runtime.errors import OutOfResources
 
 from tritonforge_worker.languages import language
 from tritonforge_worker.languages.sources import CompileError
-from tritonforge_worker.targets import BACKENDS, TARGETS
+from tritonforge_worker.targets import BACKENDS, TARGETS, context_of
 
 SHARED_LIMIT = {"sm_90": 232448, "gfx942": 65536}
 THREAD_LIMIT = 1024
@@ -34,9 +34,7 @@ def lower(text, target, options, folder):
     with tempfile.NamedTemporaryFile("w", suffix=".ttir", dir=folder) as file:
         file.write(text)
         file.flush()
-        context = ir.context()
-        ir.load_dialects(context)
-        backend.load_dialects(context)
+        context = context_of(target)
         module = ir.parse_mlir_module(file.name, context)
         module.context = context
     stages, metadata = {}, {"hash": "", "target": TARGETS[target], **options.__dict__}

@@ -1,8 +1,21 @@
 """The GPUs that kernels can be compiled for, on paper: no such device is needed."""
 
+import functools
+
+from triton._C.libtriton import ir
 from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import make_backend
 
 REPLAYED = "sm_90"  # its IR is what is replayed on a CPU
 TARGETS = {"sm_90": GPUTarget("cuda", 90, 32), "gfx942": GPUTarget("hip", "gfx942", 64)}
 BACKENDS = {name: make_backend(target) for name, target in TARGETS.items()}
+
+
+@functools.cache
+def context_of(name):
+    """MLIR's, with the target's dialects. Loading them takes longer than a small kernel's front end: a process makes
+    one and its children inherit it."""
+    context = ir.context()
+    ir.load_dialects(context)
+    BACKENDS[name].load_dialects(context)
+    return context

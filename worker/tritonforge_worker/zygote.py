@@ -21,6 +21,8 @@ import socket
 import sys
 import tempfile
 
+from tritonforge_worker import inherited
+
 ROLES = {
     "candidate": "candidate",
     "reference": "reference",
@@ -129,6 +131,7 @@ def environment(sandbox, inherited, rocm):
 def child(role, sandbox, library, job):
     """Runs in the forked child and never returns."""
     status = 1
+    library.tritonforge_leave_parent()
     sys.dont_write_bytecode = True  # only the parent, which runs no code of others, keeps compiled modules
     try:
         signal.set_wakeup_fd(-1)
@@ -186,6 +189,7 @@ def main():
     library = ctypes.PyDLL(sys.argv[2])
     library.tritonforge_enter_sandbox.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t]
     library.tritonforge_enter_sandbox.restype = ctypes.c_int
+    library.tritonforge_leave_parent.restype = None
     prepared = sys.argv[3].split(",")
     warm_up(prepared)
     if touched_cuda():
@@ -213,6 +217,8 @@ def main():
         gc.collect()
     gc.freeze()
     gc.disable()
+    if "reduce" in prepared:
+        inherited.settle()
     control.send(json.dumps({"ready": versions}).encode())
     while True:
         ready, _, _ = select.select([control, wake_read], [], [])

@@ -12,13 +12,21 @@ namespace tritonforge::evaluate {
 namespace {
 
 constexpr const char* kTorchCompile = "torch.compile";
-constexpr int kWarmupCalls = 3, kPairsBetweenLooks = 4;
+constexpr int kWarmupCalls = 3;
+// At the intervals so far, and at the clock: after so many pairs, or sooner where they take longer than this.
+constexpr size_t kPairsBetweenLooks = 4;
+constexpr double kSecondsBetweenLooks = 0.1;
 
-// One side of the pairs: milliseconds of a call on the trial's inputs.
+// One side of the pairs.
 struct Side {
-  std::string name;
-  std::function<double(size_t input)> call;
+  std::string name, plan;                    // of process P's two, empty: its own `call`
+  std::function<double(size_t input)> call;  // milliseconds on a trial's inputs
   std::vector<double> ms;
+};
+
+// A call of a side on a trial's inputs.
+struct TimedCall {
+  size_t side, input;
 };
 
 // The problem's own process with torch.compile's version of its module, and the trials' inputs.
@@ -102,15 +110,27 @@ void GpuMeasurement::begin(const std::vector<bool>& copied, Deadline deadline) {
                   {"tensors", std::move(tensors)}};
   has_reference_ = !reference_.plan.is_null();
   if (has_reference_) request["reference"] = reference_.plan;
-  DeviceLock lock = gpu_.replayers.lock();
   {
-    const auto hold = lock.shared(deadline);
+    DeviceLock lock = gpu_.replayers.lock();
+    const auto computing = lock.shared(deadline);
     ask_(request, payload);
   }
-  const auto hold = lock.exclusive(deadline);
+  hold(deadline);
   const Frame found = ask_({{"profile", true}}, {});
   resources_ = found.header.at("kernels");
   steps_ = found.header.at("candidate").get<std::vector<double>>();
+}
+
+void GpuMeasurement::hold(Deadline deadline) {
+  if (turn_) return;
+  turn_.emplace(gpu_.replayers.measuring().take(deadline));
+  held_since_ = Clock::now();
+}
+
+void GpuMeasurement::leave() {
+  if (!turn_) return;
+  held_s_ += seconds_since(held_since_);
+  turn_.reset();
 }
 
 Work GpuMeasurement::own(const std::set<int>& idle) const {
@@ -146,19 +166,35 @@ Profile GpuMeasurement::profile() const {
 }
 
 void GpuMeasurement::time(int most_pairs, double limit_s, Deadline deadline, Measured& measured) {
-  const auto call = [&](const char* plan, size_t input, bool checked) {
-    const Frame answer = ask_({{"call", plan}, {"input", input}, {"checked", checked}}, {});
-    if (!answer.header.at("right").get<bool>() && measured.flags.empty())
-      measured.flags.push_back(
-          {Cheat::kTimedOutputWrong, fmt::format("an output of a timed call on trial {}'s inputs", input)});
-    return answer.header.at("ms").get<double>();
-  };
   std::vector<Side> sides;
-  sides.push_back({"candidate", [&](size_t input) { return call("candidate", input, true); }, {}});
-  if (options_.against_itself)
-    sides.push_back({"itself", [&](size_t input) { return call("candidate", input, true); }, {}});
-  else if (has_reference_)
-    sides.push_back({"eager", [&](size_t input) { return call("reference", input, false); }, {}});
+  sides.push_back({"candidate", "candidate", {}, {}});
+  if (options_.against_itself) sides.push_back({"itself", "candidate", {}, {}});
+  else if (has_reference_) sides.push_back({"eager", "reference", {}, {}});
+  // Those of process P that follow one another are asked for at once: it waits for nobody between them.
+  const auto run_calls = [&](const std::vector<TimedCall>& calls, bool kept) {
+    for (size_t k = 0; k < calls.size();) {
+      const size_t first = k;
+      Json asked = Json::array();
+      for (; k < calls.size() && !sides[calls[k].side].plan.empty(); ++k) {
+        const std::string& plan = sides[calls[k].side].plan;
+        asked.push_back({plan, calls[k].input, plan == "candidate"});
+      }
+      if (k == first) {
+        Side& side = sides[calls[k].side];
+        const double ms = side.call(calls[k++].input);
+        if (kept) side.ms.push_back(ms);
+        continue;
+      }
+      const Frame answer = ask_({{"calls", std::move(asked)}}, {});
+      for (size_t at = first; at < k; ++at) {
+        const Json& found = answer.header.at("calls").at(at - first);
+        if (kept) sides[calls[at].side].ms.push_back(found.at(0).get<double>());
+        if (!found.at(1).get<bool>() && measured.flags.empty())
+          measured.flags.push_back({Cheat::kTimedOutputWrong,
+                                    fmt::format("an output of a timed call on trial {}'s inputs", calls[at].input)});
+      }
+    }
+  };
 
   Rng rng(Rng::derive(seed_, "pairs"));
   const auto intervals = [&] {
@@ -172,46 +208,53 @@ void GpuMeasurement::time(int most_pairs, double limit_s, Deadline deadline, Mea
   };
   std::optional<GpuState> state;
   const auto run_pairs = [&] {
-    DeviceLock lock = gpu_.replayers.lock();
-    const auto hold = lock.exclusive(deadline);
+    hold(deadline);
     const PairRule rule{.least = std::min(20, most_pairs), .most = most_pairs};
-    for (Side& side : sides) {
-      for (int k = 0; k < kWarmupCalls; ++k) side.call(0);
-    }
+    std::vector<TimedCall> calls;
+    for (size_t side = 0; side < sides.size(); ++side) calls.insert(calls.end(), kWarmupCalls, {side, 0});
+    const auto begun = Clock::now();
+    run_calls(calls, false);
+    const double pair_s = seconds_since(begun) / kWarmupCalls;
+    const size_t at_once = std::clamp(static_cast<size_t>(kSecondsBetweenLooks / pair_s), size_t{1},
+                                      kPairsBetweenLooks);
     const Deadline end = Deadline::after(std::min(limit_s, deadline.remaining_s()));
     std::vector<size_t> order(sides.size());
     std::iota(order.begin(), order.end(), size_t{0});
-    for (size_t pair = 0; pair < static_cast<size_t>(rule.most) && measured.flags.empty(); ++pair) {
-      const size_t input = rng.below(reference_.trials.size());
-      for (size_t k = order.size(); k > 1; --k) std::swap(order[k - 1], order[rng.below(k)]);
-      for (const size_t side : order) sides[side].ms.push_back(sides[side].call(input));
-      if (end.expired()) break;
-      if ((pair + 1) % kPairsBetweenLooks != 0) continue;
+    for (size_t pairs = 0; pairs < static_cast<size_t>(rule.most) && measured.flags.empty() && !end.expired();) {
+      calls.clear();
+      for (size_t k = 0; k < at_once && pairs < static_cast<size_t>(rule.most); ++k, ++pairs) {
+        const size_t input = rng.below(reference_.trials.size());
+        for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[rng.below(i)]);
+        for (const size_t side : order) calls.push_back({side, input});
+      }
+      run_calls(calls, true);
       const auto found = intervals();
-      if (std::all_of(found.begin(), found.end(),
-                      [&](const Interval& one) { return enough_pairs(one, pair + 1, rule); }))
+      if (std::all_of(found.begin(), found.end(), [&](const Interval& one) { return enough_pairs(one, pairs, rule); }))
         break;
     }
     state = gpu_state(gpu_.replayers.device().uuid);
+    leave();
   };
 
   // torch.compile's version, where there is one, runs in the problem's own process.
   if (options_.torch_compile && !options_.against_itself) {
+    leave();  // it may have to be compiled first
     gpu_.with_reference([&](Child& child) {
       CompiledReference compiled(child, limit_s);
       try {
         std::string why;
         {
           DeviceLock lock = gpu_.replayers.lock();
-          const auto hold = lock.shared(deadline);
+          const auto computing = lock.shared(deadline);
           why = compiled.open(reference_);
         }
-        if (why.empty()) sides.push_back({kTorchCompile, [&](size_t input) { return compiled.call(input); }, {}});
+        if (why.empty()) sides.push_back({kTorchCompile, "", [&](size_t input) { return compiled.call(input); }, {}});
         else measured.notes["torch_compile"] = "none: " + clipped(why, 300);
         if (sides.size() > 1) run_pairs();
         compiled.close();
         return true;
       } catch (const TimingFault& fault) {
+        leave();
         measured.notes["torch_compile"] = "none: " + clipped(fault.text, 300);
         std::erase_if(sides, [](const Side& side) { return side.name == kTorchCompile; });
         for (Side& side : sides) side.ms.clear();
@@ -263,8 +306,10 @@ void GpuMeasurement::time(int most_pairs, double limit_s, Deadline deadline, Mea
   std::vector<std::string> names;
   for (size_t s = 1; s < sides.size(); ++s) names.push_back(sides[s].name);
   measured.notes["timing"] = fmt::format(
-      "by the evaluator's clock, {} interleaved pairs with {}, cold L2, fresh memory, every output compared",
-      sides[0].ms.size(), fmt::join(names, " and "));
+      "by the evaluator's clock, {} interleaved pairs with {}, cold L2, fresh memory, every output compared, the "
+      "device "
+      "alone for {:.0f} ms",
+      sides[0].ms.size(), fmt::join(names, " and "), 1e3 * held_s_);
   measured.times = std::move(times);
 }
 

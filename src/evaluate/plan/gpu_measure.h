@@ -3,10 +3,12 @@
 // after the other, the problem's own process runs torch.compile between them. own_share by time, pairs until the
 // interval is narrow, the physics of the problem, the state of the device.
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "contract/verdict.h"
 #include "evaluate/judgement.h"
 #include "evaluate/plan/gpu_replayers.h"
@@ -46,15 +48,18 @@ class GpuMeasurement {
         ask_(std::move(ask)),
         seed_(seed) {}
 
-  // Hands over the trials and profiles one forward step by step.
+  // Hands over the trials and profiles one forward step by step. The device is this measurement's alone from then on,
+  // until time() is through or leave() is called.
   void begin(const std::vector<bool>& copied, Deadline deadline);
   // The launches' work in the unit of aten_work: they have as much more of it as they took more time. `idle`: kernels
   // without which the output is the same do none.
   Work own(const std::set<int>& idle) const;
   // Adds times and notes, or a flag for a timed output that is wrong.
   void time(int most_pairs, double limit_s, Deadline deadline, Measured& measured);
+  void leave();
 
  private:
+  void hold(Deadline deadline);
   Profile profile() const;
   void add_physics(Measured::Times& times) const;
   const GpuProblem& gpu_;
@@ -68,6 +73,9 @@ class GpuMeasurement {
   Json resources_;
   std::vector<double> steps_;
   bool has_reference_ = false;
+  std::optional<MeasuringTurns::Turn> turn_;
+  Clock::time_point held_since_;
+  double held_s_ = 0;
 };
 
 }  // namespace tritonforge::evaluate

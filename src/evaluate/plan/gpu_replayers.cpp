@@ -24,6 +24,7 @@ GpuReplayers::GpuReplayers(Children& children, const EvaluatorOptions& options, 
           children, "replay", limits_of(options, granted), kPlansPerProcess,
           [this](Child& child, Deadline deadline) { open(child, deadline); }, kMostIdle) {
   pool_.give_back(pool_.take(Deadline::after(60)));
+  measuring_.emplace(device_.uuid);
 }
 
 void GpuReplayers::open(Child& child, Deadline deadline) {

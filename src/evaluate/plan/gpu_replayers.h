@@ -1,10 +1,12 @@
 #pragma once
 // The GPU's replayers: processes P with a context of their own, made before they are needed and used for many plans,
 // since a context costs more than a plan. Only P and the problem's own process have the GPU; the candidate's has none.
+#include <optional>
 #include <string>
 
 #include "base/device_lock.h"
 #include "evaluate/device.h"
+#include "evaluate/measuring_turns.h"
 #include "evaluate/options.h"
 
 namespace tritonforge::evaluate {
@@ -29,8 +31,10 @@ class GpuReplayers : public Device {
   ChildPool& replayers() override { return pool_; }
   const std::string& granted() const { return granted_; }
   const GpuDevice& device() const { return device_; }
-  // Shared while something is run, alone while it is timed.
+  // Held while something is run that is not timed.
   DeviceLock lock() const { return DeviceLock(device_.uuid); }
+  // The device alone, to time something on it.
+  MeasuringTurns& measuring() { return *measuring_; }
 
  private:
   void open(Child& child, Deadline deadline);
@@ -38,6 +42,7 @@ class GpuReplayers : public Device {
   const std::string granted_;
   GpuDevice device_;  // of the first one
   ChildPool pool_;
+  std::optional<MeasuringTurns> measuring_;
 };
 
 }  // namespace tritonforge::evaluate

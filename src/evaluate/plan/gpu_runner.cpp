@@ -75,6 +75,7 @@ std::optional<Measured> GpuPlanRunner::measure() {
     const bool enough = context_.reference.own_share_of(measured.own, aten_) >= context_.options.min_own_share;
     if (enough && context_.request.measure_performance)
       measurement.time(static_cast<int>(context_.request.num_perf_trials), kTimingSeconds, context_.overall, measured);
+    measurement.leave();
     replayer_.emplace(replayer.release(), time_, "the replayer");
     // Last, since without its kernels a plan may fail on the device.
     std::set<int> idle;

@@ -15,7 +15,7 @@
 //   {"time", "seed", "reference"?, "plan_bytes", "trials": [[inputs, bounds, forward_seed]], "tensors"} + the
 //   reference's
 //     plan and the trials' inputs and outputs                                 -> {"ready", "reference"}
-//   {"call": "candidate" | "reference", "input", "checked"}                   -> {"ms", "right", "late"}
+//   {"calls": [["candidate" | "reference", input, checked]]}                  -> {"calls": [[ms, right, late]]}
 //   {"profile"}                                         -> {"kernels": [resources], "candidate": [ms], "reference":
 //   [ms]}
 //   {"reset"}                                                                 -> {"reset"}: nothing of the plan is left
@@ -62,7 +62,7 @@ class Process {
     if (request.contains("pace")) return paced(frame);
     if (request.contains("time")) return begin_timing(std::move(frame));
     if (!timer_) fail(ErrorKind::kUsage, "replay: timing has not begun");
-    return request.contains("profile") ? profile() : call(request);
+    return request.contains("profile") ? profile() : calls(request);
   }
 
  private:
@@ -206,11 +206,15 @@ class Process {
     return {{{"ready", true}}, {}};
   }
 
-  Answer call(const Json& request) {
-    const bool candidate = request.at("call") == "candidate";
-    if (!candidate && !reference_) fail(ErrorKind::kUsage, "timing: no reference");
-    const auto found = timer_->call(candidate ? *replayer_ : *reference_, request.at("input"), request.at("checked"));
-    return {{{"ms", found.ms}, {"right", found.right}, {"late", found.late}}, {}};
+  Answer calls(const Json& request) {
+    Json made = Json::array();
+    for (const Json& one : request.at("calls")) {
+      const bool candidate = one.at(0) == "candidate";
+      if (!candidate && !reference_) fail(ErrorKind::kUsage, "timing: no reference");
+      const auto found = timer_->call(candidate ? *replayer_ : *reference_, one.at(1), one.at(2));
+      made.push_back({found.ms, found.right, found.late});
+    }
+    return {{{"calls", std::move(made)}}, {}};
   }
 
   Answer profile() {

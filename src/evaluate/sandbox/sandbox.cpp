@@ -16,6 +16,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 
 namespace tritonforge::sandbox {
 namespace {
@@ -33,6 +34,7 @@ bool write_text(const char* path, const std::string& text) {
 struct Namespaces {
   bool any = false, user = false;
   std::string text;
+  bool without_process = false;  // they are there, but no process could be made in them
 };
 
 // With a user namespace where there may be one; a root without it uses its own capabilities.
@@ -103,24 +105,31 @@ void drop_capabilities(bool user_namespace) {
   syscall(SYS_capset, &header, data);
 }
 
-int enter(const Json& options, Json& layers) {
+// What leave_parent made of this process.
+std::optional<Namespaces> apart;
+
+// Into namespaces and a process of its own, the first of its pid namespace.
+void leave_parent() {
   setsid();
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() == 1 && !options.value("parent_is_init", false)) _exit(5);
-  const Namespaces namespaces = unshare_all();
-  layers["namespaces"] = namespaces.text;
-  if (namespaces.any) {
-    const pid_t child = fork();
-    if (child < 0) {
-      layers["namespaces"] = reason("fork");
-      return 1;
-    }
-    if (child > 0) stand_in(child);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    layers["mounts"] = build_root(options, namespaces.user);
-  } else {
-    layers["mounts"] = "unavailable: no mount namespace";
+  if (getppid() == 1) _exit(5);
+  apart = unshare_all();
+  if (!apart->any) return;
+  const pid_t child = fork();
+  if (child < 0) {
+    apart->text = reason("fork");
+    apart->without_process = true;
   }
+  if (child > 0) stand_in(child);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
+int enter(const Json& options, Json& layers) {
+  if (!apart) leave_parent();
+  const Namespaces& namespaces = *apart;
+  layers["namespaces"] = namespaces.text;
+  if (namespaces.without_process) return 1;
+  layers["mounts"] = namespaces.any ? build_root(options, namespaces.user) : "unavailable: no mount namespace";
   // Before the capabilities go: limits may be read from /proc, which a new user cannot change but may need to open.
   layers["rlimits"] = set_limits(options);
   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
@@ -136,6 +145,10 @@ int enter(const Json& options, Json& layers) {
 }  // namespace tritonforge::sandbox
 
 extern "C" {
+
+// The first part of tritonforge_enter_sandbox, for a caller with more to do before the rest: it forks, and whatever
+// was written to memory before costs that fork a copy. What became of it is in that function's report.
+void tritonforge_leave_parent() { tritonforge::sandbox::leave_parent(); }
 
 // Puts the calling process (single-threaded, just forked) into its sandbox; the caller continues as the sandboxed
 // process. `report` receives {"layer": "enforced ..." | "unavailable: why"}. 0 on success.

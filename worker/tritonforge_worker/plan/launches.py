@@ -1,14 +1,13 @@
 """Launches as steps of the plan: the kernel's Triton IR, its grid and what its arguments are bound to."""
 
 import torch
-from triton._C.libtriton import ir
 from triton.compiler.compiler import ASTSource
 from triton.compiler.errors import CompilationError
 from triton.runtime.jit import JITFunction, create_function_from_signature
 
 from tritonforge_worker import frontend
 from tritonforge_worker.plan.tensors import NotAPlan, RecordedTensor
-from tritonforge_worker.targets import BACKENDS, REPLAYED, TARGETS
+from tritonforge_worker.targets import BACKENDS, REPLAYED, TARGETS, context_of
 
 MAX_KERNELS, MAX_IR_BYTES = 256, 8 << 20
 
@@ -21,9 +20,7 @@ def lowered(kernel, target, args, kwargs):
     options, signature, constexprs, attrs = kernel._pack_args(
         backend, dict(kwargs, debug=False), bound, specialization, options
     )
-    context = ir.context()
-    ir.load_dialects(context)
-    backend.load_dialects(context)
+    context = context_of(target)
     module = ASTSource(kernel, signature, constexprs, attrs).make_ir(
         TARGETS[target], options, backend.get_codegen_implementation(options), backend.get_module_map(), context
     )
