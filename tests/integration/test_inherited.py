@@ -53,7 +53,7 @@ assert memory[:] == bytes([7]) * len(memory)
 
 def run(code):
     environment = dict(os.environ, PYTHONPATH=str(ROOT / "worker"), MALLOC_ARENA_MAX="1")
-    limit = "ulimit -v 4000000; exec " + sys.executable + " -c \"$0\""
+    limit = "ulimit -v 4000000; exec " + sys.executable + ' -c "$0"'
     return subprocess.run(["bash", "-c", limit, code], env=environment, capture_output=True, text=True, timeout=60)
 
 
