@@ -28,6 +28,30 @@ TF_INLINE f32x16 load(const uint16_t* p) {  // bfloat16: the upper half of a flo
   return (f32x16)(__builtin_convertvector(x, u32x16) << 16);
 }
 TF_INLINE void store(float* p, f32x16 x) { __builtin_memcpy(p, &x, sizeof x); }
+
+// One register: what is multiplied by numbers that memory holds one by one. GCC 12 puts such a factor into a wider vector
+// element by element, through memory, where registers are narrower: a hundred times slower.
+#if defined(__AVX512F__)
+constexpr int kLanes = 16;
+#elif defined(__AVX__)
+constexpr int kLanes = 8;
+#else
+constexpr int kLanes = 4;
+#endif
+typedef float Lanes __attribute__((vector_size(4 * kLanes)));
+TF_INLINE Lanes load_lanes(const float* p) {
+  Lanes x;
+  __builtin_memcpy(&x, p, sizeof x);
+  return x;
+}
+TF_INLINE Lanes load_lanes(const uint16_t* p) {
+  typedef uint16_t Halves __attribute__((vector_size(2 * kLanes)));
+  typedef uint32_t Words __attribute__((vector_size(4 * kLanes)));
+  Halves x;
+  __builtin_memcpy(&x, p, sizeof x);
+  return (Lanes)(__builtin_convertvector(x, Words) << 16);
+}
+TF_INLINE void store_lanes(float* p, Lanes x) { __builtin_memcpy(p, &x, sizeof x); }
 TF_INLINE float to_float(float x) { return x; }
 TF_INLINE float to_float(uint16_t x) {
   const uint32_t bits = static_cast<uint32_t>(x) << 16;
@@ -110,19 +134,22 @@ TF_INLINE int64_t block_soon(int64_t length, int64_t begin) {
 template <int G, int B, typename Element>
 TF_INLINE void score_blocks(const float* q, int64_t d, const Element* const* keys, const Element* const* soon,
                             float scale, float* scores, int64_t stride) {
-  f32x16 sums[G][B];
+  constexpr int kParts = kPage / kLanes;
+  Lanes sums[G][B * kParts];
   for (int g = 0; g < G; ++g) {
-    for (int b = 0; b < B; ++b) sums[g][b] = f32x16{};
+    for (int b = 0; b < B * kParts; ++b) sums[g][b] = Lanes{};
   }
   for (int64_t x = 0; x < d; ++x) {
     for (int b = 0; b < B; ++b) {
-      const f32x16 key = load(keys[b] + x * kPage);
       __builtin_prefetch(soon[b] + x * kPage);
-      for (int g = 0; g < G; ++g) sums[g][b] += key * q[g * d + x];
+      for (int part = 0; part < kParts; ++part) {
+        const Lanes key = load_lanes(keys[b] + x * kPage + part * kLanes);
+        for (int g = 0; g < G; ++g) sums[g][b * kParts + part] += key * q[g * d + x];
+      }
     }
   }
   for (int g = 0; g < G; ++g) {
-    for (int b = 0; b < B; ++b) store(scores + g * stride + b * kPage, sums[g][b] * scale);
+    for (int b = 0; b < B * kParts; ++b) store_lanes(scores + g * stride + b * kLanes, sums[g][b] * scale);
   }
 }
 template <int G, int B, typename Element>
@@ -140,9 +167,10 @@ template <int G, int D, typename Element>
 TF_INLINE void weigh_values(const AttendArgs<Element>& a, const float* scores, int64_t stride, int64_t offset,
                             const float* inverse, int64_t g0, int64_t width) {
   // G x D sums stay in registers while the keys pass by.
-  f32x16 sums[G][D];
+  constexpr int kParts = 16 * D / kLanes;
+  Lanes sums[G][kParts];
   for (int g = 0; g < G; ++g) {
-    for (int x = 0; x < D; ++x) sums[g][x] = f32x16{};
+    for (int x = 0; x < kParts; ++x) sums[g][x] = Lanes{};
   }
   // Each value row is loaded once for all G heads.
   for (int64_t begin = 0; begin < a.length; begin += kPage) {
@@ -150,20 +178,18 @@ TF_INLINE void weigh_values(const AttendArgs<Element>& a, const float* scores, i
     const Element* soon = a.values + a.blocks[block_soon(a.length, begin)] * a.value_block + offset;
     const int64_t count = a.length - begin < kPage ? a.length - begin : kPage;
     for (int64_t j = 0; j < count; ++j, row += a.value_stride, soon += a.value_stride) {
-      f32x16 value[D];
-      for (int x = 0; x < D; ++x) {
-        value[x] = load(row + 16 * x);
-        __builtin_prefetch(soon + 16 * x);
-      }
+      Lanes value[kParts];
+      for (int x = 0; x < D; ++x) __builtin_prefetch(soon + 16 * x);
+      for (int x = 0; x < kParts; ++x) value[x] = load_lanes(row + kLanes * x);
       for (int g = 0; g < G; ++g) {
-        for (int x = 0; x < D; ++x) sums[g][x] += value[x] * scores[g * stride + begin + j];
+        for (int x = 0; x < kParts; ++x) sums[g][x] += value[x] * scores[g * stride + begin + j];
       }
     }
   }
   // Divided by the softmax's sum, and only the `width` columns that the head has.
   for (int g = 0; g < G; ++g) {
     float buffer[16 * D];
-    for (int x = 0; x < D; ++x) store(buffer + 16 * x, sums[g][x] * inverse[g]);
+    for (int x = 0; x < kParts; ++x) store_lanes(buffer + kLanes * x, sums[g][x] * inverse[g]);
     Element* out = a.out + (g0 + g) * a.head_dim + offset;
     for (int64_t i = 0; i < width; ++i) narrow(buffer[i], out[i]);
   }

@@ -4,7 +4,7 @@
 #if defined(__AVX512F__)
 constexpr int kTileRows = 12;  // x 32 columns: 24 of 32 registers
 #else
-constexpr int kTileRows = 4;  // of which some are spilt: measured beside 3 and 2
+constexpr int kTileRows = 3;  // x 32 columns: 12 of AVX2's 16 registers
 #endif
 constexpr int64_t kRowsTogether = 48;    // that meet a panel before the next one does
 constexpr int64_t kInnerTogether = 512;  // of a panel: 64 KiB
@@ -16,9 +16,10 @@ TF_INLINE void tile(const float* a, int64_t stride, const float* panel, int64_t 
   for (int r = 0; r < R; ++r) {
     for (int j = 0; j < 2 * P; ++j) __builtin_prefetch(c + r * c_stride + 16 * j, 1);
   }
-  f32x16 sums[R][2 * P];
+  constexpr int kParts = 32 / kLanes;  // of a panel
+  Lanes sums[R][kParts * P];
   for (int r = 0; r < R; ++r) {
-    for (int j = 0; j < 2 * P; ++j) sums[r][j] = add ? load(c + r * c_stride + 16 * j) : f32x16{};
+    for (int j = 0; j < kParts * P; ++j) sums[r][j] = add ? load_lanes(c + r * c_stride + kLanes * j) : Lanes{};
   }
   // Every third row has a pointer: the two behind it are one and two strides away, which an address can say.
   constexpr int kPointers = kAcross ? 1 : (R + 2) / 3;
@@ -26,17 +27,18 @@ TF_INLINE void tile(const float* a, int64_t stride, const float* panel, int64_t 
   for (int i = 0; i < kPointers; ++i) rows[i] = a + 3 * i * stride;
 #pragma GCC unroll 1
   for (int64_t i = 0; i < inner; ++i) {
-    f32x16 columns[2 * P];
-    for (int j = 0; j < 2 * P; ++j) columns[j] = load(panel + (j / 2) * panel_stride + 32 * i + 16 * (j % 2));
+    Lanes columns[kParts * P];
+    for (int j = 0; j < kParts * P; ++j)
+      columns[j] = load_lanes(panel + (j / kParts) * panel_stride + 32 * i + kLanes * (j % kParts));
     for (int r = 0; r < R; ++r) {
       const float x = kAcross ? rows[0][r] : rows[r / 3][(r % 3) * stride];
-      for (int j = 0; j < 2 * P; ++j) sums[r][j] += columns[j] * x;
+      for (int j = 0; j < kParts * P; ++j) sums[r][j] += columns[j] * x;
     }
     if (kAcross) __builtin_prefetch(rows[0] + 8 * stride);
     for (int p = 0; p < kPointers; ++p) rows[p] += kAcross ? stride : 1;
   }
   for (int r = 0; r < R; ++r) {
-    for (int j = 0; j < 2 * P; ++j) store(c + r * c_stride + 16 * j, sums[r][j]);
+    for (int j = 0; j < kParts * P; ++j) store_lanes(c + r * c_stride + kLanes * j, sums[r][j]);
   }
 }
 
