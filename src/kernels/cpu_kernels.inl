@@ -29,8 +29,8 @@ TF_INLINE f32x16 load(const uint16_t* p) {  // bfloat16: the upper half of a flo
 }
 TF_INLINE void store(float* p, f32x16 x) { __builtin_memcpy(p, &x, sizeof x); }
 
-// One register: what is multiplied by numbers that memory holds one by one. GCC 12 puts such a factor into a wider vector
-// element by element, through memory, where registers are narrower: a hundred times slower.
+// One register: what is multiplied by numbers that memory holds one by one. GCC 12 puts such a factor into a wider
+// vector element by element, through memory, where registers are narrower: a hundred times slower.
 #if defined(__AVX512F__)
 constexpr int kLanes = 16;
 #elif defined(__AVX__)
