@@ -62,10 +62,10 @@ std::string what_would_fit(const model::ModelConfig& shape, int64_t parameters, 
     ways.push_back(fmt::format("recompute_layers {} would ({:.1f} GiB)", least.recompute.layers, gib(least.total())));
   if (const int64_t tokens = tokens_that_fit(shape, parameters, config, free); tokens > 0 && ways.empty())
     ways.push_back(fmt::format("max_tokens_per_micro_batch {} would, with every layer computed again", tokens));
-  TrainConfig rounded = config;
-  rounded.optimizer_state = OptimizerState::kBf16Sr;
-  if (const MemoryPlan plan = least_recompute(shape, parameters, rounded, free); plan.total() <= free) {
-    if (config.optimizer_state == OptimizerState::kFp32)
+  if (config.optimizer_state == OptimizerState::kFp32) {
+    TrainConfig rounded = config;
+    rounded.optimizer_state = OptimizerState::kBf16Sr;
+    if (const MemoryPlan plan = least_recompute(shape, parameters, rounded, free); plan.total() <= free)
       ways.push_back(fmt::format("optimizer_state bf16_sr would ({:.1f} GiB)", gib(plan.total())));
   }
   return ways.empty() ? "no setting does" : fmt::format("{}", fmt::join(ways, "; "));

@@ -5,21 +5,13 @@
 #include <numeric>
 
 #include "kernels/sample.h"
+#include "train/to_device.h"
 
 namespace tritonforge::train {
 namespace {
 
 int64_t target_count(const TrainSequence& sequence) {
   return std::count_if(sequence.loss_mask.begin(), sequence.loss_mask.end(), [](uint8_t m) { return m != 0; });
-}
-
-// Through pinned memory to a GPU, which this does not wait for.
-template <typename T>
-at::Tensor to_device(const std::vector<T>& values, at::Device device) {
-  const auto options = at::TensorOptions(c10::CppTypeToScalarType<T>::value).pinned_memory(device.is_cuda());
-  at::Tensor host = at::empty({static_cast<int64_t>(values.size())}, options);
-  std::ranges::copy(values, host.mutable_data_ptr<T>());
-  return host.to(device, /*non_blocking=*/true);
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ enum class TypeCode : uint8_t { kUint8 = 1, kInt32 = 4 };
 template <typename T, TypeCode code>
 class IndexedSet {
  public:
-  explicit IndexedSet(const fs::path& stem) : bin_(with(stem, ".bin")), index_(with(stem, ".idx")) {}
+  explicit IndexedSet(const fs::path& stem) : bin_(with_ending(stem, ".bin")), index_(with_ending(stem, ".idx")) {}
 
   void write(const std::vector<T>& document) {
     bin_.write_values(document);
@@ -42,7 +42,6 @@ class IndexedSet {
   }
 
  private:
-  static fs::path with(fs::path stem, const char* ending) { return stem += ending; }
   WholeFile bin_, index_;
   std::vector<int32_t> lengths_;
 };

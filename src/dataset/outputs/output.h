@@ -49,6 +49,8 @@ std::unique_ptr<Output> make_parquet(const fs::path& folder);
 std::unique_ptr<Output> make_packed(const fs::path& folder, const fs::path& tokenizer, bool enable_thinking);
 std::unique_ptr<Output> make_megatron(const fs::path& folder);
 
+inline fs::path with_ending(fs::path stem, const char* ending) { return stem += ending; }
+
 // One object for each split, made when its first row comes.
 template <typename File>
 class BySplit {

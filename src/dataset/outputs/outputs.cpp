@@ -6,7 +6,7 @@ namespace {
 
 class JsonlFile {
  public:
-  explicit JsonlFile(fs::path stem) : file_(stem += ".jsonl") {}
+  explicit JsonlFile(const fs::path& stem) : file_(with_ending(stem, ".jsonl")) {}
   void write(const Row& row) { file_.write(row.line); }
   std::vector<fs::path> close() { return {file_.close()}; }
 
@@ -70,11 +70,6 @@ class RlPrompts : public Output {
   PromptOptions options_;
   StageTools tools_;
   WholeFile file_;
-};
-
-struct NoOptions {
-  template <typename V>
-  void describe(V&) {}
 };
 
 }  // namespace

@@ -10,8 +10,6 @@
 namespace tritonforge::dataset {
 namespace {
 
-fs::path with(fs::path stem, const char* ending) { return stem += ending; }
-
 template <typename T>
 std::span<const T> values_in(const MappedFile& file) {
   return {reinterpret_cast<const T*>(file.bytes().data()), file.bytes().size() / sizeof(T)};
@@ -20,7 +18,10 @@ std::span<const T> values_in(const MappedFile& file) {
 class PackedFiles {
  public:
   explicit PackedFiles(const fs::path& stem)
-      : stem_(stem), tokens_(with(stem, ".tokens")), mask_(with(stem, ".mask")), offsets_(with(stem, ".offsets")) {}
+      : stem_(stem),
+        tokens_(with_ending(stem, ".tokens")),
+        mask_(with_ending(stem, ".mask")),
+        offsets_(with_ending(stem, ".offsets")) {}
 
   void write(const tokenizer::MaskedTokens& example) {
     tokens_.write_values(std::vector<int32_t>(example.tokens.begin(), example.tokens.end()));
@@ -35,7 +36,7 @@ class PackedFiles {
     Json header{{"version", 1},        {"examples", ends_.size() - 1}, {"tokens", ends_.back()},
                 {"learned", learned_}, {"tokenizer", tokenizer},       {"enable_thinking", enable_thinking}};
     for (const fs::path& name : names) header["checksums"][name.filename().string()] = checksum_of_file(name);
-    names.push_back(with(stem_, ".json"));
+    names.push_back(with_ending(stem_, ".json"));
     write_file_atomic(names.back(), header.dump(1) + "\n");
     return names;
   }
@@ -74,11 +75,11 @@ class Packed : public Output {
 }  // namespace
 
 PackedTokens::PackedTokens(const fs::path& stem)
-    : token_file_(with(stem, ".tokens")),
-      mask_file_(with(stem, ".mask")),
-      offset_file_(with(stem, ".offsets")),
+    : token_file_(with_ending(stem, ".tokens")),
+      mask_file_(with_ending(stem, ".mask")),
+      offset_file_(with_ending(stem, ".offsets")),
       offsets_(values_in<uint64_t>(offset_file_)) {
-  const std::string where = with(stem, ".json").string();
+  const std::string where = with_ending(stem, ".json").string();
   const Json header = parse_json(read_file(where), where);
   tokenizer_ = require<std::string>(header, "tokenizer", where);
   enable_thinking_ = require<bool>(header, "enable_thinking", where);

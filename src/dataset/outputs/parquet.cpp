@@ -19,7 +19,7 @@ std::vector<ChatCell> cells_of(const Row& row) {
 
 class ParquetFile {
  public:
-  explicit ParquetFile(fs::path stem) : name_(stem += ".parquet"), writer_(name_) { clear(); }
+  explicit ParquetFile(const fs::path& stem) : name_(with_ending(stem, ".parquet")), writer_(name_) { clear(); }
 
   void write(const Row& row) {
     const auto add = [&]<typename List>(size_t column, typename List::value_type value) {

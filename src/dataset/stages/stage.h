@@ -45,6 +45,11 @@ struct StageTools {
   std::function<Ask(const std::string& url, const std::string& model)> teacher;
 };
 
+struct NoOptions {  // of stages and outputs that have none
+  template <typename V>
+  void describe(V&) {}
+};
+
 struct StageContext {
   StageTools tools;
   fs::path output;  // where a stage may keep what it must not do twice

@@ -10,10 +10,6 @@ std::unique_ptr<Stage> with_options(const YAML::Node& node, const std::string& w
   return make(load_config<Options>(node, where), context);
 }
 
-struct NoOptions {
-  template <typename V>
-  void describe(V&) {}
-};
 std::unique_ptr<Stage> make_plain_tokens(const NoOptions&, const StageContext& context) { return make_tokens(context); }
 
 const std::vector<std::pair<std::string, Make>> kStages = {

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <numeric>
 
+#include "train/to_device.h"
+
 namespace tritonforge::train::gpu {
 namespace {
 
@@ -89,9 +91,7 @@ void Attention::begin(const MicroBatch& batch) {
   item_count_ = std::ssize(items);
   ++pages_;
 
-  at::Tensor host = at::empty({std::ssize(numbers)}, at::TensorOptions().dtype(at::kInt).pinned_memory(true));
-  std::memcpy(host.mutable_data_ptr(), numbers.data(), numbers.size() * sizeof(int32_t));
-  numbers_ = host.to(device_, /*non_blocking=*/true);
+  numbers_ = to_device(numbers, device_);
 }
 
 void Attention::forward(const Operands& o) {
