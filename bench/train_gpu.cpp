@@ -3,11 +3,16 @@
 // clipping, AdamW. Prints milliseconds, tokens/s, model FLOPs utilisation (causal FLOPs over 989 TFLOP/s, recompute not
 // counted) and the memory in use.
 //   train_gpu [cuda:0] [layers 8] [tokens 8192] [steps 8] [CASE ...]
+//   train_gpu dp2 ... : so many data-parallel ranks, a process and a GPU each, with so many tokens each
 // CASE: fp32 | bf16_sr | autograd, then any of +recompute (all layers), +qkv (q, k and v of all layers are computed
 // again), +packed (16 sequences of 300 to 900 tokens; train_packed_peer.py is its peer), +deterministic, +snapshot
 // (then the time that a checkpoint stops the trainer for). Cases take
 // turns only by being run twice: the order of the arguments is the order of the runs.
 #include <ATen/ATen.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <c10/core/CachingDeviceAllocator.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -19,11 +24,13 @@
 #include <string>
 
 #include "base/clock.h"
+#include "base/process.h"
 #include "base/rng.h"
 #include "bench/qwen3_8b.h"
 #include "kernels/device.h"
 #include "train/checkpoint.h"
 #include "train/flops.h"
+#include "train/ranks.h"
 #include "train/trainer.h"
 
 using namespace tritonforge;
@@ -48,7 +55,13 @@ std::vector<TrainSequence> batch(const std::vector<int64_t>& lengths, int64_t vo
   return sequences;
 }
 
-void run(const std::string& name, const std::string& device, int64_t layers, int64_t tokens, int64_t steps) {
+struct Ranks {
+  int64_t count = 1, rank = 0;
+  std::string rendezvous;  // of the next case
+};
+
+void run(const std::string& name, const std::string& device, int64_t layers, int64_t tokens, int64_t steps,
+         const Ranks& ranks) {
   const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
   const model::ModelConfig shape = qwen3_8b(layers);
   train::TrainConfig config;
@@ -61,16 +74,23 @@ void run(const std::string& name, const std::string& device, int64_t layers, int
   config.recompute_qkv_layers = has("+qkv") ? layers : 0;
   config.max_tokens_per_micro_batch = tokens + 1;
   config.lm_head_chunk = config.autograd ? 1024 : 4096;
+  config.parallel.dp = ranks.count;
   std::vector<int64_t> lengths{tokens};
   if (has("packed")) {
     Rng rng(2);
     lengths.clear();
     for (int i = 0; i < 16; ++i) lengths.push_back(300 + static_cast<int64_t>(rng.below(601)));
-    fmt::print("packed: {}\n", fmt::join(lengths, ","));
+    if (ranks.rank == 0) fmt::print("packed: {}\n", fmt::join(lengths, ","));
   }
+  const std::vector<int64_t> of_one = lengths;
+  for (int64_t i = 1; i < ranks.count; ++i) lengths.insert(lengths.end(), of_one.begin(), of_one.end());
+  parallel::WorldOptions place;
+  place.rank = ranks.rank;
+  place.rendezvous = ranks.rendezvous;
+  const auto world = train::join_ranks(config, place);
   auto model = random_qwen3_8b(device, layers);
   at::globalContext().setDeterministicAlgorithms(config.deterministic, true);
-  train::Trainer trainer(config, std::move(*model), std::nullopt);
+  train::Trainer trainer(config, std::move(*model), std::nullopt, {}, world.get());
   const auto sequences = batch(lengths, shape.vocab_size);
   std::vector<double> seconds;
   StepMetrics metrics;
@@ -78,12 +98,14 @@ void run(const std::string& name, const std::string& device, int64_t layers, int
     metrics = trainer.train_step(StepKind::kSft, sequences);
     if (step >= 0) seconds.push_back(metrics.seconds);
   }
+  if (ranks.rank > 0) return;
   std::sort(seconds.begin(), seconds.end());
   const double median = seconds[seconds.size() / 2];
   const int64_t trained = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
   fmt::print("{:<34} {:7.1f} ms ({:.1f} to {:.1f})  {:7.0f} tokens/s  MFU {:4.1f} %  {:5.1f} GiB  loss {:.4f}\n", name,
              median * 1e3, seconds.front() * 1e3, seconds.back() * 1e3, metrics.tokens / median,
-             100 * train::training_flops(shape, lengths, trained) / median / kPeak, metrics.memory_gib, metrics.loss);
+             100 * train::training_flops(shape, lengths, trained) / median / kPeak / static_cast<double>(ranks.count),
+             metrics.memory_gib, metrics.loss);
   for (size_t part = 0; part < kPartFigures.size(); ++part) {
     if (metrics.part_seconds[part] > 0.0005)
       fmt::print("    {} {:.1f} ms", names_of(StepPart())[part], metrics.part_seconds[part] * 1e3);
@@ -99,18 +121,41 @@ void run(const std::string& name, const std::string& device, int64_t layers, int
   }
 }
 
+// "dp2": the ranks are processes, this one the first. Where it ends, they do.
+Ranks fork_ranks(const std::string& argument, size_t cases, std::vector<std::string>& rendezvous) {
+  Ranks ranks;
+  if (!argument.starts_with("dp")) return ranks;
+  ranks.count = std::atoll(argument.c_str() + 2);
+  for (size_t i = 0; i < cases; ++i) rendezvous.push_back(fmt::format("127.0.0.1:{}", free_port()));
+  std::fflush(stdout);
+  for (int64_t rank = 1; rank < ranks.count; ++rank) {
+    if (fork() != 0) continue;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ranks.rank = rank;
+    break;
+  }
+  return ranks;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::string device = argc > 1 ? argv[1] : "cuda:0";
+  std::string device = argc > 1 ? argv[1] : "cuda:0";
   const auto number = [&](int i, int64_t otherwise) { return argc > i ? std::atoll(argv[i]) : otherwise; };
   const int64_t layers = number(2, 8), tokens = number(3, 8192), steps = number(4, 8);
   std::vector<std::string> cases(argv + std::min(argc, 5), argv + argc);
   if (cases.empty()) cases = {"fp32", "bf16_sr", "bf16_sr+recompute", "bf16_sr+packed"};
-  fmt::print("{} layers of Qwen3-8B, {} tokens, {} steps after 3\n", layers, tokens, steps);
-  for (const std::string& name : cases) {
-    run(name, device, layers, tokens, steps);
+  std::vector<std::string> rendezvous;
+  Ranks ranks = fork_ranks(device, cases.size(), rendezvous);
+  if (ranks.count > 1) device = fmt::format("cuda:{}", ranks.rank);
+  if (ranks.rank == 0) fmt::print("{} layers of Qwen3-8B, {} tokens, {} steps after 3\n", layers, tokens, steps);
+  if (ranks.count > 1 && ranks.rank == 0) fmt::print("{} data-parallel ranks\n", ranks.count);
+  for (size_t i = 0; i < cases.size(); ++i) {
+    if (!rendezvous.empty()) ranks.rendezvous = rendezvous[i];
+    run(cases[i], device, layers, tokens, steps, ranks);
     at::getDeviceAllocator(at::kCUDA)->emptyCache();
     std::fflush(stdout);
+  }
+  while (ranks.rank == 0 && wait(nullptr) > 0) {
   }
 }

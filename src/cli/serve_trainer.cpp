@@ -3,10 +3,13 @@
 #include "base/process.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "train/ranks.h"
 #include "train/server.h"
 
 namespace tritonforge::cli {
 namespace {
+
+constexpr const char* kRendezvousKey = "TRITONFORGE_RENDEZVOUS_KEY";
 
 struct TrainerFlags {
   std::string config;
@@ -32,6 +35,8 @@ void serve_trainer(const TrainerFlags& flags) {
   options.config = load_config<train::TrainConfig>(yaml, flags.config);
   log::info("config:\n{}", dump_config(options.config));
   if (options.config.device == "cpu") train::keep_freed_memory();
+  if (const char* key = std::getenv(kRendezvousKey)) options.ranks.api_key = key;
+  if (options.ranks.rank > 0) return train::follow_rank_0(options.config, options.ranks);  // stopped by rank 0
   train::TrainerService service(options);
   train::TrainerServer server(service, flags.http);
   server.start();

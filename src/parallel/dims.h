@@ -2,15 +2,18 @@
 // The parallel axes of a training job and the only place where their degrees are validated (design section 7).
 //   tp  tensor parallel (with sequence parallel)   cp  context parallel   pp  pipeline parallel
 //   dp  data parallel with sharded optimizer state ep  expert parallel
-// world = tp * cp * pp * dp; ep divides dp * cp.
+// world = tp * cp * dp * pp; ep divides dp * cp.
 #include <cstdint>
+#include <string>
 
 #include "base/error.h"
+#include "base/options.h"
 
 namespace tritonforge::parallel {
 
 struct ParallelDims {
   int64_t tp = 1, cp = 1, pp = 1, dp = 1, ep = 1;
+  double timeout_s = 300;
 
   template <typename Visitor>
   void describe(Visitor& v) {
@@ -19,19 +22,48 @@ struct ParallelDims {
     v("pp", pp, "pipeline parallel degree");
     v("dp", dp, "data parallel degree (optimizer state sharded)");
     v("ep", ep, "expert parallel degree");
+    v("timeout_s", timeout_s, above(0), "seconds that a collective may wait for a rank before the job counts as hung");
   }
+
+  int64_t world() const { return tp * cp * dp * pp; }
 
   // kUsage for a degree below 1, kUnsupported by name for a degree that is not implemented.
   void validate() const {
-    const auto check = [](const char* axis, int64_t degree) {
+    const auto check = [](const char* axis, int64_t degree, bool implemented) {
       if (degree < 1) fail(ErrorKind::kUsage, "parallel.{} must be at least 1, not {}", axis, degree);
-      if (degree > 1) fail(ErrorKind::kUnsupported, "parallel.{} = {}: only degree 1 is implemented", axis, degree);
+      if (degree > 1 && !implemented)
+        fail(ErrorKind::kUnsupported, "parallel.{} = {}: only degree 1 is implemented", axis, degree);
     };
-    check("tp", tp);
-    check("cp", cp);
-    check("pp", pp);
-    check("dp", dp);
-    check("ep", ep);
+    check("tp", tp, false);
+    check("cp", cp, false);
+    check("pp", pp, false);
+    check("dp", dp, true);
+    check("ep", ep, false);
+  }
+};
+
+// Where a rank stands: tp varies fastest with it, then cp, then dp, and pp slowest: what talks most lies closest.
+struct Coordinates {
+  int64_t tp = 0, cp = 0, dp = 0, pp = 0;
+  bool operator==(const Coordinates&) const = default;
+};
+inline Coordinates coordinates_of(const ParallelDims& dims, int64_t rank) {
+  return {rank % dims.tp, rank / dims.tp % dims.cp, rank / (dims.tp * dims.cp) % dims.dp,
+          rank / (dims.tp * dims.cp * dims.dp)};
+}
+
+struct WorldOptions {
+  int64_t rank = 0;
+  std::string rendezvous;          // HOST:PORT, where rank 0 listens
+  std::string api_key;             // of the rendezvous; any host but loopback needs one
+  std::string host = "127.0.0.1";  // where this rank's collectives listen
+  double beat_s = 1, lost_after_s = 15;
+
+  template <typename Visitor>
+  void describe(Visitor& v) {
+    v("rank", rank, at_least(0), "of this process among the tp * cp * dp * pp of its job");
+    v("rendezvous", rendezvous, "HOST:PORT at which rank 0 listens for the others");
+    v("rank_host", host, "address of this machine at which the other ranks reach this one's collectives");
   }
 };
 

@@ -19,6 +19,7 @@
 #include "kernels/device.h"
 #include "model/weights.h"
 #include "tokenizer/tokenizer.h"
+#include "train/optimizer_files.h"
 
 namespace tritonforge::train {
 namespace {
@@ -114,34 +115,44 @@ void export_model(const model::Model& model, const fs::path& source, const fs::p
   });
 }
 
-CheckpointContents contents_of(Trainer& trainer, const std::vector<TrainedLease>& leases) {
-  return {trainer.model(), trainer.optimizer().state(), trainer.config(), trainer.state(), leases};
+CheckpointContents contents_of(Trainer& trainer, const std::vector<TrainedLease>& leases, OtherRanks others) {
+  return {trainer.model(), trainer.optimizer().state(), trainer.config(), trainer.state(), leases, std::move(others)};
 }
 
 CheckpointContents Snapshot::take(Trainer& trainer, const std::vector<TrainedLease>& leases) {
   const at::NoGradGuard no_grad;
   const model::Model& model = trainer.model();
-  const auto like = [&](const at::Tensor& tensor) {
-    return at::empty(tensor.sizes(), tensor.options().device(at::kCPU).pinned_memory(tensor.is_cuda()));
-  };
-  const NamedTensors optimizer = trainer.optimizer().state();
   if (!model_) {
     model_.emplace(model.config(), model.dtype(), at::kCPU);
     const at::Tensor& arena = model_->arena();
     if (model.device().is_cuda() && kernels::has_gpu_kernels())
       pinned_.emplace(std::span(static_cast<std::byte*>(arena.mutable_data_ptr()), arena.nbytes()));
-    for (const auto& [name, tensor] : optimizer) optimizer_.emplace_back(name, like(tensor));
   }
   model_->arena().copy_(model.arena(), /*non_blocking=*/true);
-  for (size_t i = 0; i < optimizer.size(); ++i) optimizer_[i].second.copy_(optimizer[i].second, /*non_blocking=*/true);
-  kernels::synchronize(model.device());
   config_ = trainer.config();
-  return {*model_, optimizer_, config_, trainer.state(), leases};
+  return {*model_, take_optimizer(trainer), config_, trainer.state(), leases};
+}
+
+StatePieces Snapshot::take_optimizer(Trainer& trainer) {
+  const at::NoGradGuard no_grad;
+  const StatePieces optimizer = trainer.optimizer().state();
+  const bool first = optimizer_.empty();
+  for (size_t i = 0; i < optimizer.size(); ++i) {
+    const at::Tensor& values = optimizer[i].values;
+    if (first) {
+      optimizer_.push_back(optimizer[i]);
+      optimizer_.back().values =
+          at::empty(values.sizes(), values.options().device(at::kCPU).pinned_memory(values.is_cuda()));
+    }
+    optimizer_[i].values.copy_(values, /*non_blocking=*/true);
+  }
+  kernels::synchronize(trainer.model().device());
+  return optimizer_;
 }
 
 int64_t Snapshot::bytes(Trainer& trainer) {
   auto bytes = static_cast<int64_t>(trainer.model().arena().nbytes());
-  for (const auto& [name, tensor] : trainer.optimizer().state()) bytes += static_cast<int64_t>(tensor.nbytes());
+  for (const StatePiece& piece : trainer.optimizer().state()) bytes += static_cast<int64_t>(piece.values.nbytes());
   return bytes;
 }
 
@@ -159,38 +170,24 @@ void write_checkpoint(const fs::path& path, const CheckpointContents& contents) 
                      {"leases", lease_list}};
   write_folder(path, [&](const fs::path& temporary) {
     Json sums = model::save_model(contents.model, temporary);
+    const int64_t ranks = contents.config.parallel.world();
+    sums.update(write_optimizer(contents.optimizer, temporary, 0, ranks));
+    if (contents.others) sums.update(contents.others(temporary));
     copy_tokenizer(contents.config.model, temporary);
-    sums.update(model::save_safetensors(contents.optimizer, temporary / "optimizer.safetensors",
-                                        {{"step", std::to_string(state.step)}}));
     write_file_atomic(temporary / kChecksumsFile, sums.dump(1) + "\n");
     write_file_atomic(temporary / "config.yaml", dump_config(contents.config));
     write_file_atomic(temporary / "trainer.json", json.dump(2) + "\n");
   });
 }
 
-std::unique_ptr<Trainer> resume_trainer(const TrainConfig& config, const fs::path& path) {
-  auto trainer = make_trainer(config, /*weights=*/path);
+std::unique_ptr<Trainer> resume_trainer(const TrainConfig& config, const fs::path& path, parallel::World* world) {
+  auto trainer = make_trainer(config, /*weights=*/path, world);
   const Json json = read_state(path);
   const std::string where = (path / "trainer.json").string();
-  const model::SafetensorsFile file(path / "optimizer.safetensors");
   const Json sums = parse_json(read_file(path / kChecksumsFile), (path / kChecksumsFile).string());
-  NamedTensors optimizer;
+  OptimizerFiles files(path, sums);
   const at::NoGradGuard no_grad;
-  for (auto& [name, tensor] : trainer->optimizer().state()) {
-    if (!file.contains(name)) {
-      fail(ErrorKind::kCorrupt, "{}/optimizer.safetensors: tensor '{}' is missing (was it saved with another dtype?)",
-           path.string(), name);
-    }
-    const at::Tensor saved = file.tensor(name);
-    if (saved.sizes() != tensor.sizes() || saved.scalar_type() != tensor.scalar_type()) {
-      fail(ErrorKind::kCorrupt, "{}/optimizer.safetensors: tensor '{}' is {} {}, expected {} {}", path.string(), name,
-           at::toString(saved.scalar_type()), fmt::join(saved.sizes(), "x"), at::toString(tensor.scalar_type()),
-           fmt::join(tensor.sizes(), "x"));
-    }
-    optimizer.emplace_back(name, saved);
-    tensor.copy_(saved);
-  }
-  verify(model::checksums_of(optimizer), sums, path / "optimizer.safetensors");
+  for (const StatePiece& piece : trainer->optimizer().state()) files.read(piece);
   verify(model::weight_checksums(trainer->model()), sums, path);
   TrainerState state;
   state.step = require<int64_t>(json, "step", where);
@@ -254,13 +251,13 @@ fs::path CheckpointStore::latest() const {
   return path;
 }
 
-fs::path CheckpointStore::save(Trainer& trainer, const std::vector<TrainedLease>& leases) {
+fs::path CheckpointStore::save(Trainer& trainer, const std::vector<TrainedLease>& leases, OtherRanks others) {
   TF_CHECK(!writing_.valid(), "two checkpoints at a time");
-  return write(contents_of(trainer, leases));
+  return write(contents_of(trainer, leases, std::move(others)));
 }
 
 void CheckpointStore::save_behind(Trainer& trainer, const std::vector<TrainedLease>& leases,
-                                  std::function<void()> written) {
+                                  std::function<void()> written, OtherRanks others) {
   TF_CHECK(!writing_.valid(), "two checkpoints at a time");
   if (!snapshot_.taken() && Snapshot::bytes(trainer) > kernels::free_memory(at::kCPU) / 2) {
     log::warn("step {}: the host has no memory for a copy of weights and optimizer: the checkpoint stops the trainer",
@@ -268,13 +265,15 @@ void CheckpointStore::save_behind(Trainer& trainer, const std::vector<TrainedLea
     std::promise<fs::path> done;
     writing_ = done.get_future();
     try {
-      done.set_value(write(contents_of(trainer, leases)));
+      done.set_value(write(contents_of(trainer, leases, std::move(others))));
     } catch (...) {
       done.set_exception(std::current_exception());
     }
     return written();
   }
-  writing_ = std::async(std::launch::async, [this, contents = snapshot_.take(trainer, leases), written] {
+  CheckpointContents contents = snapshot_.take(trainer, leases);
+  contents.others = std::move(others);
+  writing_ = std::async(std::launch::async, [this, contents = std::move(contents), written] {
     struct Tell {
       const std::function<void()>& written;
       ~Tell() { written(); }

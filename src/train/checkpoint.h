@@ -1,6 +1,6 @@
 #pragma once
 // Checkpoints, written while the trainer goes on: FOLDER/step-00000012/ is a Hugging Face folder (model and tokenizer)
-// with optimizer.safetensors, trainer.json and config.yaml beside. It is written as step-00000012.tmp-*, synced and
+// with the optimizer's state (train/optimizer_files.h), trainer.json and config.yaml beside. It is written as step-00000012.tmp-*, synced and
 // renamed; FOLDER/latest then names it. A kill at any moment leaves the one before; a full disk leaves it too and says
 // so (kUnavailable).
 #include <functional>
@@ -28,13 +28,17 @@ struct TrainedLease {
 // GGUF file whose tokenizer it is.
 void export_model(const model::Model& model, const fs::path& source, const fs::path& folder);
 
+// Of several ranks: has the others write their pieces of the optimizer's state into a folder, and returns the checksums.
+using OtherRanks = std::function<Json(const fs::path& folder)>;
+
 // What a checkpoint holds: a trainer's own tensors, or copies of them.
 struct CheckpointContents {
   const model::Model& model;
-  NamedTensors optimizer;
+  StatePieces optimizer;
   const TrainConfig& config;
   TrainerState state;
   std::vector<TrainedLease> leases;
+  OtherRanks others = nullptr;
 };
 
 // Copies in the host's memory (pinned for a GPU), kept from one checkpoint to the next.
@@ -42,13 +46,14 @@ class Snapshot {
  public:
   // Waits for the device, and for nothing else.
   CheckpointContents take(Trainer& trainer, const std::vector<TrainedLease>& leases);
+  StatePieces take_optimizer(Trainer& trainer);  // that alone
   static int64_t bytes(Trainer& trainer);
   bool taken() const { return model_.has_value(); }  // there is memory for it
 
  private:
   std::optional<model::Model> model_;
   std::optional<tritonforge::gpu::PinnedRange> pinned_;  // its arena
-  NamedTensors optimizer_;
+  StatePieces optimizer_;
   TrainConfig config_;
 };
 
@@ -64,10 +69,11 @@ class CheckpointStore {
   // The newest checkpoint's folder, or empty. kCorrupt where `latest` names one that is not there.
   fs::path latest() const;
   // Returns the new checkpoint's folder. Older ones beyond `keep` are removed after it is in place.
-  fs::path save(Trainer& trainer, const std::vector<TrainedLease>& leases);
+  fs::path save(Trainer& trainer, const std::vector<TrainedLease>& leases, OtherRanks others = nullptr);
   // The same from a copy and a thread of its own; `written` is called there at the end. Where the host has no memory
   // for a copy it is written before this returns. None may be under way.
-  void save_behind(Trainer& trainer, const std::vector<TrainedLease>& leases, std::function<void()> written);
+  void save_behind(Trainer& trainer, const std::vector<TrainedLease>& leases, std::function<void()> written,
+                   OtherRanks others = nullptr);
   // What save_behind() began, once it is done: the folder, or throws what went wrong. nullopt where nothing is there,
   // or, unless `wait`, is done yet.
   std::optional<fs::path> collect(bool wait);
@@ -83,10 +89,12 @@ class CheckpointStore {
 };
 
 // Of the trainer as it is, for save() and for /save with a path of its own (which must not exist).
-CheckpointContents contents_of(Trainer& trainer, const std::vector<TrainedLease>& leases);
+CheckpointContents contents_of(Trainer& trainer, const std::vector<TrainedLease>& leases, OtherRanks others = nullptr);
 void write_checkpoint(const fs::path& path, const CheckpointContents& contents);
 // A trainer that goes on where the checkpoint stands: weights, optimizer, state. kCorrupt names file and tensor.
-std::unique_ptr<Trainer> resume_trainer(const TrainConfig& config, const fs::path& path);
+// However many ranks wrote it and read it.
+std::unique_ptr<Trainer> resume_trainer(const TrainConfig& config, const fs::path& path,
+                                        parallel::World* world = nullptr);
 std::vector<TrainedLease> checkpoint_leases(const fs::path& path);
 
 }  // namespace tritonforge::train

@@ -15,6 +15,8 @@ void LossConfig::validate() const {
 }
 
 void TrainConfig::validate() const {
+  if (parallel.world() > 1 && autograd)
+    fail(ErrorKind::kUsage, "parallel degrees above 1 are not autograd's: set autograd to false");
   if (device != "cpu" && device != "cuda" && device.rfind("cuda:", 0) != 0) {
     fail(ErrorKind::kUsage, "device: unknown value '{}'{}", device, nearest_hint(device, {"cpu", "cuda", "cuda:0"}));
   }

@@ -27,7 +27,7 @@ constexpr std::array<std::string_view, 4> names_of(Aggregation) {
   return {"token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "constant"};
 }
 
-// What the optimizer keeps of a weight, and how (train/gpu/adamw.h).
+// What the optimizer keeps of a weight, and how (train/flat_adamw.h).
 enum class OptimizerState { kFp32, kBf16Sr };
 constexpr std::array<std::string_view, 2> names_of(OptimizerState) { return {"fp32", "bf16_sr"}; }
 
@@ -167,9 +167,11 @@ struct ServiceOptions {
   bool resume = false;
   bool share_device = false;
   std::string buffer, buffer_api_key;
+  parallel::WorldOptions ranks;
 
   template <typename Visitor>
   void describe(Visitor& v) {
+    v.part(ranks);
     v("resume", resume, "go on from the newest checkpoint of the config's folder, which is refused otherwise");
     v("share_device", share_device,
       "hold the device's lock while a step computes, so that an evaluator can measure alone");

@@ -23,7 +23,7 @@ MemoryPlan with(const model::ModelConfig& shape, int64_t parameters, const Train
            gpu::Head::bytes(shape, tokens, config.lm_head_chunk, train) + gpu::kProductsWorkspace;
   };
   return {.gradients = parameters * (fp32 ? 4 : 2),
-          .states = parameters * (fp32 ? 12 : 4),
+          .states = parameters * (fp32 ? 12 : 4) / config.parallel.dp,
           .activations = gpu::Layers::activation_bytes(shape, tokens, recompute),
           .workspace = passes(true) + kCode,
           .reference = config.loss.kl_coef > 0 ? passes(false) : 0,

@@ -1,12 +1,14 @@
 #include "train/optimizer.h"
 
 #include "base/error.h"
-#include "train/gpu/adamw.h"
+#include "train/flat_adamw.h"
 
 namespace tritonforge::train {
 
-std::unique_ptr<Optimizer> make_optimizer(const model::Model& model, Gradients* gradients, const TrainConfig& config) {
-  if (gradients != nullptr) return std::make_unique<gpu::FlatAdamW>(model, *gradients, config);
+std::unique_ptr<Optimizer> make_optimizer(const model::Model& model, Gradients* gradients, parallel::Group* group,
+                                          const TrainConfig& config) {
+  if (gradients != nullptr) return std::make_unique<FlatAdamW>(model, *gradients, group, config);
+  TF_CHECK(group == nullptr, "data-parallel ranks without an arena of gradients");
   return std::make_unique<AdamW>(model.named_parameters(), config);
 }
 
@@ -87,14 +89,17 @@ void AdamW::masters_changed() {
   }
 }
 
-NamedTensors AdamW::state() const {
-  NamedTensors state;
+StatePieces AdamW::state() const {
+  StatePieces state;
+  const auto add = [&](const char* kind, const std::string& name, const at::Tensor& values) {
+    state.push_back({fmt::format("{}.{}", kind, name), values, values.sizes().vec(), 0});
+  };
   for (const Group& group : groups_) {
     for (size_t i = 0; i < group.names.size(); ++i) {
-      if (separate_masters_) state.emplace_back("master." + group.names[i], group.masters[i]);
-      state.emplace_back("first." + group.names[i], group.first[i]);
-      state.emplace_back("second." + group.names[i], group.second[i]);
-      state.emplace_back("step." + group.names[i], group.steps[i]);
+      if (separate_masters_) add("master", group.names[i], group.masters[i]);
+      add("first", group.names[i], group.first[i]);
+      add("second", group.names[i], group.second[i]);
+      add("step", group.names[i], group.steps[i]);
     }
   }
   return state;

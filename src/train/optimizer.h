@@ -8,12 +8,22 @@
 #include <utility>
 #include <vector>
 
+#include "parallel/group.h"
 #include "train/config.h"
 #include "train/gradients.h"
 
 namespace tritonforge::train {
 
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+
+// A tensor of the optimizer's state, or what this rank has of it.
+struct StatePiece {
+  std::string name;
+  at::Tensor values;  // the tensor itself; of a part [count]
+  std::vector<int64_t> shape;  // of the whole tensor
+  int64_t begin = 0;           // of its elements, row after row, where the values begin
+};
+using StatePieces = std::vector<StatePiece>;
 
 // Vectors (norms, biases) are not decayed.
 class Optimizer {
@@ -23,6 +33,8 @@ class Optimizer {
   // After every micro-batch: what its backward pass left becomes part of the step's sum.
   virtual void accumulate_gradients() = 0;
   virtual void clear_gradients() = 0;
+  // The backward pass that follows is the step's last one: what it is through with may be summed over the ranks.
+  virtual void before_last_pass() {}
 
   struct Applied {
     at::Tensor gradient_norm;  // scalar fp32, before the clip
@@ -33,7 +45,7 @@ class Optimizer {
 
   // Masters (where parameters have some), moments and step counts by name, the tensors themselves: what a checkpoint
   // holds. Copying into them and calling masters_changed() restores the state.
-  virtual NamedTensors state() const = 0;
+  virtual StatePieces state() const = 0;
   virtual void masters_changed() = 0;  // parameters = masters, rounded
 };
 
@@ -48,7 +60,7 @@ class AdamW : public Optimizer {
   void accumulate_gradients() override;
   void clear_gradients() override;
   Applied step(double learning_rate) override;
-  NamedTensors state() const override;
+  StatePieces state() const override;
   void masters_changed() override;
 
  private:
@@ -63,6 +75,8 @@ class AdamW : public Optimizer {
 };
 
 // For the gradients that the passes of this model leave (train/pass.h): in the arena, or in .grad where there is none.
-std::unique_ptr<Optimizer> make_optimizer(const model::Model& model, Gradients* gradients, const TrainConfig& config);
+// group: the data-parallel ranks, or null; with gradients in the arena only.
+std::unique_ptr<Optimizer> make_optimizer(const model::Model& model, Gradients* gradients, parallel::Group* group,
+                                          const TrainConfig& config);
 
 }  // namespace tritonforge::train

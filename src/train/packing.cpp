@@ -8,13 +8,9 @@
 #include "train/to_device.h"
 
 namespace tritonforge::train {
-namespace {
-
 int64_t target_count(const TrainSequence& sequence) {
   return std::count_if(sequence.loss_mask.begin(), sequence.loss_mask.end(), [](uint8_t m) { return m != 0; });
 }
-
-}  // namespace
 
 std::vector<std::vector<size_t>> pack_lengths(const std::vector<int64_t>& lengths, int64_t capacity) {
   std::vector<size_t> order(lengths.size());
@@ -34,6 +30,54 @@ std::vector<std::vector<size_t>> pack_lengths(const std::vector<int64_t>& length
     bins[bin].push_back(index);
   }
   return bins;
+}
+
+namespace {
+
+// The most expensive first, each into the cheapest bin with room; empty where one finds none.
+std::vector<std::vector<size_t>> even_bins(const std::vector<int64_t>& lengths, const std::vector<double>& costs,
+                                           const std::vector<size_t>& order, int64_t capacity, size_t count) {
+  std::vector<std::vector<size_t>> bins(count);
+  std::vector<double> cost(count);
+  std::vector<int64_t> room(count, capacity);
+  for (const size_t index : order) {
+    size_t cheapest = count;
+    for (size_t bin = 0; bin < count; ++bin) {
+      if (room[bin] >= lengths[index] && (cheapest == count || cost[bin] < cost[cheapest])) cheapest = bin;
+    }
+    if (cheapest == count) return {};
+    bins[cheapest].push_back(index);
+    cost[cheapest] += costs[index];
+    room[cheapest] -= lengths[index];
+  }
+  return bins;
+}
+
+}  // namespace
+
+std::vector<std::vector<std::vector<size_t>>> share_out(const std::vector<int64_t>& lengths,
+                                                        const std::vector<double>& costs, int64_t capacity,
+                                                        int64_t ranks) {
+  std::vector<std::vector<size_t>> bins = pack_lengths(lengths, capacity);
+  if (ranks == 1) return {std::move(bins)};
+  std::vector<size_t> order(lengths.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return costs[a] > costs[b]; });
+  const auto step = static_cast<size_t>(ranks);
+  size_t count = (bins.size() + step - 1) / step * step;
+  while ((bins = even_bins(lengths, costs, order, capacity, count)).empty() && !lengths.empty()) count += step;
+  std::erase_if(bins, [](const auto& bin) { return bin.empty(); });
+  const auto cost_of = [&](const std::vector<size_t>& bin) {
+    return std::accumulate(bin.begin(), bin.end(), 0.0, [&](double sum, size_t index) { return sum + costs[index]; });
+  };
+  std::stable_sort(bins.begin(), bins.end(), [&](const auto& a, const auto& b) { return cost_of(a) > cost_of(b); });
+  // One each in a round, there and back: who had the most expensive one has the cheapest of the next.
+  std::vector<std::vector<std::vector<size_t>>> shares(step);
+  for (size_t i = 0; i < bins.size(); ++i) {
+    const size_t place = i % step;
+    shares[i / step % 2 == 0 ? place : step - 1 - place].push_back(std::move(bins[i]));
+  }
+  return shares;
 }
 
 int64_t check_sequences(std::span<const TrainSequence> sequences, const TrainConfig& config, int64_t vocab_size,

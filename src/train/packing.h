@@ -35,8 +35,16 @@ bool has_gradient(const TrainSequence& sequence, const LossConfig& loss);
 // The newest of `current_versions` less the version of the sequence's oldest target; 0 where either has none.
 int64_t staleness_of(const TrainSequence& sequence, std::span<const int64_t> current_versions);
 
+int64_t target_count(const TrainSequence& sequence);
+
 // Tokens that must be run for a sequence's targets: those before its last target; 0 where it has none.
 int64_t forward_length(const TrainSequence& sequence);
+
+// The bins of each of `ranks` data-parallel ranks: as many for one as for another or one less, none above the capacity,
+// their costs as even as handing out the most expensive first makes them. costs: of each sequence. One rank: pack_lengths().
+std::vector<std::vector<std::vector<size_t>>> share_out(const std::vector<int64_t>& lengths,
+                                                        const std::vector<double>& costs, int64_t capacity,
+                                                        int64_t ranks);
 
 // One forward pass. n = number of targets. Row r of the hidden states predicts token r + 1.
 struct MicroBatch {

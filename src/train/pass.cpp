@@ -15,11 +15,21 @@ std::string gpu_refusal(const model::Model& model, const TrainConfig& config) {
   return device.compute_major == 9 ? "" : fmt::format("{} is no Hopper GPU", device.name);
 }
 
+namespace {
+bool has_cpu_pass(const model::Model& model, const TrainConfig& config) {
+  return !config.autograd && model.device().is_cpu() && model.dtype() == at::kFloat;
+}
+}  // namespace
+
 std::optional<Gradients> make_gradients(const model::Model& model, const TrainConfig& config) {
   const bool states = config.optimizer_state != OptimizerState::kFp32;
   if (const std::string refusal = gpu_refusal(model, config); !refusal.empty()) {
     if (states)
       fail(ErrorKind::kUsage, "optimizer_state {} needs own kernels: {}", name_of(config.optimizer_state), refusal);
+    if (has_cpu_pass(model, config)) return Gradients{.sums = model::Model(model.config(), at::kFloat, at::kCPU)};
+    if (config.parallel.world() > 1) {
+      fail(ErrorKind::kUsage, "parallel degrees need own passes (bfloat16 on Hopper, float32 on the CPU): {}", refusal);
+    }
     if (model.device().is_cuda()) log::warn("gradients come through autograd: {}", refusal);
     return std::nullopt;
   }
@@ -28,8 +38,7 @@ std::optional<Gradients> make_gradients(const model::Model& model, const TrainCo
 
 std::unique_ptr<Pass> make_pass(const model::Model& model, const TrainConfig& config, Gradients* gradients) {
   if (gpu_refusal(model, config).empty()) return make_gpu_pass(model, config, gradients);
-  const bool cpu = !config.autograd && model.device().is_cpu() && model.dtype() == at::kFloat;
-  return cpu ? make_cpu_pass(model, config) : make_autograd_pass(model, config);
+  return has_cpu_pass(model, config) ? make_cpu_pass(model, config, gradients) : make_autograd_pass(model, config);
 }
 
 }  // namespace tritonforge::train

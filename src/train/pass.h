@@ -19,7 +19,7 @@ class Pass {
   // of log_probs that backward() will be told, where it does not depend on them: a pass may then save the head's second
   // product.
   virtual TargetScores forward(const MicroBatch& batch, bool train, const at::Tensor& known = {}) = 0;
-  // Adds the gradients of the loss to .grad of the model's parameters, or to the arena that the pass was made with,
+  // Adds the gradients of the loss to the arena that the pass was made with, or to .grad of the model's parameters,
   // from its gradients [n] of the last forward pass's log_probs and entropy (undefined: 0). Once a forward pass.
   virtual void backward(const at::Tensor& grad_log_probs, const at::Tensor& grad_entropy) = 0;
   // The model's weights are others than at the pass before.
@@ -28,10 +28,10 @@ class Pass {
 
 // Through Model::forward and autograd: any device and dtype, and the reference that the others are compared with.
 std::unique_ptr<Pass> make_autograd_pass(const model::Model& model, const TrainConfig& config);
-// With kernels and a backward pass of its own (train/cpu): fp32 on the CPU.
-std::unique_ptr<Pass> make_cpu_pass(const model::Model& model, const TrainConfig& config);
-// With the kernels of kernels/gpu: bfloat16 models of which gpu_kernels_refusal() is empty. `gradients`: where
-// backward() adds; null: forward() alone.
+// With kernels and a backward pass of its own (train/cpu): fp32 on the CPU. `gradients`: where backward() adds; null:
+// forward() alone.
+std::unique_ptr<Pass> make_cpu_pass(const model::Model& model, const TrainConfig& config, Gradients* gradients);
+// With the kernels of kernels/gpu: bfloat16 models of which gpu_kernels_refusal() is empty.
 std::unique_ptr<Pass> make_gpu_pass(const model::Model& model, const TrainConfig& config, Gradients* gradients);
 
 // The arena for the gradients of the pass that suits model and config; none where they go to .grad.

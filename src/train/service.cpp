@@ -34,9 +34,19 @@ net::ClientOptions client_options(const ServiceOptions& options) {
 
 TrainerService::TrainerService(ServiceOptions options)
     : options_(std::move(options)), buffer_client_(client_options(options_)) {
-  const TrainConfig& config = options_.config;
-  config.validate_job();
+  options_.config.validate_job();
   take_threads();
+  world_ = join_ranks(options_.config, options_.ranks);
+  try {
+    start();
+  } catch (const std::exception& error) {
+    if (world_) world_->report(error.what());
+    throw;
+  }
+}
+
+void TrainerService::start() {
+  const TrainConfig& config = options_.config;
   fs::path resume_from;
   if (!config.checkpoint.empty()) {
     store_ = std::make_unique<CheckpointStore>(config.checkpoint, config.keep_checkpoints);
@@ -49,7 +59,9 @@ TrainerService::TrainerService(ServiceOptions options)
     fail(ErrorKind::kUsage, "--resume needs 'checkpoint', the folder to go on from");
   }
   buffer_ = options_.buffer;
-  trainer_ = resume_from.empty() ? make_trainer(config) : resume_trainer(config, resume_from);
+  if (world_) world_->meeting().put("resume", resume_from);
+  trainer_ = resume_from.empty() ? make_trainer(config, {}, world_.get())
+                                 : resume_trainer(config, resume_from, world_.get());
   publisher_ = std::make_unique<Publisher>(run_id_of(config), config.model);
   if (options_.share_device)
     device_lock_ = std::make_unique<DeviceLock>(kernels::device_identity(trainer_->model().device()));
@@ -87,7 +99,10 @@ StepResult TrainerService::step(StepRequest request) {
     SequenceBatch leased = fetch_lease(request);
     request.sequences = std::move(leased.sequences);
     batch = leased.figures;
-    if (request.weight_version >= 0) trainer_->published(request.weight_version);
+    if (request.weight_version >= 0) {
+      trainer_->published(request.weight_version);
+      tell({.what = RankCommand::What::kPublished, .number = request.weight_version});
+    }
   }
   std::vector<std::string> aside = set_aside(request);
 
@@ -95,6 +110,12 @@ StepResult TrainerService::step(StepRequest request) {
   publisher_->settle();  // the weights are about to change
   {
     const std::optional<DeviceLock::Hold> hold = share_device();
+    if (world_) {
+      tell({.what = RankCommand::What::kStep,
+            .kind = request.kind,
+            .batch = {request.step, request.sequences, batch.value_or(BatchFigures{})},
+            .has_figures = batch.has_value()});
+    }
     trainer_->train_step(request.kind, request.sequences, batch);
     if (device_lock_) kernels::synchronize(trainer_->model().device());
   }
@@ -159,7 +180,7 @@ void TrainerService::begin_checkpoint() {
   const auto started = Clock::now();
   writing_step_ = trainer_->state().step;
   try {
-    store_->save_behind(*trainer_, kept_leases(), [this] { written_(); });
+    store_->save_behind(*trainer_, kept_leases(), [this] { written_(); }, others_checkpoint());
   } catch (const std::exception& error) {
     checkpoint_failed(error.what());
   }
@@ -194,6 +215,17 @@ int64_t TrainerService::uncommitted_leases() const {
   return std::count_if(leases_.begin(), leases_.end(), [](const TrainedLease& lease) { return !lease.committed; });
 }
 
+void TrainerService::tell(RankCommand command) {
+  if (world_) world_->tell(to_bytes(command));
+}
+
+OtherRanks TrainerService::others_checkpoint() {
+  if (!world_) return nullptr;
+  tell({.what = RankCommand::What::kCheckpoint, .number = ++checkpoints_});
+  const auto others = std::make_shared<OthersCheckpoint>(*world_, checkpoints_);
+  return [others](const fs::path& folder) { return others->write_into(folder); };
+}
+
 // Only after the checkpoint that holds them: a lease that is not committed is given again, one that is never is.
 void TrainerService::commit_leases() {
   if (buffer_.empty()) return;  // the next step says where it is
@@ -217,7 +249,7 @@ void TrainerService::expect(int64_t step) const {
 fs::path TrainerService::save(const std::string& path) {
   if (!path.empty()) {
     note("saving");
-    write_checkpoint(path, contents_of(*trainer_, leases_));
+    write_checkpoint(path, contents_of(*trainer_, leases_, others_checkpoint()));
     return path;
   }
   if (!store_) fail(ErrorKind::kUsage, "POST /save: the config names no checkpoint folder; give a 'path'");
@@ -229,7 +261,7 @@ fs::path TrainerService::save(const std::string& path) {
   note("saving");
   writing_step_ = trainer_->state().step;
   try {
-    checkpoint_is_at(store_->save(*trainer_, kept_leases()), writing_step_);
+    checkpoint_is_at(store_->save(*trainer_, kept_leases(), others_checkpoint()), writing_step_);
   } catch (const std::exception& error) {
     checkpoint_failed(error.what());
     throw;
@@ -244,6 +276,7 @@ PublishedWeights TrainerService::publish(int64_t version, const std::string& to)
   PublishedWeights published = to == "shm" ? publisher_->to_shared_memory(trainer_->model(), version)
                                            : publisher_->to_folder(trainer_->model(), version, to);
   trainer_->published(version);
+  tell({.what = RankCommand::What::kPublished, .number = version});
   metrics_.set("published_version", static_cast<double>(version));
   return published;
 }
@@ -255,6 +288,10 @@ fs::path TrainerService::export_to(const std::string& folder) {
 }
 
 void TrainerService::shut_down() {
+  struct End {
+    TrainerService& service;
+    ~End() { service.tell({.what = RankCommand::What::kEnd}); }
+  } end{*this};
   settle(true);
   if (!store_ || trainer_->broken() || trainer_->state().step <= std::max<int64_t>(checkpoint_step_, 0)) return;
   save("");

@@ -13,6 +13,7 @@
 #include "net/http.h"
 #include "train/checkpoint.h"
 #include "train/publish.h"
+#include "train/ranks.h"
 #include "train/trainer.h"
 
 namespace tritonforge::train {
@@ -56,9 +57,13 @@ class TrainerService {
   const TrainConfig& config() const { return options_.config; }
 
  private:
+  void start();
   SequenceBatch fetch_lease(const StepRequest& request);
   std::vector<std::string> set_aside(StepRequest& request) const;
   std::optional<DeviceLock::Hold> share_device();  // for the length of a step, where somebody measures on it, too
+  // Rank 0's words to the others; nothing where there are none.
+  void tell(RankCommand command);
+  OtherRanks others_checkpoint();  // and tells them of it: their state is that of now
   void commit_leases();
   std::vector<TrainedLease> kept_leases();
   void begin_checkpoint();
@@ -68,8 +73,9 @@ class TrainerService {
   void report(const StepMetrics& metrics);
 
   ServiceOptions options_;
-  std::unique_ptr<CheckpointStore> store_;
+  std::unique_ptr<parallel::World> world_;  // null where the trainer is one process
   std::unique_ptr<Trainer> trainer_;
+  std::unique_ptr<CheckpointStore> store_;
   std::unique_ptr<Publisher> publisher_;
   std::unique_ptr<DeviceLock> device_lock_;
   net::HttpClient buffer_client_;
@@ -86,6 +92,7 @@ class TrainerService {
   std::string buffer_;  // where the run's buffer is now; "": nobody said so yet
   int64_t checkpoint_step_ = -1;
   std::string checkpoint_path_, checkpoint_error_;
+  int64_t checkpoints_ = 0;    // that the other ranks were told of
   int64_t writing_step_ = -1;  // of the checkpoint that is being written
   std::function<void()> written_ = [] {};
   // For the reply of the next step, and of the last one, which may be asked for again.

@@ -15,6 +15,29 @@ std::vector<float> read_all(const std::vector<at::Tensor>& parts) {
   return {joined.data_ptr<float>(), joined.data_ptr<float>() + joined.numel()};
 }
 
+// Every list with all ranks' values, in their order.
+void join(std::vector<std::vector<float>*> lists, parallel::Group& ranks) {
+  const int64_t count = std::ssize(lists), rank = ranks.rank();
+  at::Tensor sizes = at::zeros({ranks.size(), count}, at::kLong);
+  for (int64_t i = 0; i < count; ++i) sizes[rank][i] = std::ssize(*lists[static_cast<size_t>(i)]);
+  ranks.all_reduce(sizes.view({-1}), "sizes of the figures")->wait();
+  // One rank's values at a place each, the others' zeros.
+  at::Tensor values = at::zeros({sizes.sum().item<int64_t>()}, at::kFloat);
+  const at::Tensor ends = sizes.t().contiguous().view({-1}).cumsum(0);  // list by list, rank by rank
+  for (int64_t i = 0; i < count; ++i) {
+    const std::vector<float>& list = *lists[static_cast<size_t>(i)];
+    const int64_t end = ends[i * ranks.size() + rank].item<int64_t>();
+    std::ranges::copy(list, values.mutable_data_ptr<float>() + end - std::ssize(list));
+  }
+  ranks.all_reduce(values, "figures")->wait();
+  int64_t begin = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t end = ends[(i + 1) * ranks.size() - 1].item<int64_t>();
+    lists[static_cast<size_t>(i)]->assign(values.const_data_ptr<float>() + begin, values.const_data_ptr<float>() + end);
+    begin = end;
+  }
+}
+
 double sum(const std::vector<float>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
 double mean(const std::vector<float>& values) {
   return values.empty() ? 0.0 : sum(values) / static_cast<double>(values.size());
@@ -51,22 +74,32 @@ void StepRecord::add_update(const AdamW::Applied& applied) {
   skipped_.push_back(applied.skipped);
 }
 
-StepMetrics StepRecord::read() const {
+StepMetrics StepRecord::read(parallel::Group* ranks) {
+  std::vector<float> losses = read_all(losses_), entropy = read_all(entropy_), difference = read_all(difference_),
+                     on_policy = read_all(on_policy_), kl = read_all(kl_), clipped = read_all(clipped_),
+                     importance = read_all(importance_), advantage = read_all(advantage_), masked = read_all(masked_);
+  std::vector<float> counts{static_cast<float>(tokens_), static_cast<float>(targets_),
+                            static_cast<float>(micro_batches_), static_cast<float>(flops_)};
+  if (ranks != nullptr) {
+    join({&losses, &entropy, &difference, &on_policy, &kl, &clipped, &importance, &advantage, &masked, &counts}, *ranks);
+    for (size_t i = 4; i < counts.size(); ++i) counts[i % 4] += counts[i];
+  }
+  flops_ = counts[3];
+
   StepMetrics metrics;
-  metrics.loss = sum(read_all(losses_)) / static_cast<double>(std::max<size_t>(norms_.size(), 1));
+  metrics.loss = sum(losses) / static_cast<double>(std::max<size_t>(norms_.size(), 1));
   metrics.grad_norm = mean(read_all(norms_));
   metrics.skipped_updates = norms_.empty() ? 1.0 : sum(read_all(skipped_));
-  metrics.tokens = static_cast<double>(tokens_);
-  metrics.target_tokens = static_cast<double>(targets_);
-  metrics.micro_batches = static_cast<double>(micro_batches_);
-  metrics.entropy = mean(read_all(entropy_));
-  if (difference_.empty() && stale_ == 0) return metrics;
+  metrics.tokens = counts[0];
+  metrics.target_tokens = counts[1];
+  metrics.micro_batches = counts[2];
+  metrics.entropy = mean(entropy);
+  if (difference.empty() && stale_ == 0) return metrics;
   PolicyMetrics& policy = metrics.policy.emplace();
   policy.stale_sequences = static_cast<double>(stale_);
-  if (difference_.empty()) return metrics;
+  if (difference.empty()) return metrics;
 
   // Towards the sampler.
-  const auto difference = read_all(difference_), on_policy = read_all(on_policy_);
   const bool any_on_policy = std::any_of(on_policy.begin(), on_policy.end(), [](float f) { return f != 0; });
   std::vector<float> absolute;
   double kl_rollout = 0;
@@ -83,11 +116,11 @@ StepMetrics StepRecord::read() const {
   policy.train_rollout_logprob_abs_diff_max = absolute.back();
   policy.on_policy_fraction = mean(on_policy);
   policy.kl_rollout = kl_rollout / static_cast<double>(difference.size());
-  policy.kl = mean(read_all(kl_));
-  policy.clip_fraction = mean(read_all(clipped_));
-  policy.importance_mean = mean(read_all(importance_));
-  policy.advantage_mean = mean(read_all(advantage_));
-  policy.masked_fraction = mean(read_all(masked_));
+  policy.kl = mean(kl);
+  policy.clip_fraction = mean(clipped);
+  policy.importance_mean = mean(importance);
+  policy.advantage_mean = mean(advantage);
+  policy.masked_fraction = mean(masked);
   return metrics;
 }
 

@@ -57,16 +57,22 @@ std::vector<size_t> taught(StepKind kind, const std::vector<TrainSequence>& sequ
   return indices;
 }
 
+// The micro-batches of one data-parallel rank.
 std::vector<MicroBatch> pack(StepKind kind, const std::vector<TrainSequence>& sequences, const TrainConfig& config,
-                             const std::vector<int64_t>& versions, at::Device device) {
+                             const std::vector<int64_t>& versions, const model::Model& model, int64_t rank) {
   const std::vector<double> weights = loss_weights(sequences, config.loss);
   const std::vector<size_t> indices = taught(kind, sequences, config.loss);
   std::vector<int64_t> lengths;
-  for (const size_t index : indices) lengths.push_back(forward_length(sequences[index]));
+  std::vector<double> costs;
+  for (const size_t index : indices) {
+    lengths.push_back(forward_length(sequences[index]));
+    costs.push_back(training_flops(model.config(), std::span(&lengths.back(), 1), target_count(sequences[index])));
+  }
   std::vector<MicroBatch> batches;
-  for (auto& bin : pack_lengths(lengths, config.max_tokens_per_micro_batch)) {
+  auto shares = share_out(lengths, costs, config.max_tokens_per_micro_batch, config.parallel.dp);
+  for (auto& bin : shares[static_cast<size_t>(rank)]) {
     for (size_t& index : bin) index = indices[index];
-    batches.push_back(make_micro_batch(sequences, bin, weights, versions, device));
+    batches.push_back(make_micro_batch(sequences, bin, weights, versions, model.device()));
   }
   return batches;
 }
@@ -106,17 +112,22 @@ TrainConfig as_planned(TrainConfig config, const std::optional<MemoryPlan>& plan
 
 }  // namespace
 
-Trainer::Trainer(TrainConfig config, model::Model model, std::optional<model::Model> reference, DeviceRate rate)
+Trainer::Trainer(TrainConfig config, model::Model model, std::optional<model::Model> reference, DeviceRate rate,
+                 parallel::World* world)
     : config_(std::move(config)),
+      world_(world),
       model_(std::move(model)),
       reference_(std::move(reference)),
       plan_(plan_of(model_, config_)),
       planned_(as_planned(config_, plan_)),
       gradients_(make_gradients(model_, planned_)),
-      optimizer_(make_optimizer(model_, gradients_ ? &*gradients_ : nullptr, planned_)),
+      optimizer_(make_optimizer(model_, gradients_ ? &*gradients_ : nullptr, world_ != nullptr ? &world_->dp() : nullptr,
+                                planned_)),
       pass_(make_pass(model_, planned_, gradients_ ? &*gradients_ : nullptr)),
       rate_(rate),
       clock_(model_.device()) {
+  TF_CHECK(config_.parallel.world() == (world_ != nullptr ? world_->size() : 1), "{} ranks for a job of {}",
+           world_ != nullptr ? world_->size() : 1, config_.parallel.world());
   TF_CHECK(reference_.has_value() == (config_.loss.kl_coef > 0), "a reference model and kl_coef {}",
            config_.loss.kl_coef);
   if (reference_) reference_pass_ = make_pass(*reference_, planned_, nullptr);
@@ -133,10 +144,11 @@ std::vector<Trainer::Update> Trainer::prepare(StepKind kind, std::span<const Tra
               chosen.stale, sequences.size(), config_.max_staleness);
   }
   record.add_stale(chosen.stale);
+  const int64_t rank = world_ != nullptr ? world_->at().dp : 0;
   std::vector<Update> updates;
   for (const auto& part :
        split_batch(std::move(chosen.sequences), config_.optimizer_steps_per_batch, Rng::derive(config_.seed, step))) {
-    updates.push_back({pack(kind, part, config_, state_.weight_versions, model_.device()), {}});
+    updates.push_back({pack(kind, part, config_, state_.weight_versions, model_, rank), {}});
   }
   // With one update the ratio's denominator is the forward pass itself; with more, the weights move in between.
   if (kind == StepKind::kSft || updates.size() == 1) return updates;
@@ -174,6 +186,7 @@ void Trainer::pass_over(StepKind kind, const Update& update, size_t index, StepR
     record.add_rl(batch, scores, start, loss);
   }
   clock_.begin(StepPart::kBackward, name);
+  if (index + 1 == update.batches.size()) optimizer_->before_last_pass();
   pass_->backward(scores.log_probs.grad(), scores.entropy.grad());
   optimizer_->accumulate_gradients();
 }
@@ -189,29 +202,32 @@ StepMetrics Trainer::train_step(StepKind kind, std::span<const TrainSequence> se
   StepRecord record;
   StepMetrics metrics;
   size_t update_count = 0;
-  double flops = 0;
+  bool agreed = false;  // that the step can be taken, by whatever the other ranks see, too
+  if (world_ != nullptr) world_->recorder().at(fmt::format("step {}", step));
   try {
     const int64_t targets = check_sequences(sequences, config_, model_.config().vocab_size,
                                             model_.config().max_position);
     if (targets == 0 && kind == StepKind::kSft)
       fail(ErrorKind::kUsage, "nothing to train on: no token has loss_mask set");
+    agreed = true;
     const std::vector<Update> updates = prepare(kind, sequences, step, record);
     update_count = updates.size();
     for (const Update& update : updates) {
       for (size_t index = 0; index < update.batches.size(); ++index) {
         pass_over(kind, update, index, record);
-        flops += training_flops(model_.config(), update.batches[index]);
+        record.add_flops(training_flops(model_.config(), update.batches[index]));
       }
       clock_.begin(StepPart::kUpdate);
       broken_ = true;  // until the last update is in: some weights have moved, the step is not done
       record.add_update(optimizer_->step(rate));
       pass_->weights_changed();
     }
-    metrics = record.read();  // waits for the device
+    metrics = record.read(world_ != nullptr ? &world_->host() : nullptr);  // waits for the device
     metrics.part_seconds = clock_.end();
-  } catch (...) {
+  } catch (const std::exception& error) {
     clock_.abandon();
     optimizer_->clear_gradients();
+    if (world_ != nullptr && agreed) world_->report(fmt::format("step {}: {}", step, error.what()));
     throw;
   }
   broken_ = false;
@@ -225,10 +241,11 @@ StepMetrics Trainer::train_step(StepKind kind, std::span<const TrainSequence> se
   metrics.sequences = static_cast<double>(sequences.size());
   metrics.seconds = seconds_since(started);
   metrics.tokens_per_s = metrics.tokens / std::max(metrics.seconds, 1e-9);
-  const double reached = flops / std::max(metrics.seconds, 1e-9);
+  const double reached = record.flops() / std::max(metrics.seconds, 1e-9);
+  const auto devices = static_cast<double>(config_.parallel.world());
   metrics.tflops = reached / 1e12;
-  if (rate_.peak > 0) metrics.mfu = reached / rate_.peak;
-  if (rate_.products > 0) metrics.of_product_rate = reached / rate_.products;
+  if (rate_.peak > 0) metrics.mfu = reached / devices / rate_.peak;
+  if (rate_.products > 0) metrics.of_product_rate = reached / devices / rate_.products;
   metrics.memory_gib = static_cast<double>(kernels::used_memory(model_.device())) / (int64_t{1} << 30);
   state_.last = metrics;
   return metrics;
@@ -245,7 +262,7 @@ void Trainer::published(int64_t version) {
   if (std::find(versions.begin(), versions.end(), version) == versions.end()) versions.push_back(version);
 }
 
-std::unique_ptr<Trainer> make_trainer(const TrainConfig& config, const fs::path& weights) {
+std::unique_ptr<Trainer> make_trainer(const TrainConfig& config, const fs::path& weights, parallel::World* world) {
   config.validate_job();
   const at::ScalarType dtype = config.dtype == "float32" ? at::kFloat : at::kBFloat16;
   const at::Device device = kernels::open_device(config.device);
@@ -266,7 +283,8 @@ std::unique_ptr<Trainer> make_trainer(const TrainConfig& config, const fs::path&
            model.config().vocab_size);
     }
   }
-  return std::make_unique<Trainer>(config, std::move(model), std::move(reference), device_rate(device, dtype));
+  return std::make_unique<Trainer>(config, std::move(model), std::move(reference), device_rate(device, dtype),
+                                   world);
 }
 
 }  // namespace tritonforge::train

@@ -9,6 +9,7 @@
 
 #include "contract/step.h"
 #include "model/model.h"
+#include "parallel/world.h"
 #include "train/config.h"
 #include "train/flops.h"
 #include "train/memory_plan.h"
@@ -28,14 +29,17 @@ struct TrainerState {
 
 class Trainer {
  public:
-  // `reference` is there exactly where config.loss.kl_coef > 0. rate: what the step's figures are compared with.
-  Trainer(TrainConfig config, model::Model model, std::optional<model::Model> reference, DeviceRate rate = {});
+  // `reference` is there exactly where config.loss.kl_coef > 0. rate: what the step's figures are compared with. world:
+  // the ranks that train together, each with all of a step's sequences; null where this process is alone.
+  Trainer(TrainConfig config, model::Model model, std::optional<model::Model> reference, DeviceRate rate = {},
+          parallel::World* world = nullptr);
   Trainer(const Trainer&) = delete;  // its passes refer to it
 
   // Forward and backward over micro-batches, clip, update. Throws kUsage before anything has changed where the
   // sequences are wrong. An error once an update was applied leaves the trainer broken(): resume from a checkpoint.
   // `leased`: what the groups of the lease hold, part of the step's metrics. An RL batch without a single target is a
-  // step without an update (skipped_updates 1): the loop goes on and the record shows it.
+  // step without an update (skipped_updates 1): the loop goes on and the record shows it. Of several ranks, all call it
+  // with the same; one that fails in the midst of a step ends the job.
   StepMetrics train_step(StepKind kind, std::span<const TrainSequence> sequences,
                          const std::optional<BatchFigures>& leased = std::nullopt);
 
@@ -63,6 +67,7 @@ class Trainer {
   void pass_over(StepKind kind, const Update& update, size_t index, StepRecord& record);
 
   TrainConfig config_;
+  parallel::World* const world_;
   model::Model model_;
   std::optional<model::Model> reference_;
   std::optional<MemoryPlan> plan_;
@@ -78,6 +83,7 @@ class Trainer {
 
 // Loads what the config names: the model (or random weights), the reference where it is needed. `weights`: a folder to
 // take the model's weights from instead. To go on from a checkpoint: resume_trainer() of train/checkpoint.h.
-std::unique_ptr<Trainer> make_trainer(const TrainConfig& config, const fs::path& weights = {});
+std::unique_ptr<Trainer> make_trainer(const TrainConfig& config, const fs::path& weights = {},
+                                      parallel::World* world = nullptr);
 
 }  // namespace tritonforge::train

@@ -12,7 +12,7 @@
 #include "kernels/device.h"
 #include "model/weights.h"
 #include "train/checkpoint.h"
-#include "train/gpu/adamw.h"
+#include "train/flat_adamw.h"
 #include "train/gpu/attention.h"
 #include "train/pass.h"
 #include "train/trainer.h"
@@ -385,7 +385,7 @@ TEST_F(TrainOnGpu, FlatAdamWIsAdamW) {
   config.clip_grad = 0.5;
   const model::Model own = made(shape, at::kBFloat16, device()), reference = made(shape, at::kBFloat16, at::kCPU);
   Gradients gradients{.sums = model::Model(shape, at::kFloat, device())};
-  gpu::FlatAdamW flat(own, gradients, config);
+  FlatAdamW flat(own, gradients, nullptr, config);
   AdamW adamw(reference.named_parameters(), config);
   for (int step = 1; step <= 6; ++step) {
     const auto sums = gradients.sums.named_parameters(), parameters = reference.named_parameters();
@@ -409,16 +409,16 @@ TEST_F(TrainOnGpu, FlatAdamWIsAdamW) {
   }
   const auto a = flat.state(), b = adamw.state();
   ASSERT_EQ(a.size(), b.size());
-  std::map<std::string, at::Tensor> expected(b.begin(), b.end());
-  for (const auto& [name, tensor] : a) {
-    const at::Tensor found = tensor.cpu();
+  std::map<std::string, at::Tensor> expected;
+  for (const StatePiece& piece : b) expected[piece.name] = piece.values;
+  for (const auto& [name, values, tensor_shape, begin] : a) {
     ASSERT_EQ(expected.count(name), 1u) << name;
     const double scale = expected[name].abs().max().item<double>();
-    EXPECT_LT((found - expected[name]).abs().max().item<double>(), 2e-5 * scale) << name;
+    EXPECT_LT((values.cpu() - expected[name]).abs().max().item<double>(), 2e-5 * scale) << name;
   }
   const auto weights = own.named_parameters();
   std::map<std::string, at::Tensor> masters;
-  for (const auto& [name, tensor] : a) masters[name] = tensor;
+  for (const StatePiece& piece : a) masters[piece.name] = piece.values;
   for (const auto& [name, tensor] : weights)
     EXPECT_TRUE(at::equal(tensor, masters["master." + name].to(at::kBFloat16)));
 }
@@ -434,7 +434,7 @@ TEST_F(TrainOnGpu, RoundingAtRandomLosesNothingOnTheMean) {
   for (model::Model* model : {&own, &again}) {
     model->arena().fill_(1);
     Gradients gradients{.sums = model::Model(shape, at::kBFloat16, device())};
-    gpu::FlatAdamW flat(*model, gradients, config);
+    FlatAdamW flat(*model, gradients, nullptr, config);
     for (int step = 0; step < 1000; ++step) {
       gradients.sums.arena().fill_(1);
       gradients.empty = false;
@@ -466,7 +466,7 @@ TEST_F(TrainOnGpu, StatesPutBackGoOn) {
       const at::NoGradGuard no_grad;
       const auto from = straight.optimizer().state();
       auto to = resumed.optimizer().state();
-      for (size_t i = 0; i < to.size(); ++i) to[i].second.copy_(from[i].second);
+      for (size_t i = 0; i < to.size(); ++i) to[i].values.copy_(from[i].values);
       resumed.model().arena().copy_(straight.model().arena());
       resumed.restore(straight.state());
     }

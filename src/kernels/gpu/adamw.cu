@@ -97,14 +97,18 @@ __global__ void __launch_bounds__(kThreads) squares_kernel(float* partials, cons
   if (threadIdx.x == 0) partials[blockIdx.x] = sum;
 }
 
-__global__ void __launch_bounds__(kThreads) decide_kernel(AdamwArgs a, int partials) {
+__global__ void __launch_bounds__(kThreads) total_kernel(float* total, const float* partials, int64_t count) {
   wait_for_previous();
   float sum = 0;
-  for (int i = threadIdx.x; i < partials; i += kThreads) sum += a.partials[i];
+  for (int64_t i = threadIdx.x; i < count; i += kThreads) sum += partials[i];
   sum = block_sum(sum);
-  if (threadIdx.x > 0) return;
+  if (threadIdx.x == 0) *total = sum;
+}
+
+__global__ void decide_kernel(AdamwArgs a) {
+  wait_for_previous();
   AdamwState& state = *a.state;
-  state.norm = sqrtf(sum);
+  state.norm = sqrtf(state.squares);
   const bool finite = isfinite(state.norm);
   state.skipped = finite ? 0.0f : 1.0f;
   if (!finite) return;
@@ -137,7 +141,7 @@ __global__ void __launch_bounds__(kThreads) update_kernel(AdamwArgs a) {
     int64_t tensor = 0, above = a.tensors;  // the last one that begins at or before
     while (above - tensor > 1) {
       const int64_t middle = (tensor + above) / 2;
-      if (a.begins[middle] <= 8 * i) tensor = middle;
+      if (a.begins[middle] <= a.place + 8 * i) tensor = middle;
       else above = middle;
     }
     const float keep = 1.0f - a.learning_rate * a.decays[tensor];
@@ -154,7 +158,7 @@ __global__ void __launch_bounds__(kThreads) update_kernel(AdamwArgs a) {
       store8(a.master, i, w);
       store8(a.weights, i, w);
     } else {
-      const uint64_t at = key + 2 * static_cast<uint64_t>(i) * 0x9E3779B97F4A7C15u;
+      const uint64_t at = key + 2 * static_cast<uint64_t>(a.place / 8 + i) * 0x9E3779B97F4A7C15u;
       const Random for_weight{{mixed(at), mixed(at + 0x9E3779B97F4A7C15u)}}, for_first = next(for_weight);
       store_at_random(a.weights, i, w, for_weight);
       store_at_random(first, i, m, for_first);
@@ -165,20 +169,33 @@ __global__ void __launch_bounds__(kThreads) update_kernel(AdamwArgs a) {
 
 }  // namespace
 
-int adamw(const AdamwArgs* a, Stream stream) {
-  TF_REQUIRE(a->count % 8 == 0 && a->tensors > 0, "adamw: %ld elements (a multiple of 8) of %ld tensors",
-             static_cast<long>(a->count), static_cast<long>(a->tensors));
-  const int64_t vectors = a->count / 8;
-  const auto blocks = static_cast<unsigned>(
+namespace {
+unsigned blocks_for(int64_t vectors) {
+  return static_cast<unsigned>(
       std::min<int64_t>({ceil_div<int64_t>(vectors, kThreads), int64_t{multiprocessors()} * 4, kAdamwPartials}));
-  int error = a->fp32 ? launch("adamw: norm", squares_kernel<float>, dim3(blocks), kThreads, 0, stream, a->partials,
-                               static_cast<const float*>(a->gradients), vectors)
-                      : launch("adamw: norm", squares_kernel<Bf16>, dim3(blocks), kThreads, 0, stream, a->partials,
-                               static_cast<const Bf16*>(a->gradients), vectors);
-  if (error == 0)
-    error = launch("adamw: decision", decide_kernel, dim3(1), kThreads, 0, stream, *a, static_cast<int>(blocks));
-  if (error != 0) return error;
-  return launch("adamw", a->fp32 ? update_kernel<float> : update_kernel<Bf16>, dim3(blocks), kThreads, 0, stream, *a);
+}
+}  // namespace
+
+int adamw_squares(float* partials, const void* gradients, int64_t count, int fp32, Stream stream) {
+  TF_REQUIRE(count > 0 && count % 8 == 0, "adamw_squares: %ld elements (a multiple of 8)", static_cast<long>(count));
+  const int64_t vectors = count / 8;
+  return fp32 != 0 ? launch("adamw_squares", squares_kernel<float>, dim3(blocks_for(vectors)), kThreads, 0, stream,
+                            partials, static_cast<const float*>(gradients), vectors)
+                   : launch("adamw_squares", squares_kernel<Bf16>, dim3(blocks_for(vectors)), kThreads, 0, stream,
+                            partials, static_cast<const Bf16*>(gradients), vectors);
+}
+int adamw_total(float* total, const float* partials, int64_t count, Stream stream) {
+  return launch("adamw_total", total_kernel, dim3(1), kThreads, 0, stream, total, partials, count);
+}
+int adamw_decide(const AdamwArgs* a, Stream stream) {
+  return launch("adamw_decide", decide_kernel, dim3(1), 1, 0, stream, *a);
+}
+int adamw(const AdamwArgs* a, Stream stream) {
+  TF_REQUIRE(a->count > 0 && a->count % 8 == 0 && a->place % 8 == 0 && a->tensors > 0,
+             "adamw: %ld elements from %ld on (multiples of 8) of %ld tensors", static_cast<long>(a->count),
+             static_cast<long>(a->place), static_cast<long>(a->tensors));
+  return launch("adamw", a->fp32 ? update_kernel<float> : update_kernel<Bf16>, dim3(blocks_for(a->count / 8)),
+                kThreads, 0, stream, *a);
 }
 
 }  // namespace tritonforge::gpu

@@ -26,7 +26,7 @@ struct CUgraphExec_st;
 
 namespace tritonforge::gpu {
 
-constexpr int kCudaAbi = 8;      // raised whenever the table or one of its structs changes
+constexpr int kCudaAbi = 9;      // raised whenever the table or one of its structs changes
 constexpr int kOutOfMemory = 2;  // cudaErrorMemoryAllocation
 constexpr int kPage = 16;        // tokens in a block of the KV cache
 // Query heads of all members of a group in prefix_attention(): so many members times heads / kv_heads at most.
@@ -47,6 +47,19 @@ struct DeviceProperties {
 struct IpcHandle {
   char bytes[64];  // cudaIpcMemHandle_t
   uint64_t offset;
+};
+
+// NCCL: the name of a group that its first rank makes, a rank's place in it, and a tensor in shares, bf16 or fp32: rank
+// r's are `share` elements from r * share on, and all that is left of `count` the last one's, too.
+struct NcclId {
+  char bytes[128];
+};
+struct NcclComm;
+struct NcclShares {
+  void* x;
+  int64_t count, share;
+  int rank, ranks;
+  bool fp32;
 };
 
 // The KV cache of one layer: keys and values [blocks, kv_heads, kPage, head_dim] each. A block of one head is 4 KB at
@@ -264,7 +277,20 @@ struct CudaApi {
   size_t (*row_sums_bytes)(int64_t width);  // of the partials above; of rope_backward: width 2 * head_dim
   int (*head_scores)(const HeadScoresArgs*, Stream);
   int (*head_gradient)(const HeadGradientArgs*, Stream);
+  // partials: [kAdamwPartials], zeros where no block writes; count: a multiple of 8.
+  int (*adamw_squares)(float* partials, const void* gradients, int64_t count, int fp32, Stream);
+  int (*adamw_total)(float* total, const float* partials, int64_t count, Stream);
+  int (*adamw_decide)(const AdamwArgs*, Stream);  // reads no part
   int (*adamw)(const AdamwArgs*, Stream);
+
+  // Collectives of several GPUs, in place. Opening waits for all ranks.
+  int (*nccl_id)(NcclId* out);
+  int (*nccl_open)(NcclComm** out, const NcclId*, int rank, int ranks);  // on the current device
+  int (*nccl_close)(NcclComm*);
+  int (*nccl_all_reduce)(NcclComm*, void* x, int64_t count, int fp32, Stream);
+  int (*nccl_broadcast)(NcclComm*, void* x, int64_t count, int fp32, int root, Stream);
+  int (*nccl_reduce_scatter)(NcclComm*, const NcclShares*, Stream);  // sums; others' shares are left without meaning
+  int (*nccl_all_gather)(NcclComm*, const NcclShares*, Stream);
 
   // Sampling.
   size_t (*sample_workspace)(int64_t max_rows);

@@ -84,6 +84,12 @@ class GpuEvent {
   GpuEvent& operator=(const GpuEvent&) = delete;
   void record(Stream stream) { check_cuda(open_cuda_library().event_record(event_, stream)); }
   void wait() { check_cuda(open_cuda_library().event_synchronize(event_)); }  // at once where never recorded
+  bool done() const {
+    int done = 0;
+    check_cuda(open_cuda_library().event_done(event_, &done));
+    return done != 0;
+  }
+  operator Event() const { return event_; }
 
  private:
   Event event_ = nullptr;

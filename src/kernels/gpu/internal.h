@@ -37,7 +37,7 @@ constexpr T ceil_div(T a, T b) {
 // prefix_attention.cu, prefill_attention.cu,
 // prefill_attention_hopper.cu, gemm.cpp,
 // gemm_hopper.cu, skinny_gemm.cu, sample.cu, checksum.cu, train_rows.cu, head_loss.cu,
-// adamw.cu, attention_backward.cu.
+// adamw.cu, attention_backward.cu, nccl.cpp.
 int embed(Bf16*, const Bf16*, const int32_t*, int64_t, int64_t, Stream);
 int gather_rows(Bf16*, const Bf16*, const int32_t*, int64_t, int64_t, Stream);
 int rms_norm(Bf16*, const Bf16*, const Bf16*, int64_t, int64_t, float, Stream);
@@ -58,7 +58,17 @@ int attention_backward(const AttentionBackwardArgs*, Stream);
 size_t row_sums_bytes(int64_t);
 int head_scores(const HeadScoresArgs*, Stream);
 int head_gradient(const HeadGradientArgs*, Stream);
+int adamw_squares(float*, const void*, int64_t, int, Stream);
+int adamw_total(float*, const float*, int64_t, Stream);
+int adamw_decide(const AdamwArgs*, Stream);
 int adamw(const AdamwArgs*, Stream);
+int nccl_id(NcclId*);
+int nccl_open(NcclComm**, const NcclId*, int, int);
+int nccl_close(NcclComm*);
+int nccl_all_reduce(NcclComm*, void*, int64_t, int, Stream);
+int nccl_broadcast(NcclComm*, void*, int64_t, int, int, Stream);
+int nccl_reduce_scatter(NcclComm*, const NcclShares*, Stream);
+int nccl_all_gather(NcclComm*, const NcclShares*, Stream);
 size_t decode_attention_workspace(int64_t, int64_t, int64_t, int64_t);
 int decode_attention(const DecodeAttentionArgs*, Stream);
 bool decode_attention_cluster_can(const DecodeAttentionArgs&);

@@ -100,9 +100,11 @@ struct AttentionBackwardArgs {
   void* workspace;  // attention_backward_workspace() bytes; need not be kept
 };
 
-// AdamW (Loshchilov & Hutter 2019) over flat arenas of `count` elements, a multiple of 8. Nothing comes back to the
+// AdamW (Loshchilov & Hutter 2019) over parts of flat arenas, of `count` elements each, a multiple of 8. A step is the
+// squares of each part's gradients, their total, the decision, and the update of each part. Nothing comes back to the
 // host: what clips, skips and corrects the bias stays in `state`.
 struct AdamwState {                // on the device, all zeros before the first step
+  float squares;                   // of all gradients: adamw_total()
   float norm, skipped;             // of the last gradients; 1 where it was not finite and nothing was changed
   float steps;                     // that were taken
   float scale;                     // of gradients, from the clip
@@ -110,19 +112,20 @@ struct AdamwState {                // on the device, all zeros before the first 
 };
 struct AdamwArgs {
   AdamwState* state;
-  float* partials;        // scratch: kAdamwPartials
-  const void* gradients;  // bf16 or fp32 (states likewise)
+  const void* gradients;  // of the part, as what follows; bf16 or fp32 (states likewise)
   Bf16* weights;
   float* master;  // fp32 states only: the weights before their rounding
   void *first, *second;
   bool fp32;  // else bf16, gradients too; weights and moments are rounded at random (`seed`)
-  // Tensors in order: begin of each, [tensors]; the weight decay of each. What lies between them is of no meaning.
+  int64_t place, count;  // of the part in the arena: a multiple of 8 each
+  // Tensors of the arena in order: begin of each, [tensors]; the weight decay of each. What lies between them is of no
+  // meaning.
   const int64_t* begins;
   const float* decays;
-  int64_t tensors, count;
-  uint64_t seed;  // what is drawn follows from it, the step and the place
+  int64_t tensors;
+  uint64_t seed;  // what is drawn follows from it, the step and the place in the arena
   float clip, learning_rate, beta1, beta2, eps;
 };
-constexpr int kAdamwPartials = 4096;
+constexpr int kAdamwPartials = 1024;  // that adamw_squares() writes at most
 
 }  // namespace tritonforge::gpu

@@ -249,10 +249,11 @@ void Layers::before_attention_backward(int64_t layer, int64_t begin, int64_t row
   add(dx, row(grad_y_, begin), rows * hidden);
 }
 
-void Layers::backward(const MicroBatch& batch, at::Tensor& grad, const model::Model& gradients) {
+void Layers::backward(const MicroBatch& batch, at::Tensor& grad, const Gradients& gradients) {
   const at::NoGradGuard no_grad;
   pack(true);
   const int64_t hidden = config_.hidden_size, tokens = batch.tokens;
+  if (gradients.ready) gradients.ready(static_cast<size_t>(config_.num_layers) + 1);
   for (int64_t layer = config_.num_layers - 1; layer >= 0; --layer) {
     Kept& kept = this->kept(layer);
     if (layer < again_) {
@@ -265,7 +266,7 @@ void Layers::backward(const MicroBatch& batch, at::Tensor& grad, const model::Mo
     norm2_.start(blocks, hidden);
     q_norm_.start(blocks, config_.head_dim);
     k_norm_.start(blocks, config_.head_dim);
-    const model::LayerWeights& to = gradients.layers()[static_cast<size_t>(layer)];
+    const model::LayerWeights& to = gradients.sums.layers()[static_cast<size_t>(layer)];
     // A gradient of rows `dy` by what was multiplied with the weight.
     const auto of = [&](const at::Tensor& dy, const at::Tensor& x, const at::Tensor& weight) {
       return WeightGradient{row(dy, 0), row(x, 0), dy.stride(0), x.stride(0), tokens, weight};
@@ -286,6 +287,7 @@ void Layers::backward(const MicroBatch& batch, at::Tensor& grad, const model::Mo
       q_norm_.add_to(to.q_norm);
       k_norm_.add_to(to.k_norm);
     }
+    if (gradients.ready) gradients.ready(static_cast<size_t>(layer) + 1);
   }
   // The embedding, columns shared out: a row may come again.
   constexpr int64_t kColumns = 64;
@@ -293,8 +295,9 @@ void Layers::backward(const MicroBatch& batch, at::Tensor& grad, const model::Mo
   over_parts(parts_of(hidden, kColumns), [&](int64_t part) {
     const int64_t first = part * kColumns, count = std::min(kColumns, hidden - first);
     for (int64_t t = 0; t < tokens; ++t)
-      add(row(gradients.embed_tokens(), ids[t]) + first, row(grad, t) + first, count);
+      add(row(gradients.sums.embed_tokens(), ids[t]) + first, row(grad, t) + first, count);
   });
+  if (gradients.ready) gradients.ready(0);
 }
 
 }  // namespace tritonforge::train::cpu

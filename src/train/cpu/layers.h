@@ -6,6 +6,7 @@
 
 #include "model/model.h"
 #include "train/cpu/matrix.h"
+#include "train/gradients.h"
 #include "train/packing.h"
 
 namespace tritonforge::train::cpu {
@@ -19,9 +20,8 @@ class Layers {
   // backward() may follow.
   const at::Tensor& forward(const MicroBatch& batch, bool train);
   const at::Tensor& output() const { return x_.back(); }  // of the last forward pass
-  // From the gradient of what forward() returned, which is overwritten. Adds to `gradients`, a model of the same
-  // layout.
-  void backward(const MicroBatch& batch, at::Tensor& grad, const model::Model& gradients);
+  // From the gradient of what forward() returned, which is overwritten. Adds to the gradients.
+  void backward(const MicroBatch& batch, at::Tensor& grad, const Gradients& gradients);
 
  private:
   // Activations of one layer, rows of tokens.

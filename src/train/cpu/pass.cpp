@@ -23,8 +23,8 @@ class Threads {
 
 class CpuPass : public Pass {
  public:
-  CpuPass(const model::Model& model, const TrainConfig& config)
-      : model_(model),
+  CpuPass(const model::Model& model, const TrainConfig& config, Gradients* gradients)
+      : gradients_(gradients),
         layers_(model, std::max<int64_t>(0, config.recompute_layers)),
         head_(model, config.lm_head_chunk) {}
 
@@ -36,10 +36,11 @@ class CpuPass : public Pass {
   }
 
   void backward(const at::Tensor& grad_log_probs, const at::Tensor& grad_entropy) override {
-    TF_CHECK(batch_ != nullptr, "a backward pass without its forward pass");
+    TF_CHECK(batch_ != nullptr && gradients_ != nullptr, "a backward pass without its forward pass");
     const Threads threads;
-    attach_gradients();
-    at::Tensor grad = head_.backward(*batch_, layers_.output(), grad_log_probs, grad_entropy, *gradients_);
+    if (gradients_->empty) gradients_->sums.arena().zero_();
+    gradients_->empty = false;
+    at::Tensor grad = head_.backward(*batch_, layers_.output(), grad_log_probs, grad_entropy, gradients_->sums);
     layers_.backward(*batch_, grad, *gradients_);
     batch_ = nullptr;
   }
@@ -50,30 +51,16 @@ class CpuPass : public Pass {
   }
 
  private:
-  // .grad of every parameter is its place in one arena, which is zeroed when whoever took the gradients let go of them.
-  void attach_gradients() {
-    const auto parameters = model_.named_parameters();
-    if (parameters.front().second.grad().defined()) return;
-    if (!gradients_) gradients_.emplace(model_.config(), at::kFloat, at::kCPU);
-    gradients_->arena().zero_();
-    const auto gradients = gradients_->named_parameters();
-    for (size_t i = 0; i < parameters.size(); ++i) {
-      at::Tensor parameter = parameters[i].second;
-      parameter.mutable_grad() = gradients[i].second;
-    }
-  }
-
-  const model::Model& model_;
+  Gradients* gradients_;
   cpu::Layers layers_;
   cpu::Head head_;
-  std::optional<model::Model> gradients_;
   const MicroBatch* batch_ = nullptr;  // of the forward pass that waits for its backward pass
 };
 
 }  // namespace
 
-std::unique_ptr<Pass> make_cpu_pass(const model::Model& model, const TrainConfig& config) {
-  return std::make_unique<CpuPass>(model, config);
+std::unique_ptr<Pass> make_cpu_pass(const model::Model& model, const TrainConfig& config, Gradients* gradients) {
+  return std::make_unique<CpuPass>(model, config, gradients);
 }
 
 }  // namespace tritonforge::train

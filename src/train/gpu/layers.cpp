@@ -238,7 +238,11 @@ void Layers::layer_backward(int64_t layer, Gradients& gradients) {
 }
 
 void Layers::backward(const MicroBatch& batch, Gradients& gradients) {
-  for (int64_t layer = config_.num_layers - 1; layer >= 0; --layer) layer_backward(layer, gradients);
+  if (gradients.ready) gradients.ready(static_cast<size_t>(config_.num_layers) + 1);
+  for (int64_t layer = config_.num_layers - 1; layer >= 0; --layer) {
+    layer_backward(layer, gradients);
+    if (gradients.ready) gradients.ready(static_cast<size_t>(layer) + 1);
+  }
   // Where the head's weights are these, their gradient is there already.
   const at::Tensor& table = gradients.sums.embed_tokens();
   if (gradients.empty && !config_.tie_embeddings) table.zero_();
@@ -251,6 +255,7 @@ void Layers::backward(const MicroBatch& batch, Gradients& gradients) {
                                                   .count = batch.tokens,
                                                   .hidden = config_.hidden_size};
   check_cuda(api_.embed_backward(&embed, kStream));
+  if (gradients.ready) gradients.ready(0);
 }
 
 }  // namespace tritonforge::train::gpu

@@ -101,7 +101,7 @@ TEST_P(Agreement, OfSamplerAndTrainerIsExact) {
   const TrainConfig config = sample_train_config();
   const MicroBatch batch = make_micro_batch(sequences, indices, std::vector<double>(sequences.size(), 1.0), {},
                                             at::kCPU);
-  const at::Tensor found = make_cpu_pass(model, config)->forward(batch, true).log_probs;
+  const at::Tensor found = make_cpu_pass(model, config, nullptr)->forward(batch, true).log_probs;
   ASSERT_EQ(found.numel(), std::ssize(sampled));
   for (int64_t i = 0; i < found.numel(); ++i)
     EXPECT_EQ(found.data_ptr<float>()[i], sampled[static_cast<size_t>(i)]) << "target " << i;

@@ -43,16 +43,29 @@ struct Ran {
 };
 
 // Forward and backward with gradients of the scores that are drawn from a seed.
-Ran run(Pass& pass, const model::Model& model, const MicroBatch& batch, bool entropy) {
+TargetScores run(Pass& pass, const MicroBatch& batch, bool entropy) {
   const auto scores = pass.forward(batch, true);
   auto generator = at::detail::createCPUGenerator(11);
   const at::Tensor of_log_probs = at::empty({batch.target_count}).normal_(0, 1, generator),
                    of_entropy = at::empty({batch.target_count}).normal_(0, 1, generator);
   pass.backward(of_log_probs, entropy ? of_entropy : at::Tensor());
-  Ran ran{scores, {}};
-  for (auto& [name, tensor] : model.named_parameters()) ran.gradients.emplace_back(name, tensor.grad().clone());
-  return ran;
+  return scores;
 }
+
+// The pass that has its gradients in an arena.
+struct Own {
+  Own(const model::Model& model, const TrainConfig& config)
+      : gradients{.sums = model::Model(model.config(), at::kFloat, at::kCPU)},
+        pass(make_cpu_pass(model, config, &gradients)) {}
+  Ran run(const MicroBatch& batch, bool entropy = false) {
+    Ran ran{train::run(*pass, batch, entropy), {}};
+    for (auto& [name, tensor] : gradients.sums.named_parameters()) ran.gradients.emplace_back(name, tensor.clone());
+    return ran;
+  }
+  void take_gradients() { gradients.empty = true; }  // as an optimizer does after its step
+  Gradients gradients;
+  std::unique_ptr<Pass> pass;
+};
 
 model::Model trained(const model::ModelConfig& config, at::ScalarType dtype = at::kFloat) {
   model::Model model(config, dtype, at::kCPU);
@@ -62,11 +75,6 @@ model::Model trained(const model::ModelConfig& config, at::ScalarType dtype = at
     tensor.requires_grad_();
   }
   return model;
-}
-
-// As an optimizer does after its step.
-void take_gradients(const model::Model& model) {
-  for (auto& [name, tensor] : model.named_parameters()) at::Tensor(tensor).mutable_grad().reset();
 }
 
 class CpuPassOf : public testing::TestWithParam<Case> {};
@@ -79,7 +87,7 @@ TEST_P(CpuPassOf, GradientsAreAutogradsOfEveryParameter) {
   config.loss.entropy_coef = c.entropy ? 1 : 0;
   const MicroBatch batch = batch_of(9, c.temperature);
   const model::Model own_model = trained(c.config());
-  const Ran own = run(*make_cpu_pass(own_model, config), own_model, batch, c.entropy);
+  const Ran own = Own(own_model, config).run(batch, c.entropy);
   for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
     const model::Model model = trained(c.config(), dtype);
     {
@@ -87,7 +95,8 @@ TEST_P(CpuPassOf, GradientsAreAutogradsOfEveryParameter) {
       const auto to = model.named_parameters(), from = own_model.named_parameters();
       for (size_t i = 0; i < to.size(); ++i) to[i].second.detach().copy_(from[i].second);
     }
-    const Ran reference = run(*make_autograd_pass(model, config), model, batch, c.entropy);
+    Ran reference{run(*make_autograd_pass(model, config), batch, c.entropy), {}};
+    for (auto& [name, tensor] : model.named_parameters()) reference.gradients.emplace_back(name, tensor.grad());
     EXPECT_LT((own.scores.log_probs - reference.scores.log_probs).abs().max().item<double>(), 2e-5);
     EXPECT_LT((own.scores.entropy - reference.scores.entropy).abs().max().item<double>(), 2e-5);
     for (size_t i = 0; i < own.gradients.size(); ++i) {
@@ -119,8 +128,7 @@ TEST(CpuPass, RecomputeChangesNoBit) {
   std::vector<Ran> runs;
   for (const int64_t layers : {0, 1, 2}) {
     config.recompute_layers = layers;
-    take_gradients(model);
-    runs.push_back(run(*make_cpu_pass(model, config), model, batch, false));
+    runs.push_back(Own(model, config).run(batch));
   }
   expect_same(runs[0], runs[1]);
   expect_same(runs[0], runs[2]);
@@ -133,8 +141,7 @@ TEST(CpuPass, ThreadsChangeNoBit) {
   std::vector<Ran> runs;
   for (const int64_t threads : {1, 2, 3}) {
     const kernels::ThreadPool pool(threads);
-    take_gradients(model);
-    runs.push_back(run(*make_cpu_pass(model, config), model, batch, false));
+    runs.push_back(Own(model, config).run(batch));
   }
   expect_same(runs[0], runs[1]);
   expect_same(runs[0], runs[2]);
@@ -144,7 +151,7 @@ TEST(CpuPass, ThreadsChangeNoBit) {
 TEST(CpuPass, ASequenceHasItsBitsInAnyBatch) {
   const TrainConfig config = sample_train_config();
   const model::Model model = trained(sample_config());
-  const auto pass = make_cpu_pass(model, config);
+  const auto pass = make_cpu_pass(model, config, nullptr);
   const auto sequences = sample_sequences(12, 5);
   const std::vector<double> weights(sequences.size(), 1.0);
   std::vector<size_t> all(sequences.size());
@@ -162,32 +169,30 @@ TEST(CpuPass, ASequenceHasItsBitsInAnyBatch) {
 TEST(CpuPass, MicroBatchesAddUpUntilTheGradientsAreTaken) {
   const TrainConfig config = sample_train_config();
   const model::Model model = trained(sample_config());
-  const auto pass = make_cpu_pass(model, config);
+  Own own(model, config);
   const MicroBatch batch = batch_of(6, 1.0);
-  const Ran once = run(*pass, model, batch, false), twice = run(*pass, model, batch, false);
+  const Ran once = own.run(batch), twice = own.run(batch);
   for (size_t i = 0; i < once.gradients.size(); ++i) {
     const at::Tensor &a = once.gradients[i].second, &b = twice.gradients[i].second;
     EXPECT_LT((2 * a - b).abs().max().item<float>(), 1e-5 * a.abs().max().item<float>() + 1e-7);
   }
-  take_gradients(model);
-  expect_same(run(*pass, model, batch, false), once);
+  own.take_gradients();
+  expect_same(own.run(batch), once);
 }
 
 TEST(CpuPass, FollowsItsWeights) {
   const TrainConfig config = sample_train_config();
   const model::Model model = trained(sample_config());
-  const auto pass = make_cpu_pass(model, config);
+  Own own(model, config);
   const MicroBatch batch = batch_of(6, 1.0);
-  run(*pass, model, batch, false);
+  own.run(batch);
   {
     const at::NoGradGuard no_grad;
     for (auto& [name, tensor] : model.named_parameters()) tensor.detach().mul_(1.25);
   }
-  pass->weights_changed();
-  take_gradients(model);
-  const Ran followed = run(*pass, model, batch, false);
-  take_gradients(model);
-  expect_same(followed, run(*make_cpu_pass(model, config), model, batch, false));
+  own.pass->weights_changed();
+  own.take_gradients();
+  expect_same(own.run(batch), Own(model, config).run(batch));
 }
 
 }  // namespace

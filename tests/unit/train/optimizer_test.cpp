@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <map>
 
+#include "train/flat_adamw.h"
 #include "unit/train/sample_model.h"
 
 namespace tritonforge::train {
@@ -68,8 +70,8 @@ TEST(AdamW, Bfloat16ParametersKeepWhatRoundsAway) {
     reference.step(3e-4);
   }
   ASSERT_NE(w[0][0].item<float>(), 1);
-  const at::Tensor master = narrow.state()[0].second;
-  EXPECT_EQ(narrow.state()[0].first, "master.w");
+  const at::Tensor master = narrow.state()[0].values;
+  EXPECT_EQ(narrow.state()[0].name, "master.w");
   EXPECT_TRUE(at::allclose(master, wide.detach()));
   EXPECT_TRUE(at::equal(w.detach(), wide.detach().to(at::kBFloat16)));
 }
@@ -94,7 +96,7 @@ TEST(AdamW, ANonFiniteNormChangesNothing) {
     optimizer.accumulate_gradients();
     optimizer.step(0.01);
     std::vector<at::Tensor> before{w.detach().clone(), b.detach().clone()};
-    for (const auto& [name, tensor] : optimizer.state()) before.push_back(tensor.clone());
+    for (const StatePiece& piece : optimizer.state()) before.push_back(piece.values.clone());
     set_gradients(w, b, 2);
     w.mutable_grad()[0][1] = std::numeric_limits<float>::infinity();
     optimizer.accumulate_gradients();
@@ -104,7 +106,7 @@ TEST(AdamW, ANonFiniteNormChangesNothing) {
     EXPECT_TRUE(at::equal(before[0], w.detach()));
     EXPECT_TRUE(at::equal(before[1], b.detach()));
     size_t i = 2;
-    for (const auto& [name, tensor] : optimizer.state()) EXPECT_TRUE(at::equal(before[i++], tensor)) << name;
+    for (const StatePiece& piece : optimizer.state()) EXPECT_TRUE(at::equal(before[i++], piece.values)) << piece.name;
     set_gradients(w, b, 2);  // and the next step is a normal one
     optimizer.accumulate_gradients();
     EXPECT_EQ(optimizer.step(0.01).skipped.item<float>(), 0);
@@ -135,6 +137,44 @@ TEST(AdamW, AParameterWithoutAGradientIsOnlyDecayed) {
   used.mutable_grad() = at::ones({2, 2});
   optimizer.step(0.5);
   EXPECT_TRUE(at::allclose(unused.detach(), at::full({2, 2}, 0.95)));
+}
+
+// The same gradients, one step with NaN among them.
+TEST(FlatAdamW, IsAdamWOverAnArena) {
+  TrainConfig config = sample_train_config();
+  config.clip_grad = 0.5;
+  const model::Model own = sample_model(), reference = sample_model();
+  Gradients gradients{.sums = model::Model(own.config(), at::kFloat, at::kCPU)};
+  FlatAdamW flat(own, gradients, nullptr, config);
+  AdamW adamw(reference.named_parameters(), config);
+  for (int step = 1; step <= 6; ++step) {
+    const auto sums = gradients.sums.named_parameters(), parameters = reference.named_parameters();
+    for (size_t i = 0; i < sums.size(); ++i) {
+      at::Tensor gradient = at::randn(sums[i].second.sizes()).mul_(step == 2 ? 1e-6 : 0.1);
+      if (step == 4 && i == 3) gradient.flatten()[5] = std::numeric_limits<float>::quiet_NaN();
+      sums[i].second.copy_(gradient);
+      at::Tensor parameter = parameters[i].second;
+      parameter.mutable_grad() = gradient;
+    }
+    gradients.empty = false;
+    const auto a = flat.step(1e-2), b = adamw.step(1e-2);
+    EXPECT_EQ(a.skipped.item<float>(), step == 4 ? 1 : 0);
+    EXPECT_EQ(b.skipped.item<float>(), step == 4 ? 1 : 0);
+    if (step != 4) {
+      EXPECT_NEAR(a.gradient_norm.item<float>(), b.gradient_norm.item<float>(), 1e-5);
+    }
+    EXPECT_TRUE(gradients.empty);
+  }
+  EXPECT_LT(largest_difference(own, reference), 1e-6);
+  const StatePieces a = flat.state(), b = adamw.state();
+  ASSERT_EQ(a.size(), b.size());
+  std::map<std::string, at::Tensor> expected;
+  for (const StatePiece& piece : b) expected[piece.name] = piece.values;
+  for (const StatePiece& piece : a) {
+    ASSERT_EQ(expected.count(piece.name), 1u) << piece.name;
+    EXPECT_EQ(piece.values.sizes(), expected[piece.name].sizes());
+    EXPECT_LT((piece.values - expected[piece.name]).abs().max().item<double>(), 1e-6) << piece.name;
+  }
 }
 
 }  // namespace

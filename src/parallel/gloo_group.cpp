@@ -1,0 +1,157 @@
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "base/error.h"
+#include "parallel/group.h"
+
+namespace tritonforge::parallel {
+namespace {
+
+using Milliseconds = std::chrono::milliseconds;
+Milliseconds milliseconds(double seconds) { return Milliseconds(static_cast<int64_t>(seconds * 1e3)); }
+
+// Where c10d's groups exchange their addresses.
+class MeetingStore : public c10d::Store {
+ public:
+  MeetingStore(Meeting& meeting, std::string prefix, Milliseconds timeout)
+      : c10d::Store(timeout), meeting_(meeting), prefix_(std::move(prefix)) {}
+  c10::intrusive_ptr<c10d::Store> clone() override {
+    return c10::make_intrusive<MeetingStore>(meeting_, prefix_, timeout_);
+  }
+  void set(const std::string& key, const std::vector<uint8_t>& value) override {
+    meeting_.put(name(key), std::string(value.begin(), value.end()));
+  }
+  std::vector<uint8_t> get(const std::string& key) override {
+    const std::string bytes = meeting_.get(name(key), deadline(timeout_));
+    return {bytes.begin(), bytes.end()};
+  }
+  int64_t add(const std::string& key, int64_t value) override { return meeting_.add(name(key), value); }
+  bool deleteKey(const std::string& key) override {
+    meeting_.remove(name(key));
+    return true;
+  }
+  bool check(const std::vector<std::string>& keys) override {
+    return std::ranges::all_of(keys, [&](const std::string& key) { return meeting_.look(name(key), 0).has_value(); });
+  }
+  int64_t getNumKeys() override { fail(ErrorKind::kUnsupported, "the meeting does not count its names"); }
+  void wait(const std::vector<std::string>& keys) override { wait(keys, timeout_); }
+  void wait(const std::vector<std::string>& keys, const Milliseconds& timeout) override {
+    for (const std::string& key : keys) meeting_.get(name(key), deadline(timeout));
+  }
+
+ private:
+  static Deadline deadline(Milliseconds timeout) {
+    return Deadline::after(std::chrono::duration<double>(timeout).count());
+  }
+  std::string name(const std::string& key) const {  // what an URL may hold
+    std::string hex = prefix_ + "-";
+    for (const char byte : key) hex += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+    return hex;
+  }
+  Meeting& meeting_;
+  const std::string prefix_;
+};
+
+class GlooGroup : public Group {
+ public:
+  GlooGroup(std::string name, int64_t rank, int64_t size, const std::string& host, Meeting& meeting,
+            FlightRecorder& recorder, double timeout_s)
+      : Group(std::move(name), rank, size), recorder_(recorder) {
+    const auto options = c10d::ProcessGroupGloo::Options::create(milliseconds(timeout_s));
+    options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(host));
+    gloo_ = c10::make_intrusive<c10d::ProcessGroupGloo>(
+        c10::make_intrusive<MeetingStore>(meeting, "gloo-" + this->name(), milliseconds(timeout_s)),
+        static_cast<int>(rank), static_cast<int>(size), options);
+  }
+
+  PendingPtr all_reduce(const at::Tensor& x, std::string_view what) override {
+    std::vector<at::Tensor> tensors{x};
+    const uint64_t number = recorder_.begin(name(), "all_reduce", what, bytes(x));
+    return pending(number, what, {gloo_->allreduce(tensors)});
+  }
+
+  // Everybody's part of the rank's share comes to it, and is added up in the order of the ranks.
+  PendingPtr reduce_scatter(const at::Tensor& x, std::string_view what) override {
+    std::vector<int64_t> to, from;
+    const at::Tensor own = share(x, rank());
+    for (int64_t r = 0; r < size(); ++r) {
+      to.push_back(share_of(x.numel(), size(), r).count);
+      from.push_back(own.numel());
+    }
+    at::Tensor parts = at::empty({size() * own.numel()}, x.options()), whole = x;
+    const uint64_t number = recorder_.begin(name(), "reduce_scatter", what, bytes(x));
+    return pending(number, what, {gloo_->alltoall_base(parts, whole, from, to)}, [own, parts, ranks = size()] {
+      at::Tensor sum = own;
+      sum.copy_(parts.narrow(0, 0, own.numel()));
+      for (int64_t r = 1; r < ranks; ++r) sum.add_(parts.narrow(0, r * own.numel(), own.numel()));
+    });
+  }
+
+  PendingPtr all_gather(const at::Tensor& x, std::string_view what) override {
+    const uint64_t number = recorder_.begin(name(), "all_gather", what, bytes(x));
+    std::vector<Work> works;
+    for (int64_t r = 0; r < size(); ++r) {
+      if (const at::Tensor part = share(x, r); part.numel() > 0) works.push_back(start_broadcast(part, r));
+    }
+    return pending(number, what, std::move(works));
+  }
+
+  PendingPtr broadcast(const at::Tensor& x, int64_t root, std::string_view what) override {
+    const uint64_t number = recorder_.begin(name(), "broadcast", what, bytes(x));
+    return pending(number, what, {start_broadcast(x, root)});
+  }
+
+ private:
+  using Work = c10::intrusive_ptr<c10d::Work>;
+  class GlooPending : public Pending {
+   public:
+    GlooPending(GlooGroup& group, uint64_t number, std::string_view what, std::vector<Work> works,
+                std::function<void()> then)
+        : group_(group), number_(number), what_(what), works_(std::move(works)), then_(std::move(then)) {}
+    void wait() override {
+      for (const Work& work : works_) {
+        try {
+          work->wait();
+        } catch (const std::exception& error) {
+          const std::string text = error.what();
+          fail(ErrorKind::kUnavailable, "group {}, collective {} '{}': {}", group_.name(), number_, what_,
+               text.substr(0, text.find('\n')));
+        }
+      }
+      if (then_) then_();
+      works_.clear();
+      group_.recorder_.end(number_);
+    }
+
+   private:
+    GlooGroup& group_;
+    const uint64_t number_;
+    const std::string what_;
+    std::vector<Work> works_;
+    std::function<void()> then_;
+  };
+
+  static int64_t bytes(const at::Tensor& x) { return static_cast<int64_t>(x.nbytes()); }
+  Work start_broadcast(const at::Tensor& x, int64_t root) {
+    std::vector<at::Tensor> tensors{x};
+    c10d::BroadcastOptions options;
+    options.rootRank = root;
+    return gloo_->broadcast(tensors, options);
+  }
+  PendingPtr pending(uint64_t number, std::string_view what, std::vector<Work> works,
+                     std::function<void()> then = nullptr) {
+    return std::make_unique<GlooPending>(*this, number, what, std::move(works), std::move(then));
+  }
+
+  FlightRecorder& recorder_;
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo_;
+};
+
+}  // namespace
+
+std::unique_ptr<Group> make_gloo_group(std::string name, int64_t rank, int64_t size, const std::string& host,
+                                       Meeting& meeting, FlightRecorder& recorder, double timeout_s) {
+  return std::make_unique<GlooGroup>(std::move(name), rank, size, host, meeting, recorder, timeout_s);
+}
+
+}  // namespace tritonforge::parallel

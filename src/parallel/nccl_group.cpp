@@ -1,0 +1,104 @@
+#include "kernels/gpu/handles.h"
+#include "parallel/group.h"
+
+namespace tritonforge::parallel {
+namespace {
+
+using gpu::check_cuda;
+
+// Its collectives run on a stream of their own, behind what was queued on ATen's current one, and beside what is queued
+// there until wait().
+class NcclGroup : public Group {
+ public:
+  NcclGroup(std::string name, int64_t rank, int64_t size, at::Device device, Meeting& meeting, FlightRecorder& recorder,
+            double timeout_s)
+      : Group(std::move(name), rank, size), api_(gpu::open_cuda_library()), device_(device), recorder_(recorder) {
+    const std::string key = "nccl-" + this->name();
+    gpu::NcclId id{};
+    if (rank == 0) {
+      check_cuda(api_.nccl_id(&id));
+      meeting.put(key, std::string(id.bytes, sizeof id.bytes));
+    } else {
+      const std::string bytes = meeting.get(key, Deadline::after(timeout_s));
+      TF_CHECK(bytes.size() == sizeof id.bytes, "an id of NCCL of {} bytes", bytes.size());
+      bytes.copy(id.bytes, sizeof id.bytes);
+    }
+    check_cuda(api_.set_device(device_.index()));
+    check_cuda(api_.nccl_open(&comm_, &id, static_cast<int>(rank), static_cast<int>(size)));
+  }
+  ~NcclGroup() override { api_.nccl_close(comm_); }
+
+  PendingPtr all_reduce(const at::Tensor& x, std::string_view what) override {
+    return queue("all_reduce", what, x, [&](gpu::Stream stream) {
+      return api_.nccl_all_reduce(comm_, x.mutable_data_ptr(), x.numel(), fp32(x), stream);
+    });
+  }
+  PendingPtr reduce_scatter(const at::Tensor& x, std::string_view what) override {
+    return queue("reduce_scatter", what, x, [&](gpu::Stream stream) {
+      const gpu::NcclShares all = shares(x);
+      return api_.nccl_reduce_scatter(comm_, &all, stream);
+    });
+  }
+  PendingPtr all_gather(const at::Tensor& x, std::string_view what) override {
+    return queue("all_gather", what, x, [&](gpu::Stream stream) {
+      const gpu::NcclShares all = shares(x);
+      return api_.nccl_all_gather(comm_, &all, stream);
+    });
+  }
+  PendingPtr broadcast(const at::Tensor& x, int64_t root, std::string_view what) override {
+    return queue("broadcast", what, x, [&](gpu::Stream stream) {
+      return api_.nccl_broadcast(comm_, x.mutable_data_ptr(), x.numel(), fp32(x), static_cast<int>(root), stream);
+    });
+  }
+
+ private:
+  class Queued : public Pending {
+   public:
+    Queued(const gpu::CudaApi& api, std::shared_ptr<gpu::GpuEvent> ended) : api_(api), ended_(std::move(ended)) {}
+    void wait() override { check_cuda(api_.stream_wait(nullptr, *ended_)); }
+
+   private:
+    const gpu::CudaApi& api_;
+    std::shared_ptr<gpu::GpuEvent> ended_;
+  };
+
+  static int fp32(const at::Tensor& x) {
+    TF_CHECK(x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16, "a collective of {}",
+             at::toString(x.scalar_type()));
+    return x.scalar_type() == at::kFloat ? 1 : 0;
+  }
+  gpu::NcclShares shares(const at::Tensor& x) const {
+    return {.x = x.mutable_data_ptr(),
+            .count = x.numel(),
+            .share = share_of(x.numel(), size(), 0).count,
+            .rank = static_cast<int>(rank()),
+            .ranks = static_cast<int>(size()),
+            .fp32 = fp32(x) != 0};
+  }
+  template <typename F>
+  PendingPtr queue(std::string_view operation, std::string_view what, const at::Tensor& x, const F& start) {
+    before_.record(nullptr);
+    check_cuda(api_.stream_wait(stream_, before_));
+    check_cuda(start(stream_));
+    const auto ended = std::make_shared<gpu::GpuEvent>();
+    ended->record(stream_);
+    recorder_.begin(name(), operation, what, static_cast<int64_t>(x.nbytes()), [ended] { return ended->done(); });
+    return std::make_unique<Queued>(api_, ended);
+  }
+
+  const gpu::CudaApi& api_;
+  const at::Device device_;
+  FlightRecorder& recorder_;
+  gpu::NcclComm* comm_ = nullptr;
+  gpu::GpuStream stream_;
+  gpu::GpuEvent before_;
+};
+
+}  // namespace
+
+std::unique_ptr<Group> make_nccl_group(std::string name, int64_t rank, int64_t size, at::Device device,
+                                       Meeting& meeting, FlightRecorder& recorder, double timeout_s) {
+  return std::make_unique<NcclGroup>(std::move(name), rank, size, device, meeting, recorder, timeout_s);
+}
+
+}  // namespace tritonforge::parallel

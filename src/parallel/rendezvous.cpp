@@ -1,0 +1,166 @@
+#include "parallel/rendezvous.h"
+
+#include <algorithm>
+
+#include "net/wire.h"
+
+namespace tritonforge::parallel {
+namespace {
+
+constexpr double kLongestWait = 20;  // of one request; who waits longer asks again
+constexpr double kClientTimeout = 30;
+
+net::ServerOptions server_options(net::ServerOptions http, int64_t ranks) {
+  http.worker_threads = static_cast<int>(2 * ranks + 2);  // a rank waits for one name and beats at the same time
+  return http;
+}
+
+net::Response not_there(const std::string& name) {
+  return net::Response::error(Error(ErrorKind::kNotFound, fmt::format("nobody has put '{}' here yet", name)));
+}
+
+}  // namespace
+
+Rendezvous::Rendezvous(net::ServerOptions http, int64_t ranks, double lost_after_s)
+    : lost_after_s_(lost_after_s),
+      ranks_(static_cast<size_t>(ranks)),
+      http_(server_options(std::move(http), ranks)) {
+  const auto done = [] { return net::Response::json(Json::object()); };
+  http_.route("PUT", "/keys/{name}", [this, done](const net::Request& request) {
+    const std::lock_guard lock(mutex_);
+    keys_[request.parameters.at("name")] = request.body;
+    changed_.notify_all();
+    return done();
+  });
+  http_.route("GET", "/keys/{name}", [this](const net::Request& request) { return get(request); });
+  http_.route("DELETE", "/keys/{name}", [this, done](const net::Request& request) {
+    const std::lock_guard lock(mutex_);
+    keys_.erase(request.parameters.at("name"));
+    return done();
+  });
+  http_.route("POST", "/counters/{name}", [this](const net::Request& request) {
+    const std::lock_guard lock(mutex_);
+    int64_t& value = counters_[request.parameters.at("name")];
+    value += require<int64_t>(request.json(), "add", request.path);
+    return net::Response::json({{"value", value}});
+  });
+  http_.route("POST", "/ranks/{rank}", [this](const net::Request& request) { return beat(request); });
+  http_.route("DELETE", "/ranks/{rank}", [this, done](const net::Request& request) {
+    const std::lock_guard lock(mutex_);
+    rank_of(request).known = false;
+    return done();
+  });
+  http_.route("POST", "/failure", [this, done](const net::Request& request) {
+    const Json body = request.json();
+    const std::lock_guard lock(mutex_);
+    fail_job(require<int64_t>(body, "rank", request.path), require<std::string>(body, "text", request.path));
+    return done();
+  });
+  http_.start();
+}
+
+Rendezvous::~Rendezvous() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    changed_.notify_all();
+  }
+  http_.stop(1);
+}
+
+net::Response Rendezvous::get(const net::Request& request) {
+  const std::string& name = request.parameters.at("name");
+  const auto wait = request.query.find("wait_s");
+  double wait_s = 0;
+  if (wait != request.query.end()) wait_s = std::clamp(std::strtod(wait->second.c_str(), nullptr), 0.0, kLongestWait);
+  std::unique_lock lock(mutex_);
+  changed_.wait_until(lock, Deadline::after(wait_s).at(), [&] { return stopping_ || keys_.contains(name); });
+  const auto found = keys_.find(name);
+  if (found == keys_.end()) return not_there(name);
+  return {200, found->second, "application/octet-stream", {}};
+}
+
+Rendezvous::Rank& Rendezvous::rank_of(const net::Request& request) {
+  const std::string& text = request.parameters.at("rank");
+  char* end = nullptr;
+  const long long rank = std::strtoll(text.c_str(), &end, 10);
+  if (text.empty() || *end != '\0' || rank < 0 || rank >= std::ssize(ranks_))
+    fail(ErrorKind::kUsage, "'{}' is no rank of a job of {}", text, ranks_.size());
+  return ranks_[static_cast<size_t>(rank)];
+}
+
+net::Response Rendezvous::beat(const net::Request& request) {
+  const Json body = request.json();
+  const std::lock_guard lock(mutex_);
+  Rank& rank = rank_of(request);
+  rank = {true, require<std::string>(body, "at", request.path), Clock::now()};
+  look_for_lost();
+  return net::Response::json({{"failed", failure_ ? Json(*failure_) : Json()}});
+}
+
+void Rendezvous::look_for_lost() {
+  for (int64_t i = 0; i < std::ssize(ranks_); ++i) {
+    const Rank& rank = ranks_[static_cast<size_t>(i)];
+    const double silent = seconds_since(rank.heard);
+    if (rank.known && silent > lost_after_s_) fail_job(i, fmt::format("it was not heard of for {:.0f} s", silent));
+  }
+}
+
+void Rendezvous::fail_job(int64_t rank, const std::string& why) {
+  if (failure_) return;
+  std::string text = fmt::format("rank {}: {}", rank, why);
+  for (int64_t i = 0; i < std::ssize(ranks_); ++i) {
+    const Rank& other = ranks_[static_cast<size_t>(i)];
+    text += fmt::format("; rank {} {} {}", i, other.known ? "was at" : "has left; its last was",
+                        other.at.empty() ? "nothing yet" : other.at);
+  }
+  failure_ = std::move(text);
+  changed_.notify_all();
+}
+
+Meeting::Meeting(std::string url, const std::string& api_key)
+    : url_(std::move(url)), client_({.timeout_s = kClientTimeout, .api_key = api_key, .headers = {}}) {}
+
+std::string Meeting::ask(const std::string& method, const std::string& path, std::string body) {
+  const net::Response reply = client_.request(method, url_ + path, std::move(body)).value();
+  if (reply.status / 100 != 2) throw net::error_of(reply, method + " " + url_ + path);
+  return reply.body;
+}
+
+void Meeting::put(const std::string& name, std::string bytes) { ask("PUT", "/keys/" + name, std::move(bytes)); }
+void Meeting::remove(const std::string& name) { ask("DELETE", "/keys/" + name); }
+
+std::optional<std::string> Meeting::look(const std::string& name, double wait_s) {
+  const std::string path = fmt::format("/keys/{}?wait_s={:.3f}", name, std::min(wait_s, kLongestWait));
+  net::Response reply = client_.request("GET", url_ + path, "").value();
+  if (reply.status == 404) return std::nullopt;
+  if (reply.status / 100 != 2) throw net::error_of(reply, "GET " + url_ + path);
+  return std::move(reply.body);
+}
+
+std::string Meeting::get(const std::string& name, Deadline deadline) {
+  do {
+    if (auto found = look(name, deadline.remaining_s())) return std::move(*found);
+  } while (!deadline.expired());
+  fail(ErrorKind::kTimeout, "{}: '{}' did not come in time", url_, name);
+}
+
+int64_t Meeting::add(const std::string& name, int64_t n) {
+  const std::string path = "/counters/" + name;
+  return require<int64_t>(parse_json(ask("POST", path, Json{{"add", n}}.dump()), path), "value", path);
+}
+
+std::optional<std::string> Meeting::beat(int64_t rank, const std::string& at) {
+  const std::string path = fmt::format("/ranks/{}", rank);
+  const Json reply = parse_json(ask("POST", path, Json{{"at", at}}.dump()), path);
+  const Json failed = require<Json>(reply, "failed", path);
+  if (failed.is_null()) return std::nullopt;
+  return failed.get<std::string>();
+}
+
+void Meeting::leave(int64_t rank) { ask("DELETE", fmt::format("/ranks/{}", rank)); }
+void Meeting::report_failure(int64_t rank, const std::string& text) {
+  ask("POST", "/failure", Json{{"rank", rank}, {"text", text}}.dump());
+}
+
+}  // namespace tritonforge::parallel

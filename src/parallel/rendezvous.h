@@ -1,0 +1,70 @@
+#pragma once
+// Where the ranks of a job meet: bytes by name in rank 0's process, and who was heard of lately. All that ranks tell
+// each other beside tensors goes through it, over HTTP with the job's key.
+//   PUT /keys/NAME  GET /keys/NAME?wait_s=S (404 where it is not there by then)  DELETE /keys/NAME
+//   POST /counters/NAME {"add": n} -> {"value"}
+//   POST /ranks/R {"at", "waits_s"} -> {"failed": text or null}   DELETE /ranks/R   POST /failure {"rank", "text"}
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "net/http.h"
+
+namespace tritonforge::parallel {
+
+class Rendezvous {
+ public:
+  // lost_after_s: a rank that said where it is and then nothing for so long ends the job.
+  Rendezvous(net::ServerOptions http, int64_t ranks, double lost_after_s);
+  ~Rendezvous();
+  std::string url() const { return http_.url(); }
+
+ private:
+  struct Rank {
+    bool known = false;  // was heard of, and has not left
+    std::string at;
+    Clock::time_point heard;
+  };
+  net::Response get(const net::Request& request);
+  net::Response beat(const net::Request& request);
+  Rank& rank_of(const net::Request& request);   // throws kUsage
+  void fail_job(int64_t rank, const std::string& why);  // with the mutex held; the first one counts
+  void look_for_lost();                         // likewise
+
+  const double lost_after_s_;
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  bool stopping_ = false;
+  std::map<std::string, std::string> keys_;
+  std::map<std::string, int64_t> counters_;
+  std::vector<Rank> ranks_;
+  std::optional<std::string> failure_;
+  net::HttpServer http_;
+};
+
+// One rank's way there. Thread-safe. Every call throws kUnavailable or kTimeout, naming the rendezvous.
+class Meeting {
+ public:
+  Meeting(std::string url, const std::string& api_key);
+  void put(const std::string& name, std::string bytes);
+  std::string get(const std::string& name, Deadline deadline);
+  // nullopt where it is not there in time.
+  std::optional<std::string> look(const std::string& name, double wait_s);
+  void remove(const std::string& name);
+  int64_t add(const std::string& name, int64_t n);
+  // Says where the rank is; what ended the job, where something did.
+  std::optional<std::string> beat(int64_t rank, const std::string& at);
+  void leave(int64_t rank);
+  void report_failure(int64_t rank, const std::string& text);
+
+ private:
+  std::string ask(const std::string& method, const std::string& path, std::string body = "");
+  std::string url_;
+  net::HttpClient client_;
+};
+
+}  // namespace tritonforge::parallel

@@ -1,0 +1,136 @@
+#include "parallel/world.h"
+
+#include "base/log.h"
+
+namespace tritonforge::parallel {
+namespace {
+
+// HOST:PORT.
+net::ServerOptions address_of(const WorldOptions& options) {
+  const size_t colon = options.rendezvous.rfind(':');
+  char* end = nullptr;
+  const std::string port = colon == std::string::npos ? "" : options.rendezvous.substr(colon + 1);
+  const long number = std::strtol(port.c_str(), &end, 10);
+  if (port.empty() || *end != '\0' || number < 1 || number > 65535)
+    fail(ErrorKind::kUsage, "rendezvous '{}' is no HOST:PORT", options.rendezvous);
+  net::ServerOptions http;
+  http.host = options.rendezvous.substr(0, colon);
+  http.port = static_cast<int>(number);
+  http.api_key = options.api_key;
+  return http;
+}
+
+}  // namespace
+
+World::World(const ParallelDims& dims, const WorldOptions& options, at::Device device,
+             std::function<void(const std::string&)> failed)
+    : dims_(dims), options_(options), at_(coordinates_of(dims, options.rank)), failed_(std::move(failed)) {
+  if (options.rank >= dims.world())
+    fail(ErrorKind::kUsage, "rank {} of a job of {} (tp {} x cp {} x dp {} x pp {})", options.rank, dims.world(),
+         dims.tp, dims.cp, dims.dp, dims.pp);
+  const net::ServerOptions http = address_of(options);
+  if (options.rank == 0) rendezvous_.emplace(http, dims.world(), options.lost_after_s);
+  meeting_.emplace(fmt::format("http://{}:{}", http.host, http.port), options.api_key);
+  // Rank 0 may start last.
+  const Deadline deadline = Deadline::after(dims.timeout_s);
+  if (options.rank == 0) meeting_->put("open", "1");
+  for (bool open = false; !open;) {
+    try {
+      meeting_->get("open", deadline);
+      open = true;
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kUnavailable || deadline.expired()) throw;
+      std::unique_lock lock(mutex_);
+      wake_.wait_for(lock, std::chrono::milliseconds(50));  // nobody listens there yet: nothing else to wait for
+    }
+  }
+  watch_ = std::thread([this] { watch(); });
+  try {
+    host_ = make_gloo_group("all", rank(), size(), options.host, *meeting_, recorder_, dims.timeout_s);
+    const std::string name = fmt::format("dp{}.{}.{}", at_.tp, at_.cp, at_.pp);
+    dp_ = device.is_cuda()
+              ? make_nccl_group(name, at_.dp, dims.dp, device, *meeting_, recorder_, dims.timeout_s)
+              : make_gloo_group(name, at_.dp, dims.dp, options.host, *meeting_, recorder_, dims.timeout_s);
+  } catch (const std::exception& error) {
+    report(fmt::format("joining: {}", error.what()));
+    end_watch();
+    throw;
+  }
+  log::info("rank {} of {}: tp {} cp {} dp {} pp {}", rank(), size(), at_.tp, at_.cp, at_.dp, at_.pp);
+}
+
+void World::end_watch() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    wake_.notify_all();
+  }
+  watch_.join();
+}
+
+World::~World() {
+  end_watch();
+  try {
+    if (failing_) {  // the others hear of it with their next beat, while rank 0 listens
+      if (rank() == 0) meeting_->look("all-left", 3 * options_.beat_s);
+      return;
+    }
+    meeting_->leave(rank());
+    // Who listens for the others leaves last.
+    if (meeting_->add("left", 1) == size()) meeting_->put("all-left", "1");
+    if (rank() == 0) meeting_->get("all-left", Deadline::after(options_.lost_after_s));
+  } catch (const std::exception& error) {
+    log::warn("leaving the job: {}", error.what());
+  }
+}
+
+void World::watch() {
+  bool reported = false;
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    lock.unlock();
+    std::optional<std::string> failure;
+    try {
+      if (!reported && recorder_.waits_s() > dims_.timeout_s) {
+        reported = true;
+        report(fmt::format("a collective does not end: {}", recorder_.standing()));
+      }
+      failure = meeting_->beat(rank(), recorder_.standing());
+    } catch (const std::exception& error) {  // its server ends with rank 0
+      failure = fmt::format("rank 0 is gone ({}); this rank was at {}", error.what(), recorder_.standing());
+    }
+    lock.lock();
+    if (failure && !stopping_) {
+      stopping_ = failing_ = true;
+      lock.unlock();
+      failed_(*failure);
+      return;
+    }
+    wake_.wait_for(lock, std::chrono::duration<double>(options_.beat_s), [this] { return stopping_; });
+  }
+}
+
+void World::tell(std::string command) {
+  if (size() > 1) meeting_->put(fmt::format("command-{}", ++commands_), std::move(command));
+}
+
+std::string World::told() {
+  const std::string name = fmt::format("command-{}", ++commands_);
+  std::optional<std::string> command;
+  while (!command) command = meeting_->look(name, 20);
+  if (meeting_->add(name + "-read", 1) == size() - 1) meeting_->remove(name);  // by everybody
+  return std::move(*command);
+}
+
+void World::report(const std::string& why) {
+  failing_ = true;
+  log::error("rank {}: {}", rank(), why);
+  for (const std::string& line : recorder_.lines()) log::info("flight recorder: {}", line);
+  try {
+    meeting_->report_failure(rank(), why);
+  } catch (const std::exception& error) {
+    log::error("rank {}: nobody hears of it: {}", rank(), error.what());
+  }
+}
+
+}  // namespace tritonforge::parallel

@@ -1,0 +1,67 @@
+#pragma once
+// One process's place among the ranks of a job: its groups, its way to the others, and the watch that ends it when one
+// of them is gone or a collective hangs.
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "parallel/dims.h"
+#include "parallel/group.h"
+#include "parallel/recorder.h"
+#include "parallel/rendezvous.h"
+
+namespace tritonforge::parallel {
+
+class World {
+ public:
+  // Waits for the others, at most dims.timeout_s. failed: called once, from the watch's thread, when the job cannot go
+  // on; it must end the process, whose collectives may never return.
+  World(const ParallelDims& dims, const WorldOptions& options, at::Device device,
+        std::function<void(const std::string&)> failed);
+  ~World();
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  int64_t rank() const { return options_.rank; }
+  int64_t size() const { return dims_.world(); }
+  const ParallelDims& dims() const { return dims_; }
+  const Coordinates& at() const { return at_; }
+  Group& dp() { return *dp_; }      // over the device's tensors
+  Group& host() { return *host_; }  // all ranks, over the host's tensors
+  FlightRecorder& recorder() { return recorder_; }
+  Meeting& meeting() { return *meeting_; }
+
+  // Rank 0 tells the others what to do next; each gets all of it, in order.
+  void tell(std::string command);
+  std::string told();  // waits however long rank 0 takes, as long as it is there
+
+  // This rank cannot go on, so nobody can: all of them hear why. Returns; `failed` is called soon after.
+  void report(const std::string& why);
+
+ private:
+  void watch();
+  void end_watch();
+
+  const ParallelDims dims_;
+  const WorldOptions options_;
+  const Coordinates at_;
+  const std::function<void(const std::string&)> failed_;
+  std::optional<Rendezvous> rendezvous_;
+  std::optional<Meeting> meeting_;
+  FlightRecorder recorder_;
+  std::unique_ptr<Group> dp_, host_;
+  int64_t commands_ = 0;
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stopping_ = false;
+  std::atomic<bool> failing_ = false;  // the job ends; nobody is waited for
+  std::thread watch_;
+};
+
+}  // namespace tritonforge::parallel

@@ -1,0 +1,49 @@
+#pragma once
+// AdamW over the flat arenas of a model and its gradients, in the parts of them that are this rank's: by ATen's fused
+// kernel on the CPU, by kernels/gpu/adamw.cu on a GPU.
+#include "kernels/gpu/train_args.h"
+#include "train/optimizer.h"
+#include "train/sharding.h"
+
+namespace tritonforge::train {
+
+// fp32 states: moments in fp32, and masters where the weights are bfloat16. bf16_sr (GPU): no masters, moments in
+// bfloat16, everything rounded at random by (seed, step, place), so that what is too small for a step of bfloat16 moves
+// it so often as its size says.
+class FlatAdamW : public Optimizer {
+ public:
+  // `group`: the data-parallel ranks, or null.
+  FlatAdamW(const model::Model& model, Gradients& gradients, parallel::Group* group, const TrainConfig& config);
+
+  void accumulate_gradients() override {}  // the pass adds them up itself
+  void clear_gradients() override;
+  Applied step(double learning_rate) override;
+  StatePieces state() const override;
+  void masters_changed() override;
+  void before_last_pass() override {
+    gradients_.ready = [this](size_t segment) { sharding_.gradients_are_ready(segment); };
+  }
+
+ private:
+  // Of a tensor, in a part of the arena: where it begins in the tensor, in the arena and in the states.
+  struct Piece {
+    std::string name;
+    std::vector<int64_t> shape;  // of the whole tensor
+    int64_t begin, place, at, count;
+    bool decays;
+  };
+  void find_pieces();
+  void update_on_cpu(double learning_rate);
+  void update_on_gpu(double learning_rate);
+
+  const model::Model& model_;
+  Gradients& gradients_;
+  TrainConfig config_;
+  Sharding sharding_;
+  std::vector<Piece> pieces_;          // in the order of the arena
+  at::Tensor first_, second_, master_;  // [elements of own()]; the last where the weights are not fp32
+  at::Tensor decision_;                // AdamwState, as floats
+  at::Tensor partials_, begins_, decays_;  // on a GPU: scratch; [tensors]
+};
+
+}  // namespace tritonforge::train

@@ -1,0 +1,136 @@
+#include "train/ranks.h"
+
+#include <ATen/Parallel.h>
+
+#include <future>
+
+#include "base/log.h"
+#include "kernels/device.h"
+#include "train/optimizer_files.h"
+
+namespace tritonforge::train {
+namespace {
+
+constexpr std::array<std::string_view, 4> kNames{"step", "published", "checkpoint", "end"};
+constexpr double kLongestWrite = 3600;  // of a checkpoint's piece; a rank that is gone is noticed long before
+
+std::string folder_key(int64_t number) { return fmt::format("checkpoint-{}-folder", number); }
+std::string piece_key(int64_t number, int64_t rank) { return fmt::format("checkpoint-{}-rank-{}", number, rank); }
+
+// Behind the steps: waits for the folder, writes the rank's piece, says how that went.
+void write_piece(parallel::World& world, int64_t number, const StatePieces& pieces) {
+  const fs::path folder = world.meeting().get(folder_key(number), Deadline::after(kLongestWrite));
+  if (folder.empty()) return;  // rank 0 could not make one
+  Json reply;
+  try {
+    reply["sums"] = write_optimizer(pieces, folder, world.rank(), world.size());
+  } catch (const std::exception& error) {
+    reply["error"] = error.what();
+  }
+  world.meeting().put(piece_key(number, world.rank()), reply.dump());
+}
+
+void train(Trainer& trainer, const RankCommand& command) {
+  try {
+    trainer.train_step(command.kind, command.batch.sequences,
+                       command.has_figures ? std::optional(command.batch.figures) : std::nullopt);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kUsage || trainer.broken()) throw;
+    log::warn("step {}: {}", trainer.state().step + 1, error.what());  // rank 0 answers it
+  }
+}
+
+}  // namespace
+
+std::string to_bytes(const RankCommand& command) {
+  const Json head = {{"what", kNames[static_cast<size_t>(command.what)]},
+                     {"number", command.number},
+                     {"kind", name_of(command.kind)},
+                     {"has_figures", command.has_figures}};
+  return head.dump() + "\n" + to_binary(command.batch);
+}
+
+RankCommand rank_command(std::string_view bytes) {
+  const size_t line = bytes.find('\n');
+  const Json head = parse_json(std::string(bytes.substr(0, line)), "rank 0");
+  const auto what = require<std::string>(head, "what", "rank 0");
+  const auto found = std::ranges::find(kNames, what);
+  if (found == kNames.end() || line == std::string_view::npos)
+    fail(ErrorKind::kUsage, "rank 0 says '{}', which no rank knows", what);
+  return {static_cast<RankCommand::What>(found - kNames.begin()), require<int64_t>(head, "number", "rank 0"),
+          from_name<StepKind>(require<std::string>(head, "kind", "rank 0"), "kind"),
+          batch_from_binary(bytes.substr(line + 1)), require<bool>(head, "has_figures", "rank 0")};
+}
+
+std::unique_ptr<parallel::World> join_ranks(const TrainConfig& config, const parallel::WorldOptions& options) {
+  if (config.parallel.world() == 1) {
+    if (options.rank != 0) fail(ErrorKind::kUsage, "rank {} of a job of one process", options.rank);
+    return nullptr;
+  }
+  config.parallel.validate();
+  return std::make_unique<parallel::World>(config.parallel, options, kernels::open_device(config.device),
+                                           [](const std::string& why) {
+                                             log::error("the job ends: {}", why);
+                                             std::_Exit(1);  // a collective may never return
+                                           });
+}
+
+OthersCheckpoint::~OthersCheckpoint() {
+  if (told_) return;
+  try {
+    world_.meeting().put(folder_key(number_), "");
+  } catch (const std::exception& error) {
+    log::warn("checkpoint {}: the other ranks do not hear that there is none: {}", number_, error.what());
+  }
+}
+
+Json OthersCheckpoint::write_into(const fs::path& folder) {
+  told_ = true;
+  world_.meeting().put(folder_key(number_), folder.string());
+  Json sums = Json::object();
+  for (int64_t rank = 1; rank < world_.size(); ++rank) {
+    const std::string key = piece_key(number_, rank);
+    const Json reply = parse_json(world_.meeting().get(key, Deadline::after(kLongestWrite)), key);
+    world_.meeting().remove(key);
+    if (reply.contains("error"))
+      fail(ErrorKind::kUnavailable, "rank {}: {}", rank, require<std::string>(reply, "error", key));
+    sums.update(require<Json>(reply, "sums", key));
+  }
+  world_.meeting().remove(folder_key(number_));
+  return sums;
+}
+
+void follow_rank_0(const TrainConfig& config, const parallel::WorldOptions& options) {
+  config.validate_job();
+  if (config.threads > 0) at::set_num_threads(static_cast<int>(config.threads));
+  const auto world = join_ranks(config, options);
+  const fs::path from = world->meeting().get("resume", Deadline::after(config.parallel.timeout_s));
+  std::unique_ptr<Trainer> trainer;
+  Snapshot snapshot;
+  std::future<void> writing;  // ends before what it reads
+  try {
+    trainer = from.empty() ? make_trainer(config, {}, world.get()) : resume_trainer(config, from, world.get());
+    while (true) {
+      const RankCommand command = rank_command(world->told());
+      switch (command.what) {
+        case RankCommand::What::kStep: train(*trainer, command); break;
+        case RankCommand::What::kPublished: trainer->published(command.number); break;
+        case RankCommand::What::kCheckpoint:
+          if (writing.valid()) writing.get();
+          writing = std::async(std::launch::async, [&world, number = command.number,
+                                                    pieces = snapshot.take_optimizer(*trainer)] {
+            write_piece(*world, number, pieces);
+          });
+          break;
+        case RankCommand::What::kEnd:
+          if (writing.valid()) writing.get();
+          return;
+      }
+    }
+  } catch (const std::exception& error) {
+    world->report(error.what());
+    throw;
+  }
+}
+
+}  // namespace tritonforge::train

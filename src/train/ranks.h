@@ -1,0 +1,46 @@
+#pragma once
+// Several processes as one trainer: rank 0 answers HTTP and tells the others what it does; they do the same.
+#include <string>
+#include <string_view>
+
+#include "contract/step.h"
+#include "parallel/world.h"
+#include "train/checkpoint.h"
+#include "train/config.h"
+
+namespace tritonforge::train {
+
+struct RankCommand {
+  enum class What { kStep, kPublished, kCheckpoint, kEnd };
+  What what = What::kEnd;
+  int64_t number = 0;              // the version; the checkpoint's, from 1
+  StepKind kind = StepKind::kSft;  // of a step
+  SequenceBatch batch;             // likewise
+  bool has_figures = false;        // those of the batch count
+};
+std::string to_bytes(const RankCommand& command);
+RankCommand rank_command(std::string_view bytes);  // throws kUsage
+
+// The job's ranks, whose failure ends this process with its text; null where the config names one process.
+std::unique_ptr<parallel::World> join_ranks(const TrainConfig& config, const parallel::WorldOptions& options);
+
+// Has the other ranks write their pieces of the checkpoint that they were told of. Where it is not called, they hear
+// that there is none.
+class OthersCheckpoint {
+ public:
+  OthersCheckpoint(parallel::World& world, int64_t number) : world_(world), number_(number) {}
+  ~OthersCheckpoint();
+  OthersCheckpoint(const OthersCheckpoint&) = delete;
+  OthersCheckpoint& operator=(const OthersCheckpoint&) = delete;
+  Json write_into(const fs::path& folder);  // their checksums; throws kUnavailable naming the rank that could not
+
+ private:
+  parallel::World& world_;
+  const int64_t number_;
+  bool told_ = false;
+};
+
+// A rank above 0, until rank 0 says that it ends.
+void follow_rank_0(const TrainConfig& config, const parallel::WorldOptions& options);
+
+}  // namespace tritonforge::train

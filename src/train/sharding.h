@@ -1,0 +1,45 @@
+#pragma once
+// Data parallelism with a sharded optimizer, ZeRO-1 (Rajbhandari et al. 2020, section 5.1): every rank has all weights
+// and makes gradients for all of them from its own micro-batches; their sum, the optimizer's state and the update of a
+// weight are one rank's.
+#include <vector>
+
+#include "model/model.h"
+#include "parallel/group.h"
+#include "train/gradients.h"
+
+namespace tritonforge::train {
+
+// Elements of a model's arena.
+struct ArenaPart {
+  int64_t begin, count;
+};
+// What is communicated as one: the embedding, each layer, and what follows them. Together they are the arena.
+std::vector<ArenaPart> arena_segments(const model::Model& model);
+
+class Sharding {
+ public:
+  // group: null where everything is this rank's. Gradients and model outlive it.
+  Sharding(const model::Model& model, Gradients& gradients, parallel::Group* group);
+
+  const std::vector<ArenaPart>& own() const { return own_; }
+  // Nothing more is added to the segment's gradients in this step: their sum begins.
+  void gradients_are_ready(size_t segment);
+  // Afterwards the gradients in own() are the ranks' sums.
+  void sum_gradients();
+  void sum(const at::Tensor& scalar, std::string_view what);
+  // own() of the weights, as it is now, goes to all ranks.
+  void share_weights();
+
+ private:
+  at::Tensor part(const at::Tensor& arena, size_t segment) const {
+    return arena.narrow(0, segments_[segment].begin, segments_[segment].count);
+  }
+  const model::Model& model_;
+  Gradients& gradients_;
+  parallel::Group* group_;
+  std::vector<ArenaPart> segments_, own_;
+  std::vector<parallel::PendingPtr> sums_;  // of each segment, once it has begun
+};
+
+}  // namespace tritonforge::train

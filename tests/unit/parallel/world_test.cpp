@@ -1,0 +1,142 @@
+#include "parallel/world.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "unit/parallel/run_ranks.h"
+
+namespace tritonforge::parallel {
+namespace {
+
+using testing::AllOf;
+using testing::Each;
+using testing::HasSubstr;
+using testing::SizeIs;
+
+ParallelDims data_parallel(int64_t ranks, double timeout_s = 60) {
+  ParallelDims dims;
+  dims.dp = ranks;
+  dims.timeout_s = timeout_s;
+  return dims;
+}
+
+TEST(Shares, AreWholeAndEvenApartFromTheLastOne) {
+  for (const int64_t count : {0, 1, 127, 128, 1000, 5000}) {
+    for (const int64_t ranks : {1, 2, 3, 7}) {
+      int64_t next = 0;
+      for (int64_t rank = 0; rank < ranks; ++rank) {
+        const Share share = share_of(count, ranks, rank);
+        EXPECT_EQ(share.begin, next);
+        EXPECT_EQ(share.begin % 128, 0);
+        if (rank + 1 < ranks) {
+          EXPECT_EQ(share.count, share_of(count, ranks, 0).count);
+        }
+        next += share.count;
+      }
+      EXPECT_EQ(next, count);
+    }
+  }
+}
+
+TEST(Coordinates, TpVariesFastestAndPpSlowest) {
+  ParallelDims dims;
+  dims.tp = 2, dims.cp = 3, dims.dp = 5, dims.pp = 7;
+  for (int64_t rank = 0; rank < dims.world(); ++rank) {
+    const Coordinates at = coordinates_of(dims, rank);
+    EXPECT_EQ(at.tp + 2 * (at.cp + 3 * (at.dp + 5 * at.pp)), rank);
+  }
+}
+
+TEST(World, CollectivesGiveEveryRankWhatTheyPromise) {
+  for (const int64_t ranks : {1, 2, 3}) {
+    run_ranks(data_parallel(ranks), [&](World& world) {
+      Group& group = world.dp();
+      const auto mine = [&](int64_t count) {
+        return at::arange(count, at::kFloat) + 1000.0 * static_cast<double>(group.rank());
+      };
+      const double sum_of_ranks = 1000.0 * static_cast<double>(ranks * (ranks - 1)) / 2;
+      for (const int64_t count : {1, 640, 1001}) {
+        const at::Tensor total = at::arange(count, at::kFloat) * static_cast<double>(ranks) + sum_of_ranks;
+        at::Tensor x = mine(count);
+        group.all_reduce(x, "x")->wait();
+        EXPECT_TRUE(at::equal(x, total)) << count;
+
+        x = mine(count);
+        group.reduce_scatter(x, "x")->wait();
+        const Share own = share_of(count, ranks, group.rank());
+        EXPECT_TRUE(at::equal(x.narrow(0, own.begin, own.count), total.narrow(0, own.begin, own.count))) << count;
+
+        x = mine(count);
+        group.all_gather(x, "x")->wait();
+        for (int64_t rank = 0; rank < ranks; ++rank) {
+          const Share share = share_of(count, ranks, rank);
+          const at::Tensor expected = at::arange(count, at::kFloat) + 1000.0 * static_cast<double>(rank);
+          EXPECT_TRUE(at::equal(x.narrow(0, share.begin, share.count), expected.narrow(0, share.begin, share.count)));
+        }
+
+        x = mine(count);
+        group.broadcast(x, ranks - 1, "x")->wait();
+        EXPECT_TRUE(at::equal(x, at::arange(count, at::kFloat) + 1000.0 * static_cast<double>(ranks - 1)));
+      }
+    });
+  }
+}
+
+TEST(World, EveryRankHearsEveryCommandInOrder) {
+  run_ranks(data_parallel(3), [](World& world) {
+    for (int i = 0; i < 20; ++i) {
+      const std::string command(static_cast<size_t>(i) * 1000, static_cast<char>('a' + i));
+      if (world.rank() == 0) world.tell(command);
+      else EXPECT_EQ(world.told(), command) << world.rank();
+    }
+  });
+}
+
+TEST(World, ACollectiveThatHangsNamesRankOperationAndStep) {
+  Failures failures;
+  WorldOptions options;
+  options.beat_s = 0.05;
+  run_ranks(
+      data_parallel(2, /*timeout_s=*/1),
+      [&](World& world) {
+        world.recorder().at("step 7");
+        if (world.rank() == 0) {
+          EXPECT_THROW(world.dp().all_reduce(at::ones({8}), "gradient norm")->wait(), Error);
+        }
+        failures.wait_for(2);  // rank 1 never comes to it
+      },
+      &failures, options);
+  EXPECT_THAT(failures.wait_for(2),
+              AllOf(SizeIs(2), Each(AllOf(HasSubstr("rank 0: a collective does not end"), HasSubstr("step 7, all_reduce"),
+                                          HasSubstr("'gradient norm'"), HasSubstr("rank 1 was at")))));
+}
+
+TEST(World, ARankThatReportsEndsAllOfThem) {
+  Failures failures;
+  WorldOptions options;
+  options.beat_s = 0.05;
+  run_ranks(
+      data_parallel(3),
+      [&](World& world) {
+        if (world.rank() == 1) world.report("no memory for micro-batch 2");
+        failures.wait_for(3);
+      },
+      &failures, options);
+  EXPECT_THAT(failures.wait_for(3), AllOf(SizeIs(3), Each(HasSubstr("rank 1: no memory for micro-batch 2"))));
+}
+
+TEST(World, WhatIsNoPlaceInTheJobIsRefused) {
+  ParallelDims dims = data_parallel(2, 1);
+  WorldOptions options;
+  options.rank = 2;
+  options.rendezvous = "127.0.0.1:1";
+  EXPECT_THROW(World(dims, options, at::kCPU, [](const std::string&) {}), Error);
+  options.rank = 1;
+  options.rendezvous = "nowhere";
+  EXPECT_THROW(World(dims, options, at::kCPU, [](const std::string&) {}), Error);
+  options.rendezvous = "127.0.0.1:" + std::to_string(free_port());  // nobody listens
+  EXPECT_THROW(World(dims, options, at::kCPU, [](const std::string&) {}), Error);
+}
+
+}  // namespace
+}  // namespace tritonforge::parallel
