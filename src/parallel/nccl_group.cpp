@@ -12,7 +12,7 @@ class NcclGroup : public Group {
  public:
   NcclGroup(std::string name, int64_t rank, int64_t size, at::Device device, Meeting& meeting, FlightRecorder& recorder,
             double timeout_s)
-      : Group(std::move(name), rank, size), api_(gpu::open_cuda_library()), device_(device), recorder_(recorder) {
+      : Group(std::move(name), rank, size), api_(on(device)), recorder_(recorder) {
     const std::string key = "nccl-" + this->name();
     gpu::NcclId id{};
     if (rank == 0) {
@@ -23,7 +23,6 @@ class NcclGroup : public Group {
       TF_CHECK(bytes.size() == sizeof id.bytes, "an id of NCCL of {} bytes", bytes.size());
       bytes.copy(id.bytes, sizeof id.bytes);
     }
-    check_cuda(api_.set_device(device_.index()));
     check_cuda(api_.nccl_open(&comm_, &id, static_cast<int>(rank), static_cast<int>(size)));
   }
   ~NcclGroup() override { api_.nccl_close(comm_); }
@@ -62,6 +61,12 @@ class NcclGroup : public Group {
     std::shared_ptr<gpu::GpuEvent> ended_;
   };
 
+  // The stream and the events below are made on the calling thread's current device.
+  static const gpu::CudaApi& on(at::Device device) {
+    const gpu::CudaApi& api = gpu::open_cuda_library();
+    check_cuda(api.set_device(device.index()));
+    return api;
+  }
   static int fp32(const at::Tensor& x) {
     TF_CHECK(x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16, "a collective of {}",
              at::toString(x.scalar_type()));
@@ -87,10 +92,9 @@ class NcclGroup : public Group {
   }
 
   const gpu::CudaApi& api_;
-  const at::Device device_;
   FlightRecorder& recorder_;
   gpu::NcclComm* comm_ = nullptr;
-  gpu::GpuStream stream_;
+  gpu::GpuStream stream_{/*high_priority=*/true};  // or the blocks of long products leave it no place
   gpu::GpuEvent before_;
 };
 

@@ -27,6 +27,7 @@ FlatAdamW::FlatAdamW(const model::Model& model, Gradients& gradients, parallel::
                      const TrainConfig& config)
     : model_(model), gradients_(gradients), config_(config), sharding_(model, gradients, group) {
   const at::NoGradGuard no_grad;
+  gradients.weights_needed = [this](size_t segment) { sharding_.await_weights(segment); };
   find_pieces();
   int64_t count = 0;
   for (const ArenaPart& part : sharding_.own()) count += part.count;
@@ -81,10 +82,10 @@ void FlatAdamW::clear_gradients() {
 Optimizer::Applied FlatAdamW::step(double learning_rate) {
   const at::NoGradGuard no_grad;
   if (gradients_.empty) gradients_.sums.arena().zero_();
+  sharding_.await_weights();
   sharding_.sum_gradients();
   if (model_.device().is_cuda()) update_on_gpu(learning_rate);
   else update_on_cpu(learning_rate);
-  sharding_.share_weights();
   clear_gradients();
   return {TF_FIELD(norm).clone(), TF_FIELD(skipped).clone()};
 }
@@ -120,6 +121,7 @@ void FlatAdamW::update_on_cpu(double learning_rate) {
                       config_.beta2, decays == 1 ? config_.weight_decay : 0.0, config_.eps, /*amsgrad=*/false,
                       /*maximize=*/false, scale, skipped);
   }
+  for (size_t i = 0; i < sharding_.own().size(); ++i) sharding_.share_weights(i);
 }
 
 void FlatAdamW::update_on_gpu(double learning_rate) {
@@ -137,6 +139,7 @@ void FlatAdamW::update_on_gpu(double learning_rate) {
                  .eps = static_cast<float>(config_.eps)};
   const std::vector<ArenaPart>& own = sharding_.own();
   for (size_t i = 0; i < own.size(); ++i) {
+    if (own[i].count == 0) continue;
     gpu::check_cuda(api.adamw_squares(partials_.mutable_data_ptr<float>() + static_cast<int64_t>(i) * kAdamwPartials,
                                       element(gradients_.sums.arena(), own[i].begin), own[i].count, args.fp32,
                                       gpu::kStream));
@@ -147,7 +150,8 @@ void FlatAdamW::update_on_gpu(double learning_rate) {
   sharding_.sum(squares, "gradient norm");
   gpu::check_cuda(api.adamw_decide(&args, gpu::kStream));
   int64_t at = 0;
-  for (const ArenaPart& part : own) {
+  for (size_t i = 0; i < own.size(); ++i) {
+    const ArenaPart& part = own[i];
     args.gradients = element(gradients_.sums.arena(), part.begin);
     args.weights = static_cast<gpu::Bf16*>(element(model_.arena(), part.begin));
     args.master = master_.defined() ? static_cast<float*>(element(master_, at)) : nullptr;
@@ -155,7 +159,8 @@ void FlatAdamW::update_on_gpu(double learning_rate) {
     args.second = element(second_, at);
     args.place = part.begin;
     args.count = part.count;
-    gpu::check_cuda(api.adamw(&args, gpu::kStream));
+    if (part.count > 0) gpu::check_cuda(api.adamw(&args, gpu::kStream));
+    sharding_.share_weights(i);  // while the next part is updated, and the next step begins
     at += part.count;
   }
 }
@@ -180,12 +185,14 @@ StatePieces FlatAdamW::state() const {
 void FlatAdamW::masters_changed() {
   const at::NoGradGuard no_grad;
   if (!master_.defined()) return;
+  sharding_.await_weights();
   int64_t at = 0;
-  for (const ArenaPart& part : sharding_.own()) {
+  for (size_t i = 0; i < sharding_.own().size(); ++i) {
+    const ArenaPart& part = sharding_.own()[i];
     model_.arena().narrow(0, part.begin, part.count).copy_(master_.narrow(0, at, part.count));
+    sharding_.share_weights(i);
     at += part.count;
   }
-  sharding_.share_weights();
 }
 
 }  // namespace tritonforge::train

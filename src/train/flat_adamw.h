@@ -23,6 +23,8 @@ class FlatAdamW : public Optimizer {
   void before_last_pass() override {
     gradients_.ready = [this](size_t segment) { sharding_.gradients_are_ready(segment); };
   }
+  void before_passes(at::Tensor embedded) override { sharding_.embed(std::move(embedded)); }
+  void await_weights() override { sharding_.await_weights(); }
 
  private:
   // Of a tensor, in a part of the arena: where it begins in the tensor, in the arena and in the states.

@@ -33,8 +33,13 @@ class Optimizer {
   // After every micro-batch: what its backward pass left becomes part of the step's sum.
   virtual void accumulate_gradients() = 0;
   virtual void clear_gradients() = 0;
+  // Of several ranks, before an update's passes: the tokens [n] that any of them embeds, ascending, each once, on the
+  // model's device.
+  virtual void before_passes(at::Tensor) {}
   // The backward pass that follows is the step's last one: what it is through with may be summed over the ranks.
   virtual void before_last_pass() {}
+  // What reads the weights afterwards finds them whole: a pass of ours asks for its parts by itself.
+  virtual void await_weights() {}
 
   struct Applied {
     at::Tensor gradient_norm;  // scalar fp32, before the clip

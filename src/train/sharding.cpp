@@ -26,14 +26,23 @@ Sharding::Sharding(const model::Model& model, Gradients& gradients, parallel::Gr
   }
   for (const ArenaPart& segment : segments_) {
     const parallel::Share share = parallel::share_of(segment.count, group_->size(), group_->rank());
-    if (share.count > 0) own_.push_back({segment.begin + share.begin, share.count});
+    own_.push_back({segment.begin + share.begin, share.count});
   }
   sums_.resize(segments_.size());
+  shares_.resize(segments_.size());
 }
 
 void Sharding::gradients_are_ready(size_t segment) {
   if (group_ == nullptr) return;
   TF_CHECK(sums_[segment] == nullptr, "the sum of segment {} begins twice", segment);
+  const model::ModelConfig& config = model_.config();
+  // An embedding that is the head, too, has gradients everywhere.
+  const bool few = embedded_.defined() && !config.tie_embeddings && 4 * embedded_.numel() <= config.vocab_size;
+  if (segment == 0 && few) {
+    embedded_sums_ = gradients_.sums.embed_tokens().index_select(0, embedded_);
+    sums_[0] = group_->all_reduce(embedded_sums_.view({-1}), "gradients of embedded tokens");
+    return;
+  }
   sums_[segment] = group_->reduce_scatter(part(gradients_.sums.arena(), segment), fmt::format("gradients {}", segment));
 }
 
@@ -47,18 +56,30 @@ void Sharding::sum_gradients() {
     sum->wait();
     sum.reset();
   }
+  if (!embedded_sums_.defined()) return;
+  at::Tensor table = gradients_.sums.embed_tokens();
+  table.index_copy_(0, embedded_, embedded_sums_);
+  embedded_sums_.reset();
 }
 
 void Sharding::sum(const at::Tensor& scalar, std::string_view what) {
   if (group_ != nullptr) group_->all_reduce(scalar.view({-1}), what)->wait();
 }
 
-void Sharding::share_weights() {
+void Sharding::share_weights(size_t segment) {
   if (group_ == nullptr) return;
-  std::vector<parallel::PendingPtr> pending;
-  for (size_t i = 0; i < segments_.size(); ++i)
-    pending.push_back(group_->all_gather(part(model_.arena(), i), fmt::format("weights {}", i)));
-  for (const parallel::PendingPtr& one : pending) one->wait();
+  TF_CHECK(shares_[segment] == nullptr, "the weights of segment {} are shared twice", segment);
+  shares_[segment] = group_->all_gather(part(model_.arena(), segment), fmt::format("weights {}", segment));
+}
+
+void Sharding::await_weights(size_t segment) {
+  if (group_ == nullptr || shares_[segment] == nullptr) return;
+  shares_[segment]->wait();
+  shares_[segment].reset();
+}
+
+void Sharding::await_weights() {
+  for (size_t i = 0; i < shares_.size(); ++i) await_weights(i);
 }
 
 }  // namespace tritonforge::train

@@ -22,14 +22,20 @@ class Sharding {
   // group: null where everything is this rank's. Gradients and model outlive it.
   Sharding(const model::Model& model, Gradients& gradients, parallel::Group* group);
 
+  // Of each segment; where the rank is alone, of the whole arena as one.
   const std::vector<ArenaPart>& own() const { return own_; }
+  // The rows [n] of the embedding that have a gradient on any rank: where they are few, they alone are summed. Undefined:
+  // any may have.
+  void embed(at::Tensor rows) { embedded_ = std::move(rows); }
   // Nothing more is added to the segment's gradients in this step: their sum begins.
   void gradients_are_ready(size_t segment);
   // Afterwards the gradients in own() are the ranks' sums.
   void sum_gradients();
   void sum(const at::Tensor& scalar, std::string_view what);
-  // own() of the weights, as it is now, goes to all ranks.
-  void share_weights();
+  // own()[part] of the weights, as it is now, is on its way to all ranks; each calls it for every part, in their order.
+  void share_weights(size_t part);
+  void await_weights(size_t part);  // what reads them afterwards finds all ranks'
+  void await_weights();             // of all parts
 
  private:
   at::Tensor part(const at::Tensor& arena, size_t segment) const {
@@ -38,8 +44,9 @@ class Sharding {
   const model::Model& model_;
   Gradients& gradients_;
   parallel::Group* group_;
+  at::Tensor embedded_, embedded_sums_;  // rows; their gradients, while they are summed
   std::vector<ArenaPart> segments_, own_;
-  std::vector<parallel::PendingPtr> sums_;  // of each segment, once it has begun
+  std::vector<parallel::PendingPtr> sums_, shares_;  // of each segment, while they are under way
 };
 
 }  // namespace tritonforge::train

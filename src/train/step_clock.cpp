@@ -26,7 +26,8 @@ void StepClock::begin(StepPart part, std::string detail) {
 
 PartSeconds StepClock::end() {
   mark(StepPart::kUpdate, "");
-  kernels::synchronize(device_);
+  // Not for the whole device: weights may be on their way to the ranks beside the step that follows.
+  if (marks_.back().event) marks_.back().event->synchronize();
   PartSeconds seconds{};
   for (size_t i = 0; i + 1 < marks_.size(); ++i) {
     const Mark &from = marks_[i], &to = marks_[i + 1];

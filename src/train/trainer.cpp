@@ -11,6 +11,7 @@
 #include "train/losses.h"
 #include "train/packing.h"
 #include "train/schedule.h"
+#include "train/to_device.h"
 
 namespace tritonforge::train {
 namespace {
@@ -75,6 +76,17 @@ std::vector<MicroBatch> pack(StepKind kind, const std::vector<TrainSequence>& se
     batches.push_back(make_micro_batch(sequences, bin, weights, versions, model.device()));
   }
   return batches;
+}
+
+// The tokens that the sequences' passes embed, ascending, each once.
+at::Tensor embedded_tokens(const std::vector<TrainSequence>& sequences, at::Device device) {
+  std::vector<int64_t> tokens;
+  for (const TrainSequence& sequence : sequences)
+    tokens.insert(tokens.end(), sequence.tokens.begin(), sequence.tokens.begin() + forward_length(sequence));
+  std::ranges::sort(tokens);
+  const auto repeated = std::ranges::unique(tokens);
+  tokens.erase(repeated.begin(), repeated.end());
+  return to_device(tokens, device);
 }
 
 // start, reference: log-probs before the step's updates, and the reference model's; the latter where there is one.
@@ -148,7 +160,8 @@ std::vector<Trainer::Update> Trainer::prepare(StepKind kind, std::span<const Tra
   std::vector<Update> updates;
   for (const auto& part :
        split_batch(std::move(chosen.sequences), config_.optimizer_steps_per_batch, Rng::derive(config_.seed, step))) {
-    updates.push_back({pack(kind, part, config_, state_.weight_versions, model_, rank), {}});
+    updates.push_back({pack(kind, part, config_, state_.weight_versions, model_, rank), {}, {}});
+    if (world_ != nullptr) updates.back().embedded = embedded_tokens(part, model_.device());
   }
   // With one update the ratio's denominator is the forward pass itself; with more, the weights move in between.
   if (kind == StepKind::kSft || updates.size() == 1) return updates;
@@ -213,6 +226,7 @@ StepMetrics Trainer::train_step(StepKind kind, std::span<const TrainSequence> se
     const std::vector<Update> updates = prepare(kind, sequences, step, record);
     update_count = updates.size();
     for (const Update& update : updates) {
+      optimizer_->before_passes(update.embedded);
       for (size_t index = 0; index < update.batches.size(); ++index) {
         pass_over(kind, update, index, record);
         record.add_flops(training_flops(model_.config(), update.batches[index]));

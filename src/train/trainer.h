@@ -44,7 +44,10 @@ class Trainer {
                          const std::optional<BatchFigures>& leased = std::nullopt);
 
   const TrainConfig& config() const { return config_; }
-  model::Model& model() { return model_; }
+  model::Model& model() {
+    optimizer_->await_weights();
+    return model_;
+  }
   Optimizer& optimizer() { return *optimizer_; }
   const TrainerState& state() const { return state_; }
   bool broken() const { return broken_; }
@@ -58,6 +61,7 @@ class Trainer {
  private:
   struct Update {
     std::vector<MicroBatch> batches;
+    at::Tensor embedded;                      // tokens that any rank embeds, each once; undefined where there is one
     std::vector<at::Tensor> start_log_probs;  // of each batch; none where the step has one update
   };
   // Nothing has changed when it throws.

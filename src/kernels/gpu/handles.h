@@ -66,7 +66,9 @@ class PinnedRange {
 
 class GpuStream {
  public:
-  GpuStream() { check_cuda(open_cuda_library().stream_create(&stream_, /*high_priority=*/0)); }
+  explicit GpuStream(bool high_priority = false) {
+    check_cuda(open_cuda_library().stream_create(&stream_, high_priority ? 1 : 0));
+  }
   ~GpuStream() { open_cuda_library().stream_destroy(stream_); }
   GpuStream(const GpuStream&) = delete;
   GpuStream& operator=(const GpuStream&) = delete;

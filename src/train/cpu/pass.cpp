@@ -25,11 +25,15 @@ class CpuPass : public Pass {
  public:
   CpuPass(const model::Model& model, const TrainConfig& config, Gradients* gradients)
       : gradients_(gradients),
+        layers_count_(model.config().num_layers),
         layers_(model, std::max<int64_t>(0, config.recompute_layers)),
         head_(model, config.lm_head_chunk) {}
 
   TargetScores forward(const MicroBatch& batch, bool train, const at::Tensor&) override {
     const Threads threads;
+    if (gradients_ != nullptr && gradients_->weights_needed) {  // panels are made of all of them
+      for (int64_t i = 0; i <= layers_count_ + 1; ++i) gradients_->weights_needed(static_cast<size_t>(i));
+    }
     const at::Tensor& x = layers_.forward(batch, train);
     batch_ = train ? &batch : nullptr;
     return head_.forward(batch, x.narrow(0, 0, batch.tokens));
@@ -52,6 +56,7 @@ class CpuPass : public Pass {
 
  private:
   Gradients* gradients_;
+  const int64_t layers_count_;
   cpu::Layers layers_;
   cpu::Head head_;
   const MicroBatch* batch_ = nullptr;  // of the forward pass that waits for its backward pass

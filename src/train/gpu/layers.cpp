@@ -134,7 +134,7 @@ void Layers::after_attention(int64_t layer, bool output) {
   products_.forward(rows(x(layer + 1)), rows(act_), w.down_proj, {}, y);
 }
 
-at::Tensor Layers::forward(const MicroBatch& batch, bool train) {
+at::Tensor Layers::forward(const MicroBatch& batch, bool train, const SegmentHook& needed) {
   tokens_ = batch.tokens;
   attention_.begin(batch);
   reserve(batch.tokens, train);
@@ -145,14 +145,17 @@ at::Tensor Layers::forward(const MicroBatch& batch, bool train) {
   };
   ids_ = numbers(batch.ids);
   positions_ = numbers(batch.positions);
+  if (needed) needed(0);
   check_cuda(api_.embed(bits(x(0)), bits(model_.embed_tokens()), ids_.const_data_ptr<int32_t>(), rows_,
                         config_.hidden_size, kStream));
   for (int64_t layer = 0; layer < config_.num_layers; ++layer) {
+    if (needed) needed(static_cast<size_t>(layer) + 1);
     before_attention(layer);
     attention_.forward(operands(layer));
     attended(layer).out.narrow(0, tokens_, rows_ - tokens_).zero_();
     after_attention(layer, true);
   }
+  if (needed) needed(static_cast<size_t>(config_.num_layers) + 1);
   return output();
 }
 

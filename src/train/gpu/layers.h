@@ -23,8 +23,8 @@ class Layers {
   static int64_t workspace_bytes(const model::ModelConfig& shape, int64_t tokens, bool train);
 
   // Hidden states after the last layer, before the last norm: rows of tokens, padded with rows that nobody reads; valid
-  // until the next pass. `train`: backward() may follow.
-  at::Tensor forward(const MicroBatch& batch, bool train);
+  // until the next pass. `train`: backward() may follow. needed: see Gradients; may be null.
+  at::Tensor forward(const MicroBatch& batch, bool train, const SegmentHook& needed);
   at::Tensor output() { return rows(x(config_.num_layers)); }  // of the last forward pass
   // The gradient of the output, all zeros, to be written before backward(), which overwrites it.
   at::Tensor zeroed_grad();

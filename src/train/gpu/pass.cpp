@@ -24,7 +24,8 @@ class GpuPass : public Pass {
     const at::NoGradGuard no_grad;
     use_device();
     batch_ = train ? &batch : nullptr;
-    return head_.forward(batch, layers_.forward(batch, train), train ? known : at::Tensor(),
+    const SegmentHook& needed = gradients_ != nullptr ? gradients_->weights_needed : no_hook_;
+    return head_.forward(batch, layers_.forward(batch, train, needed), train ? known : at::Tensor(),
                          train ? gradients_ : nullptr);
   }
 
@@ -49,6 +50,7 @@ class GpuPass : public Pass {
 
   const model::Model& model_;
   Gradients* gradients_;
+  const SegmentHook no_hook_;
   gpu::Products products_;
   gpu::Layers layers_;
   gpu::Head head_;

@@ -120,6 +120,22 @@ TEST(Ranks, OneWithoutAMicroBatchTakesPart) {
   });
 }
 
+// Then the rows of the embedding that have a gradient are summed alone.
+TEST(Ranks, FewTokensAreSummedAsAllAre) {
+  expect_equal_courses(
+      config_of(1),
+      [](Trainer& trainer, Course& course) {
+        for (uint64_t step = 0; step < 10; ++step) {
+          auto sequences = sample_sequences(5, 90 + step);
+          for (TrainSequence& sequence : sequences) {
+            for (int64_t& token : sequence.tokens) token = 7 * (token % 8);
+          }
+          course.steps.push_back(trainer.train_step(StepKind::kSft, sequences));
+        }
+      },
+      /*tied=*/false);
+}
+
 TEST(Ranks, WhatIsNoStepIsRefusedByAllAndTheNextOneIsTaken) {
   const auto all = courses(config_of(2), true, [](Trainer& trainer, Course& course) {
     auto wrong = sample_sequences(3, 5);
