@@ -230,7 +230,8 @@ void print_stats(const StatsFlags& flags) {
   fmt::print(
       "{} pairs, {} verified, {} with a refinement ({} with two), {} distinct combinations, {} duplicates, {} leaked "
       "into train\n",
-      stats.pairs, stats.verified, stats.refinements, stats.several_refinements, stats.by_combo.size(), stats.duplicates, stats.leaked);
+      stats.pairs, stats.verified, stats.refinements, stats.several_refinements, stats.by_combo.size(),
+      stats.duplicates, stats.leaked);
   fmt::print("characters of a problem {}..{} (median {}), of a solution {}..{} (median {})\n", stats.problem_chars.min,
              stats.problem_chars.max, stats.problem_chars.median, stats.solution_chars.min, stats.solution_chars.max,
              stats.solution_chars.median);

@@ -26,8 +26,10 @@ struct Size {
 const std::vector<Size>& sizes_of(Form form) {
   static const std::vector<Size> rows{{"batch_size", {16, 32, 50, 64, 100, 128}},
                                       {"features", {32, 48, 64, 96, 100, 128, 160, 200, 256}}};
-  static const std::vector<Size> images{
-      {"batch_size", {2, 3, 4}}, {"channels", {4, 8, 12, 16}}, {"height", {16, 20, 24, 32}}, {"width", {16, 20, 24, 32}}};
+  static const std::vector<Size> images{{"batch_size", {2, 3, 4}},
+                                        {"channels", {4, 8, 12, 16}},
+                                        {"height", {16, 20, 24, 32}},
+                                        {"width", {16, 20, 24, 32}}};
   static const std::vector<Size> sequences{
       {"batch_size", {2, 3, 4}}, {"length", {16, 24, 32, 48, 50, 64}}, {"features", {32, 48, 64, 96}}};
   return form == Form::kRows ? rows : form == Form::kImages ? images : sequences;
@@ -129,10 +131,11 @@ SpecialDraw draw_chain(const std::vector<const Part*>& parts, Rng& rng, const Pa
   names.insert(names.begin(), "x");
   const bool sized = texts.init.find(features) != std::string::npos;
   const auto module = [&](std::string_view name, const std::string& forward) {
-    return fmt::format("class {}(nn.Module):\n    def __init__(self{}):\n        super().__init__()\n{}\n"
-                       "    def forward(self, {}):\n{}        return x\n",
-                       name, sized ? ", " + features : "", indented(texts.init, "        "), fmt::join(names, ", "),
-                       indented(forward, "        "));
+    return fmt::format(
+        "class {}(nn.Module):\n    def __init__(self{}):\n        super().__init__()\n{}\n"
+        "    def forward(self, {}):\n{}        return x\n",
+        name, sized ? ", " + features : "", indented(texts.init, "        "), fmt::join(names, ", "),
+        indented(forward, "        "));
   };
 
   // Problem and solution.

@@ -198,8 +198,7 @@ class Generator {
     // Some mistakes have no effect (a mask that the values do not need); the verdict tells.
     for (int i = 0; i < 4 && refinements.empty(); ++i) {
       const bool composed = draw.composition && (!wide || rng.below(2) == 0);
-      const auto mistake = composed ? draw_mistake(*draw.composition, families_, rng)
-                                    : spoil(draw.pair.solution, rng);
+      const auto mistake = composed ? draw_mistake(*draw.composition, families_, rng) : spoil(draw.pair.solution, rng);
       if (!mistake || mistake->source == draw.pair.solution) continue;
       if (auto found = noticed(draw.pair.problem, *mistake)) refinements.push_back(*std::move(found));
     }

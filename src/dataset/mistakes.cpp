@@ -99,7 +99,7 @@ std::optional<Mistake> spoil(const std::string& solution, Rng& rng) {
     if (found.empty()) continue;
     const std::smatch& match = found[rng.below(found.size())];
     std::string source = solution.substr(0, static_cast<size_t>(match.position())) + match.format(kind.with) +
-             solution.substr(static_cast<size_t>(match.position() + match.length()));
+                         solution.substr(static_cast<size_t>(match.position() + match.length()));
     if (source != solution) return Mistake{std::string(kind.name), std::move(source)};
   }
   return std::nullopt;

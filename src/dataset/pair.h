@@ -50,8 +50,8 @@ struct PairStats {
   };
   size_t pairs = 0, verified = 0;
   size_t refinements = 0, several_refinements = 0;  // pairs with one or more, with more than one
-  size_t duplicates = 0;  // problems that an earlier line has already
-  size_t leaked = 0;      // held-out or rl combinations (in any order) that train has too
+  size_t duplicates = 0;                            // problems that an earlier line has already
+  size_t leaked = 0;                                // held-out or rl combinations (in any order) that train has too
   std::map<std::string, size_t> by_split, by_family, by_combo, by_style, by_mistake, by_chain_length;
   Length problem_chars, solution_chars;
 };

@@ -188,24 +188,24 @@ struct Parser {
     }
 
     // What is set may hold placeholders, too.
-    const std::function<std::string(const Line&, std::string_view, int)> filled = [&](const Line& line,
-                                                                                      std::string_view from, int depth) {
-      return fill_placeholders(from, [&](std::string_view placeholder) -> std::string {
-        if (placeholder == kEpilogue) fail_at(line, "an epilogue is a line 'x = _EPILOGUE_(x)'");
-        if (placeholder == "SIZES") fail_at(line, "_SIZES_ is a line of its own without indentation");
-        if (!names.contains(placeholder)) {
-          fail_at(line, "_{}_ is not declared{}", placeholder,
-                  nearest_hint(std::string(placeholder), {names.begin(), names.end()}));
-        }
-        used.emplace(placeholder);
-        for (const auto& [key, value] : fixed) {
-          if (key != placeholder) continue;
-          if (depth == 4) fail_at(line, "_{}_ is set to what is set, five deep", placeholder);
-          return filled(line, value, depth + 1);
-        }
-        return fmt::format("_{}_", placeholder);
-      });
-    };
+    const std::function<std::string(const Line&, std::string_view, int)> filled =
+        [&](const Line& line, std::string_view from, int depth) {
+          return fill_placeholders(from, [&](std::string_view placeholder) -> std::string {
+            if (placeholder == kEpilogue) fail_at(line, "an epilogue is a line 'x = _EPILOGUE_(x)'");
+            if (placeholder == "SIZES") fail_at(line, "_SIZES_ is a line of its own without indentation");
+            if (!names.contains(placeholder)) {
+              fail_at(line, "_{}_ is not declared{}", placeholder,
+                      nearest_hint(std::string(placeholder), {names.begin(), names.end()}));
+            }
+            used.emplace(placeholder);
+            for (const auto& [key, value] : fixed) {
+              if (key != placeholder) continue;
+              if (depth == 4) fail_at(line, "_{}_ is set to what is set, five deep", placeholder);
+              return filled(line, value, depth + 1);
+            }
+            return fmt::format("_{}_", placeholder);
+          });
+        };
     const auto expanded = [&](const std::vector<Line>& lines, bool may_have_epilogue) {
       std::string text;
       bool has_epilogue = false;
@@ -226,7 +226,8 @@ struct Parser {
         text += filled(line, line.text, /*depth=*/0);
         text += '\n';
       }
-      if (max_epilogue > 0 && may_have_epilogue && !has_epilogue) fail_at(lines.back(), "this text has no line 'x = _EPILOGUE_(x)'");
+      if (max_epilogue > 0 && may_have_epilogue && !has_epilogue)
+        fail_at(lines.back(), "this text has no line 'x = _EPILOGUE_(x)'");
       return text;
     };
     for (const auto& text : form.texts) {

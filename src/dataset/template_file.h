@@ -34,9 +34,9 @@ struct TemplateForm {
     std::string_view name;
     bool required = true, has_epilogue = true;  // where the family declares one
   };
-  std::vector<Text> texts;                                // in this order
-  std::vector<std::string> keys, required_keys;           // declarations "# key: value" besides those above
-  std::vector<std::string> given;                         // placeholders that are filled later
+  std::vector<Text> texts;                       // in this order
+  std::vector<std::string> keys, required_keys;  // declarations "# key: value" besides those above
+  std::vector<std::string> given;                // placeholders that are filled later
 };
 
 struct TemplateFamily {

@@ -20,10 +20,9 @@ std::string bars(const std::string& title, const std::vector<std::pair<std::stri
   for (const auto& [name, count] : counts) largest = std::max(largest, count);
   std::string html = "<h2>" + escape_html(title) + "</h2>\n<div class=scroll><table><tbody>";
   for (const auto& [name, count] : counts) {
-    html += fmt::format(
-        "<tr><td>{}</td><td class=n>{}</td><td class=bar><div style='width:{:.1f}%'></div></td></tr>\n",
-        escape_html(name.empty() ? "(none)" : name), grouped(count),
-        100.0 * static_cast<double>(count) / static_cast<double>(largest));
+    html += fmt::format("<tr><td>{}</td><td class=n>{}</td><td class=bar><div style='width:{:.1f}%'></div></td></tr>\n",
+                        escape_html(name.empty() ? "(none)" : name), grouped(count),
+                        100.0 * static_cast<double>(count) / static_cast<double>(largest));
   }
   return html + "</tbody></table></div>\n";
 }
@@ -94,10 +93,10 @@ constexpr std::string_view kStyle =
 
 std::string data_page(const Json& card, const std::vector<dataset::Row>& samples) {
   const std::string name = escape_html(card["name"].get<std::string>());
-  std::string html =
-      fmt::format("<!doctype html>\n<html lang=en>\n<meta charset=utf-8>\n<meta name=viewport "
-                  "content='width=device-width'>\n<title>{0}</title>\n<style>{1}{2}</style>\n<h1>{0}</h1>\n",
-                  name, web_bench_report_css, kStyle);
+  std::string html = fmt::format(
+      "<!doctype html>\n<html lang=en>\n<meta charset=utf-8>\n<meta name=viewport "
+      "content='width=device-width'>\n<title>{0}</title>\n<style>{1}{2}</style>\n<h1>{0}</h1>\n",
+      name, web_bench_report_css, kStyle);
   const Json& stages = card["stages"];
   if (!stages.empty()) {
     html += fmt::format("<p>{} of {} rows kept, seed {}</p>\n", grouped(stages.back()["kept"].get<int64_t>()),
@@ -105,10 +104,10 @@ std::string data_page(const Json& card, const std::vector<dataset::Row>& samples
   }
   html += stages_table(stages);
   for (const auto& [split, counts] : card["splits"].items()) {
-    html += bars(fmt::format("Split {}: {} conversations, {} tokens, {} learned", split,
-                             grouped(counts["rows"].get<int64_t>()), grouped(counts["tokens"].get<int64_t>()),
-                             grouped(counts["learned"].get<int64_t>())),
-                 lengths_of(counts));
+    html += bars(
+        fmt::format("Split {}: {} conversations, {} tokens, {} learned", split, grouped(counts["rows"].get<int64_t>()),
+                    grouped(counts["tokens"].get<int64_t>()), grouped(counts["learned"].get<int64_t>())),
+        lengths_of(counts));
   }
   html += bars("Families", counts_of(card["families"])) + bars("Licences", counts_of(card["licences"])) +
           checksums_table(card) + "<h2>Samples</h2>\n";

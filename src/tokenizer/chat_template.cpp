@@ -23,10 +23,10 @@ struct KnownTemplate {
   ChatFormat format;
 };
 constexpr KnownTemplate kKnown[] = {
-    {"e392aa06018503fd2469c9508f79506e", ChatFormat::kQwen2},  // Qwen2.5, Qwen2.5-Coder: Instruct
-    {"4457e3d12b367a860283f874ff58d644", ChatFormat::kQwen3},  // Qwen3, as first published
+    {"e392aa06018503fd2469c9508f79506e", ChatFormat::kQwen2},   // Qwen2.5, Qwen2.5-Coder: Instruct
+    {"4457e3d12b367a860283f874ff58d644", ChatFormat::kQwen3},   // Qwen3, as first published
     {"09facc0e4aa943189799ad6e2dea0594", ChatFormat::kLlama3},  // Meta-Llama-3 Instruct
-    {"0fab82ce8f4d5175c9e0155c80737cf2", ChatFormat::kQwen3},  // and later: the same where contents are texts
+    {"0fab82ce8f4d5175c9e0155c80737cf2", ChatFormat::kQwen3},   // and later: the same where contents are texts
 };
 
 std::string_view strip_left(std::string_view text) {
@@ -303,8 +303,8 @@ ChatFormat recognise_chat_format(const std::string& chat_template, const std::st
   }
   std::string first_line = chat_template.substr(0, std::min<size_t>(chat_template.find('\n'), 60));
   fail(ErrorKind::kUnsupported,
-       "{}: template {} ('{}...') is not understood; those of Qwen2.5, Qwen3, Llama 3 and plain ChatML are", where, found,
-       first_line);
+       "{}: template {} ('{}...') is not understood; those of Qwen2.5, Qwen3, Llama 3 and plain ChatML are", where,
+       found, first_line);
 }
 
 std::string render_chat(ChatFormat format, const std::vector<Message>& messages, const ChatOptions& options) {
@@ -319,9 +319,7 @@ std::string render_chat(ChatFormat format, const std::vector<Message>& messages,
   return out;
 }
 
-std::string_view end_of_turn(ChatFormat format) {
-  return format == ChatFormat::kLlama3 ? "<|eot_id|>" : "<|im_end|>";
-}
+std::string_view end_of_turn(ChatFormat format) { return format == ChatFormat::kLlama3 ? "<|eot_id|>" : "<|im_end|>"; }
 
 std::string render_continuation(ChatFormat format, const std::vector<Message>& messages, const ChatOptions& options) {
   if (format == ChatFormat::kLlama3) {

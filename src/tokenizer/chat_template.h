@@ -1,6 +1,6 @@
 #pragma once
-// Chat templates of Qwen2.5, Qwen3 and Llama 3, rendered by own code and recognised by the template's text; any other template
-// is refused by name. Equal to the Jinja templates character by character.
+// Chat templates of Qwen2.5, Qwen3 and Llama 3, rendered by own code and recognised by the template's text; any other
+// template is refused by name. Equal to the Jinja templates character by character.
 #include <string>
 #include <vector>
 

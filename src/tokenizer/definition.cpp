@@ -61,8 +61,8 @@ class DefinitionReader {
     if (!definition_.nfc && !json.is_null()) unsupported("normalizer", json);
   }
 
-  // ByteLevel only moves offsets, which nobody sees here. TemplateProcessing puts a begin of text before what is encoded
-  // alone; here text is encoded as it is, and a chat template says itself where it begins.
+  // ByteLevel only moves offsets, which nobody sees here. TemplateProcessing puts a begin of text before what is
+  // encoded alone; here text is encoded as it is, and a chat template says itself where it begins.
   void read_post_processor(const Json& json) {
     const Json alone = Json::array({json});
     const bool sequence = type_of(json) == "Sequence" && part(json, "processors").is_array();

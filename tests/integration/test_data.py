@@ -249,7 +249,18 @@ def test_chains_and_their_repairs_are_judged(tmp_path, monkeypatch):
         "scatter_add_rows gather_columns max_columns group_norm_fused mean_over_time"
     )
     file = tmp_path / "pairs.jsonl"
-    arguments = ["--count", 18, "--style", "wide", "--refinements", 1, "--trials", 1, "--families", families.replace(" ", ",")]
+    arguments = [
+        "--count",
+        18,
+        "--style",
+        "wide",
+        "--refinements",
+        1,
+        "--trials",
+        1,
+        "--families",
+        families.replace(" ", ","),
+    ]
     result = json.loads(data("generate", "--output", file, *arguments, "--json"))
     pairs = [json.loads(line) for line in file.read_text().splitlines()]
     assert result["rejected"] == [] and all(pair["verified"] for pair in pairs)

@@ -8,12 +8,12 @@
 # family: argmax_columns
 # set TORCH: torch.argmax(x, dim=0)
 # set START: -float("inf")
-# set COMPARE: >
+# set BETTER: x > best
 
 # family: argmin_columns
 # set TORCH: torch.argmin(x, dim=0)
 # set START: float("inf")
-# set COMPARE: <
+# set BETTER: x < best
 
 # --- forward ---
 x = _TORCH_
@@ -26,7 +26,7 @@ def _KERNEL_(x_ptr, out_ptr, M, N, BLOCK: tl.constexpr):
     place = tl.zeros((BLOCK,), dtype=tl.int64)
     for row in range(M):
         x = tl.load(x_ptr + row * N + cols, mask=cols < N, other=0.0)
-        better = x _COMPARE_ best
+        better = _BETTER_
         place = tl.where(better, row, place)
         best = tl.where(better, x, best)
     tl.store(out_ptr + cols, place, mask=cols < N)

@@ -202,9 +202,18 @@ TEST_P(TaughtText, WhatIsLearnedIsTheAnswersWhoeverWroteThemLike) {
   const std::vector<int64_t> opened = tokenizer.encode(llama ? "<|start_header_id|>assistant<|end_header_id|>\n\n"
                                                              : "<|im_start|>assistant\n");
   Rng rng(12);
-  const std::vector<std::string> words = {
-      "x = tl.load(p)", "\n",     "<|im_end|>",   "<|im_start|>assistant\n", "ü", "  ", "<think>", "```python\n", "<|eot_id|>",
-      "1e-5",           "\r\n\t", "<|endoftext|>"};
+  const std::vector<std::string> words = {"x = tl.load(p)",
+                                          "\n",
+                                          "<|im_end|>",
+                                          "<|im_start|>assistant\n",
+                                          "ü",
+                                          "  ",
+                                          "<think>",
+                                          "```python\n",
+                                          "<|eot_id|>",
+                                          "1e-5",
+                                          "\r\n\t",
+                                          "<|endoftext|>"};
   const auto drawn = [&] {
     std::string text;
     for (uint64_t i = rng.below(12); i > 0; --i) text += words[rng.below(words.size())];
@@ -263,7 +272,7 @@ INSTANTIATE_TEST_SUITE_P(Formats, TaughtText,
                          testing::Values(TextCase{"", true}, TextCase{"qwen2.5.jinja", true},
                                          TextCase{"qwen3.jinja", true}, TextCase{"qwen3.jinja", false},
                                          TextCase{"qwen3-later.jinja", true}, TextCase{"llama3.jinja", true},
-                         TextCase{"llama3.jinja", false}));
+                                         TextCase{"llama3.jinja", false}));
 
 }  // namespace
 }  // namespace tritonforge::rollout
