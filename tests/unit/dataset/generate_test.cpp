@@ -173,18 +173,28 @@ TEST(Generate, AWideSetHasRepairsOfTwoSteps) {
     if (solved.insert(problem).second) return verdict(true);
     return verdict(false, candidate.size() % 2 == 0 ? Fault::kCompileError : Fault::kMismatch);
   };
-  int repairs = 0, of_two = 0;
+  // How much of `wrong` lies between what it and the solution begin and end with.
+  const auto changed = [](const std::string& wrong, const std::string& right) {
+    const size_t shorter = std::min(wrong.size(), right.size());
+    size_t begin = 0, end = 0;
+    while (begin < shorter && wrong[begin] == right[begin]) ++begin;
+    while (end < shorter - begin && wrong[wrong.size() - 1 - end] == right[right.size() - 1 - end]) ++end;
+    return std::max(wrong.size(), right.size()) - begin - end;
+  };
+  int repairs = 0, of_two = 0, nearer = 0;
   for (const auto& pair : generate({.count = 300, .style = PairStyle::kWide, .refinements = 0.8}, evaluate)) {
     repairs += !pair.refinements.empty();
     if (pair.refinements.size() < 2) continue;
     ++of_two;
     EXPECT_EQ(pair.refinements.size(), 2u);
     EXPECT_EQ(pair.messages.size(), 6u);
+    nearer += changed(pair.refinements[1].wrong, pair.solution) <= changed(pair.refinements[0].wrong, pair.solution);
     EXPECT_NE(pair.refinements[0].wrong, pair.refinements[1].wrong);
     EXPECT_NE(pair.refinements[0].feedback, pair.refinements[1].feedback) << "else there was no step forward";
   }
   EXPECT_GT(repairs, 200);
   EXPECT_GT(of_two, 30);
+  EXPECT_GT(nearer, of_two * 9 / 10) << "the first attempt has a mistake more than the second";
 }
 
 TEST(Generate, AMistakeThatIsNotNoticedIsNoRefinement) {
