@@ -129,4 +129,4 @@ os.sched_setaffinity(0, cores)
 command = [options.build / "bench/tokenizer_encode", options.tokenizer, options.repeats, len(cores), *files]
 done = subprocess.run([str(word) for word in command], check=True, capture_output=True, text=True)
 threads = json.loads(done.stdout)["mb_per_s"][1:]  # the first pass knows no word
-print(f"  {len(cores)} threads         {spread(threads)} MB per CPU second of each, {len(cores)} times that on idle cores")
+print(f"  {len(cores)} threads         {spread(threads)} MB per CPU second of each")
