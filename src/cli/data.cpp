@@ -143,6 +143,15 @@ void emit_problems(const fs::path& folder, const fs::path& pairs_file, const Emi
   }
 }
 
+void print_counts(std::string_view title, const std::map<std::string, size_t>& counts, size_t most = SIZE_MAX) {
+  std::vector<std::pair<std::string, size_t>> sorted(counts.begin(), counts.end());
+  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  fmt::print("{}\n", title);
+  for (size_t i = 0; i < std::min(most, sorted.size()); ++i)
+    fmt::print("  {:6}  {}\n", sorted[i].second, sorted[i].first);
+  if (sorted.size() > most) fmt::print("  {:>6}  more\n", sorted.size() - most);
+}
+
 void generate(const GenerateFlags& flags) {
   dataset::GenerateOptions options = flags.options;
   options.holdout = read_holdout(options.holdout);
@@ -198,6 +207,8 @@ void generate(const GenerateFlags& flags) {
                             {"refinements", report.refinements},
                             {"evaluations", report.evaluations},
                             {"rejected", report.rejected},
+                            {"rejected_by", report.rejected_by},
+                            {"harmless_mistakes", report.harmless_mistakes},
                             {"seconds", report.seconds}}
                            .dump());
     return;
@@ -205,16 +216,8 @@ void generate(const GenerateFlags& flags) {
   fmt::print("{} pairs ({} with a refinement) in {} -> {}; {} evaluations, {} solutions refused\n", report.written,
              report.refinements, format_duration(report.seconds), output.string(), report.evaluations,
              report.rejected.size());
+  if (!report.rejected_by.empty()) print_counts("refused", report.rejected_by);
   for (const auto& reason : report.rejected) fmt::print(stderr, "refused: {}\n", reason);
-}
-
-void print_counts(std::string_view title, const std::map<std::string, size_t>& counts, size_t most = SIZE_MAX) {
-  std::vector<std::pair<std::string, size_t>> sorted(counts.begin(), counts.end());
-  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
-  fmt::print("{}\n", title);
-  for (size_t i = 0; i < std::min(most, sorted.size()); ++i)
-    fmt::print("  {:6}  {}\n", sorted[i].second, sorted[i].first);
-  if (sorted.size() > most) fmt::print("  {:>6}  more\n", sorted.size() - most);
 }
 
 void print_stats(const StatsFlags& flags) {
@@ -225,8 +228,10 @@ void print_stats(const StatsFlags& flags) {
     return;
   }
   fmt::print(
-      "{} pairs, {} verified, {} with a refinement, {} distinct combinations, {} duplicates, {} leaked into train\n",
-      stats.pairs, stats.verified, stats.refinements, stats.by_combo.size(), stats.duplicates, stats.leaked);
+      "{} pairs, {} verified, {} with a refinement ({} with two), {} distinct combinations, {} duplicates, {} leaked "
+      "into train\n",
+      stats.pairs, stats.verified, stats.refinements, stats.several_refinements, stats.by_combo.size(),
+      stats.duplicates, stats.leaked);
   fmt::print("characters of a problem {}..{} (median {}), of a solution {}..{} (median {})\n", stats.problem_chars.min,
              stats.problem_chars.max, stats.problem_chars.median, stats.solution_chars.min, stats.solution_chars.max,
              stats.solution_chars.median);

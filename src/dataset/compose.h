@@ -7,6 +7,7 @@
 
 #include "base/named_enum.h"
 #include "base/rng.h"
+#include "dataset/mistakes.h"
 #include "dataset/operators.h"
 
 namespace tritonforge::dataset {
@@ -14,8 +15,9 @@ namespace tritonforge::dataset {
 enum class PairStyle {
   kCompact,  // as short as correct Triton allows: what a model of a few million parameters can learn
   kFull,     // docstrings, parameters, wrappers, two-dimensional tiles, more families
+  kWide,     // full's, and chains of parts (chain.h), which have several kernels; more and other mistakes
 };
-constexpr std::array<std::string_view, 2> names_of(PairStyle) { return {"compact", "full"}; }
+constexpr std::array<std::string_view, 3> names_of(PairStyle) { return {"compact", "full", "wide"}; }
 
 struct Step {
   const Operator* op = nullptr;
@@ -47,12 +49,8 @@ std::optional<Composition> draw_composition(PairStyle style, const std::vector<c
 std::string problem_source(const Composition& composition);
 std::string solution_source(const Composition& composition);
 
-// The solution with one mistake of the kind that models make. Whether it is really wrong only a verdict can say.
-struct Mistake {
-  std::string kind;  // "wrong_operator", "wrong_constant", "lost_operator", "no_mask", "wrong_stride",
-                     // "undefined_name", "syntax"
-  std::string source;
-};
+// The solution with one mistake of the kind that models make: "wrong_operator", "wrong_constant", "lost_operator",
+// "no_mask", "wrong_stride", "undefined_name", "syntax". Whether it is really wrong only a verdict can say.
 Mistake draw_mistake(const Composition& composition, const std::vector<const Operator*>& families, Rng& rng);
 
 // The key by which combinations are split: order and repetition do not matter, so that no permutation of a held-out

@@ -11,12 +11,25 @@
 #include <fmt/ranges.h>
 
 #include "base/clock.h"
+#include "dataset/chain.h"
+#include "dataset/mistakes.h"
 #include "dataset/special.h"
 
 namespace tritonforge::dataset {
 namespace {
 
 constexpr uint64_t kSplitSalt = 20261121;  // the split must not depend on the seed: two sets made apart share it
+
+// Throws kUsage, naming the nearest operator.
+void check_family(const std::string& name) {
+  if (find_special(name) == nullptr && find_part(name) == nullptr) find_operator(name);
+}
+
+// What a refusal is counted as: its fault, and what was said up to the first colon.
+std::string reason_of(const Verdict& verdict) {
+  const std::string line = verdict.diagnostics.substr(0, verdict.diagnostics.find_first_of(":\n"));
+  return fmt::format("{}: {}", name_of(verdict.fault), line.substr(0, 60));
+}
 
 // A problem and its solution, with what the mistakes are drawn from.
 struct Draw {
@@ -32,15 +45,21 @@ class Generator {
             const std::function<void(const Pair&)>& on_pair)
       : options_(options), evaluate_(evaluate), texts_(texts), on_pair_(on_pair) {
     if (options_.families.empty()) {
-      families_ = options_.style == PairStyle::kFull ? taught_operators() : operators_of(FamilySet::kCompact);
-      if (options_.style == PairStyle::kFull) {
+      const bool compact = options_.style == PairStyle::kCompact;
+      families_ = compact ? operators_of(FamilySet::kCompact) : taught_operators();
+      if (!compact) {
         for (const auto& special : all_specials()) specials_.push_back(&special);
+      }
+      if (options_.style == PairStyle::kWide) {
+        for (const auto& part : all_parts()) parts_.push_back(&part);
       }
       return;
     }
     for (const auto& name : options_.families) {
       if (const auto* special = find_special(name)) {
         specials_.push_back(special);
+      } else if (const auto* part = find_part(name)) {
+        parts_.push_back(part);
       } else {
         families_.push_back(&find_operator(name));
       }
@@ -64,9 +83,13 @@ class Generator {
     draw.seed = Rng::derive(options_.seed, attempt);
     Rng rng(draw.seed);
     const bool alone = attempt < families_.size();
-    const bool special = !alone && !specials_.empty() && (families_.empty() || rng.below(5) < 2);
-    if (special) {
-      const auto drawn = draw_special(*specials_[rng.below(specials_.size())], rng);
+    const bool part_alone = !alone && attempt < families_.size() + parts_.size();
+    const bool others = !families_.empty() || !specials_.empty();
+    const bool chain = !alone && !parts_.empty() && (part_alone || !others || rng.below(10) < 6);
+    const bool special = !alone && !chain && !specials_.empty() && (families_.empty() || rng.below(5) < 2);
+    if (chain || special) {
+      const auto drawn = special ? draw_special(*specials_[rng.below(specials_.size())], rng)
+                                 : draw_chain(parts_, rng, part_alone ? parts_[attempt - families_.size()] : nullptr);
       draw.pair.families = drawn.families;
       draw.pair.problem = drawn.problem;
       draw.pair.solution = drawn.solution;
@@ -140,6 +163,7 @@ class Generator {
       const Verdict verdict = judge(pair.problem, pair.solution);
       if (!verdict.correct || verdict.cheated()) {
         const std::lock_guard lock(mutex_);
+        ++report_.rejected_by[reason_of(verdict)];
         report_.rejected.push_back(
             fmt::format("{}: {}: {}", pair.combo, name_of(verdict.fault), verdict.diagnostics.substr(0, 400)));
         return false;
@@ -148,25 +172,42 @@ class Generator {
       add_refinement(draw);
     }
     pair.messages = texts_.first(problem_of(pair, 0));
-    if (pair.refinement) {
-      pair.messages.push_back(texts_.answer(pair.refinement->wrong));
-      pair.messages.push_back(tokenizer::Message{.role = "user", .content = pair.refinement->feedback});
+    for (const auto& refinement : pair.refinements) {
+      pair.messages.push_back(texts_.answer(refinement.wrong));
+      pair.messages.push_back(tokenizer::Message{.role = "user", .content = refinement.feedback});
     }
     pair.messages.push_back(texts_.answer(pair.solution));
     return true;
   }
 
+  // The solution with a mistake that the evaluator noticed, and what it says to it.
+  std::optional<Refinement> noticed(const std::string& problem, const Mistake& mistake) {
+    const Verdict verdict = judge(problem, mistake.source);
+    if (verdict.fault == Fault::kTimeout || verdict.fault == Fault::kProblemError) return std::nullopt;
+    if (!verdict.correct) return Refinement{mistake.kind, mistake.source, texts_.feedback(verdict).content};
+    const std::lock_guard lock(mutex_);
+    ++report_.harmless_mistakes;
+    return std::nullopt;
+  }
+
   void add_refinement(Draw& draw) {
     Rng rng(Rng::derive(draw.seed, "refinement"));
-    if (!draw.composition || rng.uniform() >= options_.refinements) return;
+    const bool wide = options_.style == PairStyle::kWide;
+    if ((!draw.composition && !wide) || rng.uniform() >= options_.refinements) return;
+    auto& refinements = draw.pair.refinements;
     // Some mistakes have no effect (a mask that the values do not need); the verdict tells.
-    for (int i = 0; i < 4 && !draw.pair.refinement; ++i) {
-      const auto mistake = draw_mistake(*draw.composition, families_, rng);
-      if (mistake.source == draw.pair.solution) continue;
-      const Verdict verdict = judge(draw.pair.problem, mistake.source);
-      if (verdict.correct || verdict.fault == Fault::kTimeout || verdict.fault == Fault::kProblemError) continue;
-      draw.pair.refinement = Refinement{mistake.kind, mistake.source, texts_.feedback(verdict).content};
+    for (int i = 0; i < 4 && refinements.empty(); ++i) {
+      const bool composed = draw.composition && (!wide || rng.below(2) == 0);
+      const auto mistake = composed ? draw_mistake(*draw.composition, families_, rng) : spoil(draw.pair.solution, rng);
+      if (!mistake || mistake->source == draw.pair.solution) continue;
+      if (auto found = noticed(draw.pair.problem, *mistake)) refinements.push_back(*std::move(found));
     }
+    // Before it came an attempt with another mistake besides, to which the evaluator says something else.
+    if (!wide || refinements.empty() || rng.below(5) >= 2) return;
+    const auto mistake = spoil(refinements[0].wrong, rng);
+    if (!mistake || mistake->source == draw.pair.solution) return;
+    if (auto found = noticed(draw.pair.problem, *mistake); found && found->feedback != refinements[0].feedback)
+      refinements.insert(refinements.begin(), *std::move(found));
   }
 
   // Writes what is next in order; the caller holds the lock.
@@ -185,7 +226,7 @@ class Generator {
       if (!pair || report_.written >= options_.count) continue;
       on_pair_(*pair);
       ++report_.written;
-      report_.refinements += pair->refinement.has_value();
+      report_.refinements += !pair->refinements.empty();
     }
   }
 
@@ -195,6 +236,7 @@ class Generator {
   const std::function<void(const Pair&)>& on_pair_;
   std::vector<const Operator*> families_;
   std::vector<const Special*> specials_;
+  std::vector<const Part*> parts_;
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -212,13 +254,15 @@ void GenerateOptions::validate() const {
     fail(ErrorKind::kUsage, "split {} and rl-split {} must be below 1 together", holdout_fraction, rl_fraction);
   }
   for (const auto& family : families) {
-    if (find_special(family) == nullptr) find_operator(family);
+    if (find_part(family) != nullptr && style != PairStyle::kWide)
+      fail(ErrorKind::kUsage, "family '{}' is of the style 'wide'", family);
+    check_family(family);
   }
   for (const auto& entry : holdout) {
     for (size_t at = 0; at <= entry.size();) {
       const size_t plus = std::min(entry.find('+', at), entry.size());
       const auto family = entry.substr(at, plus - at);
-      if (find_special(family) == nullptr) find_operator(family);
+      check_family(family);
       at = plus + 1;
     }
   }

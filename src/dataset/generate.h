@@ -2,6 +2,7 @@
 // Makes pairs: draws compositions, has every solution accepted by an evaluator, marks the split, adds refinements.
 // The pairs depend on the options alone, not on the number of workers or on how fast the evaluator answers.
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -30,7 +31,7 @@ struct GenerateOptions {
   void describe(V& v) {
     v("count", count, at_least(1), "pairs to write");
     v("seed", seed, "seed of the draws");
-    v("style", style, "compact is for tiny models");
+    v("style", style, "compact is for tiny models; wide has chains of parts with several kernels, and more mistakes");
     v("families", families, commas(), "only these operator families");
     v("holdout", holdout, commas(), "families, combinations (relu+mul), or an earlier set whose holdout to keep out");
     v("holdout_fraction", holdout_fraction, spelled("split"), in(0, 1), "fraction of combinations held out, by hash");
@@ -53,8 +54,10 @@ struct ConversationTexts {
 
 struct GenerateReport {
   int64_t written = 0, refinements = 0, evaluations = 0;
-  std::vector<std::string>
-      rejected;  // "combo: diagnostics" of solutions that the evaluator refused: a template at fault
+  int64_t harmless_mistakes = 0;  // that the evaluator did not notice: not used
+  // "combo: diagnostics" of solutions that the evaluator refused: a template at fault.
+  std::vector<std::string> rejected;
+  std::map<std::string, size_t> rejected_by;  // how many for which fault
   double seconds = 0;
 };
 

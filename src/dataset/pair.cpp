@@ -36,11 +36,12 @@ Json to_json(const Pair& pair) {
       {"split", pair.split}, {"problem", pair.problem},   {"solution", pair.solution}, {"verified", pair.verified},
       {"seed", pair.seed}};
   for (const auto& message : pair.messages) json["messages"].push_back(message_to_json(message));
-  if (pair.refinement) {
-    json["refinement"] = {{"mistake", pair.refinement->mistake},
-                          {"wrong", pair.refinement->wrong},
-                          {"feedback", pair.refinement->feedback}};
-  }
+  // The usual one is an object, several are a list.
+  Json refinements = Json::array();
+  for (const auto& [mistake, wrong, feedback] : pair.refinements)
+    refinements.push_back({{"mistake", mistake}, {"wrong", wrong}, {"feedback", feedback}});
+  if (refinements.size() == 1) json["refinement"] = std::move(refinements[0]);
+  else if (!refinements.empty()) json["refinements"] = std::move(refinements);
   return json;
 }
 
@@ -63,11 +64,15 @@ Pair pair_from_json(const Json& json, std::string_view where) {
   const auto messages = optional_field<Json>(json, "messages", Json::array(), where);
   if (!messages.is_array()) fail(ErrorKind::kUsage, "{}: field 'messages' is not a list of messages", where);
   for (const auto& message : messages) pair.messages.push_back(message_of(message, where));
-  if (const auto found = json.find("refinement"); found != json.end() && !found->is_null()) {
-    if (!found->is_object()) fail(ErrorKind::kUsage, "{}: field 'refinement' is not an object", where);
-    pair.refinement = Refinement{optional_field<std::string>(*found, "mistake", "", where),
-                                 require<std::string>(*found, "wrong", where),
-                                 require<std::string>(*found, "feedback", where)};
+  for (const char* field : {"refinement", "refinements"}) {
+    const auto found = json.find(field);
+    if (found == json.end() || found->is_null()) continue;
+    for (const auto& each : found->is_array() ? *found : Json::array({*found})) {
+      if (!each.is_object()) fail(ErrorKind::kUsage, "{}: field '{}' is not an object", where, field);
+      pair.refinements.push_back({optional_field<std::string>(each, "mistake", "", where),
+                                  require<std::string>(each, "wrong", where),
+                                  require<std::string>(each, "feedback", where)});
+    }
   }
   return pair;
 }
@@ -117,10 +122,9 @@ PairStats stats_of(const std::vector<Pair>& pairs) {
     ++stats.by_combo[pair.combo];
     ++stats.by_chain_length[std::to_string(pair.families.size())];
     for (const auto& family : pair.families) ++stats.by_family[family];
-    if (pair.refinement) {
-      ++stats.refinements;
-      ++stats.by_mistake[pair.refinement->mistake];
-    }
+    stats.refinements += !pair.refinements.empty();
+    stats.several_refinements += pair.refinements.size() > 1;
+    for (const auto& refinement : pair.refinements) ++stats.by_mistake[refinement.mistake];
     problem_sizes.push_back(pair.problem.size());
     solution_sizes.push_back(pair.solution.size());
   }
@@ -133,6 +137,7 @@ Json to_json(const PairStats& stats) {
   return Json{{"pairs", stats.pairs},
               {"verified", stats.verified},
               {"refinements", stats.refinements},
+              {"several_refinements", stats.several_refinements},
               {"duplicates", stats.duplicates},
               {"leaked", stats.leaked},
               {"combos", stats.by_combo.size()},

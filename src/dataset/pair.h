@@ -27,7 +27,7 @@ struct Pair {
   // train: for SFT and RL; rl: combinations for RL only; holdout: combinations that nothing but the bench ever sees.
   std::string split;
   std::string problem, solution;
-  std::optional<Refinement> refinement;
+  std::vector<Refinement> refinements;  // one behind the other, each nearer to the solution
   // user, assistant (the solution); with a refinement: user, assistant (wrong), user (feedback), assistant (solution).
   // Only the last message carries loss. May be left out of a file: it follows from the rest (and the prompt's style).
   std::vector<tokenizer::Message> messages;
@@ -48,9 +48,10 @@ struct PairStats {
   struct Length {
     size_t min = 0, median = 0, max = 0;
   };
-  size_t pairs = 0, verified = 0, refinements = 0;
-  size_t duplicates = 0;  // problems that an earlier line has already
-  size_t leaked = 0;      // held-out or rl combinations (in any order) that train has too
+  size_t pairs = 0, verified = 0;
+  size_t refinements = 0, several_refinements = 0;  // pairs with one or more, with more than one
+  size_t duplicates = 0;                            // problems that an earlier line has already
+  size_t leaked = 0;                                // held-out or rl combinations (in any order) that train has too
   std::map<std::string, size_t> by_split, by_family, by_combo, by_style, by_mistake, by_chain_length;
   Length problem_chars, solution_chars;
 };

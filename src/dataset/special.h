@@ -7,13 +7,9 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "dataset/template_file.h"
 
 namespace tritonforge::dataset {
-
-struct Choice {
-  std::string name;
-  std::vector<std::string> alternatives;
-};
 
 // Texts hold _NAME_ for each choice and, where max_epilogue > 0, lines "out = _EPILOGUE_(out)".
 struct Special {

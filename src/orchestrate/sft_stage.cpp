@@ -29,14 +29,14 @@ std::vector<size_t> shuffled(size_t count, uint64_t seed) {
   return order;
 }
 
-// The conversation that RL will hold, with the taught answers; a wrong first attempt carries no loss.
+// The conversation that RL will hold, with the taught answers; wrong attempts carry no loss.
 MaskedTokens tokens_of(const dataset::Pair& pair, const tokenizer::ChatCodec& codec, const RolloutSection& rollout) {
   std::vector<tokenizer::TaughtMessage> conversation;
   for (const auto& message : rollout::first_messages(rollout.prompt, dataset::problem_of(pair, /*number=*/0)))
     conversation.push_back({message});
-  if (pair.refinement) {
-    conversation.push_back({rollout::answer_message(pair.refinement->wrong)});
-    conversation.push_back({{.role = "user", .content = pair.refinement->feedback}});
+  for (const auto& refinement : pair.refinements) {
+    conversation.push_back({rollout::answer_message(refinement.wrong)});
+    conversation.push_back({{.role = "user", .content = refinement.feedback}});
   }
   conversation.push_back({rollout::answer_message(pair.solution), /*learned=*/true});
   return tokenizer::taught_tokens(codec, conversation, rollout.enable_thinking);

@@ -14,8 +14,9 @@ class TokenizerCodec : public ChatCodec {
       : tokenizer_(std::move(tokenizer)),
         format_(tokenizer_.chat_template().empty() ? ChatFormat::kPlain
                                                    : recognise_chat_format(tokenizer_.chat_template())) {
-    const auto end = tokenizer_.id_of("<|im_end|>");
-    if (!end) fail(ErrorKind::kUnsupported, "{}: has no token <|im_end|>, which ends a chat turn", path.string());
+    const auto end = tokenizer_.id_of(end_of_turn(format_));
+    if (!end)
+      fail(ErrorKind::kUnsupported, "{}: has no token {}, which ends a chat turn", path.string(), end_of_turn(format_));
     end_of_turn_ = *end;
   }
 

@@ -5,6 +5,7 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "tokenizer/python_json.h"
+#include "tokenizer/unicode.h"
 
 namespace tritonforge::tokenizer {
 
@@ -22,9 +23,10 @@ struct KnownTemplate {
   ChatFormat format;
 };
 constexpr KnownTemplate kKnown[] = {
-    {"e392aa06018503fd2469c9508f79506e", ChatFormat::kQwen2},  // Qwen2.5, Qwen2.5-Coder: Instruct
-    {"4457e3d12b367a860283f874ff58d644", ChatFormat::kQwen3},  // Qwen3, as first published
-    {"0fab82ce8f4d5175c9e0155c80737cf2", ChatFormat::kQwen3},  // and later: the same where contents are texts
+    {"e392aa06018503fd2469c9508f79506e", ChatFormat::kQwen2},   // Qwen2.5, Qwen2.5-Coder: Instruct
+    {"4457e3d12b367a860283f874ff58d644", ChatFormat::kQwen3},   // Qwen3, as first published
+    {"09facc0e4aa943189799ad6e2dea0594", ChatFormat::kLlama3},  // Meta-Llama-3 Instruct
+    {"0fab82ce8f4d5175c9e0155c80737cf2", ChatFormat::kQwen3},   // and later: the same where contents are texts
 };
 
 std::string_view strip_left(std::string_view text) {
@@ -203,22 +205,56 @@ void write_qwen3(std::string& out, const std::vector<Message>& messages, const C
   if (options.add_generation_prompt && !options.enable_thinking) out += "<think>\n\n</think>\n\n";
 }
 
-void write_plain(std::string& out, const std::vector<Message>& messages, const ChatOptions& options) {
-  if (is_list(options.tools)) fail(ErrorKind::kUnsupported, "the plain chat format has no tools");
-  for (size_t i = 0; i < messages.size(); ++i) {
-    const Message& message = messages[i];
-    if (is_list(message.tool_calls))
-      fail(ErrorKind::kUnsupported, "message {}: the plain chat format has no tool calls", i);
-    if (!message.reasoning_content.empty()) {
-      fail(ErrorKind::kUnsupported, "message {}: the plain chat format has no reasoning_content", i);
-    }
-    if (message.role != "assistant") {
-      write_turn(out, message);
-      continue;
-    }
-    out += "<|im_start|>assistant\n";
-    out += message.content + "<|im_end|>\n";
+// What Python's str.strip() takes away. Marks of special tokens (Tokenizer::mark_special) are none of it.
+std::string_view stripped(std::string_view text) {
+  const auto is_space = [](const unicode::Character& c) {
+    return c.valid && ((unicode::classes_of(c.point) & unicode::kSpace) != 0 || (c.point >= 0x1C && c.point <= 0x1F));
+  };
+  while (!text.empty()) {
+    const auto first = unicode::decode_utf8(text.data(), text.data() + text.size());
+    if (!is_space(first)) break;
+    text.remove_prefix(first.size);
   }
+  while (!text.empty()) {
+    size_t at = text.size() - 1;
+    while (at > 0 && (static_cast<uint8_t>(text[at]) & 0xC0) == 0x80) --at;
+    const auto last = unicode::decode_utf8(text.data() + at, text.data() + text.size());
+    if (at + last.size != text.size() || !is_space(last)) break;
+    text.remove_suffix(last.size);
+  }
+  return text;
+}
+
+void write_llama3_header(std::string& out, std::string_view role) {
+  out.append("<|start_header_id|>").append(role).append("<|end_header_id|>\n\n");
+}
+
+void write_llama3_turn(std::string& out, const Message& message) {
+  write_llama3_header(out, message.role);
+  out.append(stripped(message.content)).append("<|eot_id|>");
+}
+
+// Formats that can say texts only.
+void check_texts_only(std::string_view format, const std::vector<Message>& messages, const ChatOptions& options) {
+  if (is_list(options.tools)) fail(ErrorKind::kUnsupported, "the {} chat format has no tools", format);
+  for (size_t i = 0; i < messages.size(); ++i) {
+    if (is_list(messages[i].tool_calls))
+      fail(ErrorKind::kUnsupported, "message {}: the {} chat format has no tool calls", i, format);
+    if (!messages[i].reasoning_content.empty())
+      fail(ErrorKind::kUnsupported, "message {}: the {} chat format has no reasoning_content", i, format);
+  }
+}
+
+void write_llama3(std::string& out, const std::vector<Message>& messages, const ChatOptions& options) {
+  check_texts_only("Llama 3", messages, options);
+  out += "<|begin_of_text|>";
+  for (const Message& message : messages) write_llama3_turn(out, message);
+  if (options.add_generation_prompt) write_llama3_header(out, "assistant");
+}
+
+void write_plain(std::string& out, const std::vector<Message>& messages, const ChatOptions& options) {
+  check_texts_only("plain", messages, options);
+  for (const Message& message : messages) write_turn(out, message);
   if (options.add_generation_prompt) out += "<|im_start|>assistant\n";
 }
 
@@ -267,8 +303,8 @@ ChatFormat recognise_chat_format(const std::string& chat_template, const std::st
   }
   std::string first_line = chat_template.substr(0, std::min<size_t>(chat_template.find('\n'), 60));
   fail(ErrorKind::kUnsupported,
-       "{}: template {} ('{}...') is not understood; those of Qwen2.5, Qwen3 and plain ChatML are", where, found,
-       first_line);
+       "{}: template {} ('{}...') is not understood; those of Qwen2.5, Qwen3, Llama 3 and plain ChatML are", where,
+       found, first_line);
 }
 
 std::string render_chat(ChatFormat format, const std::vector<Message>& messages, const ChatOptions& options) {
@@ -277,12 +313,21 @@ std::string render_chat(ChatFormat format, const std::vector<Message>& messages,
   switch (format) {
     case ChatFormat::kQwen2: write_qwen2(out, messages, options); break;
     case ChatFormat::kQwen3: write_qwen3(out, messages, options); break;
+    case ChatFormat::kLlama3: write_llama3(out, messages, options); break;
     case ChatFormat::kPlain: write_plain(out, messages, options); break;
   }
   return out;
 }
 
+std::string_view end_of_turn(ChatFormat format) { return format == ChatFormat::kLlama3 ? "<|eot_id|>" : "<|im_end|>"; }
+
 std::string render_continuation(ChatFormat format, const std::vector<Message>& messages, const ChatOptions& options) {
+  if (format == ChatFormat::kLlama3) {
+    std::string turns;
+    for (const Message& message : messages) write_llama3_turn(turns, message);
+    write_llama3_header(turns, "assistant");
+    return turns;
+  }
   std::string out = "\n";
   for (size_t i = 0; i < messages.size(); ++i) {
     if (messages[i].role == "tool" && format != ChatFormat::kPlain) write_tool_response(out, messages, i);

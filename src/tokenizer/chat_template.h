@@ -1,6 +1,6 @@
 #pragma once
-// Chat templates of Qwen2.5 and Qwen3, rendered by own code and recognised by the template's text; any other template
-// is refused by name. Equal to the Jinja templates character by character.
+// Chat templates of Qwen2.5, Qwen3 and Llama 3, rendered by own code and recognised by the template's text; any other
+// template is refused by name. Equal to the Jinja templates character by character.
 #include <string>
 #include <vector>
 
@@ -23,7 +23,7 @@ struct Message {
 Message message_from_json(const OrderedJson& json, const std::string& where);
 std::vector<Message> messages_from_json(const OrderedJson& list, const std::string& where);
 
-enum class ChatFormat { kQwen2, kQwen3, kPlain };
+enum class ChatFormat { kQwen2, kQwen3, kLlama3, kPlain };
 
 struct ChatOptions {
   bool add_generation_prompt = true;
@@ -35,13 +35,18 @@ struct ChatOptions {
 // `where` names the model in the error.
 ChatFormat recognise_chat_format(const std::string& chat_template,
                                  const std::string& where = "chat template");  // throws kUnsupported
-// Throws kUsage where there are no messages, kUnsupported for what kPlain cannot say (tools, tool calls, reasoning).
+// kLlama3: that of Llama 3 (3.1 and later tell the date and have another). Contents lose the white space around them.
+// Throws kUsage where there are no messages, kUnsupported for what kPlain and kLlama3 cannot say (tools, tool calls,
+// reasoning).
 std::string render_chat(ChatFormat format, const std::vector<Message>& messages, const ChatOptions& options);
 
 // The ChatML template in Jinja, which recognise_chat_format knows as kPlain: for models that are made here.
 extern const char* const kPlainChatTemplate;
 
-// What must follow an assistant turn's sampled tokens (which end in <|im_end|>) to append user, tool or system messages
+// The token that ends a turn.
+std::string_view end_of_turn(ChatFormat format);
+
+// What must follow an assistant turn's sampled tokens (which end in that token) to append user, tool or system messages
 // and open the next assistant turn: "\n<|im_start|>user\n...<|im_end|>\n<|im_start|>assistant\n" -- tokenised once and
 // appended.
 std::string render_continuation(ChatFormat format, const std::vector<Message>& messages, const ChatOptions& options);

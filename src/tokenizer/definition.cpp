@@ -29,9 +29,7 @@ class DefinitionReader {
     }
     read_normalizer(part(root, "normalizer"));
     read_pre_tokenizer(part(root, "pre_tokenizer"));
-    const Json& post_processor = part(root, "post_processor");  // ByteLevel only moves offsets, which nobody sees here
-    if (!post_processor.is_null() && type_of(post_processor) != "ByteLevel")
-      unsupported("post_processor", post_processor);
+    read_post_processor(part(root, "post_processor"));
     const Json& decoder = part(root, "decoder");
     if (type_of(decoder) != "ByteLevel") unsupported("decoder", decoder);
     read_model(part(root, "model"));
@@ -63,12 +61,25 @@ class DefinitionReader {
     if (!definition_.nfc && !json.is_null()) unsupported("normalizer", json);
   }
 
+  // ByteLevel only moves offsets, which nobody sees here. TemplateProcessing puts a begin of text before what is
+  // encoded alone; here text is encoded as it is, and a chat template says itself where it begins.
+  void read_post_processor(const Json& json) {
+    const Json alone = Json::array({json});
+    const bool sequence = type_of(json) == "Sequence" && part(json, "processors").is_array();
+    for (const Json& each : sequence ? part(json, "processors") : alone) {
+      const std::string type = type_of(each);
+      if (!each.is_null() && type != "ByteLevel" && type != "TemplateProcessing") unsupported("post_processor", json);
+    }
+  }
+
   void read_pre_tokenizer(const Json& json) {
     const Json& steps = json.is_object() ? part(json, "pretokenizers") : json;
     if (type_of(json) != "Sequence" || !steps.is_array() || steps.size() != 2) unsupported("pre_tokenizer", json);
-    const Json expected_split = {
-        {"type", "Split"}, {"pattern", {{"Regex", kQwenPattern}}}, {"behavior", "Isolated"}, {"invert", false}};
-    if (steps[0] != expected_split) unsupported("pre_tokenizer's split", steps[0]);
+    const auto split_at = [](std::string_view pattern) {
+      return Json{{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}};
+    };
+    if (steps[0] == split_at(kLlama3Pattern)) definition_.most_digits = 3;
+    else if (steps[0] != split_at(kQwenPattern)) unsupported("pre_tokenizer's split", steps[0]);
     const Json& bytes = steps[1];
     const bool plain = type_of(bytes) == "ByteLevel" && part(bytes, "add_prefix_space") == false &&
                        part(bytes, "use_regex") == false;
@@ -81,6 +92,10 @@ class DefinitionReader {
     if (!model.is_object()) corrupt("model", "is missing");
     for (const auto& [key, value] : model.items()) {
       if (key == "type" || key == "vocab" || key == "merges") continue;
+      if (key == "ignore_merges" && value.is_boolean()) {
+        definition_.ignore_merges = value.get<bool>();
+        continue;
+      }
       const bool off = value.is_null() || value == false || value == "";
       if (!off) unsupported("model's " + key, value);
     }

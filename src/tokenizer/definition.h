@@ -23,7 +23,9 @@ struct TokenizerDefinition {
   std::vector<BpeMerge> merges;     // in order of rank
   std::vector<AddedToken> added;
   bool nfc = true;
-  std::string chat_template;  // "" = none
+  int most_digits = 1;         // of one word, by the pre-tokenizer's pattern
+  bool ignore_merges = false;  // a word that is a token is that token, whatever the merges make of it
+  std::string chat_template;   // "" = none
   std::optional<int64_t> eos_id;
   // The files that it was read from, for save(); empty where it was not read from such files.
   std::string tokenizer_json, tokenizer_config_json;

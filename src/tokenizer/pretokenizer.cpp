@@ -95,10 +95,18 @@ size_t contraction_size(const char* at, const char* end) {
 
 }  // namespace
 
-const char* next_word(const char* at, const char* end) {
+const char* next_word(const char* at, const char* end, int most_digits) {
   const Peek first = peek(at, end);
   if (first.is(kLetter)) return skip_letters(at + first.size, end);
-  if (first.is(kNumber)) return at + first.size;
+  if (first.is(kNumber)) {
+    at += first.size;
+    for (int digits = 1; digits < most_digits && at < end; ++digits) {
+      const Peek next = peek(at, end);
+      if (!next.is(kNumber)) break;
+      at += next.size;
+    }
+    return at;
+  }
   if (*at == '\'') {
     if (const size_t size = contraction_size(at, end)) return at + size;
   }

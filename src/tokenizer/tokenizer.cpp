@@ -38,6 +38,8 @@ struct Tokenizer::Impl {
   AddedTokenFinder raw, normalized, special_texts;
   std::vector<std::string> bytes;  // by id
   std::vector<bool> special;
+  // Tokens that the merges do not make, where words may be them all the same. Views into `bytes`.
+  std::unordered_map<std::string_view, int64_t> whole;
 
   // A call takes a cache and gives it back, so that words stay known between calls and threads never share one.
   std::mutex caches_mutex;
@@ -63,6 +65,20 @@ struct Tokenizer::Impl {
       special_texts.add(token.content, token.id);
     }
     for (const auto& token : definition.tokens) bytes.push_back(from_byte_alphabet(token).value_or(token));
+    if (definition.ignore_merges) find_whole();
+  }
+
+  void find_whole() {
+    std::vector<bool> added(bytes.size());
+    for (const auto& token : definition.added) added[static_cast<size_t>(token.id)] = true;
+    WordCache cache;
+    std::vector<int64_t> made;
+    for (size_t id = 0; id < bytes.size(); ++id) {
+      if (added[id] || bytes[id].empty()) continue;
+      made.clear();
+      bpe.encode_word(bytes[id], cache, made);
+      if (made.size() != 1 || made[0] != static_cast<int64_t>(id)) whole.emplace(bytes[id], static_cast<int64_t>(id));
+    }
   }
 
   std::unique_ptr<WordCache> take_cache() {
@@ -80,9 +96,12 @@ struct Tokenizer::Impl {
   void encode_plain(std::string_view text, WordCache& cache, std::vector<int64_t>& out) const {
     const char* end = text.data() + text.size();
     for (const char* at = text.data(); at < end;) {
-      const char* next = next_word(at, end);
-      bpe.encode_word({at, static_cast<size_t>(next - at)}, cache, out);
+      const char* next = next_word(at, end, definition.most_digits);
+      const std::string_view word(at, static_cast<size_t>(next - at));
       at = next;
+      if (const auto found = whole.empty() ? whole.end() : whole.find(word); found != whole.end())
+        out.push_back(found->second);
+      else bpe.encode_word(word, cache, out);
     }
   }
 

@@ -12,10 +12,11 @@ import pytest
 ROOT = pathlib.Path(os.environ.get("TRITONFORGE_ROOT", pathlib.Path(__file__).resolve().parents[2]))
 BINARY = os.environ.get("TRITONFORGE_BINARY", str(ROOT / "build/tritonforge"))
 TINY = ROOT / "tests/data/tiny-tokenizer"
-TEMPLATES = {  # Apache-2.0, as Qwen publishes them
+TEMPLATES = {  # Apache-2.0, as Qwen publishes them; the one line that Meta-Llama-3 Instruct has
     "qwen2.5": (ROOT / "tests/data/chat-templates/qwen2.5.jinja").read_text(),
     "qwen3": (ROOT / "tests/data/chat-templates/qwen3.jinja").read_text(),
     "qwen3-later": (ROOT / "tests/data/chat-templates/qwen3-later.jinja").read_text(),
+    "llama3": (ROOT / "tests/data/chat-templates/llama3.jinja").read_text().removesuffix("\n"),
     "plain": None,  # the one that the trainer writes
 }
 WORDS = [
@@ -152,7 +153,7 @@ def model(request, tmp_path):
 def test_renders_as_jinja_does(model):
     name, folder, template = model
     rng = random.Random(20261121)
-    conversations = [conversation(rng, name == "plain") for _ in range(200)]
+    conversations = [conversation(rng, name in ("plain", "llama3")) for _ in range(200)]
     conversations.append({"messages": [{"role": "user", "content": "hi"}], "tools": None})
     for prompt, thinking in [(True, True), (True, False), (False, True)]:
         flags = ([] if prompt else ["--no-generation-prompt"]) + ([] if thinking else ["--no-thinking"])
@@ -167,7 +168,11 @@ def test_renders_as_jinja_does(model):
         answers = [json.loads(line) for line in done.stdout.split("\n")[:-1]]
         for one, answer in zip(conversations, answers, strict=True):
             expected = template.render(
-                messages=one["messages"], tools=one["tools"], add_generation_prompt=prompt, enable_thinking=thinking
+                messages=one["messages"],
+                tools=one["tools"],
+                bos_token="<|begin_of_text|>",
+                add_generation_prompt=prompt,
+                enable_thinking=thinking,
             )
             assert answer["text"] == expected, one
 

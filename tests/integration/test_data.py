@@ -241,6 +241,39 @@ def test_verified_by_an_evaluator_of_its_own(tmp_path, monkeypatch):
         assert pair["messages"][2]["content"] == pair["refinement"]["feedback"] != ""
 
 
+def test_chains_and_their_repairs_are_judged(tmp_path, monkeypatch):
+    """One family of each sort: alone, which is how a set begins, and some behind each other."""
+    monkeypatch.delenv("TRITON_INTERPRET")
+    families = (
+        "conv2d_gemm attention_causal linear_autotuned linear_split_k cumsum_blocks linear_recurrence swiglu "
+        "scatter_add_rows gather_columns max_columns group_norm_fused mean_over_time"
+    )
+    file = tmp_path / "pairs.jsonl"
+    arguments = [
+        "--count",
+        18,
+        "--style",
+        "wide",
+        "--refinements",
+        1,
+        "--trials",
+        1,
+        "--families",
+        families.replace(" ", ","),
+    ]
+    result = json.loads(data("generate", "--output", file, *arguments, "--json"))
+    pairs = [json.loads(line) for line in file.read_text().splitlines()]
+    assert result["rejected"] == [] and all(pair["verified"] for pair in pairs)
+    assert {pair["families"][0] for pair in pairs} >= set(families.split())
+    assert max(pair["solution"].count("@triton.jit") for pair in pairs) >= 3
+    repaired = [pair for pair in pairs if "refinement" in pair or "refinements" in pair]
+    assert len(repaired) >= 14
+    for pair in repaired:
+        for refinement in pair.get("refinements", [pair.get("refinement")]):
+            assert refinement["wrong"] != pair["solution"] and refinement["feedback"]
+            assert any(refinement["feedback"] in message["content"] for message in pair["messages"])
+
+
 def test_shipped_pairs():
     file = ROOT / "problems/quickstart/pairs.jsonl"
     stats = json.loads(data("stats", file, "--json"))

@@ -12,6 +12,7 @@ import sys
 import time
 
 import numpy
+import pyarrow
 import pyarrow.parquet
 import pytest
 
@@ -132,6 +133,43 @@ def test_the_card_is_shown_and_a_row_too(built, tmp_path):
     assert "has no row" in run("data", "show", folder / "jsonl/train.jsonl", "--row", 99999, code=2)
 
 
+def test_problems_of_every_form_become_the_same_prompts(tmp_path):
+    """KernelBench as a folder, as Parquet, and as the RL rows that the first of these builds wrote."""
+    level = sorted((ROOT / "problems/level1").glob("*.py"), key=lambda file: int(file.stem.split("_")[0]))[:12]
+    (tmp_path / "bench/level1").mkdir(parents=True)
+    for file in level:
+        (tmp_path / "bench/level1" / file.name).write_text(file.read_text())
+    numbers = [int(file.stem.split("_")[0]) for file in level]
+    table = pyarrow.table(
+        {
+            "code": [file.read_text() for file in level],
+            "level": [1] * len(level),
+            "name": [file.stem for file in level],
+            "problem_id": numbers,
+        }
+    )
+    pyarrow.parquet.write_table(table, tmp_path / "bench.parquet")
+    prompts = "kernel_bench_triton_all_levels.jsonl"
+    written = {}
+    for name, path in (("folder", "bench"), ("parquet", "bench.parquet"), ("rows", f"folder/{prompts}")):
+        config = tmp_path / f"{name}.yaml"
+        config.write_text(
+            f"name: test\noutput: {tmp_path / name}\ntokenizer: {ROOT}/models/tiny-base\n"
+            f"sources:\n  - problems: {{path: {tmp_path / path}}}\nstages: [convert, tokens]\n"
+            "outputs: [jsonl, rl_prompts]\n"
+        )
+        card = json.loads(run("data", "build", config, "--json"))
+        assert card["stages"][-1]["kept"] == len(level)
+        written[name] = [json.loads(line) for line in (tmp_path / name / prompts).read_text().splitlines()]
+        assert card["splits"]["train"]["prompts"] == len(level) and card["splits"]["train"]["learned"] == 0
+        assert not (tmp_path / name / "jsonl/train.jsonl").exists(), "of a prompt there is nothing to learn"
+    for row in written["folder"]:
+        assert set(row) >= {"prompt", "label", "extra_info", "instance_id"}
+    assert [row["prompt"] for row in written["folder"]] == [row["prompt"] for row in written["parquet"]]
+    assert [row["prompt"] for row in written["folder"]] == [row["prompt"] for row in written["rows"]]
+    assert [row["label"] for row in written["folder"]] == [row["label"] for row in written["rows"]]
+
+
 def test_a_killed_judgement_repeats_nothing(tmp_path):
     stages = "[convert: {prompt: minimal}, quality: {trials: 1}]"
     pairs = some_pairs(tmp_path, 8)
@@ -162,7 +200,11 @@ def test_a_killed_judgement_repeats_nothing(tmp_path):
 def test_sft_takes_it_packed_and_as_conversations_alike(built, tmp_path):
     folder, _ = built
     weights = []
-    for name, data in (("packed", folder), ("chat", folder / "jsonl/train.jsonl")):
+    for name, data in (
+        ("packed", folder),
+        ("chat", folder / "jsonl/train.jsonl"),
+        ("parquet", folder / "parquet/train.parquet"),
+    ):
         recipe = tmp_path / f"{name}.yaml"
         recipe.write_text(
             f"extends: {ROOT}/recipes/quickstart.yaml\nname: {name}\ndashboard_port: 0\nstages: [sft]\n"
@@ -171,4 +213,4 @@ def test_sft_takes_it_packed_and_as_conversations_alike(built, tmp_path):
         )
         run("run", recipe, "--output", tmp_path / name)
         weights.append((tmp_path / name / "models/sft/model.safetensors").read_bytes())
-    assert weights[0] == weights[1]
+    assert weights[0] == weights[1] == weights[2]

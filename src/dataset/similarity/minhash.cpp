@@ -83,7 +83,7 @@ void NearIndex::insert(size_t band, uint32_t entry) {
 }
 
 void NearIndex::grow() {
-  const size_t size = std::bit_ceil(std::max<size_t>(64, entries_.size() * 4));
+  const size_t size = std::bit_ceil(std::max<size_t>(64, entries_.size() * 3));
   for (size_t band = 0; band < kBands; ++band) {
     tables_[band].assign(size, Slot{});
     for (uint32_t entry = 0; entry < entries_.size(); ++entry) insert(band, entry);

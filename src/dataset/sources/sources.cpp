@@ -82,7 +82,8 @@ class Pairs : public Source {
       row.level = row.families.size() == 1 ? 1 : 2;
       row.problem = std::move(pair.problem);
       row.solution = std::move(pair.solution);
-      if (pair.refinement) row.attempts.push_back({pair.refinement->wrong, "", pair.refinement->feedback});
+      for (auto& [_, wrong, feedback] : pair.refinements)
+        row.attempts.push_back({std::move(wrong), "", std::move(feedback)});
       if (std::find(splits_.begin(), splits_.end(), pair.split) == splits_.end())
         row.drop("read", fmt::format("of the split '{}'", pair.split));
     } catch (const Error& error) {

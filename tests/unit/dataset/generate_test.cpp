@@ -9,6 +9,7 @@
 #include <set>
 #include <thread>
 
+#include "base/checksum.h"
 #include "dataset/corpus.h"
 #include "dataset/special.h"
 
@@ -149,19 +150,71 @@ TEST(Generate, RefinementsCarryTheVerdictsFeedback) {
   };
   int refinements = 0;
   for (const auto& pair : generate({.count = 100, .refinements = 0.5}, evaluate)) {
-    if (!pair.refinement) {
+    if (pair.refinements.empty()) {
       EXPECT_EQ(pair.messages.size(), 2u);
       continue;
     }
     ++refinements;
     ASSERT_EQ(pair.messages.size(), 4u);
-    EXPECT_EQ(pair.messages[1].content, pair.refinement->wrong);
+    EXPECT_EQ(pair.messages[1].content, pair.refinements[0].wrong);
     EXPECT_EQ(pair.messages[2].content, "feedback: compile_error");
     EXPECT_EQ(pair.messages[3].content, pair.solution);
-    EXPECT_NE(pair.refinement->wrong, pair.solution);
+    EXPECT_NE(pair.refinements[0].wrong, pair.solution);
   }
   EXPECT_GT(refinements, 25);
   EXPECT_LT(refinements, 75);
+}
+
+TEST(Generate, AWideSetHasRepairsOfTwoSteps) {
+  const EvaluatePair evaluate = [](const std::string& problem, const std::string& candidate) -> Result<Verdict> {
+    static std::set<std::string> solved;
+    static std::mutex mutex;
+    const std::lock_guard lock(mutex);
+    if (solved.insert(problem).second) return verdict(true);
+    return verdict(false, candidate.size() % 2 == 0 ? Fault::kCompileError : Fault::kMismatch);
+  };
+  // How much of `wrong` lies between what it and the solution begin and end with.
+  const auto changed = [](const std::string& wrong, const std::string& right) {
+    const size_t shorter = std::min(wrong.size(), right.size());
+    size_t begin = 0, end = 0;
+    while (begin < shorter && wrong[begin] == right[begin]) ++begin;
+    while (end < shorter - begin && wrong[wrong.size() - 1 - end] == right[right.size() - 1 - end]) ++end;
+    return std::max(wrong.size(), right.size()) - begin - end;
+  };
+  int repairs = 0, of_two = 0, nearer = 0;
+  for (const auto& pair : generate({.count = 300, .style = PairStyle::kWide, .refinements = 0.8}, evaluate)) {
+    repairs += !pair.refinements.empty();
+    if (pair.refinements.size() < 2) continue;
+    ++of_two;
+    EXPECT_EQ(pair.refinements.size(), 2u);
+    EXPECT_EQ(pair.messages.size(), 6u);
+    nearer += changed(pair.refinements[1].wrong, pair.solution) <= changed(pair.refinements[0].wrong, pair.solution);
+    EXPECT_NE(pair.refinements[0].wrong, pair.refinements[1].wrong);
+    EXPECT_NE(pair.refinements[0].feedback, pair.refinements[1].feedback) << "else there was no step forward";
+  }
+  EXPECT_GT(repairs, 200);
+  EXPECT_GT(of_two, 30);
+  EXPECT_GT(nearer, of_two * 9 / 10) << "the first attempt has a mistake more than the second";
+}
+
+TEST(Generate, AMistakeThatIsNotNoticedIsNoRefinement) {
+  std::vector<Pair> pairs;
+  const EvaluatePair always = [](const std::string&, const std::string&) -> Result<Verdict> { return verdict(true); };
+  const auto report = generate_pairs({.count = 80, .style = PairStyle::kWide, .refinements = 1}, always, kTexts,
+                                     [&](const Pair& pair) { pairs.push_back(pair); });
+  EXPECT_GE(report.harmless_mistakes, 3 * 80);
+  for (const auto& pair : pairs) EXPECT_TRUE(pair.refinements.empty());
+}
+
+// What recipes name by style, count and seed must not change under them.
+TEST(Generate, SetsOfEarlierReleasesStayTheSame) {
+  const auto sum = [](PairStyle style) {
+    std::string text;
+    for (const auto& pair : generate({.count = 400, .seed = 3, .style = style})) text += pair.problem + pair.solution;
+    return checksum(text);
+  };
+  EXPECT_EQ(sum(PairStyle::kCompact), "4bcd9541e43ba45ce4315d85d8d30ba7");
+  EXPECT_EQ(sum(PairStyle::kFull), "180f740bf47e23f8eaaefda279de3f04");
 }
 
 TEST(Generate, AnEvaluatorThatGoesAwayEndsIt) {
@@ -178,6 +231,7 @@ TEST(Generate, UsageIsChecked) {
   EXPECT_THAT(error_of([] { generate({.families = {"rellu"}}); }, ErrorKind::kUsage), HasSubstr("did you mean 'relu'"));
   EXPECT_THAT(error_of([] { generate({.holdout = {"relu+mull"}}); }, ErrorKind::kUsage),
               HasSubstr("did you mean 'mul'"));
+  EXPECT_THAT(error_of([] { generate({.families = {"swiglu"}}); }, ErrorKind::kUsage), HasSubstr("style 'wide'"));
   EXPECT_THAT(error_of([] { generate({.count = 0}); }, ErrorKind::kUsage), HasSubstr("count"));
   EXPECT_THAT(error_of([] { generate({.count = 5000, .families = {"neg"}}); }, ErrorKind::kUsage),
               HasSubstr("distinct pairs"));
@@ -185,12 +239,15 @@ TEST(Generate, UsageIsChecked) {
 
 TEST(Pair, JsonRoundTripAndErrors) {
   auto pairs = generate({.count = 40});
-  pairs[3].refinement = Refinement{"syntax", "wrong", "feedback"};
+  pairs[3].refinements = {{"syntax", "wrong", "feedback"}};
+  pairs[5].refinements = {{"syntax", "wrong", "feedback"}, {"no_mask", "nearer", "other feedback"}};
   std::string text;
   for (const auto& pair : pairs) text += to_json(pair).dump() + "\n";
   const auto again = parse_pairs_jsonl(text, "pairs.jsonl");
   ASSERT_EQ(again.size(), pairs.size());
   for (size_t i = 0; i < pairs.size(); ++i) EXPECT_EQ(to_json(again[i]), to_json(pairs[i]));
+  EXPECT_EQ(again[5].refinements.at(1).wrong, "nearer");
+  EXPECT_EQ(stats_of(again).several_refinements, 1u);
   EXPECT_THAT(error_of([&] { parse_pairs_jsonl(text + "{\"id\": 3}", "pairs.jsonl"); }, ErrorKind::kUsage),
               HasSubstr("pairs.jsonl:41: field 'id'"));
   Json bad = to_json(pairs[0]);

@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "dataset/pair.h"
 #include "dataset/sources/chat.h"
 #include "dataset/sources/kernelbook.h"
+#include "dataset/sources/source.h"
 #include "dataset/sources/trajectories.h"
 
 namespace tritonforge::dataset {
@@ -164,6 +166,22 @@ TEST(Trajectories, TheBestAcceptedTurnAndTheWholeRepair) {
   two.max_turns = 2;
   EXPECT_EQ(rows_of(past, two)[1].attempts.size(), 1u);
   EXPECT_TRUE(rows_of({"p", "", {}, {turn("a", false)}}, {}).empty());
+}
+
+TEST(Pairs, RefinementsAreTheAttemptsBeforeTheSolution) {
+  TemporaryFolder folder("tf-pairs");
+  Pair pair{.id = "a", .families = {"relu"}, .combo = "relu", .split = "train", .problem = "p", .solution = "s"};
+  pair.refinements = {{"syntax", "first", "says one"}, {"no_mask", "second", "says two"}};
+  write_file_atomic(folder.path() / "pairs.jsonl", to_json(pair).dump() + "\n");
+  const auto source = make_source(
+      "pairs", YAML::Load(fmt::format("{{path: {}}}", (folder.path() / "pairs.jsonl").string())), "test", {});
+  const auto row = source->next();
+  ASSERT_TRUE(row && !row->dropped);
+  ASSERT_EQ(row->attempts.size(), 2u);
+  EXPECT_EQ(row->attempts[0].code, "first");
+  EXPECT_EQ(row->attempts[1].feedback, "says two");
+  EXPECT_EQ(row->solution, "s");
+  EXPECT_FALSE(source->next());
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "rollout/past_trajectories.h"
 #include "rollout/prompts.h"
 #include "tokenizer/chat_template.h"
+#include "tokenizer/pretokenizer.h"
 #include "tokenizer/tokenizer.h"
 
 namespace tritonforge::rollout {
@@ -26,7 +27,18 @@ std::unique_ptr<ChatCodec> codec_with(const std::string& chat_template, const fs
   const fs::path data = fs::path(TF_SOURCE_DIR) / "tests/data";
   Json config = parse_json(read_file(data / "tiny-tokenizer/tokenizer_config.json"), "tokenizer_config.json");
   if (!chat_template.empty()) config["chat_template"] = read_file(data / "chat-templates" / chat_template);
-  write_file_atomic(folder / "tokenizer.json", read_file(data / "tiny-tokenizer/tokenizer.json"));
+  Json tokens = parse_json(read_file(data / "tiny-tokenizer/tokenizer.json"), "tokenizer.json");
+  if (chat_template.starts_with("llama3")) {  // Llama 3's way of cutting text, and its special tokens
+    tokens["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = tokenizer::kLlama3Pattern;
+    tokens["model"]["ignore_merges"] = true;
+    for (const char* content : {"<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"}) {
+      Json token = tokens["added_tokens"].front();
+      token["content"] = content;
+      token["id"] = tokens["added_tokens"].back()["id"].get<int64_t>() + 1;
+      tokens["added_tokens"].push_back(token);
+    }
+  }
+  write_file_atomic(folder / "tokenizer.json", tokens.dump());
   write_file_atomic(folder / "tokenizer_config.json", config.dump());
   return tokenizer::load_chat_codec(folder);
 }
@@ -56,15 +68,18 @@ TEST_P(TaughtText, IsTheTemplatesAndLossIsOnTheAnswer) {
   tokenizer::ChatOptions options;
   options.enable_thinking = GetParam().enable_thinking;
   options.add_generation_prompt = false;
-  const tokenizer::Message asked = {"user", "relu"}, said = {"assistant", "\n\nwrong  "},
+  const bool llama = format == tokenizer::ChatFormat::kLlama3;  // whose template strips contents
+  const tokenizer::Message asked = {"user", "relu"}, said = {"assistant", llama ? "wrong" : "\n\nwrong  "},
                            answered = {"user", "it fails"};
   const bool own_thought = format == tokenizer::ChatFormat::kQwen3 && options.enable_thinking;
-  const std::string trained = std::string(own_thought ? "<think>\n\n</think>\n\n" : "") + "right\n<|im_end|>";
+  const std::string right = llama ? "right" : "right\n";
+  const std::string trained = (own_thought ? "<think>\n\n</think>\n\n" : "") + right +
+                              std::string(tokenizer::end_of_turn(format));
 
-  std::vector<std::vector<TaughtMessage>> conversations = {{{asked}, {{"assistant", "right\n"}, true}}};
+  std::vector<std::vector<TaughtMessage>> conversations = {{{asked}, {{"assistant", right}, true}}};
   // Qwen3's template forgets the thoughts of turns before the last question; a trajectory keeps what was sampled.
   if (format != tokenizer::ChatFormat::kQwen3)
-    conversations.push_back({{asked}, {said}, {answered}, {{"assistant", "right\n"}, true}});
+    conversations.push_back({{asked}, {said}, {answered}, {{"assistant", right}, true}});
   for (const std::vector<TaughtMessage>& conversation : conversations) {
     std::vector<tokenizer::Message> messages;
     for (const TaughtMessage& each : conversation) messages.push_back(each.message);
@@ -73,7 +88,7 @@ TEST_P(TaughtText, IsTheTemplatesAndLossIsOnTheAnswer) {
     for (size_t i = 0; i < taught.tokens.size(); ++i) {
       if (taught.loss_mask.at(i)) with_loss.push_back(taught.tokens[i]);
     }
-    EXPECT_EQ(tokenizer.decode(taught.tokens) + "\n", render_chat(format, messages, options));
+    EXPECT_EQ(tokenizer.decode(taught.tokens) + (llama ? "" : "\n"), render_chat(format, messages, options));
     EXPECT_EQ(tokenizer.decode(with_loss), trained);
   }
 }
@@ -181,12 +196,24 @@ TEST_P(TaughtText, WhatIsLearnedIsTheAnswersWhoeverWroteThemLike) {
   TemporaryFolder folder("tf-codec");
   const auto codec = codec_with(GetParam().chat_template, folder.path());
   const auto tokenizer = tokenizer::Tokenizer::load(folder.path());
-  const int64_t begin = tokenizer.id_of("<|im_start|>").value(), end = tokenizer.id_of("<|im_end|>").value();
-  const std::vector<int64_t> opened = tokenizer.encode("<|im_start|>assistant\n");
+  const bool llama = GetParam().chat_template.starts_with("llama3");
+  const int64_t begin = tokenizer.id_of(llama ? "<|start_header_id|>" : "<|im_start|>").value();
+  const int64_t end = tokenizer.id_of(llama ? "<|eot_id|>" : "<|im_end|>").value();
+  const std::vector<int64_t> opened = tokenizer.encode(llama ? "<|start_header_id|>assistant<|end_header_id|>\n\n"
+                                                             : "<|im_start|>assistant\n");
   Rng rng(12);
-  const std::vector<std::string> words = {
-      "x = tl.load(p)", "\n",     "<|im_end|>",   "<|im_start|>assistant\n", "ü", "  ", "<think>", "```python\n",
-      "1e-5",           "\r\n\t", "<|endoftext|>"};
+  const std::vector<std::string> words = {"x = tl.load(p)",
+                                          "\n",
+                                          "<|im_end|>",
+                                          "<|im_start|>assistant\n",
+                                          "ü",
+                                          "  ",
+                                          "<think>",
+                                          "```python\n",
+                                          "<|eot_id|>",
+                                          "1e-5",
+                                          "\r\n\t",
+                                          "<|endoftext|>"};
   const auto drawn = [&] {
     std::string text;
     for (uint64_t i = rng.below(12); i > 0; --i) text += words[rng.below(words.size())];
@@ -244,7 +271,8 @@ TEST(TaughtTokens, AnythingButQuestionsAndAnswersInTurnIsRefused) {
 INSTANTIATE_TEST_SUITE_P(Formats, TaughtText,
                          testing::Values(TextCase{"", true}, TextCase{"qwen2.5.jinja", true},
                                          TextCase{"qwen3.jinja", true}, TextCase{"qwen3.jinja", false},
-                                         TextCase{"qwen3-later.jinja", true}));
+                                         TextCase{"qwen3-later.jinja", true}, TextCase{"llama3.jinja", true},
+                                         TextCase{"llama3.jinja", false}));
 
 }  // namespace
 }  // namespace tritonforge::rollout
