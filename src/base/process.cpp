@@ -60,6 +60,7 @@ int open_append(const fs::path& path) {
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   ::signal(SIGPIPE, SIG_DFL);
   ::signal(SIGXFSZ, SIG_DFL);
+  if (options.stdin_fd >= 0) ::dup2(options.stdin_fd, STDIN_FILENO);
   if (out >= 0) ::dup2(out, STDOUT_FILENO);
   if (err >= 0) ::dup2(err, STDERR_FILENO);
   if (options.working_folder.empty() || ::chdir(options.working_folder.c_str()) == 0) ::execvpe(argv[0], argv, env);
@@ -139,14 +140,25 @@ std::optional<int> ChildProcess::poll() {
 }
 
 std::optional<int> ChildProcess::wait(Deadline deadline) {
-  const int fd = static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0));
-  if (fd < 0) return poll();
-  while (!poll() && !deadline.expired()) {
-    pollfd waiter{fd, POLLIN, 0};
-    ::poll(&waiter, 1, static_cast<int>(std::min(deadline.remaining_s(), 3600.0) * 1000) + 1);
-  }
-  ::close(fd);
+  wait_any({this}, deadline);
   return poll();
+}
+
+std::optional<size_t> wait_any(const std::vector<ChildProcess*>& processes, Deadline deadline) {
+  std::vector<pollfd> waiters;
+  for (const ChildProcess* process : processes)
+    waiters.push_back({static_cast<int>(::syscall(SYS_pidfd_open, process->pid(), 0)), POLLIN, 0});
+  std::optional<size_t> ended;
+  // One that has been waited for has no descriptor any more: poll() knows how it ended.
+  while (true) {
+    for (size_t i = 0; i < processes.size() && !ended; ++i)
+      if (processes[i]->poll()) ended = i;
+    if (ended || deadline.expired()) break;
+    ::poll(waiters.data(), waiters.size(), static_cast<int>(std::min(deadline.remaining_s(), 3600.0) * 1000) + 1);
+  }
+  for (const pollfd& waiter : waiters)
+    if (waiter.fd >= 0) ::close(waiter.fd);
+  return ended;
 }
 
 void ChildProcess::signal(int number) {

@@ -17,9 +17,6 @@ struct RunOptions {
   }
 };
 
-// Prints what would be started: processes, devices, memory. Starts nothing.
-void print_plan(const RecipeConfig& config);
-
 // Throws Error where the run failed; a signal stops everything, and StoppedBySignal says how to go on.
 void run_recipe(const RecipeConfig& config, const RunOptions& options);
 

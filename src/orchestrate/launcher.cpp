@@ -1,0 +1,114 @@
+#include "orchestrate/launcher.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "orchestrate/agent.h"
+
+namespace tritonforge::orchestrate {
+
+Launched::~Launched() {
+  for (Member& member : members_) {
+    if (member.control >= 0) ::close(member.control);  // the agent ends what it started
+  }
+}
+
+std::optional<int> Launched::wait(Deadline deadline) {
+  std::vector<ChildProcess*> processes;
+  for (const Member& member : members_) processes.push_back(member.process.get());
+  const auto ended = wait_any(processes, deadline);
+  return ended ? processes[*ended]->poll() : std::nullopt;
+}
+
+void Launched::signal(int number) {
+  for (const Member& member : members_) {
+    if (member.control < 0) member.process->signal(number);
+    else tell_agent(member.control, number);
+  }
+}
+
+void Launched::stop(double grace_s) {
+  signal(SIGTERM);
+  const Deadline grace = Deadline::after(grace_s);
+  bool all_ended = true;
+  for (const Member& member : members_) all_ended = member.process->wait(grace).has_value() && all_ended;
+  if (all_ended) return;
+  signal(SIGKILL);
+  const Deadline last = Deadline::after(10);
+  for (const Member& member : members_) {
+    if (!member.process->wait(last)) member.process->signal(SIGKILL);  // a carrier that does not answer
+  }
+}
+
+std::vector<std::string> Launcher::carrier(const Job& job, size_t, const Place& place) {
+  fail(ErrorKind::kUsage, "{} is placed on {}: --launcher ssh starts roles on other hosts", job.role, place.host);
+}
+
+std::vector<Place> Launcher::place(const Job& job) {
+  std::lock_guard lock(mutex_);
+  auto& mine = taken_.try_emplace(job.role, job.places).first->second;
+  for (size_t rank = 0; rank < mine.size(); ++rank) {
+    if (!gone_.contains(mine[rank].host)) continue;
+    std::vector<Place> taken;
+    for (const auto& [role, places] : taken_) {
+      for (size_t i = 0; i < places.size(); ++i)
+        if (role != job.role || i != rank) taken.push_back(places[i]);
+    }
+    try {
+      const Place there = layout_.elsewhere(mine[rank], gone_, taken);
+      log::warn("{} goes from {} to {}", job.role, text_of(mine[rank]), text_of(there));
+      mine[rank] = there;
+    } catch (const Error& error) {
+      log::warn("{}: {}; trying it once more", job.role, error.what());
+      gone_.erase(mine[rank].host);
+    }
+  }
+  return mine;
+}
+
+Launched::Member Launcher::start_one(const Job& job, size_t rank, const Place& place, const std::string& rendezvous) {
+  ProcessOptions options;
+  options.argv = job.confined ? bound_to_cores(place, job.argv) : job.argv;
+  if (!rendezvous.empty())
+    options.argv.insert(options.argv.end(), {"--rank", std::to_string(rank), "--rendezvous", rendezvous});
+  options.env = job.env;
+  if (job.confined) options.env.merge(environment_of(place));
+  options.stdout_file = options.stderr_file = job.log;
+  if (place.host == kHead) return {place, std::make_unique<ChildProcess>(options), -1};
+  return carried(options, carrier(job, rank, place), place);
+}
+
+std::unique_ptr<Launched> Launcher::start(const Job& job) {
+  const std::vector<Place> places = place(job);
+  std::string rendezvous;
+  if (places.size() > 1) {
+    const std::string& host = places.front().host;
+    const std::string address = host.substr(host.find('@') + 1);  // of user@address
+    rendezvous = fmt::format("{}:{}", host == kHead ? "127.0.0.1" : address, free_port());
+  }
+  std::vector<Launched::Member> members;
+  try {
+    for (size_t rank = 0; rank < places.size(); ++rank)
+      members.push_back(start_one(job, rank, places[rank], rendezvous));
+  } catch (...) {
+    Launched(std::move(members)).stop(/*grace_s=*/0);
+    throw;
+  }
+  return std::make_unique<Launched>(std::move(members));
+}
+
+void Launcher::ended(const std::string& role, const Launched& launched) {
+  std::lock_guard lock(mutex_);
+  for (const auto& member : launched.members()) {
+    if (member.control < 0 || member.process->poll() != kCarrierLost) continue;
+    if (gone_.insert(member.place.host).second)
+      log::warn("{} lost {}: not used while others are left", role, member.place.host);
+  }
+}
+
+}  // namespace tritonforge::orchestrate
