@@ -95,7 +95,9 @@ pid_t spawn(const ProcessOptions& options, int out, int err) {
 }  // namespace
 
 ChildProcess::ChildProcess(const ProcessOptions& options) : group_(options.new_group) {
-  const int out = options.stdout_file.empty() ? -1 : open_append(options.stdout_file);
+  const int out = options.stdout_fd >= 0        ? ::fcntl(options.stdout_fd, F_DUPFD_CLOEXEC, 0)
+                  : options.stdout_file.empty() ? -1
+                                                : open_append(options.stdout_file);
   const int err = options.stderr_file.empty() ? -1 : open_append(options.stderr_file);
   const auto close_both = [&] {
     if (out >= 0) ::close(out);

@@ -20,7 +20,7 @@ struct ProcessOptions {
   std::map<std::string, std::string> env;  // added to this process's environment
   fs::path stdout_file, stderr_file;       // appended to; empty = inherited
   fs::path working_folder;                 // empty = inherited
-  int stdin_fd = -1;                       // -1 = inherited
+  int stdin_fd = -1, stdout_fd = -1;       // -1 = inherited; stay the caller's to close
   bool new_group = true;                   // its own process group, so that kill() reaches its children
 };
 

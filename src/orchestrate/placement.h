@@ -95,7 +95,7 @@ struct EvalPlacement {
 struct PlacementSection {
   std::vector<std::string> hosts;
   std::vector<int64_t> gpus, cores;
-  std::string gpu = "H100";
+  std::string gpu = "H100", ssh_config;
   ActorPlacement actor;
   RolloutPlacement rollout;
   EvalPlacement eval;
@@ -107,6 +107,7 @@ struct PlacementSection {
     v("gpus", gpus, at_least(0), "ids of the GPUs of each host that the run may use; empty = 0, 1, ... as asked for");
     v("cores", cores, at_least(0), "the same for CPU cores");
     v("gpu", gpu, one_of(gpu_kind_names()), "what the GPUs are, for `tritonforge plan`");
+    v("ssh_config", ssh_config, "file of settings for ssh (-F), for --launcher ssh; empty = the user's own");
     v("actor", actor, "the trainer: a process a rank, tp * cp * pp * dp of them");
     v("rollout", rollout, "the engines");
     v("eval", eval, "the evaluator");

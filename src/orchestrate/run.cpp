@@ -13,6 +13,7 @@
 #include "base/process.h"
 #include "base/progress.h"
 #include "orchestrate/preflight.h"
+#include "orchestrate/ssh_launcher.h"
 #include "orchestrate/stages.h"
 #include "orchestrate/terminal_view.h"
 
@@ -236,16 +237,38 @@ std::string reason_of(const std::exception_ptr& failure, int signal) {
 
 }  // namespace
 
+namespace {
+
+std::unique_ptr<Launcher> make_launcher(const RecipeConfig& config, LauncherKind kind, const fs::path& folder) {
+  const Layout layout = config.layout();
+  std::vector<Place> places;
+  if (config.trains()) places = layout.actor;
+  if (config.serves()) places.insert(places.end(), layout.engines.begin(), layout.engines.end());
+  if (config.evaluates()) places.push_back(layout.eval);
+  const auto away = std::ranges::find_if(places, [](const Place& place) { return place.host != kHead; });
+  if (kind == LauncherKind::kSsh)
+    return std::make_unique<SshLauncher>(
+        layout, resolve_path(config.placement.ssh_config),
+        std::vector<fs::path>{fs::absolute(folder), fs::absolute(resolve_path(config.model.path))});
+  if (away != places.end())
+    fail(ErrorKind::kUsage, "'placement' has {} among its hosts: --launcher ssh starts roles there", away->host);
+  return std::make_unique<Launcher>(layout);
+}
+
+}  // namespace
+
 void run_recipe(const RecipeConfig& config, const RunOptions& options) {
   const fs::path folder = options.output.empty() ? fs::path("runs") / fmt::format("{}-seed{}", config.name, config.seed)
                                                  : options.output;
   check_plan(config);
+  std::unique_ptr<Launcher> launcher = make_launcher(config, options.launcher, folder);
   SignalWaiter signals;
   RunRecord record(fs::absolute(folder), options.resume);
   keep_recipe(config, record);
   for (const fs::path& swept : SharedFolder::sweep()) log::info("removed {}, which a killed run left", swept.string());
   if (options.resume && stages_left(config, record).empty()) return show_finished(config, record, options.json);
-  RunContext run(config, record, std::make_unique<Launcher>(config.layout()));
+  launcher->prepare();
+  RunContext run(config, record, std::move(launcher));
   TerminalView view;
   view.line(
       fmt::format("TritonForge run '{}', seed {}: {}", config.name, config.seed, fmt::join(config.stages, " -> ")));

@@ -71,6 +71,12 @@ RunContext::RunContext(RecipeConfig recipe, RunRecord& run_record, std::unique_p
 
 RunContext::~RunContext() { supervisor.stop_all(); }
 
+bool RunContext::publishes_to_hosts() const {
+  return config.serves() && std::ranges::any_of(layout.engines, [&](const Place& engine) {
+           return engine.host != layout.actor.front().host;
+         });
+}
+
 void RunContext::put(RoleSpec& spec, std::vector<Place> places) const {
   if (!layout.given) return;
   spec.places = std::move(places);
@@ -172,11 +178,13 @@ void RunContext::start_trainer(const std::string& stage, const train::TrainConfi
   const fs::path file = record.folder() / fmt::format("trainer-{}.yaml", stage);
   const auto trainer_options = trainer_config(config, section, stage, model, record.folder(), total_steps);
   write_file_atomic(file, dump_config(trainer_options));
-  shared_.emplace(trainer_options.run_id);
+  const fs::path shared = publishes_to_hosts() ? record.folder() : SharedFolder::usual_parent();
+  shared_.emplace(trainer_options.run_id, shared);
   RoleSpec spec;
   spec.name = "trainer";
   spec.url = trainer.url();
   spec.env = kComputeEnvironment;
+  spec.env["TRITONFORGE_SHARED"] = shared.string();
   spec.ready_timeout_s = config.supervisor.start_timeout_s;
   spec.grace_s = save_grace_s(model);
   // --resume begins afresh where there is no checkpoint yet.

@@ -39,6 +39,7 @@ class RunContext {
  private:
   std::optional<SharedFolder> shared_;  // of the trainer's publications: they outlive a trainer that dies
   std::vector<RoleSpec> service_specs(const fs::path& model);
+  bool publishes_to_hosts() const;  // trainer and engines share no memory: weights travel through the run's folder
   void put(RoleSpec& spec, std::vector<Place> places) const;  // where the recipe's placement has it
 };
 

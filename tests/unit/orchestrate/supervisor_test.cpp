@@ -46,7 +46,7 @@ constexpr const char* kRank = R"(
 import http.server, os, signal, sys
 rank = sys.argv[sys.argv.index("--rank") + 1]
 with open(os.path.join(sys.argv[2], rank), "a") as file:
-    file.write(f"{os.getpid()} {sys.argv[-1]} {os.environ['CUDA_VISIBLE_DEVICES']}\\n")
+    file.write(f"{os.getpid()} {sys.argv[-1]} {os.environ['CUDA_VISIBLE_DEVICES']}\n")
 if rank != "0":
     signal.pause()
 )";
