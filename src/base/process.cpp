@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -146,20 +147,24 @@ std::optional<int> ChildProcess::wait(Deadline deadline) {
   return poll();
 }
 
-std::optional<size_t> wait_any(const std::vector<ChildProcess*>& processes, Deadline deadline) {
+std::optional<size_t> wait_any(const std::vector<ChildProcess*>& processes, Deadline deadline,
+                               const std::vector<int>& readable) {
   std::vector<pollfd> waiters;
   for (const ChildProcess* process : processes)
     waiters.push_back({static_cast<int>(::syscall(SYS_pidfd_open, process->pid(), 0)), POLLIN, 0});
+  for (const int fd : readable) waiters.push_back({fd, POLLIN, 0});
   std::optional<size_t> ended;
   // One that has been waited for has no descriptor any more: poll() knows how it ended.
   while (true) {
     for (size_t i = 0; i < processes.size() && !ended; ++i)
       if (processes[i]->poll()) ended = i;
-    if (ended || deadline.expired()) break;
+    const auto others = waiters.begin() + static_cast<ptrdiff_t>(processes.size());
+    const bool told = std::any_of(others, waiters.end(), [](const pollfd& waiter) { return waiter.revents != 0; });
+    if (ended || told || deadline.expired()) break;
     ::poll(waiters.data(), waiters.size(), static_cast<int>(std::min(deadline.remaining_s(), 3600.0) * 1000) + 1);
   }
-  for (const pollfd& waiter : waiters)
-    if (waiter.fd >= 0) ::close(waiter.fd);
+  for (size_t i = 0; i < processes.size(); ++i)
+    if (waiters[i].fd >= 0) ::close(waiters[i].fd);
   return ended;
 }
 

@@ -48,8 +48,9 @@ class ChildProcess {
   std::optional<int> exit_code_;  // guarded by mutex_
 };
 
-// Waits until one of them has ended and returns which; nothing at the deadline.
-std::optional<size_t> wait_any(const std::vector<ChildProcess*>& processes, Deadline deadline);
+// Waits until one of them has ended and returns which; nothing at the deadline, and where one of `readable` is.
+std::optional<size_t> wait_any(const std::vector<ChildProcess*>& processes, Deadline deadline,
+                               const std::vector<int>& readable = {});
 
 // Runs to the end and returns {exit code, stdout}; throws kTimeout at the deadline.
 struct CommandOutput {

@@ -9,6 +9,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "base/json.h"
 
@@ -84,25 +85,41 @@ ProcessOptions read_job(const std::string& line) {
 }  // namespace
 
 Launched::Member carried(const ProcessOptions& options, std::vector<std::string> carrier, const Place& place) {
-  int ends[2];
+  int ends[2], reports[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) fail(ErrorKind::kUnavailable, "pipe: {}", std::strerror(errno));
+  if (::pipe2(reports, O_CLOEXEC | O_NONBLOCK) != 0) {
+    ::close(ends[0]);
+    ::close(ends[1]);
+    fail(ErrorKind::kUnavailable, "pipe: {}", std::strerror(errno));
+  }
   ProcessOptions own = {.argv = std::move(carrier),
                         .env = {},
-                        .stdout_file = options.stdout_file,
+                        .stdout_file = {},
                         .stderr_file = options.stderr_file,
-                        .stdin_fd = ends[0]};
+                        .stdin_fd = ends[0],
+                        .stdout_fd = reports[1]};
   try {
-    Launched::Member member{place, std::make_unique<ChildProcess>(own), ends[1]};
+    Launched::Member member{place, std::make_unique<ChildProcess>(own), ends[1], reports[0]};
     ::close(ends[0]);
+    ::close(reports[1]);
     const Json job = {
         {"argv", options.argv}, {"env", travelling_environment(options.env)}, {"folder", fs::current_path().string()}};
     write_all(ends[1], job.dump() + "\n");
     return member;
   } catch (...) {
-    ::close(ends[0]);
-    ::close(ends[1]);
+    for (const int fd : {ends[0], ends[1], reports[0], reports[1]}) ::close(fd);
     throw;
   }
+}
+
+std::optional<int> read_report(int& report) {
+  char text[64] = {};  // written at once, far below what a pipe takes whole
+  const ssize_t count = ::read(report, text, sizeof text - 1);
+  if (count < 0) return std::nullopt;  // nothing yet
+  int code = 0;
+  const bool said = count > 0 && std::sscanf(text, "exited %d", &code) == 1;
+  ::close(std::exchange(report, -1));
+  return said ? std::optional(code) : std::nullopt;
 }
 
 void tell_agent(int control, int signal) { write_all(control, fmt::format("signal {}\n", signal)); }
@@ -113,7 +130,9 @@ int run_agent(int input) {
   std::optional<std::string> first;
   while (!(first = lines.next()) && !lines.ended()) lines.read_some();
   if (!first) fail(ErrorKind::kUsage, "agent: no job on its standard input");
-  ChildProcess process(read_job(*first));
+  ProcessOptions job = read_job(*first);
+  job.stdout_fd = STDERR_FILENO;
+  ChildProcess process(job);
   const int ended = static_cast<int>(::syscall(SYS_pidfd_open, process.pid(), 0));
   if (ended < 0) fail(ErrorKind::kMachine, "pidfd_open: {}", std::strerror(errno));
   while (!process.poll()) {
@@ -127,8 +146,9 @@ int run_agent(int input) {
     if (waiters[1].revents != 0) lines.read_some();
   }
   ::close(ended);
-  const int code = *process.poll();
-  return code == 255 ? 254 : code;
+  const int code = *process.poll() == 255 ? 254 : *process.poll();
+  write_all(STDOUT_FILENO, fmt::format("exited {}\n", code));
+  return code;
 }
 
 }  // namespace tritonforge::orchestrate

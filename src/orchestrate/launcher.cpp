@@ -14,15 +14,45 @@ namespace tritonforge::orchestrate {
 
 Launched::~Launched() {
   for (Member& member : members_) {
-    if (member.control >= 0) ::close(member.control);  // the agent ends what it started
+    for (const int fd : {member.control, member.report})
+      if (fd >= 0) ::close(fd);  // the agent ends what it started
   }
 }
 
+// A carrier may outlive the process that it carried, for as long as somebody here keeps a connection through it.
+std::optional<int> Launched::ended(Member& member) {
+  if (member.code) return member.code;
+  if (member.report >= 0) {
+    if ((member.code = read_report(member.report))) member.process->signal(SIGKILL);
+  }
+  if (!member.code) member.code = member.process->poll();
+  return member.code;
+}
+
 std::optional<int> Launched::wait(Deadline deadline) {
-  std::vector<ChildProcess*> processes;
-  for (const Member& member : members_) processes.push_back(member.process.get());
-  const auto ended = wait_any(processes, deadline);
-  return ended ? processes[*ended]->poll() : std::nullopt;
+  while (true) {
+    std::vector<ChildProcess*> processes;
+    std::vector<int> reports;
+    for (Member& member : members_) {
+      if (const auto code = ended(member)) return code;
+      processes.push_back(member.process.get());
+      if (member.report >= 0) reports.push_back(member.report);
+    }
+    if (deadline.expired()) return std::nullopt;
+    wait_any(processes, deadline, reports);
+  }
+}
+
+bool Launched::wait_all(Deadline deadline) {
+  for (Member& member : members_) {
+    while (!ended(member)) {
+      if (deadline.expired()) return false;
+      std::vector<int> reports;
+      if (member.report >= 0) reports.push_back(member.report);
+      wait_any({member.process.get()}, deadline, reports);
+    }
+  }
+  return true;
 }
 
 void Launched::signal(int number) {
@@ -34,15 +64,10 @@ void Launched::signal(int number) {
 
 void Launched::stop(double grace_s) {
   signal(SIGTERM);
-  const Deadline grace = Deadline::after(grace_s);
-  bool all_ended = true;
-  for (const Member& member : members_) all_ended = member.process->wait(grace).has_value() && all_ended;
-  if (all_ended) return;
+  if (wait_all(Deadline::after(grace_s))) return;
   signal(SIGKILL);
-  const Deadline last = Deadline::after(10);
-  for (const Member& member : members_) {
-    if (!member.process->wait(last)) member.process->signal(SIGKILL);  // a carrier that does not answer
-  }
+  if (wait_all(Deadline::after(10))) return;
+  for (Member& member : members_) member.process->signal(SIGKILL);  // a carrier that does not answer
 }
 
 std::vector<std::string> Launcher::carrier(const Job& job, size_t, const Place& place) {
@@ -105,7 +130,7 @@ std::unique_ptr<Launched> Launcher::start(const Job& job) {
 void Launcher::ended(const std::string& role, const Launched& launched) {
   std::lock_guard lock(mutex_);
   for (const auto& member : launched.members()) {
-    if (member.control < 0 || member.process->poll() != kCarrierLost) continue;
+    if (member.control < 0 || member.code != kCarrierLost) continue;
     if (gone_.insert(member.place.host).second)
       log::warn("{} lost {}: not used while others are left", role, member.place.host);
   }

@@ -33,13 +33,15 @@ struct Job {
   fs::path log;              // what they print, appended
 };
 
-// The processes of one start of a role. From any thread, as ChildProcess.
+// The processes of one start of a role. One thread waits and stops, any may signal.
 class Launched {
  public:
   struct Member {
     Place place;
     std::unique_ptr<ChildProcess> process;  // itself, or what carries it
     int control = -1;                       // to the agent; -1: a child of this process
+    int report = -1;                        // from it: how the process ended, which its carrier may outlive
+    std::optional<int> code = {};
   };
   explicit Launched(std::vector<Member> members) : members_(std::move(members)) {}
   ~Launched();
@@ -52,6 +54,8 @@ class Launched {
   void stop(double grace_s);  // SIGTERM to all, SIGKILL to what is left after grace_s
 
  private:
+  static std::optional<int> ended(Member& member);
+  bool wait_all(Deadline deadline);
   std::vector<Member> members_;
 };
 
