@@ -306,15 +306,13 @@ Parts trainer_memory(const model::ModelConfig& shape, const train::TrainConfig& 
   config.max_tokens_per_micro_batch = (config.max_tokens_per_micro_batch + degrees.cp - 1) / degrees.cp;
   if (config.recompute_layers > part.num_layers) config.recompute_layers = part.num_layers;
   const int64_t weights = 2 * parameters;
-  const int64_t states = parameters * (config.optimizer_state == train::OptimizerState::kFp32 ? 12 : 4);
-  const int64_t elsewhere = states -
-                            states / (degrees.dp * degrees.cp);  // of the optimizer's state: other ranks have it
+  config.parallel.dp = degrees.dp * degrees.cp;  // they have equal weights, and each a part of the optimizer's state
   const train::MemoryPlan plan = train::plan_memory(part, parameters, config,
-                                                    static_cast<int64_t>(free - kTrainerContext) - weights + elsewhere);
+                                                    static_cast<int64_t>(free - kTrainerContext) - weights);
   Parts parts{{"context", kTrainerContext},
               {"weights", count(weights)},
               {"gradients", count(plan.gradients)},
-              {"optimizer", count(plan.states - elsewhere)},
+              {"optimizer", count(plan.states)},
               {"activations", count(plan.activations)},
               {"workspace", count(plan.workspace)}};
   if (plan.reference > 0) parts.emplace_back("reference", count(plan.reference + weights));

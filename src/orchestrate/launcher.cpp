@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
+#include <random>
 
 #include "base/log.h"
 #include "orchestrate/agent.h"
@@ -96,11 +98,30 @@ std::vector<Place> Launcher::place(const Job& job) {
   return mine;
 }
 
-Launched::Member Launcher::start_one(const Job& job, size_t rank, const Place& place, const std::string& rendezvous) {
+namespace {
+
+// Where others reach a process of that host.
+std::string address_of(const std::string& host, bool all_here) {
+  if (host != kHead) return host.substr(host.find('@') + 1);  // of user@address
+  if (all_here) return "127.0.0.1";
+  char name[256] = {};
+  if (::gethostname(name, sizeof name - 1) != 0) fail(ErrorKind::kMachine, "gethostname: {}", std::strerror(errno));
+  return name;
+}
+
+// 128 bits that nobody guesses.
+std::string random_key() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
+}
+
+}  // namespace
+
+Launched::Member Launcher::start_one(const Job& job, size_t rank, const Place& place,
+                                     const std::vector<std::string>& as_rank) {
   ProcessOptions options;
   options.argv = job.confined ? bound_to_cores(place, job.argv) : job.argv;
-  if (!rendezvous.empty())
-    options.argv.insert(options.argv.end(), {"--rank", std::to_string(rank), "--rendezvous", rendezvous});
+  options.argv.insert(options.argv.end(), as_rank.begin(), as_rank.end());
   options.env = job.env;
   if (job.confined) options.env.merge(environment_of(place));
   options.stdout_file = options.stderr_file = job.log;
@@ -108,18 +129,24 @@ Launched::Member Launcher::start_one(const Job& job, size_t rank, const Place& p
   return carried(options, carrier(job, rank, place), place);
 }
 
-std::unique_ptr<Launched> Launcher::start(const Job& job) {
+std::unique_ptr<Launched> Launcher::start(const Job& given) {
+  Job job = given;
   const std::vector<Place> places = place(job);
+  const bool all_here = std::ranges::all_of(places, [](const Place& place) { return place.host == kHead; });
   std::string rendezvous;
   if (places.size() > 1) {
-    const std::string& host = places.front().host;
-    const std::string address = host.substr(host.find('@') + 1);  // of user@address
-    rendezvous = fmt::format("{}:{}", host == kHead ? "127.0.0.1" : address, free_port());
+    rendezvous = fmt::format("{}:{}", address_of(places.front().host, all_here), free_port());
+    job.env["TRITONFORGE_RENDEZVOUS_KEY"] = random_key();
   }
   std::vector<Launched::Member> members;
   try {
-    for (size_t rank = 0; rank < places.size(); ++rank)
-      members.push_back(start_one(job, rank, places[rank], rendezvous));
+    for (size_t rank = 0; rank < places.size(); ++rank) {
+      std::vector<std::string> as_rank;
+      if (places.size() > 1)
+        as_rank = {"--rank", std::to_string(rank), "--rank-host", address_of(places[rank].host, all_here),
+                   "--rendezvous", rendezvous};
+      members.push_back(start_one(job, rank, places[rank], as_rank));
+    }
   } catch (...) {
     Launched(std::move(members)).stop(/*grace_s=*/0);
     throw;

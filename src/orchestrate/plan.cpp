@@ -76,9 +76,9 @@ class Planned {
     const Degrees& d = layout.actor_degrees;
     const auto world = static_cast<int64_t>(layout.actor.size());
     for (int64_t rank = 0; rank < world; ++rank) {
-      const std::string part = fmt::format(", rank {} of {}: tp {}, cp {}, dp {}, pp {}", rank, world, rank % d.tp,
-                                           rank / d.tp % d.cp, rank / (d.tp * d.cp) % d.dp,
-                                           rank / (d.tp * d.cp * d.dp));
+      const auto at = parallel::coordinates_of({.tp = d.tp, .cp = d.cp, .pp = d.pp, .dp = d.dp}, rank);
+      const std::string part = fmt::format(", rank {} of {}: tp {}, cp {}, dp {}, pp {}", rank, world, at.tp, at.cp,
+                                           at.dp, at.pp);
       PlannedProcess& process = add("trainer", "actor", config_.model.device, model() + (world > 1 ? part : ""));
       place(process, layout.actor[rank]);
       process.rank = rank;

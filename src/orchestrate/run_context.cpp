@@ -163,7 +163,11 @@ train::TrainConfig trainer_config(const RecipeConfig& config, const train::Train
   result.device = config.model.device;
   if (config.placement.given()) {
     const Degrees degrees = config.layout().actor_degrees;
-    result.parallel = {.tp = degrees.tp, .cp = degrees.cp, .pp = degrees.pp, .dp = degrees.dp, .ep = degrees.ep};
+    result.parallel.tp = degrees.tp;
+    result.parallel.cp = degrees.cp;
+    result.parallel.pp = degrees.pp;
+    result.parallel.dp = degrees.dp;
+    result.parallel.ep = degrees.ep;
   }
   result.seed = config.seed;
   result.total_steps = total_steps;
