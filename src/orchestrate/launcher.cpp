@@ -143,7 +143,8 @@ std::unique_ptr<Launched> Launcher::start(const Job& given) {
     for (size_t rank = 0; rank < places.size(); ++rank) {
       std::vector<std::string> as_rank;
       if (places.size() > 1)
-        as_rank = {"--rank", std::to_string(rank), "--rank-host", address_of(places[rank].host, all_here),
+        as_rank = {"--rank",       std::to_string(rank),
+                   "--rank-host",  address_of(places[rank].host, all_here),
                    "--rendezvous", rendezvous};
       members.push_back(start_one(job, rank, places[rank], as_rank));
     }

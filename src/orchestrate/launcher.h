@@ -21,8 +21,8 @@
 namespace tritonforge::orchestrate {
 
 // What is started for a role: as many processes as it has places, all with the same arguments, which begin and end
-// together. Several are a group of ranks: each is told its --rank, the address that others reach it at (--rank-host), the
-// first's --rendezvous HOST:PORT and, in its environment, the key of it, a new one for each start.
+// together. Several are a group of ranks: each is told its --rank, the address that others reach it at (--rank-host),
+// the first's --rendezvous HOST:PORT and, in its environment, the key of it, a new one for each start.
 struct Job {
   std::string role;
   std::vector<std::string> argv;
@@ -79,8 +79,7 @@ class Launcher {
 
  private:
   std::vector<Place> place(const Job& job);
-  Launched::Member start_one(const Job& job, size_t rank, const Place& place,
-                             const std::vector<std::string>& as_rank);
+  Launched::Member start_one(const Job& job, size_t rank, const Place& place, const std::vector<std::string>& as_rank);
 
   const Layout layout_;
   std::mutex mutex_;

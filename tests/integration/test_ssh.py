@@ -1,6 +1,7 @@
 """`run --launcher ssh` over three machines: this one and two network namespaces with an sshd each. What a host's end
 costs is a step: its roles come back elsewhere and the weights are those of a run on this machine alone."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -71,10 +72,10 @@ class Node:
             f"PermitRootLogin yes\nAuthorizedKeysFile {self.folder.parent}/key.pub\nMaxStartups 100\n"
         )
         pathlib.Path("/run/sshd").mkdir(exist_ok=True)
-        self.log = open(self.folder / "log", "w")
-        self.sshd = subprocess.Popen(
-            ["ip", "netns", "exec", self.space, SSHD, "-D", "-e", "-f", str(config)], stderr=self.log, cwd="/"
-        )
+        with open(self.folder / "log", "w") as log:
+            self.sshd = subprocess.Popen(
+                ["ip", "netns", "exec", self.space, SSHD, "-D", "-e", "-f", str(config)], stderr=log, cwd="/"
+            )
         deadline = time.monotonic() + 20
         while socket.socket().connect_ex((f"{self.network}.2", 2222)) != 0:
             assert self.sshd.poll() is None, (self.folder / "log").read_text()
@@ -90,10 +91,8 @@ class Node:
         for _ in range(100):
             pids = self.pids()
             for pid in pids:
-                try:
+                with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
             if not pids:
                 return
         raise AssertionError(f"{self.name} still runs {self.pids()}")
@@ -109,7 +108,6 @@ class Node:
     def remove(self):
         self.kill()
         self.sshd.wait()
-        self.log.close()
         subprocess.run(["ip", "netns", "del", self.space], check=False)
         subprocess.run(["ip", "link", "del", self.link], check=False, stderr=subprocess.DEVNULL)
 
@@ -202,7 +200,7 @@ def test_hosts_without_a_launcher_that_reaches_them_are_refused(tmp_path):
     run = Run(tmp_path, *flags(SMALL + PLACED), output="none")
     assert "'placement' has node-1 among its hosts: --launcher ssh starts roles there" in run.finish(code=2)
     for host in ("-oProxyCommand=x", "a b", "$(x)"):
-        settings = SMALL + ["placement.hosts=[localhost, '" + host + "']"]
+        settings = [*SMALL, f"placement.hosts=[localhost, '{host}']"]
         run = Run(tmp_path, "--launcher", "ssh", *flags(settings), output="none")
         assert "is no name of a host" in run.finish(code=2)
 
@@ -233,3 +231,14 @@ def test_an_agent_starts_what_its_input_says_and_ends_with_it(tmp_path):
     assert process.wait(timeout=60) == 254  # 255 is what ssh says when it loses its host
     assert process.stdout.read() == "exited 254\n"
     process.stdin.close()
+
+
+def test_a_placement_of_two_ranks_trains_as_one_process_does(tmp_path):
+    losses = []
+    for ranks in (1, 2):
+        settings = ["stages=[sft]", "sft.steps=2", f"placement.actor.dp={ranks}"]
+        run = Run(tmp_path, *flags(settings), output=f"ranks-{ranks}")
+        run.finish()
+        losses.append([step["loss"] for step in run.steps("sft")])
+        assert f"dp: {ranks}" in (run.output / "trainer-sft.yaml").read_text()
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
