@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -60,6 +61,7 @@ int open_append(const fs::path& path) {
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   ::signal(SIGPIPE, SIG_DFL);
   ::signal(SIGXFSZ, SIG_DFL);
+  if (options.stdin_fd >= 0) ::dup2(options.stdin_fd, STDIN_FILENO);
   if (out >= 0) ::dup2(out, STDOUT_FILENO);
   if (err >= 0) ::dup2(err, STDERR_FILENO);
   if (options.working_folder.empty() || ::chdir(options.working_folder.c_str()) == 0) ::execvpe(argv[0], argv, env);
@@ -94,7 +96,9 @@ pid_t spawn(const ProcessOptions& options, int out, int err) {
 }  // namespace
 
 ChildProcess::ChildProcess(const ProcessOptions& options) : group_(options.new_group) {
-  const int out = options.stdout_file.empty() ? -1 : open_append(options.stdout_file);
+  const int out = options.stdout_fd >= 0        ? ::fcntl(options.stdout_fd, F_DUPFD_CLOEXEC, 0)
+                  : options.stdout_file.empty() ? -1
+                                                : open_append(options.stdout_file);
   const int err = options.stderr_file.empty() ? -1 : open_append(options.stderr_file);
   const auto close_both = [&] {
     if (out >= 0) ::close(out);
@@ -139,14 +143,29 @@ std::optional<int> ChildProcess::poll() {
 }
 
 std::optional<int> ChildProcess::wait(Deadline deadline) {
-  const int fd = static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0));
-  if (fd < 0) return poll();
-  while (!poll() && !deadline.expired()) {
-    pollfd waiter{fd, POLLIN, 0};
-    ::poll(&waiter, 1, static_cast<int>(std::min(deadline.remaining_s(), 3600.0) * 1000) + 1);
-  }
-  ::close(fd);
+  wait_any({this}, deadline);
   return poll();
+}
+
+std::optional<size_t> wait_any(const std::vector<ChildProcess*>& processes, Deadline deadline,
+                               const std::vector<int>& readable) {
+  std::vector<pollfd> waiters;
+  for (const ChildProcess* process : processes)
+    waiters.push_back({static_cast<int>(::syscall(SYS_pidfd_open, process->pid(), 0)), POLLIN, 0});
+  for (const int fd : readable) waiters.push_back({fd, POLLIN, 0});
+  std::optional<size_t> ended;
+  // One that has been waited for has no descriptor any more: poll() knows how it ended.
+  while (true) {
+    for (size_t i = 0; i < processes.size() && !ended; ++i)
+      if (processes[i]->poll()) ended = i;
+    const auto others = waiters.begin() + static_cast<ptrdiff_t>(processes.size());
+    const bool told = std::any_of(others, waiters.end(), [](const pollfd& waiter) { return waiter.revents != 0; });
+    if (ended || told || deadline.expired()) break;
+    ::poll(waiters.data(), waiters.size(), static_cast<int>(std::min(deadline.remaining_s(), 3600.0) * 1000) + 1);
+  }
+  for (size_t i = 0; i < processes.size(); ++i)
+    if (waiters[i].fd >= 0) ::close(waiters[i].fd);
+  return ended;
 }
 
 void ChildProcess::signal(int number) {

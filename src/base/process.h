@@ -20,6 +20,7 @@ struct ProcessOptions {
   std::map<std::string, std::string> env;  // added to this process's environment
   fs::path stdout_file, stderr_file;       // appended to; empty = inherited
   fs::path working_folder;                 // empty = inherited
+  int stdin_fd = -1, stdout_fd = -1;       // -1 = inherited; stay the caller's to close
   bool new_group = true;                   // its own process group, so that kill() reaches its children
 };
 
@@ -46,6 +47,10 @@ class ChildProcess {
   std::mutex mutex_;              // not held while waiting
   std::optional<int> exit_code_;  // guarded by mutex_
 };
+
+// Waits until one of them has ended and returns which; nothing at the deadline, and where one of `readable` is.
+std::optional<size_t> wait_any(const std::vector<ChildProcess*>& processes, Deadline deadline,
+                               const std::vector<int>& readable = {});
 
 // Runs to the end and returns {exit code, stdout}; throws kTimeout at the deadline.
 struct CommandOutput {

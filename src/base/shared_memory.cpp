@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 
@@ -34,6 +35,11 @@ bool remove_unowned(const fs::path& folder) {
 }
 
 }  // namespace
+
+fs::path SharedFolder::usual_parent() {
+  const char* shared = std::getenv("TRITONFORGE_SHARED");
+  return shared && *shared ? shared : "/dev/shm";
+}
 
 SharedFolder::SharedFolder(const std::string& name, const fs::path& parent) : path_(parent / (kPrefix + name)) {
   const fs::path owner = path_ / kOwner;

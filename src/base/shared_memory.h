@@ -10,8 +10,10 @@ namespace tritonforge {
 
 class SharedFolder {
  public:
+  // Where processes of several hosts must see it, TRITONFORGE_SHARED names a folder of theirs; else /dev/shm.
+  static fs::path usual_parent();
   // <parent>/tritonforge-<name>, created where it is not there; what it holds stays. Throws kMachine.
-  explicit SharedFolder(const std::string& name, const fs::path& parent = "/dev/shm");
+  explicit SharedFolder(const std::string& name, const fs::path& parent = usual_parent());
   ~SharedFolder();  // removes the folder where no other process has it
   SharedFolder(const SharedFolder&) = delete;
   SharedFolder& operator=(const SharedFolder&) = delete;

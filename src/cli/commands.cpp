@@ -70,6 +70,7 @@ int run(int argc, char** argv) {
       "ends with 0: done; 1: failed; 2: wrong use, or a file that is not there; 3: this machine lacks something; "
       "130, 143, 129: stopped by Ctrl-C, SIGTERM or a closed terminal, with everything saved");
   add_run_command(app);
+  add_plan_command(app);
   add_bench_command(app);
   add_data_command(app);
   add_evaluate_command(app);
@@ -80,6 +81,7 @@ int run(int argc, char** argv) {
   add_report_command(app);
   add_serve_command(app);
   add_doctor_command(app);
+  add_agent_command(app);
   try {
     app.parse(argc, argv);
     return 0;

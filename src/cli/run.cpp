@@ -4,6 +4,7 @@
 
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/plan.h"
 #include "orchestrate/run.h"
 
 namespace tritonforge::cli {
@@ -17,7 +18,8 @@ void add_run_command(CLI::App& app) {
     void describe(OptionList& v) {
       v("overrides", overrides, spelled("set"), "overrides a value by its path: rl.steps=30");
       v.part(run);
-      v("dry_run", dry_run, "prints the plan and starts nothing");
+      v("dry_run", dry_run,
+        "prints the plan (tritonforge plan) and starts nothing; fails where it cannot run here now");
     }
   };
   auto flags = std::make_shared<RunFlags>();
@@ -36,7 +38,7 @@ void add_run_command(CLI::App& app) {
   command->footer("example: tritonforge run recipes/quickstart.yaml --set rl.steps=10 --set seed=2");
   command->callback([flags] {
     const orchestrate::RecipeConfig config = orchestrate::load_recipe(flags->recipe, flags->overrides);
-    if (flags->dry_run) orchestrate::print_plan(config);
+    if (flags->dry_run) print_plan(config, flags->run.json, /*strict=*/true);
     else orchestrate::run_recipe(config, flags->run);
   });
 }

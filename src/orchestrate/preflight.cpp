@@ -1,5 +1,8 @@
 #include "orchestrate/preflight.h"
 
+#include <algorithm>
+#include <set>
+
 #include "base/cuda_driver.h"
 #include "net/http.h"
 #include "orchestrate/inputs.h"
@@ -9,7 +12,20 @@
 namespace tritonforge::orchestrate {
 namespace {
 
+// Those of this machine; the other hosts' are checked by the processes that get them.
 void check_devices(const RecipeConfig& config) {
+  const Layout layout = config.layout();
+  if (layout.given) {
+    std::set<int64_t> gpus;
+    const auto add = [&](const Place& place) {
+      if (place.host == kHead) gpus.insert(place.gpus.begin(), place.gpus.end());
+    };
+    if (config.trains()) std::ranges::for_each(layout.actor, add);
+    if (config.serves()) std::ranges::for_each(layout.engines, add);
+    if (config.evaluates()) add(layout.eval);
+    for (const int64_t id : gpus) require_device(fmt::format("cuda:{}", id));
+    return;
+  }
   const bool computes = config.engine.external.empty() && !config.model.is_chat();
   if (config.has_stage("sft") || config.has_stage("rl") || computes) require_device(config.model.device);
   if (!config.evaluates() || !config.evaluator.on_gpu()) return;
@@ -42,7 +58,19 @@ void check_chat_server(const std::string& url) {
 
 }  // namespace
 
+// What a placement may say and no process can do yet.
+void check_degrees(const RecipeConfig& config) {
+  const Layout layout = config.layout();
+  const Degrees& actor = layout.actor_degrees;
+  const Degrees& engine = layout.engine_degrees;
+  if (config.trains())
+    parallel::ParallelDims{.tp = actor.tp, .cp = actor.cp, .pp = actor.pp, .dp = actor.dp, .ep = actor.ep}.validate();
+  if (config.serves() && engine.tp * engine.cp * engine.pp * engine.ep > 1)
+    fail(ErrorKind::kUnsupported, "placement.rollout: an engine computes on one GPU yet: tp, cp, pp and ep are 1");
+}
+
 void check_plan(const RecipeConfig& config) {
+  if (config.placement.given()) check_degrees(config);
   const fs::path model = resolve_path(config.model.path);
   if (!config.model.is_chat() && !fs::exists(model))
     fail(ErrorKind::kNotFound, "model.path: no such folder or file: {}", config.model.path);

@@ -25,6 +25,23 @@ YAML::Node merged(const YAML::Node& base, const YAML::Node& over) {
   return result;
 }
 
+// What the placement's groups cannot be together.
+void check_placement(const RecipeConfig& config) {
+  const Layout layout = config.layout();
+  const auto on_gpu = [](const std::vector<Place>& places) { return !places.front().gpus.empty(); };
+  if (config.trains() && config.serves())
+    check(on_gpu(layout.actor) == on_gpu(layout.engines), "placement",
+          "gives GPUs to one of actor and rollout alone: both compute on GPUs, or both on the CPU");
+  check(!config.trains() || on_gpu(layout.actor) || !config.model.device.starts_with("cuda"), "placement.actor",
+        "has no GPU");
+  const size_t gpus = layout.eval.gpus.size();
+  if (!config.evaluates() || gpus == 0) return;
+  check(config.evaluator.mode != EvaluationMode::kInterpret, "placement.eval",
+        "has GPUs, and mode interpret uses none");
+  check(gpus == 1 || config.evaluator.mode == EvaluationMode::kPlan, "placement.eval",
+        fmt::format("has {} GPUs, and mode {} uses 1", gpus, name_of(config.evaluator.mode)));
+}
+
 void require_recipe(const fs::path& path) {
   if (fs::exists(path)) return;
   const auto recipes = names_in(path.has_parent_path() ? path.parent_path() : ".",
@@ -52,7 +69,87 @@ std::string algorithm_of(const YAML::Node& recipe) {
   return algorithm && algorithm.IsScalar() ? algorithm.Scalar() : "";
 }
 
+bool same(const YAML::Node& a, const YAML::Node& b) {
+  if (a.IsScalar() && b.IsScalar()) return a.Scalar() == b.Scalar();
+  if (!a.IsSequence() || !b.IsSequence() || a.size() != b.size()) return false;
+  for (size_t i = 0; i < a.size(); ++i)
+    if (!same(a[i], b[i])) return false;
+  return true;
+}
+
+// What is at a dotted path; undefined where nothing is.
+YAML::Node find_path(const YAML::Node& node, const std::string& path) {
+  if (!node || !node.IsMap()) return YAML::Node(YAML::NodeType::Undefined);
+  const size_t dot = path.find('.');
+  const YAML::Node below = node[path.substr(0, dot)];
+  return dot == std::string::npos || !below ? below : find_path(below, path.substr(dot + 1));
+}
+
+// What a placement says of other keys of the recipe: path and value in YAML.
+std::vector<std::pair<std::string, std::string>> decided_keys(const Layout& layout, bool plans) {
+  const auto device = [](const Place& place) { return place.gpus.empty() ? "cpu" : "cuda:0"; };
+  const bool gpu = !layout.actor.front().gpus.empty() || !layout.engines.front().gpus.empty();
+  std::vector<std::string> eval;
+  for (size_t i = 0; i < layout.eval.gpus.size(); ++i) eval.push_back(fmt::format("\"cuda:{}\"", i));
+  const bool several = plans && eval.size() > 1;
+  const bool shares = layout.actor_shares || layout.rollout_shares || layout.eval_shares;
+  return {{"model.device", gpu ? "cuda:0" : "cpu"},
+          {"engine.count", std::to_string(layout.engines.size())},
+          {"evaluator.device", several ? "cpu" : device(layout.eval)},
+          {"evaluator.devices", several ? fmt::format("[{}]", fmt::join(eval, ", ")) : "[]"},
+          {"share_device", gpu && shares ? "true" : "false"}};
+}
+
+// Puts what the placement decides into the recipe, and refuses where the recipe says otherwise.
+void apply_placement(YAML::Node& recipe, const std::string& where) {
+  const YAML::Node section = static_cast<const YAML::Node&>(recipe)["placement"];
+  if (!section || section.IsNull()) return;
+  struct PlacementOnly {
+    PlacementSection placement;
+    void describe(OptionList& v) { v("placement", placement, ""); }
+  };
+  YAML::Node only(YAML::NodeType::Map);
+  only["placement"] = section;
+  const PlacementSection placement = load_config<PlacementOnly>(only, where).placement;
+  if (!placement.given()) return;
+  const Layout layout = lay_out(placement);
+  const YAML::Node mode = find_path(recipe, "evaluator.mode");
+  const bool plans = !mode || !mode.IsScalar() || mode.Scalar() == "plan";
+  const auto refuse = [&](const std::string& key, const std::string& value) {
+    const YAML::Node written = find_path(recipe, key);
+    if (!written || written.IsNull() || same(written, YAML::Load(value))) return;
+    fail(ErrorKind::kUsage, "{}: '{}' is {} here, and 'placement' decides it ({}): leave it out", where, key,
+         YAML::Dump(written), value);
+  };
+  for (const auto& [key, value] : decided_keys(layout, plans)) {
+    refuse(key, value);
+    apply_override(recipe, key + "=" + value);
+  }
+  // The trainer's degrees go into its own config, when it is started.
+  const Degrees& degrees = layout.actor_degrees;
+  for (const char* stage : {"sft", "rl"}) {
+    for (const auto& [axis, degree] : {std::pair{"tp", degrees.tp},
+                                       {"cp", degrees.cp},
+                                       {"pp", degrees.pp},
+                                       {"dp", degrees.dp},
+                                       {"ep", degrees.ep}}) {
+      const std::string key = fmt::format("{}.train.parallel.{}", stage, axis);
+      const YAML::Node written = find_path(recipe, key);
+      if (!written || written.IsNull() || !written.IsScalar() || written.Scalar() == "1") continue;
+      refuse(key, std::to_string(degree));
+    }
+  }
+}
+
 }  // namespace
+
+Layout RecipeConfig::layout() const {
+  if (placement.given()) return lay_out(placement);
+  Layout layout;
+  layout.engines.assign(static_cast<size_t>(engine.count), Place());
+  layout.actor_shares = layout.rollout_shares = layout.eval_shares = share_device;
+  return layout;
+}
 
 bool RecipeConfig::has_stage(const std::string& stage) const {
   return std::find(stages.begin(), stages.end(), stage) != stages.end();
@@ -74,6 +171,7 @@ void RecipeConfig::validate() const {
   } catch (const Error& error) {
     fail(error.kind(), "'rollout.reward': {}", error.what());
   }
+  if (placement.given()) check_placement(*this);
   if (!engine.external.empty() && (has_stage("sft") || has_stage("rl"))) {
     fail(ErrorKind::kUsage,
          "'engine.external': training needs engines that take its weights from shared memory; start them here "
@@ -147,7 +245,19 @@ const std::vector<std::string> kFree = {"dashboard_port",
                                         "sft.train.buffer_timeout_s",
                                         "rl.train.checkpoint_interval",
                                         "rl.train.keep_checkpoints",
-                                        "rl.train.buffer_timeout_s"};
+                                        "rl.train.buffer_timeout_s",
+                                        "model.shape",
+                                        "placement.hosts",
+                                        "placement.gpus",
+                                        "placement.cores",
+                                        "placement.gpu",
+                                        "placement.ssh_config",
+                                        "placement.rollout",
+                                        "placement.eval",
+                                        "placement.actor.hosts",
+                                        "placement.actor.gpu_ids",
+                                        "placement.actor.cores",
+                                        "placement.actor.core_ids"};
 
 // Sections, and the stages that read them. What is not here is read by all.
 const std::map<std::string, std::vector<std::string>> kReaders = {{"data", {"data", "sft"}},
@@ -193,6 +303,7 @@ RecipeConfig load_recipe(const fs::path& path, const std::vector<std::string>& o
   YAML::Node node = load_extended(path, 0);
   for (const auto& assignment : overrides) apply_override(node, assignment);
   if (const std::string name = algorithm_of(node); !name.empty()) node = merged(algorithm_keys(name), node);
+  apply_placement(node, path.string());
   return load_config<RecipeConfig>(node, path.string());
 }
 

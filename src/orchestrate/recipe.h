@@ -9,6 +9,7 @@
 #include "engine/options.h"
 #include "evaluate/options.h"
 #include "orchestrate/algorithms.h"
+#include "orchestrate/placement.h"
 #include "orchestrate/supervisor.h"
 #include "rollout/options.h"
 #include "train/config.h"
@@ -16,7 +17,7 @@
 namespace tritonforge::orchestrate {
 
 struct ModelSection {
-  std::string path, chat_url, chat_name;
+  std::string path, chat_url, chat_name, shape;
   std::string dtype = "float32", device = "cpu";
   bool is_chat() const { return !chat_url.empty(); }
   template <typename V>
@@ -26,8 +27,9 @@ struct ModelSection {
       "in its place, for a bench: base URL of a server with OpenAI's chat completions (http://host:8000/v1); the key "
       "for it is OPENAI_API_KEY of the environment");
     v("chat_name", chat_name, "the model's name there");
+    v("shape", shape, "a config.json of its shape: `tritonforge plan` reads it where the model itself is not here yet");
     v("dtype", dtype, one_of({"float32", "bfloat16"}), "of engine and trainer");
-    v("device", device, "cpu or cuda:0");
+    v("device", device, "cpu or cuda:0; decided by a placement");
   }
 };
 
@@ -138,7 +140,7 @@ struct EngineSection : engine::EngineOptions {
   template <typename V>
   void describe(V& v) {
     v("external", external, "URLs of engines that run already (SGLang's API); then none is started");
-    v("count", count, at_least(1), "engine processes");
+    v("count", count, at_least(1), "engine processes; decided by a placement");
     v.part(static_cast<engine::EngineOptions&>(*this), in_recipe());
   }
 };
@@ -159,6 +161,7 @@ struct RecipeConfig {
   std::vector<std::string> stages = {"data", "sft", "rl", "bench"};
   bool share_device = false;
   int64_t dashboard_port = 8080;
+  PlacementSection placement;
   ModelSection model;
   DataSection data;
   SftSection sft;
@@ -173,8 +176,10 @@ struct RecipeConfig {
     v("name", name, required(), "name of the run's folder");
     v("seed", seed, "every random choice follows from it");
     v("stages", stages, one_of({"data", "sft", "rl", "bench"}), "what the run goes through, in this order");
-    v("share_device", share_device, "trainer, engine and evaluator use one GPU: timing waits until it is idle");
+    v("share_device", share_device,
+      "trainer, engine and evaluator use one GPU: timing waits until it is idle; decided by a placement");
     v("dashboard_port", dashboard_port, in(0, 65535), "first port to try; 0 = no dashboard");
+    v("placement", placement, "what goes where; without it everything is on this machine (docs/clusters.md)");
     v("model", model, "base model");
     v("data", data, "SFT data");
     v("sft", sft, "supervised fine-tuning");
@@ -189,6 +194,9 @@ struct RecipeConfig {
   bool has_stage(const std::string& stage) const;
   bool generates() const { return has_stage("rl") || has_stage("bench"); }  // needs router, engines and buffer
   bool evaluates() const { return generates() || has_stage("data"); }
+  bool trains() const { return has_stage("sft") || has_stage("rl"); }
+  bool serves() const { return generates() && engine.external.empty() && !model.is_chat(); }  // engines of its own
+  Layout layout() const;                                                                      // throws as lay_out()
   // What the buffer is asked for: the sections rollout and evaluator, and one stage's sampling and turns.
   RolloutOptions rollout_request(const SamplingOptions& sampling, int64_t max_turns) const;
 };

@@ -13,6 +13,7 @@
 #include "base/process.h"
 #include "base/progress.h"
 #include "orchestrate/preflight.h"
+#include "orchestrate/ssh_launcher.h"
 #include "orchestrate/stages.h"
 #include "orchestrate/terminal_view.h"
 
@@ -135,37 +136,6 @@ void run_stages(RunContext& run, StatusThread& status) {
   }
 }
 
-}  // namespace
-
-void print_plan(const RecipeConfig& config) {
-  check_plan(config);
-  fmt::print("run {} (seed {}): {}\n", config.name, config.seed, fmt::join(config.stages, " -> "));
-  const auto role = [](const std::string& name, const std::string& device, const std::string& detail) {
-    fmt::print("  {:<10} {:<10} {}\n", name, device, detail);
-  };
-  const std::string model = config.model.path + " " + config.model.dtype;
-  if (config.generates()) {
-    const bool chat = config.model.is_chat();
-    if (chat) role("model", "external", fmt::format("{} at {}", config.model.chat_name, config.model.chat_url));
-    else role("router", "cpu", "least-loaded");
-    for (const auto& url : config.engine.external) role("engine", "external", url);
-    for (int64_t i = 0; !chat && config.engine.external.empty() && i < config.engine.count; ++i)
-      role(fmt::format("engine-{}", i), config.model.device, model);
-    role("buffer", "cpu",
-         fmt::format("SQLite in the run's folder, {} trajectories at once", config.rollout.buffer.concurrency));
-  }
-  if (config.evaluates()) {
-    role("evaluator", config.evaluator.device,
-         fmt::format("mode {}, {} at once{}", name_of(config.evaluator.mode), config.evaluator.workers,
-                     config.share_device ? ", measures while engine and trainer wait" : ""));
-  }
-  if (config.has_stage("sft") || config.has_stage("rl")) role("trainer", config.model.device, model);
-  if (config.dashboard_port > 0)
-    role("dashboard", "cpu", fmt::format("http://127.0.0.1:{} or the next free port", config.dashboard_port));
-}
-
-namespace {
-
 // recipe.yaml is what the run in the folder was started with; where it goes on with another one that decides nothing
 // else, the old one is kept beside.
 void keep_recipe(const RecipeConfig& config, const RunRecord& record) {
@@ -267,16 +237,38 @@ std::string reason_of(const std::exception_ptr& failure, int signal) {
 
 }  // namespace
 
+namespace {
+
+std::unique_ptr<Launcher> make_launcher(const RecipeConfig& config, LauncherKind kind, const fs::path& folder) {
+  const Layout layout = config.layout();
+  std::vector<Place> places;
+  if (config.trains()) places = layout.actor;
+  if (config.serves()) places.insert(places.end(), layout.engines.begin(), layout.engines.end());
+  if (config.evaluates()) places.push_back(layout.eval);
+  const auto away = std::ranges::find_if(places, [](const Place& place) { return place.host != kHead; });
+  if (kind == LauncherKind::kSsh)
+    return std::make_unique<SshLauncher>(
+        layout, resolve_path(config.placement.ssh_config),
+        std::vector<fs::path>{fs::absolute(folder), fs::absolute(resolve_path(config.model.path))});
+  if (away != places.end())
+    fail(ErrorKind::kUsage, "'placement' has {} among its hosts: --launcher ssh starts roles there", away->host);
+  return std::make_unique<Launcher>(layout);
+}
+
+}  // namespace
+
 void run_recipe(const RecipeConfig& config, const RunOptions& options) {
   const fs::path folder = options.output.empty() ? fs::path("runs") / fmt::format("{}-seed{}", config.name, config.seed)
                                                  : options.output;
   check_plan(config);
+  std::unique_ptr<Launcher> launcher = make_launcher(config, options.launcher, folder);
   SignalWaiter signals;
   RunRecord record(fs::absolute(folder), options.resume);
   keep_recipe(config, record);
   for (const fs::path& swept : SharedFolder::sweep()) log::info("removed {}, which a killed run left", swept.string());
   if (options.resume && stages_left(config, record).empty()) return show_finished(config, record, options.json);
-  RunContext run(config, record);
+  launcher->prepare();
+  RunContext run(config, record, std::move(launcher));
   TerminalView view;
   view.line(
       fmt::format("TritonForge run '{}', seed {}: {}", config.name, config.seed, fmt::join(config.stages, " -> ")));

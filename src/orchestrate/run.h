@@ -1,24 +1,30 @@
 #pragma once
 // `tritonforge run` and `tritonforge bench`: plan, start, watch, and go through the stages.
+#include <array>
+#include <string_view>
+
 #include "orchestrate/recipe.h"
 
 namespace tritonforge::orchestrate {
 
+// Who starts the roles: this process on this machine, or ssh on the hosts of the placement.
+enum class LauncherKind { kLocal, kSsh };
+constexpr std::array<std::string_view, 2> names_of(LauncherKind) { return {"local", "ssh"}; }
+
 struct RunOptions {
+  LauncherKind launcher = LauncherKind::kLocal;
   fs::path output;
   bool resume = false;
   bool json = false;
 
   template <typename V>
   void describe(V& v) {
+    v("launcher", launcher, "what starts the roles on the placement's hosts (docs/clusters.md)");
     v("output", output, "the run's folder (default runs/NAME-seedN)");
     v("resume", resume, "goes on with the run in the folder");
     v("json", json, "prints the result as one JSON document instead of the table");
   }
 };
-
-// Prints what would be started: processes, devices, memory. Starts nothing.
-void print_plan(const RecipeConfig& config);
 
 // Throws Error where the run failed; a signal stops everything, and StoppedBySignal says how to go on.
 void run_recipe(const RecipeConfig& config, const RunOptions& options);

@@ -58,10 +58,11 @@ double save_grace_s(const fs::path& model) {
 
 }  // namespace
 
-RunContext::RunContext(RecipeConfig recipe, RunRecord& run_record)
+RunContext::RunContext(RecipeConfig recipe, RunRecord& run_record, std::unique_ptr<Launcher> launcher)
     : config(std::move(recipe)),
+      layout(config.layout()),
       record(run_record),
-      supervisor(run_record.folder() / "logs", config.supervisor),
+      supervisor(run_record.folder() / "logs", config.supervisor, std::move(launcher)),
       engines(own_role(supervisor, "router"), own_engines(supervisor, config), config.engine.external),
       buffer(own_role(supervisor, "buffer"), config.supervisor.stalled_after_s),
       evaluator(own_role(supervisor, "evaluator")),
@@ -69,6 +70,18 @@ RunContext::RunContext(RecipeConfig recipe, RunRecord& run_record)
       dashboard_url(config.dashboard_port > 0 ? loopback(first_free_port(config.dashboard_port)) : "") {}
 
 RunContext::~RunContext() { supervisor.stop_all(); }
+
+bool RunContext::publishes_to_hosts() const {
+  return config.serves() && std::ranges::any_of(layout.engines, [&](const Place& engine) {
+           return engine.host != layout.actor.front().host;
+         });
+}
+
+void RunContext::put(RoleSpec& spec, std::vector<Place> places) const {
+  if (!layout.given) return;
+  spec.places = std::move(places);
+  spec.confined = true;
+}
 
 std::vector<RoleSpec> RunContext::service_specs(const fs::path& model) {
   const std::string self = own_executable().string();
@@ -87,6 +100,7 @@ std::vector<RoleSpec> RunContext::service_specs(const fs::path& model) {
     specs.push_back(role("dashboard", "dashboard", dashboard_url, {"--run", record.folder().string()}));
   if (config.evaluates()) {
     specs.push_back(role("evaluator", "evaluator", evaluator.url(), to_flags(evaluator_options(config))));
+    put(specs.back(), {layout.eval});
   }
   if (!config.generates()) return specs;
 
@@ -110,10 +124,12 @@ std::vector<RoleSpec> RunContext::service_specs(const fs::path& model) {
   engine_options.model = model;
   engine_options.device = config.model.device;
   engine_options.dtype = config.model.dtype;
-  engine_options.share_device = config.share_device;
-  for (const Role& own : engines.own()) {
+  engine_options.share_device = layout.rollout_shares;
+  for (size_t i = 0; i < engines.own().size(); ++i) {
+    const Role& own = engines.own()[i];
     RoleSpec engine = role(own.name(), "engine", own.url(), to_flags(engine_options));
     engine.ready_timeout_s = config.supervisor.start_timeout_s;
+    put(engine, {layout.engines[i]});
     engine.on_ready = [this, url = own.url()](bool) {
       engines.bring_up(url, [this](int64_t version) { return trainer.publish(version, /*steps=*/version - 1); });
     };
@@ -145,6 +161,14 @@ train::TrainConfig trainer_config(const RecipeConfig& config, const train::Train
   result.model = model.string();
   result.dtype = config.model.dtype;
   result.device = config.model.device;
+  if (config.placement.given()) {
+    const Degrees degrees = config.layout().actor_degrees;
+    result.parallel.tp = degrees.tp;
+    result.parallel.cp = degrees.cp;
+    result.parallel.pp = degrees.pp;
+    result.parallel.dp = degrees.dp;
+    result.parallel.ep = degrees.ep;
+  }
   result.seed = config.seed;
   result.total_steps = total_steps;
   result.max_staleness = config.rl.max_staleness;
@@ -158,11 +182,13 @@ void RunContext::start_trainer(const std::string& stage, const train::TrainConfi
   const fs::path file = record.folder() / fmt::format("trainer-{}.yaml", stage);
   const auto trainer_options = trainer_config(config, section, stage, model, record.folder(), total_steps);
   write_file_atomic(file, dump_config(trainer_options));
-  shared_.emplace(trainer_options.run_id);
+  const fs::path shared = publishes_to_hosts() ? record.folder() : SharedFolder::usual_parent();
+  shared_.emplace(trainer_options.run_id, shared);
   RoleSpec spec;
   spec.name = "trainer";
   spec.url = trainer.url();
   spec.env = kComputeEnvironment;
+  spec.env["TRITONFORGE_SHARED"] = shared.string();
   spec.ready_timeout_s = config.supervisor.start_timeout_s;
   spec.grace_s = save_grace_s(model);
   // --resume begins afresh where there is no checkpoint yet.
@@ -175,7 +201,9 @@ void RunContext::start_trainer(const std::string& stage, const train::TrainConfi
                std::to_string(port_of(trainer.url())),
                "--resume"};
   if (config.generates()) spec.argv.insert(spec.argv.end(), {"--buffer", buffer.url()});
-  if (config.share_device) spec.argv.push_back("--share-device");
+  if (layout.actor_shares) spec.argv.push_back("--share-device");
+  put(spec, layout.actor);
+  if (config.generates()) spec.reaches = {port_of(buffer.url())};
   std::vector<RoleSpec> specs;
   specs.push_back(std::move(spec));
   supervisor.start(std::move(specs));

@@ -14,11 +14,13 @@ namespace tritonforge::orchestrate {
 
 class RunContext {
  public:
-  RunContext(RecipeConfig config, RunRecord& record);  // chooses the ports; starts nothing
+  // Chooses the ports; starts nothing.
+  RunContext(RecipeConfig config, RunRecord& record, std::unique_ptr<Launcher> launcher);
   RunContext(const RunContext&) = delete;
   ~RunContext();
 
   const RecipeConfig config;
+  const Layout layout;
   RunRecord& record;
   Supervisor supervisor;
   Engines engines;
@@ -37,6 +39,8 @@ class RunContext {
  private:
   std::optional<SharedFolder> shared_;  // of the trainer's publications: they outlive a trainer that dies
   std::vector<RoleSpec> service_specs(const fs::path& model);
+  bool publishes_to_hosts() const;  // trainer and engines share no memory: weights travel through the run's folder
+  void put(RoleSpec& spec, std::vector<Place> places) const;  // where the recipe's placement has it
 };
 
 // The recipe's; where engine and trainer share its GPU, one candidate cannot take all of the memory.

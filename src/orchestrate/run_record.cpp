@@ -290,7 +290,8 @@ void RunRecord::write_status(const std::vector<RoleStatus>& roles, const std::st
                     {"state", name_of(role.state)},
                     {"detail", role.detail},
                     {"restarts", role.restarts},
-                    {"pid", role.pid}});
+                    {"pid", role.pid},
+                    {"host", role.host}});
   }
   std::unique_lock lock(mutex_);
   const Json status = {{"run", run_name},

@@ -16,7 +16,7 @@ namespace tritonforge::orchestrate {
 struct Supervisor::Role {
   RoleSpec spec;
   RoleStatus status;  // guarded by mutex_
-  std::unique_ptr<ChildProcess> process;
+  std::unique_ptr<Launched> process;
   std::deque<Clock::time_point> deaths;
   std::string startup_error;             // guarded by mutex_
   bool ready = false, stopping = false;  // guarded by mutex_
@@ -33,8 +33,8 @@ std::string_view name_of(RoleState state) {
   return "red";
 }
 
-Supervisor::Supervisor(fs::path log_folder, SupervisorOptions options)
-    : log_folder_(std::move(log_folder)), options_(options) {
+Supervisor::Supervisor(fs::path log_folder, SupervisorOptions options, std::unique_ptr<Launcher> launcher)
+    : log_folder_(std::move(log_folder)), options_(options), launcher_(std::move(launcher)) {
   fs::create_directories(log_folder_);
 }
 
@@ -78,18 +78,24 @@ bool is_instance(const net::Response& reply, const std::string& instance) {
 
 // Starts the process and waits for its health and on_ready. Throws where either fails.
 void Supervisor::bring_up(Role& role, bool restarted) {
-  ProcessOptions options;
-  options.argv = role.spec.argv;
-  options.env = role.spec.env;
+  Job job{.role = role.spec.name,
+          .argv = role.spec.argv,
+          .env = role.spec.env,
+          .places = role.spec.places,
+          .confined = role.spec.confined,
+          .port = std::stoi(role.spec.url.substr(role.spec.url.rfind(':') + 1)),
+          .reaches = role.spec.reaches,
+          .log = log_folder_ / (role.spec.name + ".log")};
   const std::string instance = fmt::format("{}/{}/{}", role.spec.name, ::getpid(),
                                            Clock::now().time_since_epoch().count());
-  options.env["TRITONFORGE_INSTANCE"] = instance;
-  options.stdout_file = options.stderr_file = log_folder_ / (role.spec.name + ".log");
-  auto process = std::make_unique<ChildProcess>(options);
+  job.env["TRITONFORGE_INSTANCE"] = instance;
+  auto process = launcher_->start(job);
   {
     std::lock_guard lock(mutex_);
     role.process = std::move(process);
     role.status.pid = role.process->pid();
+    const std::string& host = role.process->members().front().place.host;
+    role.status.host = host == kHead ? "" : host;
   }
   net::HttpClient client({.timeout_s = 5});
   const double timeout_s = std::min(role.spec.ready_timeout_s, options_.start_timeout_s);
@@ -188,7 +194,10 @@ void Supervisor::watch(Role& role) {
     }
     // Died, or never came up: what is left of it ends, and too many deaths in a row fail the run.
     lock.unlock();
-    if (role.process) role.process->stop(/*grace_s=*/2);
+    if (role.process) {
+      role.process->stop(/*grace_s=*/2);
+      launcher_->ended(role.spec.name, *role.process);
+    }
     lock.lock();
     role.deaths.push_back(Clock::now());
     while (!role.deaths.empty() && seconds_since(role.deaths.front()) > options_.restart_window_s)

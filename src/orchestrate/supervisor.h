@@ -1,5 +1,5 @@
 #pragma once
-// Starts the roles of a run as child processes, watches them, and starts again what dies or hangs.
+// Starts the roles of a run through a launcher, watches them, and starts again what dies or hangs.
 //
 // State of a role: green = healthy; yellow = starting, restarting or under load; red = failed. A role that dies, does
 // not answer GET /health for hung_after_s, or calls itself red, is ended and started again with the same arguments
@@ -17,6 +17,7 @@
 #include "base/filesystem.h"
 #include "base/options.h"
 #include "base/process.h"
+#include "orchestrate/launcher.h"
 
 namespace tritonforge::orchestrate {
 
@@ -41,7 +42,10 @@ struct RoleSpec {
   std::string name;               // engine-0
   std::vector<std::string> argv;  // with its --port
   std::map<std::string, std::string> env;
-  std::string url;  // answers GET /health
+  std::string url;                     // answers GET /health
+  std::vector<Place> places{Place()};  // one a process: several are ranks, the first answers
+  bool confined = false;               // to the devices of its place
+  std::vector<int> reaches;            // ports of this machine that it asks
   double ready_timeout_s = 120;
   double grace_s = 10;           // between SIGTERM and SIGKILL: what it may have to save
   bool stops_first = false;      // it ends what it does with the help of the others
@@ -58,11 +62,13 @@ struct RoleStatus {
   RoleState state = RoleState::kYellow;
   int restarts = 0;
   pid_t pid = -1;
+  std::string host;  // of the process that answers; "": this machine
 };
 
 class Supervisor {
  public:
-  explicit Supervisor(fs::path log_folder, SupervisorOptions options = {});
+  explicit Supervisor(fs::path log_folder, SupervisorOptions options = {},
+                      std::unique_ptr<Launcher> launcher = std::make_unique<Launcher>());
   ~Supervisor();  // stops everything
 
   // Starts roles side by side and waits until all are ready; throws naming the role, with the end of its log.
@@ -91,6 +97,7 @@ class Supervisor {
 
   const fs::path log_folder_;
   const SupervisorOptions options_;
+  const std::unique_ptr<Launcher> launcher_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool closing_ = false, killing_ = false;

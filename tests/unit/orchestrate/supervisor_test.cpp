@@ -5,6 +5,8 @@
 #include <signal.h>
 
 #include <atomic>
+#include <iterator>
+#include <sstream>
 
 #include "base/error.h"
 #include "base/filesystem.h"
@@ -37,6 +39,54 @@ std::vector<RoleSpec> one(RoleSpec spec) {
   std::vector<RoleSpec> specs;
   specs.push_back(std::move(spec));
   return specs;
+}
+
+// A rank of a group: the first answers, each writes its arguments and waits.
+constexpr const char* kRank = R"(
+import http.server, os, signal, sys
+rank = sys.argv[sys.argv.index("--rank") + 1]
+with open(os.path.join(sys.argv[2], rank), "a") as file:
+    file.write(f"{os.getpid()} {sys.argv[-1]} {os.environ['CUDA_VISIBLE_DEVICES']}\n")
+if rank != "0":
+    signal.pause()
+)";
+
+std::vector<std::vector<std::string>> starts_of(const fs::path& file) {
+  std::vector<std::vector<std::string>> starts;
+  std::istringstream lines(fs::exists(file) ? read_file(file) : "");
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    starts.emplace_back(std::istream_iterator<std::string>(words), std::istream_iterator<std::string>());
+  }
+  return starts;
+}
+
+TEST(Supervisor, RanksOfAGroupAreStartedTogetherAndAgainTogether) {
+  TemporaryFolder logs("supervisor"), told("ranks");
+  Supervisor supervisor(logs.path());
+  RoleSpec spec = server_role("trainer");
+  spec.argv[2] = std::string(kRank) + kServer;
+  spec.argv.push_back(told.path().string());
+  spec.places = {{.gpus = {4}}, {.gpus = {6}}};
+  spec.confined = true;
+  supervisor.start(one(std::move(spec)));
+  const Deadline deadline = Deadline::after(60);
+  while (starts_of(told.path() / "1").empty() && !deadline.expired()) std::this_thread::yield();
+  const auto first = starts_of(told.path() / "0"), second = starts_of(told.path() / "1");
+  ASSERT_EQ(first.size(), 1u);
+  ASSERT_EQ(second.size(), 1u);
+  EXPECT_EQ(first[0][1], second[0][1]);  // the rendezvous
+  EXPECT_THAT(first[0][1], ::testing::StartsWith("127.0.0.1:"));
+  EXPECT_EQ(first[0][2], "4");
+  EXPECT_EQ(second[0][2], "6");
+  // The death of the second, which answers nobody, is the end of the first.
+  ASSERT_EQ(::kill(std::stoi(second[0][0]), SIGKILL), 0);
+  while (supervisor.restarts("trainer") == 0 && !deadline.expired()) std::this_thread::yield();
+  supervisor.wait_ready("trainer", deadline);
+  while (starts_of(told.path() / "1").size() < 2 && !deadline.expired()) std::this_thread::yield();
+  EXPECT_EQ(starts_of(told.path() / "0").size(), 2u);
+  EXPECT_EQ(starts_of(told.path() / "1").size(), 2u);
+  EXPECT_NE(::kill(std::stoi(first[0][0]), 0), 0);
 }
 
 TEST(Supervisor, StartsAgainWhatDiesAndBringsItUpToDateFirst) {

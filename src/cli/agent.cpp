@@ -1,0 +1,18 @@
+#include "orchestrate/agent.h"
+
+#include <unistd.h>
+
+#include "cli/commands.h"
+
+namespace tritonforge::cli {
+
+void add_agent_command(CLI::App& app) {
+  auto* command = app.add_subcommand(
+      "agent", "starts the process that its standard input describes, on a host of a run (run --launcher)");
+  command->group("");  // what launchers start, not people
+  command->callback([] {
+    if (const int code = orchestrate::run_agent(STDIN_FILENO); code != 0) throw CLI::RuntimeError(code);
+  });
+}
+
+}  // namespace tritonforge::cli

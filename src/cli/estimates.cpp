@@ -1,0 +1,351 @@
+#include "cli/estimates.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <thread>
+
+#include "base/json.h"
+#include "engine/sizing.h"
+#include "model/weights.h"
+#include "train/flops.h"
+#include "train/memory_plan.h"
+
+namespace tritonforge::cli {
+namespace {
+
+using orchestrate::Degrees;
+using orchestrate::GpuKind;
+using orchestrate::Parts;
+using orchestrate::Plan;
+using orchestrate::PlannedProcess;
+using orchestrate::RecipeConfig;
+using orchestrate::StepTime;
+
+constexpr double kGib = 1024.0 * 1024 * 1024;
+constexpr double kOfPeak = 0.55;       // docs/performance.md, "A training step on a GPU"
+constexpr double kAgain = 0.14;        // of a step, where every layer is computed again (the same)
+constexpr double kOfBandwidth = 0.75;  // of a decode step
+constexpr double kOfLink = 0.8;
+constexpr double kNetwork = 25e9;  // bytes a second between hosts, where a group is on several
+// CUDA context and code of libraries: the same 2.1 GiB in four configurations of the trainer that were measured, 0.6 of
+// an engine (docs/performance.md, where cudaMemGetInfo is compared with the plans).
+constexpr double kTrainerContext = 2.1 * kGib, kEngineContext = 0.6 * kGib;
+// Verdicts a second: timed ones of one GPU (README.md), those of one core (docs/results.md).
+constexpr double kVerdictsOfGpu = 7, kVerdictsOfCore = 8;
+// A core with AVX-512 in fp32, and its part of the memory's bandwidth.
+constexpr double kCoreFlops = 40e9, kCoreBandwidth = 8e9;
+constexpr double kProcess = 0.32 * kGib;  // of a process with libtorch, before any model
+
+model::ModelConfig shape_of(const RecipeConfig& config) {
+  const fs::path model = orchestrate::resolve_path(config.model.path);
+  if (fs::is_regular_file(model) || fs::exists(model / "config.json")) return model::read_model_config(model);
+  if (config.model.shape.empty())
+    fail(ErrorKind::kNotFound,
+         "model.path: no such folder or file: {} (to plan without it, name its config.json: model.shape)",
+         config.model.path);
+  const fs::path file = orchestrate::resolve_path(config.model.shape);
+  return model::model_config_from_json(parse_json(read_file(file), file.string()), file.string());
+}
+
+double bytes_of(const std::string& dtype) { return dtype == "float32" ? 4 : 2; }
+double count(int64_t n) { return static_cast<double>(n); }
+
+// The nearest degrees that fit where `degrees` do not: one axis doubled, at most twice.
+std::string what_would_fit(const model::ModelConfig& shape, const train::TrainConfig& train, const Degrees& degrees,
+                           double free) {
+  for (const int64_t factor : {2, 4, 8}) {
+    for (const auto& [axis, member] :
+         {std::pair{"tp", &Degrees::tp}, {"dp", &Degrees::dp}, {"pp", &Degrees::pp}, {"cp", &Degrees::cp}}) {
+      Degrees more = degrees;
+      more.*member *= factor;
+      try {
+        const Parts parts = trainer_memory(shape, train, more, free);
+        double sum = 0;
+        for (const auto& [name, bytes] : parts) sum += bytes;
+        return fmt::format("; {} {} would ({:.1f} GiB a rank on {} GPUs)", axis, more.*member, sum / kGib,
+                           more.tp * more.cp * more.pp * more.dp);
+      } catch (const Error&) {
+        continue;  // neither does that
+      }
+    }
+  }
+  return "; no degrees up to eight times these do";
+}
+
+class Estimator {
+ public:
+  Estimator(Plan& plan, const RecipeConfig& config)
+      : plan_(plan),
+        config_(config),
+        shape_(shape_of(config)),
+        gpu_(orchestrate::gpu_kind(config.placement.gpu)),
+        on_gpu_(config.model.device.starts_with("cuda")) {}
+
+  void run() {
+    add_memory();
+    if (config_.has_stage("sft")) plan_.steps.push_back(sft_step());
+    if (config_.has_stage("rl")) plan_.steps.push_back(rl_step());
+  }
+
+ private:
+  // Memory: the trainer first, which takes what it needs, then the engines, which take of what is left.
+  void add_memory() {
+    std::map<std::pair<std::string, int64_t>, double> taken;  // of each GPU
+    const auto key = [&](const PlannedProcess& process, size_t i) {
+      return std::pair{process.place.host, process.place.gpus.empty() ? 0 : process.place.gpus[i]};
+    };
+    const auto limit = [&](const PlannedProcess& process) { return gpu_.memory - taken[key(process, 0)]; };
+    for (PlannedProcess& process : plan_.processes) {
+      if (process.role != "trainer") continue;
+      if (!on_gpu_) {
+        process.memory = cpu_trainer();
+        continue;
+      }
+      process.limit = limit(process);
+      process.memory = largest_stage(process.limit);
+      taken[key(process, 0)] += process.bytes();
+    }
+    for (PlannedProcess& process : plan_.processes) {
+      if (process.group != "rollout") continue;
+      process.limit = on_gpu_ ? limit(process) : 0;
+      process.memory = on_gpu_ ? engine_memory(shape_, config_.engine, plan_.layout.engine_degrees, process.limit)
+                               : cpu_engine();
+      if (on_gpu_ && process.bytes() > process.limit) refuse_engine(process);
+      for (size_t i = 0; on_gpu_ && i < std::max<size_t>(1, process.place.gpus.size()); ++i)
+        taken[key(process, i)] += process.bytes();
+    }
+  }
+
+  Parts largest_stage(double free) const {
+    Parts largest;
+    double most = -1;
+    for (const auto& [stage, train] : {std::pair{"sft", &config_.sft.train}, {"rl", &config_.rl.train}}) {
+      if (!config_.has_stage(stage)) continue;
+      Parts parts;
+      try {
+        parts = trainer_memory(shape_, *train, plan_.layout.actor_degrees, free);
+      } catch (const Error& error) {
+        fail(ErrorKind::kUsage, "{}.train: {}{}", stage, error.what(),
+             what_would_fit(shape_, *train, plan_.layout.actor_degrees, free));
+      }
+      double sum = 0;
+      for (const auto& [name, bytes] : parts) sum += bytes;
+      if (sum > most) largest = parts;
+      most = std::max(most, sum);
+    }
+    return largest;
+  }
+
+  [[noreturn]] void refuse_engine(const PlannedProcess& process) const {
+    const Degrees& degrees = plan_.layout.engine_degrees;
+    const double each = count(2 * shape_.num_layers * shape_.num_kv_heads * shape_.head_dim) * 2 / count(degrees.tp);
+    const double beside = process.bytes() - process.memory[2].second;
+    const auto fits = static_cast<int64_t>((process.limit - beside) / each) / engine::kBlockSize * engine::kBlockSize;
+    fail(ErrorKind::kUsage, "{}: {:.1f} GiB are needed and {:.1f} are there: {}", process.role, process.bytes() / kGib,
+         process.limit / kGib,
+         fits > 0 ? fmt::format("engine.kv_cache_tokens {} would fit", fits)
+                  : fmt::format("placement.rollout.tp {} would fit", 2 * degrees.tp));
+  }
+
+  // fp32: weights, gradients, two moments, what one micro-batch keeps of each layer, one chunk of logits.
+  Parts cpu_trainer() const {
+    const Degrees& degrees = plan_.layout.actor_degrees;
+    const model::ModelConfig c = rank_shape(shape_, degrees);
+    const double p = count(rank_parameters(shape_, degrees));
+    const train::TrainConfig& train = config_.has_stage("rl") ? config_.rl.train : config_.sft.train;
+    const double tokens = count(train.max_tokens_per_micro_batch / degrees.cp);
+    const double width = count(3 * c.hidden_size + 2 * (c.num_heads + 2 * c.num_kv_heads) * c.head_dim +
+                               3 * c.intermediate_size);
+    return {{"process", kProcess},
+            {"weights", 4 * p},
+            {"gradients", 4 * p},
+            {"optimizer", 8 * p / count(degrees.dp * degrees.cp)},
+            {"activations", 4 * tokens * width * count(c.num_layers)},
+            {"logits", 4 * std::min(tokens, count(train.lm_head_chunk)) * count(c.vocab_size)}};
+  }
+
+  Parts cpu_engine() const {
+    const engine::EngineOptions& options = config_.engine;
+    const double each = 4 * count(2 * shape_.num_layers * shape_.num_kv_heads * shape_.head_dim);
+    const double machine = count(::sysconf(_SC_PHYS_PAGES)) * count(::sysconf(_SC_PAGE_SIZE));
+    const double cache = options.kv_cache_tokens > 0 ? each * count(options.kv_cache_tokens) : machine / 4;
+    return {{"process", kProcess},
+            {"weights", bytes_of(config_.model.dtype) * count(shape_.parameter_count())},
+            {options.kv_cache_tokens > 0 ? "KV cache" : "KV cache, at most", cache}};
+  }
+
+  // Time.
+  double devices() const { return count(static_cast<int64_t>(plan_.layout.actor.size())); }
+  double cores(const orchestrate::Place& place) const {
+    return place.cores.empty() ? count(std::max(1U, std::thread::hardware_concurrency()))
+                               : count(static_cast<int64_t>(place.cores.size()));
+  }
+
+  // One pass over `tokens` in sequences of `length`, of which `targets` are learned from.
+  Parts training(const train::TrainConfig& train, double tokens, int64_t length, double targets) const {
+    const Degrees& d = plan_.layout.actor_degrees;
+    const auto sequences = std::max<int64_t>(1, static_cast<int64_t>(tokens) / length);
+    const std::vector<int64_t> lengths(static_cast<size_t>(sequences), length);
+    const double flops = train::training_flops(shape_, lengths, static_cast<int64_t>(targets));
+    const double again = train.recompute_layers > 0
+                             ? kAgain * std::min(1.0, count(train.recompute_layers) / count(shape_.num_layers))
+                             : 0;
+    const double rate = on_gpu_ ? gpu_.flops * kOfPeak : kCoreFlops * cores(plan_.layout.actor.front());
+    const double compute = flops * (1 + again) / (rate * devices());
+    Parts parts{{"compute", compute}};
+    const double link = (on_gpu_ ? gpu_.link : kNetwork) * kOfLink;
+    const double wide = crosses_hosts() ? kNetwork * kOfLink : link;
+    const double wire = on_gpu_ ? 2 : 4;               // bytes of an activation
+    const double local = tokens / count(d.dp * d.cp);  // tokens of a rank's tensor parallel group
+    const double layers = count(shape_.num_layers) / count(d.pp);
+    // Two all-gathers and two reduce-scatters a layer, forward and backward.
+    if (d.tp > 1)
+      parts.emplace_back("tensor parallel",
+                         8 * layers * local * count(shape_.hidden_size) * wire * (1 - 1 / count(d.tp)) / link);
+    // q, k, v to heads and the output back, forward and backward.
+    if (d.cp > 1)
+      parts.emplace_back("context parallel",
+                         2 * layers * local * wire * (1 - 1 / count(d.cp)) *
+                             count((2 * shape_.num_heads + 2 * shape_.num_kv_heads) * shape_.head_dim) / count(d.tp) /
+                             link);
+    // Gradients in fp32 reduced, weights gathered, among those with equal weights.
+    if (d.dp * d.cp > 1)
+      parts.emplace_back("data parallel", count(rank_parameters(shape_, d)) * (4 + bytes_of(config_.model.dtype)) *
+                                              (1 - 1 / count(d.dp * d.cp)) / wide);
+    const double batches = std::max(1.0, tokens / count(d.dp) / count(train.max_tokens_per_micro_batch));
+    if (d.pp > 1) parts.emplace_back("pipeline's bubble", compute * count(d.pp - 1) / batches);
+    return parts;
+  }
+  bool crosses_hosts() const {
+    return std::ranges::any_of(plan_.layout.actor, [&](const orchestrate::Place& place) {
+      return place.host != plan_.layout.actor.front().host;
+    });
+  }
+
+  StepTime sft_step() const {
+    const double tokens = count(config_.sft.tokens_per_step);
+    StepTime step{.stage = "sft", .seconds = training(config_.sft.train, tokens, config_.sft.max_sequence / 2, tokens)};
+    for (const auto& [name, seconds] : step.seconds) step.total += seconds;
+    return step;
+  }
+
+  StepTime rl_step() const {
+    const orchestrate::RlSection& rl = config_.rl;
+    const double samples = count(rl.prompts_per_step * rl.samples_per_prompt), turns = count(config_.rollout.max_turns);
+    const double answer = count(rl.sampling.max_new_tokens) / 2;
+    const double context = std::min(count(config_.rollout.max_context), 2 * answer * turns);
+    // Each engine goes through its samples, max_running at a time.
+    const double engines = std::max(1.0, count(static_cast<int64_t>(plan_.layout.engines.size())));
+    const double mine = std::ceil(samples / engines), running = std::min(mine, count(config_.engine.max_running));
+    const double weights = bytes_of(config_.model.dtype) * count(shape_.parameter_count());
+    const double each = bytes_of(config_.model.dtype) *
+                        count(2 * shape_.num_layers * shape_.num_kv_heads * shape_.head_dim);
+    const double tp = count(plan_.layout.engine_degrees.tp), place_cores = cores(plan_.layout.engines.front());
+    const double bandwidth = on_gpu_ ? gpu_.bandwidth * kOfBandwidth * tp : kCoreBandwidth * place_cores;
+    const double flops = (on_gpu_ ? gpu_.flops * kOfPeak * tp : kCoreFlops * place_cores);
+    const double decode = std::max((weights + running * context / 2 * each) / bandwidth,
+                                   2 * running * count(shape_.parameter_count()) / flops);
+    const double generate = turns * answer * std::ceil(mine / running) * decode;
+    const double gpus = count(static_cast<int64_t>(std::max<size_t>(1, plan_.layout.eval.gpus.size())));
+    const double judged = config_.evaluator.on_gpu()
+                              ? kVerdictsOfGpu * gpus
+                              : kVerdictsOfCore * std::min(count(config_.evaluator.workers), cores(plan_.layout.eval));
+    const double evaluate = turns * samples / judged;
+    Parts trained = training(rl.train, samples * context, static_cast<int64_t>(context), samples * answer * turns);
+    double train = 0;
+    for (const auto& [name, seconds] : trained) train += seconds;
+    const bool own_gpus = plan_.layout.given && !plan_.layout.rollout_shares;
+    const double install = weights / (!on_gpu_ ? 1e9 : own_gpus ? gpu_.link * kOfLink : gpu_.bandwidth / 2);
+    StepTime step{.stage = "rl", .seconds = {{"generation", generate}, {"verdicts", evaluate}}};
+    step.seconds.insert(step.seconds.end(), trained.begin(), trained.end());
+    step.seconds.emplace_back("new weights", install);
+    // Verdicts of the first turns are made while others generate; training waits for both unless it may lag behind.
+    const double rollout = std::max(generate, evaluate);
+    step.total = rl.max_staleness > 0 ? std::max(rollout, train) + install : rollout + train + install;
+    return step;
+  }
+
+  Plan& plan_;
+  const RecipeConfig& config_;
+  const model::ModelConfig shape_;
+  const GpuKind& gpu_;
+  const bool on_gpu_;
+};
+
+}  // namespace
+
+model::ModelConfig rank_shape(model::ModelConfig shape, const Degrees& d) {
+  const auto split = [&](int64_t& size, const char* what, int64_t by) {
+    if (size % by != 0) fail(ErrorKind::kUsage, "the model's {} {} are no multiple of {}", size, what, by);
+    size /= by;
+  };
+  split(shape.num_heads, "heads", d.tp);
+  shape.num_kv_heads = std::max<int64_t>(1, shape.num_kv_heads / d.tp);
+  split(shape.intermediate_size, "intermediate columns", d.tp);
+  shape.vocab_size = (shape.vocab_size + d.tp - 1) / d.tp;
+  shape.num_layers = (shape.num_layers + d.pp - 1) / d.pp;
+  return shape;
+}
+
+int64_t rank_parameters(const model::ModelConfig& shape, const Degrees& degrees) {
+  const model::ModelConfig part = rank_shape(shape, degrees);
+  // Of embedding and head a pipeline's stage has one.
+  return part.parameter_count() - (degrees.pp > 1 && !part.tie_embeddings ? part.vocab_size * part.hidden_size : 0);
+}
+
+Parts trainer_memory(const model::ModelConfig& shape, const train::TrainConfig& train, const Degrees& degrees,
+                     double free) {
+  const model::ModelConfig part = rank_shape(shape, degrees);
+  const int64_t parameters = rank_parameters(shape, degrees);
+  train::TrainConfig config = train;
+  config.max_tokens_per_micro_batch = (config.max_tokens_per_micro_batch + degrees.cp - 1) / degrees.cp;
+  if (config.recompute_layers > part.num_layers) config.recompute_layers = part.num_layers;
+  const int64_t weights = 2 * parameters;
+  config.parallel.dp = degrees.dp * degrees.cp;  // they have equal weights, and each a part of the optimizer's state
+  const train::MemoryPlan plan = train::plan_memory(part, parameters, config,
+                                                    static_cast<int64_t>(free - kTrainerContext) - weights);
+  Parts parts{{"context", kTrainerContext},
+              {"weights", count(weights)},
+              {"gradients", count(plan.gradients)},
+              {"optimizer", count(plan.states)},
+              {"activations", count(plan.activations)},
+              {"workspace", count(plan.workspace)}};
+  if (plan.reference > 0) parts.emplace_back("reference", count(plan.reference + weights));
+  return parts;
+}
+
+Parts engine_memory(const model::ModelConfig& shape, const engine::EngineOptions& options, const Degrees& degrees,
+                    double free) {
+  const model::ModelConfig c = rank_shape(shape, degrees);
+  engine::Sizes sizes = engine::size_step(options, c, at::Device(at::kCUDA, 0));
+  const double weights = 2 * count(rank_parameters(shape, degrees));
+  // Of a step's tokens bf16 in each buffer of GpuBuffers, fp32 logits of the rows that draw.
+  const int64_t qkv = (c.num_heads + 2 * c.num_kv_heads) * c.head_dim;
+  const int64_t width = 3 * c.hidden_size + qkv + 2 * c.num_heads * c.head_dim + 3 * c.intermediate_size;
+  const double workspace = 2 * count(sizes.step_tokens * width) + 4 * count(options.max_running * shape.vocab_size) +
+                           4 * count(sizes.max_context * c.head_dim) + 64 * 1024.0 * 1024;
+  const double graphs = 112 * 1024.0 * 1024 + (options.cuda_graphs ? 128 * 25 * 1024.0 * count(c.num_layers) : 0);
+  const double each = 2 * count(2 * c.num_layers * c.num_kv_heads * c.head_dim);
+  const double share = 0.9 * (free - kEngineContext - weights - workspace - graphs);
+  const double wanted = options.kv_cache_tokens > 0
+                            ? each * count(options.kv_cache_tokens)
+                            : std::min(share, each * count(options.max_running * sizes.max_context));
+  const double least = each * count(sizes.max_context);
+  return {{"context", kEngineContext},
+          {"weights", weights},
+          {"KV cache", options.kv_cache_tokens > 0 ? wanted : std::max(wanted, std::min(least, each * 1024))},
+          {"graphs and code", graphs},
+          {"workspace", workspace}};
+}
+
+void estimate(Plan& plan, const RecipeConfig& config) {
+  if (config.model.is_chat()) return;  // its server's to know
+  Estimator(plan, config).run();
+}
+
+}  // namespace tritonforge::cli

@@ -1,0 +1,154 @@
+#include "orchestrate/agent.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "base/json.h"
+
+extern char** environ;
+
+namespace tritonforge::orchestrate {
+namespace {
+
+// What of this process's own environment a role on another host gets, too.
+bool travels(const std::string& name) {
+  return name.starts_with("TRITONFORGE_") || name == "OPENAI_API_KEY" || name == "OMP_NUM_THREADS";
+}
+
+std::map<std::string, std::string> travelling_environment(const std::map<std::string, std::string>& of_job) {
+  std::map<std::string, std::string> env = of_job;
+  for (char** entry = environ; *entry; ++entry) {
+    const std::string text = *entry;
+    const size_t equals = text.find('=');
+    if (travels(text.substr(0, equals))) env.try_emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return env;
+}
+
+void write_all(int fd, const std::string& text) {
+  size_t written = 0;
+  while (written < text.size()) {
+    const ssize_t count = ::write(fd, text.data() + written, text.size() - written);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return;  // the carrier has ended: its exit says so
+    written += static_cast<size_t>(count);
+  }
+}
+
+// Lines of a file descriptor; "" at its end only.
+class Lines {
+ public:
+  explicit Lines(int fd) : fd_(fd) {}
+  bool ended() const { return ended_; }
+  void read_some() {
+    char buffer[4096];
+    const ssize_t count = ::read(fd_, buffer, sizeof buffer);
+    if (count > 0) text_.append(buffer, static_cast<size_t>(count));
+    else if (count == 0 || errno != EINTR) ended_ = true;
+  }
+  std::optional<std::string> next() {
+    const size_t end = text_.find('\n');
+    if (end == std::string::npos) return std::nullopt;
+    std::string line = text_.substr(0, end);
+    text_.erase(0, end + 1);
+    return line;
+  }
+
+ private:
+  int fd_;
+  std::string text_;
+  bool ended_ = false;
+};
+
+ProcessOptions read_job(const std::string& line) {
+  ProcessOptions options;
+  try {
+    const Json job = Json::parse(line);
+    options.argv = job.at("argv").get<std::vector<std::string>>();
+    options.env = job.at("env").get<std::map<std::string, std::string>>();
+    options.working_folder = job.at("folder").get<std::string>();
+  } catch (const Json::exception& error) {
+    fail(ErrorKind::kUsage, "agent: the first line of its input is no job: {}", error.what());
+  }
+  if (options.argv.empty()) fail(ErrorKind::kUsage, "agent: the job has no argv");
+  return options;
+}
+
+}  // namespace
+
+Launched::Member carried(const ProcessOptions& options, std::vector<std::string> carrier, const Place& place) {
+  int ends[2], reports[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) fail(ErrorKind::kUnavailable, "pipe: {}", std::strerror(errno));
+  if (::pipe2(reports, O_CLOEXEC | O_NONBLOCK) != 0) {
+    ::close(ends[0]);
+    ::close(ends[1]);
+    fail(ErrorKind::kUnavailable, "pipe: {}", std::strerror(errno));
+  }
+  ProcessOptions own = {.argv = std::move(carrier),
+                        .env = {},
+                        .stdout_file = {},
+                        .stderr_file = options.stderr_file,
+                        .stdin_fd = ends[0],
+                        .stdout_fd = reports[1]};
+  try {
+    Launched::Member member{place, std::make_unique<ChildProcess>(own), ends[1], reports[0]};
+    ::close(ends[0]);
+    ::close(reports[1]);
+    const Json job = {
+        {"argv", options.argv}, {"env", travelling_environment(options.env)}, {"folder", fs::current_path().string()}};
+    write_all(ends[1], job.dump() + "\n");
+    return member;
+  } catch (...) {
+    for (const int fd : {ends[0], ends[1], reports[0], reports[1]}) ::close(fd);
+    throw;
+  }
+}
+
+std::optional<int> read_report(int& report) {
+  char text[64] = {};  // written at once, far below what a pipe takes whole
+  const ssize_t count = ::read(report, text, sizeof text - 1);
+  if (count < 0) return std::nullopt;  // nothing yet
+  int code = 0;
+  const bool said = count > 0 && std::sscanf(text, "exited %d", &code) == 1;
+  ::close(std::exchange(report, -1));
+  return said ? std::optional(code) : std::nullopt;
+}
+
+void tell_agent(int control, int signal) { write_all(control, fmt::format("signal {}\n", signal)); }
+
+int run_agent(int input) {
+  ::signal(SIGPIPE, SIG_IGN);
+  Lines lines(input);
+  std::optional<std::string> first;
+  while (!(first = lines.next()) && !lines.ended()) lines.read_some();
+  if (!first) fail(ErrorKind::kUsage, "agent: no job on its standard input");
+  ProcessOptions job = read_job(*first);
+  job.stdout_fd = STDERR_FILENO;
+  ChildProcess process(job);
+  const int ended = static_cast<int>(::syscall(SYS_pidfd_open, process.pid(), 0));
+  if (ended < 0) fail(ErrorKind::kMachine, "pidfd_open: {}", std::strerror(errno));
+  while (!process.poll()) {
+    while (const auto line = lines.next()) {
+      int number = 0;
+      if (std::sscanf(line->c_str(), "signal %d", &number) == 1 && number > 0 && number < NSIG) process.signal(number);
+    }
+    if (lines.ended()) process.signal(SIGKILL);
+    pollfd waiters[2] = {{ended, POLLIN, 0}, {lines.ended() ? -1 : input, POLLIN, 0}};
+    ::poll(waiters, 2, -1);
+    if (waiters[1].revents != 0) lines.read_some();
+  }
+  ::close(ended);
+  const int code = *process.poll() == 255 ? 254 : *process.poll();
+  write_all(STDOUT_FILENO, fmt::format("exited {}\n", code));
+  return code;
+}
+
+}  // namespace tritonforge::orchestrate

@@ -1,0 +1,167 @@
+#include "orchestrate/launcher.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+
+#include "base/log.h"
+#include "orchestrate/agent.h"
+
+namespace tritonforge::orchestrate {
+
+Launched::~Launched() {
+  for (Member& member : members_) {
+    for (const int fd : {member.control, member.report})
+      if (fd >= 0) ::close(fd);  // the agent ends what it started
+  }
+}
+
+// A carrier may outlive the process that it carried, for as long as somebody here keeps a connection through it.
+std::optional<int> Launched::ended(Member& member) {
+  if (member.code) return member.code;
+  if (member.report >= 0) {
+    if ((member.code = read_report(member.report))) member.process->signal(SIGKILL);
+  }
+  if (!member.code) member.code = member.process->poll();
+  return member.code;
+}
+
+std::optional<int> Launched::wait(Deadline deadline) {
+  while (true) {
+    std::vector<ChildProcess*> processes;
+    std::vector<int> reports;
+    for (Member& member : members_) {
+      if (const auto code = ended(member)) return code;
+      processes.push_back(member.process.get());
+      if (member.report >= 0) reports.push_back(member.report);
+    }
+    if (deadline.expired()) return std::nullopt;
+    wait_any(processes, deadline, reports);
+  }
+}
+
+bool Launched::wait_all(Deadline deadline) {
+  for (Member& member : members_) {
+    while (!ended(member)) {
+      if (deadline.expired()) return false;
+      std::vector<int> reports;
+      if (member.report >= 0) reports.push_back(member.report);
+      wait_any({member.process.get()}, deadline, reports);
+    }
+  }
+  return true;
+}
+
+void Launched::signal(int number) {
+  for (const Member& member : members_) {
+    if (member.control < 0) member.process->signal(number);
+    else tell_agent(member.control, number);
+  }
+}
+
+void Launched::stop(double grace_s) {
+  signal(SIGTERM);
+  if (wait_all(Deadline::after(grace_s))) return;
+  signal(SIGKILL);
+  if (wait_all(Deadline::after(10))) return;
+  for (Member& member : members_) member.process->signal(SIGKILL);  // a carrier that does not answer
+}
+
+std::vector<std::string> Launcher::carrier(const Job& job, size_t, const Place& place) {
+  fail(ErrorKind::kUsage, "{} is placed on {}: --launcher ssh starts roles on other hosts", job.role, place.host);
+}
+
+std::vector<Place> Launcher::place(const Job& job) {
+  std::lock_guard lock(mutex_);
+  auto& mine = taken_.try_emplace(job.role, job.places).first->second;
+  for (size_t rank = 0; rank < mine.size(); ++rank) {
+    if (!gone_.contains(mine[rank].host)) continue;
+    std::vector<Place> taken;
+    for (const auto& [role, places] : taken_) {
+      for (size_t i = 0; i < places.size(); ++i)
+        if (role != job.role || i != rank) taken.push_back(places[i]);
+    }
+    try {
+      const Place there = layout_.elsewhere(mine[rank], gone_, taken);
+      log::warn("{} goes from {} to {}", job.role, text_of(mine[rank]), text_of(there));
+      mine[rank] = there;
+    } catch (const Error& error) {
+      log::warn("{}: {}; trying it once more", job.role, error.what());
+      gone_.erase(mine[rank].host);
+    }
+  }
+  return mine;
+}
+
+namespace {
+
+// Where others reach a process of that host.
+std::string address_of(const std::string& host, bool all_here) {
+  if (host != kHead) return host.substr(host.find('@') + 1);  // of user@address
+  if (all_here) return "127.0.0.1";
+  char name[256] = {};
+  if (::gethostname(name, sizeof name - 1) != 0) fail(ErrorKind::kMachine, "gethostname: {}", std::strerror(errno));
+  return name;
+}
+
+// 128 bits that nobody guesses.
+std::string random_key() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
+}
+
+}  // namespace
+
+Launched::Member Launcher::start_one(const Job& job, size_t rank, const Place& place,
+                                     const std::vector<std::string>& as_rank) {
+  ProcessOptions options;
+  options.argv = job.confined ? bound_to_cores(place, job.argv) : job.argv;
+  options.argv.insert(options.argv.end(), as_rank.begin(), as_rank.end());
+  options.env = job.env;
+  if (job.confined) options.env.merge(environment_of(place));
+  options.stdout_file = options.stderr_file = job.log;
+  if (place.host == kHead) return {place, std::make_unique<ChildProcess>(options), -1};
+  return carried(options, carrier(job, rank, place), place);
+}
+
+std::unique_ptr<Launched> Launcher::start(const Job& given) {
+  Job job = given;
+  const std::vector<Place> places = place(job);
+  const bool all_here = std::ranges::all_of(places, [](const Place& place) { return place.host == kHead; });
+  std::string rendezvous;
+  if (places.size() > 1) {
+    rendezvous = fmt::format("{}:{}", address_of(places.front().host, all_here), free_port());
+    job.env["TRITONFORGE_RENDEZVOUS_KEY"] = random_key();
+  }
+  std::vector<Launched::Member> members;
+  try {
+    for (size_t rank = 0; rank < places.size(); ++rank) {
+      std::vector<std::string> as_rank;
+      if (places.size() > 1)
+        as_rank = {"--rank",       std::to_string(rank),
+                   "--rank-host",  address_of(places[rank].host, all_here),
+                   "--rendezvous", rendezvous};
+      members.push_back(start_one(job, rank, places[rank], as_rank));
+    }
+  } catch (...) {
+    Launched(std::move(members)).stop(/*grace_s=*/0);
+    throw;
+  }
+  return std::make_unique<Launched>(std::move(members));
+}
+
+void Launcher::ended(const std::string& role, const Launched& launched) {
+  std::lock_guard lock(mutex_);
+  for (const auto& member : launched.members()) {
+    if (member.control < 0 || member.code != kCarrierLost) continue;
+    if (gone_.insert(member.place.host).second)
+      log::warn("{} lost {}: not used while others are left", role, member.place.host);
+  }
+}
+
+}  // namespace tritonforge::orchestrate

@@ -1,0 +1,90 @@
+#pragma once
+// Starts the processes of a role where its places are. The supervisor knows this interface and nothing of hosts.
+//
+// On this machine a process is a child. On another host a carrier (ssh, or what a cluster has) runs `tritonforge agent`
+// there, which is told what to start by its standard input (orchestrate/agent.h): nothing of a job is ever part of a
+// command line or of a shell's text, keys included. Every role keeps one address, http://127.0.0.1:PORT of this
+// machine, wherever it runs: the carrier makes that port its own.
+//
+// A host whose carrier breaks down is not used again while there are others: its roles come back elsewhere.
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/process.h"
+#include "orchestrate/placement.h"
+
+namespace tritonforge::orchestrate {
+
+// What is started for a role: as many processes as it has places, all with the same arguments, which begin and end
+// together. Several are a group of ranks: each is told its --rank, the address that others reach it at (--rank-host),
+// the first's --rendezvous HOST:PORT and, in its environment, the key of it, a new one for each start.
+struct Job {
+  std::string role;
+  std::vector<std::string> argv;
+  std::map<std::string, std::string> env;
+  std::vector<Place> places{Place()};
+  bool confined = false;     // sees the devices of its place alone; else whatever this machine has
+  int port = 0;              // the first one's, on its own loopback and on this machine's
+  std::vector<int> reaches;  // ports of this machine that the first one asks
+  fs::path log;              // what they print, appended
+};
+
+// The processes of one start of a role. One thread waits and stops, any may signal.
+class Launched {
+ public:
+  struct Member {
+    Place place;
+    std::unique_ptr<ChildProcess> process;  // itself, or what carries it
+    int control = -1;                       // to the agent; -1: a child of this process
+    int report = -1;                        // from it: how the process ended, which its carrier may outlive
+    std::optional<int> code = {};
+  };
+  explicit Launched(std::vector<Member> members) : members_(std::move(members)) {}
+  ~Launched();
+  Launched(const Launched&) = delete;
+  pid_t pid() const { return members_.front().process->pid(); }
+  const std::vector<Member>& members() const { return members_; }
+  // The code of the first that ended, whichever it is; nothing while all run.
+  std::optional<int> wait(Deadline deadline);
+  void signal(int number);
+  void stop(double grace_s);  // SIGTERM to all, SIGKILL to what is left after grace_s
+
+ private:
+  static std::optional<int> ended(Member& member);
+  bool wait_all(Deadline deadline);
+  std::vector<Member> members_;
+};
+
+class Launcher {
+ public:
+  explicit Launcher(Layout layout = {}) : layout_(std::move(layout)) {}
+  virtual ~Launcher() = default;
+  // Before the first start: what the hosts lack. Throws kMachine naming the host.
+  virtual void prepare() {}
+  // Throws kUnavailable where one cannot be started, or no host is left for it.
+  std::unique_ptr<Launched> start(const Job& job);
+  // Tells it of the end of what it started: whether it was the host that went.
+  void ended(const std::string& role, const Launched& launched);
+
+ protected:
+  // The command here that runs the agent there; it ends with kCarrierLost where the host is lost. Only for other hosts.
+  virtual std::vector<std::string> carrier(const Job& job, size_t rank, const Place& place);
+  static constexpr int kCarrierLost = 255;
+  const Layout& layout() const { return layout_; }
+
+ private:
+  std::vector<Place> place(const Job& job);
+  Launched::Member start_one(const Job& job, size_t rank, const Place& place, const std::vector<std::string>& as_rank);
+
+  const Layout layout_;
+  std::mutex mutex_;
+  std::map<std::string, std::vector<Place>> taken_;  // by role, where it was started last
+  std::set<std::string> gone_;
+};
+
+}  // namespace tritonforge::orchestrate

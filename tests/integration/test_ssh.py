@@ -1,0 +1,244 @@
+"""`run --launcher ssh` over three machines: this one and two network namespaces with an sshd each. What a host's end
+costs is a step: its roles come back elsewhere and the weights are those of a run on this machine alone."""
+
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+
+from test_run import BINARY, ROOT, Run
+
+SSHD = shutil.which("sshd", path=os.environ.get("PATH", "") + ":/usr/sbin")
+
+# Stages and sizes that leave the undisturbed run under half a minute.
+SMALL = [
+    "stages=[sft, rl]",
+    "rl.steps=2",
+    "rollout.max_turns=1",
+    "rl.train.checkpoint_interval=1",
+    "supervisor.hung_after_s=20",
+]
+PLACED = [
+    "placement.hosts=[localhost, node-1, node-2]",
+    "placement.actor.hosts=[node-1]",
+    "placement.rollout={engines: 2, hosts: [node-1, node-2]}",
+    "placement.eval.hosts=[node-2]",
+]
+
+
+def flags(settings):
+    return [word for setting in settings for word in ("--set", setting)]
+
+
+class Node:
+    """A network namespace with its own loopback, joined to this one by a pair of devices, and an sshd in it."""
+
+    def __init__(self, number, folder):
+        self.name, self.number = f"node-{number}", number
+        self.space = f"tf{os.getpid()}n{number}"
+        self.folder = folder / self.name
+        self.folder.mkdir()
+        self.network = f"10.{213 + number}.{os.getpid() % 250}"
+        link, there = f"tf{os.getpid() % 100000}h{number}", f"tf{os.getpid() % 100000}n{number}"
+        self.link = link
+        subprocess.run(["ip", "netns", "add", self.space], check=True)
+        subprocess.run(
+            ["ip", "link", "add", link, "type", "veth", "peer", "name", there, "netns", self.space], check=True
+        )
+        subprocess.run(["ip", "addr", "add", f"{self.network}.1/30", "dev", link], check=True)
+        subprocess.run(["ip", "link", "set", link, "up"], check=True)
+        self.inside("ip", "addr", "add", f"{self.network}.2/30", "dev", there)
+        self.inside("ip", "link", "set", there, "up")
+        self.inside("ip", "link", "set", "lo", "up")
+        self.start()
+
+    def inside(self, *command):
+        subprocess.run(["ip", "netns", "exec", self.space, *command], check=True)
+
+    def start(self):
+        key = self.folder / "host_key"
+        if not key.exists():
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+        config = self.folder / "sshd_config"
+        config.write_text(
+            f"ListenAddress {self.network}.2:2222\nHostKey {key}\nPidFile none\nStrictModes no\nUsePAM no\n"
+            f"PermitRootLogin yes\nAuthorizedKeysFile {self.folder.parent}/key.pub\nMaxStartups 100\n"
+        )
+        pathlib.Path("/run/sshd").mkdir(exist_ok=True)
+        with open(self.folder / "log", "w") as log:
+            self.sshd = subprocess.Popen(
+                ["ip", "netns", "exec", self.space, SSHD, "-D", "-e", "-f", str(config)], stderr=log, cwd="/"
+            )
+        deadline = time.monotonic() + 20
+        while socket.socket().connect_ex((f"{self.network}.2", 2222)) != 0:
+            assert self.sshd.poll() is None, (self.folder / "log").read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+    def pids(self):
+        listed = subprocess.run(["ip", "netns", "pids", self.space], capture_output=True, text=True)
+        return [int(pid) for pid in listed.stdout.split()]
+
+    def kill(self):
+        """All of its processes at once, the sshd among them: nobody there answers any more."""
+        for _ in range(100):
+            pids = self.pids()
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            if not pids:
+                return
+        raise AssertionError(f"{self.name} still runs {self.pids()}")
+
+    def listening(self):
+        """Addresses of TCP sockets that listen here on anything but loopback, sshd's own left out."""
+        listed = subprocess.run(
+            ["ip", "netns", "exec", self.space, "ss", "-Hltn"], capture_output=True, text=True, check=True
+        )
+        addresses = [line.split()[3] for line in listed.stdout.splitlines()]
+        return [a for a in addresses if not a.startswith(("127.", "[::1]")) and not a.endswith(":2222")]
+
+    def remove(self):
+        self.kill()
+        self.sshd.wait()
+        subprocess.run(["ip", "netns", "del", self.space], check=False)
+        subprocess.run(["ip", "link", "del", self.link], check=False, stderr=subprocess.DEVNULL)
+
+
+def require_machines():
+    if os.geteuid() != 0 or not shutil.which("ip"):
+        pytest.skip("network namespaces need root and iproute2")
+    if not SSHD or not shutil.which("ssh"):
+        pytest.skip("no sshd here: apt-get install openssh-server")
+    probe = subprocess.run(["ip", "netns", "add", f"tf{os.getpid()}p"], capture_output=True, text=True)
+    if probe.returncode != 0:
+        pytest.skip(f"no network namespaces here: {probe.stderr.strip()}")
+    subprocess.run(["ip", "netns", "del", f"tf{os.getpid()}p"], check=True)
+
+
+@pytest.fixture
+def nodes(tmp_path):
+    require_machines()
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "key")], check=True)
+    made = []
+    try:
+        for number in (1, 2):
+            made.append(Node(number, tmp_path))
+        lines = [
+            f"Host {node.name}\n HostName {node.network}.2\n Port 2222\n User root\n IdentityFile {tmp_path}/key\n"
+            " StrictHostKeyChecking no\n UserKnownHostsFile /dev/null\n LogLevel ERROR\n IdentitiesOnly yes\n"
+            for node in made
+        ]
+        (tmp_path / "ssh_config").write_text("".join(lines))
+        yield made
+    finally:
+        for node in made:
+            node.remove()
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    require_machines()
+    run = Run(tmp_path_factory.mktemp("alone"), *flags(SMALL))
+    run.finish()
+    return run
+
+
+def hosts_of(run):
+    return {role["name"]: role["host"] for role in run.status()["roles"]}
+
+
+def test_a_host_killed_in_the_middle_of_a_step_costs_that_step_alone(alone, nodes, tmp_path, monkeypatch):
+    # A cache of its own: the binary reaches the nodes by the launcher, as it does the first time.
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    settings = SMALL + PLACED + [f"placement.ssh_config={tmp_path}/ssh_config"]
+    run = Run(tmp_path, "--launcher", "ssh", *flags(settings), output="cluster")
+    run.wait_for_rl_step(1)
+    before = hosts_of(run)
+    assert {name: before[name] for name in ("trainer", "engine-0", "engine-1", "evaluator", "router", "buffer")} == {
+        "trainer": "node-1",
+        "engine-0": "node-1",
+        "engine-1": "node-2",
+        "evaluator": "node-2",
+        "router": "",
+        "buffer": "",
+    }
+    # Roles listen on their own loopback alone.
+    assert [node.listening() for node in nodes] == [[], []]
+    assert len(list((tmp_path / "cache/tritonforge/nodes").iterdir())) == 1
+    # No word of a job, a key least of all, is part of a command line on the node.
+    shown = [pathlib.Path(f"/proc/{pid}/cmdline").read_bytes() for node in nodes for pid in node.pids()]
+    agents = [line for line in shown if line.endswith(b"agent\0")]
+    assert len(agents) >= 4 and not any(b"TRITONFORGE_INSTANCE" in line for line in shown)
+    nodes[0].kill()
+    run.wait_for(lambda: hosts_of(run).get("trainer") not in ("node-1", None), "the trainer elsewhere")
+    said = run.finish()
+    assert run.weights("rl") == alone.weights("rl"), said[-3000:]
+    assert run.weights("sft") == alone.weights("sft")
+    steps = [step["step"] for step in run.steps("rl")]
+    assert steps == [1, 2]
+    log = (tmp_path / "cluster/logs").iterdir()
+    assert {path.name for path in log} >= {"trainer.log", "engine-0.log"}
+
+
+def test_a_host_that_lacks_something_is_named_before_anything_starts(nodes, tmp_path):
+    settings = SMALL + PLACED + [f"placement.ssh_config={tmp_path}/ssh_config"]
+    nodes[1].kill()
+    run = Run(tmp_path, "--launcher", "ssh", *flags(settings), output="none")
+    assert "node-2: ssh does not get there" in run.finish(code=3)
+    assert not (tmp_path / "none/logs/trainer.log").exists()
+
+
+def test_hosts_without_a_launcher_that_reaches_them_are_refused(tmp_path):
+    run = Run(tmp_path, *flags(SMALL + PLACED), output="none")
+    assert "'placement' has node-1 among its hosts: --launcher ssh starts roles there" in run.finish(code=2)
+    for host in ("-oProxyCommand=x", "a b", "$(x)"):
+        settings = [*SMALL, f"placement.hosts=[localhost, '{host}']"]
+        run = Run(tmp_path, "--launcher", "ssh", *flags(settings), output="none")
+        assert "is no name of a host" in run.finish(code=2)
+
+
+def agent(job, after=""):
+    return subprocess.run(
+        [BINARY, "agent"], input=job + "\n" + after, capture_output=True, text=True, timeout=60, cwd=ROOT
+    )
+
+
+def test_an_agent_starts_what_its_input_says_and_ends_with_it(tmp_path):
+    def job(*argv):
+        return json.dumps({"argv": argv, "env": {"KEY": "a 'b' $c"}, "folder": str(tmp_path)})
+
+    # Its input ends at once: the process is killed. One that waits for the process is `Popen` below.
+    assert agent(job("sleep", "100")).returncode == 137
+    assert "no job" in agent("nonsense").stderr
+    assert agent(json.dumps({"argv": [], "env": {}, "folder": "/"})).returncode == 2
+    process = subprocess.Popen(
+        [BINARY, "agent"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    process.stdin.write(job("sh", "-c", 'trap "exit 255" TERM; echo "$KEY"; pwd; while :; do sleep 0.1; done') + "\n")
+    process.stdin.flush()
+    assert process.stderr.readline() == "a 'b' $c\n"
+    assert process.stderr.readline() == f"{tmp_path}\n"
+    process.stdin.write("signal 15\n")
+    process.stdin.flush()
+    assert process.wait(timeout=60) == 254  # 255 is what ssh says when it loses its host
+    assert process.stdout.read() == "exited 254\n"
+    process.stdin.close()
+
+
+def test_a_placement_of_two_ranks_trains_as_one_process_does(tmp_path):
+    losses = []
+    for ranks in (1, 2):
+        settings = ["stages=[sft]", "sft.steps=2", f"placement.actor.dp={ranks}"]
+        run = Run(tmp_path, *flags(settings), output=f"ranks-{ranks}")
+        run.finish()
+        losses.append([step["loss"] for step in run.steps("sft")])
+        assert f"dp: {ranks}" in (run.output / "trainer-sft.yaml").read_text()
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)

@@ -1,0 +1,142 @@
+#include "cli/estimates.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tritonforge::cli {
+namespace {
+
+using orchestrate::Degrees;
+using orchestrate::Parts;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr double kGib = 1024.0 * 1024 * 1024;
+
+double gib(const Parts& parts) {
+  double sum = 0;
+  for (const auto& [name, bytes] : parts) sum += bytes;
+  return sum / kGib;
+}
+
+double part(const Parts& parts, const std::string& name) {
+  for (const auto& [known, bytes] : parts)
+    if (known == name) return bytes / kGib;
+  return 0;
+}
+
+model::ModelConfig qwen3_8b(int64_t layers) {
+  const fs::path file = fs::path(TF_SOURCE_DIR) / "recipes/shapes/qwen3-8b.json";
+  model::ModelConfig shape = model::model_config_from_json(parse_json(read_file(file), file.string()), file.string());
+  shape.num_layers = layers;
+  return shape;
+}
+
+constexpr Degrees kOne{.dp = 1};
+
+// docs/performance.md, "A training step on a GPU": what cudaMemGetInfo said, 8 layers, 8,192 tokens.
+TEST(Estimates, ATrainersMemoryIsWithinFivePercentOfWhatWasMeasured) {
+  const auto planned = [&](train::OptimizerState state, int64_t layers, int64_t qkv) {
+    train::TrainConfig train;
+    train.optimizer_state = state;
+    train.recompute_layers = layers;
+    train.recompute_qkv_layers = qkv;
+    return gib(trainer_memory(qwen3_8b(8), train, kOne, 139 * kGib));
+  };
+  EXPECT_NEAR(planned(train::OptimizerState::kBf16Sr, 0, 0) / 30.8, 1, 0.05);
+  EXPECT_NEAR(planned(train::OptimizerState::kBf16Sr, 8, 0) / 26.4, 1, 0.05);
+  EXPECT_NEAR(planned(train::OptimizerState::kBf16Sr, 0, 8) / 29.5, 1, 0.05);
+  EXPECT_NEAR(planned(train::OptimizerState::kFp32, 0, 0) / 56.8, 1, 0.05);
+}
+
+// docs/performance.md, "Memory, Qwen3-8B shape": 139.2 of 139.8 GiB were free before the model, 126.88 were used.
+TEST(Estimates, AnEnginesMemoryIsWithinFivePercentOfWhatWasMeasured) {
+  const Parts parts = engine_memory(qwen3_8b(36), {}, kOne, 139.8 * kGib);
+  EXPECT_NEAR((gib(parts) - part(parts, "context")) / 126.88, 1, 0.05);
+  EXPECT_NEAR(part(parts, "weights"), 15.26, 0.01);
+  EXPECT_NEAR(part(parts, "KV cache") / 110.24, 1, 0.01);
+}
+
+TEST(Estimates, EachAxisTakesItsPartOfARanksMemory) {
+  train::TrainConfig train;
+  train.recompute_layers = 0;
+  const auto parts = [&](const Degrees& degrees) { return trainer_memory(qwen3_8b(8), train, degrees, 139 * kGib); };
+  const Parts one = parts(kOne);
+  // ZeRO-1: the optimizer's state alone.
+  EXPECT_DOUBLE_EQ(part(parts({.dp = 4}), "optimizer"), part(one, "optimizer") / 4);
+  EXPECT_DOUBLE_EQ(part(parts({.dp = 4}), "gradients"), part(one, "gradients"));
+  // A context's ranks have equal weights, and a part of the tokens.
+  EXPECT_DOUBLE_EQ(part(parts({.cp = 2, .dp = 1}), "activations"), part(one, "activations") / 2);
+  EXPECT_DOUBLE_EQ(part(parts({.cp = 2, .dp = 1}), "optimizer"), part(one, "optimizer") / 2);
+  EXPECT_NEAR(part(parts({.tp = 2, .dp = 1}), "weights"), part(one, "weights") / 2, 0.001);
+  EXPECT_NEAR(part(parts({.pp = 2, .dp = 1}), "activations"), part(one, "activations") / 2, 0.001);
+  EXPECT_THROW(rank_shape(qwen3_8b(8), {.tp = 3, .dp = 1}), Error);
+}
+
+std::string refusal(const std::string& recipe, const std::vector<std::string>& set) {
+  const auto config = orchestrate::load_recipe(fs::path(TF_SOURCE_DIR) / "recipes" / recipe, set);
+  orchestrate::Plan plan = orchestrate::make_plan(config);
+  try {
+    estimate(plan, config);
+  } catch (const Error& error) {
+    EXPECT_EQ(exit_code(error.kind()), 2);
+    return error.what();
+  }
+  return "no error";
+}
+
+class PlannedRecipe : public ::testing::Test {
+ protected:
+  void SetUp() override { ::setenv("TRITONFORGE_ROOT", TF_SOURCE_DIR, 1); }
+};
+
+TEST_F(PlannedRecipe, WhatDoesNotFitIsRefusedWithTheNearestThatDoes) {
+  EXPECT_THAT(refusal("qwen3-8b-sft.yaml", {"placement.actor.gpus=2", "placement.actor.cp=1"}),
+              AllOf(HasSubstr("sft.train: micro-batches of 8192 tokens need"), HasSubstr("recompute_layers 22 would"),
+                    HasSubstr("tp 4 would")));
+  EXPECT_THAT(refusal("qwen3-8b-rl.yaml", {"engine.kv_cache_tokens=900000"}),
+              AllOf(HasSubstr("engine-0"), HasSubstr("engine.kv_cache_tokens 451088 would fit")));
+  EXPECT_EQ(refusal("qwen3-8b-rl.yaml", {"engine.kv_cache_tokens=451088"}), "no error");
+  EXPECT_EQ(refusal("qwen3-8b-rl.yaml", {"engine.kv_cache_tokens=880000", "placement.gpu=H200"}), "no error");
+}
+
+TEST_F(PlannedRecipe, EveryShippedOneHasItsPlan) {
+  const auto processes = [](const std::string& name, const std::string& group) {
+    const auto config = orchestrate::load_recipe(fs::path(TF_SOURCE_DIR) / "recipes" / name, {});
+    orchestrate::Plan plan = orchestrate::make_plan(config);
+    estimate(plan, config);
+    EXPECT_EQ(plan.steps.size(), size_t{config.has_stage("sft")} + config.has_stage("rl")) << name;
+    for (const orchestrate::StepTime& step : plan.steps) EXPECT_GT(step.total, 0) << name;
+    int64_t count = 0;
+    for (const auto& process : plan.processes) {
+      EXPECT_TRUE(process.bytes() > 0 || (process.group != "actor" && process.group != "rollout")) << name;
+      EXPECT_TRUE(process.limit == 0 || process.bytes() <= process.limit) << name;
+      count += process.group == group;
+    }
+    EXPECT_FALSE(orchestrate::format_plan(plan).empty());
+    return count;
+  };
+  for (const auto& entry : fs::directory_iterator(fs::path(TF_SOURCE_DIR) / "recipes"))
+    if (entry.path().extension() == ".yaml") processes(entry.path().filename(), "");
+  EXPECT_EQ(processes("qwen3-8b-sft.yaml", "actor"), 8);
+  EXPECT_EQ(processes("qwen3-8b-rl.yaml", "actor"), 4);
+  EXPECT_EQ(processes("qwen3-8b-rl.yaml", "rollout"), 2);
+  EXPECT_EQ(processes("qwen3-8b-rl-4-4-2.yaml", "rollout"), 4);
+  EXPECT_EQ(processes("two-gpus.yaml", "rollout"), 1);
+  EXPECT_EQ(processes("cpu-cluster.yaml", "rollout"), 2);
+}
+
+TEST_F(PlannedRecipe, MoreGpusTakeLessTime) {
+  const auto step = [](const std::vector<std::string>& set) {
+    const auto config = orchestrate::load_recipe(fs::path(TF_SOURCE_DIR) / "recipes/qwen3-8b-sft.yaml", set);
+    orchestrate::Plan plan = orchestrate::make_plan(config);
+    estimate(plan, config);
+    return plan.steps.at(0);
+  };
+  const auto eight = step({}), sixteen = step({"placement.actor.gpus=16"});
+  EXPECT_DOUBLE_EQ(sixteen.seconds.at(0).second, eight.seconds.at(0).second / 2);
+  EXPECT_GT(sixteen.total, eight.total / 2);  // collectives do not halve
+}
+
+}  // namespace
+}  // namespace tritonforge::cli
