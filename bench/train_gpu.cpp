@@ -156,6 +156,5 @@ int main(int argc, char** argv) {
     at::getDeviceAllocator(at::kCUDA)->emptyCache();
     std::fflush(stdout);
   }
-  while (ranks.rank == 0 && wait(nullptr) > 0) {
-  }
+  while (ranks.rank == 0 && wait(nullptr) > 0) {}
 }

@@ -13,7 +13,7 @@ namespace tritonforge::parallel {
 
 struct ParallelDims {
   int64_t tp = 1, cp = 1, pp = 1, dp = 1, ep = 1;
-  double timeout_s = 300;
+  double timeout_s = 300, lost_after_s = 15;
 
   template <typename Visitor>
   void describe(Visitor& v) {
@@ -23,6 +23,7 @@ struct ParallelDims {
     v("dp", dp, "data parallel degree (optimizer state sharded)");
     v("ep", ep, "expert parallel degree");
     v("timeout_s", timeout_s, above(0), "seconds that a collective may wait for a rank before the job counts as hung");
+    v("lost_after_s", lost_after_s, above(0), "seconds without a word after which a rank counts as gone");
   }
 
   int64_t world() const { return tp * cp * dp * pp; }
@@ -57,7 +58,7 @@ struct WorldOptions {
   std::string rendezvous;          // HOST:PORT, where rank 0 listens
   std::string api_key;             // of the rendezvous; any host but loopback needs one
   std::string host = "127.0.0.1";  // where this rank's collectives listen
-  double beat_s = 1, lost_after_s = 15;
+  double beat_s = 1;               // between two words to the rendezvous
 
   template <typename Visitor>
   void describe(Visitor& v) {

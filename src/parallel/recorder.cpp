@@ -9,8 +9,8 @@ namespace {
 constexpr size_t kKept = 64;  // that have ended
 }
 
-uint64_t FlightRecorder::begin(std::string_view group, std::string_view operation, std::string_view what,
-                               int64_t bytes, Done done) {
+uint64_t FlightRecorder::begin(std::string_view group, std::string_view operation, std::string_view what, int64_t bytes,
+                               Done done) {
   const std::lock_guard lock(mutex_);
   const uint64_t number = next_++;
   entries_.push_back({number,
@@ -42,7 +42,8 @@ void FlightRecorder::settle() {
 }
 
 std::string FlightRecorder::line(const Entry& entry) {
-  return entry.ended ? entry.text + ", ended" : fmt::format("{}, since {:.1f} s", entry.text, seconds_since(entry.begun));
+  return entry.ended ? entry.text + ", ended"
+                     : fmt::format("{}, since {:.1f} s", entry.text, seconds_since(entry.begun));
 }
 
 std::string FlightRecorder::standing() {

@@ -22,9 +22,7 @@ net::Response not_there(const std::string& name) {
 }  // namespace
 
 Rendezvous::Rendezvous(net::ServerOptions http, int64_t ranks, double lost_after_s)
-    : lost_after_s_(lost_after_s),
-      ranks_(static_cast<size_t>(ranks)),
-      http_(server_options(std::move(http), ranks)) {
+    : lost_after_s_(lost_after_s), ranks_(static_cast<size_t>(ranks)), http_(server_options(std::move(http), ranks)) {
   const auto done = [] { return net::Response::json(Json::object()); };
   http_.route("PUT", "/keys/{name}", [this, done](const net::Request& request) {
     const std::lock_guard lock(mutex_);

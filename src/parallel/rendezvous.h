@@ -31,9 +31,9 @@ class Rendezvous {
   };
   net::Response get(const net::Request& request);
   net::Response beat(const net::Request& request);
-  Rank& rank_of(const net::Request& request);   // throws kUsage
+  Rank& rank_of(const net::Request& request);           // throws kUsage
   void fail_job(int64_t rank, const std::string& why);  // with the mutex held; the first one counts
-  void look_for_lost();                         // likewise
+  void look_for_lost();                                 // likewise
 
   const double lost_after_s_;
   std::mutex mutex_;  // guards what follows

@@ -29,7 +29,7 @@ World::World(const ParallelDims& dims, const WorldOptions& options, at::Device d
     fail(ErrorKind::kUsage, "rank {} of a job of {} (tp {} x cp {} x dp {} x pp {})", options.rank, dims.world(),
          dims.tp, dims.cp, dims.dp, dims.pp);
   const net::ServerOptions http = address_of(options);
-  if (options.rank == 0) rendezvous_.emplace(http, dims.world(), options.lost_after_s);
+  if (options.rank == 0) rendezvous_.emplace(http, dims.world(), dims.lost_after_s);
   meeting_.emplace(fmt::format("http://{}:{}", http.host, http.port), options.api_key);
   // Rank 0 may start last.
   const Deadline deadline = Deadline::after(dims.timeout_s);
@@ -48,9 +48,8 @@ World::World(const ParallelDims& dims, const WorldOptions& options, at::Device d
   try {
     host_ = make_gloo_group("all", rank(), size(), options.host, *meeting_, recorder_, dims.timeout_s);
     const std::string name = fmt::format("dp{}.{}.{}", at_.tp, at_.cp, at_.pp);
-    dp_ = device.is_cuda()
-              ? make_nccl_group(name, at_.dp, dims.dp, device, *meeting_, recorder_, dims.timeout_s)
-              : make_gloo_group(name, at_.dp, dims.dp, options.host, *meeting_, recorder_, dims.timeout_s);
+    dp_ = device.is_cuda() ? make_nccl_group(name, at_.dp, dims.dp, device, *meeting_, recorder_, dims.timeout_s)
+                           : make_gloo_group(name, at_.dp, dims.dp, options.host, *meeting_, recorder_, dims.timeout_s);
   } catch (const std::exception& error) {
     report(fmt::format("joining: {}", error.what()));
     end_watch();
@@ -78,7 +77,7 @@ World::~World() {
     meeting_->leave(rank());
     // Who listens for the others leaves last.
     if (meeting_->add("left", 1) == size()) meeting_->put("all-left", "1");
-    if (rank() == 0) meeting_->get("all-left", Deadline::after(options_.lost_after_s));
+    if (rank() == 0) meeting_->get("all-left", Deadline::after(dims_.lost_after_s));
   } catch (const std::exception& error) {
     log::warn("leaving the job: {}", error.what());
   }

@@ -141,8 +141,8 @@ StatePieces Snapshot::take_optimizer(Trainer& trainer) {
     const at::Tensor& values = optimizer[i].values;
     if (first) {
       optimizer_.push_back(optimizer[i]);
-      optimizer_.back().values =
-          at::empty(values.sizes(), values.options().device(at::kCPU).pinned_memory(values.is_cuda()));
+      optimizer_.back().values = at::empty(values.sizes(),
+                                           values.options().device(at::kCPU).pinned_memory(values.is_cuda()));
     }
     optimizer_[i].values.copy_(values, /*non_blocking=*/true);
   }

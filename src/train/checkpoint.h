@@ -1,8 +1,8 @@
 #pragma once
 // Checkpoints, written while the trainer goes on: FOLDER/step-00000012/ is a Hugging Face folder (model and tokenizer)
-// with the optimizer's state (train/optimizer_files.h), trainer.json and config.yaml beside. It is written as step-00000012.tmp-*, synced and
-// renamed; FOLDER/latest then names it. A kill at any moment leaves the one before; a full disk leaves it too and says
-// so (kUnavailable).
+// with the optimizer's state (train/optimizer_files.h), trainer.json and config.yaml beside. It is written as
+// step-00000012.tmp-*, synced and renamed; FOLDER/latest then names it. A kill at any moment leaves the one before; a
+// full disk leaves it too and says so (kUnavailable).
 #include <functional>
 #include <future>
 #include <memory>
@@ -28,7 +28,8 @@ struct TrainedLease {
 // GGUF file whose tokenizer it is.
 void export_model(const model::Model& model, const fs::path& source, const fs::path& folder);
 
-// Of several ranks: has the others write their pieces of the optimizer's state into a folder, and returns the checksums.
+// Of several ranks: has the others write their pieces of the optimizer's state into a folder, and returns the
+// checksums.
 using OtherRanks = std::function<Json(const fs::path& folder)>;
 
 // What a checkpoint holds: a trainer's own tensors, or copies of them.

@@ -23,8 +23,7 @@ void* element(const at::Tensor& flat, int64_t index) {
 
 }  // namespace
 
-FlatAdamW::FlatAdamW(const model::Model& model, Gradients& gradients, parallel::Group* group,
-                     const TrainConfig& config)
+FlatAdamW::FlatAdamW(const model::Model& model, Gradients& gradients, parallel::Group* group, const TrainConfig& config)
     : model_(model), gradients_(gradients), config_(config), sharding_(model, gradients, group) {
   const at::NoGradGuard no_grad;
   gradients.weights_needed = [this](size_t segment) { sharding_.await_weights(segment); };
@@ -170,8 +169,8 @@ StatePieces FlatAdamW::state() const {
   const auto add = [&](const char* kind, const at::Tensor& of, const Piece& piece) {
     const at::Tensor values = of.narrow(0, piece.at, piece.count);
     const bool whole = piece.count == c10::multiply_integers(piece.shape);
-    state.push_back({fmt::format("{}.{}", kind, piece.name), whole ? values.view(piece.shape) : values, piece.shape,
-                     piece.begin});
+    state.push_back(
+        {fmt::format("{}.{}", kind, piece.name), whole ? values.view(piece.shape) : values, piece.shape, piece.begin});
   };
   for (const Piece& piece : pieces_) {
     if (master_.defined()) add("master", master_, piece);

@@ -42,9 +42,9 @@ class FlatAdamW : public Optimizer {
   Gradients& gradients_;
   TrainConfig config_;
   Sharding sharding_;
-  std::vector<Piece> pieces_;          // in the order of the arena
-  at::Tensor first_, second_, master_;  // [elements of own()]; the last where the weights are not fp32
-  at::Tensor decision_;                // AdamwState, as floats
+  std::vector<Piece> pieces_;              // in the order of the arena
+  at::Tensor first_, second_, master_;     // [elements of own()]; the last where the weights are not fp32
+  at::Tensor decision_;                    // AdamwState, as floats
   at::Tensor partials_, begins_, decays_;  // on a GPU: scratch; [tensors]
 };
 

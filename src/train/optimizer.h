@@ -19,7 +19,7 @@ using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 // A tensor of the optimizer's state, or what this rank has of it.
 struct StatePiece {
   std::string name;
-  at::Tensor values;  // the tensor itself; of a part [count]
+  at::Tensor values;           // the tensor itself; of a part [count]
   std::vector<int64_t> shape;  // of the whole tensor
   int64_t begin = 0;           // of its elements, row after row, where the values begin
 };

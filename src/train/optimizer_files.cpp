@@ -18,8 +18,8 @@ std::string sum_name(const fs::path& file, const std::string& tensor) {
 }  // namespace
 
 Json write_optimizer(const StatePieces& pieces, const fs::path& folder, int64_t rank, int64_t ranks) {
-  const fs::path file =
-      folder / (ranks == 1 ? kWhole : fmt::format("optimizer-{:05}-of-{:05}.safetensors", rank + 1, ranks));
+  const fs::path file = folder /
+                        (ranks == 1 ? kWhole : fmt::format("optimizer-{:05}-of-{:05}.safetensors", rank + 1, ranks));
   NamedTensors named;
   Json parts = Json::object();
   for (const StatePiece& piece : pieces) {
@@ -74,8 +74,8 @@ void OptimizerFiles::read(const StatePiece& to) {
   for (Part& part : found->second) {
     const std::string file = part.file->path().string();
     if (part.shape != to.shape) {
-      fail(ErrorKind::kCorrupt, "{}: tensor '{}' is of [{}], expected [{}]", file, to.name,
-           fmt::join(part.shape, ", "), fmt::join(to.shape, ", "));
+      fail(ErrorKind::kCorrupt, "{}: tensor '{}' is of [{}], expected [{}]", file, to.name, fmt::join(part.shape, ", "),
+           fmt::join(to.shape, ", "));
     }
     const int64_t from = std::max(part.begin, to.begin + filled),
                   end = std::min(part.begin + part.count, to.begin + flat.numel());

@@ -117,10 +117,10 @@ void follow_rank_0(const TrainConfig& config, const parallel::WorldOptions& opti
         case RankCommand::What::kPublished: trainer->published(command.number); break;
         case RankCommand::What::kCheckpoint:
           if (writing.valid()) writing.get();
-          writing = std::async(std::launch::async, [&world, number = command.number,
-                                                    pieces = snapshot.take_optimizer(*trainer)] {
-            write_piece(*world, number, pieces);
-          });
+          writing = std::async(std::launch::async,
+                               [&world, number = command.number, pieces = snapshot.take_optimizer(*trainer)] {
+                                 write_piece(*world, number, pieces);
+                               });
           break;
         case RankCommand::What::kEnd:
           if (writing.valid()) writing.get();

@@ -24,8 +24,8 @@ class Sharding {
 
   // Of each segment; where the rank is alone, of the whole arena as one.
   const std::vector<ArenaPart>& own() const { return own_; }
-  // The rows [n] of the embedding that have a gradient on any rank: where they are few, they alone are summed. Undefined:
-  // any may have.
+  // The rows [n] of the embedding that have a gradient on any rank: where they are few, they alone are summed.
+  // Undefined: any may have.
   void embed(at::Tensor rows) { embedded_ = std::move(rows); }
   // Nothing more is added to the segment's gradients in this step: their sum begins.
   void gradients_are_ready(size_t segment);

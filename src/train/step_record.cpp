@@ -81,7 +81,8 @@ StepMetrics StepRecord::read(parallel::Group* ranks) {
   std::vector<float> counts{static_cast<float>(tokens_), static_cast<float>(targets_),
                             static_cast<float>(micro_batches_), static_cast<float>(flops_)};
   if (ranks != nullptr) {
-    join({&losses, &entropy, &difference, &on_policy, &kl, &clipped, &importance, &advantage, &masked, &counts}, *ranks);
+    join({&losses, &entropy, &difference, &on_policy, &kl, &clipped, &importance, &advantage, &masked, &counts},
+         *ranks);
     for (size_t i = 4; i < counts.size(); ++i) counts[i % 4] += counts[i];
   }
   flops_ = counts[3];

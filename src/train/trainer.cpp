@@ -133,8 +133,8 @@ Trainer::Trainer(TrainConfig config, model::Model model, std::optional<model::Mo
       plan_(plan_of(model_, config_)),
       planned_(as_planned(config_, plan_)),
       gradients_(make_gradients(model_, planned_)),
-      optimizer_(make_optimizer(model_, gradients_ ? &*gradients_ : nullptr, world_ != nullptr ? &world_->dp() : nullptr,
-                                planned_)),
+      optimizer_(make_optimizer(model_, gradients_ ? &*gradients_ : nullptr,
+                                world_ != nullptr ? &world_->dp() : nullptr, planned_)),
       pass_(make_pass(model_, planned_, gradients_ ? &*gradients_ : nullptr)),
       rate_(rate),
       clock_(model_.device()) {
@@ -297,8 +297,7 @@ std::unique_ptr<Trainer> make_trainer(const TrainConfig& config, const fs::path&
            model.config().vocab_size);
     }
   }
-  return std::make_unique<Trainer>(config, std::move(model), std::move(reference), device_rate(device, dtype),
-                                   world);
+  return std::make_unique<Trainer>(config, std::move(model), std::move(reference), device_rate(device, dtype), world);
 }
 
 }  // namespace tritonforge::train

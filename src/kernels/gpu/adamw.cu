@@ -194,8 +194,8 @@ int adamw(const AdamwArgs* a, Stream stream) {
   TF_REQUIRE(a->count > 0 && a->count % 8 == 0 && a->place % 8 == 0 && a->tensors > 0,
              "adamw: %ld elements from %ld on (multiples of 8) of %ld tensors", static_cast<long>(a->count),
              static_cast<long>(a->place), static_cast<long>(a->tensors));
-  return launch("adamw", a->fp32 ? update_kernel<float> : update_kernel<Bf16>, dim3(blocks_for(a->count / 8)),
-                kThreads, 0, stream, *a);
+  return launch("adamw", a->fp32 ? update_kernel<float> : update_kernel<Bf16>, dim3(blocks_for(a->count / 8)), kThreads,
+                0, stream, *a);
 }
 
 }  // namespace tritonforge::gpu

@@ -116,7 +116,7 @@ struct AdamwArgs {
   Bf16* weights;
   float* master;  // fp32 states only: the weights before their rounding
   void *first, *second;
-  bool fp32;  // else bf16, gradients too; weights and moments are rounded at random (`seed`)
+  bool fp32;             // else bf16, gradients too; weights and moments are rounded at random (`seed`)
   int64_t place, count;  // of the part in the arena: a multiple of 8 each
   // Tensors of the arena in order: begin of each, [tensors]; the weight decay of each. What lies between them is of no
   // meaning.

@@ -106,9 +106,10 @@ TEST(World, ACollectiveThatHangsNamesRankOperationAndStep) {
         failures.wait_for(2);  // rank 1 never comes to it
       },
       &failures, options);
-  EXPECT_THAT(failures.wait_for(2),
-              AllOf(SizeIs(2), Each(AllOf(HasSubstr("rank 0: a collective does not end"), HasSubstr("step 7, all_reduce"),
-                                          HasSubstr("'gradient norm'"), HasSubstr("rank 1 was at")))));
+  EXPECT_THAT(
+      failures.wait_for(2),
+      AllOf(SizeIs(2), Each(AllOf(HasSubstr("rank 0: a collective does not end"), HasSubstr("step 7, all_reduce"),
+                                  HasSubstr("'gradient norm'"), HasSubstr("rank 1 was at")))));
 }
 
 TEST(World, ARankThatReportsEndsAllOfThem) {

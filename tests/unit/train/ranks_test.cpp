@@ -200,11 +200,13 @@ TEST(Ranks, ACheckpointIsReadUnderAnyLayout) {
     else parallel::run_ranks(other.parallel, [&](parallel::World& world) { read(&world); });
   }
   fs::remove(checkpoint / "optimizer-00002-of-00003.safetensors");
-  const auto trainer = make_trainer([&] {
-    TrainConfig alone = config;
-    alone.parallel.dp = 1;
-    return alone;
-  }(), checkpoint);
+  const auto trainer = make_trainer(
+      [&] {
+        TrainConfig alone = config;
+        alone.parallel.dp = 1;
+        return alone;
+      }(),
+      checkpoint);
   OptimizerFiles files(checkpoint, Json::object());
   EXPECT_THROW(
       {
