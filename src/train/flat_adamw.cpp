@@ -1,5 +1,7 @@
 #include "train/flat_adamw.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <algorithm>
 
 #include "train/gpu/products.h"
