@@ -16,10 +16,11 @@ struct Proxy::Forward : std::enable_shared_from_this<Forward> {
         what(request.method + " " + request.path),
         target(request.target),
         deadline(request.deadline),
-        hint(hint_of(request)),
         outgoing(proxy.outgoing(request)),
+        hint(hint_of(request.headers, outgoing.body ? std::string_view(*outgoing.body) : std::string_view())),
         reply(std::move(reply)) {}
 
+  void start(Result<Admission::Ticket> admitted);
   void next();
   void on_head(int code, const Headers& headers);
   bool on_body(std::string_view bytes);
@@ -30,12 +31,14 @@ struct Proxy::Forward : std::enable_shared_from_this<Forward> {
   Proxy& proxy;
   const std::string what, target;
   const Deadline deadline;
-  const RouteHint hint;
-  net::AsyncRequest outgoing;
+  const net::AsyncRequest outgoing;
+  const RouteHint hint;  // its prompt is a part of outgoing.body
   net::ResponderPtr reply;
+  Admission::Ticket ticket;
   std::vector<WorkerPtr> tried;
   std::vector<std::string> failures;
   WorkerPtr worker;
+  bool probe = false;  // of the worker's breaker
 
   // The reply of the current attempt.
   int status = 0;
@@ -46,6 +49,7 @@ struct Proxy::Forward : std::enable_shared_from_this<Forward> {
   std::mutex mutex;
   std::shared_ptr<net::AsyncCall> call;
   bool left = false;
+  uint64_t admission = 0;
 };
 
 namespace {
@@ -54,13 +58,28 @@ bool is_busy(int status) { return status == 429 || status == 503; }
 
 }  // namespace
 
-void Proxy::Forward::next() {
-  const auto usable = proxy.registry_.usable(tried);
-  if (usable.empty()) {
-    give_up();
+void Proxy::Forward::start(Result<Admission::Ticket> admitted) {
+  if (admitted.ok()) {
+    ticket = std::move(admitted).value();
+    next();
     return;
   }
-  worker = proxy.policy_.pick(usable, hint);
+  proxy.metrics_.add("refused_total");
+  reply->send(net::Response::error(admitted.error()));
+  reply.reset();
+}
+
+void Proxy::Forward::next() {
+  worker = proxy.registry_.take_probe(tried);
+  probe = worker != nullptr;
+  if (!probe) {
+    const auto usable = proxy.registry_.usable(tried);
+    if (usable.empty()) {
+      give_up();
+      return;
+    }
+    worker = proxy.policy_.pick(usable, hint);
+  }
   tried.push_back(worker);
   status = 0;
   body.clear();
@@ -76,6 +95,7 @@ void Proxy::Forward::next() {
   const std::lock_guard lock(mutex);
   if (left) {
     worker->end(hint.tokens);
+    if (probe) worker->end_probe();
     return;
   }
   call = proxy.client_.send(
@@ -115,7 +135,10 @@ void Proxy::Forward::on_done(std::optional<Error> error, bool head_seen) {
   {
     const std::lock_guard lock(mutex);
     call.reset();
-    if (left) return;
+    if (left) {
+      if (probe) worker->end_probe();
+      return;
+    }
   }
   proxy.metrics_.add(fmt::format("requests_total{{worker=\"{}\",status=\"{}\"}}", worker->url(),
                                  error ? "failed" : std::to_string(status)));
@@ -133,6 +156,7 @@ void Proxy::Forward::on_done(std::optional<Error> error, bool head_seen) {
     return;
   }
   if (error->kind() == ErrorKind::kTimeout) {
+    if (probe) worker->end_probe();
     if (!streaming) reply->send(net::Response::error(*error));
     reply.reset();
     return;
@@ -155,7 +179,8 @@ void Proxy::Forward::give_up() {
   for (const auto& one : all) {
     if (std::find(tried.begin(), tried.end(), one) != tried.end()) continue;
     const auto last = one->status();
-    failures.push_back(fmt::format("{} is {}: {}", one->url(), name_of(last.state), last.last_error));
+    failures.push_back(last.draining ? one->url() + " is draining"
+                                     : fmt::format("{} is {}: {}", one->url(), name_of(last.state), last.last_error));
   }
   reply->send(net::Response::error(
       Error(ErrorKind::kUnavailable, fmt::format("{}: no worker could take it: {}", what, fmt::join(failures, "; ")))));
@@ -163,18 +188,33 @@ void Proxy::Forward::give_up() {
 }
 
 void Proxy::Forward::cancel() {
-  const std::lock_guard lock(mutex);
-  left = true;
-  if (call) call->cancel();
+  uint64_t waiting = 0;
+  {
+    const std::lock_guard lock(mutex);
+    left = true;
+    if (call) call->cancel();
+    waiting = admission;
+  }
+  proxy.admission_.cancel(waiting);
 }
 
 void Proxy::forward(const net::Request& request, net::ResponderPtr reply) {
+  const auto header = request.headers.find("x-priority");
+  const Priority priority = header == request.headers.end() ? Priority::kTraining : priority_of(header->second);
   const auto one = std::make_shared<Forward>(*this, request, reply);
   reply->on_disconnect([weak = std::weak_ptr(one)] {
     if (const auto alive = weak.lock()) alive->cancel();
   });
   reply.reset();
-  one->next();
+  const uint64_t id = admission_.ask(priority, request.deadline,
+                                     [one](Result<Admission::Ticket> admitted) { one->start(std::move(admitted)); });
+  bool left = false;
+  {
+    const std::lock_guard lock(one->mutex);
+    one->admission = id;
+    left = one->left;
+  }
+  if (left) admission_.cancel(id);
 }
 
 }  // namespace tritonforge::router

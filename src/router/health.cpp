@@ -29,10 +29,10 @@ std::shared_ptr<net::AsyncCall> HealthChecker::ask(const WorkerPtr& worker, std:
   return client_.send(std::move(request), {[status](int code, const net::Headers&) { *status = code; },
                                            [](std::string_view) { return true; },
                                            [worker, status, done = std::move(done)](std::optional<Error> error, bool) {
-                                             if (error) worker->failed(error->what());
+                                             if (error) worker->unhealthy(error->what());
                                              else if (*status == 200) worker->healthy();
                                              else if (*status != 0)
-                                               worker->failed(fmt::format("GET {}/health: {}", worker->url(), *status));
+                                               worker->unhealthy(fmt::format("GET {}/health: {}", worker->url(), *status));
                                              done();
                                            }});
 }

@@ -19,17 +19,23 @@ int64_t number_after(std::string_view body, std::string_view key) {
 
 }  // namespace
 
-RouteHint hint_of(const net::Request& request) {
+RouteHint hint_of(const net::Headers& headers, std::string_view body) {
   RouteHint hint;
-  hint.tokens = static_cast<int64_t>(request.body.size() / 4);
+  hint.tokens = static_cast<int64_t>(body.size() / 4);
   for (const auto* key : {"\"max_new_tokens\"", "\"max_tokens\"", "\"max_completion_tokens\""})
-    hint.tokens += number_after(request.body, key);
-  if (const auto header = request.headers.find("x-session-id"); header != request.headers.end()) {
+    hint.tokens += number_after(body, key);
+  for (const auto* key : {"\"input_ids\"", "\"text\"", "\"messages\"", "\"prompt\""}) {
+    if (const size_t at = body.find(key); at != std::string_view::npos) {
+      hint.prompt = body.substr(at);
+      break;
+    }
+  }
+  if (const auto header = headers.find("x-session-id"); header != headers.end()) {
     hint.session = header->second;
-  } else if (request.body.find("\"session_id\"") != std::string::npos) {
-    const Json body = parse_json_or_discard(request.body);
-    if (body.is_object() && body.contains("session_id")) {
-      const Json& session = body["session_id"];
+  } else if (body.find("\"session_id\"") != std::string_view::npos) {
+    const Json parsed = parse_json_or_discard(body);
+    if (parsed.is_object() && parsed.contains("session_id")) {
+      const Json& session = parsed["session_id"];
       hint.session = session.is_string() ? session.get<std::string>() : session.dump();
     }
   }

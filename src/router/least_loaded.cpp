@@ -1,7 +1,7 @@
-#include <algorithm>
 #include <atomic>
 #include <tuple>
 
+#include "router/cheapest.h"
 #include "router/policy.h"
 
 namespace tritonforge::router {
@@ -10,15 +10,8 @@ namespace {
 class LeastLoaded final : public Policy {
  public:
   WorkerPtr pick(const std::vector<WorkerPtr>& usable, const RouteHint&) override {
-    // Equals take turns: the search starts one further each time.
-    const size_t start = turn_.fetch_add(1, std::memory_order_relaxed);
-    WorkerPtr best;
-    for (size_t i = 0; i < usable.size(); ++i) {
-      const WorkerPtr& worker = usable[(start + i) % usable.size()];
-      if (!best || std::tuple(worker->load(), worker->tokens()) < std::tuple(best->load(), best->tokens()))
-        best = worker;
-    }
-    return best;
+    return cheapest(usable, turn_.fetch_add(1, std::memory_order_relaxed),
+                    [](const Worker& worker) { return std::tuple(worker.load(), worker.tokens()); });
   }
 
  private:

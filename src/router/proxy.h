@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "net/async_client.h"
+#include "router/admission.h"
 #include "router/policy.h"
 #include "router/registry.h"
 
@@ -16,10 +17,10 @@ struct ProxyOptions {
 
 class Proxy {
  public:
-  Proxy(const Registry& registry, Policy& policy, net::AsyncClient& client, net::Metrics& metrics,
-        ProxyOptions options);
+  Proxy(const Registry& registry, Policy& policy, Admission& admission, net::AsyncClient& client,
+        net::Metrics& metrics, ProxyOptions options);
 
-  // To one worker. A worker that fails (or says 429 / 503) before the first byte of its reply went to the client is
+  // To one worker, once `admission` lets it. Where a breaker is half-open, that worker is asked first. A worker that fails (or says 429 / 503) before the first byte of its reply went to the client is
   // replaced by another, each tried once; bytes are passed on as they come. When the client leaves, the worker is hung
   // up on; a worker that dies after the first byte cuts the client's stream.
   void forward(const net::Request& request, net::ResponderPtr reply);
@@ -39,13 +40,15 @@ class Proxy {
   net::AsyncRequest outgoing(const net::Request& request) const;
   const Registry& registry_;
   Policy& policy_;
+  Admission& admission_;
   net::AsyncClient& client_;
   net::Metrics& metrics_;
   const ProxyOptions options_;
   std::atomic<int64_t> min_weight_version_{0};
 };
 
-// The session and an estimate of the tokens of a request (a quarter of its bytes and its max_new_tokens / max_tokens).
-RouteHint hint_of(const net::Request& request);
+// The session, an estimate of the tokens of a request (a quarter of its bytes and its max_new_tokens / max_tokens) and
+// its prompt, which is a part of `body`.
+RouteHint hint_of(const net::Headers& headers, std::string_view body);
 
 }  // namespace tritonforge::router

@@ -13,17 +13,21 @@ using WorkerPtr = std::shared_ptr<Worker>;
 
 class Registry {
  public:
-  explicit Registry(int failures_until_red) : failures_until_red_(failures_until_red) {}
-  // "127.0.0.1:30001" and "http://127.0.0.1:30001/" name the same worker. Adding twice changes nothing. Throws what
+  explicit Registry(BreakerOptions breaker) : breaker_(breaker) {}
+  // "127.0.0.1:30001" and "http://127.0.0.1:30001/" name the same worker. One that is known is put in service again. Throws what
   // parse_url throws.
   WorkerPtr add(const std::string& url);
   void remove(const std::string& url);  // throws kNotFound naming the nearest
+  WorkerPtr drain(const std::string& url);  // throws kNotFound naming the nearest
   std::vector<WorkerPtr> all() const;
+  // One whose breaker lets a probe through, now taken by the caller, and that is not in `except`; null: none.
+  WorkerPtr take_probe(const std::vector<WorkerPtr>& except = {}) const;
   // Those that may take a request and are not in `except`: the green ones, or the yellow ones where none is green.
   std::vector<WorkerPtr> usable(const std::vector<WorkerPtr>& except = {}) const;
 
  private:
-  const int failures_until_red_;
+  WorkerPtr find(const std::string& name) const;
+  const BreakerOptions breaker_;
   mutable std::shared_mutex mutex_;
   std::vector<WorkerPtr> workers_;
 };

@@ -9,9 +9,10 @@ namespace tritonforge::router {
 struct Router::Impl {
   explicit Impl(RouterOptions given)
       : options(std::move(given)),
-        registry(options.failures_until_red),
+        registry({.failures = options.failures_until_red, .open_s = options.breaker_open_s}),
         policy(make_policy(options.policy)),
-        proxy(registry, *policy, client, metrics,
+        admission(options.admission),
+        proxy(registry, *policy, admission, client, metrics,
               {.worker_api_key = options.worker_api_key, .fan_out_timeout_s = options.fan_out_timeout_s}) {
     for (const auto& url : options.workers) registry.add(url);
     checker = std::make_unique<HealthChecker>(
@@ -21,11 +22,14 @@ struct Router::Impl {
   const RouterOptions options;
   Registry registry;
   std::unique_ptr<Policy> policy;
+  Admission admission;
   net::Metrics metrics{"router",
                        {{"requests_total", "requests passed to a worker, by worker and status (failed: no reply)"},
                         {"retries_total", "requests that were passed to another worker after a failure"},
                         {"worker_up", "1 where the worker gets traffic, 0 where it is red"},
-                        {"outstanding_requests", "requests under way at the worker"}}};
+                        {"outstanding_requests", "requests under way at the worker"},
+                        {"refused_total", "requests that went to no worker: bucket empty, queue full, deadline passed"},
+                        {"waiting_requests", "requests that wait for their turn"}}};
   Proxy proxy;
   net::AsyncClient client;  // after the proxy: its callbacks use it
   std::unique_ptr<HealthChecker> checker;
@@ -36,7 +40,7 @@ Router::Router(RouterOptions options) {
   impl_ = std::make_unique<Impl>(std::move(options));
 }
 
-Router::~Router() = default;
+Router::~Router() { impl_->admission.close(); }  // or the client would be given new work while it ends
 
 void Router::forward(const net::Request& request, net::ResponderPtr reply) {
   impl_->proxy.forward(request, std::move(reply));
@@ -50,6 +54,7 @@ Registry& Router::registry() { return impl_->registry; }
 const Registry& Router::registry() const { return impl_->registry; }
 void Router::check(const WorkerPtr& worker) { impl_->checker->check(worker); }
 void Router::check_health() { impl_->checker->check_all(); }
+size_t Router::waiting() const { return impl_->admission.waiting(); }
 net::Metrics& Router::metrics() { return impl_->metrics; }
 
 }  // namespace tritonforge::router

@@ -7,6 +7,7 @@
 
 #include "net/http.h"
 #include "router/policy.h"
+#include "router/admission.h"
 #include "router/registry.h"
 
 namespace tritonforge::router {
@@ -16,6 +17,8 @@ struct RouterOptions {
   std::string policy = "least_loaded";
   double health_interval_s = 5, health_timeout_s = 5;
   int failures_until_red = 3;
+  double breaker_open_s = 1;
+  AdmissionOptions admission;
   std::string worker_api_key;
   double fan_out_timeout_s = 600;
 
@@ -27,6 +30,9 @@ struct RouterOptions {
     v("health_interval_s", health_interval_s, above(0), "seconds between health checks");
     v("health_timeout_s", health_timeout_s, above(0), "seconds until a health check counts as failed");
     v("failures_until_red", failures_until_red, at_least(1), "failures in a row until an engine gets no traffic");
+    v("breaker_open_s", breaker_open_s, above(0),
+      "seconds without a request to an engine that failed as many in a row; doubles up to 60 while it goes on");
+    v.part(admission);
     v("fan_out_timeout_s", fan_out_timeout_s, above(0), "seconds for a request that goes to every engine");
   }
 };
@@ -45,6 +51,7 @@ class Router {
   const Registry& registry() const;
   void check(const WorkerPtr& worker);  // its health, now, without waiting
   void check_health();                  // one round over all workers; returns when all have answered or timed out
+  size_t waiting() const;  // requests that wait for their turn (router/admission.h)
   net::Metrics& metrics();
 
  private:

@@ -52,6 +52,7 @@ net::Response RouterServer::Impl::metrics() {
     out.set(fmt::format("outstanding_requests{{worker=\"{}\"}}", worker->url()),
             static_cast<double>(status.outstanding_requests));
   }
+  out.set("waiting_requests", static_cast<double>(router.waiting()));
   return out.reply();
 }
 
@@ -62,6 +63,10 @@ void RouterServer::Impl::add_routes() {
     const auto worker = router.registry().add(url_argument(request));
     router.check(worker);
     return net::Response::json({{"success", true}, {"url", worker->url()}});
+  });
+  server.route("POST", "/drain_worker", [this](const net::Request& request) {
+    const auto worker = router.registry().drain(url_argument(request));
+    return net::Response::json({{"success", true}, {"url", worker->url()}, {"load", worker->load()}});
   });
   server.route("POST", "/remove_worker", [this](const net::Request& request) {
     const std::string url = url_argument(request);

@@ -6,6 +6,8 @@ Json describe(const Worker& worker) {
   const auto status = worker.status();
   return {{"url", worker.url()},
           {"state", name_of(status.state)},
+          {"breaker", name_of(status.breaker)},
+          {"draining", status.draining},
           {"load", status.outstanding_requests},
           {"outstanding_tokens", status.outstanding_tokens},
           {"consecutive_failures", status.consecutive_failures},
@@ -30,6 +32,7 @@ net::Colour PeerCount::colour() const {
 PeerCount count_peers(const Registry& registry) {
   PeerCount count;
   for (const auto& worker : registry.all()) {
+    if (worker->draining()) continue;
     const auto state = worker->state();
     ++(state == WorkerState::kGreen ? count.green : state == WorkerState::kYellow ? count.yellow : count.red);
   }

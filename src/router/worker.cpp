@@ -13,11 +13,22 @@ std::string_view name_of(WorkerState state) {
   return "red";
 }
 
+std::string_view name_of(Breaker::State state) {
+  switch (state) {
+    case Breaker::State::kClosed: return "closed";
+    case Breaker::State::kOpen: return "open";
+    case Breaker::State::kHalfOpen: return "half_open";
+  }
+  return "open";
+}
+
 Worker::Status Worker::status() const {
   const std::lock_guard lock(mutex_);
   Status status = status_;
   status.outstanding_requests = outstanding_requests_;
   status.outstanding_tokens = outstanding_tokens_;
+  status.draining = draining_;
+  status.breaker = breaker_.state(Clock::now());
   if (seen_ != Clock::time_point{}) status.seconds_since_seen = seconds_since(seen_);
   return status;
 }
@@ -29,28 +40,67 @@ WorkerState Worker::state() const {
 
 void Worker::healthy() {
   const std::lock_guard lock(mutex_);
+  sick_ = false;
+  seen_ = Clock::now();
+  if (breaker_.state(seen_) != Breaker::State::kClosed) return;  // it answers /health and fails requests
   if (status_.state == WorkerState::kRed) log::info("worker {} is back", url_);
   status_.state = WorkerState::kGreen;
   status_.consecutive_failures = 0;
   status_.last_error.clear();
-  seen_ = Clock::now();
 }
 
-void Worker::answered() {
+void Worker::unhealthy(const std::string& error) {
+  const std::lock_guard lock(mutex_);
+  sick_ = true;
+  count_failure(error);
+}
+
+void Worker::answered(Time now) {
   const std::lock_guard lock(mutex_);
   ++status_.served;
-  seen_ = Clock::now();
-  if (status_.state == WorkerState::kRed) return;
+  seen_ = now;
+  const bool was_open = breaker_.state(now) != Breaker::State::kClosed;
+  breaker_.succeeded(now);
+  const bool closed_now = was_open && breaker_.state(now) == Breaker::State::kClosed;
+  if (closed_now) log::info("worker {} is back: it answered the probe", url_);
+  if (status_.state == WorkerState::kRed && (sick_ || !closed_now)) return;
   status_.state = WorkerState::kGreen;
   status_.consecutive_failures = 0;
 }
 
-void Worker::failed(const std::string& error) {
+void Worker::failed(const std::string& error, Time now) {
   const std::lock_guard lock(mutex_);
+  breaker_.failed(now);
+  count_failure(error);
+}
+
+bool Worker::take_probe(Time now) {
+  const std::lock_guard lock(mutex_);
+  return !sick_ && !draining_ && breaker_.take_probe(now);
+}
+
+void Worker::end_probe() {
+  const std::lock_guard lock(mutex_);
+  breaker_.end_probe();
+}
+
+void Worker::drain() { draining_ = true; }
+
+void Worker::put_in_service() {
+  const std::lock_guard lock(mutex_);
+  draining_ = false;
+  if (breaker_.state(Clock::now()) == Breaker::State::kClosed) return;
+  breaker_.reset();
+  status_.state = WorkerState::kYellow;
+  status_.consecutive_failures = 0;
+}
+
+void Worker::count_failure(const std::string& error) {
   ++status_.failed;
   ++status_.consecutive_failures;
   status_.last_error = error;
-  const bool red = status_.consecutive_failures >= failures_until_red_;
+  const bool red = status_.consecutive_failures >= failures_until_red_ ||
+                   breaker_.state(Clock::now()) != Breaker::State::kClosed;
   if (red && status_.state != WorkerState::kRed)
     log::warn("worker {} is red after {} failures: {}", url_, status_.consecutive_failures, error);
   status_.state = red ? WorkerState::kRed : WorkerState::kYellow;

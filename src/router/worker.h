@@ -5,18 +5,24 @@
 #include <string>
 
 #include "base/clock.h"
+#include "router/breaker.h"
+#include "router/hash.h"
 
 namespace tritonforge::router {
 
 // Green: answers. Yellow: failed lately, or not yet seen healthy; still used when no green one is there.
-// Red: `failures_until_red` failures in a row; no traffic until a health check succeeds.
+// Red: `failures` failures in a row, health checks among them; no traffic until a health check succeeds and, where
+// requests failed, the breaker has let one through that was answered.
 enum class WorkerState { kGreen, kYellow, kRed };
 std::string_view name_of(WorkerState state);
+std::string_view name_of(Breaker::State state);  // closed, open, half_open
 
 class Worker {
  public:
-  Worker(std::string url, int failures_until_red) : url_(std::move(url)), failures_until_red_(failures_until_red) {}
+  Worker(std::string url, BreakerOptions breaker)
+      : url_(std::move(url)), hash_(hash_of(url_)), failures_until_red_(breaker.failures), breaker_(breaker) {}
   const std::string& url() const { return url_; }
+  uint64_t hash() const { return hash_; }  // of the URL
 
   struct Status {
     WorkerState state = WorkerState::kYellow;
@@ -25,13 +31,26 @@ class Worker {
     uint64_t served = 0, failed = 0;
     std::string last_error;
     double seconds_since_seen = -1;  // since it last answered; -1: never
+    bool draining = false;
+    Breaker::State breaker = Breaker::State::kClosed;
   };
   Status status() const;
   WorkerState state() const;
 
-  void healthy();                         // a health check said 200: green, whatever was before
-  void answered();                        // a request was answered: green, unless health checks had found it red
-  void failed(const std::string& error);  // no answer, or a health check that is not 200
+  using Time = Clock::time_point;
+  void healthy();                        // a health check said 200: green where the breaker is closed
+  void unhealthy(const std::string& error);  // a health check that is not 200, or got no answer
+  void answered(Time now = Clock::now());    // a request was answered: green, unless it is red and this no probe
+  void failed(const std::string& error, Time now = Clock::now());  // a request got no answer
+  // True: the breaker is half-open, no other probe is out and the last health check was good; the caller sends one
+  // request there. It ends with answered(), failed(), or end_probe() where nobody waited for the outcome.
+  bool take_probe(Time now = Clock::now());
+  void end_probe();
+  // A draining worker gets no new request; what is under way ends. put_in_service() ends that and closes the breaker:
+  // whoever registers a worker says that it is a fresh one.
+  void drain();
+  void put_in_service();
+  bool draining() const { return draining_; }
   // What a request costs while it is out.
   void begin(int64_t tokens);
   void end(int64_t tokens);
@@ -40,11 +59,17 @@ class Worker {
 
  private:
   const std::string url_;
+  const uint64_t hash_;
   const int failures_until_red_;
   std::atomic<int64_t> outstanding_requests_{0}, outstanding_tokens_{0};
+  std::atomic<bool> draining_{false};
   mutable std::mutex mutex_;
   Status status_;
+  Breaker breaker_;
+  bool sick_ = false;  // the last health check failed
   Clock::time_point seen_{};
+
+  void count_failure(const std::string& error);
 };
 
 }  // namespace tritonforge::router

@@ -9,12 +9,12 @@ namespace {
 using ::testing::ElementsAre;
 
 TEST(Registry, GreenOnesBeforeYellowOnesAndNoneTwice) {
-  Registry registry(/*failures_until_red=*/2);
+  Registry registry({.failures = 2});
   const auto green = registry.add("http://127.0.0.1:1"), yellow = registry.add("http://127.0.0.1:2"),
              red = registry.add("http://127.0.0.1:3");
   green->healthy();
-  red->failed("gone");
-  red->failed("gone");
+  red->unhealthy("gone");
+  red->unhealthy("gone");
   EXPECT_THAT(registry.usable(), ElementsAre(green));
   EXPECT_THAT(registry.usable({green}), ElementsAre(yellow));
   EXPECT_TRUE(registry.usable({green, yellow}).empty());
