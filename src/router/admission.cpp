@@ -26,7 +26,7 @@ double TokenBucket::take(Clock::time_point now) {
 
 Admission::Admission(AdmissionOptions options)
     : options_(options),
-      buckets_{TokenBucket{options.training_per_s, options.burst}, TokenBucket{options.evaluation_per_s, options.burst}} {
+      buckets_{TokenBucket{options.training_rate, options.burst}, TokenBucket{options.evaluation_rate, options.burst}} {
   if (options_.max_running > 0) expiry_ = std::jthread([this](std::stop_token stop) { expire(stop); });
 }
 
@@ -49,7 +49,7 @@ uint64_t Admission::ask(Priority priority, Deadline deadline, Start start) {
     lock.unlock();
     start(Error(ErrorKind::kBusy, fmt::format("more {} requests than {:g} a second",
                                               kind == 0 ? "training" : "evaluation",
-                                              kind == 0 ? options_.training_per_s : options_.evaluation_per_s))
+                                              kind == 0 ? options_.training_rate : options_.evaluation_rate))
               .with_retry_after(wait_s));
     return id;
   }

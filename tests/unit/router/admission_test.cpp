@@ -44,7 +44,7 @@ TEST(TokenBucket, RefillsAtItsRateUpToItsSize) {
 }
 
 TEST(Admission, AnEmptyBucketRefusesItsOwnKindAndSaysWhenToComeAgain) {
-  Admission admission({.evaluation_per_s = 0.001, .burst = 1});
+  Admission admission({.evaluation_rate = 0.001, .burst = 1});
   Outcomes out;
   admission.ask(Priority::kEvaluation, kFar, out.of("e1"));
   admission.ask(Priority::kEvaluation, kFar, out.of("e2"));
