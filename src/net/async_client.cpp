@@ -1,12 +1,11 @@
 #include "net/async_client.h"
 
-#include <condition_variable>
-#include <thread>
+#include <mutex>
 #include <unordered_set>
-#include <vector>
 
 #include "base/log.h"
 #include "net/exchange.h"
+#include "net/io_loop_impl.h"
 
 namespace tritonforge::net {
 namespace {
@@ -31,29 +30,29 @@ class Call final : public AsyncCall {
 }  // namespace
 
 struct AsyncClient::Impl {
-  asio::io_context io;
-  asio::executor_work_guard<asio::io_context::executor_type> work{io.get_executor()};
   std::shared_ptr<SocketPool> pool = std::make_shared<SocketPool>();
-  std::vector<std::thread> threads;
   std::mutex mutex;
   std::unordered_set<std::shared_ptr<AsyncCall>> calls;
+  std::shared_ptr<IoLoop> loop;
 };
 
 AsyncClient::AsyncClient(int io_threads) : impl_(std::make_unique<Impl>()) {
-  for (int i = 0; i < io_threads; ++i) impl_->threads.emplace_back([io = &impl_->io] { io->run(); });
+  impl_->loop = std::make_shared<IoLoop>(io_threads);
+  impl_->loop->start();
 }
+
+std::shared_ptr<IoLoop> AsyncClient::loop() const { return impl_->loop; }
 
 AsyncClient::~AsyncClient() {
   {
     const std::lock_guard lock(impl_->mutex);
     for (const auto& call : impl_->calls) call->cancel();
   }
-  impl_->work.reset();
-  for (auto& thread : impl_->threads) thread.join();
+  impl_->loop->stop();
 }
 
 std::shared_ptr<AsyncCall> AsyncClient::send(AsyncRequest request, AsyncCallbacks callbacks) {
-  auto state = std::make_shared<ExchangeState>(asio::make_strand(impl_->io));
+  auto state = std::make_shared<ExchangeState>(asio::make_strand(impl_->loop->impl().io));
   const auto call = std::make_shared<Call>(state);
   {
     const std::lock_guard lock(impl_->mutex);

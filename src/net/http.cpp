@@ -1,5 +1,7 @@
 #include "net/http.h"
 
+#include <cmath>
+
 namespace tritonforge::net {
 
 Response Response::json(const Json& value, int status) {
@@ -12,7 +14,10 @@ Response Response::error(const std::exception& error, const Json& more) {
   Json body = more;
   body["error"] = {{"message", error.what()}, {"type", name_of(kind)}};
   Response response = json(body, http_status(kind));
-  if (response.status == 503 || response.status == 429) response.headers.emplace("retry-after", "1");
+  if (response.status == 503 || response.status == 429) {
+    const double wait_s = known ? known->retry_after_s() : 0;
+    response.headers.emplace("retry-after", fmt::format("{:.0f}", std::max(1.0, std::ceil(wait_s))));
+  }
   return response;
 }
 

@@ -19,8 +19,7 @@ using Mode = MockWorker::Mode;
 
 struct Fleet {
   explicit Fleet(int n, const std::string& policy = "least_loaded", const net::ServerOptions& http = {},
-                 const std::string& worker_api_key = "") {
-    RouterOptions options;
+                 const std::string& worker_api_key = "", RouterOptions options = {}) {
     options.worker_api_key = worker_api_key;
     options.policy = policy;
     options.health_interval_s = 3600;  // tests call check_health()
@@ -32,6 +31,10 @@ struct Fleet {
     server = std::make_unique<RouterServer>(*router, http);
     server->start();
     router->check_health();
+  }
+  void restart(int i) {  // on its port, and nobody tells the router
+    const std::string url = (*this)[i].url();
+    workers[static_cast<size_t>(i)] = std::make_unique<MockWorker>(std::stoi(url.substr(url.rfind(':') + 1)));
   }
   MockWorker& operator[](int i) { return *workers[static_cast<size_t>(i)]; }
   WorkerState state(int i) { return router->registry().all()[static_cast<size_t>(i)]->state(); }
@@ -233,6 +236,174 @@ TEST(Router, ASessionStaysWithItsWorkerWhileItLives) {
   const auto moved = worker_of({{"session_id", "a"}});
   EXPECT_NE(moved, home["a"]);
   EXPECT_EQ(worker_of({{"session_id", "a"}}), moved);
+}
+
+TEST(Router, AFlappingEngineGetsOneRequestAtATimeUntilOneIsAnswered) {
+  RouterOptions options;
+  options.failures_until_red = 1;
+  options.breaker_open_s = 1e-6;  // half-open by the next request
+  Fleet fleet(2, "round_robin", {}, "", options);
+  fleet[0].kill();
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(fleet.generate().get().value().status, 200);
+  EXPECT_EQ(fleet.state(0), WorkerState::kRed);
+  fleet.restart(0);
+  fleet.router->check_health();  // it says that it is well, as it did before
+  EXPECT_EQ(fleet.state(0), WorkerState::kRed);
+  // The probe goes there and is held; others go elsewhere meanwhile.
+  fleet[0].mode = Mode::kHold;
+  auto probe = fleet.generate();
+  wait_for(fleet[0].generated, 1);
+  for (int i = 0; i < 4; ++i)
+    EXPECT_EQ(fleet.generate().get().value().headers.at("x-worker"), fleet[1].url());
+  for (auto& reply : fleet[0].take_held()) reply->send(net::Response::text("done"));
+  EXPECT_EQ(probe.get().value().body, "done");
+  EXPECT_EQ(fleet.state(0), WorkerState::kGreen);
+}
+
+TEST(Router, AProbeWhoseClientLeftIsNotTheLastOne) {
+  RouterOptions options;
+  options.failures_until_red = 1;
+  options.breaker_open_s = 1e-6;
+  Fleet fleet(1, "least_loaded", {}, "", options);
+  fleet[0].kill();
+  EXPECT_EQ(fleet.generate().get().value().status, 503);
+  fleet.restart(0);
+  fleet.router->check_health();
+  fleet[0].mode = Mode::kHold;
+  net::HttpClient hurried({.headers = {{"x-timeout-s", "0.02"}}});
+  EXPECT_EQ(hurried.post(fleet.server->url() + "/generate", Json::object()).value().status, 504);
+  fleet[0].take_held();
+  fleet[0].mode = Mode::kAnswer;
+  EXPECT_EQ(fleet.generate().get().value().status, 200);
+  EXPECT_EQ(fleet.state(0), WorkerState::kGreen);
+}
+
+TEST(Router, ASlowEngineIsSparedByThePoliciesOfLoad) {
+  for (const std::string policy : {"least_loaded", "least_tokens", "power_of_two", "cache_aware"}) {
+    Fleet fleet(2, policy);
+    fleet[0].mode = Mode::kHold;
+    std::vector<std::future<Result<net::Response>>> held;
+    while (fleet[0].generated == 0) {
+      held.push_back(fleet.generate());
+      while (fleet[0].generated + fleet[1].generated < static_cast<int>(held.size())) std::this_thread::yield();
+    }
+    for (int i = 0; i < 20; ++i)
+      EXPECT_EQ(fleet.generate().get().value().headers.at("x-worker"), fleet[1].url()) << policy;
+    for (auto& reply : fleet[0].take_held()) reply->send(net::Response::text("done"));
+    for (auto& call : held) EXPECT_EQ(call.get().value().status, 200);
+  }
+}
+
+TEST(Router, ADrainedWorkerEndsWhatItHasAndGetsNothingNew) {
+  Fleet fleet(2);
+  fleet[0].mode = fleet[1].mode = Mode::kHold;
+  auto call = fleet.generate({{"session_id", "s"}});
+  while (fleet[0].generated + fleet[1].generated == 0) std::this_thread::yield();
+  const int first = fleet[0].generated ? 0 : 1;
+  fleet[1 - first].mode = Mode::kAnswer;
+  const std::string base = fleet.server->url();
+  const auto drained = fleet.client.post_json(base + "/drain_worker", {{"url", fleet[first].url()}}).value();
+  EXPECT_EQ(drained["load"], 1);
+  for (int i = 0; i < 4; ++i)
+    EXPECT_EQ(fleet.generate({{"session_id", "s"}}).get().value().headers.at("x-worker"), fleet[1 - first].url());
+  EXPECT_EQ(fleet.client.get_json(base + "/workers").value()["workers"][first]["draining"], true);
+  for (auto& reply : fleet[first].take_held()) reply->send(net::Response::text("done"));
+  EXPECT_EQ(call.get().value().body, "done");
+  // Weights still reach it; with nobody else in service the refusal says why; registered again it serves.
+  EXPECT_EQ(fleet.client.post(base + "/update_weights_from_disk", {{"weight_version", "4"}}).value().status, 200);
+  EXPECT_EQ(fleet[first].updates, 1);
+  fleet.client.post_json(base + "/drain_worker", {{"url", fleet[1 - first].url()}}).value();
+  EXPECT_THAT(fleet.generate().get().value().body, HasSubstr("is draining"));
+  fleet[first].mode = Mode::kAnswer;
+  fleet.client.post_json(base + "/add_worker", {{"url", fleet[first].url()}}).value();
+  EXPECT_EQ(fleet.generate().get().value().status, 200);
+  EXPECT_EQ(fleet.client.post(base + "/drain_worker", {{"url", "http://127.0.0.1:1"}}).value().status, 404);
+}
+
+TEST(Router, TrainingWaitsBeforeEvaluationAndAFullQueueIsSaid) {
+  RouterOptions options;
+  options.admission.max_running = 1;
+  options.admission.max_waiting = 2;
+  Fleet fleet(1, "least_loaded", {}, "", options);
+  fleet[0].mode = Mode::kHold;
+  const auto ask = [&](const std::string& priority) {
+    return std::async(std::launch::async, [&fleet, priority] {
+      net::HttpClient client({.headers = {{"x-priority", priority}}});
+      return client.post(fleet.server->url() + "/generate", {{"text", priority}}).value();
+    });
+  };
+  const auto waiting = [&](size_t n) {
+    while (fleet.router->waiting() != n) std::this_thread::yield();
+  };
+  auto running = ask("evaluation");
+  wait_for(fleet[0].generated, 1);
+  auto evaluation = ask("evaluation");
+  waiting(1);
+  auto training = ask("training");
+  waiting(2);
+  const auto refused = ask("evaluation").get();
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_THAT(refused.body, HasSubstr("1 requests are under way and 2 wait"));
+  EXPECT_EQ(ask("urgent").get().status, 400);
+  // Another of training takes the place of the evaluation that waits.
+  auto second = ask("training");
+  EXPECT_EQ(evaluation.get().status, 429);
+  fleet[0].mode = Mode::kAnswer;
+  for (auto& reply : fleet[0].take_held()) reply->send(net::Response::text("done"));
+  EXPECT_EQ(running.get().status, 200);
+  EXPECT_EQ(training.get().status, 200);
+  EXPECT_EQ(second.get().status, 200);
+}
+
+TEST(Router, AClientThatLeavesTheQueueLeavesItsPlace) {
+  RouterOptions options;
+  options.admission.max_running = 1;
+  Fleet fleet(1, "least_loaded", {}, "", options);
+  fleet[0].mode = Mode::kHold;
+  auto running = fleet.generate();
+  wait_for(fleet[0].generated, 1);
+  net::AsyncClient client;
+  const auto call = client.send(
+      {.method = "POST", .url = fleet.server->url() + "/generate"},
+      {[](int, const net::Headers&) {}, [](std::string_view) { return true; }, [](std::optional<Error>, bool) {}});
+  while (fleet.router->waiting() != 1) std::this_thread::yield();
+  call->cancel();
+  while (fleet.router->waiting() != 0) std::this_thread::yield();
+  for (auto& reply : fleet[0].take_held()) reply->send(net::Response::text("done"));
+  EXPECT_EQ(running.get().value().status, 200);
+  EXPECT_EQ(fleet[0].generated, 1);
+}
+
+TEST(Router, AnEmptyBucketSaysWhenToComeAgain) {
+  RouterOptions options;
+  options.admission.evaluation_rate = 0.01;
+  options.admission.burst = 1;
+  Fleet fleet(1, "least_loaded", {}, "", options);
+  net::HttpClient client({.headers = {{"x-priority", "evaluation"}}});
+  EXPECT_EQ(client.post(fleet.server->url() + "/generate", Json::object()).value().status, 200);
+  const auto refused = client.post(fleet.server->url() + "/generate", Json::object()).value();
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_GT(std::stoi(refused.headers.at("retry-after")), 90);
+  EXPECT_EQ(fleet.generate().get().value().status, 200);
+}
+
+// What two routers side by side must agree on, and how: the list and the barrier come from whoever runs them, and a
+// session's or prompt's worker is a function of the list alone.
+TEST(Router, TwoSideBySideSendASessionToTheSameWorker) {
+  Fleet fleet(4, "consistent_hash");
+  RouterOptions options;
+  options.policy = "consistent_hash";
+  options.health_interval_s = 3600;
+  for (int i = 3; i >= 0; --i) options.workers.push_back(fleet[i].url());
+  Router second(options);
+  RouterServer server(second, {});
+  server.start();
+  second.check_health();
+  for (int i = 0; i < 20; ++i) {
+    const Json body = {{"text", "x"}, {"session_id", i}};
+    EXPECT_EQ(fleet.client.post(server.url() + "/generate", body).value().headers.at("x-worker"),
+              fleet.generate(body).get().value().headers.at("x-worker"));
+  }
 }
 
 TEST(Router, FanOutReachesAllAndReportsEach) {
