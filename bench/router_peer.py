@@ -1,7 +1,7 @@
 """What a router adds to a request and how many it carries, beside sglang-router: wrk against mock engines.
 
 needs wrk (Debian), build/bench/mock_engine, the built binary (TRITONFORGE_BINARY or ./build/tritonforge), and in
-PEER_PYTHON a Python with sglang-router==0.3.2; without it ours alone is measured.
+PEER_PYTHON a Python with requirements/router_peer.txt (sglang-router 0.3.2); without it ours alone is measured.
 usage: bench/router_peer.py [--build build] [--policies cache_aware,power_of_two] [--rounds 3] [--seconds 3]
 Each round: wrk to an engine alone, to ours and to the peer, with one connection (the median's difference to the engine
 alone is what is added) and with --connections (requests a second). Rounds are interleaved; the ratio is of one round.
@@ -34,8 +34,9 @@ for i = 1, 64 do
 end
 request = function() turn = turn %% 64 + 1; return bodies[turn] end
 done = function(summary, latency, requests)
+  local bad = summary.errors
   io.write(string.format("RESULT %%d %%f %%d %%d\\n", latency:percentile(50), summary.requests * 1e6 / summary.duration,
-    summary.errors.status, summary.errors.connect + summary.errors.read + summary.errors.write + summary.errors.timeout))
+    bad.status, bad.connect + bad.read + bad.write + bad.timeout))
 end
 """
 
@@ -122,7 +123,9 @@ def main():
     if not shutil.which("wrk"):
         sys.exit("wrk is missing (Debian: apt-get install wrk)")
     binary = os.environ.get("TRITONFORGE_BINARY", os.path.join(options.build, "tritonforge"))
-    python = os.environ.get("PEER_PYTHON")
+    peer_program = os.path.join(os.path.dirname(os.environ.get("PEER_PYTHON", "")), "sglang-router")
+    if not os.path.exists(peer_program):
+        print("ours alone: no PEER_PYTHON with sglang-router (requirements/router_peer.txt)")
     with contextlib.ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
 
         def start(command, **more):
@@ -151,9 +154,9 @@ def main():
             )
             ours = Side("tritonforge", port, process)
             wait_until(port, "/generate", "our router", process)
-            if python and policy in PEER_POLICIES:
+            if os.path.exists(peer_program) and policy in PEER_POLICIES:
                 port = free_port()
-                command = [os.path.join(os.path.dirname(python), "sglang-router"), "launch", "--worker-urls", *urls]
+                command = [peer_program, "launch", "--worker-urls", *urls]
                 command += ["--host", "127.0.0.1", "--port", str(port), "--policy", PEER_POLICIES[policy]]
                 command += ["--log-level", "error", "--prometheus-port", str(free_port())]
                 command += ["--max-concurrent-requests", "4096"]

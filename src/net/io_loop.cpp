@@ -9,7 +9,8 @@ namespace tritonforge::net {
 IoLoop::IoLoop(int threads) : impl_(std::make_unique<Impl>(std::max(1, threads))) {}
 
 void IoLoop::start() {
-  while (impl_->threads.size() < static_cast<size_t>(impl_->count)) impl_->threads.emplace_back([io = &impl_->io] { io->run(); });
+  while (impl_->threads.size() < static_cast<size_t>(impl_->count))
+    impl_->threads.emplace_back([io = &impl_->io] { io->run(); });
 }
 
 IoLoop::~IoLoop() { stop(); }

@@ -9,8 +9,8 @@ class IoLoop {
  public:
   explicit IoLoop(int threads = 1);
   void start();  // repeats are fine; not beside stop()
-  ~IoLoop();    // stop()
-  void stop();  // returns once all that was begun on it has ended; repeats are fine
+  ~IoLoop();     // stop()
+  void stop();   // returns once all that was begun on it has ended; repeats are fine
 
   struct Impl;  // net/io_loop_impl.h, for net/*.cpp
   Impl& impl() { return *impl_; }

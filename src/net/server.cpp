@@ -54,8 +54,7 @@ Response run_handler(const Handler& handler, const Request& request) {
 }  // namespace
 
 struct HttpServer::Impl {
-  explicit Impl(ServerOptions given)
-      : options(std::move(given)), acceptor(asio::make_strand(io())) {}
+  explicit Impl(ServerOptions given) : options(std::move(given)), acceptor(asio::make_strand(io())) {}
 
   asio::io_context& io() { return loop->impl().io; }
 

@@ -47,9 +47,9 @@ uint64_t Admission::ask(Priority priority, Deadline deadline, Start start) {
   }
   if (const double wait_s = buckets_[kind].take(Clock::now()); wait_s > 0) {
     lock.unlock();
-    start(Error(ErrorKind::kBusy, fmt::format("more {} requests than {:g} a second",
-                                              kind == 0 ? "training" : "evaluation",
-                                              kind == 0 ? options_.training_rate : options_.evaluation_rate))
+    start(Error(ErrorKind::kBusy,
+                fmt::format("more {} requests than {:g} a second", kind == 0 ? "training" : "evaluation",
+                            kind == 0 ? options_.training_rate : options_.evaluation_rate))
               .with_retry_after(wait_s));
     return id;
   }
@@ -83,8 +83,8 @@ uint64_t Admission::ask(Priority priority, Deadline deadline, Start start) {
   start_waiting(lock);
   lock.unlock();
   if (refused) {
-    refused(Error(ErrorKind::kBusy, fmt::format("{} requests are under way and {} wait", options_.max_running,
-                                                options_.max_waiting)));
+    refused(Error(ErrorKind::kBusy,
+                  fmt::format("{} requests are under way and {} wait", options_.max_running, options_.max_waiting)));
   }
   return id;
 }

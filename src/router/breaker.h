@@ -5,8 +5,8 @@
 namespace tritonforge::router {
 
 struct BreakerOptions {
-  int failures = 3;       // requests in a row that open it
-  double open_s = 1;      // the first time
+  int failures = 3;   // requests in a row that open it
+  double open_s = 1;  // the first time
   double max_open_s = 60;
 };
 

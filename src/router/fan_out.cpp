@@ -7,7 +7,12 @@ namespace tritonforge::router {
 
 Proxy::Proxy(const Registry& registry, Policy& policy, Admission& admission, net::AsyncClient& client,
              net::Metrics& metrics, ProxyOptions options)
-    : registry_(registry), policy_(policy), admission_(admission), client_(client), metrics_(metrics), options_(std::move(options)) {}
+    : registry_(registry),
+      policy_(policy),
+      admission_(admission),
+      client_(client),
+      metrics_(metrics),
+      options_(std::move(options)) {}
 
 net::AsyncRequest Proxy::outgoing(const net::Request& request) const {
   net::AsyncRequest out;

@@ -4,7 +4,7 @@
 
 namespace tritonforge::router {
 
-std::vector<std::string> policy_names() { 
+std::vector<std::string> policy_names() {
   return {"least_loaded", "least_tokens", "power_of_two", "cache_aware", "consistent_hash", "round_robin"};
 }
 

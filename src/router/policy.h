@@ -10,8 +10,8 @@
 namespace tritonforge::router {
 
 struct RouteHint {
-  std::string session;  // empty: none
-  int64_t tokens = 0;   // estimated cost: prompt and longest answer
+  std::string session;      // empty: none
+  int64_t tokens = 0;       // estimated cost: prompt and longest answer
   std::string_view prompt;  // as it stands in the request's body, from its key on; empty: none
 };
 

@@ -17,12 +17,13 @@ struct ProxyOptions {
 
 class Proxy {
  public:
-  Proxy(const Registry& registry, Policy& policy, Admission& admission, net::AsyncClient& client,
-        net::Metrics& metrics, ProxyOptions options);
+  Proxy(const Registry& registry, Policy& policy, Admission& admission, net::AsyncClient& client, net::Metrics& metrics,
+        ProxyOptions options);
 
-  // To one worker, once `admission` lets it. Where a breaker is half-open, that worker is asked first. A worker that fails (or says 429 / 503) before the first byte of its reply went to the client is
-  // replaced by another, each tried once; bytes are passed on as they come. When the client leaves, the worker is hung
-  // up on; a worker that dies after the first byte cuts the client's stream.
+  // To one worker, once `admission` lets it. Where a breaker is half-open, that worker is asked first. A worker that
+  // fails (or says 429 / 503) before the first byte of its reply went to the client is replaced by another, each tried
+  // once; bytes are passed on as they come. When the client leaves, the worker is hung up on; a worker that dies after
+  // the first byte cuts the client's stream.
   void forward(const net::Request& request, net::ResponderPtr reply);
 
   // To every worker: 200 {"success": true, "workers": {url: reply}}, or 502 with the same, success false, and an

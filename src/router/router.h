@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "net/http.h"
-#include "router/policy.h"
 #include "router/admission.h"
+#include "router/policy.h"
 #include "router/registry.h"
 
 namespace tritonforge::router {
@@ -51,7 +51,7 @@ class Router {
   const Registry& registry() const;
   void check(const WorkerPtr& worker);  // its health, now, without waiting
   void check_health();                  // one round over all workers; returns when all have answered or timed out
-  size_t waiting() const;  // requests that wait for their turn (router/admission.h)
+  size_t waiting() const;               // requests that wait for their turn (router/admission.h)
   net::Metrics& metrics();
   std::shared_ptr<net::IoLoop> loop() const;  // for the server in front of it, which is stopped before this ends
 

@@ -5,7 +5,8 @@
 
 namespace tritonforge::router {
 
-// {"url", "state", "breaker", "draining", "load", "outstanding_tokens", "consecutive_failures", "served", "failed", "last_error",
+// {"url", "state", "breaker", "draining", "load", "outstanding_tokens", "consecutive_failures", "served", "failed",
+// "last_error",
 //  "seconds_since_seen"}
 Json describe(const Worker& worker);
 

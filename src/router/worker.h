@@ -38,7 +38,7 @@ class Worker {
   WorkerState state() const;
 
   using Time = Clock::time_point;
-  void healthy();                        // a health check said 200: green where the breaker is closed
+  void healthy();                            // a health check said 200: green where the breaker is closed
   void unhealthy(const std::string& error);  // a health check that is not 200, or got no answer
   void answered(Time now = Clock::now());    // a request was answered: green, unless it is red and this no probe
   void failed(const std::string& error, Time now = Clock::now());  // a request got no answer

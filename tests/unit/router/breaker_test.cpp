@@ -10,7 +10,8 @@ namespace {
 using State = Breaker::State;
 
 Clock::time_point at(double seconds) {
-  return Clock::time_point{} + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(1000 + seconds));
+  return Clock::time_point{} +
+         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(1000 + seconds));
 }
 
 TEST(Breaker, OpensAfterFailuresInARowAndLetsOneProbeThrough) {

@@ -253,8 +253,7 @@ TEST(Router, AFlappingEngineGetsOneRequestAtATimeUntilOneIsAnswered) {
   fleet[0].mode = Mode::kHold;
   auto probe = fleet.generate();
   wait_for(fleet[0].generated, 1);
-  for (int i = 0; i < 4; ++i)
-    EXPECT_EQ(fleet.generate().get().value().headers.at("x-worker"), fleet[1].url());
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(fleet.generate().get().value().headers.at("x-worker"), fleet[1].url());
   for (auto& reply : fleet[0].take_held()) reply->send(net::Response::text("done"));
   EXPECT_EQ(probe.get().value().body, "done");
   EXPECT_EQ(fleet.state(0), WorkerState::kGreen);
