@@ -1,11 +1,12 @@
 #include "net/async_client.h"
 
-#include <mutex>
+#include <condition_variable>
+#include <thread>
 #include <unordered_set>
+#include <vector>
 
 #include "base/log.h"
 #include "net/exchange.h"
-#include "net/io_loop_impl.h"
 
 namespace tritonforge::net {
 namespace {
@@ -30,29 +31,29 @@ class Call final : public AsyncCall {
 }  // namespace
 
 struct AsyncClient::Impl {
+  asio::io_context io;
+  asio::executor_work_guard<asio::io_context::executor_type> work{io.get_executor()};
   std::shared_ptr<SocketPool> pool = std::make_shared<SocketPool>();
+  std::vector<std::thread> threads;
   std::mutex mutex;
   std::unordered_set<std::shared_ptr<AsyncCall>> calls;
-  std::shared_ptr<IoLoop> loop;
 };
 
 AsyncClient::AsyncClient(int io_threads) : impl_(std::make_unique<Impl>()) {
-  impl_->loop = std::make_shared<IoLoop>(io_threads);
-  impl_->loop->start();
+  for (int i = 0; i < io_threads; ++i) impl_->threads.emplace_back([io = &impl_->io] { io->run(); });
 }
-
-std::shared_ptr<IoLoop> AsyncClient::loop() const { return impl_->loop; }
 
 AsyncClient::~AsyncClient() {
   {
     const std::lock_guard lock(impl_->mutex);
     for (const auto& call : impl_->calls) call->cancel();
   }
-  impl_->loop->stop();
+  impl_->work.reset();
+  for (auto& thread : impl_->threads) thread.join();
 }
 
 std::shared_ptr<AsyncCall> AsyncClient::send(AsyncRequest request, AsyncCallbacks callbacks) {
-  auto state = std::make_shared<ExchangeState>(asio::make_strand(impl_->loop->impl().io));
+  auto state = std::make_shared<ExchangeState>(asio::make_strand(impl_->io));
   const auto call = std::make_shared<Call>(state);
   {
     const std::lock_guard lock(impl_->mutex);

@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "net/http.h"
-#include "net/io_loop.h"
 
 namespace tritonforge::net {
 
@@ -36,9 +35,7 @@ class AsyncCall {
 class AsyncClient {
  public:
   explicit AsyncClient(int io_threads = 1);
-  ~AsyncClient();  // cancels what is under way, waits for its callbacks and stops its loop
-  // Its threads. A server that is stopped before this client ends may run on them (ServerOptions::loop).
-  std::shared_ptr<IoLoop> loop() const;
+  ~AsyncClient();  // cancels what is under way and waits for its callbacks
   // Never throws for a bad URL or a dead peer: those come through on_done, after this call returned.
   std::shared_ptr<AsyncCall> send(AsyncRequest request, AsyncCallbacks callbacks);
 

@@ -299,9 +299,7 @@ awaitable<bool> Connection::write_reply() {
 }
 
 awaitable<bool> Connection::write_all(std::string_view bytes) {
-  bool sent = !closed_;
-  if (sent) bytes.remove_prefix(send_now(socket_, bytes));
-  if (bytes.empty()) co_return sent;
+  bool sent = true;
   while (sent && !bytes.empty()) {
     const auto slice = bytes.substr(0, 1 << 20);
     bytes.remove_prefix(slice.size());

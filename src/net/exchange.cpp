@@ -104,19 +104,12 @@ class Exchange {
     if (!attempt.reused) co_await connect(attempt);
     if (attempt.error) co_return;
     attempt.what = "sending the request";
-    std::string message = request_head(request_.method, url_, request_.headers,
-                                       request_.body ? request_.body->size() : 0);
-    std::string_view body = request_.body ? std::string_view(*request_.body) : std::string_view();
-    // One packet where it is short.
-    if (body.size() < kChunk) message += std::exchange(body, {});
-    std::string_view head = message;
-    if (state_->cut == Cut::kNone) head.remove_prefix(send_now(state_->socket, head));
-    error_code write_error;
-    if (!head.empty() || !body.empty()) {
-      const std::array<asio::const_buffer, 2> rest{asio::buffer(head), asio::buffer(body)};
-      std::tie(write_error, std::ignore) = co_await asio::async_write(state_->socket, rest, kTuple);
-    }
-    attempt.written = !write_error;
+    const std::string head = request_head(request_.method, url_, request_.headers,
+                                          request_.body ? request_.body->size() : 0);
+    std::array<asio::const_buffer, 2> buffers{asio::buffer(head),
+                                              request_.body ? asio::buffer(*request_.body) : asio::const_buffer()};
+    const auto [write_error, sent] = co_await asio::async_write(state_->socket, buffers, kTuple);
+    attempt.written = sent == asio::buffer_size(buffers);
     // A server may refuse (413) and close while the body is still going out: its reply counts, not the broken pipe.
     co_await read_reply(attempt);
     if (write_error && !attempt.any_reply) attempt.error = write_error;

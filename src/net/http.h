@@ -26,7 +26,6 @@
 #include "base/histogram.h"
 #include "base/json.h"
 #include "base/options.h"
-#include "net/io_loop.h"
 
 namespace tritonforge::net {
 
@@ -57,7 +56,7 @@ struct Response {
     return {status, std::move(body), "text/plain; charset=utf-8", {}};
   }
   // {"error": {"message", "type"}} and the fields of `more` beside it. An Error's status is http_status(kind), that of
-  // any other exception 500; 429 and 503 carry Retry-After: what the Error says, else 1 s.
+  // any other exception 500; 429 and 503 carry Retry-After.
   static Response error(const std::exception& error, const Json& more = Json::object());
 };
 
@@ -92,7 +91,6 @@ struct ServerOptions {
   int port = 0;         // 0: any free port
   std::string api_key;  // required (bearer) for any host but loopback; empty on loopback: open
   int io_threads = 1;
-  std::shared_ptr<IoLoop> loop;  // whose threads do the I/O; null: io_threads of its own
   int worker_threads = 4;
   size_t max_queue = 1024;  // requests waiting for a worker
   size_t max_body = size_t{1} << 30;

@@ -6,12 +6,12 @@
 #include <cerrno>
 #include <condition_variable>
 #include <cstring>
+#include <thread>
 #include <unordered_set>
 
 #include "base/job_queue.h"
 #include "base/log.h"
 #include "net/connection.h"
-#include "net/io_loop_impl.h"
 #include "net/wire.h"
 
 namespace tritonforge::net {
@@ -54,9 +54,8 @@ Response run_handler(const Handler& handler, const Request& request) {
 }  // namespace
 
 struct HttpServer::Impl {
-  explicit Impl(ServerOptions given) : options(std::move(given)), acceptor(asio::make_strand(io())) {}
-
-  asio::io_context& io() { return loop->impl().io; }
+  explicit Impl(ServerOptions given)
+      : options(std::move(given)), io(std::max(1, options.io_threads)), acceptor(asio::make_strand(io)) {}
 
   void dispatch(const Route& route, Request request, std::shared_ptr<ReplyHandle> reply);
   void run_async(const Route& route, const Request& request, const std::shared_ptr<ReplyHandle>& reply);
@@ -65,15 +64,17 @@ struct HttpServer::Impl {
 
   ServerOptions options;
   RouteTable routes;
-  std::shared_ptr<IoLoop> loop = options.loop ? options.loop : std::make_shared<IoLoop>(options.io_threads);
+  asio::io_context io;
   asio::basic_socket_acceptor<tcp> acceptor;
   ConnectionHost host;
   int port = 0;
   std::unique_ptr<JobQueue> workers;
+  std::vector<std::thread> threads;
+  std::optional<asio::executor_work_guard<asio::io_context::executor_type>> work;
   std::mutex mutex, stopping;
   std::condition_variable changed;
   std::unordered_set<Connection*> connections;
-  bool started = false, stopped = false, accepting = false;
+  bool started = false, stopped = false;
 };
 
 void HttpServer::Impl::dispatch(const Route& route, Request request, std::shared_ptr<ReplyHandle> reply) {
@@ -116,7 +117,7 @@ void HttpServer::Impl::adopt(int fd) {
   const bool v4 = acceptor.local_endpoint().protocol() == tcp::v4();
   const int on = 1;
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  tcp::socket socket(asio::make_strand(io()));
+  tcp::socket socket(asio::make_strand(io));
   socket.assign(v4 ? tcp::v4() : tcp::v6(), fd);
   const auto connection = std::make_shared<Connection>(std::move(socket), host, [this](Connection* gone) {
     const std::lock_guard lock(mutex);
@@ -185,15 +186,11 @@ void HttpServer::start() {
   TF_CHECK(!impl_->started, "start() called twice");
   impl_->started = true;
   impl_->workers = std::make_unique<JobQueue>(std::max(1, impl_->options.worker_threads), impl_->options.max_queue);
-  impl_->accepting = true;
-  impl_->loop->start();
-  asio::co_spawn(
-      impl_->acceptor.get_executor(), [impl = impl_.get()] { return impl->accept_loop(); },
-      [impl = impl_.get()](std::exception_ptr) {
-        const std::lock_guard lock(impl->mutex);
-        impl->accepting = false;
-        impl->changed.notify_all();
-      });
+  impl_->work.emplace(impl_->io.get_executor());
+  asio::co_spawn(impl_->acceptor.get_executor(), [impl = impl_.get()] { return impl->accept_loop(); }, asio::detached);
+  for (int i = 0; i < std::max(1, impl_->options.io_threads); ++i) {
+    impl_->threads.emplace_back([impl = impl_.get()] { impl->io.run(); });
+  }
 }
 
 int HttpServer::port() const { return impl_->port; }
@@ -236,9 +233,11 @@ void HttpServer::stop(double grace_s) {
   impl.workers->stop();
   {
     std::unique_lock lock(impl.mutex);
-    impl.changed.wait(lock, [&] { return none_left() && !impl.accepting; });
+    impl.changed.wait(lock, none_left);
   }
-  if (!impl.options.loop) impl.loop->stop();
+  impl.work.reset();
+  for (auto& thread : impl.threads) thread.join();
+  impl.threads.clear();
 }
 
 }  // namespace tritonforge::net

@@ -55,7 +55,6 @@ const Registry& Router::registry() const { return impl_->registry; }
 void Router::check(const WorkerPtr& worker) { impl_->checker->check(worker); }
 void Router::check_health() { impl_->checker->check_all(); }
 size_t Router::waiting() const { return impl_->admission.waiting(); }
-std::shared_ptr<net::IoLoop> Router::loop() const { return impl_->client.loop(); }
 net::Metrics& Router::metrics() { return impl_->metrics; }
 
 }  // namespace tritonforge::router

@@ -53,7 +53,6 @@ class Router {
   void check_health();                  // one round over all workers; returns when all have answered or timed out
   size_t waiting() const;               // requests that wait for their turn (router/admission.h)
   net::Metrics& metrics();
-  std::shared_ptr<net::IoLoop> loop() const;  // for the server in front of it, which is stopped before this ends
 
  private:
   struct Impl;

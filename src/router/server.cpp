@@ -18,14 +18,10 @@ std::string url_argument(const net::Request& request) {
 
 struct RouterServer::Impl {
   Impl(Router& router, net::ServerOptions options)
-      : router(router), own_key(!options.api_key.empty()), server(on_loop_of(router, std::move(options))) {
+      : router(router), own_key(!options.api_key.empty()), server(std::move(options)) {
     add_routes();
   }
 
-  static net::ServerOptions on_loop_of(const Router& router, net::ServerOptions options) {
-    options.loop = router.loop();
-    return options;
-  }
   void add_routes();
   net::Response health() const;
   net::Response metrics();
