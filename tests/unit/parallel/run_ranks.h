@@ -38,8 +38,10 @@ class Failures {
 
 // work(world) on a thread a rank; rethrows the first exception. The watches' words go to `failures`, where the test
 // expects some.
-inline void run_ranks(const ParallelDims& dims, const std::function<void(World&)>& work, Failures* failures = nullptr,
-                      WorldOptions options = {}) {
+inline void run_ranks(
+    const ParallelDims& dims, const std::function<void(World&)>& work, Failures* failures = nullptr,
+    WorldOptions options = {},
+    const std::function<at::Device(int64_t rank)>& device = [](int64_t) { return at::kCPU; }) {
   options.rendezvous = "127.0.0.1:" + std::to_string(free_port());
   std::vector<std::exception_ptr> errors(static_cast<size_t>(dims.world()));
   std::vector<std::thread> threads;
@@ -47,7 +49,7 @@ inline void run_ranks(const ParallelDims& dims, const std::function<void(World&)
     threads.emplace_back([&, rank, mine = options]() mutable {
       mine.rank = rank;
       try {
-        World world(dims, mine, at::kCPU, [failures](const std::string& why) {
+        World world(dims, mine, device(rank), [failures](const std::string& why) {
           if (failures != nullptr) failures->add(why);
           else ADD_FAILURE() << why;
         });

@@ -1,0 +1,80 @@
+// Data-parallel ranks over NCCL, a thread and a GPU each, against one GPU. Skips where there is one.
+#include <ATen/ATen.h>
+
+#include "gpu/fixture.h"
+#include "kernels/device.h"
+#include "train/trainer.h"
+#include "unit/parallel/run_ranks.h"
+#include "unit/train/sample_model.h"
+
+namespace tritonforge::train {
+namespace {
+
+class RanksOnGpus : public tritonforge::gpu::GpuTest {};
+
+struct Course {
+  std::vector<double> losses, norms;
+  at::Tensor weights;  // on the CPU
+};
+
+Course course_of(TrainConfig config, parallel::World* world, int64_t rank) {
+  config.device = "cuda:" + std::to_string(rank);
+  const at::Device device = kernels::open_device(config.device);
+  tritonforge::gpu::check_cuda(tritonforge::gpu::open_cuda_library().set_device(device.index()));
+  const model::ModelConfig shape = tritonforge::gpu::small_config(model::Family::kQwen3);
+  model::Model first(shape, at::kFloat, at::kCPU), model(shape, at::kBFloat16, device);
+  first.init_random(3, 0.05);
+  const auto from = first.named_parameters(), to = model.named_parameters();
+  for (size_t i = 0; i < to.size(); ++i) to[i].second.copy_(from[i].second);
+  Trainer trainer(config, std::move(model), std::nullopt, {}, world);
+  Course course;
+  for (uint64_t step = 0; step < 20; ++step) {
+    const StepMetrics metrics = trainer.train_step(StepKind::kSft, sample_sequences(40, 50 + step));
+    course.losses.push_back(metrics.loss);
+    course.norms.push_back(metrics.grad_norm);
+  }
+  std::vector<at::Tensor> weights;  // what lies between them in the arena is of no meaning
+  for (const auto& [name, tensor] : trainer.model().named_parameters()) weights.push_back(tensor.flatten());
+  course.weights = at::cat(weights).cpu();
+  return course;
+}
+
+TEST_F(RanksOnGpus, TrainAsOneGpuWithinBfloat16AndTheSameTwice) {
+  int devices = 0;
+  tritonforge::gpu::check_cuda(tritonforge::gpu::open_cuda_library().device_count(&devices));
+  if (devices < 2) GTEST_SKIP() << "one GPU: ranks over NCCL need two";
+  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
+  for (const auto states : {OptimizerState::kFp32, OptimizerState::kBf16Sr}) {
+    TrainConfig config = sample_train_config();
+    config.dtype = "bfloat16";
+    config.lr = 1e-3;
+    config.deterministic = true;
+    config.optimizer_state = states;
+    config.max_tokens_per_micro_batch = 512;
+    const Course alone = course_of(config, nullptr, 0);
+    config.parallel.dp = 2;
+    std::vector<std::vector<Course>> runs;
+    for (int run = 0; run < 2; ++run) {
+      std::vector<Course>& ranks = runs.emplace_back(2);
+      parallel::run_ranks(
+          config.parallel,
+          [&](parallel::World& world) {
+            ranks[static_cast<size_t>(world.rank())] = course_of(config, &world, world.rank());
+          },
+          nullptr, {}, [](int64_t rank) { return kernels::open_device("cuda:" + std::to_string(rank)); });
+    }
+    for (size_t step = 0; step < alone.losses.size(); ++step) {
+      EXPECT_NEAR(runs[0][0].losses[step], alone.losses[step], 0.01 * alone.losses[step]) << "step " << step;
+      EXPECT_NEAR(runs[0][0].norms[step], alone.norms[step], 0.05 * alone.norms[step]) << "step " << step;
+    }
+    EXPECT_LT(alone.losses.back(), 0.98 * alone.losses.front());
+    EXPECT_TRUE(at::equal(runs[0][0].weights, runs[0][1].weights)) << "the ranks' weights differ";
+    EXPECT_TRUE(at::equal(runs[0][0].weights, runs[1][0].weights)) << "two runs differ";
+    fmt::print("{}: loss of the last step {:.5f} on one GPU, {:.5f} on two\n", name_of(states), alone.losses.back(),
+               runs[0][0].losses.back());
+  }
+  at::globalContext().setDeterministicAlgorithms(false, false);
+}
+
+}  // namespace
+}  // namespace tritonforge::train
