@@ -1,5 +1,7 @@
 #pragma once
 // A small random model and batches for the trainer's tests.
+#include <ATen/core/grad_mode.h>
+
 #include <vector>
 
 #include "base/rng.h"
