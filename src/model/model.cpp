@@ -230,19 +230,17 @@ std::vector<std::pair<std::string, at::Tensor>> Model::named_parameters() const 
   return named;
 }
 
+at::Tensor random_parameter(const std::string& name, at::IntArrayRef sizes, uint64_t seed, double std) {
+  if (name.ends_with(".bias")) return at::zeros(sizes, at::kFloat);
+  if (sizes.size() != 2) return at::ones(sizes, at::kFloat);
+  // Drawn in fp32 on the CPU, so that the numbers are those of (seed, name) on every device and dtype.
+  auto generator = at::detail::createCPUGenerator(Rng::derive(seed, name));
+  return at::empty(sizes, at::kFloat).normal_(0.0, std, generator);
+}
+
 void Model::init_random(uint64_t seed, double std) {
   const at::NoGradGuard no_grad;
-  for (auto& [name, tensor] : named_parameters()) {
-    if (tensor.dim() == 2) {
-      // Drawn in fp32 on the CPU, so that the numbers are those of (seed, name) on every device and dtype.
-      auto generator = at::detail::createCPUGenerator(Rng::derive(seed, name));
-      tensor.copy_(at::empty(tensor.sizes(), at::kFloat).normal_(0.0, std, generator));
-    } else if (name.ends_with(".bias")) {
-      tensor.zero_();
-    } else {
-      tensor.fill_(1.0);
-    }
-  }
+  for (auto& [name, tensor] : named_parameters()) tensor.copy_(random_parameter(name, tensor.sizes(), seed, std));
 }
 
 at::Tensor Model::layer_forward(int64_t index, const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin,

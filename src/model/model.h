@@ -26,6 +26,9 @@ using AttentionFn =
 // trainer both come through here.
 at::Tensor head_logits(const at::Tensor& hidden, const at::Tensor& weight);
 
+// What init_random() gives the tensor of that name, fp32 on the CPU.
+at::Tensor random_parameter(const std::string& name, at::IntArrayRef sizes, uint64_t seed, double std);
+
 struct LayerWeights;
 
 // The matrices of a layer in panels, for products y = x wT or, `back`, dx = dy w (kernels/multiply.h).

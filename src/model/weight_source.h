@@ -26,4 +26,9 @@ class WeightSource {
 // directory checked before this returns.
 std::shared_ptr<WeightSource> open_weights(const fs::path& path);
 
+// kCorrupt unless the source has each of these with its shape, and nothing else that matters. tied: the head may be
+// there once more.
+void check_tensors(const std::vector<std::pair<std::string, at::Tensor>>& parameters, const WeightSource& source,
+                   bool tied);
+
 }  // namespace tritonforge::model

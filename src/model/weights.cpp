@@ -82,8 +82,18 @@ class SafetensorsSource : public WeightSource {
 
 bool is_gguf(const fs::path& path) { return path.extension() == ".gguf"; }
 
-void check_all(const std::vector<std::pair<std::string, at::Tensor>>& parameters, const WeightSource& source,
-               bool tied) {
+// Nothing is written to the model before every tensor has been checked.
+void install(Model& model, const WeightSource& source) {
+  const at::NoGradGuard no_grad;
+  const auto parameters = model.named_parameters();
+  check_tensors(parameters, source, model.config().tie_embeddings);
+  for (const auto& [name, tensor] : parameters) source.read(name, tensor);
+}
+
+}  // namespace
+
+void check_tensors(const std::vector<std::pair<std::string, at::Tensor>>& parameters, const WeightSource& source,
+                   bool tied) {
   std::set<std::string> known;
   for (const auto& [name, tensor] : parameters) known.insert(name);
   for (const auto& [name, tensor] : parameters) {
@@ -107,16 +117,6 @@ void check_all(const std::vector<std::pair<std::string, at::Tensor>>& parameters
          nearest_hint(name, std::vector<std::string>(known.begin(), known.end())));
   }
 }
-
-// Nothing is written to the model before every tensor has been checked.
-void install(Model& model, const WeightSource& source) {
-  const at::NoGradGuard no_grad;
-  const auto parameters = model.named_parameters();
-  check_all(parameters, source, model.config().tie_embeddings);
-  for (const auto& [name, tensor] : parameters) source.read(name, tensor);
-}
-
-}  // namespace
 
 std::string dtype_name(at::ScalarType dtype) {
   switch (dtype) {
@@ -191,7 +191,7 @@ Model load_stored_model(const fs::path& path) {
   if (largest > kLargest || config.num_layers > std::ssize(source->names()))
     fail(ErrorKind::kCorrupt, "{}: {} layers and sizes up to {} are more than its tensors", path.string(),
          config.num_layers, largest);
-  check_all(Model(config, at::kFloat, at::kMeta).named_parameters(), *source, config.tie_embeddings);
+  check_tensors(Model(config, at::kFloat, at::kMeta).named_parameters(), *source, config.tie_embeddings);
   const auto joined = [&](const std::string& prefix, const std::vector<std::string>& names) {
     kernels::BlockMatrix whole;
     for (const std::string& name : names) {

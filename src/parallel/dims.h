@@ -35,8 +35,8 @@ struct ParallelDims {
       if (degree > 1 && !implemented)
         fail(ErrorKind::kUnsupported, "parallel.{} = {}: only degree 1 is implemented", axis, degree);
     };
-    check("tp", tp, false);
-    check("cp", cp, false);
+    check("tp", tp, true);
+    check("cp", cp, true);
     check("pp", pp, false);
     check("dp", dp, true);
     check("ep", ep, false);

@@ -54,14 +54,14 @@ class MeetingStore : public c10d::Store {
 
 class GlooGroup : public Group {
  public:
-  GlooGroup(std::string name, int64_t rank, int64_t size, const std::string& host, Meeting& meeting,
-            FlightRecorder& recorder, double timeout_s)
-      : Group(std::move(name), rank, size), recorder_(recorder) {
-    const auto options = c10d::ProcessGroupGloo::Options::create(milliseconds(timeout_s));
-    options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(host));
+  GlooGroup(std::string name, int64_t rank, int64_t size, int64_t unit, const GroupPlace& place)
+      : Group(std::move(name), rank, size, unit), recorder_(place.recorder) {
+    const Milliseconds timeout = milliseconds(place.timeout_s);
+    const auto options = c10d::ProcessGroupGloo::Options::create(timeout);
+    options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(place.host));
     gloo_ = c10::make_intrusive<c10d::ProcessGroupGloo>(
-        c10::make_intrusive<MeetingStore>(meeting, "gloo-" + this->name(), milliseconds(timeout_s)),
-        static_cast<int>(rank), static_cast<int>(size), options);
+        c10::make_intrusive<MeetingStore>(place.meeting, "gloo-" + this->name(), timeout), static_cast<int>(rank),
+        static_cast<int>(size), options);
   }
 
   PendingPtr all_reduce(const at::Tensor& x, std::string_view what) override {
@@ -73,9 +73,9 @@ class GlooGroup : public Group {
   // Everybody's part of the rank's share comes to it, and is added up in the order of the ranks.
   PendingPtr reduce_scatter(const at::Tensor& x, std::string_view what) override {
     std::vector<int64_t> to, from;
-    const at::Tensor own = share(x, rank());
+    const at::Tensor own = part(x, rank());
     for (int64_t r = 0; r < size(); ++r) {
-      to.push_back(share_of(x.numel(), size(), r).count);
+      to.push_back(share(x.numel(), r).count);
       from.push_back(own.numel());
     }
     at::Tensor parts = at::empty({size() * own.numel()}, x.options()), whole = x;
@@ -91,7 +91,7 @@ class GlooGroup : public Group {
     const uint64_t number = recorder_.begin(name(), "all_gather", what, bytes(x));
     std::vector<Work> works;
     for (int64_t r = 0; r < size(); ++r) {
-      if (const at::Tensor part = share(x, r); part.numel() > 0) works.push_back(start_broadcast(part, r));
+      if (const at::Tensor of_rank = part(x, r); of_rank.numel() > 0) works.push_back(start_broadcast(of_rank, r));
     }
     return pending(number, what, std::move(works));
   }
@@ -99,6 +99,13 @@ class GlooGroup : public Group {
   PendingPtr broadcast(const at::Tensor& x, int64_t root, std::string_view what) override {
     const uint64_t number = recorder_.begin(name(), "broadcast", what, bytes(x));
     return pending(number, what, {start_broadcast(x, root)});
+  }
+
+  PendingPtr all_to_all(const at::Tensor& to, const at::Tensor& from, std::string_view what) override {
+    const uint64_t number = recorder_.begin(name(), "all_to_all", what, bytes(from));
+    at::Tensor received = to, sent = from;
+    std::vector<int64_t> equal;
+    return pending(number, what, {gloo_->alltoall_base(received, sent, equal, equal)});
   }
 
  private:
@@ -131,6 +138,10 @@ class GlooGroup : public Group {
     std::function<void()> then_;
   };
 
+  at::Tensor part(const at::Tensor& x, int64_t rank) const {
+    const Share of_rank = share(x.numel(), rank);
+    return x.narrow(0, of_rank.begin, of_rank.count);
+  }
   static int64_t bytes(const at::Tensor& x) { return static_cast<int64_t>(x.nbytes()); }
   Work start_broadcast(const at::Tensor& x, int64_t root) {
     std::vector<at::Tensor> tensors{x};
@@ -149,9 +160,9 @@ class GlooGroup : public Group {
 
 }  // namespace
 
-std::unique_ptr<Group> make_gloo_group(std::string name, int64_t rank, int64_t size, const std::string& host,
-                                       Meeting& meeting, FlightRecorder& recorder, double timeout_s) {
-  return std::make_unique<GlooGroup>(std::move(name), rank, size, host, meeting, recorder, timeout_s);
+std::unique_ptr<Group> make_gloo_group(std::string name, int64_t rank, int64_t size, int64_t unit,
+                                       const GroupPlace& place) {
+  return std::make_unique<GlooGroup>(std::move(name), rank, size, unit, place);
 }
 
 }  // namespace tritonforge::parallel

@@ -2,9 +2,8 @@
 
 namespace tritonforge::parallel {
 
-Share share_of(int64_t count, int64_t ranks, int64_t rank) {
-  constexpr int64_t kElements = 128;
-  const int64_t equal = count / ranks / kElements * kElements;
+Share share_of(int64_t count, int64_t ranks, int64_t rank, int64_t unit) {
+  const int64_t equal = count / ranks / unit * unit;
   return {rank * equal, rank + 1 < ranks ? equal : count - rank * equal};
 }
 

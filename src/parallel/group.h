@@ -12,13 +12,14 @@
 
 namespace tritonforge::parallel {
 
-// The part of a flat tensor of `count` elements that is a rank's: equal ones, at multiples of 128 elements, and the
+// The part of a flat tensor of `count` elements that is a rank's: equal ones, at multiples of `unit` elements, and the
 // rest with the last one's. Some are empty where there is little.
 struct Share {
   int64_t begin, count;
   bool operator==(const Share&) const = default;
 };
-Share share_of(int64_t count, int64_t ranks, int64_t rank);
+constexpr int64_t kShareUnit = 128;  // of arenas, whose tensors begin at such places
+Share share_of(int64_t count, int64_t ranks, int64_t rank, int64_t unit = kShareUnit);
 
 // An operation under way. Its tensors stay alive and are left alone until wait().
 class Pending {
@@ -32,7 +33,9 @@ using PendingPtr = std::unique_ptr<Pending>;
 
 class Group {
  public:
-  Group(std::string name, int64_t rank, int64_t size) : name_(std::move(name)), rank_(rank), size_(size) {}
+  // unit: of its shares.
+  Group(std::string name, int64_t rank, int64_t size, int64_t unit)
+      : name_(std::move(name)), rank_(rank), size_(size), unit_(unit) {}
   virtual ~Group() = default;
   const std::string& name() const { return name_; }
   int64_t rank() const { return rank_; }
@@ -43,22 +46,37 @@ class Group {
   virtual PendingPtr reduce_scatter(const at::Tensor& x, std::string_view what) = 0;  // sum of the rank's share
   virtual PendingPtr all_gather(const at::Tensor& x, std::string_view what) = 0;      // of the ranks' shares
   virtual PendingPtr broadcast(const at::Tensor& x, int64_t root, std::string_view what) = 0;
+  // Both of size() equal parts: part r of `from` becomes part rank() of rank r's `to`.
+  virtual PendingPtr all_to_all(const at::Tensor& to, const at::Tensor& from, std::string_view what) = 0;
 
  protected:
-  at::Tensor share(const at::Tensor& x, int64_t rank) const {
-    const Share part = share_of(x.numel(), size_, rank);
-    return x.narrow(0, part.begin, part.count);
-  }
+  Share share(int64_t count, int64_t rank) const { return share_of(count, size_, rank, unit_); }
 
  private:
   const std::string name_;
-  const int64_t rank_, size_;
+  const int64_t rank_, size_, unit_;
 };
 
-// Returns once all of its ranks are there. The recorder and the meeting outlive it.
-std::unique_ptr<Group> make_gloo_group(std::string name, int64_t rank, int64_t size, const std::string& host,
-                                       Meeting& meeting, FlightRecorder& recorder, double timeout_s);
-std::unique_ptr<Group> make_nccl_group(std::string name, int64_t rank, int64_t size, at::Device device,
-                                       Meeting& meeting, FlightRecorder& recorder, double timeout_s);
+// The ranks among which a model, a micro-batch and the optimizer's state are shared out; null where one has all. Over
+// the tensors of the ranks' device.
+struct Groups {
+  Group* tp = nullptr;    // each with its part of every matrix, and of the tokens between them
+  Group* cp = nullptr;    // each with its part of a micro-batch's tokens
+  Group* zero = nullptr;  // each with its part of the optimizer's state: those that have the same weights, dp x cp
+  bool any() const { return tp != nullptr || cp != nullptr || zero != nullptr; }
+};
+
+// What a group is made with; all of it outlives the group.
+struct GroupPlace {
+  std::string host;  // of this machine, at which Gloo listens
+  Meeting& meeting;
+  FlightRecorder& recorder;
+  double timeout_s;
+};
+// Return once all of its ranks are there.
+std::unique_ptr<Group> make_gloo_group(std::string name, int64_t rank, int64_t size, int64_t unit,
+                                       const GroupPlace& place);
+std::unique_ptr<Group> make_nccl_group(std::string name, int64_t rank, int64_t size, int64_t unit, at::Device device,
+                                       const GroupPlace& place);
 
 }  // namespace tritonforge::parallel

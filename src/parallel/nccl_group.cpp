@@ -10,16 +10,15 @@ using gpu::check_cuda;
 // there until wait().
 class NcclGroup : public Group {
  public:
-  NcclGroup(std::string name, int64_t rank, int64_t size, at::Device device, Meeting& meeting, FlightRecorder& recorder,
-            double timeout_s)
-      : Group(std::move(name), rank, size), api_(on(device)), recorder_(recorder) {
+  NcclGroup(std::string name, int64_t rank, int64_t size, int64_t unit, at::Device device, const GroupPlace& place)
+      : Group(std::move(name), rank, size, unit), api_(on(device)), recorder_(place.recorder) {
     const std::string key = "nccl-" + this->name();
     gpu::NcclId id{};
     if (rank == 0) {
       check_cuda(api_.nccl_id(&id));
-      meeting.put(key, std::string(id.bytes, sizeof id.bytes));
+      place.meeting.put(key, std::string(id.bytes, sizeof id.bytes));
     } else {
-      const std::string bytes = meeting.get(key, Deadline::after(timeout_s));
+      const std::string bytes = place.meeting.get(key, Deadline::after(place.timeout_s));
       TF_CHECK(bytes.size() == sizeof id.bytes, "an id of NCCL of {} bytes", bytes.size());
       bytes.copy(id.bytes, sizeof id.bytes);
     }
@@ -49,6 +48,12 @@ class NcclGroup : public Group {
       return api_.nccl_broadcast(comm_, x.mutable_data_ptr(), x.numel(), fp32(x), static_cast<int>(root), stream);
     });
   }
+  PendingPtr all_to_all(const at::Tensor& to, const at::Tensor& from, std::string_view what) override {
+    return queue("all_to_all", what, from, [&](gpu::Stream stream) {
+      return api_.nccl_all_to_all(comm_, to.mutable_data_ptr(), from.const_data_ptr(), from.numel() / size(),
+                                  static_cast<int>(size()), fp32(from), stream);
+    });
+  }
 
  private:
   class Queued : public Pending {
@@ -75,7 +80,7 @@ class NcclGroup : public Group {
   gpu::NcclShares shares(const at::Tensor& x) const {
     return {.x = x.mutable_data_ptr(),
             .count = x.numel(),
-            .share = share_of(x.numel(), size(), 0).count,
+            .share = share(x.numel(), 0).count,
             .rank = static_cast<int>(rank()),
             .ranks = static_cast<int>(size()),
             .fp32 = fp32(x) != 0};
@@ -100,9 +105,9 @@ class NcclGroup : public Group {
 
 }  // namespace
 
-std::unique_ptr<Group> make_nccl_group(std::string name, int64_t rank, int64_t size, at::Device device,
-                                       Meeting& meeting, FlightRecorder& recorder, double timeout_s) {
-  return std::make_unique<NcclGroup>(std::move(name), rank, size, device, meeting, recorder, timeout_s);
+std::unique_ptr<Group> make_nccl_group(std::string name, int64_t rank, int64_t size, int64_t unit, at::Device device,
+                                       const GroupPlace& place) {
+  return std::make_unique<NcclGroup>(std::move(name), rank, size, unit, device, place);
 }
 
 }  // namespace tritonforge::parallel

@@ -46,10 +46,17 @@ World::World(const ParallelDims& dims, const WorldOptions& options, at::Device d
   }
   watch_ = std::thread([this] { watch(); });
   try {
-    host_ = make_gloo_group("all", rank(), size(), options.host, *meeting_, recorder_, dims.timeout_s);
-    const std::string name = fmt::format("dp{}.{}.{}", at_.tp, at_.cp, at_.pp);
-    dp_ = device.is_cuda() ? make_nccl_group(name, at_.dp, dims.dp, device, *meeting_, recorder_, dims.timeout_s)
-                           : make_gloo_group(name, at_.dp, dims.dp, options.host, *meeting_, recorder_, dims.timeout_s);
+    const GroupPlace place{options.host, *meeting_, recorder_, dims.timeout_s};
+    host_ = make_gloo_group("all", rank(), size(), kShareUnit, place);
+    const auto group = [&](std::string name, int64_t rank, int64_t size, int64_t unit) -> std::unique_ptr<Group> {
+      if (size == 1) return nullptr;
+      return device.is_cuda() ? make_nccl_group(std::move(name), rank, size, unit, device, place)
+                              : make_gloo_group(std::move(name), rank, size, unit, place);
+    };
+    tp_ = group(fmt::format("tp.cp{}.dp{}.pp{}", at_.cp, at_.dp, at_.pp), at_.tp, dims.tp, 1);
+    cp_ = group(fmt::format("cp.tp{}.dp{}.pp{}", at_.tp, at_.dp, at_.pp), at_.cp, dims.cp, 1);
+    zero_ = group(fmt::format("zero.tp{}.pp{}", at_.tp, at_.pp), at_.dp * dims.cp + at_.cp, dims.dp * dims.cp,
+                  kShareUnit);
   } catch (const std::exception& error) {
     report(fmt::format("joining: {}", error.what()));
     end_watch();

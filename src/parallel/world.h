@@ -31,7 +31,7 @@ class World {
   int64_t size() const { return dims_.world(); }
   const ParallelDims& dims() const { return dims_; }
   const Coordinates& at() const { return at_; }
-  Group& dp() { return *dp_; }      // over the device's tensors
+  Groups groups() const { return {tp_.get(), cp_.get(), zero_.get()}; }
   Group& host() { return *host_; }  // all ranks, over the host's tensors
   FlightRecorder& recorder() { return recorder_; }
   Meeting& meeting() { return *meeting_; }
@@ -54,7 +54,7 @@ class World {
   std::optional<Rendezvous> rendezvous_;
   std::optional<Meeting> meeting_;
   FlightRecorder recorder_;
-  std::unique_ptr<Group> dp_, host_;
+  std::unique_ptr<Group> host_, tp_, cp_, zero_;
   int64_t commands_ = 0;
 
   std::mutex mutex_;

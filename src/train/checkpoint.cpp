@@ -116,19 +116,19 @@ void export_model(const model::Model& model, const fs::path& source, const fs::p
 }
 
 CheckpointContents contents_of(Trainer& trainer, const std::vector<TrainedLease>& leases, OtherRanks others) {
-  return {trainer.model(), trainer.optimizer().state(), trainer.config(), trainer.state(), leases, std::move(others)};
+  return {trainer.whole_model(), trainer.optimizer().state(), trainer.config(), trainer.state(), leases, std::move(others)};
 }
 
 CheckpointContents Snapshot::take(Trainer& trainer, const std::vector<TrainedLease>& leases) {
   const at::NoGradGuard no_grad;
-  const model::Model& model = trainer.model();
   if (!model_) {
-    model_.emplace(model.config(), model.dtype(), at::kCPU);
+    const model::Model& model = trainer.model();
+    model_.emplace(trainer.shape(), model.dtype(), at::kCPU);
     const at::Tensor& arena = model_->arena();
     if (model.device().is_cuda() && kernels::has_gpu_kernels())
       pinned_.emplace(std::span(static_cast<std::byte*>(arena.mutable_data_ptr()), arena.nbytes()));
   }
-  model_->arena().copy_(model.arena(), /*non_blocking=*/true);
+  trainer.copy_whole_model(*model_);
   config_ = trainer.config();
   return {*model_, take_optimizer(trainer), config_, trainer.state(), leases};
 }
@@ -151,7 +151,7 @@ StatePieces Snapshot::take_optimizer(Trainer& trainer) {
 }
 
 int64_t Snapshot::bytes(Trainer& trainer) {
-  auto bytes = static_cast<int64_t>(trainer.model().arena().nbytes());
+  auto bytes = static_cast<int64_t>(trainer.model().arena().nbytes()) * trainer.config().parallel.tp;
   for (const StatePiece& piece : trainer.optimizer().state()) bytes += static_cast<int64_t>(piece.values.nbytes());
   return bytes;
 }
@@ -188,7 +188,9 @@ std::unique_ptr<Trainer> resume_trainer(const TrainConfig& config, const fs::pat
   OptimizerFiles files(path, sums);
   const at::NoGradGuard no_grad;
   for (const StatePiece& piece : trainer->optimizer().state()) files.read(piece);
-  verify(model::weight_checksums(trainer->model()), sums, path);
+  verify(config.parallel.tp == 1 ? model::weight_checksums(trainer->model())
+                                 : model::stored_checksums(path, trainer->model().dtype()),
+         sums, path);
   TrainerState state;
   state.step = require<int64_t>(json, "step", where);
   state.weight_versions = require<std::vector<int64_t>>(json, "weight_versions", where);

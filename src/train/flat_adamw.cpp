@@ -25,8 +25,9 @@ void* element(const at::Tensor& flat, int64_t index) {
 
 }  // namespace
 
-FlatAdamW::FlatAdamW(const model::Model& model, Gradients& gradients, parallel::Group* group, const TrainConfig& config)
-    : model_(model), gradients_(gradients), config_(config), sharding_(model, gradients, group) {
+FlatAdamW::FlatAdamW(const model::Model& model, Gradients& gradients, const parallel::Groups& groups,
+                     const TrainConfig& config)
+    : model_(model), gradients_(gradients), config_(config), sharding_(model, gradients, groups) {
   const at::NoGradGuard no_grad;
   gradients.weights_needed = [this](size_t segment) { sharding_.await_weights(segment); };
   find_pieces();
@@ -46,7 +47,7 @@ FlatAdamW::FlatAdamW(const model::Model& model, Gradients& gradients, parallel::
     }
   }
   if (!model.device().is_cuda()) return;
-  partials_ = at::zeros({std::ssize(sharding_.own()) * kAdamwPartials}, options.dtype(at::kFloat));
+  partials_ = at::zeros({std::ssize(sharding_.counted()) * kAdamwPartials}, options.dtype(at::kFloat));
   std::vector<std::pair<int64_t, float>> tensors;
   for (const auto& [name, tensor] : model.named_parameters())
     tensors.emplace_back(tensor.storage_offset(), tensor.dim() > 1 ? static_cast<float>(config.weight_decay) : 0.0f);
@@ -62,14 +63,19 @@ FlatAdamW::FlatAdamW(const model::Model& model, Gradients& gradients, parallel::
 }
 
 void FlatAdamW::find_pieces() {
+  const model::TensorParallel tensor_parallel = sharding_.tensor_parallel();
   int64_t at = 0;
   for (const ArenaPart& part : sharding_.own()) {
     for (const auto& [name, tensor] : model_.named_parameters()) {
       const int64_t begins = tensor.storage_offset(), from = std::max(begins, part.begin),
                     to = std::min(begins + tensor.numel(), part.begin + part.count);
       if (from >= to) continue;
-      pieces_.push_back(
-          {name, tensor.sizes().vec(), from - begins, from, at + from - part.begin, to - from, tensor.dim() > 1});
+      const model::TensorPart of = model::tensor_part(name, tensor.sizes(), tensor_parallel);
+      ElementRange elements{.begin = from - begins};
+      if (of.dim == 1) elements = {from - begins, of.count, of.begin, of.whole[1]};
+      else elements.begin += of.begin * tensor.stride(0);
+      pieces_.push_back({name, of.whole, elements, from, at + from - part.begin, to - from, tensor.dim() > 1,
+                         of.replica && tensor_parallel.rank > 0});
     }
     at += part.count;
   }
@@ -105,7 +111,7 @@ void FlatAdamW::update_on_cpu(double learning_rate) {
     to.first.push_back(first_.narrow(0, piece.at, piece.count));
     to.second.push_back(second_.narrow(0, piece.at, piece.count));
     to.steps.push_back(steps);
-    all.push_back(to.gradients.back());
+    if (!piece.replica) all.push_back(to.gradients.back());
   }
   at::Tensor squares = TF_FIELD(squares);
   squares.copy_(all.empty() ? at::zeros({}) : at::stack(at::_foreach_norm(all, 2)).square().sum());
@@ -139,11 +145,13 @@ void FlatAdamW::update_on_gpu(double learning_rate) {
                  .beta2 = static_cast<float>(config_.beta2),
                  .eps = static_cast<float>(config_.eps)};
   const std::vector<ArenaPart>& own = sharding_.own();
-  for (size_t i = 0; i < own.size(); ++i) {
-    if (own[i].count == 0) continue;
-    gpu::check_cuda(api.adamw_squares(partials_.mutable_data_ptr<float>() + static_cast<int64_t>(i) * kAdamwPartials,
-                                      element(gradients_.sums.arena(), own[i].begin), own[i].count, args.fp32,
-                                      gpu::kStream));
+  float* partials = partials_.mutable_data_ptr<float>();
+  for (const ArenaPart& part : sharding_.counted()) {
+    if (part.count > 0) {
+      gpu::check_cuda(api.adamw_squares(partials, element(gradients_.sums.arena(), part.begin), part.count, args.fp32,
+                                        gpu::kStream));
+    }
+    partials += kAdamwPartials;
   }
   const at::Tensor squares = TF_FIELD(squares);
   gpu::check_cuda(api.adamw_total(squares.mutable_data_ptr<float>(), partials_.const_data_ptr<float>(),
@@ -171,14 +179,14 @@ StatePieces FlatAdamW::state() const {
   const auto add = [&](const char* kind, const at::Tensor& of, const Piece& piece) {
     const at::Tensor values = of.narrow(0, piece.at, piece.count);
     const bool whole = piece.count == c10::multiply_integers(piece.shape);
-    state.push_back(
-        {fmt::format("{}.{}", kind, piece.name), whole ? values.view(piece.shape) : values, piece.shape, piece.begin});
+    state.push_back({fmt::format("{}.{}", kind, piece.name), whole ? values.view(piece.shape) : values, piece.shape,
+                     piece.elements, piece.replica});
   };
   for (const Piece& piece : pieces_) {
     if (master_.defined()) add("master", master_, piece);
     add("first", first_, piece);
     add("second", second_, piece);
-    state.push_back({"step." + piece.name, TF_FIELD(steps), {}, 0});  // of each, as AdamW's: one for all of them here
+    state.push_back({"step." + piece.name, TF_FIELD(steps), {}, {}, piece.replica});  // of each, as AdamW's: one for all of them here
   }
   return state;
 }

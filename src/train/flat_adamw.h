@@ -12,8 +12,7 @@ namespace tritonforge::train {
 // it so often as its size says.
 class FlatAdamW : public Optimizer {
  public:
-  // `group`: the data-parallel ranks, or null.
-  FlatAdamW(const model::Model& model, Gradients& gradients, parallel::Group* group, const TrainConfig& config);
+  FlatAdamW(const model::Model& model, Gradients& gradients, const parallel::Groups& groups, const TrainConfig& config);
 
   void accumulate_gradients() override {}  // the pass adds them up itself
   void clear_gradients() override;
@@ -27,12 +26,14 @@ class FlatAdamW : public Optimizer {
   void await_weights() override { sharding_.await_weights(); }
 
  private:
-  // Of a tensor, in a part of the arena: where it begins in the tensor, in the arena and in the states.
+  // Of a tensor, in a part of the arena: what of the model's tensor it is, where it begins in the arena and in the
+  // states.
   struct Piece {
     std::string name;
-    std::vector<int64_t> shape;  // of the whole tensor
-    int64_t begin, place, at, count;
-    bool decays;
+    std::vector<int64_t> shape;  // of the model's tensor
+    ElementRange elements;
+    int64_t place, at, count;
+    bool decays, replica;
   };
   void find_pieces();
   void update_on_cpu(double learning_rate);

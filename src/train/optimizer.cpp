@@ -5,10 +5,10 @@
 
 namespace tritonforge::train {
 
-std::unique_ptr<Optimizer> make_optimizer(const model::Model& model, Gradients* gradients, parallel::Group* group,
-                                          const TrainConfig& config) {
-  if (gradients != nullptr) return std::make_unique<FlatAdamW>(model, *gradients, group, config);
-  TF_CHECK(group == nullptr, "data-parallel ranks without an arena of gradients");
+std::unique_ptr<Optimizer> make_optimizer(const model::Model& model, Gradients* gradients,
+                                          const parallel::Groups& groups, const TrainConfig& config) {
+  if (gradients != nullptr) return std::make_unique<FlatAdamW>(model, *gradients, groups, config);
+  TF_CHECK(!groups.any(), "several ranks without an arena of gradients");
   return std::make_unique<AdamW>(model.named_parameters(), config);
 }
 
@@ -92,7 +92,7 @@ void AdamW::masters_changed() {
 StatePieces AdamW::state() const {
   StatePieces state;
   const auto add = [&](const char* kind, const std::string& name, const at::Tensor& values) {
-    state.push_back({fmt::format("{}.{}", kind, name), values, values.sizes().vec(), 0});
+    state.push_back({fmt::format("{}.{}", kind, name), values, values.sizes().vec(), {}});
   };
   for (const Group& group : groups_) {
     for (size_t i = 0; i < group.names.size(); ++i) {

@@ -16,12 +16,21 @@ namespace tritonforge::train {
 
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
+// Which elements of a tensor a flat part of it holds: those from `begin` on, row after row; of a block of its columns
+// where `width` is not 0, counted in the block.
+struct ElementRange {
+  int64_t begin = 0;
+  int64_t width = 0, column = 0, columns = 0;  // of the block, where it begins, of the tensor
+  bool operator==(const ElementRange&) const = default;
+};
+
 // A tensor of the optimizer's state, or what this rank has of it.
 struct StatePiece {
   std::string name;
   at::Tensor values;           // the tensor itself; of a part [count]
   std::vector<int64_t> shape;  // of the whole tensor
-  int64_t begin = 0;           // of its elements, row after row, where the values begin
+  ElementRange elements;
+  bool replica = false;  // of what another rank has, too, and writes
 };
 using StatePieces = std::vector<StatePiece>;
 
@@ -33,8 +42,8 @@ class Optimizer {
   // After every micro-batch: what its backward pass left becomes part of the step's sum.
   virtual void accumulate_gradients() = 0;
   virtual void clear_gradients() = 0;
-  // Of several ranks, before an update's passes: the tokens [n] that any of them embeds, ascending, each once, on the
-  // model's device.
+  // Of several ranks, before an update's passes: the rows [n] of this rank's embedding that any of them reads, ascending,
+  // each once, on the model's device.
   virtual void before_passes(at::Tensor) {}
   // The backward pass that follows is the step's last one: what it is through with may be summed over the ranks.
   virtual void before_last_pass() {}
@@ -80,8 +89,8 @@ class AdamW : public Optimizer {
 };
 
 // For the gradients that the passes of this model leave (train/pass.h): in the arena, or in .grad where there is none.
-// group: the data-parallel ranks, or null; with gradients in the arena only.
-std::unique_ptr<Optimizer> make_optimizer(const model::Model& model, Gradients* gradients, parallel::Group* group,
-                                          const TrainConfig& config);
+// groups: of several ranks, with gradients in the arena only.
+std::unique_ptr<Optimizer> make_optimizer(const model::Model& model, Gradients* gradients,
+                                          const parallel::Groups& groups, const TrainConfig& config);
 
 }  // namespace tritonforge::train

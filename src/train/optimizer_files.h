@@ -25,8 +25,8 @@ class OptimizerFiles {
  private:
   struct Part {
     const model::SafetensorsFile* file;
-    std::string name;            // the tensor there
-    int64_t begin, count;        // of the whole tensor
+    std::string name;  // the tensor there
+    ElementRange elements;
     std::vector<int64_t> shape;  // of the whole
     bool verified = false;
   };

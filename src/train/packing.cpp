@@ -235,6 +235,8 @@ MicroBatch make_micro_batch(std::span<const TrainSequence> sequences, const std:
   batch.advantages = to_device(advantages, device);
   batch.on_policy = to_device(on_policy, device);
   batch.lengths = to_device(lengths, device);
+  batch.host_ids = std::move(ids);
+  batch.host_rows = std::move(rows);
   return batch;
 }
 

@@ -51,6 +51,7 @@ std::vector<std::vector<std::vector<size_t>>> share_out(const std::vector<int64_
 struct MicroBatch {
   at::Tensor ids, positions;             // [tokens] int64
   std::vector<int64_t> cu_seqlens;       // [0, len0, len0 + len1, ...]
+  std::vector<int64_t> host_ids, host_rows;  // ids and rows, in the host's memory
   at::Tensor rows;                       // [n] int64: hidden rows that predict a target
   at::Tensor targets;                    // [n] int64
   at::Tensor weights;                    // [n] fp32, see loss_weights

@@ -36,9 +36,12 @@ std::optional<Gradients> make_gradients(const model::Model& model, const TrainCo
   return Gradients{.sums = model::Model(model.config(), states ? at::kBFloat16 : at::kFloat, model.device())};
 }
 
-std::unique_ptr<Pass> make_pass(const model::Model& model, const TrainConfig& config, Gradients* gradients) {
-  if (gpu_refusal(model, config).empty()) return make_gpu_pass(model, config, gradients);
-  return has_cpu_pass(model, config) ? make_cpu_pass(model, config, gradients) : make_autograd_pass(model, config);
+std::unique_ptr<Pass> make_pass(const model::Model& model, const TrainConfig& config, Gradients* gradients,
+                                const parallel::Groups& groups) {
+  if (gpu_refusal(model, config).empty()) return make_gpu_pass(model, config, gradients, groups);
+  if (has_cpu_pass(model, config)) return make_cpu_pass(model, config, gradients, groups);
+  TF_CHECK(!groups.any(), "several ranks without a pass for them");
+  return make_autograd_pass(model, config);
 }
 
 }  // namespace tritonforge::train

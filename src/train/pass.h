@@ -5,6 +5,7 @@
 #include <string>
 
 #include "model/model.h"
+#include "parallel/group.h"
 #include "train/config.h"
 #include "train/gradients.h"
 #include "train/lm_head_loss.h"
@@ -29,16 +30,20 @@ class Pass {
 // Through Model::forward and autograd: any device and dtype, and the reference that the others are compared with.
 std::unique_ptr<Pass> make_autograd_pass(const model::Model& model, const TrainConfig& config);
 // With kernels and a backward pass of its own (train/cpu): fp32 on the CPU. `gradients`: where backward() adds; null:
-// forward() alone.
-std::unique_ptr<Pass> make_cpu_pass(const model::Model& model, const TrainConfig& config, Gradients* gradients);
+// forward() alone. groups: the ranks that compute a micro-batch together, each with all of it and with its part of the
+// model; each has the scores of all targets, and is told their gradients.
+std::unique_ptr<Pass> make_cpu_pass(const model::Model& model, const TrainConfig& config, Gradients* gradients,
+                                    const parallel::Groups& groups = {});
 // With the kernels of kernels/gpu: bfloat16 models of which gpu_kernels_refusal() is empty.
-std::unique_ptr<Pass> make_gpu_pass(const model::Model& model, const TrainConfig& config, Gradients* gradients);
+std::unique_ptr<Pass> make_gpu_pass(const model::Model& model, const TrainConfig& config, Gradients* gradients,
+                                    const parallel::Groups& groups = {});
 
 // The arena for the gradients of the pass that suits model and config; none where they go to .grad.
 std::optional<Gradients> make_gradients(const model::Model& model, const TrainConfig& config);
 // Why the kernels of kernels/gpu do not train this model, in one line; empty where they do.
 std::string gpu_refusal(const model::Model& model, const TrainConfig& config);
 // The fastest for the model's device and dtype; with config.autograd the reference.
-std::unique_ptr<Pass> make_pass(const model::Model& model, const TrainConfig& config, Gradients* gradients);
+std::unique_ptr<Pass> make_pass(const model::Model& model, const TrainConfig& config, Gradients* gradients,
+                                const parallel::Groups& groups = {});
 
 }  // namespace tritonforge::train

@@ -11,7 +11,7 @@
 namespace tritonforge::train {
 namespace {
 
-constexpr std::array<std::string_view, 4> kNames{"step", "published", "checkpoint", "end"};
+constexpr std::array<std::string_view, 5> kNames{"step", "published", "give_model", "checkpoint", "end"};
 constexpr double kLongestWrite = 3600;  // of a checkpoint's piece; a rank that is gone is noticed long before
 
 std::string folder_key(int64_t number) { return fmt::format("checkpoint-{}-folder", number); }
@@ -115,7 +115,9 @@ void follow_rank_0(const TrainConfig& config, const parallel::WorldOptions& opti
       switch (command.what) {
         case RankCommand::What::kStep: train(*trainer, command); break;
         case RankCommand::What::kPublished: trainer->published(command.number); break;
+        case RankCommand::What::kGiveModel: trainer->give_model(); break;
         case RankCommand::What::kCheckpoint:
+          trainer->give_model();
           if (writing.valid()) writing.get();
           writing = std::async(std::launch::async,
                                [&world, number = command.number, pieces = snapshot.take_optimizer(*trainer)] {

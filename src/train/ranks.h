@@ -11,7 +11,7 @@
 namespace tritonforge::train {
 
 struct RankCommand {
-  enum class What { kStep, kPublished, kCheckpoint, kEnd };
+  enum class What { kStep, kPublished, kGiveModel, kCheckpoint, kEnd };
   What what = What::kEnd;
   int64_t number = 0;              // the version; the checkpoint's, from 1
   StepKind kind = StepKind::kSft;  // of a step

@@ -219,6 +219,11 @@ void TrainerService::tell(RankCommand command) {
   if (world_) world_->tell(to_bytes(command));
 }
 
+const model::Model& TrainerService::whole_model() {
+  tell({.what = RankCommand::What::kGiveModel});
+  return trainer_->whole_model();
+}
+
 OtherRanks TrainerService::others_checkpoint() {
   if (!world_) return nullptr;
   tell({.what = RankCommand::What::kCheckpoint, .number = ++checkpoints_});
@@ -273,8 +278,9 @@ PublishedWeights TrainerService::publish(int64_t version, const std::string& to)
   note(fmt::format("publishing version {}", version));
   std::optional<DeviceLock::Hold> hold;
   if (device_lock_) hold.emplace(device_lock_->shared());
-  PublishedWeights published = to == "shm" ? publisher_->to_shared_memory(trainer_->model(), version)
-                                           : publisher_->to_folder(trainer_->model(), version, to);
+  const model::Model& model = whole_model();
+  PublishedWeights published = to == "shm" ? publisher_->to_shared_memory(model, version)
+                                           : publisher_->to_folder(model, version, to);
   trainer_->published(version);
   tell({.what = RankCommand::What::kPublished, .number = version});
   metrics_.set("published_version", static_cast<double>(version));
@@ -283,7 +289,7 @@ PublishedWeights TrainerService::publish(int64_t version, const std::string& to)
 
 fs::path TrainerService::export_to(const std::string& folder) {
   note("exporting");
-  export_model(trainer_->model(), options_.config.model, folder);
+  export_model(whole_model(), options_.config.model, folder);
   return folder;
 }
 

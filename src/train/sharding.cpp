@@ -1,5 +1,7 @@
 #include "train/sharding.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace tritonforge::train {
@@ -18,23 +20,72 @@ std::vector<ArenaPart> arena_segments(const model::Model& model) {
   return segments;
 }
 
-Sharding::Sharding(const model::Model& model, Gradients& gradients, parallel::Group* group)
-    : model_(model), gradients_(gradients), group_(group), segments_(arena_segments(model)) {
-  if (group_ == nullptr) {
-    own_ = {{0, model.arena().numel()}};
-    return;
+namespace {
+
+// `parts` less the elements of `cut`.
+std::vector<ArenaPart> without(const std::vector<ArenaPart>& parts, const ArenaPart& cut) {
+  std::vector<ArenaPart> left;
+  for (const ArenaPart& part : parts) {
+    const int64_t end = part.begin + part.count, cut_end = cut.begin + cut.count;
+    const int64_t before = std::min(end, cut.begin) - part.begin, after = end - std::max(part.begin, cut_end);
+    if (before > 0) left.push_back({part.begin, before});
+    if (after > 0) left.push_back({end - after, after});
   }
+  return left;
+}
+
+}  // namespace
+
+Sharding::Sharding(const model::Model& model, Gradients& gradients, const parallel::Groups& groups)
+    : model_(model), gradients_(gradients), group_(groups.zero), tp_(groups.tp), segments_(arena_segments(model)) {
   for (const ArenaPart& segment : segments_) {
+    if (group_ == nullptr) break;
     const parallel::Share share = parallel::share_of(segment.count, group_->size(), group_->rank());
     own_.push_back({segment.begin + share.begin, share.count});
   }
+  if (group_ == nullptr) own_ = {{0, model.arena().numel()}};
   sums_.resize(segments_.size());
   shares_.resize(segments_.size());
+  summed_.resize(segments_.size());
+
+  replicas_.resize(segments_.size());
+  for (const auto& [name, tensor] : model.named_parameters()) {
+    if (tp_ == nullptr || !model::tensor_part(name, tensor.sizes(), tensor_parallel()).replica) continue;
+    size_t segment = 0;
+    while (tensor.storage_offset() >= segments_[segment].begin + segments_[segment].count) ++segment;
+    replicas_[segment].push_back({tensor.storage_offset(), tensor.numel()});
+  }
+  counted_ = own_;
+  if (tp_ == nullptr || tp_->rank() == 0) return;
+  for (const auto& of_segment : replicas_) {
+    for (const ArenaPart& replica : of_segment) counted_ = without(counted_, replica);
+  }
+}
+
+model::TensorParallel Sharding::tensor_parallel() const {
+  return tp_ == nullptr ? model::TensorParallel{} : model::TensorParallel{tp_->rank(), tp_->size()};
+}
+
+void Sharding::sum_replicas(size_t segment) {
+  if (replicas_[segment].empty()) return;
+  std::vector<at::Tensor> tensors;
+  for (const ArenaPart& replica : replicas_[segment])
+    tensors.push_back(gradients_.sums.arena().narrow(0, replica.begin, replica.count));
+  const at::Tensor joined = at::cat(tensors);
+  tp_->all_reduce(joined, fmt::format("gradients of replicas {}", segment))->wait();
+  int64_t begin = 0;
+  for (at::Tensor& tensor : tensors) {
+    tensor.copy_(joined.narrow(0, begin, tensor.numel()));
+    begin += tensor.numel();
+  }
 }
 
 void Sharding::gradients_are_ready(size_t segment) {
+  if (group_ == nullptr && tp_ == nullptr) return;
+  TF_CHECK(!summed_[segment], "the sum of segment {} begins twice", segment);
+  summed_[segment] = true;
+  sum_replicas(segment);
   if (group_ == nullptr) return;
-  TF_CHECK(sums_[segment] == nullptr, "the sum of segment {} begins twice", segment);
   const model::ModelConfig& config = model_.config();
   // An embedding that is the head, too, has gradients everywhere.
   const bool few = embedded_.defined() && !config.tie_embeddings && 4 * embedded_.numel() <= config.vocab_size;
@@ -47,13 +98,13 @@ void Sharding::gradients_are_ready(size_t segment) {
 }
 
 void Sharding::sum_gradients() {
-  if (group_ == nullptr) return;
   // Where the rank had no micro-batch, and in the same order everywhere: that of the backward pass.
   for (size_t i = segments_.size(); i-- > 0;) {
-    if (sums_[i] == nullptr) gradients_are_ready(i);
+    if (!summed_[i]) gradients_are_ready(i);
   }
+  summed_.assign(segments_.size(), false);
   for (parallel::PendingPtr& sum : sums_) {
-    sum->wait();
+    if (sum != nullptr) sum->wait();
     sum.reset();
   }
   if (!embedded_sums_.defined()) return;
@@ -63,7 +114,9 @@ void Sharding::sum_gradients() {
 }
 
 void Sharding::sum(const at::Tensor& scalar, std::string_view what) {
-  if (group_ != nullptr) group_->all_reduce(scalar.view({-1}), what)->wait();
+  for (parallel::Group* group : {group_, tp_}) {
+    if (group != nullptr) group->all_reduce(scalar.view({-1}), what)->wait();
+  }
 }
 
 void Sharding::share_weights(size_t segment) {

@@ -4,7 +4,7 @@
 // weight are one rank's.
 #include <vector>
 
-#include "model/model.h"
+#include "model/tensor_parallel.h"
 #include "parallel/group.h"
 #include "train/gradients.h"
 
@@ -19,11 +19,15 @@ std::vector<ArenaPart> arena_segments(const model::Model& model);
 
 class Sharding {
  public:
-  // group: null where everything is this rank's. Gradients and model outlive it.
-  Sharding(const model::Model& model, Gradients& gradients, parallel::Group* group);
+  // Gradients and model outlive it.
+  Sharding(const model::Model& model, Gradients& gradients, const parallel::Groups& groups);
 
-  // Of each segment; where the rank is alone, of the whole arena as one.
+  // Of each segment; where nobody else has the same weights, of the whole arena as one.
   const std::vector<ArenaPart>& own() const { return own_; }
+  // Those elements of own() of which no rank with another part of the model has a replica that counts: together the
+  // ranks' are the model's.
+  const std::vector<ArenaPart>& counted() const { return counted_; }
+  model::TensorParallel tensor_parallel() const;
   // The rows [n] of the embedding that have a gradient on any rank: where they are few, they alone are summed.
   // Undefined: any may have.
   void embed(at::Tensor rows) { embedded_ = std::move(rows); }
@@ -31,21 +35,25 @@ class Sharding {
   void gradients_are_ready(size_t segment);
   // Afterwards the gradients in own() are the ranks' sums.
   void sum_gradients();
-  void sum(const at::Tensor& scalar, std::string_view what);
+  void sum(const at::Tensor& scalar, std::string_view what);  // over all ranks
   // own()[part] of the weights, as it is now, is on its way to all ranks; each calls it for every part, in their order.
   void share_weights(size_t part);
   void await_weights(size_t part);  // what reads them afterwards finds all ranks'
   void await_weights();             // of all parts
 
  private:
+  // What tensor-parallel ranks have replicas of: each has made a gradient from its own tokens or heads.
+  void sum_replicas(size_t segment);
   at::Tensor part(const at::Tensor& arena, size_t segment) const {
     return arena.narrow(0, segments_[segment].begin, segments_[segment].count);
   }
   const model::Model& model_;
   Gradients& gradients_;
-  parallel::Group* group_;
+  parallel::Group *group_, *tp_;         // with the same weights; with other parts of the model
   at::Tensor embedded_, embedded_sums_;  // rows; their gradients, while they are summed
-  std::vector<ArenaPart> segments_, own_;
+  std::vector<ArenaPart> segments_, own_, counted_;
+  std::vector<std::vector<ArenaPart>> replicas_;  // of each segment
+  std::vector<bool> summed_;                         // of each segment, in this step: or its sum has begun
   std::vector<parallel::PendingPtr> sums_, shares_;  // of each segment, while they are under way
 };
 

@@ -74,15 +74,19 @@ void StepRecord::add_update(const AdamW::Applied& applied) {
   skipped_.push_back(applied.skipped);
 }
 
-StepMetrics StepRecord::read(parallel::Group* ranks) {
+StepMetrics StepRecord::read(parallel::Group* ranks, bool speaks) {
   std::vector<float> losses = read_all(losses_), entropy = read_all(entropy_), difference = read_all(difference_),
                      on_policy = read_all(on_policy_), kl = read_all(kl_), clipped = read_all(clipped_),
                      importance = read_all(importance_), advantage = read_all(advantage_), masked = read_all(masked_);
   std::vector<float> counts{static_cast<float>(tokens_), static_cast<float>(targets_),
                             static_cast<float>(micro_batches_), static_cast<float>(flops_)};
   if (ranks != nullptr) {
-    join({&losses, &entropy, &difference, &on_policy, &kl, &clipped, &importance, &advantage, &masked, &counts},
-         *ranks);
+    const std::vector<std::vector<float>*> lists{&losses,     &entropy,   &difference, &on_policy, &kl, &clipped,
+                                                 &importance, &advantage, &masked,     &counts};
+    if (!speaks) {
+      for (std::vector<float>* list : lists) list->clear();
+    }
+    join(lists, *ranks);
     for (size_t i = 4; i < counts.size(); ++i) counts[i % 4] += counts[i];
   }
   flops_ = counts[3];

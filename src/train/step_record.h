@@ -22,9 +22,9 @@ class StepRecord {
   void add_update(const AdamW::Applied& applied);
   void add_stale(int64_t sequences) { stale_ += sequences; }
   void add_flops(double flops) { flops_ += flops; }
-  // Synchronises. The figures of the passes and updates, of all ranks' where there is a group of them; the rest of
-  // StepMetrics is the caller's.
-  StepMetrics read(parallel::Group* ranks = nullptr);
+  // Synchronises. The figures of the passes and updates, of all ranks' where there is a group of them, those apart that
+  // do not `speak`: another one has the same. The rest of StepMetrics is the caller's.
+  StepMetrics read(parallel::Group* ranks = nullptr, bool speaks = true);
   double flops() const { return flops_; }  // after read(): of all ranks
 
  private:

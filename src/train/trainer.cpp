@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "kernels/device.h"
-#include "model/weights.h"
+#include "train/gather_model.h"
 #include "train/losses.h"
 #include "train/packing.h"
 #include "train/schedule.h"
@@ -58,35 +58,39 @@ std::vector<size_t> taught(StepKind kind, const std::vector<TrainSequence>& sequ
   return indices;
 }
 
-// The micro-batches of one data-parallel rank.
+// The micro-batches of one data-parallel rank. shape: of the whole model.
 std::vector<MicroBatch> pack(StepKind kind, const std::vector<TrainSequence>& sequences, const TrainConfig& config,
-                             const std::vector<int64_t>& versions, const model::Model& model, int64_t rank) {
+                             const std::vector<int64_t>& versions, const model::ModelConfig& shape, at::Device device,
+                             int64_t rank) {
   const std::vector<double> weights = loss_weights(sequences, config.loss);
   const std::vector<size_t> indices = taught(kind, sequences, config.loss);
   std::vector<int64_t> lengths;
   std::vector<double> costs;
   for (const size_t index : indices) {
     lengths.push_back(forward_length(sequences[index]));
-    costs.push_back(training_flops(model.config(), std::span(&lengths.back(), 1), target_count(sequences[index])));
+    costs.push_back(training_flops(shape, std::span(&lengths.back(), 1), target_count(sequences[index])));
   }
   std::vector<MicroBatch> batches;
   auto shares = share_out(lengths, costs, config.max_tokens_per_micro_batch, config.parallel.dp);
   for (auto& bin : shares[static_cast<size_t>(rank)]) {
     for (size_t& index : bin) index = indices[index];
-    batches.push_back(make_micro_batch(sequences, bin, weights, versions, model.device()));
+    batches.push_back(make_micro_batch(sequences, bin, weights, versions, device));
   }
   return batches;
 }
 
-// The tokens that the sequences' passes embed, ascending, each once.
-at::Tensor embedded_tokens(const std::vector<TrainSequence>& sequences, at::Device device) {
+// The rows of an embedding, which has those of the vocabulary from `first` on, that the sequences' passes read:
+// ascending, each once.
+at::Tensor embedded_rows(const std::vector<TrainSequence>& sequences, int64_t first, const at::Tensor& embedding) {
   std::vector<int64_t> tokens;
   for (const TrainSequence& sequence : sequences)
     tokens.insert(tokens.end(), sequence.tokens.begin(), sequence.tokens.begin() + forward_length(sequence));
   std::ranges::sort(tokens);
   const auto repeated = std::ranges::unique(tokens);
   tokens.erase(repeated.begin(), repeated.end());
-  return to_device(tokens, device);
+  for (int64_t& token : tokens) token -= first;
+  std::erase_if(tokens, [&](int64_t row) { return row < 0 || row >= embedding.size(0); });
+  return to_device(tokens, embedding.device());
 }
 
 // start, reference: log-probs before the step's updates, and the reference model's; the latter where there is one.
@@ -128,21 +132,23 @@ Trainer::Trainer(TrainConfig config, model::Model model, std::optional<model::Mo
                  parallel::World* world)
     : config_(std::move(config)),
       world_(world),
+      groups_(world != nullptr ? world->groups() : parallel::Groups{}),
+      at_(world != nullptr ? world->at() : parallel::Coordinates{}),
       model_(std::move(model)),
+      shape_(model::whole_of(model_.config(), config_.parallel.tp)),
       reference_(std::move(reference)),
       plan_(plan_of(model_, config_)),
       planned_(as_planned(config_, plan_)),
       gradients_(make_gradients(model_, planned_)),
-      optimizer_(make_optimizer(model_, gradients_ ? &*gradients_ : nullptr,
-                                world_ != nullptr ? &world_->dp() : nullptr, planned_)),
-      pass_(make_pass(model_, planned_, gradients_ ? &*gradients_ : nullptr)),
+      optimizer_(make_optimizer(model_, gradients_ ? &*gradients_ : nullptr, groups_, planned_)),
+      pass_(make_pass(model_, planned_, gradients_ ? &*gradients_ : nullptr, groups_)),
       rate_(rate),
       clock_(model_.device()) {
   TF_CHECK(config_.parallel.world() == (world_ != nullptr ? world_->size() : 1), "{} ranks for a job of {}",
            world_ != nullptr ? world_->size() : 1, config_.parallel.world());
   TF_CHECK(reference_.has_value() == (config_.loss.kl_coef > 0), "a reference model and kl_coef {}",
            config_.loss.kl_coef);
-  if (reference_) reference_pass_ = make_pass(*reference_, planned_, nullptr);
+  if (reference_) reference_pass_ = make_pass(*reference_, planned_, nullptr, groups_);
   state_.weight_versions = {0};
 }
 
@@ -156,12 +162,12 @@ std::vector<Trainer::Update> Trainer::prepare(StepKind kind, std::span<const Tra
               chosen.stale, sequences.size(), config_.max_staleness);
   }
   record.add_stale(chosen.stale);
-  const int64_t rank = world_ != nullptr ? world_->at().dp : 0;
   std::vector<Update> updates;
   for (const auto& part :
        split_batch(std::move(chosen.sequences), config_.optimizer_steps_per_batch, Rng::derive(config_.seed, step))) {
-    updates.push_back({pack(kind, part, config_, state_.weight_versions, model_, rank), {}, {}});
-    if (world_ != nullptr) updates.back().embedded = embedded_tokens(part, model_.device());
+    updates.push_back({pack(kind, part, config_, state_.weight_versions, shape_, model_.device(), at_.dp), {}, {}});
+    if (groups_.zero == nullptr) continue;
+    updates.back().embedded = embedded_rows(part, at_.tp * model_.config().vocab_size, model_.embed_tokens());
   }
   // With one update the ratio's denominator is the forward pass itself; with more, the weights move in between.
   if (kind == StepKind::kSft || updates.size() == 1) return updates;
@@ -218,8 +224,7 @@ StepMetrics Trainer::train_step(StepKind kind, std::span<const TrainSequence> se
   bool agreed = false;  // that the step can be taken, by whatever the other ranks see, too
   if (world_ != nullptr) world_->recorder().at(fmt::format("step {}", step));
   try {
-    const int64_t targets = check_sequences(sequences, config_, model_.config().vocab_size,
-                                            model_.config().max_position);
+    const int64_t targets = check_sequences(sequences, config_, shape_.vocab_size, shape_.max_position);
     if (targets == 0 && kind == StepKind::kSft)
       fail(ErrorKind::kUsage, "nothing to train on: no token has loss_mask set");
     agreed = true;
@@ -229,14 +234,15 @@ StepMetrics Trainer::train_step(StepKind kind, std::span<const TrainSequence> se
       optimizer_->before_passes(update.embedded);
       for (size_t index = 0; index < update.batches.size(); ++index) {
         pass_over(kind, update, index, record);
-        record.add_flops(training_flops(model_.config(), update.batches[index]));
+        record.add_flops(training_flops(shape_, update.batches[index]));
       }
       clock_.begin(StepPart::kUpdate);
       broken_ = true;  // until the last update is in: some weights have moved, the step is not done
       record.add_update(optimizer_->step(rate));
       pass_->weights_changed();
     }
-    metrics = record.read(world_ != nullptr ? &world_->host() : nullptr);  // waits for the device
+    metrics = world_ == nullptr ? record.read()  // waits for the device
+                                : record.read(&world_->host(), at_.tp == 0 && at_.cp == 0);
     metrics.part_seconds = clock_.end();
   } catch (const std::exception& error) {
     clock_.abandon();
@@ -271,6 +277,23 @@ void Trainer::restore(TrainerState state) {
   pass_->weights_changed();
 }
 
+void Trainer::copy_whole_model(model::Model& to) {
+  const at::NoGradGuard no_grad;
+  if (groups_.tp != nullptr) gather_model(model(), *groups_.tp, &to);
+  else to.arena().copy_(model().arena(), /*non_blocking=*/true);
+}
+
+const model::Model& Trainer::whole_model() {
+  if (groups_.tp == nullptr) return model();
+  if (!whole_) whole_.emplace(shape_, model_.dtype(), at::kCPU);
+  copy_whole_model(*whole_);
+  return *whole_;
+}
+
+void Trainer::give_model() {
+  if (groups_.tp != nullptr && at_.cp == 0 && at_.dp == 0 && at_.pp == 0) gather_model(model(), *groups_.tp, nullptr);
+}
+
 void Trainer::published(int64_t version) {
   auto& versions = state_.weight_versions;
   if (std::find(versions.begin(), versions.end(), version) == versions.end()) versions.push_back(version);
@@ -281,20 +304,21 @@ std::unique_ptr<Trainer> make_trainer(const TrainConfig& config, const fs::path&
   const at::ScalarType dtype = config.dtype == "float32" ? at::kFloat : at::kBFloat16;
   const at::Device device = kernels::open_device(config.device);
   at::globalContext().setDeterministicAlgorithms(config.deterministic, /*warn_only=*/true);
+  const model::TensorParallel at{world != nullptr ? world->at().tp : 0, config.parallel.tp};
   const auto load = [&](const fs::path& path) {
-    if (!config.init_random) return model::load_model(path, dtype, device);
-    model::Model model(model::read_model_config(path), dtype, device);
-    model.init_random(static_cast<uint64_t>(config.seed));
+    if (!config.init_random) return model::load_model_part(path, dtype, device, at);
+    model::Model model(model::part_of(model::read_model_config(path), at.size), dtype, device);
+    model::init_random_part(model, at, static_cast<uint64_t>(config.seed));
     return model;
   };
-  model::Model model = weights.empty() ? load(config.model) : model::load_model(weights, dtype, device);
+  model::Model model = weights.empty() ? load(config.model) : model::load_model_part(weights, dtype, device, at);
   std::optional<model::Model> reference;
   if (config.loss.kl_coef > 0) {
-    reference = model::load_model(config.reference_model.empty() ? config.model : config.reference_model, dtype,
-                                  device);
+    const fs::path& path = config.reference_model.empty() ? config.model : config.reference_model;
+    reference = model::load_model_part(path, dtype, device, at);
     if (reference->config().vocab_size != model.config().vocab_size) {
-      fail(ErrorKind::kUsage, "reference_model has a vocabulary of {}, the model of {}", reference->config().vocab_size,
-           model.config().vocab_size);
+      fail(ErrorKind::kUsage, "reference_model has a vocabulary of {}, the model of {}",
+           reference->config().vocab_size * at.size, model.config().vocab_size * at.size);
     }
   }
   return std::make_unique<Trainer>(config, std::move(model), std::move(reference), device_rate(device, dtype), world);

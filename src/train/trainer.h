@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "contract/step.h"
-#include "model/model.h"
+#include "model/tensor_parallel.h"
 #include "parallel/world.h"
 #include "train/config.h"
 #include "train/flops.h"
@@ -29,8 +29,9 @@ struct TrainerState {
 
 class Trainer {
  public:
-  // `reference` is there exactly where config.loss.kl_coef > 0. rate: what the step's figures are compared with. world:
-  // the ranks that train together, each with all of a step's sequences; null where this process is alone.
+  // model, reference: this rank's part (model/tensor_parallel.h); the second is there exactly where config.loss.kl_coef
+  // > 0. rate: what the step's figures are compared with. world: the ranks that train together, each with all of a
+  // step's sequences; null where this process is alone.
   Trainer(TrainConfig config, model::Model model, std::optional<model::Model> reference, DeviceRate rate = {},
           parallel::World* world = nullptr);
   Trainer(const Trainer&) = delete;  // its passes refer to it
@@ -44,10 +45,16 @@ class Trainer {
                          const std::optional<BatchFigures>& leased = std::nullopt);
 
   const TrainConfig& config() const { return config_; }
-  model::Model& model() {
+  model::Model& model() {  // this rank's part
     optimizer_->await_weights();
     return model_;
   }
+  // The whole model: itself, or a copy in the host's memory of what its tensor-parallel ranks have. All of rank 0's call
+  // it at once, the others of them through give_model().
+  const model::Model& whole_model();
+  void copy_whole_model(model::Model& to);  // likewise; of that shape and dtype. Does not wait for a GPU
+  void give_model();
+  const model::ModelConfig& shape() const { return shape_; }  // of the whole model
   Optimizer& optimizer() { return *optimizer_; }
   const TrainerState& state() const { return state_; }
   bool broken() const { return broken_; }
@@ -61,7 +68,7 @@ class Trainer {
  private:
   struct Update {
     std::vector<MicroBatch> batches;
-    at::Tensor embedded;                      // tokens that any rank embeds, each once; undefined where there is one
+    at::Tensor embedded;  // rows of the embedding that any rank reads; undefined where nobody has the same
     std::vector<at::Tensor> start_log_probs;  // of each batch; none where the step has one update
   };
   // Nothing has changed when it throws.
@@ -72,7 +79,11 @@ class Trainer {
 
   TrainConfig config_;
   parallel::World* const world_;
-  model::Model model_;
+  const parallel::Groups groups_;
+  const parallel::Coordinates at_;
+  model::Model model_;       // this rank's part of it
+  model::ModelConfig shape_;  // of the whole
+  std::optional<model::Model> whole_;  // what whole_model() gave, of several parts
   std::optional<model::Model> reference_;
   std::optional<MemoryPlan> plan_;
   TrainConfig planned_;  // config_, with what the plan computes again

@@ -19,6 +19,8 @@ struct Nccl {
   decltype(&ncclAllGather) all_gather;
   decltype(&ncclReduce) reduce;
   decltype(&ncclBroadcast) broadcast;
+  decltype(&ncclSend) send;
+  decltype(&ncclRecv) recv;
   decltype(&ncclGroupStart) group_start;
   decltype(&ncclGroupEnd) group_end;
 };
@@ -39,7 +41,8 @@ const Nccl* load() {
                      find(library, "ncclAllReduce", n.all_reduce) &&
                      find(library, "ncclReduceScatter", n.reduce_scatter) &&
                      find(library, "ncclAllGather", n.all_gather) && find(library, "ncclReduce", n.reduce) &&
-                     find(library, "ncclBroadcast", n.broadcast) && find(library, "ncclGroupStart", n.group_start) &&
+                     find(library, "ncclBroadcast", n.broadcast) && find(library, "ncclSend", n.send) &&
+                     find(library, "ncclRecv", n.recv) && find(library, "ncclGroupStart", n.group_start) &&
                      find(library, "ncclGroupEnd", n.group_end);
   return whole ? &n : nullptr;
 }
@@ -120,6 +123,23 @@ int nccl_all_gather(NcclComm* c, const NcclShares* s, Stream stream) {
       [&](void* x, int64_t left) {
         return nccl()->broadcast(x, x, static_cast<size_t>(left), type(s->fp32), s->ranks - 1, comm(c), stream);
       });
+}
+
+int nccl_all_to_all(NcclComm* c, void* to, const void* from, int64_t part, int ranks, int fp32, Stream stream) {
+  TF_NCCL();
+  const char* what = "nccl_all_to_all";
+  const bool wide = fp32 != 0;
+  const auto count = static_cast<size_t>(part);
+  if (const int error = check_nccl(nccl()->group_start(), what)) return error;
+  int error = 0;
+  for (int r = 0; r < ranks && error == 0; ++r) {
+    const void* sent = at(const_cast<void*>(from), r * part, wide);
+    error = check_nccl(nccl()->send(sent, count, type(wide), r, comm(c), stream), what);
+    if (error == 0)
+      error = check_nccl(nccl()->recv(at(to, r * part, wide), count, type(wide), r, comm(c), stream), what);
+  }
+  const int ended = check_nccl(nccl()->group_end(), what);
+  return error != 0 ? error : ended;
 }
 
 }  // namespace tritonforge::gpu

@@ -249,6 +249,7 @@ const CudaApi table = {
     .nccl_broadcast = nccl_broadcast,
     .nccl_reduce_scatter = nccl_reduce_scatter,
     .nccl_all_gather = nccl_all_gather,
+    .nccl_all_to_all = nccl_all_to_all,
     .sample_workspace = sample_workspace,
     .sample = sample,
     .checksum = checksum,

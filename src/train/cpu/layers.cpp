@@ -30,12 +30,15 @@ float* weight(const at::Tensor& vector) { return vector.data_ptr<float>(); }
 
 }  // namespace
 
-Layers::Layers(const model::Model& model, int64_t recompute)
+Layers::Layers(const model::Model& model, int64_t recompute, const TokenShards& shards)
     : model_(model),
       config_(model.config()),
+      shards_(shards),
       recompute_(recompute),
       q_(config_.num_heads * config_.head_dim),
       kv_(config_.num_kv_heads * config_.head_dim),
+      heads_(shards.attention().num_heads),
+      kv_heads_(shards.attention().num_kv_heads),
       eps_(static_cast<float>(config_.rms_norm_eps)) {}
 
 void Layers::weights_changed() { packed_ = packed_back_ = false; }
@@ -54,65 +57,97 @@ void Layers::pack(bool back) {
 void Layers::reserve(int64_t tokens, bool train) {
   again_ = train ? recompute_ : config_.num_layers;
   const auto kept = static_cast<size_t>(std::max<int64_t>(1, config_.num_layers - again_));
-  const int64_t hidden = config_.hidden_size, intermediate = config_.intermediate_size;
-  const auto rows = [&](int64_t width) { return at::empty({tokens, width}, at::kFloat); };
-  if (tokens > capacity_) {
-    capacity_ = tokens;
+  const int64_t hidden = config_.hidden_size, intermediate = config_.intermediate_size, d = config_.head_dim;
+  const int64_t q = heads_ * d, kv = kv_heads_ * d;  // of attention
+  if (shards_.rows().all > capacity_) {
+    capacity_ = shards_.rows().all;
     kept_.clear();
     x_.clear();
-    grad_y_ = rows(hidden);
-    grad_gate_up_ = apart(tokens, 2 * intermediate);
-    grad_mixed_ = rows(q_);
-    grad_rotated_ = rows(q_ + kv_);
-    grad_qkv_ = rows(q_ + 2 * kv_);
+    grad_y_ = at::Tensor();
   }
-  tokens = capacity_;
-  while (std::ssize(x_) <= config_.num_layers) x_.push_back(rows(hidden));
+  const TokenShards::Rows most = shards_.rows_of(std::max(tokens, capacity_));
+  const auto rows = [](int64_t count, int64_t width) { return at::empty({count, width}, at::kFloat); };
+  if (!grad_y_.defined()) {
+    grad_y_ = rows(most.shard, hidden);
+    grad_gate_up_ = apart(most.shard, 2 * intermediate);
+    grad_mixed_ = rows(most.all, q);
+    grad_rotated_ = rows(most.all, q + kv);
+    grad_qkv_ = rows(most.all, q + 2 * kv);
+    if (!shards_.alone()) {
+      qkv_ = rows(most.shard, q_ + 2 * kv_);
+      partial_ = rows(most.shard, hidden);
+      grad_normed_ = rows(most.shard, hidden);
+      grad_mixed_shard_ = rows(most.shard, q_);
+    }
+  }
+  while (std::ssize(x_) <= config_.num_layers) x_.push_back(rows(most.own, hidden));
   while (kept_.size() < kept) {
-    kept_.push_back({.normed1 = rows(hidden),
-                     .scale1 = rows(1),
-                     .qkv = rows(q_ + 2 * kv_),
-                     .head_scale = rows(config_.num_heads + config_.num_kv_heads),
-                     .rotated = rows(q_ + kv_),
-                     .mixed = rows(q_),
-                     .max = at::empty({config_.num_heads, tokens}, at::kFloat),
-                     .inverse = at::empty({config_.num_heads, tokens}, at::kFloat),
-                     .y = rows(hidden),
-                     .normed2 = rows(hidden),
-                     .scale2 = rows(1),
-                     .gate_up = rows(2 * intermediate),
-                     .act = rows(intermediate)});
+    kept_.push_back({.normed1 = rows(most.shard, hidden),
+                     .scale1 = rows(most.own, 1),
+                     .qkv = rows(most.all, q + 2 * kv),
+                     .head_scale = rows(most.all, heads_ + kv_heads_),
+                     .rotated = rows(most.all, q + kv),
+                     .mixed = rows(most.all, q),
+                     .max = rows(heads_, most.all),
+                     .inverse = rows(heads_, most.all),
+                     .y = rows(most.own, hidden),
+                     .normed2 = rows(most.shard, hidden),
+                     .scale2 = rows(most.own, 1),
+                     .gate_up = rows(most.shard, 2 * intermediate),
+                     .act = rows(most.shard, intermediate)});
+    if (shards_.alone()) kept_.back().mixed_shard = kept_.back().mixed;
   }
 }
 
-void Layers::before_attention(int64_t layer, int64_t begin, int64_t rows) {
+void Layers::norm1(int64_t layer, int64_t begin, int64_t rows) {
   const model::LayerWeights& w = model_.layers()[static_cast<size_t>(layer)];
   Kept& kept = this->kept(layer);
-  const int64_t hidden = config_.hidden_size, d = config_.head_dim, width = q_ + 2 * kv_, heads = config_.num_heads;
-  kernels::rms_forward(row(x_[static_cast<size_t>(layer)], begin), weight(w.input_norm), row(kept.normed1, begin),
-                       row(kept.scale1, begin), rows, hidden, eps_);
-  float* qkv = row(kept.qkv, begin);
-  kernels::multiply({row(kept.normed1, begin), hidden, rows}, panels_[static_cast<size_t>(layer)].qkv, qkv, width);
-  add_bias(qkv, w.qkv_bias, rows);
-  float* ready = scratch(kNarrow, rows * (q_ + kv_));  // for rope
-  for (int64_t r = 0; r < rows; ++r) {
-    const float* from = qkv + r * width;
-    float* to = ready + r * (q_ + kv_);
+  kernels::rms_forward(row(x_[static_cast<size_t>(layer)], begin), weight(w.input_norm), own_row(kept.normed1, begin),
+                       row(kept.scale1, begin), rows, config_.hidden_size, eps_);
+}
+
+void Layers::project(int64_t layer, int64_t begin, int64_t rows) {
+  const Kept& kept = this->kept(layer);
+  float* qkv = row(shards_.context_parallel() ? qkv_ : kept.qkv, begin);
+  kernels::multiply({row(kept.normed1, begin), config_.hidden_size, rows}, panels_[static_cast<size_t>(layer)].qkv, qkv,
+                    q_ + 2 * kv_);
+  add_bias(qkv, model_.layers()[static_cast<size_t>(layer)].qkv_bias, rows);
+}
+
+void Layers::rotate(int64_t layer, int64_t begin, int64_t rows) {
+  const model::LayerWeights& w = model_.layers()[static_cast<size_t>(layer)];
+  Kept& kept = this->kept(layer);
+  const int64_t d = config_.head_dim, q = heads_ * d, turned = q + kv_heads_ * d;
+  float* ready = scratch(kNarrow, rows * turned);
+  for (int64_t r = begin; r < begin + rows; ++r) {
+    const float* from = row(kept.qkv, r);
+    float* to = ready + (r - begin) * turned;
     if (config_.qk_norm) {
-      float* scale = row(kept.head_scale, begin + r);
-      kernels::rms_forward(from, weight(w.q_norm), to, scale, heads, d, eps_);
-      kernels::rms_forward(from + q_, weight(w.k_norm), to + q_, scale + heads, config_.num_kv_heads, d, eps_);
+      float* scale = row(kept.head_scale, r);
+      kernels::rms_forward(from, weight(w.q_norm), to, scale, heads_, d, eps_);
+      kernels::rms_forward(from + q, weight(w.k_norm), to + q, scale + heads_, kv_heads_, d, eps_);
     } else {
-      std::copy_n(from, q_ + kv_, to);
+      std::copy_n(from, turned, to);
     }
   }
-  kernels::rope_rows(ready, row(cos_, begin), row(sin_, begin), row(kept.rotated, begin), rows,
-                     heads + config_.num_kv_heads, d, 1.0f);
+  kernels::rope_rows(ready, row(cos_, begin), row(sin_, begin), row(kept.rotated, begin), rows, heads_ + kv_heads_, d,
+                     1.0f);
+}
+
+void Layers::before_attention(int64_t layer) {
+  const TokenShards::Rows& rows = shards_.rows();
+  Kept& kept = this->kept(layer);
+  over_blocks(rows.own, [&](int64_t begin, int64_t count) { norm1(layer, begin, count); });
+  await(shards_.gather(in_use(kept.normed1), "normed 1"));
+  over_blocks(rows.shard, [&](int64_t begin, int64_t count) { project(layer, begin, count); });
+  if (shards_.context_parallel())
+    kept.qkv = shards_.to_heads(in_use(qkv_), {config_.num_heads, config_.num_kv_heads, config_.num_kv_heads}, "qkv");
+  over_blocks(tokens_, [&](int64_t begin, int64_t count) { rotate(layer, begin, count); });
 }
 
 void Layers::attention(const MicroBatch& batch, int64_t layer, bool backward) {
   Kept& kept = this->kept(layer);
-  const int64_t d = config_.head_dim, group = config_.num_heads / config_.num_kv_heads;
+  const int64_t d = config_.head_dim, group = heads_ / kv_heads_, q_end = heads_ * d, k_end = q_end + kv_heads_ * d;
   const int64_t sequences = std::ssize(batch.cu_seqlens) - 1;
   std::vector<int64_t> order(static_cast<size_t>(sequences));
   for (int64_t i = 0; i < sequences; ++i) order[static_cast<size_t>(i)] = i;
@@ -120,25 +155,24 @@ void Layers::attention(const MicroBatch& batch, int64_t layer, bool backward) {
     return batch.cu_seqlens[static_cast<size_t>(i) + 1] - batch.cu_seqlens[static_cast<size_t>(i)];
   };
   std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return length(a) > length(b); });
-  over_parts(sequences * config_.num_kv_heads, [&](int64_t part) {
+  over_parts(sequences * kv_heads_, [&](int64_t part) {
     thread_local kernels::AttentionScratch memory;
-    const int64_t sequence = order[static_cast<size_t>(part / config_.num_kv_heads)],
-                  head = part % config_.num_kv_heads, tokens = length(sequence),
-                  begin = batch.cu_seqlens[static_cast<size_t>(sequence)];
+    const int64_t sequence = order[static_cast<size_t>(part / kv_heads_)], head = part % kv_heads_,
+                  tokens = length(sequence), begin = batch.cu_seqlens[static_cast<size_t>(sequence)];
     if (tokens == 0) return;
-    const int64_t q = head * group * d, k = q_ + head * d, v = q_ + kv_ + head * d;
+    const int64_t q = head * group * d, k = q_end + head * d, v = k_end + head * d;
     const kernels::AttentionHeads heads{.q = row(kept.rotated, begin) + q,
                                         .k = row(kept.rotated, begin) + k,
                                         .v = row(kept.qkv, begin) + v,
-                                        .q_stride = q_ + kv_,
-                                        .k_stride = q_ + kv_,
-                                        .v_stride = q_ + 2 * kv_,
+                                        .q_stride = k_end,
+                                        .k_stride = k_end,
+                                        .v_stride = kept.qkv.stride(0),
                                         .tokens = tokens,
                                         .group = group,
                                         .head_dim = d,
                                         .scale = static_cast<float>(1 / std::sqrt(static_cast<double>(d))),
                                         .out = row(kept.mixed, begin) + q,
-                                        .out_stride = q_,
+                                        .out_stride = q_end,
                                         .max = row(kept.max, head * group) + begin,
                                         .inverse = row(kept.inverse, head * group) + begin,
                                         .statistic_stride = capacity_};
@@ -152,17 +186,28 @@ void Layers::attention(const MicroBatch& batch, int64_t layer, bool backward) {
   });
 }
 
-void Layers::after_attention(int64_t layer, int64_t begin, int64_t rows, bool output) {
+void Layers::project_out(int64_t layer, int64_t begin, int64_t rows) {
+  const Kept& kept = this->kept(layer);
+  kernels::multiply({row(kept.mixed_shard, begin), q_, rows}, panels_[static_cast<size_t>(layer)].o,
+                    row(shards_.alone() ? kept.y : partial_, begin), config_.hidden_size);
+}
+
+void Layers::norm2(int64_t layer, int64_t begin, int64_t rows) {
   const model::LayerWeights& w = model_.layers()[static_cast<size_t>(layer)];
+  Kept& kept = this->kept(layer);
+  const int64_t hidden = config_.hidden_size;
+  float* y = row(kept.y, begin);
+  if (!shards_.alone()) std::copy_n(own_row(partial_, begin), rows * hidden, y);
+  add_bias(y, w.o_bias, rows);
+  add(y, row(x_[static_cast<size_t>(layer)], begin), rows * hidden);
+  kernels::rms_forward(y, weight(w.post_attention_norm), own_row(kept.normed2, begin), row(kept.scale2, begin), rows,
+                       hidden, eps_);
+}
+
+void Layers::mlp(int64_t layer, int64_t begin, int64_t rows, bool output) {
   const model::LayerPanels& panels = panels_[static_cast<size_t>(layer)];
   Kept& kept = this->kept(layer);
   const int64_t hidden = config_.hidden_size, intermediate = config_.intermediate_size;
-  float* y = row(kept.y, begin);
-  kernels::multiply({row(kept.mixed, begin), q_, rows}, panels.o, y, hidden);
-  add_bias(y, w.o_bias, rows);
-  add(y, row(x_[static_cast<size_t>(layer)], begin), rows * hidden);
-  kernels::rms_forward(y, weight(w.post_attention_norm), row(kept.normed2, begin), row(kept.scale2, begin), rows,
-                       hidden, eps_);
   float* gate_up = row(kept.gate_up, begin);
   kernels::multiply({row(kept.normed2, begin), hidden, rows}, panels.gate_up, gate_up, 2 * intermediate);
   for (int64_t r = 0; r < rows; ++r) {
@@ -170,41 +215,97 @@ void Layers::after_attention(int64_t layer, int64_t begin, int64_t rows, bool ou
     kernels::swiglu_forward(gate, gate + intermediate, row(kept.act, begin + r), intermediate);
   }
   if (!output) return;
-  float* z = row(x_[static_cast<size_t>(layer) + 1], begin);
+  float* z = row(shards_.alone() ? x_[static_cast<size_t>(layer) + 1] : partial_, begin);
   kernels::multiply({row(kept.act, begin), intermediate, rows}, panels.down, z, hidden);
-  add(z, y, rows * hidden);
+}
+
+void Layers::add_mlp(int64_t layer, int64_t begin, int64_t rows) {
+  const int64_t count = rows * config_.hidden_size;
+  float* z = row(x_[static_cast<size_t>(layer) + 1], begin);
+  if (!shards_.alone()) std::copy_n(own_row(partial_, begin), count, z);
+  add(z, row(this->kept(layer).y, begin), count);
+}
+
+void Layers::after_attention(int64_t layer, bool output) {
+  const TokenShards::Rows& rows = shards_.rows();
+  Kept& kept = this->kept(layer);
+  kept.mixed.narrow(0, tokens_, rows.all - tokens_).zero_();
+  kept.mixed_shard = shards_.to_tokens(kept.mixed.narrow(0, 0, rows.all), {config_.num_heads}, "mixed");
+  over_blocks(rows.shard, [&](int64_t begin, int64_t count) { project_out(layer, begin, count); });
+  await(shards_.sum(in_use(partial_), "attention"));
+  over_blocks(rows.own, [&](int64_t begin, int64_t count) { norm2(layer, begin, count); });
+  await(shards_.gather(in_use(kept.normed2), "normed 2"));
+  over_blocks(rows.shard, [&](int64_t begin, int64_t count) { mlp(layer, begin, count, output); });
+  if (!output) return;
+  await(shards_.sum(in_use(partial_), "mlp"));
+  over_blocks(rows.own, [&](int64_t begin, int64_t count) { add_mlp(layer, begin, count); });
+}
+
+// Each rank embeds the shard's tokens that its rows of the vocabulary have.
+void Layers::embed(const MicroBatch& batch) {
+  const int64_t hidden = config_.hidden_size, shard = shards_.rows().shard, first = shards_.shard_begin();
+  const at::Tensor& to = shards_.alone() ? x_[0] : partial_;
+  over_blocks(shard, [&](int64_t begin, int64_t rows) {
+    for (int64_t t = begin; t < begin + rows; ++t) {
+      const int64_t id = first + t < batch.tokens ? batch.host_ids[static_cast<size_t>(first + t)] -
+                                                        shards_.vocab_begin()
+                                                  : -1;
+      if (id >= 0 && id < config_.vocab_size) std::copy_n(row(model_.embed_tokens(), id), hidden, row(to, t));
+      else std::fill_n(row(to, t), hidden, 0.0f);
+    }
+  });
+  if (shards_.alone()) return;
+  await(shards_.sum(in_use(partial_), "embedding"));
+  x_[0].narrow(0, 0, shards_.rows().own).copy_(shards_.own(partial_));
 }
 
 const at::Tensor& Layers::forward(const MicroBatch& batch, bool train) {
   const at::NoGradGuard no_grad;
   reserve(batch.tokens, train);
   pack(false);
+  tokens_ = batch.tokens;
   std::tie(cos_, sin_) = model::rope_table(batch.positions, model_.inv_freq());
-  const int64_t hidden = config_.hidden_size, last = config_.num_layers - 1;
-  const auto* ids = batch.ids.const_data_ptr<int64_t>();
-  over_blocks(batch.tokens, [&](int64_t begin, int64_t rows) {
-    for (int64_t t = begin; t < begin + rows; ++t)
-      std::copy_n(row(model_.embed_tokens(), ids[t]), hidden, row(x_[0], t));
-    before_attention(0, begin, rows);
-  });
+  const int64_t last = config_.num_layers - 1;
+  embed(batch);
+  if (!shards_.alone()) {
+    for (int64_t layer = 0; layer <= last; ++layer) {
+      before_attention(layer);
+      attention(batch, layer, false);
+      after_attention(layer, true);
+    }
+    return x_.back();
+  }
+  // What lies between two attentions, block by block.
+  const auto before = [&](int64_t layer, int64_t begin, int64_t rows) {
+    norm1(layer, begin, rows);
+    project(layer, begin, rows);
+    rotate(layer, begin, rows);
+  };
+  over_blocks(tokens_, [&](int64_t begin, int64_t rows) { before(0, begin, rows); });
   for (int64_t layer = 0; layer <= last; ++layer) {
     attention(batch, layer, false);
-    over_blocks(batch.tokens, [&](int64_t begin, int64_t rows) {
-      after_attention(layer, begin, rows, true);
-      if (layer < last) before_attention(layer + 1, begin, rows);
+    over_blocks(tokens_, [&](int64_t begin, int64_t rows) {
+      project_out(layer, begin, rows);
+      norm2(layer, begin, rows);
+      mlp(layer, begin, rows, true);
+      add_mlp(layer, begin, rows);
+      if (layer < last) before(layer + 1, begin, rows);
     });
   }
   return x_.back();
 }
 
-void Layers::after_attention_backward(int64_t layer, int64_t begin, int64_t rows, const at::Tensor& grad) {
-  const model::LayerWeights& w = model_.layers()[static_cast<size_t>(layer)];
+// What a block's d_normed is handed on in, from a product's gradient to a norm's.
+float* Layers::grad_normed(int64_t begin, int64_t rows) {
+  return shards_.alone() ? scratch(kNarrow, rows * config_.hidden_size) : row(grad_normed_, begin);
+}
+
+void Layers::mlp_backward(int64_t layer, int64_t begin, int64_t rows, const at::Tensor& grad) {
   const model::LayerPanels& back = back_[static_cast<size_t>(layer)];
-  Kept& kept = this->kept(layer);
+  const Kept& kept = this->kept(layer);
   const int64_t hidden = config_.hidden_size, intermediate = config_.intermediate_size;
-  const float* dz = row(grad, begin);
   float* d_act = scratch(kWide, rows * intermediate);
-  kernels::multiply({dz, hidden, rows}, back.down, d_act, intermediate);
+  kernels::multiply({row(grad, begin), hidden, rows}, back.down, d_act, intermediate);
   float* d_gate_up = row(grad_gate_up_, begin);
   for (int64_t r = 0; r < rows; ++r) {
     const float* gate = row(kept.gate_up, begin + r);
@@ -212,74 +313,128 @@ void Layers::after_attention_backward(int64_t layer, int64_t begin, int64_t rows
     kernels::swiglu_backward(d_act + r * intermediate, gate, gate + intermediate, d_gate, d_gate + intermediate,
                              intermediate);
   }
-  float* d_normed = scratch(kNarrow, rows * hidden);
-  kernels::multiply({d_gate_up, grad_gate_up_.stride(0), rows}, back.gate_up, d_normed, hidden);
-  float* dy = row(grad_y_, begin);
-  kernels::rms_backward(d_normed, row(kept.y, begin), weight(w.post_attention_norm), row(kept.scale2, begin), dy,
-                        norm2_.of(begin / kBlock), rows, hidden);
-  add(dy, dz, rows * hidden);
-  kernels::multiply({dy, hidden, rows}, back.o, row(grad_mixed_, begin), q_);
+  kernels::multiply({d_gate_up, grad_gate_up_.stride(0), rows}, back.gate_up, grad_normed(begin, rows), hidden);
 }
 
-void Layers::before_attention_backward(int64_t layer, int64_t begin, int64_t rows, at::Tensor& grad) {
+void Layers::norm2_backward(int64_t layer, int64_t begin, int64_t rows, const at::Tensor& grad) {
   const model::LayerWeights& w = model_.layers()[static_cast<size_t>(layer)];
-  Kept& kept = this->kept(layer);
-  const int64_t hidden = config_.hidden_size, d = config_.head_dim, width = q_ + 2 * kv_, heads = config_.num_heads;
-  float* turned = scratch(kWide, rows * (q_ + kv_));
-  kernels::rope_rows(row(grad_rotated_, begin), row(cos_, begin), row(sin_, begin), turned, rows,
-                     heads + config_.num_kv_heads, d, -1.0f);
-  float* d_qkv = row(grad_qkv_, begin);
-  for (int64_t r = 0; r < rows; ++r) {
-    const float *from = turned + r * (q_ + kv_), *x = row(kept.qkv, begin + r);
-    float* to = d_qkv + r * width;
+  const Kept& kept = this->kept(layer);
+  const int64_t hidden = config_.hidden_size;
+  float* dy = own_row(grad_y_, begin);
+  kernels::rms_backward(grad_normed(shards_.own_begin() + begin, rows), row(kept.y, begin),
+                        weight(w.post_attention_norm), row(kept.scale2, begin), dy, norm2_.of(begin / kBlock), rows,
+                        hidden);
+  add(dy, own_row(grad, begin), rows * hidden);
+}
+
+void Layers::project_out_backward(int64_t layer, int64_t begin, int64_t rows) {
+  kernels::multiply({row(grad_y_, begin), config_.hidden_size, rows}, back_[static_cast<size_t>(layer)].o,
+                    row(shards_.alone() ? grad_mixed_ : grad_mixed_shard_, begin), q_);
+}
+
+void Layers::rotate_backward(int64_t layer, int64_t begin, int64_t rows) {
+  const model::LayerWeights& w = model_.layers()[static_cast<size_t>(layer)];
+  const Kept& kept = this->kept(layer);
+  const int64_t d = config_.head_dim, q = heads_ * d, turned_width = q + kv_heads_ * d;
+  float* turned = scratch(kWide, rows * turned_width);
+  kernels::rope_rows(row(grad_rotated_, begin), row(cos_, begin), row(sin_, begin), turned, rows, heads_ + kv_heads_, d,
+                     -1.0f);
+  for (int64_t r = begin; r < begin + rows; ++r) {
+    const float *from = turned + (r - begin) * turned_width, *x = row(kept.qkv, r);
+    float* to = row(grad_qkv_, r);
     if (config_.qk_norm) {
-      const float* scale = row(kept.head_scale, begin + r);
-      kernels::rms_backward(from, x, weight(w.q_norm), scale, to, q_norm_.of(begin / kBlock), heads, d);
-      kernels::rms_backward(from + q_, x + q_, weight(w.k_norm), scale + heads, to + q_, k_norm_.of(begin / kBlock),
-                            config_.num_kv_heads, d);
+      const float* scale = row(kept.head_scale, r);
+      kernels::rms_backward(from, x, weight(w.q_norm), scale, to, q_norm_.of(begin / kBlock), heads_, d);
+      kernels::rms_backward(from + q, x + q, weight(w.k_norm), scale + heads_, to + q, k_norm_.of(begin / kBlock),
+                            kv_heads_, d);
     } else {
-      std::copy_n(from, q_ + kv_, to);
+      std::copy_n(from, turned_width, to);
     }
   }
-  float* d_normed = scratch(kNarrow, rows * hidden);
-  kernels::multiply({d_qkv, width, rows}, back_[static_cast<size_t>(layer)].qkv, d_normed, hidden);
-  float* dx = row(grad, begin);
-  kernels::rms_backward(d_normed, row(x_[static_cast<size_t>(layer)], begin), weight(w.input_norm),
-                        row(kept.scale1, begin), dx, norm1_.of(begin / kBlock), rows, hidden);
-  add(dx, row(grad_y_, begin), rows * hidden);
+}
+
+void Layers::project_backward(int64_t layer, int64_t begin, int64_t rows) {
+  kernels::multiply({row(grad_qkv_shard_, begin), q_ + 2 * kv_, rows}, back_[static_cast<size_t>(layer)].qkv,
+                    grad_normed(begin, rows), config_.hidden_size);
+}
+
+void Layers::norm1_backward(int64_t layer, int64_t begin, int64_t rows, at::Tensor& grad) {
+  const model::LayerWeights& w = model_.layers()[static_cast<size_t>(layer)];
+  const Kept& kept = this->kept(layer);
+  const int64_t hidden = config_.hidden_size;
+  float* dx = own_row(grad, begin);
+  kernels::rms_backward(grad_normed(shards_.own_begin() + begin, rows), row(x_[static_cast<size_t>(layer)], begin),
+                        weight(w.input_norm), row(kept.scale1, begin), dx, norm1_.of(begin / kBlock), rows, hidden);
+  add(dx, own_row(grad_y_, begin), rows * hidden);
+}
+
+void Layers::after_attention_backward(int64_t layer, const at::Tensor& grad) {
+  const TokenShards::Rows& rows = shards_.rows();
+  if (shards_.alone()) {
+    return over_blocks(rows.own, [&](int64_t begin, int64_t count) {
+      mlp_backward(layer, begin, count, grad);
+      norm2_backward(layer, begin, count, grad);
+      project_out_backward(layer, begin, count);
+    });
+  }
+  await(shards_.gather(grad, "gradient of the mlp"));
+  over_blocks(rows.shard, [&](int64_t begin, int64_t count) { mlp_backward(layer, begin, count, grad); });
+  await(shards_.sum(in_use(grad_normed_), "gradient of normed 2"));
+  over_blocks(rows.own, [&](int64_t begin, int64_t count) { norm2_backward(layer, begin, count, grad); });
+  await(shards_.gather(in_use(grad_y_), "gradient of attention"));
+  over_blocks(rows.shard, [&](int64_t begin, int64_t count) { project_out_backward(layer, begin, count); });
+  grad_mixed_ = shards_.to_heads(in_use(grad_mixed_shard_), {config_.num_heads}, "gradient of mixed");
+}
+
+void Layers::before_attention_backward(int64_t layer, at::Tensor& grad) {
+  const TokenShards::Rows& rows = shards_.rows();
+  if (shards_.alone()) {
+    grad_qkv_shard_ = grad_qkv_;
+    return over_blocks(rows.own, [&](int64_t begin, int64_t count) {
+      rotate_backward(layer, begin, count);
+      project_backward(layer, begin, count);
+      norm1_backward(layer, begin, count, grad);
+    });
+  }
+  over_blocks(tokens_, [&](int64_t begin, int64_t count) { rotate_backward(layer, begin, count); });
+  grad_qkv_.narrow(0, tokens_, rows.all - tokens_).zero_();
+  grad_qkv_shard_ = shards_.to_tokens(grad_qkv_.narrow(0, 0, rows.all),
+                                      {config_.num_heads, config_.num_kv_heads, config_.num_kv_heads},
+                                      "gradient of qkv");
+  over_blocks(rows.shard, [&](int64_t begin, int64_t count) { project_backward(layer, begin, count); });
+  await(shards_.sum(in_use(grad_normed_), "gradient of normed 1"));
+  over_blocks(rows.own, [&](int64_t begin, int64_t count) { norm1_backward(layer, begin, count, grad); });
 }
 
 void Layers::backward(const MicroBatch& batch, at::Tensor& grad, const Gradients& gradients) {
   const at::NoGradGuard no_grad;
   pack(true);
-  const int64_t hidden = config_.hidden_size, tokens = batch.tokens;
+  const TokenShards::Rows& rows = shards_.rows();
   if (gradients.ready) gradients.ready(static_cast<size_t>(config_.num_layers) + 1);
   for (int64_t layer = config_.num_layers - 1; layer >= 0; --layer) {
     Kept& kept = this->kept(layer);
-    if (layer < again_) {
-      over_blocks(tokens, [&](int64_t begin, int64_t rows) { before_attention(layer, begin, rows); });
-      attention(batch, layer, false);
-      over_blocks(tokens, [&](int64_t begin, int64_t rows) { after_attention(layer, begin, rows, false); });
-    }
-    const int64_t blocks = parts_of(tokens, kBlock);
-    norm1_.start(blocks, hidden);
-    norm2_.start(blocks, hidden);
-    q_norm_.start(blocks, config_.head_dim);
-    k_norm_.start(blocks, config_.head_dim);
+    if (layer < again_) forward_again(batch, layer);
+    norm1_.start(parts_of(rows.own, kBlock), config_.hidden_size);
+    norm2_.start(parts_of(rows.own, kBlock), config_.hidden_size);
+    q_norm_.start(parts_of(tokens_, kBlock), config_.head_dim);
+    k_norm_.start(parts_of(tokens_, kBlock), config_.head_dim);
     const model::LayerWeights& to = gradients.sums.layers()[static_cast<size_t>(layer)];
     // A gradient of rows `dy` by what was multiplied with the weight.
     const auto of = [&](const at::Tensor& dy, const at::Tensor& x, const at::Tensor& weight) {
-      return WeightGradient{row(dy, 0), row(x, 0), dy.stride(0), x.stride(0), tokens, weight};
+      return WeightGradient{row(dy, 0), row(x, 0), dy.stride(0), x.stride(0), rows.shard, weight};
     };
-    over_blocks(tokens, [&](int64_t begin, int64_t rows) { after_attention_backward(layer, begin, rows, grad); });
+    after_attention_backward(layer, grad);
     attention(batch, layer, true);
     std::vector<WeightGradient> after{of(grad_gate_up_, kept.normed2, to.gate_up_proj),
-                                      of(grad, kept.act, to.down_proj), of(grad_y_, kept.mixed, to.o_proj)};
-    if (to.o_bias.defined()) after.push_back(of(grad_y_, grad_y_, to.o_bias));
+                                      of(grad, kept.act, to.down_proj), of(grad_y_, kept.mixed_shard, to.o_proj)};
+    if (to.o_bias.defined()) {
+      const at::Tensor own = shards_.own(grad_y_);
+      after.push_back({row(own, 0), nullptr, own.stride(0), 0, rows.own, to.o_bias});
+    }
     add_weight_gradients(after);
-    over_blocks(tokens, [&](int64_t begin, int64_t rows) { before_attention_backward(layer, begin, rows, grad); });
-    std::vector<WeightGradient> before{of(grad_qkv_, kept.normed1, to.qkv_proj)};
-    if (to.qkv_bias.defined()) before.push_back(of(grad_qkv_, grad_qkv_, to.qkv_bias));
+    before_attention_backward(layer, grad);
+    std::vector<WeightGradient> before{of(grad_qkv_shard_, kept.normed1, to.qkv_proj)};
+    if (to.qkv_bias.defined()) before.push_back(of(grad_qkv_shard_, grad_qkv_shard_, to.qkv_bias));
     add_weight_gradients(before);
     norm1_.add_to(to.input_norm);
     norm2_.add_to(to.post_attention_norm);
@@ -289,15 +444,43 @@ void Layers::backward(const MicroBatch& batch, at::Tensor& grad, const Gradients
     }
     if (gradients.ready) gradients.ready(static_cast<size_t>(layer) + 1);
   }
-  // The embedding, columns shared out: a row may come again.
+  embed_backward(batch, grad, gradients);
+  if (gradients.ready) gradients.ready(0);
+}
+
+void Layers::forward_again(const MicroBatch& batch, int64_t layer) {
+  if (!shards_.alone()) {
+    before_attention(layer);
+    attention(batch, layer, false);
+    return after_attention(layer, false);
+  }
+  over_blocks(tokens_, [&](int64_t begin, int64_t rows) {
+    norm1(layer, begin, rows);
+    project(layer, begin, rows);
+    rotate(layer, begin, rows);
+  });
+  attention(batch, layer, false);
+  over_blocks(tokens_, [&](int64_t begin, int64_t rows) {
+    project_out(layer, begin, rows);
+    norm2(layer, begin, rows);
+    mlp(layer, begin, rows, false);
+  });
+}
+
+void Layers::embed_backward(const MicroBatch& batch, const at::Tensor& grad, const Gradients& gradients) {
+  await(shards_.gather(grad, "gradient of the embedding"));
+  // Columns shared out: a row may come again.
   constexpr int64_t kColumns = 64;
-  const auto* ids = batch.ids.const_data_ptr<int64_t>();
+  const int64_t hidden = config_.hidden_size;
+  const int64_t* ids = batch.host_ids.data() + shards_.shard_begin();
   over_parts(parts_of(hidden, kColumns), [&](int64_t part) {
     const int64_t first = part * kColumns, count = std::min(kColumns, hidden - first);
-    for (int64_t t = 0; t < tokens; ++t)
-      add(row(gradients.sums.embed_tokens(), ids[t]) + first, row(grad, t) + first, count);
+    for (int64_t t = 0; t < shards_.shard_tokens(); ++t) {
+      const int64_t id = ids[t] - shards_.vocab_begin();
+      if (id >= 0 && id < config_.vocab_size)
+        add(row(gradients.sums.embed_tokens(), id) + first, row(grad, t) + first, count);
+    }
   });
-  if (gradients.ready) gradients.ready(0);
 }
 
 }  // namespace tritonforge::train::cpu

@@ -8,54 +8,86 @@
 #include "train/cpu/matrix.h"
 #include "train/gradients.h"
 #include "train/packing.h"
+#include "train/token_shards.h"
 
 namespace tritonforge::train::cpu {
 
 class Layers {
  public:
-  // The first `recompute` layers keep their input alone and run again in the backward pass.
-  Layers(const model::Model& model, int64_t recompute);
+  // The first `recompute` layers keep their input alone and run again in the backward pass. shards: begun with the
+  // batch of a pass.
+  Layers(const model::Model& model, int64_t recompute, const TokenShards& shards);
   void weights_changed();
-  // Hidden states after the last layer, before the last norm, [tokens, hidden]; valid until the next pass. `train`:
-  // backward() may follow.
+  // Hidden states of this rank's own tokens after the last layer, before the last norm, [>= own, hidden]; valid until
+  // the next pass. `train`: backward() may follow.
   const at::Tensor& forward(const MicroBatch& batch, bool train);
   const at::Tensor& output() const { return x_.back(); }  // of the last forward pass
-  // From the gradient of what forward() returned, which is overwritten. Adds to the gradients.
+  // From the gradient of what forward() returned, own rows of [shard, hidden], which is overwritten. Adds to the
+  // gradients.
   void backward(const MicroBatch& batch, at::Tensor& grad, const Gradients& gradients);
 
  private:
-  // Activations of one layer, rows of tokens.
+  // Activations of one layer, rows of tokens: all of the micro-batch's, the shard's or this rank's own (TokenShards).
   struct Kept {
-    at::Tensor normed1, scale1;      // [t, hidden], [t]: after the first norm, and 1 / rms
-    at::Tensor qkv, head_scale;      // [t, q + 2 kv], [t, heads + kv_heads]: before the heads' norms, their 1 / rms
-    at::Tensor rotated;              // [t, q + kv]: q and k after norm and rope
-    at::Tensor mixed, max, inverse;  // [t, q]; [heads, t]: statistics of the softmax
-    at::Tensor y, normed2, scale2;   // [t, hidden]: after attention; after the second norm
-    at::Tensor gate_up, act;         // [t, 2 * intermediate], [t, intermediate]
+    at::Tensor normed1, scale1;      // shard [hidden], own [1]: after the first norm, and 1 / rms
+    at::Tensor qkv, head_scale;      // all [q + 2 kv], [heads + kv_heads]: before the heads' norms, their 1 / rms
+    at::Tensor rotated;              // all [q + kv]: q and k after norm and rope
+    at::Tensor mixed, max, inverse;  // all [q]; [heads, all]: statistics of the softmax
+    at::Tensor mixed_shard;          // shard [q]: what attention gave, with all of the shard's heads
+    at::Tensor y, normed2, scale2;   // own [hidden]: after attention; shard [hidden]: after the second norm; own [1]
+    at::Tensor gate_up, act;         // shard [2 * intermediate], [intermediate]
   };
   void reserve(int64_t tokens, bool train);
   void pack(bool back);
   // Those that run again share one.
   Kept& kept(int64_t layer) { return kept_[static_cast<size_t>(std::max<int64_t>(0, layer - again_))]; }
-  void before_attention(int64_t layer, int64_t begin, int64_t rows);
+  float* own_row(const at::Tensor& shard, int64_t index) const { return row(shard, shards_.own_begin() + index); }
+  at::Tensor in_use(const at::Tensor& buffer) const { return buffer.narrow(0, 0, shards_.rows().shard); }
+
+  // Rows [begin, begin + rows) of what stands in the name's comment.
+  void embed(const MicroBatch& batch);
+  void norm1(int64_t layer, int64_t begin, int64_t rows);              // own
+  void project(int64_t layer, int64_t begin, int64_t rows);            // shard
+  void rotate(int64_t layer, int64_t begin, int64_t rows);             // all
+  void project_out(int64_t layer, int64_t begin, int64_t rows);        // shard
+  void norm2(int64_t layer, int64_t begin, int64_t rows);              // own
+  void mlp(int64_t layer, int64_t begin, int64_t rows, bool output);   // shard
+  void add_mlp(int64_t layer, int64_t begin, int64_t rows);            // own
+  // Of all rows, with the ranks between which they lie.
+  void before_attention(int64_t layer);
+  void after_attention(int64_t layer, bool output);
+  void forward_again(const MicroBatch& batch, int64_t layer);
   void attention(const MicroBatch& batch, int64_t layer, bool backward);
-  void after_attention(int64_t layer, int64_t begin, int64_t rows, bool output);
-  void after_attention_backward(int64_t layer, int64_t begin, int64_t rows, const at::Tensor& grad);
-  void before_attention_backward(int64_t layer, int64_t begin, int64_t rows, at::Tensor& grad);
+
+  void mlp_backward(int64_t layer, int64_t begin, int64_t rows, const at::Tensor& grad);        // shard
+  void norm2_backward(int64_t layer, int64_t begin, int64_t rows, const at::Tensor& grad);      // own
+  void project_out_backward(int64_t layer, int64_t begin, int64_t rows);                        // shard
+  void rotate_backward(int64_t layer, int64_t begin, int64_t rows);                             // all
+  void project_backward(int64_t layer, int64_t begin, int64_t rows);                            // shard
+  void norm1_backward(int64_t layer, int64_t begin, int64_t rows, at::Tensor& grad);            // own
+  void after_attention_backward(int64_t layer, const at::Tensor& grad);
+  void before_attention_backward(int64_t layer, at::Tensor& grad);
+  void embed_backward(const MicroBatch& batch, const at::Tensor& grad, const Gradients& gradients);
+  float* grad_normed(int64_t begin, int64_t rows);
 
   const model::Model& model_;
   const model::ModelConfig& config_;
+  const TokenShards& shards_;
   int64_t recompute_, again_ = 0;  // asked for; of this pass: all but the last where nothing is trained
-  int64_t q_, kv_;                 // columns of q and of k
+  int64_t q_, kv_;                 // columns of q and of k, of the shard
+  int64_t heads_, kv_heads_;       // of this rank's attention
   float eps_;
-  int64_t capacity_ = 0;
-  std::vector<at::Tensor> x_;  // inputs of the layers and the last one's output, [t, hidden]
+  int64_t capacity_ = 0, tokens_ = 0;  // rows of all; of this pass, less the padding
+  std::vector<at::Tensor> x_;  // own [hidden]: inputs of the layers and the last one's output
   std::vector<Kept> kept_;
   std::vector<model::LayerPanels> panels_, back_;  // for y = x wT, and for dx = dy w
   bool packed_ = false, packed_back_ = false;
   at::Tensor cos_, sin_;
+  at::Tensor qkv_, partial_;  // shard [q + 2 kv], [hidden]: on their way to other ranks
   // Of the backward pass.
-  at::Tensor grad_y_, grad_gate_up_, grad_mixed_, grad_rotated_, grad_qkv_;
+  at::Tensor grad_y_, grad_normed_, grad_gate_up_;       // shard: [hidden], [hidden], [2 * intermediate]
+  at::Tensor grad_mixed_shard_, grad_qkv_shard_;         // shard: [q], [q + 2 kv]
+  at::Tensor grad_mixed_, grad_rotated_, grad_qkv_;      // all: [q], [q + kv], [q + 2 kv]
   BlockSums norm1_, norm2_, q_norm_, k_norm_;
 };
 

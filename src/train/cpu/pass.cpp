@@ -23,20 +23,22 @@ class Threads {
 
 class CpuPass : public Pass {
  public:
-  CpuPass(const model::Model& model, const TrainConfig& config, Gradients* gradients)
+  CpuPass(const model::Model& model, const TrainConfig& config, Gradients* gradients, const parallel::Groups& groups)
       : gradients_(gradients),
         layers_count_(model.config().num_layers),
-        layers_(model, std::max<int64_t>(0, config.recompute_layers)),
-        head_(model, config.lm_head_chunk) {}
+        shards_(groups, model.config(), /*unit=*/1),
+        layers_(model, std::max<int64_t>(0, config.recompute_layers), shards_),
+        head_(model, config.lm_head_chunk, shards_) {}
 
   TargetScores forward(const MicroBatch& batch, bool train, const at::Tensor&) override {
     const Threads threads;
     if (gradients_ != nullptr && gradients_->weights_needed) {  // panels are made of all of them
       for (int64_t i = 0; i <= layers_count_ + 1; ++i) gradients_->weights_needed(static_cast<size_t>(i));
     }
+    shards_.begin(batch);
     const at::Tensor& x = layers_.forward(batch, train);
     batch_ = train ? &batch : nullptr;
-    return head_.forward(batch, x.narrow(0, 0, batch.tokens));
+    return head_.forward(batch, x);
   }
 
   void backward(const at::Tensor& grad_log_probs, const at::Tensor& grad_entropy) override {
@@ -44,7 +46,7 @@ class CpuPass : public Pass {
     const Threads threads;
     if (gradients_->empty) gradients_->sums.arena().zero_();
     gradients_->empty = false;
-    at::Tensor grad = head_.backward(*batch_, layers_.output(), grad_log_probs, grad_entropy, gradients_->sums);
+    at::Tensor grad = head_.backward(*batch_, grad_log_probs, grad_entropy, gradients_->sums);
     layers_.backward(*batch_, grad, *gradients_);
     batch_ = nullptr;
   }
@@ -57,6 +59,7 @@ class CpuPass : public Pass {
  private:
   Gradients* gradients_;
   const int64_t layers_count_;
+  TokenShards shards_;
   cpu::Layers layers_;
   cpu::Head head_;
   const MicroBatch* batch_ = nullptr;  // of the forward pass that waits for its backward pass
@@ -64,8 +67,9 @@ class CpuPass : public Pass {
 
 }  // namespace
 
-std::unique_ptr<Pass> make_cpu_pass(const model::Model& model, const TrainConfig& config, Gradients* gradients) {
-  return std::make_unique<CpuPass>(model, config, gradients);
+std::unique_ptr<Pass> make_cpu_pass(const model::Model& model, const TrainConfig& config, Gradients* gradients,
+                                    const parallel::Groups& groups) {
+  return std::make_unique<CpuPass>(model, config, gradients, groups);
 }
 
 }  // namespace tritonforge::train

@@ -59,7 +59,9 @@ class GpuPass : public Pass {
 
 }  // namespace
 
-std::unique_ptr<Pass> make_gpu_pass(const model::Model& model, const TrainConfig& config, Gradients* gradients) {
+std::unique_ptr<Pass> make_gpu_pass(const model::Model& model, const TrainConfig& config, Gradients* gradients,
+                                    const parallel::Groups& groups) {
+  TF_CHECK(groups.tp == nullptr && groups.cp == nullptr, "not on a GPU yet");
   return std::make_unique<GpuPass>(model, config, gradients);
 }
 

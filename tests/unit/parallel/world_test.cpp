@@ -50,7 +50,7 @@ TEST(Coordinates, TpVariesFastestAndPpSlowest) {
 TEST(World, CollectivesGiveEveryRankWhatTheyPromise) {
   for (const int64_t ranks : {1, 2, 3}) {
     run_ranks(data_parallel(ranks), [&](World& world) {
-      Group& group = world.dp();
+      Group& group = ranks == 1 ? world.host() : *world.groups().zero;
       const auto mine = [&](int64_t count) {
         return at::arange(count, at::kFloat) + 1000.0 * static_cast<double>(group.rank());
       };
@@ -101,7 +101,7 @@ TEST(World, ACollectiveThatHangsNamesRankOperationAndStep) {
       [&](World& world) {
         world.recorder().at("step 7");
         if (world.rank() == 0) {
-          EXPECT_THROW(world.dp().all_reduce(at::ones({8}), "gradient norm")->wait(), Error);
+          EXPECT_THROW(world.groups().zero->all_reduce(at::ones({8}), "gradient norm")->wait(), Error);
         }
         failures.wait_for(2);  // rank 1 never comes to it
       },

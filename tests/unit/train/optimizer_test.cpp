@@ -145,7 +145,7 @@ TEST(FlatAdamW, IsAdamWOverAnArena) {
   config.clip_grad = 0.5;
   const model::Model own = sample_model(), reference = sample_model();
   Gradients gradients{.sums = model::Model(own.config(), at::kFloat, at::kCPU)};
-  FlatAdamW flat(own, gradients, nullptr, config);
+  FlatAdamW flat(own, gradients, {}, config);
   AdamW adamw(reference.named_parameters(), config);
   for (int step = 1; step <= 6; ++step) {
     const auto sums = gradients.sums.named_parameters(), parameters = reference.named_parameters();

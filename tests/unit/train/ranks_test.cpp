@@ -1,6 +1,7 @@
-// Data-parallel ranks against one process: threads with a trainer each, in fp32 over Gloo.
+// Ranks of every layout against one process: threads with a trainer each, in fp32 over Gloo.
 #include "train/ranks.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <mutex>
@@ -13,69 +14,100 @@
 namespace tritonforge::train {
 namespace {
 
+using parallel::ParallelDims;
+
 struct Course {
   std::vector<StepMetrics> steps;
-  std::vector<at::Tensor> weights;
+  model::TensorParallel at;
+  std::vector<std::pair<std::string, at::Tensor>> weights;  // of the rank's part
 };
 
-TrainConfig config_of(int64_t dp) {
+TrainConfig config_of(const ParallelDims& dims) {
   TrainConfig config = sample_train_config();
-  config.parallel.dp = dp;
+  config.parallel = dims;
   config.parallel.timeout_s = 60;
+  config.lr = 1e-3;  // at ten times that Adam makes 1e-6 of a gradient 3e-6 of its norm within 20 steps
   config.max_tokens_per_micro_batch = 64;
   return config;
 }
 
-std::vector<at::Tensor> weights_of(const model::Model& model) {
-  std::vector<at::Tensor> weights;
-  for (const auto& [name, tensor] : model.named_parameters()) weights.push_back(tensor.detach().clone());
-  return weights;
+// A vocabulary that two and four can share out.
+model::ModelConfig shape_of(bool tied) {
+  model::ModelConfig shape = sample_config(tied);
+  shape.vocab_size = 64;
+  return shape;
 }
 
 using Steps = std::function<void(Trainer&, Course&)>;
 
-Course course_of(const TrainConfig& config, parallel::World* world, bool tied, const Steps& steps) {
-  model::Model model(sample_config(tied), at::kFloat, at::kCPU);
-  model.init_random(3, 0.3);
-  std::optional<model::Model> reference;
-  if (config.loss.kl_coef > 0) {
-    reference.emplace(sample_config(tied), at::kFloat, at::kCPU);
-    reference->init_random(3, 0.3);  // the start weights: another seed's have gradients that Adam throws about
-  }
-  Trainer trainer(config, std::move(model), std::move(reference), {}, world);
+Course course_of(const TrainConfig& config, parallel::World* world, const model::ModelConfig& shape,
+                 const Steps& steps) {
   Course course;
+  course.at = {world != nullptr ? world->at().tp : 0, config.parallel.tp};
+  const auto part = [&] {
+    model::Model model(model::part_of(shape, course.at.size), at::kFloat, at::kCPU);
+    model::init_random_part(model, course.at, 3, 0.3);
+    return model;
+  };
+  std::optional<model::Model> reference;
+  // The start weights: another seed's have gradients that Adam throws about.
+  if (config.loss.kl_coef > 0) reference = part();
+  Trainer trainer(config, part(), std::move(reference), {}, world);
   steps(trainer, course);
-  course.weights = weights_of(trainer.model());
+  for (const auto& [name, tensor] : trainer.model().named_parameters())
+    course.weights.emplace_back(name, tensor.detach().clone());
   return course;
 }
 
-std::vector<Course> courses(TrainConfig config, bool tied, const Steps& steps) {
+std::vector<Course> courses(const TrainConfig& config, const model::ModelConfig& shape, const Steps& steps) {
   std::vector<Course> courses(static_cast<size_t>(config.parallel.world()));
-  if (config.parallel.world() == 1) return {course_of(config, nullptr, tied, steps)};
+  if (config.parallel.world() == 1) return {course_of(config, nullptr, shape, steps)};
   parallel::run_ranks(config.parallel, [&](parallel::World& world) {
-    courses[static_cast<size_t>(world.rank())] = course_of(config, &world, tied, steps);
+    courses[static_cast<size_t>(world.rank())] = course_of(config, &world, shape, steps);
   });
   return courses;
 }
 
-double largest(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+// Of a rank's weights to those of one process.
+double largest(const Course& alone, const Course& rank) {
   double largest = 0;
-  for (size_t i = 0; i < a.size(); ++i) largest = std::max(largest, (a[i] - b[i]).abs().max().item<double>());
+  for (size_t i = 0; i < alone.weights.size(); ++i) {
+    const auto& [name, part] = rank.weights[i];
+    const at::Tensor whole = model::tensor_part(name, part.sizes(), rank.at).of(alone.weights[i].second);
+    largest = std::max(largest, (whole - part).abs().max().item<double>());
+  }
   return largest;
 }
 
-void expect_equal_courses(const TrainConfig& one, const Steps& steps, bool tied = true) {
-  const Course alone = courses(one, tied, steps)[0];
-  for (const int64_t dp : {2, 3}) {
+// What two ranks both have is the same, to the bit.
+void expect_same(const Course& a, const Course& b) {
+  for (size_t i = 0; i < a.weights.size(); ++i) {
+    const auto& [name, tensor] = a.weights[i];
+    if (a.at.rank != b.at.rank && !model::tensor_part(name, tensor.sizes(), a.at).replica) continue;
+    EXPECT_TRUE(at::equal(tensor, b.weights[i].second)) << name;
+  }
+}
+
+// Every axis, and the products of two.
+const std::vector<ParallelDims> kLayouts{{.dp = 2},          {.dp = 3},          {.tp = 2},
+                                         {.cp = 2},          {.cp = 4},          {.tp = 2, .cp = 2},
+                                         {.tp = 2, .dp = 2}, {.cp = 2, .dp = 2}};
+std::string name_of(const ParallelDims& dims) { return fmt::format("tp {} cp {} dp {}", dims.tp, dims.cp, dims.dp); }
+
+void expect_equal_courses(const TrainConfig& one, const Steps& steps, const model::ModelConfig& shape,
+                          const std::vector<ParallelDims>& layouts = kLayouts) {
+  const Course alone = courses(one, shape, steps)[0];
+  for (const ParallelDims& dims : layouts) {
+    const testing::ScopedTrace trace(__FILE__, __LINE__, name_of(dims));
     TrainConfig config = one;
-    config.parallel.dp = dp;
-    const std::vector<Course> all = courses(config, tied, steps);
+    config.parallel = config_of(dims).parallel;
+    const std::vector<Course> all = courses(config, shape, steps);
     for (const Course& course : all) {
       ASSERT_EQ(course.steps.size(), alone.steps.size());
       for (size_t i = 0; i < alone.steps.size(); ++i) {
         const StepMetrics &a = alone.steps[i], &b = course.steps[i];
-        EXPECT_NEAR(a.loss, b.loss, 1e-6 * std::max(1.0, std::fabs(a.loss))) << "step " << i << " dp " << dp;
-        EXPECT_NEAR(a.grad_norm, b.grad_norm, 1e-6 * std::max(1.0, a.grad_norm)) << "step " << i << " dp " << dp;
+        EXPECT_NEAR(a.loss, b.loss, 1e-6 * std::max(1.0, std::fabs(a.loss))) << "step " << i;
+        EXPECT_NEAR(a.grad_norm, b.grad_norm, 1e-6 * std::max(1.0, a.grad_norm)) << "step " << i;
         EXPECT_EQ(a.tokens, b.tokens);
         EXPECT_EQ(a.target_tokens, b.target_tokens);
         EXPECT_NEAR(a.entropy, b.entropy, 1e-5);
@@ -86,44 +118,69 @@ void expect_equal_courses(const TrainConfig& one, const Steps& steps, bool tied 
         EXPECT_NEAR(a.policy->train_rollout_logprob_abs_diff, b.policy->train_rollout_logprob_abs_diff, 1e-5);
         EXPECT_NEAR(a.policy->train_rollout_logprob_abs_diff_max, b.policy->train_rollout_logprob_abs_diff_max, 1e-4);
       }
-      EXPECT_LT(largest(alone.weights, course.weights), 2e-5) << dp;
-      EXPECT_EQ(largest(all[0].weights, course.weights), 0) << "the ranks' weights differ, dp " << dp;
+      EXPECT_LT(largest(alone, course), 5e-5);
+      expect_same(all[0], course);
     }
   }
 }
 
+const Steps kTwentyOfSft = [](Trainer& trainer, Course& course) {
+  for (uint64_t step = 0; step < 20; ++step)
+    course.steps.push_back(trainer.train_step(StepKind::kSft, sample_sequences(9, 40 + step)));
+};
+
 TEST(Ranks, TwentyStepsOfSftEqualOneProcess) {
-  const Steps steps = [](Trainer& trainer, Course& course) {
-    for (uint64_t step = 0; step < 20; ++step)
-      course.steps.push_back(trainer.train_step(StepKind::kSft, sample_sequences(9, 40 + step)));
-  };
-  expect_equal_courses(config_of(1), steps);
-  expect_equal_courses(config_of(1), steps, /*tied=*/false);
+  expect_equal_courses(config_of({}), kTwentyOfSft, shape_of(/*tied=*/true));
+  expect_equal_courses(config_of({}), kTwentyOfSft, shape_of(/*tied=*/false), {{.dp = 2}, {.tp = 2}, {.cp = 2}});
+}
+
+// Biases, of which o's is added once, and no norms of heads; what recomputing computes again.
+TEST(Ranks, OtherModelsEqualOneProcess) {
+  model::ModelConfig qwen2 = shape_of(/*tied=*/false);
+  qwen2.family = model::Family::kQwen2;
+  qwen2.qk_norm = false;
+  qwen2.attention_bias = true;
+  TrainConfig config = config_of({});
+  config.recompute_layers = 1;
+  expect_equal_courses(config, kTwentyOfSft, qwen2, {{.tp = 2}, {.tp = 2, .cp = 2}});
+  model::ModelConfig biases = shape_of(/*tied=*/true);
+  biases.attention_bias = true;
+  expect_equal_courses(config_of({}), kTwentyOfSft, biases, {{.tp = 2, .cp = 2}});
 }
 
 TEST(Ranks, TwentyStepsOfRlEqualOneProcess) {
-  TrainConfig config = config_of(1);
+  TrainConfig config = config_of({});
   config.lr = 1e-4;
   config.loss.kl_coef = 0.05;
   config.loss.entropy_coef = 0.01;
   config.optimizer_steps_per_batch = 2;
-  expect_equal_courses(config, [](Trainer& trainer, Course& course) {
+  const Steps steps = [](Trainer& trainer, Course& course) {
     for (uint64_t step = 0; step < 20; ++step)
       course.steps.push_back(trainer.train_step(StepKind::kRl, sample_sequences(11, 70 + step)));
-  });
+  };
+  expect_equal_courses(config, steps, shape_of(/*tied=*/true), {{.dp = 2}, {.tp = 2}, {.tp = 2, .cp = 2}});
+  config.loss.objective = Objective::kGspo;  // whose ratio is a sequence's
+  expect_equal_courses(config, steps, shape_of(/*tied=*/false), {{.cp = 2, .dp = 2}});
 }
 
-TEST(Ranks, OneWithoutAMicroBatchTakesPart) {
-  expect_equal_courses(config_of(1), [](Trainer& trainer, Course& course) {
-    for (uint64_t step = 0; step < 3; ++step)
-      course.steps.push_back(trainer.train_step(StepKind::kSft, sample_sequences(1, 20 + step)));
-  });
+// A rank has no micro-batch, or a micro-batch leaves a rank without a target.
+TEST(Ranks, OneWithoutWorkTakesPart) {
+  expect_equal_courses(
+      config_of({}),
+      [](Trainer& trainer, Course& course) {
+        for (uint64_t step = 0; step < 3; ++step) {
+          auto sequences = sample_sequences(1, 20 + step);
+          for (size_t t = 1; t + 1 < sequences[0].tokens.size(); ++t) sequences[0].loss_mask[t] = false;
+          course.steps.push_back(trainer.train_step(StepKind::kSft, sequences));
+        }
+      },
+      shape_of(/*tied=*/true));
 }
 
 // Then the rows of the embedding that have a gradient are summed alone.
 TEST(Ranks, FewTokensAreSummedAsAllAre) {
   expect_equal_courses(
-      config_of(1),
+      config_of({}),
       [](Trainer& trainer, Course& course) {
         for (uint64_t step = 0; step < 10; ++step) {
           auto sequences = sample_sequences(5, 90 + step);
@@ -133,86 +190,104 @@ TEST(Ranks, FewTokensAreSummedAsAllAre) {
           course.steps.push_back(trainer.train_step(StepKind::kSft, sequences));
         }
       },
-      /*tied=*/false);
+      shape_of(/*tied=*/false), {{.dp = 3}, {.tp = 2, .dp = 2}});
+}
+
+TEST(Ranks, WhatCannotBeSharedOutIsRefused) {
+  const auto refused = [](const ParallelDims& dims, const model::ModelConfig& shape) {
+    try {
+      courses(config_of(dims), shape, [](Trainer&, Course&) {});
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("taken");
+  };
+  EXPECT_THAT(refused({.tp = 2}, sample_config()), testing::HasSubstr("vocab_size of 61 cannot be divided"));
+  EXPECT_THAT(refused({.cp = 3}, shape_of(true)), testing::HasSubstr("parallel.cp 3: 4 heads"));
 }
 
 TEST(Ranks, WhatIsNoStepIsRefusedByAllAndTheNextOneIsTaken) {
-  const auto all = courses(config_of(2), true, [](Trainer& trainer, Course& course) {
+  const auto all = courses(config_of({.dp = 2}), shape_of(true), [](Trainer& trainer, Course& course) {
     auto wrong = sample_sequences(3, 5);
     wrong[1].tokens[2] = 1000;
     EXPECT_THROW(trainer.train_step(StepKind::kSft, wrong), Error);
     course.steps.push_back(trainer.train_step(StepKind::kSft, sample_sequences(4, 6)));
   });
-  EXPECT_EQ(largest(all[0].weights, all[1].weights), 0);
+  expect_same(all[0], all[1]);
 }
 
-// A checkpoint of three ranks, read by one, two and three: the state is that of one process, to the bit.
+// A checkpoint of any layout, read by one process and under other layouts: weights and the optimizer's state are those
+// of the ranks that wrote it, to the bit.
 TEST(Ranks, ACheckpointIsReadUnderAnyLayout) {
   const TemporaryFolder folder("ranks");
-  write_file_atomic(folder.path() / "config.json", to_json(sample_config()).dump());
-  const fs::path checkpoint = folder.path() / "checkpoint";
-  TrainConfig config = config_of(3);
-  config.model = folder.path();
-  config.init_random = true;
-  const auto steps = [](Trainer& trainer, int64_t from, int64_t to) {
-    for (int64_t step = from; step < to; ++step)
-      trainer.train_step(StepKind::kSft, sample_sequences(7, 30 + static_cast<uint64_t>(step)));
+  write_file_atomic(folder.path() / "config.json", to_json(shape_of(true)).dump());
+  const auto config = [&](const ParallelDims& dims) {
+    TrainConfig config = config_of(dims);
+    config.model = folder.path();
+    config.init_random = true;
+    return config;
   };
-  StatePieces whole;  // of the three, put together
-  std::mutex mutex;
-  parallel::run_ranks(config.parallel, [&](parallel::World& world) {
-    const auto trainer = make_trainer(config, {}, &world);
-    steps(*trainer, 0, 3);
-    if (world.rank() == 0) {
-      fs::create_directories(checkpoint);
-      model::save_model(trainer->model(), checkpoint);
-    }
-    world.host().all_reduce(at::zeros({1}), "the folder is there")->wait();
-    const StatePieces pieces = trainer->optimizer().state();
-    write_optimizer(pieces, checkpoint, world.rank(), 3);
-    const std::lock_guard lock(mutex);
-    for (const StatePiece& piece : pieces) {
-      whole.push_back(piece);
-      whole.back().values = piece.values.clone();
-    }
-  });
-  for (const int64_t dp : {1, 2, 3}) {
-    TrainConfig other = config;
-    other.parallel.dp = dp;
-    const auto read = [&](parallel::World* world) {
-      const auto trainer = make_trainer(other, checkpoint, world);
-      OptimizerFiles files(checkpoint, Json::object());
-      for (const StatePiece& piece : trainer->optimizer().state()) {
-        const at::NoGradGuard no_grad;
-        files.read(piece);
-        for (const StatePiece& written : whole) {
-          if (written.name != piece.name) continue;
-          const int64_t from = std::max(written.begin, piece.begin),
-                        to = std::min(written.begin + written.values.numel(), piece.begin + piece.values.numel());
-          if (from >= to) continue;
-          EXPECT_TRUE(at::equal(written.values.view({-1}).narrow(0, from - written.begin, to - from),
-                                piece.values.view({-1}).narrow(0, from - piece.begin, to - from)))
-              << piece.name << " dp " << dp;
-        }
-      }
-    };
-    if (dp == 1) read(nullptr);
-    else parallel::run_ranks(other.parallel, [&](parallel::World& world) { read(&world); });
-  }
-  fs::remove(checkpoint / "optimizer-00002-of-00003.safetensors");
-  const auto trainer = make_trainer(
-      [&] {
-        TrainConfig alone = config;
-        alone.parallel.dp = 1;
-        return alone;
-      }(),
-      checkpoint);
-  OptimizerFiles files(checkpoint, Json::object());
-  EXPECT_THROW(
-      {
+  const auto on_ranks = [](const ParallelDims& dims, const std::function<void(parallel::World*)>& work) {
+    if (dims.world() == 1) work(nullptr);
+    else parallel::run_ranks(config_of(dims).parallel, [&](parallel::World& world) { work(&world); });
+  };
+  const auto write = [&](const ParallelDims& dims, const fs::path& to, const std::function<void(Trainer&)>& prepare,
+                         const fs::path& from = {}) {
+    on_ranks(dims, [&](parallel::World* world) {
+      const auto trainer = make_trainer(config(dims), from, world);
+      if (!from.empty()) {
+        OptimizerFiles files(from, Json::object());
         for (const StatePiece& piece : trainer->optimizer().state()) files.read(piece);
-      },
-      Error);
+      }
+      prepare(*trainer);
+      const bool first = world == nullptr || world->rank() == 0;
+      if (first) {
+        fs::create_directories(to);
+        model::save_model(trainer->whole_model(), to);
+      } else {
+        trainer->give_model();
+      }
+      if (world != nullptr) world->host().all_reduce(at::zeros({1}), "the folder is there")->wait();
+      write_optimizer(trainer->optimizer().state(), to, first ? 0 : world->rank(), dims.world());
+    });
+  };
+  const auto contents = [](const fs::path& checkpoint) {  // of one process
+    std::map<std::string, at::Tensor> tensors;
+    for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+      const model::SafetensorsFile of(checkpoint / file);
+      for (const std::string& name : of.names()) tensors[name] = of.tensor(name).clone();
+    }
+    return tensors;
+  };
+  const auto three_steps = [](Trainer& trainer) {
+    for (uint64_t step = 0; step < 3; ++step) trainer.train_step(StepKind::kSft, sample_sequences(7, 30 + step));
+  };
+  for (const ParallelDims& written : {ParallelDims{.dp = 3}, ParallelDims{.tp = 2, .dp = 2}, ParallelDims{.cp = 2}}) {
+    const testing::ScopedTrace trace(__FILE__, __LINE__, "written by " + name_of(written));
+    const fs::path first = folder.path() / "first", alone = folder.path() / "alone";
+    write(written, first, three_steps);
+    write({}, alone, [](Trainer&) {}, first);
+    const auto expected = contents(alone);
+    for (const ParallelDims& other : {ParallelDims{.dp = 2}, ParallelDims{.tp = 2, .cp = 2}}) {
+      const testing::ScopedTrace read(__FILE__, __LINE__, "read by " + name_of(other));
+      const fs::path second = folder.path() / "second", again = folder.path() / "again";
+      write(other, second, [](Trainer&) {}, first);
+      write({}, again, [](Trainer&) {}, second);
+      for (const auto& [name, tensor] : contents(again)) EXPECT_TRUE(at::equal(tensor, expected.at(name))) << name;
+      fs::remove_all(second);
+      fs::remove_all(again);
+    }
+    fs::remove(first / fmt::format("optimizer-00002-of-0000{}.safetensors", written.world()));
+    const auto trainer = make_trainer(config({}), first);
+    OptimizerFiles files(first, Json::object());
+    EXPECT_THROW(
+        {
+          for (const StatePiece& piece : trainer->optimizer().state()) files.read(piece);
+        },
+        Error);
+    fs::remove_all(first);
+    fs::remove_all(alone);
+  }
 }
 
 TEST(Ranks, CommandsSurviveTheirBytes) {

@@ -1,0 +1,138 @@
+#include "train/token_shards.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.h"
+
+namespace tritonforge::train {
+namespace {
+
+int64_t size_of(const parallel::Group* group) { return group != nullptr ? group->size() : 1; }
+int64_t rank_of(const parallel::Group* group) { return group != nullptr ? group->rank() : 0; }
+
+}  // namespace
+
+TokenShards::TokenShards(const parallel::Groups& groups, const model::ModelConfig& part, int64_t unit)
+    : tp_(groups.tp),
+      cp_(groups.cp),
+      tp_size_(size_of(tp_)),
+      tp_rank_(rank_of(tp_)),
+      cp_size_(size_of(cp_)),
+      cp_rank_(rank_of(cp_)),
+      unit_(std::lcm(unit, tp_size_)),
+      attention_(part) {
+  if (attention_.num_heads % cp_size_ != 0 ||
+      (attention_.num_kv_heads % cp_size_ != 0 && cp_size_ % attention_.num_kv_heads != 0)) {
+    fail(ErrorKind::kUsage, "parallel.cp {}: {} heads and {} of keys and values a tensor-parallel rank cannot be shared "
+         "out to it", cp_size_, attention_.num_heads, attention_.num_kv_heads);
+  }
+  attention_.num_heads /= cp_size_;
+  attention_.num_kv_heads = std::max<int64_t>(1, attention_.num_kv_heads / cp_size_);
+}
+
+TokenShards::Rows TokenShards::rows_of(int64_t tokens) const {
+  const int64_t each = (tokens + cp_size_ - 1) / cp_size_, shard = (each + unit_ - 1) / unit_ * unit_;
+  return {shard * cp_size_, shard, shard / tp_size_};
+}
+
+void TokenShards::begin(const MicroBatch& batch) {
+  tokens_ = batch.tokens;
+  targets_ = batch.target_count;
+  rows_ = rows_of(tokens_);
+  shard_tokens_ = std::clamp<int64_t>(tokens_ - shard_begin(), 0, rows_.shard);
+  const auto predicted_by = [&](int64_t begin, int64_t end) {
+    const auto from = std::ranges::lower_bound(batch.host_rows, begin), to = std::ranges::lower_bound(batch.host_rows, end);
+    return Targets{from - batch.host_rows.begin(), to - from};
+  };
+  shard_targets_ = predicted_by(shard_begin(), shard_begin() + rows_.shard);
+  const int64_t own = shard_begin() + tp_rank_ * rows_.own;
+  own_targets_ = predicted_by(own, own + rows_.own);
+}
+
+parallel::PendingPtr TokenShards::gather(const at::Tensor& x, std::string_view what) const {
+  return tp_ == nullptr ? nullptr : tp_->all_gather(x.view({-1}), what);
+}
+
+parallel::PendingPtr TokenShards::sum(const at::Tensor& x, std::string_view what) const {
+  return tp_ == nullptr ? nullptr : tp_->reduce_scatter(x.view({-1}), what);
+}
+
+void TokenShards::sum_all(const at::Tensor& x, std::string_view what) const {
+  if (tp_ != nullptr && x.numel() > 0) tp_->all_reduce(x.view({-1}), what)->wait();
+}
+
+at::Tensor TokenShards::gather_all(const at::Tensor& x, std::string_view what) const {
+  if (tp_ == nullptr) return x.unsqueeze(0);
+  std::vector<int64_t> sizes = x.sizes().vec();
+  sizes.insert(sizes.begin(), tp_size_);
+  const at::Tensor all = at::empty(sizes, x.options());
+  all[tp_rank_].copy_(x);
+  if (all.numel() > 0) tp_->all_gather(all.view({-1}), what)->wait();
+  return all;
+}
+
+at::Tensor TokenShards::of_all_targets(const at::Tensor& x, std::string_view what) const {
+  if (cp_ == nullptr) return x;
+  const at::Tensor all = at::zeros({targets_}, x.options());
+  all.narrow(0, shard_targets_.begin, shard_targets_.count).copy_(x);
+  if (targets_ > 0) cp_->all_reduce(all, what)->wait();
+  return all;
+}
+
+std::vector<TokenShards::Heads> TokenShards::shares_of(std::initializer_list<int64_t> heads) const {
+  const int64_t d = attention_.head_dim;
+  std::vector<Heads> shares;
+  int64_t begin = 0, part_begin = 0;
+  for (const int64_t count : heads) {
+    const int64_t each = std::max<int64_t>(1, count / cp_size_), copies = std::max<int64_t>(1, cp_size_ / count);
+    shares.push_back({each * d, copies, begin, part_begin});
+    begin += count * d;
+    part_begin += each * d;
+  }
+  shares.push_back({0, 1, begin, part_begin});  // the end of both
+  return shares;
+}
+
+// What goes to rank r, or comes from it, is [r] of [ranks, shard, columns of a part].
+at::Tensor TokenShards::to_heads(const at::Tensor& x, std::initializer_list<int64_t> heads,
+                                 std::string_view what) const {
+  if (cp_ == nullptr) return x;
+  const std::vector<Heads> shares = shares_of(heads);
+  const at::Tensor sent = at::empty({cp_size_, rows_.shard, shares.back().part_begin}, x.options());
+  for (size_t i = 0; i + 1 < shares.size(); ++i) {
+    const Heads& share = shares[i];
+    const int64_t different = cp_size_ / share.copies;
+    const at::Tensor from = x.narrow(1, share.begin, different * share.each)
+                                .view({rows_.shard, different, 1, share.each})
+                                .expand({rows_.shard, different, share.copies, share.each})
+                                .permute({1, 2, 0, 3});
+    sent.narrow(2, share.part_begin, share.each)
+        .view({different, share.copies, rows_.shard, share.each})
+        .copy_(from);
+  }
+  const at::Tensor received = at::empty({rows_.all, shares.back().part_begin}, x.options());
+  cp_->all_to_all(received, sent, what)->wait();
+  return received;
+}
+
+at::Tensor TokenShards::to_tokens(const at::Tensor& x, std::initializer_list<int64_t> heads,
+                                  std::string_view what) const {
+  if (cp_ == nullptr) return x;
+  const std::vector<Heads> shares = shares_of(heads);
+  const at::Tensor received = at::empty({cp_size_, rows_.shard, shares.back().part_begin}, x.options());
+  cp_->all_to_all(received, x, what)->wait();
+  const at::Tensor whole = at::empty({rows_.shard, shares.back().begin}, x.options());
+  for (size_t i = 0; i + 1 < shares.size(); ++i) {
+    const Heads& share = shares[i];
+    const int64_t different = cp_size_ / share.copies;
+    const at::Tensor from = received.narrow(2, share.part_begin, share.each)
+                                .view({different, share.copies, rows_.shard, share.each});
+    whole.narrow(1, share.begin, different * share.each)
+        .view({rows_.shard, different, share.each})
+        .copy_((share.copies > 1 ? from.sum(1) : from.select(1, 0)).transpose(0, 1));
+  }
+  return whole;
+}
+
+}  // namespace tritonforge::train
