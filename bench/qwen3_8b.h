@@ -10,7 +10,7 @@
 
 #include "engine/engine.h"
 #include "kernels/device.h"
-#include "model/model.h"
+#include "model/tensor_parallel.h"
 
 namespace tritonforge {
 
@@ -29,9 +29,12 @@ inline model::ModelConfig qwen3_8b(int64_t layers) {
   return c;
 }
 
-inline std::unique_ptr<model::Model> random_qwen3_8b(const std::string& device, int64_t layers) {
+// tp: of a rank that has its part of it.
+inline std::unique_ptr<model::Model> random_qwen3_8b(const std::string& device, int64_t layers, int64_t tp = 1) {
   const at::NoGradGuard no_grad;
-  auto made = std::make_unique<model::Model>(qwen3_8b(layers), at::kBFloat16, kernels::open_device(device));
+  auto made = std::make_unique<model::Model>(model::part_of(qwen3_8b(layers), tp), at::kBFloat16,
+                                             kernels::open_device(device));
+  at::manual_seed(1);  // a GPU's generator is not the same in two processes otherwise
   for (auto& [name, tensor] : made->named_parameters()) {
     if (tensor.dim() == 2) tensor.normal_(0, 0.02);
     else tensor.fill_(1);

@@ -3,7 +3,8 @@
 // clipping, AdamW. Prints milliseconds, tokens/s, model FLOPs utilisation (causal FLOPs over 989 TFLOP/s, recompute not
 // counted) and the memory in use.
 //   train_gpu [cuda:0] [layers 8] [tokens 8192] [steps 8] [CASE ...]
-//   train_gpu dp2 ... : so many data-parallel ranks, a process and a GPU each, with so many tokens each
+//   train_gpu dp2 ... : so many data-parallel ranks, a process and a GPU each, with so many tokens each; tp2, cp2: ranks
+//   that have so many tokens together
 // CASE: fp32 | bf16_sr | autograd, then any of +recompute (all layers), +qkv (q, k and v of all layers are computed
 // again), +packed (16 sequences of 300 to 900 tokens; train_packed_peer.py is its peer), +deterministic, +snapshot
 // (then the time that a checkpoint stops the trainer for). Cases take
@@ -56,7 +57,8 @@ std::vector<TrainSequence> batch(const std::vector<int64_t>& lengths, int64_t vo
 }
 
 struct Ranks {
-  int64_t count = 1, rank = 0;
+  parallel::ParallelDims dims;
+  int64_t rank = 0;
   std::string rendezvous;  // of the next case
 };
 
@@ -74,7 +76,7 @@ void run(const std::string& name, const std::string& device, int64_t layers, int
   config.recompute_qkv_layers = has("+qkv") ? layers : 0;
   config.max_tokens_per_micro_batch = tokens + 1;
   config.lm_head_chunk = config.autograd ? 1024 : 4096;
-  config.parallel.dp = ranks.count;
+  config.parallel = ranks.dims;
   std::vector<int64_t> lengths{tokens};
   if (has("packed")) {
     Rng rng(2);
@@ -83,12 +85,12 @@ void run(const std::string& name, const std::string& device, int64_t layers, int
     if (ranks.rank == 0) fmt::print("packed: {}\n", fmt::join(lengths, ","));
   }
   const std::vector<int64_t> of_one = lengths;
-  for (int64_t i = 1; i < ranks.count; ++i) lengths.insert(lengths.end(), of_one.begin(), of_one.end());
+  for (int64_t i = 1; i < ranks.dims.dp; ++i) lengths.insert(lengths.end(), of_one.begin(), of_one.end());
   parallel::WorldOptions place;
   place.rank = ranks.rank;
   place.rendezvous = ranks.rendezvous;
   const auto world = train::join_ranks(config, place);
-  auto model = random_qwen3_8b(device, layers);
+  auto model = random_qwen3_8b(device, layers, ranks.dims.tp);
   at::globalContext().setDeterministicAlgorithms(config.deterministic, true);
   train::Trainer trainer(config, std::move(*model), std::nullopt, {}, world.get());
   const auto sequences = batch(lengths, shape.vocab_size);
@@ -104,7 +106,7 @@ void run(const std::string& name, const std::string& device, int64_t layers, int
   const int64_t trained = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
   fmt::print("{:<34} {:7.1f} ms ({:.1f} to {:.1f})  {:7.0f} tokens/s  MFU {:4.1f} %  {:5.1f} GiB  loss {:.4f}\n", name,
              median * 1e3, seconds.front() * 1e3, seconds.back() * 1e3, metrics.tokens / median,
-             100 * train::training_flops(shape, lengths, trained) / median / kPeak / static_cast<double>(ranks.count),
+             100 * train::training_flops(shape, lengths, trained) / median / kPeak / static_cast<double>(ranks.dims.world()),
              metrics.memory_gib, metrics.loss);
   for (size_t part = 0; part < kPartFigures.size(); ++part) {
     if (metrics.part_seconds[part] > 0.0005)
@@ -121,14 +123,17 @@ void run(const std::string& name, const std::string& device, int64_t layers, int
   }
 }
 
-// "dp2": the ranks are processes, this one the first. Where it ends, they do.
+// "dp2", "tp2", "cp2", "tp2dp2": the ranks are processes, this one the first. Where it ends, they do.
 Ranks fork_ranks(const std::string& argument, size_t cases, std::vector<std::string>& rendezvous) {
   Ranks ranks;
-  if (!argument.starts_with("dp")) return ranks;
-  ranks.count = std::atoll(argument.c_str() + 2);
+  for (const auto& [axis, degree] :
+       {std::pair{"tp", &ranks.dims.tp}, std::pair{"cp", &ranks.dims.cp}, std::pair{"dp", &ranks.dims.dp}}) {
+    if (const size_t at = argument.find(axis); at != std::string::npos) *degree = std::atoll(argument.c_str() + at + 2);
+  }
+  if (ranks.dims.world() == 1) return ranks;
   for (size_t i = 0; i < cases; ++i) rendezvous.push_back(fmt::format("127.0.0.1:{}", free_port()));
   std::fflush(stdout);
-  for (int64_t rank = 1; rank < ranks.count; ++rank) {
+  for (int64_t rank = 1; rank < ranks.dims.world(); ++rank) {
     if (fork() != 0) continue;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     ranks.rank = rank;
@@ -147,9 +152,10 @@ int main(int argc, char** argv) {
   if (cases.empty()) cases = {"fp32", "bf16_sr", "bf16_sr+recompute", "bf16_sr+packed"};
   std::vector<std::string> rendezvous;
   Ranks ranks = fork_ranks(device, cases.size(), rendezvous);
-  if (ranks.count > 1) device = fmt::format("cuda:{}", ranks.rank);
+  if (ranks.dims.world() > 1) device = fmt::format("cuda:{}", ranks.rank);
   if (ranks.rank == 0) fmt::print("{} layers of Qwen3-8B, {} tokens, {} steps after 3\n", layers, tokens, steps);
-  if (ranks.count > 1 && ranks.rank == 0) fmt::print("{} data-parallel ranks\n", ranks.count);
+  if (ranks.dims.world() > 1 && ranks.rank == 0)
+    fmt::print("ranks: tp {} x cp {} x dp {}\n", ranks.dims.tp, ranks.dims.cp, ranks.dims.dp);
   for (size_t i = 0; i < cases.size(); ++i) {
     if (!rendezvous.empty()) ranks.rendezvous = rendezvous[i];
     run(cases[i], device, layers, tokens, steps, ranks);

@@ -18,13 +18,14 @@ MemoryPlan with(const model::ModelConfig& shape, int64_t parameters, const Train
                 const Recompute& recompute) {
   const bool fp32 = config.optimizer_state == OptimizerState::kFp32;
   const int64_t tokens = config.max_tokens_per_micro_batch;
+  const gpu::RankRows rows = gpu::rank_rows(config.parallel, tokens);
   const auto passes = [&](bool train) {
-    return gpu::Layers::workspace_bytes(shape, tokens, train) +
-           gpu::Head::bytes(shape, tokens, config.lm_head_chunk, train) + gpu::kProductsWorkspace;
+    return gpu::Layers::workspace_bytes(shape, rows, train) +
+           gpu::Head::bytes(shape, std::min(tokens, rows.shard), config.lm_head_chunk, train) + gpu::kProductsWorkspace;
   };
   return {.gradients = parameters * (fp32 ? 4 : 2),
-          .states = parameters * (fp32 ? 12 : 4) / config.parallel.dp,
-          .activations = gpu::Layers::activation_bytes(shape, tokens, recompute),
+          .states = parameters * (fp32 ? 12 : 4) / (config.parallel.dp * config.parallel.cp),
+          .activations = gpu::Layers::activation_bytes(shape, rows, recompute),
           .workspace = passes(true) + kCode,
           .reference = config.loss.kl_coef > 0 ? passes(false) : 0,
           .free = free,

@@ -20,7 +20,7 @@ TokenShards::TokenShards(const parallel::Groups& groups, const model::ModelConfi
       tp_rank_(rank_of(tp_)),
       cp_size_(size_of(cp_)),
       cp_rank_(rank_of(cp_)),
-      unit_(std::lcm(unit, tp_size_)),
+      unit_(unit),
       attention_(part) {
   if (attention_.num_heads % cp_size_ != 0 ||
       (attention_.num_kv_heads % cp_size_ != 0 && cp_size_ % attention_.num_kv_heads != 0)) {
@@ -31,9 +31,10 @@ TokenShards::TokenShards(const parallel::Groups& groups, const model::ModelConfi
   attention_.num_kv_heads = std::max<int64_t>(1, attention_.num_kv_heads / cp_size_);
 }
 
-TokenShards::Rows TokenShards::rows_of(int64_t tokens) const {
-  const int64_t each = (tokens + cp_size_ - 1) / cp_size_, shard = (each + unit_ - 1) / unit_ * unit_;
-  return {shard * cp_size_, shard, shard / tp_size_};
+TokenShards::Rows TokenShards::rows_of(int64_t tokens, int64_t unit, int64_t tp, int64_t cp) {
+  const int64_t multiple = std::lcm(unit, tp), each = (tokens + cp - 1) / cp,
+                shard = (each + multiple - 1) / multiple * multiple;
+  return {shard * cp, shard, shard / tp};
 }
 
 void TokenShards::begin(const MicroBatch& batch) {

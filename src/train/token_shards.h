@@ -31,7 +31,8 @@ class TokenShards {
   struct Rows {
     int64_t all, shard, own;
   };
-  Rows rows_of(int64_t tokens) const;  // of a micro-batch of so many
+  Rows rows_of(int64_t tokens) const { return rows_of(tokens, unit_, tp_size_, cp_size_); }  // of so many
+  static Rows rows_of(int64_t tokens, int64_t unit, int64_t tp, int64_t cp);
   const Rows& rows() const { return rows_; }
   // The tokens of the micro-batch that are not padding: [shard_begin(), shard_begin() + shard_tokens()).
   int64_t shard_begin() const { return cp_rank_ * rows_.shard; }

@@ -1,4 +1,4 @@
-// Data-parallel ranks over NCCL, a thread and a GPU each, against one GPU. Skips where there is one.
+// Ranks over NCCL, a thread and a GPU each, against one GPU. Skips where there is one.
 #include <ATen/ATen.h>
 
 #include "gpu/fixture.h"
@@ -14,18 +14,18 @@ class RanksOnGpus : public tritonforge::gpu::GpuTest {};
 
 struct Course {
   std::vector<double> losses, norms;
-  at::Tensor weights;  // on the CPU
+  at::Tensor all, replicas;  // weights of this rank, and of them what every rank has; on the CPU
 };
 
 Course course_of(TrainConfig config, parallel::World* world, int64_t rank) {
   config.device = "cuda:" + std::to_string(rank);
   const at::Device device = kernels::open_device(config.device);
   tritonforge::gpu::check_cuda(tritonforge::gpu::open_cuda_library().set_device(device.index()));
-  const model::ModelConfig shape = tritonforge::gpu::small_config(model::Family::kQwen3);
-  model::Model first(shape, at::kFloat, at::kCPU), model(shape, at::kBFloat16, device);
-  first.init_random(3, 0.05);
-  const auto from = first.named_parameters(), to = model.named_parameters();
-  for (size_t i = 0; i < to.size(); ++i) to[i].second.copy_(from[i].second);
+  const model::TensorParallel at{world != nullptr ? world->at().tp : 0, config.parallel.tp};
+  model::ModelConfig shape = tritonforge::gpu::small_config(model::Family::kQwen3);
+  shape.vocab_size = 1008;  // of which a half is a width of the kernels, too
+  model::Model model(model::part_of(shape, at.size), at::kBFloat16, device);
+  model::init_random_part(model, at, 3, 0.05);
   Trainer trainer(config, std::move(model), std::nullopt, {}, world);
   Course course;
   for (uint64_t step = 0; step < 20; ++step) {
@@ -33,9 +33,13 @@ Course course_of(TrainConfig config, parallel::World* world, int64_t rank) {
     course.losses.push_back(metrics.loss);
     course.norms.push_back(metrics.grad_norm);
   }
-  std::vector<at::Tensor> weights;  // what lies between them in the arena is of no meaning
-  for (const auto& [name, tensor] : trainer.model().named_parameters()) weights.push_back(tensor.flatten());
-  course.weights = at::cat(weights).cpu();
+  std::vector<at::Tensor> all, replicas;  // what lies between them in the arena is of no meaning
+  for (const auto& [name, tensor] : trainer.model().named_parameters()) {
+    all.push_back(tensor.flatten());
+    if (model::tensor_part(name, tensor.sizes(), at).replica) replicas.push_back(all.back());
+  }
+  course.all = at::cat(all).cpu();
+  course.replicas = at::cat(replicas).cpu();
   return course;
 }
 
@@ -52,26 +56,34 @@ TEST_F(RanksOnGpus, TrainAsOneGpuWithinBfloat16AndTheSameTwice) {
     config.optimizer_state = states;
     config.max_tokens_per_micro_batch = 512;
     const Course alone = course_of(config, nullptr, 0);
-    config.parallel.dp = 2;
-    std::vector<std::vector<Course>> runs;
-    for (int run = 0; run < 2; ++run) {
-      std::vector<Course>& ranks = runs.emplace_back(2);
-      parallel::run_ranks(
-          config.parallel,
-          [&](parallel::World& world) {
-            ranks[static_cast<size_t>(world.rank())] = course_of(config, &world, world.rank());
-          },
-          nullptr, {}, [](int64_t rank) { return kernels::open_device("cuda:" + std::to_string(rank)); });
-    }
-    for (size_t step = 0; step < alone.losses.size(); ++step) {
-      EXPECT_NEAR(runs[0][0].losses[step], alone.losses[step], 0.01 * alone.losses[step]) << "step " << step;
-      EXPECT_NEAR(runs[0][0].norms[step], alone.norms[step], 0.05 * alone.norms[step]) << "step " << step;
-    }
     EXPECT_LT(alone.losses.back(), 0.98 * alone.losses.front());
-    EXPECT_TRUE(at::equal(runs[0][0].weights, runs[0][1].weights)) << "the ranks' weights differ";
-    EXPECT_TRUE(at::equal(runs[0][0].weights, runs[1][0].weights)) << "two runs differ";
-    fmt::print("{}: loss of the last step {:.5f} on one GPU, {:.5f} on two\n", name_of(states), alone.losses.back(),
-               runs[0][0].losses.back());
+    for (const auto& [axis, dims] : {std::pair{"dp", parallel::ParallelDims{.dp = 2}},
+                                     std::pair{"tp", parallel::ParallelDims{.tp = 2}},
+                                     std::pair{"cp", parallel::ParallelDims{.cp = 2}}}) {
+      const testing::ScopedTrace trace(__FILE__, __LINE__, axis);
+      config.parallel = dims;
+      std::vector<std::vector<Course>> runs;
+      for (int run = 0; run < 2; ++run) {
+        std::vector<Course>& ranks = runs.emplace_back(2);
+        parallel::run_ranks(
+            config.parallel,
+            [&](parallel::World& world) {
+              ranks[static_cast<size_t>(world.rank())] = course_of(config, &world, world.rank());
+            },
+            nullptr, {}, [](int64_t rank) { return kernels::open_device("cuda:" + std::to_string(rank)); });
+      }
+      for (size_t step = 0; step < alone.losses.size(); ++step) {
+        EXPECT_NEAR(runs[0][0].losses[step], alone.losses[step], 0.01 * alone.losses[step]) << "step " << step;
+        EXPECT_NEAR(runs[0][0].norms[step], alone.norms[step], 0.05 * alone.norms[step]) << "step " << step;
+      }
+      EXPECT_TRUE(at::equal(runs[0][0].replicas, runs[0][1].replicas)) << "the ranks' weights differ";
+      if (dims.tp == 1) EXPECT_TRUE(at::equal(runs[0][0].all, runs[0][1].all)) << "the ranks' weights differ";
+      EXPECT_TRUE(at::equal(runs[0][0].all, runs[1][0].all)) << "two runs differ";
+      fmt::print("{} {}: loss of the last step {:.5f} on one GPU, {:.5f} on two; norm {:.5f}, {:.5f}\n", axis,
+                 name_of(states), alone.losses.back(), runs[0][0].losses.back(), alone.norms.back(),
+                 runs[0][0].norms.back());
+    }
+    config.parallel = {};
   }
   at::globalContext().setDeterministicAlgorithms(false, false);
 }

@@ -141,7 +141,7 @@ TEST_F(TrainOnGpu, AttentionAndItsGradient) {
                      d_out = random(shape.heads);
 
     gpu::Attention attention(config, device());
-    attention.begin(batch);
+    attention.begin(batch, batch.tokens);
     const auto to_pages = [&](const at::Tensor& rows) {  // [tokens, kv_heads, d] -> [pages, kv_heads, page, d]
       at::Tensor slots = at::zeros({attention.slots(), shape.kv_heads, d}, at::kBFloat16);
       int64_t slot = 0;
@@ -385,7 +385,7 @@ TEST_F(TrainOnGpu, FlatAdamWIsAdamW) {
   config.clip_grad = 0.5;
   const model::Model own = made(shape, at::kBFloat16, device()), reference = made(shape, at::kBFloat16, at::kCPU);
   Gradients gradients{.sums = model::Model(shape, at::kFloat, device())};
-  FlatAdamW flat(own, gradients, nullptr, config);
+  FlatAdamW flat(own, gradients, {}, config);
   AdamW adamw(reference.named_parameters(), config);
   for (int step = 1; step <= 6; ++step) {
     const auto sums = gradients.sums.named_parameters(), parameters = reference.named_parameters();
@@ -411,10 +411,10 @@ TEST_F(TrainOnGpu, FlatAdamWIsAdamW) {
   ASSERT_EQ(a.size(), b.size());
   std::map<std::string, at::Tensor> expected;
   for (const StatePiece& piece : b) expected[piece.name] = piece.values;
-  for (const auto& [name, values, tensor_shape, begin] : a) {
-    ASSERT_EQ(expected.count(name), 1u) << name;
-    const double scale = expected[name].abs().max().item<double>();
-    EXPECT_LT((values.cpu() - expected[name]).abs().max().item<double>(), 2e-5 * scale) << name;
+  for (const StatePiece& piece : a) {
+    ASSERT_EQ(expected.count(piece.name), 1u) << piece.name;
+    const double scale = expected[piece.name].abs().max().item<double>();
+    EXPECT_LT((piece.values.cpu() - expected[piece.name]).abs().max().item<double>(), 2e-5 * scale) << piece.name;
   }
   const auto weights = own.named_parameters();
   std::map<std::string, at::Tensor> masters;
@@ -434,7 +434,7 @@ TEST_F(TrainOnGpu, RoundingAtRandomLosesNothingOnTheMean) {
   for (model::Model* model : {&own, &again}) {
     model->arena().fill_(1);
     Gradients gradients{.sums = model::Model(shape, at::kBFloat16, device())};
-    FlatAdamW flat(*model, gradients, nullptr, config);
+    FlatAdamW flat(*model, gradients, {}, config);
     for (int step = 0; step < 1000; ++step) {
       gradients.sums.arena().fill_(1);
       gradients.empty = false;

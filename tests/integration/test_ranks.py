@@ -1,6 +1,7 @@
 """Ranks of `tritonforge serve trainer` as real processes: they train as one, die at any moment, and go on."""
 
 import contextlib
+import math
 import random
 import signal
 import socket
@@ -18,14 +19,14 @@ LOST_AFTER_S = 4
 class Ranks(Trainer):
     """Rank 0 is the trainer that is spoken to; the others are in `followers`."""
 
-    def __init__(self, folder, count, *flags, **config):
+    def __init__(self, folder, degrees, *flags, **config):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.rendezvous = f"127.0.0.1:{probe.getsockname()[1]}"
-        self.count = count
+        self.count = math.prod(degrees.values())
         self.followers = []
-        parallel = {"dp": count, "timeout_s": 60, "lost_after_s": LOST_AFTER_S}
-        mine = ("--rank", "0", "--rendezvous", self.rendezvous) if count > 1 else ()
+        parallel = degrees | {"timeout_s": 60, "lost_after_s": LOST_AFTER_S}
+        mine = ("--rank", "0", "--rendezvous", self.rendezvous) if self.count > 1 else ()
         super().__init__(folder, *mine, *flags, threads=1, parallel=parallel, **config)
 
     def wait_until_up(self):
@@ -59,9 +60,9 @@ class Ranks(Trainer):
         self.log.close()
 
 
-def straight(folder, count, steps):
+def straight(folder, degrees, steps):
     """Losses and weights of an undisturbed run."""
-    with Ranks(folder, count) as ranks:
+    with Ranks(folder, degrees) as ranks:
         losses = [ranks.step(number)["loss"] for number in range(1, steps + 1)]
         return losses, ranks.weights()
 
@@ -73,36 +74,40 @@ def make(folder):
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    return straight(tmp_path_factory.mktemp("alone"), 1, 5)[0]
+    return straight(tmp_path_factory.mktemp("alone"), {}, 5)[0]
 
 
-def test_two_ranks_train_as_one_and_other_layouts_go_on(alone, tmp_path):
-    with Ranks(tmp_path, 2) as ranks:
+@pytest.mark.parametrize("degrees", [{"dp": 2}, {"tp": 2}, {"cp": 2}], ids=str)
+def test_two_ranks_train_as_one_and_other_layouts_go_on(alone, tmp_path, degrees):
+    with Ranks(tmp_path, degrees) as ranks:
         losses = [ranks.step(number)["loss"] for number in (1, 2, 3)]
         assert losses == pytest.approx(alone[:3], rel=1e-6)
+        before = ranks.weights()
         assert ranks.step(3)["repeated"]
         assert ranks.post("/step", {"kind": "sft", "step": 9, "sequences": []})["status"] == 409
         assert ranks.stop() == 0
         assert [follower.wait(60) for follower in ranks.followers] == [0]
     files = sorted(path.name for path in (tmp_path / "checkpoints" / "step-00000003").glob("optimizer*"))
     assert files == ["optimizer-00001-of-00002.safetensors", "optimizer-00002-of-00002.safetensors"]
-    with Ranks(tmp_path, 1, "--resume") as one:
+    with Ranks(tmp_path, {}, "--resume") as one:
+        assert one.weights() == before
         assert one.step(4)["loss"] == pytest.approx(alone[3], rel=1e-6)
         assert one.stop() == 0
-    with Ranks(tmp_path, 3, "--resume") as three:
-        assert three.step(5)["loss"] == pytest.approx(alone[4], rel=1e-6)
+    with Ranks(tmp_path, {"tp": 2, "cp": 2}, "--resume") as four:
+        assert four.step(5)["loss"] == pytest.approx(alone[4], rel=1e-6)
 
 
-def test_a_rank_killed_at_any_moment_ends_the_job_by_name_and_the_next_one_goes_on(tmp_path):
+@pytest.mark.parametrize("degrees", [{"dp": 2}, {"tp": 2}], ids=str)
+def test_a_rank_killed_at_any_moment_ends_the_job_by_name_and_the_next_one_goes_on(tmp_path, degrees):
     steps = 12
-    _, expected = straight(make(tmp_path / "straight"), 2, steps)
+    _, expected = straight(make(tmp_path / "straight"), degrees, steps)
     folder = make(tmp_path / "disturbed")
     seed = random.randrange(1 << 30)
     print("seed", seed)  # pytest shows it where the test fails
     chance = random.Random(seed)
     resume = ()
     for victim in (1, 0, 1):
-        with Ranks(folder, 2, *resume) as ranks:
+        with Ranks(folder, degrees, *resume) as ranks:
             timer = threading.Timer(chance.uniform(0.05, 1.0), ranks.processes[victim].kill)
             timer.start()
             next_step = ranks.get("/status")["step"] + 1
@@ -115,14 +120,14 @@ def test_a_rank_killed_at_any_moment_ends_the_job_by_name_and_the_next_one_goes_
             assert all(process.returncode != 0 for process in ranks.processes)
             assert "the job ends: rank" in ranks.text()
         resume = ("--resume",) if (folder / "checkpoints" / "latest").exists() else ()
-    with Ranks(folder, 2, *resume) as ranks:
+    with Ranks(folder, degrees, *resume) as ranks:
         for number in range(ranks.get("/status")["step"] + 1, steps + 1):
             ranks.step(number)
         assert ranks.weights() == expected
 
 
 def test_a_rank_that_hangs_is_named_with_what_the_others_wait_for(tmp_path):
-    with Ranks(tmp_path, 2) as ranks:
+    with Ranks(tmp_path, {"dp": 2}) as ranks:
         ranks.step(1)
         ranks.followers[0].send_signal(signal.SIGSTOP)
         with contextlib.suppress(OSError, urllib.error.URLError):
@@ -134,7 +139,7 @@ def test_a_rank_that_hangs_is_named_with_what_the_others_wait_for(tmp_path):
 
 
 def test_a_rank_that_cannot_write_fails_the_checkpoint_and_nothing_else(tmp_path):
-    with Ranks(tmp_path, 2, checkpoint_interval=0) as ranks:
+    with Ranks(tmp_path, {"tp": 2}, checkpoint_interval=0) as ranks:
         ranks.step(1)
         (tmp_path / "file").write_text("no folder")
         assert ranks.post("/save", {"path": str(tmp_path / "file" / "x")})["status"] == 503

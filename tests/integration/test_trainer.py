@@ -210,7 +210,7 @@ def test_a_step_out_of_turn_names_the_expected_one(tmp_path):
     "config, code, said",
     [
         ({"learning_rate": 1}, 2, "unknown key 'learning_rate'"),
-        ({"parallel": {"tp": 2}}, 2, "parallel.tp = 2: only degree 1 is implemented"),
+        ({"parallel": {"pp": 2}}, 2, "parallel.pp = 2: only degree 1 is implemented"),
         ({"model": "/nowhere"}, 2, "/nowhere"),
         ({"dtype": "bfloat"}, 2, "did you mean 'bfloat16'"),
     ],

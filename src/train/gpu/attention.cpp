@@ -35,7 +35,7 @@ Attention::Attention(const model::ModelConfig& config, at::Device device)
       device_(device),
       counters_(at::zeros({2}, at::TensorOptions().dtype(at::kInt).device(device))) {}
 
-void Attention::begin(const MicroBatch& batch) {
+void Attention::begin(const MicroBatch& batch, int64_t rows) {
   tokens_ = batch.tokens;
   sequences_ = std::ssize(batch.cu_seqlens) - 1;
   pages_ = longest_ = item_count_ = tile_count_ = 0;
@@ -73,7 +73,7 @@ void Attention::begin(const MicroBatch& batch) {
   for (const Sequence& s : sequences) {
     for (int32_t t = 0; t < s.length; ++t) numbers.push_back(s.page * kPage + t);
   }
-  numbers.resize(numbers.size() + kTileRows * 2, static_cast<int32_t>(pages_ * kPage));
+  numbers.resize(numbers.size() + static_cast<size_t>(rows - tokens_), static_cast<int32_t>(pages_ * kPage));
   place(tiles_);
   for (const Sequence& s : sequences) {
     for (int32_t t = 0; t < s.length; t += static_cast<int32_t>(tile_tokens))

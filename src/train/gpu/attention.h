@@ -9,10 +9,11 @@ namespace tritonforge::train::gpu {
 
 class Attention {
  public:
+  // config: of the heads that are computed here.
   Attention(const model::ModelConfig& config, at::Device device);
 
-  // The sequences of the passes that follow.
-  void begin(const MicroBatch& batch);
+  // The sequences of the passes that follow, and their rows with padding.
+  void begin(const MicroBatch& batch, int64_t rows);
   int64_t slots() const { return pages_ * tritonforge::gpu::kPage; }  // tokens that their pages hold
   const int32_t* slots_of_tokens() const { return number(slot_numbers_); }
 

@@ -1,6 +1,7 @@
 #include "train/gpu/head.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace tritonforge::train::gpu {
 namespace {
@@ -14,8 +15,12 @@ const float* floats(const at::Tensor& tensor, int64_t begin = 0) {
 
 }  // namespace
 
-Head::Head(const model::Model& model, int64_t chunk, Products& products)
-    : api_(tritonforge::gpu::open_cuda_library()), model_(model), chunk_(padded(chunk)), products_(products) {}
+Head::Head(const model::Model& model, int64_t chunk, Products& products, const TokenShards& shards)
+    : api_(tritonforge::gpu::open_cuda_library()),
+      model_(model),
+      chunk_(padded(chunk)),
+      products_(products),
+      shards_(shards) {}
 
 int64_t Head::rows_of(int64_t index) const { return std::min(chunk_, count_ - begin_of(index)); }
 
@@ -50,26 +55,62 @@ at::Tensor Head::project(int64_t index) {
   return logits;
 }
 
+at::Tensor Head::of_shard(const at::Tensor& of_targets) const {
+  const TokenShards::Targets& targets = shards_.shard_targets();
+  return of_targets.defined() ? of_targets.narrow(0, targets.begin, targets.count).contiguous() : of_targets;
+}
+
+void Head::merge(int64_t index) {
+  if (!shards_.tensor_parallel()) return;
+  const auto chunk = [&](const at::Tensor& of) { return of.narrow(0, begin_of(index), rows_of(index)); };
+  at::Tensor maximum = chunk(maximum_), inverse = chunk(inverse_total_), log_probs = chunk(scores_.log_probs),
+             entropy = chunk(scores_.entropy);
+  // With z = (logit - maximum) f: the logarithm of the sum of e^z, the mean of z, the target's z.
+  const at::Tensor log_total = inverse.log().neg_();
+  const at::Tensor of_target = (log_probs + log_total).masked_fill_(chunk(targets_).lt(0), -INFINITY);
+  const at::Tensor ranks = shards_.gather_all(at::stack({maximum, log_total, log_total - entropy, of_target}),
+                                              "scores of the vocabulary");
+  const at::Tensor highest = ranks.select(1, 0).amax(0);
+  at::Tensor down = ranks.select(1, 0) - highest;
+  if (inverse_temperature_.defined()) down.mul_(chunk(inverse_temperature_));
+  const at::Tensor share = (ranks.select(1, 1) + down).exp_(), total = share.sum(0), log_of_all = total.log();
+  maximum.copy_(highest);
+  inverse.copy_(total.reciprocal());
+  log_probs.copy_((ranks.select(1, 3) + down).amax(0) - log_of_all);
+  entropy.copy_(log_of_all - (share * (ranks.select(1, 2) + down)).sum(0) / total);
+}
+
 TargetScores Head::forward(const MicroBatch& batch, const at::Tensor& x, const at::Tensor& known,
                            Gradients* gradients) {
-  reserve(batch.target_count, gradients != nullptr);
+  const TokenShards::Targets& targets = shards_.shard_targets();
+  reserve(targets.count, gradients != nullptr);
   added_ = false;
   done_ = known.defined();
   const model::ModelConfig& c = model_.config();
   const auto fp32 = x_.options().dtype(at::kFloat);
-  rows_ = batch.rows.to(at::kInt);
-  targets_ = batch.targets.to(at::kInt);
-  inverse_temperature_ = batch.inverse_temperature;
+  rows_ = of_shard(batch.rows).sub(shards_.shard_begin()).to(at::kInt);
+  targets_ = of_shard(batch.targets).sub(shards_.vocab_begin());
+  targets_.masked_fill_(targets_.lt(0).logical_or_(targets_.ge(c.vocab_size)), -1);
+  targets_ = targets_.to(at::kInt);
+  mine_ = targets_.clamp_min(0);
+  inverse_temperature_ = of_shard(batch.inverse_temperature);
   scores_ = {at::empty({count_}, fp32), at::empty({count_}, fp32)};
+  at::Tensor shard = x;
+  if (shards_.tensor_parallel()) {
+    shard = at::empty({shards_.rows().shard, c.hidden_size}, x.options());
+    shards_.own(shard).copy_(x);
+    await(shards_.gather(shard, "hidden states"));
+  }
   x_.narrow(0, count_, padded(count_) - count_).zero_();
-  check_cuda(api_.gather_rows(bits(x_), bits(x), rows_.const_data_ptr<int32_t>(), count_, c.hidden_size, kStream));
+  check_cuda(api_.gather_rows(bits(x_), bits(shard), rows_.const_data_ptr<int32_t>(), count_, c.hidden_size, kStream));
   check_cuda(api_.rms_norm(bits(normed_), bits(x_), bits(model_.final_norm()), padded(count_), c.hidden_size,
                            static_cast<float>(c.rms_norm_eps), kStream));
+  const at::Tensor known_here = of_shard(known);
   for (int64_t index = 0; begin_of(index) < count_; ++index) {
     const int64_t begin = begin_of(index);
     const at::Tensor logits = project(index);
     const tritonforge::gpu::HeadScoresArgs args{.logits = floats(logits),
-                                                .targets = targets_.const_data_ptr<int32_t>() + begin,
+                                                .targets = mine_.const_data_ptr<int32_t>() + begin,
                                                 .inverse_temperature = floats(inverse_temperature_, begin),
                                                 .log_probs = scores_.log_probs.mutable_data_ptr<float>() + begin,
                                                 .entropy = scores_.entropy.mutable_data_ptr<float>() + begin,
@@ -78,9 +119,11 @@ TargetScores Head::forward(const MicroBatch& batch, const at::Tensor& x, const a
                                                 .rows = rows_of(index),
                                                 .vocab = c.vocab_size};
     check_cuda(api_.head_scores(&args, kStream));
-    if (done_) chunk_backward(index, known, {}, *gradients);
+    merge(index);
+    if (done_) chunk_backward(index, known_here, {}, *gradients);
   }
-  return {scores_.log_probs.clone(), scores_.entropy.clone()};
+  return {shards_.of_all_targets(scores_.log_probs.clone(), "log_probs"),
+          shards_.of_all_targets(scores_.entropy.clone(), "entropy")};
 }
 
 void Head::chunk_backward(int64_t index, const at::Tensor& grad_log_probs, const at::Tensor& grad_entropy,
@@ -108,25 +151,33 @@ void Head::chunk_backward(int64_t index, const at::Tensor& grad_log_probs, const
   added_ = true;
 }
 
-void Head::backward(const MicroBatch& batch, const at::Tensor& grad_log_probs, const at::Tensor& grad_entropy,
-                    const at::Tensor& grad, Gradients& gradients) {
+void Head::backward(const at::Tensor& grad_log_probs, const at::Tensor& grad_entropy, const at::Tensor& grad,
+                    Gradients& gradients) {
   const model::ModelConfig& c = model_.config();
+  const at::Tensor of_log_probs = of_shard(grad_log_probs), of_entropy = of_shard(grad_entropy);
   // From the last one on, whose logits are still there.
-  for (int64_t index = (count_ - 1) / chunk_; index >= 0 && !done_; --index)
-    chunk_backward(index, grad_log_probs, grad_entropy, gradients);
-  const tritonforge::gpu::RmsNormBackwardArgs norm{.dx = bits(grad_),
+  for (int64_t index = count_ > 0 ? (count_ - 1) / chunk_ : -1; index >= 0 && !done_; --index)
+    chunk_backward(index, of_log_probs, of_entropy, gradients);
+  shards_.sum_all(grad_.narrow(0, 0, count_), "gradient of the head's input");
+  const auto [first, own] = shards_.own_targets();
+  if (gradients.empty && !added_) gradients.sums.lm_head().zero_();
+  if (gradients.empty && own == 0) gradients.sums.final_norm().zero_();
+  if (own == 0) return;
+  const int64_t begin = first - shards_.shard_targets().begin;
+  const at::Tensor grad_normed = grad_.narrow(0, begin, own);
+  const tritonforge::gpu::RmsNormBackwardArgs norm{.dx = bits(grad_normed),
                                                    .normed = nullptr,
-                                                   .x = bits(x_),
+                                                   .x = bits(x_.narrow(0, begin, own)),
                                                    .w = bits(model_.final_norm()),
-                                                   .dy = bits(grad_),
+                                                   .dy = bits(grad_normed),
                                                    .residual = nullptr,
                                                    .partials = static_cast<float*>(partials_.mutable_data_ptr()),
                                                    .dw = gradient_of(gradients.sums.final_norm(), !gradients.empty),
-                                                   .rows = count_,
+                                                   .rows = own,
                                                    .d = c.hidden_size,
                                                    .eps = static_cast<float>(c.rms_norm_eps)};
   check_cuda(api_.rms_norm_backward(&norm, kStream));
-  check_cuda(api_.scatter_rows(bits(grad), bits(grad_), rows_.const_data_ptr<int32_t>(), batch.target_count,
+  check_cuda(api_.scatter_rows(bits(grad), bits(grad_normed), rows_.const_data_ptr<int32_t>() + begin, own,
                                c.hidden_size, kStream));
 }
 

@@ -2,88 +2,123 @@
 
 #include <algorithm>
 
+#include "train/to_device.h"
+
 namespace tritonforge::train::gpu {
 namespace {
 
-constexpr int64_t kRows = 128;  // rows are padded to a multiple: so many shapes fewer, and products like it
 constexpr int64_t kSpareSlots = 64 * tritonforge::gpu::kPage;  // sequences begin at pages of their own
 constexpr int64_t kBf16 = 2, kFp32 = 4;                        // bytes
 
-int64_t padded(int64_t tokens) { return (tokens + kRows - 1) / kRows * kRows; }
+int64_t times(int64_t columns, int64_t rows, int64_t bytes) { return columns * rows * bytes; }
 
 }  // namespace
 
-Layers::Layers(const model::Model& model, const Recompute& recompute, Products& products)
+RankRows rank_rows(const parallel::ParallelDims& dims, int64_t tokens) {
+  const TokenShards::Rows rows = TokenShards::rows_of(tokens, kRowUnit, dims.tp, dims.cp);
+  return {rows.all, rows.shard, rows.own, dims.tp, dims.cp};
+}
+
+Layers::Layers(const model::Model& model, const Recompute& recompute, Products& products, const TokenShards& shards)
     : api_(tritonforge::gpu::open_cuda_library()),
       model_(model),
       config_(model.config()),
       products_(products),
+      shards_(shards),
       recompute_(recompute),
       q_(config_.num_heads * config_.head_dim),
       kv_(config_.num_kv_heads * config_.head_dim),
+      attention_q_(shards.attention().num_heads * config_.head_dim),
+      attention_kv_(shards.attention().num_kv_heads * config_.head_dim),
       eps_(static_cast<float>(config_.rms_norm_eps)),
-      attention_(config_, model.device()) {}
+      attention_(shards.attention(), model.device()) {}
 
-int64_t Layers::activation_bytes(const model::ModelConfig& c, int64_t tokens, const Recompute& recompute) {
-  const int64_t q = c.num_heads * c.head_dim, kv = c.num_kv_heads * c.head_dim;
-  const int64_t always = kBf16 * (c.hidden_size + q) + kFp32 * c.num_heads;
-  const int64_t projected = kBf16 * (2 * q + 4 * kv), mixed = kBf16 * (c.hidden_size + 2 * c.intermediate_size);
+int64_t Layers::activation_bytes(const model::ModelConfig& c, const RankRows& rows, const Recompute& recompute) {
+  const int64_t heads = c.num_heads / rows.cp, q = heads * c.head_dim,
+                kv = std::max<int64_t>(1, c.num_kv_heads / rows.cp) * c.head_dim;
+  const int64_t always = times(c.hidden_size, rows.own, kBf16) + times(q, rows.all, kBf16) +
+                         times(heads, rows.all, kFp32) +
+                         (rows.cp > 1 ? times(c.num_heads * c.head_dim, rows.shard, kBf16) : 0);
+  const int64_t projected = times(2 * q + 4 * kv, rows.all, kBf16);
+  const int64_t mixed = times(c.hidden_size, rows.own, kBf16) + times(2 * c.intermediate_size, rows.shard, kBf16);
   const int64_t of_projected = std::max<int64_t>(1, c.num_layers - recompute.layers - recompute.qkv_layers);
   const int64_t of_mixed = std::max<int64_t>(1, c.num_layers - recompute.layers);
-  return padded(tokens) * (c.num_layers * always + of_projected * projected + of_mixed * mixed);
+  return c.num_layers * always + of_projected * projected + of_mixed * mixed;
 }
 
-int64_t Layers::workspace_bytes(const model::ModelConfig& c, int64_t tokens, bool train) {
-  const int64_t q = c.num_heads * c.head_dim, kv = c.num_kv_heads * c.head_dim;
-  const int64_t forward = kBf16 * (2 * c.hidden_size + c.intermediate_size) + kFp32 * c.head_dim;
-  const int64_t backward = kBf16 * (c.hidden_size + 3 * q + 4 * kv) + kFp32 * q;  // the last is attention's dq
-  if (train) return padded(tokens) * (forward + backward);
-  return padded(tokens) * (forward + kBf16 * c.hidden_size) + activation_bytes(c, tokens, {c.num_layers, 0}) -
-         padded(tokens) * (c.num_layers - 1) * (kBf16 * (c.hidden_size + q) + kFp32 * c.num_heads);
+int64_t Layers::workspace_bytes(const model::ModelConfig& c, const RankRows& rows, bool train) {
+  const int64_t q_shard = c.num_heads * c.head_dim, kv_shard = c.num_kv_heads * c.head_dim, q = q_shard / rows.cp,
+                kv = std::max<int64_t>(c.head_dim, kv_shard / rows.cp);
+  int64_t bytes = times(2 * c.hidden_size + c.intermediate_size, rows.shard, kBf16) +
+                  times(c.head_dim, rows.all, kFp32);
+  if (rows.tp * rows.cp > 1) bytes += times(c.hidden_size, rows.shard, kBf16);
+  // Of what is exchanged: what is made, what is sent, and what comes.
+  if (rows.cp > 1) bytes += 3 * times(q_shard + 2 * kv_shard, rows.shard, kBf16);
+  if (train) {  // the last is attention's dq
+    return bytes + times(c.hidden_size + q_shard, rows.shard, kBf16) + times(2 * q + 4 * kv, rows.all, kBf16) +
+           times(q, rows.all, kFp32);
+  }
+  Recompute everything{c.num_layers, 0};
+  const int64_t of_a_layer = times(c.hidden_size, rows.own, kBf16) + times(q, rows.all, kBf16) +
+                             times(c.num_heads / rows.cp, rows.all, kFp32) +
+                             (rows.cp > 1 ? times(q_shard, rows.shard, kBf16) : 0);
+  return bytes + times(c.hidden_size, rows.own, kBf16) + activation_bytes(c, rows, everything) -
+         (c.num_layers - 1) * of_a_layer;
 }
 
 void Layers::reserve(int64_t tokens, bool train) {
   train_ = train;
-  rows_ = padded(tokens);
   const int64_t hidden = config_.hidden_size, intermediate = config_.intermediate_size, layers = config_.num_layers;
   const auto options = at::TensorOptions().dtype(at::kBFloat16).device(model_.device());
-  const auto buffer = [&](int64_t width) { return at::empty({capacity_, width}, options); };
-  const auto count = [&](int64_t of_layers) {
-    return static_cast<size_t>(train ? std::max<int64_t>(1, of_layers) : 1);
-  };
-  if (rows_ > capacity_) {
-    capacity_ = rows_;
+  if (shards_.rows_of(tokens).all > capacity_) {
+    capacity_ = shards_.rows_of(tokens).all;
     x_.clear();
     attended_.clear();
     projected_.clear();
     mixed_.clear();
-    normed_ = buffer(hidden);
-    act_ = buffer(intermediate);
+    normed_.reset();
     grad_.reset();
+  }
+  const TokenShards::Rows most = shards_.rows_of(capacity_);
+  const auto buffer = [&](int64_t rows, int64_t width) { return at::empty({rows, width}, options); };
+  const auto count = [&](int64_t of_layers) {
+    return static_cast<size_t>(train ? std::max<int64_t>(1, of_layers) : 1);
+  };
+  if (!normed_.defined()) {
+    normed_ = buffer(most.shard, hidden);
+    act_ = buffer(most.shard, intermediate);
+    if (shards_.tensor_parallel()) partial_ = buffer(most.shard, hidden);
+    if (shards_.context_parallel()) qkv_ = buffer(most.shard, q_ + 2 * kv_);
     rope_ = at::empty({capacity_, config_.head_dim}, options.dtype(at::kFloat));
     check_cuda(api_.rope_table(rope_.mutable_data_ptr<float>(), model_.inv_freq().const_data_ptr<float>(), capacity_,
                                config_.head_dim, kStream));
   }
-  while (std::ssize(x_) < (train ? layers + 1 : 2)) x_.push_back(buffer(hidden));
-  while (attended_.size() < count(layers))
-    attended_.push_back({buffer(q_), at::empty({capacity_, config_.num_heads}, options.dtype(at::kFloat))});
-  while (projected_.size() < count(layers - projected_again()))
-    projected_.push_back({.qkv = buffer(q_ + 2 * kv_), .q = buffer(q_), .keys = {}, .values = {}});
+  while (std::ssize(x_) < (train ? layers + 1 : 2)) x_.push_back(buffer(most.own, hidden));
+  while (attended_.size() < count(layers)) {
+    attended_.push_back({buffer(most.all, attention_q_),
+                         at::empty({most.all, shards_.attention().num_heads}, options.dtype(at::kFloat)),
+                         {}});
+  }
+  while (projected_.size() < count(layers - projected_again())) {
+    Projected& projected = projected_.emplace_back();
+    if (!shards_.context_parallel()) projected.qkv = buffer(most.all, q_ + 2 * kv_);
+    projected.q = buffer(most.all, attention_q_);
+  }
   while (mixed_.size() < count(layers - recompute_.layers))
-    mixed_.push_back({buffer(hidden), buffer(2 * intermediate)});
+    mixed_.push_back({buffer(most.own, hidden), buffer(most.shard, 2 * intermediate)});
   slots_ = std::max({slots_, attention_.slots(), capacity_ + kSpareSlots});
   for (Projected& projected : projected_) {
     if (projected.keys.defined() && projected.keys.size(0) >= slots_) continue;
-    projected.keys = at::empty({slots_, kv_}, options);
-    projected.values = at::empty({slots_, kv_}, options);
+    projected.keys = buffer(slots_, attention_kv_);
+    projected.values = buffer(slots_, attention_kv_);
   }
   if (!train || grad_.defined()) return;
-  grad_ = buffer(hidden);
-  grad_mixed_ = buffer(q_);
-  grad_qkv_ = buffer(q_ + 2 * kv_);
-  grad_q_ = buffer(q_);
-  grad_k_ = buffer(kv_);
-  grad_v_ = buffer(kv_);
+  grad_ = buffer(most.shard, hidden);
+  grad_mixed_ = buffer(most.shard, q_);
+  grad_qkv_ = buffer(most.all, attention_q_ + 2 * attention_kv_);
+  grad_q_ = buffer(most.all, attention_q_);
+  grad_k_ = buffer(most.all, attention_kv_);
+  grad_v_ = buffer(most.all, attention_kv_);
   const int64_t widest = std::max({hidden, 2 * config_.head_dim, q_ + 2 * kv_});
   partials_ = at::empty({static_cast<int64_t>(api_.row_sums_bytes(widest))}, options.dtype(at::kByte));
 }
@@ -98,11 +133,53 @@ Attention::Operands Layers::operands(int64_t layer) {
   return {projected.q, projected.keys, projected.values, attended.out, attended.statistics};
 }
 
+at::Tensor Layers::normed(const at::Tensor& x, const at::Tensor& weight) {
+  norm(shards_.own(normed_), x, weight);
+  await(shards_.gather(shard(normed_), "normed"));
+  return shard(normed_);
+}
+
+void Layers::add_product(const at::Tensor& to, const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias,
+                         const at::Tensor& addend, std::string_view what) {
+  if (!shards_.tensor_parallel()) return products_.forward(to, x, w, bias, addend);
+  products_.forward(shard(partial_), x, w);
+  await(shards_.sum(shard(partial_), what));
+  at::Tensor sum = to;
+  at::add_out(sum, shards_.own(partial_), addend);
+  if (bias.defined()) sum.add_(bias);
+}
+
+// A rank embeds those of the shard's tokens that its rows of the vocabulary have.
+void Layers::embed(const MicroBatch& batch) {
+  std::vector<int32_t> ids(static_cast<size_t>(shards_.rows().shard), 0);
+  std::vector<int64_t> embedded, rows;
+  for (int64_t t = 0; t < shards_.shard_tokens(); ++t) {
+    const int64_t id = batch.host_ids[static_cast<size_t>(shards_.shard_begin() + t)] - shards_.vocab_begin();
+    if (id < 0 || id >= config_.vocab_size) continue;
+    ids[static_cast<size_t>(t)] = static_cast<int32_t>(id);
+    embedded.push_back(id);
+    rows.push_back(t);
+  }
+  const at::Tensor table_rows = to_device(ids, model_.device());
+  embedded_ids_ = to_device(embedded, model_.device());
+  embedded_rows_ = to_device(rows, model_.device());
+  const at::Tensor to = shard(shards_.tensor_parallel() ? partial_ : x(0));
+  check_cuda(api_.embed(bits(to), bits(model_.embed_tokens()), table_rows.const_data_ptr<int32_t>(), to.size(0),
+                        config_.hidden_size, kStream));
+  if (!shards_.tensor_parallel()) return;
+  const at::Tensor mine = at::zeros({to.size(0), 1}, to.options()).index_fill_(0, embedded_rows_, 1);
+  shard(partial_).mul_(mine);
+  await(shards_.sum(shard(partial_), "embedding"));
+  own(x(0)).copy_(shards_.own(partial_));
+}
+
 void Layers::before_attention(int64_t layer) {
   const model::LayerWeights& w = model_.layers()[static_cast<size_t>(layer)];
-  const Projected& projected = this->projected(layer);
-  norm(rows(normed_), rows(x(layer)), w.input_norm);
-  products_.forward(rows(projected.qkv), rows(normed_), w.qkv_proj, w.qkv_bias);
+  Projected& projected = this->projected(layer);
+  const at::Tensor qkv = shard(shards_.context_parallel() ? qkv_ : projected.qkv);
+  products_.forward(qkv, normed(own(x(layer)), w.input_norm), w.qkv_proj, w.qkv_bias);
+  if (shards_.context_parallel())
+    projected.qkv = shards_.to_heads(qkv, {config_.num_heads, config_.num_kv_heads, config_.num_kv_heads}, "qkv");
   // What lies between sequences is multiplied by zero, and may be a NaN of an earlier batch.
   projected.keys.zero_();
   projected.values.zero_();
@@ -114,9 +191,9 @@ void Layers::before_attention(int64_t layer) {
                                              .rope = rope_.const_data_ptr<float>(),
                                              .positions = positions_.const_data_ptr<int32_t>(),
                                              .slots = attention_.slots_of_tokens(),
-                                             .tokens = rows_,
-                                             .heads = config_.num_heads,
-                                             .kv_heads = config_.num_kv_heads,
+                                             .tokens = shards_.rows().all,
+                                             .heads = shards_.attention().num_heads,
+                                             .kv_heads = shards_.attention().num_kv_heads,
                                              .head_dim = config_.head_dim,
                                              .eps = eps_};
   check_cuda(api_.rope_cache(&rope, kStream));
@@ -125,62 +202,76 @@ void Layers::before_attention(int64_t layer) {
 void Layers::after_attention(int64_t layer, bool output) {
   const model::LayerWeights& w = model_.layers()[static_cast<size_t>(layer)];
   const Mixed& mixed = this->mixed(layer);
-  const at::Tensor y = rows(mixed.y), gate_up = rows(mixed.gate_up);
-  products_.forward(y, rows(attended(layer).out), w.o_proj, w.o_bias, rows(x(layer)));
-  norm(rows(normed_), y, w.post_attention_norm);
-  products_.forward(gate_up, rows(normed_), w.gate_up_proj);
+  const at::Tensor y = own(mixed.y), gate_up = shard(mixed.gate_up), act = shard(act_);
+  add_product(y, attended(layer).mixed, w.o_proj, w.o_bias, own(x(layer)), "attention");
+  products_.forward(gate_up, normed(y, w.post_attention_norm), w.gate_up_proj);
   if (!output) return;
-  check_cuda(api_.swiglu(bits(act_), bits(gate_up), rows_, config_.intermediate_size, kStream));
-  products_.forward(rows(x(layer + 1)), rows(act_), w.down_proj, {}, y);
+  check_cuda(api_.swiglu(bits(act), bits(gate_up), act.size(0), config_.intermediate_size, kStream));
+  add_product(own(x(layer + 1)), act, w.down_proj, {}, y, "mlp");
 }
 
 at::Tensor Layers::forward(const MicroBatch& batch, bool train, const SegmentHook& needed) {
   tokens_ = batch.tokens;
-  attention_.begin(batch);
+  const int64_t rows = shards_.rows().all;
+  attention_.begin(batch, rows);
   reserve(batch.tokens, train);
-  const auto numbers = [&](const at::Tensor& from) {
-    at::Tensor to = at::zeros({rows_}, from.options().dtype(at::kInt));
-    to.narrow(0, 0, batch.tokens).copy_(from);
-    return to;
-  };
-  ids_ = numbers(batch.ids);
-  positions_ = numbers(batch.positions);
+  positions_ = at::zeros({rows}, batch.positions.options().dtype(at::kInt));
+  positions_.narrow(0, 0, tokens_).copy_(batch.positions);
   if (needed) needed(0);
-  check_cuda(api_.embed(bits(x(0)), bits(model_.embed_tokens()), ids_.const_data_ptr<int32_t>(), rows_,
-                        config_.hidden_size, kStream));
+  embed(batch);
   for (int64_t layer = 0; layer < config_.num_layers; ++layer) {
     if (needed) needed(static_cast<size_t>(layer) + 1);
     before_attention(layer);
     attention_.forward(operands(layer));
-    attended(layer).out.narrow(0, tokens_, rows_ - tokens_).zero_();
+    Attended& attended = this->attended(layer);
+    attended.out.narrow(0, tokens_, rows - tokens_).zero_();
+    attended.mixed = shards_.to_tokens(all(attended.out), {config_.num_heads}, "mixed");
     after_attention(layer, true);
   }
   if (needed) needed(static_cast<size_t>(config_.num_layers) + 1);
-  return output();
+  return own(x(config_.num_layers));
 }
 
-at::Tensor Layers::zeroed_grad() { return rows(grad_).zero_(); }
-
-void Layers::norm_backward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& of_normed,
-                           const at::Tensor& sum, bool accumulate) {
-  const tritonforge::gpu::RmsNormBackwardArgs args{.dx = bits(grad_),
-                                                   .normed = bits(of_normed),
-                                                   .x = bits(x),
-                                                   .w = bits(weight),
-                                                   .dy = bits(of_normed),
-                                                   .residual = bits(grad_),
+void Layers::norm_backward(const NormedProduct& of, const at::Tensor& dy, bool again, bool accumulate) {
+  const at::Tensor grad = shards_.own(grad_);
+  const tritonforge::gpu::RmsNormBackwardArgs args{.dx = bits(grad),
+                                                   .normed = again ? bits(dy) : nullptr,
+                                                   .x = bits(of.x),
+                                                   .w = bits(of.norm),
+                                                   .dy = bits(dy),
+                                                   .residual = bits(grad),
                                                    .partials = static_cast<float*>(partials_.mutable_data_ptr()),
-                                                   .dw = gradient_of(sum, accumulate),
-                                                   .rows = rows_,
+                                                   .dw = gradient_of(of.norm_sum, accumulate),
+                                                   .rows = shards_.rows().own,
                                                    .d = config_.hidden_size,
                                                    .eps = eps_};
   check_cuda(api_.rms_norm_backward(&args, kStream));
 }
 
+void Layers::product_backward(const NormedProduct& of, const at::Tensor& dy, bool accumulate, std::string_view what) {
+  const at::Tensor normed = shard(normed_);
+  if (!shards_.tensor_parallel()) {
+    products_.input_gradient(normed, dy, of.w);
+    norm_backward(of, normed, /*again=*/true, accumulate);
+    return products_.weight_gradient(of.w_sum, dy, normed, accumulate);
+  }
+  // What is on its way to or from other ranks goes beside a product each.
+  const at::Tensor partial = shard(partial_);
+  norm(shards_.own(normed_), of.x, of.norm);
+  const parallel::PendingPtr gathered = shards_.gather(normed, what);
+  products_.input_gradient(partial, dy, of.w);
+  const parallel::PendingPtr summed = shards_.sum(partial, what);
+  gathered->wait();
+  products_.weight_gradient(of.w_sum, dy, normed, accumulate);
+  summed->wait();
+  norm_backward(of, shards_.own(partial_), /*again=*/false, accumulate);
+}
+
 // From the gradient of attention's output to that of the joined projection's.
 void Layers::attention_backward(int64_t layer, const model::LayerWeights& sums, bool accumulate) {
   const model::LayerWeights& w = model_.layers()[static_cast<size_t>(layer)];
-  attention_.backward(operands(layer), grad_mixed_, grad_q_, grad_k_, grad_v_);
+  const at::Tensor d_out = shards_.to_heads(shard(grad_mixed_), {config_.num_heads}, "gradient of mixed");
+  attention_.backward(operands(layer), d_out, grad_q_, grad_k_, grad_v_);
   tritonforge::gpu::RopeBackwardArgs args{.dqkv = bits(grad_qkv_),
                                           .dq = bits(grad_q_),
                                           .dk = bits(grad_k_),
@@ -191,10 +282,10 @@ void Layers::attention_backward(int64_t layer, const model::LayerWeights& sums, 
                                           .rope = rope_.const_data_ptr<float>(),
                                           .positions = positions_.const_data_ptr<int32_t>(),
                                           .partials = static_cast<float*>(partials_.mutable_data_ptr()),
-                                          .tokens = rows_,
+                                          .tokens = shards_.rows().all,
                                           .used = tokens_,
-                                          .heads = config_.num_heads,
-                                          .kv_heads = config_.num_kv_heads,
+                                          .heads = shards_.attention().num_heads,
+                                          .kv_heads = shards_.attention().num_kv_heads,
                                           .head_dim = config_.head_dim,
                                           .eps = eps_};
   if (w.q_norm.defined()) {
@@ -218,46 +309,54 @@ void Layers::layer_backward(int64_t layer, Gradients& gradients) {
   if (layer < projected_again()) before_attention(layer);
   if (layer < recompute_.layers) after_attention(layer, false);
   const Mixed& mixed = this->mixed(layer);
-  const at::Tensor grad = rows(grad_), act = rows(act_), normed = rows(normed_), gate_up = rows(mixed.gate_up);
+  const at::Tensor grad = shard(grad_), act = shard(act_), gate_up = shard(mixed.gate_up), y = own(mixed.y),
+                   input = own(x(layer));
 
+  await(shards_.gather(grad, "gradient of the mlp"));
   products_.input_gradient(act, grad, w.down_proj);
   const tritonforge::gpu::SwigluBackwardArgs swiglu{
-      .gate_up = bits(gate_up), .d_act = bits(act), .rows = rows_, .intermediate = config_.intermediate_size};
+      .gate_up = bits(gate_up), .d_act = bits(act), .rows = act.size(0), .intermediate = config_.intermediate_size};
   check_cuda(api_.swiglu_backward(&swiglu, kStream));
   products_.weight_gradient(sums.down_proj, grad, act, accumulate);
-  products_.input_gradient(normed, gate_up, w.gate_up_proj);
-  norm_backward(mixed.y, w.post_attention_norm, normed, sums.post_attention_norm, accumulate);
-  products_.weight_gradient(sums.gate_up_proj, gate_up, normed, accumulate);
+  product_backward({y, w.post_attention_norm, w.gate_up_proj, sums.post_attention_norm, sums.gate_up_proj}, gate_up,
+                   accumulate, "the mlp's norm");
 
-  const at::Tensor grad_mixed = rows(grad_mixed_), grad_qkv = rows(grad_qkv_);
-  products_.input_gradient(grad_mixed, grad, w.o_proj);
-  products_.weight_gradient(sums.o_proj, grad, rows(attended(layer).out), accumulate);
-  bias_backward(sums.o_bias, grad, accumulate);
+  await(shards_.gather(grad, "gradient of attention"));
+  products_.input_gradient(shard(grad_mixed_), grad, w.o_proj);
+  products_.weight_gradient(sums.o_proj, grad, attended(layer).mixed, accumulate);
+  bias_backward(sums.o_bias, shards_.own(grad_), accumulate);
   attention_backward(layer, sums, accumulate);
-  products_.input_gradient(normed, grad_qkv, w.qkv_proj);
-  norm_backward(x(layer), w.input_norm, normed, sums.input_norm, accumulate);
-  products_.weight_gradient(sums.qkv_proj, grad_qkv, normed, accumulate);
+  const at::Tensor grad_qkv = shards_.to_tokens(
+      all(grad_qkv_), {config_.num_heads, config_.num_kv_heads, config_.num_kv_heads}, "gradient of qkv");
+  product_backward({input, w.input_norm, w.qkv_proj, sums.input_norm, sums.qkv_proj}, grad_qkv, accumulate,
+                   "attention's norm");
   bias_backward(sums.qkv_bias, grad_qkv, accumulate);
 }
 
-void Layers::backward(const MicroBatch& batch, Gradients& gradients) {
+void Layers::embed_backward(Gradients& gradients) {
+  await(shards_.gather(shard(grad_), "gradient of the embedding"));
+  // Where the head's weights are these, their gradient is there already.
+  const at::Tensor& table = gradients.sums.embed_tokens();
+  if (gradients.empty && !config_.tie_embeddings) table.zero_();
+  const auto [ids, order] = at::sort(embedded_ids_, /*stable=*/std::optional<bool>(true));
+  const at::Tensor rows = embedded_rows_.index_select(0, order);
+  const tritonforge::gpu::EmbedBackwardArgs embed{.d_table = table.mutable_data_ptr(),
+                                                  .fp32 = table.scalar_type() == at::kFloat,
+                                                  .rows = bits(grad_),
+                                                  .ids = ids.const_data_ptr<int64_t>(),
+                                                  .order = rows.const_data_ptr<int64_t>(),
+                                                  .count = rows.numel(),
+                                                  .hidden = config_.hidden_size};
+  if (embed.count > 0) check_cuda(api_.embed_backward(&embed, kStream));
+}
+
+void Layers::backward(Gradients& gradients) {
   if (gradients.ready) gradients.ready(static_cast<size_t>(config_.num_layers) + 1);
   for (int64_t layer = config_.num_layers - 1; layer >= 0; --layer) {
     layer_backward(layer, gradients);
     if (gradients.ready) gradients.ready(static_cast<size_t>(layer) + 1);
   }
-  // Where the head's weights are these, their gradient is there already.
-  const at::Tensor& table = gradients.sums.embed_tokens();
-  if (gradients.empty && !config_.tie_embeddings) table.zero_();
-  const auto [ids, order] = at::sort(batch.ids, /*stable=*/std::optional<bool>(true));
-  const tritonforge::gpu::EmbedBackwardArgs embed{.d_table = table.mutable_data_ptr(),
-                                                  .fp32 = table.scalar_type() == at::kFloat,
-                                                  .rows = bits(grad_),
-                                                  .ids = ids.const_data_ptr<int64_t>(),
-                                                  .order = order.const_data_ptr<int64_t>(),
-                                                  .count = batch.tokens,
-                                                  .hidden = config_.hidden_size};
-  check_cuda(api_.embed_backward(&embed, kStream));
+  embed_backward(gradients);
   if (gradients.ready) gradients.ready(0);
 }
 

@@ -9,40 +9,54 @@
 #include "train/gpu/products.h"
 #include "train/gradients.h"
 #include "train/memory_plan.h"
+#include "train/token_shards.h"
 
 namespace tritonforge::train::gpu {
 
+// Rows of a micro-batch on one rank: see TokenShards::Rows, and among how many the micro-batch is shared out.
+struct RankRows {
+  int64_t all, shard, own;
+  int64_t tp, cp;
+};
+constexpr int64_t kRowUnit = 128;  // a shard's rows are a multiple: so many shapes fewer, and products like it
+RankRows rank_rows(const parallel::ParallelDims& dims, int64_t tokens);
+
 class Layers {
  public:
-  // What is made again in the backward pass is never attention or down_proj.
-  Layers(const model::Model& model, const Recompute& recompute, Products& products);
-  // Takes the memory of passes over so many tokens; a longer one takes more. `train`: with backward passes.
+  // What is made again in the backward pass is never attention or down_proj. shards: begun with the batch of a pass.
+  Layers(const model::Model& model, const Recompute& recompute, Products& products, const TokenShards& shards);
+  // Takes the memory of passes over micro-batches of so many tokens; a longer one takes more. `train`: with backward
+  // passes.
   void reserve(int64_t tokens, bool train);
-  // That memory: what is kept for the backward pass, and the rest.
-  static int64_t activation_bytes(const model::ModelConfig& shape, int64_t tokens, const Recompute& recompute);
-  static int64_t workspace_bytes(const model::ModelConfig& shape, int64_t tokens, bool train);
+  // That memory, of a rank whose part of the model has this shape: what is kept for the backward pass, and the rest.
+  static int64_t activation_bytes(const model::ModelConfig& part, const RankRows& rows, const Recompute& recompute);
+  static int64_t workspace_bytes(const model::ModelConfig& part, const RankRows& rows, bool train);
 
-  // Hidden states after the last layer, before the last norm: rows of tokens, padded with rows that nobody reads; valid
-  // until the next pass. `train`: backward() may follow. needed: see Gradients; may be null.
+  // Hidden states of this rank's own tokens after the last layer, before the last norm, padded with rows that nobody
+  // reads; valid until the next pass. `train`: backward() may follow. needed: see Gradients; may be null.
   at::Tensor forward(const MicroBatch& batch, bool train, const SegmentHook& needed);
-  at::Tensor output() { return rows(x(config_.num_layers)); }  // of the last forward pass
-  // The gradient of the output, all zeros, to be written before backward(), which overwrites it.
-  at::Tensor zeroed_grad();
+  // The gradient of the output, own rows of [shard, hidden], all zeros, to be written before backward(), which
+  // overwrites it.
+  at::Tensor zeroed_grad() { return shard(grad_).zero_(); }
   // Adds to the gradients.
-  void backward(const MicroBatch& batch, Gradients& gradients);
+  void backward(Gradients& gradients);  // of the last forward pass
 
  private:
+  // Rows of tokens: all of the micro-batch's, the shard's or this rank's own (TokenShards).
   struct Projected {
-    at::Tensor qkv, q;        // [t, (heads + 2 kv_heads) d] before norm and rope; [t, heads d] after
+    at::Tensor qkv, q;        // all [(heads + 2 kv_heads) d] before norm and rope; [heads d] after
     at::Tensor keys, values;  // [slots, kv_heads d], in pages (Attention)
   };
   struct Mixed {
-    at::Tensor y, gate_up;  // [t, hidden]: after attention; [t, 2 * intermediate]
+    at::Tensor y, gate_up;  // own [hidden]: after attention; shard [2 * intermediate]
   };
   struct Attended {
-    at::Tensor out, statistics;  // [t, heads d]; [t, heads] fp32
+    at::Tensor out, statistics;  // all [heads d]; [heads] fp32
+    at::Tensor mixed;            // shard [q]: out, with all of the shard's heads
   };
-  at::Tensor rows(const at::Tensor& buffer) const { return buffer.narrow(0, 0, rows_); }
+  at::Tensor own(const at::Tensor& buffer) const { return buffer.narrow(0, 0, shards_.rows().own); }
+  at::Tensor shard(const at::Tensor& buffer) const { return buffer.narrow(0, 0, shards_.rows().shard); }
+  at::Tensor all(const at::Tensor& buffer) const { return buffer.narrow(0, 0, shards_.rows().all); }
   // Layers that are made again share what is not kept of them; without a backward pass all do.
   const at::Tensor& x(int64_t layer) const { return x_[static_cast<size_t>(train_ ? layer : layer % 2)]; }
   Projected& projected(int64_t layer) {
@@ -54,37 +68,53 @@ class Layers {
   int64_t projected_again() const { return recompute_.layers + recompute_.qkv_layers; }
   Attended& attended(int64_t layer) { return attended_[static_cast<size_t>(train_ ? layer : 0)]; }
   Attention::Operands operands(int64_t layer);
+  void embed(const MicroBatch& batch);
   void before_attention(int64_t layer);
   void after_attention(int64_t layer, bool output);
+  // After the norm of own rows x: those of the shard.
+  at::Tensor normed(const at::Tensor& x, const at::Tensor& weight);
+  // to = x w^T + bias + addend: own rows, of products over the shard's.
+  void add_product(const at::Tensor& to, const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias,
+                   const at::Tensor& addend, std::string_view what);
   void layer_backward(int64_t layer, Gradients& gradients);
+  // Of a product of normed(x) from its gradient dy: to that of its weight, the norm's, and x's, which grad_ has.
+  struct NormedProduct {
+    const at::Tensor &x, &norm, &w;       // own [hidden]; weights of the norm and of the product
+    const at::Tensor &norm_sum, &w_sum;   // where their gradients are added
+  };
+  void product_backward(const NormedProduct& of, const at::Tensor& dy, bool accumulate, std::string_view what);
   void norm(const at::Tensor& out, const at::Tensor& x, const at::Tensor& weight);
-  // grad += gradient of the norm; of_normed becomes what the norm gave.
-  void norm_backward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& of_normed, const at::Tensor& sum,
-                     bool accumulate);
+  // grad_ += gradient of the norm by dy, own rows, to which what the norm gave is written where `again`.
+  void norm_backward(const NormedProduct& of, const at::Tensor& dy, bool again, bool accumulate);
   void attention_backward(int64_t layer, const model::LayerWeights& sums, bool accumulate);
   void bias_backward(const at::Tensor& sum, const at::Tensor& dy, bool accumulate);
+  void embed_backward(Gradients& gradients);
 
   const CudaApi& api_;
   const model::Model& model_;
   const model::ModelConfig& config_;
   Products& products_;
+  const TokenShards& shards_;
   const Recompute recompute_;
-  const int64_t q_, kv_;  // columns of q and of k
+  const int64_t q_, kv_;                                // columns of q and of k, of the shard
+  const int64_t attention_q_, attention_kv_;            // of this rank's attention
   const float eps_;
-  int64_t capacity_ = 0, rows_ = 0, tokens_ = 0;  // rows: allocated, in use with padding, in use
+  int64_t capacity_ = 0, tokens_ = 0;  // rows of all that are allocated; tokens of this pass
   bool train_ = false;
   Attention attention_;
-  int64_t slots_ = 0;           // allocated
-  at::Tensor ids_, positions_;  // [rows] int32
-  at::Tensor rope_;             // rope_table()
-  // Buffers of capacity_ rows, of which rows_ are used.
-  std::vector<at::Tensor> x_;  // inputs of the layers and the last one's output, [t, hidden]
+  int64_t slots_ = 0;                       // allocated
+  at::Tensor positions_;                    // all [1] int32
+  at::Tensor embedded_ids_, embedded_rows_;  // of the shard's tokens that this rank embeds: row of the table, of the shard
+  at::Tensor rope_;                         // rope_table()
+  std::vector<at::Tensor> x_;  // own [hidden]: inputs of the layers and the last one's output
   std::vector<Attended> attended_;
   std::vector<Projected> projected_;
   std::vector<Mixed> mixed_;
-  at::Tensor normed_, act_;                  // [t, hidden], [t, intermediate]
-  at::Tensor grad_, grad_mixed_, grad_qkv_;  // [t, hidden], [t, q], [t, q + 2 kv]
-  at::Tensor grad_q_, grad_k_, grad_v_;      // [t, q], [t, kv], [t, kv]
+  at::Tensor normed_, act_;             // shard [hidden], [intermediate]
+  at::Tensor partial_, qkv_;            // shard [hidden], [q + 2 kv]: on their way to other ranks
+  at::Tensor grad_, grad_mixed_;        // shard [hidden], [q]
+  at::Tensor grad_qkv_;                 // all [q + 2 kv]
+  at::Tensor grad_q_, grad_k_, grad_v_;  // all [q], [kv], [kv]
   at::Tensor partials_;
 };
 

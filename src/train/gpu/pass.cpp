@@ -10,35 +10,37 @@ namespace {
 
 class GpuPass : public Pass {
  public:
-  GpuPass(const model::Model& model, const TrainConfig& config, Gradients* gradients)
+  GpuPass(const model::Model& model, const TrainConfig& config, Gradients* gradients, const parallel::Groups& groups)
       : model_(model),
         gradients_(gradients),
         products_(model.device(), !config.deterministic),
-        layers_(model, {std::max<int64_t>(0, config.recompute_layers), config.recompute_qkv_layers}, products_),
-        head_(model, config.lm_head_chunk, products_) {
-    layers_.reserve(config.max_tokens_per_micro_batch, gradients != nullptr);
-    head_.reserve(config.max_tokens_per_micro_batch, gradients != nullptr);
+        shards_(groups, model.config(), gpu::kRowUnit),
+        layers_(model, {std::max<int64_t>(0, config.recompute_layers), config.recompute_qkv_layers}, products_,
+                shards_),
+        head_(model, config.lm_head_chunk, products_, shards_) {
+    const int64_t tokens = config.max_tokens_per_micro_batch;
+    layers_.reserve(tokens, gradients != nullptr);
+    head_.reserve(std::min(tokens, shards_.rows_of(tokens).shard), gradients != nullptr);
   }
 
   TargetScores forward(const MicroBatch& batch, bool train, const at::Tensor& known) override {
     const at::NoGradGuard no_grad;
     use_device();
-    batch_ = train ? &batch : nullptr;
+    ready_ = train;
+    shards_.begin(batch);
     const SegmentHook& needed = gradients_ != nullptr ? gradients_->weights_needed : no_hook_;
     return head_.forward(batch, layers_.forward(batch, train, needed), train ? known : at::Tensor(),
                          train ? gradients_ : nullptr);
   }
 
   void backward(const at::Tensor& grad_log_probs, const at::Tensor& grad_entropy) override {
-    TF_CHECK(batch_ != nullptr && gradients_ != nullptr, "a backward pass without its forward pass");
+    TF_CHECK(ready_ && gradients_ != nullptr, "a backward pass without its forward pass");
     const at::NoGradGuard no_grad;
     use_device();
-    head_.backward(*batch_, grad_log_probs.contiguous(),
-                   grad_entropy.defined() ? grad_entropy.contiguous() : grad_entropy, layers_.zeroed_grad(),
-                   *gradients_);
-    layers_.backward(*batch_, *gradients_);
+    head_.backward(grad_log_probs, grad_entropy, layers_.zeroed_grad(), *gradients_);
+    layers_.backward(*gradients_);
     gradients_->empty = false;
-    batch_ = nullptr;
+    ready_ = false;
   }
 
   void weights_changed() override {}
@@ -52,17 +54,17 @@ class GpuPass : public Pass {
   Gradients* gradients_;
   const SegmentHook no_hook_;
   gpu::Products products_;
+  TokenShards shards_;
   gpu::Layers layers_;
   gpu::Head head_;
-  const MicroBatch* batch_ = nullptr;  // of the forward pass that waits for its backward pass
+  bool ready_ = false;  // there is a forward pass that waits for its backward pass
 };
 
 }  // namespace
 
 std::unique_ptr<Pass> make_gpu_pass(const model::Model& model, const TrainConfig& config, Gradients* gradients,
                                     const parallel::Groups& groups) {
-  TF_CHECK(groups.tp == nullptr && groups.cp == nullptr, "not on a GPU yet");
-  return std::make_unique<GpuPass>(model, config, gradients);
+  return std::make_unique<GpuPass>(model, config, gradients, groups);
 }
 
 }  // namespace tritonforge::train
