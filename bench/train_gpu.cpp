@@ -112,6 +112,7 @@ void run(const std::string& name, const std::string& device, int64_t layers, int
     if (metrics.part_seconds[part] > 0.0005)
       fmt::print("    {} {:.1f} ms", names_of(StepPart())[part], metrics.part_seconds[part] * 1e3);
   }
+  if (ranks.dims.world() > 1) fmt::print("    standing still for other ranks {:.1f} ms", metrics.seconds_communication * 1e3);
   fmt::print("\n");
   if (!has("+snapshot")) return;
   train::Snapshot snapshot;

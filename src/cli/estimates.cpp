@@ -11,7 +11,7 @@
 
 #include "base/json.h"
 #include "engine/sizing.h"
-#include "model/weights.h"
+#include "model/tensor_parallel.h"
 #include "train/flops.h"
 #include "train/memory_plan.h"
 
@@ -279,17 +279,10 @@ class Estimator {
 
 }  // namespace
 
-model::ModelConfig rank_shape(model::ModelConfig shape, const Degrees& d) {
-  const auto split = [&](int64_t& size, const char* what, int64_t by) {
-    if (size % by != 0) fail(ErrorKind::kUsage, "the model's {} {} are no multiple of {}", size, what, by);
-    size /= by;
-  };
-  split(shape.num_heads, "heads", d.tp);
-  shape.num_kv_heads = std::max<int64_t>(1, shape.num_kv_heads / d.tp);
-  split(shape.intermediate_size, "intermediate columns", d.tp);
-  shape.vocab_size = (shape.vocab_size + d.tp - 1) / d.tp;
-  shape.num_layers = (shape.num_layers + d.pp - 1) / d.pp;
-  return shape;
+model::ModelConfig rank_shape(const model::ModelConfig& shape, const Degrees& d) {
+  model::ModelConfig part = model::part_of(shape, d.tp);
+  part.num_layers = (part.num_layers + d.pp - 1) / d.pp;
+  return part;
 }
 
 int64_t rank_parameters(const model::ModelConfig& shape, const Degrees& degrees) {
@@ -303,10 +296,9 @@ Parts trainer_memory(const model::ModelConfig& shape, const train::TrainConfig& 
   const model::ModelConfig part = rank_shape(shape, degrees);
   const int64_t parameters = rank_parameters(shape, degrees);
   train::TrainConfig config = train;
-  config.max_tokens_per_micro_batch = (config.max_tokens_per_micro_batch + degrees.cp - 1) / degrees.cp;
   if (config.recompute_layers > part.num_layers) config.recompute_layers = part.num_layers;
   const int64_t weights = 2 * parameters;
-  config.parallel.dp = degrees.dp * degrees.cp;  // they have equal weights, and each a part of the optimizer's state
+  config.parallel = {.tp = degrees.tp, .cp = degrees.cp, .dp = degrees.dp};
   const train::MemoryPlan plan = train::plan_memory(part, parameters, config,
                                                     static_cast<int64_t>(free - kTrainerContext) - weights);
   Parts parts{{"context", kTrainerContext},

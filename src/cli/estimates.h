@@ -21,7 +21,7 @@ namespace tritonforge::cli {
 void estimate(orchestrate::Plan& plan, const orchestrate::RecipeConfig& config);
 
 // A rank's part of the model under these degrees; of the pipeline's stages the largest.
-model::ModelConfig rank_shape(model::ModelConfig shape, const orchestrate::Degrees& degrees);
+model::ModelConfig rank_shape(const model::ModelConfig& shape, const orchestrate::Degrees& degrees);
 int64_t rank_parameters(const model::ModelConfig& shape, const orchestrate::Degrees& degrees);
 
 // Of one rank on a GPU with `free` bytes; of one engine. `train` with its recipe's options.

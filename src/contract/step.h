@@ -63,6 +63,7 @@ struct StepMetrics {
   double sequences = 0, micro_batches = 0, skipped_updates = 0;  // skipped: a gradient that is not finite, or no target
   double seconds = 0, tokens_per_s = 0;
   std::array<double, kPartFigures.size()> part_seconds{};  // of the device, by StepPart
+  double seconds_communication = 0;  // of those, of rank 0's device: it stood still for other ranks
   double tflops = 0;           // 1e12 floating-point operations a second by the model's formula (train/flops.h)
   double mfu = 0;              // their share of the device's data sheet; 0 where that is not known
   double of_product_rate = 0;  // their share of what one large product reached when the trainer was started
@@ -89,6 +90,7 @@ void for_each_figure(Metrics& m, Visit&& visit) {
   visit("seconds", m.seconds);
   visit("tokens_per_s", m.tokens_per_s);
   for (size_t part = 0; part < kPartFigures.size(); ++part) visit(kPartFigures[part], m.part_seconds[part]);
+  visit("seconds_communication", m.seconds_communication);
   visit("tflops", m.tflops);
   visit("mfu", m.mfu);
   visit("of_product_rate", m.of_product_rate);

@@ -60,6 +60,21 @@ std::string cpu_name() {
   return "unknown";
 }
 
+// Where a candidate's own process held the clock, all that a time says is what the candidate would have it say.
+bool only_claims(const BenchResults& results) {
+  bool claimed = false;
+  for (const auto& samples : results.samples) {
+    for (const Trajectory& sample : samples) {
+      for (const Turn& turn : sample.turns) {
+        if (turn.verdict.stage != Stage::kTimed) continue;
+        if (turn.verdict.speedup > 0) return false;
+        claimed |= turn.verdict.claimed_speedup > 0;
+      }
+    }
+  }
+  return claimed;
+}
+
 }  // namespace
 
 SampleOutcome outcome_of(const Trajectory& trajectory) {
@@ -79,6 +94,7 @@ SampleOutcome outcome_of(const Trajectory& trajectory) {
 }
 
 Timed timed_of(const BenchResults& results) {
+  if (only_claims(results)) return {};
   Timed timed;
   for (const auto& samples : results.samples) {
     for (const Trajectory& sample : samples) {
@@ -149,6 +165,8 @@ std::vector<FiguresRow> overall_rows(const BenchResults& results) {
 
 std::string no_speedup_reason(const BenchResults& results) {
   if (timed_of(results).eager) return "";
+  if (only_claims(results))
+    return "not measured: the candidates' own processes held the clock (live mode), whose times are claims";
   const auto& mode = results.request.evaluate.mode;
   return fmt::format("not measured: {} mode judges on the CPU, whose times say nothing of a GPU",
                      mode ? name_of(*mode) : "this");

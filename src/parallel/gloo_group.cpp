@@ -108,6 +108,8 @@ class GlooGroup : public Group {
     return pending(number, what, {gloo_->alltoall_base(received, sent, equal, equal)});
   }
 
+  double waited_s() override { return std::exchange(waited_s_, 0); }
+
  private:
   using Work = c10::intrusive_ptr<c10d::Work>;
   class GlooPending : public Pending {
@@ -116,6 +118,7 @@ class GlooGroup : public Group {
                 std::function<void()> then)
         : group_(group), number_(number), what_(what), works_(std::move(works)), then_(std::move(then)) {}
     void wait() override {
+      const auto begun = Clock::now();
       for (const Work& work : works_) {
         try {
           work->wait();
@@ -128,6 +131,7 @@ class GlooGroup : public Group {
       if (then_) then_();
       works_.clear();
       group_.recorder_.end(number_);
+      group_.waited_s_ += seconds_since(begun);
     }
 
    private:
@@ -156,6 +160,7 @@ class GlooGroup : public Group {
 
   FlightRecorder& recorder_;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo_;
+  double waited_s_ = 0;
 };
 
 }  // namespace

@@ -49,6 +49,10 @@ class Group {
   // Both of size() equal parts: part r of `from` becomes part rank() of rank r's `to`.
   virtual PendingPtr all_to_all(const at::Tensor& to, const at::Tensor& from, std::string_view what) = 0;
 
+  // How long the device has stood still for collectives, since this was last called. Of a GPU: what was queued until
+  // then is done.
+  virtual double waited_s() = 0;
+
  protected:
   Share share(int64_t count, int64_t rank) const { return share_of(count, size_, rank, unit_); }
 

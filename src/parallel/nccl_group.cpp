@@ -55,14 +55,26 @@ class NcclGroup : public Group {
     });
   }
 
+  double waited_s() override {
+    double seconds = 0;
+    for (size_t i = 0; i < waits_; ++i) seconds += waited_[i].end->seconds_since(*waited_[i].begin);
+    waits_ = 0;
+    return seconds;
+  }
+
  private:
   class Queued : public Pending {
    public:
-    Queued(const gpu::CudaApi& api, std::shared_ptr<gpu::GpuEvent> ended) : api_(api), ended_(std::move(ended)) {}
-    void wait() override { check_cuda(api_.stream_wait(nullptr, *ended_)); }
+    Queued(NcclGroup& group, std::shared_ptr<gpu::GpuEvent> ended) : group_(group), ended_(std::move(ended)) {}
+    void wait() override {
+      const Wait& wait = group_.next_wait();
+      wait.begin->record(nullptr);
+      check_cuda(group_.api_.stream_wait(nullptr, *ended_));
+      wait.end->record(nullptr);
+    }
 
    private:
-    const gpu::CudaApi& api_;
+    NcclGroup& group_;
     std::shared_ptr<gpu::GpuEvent> ended_;
   };
 
@@ -93,7 +105,17 @@ class NcclGroup : public Group {
     const auto ended = std::make_shared<gpu::GpuEvent>();
     ended->record(stream_);
     recorder_.begin(name(), operation, what, static_cast<int64_t>(x.nbytes()), [ended] { return ended->done(); });
-    return std::make_unique<Queued>(api_, ended);
+    return std::make_unique<Queued>(*this, ended);
+  }
+
+  // When ATen's stream came to a wait and went on from it. The events are used again after waited_s().
+  struct Wait {
+    std::unique_ptr<gpu::GpuEvent> begin, end;
+  };
+  const Wait& next_wait() {
+    if (waits_ == waited_.size())
+      waited_.push_back({std::make_unique<gpu::GpuEvent>(true), std::make_unique<gpu::GpuEvent>(true)});
+    return waited_[waits_++];
   }
 
   const gpu::CudaApi& api_;
@@ -101,6 +123,8 @@ class NcclGroup : public Group {
   gpu::NcclComm* comm_ = nullptr;
   gpu::GpuStream stream_{/*high_priority=*/true};  // or the blocks of long products leave it no place
   gpu::GpuEvent before_;
+  std::vector<Wait> waited_;
+  size_t waits_ = 0;  // of them, since waited_s()
 };
 
 }  // namespace

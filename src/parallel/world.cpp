@@ -116,6 +116,14 @@ void World::watch() {
   }
 }
 
+double World::waited_s() {
+  double seconds = 0;
+  for (Group* group : {tp_.get(), cp_.get(), zero_.get()}) {
+    if (group != nullptr) seconds += group->waited_s();
+  }
+  return seconds;
+}
+
 void World::tell(std::string command) {
   if (size() > 1) meeting_->put(fmt::format("command-{}", ++commands_), std::move(command));
 }

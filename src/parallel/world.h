@@ -32,6 +32,7 @@ class World {
   const ParallelDims& dims() const { return dims_; }
   const Coordinates& at() const { return at_; }
   Groups groups() const { return {tp_.get(), cp_.get(), zero_.get()}; }
+  double waited_s();                // of all of them: Group::waited_s()
   Group& host() { return *host_; }  // all ranks, over the host's tensors
   FlightRecorder& recorder() { return recorder_; }
   Meeting& meeting() { return *meeting_; }

@@ -244,6 +244,7 @@ StepMetrics Trainer::train_step(StepKind kind, std::span<const TrainSequence> se
     metrics = world_ == nullptr ? record.read()  // waits for the device
                                 : record.read(&world_->host(), at_.tp == 0 && at_.cp == 0);
     metrics.part_seconds = clock_.end();
+    if (world_ != nullptr) metrics.seconds_communication = world_->waited_s();
   } catch (const std::exception& error) {
     clock_.abandon();
     optimizer_->clear_gradients();
@@ -285,7 +286,12 @@ void Trainer::copy_whole_model(model::Model& to) {
 
 const model::Model& Trainer::whole_model() {
   if (groups_.tp == nullptr) return model();
-  if (!whole_) whole_.emplace(shape_, model_.dtype(), at::kCPU);
+  if (!whole_) {
+    // Beside the part of it, where a half of what is free is left: engines on this host then take it from there.
+    const int64_t bytes = config_.parallel.tp * static_cast<int64_t>(model_.arena().nbytes());
+    const bool fits = kernels::free_memory(model_.device()) > 2 * bytes;
+    whole_.emplace(shape_, model_.dtype(), fits ? model_.device() : at::Device(at::kCPU));
+  }
   copy_whole_model(*whole_);
   return *whole_;
 }

@@ -49,8 +49,8 @@ class Trainer {
     optimizer_->await_weights();
     return model_;
   }
-  // The whole model: itself, or a copy in the host's memory of what its tensor-parallel ranks have. All of rank 0's call
-  // it at once, the others of them through give_model().
+  // The whole model: itself, or a copy of what its tensor-parallel ranks have, on the device where it has room, else in
+  // the host's memory. All of rank 0's call it at once, the others of them through give_model().
   const model::Model& whole_model();
   void copy_whole_model(model::Model& to);  // likewise; of that shape and dtype. Does not wait for a GPU
   void give_model();

@@ -17,6 +17,18 @@ struct Course {
   at::Tensor all, replicas;  // weights of this rank, and of them what every rank has; on the CPU
 };
 
+void expect_part_of(const model::Model& whole, const model::Model& part, const model::TensorParallel& at) {
+  EXPECT_EQ(whole.device(), part.device());
+  const auto wholes = whole.named_parameters(), parts = part.named_parameters();
+  ASSERT_EQ(wholes.size(), parts.size());
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const auto& [name, tensor] = parts[i];
+    const model::TensorPart where = model::tensor_part(name, tensor.sizes(), at);
+    EXPECT_EQ(wholes[i].second.sizes(), where.whole) << name;
+    EXPECT_TRUE(at::equal(where.of(wholes[i].second), tensor)) << name;
+  }
+}
+
 Course course_of(TrainConfig config, parallel::World* world, int64_t rank) {
   config.device = "cuda:" + std::to_string(rank);
   const at::Device device = kernels::open_device(config.device);
@@ -32,6 +44,10 @@ Course course_of(TrainConfig config, parallel::World* world, int64_t rank) {
     const StepMetrics metrics = trainer.train_step(StepKind::kSft, sample_sequences(40, 50 + step));
     course.losses.push_back(metrics.loss);
     course.norms.push_back(metrics.grad_norm);
+  }
+  if (config.parallel.tp > 1) {
+    if (world->at().tp > 0) trainer.give_model();
+    else expect_part_of(trainer.whole_model(), trainer.model(), at);
   }
   std::vector<at::Tensor> all, replicas;  // what lies between them in the arena is of no meaning
   for (const auto& [name, tensor] : trainer.model().named_parameters()) {

@@ -80,7 +80,7 @@ class GpuStream {
 
 class GpuEvent {
  public:
-  GpuEvent() { check_cuda(open_cuda_library().event_create(&event_, /*timing=*/0)); }
+  explicit GpuEvent(bool timing = false) { check_cuda(open_cuda_library().event_create(&event_, timing ? 1 : 0)); }
   ~GpuEvent() { open_cuda_library().event_destroy(event_); }
   GpuEvent(const GpuEvent&) = delete;
   GpuEvent& operator=(const GpuEvent&) = delete;
@@ -90,6 +90,12 @@ class GpuEvent {
     int done = 0;
     check_cuda(open_cuda_library().event_done(event_, &done));
     return done != 0;
+  }
+  // From `begin` on; both with timing, and done.
+  double seconds_since(const GpuEvent& begin) const {
+    float milliseconds = 0;
+    check_cuda(open_cuda_library().event_elapsed(begin, event_, &milliseconds));
+    return milliseconds / 1e3;
   }
   operator Event() const { return event_; }
 

@@ -225,5 +225,21 @@ TEST(BenchReport, WhatAModelWroteIsTextAndNothingIsLoaded) {
   EXPECT_THAT(html, HasSubstr("correct, 3.00 x eager, 2.00 x torch.compile"));
 }
 
+TEST(BenchResults, ATimeThatACandidateClaimsIsNoSpeed) {
+  BenchResults results = on_a_gpu();
+  for (auto& samples : results.samples) {
+    for (Trajectory& trajectory : samples) {
+      for (Turn& turn : trajectory.turns) {
+        turn.verdict.claimed_speedup = std::exchange(turn.verdict.speedup, 0);
+        turn.verdict.torch_compile_speedup = 0;
+      }
+    }
+  }
+  EXPECT_FALSE(timed_of(results).eager);
+  EXPECT_FALSE(timed_of(results).torch_compile);
+  EXPECT_THAT(no_speedup_reason(results), HasSubstr("claims"));
+  for (const FiguresRow& row : overall_rows(results)) EXPECT_FALSE(row.figures.eager);
+}
+
 }  // namespace
 }  // namespace tritonforge::orchestrate
