@@ -83,6 +83,7 @@ int run(int argc, char** argv) {
   add_convert_command(app);
   add_report_command(app);
   add_serve_command(app);
+  add_model_command(app);
   add_doctor_command(app);
   add_completion_command(app);
   add_manual_command(app);
