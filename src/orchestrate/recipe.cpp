@@ -239,6 +239,7 @@ namespace {
 const std::vector<std::string> kFree = {"dashboard_port",
                                         "share_device",
                                         "supervisor",
+                                        "tracking",
                                         "engine",
                                         "model.device",
                                         "rollout.concurrency",

@@ -11,6 +11,7 @@
 #include "orchestrate/algorithms.h"
 #include "orchestrate/placement.h"
 #include "orchestrate/supervisor.h"
+#include "orchestrate/trackers.h"
 #include "rollout/options.h"
 #include "train/config.h"
 
@@ -172,6 +173,7 @@ struct RecipeConfig {
   EngineSection engine;
   EvaluatorSection evaluator;
   SupervisorOptions supervisor;
+  TrackingSection tracking;
   template <typename V>
   void describe(V& v) {
     v("name", name, required(), "name of the run's folder");
@@ -190,6 +192,7 @@ struct RecipeConfig {
     v("engine", engine, "inference engines");
     v("evaluator", evaluator, "how candidates are judged");
     v("supervisor", supervisor, "when a role is restarted");
+    v("tracking", tracking, "who else gets the run's figures");
   }
   void validate() const;  // throws kUsage naming the field
   bool has_stage(const std::string& stage) const;

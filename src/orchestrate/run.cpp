@@ -280,6 +280,7 @@ void run_recipe(const RecipeConfig& config, const RunOptions& options) {
   std::atomic<bool> finished{false};
   int signal = 0;
   const auto start = Clock::now();
+  Trackers trackers(config.tracking, record.folder());
   {
     StatusThread status(run, view);
     Interruption interruption(run.supervisor, status);
@@ -302,6 +303,7 @@ void run_recipe(const RecipeConfig& config, const RunOptions& options) {
     signal = interruption.signal_number();
     record.set_end(!failure ? "finished" : signal != 0 ? "stopped" : "failed", reason_of(failure, signal));
   }
+  for (const std::string& line : trackers.stop()) log::warn("{}", line);
   if (failure) fail_with_advice(failure, signal, record.folder());
   print_result(record, options.json,
                format_duration(seconds_since(start)) + (options.resume ? " since --resume" : " in all"));
