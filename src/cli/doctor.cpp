@@ -3,10 +3,10 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <fstream>
 #include <sstream>
 #include <thread>
 
+#include "base/machine.h"
 #include "base/process.h"
 #include "cli/commands.h"
 #include "cli/doctor.h"
@@ -29,31 +29,6 @@ Json disk(const fs::path& folder) {
           {"free_gib", gib(static_cast<double>(status.f_bavail) * static_cast<double>(status.f_frsize))}};
 }
 
-Json memory() {
-  std::ifstream file("/proc/meminfo");
-  double total = 0, available = 0, kib;
-  for (std::string name, line; std::getline(file, line);) {
-    std::istringstream(line) >> name >> kib;
-    if (name == "MemTotal:") total = kib * 1024;
-    if (name == "MemAvailable:") available = kib * 1024;
-  }
-  return {{"total_gib", gib(total)}, {"available_gib", gib(available)}};
-}
-
-// One entry a GPU, as the driver's own tool names it; no tool, no GPU.
-Json gpus() {
-  Json found = Json::array();
-  try {
-    const auto said = run_command(
-        {"nvidia-smi", "--query-gpu=index,name,memory.total,driver_version,uuid", "--format=csv,noheader"}, 20);
-    std::istringstream lines(said.exit_code == 0 ? said.output : "");
-    for (std::string line; std::getline(lines, line);) found.push_back("nvidia " + line);
-  } catch (const Error&) {  // nvidia-smi is not installed
-  }
-  if (fs::exists("/dev/kfd")) found.push_back("amd (/dev/kfd; the evaluator's live mode is not tested on it)");
-  return found;
-}
-
 // A C compiler that Triton finds, for the launcher that it builds where candidates run live on a GPU.
 std::string compiler() {
   if (const char* set = std::getenv("CC"); set != nullptr && *set != '\0') return set;
@@ -68,9 +43,9 @@ std::string compiler() {
 
 Json examine() {
   Json report = {{"cores", std::thread::hardware_concurrency()},
-                 {"memory", memory()},
+                 {"memory", machine_memory()},
                  {"disk", disk(fs::current_path())},
-                 {"gpus", gpus()},
+                 {"gpus", machine_gpus()},
                  {"gpu_kernels", kernels::has_gpu_kernels()},
                  {"compiler", compiler()},
                  {"parquet", dataset::parquet_missing()},

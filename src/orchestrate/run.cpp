@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/progress.h"
+#include "orchestrate/origin.h"
 #include "orchestrate/preflight.h"
 #include "orchestrate/ssh_launcher.h"
 #include "orchestrate/stages.h"
@@ -265,6 +266,7 @@ void run_recipe(const RecipeConfig& config, const RunOptions& options) {
   SignalWaiter signals;
   RunRecord record(fs::absolute(folder), options.resume);
   keep_recipe(config, record);
+  Origin origin(config, record.folder());
   for (const fs::path& swept : SharedFolder::sweep()) log::info("removed {}, which a killed run left", swept.string());
   if (options.resume && stages_left(config, record).empty()) return show_finished(config, record, options.json);
   launcher->prepare();

@@ -74,8 +74,6 @@ constexpr FigureName kNames[] = {
 };
 // clang-format on
 
-std::string sft_key(std::string_view key) { return "sft/" + std::string(key.substr(key.rfind('/') + 1)); }
-
 std::optional<double> number(const Json& line, std::string_view figure) {
   const auto found = line.find(figure);
   if (found == line.end() || !found->is_number()) return std::nullopt;
@@ -103,6 +101,8 @@ std::optional<double> computed(std::string_view key, const Json& line) {
 }  // namespace
 
 std::span<const FigureName> figure_names() { return kNames; }
+
+std::string sft_key(std::string_view key) { return "sft/" + std::string(key.substr(key.rfind('/') + 1)); }
 
 std::string_view axis_of(std::string_view key) {
   if (key.starts_with("sft/")) return "sft/step";

@@ -20,6 +20,8 @@ struct FigureName {
 };
 std::span<const FigureName> figure_names();
 
+std::string sft_key(std::string_view key);  // "sft/loss" of train/loss
+
 // The x axis of a key: what W&B and the like draw it over.
 std::string_view axis_of(std::string_view key);  // train/step, rollout/step, sft/step, eval/step
 
