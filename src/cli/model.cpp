@@ -111,8 +111,8 @@ Json weight_files(const fs::path& path) {
   }
   const fs::path index = path / "model.safetensors.index.json";
   if (fs::exists(index)) {
-    const Json map = parse_json(read_file(index), index.string());
-    for (const auto& [tensor, shard] : require<Json>(map, "weight_map", index.string()).items())
+    const Json map = require<Json>(parse_json(read_file(index), index.string()), "weight_map", index.string());
+    for (const auto& [tensor, shard] : map.items())
       if (!fs::exists(path / shard.get<std::string>()))
         fail(ErrorKind::kNotFound, "{} names {}, which is not there: tritonforge model pull fetches what is missing",
              index.string(), shard.get<std::string>());

@@ -145,7 +145,8 @@ RecipeConfig recipe_like(const fs::path& folder, const std::vector<std::string>&
   }
   const Json now = {{"program", program()}, {"packages", package_versions(python_of(config))}};
   for (const char* part : {"program", "packages"}) {
-    for (const auto& [name, was] : optional_field<Json>(origin, part, Json::object(), file.string()).items()) {
+    const Json then = optional_field<Json>(origin, part, Json::object(), file.string());
+    for (const auto& [name, was] : then.items()) {
       const auto is = now[part].find(name);
       if (is != now[part].end() && *is != was)
         log::warn("--like: {} {} is {}, that run had {}", part, name, is->dump(), was.dump());

@@ -79,7 +79,7 @@ def declared():
             text = source.read_text()
             if f'"{role}"' in text:
                 names |= {f"tritonforge_{role}_{name}" for name in re.findall(r'\{"([a-z_]+)", "', text)}
-    for key in re.findall(r"\| `([a-z0-9_/@-]+)` \|", (ROOT / "docs/metrics.md").read_text()):
+    for key in re.findall(r"\| `([a-z0-9_/@-]+)` (?=\|)", (ROOT / "docs/metrics.md").read_text()):
         for spelled in (key, "sft/" + key.rsplit("/", 1)[-1]):
             names.add("tritonforge_run_" + re.sub(r"[^A-Za-z0-9]", "_", spelled))
     return names
