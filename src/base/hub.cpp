@@ -128,9 +128,8 @@ std::vector<CachedRepository> cached_repositories() {
     bool complete = true;
     for (const std::string& blob : names_in(repository / "blobs", [](const fs::path&) { return true; }))
       complete &= !blob.ends_with(".incomplete");
-    for (const std::string& revision : names_in(repository / "refs", [](const fs::path& entry) {
-           return fs::is_regular_file(entry);
-         })) {
+    for (const std::string& revision :
+         names_in(repository / "refs", [](const fs::path& entry) { return fs::is_regular_file(entry); })) {
       name->revision = revision;
       const auto snapshot = cached(*name);
       if (!snapshot) continue;

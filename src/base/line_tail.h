@@ -10,7 +10,7 @@ namespace tritonforge {
 class LineTail {
  public:
   explicit LineTail(fs::path path, uint64_t offset = 0) : path_(std::move(path)), offset_(offset) {}
-  std::vector<std::string> poll();                                  // empty where there is no file yet
+  std::vector<std::string> poll();                               // empty where there is no file yet
   uint64_t offset() const { return offset_ - partial_.size(); }  // behind the last whole line
 
  private:

@@ -9,8 +9,8 @@ namespace tritonforge::cli {
 
 struct FlagOf {
   const CLI::Option* option;
-  std::vector<std::string> names;   // "--port", "-h"
-  std::string help;                 // one line
+  std::vector<std::string> names;  // "--port", "-h"
+  std::string help;                // one line
   bool takes_value = false;
   std::vector<std::string> values;  // where only these are allowed: what the help ends with, "(a | b)"
 };

@@ -87,9 +87,9 @@ std::string zsh_completion(const CLI::App& program) {
       for (const std::string& name : flag.names) {
         words += fmt::format("      {}\n", described(name, flag.help));
         if (flag.takes_value)
-          values += fmt::format("    {}) {}; return ;;\n", quoted(command.path + " " + name),
-                                flag.values.empty() ? "_files"
-                                                    : fmt::format("compadd -- {}", fmt::join(flag.values, " ")));
+          values += fmt::format(
+              "    {}) {}; return ;;\n", quoted(command.path + " " + name),
+              flag.values.empty() ? "_files" : fmt::format("compadd -- {}", fmt::join(flag.values, " ")));
       }
     }
     words += "      ) ;;\n";
@@ -161,7 +161,9 @@ void add_completion_command(CLI::App& app) {
     if (*shell == "bash") fmt::print("{}", bash_completion(app));
     else if (*shell == "zsh") fmt::print("{}", zsh_completion(app));
     else if (*shell == "fish") fmt::print("{}", fish_completion(app));
-    else fail(ErrorKind::kUsage, "there is no completion for '{}'{}", *shell, nearest_hint(*shell, {"bash", "zsh", "fish"}));
+    else
+      fail(ErrorKind::kUsage, "there is no completion for '{}'{}", *shell,
+           nearest_hint(*shell, {"bash", "zsh", "fish"}));
   });
 }
 

@@ -80,8 +80,9 @@ std::string install_python() {
 
 // What gives a layer of the sandbox back where it is missing; of root, on the host where this is a container.
 std::string mend_layer(const std::string& layer) {
-  if (layer == "landlock") return "sudo sed -i 's/GRUB_CMDLINE_LINUX=\"/&lsm=landlock,lockdown,yama,apparmor,bpf /' "
-                                  "/etc/default/grub && sudo update-grub && sudo reboot";
+  if (layer == "landlock")
+    return "sudo sed -i 's/GRUB_CMDLINE_LINUX=\"/&lsm=landlock,lockdown,yama,apparmor,bpf /' "
+           "/etc/default/grub && sudo update-grub && sudo reboot";
   if (layer == "namespaces" || layer == "mounts")
     return "sudo sysctl -w kernel.unprivileged_userns_clone=1 user.max_user_namespaces=15000";
   return "docker run --security-opt seccomp=unconfined ...   (where this is a container)";

@@ -60,10 +60,10 @@ void pull(const std::string& text, const PullFlags& flags) {
          said.exit_code);
   if (result.contains("error")) {
     const auto kind = require<std::string>(result, "kind", "pull.py");
-    const std::string mend =
-        kind == "machine" ? fmt::format(": {} -m pip install huggingface-hub==0.36.2", python.string())
-        : kind == "unavailable" ? "; what came is kept, and the same command goes on with it"
-                                : "";
+    const std::string mend = kind == "machine"
+                                 ? fmt::format(": {} -m pip install huggingface-hub==0.36.2", python.string())
+                             : kind == "unavailable" ? "; what came is kept, and the same command goes on with it"
+                                                     : "";
     fail(kind_of(kind), "{}{}", require<std::string>(result, "error", "pull.py"), mend);
   }
   if (flags.json) fmt::print("{}\n", result.dump());
@@ -81,10 +81,15 @@ void list(bool json) {
                     {"complete", one.complete},
                     {"path", one.snapshot.string()}});
   const fs::path own = orchestrate::resolve_path("models");
-  for (const std::string& folder : names_in(own, [](const fs::path& entry) { return fs::exists(entry / "config.json"); })) {
+  for (const std::string& folder :
+       names_in(own, [](const fs::path& entry) { return fs::exists(entry / "config.json"); })) {
     uint64_t bytes = 0;
-    for (const auto& entry : fs::directory_iterator(own / folder)) bytes += entry.is_regular_file() ? entry.file_size() : 0;
-    rows.push_back({{"name", "models/" + folder}, {"kind", "model"}, {"bytes", bytes}, {"complete", true},
+    for (const auto& entry : fs::directory_iterator(own / folder))
+      bytes += entry.is_regular_file() ? entry.file_size() : 0;
+    rows.push_back({{"name", "models/" + folder},
+                    {"kind", "model"},
+                    {"bytes", bytes},
+                    {"complete", true},
                     {"path", (own / folder).string()}});
   }
   if (json) {
@@ -138,7 +143,8 @@ Json examine(const std::string& text) {
   const double parameters = static_cast<double>(shape.parameter_count());
   Json training = Json::object();
   double sum = 0;
-  for (const auto& [name, bytes] : trainer_memory(shape, {}, {.tp = 1, .cp = 1, .pp = 1, .dp = 1, .ep = 1}, std::numeric_limits<int64_t>::max() / 4)) {
+  for (const auto& [name, bytes] : trainer_memory(shape, {}, {.tp = 1, .cp = 1, .pp = 1, .dp = 1, .ep = 1},
+                                                  std::numeric_limits<int64_t>::max() / 4)) {
     training[name] = bytes / kGib;
     sum += bytes;
   }
@@ -164,9 +170,10 @@ void check(const std::string& text, bool json) {
   line("shape", fmt::format("{:.1f} M parameters, {} layers, context {}", report["parameters"].get<double>() / 1e6,
                             report["layers"].get<int64_t>(), report["context"].get<int64_t>()));
   line("template", fmt::format("understood: {} tokens open a short conversation", report["opening_tokens"].get<int>()));
-  line("serving", fmt::format("{:.2f} GiB of weights in bfloat16 ({:.2f} in float32), {:.3f} GiB a 1000 tokens of KV cache",
-                              memory["weights_bfloat16"].get<double>(), memory["weights_float32"].get<double>(),
-                              memory["kv_cache_1000_tokens_bfloat16"].get<double>()));
+  line("serving",
+       fmt::format("{:.2f} GiB of weights in bfloat16 ({:.2f} in float32), {:.3f} GiB a 1000 tokens of KV cache",
+                   memory["weights_bfloat16"].get<double>(), memory["weights_float32"].get<double>(),
+                   memory["kv_cache_1000_tokens_bfloat16"].get<double>()));
   line("training", fmt::format("{:.1f} GiB on one GPU in bfloat16, nothing computed again (tritonforge plan says it "
                                "for a recipe)",
                                memory["training_bfloat16_one_gpu"].get<double>()));
@@ -182,8 +189,9 @@ void add_model_command(CLI::App& app) {
   auto name = std::make_shared<std::string>();
   auto json = std::make_shared<bool>(false);
   auto flags = std::make_shared<PullFlags>();
-  auto* puller = model->add_subcommand("pull", "fetches from the Hugging Face hub into its cache (HF_HOME); goes on "
-                                               "where it was cut off, compares checksums");
+  auto* puller = model->add_subcommand("pull",
+                                       "fetches from the Hugging Face hub into its cache (HF_HOME); goes on "
+                                       "where it was cut off, compares checksums");
   puller->add_option("name", *name, "owner/name[@revision][/file], datasets/owner/name, or its URL")->required();
   add_flags(*puller, *flags);
   puller->footer(

@@ -43,8 +43,8 @@ void add_run_command(CLI::App& app) {
   command->footer("example: tritonforge run recipes/quickstart.yaml --set rl.steps=10 --set seed=2");
   command->callback([flags] {
     if (flags->recipe.empty() == flags->like.empty())
-      fail(ErrorKind::kUsage, "run: {}", flags->recipe.empty() ? "name a recipe, or a run with --like"
-                                                               : "--like brings the recipe of that run");
+      fail(ErrorKind::kUsage, "run: {}",
+           flags->recipe.empty() ? "name a recipe, or a run with --like" : "--like brings the recipe of that run");
     const orchestrate::RecipeConfig config = flags->like.empty()
                                                  ? orchestrate::load_recipe(flags->recipe, flags->overrides)
                                                  : orchestrate::recipe_like(flags->like, flags->overrides);

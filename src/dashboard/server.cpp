@@ -117,8 +117,7 @@ void DashboardServer::Impl::set_run_metrics() {
     const tracking::Point point = tracking::point_of_step(*step);
     run.set(fmt::format("step{{stage=\"{}\"}}", stage), static_cast<double>(point.step));
     run.set(fmt::format("step_time_seconds{{stage=\"{}\"}}", stage), point.time);
-    for (const auto& [key, value] : point.values)
-      run.set(tracking::prometheus_name(key).substr(prefix.size()), value);
+    for (const auto& [key, value] : point.values) run.set(tracking::prometheus_name(key).substr(prefix.size()), value);
   }
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// RUN/origin.json: how to make a run again. Program (version, commit), packages, machine, seed, and the digests of every
-// model, data set and problem that the recipe names; recipe.yaml beside it is the whole recipe.
+// RUN/origin.json: how to make a run again. Program (version, commit), packages, machine, seed, and the digests of
+// every model, data set and problem that the recipe names; recipe.yaml beside it is the whole recipe.
 #include <map>
 #include <stop_token>
 #include <string>

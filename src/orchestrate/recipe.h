@@ -23,7 +23,8 @@ struct ModelSection {
   bool is_chat() const { return !chat_url.empty(); }
   template <typename V>
   void describe(V& v) {
-    v("path", path, "folder in Hugging Face form, or a GGUF file, relative to the repository root; or a hub's name that was pulled "
+    v("path", path,
+      "folder in Hugging Face form, or a GGUF file, relative to the repository root; or a hub's name that was pulled "
       "(tritonforge model pull)");
     v("chat_url", chat_url,
       "in its place, for a bench: base URL of a server with OpenAI's chat completions (http://host:8000/v1); the key "
@@ -211,7 +212,8 @@ struct RecipeConfig {
 // not `begun`.
 std::vector<std::string> deciding_changes(RecipeConfig before, RecipeConfig now, const std::vector<std::string>& begun);
 
-// Reads a recipe (a file, or the name of one that comes with the program: quickstart), applies `--set` overrides, validates. A recipe may begin from another: `extends: quickstart.yaml`.
+// Reads a recipe (a file, or the name of one that comes with the program: quickstart), applies `--set` overrides,
+// validates. A recipe may begin from another: `extends: quickstart.yaml`.
 RecipeConfig load_recipe(const fs::path& path, const std::vector<std::string>& overrides);
 
 // Every option of a recipe as a page in Markdown (docs/recipes.md): `tritonforge run --options`.

@@ -23,8 +23,8 @@ std::string last_line(const fs::path& file) {
 Trackers::Trackers(const TrackingSection& section, const fs::path& run) : grace_s_(section.grace_s), run_(run) {
   for (const std::string& target : section.to) {
     ProcessOptions options;
-    options.argv = {own_executable().string(), "track", run.string(), "--follow", "--to", target,
-                    "--project", section.project};
+    options.argv = {
+        own_executable().string(), "track", run.string(), "--follow", "--to", target, "--project", section.project};
     if (!section.python.empty()) options.argv.insert(options.argv.end(), {"--python", section.python});
     options.stdout_file = options.stderr_file = run / "logs" / fmt::format("track-{}.log", target);
     try {

@@ -14,7 +14,8 @@ namespace tritonforge::tracking {
 uint32_t crc32c(std::string_view bytes);  // Castagnoli's polynomial, as in RFC 3720
 std::string event_record(const Point& point);
 
-// events.out.tfevents.SECONDS.HOST.PID.N in a folder: a file of its own for each writer, which TensorBoard reads as one.
+// events.out.tfevents.SECONDS.HOST.PID.N in a folder: a file of its own for each writer, which TensorBoard reads as
+// one.
 class EventFile {
  public:
   explicit EventFile(const fs::path& folder);  // throws kUnavailable

@@ -144,8 +144,10 @@ std::string prometheus_name(std::string_view key) {
 
 std::string metrics_reference() {
   std::string text =
-      "# Metrics of a run\n\nPrinted by `tritonforge track --names`. A figure is a field of RUN/steps.jsonl; its key is "
-      "what TensorBoard,\nWeights & Biases and MLflow (`tracking` of a recipe, `tritonforge track RUN`) get it as, over "
+      "# Metrics of a run\n\nPrinted by `tritonforge track --names`. A figure is a field of RUN/steps.jsonl; its key "
+      "is "
+      "what TensorBoard,\nWeights & Biases and MLflow (`tracking` of a recipe, `tritonforge track RUN`) get it as, "
+      "over "
       "`train/step` (train/) or\n`rollout/step` (the rest). A step of SFT has `sft/` and the key's last part, over "
       "`sft/step`. Prometheus gets the last\nstep's from the dashboard's `/metrics`: the key with `tritonforge_run_` "
       "before it and `_` for what is no letter or\ndigit. Rows of a bench are `eval/turns_N/pass_at_1`, "
@@ -153,8 +155,9 @@ std::string metrics_reference() {
       "model measured, 1 for the next. MLflow takes no `@`: `pass@1` is\n`pass_at_1` there.\n\n"
       "| figure | key | the original TritonForge's | what it is |\n| --- | --- | --- | --- |\n";
   for (const FigureName& name : kNames)
-    text += fmt::format("| {} | `{}` | {} | {} |\n", name.figure.empty() ? "(computed)" : fmt::format("`{}`", name.figure),
-                        name.key, name.original == name.key ? "the same" : name.original, name.help);
+    text += fmt::format("| {} | `{}` | {} | {} |\n",
+                        name.figure.empty() ? "(computed)" : fmt::format("`{}`", name.figure), name.key,
+                        name.original == name.key ? "the same" : name.original, name.help);
   return text +
          "\nNames of the original that have no counterpart: `train/pg_loss` (a part of `train/loss`, not told apart),\n"
          "`rollout/{total_lengths,truncated,log_probs,ref_log_probs,returns}`, `passrate/pass@k` for k above 1,\n"

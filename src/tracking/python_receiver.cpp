@@ -92,8 +92,7 @@ void PythonReceiver::expect_answer() {
   const size_t end = partial_.find('\n');
   const Json answer = parse_json_or_discard(partial_.substr(0, end));
   partial_.erase(0, end + 1);
-  if (answer.is_object() && answer.contains("missing"))
-    fail(ErrorKind::kMachine, "{}", answer.value("missing", ""));
+  if (answer.is_object() && answer.contains("missing")) fail(ErrorKind::kMachine, "{}", answer.value("missing", ""));
   if (!answer.is_object() || answer.contains("error"))
     fail(ErrorKind::kUnavailable, "{}: {}", name_, answer.is_object() ? answer.value("error", "") : answer.dump());
 }

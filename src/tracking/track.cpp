@@ -19,9 +19,7 @@ namespace {
 class FolderWatch {
  public:
   FolderWatch(const fs::path& folder, const std::stop_token& stop)
-      : inotify_(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)),
-        wake_(::eventfd(0, EFD_CLOEXEC)),
-        ring_(stop, [this] {
+      : inotify_(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)), wake_(::eventfd(0, EFD_CLOEXEC)), ring_(stop, [this] {
           const uint64_t one = 1;
           if (::write(wake_, &one, sizeof one) != sizeof one) log::error("tracking: cannot wake its watcher");
         }) {
@@ -68,8 +66,7 @@ Json rows_of(const fs::path& run) {
 }  // namespace
 
 int64_t track(const Destination& destination, const fs::path& run, bool follow, const std::stop_token& stop) {
-  if (!fs::exists(run / "state.json"))
-    fail(ErrorKind::kNotFound, "no run in {}: it has no state.json", run.string());
+  if (!fs::exists(run / "state.json")) fail(ErrorKind::kNotFound, "no run in {}: it has no state.json", run.string());
   const fs::path file = run / "tracking" / fmt::format("{}.json", name_of(destination.target));
   fs::create_directories(file.parent_path());
   Position position = read_position(file);

@@ -19,7 +19,8 @@ def said(*arguments):
 
 def bash_offers(script, *words):
     line = " ".join(f"'{word}'" for word in ("tritonforge", *words))
-    ask = f"source {script}; COMP_WORDS=({line}); COMP_CWORD={len(words)}; _tritonforge; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    ask = f"source {script}; COMP_WORDS=({line}); COMP_CWORD={len(words)}; _tritonforge; "
+    ask += "printf '%s\\n' \"${COMPREPLY[@]}\""
     return set(subprocess.run(["bash", "-uc", ask], capture_output=True, text=True, check=True).stdout.split())
 
 

@@ -40,8 +40,14 @@ class Hub(http.server.BaseHTTPRequestHandler):
         kind = "datasets" if path.startswith(("/api/datasets/", "/datasets/")) else "models"
         name = "someone/pairs" if kind == "datasets" else "someone/tiny"
         files = state[kind]
-        if path in (f"/api/{kind}/{name}", f"/api/{kind}/{name}/revision/main", f"/api/{kind}/{name}/revision/{COMMIT}"):
-            return self.reply(json.dumps({"id": name, "sha": COMMIT, "siblings": [entry(n, d) for n, d in files.items()]}))
+        if path in (
+            f"/api/{kind}/{name}",
+            f"/api/{kind}/{name}/revision/main",
+            f"/api/{kind}/{name}/revision/{COMMIT}",
+        ):
+            return self.reply(
+                json.dumps({"id": name, "sha": COMMIT, "siblings": [entry(n, d) for n, d in files.items()]})
+            )
         prefix = f"/datasets/{name}" if kind == "datasets" else f"/{name}"
         found = re.fullmatch(re.escape(prefix) + rf"/resolve/(?:main|{COMMIT})/(.+)", path)
         if not found or found[1] not in files:
@@ -110,7 +116,9 @@ def tritonforge(*arguments, hub, home, code=0, **variables):
     environment.update(HF_HOME=str(home), HF_HUB_DISABLE_XET="1", TRITONFORGE_ROOT=str(ROOT), **variables)
     environment["HF_HUB_DISABLE_TELEMETRY"] = "1"
     environment["HF_ENDPOINT"] = f"http://127.0.0.1:{hub.server_address[1]}"
-    result = subprocess.run([BINARY, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    result = subprocess.run(
+        [BINARY, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120
+    )
     assert result.returncode == code, result.stdout + result.stderr
     return result
 

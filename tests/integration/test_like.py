@@ -26,7 +26,14 @@ def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("made")
     pairs = folder / "pairs.jsonl"
     shutil.copy(ROOT / "problems/quickstart/pairs.jsonl", pairs)
-    small = ["stages=[sft]", "sft.steps=3", "sft.tokens_per_step=256", "dashboard_port=0", "seed=5", f"data.pairs={pairs}"]
+    small = [
+        "stages=[sft]",
+        "sft.steps=3",
+        "sft.tokens_per_step=256",
+        "dashboard_port=0",
+        "seed=5",
+        f"data.pairs={pairs}",
+    ]
     flags = [part for value in small for part in ("--set", value)]
     tritonforge("run", "recipes/quickstart.yaml", "--output", folder / "run", *flags)
     return folder

@@ -19,7 +19,11 @@ LAUNCHER = ROOT / "package/wheel/tritonforge/__main__.py"
 def launch(folder, *arguments):
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("TRITONFORGE_", "LD_"))}
     return subprocess.run(
-        [sys.executable, folder / "__main__.py", *arguments], env=environment, capture_output=True, text=True, timeout=120
+        [sys.executable, folder / "__main__.py", *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
 
 
@@ -31,7 +35,7 @@ def installed(tmp_path):
     (folder / "__main__.py").write_text(LAUNCHER.read_text())
     program = folder / "bin/tritonforge"
     program.write_text(
-        "#!/bin/sh\nprintf '%s\\n' \"$TRITONFORGE_ROOT\" \"$TRITONFORGE_PYTHON\" \"$LD_LIBRARY_PATH\" \"$@\"\nexit 5\n"
+        '#!/bin/sh\nprintf \'%s\\n\' "$TRITONFORGE_ROOT" "$TRITONFORGE_PYTHON" "$LD_LIBRARY_PATH" "$@"\nexit 5\n'
     )
     program.chmod(0o755)
     return folder
@@ -51,7 +55,9 @@ def test_another_torch_is_refused_in_one_line(installed):
     launcher.write_text(launcher.read_text().replace('TORCH = "2.11.0"', 'TORCH = "2.99.0"'))
     result = launch(installed, "doctor")
     assert result.returncode == 3 and result.stdout == ""
-    assert re.fullmatch(r"tritonforge: torch is 2\.11\.0.*, 2\.99\.0 is needed: .* -m pip install torch==2\.99\.0\n", result.stderr)
+    assert re.fullmatch(
+        r"tritonforge: torch is 2\.11\.0.*, 2\.99\.0 is needed: .* -m pip install torch==2\.99\.0\n", result.stderr
+    )
 
 
 def test_what_travels_is_found_and_nothing_of_torch_is_among_it():
@@ -63,7 +69,9 @@ def test_what_travels_is_found_and_nothing_of_torch_is_among_it():
 
 
 def test_versions_in_container_files_are_those_of_the_requirements():
-    pins = dict(line.strip().split("==") for line in (ROOT / "requirements/python.txt").read_text().splitlines() if "==" in line)
+    pins = dict(
+        line.strip().split("==") for line in (ROOT / "requirements/python.txt").read_text().splitlines() if "==" in line
+    )
     places = [*(ROOT / "package/containers").iterdir(), ROOT / "docs/amd.md", ROOT / "src/cli/doctor.cpp"]
     places += [ROOT / "src/cli/model.cpp", ROOT / "src/dataset/parquet.cpp"]
     found = [m for place in places for m in re.findall(r"\b([a-z-]+)==(\d[\w.]+)", place.read_text())]

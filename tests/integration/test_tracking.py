@@ -65,7 +65,8 @@ READ_EVENTS = """
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     events = EventAccumulator(sys.argv[1])
     events.Reload()
-    print(json.dumps({tag: [[e.step, e.wall_time, e.value] for e in events.Scalars(tag)] for tag in events.Tags()["scalars"]}))
+    tags = events.Tags()["scalars"]
+    print(json.dumps({tag: [[e.step, e.wall_time, e.value] for e in events.Scalars(tag)] for tag in tags}))
 """
 
 
@@ -79,7 +80,7 @@ def test_tensorboard_reads_what_is_written_and_nothing_twice(folder):
     assert [point[::2] for point in scalars["eval/turns_3/pass_at_1"]] == [[0, 0.5]]
     # The line that was cut off comes once it is whole; the others are not handed over again.
     with open(folder / "steps.jsonl", "a") as file:
-        file.write(f'ep": 3, "loss": 0.75}}\n')
+        file.write('ep": 3, "loss": 0.75}\n')
     assert "has 1 points" in tritonforge("track", folder, "--to", "tensorboard").stdout
     assert [point[0] for point in asked(READ_EVENTS, folder / "tensorboard")["train/loss"]] == [1, 2, 3]
 
@@ -90,7 +91,7 @@ def test_weights_and_biases_keeps_it_offline(folder):
     read = """
         import glob, json, struct, sys
         from wandb.proto import wandb_internal_pb2
-        # LevelDB's log: blocks of 32 KiB of pieces (checksum, length, whole | first | middle | last), here after 7 bytes.
+        # LevelDB's log, after 7 bytes: blocks of 32 KiB of pieces (checksum, length, whole | first | middle | last).
         data = open(glob.glob(sys.argv[1] + "/tracking/wandb/offline-run-*/*.wandb")[0], "rb").read()
         at, whole, rows = 7, b"", []
         while at + 7 <= len(data):
@@ -118,7 +119,7 @@ def test_weights_and_biases_keeps_it_offline(folder):
 def test_mlflow_goes_on_with_the_run_that_was_begun(folder):
     tritonforge("track", folder, "--to", "mlflow", "--python", PYTHON, "--project", "kernels")
     with open(folder / "steps.jsonl", "a") as file:
-        file.write(f'ep": 3, "loss": 0.75}}\n')
+        file.write('ep": 3, "loss": 0.75}\n')
     tritonforge("track", folder, "--to", "mlflow", "--python", PYTHON, "--project", "kernels")
     read = """
         import json, sys

@@ -28,8 +28,10 @@ def main() -> None:
     except importlib.metadata.PackageNotFoundError:
         version = "missing"
     if version.split("+")[0] != TORCH:
-        print(f"tritonforge: torch is {version}, {TORCH} is needed: {sys.executable} -m pip install torch=={TORCH}",
-              file=sys.stderr)
+        print(
+            f"tritonforge: torch is {version}, {TORCH} is needed: {sys.executable} -m pip install torch=={TORCH}",
+            file=sys.stderr,
+        )
         sys.exit(3)
     environment = dict(os.environ)
     environment.setdefault("TRITONFORGE_ROOT", str(HERE))

@@ -42,8 +42,10 @@ def chosen(files, request):
     if request["type"] == "model":
         blocks = [name for name in names if name.endswith(".gguf")]
         if len(blocks) > 1 and not any(name.endswith(".safetensors") for name in names):
-            raise Refused(f"{request['id']} holds several GGUF files, name one: {request['id']}/{blocks[0]}"
-                          f" (others: {', '.join(blocks[1:12])})")
+            raise Refused(
+                f"{request['id']} holds several GGUF files, name one: {request['id']}/{blocks[0]}"
+                f" (others: {', '.join(blocks[1:12])})"
+            )
         return [f for f in files if not any(fnmatch(f.rfilename, pattern) for pattern in UNWANTED)]
     return files
 
@@ -71,7 +73,9 @@ def pull(request):
     print(f"{request['id']} at {info.sha[:12]}: {len(files)} files, {need / 1e6:.1f} MB", file=sys.stderr)
     # The request's own revision, so that the cache knows which commit it stands for.
     snapshot = huggingface_hub.snapshot_download(
-        request["id"], revision=request["revision"], repo_type=request["type"],
+        request["id"],
+        revision=request["revision"],
+        repo_type=request["type"],
         allow_patterns=[file.rfilename for file in files],
     )
     wrong = []
@@ -83,8 +87,10 @@ def pull(request):
             os.remove(path)
             wrong.append(file.rfilename)
     if wrong:
-        raise Refused(f"{', '.join(wrong)} of {request['id']} came with another checksum than the hub says, and was "
-                      "removed; the same command fetches it again")
+        raise Refused(
+            f"{', '.join(wrong)} of {request['id']} came with another checksum than the hub says, and was "
+            "removed; the same command fetches it again"
+        )
     return {"snapshot": snapshot, "commit": info.sha, "files": len(files), "bytes": need}
 
 
@@ -97,8 +103,10 @@ def main():
     except errors.GatedRepoError:
         result = {"kind": "usage", "error": f"{request['id']} wants its terms accepted on the hub, and HF_TOKEN set"}
     except errors.RepositoryNotFoundError:
-        result = {"kind": "not_found", "error": f"the hub has no {request['type']} {request['id']} "
-                                                "(a private one needs HF_TOKEN)"}
+        result = {
+            "kind": "not_found",
+            "error": f"the hub has no {request['type']} {request['id']} (a private one needs HF_TOKEN)",
+        }
     except errors.RevisionNotFoundError:
         result = {"kind": "not_found", "error": f"{request['id']} has no revision {request['revision']}"}
     except Exception as error:  # whatever the network or the library raises is one line

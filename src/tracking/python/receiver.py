@@ -16,18 +16,26 @@ def answer(**said):
     print(json.dumps(said), file=ANSWERS, flush=True)
 
 
-class Wandb:
-    AXES = {"train/*": "train/step", "sft/*": "sft/step", "eval/*": "eval/step"}
+# What W&B draws a key over; the rest over the steps of RL.
+AXES = {"train/*": "train/step", "sft/*": "sft/step", "eval/*": "eval/step"}
 
+
+class Wandb:
     def __init__(self, start):
         import wandb
 
         os.makedirs(start["folder"], exist_ok=True)
-        self.run = wandb.init(project=start["project"], id=start["id"], name=start["name"], resume="allow",
-                              dir=start["folder"], config={"recipe": start["recipe"]})
+        self.run = wandb.init(
+            project=start["project"],
+            id=start["id"],
+            name=start["name"],
+            resume="allow",
+            dir=start["folder"],
+            config={"recipe": start["recipe"]},
+        )
         for axis in ("train/step", "sft/step", "eval/step", "rollout/step"):
             self.run.define_metric(axis, hidden=True)
-        for group, axis in self.AXES.items():
+        for group, axis in AXES.items():
             self.run.define_metric(group, step_metric=axis)
         for group in ("rollout/*", "multi_turn/*", "passrate/*", "perf/*"):
             self.run.define_metric(group, step_metric="rollout/step")
@@ -56,7 +64,9 @@ class Mlflow:
         experiment = mlflow.set_experiment(start["project"])
         self.client = mlflow.MlflowClient()
         # The run that an earlier process of the same folder began.
-        found = self.client.search_runs([experiment.experiment_id], f"tags.tritonforge_id = '{start['id']}'", max_results=1)
+        found = self.client.search_runs(
+            [experiment.experiment_id], f"tags.tritonforge_id = '{start['id']}'", max_results=1
+        )
         if found:
             self.id = found[0].info.run_id
             self.client.set_terminated(self.id, "RUNNING")

@@ -15,11 +15,12 @@ namespace {
 std::map<std::string, double> values_of(const Point& point) { return {point.values.begin(), point.values.end()}; }
 
 Json rl_step() {
-  return {{"stage", "rl"},       {"step", 4},          {"time", 12.5},         {"kind", "rl"},
-          {"loss", 0.5},         {"clip_fraction", 0.25}, {"reward_mean", -0.1}, {"pass_rate", 0.75},
-          {"trajectories", 8},   {"response_tokens", 400}, {"collect_s", 3.0},  {"seconds", 12.0},
-          {"seconds_forward", 1}, {"seconds_loss", 2},   {"seconds_backward", 3}, {"seconds_update", 4},
-          {"kl", nullptr},       {"warning", "none"}};
+  return {{"stage", "rl"},          {"step", 4},         {"time", 12.5},
+          {"kind", "rl"},           {"loss", 0.5},       {"clip_fraction", 0.25},
+          {"reward_mean", -0.1},    {"pass_rate", 0.75}, {"trajectories", 8},
+          {"response_tokens", 400}, {"collect_s", 3.0},  {"seconds", 12.0},
+          {"seconds_forward", 1},   {"seconds_loss", 2}, {"seconds_backward", 3},
+          {"seconds_update", 4},    {"kl", nullptr},     {"warning", "none"}};
 }
 
 TEST(Figures, GiveAnRlStepTheOriginalsNames) {
