@@ -4,7 +4,7 @@ JOBS ?= $(shell nproc)
 RECIPE ?= recipes/quickstart.yaml
 TIDY ?= 150
 
-.PHONY: help install dev languages build gpu test test-one chaos bench lint format asan tsan mutants
+.PHONY: help install dev languages build gpu test test-one package chaos bench lint format asan tsan mutants
 .PHONY: clean quickstart quickstart-gpu
 
 help:  ## this list
@@ -35,6 +35,9 @@ test: build  ## builds and passes all tests
 
 test-one: install  ## one test: TEST=Scheduler.Chunks* or a pytest path, a golden file, a fuzz target
 	@JOBS=$(JOBS) python3 tools/test_one.py '$(TEST)' $(BUILD)
+
+package: build  ## makes dist/tritonforge-*.whl and dist/tritonforge-*.tar.gz, which run without a compiler
+	@package/build $(BUILD) dist
 
 chaos: install  ## faults at random instants of small runs: SEED=1 FAULTS=24 VARIANT=plain (tests/chaos/chaos.py)
 	@cmake -S . -B $(BUILD) -G Ninja >/dev/null && cmake --build $(BUILD) -j $(JOBS) --target tritonforge

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/build.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/process.h"
@@ -65,7 +66,9 @@ int run(int argc, char** argv) {
   log::start("tritonforge");
   CLI::App app{"TritonForge: turns a language model into a writer of fast, correct GPU kernels", "tritonforge"};
   app.require_subcommand(1);
-  app.set_version_flag("--version", "tritonforge " TF_VERSION);
+  const BuildInfo& build = build_info();
+  app.set_version_flag("--version",
+                       fmt::format("tritonforge {} (commit {}, {})", build.version, build.commit, build.type));
   app.footer(
       "ends with 0: done; 1: failed; 2: wrong use, or a file that is not there; 3: this machine lacks something; "
       "130, 143, 129: stopped by Ctrl-C, SIGTERM or a closed terminal, with everything saved");
@@ -79,8 +82,12 @@ int run(int argc, char** argv) {
   add_tokenize_command(app);
   add_convert_command(app);
   add_report_command(app);
+  add_track_command(app);
   add_serve_command(app);
+  add_model_command(app);
   add_doctor_command(app);
+  add_completion_command(app);
+  add_manual_command(app);
   add_agent_command(app);
   try {
     app.parse(argc, argv);

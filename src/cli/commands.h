@@ -11,16 +11,20 @@ int run(int argc, char** argv);
 // Adds the subcommand; its callback does the work and throws Error where it fails.
 void add_agent_command(CLI::App& app);
 void add_bench_command(CLI::App& app);
+void add_completion_command(CLI::App& app);
 void add_convert_command(CLI::App& app);
 void add_data_command(CLI::App& app);
 void add_doctor_command(CLI::App& app);
 void add_evaluate_command(CLI::App& app);
 void add_generate_command(CLI::App& app);
+void add_manual_command(CLI::App& app);
+void add_model_command(CLI::App& app);
 void add_plan_command(CLI::App& app);
 void add_report_command(CLI::App& app);
 void add_run_command(CLI::App& app);
 void add_score_command(CLI::App& app);
 void add_tokenize_command(CLI::App& app);
+void add_track_command(CLI::App& app);
 
 // `serve`, and under it one role a file, listed in serve.cpp.
 void add_serve_command(CLI::App& app);

@@ -2,13 +2,18 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include <fstream>
+#include <cstdlib>
 #include <sstream>
 #include <thread>
 
+#include "base/machine.h"
 #include "base/process.h"
 #include "cli/commands.h"
+#include "cli/doctor.h"
+#include "dataset/parquet.h"
 #include "evaluate/evaluator.h"
+#include "evaluate/zygote.h"
+#include "kernels/device.h"
 
 namespace tritonforge::cli {
 namespace {
@@ -24,75 +29,63 @@ Json disk(const fs::path& folder) {
           {"free_gib", gib(static_cast<double>(status.f_bavail) * static_cast<double>(status.f_frsize))}};
 }
 
-Json memory() {
-  std::ifstream file("/proc/meminfo");
-  double total = 0, available = 0, kib;
-  for (std::string name, line; std::getline(file, line);) {
-    std::istringstream(line) >> name >> kib;
-    if (name == "MemTotal:") total = kib * 1024;
-    if (name == "MemAvailable:") available = kib * 1024;
+// A C compiler that Triton finds, for the launcher that it builds where candidates run live on a GPU.
+std::string compiler() {
+  if (const char* set = std::getenv("CC"); set != nullptr && *set != '\0') return set;
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "" : path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    for (const char* name : {"gcc", "clang"})
+      if (::access((fs::path(folder) / name).c_str(), X_OK) == 0) return fs::path(folder) / name;
   }
-  return {{"total_gib", gib(total)}, {"available_gib", gib(available)}};
-}
-
-// One entry a GPU, as the driver's own tool names it; no tool, no GPU.
-Json gpus() {
-  Json found = Json::array();
-  try {
-    const auto said = run_command(
-        {"nvidia-smi", "--query-gpu=index,name,memory.total,driver_version,uuid", "--format=csv,noheader"}, 20);
-    std::istringstream lines(said.exit_code == 0 ? said.output : "");
-    for (std::string line; std::getline(lines, line);) found.push_back("nvidia " + line);
-  } catch (const Error&) {  // nvidia-smi is not installed
-  }
-  if (fs::exists("/dev/kfd")) found.push_back("amd (/dev/kfd; the evaluator's live mode is not tested on it)");
-  return found;
-}
-
-struct Finding {
-  bool bad;
-  std::string text;
-};
-
-std::vector<Finding> findings(const Json& report) {
-  std::vector<Finding> all;
-  const auto add = [&](bool bad, std::string text) { all.push_back({bad, std::move(text)}); };
-  const auto torch = report["python"].value("torch", "");
-  if (torch.rfind(kTorch, 0) != 0)
-    add(true,
-        fmt::format("torch is '{}', {} is needed: requirements/install, or TRITONFORGE_PYTHON=PYTHON", torch, kTorch));
-  if (report["gpus"].empty())
-    add(false, "no GPU: models run on the CPU, candidates as recorded plans (evaluator mode plan); there are no times");
-  for (const auto& [layer, state] : report["sandbox"].items()) {
-    if (state.get<std::string>().rfind("enforced", 0) != 0)
-      add(false, fmt::format("sandbox layer '{}' is not whole: {}", layer, state.get<std::string>()));
-  }
-  for (const auto& breach : report["breaches"])
-    add(true, fmt::format("sandbox: untrusted code can do this: {}", breach.get<std::string>()));
-  if (report["disk"].value("free_gib", 1e9) < 5)
-    add(false,
-        fmt::format("{:.1f} GiB of disk are free: checkpoints may not fit", report["disk"].value("free_gib", 0.0)));
-  if (report["memory"].value("available_gib", 1e9) < 4) add(false, "less than 4 GiB of memory are free");
-  return all;
+  return "";
 }
 
 Json examine() {
   Json report = {{"cores", std::thread::hardware_concurrency()},
-                 {"memory", memory()},
+                 {"memory", machine_memory()},
                  {"disk", disk(fs::current_path())},
-                 {"gpus", gpus()},
-                 {"binary", own_executable().string()}};
-  // Throws kMachine where Python, torch or triton do not work.
-  evaluate::Evaluator evaluator(evaluate::EvaluatorOptions{.workers = 1});
-  const Json health = evaluator.health();
-  report["python"] = health.at("versions");
-  report["python"].erase("packages");
-  report["sandbox"] = health.at("sandbox");
-  report["self_test"] = health.at("self_test");
-  report["breaches"] = health.at("breaches");
+                 {"gpus", machine_gpus()},
+                 {"gpu_kernels", kernels::has_gpu_kernels()},
+                 {"compiler", compiler()},
+                 {"parquet", dataset::parquet_missing()},
+                 {"binary", own_executable().string()},
+                 {"python", Json::object()},
+                 {"sandbox", Json::object()},
+                 {"self_test", Json::object()},
+                 {"breaches", Json::array()},
+                 {"evaluator", ""}};
+  try {
+    evaluate::Evaluator evaluator(evaluate::EvaluatorOptions{.workers = 1});
+    const Json health = evaluator.health();
+    report["python"] = health.at("versions");
+    report["python"].erase("packages");
+    report["sandbox"] = health.at("sandbox");
+    report["self_test"] = health.at("self_test");
+    report["breaches"] = health.at("breaches");
+  } catch (const Error& error) {  // Python, torch or triton do not work
+    report["evaluator"] = error.what();
+  }
   const bool gpu = !report["gpus"].empty();
   report["uses"] = {{"model.device", gpu ? "cuda:0" : "cpu"}, {"evaluator.mode", gpu ? "live" : "plan"}};
   return report;
+}
+
+// The environment that a clone installs for itself, or the one that the program was installed into.
+std::string install_python() {
+  return fs::exists(own_executable().parent_path().parent_path() / "requirements" / "install")
+             ? "requirements/install"
+             : fmt::format("{} -m pip install torch=={}", evaluate::find_python().string(), kTorch);
+}
+
+// What gives a layer of the sandbox back where it is missing; of root, on the host where this is a container.
+std::string mend_layer(const std::string& layer) {
+  if (layer == "landlock")
+    return "sudo sed -i 's/GRUB_CMDLINE_LINUX=\"/&lsm=landlock,lockdown,yama,apparmor,bpf /' "
+           "/etc/default/grub && sudo update-grub && sudo reboot";
+  if (layer == "namespaces" || layer == "mounts")
+    return "sudo sysctl -w kernel.unprivileged_userns_clone=1 user.max_user_namespaces=15000";
+  return "docker run --security-opt seccomp=unconfined ...   (where this is a container)";
 }
 
 void print_text(const Json& report, const std::vector<Finding>& all) {
@@ -110,9 +103,48 @@ void print_text(const Json& report, const std::vector<Finding>& all) {
                            report["uses"]["evaluator.mode"].get<std::string>()));
   for (const auto& finding : all) fmt::print("{} {}\n", finding.bad ? "MISSING" : "note   ", finding.text);
   if (all.empty()) fmt::print("nothing is missing\n");
+  for (const auto& finding : all)
+    if (!finding.mend.empty()) fmt::print("mend    {}\n", finding.mend);
 }
 
 }  // namespace
+
+std::vector<Finding> findings(const Json& report) {
+  std::vector<Finding> all;
+  const auto add = [&](bool bad, std::string text, std::string mend) {
+    all.push_back({bad, std::move(text), std::move(mend)});
+  };
+  const bool gpu = !report["gpus"].empty();
+  if (const auto why = report.value("evaluator", ""); !why.empty()) add(true, why, install_python());
+  else if (const auto torch = report["python"].value("torch", ""); torch.rfind(kTorch, 0) != 0)
+    add(true, fmt::format("torch is '{}', {} is needed (TRITONFORGE_PYTHON names another Python)", torch, kTorch),
+        install_python());
+  if (!gpu)
+    add(false, "no GPU: models run on the CPU, candidates as recorded plans (evaluator mode plan); there are no times",
+        "");
+  if (gpu && !report["gpu_kernels"].get<bool>())
+    add(false, "libtritonforge_cuda.so does not open: models run with torch's kernels alone", "make gpu");
+  if (gpu && report["compiler"] == "")
+    add(false, "no C compiler: evaluator.mode live cannot run Triton kernels on a GPU (plan and interpret can)",
+        "sudo apt-get install -y gcc libc6-dev libpython3-dev");
+  if (const auto why = report.value("parquet", ""); !why.empty())
+    add(false, why, fmt::format("{} -m pip install pyarrow==26.0.1", evaluate::find_python().string()));
+  for (const auto& [layer, state] : report["sandbox"].items()) {
+    if (state.get<std::string>().rfind("enforced", 0) != 0)
+      add(false, fmt::format("sandbox layer '{}' is not whole: {}", layer, state.get<std::string>()),
+          mend_layer(layer));
+  }
+  for (const auto& breach : report["breaches"])
+    add(true, fmt::format("sandbox: untrusted code can do this: {}", breach.get<std::string>()),
+        mend_layer("namespaces"));
+  if (report["disk"].value("free_gib", 1e9) < 5)
+    add(false,
+        fmt::format("{:.1f} GiB of disk are free: checkpoints may not fit", report["disk"].value("free_gib", 0.0)),
+        "tritonforge run RECIPE --output /another/disk/run");
+  if (report["memory"].value("available_gib", 1e9) < 4)
+    add(false, "less than 4 GiB of memory are free", "ps -eo rss,pid,args --sort=-rss | head   (who has it)");
+  return all;
+}
 
 void add_doctor_command(CLI::App& app) {
   auto* command = app.add_subcommand("doctor", "checks the machine and says what will be used and what is missing");
@@ -123,7 +155,10 @@ void add_doctor_command(CLI::App& app) {
     const Json report = examine();
     const auto all = findings(report);
     if (*json) {
-      fmt::print("{}\n", report.dump(2));
+      Json whole = report;
+      for (const auto& finding : all)
+        whole["findings"].push_back({{"bad", finding.bad}, {"text", finding.text}, {"mend", finding.mend}});
+      fmt::print("{}\n", whole.dump(2));
     } else {
       print_text(report, all);
     }

@@ -6,20 +6,9 @@
 
 #include "base/filesystem.h"
 #include "base/json.h"
+#include "base/line_tail.h"
 
 namespace tritonforge::dashboard {
-
-// New whole lines of a growing file. A last line without its newline waits; a file that became shorter is read anew.
-class LineTail {
- public:
-  explicit LineTail(fs::path path) : path_(std::move(path)) {}
-  std::vector<std::string> poll();  // empty where there is no file yet
-
- private:
-  fs::path path_;
-  uint64_t offset_ = 0;
-  std::string partial_;
-};
 
 // A trajectory as the page shows it: without token ids, log-probabilities and weight versions.
 Json without_tokens(Json trajectory);

@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "dashboard/page.h"
+#include "tracking/figures.h"
 
 namespace tritonforge::dashboard {
 namespace {
@@ -30,6 +31,23 @@ net::Response page_part(std::string_view text, const std::string& type) {
                       {"referrer-policy", "no-referrer"},
                       {"cache-control", "no-cache"}};
   return response;
+}
+
+// Name and help of every figure that a step may have, as Prometheus gets it (docs/metrics.md).
+std::map<std::string, std::string> run_metrics() {
+  std::map<std::string, std::string> help = {
+      {"step", "the last step, by stage"},
+      {"step_time_seconds", "when it ended, in Unix time, by stage"},
+      {"role_up", "1 where the role is green, 0.5 where it starts or is under load, 0 where it is red"},
+      {"role_restarts", "times that the role was started again"},
+      {"going_on", "1 while the run goes on"},
+      {"progress", "share of the stage that is done"}};
+  const std::string prefix = tracking::prometheus_name("");
+  for (const tracking::FigureName& name : tracking::figure_names()) {
+    for (const std::string& key : {std::string(name.key), tracking::sft_key(name.key)})
+      help[tracking::prometheus_name(key).substr(prefix.size())] = std::string(name.help);
+  }
+  return help;
 }
 
 size_t limit_of(const net::Request& request) {
@@ -62,11 +80,14 @@ struct DashboardServer::Impl {
   void watch(std::stop_token stop);
   void look();
   void broadcast(const std::string& text);
+  void set_run_metrics();
+  Json targets() const;
 
   std::mutex mutex;  // folder and listeners
   RunFolder& folder;
   std::vector<net::ResponderPtr> listeners;
   net::Metrics metrics{"dashboard", {{"listeners", "pages that follow /api/events"}}};
+  net::Metrics run{"run", run_metrics()};
   int inotify = -1, wake = -1;
   net::HttpServer server;
   std::jthread watcher;
@@ -74,6 +95,43 @@ struct DashboardServer::Impl {
 
 void DashboardServer::Impl::broadcast(const std::string& text) {
   std::erase_if(listeners, [&](const auto& listener) { return !listener->write(text); });
+}
+
+// What the run's folder says now. Steps are in the order of their stages: the last one of each stage stays.
+void DashboardServer::Impl::set_run_metrics() {
+  const Json& status = folder.status();
+  for (const Json& role : status.value("roles", Json::array())) {
+    const std::string label = fmt::format("{{role=\"{}\"}}", role.value("name", ""));
+    const std::string state = role.value("state", "");
+    run.set("role_up" + label, state == "green" ? 1 : state == "yellow" ? 0.5 : 0);
+    run.set("role_restarts" + label, role.value("restarts", 0));
+  }
+  run.set("going_on", status.value("state", "") == "running" ? 1 : 0);
+  const Json progress = status.value("progress", Json::object());
+  if (const double total = progress.value("total", 0.0); total > 0)
+    run.set("progress", progress.value("done", 0.0) / total);
+  const std::string prefix = tracking::prometheus_name("");
+  std::map<std::string, const Json*> last;
+  for (const Json& step : folder.steps()) last[step.value("stage", "")] = &step;
+  for (const auto& [stage, step] : last) {
+    const tracking::Point point = tracking::point_of_step(*step);
+    run.set(fmt::format("step{{stage=\"{}\"}}", stage), static_cast<double>(point.step));
+    run.set(fmt::format("step_time_seconds{{stage=\"{}\"}}", stage), point.time);
+    for (const auto& [key, value] : point.values) run.set(tracking::prometheus_name(key).substr(prefix.size()), value);
+  }
+}
+
+// The form of Prometheus' http_sd_configs: every role of the run, and this dashboard.
+Json DashboardServer::Impl::targets() const {
+  Json groups = Json::array();
+  const std::string name = folder.status().value("run", "");
+  for (const Json& role : folder.status().value("roles", Json::array())) {
+    const std::string url = role.value("url", "");
+    if (url.find("://") == std::string::npos) continue;
+    groups.push_back({{"targets", {url.substr(url.find("://") + 3)}},
+                      {"labels", {{"role", role.value("name", "")}, {"run", name}}}});
+  }
+  return groups;
 }
 
 void DashboardServer::Impl::look() {
@@ -125,6 +183,7 @@ void DashboardServer::Impl::add_routes() {
   api("/api/steps", [this](const net::Request&) { return Json(folder.steps()); });
   api("/api/trajectories",
       [this](const net::Request& request) { return Json(folder.trajectories(limit_of(request))); });
+  api("/api/targets", [this](const net::Request&) { return targets(); });
   api("/api/result", [this](const net::Request&) { return folder.result(); });
   server.route("GET", "/health", [this](const net::Request&) {
     return net::health_reply(net::Colour::kGreen, "dashboard", folder.path().string());
@@ -132,7 +191,10 @@ void DashboardServer::Impl::add_routes() {
   server.route("GET", "/metrics", [this](const net::Request&) {
     const std::lock_guard lock(mutex);
     metrics.set("listeners", static_cast<double>(listeners.size()));
-    return metrics.reply();
+    set_run_metrics();
+    net::Response reply = metrics.reply();
+    reply.body += run.text();
+    return reply;
   });
   server.route_async("GET", "/api/events", [this](const net::Request&, net::ResponderPtr reply) {
     reply->begin_stream(200, "text/event-stream", {{"cache-control", "no-store"}});

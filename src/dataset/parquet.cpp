@@ -26,8 +26,8 @@ const ParquetApi& load() {
   void* library = dlopen(library_path().c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     fail(ErrorKind::kMachine,
-         "Parquet files cannot be read or written here: {} (it needs the pyarrow of requirements/python.txt; JSON "
-         "lines need nothing)",
+         "Parquet files cannot be read or written here: {} (pip install pyarrow==26.0.1 brings it; JSON lines need "
+         "nothing)",
          dlerror());
   }
   const auto table = reinterpret_cast<const ParquetApi* (*)()>(dlsym(library, "tritonforge_parquet_api"));
@@ -49,6 +49,15 @@ void check(const ParquetFailure& failure, const std::string& where) {
 }
 
 }  // namespace
+
+std::string parquet_missing() {
+  try {
+    api();
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
 
 ParquetReader::ParquetReader(const fs::path& file, std::vector<WantedColumn> wanted)
     : where_(file.string()), wanted_(std::move(wanted)) {

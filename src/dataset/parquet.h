@@ -67,6 +67,8 @@ struct WantedColumn {
 struct ParquetSource;  // parquet_api.h
 struct ParquetSink;
 
+std::string parquet_missing();  // why Parquet files cannot be read or written here; "" where they can
+
 // A file of anybody's: 32-bit integers, dictionaries, large strings, any compression. Read by its row groups, so that a
 // data set need not fit in memory; a row group of more than 4 GiB is refused. Not for several threads.
 class ParquetReader {

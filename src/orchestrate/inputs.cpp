@@ -1,5 +1,6 @@
 #include "orchestrate/inputs.h"
 
+#include "base/hub.h"
 #include "base/rng.h"
 
 namespace tritonforge::orchestrate {
@@ -7,7 +8,8 @@ namespace {
 
 std::vector<Problem> problems_of(const char* key, const std::string& path, const std::vector<int64_t>& levels,
                                  const std::vector<std::string>& ids) {
-  if (!fs::exists(resolve_path(path))) fail(ErrorKind::kNotFound, "{}: no such file or folder: {}", key, path);
+  if (!fs::exists(resolve_path(path)))
+    fail(ErrorKind::kNotFound, "{}: no such file or folder: {}{}", key, path, pull_hint(path));
   auto problems = dataset::select_problems(dataset::read_problems(resolve_path(path)), {levels.begin(), levels.end()},
                                            ids);
   if (problems.empty()) fail(ErrorKind::kUsage, "{}: nothing is left of {} after the level filter", key, path);
@@ -27,7 +29,8 @@ std::vector<Problem> limited(std::vector<Problem> problems, int64_t limit, uint6
 
 std::vector<dataset::Pair> training_pairs(const RecipeConfig& config) {
   const fs::path file = resolve_path(config.data.pairs);
-  if (!fs::is_regular_file(file)) fail(ErrorKind::kNotFound, "data.pairs: no such file: {}", config.data.pairs);
+  if (!fs::is_regular_file(file))
+    fail(ErrorKind::kNotFound, "data.pairs: no such file: {}{}", config.data.pairs, pull_hint(config.data.pairs));
   auto pairs = dataset::read_pairs(file);
   std::erase_if(pairs, [](const dataset::Pair& pair) { return pair.split != "train"; });
   if (pairs.empty()) fail(ErrorKind::kUsage, "data.pairs: {} holds no pair of the split 'train'", config.data.pairs);

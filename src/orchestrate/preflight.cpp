@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/cuda_driver.h"
+#include "base/hub.h"
 #include "net/http.h"
 #include "orchestrate/inputs.h"
 #include "rollout/prompts.h"
@@ -73,14 +74,16 @@ void check_plan(const RecipeConfig& config) {
   if (config.placement.given()) check_degrees(config);
   const fs::path model = resolve_path(config.model.path);
   if (!config.model.is_chat() && !fs::exists(model))
-    fail(ErrorKind::kNotFound, "model.path: no such folder or file: {}", config.model.path);
+    fail(ErrorKind::kNotFound, "model.path: no such folder or file: {}{}", config.model.path,
+         pull_hint(config.model.path));
   check_devices(config);
   const DataSection& data = config.data;
   const bool sft = config.has_stage("sft");
   if (sft && !data.text.empty() && !fs::is_regular_file(resolve_path(data.text)))
-    fail(ErrorKind::kNotFound, "data.text: no such file: {}", data.text);
+    fail(ErrorKind::kNotFound, "data.text: no such file: {}{}", data.text, pull_hint(data.text));
   if (sft && !data.conversations.empty() && !packed_stem(config) && !fs::exists(resolve_path(data.conversations)))
-    fail(ErrorKind::kNotFound, "data.conversations: no such file or folder: {}", data.conversations);
+    fail(ErrorKind::kNotFound, "data.conversations: no such file or folder: {}{}", data.conversations,
+         pull_hint(data.conversations));
   if (config.has_stage("data") || (sft && data.from_pairs())) training_pairs(config);
   if (!config.generates()) return;
   if (config.model.is_chat()) {  // what its prompts take is the server's to say

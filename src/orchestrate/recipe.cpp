@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <map>
 
+#include "base/hub.h"
 #include "rollout/reward.h"
 
 namespace tritonforge::orchestrate {
@@ -47,6 +48,15 @@ void require_recipe(const fs::path& path) {
   const auto recipes = names_in(path.has_parent_path() ? path.parent_path() : ".",
                                 [](const fs::path& entry) { return entry.extension() == ".yaml"; });
   fail(ErrorKind::kNotFound, "there is no recipe {}{}", path.string(), nearest_hint(path.filename().string(), recipes));
+}
+
+// As given, else of the program's own recipes: recipes/quickstart.yaml, quickstart.
+fs::path find_recipe(const fs::path& given) {
+  if (fs::exists(given) || given.is_absolute()) return given;
+  const fs::path root = resolve_path("recipes").parent_path();
+  for (const fs::path& place : {root / given, root / "recipes" / given, root / "recipes" / (given.string() + ".yaml")})
+    if (fs::is_regular_file(place)) return place;
+  return given;
 }
 
 YAML::Node load_extended(const fs::path& path, int depth) {
@@ -229,6 +239,7 @@ namespace {
 const std::vector<std::string> kFree = {"dashboard_port",
                                         "share_device",
                                         "supervisor",
+                                        "tracking",
                                         "engine",
                                         "model.device",
                                         "rollout.concurrency",
@@ -299,7 +310,8 @@ std::vector<std::string> deciding_changes(RecipeConfig before, RecipeConfig now,
   return changes;
 }
 
-RecipeConfig load_recipe(const fs::path& path, const std::vector<std::string>& overrides) {
+RecipeConfig load_recipe(const fs::path& given, const std::vector<std::string>& overrides) {
+  const fs::path path = find_recipe(given);
   YAML::Node node = load_extended(path, 0);
   for (const auto& assignment : overrides) apply_override(node, assignment);
   if (const std::string name = algorithm_of(node); !name.empty()) node = merged(algorithm_keys(name), node);
@@ -312,7 +324,10 @@ fs::path resolve_path(const std::string& path) {
   if (given.empty()) return given;
   if (given.is_absolute() || fs::exists(given)) return fs::absolute(given);
   const char* root = std::getenv("TRITONFORGE_ROOT");
-  return root ? fs::path(root) / given : fs::absolute(given);
+  const fs::path below = root ? fs::path(root) / given : fs::absolute(given);
+  if (fs::exists(below)) return below;
+  const auto name = parse_hub_name(path);
+  return name ? cached(*name).value_or(below) : below;
 }
 
 }  // namespace tritonforge::orchestrate

@@ -11,6 +11,7 @@
 #include "orchestrate/algorithms.h"
 #include "orchestrate/placement.h"
 #include "orchestrate/supervisor.h"
+#include "orchestrate/trackers.h"
 #include "rollout/options.h"
 #include "train/config.h"
 
@@ -22,7 +23,9 @@ struct ModelSection {
   bool is_chat() const { return !chat_url.empty(); }
   template <typename V>
   void describe(V& v) {
-    v("path", path, "folder in Hugging Face form, or a GGUF file; relative to the repository root");
+    v("path", path,
+      "folder in Hugging Face form, or a GGUF file, relative to the repository root; or a hub's name that was pulled "
+      "(tritonforge model pull)");
     v("chat_url", chat_url,
       "in its place, for a bench: base URL of a server with OpenAI's chat completions (http://host:8000/v1); the key "
       "for it is OPENAI_API_KEY of the environment");
@@ -171,6 +174,7 @@ struct RecipeConfig {
   EngineSection engine;
   EvaluatorSection evaluator;
   SupervisorOptions supervisor;
+  TrackingSection tracking;
   template <typename V>
   void describe(V& v) {
     v("name", name, required(), "name of the run's folder");
@@ -189,6 +193,7 @@ struct RecipeConfig {
     v("engine", engine, "inference engines");
     v("evaluator", evaluator, "how candidates are judged");
     v("supervisor", supervisor, "when a role is restarted");
+    v("tracking", tracking, "who else gets the run's figures");
   }
   void validate() const;  // throws kUsage naming the field
   bool has_stage(const std::string& stage) const;
@@ -207,13 +212,15 @@ struct RecipeConfig {
 // not `begun`.
 std::vector<std::string> deciding_changes(RecipeConfig before, RecipeConfig now, const std::vector<std::string>& begun);
 
-// Reads a recipe, applies `--set` overrides, validates. A recipe may begin from another: `extends: quickstart.yaml`.
+// Reads a recipe (a file, or the name of one that comes with the program: quickstart), applies `--set` overrides,
+// validates. A recipe may begin from another: `extends: quickstart.yaml`.
 RecipeConfig load_recipe(const fs::path& path, const std::vector<std::string>& overrides);
 
 // Every option of a recipe as a page in Markdown (docs/recipes.md): `tritonforge run --options`.
 std::string recipe_reference();
 
-// A path of a recipe: absolute or empty as it is, otherwise below TRITONFORGE_ROOT (or the current folder).
+// A path of a recipe: absolute or empty as it is, otherwise below the current folder or TRITONFORGE_ROOT; where neither
+// has it, what the hub's cache has under that name (base/hub.h).
 fs::path resolve_path(const std::string& path);
 
 }  // namespace tritonforge::orchestrate

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/progress.h"
+#include "orchestrate/origin.h"
 #include "orchestrate/preflight.h"
 #include "orchestrate/ssh_launcher.h"
 #include "orchestrate/stages.h"
@@ -265,6 +266,7 @@ void run_recipe(const RecipeConfig& config, const RunOptions& options) {
   SignalWaiter signals;
   RunRecord record(fs::absolute(folder), options.resume);
   keep_recipe(config, record);
+  Origin origin(config, record.folder());
   for (const fs::path& swept : SharedFolder::sweep()) log::info("removed {}, which a killed run left", swept.string());
   if (options.resume && stages_left(config, record).empty()) return show_finished(config, record, options.json);
   launcher->prepare();
@@ -280,6 +282,7 @@ void run_recipe(const RecipeConfig& config, const RunOptions& options) {
   std::atomic<bool> finished{false};
   int signal = 0;
   const auto start = Clock::now();
+  Trackers trackers(config.tracking, record.folder());
   {
     StatusThread status(run, view);
     Interruption interruption(run.supervisor, status);
@@ -302,6 +305,7 @@ void run_recipe(const RecipeConfig& config, const RunOptions& options) {
     signal = interruption.signal_number();
     record.set_end(!failure ? "finished" : signal != 0 ? "stopped" : "failed", reason_of(failure, signal));
   }
+  for (const std::string& line : trackers.stop()) log::warn("{}", line);
   if (failure) fail_with_advice(failure, signal, record.folder());
   print_result(record, options.json,
                format_duration(seconds_since(start)) + (options.resume ? " since --resume" : " in all"));

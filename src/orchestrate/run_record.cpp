@@ -291,7 +291,8 @@ void RunRecord::write_status(const std::vector<RoleStatus>& roles, const std::st
                     {"detail", role.detail},
                     {"restarts", role.restarts},
                     {"pid", role.pid},
-                    {"host", role.host}});
+                    {"host", role.host},
+                    {"url", role.url}});
   }
   std::unique_lock lock(mutex_);
   const Json status = {{"run", run_name},

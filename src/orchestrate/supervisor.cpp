@@ -48,6 +48,7 @@ void Supervisor::start(std::vector<RoleSpec> specs) {
     for (auto& spec : specs) {
       auto role = std::make_shared<Role>();
       role->status.name = spec.name;
+      role->status.url = spec.url;
       role->status.detail = "starting";
       role->spec = std::move(spec);
       role->watcher = std::thread([this, role = role.get()] { watch(*role); });

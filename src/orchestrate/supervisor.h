@@ -63,6 +63,7 @@ struct RoleStatus {
   int restarts = 0;
   pid_t pid = -1;
   std::string host;  // of the process that answers; "": this machine
+  std::string url;   // where it answers, from this machine
 };
 
 class Supervisor {

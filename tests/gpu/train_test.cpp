@@ -300,7 +300,10 @@ TEST_F(TrainOnGpu, TheMemoryPlanIsWhatIsUsed) {
     const double off = static_cast<double>(used() - before) / static_cast<double>(trainer.memory_plan()->total()) - 1;
     for (const std::string& line : trainer.memory_plan()->lines()) fmt::print("{}\n", line);
     fmt::print("{:+.2f} % used\n", 100 * off);
-    EXPECT_LT(std::abs(off), 0.05);
+    EXPECT_LT(off, 0.05);
+    // The plan counts the code of kernels, 0.375 GiB, of which tests before this one may have loaded all.
+    const double code = 0.375 * (1 << 30) / static_cast<double>(trainer.memory_plan()->total());
+    EXPECT_GT(off, -0.05 - code);
 
     double parts = 0;
     for (const double seconds : metrics.part_seconds) parts += seconds;

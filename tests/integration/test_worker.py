@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -92,3 +93,20 @@ def test_where_torch_is_a_rocm_build_no_process_dumps_and_each_sees_its_own_gpu(
     assert denied["ROCR_VISIBLE_DEVICES"] == ""
     on_nvidia = zygote.environment({"folder": "/job", "gpu": True, "gpu_uuid": ""}, inherited, rocm=False)
     assert on_nvidia["CUDA_VISIBLE_DEVICES"] == "0" and "AMD_LOG_LEVEL" not in on_nvidia
+
+
+def test_a_rocm_child_gets_the_variables_that_the_document_lists():
+    """docs/amd.md: what its table says is set by us is set, and nothing else of that kind is."""
+    from tritonforge_worker import zygote
+
+    rows = [line.split("|")[1:-1] for line in (ROOT / "docs/amd.md").read_text().splitlines() if line.startswith("| `")]
+    listed = {}
+    for names, values, _, ours in rows:
+        if ours.strip().startswith("yes"):
+            listed |= dict(zip(re.findall("`([A-Z_]+)`", names), values.replace(" ", "").split(",")))
+    visible = listed.pop("ROCR_VISIBLE_DEVICES")
+    assert visible == "theGPU'sUUID"
+    assert listed == zygote.ROCM
+    child = zygote.environment({"folder": "/job", "gpu": True, "gpu_uuid": "GPU-7"}, {}, rocm=True)
+    assert {name: child[name] for name in listed} == listed
+    assert child["ROCR_VISIBLE_DEVICES"] == "GPU-7"

@@ -88,6 +88,7 @@ def is_rocm():
 # A process that dies of a memory fault shall leave no dump behind and take nobody along: no core files of the process
 # or of the GPU, no log, one hardware queue, and copies by kernels (the DMA engines outlive a faulting process).
 ROCM = {
+    "HSA_DISABLE_COREDUMP_ON_EXCEPTION": "1",  # read by ROCr since ROCm 7; docs/amd.md says who reads the others
     "HSA_ENABLE_COREDUMP": "0",
     "HIP_ENABLE_COREDUMP": "0",
     "ROCM_DISABLE_CRASH_DUMP": "1",

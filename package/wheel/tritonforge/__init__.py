@@ -1,0 +1,1 @@
+"""The program `tritonforge` with what it reads at run time: worker/, recipes/, problems/, models/, docs/."""

@@ -1,0 +1,102 @@
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/clock.h"
+#include "base/line_tail.h"
+#include "base/log.h"
+#include "base/named_enum.h"
+#include "tracking/receiver.h"
+
+namespace tritonforge::tracking {
+namespace {
+
+// Wakes where a file of the folder changed, or `stop` was requested.
+class FolderWatch {
+ public:
+  FolderWatch(const fs::path& folder, const std::stop_token& stop)
+      : inotify_(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK)), wake_(::eventfd(0, EFD_CLOEXEC)), ring_(stop, [this] {
+          const uint64_t one = 1;
+          if (::write(wake_, &one, sizeof one) != sizeof one) log::error("tracking: cannot wake its watcher");
+        }) {
+    constexpr uint32_t kEvents = IN_MODIFY | IN_CLOSE_WRITE | IN_MOVED_TO | IN_CREATE;
+    if (inotify_ < 0 || wake_ < 0 || ::inotify_add_watch(inotify_, folder.c_str(), kEvents) < 0)
+      fail(ErrorKind::kUnavailable, "cannot watch {}: {}", folder.string(), std::strerror(errno));
+  }
+  ~FolderWatch() {
+    ::close(inotify_);
+    ::close(wake_);
+  }
+  FolderWatch(const FolderWatch&) = delete;
+  FolderWatch& operator=(const FolderWatch&) = delete;
+  void wait() {
+    pollfd waiting[2] = {{inotify_, POLLIN, 0}, {wake_, POLLIN, 0}};
+    ::poll(waiting, 2, -1);
+    char buffer[16384];
+    while (::read(inotify_, buffer, sizeof buffer) > 0) {}
+  }
+
+ private:
+  int inotify_, wake_;
+  std::stop_callback<std::function<void()>> ring_;
+};
+
+// How far a receiver has what the run wrote.
+struct Position {
+  uint64_t steps = 0;  // bytes of steps.jsonl
+  int64_t rows = 0;    // of state.json
+};
+
+Position read_position(const fs::path& file) {
+  if (!fs::exists(file)) return {};
+  const Json json = parse_json(read_file(file), file.string());
+  return {require<uint64_t>(json, "steps", file.string()), require<int64_t>(json, "rows", file.string())};
+}
+
+Json rows_of(const fs::path& run) {
+  const fs::path state = run / "state.json";
+  if (!fs::exists(state)) return Json::array();
+  return optional_field<Json>(parse_json(read_file(state), state.string()), "rows", Json::array(), state.string());
+}
+
+}  // namespace
+
+int64_t track(const Destination& destination, const fs::path& run, bool follow, const std::stop_token& stop) {
+  if (!fs::exists(run / "state.json")) fail(ErrorKind::kNotFound, "no run in {}: it has no state.json", run.string());
+  const fs::path file = run / "tracking" / fmt::format("{}.json", name_of(destination.target));
+  fs::create_directories(file.parent_path());
+  Position position = read_position(file);
+  const auto receiver = make_receiver(destination, run);
+  FolderWatch watch(run, stop);
+  LineTail steps(run / "steps.jsonl", position.steps);
+  int64_t handed_over = 0;
+  while (true) {
+    const bool last = !follow || stop.stop_requested();  // before the look: what came before the request is seen
+    int64_t points = 0;
+    for (const std::string& line : steps.poll()) {
+      const Json step = parse_json_or_discard(line);
+      if (!step.is_object()) continue;  // cut off by a crash; the step is written again
+      receiver->put(point_of_step(step));
+      ++points;
+    }
+    const Json rows = rows_of(run);
+    for (; position.rows < static_cast<int64_t>(rows.size()); ++position.rows, ++points)
+      receiver->put(point_of_row(rows[static_cast<size_t>(position.rows)], position.rows, unix_seconds()));
+    if (points > 0) {
+      receiver->flush();
+      position.steps = steps.offset();
+      write_file_atomic(file, Json{{"steps", position.steps}, {"rows", position.rows}}.dump());
+      handed_over += points;
+    }
+    if (last) break;
+    watch.wait();
+  }
+  receiver->finish();
+  return handed_over;
+}
+
+}  // namespace tritonforge::tracking

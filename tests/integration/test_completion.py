@@ -1,0 +1,62 @@
+"""What a shell offers after the words typed so far, by the completion that the program prints of itself; and that
+man(1)'s formatter takes the manual without a complaint. A shell that is not here is skipped."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(os.environ.get("TRITONFORGE_ROOT", pathlib.Path(__file__).resolve().parents[2]))
+BINARY = os.environ.get("TRITONFORGE_BINARY", str(ROOT / "build/tritonforge"))
+
+
+def said(*arguments):
+    return subprocess.run([BINARY, *arguments], capture_output=True, text=True, check=True).stdout
+
+
+def bash_offers(script, *words):
+    line = " ".join(f"'{word}'" for word in ("tritonforge", *words))
+    ask = f"source {script}; COMP_WORDS=({line}); COMP_CWORD={len(words)}; _tritonforge; "
+    ask += "printf '%s\\n' \"${COMPREPLY[@]}\""
+    return set(subprocess.run(["bash", "-uc", ask], capture_output=True, text=True, check=True).stdout.split())
+
+
+def test_bash_offers_commands_flags_and_values(tmp_path):
+    script = tmp_path / "tritonforge.bash"
+    script.write_text(said("completion", "bash"))
+    assert {"run", "serve", "doctor", "model"} <= bash_offers(script, "")
+    assert "agent" not in bash_offers(script, "")
+    assert bash_offers(script, "serve", "ro") == {"router"}
+    assert bash_offers(script, "serve", "router", "--pol") == {"--policy"}
+    assert {"round_robin", "cache_aware"} <= bash_offers(script, "serve", "router", "--policy", "")
+    assert bash_offers(script, "model", "pull", "name", "--rev") == {"--revision"}
+    assert bash_offers(script, "run", "--output", "") == set()  # names of files, by bash itself
+    assert bash_offers(script, "run", "quick") == set()
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_read_theirs(shell, tmp_path):
+    if not shutil.which(shell):
+        pytest.skip(f"{shell} is not installed here")
+    script = tmp_path / f"completion.{shell}"
+    script.write_text(said("completion", shell))
+    subprocess.run([shell, "-n", script], check=True)
+    if shell == "fish":
+        ask = f"source {script}; complete -C 'tritonforge serve router --policy r'"
+        offered = subprocess.run(["fish", "-c", ask], capture_output=True, text=True, check=True).stdout
+        assert "round_robin" in offered.split()
+
+
+def test_man_takes_the_manual(tmp_path):
+    if not shutil.which("groff"):
+        pytest.skip("groff is not installed here")
+    page = tmp_path / "tritonforge.1"
+    page.write_text(said("manual"))
+    result = subprocess.run(["groff", "-man", "-ww", "-Tutf8", page], capture_output=True, text=True, check=True)
+    assert result.stderr == ""
+    shown = re.sub("\x1b\\[[0-9]*m|.\x08", "", result.stdout)  # bold: escapes, or letters struck twice
+    for words in ("tritonforge serve router", "least_loaded", "EXIT STATUS", "tritonforge model pull"):
+        assert words in shown, words
