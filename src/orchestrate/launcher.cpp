@@ -72,8 +72,9 @@ void Launched::stop(double grace_s) {
   for (Member& member : members_) member.process->signal(SIGKILL);  // a carrier that does not answer
 }
 
-std::vector<std::string> Launcher::carrier(const Job& job, size_t, const Place& place) {
-  fail(ErrorKind::kUsage, "{} is placed on {}: --launcher ssh starts roles on other hosts", job.role, place.host);
+Carrier Launcher::carrier(const Job& job, size_t, const Place& place) {
+  fail(ErrorKind::kUsage, "{} is placed on {}: --launcher ssh or ray starts roles on other hosts", job.role,
+       place.host);
 }
 
 std::vector<Place> Launcher::place(const Job& job) {
