@@ -19,7 +19,7 @@ namespace tritonforge::orchestrate {
 namespace {
 
 constexpr double kPin = 0.001;        // of a node's own resource, of which each node has one
-constexpr double kReserveTimeout = 90;  // seconds
+constexpr int kStartTimeout = 45;       // seconds, less than a check of a host may take
 
 fs::path program() {
   const fs::path path = own_executable().parent_path() / "tritonforge-ray";
@@ -156,7 +156,8 @@ RayLauncher::~RayLauncher() {
 
 std::vector<std::string> RayLauncher::command(const std::string& mode) const {
   std::vector<std::string> argv = {program_.string(), mode,          "--address",   address_,
-                                   "--library",       folder_.string(), "--namespace", space_};
+                                   "--library",       folder_.string(), "--namespace", space_,
+                                   "--timeout",       std::to_string(kStartTimeout)};
   if (!runtime_env_.empty()) argv.insert(argv.end(), {"--runtime-env", runtime_env_});
   return argv;
 }
@@ -211,10 +212,11 @@ void RayLauncher::reserve() {
     fail(ErrorKind::kUnavailable, "tritonforge-ray: {}", std::strerror(errno));
   pollfd waiter{reply.get(), POLLIN, 0};
   char text[16] = {};
-  const bool spoke = ::poll(&waiter, 1, static_cast<int>(kReserveTimeout * 1000)) > 0;
+  const double timeout = (1.0 + static_cast<double>(groups_.size())) * kStartTimeout;
+  const bool spoke = ::poll(&waiter, 1, static_cast<int>(timeout * 1000)) > 0;
   if (!spoke || ::read(reply.get(), text, sizeof text - 1) <= 0)
-    fail(ErrorKind::kMachine, "Ray has no room for the run's placement groups ({})",
-         spoke ? "its message is above" : fmt::format("no answer in {} s", kReserveTimeout));
+    fail(ErrorKind::kMachine, "Ray did not make the run's placement groups ({})",
+         spoke ? "its message is above" : fmt::format("no answer in {} s", timeout));
 }
 
 void RayLauncher::ended(const std::string& role, const Launched& launched) {

@@ -99,7 +99,8 @@ void write_all(int fd, const std::string& bytes) {
 int hold(const Options& options) {
   std::string line;
   if (!std::getline(std::cin, line)) throw std::invalid_argument("hold: no groups on its standard input");
-  for (const auto& [name, bundles] : json::parse(line).items()) {
+  const json groups = json::parse(line);
+  for (const auto& [name, bundles] : groups.items()) {
     ray::PlacementGroupCreationOptions wanted;
     wanted.name = name;
     wanted.strategy = ray::PlacementStrategy::PACK;

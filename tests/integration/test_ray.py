@@ -1,0 +1,137 @@
+"""`run --launcher ray` on a Ray cluster of three nodes: this machine and two network namespaces. A node that is killed
+costs a step: its roles come back elsewhere and the weights are those of a run on this machine alone."""
+
+import contextlib
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+
+from machines import Machine, remove_all, require_namespaces
+from test_run import BINARY, ROOT, Run
+
+RAY = pathlib.Path(
+    subprocess.run([ROOT / "requirements/install", "--ray-python"], capture_output=True, text=True, check=True).stdout
+).parent / "ray"
+
+TEMPORARY = f"/tmp/tfray{os.getpid()}"  # Ray's: paths of sockets are short
+
+# Stages and sizes that leave the undisturbed run under half a minute.
+SMALL = [
+    "stages=[sft, rl]",
+    "rl.steps=2",
+    "rollout.max_turns=1",
+    "rl.train.checkpoint_interval=1",
+    "supervisor.hung_after_s=20",
+]
+# No worker of Python's is started that nobody asked for, and a node that does not answer is given up in seconds.
+QUICK = {
+    "RAY_enable_worker_prestart": "0",
+    "RAY_prestart_worker_first_driver": "0",
+    "RAY_health_check_initial_delay_ms": "1000",
+    "RAY_health_check_period_ms": "500",
+    "RAY_health_check_timeout_ms": "2000",
+    "RAY_health_check_failure_threshold": "4",
+    "RAY_raylet_start_wait_time_s": "60",
+}
+
+
+def flags(settings):
+    return [word for setting in settings for word in ("--set", setting)]
+
+
+def require_ray():
+    require_namespaces()
+    if not RAY.exists() or not pathlib.Path(BINARY).with_name("tritonforge-ray").exists():
+        pytest.skip("Ray is not installed here: make ray")
+
+
+def start_ray(address, folder, *words, through=lambda *command: list(command)):
+    command = through(
+        *(str(RAY), "start", "--node-ip-address", address, "--num-gpus", "0", "--object-store-memory", "80000000"),
+        *("--disable-usage-stats", "--block", *words),
+    )
+    with open(folder / "log", "w") as log:
+        return subprocess.Popen(command, env=dict(os.environ, **QUICK), stdout=log, stderr=log, cwd="/")
+
+
+class Node(Machine):
+    """A machine with a raylet, and the worker processes that it starts."""
+
+    def start(self):
+        # Its own folder for Ray's sockets: raylets that start side by side in one would choose the same names.
+        own = 'mount -t tmpfs none "$0" && exec "$@"'
+        self.ray = start_ray(
+            *(self.address, self.folder, "--num-cpus", "4", "--address", f"{self.head}:6379"),
+            through=lambda *command: self.command("unshare", "-m", "sh", "-c", own, TEMPORARY, *command),
+        )
+
+    def remove(self):
+        super().remove()
+        self.ray.wait()
+
+
+def with_children(pid):
+    """The process and all that came of it."""
+    parents = {}
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            text = stat.read_text()
+            parents.setdefault(int(text[text.rindex(")") + 2 :].split()[1]), []).append(int(text.split()[0]))
+    found = [pid]
+    for each in found:
+        found += parents.get(each, [])
+    return found
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    require_ray()
+    folder = tmp_path_factory.mktemp("cluster")
+    nodes, head = [], None
+    try:
+        nodes = [Node(number, folder) for number in (1, 2)]
+        pathlib.Path(TEMPORARY).mkdir()
+        head = start_ray(
+            *(Machine.head, folder, "--num-cpus", "2", "--head", "--port", "6379", "--temp-dir", TEMPORARY),
+            *("--include-dashboard", "true"),
+        )
+        wait_for_port(6379, head, folder / "log")
+        for node in nodes:
+            node.start()
+        yield nodes
+    finally:
+        remove_all(nodes)
+        if head:
+            for pid in with_children(head.pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            head.wait()
+            shutil.rmtree(TEMPORARY, ignore_errors=True)
+
+
+def wait_for_port(port, process, log):
+    deadline = time.monotonic() + 60
+    while socket.socket().connect_ex((Machine.head, port)) != 0:
+        assert process.poll() is None and time.monotonic() < deadline, log.read_text()
+        time.sleep(0.05)
+
+
+def test_by_hand(cluster, tmp_path):
+    settings = [
+        *SMALL,
+        f"placement.hosts=[localhost, {Machine.head}, {cluster[0].address}, {cluster[1].address}]",
+        f"placement.actor.hosts=[{cluster[0].address}]",
+        f"placement.rollout={{engines: 2, hosts: [{cluster[0].address}, {cluster[1].address}]}}",
+        f"placement.eval.hosts=[{Machine.head}]",
+    ]
+    began = time.monotonic()
+    run = Run(tmp_path, "--launcher", "ray", "--ray-address", f"{Machine.head}:6379", *flags(settings), output="cluster")
+    print(run.finish()[-2000:], time.monotonic() - began)
