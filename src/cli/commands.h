@@ -20,6 +20,7 @@ void add_plan_command(CLI::App& app);
 void add_report_command(CLI::App& app);
 void add_run_command(CLI::App& app);
 void add_score_command(CLI::App& app);
+void add_submit_command(CLI::App& app);
 void add_tokenize_command(CLI::App& app);
 
 // `serve`, and under it one role a file, listed in serve.cpp.

@@ -124,14 +124,86 @@ def wait_for_port(port, process, log):
         time.sleep(0.05)
 
 
-def test_by_hand(cluster, tmp_path):
-    settings = [
-        *SMALL,
-        f"placement.hosts=[localhost, {Machine.head}, {cluster[0].address}, {cluster[1].address}]",
-        f"placement.actor.hosts=[{cluster[0].address}]",
-        f"placement.rollout={{engines: 2, hosts: [{cluster[0].address}, {cluster[1].address}]}}",
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    require_ray()
+    run = Run(tmp_path_factory.mktemp("alone"), *flags(SMALL))
+    run.finish()
+    return run
+
+
+def on_cluster(folder, settings, *words, output="cluster"):
+    address = ["--launcher", "ray", "--ray-address", f"{Machine.head}:6379"]
+    return Run(folder, *address, *flags(SMALL + settings), *words, output=output)
+
+
+def placed(nodes):
+    """Two engines, one trainer, one evaluator over three nodes; that of this machine is a node like the others."""
+    first, second = (node.address for node in nodes)
+    return [
+        f"placement.hosts=[localhost, {Machine.head}, {first}, {second}]",
+        f"placement.rollout={{engines: 2, hosts: [{first}, {second}]}}",
+        f"placement.actor.hosts=[{first}]",
         f"placement.eval.hosts=[{Machine.head}]",
     ]
+
+
+def hosts_of(run):
+    return {role["name"]: role["host"] for role in run.status()["roles"]}
+
+
+def open_to_strangers(addresses, space):
+    """Which of these answer a stranger with anything but an end, asked from another namespace."""
+    script = """
+import socket, sys
+for address in sys.argv[1:]:
+    host, port = address.rsplit(":", 1)
+    for words in (b"GET / HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n", b"0" * 32 + b" serve\\n", b"x" * 200):
+        with socket.create_connection((host, int(port)), timeout=20) as stranger:
+            stranger.sendall(words)
+            try:
+                if stranger.recv(1): print(address)
+            except ConnectionResetError: pass
+"""
+    command = ["ip", "netns", "exec", space, "python3", "-c", script, *addresses]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+
+
+def listening_here():
+    """Addresses beyond loopback where a process of ours listens on this machine; Ray's drivers have ports of Ray's."""
+    listed = subprocess.run(["ss", "-Hltnp"], capture_output=True, text=True, check=True).stdout
+    sockets = [line.split() for line in listed.splitlines() if '"tritonforge"' in line]
+    return [s[3] for s in sockets if not s[3].startswith("127.")]
+
+
+def test_a_node_killed_at_any_instant_costs_its_step_alone(alone, cluster, tmp_path, monkeypatch):
+    # A cache of its own: the binary reaches the nodes by the launcher, as it does the first time.
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    run = on_cluster(tmp_path, placed(cluster))
     began = time.monotonic()
-    run = Run(tmp_path, "--launcher", "ray", "--ray-address", f"{Machine.head}:6379", *flags(settings), output="cluster")
-    print(run.finish()[-2000:], time.monotonic() - began)
+    run.wait_for(lambda: run.status()["roles"], "roles")
+    print("prepared", time.monotonic() - began)
+    run.wait_for(lambda: run.status()["stage"] == "rl" and hosts_of(run).get("trainer"), "RL")
+    first, second = (node.address for node in cluster)
+    assert {name: host for name, host in hosts_of(run).items() if host} == {
+        "trainer": first,
+        "engine-0": first,
+        "engine-1": second,
+        "evaluator": Machine.head,
+    }
+    # On the nodes nothing of ours listens beyond loopback; here the tunnel does, and tells strangers nothing.
+    assert [[who for _, who in node.listening() if '"tritonforge"' in who] for node in cluster] == [[], []]
+    listening = listening_here()
+    assert listening and all(address.startswith(f"{Machine.head}:") for address in listening)
+    assert open_to_strangers(listening, cluster[1].space) == []
+    after = random.uniform(0, 3)
+    print(f"the node is killed {after:.3f} s later")
+    time.sleep(after)
+    cluster[0].kill()
+    print("killed", time.monotonic() - began)
+    said = run.finish()
+    print(said, time.monotonic() - began)
+    assert run.weights("rl") == alone.weights("rl"), said[-3000:]
+    assert run.weights("sft") == alone.weights("sft")
+    assert [step["step"] for step in run.steps("rl")] == [1, 2]
+    assert len(list((tmp_path / "cache/tritonforge/nodes").iterdir())) == 1
