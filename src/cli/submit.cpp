@@ -72,9 +72,11 @@ void follow(net::HttpClient& ray, const std::string& job) {
     const std::string status = state.value("status", "");
     if (status == "SUCCEEDED") return;
     if (status == "FAILED" || status == "STOPPED") {
+      // Behind its first clause are the end of the log, which is printed already.
       const Json message = state.value("message", Json());
+      const std::string text = message.is_string() ? message.get<std::string>() : "Ray says no more";
       fail(ErrorKind::kUnavailable, "the job {}: {}", status == "FAILED" ? "failed" : "was stopped",
-           message.is_string() ? message.get<std::string>() : "Ray says no more");
+           text.substr(0, text.find_first_of(",\n")));
     }
     std::this_thread::sleep_for(std::chrono::seconds(1));
   }

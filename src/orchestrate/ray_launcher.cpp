@@ -82,11 +82,11 @@ std::map<std::string, double> ray_resources(const Place& place, size_t gpus) {
   return resources;
 }
 
-std::map<std::string, std::vector<RayBundle>> ray_groups(const Layout& layout) {
+std::map<std::string, std::vector<RayBundle>> ray_groups(const Layout& layout, const std::set<std::string>& used) {
   std::map<std::string, std::vector<RayBundle>> groups;
   std::set<std::pair<std::string, int64_t>> counted;
   const auto add = [&](const std::string& group, const std::string& role, size_t rank, const Place& place) {
-    if (place.host == kHead) return;
+    if (place.host == kHead || !used.contains(group)) return;
     const auto fresh = std::ranges::count_if(place.gpus, [&](int64_t id) { return counted.insert({place.host, id}).second; });
     groups[group].push_back({role, rank, place, ray_resources(place, static_cast<size_t>(fresh))});
   };
@@ -147,7 +147,7 @@ RayLauncher::RayLauncher(Layout layout, const RayOptions& options, const fs::pat
       address_(ray_address(options.address)),
       runtime_env_(runtime_env_of(options.runtime_env)),
       space_(fmt::format("tritonforge-{}-{}", ::getpid(), Clock::now().time_since_epoch().count())),
-      groups_(ray_groups(this->layout())),
+      groups_(ray_groups(this->layout(), options.groups)),
       tunnel_(own_address(address_)) {}
 
 RayLauncher::~RayLauncher() {

@@ -22,8 +22,9 @@ struct RayBundle {
 
 // Of a process that is placed there: its cores (at least one), its GPUs, and the node.
 std::map<std::string, double> ray_resources(const Place& place, size_t gpus);
-// By group: "actor", "rollout", "eval". A GPU that several groups share is in the bundle of the first.
-std::map<std::string, std::vector<RayBundle>> ray_groups(const Layout& layout);
+// By group: those of "actor", "rollout" and "eval" that are `used` and not on localhost. A GPU that several groups share
+// is in the bundle of the first.
+std::map<std::string, std::vector<RayBundle>> ray_groups(const Layout& layout, const std::set<std::string>& used);
 
 // HOST:PORT of a cluster's control service. "auto": RAY_ADDRESS, or the cluster that was started on this machine.
 // Throws kUsage for an address of another kind, kMachine where there is none.
@@ -33,6 +34,7 @@ std::vector<std::string> ray_nodes(const std::string& address);
 
 struct RayOptions {
   std::string address = "auto", runtime_env;  // runtime_env: Ray's own, as JSON
+  std::set<std::string> groups;               // those that the run's stages use
 };
 
 class RayLauncher : public RemoteLauncher {

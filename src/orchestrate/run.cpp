@@ -243,9 +243,14 @@ namespace {
 std::unique_ptr<Launcher> make_launcher(const RecipeConfig& config, const RunOptions& options, const fs::path& folder) {
   const Layout layout = config.layout();
   std::vector<Place> places;
-  if (config.trains()) places = layout.actor;
-  if (config.serves()) places.insert(places.end(), layout.engines.begin(), layout.engines.end());
-  if (config.evaluates()) places.push_back(layout.eval);
+  std::set<std::string> groups;
+  const auto use = [&](const std::string& group, const std::vector<Place>& its) {
+    groups.insert(group);
+    places.insert(places.end(), its.begin(), its.end());
+  };
+  if (config.trains()) use("actor", layout.actor);
+  if (config.serves()) use("rollout", layout.engines);
+  if (config.evaluates()) use("eval", {layout.eval});
   const auto away = std::ranges::find_if(places, [](const Place& place) { return place.host != kHead; });
   const std::vector<fs::path> shared = {fs::absolute(folder), fs::absolute(resolve_path(config.model.path))};
   switch (options.launcher) {
@@ -253,7 +258,7 @@ std::unique_ptr<Launcher> make_launcher(const RecipeConfig& config, const RunOpt
     case LauncherKind::kSsh:
       return std::make_unique<SshLauncher>(layout, resolve_path(config.placement.ssh_config), shared);
     case LauncherKind::kRay:
-      return std::make_unique<RayLauncher>(layout, RayOptions{options.ray_address, options.ray_runtime_env},
+      return std::make_unique<RayLauncher>(layout, RayOptions{options.ray_address, options.ray_runtime_env, groups},
                                            fs::absolute(folder), shared);
   }
   if (away != places.end())

@@ -15,12 +15,13 @@ import time
 import pytest
 
 from machines import Machine, remove_all, require_namespaces
-from test_run import BINARY, ROOT, Run
+from test_run import BINARY, RECIPE, ROOT, Run
 
 RAY = pathlib.Path(
     subprocess.run([ROOT / "requirements/install", "--ray-python"], capture_output=True, text=True, check=True).stdout
 ).parent / "ray"
 
+DASHBOARD = "8265"
 TEMPORARY = f"/tmp/tfray{os.getpid()}"  # Ray's: paths of sockets are short
 
 # Stages and sizes that leave the undisturbed run under half a minute.
@@ -101,11 +102,13 @@ def cluster(tmp_path_factory):
         pathlib.Path(TEMPORARY).mkdir()
         head = start_ray(
             *(Machine.head, folder, "--num-cpus", "2", "--head", "--port", "6379", "--temp-dir", TEMPORARY),
-            *("--include-dashboard", "true"),
+            *("--include-dashboard", "true", "--dashboard-host", Machine.head, "--dashboard-port", DASHBOARD),
         )
         wait_for_port(6379, head, folder / "log")
         for node in nodes:
             node.start()
+        for place in (folder, *(node.folder for node in nodes)):
+            wait_for_text("will now block forever", place / "log")
         yield nodes
     finally:
         remove_all(nodes)
@@ -115,6 +118,13 @@ def cluster(tmp_path_factory):
                     os.kill(pid, signal.SIGKILL)
             head.wait()
             shutil.rmtree(TEMPORARY, ignore_errors=True)
+
+
+def wait_for_text(text, log):
+    deadline = time.monotonic() + 60
+    while text not in log.read_text():
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.05)
 
 
 def wait_for_port(port, process, log):
@@ -174,6 +184,31 @@ def listening_here():
     listed = subprocess.run(["ss", "-Hltnp"], capture_output=True, text=True, check=True).stdout
     sockets = [line.split() for line in listed.splitlines() if '"tritonforge"' in line]
     return [s[3] for s in sockets if not s[3].startswith("127.")]
+
+
+def submitted(*words):
+    return subprocess.run(
+        [BINARY, "submit", *words, "--ray-address", f"http://{Machine.head}:{DASHBOARD}"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=ROOT,
+    )
+
+
+def test_a_submitted_run_is_a_job_of_the_cluster(alone, cluster, tmp_path):
+    # Its hosts are the cluster's own, since the recipe names none.
+    (tmp_path / "small.yaml").write_text(RECIPE)
+    settings = flags([*SMALL, "stages=[sft]", "placement.actor.dp=1"])
+    job = submitted(tmp_path / "small.yaml", "--output", tmp_path / "cluster", *settings)
+    assert job.returncode == 0, job.stdout + job.stderr
+    assert job.stdout.startswith("job raysubmit_") and "sft done in" in job.stdout
+    assert (tmp_path / "cluster/models/sft/model.safetensors").read_bytes() == alone.weights("sft")
+    hosts = f"[{', '.join([Machine.head, *(node.address for node in cluster)])}]"
+    assert f"hosts: {hosts}" in (tmp_path / "cluster/recipe.yaml").read_text()
+    # One that fails says so: here, that its folder holds a run already.
+    again = submitted(tmp_path / "small.yaml", "--output", tmp_path / "cluster", *settings)
+    assert again.returncode == 1 and "the job failed" in again.stderr and "--resume" in again.stdout, again.stdout
 
 
 def test_a_node_killed_at_any_instant_costs_its_step_alone(alone, cluster, tmp_path, monkeypatch):
