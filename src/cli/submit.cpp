@@ -95,7 +95,9 @@ void add_submit_command(CLI::App& app) {
     if (!given->ray_address.starts_with("http://"))
       fail(ErrorKind::kUsage, "--ray-address {}: jobs go to http://HOST:8265, the cluster's dashboard",
            given->ray_address);
-    net::HttpClient ray;
+    net::ClientOptions options;
+    if (const char* key = std::getenv("RAY_AUTH_TOKEN")) options.api_key = key;  // never on a command line
+    net::HttpClient ray(options);
     const std::string jobs = given->ray_address + (given->ray_address.ends_with('/') ? "api/jobs/" : "/api/jobs/");
     const Json body = {{"entrypoint", entrypoint(*given, config)}, {"runtime_env", runtime_env(given->ray_runtime_env)}};
     const std::string id = ray.post_json(jobs, body).value().at("submission_id");

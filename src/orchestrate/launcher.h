@@ -80,11 +80,14 @@ class Launcher {
 
  protected:
   virtual Carrier carrier(const Job& job, size_t rank, const Place& place);  // only for other hosts
+  // The name or address at which other machines find that host.
+  virtual std::string network_name(const std::string& host) const { return host.substr(host.find('@') + 1); }
   static constexpr int kCarrierLost = 255;
   const Layout& layout() const { return layout_; }
 
  private:
   std::vector<Place> place(const Job& job);
+  std::vector<std::string> addresses_of(const std::vector<Place>& places) const;
   Launched::Member start_one(const Job& job, size_t rank, const Place& place, const std::vector<std::string>& as_rank);
 
   const Layout layout_;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <sstream>
 #include <utility>
 
 namespace tritonforge::orchestrate {
@@ -26,6 +27,16 @@ std::vector<std::string> SshLauncher::ssh(const std::string& host, const std::ve
 std::vector<std::string> SshLauncher::on_host(const std::string& host, const std::string& command,
                                               bool has_input) const {
   return ssh(host, has_input ? std::vector<std::string>{} : std::vector<std::string>{"-n"}, command);
+}
+
+std::string SshLauncher::network_name(const std::string& host) const {
+  std::vector<std::string> argv = {"ssh", "-G"};
+  if (!config_.empty()) argv.insert(argv.end(), {"-F", config_.string()});
+  argv.insert(argv.end(), {"--", host});
+  std::istringstream settings(run_command(argv, /*timeout_s=*/20).output);
+  for (std::string key, value; settings >> key && std::getline(settings >> std::ws, value);)
+    if (key == "hostname") return value;
+  return RemoteLauncher::network_name(host);
 }
 
 Carrier SshLauncher::carrier(const Job& job, size_t rank, const Place& place) {

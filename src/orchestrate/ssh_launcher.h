@@ -15,6 +15,7 @@ class SshLauncher : public RemoteLauncher {
  protected:
   std::string_view name() const override { return "ssh"; }
   std::vector<std::string> on_host(const std::string& host, const std::string& command, bool has_input) const override;
+  std::string network_name(const std::string& host) const override;  // ssh's own settings may give it another
   Carrier carrier(const Job& job, size_t rank, const Place& place) override;
 
  private:

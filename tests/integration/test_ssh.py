@@ -192,3 +192,18 @@ def test_a_placement_of_two_ranks_trains_as_one_process_does(tmp_path):
         losses.append([step["loss"] for step in run.steps("sft")])
         assert f"dp: {ranks}" in (run.output / "trainer-sft.yaml").read_text()
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+def test_ranks_on_two_hosts_train_as_one_process_does(alone, nodes, tmp_path):
+    settings = [*SMALL, "stages=[sft]", "placement.hosts=[node-1, node-2]", "placement.actor.dp=2"]
+    run = Run(tmp_path, "--launcher", "ssh", *flags([*settings, f"placement.ssh_config={tmp_path}/ssh_config"]))
+    run.wait_for(lambda: run.steps("sft"), "a step")
+    # What the ranks tell each other goes between the hosts; it is all that listens there, and asks for a key.
+    assert all(ours_beyond_loopback(node) for node in nodes)
+    run.finish()
+    losses = [[step["loss"] for step in each.steps("sft")] for each in (run, alone)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+def ours_beyond_loopback(node):
+    return [at for at, who in node.listening() if '"tritonforge"' in who]
