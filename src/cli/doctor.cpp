@@ -9,6 +9,7 @@
 #include "base/process.h"
 #include "cli/commands.h"
 #include "evaluate/evaluator.h"
+#include "orchestrate/ray_launcher.h"
 
 namespace tritonforge::cli {
 namespace {
@@ -69,6 +70,7 @@ std::vector<Finding> findings(const Json& report) {
   }
   for (const auto& breach : report["breaches"])
     add(true, fmt::format("sandbox: untrusted code can do this: {}", breach.get<std::string>()));
+  if (!report["ray"].get<bool>()) add(false, "run --launcher ray is not built: `make ray` (local and ssh need nothing)");
   if (report["disk"].value("free_gib", 1e9) < 5)
     add(false,
         fmt::format("{:.1f} GiB of disk are free: checkpoints may not fit", report["disk"].value("free_gib", 0.0)));
@@ -81,6 +83,7 @@ Json examine() {
                  {"memory", memory()},
                  {"disk", disk(fs::current_path())},
                  {"gpus", gpus()},
+                 {"ray", orchestrate::ray_is_built()},
                  {"binary", own_executable().string()}};
   // Throws kMachine where Python, torch or triton do not work.
   evaluate::Evaluator evaluator(evaluate::EvaluatorOptions{.workers = 1});

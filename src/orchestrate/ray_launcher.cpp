@@ -21,11 +21,13 @@ namespace {
 constexpr double kPin = 0.001;        // of a node's own resource, of which each node has one
 constexpr int kStartTimeout = 45;       // seconds, less than a check of a host may take
 
+fs::path program_path() { return own_executable().parent_path() / "tritonforge-ray"; }
+
 fs::path program() {
-  const fs::path path = own_executable().parent_path() / "tritonforge-ray";
-  if (!fs::exists(path))
-    fail(ErrorKind::kMachine, "--launcher ray needs {}, which is not built: `make ray` builds it", path.string());
-  return path;
+  if (!ray_is_built())
+    fail(ErrorKind::kMachine, "--launcher ray needs {}, which is not built: `make ray` builds it",
+         program_path().string());
+  return program_path();
 }
 
 class Descriptor {
@@ -74,6 +76,8 @@ std::string runtime_env_of(const std::string& text) {
 }
 
 }  // namespace
+
+bool ray_is_built() { return fs::exists(program_path()); }
 
 std::map<std::string, double> ray_resources(const Place& place, size_t gpus) {
   std::map<std::string, double> resources = {{"CPU", std::max<double>(1, static_cast<double>(place.cores.size()))},

@@ -26,6 +26,8 @@ std::map<std::string, double> ray_resources(const Place& place, size_t gpus);
 // is in the bundle of the first.
 std::map<std::string, std::vector<RayBundle>> ray_groups(const Layout& layout, const std::set<std::string>& used);
 
+bool ray_is_built();  // tritonforge-ray is beside this binary
+
 // HOST:PORT of a cluster's control service. "auto": RAY_ADDRESS, or the cluster that was started on this machine.
 // Throws kUsage for an address of another kind, kMachine where there is none.
 std::string ray_address(const std::string& given);
