@@ -200,6 +200,18 @@ def listening_here():
     return [s[3] for s in sockets if not s[3].startswith("127.")]
 
 
+def test_without_its_program_the_launcher_says_how_to_get_it(tmp_path):
+    shutil.copy(BINARY, tmp_path / "tritonforge")
+    (tmp_path / "small.yaml").write_text(RECIPE)
+    words = ["run", "small.yaml", "--launcher", "ray", "--ray-address", "10.0.0.1:6379"]
+    environment = dict(os.environ, TRITONFORGE_ROOT=str(ROOT))
+    said = subprocess.run(
+        [tmp_path / "tritonforge", *words], capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=60
+    )
+    assert said.returncode == 3
+    assert "tritonforge-ray, which is not built: `make ray` builds it" in said.stderr
+
+
 def submitted(*words):
     return subprocess.run(
         [BINARY, "submit", *words, "--ray-address", f"http://{Machine.head}:{DASHBOARD}"],
