@@ -70,7 +70,8 @@ std::vector<Finding> findings(const Json& report) {
   }
   for (const auto& breach : report["breaches"])
     add(true, fmt::format("sandbox: untrusted code can do this: {}", breach.get<std::string>()));
-  if (!report["ray"].get<bool>()) add(false, "run --launcher ray is not built: `make ray` (local and ssh need nothing)");
+  if (!report["ray"].get<bool>())
+    add(false, "run --launcher ray is not built: `make ray` (local and ssh need nothing)");
   if (report["disk"].value("free_gib", 1e9) < 5)
     add(false,
         fmt::format("{:.1f} GiB of disk are free: checkpoints may not fit", report["disk"].value("free_gib", 0.0)));

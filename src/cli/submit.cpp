@@ -38,10 +38,11 @@ struct Submission {
 
 // The command that the job is, on the cluster's head: paths as they are here, on a file system that all nodes share.
 std::string entrypoint(const Submission& given, const orchestrate::RecipeConfig& config) {
-  const fs::path folder =
-      given.output.empty() ? fs::path("runs") / fmt::format("{}-seed{}", config.name, config.seed) : given.output;
-  std::vector<std::string> words = {own_executable().string(), "run", fs::absolute(given.recipe).string(), "--launcher",
-                                    "ray", "--output", fs::absolute(folder).string()};
+  const fs::path folder = given.output.empty() ? fs::path("runs") / fmt::format("{}-seed{}", config.name, config.seed)
+                                               : given.output;
+  std::vector<std::string> words = {
+      own_executable().string(),    "run", fs::absolute(given.recipe).string(), "--launcher", "ray", "--output",
+      fs::absolute(folder).string()};
   for (const std::string& value : given.overrides) words.insert(words.end(), {"--set", value});
   if (given.resume) words.emplace_back("--resume");
   std::string text = "exec";
@@ -87,7 +88,8 @@ void follow(net::HttpClient& ray, const std::string& job) {
 void add_submit_command(CLI::App& app) {
   auto given = std::make_shared<Submission>();
   auto* command = app.add_subcommand("submit", "sends a run into a Ray cluster, as a job of its own, and follows it");
-  command->add_option("recipe", given->recipe, "recipe in YAML, at a path that the cluster's nodes see, too")->required();
+  command->add_option("recipe", given->recipe, "recipe in YAML, at a path that the cluster's nodes see, too")
+      ->required();
   add_flags(*command, *given);
   command->footer("example: tritonforge submit recipes/cpu-cluster.yaml --ray-address http://10.0.0.1:8265");
   command->callback([given] {
@@ -99,7 +101,8 @@ void add_submit_command(CLI::App& app) {
     if (const char* key = std::getenv("RAY_AUTH_TOKEN")) options.api_key = key;  // never on a command line
     net::HttpClient ray(options);
     const std::string jobs = given->ray_address + (given->ray_address.ends_with('/') ? "api/jobs/" : "/api/jobs/");
-    const Json body = {{"entrypoint", entrypoint(*given, config)}, {"runtime_env", runtime_env(given->ray_runtime_env)}};
+    const Json body = {{"entrypoint", entrypoint(*given, config)},
+                       {"runtime_env", runtime_env(given->ray_runtime_env)}};
     const std::string id = ray.post_json(jobs, body).value().at("submission_id");
     fmt::print("job {}; `ray job stop {} --address {}` stops it, and --resume goes on with it\n", id, id,
                given->ray_address);

@@ -10,9 +10,7 @@
 
 namespace tritonforge::net {
 
-int open_socket(bool v6) {
-  return ::socket(v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-}
+int open_socket(bool v6) { return ::socket(v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); }
 
 int listen_on(const asio::ip::address& address, const std::string& host, int port) {
   const tcp::endpoint endpoint(address, static_cast<unsigned short>(port));

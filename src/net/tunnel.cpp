@@ -25,11 +25,11 @@ using namespace std::chrono_literals;
 using Socket = std::shared_ptr<tcp::socket>;
 using Acceptor = std::shared_ptr<tcp::acceptor>;
 
-constexpr size_t kParked = 8;        // connections of a node that wait for a client
-constexpr size_t kWaiting = 1024;    // clients that wait for a node
-constexpr size_t kStrangers = 256;   // connections that have not said their key
+constexpr size_t kParked = 8;       // connections of a node that wait for a client
+constexpr size_t kWaiting = 1024;   // clients that wait for a node
+constexpr size_t kStrangers = 256;  // connections that have not said their key
 constexpr size_t kLongestHello = 64;
-constexpr int kSilence = 15;         // seconds after which a machine that does not answer is given up
+constexpr int kSilence = 15;  // seconds after which a machine that does not answer is given up
 
 const asio::ip::address kLoopback = asio::ip::address_v4::loopback();
 
@@ -291,8 +291,7 @@ struct TunnelNode::Impl {
   }
 
   awaitable<void> serve(Socket client) {
-    const Socket here =
-        co_await connect(loop.io.get_executor(), {kLoopback, static_cast<unsigned short>(end.serves)});
+    const Socket here = co_await connect(loop.io.get_executor(), {kLoopback, static_cast<unsigned short>(end.serves)});
     if (here) join(client, here);
   }
 

@@ -181,9 +181,7 @@ std::unique_ptr<Launched> Launcher::start(const Job& given) {
     for (size_t rank = 0; rank < places.size(); ++rank) {
       std::vector<std::string> as_rank;
       if (places.size() > 1)
-        as_rank = {"--rank",       std::to_string(rank),
-                   "--rank-host",  addresses[rank],
-                   "--rendezvous", rendezvous};
+        as_rank = {"--rank", std::to_string(rank), "--rank-host", addresses[rank], "--rendezvous", rendezvous};
       members.push_back(start_one(job, rank, places[rank], as_rank));
     }
   } catch (...) {

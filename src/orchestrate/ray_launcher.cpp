@@ -18,8 +18,8 @@
 namespace tritonforge::orchestrate {
 namespace {
 
-constexpr double kPin = 0.001;        // of a node's own resource, of which each node has one
-constexpr int kStartTimeout = 45;       // seconds, less than a check of a host may take
+constexpr double kPin = 0.001;     // of a node's own resource, of which each node has one
+constexpr int kStartTimeout = 45;  // seconds, less than a check of a host may take
 
 fs::path program_path() { return own_executable().parent_path() / "tritonforge-ray"; }
 
@@ -91,7 +91,8 @@ std::map<std::string, std::vector<RayBundle>> ray_groups(const Layout& layout, c
   std::set<std::pair<std::string, int64_t>> counted;
   const auto add = [&](const std::string& group, const std::string& role, size_t rank, const Place& place) {
     if (place.host == kHead || !used.contains(group)) return;
-    const auto fresh = std::ranges::count_if(place.gpus, [&](int64_t id) { return counted.insert({place.host, id}).second; });
+    const auto fresh = std::ranges::count_if(place.gpus,
+                                             [&](int64_t id) { return counted.insert({place.host, id}).second; });
     groups[group].push_back({role, rank, place, ray_resources(place, static_cast<size_t>(fresh))});
   };
   for (size_t rank = 0; rank < layout.actor.size(); ++rank) add("actor", "trainer", rank, layout.actor[rank]);
@@ -136,9 +137,8 @@ std::vector<std::string> ray_nodes(const std::string& address) {
       "print(json.dumps(sorted(n['NodeManagerAddress'] for n in ray.nodes() if n['Alive'])))";
   program();
   const auto said = run_command({TF_RAY_PYTHON, "-c", python, address}, /*timeout_s=*/60);
-  const Json nodes = parse_json_or_discard(said.output.substr(said.output.rfind('[') == std::string::npos
-                                                                  ? said.output.size()
-                                                                  : said.output.rfind('[')));
+  const Json nodes = parse_json_or_discard(
+      said.output.substr(said.output.rfind('[') == std::string::npos ? said.output.size() : said.output.rfind('[')));
   if (said.exit_code != 0 || !nodes.is_array() || nodes.empty())
     fail(ErrorKind::kMachine, "Ray at {} names no nodes (its message is above)", address);
   return nodes.get<std::vector<std::string>>();
@@ -159,9 +159,9 @@ RayLauncher::~RayLauncher() {
 }
 
 std::vector<std::string> RayLauncher::command(const std::string& mode) const {
-  std::vector<std::string> argv = {program_.string(), mode,          "--address",   address_,
-                                   "--library",       folder_.string(), "--namespace", space_,
-                                   "--timeout",       std::to_string(kStartTimeout)};
+  std::vector<std::string> argv = {
+      program_.string(), mode,          "--address", address_,    "--library",
+      folder_.string(),  "--namespace", space_,      "--timeout", std::to_string(kStartTimeout)};
   if (!runtime_env_.empty()) argv.insert(argv.end(), {"--runtime-env", runtime_env_});
   return argv;
 }

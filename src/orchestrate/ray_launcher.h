@@ -1,12 +1,12 @@
 #pragma once
-// Roles on the nodes of a Ray cluster. A program of its own, tritonforge-ray (`make ray`; orchestrate/ray), has the place
-// that ssh has: it runs a command on a node as an actor's process. What ssh does besides, carrying ports, a tunnel of
-// this process does (net/tunnel.h), so that every role keeps one address wherever it runs and nothing on a node listens
-// beyond its loopback.
+// Roles on the nodes of a Ray cluster. A program of its own, tritonforge-ray (`make ray`; orchestrate/ray), has the
+// place that ssh has: it runs a command on a node as an actor's process. What ssh does besides, carrying ports, a
+// tunnel of this process does (net/tunnel.h), so that every role keeps one address wherever it runs and nothing on a
+// node listens beyond its loopback.
 //
 // The groups of the placement are Ray's placement groups, reserved before anything starts: one bundle a process, on the
-// node that the placement gives it (Ray calls a node by its address). A role that must leave its node takes resources of
-// its own elsewhere. Roles of localhost are children of this process and no matter of Ray's.
+// node that the placement gives it (Ray calls a node by its address). A role that must leave its node takes resources
+// of its own elsewhere. Roles of localhost are children of this process and no matter of Ray's.
 #include "base/json.h"
 #include "orchestrate/remote_launcher.h"
 
@@ -22,8 +22,8 @@ struct RayBundle {
 
 // Of a process that is placed there: its cores (at least one), its GPUs, and the node.
 std::map<std::string, double> ray_resources(const Place& place, size_t gpus);
-// By group: those of "actor", "rollout" and "eval" that are `used` and not on localhost. A GPU that several groups share
-// is in the bundle of the first.
+// By group: those of "actor", "rollout" and "eval" that are `used` and not on localhost. A GPU that several groups
+// share is in the bundle of the first.
 std::map<std::string, std::vector<RayBundle>> ray_groups(const Layout& layout, const std::set<std::string>& used);
 
 bool ray_is_built();  // tritonforge-ray is beside this binary

@@ -114,7 +114,8 @@ void RemoteLauncher::copy(const std::string& host, const fs::path& target, const
   std::unique_ptr<ChildProcess> source, sink;
   try {
     source = std::make_unique<ChildProcess>(ProcessOptions{.argv = tar, .stdout_fd = ends[1]});
-    sink = std::make_unique<ChildProcess>(ProcessOptions{.argv = on_host(host, unpack, /*has_input=*/true), .stdin_fd = ends[0]});
+    sink = std::make_unique<ChildProcess>(
+        ProcessOptions{.argv = on_host(host, unpack, /*has_input=*/true), .stdin_fd = ends[0]});
   } catch (...) {
     ::close(ends[0]);
     ::close(ends[1]);

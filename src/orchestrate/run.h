@@ -21,7 +21,8 @@ struct RunOptions {
   template <typename V>
   void describe(V& v) {
     v("launcher", launcher, "what starts the roles on the placement's hosts (docs/clusters.md)");
-    v("ray_address", ray_address, "HOST:PORT of the cluster, for --launcher ray; auto = RAY_ADDRESS, or this machine's");
+    v("ray_address", ray_address,
+      "HOST:PORT of the cluster, for --launcher ray; auto = RAY_ADDRESS, or this machine's");
     v("ray_runtime_env", ray_runtime_env, "Ray's runtime_env of the roles, as JSON: {\"env_vars\": {...}}");
     v("output", output, "the run's folder (default runs/NAME-seedN)");
     v("resume", resume, "goes on with the run in the folder");

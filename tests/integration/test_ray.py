@@ -17,12 +17,16 @@ import pytest
 from machines import Machine, remove_all, require_namespaces
 from test_run import BINARY, RECIPE, ROOT, Run
 
-RAY = pathlib.Path(
-    subprocess.run([ROOT / "requirements/install", "--ray-python"], capture_output=True, text=True, check=True).stdout
-).parent / "ray"
+RAY = (
+    pathlib.Path(
+        subprocess.run(
+            [ROOT / "requirements/install", "--ray-python"], capture_output=True, text=True, check=True
+        ).stdout
+    ).parent
+    / "ray"
+)
 
 TEMPORARY = f"/tmp/tfray{os.getpid()}"  # Ray's: paths of sockets are short
-
 
 
 def free_port():

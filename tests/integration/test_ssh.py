@@ -54,9 +54,7 @@ class Node(Machine):
         )
         pathlib.Path("/run/sshd").mkdir(exist_ok=True)
         with open(self.folder / "log", "w") as log:
-            self.sshd = subprocess.Popen(
-                self.command(SSHD, "-D", "-e", "-f", str(config)), stderr=log, cwd="/"
-            )
+            self.sshd = subprocess.Popen(self.command(SSHD, "-D", "-e", "-f", str(config)), stderr=log, cwd="/")
         deadline = time.monotonic() + 20
         while socket.socket().connect_ex((self.address, 2222)) != 0:
             assert self.sshd.poll() is None, (self.folder / "log").read_text()

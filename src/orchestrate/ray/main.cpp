@@ -41,8 +41,10 @@ Options read_options(int argc, char** argv) {
   Options options;
   if (argc < 2 || argc % 2 != 0) throw std::invalid_argument("usage: tritonforge-ray hold|exec --NAME VALUE …");
   options.mode = argv[1];
-  const std::map<std::string, std::string*> texts = {{"--address", &options.address}, {"--library", &options.library},
-                                                     {"--namespace", &options.space}, {"--group", &options.group},
+  const std::map<std::string, std::string*> texts = {{"--address", &options.address},
+                                                     {"--library", &options.library},
+                                                     {"--namespace", &options.space},
+                                                     {"--group", &options.group},
                                                      {"--command", &options.command}};
   for (int i = 2; i < argc; i += 2) {
     const std::string name = argv[i], value = argv[i + 1];
@@ -106,8 +108,8 @@ int hold(const Options& options) {
     wanted.strategy = ray::PlacementStrategy::PACK;
     for (const json& bundle : bundles) wanted.bundles.push_back(bundle.get<Bundle>());
     if (!ray::CreatePlacementGroup(wanted).Wait(options.timeout_s)) {
-      std::cerr << "Ray has no room for the " << name << " group within " << options.timeout_s << " s: "
-                << bundles.dump() << "; `ray status` says what is there\n";
+      std::cerr << "Ray has no room for the " << name << " group within " << options.timeout_s
+                << " s: " << bundles.dump() << "; `ray status` says what is there\n";
       return kNoRoom;
     }
   }

@@ -59,8 +59,7 @@ int RemoteProcess::Start(std::string command) {
     if (!is_rays(*entry)) environment.push_back(*entry);
   environment.push_back(nullptr);
   const char* argv[] = {"/bin/sh", "-c", command.c_str(), nullptr};
-  const int error =
-      ::posix_spawn(&pid_, argv[0], &actions, &attributes, const_cast<char**>(argv), environment.data());
+  const int error = ::posix_spawn(&pid_, argv[0], &actions, &attributes, const_cast<char**>(argv), environment.data());
   ::posix_spawn_file_actions_destroy(&actions);
   ::posix_spawnattr_destroy(&attributes);
   close_all({input[0], output[1], errors[1]});

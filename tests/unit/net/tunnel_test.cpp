@@ -47,7 +47,8 @@ TEST(Tunnel, APortOfTheNodesAnswersHereAndOneOfHereThere) {
   for (auto& reply : replies) EXPECT_EQ(reply.get(), "there");
   // What the node reaches: by the words that its end says.
   RawSocket reached(end.port);
-  reached.send(end.key + " reach " + std::to_string(here.port()) + "\nGET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  reached.send(end.key + " reach " + std::to_string(here.port()) +
+               "\nGET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
   EXPECT_NE(reached.read_all().find("here"), std::string::npos);
 }
 
@@ -56,10 +57,9 @@ TEST(Tunnel, WhoDoesNotKnowTheKeyIsToldNothing) {
   TunnelHead head("127.0.0.1");
   const TunnelEnd end = head.open("trainer", free_port(), {here.port()});
   const std::string wish = " reach " + std::to_string(here.port()) + "\n";
-  for (const std::string& words :
-       {std::string("GET / HTTP/1.1\r\n\r\n"), std::string(32, '0') + wish, end.key.substr(1) + wish, wish,
-        end.key + "\n", end.key + " reach 1\n", end.key + " reach " + std::to_string(end.port) + "\n",
-        std::string(1 << 16, 'x')}) {
+  for (const std::string& words : {std::string("GET / HTTP/1.1\r\n\r\n"), std::string(32, '0') + wish,
+                                   end.key.substr(1) + wish, wish, end.key + "\n", end.key + " reach 1\n",
+                                   end.key + " reach " + std::to_string(end.port) + "\n", std::string(1 << 16, 'x')}) {
     RawSocket stranger(end.port);
     stranger.send(words);
     EXPECT_EQ(stranger.read_all(), "") << words.substr(0, 80);

@@ -35,7 +35,8 @@ TEST(RayGroups, AreABundleAProcessWithItsDevicesOnItsNode) {
   const Resources second = {{"CPU", 1}, {"GPU", 1}, {"node:10.0.0.2", 0.001}};
   EXPECT_EQ(resources_of(groups.at("actor")), std::vector<Resources>(4, first));
   EXPECT_EQ(resources_of(groups.at("rollout")), std::vector<Resources>(2, second));
-  EXPECT_EQ(resources_of(groups.at("eval")), std::vector<Resources>({{{"CPU", 1}, {"GPU", 2}, {"node:10.0.0.2", 0.001}}}));
+  EXPECT_EQ(resources_of(groups.at("eval")),
+            std::vector<Resources>({{{"CPU", 1}, {"GPU", 2}, {"node:10.0.0.2", 0.001}}}));
   EXPECT_EQ(groups.at("actor")[3].role, "trainer");
   EXPECT_EQ(groups.at("actor")[3].rank, 3u);
   EXPECT_EQ(groups.at("rollout")[1].role, "engine-1");
