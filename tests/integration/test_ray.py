@@ -236,15 +236,25 @@ def test_a_submitted_run_is_a_job_of_the_cluster(alone, cluster, tmp_path):
     assert (tmp_path / "cluster/models/sft/model.safetensors").read_bytes() == alone.weights("sft")
     hosts = "".join(f"\n    - {address}" for address in (Machine.head, *(node.address for node in cluster)))
     assert f"hosts:{hosts}\n" in (tmp_path / "cluster/recipe.yaml").read_text()
-    # One that fails says so: here, that its folder holds a run already.
+    # One that fails says so, whoever submitted it: here, that its folder holds a run already.
     again = submitted(tmp_path / "small.yaml", "--output", tmp_path / "cluster", *settings)
     assert again.returncode == 1 and "the job failed" in again.stderr and "--resume" in again.stdout, again.stdout
+    words = [BINARY, "run", tmp_path / "small.yaml", "--launcher", "ray", "--output", tmp_path / "cluster", *settings]
+    address = ["--address", f"http://{Machine.head}:{DASHBOARD}"]
+    by_ray = subprocess.run([RAY, "job", "submit", *address, "--", *words], capture_output=True, text=True, timeout=300)
+    assert by_ray.returncode == 1 and "--resume" in by_ray.stdout, by_ray.stdout + by_ray.stderr
+
+
+def environments(node):
+    """Of our processes there."""
+    mine = [pid for pid in node.pids() if os.readlink(f"/proc/{pid}/exe").endswith("/tritonforge")]
+    return [pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") for pid in mine]
 
 
 def test_a_node_killed_at_any_instant_costs_its_step_alone(alone, cluster, tmp_path, monkeypatch):
     # A cache of its own: the binary reaches the nodes by the launcher, as it does the first time.
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    run = on_cluster(tmp_path, placed(cluster))
+    run = on_cluster(tmp_path, placed(cluster), "--ray-runtime-env", '{"env_vars": {"OF_RUNTIME_ENV": "a"}}')
     run.wait_for(lambda: run.status()["stage"] == "rl" and hosts_of(run).get("trainer"), "RL")
     first, second = (node.address for node in cluster)
     assert {name: host for name, host in hosts_of(run).items() if host} == {
@@ -253,6 +263,8 @@ def test_a_node_killed_at_any_instant_costs_its_step_alone(alone, cluster, tmp_p
         "engine-1": second,
         "evaluator": Machine.head,
     }
+    seen = [environment for node in cluster for environment in environments(node)]
+    assert len(seen) >= 6 and all(b"OF_RUNTIME_ENV=a" in environment for environment in seen)
     # On the nodes nothing of ours listens beyond loopback; here the tunnel does, and tells strangers nothing.
     assert [[who for _, who in node.listening() if '"tritonforge"' in who] for node in cluster] == [[], []]
     listening = listening_here()
