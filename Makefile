@@ -4,7 +4,7 @@ JOBS ?= $(shell nproc)
 RECIPE ?= recipes/quickstart.yaml
 TIDY ?= 150
 
-.PHONY: help install dev languages build gpu test test-one package chaos bench lint format asan tsan mutants
+.PHONY: help install dev languages build gpu ray test test-one package chaos bench lint format asan tsan mutants
 .PHONY: clean quickstart quickstart-gpu
 
 help:  ## this list
@@ -29,6 +29,12 @@ gpu:  ## installs the CUDA compiler (115 MB of wheels) and builds the GPU kernel
 	@cmake -S . -B $(BUILD) -G Ninja >$(BUILD).configure.log 2>&1 || { cat $(BUILD).configure.log; exit 1; }
 	@rm -f $(BUILD).configure.log
 	@cmake --build $(BUILD) -j $(JOBS) --target tritonforge_cuda
+
+ray: install  ## installs Ray and its C++ API (110 MB of wheels) and builds tritonforge-ray: run --launcher ray
+	@requirements/install --ray >/dev/null
+	@cmake -S . -B $(BUILD) -G Ninja >$(BUILD).configure.log 2>&1 || { cat $(BUILD).configure.log; exit 1; }
+	@rm -f $(BUILD).configure.log
+	@cmake --build $(BUILD) -j $(JOBS) --target tritonforge tritonforge-ray tritonforge_ray_actor
 
 test: build  ## builds and passes all tests
 	@cd $(BUILD) && ctest --output-on-failure -j $(JOBS)

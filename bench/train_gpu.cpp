@@ -3,8 +3,8 @@
 // clipping, AdamW. Prints milliseconds, tokens/s, model FLOPs utilisation (causal FLOPs over 989 TFLOP/s, recompute not
 // counted) and the memory in use.
 //   train_gpu [cuda:0] [layers 8] [tokens 8192] [steps 8] [CASE ...]
-//   train_gpu dp2 ... : so many data-parallel ranks, a process and a GPU each, with so many tokens each; tp2, cp2: ranks
-//   that have so many tokens together
+//   train_gpu dp2 ... : so many data-parallel ranks, a process and a GPU each, with so many tokens each; tp2, cp2:
+//   ranks that have so many tokens together
 // CASE: fp32 | bf16_sr | autograd, then any of +recompute (all layers), +qkv (q, k and v of all layers are computed
 // again), +packed (16 sequences of 300 to 900 tokens; train_packed_peer.py is its peer), +deterministic, +snapshot
 // (then the time that a checkpoint stops the trainer for). Cases take
@@ -104,15 +104,17 @@ void run(const std::string& name, const std::string& device, int64_t layers, int
   std::sort(seconds.begin(), seconds.end());
   const double median = seconds[seconds.size() / 2];
   const int64_t trained = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
-  fmt::print("{:<34} {:7.1f} ms ({:.1f} to {:.1f})  {:7.0f} tokens/s  MFU {:4.1f} %  {:5.1f} GiB  loss {:.4f}\n", name,
-             median * 1e3, seconds.front() * 1e3, seconds.back() * 1e3, metrics.tokens / median,
-             100 * train::training_flops(shape, lengths, trained) / median / kPeak / static_cast<double>(ranks.dims.world()),
-             metrics.memory_gib, metrics.loss);
+  fmt::print(
+      "{:<34} {:7.1f} ms ({:.1f} to {:.1f})  {:7.0f} tokens/s  MFU {:4.1f} %  {:5.1f} GiB  loss {:.4f}\n", name,
+      median * 1e3, seconds.front() * 1e3, seconds.back() * 1e3, metrics.tokens / median,
+      100 * train::training_flops(shape, lengths, trained) / median / kPeak / static_cast<double>(ranks.dims.world()),
+      metrics.memory_gib, metrics.loss);
   for (size_t part = 0; part < kPartFigures.size(); ++part) {
     if (metrics.part_seconds[part] > 0.0005)
       fmt::print("    {} {:.1f} ms", names_of(StepPart())[part], metrics.part_seconds[part] * 1e3);
   }
-  if (ranks.dims.world() > 1) fmt::print("    standing still for other ranks {:.1f} ms", metrics.seconds_communication * 1e3);
+  if (ranks.dims.world() > 1)
+    fmt::print("    standing still for other ranks {:.1f} ms", metrics.seconds_communication * 1e3);
   fmt::print("\n");
   if (!has("+snapshot")) return;
   train::Snapshot snapshot;

@@ -74,6 +74,7 @@ int run(int argc, char** argv) {
       "130, 143, 129: stopped by Ctrl-C, SIGTERM or a closed terminal, with everything saved");
   add_run_command(app);
   add_plan_command(app);
+  add_submit_command(app);
   add_bench_command(app);
   add_data_command(app);
   add_evaluate_command(app);

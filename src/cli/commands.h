@@ -23,6 +23,7 @@ void add_plan_command(CLI::App& app);
 void add_report_command(CLI::App& app);
 void add_run_command(CLI::App& app);
 void add_score_command(CLI::App& app);
+void add_submit_command(CLI::App& app);
 void add_tokenize_command(CLI::App& app);
 void add_track_command(CLI::App& app);
 

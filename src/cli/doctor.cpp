@@ -14,6 +14,7 @@
 #include "evaluate/evaluator.h"
 #include "evaluate/zygote.h"
 #include "kernels/device.h"
+#include "orchestrate/ray_launcher.h"
 
 namespace tritonforge::cli {
 namespace {
@@ -46,6 +47,7 @@ Json examine() {
                  {"memory", machine_memory()},
                  {"disk", disk(fs::current_path())},
                  {"gpus", machine_gpus()},
+                 {"ray", orchestrate::ray_is_built()},
                  {"gpu_kernels", kernels::has_gpu_kernels()},
                  {"compiler", compiler()},
                  {"parquet", dataset::parquet_missing()},
@@ -137,6 +139,8 @@ std::vector<Finding> findings(const Json& report) {
   for (const auto& breach : report["breaches"])
     add(true, fmt::format("sandbox: untrusted code can do this: {}", breach.get<std::string>()),
         mend_layer("namespaces"));
+  if (!report.value("ray", true))
+    add(false, "run --launcher ray is not built (local and ssh need nothing)", "make ray");
   if (report["disk"].value("free_gib", 1e9) < 5)
     add(false,
         fmt::format("{:.1f} GiB of disk are free: checkpoints may not fit", report["disk"].value("free_gib", 0.0)),

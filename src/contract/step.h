@@ -64,10 +64,10 @@ struct StepMetrics {
   double seconds = 0, tokens_per_s = 0;
   std::array<double, kPartFigures.size()> part_seconds{};  // of the device, by StepPart
   double seconds_communication = 0;  // of those, of rank 0's device: it stood still for other ranks
-  double tflops = 0;           // 1e12 floating-point operations a second by the model's formula (train/flops.h)
-  double mfu = 0;              // their share of the device's data sheet; 0 where that is not known
-  double of_product_rate = 0;  // their share of what one large product reached when the trainer was started
-  double memory_gib = 0;       // in use: of the GPU by everybody, or the most that this process had of the host's
+  double tflops = 0;                 // 1e12 floating-point operations a second by the model's formula (train/flops.h)
+  double mfu = 0;                    // their share of the device's data sheet; 0 where that is not known
+  double of_product_rate = 0;        // their share of what one large product reached when the trainer was started
+  double memory_gib = 0;             // in use: of the GPU by everybody, or the most that this process had of the host's
   std::optional<PolicyMetrics> policy;
   std::optional<BatchFigures> batch;  // of the lease
 

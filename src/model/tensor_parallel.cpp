@@ -47,9 +47,9 @@ ModelConfig whole_of(const ModelConfig& part, int64_t tp) {
 TensorPart tensor_part(const std::string& name, at::IntArrayRef sizes, const TensorParallel& at) {
   TensorPart part{sizes.vec(), 0, 0, sizes[0], true};
   const bool columns = ends_with_any(name, {"o_proj.weight", "down_proj.weight"});
-  const bool rows = ends_with_any(name, {"q_proj.weight", "k_proj.weight", "v_proj.weight", "q_proj.bias",
-                                         "k_proj.bias", "v_proj.bias", "gate_proj.weight", "up_proj.weight",
-                                         "embed_tokens.weight", "lm_head.weight"});
+  const bool rows = ends_with_any(
+      name, {"q_proj.weight", "k_proj.weight", "v_proj.weight", "q_proj.bias", "k_proj.bias", "v_proj.bias",
+             "gate_proj.weight", "up_proj.weight", "embed_tokens.weight", "lm_head.weight"});
   if (at.size == 1 || (!rows && !columns)) return part;
   part.replica = false;
   part.dim = columns ? 1 : 0;

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstring>
 
+#include "net/listen.h"
 #include "net/wire.h"
 
 namespace tritonforge::net {
@@ -133,7 +134,7 @@ class Exchange {
       if (state_->cut != Cut::kNone) break;
       error_code error;
       v6_ = endpoint.address().is_v6();
-      const int fd = ::socket(v6_ ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+      const int fd = open_socket(v6_);
       if (fd < 0) {
         attempt.error = error_code(errno, boost::system::system_category());
         break;

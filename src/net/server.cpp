@@ -12,24 +12,11 @@
 #include "base/job_queue.h"
 #include "base/log.h"
 #include "net/connection.h"
+#include "net/listen.h"
 #include "net/wire.h"
 
 namespace tritonforge::net {
 namespace {
-
-// asio sets no close-on-exec on what it opens; a child process must not keep this port.
-int listen_on(const asio::ip::address& address, const std::string& host, int port) {
-  const tcp::endpoint endpoint(address, static_cast<unsigned short>(port));
-  const int fd = ::socket(address.is_v4() ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd < 0) fail(ErrorKind::kUnavailable, "cannot open a socket: {}", std::strerror(errno));
-  const int on = 1;
-  ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (::bind(fd, endpoint.data(), static_cast<socklen_t>(endpoint.size())) == 0 && ::listen(fd, 4096) == 0) return fd;
-  const int reason = errno;
-  ::close(fd);
-  if (reason == EADDRINUSE) fail(ErrorKind::kUnavailable, "port {} on {} is in use", port, host);
-  fail(ErrorKind::kUnavailable, "cannot listen on {}:{}: {}", host, port, std::strerror(reason));
-}
 
 asio::ip::address address_of(const std::string& host) {
   error_code error;
@@ -136,7 +123,7 @@ awaitable<void> HttpServer::Impl::accept_loop() {
   while (acceptor.is_open()) {
     const auto [error] = co_await acceptor.async_wait(tcp::acceptor::wait_read, kTuple);
     if (error) co_return;
-    const int fd = ::accept4(acceptor.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    const int fd = accept_from(acceptor.native_handle());
     if (fd >= 0) {
       adopt(fd);
     } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {

@@ -68,23 +68,40 @@ class Lines {
   bool ended_ = false;
 };
 
-ProcessOptions read_job(const std::string& line) {
+Json json_of(const net::TunnelEnd& end) {
+  return {{"host", end.host}, {"port", end.port}, {"key", end.key}, {"serves", end.serves}, {"reaches", end.reaches}};
+}
+
+struct AgentJob {
   ProcessOptions options;
+  std::optional<net::TunnelEnd> tunnel;
+};
+
+AgentJob read_job(const std::string& line) {
+  AgentJob read;
+  ProcessOptions& options = read.options;
   try {
     const Json job = Json::parse(line);
     options.argv = job.at("argv").get<std::vector<std::string>>();
     options.env = job.at("env").get<std::map<std::string, std::string>>();
     options.working_folder = job.at("folder").get<std::string>();
+    if (const auto end = job.find("tunnel"); end != job.end()) {
+      read.tunnel = {.host = end->at("host"),
+                     .key = end->at("key"),
+                     .port = end->at("port"),
+                     .serves = end->at("serves"),
+                     .reaches = end->at("reaches")};
+    }
   } catch (const Json::exception& error) {
     fail(ErrorKind::kUsage, "agent: the first line of its input is no job: {}", error.what());
   }
   if (options.argv.empty()) fail(ErrorKind::kUsage, "agent: the job has no argv");
-  return options;
+  return read;
 }
 
 }  // namespace
 
-Launched::Member carried(const ProcessOptions& options, std::vector<std::string> carrier, const Place& place) {
+Launched::Member carried(const ProcessOptions& options, const Carrier& carrier, const Place& place) {
   int ends[2], reports[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) fail(ErrorKind::kUnavailable, "pipe: {}", std::strerror(errno));
   if (::pipe2(reports, O_CLOEXEC | O_NONBLOCK) != 0) {
@@ -92,7 +109,7 @@ Launched::Member carried(const ProcessOptions& options, std::vector<std::string>
     ::close(ends[1]);
     fail(ErrorKind::kUnavailable, "pipe: {}", std::strerror(errno));
   }
-  ProcessOptions own = {.argv = std::move(carrier),
+  ProcessOptions own = {.argv = carrier.argv,
                         .env = {},
                         .stdout_file = {},
                         .stderr_file = options.stderr_file,
@@ -102,8 +119,9 @@ Launched::Member carried(const ProcessOptions& options, std::vector<std::string>
     Launched::Member member{place, std::make_unique<ChildProcess>(own), ends[1], reports[0]};
     ::close(ends[0]);
     ::close(reports[1]);
-    const Json job = {
+    Json job = {
         {"argv", options.argv}, {"env", travelling_environment(options.env)}, {"folder", fs::current_path().string()}};
+    if (carrier.tunnel) job["tunnel"] = json_of(*carrier.tunnel);
     write_all(ends[1], job.dump() + "\n");
     return member;
   } catch (...) {
@@ -130,9 +148,11 @@ int run_agent(int input) {
   std::optional<std::string> first;
   while (!(first = lines.next()) && !lines.ended()) lines.read_some();
   if (!first) fail(ErrorKind::kUsage, "agent: no job on its standard input");
-  ProcessOptions job = read_job(*first);
-  job.stdout_fd = STDERR_FILENO;
-  ChildProcess process(job);
+  AgentJob job = read_job(*first);
+  job.options.stdout_fd = STDERR_FILENO;
+  std::optional<net::TunnelNode> tunnel;
+  if (job.tunnel) tunnel.emplace(*job.tunnel);
+  ChildProcess process(job.options);
   const int ended = static_cast<int>(::syscall(SYS_pidfd_open, process.pid(), 0));
   if (ended < 0) fail(ErrorKind::kMachine, "pidfd_open: {}", std::strerror(errno));
   while (!process.poll()) {

@@ -1,8 +1,11 @@
 #include "orchestrate/launcher.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <netdb.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -72,8 +75,9 @@ void Launched::stop(double grace_s) {
   for (Member& member : members_) member.process->signal(SIGKILL);  // a carrier that does not answer
 }
 
-std::vector<std::string> Launcher::carrier(const Job& job, size_t, const Place& place) {
-  fail(ErrorKind::kUsage, "{} is placed on {}: --launcher ssh starts roles on other hosts", job.role, place.host);
+Carrier Launcher::carrier(const Job& job, size_t, const Place& place) {
+  fail(ErrorKind::kUsage, "{} is placed on {}: --launcher ssh or ray starts roles on other hosts", job.role,
+       place.host);
 }
 
 std::vector<Place> Launcher::place(const Job& job) {
@@ -100,13 +104,33 @@ std::vector<Place> Launcher::place(const Job& job) {
 
 namespace {
 
-// Where others reach a process of that host.
-std::string address_of(const std::string& host, bool all_here) {
-  if (host != kHead) return host.substr(host.find('@') + 1);  // of user@address
-  if (all_here) return "127.0.0.1";
-  char name[256] = {};
-  if (::gethostname(name, sizeof name - 1) != 0) fail(ErrorKind::kMachine, "gethostname: {}", std::strerror(errno));
-  return name;
+// Gloo and the servers listen at addresses, not names.
+std::string address_of_name(const std::string& name) {
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_family = AF_INET;
+  hints.ai_socktype = SOCK_STREAM;
+  if (const int error = ::getaddrinfo(name.c_str(), nullptr, &hints, &found); error != 0)
+    fail(ErrorKind::kMachine, "{}: {}", name, ::gai_strerror(error));
+  char text[INET_ADDRSTRLEN] = {};
+  ::inet_ntop(AF_INET, &reinterpret_cast<sockaddr_in*>(found->ai_addr)->sin_addr, text, sizeof text);
+  ::freeaddrinfo(found);
+  return text;
+}
+
+// This machine's, of those that the other one sees.
+std::string own_address_towards(const std::string& address) {
+  sockaddr_in there{}, own{};
+  there.sin_family = AF_INET;
+  there.sin_port = htons(9);  // nothing is sent
+  ::inet_pton(AF_INET, address.c_str(), &there.sin_addr);
+  socklen_t size = sizeof own;
+  char text[INET_ADDRSTRLEN] = {};
+  const int fd = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  const bool found = ::connect(fd, reinterpret_cast<sockaddr*>(&there), sizeof there) == 0 &&
+                     ::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &size) == 0;
+  ::close(fd);
+  if (!found) fail(ErrorKind::kMachine, "no way from this machine to {}", address);
+  return ::inet_ntop(AF_INET, &own.sin_addr, text, sizeof text);
 }
 
 // 128 bits that nobody guesses.
@@ -129,13 +153,27 @@ Launched::Member Launcher::start_one(const Job& job, size_t rank, const Place& p
   return carried(options, carrier(job, rank, place), place);
 }
 
+// Where the ranks of a group reach each other.
+std::vector<std::string> Launcher::addresses_of(const std::vector<Place>& places) const {
+  const auto is_here = [](const Place& place) { return place.host == kHead; };
+  const auto elsewhere = std::ranges::find_if_not(places, is_here);
+  std::vector<std::string> addresses;
+  for (const Place& place : places) {
+    if (elsewhere == places.end()) addresses.emplace_back("127.0.0.1");
+    else if (!is_here(place)) addresses.push_back(address_of_name(network_name(place.host)));
+    else addresses.push_back(own_address_towards(address_of_name(network_name(elsewhere->host))));
+  }
+  return addresses;
+}
+
 std::unique_ptr<Launched> Launcher::start(const Job& given) {
   Job job = given;
   const std::vector<Place> places = place(job);
-  const bool all_here = std::ranges::all_of(places, [](const Place& place) { return place.host == kHead; });
+  std::vector<std::string> addresses;
   std::string rendezvous;
   if (places.size() > 1) {
-    rendezvous = fmt::format("{}:{}", address_of(places.front().host, all_here), free_port());
+    addresses = addresses_of(places);
+    rendezvous = fmt::format("{}:{}", addresses.front(), free_port());
     job.env["TRITONFORGE_RENDEZVOUS_KEY"] = random_key();
   }
   std::vector<Launched::Member> members;
@@ -143,9 +181,7 @@ std::unique_ptr<Launched> Launcher::start(const Job& given) {
     for (size_t rank = 0; rank < places.size(); ++rank) {
       std::vector<std::string> as_rank;
       if (places.size() > 1)
-        as_rank = {"--rank",       std::to_string(rank),
-                   "--rank-host",  address_of(places[rank].host, all_here),
-                   "--rendezvous", rendezvous};
+        as_rank = {"--rank", std::to_string(rank), "--rank-host", addresses[rank], "--rendezvous", rendezvous};
       members.push_back(start_one(job, rank, places[rank], as_rank));
     }
   } catch (...) {

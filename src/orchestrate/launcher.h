@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/process.h"
+#include "net/tunnel.h"
 #include "orchestrate/placement.h"
 
 namespace tritonforge::orchestrate {
@@ -60,6 +61,12 @@ class Launched {
   std::vector<Member> members_;
 };
 
+// How a process of another host is brought there.
+struct Carrier {
+  std::vector<std::string> argv;  // the command here that runs the agent there; ends with kCarrierLost with its host
+  std::optional<net::TunnelEnd> tunnel = {};  // where that command carries no ports
+};
+
 class Launcher {
  public:
   explicit Launcher(Layout layout = {}) : layout_(std::move(layout)) {}
@@ -69,16 +76,18 @@ class Launcher {
   // Throws kUnavailable where one cannot be started, or no host is left for it.
   std::unique_ptr<Launched> start(const Job& job);
   // Tells it of the end of what it started: whether it was the host that went.
-  void ended(const std::string& role, const Launched& launched);
+  virtual void ended(const std::string& role, const Launched& launched);
 
  protected:
-  // The command here that runs the agent there; it ends with kCarrierLost where the host is lost. Only for other hosts.
-  virtual std::vector<std::string> carrier(const Job& job, size_t rank, const Place& place);
+  virtual Carrier carrier(const Job& job, size_t rank, const Place& place);  // only for other hosts
+  // The name or address at which other machines find that host.
+  virtual std::string network_name(const std::string& host) const { return host.substr(host.find('@') + 1); }
   static constexpr int kCarrierLost = 255;
   const Layout& layout() const { return layout_; }
 
  private:
   std::vector<Place> place(const Job& job);
+  std::vector<std::string> addresses_of(const std::vector<Place>& places) const;
   Launched::Member start_one(const Job& job, size_t rank, const Place& place, const std::vector<std::string>& as_rank);
 
   const Layout layout_;

@@ -102,8 +102,8 @@ struct PlacementSection {
   template <typename V>
   void describe(V& v) {
     v("hosts", hosts,
-      "machines of the run, as ssh or Ray know them; localhost is where `run` is; empty = that alone. Those that no "
-      "group needs stand by for one that dies");
+      "machines of the run, as ssh or Ray know them; localhost is where `run` is; empty = that alone, or with "
+      "--launcher ray all nodes of the cluster. Those that no group needs stand by for one that dies");
     v("gpus", gpus, at_least(0), "ids of the GPUs of each host that the run may use; empty = 0, 1, ... as asked for");
     v("cores", cores, at_least(0), "the same for CPU cores");
     v("gpu", gpu, one_of(gpu_kind_names()), "what the GPUs are, for `tritonforge plan`");

@@ -14,6 +14,7 @@
 #include "base/progress.h"
 #include "orchestrate/origin.h"
 #include "orchestrate/preflight.h"
+#include "orchestrate/ray_launcher.h"
 #include "orchestrate/ssh_launcher.h"
 #include "orchestrate/stages.h"
 #include "orchestrate/terminal_view.h"
@@ -240,29 +241,42 @@ std::string reason_of(const std::exception_ptr& failure, int signal) {
 
 namespace {
 
-std::unique_ptr<Launcher> make_launcher(const RecipeConfig& config, LauncherKind kind, const fs::path& folder) {
+std::unique_ptr<Launcher> make_launcher(const RecipeConfig& config, const RunOptions& options, const fs::path& folder) {
   const Layout layout = config.layout();
   std::vector<Place> places;
-  if (config.trains()) places = layout.actor;
-  if (config.serves()) places.insert(places.end(), layout.engines.begin(), layout.engines.end());
-  if (config.evaluates()) places.push_back(layout.eval);
+  std::set<std::string> groups;
+  const auto use = [&](const std::string& group, const std::vector<Place>& its) {
+    groups.insert(group);
+    places.insert(places.end(), its.begin(), its.end());
+  };
+  if (config.trains()) use("actor", layout.actor);
+  if (config.serves()) use("rollout", layout.engines);
+  if (config.evaluates()) use("eval", {layout.eval});
   const auto away = std::ranges::find_if(places, [](const Place& place) { return place.host != kHead; });
-  if (kind == LauncherKind::kSsh)
-    return std::make_unique<SshLauncher>(
-        layout, resolve_path(config.placement.ssh_config),
-        std::vector<fs::path>{fs::absolute(folder), fs::absolute(resolve_path(config.model.path))});
+  const std::vector<fs::path> shared = {fs::absolute(folder), fs::absolute(resolve_path(config.model.path))};
+  switch (options.launcher) {
+    case LauncherKind::kLocal: break;
+    case LauncherKind::kSsh:
+      return std::make_unique<SshLauncher>(layout, resolve_path(config.placement.ssh_config), shared);
+    case LauncherKind::kRay:
+      return std::make_unique<RayLauncher>(layout, RayOptions{options.ray_address, options.ray_runtime_env, groups},
+                                           fs::absolute(folder), shared);
+  }
   if (away != places.end())
-    fail(ErrorKind::kUsage, "'placement' has {} among its hosts: --launcher ssh starts roles there", away->host);
+    fail(ErrorKind::kUsage, "'placement' has {} among its hosts: --launcher ssh or ray starts roles there", away->host);
   return std::make_unique<Launcher>(layout);
 }
 
 }  // namespace
 
-void run_recipe(const RecipeConfig& config, const RunOptions& options) {
+void run_recipe(const RecipeConfig& given, const RunOptions& options) {
+  RecipeConfig config = given;
+  if (options.launcher == LauncherKind::kRay && config.placement.hosts.empty())
+    config.placement.hosts = ray_nodes(ray_address(options.ray_address));
   const fs::path folder = options.output.empty() ? fs::path("runs") / fmt::format("{}-seed{}", config.name, config.seed)
                                                  : options.output;
   check_plan(config);
-  std::unique_ptr<Launcher> launcher = make_launcher(config, options.launcher, folder);
+  std::unique_ptr<Launcher> launcher = make_launcher(config, options, folder);
   SignalWaiter signals;
   RunRecord record(fs::absolute(folder), options.resume);
   keep_recipe(config, record);

@@ -72,9 +72,10 @@ RunContext::RunContext(RecipeConfig recipe, RunRecord& run_record, std::unique_p
 RunContext::~RunContext() { supervisor.stop_all(); }
 
 bool RunContext::publishes_to_hosts() const {
-  return config.serves() && std::ranges::any_of(layout.engines, [&](const Place& engine) {
-           return engine.host != layout.actor.front().host;
-         });
+  const std::string& host = layout.actor.front().host;
+  const bool together = std::ranges::all_of(layout.engines, [&](const Place& engine) { return engine.host == host; });
+  // What is together on another host may part where that host goes.
+  return config.serves() && (!together || (host != kHead && layout.hosts.size() > 1));
 }
 
 void RunContext::put(RoleSpec& spec, std::vector<Place> places) const {
@@ -117,7 +118,8 @@ std::vector<RoleSpec> RunContext::service_specs(const fs::path& model) {
   specs.push_back(role("buffer", "buffer", buffer.url(), to_flags(options)));
   specs.back().argv.insert(specs.back().argv.end(), {"--grace", fmt::format("{}", kTurnGrace)});
   if (!config.model.is_chat()) specs.back().argv.insert(specs.back().argv.end(), {"--tokenizer", model.string()});
-  specs.back().stops_first = true;  // a turn under way needs engine and evaluator to its end
+  specs.back().env["TRITONFORGE_API_KEY"] = "";  // of a buffer that is served by hand: nobody here would say it
+  specs.back().stops_first = true;               // a turn under way needs engine and evaluator to its end
   specs.back().grace_s = kTurnGrace + 5;
 
   engine::EngineOptions engine_options = config.engine;

@@ -116,7 +116,8 @@ void export_model(const model::Model& model, const fs::path& source, const fs::p
 }
 
 CheckpointContents contents_of(Trainer& trainer, const std::vector<TrainedLease>& leases, OtherRanks others) {
-  return {trainer.whole_model(), trainer.optimizer().state(), trainer.config(), trainer.state(), leases, std::move(others)};
+  return {trainer.whole_model(), trainer.optimizer().state(), trainer.config(), trainer.state(), leases,
+          std::move(others)};
 }
 
 CheckpointContents Snapshot::take(Trainer& trainer, const std::vector<TrainedLease>& leases) {

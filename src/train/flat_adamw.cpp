@@ -186,7 +186,11 @@ StatePieces FlatAdamW::state() const {
     if (master_.defined()) add("master", master_, piece);
     add("first", first_, piece);
     add("second", second_, piece);
-    state.push_back({"step." + piece.name, TF_FIELD(steps), {}, {}, piece.replica});  // of each, as AdamW's: one for all of them here
+    state.push_back({"step." + piece.name,
+                     TF_FIELD(steps),
+                     {},
+                     {},
+                     piece.replica});  // of each, as AdamW's: one for all of them here
   }
   return state;
 }

@@ -42,8 +42,8 @@ class Optimizer {
   // After every micro-batch: what its backward pass left becomes part of the step's sum.
   virtual void accumulate_gradients() = 0;
   virtual void clear_gradients() = 0;
-  // Of several ranks, before an update's passes: the rows [n] of this rank's embedding that any of them reads, ascending,
-  // each once, on the model's device.
+  // Of several ranks, before an update's passes: the rows [n] of this rank's embedding that any of them reads,
+  // ascending, each once, on the model's device.
   virtual void before_passes(at::Tensor) {}
   // The backward pass that follows is the step's last one: what it is through with may be summed over the ranks.
   virtual void before_last_pass() {}

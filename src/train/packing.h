@@ -49,18 +49,18 @@ std::vector<std::vector<std::vector<size_t>>> share_out(const std::vector<int64_
 
 // One forward pass. n = number of targets. Row r of the hidden states predicts token r + 1.
 struct MicroBatch {
-  at::Tensor ids, positions;             // [tokens] int64
-  std::vector<int64_t> cu_seqlens;       // [0, len0, len0 + len1, ...]
+  at::Tensor ids, positions;                 // [tokens] int64
+  std::vector<int64_t> cu_seqlens;           // [0, len0, len0 + len1, ...]
   std::vector<int64_t> host_ids, host_rows;  // ids and rows, in the host's memory
-  at::Tensor rows;                       // [n] int64: hidden rows that predict a target
-  at::Tensor targets;                    // [n] int64
-  at::Tensor weights;                    // [n] fp32, see loss_weights
-  at::Tensor inverse_temperature;        // [n] fp32; undefined where all are 1
-  at::Tensor sampler_log_probs;          // [n] fp32
-  at::Tensor advantages;                 // [n] fp32
-  at::Tensor on_policy;                  // [n] fp32: 1 where the target was sampled from the current weights
-  at::Tensor lengths;                    // [sequences] int64: targets of each; their sum is n
-  int64_t tokens = 0, target_count = 0;  // forwarded; predicted
+  at::Tensor rows;                           // [n] int64: hidden rows that predict a target
+  at::Tensor targets;                        // [n] int64
+  at::Tensor weights;                        // [n] fp32, see loss_weights
+  at::Tensor inverse_temperature;            // [n] fp32; undefined where all are 1
+  at::Tensor sampler_log_probs;              // [n] fp32
+  at::Tensor advantages;                     // [n] fp32
+  at::Tensor on_policy;                      // [n] fp32: 1 where the target was sampled from the current weights
+  at::Tensor lengths;                        // [sequences] int64: targets of each; their sum is n
+  int64_t tokens = 0, target_count = 0;      // forwarded; predicted
 };
 
 // `indices` of `sequences`, in order, each cut to its forward_length. current_versions: weight versions that are the

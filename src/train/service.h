@@ -64,7 +64,7 @@ class TrainerService {
   // Rank 0's words to the others; nothing where there are none.
   void tell(RankCommand command);
   const model::Model& whole_model();  // with what the other ranks have of it
-  OtherRanks others_checkpoint();  // and tells them of it: their state is that of now
+  OtherRanks others_checkpoint();     // and tells them of it: their state is that of now
   void commit_leases();
   std::vector<TrainedLease> kept_leases();
   void begin_checkpoint();

@@ -52,7 +52,7 @@ class Sharding {
   parallel::Group *group_, *tp_;         // with the same weights; with other parts of the model
   at::Tensor embedded_, embedded_sums_;  // rows; their gradients, while they are summed
   std::vector<ArenaPart> segments_, own_, counted_;
-  std::vector<std::vector<ArenaPart>> replicas_;  // of each segment
+  std::vector<std::vector<ArenaPart>> replicas_;     // of each segment
   std::vector<bool> summed_;                         // of each segment, in this step: or its sum has begun
   std::vector<parallel::PendingPtr> sums_, shares_;  // of each segment, while they are under way
 };

@@ -81,8 +81,8 @@ StepMetrics StepRecord::read(parallel::Group* ranks, bool speaks) {
   std::vector<float> counts{static_cast<float>(tokens_), static_cast<float>(targets_),
                             static_cast<float>(micro_batches_), static_cast<float>(flops_)};
   if (ranks != nullptr) {
-    const std::vector<std::vector<float>*> lists{&losses,     &entropy,   &difference, &on_policy, &kl, &clipped,
-                                                 &importance, &advantage, &masked,     &counts};
+    const std::vector<std::vector<float>*> lists{&losses,  &entropy,    &difference, &on_policy, &kl,
+                                                 &clipped, &importance, &advantage,  &masked,    &counts};
     if (!speaks) {
       for (std::vector<float>* list : lists) list->clear();
     }

@@ -24,8 +24,10 @@ TokenShards::TokenShards(const parallel::Groups& groups, const model::ModelConfi
       attention_(part) {
   if (attention_.num_heads % cp_size_ != 0 ||
       (attention_.num_kv_heads % cp_size_ != 0 && cp_size_ % attention_.num_kv_heads != 0)) {
-    fail(ErrorKind::kUsage, "parallel.cp {}: {} heads and {} of keys and values a tensor-parallel rank cannot be shared "
-         "out to it", cp_size_, attention_.num_heads, attention_.num_kv_heads);
+    fail(ErrorKind::kUsage,
+         "parallel.cp {}: {} heads and {} of keys and values a tensor-parallel rank cannot be shared "
+         "out to it",
+         cp_size_, attention_.num_heads, attention_.num_kv_heads);
   }
   attention_.num_heads /= cp_size_;
   attention_.num_kv_heads = std::max<int64_t>(1, attention_.num_kv_heads / cp_size_);
@@ -43,7 +45,8 @@ void TokenShards::begin(const MicroBatch& batch) {
   rows_ = rows_of(tokens_);
   shard_tokens_ = std::clamp<int64_t>(tokens_ - shard_begin(), 0, rows_.shard);
   const auto predicted_by = [&](int64_t begin, int64_t end) {
-    const auto from = std::ranges::lower_bound(batch.host_rows, begin), to = std::ranges::lower_bound(batch.host_rows, end);
+    const auto from = std::ranges::lower_bound(batch.host_rows, begin),
+               to = std::ranges::lower_bound(batch.host_rows, end);
     return Targets{from - batch.host_rows.begin(), to - from};
   };
   shard_targets_ = predicted_by(shard_begin(), shard_begin() + rows_.shard);
@@ -108,9 +111,7 @@ at::Tensor TokenShards::to_heads(const at::Tensor& x, std::initializer_list<int6
                                 .view({rows_.shard, different, 1, share.each})
                                 .expand({rows_.shard, different, share.copies, share.each})
                                 .permute({1, 2, 0, 3});
-    sent.narrow(2, share.part_begin, share.each)
-        .view({different, share.copies, rows_.shard, share.each})
-        .copy_(from);
+    sent.narrow(2, share.part_begin, share.each).view({different, share.copies, rows_.shard, share.each}).copy_(from);
   }
   const at::Tensor received = at::empty({rows_.all, shares.back().part_begin}, x.options());
   cp_->all_to_all(received, sent, what)->wait();

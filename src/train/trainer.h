@@ -81,8 +81,8 @@ class Trainer {
   parallel::World* const world_;
   const parallel::Groups groups_;
   const parallel::Coordinates at_;
-  model::Model model_;       // this rank's part of it
-  model::ModelConfig shape_;  // of the whole
+  model::Model model_;                 // this rank's part of it
+  model::ModelConfig shape_;           // of the whole
   std::optional<model::Model> whole_;  // what whole_model() gave, of several parts
   std::optional<model::Model> reference_;
   std::optional<MemoryPlan> plan_;

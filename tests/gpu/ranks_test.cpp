@@ -73,9 +73,9 @@ TEST_F(RanksOnGpus, TrainAsOneGpuWithinBfloat16AndTheSameTwice) {
     config.max_tokens_per_micro_batch = 512;
     const Course alone = course_of(config, nullptr, 0);
     EXPECT_LT(alone.losses.back(), 0.98 * alone.losses.front());
-    for (const auto& [axis, dims] : {std::pair{"dp", parallel::ParallelDims{.dp = 2}},
-                                     std::pair{"tp", parallel::ParallelDims{.tp = 2}},
-                                     std::pair{"cp", parallel::ParallelDims{.cp = 2}}}) {
+    for (const auto& [axis, dims] :
+         {std::pair{"dp", parallel::ParallelDims{.dp = 2}}, std::pair{"tp", parallel::ParallelDims{.tp = 2}},
+          std::pair{"cp", parallel::ParallelDims{.cp = 2}}}) {
       const testing::ScopedTrace trace(__FILE__, __LINE__, axis);
       config.parallel = dims;
       std::vector<std::vector<Course>> runs;

@@ -1,18 +1,17 @@
 """`run --launcher ssh` over three machines: this one and two network namespaces with an sshd each. What a host's end
 costs is a step: its roles come back elsewhere and the weights are those of a run on this machine alone."""
 
-import contextlib
 import json
 import os
 import pathlib
 import shutil
-import signal
 import socket
 import subprocess
 import time
 
 import pytest
 
+from machines import Machine, remove_all, require_namespaces
 from test_run import BINARY, ROOT, Run
 
 SSHD = shutil.which("sshd", path=os.environ.get("PATH", "") + ":/usr/sbin")
@@ -37,30 +36,12 @@ def flags(settings):
     return [word for setting in settings for word in ("--set", setting)]
 
 
-class Node:
-    """A network namespace with its own loopback, joined to this one by a pair of devices, and an sshd in it."""
+class Node(Machine):
+    """A machine with an sshd."""
 
     def __init__(self, number, folder):
-        self.name, self.number = f"node-{number}", number
-        self.space = f"tf{os.getpid()}n{number}"
-        self.folder = folder / self.name
-        self.folder.mkdir()
-        self.network = f"10.{213 + number}.{os.getpid() % 250}"
-        link, there = f"tf{os.getpid() % 100000}h{number}", f"tf{os.getpid() % 100000}n{number}"
-        self.link = link
-        subprocess.run(["ip", "netns", "add", self.space], check=True)
-        subprocess.run(
-            ["ip", "link", "add", link, "type", "veth", "peer", "name", there, "netns", self.space], check=True
-        )
-        subprocess.run(["ip", "addr", "add", f"{self.network}.1/30", "dev", link], check=True)
-        subprocess.run(["ip", "link", "set", link, "up"], check=True)
-        self.inside("ip", "addr", "add", f"{self.network}.2/30", "dev", there)
-        self.inside("ip", "link", "set", there, "up")
-        self.inside("ip", "link", "set", "lo", "up")
+        super().__init__(number, folder)
         self.start()
-
-    def inside(self, *command):
-        subprocess.run(["ip", "netns", "exec", self.space, *command], check=True)
 
     def start(self):
         key = self.folder / "host_key"
@@ -68,59 +49,27 @@ class Node:
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
         config = self.folder / "sshd_config"
         config.write_text(
-            f"ListenAddress {self.network}.2:2222\nHostKey {key}\nPidFile none\nStrictModes no\nUsePAM no\n"
+            f"ListenAddress {self.address}:2222\nHostKey {key}\nPidFile none\nStrictModes no\nUsePAM no\n"
             f"PermitRootLogin yes\nAuthorizedKeysFile {self.folder.parent}/key.pub\nMaxStartups 100\n"
         )
         pathlib.Path("/run/sshd").mkdir(exist_ok=True)
         with open(self.folder / "log", "w") as log:
-            self.sshd = subprocess.Popen(
-                ["ip", "netns", "exec", self.space, SSHD, "-D", "-e", "-f", str(config)], stderr=log, cwd="/"
-            )
+            self.sshd = subprocess.Popen(self.command(SSHD, "-D", "-e", "-f", str(config)), stderr=log, cwd="/")
         deadline = time.monotonic() + 20
-        while socket.socket().connect_ex((f"{self.network}.2", 2222)) != 0:
+        while socket.socket().connect_ex((self.address, 2222)) != 0:
             assert self.sshd.poll() is None, (self.folder / "log").read_text()
             assert time.monotonic() < deadline
             time.sleep(0.05)
 
-    def pids(self):
-        listed = subprocess.run(["ip", "netns", "pids", self.space], capture_output=True, text=True)
-        return [int(pid) for pid in listed.stdout.split()]
-
-    def kill(self):
-        """All of its processes at once, the sshd among them: nobody there answers any more."""
-        for _ in range(100):
-            pids = self.pids()
-            for pid in pids:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            if not pids:
-                return
-        raise AssertionError(f"{self.name} still runs {self.pids()}")
-
-    def listening(self):
-        """Addresses of TCP sockets that listen here on anything but loopback, sshd's own left out."""
-        listed = subprocess.run(
-            ["ip", "netns", "exec", self.space, "ss", "-Hltn"], capture_output=True, text=True, check=True
-        )
-        addresses = [line.split()[3] for line in listed.stdout.splitlines()]
-        return [a for a in addresses if not a.startswith(("127.", "[::1]")) and not a.endswith(":2222")]
-
     def remove(self):
-        self.kill()
+        super().remove()
         self.sshd.wait()
-        subprocess.run(["ip", "netns", "del", self.space], check=False)
-        subprocess.run(["ip", "link", "del", self.link], check=False, stderr=subprocess.DEVNULL)
 
 
 def require_machines():
-    if os.geteuid() != 0 or not shutil.which("ip"):
-        pytest.skip("network namespaces need root and iproute2")
+    require_namespaces()
     if not SSHD or not shutil.which("ssh"):
         pytest.skip("no sshd here: apt-get install openssh-server")
-    probe = subprocess.run(["ip", "netns", "add", f"tf{os.getpid()}p"], capture_output=True, text=True)
-    if probe.returncode != 0:
-        pytest.skip(f"no network namespaces here: {probe.stderr.strip()}")
-    subprocess.run(["ip", "netns", "del", f"tf{os.getpid()}p"], check=True)
 
 
 @pytest.fixture
@@ -132,15 +81,14 @@ def nodes(tmp_path):
         for number in (1, 2):
             made.append(Node(number, tmp_path))
         lines = [
-            f"Host {node.name}\n HostName {node.network}.2\n Port 2222\n User root\n IdentityFile {tmp_path}/key\n"
+            f"Host {node.name}\n HostName {node.address}\n Port 2222\n User root\n IdentityFile {tmp_path}/key\n"
             " StrictHostKeyChecking no\n UserKnownHostsFile /dev/null\n LogLevel ERROR\n IdentitiesOnly yes\n"
             for node in made
         ]
         (tmp_path / "ssh_config").write_text("".join(lines))
         yield made
     finally:
-        for node in made:
-            node.remove()
+        remove_all(made)
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +119,7 @@ def test_a_host_killed_in_the_middle_of_a_step_costs_that_step_alone(alone, node
         "buffer": "",
     }
     # Roles listen on their own loopback alone.
-    assert [node.listening() for node in nodes] == [[], []]
+    assert [[at for at, _ in node.listening() if not at.endswith(":2222")] for node in nodes] == [[], []]
     assert len(list((tmp_path / "cache/tritonforge/nodes").iterdir())) == 1
     # No word of a job, a key least of all, is part of a command line on the node.
     shown = [pathlib.Path(f"/proc/{pid}/cmdline").read_bytes() for node in nodes for pid in node.pids()]
@@ -198,7 +146,7 @@ def test_a_host_that_lacks_something_is_named_before_anything_starts(nodes, tmp_
 
 def test_hosts_without_a_launcher_that_reaches_them_are_refused(tmp_path):
     run = Run(tmp_path, *flags(SMALL + PLACED), output="none")
-    assert "'placement' has node-1 among its hosts: --launcher ssh starts roles there" in run.finish(code=2)
+    assert "'placement' has node-1 among its hosts: --launcher ssh or ray starts roles there" in run.finish(code=2)
     for host in ("-oProxyCommand=x", "a b", "$(x)"):
         settings = [*SMALL, f"placement.hosts=[localhost, '{host}']"]
         run = Run(tmp_path, "--launcher", "ssh", *flags(settings), output="none")
@@ -242,3 +190,18 @@ def test_a_placement_of_two_ranks_trains_as_one_process_does(tmp_path):
         losses.append([step["loss"] for step in run.steps("sft")])
         assert f"dp: {ranks}" in (run.output / "trainer-sft.yaml").read_text()
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+def test_ranks_on_two_hosts_train_as_one_process_does(alone, nodes, tmp_path):
+    settings = [*SMALL, "stages=[sft]", "placement.hosts=[node-1, node-2]", "placement.actor.dp=2"]
+    run = Run(tmp_path, "--launcher", "ssh", *flags([*settings, f"placement.ssh_config={tmp_path}/ssh_config"]))
+    run.wait_for(lambda: run.steps("sft"), "a step")
+    # What the ranks tell each other goes between the hosts; it is all that listens there, and asks for a key.
+    assert all(ours_beyond_loopback(node) for node in nodes)
+    run.finish()
+    losses = [[step["loss"] for step in each.steps("sft")] for each in (run, alone)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+def ours_beyond_loopback(node):
+    return [at for at, who in node.listening() if '"tritonforge"' in who]

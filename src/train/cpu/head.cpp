@@ -143,8 +143,7 @@ at::Tensor Head::backward(const MicroBatch& batch, const at::Tensor& grad_log_pr
       float* normed = grad_normed.defined() ? row(grad_normed, begin) : memory.data();
       kernels::multiply({grad, stride, count}, backward_, normed, hidden);
       if (grad_normed.defined()) return;
-      for (int64_t i = begin; i < begin + count; ++i)
-        norm_backward(i, normed + (i - begin) * hidden, norm.of(part));
+      for (int64_t i = begin; i < begin + count; ++i) norm_backward(i, normed + (i - begin) * hidden, norm.of(part));
     });
     if (!grad_normed.defined()) norm.add_to(gradients.final_norm());
     add_weight_gradients({{.dy = grad_logits.data_ptr<float>(),

@@ -247,9 +247,9 @@ void Layers::embed(const MicroBatch& batch) {
   const at::Tensor& to = shards_.alone() ? x_[0] : partial_;
   over_blocks(shard, [&](int64_t begin, int64_t rows) {
     for (int64_t t = begin; t < begin + rows; ++t) {
-      const int64_t id = first + t < batch.tokens ? batch.host_ids[static_cast<size_t>(first + t)] -
-                                                        shards_.vocab_begin()
-                                                  : -1;
+      const int64_t id = first + t < batch.tokens
+                             ? batch.host_ids[static_cast<size_t>(first + t)] - shards_.vocab_begin()
+                             : -1;
       if (id >= 0 && id < config_.vocab_size) std::copy_n(row(model_.embed_tokens(), id), hidden, row(to, t));
       else std::fill_n(row(to, t), hidden, 0.0f);
     }

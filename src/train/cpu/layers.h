@@ -46,25 +46,25 @@ class Layers {
 
   // Rows [begin, begin + rows) of what stands in the name's comment.
   void embed(const MicroBatch& batch);
-  void norm1(int64_t layer, int64_t begin, int64_t rows);              // own
-  void project(int64_t layer, int64_t begin, int64_t rows);            // shard
-  void rotate(int64_t layer, int64_t begin, int64_t rows);             // all
-  void project_out(int64_t layer, int64_t begin, int64_t rows);        // shard
-  void norm2(int64_t layer, int64_t begin, int64_t rows);              // own
-  void mlp(int64_t layer, int64_t begin, int64_t rows, bool output);   // shard
-  void add_mlp(int64_t layer, int64_t begin, int64_t rows);            // own
+  void norm1(int64_t layer, int64_t begin, int64_t rows);             // own
+  void project(int64_t layer, int64_t begin, int64_t rows);           // shard
+  void rotate(int64_t layer, int64_t begin, int64_t rows);            // all
+  void project_out(int64_t layer, int64_t begin, int64_t rows);       // shard
+  void norm2(int64_t layer, int64_t begin, int64_t rows);             // own
+  void mlp(int64_t layer, int64_t begin, int64_t rows, bool output);  // shard
+  void add_mlp(int64_t layer, int64_t begin, int64_t rows);           // own
   // Of all rows, with the ranks between which they lie.
   void before_attention(int64_t layer);
   void after_attention(int64_t layer, bool output);
   void forward_again(const MicroBatch& batch, int64_t layer);
   void attention(const MicroBatch& batch, int64_t layer, bool backward);
 
-  void mlp_backward(int64_t layer, int64_t begin, int64_t rows, const at::Tensor& grad);        // shard
-  void norm2_backward(int64_t layer, int64_t begin, int64_t rows, const at::Tensor& grad);      // own
-  void project_out_backward(int64_t layer, int64_t begin, int64_t rows);                        // shard
-  void rotate_backward(int64_t layer, int64_t begin, int64_t rows);                             // all
-  void project_backward(int64_t layer, int64_t begin, int64_t rows);                            // shard
-  void norm1_backward(int64_t layer, int64_t begin, int64_t rows, at::Tensor& grad);            // own
+  void mlp_backward(int64_t layer, int64_t begin, int64_t rows, const at::Tensor& grad);    // shard
+  void norm2_backward(int64_t layer, int64_t begin, int64_t rows, const at::Tensor& grad);  // own
+  void project_out_backward(int64_t layer, int64_t begin, int64_t rows);                    // shard
+  void rotate_backward(int64_t layer, int64_t begin, int64_t rows);                         // all
+  void project_backward(int64_t layer, int64_t begin, int64_t rows);                        // shard
+  void norm1_backward(int64_t layer, int64_t begin, int64_t rows, at::Tensor& grad);        // own
   void after_attention_backward(int64_t layer, const at::Tensor& grad);
   void before_attention_backward(int64_t layer, at::Tensor& grad);
   void embed_backward(const MicroBatch& batch, const at::Tensor& grad, const Gradients& gradients);
@@ -78,16 +78,16 @@ class Layers {
   int64_t heads_, kv_heads_;       // of this rank's attention
   float eps_;
   int64_t capacity_ = 0, tokens_ = 0;  // rows of all; of this pass, less the padding
-  std::vector<at::Tensor> x_;  // own [hidden]: inputs of the layers and the last one's output
+  std::vector<at::Tensor> x_;          // own [hidden]: inputs of the layers and the last one's output
   std::vector<Kept> kept_;
   std::vector<model::LayerPanels> panels_, back_;  // for y = x wT, and for dx = dy w
   bool packed_ = false, packed_back_ = false;
   at::Tensor cos_, sin_;
   at::Tensor qkv_, partial_;  // shard [q + 2 kv], [hidden]: on their way to other ranks
   // Of the backward pass.
-  at::Tensor grad_y_, grad_normed_, grad_gate_up_;       // shard: [hidden], [hidden], [2 * intermediate]
-  at::Tensor grad_mixed_shard_, grad_qkv_shard_;         // shard: [q], [q + 2 kv]
-  at::Tensor grad_mixed_, grad_rotated_, grad_qkv_;      // all: [q], [q + kv], [q + 2 kv]
+  at::Tensor grad_y_, grad_normed_, grad_gate_up_;   // shard: [hidden], [hidden], [2 * intermediate]
+  at::Tensor grad_mixed_shard_, grad_qkv_shard_;     // shard: [q], [q + 2 kv]
+  at::Tensor grad_mixed_, grad_rotated_, grad_qkv_;  // all: [q], [q + kv], [q + 2 kv]
   BlockSums norm1_, norm2_, q_norm_, k_norm_;
 };
 

@@ -13,7 +13,8 @@ class Head {
  public:
   // shards: begun with the batch of a pass.
   Head(const model::Model& model, int64_t chunk, Products& products, const TokenShards& shards);
-  // Takes the memory of passes with so many targets in a shard; one with more takes more. `train`: with backward passes.
+  // Takes the memory of passes with so many targets in a shard; one with more takes more. `train`: with backward
+  // passes.
   void reserve(int64_t targets, bool train);
   // Of it, of a rank whose part of the model has this shape.
   static int64_t bytes(const model::ModelConfig& part, int64_t targets, int64_t chunk, bool train);

@@ -79,8 +79,8 @@ class Layers {
   void layer_backward(int64_t layer, Gradients& gradients);
   // Of a product of normed(x) from its gradient dy: to that of its weight, the norm's, and x's, which grad_ has.
   struct NormedProduct {
-    const at::Tensor &x, &norm, &w;       // own [hidden]; weights of the norm and of the product
-    const at::Tensor &norm_sum, &w_sum;   // where their gradients are added
+    const at::Tensor &x, &norm, &w;      // own [hidden]; weights of the norm and of the product
+    const at::Tensor &norm_sum, &w_sum;  // where their gradients are added
   };
   void product_backward(const NormedProduct& of, const at::Tensor& dy, bool accumulate, std::string_view what);
   void norm(const at::Tensor& out, const at::Tensor& x, const at::Tensor& weight);
@@ -96,24 +96,25 @@ class Layers {
   Products& products_;
   const TokenShards& shards_;
   const Recompute recompute_;
-  const int64_t q_, kv_;                                // columns of q and of k, of the shard
-  const int64_t attention_q_, attention_kv_;            // of this rank's attention
+  const int64_t q_, kv_;                      // columns of q and of k, of the shard
+  const int64_t attention_q_, attention_kv_;  // of this rank's attention
   const float eps_;
   int64_t capacity_ = 0, tokens_ = 0;  // rows of all that are allocated; tokens of this pass
   bool train_ = false;
   Attention attention_;
-  int64_t slots_ = 0;                       // allocated
-  at::Tensor positions_;                    // all [1] int32
-  at::Tensor embedded_ids_, embedded_rows_;  // of the shard's tokens that this rank embeds: row of the table, of the shard
-  at::Tensor rope_;                         // rope_table()
+  int64_t slots_ = 0;     // allocated
+  at::Tensor positions_;  // all [1] int32
+  at::Tensor embedded_ids_,
+      embedded_rows_;          // of the shard's tokens that this rank embeds: row of the table, of the shard
+  at::Tensor rope_;            // rope_table()
   std::vector<at::Tensor> x_;  // own [hidden]: inputs of the layers and the last one's output
   std::vector<Attended> attended_;
   std::vector<Projected> projected_;
   std::vector<Mixed> mixed_;
-  at::Tensor normed_, act_;             // shard [hidden], [intermediate]
-  at::Tensor partial_, qkv_;            // shard [hidden], [q + 2 kv]: on their way to other ranks
-  at::Tensor grad_, grad_mixed_;        // shard [hidden], [q]
-  at::Tensor grad_qkv_;                 // all [q + 2 kv]
+  at::Tensor normed_, act_;              // shard [hidden], [intermediate]
+  at::Tensor partial_, qkv_;             // shard [hidden], [q + 2 kv]: on their way to other ranks
+  at::Tensor grad_, grad_mixed_;         // shard [hidden], [q]
+  at::Tensor grad_qkv_;                  // all [q + 2 kv]
   at::Tensor grad_q_, grad_k_, grad_v_;  // all [q], [kv], [kv]
   at::Tensor partials_;
 };

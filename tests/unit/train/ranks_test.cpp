@@ -89,9 +89,8 @@ void expect_same(const Course& a, const Course& b) {
 }
 
 // Every axis, and the products of two.
-const std::vector<ParallelDims> kLayouts{{.dp = 2},          {.dp = 3},          {.tp = 2},
-                                         {.cp = 2},          {.cp = 4},          {.tp = 2, .cp = 2},
-                                         {.tp = 2, .dp = 2}, {.cp = 2, .dp = 2}};
+const std::vector<ParallelDims> kLayouts{{.dp = 2}, {.dp = 3},          {.tp = 2},          {.cp = 2},
+                                         {.cp = 4}, {.tp = 2, .cp = 2}, {.tp = 2, .dp = 2}, {.cp = 2, .dp = 2}};
 std::string name_of(const ParallelDims& dims) { return fmt::format("tp {} cp {} dp {}", dims.tp, dims.cp, dims.dp); }
 
 void expect_equal_courses(const TrainConfig& one, const Steps& steps, const model::ModelConfig& shape,
@@ -179,18 +178,17 @@ TEST(Ranks, OneWithoutWorkTakesPart) {
 
 // Then the rows of the embedding that have a gradient are summed alone.
 TEST(Ranks, FewTokensAreSummedAsAllAre) {
-  expect_equal_courses(
-      config_of({}),
-      [](Trainer& trainer, Course& course) {
-        for (uint64_t step = 0; step < 10; ++step) {
-          auto sequences = sample_sequences(5, 90 + step);
-          for (TrainSequence& sequence : sequences) {
-            for (int64_t& token : sequence.tokens) token = 7 * (token % 8);
-          }
-          course.steps.push_back(trainer.train_step(StepKind::kSft, sequences));
-        }
-      },
-      shape_of(/*tied=*/false), {{.dp = 3}, {.tp = 2, .dp = 2}});
+  expect_equal_courses(config_of({}),
+                       [](Trainer& trainer, Course& course) {
+                         for (uint64_t step = 0; step < 10; ++step) {
+                           auto sequences = sample_sequences(5, 90 + step);
+                           for (TrainSequence& sequence : sequences) {
+                             for (int64_t& token : sequence.tokens) token = 7 * (token % 8);
+                           }
+                           course.steps.push_back(trainer.train_step(StepKind::kSft, sequences));
+                         }
+                       },
+                       shape_of(/*tied=*/false), {{.dp = 3}, {.tp = 2, .dp = 2}});
 }
 
 TEST(Ranks, WhatCannotBeSharedOutIsRefused) {

@@ -1,0 +1,174 @@
+#include "orchestrate/remote_launcher.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <future>
+
+#include "base/checksum.h"
+#include "base/log.h"
+
+namespace tritonforge::orchestrate {
+namespace {
+
+constexpr double kCheckTimeout = 60, kCopyTimeout = 3600;  // seconds
+
+fs::path cache_folder() {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  const char* home = std::getenv("HOME");
+  return (cache && *cache ? fs::path(cache) : fs::path(home ? home : "/root") / ".cache") / "tritonforge";
+}
+
+// The worker's folder that goes with this binary: the evaluator looks for it in the same places.
+fs::path worker_folder() {
+  const char* root = std::getenv("TRITONFORGE_ROOT");
+  for (const fs::path& place : {root ? fs::path(root) : fs::path(), own_executable().parent_path().parent_path()})
+    if (fs::exists(place / "worker")) return place;
+  return {};
+}
+
+// The environment's folder: where its Python is, bin/ left out. Empty: none of its own.
+fs::path environment_folder() {
+  const char* set = std::getenv("TRITONFORGE_PYTHON");
+  const fs::path python = set && *set ? set : TF_PYTHON;
+  const fs::path folder = python.parent_path().parent_path();
+  return fs::exists(folder / "pyvenv.cfg") ? folder : fs::path();
+}
+
+}  // namespace
+
+std::string plain_path(const fs::path& path) {
+  const std::string text = path.string();
+  const bool plain = !text.empty() && text[0] == '/' && std::ranges::all_of(text, [](unsigned char c) {
+    return std::isalnum(c) || std::strchr("/._-+", c) != nullptr;
+  });
+  if (!plain)
+    fail(ErrorKind::kUsage, "the path '{}' cannot go to other hosts: absolute, of letters, digits and /._-+", text);
+  return text;
+}
+
+std::string plain_host(const std::string& host) {
+  const bool plain = !host.empty() && (std::isalnum(static_cast<unsigned char>(host[0])) || host[0] == '_') &&
+                     std::ranges::all_of(
+                         host, [](unsigned char c) { return std::isalnum(c) || std::strchr("_.-@:", c) != nullptr; });
+  if (!plain) fail(ErrorKind::kUsage, "'placement.hosts': '{}' is no name of a host", host);
+  return host;
+}
+
+RemoteLauncher::RemoteLauncher(Layout layout, std::vector<fs::path> shared)
+    : Launcher(std::move(layout)), shared_(std::move(shared)) {
+  for (const std::string& host : this->layout().hosts) plain_host(host);
+}
+
+// bin/ with the binary and its own libraries, worker/ beside it.
+RemoteLauncher::Bundle RemoteLauncher::bundle_of_this() {
+  const fs::path binary = own_executable(), folder = binary.parent_path();
+  std::vector<fs::path> files{binary};
+  for (const std::string& name : names_in(folder, [](const fs::path& entry) {
+         const std::string text = entry.filename().string();
+         return text.starts_with("libtritonforge_") && text.ends_with(".so");
+       }))
+    files.push_back(folder / name);
+  Bundle bundle{.key = {}, .tar = {"tar", "-chf", "-", "--transform=s,^,bin/,;s,^bin/worker,worker,", "-C", folder}};
+  std::string content;
+  for (const fs::path& file : files) {
+    const MappedFile map(file);
+    content += file.filename().string() +
+               checksum(std::string_view(reinterpret_cast<const char*>(map.bytes().data()), map.bytes().size()));
+    bundle.tar.push_back(file.filename().string());
+  }
+  if (const fs::path root = worker_folder(); !root.empty()) {
+    std::vector<fs::path> sources;
+    for (const auto& entry : fs::recursive_directory_iterator(root / "worker"))
+      if (entry.path().extension() == ".py") sources.push_back(entry.path());
+    std::sort(sources.begin(), sources.end());
+    for (const fs::path& source : sources) content += source.string().substr(root.string().size()) + read_file(source);
+    bundle.tar.insert(bundle.tar.end(), {"--exclude=__pycache__", "-C", root, "worker"});
+  }
+  bundle.key = checksum(content);
+  return bundle;
+}
+
+std::string RemoteLauncher::agent_command() const { return plain_path(bundle_ / "bin/tritonforge") + " agent"; }
+
+int RemoteLauncher::run(const std::string& host, const std::string& command) const {
+  const int code = run_command(on_host(host, command, /*has_input=*/false), kCheckTimeout).exit_code;
+  if (code == kCarrierLost) fail(ErrorKind::kMachine, "{}: {} does not get there (its message is above)", host, name());
+  return code;
+}
+
+void RemoteLauncher::copy(const std::string& host, const fs::path& target, const std::vector<std::string>& tar) const {
+  log::info("{}: copies {} there", host, target.string());
+  const std::string path = plain_path(target);
+  // Side by side with others that copy the same: the first that is done stays.
+  const std::string unpack = fmt::format(
+      "mkdir -p {1} && d=$(mktemp -d {0}.XXXXXX) && tar -xf - -C $d && touch $d/.complete && "
+      "(mv -T $d {0} 2>/dev/null || test -e {0}/.complete); code=$?; rm -rf $d; exit $code",
+      path, plain_path(target.parent_path()));
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) fail(ErrorKind::kUnavailable, "pipe: {}", std::strerror(errno));
+  std::unique_ptr<ChildProcess> source, sink;
+  try {
+    source = std::make_unique<ChildProcess>(ProcessOptions{.argv = tar, .stdout_fd = ends[1]});
+    sink = std::make_unique<ChildProcess>(
+        ProcessOptions{.argv = on_host(host, unpack, /*has_input=*/true), .stdin_fd = ends[0]});
+  } catch (...) {
+    ::close(ends[0]);
+    ::close(ends[1]);
+    throw;
+  }
+  ::close(ends[0]);
+  ::close(ends[1]);
+  const Deadline deadline = Deadline::after(kCopyTimeout);
+  const auto received = sink->wait(deadline), sent = source->wait(deadline);
+  if (received != 0 || sent != 0)
+    fail(ErrorKind::kMachine, "{}: {} could not be copied there ({})", host, path,
+         received ? fmt::format("exit {}", *received) : "no end in an hour");
+}
+
+// What a host lacks, in one command: 10 + i for the shared path i, else what is to be copied there.
+void RemoteLauncher::prepare_host(const std::string& host, const Bundle& bundle, const fs::path& environment) const {
+  constexpr int kBundle = 1, kEnvironment = 2, kShared = 10;
+  std::string check;
+  for (size_t i = 0; i < shared_.size(); ++i)
+    check += fmt::format("test -e {} || exit {}; ", plain_path(shared_[i]), kShared + i);
+  check += fmt::format("c=0; test -e {} || c={}; ", plain_path(bundle_ / ".complete"), kBundle);
+  if (!environment.empty())
+    check += fmt::format("test -e {} || c=$((c + {})); ", plain_path(environment / ".complete"), kEnvironment);
+  const int lacks = run(host, check + "exit $c");
+  if (lacks >= kShared && lacks - kShared < std::ssize(shared_))
+    fail(ErrorKind::kMachine, "{} does not see {}: put it where all hosts of the run see it at the same path", host,
+         shared_[lacks - kShared].string());
+  if (lacks & kBundle) copy(host, bundle_, bundle.tar);
+  if (lacks & kEnvironment) copy(host, environment, {"tar", "-cf", "-", "-C", environment, "."});
+  if (run(host, plain_path(bundle_ / "bin/tritonforge") + " --version >&2") != 0)
+    fail(ErrorKind::kMachine,
+         "{}: tritonforge does not start there (its message is above): requirements/debian.txt lists what it needs",
+         host);
+}
+
+void RemoteLauncher::prepare() {
+  const Bundle bundle = bundle_of_this();
+  bundle_ = cache_folder() / "nodes" / bundle.key;
+  const fs::path environment = environment_folder();
+  std::vector<std::future<void>> hosts;
+  for (const std::string& host : layout().hosts) {
+    if (host == kHead) continue;
+    hosts.push_back(std::async(std::launch::async, [&, host] { prepare_host(host, bundle, environment); }));
+  }
+  std::exception_ptr first;
+  for (auto& host : hosts) {
+    try {
+      host.get();
+    } catch (...) {
+      if (!first) first = std::current_exception();
+    }
+  }
+  if (first) std::rethrow_exception(first);
+}
+
+}  // namespace tritonforge::orchestrate

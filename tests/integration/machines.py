@@ -1,0 +1,88 @@
+"""Machines of a test: network namespaces of this one, each with a loopback of its own."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+
+import pytest
+
+
+def require_namespaces():
+    if os.geteuid() != 0 or not shutil.which("ip"):
+        pytest.skip("network namespaces need root and iproute2")
+    probe = subprocess.run(["ip", "netns", "add", f"tf{os.getpid()}p"], capture_output=True, text=True)
+    if probe.returncode != 0:
+        pytest.skip(f"no network namespaces here: {probe.stderr.strip()}")
+    subprocess.run(["ip", "netns", "del", f"tf{os.getpid()}p"], check=True)
+
+
+class Machine:
+    """A network namespace that this one reaches at `address`, and that reaches this one at `head`. All machines of a
+    process reach each other through a bridge."""
+
+    network = f"10.{200 + os.getpid() // 250 % 50}.{os.getpid() % 250}"
+    head = f"{network}.1"
+    bridge = f"tf{os.getpid()}b"
+
+    def __init__(self, number, folder):
+        self.name, self.number = f"node-{number}", number
+        self.space = f"tf{os.getpid()}n{number}"
+        self.folder = folder / self.name
+        self.folder.mkdir()
+        self.address = f"{self.network}.{number + 1}"
+        link, there = f"tf{os.getpid()}h{number}", f"tf{os.getpid()}n{number}"
+        if subprocess.run(["ip", "link", "show", self.bridge], capture_output=True).returncode != 0:
+            ip("link", "add", self.bridge, "type", "bridge")
+            ip("addr", "add", f"{self.head}/24", "dev", self.bridge)
+            ip("link", "set", self.bridge, "up")
+        self.link = link
+        ip("netns", "add", self.space)
+        ip("link", "add", link, "type", "veth", "peer", "name", there, "netns", self.space)
+        ip("link", "set", link, "master", self.bridge, "up")
+        self.inside("ip", "addr", "add", f"{self.address}/24", "dev", there)
+        self.inside("ip", "link", "set", there, "up")
+        self.inside("ip", "link", "set", "lo", "up")
+
+    def command(self, *words):
+        return ["ip", "netns", "exec", self.space, *words]
+
+    def inside(self, *words):
+        subprocess.run(self.command(*words), check=True)
+
+    def pids(self):
+        listed = subprocess.run(["ip", "netns", "pids", self.space], capture_output=True, text=True)
+        return [int(pid) for pid in listed.stdout.split()]
+
+    def kill(self):
+        """All of its processes at once: nobody there answers any more."""
+        for _ in range(100):
+            pids = self.pids()
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            if not pids:
+                return
+        raise AssertionError(f"{self.name} still runs {self.pids()}")
+
+    def listening(self):
+        """(address, program) of TCP sockets that listen here on anything but loopback."""
+        listed = subprocess.run(self.command("ss", "-Hltnp"), capture_output=True, text=True, check=True)
+        sockets = [line.split() for line in listed.stdout.splitlines()]
+        return [(s[3], s[-1]) for s in sockets if not s[3].startswith(("127.", "[::1]", "[::ffff:127."))]
+
+    def remove(self):
+        self.kill()
+        subprocess.run(["ip", "netns", "del", self.space], check=False)
+        subprocess.run(["ip", "link", "del", self.link], check=False, stderr=subprocess.DEVNULL)
+
+
+def ip(*words):
+    subprocess.run(["ip", *words], check=True)
+
+
+def remove_all(machines):
+    for machine in machines:
+        machine.remove()
+    subprocess.run(["ip", "link", "del", Machine.bridge], check=False, stderr=subprocess.DEVNULL)

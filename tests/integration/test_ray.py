@@ -1,0 +1,281 @@
+"""`run --launcher ray` on a Ray cluster of three nodes: this machine and two network namespaces. A node that is killed
+costs a step: its roles come back elsewhere and the weights are those of a run on this machine alone."""
+
+import contextlib
+import os
+import pathlib
+import random
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+
+from machines import Machine, remove_all, require_namespaces
+from test_run import BINARY, RECIPE, ROOT, Run
+
+RAY = (
+    pathlib.Path(
+        subprocess.run(
+            [ROOT / "requirements/install", "--ray-python"], capture_output=True, text=True, check=True
+        ).stdout
+    ).parent
+    / "ray"
+)
+
+TEMPORARY = f"/tmp/tfray{os.getpid()}"  # Ray's: paths of sockets are short
+
+
+def free_port():
+    with socket.create_server(("0.0.0.0", 0)) as taken:
+        return taken.getsockname()[1]
+
+
+PORT, DASHBOARD, CLIENTS = (str(free_port()) for _ in range(3))
+
+# Stages and sizes that leave the undisturbed run under half a minute.
+SMALL = [
+    "stages=[sft, rl]",
+    "rl.steps=2",
+    "rollout.max_turns=1",
+    "rl.train.checkpoint_interval=1",
+    "supervisor.hung_after_s=20",
+]
+# No worker of Python's is started that nobody asked for, and a node that does not answer is given up in seconds.
+QUICK = {
+    "RAY_enable_worker_prestart": "0",
+    "RAY_prestart_worker_first_driver": "0",
+    "RAY_health_check_initial_delay_ms": "1000",
+    "RAY_health_check_period_ms": "500",
+    "RAY_health_check_timeout_ms": "2000",
+    "RAY_health_check_failure_threshold": "4",
+    "RAY_raylet_start_wait_time_s": "60",
+}
+
+
+def flags(settings):
+    return [word for setting in settings for word in ("--set", setting)]
+
+
+# A key without which nobody gets into this cluster; what is started here has it, too.
+KEY = secrets.token_hex(16)
+os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=KEY)
+
+
+def require_ray():
+    require_namespaces()
+    if not RAY.exists() or not pathlib.Path(BINARY).with_name("tritonforge-ray").exists():
+        pytest.skip("Ray is not installed here: make ray")
+
+
+def start_ray(address, folder, *words, through=lambda *command: list(command)):
+    command = through(
+        *(str(RAY), "start", "--node-ip-address", address, "--num-gpus", "0", "--object-store-memory", "80000000"),
+        *("--disable-usage-stats", "--block", *words),
+    )
+    with open(folder / "log", "w") as log:
+        return subprocess.Popen(command, env=dict(os.environ, **QUICK), stdout=log, stderr=log, cwd="/")
+
+
+class Node(Machine):
+    """A machine with a raylet, and the worker processes that it starts."""
+
+    def start(self):
+        # Its own folder for Ray's sockets: raylets that start side by side in one would choose the same names.
+        own = 'mount -t tmpfs none "$0" && exec "$@"'
+        self.ray = start_ray(
+            *(self.address, self.folder, "--num-cpus", "4", "--address", f"{self.head}:{PORT}"),
+            through=lambda *command: self.command("unshare", "-m", "sh", "-c", own, TEMPORARY, *command),
+        )
+
+    def remove(self):
+        super().remove()
+        self.ray.wait()
+
+
+def with_children(pid):
+    """The process and all that came of it."""
+    parents = {}
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            text = stat.read_text()
+            parents.setdefault(int(text[text.rindex(")") + 2 :].split()[1]), []).append(int(text.split()[0]))
+    found = [pid]
+    for each in found:
+        found += parents.get(each, [])
+    return found
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    require_ray()
+    folder = tmp_path_factory.mktemp("cluster")
+    nodes, head = [], None
+    try:
+        nodes = [Node(number, folder) for number in (1, 2)]
+        pathlib.Path(TEMPORARY).mkdir()
+        head = start_ray(
+            *(Machine.head, folder, "--num-cpus", "2", "--head", "--port", PORT, "--temp-dir", TEMPORARY),
+            *("--include-dashboard", "true", "--dashboard-host", Machine.head, "--dashboard-port", DASHBOARD),
+            *("--ray-client-server-port", CLIENTS),
+        )
+        wait_for_port(int(PORT), head, folder / "log")
+        for node in nodes:
+            node.start()
+        for place in (folder, *(node.folder for node in nodes)):
+            wait_for_text("will now block forever", place / "log")
+        yield nodes
+    finally:
+        remove_all(nodes)
+        if head:
+            for pid in with_children(head.pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            head.wait()
+            shutil.rmtree(TEMPORARY, ignore_errors=True)
+
+
+def wait_for_text(text, log):
+    deadline = time.monotonic() + 60
+    while text not in log.read_text():
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.05)
+
+
+def wait_for_port(port, process, log):
+    deadline = time.monotonic() + 60
+    while socket.socket().connect_ex((Machine.head, port)) != 0:
+        assert process.poll() is None and time.monotonic() < deadline, log.read_text()
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    require_ray()
+    run = Run(tmp_path_factory.mktemp("alone"), *flags(SMALL))
+    run.finish()
+    return run
+
+
+def on_cluster(folder, settings, *words, output="cluster"):
+    address = ["--launcher", "ray", "--ray-address", f"{Machine.head}:{PORT}"]
+    return Run(folder, *address, *flags(SMALL + settings), *words, output=output)
+
+
+def placed(nodes):
+    """Two engines, one trainer, one evaluator over three nodes; that of this machine is a node like the others."""
+    first, second = (node.address for node in nodes)
+    return [
+        f"placement.hosts=[localhost, {Machine.head}, {first}, {second}]",
+        f"placement.rollout={{engines: 2, hosts: [{first}, {second}]}}",
+        f"placement.actor.hosts=[{first}]",
+        f"placement.eval.hosts=[{Machine.head}]",
+    ]
+
+
+def hosts_of(run):
+    return {role["name"]: role["host"] for role in run.status()["roles"]}
+
+
+def open_to_strangers(addresses, space):
+    """Which of these answer a stranger with anything but an end, asked from another namespace."""
+    script = """
+import socket, sys
+for address in sys.argv[1:]:
+    host, port = address.rsplit(":", 1)
+    for words in (b"GET / HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n", b"0" * 32 + b" serve\\n", b"x" * 200):
+        with socket.create_connection((host, int(port)), timeout=20) as stranger:
+            stranger.sendall(words)
+            try:
+                if stranger.recv(1): print(address)
+            except ConnectionResetError: pass
+"""
+    command = ["ip", "netns", "exec", space, "python3", "-c", script, *addresses]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+
+
+def listening_here():
+    """Addresses beyond loopback where a process of ours listens on this machine; Ray's drivers have ports of Ray's."""
+    listed = subprocess.run(["ss", "-Hltnp"], capture_output=True, text=True, check=True).stdout
+    sockets = [line.split() for line in listed.splitlines() if '"tritonforge"' in line]
+    return [s[3] for s in sockets if not s[3].startswith("127.")]
+
+
+def test_without_its_program_the_launcher_says_how_to_get_it(tmp_path):
+    shutil.copy(BINARY, tmp_path / "tritonforge")
+    (tmp_path / "small.yaml").write_text(RECIPE)
+    words = ["run", "small.yaml", "--launcher", "ray", "--ray-address", "10.0.0.1:6379"]
+    environment = dict(os.environ, TRITONFORGE_ROOT=str(ROOT))
+    said = subprocess.run(
+        [tmp_path / "tritonforge", *words], capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=60
+    )
+    assert said.returncode == 3
+    assert "tritonforge-ray, which is not built: `make ray` builds it" in said.stderr
+
+
+def submitted(*words):
+    return subprocess.run(
+        [BINARY, "submit", *words, "--ray-address", f"http://{Machine.head}:{DASHBOARD}"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=ROOT,
+    )
+
+
+def test_a_submitted_run_is_a_job_of_the_cluster(alone, cluster, tmp_path):
+    # Its hosts are the cluster's own, since the recipe names none.
+    (tmp_path / "small.yaml").write_text(RECIPE)
+    settings = flags([*SMALL, "stages=[sft]", "placement.actor.dp=1"])
+    job = submitted(tmp_path / "small.yaml", "--output", tmp_path / "cluster", *settings)
+    assert job.returncode == 0, job.stdout + job.stderr
+    assert job.stdout.startswith("job raysubmit_") and "sft done in" in job.stdout
+    assert (tmp_path / "cluster/models/sft/model.safetensors").read_bytes() == alone.weights("sft")
+    hosts = "".join(f"\n    - {address}" for address in (Machine.head, *(node.address for node in cluster)))
+    assert f"hosts:{hosts}\n" in (tmp_path / "cluster/recipe.yaml").read_text()
+    # One that fails says so, whoever submitted it: here, that its folder holds a run already.
+    again = submitted(tmp_path / "small.yaml", "--output", tmp_path / "cluster", *settings)
+    assert again.returncode == 1 and "the job failed" in again.stderr and "--resume" in again.stdout, again.stdout
+    words = [BINARY, "run", tmp_path / "small.yaml", "--launcher", "ray", "--output", tmp_path / "cluster", *settings]
+    address = ["--address", f"http://{Machine.head}:{DASHBOARD}"]
+    by_ray = subprocess.run([RAY, "job", "submit", *address, "--", *words], capture_output=True, text=True, timeout=300)
+    assert by_ray.returncode == 1 and "--resume" in by_ray.stdout, by_ray.stdout + by_ray.stderr
+
+
+def environments(node):
+    """Of our processes there."""
+    mine = [pid for pid in node.pids() if os.readlink(f"/proc/{pid}/exe").endswith("/tritonforge")]
+    return [pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") for pid in mine]
+
+
+def test_a_node_killed_at_any_instant_costs_its_step_alone(alone, cluster, tmp_path, monkeypatch):
+    # A cache of its own: the binary reaches the nodes by the launcher, as it does the first time.
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    run = on_cluster(tmp_path, placed(cluster), "--ray-runtime-env", '{"env_vars": {"OF_RUNTIME_ENV": "a"}}')
+    run.wait_for(lambda: run.status()["stage"] == "rl" and hosts_of(run).get("trainer"), "RL")
+    first, second = (node.address for node in cluster)
+    assert {name: host for name, host in hosts_of(run).items() if host} == {
+        "trainer": first,
+        "engine-0": first,
+        "engine-1": second,
+        "evaluator": Machine.head,
+    }
+    seen = [environment for node in cluster for environment in environments(node)]
+    assert len(seen) >= 6 and all(b"OF_RUNTIME_ENV=a" in environment for environment in seen)
+    # On the nodes nothing of ours listens beyond loopback; here the tunnel does, and tells strangers nothing.
+    assert [[who for _, who in node.listening() if '"tritonforge"' in who] for node in cluster] == [[], []]
+    listening = listening_here()
+    assert listening and all(address.startswith(f"{Machine.head}:") for address in listening)
+    assert open_to_strangers(listening, cluster[1].space) == []
+    after = random.uniform(0, 3)
+    print(f"the node is killed {after:.3f} s later")
+    time.sleep(after)
+    cluster[0].kill()
+    said = run.finish()
+    assert run.weights("rl") == alone.weights("rl"), said[-3000:]
+    assert run.weights("sft") == alone.weights("sft")
+    assert [step["step"] for step in run.steps("rl")] == [1, 2]
+    assert len(list((tmp_path / "cache/tritonforge/nodes").iterdir())) == 1
