@@ -126,7 +126,7 @@ std::vector<Finding> findings(const Json& report) {
         "");
   if (gpu && !report["gpu_kernels"].get<bool>())
     add(false, "libtritonforge_cuda.so does not open: models run with torch's kernels alone", "make gpu");
-  if (gpu && report["compiler"] == "")
+  if (gpu && report["compiler"].get<std::string>().empty())
     add(false, "no C compiler: evaluator.mode live cannot run Triton kernels on a GPU (plan and interpret can)",
         "sudo apt-get install -y gcc libc6-dev libpython3-dev");
   if (const auto why = report.value("parquet", ""); !why.empty())

@@ -55,7 +55,8 @@ std::string own_address(const std::string& address) {
     fail(ErrorKind::kMachine, "--ray-address: {}: {}", host, ::gai_strerror(error));
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> entries(found, ::freeaddrinfo);
   const Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  ::connect(socket.get(), found->ai_addr, found->ai_addrlen);
+  if (::connect(socket.get(), found->ai_addr, found->ai_addrlen) != 0 && errno != EINPROGRESS)
+    fail(ErrorKind::kMachine, "no Ray answers at {}: {}", address, std::strerror(errno));
   pollfd waiter{socket.get(), POLLOUT, 0};
   int error = ETIMEDOUT;
   socklen_t size = sizeof error;

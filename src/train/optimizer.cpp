@@ -1,5 +1,7 @@
 #include "train/optimizer.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include "base/error.h"
 #include "train/flat_adamw.h"
 

@@ -1,5 +1,7 @@
 #include "train/trainer.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <algorithm>
 #include <numeric>
 

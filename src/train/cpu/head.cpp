@@ -1,5 +1,7 @@
 #include "train/cpu/head.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <cmath>
 #include <limits>
 

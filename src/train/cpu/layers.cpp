@@ -1,5 +1,7 @@
 #include "train/cpu/layers.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <array>
 #include <cmath>
 
