@@ -253,7 +253,8 @@ std::unique_ptr<Launcher> make_launcher(const RecipeConfig& config, const RunOpt
   if (config.serves()) use("rollout", layout.engines);
   if (config.evaluates()) use("eval", {layout.eval});
   const auto away = std::ranges::find_if(places, [](const Place& place) { return place.host != kHead; });
-  const std::vector<fs::path> shared = {fs::absolute(folder), fs::absolute(resolve_path(config.model.path))};
+  std::vector<fs::path> shared{fs::absolute(folder)};
+  if (!config.model.is_chat()) shared.push_back(fs::absolute(resolve_path(config.model.path)));
   switch (options.launcher) {
     case LauncherKind::kLocal: break;
     case LauncherKind::kSsh:
