@@ -31,10 +31,10 @@ class TokenShards {
   struct Rows {
     int64_t all, shard, own;
   };
-  Rows rows_of(int64_t tokens) const { return rows_of(tokens, unit_, tp_size_, cp_size_); }  // of so many
+  Rows rows_of(int64_t tokens) const { return rows_of(tokens, unit_, tp_size_, cp_size_); }  // of another micro-batch
   static Rows rows_of(int64_t tokens, int64_t unit, int64_t tp, int64_t cp);
   const Rows& rows() const { return rows_; }
-  // The tokens of the micro-batch that are not padding: [shard_begin(), shard_begin() + shard_tokens()).
+  // The shard's tokens, padding apart, are the micro-batch's [shard_begin(), shard_begin() + shard_tokens()).
   int64_t shard_begin() const { return cp_rank_ * rows_.shard; }
   int64_t shard_tokens() const { return shard_tokens_; }
   // The targets of the micro-batch that rows of the shard predict, and which of them rows of this rank's own do.
@@ -43,7 +43,7 @@ class TokenShards {
   };
   const Targets& shard_targets() const { return shard_targets_; }
   const Targets& own_targets() const { return own_targets_; }
-  // A shard's rows that are this rank's own: [own, ...]. Those of the micro-batch that are tokens.
+  // Where this rank's own rows begin in a shard; the own rows of a shard's [shard, ...].
   int64_t own_begin() const { return tp_rank_ * rows_.own; }
   at::Tensor own(const at::Tensor& shard) const { return shard.narrow(0, own_begin(), rows_.own); }
   // Where this rank's rows of the vocabulary begin.

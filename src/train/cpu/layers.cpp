@@ -297,7 +297,6 @@ const at::Tensor& Layers::forward(const MicroBatch& batch, bool train) {
   return x_.back();
 }
 
-// What a block's d_normed is handed on in, from a product's gradient to a norm's.
 float* Layers::grad_normed(int64_t begin, int64_t rows) {
   return shards_.alone() ? scratch(kNarrow, rows * config_.hidden_size) : row(grad_normed_, begin);
 }

@@ -21,7 +21,6 @@ class Layers {
   // Hidden states of this rank's own tokens after the last layer, before the last norm, [>= own, hidden]; valid until
   // the next pass. `train`: backward() may follow.
   const at::Tensor& forward(const MicroBatch& batch, bool train);
-  const at::Tensor& output() const { return x_.back(); }  // of the last forward pass
   // From the gradient of what forward() returned, own rows of [shard, hidden], which is overwritten. Adds to the
   // gradients.
   void backward(const MicroBatch& batch, at::Tensor& grad, const Gradients& gradients);
@@ -44,8 +43,9 @@ class Layers {
   float* own_row(const at::Tensor& shard, int64_t index) const { return row(shard, shards_.own_begin() + index); }
   at::Tensor in_use(const at::Tensor& buffer) const { return buffer.narrow(0, 0, shards_.rows().shard); }
 
-  // Rows [begin, begin + rows) of what stands in the name's comment.
   void embed(const MicroBatch& batch);
+  // The steps of a layer, each for rows [begin, begin + rows) of the tokens that are named behind it. A process alone
+  // goes through several of them block by block; between ranks, what one gives goes to others before the next.
   void norm1(int64_t layer, int64_t begin, int64_t rows);             // own
   void project(int64_t layer, int64_t begin, int64_t rows);           // shard
   void rotate(int64_t layer, int64_t begin, int64_t rows);            // all
@@ -53,7 +53,7 @@ class Layers {
   void norm2(int64_t layer, int64_t begin, int64_t rows);             // own
   void mlp(int64_t layer, int64_t begin, int64_t rows, bool output);  // shard
   void add_mlp(int64_t layer, int64_t begin, int64_t rows);           // own
-  // Of all rows, with the ranks between which they lie.
+  // The steps between ranks.
   void before_attention(int64_t layer);
   void after_attention(int64_t layer, bool output);
   void forward_again(const MicroBatch& batch, int64_t layer);
@@ -68,6 +68,7 @@ class Layers {
   void after_attention_backward(int64_t layer, const at::Tensor& grad);
   void before_attention_backward(int64_t layer, at::Tensor& grad);
   void embed_backward(const MicroBatch& batch, const at::Tensor& grad, const Gradients& gradients);
+  // Where rows of the shard hand the gradient of a norm's output on from a product's step to the norm's.
   float* grad_normed(int64_t begin, int64_t rows);
 
   const model::Model& model_;
