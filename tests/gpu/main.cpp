@@ -1,8 +1,24 @@
+#include <execinfo.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <csignal>
 
 #include "base/log.h"
 #include "bench/weight_trainer.h"
 #include "gpu/fixture.h"
+
+namespace {
+
+// A GPU machine has no debugger of ours: addresses for addr2line.
+void say_where(int signal) {
+  void* frames[64];
+  backtrace_symbols_fd(frames, backtrace(frames, 64), STDERR_FILENO);
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
+}  // namespace
 
 // gpu_tests trainer PORT: the other process of weights_test.cpp.
 int main(int argc, char** argv) {
@@ -11,6 +27,7 @@ int main(int argc, char** argv) {
     return run_weight_trainer(std::stoi(argv[2]), *gpu::small_model(1, kernels::open_device("cuda")));
   }
   log::start("gpu_tests");  // TRITONFORGE_LOG=debug tells of every CUDA graph
+  std::signal(SIGSEGV, say_where);
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

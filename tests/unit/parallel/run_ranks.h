@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <condition_variable>
+#include <cstdlib>
 #include <exception>
 #include <functional>
 #include <mutex>
@@ -42,6 +43,9 @@ inline void run_ranks(
     const ParallelDims& dims, const std::function<void(World&)>& work, Failures* failures = nullptr,
     WorldOptions options = {},
     const std::function<at::Device(int64_t rank)>& device = [](int64_t) { return at::kCPU; }) {
+  // torch records the collectives of all of a process's Gloo groups in one place (its FlightRecorder, read once from
+  // this variable), and adds a group to it before it takes the lock: ranks that are threads crash there now and then.
+  [[maybe_unused]] static const int unrecorded = ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/1);
   options.rendezvous = "127.0.0.1:" + std::to_string(free_port());
   std::vector<std::exception_ptr> errors(static_cast<size_t>(dims.world()));
   std::vector<std::thread> threads;
