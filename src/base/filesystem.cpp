@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -32,6 +33,21 @@ void write_all(int fd, std::string_view content, const fs::path& path) {
     }
     content.remove_prefix(static_cast<size_t>(written));
   }
+}
+
+// The bytes of a file's whole lines: without what a writer that died, or a full disk, left of its last one.
+off_t end_of_lines(int fd, const fs::path& path) {
+  std::array<char, 4096> block;
+  off_t end = ::lseek(fd, 0, SEEK_END);
+  while (end > 0) {
+    const off_t from = std::max<off_t>(0, end - static_cast<off_t>(block.size()));
+    const ssize_t got = ::pread(fd, block.data(), static_cast<size_t>(end - from), from);
+    if (got != end - from) fail(ErrorKind::kUnavailable, "cannot read {}: {}", path.string(), std::strerror(errno));
+    const size_t newline = std::string_view(block.data(), static_cast<size_t>(got)).rfind('\n');
+    if (newline != std::string_view::npos) return from + static_cast<off_t>(newline) + 1;
+    end = from;
+  }
+  return 0;
 }
 
 }  // namespace
@@ -70,8 +86,11 @@ void write_file_atomic(const fs::path& path, std::string_view content) {
 }
 
 void append_line_durable(const fs::path& path, std::string_view line) {
-  Descriptor file{::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644)};
+  Descriptor file{::open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0644)};
   if (file.fd < 0) fail(ErrorKind::kUnavailable, "cannot open {}: {}", path.string(), std::strerror(errno));
+  const off_t end = end_of_lines(file.fd, path);
+  if (end < ::lseek(file.fd, 0, SEEK_END) && ::ftruncate(file.fd, end) != 0)
+    fail(ErrorKind::kUnavailable, "cannot cut a broken last line off {}: {}", path.string(), std::strerror(errno));
   write_all(file.fd, std::string(line) + "\n", path);
   if (::fdatasync(file.fd) != 0)
     fail(ErrorKind::kUnavailable, "cannot sync {}: {}", path.string(), std::strerror(errno));

@@ -17,7 +17,11 @@ std::string read_file(const fs::path& path);
 // Writes beside `path`, fsyncs, renames over it: a reader sees the old or the new file, never a part. Throws
 // kUnavailable with the reason (disk full, ...) and leaves the old file as it was.
 void write_file_atomic(const fs::path& path, std::string_view content);
+
+// On the disk when it returns. What a failed or killed append left of a line is cut off by the next one, so that every
+// line but the last is whole; one writer at a time.
 void append_line_durable(const fs::path& path, std::string_view line);
+
 void fsync_path(const fs::path& path);  // a file or a folder
 
 // The names in `folder` that `wanted` holds for, sorted: what a name that is not there is compared with

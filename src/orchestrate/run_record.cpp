@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <sstream>
 
+#include "base/line_tail.h"
 #include "net/retry.h"
 
 namespace tritonforge::orchestrate {
@@ -103,11 +103,9 @@ RunRecord::RunRecord(fs::path folder, bool resume)
   started_ = optional_field<double>(json, "started", started_, state.string());
   wall_s_ = require<std::map<std::string, double>>(json, "wall_s", state.string());
   for (const auto& row : require<Json>(json, "rows", state.string())) rows_.push_back(bench_row_from_json(row));
-  if (!fs::exists(folder_ / "steps.jsonl")) return;
-  std::istringstream lines(read_file(folder_ / "steps.jsonl"));
-  for (std::string line; std::getline(lines, line);) {
-    const Json step = parse_json_or_discard(line);
-    if (step.is_discarded()) continue;  // a line cut off by a crash; the step is written again
+  // A step whose line was cut off by a crash is written again.
+  for (const std::string& line : LineTail(folder_ / "steps.jsonl").poll()) {
+    const Json step = parse_json(line, (folder_ / "steps.jsonl").string());
     last_step_[step.value("stage", "")] = step.value("step", int64_t{-1});
   }
 }
@@ -193,10 +191,10 @@ void RunRecord::add_step(const std::string& stage, int64_t number, Json step) {
   std::lock_guard lock(mutex_);
   const auto last = last_step_.find(stage);
   if (last != last_step_.end() && number <= last->second) return;
-  last_step_[stage] = number;
   step["stage"] = stage;
   step["time"] = unix_seconds();
   append_line_durable(folder_ / "steps.jsonl", step.dump());
+  last_step_[stage] = number;
   steps_.push_back(std::move(step));
 }
 

@@ -1,7 +1,6 @@
 #include "orchestrate/validation.h"
 
-#include <sstream>
-
+#include "base/line_tail.h"
 #include "base/log.h"
 #include "base/rng.h"
 #include "orchestrate/inputs.h"
@@ -17,11 +16,9 @@ fs::path model_of(const RunContext& run, const char* name) { return run.record.f
 Validation::Validation(RunContext& run) : run_(run) {
   if (run.config.rl.validation.every == 0) return;
   problems_ = validation_problems(run.config);
-  if (!fs::exists(file_of(run))) return;
-  std::istringstream lines(read_file(file_of(run)));
-  for (std::string line; std::getline(lines, line);) {
-    const Json json = parse_json_or_discard(line);
-    if (json.is_discarded()) continue;  // cut off by a crash: it is measured again
+  // A measurement whose line was cut off by a crash is made again.
+  for (const std::string& line : LineTail(file_of(run)).poll()) {
+    const Json json = parse_json(line, file_of(run).string());
     measured_ = json.at("step");
     if (json.at("best").get<bool>()) best_ = {measured_, json.at("pass_rate").get<double>()};
   }

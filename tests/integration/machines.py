@@ -18,6 +18,20 @@ def require_namespaces():
     subprocess.run(["ip", "netns", "del", f"tf{os.getpid()}p"], check=True)
 
 
+# Stages and sizes that leave the undisturbed run under half a minute.
+SMALL = [
+    "stages=[sft, rl]",
+    "rl.steps=2",
+    "rollout.max_turns=1",
+    "rl.train.checkpoint_interval=1",
+    "supervisor.hung_after_s=20",
+]
+
+
+def flags(settings):
+    return [word for setting in settings for word in ("--set", setting)]
+
+
 class Machine:
     """A network namespace that this one reaches at `address`, and that reaches this one at `head`. All machines of a
     process reach each other through a bridge."""

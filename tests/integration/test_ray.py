@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from machines import Machine, remove_all, require_namespaces
+from machines import SMALL, Machine, flags, remove_all, require_namespaces
 from test_run import BINARY, RECIPE, ROOT, Run
 
 RAY = (
@@ -36,14 +36,6 @@ def free_port():
 
 PORT, DASHBOARD, CLIENTS = (str(free_port()) for _ in range(3))
 
-# Stages and sizes that leave the undisturbed run under half a minute.
-SMALL = [
-    "stages=[sft, rl]",
-    "rl.steps=2",
-    "rollout.max_turns=1",
-    "rl.train.checkpoint_interval=1",
-    "supervisor.hung_after_s=20",
-]
 # No worker of Python's is started that nobody asked for, and a node that does not answer is given up in seconds.
 QUICK = {
     "RAY_enable_worker_prestart": "0",
@@ -54,10 +46,6 @@ QUICK = {
     "RAY_health_check_failure_threshold": "4",
     "RAY_raylet_start_wait_time_s": "60",
 }
-
-
-def flags(settings):
-    return [word for setting in settings for word in ("--set", setting)]
 
 
 # A key without which nobody gets into this cluster; what is started here has it, too.

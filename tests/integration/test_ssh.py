@@ -11,29 +11,17 @@ import time
 
 import pytest
 
-from machines import Machine, remove_all, require_namespaces
+from machines import SMALL, Machine, flags, remove_all, require_namespaces
 from test_run import BINARY, ROOT, Run
 
 SSHD = shutil.which("sshd", path=os.environ.get("PATH", "") + ":/usr/sbin")
 
-# Stages and sizes that leave the undisturbed run under half a minute.
-SMALL = [
-    "stages=[sft, rl]",
-    "rl.steps=2",
-    "rollout.max_turns=1",
-    "rl.train.checkpoint_interval=1",
-    "supervisor.hung_after_s=20",
-]
 PLACED = [
     "placement.hosts=[localhost, node-1, node-2]",
     "placement.actor.hosts=[node-1]",
     "placement.rollout={engines: 2, hosts: [node-1, node-2]}",
     "placement.eval.hosts=[node-2]",
 ]
-
-
-def flags(settings):
-    return [word for setting in settings for word in ("--set", setting)]
 
 
 class Node(Machine):

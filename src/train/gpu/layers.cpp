@@ -12,6 +12,13 @@ constexpr int64_t kBf16 = 2, kFp32 = 4;                        // bytes
 
 int64_t times(int64_t columns, int64_t rows, int64_t bytes) { return columns * rows * bytes; }
 
+// Of a layer, whatever is computed again: its input and what attention gave.
+int64_t kept_bytes(const model::ModelConfig& c, const RankRows& rows) {
+  const int64_t heads = c.num_heads / rows.cp;
+  return times(c.hidden_size, rows.own, kBf16) + times(heads * c.head_dim, rows.all, kBf16) +
+         times(heads, rows.all, kFp32) + (rows.cp > 1 ? times(c.num_heads * c.head_dim, rows.shard, kBf16) : 0);
+}
+
 }  // namespace
 
 RankRows rank_rows(const parallel::ParallelDims& dims, int64_t tokens) {
@@ -34,16 +41,13 @@ Layers::Layers(const model::Model& model, const Recompute& recompute, Products& 
       attention_(shards.attention(), model.device()) {}
 
 int64_t Layers::activation_bytes(const model::ModelConfig& c, const RankRows& rows, const Recompute& recompute) {
-  const int64_t heads = c.num_heads / rows.cp, q = heads * c.head_dim,
+  const int64_t q = c.num_heads / rows.cp * c.head_dim,
                 kv = std::max<int64_t>(1, c.num_kv_heads / rows.cp) * c.head_dim;
-  const int64_t always = times(c.hidden_size, rows.own, kBf16) + times(q, rows.all, kBf16) +
-                         times(heads, rows.all, kFp32) +
-                         (rows.cp > 1 ? times(c.num_heads * c.head_dim, rows.shard, kBf16) : 0);
   const int64_t projected = times(2 * q + 4 * kv, rows.all, kBf16);
   const int64_t mixed = times(c.hidden_size, rows.own, kBf16) + times(2 * c.intermediate_size, rows.shard, kBf16);
   const int64_t of_projected = std::max<int64_t>(1, c.num_layers - recompute.layers - recompute.qkv_layers);
   const int64_t of_mixed = std::max<int64_t>(1, c.num_layers - recompute.layers);
-  return c.num_layers * always + of_projected * projected + of_mixed * mixed;
+  return c.num_layers * kept_bytes(c, rows) + of_projected * projected + of_mixed * mixed;
 }
 
 int64_t Layers::workspace_bytes(const model::ModelConfig& c, const RankRows& rows, bool train) {
@@ -58,12 +62,8 @@ int64_t Layers::workspace_bytes(const model::ModelConfig& c, const RankRows& row
     return bytes + times(c.hidden_size + q_shard, rows.shard, kBf16) + times(2 * q + 4 * kv, rows.all, kBf16) +
            times(q, rows.all, kFp32);
   }
-  Recompute everything{c.num_layers, 0};
-  const int64_t of_a_layer = times(c.hidden_size, rows.own, kBf16) + times(q, rows.all, kBf16) +
-                             times(c.num_heads / rows.cp, rows.all, kFp32) +
-                             (rows.cp > 1 ? times(q_shard, rows.shard, kBf16) : 0);
-  return bytes + times(c.hidden_size, rows.own, kBf16) + activation_bytes(c, rows, everything) -
-         (c.num_layers - 1) * of_a_layer;
+  return bytes + times(c.hidden_size, rows.own, kBf16) + activation_bytes(c, rows, {c.num_layers, 0}) -
+         (c.num_layers - 1) * kept_bytes(c, rows);
 }
 
 void Layers::reserve(int64_t tokens, bool train) {

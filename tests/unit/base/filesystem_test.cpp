@@ -13,10 +13,12 @@
 
 #include "base/checksum.h"
 #include "base/error.h"
+#include "base/line_tail.h"
 
 namespace tritonforge {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 std::vector<std::string> entries(const fs::path& folder) {
@@ -84,6 +86,33 @@ TEST(AppendLineDurable, AFullDeviceIsAnError) {
   append_line_durable(folder.path() / "log", "a");
   append_line_durable(folder.path() / "log", "b");
   EXPECT_EQ(read_file(folder.path() / "log"), "a\nb\n");
+}
+
+TEST(AppendLineDurable, WhatAFullDiskOrADeadWriterLeftOfALineIsCutOff) {
+  const TemporaryFolder folder("fs-test");
+  const fs::path log = folder.path() / "log";
+  const std::string whole(5000, 'a'), longer(100'000, 'b');
+  append_line_durable(log, whole);
+  LineTail tail(log);
+  EXPECT_THAT(tail.poll(), ElementsAre(whole));
+  // A disk with room for a part of the line: the limit's signal is the process's own business, its error is not.
+  const auto signalled = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit full{.rlim_cur = 20'000, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &full), 0);
+  EXPECT_EQ(error_of([&] { append_line_durable(log, longer); }).kind(), ErrorKind::kUnavailable);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, signalled);
+  ASSERT_GT(fs::file_size(log), whole.size() + 1) << "no part of the line was written";
+  EXPECT_THAT(tail.poll(), ElementsAre());
+  append_line_durable(log, "c");
+  EXPECT_EQ(read_file(log), whole + "\nc\n");
+  EXPECT_THAT(tail.poll(), ElementsAre("c"));
+  // Nothing but a broken line.
+  write_file_atomic(log, "brok");
+  append_line_durable(log, "d");
+  EXPECT_EQ(read_file(log), "d\n");
 }
 
 TEST(ReadFile, NamesWhatIsNotThere) {
