@@ -165,7 +165,7 @@ class Estimator {
             {"weights", 4 * p},
             {"gradients", 4 * p},
             {"optimizer", 8 * p / count(degrees.dp * degrees.cp)},
-            {"activations", 4 * tokens * width * count(c.num_layers)},
+            {"activations", 4 * tokens * width * count(c.num_layers * degrees.pp)},  // micro-batches in flight
             {"logits", 4 * std::min(tokens, count(train.lm_head_chunk)) * count(c.vocab_size)}};
   }
 
@@ -280,15 +280,11 @@ class Estimator {
 }  // namespace
 
 model::ModelConfig rank_shape(const model::ModelConfig& shape, const Degrees& d) {
-  model::ModelConfig part = model::part_of(shape, d.tp);
-  part.num_layers = (part.num_layers + d.pp - 1) / d.pp;
-  return part;
+  return model::stage_of(model::part_of(shape, d.tp), {0, d.pp});
 }
 
 int64_t rank_parameters(const model::ModelConfig& shape, const Degrees& degrees) {
-  const model::ModelConfig part = rank_shape(shape, degrees);
-  // Of embedding and head a pipeline's stage has one.
-  return part.parameter_count() - (degrees.pp > 1 && !part.tie_embeddings ? part.vocab_size * part.hidden_size : 0);
+  return rank_shape(shape, degrees).parameter_count();
 }
 
 Parts trainer_memory(const model::ModelConfig& shape, const train::TrainConfig& train, const Degrees& degrees,
@@ -298,7 +294,7 @@ Parts trainer_memory(const model::ModelConfig& shape, const train::TrainConfig& 
   train::TrainConfig config = train;
   if (config.recompute_layers > part.num_layers) config.recompute_layers = part.num_layers;
   const int64_t weights = 2 * parameters;
-  config.parallel = {.tp = degrees.tp, .cp = degrees.cp, .dp = degrees.dp};
+  config.parallel = {.tp = degrees.tp, .cp = degrees.cp, .pp = degrees.pp, .dp = degrees.dp};
   const train::MemoryPlan plan = train::plan_memory(part, parameters, config,
                                                     static_cast<int64_t>(free - kTrainerContext) - weights);
   Parts parts{{"context", kTrainerContext},

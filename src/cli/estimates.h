@@ -20,7 +20,7 @@ namespace tritonforge::cli {
 // would, and kNotFound where neither the model nor model.shape is there.
 void estimate(orchestrate::Plan& plan, const orchestrate::RecipeConfig& config);
 
-// A rank's part of the model under these degrees; of the pipeline's stages the largest.
+// A rank's part of the model under these degrees; of a pipeline the first stage's, which keeps the most micro-batches.
 model::ModelConfig rank_shape(const model::ModelConfig& shape, const orchestrate::Degrees& degrees);
 int64_t rank_parameters(const model::ModelConfig& shape, const orchestrate::Degrees& degrees);
 

@@ -6,10 +6,10 @@
 #include <memory>
 
 #include "base/hub.h"
-#include "base/process.h"
 #include "cli/commands.h"
 #include "cli/estimates.h"
 #include "cli/flags.h"
+#include "cli/python_call.h"
 #include "cli/python_files.h"
 #include "evaluate/zygote.h"
 #include "kernels/device.h"
@@ -21,7 +21,6 @@ namespace tritonforge::cli {
 namespace {
 
 constexpr double kGib = 1024.0 * 1024 * 1024;
-constexpr double kPullTimeout = 7 * 24 * 3600;  // the library has deadlines of its own for each request
 
 struct PullFlags {
   std::string revision, python;
@@ -32,13 +31,6 @@ struct PullFlags {
     v("json", json, "the result as one JSON object");
   }
 };
-
-ErrorKind kind_of(const std::string& kind) {
-  if (kind == "usage") return ErrorKind::kUsage;
-  if (kind == "not_found") return ErrorKind::kNotFound;
-  if (kind == "machine") return ErrorKind::kMachine;
-  return kind == "unavailable" ? ErrorKind::kUnavailable : ErrorKind::kCorrupt;
-}
 
 void pull(const std::string& text, const PullFlags& flags) {
   auto name = parse_hub_name(text);
@@ -53,18 +45,16 @@ void pull(const std::string& text, const PullFlags& flags) {
                         {"type", name->dataset ? "dataset" : "model"},
                         {"revision", name->revision},
                         {"file", name->file}};
-  const auto said = run_command({python.string(), "-c", std::string(python_pull_py), request.dump()}, kPullTimeout);
-  const Json result = parse_json_or_discard(said.output.substr(said.output.rfind('\n', said.output.size() - 2) + 1));
-  if (said.exit_code != 0 || !result.is_object())
-    fail(ErrorKind::kUnavailable, "{}: the download ended with {} (its message is above)", name->text(),
-         said.exit_code);
-  if (result.contains("error")) {
-    const auto kind = require<std::string>(result, "kind", "pull.py");
-    const std::string mend = kind == "machine"
+  Json result;
+  try {
+    result = call_python(python_pull_py, python, request, name->text() + ": the download");
+  } catch (const Error& error) {
+    const std::string mend = error.kind() == ErrorKind::kMachine
                                  ? fmt::format(": {} -m pip install huggingface-hub==0.36.2", python.string())
-                             : kind == "unavailable" ? "; what came is kept, and the same command goes on with it"
-                                                     : "";
-    fail(kind_of(kind), "{}{}", require<std::string>(result, "error", "pull.py"), mend);
+                             : error.kind() == ErrorKind::kUnavailable
+                                 ? "; what came is kept, and the same command goes on with it"
+                                 : "";
+    throw Error(error.kind(), error.what() + mend);
   }
   if (flags.json) fmt::print("{}\n", result.dump());
   else

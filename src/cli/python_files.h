@@ -4,6 +4,7 @@
 
 namespace tritonforge::cli {
 
+extern const std::string_view python_megatron_py;
 extern const std::string_view python_pull_py;
 
 }  // namespace tritonforge::cli

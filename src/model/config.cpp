@@ -108,7 +108,8 @@ int64_t ModelConfig::parameter_count() const {
   if (attention_bias) layer += q + 2 * kv;
   if (output_bias()) layer += hidden_size;
   if (qk_norm) layer += 2 * head_dim;
-  return num_layers * layer + hidden_size + vocab_size * hidden_size * (tie_embeddings ? 1 : 2);
+  const int64_t table = vocab_size * hidden_size;
+  return num_layers * layer + (has_table() ? table : 0) + (predicts() ? hidden_size + (tie_embeddings ? 0 : table) : 0);
 }
 
 ModelConfig model_config_from_json(const Json& json, const std::string& where) {

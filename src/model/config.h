@@ -22,7 +22,13 @@ struct ModelConfig {
   bool attention_bias = false;  // Qwen2: q, k, v have biases, always; Qwen3: q, k, v, o, where config.json says so
   bool qk_norm = true;          // Qwen3: RMSNorm on each head of q and k before rope
   std::vector<int64_t> eos_token_ids;
+  // Of a pipeline's stage (model/stages.h): the model's layer that its first one is, and how many the model has; 0: all
+  // of them are here.
+  int64_t first_layer = 0, whole_layers = 0;
 
+  bool embeds() const { return first_layer == 0; }
+  bool predicts() const { return whole_layers == 0 || first_layer + num_layers == whole_layers; }
+  bool has_table() const { return embeds() || (predicts() && tie_embeddings); }  // the embedding's
   bool output_bias() const { return attention_bias && family == Family::kQwen3; }
   void validate() const;  // throws kCorrupt naming the field
   int64_t parameter_count() const;

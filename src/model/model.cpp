@@ -113,7 +113,7 @@ void Model::place_weights() {
     TF_CHECK(blocks.out == out && blocks.in == in, "stored blocks of [{}, {}] for [{}, {}]", blocks.out, blocks.in, out,
              in);
   };
-  place_matrix(embed_tokens_, embed_blocks_, c.vocab_size, c.hidden_size);
+  if (c.has_table()) place_matrix(embed_tokens_, embed_blocks_, c.vocab_size, c.hidden_size);
   for (LayerWeights& layer : layers_) {
     place(layer.input_norm, {c.hidden_size});
     place(layer.post_attention_norm, {c.hidden_size});
@@ -128,8 +128,8 @@ void Model::place_weights() {
     place_matrix(layer.gate_up_proj, layer.gate_up_blocks, 2 * c.intermediate_size, c.hidden_size);
     place_matrix(layer.down_proj, layer.down_blocks, c.hidden_size, c.intermediate_size);
   }
-  place(final_norm_, {c.hidden_size});
-  if (!c.tie_embeddings) place_matrix(lm_head_, head_blocks_, c.vocab_size, c.hidden_size);
+  if (c.predicts()) place(final_norm_, {c.hidden_size});
+  if (c.predicts() && !c.tie_embeddings) place_matrix(lm_head_, head_blocks_, c.vocab_size, c.hidden_size);
 
   // One allocation for all of them, and the parts of what is fused.
   const auto options = at::TensorOptions().dtype(dtype_).device(device_);
@@ -219,13 +219,15 @@ const at::Tensor& Model::lm_head() const { return lm_head_.defined() ? lm_head_ 
 
 std::vector<std::pair<std::string, at::Tensor>> Model::named_parameters() const {
   std::vector<std::pair<std::string, at::Tensor>> named;
-  if (embed_tokens_.defined()) named.emplace_back("model.embed_tokens.weight", embed_tokens_);
+  if (embed_tokens_.defined()) named.emplace_back(kTable, embed_tokens_);
   for (size_t i = 0; i < layers_.size(); ++i) {
     for (auto& [name, tensor] : layer_parameters(layers_[i])) {
-      if (tensor.defined()) named.emplace_back(fmt::format("model.layers.{}.{}", i, name), tensor);
+      if (tensor.defined())
+        named.emplace_back(fmt::format("model.layers.{}.{}", config_.first_layer + static_cast<int64_t>(i), name),
+                           tensor);
     }
   }
-  named.emplace_back("model.norm.weight", final_norm_);
+  if (final_norm_.defined()) named.emplace_back("model.norm.weight", final_norm_);
   if (lm_head_.defined()) named.emplace_back("lm_head.weight", lm_head_);
   return named;
 }
@@ -266,6 +268,8 @@ at::Tensor Model::layer_forward(int64_t index, const at::Tensor& x, const at::Te
 
 at::Tensor Model::forward(const at::Tensor& ids, const at::Tensor& positions, const AttentionFn& attention,
                           int64_t recompute_layers) const {
+  TF_CHECK(config_.embeds() && config_.predicts(), "a forward pass over layers {} to {} alone", config_.first_layer,
+           config_.first_layer + config_.num_layers - 1);
   const auto [cos, sin] = rope_table(positions, inv_freq_);
   TF_CHECK(stored_bytes() == 0 || !at::GradMode::is_enabled(), "weights as they are stored have no gradients");
   at::Tensor x = embed_blocks_.defined() ? kernels::block_embedding(embed_blocks_, ids)

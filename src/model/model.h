@@ -29,6 +29,8 @@ at::Tensor head_logits(const at::Tensor& hidden, const at::Tensor& weight);
 // What init_random() gives the tensor of that name, fp32 on the CPU.
 at::Tensor random_parameter(const std::string& name, at::IntArrayRef sizes, uint64_t seed, double std);
 
+constexpr const char* kTable = "model.embed_tokens.weight";  // the embedding, as named_parameters() has it
+
 struct LayerWeights;
 
 // The matrices of a layer in panels, for products y = x wT or, `back`, dx = dy w (kernels/multiply.h).

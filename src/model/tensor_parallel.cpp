@@ -41,6 +41,8 @@ ModelConfig whole_of(const ModelConfig& part, int64_t tp) {
   ModelConfig whole = part;
   for (int64_t* count : {&whole.num_heads, &whole.num_kv_heads, &whole.intermediate_size, &whole.vocab_size})
     *count *= tp;
+  if (part.whole_layers > 0) whole.num_layers = part.whole_layers;
+  whole.first_layer = whole.whole_layers = 0;
   return whole;
 }
 
@@ -59,13 +61,14 @@ TensorPart tensor_part(const std::string& name, at::IntArrayRef sizes, const Ten
   return part;
 }
 
-Model load_model_part(const fs::path& path, at::ScalarType dtype, at::Device device, const TensorParallel& at) {
-  if (at.size == 1) return load_model(path, dtype, device);
+Model load_model_part(const fs::path& path, at::ScalarType dtype, at::Device device, const TensorParallel& at,
+                      const Stage& stage) {
+  if (at.size == 1 && stage.count == 1) return load_model(path, dtype, device);
   const at::NoGradGuard no_grad;
   const ModelConfig whole = read_model_config(path);
   const std::shared_ptr<const WeightSource> source = open_weights(path);
   check_tensors(shapes_of(whole), *source, whole.tie_embeddings);
-  Model part(part_of(whole, at.size), dtype, device);
+  Model part(stage_of(part_of(whole, at.size), stage), dtype, device);
   for (auto& [name, tensor] : part.named_parameters()) {
     const TensorPart where = tensor_part(name, tensor.sizes(), at);
     const at::Tensor all = at::empty(where.whole, dtype);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "model/stages.h"
 #include "model/weights.h"
 
 namespace tritonforge::model {
@@ -16,7 +17,7 @@ struct TensorParallel {
 
 // kUsage naming what cannot be divided by the degree.
 ModelConfig part_of(const ModelConfig& whole, int64_t tp);
-ModelConfig whole_of(const ModelConfig& part, int64_t tp);
+ModelConfig whole_of(const ModelConfig& part, int64_t tp);  // of a stage's part, too
 
 // Where a rank's tensor lies in the model's: `count` rows (dim 0) or columns (dim 1) from `begin` on; all of them where
 // it is a replica of what every rank has.
@@ -30,7 +31,8 @@ struct TensorPart {
 TensorPart tensor_part(const std::string& name, at::IntArrayRef sizes, const TensorParallel& at);
 
 // A rank's part of what load_model() would load, and of what init_random() would draw.
-Model load_model_part(const fs::path& path, at::ScalarType dtype, at::Device device, const TensorParallel& at);
+Model load_model_part(const fs::path& path, at::ScalarType dtype, at::Device device, const TensorParallel& at,
+                      const Stage& stage = {});
 void init_random_part(Model& part, const TensorParallel& at, uint64_t seed, double std = 0.02);
 
 // The checksums that weight_checksums() of the whole model, loaded in dtype, would give, with one tensor in memory.

@@ -37,7 +37,7 @@ struct ParallelDims {
     };
     check("tp", tp, true);
     check("cp", cp, true);
-    check("pp", pp, false);
+    check("pp", pp, true);
     check("dp", dp, true);
     check("ep", ep, false);
   }

@@ -108,6 +108,16 @@ class GlooGroup : public Group {
     return pending(number, what, {gloo_->alltoall_base(received, sent, equal, equal)});
   }
 
+  PendingPtr send(const at::Tensor& x, int64_t to, std::string_view what) override {
+    std::vector<at::Tensor> tensors{x};
+    return std::make_unique<Transfer>(*this, "send", what, x, gloo_->send(tensors, static_cast<int>(to), /*tag=*/0));
+  }
+  PendingPtr receive(const at::Tensor& x, int64_t from, std::string_view what) override {
+    std::vector<at::Tensor> tensors{x};
+    return std::make_unique<Transfer>(*this, "receive", what, x,
+                                      gloo_->recv(tensors, static_cast<int>(from), /*tag=*/0));
+  }
+
   double waited_s() override { return std::exchange(waited_s_, 0); }
 
  private:
@@ -119,15 +129,7 @@ class GlooGroup : public Group {
         : group_(group), number_(number), what_(what), works_(std::move(works)), then_(std::move(then)) {}
     void wait() override {
       const auto begun = Clock::now();
-      for (const Work& work : works_) {
-        try {
-          work->wait();
-        } catch (const std::exception& error) {
-          const std::string text = error.what();
-          fail(ErrorKind::kUnavailable, "group {}, collective {} '{}': {}", group_.name(), number_, what_,
-               text.substr(0, text.find('\n')));
-        }
-      }
+      for (const Work& work : works_) group_.await_work(work, number_, what_);
       if (then_) then_();
       works_.clear();
       group_.recorder_.end(number_);
@@ -142,6 +144,35 @@ class GlooGroup : public Group {
     std::function<void()> then_;
   };
 
+  // Nobody waits for it before wait(): then its time counts.
+  class Transfer : public Pending {
+   public:
+    Transfer(GlooGroup& group, std::string_view operation, std::string_view what, at::Tensor x, Work work)
+        : group_(group), operation_(operation), what_(what), x_(std::move(x)), work_(std::move(work)) {}
+    void wait() override {
+      const auto begun = Clock::now();
+      const uint64_t number = group_.recorder_.begin(group_.name(), operation_, what_, bytes(x_));
+      group_.await_work(work_, number, what_);
+      group_.recorder_.end(number);
+      group_.waited_s_ += seconds_since(begun);
+    }
+
+   private:
+    GlooGroup& group_;
+    const std::string operation_, what_;
+    const at::Tensor x_;
+    const Work work_;
+  };
+
+  void await_work(const Work& work, uint64_t number, const std::string& what) const {
+    try {
+      work->wait();
+    } catch (const std::exception& error) {
+      const std::string text = error.what();
+      fail(ErrorKind::kUnavailable, "group {}, collective {} '{}': {}", name(), number, what,
+           text.substr(0, text.find('\n')));
+    }
+  }
   at::Tensor part(const at::Tensor& x, int64_t rank) const {
     const Share of_rank = share(x.numel(), rank);
     return x.narrow(0, of_rank.begin, of_rank.count);

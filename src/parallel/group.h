@@ -48,6 +48,10 @@ class Group {
   virtual PendingPtr broadcast(const at::Tensor& x, int64_t root, std::string_view what) = 0;
   // Both of size() equal parts: part r of `from` becomes part rank() of rank r's `to`.
   virtual PendingPtr all_to_all(const at::Tensor& to, const at::Tensor& from, std::string_view what) = 0;
+  // From one rank to another, of which only these two know; in the order in which they are sent. Each must be waited
+  // for, and a send's wait may last until the other rank has received.
+  virtual PendingPtr send(const at::Tensor& x, int64_t to, std::string_view what) = 0;
+  virtual PendingPtr receive(const at::Tensor& x, int64_t from, std::string_view what) = 0;
 
   // How long the device has stood still for collectives, since this was last called. Of a GPU: what was queued until
   // then is done.
@@ -67,7 +71,10 @@ struct Groups {
   Group* tp = nullptr;    // each with its part of every matrix, and of the tokens between them
   Group* cp = nullptr;    // each with its part of a micro-batch's tokens
   Group* zero = nullptr;  // each with its part of the optimizer's state: those that have the same weights, dp x cp
-  bool any() const { return tp != nullptr || cp != nullptr || zero != nullptr; }
+  // The stages of a pipeline, in their order, each with its layers: for what goes to the next one and, so that neither
+  // waits behind the other, for the gradients that come back.
+  Group *onward = nullptr, *back = nullptr;
+  bool any() const { return tp != nullptr || cp != nullptr || zero != nullptr || onward != nullptr; }
 };
 
 // What a group is made with; all of it outlives the group.

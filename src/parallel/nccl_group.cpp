@@ -55,6 +55,17 @@ class NcclGroup : public Group {
     });
   }
 
+  PendingPtr send(const at::Tensor& x, int64_t to, std::string_view what) override {
+    return queue("send", what, x, [&](gpu::Stream stream) {
+      return api_.nccl_send(comm_, x.const_data_ptr(), x.numel(), fp32(x), static_cast<int>(to), stream);
+    });
+  }
+  PendingPtr receive(const at::Tensor& x, int64_t from, std::string_view what) override {
+    return queue("receive", what, x, [&](gpu::Stream stream) {
+      return api_.nccl_receive(comm_, x.mutable_data_ptr(), x.numel(), fp32(x), static_cast<int>(from), stream);
+    });
+  }
+
   double waited_s() override {
     double seconds = 0;
     for (size_t i = 0; i < waits_; ++i) seconds += waited_[i].end->seconds_since(*waited_[i].begin);

@@ -57,6 +57,9 @@ World::World(const ParallelDims& dims, const WorldOptions& options, at::Device d
     cp_ = group(fmt::format("cp.tp{}.dp{}.pp{}", at_.tp, at_.dp, at_.pp), at_.cp, dims.cp, 1);
     zero_ = group(fmt::format("zero.tp{}.pp{}", at_.tp, at_.pp), at_.dp * dims.cp + at_.cp, dims.dp * dims.cp,
                   kShareUnit);
+    const std::string stages = fmt::format("pp.tp{}.cp{}.dp{}", at_.tp, at_.cp, at_.dp);
+    onward_ = group(stages + ".onward", at_.pp, dims.pp, 1);
+    back_ = group(stages + ".back", at_.pp, dims.pp, 1);
   } catch (const std::exception& error) {
     report(fmt::format("joining: {}", error.what()));
     end_watch();
@@ -118,7 +121,7 @@ void World::watch() {
 
 double World::waited_s() {
   double seconds = 0;
-  for (Group* group : {tp_.get(), cp_.get(), zero_.get()}) {
+  for (Group* group : {tp_.get(), cp_.get(), zero_.get(), onward_.get(), back_.get()}) {
     if (group != nullptr) seconds += group->waited_s();
   }
   return seconds;

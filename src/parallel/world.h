@@ -31,7 +31,7 @@ class World {
   int64_t size() const { return dims_.world(); }
   const ParallelDims& dims() const { return dims_; }
   const Coordinates& at() const { return at_; }
-  Groups groups() const { return {tp_.get(), cp_.get(), zero_.get()}; }
+  Groups groups() const { return {tp_.get(), cp_.get(), zero_.get(), onward_.get(), back_.get()}; }
   double waited_s();                // of all of them: Group::waited_s()
   Group& host() { return *host_; }  // all ranks, over the host's tensors
   FlightRecorder& recorder() { return recorder_; }
@@ -55,7 +55,7 @@ class World {
   std::optional<Rendezvous> rendezvous_;
   std::optional<Meeting> meeting_;
   FlightRecorder recorder_;
-  std::unique_ptr<Group> host_, tp_, cp_, zero_;
+  std::unique_ptr<Group> host_, tp_, cp_, zero_, onward_, back_;
   int64_t commands_ = 0;
 
   std::mutex mutex_;

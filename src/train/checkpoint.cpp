@@ -152,7 +152,7 @@ StatePieces Snapshot::take_optimizer(Trainer& trainer) {
 }
 
 int64_t Snapshot::bytes(Trainer& trainer) {
-  auto bytes = static_cast<int64_t>(trainer.model().arena().nbytes()) * trainer.config().parallel.tp;
+  int64_t bytes = trainer.shape().parameter_count() * static_cast<int64_t>(trainer.model().arena().element_size());
   for (const StatePiece& piece : trainer.optimizer().state()) bytes += static_cast<int64_t>(piece.values.nbytes());
   return bytes;
 }
@@ -189,8 +189,8 @@ std::unique_ptr<Trainer> resume_trainer(const TrainConfig& config, const fs::pat
   OptimizerFiles files(path, sums);
   const at::NoGradGuard no_grad;
   for (const StatePiece& piece : trainer->optimizer().state()) files.read(piece);
-  verify(config.parallel.tp == 1 ? model::weight_checksums(trainer->model())
-                                 : model::stored_checksums(path, trainer->model().dtype()),
+  verify(config.parallel.tp * config.parallel.pp == 1 ? model::weight_checksums(trainer->model())
+                                                      : model::stored_checksums(path, trainer->model().dtype()),
          sums, path);
   TrainerState state;
   state.step = require<int64_t>(json, "step", where);

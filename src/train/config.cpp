@@ -38,6 +38,9 @@ void TrainConfig::validate_job() const {
   check_options(*this);
   if (const std::string refusal = states_refusal(device, dtype); !refusal.empty())
     fail(ErrorKind::kUsage, "optimizer_state {} {}", name_of(optimizer_state), refusal);
+  if (parallel.pp > 1 && device != "cpu")
+    fail(ErrorKind::kUnsupported, "parallel.pp {} on {}: pipelines run on the CPU yet; tp, cp and dp on GPUs, too",
+         parallel.pp, device);
   if (model.empty()) fail(ErrorKind::kUsage, "model is missing: a Hugging Face folder or a GGUF file");
   if (checkpoint_interval > 0 && checkpoint.empty())
     fail(ErrorKind::kUsage, "checkpoint_interval is set but no checkpoint folder");

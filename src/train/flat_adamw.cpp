@@ -75,7 +75,7 @@ void FlatAdamW::find_pieces() {
       if (of.dim == 1) elements = {from - begins, of.count, of.begin, of.whole[1]};
       else elements.begin += of.begin * tensor.stride(0);
       pieces_.push_back({name, of.whole, elements, from, at + from - part.begin, to - from, tensor.dim() > 1,
-                         of.replica && tensor_parallel.rank > 0});
+                         sharding_.counts_elsewhere(name, tensor)});
     }
     at += part.count;
   }

@@ -2,28 +2,74 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include <map>
+
 #include "base/error.h"
+#include "model/tensor_parallel.h"
 
 namespace tritonforge::train {
+namespace {
 
-void gather_model(const model::Model& part, parallel::Group& tp, model::Model* whole) {
-  const at::NoGradGuard no_grad;
-  TF_CHECK((tp.rank() == 0) == (whole != nullptr), "rank {} gathers a model", tp.rank());
-  const auto parts = part.named_parameters();
-  const auto to = whole != nullptr ? whole->named_parameters() : parts;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const auto& [name, mine] = parts[i];
-    at::Tensor target = to[i].second;
-    if (model::tensor_part(name, mine.sizes(), {tp.rank(), tp.size()}).replica) {
-      if (whole != nullptr) target.copy_(mine);
-      continue;
-    }
-    const at::Tensor all = at::empty({tp.size(), mine.numel()}, mine.options());
-    all[tp.rank()].copy_(mine.view({-1}));
-    tp.all_gather(all.view({-1}), name)->wait();
-    for (int64_t rank = 0; rank < tp.size() && whole != nullptr; ++rank)
-      model::tensor_part(name, mine.sizes(), {rank, tp.size()}).of(target).copy_(all[rank].view(mine.sizes()));
+int64_t rank_of(const parallel::Group* group) { return group != nullptr ? group->rank() : 0; }
+
+// `mine` of every tensor-parallel rank, put together in `whole` on the first of them.
+void gather_tensor(const std::string& name, const at::Tensor& mine, parallel::Group* tp, at::Tensor whole) {
+  if (tp == nullptr || model::tensor_part(name, mine.sizes(), {tp->rank(), tp->size()}).replica) {
+    if (rank_of(tp) == 0) whole.copy_(mine);
+    return;
   }
+  const at::Tensor all = at::empty({tp->size(), mine.numel()}, mine.options());
+  all[tp->rank()].copy_(mine.view({-1}));
+  tp->all_gather(all.view({-1}), name)->wait();
+  for (int64_t rank = 0; rank < tp->size() && tp->rank() == 0; ++rank)
+    model::tensor_part(name, mine.sizes(), {rank, tp->size()}).of(whole).copy_(all[rank].view(mine.sizes()));
+}
+
+// Of a stage's tensors: not the first one's embedding, which the last may have as its head.
+bool is_its_own(const std::string& name, const model::ModelConfig& stage) {
+  return stage.embeds() || name != model::kTable;
+}
+
+void receive_stages(const model::Model& first, parallel::Group& onward, model::Model& whole) {
+  std::map<std::string, at::Tensor> places;
+  for (const auto& [name, tensor] : whole.named_parameters()) places.emplace(name, tensor);
+  for (int64_t index = 1; index < onward.size(); ++index) {
+    const model::Model stage(model::stage_of(whole.config(), {index, onward.size()}), whole.dtype(), at::kMeta);
+    for (const auto& [name, like] : stage.named_parameters()) {
+      if (!is_its_own(name, stage.config())) continue;
+      at::Tensor& place = places.at(name);
+      const bool there = place.device() == first.device();
+      const at::Tensor received = there ? place : at::empty(like.sizes(), first.arena().options());
+      onward.receive(received.view({-1}), index, name)->wait();
+      if (!there) place.copy_(received);
+    }
+  }
+}
+
+}  // namespace
+
+void gather_model(const model::Model& part, const parallel::Groups& groups, model::Model* whole) {
+  const at::NoGradGuard no_grad;
+  const bool first_of_tp = rank_of(groups.tp) == 0;
+  TF_CHECK((first_of_tp && part.config().embeds()) == (whole != nullptr), "a stage's rank {} gathers a model",
+           rank_of(groups.tp));
+  std::vector<std::pair<std::string, at::Tensor>> places;
+  if (whole != nullptr) places = whole->named_parameters();
+  size_t next = 0;  // a first stage's tensors come first in the whole model, in the same order
+  for (const auto& [name, mine] : part.named_parameters()) {
+    if (!is_its_own(name, part.config())) continue;
+    at::Tensor to;
+    if (whole != nullptr) {
+      TF_CHECK(places[next].first == name, "'{}' where '{}' is gathered", places[next].first, name);
+      to = places[next++].second;
+    } else if (first_of_tp) {
+      const model::TensorParallel at{0, groups.tp != nullptr ? groups.tp->size() : 1};
+      to = at::empty(model::tensor_part(name, mine.sizes(), at).whole, mine.options());
+    }
+    gather_tensor(name, mine, groups.tp, to);
+    if (whole == nullptr && first_of_tp) groups.onward->send(to.view({-1}), 0, name)->wait();
+  }
+  if (whole != nullptr && groups.onward != nullptr) receive_stages(part, *groups.onward, *whole);
 }
 
 }  // namespace tritonforge::train

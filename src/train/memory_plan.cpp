@@ -30,7 +30,7 @@ MemoryPlan with(const model::ModelConfig& shape, int64_t parameters, const Train
   const int64_t groups = (dims.cp > 1) + (dims.dp * dims.cp > 1);
   return {.gradients = parameters * (fp32 ? 4 : 2),
           .states = parameters * (fp32 ? 12 : 4) / (dims.dp * dims.cp),
-          .activations = gpu::Layers::activation_bytes(shape, rows, recompute),
+          .activations = dims.pp * gpu::Layers::activation_bytes(shape, rows, recompute),  // a first stage's in flight
           .workspace = passes(true) + kCode + groups * kCommunicator,
           .reference = config.loss.kl_coef > 0 ? passes(false) : 0,
           .free = free,

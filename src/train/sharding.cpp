@@ -9,11 +9,11 @@ namespace tritonforge::train {
 std::vector<ArenaPart> arena_segments(const model::Model& model) {
   std::vector<int64_t> begins{0};
   for (const model::LayerWeights& layer : model.layers()) begins.push_back(layer.input_norm.storage_offset());
-  begins.push_back(model.final_norm().storage_offset());
+  begins.push_back(model.config().predicts() ? model.final_norm().storage_offset() : model.arena().numel());
   begins.push_back(model.arena().numel());
   std::vector<ArenaPart> segments;
   for (size_t i = 0; i + 1 < begins.size(); ++i) {
-    TF_CHECK(begins[i] < begins[i + 1], "segment {} of the arena begins at {} and ends at {}", i, begins[i],
+    TF_CHECK(begins[i] <= begins[i + 1], "segment {} of the arena begins at {} and ends at {}", i, begins[i],
              begins[i + 1]);
     segments.push_back({begins[i], begins[i + 1] - begins[i]});
   }
@@ -37,7 +37,12 @@ std::vector<ArenaPart> without(const std::vector<ArenaPart>& parts, const ArenaP
 }  // namespace
 
 Sharding::Sharding(const model::Model& model, Gradients& gradients, const parallel::Groups& groups)
-    : model_(model), gradients_(gradients), group_(groups.zero), tp_(groups.tp), segments_(arena_segments(model)) {
+    : model_(model),
+      gradients_(gradients),
+      groups_(groups),
+      group_(groups.zero),
+      tp_(groups.tp),
+      segments_(arena_segments(model)) {
   for (const ArenaPart& segment : segments_) {
     if (group_ == nullptr) break;
     const parallel::Share share = parallel::share_of(segment.count, group_->size(), group_->rank());
@@ -56,10 +61,19 @@ Sharding::Sharding(const model::Model& model, Gradients& gradients, const parall
     replicas_[segment].push_back({tensor.storage_offset(), tensor.numel()});
   }
   counted_ = own_;
-  if (tp_ == nullptr || tp_->rank() == 0) return;
-  for (const auto& of_segment : replicas_) {
-    for (const ArenaPart& replica : of_segment) counted_ = without(counted_, replica);
+  for (const auto& [name, tensor] : model.named_parameters()) {
+    if (counts_elsewhere(name, tensor)) counted_ = without(counted_, {tensor.storage_offset(), tensor.numel()});
   }
+}
+
+bool Sharding::counts_elsewhere(const std::string& name, const at::Tensor& tensor) const {
+  const model::TensorParallel at = tensor_parallel();
+  return (at.rank > 0 && model::tensor_part(name, tensor.sizes(), at).replica) ||
+         (name == model::kTable && shares_table() && !model_.config().embeds());
+}
+
+bool Sharding::shares_table() const {
+  return groups_.onward != nullptr && model_.config().tie_embeddings && model_.config().has_table();
 }
 
 model::TensorParallel Sharding::tensor_parallel() const {
@@ -80,11 +94,27 @@ void Sharding::sum_replicas(size_t segment) {
   }
 }
 
+void Sharding::sum_table() {
+  const at::Tensor mine = gradients_.sums.embed_tokens().view({-1});
+  const int64_t last = groups_.onward->size() - 1;
+  if (model_.config().embeds()) {
+    const at::Tensor other = at::empty_like(mine);
+    groups_.back->receive(other, last, "gradients of the head")->wait();
+    mine.add_(other);
+    groups_.onward->send(mine, last, "gradients of embedding and head")->wait();
+  } else {
+    groups_.back->send(mine, 0, "gradients of the head")->wait();
+    groups_.onward->receive(mine, 0, "gradients of embedding and head")->wait();
+  }
+}
+
 void Sharding::gradients_are_ready(size_t segment) {
-  if (group_ == nullptr && tp_ == nullptr) return;
+  if (!groups_.any()) return;
   TF_CHECK(!summed_[segment], "the sum of segment {} begins twice", segment);
   summed_[segment] = true;
+  if (segments_[segment].count == 0) return;
   sum_replicas(segment);
+  if (segment == 0 && shares_table()) sum_table();
   if (group_ == nullptr) return;
   const model::ModelConfig& config = model_.config();
   // An embedding that is the head, too, has gradients everywhere.
@@ -114,13 +144,13 @@ void Sharding::sum_gradients() {
 }
 
 void Sharding::sum(const at::Tensor& scalar, std::string_view what) {
-  for (parallel::Group* group : {group_, tp_}) {
+  for (parallel::Group* group : {group_, tp_, groups_.onward}) {
     if (group != nullptr) group->all_reduce(scalar.view({-1}), what)->wait();
   }
 }
 
 void Sharding::share_weights(size_t segment) {
-  if (group_ == nullptr) return;
+  if (group_ == nullptr || segments_[segment].count == 0) return;
   TF_CHECK(shares_[segment] == nullptr, "the weights of segment {} are shared twice", segment);
   shares_[segment] = group_->all_gather(part(model_.arena(), segment), fmt::format("weights {}", segment));
 }

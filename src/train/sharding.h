@@ -14,7 +14,8 @@ namespace tritonforge::train {
 struct ArenaPart {
   int64_t begin, count;
 };
-// What is communicated as one: the embedding, each layer, and what follows them. Together they are the arena.
+// What is communicated as one: the embedding, each layer, and what follows them. Together they are the arena; a
+// pipeline's stage has nothing in the first of them, or in the last.
 std::vector<ArenaPart> arena_segments(const model::Model& model);
 
 class Sharding {
@@ -28,6 +29,8 @@ class Sharding {
   // ranks' are the model's.
   const std::vector<ArenaPart>& counted() const { return counted_; }
   model::TensorParallel tensor_parallel() const;
+  // Whether the tensor is another rank's, too, that has another part of the model, and counts there.
+  bool counts_elsewhere(const std::string& name, const at::Tensor& tensor) const;
   // The rows [n] of the embedding that have a gradient on any rank: where they are few, they alone are summed.
   // Undefined: any may have.
   void embed(at::Tensor rows) { embedded_ = std::move(rows); }
@@ -44,13 +47,18 @@ class Sharding {
  private:
   // What tensor-parallel ranks have replicas of: each has made a gradient from its own tokens or heads.
   void sum_replicas(size_t segment);
+  // Of an embedding that is the head, too, the first stage of a pipeline has the gradient as the one, the last as the
+  // other.
+  void sum_table();
+  bool shares_table() const;
   at::Tensor part(const at::Tensor& arena, size_t segment) const {
     return arena.narrow(0, segments_[segment].begin, segments_[segment].count);
   }
   const model::Model& model_;
   Gradients& gradients_;
-  parallel::Group *group_, *tp_;         // with the same weights; with other parts of the model
-  at::Tensor embedded_, embedded_sums_;  // rows; their gradients, while they are summed
+  const parallel::Groups groups_;
+  parallel::Group *const group_, *const tp_;  // with the same weights; with other parts of the same layers
+  at::Tensor embedded_, embedded_sums_;       // rows; their gradients, while they are summed
   std::vector<ArenaPart> segments_, own_, counted_;
   std::vector<std::vector<ArenaPart>> replicas_;     // of each segment
   std::vector<bool> summed_;                         // of each segment, in this step: or its sum has begun

@@ -12,6 +12,7 @@
 #include "train/gather_model.h"
 #include "train/losses.h"
 #include "train/packing.h"
+#include "train/pipeline.h"
 #include "train/schedule.h"
 #include "train/to_device.h"
 
@@ -111,19 +112,19 @@ PolicyLoss loss_of(const MicroBatch& batch, const TargetScores& scores, const at
   return policy_loss(in, loss);
 }
 
-std::optional<MemoryPlan> plan_of(const model::Model& model, const TrainConfig& config) {
-  if (config.recompute_layers > model.config().num_layers) {
-    fail(ErrorKind::kUsage, "recompute_layers {}: the model has {} layers", config.recompute_layers,
-         model.config().num_layers);
-  }
+// layers: of the whole model.
+std::optional<MemoryPlan> plan_of(const model::Model& model, int64_t layers, const TrainConfig& config) {
+  if (config.recompute_layers > layers)
+    fail(ErrorKind::kUsage, "recompute_layers {}: the model has {} layers", config.recompute_layers, layers);
   if (!gpu_refusal(model, config).empty()) return std::nullopt;
   MemoryPlan plan = plan_memory(model.config(), model.arena().numel(), config, kernels::free_memory(model.device()));
   for (const std::string& line : plan.lines()) log::info("memory plan: {}", line);
   return plan;
 }
 
-TrainConfig as_planned(TrainConfig config, const std::optional<MemoryPlan>& plan) {
-  config.recompute_layers = plan ? plan->recompute.layers : std::max<int64_t>(0, config.recompute_layers);
+// layers: of this rank's stage.
+TrainConfig as_planned(TrainConfig config, int64_t layers, const std::optional<MemoryPlan>& plan) {
+  config.recompute_layers = plan ? plan->recompute.layers : std::clamp<int64_t>(config.recompute_layers, 0, layers);
   if (plan) config.recompute_qkv_layers = plan->recompute.qkv_layers;
   return config;
 }
@@ -139,8 +140,8 @@ Trainer::Trainer(TrainConfig config, model::Model model, std::optional<model::Mo
       model_(std::move(model)),
       shape_(model::whole_of(model_.config(), config_.parallel.tp)),
       reference_(std::move(reference)),
-      plan_(plan_of(model_, config_)),
-      planned_(as_planned(config_, plan_)),
+      plan_(plan_of(model_, shape_.num_layers, config_)),
+      planned_(as_planned(config_, model_.config().num_layers, plan_)),
       gradients_(make_gradients(model_, planned_)),
       optimizer_(make_optimizer(model_, gradients_ ? &*gradients_ : nullptr, groups_, planned_)),
       pass_(make_pass(model_, planned_, gradients_ ? &*gradients_ : nullptr, groups_)),
@@ -153,6 +154,18 @@ Trainer::Trainer(TrainConfig config, model::Model model, std::optional<model::Mo
   if (reference_) reference_pass_ = make_pass(*reference_, planned_, nullptr, groups_);
   state_.weight_versions = {0};
 }
+
+namespace {
+
+// Of each batch; of a pipeline's stage but the last, undefined.
+std::vector<at::Tensor> log_probs_of(Pass& pass, const std::vector<MicroBatch>& batches) {
+  std::vector<at::Tensor> log_probs;
+  for (const MicroBatch& batch : batches) log_probs.push_back(pass.forward(batch, false).log_probs);
+  pass.settle();
+  return log_probs;
+}
+
+}  // namespace
 
 // Packed and on the device.
 std::vector<Trainer::Update> Trainer::prepare(StepKind kind, std::span<const TrainSequence> sequences, int64_t step,
@@ -168,31 +181,31 @@ std::vector<Trainer::Update> Trainer::prepare(StepKind kind, std::span<const Tra
   for (const auto& part :
        split_batch(std::move(chosen.sequences), config_.optimizer_steps_per_batch, Rng::derive(config_.seed, step))) {
     updates.push_back({pack(kind, part, config_, state_.weight_versions, shape_, model_.device(), at_.dp), {}, {}});
-    if (groups_.zero == nullptr) continue;
+    if (groups_.zero == nullptr || !model_.config().has_table()) continue;
     updates.back().embedded = embedded_rows(part, at_.tp * model_.config().vocab_size, model_.embed_tokens());
   }
-  // With one update the ratio's denominator is the forward pass itself; with more, the weights move in between.
-  if (kind == StepKind::kSft || updates.size() == 1) return updates;
-  clock_.begin(StepPart::kScores, "the weights before the step");
+  if (kind == StepKind::kSft) return updates;
   for (Update& update : updates) {
-    for (const MicroBatch& batch : update.batches)
-      update.start_log_probs.push_back(pass_->forward(batch, false).log_probs);
+    if (reference_pass_) {
+      clock_.begin(StepPart::kScores, "the reference model");
+      update.reference_log_probs = log_probs_of(*reference_pass_, update.batches);
+    }
+    // With one update the ratio's denominator is the forward pass itself; with more, the weights move in between.
+    if (updates.size() == 1) continue;
+    clock_.begin(StepPart::kScores, "the weights before the step");
+    update.start_log_probs = log_probs_of(*pass_, update.batches);
   }
   return updates;
 }
 
-void Trainer::pass_over(StepKind kind, const Update& update, size_t index, StepRecord& record) {
+Trainer::ScoreGradients Trainer::forward_over(StepKind kind, const Update& update, size_t index, StepRecord& record) {
   const MicroBatch& batch = update.batches[index];
   const std::string name = fmt::format("micro-batch {} of {}", index + 1, update.batches.size());
-  at::Tensor reference;
-  if (kind == StepKind::kRl && reference_pass_) {
-    clock_.begin(StepPart::kScores, name + ", the reference model");
-    reference = reference_pass_->forward(batch, false).log_probs;
-  }
   clock_.begin(StepPart::kForward, name);
   // Leaves: the loss alone is autograd's, a handful of operations over [n].
   TargetScores scores = pass_->forward(batch, true,
                                        kind == StepKind::kSft ? sft_gradient(batch.weights) : at::Tensor());
+  if (!scores.log_probs.defined()) return {};  // the last stage has them
   clock_.begin(StepPart::kLoss, name);
   scores.log_probs.requires_grad_();
   if (config_.loss.entropy_coef > 0 && kind == StepKind::kRl) scores.entropy.requires_grad_();
@@ -201,15 +214,32 @@ void Trainer::pass_over(StepKind kind, const Update& update, size_t index, StepR
     loss.backward();
     record.add_sft(batch, scores, loss);
   } else {
-    const at::Tensor start = update.start_log_probs.empty() ? scores.log_probs.detach() : update.start_log_probs[index];
+    const at::Tensor start = update.start_log_probs.empty() ? scores.log_probs.detach() : update.start_log_probs[index],
+                     reference = reference_pass_ ? update.reference_log_probs[index] : at::Tensor();
     const PolicyLoss loss = loss_of(batch, scores, start, reference, config_.loss);
     loss.loss.backward();
     record.add_rl(batch, scores, start, loss);
   }
-  clock_.begin(StepPart::kBackward, name);
-  if (index + 1 == update.batches.size()) optimizer_->before_last_pass();
-  pass_->backward(scores.log_probs.grad(), scores.entropy.grad());
-  optimizer_->accumulate_gradients();
+  return {scores.log_probs.grad(), scores.entropy.grad()};
+}
+
+void Trainer::pass_over(StepKind kind, const Update& update, StepRecord& record) {
+  const auto count = std::ssize(update.batches);
+  std::vector<ScoreGradients> gradients(update.batches.size());
+  for (const auto& [forward, number] : one_forward_one_backward(count, config_.parallel.pp - at_.pp)) {
+    const auto index = static_cast<size_t>(number);
+    if (forward) {
+      gradients[index] = forward_over(kind, update, index, record);
+      record.add_flops(training_flops(shape_, update.batches[index]));
+      continue;
+    }
+    clock_.begin(StepPart::kBackward, fmt::format("micro-batch {} of {}", number + 1, count));
+    if (number + 1 == count) optimizer_->before_last_pass();
+    const ScoreGradients of = std::exchange(gradients[index], {});
+    pass_->backward(of.log_probs, of.entropy);
+    optimizer_->accumulate_gradients();
+  }
+  pass_->settle();
 }
 
 StepMetrics Trainer::train_step(StepKind kind, std::span<const TrainSequence> sequences,
@@ -234,17 +264,15 @@ StepMetrics Trainer::train_step(StepKind kind, std::span<const TrainSequence> se
     update_count = updates.size();
     for (const Update& update : updates) {
       optimizer_->before_passes(update.embedded);
-      for (size_t index = 0; index < update.batches.size(); ++index) {
-        pass_over(kind, update, index, record);
-        record.add_flops(training_flops(shape_, update.batches[index]));
-      }
+      pass_over(kind, update, record);
       clock_.begin(StepPart::kUpdate);
       broken_ = true;  // until the last update is in: some weights have moved, the step is not done
       record.add_update(optimizer_->step(rate));
       pass_->weights_changed();
     }
-    metrics = world_ == nullptr ? record.read()  // waits for the device
-                                : record.read(&world_->host(), at_.tp == 0 && at_.cp == 0);
+    metrics = world_ == nullptr
+                  ? record.read()  // waits for the device
+                  : record.read(&world_->host(), at_.tp == 0 && at_.cp == 0 && model_.config().predicts());
     metrics.part_seconds = clock_.end();
     if (world_ != nullptr) metrics.seconds_communication = world_->waited_s();
   } catch (const std::exception& error) {
@@ -282,15 +310,15 @@ void Trainer::restore(TrainerState state) {
 
 void Trainer::copy_whole_model(model::Model& to) {
   const at::NoGradGuard no_grad;
-  if (groups_.tp != nullptr) gather_model(model(), *groups_.tp, &to);
+  if (has_part()) gather_model(model(), groups_, &to);
   else to.arena().copy_(model().arena(), /*non_blocking=*/true);
 }
 
 const model::Model& Trainer::whole_model() {
-  if (groups_.tp == nullptr) return model();
+  if (!has_part()) return model();
   if (!whole_) {
     // Beside the part of it, where a half of what is free is left: engines on this host then take it from there.
-    const int64_t bytes = config_.parallel.tp * static_cast<int64_t>(model_.arena().nbytes());
+    const int64_t bytes = shape_.parameter_count() * static_cast<int64_t>(model_.arena().element_size());
     const bool fits = kernels::free_memory(model_.device()) > 2 * bytes;
     whole_.emplace(shape_, model_.dtype(), fits ? model_.device() : at::Device(at::kCPU));
   }
@@ -299,7 +327,7 @@ const model::Model& Trainer::whole_model() {
 }
 
 void Trainer::give_model() {
-  if (groups_.tp != nullptr && at_.cp == 0 && at_.dp == 0 && at_.pp == 0) gather_model(model(), *groups_.tp, nullptr);
+  if (has_part() && at_.cp == 0 && at_.dp == 0) gather_model(model(), groups_, nullptr);
 }
 
 void Trainer::published(int64_t version) {
@@ -312,18 +340,20 @@ std::unique_ptr<Trainer> make_trainer(const TrainConfig& config, const fs::path&
   const at::ScalarType dtype = config.dtype == "float32" ? at::kFloat : at::kBFloat16;
   const at::Device device = kernels::open_device(config.device);
   at::globalContext().setDeterministicAlgorithms(config.deterministic, /*warn_only=*/true);
-  const model::TensorParallel at{world != nullptr ? world->at().tp : 0, config.parallel.tp};
+  const parallel::Coordinates place = world != nullptr ? world->at() : parallel::Coordinates{};
+  const model::TensorParallel at{place.tp, config.parallel.tp};
+  const model::Stage stage{place.pp, config.parallel.pp};
   const auto load = [&](const fs::path& path) {
-    if (!config.init_random) return model::load_model_part(path, dtype, device, at);
-    model::Model model(model::part_of(model::read_model_config(path), at.size), dtype, device);
+    if (!config.init_random) return model::load_model_part(path, dtype, device, at, stage);
+    model::Model model(model::stage_of(model::part_of(model::read_model_config(path), at.size), stage), dtype, device);
     model::init_random_part(model, at, static_cast<uint64_t>(config.seed));
     return model;
   };
-  model::Model model = weights.empty() ? load(config.model) : model::load_model_part(weights, dtype, device, at);
+  model::Model model = weights.empty() ? load(config.model) : model::load_model_part(weights, dtype, device, at, stage);
   std::optional<model::Model> reference;
   if (config.loss.kl_coef > 0) {
     const fs::path& path = config.reference_model.empty() ? config.model : config.reference_model;
-    reference = model::load_model_part(path, dtype, device, at);
+    reference = model::load_model_part(path, dtype, device, at, stage);
     if (reference->config().vocab_size != model.config().vocab_size) {
       fail(ErrorKind::kUsage, "reference_model has a vocabulary of {}, the model of {}",
            reference->config().vocab_size * at.size, model.config().vocab_size * at.size);

@@ -49,8 +49,8 @@ class Trainer {
     optimizer_->await_weights();
     return model_;
   }
-  // The whole model: itself, or a copy of what its tensor-parallel ranks have, on the device where it has room, else in
-  // the host's memory. All of rank 0's call it at once, the others of them through give_model().
+  // The whole model: itself, or a copy of what tensor-parallel ranks and stages have of it, on the device where it has
+  // room, else in the host's memory. All of rank 0's call it at once, the others of them through give_model().
   const model::Model& whole_model();
   void copy_whole_model(model::Model& to);  // likewise; of that shape and dtype. Does not wait for a GPU
   void give_model();
@@ -69,13 +69,20 @@ class Trainer {
   struct Update {
     std::vector<MicroBatch> batches;
     at::Tensor embedded;  // rows of the embedding that any rank reads; undefined where nobody has the same
-    std::vector<at::Tensor> start_log_probs;  // of each batch; none where the step has one update
+    // Of each batch: of the weights before the step, where it has more updates than one; of the reference.
+    std::vector<at::Tensor> start_log_probs, reference_log_probs;
   };
+  struct ScoreGradients {
+    at::Tensor log_probs, entropy;  // [n]; undefined where another stage has them
+  };
+  bool has_part() const { return groups_.tp != nullptr || groups_.onward != nullptr; }  // of the model
+
   // Nothing has changed when it throws.
   std::vector<Update> prepare(StepKind kind, std::span<const TrainSequence> sequences, int64_t step,
                               StepRecord& record);
-  // Forward, loss and backward of one micro-batch.
-  void pass_over(StepKind kind, const Update& update, size_t index, StepRecord& record);
+  // Forward pass and loss of a micro-batch; all of its update's passes.
+  ScoreGradients forward_over(StepKind kind, const Update& update, size_t index, StepRecord& record);
+  void pass_over(StepKind kind, const Update& update, StepRecord& record);
 
   TrainConfig config_;
   parallel::World* const world_;

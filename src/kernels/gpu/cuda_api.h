@@ -26,7 +26,7 @@ struct CUgraphExec_st;
 
 namespace tritonforge::gpu {
 
-constexpr int kCudaAbi = 10;     // raised whenever the table or one of its structs changes
+constexpr int kCudaAbi = 11;     // raised whenever the table or one of its structs changes
 constexpr int kOutOfMemory = 2;  // cudaErrorMemoryAllocation
 constexpr int kPage = 16;        // tokens in a block of the KV cache
 // Query heads of all members of a group in prefix_attention(): so many members times heads / kv_heads at most.
@@ -293,6 +293,9 @@ struct CudaApi {
   int (*nccl_all_gather)(NcclComm*, const NcclShares*, Stream);
   // part: elements that each rank sends to each, itself included.
   int (*nccl_all_to_all)(NcclComm*, void* to, const void* from, int64_t part, int ranks, int fp32, Stream);
+  // The first of them between two ranks waits for the other one.
+  int (*nccl_send)(NcclComm*, const void* x, int64_t count, int fp32, int to, Stream);
+  int (*nccl_receive)(NcclComm*, void* x, int64_t count, int fp32, int from, Stream);
 
   // Sampling.
   size_t (*sample_workspace)(int64_t max_rows);

@@ -70,6 +70,8 @@ int nccl_broadcast(NcclComm*, void*, int64_t, int, int, Stream);
 int nccl_reduce_scatter(NcclComm*, const NcclShares*, Stream);
 int nccl_all_gather(NcclComm*, const NcclShares*, Stream);
 int nccl_all_to_all(NcclComm*, void*, const void*, int64_t, int, int, Stream);
+int nccl_send(NcclComm*, const void*, int64_t, int, int, Stream);
+int nccl_receive(NcclComm*, void*, int64_t, int, int, Stream);
 size_t decode_attention_workspace(int64_t, int64_t, int64_t, int64_t);
 int decode_attention(const DecodeAttentionArgs*, Stream);
 bool decode_attention_cluster_can(const DecodeAttentionArgs&);

@@ -142,4 +142,14 @@ int nccl_all_to_all(NcclComm* c, void* to, const void* from, int64_t part, int r
   return error != 0 ? error : ended;
 }
 
+int nccl_send(NcclComm* c, const void* x, int64_t count, int fp32, int to, Stream stream) {
+  TF_NCCL();
+  return check_nccl(nccl()->send(x, static_cast<size_t>(count), type(fp32 != 0), to, comm(c), stream), "nccl_send");
+}
+int nccl_receive(NcclComm* c, void* x, int64_t count, int fp32, int from, Stream stream) {
+  TF_NCCL();
+  return check_nccl(nccl()->recv(x, static_cast<size_t>(count), type(fp32 != 0), from, comm(c), stream),
+                    "nccl_receive");
+}
+
 }  // namespace tritonforge::gpu

@@ -32,16 +32,18 @@ float* weight(const at::Tensor& vector) { return vector.data_ptr<float>(); }
 
 }  // namespace
 
-Layers::Layers(const model::Model& model, int64_t recompute, const TokenShards& shards)
+Layers::Layers(const model::Model& model, int64_t recompute, const TokenShards& shards, StageLink& link)
     : model_(model),
       config_(model.config()),
       shards_(shards),
+      link_(link),
       recompute_(recompute),
       q_(config_.num_heads * config_.head_dim),
       kv_(config_.num_kv_heads * config_.head_dim),
       heads_(shards.attention().num_heads),
       kv_heads_(shards.attention().num_kv_heads),
-      eps_(static_cast<float>(config_.rms_norm_eps)) {}
+      eps_(static_cast<float>(config_.rms_norm_eps)),
+      flights_(static_cast<size_t>(link.in_flight())) {}
 
 void Layers::weights_changed() { packed_ = packed_back_ = false; }
 
@@ -57,19 +59,16 @@ void Layers::pack(bool back) {
 }
 
 void Layers::reserve(int64_t tokens, bool train) {
-  again_ = train ? recompute_ : config_.num_layers;
-  const auto kept = static_cast<size_t>(std::max<int64_t>(1, config_.num_layers - again_));
+  Flight& flight = *flight_;
+  flight.tokens = tokens;
+  flight.again = train ? recompute_ : config_.num_layers;
+  const auto kept = static_cast<size_t>(std::max<int64_t>(1, config_.num_layers - flight.again));
   const int64_t hidden = config_.hidden_size, intermediate = config_.intermediate_size, d = config_.head_dim;
   const int64_t q = heads_ * d, kv = kv_heads_ * d;  // of attention
-  if (shards_.rows().all > capacity_) {
-    capacity_ = shards_.rows().all;
-    kept_.clear();
-    x_.clear();
-    grad_y_ = at::Tensor();
-  }
-  const TokenShards::Rows most = shards_.rows_of(std::max(tokens, capacity_));
   const auto rows = [](int64_t count, int64_t width) { return at::empty({count, width}, at::kFloat); };
-  if (!grad_y_.defined()) {
+  capacity_ = std::max(capacity_, shards_.rows().all);
+  const TokenShards::Rows most = shards_.rows_of(std::max(tokens, capacity_));
+  if (!grad_y_.defined() || grad_y_.size(0) < most.shard) {
     grad_y_ = rows(most.shard, hidden);
     grad_gate_up_ = apart(most.shard, 2 * intermediate);
     grad_mixed_ = rows(most.all, q);
@@ -82,30 +81,35 @@ void Layers::reserve(int64_t tokens, bool train) {
       grad_mixed_shard_ = rows(most.shard, q_);
     }
   }
-  while (std::ssize(x_) <= config_.num_layers) x_.push_back(rows(most.own, hidden));
-  while (kept_.size() < kept) {
-    kept_.push_back({.normed1 = rows(most.shard, hidden),
-                     .scale1 = rows(most.own, 1),
-                     .qkv = rows(most.all, q + 2 * kv),
-                     .head_scale = rows(most.all, heads_ + kv_heads_),
-                     .rotated = rows(most.all, q + kv),
-                     .mixed = rows(most.all, q),
-                     .max = rows(heads_, most.all),
-                     .inverse = rows(heads_, most.all),
-                     .y = rows(most.own, hidden),
-                     .normed2 = rows(most.shard, hidden),
-                     .scale2 = rows(most.own, 1),
-                     .gate_up = rows(most.shard, 2 * intermediate),
-                     .act = rows(most.shard, intermediate)});
-    if (shards_.alone()) kept_.back().mixed_shard = kept_.back().mixed;
+  if (flight.capacity < capacity_) {
+    flight.capacity = capacity_;
+    flight.kept.clear();
+    flight.x.clear();
+  }
+  while (std::ssize(flight.x) <= config_.num_layers) flight.x.push_back(rows(most.own, hidden));
+  while (flight.kept.size() < kept) {
+    flight.kept.push_back({.normed1 = rows(most.shard, hidden),
+                           .scale1 = rows(most.own, 1),
+                           .qkv = rows(most.all, q + 2 * kv),
+                           .head_scale = rows(most.all, heads_ + kv_heads_),
+                           .rotated = rows(most.all, q + kv),
+                           .mixed = rows(most.all, q),
+                           .max = rows(heads_, most.all),
+                           .inverse = rows(heads_, most.all),
+                           .y = rows(most.own, hidden),
+                           .normed2 = rows(most.shard, hidden),
+                           .scale2 = rows(most.own, 1),
+                           .gate_up = rows(most.shard, 2 * intermediate),
+                           .act = rows(most.shard, intermediate)});
+    if (shards_.alone()) flight.kept.back().mixed_shard = flight.kept.back().mixed;
   }
 }
 
 void Layers::norm1(int64_t layer, int64_t begin, int64_t rows) {
   const model::LayerWeights& w = model_.layers()[static_cast<size_t>(layer)];
   Kept& kept = this->kept(layer);
-  kernels::rms_forward(row(x_[static_cast<size_t>(layer)], begin), weight(w.input_norm), own_row(kept.normed1, begin),
-                       row(kept.scale1, begin), rows, config_.hidden_size, eps_);
+  kernels::rms_forward(row(flight_->x[static_cast<size_t>(layer)], begin), weight(w.input_norm),
+                       own_row(kept.normed1, begin), row(kept.scale1, begin), rows, config_.hidden_size, eps_);
 }
 
 void Layers::project(int64_t layer, int64_t begin, int64_t rows) {
@@ -132,8 +136,8 @@ void Layers::rotate(int64_t layer, int64_t begin, int64_t rows) {
       std::copy_n(from, turned, to);
     }
   }
-  kernels::rope_rows(ready, row(cos_, begin), row(sin_, begin), row(kept.rotated, begin), rows, heads_ + kv_heads_, d,
-                     1.0f);
+  kernels::rope_rows(ready, row(flight_->cos, begin), row(flight_->sin, begin), row(kept.rotated, begin), rows,
+                     heads_ + kv_heads_, d, 1.0f);
 }
 
 void Layers::before_attention(int64_t layer) {
@@ -144,7 +148,7 @@ void Layers::before_attention(int64_t layer) {
   over_blocks(rows.shard, [&](int64_t begin, int64_t count) { project(layer, begin, count); });
   if (shards_.context_parallel())
     kept.qkv = shards_.to_heads(in_use(qkv_), {config_.num_heads, config_.num_kv_heads, config_.num_kv_heads}, "qkv");
-  over_blocks(tokens_, [&](int64_t begin, int64_t count) { rotate(layer, begin, count); });
+  over_blocks(flight_->tokens, [&](int64_t begin, int64_t count) { rotate(layer, begin, count); });
 }
 
 void Layers::attention(const MicroBatch& batch, int64_t layer, bool backward) {
@@ -177,7 +181,7 @@ void Layers::attention(const MicroBatch& batch, int64_t layer, bool backward) {
                                         .out_stride = q_end,
                                         .max = row(kept.max, head * group) + begin,
                                         .inverse = row(kept.inverse, head * group) + begin,
-                                        .statistic_stride = capacity_};
+                                        .statistic_stride = flight_->capacity};
     if (!backward) return kernels::attend(heads, memory);
     kernels::attend_backward(heads,
                              {.out = row(grad_mixed_, begin) + q,
@@ -201,7 +205,7 @@ void Layers::norm2(int64_t layer, int64_t begin, int64_t rows) {
   float* y = row(kept.y, begin);
   if (!shards_.alone()) std::copy_n(own_row(partial_, begin), rows * hidden, y);
   add_bias(y, w.o_bias, rows);
-  add(y, row(x_[static_cast<size_t>(layer)], begin), rows * hidden);
+  add(y, row(flight_->x[static_cast<size_t>(layer)], begin), rows * hidden);
   kernels::rms_forward(y, weight(w.post_attention_norm), own_row(kept.normed2, begin), row(kept.scale2, begin), rows,
                        hidden, eps_);
 }
@@ -217,13 +221,13 @@ void Layers::mlp(int64_t layer, int64_t begin, int64_t rows, bool output) {
     kernels::swiglu_forward(gate, gate + intermediate, row(kept.act, begin + r), intermediate);
   }
   if (!output) return;
-  float* z = row(shards_.alone() ? x_[static_cast<size_t>(layer) + 1] : partial_, begin);
+  float* z = row(shards_.alone() ? flight_->x[static_cast<size_t>(layer) + 1] : partial_, begin);
   kernels::multiply({row(kept.act, begin), intermediate, rows}, panels.down, z, hidden);
 }
 
 void Layers::add_mlp(int64_t layer, int64_t begin, int64_t rows) {
   const int64_t count = rows * config_.hidden_size;
-  float* z = row(x_[static_cast<size_t>(layer) + 1], begin);
+  float* z = row(flight_->x[static_cast<size_t>(layer) + 1], begin);
   if (!shards_.alone()) std::copy_n(own_row(partial_, begin), count, z);
   add(z, row(this->kept(layer).y, begin), count);
 }
@@ -231,7 +235,7 @@ void Layers::add_mlp(int64_t layer, int64_t begin, int64_t rows) {
 void Layers::after_attention(int64_t layer, bool output) {
   const TokenShards::Rows& rows = shards_.rows();
   Kept& kept = this->kept(layer);
-  kept.mixed.narrow(0, tokens_, rows.all - tokens_).zero_();
+  kept.mixed.narrow(0, flight_->tokens, rows.all - flight_->tokens).zero_();
   kept.mixed_shard = shards_.to_tokens(kept.mixed.narrow(0, 0, rows.all), {config_.num_heads}, "mixed");
   over_blocks(rows.shard, [&](int64_t begin, int64_t count) { project_out(layer, begin, count); });
   await(shards_.sum(in_use(partial_), "attention"));
@@ -246,7 +250,7 @@ void Layers::after_attention(int64_t layer, bool output) {
 // Each rank embeds the shard's tokens that its rows of the vocabulary have.
 void Layers::embed(const MicroBatch& batch) {
   const int64_t hidden = config_.hidden_size, shard = shards_.rows().shard, first = shards_.shard_begin();
-  const at::Tensor& to = shards_.alone() ? x_[0] : partial_;
+  const at::Tensor& to = shards_.alone() ? flight_->x[0] : partial_;
   over_blocks(shard, [&](int64_t begin, int64_t rows) {
     for (int64_t t = begin; t < begin + rows; ++t) {
       const int64_t id = first + t < batch.tokens
@@ -258,24 +262,25 @@ void Layers::embed(const MicroBatch& batch) {
   });
   if (shards_.alone()) return;
   await(shards_.sum(in_use(partial_), "embedding"));
-  x_[0].narrow(0, 0, shards_.rows().own).copy_(shards_.own(partial_));
+  flight_->x[0].narrow(0, 0, shards_.rows().own).copy_(shards_.own(partial_));
 }
 
-const at::Tensor& Layers::forward(const MicroBatch& batch, bool train) {
+const at::Tensor& Layers::forward(const MicroBatch& batch, bool train, int64_t slot) {
   const at::NoGradGuard no_grad;
+  flight_ = &flights_[static_cast<size_t>(slot)];
   reserve(batch.tokens, train);
   pack(false);
-  tokens_ = batch.tokens;
-  std::tie(cos_, sin_) = model::rope_table(batch.positions, model_.inv_freq());
+  std::tie(flight_->cos, flight_->sin) = model::rope_table(batch.positions, model_.inv_freq());
   const int64_t last = config_.num_layers - 1;
-  embed(batch);
+  if (link_.first()) embed(batch);
+  else link_.receive_input(flight_->x[0].narrow(0, 0, shards_.rows().own));
   if (!shards_.alone()) {
     for (int64_t layer = 0; layer <= last; ++layer) {
       before_attention(layer);
       attention(batch, layer, false);
       after_attention(layer, true);
     }
-    return x_.back();
+    return flight_->x.back();
   }
   // What lies between two attentions, block by block.
   const auto before = [&](int64_t layer, int64_t begin, int64_t rows) {
@@ -283,10 +288,10 @@ const at::Tensor& Layers::forward(const MicroBatch& batch, bool train) {
     project(layer, begin, rows);
     rotate(layer, begin, rows);
   };
-  over_blocks(tokens_, [&](int64_t begin, int64_t rows) { before(0, begin, rows); });
+  over_blocks(flight_->tokens, [&](int64_t begin, int64_t rows) { before(0, begin, rows); });
   for (int64_t layer = 0; layer <= last; ++layer) {
     attention(batch, layer, false);
-    over_blocks(tokens_, [&](int64_t begin, int64_t rows) {
+    over_blocks(flight_->tokens, [&](int64_t begin, int64_t rows) {
       project_out(layer, begin, rows);
       norm2(layer, begin, rows);
       mlp(layer, begin, rows, true);
@@ -294,7 +299,7 @@ const at::Tensor& Layers::forward(const MicroBatch& batch, bool train) {
       if (layer < last) before(layer + 1, begin, rows);
     });
   }
-  return x_.back();
+  return flight_->x.back();
 }
 
 float* Layers::grad_normed(int64_t begin, int64_t rows) {
@@ -338,8 +343,8 @@ void Layers::rotate_backward(int64_t layer, int64_t begin, int64_t rows) {
   const Kept& kept = this->kept(layer);
   const int64_t d = config_.head_dim, q = heads_ * d, turned_width = q + kv_heads_ * d;
   float* turned = scratch(kWide, rows * turned_width);
-  kernels::rope_rows(row(grad_rotated_, begin), row(cos_, begin), row(sin_, begin), turned, rows, heads_ + kv_heads_, d,
-                     -1.0f);
+  kernels::rope_rows(row(grad_rotated_, begin), row(flight_->cos, begin), row(flight_->sin, begin), turned, rows,
+                     heads_ + kv_heads_, d, -1.0f);
   for (int64_t r = begin; r < begin + rows; ++r) {
     const float *from = turned + (r - begin) * turned_width, *x = row(kept.qkv, r);
     float* to = row(grad_qkv_, r);
@@ -364,8 +369,9 @@ void Layers::norm1_backward(int64_t layer, int64_t begin, int64_t rows, at::Tens
   const Kept& kept = this->kept(layer);
   const int64_t hidden = config_.hidden_size;
   float* dx = own_row(grad, begin);
-  kernels::rms_backward(grad_normed(shards_.own_begin() + begin, rows), row(x_[static_cast<size_t>(layer)], begin),
-                        weight(w.input_norm), row(kept.scale1, begin), dx, norm1_.of(begin / kBlock), rows, hidden);
+  kernels::rms_backward(grad_normed(shards_.own_begin() + begin, rows),
+                        row(flight_->x[static_cast<size_t>(layer)], begin), weight(w.input_norm),
+                        row(kept.scale1, begin), dx, norm1_.of(begin / kBlock), rows, hidden);
   add(dx, own_row(grad_y_, begin), rows * hidden);
 }
 
@@ -397,8 +403,8 @@ void Layers::before_attention_backward(int64_t layer, at::Tensor& grad) {
       norm1_backward(layer, begin, count, grad);
     });
   }
-  over_blocks(tokens_, [&](int64_t begin, int64_t count) { rotate_backward(layer, begin, count); });
-  grad_qkv_.narrow(0, tokens_, rows.all - tokens_).zero_();
+  over_blocks(flight_->tokens, [&](int64_t begin, int64_t count) { rotate_backward(layer, begin, count); });
+  grad_qkv_.narrow(0, flight_->tokens, rows.all - flight_->tokens).zero_();
   grad_qkv_shard_ = shards_.to_tokens(grad_qkv_.narrow(0, 0, rows.all),
                                       {config_.num_heads, config_.num_kv_heads, config_.num_kv_heads},
                                       "gradient of qkv");
@@ -407,18 +413,19 @@ void Layers::before_attention_backward(int64_t layer, at::Tensor& grad) {
   over_blocks(rows.own, [&](int64_t begin, int64_t count) { norm1_backward(layer, begin, count, grad); });
 }
 
-void Layers::backward(const MicroBatch& batch, at::Tensor& grad, const Gradients& gradients) {
+void Layers::backward(const MicroBatch& batch, int64_t slot, at::Tensor& grad, const Gradients& gradients) {
   const at::NoGradGuard no_grad;
+  flight_ = &flights_[static_cast<size_t>(slot)];
   pack(true);
   const TokenShards::Rows& rows = shards_.rows();
   if (gradients.ready) gradients.ready(static_cast<size_t>(config_.num_layers) + 1);
   for (int64_t layer = config_.num_layers - 1; layer >= 0; --layer) {
     Kept& kept = this->kept(layer);
-    if (layer < again_) forward_again(batch, layer);
+    if (layer < flight_->again) forward_again(batch, layer);
     norm1_.start(parts_of(rows.own, kBlock), config_.hidden_size);
     norm2_.start(parts_of(rows.own, kBlock), config_.hidden_size);
-    q_norm_.start(parts_of(tokens_, kBlock), config_.head_dim);
-    k_norm_.start(parts_of(tokens_, kBlock), config_.head_dim);
+    q_norm_.start(parts_of(flight_->tokens, kBlock), config_.head_dim);
+    k_norm_.start(parts_of(flight_->tokens, kBlock), config_.head_dim);
     const model::LayerWeights& to = gradients.sums.layers()[static_cast<size_t>(layer)];
     // A gradient of rows `dy` by what was multiplied with the weight.
     const auto of = [&](const at::Tensor& dy, const at::Tensor& x, const at::Tensor& weight) {
@@ -445,7 +452,8 @@ void Layers::backward(const MicroBatch& batch, at::Tensor& grad, const Gradients
     }
     if (gradients.ready) gradients.ready(static_cast<size_t>(layer) + 1);
   }
-  embed_backward(batch, grad, gradients);
+  if (link_.first()) embed_backward(batch, grad, gradients);
+  else link_.send_gradient(shards_.own(grad));
   if (gradients.ready) gradients.ready(0);
 }
 
@@ -455,13 +463,13 @@ void Layers::forward_again(const MicroBatch& batch, int64_t layer) {
     attention(batch, layer, false);
     return after_attention(layer, false);
   }
-  over_blocks(tokens_, [&](int64_t begin, int64_t rows) {
+  over_blocks(flight_->tokens, [&](int64_t begin, int64_t rows) {
     norm1(layer, begin, rows);
     project(layer, begin, rows);
     rotate(layer, begin, rows);
   });
   attention(batch, layer, false);
-  over_blocks(tokens_, [&](int64_t begin, int64_t rows) {
+  over_blocks(flight_->tokens, [&](int64_t begin, int64_t rows) {
     project_out(layer, begin, rows);
     norm2(layer, begin, rows);
     mlp(layer, begin, rows, false);

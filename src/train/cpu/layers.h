@@ -8,6 +8,7 @@
 #include "train/cpu/matrix.h"
 #include "train/gradients.h"
 #include "train/packing.h"
+#include "train/pipeline.h"
 #include "train/token_shards.h"
 
 namespace tritonforge::train::cpu {
@@ -15,15 +16,15 @@ namespace tritonforge::train::cpu {
 class Layers {
  public:
   // The first `recompute` layers keep their input alone and run again in the backward pass. shards: begun with the
-  // batch of a pass.
-  Layers(const model::Model& model, int64_t recompute, const TokenShards& shards);
+  // batch of a pass. link: to the stages before and behind these layers.
+  Layers(const model::Model& model, int64_t recompute, const TokenShards& shards, StageLink& link);
   void weights_changed();
   // Hidden states of this rank's own tokens after the last layer, before the last norm, [>= own, hidden]; valid until
-  // the next pass. `train`: backward() may follow.
-  const at::Tensor& forward(const MicroBatch& batch, bool train);
+  // the slot's next pass. `train`: backward() may follow, with that slot.
+  const at::Tensor& forward(const MicroBatch& batch, bool train, int64_t slot);
   // From the gradient of what forward() returned, own rows of [shard, hidden], which is overwritten. Adds to the
   // gradients.
-  void backward(const MicroBatch& batch, at::Tensor& grad, const Gradients& gradients);
+  void backward(const MicroBatch& batch, int64_t slot, at::Tensor& grad, const Gradients& gradients);
 
  private:
   // Activations of one layer, rows of tokens: all of the micro-batch's, the shard's or this rank's own (TokenShards).
@@ -36,10 +37,17 @@ class Layers {
     at::Tensor y, normed2, scale2;   // own [hidden]: after attention; shard [hidden]: after the second norm; own [1]
     at::Tensor gate_up, act;         // shard [2 * intermediate], [intermediate]
   };
+  // A micro-batch between its forward and its backward pass.
+  struct Flight {
+    int64_t capacity = 0, tokens = 0;  // rows of all that are allocated; of this one, less the padding
+    int64_t again = 0;                 // layers that run again: all but the last where nothing is trained
+    std::vector<at::Tensor> x;         // own [hidden]: inputs of the layers and the last one's output
+    std::vector<Kept> kept;            // those that run again share one
+    at::Tensor cos, sin;
+  };
   void reserve(int64_t tokens, bool train);
   void pack(bool back);
-  // Those that run again share one.
-  Kept& kept(int64_t layer) { return kept_[static_cast<size_t>(std::max<int64_t>(0, layer - again_))]; }
+  Kept& kept(int64_t layer) { return flight_->kept[static_cast<size_t>(std::max<int64_t>(0, layer - flight_->again))]; }
   float* own_row(const at::Tensor& shard, int64_t index) const { return row(shard, shards_.own_begin() + index); }
   at::Tensor in_use(const at::Tensor& buffer) const { return buffer.narrow(0, 0, shards_.rows().shard); }
 
@@ -74,16 +82,16 @@ class Layers {
   const model::Model& model_;
   const model::ModelConfig& config_;
   const TokenShards& shards_;
-  int64_t recompute_, again_ = 0;  // asked for; of this pass: all but the last where nothing is trained
-  int64_t q_, kv_;                 // columns of q and of k, of the shard
-  int64_t heads_, kv_heads_;       // of this rank's attention
+  StageLink& link_;
+  const int64_t recompute_;
+  int64_t q_, kv_;            // columns of q and of k, of the shard
+  int64_t heads_, kv_heads_;  // of this rank's attention
   float eps_;
-  int64_t capacity_ = 0, tokens_ = 0;  // rows of all; of this pass, less the padding
-  std::vector<at::Tensor> x_;          // own [hidden]: inputs of the layers and the last one's output
-  std::vector<Kept> kept_;
+  int64_t capacity_ = 0;  // rows of all: the most that any pass had
+  std::vector<Flight> flights_;
+  Flight* flight_ = nullptr;                       // of this pass
   std::vector<model::LayerPanels> panels_, back_;  // for y = x wT, and for dx = dy w
   bool packed_ = false, packed_back_ = false;
-  at::Tensor cos_, sin_;
   at::Tensor qkv_, partial_;  // shard [q + 2 kv], [hidden]: on their way to other ranks
   // Of the backward pass.
   at::Tensor grad_y_, grad_normed_, grad_gate_up_;   // shard: [hidden], [hidden], [2 * intermediate]

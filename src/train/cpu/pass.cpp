@@ -26,8 +26,11 @@ class CpuPass : public Pass {
   CpuPass(const model::Model& model, const TrainConfig& config, Gradients* gradients, const parallel::Groups& groups)
       : gradients_(gradients),
         layers_count_(model.config().num_layers),
+        hidden_(model.config().hidden_size),
         shards_(groups, model.config(), /*unit=*/1),
-        layers_(model, std::max<int64_t>(0, config.recompute_layers), shards_),
+        link_(groups),
+        flights_(link_.in_flight()),
+        layers_(model, std::max<int64_t>(0, config.recompute_layers), shards_, link_),
         head_(model, config.lm_head_chunk, shards_) {}
 
   TargetScores forward(const MicroBatch& batch, bool train, const at::Tensor&) override {
@@ -36,20 +39,31 @@ class CpuPass : public Pass {
       for (int64_t i = 0; i <= layers_count_ + 1; ++i) gradients_->weights_needed(static_cast<size_t>(i));
     }
     shards_.begin(batch);
-    const at::Tensor& x = layers_.forward(batch, train);
-    batch_ = train ? &batch : nullptr;
-    return head_.forward(batch, x);
+    link_.begin_forward();
+    const at::Tensor& x = layers_.forward(batch, train, flights_.begin(batch, train));
+    if (link_.last()) return head_.forward(batch, x);
+    link_.send_output(x.narrow(0, 0, shards_.rows().own));
+    return {};
   }
 
   void backward(const at::Tensor& grad_log_probs, const at::Tensor& grad_entropy) override {
-    TF_CHECK(batch_ != nullptr && gradients_ != nullptr, "a backward pass without its forward pass");
+    TF_CHECK(gradients_ != nullptr, "a backward pass of a model without gradients");
     const Threads threads;
     if (gradients_->empty) gradients_->sums.arena().zero_();
     gradients_->empty = false;
-    at::Tensor grad = head_.backward(*batch_, grad_log_probs, grad_entropy, gradients_->sums);
-    layers_.backward(*batch_, grad, *gradients_);
-    batch_ = nullptr;
+    const auto [batch, slot] = flights_.end();
+    shards_.begin(*batch);
+    at::Tensor grad;
+    if (link_.last()) {
+      grad = head_.backward(*batch, grad_log_probs, grad_entropy, gradients_->sums);
+    } else {
+      grad = at::zeros({shards_.rows().shard, hidden_}, at::kFloat);
+      link_.receive_gradient(shards_.own(grad));
+    }
+    layers_.backward(*batch, slot, grad, *gradients_);
   }
+
+  void settle() override { link_.settle(); }
 
   void weights_changed() override {
     layers_.weights_changed();
@@ -58,11 +72,12 @@ class CpuPass : public Pass {
 
  private:
   Gradients* gradients_;
-  const int64_t layers_count_;
+  const int64_t layers_count_, hidden_;
   TokenShards shards_;
+  StageLink link_;
+  Flights flights_;
   cpu::Layers layers_;
   cpu::Head head_;
-  const MicroBatch* batch_ = nullptr;  // of the forward pass that waits for its backward pass
 };
 
 }  // namespace

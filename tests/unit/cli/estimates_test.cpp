@@ -76,7 +76,8 @@ TEST(Estimates, EachAxisTakesItsPartOfARanksMemory) {
   EXPECT_NEAR(part(parts({.cp = 2, .dp = 1}), "activations") / part(one, "activations"), 0.55, 0.05);
   EXPECT_DOUBLE_EQ(part(parts({.cp = 2, .dp = 1}), "optimizer"), part(one, "optimizer") / 2);
   EXPECT_NEAR(part(parts({.tp = 2, .dp = 1}), "weights"), part(one, "weights") / 2, 0.001);
-  EXPECT_NEAR(part(parts({.pp = 2, .dp = 1}), "activations"), part(one, "activations") / 2, 0.001);
+  // The first of two stages has 6 of 8 layers, since the head is as much work as three, and two micro-batches of them.
+  EXPECT_NEAR(part(parts({.pp = 2, .dp = 1}), "activations") / part(one, "activations"), 1.5, 0.001);
   EXPECT_THROW(rank_shape(qwen3_8b(8), {.tp = 3, .dp = 1}), Error);
 }
 

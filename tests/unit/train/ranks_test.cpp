@@ -4,10 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <mutex>
 
 #include "model/weights.h"
 #include "train/optimizer_files.h"
+#include "train/pipeline.h"
 #include "unit/parallel/run_ranks.h"
 #include "unit/train/sample_model.h"
 
@@ -19,7 +21,7 @@ using parallel::ParallelDims;
 struct Course {
   std::vector<StepMetrics> steps;
   model::TensorParallel at;
-  std::vector<std::pair<std::string, at::Tensor>> weights;  // of the rank's part
+  std::map<std::string, at::Tensor> weights;  // of the rank's part
 };
 
 TrainConfig config_of(const ParallelDims& dims) {
@@ -44,8 +46,9 @@ Course course_of(const TrainConfig& config, parallel::World* world, const model:
                  const Steps& steps) {
   Course course;
   course.at = {world != nullptr ? world->at().tp : 0, config.parallel.tp};
+  const model::Stage stage{world != nullptr ? world->at().pp : 0, config.parallel.pp};
   const auto part = [&] {
-    model::Model model(model::part_of(shape, course.at.size), at::kFloat, at::kCPU);
+    model::Model model(model::stage_of(model::part_of(shape, course.at.size), stage), at::kFloat, at::kCPU);
     model::init_random_part(model, course.at, 3, 0.3);
     return model;
   };
@@ -55,7 +58,7 @@ Course course_of(const TrainConfig& config, parallel::World* world, const model:
   Trainer trainer(config, part(), std::move(reference), {}, world);
   steps(trainer, course);
   for (const auto& [name, tensor] : trainer.model().named_parameters())
-    course.weights.emplace_back(name, tensor.detach().clone());
+    course.weights.emplace(name, tensor.detach().clone());
   return course;
 }
 
@@ -71,9 +74,8 @@ std::vector<Course> courses(const TrainConfig& config, const model::ModelConfig&
 // Of a rank's weights to those of one process.
 double largest(const Course& alone, const Course& rank) {
   double largest = 0;
-  for (size_t i = 0; i < alone.weights.size(); ++i) {
-    const auto& [name, part] = rank.weights[i];
-    const at::Tensor whole = model::tensor_part(name, part.sizes(), rank.at).of(alone.weights[i].second);
+  for (const auto& [name, part] : rank.weights) {
+    const at::Tensor whole = model::tensor_part(name, part.sizes(), rank.at).of(alone.weights.at(name));
     largest = std::max(largest, (whole - part).abs().max().item<double>());
   }
   return largest;
@@ -81,17 +83,21 @@ double largest(const Course& alone, const Course& rank) {
 
 // What two ranks both have is the same, to the bit.
 void expect_same(const Course& a, const Course& b) {
-  for (size_t i = 0; i < a.weights.size(); ++i) {
-    const auto& [name, tensor] = a.weights[i];
+  for (const auto& [name, tensor] : a.weights) {
     if (a.at.rank != b.at.rank && !model::tensor_part(name, tensor.sizes(), a.at).replica) continue;
-    EXPECT_TRUE(at::equal(tensor, b.weights[i].second)) << name;
+    const auto other = b.weights.find(name);
+    if (other != b.weights.end()) EXPECT_TRUE(at::equal(tensor, other->second)) << name;
   }
 }
 
 // Every axis, and the products of two.
-const std::vector<ParallelDims> kLayouts{{.dp = 2}, {.dp = 3},          {.tp = 2},          {.cp = 2},
-                                         {.cp = 4}, {.tp = 2, .cp = 2}, {.tp = 2, .dp = 2}, {.cp = 2, .dp = 2}};
-std::string name_of(const ParallelDims& dims) { return fmt::format("tp {} cp {} dp {}", dims.tp, dims.cp, dims.dp); }
+const std::vector<ParallelDims> kLayouts{{.dp = 2},          {.dp = 3},          {.tp = 2},
+                                         {.cp = 2},          {.cp = 4},          {.pp = 2},
+                                         {.tp = 2, .cp = 2}, {.tp = 2, .dp = 2}, {.cp = 2, .dp = 2},
+                                         {.tp = 2, .pp = 2}, {.cp = 2, .pp = 2}, {.pp = 2, .dp = 2}};
+std::string name_of(const ParallelDims& dims) {
+  return fmt::format("tp {} cp {} pp {} dp {}", dims.tp, dims.cp, dims.pp, dims.dp);
+}
 
 void expect_equal_courses(const TrainConfig& one, const Steps& steps, const model::ModelConfig& shape,
                           const std::vector<ParallelDims>& layouts = kLayouts) {
@@ -130,7 +136,23 @@ const Steps kTwentyOfSft = [](Trainer& trainer, Course& course) {
 
 TEST(Ranks, TwentyStepsOfSftEqualOneProcess) {
   expect_equal_courses(config_of({}), kTwentyOfSft, shape_of(/*tied=*/true));
-  expect_equal_courses(config_of({}), kTwentyOfSft, shape_of(/*tied=*/false), {{.dp = 2}, {.tp = 2}, {.cp = 2}});
+  expect_equal_courses(config_of({}), kTwentyOfSft, shape_of(/*tied=*/false),
+                       {{.dp = 2}, {.tp = 2}, {.cp = 2}, {.pp = 2}});
+}
+
+// More stages than two, of which the middle ones have neither embedding nor head, and more micro-batches than stages.
+TEST(Ranks, PipelinesOfManyStagesEqualOneProcess) {
+  for (const bool tied : {true, false}) {
+    model::ModelConfig shape = shape_of(tied);
+    shape.num_layers = 5;
+    TrainConfig config = config_of({});
+    config.recompute_layers = 1;
+    const Steps steps = [](Trainer& trainer, Course& course) {
+      for (uint64_t step = 0; step < 10; ++step)
+        course.steps.push_back(trainer.train_step(StepKind::kSft, sample_sequences(19, 60 + step)));
+    };
+    expect_equal_courses(config, steps, shape, {{.pp = 3}, {.pp = 4}});
+  }
 }
 
 // Biases, of which o's is added once, and no norms of heads; what recomputing computes again.
@@ -157,9 +179,9 @@ TEST(Ranks, TwentyStepsOfRlEqualOneProcess) {
     for (uint64_t step = 0; step < 20; ++step)
       course.steps.push_back(trainer.train_step(StepKind::kRl, sample_sequences(11, 70 + step)));
   };
-  expect_equal_courses(config, steps, shape_of(/*tied=*/true), {{.dp = 2}, {.tp = 2}, {.tp = 2, .cp = 2}});
+  expect_equal_courses(config, steps, shape_of(/*tied=*/true), {{.dp = 2}, {.tp = 2}, {.pp = 2}, {.tp = 2, .cp = 2}});
   config.loss.objective = Objective::kGspo;  // whose ratio is a sequence's
-  expect_equal_courses(config, steps, shape_of(/*tied=*/false), {{.cp = 2, .dp = 2}});
+  expect_equal_courses(config, steps, shape_of(/*tied=*/false), {{.cp = 2, .dp = 2}, {.pp = 2}});
 }
 
 // A rank has no micro-batch, or a micro-batch leaves a rank without a target.
@@ -202,6 +224,7 @@ TEST(Ranks, WhatCannotBeSharedOutIsRefused) {
   };
   EXPECT_THAT(refused({.tp = 2}, sample_config()), testing::HasSubstr("vocab_size of 61 cannot be divided"));
   EXPECT_THAT(refused({.cp = 3}, shape_of(true)), testing::HasSubstr("parallel.cp 3: 4 heads"));
+  EXPECT_THAT(refused({.pp = 3}, shape_of(true)), testing::HasSubstr("parallel.pp 3: the model has 2 layers"));
 }
 
 TEST(Ranks, WhatIsNoStepIsRefusedByAllAndTheNextOneIsTaken) {
@@ -260,13 +283,15 @@ TEST(Ranks, ACheckpointIsReadUnderAnyLayout) {
   const auto three_steps = [](Trainer& trainer) {
     for (uint64_t step = 0; step < 3; ++step) trainer.train_step(StepKind::kSft, sample_sequences(7, 30 + step));
   };
-  for (const ParallelDims& written : {ParallelDims{.dp = 3}, ParallelDims{.tp = 2, .dp = 2}, ParallelDims{.cp = 2}}) {
+  for (const ParallelDims& written :
+       {ParallelDims{.dp = 3}, ParallelDims{.tp = 2, .dp = 2}, ParallelDims{.cp = 2}, ParallelDims{.tp = 2, .pp = 2}}) {
     const testing::ScopedTrace trace(__FILE__, __LINE__, "written by " + name_of(written));
     const fs::path first = folder.path() / "first", alone = folder.path() / "alone";
     write(written, first, three_steps);
     write({}, alone, [](Trainer&) {}, first);
     const auto expected = contents(alone);
-    for (const ParallelDims& other : {ParallelDims{.dp = 2}, ParallelDims{.tp = 2, .cp = 2}}) {
+    for (const ParallelDims& other :
+         {ParallelDims{.dp = 2}, ParallelDims{.tp = 2, .cp = 2}, ParallelDims{.pp = 2, .dp = 2}}) {
       const testing::ScopedTrace read(__FILE__, __LINE__, "read by " + name_of(other));
       const fs::path second = folder.path() / "second", again = folder.path() / "again";
       write(other, second, [](Trainer&) {}, first);
@@ -286,6 +311,47 @@ TEST(Ranks, ACheckpointIsReadUnderAnyLayout) {
     fs::remove_all(first);
     fs::remove_all(alone);
   }
+}
+
+// 1F1B: no stage keeps more micro-batches than there are stages from it on, and every backward pass follows its
+// forward pass.
+TEST(Pipeline, EveryStageKeepsAsManyMicroBatchesAsFollowIt) {
+  for (int64_t in_flight = 1; in_flight <= 5; ++in_flight) {
+    for (int64_t batches = 0; batches <= 8; ++batches) {
+      int64_t forward = 0, backward = 0, most = 0;
+      for (const PassStep& step : one_forward_one_backward(batches, in_flight)) {
+        EXPECT_EQ(step.batch, step.forward ? forward++ : backward++);
+        EXPECT_GE(forward, backward);
+        most = std::max(most, forward - backward);
+      }
+      EXPECT_EQ(forward, batches);
+      EXPECT_EQ(backward, batches);
+      EXPECT_EQ(most, std::min(in_flight, batches));
+    }
+  }
+}
+
+// Layers are dealt without a gap, the stage with the head has fewer of them.
+TEST(Pipeline, LayersAreDealtToStages) {
+  model::ModelConfig shape = sample_config(/*tied=*/false);
+  shape.num_layers = 12;
+  shape.vocab_size = 600;  // the head: as much as two and a half layers
+  for (const int64_t stages : {1, 2, 3, 4, 5, 12}) {
+    int64_t next = 0, parameters = 0;
+    for (int64_t index = 0; index < stages; ++index) {
+      const model::ModelConfig stage = model::stage_of(shape, {index, stages});
+      EXPECT_EQ(stage.first_layer, next);
+      EXPECT_GE(stage.num_layers, 1);
+      EXPECT_EQ(stage.embeds(), index == 0);
+      EXPECT_EQ(stage.predicts(), index + 1 == stages);
+      next += stage.num_layers;
+      parameters += stage.parameter_count();
+    }
+    EXPECT_EQ(next, 12);
+    EXPECT_EQ(parameters, shape.parameter_count());
+  }
+  EXPECT_EQ(model::stage_of(shape, {0, 2}).num_layers, 7);
+  EXPECT_EQ(model::stage_of(shape, {1, 2}).num_layers, 5);
 }
 
 TEST(Ranks, CommandsSurviveTheirBytes) {
