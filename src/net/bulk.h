@@ -16,11 +16,11 @@ namespace tritonforge::net {
 
 struct BulkServerOptions {
   std::string host = "127.0.0.1";
-  int port = 0;                // 0: any
-  std::string key;             // of both ends; any host but loopback needs one
-  double stall_s = 15;         // in which a receiver takes nothing of a piece that it asked for: it is hung up on
-  size_t connections = 4096;   // at most; further ones are closed
-  int threads = 2;             // that send
+  int port = 0;               // 0: any
+  std::string key;            // of both ends; any host but loopback needs one
+  double stall_s = 15;        // in which a receiver takes nothing of a piece that it asked for: it is hung up on
+  size_t connections = 4096;  // at most; further ones are closed
+  int threads = 2;            // that send
 };
 
 // Receivers are served beside each other: one that is slow, gone or silent costs the others nothing but its share of
@@ -55,7 +55,8 @@ struct BulkFetch {
 // Fetches all of the file into the memory that `place` gives for its size; each piece is compared with its checksum. A
 // connection that is cut is opened anew and goes on with the pieces that were not there; one that fails for good leaves
 // its pieces to the others. Throws kNotFound where nobody answers or the version was replaced, kUnavailable where the
-// key is another and where connections were cut again and again, kConflict where the server does not know it, kCorrupt where a piece differs each time, kTimeout.
+// key is another and where connections were cut again and again, kConflict where the server does not know it, kCorrupt
+// where a piece differs each time, kTimeout.
 void bulk_fetch(const BulkFetch& what, const std::function<std::span<std::byte>(uint64_t total)>& place,
                 Deadline deadline);
 

@@ -80,7 +80,8 @@ struct BulkServer::Impl {
       });
     }
     void rest(double seconds) {
-      limit.expires_after(std::chrono::duration_cast<asio::steady_timer::duration>(std::chrono::duration<double>(seconds)));
+      limit.expires_after(
+          std::chrono::duration_cast<asio::steady_timer::duration>(std::chrono::duration<double>(seconds)));
     }
     tcp::socket socket;
     asio::steady_timer limit;
@@ -95,7 +96,8 @@ struct BulkServer::Impl {
     if (error) fail(ErrorKind::kUsage, "'{}' is not an address to listen on", options.host);
     acceptor.assign(address.is_v4() ? tcp::v4() : tcp::v6(), listen_on(address, options.host, options.port));
     asio::co_spawn(io, accept(), asio::detached);
-    for (int i = 0; i < options.threads; ++i) threads.emplace_back([this] {
+    for (int i = 0; i < options.threads; ++i)
+      threads.emplace_back([this] {
         sigset_t pipe;  // sendfile() has no flag against it
         ::sigemptyset(&pipe);
         ::sigaddset(&pipe, SIGPIPE);
@@ -135,8 +137,7 @@ struct BulkServer::Impl {
 
   awaitable<void> serve(ConnectionPtr connection) {
     if (co_await greet(*connection)) {
-      while (co_await answer(*connection)) {
-      }
+      while (co_await answer(*connection)) {}
     }
     connection->limit.cancel();
     error_code ignored;
@@ -194,8 +195,8 @@ struct BulkServer::Impl {
     uint64_t left = bulk_piece_bytes(offer.bytes(), piece);
     auto at = static_cast<off_t>(piece * kBulkPiece);
     while (left > 0) {
-      const ssize_t sent =
-          ::sendfile(connection.socket.native_handle(), offer.fd(), &at, std::min<uint64_t>(left, kSlice));
+      const ssize_t sent = ::sendfile(connection.socket.native_handle(), offer.fd(), &at,
+                                      std::min<uint64_t>(left, kSlice));
       if (sent > 0) {
         left -= static_cast<uint64_t>(sent);
         connection.within(options.stall_s);

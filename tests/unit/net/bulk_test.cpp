@@ -188,9 +188,9 @@ TEST_F(Bulk, WhoeverAnswersSomethingElseIsRefused) {
     }
     return ErrorKind::kInternal;
   };
-  EXPECT_EQ(kind(head, {3, 1}, 100), ErrorKind::kCorrupt);   // another piece
-  EXPECT_EQ(kind(head, {4, 2}, 100), ErrorKind::kCorrupt);   // another version
-  EXPECT_EQ(kind(head, {3, 2}, 101), ErrorKind::kCorrupt);   // another size
+  EXPECT_EQ(kind(head, {3, 1}, 100), ErrorKind::kCorrupt);  // another piece
+  EXPECT_EQ(kind(head, {4, 2}, 100), ErrorKind::kCorrupt);  // another version
+  EXPECT_EQ(kind(head, {3, 2}, 101), ErrorKind::kCorrupt);  // another size
   EXPECT_EQ(kind({BulkStatus::kReplaced, 5, 2, 0, 0}, {3, 2}, 100), ErrorKind::kNotFound);
   EXPECT_EQ(bytes_behind({BulkStatus::kHere, 3, 1, kBulkPiece + 7, 0}, {3, 1}, kBulkPiece + 7), 7u);
   EXPECT_EQ(bytes_behind({BulkStatus::kHere, 3, kNoPiece, 100, 0}, {3, kNoPiece}, 0), 0u);
