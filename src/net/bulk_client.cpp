@@ -86,6 +86,7 @@ class Link {
       } else if (got == 0) {
         fail(ErrorKind::kUnavailable, "{} hung up", name());
       } else if (errno == EAGAIN) {
+        wake_for(std::min(size, kGulp));
         wait(POLLIN);
       } else if (errno != EINTR) {
         fail(ErrorKind::kUnavailable, "{}: {}", name(), std::strerror(errno));
@@ -132,6 +133,13 @@ class Link {
          std::strerror(reason));
   }
 
+  // The next wait ends with so many bytes, not with every packet.
+  void wake_for(size_t bytes) {
+    const int wanted = static_cast<int>(bytes);
+    if (wanted != wakes_for_) ::setsockopt(fd_, SOL_SOCKET, SO_RCVLOWAT, &wanted, sizeof wanted);
+    wakes_for_ = wanted;
+  }
+
   void wait(short event, double most_s = 0) const {
     const double patience = most_s > 0 ? most_s : what_.stall_s;
     const double seconds = std::min(patience, deadline_.remaining_s());
@@ -143,7 +151,7 @@ class Link {
 
   const BulkFetch& what_;
   const Deadline deadline_;
-  int fd_ = -1;
+  int fd_ = -1, wakes_for_ = 1;
 };
 
 // The pieces that are not there yet, shared by the connections.
