@@ -39,7 +39,8 @@ for round in $(seq "$rounds"); do
   theirs=$(ip netns exec "$b" iperf3 -c 10.213.77.1 -p 7002 -R -P "$streams" -n "${mib}M" -J |
     python3 -c 'import json, sys; print(json.load(sys.stdin)["end"]["sum_received"]["bits_per_second"] / 1e9)')
   ours=$(ip netns exec "$b" "$build/bench/weight_tcp" fetch 10.213.77.1 7001 "$streams" "$mib")
-  echo "$round $theirs $ours" | tee -a "$results" | awk '{printf "round %d: iperf3 %.2f, ours %.2f Gbit/s (%.2f CPU s), ratio %.3f\n", $1, $2, $3, $4, $3 / $2}'
+  echo "$round $theirs $ours" | tee -a "$results" |
+    awk '{printf "round %d: iperf3 %.2f, ours %.2f Gbit/s (%.2f CPU s), ratio %.3f\n", $1, $2, $3, $4, $3 / $2}'
 done
 python3 - "$results" <<'END'
 import statistics, sys

@@ -9,6 +9,7 @@ import json
 import torch
 import torch.distributed as dist
 from safetensors.torch import save_file
+
 from sglang_client import init_custom_process_group
 
 

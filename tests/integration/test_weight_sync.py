@@ -17,10 +17,11 @@ import urllib.request
 
 import pytest
 import torch
-from engine_process import BINARY, TINY_TOKENIZER, Engine, engine_process, make_model
-from machines import Machine, ip, require_namespaces
 from safetensors.torch import load_file
 from safetensors.torch import save as to_safetensors
+
+from engine_process import BINARY, TINY_TOKENIZER, Engine, engine_process, make_model
+from machines import Machine, ip, require_namespaces
 from sglang_client import broadcast, buckets, describe, init_custom_process_group
 
 PROMPT = [5, 17, 300, 42, 9, 1000]
@@ -330,11 +331,8 @@ def machines(tmp_path_factory):
     made = [Machine(number, folder) for number in (1, 2)]
     try:
         for machine in made:
-            subprocess.run(
-                ["tc", "qdisc", "add", "dev", machine.link, "root", "tbf"]
-                + ["rate", "200mbit", "burst", "256kb", "latency", "50ms"],
-                check=True,
-            )
+            shaped = f"tc qdisc add dev {machine.link} root tbf rate 200mbit burst 256kb latency 50ms"
+            subprocess.run(shaped.split(), check=True)
         yield made
     finally:
         for machine in made:
