@@ -478,8 +478,12 @@ TensorChecksums Core::checksums_now(const StagedWeights& staged) const {
 InstalledWeights Core::install(const StagedWeights& staged, int64_t version) {
   settle();
   const auto hold = device_.is_cpu() ? std::nullopt : hold_device();
+  if (staged.part && weight_version_ < 0)
+    fail(ErrorKind::kConflict, "a part of the weights, and the engine has none: send all of them at once");
   const int64_t now = std::max<int64_t>(weight_version_, 0);
   const int64_t next = version >= 0 ? version : staged.part ? now : now + 1;
+  if (staged.part && offload_.offloaded())  // the others are needed, too
+    move_memory("the weights' memory is not free", [&] { offload_.reload(*model_); });
   if (!staged.unread.empty())
     weights::compare_weights("the trainer's memory", model::checksums_of(staged.unread), staged.expected);
   const auto copy = [&] {
