@@ -136,17 +136,19 @@ TEST_F(Bulk, NobodyThereIsNotFound) {
   EXPECT_EQ(error_of(gone).kind(), ErrorKind::kNotFound);
 }
 
-// Connections that are cut after a random number of bytes, a hundred times over: what comes is whole.
+// Connections that are cut after a random number of bytes, up to a dozen times a file: what comes is whole.
 TEST_F(Bulk, ConnectionsThatAreCutGoOnWithWhatIsMissing) {
   std::mt19937_64 random(5);
+  int cut = 0;
   for (int round = 0; round < 8; ++round) {
-    CuttingProxy proxy(server.port(), [&] { return random() % (3 * kBulkPiece); }, /*cuts=*/12);
+    CuttingProxy proxy(server.port(), [&] { return 1 + random() % (2 * kBulkPiece); }, /*cuts=*/12);
     BulkFetch through = what();
     through.port = proxy.port();
     through.attempts = 20;
     EXPECT_EQ(fetch(through), bytes);
-    EXPECT_GT(proxy.cut(), 0);
+    cut += proxy.cut();
   }
+  EXPECT_GT(cut, 8);
 }
 
 TEST_F(Bulk, APieceThatWasChangedOnTheWayIsAskedForAgain) {
