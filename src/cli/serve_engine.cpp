@@ -1,11 +1,13 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <cstdlib>
 
 #include "base/log.h"
 #include "base/process.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "contract/weights.h"
 #include "engine/server.h"
 
 namespace tritonforge::cli {
@@ -25,7 +27,9 @@ struct EngineFlags {
 void serve_engine(const EngineFlags& flags) {
   SignalWaiter signals;
   log::start(fmt::format("engine:{}", flags.http.port));
-  engine::Engine engine(flags.engine);
+  engine::EngineOptions options = flags.engine;
+  if (const char* key = std::getenv(kWeightsKey)) options.weights_key = key;
+  engine::Engine engine(options);
   engine::EngineServer server(engine, flags.http);
   server.start();
   const engine::EngineInfo& info = engine.info();

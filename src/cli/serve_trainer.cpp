@@ -3,6 +3,7 @@
 #include "base/process.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "contract/weights.h"
 #include "train/ranks.h"
 #include "train/server.h"
 
@@ -36,6 +37,7 @@ void serve_trainer(const TrainerFlags& flags) {
   log::info("config:\n{}", dump_config(options.config));
   if (options.config.device == "cpu") train::keep_freed_memory();
   if (const char* key = std::getenv(kRendezvousKey)) options.ranks.api_key = key;
+  if (const char* key = std::getenv(kWeightsKey)) options.weights_key = key;
   if (options.ranks.rank > 0) return train::follow_rank_0(options.config, options.ranks);  // stopped by rank 0
   train::TrainerService service(options);
   train::TrainerServer server(service, flags.http);

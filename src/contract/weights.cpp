@@ -32,9 +32,20 @@ DeviceWeights device_weights_from_json(const Json& json) {
           require<std::string>(json, "layout", where)};
 }
 
+Json to_json(const StreamedWeights& weights) { return {{"host", weights.host}, {"port", weights.port}}; }
+
+StreamedWeights streamed_weights_from_json(const Json& json) {
+  const std::string where = "published weights: tcp";
+  StreamedWeights weights{require<std::string>(json, "host", where), require<int>(json, "port", where)};
+  if (weights.port < 1 || weights.port > 65535)
+    fail(ErrorKind::kUsage, "{}: port {} is not one of 1 to 65535", where, weights.port);
+  return weights;
+}
+
 Json to_json(const PublishedWeights& weights) {
   Json json = {{"path", weights.path.string()}, {"version", weights.version}, {"checksums", weights.checksums}};
   if (weights.device) json["device"] = to_json(*weights.device);
+  if (weights.tcp) json["tcp"] = to_json(*weights.tcp);
   return json;
 }
 
@@ -43,6 +54,7 @@ PublishedWeights published_weights_from_json(const Json& json) {
   PublishedWeights weights{require<std::string>(json, "path", where), require<int64_t>(json, "version", where),
                            require<TensorChecksums>(json, "checksums", where), std::nullopt};
   if (json.contains("device")) weights.device = device_weights_from_json(json.at("device"));
+  if (json.contains("tcp")) weights.tcp = streamed_weights_from_json(json.at("tcp"));
   return weights;
 }
 

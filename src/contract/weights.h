@@ -21,13 +21,21 @@ struct DeviceWeights {
   std::string layout;              // model::Model::layout(): which bytes are which weight
 };
 
-// What every engine must serve.
+// Where they can be fetched from over TCP (net/bulk.h), with the run's key: the same bytes as those of the file.
+inline constexpr const char* kWeightsKey = "TRITONFORGE_WEIGHTS_KEY";  // the variable in which both ends have it
+struct StreamedWeights {
+  std::string host;  // an address
+  int port = 0;
+};
+
+// What every engine must serve, and each way in which it can be had.
 struct PublishedWeights {
   fs::path path;  // a safetensors file in shared memory, or a Hugging Face folder; "": the engine's own model
   int64_t version = 0;
   TensorChecksums checksums;  // empty: nobody computed them
   // The same weights where they can be had sooner. The file is being written then, and is whole once it is there.
   std::optional<DeviceWeights> device;
+  std::optional<StreamedWeights> tcp = std::nullopt;  // for engines that do not see the file
 };
 // A Hugging Face folder that the trainer wrote, as a version: with the checksums that lie beside its tensors, empty
 // where none do. Throws kCorrupt naming the file.
@@ -36,6 +44,8 @@ PublishedWeights exported_weights(const fs::path& folder, int64_t version);
 
 Json to_json(const DeviceWeights& weights);
 DeviceWeights device_weights_from_json(const Json& json);  // throws kUsage naming the field
+Json to_json(const StreamedWeights& weights);
+StreamedWeights streamed_weights_from_json(const Json& json);  // throws kUsage naming the field
 Json to_json(const PublishedWeights& weights);
 PublishedWeights published_weights_from_json(const Json& json);  // throws kUsage naming the field
 

@@ -9,9 +9,8 @@ namespace {
 using HttpRequest = net::Request;
 using net::Response;
 
-// A command waits for one step; an update of the weights for reading and checking all of them, too, and memory for the
-// host's pages.
-constexpr double kCommandSeconds = 60, kUpdateSeconds = 600, kMemorySeconds = 600;
+// A command waits for one step; memory for the host's pages, too.
+constexpr double kCommandSeconds = 60, kMemorySeconds = 600;
 
 Deadline within(const HttpRequest& request, double seconds) {
   return Deadline::after(std::min(seconds, request.deadline.remaining_s()));
@@ -49,17 +48,6 @@ Response move_memory(Engine& engine, const HttpRequest& request, decltype(&Engin
   return Response::json({{"success", true}, {"message", fmt::format("{}: {}", what, done_what)}, {"seconds", seconds}});
 }
 
-int64_t version_of(const Json& body, const std::string& where) {
-  const auto found = body.find("weight_version");
-  if (found == body.end() || found->is_null()) return -1;
-  if (found->is_number_integer() && found->get<int64_t>() >= 0) return found->get<int64_t>();
-  const std::string text = found->is_string() ? found->get<std::string>() : "";
-  if (text.empty() || text.size() > 18 || text.find_first_not_of("0123456789") != std::string::npos) {
-    fail(ErrorKind::kUsage, "{}: field 'weight_version' must be a number of 0 or more, as text or number", where);
-  }
-  return std::stoll(text);
-}
-
 Response pause(Engine& engine, const HttpRequest& request) {
   const Json body = request.json();
   const auto mode = optional_field<std::string>(body, "mode", "retain", "POST /pause_generation");
@@ -79,37 +67,6 @@ Response abort(Engine& engine, const HttpRequest& request) {
     engine.abort(require<std::string>(body, "rid", "POST /abort_request"));
   }
   return Response::json({{"success", true}});
-}
-
-// "mode", or SGLang's "abort_all_requests". Left open: the engine's option decides.
-std::optional<UpdateMode> mode_of(const Json& body, const std::string& where) {
-  const auto mode = optional_field<std::string>(body, "mode", "", where);
-  if (!mode.empty()) return from_name<UpdateMode>(mode, where + ": mode");
-  if (optional_field(body, "abort_all_requests", false, where)) return UpdateMode::kAbort;
-  return std::nullopt;
-}
-
-Response update_weights(Engine& engine, const HttpRequest& request, const char* path_field) {
-  const std::string where = "POST " + request.path;
-  const Json body = request.json();
-  PublishedWeights weights;
-  if (body.contains("device")) weights.device = device_weights_from_json(body.at("device"));
-  weights.path = weights.device ? optional_field<std::string>(body, path_field, "", where)
-                                : require<std::string>(body, path_field, where);
-  weights.version = version_of(body, where);
-  weights.checksums = optional_field(body, "checksums", TensorChecksums{}, where);
-  const auto installed = engine.update_weights(weights, mode_of(body, where), within(request, kUpdateSeconds));
-  if (!installed) {
-    log::warn("{}: {}", where, installed.error().what());
-    return Response::error(installed.error(), {{"success", false},
-                                               {"message", installed.error().what()},
-                                               {"weight_version", std::to_string(engine.stats().weight_version)}});
-  }
-  return Response::json({{"success", true},
-                         {"message", ""},
-                         {"weight_version", std::to_string(installed->version)},
-                         {"checksums", installed->checksums},
-                         {"num_paused_requests", 0}});
 }
 
 }  // namespace
@@ -136,10 +93,6 @@ void add_control_routes(net::HttpServer& server, Engine& engine) {
   post("/resume_memory_occupation", [](Engine& e, const HttpRequest& request) {
     return move_memory(e, request, &Engine::resume_memory, "there again");
   });
-  post("/update_weights_from_disk",
-       [](Engine& e, const HttpRequest& request) { return update_weights(e, request, "model_path"); });
-  post("/update_weights_from_tensor",
-       [](Engine& e, const HttpRequest& request) { return update_weights(e, request, "path"); });
 }
 
 }  // namespace tritonforge::engine

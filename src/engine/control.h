@@ -1,5 +1,5 @@
 #pragma once
-// The routes that steer an engine: pause, abort, cache, memory, weights. They wait for the engine's thread, so they are
+// The routes that steer an engine: pause, abort, cache, memory. They wait for the engine's thread, so they are
 // blocking handlers. docs/protocols.md, section Engine.
 #include "engine/engine.h"
 #include "net/http.h"

@@ -199,6 +199,7 @@ void Core::count_times(const LiveRequest& request) {
 void Core::step() {
   const Range whole(counters_.step_seconds);
   auto hold = hold_device();
+  if (!std::exchange(packed_, true)) model_->pack();
   const Plan& next = plan();
   fill(next);
   forward(next);
@@ -463,23 +464,39 @@ void Core::resume_memory(MemoryParts parts) {
   publish();
 }
 
+// Of the tensors that the staged ones went to.
+TensorChecksums Core::checksums_now(const StagedWeights& staged) const {
+  if (!staged.part) return model::weight_checksums(*model_);
+  std::vector<std::pair<std::string, at::Tensor>> changed;
+  for (const auto& [name, tensor] : model_->named_parameters()) {
+    const auto is_it = [&](const auto& copy) { return copy.first.const_data_ptr() == tensor.const_data_ptr(); };
+    if (std::ranges::any_of(staged.copies, is_it)) changed.emplace_back(name, tensor);
+  }
+  return model::checksums_of(changed);
+}
+
 InstalledWeights Core::install(const StagedWeights& staged, int64_t version) {
   settle();
   const auto hold = device_.is_cpu() ? std::nullopt : hold_device();
-  const int64_t next = version >= 0 ? version : std::max<int64_t>(weight_version_, 0) + 1;
+  if (staged.part && weight_version_ < 0)
+    fail(ErrorKind::kConflict, "a part of the weights, and the engine has none: send all of them at once");
+  const int64_t now = std::max<int64_t>(weight_version_, 0);
+  const int64_t next = version >= 0 ? version : staged.part ? now : now + 1;
+  if (staged.part && offload_.offloaded())  // the others are needed, too
+    move_memory("the weights' memory is not free", [&] { offload_.reload(*model_); });
   if (!staged.unread.empty())
-    compare_weights("the trainer's memory", model::checksums_of(staged.unread), staged.expected);
+    weights::compare_weights("the trainer's memory", model::checksums_of(staged.unread), staged.expected);
   const auto copy = [&] {
-    engine::install(staged);
+    weights::install(staged);
     kernels::synchronize(device_);
   };
   if (offload_.offloaded()) offload_.replace(*model_, copy);
   else copy();
-  model_->pack();
-  InstalledWeights installed{.version = next, .checksums = model::weight_checksums(*model_)};
+  packed_ = false;  // by the next step: parts come one after another
+  InstalledWeights installed{.version = next, .checksums = checksums_now(staged)};
   scheduler_.weights_changed();
   try {
-    compare_weights("the weights changed while they were copied", installed.checksums, staged.expected);
+    weights::compare_weights("the weights changed while they were copied", installed.checksums, staged.expected);
   } catch (const Error& error) {
     weight_version_ = -1;
     abort_all(error.what());

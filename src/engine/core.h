@@ -14,10 +14,12 @@
 #include "engine/make_runner.h"
 #include "engine/options.h"
 #include "engine/weight_offload.h"
-#include "engine/weights.h"
 #include "model/model.h"
+#include "weights/staged.h"
 
 namespace tritonforge::engine {
+
+using weights::StagedWeights;
 
 using Arrival = std::unique_ptr<LiveRequest>;
 
@@ -78,9 +80,9 @@ class Core {
   bool draining() const { return scheduler_.draining(); }
   bool drained() const { return scheduler_.drained() && in_flight_.empty(); }
   // Copies the staged weights into the model; the next step computes with them. Returns their version (`version`, or
-  // for -1 one more than now) and the checksums of what the model holds now. Throws kCorrupt where a
-  // trainer's memory holds others by now: the old weights stay. And where somebody changed what was being copied: then
-  // there are no weights, requests are aborted and nothing runs until the next update.
+  // for -1 one more than now; of a part, that of now) and the checksums of what the model holds now in their place.
+  // Throws kCorrupt where a trainer's memory holds others by now: the old weights stay. And where somebody changed what
+  // was being copied: then there are no weights, requests are aborted and nothing runs until the next update.
   InstalledWeights install(const StagedWeights& staged, int64_t version);
 
   EngineStats stats() const;
@@ -102,6 +104,7 @@ class Core {
     const LogitAnswers* answers = nullptr;
   };
   std::optional<DeviceLock::Hold> hold_device();
+  TensorChecksums checksums_now(const StagedWeights& staged) const;
   const Plan& plan();
   void fill(const Plan& plan);
   void forward(const Plan& plan);
@@ -143,7 +146,7 @@ class Core {
   LogitWork work_;  // of the step that is filled in
   std::vector<LiveRequest*> touched_;
   int64_t weight_version_ = 0;
-  bool paused_ = false;
+  bool paused_ = false, packed_ = true;  // packed_: the model's panels are of its weights
   EngineStats counters_;
 };
 

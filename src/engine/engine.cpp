@@ -18,6 +18,7 @@
 #include "kernels/parallel.h"
 #include "model/weights.h"
 #include "net/retry.h"
+#include "weights/transport.h"
 
 namespace tritonforge::engine {
 namespace {
@@ -52,6 +53,8 @@ struct Engine::Impl {
   // refers to. `name` is for messages.
   void call(const char* name, std::function<void(Core&)> command, Deadline deadline, bool when_drained = false);
   InstalledWeights install(StagedWeights staged, int64_t version, UpdateMode mode, Deadline deadline);
+  Result<InstalledWeights> staged(const Stage& stage, int64_t version, std::optional<UpdateMode> mode,
+                                  Deadline deadline);
   bool withdraw(uint64_t ticket);  // false where it is no longer in the queue
 
   Core core;  // the thread's own, but for arrival(), info() and model()
@@ -59,6 +62,7 @@ struct Engine::Impl {
   const UpdateMode update_mode;
   std::atomic<uint64_t> next_id{1};
   std::timed_mutex update_mutex;  // one weight update at a time
+  const std::vector<std::unique_ptr<weights::Transport>> transports;
 
   mutable std::mutex mutex;  // all below
   std::condition_variable wake;
@@ -79,7 +83,8 @@ Engine::Impl::Impl(EngineOptions options, std::unique_ptr<model::Model> model,
            }),
       threads(options.threads),
       limit(options.max_running + options.max_queue),
-      update_mode(options.update_mode) {
+      update_mode(options.update_mode),
+      transports(weights::make_transports(options.weights_key)) {
   core.publish();
   thread = std::thread([this] { run(); });
 }
@@ -292,29 +297,66 @@ InstalledWeights Engine::Impl::install(StagedWeights staged, int64_t version, Up
   return *installed;
 }
 
+Result<InstalledWeights> Engine::Impl::staged(const Stage& stage, int64_t version, std::optional<UpdateMode> mode,
+                                              Deadline deadline) {
+  try {
+    return install(stage(core.model()), version, mode.value_or(update_mode), deadline);
+  } catch (const Error& error) {
+    return error;
+  }
+}
+
+Result<InstalledWeights> Engine::update_weights(const Stage& stage, int64_t version, std::optional<UpdateMode> mode,
+                                                Deadline deadline) {
+  Impl& impl = *impl_;
+  const std::unique_lock one_at_a_time(impl.update_mutex, deadline.at());
+  if (!one_at_a_time) return Error(ErrorKind::kTimeout, "update_weights: the update before it did not end in time");
+  return impl.staged(stage, version, mode, deadline);
+}
+
+at::Tensor Engine::weight(const std::string& name, int64_t rows, Deadline deadline) {
+  const auto found = std::make_shared<at::Tensor>();
+  const auto copy = [=](Core& core) {
+    std::vector<std::string> known;
+    for (const auto& [key, tensor] : core.model().named_parameters()) {
+      known.push_back(key);
+      if (key == name)
+        *found = tensor.slice(0, 0, rows).to(at::kCPU, at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+    }
+    if (!found->defined()) fail(ErrorKind::kNotFound, "no weight '{}'{}", name, nearest_hint(name, known));
+  };
+  impl_->call("weight", copy, deadline);
+  return *found;
+}
+
 Result<InstalledWeights> Engine::update_weights(const PublishedWeights& weights, std::optional<UpdateMode> mode,
                                                 Deadline deadline) {
   Impl& impl = *impl_;
   const std::unique_lock one_at_a_time(impl.update_mutex, deadline.at());
   if (!one_at_a_time) return Error(ErrorKind::kTimeout, "update_weights: the update before it did not end in time");
-  const auto from = [&](auto&& stage) -> Result<InstalledWeights> {
-    try {
-      return impl.install(stage(), weights.version, mode.value_or(impl.update_mode), deadline);
-    } catch (const Error& error) {
-      return error;
-    }
+  const auto by = [&](weights::Transport& transport) {
+    const auto stage = [&](const model::Model& model) { return transport.stage(model, weights, deadline); };
+    return impl.staged(stage, weights.version, mode, deadline);
   };
-  const model::Model& model = impl.core.model();
-  const auto file = [&] { return stage_weights(model, weights.path, weights.checksums); };
-  if (!weights.device) return from(file);
-
-  // The memory first. What is in the way there says nothing of the file, which may still be being written.
-  auto installed = from([&] { return map_weights(model, *weights.device, weights.checksums); });
-  if (installed.ok() || weights.path.empty() || installed.error().kind() == ErrorKind::kTimeout) return installed;
-  log::warn("{}; the weights are taken from {}", installed.error().what(), weights.path.string());
-  const Deadline written = Deadline::after(kWritingSeconds);
-  const auto again = [&](const Error& error) { return error.kind() == ErrorKind::kNotFound && !written.expired(); };
-  return net::retry<InstalledWeights>("the file of the weights", deadline, [&] { return from(file); },
+  // What is in one way says nothing of the next.
+  const auto by_any = [&]() -> Result<InstalledWeights> {
+    std::optional<Error> last;
+    for (const auto& transport : impl.transports) {
+      if (!transport->offered(weights)) continue;
+      if (last) log::warn("{}; the weights are taken by {}", last->what(), transport->name());
+      auto installed = by(*transport);
+      if (installed.ok() || installed.error().kind() == ErrorKind::kTimeout) return installed;
+      last = installed.error();
+    }
+    return last.value_or(Error(ErrorKind::kUsage, "update_weights: no way is named in which they can be had"));
+  };
+  // A trainer's file may still be being written where its memory is told of.
+  const Deadline written = Deadline::after(weights.device ? kWritingSeconds : 0);
+  const bool file = !weights.path.empty() || weights.tcp;
+  const auto again = [&](const Error& error) {
+    return error.kind() == ErrorKind::kNotFound && file && !written.expired();
+  };
+  return net::retry<InstalledWeights>("the file of the weights", deadline, by_any,
                                       {.again = again, .backoff = {.max_s = 0.2}});
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // The inference engine as other threads see it: one thread owns a Core (core.h) and runs one step after another.
 // Everything else reaches it through a queue, emptied between two steps.
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include "engine/info.h"
 #include "engine/options.h"
 #include "engine/request.h"
+#include "weights/staged.h"
 
 namespace tritonforge::model {
 class Model;
@@ -54,13 +56,22 @@ class Engine {
   void release_memory(MemoryParts parts = {}, Deadline deadline = Deadline::after(600));
   void resume_memory(MemoryParts parts = {}, Deadline deadline = Deadline::after(600));
 
-  // Stages on the caller's thread (engine/weights.h), installs between two steps, also when paused; `mode` (the
-  // option's where it is left open) says what becomes of requests under way. From the trainer's GPU memory where that
-  // is told, works and holds what was published; else from the path. Errors leave the old weights in place, with the
+  // Stages on the caller's thread (weights/transport.h), installs between two steps, also when paused; `mode` (the
+  // option's where it is left open) says what becomes of requests under way. By the first way of those that `weights`
+  // names which works and has what was published. Errors leave the old weights in place, with the
   // one exception of Core::install. version -1: one more than now. Calls are carried out one after another.
   Result<InstalledWeights> update_weights(const PublishedWeights& weights,
                                           std::optional<UpdateMode> mode = std::nullopt,
                                           Deadline deadline = Deadline::after(600));
+
+  // The same of weights that somebody else stages on the caller's thread, all of the model's or a part. Of a part the
+  // version stays where none is given.
+  using Stage = std::function<weights::StagedWeights(const model::Model&)>;
+  Result<InstalledWeights> update_weights(const Stage& stage, int64_t version,
+                                          std::optional<UpdateMode> mode = std::nullopt,
+                                          Deadline deadline = Deadline::after(600));
+  // A weight's first rows as they are now, fp32 on the CPU. Throws kNotFound with the nearest name.
+  at::Tensor weight(const std::string& name, int64_t rows, Deadline deadline = Deadline::after(60));
 
   EngineStats stats() const;
   // True where the engine's thread is alive and the last steps did not all fail.

@@ -28,6 +28,7 @@ struct EngineOptions {
   bool gpu_kernels = true, cuda_graphs = true, step_ahead = true, tune_gemms = true,
        shared_prefix = true;  // gpu_runner.h
   int64_t draft_tokens = 0;
+  std::string weights_key;  // of the run, for weights that come over TCP; from the environment, so no option
   // Midway between the most that a measured shape saved and still lost time (333 MiB) and the next one measured
   // (444 MiB), from which on all gained: docs/performance.md.
   int64_t shared_prefix_mib = 388;

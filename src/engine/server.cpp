@@ -9,6 +9,7 @@
 #include "engine/exchange.h"
 #include "engine/report.h"
 #include "engine/text_routes.h"
+#include "engine/weight_routes.h"
 
 namespace tritonforge::engine {
 namespace {
@@ -90,6 +91,7 @@ EngineServer::Impl::Impl(Engine& the_engine, net::ServerOptions options)
   });
   add_text_routes(server, engine, format);
   add_control_routes(server, engine);
+  add_weight_routes(server, engine);
 }
 
 void EngineServer::Impl::at_once(const char* path, std::function<Response()> answer) {

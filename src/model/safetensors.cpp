@@ -112,12 +112,22 @@ class PendingFile {
 
 }  // namespace
 
-SafetensorsFile::SafetensorsFile(const fs::path& path) : file_(path) { parse(); }
+SafetensorsFile::SafetensorsFile(const fs::path& path) : path_(path) {
+  const auto file = std::make_shared<MappedFile>(path);
+  bytes_ = file->bytes();
+  owner_ = file;
+  parse();
+}
+
+SafetensorsFile::SafetensorsFile(std::string name, std::span<const std::byte> bytes, std::shared_ptr<const void> owner)
+    : path_(std::move(name)), bytes_(bytes), owner_(std::move(owner)) {
+  parse();
+}
 
 void SafetensorsFile::parse() {
   // Eight bytes of length, then the header: JSON of that length.
-  const auto bytes = file_.bytes();
-  const std::string where = file_.path().string();
+  const auto bytes = bytes_;
+  const std::string where = path_.string();
   if (bytes.size() < 8)
     fail(ErrorKind::kCorrupt, "{}: truncated: {} bytes, a safetensors file has at least 8", where, bytes.size());
   uint64_t header_size = 0;
@@ -203,13 +213,13 @@ std::vector<std::string> SafetensorsFile::names() const {
 const SafetensorsFile::Entry& SafetensorsFile::entry(const std::string& name) const {
   const auto found = entries_.find(name);
   if (found == entries_.end())
-    fail(ErrorKind::kCorrupt, "{}: tensor '{}' is missing{}", file_.path().string(), name, nearest_hint(name, names()));
+    fail(ErrorKind::kCorrupt, "{}: tensor '{}' is missing{}", path_.string(), name, nearest_hint(name, names()));
   return found->second;
 }
 
 at::Tensor SafetensorsFile::tensor(const std::string& name) const {
   const Entry& found = entry(name);
-  const auto bytes = file_.bytes().subspan(data_start_ + found.begin, found.end - found.begin);
+  const auto bytes = bytes_.subspan(data_start_ + found.begin, found.end - found.begin);
   if (bytes.empty()) return at::empty(found.shape, found.dtype);
   if (reinterpret_cast<uintptr_t>(bytes.data()) % c10::elementSize(found.dtype) != 0) {  // a header that was not padded
     at::Tensor copy = at::empty(found.shape, found.dtype);

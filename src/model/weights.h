@@ -1,6 +1,8 @@
 #pragma once
 // Weights in and out: Hugging Face folders (safetensors), GGUF files, and safetensors files in shared memory.
 #include <map>
+#include <memory>
+#include <span>
 #include <string>
 
 #include "base/filesystem.h"
@@ -53,9 +55,11 @@ std::string dtype_name(at::ScalarType dtype);
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const fs::path& path);  // throws kCorrupt naming file and tensor
+  // The same of bytes in memory, which `owner` keeps; `name` takes the file's place in messages.
+  SafetensorsFile(std::string name, std::span<const std::byte> bytes, std::shared_ptr<const void> owner);
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   std::vector<std::string> names() const;
-  const fs::path& path() const { return file_.path(); }
+  const fs::path& path() const { return path_; }
   bool contains(const std::string& name) const { return entries_.count(name) != 0; }
   const std::vector<int64_t>& shape(const std::string& name) const { return entry(name).shape; }
   at::Tensor tensor(const std::string& name) const;  // a view of the map: clone it to keep it
@@ -68,7 +72,9 @@ class SafetensorsFile {
     size_t begin, end;  // in the data section
   };
   const Entry& entry(const std::string& name) const;  // throws kCorrupt with the nearest name
-  MappedFile file_;
+  fs::path path_;
+  std::span<const std::byte> bytes_;
+  std::shared_ptr<const void> owner_;
   std::map<std::string, std::string> metadata_;
   std::map<std::string, Entry> entries_;
   size_t data_start_ = 0;

@@ -133,13 +133,12 @@ std::string own_address_towards(const std::string& address) {
   return ::inet_ntop(AF_INET, &own.sin_addr, text, sizeof text);
 }
 
-// 128 bits that nobody guesses.
+}  // namespace
+
 std::string random_key() {
   std::random_device random;
   return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
 }
-
-}  // namespace
 
 Launched::Member Launcher::start_one(const Job& job, size_t rank, const Place& place,
                                      const std::vector<std::string>& as_rank) {
@@ -166,6 +165,13 @@ std::vector<std::string> Launcher::addresses_of(const std::vector<Place>& places
   return addresses;
 }
 
+// Loopback where there are no others.
+std::string Launcher::address_towards_others(const Place& place) const {
+  if (place.host != kHead) return address_of_name(network_name(place.host));
+  const auto other = std::ranges::find_if(layout_.hosts, [](const std::string& host) { return host != kHead; });
+  return other == layout_.hosts.end() ? "127.0.0.1" : own_address_towards(address_of_name(network_name(*other)));
+}
+
 std::unique_ptr<Launched> Launcher::start(const Job& given) {
   Job job = given;
   const std::vector<Place> places = place(job);
@@ -182,6 +188,8 @@ std::unique_ptr<Launched> Launcher::start(const Job& given) {
       std::vector<std::string> as_rank;
       if (places.size() > 1)
         as_rank = {"--rank", std::to_string(rank), "--rank-host", addresses[rank], "--rendezvous", rendezvous};
+      if (job.publishes && rank == 0)
+        as_rank.insert(as_rank.end(), {"--weights-host", address_towards_others(places[rank])});
       members.push_back(start_one(job, rank, places[rank], as_rank));
     }
   } catch (...) {

@@ -32,8 +32,11 @@ struct Job {
   bool confined = false;     // sees the devices of its place alone; else whatever this machine has
   int port = 0;              // the first one's, on its own loopback and on this machine's
   std::vector<int> reaches;  // ports of this machine that the first one asks
+  bool publishes = false;    // the first is told the address that the other hosts reach it at (--weights-host)
   fs::path log;              // what they print, appended
 };
+
+std::string random_key();  // 128 bits that nobody guesses
 
 // The processes of one start of a role. One thread waits and stops, any may signal.
 class Launched {
@@ -88,6 +91,7 @@ class Launcher {
  private:
   std::vector<Place> place(const Job& job);
   std::vector<std::string> addresses_of(const std::vector<Place>& places) const;
+  std::string address_towards_others(const Place& place) const;
   Launched::Member start_one(const Job& job, size_t rank, const Place& place, const std::vector<std::string>& as_rank);
 
   const Layout layout_;

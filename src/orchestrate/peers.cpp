@@ -1,7 +1,6 @@
 #include "orchestrate/peers.h"
 
 #include <algorithm>
-#include <future>
 
 #include "base/log.h"
 #include "net/retry.h"
@@ -24,6 +23,7 @@ std::pair<std::string, Json> update_request(const PublishedWeights& weights) {
                {"weight_version", std::to_string(weights.version)},
                {"checksums", weights.checksums}};
   if (weights.device) body["device"] = to_json(*weights.device);
+  if (weights.tcp) body["tcp"] = to_json(*weights.tcp);
   return {folder ? "/update_weights_from_disk" : "/update_weights_from_tensor", std::move(body)};
 }
 
@@ -41,6 +41,8 @@ net::Response Role::exchange(const Request& request) const {
   const net::ClientOptions options{.timeout_s = request.timeout_s};
   bool reached = false;
   const auto attempt = [&]() -> Result<net::Response> {
+    reached = request.given_up && request.given_up();
+    if (reached) return Error(ErrorKind::kConflict, what + ": nobody waits for it any more");
     auto reply = client_->request(request.method, url_ + request.path, request.body, request.content_type, &options);
     reached = reply.ok()
                   ? reply->status != 503 && reply->status != 429
@@ -237,21 +239,57 @@ bool Engines::wants(int64_t version) const {
   return version > weights_.version && (closed || version >= min_version_);
 }
 
-std::vector<InstalledWeights> Engines::install(const PublishedWeights& weights) {
-  {
-    std::lock_guard lock(mutex_);
-    weights_ = weights;
-  }
-  const auto [path, body] = update_request(weights);
-  std::vector<std::future<InstalledWeights>> updates;
+Engines::Engines(Role router, std::vector<Role> own, std::vector<std::string> external, double late_after_s)
+    : router_(std::move(router)), own_(std::move(own)), external_(std::move(external)), late_after_s_(late_after_s) {
   for (const Role& engine : own_) {
-    updates.push_back(std::async(std::launch::async, [&, &path = path, &body = body] {
-      return installed_weights_from_json(engine.url(), engine.post(path, body, kInstallTimeout));
+    const auto send = [&engine](const PublishedWeights& weights, const std::function<bool()>& given_up) {
+      const auto [path, body] = update_request(weights);
+      return installed_weights_from_json(
+          engine.url(),
+          engine.ask({.path = path, .body = body.dump(), .timeout_s = kInstallTimeout, .given_up = given_up}));
+    };
+    deliveries_.push_back(std::make_unique<Delivery>(engine.name(), send, [this] {
+      const std::lock_guard lock(mutex_);  // who waits looks under it
+      ended_.notify_all();
     }));
   }
+}
+
+std::vector<InstalledWeights> Engines::install(const PublishedWeights& weights) {
+  const auto start = Clock::now();
+  std::unique_lock lock(mutex_);
+  weights_ = weights;
+  for (const auto& delivery : deliveries_) delivery->give(weights);
+
+  // Until all have come to an end; once one has the weights, not for much longer.
+  size_t seen = 0;
+  std::optional<Clock::time_point> late;
+  while (true) {
+    size_t ended = 0, installed = 0;
+    for (const auto& delivery : deliveries_) {
+      const auto outcome = delivery->outcome(weights.version);
+      ended += outcome.has_value();
+      installed += outcome && outcome->ok();
+    }
+    if (ended == deliveries_.size()) break;
+    if (ended > seen && installed > 0) {
+      const auto patience = std::chrono::duration<double>(std::max(late_after_s_, seconds_since(start)));
+      late = Clock::now() + std::chrono::duration_cast<Clock::duration>(patience);
+    }
+    seen = ended;
+    if (!late) ended_.wait(lock);
+    else if (ended_.wait_until(lock, *late) == std::cv_status::timeout) break;
+  }
+  lock.unlock();
+
   std::vector<InstalledWeights> installed;
-  for (auto& update : updates) update.wait();  // one that fails must not end the others halfway
-  for (auto& update : updates) check_installed(installed.emplace_back(update.get()), weights);
+  for (const auto& delivery : deliveries_) {
+    const auto outcome = delivery->outcome(weights.version);
+    if (outcome) installed.push_back(outcome->value());
+    else
+      log::warn("{} is late with weights {}: it is asked for nothing until it has them", delivery->engine(),
+                weights.version);
+  }
   require(weights.version);
   return installed;
 }
@@ -275,7 +313,9 @@ void Engines::bring_up(const std::string& url, const std::function<PublishedWeig
       return reply.error();
     }
     check_installed(installed_weights_from_json(url, *reply), weights);
-    return weights.version;
+    const std::lock_guard lock(mutex_);
+    if (weights_.version == weights.version) return weights.version;
+    return Error(ErrorKind::kUnavailable, fmt::format("{} has weights {}, newer ones came", url, weights.version));
   };
   net::retry<int64_t>("the newest weights on " + url, Deadline::after(kBringUpPatience), give_newest,
                       {.again = [](const Error&) { return true; }, .backoff = {.first_s = 0.2, .max_s = 2}})

@@ -3,9 +3,11 @@
 // here. A request names the state that it counts on - the trainer's step, the weights' version, the lease's groups -
 // and a server that has another one says so; which process answers does not matter (docs/architecture.md, "One
 // recovery").
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -16,6 +18,7 @@
 #include "contract/step.h"
 #include "contract/weights.h"
 #include "net/http.h"
+#include "orchestrate/delivery.h"
 #include "orchestrate/supervisor.h"
 
 namespace tritonforge::orchestrate {
@@ -30,7 +33,8 @@ class Role {
   struct Request {
     std::string method = "POST", path, body;
     std::string content_type = "application/json";
-    double timeout_s = 60;  // of one exchange
+    double timeout_s = 60;                // of one exchange
+    std::function<bool()> given_up = {};  // nobody wants it any more: not sent again
   };
   // The one rule of repeating: where the server cannot be reached, does not answer in time, or has no room (429, 503),
   // waits until the supervisor has the role ready and sends again, for timeout_s and at least five minutes. So only for
@@ -116,9 +120,9 @@ class Trainer {
 // All engines of the run, behind the router. Thread-safe. Nothing is sampled before the first require() or install().
 class Engines {
  public:
-  // `own`: the engines that the run starts; `external`: those that run already and keep their weights.
-  Engines(Role router, std::vector<Role> own, std::vector<std::string> external)
-      : router_(std::move(router)), own_(std::move(own)), external_(std::move(external)) {}
+  // `own`: the engines that the run starts; `external`: those that run already and keep their weights. `late_after_s`:
+  // for which others are waited for, at least, once one has new weights.
+  Engines(Role router, std::vector<Role> own, std::vector<std::string> external, double late_after_s = 2);
   const std::string& router_url() const { return router_.url(); }
   const std::vector<Role>& own() const { return own_; }
   const std::vector<std::string>& external() const { return external_; }
@@ -127,9 +131,11 @@ class Engines {
   void require(int64_t version);
   // Whether weights of this version must be installed: the engines have no such ones, and nobody asks for newer.
   bool wants(int64_t version) const;
-  // Puts the weights on every engine, moves the barrier up to them, and remembers them for engines that come back.
-  // An engine that is down is waited for, one that cannot be reached is asked again. Throws naming the engine: kCorrupt
-  // where the file is not the publisher's, kUnavailable where it is beyond restarting.
+  // Puts the weights on the engines, moves the barrier up to them, and remembers them for engines that come back. An
+  // engine that is down is waited for, one that cannot be reached is asked again. Where one has them, no other is
+  // waited for much longer than that one took: a late one gets no request until it has them, too, and is not among the
+  // returned. Throws naming the engine: kCorrupt where the file is not the publisher's, kUnavailable where it is beyond
+  // restarting.
   std::vector<InstalledWeights> install(const PublishedWeights& weights);
   // A fresh engine serves what it was started with: it gets the newest weights before the router knows it. Where their
   // file is damaged or gone, `publish_again(version)` makes another.
@@ -143,9 +149,12 @@ class Engines {
   Role router_;
   std::vector<Role> own_;
   std::vector<std::string> external_;
+  const double late_after_s_;
   mutable std::mutex mutex_;
+  std::condition_variable ended_;                              // a delivery
   PublishedWeights weights_{{}, /*version=*/-1, {}};           // installed last
   int64_t min_version_ = std::numeric_limits<int64_t>::max();  // closed
+  std::vector<std::unique_ptr<Delivery>> deliveries_;          // to each of our own; end first
 };
 
 class Evaluator {

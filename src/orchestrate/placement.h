@@ -95,7 +95,7 @@ struct EvalPlacement {
 struct PlacementSection {
   std::vector<std::string> hosts;
   std::vector<int64_t> gpus, cores;
-  std::string gpu = "H100", ssh_config;
+  std::string gpu = "H100", ssh_config, weights = "folder";
   ActorPlacement actor;
   RolloutPlacement rollout;
   EvalPlacement eval;
@@ -108,6 +108,9 @@ struct PlacementSection {
     v("cores", cores, at_least(0), "the same for CPU cores");
     v("gpu", gpu, one_of(gpu_kind_names()), "what the GPUs are, for `tritonforge plan`");
     v("ssh_config", ssh_config, "file of settings for ssh (-F), for --launcher ssh; empty = the user's own");
+    v("weights", weights, one_of({"folder", "tcp"}),
+      "how they reach engines on other hosts: through the run's folder, or from the trainer's memory in parallel "
+      "streams, for which the trainer's host listens: with a key, and nothing is encrypted");
     v("actor", actor, "the trainer: a process a rank, tp * cp * pp * dp of them");
     v("rollout", rollout, "the engines");
     v("eval", eval, "the evaluator");

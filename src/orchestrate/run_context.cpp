@@ -67,7 +67,8 @@ RunContext::RunContext(RecipeConfig recipe, RunRecord& run_record, std::unique_p
       buffer(own_role(supervisor, "buffer"), config.supervisor.stalled_after_s),
       evaluator(own_role(supervisor, "evaluator")),
       trainer(own_role(supervisor, "trainer")),
-      dashboard_url(config.dashboard_port > 0 ? loopback(first_free_port(config.dashboard_port)) : "") {}
+      dashboard_url(config.dashboard_port > 0 ? loopback(first_free_port(config.dashboard_port)) : ""),
+      weights_key_(publishes_to_hosts() && config.placement.weights == "tcp" ? random_key() : "") {}
 
 RunContext::~RunContext() { supervisor.stop_all(); }
 
@@ -132,6 +133,7 @@ std::vector<RoleSpec> RunContext::service_specs(const fs::path& model) {
     RoleSpec engine = role(own.name(), "engine", own.url(), to_flags(engine_options));
     engine.ready_timeout_s = config.supervisor.start_timeout_s;
     put(engine, {layout.engines[i]});
+    if (!weights_key_.empty()) engine.env[kWeightsKey] = weights_key_;
     engine.on_ready = [this, url = own.url()](bool) {
       engines.bring_up(url, [this](int64_t version) { return trainer.publish(version, /*steps=*/version - 1); });
     };
@@ -184,13 +186,16 @@ void RunContext::start_trainer(const std::string& stage, const train::TrainConfi
   const fs::path file = record.folder() / fmt::format("trainer-{}.yaml", stage);
   const auto trainer_options = trainer_config(config, section, stage, model, record.folder(), total_steps);
   write_file_atomic(file, dump_config(trainer_options));
-  const fs::path shared = publishes_to_hosts() ? record.folder() : SharedFolder::usual_parent();
+  const bool by_folder = publishes_to_hosts() && weights_key_.empty();
+  const fs::path shared = by_folder ? record.folder() : SharedFolder::usual_parent();
   shared_.emplace(trainer_options.run_id, shared);
   RoleSpec spec;
   spec.name = "trainer";
   spec.url = trainer.url();
   spec.env = kComputeEnvironment;
   spec.env["TRITONFORGE_SHARED"] = shared.string();
+  spec.publishes = !weights_key_.empty();
+  if (spec.publishes) spec.env[kWeightsKey] = weights_key_;
   spec.ready_timeout_s = config.supervisor.start_timeout_s;
   spec.grace_s = save_grace_s(model);
   // --resume begins afresh where there is no checkpoint yet.

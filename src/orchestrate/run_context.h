@@ -37,6 +37,7 @@ class RunContext {
   void stop_trainer() { supervisor.stop("trainer"); }
 
  private:
+  const std::string weights_key_;       // of trainer and engines, where weights go over TCP; else empty
   std::optional<SharedFolder> shared_;  // of the trainer's publications: they outlive a trainer that dies
   std::vector<RoleSpec> service_specs(const fs::path& model);
   bool publishes_to_hosts() const;  // trainer and engines share no memory: weights travel through the run's folder

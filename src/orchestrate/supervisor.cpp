@@ -86,6 +86,7 @@ void Supervisor::bring_up(Role& role, bool restarted) {
           .confined = role.spec.confined,
           .port = std::stoi(role.spec.url.substr(role.spec.url.rfind(':') + 1)),
           .reaches = role.spec.reaches,
+          .publishes = role.spec.publishes,
           .log = log_folder_ / (role.spec.name + ".log")};
   const std::string instance = fmt::format("{}/{}/{}", role.spec.name, ::getpid(),
                                            Clock::now().time_since_epoch().count());

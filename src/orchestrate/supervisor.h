@@ -46,6 +46,7 @@ struct RoleSpec {
   std::vector<Place> places{Place()};  // one a process: several are ranks, the first answers
   bool confined = false;               // to the devices of its place
   std::vector<int> reaches;            // ports of this machine that it asks
+  bool publishes = false;              // weights, to engines of other hosts
   double ready_timeout_s = 120;
   double grace_s = 10;           // between SIGTERM and SIGKILL: what it may have to save
   bool stops_first = false;      // it ends what it does with the help of the others

@@ -94,8 +94,8 @@ void RouterServer::Impl::add_routes() {
   });
   for (const auto* path :
        {"/update_weights_from_disk", "/update_weights_from_tensor", "/update_weights_from_distributed",
-        "/init_weights_update_group", "/pause_generation", "/continue_generation", "/flush_cache", "/abort_request",
-        "/release_memory_occupation", "/resume_memory_occupation"}) {
+        "/init_weights_update_group", "/destroy_weights_update_group", "/pause_generation", "/continue_generation",
+        "/flush_cache", "/abort_request", "/release_memory_occupation", "/resume_memory_occupation"}) {
     server.route_async("*", path, [this](const net::Request& request, net::ResponderPtr reply) {
       router.fan_out(without_own_key(request), std::move(reply));
     });

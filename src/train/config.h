@@ -167,6 +167,7 @@ struct ServiceOptions {
   bool resume = false;
   bool share_device = false;
   std::string buffer, buffer_api_key;
+  std::string weights_host, weights_key;
   parallel::WorldOptions ranks;
 
   template <typename Visitor>
@@ -177,6 +178,9 @@ struct ServiceOptions {
       "hold the device's lock while a step computes, so that an evaluator can measure alone");
     v("buffer", buffer, "URL of the rollout buffer to which trained leases are committed until a step names it");
     v("buffer_api_key", buffer_api_key, "sent to the rollout buffer");
+    v("weights_host", weights_host,
+      "address at which published weights are served to engines of other hosts, with the key of "
+      "TRITONFORGE_WEIGHTS_KEY; empty: nowhere");
   }
 };
 

@@ -2,10 +2,9 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "kernels/device.h"
-#include "kernels/gpu/cuda_library.h"
 #include "model/weights.h"
 #include "train/checkpoint.h"
+#include "weights/cuda_ipc.h"
 
 namespace tritonforge::train {
 namespace {
@@ -28,28 +27,15 @@ int64_t weight_bytes(const model::Model& model) {
   return bytes;
 }
 
-// Where the model lies on a GPU whose memory other processes can map.
-std::optional<DeviceWeights> device_weights(const model::Model& model) {
-  const at::Tensor& arena = model.arena();
-  if (!arena.is_cuda()) return std::nullopt;
-  gpu::IpcHandle handle{};
-  try {
-    const auto& api = gpu::open_cuda_library();
-    gpu::check_cuda(api.set_device(arena.device().index()));
-    gpu::check_cuda(api.ipc_get(arena.mutable_data_ptr(), &handle));
-  } catch (const Error& error) {
-    log::warn("the weights are published as a file alone: {}", error.what());
-    return std::nullopt;
-  }
-  std::string hex;
-  for (const char byte : handle.bytes) hex += fmt::format("{:02x}", static_cast<unsigned char>(byte));
-  return DeviceWeights{kernels::device_identity(arena.device()), hex, handle.offset, arena.nbytes(), model.layout()};
-}
-
 }  // namespace
 
 Publisher::Publisher(const std::string& run_id, fs::path tokenizer_source)
     : shared_(run_id), tokenizer_source_(std::move(tokenizer_source)) {}
+
+void Publisher::serve(const std::string& host, const std::string& key) {
+  server_ = std::make_unique<net::BulkServer>(net::BulkServerOptions{.host = host, .key = key});
+  host_ = host;
+}
 
 PublishedWeights Publisher::to_shared_memory(const model::Model& model, int64_t version) {
   settle();
@@ -63,24 +49,29 @@ PublishedWeights Publisher::to_shared_memory(const model::Model& model, int64_t 
   PublishedWeights published{folder / fmt::format("weights-{:08}.safetensors", version), version, {}, {}};
   const model::SafetensorsLayout layout = model::lay_out_safetensors(
       model.named_parameters(), {{"format", "pt"}, {"weight_version", std::to_string(version)}});
-  published.device = device_weights(model);
+  published.device = weights::offer_device(model);
+  if (server_) published.tcp = StreamedWeights{host_, server_->port()};
   if (!published.device) {
     published.checksums = model::save_safetensors(layout, published.path);
+    if (server_) server_->offer(static_cast<uint64_t>(version), published.path);
     remove_others(folder, "weights-", published.path);
     return published;
   }
   published.checksums = model::weight_checksums(model);
-  writing_ = std::async(std::launch::async, [this, layout, path = published.path] { write_file(layout, path); });
+  if (server_) server_->announce(static_cast<uint64_t>(version));
+  writing_ = std::async(std::launch::async,
+                        [this, layout, path = published.path, version] { write_file(layout, path, version); });
   return published;
 }
 
 // The older of the two files takes the new weights: an engine may be reading the newer one.
-void Publisher::write_file(const model::SafetensorsLayout& layout, const fs::path& path) {
+void Publisher::write_file(const model::SafetensorsLayout& layout, const fs::path& path, int64_t version) {
   for (size_t i = 0; i < files_.size(); ++i) {
     if (!files_[i]) files_[i] = std::make_unique<PinnedFile>(shared_.path() / fmt::format("spare-{}", i));
   }
   auto& [newer, older] = files_;
   older->write(layout, path);
+  if (server_) server_->offer(static_cast<uint64_t>(version), path);
   if (newer->is(path)) newer->drop();
   else newer->retire();
   std::swap(newer, older);

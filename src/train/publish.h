@@ -10,6 +10,7 @@
 #include "base/shared_memory.h"
 #include "contract/weights.h"
 #include "model/model.h"
+#include "net/bulk.h"
 #include "train/pinned_file.h"
 
 namespace tritonforge::train {
@@ -19,6 +20,8 @@ class Publisher {
   // Uses /dev/shm/tritonforge-<run_id>/. What a killed trainer published stays until the next publication: an engine
   // that comes back in between is given it again. `tokenizer_source`: see export_model.
   Publisher(const std::string& run_id, fs::path tokenizer_source);
+  // From here on what goes to shared memory is served over TCP, too. Throws kUnavailable, kUsage.
+  void serve(const std::string& host, const std::string& key);
 
   // weights-<version>.safetensors. kUnavailable where shared memory is too small, naming what is needed and free. Of a
   // model on a GPU the memory itself is told of as well, and the file is written after this has returned: the weights
@@ -30,10 +33,12 @@ class Publisher {
   void settle();
 
  private:
-  void write_file(const model::SafetensorsLayout& layout, const fs::path& path);
+  void write_file(const model::SafetensorsLayout& layout, const fs::path& path, int64_t version);
   SharedFolder shared_;
   fs::path tokenizer_source_;
   std::array<std::unique_ptr<PinnedFile>, 2> files_;  // of models on a GPU: what was published last, the one before
+  std::string host_;                                  // of the server, as engines are told
+  std::unique_ptr<net::BulkServer> server_;           // null: weights are files alone
   std::future<void> writing_;                         // waits at its end
 };
 

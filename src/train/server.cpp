@@ -84,9 +84,18 @@ struct TrainerServer::Impl {
     });
     route_job("/publish_weights", [this](const net::Request& request) -> Json {
       const Json body = request.json();
-      expect_step(service, body, "POST /publish_weights");
-      return to_json(service.publish(require<int64_t>(body, "version", "POST /publish_weights"),
-                                     optional_field<std::string>(body, "to", "shm", "POST /publish_weights")));
+      const std::string where = "POST /publish_weights";
+      expect_step(service, body, where);
+      const auto version = require<int64_t>(body, "version", where);
+      const auto to = optional_field<std::string>(body, "to", "shm", where);
+      if (to != "sglang") return to_json(service.publish(version, to));
+      weights::SglangOptions options;
+      options.host = optional_field(body, "host", options.host, where);
+      options.backend = optional_field(body, "backend", options.backend, where);
+      options.pause = optional_field(body, "pause", options.pause, where);
+      options.bucket_bytes = optional_field(body, "bucket_bytes", options.bucket_bytes, where);
+      service.push(version, require<std::vector<std::string>>(body, "engines", where), options);
+      return {{"version", version}};
     });
     route_job("/export", [this](const net::Request& request) -> Json {
       const Json body = request.json();

@@ -63,6 +63,7 @@ void TrainerService::start() {
   trainer_ = resume_from.empty() ? make_trainer(config, {}, world_.get())
                                  : resume_trainer(config, resume_from, world_.get());
   publisher_ = std::make_unique<Publisher>(run_id_of(config), config.model);
+  if (!options_.weights_host.empty()) publisher_->serve(options_.weights_host, options_.weights_key);
   if (options_.share_device)
     device_lock_ = std::make_unique<DeviceLock>(kernels::device_identity(trainer_->model().device()));
   if (!resume_from.empty()) {
@@ -281,10 +282,25 @@ PublishedWeights TrainerService::publish(int64_t version, const std::string& to)
   const model::Model& model = whole_model();
   PublishedWeights published = to == "shm" ? publisher_->to_shared_memory(model, version)
                                            : publisher_->to_folder(model, version, to);
+  note_published(version);
+  return published;
+}
+
+void TrainerService::push(int64_t version, const std::vector<std::string>& engines,
+                          const weights::SglangOptions& options) {
+  constexpr double kPushSeconds = 600;
+  note(fmt::format("publishing version {}", version));
+  std::optional<DeviceLock::Hold> hold;
+  if (device_lock_) hold.emplace(device_lock_->shared());
+  if (!sglang_ || sglang_->urls() != engines) sglang_ = std::make_unique<weights::SglangEngines>(engines, options);
+  sglang_->push(whole_model(), version, Deadline::after(kPushSeconds));
+  note_published(version);
+}
+
+void TrainerService::note_published(int64_t version) {
   trainer_->published(version);
   tell({.what = RankCommand::What::kPublished, .number = version});
   metrics_.set("published_version", static_cast<double>(version));
-  return published;
 }
 
 fs::path TrainerService::export_to(const std::string& folder) {

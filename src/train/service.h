@@ -15,6 +15,7 @@
 #include "train/publish.h"
 #include "train/ranks.h"
 #include "train/trainer.h"
+#include "weights/sglang.h"
 
 namespace tritonforge::train {
 
@@ -35,6 +36,8 @@ class TrainerService {
   // buffer.
   fs::path save(const std::string& path);
   PublishedWeights publish(int64_t version, const std::string& to);
+  // To SGLang's own servers, in its way (weights/sglang.h).
+  void push(int64_t version, const std::vector<std::string>& engines, const weights::SglangOptions& options);
   fs::path export_to(const std::string& folder);
   // A checkpoint where there is a folder for it and steps since the last one.
   void shut_down();
@@ -70,6 +73,7 @@ class TrainerService {
   void begin_checkpoint();
   void checkpoint_is_at(const fs::path& path, int64_t step);
   void checkpoint_failed(const std::string& why);
+  void note_published(int64_t version);
   void note(const std::string& activity);  // makes the state visible to status()
   void report(const StepMetrics& metrics);
 
@@ -78,6 +82,7 @@ class TrainerService {
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<CheckpointStore> store_;
   std::unique_ptr<Publisher> publisher_;
+  std::unique_ptr<weights::SglangEngines> sglang_;  // those of the last push
   std::unique_ptr<DeviceLock> device_lock_;
   net::HttpClient buffer_client_;
   net::Metrics metrics_{"trainer",

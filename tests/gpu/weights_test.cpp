@@ -154,7 +154,7 @@ TEST_F(WeightsFromAnotherProcess, ATrainerKilledInTheMiddleLosesNothing) {
   WeightTrainer trainer({"trainer"});
   const PublishedWeights published = trainer.publish(1, "device");
   Core core(options(), other_model(), nullptr);
-  const StagedWeights staged = map_weights(core.model(), *published.device, published.checksums);
+  const StagedWeights staged = weights::map_weights(core.model(), *published.device, published.checksums);
   trainer.kill();
   const at::InferenceMode inference;
   EXPECT_EQ(core.install(staged, 1).checksums, published.checksums);
@@ -166,7 +166,7 @@ TEST_F(WeightsFromAnotherProcess, ACopyThatWasTornIsServedToNobody) {
   WeightTrainer trainer({"trainer"});
   const PublishedWeights published = trainer.publish(1, "device");
   Core core(options(), other_model(), nullptr);
-  StagedWeights staged = map_weights(core.model(), *published.device, published.checksums);
+  StagedWeights staged = weights::map_weights(core.model(), *published.device, published.checksums);
   staged.unread.clear();  // as if it changed after it was compared
   trainer.change();
   Output output;
@@ -180,7 +180,7 @@ TEST_F(WeightsFromAnotherProcess, ACopyThatWasTornIsServedToNobody) {
   EXPECT_EQ(core.stats().weight_version, -1);
   EXPECT_EQ(output.samples.at(0).finish, FinishReason::kAbort);
   EXPECT_FALSE(core.has_work());
-  core.install(stage_weights(core.model(), published.path, published.checksums), 1);
+  core.install(weights::stage_weights(core.model(), published.path, published.checksums), 1);
   EXPECT_EQ(core.stats().weight_version, 1);
 }
 

@@ -40,11 +40,11 @@ CONFIG = {
 
 
 class Trainer:
-    def __init__(self, folder, *flags, **config):
+    def __init__(self, folder, *flags, shape=None, **config):
         self.folder = pathlib.Path(folder)
         model = self.folder / "model"
         model.mkdir(exist_ok=True)
-        (model / "config.json").write_text(json.dumps(CONFIG))
+        (model / "config.json").write_text(json.dumps(CONFIG | (shape or {})))
         settings = {
             "model": str(model),
             "init_random": True,

@@ -125,6 +125,24 @@ TEST_F(SleepTest, NewWeightsThatComeMeanwhileAreTheOnesItWakesWith) {
   EXPECT_EQ(sample("1").weight_versions, std::vector<int64_t>(10, 5));
 }
 
+TEST_F(SleepTest, APartOfTheWeightsThatComesMeanwhileFindsTheOthers) {
+  auto expected = model::weight_checksums(core.model());
+  const auto other = tiny_model(2);
+  core.release_memory();
+  StagedWeights staged = staged_from(*other);
+  staged.copies.resize(3);
+  staged.part = true;
+  const InstalledWeights installed = core.install(staged, -1);
+  EXPECT_EQ(installed.version, 0);  // nobody says that it is another
+  EXPECT_EQ(installed.checksums.size(), 3u);
+  core.resume_memory();
+  for (const auto& [name, sum] : installed.checksums) expected[name] = sum;
+  EXPECT_EQ(model::weight_checksums(core.model()), expected);
+  EXPECT_NE(expected, model::weight_checksums(*other));
+  core.install(staged, 7);
+  EXPECT_EQ(core.stats().weight_version, 7);
+}
+
 TEST_F(SleepTest, AnUpdateThatFailsMeanwhileLeavesTheOldOnes) {
   const auto before = model::weight_checksums(core.model());
   core.release_memory();

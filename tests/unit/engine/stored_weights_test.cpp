@@ -7,9 +7,9 @@
 #include <set>
 
 #include "engine/engine.h"
-#include "engine/weights.h"
 #include "model/model.h"
 #include "unit/engine/tiny_model.h"
+#include "weights/staged.h"
 
 namespace tritonforge::engine {
 namespace {

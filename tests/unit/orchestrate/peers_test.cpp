@@ -4,14 +4,17 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <future>
 
 #include "base/filesystem.h"
 
 namespace tritonforge::orchestrate {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 // A process for the supervisor to watch: it answers /health, and nothing else. What the calls meet is a server of the
 // test, so that a death and what the role says afterwards can be told apart.
@@ -461,6 +464,65 @@ TEST_F(EnginesTest, TheHandleOfGpuMemoryTravelsWithTheFile) {
   engines.install(weights);
   EXPECT_EQ(requests.at(1).at("path"), file.string());
   EXPECT_EQ(requests.at(1).at("device"), to_json(*weights.device));
+}
+
+// One of two engines takes the weights and never answers: the other one is used, and the step goes on.
+TEST_F(EnginesTest, AnEngineThatHangsDelaysNobodyAndCatchesUpWithTheNewest) {
+  net::HttpServer hung({.worker_threads = 1});
+  std::promise<void> hanging, release;
+  std::vector<std::string> versions;
+  const auto released = release.get_future().share();
+  hung.route("GET", "/health",
+             [](const net::Request&) { return net::health_reply(net::Colour::kGreen, "engine", ""); });
+  hung.route("POST", "/update_weights_from_tensor", [&](const net::Request& request) {
+    versions.push_back(request.json().at("weight_version"));
+    if (versions.size() == 1) {
+      hanging.set_value();
+      released.wait();
+    }
+    return net::Response::json(engine(versions.back(), "ab"));
+  });
+  hung.start();
+  answer_with([this](int) { return net::Response::json(engine(requests.back().at("weight_version"), "ab")); });
+  {
+    Engines engines(role("router"), {role("engine-0"), Role(supervisor, "engine-0", hung.url())}, {},
+                    /*late_after_s=*/0.05);
+    EXPECT_EQ(engines.install({file, 4, {{"norm", "ab"}}}).size(), 1u);
+    hanging.get_future().wait();
+    EXPECT_EQ(engines.install({file, 5, {{"norm", "ab"}}}).size(), 1u);
+    EXPECT_EQ(engines.install({file, 6, {{"norm", "ab"}}}).size(), 1u);
+    release.set_value();
+    EXPECT_EQ(engines.install({file, 7, {{"norm", "ab"}}}).at(0).version, 7);
+    released.wait();
+  }
+  hung.stop();
+  EXPECT_THAT(order,
+              ElementsAre("update", "barrier 4", "update", "barrier 5", "update", "barrier 6", "update", "barrier 7"));
+  EXPECT_EQ(versions.front(), "4");  // what came while it hung was not sent: the newest at most
+  EXPECT_LE(versions.size(), 3u);
+  EXPECT_THAT(versions, Not(Contains("5")));
+}
+
+TEST_F(EnginesTest, ALateEngineIsNotGivenWhatWasReplaced) {
+  net::HttpServer late({.worker_threads = 1});
+  std::atomic<bool> back{false};
+  std::promise<void> taken;
+  std::vector<std::string> versions;
+  late.route("POST", "/update_weights_from_tensor", [&](const net::Request& request) {
+    if (!back) return net::Response::error(Error(ErrorKind::kUnavailable, "not yet"));
+    versions.push_back(request.json().at("weight_version"));
+    if (versions.back() == "5") taken.set_value();
+    return net::Response::json(engine(versions.back(), "ab"));
+  });
+  late.start();
+  answer_with([this](int) { return net::Response::json(engine(requests.back().at("weight_version"), "ab")); });
+  Engines engines(role("router"), {role("engine-0"), Role(supervisor, "engine-0", late.url())}, {},
+                  /*late_after_s=*/0.05);
+  EXPECT_EQ(engines.install({file, 4, {{"norm", "ab"}}}).size(), 1u);
+  EXPECT_EQ(engines.install({file, 5, {{"norm", "ab"}}}).size(), 1u);
+  back = true;
+  ASSERT_EQ(taken.get_future().wait_for(std::chrono::seconds(60)), std::future_status::ready);
+  EXPECT_THAT(versions, ElementsAre("5"));
 }
 
 TEST_F(EnginesTest, AFreshRouterKnowsTheBarrierBeforeAnyEngine) {

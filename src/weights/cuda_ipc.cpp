@@ -1,12 +1,13 @@
-// Weights that come as another process's GPU memory.
+#include "weights/cuda_ipc.h"
+
 #include <array>
 
 #include "base/error.h"
-#include "engine/weights.h"
+#include "base/log.h"
 #include "kernels/device.h"
 #include "kernels/gpu/cuda_library.h"
 
-namespace tritonforge::engine {
+namespace tritonforge::weights {
 namespace {
 
 gpu::IpcHandle handle_of(const DeviceWeights& weights) {
@@ -74,4 +75,21 @@ StagedWeights map_weights(const model::Model& model, const DeviceWeights& weight
   return staged;
 }
 
-}  // namespace tritonforge::engine
+std::optional<DeviceWeights> offer_device(const model::Model& model) {
+  const at::Tensor& arena = model.arena();
+  if (!arena.is_cuda()) return std::nullopt;
+  gpu::IpcHandle handle{};
+  try {
+    const auto& api = gpu::open_cuda_library();
+    gpu::check_cuda(api.set_device(arena.device().index()));
+    gpu::check_cuda(api.ipc_get(arena.mutable_data_ptr(), &handle));
+  } catch (const Error& error) {
+    log::warn("the weights are published as a file alone: {}", error.what());
+    return std::nullopt;
+  }
+  std::string hex;
+  for (const char byte : handle.bytes) hex += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  return DeviceWeights{kernels::device_identity(arena.device()), hex, handle.offset, arena.nbytes(), model.layout()};
+}
+
+}  // namespace tritonforge::weights

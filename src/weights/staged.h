@@ -1,8 +1,8 @@
 #pragma once
-// The receiver's half of a weight update: what can be found out before anything is installed is found out here.
+// New weights beside a model's own, before they are installed: what can be found out before is found out here.
 #include <ATen/ATen.h>
 
-#include <map>
+#include <deque>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,8 +12,9 @@
 #include "contract/weights.h"
 #include "kernels/upload.h"
 #include "model/model.h"
+#include "model/weights.h"
 
-namespace tritonforge::engine {
+namespace tritonforge::weights {
 
 // Ready to be installed: the model's own tensors and the new ones beside them.
 struct StagedWeights {
@@ -26,6 +27,8 @@ struct StagedWeights {
   // times as long and hold them up (bench/weight_update.cpp).
   std::vector<std::pair<std::string, at::Tensor>> unread;
   std::shared_ptr<kernels::Upload> upload;  // for copies out of a file's map
+  // Not all of the model's tensors: what becomes of the others is whoever's who sends them.
+  bool part = false;
 };
 
 // Reads a .safetensors file, a folder of them, or a GGUF file, into copies in the model's dtype unless a GPU can read
@@ -34,10 +37,17 @@ struct StagedWeights {
 // dtype. Throws kNotFound or kCorrupt naming file, tensor, expected and found.
 StagedWeights stage_weights(const model::Model& model, const fs::path& path, const TensorChecksums& checksums);
 
-// Maps the trainer's own memory (CUDA IPC); nothing is read yet. Throws kUnsupported where the weights cannot come this
-// way: another device than a GPU that this process sees, another layout; kUsage for a handle that is none or without
-// checksums; kUnavailable where it is stale, since the trainer that gave it is gone.
-StagedWeights map_weights(const model::Model& model, const DeviceWeights& weights, const TensorChecksums& checksums);
+// The same of safetensors files that are open. `part`: tensors of the model may be missing.
+using SafetensorsFiles = std::shared_ptr<const std::deque<model::SafetensorsFile>>;
+StagedWeights stage_files(const model::Model& model, const SafetensorsFiles& files, const TensorChecksums& checksums,
+                          bool part = false);
+
+// Of some tensors under their Hugging Face names, on any device: kCorrupt naming one that is none of the model's, is
+// there twice or has another shape.
+using NamedShapes = std::vector<std::pair<std::string, std::vector<int64_t>>>;
+void check_part(const model::Model& model, const NamedShapes& shapes, const std::string& where);
+using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+StagedWeights stage_part(const model::Model& model, const NamedTensors& tensors, const std::string& where);
 
 // Throws kCorrupt naming the first tensor of `where` that differs.
 void compare_weights(const std::string& where, const TensorChecksums& found, const TensorChecksums& expected);
@@ -45,4 +55,4 @@ void compare_weights(const std::string& where, const TensorChecksums& found, con
 // Between two steps.
 void install(const StagedWeights& staged);
 
-}  // namespace tritonforge::engine
+}  // namespace tritonforge::weights

@@ -1,0 +1,166 @@
+#include "weights/group.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "base/error.h"
+#include "base/named_enum.h"
+#include "kernels/device.h"
+#include "kernels/gpu/cuda_library.h"
+
+namespace tritonforge::weights {
+namespace {
+
+using Milliseconds = std::chrono::milliseconds;
+using StorePtr = c10::intrusive_ptr<c10d::Store>;
+
+Milliseconds left(Deadline deadline) {
+  return Milliseconds(std::max<int64_t>(1, static_cast<int64_t>(deadline.remaining_s() * 1e3)));
+}
+
+// What libtorch throws has a trace behind its first line.
+template <typename Work>
+auto named(const GroupPlace& place, const char* what, Work&& work) {
+  try {
+    return work();
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    const std::string text = error.what();
+    fail(ErrorKind::kUnavailable, "group '{}', rank {} of {} at {}:{}: {}: {}", place.name, place.rank,
+         place.world_size, place.master_address, place.master_port, what, text.substr(0, text.find('\n')));
+  }
+}
+
+// This machine's address, of those that the trainer's machine is reached from.
+std::string own_address_towards(const std::string& host) {
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_socktype = SOCK_DGRAM;
+  if (::getaddrinfo(host.c_str(), "9", &hints, &found) != 0)
+    fail(ErrorKind::kUsage, "master_address '{}' is no address and no name that is known here", host);
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> all(found, &::freeaddrinfo);
+  const int fd = ::socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  sockaddr_storage own{};
+  socklen_t size = sizeof own;
+  char text[NI_MAXHOST] = {};
+  const bool there = ::connect(fd, found->ai_addr, found->ai_addrlen) == 0 &&  // nothing is sent
+                     ::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &size) == 0 &&
+                     ::getnameinfo(reinterpret_cast<sockaddr*>(&own), size, text, sizeof text, nullptr, 0,
+                                   NI_NUMERICHOST) == 0;
+  ::close(fd);
+  if (!there) fail(ErrorKind::kUnavailable, "no way from this machine to {}", host);
+  return text;
+}
+
+StorePtr open_store(const GroupPlace& place, const std::string& device, Deadline deadline) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(place.master_port);
+  options.isServer = place.rank == 0;
+  options.numWorkers = static_cast<size_t>(place.world_size);
+  options.timeout = left(deadline);
+  options.multiTenant = true;
+  StorePtr store = c10::make_intrusive<c10d::TCPStore>(place.master_address, options);
+  // init_custom_process_group()'s prefix, then the two of _new_process_group_helper().
+  for (const std::string& prefix : {place.name, place.name + "/", device + "/"})
+    store = c10::make_intrusive<c10d::PrefixStore>(prefix, store);
+  return store;
+}
+
+class GlooBroadcast : public BroadcastGroup {
+ public:
+  GlooBroadcast(const GroupPlace& place, Deadline deadline) : place_(place) {
+    named(place_, "joining", [&] {
+      const auto options = c10d::ProcessGroupGloo::Options::create(left(deadline));
+      options->devices.push_back(
+          c10d::ProcessGroupGloo::createDeviceForHostname(own_address_towards(place.master_address)));
+      gloo_ = c10::make_intrusive<c10d::ProcessGroupGloo>(open_store(place, "cpu", deadline), place.rank,
+                                                          place.world_size, options);
+      return 0;
+    });
+  }
+  void broadcast(const at::Tensor& tensor, Deadline deadline) override {
+    named(place_, "a broadcast", [&] {
+      std::vector<at::Tensor> tensors{tensor};
+      c10d::BroadcastOptions options;
+      options.timeout = left(deadline);
+      return gloo_->broadcast(tensors, options)->wait();
+    });
+  }
+  at::Device device() const override { return at::kCPU; }
+
+ private:
+  const GroupPlace place_;
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo_;
+};
+
+// ProcessGroupNCCL's rank 0 puts the communicator's id into the store at its first collective, as number 0.
+class NcclBroadcast : public BroadcastGroup {
+ public:
+  NcclBroadcast(const GroupPlace& place, at::Device device, Deadline deadline)
+      : device_(device),
+        api_(gpu::open_cuda_library()),
+        store_(named(place, "joining", [&] { return open_store(place, "cuda", deadline); })),
+        place_(place) {}
+  ~NcclBroadcast() override {
+    if (comm_ != nullptr) api_.nccl_close(comm_);
+  }
+  void broadcast(const at::Tensor& tensor, Deadline deadline) override {
+    gpu::check_cuda(api_.set_device(device_.index()));
+    if (comm_ == nullptr) open(deadline);
+    TF_CHECK(tensor.nbytes() % 2 == 0, "{} bytes in a broadcast over NCCL", tensor.nbytes());
+    gpu::check_cuda(api_.nccl_broadcast(comm_, tensor.mutable_data_ptr(), static_cast<int64_t>(tensor.nbytes()) / 2,
+                                        /*fp32=*/0, /*root=*/0, nullptr));
+    kernels::synchronize(device_);
+  }
+  at::Device device() const override { return device_; }
+
+ private:
+  void open(Deadline deadline) {
+    constexpr const char* kIdKey = "0";
+    gpu::NcclId id{};
+    named(place_, "joining", [&] {
+      if (place_.rank == 0) {
+        gpu::check_cuda(api_.nccl_id(&id));
+        store_->set(kIdKey, std::vector<uint8_t>(id.bytes, id.bytes + sizeof id.bytes));
+        return 0;
+      }
+      store_->wait({kIdKey}, left(deadline));
+      const std::vector<uint8_t> bytes = store_->get(kIdKey);
+      TF_CHECK(bytes.size() == sizeof id.bytes, "an id of NCCL of {} bytes", bytes.size());
+      std::copy(bytes.begin(), bytes.end(), id.bytes);
+      return 0;
+    });
+    gpu::check_cuda(api_.nccl_open(&comm_, &id, place_.rank, place_.world_size));
+  }
+
+  const at::Device device_;
+  const gpu::CudaApi& api_;
+  const StorePtr store_;
+  const GroupPlace place_;
+  gpu::NcclComm* comm_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<BroadcastGroup> join_group(const GroupPlace& place, at::Device device, Deadline deadline) {
+  if (place.world_size < 2 || place.rank < 0 || place.rank >= place.world_size)
+    fail(ErrorKind::kUsage, "group '{}': rank {} of {} is none", place.name, place.rank, place.world_size);
+  if (place.master_port < 1 || place.master_port > 65535)
+    fail(ErrorKind::kUsage, "group '{}': port {} is not one of 1 to 65535", place.name, place.master_port);
+  if (place.backend == "gloo") return std::make_unique<GlooBroadcast>(place, deadline);
+  if (place.backend != "nccl")
+    fail(ErrorKind::kUnsupported, "group '{}': backend '{}'{}", place.name, place.backend,
+         nearest_hint(place.backend, {"gloo", "nccl"}));
+  if (!device.is_cuda())
+    fail(ErrorKind::kUnsupported, "group '{}': backend nccl needs a GPU, this is on {}: pass \"backend\": \"gloo\"",
+         place.name, device.str());
+  return std::make_unique<NcclBroadcast>(place, device, deadline);
+}
+
+}  // namespace tritonforge::weights

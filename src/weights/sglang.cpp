@@ -1,0 +1,178 @@
+#include "weights/sglang.h"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <functional>
+#include <future>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "model/weights.h"
+#include "net/http.h"
+#include "net/wire.h"
+
+namespace tritonforge::weights {
+namespace {
+
+constexpr double kCommandSeconds = 60, kFarewellSeconds = 5;
+
+// Throws where it is refused: SGLang says so by its status or in "success".
+void post(const std::string& url, const char* path, const Json& body, double seconds) {
+  const Json reply = net::HttpClient({.timeout_s = seconds}).post_json(url + path, body).value();
+  if (reply.is_object() && !optional_field(reply, "success", true, url + path))
+    fail(ErrorKind::kConflict, "{}{}: {}", url, path, optional_field<std::string>(reply, "message", "refused", url));
+}
+
+int64_t ranks_of(const std::string& url) {
+  const Json info = net::HttpClient({.timeout_s = kCommandSeconds}).get_json(url + "/get_server_info").value();
+  return optional_field<int64_t>(info, "tp_size", 1, url + "/get_server_info");
+}
+
+int free_port() {
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in any{};
+  any.sin_family = AF_INET;
+  socklen_t size = sizeof any;
+  const bool bound = ::bind(fd, reinterpret_cast<sockaddr*>(&any), size) == 0 &&
+                     ::getsockname(fd, reinterpret_cast<sockaddr*>(&any), &size) == 0;
+  ::close(fd);
+  if (!bound) fail(ErrorKind::kMachine, "no port is free");
+  return ntohs(any.sin_port);
+}
+
+// Requests that are under way while this process does its part of a collective.
+class Asked {
+ public:
+  Asked(const std::vector<std::string>& urls, const std::function<void(size_t)>& ask) {
+    for (size_t i = 0; i < urls.size(); ++i) asked_.push_back(std::async(std::launch::async, ask, i));
+  }
+  // An engine's own words say more than those of the collective that fails for it.
+  void finish(const std::function<void()>& part) {
+    std::exception_ptr first;
+    try {
+      part();
+    } catch (...) {
+      first = std::current_exception();
+    }
+    std::exception_ptr theirs;
+    for (auto& one : asked_) {
+      try {
+        one.get();
+      } catch (...) {
+        if (!theirs) theirs = std::current_exception();
+      }
+    }
+    if (theirs) std::rethrow_exception(theirs);
+    if (first) std::rethrow_exception(first);
+  }
+
+ private:
+  std::vector<std::future<void>> asked_;
+};
+
+}  // namespace
+
+SglangEngines::SglangEngines(std::vector<std::string> urls, SglangOptions options)
+    : urls_(std::move(urls)), options_(std::move(options)) {}
+
+SglangEngines::~SglangEngines() { leave(); }
+
+void SglangEngines::leave() {
+  if (group_name_.empty()) return;
+  for (const std::string& url : urls_) {
+    try {
+      post(url, "/destroy_weights_update_group", {{"group_name", group_name_}}, kFarewellSeconds);
+    } catch (const Error& error) {
+      log::warn("{}", error.what());
+    }
+  }
+  group_.reset();
+  group_name_.clear();
+}
+
+void SglangEngines::join(at::Device device, Deadline deadline) {
+  leave();
+  std::vector<int64_t> first_rank;
+  int64_t ranks = 1;
+  for (const std::string& url : urls_) {
+    first_rank.push_back(ranks);
+    ranks += ranks_of(url);
+  }
+  group_name_ = "tritonforge-" + net::fresh_id();
+  const int port = free_port();
+  Asked asked(urls_, [&](size_t i) {
+    post(urls_[i], "/init_weights_update_group",
+         {{"master_address", options_.host},
+          {"master_port", port},
+          {"rank_offset", first_rank[i]},
+          {"world_size", ranks},
+          {"group_name", group_name_},
+          {"backend", options_.backend}},
+         deadline.remaining_s());
+  });
+  asked.finish([&] {
+    // An engine that refused does not come.
+    const Deadline all = Deadline::after(std::min(kCommandSeconds, deadline.remaining_s()));
+    const GroupPlace place{options_.host, port, 0, static_cast<int>(ranks), group_name_, options_.backend};
+    group_ = join_group(place, device, all);
+  });
+}
+
+void SglangEngines::send(const model::Model& model, int64_t version, Deadline deadline) {
+  const auto all = model.named_parameters();
+  // SGLang ends where it is to forget caches of requests that are there: paused in place, they keep theirs.
+  const bool flush = options_.pause != "in_place";
+  for (size_t begin = 0; begin < all.size();) {
+    size_t end = begin;
+    int64_t bytes = 0;
+    Json names = Json::array(), dtypes = Json::array(), shapes = Json::array();
+    for (; end < all.size() && (end == begin || bytes < options_.bucket_bytes); ++end) {
+      names.push_back(all[end].first);
+      dtypes.push_back(model::dtype_name(all[end].second.scalar_type()));
+      shapes.push_back(all[end].second.sizes().vec());
+      bytes += static_cast<int64_t>(all[end].second.nbytes());
+    }
+    const bool last = end == all.size();
+    const Json body = {{"names", std::move(names)},
+                       {"dtypes", std::move(dtypes)},
+                       {"shapes", std::move(shapes)},
+                       {"group_name", group_name_},
+                       {"flush_cache", flush && last},
+                       {"abort_all_requests", false},
+                       {"weight_version", std::to_string(version)}};
+    Asked asked(urls_,
+                [&](size_t i) { post(urls_[i], "/update_weights_from_distributed", body, deadline.remaining_s()); });
+    asked.finish([&] {
+      for (size_t i = begin; i < end; ++i)
+        group_->broadcast(all[i].second.detach().to(group_->device()).contiguous(), deadline);
+    });
+    begin = end;
+  }
+}
+
+void SglangEngines::push(const model::Model& model, int64_t version, Deadline deadline) {
+  const auto each = [&](const char* path, const Json& body) {
+    for (const std::string& url : urls_) post(url, path, body, std::min(kCommandSeconds, deadline.remaining_s()));
+  };
+  if (!group_) join(model.device(), deadline);
+  each("/pause_generation", {{"mode", options_.pause}});
+  try {
+    send(model, version, deadline);
+  } catch (...) {
+    leave();
+    for (const std::string& url : urls_) {
+      try {
+        post(url, "/continue_generation", Json::object(), kFarewellSeconds);
+      } catch (const Error& error) {
+        log::warn("{}", error.what());
+      }
+    }
+    throw;
+  }
+  each("/continue_generation", Json::object());
+}
+
+}  // namespace tritonforge::weights

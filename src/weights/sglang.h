@@ -1,0 +1,44 @@
+#pragma once
+// Weights to engines that are SGLang's own servers, or speak as they do: by the endpoints that SGLang documents
+// (docs.sglang.ai, "SGLang for RL systems"), as slime and verl use them.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "model/model.h"
+#include "weights/group.h"
+
+namespace tritonforge::weights {
+
+struct SglangOptions {
+  std::string host = "127.0.0.1";  // of this process, as the engines reach it
+  std::string backend = "gloo";    // nccl where engines and model are on GPUs
+  std::string pause = "retract";   // pause_generation's mode: abort, retract or in_place
+  int64_t bucket_bytes = int64_t{512} << 20;
+};
+
+// One set of engines, which are ranks of one group with this process from the first push on.
+class SglangEngines {
+ public:
+  SglangEngines(std::vector<std::string> urls, SglangOptions options);
+  ~SglangEngines();  // the engines leave the group, where they answer
+  SglangEngines(const SglangEngines&) = delete;
+  SglangEngines& operator=(const SglangEngines&) = delete;
+  const std::vector<std::string>& urls() const { return urls_; }
+
+  // Pauses, broadcasts all weights in buckets, and lets go on. Throws naming the engine: what it answered, kUnavailable
+  // where it does not; the group is made anew then, by the next push. Engines are let go on in any case.
+  void push(const model::Model& model, int64_t version, Deadline deadline);
+
+ private:
+  void join(at::Device device, Deadline deadline);
+  void leave();
+  void send(const model::Model& model, int64_t version, Deadline deadline);
+  const std::vector<std::string> urls_;
+  const SglangOptions options_;
+  std::string group_name_;
+  std::unique_ptr<BroadcastGroup> group_;
+};
+
+}  // namespace tritonforge::weights

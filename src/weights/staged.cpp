@@ -1,0 +1,183 @@
+#include "weights/staged.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "base/error.h"
+#include "kernels/device.h"
+#include "kernels/tensor_checksum.h"
+#include "model/weights.h"
+
+namespace tritonforge::weights {
+namespace {
+
+std::vector<fs::path> safetensors_in(const fs::path& path) {
+  if (!fs::exists(path)) fail(ErrorKind::kNotFound, "{}: no such file or folder", path.string());
+  if (!fs::is_directory(path)) return {path};
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(path)) {
+    if (entry.path().extension() == ".safetensors") files.push_back(entry.path());
+  }
+  if (files.empty()) fail(ErrorKind::kNotFound, "{}: no .safetensors file in the folder", path.string());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+void compare(const std::string& where, const std::string& name, const std::string& expected, const std::string& found) {
+  if (expected == found) return;
+  fail(ErrorKind::kCorrupt, "{}: tensor '{}' has checksum {}, expected {}", where, name, found, expected);
+}
+
+// The model's tensors that are still to come.
+class Wanted {
+ public:
+  explicit Wanted(const model::Model& model) : tied_(model.config().tie_embeddings) {
+    for (const auto& [name, tensor] : model.named_parameters()) {
+      known_.push_back(name);
+      left_[name] = tensor;
+    }
+  }
+  // Undefined for a tied head, which is the embedding.
+  at::Tensor take(const std::string& where, const std::string& name, at::IntArrayRef sizes) {
+    const auto target = left_.find(name);
+    if (target == left_.end()) {
+      if (name == "lm_head.weight" && tied_) return {};
+      fail(ErrorKind::kCorrupt, "{}: tensor '{}' is not one of this model's, or there twice{}", where, name,
+           nearest_hint(name, known_));
+    }
+    if (sizes != target->second.sizes()) {
+      fail(ErrorKind::kCorrupt, "{}: tensor '{}' has shape [{}], expected [{}]", where, name, fmt::join(sizes, ", "),
+           fmt::join(target->second.sizes(), ", "));
+    }
+    const at::Tensor tensor = target->second;
+    left_.erase(target);
+    return tensor;
+  }
+  const std::vector<std::string>& known() const { return known_; }
+  const std::map<std::string, at::Tensor>& left() const { return left_; }
+
+ private:
+  const bool tied_;
+  std::vector<std::string> known_;
+  std::map<std::string, at::Tensor> left_;
+};
+
+StagedWeights stage_gguf(const model::Model& model, const fs::path& path, const TensorChecksums& checksums) {
+  if (!fs::exists(path)) fail(ErrorKind::kNotFound, "{}: no such file", path.string());
+  model::Model copy(model.config(), model.dtype(), at::kCPU);
+  const TensorChecksums found = model::load_weights(copy, path);
+  for (const auto& [name, expected] : checksums) {
+    const auto actual = found.find(name);
+    if (actual == found.end())
+      fail(ErrorKind::kCorrupt, "{}: a checksum for '{}', which is no tensor of this model", path.string(), name);
+    compare(path.string(), name, expected, actual->second);
+  }
+  StagedWeights staged;
+  const auto targets = model.named_parameters(), sources = copy.named_parameters();
+  for (size_t i = 0; i < targets.size(); ++i) staged.copies.emplace_back(targets[i].second, sources[i].second);
+  return staged;
+}
+
+void check_takes_updates(const model::Model& model) {
+  if (model.stored_bytes() > 0) {
+    fail(ErrorKind::kUnsupported,
+         "weights that stay as they are stored take no updates: start the engine with --dtype float32 or bfloat16");
+  }
+}
+
+}  // namespace
+
+void compare_weights(const std::string& where, const TensorChecksums& found, const TensorChecksums& expected) {
+  for (const auto& [name, sum] : expected) {
+    const auto there = found.find(name);
+    compare(where, name, sum, there == found.end() ? "none" : there->second);
+  }
+}
+
+StagedWeights stage_files(const model::Model& model, const SafetensorsFiles& files, const TensorChecksums& checksums,
+                          bool part) {
+  check_takes_updates(model);
+  Wanted wanted(model);
+  StagedWeights staged{.part = part};
+  size_t checked = 0, converted = 0;
+  for (const model::SafetensorsFile& file : *files) {
+    const std::string where = file.path().string();
+    for (const std::string& name : file.names()) {
+      const at::Tensor target = wanted.take(where, name, file.shape(name));
+      if (!target.defined()) continue;
+      const at::Tensor found = file.tensor(name);
+      if (const auto expected = checksums.find(name); expected != checksums.end()) {
+        compare(where, name, expected->second, kernels::tensor_checksums({&found, 1}).front());
+        ++checked;
+      }
+      converted += found.scalar_type() != model.dtype();
+      staged.copies.emplace_back(target, found);
+    }
+  }
+  const auto& known = wanted.known();
+  const std::string first = files->front().path().string();
+  if (!wanted.left().empty() && !part) {
+    fail(ErrorKind::kCorrupt, "{}: tensor '{}' is missing ({} of {} are)", first, wanted.left().begin()->first,
+         wanted.left().size(), known.size());
+  }
+  if (checked < checksums.size()) {
+    for (const auto& [name, value] : checksums) {
+      if (std::find(known.begin(), known.end(), name) == known.end() && name != "lm_head.weight") {
+        fail(ErrorKind::kCorrupt, "{}: a checksum for '{}', which is no tensor of this model{}", first, name,
+             nearest_hint(name, known));
+      }
+    }
+  }
+  // A GPU takes the bytes out of the file's map, and shows afterwards what it took. Else the file is done with here.
+  const bool own_library = model.device().is_cuda() && kernels::has_gpu_kernels();
+  if (own_library && converted == 0 && checked == known.size()) {
+    gpu::check_cuda(gpu::open_cuda_library().set_device(model.device().index()));
+    staged.upload = std::make_shared<kernels::Upload>();
+    staged.expected = checksums;
+    staged.mapping = files;
+  } else {
+    for (auto& [target, found] : staged.copies) {
+      at::Tensor copy = at::empty(found.sizes(), found.options().dtype(model.dtype()));
+      found = copy.copy_(found);
+    }
+  }
+  return staged;
+}
+
+void check_part(const model::Model& model, const NamedShapes& shapes, const std::string& where) {
+  check_takes_updates(model);
+  Wanted wanted(model);
+  for (const auto& [name, shape] : shapes) wanted.take(where, name, shape);
+}
+
+StagedWeights stage_part(const model::Model& model, const NamedTensors& tensors, const std::string& where) {
+  check_takes_updates(model);
+  Wanted wanted(model);
+  StagedWeights staged{.part = true};
+  for (const auto& [name, tensor] : tensors) {
+    const at::Tensor target = wanted.take(where, name, tensor.sizes());
+    if (target.defined()) staged.copies.emplace_back(target, tensor);
+  }
+  return staged;
+}
+
+StagedWeights stage_weights(const model::Model& model, const fs::path& path, const TensorChecksums& checksums) {
+  check_takes_updates(model);
+  if (path.extension() == ".gguf") return stage_gguf(model, path, checksums);
+  const auto files = std::make_shared<std::deque<model::SafetensorsFile>>();
+  for (const fs::path& file : safetensors_in(path)) files->emplace_back(file);
+  return stage_files(model, files, checksums);
+}
+
+void install(const StagedWeights& staged) {
+  at::NoGradGuard no_grad;
+  for (const auto& [target, source] : staged.copies) {
+    if (staged.upload) staged.upload->copy(target, source);
+    else at::Tensor(target).copy_(source);
+  }
+  if (staged.upload) staged.upload->finish();
+}
+
+}  // namespace tritonforge::weights

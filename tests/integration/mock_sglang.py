@@ -1,0 +1,103 @@
+"""A server with SGLang's endpoints for weights and no model behind them, as its documentation has them: it receives
+through torch.distributed. Beside SGLang's, `GET /mock` says which endpoints were called, `POST /fail {"fails"}` has the
+updates that follow end with 400, and `POST /save {"path"}` writes what came. It prints its URL."""
+
+import contextlib
+import http.server
+import json
+
+import torch
+import torch.distributed as dist
+from safetensors.torch import save_file
+
+from sglang_client import init_custom_process_group
+
+
+class MockSglang:
+    def __init__(self):
+        self.weights, self.calls, self.groups, self.version, self.fails = {}, [], {}, "default", False
+        mock = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def answer(self, status, body):
+                text = json.dumps(body).encode()
+                self.send_response(status)
+                self.send_header("content-type", "application/json")
+                self.send_header("content-length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text)
+
+            def do_GET(self):
+                self.answer(200, {"tp_size": 1, "weight_version": mock.version, "calls": mock.calls})
+
+            def do_POST(self):
+                body = json.loads(self.rfile.read(int(self.headers["content-length"])) or b"{}")
+                if self.path not in ("/fail", "/save"):
+                    mock.calls.append(self.path)
+                success, message = getattr(mock, self.path[1:])(**body)
+                self.answer(200 if success else 400, {"success": success, "message": message})
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    def fail(self, fails):
+        self.fails = fails
+        return True, ""
+
+    def save(self, path):
+        save_file(self.weights, path)
+        return True, ""
+
+    def pause_generation(self, mode="abort"):
+        assert mode in ("abort", "retract", "in_place")
+        return True, ""
+
+    def continue_generation(self):
+        return True, ""
+
+    def init_weights_update_group(
+        self, master_address, master_port, rank_offset, world_size, group_name="weight_update_group", backend="nccl"
+    ):
+        self.groups[group_name] = init_custom_process_group(
+            master_address, master_port, world_size, rank_offset, group_name, backend
+        )
+        return True, "Succeeded to initialize custom process group."
+
+    def destroy_weights_update_group(self, group_name="weight_update_group"):
+        group = self.groups.pop(group_name, None)
+        if group is None:
+            return False, "The group to be destroyed does not exist."
+        with contextlib.suppress(RuntimeError):
+            dist.destroy_process_group(group)
+        return True, ""
+
+    def update_weights_from_distributed(
+        self,
+        names,
+        dtypes,
+        shapes,
+        group_name="weight_update_group",
+        flush_cache=True,
+        abort_all_requests=False,
+        weight_version=None,
+        load_format=None,
+    ):
+        received = []
+        for name, dtype, shape in zip(names, dtypes, shapes, strict=True):
+            tensor = torch.empty(shape, dtype=getattr(torch, dtype))
+            dist.broadcast(tensor, 0, group=self.groups[group_name])
+            received.append((name, tensor))
+        if self.fails:
+            return False, "Failed to update parameter online: no room."
+        self.weights.update(received)
+        self.version = weight_version or self.version
+        return True, "Succeeded to update parameter online."
+
+
+if __name__ == "__main__":
+    served = MockSglang()
+    print(served.url, flush=True)
+    served.server.serve_forever()
