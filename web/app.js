@@ -1,47 +1,90 @@
 // The views, their addresses, and what keeps them up to date.
 
-const state = { run: null, status: {}, result: null, curves: {}, help: {}, many: false };
-const VIEWS = { overview: 'Overview', curves: 'Curves', timeline: 'Timeline', trajectories: 'Trajectories', problems: 'Problems', flags: 'Flags', about: 'About' };
+const state = {
+  run : null,
+  status : {},
+  result : null,
+  curves : {},
+  help : {},
+  many : false
+};
+const VIEWS = {
+  overview : 'Overview',
+  curves : 'Curves',
+  timeline : 'Timeline',
+  trajectories : 'Trajectories',
+  problems : 'Problems',
+  flags : 'Flags',
+  about : 'About'
+};
 
 function overviewView() {
-  const runs = [{ name: '', curves: state.curves }];
-  const curve = ['rl', 'sft'].filter((stage) => state.curves[stage]);
+  const runs = [ {name : '', curves : state.curves} ];
+  const curve = [ 'rl', 'sft' ].filter((stage) => state.curves[stage]);
   const charts = curve.flatMap((stage) => {
-    const figures = figuresOf(runs, stage).filter((name) => DEFAULTS.includes(name)).slice(0, stage === 'rl' ? 6 : 3);
-    return [element('h3', {}, stage === 'sft' ? 'SFT' : 'RL'), stageCharts(runs, stage, state.help, { smoothing: 8, from: null, to: null }, figures)];
+    const figures =
+        figuresOf(runs, stage).filter((name) => DEFAULTS.includes(name)).slice(0, stage === 'rl' ? 6 : 3);
+    return [
+      element('h3', {}, stage === 'sft' ? 'SFT' : 'RL'),
+      stageCharts(runs, stage, state.help, {smoothing : 8, from : null, to : null}, figures)
+    ];
   });
-  const warnings = (state.curves.rl || { warnings: [] }).warnings;
-  return [element('div', { id: 'roles' }, diagramView(state.status)), element('div', { id: 'results' }, resultView(state.result)),
-    section('Curves', warnings.length ? element('p', { class: 'warning' }, `Step ${warnings[warnings.length - 1].join(': ')}`) : null,
-      charts.length ? charts : note('No step has finished yet.'),
-      charts.length ? element('p', {}, element('a', { href: link('curves', { run: state.run }) }, 'every figure')) : null)];
+  const warnings = (state.curves.rl || {warnings : []}).warnings;
+  return [
+    element('div', {id : 'roles'}, diagramView(state.status)),
+    element('div', {id : 'results'}, resultView(state.result)),
+    section(
+        'Curves',
+        warnings.length ? element('p', {class : 'warning'}, `Step ${warnings[warnings.length - 1].join(': ')}`) :
+                          null,
+        charts.length ? charts : note('No step has finished yet.'),
+        charts.length ? element('p', {}, element('a', {href : link('curves', {run : state.run})}, 'every figure')) :
+                        null)
+  ];
 }
 
 async function viewOf(view, query) {
   switch (view) {
-    case 'runs': return runsView(query);
-    case 'compare': return compareView(query, show);
-    case 'curves': return curvesView([{ name: '', curves: state.curves }], state.help, show);
-    case 'timeline': return timelineView(state.curves);
-    case 'trajectories': return trajectoriesView(query);
-    case 'problems': return problemsView(query);
-    case 'flags': return flagsView(query);
-    case 'about': return aboutView(query);
-    default: return overviewView();
+    case 'runs':
+      return runsView(query);
+    case 'compare':
+      return compareView(query, show);
+    case 'curves':
+      return curvesView([ {name : '', curves : state.curves} ], state.help, show);
+    case 'timeline':
+      return timelineView(state.curves);
+    case 'trajectories':
+      return trajectoriesView(query);
+    case 'problems':
+      return problemsView(query);
+    case 'flags':
+      return flagsView(query);
+    case 'about':
+      return aboutView(query);
+    default:
+      return overviewView();
   }
 }
 
 function showViews(view) {
   const entries = state.run === null ? [] : Object.entries(VIEWS);
-  if (state.many) entries.unshift(['runs', 'Runs']);
-  byId('views').replaceChildren(...entries.map(([name, title]) => element('li', {},
-    element('a', { href: link(name, { run: name === 'runs' ? null : state.run }), 'aria-current': name === view ? 'page' : false }, title))));
+  if (state.many) entries.unshift([ 'runs', 'Runs' ]);
+  byId('views').replaceChildren(...entries.map(
+      ([ name, title ]) => element(
+          'li', {},
+          element(
+              'a', {
+                href : link(name, {run : name === 'runs' ? null : state.run}),
+                'aria-current' : name === view ? 'page' : false
+              },
+              title))));
   const now = byId('views').querySelector('[aria-current]');
-  if (now) now.scrollIntoView({ block: 'nearest', inline: 'nearest' });
+  if (now) now.scrollIntoView({block : 'nearest', inline : 'nearest'});
 }
 
 function showHead() {
-  if (state.run !== null) showStatus(state.status);
+  if (state.run !== null)
+    showStatus(state.status);
   else {
     byId('run').textContent = 'TritonForge';
     for (const id of ['stage', 'stages', 'live']) byId(id).textContent = '';
@@ -55,16 +98,17 @@ function showHead() {
 let showing = 0;
 async function show() {
   const mine = ++showing;
-  const { query } = place();
-  let { view } = place();
-  if (!view || (state.run === null && !['runs', 'compare'].includes(view))) view = state.run === null ? 'runs' : 'overview';
+  const {query} = place();
+  let {view} = place();
+  if (!view || (state.run === null && !['runs', 'compare'].includes(view)))
+    view = state.run === null ? 'runs' : 'overview';
   showHead();
   showViews(view);
   let content;
   try {
     content = await viewOf(view, query);
   } catch (error) {
-    content = [element('p', { class: 'warning', role: 'alert' }, error.message)];
+    content = [ element('p', {class : 'warning', role : 'alert'}, error.message) ];
   }
   if (mine !== showing) return;
   const before = document.activeElement && document.activeElement.id;
@@ -78,58 +122,79 @@ let events = null;
 async function openRun(name) {
   if (events) events.close();
   events = null;
-  const [status, result, curves] = await Promise.all(['status', 'result', 'curves'].map((path) => api(path, { run: name })));
-  Object.assign(state, { run: name, status, result, curves });
+  const [status, result, curves] =
+      await Promise.all([ 'status', 'result', 'curves' ].map((path) => api(path, {run : name})));
+  Object.assign(state, {run : name, status, result, curves});
   if (!inline) listen(name);
 }
 
-let scheduled = false;
-const reading = () => document.activeElement !== byId('content') && byId('content').contains(document.activeElement);
+let scheduled = false, redraw = false;
+const reading = () =>
+    document.activeElement !== byId('content') && byId('content').contains(document.activeElement);
 function later(parts) {  // many events, one drawing; what is being read stays as it is
+  redraw ||= Boolean(parts.redraw);
   if (scheduled) return;
   scheduled = true;
   setTimeout(() => {
     scheduled = false;
     showHead();
     const view = place().view || 'overview';
-    if (view === 'overview' && byId('roles')) byId('roles').replaceChildren(...diagramView(state.status).filter(Boolean));
-    if (parts.redraw && ['overview', 'curves', 'timeline'].includes(view) && !reading()) show();
+    if (view === 'overview' && byId('roles'))
+      byId('roles').replaceChildren(...diagramView(state.status).filter(Boolean));
+    const now = redraw;
+    redraw = false;
+    if (now && [ 'overview', 'curves', 'timeline' ].includes(view) && !reading()) show();
   }, 300);
 }
 
 function addStep(step) {
-  const curve = (state.curves[step.stage] ||= { every: 1, step: [], warnings: [], figures: {} });
+  const curve = (state.curves[step.stage] ||= {every : 1, step : [], warnings : [], figures : {}});
   const known = curve.step.lastIndexOf(step.step);
   const row = known >= 0 ? known : curve.step.push(step.step) - 1;
-  for (const name of Object.keys(step)) if (name !== 'step' && isNumber(step[name])) (curve.figures[name] ||= []);
+  for (const name of Object.keys(step))
+    if (name !== 'step' && isNumber(step[name])) (curve.figures[name] ||= []);
   for (const [name, column] of Object.entries(curve.figures)) {
     while (column.length < curve.step.length) column.push(null);
     if (isNumber(step[name])) column[row] = step[name];
   }
-  if (step.warning) curve.warnings.push([step.step, step.warning]);
+  if (step.warning) curve.warnings.push([ step.step, step.warning ]);
 }
 
 function listen(run) {
-  events = new EventSource(`api/events?${new URLSearchParams({ run })}`);
-  const live = (text) => { byId('live').textContent = text; };
+  events = new EventSource(`api/events?${new URLSearchParams({run})}`);
+  const live = (text) => {
+    byId('live').textContent = text;
+  };
   const on = (name, take) => events.addEventListener(name, (event) => take(JSON.parse(event.data)));
-  let lost = false;
+  let lost = true;  // what came before the connection too
   events.addEventListener('open', async () => {
     live('live');
     if (!lost) return;
-    lost = false;  // what came meanwhile was missed
-    const [result, curves] = await Promise.all(['result', 'curves'].map((path) => api(path, { run })));
-    Object.assign(state, { result, curves });
+    lost = false;
+    const [result, curves] = await Promise.all([ 'result', 'curves' ].map((path) => api(path, {run})));
+    Object.assign(state, {result, curves});
     show();
   });
-  events.addEventListener('error', () => { lost = true; live('not connected'); });
-  on('status', (status) => { state.status = status; later({}); });
-  on('result', (result) => { state.result = result; later({ redraw: true }); });
-  on('step', (step) => { addStep(step); later({ redraw: true }); });
+  events.addEventListener('error', () => {
+    lost = true;
+    live('not connected');
+  });
+  on('status', (status) => {
+    state.status = status;
+    later({});
+  });
+  on('result', (result) => {
+    state.result = result;
+    later({redraw : true});
+  });
+  on('step', (step) => {
+    addStep(step);
+    later({redraw : true});
+  });
 }
 
 async function route() {
-  const { view, query } = place();
+  const {view, query} = place();
   try {
     const wanted = query.has('run') ? query.get('run') : state.many ? null : '';
     if (wanted !== state.run) {
@@ -137,29 +202,31 @@ async function route() {
         if (events) events.close();
         events = null;
         state.run = null;
-      } else await openRun(wanted);
+      } else
+        await openRun(wanted);
     }
   } catch (error) {
-    byId('content').replaceChildren(element('p', { class: 'warning', role: 'alert' }, error.message));
+    byId('content').replaceChildren(element('p', {class : 'warning', role : 'alert'}, error.message));
     return;
   }
   await show();
-  if (lastView !== null && view !== lastView) byId('content').focus({ preventScroll: true });
+  if (lastView !== null && view !== lastView) byId('content').focus({preventScroll : true});
   lastView = view;
 }
 let lastView = null;
 
 // Keys: / searches, j and k go through a list, 1 to 8 are the views.
 document.addEventListener('keydown', (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
-  const links = [...document.querySelectorAll('nav a')];
+  if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName))
+    return;
+  const links = [...document.querySelectorAll('nav a') ];
   if (event.key === '/' && byId('search')) {
     event.preventDefault();
     byId('search').focus();
   } else if (/^[1-9]$/.test(event.key) && links[event.key - 1]) {
     links[event.key - 1].click();
   } else if (event.key === 'j' || event.key === 'k') {
-    const rows = [...document.querySelectorAll('.rows a.row')];
+    const rows = [...document.querySelectorAll('.rows a.row') ];
     const now = rows.findIndex((row) => row.getAttribute('aria-current') === 'true');
     const next = rows[Math.min(rows.length - 1, Math.max(0, now + (event.key === 'j' ? 1 : -1)))];
     if (next) next.click();
@@ -168,18 +235,26 @@ document.addEventListener('keydown', (event) => {
 
 async function start() {
   theme();
-  byId('keys').textContent = 'keys: 1 to 8 views · / search · j, k next and previous trajectory · arrows read a chart';
-  byId('skip').addEventListener('click', (event) => { event.preventDefault(); byId('content').focus(); });
+  byId('keys').textContent =
+      'keys: 1 to 8 views · / search · j, k next and previous trajectory · arrows read a chart';
+  byId('skip').addEventListener('click', (event) => {
+    event.preventDefault();
+    byId('content').focus();
+  });
   if (inline) byId('live').textContent = 'report';
   try {
-    const [runs, help] = await Promise.all([api('runs'), api('figures')]);
-    Object.assign(state, { many: runs.many, help });
+    const [runs, help] = await Promise.all([ api('runs'), api('figures') ]);
+    Object.assign(state, {many : runs.many, help});
   } catch (error) {
-    byId('content').replaceChildren(element('p', { class: 'warning', role: 'alert' }, error.message));
+    byId('content').replaceChildren(element('p', {class : 'warning', role : 'alert'}, error.message));
     return;
   }
   window.addEventListener('hashchange', route);
   await route();
-  if (!inline) setInterval(() => { showHead(); if (byId('roles') && stateOfRun(state.status) === 'silent') later({}); }, 5000);  // silence is no event
+  if (!inline)
+    setInterval(() => {
+      showHead();
+      if (byId('roles') && stateOfRun(state.status) === 'silent') later({});
+    }, 5000);  // silence is no event
 }
 start();

@@ -20,7 +20,7 @@ struct Nvml {
   int (*count)(unsigned*) = nullptr;
   int (*by_index)(unsigned, void**) = nullptr;
   int (*name)(void*, char*, unsigned) = nullptr;
-  int (*utilization)(void*, unsigned*) = nullptr;      // {gpu, memory}, percent
+  int (*utilization)(void*, unsigned*) = nullptr;       // {gpu, memory}, percent
   int (*memory)(void*, unsigned long long*) = nullptr;  // {total, free, used}, bytes
   bool usable = false;
 };
@@ -98,8 +98,8 @@ void add_nvidia(std::vector<GpuLoad>& loads) {
     if (api.by_index(index, &device) != 0 || api.memory(device, bytes.data()) != 0) continue;
     api.name(device, name.data(), name.size());
     api.utilization(device, percent.data());
-    loads.push_back({name.data(), percent[0] / 100.0, static_cast<double>(bytes[2]) / kGiB,
-                     static_cast<double>(bytes[0]) / kGiB});
+    loads.push_back(
+        {name.data(), percent[0] / 100.0, static_cast<double>(bytes[2]) / kGiB, static_cast<double>(bytes[0]) / kGiB});
   }
 }
 

@@ -15,8 +15,8 @@ struct GpuState {
 };
 // nullopt where there is no such library or device. `uuid`: "GPU-...".
 std::optional<GpuState> gpu_state(const std::string& uuid);
-// Of every GPU that this machine's drivers show, NVIDIA's through the library and AMD's through `amd` (sysfs); empty where
-// there is none.
+// Of every GPU that this machine's drivers show, NVIDIA's through the library and AMD's through `amd` (sysfs); empty
+// where there is none.
 struct GpuLoad {
   std::string name;
   double use = 0;  // share of the last moment in which it worked

@@ -95,7 +95,8 @@ void add_report_command(CLI::App& app) {
   auto* command = app.add_subcommand("report",
                                      "writes a run, a bench's results or a data build as one self-contained HTML file");
   auto given = std::make_shared<Arguments>();
-  command->add_option("folder", given->folder, "the folder of a run, of a bench's results or of a data build")->required();
+  command->add_option("folder", given->folder, "the folder of a run, of a bench's results or of a data build")
+      ->required();
   add_flags(*command, *given);
   command->footer(
       "examples: tritonforge report runs/quickstart --output report.html\n"

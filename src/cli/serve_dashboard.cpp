@@ -40,8 +40,9 @@ void add_serve_dashboard_command(CLI::App& serve) {
   auto* command = serve.add_subcommand("dashboard", "the page of a run, or of a folder of runs");
   auto flags = std::make_shared<DashboardFlags>();
   add_flags(*command, *flags);
-  command->footer("examples: tritonforge serve dashboard --run runs/quickstart --port 8080\n"
-                  "          tritonforge serve dashboard --runs runs");
+  command->footer(
+      "examples: tritonforge serve dashboard --run runs/quickstart --port 8080\n"
+      "          tritonforge serve dashboard --runs runs");
   command->callback([flags] { serve_dashboard(*flags); });
 }
 

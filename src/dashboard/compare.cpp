@@ -169,7 +169,8 @@ std::vector<std::string> head(const std::string& title, const Json& names) {
 
 Json compare_runs(const std::vector<const RunFolder*>& runs, const std::vector<std::string>& names) {
   TF_CHECK(!runs.empty() && runs.size() == names.size(), "{} runs with {} names", runs.size(), names.size());
-  return {{"runs", names}, {"recipe", differing_keys(runs)}, {"results", results_of(runs)}, {"steps", equal_steps(runs)}};
+  return {
+      {"runs", names}, {"recipe", differing_keys(runs)}, {"results", results_of(runs)}, {"steps", equal_steps(runs)}};
 }
 
 std::string comparison_text(const Json& comparison) {

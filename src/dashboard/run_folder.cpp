@@ -20,9 +20,7 @@ bool parse_line(const std::string& line, const fs::path& file, Json& out) {
 
 }  // namespace
 
-bool is_run(const fs::path& folder) {
-  return fs::exists(folder / "recipe.yaml") || fs::exists(folder / "status.json");
-}
+bool is_run(const fs::path& folder) { return fs::exists(folder / "recipe.yaml") || fs::exists(folder / "status.json"); }
 
 RunFolder::RunFolder(const fs::path& folder)
     : folder_(folder), step_lines_(folder / "steps.jsonl"), trajectories_(folder / "trajectories.jsonl") {

@@ -15,7 +15,7 @@ bool is_run(const fs::path& folder);  // it has a recipe.yaml or a status.json
 
 class RunFolder {
  public:
-  static constexpr size_t kMostPoints = 2000;          // of a curve, in curves() and snapshot()
+  static constexpr size_t kMostPoints = 2000;  // of a curve, in curves() and snapshot()
   explicit RunFolder(const fs::path& folder);  // throws kNotFound
 
   struct News {
@@ -33,8 +33,8 @@ class RunFolder {
   const TrajectoryIndex& trajectories() const { return trajectories_; }
   // {"id", "source"} of problems.jsonl; null where it is not there.
   Json problem(const std::string& id) const;
-  Json about() const;                                // {"recipe": text, "origin": {...}, "logs": [names]}
-  Json log_tail(const std::string& role) const;      // {"role", "text"}: its last 64 KiB. Throws kNotFound
+  Json about() const;                            // {"recipe": text, "origin": {...}, "logs": [names]}
+  Json log_tail(const std::string& role) const;  // {"role", "text"}: its last 64 KiB. Throws kNotFound
   // All that the page shows of it, with the newest trajectories and their problems: what a report holds.
   Json snapshot(size_t trajectory_limit) const;
   const fs::path& path() const { return folder_; }

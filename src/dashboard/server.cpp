@@ -135,8 +135,8 @@ struct DashboardServer::Impl {
   static Json targets(const RunFolder& folder);
   Json compare(const std::vector<std::string>& names);
 
-  std::mutex mutex;                  // runs and listeners
-  std::atomic<int> requests{0};      // that wait for it: they come before the next slice of a long file
+  std::mutex mutex;              // runs and listeners
+  std::atomic<int> requests{0};  // that wait for it: they come before the next slice of a long file
   [[nodiscard]] std::unique_lock<std::mutex> enter() {
     ++requests;
     std::unique_lock lock(mutex);
@@ -171,7 +171,8 @@ void DashboardServer::Impl::ring() const {
 }
 
 void DashboardServer::Impl::send(const std::string& run, const std::string& text) {
-  std::erase_if(listeners, [&](const Listener& one) { return (run.empty() || one.run == run) && !one.reply->write(text); });
+  std::erase_if(listeners,
+                [&](const Listener& one) { return (run.empty() || one.run == run) && !one.reply->write(text); });
 }
 
 // What the run's folder says now: the last step of each stage.
@@ -216,7 +217,8 @@ Json DashboardServer::Impl::compare(const std::vector<std::string>& names) {
   std::vector<const RunFolder*> folders;
   for (const std::string& name : names) folders.push_back(&open(name));
   Json comparison = compare_runs(folders, names);
-  for (const RunFolder* folder : folders) comparison["curves"].push_back(folder->curves().to_json(RunFolder::kMostPoints));
+  for (const RunFolder* folder : folders)
+    comparison["curves"].push_back(folder->curves().to_json(RunFolder::kMostPoints));
   return comparison;
 }
 

@@ -11,7 +11,8 @@
 namespace tritonforge::dashboard {
 namespace {
 
-constexpr std::array<const char*, 7> kTrainerParts = {"wait", "pack", "scores", "forward", "loss", "backward", "update"};
+constexpr std::array<const char*, 7> kTrainerParts = {"wait", "pack",     "scores", "forward",
+                                                      "loss", "backward", "update"};
 
 double number(const Json& object, const char* key) {
   const auto found = object.find(key);
@@ -59,7 +60,8 @@ void add_steps(const std::string& stage, const Curves::Stage& curve, SpanCounts&
     // Of all micro-batches: the parts alternate, here each is one piece.
     for (const char* part : kTrainerParts) {
       const double length = value(fmt::format("seconds_{}", part), i);
-      if (length > 0) row.add(name + "trainer" + part, step, "trainer", part, train, train + length, {{"of", "all micro-batches"}});
+      if (length > 0)
+        row.add(name + "trainer" + part, step, "trainer", part, train, train + length, {{"of", "all micro-batches"}});
       train += length;
     }
   }
@@ -72,7 +74,8 @@ void add_trajectory(const Json& trajectory, SpanCounts& counts, const std::funct
   for (const Json& turn : turns) {
     const double generate = number(turn, "generate_begun"), evaluate = number(turn, "evaluate_begun");
     if (begin == 0) begin = generate;
-    end = std::max({end, generate + number(turn, "generate_s"), evaluate > 0 ? evaluate + number(turn, "evaluate_s") : 0});
+    end = std::max(
+        {end, generate + number(turn, "generate_s"), evaluate > 0 ? evaluate + number(turn, "evaluate_s") : 0});
   }
   if (begin == 0) {
     ++counts.without_times;

@@ -27,8 +27,8 @@ bool is_true(const Json& object, const char* key) {
 
 // What is not shown is not kept while a line is parsed: most of one is text, code and token ids.
 bool is_kept(int depth, Json::parse_event_t event, Json& parsed) {
-  static const std::vector<std::string> kKept = {"id",       "problem_id", "step",    "reward",  "turns",
-                                                 "verdict",  "flags",      "name",    "cheat",   "correct",
+  static const std::vector<std::string> kKept = {"id",       "problem_id", "step",    "reward", "turns",
+                                                 "verdict",  "flags",      "name",    "cheat",  "correct",
                                                  "compiled", "speedup",    "cheated", "status"};
   if (depth > kMaxJsonDepth) return false;
   return event != Json::parse_event_t::key ||
@@ -53,7 +53,9 @@ Outcome outcome_of(const Json& turns) {
 }
 
 bool contains(std::string_view whole, std::string_view part) {
-  const auto same = [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b)); };
+  const auto same = [](char a, char b) {
+    return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
+  };
   return std::search(whole.begin(), whole.end(), part.begin(), part.end(), same) != whole.end();
 }
 
@@ -104,10 +106,12 @@ bool TrajectoryIndex::read() {
 void TrajectoryIndex::add(std::string_view line, uint64_t offset) {
   const Json trajectory = Json::parse(line, is_kept, /*allow_exceptions=*/false);
   if (!trajectory.is_object()) {
-    if (++skipped_ == 1) log::warn("{}: a line that is not a JSON object is skipped: {}", file_.string(), line.substr(0, 80));
+    if (++skipped_ == 1)
+      log::warn("{}: a line that is not a JSON object is skipped: {}", file_.string(), line.substr(0, 80));
     return;
   }
-  const Json turns = trajectory.contains("turns") && trajectory["turns"].is_array() ? trajectory["turns"] : Json::array();
+  const Json turns = trajectory.contains("turns") && trajectory["turns"].is_array() ? trajectory["turns"]
+                                                                                    : Json::array();
   Entry entry{.offset = offset, .size = static_cast<uint32_t>(line.size())};
   entry.id = text(trajectory, "id");
   entry.step = static_cast<int32_t>(number(trajectory, "step"));
@@ -120,7 +124,8 @@ void TrajectoryIndex::add(std::string_view line, uint64_t offset) {
   for (const Json& turn : turns) {
     if (!turn.is_object() || !turn.contains("verdict") || !turn["verdict"].is_object()) continue;
     const Json& verdict = turn["verdict"];
-    if (is_true(verdict, "correct")) entry.speedup = std::max(entry.speedup, static_cast<float>(number(verdict, "speedup")));
+    if (is_true(verdict, "correct"))
+      entry.speedup = std::max(entry.speedup, static_cast<float>(number(verdict, "speedup")));
     for (const Json& flag : verdict.value("flags", Json::array())) {
       if (!flag.is_object()) continue;
       const std::string name = text(flag, "name");
@@ -156,7 +161,8 @@ Json TrajectoryIndex::summary(size_t index) const {
           {"flags", flags}};
 }
 
-bool TrajectoryIndex::matches(const Entry& entry, const TrajectoryQuery& query, const std::vector<bool>& problems) const {
+bool TrajectoryIndex::matches(const Entry& entry, const TrajectoryQuery& query,
+                              const std::vector<bool>& problems) const {
   if (query.outcome && entry.outcome != *query.outcome) return false;
   if (query.first_step && entry.step < *query.first_step) return false;
   if (query.last_step && entry.step > *query.last_step) return false;
@@ -187,12 +193,8 @@ Json TrajectoryIndex::query(const TrajectoryQuery& query) const {
   cut(found, query.offset, query.limit);
   Json rows = Json::array();
   for (const size_t index : found) rows.push_back(summary(index));
-  return {{"total", entries_.size()},
-          {"matched", matched},
-          {"bytes", bytes_},
-          {"indexed_bytes", offset_},
-          {"flag_names", flag_names_},
-          {"rows", std::move(rows)}};
+  return {{"total", entries_.size()}, {"matched", matched},        {"bytes", bytes_},
+          {"indexed_bytes", offset_}, {"flag_names", flag_names_}, {"rows", std::move(rows)}};
 }
 
 std::string TrajectoryIndex::line_of(const Entry& entry) const {
@@ -205,8 +207,7 @@ std::string TrajectoryIndex::line_of(const Entry& entry) const {
 }
 
 Json TrajectoryIndex::at(size_t index) const {
-  if (index >= entries_.size())
-    fail(ErrorKind::kNotFound, "no trajectory {}: there are {}", index, entries_.size());
+  if (index >= entries_.size()) fail(ErrorKind::kNotFound, "no trajectory {}: there are {}", index, entries_.size());
   Json trajectory = without_tokens(parse_json(line_of(entries_[index]), file_.string()));
   trajectory["index"] = index;
   return trajectory;
@@ -214,7 +215,8 @@ Json TrajectoryIndex::at(size_t index) const {
 
 size_t TrajectoryIndex::bucket_of(const Entry& entry) const {
   const int64_t steps = int64_t{last_step_} - first_step_ + 1;
-  return static_cast<size_t>((int64_t{entry.step} - first_step_) * static_cast<int64_t>(kBuckets) / std::max<int64_t>(steps, kBuckets));
+  return static_cast<size_t>((int64_t{entry.step} - first_step_) * static_cast<int64_t>(kBuckets) /
+                             std::max<int64_t>(steps, kBuckets));
 }
 
 Json TrajectoryIndex::problems(const std::string& search, size_t offset, size_t limit) const {

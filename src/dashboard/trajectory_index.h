@@ -22,7 +22,9 @@ constexpr std::array<std::string_view, 5> names_of(Outcome) {
 }
 
 enum class TrajectoryOrder { kNewest, kOldest, kReward, kSpeedup };
-constexpr std::array<std::string_view, 4> names_of(TrajectoryOrder) { return {"newest", "oldest", "reward", "speedup"}; }
+constexpr std::array<std::string_view, 4> names_of(TrajectoryOrder) {
+  return {"newest", "oldest", "reward", "speedup"};
+}
 
 struct TrajectoryQuery {
   std::string search;   // part of its id or its problem's
@@ -36,8 +38,8 @@ struct TrajectoryQuery {
 
 class TrajectoryIndex {
  public:
-  static constexpr size_t kMostRows = 200;     // of one answer
-  static constexpr size_t kBuckets = 24;       // of the steps, in problems() and flags()
+  static constexpr size_t kMostRows = 200;    // of one answer
+  static constexpr size_t kBuckets = 24;      // of the steps, in problems() and flags()
   static constexpr size_t kSlice = 8U << 20;  // bytes that one read() takes at most, and one line more
 
   explicit TrajectoryIndex(fs::path file) : file_(std::move(file)) {}

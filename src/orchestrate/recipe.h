@@ -87,8 +87,7 @@ struct ValidationSection {
 };
 
 struct RlSection {
-  int64_t steps = 20, prompts_per_step = 8, samples_per_prompt = 8, max_staleness = 0, refills = 0,
-          transcripts = 8;
+  int64_t steps = 20, prompts_per_step = 8, samples_per_prompt = 8, max_staleness = 0, refills = 0, transcripts = 8;
   std::string algorithm = "custom";
   std::string problems;
   std::vector<int64_t> levels;

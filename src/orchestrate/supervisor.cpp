@@ -176,7 +176,8 @@ std::string Supervisor::watch_healthy(Role& role) {
       return fmt::format("exited with {}", *code);
     const Health health = read_health(client.get(role.spec.url + "/health"));
     // For people alone: what does not answer here is judged by its health.
-    auto figures = health.answered ? read_figures(client.get(role.spec.url + "/metrics")) : std::map<std::string, double>();
+    auto figures = health.answered ? read_figures(client.get(role.spec.url + "/metrics"))
+                                   : std::map<std::string, double>();
     silent = health.answered ? 0 : silent + 1;
     if (health.answered) heard = Clock::now();
     std::lock_guard lock(mutex_);

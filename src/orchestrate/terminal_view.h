@@ -1,7 +1,7 @@
 #pragma once
-// The run on a terminal: finished steps scroll by above; below stay the table of what was measured, the roles with their
-// state, the progress bar and the time left, as far as the window has room, whatever size it takes. Without a terminal:
-// plain lines when something changes.
+// The run on a terminal: finished steps scroll by above; below stay the table of what was measured, the roles with
+// their state, the progress bar and the time left, as far as the window has room, whatever size it takes. Without a
+// terminal: plain lines when something changes.
 #include <cstdio>
 #include <string>
 #include <string_view>
@@ -30,8 +30,8 @@ class TerminalView {
   Clock::time_point last_plain_time_{};
 };
 
-// What stays below: at most `height` lines of at most `width` columns. Where there is no room the table goes first, then
-// roles; the progress bar never.
+// What stays below: at most `height` lines of at most `width` columns. Where there is no room the table goes first,
+// then roles; the progress bar never.
 std::vector<std::string> live_lines(const std::vector<RoleStatus>& roles, const RunRecord::Progress& progress,
                                     const std::vector<BenchRow>& rows, size_t width, size_t height);
 // Columns that a text takes: its code points without escape sequences.

@@ -167,7 +167,8 @@ Result<Completion> Peers::generate(const GroupSpec& group, const std::string& re
                          {"no_stop_trim", true},
                          {"seed", part_seed}}}};
     const std::string what = "generate " + request_id;
-    auto reply = call(what, request_id, router + "/generate", body, options_.generate_timeout_s, options_.api_key, stop);
+    auto reply = call(what, request_id, router + "/generate", body, options_.generate_timeout_s, options_.api_key,
+                      stop);
     if (!reply.ok()) return reply.error();
     Part part;
     try {
@@ -225,7 +226,8 @@ Result<Peers::Reply> Peers::chat(const GroupSpec& group, const std::string& requ
   if (sampling.top_k > 0) body["top_k"] = sampling.top_k;
   if (sampling.min_p > 0) body["min_p"] = sampling.min_p;
   if (!group.options.enable_thinking) body["chat_template_kwargs"] = {{"enable_thinking", false}};
-  auto reply = call("chat " + request_id, request_id, url, body, options_.generate_timeout_s, options_.chat_api_key, stop);
+  auto reply = call("chat " + request_id, request_id, url, body, options_.generate_timeout_s, options_.chat_api_key,
+                    stop);
   if (!reply.ok()) return reply.error();
   try {
     return chat_reply_from_json(*reply, url);

@@ -27,8 +27,8 @@ class ModelNew(torch.nn.Module):
 """
 PROFILE = {
     "kernels": [
-        {"name": "kernel", "registers": 32, "spilled_bytes": 0, "shared": 0, "warps": 4, "occupancy": 0.75, "share": 0.9,
-         "ms": 0.021}
+        {"name": "kernel", "registers": 32, "spilled_bytes": 0, "shared": 0, "warps": 4, "occupancy": 0.75,
+         "share": 0.9, "ms": 0.021}
     ],
     "torch_share": 0.1, "floor_ms": 0.015, "bytes_per_s": 2.1e12, "peak_bytes_per_s": 3.35e12, "flops_per_s": 1e11,
     "peak_flops_per_s": 6.7e13, "baselines": {"eager": 0.04}, "clock_mhz": 1980, "power_w": 500, "temperature": 50,
@@ -126,11 +126,20 @@ def samples(step, rng):
             message = "The kernel does not compile: name 'tl' is not defined"
             turns = [turn(reward=-0.1, begun=begun, correct=False, compiled=False, diagnostics="NameError: tl")]
             turns[0]["feedback"] = message
-            turns.append(turn(formula="tl.abs(x)", reward=0.3, begun=begun + 2, correct=False, diagnostics="worst at [3]"))
+            turns.append(
+                turn(formula="tl.abs(x)", reward=0.3, begun=begun + 2, correct=False, diagnostics="worst at [3]")
+            )
         elif draw < 0.6 - step / 4000:
             doubt = {"name": "trivial_reference", "cheat": False, "evidence": "the output is constant"}
             turns = [
-                turn("tl.abs(x)", reward=0.3, begun=begun, correct=False, feedback="It is wrong at [3, 17].", flags=[doubt]),
+                turn(
+                    "tl.abs(x)",
+                    reward=0.3,
+                    begun=begun,
+                    correct=False,
+                    feedback="It is wrong at [3, 17].",
+                    flags=[doubt],
+                ),
                 turn(reward=0.8, begun=begun + 2, speedup=1.3, profile=PROFILE),
             ]
         else:
@@ -153,7 +162,7 @@ def write_run(folder, steps=60, seed=1, temperature=1.0, repeat=1, **status):
         for step in range(1, steps + 1):
             for one in samples(step, rng):
                 text = json.dumps(one) + "\n"
-                file.writelines(text.replace(".0\"", f".{n}\"", 1) for n in range(repeat))
+                file.writelines(text.replace('.0"', f'.{n}"', 1) for n in range(repeat))
     (folder / "problems.jsonl").write_text("".join(json.dumps({"id": p, "source": SOURCE}) + "\n" for p in PROBLEMS))
     (folder / "recipe.yaml").write_text(RECIPE.format(name=folder.name, seed=seed, temperature=temperature))
     (folder / "origin.json").write_text(json.dumps({"commit": "1c7bc99", "machine": {"cpus": 2}}))

@@ -1,6 +1,7 @@
 """Reports, comparisons and traces of runs, through the program; a trace's collector is a stand-in."""
 
 import http.server
+import itertools
 import json
 import os
 import pathlib
@@ -8,8 +9,9 @@ import socket
 import subprocess
 import threading
 
-import made_runs
 import pytest
+
+import made_runs
 
 ROOT = pathlib.Path(os.environ.get("TRITONFORGE_ROOT", pathlib.Path(__file__).resolve().parents[2]))
 BINARY = os.environ.get("TRITONFORGE_BINARY", str(ROOT / "build/tritonforge"))
@@ -58,10 +60,16 @@ def test_report_of_a_bench_and_of_a_data_build(tmp_path):
     assert "<title>bench</title>" in (tmp_path / "run.html").read_text()
     data = tmp_path / "data"
     data.mkdir()
-    (data / "card.json").write_text(
-        json.dumps({"name": "pairs", "seed": 1, "stages": [{"name": "filter", "in": 4, "kept": 3, "dropped": {"too long": 1},
-                    "repaired": {}}], "splits": {}, "families": {"pool": 3}, "licences": {"MIT": 3}, "inputs": {}, "outputs": {}})
-    )  # fmt: skip
+    stage = {"name": "filter", "in": 4, "kept": 3, "dropped": {"too long": 1}, "repaired": {}}
+    card = {
+        "name": "pairs",
+        "seed": 1,
+        "stages": [stage],
+        "splits": {},
+        "families": {"pool": 3},
+        "licences": {"MIT": 3},
+    }
+    (data / "card.json").write_text(json.dumps(card | {"inputs": {}, "outputs": {}}))
     tritonforge("report", data, "--output", tmp_path / "data.html")
     assert "3 of 4 rows kept" in (tmp_path / "data.html").read_text()
 
@@ -82,14 +90,14 @@ def test_a_trace_has_steps_parts_trajectories_and_requests(runs, tmp_path):
         tracks.setdefault(event["tid"], []).append(event)
     for track in tracks.values():
         track.sort(key=lambda e: e["ts"])
-        assert all(a["ts"] + a["dur"] <= b["ts"] + 1 for a, b in zip(track, track[1:], strict=False))
+        assert all(a["ts"] + a["dur"] <= b["ts"] + 1 for a, b in itertools.pairwise(track))
     assert len(tracks) > 1
 
 
 class Collector(http.server.BaseHTTPRequestHandler):
     bodies = []  # noqa: RUF012
 
-    def do_POST(self):  # noqa: N802
+    def do_POST(self):
         assert self.path == "/v1/traces" and self.headers["content-type"] == "application/json"
         self.bodies.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
         self.send_response(200)

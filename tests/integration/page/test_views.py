@@ -4,9 +4,10 @@ import json
 import subprocess
 import time
 
-import made_runs
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+
+import made_runs
 from conftest import BINARY
 
 VIEWS = ["overview", "curves", "timeline", "trajectories", "problems", "flags", "about"]
@@ -70,7 +71,9 @@ def test_a_dead_run_says_so_and_shows_no_load(visit):
 
 def test_roles_are_the_diagram_with_their_load(visit, update_status):
     page = visit("/overview?run=first")
-    card = {name: text(page, f'[data-role="{name}"]') for name in ("engine-0", "engine-1", "evaluator", "buffer", "trainer")}
+    card = {
+        name: text(page, f'[data-role="{name}"]') for name in ("engine-0", "engine-1", "evaluator", "buffer", "trainer")
+    }
     assert "green" in card["engine-0"] and "version 60" in card["engine-0"] and "66.0 %" in card["engine-0"]
     assert "version 59" in card["engine-1"] and "13 running, 3 waiting" in card["engine-1"]
     assert "yellow" in card["evaluator"] and "4 of 4 busy" in card["evaluator"] and "14 waiting" in card["evaluator"]

@@ -151,7 +151,8 @@ TEST(TrajectoryIndex, FindsFiltersAndAddsUpWhatIsThere) {
   const fs::path file = folder.path() / "trajectories.jsonl";
   TrajectoryIndex index(file);
   EXPECT_FALSE(index.read());
-  append(file, line_of("a", "relu", 1, false) + "not json\n" + line_of("b", "relu", 9, true) + line_of("c", "sum", 9, true, true));
+  append(file, line_of("a", "relu", 1, false) + "not json\n" + line_of("b", "relu", 9, true) +
+                   line_of("c", "sum", 9, true, true));
   append(file, line_of("d", "sum", 10, true).substr(0, 40));  // a line that is still being written waits
   while (index.read()) {}
   EXPECT_EQ(index.size(), 3u);
@@ -227,10 +228,11 @@ TEST(Report, ABrowserShowsItAndRunsNothingOfIt) {
                                                        .dump() +
                                                    "\n");
   write_file_atomic(folder.path() / "report.html", report_html(folder.path()));
-  const auto shown = run_command({"chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-logging",
-                                  "--log-level=3", "--user-data-dir=" + (folder.path() / "profile").string(),
-                                  "--dump-dom", "file://" + (folder.path() / "report.html").string() + "#/trajectories?index=3"},
-                                 120);
+  const auto shown = run_command(
+      {"chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-logging", "--log-level=3",
+       "--user-data-dir=" + (folder.path() / "profile").string(), "--dump-dom",
+       "file://" + (folder.path() / "report.html").string() + "#/trajectories?index=3"},
+      120);
   ASSERT_EQ(shown.exit_code, 0);
   EXPECT_THAT(shown.output, HasSubstr("<title>quickstart-seed1 – TritonForge</title>"));
   EXPECT_THAT(shown.output, Not(HasSubstr("<img")));

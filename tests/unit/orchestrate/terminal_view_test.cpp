@@ -77,7 +77,8 @@ TEST(Pace, TheFirstUnitDoesNotCountAndTheUnitUnderWayDoes) {
 
 // Seconds of the steps of real runs (two cores, no GPU, models/tiny-base; how they were taken is in the file).
 TEST(Pace, AfterATenthOfAStageTheTimeLeftIsWithinAFifthOfWhatItWas) {
-  const Json recorded = parse_json(read_file(fs::path(TF_SOURCE_DIR) / "tests/data/step_times.json"), "step_times.json");
+  const Json recorded = parse_json(read_file(fs::path(TF_SOURCE_DIR) / "tests/data/step_times.json"),
+                                   "step_times.json");
   ASSERT_GE(recorded["stages"].size(), 2u);
   for (const auto& [stage, times] : recorded["stages"].items()) {
     const auto seconds = times.get<std::vector<double>>();

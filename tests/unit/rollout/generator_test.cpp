@@ -289,7 +289,7 @@ class MemoryKeeper : public TurnKeeper {
 };
 
 Json without_times(Trajectory trajectory) {
-  for (Turn& turn : trajectory.turns) turn.generate_s = turn.evaluate_s = 0;
+  for (Turn& turn : trajectory.turns) turn.generate_s = turn.evaluate_s = turn.generate_begun = turn.evaluate_begun = 0;
   return to_json(trajectory);
 }
 
