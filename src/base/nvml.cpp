@@ -2,7 +2,9 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <array>
+#include <fstream>
 #include <utility>
 
 namespace tritonforge {
@@ -15,6 +17,11 @@ struct Nvml {
   int (*power)(void*, unsigned*) = nullptr;
   int (*temperature)(void*, int, unsigned*) = nullptr;
   int (*reasons)(void*, unsigned long long*) = nullptr;
+  int (*count)(unsigned*) = nullptr;
+  int (*by_index)(unsigned, void**) = nullptr;
+  int (*name)(void*, char*, unsigned) = nullptr;
+  int (*utilization)(void*, unsigned*) = nullptr;       // {gpu, memory}, percent
+  int (*memory)(void*, unsigned long long*) = nullptr;  // {total, free, used}, bytes
   bool usable = false;
 };
 
@@ -30,7 +37,11 @@ const Nvml& nvml() {
     found.usable = take(found.init, "nvmlInit_v2") && take(found.by_uuid, "nvmlDeviceGetHandleByUUID") &&
                    take(found.clock, "nvmlDeviceGetClockInfo") && take(found.power, "nvmlDeviceGetPowerUsage") &&
                    take(found.temperature, "nvmlDeviceGetTemperature") &&
-                   take(found.reasons, "nvmlDeviceGetCurrentClocksThrottleReasons") && found.init() == 0;
+                   take(found.reasons, "nvmlDeviceGetCurrentClocksThrottleReasons") &&
+                   take(found.count, "nvmlDeviceGetCount_v2") &&
+                   take(found.by_index, "nvmlDeviceGetHandleByIndex_v2") && take(found.name, "nvmlDeviceGetName") &&
+                   take(found.utilization, "nvmlDeviceGetUtilizationRates") &&
+                   take(found.memory, "nvmlDeviceGetMemoryInfo") && found.init() == 0;
     return found;
   }();
   return opened;
@@ -69,6 +80,55 @@ std::optional<GpuState> gpu_state(const std::string& uuid) {
                   .power_w = milliwatts / 1e3,
                   .temperature = static_cast<double>(degrees),
                   .throttled = throttle_reasons(reasons)};
+}
+
+namespace {
+
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+
+void add_nvidia(std::vector<GpuLoad>& loads) {
+  const Nvml& api = nvml();
+  unsigned count = 0;
+  if (!api.usable || api.count(&count) != 0) return;
+  for (unsigned index = 0; index < count; ++index) {
+    void* device = nullptr;
+    std::array<char, 96> name{};
+    std::array<unsigned, 2> percent{};
+    std::array<unsigned long long, 3> bytes{};
+    if (api.by_index(index, &device) != 0 || api.memory(device, bytes.data()) != 0) continue;
+    api.name(device, name.data(), name.size());
+    api.utilization(device, percent.data());
+    loads.push_back(
+        {name.data(), percent[0] / 100.0, static_cast<double>(bytes[2]) / kGiB, static_cast<double>(bytes[0]) / kGiB});
+  }
+}
+
+std::optional<double> number_in(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  double value = 0;
+  return stream >> value ? std::optional(value) : std::nullopt;
+}
+
+// amdgpu shows each card's load as files: cardN/device/gpu_busy_percent, mem_info_vram_{used,total}.
+void add_amd(const std::filesystem::path& folder, std::vector<GpuLoad>& loads) {
+  std::error_code none;
+  std::vector<std::filesystem::path> cards;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, none)) cards.push_back(entry.path() / "device");
+  std::sort(cards.begin(), cards.end());
+  for (const auto& card : cards) {
+    const auto busy = number_in(card / "gpu_busy_percent"), used = number_in(card / "mem_info_vram_used"),
+               total = number_in(card / "mem_info_vram_total");
+    if (busy && used && total && *total > 0) loads.push_back({"AMD", *busy / 100, *used / kGiB, *total / kGiB});
+  }
+}
+
+}  // namespace
+
+std::vector<GpuLoad> gpu_loads(const std::filesystem::path& amd) {
+  std::vector<GpuLoad> loads;
+  add_nvidia(loads);
+  add_amd(amd, loads);
+  return loads;
 }
 
 }  // namespace tritonforge

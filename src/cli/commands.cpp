@@ -83,6 +83,8 @@ int run(int argc, char** argv) {
   add_tokenize_command(app);
   add_convert_command(app);
   add_report_command(app);
+  add_compare_command(app);
+  add_trace_command(app);
   add_track_command(app);
   add_serve_command(app);
   add_model_command(app);

@@ -21,6 +21,8 @@ void add_manual_command(CLI::App& app);
 void add_model_command(CLI::App& app);
 void add_plan_command(CLI::App& app);
 void add_report_command(CLI::App& app);
+void add_compare_command(CLI::App& app);
+void add_trace_command(CLI::App& app);
 void add_run_command(CLI::App& app);
 void add_score_command(CLI::App& app);
 void add_submit_command(CLI::App& app);

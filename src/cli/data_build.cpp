@@ -63,7 +63,7 @@ class Judges {
     const size_t first = next_++;
     Result<Verdict> verdict = Error(ErrorKind::kUnavailable, "there is no evaluator");
     for (size_t i = 0; i < peers_.size() && !verdict.ok(); ++i)
-      verdict = peers_[(first + i) % peers_.size()]->evaluate(group, candidate, {});
+      verdict = peers_[(first + i) % peers_.size()]->evaluate(group, fmt::format("row-{}", first), candidate, {});
     return verdict;
   }
 
@@ -152,10 +152,15 @@ void show(const ShowFlags& flags) {
 
 }  // namespace
 
+std::string data_build_page(const fs::path& folder) {
+  const fs::path file = folder / "card.json";
+  return orchestrate::data_page(parse_json(read_file(file), file.string()), sample_rows(folder));
+}
+
 void print_card(const std::string& folder, bool json, const std::string& page) {
   const std::string file = fs::path(folder) / "card.json";
   const Json card = parse_json(read_file(file), file);
-  if (!page.empty()) write_file_atomic(page, orchestrate::data_page(card, sample_rows(folder)));
+  if (!page.empty()) write_file_atomic(page, data_build_page(folder));
   if (json) fmt::print("{}\n", card.dump());
   else fmt::print("{}", dataset::card_text(card));
 }

@@ -10,23 +10,26 @@ namespace tritonforge::cli {
 namespace {
 
 struct DashboardFlags {
-  fs::path run;
+  fs::path run, runs;
   net::ServerOptions http{.port = 8080};
 
   template <typename V>
   void describe(V& v) {
-    v("run", run, required(), "the run's folder");
+    v("run", run, "the run's folder");
+    v("runs", runs, "in its place, a folder of runs: an index with search, and comparisons");
     v.part(http);
   }
 };
 
 void serve_dashboard(const DashboardFlags& flags) {
+  if (flags.run.empty() == flags.runs.empty())
+    fail(ErrorKind::kUsage, "serve dashboard: name a run (--run) or a folder of runs (--runs)");
   log::start("dashboard");
   SignalWaiter signals;
-  dashboard::RunFolder folder(flags.run);
-  dashboard::DashboardServer server(folder, flags.http);
+  dashboard::RunList runs(flags.run.empty() ? flags.runs : flags.run, /*many=*/flags.run.empty());
+  dashboard::DashboardServer server(runs, flags.http);
   server.start();
-  log::info("dashboard of {} on {}", flags.run.string(), server.url());
+  log::info("dashboard of {} on {}", runs.path().string(), server.url());
   signals.block();
   server.stop();
 }
@@ -34,10 +37,12 @@ void serve_dashboard(const DashboardFlags& flags) {
 }  // namespace
 
 void add_serve_dashboard_command(CLI::App& serve) {
-  auto* command = serve.add_subcommand("dashboard", "the page of a run: states, curves, results, trajectories");
+  auto* command = serve.add_subcommand("dashboard", "the page of a run, or of a folder of runs");
   auto flags = std::make_shared<DashboardFlags>();
   add_flags(*command, *flags);
-  command->footer("example: tritonforge serve dashboard --run runs/quickstart --port 8080");
+  command->footer(
+      "examples: tritonforge serve dashboard --run runs/quickstart --port 8080\n"
+      "          tritonforge serve dashboard --runs runs");
   command->callback([flags] { serve_dashboard(*flags); });
 }
 

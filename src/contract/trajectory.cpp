@@ -47,18 +47,25 @@ Turn transcript_turn(const Json& json, const std::string& where) {
   turn.status = parse_status(require<std::string>(json, "status", where), where);
   turn.generate_s = optional_field<double>(json, "generate_s", 0, where);
   turn.evaluate_s = optional_field<double>(json, "evaluate_s", 0, where);
+  turn.generate_begun = optional_field<double>(json, "generate_begun", 0, where);
+  turn.evaluate_begun = optional_field<double>(json, "evaluate_begun", 0, where);
+  turn.feedback = optional_field<std::string>(json, "feedback", "", where);
   return turn;
 }
 
 Json transcript_json(const Turn& turn) {
   TF_CHECK(std::isfinite(turn.reward), "turn reward is {}", turn.reward);
-  return Json{{"text", turn.text},
-              {"code", turn.code},
-              {"verdict", to_json(turn.verdict)},
-              {"reward", turn.reward},
-              {"status", std::string(name_of(turn.status))},
-              {"generate_s", turn.generate_s},
-              {"evaluate_s", turn.evaluate_s}};
+  Json json = {{"text", turn.text},
+               {"code", turn.code},
+               {"verdict", to_json(turn.verdict)},
+               {"reward", turn.reward},
+               {"status", std::string(name_of(turn.status))},
+               {"generate_s", turn.generate_s},
+               {"evaluate_s", turn.evaluate_s}};
+  if (turn.generate_begun > 0) json["generate_begun"] = turn.generate_begun;
+  if (turn.evaluate_begun > 0) json["evaluate_begun"] = turn.evaluate_begun;
+  if (!turn.feedback.empty()) json["feedback"] = turn.feedback;
+  return json;
 }
 
 // The trajectory with each turn written, or read, by `turn`.

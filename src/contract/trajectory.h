@@ -22,6 +22,10 @@ struct Turn {
   double reward = 0;
   TurnStatus status = TurnStatus::kFailed;  // failed: no verdict or no completion; it carries no loss
   double generate_s = 0, evaluate_s = 0;
+  // For people: when its requests began (Unix seconds; 0: there was none, or nobody wrote it down), and what the model
+  // was told of this turn before the next ("": there is no next).
+  double generate_begun = 0, evaluate_begun = 0;
+  std::string feedback;
 };
 
 struct Trajectory {

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "dashboard/run_folder.h"
+#include "tracking/figures.h"
 
 namespace tritonforge::dashboard {
 namespace {
@@ -40,6 +41,25 @@ std::string inert_json(const Json& data) {
 
 }  // namespace
 
+Json figure_help() {
+  Json help = Json::object();
+  for (const tracking::FigureName& name : tracking::figure_names()) {
+    if (!name.figure.empty()) help[std::string(name.figure)] = name.help;
+  }
+  return help;
+}
+
+std::string_view page_script() {
+  static const std::string script = [] {
+    std::string all;
+    for (const auto part : {web_basics_js, web_source_js, web_charts_js, web_live_js, web_timeline_js,
+                            web_trajectories_js, web_problems_js, web_runs_js, web_app_js})
+      all += part;
+    return all;
+  }();
+  return script;
+}
+
 std::string content_security_policy() {
   return "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; "
          "form-action 'none'; frame-ancestors 'none'";
@@ -50,22 +70,24 @@ std::string self_contained_page(const Json& data) {
   const std::string policy = fmt::format(
       "default-src 'none'; script-src 'sha256-{}'; style-src 'sha256-{}'; img-src data:; base-uri 'none'; form-action "
       "'none'",
-      sha256_base64(web_app_js), sha256_base64(web_style_css));
+      sha256_base64(page_script()), sha256_base64(web_style_css));
   replace(page, "<link rel=\"stylesheet\" href=\"style.css\">",
           fmt::format("<meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n<style>{}</style>", policy,
                       web_style_css));
   replace(page, "<script src=\"app.js\" defer></script>",
           fmt::format("<script type=\"application/json\" id=\"inline-data\">{}</script>\n<script>{}</script>",
-                      inert_json(data), web_app_js));
+                      inert_json(data), page_script()));
   return page;
 }
 
 std::string report_html(const fs::path& run, size_t trajectories) {
-  if (!fs::exists(run / "recipe.yaml") && !fs::exists(run / "status.json"))
+  if (!is_run(run))
     fail(ErrorKind::kNotFound, "no run in {}: it has neither recipe.yaml nor status.json", run.string());
   RunFolder folder(run);
-  folder.poll();
-  return self_contained_page(folder.snapshot(trajectories));
+  while (folder.poll().more) {}
+  Json data = folder.snapshot(trajectories);
+  data["figures"] = figure_help();
+  return self_contained_page(data);
 }
 
 }  // namespace tritonforge::dashboard

@@ -6,12 +6,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "base/log.h"
+#include "dashboard/compare.h"
 #include "dashboard/page.h"
 #include "tracking/figures.h"
 
@@ -33,6 +36,12 @@ net::Response page_part(std::string_view text, const std::string& type) {
   return response;
 }
 
+net::Response api_reply(const Json& value) {
+  net::Response response = net::Response::json(value);
+  response.headers = {{"cache-control", "no-store"}, {"x-content-type-options", "nosniff"}};
+  return response;
+}
+
 // Name and help of every figure that a step may have, as Prometheus gets it (docs/metrics.md).
 std::map<std::string, std::string> run_metrics() {
   std::map<std::string, std::string> help = {
@@ -50,42 +59,92 @@ std::map<std::string, std::string> run_metrics() {
   return help;
 }
 
-size_t limit_of(const net::Request& request) {
-  const auto found = request.query.find("limit");
-  if (found == request.query.end()) return 20;
-  size_t limit = 0;
-  const auto& text = found->second;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), limit);
-  if (error != std::errc() || end != text.data() + text.size())
-    fail(ErrorKind::kUsage, "limit: '{}' is not a number", text);
-  return std::min(limit, RunFolder::kKeptTrajectories);
+std::string text_of(const net::Request& request, const char* key) {
+  const auto found = request.query.find(key);
+  return found == request.query.end() ? "" : found->second;
 }
+
+std::optional<int64_t> number_of(const net::Request& request, const char* key) {
+  const std::string text = text_of(request, key);
+  if (text.empty()) return std::nullopt;
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size())
+    fail(ErrorKind::kUsage, "{}: '{}' is not a number", key, text);
+  return value;
+}
+
+size_t count_of(const net::Request& request, const char* key, size_t fallback) {
+  const int64_t value = number_of(request, key).value_or(static_cast<int64_t>(fallback));
+  if (value < 0) fail(ErrorKind::kUsage, "{} must be at least 0, not {}", key, value);
+  return static_cast<size_t>(value);
+}
+
+TrajectoryQuery query_of(const net::Request& request) {
+  TrajectoryQuery query;
+  query.search = text_of(request, "search");
+  query.problem = text_of(request, "problem");
+  query.flag = text_of(request, "flag");
+  query.outcome = optional_from_name<Outcome>(text_of(request, "outcome"), "outcome");
+  query.first_step = number_of(request, "first_step");
+  query.last_step = number_of(request, "last_step");
+  query.turns = number_of(request, "turns");
+  query.order = optional_from_name<TrajectoryOrder>(text_of(request, "order"), "order").value_or(query.order);
+  query.offset = count_of(request, "offset", 0);
+  query.limit = count_of(request, "limit", query.limit);
+  return query;
+}
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> parts;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    if (end > at) parts.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return parts;
+}
+
+struct Listener {
+  std::string run;
+  net::ResponderPtr reply;
+};
 
 }  // namespace
 
 struct DashboardServer::Impl {
-  Impl(RunFolder& the_folder, net::ServerOptions options) : folder(the_folder), server(std::move(options)) {
+  Impl(RunList& the_runs, net::ServerOptions options) : runs(the_runs), server(std::move(options)) {
     inotify = ::inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-    wake = ::eventfd(0, EFD_CLOEXEC);
-    constexpr uint32_t kEvents = IN_MODIFY | IN_CLOSE_WRITE | IN_MOVED_TO | IN_CREATE;
-    if (inotify < 0 || wake < 0 || ::inotify_add_watch(inotify, folder.path().c_str(), kEvents) < 0)
-      fail(ErrorKind::kUnavailable, "cannot watch {}: {}", folder.path().string(), std::strerror(errno));
+    wake = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (inotify < 0 || wake < 0) fail(ErrorKind::kUnavailable, "cannot watch files: {}", std::strerror(errno));
+    if (!runs.many()) open("");
     add_routes();
   }
   ~Impl() {
     ::close(inotify);
     ::close(wake);
   }
+  RunFolder& open(const std::string& name);
   void add_routes();
+  void add_run_routes();
   void watch(std::stop_token stop);
-  void look();
-  void broadcast(const std::string& text);
-  void set_run_metrics();
-  Json targets() const;
+  bool look();
+  void ring() const;
+  void send(const std::string& run, const std::string& text);
+  void set_run_metrics(const RunFolder& folder);
+  static Json targets(const RunFolder& folder);
+  Json compare(const std::vector<std::string>& names);
 
-  std::mutex mutex;  // folder and listeners
-  RunFolder& folder;
-  std::vector<net::ResponderPtr> listeners;
+  std::mutex mutex;              // runs and listeners
+  std::atomic<int> requests{0};  // that wait for it: they come before the next slice of a long file
+  [[nodiscard]] std::unique_lock<std::mutex> enter() {
+    ++requests;
+    std::unique_lock lock(mutex);
+    if (--requests == 0) requests.notify_all();
+    return lock;
+  }
+  RunList& runs;
+  std::vector<Listener> listeners;
   net::Metrics metrics{"dashboard", {{"listeners", "pages that follow /api/events"}}};
   net::Metrics run{"run", run_metrics()};
   int inotify = -1, wake = -1;
@@ -93,12 +152,31 @@ struct DashboardServer::Impl {
   std::jthread watcher;
 };
 
-void DashboardServer::Impl::broadcast(const std::string& text) {
-  std::erase_if(listeners, [&](const auto& listener) { return !listener->write(text); });
+// From its first request on a run is followed: its files as they are now, then the rest of its trajectories and what
+// comes, by the watcher.
+RunFolder& DashboardServer::Impl::open(const std::string& name) {
+  bool opened = false;
+  RunFolder& folder = runs.open(name, &opened);
+  if (!opened) return folder;
+  constexpr uint32_t kEvents = IN_MODIFY | IN_CLOSE_WRITE | IN_MOVED_TO | IN_CREATE;
+  if (::inotify_add_watch(inotify, folder.path().c_str(), kEvents) < 0)
+    fail(ErrorKind::kUnavailable, "cannot watch {}: {}", folder.path().string(), std::strerror(errno));
+  if (folder.poll().more) ring();
+  return folder;
 }
 
-// What the run's folder says now. Steps are in the order of their stages: the last one of each stage stays.
-void DashboardServer::Impl::set_run_metrics() {
+void DashboardServer::Impl::ring() const {
+  const uint64_t one = 1;
+  if (::write(wake, &one, sizeof one) != sizeof one) log::error("dashboard: cannot wake its watcher");
+}
+
+void DashboardServer::Impl::send(const std::string& run, const std::string& text) {
+  std::erase_if(listeners,
+                [&](const Listener& one) { return (run.empty() || one.run == run) && !one.reply->write(text); });
+}
+
+// What the run's folder says now: the last step of each stage.
+void DashboardServer::Impl::set_run_metrics(const RunFolder& folder) {
   const Json& status = folder.status();
   for (const Json& role : status.value("roles", Json::array())) {
     const std::string label = fmt::format("{{role=\"{}\"}}", role.value("name", ""));
@@ -111,18 +189,16 @@ void DashboardServer::Impl::set_run_metrics() {
   if (const double total = progress.value("total", 0.0); total > 0)
     run.set("progress", progress.value("done", 0.0) / total);
   const std::string prefix = tracking::prometheus_name("");
-  std::map<std::string, const Json*> last;
-  for (const Json& step : folder.steps()) last[step.value("stage", "")] = &step;
-  for (const auto& [stage, step] : last) {
-    const tracking::Point point = tracking::point_of_step(*step);
-    run.set(fmt::format("step{{stage=\"{}\"}}", stage), static_cast<double>(point.step));
-    run.set(fmt::format("step_time_seconds{{stage=\"{}\"}}", stage), point.time);
+  for (const auto& [name, stage] : folder.curves().stages()) {
+    const tracking::Point point = tracking::point_of_step(stage.last);
+    run.set(fmt::format("step{{stage=\"{}\"}}", name), static_cast<double>(point.step));
+    run.set(fmt::format("step_time_seconds{{stage=\"{}\"}}", name), point.time);
     for (const auto& [key, value] : point.values) run.set(tracking::prometheus_name(key).substr(prefix.size()), value);
   }
 }
 
 // The form of Prometheus' http_sd_configs: every role of the run, and this dashboard.
-Json DashboardServer::Impl::targets() const {
+Json DashboardServer::Impl::targets(const RunFolder& folder) {
   Json groups = Json::array();
   const std::string name = folder.status().value("run", "");
   for (const Json& role : folder.status().value("roles", Json::array())) {
@@ -134,78 +210,124 @@ Json DashboardServer::Impl::targets() const {
   return groups;
 }
 
-void DashboardServer::Impl::look() {
+Json DashboardServer::Impl::compare(const std::vector<std::string>& names) {
+  constexpr size_t kMostCompared = 8;
+  if (names.empty() || names.size() > kMostCompared)
+    fail(ErrorKind::kUsage, "runs: name 1 to {} of them, not {}", kMostCompared, names.size());
+  std::vector<const RunFolder*> folders;
+  for (const std::string& name : names) folders.push_back(&open(name));
+  Json comparison = compare_runs(folders, names);
+  for (const RunFolder* folder : folders)
+    comparison["curves"].push_back(folder->curves().to_json(RunFolder::kMostPoints));
+  return comparison;
+}
+
+// True while there is more to read.
+bool DashboardServer::Impl::look() {
   const std::lock_guard lock(mutex);
-  const auto news = folder.poll();
-  if (news.status) broadcast(event("status", folder.status()));
-  if (news.result) broadcast(event("result", folder.result()));
-  for (const auto& step : news.steps) broadcast(event("step", step));
-  for (const auto& trajectory : news.trajectories) broadcast(event("trajectory", trajectory));
+  bool more = false;
+  for (const auto& [name, folder] : runs.open_runs()) {
+    const auto news = folder->poll();
+    more |= news.more;
+    if (news.status) send(name, event("status", folder->status()));
+    if (news.result) send(name, event("result", folder->result()));
+    for (const auto& step : news.steps) send(name, event("step", step));
+    if (news.trajectories) send(name, event("trajectories", {{"total", folder->trajectories().size()}}));
+  }
+  return more;
 }
 
 void DashboardServer::Impl::watch(std::stop_token stop) {
-  const std::stop_callback ring(stop, [this] {
-    const uint64_t one = 1;
-    if (::write(wake, &one, sizeof one) != sizeof one) log::error("dashboard: cannot wake its watcher");
-  });
+  const std::stop_callback on_stop(stop, [this] { ring(); });
+  bool more = false;
   while (!stop.stop_requested()) {
     pollfd waiting[2] = {{inotify, POLLIN, 0}, {wake, POLLIN, 0}};
-    const int ready = ::poll(waiting, 2, kHeartbeat_ms);
+    const int ready = ::poll(waiting, 2, more ? 0 : kHeartbeat_ms);
     char buffer[16384];
     while (::read(inotify, buffer, sizeof buffer) > 0) {}
+    while (::read(wake, buffer, sizeof buffer) > 0) {}
+    for (int waiting = requests; waiting > 0; waiting = requests) requests.wait(waiting);
     try {
-      look();
+      more = look();
     } catch (const Error& error) {
       log::warn("dashboard: {}", error.what());  // a file that went between seeing and reading it; the next look tells
     }
-    if (ready == 0) {
+    if (ready == 0 && !more) {
       const std::lock_guard lock(mutex);
-      broadcast(": still here\n\n");
+      send("", ": still here\n\n");
     }
   }
 }
 
-void DashboardServer::Impl::add_routes() {
-  server.route("GET", "/", [](const net::Request&) { return page_part(web_index_html, "text/html; charset=utf-8"); });
-  server.route("GET", "/style.css",
-               [](const net::Request&) { return page_part(web_style_css, "text/css; charset=utf-8"); });
-  server.route("GET", "/app.js",
-               [](const net::Request&) { return page_part(web_app_js, "text/javascript; charset=utf-8"); });
-  const auto api = [this](const std::string& path, std::function<Json(const net::Request&)> value) {
+void DashboardServer::Impl::add_run_routes() {
+  const auto api = [this](const std::string& path, std::function<Json(RunFolder&, const net::Request&)> value) {
     server.route("GET", path, [this, value](const net::Request& request) {
-      const std::lock_guard lock(mutex);
-      net::Response response = net::Response::json(value(request));
-      response.headers = {{"cache-control", "no-store"}, {"x-content-type-options", "nosniff"}};
-      return response;
+      const auto lock = enter();
+      return api_reply(value(open(text_of(request, "run")), request));
     });
   };
-  api("/api/status", [this](const net::Request&) { return folder.status(); });
-  api("/api/steps", [this](const net::Request&) { return Json(folder.steps()); });
+  using Request = net::Request;
+  api("/api/status", [](RunFolder& run, const Request&) { return run.status(); });
+  api("/api/result", [](RunFolder& run, const Request&) { return run.result(); });
+  api("/api/curves", [](RunFolder& run, const Request& request) {
+    return run.curves().to_json(std::clamp<size_t>(count_of(request, "points", RunFolder::kMostPoints), 2, 100000));
+  });
   api("/api/trajectories",
-      [this](const net::Request& request) { return Json(folder.trajectories(limit_of(request))); });
-  api("/api/targets", [this](const net::Request&) { return targets(); });
-  api("/api/result", [this](const net::Request&) { return folder.result(); });
+      [](RunFolder& run, const Request& request) { return run.trajectories().query(query_of(request)); });
+  api("/api/trajectory",
+      [](RunFolder& run, const Request& request) { return run.trajectories().at(count_of(request, "index", 0)); });
+  api("/api/problems", [](RunFolder& run, const Request& request) {
+    return run.trajectories().problems(text_of(request, "search"), count_of(request, "offset", 0),
+                                       count_of(request, "limit", 50));
+  });
+  api("/api/problem", [](RunFolder& run, const Request& request) { return run.problem(text_of(request, "id")); });
+  api("/api/flags", [](RunFolder& run, const Request&) { return run.trajectories().flags(); });
+  api("/api/about", [](RunFolder& run, const Request&) { return run.about(); });
+  api("/api/log", [](RunFolder& run, const Request& request) { return run.log_tail(text_of(request, "role")); });
+  api("/api/targets", [](RunFolder& run, const Request&) { return targets(run); });
+}
+
+void DashboardServer::Impl::add_routes() {
+  const auto part = [this](const std::string& path, std::string_view text, const std::string& type) {
+    server.route("GET", path, [text, type](const net::Request&) { return page_part(text, type); });
+  };
+  part("/", web_index_html, "text/html; charset=utf-8");
+  part("/style.css", web_style_css, "text/css; charset=utf-8");
+  part("/app.js", page_script(), "text/javascript; charset=utf-8");
+  add_run_routes();
+  server.route("GET", "/api/figures", [](const net::Request&) { return api_reply(figure_help()); });
+  server.route("GET", "/api/runs", [this](const net::Request&) {
+    const auto lock = enter();
+    return api_reply({{"many", runs.many()}, {"runs", runs.index()}});
+  });
+  server.route("GET", "/api/compare", [this](const net::Request& request) {
+    const auto lock = enter();
+    return api_reply(compare(split(text_of(request, "runs"))));
+  });
   server.route("GET", "/health", [this](const net::Request&) {
-    return net::health_reply(net::Colour::kGreen, "dashboard", folder.path().string());
+    return net::health_reply(net::Colour::kGreen, "dashboard", runs.path().string());
   });
   server.route("GET", "/metrics", [this](const net::Request&) {
-    const std::lock_guard lock(mutex);
+    const auto lock = enter();
     metrics.set("listeners", static_cast<double>(listeners.size()));
-    set_run_metrics();
     net::Response reply = metrics.reply();
+    if (runs.many()) return reply;
+    set_run_metrics(open(""));
     reply.body += run.text();
     return reply;
   });
-  server.route_async("GET", "/api/events", [this](const net::Request&, net::ResponderPtr reply) {
+  server.route_async("GET", "/api/events", [this](const net::Request& request, net::ResponderPtr reply) {
+    const auto lock = enter();
+    const std::string name = text_of(request, "run").empty() ? runs.only() : text_of(request, "run");
+    const Json status = open(name).status();
     reply->begin_stream(200, "text/event-stream", {{"cache-control", "no-store"}});
-    const std::lock_guard lock(mutex);
-    reply->write(event("status", folder.status()));
-    listeners.push_back(std::move(reply));
+    reply->write(event("status", status));
+    listeners.push_back({name, std::move(reply)});
   });
 }
 
-DashboardServer::DashboardServer(RunFolder& folder, net::ServerOptions options)
-    : impl_(std::make_unique<Impl>(folder, std::move(options))) {}
+DashboardServer::DashboardServer(RunList& runs, net::ServerOptions options)
+    : impl_(std::make_unique<Impl>(runs, std::move(options))) {}
 DashboardServer::~DashboardServer() { stop(); }
 std::string DashboardServer::url() const { return impl_->server.url(); }
 
@@ -218,8 +340,8 @@ void DashboardServer::start() {
 void DashboardServer::stop(double grace_s) {
   impl_->watcher = {};
   {
-    const std::lock_guard lock(impl_->mutex);
-    for (const auto& listener : impl_->listeners) listener->end_stream();
+    const auto lock = impl_->enter();
+    for (const Listener& listener : impl_->listeners) listener.reply->end_stream();
     impl_->listeners.clear();
   }
   impl_->server.stop(grace_s);

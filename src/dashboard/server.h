@@ -1,17 +1,17 @@
 #pragma once
-// The dashboard's server: the page, its JSON API and its events (docs/protocols.md, "Dashboard"), over the run folder
-// that it follows while the run writes it.
+// The dashboard's server: the page, its JSON API and its events (docs/protocols.md, "Dashboard"), over the run
+// folders that it follows while runs write them.
 #include <memory>
 #include <string>
 
-#include "dashboard/run_folder.h"
+#include "dashboard/run_list.h"
 #include "net/http.h"
 
 namespace tritonforge::dashboard {
 
 class DashboardServer {
  public:
-  DashboardServer(RunFolder& folder, net::ServerOptions options);  // from here on nobody else polls the folder
+  DashboardServer(RunList& runs, net::ServerOptions options);  // from here on nobody else uses the list
   ~DashboardServer();
   void start();
   void stop(double grace_s = 2);

@@ -237,6 +237,7 @@ namespace {
 
 // Options, and whole sections, that do not decide the result.
 const std::vector<std::string> kFree = {"dashboard_port",
+                                        "rl.transcripts",
                                         "share_device",
                                         "supervisor",
                                         "tracking",

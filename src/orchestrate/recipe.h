@@ -87,7 +87,7 @@ struct ValidationSection {
 };
 
 struct RlSection {
-  int64_t steps = 20, prompts_per_step = 8, samples_per_prompt = 8, max_staleness = 0, refills = 0;
+  int64_t steps = 20, prompts_per_step = 8, samples_per_prompt = 8, max_staleness = 0, refills = 0, transcripts = 8;
   std::string algorithm = "custom";
   std::string problems;
   std::vector<int64_t> levels;
@@ -105,6 +105,8 @@ struct RlSection {
       "a paper's algorithm by name: its options, where the recipe does not set them (orchestrate/algorithms.h)");
     v("refills", refills, in(0, 64),
       "dynamic sampling: rounds in which groups that teach nothing are replaced by groups of other problems; 0 = off");
+    v("transcripts", transcripts, at_least(0),
+      "trajectories of each group that trajectories.jsonl keeps for the page; buffer.sqlite has all of them");
     v("problems", problems, "problems that RL trains on");
     v("levels", levels, at_least(0), "keep these levels; empty = all");
     v("sampling", sampling, "how tokens are drawn");

@@ -34,6 +34,11 @@ class ProblemWalk {
     }
     return picked;
   }
+  const std::string& source_of(const std::string& id) const {
+    const auto found = std::ranges::find(problems_, id, &Problem::id);
+    TF_CHECK(found != problems_.end(), "no problem {}", id);
+    return found->source;
+  }
   // For a group that is added to a step: any of them.
   const Problem* another(int64_t step, size_t index) const {
     const uint64_t draw = Rng::derive(Rng::derive(seed_, "refills"), static_cast<uint64_t>(step) * 100003 + index);
@@ -78,6 +83,7 @@ LeaseRequest lease_of_step(const RlSection& rl, int64_t step) {
   LeaseRequest request;
   request.lease_id = fmt::format("rl-step-{}", step);
   request.count = rl.prompts_per_step;
+  request.samples = rl.transcripts;
   for (int64_t i = 0; i < rl.prompts_per_step; ++i)
     request.group_ids.push_back(group_name(step, static_cast<size_t>(i)));
   return request;
@@ -154,9 +160,12 @@ class RlStepper {
                                             sum.per_trajectory(static_cast<double>(sum.compiled)));
     if (!warning.empty()) log::warn("rl step {}: {}", step, warning);
     if (step > run_.record.last_step("rl")) {  // else trained again after the trainer went back
+      std::vector<Trajectory> transcripts;
       for (const LeasedGroup& group : lease.groups) {
-        for (const Trajectory& sample : group.samples) run_.record.add_transcript(sample, step);
+        if (!group.samples.empty()) run_.record.add_problem(group.problem_id, problems_.source_of(group.problem_id));
+        transcripts.insert(transcripts.end(), group.samples.begin(), group.samples.end());
       }
+      run_.record.add_transcripts(transcripts, step);
       run_.record.add_rl_step({trained, sum, static_cast<int64_t>(lease.dropped.size()), collect_s, train_s, sync_s,
                                seconds_since(start), warning});
     }

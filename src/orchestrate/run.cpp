@@ -40,6 +40,10 @@ class StatusThread {
     std::lock_guard lock(mutex_);
     view_.line(text);
   }
+  void table(const std::vector<BenchRow>& rows) {  // on a terminal it stays in view by itself
+    std::lock_guard lock(mutex_);
+    if (!view_.keeps_table()) view_.line(format_table(rows));
+  }
 
  private:
   // A disk that takes no status is no reason to end the run: the stages say so where it matters.
@@ -57,7 +61,7 @@ class StatusThread {
     while (!stop_) {
       const auto roles = run_.supervisor.status();
       show_steps(shown);
-      view_.update(roles, run_.record.progress());
+      view_.update(roles, run_.record.progress(), run_.record.rows());
       write_status(roles);
       wake_.wait_for(lock, std::chrono::milliseconds(500));
     }
@@ -131,7 +135,7 @@ void run_stages(RunContext& run, StatusThread& status) {
     else if (stage == "rl") train_rl(run);
     else rows = measure(run, stage.substr(std::string_view("bench-").size()));
     run.record.finish_stage(stage, seconds_since(start), rows);
-    if (!rows.empty()) status.line(format_table(rows));
+    if (!rows.empty()) status.table(rows);
     const auto next = std::span(left).subspan(static_cast<size_t>(&stage - left.data()) + 1);
     status.line(fmt::format("{} done in {}{}{}", stage, format_duration(seconds_since(start)),
                             next.empty() ? "" : "; next: ", fmt::join(next, ", ")));

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/line_tail.h"
+#include "base/nvml.h"
 #include "net/retry.h"
 
 namespace tritonforge::orchestrate {
@@ -103,6 +104,8 @@ RunRecord::RunRecord(fs::path folder, bool resume)
   started_ = optional_field<double>(json, "started", started_, state.string());
   wall_s_ = require<std::map<std::string, double>>(json, "wall_s", state.string());
   for (const auto& row : require<Json>(json, "rows", state.string())) rows_.push_back(bench_row_from_json(row));
+  for (const std::string& line : LineTail(folder_ / "problems.jsonl").poll())
+    problems_.insert(parse_json(line, (folder_ / "problems.jsonl").string()).value("id", ""));
   // A step whose line was cut off by a crash is written again.
   for (const std::string& line : LineTail(folder_ / "steps.jsonl").poll()) {
     const Json step = parse_json(line, (folder_ / "steps.jsonl").string());
@@ -205,11 +208,22 @@ std::vector<Json> RunRecord::steps_since(size_t& seen) const {
   return fresh;
 }
 
-void RunRecord::add_transcript(const Trajectory& transcript, int64_t step) {
-  Json line = transcript_json(transcript);
-  line["step"] = step;
+void RunRecord::add_transcripts(const std::vector<Trajectory>& transcripts, int64_t step) {
+  std::string lines;
+  for (const Trajectory& transcript : transcripts) {
+    Json line = transcript_json(transcript);
+    line["step"] = step;
+    lines += (lines.empty() ? "" : "\n") + line.dump();
+  }
+  if (lines.empty()) return;
   std::lock_guard lock(mutex_);
-  append_line_durable(folder_ / "trajectories.jsonl", line.dump());
+  append_line_durable(folder_ / "trajectories.jsonl", lines);
+}
+
+void RunRecord::add_problem(const std::string& id, const std::string& source) {
+  std::lock_guard lock(mutex_);
+  if (problems_.insert(id).second)
+    append_line_durable(folder_ / "problems.jsonl", Json{{"id", id}, {"source", source}}.dump());
 }
 
 void RunRecord::write_bench(const std::string& stage, const std::vector<std::vector<Trajectory>>& by_problem) {
@@ -234,8 +248,9 @@ void RunRecord::set_progress(const std::string& stage, int64_t done, int64_t tot
   std::lock_guard lock(mutex_);
   if (stage != progress_.stage) {
     stage_start_ = Clock::now();
-    progress_start_done_ = done;
+    pace_ = Pace();
   }
+  pace_.at(seconds_since(stage_start_), done);
   progress_.stage = stage;
   progress_.done = done;
   progress_.total = total;
@@ -261,10 +276,7 @@ RunRecord::Progress RunRecord::progress() const {
   std::lock_guard lock(mutex_);
   Progress progress = progress_;
   progress.elapsed_s = seconds_since(stage_start_);
-  const int64_t made = progress.done - progress_start_done_;
-  if (made > 0)
-    progress.eta_s = progress.elapsed_s / static_cast<double>(made) *
-                     static_cast<double>(progress.total - progress.done);
+  progress.eta_s = pace_.left(progress.elapsed_s, progress.total);
   progress.run_eta_s = progress.eta_s;
   const auto stages = left();
   for (size_t i = 1; i < stages.size(); ++i) {  // the first is under way
@@ -282,7 +294,14 @@ double RunRecord::started() const {
 
 void RunRecord::write_status(const std::vector<RoleStatus>& roles, const std::string& run_name) {
   const Progress now = progress();
-  Json list = Json::array();
+  Json list = Json::array(), gpus = Json::array();
+  for (const GpuLoad& gpu : gpu_loads()) {
+    gpus.push_back({{"index", gpus.size()},
+                    {"name", gpu.name},
+                    {"use", gpu.use},
+                    {"memory_used_gib", gpu.memory_used_gib},
+                    {"memory_total_gib", gpu.memory_total_gib}});
+  }
   for (const auto& role : roles) {
     list.push_back({{"name", role.name},
                     {"state", name_of(role.state)},
@@ -290,7 +309,8 @@ void RunRecord::write_status(const std::vector<RoleStatus>& roles, const std::st
                     {"restarts", role.restarts},
                     {"pid", role.pid},
                     {"host", role.host},
-                    {"url", role.url}});
+                    {"url", role.url},
+                    {"figures", role.figures}});
   }
   std::unique_lock lock(mutex_);
   const Json status = {{"run", run_name},
@@ -305,6 +325,7 @@ void RunRecord::write_status(const std::vector<RoleStatus>& roles, const std::st
                        {"run_eta_is_least", now.run_eta_is_least},
                        {"started", started_},
                        {"roles", list},
+                       {"gpus", gpus},
                        {"progress", {{"done", now.done}, {"total", now.total}, {"note", now.note}}},
                        {"pid", ::getpid()},
                        {"time", unix_seconds()}};

@@ -4,7 +4,8 @@
 //   state.json        stages that were begun, those that are done, and their results (atomic)
 //   status.json       roles, stage, progress, and whether the run goes on (atomic, about once a second)
 //   steps.jsonl       one line a training step
-//   trajectories.jsonl  a sample of trajectories, newest last
+//   trajectories.jsonl  rl.transcripts of each group's trajectories, newest last
+//   problems.jsonl    the source of every problem that these are of
 //   bench-STAGE.json  the answers that a bench measured, with their verdicts
 //   bench-STAGE/      its figures, its samples as Parquet and as KernelBench has them, its report (bench_results.h)
 //   result.json       the table, at the end
@@ -12,6 +13,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,6 +22,7 @@
 #include "base/json.h"
 #include "contract/lease.h"
 #include "contract/step.h"
+#include "orchestrate/pace.h"
 #include "orchestrate/supervisor.h"
 
 namespace tritonforge::orchestrate {
@@ -73,7 +76,8 @@ class RunRecord {
   // missing here, since the run ended between the training and the record. It is answered from the trainer's memory.
   int64_t first_step(const std::string& stage, int64_t next) const;
   std::vector<Json> steps_since(size_t& seen) const;  // steps added by this process after the first `seen`; advances it
-  void add_transcript(const Trajectory& transcript, int64_t step);  // a line of trajectories.jsonl
+  void add_transcripts(const std::vector<Trajectory>& transcripts, int64_t step);  // lines of trajectories.jsonl
+  void add_problem(const std::string& id, const std::string& source);              // a line of problems.jsonl, once
   // bench-STAGE.json: what was answered to each problem, and its verdict.
   void write_bench(const std::string& stage, const std::vector<std::vector<Trajectory>>& by_problem);
   // What is to be done before the run is finished, in this order: with what is done, in status.json.
@@ -119,9 +123,10 @@ class RunRecord {
   std::vector<BenchRow> rows_;
   std::map<std::string, int64_t> last_step_;
   std::vector<Json> steps_;
+  std::set<std::string> problems_;
   Progress progress_;
   std::string state_ = "running", reason_;
-  int64_t progress_start_done_ = 0;
+  Pace pace_;
   Clock::time_point stage_start_ = Clock::now();
 };
 

@@ -4,7 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <deque>
+#include <sstream>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -142,6 +145,27 @@ Health read_health(const Result<net::Response>& reply) {
 
 }  // namespace
 
+namespace {
+
+// The lines "tritonforge_ROLE_NAME VALUE" of Prometheus' text: counters and gauges without labels.
+std::map<std::string, double> read_figures(const Result<net::Response>& reply) {
+  std::map<std::string, double> figures;
+  if (!reply.ok() || reply->status != 200) return figures;
+  constexpr std::string_view kPrefix = "tritonforge_";
+  std::istringstream lines(reply->body);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t role = line.find('_', kPrefix.size()), space = line.find(' ');
+    if (!line.starts_with(kPrefix) || role > space || space == std::string::npos) continue;
+    const std::string name = line.substr(role + 1, space - role - 1);
+    if (name.find('{') != std::string::npos || name.ends_with("_sum") || name.ends_with("_count")) continue;
+    const double value = std::strtod(line.c_str() + space, nullptr);
+    if (std::isfinite(value)) figures[name] = value;
+  }
+  return figures;
+}
+
+}  // namespace
+
 // Until it needs a restart; returns why. "": it is to be stopped.
 std::string Supervisor::watch_healthy(Role& role) {
   constexpr int kSilentProbes = 3;  // at least: this process may have been stopped itself
@@ -152,6 +176,9 @@ std::string Supervisor::watch_healthy(Role& role) {
     if (const auto code = role.process->wait(Deadline::after(std::min(1.0, options_.hung_after_s / 4))))
       return fmt::format("exited with {}", *code);
     const Health health = read_health(client.get(role.spec.url + "/health"));
+    // For people alone: what does not answer here is judged by its health.
+    auto figures = health.answered ? read_figures(client.get(role.spec.url + "/metrics"))
+                                   : std::map<std::string, double>();
     silent = health.answered ? 0 : silent + 1;
     if (health.answered) heard = Clock::now();
     std::lock_guard lock(mutex_);
@@ -162,6 +189,7 @@ std::string Supervisor::watch_healthy(Role& role) {
     // Red is what nobody restarts; a router without an engine waits for one.
     role.status.state = health.state == RoleState::kRed ? RoleState::kYellow : health.state;
     role.status.detail = health.detail;
+    if (health.answered) role.status.figures = std::move(figures);
   }
 }
 
@@ -185,6 +213,7 @@ void Supervisor::watch(Role& role) {
     // Asked to stop: the end of the watch.
     std::unique_lock lock(mutex_);
     role.ready = false;
+    role.status.figures.clear();
     if (role.stopping) {
       lock.unlock();
       if (role.process) role.process->stop(role.spec.grace_s);

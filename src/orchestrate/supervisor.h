@@ -63,8 +63,9 @@ struct RoleStatus {
   RoleState state = RoleState::kYellow;
   int restarts = 0;
   pid_t pid = -1;
-  std::string host;  // of the process that answers; "": this machine
-  std::string url;   // where it answers, from this machine
+  std::string host;                       // of the process that answers; "": this machine
+  std::string url;                        // where it answers, from this machine
+  std::map<std::string, double> figures;  // of its /metrics, those without labels: running_sequences, busy, ...
 };
 
 class Supervisor {

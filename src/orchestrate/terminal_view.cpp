@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <sstream>
 
 #include "base/progress.h"
 
@@ -20,9 +21,31 @@ const char* colour(RoleState state) {
   return "";
 }
 
-int terminal_width() {
+struct Size {
+  size_t columns = 100, rows = 24;
+};
+
+Size terminal_size() {
   winsize size{};
-  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 20 ? size.ws_col : 100;
+  if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0) return {};
+  return {size.ws_col, size.ws_row};
+}
+
+// The first `columns` columns of a text, its escape sequences whole.
+std::string clipped(std::string_view text, size_t columns) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const size_t start = at++;
+    if (text[start] == '\x1b') {
+      while (at < text.size() && text[at - 1] != 'm') ++at;
+    } else {
+      while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) ++at;
+      if (columns == 0) continue;
+      --columns;
+    }
+    out += text.substr(start, at - start);
+  }
+  return out;
 }
 
 std::string time_left(const RunRecord::Progress& progress) {
@@ -50,6 +73,44 @@ double number(const Json& step, const char* key) { return step.value(key, 0.0); 
 
 }  // namespace
 
+size_t columns_of(std::string_view text) {
+  size_t columns = 0;
+  for (size_t at = 0; at < text.size(); ++at) {
+    if (text[at] == '\x1b') at = std::min(text.find('m', at), text.size());
+    else columns += (static_cast<unsigned char>(text[at]) & 0xC0) != 0x80 ? 1 : 0;
+  }
+  return columns;
+}
+
+size_t rows_taken(const std::vector<std::string>& lines, size_t width) {
+  size_t rows = 0;
+  for (const std::string& line : lines) rows += std::max<size_t>(1, (columns_of(line) + width - 1) / width);
+  return rows;
+}
+
+std::vector<std::string> live_lines(const std::vector<RoleStatus>& roles, const RunRecord::Progress& progress,
+                                    const std::vector<BenchRow>& rows, size_t width, size_t height) {
+  std::vector<std::string> states{""};
+  for (const auto& role : roles) {
+    const std::string label = role.name + (role.restarts ? fmt::format(" (restarted {}x)", role.restarts) : "");
+    const std::string text = fmt::format("{}●\x1b[0m {}  ", colour(role.state), label);
+    if (columns_of(states.back()) > 0 && columns_of(states.back() + text) > width) states.emplace_back();
+    states.back() += text;
+  }
+  std::vector<std::string> table;
+  std::istringstream text(format_table(rows));
+  for (std::string line; std::getline(text, line) && table.size() <= rows.size();) table.push_back(line);
+  // One line for the progress, then as many as there is room for.
+  std::vector<std::string> lines;
+  const size_t room = std::max<size_t>(height, 1) - 1;
+  if (states.size() > room) states.resize(room);
+  if (states.size() + table.size() <= room) lines = table;
+  lines.insert(lines.end(), states.begin(), states.end());
+  lines.push_back(progress_text(progress));
+  for (std::string& line : lines) line = clipped(line, width);
+  return lines;
+}
+
 void print_text(std::FILE* stream, const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stream);
   std::fflush(stream);
@@ -60,8 +121,9 @@ TerminalView::TerminalView() : terminal_(::isatty(STDERR_FILENO)) {}
 
 void TerminalView::erase_live() {
   // The return: a Ctrl-C typed shows as ^C and moves the cursor.
-  if (live_lines_ > 0) print_text(stderr, fmt::format("\r\x1b[{}A\x1b[J", live_lines_));
-  live_lines_ = 0;
+  if (const size_t rows = rows_taken(live_, terminal_size().columns); rows > 0)
+    print_text(stderr, fmt::format("\r\x1b[{}A\x1b[J", rows));
+  live_.clear();
 }
 
 void TerminalView::header(const std::string& text) { line(text); }
@@ -71,7 +133,8 @@ void TerminalView::line(const std::string& text) {
   print_text(stderr, text + "\n");
 }
 
-void TerminalView::update(const std::vector<RoleStatus>& roles, const RunRecord::Progress& progress) {
+void TerminalView::update(const std::vector<RoleStatus>& roles, const RunRecord::Progress& progress,
+                          const std::vector<BenchRow>& rows) {
   if (!terminal_) {
     std::string states;
     for (const auto& role : roles) {
@@ -84,24 +147,11 @@ void TerminalView::update(const std::vector<RoleStatus>& roles, const RunRecord:
     last_plain_time_ = Clock::now();
     return;
   }
+  const Size size = terminal_size();
+  auto lines = live_lines(roles, progress, rows, size.columns - 1, size.rows - 1);
   erase_live();
-  const int width = terminal_width();
-  std::string text;
-  int column = 0;
-  live_lines_ = 1;
-  for (const auto& role : roles) {
-    const std::string label = role.name + (role.restarts ? fmt::format(" (restarted {}x)", role.restarts) : "");
-    if (column > 0 && column + static_cast<int>(label.size()) + 4 > width) {
-      text += "\n";
-      ++live_lines_;
-      column = 0;
-    }
-    text += fmt::format("{}●\x1b[0m {}  ", colour(role.state), label);
-    column += static_cast<int>(label.size()) + 4;
-  }
-  text += "\n" + progress_text(progress).substr(0, static_cast<size_t>(width - 1)) + "\n";
-  ++live_lines_;
-  print_text(stderr, text);
+  print_text(stderr, fmt::format("{}\n", fmt::join(lines, "\n")));
+  live_ = std::move(lines);
 }
 
 void TerminalView::finish() { erase_live(); }

@@ -1,8 +1,10 @@
 #pragma once
-// The run on a terminal: finished steps scroll by above; below stay the roles with their state, the progress bar and
-// the time left. Without a terminal: plain lines when something changes.
+// The run on a terminal: finished steps scroll by above; below stay the table of what was measured, the roles with
+// their state, the progress bar and the time left, as far as the window has room, whatever size it takes. Without a
+// terminal: plain lines when something changes.
 #include <cstdio>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "orchestrate/run_record.h"
@@ -15,16 +17,27 @@ class TerminalView {
   TerminalView();
   void header(const std::string& text);
   void line(const std::string& text);  // scrolls by
-  void update(const std::vector<RoleStatus>& roles, const RunRecord::Progress& progress);
-  void finish();  // removes the live part
+  void update(const std::vector<RoleStatus>& roles, const RunRecord::Progress& progress,
+              const std::vector<BenchRow>& rows = {});
+  bool keeps_table() const { return terminal_; }  // the rows stay in view; else somebody has to print them
+  void finish();                                  // removes the live part
 
  private:
   void erase_live();
   bool terminal_;
-  int live_lines_ = 0;
+  std::vector<std::string> live_;  // as printed
   std::string last_plain_;
   Clock::time_point last_plain_time_{};
 };
+
+// What stays below: at most `height` lines of at most `width` columns. Where there is no room the table goes first,
+// then roles; the progress bar never.
+std::vector<std::string> live_lines(const std::vector<RoleStatus>& roles, const RunRecord::Progress& progress,
+                                    const std::vector<BenchRow>& rows, size_t width, size_t height);
+// Columns that a text takes: its code points without escape sequences.
+size_t columns_of(std::string_view text);
+// Rows that printed lines take in a window of `width` columns: a window made narrower wraps them.
+size_t rows_taken(const std::vector<std::string>& lines, size_t width);
 
 // Writes and flushes. That nobody reads any more, because the pipe or the terminal was closed, is no error.
 void print_text(std::FILE* stream, const std::string& text);

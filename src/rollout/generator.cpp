@@ -97,6 +97,7 @@ Trajectory failed_trajectory(const GroupSpec& group, int64_t sample, Fault fault
 bool Generator::answer_turn(const Dialogue& dialogue, Turn& turn, const std::string& id, uint64_t seed,
                             std::stop_token stop) const {
   const auto start = Clock::now();
+  turn.generate_begun = unix_seconds();
   const Counted counted(activity_.generating);
   const auto error = dialogue.answer(turn, id, seed, stop);
   turn.generate_s = seconds_since(start);
@@ -109,7 +110,8 @@ bool Generator::answer_turn(const Dialogue& dialogue, Turn& turn, const std::str
   return true;
 }
 
-bool Generator::judge_turn(const GroupSpec& group, Turn& turn, const Reward& reward, std::stop_token stop) const {
+bool Generator::judge_turn(const GroupSpec& group, Turn& turn, const std::string& id, const Reward& reward,
+                           std::stop_token stop) const {
   const bool truncated = turn.status == TurnStatus::kTruncated;
   Extraction found = extract_code(turn.text);
   const bool cut = truncated && !found.fenced;  // nobody can tell whether unfenced code is whole
@@ -122,10 +124,11 @@ bool Generator::judge_turn(const GroupSpec& group, Turn& turn, const Reward& rew
 
   if (!evaluations_.enter(stop)) return false;
   const auto start = Clock::now();
+  turn.evaluate_begun = unix_seconds();
   auto verdict = [&] {
     const Counted counted(activity_.evaluating);
     const Leaving leaving(evaluations_);
-    return peers_.evaluate(group, turn.code, stop);
+    return peers_.evaluate(group, id, turn.code, stop);
   }();
   turn.evaluate_s = seconds_since(start);
   if (!verdict.ok()) {
@@ -167,6 +170,7 @@ std::optional<Trajectory> Generator::run(const GroupSpec& group, int64_t sample,
   const auto dialogue = open_dialogue(group, peers_, codec_);
   for (int64_t index = 0; index < options.max_turns; ++index) {
     if (stop.stop_requested()) return std::nullopt;
+    const std::string id = fmt::format("{}-{}", trajectory.id, index);  // of this turn's requests
     const int64_t room = dialogue->room();
     if (index > 0 && room < std::min(kLeastRoom, options.sampling.max_new_tokens)) break;
     Turn& turn = trajectory.turns.emplace_back();
@@ -179,13 +183,11 @@ std::optional<Trajectory> Generator::run(const GroupSpec& group, int64_t sample,
           turn, Fault::kPromptTooLong,
           fmt::format("the prompt has {} tokens, max_context is {}", dialogue->prompt_tokens(), options.max_context));
     } else if (!answered) {
-      if (!answer_turn(*dialogue, turn, fmt::format("{}-{}", trajectory.id, index),
-                       Rng::derive(seed, static_cast<uint64_t>(index)), stop))
-        return std::nullopt;
+      if (!answer_turn(*dialogue, turn, id, Rng::derive(seed, static_cast<uint64_t>(index)), stop)) return std::nullopt;
       keep(group, sample, index, turn, /*judged=*/false);
     }
     if (turn.status != TurnStatus::kFailed && !judged) {
-      if (!judge_turn(group, turn, reward, stop)) return std::nullopt;
+      if (!judge_turn(group, turn, id, reward, stop)) return std::nullopt;
       if (!turn.code.empty()) keep(group, sample, index, turn, /*judged=*/true);  // else nobody was asked
     }
     ++activity_.turns;
@@ -196,7 +198,9 @@ std::optional<Trajectory> Generator::run(const GroupSpec& group, int64_t sample,
       break;
     }
     if (reached_goal(turn, options) || index + 1 == options.max_turns) break;
-    dialogue->follow(turn, feedback_message(options.prompt, turn.verdict));
+    const auto feedback = feedback_message(options.prompt, turn.verdict);
+    turn.feedback = feedback.content;
+    dialogue->follow(turn, feedback);
   }
   credit_trajectory(trajectory, options);
   return trajectory;

@@ -59,7 +59,8 @@ class Generator {
   // Both false: stopped in between.
   bool answer_turn(const Dialogue& dialogue, Turn& turn, const std::string& id, uint64_t seed,
                    std::stop_token stop) const;
-  bool judge_turn(const GroupSpec& group, Turn& turn, const Reward& reward, std::stop_token stop) const;
+  bool judge_turn(const GroupSpec& group, Turn& turn, const std::string& id, const Reward& reward,
+                  std::stop_token stop) const;
   void keep(const GroupSpec& group, int64_t sample, int64_t index, const Turn& turn, bool judged) const;
   const Peers& peers_;
   const ChatCodec& codec_;

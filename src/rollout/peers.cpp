@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "contract/trace_ids.h"
 #include "net/retry.h"
 #include "net/wire.h"
 
@@ -105,11 +106,13 @@ void Gate::leave() {
 Peers::Peers(PeerOptions options)
     : options_(std::move(options)), client_(net::ClientOptions{.api_key = options_.api_key}) {}
 
-Result<Json> Peers::call(const std::string& what, const std::string& url, const Json& body, double timeout_s,
-                         const std::string& api_key, std::stop_token stop) const {
+Result<Json> Peers::call(const std::string& what, const std::string& request_id, const std::string& url,
+                         const Json& body, double timeout_s, const std::string& api_key, std::stop_token stop) const {
   const std::string text = body.dump();
   net::ClientOptions options{.timeout_s = timeout_s, .api_key = api_key};
   options.headers["x-timeout-s"] = fmt::format("{:.0f}", timeout_s);
+  options.headers["x-request-id"] = request_id;
+  options.headers["traceparent"] = traceparent_of(request_id.substr(0, request_id.rfind('-')), request_id);
   int internal_errors = 0;
   const auto attempt = [&]() -> Result<Json> {
     if (stop.stop_requested()) return Error(ErrorKind::kUnavailable, what + ": stopped");
@@ -164,7 +167,8 @@ Result<Completion> Peers::generate(const GroupSpec& group, const std::string& re
                          {"no_stop_trim", true},
                          {"seed", part_seed}}}};
     const std::string what = "generate " + request_id;
-    auto reply = call(what, router + "/generate", body, options_.generate_timeout_s, options_.api_key, stop);
+    auto reply = call(what, request_id, router + "/generate", body, options_.generate_timeout_s, options_.api_key,
+                      stop);
     if (!reply.ok()) return reply.error();
     Part part;
     try {
@@ -222,7 +226,8 @@ Result<Peers::Reply> Peers::chat(const GroupSpec& group, const std::string& requ
   if (sampling.top_k > 0) body["top_k"] = sampling.top_k;
   if (sampling.min_p > 0) body["min_p"] = sampling.min_p;
   if (!group.options.enable_thinking) body["chat_template_kwargs"] = {{"enable_thinking", false}};
-  auto reply = call("chat " + request_id, url, body, options_.generate_timeout_s, options_.chat_api_key, stop);
+  auto reply = call("chat " + request_id, request_id, url, body, options_.generate_timeout_s, options_.chat_api_key,
+                    stop);
   if (!reply.ok()) return reply.error();
   try {
     return chat_reply_from_json(*reply, url);
@@ -240,12 +245,13 @@ Json evaluation_request(const std::string& problem_id, const std::string& proble
   return body;
 }
 
-Result<Verdict> Peers::evaluate(const GroupSpec& group, const std::string& code, std::stop_token stop) const {
+Result<Verdict> Peers::evaluate(const GroupSpec& group, const std::string& request_id, const std::string& code,
+                                std::stop_token stop) const {
   const std::string& evaluator = group.options.evaluator.empty() ? options_.evaluator : group.options.evaluator;
   const EvaluationOptions& options = group.options.evaluate;
   // One seed for a group: its samples are judged on the same inputs, and equal candidates share a cached verdict.
   const uint64_t seed = Rng::derive(group.seed, "evaluate") >> 33;
-  auto reply = call("evaluate " + group.id, evaluator + "/v2/evaluations",
+  auto reply = call("evaluate " + group.id, request_id, evaluator + "/v2/evaluations",
                     evaluation_request(group.problem_id, group.problem_source, code, seed, options),
                     options.timeout_s + options_.evaluate_margin_s, options_.api_key, stop);
   if (!reply.ok()) return reply.error();

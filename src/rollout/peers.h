@@ -52,12 +52,14 @@ class Peers {
   };
   Result<Reply> chat(const GroupSpec& group, const std::string& request_id,
                      const std::vector<tokenizer::Message>& messages, uint64_t seed, std::stop_token stop) const;
-  Result<Verdict> evaluate(const GroupSpec& group, const std::string& code, std::stop_token stop) const;
+  Result<Verdict> evaluate(const GroupSpec& group, const std::string& request_id, const std::string& code,
+                           std::stop_token stop) const;
   const PeerOptions& options() const { return options_; }
 
  private:
-  Result<Json> call(const std::string& what, const std::string& url, const Json& body, double timeout_s,
-                    const std::string& api_key, std::stop_token stop) const;
+  // `request_id` goes along as x-request-id, and its trace as traceparent (contract/trace_ids.h).
+  Result<Json> call(const std::string& what, const std::string& request_id, const std::string& url, const Json& body,
+                    double timeout_s, const std::string& api_key, std::stop_token stop) const;
   PeerOptions options_;
   mutable net::HttpClient client_;
 };

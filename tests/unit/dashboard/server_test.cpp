@@ -10,7 +10,7 @@
 
 #include "base/process.h"
 #include "dashboard/page.h"
-#include "dashboard/run_folder.h"
+#include "dashboard/run_list.h"
 #include "unit/dashboard/fixture.h"
 
 namespace tritonforge::dashboard {
@@ -22,13 +22,13 @@ using ::testing::Not;
 struct Served {
   explicit Served(bool filled = true) {
     if (filled) write_run(folder.path());
-    run = std::make_unique<RunFolder>(folder.path());
+    run = std::make_unique<RunList>(folder.path(), /*many=*/false);
     page = std::make_unique<DashboardServer>(*run, net::ServerOptions{});
     page->start();
   }
   Json get(const std::string& path) { return client.get_json(page->url() + path).value(); }
   TemporaryFolder folder{"dashboard-test"};
-  std::unique_ptr<RunFolder> run;
+  std::unique_ptr<RunList> run;
   std::unique_ptr<DashboardServer> page;
   net::HttpClient client;
 };
@@ -36,12 +36,19 @@ struct Served {
 TEST(Dashboard, ApiOverAFinishedRun) {
   Served run;
   EXPECT_EQ(run.get("/api/status")["run"], "quickstart-seed1");
-  EXPECT_EQ(run.get("/api/steps").size(), 260u);
-  const Json trajectories = run.get("/api/trajectories?limit=2");
-  ASSERT_EQ(trajectories.size(), 2u);
-  EXPECT_EQ(trajectories[0]["id"], "s60-p3-0");  // newest first
-  EXPECT_FALSE(trajectories[0]["turns"][0].contains("prompt_tokens"));
-  EXPECT_EQ(trajectories[0]["turns"][0]["response_tokens_count"], 2);
+  const Json curves = run.get("/api/curves");
+  EXPECT_EQ(curves["sft"]["step"].size(), 200u);
+  EXPECT_EQ(curves["rl"]["figures"]["reward_mean"].size(), 60u);
+  EXPECT_EQ(run.get("/api/curves?points=10")["rl"]["step"].back(), 60);
+  const Json list = run.get("/api/trajectories?limit=2");
+  EXPECT_EQ(list["total"], 3);
+  ASSERT_EQ(list["rows"].size(), 2u);
+  EXPECT_EQ(list["rows"][0]["id"], "s60-p3-0");  // newest first
+  const Json whole = run.get("/api/trajectory?index=2");
+  EXPECT_EQ(whole["id"], "s60-p3-0");
+  EXPECT_FALSE(whole["turns"][0].contains("prompt_tokens"));
+  EXPECT_EQ(whole["turns"][0]["response_tokens_count"], 2);
+  EXPECT_EQ(run.client.get(run.page->url() + "/api/trajectory?index=3").value().status, 404);
   EXPECT_EQ(run.get("/api/result")["stages"].size(), 4u);
   EXPECT_EQ(run.client.get(run.page->url() + "/api/trajectories?limit=x").value().status, 400);
   EXPECT_EQ(run.client.get(run.page->url() + "/health").value().status, 200);
@@ -50,7 +57,9 @@ TEST(Dashboard, ApiOverAFinishedRun) {
 TEST(Dashboard, AnEmptyFolderIsARunThatHasNotBegun) {
   Served run(false);
   EXPECT_EQ(run.get("/api/status"), Json::object());
-  EXPECT_EQ(run.get("/api/steps"), Json::array());
+  EXPECT_EQ(run.get("/api/curves"), Json::object());
+  EXPECT_EQ(run.get("/api/trajectories")["total"], 0);
+  EXPECT_EQ(run.get("/api/flags")["flags"], Json::array());
   EXPECT_TRUE(run.get("/api/result").is_null());
 }
 
@@ -86,13 +95,13 @@ TEST(Dashboard, EventsFollowTheFiles) {
   expect("event: status\ndata: {}\n\n");
   append(run.folder.path() / "steps.jsonl", "{\"stage\":\"rl\",\"step\":1}\n{\"stage\":\"rl\",\"st");  // half-written
   expect("event: step\ndata: {\"stage\":\"rl\",\"step\":1}\n\n");
-  EXPECT_EQ(run.get("/api/steps").size(), 1u);
+  EXPECT_EQ(run.get("/api/curves")["rl"]["step"].size(), 1u);
   append(run.folder.path() / "steps.jsonl", "ep\":2}\n");
   expect("data: {\"stage\":\"rl\",\"step\":2}\n\n");
   write_file_atomic(run.folder.path() / "status.json", R"({"run":"r","stage":"sft"})");
   expect("data: {\"run\":\"r\",\"stage\":\"sft\"}\n\n");
   append(run.folder.path() / "trajectories.jsonl", "{\"id\":\"t1\",\"turns\":[]}\n");
-  expect("event: trajectory\ndata: {\"id\":\"t1\"");
+  expect("event: trajectories\ndata: {\"total\":1}");
   {
     const std::lock_guard lock(mutex);
     done = true;
@@ -112,13 +121,77 @@ TEST(RunFolder, BrokenLinesAreSkippedAndARewrittenFileIsReadAnew) {
   ASSERT_EQ(news.steps.size(), 1u);
   EXPECT_EQ(news.steps[0]["step"], 9);
   EXPECT_TRUE(run.poll().steps.empty());
+  EXPECT_EQ(run.curves().stages().size(), 0u);  // these lines name no stage
   append(folder.path() / "status.json", "{half");
   EXPECT_FALSE(run.poll().status);
-  for (int i = 0; i < 300; ++i)
-    append(folder.path() / "trajectories.jsonl", "{\"id\":\"" + std::to_string(i) + "\"}\n");
-  run.poll();
-  EXPECT_EQ(run.trajectories(1000).size(), RunFolder::kKeptTrajectories);
-  EXPECT_EQ(run.trajectories(1)[0]["id"], "299");
+}
+
+TEST(Curves, ARepeatedStepReplacesTheEarlierAndAMissingFigureIsNull) {
+  Curves curves;
+  curves.add({{"stage", "rl"}, {"step", 1}, {"loss", 3.0}});
+  curves.add({{"stage", "rl"}, {"step", 2}, {"loss", 2.0}, {"kl", 0.5}, {"warning", "falls"}});
+  curves.add({{"stage", "rl"}, {"step", 1}, {"loss", 4.0}});
+  const Json rl = parse_json(curves.to_json(100).dump(), "curves")["rl"];
+  EXPECT_EQ(rl["step"], Json({1, 2}));
+  EXPECT_EQ(rl["figures"]["loss"], Json({4.0, 2.0}));
+  EXPECT_EQ(rl["figures"]["kl"], Json({nullptr, 0.5}));
+  EXPECT_EQ(rl["warnings"], Json::array({Json::array({2, "falls"})}));
+}
+
+// A trajectory of one turn.
+std::string line_of(const std::string& id, const std::string& problem, int step, bool correct, bool cheated = false) {
+  Json turn = make_turn(true, correct, "", correct ? 1 : 0);
+  turn["verdict"]["cheated"] = cheated;
+  if (cheated) turn["verdict"]["flags"] = {{{"name", "monkeypatch"}, {"cheat", true}, {"evidence", "x"}}};
+  return Json{{"id", id}, {"problem_id", problem}, {"step", step}, {"reward", 0.5}, {"turns", {turn}}}.dump() + "\n";
+}
+
+TEST(TrajectoryIndex, FindsFiltersAndAddsUpWhatIsThere) {
+  TemporaryFolder folder("index-test");
+  const fs::path file = folder.path() / "trajectories.jsonl";
+  TrajectoryIndex index(file);
+  EXPECT_FALSE(index.read());
+  append(file, line_of("a", "relu", 1, false) + "not json\n" + line_of("b", "relu", 9, true) +
+                   line_of("c", "sum", 9, true, true));
+  append(file, line_of("d", "sum", 10, true).substr(0, 40));  // a line that is still being written waits
+  while (index.read()) {}
+  EXPECT_EQ(index.size(), 3u);
+  EXPECT_EQ(index.skipped(), 1u);
+  const auto ids = [&](const TrajectoryQuery& query) {
+    std::string all;
+    const Json found = index.query(query);
+    for (const Json& row : found["rows"]) all += row["id"].get<std::string>();
+    return all;
+  };
+  EXPECT_EQ(ids({}), "cba");
+  EXPECT_EQ(ids({.order = TrajectoryOrder::kOldest}), "abc");
+  EXPECT_EQ(ids({.search = "RELU"}), "ba");
+  EXPECT_EQ(ids({.flag = "monkeypatch"}), "c");
+  EXPECT_EQ(ids({.flag = "unheard of"}), "");
+  EXPECT_EQ(ids({.outcome = Outcome::kCorrect}), "b");  // a cheat is not correct, whatever it says
+  EXPECT_EQ(ids({.first_step = 2}), "cb");
+  EXPECT_EQ(ids({.offset = 1, .limit = 1}), "b");
+  EXPECT_EQ(index.at(1)["id"], "b");
+  const Json problems = index.problems("", 0, 10);
+  EXPECT_EQ(problems["rows"][0]["problem_id"], "sum");
+  EXPECT_EQ(problems["rows"][0]["cheats"], 1);
+  EXPECT_EQ(problems["rows"][1]["correct"], 1);
+  EXPECT_EQ(problems["rows"][1]["samples"], 2);
+  EXPECT_EQ(index.flags()["flags"][0]["newest"], 2);
+}
+
+TEST(RunList, ANameIsOneOfItsRunsAndNoPath) {
+  TemporaryFolder folder("runs-test");
+  for (const char* name : {"runs/a", "runs/b", "outside"}) {
+    fs::create_directories(folder.path() / name);
+    write_file_atomic(folder.path() / name / "status.json", Json{{"run", name}}.dump());
+  }
+  fs::create_directories(folder.path() / "runs/no-run");
+  RunList runs(folder.path() / "runs/", /*many=*/true);
+  EXPECT_EQ(runs.names(), (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(runs.index().size(), 2u);
+  EXPECT_EQ(runs.open("a").path(), folder.path() / "runs/a");
+  for (const char* name : {"", "../outside", "no-run", "/", "."}) EXPECT_THROW(runs.open(name), Error) << name;
 }
 
 TEST(Page, NothingInlineAndNothingFromElsewhere) {
@@ -126,7 +199,7 @@ TEST(Page, NothingInlineAndNothingFromElsewhere) {
   const auto page = run.client.get(run.page->url() + "/").value();
   EXPECT_THAT(page.headers.at("content-security-policy"), HasSubstr("default-src 'none'; script-src 'self'"));
   EXPECT_THAT(page.headers.at("content-security-policy"), Not(HasSubstr("unsafe")));
-  for (const auto text : {web_index_html, web_app_js, web_style_css}) {
+  for (const auto text : {web_index_html, page_script(), web_style_css}) {
     EXPECT_EQ(text.find("https://"), std::string_view::npos);
     EXPECT_EQ(text.find("innerHTML"), std::string_view::npos);
     EXPECT_EQ(text.find("insertAdjacentHTML"), std::string_view::npos);
@@ -155,16 +228,15 @@ TEST(Report, ABrowserShowsItAndRunsNothingOfIt) {
                                                        .dump() +
                                                    "\n");
   write_file_atomic(folder.path() / "report.html", report_html(folder.path()));
-  const auto shown = run_command({"chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-logging",
-                                  "--log-level=3", "--user-data-dir=" + (folder.path() / "profile").string(),
-                                  "--dump-dom", "file://" + (folder.path() / "report.html").string()},
-                                 120);
+  const auto shown = run_command(
+      {"chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-logging", "--log-level=3",
+       "--user-data-dir=" + (folder.path() / "profile").string(), "--dump-dom",
+       "file://" + (folder.path() / "report.html").string() + "#/trajectories?index=3"},
+      120);
   ASSERT_EQ(shown.exit_code, 0);
   EXPECT_THAT(shown.output, HasSubstr("<title>quickstart-seed1 – TritonForge</title>"));
   EXPECT_THAT(shown.output, Not(HasSubstr("<img")));
   EXPECT_THAT(shown.output, HasSubstr("&lt;img src=x"));
-  EXPECT_THAT(shown.output, HasSubstr("SFT + RL"));
-  EXPECT_THAT(shown.output, HasSubstr("class=\"series one\""));
 }
 
 }  // namespace

@@ -184,7 +184,7 @@ TEST(RunRecord, AnRlStepIsOneLineWithItsRatesAndTimes) {
   EXPECT_EQ(line.at("dropped"), 1);
   EXPECT_EQ(line.at("collect_s"), 2);
   EXPECT_FALSE(line.contains("warning"));
-  record.add_transcript(trajectory({turn(true, true)}), 3);
+  record.add_transcripts({trajectory({turn(true, true)})}, 3);
   const Json shown = parse_json(read_file(folder.path() / "trajectories.jsonl"), "trajectories.jsonl");
   EXPECT_EQ(shown.at("step"), 3);
   EXPECT_FALSE(shown.at("turns").at(0).contains("response_tokens"));

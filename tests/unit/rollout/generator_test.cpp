@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "contract/trace_ids.h"
 #include "mock_peers.h"
 
 namespace tritonforge::rollout {
@@ -42,6 +43,20 @@ TEST_F(GeneratorTest, RunsThreeTurnsWithRealFeedbackAndKeepsEveryToken) {
   EXPECT_DOUBLE_EQ(t.turns[0].reward, 0.3);
   EXPECT_DOUBLE_EQ(t.reward, 0.3 * (1 + 0.4 + 0.16));
   EXPECT_EQ(t.turn_returns.size(), 3u);
+  // What is written down of a turn for people.
+  EXPECT_EQ(t.turns[0].feedback, "mismatch: output 0 is wrong");
+  EXPECT_EQ(t.turns[2].feedback, "");  // nobody was told
+  EXPECT_GT(t.turns[0].generate_begun, 0);
+  EXPECT_GE(t.turns[0].evaluate_begun, t.turns[0].generate_begun);
+  EXPECT_GE(t.turns[1].generate_begun, t.turns[0].evaluate_begun);
+}
+
+TEST_F(GeneratorTest, BothRequestsOfATurnCarryItsIdAndItsTrace) {
+  run(group_spec("g"));
+  for (const net::Headers* headers : {&mock.engine_headers, &mock.evaluator_headers}) {  // of the last turn
+    EXPECT_EQ(headers->at("x-request-id"), "g.0-2");
+    EXPECT_EQ(headers->at("traceparent"), "00-" + trace_id_of("g.0") + "-" + span_id_of("g.0-2") + "-01");
+  }
 }
 
 TEST_F(GeneratorTest, SeedsFollowFromGroupSampleAndTurn) {
@@ -274,7 +289,7 @@ class MemoryKeeper : public TurnKeeper {
 };
 
 Json without_times(Trajectory trajectory) {
-  for (Turn& turn : trajectory.turns) turn.generate_s = turn.evaluate_s = 0;
+  for (Turn& turn : trajectory.turns) turn.generate_s = turn.evaluate_s = turn.generate_begun = turn.evaluate_begun = 0;
   return to_json(trajectory);
 }
 

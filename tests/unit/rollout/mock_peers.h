@@ -74,6 +74,7 @@ class MockPeers {
       {
         std::lock_guard lock(mutex);
         requests.push_back(body);
+        engine_headers = r.headers;
       }
       ++generations;
       return engine(body);
@@ -91,6 +92,10 @@ class MockPeers {
     });
     server_.route("POST", "/v2/evaluations", [this](const net::Request& r) {
       ++evaluations;
+      {
+        std::lock_guard lock(mutex);
+        evaluator_headers = r.headers;
+      }
       if (const int status = evaluator_status.load(); status != 200)
         return net::Response::json({{"error", {{"message", "down"}, {"type", "unavailable"}}}}, status);
       return net::Response::json(to_json(judge(r.json()["candidate"].get<std::string>())));
@@ -136,6 +141,7 @@ class MockPeers {
     return out;
   }
 
+  net::Headers engine_headers, evaluator_headers;  // of the last request
   Engine engine, chat;
   Judge judge;
   std::atomic<int> generations{0}, evaluations{0}, evaluator_status{200};

@@ -1,0 +1,69 @@
+#include "dashboard/run_list.h"
+
+#include <algorithm>
+
+namespace tritonforge::dashboard {
+namespace {
+
+Json read_or_empty(const fs::path& file) {
+  std::error_code missing;
+  if (!fs::exists(file, missing)) return Json::object();
+  Json json = parse_json_or_discard(read_file(file));
+  return json.is_object() ? json : Json::object();
+}
+
+}  // namespace
+
+RunList::RunList(fs::path folder, bool many) : folder_(fs::absolute(folder).lexically_normal()), many_(many) {
+  if (!folder_.has_filename()) folder_ = folder_.parent_path();
+  if (!fs::is_directory(folder_))
+    fail(ErrorKind::kNotFound, "no {} {}", many ? "folder of runs" : "run folder", folder.string());
+}
+
+std::string RunList::only() const { return many_ ? "" : folder_.filename().string(); }
+
+std::vector<std::string> RunList::names() const { return many_ ? names_in(folder_, is_run) : std::vector{only()}; }
+
+fs::path RunList::path_of(const std::string& name) const {
+  if (!many_ && (name.empty() || name == only())) return folder_;
+  const auto known = names();  // a name that is a path is none of them
+  if (std::find(known.begin(), known.end(), name) == known.end())
+    fail(ErrorKind::kNotFound, "no run '{}' in {}{}", name, folder_.string(), nearest_hint(name, known));
+  return folder_ / name;
+}
+
+Json RunList::index() const {
+  std::vector<Json> lines;
+  for (const std::string& name : names()) {
+    const fs::path path = path_of(name);
+    const Json status = read_or_empty(path / "status.json"), state = read_or_empty(path / "state.json");
+    Json line = {{"name", name}, {"rows", state.value("rows", Json::array())}};
+    for (const char* key : {"state", "reason", "stage", "progress", "started", "time", "done", "left"})
+      if (status.contains(key)) line[key] = status[key];
+    lines.push_back(std::move(line));
+  }
+  std::stable_sort(lines.begin(), lines.end(),
+                   [](const Json& a, const Json& b) { return a.value("started", 0.0) > b.value("started", 0.0); });
+  return lines;
+}
+
+RunFolder& RunList::open(const std::string& name, bool* opened) {
+  const std::string wanted = !many_ && name.empty() ? only() : name;
+  const auto known = std::find_if(open_.begin(), open_.end(), [&](const auto& one) { return one.first == wanted; });
+  if (opened != nullptr) *opened = known == open_.end();
+  if (known != open_.end()) {
+    open_.splice(open_.begin(), open_, known);
+  } else {
+    open_.emplace_front(wanted, std::make_unique<RunFolder>(path_of(wanted)));
+    if (open_.size() > kMostOpen) open_.pop_back();
+  }
+  return *open_.front().second;
+}
+
+std::vector<std::pair<std::string, RunFolder*>> RunList::open_runs() {
+  std::vector<std::pair<std::string, RunFolder*>> runs;
+  for (const auto& [name, run] : open_) runs.emplace_back(name, run.get());
+  return runs;
+}
+
+}  // namespace tritonforge::dashboard

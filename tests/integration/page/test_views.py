@@ -1,0 +1,228 @@
+"""What each view says, against what is in the run folders."""
+
+import json
+import subprocess
+import time
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+import made_runs
+from conftest import BINARY
+
+VIEWS = ["overview", "curves", "timeline", "trajectories", "problems", "flags", "about"]
+PLACES = [f"/{view}?run=first" for view in VIEWS]
+PLACES += ["/runs", "/compare?runs=first,second", "/trajectories?run=first&index=0", "/overview?run=killed"]
+
+
+def text(page, selector="#content"):
+    return " ".join(page.inner_text(selector).split())
+
+
+def until(page, condition, patience_s=30):
+    """The page's policy lets nobody evaluate a text in it, so that wait_for_function cannot poll there."""
+    end = time.monotonic() + patience_s
+    while not page.evaluate(condition):
+        assert time.monotonic() < end, condition
+        page.wait_for_timeout(20)
+
+
+def lines(folder, name):
+    return [json.loads(line) for line in (folder / name).read_text().splitlines()]
+
+
+def test_the_index_finds_runs_and_says_which_are_dead(visit):
+    page = visit("/runs")
+    assert page.locator("tbody tr").count() == 4
+    rows = {row.split("\t")[1]: row for row in page.locator("tbody tr").all_inner_texts()}
+    assert "running" in rows["first"] and "dead" in rows["killed"] and "finished" in rows["second"]
+    assert "79.0 %" in rows["first"] and "72.8 – 84.1 %" in rows["first"]
+    page.fill("#search", "dead")
+    page.keyboard.press("Enter")
+    until(page, "document.querySelectorAll('tbody tr').length === 1")
+    assert "killed" in text(page)
+    page.fill("#search", "sec")
+    page.keyboard.press("Enter")
+    until(page, "document.querySelectorAll('tbody tr').length === 1")
+    page.click("text=second")
+    page.wait_for_selector("text=Results")
+    assert text(page, "h1") == "second" and text(page, "#stage") == "finished"
+
+
+def test_chosen_runs_are_compared(visit):
+    page = visit("/runs")
+    for name in ("first", "second"):
+        page.check(f'input[aria-label="compare {name}"]')
+    page.click("text=compare 2 of them")
+    page.wait_for_selector("text=Recipe keys that differ")
+    assert "rl.sampling.temperature 1.0 0.7" in text(page) and "rl.steps" not in text(page)
+    chart = page.locator(".chart", has_text="reward_mean").first
+    assert chart.locator("path.series").count() == 2
+    assert "first" in chart.inner_text() and "second" in chart.inner_text()
+
+
+def test_a_dead_run_says_so_and_shows_no_load(visit):
+    page = visit("/overview?run=killed")
+    assert text(page, "#stage").startswith("dead: no sign of life since") and "--resume" in text(page, "#stage")
+    assert page.is_hidden("#progress") and page.is_hidden("#live")
+    assert set(page.locator(".role .state").all_inner_texts()) == {"unknown"}
+    assert "running," not in text(page)
+
+
+def test_roles_are_the_diagram_with_their_load(visit, update_status):
+    page = visit("/overview?run=first")
+    card = {
+        name: text(page, f'[data-role="{name}"]') for name in ("engine-0", "engine-1", "evaluator", "buffer", "trainer")
+    }
+    assert "green" in card["engine-0"] and "version 60" in card["engine-0"] and "66.0 %" in card["engine-0"]
+    assert "version 59" in card["engine-1"] and "13 running, 3 waiting" in card["engine-1"]
+    assert "yellow" in card["evaluator"] and "4 of 4 busy" in card["evaluator"] and "14 waiting" in card["evaluator"]
+    assert "8 under way, 24 to begin" in card["buffer"]
+    assert "red" in card["trainer"] and "checkpoint 58" in card["trainer"]
+    assert "83.0 %" in text(page, ".gpus") and "61.2 of 79.6 GiB" in text(page, ".gpus")
+    # buffer-router, two engines, buffer-evaluator, buffer-trainer; and the weights, which nobody waits for
+    assert page.locator(".wire:not(.dotted)").count() == 5 and page.locator(".wire.dotted").count() == 2
+    roles = made_runs.roles()
+    roles[0]["figures"]["weight_version"] = 61
+    update_status("first", roles=roles, progress={"done": 61, "total": 120})
+    page.wait_for_selector("text=version 61")
+    assert text(page, "#progress-text").startswith("61 of 120, 5:12 left in this stage, in all 6:40")
+
+
+def test_every_figure_of_every_step_is_charted(visit, runs):
+    page = visit("/curves?run=first")
+    steps = lines(runs / "first", "steps.jsonl")
+    for stage, title in (("rl", "RL"), ("sft", "SFT")):
+        figures = {key for step in steps if step["stage"] == stage for key in step} - {"stage", "step", "time"}
+        part = page.locator("section", has=page.locator(f"h2:text-is('{title}')"))
+        assert part.locator(".chart-frame").count() == len(figures)
+    loss = page.locator(".chart", has=page.locator("h3 > span:text-is('reward_mean')"))
+    wanted = [step["reward_mean"] for step in steps if step["stage"] == "rl"]
+    assert loss.locator("h3 b").inner_text() == f"{wanted[-1]:.3g}"
+    loss.locator("svg").focus()
+    page.keyboard.press("Home")
+    assert loss.locator(".at").inner_text() == "step 1" and loss.locator("h3 b").inner_text() == f"{wanted[0]:.3g}"
+    page.fill('input[placeholder^="part of a name"]', "kl")
+    page.keyboard.press("Enter")
+    until(page, "document.querySelectorAll('.chart-frame').length === 1")
+
+
+def test_the_timeline_says_what_waited_for_whom(visit, runs):
+    page = visit("/timeline?run=first")
+    steps = [step for step in lines(runs / "first", "steps.jsonl") if step["stage"] == "rl"]
+    share = sum(step["collect_s"] for step in steps) / sum(step["seconds"] for step in steps)
+    assert f"({100 * share:.1f} %)" in text(page, ".facts-list")
+    rows = page.locator("table").first.locator("tbody tr").all_inner_texts()
+    shares = [float(row.split("\t")[2].removesuffix(" %")) for row in rows]
+    assert abs(sum(shares) - 100) < 0.3 and len(rows) >= 9
+
+
+def test_trajectories_are_filtered_and_turns_stand_side_by_side(visit, runs):
+    page = visit("/trajectories?run=first&outcome=correct&turns=2&flag=trivial_reference")
+    all_of_it = lines(runs / "first", "trajectories.jsonl")
+    wanted = [t for t in all_of_it if len(t["turns"]) == 2 and t["turns"][1]["verdict"]["correct"]]
+    assert f"1 to {min(50, len(wanted))} of {len(wanted)}" in text(page, ".pager")
+    page.click("a.row >> nth=0")
+    page.wait_for_selector(".pair")
+    assert wanted[-1]["id"] in text(page, "article")
+    removed, added = page.locator(".line.removed").all_inner_texts(), page.locator(".line.added").all_inner_texts()
+    assert [line.strip() for line in removed] == ["-     tl.store(out_ptr + i, tl.abs(x), i < n)"]
+    assert [line.strip() for line in added] == ["+     tl.store(out_ptr + i, tl.maximum(x, 0.0), i < n)"]
+    left, right = page.locator(".turn").all_inner_texts()
+    assert "what the model was told" in left and "It is wrong at [3, 17]." in left
+    assert "profile" in right and "75.0 %" in right and "correct, 1.3×" in right
+    page.click("text=the problem: its PyTorch module")
+    assert "torch.relu(x)" in text(page, "article")
+    page.keyboard.press("j")
+    until(page, f"document.querySelector('article').innerText.includes('{wanted[-2]['id']}')")
+
+
+def test_problems_by_pass_rate_over_time(visit, runs):
+    page = visit("/problems?run=first")
+    mine = [t for t in lines(runs / "first", "trajectories.jsonl") if t["problem_id"] == made_runs.PROBLEMS[0]]
+    solved = [t for t in mine if any(one["verdict"]["correct"] and not one["verdict"]["cheated"] for one in t["turns"])]
+    row = page.locator("tr", has_text=made_runs.PROBLEMS[0])
+    assert f"{100 * len(solved) / len(mine):.1f} %\t{len(mine)}" in row.inner_text()
+    assert row.locator(".strip-bar").count() > 10
+    shares = [float(r.split("\t")[1].split()[0]) for r in page.locator("tbody tr").all_inner_texts()]
+    assert shares == sorted(shares) and len(shares) == len(made_runs.PROBLEMS)
+
+
+def test_flags_and_cheats_lead_to_their_trajectories(visit, runs):
+    page = visit("/flags?run=first")
+    cheats = [t for t in lines(runs / "first", "trajectories.jsonl") if t["turns"][0]["verdict"]["cheated"]]
+    row = page.locator("tbody tr").first
+    assert row.inner_text().split("\t")[:3] == ["no_kernel_launched", "cheat", str(len(cheats))]
+    page.click("text=no_kernel_launched")
+    page.wait_for_selector("a.row")
+    assert f"of {len(cheats)}" in text(page, ".pager")
+
+
+def test_a_thousand_steps_and_a_hundred_thousand_trajectories(visit):
+    page = visit("/trajectories?run=long")
+    answer = "fetch('api/trajectories?run=long&limit=1').then((reply) => reply.json())"
+    until(page, f"{answer}.then((list) => list.bytes === list.indexed_bytes)")
+    page.reload()
+    page.wait_for_selector("a.row")
+    assert "100,000 in all" in text(page) and page.locator("a.row").count() == 50
+    assert "1 to 50 of 100,000" in text(page, ".pager")
+    page.click("text=after →")
+    page.wait_for_selector("text=51 to 100 of 100,000")
+    page.goto(page.url.split("#")[0] + "#/curves?run=long")
+    page.wait_for_selector(".chart path.series")
+    drawn = page.locator(".chart").count()
+    assert 0 < drawn < page.locator(".chart-frame").count()  # the others when they are scrolled to
+    page.goto(page.url.split("#")[0] + "#/timeline?run=long")
+    page.wait_for_selector("text=a bar is the mean of 9 steps")
+
+
+def test_a_step_that_is_written_is_drawn(visit, runs):
+    page = visit("/overview?run=second")
+    chart = page.locator(".chart", has=page.locator("h3 > span:text-is('reward_mean')"))
+    chart.wait_for()
+    with open(runs / "second/steps.jsonl", "a") as file:
+        file.write(json.dumps({"stage": "rl", "step": 61, "time": 1, "seconds": 1, "reward_mean": 0.875}) + "\n")
+    until(page, "[...document.querySelectorAll('.chart h3 b')].some((one) => one.textContent === '0.875')")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_accessible_and_not_wider_than_the_window(visit, width, scheme):
+    page = visit("/runs", width=width, scheme=scheme)
+    for place in PLACES if (width, scheme) != (390, "dark") else PLACES[:1]:
+        page.goto(page.url.split("#")[0] + "#" + place)
+        until(page, "document.querySelectorAll('#content > *').length > 0")
+        page.wait_for_load_state("networkidle")
+        found = Axe().run(page).response["violations"]
+        assert [(one["id"], [n["html"][:200] for n in one["nodes"]]) for one in found] == [], place
+        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, place
+
+
+def test_the_theme_and_the_views_by_keyboard(visit):
+    page = visit("/overview?run=first")
+    light = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.focus("#theme")
+    for _ in range(2):
+        page.keyboard.press("Enter")
+    assert text(page, "#theme") == "theme: dark"
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != light
+    page.keyboard.press("5")
+    page.wait_for_selector("text=in all")
+    page.keyboard.press("/")
+    until(page, "document.activeElement.id === 'search'")
+
+
+def test_a_report_is_the_page_without_the_run(visit, runs, tmp_path):
+    file = tmp_path / "report.html"
+    subprocess.run([BINARY, "report", runs / "first", "--output", file], check=True, capture_output=True)
+    moved = tmp_path / "elsewhere.html"
+    file.rename(moved)
+    page = visit("/overview", url=f"file://{moved}")
+    assert text(page, "h1") == "first" and "SFT+RL" in text(page)
+    page.click("text=Trajectories")
+    page.wait_for_selector("a.row")
+    page.click("a.row >> nth=0")
+    page.wait_for_selector("article .turn pre")
+    for view, said in (("Problems", made_runs.PROBLEMS[1]), ("Flags", "no_kernel_launched"), ("About", "temperature")):
+        page.click(f"nav >> text={view}")
+        until(page, f"document.querySelector('#content').innerText.includes('{said}')")
