@@ -2,6 +2,7 @@
 // How long the rest of a stage takes, from when its units (steps, problems) were done. The first unit is slower than
 // the others (compilers, caches, the first weights), and the machine changes while a stage goes on: the pace is the
 // mean of the last units without that first one, as far as there are any.
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <utility>
@@ -16,7 +17,7 @@ class Pace {
   double left(double now, int64_t total) const;
 
  private:
-  static constexpr size_t kLast = 24;
+  static constexpr std::size_t kLast = 24;
   std::deque<std::pair<double, int64_t>> seen_;
   bool first_is_gone_ = false;
 };

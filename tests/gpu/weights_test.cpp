@@ -4,6 +4,7 @@
 #include "engine/core.h"
 #include "engine/engine.h"
 #include "gpu/fixture.h"
+#include "weights/cuda_ipc.h"
 
 namespace tritonforge::engine {
 namespace {

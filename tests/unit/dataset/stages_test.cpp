@@ -203,7 +203,7 @@ TEST(Quality, AVerdictIsKeptAndNotAskedForAgainAlsoAfterATornLine) {
   EXPECT_THAT(outcomes(), ElementsAre("kept", "mismatch", "no problem and solution to judge"));
   EXPECT_EQ(judged, 2);
   const std::string text = read_file(file);  // the last verdict as a kill left it: that one alone is asked for again
-  write_file_atomic(file, text.substr(0, text.size() - 9));
+  write_file_atomic(file, text.substr(0, text.rfind('\n') - 8));
   outcomes();
   EXPECT_EQ(judged, 3);
 }
