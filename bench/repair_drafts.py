@@ -17,11 +17,15 @@ import json
 import os
 import pathlib
 import socket
-import sqlite3
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests/integration"))
+
+import buffer_file
 
 START_SECONDS = 300
 REPAIR = """The kernel failed:
@@ -66,11 +70,10 @@ class Server:
 
 def of_run(run, turns):
     """Evenly over the run: {"input_ids", "tokens": the length of what was answered}."""
-    database = sqlite3.connect(f"file:{run}/buffer.sqlite?mode=ro", uri=True)
     later = [
         {"input_ids": turn["prompt_tokens"], "tokens": len(turn["response_tokens"])}
-        for (body,) in database.execute("SELECT body FROM trajectories ORDER BY seq")
-        for turn in json.loads(body)["turns"][1:]
+        for trajectory in buffer_file.read(f"{run}/buffer.sqlite")
+        for turn in trajectory["turns"][1:]
     ]
     return [later[i * len(later) // turns] for i in range(min(turns, len(later)))]
 

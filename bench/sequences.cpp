@@ -25,12 +25,13 @@ rollout::StoredLease stored_lease(int64_t groups) {
     auto& group = lease.groups.emplace_back();
     group.id = fmt::format("rl-1-{}", g);
     group.problem_id = "p";
+    rollout::GroupCredit credit;
     for (int64_t s = 0; s < kSamples; ++s) {
       Trajectory trajectory;
       trajectory.id = fmt::format("{}.{}", group.id, s);
       trajectory.group_id = group.id;
       trajectory.problem_id = "p";
-      trajectory.advantages = trajectory.turn_returns = {rng.uniform()};
+      trajectory.turn_returns = {rng.uniform()};
       Turn& turn = trajectory.turns.emplace_back();
       for (int64_t i = 0; i < kPrompt; ++i) turn.prompt_tokens.push_back(token());
       for (int64_t i = 0; i < kResponse; ++i) {
@@ -39,8 +40,12 @@ rollout::StoredLease stored_lease(int64_t groups) {
         turn.weight_versions.push_back(3);
       }
       turn.status = TurnStatus::kCompleted;
-      group.bodies.push_back(to_json(trajectory).dump());
+      const rollout::TrajectoryRow row(trajectory);
+      group.rows.push_back({static_cast<size_t>(s), {row.body, row.record}});
+      credit.advantages.push_back(trajectory.turn_returns);
+      credit.carries_loss.push_back({true});
     }
+    group.credit = text_of(credit);
   }
   return lease;
 }

@@ -33,6 +33,22 @@ RolloutFigures figures_from_json(const Json& json, const std::string& where) {
   return figures;
 }
 
+LeaseOrder order_from_json(const Json& json, LeaseOrder fallback, const std::string& where) {
+  return from_name<LeaseOrder>(optional_field(json, "order", std::string(name_of(fallback)), where), where + " order");
+}
+
+Replay replay_from_json(const Json& json, const std::string& where) {
+  check_keys(json, {"groups", "leases", "order", "of"}, where);
+  Replay replay;
+  replay.groups = require<int64_t>(json, "groups", where);
+  replay.leases = optional_field(json, "leases", replay.leases, where);
+  replay.order = order_from_json(json, replay.order, where);
+  replay.of = optional_field(json, "of", replay.of, where);
+  if (replay.groups < 0) fail(ErrorKind::kUsage, "{}: 'groups' is {}", where, replay.groups);
+  if (replay.leases < 1) fail(ErrorKind::kUsage, "{}: 'leases' must be at least 1, not {}", where, replay.leases);
+  return replay;
+}
+
 }  // namespace
 
 Json to_json(const LeaseRequest& request) {
@@ -41,12 +57,19 @@ Json to_json(const LeaseRequest& request) {
                {"samples", request.samples},
                {"timeout_s", request.timeout_s}};
   if (!request.group_ids.empty()) json["group_ids"] = request.group_ids;
+  if (request.order != LeaseOrder::kAge) json["order"] = name_of(request.order);
+  if (request.replay.groups > 0) {
+    json["replay"] = {{"groups", request.replay.groups},
+                      {"leases", request.replay.leases},
+                      {"order", name_of(request.replay.order)},
+                      {"of", request.replay.of}};
+  }
   return json;
 }
 
 LeaseRequest lease_request_from_json(const Json& body) {
   const std::string where = "POST /v2/groups/lease";
-  check_keys(body, {"count", "lease_id", "group_ids", "samples", "timeout_s"}, where);
+  check_keys(body, {"count", "lease_id", "group_ids", "samples", "timeout_s", "order", "replay"}, where);
   LeaseRequest request;
   request.lease_id = require<std::string>(body, "lease_id", where);
   request.group_ids = optional_field(body, "group_ids", std::vector<std::string>{}, where);
@@ -59,6 +82,8 @@ LeaseRequest lease_request_from_json(const Json& body) {
   request.samples = optional_field(body, "samples", request.samples, where);
   if (request.samples < 0) fail(ErrorKind::kUsage, "{}: 'samples' is {}", where, request.samples);
   request.timeout_s = std::max(0.0, optional_field(body, "timeout_s", request.timeout_s, where));
+  request.order = order_from_json(body, request.order, where);
+  if (body.contains("replay")) request.replay = replay_from_json(body.at("replay"), where + " replay");
   return request;
 }
 
@@ -90,6 +115,7 @@ Json to_json(const Lease& lease) {
     for (const Trajectory& trajectory : group.samples) samples.push_back(transcript_json(trajectory));
     groups.push_back({{"group_id", group.group_id},
                       {"problem_id", group.problem_id},
+                      {"replayed", group.replayed},
                       {"figures", to_json(group.figures)},
                       {"samples", std::move(samples)}});
   }
@@ -111,6 +137,7 @@ Lease lease_from_json(const Json& json) {
     LeasedGroup group;
     group.group_id = require<std::string>(item, "group_id", where + " groups");
     group.problem_id = require<std::string>(item, "problem_id", where + " groups");
+    group.replayed = optional_field(item, "replayed", false, where + " groups");
     group.figures = figures_from_json(require<Json>(item, "figures", where + " groups"), where + " groups figures");
     for (const Json& sample : require_list(item, "samples", where + " groups"))
       group.samples.push_back(transcript_from_json(sample));

@@ -1,14 +1,35 @@
 #pragma once
 // What the buffer answers to a lease: figures, and transcripts for people. The tokens of the same lease go to the
 // trainer alone, as a SequenceBatch.
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
+#include "base/named_enum.h"
 #include "contract/trajectory.h"
 
 namespace tritonforge {
+
+// Which of several groups come first; among equals the older one.
+//   age        the oldest            newest   the youngest
+//   variance   the largest variance of the rewards of a group's trajectories, E[R^2] - E[R]^2: what a comparison within
+//              the group learns from
+//   pass_rate  the largest p (1 - p), p the share of correct trajectories: neither solved nor hopeless
+enum class LeaseOrder { kAge, kNewest, kVariance, kPassRate };
+constexpr std::array<std::string_view, 4> names_of(LeaseOrder) { return {"age", "newest", "variance", "pass_rate"}; }
+
+// Groups of earlier leases that a lease holds again, for another update from the same trajectories. Their tokens keep
+// the log-probabilities that they were sampled with, by which the trainer weighs them (train/losses.h, tis). Those that
+// were replayed least come first, then by `order`. Fewer where there are not so many.
+struct Replay {
+  int64_t groups = 0;
+  int64_t leases = 4;  // of the last so many leases whose ids begin with `of`
+  LeaseOrder order = LeaseOrder::kVariance;
+  std::string of;
+};
 
 // POST /v2/groups/lease. The same lease_id is answered with the same groups until it is committed.
 struct LeaseRequest {
@@ -17,6 +38,8 @@ struct LeaseRequest {
   std::vector<std::string> group_ids;  // exactly these, in this order; empty: any `count`
   int64_t samples = 1;                 // trajectories of each group that come along as transcripts, at most
   double timeout_s = 60;               // how long the buffer waits for the groups to be complete
+  LeaseOrder order = LeaseOrder::kAge;  // of any `count`
+  Replay replay;
 };
 Json to_json(const LeaseRequest& request);
 LeaseRequest lease_request_from_json(const Json& body);  // throws kUsage naming the field
@@ -43,6 +66,7 @@ struct RolloutFigures {
 
 struct LeasedGroup {
   std::string group_id, problem_id;
+  bool replayed = false;  // trained on before: in no figures of the lease
   RolloutFigures figures;
   std::vector<Trajectory> samples;  // transcripts: without token arrays
 };
@@ -54,7 +78,7 @@ struct DroppedGroup {  // it teaches nothing, and is not trained on
 
 struct Lease {
   std::string id;
-  RolloutFigures figures;  // of all groups
+  RolloutFigures figures;  // of all groups that are not replayed
   std::vector<LeasedGroup> groups;
   std::vector<DroppedGroup> dropped;  // of `groups`
 };

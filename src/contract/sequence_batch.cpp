@@ -1,75 +1,19 @@
 #include "contract/sequence_batch.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <set>
 
+#include "base/binary.h"
+
 namespace tritonforge {
 namespace {
-
-static_assert(std::endian::native == std::endian::little, "the binary form is little-endian, as this code copies it");
 
 constexpr std::string_view kMagic = "TFSQ";
 constexpr uint32_t kVersion = 1;
 constexpr uint32_t kSampled = 1;
 constexpr size_t kLeastSequence = 3 * sizeof(uint32_t) + sizeof(double);  // bytes of one without id and tokens
-
-class Writer {
- public:
-  template <typename T>
-  void value(T value) {
-    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
-  }
-  void text(std::string_view text) { bytes_.append(text); }
-  template <typename T>
-  void array(std::span<const T> values) {
-    bytes_.append(reinterpret_cast<const char*>(values.data()), values.size_bytes());
-  }
-  std::string take() { return std::move(bytes_); }
-  void reserve(size_t bytes) { bytes_.reserve(bytes); }
-
- private:
-  std::string bytes_;
-};
-
-class Reader {
- public:
-  explicit Reader(std::string_view bytes) : bytes_(bytes) {}
-
-  template <typename T>
-  T value(const std::string& where) {
-    T value;
-    std::memcpy(&value, take(sizeof value, where).data(), sizeof value);
-    return value;
-  }
-  std::string_view text(size_t length, const std::string& where) { return take(length, where); }
-  template <typename T>
-  std::vector<T> array(size_t length, const std::string& where) {
-    if (length > left() / sizeof(T)) cut(where);
-    std::vector<T> values(length);
-    const std::string_view bytes = take(length * sizeof(T), where);
-    if (length > 0) std::memcpy(values.data(), bytes.data(), bytes.size());
-    return values;
-  }
-  size_t left() const { return bytes_.size() - at_; }
-
- private:
-  [[noreturn]] void cut(const std::string& where) const {
-    fail(ErrorKind::kUsage, "{}: the {} bytes end before it does", where, bytes_.size());
-  }
-  std::string_view take(size_t length, const std::string& where) {
-    if (length > left()) cut(where);
-    const std::string_view taken = bytes_.substr(at_, length);
-    at_ += length;
-    return taken;
-  }
-
-  std::string_view bytes_;
-  size_t at_ = 0;
-};
 
 std::string name_of(const TrainSequence& sequence, size_t index) {
   return sequence.trajectory_id.empty() ? fmt::format("sequences[{}]", index)
@@ -98,7 +42,7 @@ Sampled sampled_of(const TrainSequence& s, size_t index) {
   return sampled;
 }
 
-void write(Writer& out, const TrainSequence& s, size_t index) {
+void write(BinaryWriter& out, const TrainSequence& s, size_t index) {
   const size_t n = s.tokens.size();
   const bool same = s.loss_mask.size() == n && s.old_log_probs.size() == n && s.advantages.size() == n &&
                     s.weight_versions.size() == n;
@@ -124,7 +68,7 @@ void write(Writer& out, const TrainSequence& s, size_t index) {
   out.array(std::span<const int64_t>(sampled.weight_versions));
 }
 
-TrainSequence read(Reader& in, size_t index) {
+TrainSequence read(BinaryReader& in, size_t index) {
   TrainSequence s;
   std::string where = name_of(s, index);
   // Head.
@@ -166,16 +110,17 @@ SequenceBatch batch_of_groups(const std::vector<TrainGroup>& groups) {
   SequenceBatch batch;
   double reward = 0, judged = 0;
   for (const TrainGroup& group : groups) {
+    const double counts = group.replayed ? 0 : 1;
     for (const Trajectory& trajectory : group.trajectories) {
-      batch.figures.trajectories += 1;
+      batch.figures.trajectories += counts;
       if (ended_by_failure(trajectory)) continue;
-      reward += trajectory.reward;
-      judged += 1;
+      reward += counts * trajectory.reward;
+      judged += counts;
       if (!group.teaches) continue;
       for (TrainSequence& sequence : to_train_sequences(trajectory)) batch.sequences.push_back(std::move(sequence));
     }
-    batch.figures.groups += 1;
-    batch.figures.zero_variance_groups += !group.teaches;
+    batch.figures.groups += counts;
+    batch.figures.zero_variance_groups += group.teaches ? 0 : counts;
   }
   if (judged > 0) batch.figures.reward_mean = reward / judged;
   return batch;
@@ -189,6 +134,7 @@ SequenceBatch batch_of_lease_json(const Json& lease) {
   std::vector<TrainGroup> groups;
   for (const Json& json : require_list(lease, "groups", where)) {
     TrainGroup& group = groups.emplace_back();
+    group.replayed = optional_field(json, "replayed", false, where + ": a group");
     group.teaches = !dropped.contains(require<std::string>(json, "group_id", where + ": a group"));
     for (const Json& trajectory : require_list(json, "trajectories", where + ": a group"))
       group.trajectories.push_back(trajectory_from_json(trajectory));
@@ -199,7 +145,7 @@ SequenceBatch batch_of_lease_json(const Json& lease) {
 std::string to_binary(const SequenceBatch& batch) {
   size_t tokens = 0;
   for (const TrainSequence& sequence : batch.sequences) tokens += sequence.tokens.size();
-  Writer out;
+  BinaryWriter out;
   out.reserve(64 + batch.sequences.size() * 64 + tokens * 21);
   out.text(kMagic);
   out.value(kVersion);
@@ -214,7 +160,7 @@ std::string to_binary(const SequenceBatch& batch) {
 
 SequenceBatch batch_from_binary(std::string_view bytes) {
   const std::string where = "training sequences";
-  Reader in(bytes);
+  BinaryReader in(bytes);
   if (in.text(kMagic.size(), where) != kMagic) fail(ErrorKind::kUsage, "{}: do not begin with '{}'", where, kMagic);
   if (const auto version = in.value<uint32_t>(where); version != kVersion)
     fail(ErrorKind::kUsage, "{}: version {}, this program reads {}", where, version, kVersion);

@@ -28,6 +28,7 @@ Lease lease_informative(const BufferCalls& buffer, LeaseRequest request, int64_t
     LeaseRequest look = request;
     look.lease_id = look_id(round);
     look.samples = 0;
+    look.replay = {};  // the final lease does
     look.count = static_cast<int64_t>(look.group_ids.size());
     size_t missing = 0;
     try {

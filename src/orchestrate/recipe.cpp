@@ -207,6 +207,11 @@ void RecipeConfig::validate() const {
     check(rollout.max_context <= rl.train.max_tokens_per_micro_batch, "rl.train.max_tokens_per_micro_batch",
           fmt::format("is {}: a trajectory of rollout.max_context = {} tokens does not fit",
                       rl.train.max_tokens_per_micro_batch, rollout.max_context));
+    check(rl.replay.groups == 0 || rl.replay.steps <= rollout.buffer.retention.steps, "rl.replay.steps",
+          fmt::format("is {}, but tokens stay for rollout.keep_steps = {}", rl.replay.steps,
+                      rollout.buffer.retention.steps));
+    check(rl.replay.groups == 0 || rl.train.loss.tis_cap > 0, "rl.train.loss.tis_cap",
+          "must be above 0 with rl.replay: replayed tokens are weighed by how likely they still are");
     check(rl.validation.every == 0 || !rl.validation.problems.empty(), "rl.validation.problems", "is missing");
   }
   if (has_stage("bench")) {

@@ -86,12 +86,24 @@ struct ValidationSection {
   }
 };
 
+struct ReplaySection {
+  int64_t groups = 0, steps = 4;
+  LeaseOrder order = LeaseOrder::kVariance;
+  template <typename V>
+  void describe(V& v) {
+    v("groups", groups, at_least(0), "groups of earlier steps that each step trains on again; 0 = off");
+    v("steps", steps, at_least(1), "of the last so many steps");
+    v("order", order, "which of them first, those that were replayed least before all (contract/lease.h)");
+  }
+};
+
 struct RlSection {
   int64_t steps = 20, prompts_per_step = 8, samples_per_prompt = 8, max_staleness = 0, refills = 0, transcripts = 8;
   std::string algorithm = "custom";
   std::string problems;
   std::vector<int64_t> levels;
   SamplingOptions sampling{.max_new_tokens = 1024};
+  ReplaySection replay;
   ValidationSection validation;
   train::TrainConfig train;
   template <typename V>
@@ -110,6 +122,7 @@ struct RlSection {
     v("problems", problems, "problems that RL trains on");
     v("levels", levels, at_least(0), "keep these levels; empty = all");
     v("sampling", sampling, "how tokens are drawn");
+    v("replay", replay, "trajectories that are learned from more than once, weighed by train.loss.tis");
     v("validation", validation, "measurement during RL; models/rl is then the best model, not the last");
     v("train", train, in_recipe(), "the trainer's job of this stage");
   }

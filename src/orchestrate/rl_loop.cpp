@@ -58,6 +58,8 @@ class ProblemWalk {
   std::vector<size_t> order_;
 };
 
+constexpr char kStepLease[] = "rl-step-";  // with the step's number: the lease of its groups
+
 std::string group_name(int64_t step, size_t index) { return fmt::format("rl-{}-{}", step, index); }
 
 GroupSpec group_of_step(const RecipeConfig& config, const Problem& problem, int64_t step, size_t index) {
@@ -81,9 +83,10 @@ std::vector<GroupSpec> groups_of_step(const RecipeConfig& config, ProblemWalk& p
 
 LeaseRequest lease_of_step(const RlSection& rl, int64_t step) {
   LeaseRequest request;
-  request.lease_id = fmt::format("rl-step-{}", step);
+  request.lease_id = fmt::format("{}{}", kStepLease, step);
   request.count = rl.prompts_per_step;
   request.samples = rl.transcripts;
+  request.replay = {rl.replay.groups, rl.replay.steps, rl.replay.order, kStepLease};
   for (int64_t i = 0; i < rl.prompts_per_step; ++i)
     request.group_ids.push_back(group_name(step, static_cast<size_t>(i)));
   return request;
@@ -162,12 +165,14 @@ class RlStepper {
     if (step > run_.record.last_step("rl")) {  // else trained again after the trainer went back
       std::vector<Trajectory> transcripts;
       for (const LeasedGroup& group : lease.groups) {
+        if (group.replayed) continue;  // its own step showed it
         if (!group.samples.empty()) run_.record.add_problem(group.problem_id, problems_.source_of(group.problem_id));
         transcripts.insert(transcripts.end(), group.samples.begin(), group.samples.end());
       }
       run_.record.add_transcripts(transcripts, step);
-      run_.record.add_rl_step({trained, sum, static_cast<int64_t>(lease.dropped.size()), collect_s, train_s, sync_s,
-                               seconds_since(start), warning});
+      const auto replayed = std::ranges::count(lease.groups, true, &LeasedGroup::replayed);
+      run_.record.add_rl_step({trained, sum, static_cast<int64_t>(lease.dropped.size()), replayed, collect_s, train_s,
+                               sync_s, seconds_since(start), warning});
     }
     validate(step);
   }

@@ -180,6 +180,7 @@ void RunRecord::add_rl_step(const RlStep& step) {
                  {"trajectories", sum.trajectories},
                  {"failed", sum.failed},
                  {"dropped", step.dropped},
+                 {"replayed", step.replayed},
                  {"generate_request_s", sum.generate_s},
                  {"evaluate_request_s", sum.evaluate_s},
                  {"collect_s", step.collect_s},

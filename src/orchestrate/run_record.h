@@ -47,6 +47,7 @@ struct RlStep {
   StepResult trained;
   RolloutFigures rollout;
   int64_t dropped = 0;                                         // groups that taught nothing
+  int64_t replayed = 0;                                        // groups of earlier steps
   double collect_s = 0, train_s = 0, sync_s = 0, seconds = 0;  // wait for the groups, step, new weights; all of it
   std::string warning;                                         // of LearningWatch
 };

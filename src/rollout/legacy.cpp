@@ -270,16 +270,14 @@ net::Response Legacy::read(int64_t batch_size, Deadline deadline, bool take) {
     rules.min_timeout_ratio = std::stod(store.setting("min_timeout_ratio", "0.7"));
     const auto found = store.legacy_groups(batch_size, rules, unix_seconds());
     int64_t held = 0;
-    for (const auto& group : found) held += static_cast<int64_t>(group.bodies.size());
+    for (const auto& group : found) held += static_cast<int64_t>(group.size());
     if (held > 0 && (held >= batch_size || !take)) {
       std::vector<std::vector<Json>> groups;
       Json data = Json::array();
       for (const auto& group : found) {
         std::vector<Json> items;
-        for (const std::string& text : group.bodies) {
-          const Json json = parse_json(text, "stored item");
-          items.push_back(group.external ? json : legacy_item(group.group, trajectory_from_json(json)));
-        }
+        for (const std::string& text : group.bodies) items.push_back(parse_json(text, "stored item"));
+        for (const Trajectory& trajectory : group.trajectories) items.push_back(legacy_item(group.group, trajectory));
         normalise_rewards(items);
         for (const Json& item : items) data.push_back(item);
         groups.push_back(std::move(items));

@@ -27,9 +27,24 @@ struct PeerOptions {
   }
 };
 
+// How much of what was trained on the buffer keeps.
+struct Retention {
+  int64_t steps = 64;
+  int64_t trajectories = 200000;
+
+  template <typename V>
+  void describe(V& v) {
+    v("keep_steps", steps, at_least(1),
+      "commits for which the tokens of what was trained on stay; after that its text and its verdicts do");
+    v("keep_trajectories", trajectories, at_least(0),
+      "trajectories of which text and verdicts stay, those apart that are not trained on yet; 0 = all");
+  }
+};
+
 struct ServiceOptions {
   std::filesystem::path database;
   PeerOptions peers;
+  Retention retention;
   size_t concurrency = 64, evaluations = 16, max_queued = 100000;
 
   template <typename V>
@@ -39,6 +54,7 @@ struct ServiceOptions {
     v("concurrency", concurrency, in(1, 4096), "trajectories under way at once");
     v("evaluations", evaluations, in(1, 4096), "evaluations under way at once");
     v("max_queued", max_queued, at_least(1), "samples waiting; more are refused with 503");
+    v.part(retention);
   }
 };
 

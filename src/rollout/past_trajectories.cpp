@@ -19,7 +19,7 @@ class BufferFile : public dataset::PastTrajectories {
   std::optional<dataset::PastTrajectory> next() override {
     if (!rows_.step()) return std::nullopt;
     const std::string where = database_.path().string();
-    const Trajectory trajectory = trajectory_from_json(parse_json(rows_.text(0), where));
+    const Trajectory trajectory = transcript_from_json(parse_json(rows_.text(0), where));
     GroupSpec group;
     group.problem_id = rows_.text(1);
     group.problem_source = rows_.text(2);

@@ -49,7 +49,7 @@ net::Response lease_reply(const StoredLease& lease, const net::Request& request)
 
 // A stored trajectory with what a reader of the page wants beside it.
 Json trajectory_view(const Store::Row& row) {
-  Json view = parse_json(row.body, "stored trajectory");
+  Json view = to_json(row.trajectory);
   view["created"] = row.created;
   view["group_reason"] = row.reason;
   view["problem_source"] = row.problem_source;
@@ -111,6 +111,19 @@ struct BufferServer::Impl {
         list.push_back(trajectory_view(row));
       return net::Response::json({{"trajectories", std::move(list)}});
     });
+    server.route("GET", "/v2/problems", [this](const net::Request& r) {
+      Json list = Json::array();
+      for (const auto& problem : service.store().problems(integer_query(r, "limit", 100, 1, 100000))) {
+        list.push_back({{"problem_id", problem.id},
+                        {"trajectories", problem.trajectories},
+                        {"failed", problem.failed},
+                        {"correct", problem.correct},
+                        {"mean_reward", problem.mean_reward},
+                        {"best_speedup", problem.best_speedup},
+                        {"last", problem.last}});
+      }
+      return net::Response::json({{"problems", std::move(list)}});
+    });
     server.route("GET", "/v2/groups/{id}", [this](const net::Request& r) {
       return text_reply(service.store().group_text(r.parameters.at("id")));
     });
@@ -136,6 +149,7 @@ struct BufferServer::Impl {
     const auto state = service.state();
     return net::Response::json({{"groups", counts.groups},
                                 {"trajectories", counts.trajectories},
+                                {"stored_trajectories", counts.stored},
                                 {"failed_trajectories", counts.failed},
                                 {"turns", counts.turns},
                                 {"correct_trajectories", counts.correct},
@@ -174,6 +188,7 @@ struct BufferServer::Impl {
     for (const auto& [name, count] : counts.groups)
       figures.set(fmt::format("groups{{state=\"{}\"}}", name), static_cast<double>(count));
     figures.set("trajectories", static_cast<double>(counts.trajectories));
+    figures.set("stored_trajectories", static_cast<double>(counts.stored));
     figures.set("correct_trajectories", static_cast<double>(counts.correct));
     figures.set("mean_reward", counts.mean_reward);
     figures.set("recent_mean_reward", counts.recent_mean_reward);
@@ -196,10 +211,11 @@ struct BufferServer::Impl {
   Legacy legacy;
   net::Metrics figures{"buffer",
                        {{"groups", "groups in the database, by state"},
-                        {"trajectories", "trajectories in the database"},
+                        {"trajectories", "trajectories that were written and not discarded"},
+                        {"stored_trajectories", "of those, the ones that retention has left"},
                         {"correct_trajectories", "of those, the ones with a correct turn"},
                         {"mean_reward", "mean reward of all trajectories that did not fail through us"},
-                        {"recent_mean_reward", "the same of the last 256 of them"},
+                        {"recent_mean_reward", "the same among the last 256 trajectories"},
                         {"open_leases", "leases that are neither committed nor released"},
                         {"commits", "leases that are committed"},
                         {"database_bytes", "size of the database"},

@@ -13,7 +13,7 @@ RolloutService::RolloutService(ServiceOptions options, std::unique_ptr<ChatCodec
       codec_(std::move(codec)),
       peers_(options_.peers),
       evaluations_(options_.evaluations),
-      store_(options_.database),
+      store_(options_.database, options_.retention),
       generator_(peers_, *codec_, evaluations_, activity_, &store_),
       pool_(options_.concurrency,
             [this](const GroupPtr& group, int64_t sample, std::stop_token stop) { run_one(group, sample, stop); }) {

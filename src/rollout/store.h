@@ -6,8 +6,11 @@
 //
 // A group runs until all of its samples are written; the last one completes it, with advantages, in the same
 // transaction. Complete groups are leased whole, in the order in which they were accepted; a lease is committed
-// (trained and checkpointed: its tokens are never given again), released, or discarded. What a lease holds never
-// changes, byte for byte.
+// (trained and checkpointed: its tokens are given again only where a later lease replays its group), released, or
+// discarded. What a lease holds never changes, byte for byte.
+//
+// Nothing grows without bound but the ledger of leases and commits, about a kilobyte a step: each commit takes away what
+// its Retention does not keep, oldest first (docs/protocols.md, "What the buffer keeps").
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -22,6 +25,8 @@
 #include "contract/rollout.h"
 #include "contract/trajectory.h"
 #include "rollout/generator.h"
+#include "rollout/options.h"
+#include "rollout/shared_commits.h"
 #include "rollout/sqlite.h"
 #include "rollout/stored_lease.h"
 
@@ -30,7 +35,7 @@ namespace tritonforge::rollout {
 class Store : public TurnKeeper {
  public:
   // Throws kUnavailable / kCorrupt, and kUnsupported where another version wrote the file.
-  explicit Store(const fs::path& path);
+  explicit Store(const fs::path& path, Retention retention = {});
 
   struct Accepted {
     std::vector<std::string> accepted, known;
@@ -56,8 +61,8 @@ class Store : public TurnKeeper {
     std::string missing;               // what is not there
   };
   // The same lease id gives the same groups, also after the commit: whoever drives the loop reads its figures again.
-  // Throws kUsage, kNotFound (unknown group), kConflict (a group is with another lease, the lease holds other groups
-  // than those that are named).
+  // Throws kUsage, kNotFound (unknown group, or one that retention took away), kConflict (a group is with another lease,
+  // the lease holds other groups than those that are named).
   LeaseAnswer lease(const LeaseRequest& request);
   StoredLease leased(const std::string& lease_id);  // to be trained on; throws kNotFound, kConflict (it is committed)
   void commit_lease(const std::string& lease_id, int64_t step);  // repeats are fine
@@ -68,13 +73,25 @@ class Store : public TurnKeeper {
   struct Counts {
     std::map<std::string, int64_t> groups;  // running, complete, leased, committed
     int64_t trajectories = 0, failed = 0, turns = 0, correct = 0, leases = 0, commits = 0, bytes = 0;
-    double mean_reward = 0, recent_mean_reward = 0;  // of all that did not fail; of the last 256 of those
+    int64_t stored = 0;  // trajectories that retention has left
+    double mean_reward = 0, recent_mean_reward = 0;  // of all that did not fail; of those of the last 256
   };
   Counts counts();
   GroupProgress progress(const std::string& group_prefix);  // of the groups whose ids begin so
 
+  // What was written of each problem, those with the youngest trajectory first.
+  struct ProblemFigures {
+    std::string id;
+    int64_t trajectories = 0, failed = 0, correct = 0;
+    double mean_reward = 0;   // of those that no failure of ours ended
+    double best_speedup = 0;  // of correct turns that were timed; 0: there is none
+    double last = 0;          // when the youngest was written, Unix seconds
+  };
+  std::vector<ProblemFigures> problems(int64_t limit);
+
   struct Row {
-    std::string body, group_id, reason;  // body: JSON text of the trajectory
+    Trajectory trajectory;
+    std::string group_id, reason;
     double created = 0;
     RolloutOptions options;
     std::string problem_source;
@@ -86,9 +103,11 @@ class Store : public TurnKeeper {
   // --- The legacy endpoints (rollout/legacy.h) ---
   struct LegacyGroup {
     GroupSpec group;
-    std::vector<std::string> bodies;  // trajectories of an own group, or items that were written from outside
+    std::vector<Trajectory> trajectories;  // of an own group
     bool external = false;
-    std::vector<int64_t> items;  // row numbers of external items
+    std::vector<std::string> bodies;  // items that were written from outside
+    std::vector<int64_t> items;       // their row numbers
+    size_t size() const { return external ? bodies.size() : trajectories.size(); }
   };
   // Appends an item from outside; false where its uid is there already.
   bool write_item(const std::string& uid, const std::string& instance_id, double reward, const std::string& body);
@@ -100,7 +119,7 @@ class Store : public TurnKeeper {
   // Complete groups, oldest first, until they hold `min_items` (-1: all). Nothing is taken.
   std::vector<LegacyGroup> legacy_groups(int64_t min_items, const LegacyRules& rules, double now);
   // Takes them for good, under the id that it returns ("read-1", "read-2", ...; none is left out): they are not given
-  // again except by leased(id) for own groups.
+  // again except by leased(id) for own groups, until Retention::steps readings came after it.
   std::string take_legacy(const std::vector<LegacyGroup>& groups);
   struct LegacyCounts {
     int64_t waiting = 0, written = 0, read = 0;  // items
@@ -111,16 +130,27 @@ class Store : public TurnKeeper {
 
  private:
   struct Grant {
-    std::vector<std::string> group_ids;
+    std::vector<std::string> group_ids, replayed;
     std::string missing;  // why there are none
   };
+  // These run within a transaction of commits_.
   Grant grant(const LeaseRequest& request);
+  std::vector<std::string> any_groups(const LeaseRequest& request);
+  std::string not_there(const LeaseRequest& request);  // of the groups that it names; "": all are complete
+  std::vector<std::string> replayable(const LeaseRequest& request);
+  void commit(const std::string& lease_id, int64_t step);
+  void forget_old();
+  void forget_read(int64_t reading);
+  bool forget_tokens_of(const std::string& lease_id);
   void complete_group(const std::string& group_id);
-  StoredLease read_lease(const std::string& lease_id, const std::vector<std::string>& group_ids);
-  static GroupSpec group_from_row(Database& database, const std::string& group_id);
-  static std::vector<std::string> bodies_of(Database& database, const std::string& group_id);
-  std::mutex writing_, reading_;
-  Database database_;  // under writing_
+  StoredLease read_lease(const std::string& lease_id, const Grant& granted);
+  int64_t number(const std::string& setting);
+  void set_number(const std::string& setting, int64_t value);
+
+  Retention retention_;
+  Database database_;  // within commits_ alone
+  SharedCommits commits_;
+  std::mutex reading_;
   Database reader_;    // under reading_
 };
 

@@ -4,15 +4,19 @@
 
 #include "base/clock.h"
 #include "rollout/store.h"
+#include "rollout/stored_group.h"
 
 namespace tritonforge::rollout {
 
 bool Store::write_item(const std::string& uid, const std::string& instance_id, double reward, const std::string& body) {
-  std::lock_guard lock(writing_);
-  Statement insert = database_.prepare(
-      "INSERT OR IGNORE INTO items(uid, instance_id, reward, created, body) VALUES(?, ?, ?, ?, ?)");
-  insert.bind(1, uid).bind(2, instance_id).bind(3, reward).bind(4, unix_seconds()).bind(5, body).run();
-  return database_.changes() != 0;
+  bool written = false;
+  commits_.run([&] {
+    Statement insert = database_.prepare(
+        "INSERT OR IGNORE INTO items(uid, instance_id, reward, created, body) VALUES(?, ?, ?, ?, ?)");
+    insert.bind(1, uid).bind(2, instance_id).bind(3, reward).bind(4, unix_seconds()).bind(5, body).run();
+    written = database_.changes() != 0;
+  });
+  return written;
 }
 
 std::vector<Store::LegacyGroup> Store::legacy_groups(int64_t min_items, const LegacyRules& rules, double now) {
@@ -30,9 +34,9 @@ std::vector<Store::LegacyGroup> Store::legacy_groups(int64_t min_items, const Le
   for (const std::string& id : ids) {
     if (enough()) return out;
     LegacyGroup& group = out.emplace_back();
-    group.group = group_from_row(reader_, id);
-    group.bodies = bodies_of(reader_, id);
-    held += static_cast<int64_t>(group.bodies.size());
+    group.group = group_named(reader_, id);
+    group.trajectories = trajectories_of(stored_group(reader_, id));
+    held += static_cast<int64_t>(group.trajectories.size());
   }
 
   // External items: an instance's oldest group_size items make a group; fewer do where nobody wrote for long enough.
@@ -77,49 +81,51 @@ std::vector<Store::LegacyGroup> Store::legacy_groups(int64_t min_items, const Le
 }
 
 std::string Store::take_legacy(const std::vector<LegacyGroup>& groups) {
-  std::lock_guard lock(writing_);
-  Transaction transaction(database_);
-  // The reading's number and what it takes: both or neither.
-  database_.execute(
-      "INSERT INTO settings(key, value) VALUES('reads', '1') ON CONFLICT(key) DO UPDATE SET value = value + 1");
   std::string lease_id;
-  {
-    Statement reads = database_.prepare("SELECT 'read-' || value FROM settings WHERE key = 'reads'");
-    TF_CHECK(reads.step(), "the number of readings is not there");
-    lease_id = reads.text(0);
-  }
-  std::vector<std::string> ids;
-  for (const LegacyGroup& group : groups) {
-    for (int64_t item : group.items)
-      database_.prepare("UPDATE items SET lease_id = ? WHERE seq = ?").bind(1, lease_id).bind(2, item).run();
-    if (group.external) continue;
-    database_.prepare("UPDATE groups SET state = 'leased', lease_id = ? WHERE id = ?")
+  commits_.run([&] {
+    const int64_t reading = number("reads") + 1;
+    set_number("reads", reading);
+    lease_id = fmt::format("read-{}", reading);
+    std::vector<std::string> ids;
+    for (const LegacyGroup& group : groups) {
+      for (int64_t item : group.items)
+        database_.prepare("UPDATE items SET lease_id = ? WHERE seq = ?").bind(1, lease_id).bind(2, item).run();
+      if (group.external) continue;
+      database_.prepare("UPDATE groups SET state = 'leased', lease_id = ? WHERE id = ?")
+          .bind(1, lease_id)
+          .bind(2, group.group.id)
+          .run();
+      ids.push_back(group.group.id);
+    }
+    database_.prepare("INSERT INTO leases(id, state, created, group_ids) VALUES(?, 'leased', ?, ?)")
         .bind(1, lease_id)
-        .bind(2, group.group.id)
+        .bind(2, unix_seconds())
+        .bind(3, Json(ids).dump())
         .run();
-    ids.push_back(group.group.id);
-  }
-  database_.prepare("INSERT INTO leases(id, state, group_ids, created) VALUES(?, 'leased', ?, ?)")
-      .bind(1, lease_id)
-      .bind(2, Json(ids).dump())
-      .bind(3, unix_seconds())
-      .run();
-  transaction.commit();
+    forget_read(reading);
+  });
   return lease_id;
+}
+
+// Nobody commits a reading: it counts as trained on when so many others came after it as leases keep their tokens.
+void Store::forget_read(int64_t reading) {
+  {
+    Statement old = database_.prepare("SELECT id FROM leases WHERE id = ? AND state = 'leased'");
+    old.bind(1, fmt::format("read-{}", reading - retention_.steps));
+    if (old.step()) commit(old.text(0), 0);
+  }
+  if (retention_.trajectories == 0) return;
+  database_.prepare("DELETE FROM items WHERE seq <= (SELECT max(seq) FROM items) - ? AND lease_id != ''")
+      .bind(1, retention_.trajectories)
+      .run();
 }
 
 Store::LegacyCounts Store::legacy_counts() {
   std::lock_guard lock(reading_);
-  const Transaction moment(reader_);
   LegacyCounts out;
-  Statement rows = reader_.prepare(
-      "SELECT count(*), total(taken) FROM (SELECT lease_id != '' AS taken FROM items UNION ALL"
-      " SELECT g.lease_id != '' FROM trajectories t JOIN groups g ON g.id = t.group_id WHERE g.legacy = 1)");
-  if (rows.step()) {
-    out.written = rows.integer(0);
-    out.read = static_cast<int64_t>(rows.number(1));
-    out.waiting = out.written - out.read;
-  }
+  Statement rows = reader_.prepare("SELECT name, value FROM totals WHERE name IN ('items.written', 'items.read')");
+  while (rows.step()) (rows.text(0) == "items.read" ? out.read : out.written) = rows.integer(1);
+  out.waiting = out.written - out.read;
   return out;
 }
 
@@ -131,8 +137,9 @@ std::string Store::setting(const std::string& key, const std::string& fallback) 
 }
 
 void Store::set_setting(const std::string& key, const std::string& value) {
-  std::lock_guard lock(writing_);
-  database_.prepare("INSERT OR REPLACE INTO settings(key, value) VALUES(?, ?)").bind(1, key).bind(2, value).run();
+  commits_.run([&] {
+    database_.prepare("INSERT OR REPLACE INTO settings(key, value) VALUES(?, ?)").bind(1, key).bind(2, value).run();
+  });
 }
 
 }  // namespace tritonforge::rollout

@@ -3,16 +3,6 @@
 #include <algorithm>
 
 namespace tritonforge::rollout {
-namespace {
-
-std::vector<Trajectory> trajectories_of(const StoredGroup& group) {
-  std::vector<Trajectory> trajectories;
-  for (const std::string& body : group.bodies)
-    trajectories.push_back(trajectory_from_json(parse_json(body, "stored trajectory")));
-  return trajectories;
-}
-
-}  // namespace
 
 Lease lease_of(const StoredLease& stored, int64_t samples) {
   Lease lease;
@@ -21,10 +11,11 @@ Lease lease_of(const StoredLease& stored, int64_t samples) {
     LeasedGroup& leased = lease.groups.emplace_back();
     leased.group_id = group.id;
     leased.problem_id = group.problem_id;
+    leased.replayed = group.replayed;
     if (!group.reason.empty()) lease.dropped.push_back({group.id, group.reason});
     leased.samples = trajectories_of(group);
     for (const Trajectory& trajectory : leased.samples) {
-      lease.figures.add(trajectory);
+      if (!group.replayed) lease.figures.add(trajectory);
       leased.figures.add(trajectory);
     }
     std::stable_partition(leased.samples.begin(), leased.samples.end(),
@@ -36,7 +27,8 @@ Lease lease_of(const StoredLease& stored, int64_t samples) {
 
 SequenceBatch batch_of(const StoredLease& stored) {
   std::vector<TrainGroup> groups;
-  for (const StoredGroup& group : stored.groups) groups.push_back({trajectories_of(group), group.reason.empty()});
+  for (const StoredGroup& group : stored.groups)
+    groups.push_back({trajectories_of(group), group.reason.empty(), group.replayed});
   return batch_of_groups(groups);
 }
 
@@ -45,8 +37,9 @@ std::string text_of(const StoredLease& stored) {
   Json dropped = Json::array();
   for (const StoredGroup& group : stored.groups) {
     if (!group.reason.empty()) dropped.push_back({{"group_id", group.id}, {"reason", group.reason}});
-    groups += fmt::format("{}{{\"group_id\":{},\"problem_id\":{},\"trajectories\":[{}]}}", groups.empty() ? "" : ",",
-                          Json(group.id).dump(), Json(group.problem_id).dump(), fmt::join(group.bodies, ","));
+    groups += fmt::format("{}{{\"group_id\":{},\"problem_id\":{},\"replayed\":{},\"trajectories\":{}}}",
+                          groups.empty() ? "" : ",", Json(group.id).dump(), Json(group.problem_id).dump(),
+                          group.replayed, text_of(group));
   }
   return fmt::format("{{\"lease_id\":{},\"groups\":[{}],\"dropped\":{}}}", Json(stored.id).dump(), groups,
                      dropped.dump());

@@ -43,6 +43,7 @@ constexpr FigureName kNames[] = {
     {"groups", "rollout/groups", "", "groups of the step"},
     {"zero_variance_groups", "rollout/zero_variance_groups", "", "groups whose rewards are all equal"},
     {"dropped", "rollout/dropped", "", "groups that taught nothing and were not sent"},
+    {"replayed", "rollout/replayed", "", "groups of earlier steps that the step trained on again"},
     {"turns_mean", "multi_turn/multi_turn_metric/round_number_mean", "multi_turn/multi_turn_metric/round_number_mean",
      "turns a trajectory"},
     {"pass_rate", "passrate/correctness_pass@1", "passrate/correctness_pass@1", "share of correct trajectories"},

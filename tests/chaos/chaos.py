@@ -21,6 +21,10 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
+
+import buffer_file
+
 ROOT = pathlib.Path(os.environ.get("TRITONFORGE_ROOT", pathlib.Path(__file__).resolve().parents[2]))
 BINARY = os.environ.get("TRITONFORGE_BINARY", str(ROOT / "build/tritonforge"))
 STEPS = 6
@@ -119,7 +123,7 @@ class Run:
         weights = {file.parent.name: file.read_bytes() for file in files}
         assert {"sft", "rl"} <= weights.keys(), weights.keys()
         with sqlite3.connect(f"file:{self.output}/buffer.sqlite?mode=ro", uri=True) as db:
-            bodies = [json.loads(body) for (body,) in db.execute("SELECT body FROM trajectories")]
+            bodies = list(buffer_file.trajectories(db))
             ledger = sorted(db.execute("SELECT lease_id, step FROM commits"))
             states = {state for (state,) in db.execute("SELECT DISTINCT state FROM groups")}
         assert states == {"committed"}, states

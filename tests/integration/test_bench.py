@@ -19,6 +19,8 @@ import time
 
 import pytest
 
+import buffer_file
+
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 
@@ -193,9 +195,10 @@ class Bench:
             for group, sample, turn, judged, body in db.execute(kept):
                 turns[group, sample, turn] = (bool(judged), json.loads(body))
             self.unfinished += len(turns)
-            for group, sample, body in db.execute("SELECT group_id, sample, body FROM trajectories"):
-                for turn, value in enumerate(json.loads(body)["turns"]):
-                    turns[group, sample, turn] = (True, value)
+            for trajectory in buffer_file.trajectories(db):
+                sample = int(trajectory["id"].rpartition(".")[2])
+                for turn, value in enumerate(trajectory["turns"]):
+                    turns[trajectory["group_id"], sample, turn] = (True, value)
         return turns
 
 

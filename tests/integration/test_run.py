@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+import buffer_file
 import engine_process
 
 ROOT = pathlib.Path(os.environ.get("TRITONFORGE_ROOT", pathlib.Path(__file__).resolve().parents[2]))
@@ -99,8 +100,8 @@ class Run:
     def ledger(self):
         """(lease, step) of every commit, and the weights' versions of every token, by trajectory."""
         versions = {
-            identity: [turn["weight_versions"] for turn in json.loads(body)["turns"]]
-            for identity, body in self.query("SELECT id, body FROM trajectories")
+            trajectory["id"]: [turn["weight_versions"] for turn in trajectory["turns"]]
+            for trajectory in buffer_file.read(self.output / "buffer.sqlite")
         }
         return sorted(self.query("SELECT lease_id, step FROM commits")), versions
 

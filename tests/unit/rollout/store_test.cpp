@@ -8,6 +8,7 @@
 #include <atomic>
 #include <csignal>
 #include <future>
+#include <thread>
 
 #include "base/filesystem.h"
 #include "mock_peers.h"
@@ -130,7 +131,7 @@ TEST(StoreTest, ReadingWaitsForNoWrite) {
   });
   while (!begun) std::this_thread::yield();
   for (int i = 0; i < 200; ++i) {
-    EXPECT_EQ(store.leased("l").groups.at(0).bodies.size(), 2u);
+    EXPECT_EQ(store.leased("l").groups.at(0).rows.size(), 2u);
     EXPECT_EQ(store.counts().trajectories, 2);
     EXPECT_EQ(store.newest(8, "").size(), 2u);
     EXPECT_THAT(store.group_text("a"), HasSubstr("leased"));
@@ -156,27 +157,17 @@ TEST(StoreTest, AReadingThatTakesNothingHasNoNumber) {
 
 TEST(StoreTest, WhatAFailureOfOursEndedIsInNoMean) {
   TemporaryFolder folder("tf-store");
-  const fs::path path = folder.path() / "b.sqlite";
-  {
-    Store store(path);
-    store.add_groups({group_spec("a")});
-    store.write_trajectory(trajectory("a", 0, 0.75), 0);
-    Trajectory failed = trajectory("a", 1, 0);
-    failed.turns.back().status = TurnStatus::kFailed;
-    store.write_trajectory(failed, 1);
-    const auto counts = store.counts();
-    EXPECT_EQ(counts.trajectories, 2);
-    EXPECT_EQ(counts.failed, 1);
-    EXPECT_DOUBLE_EQ(counts.mean_reward, 0.75);
-    EXPECT_DOUBLE_EQ(counts.recent_mean_reward, 0.75);
-  }
-  for (const char* older : {"DROP TABLE turns; PRAGMA user_version=2",  // as the versions before wrote it
-                            "DROP TABLE turns; ALTER TABLE trajectories DROP COLUMN failed; PRAGMA user_version=1"}) {
-    Database(path).execute(older);
-    EXPECT_DOUBLE_EQ(Store(path).counts().mean_reward, 0.75);
-    EXPECT_EQ(Store(path).counts().failed, 1);
-    EXPECT_TRUE(Store(path).kept_turns("a", 0).empty());
-  }
+  Store store(folder.path() / "b.sqlite");
+  store.add_groups({group_spec("a")});
+  store.write_trajectory(trajectory("a", 0, 0.75), 0);
+  Trajectory failed = trajectory("a", 1, 0);
+  failed.turns.back().status = TurnStatus::kFailed;
+  store.write_trajectory(failed, 1);
+  const auto counts = store.counts();
+  EXPECT_EQ(counts.trajectories, 2);
+  EXPECT_EQ(counts.failed, 1);
+  EXPECT_DOUBLE_EQ(counts.mean_reward, 0.75);
+  EXPECT_DOUBLE_EQ(counts.recent_mean_reward, 0.75);
 }
 
 TEST(StoreTest, ATurnThatWasCutCarriesNoLossWhereThatIsAskedFor) {
@@ -232,6 +223,194 @@ TEST(StoreTest, AnotherSchemaOrAnotherFileIsRefusedByName) {
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kCorrupt);
   }
+}
+
+// Groups with rewards 0.5 - d and 0.5 + d, all complete.
+void write_groups(Store& store, const std::vector<std::pair<std::string, double>>& groups) {
+  for (const auto& [id, d] : groups) {
+    store.add_groups({group_spec(id)});
+    store.write_trajectory(trajectory(id, 0, 0.5 - d), 0);
+    store.write_trajectory(trajectory(id, 1, 0.5 + d), 1);
+  }
+}
+
+std::vector<std::string> ids_of(const Store::LeaseAnswer& answer, bool replayed) {
+  if (!answer.lease) return {answer.missing};
+  std::vector<std::string> ids;
+  for (const StoredGroup& group : answer.lease->groups) {
+    if (group.replayed == replayed) ids.push_back(group.id);
+  }
+  return ids;
+}
+
+LeaseRequest lease_of_group(const std::string& lease_id, const std::string& group, const Replay& replay = {}) {
+  LeaseRequest request;
+  request.lease_id = lease_id;
+  request.group_ids = {group};
+  request.replay = replay;
+  return request;
+}
+
+TEST(StoreTest, ALeaseTakesTheGroupsThatItsOrderPutsFirst) {
+  const std::vector<std::pair<LeaseOrder, std::vector<std::string>>> expected = {
+      {LeaseOrder::kAge, {"a", "b"}},
+      {LeaseOrder::kNewest, {"d", "c"}},
+      {LeaseOrder::kVariance, {"c", "b"}},
+      {LeaseOrder::kPassRate, {"d", "a"}}};  // one of d's two is correct, of the others none
+  for (const auto& [order, ids] : expected) {
+    SCOPED_TRACE(name_of(order));
+    TemporaryFolder folder("tf-store");
+    Store store(folder.path() / "b.sqlite");
+    write_groups(store, {{"a", 0.1}, {"b", 0.3}, {"c", 0.4}});
+    store.add_groups({group_spec("d")});
+    Trajectory right = trajectory("d", 0, 0.5);
+    right.turns[0].verdict = MockPeers::correct();
+    store.write_trajectory(right, 0);
+    store.write_trajectory(trajectory("d", 1, 0.49), 1);
+    LeaseRequest request;
+    request.lease_id = "l";
+    request.count = 2;
+    request.order = order;
+    EXPECT_EQ(ids_of(store.lease(request), false), ids);
+  }
+}
+
+TEST(StoreTest, ALeaseReplaysGroupsOfTheLastOnesThoseReplayedLeastFirst) {
+  TemporaryFolder folder("tf-store");
+  const fs::path path = folder.path() / "b.sqlite";
+  auto store = std::make_unique<Store>(path);
+  write_groups(*store, {{"a", 0.1}, {"b", 0.3}, {"c", 0.4}, {"d", 0.0}, {"e", 0.2}, {"f", 0.2}, {"x", 0.45}});
+  const auto lease = [&](const std::string& group, int64_t replayed) {
+    return store->lease(lease_of_group("rl-" + group, group, {replayed, 3, LeaseOrder::kVariance, "rl-"}));
+  };
+  ASSERT_TRUE(store->lease(lease_of_group("bench", "x")).lease);  // not one of those that are replayed
+  for (const char* group : {"a", "b", "c", "d"}) ASSERT_TRUE(lease(group, 0).lease);
+  store->commit_lease("rl-b", 2);
+  // Of the last three (b, c, d) d teaches nothing, a is too old.
+  EXPECT_THAT(ids_of(lease("e", 2), true), ElementsAre("c", "b"));
+  const std::string before = text_of(store->leased("rl-e"));
+  const SequenceBatch batch = batch_of(store->leased("rl-e"));
+  EXPECT_EQ(batch.sequences.size(), 6u);
+  EXPECT_EQ(batch.figures.groups, 1);
+  EXPECT_EQ(batch.figures.trajectories, 2);
+  EXPECT_EQ(batch_of_lease_json(parse_json(before, "lease")), batch);
+  EXPECT_EQ(lease_of(store->leased("rl-e"), 9).figures.trajectories, 2);
+  // The last three are c, d and e now; e was not replayed yet.
+  EXPECT_THAT(ids_of(lease("f", 1), true), ElementsAre("e"));
+  store.reset();
+  store = std::make_unique<Store>(path);
+  EXPECT_EQ(text_of(store->leased("rl-e")), before);
+  EXPECT_THAT(ids_of(lease("e", 2), true), ElementsAre("c", "b"));  // the same, asked for again
+  EXPECT_THROW(store->lease(lease_of_group("z", "x", {.groups = 1, .leases = 65})), Error);
+}
+
+TEST(StoreTest, WhatRetentionDoesNotKeepGoesWithTheCommits) {
+  TemporaryFolder folder("tf-store");
+  Store store(folder.path() / "b.sqlite", {.steps = 2, .trajectories = 8});
+  const auto tokens_of = [&](const std::string& group) {
+    const Json json = parse_json(store.group_text(group), "group");
+    return json["trajectories"][0]["turns"][0]["response_tokens"].size();
+  };
+  for (int i = 0; i < 6; ++i) {
+    const std::string id = fmt::format("g{}", i);
+    write_groups(store, {{id, 0.1}});
+    ASSERT_TRUE(store.lease(lease_of_group("l" + id, id)).lease);
+  }
+  write_groups(store, {{"open", 0.1}});
+  EXPECT_EQ(store.counts().stored, 14);
+  for (int i = 0; i < 6; ++i) store.commit_lease(fmt::format("lg{}", i), i + 1);
+  // The tokens of the last two commits; of the older ones the text, as far as eight trajectories allow.
+  EXPECT_EQ(tokens_of("g5"), 4u);
+  EXPECT_EQ(tokens_of("g4"), 4u);
+  EXPECT_EQ(tokens_of("open"), 4u);
+  EXPECT_EQ(tokens_of("g3"), 0u);
+  for (const char* gone : {"g0", "g1", "g2"}) EXPECT_THROW(store.group_text(gone), Error) << gone;
+  EXPECT_EQ(store.counts().stored, 8);
+  EXPECT_EQ(store.counts().trajectories, 14);  // what was made
+  EXPECT_EQ(store.counts().groups.at("committed"), 6);
+  EXPECT_EQ(store.problems(9).at(0).trajectories, 14);
+  try {
+    store.lease(lease_of_group("lg0", "g0"));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kNotFound);
+    EXPECT_THAT(error.what(), HasSubstr("keep_trajectories"));
+  }
+}
+
+TEST(StoreTest, TokensStayWhileAnOpenLeaseReplaysThem) {
+  TemporaryFolder folder("tf-store");
+  Store store(folder.path() / "b.sqlite", {.steps = 1, .trajectories = 0});
+  write_groups(store, {{"a", 0.1}, {"b", 0.1}, {"c", 0.1}, {"d", 0.1}, {"e", 0.1}});
+  for (const char* id : {"a", "b", "c"}) ASSERT_TRUE(store.lease(lease_of_group(id, id)).lease);
+  store.commit_lease("a", 1);
+  ASSERT_THAT(ids_of(store.lease(lease_of_group("d", "d", {.groups = 9, .leases = 1})), true), ElementsAre("c"));
+  store.commit_lease("b", 2);
+  store.commit_lease("c", 3);
+  const std::string before = text_of(store.leased("d"));
+  EXPECT_EQ(batch_of(store.leased("d")).sequences.size(), 4u);
+  ASSERT_TRUE(store.lease(lease_of_group("e", "e")).lease);
+  store.commit_lease("e", 4);  // c's turn to be forgotten
+  EXPECT_EQ(text_of(store.leased("d")), before);
+  store.commit_lease("d", 5);
+  EXPECT_THAT(store.group_text("c"), HasSubstr("\"response_tokens\":[]"));
+}
+
+TEST(StoreTest, ManyWritersShareCommitsAndEachHasItsOwnOutcome) {
+  TemporaryFolder folder("tf-store");
+  Store store(folder.path() / "b.sqlite");
+  constexpr int kGroups = 16, kSamples = 8;
+  for (int g = 0; g < kGroups; ++g) store.add_groups({group_spec(fmt::format("g{}", g), kSamples)});
+  std::vector<std::jthread> threads;
+  std::atomic<int> complete{0}, refused{0};
+  for (int g = 0; g < kGroups; ++g) {
+    threads.emplace_back([&, g] {
+      for (int sample = 0; sample < kSamples; ++sample) {
+        complete += store.write_trajectory(trajectory(fmt::format("g{}", g), sample, 0.1 * sample), sample);
+        try {
+          store.commit_lease("none", 1);  // fails among those that do not
+        } catch (const Error& error) {
+          refused += error.kind() == ErrorKind::kNotFound;
+        }
+      }
+    });
+  }
+  threads.clear();
+  EXPECT_EQ(complete, kGroups);
+  EXPECT_EQ(refused, kGroups * kSamples);
+  EXPECT_EQ(store.counts().trajectories, kGroups * kSamples);
+  EXPECT_EQ(store.counts().groups.at("complete"), kGroups);
+}
+
+TEST(StoreTest, ProblemsAreSummedUpAsTheirTrajectoriesAreWritten) {
+  TemporaryFolder folder("tf-store");
+  Store store(folder.path() / "b.sqlite");
+  store.add_groups({group_spec("a", 3), group_spec("b", 1)});
+  Trajectory right = trajectory("a", 0, 0.9), failed = trajectory("a", 1, 0);
+  right.turns[0].verdict = MockPeers::correct();
+  right.turns[0].verdict.speedup = 1.5;
+  failed.turns.back().status = TurnStatus::kFailed;
+  store.write_trajectory(right, 0);
+  store.write_trajectory(failed, 1);
+  store.write_trajectory(trajectory("a", 2, 0.3), 2);
+  const auto check = [&](int64_t trajectories) {
+    const auto problems = store.problems(10);
+    ASSERT_EQ(problems.size(), 1u);
+    EXPECT_EQ(problems[0].id, "p");
+    EXPECT_EQ(problems[0].trajectories, trajectories);
+    EXPECT_EQ(problems[0].failed, 1);
+    EXPECT_EQ(problems[0].correct, 1);
+    EXPECT_NEAR(problems[0].mean_reward, 0.6, 1e-12);
+    EXPECT_DOUBLE_EQ(problems[0].best_speedup, 1.5);
+  };
+  check(3);
+  store.write_trajectory(trajectory("b", 0, 0.6), 0);
+  check(4);
+  ASSERT_TRUE(store.lease(lease_of_group("l", "b")).lease);
+  store.discard_lease("l");  // as if it had never been
+  check(3);
+  EXPECT_EQ(store.counts().trajectories, 3);
+  EXPECT_EQ(store.counts().groups.at("complete"), 1);
 }
 
 // The file-size limit of this process stands in for a full disk: writes fail in the same place.

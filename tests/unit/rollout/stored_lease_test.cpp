@@ -6,9 +6,9 @@
 namespace tritonforge::rollout {
 namespace {
 
-std::string body(const std::string& id, size_t turns, double advantage) {
+Trajectory trajectory(size_t sample, size_t turns) {
   Trajectory trajectory;
-  trajectory.id = id;
+  trajectory.id = fmt::format("g.{}", sample);
   trajectory.group_id = "g";
   trajectory.problem_id = "p";
   for (size_t t = 0; t < turns; ++t) {
@@ -19,16 +19,27 @@ std::string body(const std::string& id, size_t turns, double advantage) {
     turn.weight_versions = {7, 7};
     turn.status = TurnStatus::kCompleted;
   }
-  trajectory.turn_returns.assign(turns, advantage);
-  trajectory.advantages.assign(turns, advantage);
-  return to_json(trajectory).dump();
+  trajectory.turn_returns.assign(turns, 0.5);
+  return trajectory;
 }
 
-StoredLease sample_lease() {
-  return {"l",
-          {{"g0", "p", "", {body("g0.0", 0, 0), body("g0.1", 1, 0.5), body("g0.2", 2, -0.5)}},
-           {"g1", "p", "zero_variance", {body("g1.0", 1, 0)}}}};
+StoredGroup group(const std::string& id, const std::string& reason, const std::vector<size_t>& turns) {
+  StoredGroup group;
+  group.id = id;
+  group.problem_id = "p";
+  group.reason = reason;
+  GroupCredit credit;
+  for (size_t sample = 0; sample < turns.size(); ++sample) {
+    const TrajectoryRow row(trajectory(sample, turns[sample]));
+    group.rows.push_back({sample, {row.body, row.record}});
+    credit.advantages.emplace_back(turns[sample], 0.5 - static_cast<double>(sample));
+    credit.carries_loss.emplace_back(turns[sample], true);
+  }
+  group.credit = text_of(credit);
+  return group;
 }
+
+StoredLease sample_lease() { return {"l", {group("g0", "", {0, 1, 2}), group("g1", "zero_variance", {1})}}; }
 
 TEST(StoredLease, FiguresAreOfAllAndTranscriptsOfThoseWithATurnFirst) {
   const Lease lease = lease_of(sample_lease(), 1);
@@ -37,7 +48,7 @@ TEST(StoredLease, FiguresAreOfAllAndTranscriptsOfThoseWithATurnFirst) {
   EXPECT_EQ(lease.groups.at(0).figures.trajectories, 2);
   EXPECT_EQ(lease.groups[0].figures.response_tokens, 6);
   ASSERT_EQ(lease.groups[0].samples.size(), 1u);
-  EXPECT_EQ(lease.groups[0].samples[0].id, "g0.1");
+  EXPECT_EQ(lease.groups[0].samples[0].id, "g.1");
   ASSERT_EQ(lease.dropped.size(), 1u);
   EXPECT_EQ(lease.dropped[0].group_id, "g1");
   // All of them, where all are asked for: a sample without a turn counts in a bench.
