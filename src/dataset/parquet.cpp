@@ -93,6 +93,8 @@ Table ParquetReader::read_all() {
       case ColumnKind::kBool: column.values = Bools(); break;
       case ColumnKind::kJson: column.values = Jsons(); break;
       case ColumnKind::kChat: column.values = Chats(); break;
+      case ColumnKind::kIntegerList: column.values = IntegerLists(); break;
+      case ColumnKind::kFloatList: column.values = FloatLists(); break;
     }
   }
   for (size_t group = 0; group < groups(); ++group) {
@@ -138,7 +140,13 @@ void ParquetWriter::close() {
 
 std::string parquet_bytes(const Table& table, const std::string& where) {
   for (const Column& column : table.columns) {
-    TF_CHECK(column.rows() == table.rows(), "{}: column '{}' has {} rows of {}", where, column.name, column.rows(),
+    TF_CHECK(column.rows() == table.rows(), "{}:
+std::string arrow_bytes(const Table& table, const std::string& where) {
+  std::string bytes;
+  check(api().write_arrow(table, bytes), where);
+  return bytes;
+}
+ column '{}' has {} rows of {}", where, column.name, column.rows(),
              table.rows());
   }
   std::string bytes;

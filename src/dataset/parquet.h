@@ -16,10 +16,11 @@
 
 namespace tritonforge::dataset {
 
-// UTF-8; int64; double; bool; any type, nested ones too, read as JSON; conversations (written only).
-enum class ColumnKind { kText, kInteger, kNumber, kBool, kJson, kChat };
-constexpr std::array<std::string_view, 6> names_of(ColumnKind) {
-  return {"text", "integers", "numbers", "booleans", "values", "conversations"};
+// UTF-8; int64; double; bool; any type, nested ones too, read as JSON; and, written only: conversations, lists of int64,
+// lists of float.
+enum class ColumnKind { kText, kInteger, kNumber, kBool, kJson, kChat, kIntegerList, kFloatList };
+constexpr std::array<std::string_view, 8> names_of(ColumnKind) {
+  return {"text", "integers", "numbers", "booleans", "values", "conversations", "lists of integers", "lists of numbers"};
 }
 
 // One entry a row; nothing where the file has a null.
@@ -40,10 +41,12 @@ struct ChatCell {
   bool operator==(const ChatCell&) const = default;
 };
 using Chats = std::vector<std::optional<std::vector<ChatCell>>>;
+using IntegerLists = std::vector<std::vector<int64_t>>;
+using FloatLists = std::vector<std::vector<float>>;
 
 struct Column {
   std::string name;
-  std::variant<Texts, Integers, Numbers, Bools, Jsons, Chats> values;  // in ColumnKind's order
+  std::variant<Texts, Integers, Numbers, Bools, Jsons, Chats, IntegerLists, FloatLists> values;  // as in ColumnKind
 
   ColumnKind kind() const { return static_cast<ColumnKind>(values.index()); }
   size_t rows() const {
@@ -110,5 +113,9 @@ class ParquetWriter {
 // Durable and atomic, compressed with zstd. Text that is not UTF-8 is refused: kUsage.
 void write_parquet(const fs::path& file, const Table& table);
 std::string parquet_bytes(const Table& table, const std::string& where);
+
+// The same as a stream of Arrow's own form (IPC), which other programs read without a copy.
+inline constexpr char kArrowContentType[] = "application/vnd.apache.arrow.stream";
+std::string arrow_bytes(const Table& table, const std::string& where);
 
 }  // namespace tritonforge::dataset

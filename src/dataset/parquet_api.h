@@ -5,7 +5,7 @@
 
 namespace tritonforge::dataset {
 
-inline constexpr int kParquetAbi = 2;  // raised with every change of this file or of Table
+inline constexpr int kParquetAbi = 3;  // raised with every change of this file or of Table
 
 struct ParquetFailure {
   enum Kind { kNone, kColumns, kBroken } kind = kNone;  // kColumns: a whole file of another form
@@ -33,6 +33,7 @@ struct ParquetApi {
                               std::unique_ptr<ParquetSource>& source) = nullptr;
   ParquetFailure (*create)(const std::string& path, const Table& schema, std::unique_ptr<ParquetSink>& sink) = nullptr;
   ParquetFailure (*write)(const Table& table, std::string& bytes) = nullptr;
+  ParquetFailure (*write_arrow)(const Table& table, std::string& bytes) = nullptr;
 };
 
 }  // namespace tritonforge::dataset

@@ -1,12 +1,14 @@
 #include "rollout/server.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/log.h"
 #include "rollout/lease_queue.h"
 #include "rollout/legacy.h"
 #include "rollout/prompts.h"
 #include "rollout/reward.h"
+#include "rollout/turn_table.h"
 
 namespace tritonforge::rollout {
 namespace {
@@ -34,13 +36,27 @@ net::Response text_reply(std::string json) {
   return response;
 }
 
-// The trainer asks for the sequences in binary; everybody else reads JSON.
-net::Response lease_reply(const StoredLease& lease, const net::Request& request) {
+bool accepts(const net::Request& request, std::string_view type) {
   const auto accept = request.headers.find("accept");
-  const auto accepts = [&](std::string_view type) {
-    return accept != request.headers.end() && accept->second.find(type) != std::string::npos;
-  };
-  if (!accepts(kSequencesContentType) && !accepts("application/octet-stream")) return text_reply(text_of(lease));
+  return accept != request.headers.end() && accept->second.find(type) != std::string::npos;
+}
+
+net::Response arrow_reply(const std::vector<Trajectory>& trajectories, const net::Request& request) {
+  net::Response response;
+  response.content_type = dataset::kArrowContentType;
+  response.body = dataset::arrow_bytes(turn_table(trajectories), request.path);
+  return response;
+}
+
+// The trainer asks for the sequences in binary, whoever wants much of it for Arrow; everybody else reads JSON.
+net::Response lease_reply(const StoredLease& lease, const net::Request& request) {
+  if (accepts(request, dataset::kArrowContentType)) {
+    std::vector<Trajectory> all;
+    for (const StoredGroup& group : lease.groups) std::ranges::move(trajectories_of(group), std::back_inserter(all));
+    return arrow_reply(all, request);
+  }
+  if (!accepts(request, kSequencesContentType) && !accepts(request, "application/octet-stream"))
+    return text_reply(text_of(lease));
   net::Response response;
   response.content_type = kSequencesContentType;
   response.body = to_binary(batch_of(lease));
@@ -106,9 +122,15 @@ struct BufferServer::Impl {
     server.route("GET", "/v2/trajectories", [this](const net::Request& r) {
       const int64_t limit = integer_query(r, "limit", 20, 1, 1000);
       const auto after = r.query.find("after");
+      const bool oldest_first = integer_query(r, "oldest_first", 0, 0, 1) != 0;
+      auto rows = service.store().rows(limit, after == r.query.end() ? "" : after->second, oldest_first);
+      if (accepts(r, dataset::kArrowContentType)) {
+        std::vector<Trajectory> all;
+        for (auto& row : rows) all.push_back(std::move(row.trajectory));
+        return arrow_reply(all, r);
+      }
       Json list = Json::array();
-      for (const auto& row : service.store().newest(limit, after == r.query.end() ? "" : after->second))
-        list.push_back(trajectory_view(row));
+      for (const auto& row : rows) list.push_back(trajectory_view(row));
       return net::Response::json({{"trajectories", std::move(list)}});
     });
     server.route("GET", "/v2/problems", [this](const net::Request& r) {

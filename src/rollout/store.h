@@ -96,8 +96,9 @@ class Store : public TurnKeeper {
     RolloutOptions options;
     std::string problem_source;
   };
-  // Newest first; with `after`, only those written after that trajectory. Throws kNotFound where `after` is unknown.
-  std::vector<Row> newest(int64_t limit, const std::string& after);
+  // The newest, or the oldest, at most so many and in that order; with `after`, of those written after that trajectory.
+  // Throws kNotFound where `after` is unknown.
+  std::vector<Row> rows(int64_t limit, const std::string& after, bool oldest_first = false);
   std::string group_text(const std::string& group_id);  // throws kNotFound
 
   // --- The legacy endpoints (rollout/legacy.h) ---

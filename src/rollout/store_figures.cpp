@@ -83,7 +83,7 @@ std::vector<Store::ProblemFigures> Store::problems(int64_t limit) {
   return out;
 }
 
-std::vector<Store::Row> Store::newest(int64_t limit, const std::string& after) {
+std::vector<Store::Row> Store::rows(int64_t limit, const std::string& after, bool oldest_first) {
   struct Found {
     GroupSpec group;
     std::string reason, credit;
@@ -105,8 +105,8 @@ std::vector<Store::Row> Store::newest(int64_t limit, const std::string& after) {
     Statement rows = reader_.prepare(
         fmt::format("SELECT t.body, k.record, t.created, t.sample, g.reason, g.credit, {} FROM trajectories t "
                     "JOIN groups g ON g.id = t.group_id LEFT JOIN tokens k ON k.trajectory = t.seq "
-                    "WHERE t.seq > ? ORDER BY t.seq DESC LIMIT ?",
-                    kGroupColumns));
+                    "WHERE t.seq > ? ORDER BY t.seq {} LIMIT ?",
+                    kGroupColumns, oldest_first ? "ASC" : "DESC"));
     rows.bind(1, from).bind(2, limit);
     while (rows.step()) {
       found.push_back({group_of(rows, 6),

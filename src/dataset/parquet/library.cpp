@@ -4,6 +4,7 @@
 #include <arrow/builder.h>
 #include <arrow/io/file.h>
 #include <arrow/io/memory.h>
+#include <arrow/ipc/writer.h>
 #include <arrow/memory_pool.h>
 #include <arrow/record_batch.h>
 #include <arrow/table.h>
@@ -72,7 +73,9 @@ bool fits(const arrow::DataType& type, ColumnKind kind) {
       return arrow::is_integer(type.id()) || type.id() == arrow::Type::FLOAT || type.id() == arrow::Type::DOUBLE;
     case ColumnKind::kBool: return type.id() == arrow::Type::BOOL;
     case ColumnKind::kJson: return is_plain(type, /*depth=*/0);
-    case ColumnKind::kChat: return false;
+    case ColumnKind::kChat:
+    case ColumnKind::kIntegerList:
+    case ColumnKind::kFloatList: return false;
   }
   return false;
 }
@@ -278,9 +281,11 @@ class Source : public ParquetSource {
       case ColumnKind::kNumber: return values_of<Numbers>(column, rows);
       case ColumnKind::kBool: return values_of<Bools>(column, rows);
       case ColumnKind::kJson: return values_of<Jsons>(column, rows);
-      case ColumnKind::kChat: break;
+      case ColumnKind::kChat:
+      case ColumnKind::kIntegerList:
+      case ColumnKind::kFloatList: break;
     }
-    broken("conversations are read as values");
+    broken("conversations and lists are read as values");
   }
 
   // The leaves of the wanted columns, so that no other is decoded. A column of another form is named with its type.
@@ -359,6 +364,20 @@ std::shared_ptr<arrow::Array> array_of(const Chats& values) {
   return value_of(list.Finish(), "out of memory");
 }
 
+template <typename Builder, typename Lists>
+std::shared_ptr<arrow::Array> lists_of(const Lists& lists) {
+  const auto values = std::make_shared<Builder>();
+  arrow::ListBuilder list(arrow::default_memory_pool(), values);
+  for (const auto& each : lists) {
+    check(list.Append(), "out of memory");
+    check(values->AppendValues(each), "out of memory");
+  }
+  return value_of(list.Finish(), "out of memory");
+}
+
+std::shared_ptr<arrow::Array> array_of(const IntegerLists& lists) { return lists_of<arrow::Int64Builder>(lists); }
+std::shared_ptr<arrow::Array> array_of(const FloatLists& lists) { return lists_of<arrow::FloatBuilder>(lists); }
+
 std::shared_ptr<arrow::Table> table_of(const Table& table) {
   std::vector<std::shared_ptr<arrow::Field>> fields;
   std::vector<std::shared_ptr<arrow::Array>> arrays;
@@ -434,6 +453,17 @@ ParquetFailure write(const Table& table, std::string& bytes) {
   });
 }
 
+ParquetFailure write_arrow(const Table& table, std::string& bytes) {
+  return guarded([&] {
+    const auto data = table_of(table);
+    const auto sink = value_of(arrow::io::BufferOutputStream::Create(), "out of memory");
+    const auto writer = value_of(arrow::ipc::MakeStreamWriter(sink, data->schema()), "it cannot be written");
+    check(writer->WriteTable(*data), "it cannot be written");
+    check(writer->Close(), "it cannot be written");
+    bytes = value_of(sink->Finish(), "it cannot be written")->ToString();
+  });
+}
+
 }  // namespace
 }  // namespace tritonforge::dataset
 
@@ -441,6 +471,7 @@ extern "C" __attribute__((visibility("default"))) const tritonforge::dataset::Pa
   static constexpr tritonforge::dataset::ParquetApi table{.open = tritonforge::dataset::open,
                                                           .open_file = tritonforge::dataset::open_file,
                                                           .create = tritonforge::dataset::create,
-                                                          .write = tritonforge::dataset::write};
+                                                          .write = tritonforge::dataset::write,
+                                                          .write_arrow = tritonforge::dataset::write_arrow};
   return &table;
 }

@@ -133,7 +133,7 @@ TEST(StoreTest, ReadingWaitsForNoWrite) {
   for (int i = 0; i < 200; ++i) {
     EXPECT_EQ(store.leased("l").groups.at(0).rows.size(), 2u);
     EXPECT_EQ(store.counts().trajectories, 2);
-    EXPECT_EQ(store.newest(8, "").size(), 2u);
+    EXPECT_EQ(store.rows(8, "").size(), 2u);
     EXPECT_THAT(store.group_text("a"), HasSubstr("leased"));
   }
   EXPECT_EQ(writing.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
