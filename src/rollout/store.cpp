@@ -92,21 +92,15 @@ bool Store::write_trajectory(const Trajectory& trajectory, int64_t sample) {
 
 void Store::complete_group(const std::string& group_id) {
   const RolloutOptions options = group_named(database_, group_id).options;
-  std::vector<Trajectory> trajectories;
-  {
-    Statement bodies = database_.prepare("SELECT body FROM trajectories WHERE group_id = ? ORDER BY sample");
-    bodies.bind(1, group_id);
-    while (bodies.step())
-      trajectories.push_back(transcript_from_json(parse_json(bodies.text(0), "stored trajectory")));
-  }
+  const std::vector<Outline> outlines = stored_outlines(database_, group_id);
   std::vector<TrajectoryReturns> returns;
-  for (const Trajectory& trajectory : trajectories)
-    returns.push_back({trajectory.turn_returns, !ended_by_failure(trajectory)});
+  for (const Outline& outline : outlines) returns.push_back({outline.turn_returns, !outline.failed});
   GroupAdvantages group = group_advantages(returns, options.credit, options.advantage);
-  for (size_t i = 0; i < trajectories.size(); ++i) {
-    for (size_t t = 0; t < trajectories[i].turns.size(); ++t) {
-      if (options.overlong == Overlong::kMask && trajectories[i].turns[t].status == TurnStatus::kTruncated)
-        group.compared[i][t] = false;
+  if (options.overlong == Overlong::kMask) {
+    for (size_t i = 0; i < outlines.size(); ++i) {
+      for (size_t t = 0; t < outlines[i].cut.size(); ++t) {
+        if (outlines[i].cut[t]) group.compared[i][t] = false;
+      }
     }
   }
   database_
@@ -114,8 +108,8 @@ void Store::complete_group(const std::string& group_id) {
           "UPDATE groups SET state = 'complete', reason = ?, credit = ?, reward_variance = ?, pass_rate = ? WHERE id = ?")
       .bind(1, group.reason)
       .bind(2, text_of(GroupCredit{std::move(group.advantages), std::move(group.compared)}))
-      .bind(3, reward_variance(trajectories))
-      .bind(4, pass_rate(trajectories))
+      .bind(3, reward_variance(outlines))
+      .bind(4, pass_rate(outlines))
       .bind(5, group_id)
       .run();
 }

@@ -25,8 +25,8 @@ CREATE INDEX groups_by_lease ON groups(lease_id);
 CREATE TABLE trajectories(
   seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, group_id TEXT NOT NULL REFERENCES groups(id),
   sample INTEGER NOT NULL, reward REAL NOT NULL, turns INTEGER NOT NULL, correct INTEGER NOT NULL,
-  failed INTEGER NOT NULL, speedup REAL NOT NULL, created REAL NOT NULL, body TEXT NOT NULL,
-  UNIQUE(group_id, sample));
+  failed INTEGER NOT NULL, speedup REAL NOT NULL, created REAL NOT NULL, outline TEXT NOT NULL,
+  body TEXT NOT NULL, UNIQUE(group_id, sample));
 CREATE TABLE tokens(trajectory INTEGER PRIMARY KEY REFERENCES trajectories(seq), record BLOB NOT NULL);
 CREATE TABLE turns(
   group_id TEXT NOT NULL REFERENCES groups(id), sample INTEGER NOT NULL, turn INTEGER NOT NULL,
@@ -170,8 +170,8 @@ void move_trajectories(Database& database) {
     if (const auto credit = credit_of(group); credit && !group.empty()) {
       database.prepare("UPDATE groups SET credit = ?, reward_variance = ?, pass_rate = ? WHERE id = ?")
           .bind(1, text_of(*credit))
-          .bind(2, reward_variance(group))
-          .bind(3, pass_rate(group))
+          .bind(2, reward_variance(stored_outlines(database, group_id)))
+          .bind(3, pass_rate(stored_outlines(database, group_id)))
           .bind(4, group_id)
           .run();
     }

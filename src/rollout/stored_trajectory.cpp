@@ -18,10 +18,10 @@ GroupCredit credit_from_text(const std::string& text) {
 
 // The mean of `value` over those that no failure of ours ended.
 template <typename Value>
-double mean_of(const std::vector<Trajectory>& group, Value value) {
+double mean_of(const std::vector<Outline>& group, Value value) {
   double sum = 0, count = 0;
-  for (const Trajectory& trajectory : group) {
-    if (ended_by_failure(trajectory)) continue;
+  for (const Outline& trajectory : group) {
+    if (trajectory.failed) continue;
     sum += value(trajectory);
     count += 1;
   }
@@ -67,13 +67,33 @@ bool is_correct(const Trajectory& trajectory) {
                              [](const Turn& turn) { return turn.verdict.correct && !turn.verdict.cheated(); });
 }
 
-double reward_variance(const std::vector<Trajectory>& group) {
-  const double mean = mean_of(group, [](const Trajectory& t) { return t.reward; });
-  return mean_of(group, [mean](const Trajectory& t) { return (t.reward - mean) * (t.reward - mean); });
+Outline outline_of(const Trajectory& trajectory) {
+  Outline outline{trajectory.reward, is_correct(trajectory), ended_by_failure(trajectory), trajectory.turn_returns, {}};
+  for (const Turn& turn : trajectory.turns) outline.cut.push_back(turn.status == TurnStatus::kTruncated);
+  return outline;
 }
 
-double pass_rate(const std::vector<Trajectory>& group) {
-  return mean_of(group, [](const Trajectory& t) { return is_correct(t) ? 1.0 : 0.0; });
+std::vector<Outline> stored_outlines(Database& database, const std::string& group_id) {
+  std::vector<Outline> group;
+  Statement rows = database.prepare(
+      "SELECT reward, correct, failed, outline FROM trajectories WHERE group_id = ? ORDER BY sample");
+  rows.bind(1, group_id);
+  while (rows.step()) {
+    const Json json = parse_json(rows.text(3), "stored outline");
+    group.push_back({rows.number(0), rows.integer(1) != 0, rows.integer(2) != 0,
+                     require<std::vector<double>>(json, "returns", "stored outline"),
+                     require<std::vector<bool>>(json, "cut", "stored outline")});
+  }
+  return group;
+}
+
+double reward_variance(const std::vector<Outline>& group) {
+  const double mean = mean_of(group, [](const Outline& t) { return t.reward; });
+  return mean_of(group, [mean](const Outline& t) { return (t.reward - mean) * (t.reward - mean); });
+}
+
+double pass_rate(const std::vector<Outline>& group) {
+  return mean_of(group, [](const Outline& t) { return t.correct ? 1.0 : 0.0; });
 }
 
 TrajectoryRow::TrajectoryRow(const Trajectory& trajectory)
@@ -81,21 +101,20 @@ TrajectoryRow::TrajectoryRow(const Trajectory& trajectory)
       group_id(trajectory.group_id),
       body(transcript_json(trajectory).dump()),
       record(token_record(trajectory)),
-      reward(trajectory.reward),
+      outline(outline_of(trajectory)),
       speedup(best_speedup(trajectory)),
-      turns(static_cast<int64_t>(trajectory.turns.size())),
-      correct(is_correct(trajectory)),
-      failed(ended_by_failure(trajectory)) {}
+      turns(static_cast<int64_t>(trajectory.turns.size())) {}
 
 bool insert(Database& database, const TrajectoryRow& row, int64_t sample, double created, std::optional<int64_t> seq) {
   {
     Statement insert = database.prepare(
         "INSERT OR IGNORE INTO trajectories(seq, id, group_id, sample, reward, turns, correct, failed, speedup, "
-        "created, body) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+        "created, outline, body) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+    const Json outline = {{"returns", row.outline.turn_returns}, {"cut", row.outline.cut}};
     if (seq) insert.bind(1, *seq);
-    insert.bind(2, row.id).bind(3, row.group_id).bind(4, sample).bind(5, row.reward).bind(6, row.turns);
-    insert.bind(7, int64_t{row.correct}).bind(8, int64_t{row.failed}).bind(9, row.speedup).bind(10, created);
-    insert.bind(11, row.body).run();
+    insert.bind(2, row.id).bind(3, row.group_id).bind(4, sample).bind(5, row.outline.reward);
+    insert.bind(6, row.turns).bind(7, int64_t{row.outline.correct}).bind(8, int64_t{row.outline.failed});
+    insert.bind(9, row.speedup).bind(10, created).bind(11, outline.dump()).bind(12, row.body).run();
   }
   if (database.changes() == 0) return false;
   database.prepare("INSERT INTO tokens(trajectory, record) VALUES(last_insert_rowid(), ?)")

@@ -23,18 +23,28 @@ std::optional<GroupCredit> credit_of(const std::vector<Trajectory>& group);
 // Correct in any turn, and not by a cheat.
 bool is_correct(const Trajectory& trajectory);
 
+// What a group's credit follows from: a row of its own, so that completing a group reads no transcript.
+struct Outline {
+  double reward = 0;
+  bool correct = false, failed = false;
+  std::vector<double> turn_returns;
+  std::vector<bool> cut;  // of each turn: status truncated
+};
+Outline outline_of(const Trajectory& trajectory);
+std::vector<Outline> stored_outlines(Database& database, const std::string& group_id);  // in the order of its samples
+
 // What a group is worth, over those of its trajectories that no failure of ours ended; 0 where there are none:
 // the variance of their rewards, E[R^2] - E[R]^2, and the share of them that is correct.
-double reward_variance(const std::vector<Trajectory>& group);
-double pass_rate(const std::vector<Trajectory>& group);
+double reward_variance(const std::vector<Outline>& group);
+double pass_rate(const std::vector<Outline>& group);
 
 // What can be made of a trajectory before the database's turn: most of the time that writing one takes.
 struct TrajectoryRow {
   explicit TrajectoryRow(const Trajectory& trajectory);
   std::string id, group_id, body, record;
-  double reward = 0, speedup = 0;  // speedup: the best of a correct turn; 0: none was timed
+  Outline outline;
+  double speedup = 0;  // the best of a correct turn; 0: none was timed
   int64_t turns = 0;
-  bool correct = false, failed = false;
 };
 // False where the sample is there already. `seq` names the row's number, else it is the next.
 bool insert(Database& database, const TrajectoryRow& row, int64_t sample, double created,
