@@ -140,17 +140,17 @@ void ParquetWriter::close() {
 
 std::string parquet_bytes(const Table& table, const std::string& where) {
   for (const Column& column : table.columns) {
-    TF_CHECK(column.rows() == table.rows(), "{}:
-std::string arrow_bytes(const Table& table, const std::string& where) {
-  std::string bytes;
-  check(api().write_arrow(table, bytes), where);
-  return bytes;
-}
- column '{}' has {} rows of {}", where, column.name, column.rows(),
+    TF_CHECK(column.rows() == table.rows(), "{}: column '{}' has {} rows of {}", where, column.name, column.rows(),
              table.rows());
   }
   std::string bytes;
   check(api().write(table, bytes), where);
+  return bytes;
+}
+
+std::string arrow_bytes(const Table& table, const std::string& where) {
+  std::string bytes;
+  check(api().write_arrow(table, bytes), where);
   return bytes;
 }
 
