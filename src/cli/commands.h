@@ -32,6 +32,7 @@ void add_track_command(CLI::App& app);
 // `serve`, and under it one role a file, listed in serve.cpp.
 void add_serve_command(CLI::App& app);
 void add_serve_buffer_command(CLI::App& serve);
+void add_serve_generator_command(CLI::App& serve);
 void add_serve_dashboard_command(CLI::App& serve);
 void add_serve_engine_command(CLI::App& serve);
 void add_serve_evaluator_command(CLI::App& serve);

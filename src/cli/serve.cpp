@@ -10,6 +10,7 @@ void add_serve_command(CLI::App& app) {
   add_serve_evaluator_command(*serve);
   add_serve_dashboard_command(*serve);
   add_serve_buffer_command(*serve);
+  add_serve_generator_command(*serve);
   add_serve_engine_command(*serve);
   add_serve_trainer_command(*serve);
 }

@@ -54,8 +54,17 @@ class Planned {
     for (const auto& url : config_.engine.external) add("engine", "", "external", url).port = "";
     for (size_t i = 0; config_.serves() && i < plan_.layout.engines.size(); ++i)
       place(add(fmt::format("engine-{}", i), "rollout", config_.model.device, model()), plan_.layout.engines[i]);
+    const auto at_once = static_cast<int64_t>(config_.rollout.buffer.concurrency);
+    const int64_t generators = config_.rollout.generators;
     add("buffer", "", "cpu",
-        fmt::format("SQLite in the run's folder, {} trajectories at once", config_.rollout.buffer.concurrency));
+        generators > 0 ? std::string("SQLite in the run's folder")
+                       : fmt::format("SQLite in the run's folder, {} trajectories at once", at_once));
+    for (int64_t i = 0; i < generators; ++i) {
+      PlannedProcess& process = add(fmt::format("generator-{}", i), "rollout", "cpu",
+                                    fmt::format("{} trajectories at once", at_once / generators));
+      const auto& engines = plan_.layout.engines;
+      if (!engines.empty()) place(process, {.host = engines[static_cast<size_t>(i) % engines.size()].host});
+    }
   }
 
   void add_evaluator() {

@@ -201,6 +201,9 @@ void RecipeConfig::validate() const {
     check(!evaluates() || evaluator.mode == EvaluationMode::kPlan, "evaluator.mode",
           fmt::format("must be plan for candidates in {}", name_of(evaluator.request.backend)));
   }
+  check(rollout.buffer.concurrency > 0, "rollout.concurrency", "must be at least 1");
+  check(rollout.generators <= static_cast<int64_t>(std::min(rollout.buffer.concurrency, rollout.buffer.evaluations)),
+        "rollout.generators", "are more than rollout.concurrency or rollout.evaluations has to share out");
   if (has_stage("rl")) {
     check(!rl.problems.empty(), "rl.problems", "is missing");
     check(rl.sampling.temperature > 0, "rl.sampling.temperature", "must be above 0: else a group's samples are alike");

@@ -5,6 +5,7 @@
 
 #include "base/config.h"
 #include "base/filesystem.h"
+#include "contract/lease.h"
 #include "contract/rollout.h"
 #include "engine/options.h"
 #include "evaluate/options.h"
@@ -66,9 +67,13 @@ struct SftSection {
 // What is asked of the buffer in every request, and what the buffer is started with.
 struct RolloutSection : RolloutOptions {
   rollout::ServiceOptions buffer{.concurrency = 128};
+  int64_t generators = 0;
   template <typename V>
   void describe(V& v) {
     v.part(static_cast<RolloutOptions&>(*this), in_recipe());
+    v("generators", generators, in(0, 1024),
+      "processes that generate in the buffer's place, each with its part of concurrency and evaluations, on the hosts "
+      "of the engines in turn; 0 = the buffer's process does");
     v.part(buffer, in_recipe());
   }
 };

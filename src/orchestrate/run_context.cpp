@@ -4,6 +4,7 @@
 
 #include "base/checksum.h"
 #include "net/http.h"
+#include "rollout/generator_process.h"
 
 namespace tritonforge::orchestrate {
 namespace {
@@ -116,12 +117,35 @@ std::vector<RoleSpec> RunContext::service_specs(const fs::path& model) {
   options.database = record.folder() / "buffer.sqlite";
   options.peers.router = config.model.is_chat() ? config.model.chat_url : engines.router_url();
   options.peers.evaluator = evaluator.url();
+  rollout::GeneratorOptions generator;
+  const auto processes = static_cast<size_t>(config.rollout.generators);
+  if (processes > 0) {
+    generator = {.buffer = buffer.url(), .name = "", .peers = options.peers};
+    generator.concurrency = options.concurrency / processes;
+    generator.evaluations = options.evaluations / processes;
+    options.concurrency = 0;
+  }
   specs.push_back(role("buffer", "buffer", buffer.url(), to_flags(options)));
   specs.back().argv.insert(specs.back().argv.end(), {"--grace", fmt::format("{}", kTurnGrace)});
   if (!config.model.is_chat()) specs.back().argv.insert(specs.back().argv.end(), {"--tokenizer", model.string()});
   specs.back().env["TRITONFORGE_API_KEY"] = "";  // of a buffer that is served by hand: nobody here would say it
   specs.back().stops_first = true;               // a turn under way needs engine and evaluator to its end
   specs.back().grace_s = kTurnGrace + 5;
+  for (size_t i = 0; i < processes; ++i) {
+    generator.name = fmt::format("generator-{}", i);
+    const Role own = own_role(supervisor, generator.name);
+    specs.push_back(role(generator.name, "generator", own.url(), to_flags(generator)));
+    RoleSpec& spec = specs.back();
+    spec.argv.insert(spec.argv.end(), {"--grace", fmt::format("{}", kTurnGrace)});
+    if (!config.model.is_chat()) spec.argv.insert(spec.argv.end(), {"--tokenizer", model.string()});
+    spec.env["TRITONFORGE_API_KEY"] = "";
+    spec.stops_first = true;  // as the buffer, which takes what they hand over meanwhile
+    spec.grace_s = kTurnGrace + 5;
+    spec.reaches = {port_of(buffer.url())};
+    if (!config.model.is_chat()) spec.reaches.push_back(port_of(engines.router_url()));
+    if (config.evaluates()) spec.reaches.push_back(port_of(evaluator.url()));
+    if (!layout.engines.empty()) put(spec, {{.host = layout.engines[i % layout.engines.size()].host}});
+  }
 
   engine::EngineOptions engine_options = config.engine;
   engine_options.model = model;

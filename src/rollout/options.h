@@ -51,7 +51,8 @@ struct ServiceOptions {
   void describe(V& v) {
     v("db", database, by_run(), required(), "SQLite file; it is created, and an existing one is gone on with");
     v.part(peers);
-    v("concurrency", concurrency, in(1, 4096), "trajectories under way at once");
+    v("concurrency", concurrency, in(0, 4096),
+      "trajectories under way at once; 0: generator processes alone make them");
     v("evaluations", evaluations, in(1, 4096), "evaluations under way at once");
     v("max_queued", max_queued, at_least(1), "samples waiting; more are refused with 503");
     v.part(retention);

@@ -1,5 +1,10 @@
 #include "rollout/pool.h"
 
+#include <algorithm>
+#include <iterator>
+
+#include "rollout/generator.h"
+
 namespace tritonforge::rollout {
 
 RolloutPool::RolloutPool(size_t threads, Work work) : work_(std::move(work)) {
@@ -14,11 +19,45 @@ void RolloutPool::join() {
 }
 
 void RolloutPool::submit(const GroupPtr& group, const std::vector<int64_t>& samples) {
+  std::function<void()> callback;
   {
     std::lock_guard lock(mutex_);
     for (int64_t sample : samples) jobs_.push_back({group, sample});
+    callback = submitted_;
   }
   changed_.notify_all();
+  if (callback) callback();
+}
+
+std::vector<RolloutPool::Job> RolloutPool::take(int64_t count) {
+  std::lock_guard lock(mutex_);
+  std::vector<Job> taken;
+  if (stop_.stop_requested()) return taken;
+  for (; !jobs_.empty() && std::ssize(taken) < count; jobs_.pop_front()) taken.push_back(std::move(jobs_.front()));
+  return taken;
+}
+
+std::optional<RolloutPool::Job> RolloutPool::take(const std::string& trajectory) {
+  std::lock_guard lock(mutex_);
+  const auto found = std::ranges::find_if(
+      jobs_, [&](const Job& job) { return trajectory_id(job.group->id, job.sample) == trajectory; });
+  if (found == jobs_.end()) return std::nullopt;
+  Job job = std::move(*found);
+  jobs_.erase(found);
+  return job;
+}
+
+void RolloutPool::put_back(std::vector<Job> jobs) {
+  {
+    std::lock_guard lock(mutex_);
+    jobs_.insert(jobs_.begin(), std::make_move_iterator(jobs.begin()), std::make_move_iterator(jobs.end()));
+  }
+  changed_.notify_all();
+}
+
+void RolloutPool::on_submit(std::function<void()> callback) {
+  std::lock_guard lock(mutex_);
+  submitted_ = std::move(callback);
 }
 
 size_t RolloutPool::queued() const {

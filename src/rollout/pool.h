@@ -7,7 +7,9 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stop_token>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -27,6 +29,16 @@ class RolloutPool {
   void submit(const GroupPtr& group, const std::vector<int64_t>& samples);
   size_t queued() const;
   size_t running() const;
+  struct Job {
+    GroupPtr group;
+    int64_t sample;
+  };
+  // For other processes: at most so many of those that wait, or a certain one; and back, before all others.
+  std::vector<Job> take(int64_t count);
+  std::optional<Job> take(const std::string& trajectory);
+  void put_back(std::vector<Job> jobs);
+  // Called, from any thread, where samples came that may wait.
+  void on_submit(std::function<void()> callback);
   // Nothing new is begun; what runs sees the stop.
   void request_stop();
   // Stops and waits for every thread, however long its peers take to answer.
@@ -36,15 +48,12 @@ class RolloutPool {
 
  private:
   void loop();
-  struct Job {
-    GroupPtr group;
-    int64_t sample;
-  };
   Work work_;
   std::stop_source stop_;
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
   std::deque<Job> jobs_;
+  std::function<void()> submitted_;
   size_t running_ = 0;
   std::vector<std::jthread> threads_;
 };

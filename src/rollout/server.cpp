@@ -9,6 +9,7 @@
 #include "rollout/prompts.h"
 #include "rollout/reward.h"
 #include "rollout/turn_table.h"
+#include "rollout/work_desk.h"
 
 namespace tritonforge::rollout {
 namespace {
@@ -79,7 +80,12 @@ Json trajectory_view(const Store::Row& row) {
 
 struct BufferServer::Impl {
   Impl(RolloutService& the_service, net::ServerOptions options)
-      : service(the_service), leases(service.store()), legacy(service), server(std::move(options)) {
+      : service(the_service),
+        leases(service.store()),
+        desk(service.pool(), service.store()),
+        legacy(service),
+        server(std::move(options)) {
+    service.pool().on_submit([this] { desk.work_came(); });
     service.on_group_complete([this] {
       leases.groups_changed();
       legacy.groups_changed();
@@ -87,7 +93,10 @@ struct BufferServer::Impl {
     add_routes();
     legacy.add_routes(server);
   }
-  ~Impl() { service.join(); }
+  ~Impl() {
+    service.pool().on_submit(nullptr);
+    service.join();
+  }
 
   void add_routes() {
     server.route("POST", "/v2/rollouts", [this](const net::Request& r) { return start_rollouts(r.json()); });
@@ -114,6 +123,7 @@ struct BufferServer::Impl {
       service.store().discard_lease(r.parameters.at("id"));
       return net::Response::json({{"lease_id", r.parameters.at("id")}, {"state", "discarded"}});
     });
+    add_generator_routes();
     server.route("GET", "/v2/status", [this](const net::Request&) { return status(); });
     server.route("GET", "/v2/progress", [this](const net::Request& r) {
       const auto prefix = r.query.find("groups");
@@ -154,6 +164,31 @@ struct BufferServer::Impl {
     server.route("GET", "/metrics", [this](const net::Request&) { return metrics(); });
   }
 
+  void add_generator_routes() {
+    server.route_async("POST", "/v2/work", [this](const net::Request& r, net::ResponderPtr responder) {
+      WorkRequest request = work_request_from_json(r.json());
+      const Deadline deadline = Deadline::after(std::min(request.timeout_s, kMaxLeaseWait));
+      desk.ask(std::move(request), deadline, std::move(responder));
+    });
+    server.route("POST", "/v2/samples", [this](const net::Request& r) {
+      const auto type = r.headers.find("content-type");
+      const bool binary = type != r.headers.end() && type->second == kTrajectoryContentType;
+      const Trajectory trajectory = binary ? trajectory_from_bytes(r.body) : trajectory_from_json(r.json());
+      service.deliver(trajectory);
+      const auto from = r.headers.find("x-generator");
+      if (from != r.headers.end()) desk.finished(from->second, trajectory.id);
+      return net::Response::json({{"id", trajectory.id}});
+    });
+    server.route("POST", "/v2/turns", [this](const net::Request& r) {
+      const std::string where = "POST /v2/turns";
+      const Json body = r.json();
+      const auto turn = turn_from_json(require<Json>(body, "turn", where), where);
+      service.store().keep_turn(require<std::string>(body, "group_id", where), require<int64_t>(body, "sample", where),
+                                require<int64_t>(body, "index", where), {turn, require<bool>(body, "judged", where)});
+      return net::Response::json(Json::object());
+    });
+  }
+
   net::Response start_rollouts(const Json& body) {
     const std::string where = "POST /v2/rollouts";
     check_keys(body, {"groups", "options"}, where);
@@ -168,7 +203,7 @@ struct BufferServer::Impl {
 
   net::Response status() {
     const auto counts = service.store().counts();
-    const auto state = service.state();
+    const auto state = whole_state();
     return net::Response::json({{"groups", counts.groups},
                                 {"trajectories", counts.trajectories},
                                 {"stored_trajectories", counts.stored},
@@ -187,6 +222,7 @@ struct BufferServer::Impl {
                                 {"evaluating", state.evaluating},
                                 {"failed_turns", state.failed_turns},
                                 {"sampled_tokens", state.sampled_tokens},
+                                {"generators", desk.totals().workers},
                                 {"unwritten", state.unwritten},
                                 {"write_error", state.write_error},
                                 {"waiting_leases", leases.waiting()}});
@@ -204,9 +240,23 @@ struct BufferServer::Impl {
              : fmt::format("{} trajectories running, {} waiting", state.running, state.queued));
   }
 
+  // With what generator processes are at.
+  RolloutService::State whole_state() {
+    auto state = service.state();
+    const auto desk_totals = desk.totals();
+    const ActivityCounts& others = desk_totals.activity;
+    state.running += desk_totals.claimed;
+    state.generating += others.generating;
+    state.evaluating += others.evaluating;
+    state.turns += others.turns;
+    state.failed_turns += others.failed_turns;
+    state.sampled_tokens += others.sampled_tokens;
+    return state;
+  }
+
   net::Response metrics() {
     const auto counts = service.store().counts();
-    const auto state = service.state();
+    const auto state = whole_state();
     for (const auto& [name, count] : counts.groups)
       figures.set(fmt::format("groups{{state=\"{}\"}}", name), static_cast<double>(count));
     figures.set("trajectories", static_cast<double>(counts.trajectories));
@@ -224,12 +274,14 @@ struct BufferServer::Impl {
     figures.set("turns_total", static_cast<double>(state.turns));
     figures.set("failed_turns_total", static_cast<double>(state.failed_turns));
     figures.set("sampled_tokens_total", static_cast<double>(state.sampled_tokens));
+    figures.set("generators", static_cast<double>(desk.totals().workers));
     figures.set("unwritten", static_cast<double>(state.unwritten));
     return figures.reply();
   }
 
   RolloutService& service;
   LeaseQueue leases;
+  WorkDesk desk;
   Legacy legacy;
   net::Metrics figures{"buffer",
                        {{"groups", "groups in the database, by state"},
@@ -248,6 +300,7 @@ struct BufferServer::Impl {
                         {"turns_total", "turns that ended since the start"},
                         {"failed_turns_total", "of those, the ones that engine or evaluator failed"},
                         {"sampled_tokens_total", "tokens sampled since the start"},
+                        {"generators", "generator processes that were heard of lately"},
                         {"unwritten", "finished trajectories that wait for the disk"}}};
   net::HttpServer server;  // last: its handlers use all of the above
 };

@@ -1,6 +1,7 @@
 #include "rollout/service.h"
 
 #include <algorithm>
+#include <charconv>
 #include <numeric>
 
 #include "base/log.h"
@@ -85,6 +86,20 @@ void RolloutService::run_one(const GroupPtr& group, int64_t sample, std::stop_to
   if (trajectory) write(*group, std::move(*trajectory), sample, stop);
 }
 
+void RolloutService::deliver(const Trajectory& trajectory) {
+  const size_t dot = trajectory.id.rfind('.');
+  int64_t sample = -1;
+  if (dot != std::string::npos)
+    std::from_chars(trajectory.id.data() + dot + 1, trajectory.id.data() + trajectory.id.size(), sample);
+  if (trajectory.id != trajectory_id(trajectory.group_id, sample))
+    fail(ErrorKind::kUsage, "trajectory '{}' is no sample of group '{}'", trajectory.id, trajectory.group_id);
+  if (!store_.write_trajectory(trajectory, sample)) return;
+  std::unique_lock lock(mutex_);
+  const auto callback = group_complete_;
+  lock.unlock();
+  if (callback) callback();
+}
+
 // A finished trajectory stays here until the disk takes it; its thread waits with it, so that what is held in memory is
 // bounded by the concurrency. One that no disk would take is set aside: its place is taken by one that says why.
 void RolloutService::write(const GroupSpec& group, Trajectory trajectory, int64_t sample, std::stop_token stop) {
@@ -107,6 +122,10 @@ void RolloutService::write(const GroupSpec& group, Trajectory trajectory, int64_
     } catch (const std::exception& error) {
       reason = error.what();
       const auto* known = dynamic_cast<const Error*>(&error);
+      if (known != nullptr && known->kind() == ErrorKind::kNotFound) {
+        log::warn("trajectory {} is for nobody any more: {}", trajectory.id, reason);
+        return;
+      }
       if (!aside && (known == nullptr || known->kind() != ErrorKind::kUnavailable)) {
         log::error("trajectory {} is set aside, it cannot be stored: {}", trajectory.id, reason);
         trajectory = failed_trajectory(group, sample, Fault::kInternal, reason);

@@ -61,7 +61,10 @@ std::vector<KeptTurn> Store::kept_turns(const std::string& group_id, int64_t sam
 void Store::keep_turn(const std::string& group_id, int64_t sample, int64_t index, const KeptTurn& kept) {
   const std::string body = to_json(kept.turn).dump();
   commits_.run([&] {
-    database_.prepare("INSERT OR REPLACE INTO turns(group_id, sample, turn, judged, body) VALUES(?, ?, ?, ?, ?)")
+    database_
+        .prepare(
+            "INSERT OR REPLACE INTO turns(group_id, sample, turn, judged, body) SELECT ?1, ?2, ?3, ?4, ?5 WHERE NOT "
+            "EXISTS (SELECT 1 FROM trajectories WHERE group_id = ?1 AND sample = ?2)")
         .bind(1, group_id)
         .bind(2, sample)
         .bind(3, index)
@@ -76,6 +79,13 @@ bool Store::write_trajectory(const Trajectory& trajectory, int64_t sample) {
   bool complete = false;
   commits_.run([&] {
     complete = false;
+    {
+      Statement group = database_.prepare("SELECT n_samples FROM groups WHERE id = ?");
+      group.bind(1, row.group_id);
+      if (!group.step()) fail(ErrorKind::kNotFound, "there is no group {}", row.group_id);
+      if (sample < 0 || sample >= group.integer(0))
+        fail(ErrorKind::kUsage, "group {} has {} samples, none is number {}", row.group_id, group.integer(0), sample);
+    }
     if (!insert(database_, row, sample, unix_seconds())) return;
     database_.prepare("DELETE FROM turns WHERE group_id = ? AND sample = ?").bind(1, row.group_id).bind(2, sample).run();
     {

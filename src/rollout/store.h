@@ -53,7 +53,8 @@ class Store : public TurnKeeper {
   // Turns of trajectories that are not written yet, each with its answer or its verdict; gone with the trajectory.
   std::vector<KeptTurn> kept_turns(const std::string& group_id, int64_t sample) override;
   void keep_turn(const std::string& group_id, int64_t sample, int64_t index, const KeptTurn& turn) override;
-  // Writes sample number `sample`; a repeat changes nothing. True where this completed the group.
+  // Writes sample number `sample`; a repeat changes nothing. True where this completed the group. Throws kNotFound where
+  // there is no such group, kUsage where it has not so many samples.
   bool write_trajectory(const Trajectory& trajectory, int64_t sample);
 
   struct LeaseAnswer {

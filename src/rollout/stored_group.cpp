@@ -1,7 +1,6 @@
 #include "rollout/stored_group.h"
 
 namespace tritonforge::rollout {
-namespace {
 
 Json messages_to_json(const std::vector<tokenizer::Message>& messages) {
   Json out = Json::array();
@@ -13,8 +12,6 @@ Json messages_to_json(const std::vector<tokenizer::Message>& messages) {
   }
   return out;
 }
-
-}  // namespace
 
 GroupSpec group_of(const Statement& row, int first) {
   GroupSpec group;

@@ -5,6 +5,7 @@ import http.server
 import json
 import os
 import pathlib
+import random
 import resource
 import signal
 import socket
@@ -117,8 +118,8 @@ class Peers:
 
 
 class Buffer:
-    def __init__(self, folder, peers, file_limit=None):
-        self.folder, self.peers = folder, peers
+    def __init__(self, folder, peers, file_limit=None, concurrency=16):
+        self.folder, self.peers, self.concurrency = folder, peers, concurrency
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
@@ -147,7 +148,7 @@ class Buffer:
                 "--tokenizer",
                 str(TOKENIZER),
                 "--concurrency",
-                "16",
+                str(self.concurrency),
                 "--grace",
                 "5",
             ],
@@ -171,6 +172,29 @@ class Buffer:
     def close(self):
         if self.process.poll() is None:
             self.kill()
+
+
+class Generator:
+    def __init__(self, buffer, peers, name):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        command = [BINARY, "serve", "generator", "--port", str(self.port), "--buffer", buffer.url, "--name", name]
+        command += ["--router", peers.url, "--evaluator", peers.url, "--tokenizer", str(TOKENIZER)]
+        command += ["--concurrency", "8", "--grace", "5"]
+        self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+
+    def figure(self, name):
+        with contextlib.suppress(urllib.error.URLError, ConnectionError):
+            for line in call(self.url + "/metrics")[1].decode().splitlines():
+                if line.startswith(f"tritonforge_generator_{name} "):
+                    return float(line.split()[1])
+        return 0
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
 
 
 @pytest.fixture
@@ -268,6 +292,129 @@ def test_full_disk_refuses_and_then_goes_on(tmp_path, peers):
         assert status == 200, text
         assert all(g["figures"]["trajectories"] == 4 for g in json.loads(text)["groups"])
         wait_until(lambda: buffer.status()["unwritten"] == 0, "everything to be written")
+    finally:
+        buffer.close()
+
+
+def lease_of(buffer, count, lease_id):
+    status, text = call(buffer.url + "/v2/groups/lease", {"lease_id": lease_id, "count": count, "timeout_s": 60})
+    assert status == 200, text
+    return json.loads(call(f"{buffer.url}/v2/leases/{lease_id}")[1])
+
+
+def without_times(lease):
+    for group in lease["groups"]:
+        for turn in (turn for trajectory in group["trajectories"] for turn in trajectory["turns"]):
+            for name in ("generate_s", "evaluate_s", "generate_begun", "evaluate_begun"):
+                turn.pop(name, None)
+    return {group["group_id"]: group for group in lease["groups"]}
+
+
+def test_generator_processes_die_and_the_buffer_too_and_nothing_is_lost_or_different(tmp_path, peers):
+    count, samples = 24, 8
+    (tmp_path / "alone").mkdir()
+    alone = Buffer(tmp_path / "alone", peers)
+    buffer = Buffer(tmp_path, peers, concurrency=0)
+    generators = [Generator(buffer, peers, f"generator-{i}") for i in range(3)]
+    try:
+        for each in (alone, buffer):
+            assert call(each.url + "/v2/rollouts", groups(count, samples))[0] == 200
+        chance = random.Random(time.time_ns())
+        for kill in range(6):
+            least = chance.randrange(kill * 25, kill * 25 + 20)
+            wait_until(lambda least=least: buffer.status()["trajectories"] >= least, f"{least} trajectories")
+            if kill % 3 == 2:
+                buffer.kill()
+                buffer.start()
+            else:
+                victim = chance.randrange(3)
+                generators[victim].kill()
+                generators[victim] = Generator(buffer, peers, f"generator-{victim}")
+        whole = without_times(lease_of(buffer, count, "l"))
+        assert whole == without_times(lease_of(alone, count, "l"))
+        status = buffer.status()
+        assert status["trajectories"] == count * samples and status["generators"] == 3
+        wait_until(lambda: buffer.status()["running_trajectories"] == 0, "nobody to hold anything")
+    finally:
+        for process in (alone, buffer, *generators):
+            process.kill()
+
+
+def test_a_generator_that_falls_silent_loses_what_it_holds(tmp_path, peers):
+    buffer = Buffer(tmp_path, peers, concurrency=0)
+    try:
+        assert call(buffer.url + "/v2/rollouts", groups(2, 4))[0] == 200
+
+        def ask(worker, **fields):
+            status, text = call(buffer.url + "/v2/work", {"worker": worker, **fields})
+            assert status == 200, text
+            return [f"{item['group']['group_id']}.{item['sample']}" for item in json.loads(text)["work"]]
+
+        held = ask("a", count=5)
+        assert held == ["g0.0", "g0.1", "g0.2", "g0.3", "g1.0"]
+        assert ask("b", count=9) == ["g1.1", "g1.2", "g1.3"]
+        assert ask("b", count=9, holding=["g1.1", "g1.2", "g1.3"], timeout_s=0.1) == []
+        # What it does not name was lost on its way: it is for others.
+        assert ask("a", count=0, holding=held[1:]) == []
+        assert ask("b", count=9, holding=["g1.1", "g1.2", "g1.3"]) == ["g0.0"]
+        # It leaves; another one takes all that it held.
+        assert ask("a", leaving=True, holding=held[1:]) == []
+        assert sorted(ask("c", count=9)) == held[1:]
+        assert buffer.status()["running_trajectories"] == 8
+        # Started again, the buffer leaves with each what it says it holds.
+        buffer.kill()
+        buffer.start()
+        assert ask("c", count=0, holding=held[1:]) == []
+        assert ask("d", count=9) == ["g0.0", "g1.1", "g1.2", "g1.3"]
+        for wrong, message in (
+            ({"worker": ""}, "'worker' is empty"),
+            ({"worker": "a", "count": -1}, "'count' is -1"),
+            ({"worker": "a", "cuont": 1}, "cuont"),
+        ):
+            status, text = call(buffer.url + "/v2/work", wrong)
+            assert status == 400 and message in text.decode(), text
+        status, text = call(buffer.url + "/v2/samples", {"id": "g0.0"})
+        assert status == 400 and b"problem_id" in text
+        nobody = {"id": "x.0", "group_id": "x", "problem_id": "p", "turns": [], "temperature": 1, "reward": 0}
+        assert call(buffer.url + "/v2/samples", nobody)[0] == 404
+        assert call(buffer.url + "/v2/samples", nobody | {"id": "x.1.5"})[0] == 400
+        assert call(buffer.url + "/v2/samples", nobody | {"id": "g0.7", "group_id": "g0"})[0] == 400
+    finally:
+        buffer.close()
+
+
+def test_much_of_it_is_read_as_an_arrow_stream(tmp_path, peers):
+    ipc = pytest.importorskip("pyarrow.ipc")
+    buffer = Buffer(tmp_path, peers)
+    try:
+        assert call(buffer.url + "/v2/rollouts", groups(4, 4))[0] == 200
+        lease = lease_of(buffer, 4, "l")
+        turns = {
+            (trajectory["id"], index): (trajectory, turn)
+            for group in lease["groups"]
+            for trajectory in group["trajectories"]
+            for index, turn in enumerate(trajectory["turns"])
+        }
+        for path in ("/v2/leases/l", "/v2/trajectories?limit=1000&oldest_first=1"):
+            request = urllib.request.Request(buffer.url + path, headers={"accept": "application/vnd.apache.arrow.stream"})
+            with urllib.request.urlopen(request, timeout=DEADLINE_S) as reply:
+                assert reply.headers["content-type"] == "application/vnd.apache.arrow.stream"
+                rows = ipc.open_stream(reply.read()).read_all().to_pylist()
+            assert len(rows) == len(turns)
+            for row in rows:
+                trajectory, turn = turns[row["trajectory_id"], row["turn"]]
+                assert row["advantage"] == trajectory["advantages"][row["turn"]]
+                assert row["correct"] == turn["verdict"]["correct"]
+                for name in ("prompt_tokens", "response_tokens", "log_probs", "weight_versions", "text", "reward"):
+                    assert row[name] == turn[name], name
+        after, pages = "", []
+        while True:
+            page = json.loads(call(f"{buffer.url}/v2/trajectories?limit=5&oldest_first=1&after={after}")[1])
+            if not page["trajectories"]:
+                break
+            pages += [trajectory["id"] for trajectory in page["trajectories"]]
+            after = pages[-1]
+        assert len(pages) == 16 and set(pages) == {trajectory for trajectory, _ in turns}
     finally:
         buffer.close()
 

@@ -1,0 +1,186 @@
+#include "rollout/generator_process.h"
+
+#include <unistd.h>
+
+#include <array>
+
+#include "base/log.h"
+#include "net/retry.h"
+
+namespace tritonforge::rollout {
+namespace {
+
+constexpr double kPoll = 10;     // seconds that the buffer may let a request for work wait
+constexpr double kHeardOf = 10;  // seconds between two requests of a process that has no thread free
+constexpr net::Backoff kAgain{.first_s = 0.1, .max_s = 5, .factor = 2};
+
+std::string host_and_process() {
+  std::array<char, 256> host{};
+  if (gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
+  return fmt::format("{}-{}", host.data(), getpid());
+}
+
+// 408, 429 and 5xx pass; other refusals stay.
+void check_answer(const std::string& url, const Result<net::Response>& response) {
+  if (!response.ok()) throw response.error();
+  if (response->status / 100 == 2) return;
+  const bool passes = response->status == 408 || response->status == 429 || response->status >= 500;
+  fail(passes ? ErrorKind::kUnavailable : ErrorKind::kUsage, "{} answered {}: {}", url, response->status,
+       response->body.substr(0, 300));
+}
+
+}  // namespace
+
+GeneratorProcess::GeneratorProcess(GeneratorOptions options, std::unique_ptr<ChatCodec> codec)
+    : options_(std::move(options)),
+      codec_(std::move(codec)),
+      peers_(options_.peers),
+      client_(net::ClientOptions{.timeout_s = 60, .api_key = options_.peers.api_key}),
+      evaluations_(options_.evaluations),
+      generator_(peers_, *codec_, evaluations_, activity_, this),
+      pool_(options_.concurrency,
+            [this](const GroupPtr& group, int64_t sample, std::stop_token stop) { run_one(group, sample, stop); }) {
+  if (options_.name.empty()) options_.name = host_and_process();
+  asking_ = std::jthread([this] { ask_for_work(stop_.get_token()); });
+}
+
+GeneratorProcess::~GeneratorProcess() {
+  stop(0);
+  pool_.join();
+}
+
+bool GeneratorProcess::stop(double grace_s) {
+  stop_.request_stop();
+  pool_.request_stop();
+  const bool idle = pool_.wait_idle(Deadline::after(grace_s));
+  if (!asking_.joinable()) return idle;
+  asking_.join();
+  try {
+    ask(/*leaving=*/true);
+  } catch (const Error& error) {
+    log::warn("the buffer is not told of the end: {}", error.what());
+  }
+  return idle;
+}
+
+GeneratorProcess::State GeneratorProcess::state() const {
+  std::lock_guard lock(mutex_);
+  return {{std::ssize(holding_), activity_.generating, activity_.evaluating, activity_.turns, activity_.failed_turns,
+           activity_.sampled_tokens},
+          delivered_,
+          buffer_error_};
+}
+
+void GeneratorProcess::say(const std::string& error) {
+  std::lock_guard lock(mutex_);
+  if (!error.empty() && buffer_error_.empty()) log::warn("no word from the buffer: {}", error);
+  if (error.empty() && !buffer_error_.empty()) log::info("the buffer answers again");
+  buffer_error_ = error;
+}
+
+std::vector<WorkItem> GeneratorProcess::ask(bool leaving) {
+  WorkRequest request;
+  request.worker = options_.name;
+  request.leaving = leaving;
+  {
+    std::lock_guard lock(mutex_);
+    request.holding.assign(holding_.begin(), holding_.end());
+    request.count = leaving ? 0 : static_cast<int64_t>(options_.concurrency) - std::ssize(holding_);
+  }
+  request.activity = state().activity;
+  request.timeout_s = request.count > 0 ? kPoll : 0;
+  const std::string url = options_.buffer + "/v2/work";
+  const net::ClientOptions how{.timeout_s = leaving ? 5 : kPoll + 50, .api_key = options_.peers.api_key, .headers = {}};
+  const auto response = client_.request("POST", url, to_json(request).dump(), "application/json", &how);
+  check_answer(url, response);
+  const Json body = parse_json(response->body, url);
+  std::vector<WorkItem> items;
+  for (const Json& item : require_list(body, "work", url)) items.push_back(work_item_from_json(item, url + " work"));
+  return items;
+}
+
+void GeneratorProcess::ask_for_work(std::stop_token stop) {
+  for (int tries = 0; !stop.stop_requested();) {
+    std::vector<WorkItem> items;
+    try {
+      items = ask(/*leaving=*/false);
+      say("");
+      tries = 0;
+    } catch (const Error& error) {
+      say(error.what());
+      net::pause(kAgain.pause_s(tries++), stop);
+      continue;
+    }
+    for (WorkItem& item : items) {
+      const std::string id = trajectory_id(item.group.id, item.sample);
+      {
+        std::lock_guard lock(mutex_);
+        holding_.insert(id);
+        if (!item.kept.empty()) kept_[id] = std::move(item.kept);
+      }
+      pool_.submit(std::make_shared<const GroupSpec>(std::move(item.group)), {item.sample});
+    }
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, stop, std::chrono::duration<double>(kHeardOf),
+                      [&] { return holding_.size() < options_.concurrency; });
+  }
+}
+
+void GeneratorProcess::run_one(const GroupPtr& group, int64_t sample, std::stop_token stop) {
+  const std::string id = trajectory_id(group->id, sample);
+  const auto bytes_of = [&]() -> std::optional<std::string> {
+    try {
+      const auto trajectory = generator_.run(*group, sample, stop);
+      if (!trajectory) return std::nullopt;
+      return to_bytes(*trajectory);
+    } catch (const std::exception& error) {
+      log::error("trajectory {}: {}", id, error.what());
+      return to_bytes(failed_trajectory(*group, sample, Fault::kInternal, error.what()));
+    }
+  };
+  if (const auto bytes = bytes_of()) deliver(id, *bytes, stop);
+  {
+    std::lock_guard lock(mutex_);
+    holding_.erase(id);
+    kept_.erase(id);
+  }
+  changed_.notify_all();
+}
+
+void GeneratorProcess::deliver(const std::string& id, const std::string& bytes, std::stop_token stop) {
+  const std::string url = options_.buffer + "/v2/samples";
+  const net::ClientOptions how{
+      .timeout_s = 60, .api_key = options_.peers.api_key, .headers = {{"x-generator", options_.name}}};
+  for (int tries = 0;; ++tries) {
+    try {
+      check_answer(url, client_.request("POST", url, bytes, kTrajectoryContentType, &how));
+      std::lock_guard lock(mutex_);
+      ++delivered_;
+      return;
+    } catch (const Error& error) {
+      if (!net::is_transient(error)) {
+        log::error("trajectory {} is not taken: {}", id, error.what());
+        return;
+      }
+      log::warn("trajectory {} waits for the buffer: {}", id, error.what());
+    }
+    if (!net::pause(kAgain.pause_s(tries), stop)) return;
+  }
+}
+
+std::vector<KeptTurn> GeneratorProcess::kept_turns(const std::string& group_id, int64_t sample) {
+  std::lock_guard lock(mutex_);
+  const auto found = kept_.find(trajectory_id(group_id, sample));
+  return found == kept_.end() ? std::vector<KeptTurn>() : found->second;
+}
+
+void GeneratorProcess::keep_turn(const std::string& group_id, int64_t sample, int64_t index, const KeptTurn& turn) {
+  const std::string url = options_.buffer + "/v2/turns";
+  check_answer(url, client_.post(url, {{"group_id", group_id},
+                                       {"sample", sample},
+                                       {"index", index},
+                                       {"turn", to_json(turn.turn)},
+                                       {"judged", turn.judged}}));
+}
+
+}  // namespace tritonforge::rollout
