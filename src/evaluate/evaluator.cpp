@@ -138,8 +138,17 @@ struct Evaluator::Impl {
   std::mutex mutex;
   std::condition_variable_any freed;
   int busy = 0, waiting = 0;
+  double busy_seconds = 0;  // of all workers together, until `counted`
+  Clock::time_point counted = Clock::now();
   uint64_t evaluated = 0, abandoned = 0;   // verdicts; evaluations whose client left
   std::map<std::string, uint64_t> faults;  // error kind -> count
+
+  // With the mutex held: the time until now counts for those that are busy.
+  double count() {
+    busy_seconds += busy * seconds_since(counted);
+    counted = Clock::now();
+    return busy_seconds;
+  }
 
   // One of the workers' places; given back at the end.
   class Place {
@@ -156,11 +165,13 @@ struct Evaluator::Impl {
       if (client.left.stop_requested()) impl.freed.notify_one();  // it may have been woken in another's place
       check_waited_for(client.left);
       if (!got) fail(ErrorKind::kTimeout, "evaluator: none of {} workers was free in time", impl.options.workers);
+      impl.count();
       ++impl.busy;
     }
     ~Place() {
       {
         const std::lock_guard lock(impl_.mutex);
+        impl_.count();
         --impl_.busy;
       }
       impl_.freed.notify_one();
@@ -504,6 +515,7 @@ Json Evaluator::health() const {
           {"zygote_restarts", impl.zygote.restarts()},
           {"workers", impl.options.workers},
           {"busy", impl.busy},
+          {"busy_seconds", impl.count()},
           {"waiting", impl.waiting},
           {"evaluated", impl.evaluated},
           {"abandoned", impl.abandoned},

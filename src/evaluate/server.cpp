@@ -79,6 +79,7 @@ struct EvaluatorServer::Impl {
                         {"evaluations_cheated_total", "verdicts with a flag that is a cheat"},
                         {"evaluation_seconds_total", "wall seconds of the evaluations, waiting included"},
                         {"busy", "evaluations under way"},
+                        {"busy_seconds_total", "seconds that workers were busy, all together"},
                         {"waiting", "evaluations that wait for a worker"},
                         {"workers", "evaluations that may be under way at once"},
                         {"reference_processes", "live processes that hold a problem's reference"},
@@ -113,7 +114,7 @@ struct EvaluatorServer::Impl {
     const Json report = evaluator.health();
     for (const char* name : {"busy", "waiting", "workers", "reference_processes"})
       metrics.set(name, report.at(name).get<double>());
-    for (const char* name : {"abandoned", "zygote_restarts", "verdict_cache_hits", "reference_cache_hits",
+    for (const char* name : {"abandoned", "busy_seconds", "zygote_restarts", "verdict_cache_hits", "reference_cache_hits",
                              "compile_cache_hits", "compile_cache_misses"}) {
       metrics.set(std::string(name) + "_total", report.at(name).get<double>());
     }

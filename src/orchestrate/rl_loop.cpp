@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "net/retry.h"
 #include "orchestrate/dynamic_sampling.h"
+#include "orchestrate/idle_watch.h"
 #include "orchestrate/inputs.h"
 #include "orchestrate/learning_watch.h"
 #include "orchestrate/stages.h"
@@ -124,10 +125,20 @@ void install(RunContext& run) {
   net::retry<size_t>("the new weights", Deadline::after(600), attempt, {.again = again, .on_pause = note}).value();
 }
 
+std::vector<std::string> urls_of(const Engines& engines) {
+  std::vector<std::string> urls = engines.external();
+  for (const Role& own : engines.own()) urls.push_back(own.url());
+  return urls;
+}
+
 // One step: submit -> lease -> step -> install -> record.
 class RlStepper {
  public:
-  explicit RlStepper(RunContext& run) : run_(run), problems_(run.config), validation_(run) {}
+  explicit RlStepper(RunContext& run)
+      : run_(run),
+        problems_(run.config),
+        validation_(run),
+        idle_(urls_of(run.engines), run.config.evaluates() ? run.evaluator.url() : "") {}
 
   // After the record, so that what a later start finds unfinished is of the weights of the last recorded step.
   void validate(int64_t step) { validation_.after_step(step); }
@@ -172,7 +183,7 @@ class RlStepper {
       run_.record.add_transcripts(transcripts, step);
       const auto replayed = std::ranges::count(lease.groups, true, &LeasedGroup::replayed);
       run_.record.add_rl_step({trained, sum, static_cast<int64_t>(lease.dropped.size()), replayed, collect_s, train_s,
-                               sync_s, seconds_since(start), warning});
+                               sync_s, seconds_since(start), warning, idle_.step(train_s)});
     }
     validate(step);
   }
@@ -182,6 +193,7 @@ class RlStepper {
   ProblemWalk problems_;
   Validation validation_;
   LearningWatch watch_;
+  IdleWatch idle_;
   int64_t next_submitted_ = 0;
 };
 

@@ -188,6 +188,12 @@ void RunRecord::add_rl_step(const RlStep& step) {
                  {"sync_s", step.sync_s},
                  {"seconds", step.seconds}});
   if (!step.warning.empty()) record["warning"] = step.warning;
+  const auto add_share = [&](const char* name, const std::optional<double>& share) {
+    if (share) record[name] = *share;
+  };
+  add_share("idle_actor", step.idle.actor);
+  add_share("idle_rollout", step.idle.rollout);
+  add_share("idle_eval", step.idle.eval);
   add_step("rl", step.trained.metrics.step, std::move(record));
 }
 

@@ -22,6 +22,7 @@
 #include "base/json.h"
 #include "contract/lease.h"
 #include "contract/step.h"
+#include "orchestrate/idle_watch.h"
 #include "orchestrate/pace.h"
 #include "orchestrate/supervisor.h"
 
@@ -50,6 +51,7 @@ struct RlStep {
   int64_t replayed = 0;                                        // groups of earlier steps
   double collect_s = 0, train_s = 0, sync_s = 0, seconds = 0;  // wait for the groups, step, new weights; all of it
   std::string warning;                                         // of LearningWatch
+  IdleShares idle;
 };
 
 class RunRecord {

@@ -65,6 +65,20 @@ TEST(LeaseRequest, ReadsWhatIsWrittenAndNamesWhatIsWrong) {
   EXPECT_EQ(read.samples, 3);
   EXPECT_EQ(read.timeout_s, 30);
   EXPECT_EQ(lease_request_from_json({{"lease_id", "l"}, {"group_ids", {"a", "b"}}}).count, 2);
+  EXPECT_EQ(read.order, LeaseOrder::kAge);
+  EXPECT_EQ(read.replay.groups, 0);
+  LeaseRequest whole;
+  whole.lease_id = "l";
+  whole.order = LeaseOrder::kPassRate;
+  whole.replay = {.groups = 2, .leases = 3, .order = LeaseOrder::kNewest, .of = "rl-"};
+  EXPECT_EQ(to_json(lease_request_from_json(to_json(whole))), to_json(whole));
+  for (const Json& wrong : {Json{{"order", "oldest"}}, Json{{"replay", {{"groups", -1}}}},
+                            Json{{"replay", {{"groups", 1}, {"leases", 0}}}}, Json{{"replay", {{"leases", 1}}}},
+                            Json{{"replay", {{"groups", 1}, {"form", "rl-"}}}}}) {
+    Json body = wrong;
+    body["lease_id"] = "l";
+    EXPECT_THROW(lease_request_from_json(body), Error) << wrong;
+  }
   EXPECT_THROW(lease_request_from_json({{"lease_id", "l"}, {"count", 1}, {"group_ids", {"a", "b"}}}), Error);
   EXPECT_THROW(lease_request_from_json({{"lease_id", "l"}, {"samples", -1}}), Error);
   EXPECT_THROW(lease_request_from_json({{"lease_id", "l"}, {"smaples", 1}}), Error);
@@ -75,7 +89,7 @@ TEST(Lease, TravelsWithoutTokenArrays) {
   lease.id = "rl-step-3";
   const Trajectory sample = trajectory("g.0", {turn(true, true)});
   lease.figures.add(sample);
-  lease.groups.push_back({"g", "p", lease.figures, {sample}});
+  lease.groups.push_back({"g", "p", /*replayed=*/true, lease.figures, {sample}});
   lease.dropped.push_back({"g", "zero_variance"});
   const Json json = to_json(lease);
   for (const char* bulky : {"prompt_tokens", "response_tokens", "log_probs", "weight_versions"})
@@ -86,6 +100,7 @@ TEST(Lease, TravelsWithoutTokenArrays) {
   ASSERT_EQ(read.groups.size(), 1u);
   EXPECT_EQ(read.groups[0].figures, lease.figures);
   EXPECT_EQ(read.groups[0].problem_id, "p");
+  EXPECT_TRUE(read.groups[0].replayed);
   EXPECT_TRUE(read.groups[0].samples.at(0).turns.at(0).verdict.correct);
   EXPECT_TRUE(read.groups[0].samples[0].turns[0].response_tokens.empty());
   ASSERT_EQ(read.dropped.size(), 1u);

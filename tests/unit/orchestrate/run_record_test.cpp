@@ -170,6 +170,8 @@ TEST(RunRecord, AnRlStepIsOneLineWithItsRatesAndTimes) {
   step.rollout.add(trajectory({turn(false, false)}));
   step.dropped = 1;
   step.collect_s = 2;
+  step.replayed = 3;
+  step.idle = {.actor = 0.25, .rollout = 0.5, .eval = std::nullopt};
   record.add_rl_step(step);
   const Json line = parse_json(read_file(folder.path() / "steps.jsonl"), "steps.jsonl");
   EXPECT_EQ(line.at("stage"), "rl");
@@ -183,6 +185,10 @@ TEST(RunRecord, AnRlStepIsOneLineWithItsRatesAndTimes) {
   EXPECT_EQ(line.at("trajectories"), 2);
   EXPECT_EQ(line.at("dropped"), 1);
   EXPECT_EQ(line.at("collect_s"), 2);
+  EXPECT_EQ(line.at("replayed"), 3);
+  EXPECT_EQ(line.at("idle_actor"), 0.25);
+  EXPECT_EQ(line.at("idle_rollout"), 0.5);
+  EXPECT_FALSE(line.contains("idle_eval"));
   EXPECT_FALSE(line.contains("warning"));
   record.add_transcripts({trajectory({turn(true, true)})}, 3);
   const Json shown = parse_json(read_file(folder.path() / "trajectories.jsonl"), "trajectories.jsonl");
