@@ -2,9 +2,12 @@
 
 import contextlib
 import os
+import pathlib
 import shutil
 import signal
+import socket
 import subprocess
+import time
 
 import pytest
 
@@ -100,3 +103,61 @@ def remove_all(machines):
     for machine in machines:
         machine.remove()
     subprocess.run(["ip", "link", "del", Machine.bridge], check=False, stderr=subprocess.DEVNULL)
+
+
+SSHD = shutil.which("sshd", path=os.environ.get("PATH", "") + ":/usr/sbin")
+
+
+def require_sshd():
+    require_namespaces()
+    if not SSHD or not shutil.which("ssh"):
+        pytest.skip("no sshd here: apt-get install openssh-server")
+
+
+class Node(Machine):
+    """A machine with an sshd."""
+
+    def __init__(self, number, folder):
+        super().__init__(number, folder)
+        self.start()
+
+    def start(self):
+        key = self.folder / "host_key"
+        if not key.exists():
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+        config = self.folder / "sshd_config"
+        config.write_text(
+            f"ListenAddress {self.address}:2222\nHostKey {key}\nPidFile none\nStrictModes no\nUsePAM no\n"
+            f"PermitRootLogin yes\nAuthorizedKeysFile {self.folder.parent}/key.pub\nMaxStartups 100\n"
+        )
+        pathlib.Path("/run/sshd").mkdir(exist_ok=True)
+        with open(self.folder / "log", "w") as log:
+            self.sshd = subprocess.Popen(self.command(SSHD, "-D", "-e", "-f", str(config)), stderr=log, cwd="/")
+        deadline = time.monotonic() + 20
+        while socket.socket().connect_ex((self.address, 2222)) != 0:
+            assert self.sshd.poll() is None, (self.folder / "log").read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+    def remove(self):
+        super().remove()
+        self.sshd.wait()
+
+
+@contextlib.contextmanager
+def ssh_nodes(folder, count):
+    """node-1, node-2, ... and folder/ssh_config, with which `ssh` gets there."""
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / "key")], check=True)
+    made = []
+    try:
+        for number in range(1, count + 1):
+            made.append(Node(number, folder))
+        lines = [
+            f"Host {node.name}\n HostName {node.address}\n Port 2222\n User root\n IdentityFile {folder}/key\n"
+            " StrictHostKeyChecking no\n UserKnownHostsFile /dev/null\n LogLevel ERROR\n IdentitiesOnly yes\n"
+            for node in made
+        ]
+        (folder / "ssh_config").write_text("".join(lines))
+        yield made
+    finally:
+        remove_all(made)

@@ -11,10 +11,8 @@ import time
 
 import pytest
 
-from machines import SMALL, Machine, flags, remove_all, require_namespaces
+from machines import SMALL, flags, require_sshd, ssh_nodes
 from test_run import BINARY, ROOT, Run
-
-SSHD = shutil.which("sshd", path=os.environ.get("PATH", "") + ":/usr/sbin")
 
 PLACED = [
     "placement.hosts=[localhost, node-1, node-2]",
@@ -24,64 +22,16 @@ PLACED = [
 ]
 
 
-class Node(Machine):
-    """A machine with an sshd."""
-
-    def __init__(self, number, folder):
-        super().__init__(number, folder)
-        self.start()
-
-    def start(self):
-        key = self.folder / "host_key"
-        if not key.exists():
-            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
-        config = self.folder / "sshd_config"
-        config.write_text(
-            f"ListenAddress {self.address}:2222\nHostKey {key}\nPidFile none\nStrictModes no\nUsePAM no\n"
-            f"PermitRootLogin yes\nAuthorizedKeysFile {self.folder.parent}/key.pub\nMaxStartups 100\n"
-        )
-        pathlib.Path("/run/sshd").mkdir(exist_ok=True)
-        with open(self.folder / "log", "w") as log:
-            self.sshd = subprocess.Popen(self.command(SSHD, "-D", "-e", "-f", str(config)), stderr=log, cwd="/")
-        deadline = time.monotonic() + 20
-        while socket.socket().connect_ex((self.address, 2222)) != 0:
-            assert self.sshd.poll() is None, (self.folder / "log").read_text()
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-
-    def remove(self):
-        super().remove()
-        self.sshd.wait()
-
-
-def require_machines():
-    require_namespaces()
-    if not SSHD or not shutil.which("ssh"):
-        pytest.skip("no sshd here: apt-get install openssh-server")
-
-
 @pytest.fixture
 def nodes(tmp_path):
-    require_machines()
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "key")], check=True)
-    made = []
-    try:
-        for number in (1, 2):
-            made.append(Node(number, tmp_path))
-        lines = [
-            f"Host {node.name}\n HostName {node.address}\n Port 2222\n User root\n IdentityFile {tmp_path}/key\n"
-            " StrictHostKeyChecking no\n UserKnownHostsFile /dev/null\n LogLevel ERROR\n IdentitiesOnly yes\n"
-            for node in made
-        ]
-        (tmp_path / "ssh_config").write_text("".join(lines))
+    require_sshd()
+    with ssh_nodes(tmp_path, 2) as made:
         yield made
-    finally:
-        remove_all(made)
 
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    require_machines()
+    require_sshd()
     run = Run(tmp_path_factory.mktemp("alone"), *flags(SMALL))
     run.finish()
     return run

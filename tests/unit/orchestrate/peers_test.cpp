@@ -184,7 +184,7 @@ TEST_F(PeersTest, AGroupOfWhichNothingCountsIsNoResultAndIsForgotten) {
   Trajectory sample;
   sample.turns.emplace_back().verdict.fault = Fault::kEngineFailed;
   sample.turns.back().verdict.diagnostics = "the context of 64 leaves no room";
-  failed.groups.push_back({"g", "p", failed.figures, {sample}});
+  failed.groups.push_back({"g", "p", /*replayed=*/false, failed.figures, {sample}});
   Lease fine = failed;
   fine.figures.failed = 3;
   buffer.require_results({failed, fine}, "bench base");  // something counts
