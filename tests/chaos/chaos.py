@@ -5,6 +5,7 @@ each step's lease once. A run that ends with an error must say `--resume`, which
 """
 
 import argparse
+import contextlib
 import ctypes
 import dataclasses
 import json
@@ -24,6 +25,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
 
 import buffer_file
+import cluster
 
 ROOT = pathlib.Path(os.environ.get("TRITONFORGE_ROOT", pathlib.Path(__file__).resolve().parents[2]))
 BINARY = os.environ.get("TRITONFORGE_BINARY", str(ROOT / "build/tritonforge"))
@@ -53,14 +55,17 @@ VARIANTS = {
     "plain": [],
     "validation": [f"rl.validation={HOLDOUT}"],
     "refills": ["rl.refills=2", "rollout.advantage=grpo"],
+    "generators": ["rollout.generators=2"],
+    "replay": ["rl.replay={groups: 1, steps: 3}"],
+    "cluster": [],  # over three machines (cluster.py); needs root, sshd and tc
 }
 
 
 class Run:
     """One folder, and the `tritonforge run` that is under way in it, started again with --resume where it ended."""
 
-    def __init__(self, folder, variant="plain"):
-        self.settings = [word for setting in VARIANTS[variant] for word in ("--set", setting)]
+    def __init__(self, folder, flags):
+        self.flags = flags
         folder.mkdir(parents=True, exist_ok=True)
         self.recipe, self.output, self.said = folder / "chaos.yaml", folder / "run", folder / "said.txt"
         self.recipe.write_text(RECIPE)
@@ -73,7 +78,7 @@ class Run:
         self.started = time.time()
         with self.said.open("ab") as said:
             self.process = subprocess.Popen(
-                [BINARY, "run", str(self.recipe), "--output", str(self.output), *self.settings, *flags],
+                [BINARY, "run", str(self.recipe), "--output", str(self.output), *self.flags, *flags],
                 cwd=ROOT,
                 env=dict(os.environ, TRITONFORGE_ROOT=str(ROOT)),
                 stdout=said,
@@ -306,9 +311,9 @@ class Report:
     resumes: int = 0
 
 
-def one_run(folder, variant, rng, faults, gap_s, say):
-    """A run with at most `faults` faults; returns it and how many there were."""
-    run, count = Run(folder, variant), 0
+def one_run(folder, flags, kinds, rng, faults, gap_s, say):
+    """A run with at most `faults` faults of these kinds; returns it and how many there were."""
+    run, count = Run(folder, flags), 0
     deck = []
     while count < faults:
         wait_s, in_a_stage = rng.uniform(0.1, 2 * gap_s), rng.random() < 0.8
@@ -320,7 +325,7 @@ def one_run(folder, variant, rng, faults, gap_s, say):
         if not under_way:
             break
         if not deck:  # every kind before one comes again
-            deck = rng.sample(FAULTS, len(FAULTS))
+            deck = rng.sample(kinds, len(kinds))
         where, done = run.where(), deck.pop()(run, rng)
         if done:
             count += 1
@@ -343,23 +348,30 @@ def difference(got, wanted):
 
 def campaign(folder, seed, faults, gap_s=4.0, variant="plain", say=lambda text: print(text, flush=True)):
     rng, report = random.Random(seed), Report()
-    reference = Run(folder / "undisturbed", variant)
+    flags = [word for setting in VARIANTS[variant] for word in ("--set", setting)]
+    reference = Run(folder / "undisturbed", flags)  # of a cluster, too, on this machine alone
     reference.wait()
     assert reference.starts == 1, reference.said.read_text()[-3000:]
     expected = reference.outcome()
-    while report.faults < faults:
-        report.runs += 1
-        say(f"run {report.runs} ({variant}, seed {seed})")
-        run, count = one_run(folder / f"run-{report.runs}", variant, rng, faults - report.faults, gap_s, say)
-        try:
-            compare(run.outcome(), expected)
-        except AssertionError as error:
-            said = run.said.read_text(errors="replace")[-4000:]
-            raise AssertionError(f"{error}\n{said}\nfolder {run.output}") from None
-        report.faults += count
-        report.resumes += run.starts - 1
-        say(f"  as undisturbed, bit for bit; {run.starts - 1} resumes")
-        shutil.rmtree(folder / f"run-{report.runs}")
+    with contextlib.ExitStack() as around:
+        kinds = FAULTS
+        if variant == "cluster":
+            nodes, more = around.enter_context(cluster.nodes(folder / "machines"))
+            flags, kinds = flags + more, FAULTS + cluster.faults(nodes)
+        while report.faults < faults:
+            report.runs += 1
+            say(f"run {report.runs} ({variant}, seed {seed})")
+            place = folder / f"run-{report.runs}"
+            run, count = one_run(place, flags, kinds, rng, faults - report.faults, gap_s, say)
+            try:
+                compare(run.outcome(), expected)
+            except AssertionError as error:
+                said = run.said.read_text(errors="replace")[-4000:]
+                raise AssertionError(f"{error}\n{said}\nfolder {run.output}") from None
+            report.faults += count
+            report.resumes += run.starts - 1
+            say(f"  as undisturbed, bit for bit; {run.starts - 1} resumes")
+            shutil.rmtree(place)
     return report
 
 

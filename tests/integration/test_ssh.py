@@ -19,6 +19,7 @@ PLACED = [
     "placement.actor.hosts=[node-1]",
     "placement.rollout={engines: 2, hosts: [node-1, node-2]}",
     "placement.eval.hosts=[node-2]",
+    "rollout.generators=2",
 ]
 
 
@@ -49,11 +50,13 @@ def test_a_host_killed_in_the_middle_of_a_step_costs_that_step_alone(alone, node
     run = Run(tmp_path, "--launcher", "ssh", *flags(settings), output="cluster")
     run.wait_for_rl_step(1)
     before = hosts_of(run)
-    assert {name: before[name] for name in ("trainer", "engine-0", "engine-1", "evaluator", "router", "buffer")} == {
+    assert {name: before[name] for name in before if name != "dashboard"} == {
         "trainer": "node-1",
         "engine-0": "node-1",
         "engine-1": "node-2",
         "evaluator": "node-2",
+        "generator-0": "node-1",
+        "generator-1": "node-2",
         "router": "",
         "buffer": "",
     }

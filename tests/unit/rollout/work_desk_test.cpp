@@ -1,0 +1,119 @@
+#include "rollout/work_desk.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+
+#include "mock_peers.h"
+
+namespace tritonforge::rollout {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+class NoTurns : public TurnKeeper {
+ public:
+  std::vector<KeptTurn> kept_turns(const std::string&, int64_t) override { return {}; }
+  void keep_turn(const std::string&, int64_t, int64_t, const KeptTurn&) override {}
+};
+
+// What is sent to whoever asked.
+class Answer : public net::Responder {
+ public:
+  void send(net::Response response) override {
+    std::lock_guard lock(mutex_);
+    response_ = std::move(response);
+    there_.notify_all();
+  }
+  void begin_stream(int, const std::string&, const net::Headers&) override { ADD_FAILURE(); }
+  bool write(std::string) override { return false; }
+  void end_stream() override {}
+  bool connected() const override { return connected_; }
+  void on_disconnect(std::function<void()>) override {}
+  void hang_up() { connected_ = false; }
+  // The trajectories that were given; "refused" where it was an error.
+  std::vector<std::string> wait() {
+    std::unique_lock lock(mutex_);
+    there_.wait(lock, [&] { return response_.has_value(); });
+    if (response_->status != 200) return {"refused"};
+    std::vector<std::string> ids;
+    for (const Json& item : parse_json(response_->body, "answer").at("work"))
+      ids.push_back(trajectory_id(item.at("group").at("group_id"), item.at("sample")));
+    return ids;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable there_;
+  std::optional<net::Response> response_;
+  std::atomic<bool> connected_{true};
+};
+
+class WorkDeskTest : public ::testing::Test {
+ protected:
+  std::shared_ptr<Answer> ask(const std::string& worker, int64_t count, double timeout_s = 0,
+                              std::vector<std::string> holding = {}) {
+    WorkRequest request;
+    request.worker = worker;
+    request.count = count;
+    request.holding = std::move(holding);
+    request.activity.turns = 3;
+    auto answer = std::make_shared<Answer>();
+    desk->ask(std::move(request), Deadline::after(timeout_s), answer);
+    return answer;
+  }
+  void submit(const std::string& group, const std::vector<int64_t>& samples) {
+    pool.submit(std::make_shared<const GroupSpec>(group_spec(group)), samples);
+  }
+  void open(double silence_s) {
+    desk = std::make_unique<WorkDesk>(pool, turns, silence_s);
+    pool.on_submit([this] { desk->work_came(); });
+  }
+
+  NoTurns turns;
+  RolloutPool pool{0, [](const GroupPtr&, int64_t, std::stop_token) {}};
+  std::unique_ptr<WorkDesk> desk;
+};
+
+TEST_F(WorkDeskTest, WhoWaitsIsGivenWhatComesAndNobodyElse) {
+  open(60);
+  const auto first = ask("a", 2, 20), second = ask("b", 2, 20);
+  submit("g", {0, 1, 2});
+  EXPECT_THAT(first->wait(), ElementsAre("g.0", "g.1"));
+  EXPECT_THAT(second->wait(), ElementsAre("g.2"));
+  EXPECT_EQ(desk->totals().claimed, 3u);
+  EXPECT_EQ(desk->totals().activity.turns, 6);
+  desk->finished("a", "g.0");
+  EXPECT_EQ(desk->totals().claimed, 2u);
+  EXPECT_THAT(ask("c", 1, 0.01)->wait(), IsEmpty());
+}
+
+TEST_F(WorkDeskTest, WhoFallsSilentLosesWhatItHeldToTheNext) {
+  open(1);
+  submit("g", {0, 1});
+  EXPECT_THAT(ask("a", 2)->wait(), ElementsAre("g.0", "g.1"));
+  EXPECT_THAT(ask("b", 2, 20)->wait(), ElementsAre("g.0", "g.1"));  // who waits for an answer is not silent
+  EXPECT_EQ(desk->totals().workers, 1u);
+  EXPECT_EQ(desk->totals().activity.turns, 6);  // what it did stays in the sums
+}
+
+TEST_F(WorkDeskTest, WhoHungUpIsGivenNothing) {
+  open(60);
+  const auto gone = ask("a", 2, 20);
+  gone->hang_up();
+  submit("g", {0});
+  EXPECT_THAT(ask("b", 2, 20)->wait(), ElementsAre("g.0"));
+}
+
+TEST_F(WorkDeskTest, ThoseThatWaitAtItsEndAreRefused) {
+  open(60);
+  const auto waiting = ask("a", 1, 20);
+  desk.reset();
+  pool.on_submit(nullptr);
+  EXPECT_THAT(waiting->wait(), ElementsAre("refused"));
+}
+
+}  // namespace
+}  // namespace tritonforge::rollout
