@@ -124,13 +124,12 @@ bool WorkDesk::try_answer(const Waiting& waiting) {
 
 void WorkDesk::loop() {
   std::unique_lock lock(mutex_);
-  while (true) {
+  while (!stop_) {
+    look_ = false;
     auto wake = lose_silent();
+    waiting_.remove_if([&](const Waiting& waiting) { return try_answer(waiting); });
     for (const Waiting& waiting : waiting_) wake = std::min(wake, waiting.deadline.at());
     changed_.wait_until(lock, wake, [&] { return stop_ || look_; });
-    if (stop_) break;
-    look_ = false;
-    waiting_.remove_if([&](const Waiting& waiting) { return try_answer(waiting); });
   }
   for (const Waiting& waiting : waiting_)
     waiting.responder->send(net::Response::error(Error(ErrorKind::kUnavailable, "the buffer is stopping")));

@@ -39,7 +39,8 @@ class Answer : public net::Responder {
     there_.wait(lock, [&] { return response_.has_value(); });
     if (response_->status != 200) return {"refused"};
     std::vector<std::string> ids;
-    for (const Json& item : parse_json(response_->body, "answer").at("work"))
+    const Json body = parse_json(response_->body, "answer");
+    for (const Json& item : body.at("work"))
       ids.push_back(trajectory_id(item.at("group").at("group_id"), item.at("sample")));
     return ids;
   }
