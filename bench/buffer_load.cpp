@@ -154,8 +154,8 @@ int main(int argc, char** argv) {
     fmt::print(
         "ours {:7.0f} /s ({:.2f} cores)   one JSON row a transaction {:7.0f} /s ({:.2f} cores)   the disk {:7.0f} /s   "
         "{:.1f} x, {:.2f} of the disk\n",
-        ours.per_second, ours.cpu_share, before.per_second, before.cpu_share, limit, ours.per_second / before.per_second,
-        ours.per_second / limit);
+        ours.per_second, ours.cpu_share, before.per_second, before.cpu_share, limit,
+        ours.per_second / before.per_second, ours.per_second / limit);
     fs::remove_all(folder);
   }
   return 0;

@@ -35,9 +35,9 @@ struct Replay {
 struct LeaseRequest {
   std::string lease_id;
   int64_t count = 1;
-  std::vector<std::string> group_ids;  // exactly these, in this order; empty: any `count`
-  int64_t samples = 1;                 // trajectories of each group that come along as transcripts, at most
-  double timeout_s = 60;               // how long the buffer waits for the groups to be complete
+  std::vector<std::string> group_ids;   // exactly these, in this order; empty: any `count`
+  int64_t samples = 1;                  // trajectories of each group that come along as transcripts, at most
+  double timeout_s = 60;                // how long the buffer waits for the groups to be complete
   LeaseOrder order = LeaseOrder::kAge;  // of any `count`
   Replay replay;
 };

@@ -20,7 +20,8 @@ namespace tritonforge {
 
 inline constexpr char kSequencesContentType[] = "application/x-tritonforge-sequences";
 
-// What a lease's groups hold, those apart that it holds again (contract/lease.h, Replay). Numbers of things are doubles as every figure of a step is.
+// What a lease's groups hold, those apart that it holds again (contract/lease.h, Replay). Numbers of things are doubles
+// as every figure of a step is.
 struct BatchFigures {
   double groups = 0, trajectories = 0;
   double zero_variance_groups = 0;  // teach nothing (contract/lease.h, DroppedGroup): none of their sequences is here
@@ -45,8 +46,8 @@ struct TrainGroup {
 
 // The batch of complete groups. Throws kUsage where a trajectory has no advantages yet.
 SequenceBatch batch_of_groups(const std::vector<TrainGroup>& groups);
-// The same from the JSON of a lease: {"groups": [{"group_id", "replayed", "trajectories": [...]}], "dropped": [{"group_id"}]}.
-// Throws kUsage naming the field.
+// The same from the JSON of a lease: {"groups": [{"group_id", "replayed", "trajectories": [...]}], "dropped":
+// [{"group_id"}]}. Throws kUsage naming the field.
 SequenceBatch batch_of_lease_json(const Json& lease);
 
 // A sequence that was not sampled (every log-prob and advantage 0, every version -1) carries none of the three.

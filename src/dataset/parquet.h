@@ -16,11 +16,12 @@
 
 namespace tritonforge::dataset {
 
-// UTF-8; int64; double; bool; any type, nested ones too, read as JSON; and, written only: conversations, lists of int64,
-// lists of float.
+// UTF-8; int64; double; bool; any type, nested ones too, read as JSON; and, written only: conversations, lists of
+// int64, lists of float.
 enum class ColumnKind { kText, kInteger, kNumber, kBool, kJson, kChat, kIntegerList, kFloatList };
 constexpr std::array<std::string_view, 8> names_of(ColumnKind) {
-  return {"text", "integers", "numbers", "booleans", "values", "conversations", "lists of integers", "lists of numbers"};
+  return {"text",   "integers",      "numbers",           "booleans",
+          "values", "conversations", "lists of integers", "lists of numbers"};
 }
 
 // One entry a row; nothing where the file has a null.

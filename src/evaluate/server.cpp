@@ -114,8 +114,8 @@ struct EvaluatorServer::Impl {
     const Json report = evaluator.health();
     for (const char* name : {"busy", "waiting", "workers", "reference_processes"})
       metrics.set(name, report.at(name).get<double>());
-    for (const char* name : {"abandoned", "busy_seconds", "zygote_restarts", "verdict_cache_hits", "reference_cache_hits",
-                             "compile_cache_hits", "compile_cache_misses"}) {
+    for (const char* name : {"abandoned", "busy_seconds", "zygote_restarts", "verdict_cache_hits",
+                             "reference_cache_hits", "compile_cache_hits", "compile_cache_misses"}) {
       metrics.set(std::string(name) + "_total", report.at(name).get<double>());
     }
     return metrics.reply();

@@ -30,7 +30,8 @@ IdleShares IdleWatch::step(double train_s) {
     known += busy.has_value();
   }
   if (!engines_.empty() && known == engines_.size()) shares.rollout = sum / static_cast<double>(known);
-  if (const auto busy = evaluator_.empty() ? std::nullopt : busy_since(evaluator_, "/health", "busy_seconds", "workers"))
+  if (const auto busy = evaluator_.empty() ? std::nullopt
+                                           : busy_since(evaluator_, "/health", "busy_seconds", "workers"))
     shares.eval = idle(*busy, wall);
   return shares;
 }

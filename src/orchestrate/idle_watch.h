@@ -18,9 +18,9 @@ class IdleWatch {
  public:
   // `evaluator` "": none.
   IdleWatch(std::vector<std::string> engines, std::string evaluator);
-  // Of the time since the call before. The actor's is what its step's request did not take; an engine is busy within its
-  // forward passes ("step_seconds" of GET /server_info), the evaluator as far as its workers are ("busy_seconds" and
-  // "workers" of GET /health); a group's share is its processes' mean. A process that was started again in between
+  // Of the time since the call before. The actor's is what its step's request did not take; an engine is busy within
+  // its forward passes ("step_seconds" of GET /server_info), the evaluator as far as its workers are ("busy_seconds"
+  // and "workers" of GET /health); a group's share is its processes' mean. A process that was started again in between
   // counts from its start.
   IdleShares step(double train_s);
 

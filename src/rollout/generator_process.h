@@ -1,7 +1,7 @@
 #pragma once
 // A process that generates for a buffer, on any host: it asks the buffer for samples, as many as it has threads free,
-// and gives back what came of them. It stores nothing; what it was at when it died is asked for elsewhere, with the same
-// seeds.
+// and gives back what came of them. It stores nothing; what it was at when it died is asked for elsewhere, with the
+// same seeds.
 #include <atomic>
 #include <condition_variable>
 #include <map>
@@ -71,8 +71,8 @@ class GeneratorProcess : private TurnKeeper {
   Generator generator_;
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
-  std::set<std::string> holding_;                        // trajectory ids
-  std::map<std::string, std::vector<KeptTurn>> kept_;    // of those
+  std::set<std::string> holding_;                      // trajectory ids
+  std::map<std::string, std::vector<KeptTurn>> kept_;  // of those
   int64_t delivered_ = 0;
   std::string buffer_error_;
   std::stop_source stop_;

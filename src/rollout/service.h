@@ -25,8 +25,8 @@ class RolloutService {
 
   // Durable when it returns. Throws kUnavailable where the queue or the disk is full, and after stop().
   Store::Accepted start_groups(const std::vector<GroupSpec>& groups);
-  // A trajectory that a generator process made: durable when it returns. Throws kUsage, kNotFound where nobody asked for
-  // it (any more), kUnavailable where the disk takes nothing.
+  // A trajectory that a generator process made: durable when it returns. Throws kUsage, kNotFound where nobody asked
+  // for it (any more), kUnavailable where the disk takes nothing.
   void deliver(const Trajectory& trajectory);
   Store& store() { return store_; }
   RolloutPool& pool() { return pool_; }

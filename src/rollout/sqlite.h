@@ -28,7 +28,7 @@ class Statement {
   Statement& bind(int position, double value);
   Statement& bind(int position, std::string_view value);
   Statement& bind_bytes(int position, std::string_view value);  // a BLOB
-  bool step();  // true: a row is there
+  bool step();                                                  // true: a row is there
   void run() {
     while (step()) {}
   }

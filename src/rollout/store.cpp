@@ -87,7 +87,10 @@ bool Store::write_trajectory(const Trajectory& trajectory, int64_t sample) {
         fail(ErrorKind::kUsage, "group {} has {} samples, none is number {}", row.group_id, group.integer(0), sample);
     }
     if (!insert(database_, row, sample, unix_seconds())) return;
-    database_.prepare("DELETE FROM turns WHERE group_id = ? AND sample = ?").bind(1, row.group_id).bind(2, sample).run();
+    database_.prepare("DELETE FROM turns WHERE group_id = ? AND sample = ?")
+        .bind(1, row.group_id)
+        .bind(2, sample)
+        .run();
     {
       Statement count = database_.prepare(
           "SELECT (SELECT count(*) FROM trajectories WHERE group_id = ?1) >= n_samples FROM groups WHERE id = ?1 AND "
@@ -115,7 +118,8 @@ void Store::complete_group(const std::string& group_id) {
   }
   database_
       .prepare(
-          "UPDATE groups SET state = 'complete', reason = ?, credit = ?, reward_variance = ?, pass_rate = ? WHERE id = ?")
+          "UPDATE groups SET state = 'complete', reason = ?, credit = ?, reward_variance = ?, pass_rate = ? WHERE id = "
+          "?")
       .bind(1, group.reason)
       .bind(2, text_of(GroupCredit{std::move(group.advantages), std::move(group.compared)}))
       .bind(3, reward_variance(outlines))

@@ -9,8 +9,8 @@
 // (trained and checkpointed: its tokens are given again only where a later lease replays its group), released, or
 // discarded. What a lease holds never changes, byte for byte.
 //
-// Nothing grows without bound but the ledger of leases and commits, about a kilobyte a step: each commit takes away what
-// its Retention does not keep, oldest first (docs/protocols.md, "What the buffer keeps").
+// Nothing grows without bound but the ledger of leases and commits, about a kilobyte a step: each commit takes away
+// what its Retention does not keep, oldest first (docs/protocols.md, "What the buffer keeps").
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -53,8 +53,8 @@ class Store : public TurnKeeper {
   // Turns of trajectories that are not written yet, each with its answer or its verdict; gone with the trajectory.
   std::vector<KeptTurn> kept_turns(const std::string& group_id, int64_t sample) override;
   void keep_turn(const std::string& group_id, int64_t sample, int64_t index, const KeptTurn& turn) override;
-  // Writes sample number `sample`; a repeat changes nothing. True where this completed the group. Throws kNotFound where
-  // there is no such group, kUsage where it has not so many samples.
+  // Writes sample number `sample`; a repeat changes nothing. True where this completed the group. Throws kNotFound
+  // where there is no such group, kUsage where it has not so many samples.
   bool write_trajectory(const Trajectory& trajectory, int64_t sample);
 
   struct LeaseAnswer {
@@ -62,8 +62,8 @@ class Store : public TurnKeeper {
     std::string missing;               // what is not there
   };
   // The same lease id gives the same groups, also after the commit: whoever drives the loop reads its figures again.
-  // Throws kUsage, kNotFound (unknown group, or one that retention took away), kConflict (a group is with another lease,
-  // the lease holds other groups than those that are named).
+  // Throws kUsage, kNotFound (unknown group, or one that retention took away), kConflict (a group is with another
+  // lease, the lease holds other groups than those that are named).
   LeaseAnswer lease(const LeaseRequest& request);
   StoredLease leased(const std::string& lease_id);  // to be trained on; throws kNotFound, kConflict (it is committed)
   void commit_lease(const std::string& lease_id, int64_t step);  // repeats are fine
@@ -74,7 +74,7 @@ class Store : public TurnKeeper {
   struct Counts {
     std::map<std::string, int64_t> groups;  // running, complete, leased, committed
     int64_t trajectories = 0, failed = 0, turns = 0, correct = 0, leases = 0, commits = 0, bytes = 0;
-    int64_t stored = 0;  // trajectories that retention has left
+    int64_t stored = 0;                              // trajectories that retention has left
     double mean_reward = 0, recent_mean_reward = 0;  // of all that did not fail; of those of the last 256
   };
   Counts counts();
@@ -153,7 +153,7 @@ class Store : public TurnKeeper {
   Database database_;  // within commits_ alone
   SharedCommits commits_;
   std::mutex reading_;
-  Database reader_;    // under reading_
+  Database reader_;  // under reading_
 };
 
 }  // namespace tritonforge::rollout

@@ -90,7 +90,8 @@ Store::Grant Store::grant(const LeaseRequest& request) {
     granted.group_ids = request.group_ids;
   }
   granted.replayed = replayable(request);
-  database_.prepare("INSERT OR REPLACE INTO leases(id, state, created, group_ids, replayed) VALUES(?, 'leased', ?, ?, ?)")
+  database_
+      .prepare("INSERT OR REPLACE INTO leases(id, state, created, group_ids, replayed) VALUES(?, 'leased', ?, ?, ?)")
       .bind(1, request.lease_id)
       .bind(2, unix_seconds())
       .bind(3, Json(granted.group_ids).dump())

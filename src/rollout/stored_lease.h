@@ -20,8 +20,8 @@ struct StoredLease {
 // `samples`: how many of a group's trajectories come along as transcripts; those that hold a turn come first.
 Lease lease_of(const StoredLease& stored, int64_t samples);
 SequenceBatch batch_of(const StoredLease& stored);
-// {"lease_id", "groups": [{"group_id", "problem_id", "replayed", "trajectories"}], "dropped": [{"group_id", "reason"}]}.
-// It follows from the stored bytes: the text of a lease never changes.
+// {"lease_id", "groups": [{"group_id", "problem_id", "replayed", "trajectories"}], "dropped": [{"group_id",
+// "reason"}]}. It follows from the stored bytes: the text of a lease never changes.
 std::string text_of(const StoredLease& stored);
 
 }  // namespace tritonforge::rollout

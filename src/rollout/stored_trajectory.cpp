@@ -139,7 +139,8 @@ StoredGroup stored_group(Database& database, const std::string& group_id) {
     group.credit = row.text(2);
   }
   Statement rows = database.prepare(
-      "SELECT t.sample, t.body, k.record FROM trajectories t LEFT JOIN tokens k ON k.trajectory = t.seq WHERE t.group_id = ? "
+      "SELECT t.sample, t.body, k.record FROM trajectories t LEFT JOIN tokens k ON k.trajectory = t.seq WHERE "
+      "t.group_id = ? "
       "ORDER BY t.sample");
   rows.bind(1, group_id);
   while (rows.step()) group.rows.push_back({static_cast<size_t>(rows.integer(0)), {rows.text(1), rows.bytes(2)}});

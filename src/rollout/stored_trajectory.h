@@ -56,10 +56,10 @@ struct StoredTrajectory {
 };
 struct StoredGroup {
   std::string id, problem_id;
-  std::string reason;  // why it teaches nothing; "" where it does
-  std::string credit;  // text_of(GroupCredit); "{}": it is not complete
+  std::string reason;                                     // why it teaches nothing; "" where it does
+  std::string credit;                                     // text_of(GroupCredit); "{}": it is not complete
   std::vector<std::pair<size_t, StoredTrajectory>> rows;  // by sample
-  bool replayed = false;               // it was trained on before
+  bool replayed = false;                                  // it was trained on before
 };
 // Sample number `sample` of a group with that credit.
 Trajectory trajectory_of(const StoredTrajectory& stored, const std::string& credit, size_t sample);

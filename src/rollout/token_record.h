@@ -16,7 +16,8 @@ namespace tritonforge::rollout {
 // Throws kInternal where a log-probability is not finite or the arrays of a turn differ in length, kUsage where a token
 // id needs more than 31 bits.
 std::string token_record(const Trajectory& trajectory);
-// Fills the arrays of a transcript's turns. Throws kUsage where the bytes are not those of a trajectory of so many turns.
+// Fills the arrays of a transcript's turns. Throws kUsage where the bytes are not those of a trajectory of so many
+// turns.
 void add_tokens(Trajectory& transcript, std::string_view record);
 
 }  // namespace tritonforge::rollout

@@ -11,12 +11,10 @@ struct CountField {
   const char* name;
   int64_t ActivityCounts::* value;
 };
-constexpr CountField kCounts[] = {{"running", &ActivityCounts::running},
-                                  {"generating", &ActivityCounts::generating},
-                                  {"evaluating", &ActivityCounts::evaluating},
-                                  {"turns", &ActivityCounts::turns},
-                                  {"failed_turns", &ActivityCounts::failed_turns},
-                                  {"sampled_tokens", &ActivityCounts::sampled_tokens}};
+constexpr CountField kCounts[] = {
+    {"running", &ActivityCounts::running},           {"generating", &ActivityCounts::generating},
+    {"evaluating", &ActivityCounts::evaluating},     {"turns", &ActivityCounts::turns},
+    {"failed_turns", &ActivityCounts::failed_turns}, {"sampled_tokens", &ActivityCounts::sampled_tokens}};
 
 }  // namespace
 
@@ -30,7 +28,9 @@ Json to_json(const WorkItem& item) {
                {"n_samples", group.n_samples},
                {"seed", group.seed}};
   if (!group.messages.empty()) spec["messages"] = messages_to_json(group.messages);
-  return {{"group", std::move(spec)}, {"options", to_json(group.options)}, {"sample", item.sample},
+  return {{"group", std::move(spec)},
+          {"options", to_json(group.options)},
+          {"sample", item.sample},
           {"kept", std::move(kept)}};
 }
 
@@ -54,7 +54,7 @@ ActivityCounts& ActivityCounts::operator+=(const ActivityCounts& other) {
 Json to_json(const WorkRequest& request) {
   Json activity = Json::object();
   for (const CountField& field : kCounts) activity[field.name] = request.activity.*field.value;
-  return {{"worker", request.worker},   {"count", request.count},         {"timeout_s", request.timeout_s},
+  return {{"worker", request.worker},   {"count", request.count},          {"timeout_s", request.timeout_s},
           {"holding", request.holding}, {"activity", std::move(activity)}, {"leaving", request.leaving}};
 }
 

@@ -72,7 +72,8 @@ void WorkDesk::hear(const WorkRequest& request) {
 
 void WorkDesk::drop(Worker& worker, const std::vector<std::string>& trajectories) {
   std::vector<RolloutPool::Job> back;
-  for (const std::string& trajectory : trajectories) back.push_back(std::move(worker.holds.extract(trajectory).mapped()));
+  for (const std::string& trajectory : trajectories)
+    back.push_back(std::move(worker.holds.extract(trajectory).mapped()));
   if (!back.empty()) pool_.put_back(std::move(back));
 }
 

@@ -1,8 +1,8 @@
 #pragma once
 // Where generator processes get their work: samples of the pool's queue, each with one process at a time. A process
-// that is not heard of for a while loses what it holds, and so does one that does not name it any more; it is then given
-// to others, or taken by the buffer's own threads. Nothing of this is stored: a buffer that starts again finds its
-// unfinished samples in the database, and leaves with a process what that says it holds.
+// that is not heard of for a while loses what it holds, and so does one that does not name it any more; it is then
+// given to others, or taken by the buffer's own threads. Nothing of this is stored: a buffer that starts again finds
+// its unfinished samples in the database, and leaves with a process what that says it holds.
 //
 // A result may come twice, from two processes: they are the same tokens by seed, and the first one counts.
 #include <condition_variable>

@@ -396,7 +396,9 @@ def test_much_of_it_is_read_as_an_arrow_stream(tmp_path, peers):
             for index, turn in enumerate(trajectory["turns"])
         }
         for path in ("/v2/leases/l", "/v2/trajectories?limit=1000&oldest_first=1"):
-            request = urllib.request.Request(buffer.url + path, headers={"accept": "application/vnd.apache.arrow.stream"})
+            request = urllib.request.Request(
+                buffer.url + path, headers={"accept": "application/vnd.apache.arrow.stream"}
+            )
             with urllib.request.urlopen(request, timeout=DEADLINE_S) as reply:
                 assert reply.headers["content-type"] == "application/vnd.apache.arrow.stream"
                 rows = ipc.open_stream(reply.read()).read_all().to_pylist()

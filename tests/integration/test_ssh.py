@@ -2,12 +2,8 @@
 costs is a step: its roles come back elsewhere and the weights are those of a run on this machine alone."""
 
 import json
-import os
 import pathlib
-import shutil
-import socket
 import subprocess
-import time
 
 import pytest
 

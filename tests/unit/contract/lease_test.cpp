@@ -72,9 +72,9 @@ TEST(LeaseRequest, ReadsWhatIsWrittenAndNamesWhatIsWrong) {
   whole.order = LeaseOrder::kPassRate;
   whole.replay = {.groups = 2, .leases = 3, .order = LeaseOrder::kNewest, .of = "rl-"};
   EXPECT_EQ(to_json(lease_request_from_json(to_json(whole))), to_json(whole));
-  for (const Json& wrong : {Json{{"order", "oldest"}}, Json{{"replay", {{"groups", -1}}}},
-                            Json{{"replay", {{"groups", 1}, {"leases", 0}}}}, Json{{"replay", {{"leases", 1}}}},
-                            Json{{"replay", {{"groups", 1}, {"form", "rl-"}}}}}) {
+  for (const Json& wrong :
+       {Json{{"order", "oldest"}}, Json{{"replay", {{"groups", -1}}}}, Json{{"replay", {{"groups", 1}, {"leases", 0}}}},
+        Json{{"replay", {{"leases", 1}}}}, Json{{"replay", {{"groups", 1}, {"form", "rl-"}}}}}) {
     Json body = wrong;
     body["lease_id"] = "l";
     EXPECT_THROW(lease_request_from_json(body), Error) << wrong;

@@ -64,7 +64,8 @@ void write_group(Database& database, const std::string& id, const std::string& s
   const GroupSpec group = group_spec(id);
   database
       .prepare(
-          "INSERT INTO groups(id, problem_id, problem_source, n_samples, seed, options, messages, legacy, extra, state, "
+          "INSERT INTO groups(id, problem_id, problem_source, n_samples, seed, options, messages, legacy, extra, "
+          "state, "
           "lease_id, created) VALUES(?, 'p', 'class Model: pass', 2, 7, ?, '[]', ?, 'null', ?, ?, 1.5)")
       .bind(1, id)
       .bind(2, to_json(group.options).dump())
