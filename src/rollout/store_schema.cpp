@@ -74,8 +74,8 @@ END;
 
 CREATE TRIGGER trajectory_added AFTER INSERT ON trajectories BEGIN
   UPDATE totals SET value = value + CASE name WHEN 'trajectories' THEN 1 WHEN 'stored' THEN 1
-    WHEN 'turns' THEN new.turns WHEN 'correct' THEN new.correct WHEN 'failed' THEN new.failed WHEN 'reward' THEN iif(new.failed, 0, new.reward)
-    ELSE (SELECT legacy FROM groups WHERE id = new.group_id) END
+    WHEN 'turns' THEN new.turns WHEN 'correct' THEN new.correct WHEN 'failed' THEN new.failed
+    WHEN 'reward' THEN iif(new.failed, 0, new.reward) ELSE (SELECT legacy FROM groups WHERE id = new.group_id) END
     WHERE name IN ('trajectories', 'stored', 'turns', 'correct', 'failed', 'reward', 'items.written');
   INSERT INTO problems SELECT problem_id, 1, new.failed, new.correct, iif(new.failed, 0, new.reward), new.speedup,
       new.created FROM groups WHERE id = new.group_id
