@@ -173,7 +173,7 @@ function listen(run) {
     lost = false;
     const [result, curves] = await Promise.all([ 'result', 'curves' ].map((path) => api(path, {run})));
     Object.assign(state, {result, curves});
-    show();
+    later({redraw : true});
   });
   events.addEventListener('error', () => {
     lost = true;
