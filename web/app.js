@@ -210,7 +210,7 @@ async function route() {
     return;
   }
   await show();
-  if (lastView !== null && view !== lastView) byId('content').focus({preventScroll : true});
+  if (lastView !== null && view !== lastView && !reading()) byId('content').focus({preventScroll : true});
   lastView = view;
 }
 let lastView = null;
