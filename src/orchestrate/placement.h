@@ -8,8 +8,9 @@
 //     eval: {with: rollout}                     the evaluator, on the same devices as another group
 //
 // A group's devices are given by count (the first that are left, host after host) or by id (the same ids on each of its
-// hosts); a process sees its own and no other. Router, buffer and dashboard stay with the orchestrator. Without the
-// section everything is on this machine, as model.device, engine.count, evaluator.device and share_device say.
+// hosts); a process sees its own and no other. Router, buffer, generators and dashboard stay with the orchestrator.
+// Without the section everything is on this machine, as model.device, engine.count, evaluator.device and share_device
+// say.
 #include <cstdint>
 #include <map>
 #include <set>

@@ -59,12 +59,8 @@ class Planned {
     add("buffer", "", "cpu",
         generators > 0 ? std::string("SQLite in the run's folder")
                        : fmt::format("SQLite in the run's folder, {} trajectories at once", at_once));
-    for (int64_t i = 0; i < generators; ++i) {
-      PlannedProcess& process = add(fmt::format("generator-{}", i), "rollout", "cpu",
-                                    fmt::format("{} trajectories at once", at_once / generators));
-      const auto& engines = plan_.layout.engines;
-      if (!engines.empty()) place(process, {.host = engines[static_cast<size_t>(i) % engines.size()].host});
-    }
+    for (int64_t i = 0; i < generators; ++i)
+      add(fmt::format("generator-{}", i), "", "cpu", fmt::format("{} trajectories at once", at_once / generators));
   }
 
   void add_evaluator() {

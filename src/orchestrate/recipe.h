@@ -72,8 +72,8 @@ struct RolloutSection : RolloutOptions {
   void describe(V& v) {
     v.part(static_cast<RolloutOptions&>(*this), in_recipe());
     v("generators", generators, in(0, 1024),
-      "processes that generate in the buffer's place, each with its part of concurrency and evaluations, on the hosts "
-      "of the engines in turn; 0 = the buffer's process does");
+      "processes beside the buffer's that generate in its place, each with its part of concurrency and evaluations; "
+      "0 = it does so itself");
     v.part(buffer, in_recipe());
   }
 };

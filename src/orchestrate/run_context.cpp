@@ -141,10 +141,6 @@ std::vector<RoleSpec> RunContext::service_specs(const fs::path& model) {
     spec.env["TRITONFORGE_API_KEY"] = "";
     spec.stops_first = true;  // as the buffer, which takes what they hand over meanwhile
     spec.grace_s = kTurnGrace + 5;
-    spec.reaches = {port_of(buffer.url())};
-    if (!config.model.is_chat()) spec.reaches.push_back(port_of(engines.router_url()));
-    if (config.evaluates()) spec.reaches.push_back(port_of(evaluator.url()));
-    if (!layout.engines.empty()) put(spec, {{.host = layout.engines[i % layout.engines.size()].host}});
   }
 
   engine::EngineOptions engine_options = config.engine;

@@ -13,7 +13,6 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integratio
 
 import machines
 
-# A generator of its own on each node, so that router, buffer and evaluator are asked from elsewhere.
 PLACED = [
     "placement.hosts=[localhost, node-1, node-2]",
     "placement.actor.hosts=[node-1]",

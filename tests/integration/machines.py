@@ -9,10 +9,10 @@ import socket
 import subprocess
 import time
 
-import pytest
-
 
 def require_namespaces():
+    import pytest  # make chaos has none
+
     if os.geteuid() != 0 or not shutil.which("ip"):
         pytest.skip("network namespaces need root and iproute2")
     probe = subprocess.run(["ip", "netns", "add", f"tf{os.getpid()}p"], capture_output=True, text=True)
@@ -109,6 +109,8 @@ SSHD = shutil.which("sshd", path=os.environ.get("PATH", "") + ":/usr/sbin")
 
 
 def require_sshd():
+    import pytest  # make chaos has none
+
     require_namespaces()
     if not SSHD or not shutil.which("ssh"):
         pytest.skip("no sshd here: apt-get install openssh-server")
