@@ -87,6 +87,7 @@ FrontServer::FrontServer(const PeerOptions& peers, net::ServerOptions http)
                             {"POST", "/eval", impl.perf, false},
                             {"GET", "/backend_info", impl.perf, false},
                             {"GET", "/gpu_status", impl.perf, true},
+                            {"GET", "/status", impl.perf, true},
                             {"GET", "/fault_statistics", impl.perf, true},
                             {"POST", "/v2/lowerings", impl.compile, false}}) {
     impl.server.route_async(one.method, one.path,

@@ -99,6 +99,15 @@ struct EvaluatorServer::Impl {
     return net::Response::json(legacy ? to_kernel_exec_result(verdict) : to_json(verdict));
   }
 
+  // What went wrong is also where the original's server, FastAPI, has it.
+  net::Response legacy_evaluate(const net::Request& http) {
+    try {
+      return evaluate(http, /*legacy=*/true);
+    } catch (const std::exception& error) {
+      return net::Response::error(error, {{"detail", error.what()}});
+    }
+  }
+
   net::Response health() {
     Json report = evaluator.health();
     if (compile_servers) report["compile_servers"] = router::describe(compile_servers->registry());
@@ -158,7 +167,7 @@ EvaluatorServer::EvaluatorServer(Evaluator& evaluator, net::ServerOptions option
   auto& server = impl.server;
   server.route("POST", "/v2/evaluations",
                [&impl](const net::Request& request) { return impl.evaluate(request, false); });
-  server.route("POST", "/eval", [&impl](const net::Request& request) { return impl.evaluate(request, true); });
+  server.route("POST", "/eval", [&impl](const net::Request& request) { return impl.legacy_evaluate(request); });
   // Answered on the I/O thread: it must come while every worker waits for a verdict.
   server.route_async("GET", "/health",
                      [&impl](const net::Request&, net::ResponderPtr reply) { reply->send(impl.health()); });
@@ -171,9 +180,11 @@ EvaluatorServer::EvaluatorServer(Evaluator& evaluator, net::ServerOptions option
          {"endpoints",
           {"/eval", "/v2/evaluations", "/health", "/metrics", "/gpu_status", "/backend_info", "/fault_statistics"}}}));
   });
-  server.route_async("GET", "/gpu_status", [&impl](const net::Request&, net::ResponderPtr reply) {
-    reply->send(net::Response::json(impl.devices()));
-  });
+  for (const char* path : {"/gpu_status", "/status"}) {  // the second: of the original's simple server
+    server.route_async("GET", path, [&impl](const net::Request&, net::ResponderPtr reply) {
+      reply->send(net::Response::json(impl.devices()));
+    });
+  }
   server.route_async("GET", "/backend_info", [&impl](const net::Request&, net::ResponderPtr reply) {
     reply->send(net::Response::json({{"backends", usable_languages()},
                                      {"mode", name_of(impl.evaluator.options().mode)},

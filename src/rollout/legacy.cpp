@@ -73,6 +73,17 @@ Json eval_result(const Turn& turn) {
            turn.verdict.correct ? "" : fmt::format("{}: {}", name_of(turn.verdict.fault), turn.verdict.diagnostics)}};
 }
 
+// The legacy trainer takes the newest groups by `timestamp`, a number as text, and logs `round_number`.
+Json extra_info(const GroupSpec& group, const Trajectory& trajectory) {
+  Json info = group.extra.is_object() ? group.extra : Json::object();
+  double ended = 0;
+  for (const Turn& turn : trajectory.turns)
+    ended = std::max(ended, std::max(turn.generate_begun + turn.generate_s, turn.evaluate_begun + turn.evaluate_s));
+  info["timestamp"] = fmt::format("{:.3f}", ended);
+  info["round_number"] = trajectory.turns.size();
+  return info;
+}
+
 Json meta_info(const std::vector<std::vector<Json>>& groups) {
   double sum = 0, squares = 0, low = 0, high = 0;
   int64_t count = 0;
@@ -114,22 +125,22 @@ double lenient_number(const Json& object, const char* key, double fallback, cons
   fail(ErrorKind::kUsage, "{}: field '{}' must be a number, not {}", where, key, found->dump().substr(0, 80));
 }
 
-std::vector<GroupSpec> legacy_groups_from_payload(const Json& payload) {
+LegacyRollout legacy_rollout_from_payload(const Json& payload) {
   const std::string where = "POST /start_rollout";
   const auto task = require<std::string>(payload, "task_type", where);
   if (std::find(kTaskTypes.begin(), kTaskTypes.end(), task) == kTaskTypes.end()) {
     fail(ErrorKind::kUsage, "{}: unknown task_type '{}'{}", where, task, nearest_hint(task, kTaskTypes));
   }
   const auto options = options_from_payload(payload, task, where);
-  const int64_t epochs = lenient_integer(payload, "num_epoch", 3, where);
+  LegacyRollout rollout;
+  rollout.passes = lenient_integer(payload, "num_epoch", rollout.passes, where);
+  rollout.seed = static_cast<uint64_t>(lenient_integer(payload, "seed", static_cast<int64_t>(rollout.seed), where));
   const int64_t repeats = lenient_integer(payload, "num_repeat_per_sample", 8, where);
-  const int64_t seed = lenient_integer(payload, "seed", 42, where);
   if (repeats < 1 || repeats > 4096)
     fail(ErrorKind::kUsage, "{}: num_repeat_per_sample must be 1 to 4096, not {}", where, repeats);
   const auto skipped = optional_field(payload, "skip_instance_ids", std::vector<std::string>{}, where);
   const auto file = require<std::string>(payload, "input_file", where);
 
-  std::vector<GroupSpec> once;
   const std::string text = read_file(file);
   int64_t number = 0;
   for (size_t at = 0; at < text.size();) {
@@ -140,20 +151,27 @@ std::vector<GroupSpec> legacy_groups_from_payload(const Json& payload) {
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     const std::string place = fmt::format("{}:{}", file, number);
     GroupSpec group = group_from_line(parse_json(line, place), options, repeats, place);
-    if (std::find(skipped.begin(), skipped.end(), group.problem_id) == skipped.end()) once.push_back(std::move(group));
+    if (std::find(skipped.begin(), skipped.end(), group.problem_id) == skipped.end())
+      rollout.prompts.push_back(std::move(group));
   }
-  std::vector<GroupSpec> groups;
-  for (int64_t epoch = 0; epoch < epochs; ++epoch) {
-    std::vector<GroupSpec> pass = once;
-    Rng rng(Rng::derive(static_cast<uint64_t>(seed), static_cast<uint64_t>(epoch)));
-    rng.shuffle(pass);
-    for (GroupSpec& group : pass) {
-      group.id = epoch == 0 ? group.problem_id : fmt::format("{}~{}", group.problem_id, epoch);
-      group.seed = Rng::derive(static_cast<uint64_t>(seed), group.id);
-      groups.push_back(std::move(group));
-    }
+  return rollout;
+}
+
+std::vector<GroupSpec> LegacyRollout::pass(int64_t number) const {
+  std::vector<GroupSpec> groups = prompts;
+  Rng rng(Rng::derive(seed, static_cast<uint64_t>(number)));
+  rng.shuffle(groups);
+  for (GroupSpec& group : groups) {
+    group.id = number == 0 ? group.problem_id : fmt::format("{}~{}", group.problem_id, number);
+    group.seed = Rng::derive(seed, group.id);
   }
   return groups;
+}
+
+size_t LegacyRollout::samples_of_a_pass() const {
+  size_t samples = 0;
+  for (const GroupSpec& group : prompts) samples += static_cast<size_t>(group.n_samples);
+  return samples;
 }
 
 Json legacy_item(const GroupSpec& group, const Trajectory& trajectory) {
@@ -189,7 +207,7 @@ Json legacy_item(const GroupSpec& group, const Trajectory& trajectory) {
                {"instance_id", group.problem_id},
                {"messages", std::move(messages)},
                {"reward", trajectory.reward},
-               {"extra_info", group.extra.is_object() ? group.extra : Json::object()},
+               {"extra_info", extra_info(group, trajectory)},
                {"execution_details", std::move(details)}};
   if (group.options.max_turns > 1) {
     item["multi_turn_data"] = {{"history", std::move(history)},
@@ -213,29 +231,71 @@ void normalise_rewards(std::vector<Json>& items) {
   for (Json& item : items) item["reward"] = std < 1e-8 ? 0.0 : (item["reward"].get<double>() - sum / n) / (std + 1e-8);
 }
 
+Legacy::Legacy(RolloutService& service) : service_(service) {
+  const std::string text = service_.store().setting("rollout", "");
+  if (text.empty()) return;
+  try {
+    const Json kept = parse_json(text, "the rollout under way");
+    const int64_t next = kept.at("next_pass");
+    under_way_ = UnderWay{kept.at("payload"), legacy_rollout_from_payload(kept.at("payload")), next, next};
+  } catch (const std::exception& error) {  // its prompt file may be gone
+    log::error("/start_rollout: its passes do not go on: {}", error.what());
+  }
+  const std::lock_guard lock(passes_mutex_);
+  begin_passes();
+}
+
 void Legacy::groups_changed() {
   {
     std::lock_guard lock(change_mutex_);
     ++changes_;
   }
   changed_.notify_all();
+  // Whoever holds it begins what there is to begin.
+  if (const std::unique_lock lock(passes_mutex_, std::try_to_lock); lock.owns_lock()) begin_passes();
 }
 
 net::Response Legacy::start_rollout(const Json& body) {
-  const auto groups = legacy_groups_from_payload(body);
+  const std::string where = "POST /start_rollout";
+  const LegacyRollout rollout = legacy_rollout_from_payload(body);
+  const double timeout_s = lenient_number(body, "group_timeout_seconds", 300, where);
+  const double ratio = lenient_number(body, "min_timeout_group_size_ratio", 0.7, where);
+  const std::lock_guard lock(passes_mutex_);
+  // Refused, it leaves the rollout before it as it is.
+  const auto result = service_.start_groups(rollout.pass(0));
   Store& store = service_.store();
-  store.set_setting("group_size",
-                    std::to_string(lenient_integer(body, "num_repeat_per_sample", 8, "POST /start_rollout")));
-  store.set_setting("group_timeout_s",
-                    fmt::format("{}", lenient_number(body, "group_timeout_seconds", 300, "POST /start_rollout")));
-  store.set_setting("min_timeout_ratio", fmt::format("{}", lenient_number(body, "min_timeout_group_size_ratio", 0.7,
-                                                                          "POST /start_rollout")));
-  const auto result = service_.start_groups(groups);
-  const std::string message = fmt::format("{} groups started, {} were there already", result.accepted.size(),
-                                          result.known.size());
+  store.set_setting("group_size", std::to_string(lenient_integer(body, "num_repeat_per_sample", 8, where)));
+  store.set_setting("group_timeout_s", fmt::format("{}", timeout_s));
+  store.set_setting("min_timeout_ratio", fmt::format("{}", ratio));
+  under_way_ = UnderWay{body, rollout, /*next_pass=*/1, /*kept_pass=*/-1};
+  begin_passes();
+  const std::string message = fmt::format("{} groups started, {} were there already; the first of {} passes",
+                                          result.accepted.size(), result.known.size(), rollout.passes);
   log::info("/start_rollout: {}", message);
   return net::Response::json(
       reply_shape(true, message, {{"data", Json::array()}, {"meta_info", {{"num_groups", result.accepted.size()}}}}));
+}
+
+void Legacy::begin_passes() {
+  if (!under_way_) return;
+  UnderWay& now = *under_way_;
+  const size_t samples = now.rollout.samples_of_a_pass();
+  const auto has_room = [&] {
+    const auto state = service_.state();
+    return !state.stopping && state.queued < samples;
+  };
+  try {
+    for (; now.next_pass < now.rollout.passes && has_room(); ++now.next_pass)
+      service_.start_groups(now.rollout.pass(now.next_pass));
+    if (now.next_pass == now.kept_pass) return;
+    const bool ended = now.next_pass >= now.rollout.passes || samples == 0;
+    const Json kept = {{"payload", now.payload}, {"next_pass", now.next_pass}};
+    service_.store().set_setting("rollout", ended ? "" : kept.dump());
+    now.kept_pass = now.next_pass;
+    if (ended) under_way_.reset();
+  } catch (const std::exception& error) {  // full, of groups or the disk: the next group that ends begins it
+    log::warn("/start_rollout: pass {} does not begin yet: {}", now.next_pass, error.what());
+  }
 }
 
 net::Response Legacy::write(const Json& body) {
@@ -295,7 +355,7 @@ net::Response Legacy::read(int64_t batch_size, Deadline deadline, bool take) {
       const std::string message = held == 0 ? "no complete group yet"
                                             : fmt::format("{} items complete, {} asked for; nothing was taken", held,
                                                           batch_size);
-      return net::Response::json(reply_shape(false, message, Json()));
+      return net::Response::json(reply_shape(false, message, {{"data", Json::array()}, {"meta_info", Json::object()}}));
     }
     changed_.wait_until(lock, wake, [&] { return changes_ != seen; });
   }
@@ -338,7 +398,8 @@ void Legacy::add_routes(net::HttpServer& server) {
     return read(lenient_integer(body, "batch_size", -1, "GET /buffer/peek"), Deadline::after(0), false);
   });
   route("GET", "/buffer/stats", [this](const net::Request&) {
-    return net::Response::json(reply_shape(true, "", {{"data", stats()}, {"meta_info", Json::object()}}));
+    return net::Response::json(
+        reply_shape(true, "", {{"data", Json::array({stats()})}, {"meta_info", Json::object()}}));
   });
   route("GET", "/", [](const net::Request&) {
     return net::Response::json(reply_shape(true, "TritonForge rollout buffer", Json()));

@@ -7,26 +7,48 @@
 // and a read batch can be had again (meta_info.lease_id, GET /v2/leases/{id} for groups generated here).
 #include <condition_variable>
 #include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "net/http.h"
 #include "rollout/service.h"
 
 namespace tritonforge::rollout {
 
+// What a /start_rollout payload asks for: `passes` passes (num_epoch) over the prompts of its file.
+struct LegacyRollout {
+  std::vector<GroupSpec> prompts;  // in the file's order
+  int64_t passes = 3;
+  uint64_t seed = 42;
+  std::vector<GroupSpec> pass(int64_t number) const;  // in an order of its own, with ids of its own
+  size_t samples_of_a_pass() const;
+};
+
 class Legacy {
  public:
-  explicit Legacy(RolloutService& service) : service_(service) {}
+  explicit Legacy(RolloutService& service);  // goes on with the rollout that was under way
   void add_routes(net::HttpServer& server);
   void groups_changed();
 
  private:
   net::Response start_rollout(const Json& body);
+  // Passes begin one after another, each once fewer samples wait than one has: a legacy trainer asks for a thousand at
+  // once. With passes_mutex_ held.
+  void begin_passes();
   net::Response write(const Json& body);
   // Whole groups until they hold batch_size items (-1: all there are); waits for them until the deadline.
   net::Response read(int64_t batch_size, Deadline deadline, bool take);
   Json stats();
   RolloutService& service_;
   std::mutex mutex_;  // one reader at a time: what it saw is what it takes
+  struct UnderWay {
+    Json payload;
+    LegacyRollout rollout;
+    int64_t next_pass = 0, kept_pass = -1;  // kept_pass: next_pass as the store has it
+  };
+  std::mutex passes_mutex_;
+  std::optional<UnderWay> under_way_;  // the last /start_rollout; durable as the setting "rollout"
   std::mutex change_mutex_;
   std::condition_variable changed_;
   uint64_t changes_ = 0;
@@ -37,12 +59,11 @@ class Legacy {
 // A number that may have come as text ("100"), as legacy trainers send them. Throws kUsage naming the field.
 double lenient_number(const Json& object, const char* key, double fallback, const std::string& where);
 
-// The groups that a /start_rollout payload asks for; its prompt file is read. Throws kUsage / kNotFound naming file and
-// line.
-std::vector<GroupSpec> legacy_groups_from_payload(const Json& payload);
+// Reads the prompt file. Throws kUsage / kNotFound naming file and line.
+LegacyRollout legacy_rollout_from_payload(const Json& payload);
 
-// One trajectory as a legacy item: uid, instance_id, messages, reward, extra_info, execution_details,
-// multi_turn_data.
+// One trajectory as a legacy item: uid, instance_id, messages, reward, extra_info (the prompt's own, timestamp,
+// round_number), execution_details, multi_turn_data.
 Json legacy_item(const GroupSpec& group, const Trajectory& trajectory);
 
 // Adds raw_reward and replaces reward by its z-score within the group (population deviation); all equal: 0.

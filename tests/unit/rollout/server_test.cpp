@@ -336,9 +336,56 @@ TEST_F(ServerTest, TheOriginalsEndpoints) {
   EXPECT_EQ(item["messages"][0]["content"], "do it");
   EXPECT_EQ(item["extra_info"]["level"], 1);
   EXPECT_EQ(reply["data"]["meta_info"]["num_groups"], 2);
+  EXPECT_THAT(item["extra_info"]["timestamp"].get<std::string>(), ::testing::MatchesRegex("[0-9]+\\.[0-9]+"));
+  EXPECT_EQ(item["extra_info"]["round_number"], item["multi_turn_data"]["history"].size());
   std::tie(status, reply) = call("POST", "/get_rollout_data");
   EXPECT_FALSE(reply["success"]);
+  EXPECT_THAT(reply["data"]["data"], SizeIs(0));
   EXPECT_EQ(call("POST", "/start_rollout", {{"task_type", "kernelbnch"}, {"input_file", "x"}}).first, 400);
+}
+
+TEST_F(ServerTest, AThousandPassesBeginOneAfterAnotherAlsoAfterARestart) {
+  judge_by_text();
+  const fs::path prompts = folder.path() / "prompts.jsonl";
+  std::string lines;
+  for (int i = 0; i < 12; ++i) {
+    lines += Json({{"prompt", {{{"role", "user"}, {"content", "do it"}}}},
+                   {"label", "class Model: pass"},
+                   {"instance_id", "p" + std::to_string(i)}})
+                 .dump() +
+             "\n";
+  }
+  write_file_atomic(prompts, lines);
+  const Json payload = {{"task_type", "kernelbench"},
+                        {"input_file", prompts.string()},
+                        {"num_epoch", "1000"},
+                        {"num_repeat_per_sample", "4"},
+                        {"max_tokens", "300"}};
+  const auto groups = [&] {
+    int64_t all = 0;
+    const Json by_state = call("GET", "/v2/status").second["groups"];
+    for (const auto& [state, count] : by_state.items()) all += count.get<int64_t>();
+    return all;
+  };
+  // 48 samples a pass. Of the original's 200 problems x 8 a thousand passes would be more than may wait.
+  auto [status, reply] = call("POST", "/start_rollout", payload);
+  EXPECT_EQ(status, 200) << reply;
+  EXPECT_EQ(reply["data"]["meta_info"]["num_groups"], 12);
+  const auto read_until = [&](size_t items) {
+    size_t held = 0;
+    while (held < items) {
+      const Json batch = call("POST", "/buffer/read", {{"batch_size", 48}, {"timeout", 60}}).second;
+      ASSERT_TRUE(batch["success"].get<bool>()) << batch;
+      held += batch["data"]["data"].size();
+    }
+  };
+  read_until(3 * 48);
+  EXPECT_GE(groups(), 36);
+  restart();
+  const int64_t before = groups();
+  read_until(static_cast<size_t>(before) * 4);  // more than what is there but for what was read already
+  EXPECT_GT(groups(), before);
+  EXPECT_LT(groups(), before + 30 * 12);
 }
 
 TEST_F(ServerTest, WrittenItemsSurviveAndRewardsAboveOneAreKept) {
@@ -362,7 +409,7 @@ TEST_F(ServerTest, WrittenItemsSurviveAndRewardsAboveOneAreKept) {
   EXPECT_NEAR(reply["data"]["data"][0]["reward"].get<double>(), 1, 1e-6);
   EXPECT_DOUBLE_EQ(reply["data"]["data"][0]["raw_reward"], 2.3);
   EXPECT_FALSE(call("POST", "/get_rollout_data").second["success"].get<bool>());
-  EXPECT_EQ(call("GET", "/buffer/stats").second["data"]["data"]["total_read"], 8);
+  EXPECT_EQ(call("GET", "/buffer/stats").second["data"]["data"][0]["total_read"], 8);
   EXPECT_EQ(call("POST", "/buffer/write", {{"uid", "x"}}).first, 400);
 }
 
