@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/generations.h"
 #include "cli/kernelbench_arguments.h"
 #include "cli/self_check.h"
 #include "orchestrate/inputs.h"
@@ -20,6 +21,7 @@ struct BenchFlags {
   EvaluationMode mode = EvaluationMode::kPlan;
   int64_t turns = 1;
   bool self_check = false;
+  fs::path generations;
   std::vector<std::string> key_values;
 
   BenchFlags() {
@@ -43,6 +45,9 @@ struct BenchFlags {
     v("mode", mode, "evaluator");
     v("self_check", self_check,
       "no model: says of each problem whether it is admitted, that is whether right and wrong can be told apart on it");
+    v("generations", generations,
+      "no model: judges the kernels in a folder of KernelBench's, level_1_problem_19_sample_0_kernel.py; results go to "
+      "--output, or to results/ in it");
     v("device", recipe.model.device, "cpu or cuda:0");
     v("dtype", dtype, one_of({"", "float32", "bfloat16"}), "float32 on the CPU and bfloat16 on a GPU where empty");
     v.part(run);
@@ -54,10 +59,12 @@ void require_problems(const BenchFlags& flags) {
     fail(ErrorKind::kUsage, "bench: --problems is missing: a folder, a .jsonl, .parquet or .py file");
 }
 
+// Mode interpret needs no GPU, mode live no other than one.
 void choose_evaluator(const BenchFlags& flags, evaluate::EvaluatorOptions& evaluator) {
   const std::string& device = flags.recipe.model.device;
   evaluator.mode = flags.mode;
-  evaluator.device = flags.mode != EvaluationMode::kLive ? "cpu" : device == "cpu" ? "cuda:0" : device;
+  if (flags.mode == EvaluationMode::kInterpret) evaluator.device = "cpu";
+  else evaluator.device = flags.mode == EvaluationMode::kLive && device == "cpu" ? "cuda:0" : device;
 }
 
 orchestrate::RecipeConfig bench_recipe(const BenchFlags& flags) {
@@ -83,10 +90,10 @@ orchestrate::RecipeConfig bench_recipe(const BenchFlags& flags) {
     config.model.path = remote ? flags.tokenizer : flags.model;
     if (remote) config.engine.external = {flags.model};
   }
-  const bool on_cpu = config.model.device == "cpu", live = flags.mode == EvaluationMode::kLive;
+  const bool on_cpu = config.model.device == "cpu";
   config.model.dtype = !flags.dtype.empty() ? flags.dtype : on_cpu ? "float32" : "bfloat16";
   choose_evaluator(flags, config.evaluator);
-  config.share_device = live && !on_cpu;
+  config.share_device = !on_cpu && config.evaluator.on_gpu();
   config.rollout.max_turns = flags.turns;
   config.bench.turns = {1};
   if (flags.turns > 1) config.bench.turns.push_back(flags.turns);
@@ -99,6 +106,14 @@ void check_problems(const BenchFlags& flags) {
   evaluate::EvaluatorOptions options = flags.recipe.evaluator;
   choose_evaluator(flags, options);
   self_check(orchestrate::bench_problems(flags.recipe), options, flags.run.json);
+}
+
+void check_generations(const BenchFlags& flags) {
+  require_problems(flags);
+  if (!flags.model.empty()) fail(ErrorKind::kUsage, "bench: --generations judges what there is, without --model");
+  orchestrate::RecipeConfig config = flags.recipe;
+  choose_evaluator(flags, config.evaluator);
+  judge_generations(config, flags.generations, flags.run.output, flags.run.json);
 }
 
 }  // namespace
@@ -123,6 +138,7 @@ void add_bench_command(CLI::App& app) {
       if (!note.empty()) fmt::print(stderr, "bench: {}\n", note);
     }
     if (flags->self_check) return check_problems(*flags);
+    if (!flags->generations.empty()) return check_generations(*flags);
     orchestrate::run_recipe(bench_recipe(*flags), flags->run);
   });
 }

@@ -6,22 +6,13 @@
 #include "base/process.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/own_evaluator.h"
 #include "evaluate/compile_server.h"
 #include "evaluate/front.h"
 #include "evaluate/server.h"
 
 namespace tritonforge::cli {
 namespace {
-
-// Candidates see these GPUs: the children inherit this. It is set before the first of them starts.
-void choose_gpus(const evaluate::EvaluatorOptions& options) {
-  std::string visible;
-  for (const std::string& name : options.devices.empty() ? std::vector{options.device} : options.devices) {
-    if (name.empty() || name == "cpu" || evaluate::EvaluatorOptions::is_emulated(name)) return;
-    visible += (visible.empty() ? "" : ",") + (name.starts_with("cuda:") ? name.substr(5) : name);
-  }
-  ::setenv("CUDA_VISIBLE_DEVICES", visible.c_str(), 1);
-}
 
 void print_text(const Verdict& v) {
   fmt::print("{}  stage {}  compiled {}  correct {}  ({:.2f} s)\n", v.correct && !v.cheated() ? "PASS" : "FAIL",

@@ -104,7 +104,7 @@ const std::map<std::string, Apply>& arguments() {
        set([](const auto& a, auto& to) { to.recipe.evaluator.request.backend = from_name<Backend>(a.value, a.key); })},
       {"eval_mode", set([](const auto& a, auto&) { a.only("local", "there is no remote evaluation service"); })},
       {"num_gpu_devices", set([](const auto& a, auto&) { a.only("1", "one GPU is used; name it with --device"); })},
-      {"measure_performance", without_meaning("what is correct is timed in --mode live, nowhere else")},
+      {"measure_performance", without_meaning("what is correct is timed where --device names a GPU, nowhere else")},
       // Accepted and said.
       {"server_type", without_meaning("the model of --model is served here; a URL there uses an engine that runs")},
       {"eval_device", without_meaning("--device names the GPU")},

@@ -9,6 +9,15 @@
 
 namespace tritonforge::cli {
 
+void choose_gpus(const evaluate::EvaluatorOptions& options) {
+  std::string visible;
+  for (const std::string& name : options.devices.empty() ? std::vector{options.device} : options.devices) {
+    if (name.empty() || name == "cpu" || evaluate::EvaluatorOptions::is_emulated(name)) return;
+    visible += (visible.empty() ? "" : ",") + (name.starts_with("cuda:") ? name.substr(5) : name);
+  }
+  ::setenv("CUDA_VISIBLE_DEVICES", visible.c_str(), 1);
+}
+
 OwnEvaluator::OwnEvaluator(int workers) : port_(free_port()), folder_("tritonforge-data") {
   ProcessOptions options;
   options.argv = {own_executable().string(), "serve", "evaluator", "--port", std::to_string(port_), "--workers",

@@ -5,8 +5,12 @@
 
 #include "base/filesystem.h"
 #include "base/process.h"
+#include "evaluate/options.h"
 
 namespace tritonforge::cli {
+
+// For an evaluator in this process, before it starts: its children, which inherit this, see no GPUs but its own.
+void choose_gpus(const evaluate::EvaluatorOptions& options);
 
 class OwnEvaluator {
  public:

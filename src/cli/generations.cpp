@@ -1,0 +1,146 @@
+#include "cli/generations.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <future>
+#include <map>
+#include <mutex>
+#include <regex>
+
+#include "base/progress.h"
+#include "cli/own_evaluator.h"
+#include "evaluate/evaluator.h"
+#include "orchestrate/bench_results.h"
+#include "orchestrate/inputs.h"
+#include "orchestrate/stages.h"
+
+namespace tritonforge::cli {
+namespace {
+
+using Key = std::pair<int, int>;                            // level and number, as KernelBench names a problem
+using Kernels = std::map<Key, std::map<size_t, fs::path>>;  // of each its samples
+
+Kernels find_kernels(const fs::path& folder) {
+  static const std::regex form(R"(level_(\d{1,4})_problem_(\d{1,6})_sample_(\d{1,6})_kernel\.py)");
+  if (!fs::is_directory(folder)) fail(ErrorKind::kNotFound, "--generations: no such folder: {}", folder.string());
+  Kernels kernels;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    std::smatch part;
+    if (std::regex_match(name, part, form))
+      kernels[{std::stoi(part[1]), std::stoi(part[2])}][std::stoul(part[3])] = entry.path();
+  }
+  if (kernels.empty()) {
+    fail(ErrorKind::kUsage, "--generations {}: there is no level_LEVEL_problem_NUMBER_sample_NUMBER_kernel.py",
+         folder.string());
+  }
+  return kernels;
+}
+
+Trajectory not_judged(const Problem& problem, Fault fault, const std::string& why) {
+  Trajectory sample;
+  sample.problem_id = problem.id;
+  Turn& turn = sample.turns.emplace_back();  // kFailed: in no rate
+  turn.verdict.fault = fault;
+  turn.verdict.diagnostics = why;
+  return sample;
+}
+
+Trajectory judge(evaluate::Evaluator& evaluator, const orchestrate::RecipeConfig& config, const Problem& problem,
+                 const fs::path& file) {
+  evaluate::EvaluationRequest request;
+  static_cast<EvaluationOptions&>(request) = config.evaluator.request;
+  request.mode = config.evaluator.mode;
+  request.measure_performance = config.evaluator.on_gpu();
+  request.seed = static_cast<uint64_t>(config.seed);
+  request.problem_id = problem.id;
+  request.problem_source = problem.source;
+  request.candidate = read_file(file);
+  try {
+    Trajectory sample;
+    sample.problem_id = problem.id;
+    Turn& turn = sample.turns.emplace_back();
+    turn.text = turn.code = request.candidate;
+    turn.verdict = evaluator.evaluate(request);
+    turn.status = TurnStatus::kCompleted;
+    return sample;
+  } catch (const Error& error) {  // no verdict says nothing of the kernel
+    return not_judged(problem, Fault::kEvaluatorFailed, error.what());
+  }
+}
+
+// Problems that have a kernel, and a place for each of their samples.
+orchestrate::BenchResults results_for(const orchestrate::RecipeConfig& config, const Kernels& kernels,
+                                      const fs::path& folder) {
+  orchestrate::BenchResults results;
+  results.stage = "base";
+  results.label = (folder / "").parent_path().filename().string();
+  results.model = folder.string();
+  results.budgets = {1};
+  results.ks = config.bench.pass_at;
+  results.seed = config.seed;
+  results.request = config.rollout_request(config.bench.sampling, 1);
+  for (const Problem& problem : orchestrate::bench_problems(config)) {
+    const auto found = kernels.find({problem.level, problem.problem_id});
+    if (found == kernels.end()) continue;
+    const size_t samples = found->second.rbegin()->first + 1;
+    results.problems.push_back(problem);
+    results.samples.emplace_back(samples, not_judged(problem, Fault::kNoCode, "there is no file of this sample"));
+    results.samples_per_problem = std::max(results.samples_per_problem, static_cast<int64_t>(samples));
+  }
+  if (results.problems.empty())
+    fail(ErrorKind::kUsage, "--generations {}: none of its kernels is for one of the problems", folder.string());
+  return results;
+}
+
+}  // namespace
+
+void judge_generations(const orchestrate::RecipeConfig& config, const fs::path& folder, const fs::path& output,
+                       bool json) {
+  const Kernels kernels = find_kernels(folder);
+  orchestrate::BenchResults results = results_for(config, kernels, folder);
+
+  struct Job {
+    const Problem* problem;
+    fs::path file;
+    Trajectory* place;
+  };
+  std::vector<Job> jobs;
+  for (size_t i = 0; i < results.problems.size(); ++i) {
+    const Problem& problem = results.problems[i];
+    for (const auto& [sample, file] : kernels.at({problem.level, problem.problem_id}))
+      jobs.push_back({&problem, file, &results.samples[i][sample]});
+  }
+  choose_gpus(config.evaluator);
+  evaluate::Evaluator evaluator(config.evaluator);
+  Progress progress("kernels", static_cast<int64_t>(jobs.size()));
+  std::atomic<size_t> next = 0;
+  std::mutex showing;
+  int64_t done = 0;
+  const auto work = [&] {
+    for (size_t i = next++; i < jobs.size(); i = next++) {
+      *jobs[i].place = judge(evaluator, config, *jobs[i].problem, jobs[i].file);
+      const std::lock_guard lock(showing);
+      progress.advance_to(++done);
+    }
+  };
+  std::vector<std::future<void>> workers;
+  for (int i = 0; i < config.evaluator.workers; ++i) workers.push_back(std::async(std::launch::async, work));
+  for (auto& worker : workers) worker.get();
+  progress.finish();
+
+  const fs::path to = output.empty() ? folder / "results" : output;
+  fs::create_directories(to);
+  write_results(results, to);
+  const auto rows = bench_rows(results);  // throws where no kernel has a verdict
+  if (json) {
+    fmt::print("{}", read_file(to / "figures.json"));
+  } else {
+    fmt::print("{}\n{} kernels of {} problems; results {}\n", orchestrate::format_table(rows), jobs.size(),
+               results.problems.size(), to.string());
+  }
+}
+
+}  // namespace tritonforge::cli
