@@ -108,20 +108,21 @@ def engine_process(model, *flags):
 
 
 @contextlib.contextmanager
-def serving(role, *flags):
+def serving(role, *flags, cwd=None):
     """A server of this role, from its ready line to SIGTERM; it must exit with 0."""
-    process = subprocess.Popen([BINARY, "serve", role, *flags], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [BINARY, "serve", role, *flags], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=cwd
+    )
     lines = []
     url = None
-    for line in process.stderr:
+    for line in process.stdout:
         lines.append(line)
-        found = re.search(r"on (http://\S+?):? ", line) or re.search(r"(http://127\.0\.0\.1:\d+)", line)
-        if found:
-            url = found.group(1).rstrip(":")
+        if found := re.search(r"on (http://[^\s:]+:\d+)", line):
+            url = found[1]
             break
     if url is None:
         raise AssertionError(f"the {role} did not start: {''.join(lines)}")
-    drain = threading.Thread(target=lambda: [lines.append(line) for line in process.stderr], daemon=True)
+    drain = threading.Thread(target=lambda: [lines.append(line) for line in process.stdout], daemon=True)
     drain.start()
     try:
         yield Engine(process, url)
