@@ -131,4 +131,6 @@ function(tf_embed target)
     COMMAND ${CMAKE_COMMAND} -DOUTPUT=${output} -DHEADER=${arg_HEADER} -DNAMESPACE=${arg_NAMESPACE}
             "-DPREFIX=${arg_PREFIX}" "-DTABLE=${arg_TABLE}" "-DFILES=${arg_FILES}" -P ${script})
   target_sources(${target} PRIVATE ${output})
+  # Its names are those of every such file.
+  set_source_files_properties(${output} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()

@@ -88,6 +88,7 @@ int run(int argc, char** argv) {
   add_track_command(app);
   add_serve_command(app);
   add_model_command(app);
+  add_schema_command(app);
   add_doctor_command(app);
   add_completion_command(app);
   add_manual_command(app);

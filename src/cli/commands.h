@@ -24,6 +24,7 @@ void add_report_command(CLI::App& app);
 void add_compare_command(CLI::App& app);
 void add_trace_command(CLI::App& app);
 void add_run_command(CLI::App& app);
+void add_schema_command(CLI::App& app);
 void add_score_command(CLI::App& app);
 void add_submit_command(CLI::App& app);
 void add_tokenize_command(CLI::App& app);

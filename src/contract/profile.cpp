@@ -2,61 +2,15 @@
 
 #include <fmt/format.h>
 
+#include "contract/field_lists.h"
+
 namespace tritonforge {
 
-Json to_json(const Profile& profile) {
-  Json kernels = Json::array();
-  for (const KernelProfile& kernel : profile.kernels) {
-    kernels.push_back({{"name", kernel.name},
-                       {"registers", kernel.registers},
-                       {"spilled_bytes", kernel.spilled_bytes},
-                       {"shared", kernel.shared},
-                       {"warps", kernel.warps},
-                       {"occupancy", kernel.occupancy},
-                       {"share", kernel.share},
-                       {"ms", kernel.ms}});
-  }
-  return {{"kernels", std::move(kernels)},
-          {"torch_share", profile.torch_share},
-          {"floor_ms", profile.floor_ms},
-          {"bytes_per_s", profile.bytes_per_s},
-          {"peak_bytes_per_s", profile.peak_bytes_per_s},
-          {"flops_per_s", profile.flops_per_s},
-          {"peak_flops_per_s", profile.peak_flops_per_s},
-          {"baselines", profile.baselines},
-          {"clock_mhz", profile.clock_mhz},
-          {"power_w", profile.power_w},
-          {"temperature", profile.temperature},
-          {"throttled", profile.throttled}};
-}
+Json to_json(const Profile& profile) { return write_fields(profile); }
 
 Profile profile_from_json(const Json& json) {
-  constexpr std::string_view where = "verdict.profile";
-  if (!json.is_object()) fail(ErrorKind::kUsage, "{}: not an object", where);
   Profile profile;
-  for (const Json& item : optional_field<std::vector<Json>>(json, "kernels", {}, where)) {
-    if (!item.is_object()) fail(ErrorKind::kUsage, "{}: field 'kernels' holds something that is not an object", where);
-    profile.kernels.push_back({.name = require<std::string>(item, "name", where),
-                               .registers = optional_field<int>(item, "registers", 0, where),
-                               .spilled_bytes = optional_field<int>(item, "spilled_bytes", 0, where),
-                               .shared = optional_field<int64_t>(item, "shared", 0, where),
-                               .warps = optional_field<int>(item, "warps", 0, where),
-                               .occupancy = optional_field<double>(item, "occupancy", 0, where),
-                               .share = optional_field<double>(item, "share", 0, where),
-                               .ms = optional_field<double>(item, "ms", 0, where)});
-  }
-  const auto number = [&](const char* key) { return optional_field<double>(json, key, 0, where); };
-  profile.torch_share = number("torch_share");
-  profile.floor_ms = number("floor_ms");
-  profile.bytes_per_s = number("bytes_per_s");
-  profile.peak_bytes_per_s = number("peak_bytes_per_s");
-  profile.flops_per_s = number("flops_per_s");
-  profile.peak_flops_per_s = number("peak_flops_per_s");
-  profile.baselines = optional_field<std::map<std::string, double>>(json, "baselines", {}, where);
-  profile.clock_mhz = number("clock_mhz");
-  profile.power_w = number("power_w");
-  profile.temperature = number("temperature");
-  profile.throttled = optional_field<std::string>(json, "throttled", "", where);
+  read_fields(json, profile, "verdict.profile");
   return profile;
 }
 

@@ -1,27 +1,12 @@
 #include "contract/trajectory.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+
+#include "contract/field_lists.h"
 
 namespace tritonforge {
 namespace {
-
-constexpr std::array<std::pair<TurnStatus, std::string_view>, 4> kStatuses{{
-    {TurnStatus::kCompleted, "completed"},
-    {TurnStatus::kTruncated, "truncated"},
-    {TurnStatus::kAborted, "aborted"},
-    {TurnStatus::kFailed, "failed"},
-}};
-
-TurnStatus parse_status(const std::string& name, std::string_view where) {
-  std::vector<std::string> known;
-  for (const auto& [status, text] : kStatuses) {
-    if (text == name) return status;
-    known.emplace_back(text);
-  }
-  fail(ErrorKind::kUsage, "{}: unknown status '{}'{}", where, name, nearest_hint(name, known));
-}
 
 void check_same_size(size_t got, size_t expected, const char* field, const char* other, std::string_view where) {
   if (got != expected) {
@@ -29,79 +14,42 @@ void check_same_size(size_t got, size_t expected, const char* field, const char*
   }
 }
 
-std::vector<int64_t> token_ids(const Json& json, const char* key, std::string_view where) {
-  auto ids = require<std::vector<int64_t>>(json, key, where);
+void check_token_ids(const std::vector<int64_t>& ids, const char* key, std::string_view where) {
   for (const int64_t id : ids) {
     if (id < 0) fail(ErrorKind::kUsage, "{}: '{}' holds the negative token id {}", where, key, id);
   }
-  return ids;
 }
 
-Turn transcript_turn(const Json& json, const std::string& where) {
-  if (!json.is_object()) fail(ErrorKind::kUsage, "{}: not a JSON object", where);
-  Turn turn;
-  turn.text = require<std::string>(json, "text", where);
-  turn.code = require<std::string>(json, "code", where);
-  turn.verdict = verdict_from_json(require<Json>(json, "verdict", where));
-  turn.reward = require<double>(json, "reward", where);
-  turn.status = parse_status(require<std::string>(json, "status", where), where);
-  turn.generate_s = optional_field<double>(json, "generate_s", 0, where);
-  turn.evaluate_s = optional_field<double>(json, "evaluate_s", 0, where);
-  turn.generate_begun = optional_field<double>(json, "generate_begun", 0, where);
-  turn.evaluate_begun = optional_field<double>(json, "evaluate_begun", 0, where);
-  turn.feedback = optional_field<std::string>(json, "feedback", "", where);
-  return turn;
+void check_tokens(const Turn& turn, std::string_view where) {
+  check_token_ids(turn.prompt_tokens, "prompt_tokens", where);
+  check_token_ids(turn.response_tokens, "response_tokens", where);
+  check_same_size(turn.log_probs.size(), turn.response_tokens.size(), "log_probs", "response_tokens", where);
+  check_same_size(turn.weight_versions.size(), turn.response_tokens.size(), "weight_versions", "response_tokens",
+                  where);
 }
 
-Json transcript_json(const Turn& turn) {
+// JSON has no NaN: it would be written as null and fail only when it is read back.
+void check_finite(const Turn& turn, bool tokens) {
   TF_CHECK(std::isfinite(turn.reward), "turn reward is {}", turn.reward);
-  Json json = {{"text", turn.text},
-               {"code", turn.code},
-               {"verdict", to_json(turn.verdict)},
-               {"reward", turn.reward},
-               {"status", std::string(name_of(turn.status))},
-               {"generate_s", turn.generate_s},
-               {"evaluate_s", turn.evaluate_s}};
-  if (turn.generate_begun > 0) json["generate_begun"] = turn.generate_begun;
-  if (turn.evaluate_begun > 0) json["evaluate_begun"] = turn.evaluate_begun;
-  if (!turn.feedback.empty()) json["feedback"] = turn.feedback;
-  return json;
+  if (!tokens) return;
+  for (const float value : turn.log_probs)
+    TF_CHECK(std::isfinite(value), "log-probability {} of a sampled token", value);
 }
 
-// The trajectory with each turn written, or read, by `turn`.
-template <typename TurnToJson>
-Json write_trajectory(const Trajectory& trajectory, TurnToJson turn) {
-  Json turns = Json::array();
-  for (const Turn& each : trajectory.turns) turns.push_back(turn(each));
-  return Json{{"id", trajectory.id},
-              {"problem_id", trajectory.problem_id},
-              {"group_id", trajectory.group_id},
-              {"turns", std::move(turns)},
-              {"temperature", trajectory.temperature},
-              {"reward", trajectory.reward},
-              {"turn_returns", trajectory.turn_returns},
-              {"advantages", trajectory.advantages},
-              {"carries_loss", trajectory.carries_loss}};
+Json write_trajectory(const Trajectory& trajectory, bool tokens) {
+  for (const Turn& turn : trajectory.turns) check_finite(turn, tokens);
+  return write_fields(trajectory, tokens);
 }
 
-template <typename TurnFromJson>
-Trajectory read_trajectory(const Json& json, TurnFromJson turn) {
+Trajectory read_trajectory(const Json& json, bool tokens) {
   if (!json.is_object()) fail(ErrorKind::kUsage, "trajectory: not a JSON object");
+  const std::string where = fmt::format("trajectory '{}'", require<std::string>(json, "id", "trajectory"));
   Trajectory trajectory;
-  trajectory.id = require<std::string>(json, "id", "trajectory");
-  const std::string where = fmt::format("trajectory '{}'", trajectory.id);
-  trajectory.problem_id = require<std::string>(json, "problem_id", where);
-  trajectory.group_id = require<std::string>(json, "group_id", where);
-  for (const Json& each : require_list(json, "turns", where))
-    trajectory.turns.push_back(turn(each, fmt::format("{} turn {}", where, trajectory.turns.size())));
-  trajectory.temperature = require<double>(json, "temperature", where);
+  read_fields(json, trajectory, where, tokens);
   if (!(trajectory.temperature >= 0))
     fail(ErrorKind::kUsage, "{}: temperature {} is negative", where, trajectory.temperature);
-  trajectory.reward = require<double>(json, "reward", where);
-  trajectory.turn_returns = optional_field<std::vector<double>>(json, "turn_returns", {}, where);
-  trajectory.advantages = optional_field<std::vector<double>>(json, "advantages", {}, where);
-  trajectory.carries_loss = optional_field<std::vector<bool>>(json, "carries_loss", {}, where);
   const size_t count = trajectory.turns.size();
+  for (size_t i = 0; tokens && i < count; ++i) check_tokens(trajectory.turns[i], fmt::format("{} turn {}", where, i));
   if (!trajectory.turn_returns.empty())
     check_same_size(trajectory.turn_returns.size(), count, "turn_returns", "turns", where);
   if (!trajectory.advantages.empty())
@@ -166,53 +114,31 @@ class SequenceBuilder {
 
 }  // namespace
 
-Turn turn_from_json(const Json& json, const std::string& where) {
-  Turn turn = transcript_turn(json, where);
-  turn.prompt_tokens = token_ids(json, "prompt_tokens", where);
-  turn.response_tokens = token_ids(json, "response_tokens", where);
-  turn.log_probs = require<std::vector<float>>(json, "log_probs", where);
-  turn.weight_versions = require<std::vector<int64_t>>(json, "weight_versions", where);
-  check_same_size(turn.log_probs.size(), turn.response_tokens.size(), "log_probs", "response_tokens", where);
-  check_same_size(turn.weight_versions.size(), turn.response_tokens.size(), "weight_versions", "response_tokens",
-                  where);
-  return turn;
-}
-
-std::string_view name_of(TurnStatus status) {
-  for (const auto& [known, name] : kStatuses) {
-    if (known == status) return name;
-  }
-  TF_CHECK(false, "turn status {} has no name", static_cast<int>(status));
-  return {};
-}
+std::string_view name_of(TurnStatus status) { return name_of<TurnStatus>(status); }
 
 bool ended_by_failure(const Trajectory& trajectory) {
   return !trajectory.turns.empty() && trajectory.turns.back().status == TurnStatus::kFailed;
 }
 
 Json to_json(const Turn& turn) {
-  // JSON has no NaN: it would be written as null and fail only when it is read back.
-  for (const float value : turn.log_probs)
-    TF_CHECK(std::isfinite(value), "log-probability {} of a sampled token", value);
-  Json json = transcript_json(turn);
-  json["prompt_tokens"] = turn.prompt_tokens;
-  json["response_tokens"] = turn.response_tokens;
-  json["log_probs"] = turn.log_probs;
-  json["weight_versions"] = turn.weight_versions;
-  return json;
+  check_finite(turn, true);
+  return write_fields(turn);
 }
 
-Json to_json(const Trajectory& trajectory) {
-  return write_trajectory(trajectory, [](const Turn& turn) { return to_json(turn); });
+Turn turn_from_json(const Json& json, const std::string& where) {
+  Turn turn;
+  read_fields(json, turn, where);
+  check_tokens(turn, where);
+  return turn;
 }
 
-Json transcript_json(const Trajectory& trajectory) {
-  return write_trajectory(trajectory, [](const Turn& turn) { return transcript_json(turn); });
-}
+Json to_json(const Trajectory& trajectory) { return write_trajectory(trajectory, true); }
 
-Trajectory trajectory_from_json(const Json& json) { return read_trajectory(json, turn_from_json); }
+Json transcript_json(const Trajectory& trajectory) { return write_trajectory(trajectory, false); }
 
-Trajectory transcript_from_json(const Json& json) { return read_trajectory(json, transcript_turn); }
+Trajectory trajectory_from_json(const Json& json) { return read_trajectory(json, true); }
+
+Trajectory transcript_from_json(const Json& json) { return read_trajectory(json, false); }
 
 std::vector<TrainSequence> to_train_sequences(const Trajectory& trajectory) {
   if (trajectory.advantages.size() != trajectory.turns.size()) {

@@ -81,4 +81,12 @@ std::string RouteTable::nearest(const std::string& path) const {
   return nearest_hint(path, {patterns.begin(), patterns.end()});
 }
 
+Json RouteTable::listed() const {
+  std::set<std::pair<std::string, std::string>> all;
+  for (const Route& route : routes_) all.emplace(route.pattern, route.method);
+  Json list = Json::array();
+  for (const auto& [pattern, method] : all) list.push_back({{"method", method}, {"path", pattern}});
+  return {{"routes", std::move(list)}};
+}
+
 }  // namespace tritonforge::net

@@ -25,6 +25,7 @@ class RouteTable {
   // A literal segment beats {name}, which beats '*'. HEAD is answered by GET's handler.
   Match find(const std::string& method, const std::string& raw_path) const;
   std::string nearest(const std::string& path) const;  // nearest_hint over the patterns
+  Json listed() const;                                 // the reply to GET /routes
 
  private:
   std::vector<Route> routes_;

@@ -171,6 +171,10 @@ void HttpServer::route_async(const std::string& method, const std::string& patte
 
 void HttpServer::start() {
   TF_CHECK(!impl_->started, "start() called twice");
+  // What this server has, as it has it: the documents are compared with it (cli/api.h).
+  route_async("GET", "/routes", [impl = impl_.get()](const Request&, const ResponderPtr& reply) {
+    reply->send(Response::json(impl->routes.listed()));
+  });
   impl_->started = true;
   impl_->workers = std::make_unique<JobQueue>(std::max(1, impl_->options.worker_threads), impl_->options.max_queue);
   impl_->work.emplace(impl_->io.get_executor());

@@ -4,13 +4,18 @@ middle costs no client anything; the front says which peers are up, and takes th
 import concurrent.futures
 import json
 import os
+import pathlib
 import subprocess
+import sys
 import time
 import urllib.error
 
 import pytest
 
 from evaluator_server import ADDITION, BINARY, HONEST, Evaluator, prompts_examples
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import schemas  # beside the folders of tests
 
 WRONG = HONEST.replace("tl.maximum(a, 0.0) * 2", "tl.maximum(a, 0.0) * 3")
 REFUSED = HONEST.replace("tl.arange(0, B)", "tl.arange(0, B + 1)")
@@ -79,6 +84,13 @@ def test_everybody_is_up(machines):
     assert all(p.get("/health")["report"]["evaluated"] > 0 for p in perf_servers)  # both took some
     devices = front.get("/gpu_status")["workers"]
     assert {url: one["devices"][0]["state"] for url, one in devices.items()} == {p.url: "healthy" for p in perf_servers}
+
+
+def test_each_role_has_the_endpoints_of_its_document(machines):
+    front, compile_servers, perf_servers = machines
+    for role, server in [("front", front), ("compile", compile_servers[0]), ("perf", perf_servers[0])]:
+        routes = server.get("/routes")["routes"]
+        schemas.Api("evaluator").has({(route["method"], route["path"]) for route in routes}, role)
 
 
 def skip_where_missing(error):

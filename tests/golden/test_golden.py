@@ -23,6 +23,9 @@ golden/ROLE/NAME.txt: requests to one server, in their order. The file begins wi
     events 2 to 4                                       so many server-sent events (who reads late gets several tokens
                                                         in one); paths are looked up in the last JSON
     joined choices.0.delta.content "import torch"       the texts at a path of all events in a row
+
+Each server's routes are those of its OpenAPI document (`tritonforge schema ROLE`), and every reply in JSON fits its
+schema there, without a field beside it.
 """
 
 import contextlib
@@ -35,12 +38,16 @@ import shlex
 import signal
 import socket
 import subprocess
+import sys
 
 import pytest
 
 HERE = pathlib.Path(__file__).parent
 ROOT = pathlib.Path(os.environ.get("TRITONFORGE_ROOT", HERE.parents[1]))
 BINARY = os.environ.get("TRITONFORGE_BINARY", str(ROOT / "build" / "tritonforge"))
+
+sys.path.insert(0, str(HERE.parent))
+import schemas  # beside the folders of tests
 
 
 def blocks_of(text, sign):
@@ -100,6 +107,8 @@ class Server:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         arguments = shlex.split(serve.replace("{tmp}", str(folder)))
+        self.api = schemas.Api(arguments[1])
+        role = arguments[arguments.index("--role") + 1] if "--role" in arguments else "all"
         self.log = folder / "log.txt"
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
@@ -113,11 +122,14 @@ class Server:
             assert self.process.poll() is None, self.log.read_text()[-2000:]
             try:
                 self.send("GET", "/health", "")
-                return
+                break
             except OSError:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self.process.wait(0.1)
-        raise AssertionError(f"`{serve}` did not come up: {self.log.read_text()[-2000:]}")
+        else:
+            raise AssertionError(f"`{serve}` did not come up: {self.log.read_text()[-2000:]}")
+        routes = json.loads(self.send("GET", "/routes", "")[2])["routes"]
+        self.api.has({(route["method"], route["path"]) for route in routes}, role)
 
     def send(self, method, target, body):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
@@ -183,6 +195,8 @@ def test_request(server_of, path, lines):
     status, headers, text = server.send(method, target, body.strip())
     events = re.findall(r"^data: (.*)$", text, re.MULTILINE)
     documents = [event for event in events if event != "[DONE]"] or [text]
+    if headers.get("content-type") == "application/json":
+        server.api.fits(method, target, status, text)
     assert any(line.startswith("status ") for line in expectations), "a request without an expected status"
     for expectation in expectations:
         kind, _, value = expectation.partition(" ")
