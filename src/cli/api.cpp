@@ -105,7 +105,7 @@ bool add_from_code(Json& schemas, const std::string& name) {
 
 class Types {
  public:
-  Types(YAML::Node common, YAML::Node role) : common_(std::move(common)), role_(std::move(role)) {}
+  Types(const YAML::Node& common, const YAML::Node& role) : common_(common), role_(role) {}
 
   Json of(const YAML::Node& node) {
     if (!node || node.IsNull()) return Json::object();

@@ -39,7 +39,7 @@ struct GeneratorOptions {
 class GeneratorProcess : private TurnKeeper {
  public:
   GeneratorProcess(GeneratorOptions options, std::unique_ptr<ChatCodec> codec);
-  ~GeneratorProcess();
+  ~GeneratorProcess() override;
 
   struct State {
     ActivityCounts activity;
