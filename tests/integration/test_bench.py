@@ -198,6 +198,7 @@ class Bench:
             for trajectory in buffer_file.trajectories(db):
                 sample = int(trajectory["id"].rpartition(".")[2])
                 for turn, value in enumerate(trajectory["turns"]):
+                    value.pop("feedback", None)  # it comes after the verdict, with which the turn was kept
                     turns[trajectory["group_id"], sample, turn] = (True, value)
         return turns
 
