@@ -42,9 +42,10 @@ std::optional<double> IdleWatch::busy_since(const std::string& url, const std::s
   const auto response = client_.get(url + path);
   if (!response.ok() || response->status != 200) return std::nullopt;
   const Json body = parse_json_or_discard(response->body);
-  if (!body.is_object() || !body.contains(seconds) || !body.at(seconds).is_number()) return std::nullopt;
-  double busy = body.at(seconds).get<double>();
-  if (*parts != '\0') busy /= std::max(1.0, body.value(parts, 1.0));
+  const Json& figures = body.is_object() && body.contains("report") ? body.at("report") : body;  // of /health
+  if (!figures.is_object() || !figures.contains(seconds) || !figures.at(seconds).is_number()) return std::nullopt;
+  double busy = figures.at(seconds).get<double>();
+  if (*parts != '\0') busy /= std::max(1.0, figures.value(parts, 1.0));
   counted_[url] = busy;
   if (last.empty()) return std::nullopt;
   return busy >= last.mapped() ? busy - last.mapped() : busy;

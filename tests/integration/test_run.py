@@ -137,6 +137,8 @@ def test_ends_with_a_table_and_a_result(undisturbed):
     assert [step["step"] for step in rl] == list(range(1, STEPS + 1))
     assert all(step["trajectories"] == 6 for step in rl)
     assert all(step["train_rollout_logprob_abs_diff"] == 0 for step in rl), rl  # to the bit
+    shares = [step[f"idle_{group}"] for step in rl for group in ("actor", "rollout", "eval")]
+    assert all(0 <= share <= 1 for share in shares) and 0 < sum(shares) < len(shares), shares
     assert undisturbed.weights("sft") != undisturbed.weights("rl")
     page = undisturbed.output / "report.html"
     subprocess.run([BINARY, "report", str(undisturbed.output), "--output", str(page)], check=True, capture_output=True)
@@ -181,6 +183,30 @@ def test_killed_roles_change_nothing(undisturbed, tmp_path):
         os.kill(run.pid_of(role), signal.SIGSTOP if role == "engine-0" else signal.SIGKILL)
     assert "engine-0 hangs: no answer to /health" in run.finish()
     same_as(run, undisturbed)
+
+
+def test_generator_processes_make_the_same_run(undisturbed, tmp_path):
+    run = Run(tmp_path / "a", "--set", "rollout.generators=2")
+    run.wait_for_rl_step(2)
+    os.kill(run.pid_of("generator-1"), signal.SIGKILL)
+    run.finish()
+    same_as(run, undisturbed)
+
+
+def test_replayed_groups_are_trained_on_again_and_a_kill_changes_nothing(undisturbed, tmp_path):
+    flags = ["--set", "rl.replay={groups: 1, steps: 3}", "--set", "stages=[sft, rl]"]
+    once = Run(tmp_path / "a", *flags)
+    once.finish()
+    rl = once.steps("rl")
+    assert [step["replayed"] for step in rl] == [0] + [1] * (STEPS - 1)
+    assert [step["trajectories"] for step in rl] == [6] * STEPS  # those that are new
+    assert all(step["on_policy_fraction"] < 1 for step in rl[1:]) and all(step["stale_sequences"] == 0 for step in rl)
+    assert once.weights("rl") != undisturbed.weights("rl")
+    again = Run(tmp_path / "b", *flags)
+    again.wait_for_rl_step(3)
+    os.kill(again.pid_of("trainer"), signal.SIGKILL)
+    again.finish()
+    assert again.weights("rl") == once.weights("rl")
 
 
 def test_a_trainer_killed_at_the_end_of_sft_exports_the_last_step(undisturbed, tmp_path):

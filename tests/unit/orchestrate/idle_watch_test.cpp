@@ -12,11 +12,11 @@ namespace {
 class Process {
  public:
   Process() : server_({}) {
-    for (const char* path : {"/server_info", "/health"}) {
-      server_.route("GET", path, [this](const net::Request&) {
-        return net::Response::json({{"step_seconds", busy.load()}, {"busy_seconds", busy.load()}, {"workers", 2}});
-      });
-    }
+    server_.route("GET", "/server_info",
+                  [this](const net::Request&) { return net::Response::json({{"step_seconds", busy.load()}}); });
+    server_.route("GET", "/health", [this](const net::Request&) {
+      return net::health_reply(net::Colour::kGreen, "evaluator", "", {{"busy_seconds", busy.load()}, {"workers", 2}});
+    });
     server_.start();
   }
   std::string url() const { return server_.url(); }
