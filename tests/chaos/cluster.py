@@ -13,22 +13,13 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integratio
 
 import machines
 
-PLACED = [
-    "placement.hosts=[localhost, node-1, node-2]",
-    "placement.actor.hosts=[node-1]",
-    "placement.rollout={engines: 2, hosts: [node-1, node-2]}",
-    "placement.eval.hosts=[node-2]",
-    "rollout.generators=2",
-    "supervisor.hung_after_s=10",
-]
-
 
 @contextlib.contextmanager
 def nodes(folder):
     """Two machines, and the settings of a run that uses them."""
     folder.mkdir(parents=True, exist_ok=True)
     with machines.ssh_nodes(folder, 2) as made:
-        settings = [*PLACED, f"placement.ssh_config={folder}/ssh_config"]
+        settings = [*machines.PLACED, "supervisor.hung_after_s=10", f"placement.ssh_config={folder}/ssh_config"]
         yield made, ["--launcher", "ssh", *machines.flags(settings)]
 
 

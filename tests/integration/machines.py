@@ -31,6 +31,16 @@ SMALL = [
 ]
 
 
+# Over this machine and two nodes, with generators in processes of their own.
+PLACED = [
+    "placement.hosts=[localhost, node-1, node-2]",
+    "placement.actor.hosts=[node-1]",
+    "placement.rollout={engines: 2, hosts: [node-1, node-2]}",
+    "placement.eval.hosts=[node-2]",
+    "rollout.generators=2",
+]
+
+
 def flags(settings):
     return [word for setting in settings for word in ("--set", setting)]
 

@@ -7,16 +7,8 @@ import subprocess
 
 import pytest
 
-from machines import SMALL, flags, require_sshd, ssh_nodes
+from machines import PLACED, SMALL, flags, require_sshd, ssh_nodes
 from test_run import BINARY, ROOT, Run
-
-PLACED = [
-    "placement.hosts=[localhost, node-1, node-2]",
-    "placement.actor.hosts=[node-1]",
-    "placement.rollout={engines: 2, hosts: [node-1, node-2]}",
-    "placement.eval.hosts=[node-2]",
-    "rollout.generators=2",
-]
 
 
 @pytest.fixture
