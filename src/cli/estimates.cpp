@@ -14,6 +14,7 @@
 #include "model/tensor_parallel.h"
 #include "train/flops.h"
 #include "train/memory_plan.h"
+#include "train/token_shards.h"
 
 namespace tritonforge::cli {
 namespace {
@@ -280,7 +281,9 @@ class Estimator {
 }  // namespace
 
 model::ModelConfig rank_shape(const model::ModelConfig& shape, const Degrees& d) {
-  return model::stage_of(model::part_of(shape, d.tp), {0, d.pp});
+  const model::ModelConfig part = model::part_of(shape, d.tp);
+  train::TokenShards::attention_of(part, d.cp);  // refused here as it would be there
+  return model::stage_of(part, {0, d.pp});
 }
 
 int64_t rank_parameters(const model::ModelConfig& shape, const Degrees& degrees) {

@@ -2,12 +2,14 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <future>
+#include <sstream>
 
 #include "base/checksum.h"
 #include "base/log.h"
@@ -64,22 +66,26 @@ RemoteLauncher::RemoteLauncher(Layout layout, std::vector<fs::path> shared)
   for (const std::string& host : this->layout().hosts) plain_host(host);
 }
 
-// bin/ with the binary and its own libraries, worker/ beside it.
+// bin/ with the binary and its own libraries, those of Debian's that an installed package has in bin/lib among them, and
+// worker/ beside it.
 RemoteLauncher::Bundle RemoteLauncher::bundle_of_this() {
   const fs::path binary = own_executable(), folder = binary.parent_path();
-  std::vector<fs::path> files{binary};
+  std::vector<fs::path> files{binary.filename()};
   for (const std::string& name : names_in(folder, [](const fs::path& entry) {
          const std::string text = entry.filename().string();
          return text.starts_with("libtritonforge_") && text.ends_with(".so");
        }))
-    files.push_back(folder / name);
+    files.emplace_back(name);
+  if (fs::is_directory(folder / "lib"))
+    for (const std::string& name : names_in(folder / "lib", [](const fs::path& entry) { return fs::is_regular_file(entry); }))
+      files.push_back(fs::path("lib") / name);
   Bundle bundle{.key = {}, .tar = {"tar", "-chf", "-", "--transform=s,^,bin/,;s,^bin/worker,worker,", "-C", folder}};
   std::string content;
   for (const fs::path& file : files) {
-    const MappedFile map(file);
-    content += file.filename().string() +
+    const MappedFile map(folder / file);
+    content += file.string() +
                checksum(std::string_view(reinterpret_cast<const char*>(map.bytes().data()), map.bytes().size()));
-    bundle.tar.push_back(file.filename().string());
+    bundle.tar.push_back(file.string());
   }
   if (const fs::path root = worker_folder(); !root.empty()) {
     std::vector<fs::path> sources;
@@ -93,7 +99,20 @@ RemoteLauncher::Bundle RemoteLauncher::bundle_of_this() {
   return bundle;
 }
 
-std::string RemoteLauncher::agent_command() const { return plain_path(bundle_ / "bin/tritonforge") + " agent"; }
+std::string RemoteLauncher::binary_there() const {
+  std::string words;
+  // What an installed package's launcher says of where torch is; the environment comes to the same place there.
+  for (const char* name : {"LD_LIBRARY_PATH", "TRITONFORGE_PYTHON"}) {
+    std::istringstream paths(std::getenv(name) ? std::getenv(name) : "");
+    std::vector<std::string> plain;
+    for (std::string path; std::getline(paths, path, ':');)
+      if (!path.empty()) plain.push_back(plain_path(path));
+    if (!plain.empty()) words += fmt::format("{}={} ", name, fmt::join(plain, ":"));
+  }
+  return (words.empty() ? "" : "env " + words) + plain_path(bundle_ / "bin/tritonforge");
+}
+
+std::string RemoteLauncher::agent_command() const { return binary_there() + " agent"; }
 
 int RemoteLauncher::run(const std::string& host, const std::string& command) const {
   const int code = run_command(on_host(host, command, /*has_input=*/false), kCheckTimeout).exit_code;
@@ -137,15 +156,18 @@ void RemoteLauncher::prepare_host(const std::string& host, const Bundle& bundle,
   for (size_t i = 0; i < shared_.size(); ++i)
     check += fmt::format("test -e {} || exit {}; ", plain_path(shared_[i]), kShared + i);
   check += fmt::format("c=0; test -e {} || c={}; ", plain_path(bundle_ / ".complete"), kBundle);
-  if (!environment.empty())
-    check += fmt::format("test -e {} || c=$((c + {})); ", plain_path(environment / ".complete"), kEnvironment);
+  if (!environment.empty()) {
+    // requirements/install says when its own is whole; another was made by hand.
+    const fs::path mark = environment / (fs::exists(environment / ".complete") ? ".complete" : "pyvenv.cfg");
+    check += fmt::format("test -e {} || c=$((c + {})); ", plain_path(mark), kEnvironment);
+  }
   const int lacks = run(host, check + "exit $c");
   if (lacks >= kShared && lacks - kShared < std::ssize(shared_))
     fail(ErrorKind::kMachine, "{} does not see {}: put it where all hosts of the run see it at the same path", host,
          shared_[lacks - kShared].string());
   if (lacks & kBundle) copy(host, bundle_, bundle.tar);
   if (lacks & kEnvironment) copy(host, environment, {"tar", "-cf", "-", "-C", environment, "."});
-  if (run(host, plain_path(bundle_ / "bin/tritonforge") + " --version >&2") != 0)
+  if (run(host, binary_there() + " --version >&2") != 0)
     fail(ErrorKind::kMachine,
          "{}: tritonforge does not start there (its message is above): requirements/debian.txt lists what it needs",
          host);

@@ -32,6 +32,7 @@ class RemoteLauncher : public Launcher {
     std::vector<std::string> tar;  // the arguments that put it into an archive
   };
   static Bundle bundle_of_this();
+  std::string binary_there() const;  // the binary on every host, with the variables by which it finds torch and Python
   void prepare_host(const std::string& host, const Bundle& bundle, const fs::path& environment) const;
   void copy(const std::string& host, const fs::path& target, const std::vector<std::string>& tar) const;
 

@@ -6,10 +6,12 @@
 #include <cstdio>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <span>
 #include <thread>
 
 #include "base/log.h"
+#include "base/log_diverted.h"
 #include "base/process.h"
 #include "base/progress.h"
 #include "orchestrate/origin.h"
@@ -25,7 +27,10 @@ namespace {
 // Redraws the terminal and writes status.json while the stages work in the main thread.
 class StatusThread {
  public:
-  StatusThread(RunContext& run, TerminalView& view) : run_(run), view_(view), thread_([this] { loop(); }) {}
+  StatusThread(RunContext& run, TerminalView& view) : run_(run), view_(view) {
+    if (view.keeps_table()) diverted_.emplace([this](std::string line) { logged(std::move(line)); });
+    thread_ = std::thread([this] { loop(); });
+  }
   ~StatusThread() {
     {
       std::lock_guard lock(mutex_);
@@ -33,6 +38,8 @@ class StatusThread {
     }
     wake_.notify_all();
     thread_.join();
+    diverted_.reset();
+    show_logged();
     view_.finish();
     write_status(run_.supervisor.status());
   }
@@ -60,6 +67,7 @@ class StatusThread {
     size_t shown = 0;
     while (!stop_) {
       const auto roles = run_.supervisor.status();
+      show_logged();
       show_steps(shown);
       view_.update(roles, run_.record.progress(), run_.record.rows());
       write_status(roles);
@@ -72,11 +80,30 @@ class StatusThread {
       if (is_shown(step, run_.config.sft.steps)) view_.line(format_step(step));
     }
   }
+  // From any thread, one that has mutex_ among them.
+  void logged(std::string line) {
+    {
+      std::lock_guard lock(logged_mutex_);
+      logged_.push_back(std::move(line));
+    }
+    wake_.notify_all();
+  }
+  void show_logged() {
+    std::vector<std::string> lines;
+    {
+      std::lock_guard lock(logged_mutex_);
+      lines.swap(logged_);
+    }
+    for (const std::string& line : lines) view_.line(line);
+  }
   RunContext& run_;
   TerminalView& view_;
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stop_ = false, said_ = false;
+  std::mutex logged_mutex_;
+  std::vector<std::string> logged_;
+  std::optional<log::Diverted> diverted_;
   std::thread thread_;
 };
 

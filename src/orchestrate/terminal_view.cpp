@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <sstream>
+#include <utility>
 
 #include "base/progress.h"
 
@@ -21,11 +22,10 @@ const char* colour(RoleState state) {
   return "";
 }
 
-struct Size {
-  size_t columns = 100, rows = 24;
-};
+// More than a window has rows.
+constexpr size_t kKept = 1000;
 
-Size terminal_size() {
+WindowSize terminal_size() {
   winsize size{};
   if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0) return {};
   return {size.ws_col, size.ws_row};
@@ -117,20 +117,50 @@ void print_text(std::FILE* stream, const std::string& text) {
   std::clearerr(stream);
 }
 
-TerminalView::TerminalView() : terminal_(::isatty(STDERR_FILENO)) {}
-
-void TerminalView::erase_live() {
-  // The return: a Ctrl-C typed shows as ^C and moves the cursor.
-  if (const size_t rows = rows_taken(live_, terminal_size().columns); rows > 0)
-    print_text(stderr, fmt::format("\r\x1b[{}A\x1b[J", rows));
-  live_.clear();
+std::string redrawn(const std::deque<std::string>& above, const std::vector<std::string>& live, WindowSize size) {
+  const size_t taken = rows_taken(live, size.columns) + 1;  // the cursor's row
+  size_t room = size.rows - std::min(size.rows, taken), first = above.size();
+  while (first > 0) {
+    const size_t rows = rows_taken({above[first - 1]}, size.columns);
+    if (rows > room) break;
+    room -= rows;
+    --first;
+  }
+  std::string text;
+  for (size_t row = 1; row <= size.rows; ++row) text += fmt::format("\x1b[{}H\x1b[2K", row);
+  text += "\x1b[H";
+  for (size_t line = first; line < above.size(); ++line) text += above[line] + "\n";
+  for (const std::string& line : live) text += line + "\n";
+  return text;
 }
 
-void TerminalView::header(const std::string& text) { line(text); }
+TerminalView::TerminalView() : terminal_(::isatty(STDERR_FILENO)), size_(terminal_size()) {}
+
+// A window of another size has wrapped, moved or cut what was drawn, and some (tmux) tell of it only a moment after
+// they have: where the live part stands is known again when all is drawn anew.
+void TerminalView::draw(const std::string& above, std::vector<std::string> live) {
+  std::string text;
+  if (const WindowSize size = terminal_size(); std::exchange(size_, size) != size) {
+    // What others wrote before scrolls out.
+    if (!std::exchange(screen_is_ours_, true)) text = fmt::format("\x1b[{}H{}", size.rows, std::string(size.rows, '\n'));
+    text += redrawn(above_, live, size);
+  } else {
+    // The return: a Ctrl-C typed shows as ^C and moves the cursor.
+    if (const size_t rows = rows_taken(live_, size.columns); rows > 0) text = fmt::format("\r\x1b[{}A\x1b[J", rows);
+    text += above;
+    for (const std::string& line : live) text += line + "\n";
+  }
+  print_text(stderr, text);
+  live_ = std::move(live);
+}
 
 void TerminalView::line(const std::string& text) {
-  erase_live();
-  print_text(stderr, text + "\n");
+  if (!terminal_) return print_text(stderr, text + "\n");
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) above_.push_back(line);
+  while (above_.size() > kKept) above_.pop_front();
+  const bool resized = terminal_size() != size_;  // then what stays below waits for the next update and its new width
+  draw(text + "\n", resized ? std::vector<std::string>{} : live_);
 }
 
 void TerminalView::update(const std::vector<RoleStatus>& roles, const RunRecord::Progress& progress,
@@ -147,14 +177,13 @@ void TerminalView::update(const std::vector<RoleStatus>& roles, const RunRecord:
     last_plain_time_ = Clock::now();
     return;
   }
-  const Size size = terminal_size();
-  auto lines = live_lines(roles, progress, rows, size.columns - 1, size.rows - 1);
-  erase_live();
-  print_text(stderr, fmt::format("{}\n", fmt::join(lines, "\n")));
-  live_ = std::move(lines);
+  const WindowSize size = terminal_size();
+  draw("", live_lines(roles, progress, rows, size.columns - 1, size.rows - 1));
 }
 
-void TerminalView::finish() { erase_live(); }
+void TerminalView::finish() {
+  if (terminal_) draw("", {});
+}
 
 std::string format_step(const Json& step) {
   const int64_t index = step.value("step", int64_t{0});

@@ -3,6 +3,7 @@
 // their state, the progress bar and the time left, as far as the window has room, whatever size it takes. Without a
 // terminal: plain lines when something changes.
 #include <cstdio>
+#include <deque>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,10 +13,14 @@
 
 namespace tritonforge::orchestrate {
 
+struct WindowSize {
+  size_t columns = 100, rows = 24;
+  friend bool operator==(const WindowSize&, const WindowSize&) = default;
+};
+
 class TerminalView {
  public:
   TerminalView();
-  void header(const std::string& text);
   void line(const std::string& text);  // scrolls by
   void update(const std::vector<RoleStatus>& roles, const RunRecord::Progress& progress,
               const std::vector<BenchRow>& rows = {});
@@ -23,8 +28,11 @@ class TerminalView {
   void finish();                                  // removes the live part
 
  private:
-  void erase_live();
+  void draw(const std::string& above, std::vector<std::string> live);
   bool terminal_;
+  WindowSize size_;                // when it was drawn last
+  bool screen_is_ours_ = false;    // nothing is on it that others wrote
+  std::deque<std::string> above_;  // lines that scrolled by, the newest
   std::vector<std::string> live_;  // as printed
   std::string last_plain_;
   Clock::time_point last_plain_time_{};
@@ -34,6 +42,9 @@ class TerminalView {
 // then roles; the progress bar never.
 std::vector<std::string> live_lines(const std::vector<RoleStatus>& roles, const RunRecord::Progress& progress,
                                     const std::vector<BenchRow>& rows, size_t width, size_t height);
+// What draws the whole screen anew: the newest lines that scrolled by, as many as there is room for, and the live part
+// below them. What stood there is overwritten row by row, since clearing a screen makes some terminals keep it.
+std::string redrawn(const std::deque<std::string>& above, const std::vector<std::string>& live, WindowSize size);
 // Columns that a text takes: its code points without escape sequences.
 size_t columns_of(std::string_view text);
 // Rows that printed lines take in a window of `width` columns: a window made narrower wraps them.

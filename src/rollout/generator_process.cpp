@@ -20,13 +20,11 @@ std::string host_and_process() {
   return fmt::format("{}-{}", host.data(), getpid());
 }
 
-// 408, 429 and 5xx pass; other refusals stay.
 void check_answer(const std::string& url, const Result<net::Response>& response) {
   if (!response.ok()) throw response.error();
   if (response->status / 100 == 2) return;
-  const bool passes = response->status == 408 || response->status == 429 || response->status >= 500;
-  fail(passes ? ErrorKind::kUnavailable : ErrorKind::kUsage, "{} answered {}: {}", url, response->status,
-       response->body.substr(0, 300));
+  fail(may_pass(response->status) ? ErrorKind::kUnavailable : ErrorKind::kUsage, "{} answered {}: {}", url,
+       response->status, reason_of(*response));
 }
 
 }  // namespace

@@ -15,23 +15,6 @@ namespace {
 
 constexpr int kMaxInternalErrors = 3;
 
-bool may_pass(int status) {
-  return status == 408 || status == 429 || (status >= 500 && status != 501 && status != 505);
-}
-
-std::string reason_of(const net::Response& response) {
-  try {
-    const Json body = parse_json(response.body, "");
-    if (body.contains("error") && body["error"].is_object() && body["error"].contains("message")) {
-      return body["error"]["message"].get<std::string>();
-    }
-    if (body.contains("detail")) return body["detail"].dump();
-  } catch (const std::exception&) {
-    // No JSON, or another than ours: its text is the reason.
-  }
-  return response.body.substr(0, 300);
-}
-
 // SGLang answers versions as text ("3", or "default" before the first update, which counts as 0).
 int64_t version_of(const Json& value) {
   if (value.is_number_integer()) return value.get<int64_t>();
@@ -87,6 +70,23 @@ Part part_from_json(const Json& reply, const std::string& where) {
 }
 
 }  // namespace
+
+bool may_pass(int status) {
+  return status == 408 || status == 429 || (status >= 500 && status != 501 && status != 505);
+}
+
+std::string reason_of(const net::Response& response) {
+  try {
+    const Json body = parse_json(response.body, "");
+    if (body.contains("error") && body["error"].is_object() && body["error"].contains("message")) {
+      return body["error"]["message"].get<std::string>();
+    }
+    if (body.contains("detail")) return body["detail"].dump();
+  } catch (const std::exception&) {
+    // No JSON, or another than ours: its text is the reason.
+  }
+  return response.body.substr(0, 300);
+}
 
 bool Gate::enter(std::stop_token stop) {
   std::unique_lock lock(mutex_);

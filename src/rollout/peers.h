@@ -17,6 +17,11 @@
 
 namespace tritonforge::rollout {
 
+// Whether the same request may be answered otherwise later.
+bool may_pass(int status);
+// What an error response says of itself.
+std::string reason_of(const net::Response& response);
+
 // At most `limit` holders at once.
 class Gate {
  public:

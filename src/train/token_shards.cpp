@@ -21,16 +21,19 @@ TokenShards::TokenShards(const parallel::Groups& groups, const model::ModelConfi
       cp_size_(size_of(cp_)),
       cp_rank_(rank_of(cp_)),
       unit_(unit),
-      attention_(part) {
-  if (attention_.num_heads % cp_size_ != 0 ||
-      (attention_.num_kv_heads % cp_size_ != 0 && cp_size_ % attention_.num_kv_heads != 0)) {
+      attention_(attention_of(part, cp_size_)) {}
+
+model::ModelConfig TokenShards::attention_of(const model::ModelConfig& part, int64_t cp) {
+  if (part.num_heads % cp != 0 || (part.num_kv_heads % cp != 0 && cp % part.num_kv_heads != 0)) {
     fail(ErrorKind::kUsage,
          "parallel.cp {}: {} heads and {} of keys and values a tensor-parallel rank cannot be shared "
          "out to it",
-         cp_size_, attention_.num_heads, attention_.num_kv_heads);
+         cp, part.num_heads, part.num_kv_heads);
   }
-  attention_.num_heads /= cp_size_;
-  attention_.num_kv_heads = std::max<int64_t>(1, attention_.num_kv_heads / cp_size_);
+  model::ModelConfig attention = part;
+  attention.num_heads /= cp;
+  attention.num_kv_heads = std::max<int64_t>(1, attention.num_kv_heads / cp);
+  return attention;
 }
 
 TokenShards::Rows TokenShards::rows_of(int64_t tokens, int64_t unit, int64_t tp, int64_t cp) {

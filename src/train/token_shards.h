@@ -19,6 +19,8 @@ class TokenShards {
   // part: the tensor-parallel rank's shape. unit: a shard's tokens are a multiple of it. kUsage where the heads cannot
   // be shared out.
   TokenShards(const parallel::Groups& groups, const model::ModelConfig& part, int64_t unit);
+  // The shape of the attention that each of `cp` ranks computes. kUsage where the heads cannot be shared out.
+  static model::ModelConfig attention_of(const model::ModelConfig& part, int64_t cp);
   void begin(const MicroBatch& batch);
 
   bool alone() const { return tp_ == nullptr && cp_ == nullptr; }

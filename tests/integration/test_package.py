@@ -11,6 +11,9 @@ import sys
 import pytest
 import yaml
 
+from machines import flags, require_sshd, ssh_nodes
+from test_run import Run
+
 ROOT = pathlib.Path(os.environ.get("TRITONFORGE_ROOT", pathlib.Path(__file__).resolve().parents[2]))
 BINARY = os.environ.get("TRITONFORGE_BINARY", str(ROOT / "build/tritonforge"))
 LAUNCHER = ROOT / "package/wheel/tritonforge/__main__.py"
@@ -66,6 +69,28 @@ def test_what_travels_is_found_and_nothing_of_torch_is_among_it():
     names = {pathlib.Path(line).name.split(".so")[0] for line in said.stdout.splitlines()}
     assert {"libsqlite3", "libfmt", "libspdlog", "libyaml-cpp", "libcrypto", "libseccomp"} <= names
     assert not [name for name in names if re.match(r"libtorch|libc10|libcu|libc$|libstdc|libgomp|libarrow", name)]
+
+
+def test_an_installed_package_brings_all_that_it_needs_to_other_hosts(tmp_path, monkeypatch):
+    require_sshd()
+    tree = tmp_path / "installed/tritonforge"
+    subprocess.run([ROOT / "package/tree", pathlib.Path(BINARY).parent, tree], check=True)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("TRITONFORGE_PYTHON", raising=False)
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    settings = ["stages=[sft]", "sft.steps=2", "placement.hosts=[node-1]", f"placement.ssh_config={tmp_path}/ssh_config"]
+    with ssh_nodes(tmp_path, 1) as (node,):
+        program = [sys.executable, str(tree)]
+        run = Run(tmp_path, "--launcher", "ssh", *flags(settings), program=program, root=tree)
+        run.wait_for(lambda: run.steps("sft"), "a step")
+        mapped = [pathlib.Path(f"/proc/{pid}/maps").read_text() for pid in node.pids()]
+        trainer = next(text for text in mapped if "libtorch_cpu.so" in text)
+        run.finish()
+    # Debian's libraries are those that travelled, not the ones that this machine happens to have.
+    (place,) = (tmp_path / "cache/tritonforge/nodes").iterdir()
+    assert {path.name for path in (place / "bin/lib").iterdir()} == {path.name for path in (tree / "bin/lib").iterdir()}
+    for library in ("libfmt", "libspdlog", "libyaml-cpp"):
+        assert f"{place}/bin/lib/{library}" in trainer and f"/usr/lib/x86_64-linux-gnu/{library}" not in trainer
 
 
 def test_versions_in_container_files_are_those_of_the_requirements():

@@ -37,17 +37,17 @@ evaluator: {{num_correct_trials: 1}}
 
 
 class Run:
-    def __init__(self, folder, *flags, output="run"):
+    def __init__(self, folder, *flags, output="run", program=(BINARY,), root=ROOT):
         folder.mkdir(exist_ok=True)
         recipe = folder / "small.yaml"
         recipe.write_text(RECIPE)
         self.output = folder / output
         self.process = subprocess.Popen(
-            [BINARY, "run", str(recipe), "--output", str(self.output), *flags],
-            cwd=ROOT,
+            [*program, "run", str(recipe), "--output", str(self.output), *flags],
+            cwd=root,
             text=True,
             # The key is of servers that were started by hand: a run's own have none.
-            env=dict(os.environ, TRITONFORGE_ROOT=str(ROOT), TRITONFORGE_API_KEY="another-server's"),
+            env=dict(os.environ, TRITONFORGE_ROOT=str(root), TRITONFORGE_API_KEY="another-server's"),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         )

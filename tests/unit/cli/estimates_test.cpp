@@ -105,6 +105,8 @@ TEST_F(PlannedRecipe, WhatDoesNotFitIsRefusedWithTheNearestThatDoes) {
   EXPECT_THAT(refusal("qwen3-8b-rl.yaml", {"engine.kv_cache_tokens=900000"}),
               AllOf(HasSubstr("engine-0"), HasSubstr("engine.kv_cache_tokens 451088 would fit")));
   EXPECT_EQ(refusal("qwen3-8b-rl.yaml", {"engine.kv_cache_tokens=451088"}), "no error");
+  // Three heads cannot be shared out to two ranks: the trainer would say so, later.
+  EXPECT_THAT(refusal("quickstart.yaml", {"placement.actor.cp=2"}), HasSubstr("parallel.cp 2: 3 heads"));
   EXPECT_EQ(refusal("qwen3-8b-rl.yaml", {"engine.kv_cache_tokens=880000", "placement.gpu=H200"}), "no error");
 }
 

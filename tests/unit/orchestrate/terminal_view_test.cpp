@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <deque>
 #include <numeric>
 
 #include "orchestrate/pace.h"
@@ -58,6 +59,38 @@ TEST(LiveLines, AWindowMadeNarrowerWrapsWhatWasPrinted) {
   EXPECT_EQ(rows_taken({std::string(80, 'x'), "", "\x1b[32m●\x1b[0m"}, 100), 3u);
   EXPECT_EQ(rows_taken({std::string(80, 'x'), "", "\x1b[32m●\x1b[0m"}, 40), 4u);
   EXPECT_EQ(rows_taken({std::string(81, 'x')}, 40), 3u);
+}
+
+// What a terminal shows of a text that addresses rows and overwrites them; no escape sequence but those of redrawn().
+std::vector<std::string> shown(const std::string& text, size_t rows) {
+  std::vector<std::string> screen(rows, "old");
+  size_t row = 0;
+  for (size_t at = 0; at < text.size(); ++at) {
+    if (text[at] == '\x1b') {
+      const size_t end = text.find_first_of("HK", at);
+      if (text[end] == 'K') screen[row].clear();
+      else row = end == at + 2 ? 0 : std::stoul(text.substr(at + 2)) - 1;
+      at = end;
+    } else if (text[at] == '\n') {
+      ++row;
+    } else {
+      screen.at(row) += text[at];
+    }
+  }
+  EXPECT_LT(row, rows) << "the screen would scroll";
+  return screen;
+}
+
+TEST(Redrawn, TheNewestLinesAndTheLivePartFillTheWindowAndNothingOldStays) {
+  const std::deque<std::string> above{"one", "two", "three"};
+  const std::vector<std::string> live{"table", "bar"};
+  using ::testing::ElementsAre;
+  EXPECT_THAT(shown(redrawn(above, live, {80, 7}), 7), ElementsAre("one", "two", "three", "table", "bar", "", ""));
+  EXPECT_THAT(shown(redrawn(above, live, {80, 5}), 5), ElementsAre("two", "three", "table", "bar", ""));
+  EXPECT_THAT(shown(redrawn(above, live, {80, 3}), 3), ElementsAre("table", "bar", ""));
+  EXPECT_THAT(shown(redrawn(above, {}, {80, 2}), 2), ElementsAre("three", ""));
+  // A line that wraps takes two rows: it does not fit above the others.
+  EXPECT_THAT(shown(redrawn({std::string(90, 'x'), "two"}, live, {80, 5}), 5), ElementsAre("two", "table", "bar", "", ""));
 }
 
 TEST(Pace, TheFirstUnitDoesNotCountAndTheUnitUnderWayDoes) {
