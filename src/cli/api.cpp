@@ -275,7 +275,7 @@ Json openapi_document(const std::string& role) {
       {"security", {Json::object(), {{"key", Json::array()}}}},
       {"paths", std::move(paths)},
       {"components",
-       {{"securitySchemes", {{"key", {{"type", "http"}, {"scheme", "bearer"}, {"description", "--api-key"}}}}},
+       {{"securitySchemes", {{"key", {{"type", "http"}, {"scheme", "bearer"}, {"description", "--api-key-file, or TRITONFORGE_API_KEY of the server's environment"}}}}},
         {"schemas", types.schemas()}}}};
   if (own["others"]) document["x-other-paths"] = own["others"].Scalar();
   return document;

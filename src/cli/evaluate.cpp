@@ -59,6 +59,7 @@ struct EvaluatorFlags {
   evaluate::PeerOptions peers;
   evaluate::EvaluatorOptions evaluator;
   net::ServerOptions http{.port = 18188};
+  net::PeerKey peer_key;
 
   template <typename V>
   void describe(V& v) {
@@ -66,6 +67,7 @@ struct EvaluatorFlags {
       "all: one server does everything; or each part on machines of its own, as many as there are: front takes "
       "requests, compile lowers kernels, perf replays and times");
     v.part(peers);
+    v.part(peer_key);
     v.part(evaluator);
     v.part(http);
   }
@@ -89,6 +91,8 @@ void serve_until_signal(SignalWaiter& signals, Server& server, double grace_s) {
 
 void serve_evaluator(EvaluatorFlags flags) {
   flags.validate();
+  flags.http.read_key();
+  flags.peers.peer_api_key = flags.peer_key.read();
   SignalWaiter signals;
   // Each evaluation holds a server thread while it runs or waits, so the queue is the evaluator's own.
   flags.http.worker_threads = flags.evaluator.workers + 2;

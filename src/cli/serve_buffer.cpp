@@ -14,23 +14,27 @@ namespace {
 struct BufferFlags {
   net::ServerOptions http{.port = 8889, .worker_threads = 16};
   rollout::ServiceOptions service;
+  net::PeerKey peer_key;
   std::string tokenizer;
   double grace_s = 30;
 
   template <typename V>
   void describe(V& v) {
     v.part(http);
+    v.part(peer_key);
     v.part(service);
     v("tokenizer", tokenizer, "folder with tokenizer.json, or a GGUF file; without it only chat servers can be asked");
     v("grace_s", grace_s, at_least(0), "seconds to wait at SIGTERM for the turns under way");
   }
 };
 
-int serve_buffer(const BufferFlags& flags) {
+int serve_buffer(BufferFlags flags) {
   log::start("buffer");
   SignalWaiter signals;
   rollout::ServiceOptions options = flags.service;
-  options.peers.api_key = flags.http.api_key;
+  flags.http.read_key();
+  options.peers.api_key = flags.peer_key.read();
+  if (options.peers.api_key.empty()) options.peers.api_key = flags.http.api_key;  // one key for a system
   if (const char* key = std::getenv("OPENAI_API_KEY")) options.peers.chat_api_key = key;  // never on a command line
   rollout::RolloutService service(
       options, flags.tokenizer.empty() ? rollout::no_chat_codec() : tokenizer::load_chat_codec(flags.tokenizer));
@@ -53,9 +57,6 @@ void add_serve_buffer_command(CLI::App& serve) {
   auto* command = serve.add_subcommand("buffer", "rollout generators and the durable buffer of their trajectories");
   auto flags = std::make_shared<BufferFlags>();
   add_flags(*command, *flags);
-  command->get_option("--api-key")
-      ->envname("TRITONFORGE_API_KEY")
-      ->description("bearer key of this server, also sent to router and evaluator");
   command->footer(
       "example: tritonforge serve buffer --db run/buffer.sqlite --router http://127.0.0.1:30000 "
       "--evaluator http://127.0.0.1:18188 --tokenizer models/tiny");

@@ -21,10 +21,11 @@ struct DashboardFlags {
   }
 };
 
-void serve_dashboard(const DashboardFlags& flags) {
+void serve_dashboard(DashboardFlags flags) {
   if (flags.run.empty() == flags.runs.empty())
     fail(ErrorKind::kUsage, "serve dashboard: name a run (--run) or a folder of runs (--runs)");
   log::start("dashboard");
+  flags.http.read_key();
   SignalWaiter signals;
   dashboard::RunList runs(flags.run.empty() ? flags.runs : flags.run, /*many=*/flags.run.empty());
   dashboard::DashboardServer server(runs, flags.http);

@@ -24,9 +24,10 @@ struct EngineFlags {
   }
 };
 
-void serve_engine(const EngineFlags& flags) {
+void serve_engine(EngineFlags flags) {
   SignalWaiter signals;
   log::start(fmt::format("engine:{}", flags.http.port));
+  flags.http.read_key();
   engine::EngineOptions options = flags.engine;
   if (const char* key = std::getenv(kWeightsKey)) options.weights_key = key;
   engine::Engine engine(options);

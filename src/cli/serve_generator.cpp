@@ -13,12 +13,14 @@ namespace {
 struct GeneratorFlags {
   net::ServerOptions http{.port = 8890, .worker_threads = 2};
   rollout::GeneratorOptions generator;
+  net::PeerKey peer_key;
   std::string tokenizer;
   double grace_s = 30;
 
   template <typename V>
   void describe(V& v) {
     v.part(http);
+    v.part(peer_key);
     v.part(generator);
     v("tokenizer", tokenizer, "folder with tokenizer.json, or a GGUF file; without it only chat servers can be asked");
     v("grace_s", grace_s, at_least(0), "seconds to wait at SIGTERM for the turns under way");
@@ -35,11 +37,13 @@ net::Metrics figures() {
                                     {"delivered_total", "trajectories that the buffer has taken"}});
 }
 
-int serve_generator(const GeneratorFlags& flags) {
+int serve_generator(GeneratorFlags flags) {
   log::start("generator");
   SignalWaiter signals;
   rollout::GeneratorOptions options = flags.generator;
-  options.peers.api_key = flags.http.api_key;
+  flags.http.read_key();
+  options.peers.api_key = flags.peer_key.read();
+  if (options.peers.api_key.empty()) options.peers.api_key = flags.http.api_key;  // one key for a system
   if (const char* key = std::getenv("OPENAI_API_KEY")) options.peers.chat_api_key = key;  // never on a command line
   rollout::GeneratorProcess generator(
       options, flags.tokenizer.empty() ? rollout::no_chat_codec() : tokenizer::load_chat_codec(flags.tokenizer));
@@ -82,9 +86,6 @@ void add_serve_generator_command(CLI::App& serve) {
   auto* command = serve.add_subcommand("generator", "generates trajectories for a buffer, on this or another machine");
   auto flags = std::make_shared<GeneratorFlags>();
   add_flags(*command, *flags);
-  command->get_option("--api-key")
-      ->envname("TRITONFORGE_API_KEY")
-      ->description("bearer key of this server, also sent to buffer, router and evaluator");
   command->footer(
       "example: tritonforge serve generator --buffer http://127.0.0.1:8889 --router http://127.0.0.1:30000 "
       "--evaluator http://127.0.0.1:18188 --tokenizer models/tiny");

@@ -12,16 +12,20 @@ namespace {
 struct RouterFlags {
   router::RouterOptions router;
   net::ServerOptions http{.port = 30000};
+  net::PeerKey engines;
 
   template <typename V>
   void describe(V& v) {
     v.part(http);
     v.part(router);
+    v.part(engines);
   }
 };
 
-void serve_router(const RouterFlags& flags) {
+void serve_router(RouterFlags flags) {
   log::start("router");
+  flags.http.read_key();
+  flags.router.worker_api_key = flags.engines.read();
   SignalWaiter signals;
   router::Router router(flags.router);
   router::RouterServer server(router, flags.http);

@@ -17,6 +17,7 @@ struct TrainerFlags {
   std::vector<std::string> overrides;
   net::ServerOptions http{.port = 29400, .worker_threads = 1};
   train::ServiceOptions service;
+  net::PeerKey buffer;
 
   template <typename V>
   void describe(V& v) {
@@ -24,15 +25,18 @@ struct TrainerFlags {
     v("overrides", overrides, spelled("set"), "path=value over the file, as in --set lr=1e-6");
     v.part(http);
     v.part(service);
+    v.part(buffer);
   }
 };
 
-void serve_trainer(const TrainerFlags& flags) {
+void serve_trainer(TrainerFlags flags) {
   log::start("trainer");
   SignalWaiter signals;
   YAML::Node yaml = load_yaml_file(flags.config);
   for (const std::string& assignment : flags.overrides) apply_override(yaml, assignment);
+  flags.http.read_key();
   train::ServiceOptions options = flags.service;
+  options.buffer_api_key = flags.buffer.read();
   options.config = load_config<train::TrainConfig>(yaml, flags.config);
   log::info("config:\n{}", dump_config(options.config));
   if (options.config.device == "cpu") train::keep_freed_memory();

@@ -57,6 +57,8 @@ Json to_json(const LeaseRequest& request) {
                {"samples", request.samples},
                {"timeout_s", request.timeout_s}};
   if (!request.group_ids.empty()) json["group_ids"] = request.group_ids;
+  if (!request.of.empty()) json["of"] = request.of;
+  if (!request.at_least.empty()) json["at_least"] = request.at_least;
   if (request.order != LeaseOrder::kAge) json["order"] = name_of(request.order);
   if (request.replay.groups > 0) {
     json["replay"] = {{"groups", request.replay.groups},
@@ -69,7 +71,7 @@ Json to_json(const LeaseRequest& request) {
 
 LeaseRequest lease_request_from_json(const Json& body) {
   const std::string where = "POST /v2/groups/lease";
-  check_keys(body, {"count", "lease_id", "group_ids", "samples", "timeout_s", "order", "replay"}, where);
+  check_keys(body, {"count", "lease_id", "group_ids", "of", "at_least", "samples", "timeout_s", "order", "replay"}, where);
   LeaseRequest request;
   request.lease_id = require<std::string>(body, "lease_id", where);
   request.group_ids = optional_field(body, "group_ids", std::vector<std::string>{}, where);
@@ -79,6 +81,10 @@ LeaseRequest lease_request_from_json(const Json& body) {
     fail(ErrorKind::kUsage, "{}: 'count' is {}, but {} group_ids are named", where, request.count,
          request.group_ids.size());
   }
+  request.of = optional_field(body, "of", request.of, where);
+  request.at_least = optional_field(body, "at_least", request.at_least, where);
+  if (!request.group_ids.empty() && !(request.of.empty() && request.at_least.empty()))
+    fail(ErrorKind::kUsage, "{}: 'of' and 'at_least' are for any groups, and 'group_ids' names them all", where);
   request.samples = optional_field(body, "samples", request.samples, where);
   if (request.samples < 0) fail(ErrorKind::kUsage, "{}: 'samples' is {}", where, request.samples);
   request.timeout_s = std::max(0.0, optional_field(body, "timeout_s", request.timeout_s, where));

@@ -36,6 +36,8 @@ struct LeaseRequest {
   std::string lease_id;
   int64_t count = 1;
   std::vector<std::string> group_ids;   // exactly these, in this order; empty: any `count`
+  std::string of;                       // any `count` of the groups whose ids begin with it
+  std::vector<std::string> at_least;    // of any `count`: those of these that no other lease has, waited for
   int64_t samples = 1;                  // trajectories of each group that come along as transcripts, at most
   double timeout_s = 60;                // how long the buffer waits for the groups to be complete
   LeaseOrder order = LeaseOrder::kAge;  // of any `count`

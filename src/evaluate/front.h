@@ -22,7 +22,6 @@ struct PeerOptions {
     v("compile_servers", compile_servers, commas(),
       "roles front and perf: URLs of servers of role compile; a perf server without any compiles by itself");
     v("perf_servers", perf_servers, commas(), "role front: URLs of servers of role perf (or all)");
-    v("peer_api_key", peer_api_key, "key that is sent to those");
     v("peer_health_interval_s", peer_health_interval_s, above(0), "seconds between looks at their health");
   }
 };

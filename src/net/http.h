@@ -26,6 +26,7 @@
 #include "base/histogram.h"
 #include "base/json.h"
 #include "base/options.h"
+#include "net/key.h"
 
 namespace tritonforge::net {
 
@@ -90,6 +91,7 @@ struct ServerOptions {
   std::string host = "127.0.0.1";
   int port = 0;         // 0: any free port
   std::string api_key;  // required (bearer) for any host but loopback; empty on loopback: open
+  fs::path api_key_file;
   int io_threads = 1;
   int worker_threads = 4;
   size_t max_queue = 1024;  // requests waiting for a worker
@@ -102,8 +104,10 @@ struct ServerOptions {
   void describe(V& v) {
     v("port", port, in(0, 65535), "port to listen on; 0 = any free one");
     v("host", host, "address to listen on; any but loopback needs a key");
-    v("api_key", api_key, "bearer key that clients must send");
+    v("api_key_file", api_key_file,
+      "file with the bearer key that clients must send; else TRITONFORGE_API_KEY of the environment");
   }
+  void read_key() { api_key = key_from(api_key_file, kKeyVariable); }  // net/key.h
 };
 
 class HttpServer {

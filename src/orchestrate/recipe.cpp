@@ -215,6 +215,9 @@ void RecipeConfig::validate() const {
                       rollout.buffer.retention.steps));
     check(rl.replay.groups == 0 || rl.train.loss.tis_cap > 0, "rl.train.loss.tis_cap",
           "must be above 0 with rl.replay: replayed tokens are weighed by how likely they still are");
+    rl.schedule();  // throws
+    check(rl.over_sampling == 0 || rl.refills == 0, "rl.over_sampling",
+          "and rl.refills are two ways to have more groups than a step needs: one of them must be 0");
     check(rl.validation.every == 0 || !rl.validation.problems.empty(), "rl.validation.problems", "is missing");
   }
   if (has_stage("bench")) {

@@ -10,6 +10,7 @@
 #include "engine/options.h"
 #include "evaluate/options.h"
 #include "orchestrate/algorithms.h"
+#include "orchestrate/group_schedule.h"
 #include "orchestrate/placement.h"
 #include "orchestrate/supervisor.h"
 #include "orchestrate/trackers.h"
@@ -104,6 +105,7 @@ struct ReplaySection {
 
 struct RlSection {
   int64_t steps = 20, prompts_per_step = 8, samples_per_prompt = 8, max_staleness = 0, refills = 0, transcripts = 8;
+  double over_sampling = 0;
   std::string algorithm = "custom";
   std::string problems;
   std::vector<int64_t> levels;
@@ -118,6 +120,9 @@ struct RlSection {
     v("samples_per_prompt", samples_per_prompt, at_least(2), "trajectories in a group, compared with one another");
     v("max_staleness", max_staleness, at_least(0),
       "steps that generation may run ahead of training, and weight versions that a token may be old");
+    v("over_sampling", over_sampling, at_least(0),
+      "groups under way as a multiple of prompts_per_step, above 1: a step takes those that are complete first, and one "
+      "that is late waits for a later step; 0 = off");
     v("algorithm", algorithm, one_of(algorithm_names()),
       "a paper's algorithm by name: its options, where the recipe does not set them (orchestrate/algorithms.h)");
     v("refills", refills, in(0, 64),
@@ -131,6 +136,7 @@ struct RlSection {
     v("validation", validation, "measurement during RL; models/rl is then the best model, not the last");
     v("train", train, in_recipe(), "the trainer's job of this stage");
   }
+  GroupSchedule schedule() const { return {steps, prompts_per_step, max_staleness, over_sampling}; }
 };
 
 struct BenchSection {

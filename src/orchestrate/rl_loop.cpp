@@ -1,6 +1,7 @@
 // submit -> lease -> step -> install. The trainer fetches the tokens of a lease from the buffer itself, and commits it
 // once a checkpoint holds its step. With max_staleness k, the groups of step s + k are submitted before step s is
-// trained; k = 0 is synchronous: every token of a step comes from the weights of the step before. Whatever dies, the
+// trained; k = 0 is synchronous: every token of a step comes from the weights of the step before. With over-sampling a
+// step takes the groups that are complete first (orchestrate/group_schedule.h). Whatever dies, the
 // loop goes on from what the trainer has (docs/architecture.md, "One recovery").
 #include <algorithm>
 #include <numeric>
@@ -9,6 +10,7 @@
 #include "base/rng.h"
 #include "net/retry.h"
 #include "orchestrate/dynamic_sampling.h"
+#include "orchestrate/group_schedule.h"
 #include "orchestrate/idle_watch.h"
 #include "orchestrate/inputs.h"
 #include "orchestrate/learning_watch.h"
@@ -18,7 +20,7 @@
 namespace tritonforge::orchestrate {
 namespace {
 
-// A seeded shuffle of all problems, walked through epoch after epoch: step s (from 1) takes the next of them.
+// A seeded shuffle of all problems, walked through epoch after epoch: the i-th group of the run has the i-th of them.
 class ProblemWalk {
  public:
   explicit ProblemWalk(const RecipeConfig& config)
@@ -26,14 +28,10 @@ class ProblemWalk {
         seed_(Rng::derive(static_cast<uint64_t>(config.seed), "rl problems")),
         order_(problems_.size()) {}
 
-  std::vector<const Problem*> of_step(int64_t step, int64_t count) {
-    std::vector<const Problem*> picked;
+  const Problem& at(int64_t i) {
     const auto n = static_cast<int64_t>(problems_.size());
-    for (int64_t i = (step - 1) * count; i < step * count; ++i) {
-      if (i / n != epoch_) shuffle(i / n);
-      picked.push_back(&problems_[order_[static_cast<size_t>(i % n)]]);
-    }
-    return picked;
+    if (i / n != epoch_) shuffle(i / n);
+    return problems_[order_[static_cast<size_t>(i % n)]];
   }
   const std::string& source_of(const std::string& id) const {
     const auto found = std::ranges::find(problems_, id, &Problem::id);
@@ -61,7 +59,8 @@ class ProblemWalk {
 
 constexpr char kStepLease[] = "rl-step-";  // with the step's number: the lease of its groups
 
-std::string group_name(int64_t step, size_t index) { return fmt::format("rl-{}-{}", step, index); }
+constexpr char kGroup[] = "rl-";           // with its step's number and its own
+std::string group_name(int64_t step, size_t index) { return fmt::format("{}{}-{}", kGroup, step, index); }
 
 GroupSpec group_of_step(const RecipeConfig& config, const Problem& problem, int64_t step, size_t index) {
   const auto seed = static_cast<uint64_t>(config.seed);
@@ -75,30 +74,42 @@ GroupSpec group_of_step(const RecipeConfig& config, const Problem& problem, int6
   return group;
 }
 
-std::vector<GroupSpec> groups_of_step(const RecipeConfig& config, ProblemWalk& problems, int64_t step) {
+// The groups of a range of the run's (orchestrate/group_schedule.h).
+std::vector<GroupSpec> groups_of(const RecipeConfig& config, ProblemWalk& problems, GroupRange range) {
   std::vector<GroupSpec> groups;
-  for (const Problem* problem : problems.of_step(step, config.rl.prompts_per_step))
-    groups.push_back(group_of_step(config, *problem, step, groups.size()));
+  const int64_t per_step = config.rl.prompts_per_step;
+  for (int64_t i = range.begin; i < range.end; ++i)
+    groups.push_back(
+        group_of_step(config, problems.at(i), i / per_step + 1, static_cast<size_t>(i % per_step)));
   return groups;
 }
 
-LeaseRequest lease_of_step(const RlSection& rl, int64_t step) {
+std::vector<std::string> names_of(const RlSection& rl, GroupRange range) {
+  std::vector<std::string> names;
+  for (int64_t i = range.begin; i < range.end; ++i)
+    names.push_back(group_name(i / rl.prompts_per_step + 1, static_cast<size_t>(i % rl.prompts_per_step)));
+  return names;
+}
+
+// Waits for the groups of a step, and for those that replace what teaches nothing. With over-sampling: for those that
+// are due, and so many that are complete.
+Lease lease_step(const RunContext& run, const ProblemWalk& problems, const GroupSchedule& schedule, int64_t step) {
+  const RlSection& rl = run.config.rl;
   LeaseRequest request;
   request.lease_id = fmt::format("{}{}", kStepLease, step);
   request.count = rl.prompts_per_step;
   request.samples = rl.transcripts;
   request.replay = {rl.replay.groups, rl.replay.steps, rl.replay.order, kStepLease};
-  for (int64_t i = 0; i < rl.prompts_per_step; ++i)
-    request.group_ids.push_back(group_name(step, static_cast<size_t>(i)));
-  return request;
-}
-
-// Waits for the groups of a step, and for those that replace what teaches nothing.
-Lease lease_step(const RunContext& run, const ProblemWalk& problems, int64_t step) {
+  if (schedule.over_samples()) {
+    request.of = kGroup;
+    request.at_least = names_of(rl, schedule.due(step));
+    return run.buffer.lease(request);
+  }
+  request.group_ids = names_of(rl, {(step - 1) * rl.prompts_per_step, step * rl.prompts_per_step});
   const BufferCalls calls{.submit = [&](const std::vector<GroupSpec>& groups) { run.buffer.submit(groups); },
                           .lease = [&](const LeaseRequest& request) { return run.buffer.lease(request); },
                           .release = [&](const std::string& lease_id) { run.buffer.release(lease_id); }};
-  return lease_informative(calls, lease_of_step(run.config.rl, step), run.config.rl.refills, [&](size_t index) {
+  return lease_informative(calls, request, rl.refills, [&](size_t index) {
     return group_of_step(run.config, *problems.another(step, index), step, index);
   });
 }
@@ -138,7 +149,8 @@ class RlStepper {
       : run_(run),
         problems_(run.config),
         validation_(run),
-        idle_(urls_of(run.engines), run.config.evaluates() ? run.evaluator.url() : "") {}
+        idle_(urls_of(run.engines), run.config.evaluates() ? run.evaluator.url() : ""),
+        schedule_(run.config.rl.schedule()) {}
 
   // After the record, so that what a later start finds unfinished is of the weights of the last recorded step.
   void validate(int64_t step) { validation_.after_step(step); }
@@ -149,10 +161,11 @@ class RlStepper {
     run_.record.set_progress("rl", step - 1, rl.steps);
     const auto start = Clock::now();
     // Submit what may be generated by now, and wait for this step's groups. The buffer knows those of an earlier start.
-    if (next_submitted_ == 0) next_submitted_ = step;
-    for (; next_submitted_ <= std::min(step + rl.max_staleness, rl.steps); ++next_submitted_)
-      run_.buffer.submit(groups_of_step(run_.config, problems_, next_submitted_));
-    const Lease lease = lease_step(run_, problems_, step);
+    const GroupRange under_way = schedule_.unfinished(step);
+    submitted_ = std::max(submitted_, under_way.begin);
+    run_.buffer.submit(groups_of(run_.config, problems_, {submitted_, under_way.end}));
+    submitted_ = under_way.end;
+    const Lease lease = lease_step(run_, problems_, schedule_, step);
     run_.buffer.require_results({lease}, fmt::format("rl step {}", step));
     const double collect_s = seconds_since(start);
 
@@ -194,7 +207,8 @@ class RlStepper {
   Validation validation_;
   LearningWatch watch_;
   IdleWatch idle_;
-  int64_t next_submitted_ = 0;
+  const GroupSchedule schedule_;
+  int64_t submitted_ = 0;  // groups of the run, from its first
 };
 
 }  // namespace

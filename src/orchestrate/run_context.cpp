@@ -15,8 +15,10 @@ int port_of(const std::string& url) { return std::stoi(url.substr(url.rfind(':')
 
 constexpr double kTurnGrace = 5;  // seconds that a stop gives the turns under way
 
-// OpenMP threads that spin while they wait would take the cores from the other roles.
-const std::map<std::string, std::string> kComputeEnvironment = {{"OMP_WAIT_POLICY", "PASSIVE"}, {"KMP_BLOCKTIME", "0"}};
+// OpenMP threads that spin while they wait would take the cores from the other roles. Keys in the environment are of
+// servers that somebody starts by hand: among a run's own roles nobody would say them.
+const std::map<std::string, std::string> kRoleEnvironment = {
+    {"OMP_WAIT_POLICY", "PASSIVE"}, {"KMP_BLOCKTIME", "0"}, {net::kKeyVariable, ""}, {net::kPeerKeyVariable, ""}};
 
 int first_free_port(int64_t wanted) {
   for (int64_t port = wanted; port < wanted + 20; ++port) {
@@ -95,7 +97,7 @@ std::vector<RoleSpec> RunContext::service_specs(const fs::path& model) {
     spec.url = url;
     spec.argv = {self, "serve", kind, "--port", std::to_string(port_of(url))};
     spec.argv.insert(spec.argv.end(), flags.begin(), flags.end());
-    spec.env = kComputeEnvironment;
+    spec.env = kRoleEnvironment;
     return spec;
   };
   std::vector<RoleSpec> specs;
@@ -128,8 +130,7 @@ std::vector<RoleSpec> RunContext::service_specs(const fs::path& model) {
   specs.push_back(role("buffer", "buffer", buffer.url(), to_flags(options)));
   specs.back().argv.insert(specs.back().argv.end(), {"--grace", fmt::format("{}", kTurnGrace)});
   if (!config.model.is_chat()) specs.back().argv.insert(specs.back().argv.end(), {"--tokenizer", model.string()});
-  specs.back().env["TRITONFORGE_API_KEY"] = "";  // of a buffer that is served by hand: nobody here would say it
-  specs.back().stops_first = true;               // a turn under way needs engine and evaluator to its end
+  specs.back().stops_first = true;  // a turn under way needs engine and evaluator to its end
   specs.back().grace_s = kTurnGrace + 5;
   for (size_t i = 0; i < processes; ++i) {
     generator.name = fmt::format("generator-{}", i);
@@ -138,7 +139,6 @@ std::vector<RoleSpec> RunContext::service_specs(const fs::path& model) {
     RoleSpec& spec = specs.back();
     spec.argv.insert(spec.argv.end(), {"--grace", fmt::format("{}", kTurnGrace)});
     if (!config.model.is_chat()) spec.argv.insert(spec.argv.end(), {"--tokenizer", model.string()});
-    spec.env["TRITONFORGE_API_KEY"] = "";
     spec.stops_first = true;  // as the buffer, which takes what they hand over meanwhile
     spec.grace_s = kTurnGrace + 5;
   }
@@ -212,7 +212,7 @@ void RunContext::start_trainer(const std::string& stage, const train::TrainConfi
   RoleSpec spec;
   spec.name = "trainer";
   spec.url = trainer.url();
-  spec.env = kComputeEnvironment;
+  spec.env = kRoleEnvironment;
   spec.env["TRITONFORGE_SHARED"] = shared.string();
   spec.publishes = !weights_key_.empty();
   if (spec.publishes) spec.env[kWeightsKey] = weights_key_;

@@ -137,7 +137,7 @@ class Store : public TurnKeeper {
   };
   // These run within a transaction of commits_.
   Grant grant(const LeaseRequest& request);
-  std::vector<std::string> any_groups(const LeaseRequest& request);
+  Grant any_groups(const LeaseRequest& request);
   std::string not_there(const LeaseRequest& request);  // of the groups that it names; "": all are complete
   std::vector<std::string> replayable(const LeaseRequest& request);
   void commit(const std::string& lease_id, int64_t step);

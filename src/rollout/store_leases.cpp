@@ -1,5 +1,6 @@
 // The part of the store that hands groups out, takes their commits, and forgets what was trained on.
 #include <algorithm>
+#include <set>
 
 #include "base/clock.h"
 #include "rollout/store.h"
@@ -77,18 +78,12 @@ Store::Grant Store::grant(const LeaseRequest& request) {
   }
   Grant granted;
   if (request.group_ids.empty()) {
-    granted.group_ids = any_groups(request);
-    const size_t there = granted.group_ids.size();
-    if (static_cast<int64_t>(there) < request.count) {
-      Statement running = database_.prepare("SELECT count(*) FROM groups WHERE state = 'running' AND legacy = 0");
-      running.step();
-      return {{}, {}, fmt::format("{} of {} groups complete, {} running", there, request.count, running.integer(0))};
-    }
+    granted = any_groups(request);
   } else {
     granted.missing = not_there(request);
-    if (!granted.missing.empty()) return granted;
     granted.group_ids = request.group_ids;
   }
+  if (!granted.missing.empty()) return {{}, {}, granted.missing};
   granted.replayed = replayable(request);
   database_
       .prepare("INSERT OR REPLACE INTO leases(id, state, created, group_ids, replayed) VALUES(?, 'leased', ?, ?, ?)")
@@ -108,13 +103,39 @@ Store::Grant Store::grant(const LeaseRequest& request) {
   return granted;
 }
 
-std::vector<std::string> Store::any_groups(const LeaseRequest& request) {
-  std::vector<std::string> ids;
+Store::Grant Store::any_groups(const LeaseRequest& request) {
+  Grant any;
+  std::vector<std::string> running;
+  for (const std::string& id : request.at_least) {
+    Statement row = database_.prepare("SELECT state FROM groups WHERE id = ?");
+    row.bind(1, id);
+    if (!row.step()) fail(ErrorKind::kNotFound, "lease {}: there is no group {}", request.lease_id, id);
+    if (row.text(0) == "running") running.push_back(id);
+    if (row.text(0) == "complete") any.group_ids.push_back(id);
+  }
+  if (static_cast<int64_t>(any.group_ids.size() + running.size()) > request.count) {
+    fail(ErrorKind::kUsage, "lease {}: {} groups of 'at_least' are without a lease, 'count' is {}", request.lease_id,
+         any.group_ids.size() + running.size(), request.count);
+  }
+  if (!running.empty()) {
+    any.missing = fmt::format("{} of those that must be there run (first: {})", running.size(), running[0]);
+    return any;
+  }
+  const std::set<std::string> taken(any.group_ids.begin(), any.group_ids.end());
   Statement rows = database_.prepare(fmt::format(
-      "SELECT id FROM groups WHERE state = 'complete' AND legacy = 0 ORDER BY {} LIMIT ?", ordering(request.order)));
-  rows.bind(1, request.count);
-  while (rows.step()) ids.push_back(rows.text(0));
-  return ids;
+      "SELECT id FROM groups WHERE state = 'complete' AND legacy = 0 AND substr(id, 1, length(?1)) = ?1 ORDER BY {} "
+      "LIMIT ?2",
+      ordering(request.order)));
+  rows.bind(1, request.of).bind(2, request.count + static_cast<int64_t>(taken.size()));
+  while (static_cast<int64_t>(any.group_ids.size()) < request.count && rows.step())
+    if (!taken.contains(rows.text(0))) any.group_ids.push_back(rows.text(0));
+  const size_t there = any.group_ids.size();
+  if (static_cast<int64_t>(there) < request.count) {
+    Statement others = database_.prepare("SELECT count(*) FROM groups WHERE state = 'running' AND legacy = 0");
+    others.step();
+    any.missing = fmt::format("{} of {} groups complete, {} running", there, request.count, others.integer(0));
+  }
+  return any;
 }
 
 std::string Store::not_there(const LeaseRequest& request) {

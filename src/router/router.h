@@ -25,7 +25,6 @@ struct RouterOptions {
   template <typename V>
   void describe(V& v) {
     v("workers", workers, spelled("worker"), "URL of an engine; repeat for more (also POST /add_worker?url=)");
-    v("worker_api_key", worker_api_key, "key that is sent to the engines");
     v("policy", policy, one_of(policy_names()), "which engine takes a request");
     v("health_interval_s", health_interval_s, above(0), "seconds between health checks");
     v("health_timeout_s", health_timeout_s, above(0), "seconds until a health check counts as failed");

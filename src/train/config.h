@@ -177,7 +177,6 @@ struct ServiceOptions {
     v("share_device", share_device,
       "hold the device's lock while a step computes, so that an evaluator can measure alone");
     v("buffer", buffer, "URL of the rollout buffer to which trained leases are committed until a step names it");
-    v("buffer_api_key", buffer_api_key, "sent to the rollout buffer");
     v("weights_host", weights_host,
       "address at which published weights are served to engines of other hosts, with the key of "
       "TRITONFORGE_WEIGHTS_KEY; empty: nowhere");

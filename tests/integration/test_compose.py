@@ -24,13 +24,13 @@ class Service:
 
     def __init__(self, name, machine, state):
         self.name, self.machine = name, machine
-        values = {"TRITONFORGE_API_KEY": KEY, "MODEL": "models/tiny-base"}
+        values = {"MODEL": "models/tiny-base"}
         words = [re.sub(r"\$\{(\w+)[^}]*\}", lambda m: values[m[1]], word) for word in SERVICES[name]["command"]]
         words = [word.replace("/work/", f"{state}/") for word in words]
         self.port = words[words.index("--port") + 1]
         self.log = machine.folder / "log"
         with self.log.open("w") as log:
-            given = [f"TRITONFORGE_API_KEY={KEY}", f"TRITONFORGE_ROOT={ROOT}"]
+            given = [f"TRITONFORGE_API_KEY={KEY}", f"TRITONFORGE_PEER_API_KEY={KEY}", f"TRITONFORGE_ROOT={ROOT}"]
             self.process = subprocess.Popen(
                 machine.command("env", *given, BINARY, *words), cwd=state, stdout=log, stderr=log
             )

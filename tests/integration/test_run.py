@@ -14,6 +14,7 @@ import pytest
 
 import buffer_file
 import engine_process
+from machines import flags
 
 ROOT = pathlib.Path(os.environ.get("TRITONFORGE_ROOT", pathlib.Path(__file__).resolve().parents[2]))
 BINARY = os.environ.get("TRITONFORGE_BINARY", str(ROOT / "build/tritonforge"))
@@ -207,6 +208,27 @@ def test_replayed_groups_are_trained_on_again_and_a_kill_changes_nothing(undistu
     os.kill(again.pid_of("trainer"), signal.SIGKILL)
     again.finish()
     assert again.weights("rl") == once.weights("rl")
+
+
+def test_over_sampling_trains_on_each_group_once_and_on_none_too_late(tmp_path):
+    run = Run(tmp_path / "a", *flags(["stages=[sft, rl]", "rl.over_sampling=2", "rl.max_staleness=2"]))
+    for step, role in enumerate(("buffer", "trainer", "engine-0"), start=1):
+        run.wait_for_rl_step(step)
+        os.kill(run.pid_of(role), signal.SIGKILL)
+    run.finish()
+    assert [step["step"] for step in run.steps("rl")] == list(range(1, STEPS + 1))
+    assert all(step["stale_sequences"] == 0 for step in run.steps("rl"))
+    assert sorted(run.query("SELECT lease_id, step FROM commits")) == [(f"rl-step-{s}", s) for s in range(1, STEPS + 1)]
+    taken = {}
+    for lease, groups in run.query("SELECT id, group_ids FROM leases WHERE id LIKE 'rl-step-%'"):
+        step = int(lease.removeprefix("rl-step-"))
+        assert len(json.loads(groups)) == 2
+        for group in json.loads(groups):
+            assert group not in taken, f"{group} was trained on in steps {taken[group]} and {step}"
+            taken[group] = step
+    assert set(taken) == {f"rl-{step}-{index}" for step in range(1, STEPS + 1) for index in range(2)}
+    for group, step in taken.items():  # one step ahead, one late, which together are max_staleness
+        assert abs(step - int(group.split("-")[1])) <= 1, (group, step)
 
 
 def test_a_trainer_killed_at_the_end_of_sft_exports_the_last_step(undisturbed, tmp_path):

@@ -80,21 +80,21 @@ def terminal(tmp_path):
     made.close()
 
 
-def kill_an_engine(folder):
-    """One that serves the run in `folder`; its supervisor says so in a log line and starts it again."""
+def kill_the_buffer(folder):
+    """Of the run in `folder`; its supervisor says so in a log line and starts it again."""
     for entry in pathlib.Path("/proc").iterdir():
         try:
             words = (entry / "cmdline").read_text().split("\0") if entry.name.isdigit() else []
         except OSError:
             continue  # it has ended
-        if words[1:3] == ["serve", "engine"] and any(str(folder) in word for word in words):
+        if words[1:3] == ["serve", "buffer"] and any(str(folder) in word for word in words):
             return os.kill(int(entry.name), signal.SIGKILL)
-    raise AssertionError("no engine")
+    raise AssertionError("no buffer")
 
 
 def test_the_table_stays_whatever_becomes_of_the_window(terminal, tmp_path):
     terminal.wait(lambda lines: bars(lines) and tables(lines), "no table")
-    kill_an_engine(tmp_path / "run")
+    kill_the_buffer(tmp_path / "run")
     terminal.wait(lambda lines: ENDED in "".join(lines) and shows(lines, table=True), "nobody says that it was killed")
     for width, height, table in ((110, 30, True), (60, 12, None), (40, 5, False), (140, 40, True)):
         terminal.resize(width, height)

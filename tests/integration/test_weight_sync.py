@@ -302,11 +302,11 @@ class Remote(Engine):
         self.start()
 
     def start(self):
-        flags = ["--model", str(self.model), "--host", self.machine.address, "--port", "30001", "--api-key", self.key]
+        flags = ["--model", str(self.model), "--host", self.machine.address, "--port", "30001"]
         self.log = open(self.machine.folder / "engine.txt", "a")  # noqa: SIM115  # the process writes to it
         self.process = subprocess.Popen(
             self.machine.command(BINARY, "serve", "engine", *flags, "--kv-cache-tokens", "4096", "--threads", "1"),
-            env=os.environ | {"TRITONFORGE_WEIGHTS_KEY": self.weights_key},
+            env=os.environ | {"TRITONFORGE_WEIGHTS_KEY": self.weights_key, "TRITONFORGE_API_KEY": self.key},
             stdout=self.log,
             stderr=self.log,
         )

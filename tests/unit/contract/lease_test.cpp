@@ -71,9 +71,12 @@ TEST(LeaseRequest, ReadsWhatIsWrittenAndNamesWhatIsWrong) {
   whole.lease_id = "l";
   whole.order = LeaseOrder::kPassRate;
   whole.replay = {.groups = 2, .leases = 3, .order = LeaseOrder::kNewest, .of = "rl-"};
+  whole.of = "rl-";
+  whole.at_least = {"rl-1-0"};
   EXPECT_EQ(to_json(lease_request_from_json(to_json(whole))), to_json(whole));
   for (const Json& wrong :
        {Json{{"order", "oldest"}}, Json{{"replay", {{"groups", -1}}}}, Json{{"replay", {{"groups", 1}, {"leases", 0}}}},
+        Json{{"group_ids", {"a"}}, {"of", "rl-"}}, Json{{"group_ids", {"a"}}, {"at_least", {"a"}}},
         Json{{"replay", {{"leases", 1}}}}, Json{{"replay", {{"groups", 1}, {"form", "rl-"}}}}}) {
     Json body = wrong;
     body["lease_id"] = "l";

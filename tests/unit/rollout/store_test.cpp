@@ -275,6 +275,31 @@ TEST(StoreTest, ALeaseTakesTheGroupsThatItsOrderPutsFirst) {
   }
 }
 
+TEST(StoreTest, ALeaseTakesWhatIsCompleteFirstButWaitsForWhatMustBeInIt) {
+  TemporaryFolder folder("tf-store");
+  Store store(folder.path() / "b.sqlite");
+  store.add_groups({group_spec("rl-1-0")});  // it runs
+  write_groups(store, {{"other", 0.4}, {"rl-1-1", 0.1}, {"rl-2-0", 0.1}, {"rl-2-1", 0.1}});
+  const auto lease = [&](const std::string& id, const std::vector<std::string>& at_least) {
+    LeaseRequest request;
+    request.lease_id = id;
+    request.count = 2;
+    request.of = "rl-";
+    request.at_least = at_least;
+    return ids_of(store.lease(request), false);
+  };
+  EXPECT_THAT(lease("one", {}), ElementsAre("rl-1-1", "rl-2-0"));
+  EXPECT_THAT(lease("two", {"rl-1-0", "rl-1-1"}), ElementsAre(HasSubstr("1 of those that must be there run")));
+  EXPECT_THAT(lease("two", {"rl-1-1"}), ElementsAre(HasSubstr("1 of 2 groups complete")));  // that is with another lease
+  store.write_trajectory(trajectory("rl-1-0", 0, 0.1), 0);
+  store.write_trajectory(trajectory("rl-1-0", 1, 0.2), 1);
+  write_groups(store, {{"rl-3-0", 0.1}});
+  EXPECT_THAT(lease("two", {"rl-3-0", "rl-1-1"}), ElementsAre("rl-3-0", "rl-1-0"));
+  EXPECT_THAT(lease("two", {}), ElementsAre("rl-3-0", "rl-1-0"));  // as it was granted
+  EXPECT_THROW(lease("three", {"rl-9-9"}), Error);
+  EXPECT_THROW(lease("three", {"rl-2-1", "other", "rl-1-0", "x"}), Error);
+}
+
 TEST(StoreTest, ALeaseReplaysGroupsOfTheLastOnesThoseReplayedLeastFirst) {
   TemporaryFolder folder("tf-store");
   const fs::path path = folder.path() / "b.sqlite";

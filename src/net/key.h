@@ -1,0 +1,28 @@
+#pragma once
+// Bearer keys come from files or from the environment, never from a command line: everybody on a machine can read those.
+#include <string>
+
+#include "base/filesystem.h"
+
+namespace tritonforge::net {
+
+// Where a server's own key is if no file is named, and where the one is that it sends to other servers.
+inline constexpr char kKeyVariable[] = "TRITONFORGE_API_KEY", kPeerKeyVariable[] = "TRITONFORGE_PEER_API_KEY";
+
+// The text of `file` without the white space around it, else the variable's; empty where neither is given. Throws
+// kNotFound where there is no such file, kUsage where it holds no key.
+std::string key_from(const fs::path& file, const char* variable);
+
+// Flags of a server that calls other servers.
+struct PeerKey {
+  fs::path peer_api_key_file;
+
+  template <typename V>
+  void describe(V& v) {
+    v("peer_api_key_file", peer_api_key_file,
+      "file with the bearer key that is sent to other servers; else TRITONFORGE_PEER_API_KEY of the environment");
+  }
+  std::string read() const { return key_from(peer_api_key_file, kPeerKeyVariable); }
+};
+
+}  // namespace tritonforge::net
