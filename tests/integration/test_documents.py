@@ -2,6 +2,7 @@
 they name is there, links lead somewhere, and what is made from the code is what the code makes."""
 
 import importlib.util
+import itertools
 import json
 import os
 import pathlib
@@ -282,7 +283,8 @@ def test_a_paragraph_with_a_wide_line_is_filled_whole():
     lines = laid_out(wide).splitlines()
     assert [line[:2] for line in lines] == ["- ", "  ", "  ", "- ", "  "] and lines[3:] == ["- fits", "  as it is"]
     assert " ".join(lines[:3]).split() == ["-", *words]
-    assert all(len(line) <= 120 < len(line) + 1 + len(after.split()[0]) for line, after in zip(lines, lines[1:3]))
+    for line, after in itertools.pairwise(lines[:3]):
+        assert len(line) <= 120 < len(line) + 1 + len(after.split()[0])
 
 
 @pytest.mark.parametrize("token", ["-", "+", "12.", "#", "| a", "> b", "%"])
