@@ -90,7 +90,7 @@ REAL_MODEL = pathlib.Path(
 def real_model():
     """Path of the real 0.5B model's GGUF file, and transformers' model of it in fp32; skips where it is absent."""
     if not REAL_MODEL.exists():
-        pytest.skip(f"{REAL_MODEL} is not there (../shared/tools/fetch-qwen2.5-coder gets it)")
+        pytest.skip(f"{REAL_MODEL} is not there (TRITONFORGE_TEST_MODEL names another place)")
     # What from_pretrained(gguf_file=) does, without the accelerate package that it asks for.
     from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 

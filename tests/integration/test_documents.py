@@ -1,6 +1,8 @@
 """The documents hold: every command in them runs (or tests/documents.txt says what runs it, or why nothing does), what
 they name is there, links lead somewhere, and what is made from the code is what the code makes."""
 
+import importlib.util
+import itertools
 import json
 import os
 import pathlib
@@ -262,6 +264,48 @@ def test_a_patch_applies(patch, tmp_path):
     assert ran.returncode == 0, ran.stderr
     changed = re.findall(r"^--- a/(\S+)", patch, re.M)
     assert all((tmp_path / name).read_text() != (ROOT / name).read_text() for name in changed)
+
+
+# ---- Layout (tools/markdown.py) ----
+
+
+def markdown():
+    """By its path: packages that tests install have a module of that name."""
+    spec = importlib.util.spec_from_file_location("lay_out_markdown", ROOT / "tools/markdown.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_paragraph_with_a_wide_line_is_filled_whole():
+    laid_out, words = markdown().lay_out, [f"word{i}" for i in range(40)]
+    wide = "- " + " ".join(words[:25]) + "\n  " + " ".join(words[25:]) + "\n- fits\n  as it is\n"
+    lines = laid_out(wide).splitlines()
+    assert [line[:2] for line in lines] == ["- ", "  ", "  ", "- ", "  "] and lines[3:] == ["- fits", "  as it is"]
+    assert " ".join(lines[:3]).split() == ["-", *words]
+    for line, after in itertools.pairwise(lines[:3]):
+        assert len(line) <= 120 < len(line) + 1 + len(after.split()[0])
+
+
+@pytest.mark.parametrize("token", ["-", "+", "12.", "#", "| a", "> b", "%"])
+def test_no_filled_line_begins_with_what_would_be_a_block(token):
+    for room in range(100, 122):
+        text = f"{'x' * room} 5 {token} {'y ' * 80}"
+        assert all(re.match(r"[abxy5]", line) for line in markdown().lay_out(text).splitlines())
+
+
+def test_tables_code_and_code_in_sentences_stay_as_they_are():
+    block = f"| {'a ' * 80}|\n\n    {'b ' * 80}\n\n```\n{'c ' * 80}\n```\n\n# {'d ' * 80}\n"
+    assert markdown().lay_out(block, everything=True) == block
+    for room in range(90, 122):
+        assert "`one two three`" in markdown().lay_out(f"{'x' * room} `one two three` {'y ' * 40}")
+
+
+@pytest.mark.parametrize("path", paths())
+def test_laying_out_loses_no_word_and_a_second_time_changes_nothing(path):
+    text, module = path.read_text(), markdown()
+    once = module.lay_out(text, everything=True)
+    assert once.split() == text.split() and module.lay_out(once, everything=True) == once
 
 
 # ---- What is made from the code ----
