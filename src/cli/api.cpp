@@ -265,18 +265,21 @@ Json openapi_document(const std::string& role) {
   Json paths = Json::object();
   add_paths(paths, common["paths"], types);
   add_paths(paths, own["paths"], types);
-  Json document = {
-      {"openapi", "3.1.0"},
-      {"info",
-       {{"title", "tritonforge serve " + role},
-        {"version", build_info().version},
-        {"description", own["says"].Scalar()}}},
-      {"servers", {{{"url", "http://127.0.0.1:" + own["port"].Scalar()}}}},
-      {"security", {Json::object(), {{"key", Json::array()}}}},
-      {"paths", std::move(paths)},
-      {"components",
-       {{"securitySchemes", {{"key", {{"type", "http"}, {"scheme", "bearer"}, {"description", "--api-key-file, or TRITONFORGE_API_KEY of the server's environment"}}}}},
-        {"schemas", types.schemas()}}}};
+  Json document = {{"openapi", "3.1.0"},
+                   {"info",
+                    {{"title", "tritonforge serve " + role},
+                     {"version", build_info().version},
+                     {"description", own["says"].Scalar()}}},
+                   {"servers", {{{"url", "http://127.0.0.1:" + own["port"].Scalar()}}}},
+                   {"security", {Json::object(), {{"key", Json::array()}}}},
+                   {"paths", std::move(paths)},
+                   {"components",
+                    {{"securitySchemes",
+                      {{"key",
+                        {{"type", "http"},
+                         {"scheme", "bearer"},
+                         {"description", "--api-key-file, or TRITONFORGE_API_KEY of the server's environment"}}}}},
+                     {"schemas", types.schemas()}}}};
   if (own["others"]) document["x-other-paths"] = own["others"].Scalar();
   return document;
 }

@@ -71,7 +71,8 @@ Json to_json(const LeaseRequest& request) {
 
 LeaseRequest lease_request_from_json(const Json& body) {
   const std::string where = "POST /v2/groups/lease";
-  check_keys(body, {"count", "lease_id", "group_ids", "of", "at_least", "samples", "timeout_s", "order", "replay"}, where);
+  check_keys(body, {"count", "lease_id", "group_ids", "of", "at_least", "samples", "timeout_s", "order", "replay"},
+             where);
   LeaseRequest request;
   request.lease_id = require<std::string>(body, "lease_id", where);
   request.group_ids = optional_field(body, "group_ids", std::vector<std::string>{}, where);

@@ -1,5 +1,6 @@
 #pragma once
-// Bearer keys come from files or from the environment, never from a command line: everybody on a machine can read those.
+// Bearer keys come from files or from the environment, never from a command line: everybody on a machine can read
+// those.
 #include <string>
 
 #include "base/filesystem.h"

@@ -138,7 +138,8 @@ HttpServer::HttpServer(ServerOptions options) {
   const auto address = address_of(options.host);
   if (options.api_key.empty() && !is_loopback(options.host)) {
     fail(ErrorKind::kUsage,
-         "listening on {} needs an API key (--api-key-file, or TRITONFORGE_API_KEY): only loopback addresses are served without one",
+         "listening on {} needs an API key (--api-key-file, or TRITONFORGE_API_KEY): only loopback addresses are "
+         "served without one",
          options.host);
   }
   impl_ = std::make_unique<Impl>(std::move(options));

@@ -17,15 +17,14 @@ GroupSchedule::GroupSchedule(int64_t steps, int64_t per_step, int64_t max_stalen
   late_ = max_staleness - steps_ahead;
   if (late_ < 1) {
     fail(ErrorKind::kUsage,
-         "rl.over_sampling {}: groups are begun {} steps ahead and may be late by one at least, so rl.max_staleness must "
+         "rl.over_sampling {}: groups are begun {} steps ahead and may be late by one at least, so rl.max_staleness "
+         "must "
          "be {} or more, not {}",
          over_sampling, steps_ahead, steps_ahead + 1, max_staleness);
   }
 }
 
-int64_t GroupSchedule::submitted(int64_t step) const {
-  return std::min(step * per_step_ + ahead_, steps_ * per_step_);
-}
+int64_t GroupSchedule::submitted(int64_t step) const { return std::min(step * per_step_ + ahead_, steps_ * per_step_); }
 
 GroupRange GroupSchedule::unfinished(int64_t step) const {
   return {std::max<int64_t>(0, step - 1 - late_) * per_step_, submitted(step)};

@@ -66,8 +66,8 @@ RemoteLauncher::RemoteLauncher(Layout layout, std::vector<fs::path> shared)
   for (const std::string& host : this->layout().hosts) plain_host(host);
 }
 
-// bin/ with the binary and its own libraries, those of Debian's that an installed package has in bin/lib among them, and
-// worker/ beside it.
+// bin/ with the binary and its own libraries, those of Debian's that an installed package has in bin/lib among them,
+// and worker/ beside it.
 RemoteLauncher::Bundle RemoteLauncher::bundle_of_this() {
   const fs::path binary = own_executable(), folder = binary.parent_path();
   std::vector<fs::path> files{binary.filename()};
@@ -77,7 +77,8 @@ RemoteLauncher::Bundle RemoteLauncher::bundle_of_this() {
        }))
     files.emplace_back(name);
   if (fs::is_directory(folder / "lib"))
-    for (const std::string& name : names_in(folder / "lib", [](const fs::path& entry) { return fs::is_regular_file(entry); }))
+    for (const std::string& name :
+         names_in(folder / "lib", [](const fs::path& entry) { return fs::is_regular_file(entry); }))
       files.push_back(fs::path("lib") / name);
   Bundle bundle{.key = {}, .tar = {"tar", "-chf", "-", "--transform=s,^,bin/,;s,^bin/worker,worker,", "-C", folder}};
   std::string content;

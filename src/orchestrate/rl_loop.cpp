@@ -59,7 +59,7 @@ class ProblemWalk {
 
 constexpr char kStepLease[] = "rl-step-";  // with the step's number: the lease of its groups
 
-constexpr char kGroup[] = "rl-";           // with its step's number and its own
+constexpr char kGroup[] = "rl-";  // with its step's number and its own
 std::string group_name(int64_t step, size_t index) { return fmt::format("{}{}-{}", kGroup, step, index); }
 
 GroupSpec group_of_step(const RecipeConfig& config, const Problem& problem, int64_t step, size_t index) {
@@ -79,8 +79,7 @@ std::vector<GroupSpec> groups_of(const RecipeConfig& config, ProblemWalk& proble
   std::vector<GroupSpec> groups;
   const int64_t per_step = config.rl.prompts_per_step;
   for (int64_t i = range.begin; i < range.end; ++i)
-    groups.push_back(
-        group_of_step(config, problems.at(i), i / per_step + 1, static_cast<size_t>(i % per_step)));
+    groups.push_back(group_of_step(config, problems.at(i), i / per_step + 1, static_cast<size_t>(i % per_step)));
   return groups;
 }
 

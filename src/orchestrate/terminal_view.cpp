@@ -142,7 +142,8 @@ void TerminalView::draw(const std::string& above, std::vector<std::string> live)
   std::string text;
   if (const WindowSize size = terminal_size(); std::exchange(size_, size) != size) {
     // What others wrote before scrolls out.
-    if (!std::exchange(screen_is_ours_, true)) text = fmt::format("\x1b[{}H{}", size.rows, std::string(size.rows, '\n'));
+    if (!std::exchange(screen_is_ours_, true))
+      text = fmt::format("\x1b[{}H{}", size.rows, std::string(size.rows, '\n'));
     text += redrawn(above_, live, size);
   } else {
     // The return: a Ctrl-C typed shows as ^C and moves the cursor.

@@ -57,7 +57,7 @@ def services(tmp_path):
     machines, made = [], {}
     hosts = []
     try:
-        for number, name in enumerate(SERVICES, 1):
+        for number in range(1, len(SERVICES) + 1):
             machines.append(Machine(number, tmp_path))
         names = "".join(f"{machine.address} {name}\n" for machine, name in zip(machines, SERVICES, strict=True))
         for machine in machines:  # `ip netns exec` puts these in the place of /etc/hosts
@@ -90,7 +90,9 @@ def test_the_services_find_each_other_and_make_a_trajectory(services):
         "sampling_params": {"max_tokens": 64, "temperature": 1.0},
     }
     for name in ("engine", "router", "evaluator", "buffer"):
-        path = {"engine": "/generate", "router": "/generate", "evaluator": "/evaluate", "buffer": "/start_rollout"}[name]
+        path = {"engine": "/generate", "router": "/generate", "evaluator": "/evaluate", "buffer": "/start_rollout"}[
+            name
+        ]
         assert made[name].ask(path, rollout, key="another")[0] == 401, name
     status, reply = made["buffer"].ask("/start_rollout", rollout)
     assert status == 200, reply

@@ -78,7 +78,12 @@ def test_an_installed_package_brings_all_that_it_needs_to_other_hosts(tmp_path, 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("TRITONFORGE_PYTHON", raising=False)
     monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
-    settings = ["stages=[sft]", "sft.steps=2", "placement.hosts=[node-1]", f"placement.ssh_config={tmp_path}/ssh_config"]
+    settings = [
+        "stages=[sft]",
+        "sft.steps=2",
+        "placement.hosts=[node-1]",
+        f"placement.ssh_config={tmp_path}/ssh_config",
+    ]
     with ssh_nodes(tmp_path, 1) as (node,):
         program = [sys.executable, str(tree)]
         run = Run(tmp_path, "--launcher", "ssh", *flags(settings), program=program, root=tree)

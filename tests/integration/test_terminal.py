@@ -107,8 +107,8 @@ def test_the_table_stays_whatever_becomes_of_the_window(terminal, tmp_path):
     assert terminal.said.read_text().strip() == "0"
     assert not bars(terminal.screen()), "the bar is left behind"
     assert len(tables(terminal.screen())) == 1, "the table is the end"
-    # Nothing that scrolled by is lost, and nothing of it stands on the screen twice, whatever was redrawn below it. What
-    # a smaller window pushed out is in its history already when the screen is drawn anew.
+    # Nothing that scrolled by is lost, and nothing of it stands on the screen twice, whatever was redrawn below it. In
+    # the history it may: a smaller window pushed it out before the screen was drawn anew.
     steps = [f"rl {step:4}" for step in range(1, 9)]
     whole, screen = terminal.history(), terminal.screen()
     assert set(steps) == {line[:7] for line in whole if STEP.match(line) and line.startswith("rl")}, whole

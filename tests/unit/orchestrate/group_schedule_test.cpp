@@ -72,8 +72,9 @@ TEST(GroupSchedule, AnyOrderOfCompletionTrainsEachGroupOnceAndInTime) {
         for (int64_t n = 0; n < kEach; ++n) taken_in[pool[static_cast<size_t>(n)]] = step;
         // What a run that goes on with this step would submit is all that is left.
         const GroupRange left = schedule.unfinished(step);
-        EXPECT_TRUE(std::ranges::all_of(
-            pool, [&](size_t i) { return static_cast<int64_t>(i) >= left.begin && static_cast<int64_t>(i) < left.end; }));
+        EXPECT_TRUE(std::ranges::all_of(pool, [&](size_t i) {
+          return static_cast<int64_t>(i) >= left.begin && static_cast<int64_t>(i) < left.end;
+        }));
       }
       for (size_t i = 0; i < taken_in.size(); ++i) {
         ASSERT_GT(taken_in[i], 0);

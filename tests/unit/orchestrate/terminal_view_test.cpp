@@ -90,7 +90,8 @@ TEST(Redrawn, TheNewestLinesAndTheLivePartFillTheWindowAndNothingOldStays) {
   EXPECT_THAT(shown(redrawn(above, live, {80, 3}), 3), ElementsAre("table", "bar", ""));
   EXPECT_THAT(shown(redrawn(above, {}, {80, 2}), 2), ElementsAre("three", ""));
   // A line that wraps takes two rows: it does not fit above the others.
-  EXPECT_THAT(shown(redrawn({std::string(90, 'x'), "two"}, live, {80, 5}), 5), ElementsAre("two", "table", "bar", "", ""));
+  EXPECT_THAT(shown(redrawn({std::string(90, 'x'), "two"}, live, {80, 5}), 5),
+              ElementsAre("two", "table", "bar", "", ""));
 }
 
 TEST(Pace, TheFirstUnitDoesNotCountAndTheUnitUnderWayDoes) {

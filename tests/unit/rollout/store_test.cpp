@@ -290,7 +290,8 @@ TEST(StoreTest, ALeaseTakesWhatIsCompleteFirstButWaitsForWhatMustBeInIt) {
   };
   EXPECT_THAT(lease("one", {}), ElementsAre("rl-1-1", "rl-2-0"));
   EXPECT_THAT(lease("two", {"rl-1-0", "rl-1-1"}), ElementsAre(HasSubstr("1 of those that must be there run")));
-  EXPECT_THAT(lease("two", {"rl-1-1"}), ElementsAre(HasSubstr("1 of 2 groups complete")));  // that is with another lease
+  EXPECT_THAT(lease("two", {"rl-1-1"}),
+              ElementsAre(HasSubstr("1 of 2 groups complete")));  // that is with another lease
   store.write_trajectory(trajectory("rl-1-0", 0, 0.1), 0);
   store.write_trajectory(trajectory("rl-1-0", 1, 0.2), 1);
   write_groups(store, {{"rl-3-0", 0.1}});
