@@ -201,7 +201,7 @@ function diagramView(status) {
                                   'div', {class : 'role absent'},
                                   element(
                                       'div', {class : 'role-head'}, element('b', {}, name),
-                                      element('span', {class : 'state'}, 'not started'))) ];
+                                      element('span', {class : 'state'}, running ? 'not started' : 'ended'))) ];
     return element('div', {class : 'place', 'data-place' : name}, cards);
   });
   const others = roles.filter((role) => !placed.has(role));
