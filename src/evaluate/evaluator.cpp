@@ -22,6 +22,7 @@
 
 namespace tritonforge::evaluate {
 namespace {
+constexpr std::string_view kLive = "mode live";  // as a Refused names it
 
 // One RL step has about this many problems under evaluation at once.
 constexpr size_t kKeptReferences = 8;
@@ -90,6 +91,7 @@ constexpr int kAttempts = 3;
 // A process has no way to be killed by SIGKILL of its own but by taking too much; whoever does is seen to again.
 bool was_struck(const std::string& ending) { return ending.find("was killed by signal 9") != std::string::npos; }
 
+        refusals(zygote.missing()),
 }  // namespace
 
 struct Evaluator::Impl {
@@ -100,6 +102,7 @@ struct Evaluator::Impl {
                 .gpu = no_gpu.empty(),
                 .once = options.once,
                 .records = options.mode == EvaluationMode::kPlan}),
+    if (options.mode == EvaluationMode::kLive) refusals.check(kLive);
         lowering(zygote, std::move(elsewhere)),
         verdicts(options.verdict_cache),
         references(zygote, options.reference_cache, kKeptReferences),
@@ -118,6 +121,7 @@ struct Evaluator::Impl {
       for (const auto& [layer, state] : others.layers.items()) {
         if (!state.get<std::string>().starts_with("enforced")) test.layers[layer] = state;
       }
+  const Refusals refusals;
     }
     require_strict(options.sandbox, test);
     const double patience = std::min(kProbeSeconds, options_for(EvaluationMode::kPlan, options).candidate_timeout_s);
@@ -358,6 +362,11 @@ void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdic
   }
   std::optional<NotAPlan> why;
   try {
+  if (const Refused* refused = refusals.find(kLive); gpu && refused) {
+    why->reason += "; what is no plan would be run in mode live: " + refused->text();
+    return end_unrecorded(*why, verdict);
+  }
+  // What the candidate's own process says of itself is a claim from here on, and none of its times is taken.
     on_devices(client, verdict,
                [&](Device& device, Verdict& attempt) { why = as_plan(request, device, client, attempt); });
   } catch (const DeviceFault& lost) {  // whatever the device: it is the plan's doing
@@ -366,7 +375,6 @@ void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdic
   }
   if (!why) return;
   if (!language_of(request.backend).runs_in_the_candidates_process()) return end_unrecorded(*why, verdict);
-  // What the candidate's own process says of itself is a claim from here on, and none of its times is taken.
   const bool gpu = options.on_gpu(mode);
   verdict.mode = gpu ? EvaluationMode::kLive : EvaluationMode::kInterpret;
   verdict.notes["mode_reason"] = why->reason;
@@ -411,8 +419,12 @@ std::string Evaluator::Impl::why_not_on_a_gpu() const {
 EvaluationMode Evaluator::Impl::mode_of(const EvaluationRequest& request) const {
   const EvaluationMode mode = request.mode.value_or(options.mode);
   const std::string no_gpu = why_not_on_a_gpu();
-  if (mode == EvaluationMode::kLive && !no_gpu.empty())
-    fail(ErrorKind::kUsage, "evaluator: mode 'live' was asked for: {}", no_gpu);
+  if (mode != EvaluationMode::kLive) return mode;
+  std::vector<std::string> reasons;
+  if (!no_gpu.empty()) reasons.push_back(no_gpu);
+  if (const Refused* refused = refusals.find(kLive)) reasons.push_back(refused->text());
+  if (!reasons.empty())
+    fail(ErrorKind::kUsage, "evaluator: mode 'live' was asked for: {}", fmt::join(reasons, "; "));
   return mode;
 }
 
@@ -426,7 +438,10 @@ Verdict Evaluator::evaluate(const EvaluationRequest& request, const Client& clie
   const auto start = Clock::now();
   const EvaluationMode mode = impl.mode_of(request);
   const bool live = impl.options.on_gpu(mode);
-  usable_language(request.backend, mode);
+  usable_language(request.backend, mode, impl.refusals);
+  if (request.backend == Backend::kTriton) {
+    for (const Target target : request.targets) impl.refusals.check(fmt::format("target {}", name_of(target)));
+  }
   TF_CHECK(request.num_correct_trials >= 1, "{} correctness trials", request.num_correct_trials);
   const std::string key = checksum(fmt::format("{}\x1f{}\x1f{}\x1f{}\x1f{}\x1f{}\x1f{}\x1f{}", name_of(request.backend),
                                                name_of(mode), fmt::join(names_of(request.targets), ","),
@@ -490,6 +505,10 @@ ProblemCheck Evaluator::check(const std::string& problem_source, const Client& c
   const Verdict verdict = evaluate(request, client);
   ProblemCheck found{
       .admission = impl_->admissions.get(checksum(problem_source)), .notes = verdict.notes, .wall_s = verdict.wall_s};
+Refusals Evaluator::refusals() const {
+  return impl_->why_not_on_a_gpu().empty() ? impl_->refusals : impl_->refusals.without(kLive);
+}
+
   // That it launches no kernel is a candidate's fault only.
   found.admitted = !verdict.trials.empty() && verdict.fault == Fault::kNone;
   if (found.admitted) return found;
@@ -502,6 +521,7 @@ ProblemCheck Evaluator::check(const std::string& problem_source, const Client& c
 void Evaluator::reset_device(size_t id) { impl_->devices->reset(id); }
 
 Json Evaluator::health() const {
+          {"refused", refusals().json()},
   Impl& impl = *impl_;
   Json sandbox = impl.test.layers, devices = impl.devices->status();
   const std::lock_guard lock(impl.mutex);

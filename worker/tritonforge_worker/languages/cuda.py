@@ -75,13 +75,19 @@ def install():
     sys.modules[extension.__name__] = torch.utils.cpp_extension = extension
 
 
-def toolkit():
-    """NVRTC, and where CUDA's headers are: of the wheels that torch came with."""
-    import nvidia
+def libraries():
+    """NVRTC's, of the wheels that torch came with."""
+    try:
+        import nvidia
+    except ImportError:
+        return []
+    return [path for folder in nvidia.__path__ for path in glob.glob(os.path.join(folder, "cu*/lib/libnvrtc.so.*"))]
 
-    for folder in nvidia.__path__:
-        for path in glob.glob(os.path.join(folder, "cu*", "lib", "libnvrtc.so.*")):
-            return ctypes.CDLL(path), os.path.join(os.path.dirname(os.path.dirname(path)), "include")
+
+def toolkit():
+    """NVRTC, and where CUDA's headers are."""
+    for path in libraries():
+        return ctypes.CDLL(path), os.path.join(os.path.dirname(os.path.dirname(path)), "include")
     raise CompileError("the wheel nvidia-cuda-nvrtc is not installed")
 
 
