@@ -43,12 +43,12 @@ class Language {
   virtual std::string source(const std::string& text) const { return text; }
   // The source is the candidate's own, and its compiler reads whatever it says.
   virtual bool compiles_sources() const { return true; }
+  // A number that a launch gives becomes what the parameter is; else it has to be that.
+  virtual bool converts_numbers() const { return false; }
 };
 
 const Language& language_of(Backend backend);
 
-// Throws kUnsupported in one line: its compiler is missing.
-const Language& compiled_language(Backend backend, const Refusals& refusals);
 // What requests are refused for want of a compiler on this machine, as its Python parent found it.
 struct Refused {
   std::string what;       // of a request: "backend hip", "target gfx942", "mode live"
@@ -71,6 +71,8 @@ class Refusals {
   std::vector<Refused> all_;
 };
 
+// Throws kUnsupported in one line: its compiler is missing.
+const Language& compiled_language(Backend backend, const Refusals& refusals);
 // The same where nothing but a plan is possible in this language and `mode` is another.
 const Language& usable_language(Backend backend, EvaluationMode mode, const Refusals& refusals);
 

@@ -12,6 +12,7 @@ class OpenCl : public Language {
     return {std::string(kThisCpu)};
   }
   Runs runs(std::string_view device) const override { return device == kThisCpu ? Runs::kNatively : Runs::kNowhere; }
+  bool converts_numbers() const override { return true; }
   std::string_view runs_on() const override { return "the CPU (--device cpu)"; }
 };
 

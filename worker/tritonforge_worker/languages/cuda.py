@@ -43,6 +43,7 @@ FLAGS_OF_TORCH = (
     "-D__CUDA_NO_HALF2_OPERATORS__",
 )
 USED = re.compile(r"Used (\d+) registers(?:.*?(\d+) bytes smem)?")
+PARAMETER = re.compile(r"\.param\s+(?:\.align\s+\d+\s+)?\.([a-z])(\d+)\s[^,\[]*(?:\[(\d+)\])?")
 SPILLED = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 
 
@@ -136,6 +137,17 @@ def used(log, entry):
     return int(found[1]), sum(map(int, spilled.groups())) if spilled else 0, int(found[2] or 0)
 
 
+def parameters(ptx, entry):
+    """[[kind, bytes]] of a kernel's, in order: "real", "integer", or "value" where PTX does not tell (eight bytes may be
+    a pointer, others a struct or a half)."""
+    listed = re.search(rf"\.entry {re.escape(entry)}\s*\((.*?)\)", ptx, re.S)
+    found = PARAMETER.findall(listed[1]) if listed else []
+    return [
+        ["real" if kind == "f" else "integer" if int(bits) < 64 and not many else "value", int(bits) // 8 * int(many or 1)]
+        for kind, bits, many in found
+    ]
+
+
 def compile(text, target, options, folder):
     block, shared, flags = sources.options_of(options)
     nvrtc, headers = toolkit()
@@ -161,6 +173,7 @@ def compile(text, target, options, folder):
         "scratch": 0,
         "block": block,
         "own_parameters": 0,
+        "parameters": parameters(program.bytes("PTX").decode(errors="replace"), entry),
         "resources": f"{registers} registers, {spilled} bytes spilled, {static + shared} bytes of shared memory",
     }
     return described, program.bytes("CUBIN")

@@ -93,7 +93,8 @@ def compile(text, target, options, folder):
         f"{lds} bytes of LDS",
     }
     with open(paths["kernel.hsaco"], "rb") as file:
-        return described, file.read()
+        binary = file.read()
+    return {**described, "parameters": code_object.parameters(binary, entry)}, binary
 
 
 def without_remarks(text):
