@@ -71,7 +71,7 @@ Conversation PlanRunner::load_candidate(const Json& how, std::span<const std::by
   Json request = how;
   request["op"] = "load";
   request["source"] = context_.request.candidate;
-  request["seed"] = context_.init_seed >> 1;
+  request["seed"] = context_.init_seed;
   request["state"] = Json::array();
   request["targets"] = targets_;
   request["language"] = context_.language.name();
