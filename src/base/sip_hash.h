@@ -1,6 +1,6 @@
 #pragma once
-// SipHash-2-4 (Aumasson, Bernstein 2012), a keyed pseudo-random function: who lacks the key can neither foretell a value
-// from others nor find the key. Rng::derive is a bijection of its seed, and no secret.
+// SipHash-2-4 (Aumasson, Bernstein 2012), a keyed pseudo-random function: who lacks the key can neither foretell a
+// value from others nor find the key. Rng::derive is a bijection of its seed, and no secret.
 #include <array>
 #include <cstdint>
 #include <string_view>

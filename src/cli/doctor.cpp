@@ -112,8 +112,9 @@ std::vector<Finding> findings(const Json& report) {
   if (gpu && !report["gpu_kernels"].get<bool>())
     add(false, "libtritonforge_cuda.so does not open: models run with torch's kernels alone", "make gpu");
   for (const Json& refused : report["refused"]) {
-    add(false, fmt::format("candidates: {} is refused: {}", refused["what"].get<std::string>(),
-                           refused["why"].get<std::string>()),
+    add(false,
+        fmt::format("candidates: {} is refused: {}", refused["what"].get<std::string>(),
+                    refused["why"].get<std::string>()),
         refused["mend"]);
   }
   if (const auto why = report.value("parquet", ""); !why.empty())

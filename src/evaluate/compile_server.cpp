@@ -34,9 +34,9 @@ struct CompileServer::Impl {
     check_keys(body, {"language", "text", "target", "options", "binary"}, where);
     const auto backend = from_name<Backend>(require<std::string>(body, "language", where), "language");
     const auto target = require<std::string>(body, "target", where);
-    const Lowered lowered = lowering.lower(compiled_language(backend, refusals), require<std::string>(body, "text", where),
-                                           target, require<Json>(body, "options", where), http.deadline,
-                                           optional_field<bool>(body, "binary", false, where));
+    const Lowered lowered = lowering.lower(
+        compiled_language(backend, refusals), require<std::string>(body, "text", where), target,
+        require<Json>(body, "options", where), http.deadline, optional_field<bool>(body, "binary", false, where));
     metrics.add(fmt::format("lowerings_total{{ok=\"{}\"}}", lowered.ok));
     const Json told = {{"ok", lowered.ok}, {"error", lowered.error}, {"shape", lowered.shape}};
     net::Response reply{.body = told.dump(-1, ' ', true), .content_type = "application/octet-stream"};

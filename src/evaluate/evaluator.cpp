@@ -23,7 +23,7 @@ namespace {
 // One RL step has about this many problems under evaluation at once.
 constexpr size_t kKeptReferences = 8;
 constexpr std::string_view kLive = "mode live";  // as a Refused names it
-constexpr double kProbeSeconds = 30;  // a context of its own may be made first
+constexpr double kProbeSeconds = 30;             // a context of its own may be made first
 
 EvaluatorOptions validated(EvaluatorOptions options) {
   check_options(options);
@@ -414,8 +414,7 @@ EvaluationMode Evaluator::Impl::mode_of(const EvaluationRequest& request) const 
   std::vector<std::string> reasons;
   if (!no_gpu.empty()) reasons.push_back(no_gpu);
   if (const Refused* refused = refusals.find(kLive)) reasons.push_back(refused->text());
-  if (!reasons.empty())
-    fail(ErrorKind::kUsage, "evaluator: mode 'live' was asked for: {}", fmt::join(reasons, "; "));
+  if (!reasons.empty()) fail(ErrorKind::kUsage, "evaluator: mode 'live' was asked for: {}", fmt::join(reasons, "; "));
   return mode;
 }
 

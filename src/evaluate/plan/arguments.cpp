@@ -10,7 +10,10 @@ using Form = PlanBinding::Form;
 std::string text_of(const std::string& kind, size_t bytes) {
   if (kind == "global") return "a pointer";
   if (kind == "local") return "memory of a block";
-  return fmt::format("{} of {} bytes", kind == "real" ? "a real number" : kind == "integer" ? "an integer" : "a value",
+  return fmt::format("{} of {} bytes",
+                     kind == "real"      ? "a real number"
+                     : kind == "integer" ? "an integer"
+                                         : "a value",
                      bytes);
 }
 

@@ -5,7 +5,8 @@
 namespace tritonforge::evaluate {
 namespace {
 
-const Json kTensor = {{"t", 0}}, kNone = {{"null", true}}, kSeven = {{"i", 7}}, kZero = {{"i", 0}}, kHalf = {{"r", "0.5"}};
+const Json kTensor = {{"t", 0}}, kNone = {{"null", true}}, kSeven = {{"i", 7}}, kZero = {{"i", 0}},
+           kHalf = {{"r", "0.5"}};
 
 std::string wrong(const Json& given, const Json& parameters, bool converts = false) {
   const Plan plan = parse_plan(
@@ -36,7 +37,8 @@ TEST(Arguments, ThatArePointersAndThoseThatAreNotAreToldApart) {
   EXPECT_EQ(wrong(list(kSeven), one("global", 8)), "kernel add: argument 0 is an integer, its parameter a pointer");
   EXPECT_EQ(wrong(list(kTensor), one("integer", 4)),
             "kernel add: argument 0 is a tensor, its parameter an integer of 4 bytes");
-  EXPECT_EQ(wrong(list(kTensor), one("value", 4)), "kernel add: argument 0 is a tensor, its parameter a value of 4 bytes");
+  EXPECT_EQ(wrong(list(kTensor), one("value", 4)),
+            "kernel add: argument 0 is a tensor, its parameter a value of 4 bytes");
   EXPECT_EQ(wrong(list(kNone), one("global", 8)), "");
   for (const Json& either : {kTensor, kNone, kSeven, kHalf}) EXPECT_EQ(wrong(list(either), one("value", 8)), "");
 }
@@ -54,7 +56,8 @@ TEST(Arguments, OfAnotherKindOfNumberAreWrongWhereTheirBitsAreHandedOver) {
 }
 
 TEST(Arguments, AStructIsNothingThatALaunchCanGive) {
-  EXPECT_EQ(wrong(list(kSeven), one("value", 12)), "kernel add: argument 0 is an integer, its parameter a value of 12 bytes");
+  EXPECT_EQ(wrong(list(kSeven), one("value", 12)),
+            "kernel add: argument 0 is an integer, its parameter a value of 12 bytes");
 }
 
 TEST(Arguments, WhatACompilerDoesNotTellIsNoParameter) {

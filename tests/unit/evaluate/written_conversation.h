@@ -105,9 +105,7 @@ class WrittenChildren : public Children {
   size_t spawned_ = 0;
 };
 
-inline std::string nonce_of(uint64_t secret) {
-  return fmt::format("{:016x}", sip_hash({secret, 0}, "nonce"));
-}
+inline std::string nonce_of(uint64_t secret) { return fmt::format("{:016x}", sip_hash({secret, 0}, "nonce")); }
 
 // One input, one output as the reference has them.
 inline const std::string kWrittenTensors =

@@ -138,14 +138,14 @@ def used(log, entry):
 
 
 def parameters(ptx, entry):
-    """[[kind, bytes]] of a kernel's, in order: "real", "integer", or "value" where PTX does not tell (eight bytes may be
-    a pointer, others a struct or a half)."""
+    """[[kind, bytes]] of a kernel's, in order: "real", "integer", or "value" where PTX does not tell (eight bytes may
+    be a pointer, others a struct or a half)."""
     listed = re.search(rf"\.entry {re.escape(entry)}\s*\((.*?)\)", ptx, re.S)
-    found = PARAMETER.findall(listed[1]) if listed else []
-    return [
-        ["real" if kind == "f" else "integer" if int(bits) < 64 and not many else "value", int(bits) // 8 * int(many or 1)]
-        for kind, bits, many in found
-    ]
+    found = []
+    for kind, bits, many in PARAMETER.findall(listed[1]) if listed else []:
+        told = "real" if kind == "f" else "integer" if int(bits) < 64 and not many else "value"
+        found.append([told, int(bits) // 8 * int(many or 1)])
+    return found
 
 
 def compile(text, target, options, folder):
