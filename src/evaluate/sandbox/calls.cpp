@@ -88,11 +88,12 @@ constexpr const char* kAllowed[] = {
     "stat", "fstat", "lstat", "newfstatat", "statx", "statfs", "fstatfs", "access", "faccessat", "faccessat2",
     "readlink", "readlinkat", "getdents", "getdents64", "getcwd", "chdir", "fchdir", "mkdir", "mkdirat", "rmdir",
     "unlink", "unlinkat", "rename", "renameat", "renameat2", "link", "linkat", "symlink", "symlinkat", "chmod",
-    "fchmod", "fchmodat", "utimensat", "utime", "utimes", "umask", "getxattr", "lgetxattr", "fgetxattr",
+    "fchmod", "fchmodat", "utimensat", "utime", "utimes", "umask", "chown", "fchown", "lchown", "fchownat",
+    "getxattr", "lgetxattr", "fgetxattr", "listxattr", "llistxattr", "flistxattr", "readahead",
     // the job's socket, pipes, waiting
     "recvfrom", "recvmsg", "sendto", "sendmsg", "getsockopt", "setsockopt", "getsockname", "getpeername", "shutdown",
-    "socketpair", "pipe", "pipe2", "eventfd2", "poll", "ppoll", "select", "pselect6", "epoll_create1", "epoll_ctl",
-    "epoll_wait", "epoll_pwait",
+    "socketpair", "pipe", "pipe2", "eventfd", "eventfd2", "poll", "ppoll", "select", "pselect6", "epoll_create",
+    "epoll_create1", "epoll_ctl", "epoll_wait", "epoll_pwait", "epoll_pwait2",
     // memory
     "brk", "mmap", "munmap", "mremap", "mprotect", "madvise", "msync", "mincore", "mlock", "munlock", "membarrier",
     "get_mempolicy",
@@ -100,6 +101,7 @@ constexpr const char* kAllowed[] = {
     "rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "rt_sigpending", "rt_sigsuspend", "rt_sigtimedwait",
     "sigaltstack", "alarm", "setitimer", "getitimer", "pause", "restart_syscall",
     "nanosleep", "clock_nanosleep", "clock_gettime", "clock_getres", "gettimeofday", "time", "times",
+    "timer_create", "timer_settime", "timer_delete", "timerfd_create", "timerfd_settime", "timerfd_gettime",
     // the process and its threads
     "exit", "exit_group", "wait4", "waitid", "futex", "futex_waitv", "set_robust_list", "get_robust_list", "rseq",
     "set_tid_address", "arch_prctl", "getpid", "gettid", "getppid", "getpgrp", "getpgid", "getsid", "getuid",
