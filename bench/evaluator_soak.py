@@ -146,7 +146,7 @@ class Soak:
         self.kinds = GOOD | BAD | HOSTILE
         self.verdicts, self.asked_again = {}, collections.Counter()
         self.killed, self.wrong = collections.Counter(), []
-        self.chance = random.Random(options.seed)
+        self.chance, self.next_kill = random.Random(options.seed), time.monotonic() + options.every
         self.readings, self.lock = [], threading.Lock()
 
     def candidate(self, i):
@@ -184,7 +184,8 @@ class Soak:
         """One process after the other, at instants of chance: a child, a Python parent or the server, as often as the
         options say."""
         rng = self.chance
-        while not over.wait(self.options.every * (0.5 + rng.random())):
+        while not over.wait(max(0, self.next_kill - time.monotonic())):
+            self.next_kill = time.monotonic() + self.options.every * (0.5 + rng.random())
             turn = sum(self.killed.values()) + 1
             among = (
                 ("server",)
@@ -287,7 +288,7 @@ def main():
     parser.add_argument("--clients", type=int, default=4)
     parser.add_argument("--every", type=float, default=2, help="seconds between two kills, on average")
     parser.add_argument("--server-kills", type=int, default=40, help="one of so many kills is of the server")
-    parser.add_argument("--parent-kills", type=int, default=6, help="one of so many kills is of a Python parent")
+    parser.add_argument("--parent-kills", type=int, default=12, help="one of so many kills is of a Python parent")
     parser.add_argument("--compile-server", action="store_true", help="kernels are compiled by a server of their own")
     parser.add_argument("--seed", type=int, default=1)
     soak = Soak(parser.parse_args())
