@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""A soak of one evaluator: good, bad and hostile candidates, and kill -9 of a random child, of the Python parent, of a
-replayer or of the server itself all the while.
+"""A soak of one evaluator: good, bad and hostile candidates, and kill -9 of a random child (a candidate's, a problem's,
+a compiler or a replayer), of the Python parent or of the server itself all the while.
 
     bench/evaluator_soak.py                          # 5,000 evaluations
     bench/evaluator_soak.py --evaluations 300        # as a first look
+    bench/evaluator_soak.py --compile-server         # kernels are compiled by a server of their own, whose Python
+                                                     # parent and children are killed, too
 
 Every evaluation must end with the verdict that its candidate has coming, given once; what a killed server owed is asked
 for again, of the one that is started in its place. Memory, processes, descriptors, folders and shared memory are read
@@ -13,6 +15,7 @@ verdict is wrong or missing, or where anything grew."""
 import argparse
 import collections
 import concurrent.futures
+import contextlib
 import glob
 import http.client
 import itertools
@@ -80,12 +83,31 @@ class Server:
 
     def __init__(self, options):
         self.options, self.lock = options, threading.Lock()
+        self.compiler = Evaluator("--role", "compile") if options.compile_server else None
         self.now, self.lives = None, 0
         self.start()
 
     def start(self):
-        self.now = Evaluator("--mode", "plan", "--workers", str(self.options.workers), candidate_timeout=6)
+        role = ["--role", "perf", "--compile-servers", self.compiler.url] if self.compiler else []
+        self.now = Evaluator("--mode", "plan", "--workers", str(self.options.workers), *role, candidate_timeout=6)
         self.lives += 1
+
+    def processes(self):
+        """(what it is, pid) of all that may be killed. A parent without children has just begun, and is left to."""
+        found = [("server", self.now.process.pid)]
+        for of, server in (("", self.now), ("compile server's ", self.compiler)):
+            parents = children_of(server.process.pid) if server else []
+            for parent in parents:
+                children = [pid for pid in tree_of(parent) if pid != parent]
+                found += [(of + "Python parent", parent)] if children else []
+                found += [(of + "child", pid) for pid in children]
+        return found
+
+    def end(self):
+        for server in (self.now, self.compiler):
+            if server:
+                server.process.kill()
+                server.process.wait(60)
 
     def again(self, dead):
         """The server after `dead`; whoever comes first starts it."""
@@ -95,6 +117,14 @@ class Server:
         return self.now
 
 
+def children_of(pid):
+    found = []
+    with contextlib.suppress(OSError):
+        for task in glob.glob(f"/proc/{pid}/task/*/children"):
+            found += map(int, pathlib.Path(task).read_text().split())
+    return found
+
+
 def tree_of(root):
     """pid -> resident MiB of a process and all below it."""
     found, open_pids = {}, [root]
@@ -102,11 +132,10 @@ def tree_of(root):
         pid = open_pids.pop()
         try:
             resident = int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1])
-            found[pid] = resident * os.sysconf("SC_PAGESIZE") / (1 << 20)
-            for task in glob.glob(f"/proc/{pid}/task/*/children"):
-                open_pids += map(int, pathlib.Path(task).read_text().split())
         except OSError:
             continue
+        found[pid] = resident * os.sysconf("SC_PAGESIZE") / (1 << 20)
+        open_pids += children_of(pid)
     return found
 
 
@@ -117,6 +146,7 @@ class Soak:
         self.kinds = GOOD | BAD | HOSTILE
         self.verdicts, self.asked_again = {}, collections.Counter()
         self.killed, self.wrong = collections.Counter(), []
+        self.chance, self.next_kill = random.Random(options.seed), time.monotonic() + options.every
         self.readings, self.lock = [], threading.Lock()
 
     def candidate(self, i):
@@ -151,24 +181,29 @@ class Soak:
             self.verdicts[i] = name
 
     def kill(self, over):
-        """One process of the tree after the other, the server itself once in a while."""
-        rng = random.Random(self.options.seed)
-        while not over.wait(self.options.every * (0.5 + rng.random())):
-            server = self.server.now
-            below = [pid for pid in tree_of(server.process.pid) if pid != server.process.pid]
-            at_server = rng.randrange(self.options.server_kills) == 0
-            if not below and not at_server:
+        """One process after the other, at instants of chance: a child, a Python parent or the server, as often as the
+        options say."""
+        rng = self.chance
+        while not over.wait(max(0, self.next_kill - time.monotonic())):
+            self.next_kill = time.monotonic() + self.options.every * (0.5 + rng.random())
+            turn = sum(self.killed.values()) + 1
+            among = (
+                ("server",)
+                if turn % self.options.server_kills == 0
+                else ("Python parent", "compile server's Python parent")
+                if turn % self.options.parent_kills == 1
+                else ("child", "compile server's child")
+            )
+            # Of several kinds each as often, however many processes it has.
+            found = [one for one in self.server.processes() if one[0] in among]
+            if not found:
                 continue
-            pid = server.process.pid if at_server else rng.choice(below)
+            kind = min(sorted({kind for kind, _ in found}, reverse=True), key=lambda one: self.killed[one])
             try:
-                parent = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
-                is_parent = int(parent) == server.process.pid
-                if is_parent and (len(below) == 1 or rng.randrange(3) > 0):
-                    continue  # one that just starts would never be there
-                os.kill(pid, signal.SIGKILL)
+                os.kill(rng.choice([pid for one, pid in found if one == kind]), signal.SIGKILL)
             except OSError:
                 continue  # it had ended by itself
-            self.killed["server" if pid == server.process.pid else "Python parent" if is_parent else "child"] += 1
+            self.killed[kind] += 1
 
     def settle(self):
         """Nothing is under way, idle children alone are left, and the Python parent of a killed server has swept its
@@ -253,13 +288,14 @@ def main():
     parser.add_argument("--clients", type=int, default=4)
     parser.add_argument("--every", type=float, default=2, help="seconds between two kills, on average")
     parser.add_argument("--server-kills", type=int, default=40, help="one of so many kills is of the server")
+    parser.add_argument("--parent-kills", type=int, default=12, help="one of so many kills is of a Python parent")
+    parser.add_argument("--compile-server", action="store_true", help="kernels are compiled by a server of their own")
     parser.add_argument("--seed", type=int, default=1)
     soak = Soak(parser.parse_args())
     try:
         return soak.run()
     finally:
-        soak.server.now.process.kill()
-        soak.server.now.process.wait(60)
+        soak.server.end()
 
 
 if __name__ == "__main__":

@@ -1,9 +1,5 @@
 #include <fmt/format.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
-
-#include <cstdlib>
-#include <sstream>
 #include <thread>
 
 #include "base/machine.h"
@@ -30,18 +26,6 @@ Json disk(const fs::path& folder) {
           {"free_gib", gib(static_cast<double>(status.f_bavail) * static_cast<double>(status.f_frsize))}};
 }
 
-// A C compiler that Triton finds, for the launcher that it builds where candidates run live on a GPU.
-std::string compiler() {
-  if (const char* set = std::getenv("CC"); set != nullptr && *set != '\0') return set;
-  const char* path = std::getenv("PATH");
-  std::istringstream folders(path == nullptr ? "" : path);
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    for (const char* name : {"gcc", "clang"})
-      if (::access((fs::path(folder) / name).c_str(), X_OK) == 0) return fs::path(folder) / name;
-  }
-  return "";
-}
-
 Json examine() {
   Json report = {{"cores", std::thread::hardware_concurrency()},
                  {"memory", machine_memory()},
@@ -49,13 +33,13 @@ Json examine() {
                  {"gpus", machine_gpus()},
                  {"ray", orchestrate::ray_is_built()},
                  {"gpu_kernels", kernels::has_gpu_kernels()},
-                 {"compiler", compiler()},
                  {"parquet", dataset::parquet_missing()},
                  {"binary", own_executable().string()},
                  {"python", Json::object()},
                  {"sandbox", Json::object()},
                  {"self_test", Json::object()},
                  {"breaches", Json::array()},
+                 {"refused", Json::array()},
                  {"evaluator", ""}};
   try {
     evaluate::Evaluator evaluator(evaluate::EvaluatorOptions{.workers = 1});
@@ -65,6 +49,7 @@ Json examine() {
     report["sandbox"] = health.at("sandbox");
     report["self_test"] = health.at("self_test");
     report["breaches"] = health.at("breaches");
+    report["refused"] = health.at("refused");
   } catch (const Error& error) {  // Python, torch or triton do not work
     report["evaluator"] = error.what();
   }
@@ -126,9 +111,12 @@ std::vector<Finding> findings(const Json& report) {
         "");
   if (gpu && !report["gpu_kernels"].get<bool>())
     add(false, "libtritonforge_cuda.so does not open: models run with torch's kernels alone", "make gpu");
-  if (gpu && report["compiler"].get<std::string>().empty())
-    add(false, "no C compiler: evaluator.mode live cannot run Triton kernels on a GPU (plan and interpret can)",
-        "sudo apt-get install -y gcc libc6-dev libpython3-dev");
+  for (const Json& refused : report["refused"]) {
+    add(false,
+        fmt::format("candidates: {} is refused: {}", refused["what"].get<std::string>(),
+                    refused["why"].get<std::string>()),
+        refused["mend"]);
+  }
   if (const auto why = report.value("parquet", ""); !why.empty())
     add(false, why, fmt::format("{} -m pip install pyarrow==26.0.1", evaluate::find_python().string()));
   for (const auto& [layer, state] : report["sandbox"].items()) {

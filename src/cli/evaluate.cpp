@@ -81,9 +81,10 @@ struct EvaluatorFlags {
 };
 
 template <typename Server>
-void serve_until_signal(SignalWaiter& signals, Server& server, double grace_s) {
+void serve_until_signal(SignalWaiter& signals, Server& server, double grace_s, const evaluate::Refusals& refusals) {
   server.start();
   fmt::print("evaluator ready on {}\n", server.url());
+  for (const auto& refused : refusals.all()) fmt::print("  {}\n", refused.text());
   std::fflush(stdout);
   signals.block();
   server.stop(grace_s);
@@ -99,12 +100,12 @@ void serve_evaluator(EvaluatorFlags flags) {
   flags.http.max_queue = static_cast<size_t>(flags.evaluator.max_queue);
   if (flags.role == EvaluatorRole::kFront) {
     evaluate::FrontServer server(flags.peers, flags.http);
-    serve_until_signal(signals, server, 10);
+    serve_until_signal(signals, server, 10, {});
     return;
   }
   if (flags.role == EvaluatorRole::kCompile) {
     evaluate::CompileServer server(flags.evaluator, flags.http);
-    serve_until_signal(signals, server, 10);
+    serve_until_signal(signals, server, 10, server.refusals());
     return;
   }
   choose_gpus(flags.evaluator);
@@ -116,7 +117,7 @@ void serve_evaluator(EvaluatorFlags flags) {
   }
   evaluate::Evaluator evaluator(flags.evaluator, std::move(elsewhere));
   evaluate::EvaluatorServer server(evaluator, flags.http, compile_servers ? &*compile_servers : nullptr);
-  serve_until_signal(signals, server, 10);
+  serve_until_signal(signals, server, 10, evaluator.refusals());
 }
 
 }  // namespace

@@ -20,7 +20,10 @@ net::ServerOptions bounded(net::ServerOptions options) {
 
 struct CompileServer::Impl {
   Impl(const EvaluatorOptions& options, net::ServerOptions http)
-      : zygote({.python = options.python, .records = false}), lowering(zygote), server(bounded(std::move(http))) {
+      : zygote({.python = options.python, .records = false}),
+        refusals(Refusals(zygote.missing()).without("mode live")),
+        lowering(zygote),
+        server(bounded(std::move(http))) {
     test = test_sandbox(zygote, false, Deadline::after(60));
     require_strict(options.sandbox, test);
   }
@@ -31,9 +34,9 @@ struct CompileServer::Impl {
     check_keys(body, {"language", "text", "target", "options", "binary"}, where);
     const auto backend = from_name<Backend>(require<std::string>(body, "language", where), "language");
     const auto target = require<std::string>(body, "target", where);
-    const Lowered lowered = lowering.lower(compiled_language(backend), require<std::string>(body, "text", where),
-                                           target, require<Json>(body, "options", where), http.deadline,
-                                           optional_field<bool>(body, "binary", false, where));
+    const Lowered lowered = lowering.lower(
+        compiled_language(backend, refusals), require<std::string>(body, "text", where), target,
+        require<Json>(body, "options", where), http.deadline, optional_field<bool>(body, "binary", false, where));
     metrics.add(fmt::format("lowerings_total{{ok=\"{}\"}}", lowered.ok));
     const Json told = {{"ok", lowered.ok}, {"error", lowered.error}, {"shape", lowered.shape}};
     net::Response reply{.body = told.dump(-1, ' ', true), .content_type = "application/octet-stream"};
@@ -51,12 +54,14 @@ struct CompileServer::Impl {
                              {{"role", "compile"},
                               {"sandbox", test.layers},
                               {"breaches", test.breaches},
+                              {"refused", refusals.json()},
                               {"compile_cache_hits", lowering.hits()},
                               {"compile_cache_misses", lowering.misses()},
                               {"zygote_restarts", zygote.restarts()}});
   }
 
   Zygote zygote;
+  const Refusals refusals;
   LoweringPool lowering;
   SelfTest test;
   net::Metrics metrics{"evaluator", {{"lowerings_total", "kernels asked for, by outcome"}}};
@@ -76,6 +81,7 @@ CompileServer::~CompileServer() = default;
 void CompileServer::start() { impl_->server.start(); }
 void CompileServer::stop(double grace_s) { impl_->server.stop(grace_s); }
 std::string CompileServer::url() const { return impl_->server.url(); }
+Refusals CompileServer::refusals() const { return impl_->refusals; }
 
 LoweringPool::Elsewhere compile_at(router::Router& servers) {
   return [&servers](const Language& language, const std::string& text, const std::string& target, const Json& options,

@@ -22,6 +22,7 @@ class CompileServer {
   void start();
   void stop(double grace_s = 5);
   std::string url() const;
+  Refusals refusals() const;  // Evaluator::refusals
 
  private:
   struct Impl;

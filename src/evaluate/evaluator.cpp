@@ -1,10 +1,6 @@
 #include "evaluate/evaluator.h"
 
-#include <fcntl.h>
-#include <sys/random.h>
-
 #include <condition_variable>
-#include <cstring>
 #include <mutex>
 
 #include "base/checksum.h"
@@ -16,6 +12,7 @@
 #include "evaluate/plan/gpu_runner.h"
 #include "evaluate/process_runner.h"
 #include "evaluate/reference_cache.h"
+#include "evaluate/seeds.h"
 #include "evaluate/self_test.h"
 #include "evaluate/timing.h"
 #include "evaluate/zygote.h"
@@ -25,14 +22,8 @@ namespace {
 
 // One RL step has about this many problems under evaluation at once.
 constexpr size_t kKeptReferences = 8;
-constexpr double kProbeSeconds = 30;  // a context of its own may be made first
-
-uint64_t secret() {
-  uint64_t value = 0;
-  if (::getrandom(&value, sizeof value, 0) != sizeof value)
-    fail(ErrorKind::kMachine, "getrandom: {}", std::strerror(errno));
-  return value;
-}
+constexpr std::string_view kLive = "mode live";  // as a Refused names it
+constexpr double kProbeSeconds = 30;             // a context of its own may be made first
 
 EvaluatorOptions validated(EvaluatorOptions options) {
   check_options(options);
@@ -100,16 +91,18 @@ struct Evaluator::Impl {
                 .gpu = no_gpu.empty(),
                 .once = options.once,
                 .records = options.mode == EvaluationMode::kPlan}),
+        refusals(zygote.missing()),
         lowering(zygote, std::move(elsewhere)),
         verdicts(options.verdict_cache),
         references(zygote, options.reference_cache, kKeptReferences),
-        process_secret(secret()) {
+        process_secret{random_bits(), random_bits()} {
     const bool live = options.on_gpu();
     if (live && !why_not_on_a_gpu().empty()) fail(ErrorKind::kMachine, "evaluator: {}", why_not_on_a_gpu());
     if (is_rocm() && options.mode == EvaluationMode::kPlan && live)
       fail(ErrorKind::kUnsupported,
            "evaluator: plans are replayed on NVIDIA GPUs and on the CPU; this torch is a ROCm build: --mode live runs "
            "candidates on its GPU, --device cpu replays plans");
+    if (options.mode == EvaluationMode::kLive) refusals.check(kLive);
     // What the default mode's children may do is told; the others must hold as well.
     test = test_sandbox(zygote, live, Deadline::after(60));
     if (why_not_on_a_gpu().empty()) {
@@ -128,12 +121,13 @@ struct Evaluator::Impl {
   EvaluatorOptions options;
   std::string no_gpu;  // why no child can be granted one
   Zygote zygote;
+  const Refusals refusals;
   LoweringPool lowering;
   LruCache<Verdict> verdicts;
   LruCache<Admission> admissions{4096};  // by the problem's source
   ReferenceCache references;
   std::optional<DevicePool> devices;  // of plan mode
-  uint64_t process_secret;
+  const SipKey process_secret;
   SelfTest test;
   std::mutex mutex;
   std::condition_variable_any freed;
@@ -244,17 +238,18 @@ Evaluator::Impl::Posed Evaluator::Impl::pose(const EvaluationRequest& request, E
   Posed posed{.options = options_for(mode, options)};
   // The seeds' secret is one of this process, not of the request: candidates of one problem share its reference, and
   // none can know them.
-  const uint64_t base = request.fresh_seeds ? Rng::derive(process_secret, request.seed) : request.seed;
+  const Seeds seeds(request.fresh_seeds ? process_secret : SipKey{}, request.seed);
   const std::string problem = checksum(request.problem_source);
   posed.spec = {.source = request.problem_source,
-                .init_seed = Rng::derive(base, "init"),
+                .init_seed = seeds.of("init"),
+                .weight_seed = seeds.of("weights"),
                 .tolerances = options.tolerances,
                 .admission = admissions.get(problem),
                 .timed = gpu,
                 .weigh = mode == EvaluationMode::kPlan};
   ReferenceSpec& spec = posed.spec;
-  for (int i = 0; i < request.num_correct_trials; ++i)
-    spec.trial_seeds.push_back(Rng::derive(Rng::derive(base, "trial"), i));
+  for (uint64_t i = 0; i < static_cast<uint64_t>(request.num_correct_trials); ++i)
+    spec.trials.push_back({.inputs = seeds.of("inputs", i), .forward = seeds.of("forward", i)});
   const auto [most_elements, most_flops] = std::pair(posed.options.max_elements, posed.options.max_flops);
   if (most_elements > 0 || most_flops > 0) {
     constexpr int64_t kNoLimit = int64_t{1} << 60;
@@ -263,8 +258,8 @@ Evaluator::Impl::Posed Evaluator::Impl::pose(const EvaluationRequest& request, E
   const ChildLimits on_cpu{.cpu_s = 60, .file_bytes = uint64_t{64} << 20, .memory_bytes = options.memory_bytes};
   posed.limits = gpu ? on_gpu(on_cpu, device) : on_cpu;
   // The process that is kept for timing is one GPU's.
-  posed.key = fmt::format("{} {} {} {} {}", problem, base, request.num_correct_trials, name_of(mode),
-                          posed.limits.gpu_uuid);
+  posed.key = fmt::format("{} {} {} {} {} {}", problem, request.seed, request.fresh_seeds, request.num_correct_trials,
+                          name_of(mode), posed.limits.gpu_uuid);
   posed.reference = references.data(posed.key, spec, posed.limits,
                                     Deadline::after(std::min(request.timeout_s, client.deadline.remaining_s())));
   check_waited_for(client.left);  // the rest is this client's alone
@@ -287,7 +282,7 @@ RunContext Evaluator::Impl::context_of(const Posed& posed, const EvaluationReque
           .language = language_of(request.backend),
           .reference = *posed.reference,
           .init_seed = posed.spec.init_seed,
-          .secret = secret(),
+          .secret = random_bits(),
           .limit_s = std::min(posed.options.candidate_timeout_s, request.timeout_s),
           .overall = Deadline::after(request.timeout_s),
           .left = client.left,
@@ -366,8 +361,12 @@ void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdic
   }
   if (!why) return;
   if (!language_of(request.backend).runs_in_the_candidates_process()) return end_unrecorded(*why, verdict);
-  // What the candidate's own process says of itself is a claim from here on, and none of its times is taken.
   const bool gpu = options.on_gpu(mode);
+  if (const Refused* refused = refusals.find(kLive); gpu && refused) {
+    why->reason += "; what is no plan would be run in mode live: " + refused->text();
+    return end_unrecorded(*why, verdict);
+  }
+  // What the candidate's own process says of itself is a claim from here on, and none of its times is taken.
   verdict.mode = gpu ? EvaluationMode::kLive : EvaluationMode::kInterpret;
   verdict.notes["mode_reason"] = why->reason;
   const auto in_a_process = [&](Device& device, Verdict& attempt) {
@@ -387,7 +386,7 @@ void Evaluator::Impl::time(LiveRunner& runner, const RunContext& context, const 
     references.with_process(posed.key, posed.spec, posed.limits, client.deadline, [&](Child& process) {
       TimedChild theirs(process, limit_s), ours(runner.child(), limit_s);
       return measure({theirs, ours, context.reference, context.options, zygote.options().sandbox_library, samples,
-                      Rng::derive(secret(), "timing"), limit_s},
+                      random_bits(), limit_s},
                      verdict);
     });
   } catch (const ProblemFault& fault) {
@@ -411,8 +410,11 @@ std::string Evaluator::Impl::why_not_on_a_gpu() const {
 EvaluationMode Evaluator::Impl::mode_of(const EvaluationRequest& request) const {
   const EvaluationMode mode = request.mode.value_or(options.mode);
   const std::string no_gpu = why_not_on_a_gpu();
-  if (mode == EvaluationMode::kLive && !no_gpu.empty())
-    fail(ErrorKind::kUsage, "evaluator: mode 'live' was asked for: {}", no_gpu);
+  if (mode != EvaluationMode::kLive) return mode;
+  std::vector<std::string> reasons;
+  if (!no_gpu.empty()) reasons.push_back(no_gpu);
+  if (const Refused* refused = refusals.find(kLive)) reasons.push_back(refused->text());
+  if (!reasons.empty()) fail(ErrorKind::kUsage, "evaluator: mode 'live' was asked for: {}", fmt::join(reasons, "; "));
   return mode;
 }
 
@@ -426,7 +428,10 @@ Verdict Evaluator::evaluate(const EvaluationRequest& request, const Client& clie
   const auto start = Clock::now();
   const EvaluationMode mode = impl.mode_of(request);
   const bool live = impl.options.on_gpu(mode);
-  usable_language(request.backend, mode);
+  usable_language(request.backend, mode, impl.refusals);
+  if (request.backend == Backend::kTriton) {
+    for (const Target target : request.targets) impl.refusals.check(fmt::format("target {}", name_of(target)));
+  }
   TF_CHECK(request.num_correct_trials >= 1, "{} correctness trials", request.num_correct_trials);
   const std::string key = checksum(fmt::format("{}\x1f{}\x1f{}\x1f{}\x1f{}\x1f{}\x1f{}\x1f{}", name_of(request.backend),
                                                name_of(mode), fmt::join(names_of(request.targets), ","),
@@ -499,6 +504,10 @@ ProblemCheck Evaluator::check(const std::string& problem_source, const Client& c
   return found;
 }
 
+Refusals Evaluator::refusals() const {
+  return impl_->why_not_on_a_gpu().empty() ? impl_->refusals : impl_->refusals.without(kLive);
+}
+
 void Evaluator::reset_device(size_t id) { impl_->devices->reset(id); }
 
 Json Evaluator::health() const {
@@ -511,6 +520,7 @@ Json Evaluator::health() const {
           {"breaches", impl.test.breaches},
           {"not_enforced", impl.test.missing()},
           {"versions", impl.zygote.versions()},
+          {"refused", refusals().json()},
           {"devices", std::move(devices)},
           {"zygote_restarts", impl.zygote.restarts()},
           {"workers", impl.options.workers},

@@ -37,13 +37,15 @@ class Evaluator {
   // client's deadline; request.timeout_s and candidate_timeout_s begin when they are there. Where the client leaves,
   // its place in the queue or its worker is free at once: the processes of this candidate alone are killed, what others
   // may share (the problem's reference, compiled kernels) is finished. Throws kUnavailable (queue full), kTimeout (no
-  // worker was free by then, or the client left), kUsage (unknown mode), kUnsupported (backend).
+  // worker was free by then, or the client left), kUsage (unknown mode), kUnsupported (its compiler is not here).
   Verdict evaluate(const EvaluationRequest& request, const Client& client = {});
   // Probes the problem and judges its own reference like a candidate. Throws as evaluate does.
   ProblemCheck check(const std::string& problem_source, const Client& client = {});
   // {"mode", "devices" (of plan mode: DevicePool::status), "sandbox": {layer: state}, "self_test": {attempt: outcome},
-  // "workers", "busy", "waiting", counters}
+  // "workers", "busy", "waiting", "refused", counters}
   Json health() const;
+  // What requests are refused for want of a compiler; mode live only where there is a GPU for it.
+  Refusals refusals() const;
   // The device is probed before its next job (device_pool.h). Throws kNotFound.
   void reset_device(size_t id);
   const EvaluatorOptions& options() const;

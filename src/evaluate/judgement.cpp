@@ -33,7 +33,7 @@ void Judgement::end(const Ended& ended) {
 
 bool Judgement::take(const std::vector<Compiled>& compiled, const std::string& where) {
   bool ok = true;
-  for (const auto& [target, error, resources] : compiled) {
+  for (const auto& [target, error, resources, parameters] : compiled) {
     std::string& state = verdict_.compile_targets[target];
     if (error.empty()) {
       if (state.empty()) state = "ok";

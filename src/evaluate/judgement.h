@@ -13,9 +13,11 @@
 
 namespace tritonforge::evaluate {
 
-// A kernel for one target; `error` is empty where it compiles, and then `resources` may say what it takes.
+// A kernel for one target; `error` is empty where it compiles, and then `resources` may say what it takes, and
+// `parameters` what it is given (plan/arguments.h).
 struct Compiled {
   std::string target, error, resources = {};
+  Json parameters = nullptr;
 };
 
 // Up to where forward can be called, or to where it ended.

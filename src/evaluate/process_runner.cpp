@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/rng.h"
+#include "base/sip_hash.h"
 
 namespace tritonforge::evaluate {
 namespace {
@@ -52,7 +52,7 @@ void ProcessRunner::load(Loaded& loaded) {
   const ReferenceData& reference = context_.reference;
   const Json request = {{"op", "load"},
                         {"source", context_.request.candidate},
-                        {"seed", context_.init_seed >> 1},
+                        {"seed", context_.init_seed},
                         {"init", reference.init},
                         {"tensors", reference.tensors},
                         {"state", reference.state},
@@ -80,8 +80,7 @@ Call ProcessRunner::call(size_t trial, Launches launches) {
   // Ask: the inputs, and a nonce that the answer must carry.
   const ReferenceTrial& expected = *context_.reference.trials[trial];
   const bool ghost = launches == Launches::kNone;
-  nonce_state_ = Rng::mix(nonce_state_ + 0x9E3779B97F4A7C15ull);
-  const std::string nonce = fmt::format("{:016x}", nonce_state_);
+  const std::string nonce = fmt::format("{:016x}", sip_hash({context_.secret, asked_++}, "nonce"));
   const Json request = {{"op", "trial"},
                         {"nonce", nonce},
                         {"inputs", expected.inputs},

@@ -8,7 +8,7 @@ namespace tritonforge::evaluate {
 class ProcessRunner : public Runner {
  public:
   ProcessRunner(const RunContext& context, const ChildLimits& limits)
-      : context_(context), limits_(limits), time_(context.limit_s, context.left), nonce_state_(context.secret) {}
+      : context_(context), limits_(limits), time_(context.limit_s, context.left) {}
   Loaded load() override;
   Call call(size_t trial, Launches launches) override;
 
@@ -25,7 +25,7 @@ class ProcessRunner : public Runner {
   void load(Loaded& loaded);
   void read(Call& call, size_t trial, const std::string& nonce);
 
-  uint64_t nonce_state_;
+  uint64_t asked_ = 0;
 };
 
 // Each kernel is lowered for every target.

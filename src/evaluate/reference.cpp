@@ -116,10 +116,6 @@ size_t ReferenceData::bytes() const {
   return total;
 }
 
-uint64_t ReferenceSpec::forward_seed_of(size_t trial) const {
-  return Rng::derive(Rng::derive(trial_seeds.at(trial), "forward"), trial) >> 1;
-}
-
 Json shape_of_tree(const Json& tree) {
   if (tree.is_object() && tree.contains("tensor")) return {{"tensor", nullptr}};
   if (tree.is_object() && tree.contains("tuple"))
@@ -153,14 +149,14 @@ std::shared_ptr<const ReferenceData> make_reference(Child& child, const Referenc
   auto data = std::make_shared<ReferenceData>();
   using Loaded = std::tuple<uint64_t, bool, Budget>;  // the module in the child
   std::optional<Loaded> loaded;
-  const auto load = [&](uint64_t seed, Draw draw, const Budget& budget, bool probing) {
+  const auto load = [&](uint64_t seed, uint64_t weight_seed, Draw draw, const Budget& budget, bool probing) {
     const bool large = draw == Draw::kLargeWeights;
     if (loaded == Loaded(seed, large, budget)) return;
     loaded = Loaded(seed, large, budget);
     Json request = {{"op", "problem"},
                     {"source", spec.source},
-                    {"seed", seed >> 1},
-                    {"weight_seed", Rng::derive(seed, "weights") >> 1},
+                    {"seed", seed},
+                    {"weight_seed", weight_seed},
                     {"large_weights", large},
                     {"probe", probing},
                     {"max_state", uint64_t{1} << 30}};
@@ -179,26 +175,26 @@ std::shared_ptr<const ReferenceData> make_reference(Child& child, const Referenc
                                                          std::min(spec.budget.flops, kSmall.flops)}
                                                 : kSmall;
   const auto probe = [&, seed = Rng::derive(0, checksum(spec.source))](Draw draw) {
-    load(seed, draw, small, true);
+    load(seed >> 1, Rng::derive(seed, "weights") >> 1, draw, small, true);
     return probe_of(child, seed, draw, deadline);
   };
   try {
     data->admission = spec.admission ? *spec.admission : admit(probe, spec.tolerances);
     data->tolerances = spec.tolerances.scaled(data->admission.tolerance);
     if (!data->admission.barred.empty()) return data;
-    load(spec.init_seed, data->admission.draw, spec.budget, false);
-    for (size_t i = 0; i < spec.trial_seeds.size(); ++i) {
+    load(spec.init_seed, spec.weight_seed, data->admission.draw, spec.budget, false);
+    for (const TrialSeeds& seeds : spec.trials) {
       Frame frame = ask(child,
                         {{"op", "trial"},
-                         {"seed", spec.trial_seeds[i] >> 1},
-                         {"forward_seed", spec.forward_seed_of(i)},
+                         {"seed", seeds.inputs},
+                         {"forward_seed", seeds.forward},
                          {"inputs", name_of(data->admission.draw)}},
                         deadline);
       data->trials.push_back(take_trial(std::move(frame)));
-      data->trials.back()->seed = spec.trial_seeds[i];
+      data->trials.back()->seed = seeds.inputs;
       for (const TensorView& output : data->trials.back()->outputs)
         data->trials.back()->bounds.push_back(bounds_of(output, data->tolerances));
-      data->trials.back()->forward_seed = spec.forward_seed_of(i);
+      data->trials.back()->forward_seed = seeds.forward;
     }
     if (spec.weigh) weigh(child, *data, deadline);
   } catch (const Error& error) {

@@ -49,16 +49,20 @@ struct Budget {
 };
 inline constexpr Budget kSmall{1 << 17, 1 << 27};  // runs in milliseconds on a CPU
 
+// None is told by another (evaluate/seeds.h): a candidate's process is told that of the constructor, and in the modes
+// where it runs forward that of forward.
+struct TrialSeeds {
+  uint64_t inputs = 0, forward = 0;
+};
 struct ReferenceSpec {
   std::string source;
-  uint64_t init_seed = 0;
-  std::vector<uint64_t> trial_seeds;
+  uint64_t init_seed = 0, weight_seed = 0;
+  std::vector<TrialSeeds> trials;
   Budget budget;
   Tolerances tolerances;               // of any problem
   std::optional<Admission> admission;  // where it is known; else the problem is probed
   bool timed = false;                  // its process is kept, for timing
   bool weigh = false;                  // ReferenceData::work; the child is of no further use then
-  uint64_t forward_seed_of(size_t trial) const;
 };
 
 struct ProblemFault {

@@ -60,7 +60,7 @@ void ReferenceCache::with_process(const std::string& key, const ReferenceSpec& s
   auto process = std::move(problem->process);  // back only where it is fit
   if (!process || !process->alive()) {
     ReferenceSpec module_only = spec;
-    module_only.trial_seeds.clear();
+    module_only.trials.clear();
     module_only.weigh = false;
     process = children_.spawn("reference", limits, deadline);
     make_reference(*process, module_only, deadline);

@@ -51,15 +51,19 @@ std::vector<Compiled> lower(LoweringPool& pool, const Language& language, const 
   std::vector<Compiled> out;
   for (const SentKernel& kernel : kernels) {
     std::string error = kernel.error, resources;
+    Json parameters;
     if (error.empty()) {
       const bool keep = binaries && kernel.target == runs;
       Lowered lowered = pool.lower(language, kernel.ir, kernel.target, kernel.options, deadline, keep);
-      if (lowered.ok) resources = string_or(lowered.shape, "resources", "");
+      if (lowered.ok) {
+        resources = string_or(lowered.shape, "resources", "");
+        parameters = lowered.shape.value("parameters", Json());
+      }
       if (!lowered.ok) error = fmt::format("kernel {}: {}", kernel.name, lowered.error);
       if (keep) binaries->push_back(std::move(lowered));
     }
     if (!resources.empty()) resources = fmt::format("{}: {}", kernel.name, resources);
-    out.push_back({kernel.target, error, resources});
+    out.push_back({kernel.target, error, resources, std::move(parameters)});
   }
   return out;
 }

@@ -186,7 +186,9 @@ EvaluatorServer::EvaluatorServer(Evaluator& evaluator, net::ServerOptions option
     });
   }
   server.route_async("GET", "/backend_info", [&impl](const net::Request&, net::ResponderPtr reply) {
-    reply->send(net::Response::json({{"backends", usable_languages()},
+    const Refusals refusals = impl.evaluator.refusals();
+    reply->send(net::Response::json({{"backends", usable_languages(refusals)},
+                                     {"refused", refusals.json()},
                                      {"mode", name_of(impl.evaluator.options().mode)},
                                      {"targets", {"sm_90", "gfx942"}},
                                      {"versions", impl.evaluator.health()["versions"]}}));

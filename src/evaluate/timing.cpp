@@ -6,6 +6,7 @@
 
 #include "base/device_lock.h"
 #include "base/rng.h"
+#include "evaluate/seeds.h"
 
 namespace tritonforge::evaluate {
 namespace {
@@ -147,7 +148,7 @@ class Measurement {
       const bool reference_first = rng_.below(2) == 0;
       for (const bool is_candidate : {!reference_first, reference_first}) {
         const auto now = calls(is_candidate ? all.ours : all.theirs);
-        const std::string nonce = fmt::format("{:016x}", rng_.next());
+        const std::string nonce = fmt::format("{:016x}", random_bits());  // not of rng_'s
         if (is_candidate) add(all.ours, candidate_round(now, nonce, wall));
         else on_reference([&] { add(all.theirs, reference_.time(now, nonce, wall)); });
       }

@@ -33,7 +33,7 @@ struct ZygoteState {
   bool stopping = false;
   int starts = 0;
   std::string failure;  // why the last start failed
-  Json versions;
+  Json versions, missing;
   std::map<pid_t, int> exits;  // wait status of children that ended
   struct Spawned {
     pid_t pid;
@@ -129,6 +129,7 @@ void handle(ZygoteState& state, const Descriptors& packet) {
       while (state.exits.size() > 4096) state.exits.erase(state.exits.begin());
     } else if (message.is_object() && message.contains("ready")) {
       state.versions = message["ready"];
+      state.missing = message["missing"];
     } else if (message.is_object() && message.contains("error")) {
       state.spawned = {-1, -1, message["error"].get<std::string>()};
     }
@@ -270,6 +271,11 @@ Zygote::~Zygote() {
 Json Zygote::versions() const {
   const std::lock_guard lock(state_->mutex);
   return state_->versions;
+}
+
+Json Zygote::missing() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->missing;
 }
 
 int Zygote::restarts() const {

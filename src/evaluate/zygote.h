@@ -30,6 +30,7 @@ class Zygote : public Children {
   ~Zygote() override;
   std::unique_ptr<Child> spawn(const std::string& role, const ChildLimits& limits, Deadline deadline) override;
   Json versions() const;  // python, torch, triton, numpy
+  Json missing() const;   // what cannot be compiled here (languages/language.h)
   int restarts() const;
   const ZygoteOptions& options() const { return options_; }
 

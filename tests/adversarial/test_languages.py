@@ -195,6 +195,7 @@ extern "C" __global__ void relu2(const float* x, float* y, int n) {
   for (int k = 0; k < 96; ++k) y[k] = v[95 - k];
 }
 """
+ARGUMENTS = "compile_error", "kernel relu2: 2 arguments for 3 parameters"
 WRONG = [
     ("opencl", OPENCL_RELU.replace("fmax", "fmaxx"), OPENCL_CALL, "compile_error", "fmaxx"),
     ("cuda", C_RELU.replace("fmaxf", "fmaxx"), C_CALL, "compile_error", "fmaxx"),
@@ -203,7 +204,13 @@ WRONG = [
     ("opencl", OPENCL_RELU.replace("relu2", "other"), OPENCL_CALL, "compile_error", "no __kernel 'relu2'"),
     ("hip", C_RELU.replace("relu2", "other"), C_CALL, "compile_error", "no __global__ kernel 'relu2'"),
     ("opencl", OPENCL_RELU, OPENCL_CALL.replace(", 64, [", ", 48, ["), "runtime_error", "whole groups"),
-    ("opencl", OPENCL_RELU, OPENCL_CALL.replace(", x.numel()])", "])"), "runtime_error", "2 arguments for 3"),
+    ("opencl", OPENCL_RELU, OPENCL_CALL.replace(", x.numel()])", "])"), *ARGUMENTS),
+    ("cuda", C_RELU, C_CALL.replace(", x.numel()])", "])"), *ARGUMENTS),
+    ("hip", C_RELU, C_CALL.replace(", x.numel()])", "])"), *ARGUMENTS),
+    ("cuda", C_RELU, C_CALL.replace("x.numel()])", "y])"), "compile_error", "argument 2 is a tensor"),
+    ("hip", C_RELU, C_CALL.replace("[x, y,", "[x, 3,"), "compile_error", "argument 1 is an integer, its parameter a p"),
+    ("opencl", OPENCL_RELU, OPENCL_CALL.replace("x.numel()])", "y])"), "compile_error", "argument 2 is a tensor"),
+    ("cuda", C_RELU.replace("int n", "float n"), C_CALL, "compile_error", "argument 2 is an integer, its parameter a"),
     ("opencl", OPENCL_RELU, "return x.relu() * undefined", "runtime_error", "undefined"),
     ("cuda", C_RELU, "return x.relu() * undefined", "runtime_error", "undefined"),
     ("opencl", OPENCL_RELU, "if x.sum().item() > 0:\n    return x\n" + OPENCL_CALL, "runtime_error", "recorded"),

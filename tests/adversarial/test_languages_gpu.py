@@ -75,7 +75,7 @@ extern "C" __global__ void sines(const float* x, float* y, long long n) {
         ("y[i] = a;", "y[i + 64] = a;", "runtime_error", "out of bounds"),
         ("y[i] = a;", "y[(long long)i << 30] = a;", "runtime_error", "kernel sines"),
         ("float a = x[i];", "float a = x[i]; while (y[0] < 1e30f) __threadfence();", "runtime_error", "in time"),
-        ("float factor)", "float factor, int more)", "runtime_error", "4 arguments for 5 parameters"),
+        ("float factor)", "float factor, int more)", "compile_error", "4 arguments for 5 parameters"),
     ],
 )
 def test_what_is_wrong_is_told_and_stays_with_its_candidate(server, was, now, kind, said):

@@ -9,13 +9,21 @@ import sys
 ROOT = pathlib.Path(os.environ.get("TRITONFORGE_ROOT", pathlib.Path(__file__).resolve().parents[2]))
 
 
-def test_a_short_soak_gives_every_verdict_once():
+def soak(*options):
     done = subprocess.run(
-        [sys.executable, ROOT / "bench/evaluator_soak.py", "--evaluations", "60", "--server-kills", "8"],
-        capture_output=True,
-        text=True,
-        timeout=540,
+        [sys.executable, ROOT / "bench/evaluator_soak.py", *options], capture_output=True, text=True, timeout=540
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "60 verdicts, each given once" in done.stdout
-    assert "'child'" in done.stdout.split("kill -9:")[1], done.stdout  # somebody was killed
+    return done.stdout.split("kill -9:")[1], done.stdout
+
+
+def test_a_short_soak_gives_every_verdict_once():
+    killed, said = soak("--evaluations", "60", "--server-kills", "8")
+    assert "60 verdicts, each given once" in said
+    assert "'Python parent'" in killed and "'child'" in killed, said  # somebody was killed
+
+
+def test_the_death_of_a_compile_servers_python_parent_costs_no_verdict():
+    killed, said = soak("--evaluations", "16", "--compile-server", "--parent-kills", "2")
+    assert "16 verdicts, each given once" in said
+    assert "compile server's Python parent" in killed, said

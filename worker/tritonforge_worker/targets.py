@@ -3,11 +3,18 @@
 import functools
 
 from triton._C.libtriton import ir
+from triton.backends import backends
 from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import make_backend
 
 REPLAYED = "sm_90"  # its IR is what is replayed on a CPU
-TARGETS = {"sm_90": GPUTarget("cuda", 90, 32), "gfx942": GPUTarget("hip", "gfx942", 64)}
+ALL = {"sm_90": GPUTarget("cuda", 90, 32), "gfx942": GPUTarget("hip", "gfx942", 64)}
+# Those that this Triton has a backend for; without REPLAYED's there is nothing to do.
+TARGETS = {
+    name: target
+    for name, target in ALL.items()
+    if name == REPLAYED or any(backend.compiler.supports_target(target) for backend in backends.values())
+}
 BACKENDS = {name: make_backend(target) for name, target in TARGETS.items()}
 
 

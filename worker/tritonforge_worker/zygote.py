@@ -5,7 +5,8 @@ It leaves the compiled modules beside their sources where it may: without them a
 argv[2] is the sandbox's library; argv[3] what to make ready beyond the imports: of "reduce,record,gpu".
 Control protocol on the socket whose number is argv[1] (SOCK_SEQPACKET, one JSON message a packet):
   in   {"op": "spawn", "role": ..., "sandbox": {...}} with the job's socket attached
-  out  {"spawned": pid} with a pidfd attached, or {"error": text};  later {"exited": pid, "status": wait status}
+  out  {"ready": versions, "missing": what cannot be compiled here};  then for each request
+       {"spawned": pid} with a pidfd attached, or {"error": text};  later {"exited": pid, "status": wait status}
 The zygote ends when the trusted side closes the control socket.
 """
 
@@ -204,6 +205,8 @@ def main():
     import torch
     import triton
 
+    from tritonforge_worker import compilers
+
     versions = {
         "python": sys.version.split()[0],
         "torch": torch.__version__,
@@ -220,7 +223,7 @@ def main():
     gc.disable()
     if "reduce" in prepared:
         inherited.settle()
-    control.send(json.dumps({"ready": versions}).encode())
+    control.send(json.dumps({"ready": versions, "missing": compilers.missing()}).encode())
     while True:
         ready, _, _ = select.select([control, wake_read], [], [])
         if wake_read in ready:

@@ -13,7 +13,6 @@ class Hip : public Language {
   }
   Runs runs(std::string_view) const override { return Runs::kNowhere; }
   std::string_view runs_on() const override { return "an AMD GPU, which this evaluator does not drive"; }
-  std::string missing() const override { return missing_file("clang 19", {"/usr/lib/llvm-19/bin/clang"}); }
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
 #include "contract/rollout.h"
 #include "contract/verdict.h"
 #include "evaluate/children.h"
@@ -38,22 +39,44 @@ class Language {
   virtual std::string_view runs_on() const { return "any device"; }
   // Modes other than plan: a process of the candidate's own runs it.
   virtual bool runs_in_the_candidates_process() const { return false; }
-  // Where its compiler is not here: the command that installs it.
-  virtual std::string missing() const { return ""; }
   // A text of a plan as the compiler gets it.
   virtual std::string source(const std::string& text) const { return text; }
   // The source is the candidate's own, and its compiler reads whatever it says.
   virtual bool compiles_sources() const { return true; }
+  // A number that a launch gives becomes what the parameter is; else it has to be that.
+  virtual bool converts_numbers() const { return false; }
 };
 
 const Language& language_of(Backend backend);
 
+// What requests are refused for want of a compiler on this machine, as its Python parent found it.
+struct Refused {
+  std::string what;       // of a request: "backend hip", "target gfx942", "mode live"
+  std::string why, mend;  // a command
+  std::string text() const;
+  Json json() const;
+};
+class Refusals {
+ public:
+  Refusals() = default;
+  explicit Refusals(const Json& missing);  // worker/tritonforge_worker/compilers.py's
+  const std::vector<Refused>& all() const { return all_; }
+  const Refused* find(std::string_view what) const;
+  // Throws kUnsupported in one line.
+  void check(std::string_view what) const;
+  Refusals without(std::string_view what) const;
+  Json json() const;
+
+ private:
+  std::vector<Refused> all_;
+};
+
 // Throws kUnsupported in one line: its compiler is missing.
-const Language& compiled_language(Backend backend);
+const Language& compiled_language(Backend backend, const Refusals& refusals);
 // The same where nothing but a plan is possible in this language and `mode` is another.
-const Language& usable_language(Backend backend, EvaluationMode mode);
+const Language& usable_language(Backend backend, EvaluationMode mode, const Refusals& refusals);
 
 // Those whose compiler is here, by name.
-std::vector<std::string> usable_languages();
+std::vector<std::string> usable_languages(const Refusals& refusals);
 
 }  // namespace tritonforge::evaluate

@@ -12,10 +12,8 @@ class OpenCl : public Language {
     return {std::string(kThisCpu)};
   }
   Runs runs(std::string_view device) const override { return device == kThisCpu ? Runs::kNatively : Runs::kNowhere; }
+  bool converts_numbers() const override { return true; }
   std::string_view runs_on() const override { return "the CPU (--device cpu)"; }
-  std::string missing() const override {
-    return missing_file("PoCL", {"/usr/lib/x86_64-linux-gnu/libpocl.so.2", "/usr/lib/aarch64-linux-gnu/libpocl.so.2"});
-  }
 };
 
 }  // namespace

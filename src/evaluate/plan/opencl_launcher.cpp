@@ -87,9 +87,6 @@ class OpenClLauncher : public Launcher {
     if (binaries.size() != plan.kernels.size())
       fail(ErrorKind::kUsage, "replay: {} programs for {} kernels", binaries.size(), plan.kernels.size());
     for (const OpenClBinary& binary : binaries) kernels_.push_back({binary, load(binary)});
-    for (const PlanStep& step : plan.steps) {
-      if (step.kernel >= 0) check_arguments(step);
-    }
   }
 
   at::Device device() const override { return at::kCPU; }
@@ -144,21 +141,6 @@ class OpenClLauncher : public Launcher {
     void* kernel = status == kSuccess ? device_.api.kernel(program, binary.entry.c_str(), &status) : nullptr;
     if (status != kSuccess) fail(ErrorKind::kUsage, "kernel {}: OpenCL error {}", binary.entry, status);
     return kernel;
-  }
-
-  void check_arguments(const PlanStep& step) const {
-    const auto& parameters = kernels_[static_cast<size_t>(step.kernel)].binary.parameters;
-    if (parameters.size() != step.bindings.size())
-      fail(ErrorKind::kUsage, "kernel {}: {} arguments for {} parameters", name(step), step.bindings.size(),
-           parameters.size());
-    for (size_t k = 0; k < parameters.size(); ++k) {
-      const auto form = step.bindings[k].form;
-      const bool pointer = form == PlanBinding::Form::kTensor || form == PlanBinding::Form::kNull;
-      const bool global = parameters[k].kind == OpenClParameter::Kind::kGlobal;
-      if (pointer != global)
-        fail(ErrorKind::kUsage, "kernel {}: argument {} is {}, its parameter is {}", name(step), k,
-             pointer ? "a tensor" : "a number", global ? "__global memory" : "none of __global memory");
-    }
   }
 
   // Tensors as buffers over their own memory, from where they begin; to be released.

@@ -28,8 +28,8 @@ struct OpenClBinary {
 // What worker/tritonforge_worker/languages/opencl.py says of a kernel.
 OpenClBinary opencl_binary(const Json& described, std::span<const std::byte> program);
 
-// One binary a kernel of the plan, in its order. Throws kUsage naming kernel and what does not fit, kMachine where
-// there is no PoCL.
+// One binary a kernel of the plan, in its order. Whose launches give what its kernels take (plan/arguments.h). Throws
+// kUsage naming the kernel that PoCL refuses, kMachine where there is no PoCL.
 std::unique_ptr<Launcher> make_opencl_launcher(const Plan& plan, const std::vector<OpenClBinary>& binaries);
 
 }  // namespace tritonforge::evaluate

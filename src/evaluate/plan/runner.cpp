@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "evaluate/pairs.h"
+#include "evaluate/plan/arguments.h"
 #include "evaluate/plan/as_plan.h"
 #include "evaluate/plan/gpu_runner.h"
 
@@ -70,7 +71,7 @@ Conversation PlanRunner::load_candidate(const Json& how, std::span<const std::by
   Json request = how;
   request["op"] = "load";
   request["source"] = context_.request.candidate;
-  request["seed"] = context_.init_seed >> 1;
+  request["seed"] = context_.init_seed;
   request["state"] = Json::array();
   request["targets"] = targets_;
   request["language"] = context_.language.name();
@@ -147,6 +148,16 @@ std::vector<Compiled> PlanRunner::compile(const Plan& plan) {
   return out;
 }
 
+// A compiler that sees the kernel alone does not see its launches. `compiled`: of each kernel in order, for one target.
+void PlanRunner::check_arguments(std::vector<Compiled>& compiled) const {
+  for (const PlanStep& step : plan_.steps) {
+    if (step.kernel < 0) continue;
+    Compiled& kernel = compiled.at(static_cast<size_t>(step.kernel));
+    if (kernel.error.empty())
+      kernel.error = wrong_arguments(plan_, step, kernel.parameters, context_.language.converts_numbers());
+  }
+}
+
 Loaded PlanRunner::load() {
   Loaded loaded;
   as_plan(loaded.ended, [&] { record(loaded); });
@@ -158,6 +169,7 @@ Loaded PlanRunner::load() {
   loaded.recorded = summary_of(plan_, context_, runs_, targets_.front());
   aten_ = loaded.recorded->aten;
   loaded.compiled = compile(plan_);
+  if (context_.language.compiles_sources()) check_arguments(loaded.compiled);
   const bool compiles = std::all_of(loaded.compiled.begin(), loaded.compiled.end(),
                                     [](const auto& one) { return one.error.empty(); });
   if (!compiles || runs_ == Runs::kNowhere) return loaded;

@@ -39,6 +39,7 @@ class PlanRunner : public Runner {
   void take_replayer();
   // Lowers each kernel for each target; the text that is compiled is the text that is replayed. Fills `binaries_`.
   std::vector<Compiled> compile(const Plan& plan);
+  void check_arguments(std::vector<Compiled>& compiled) const;
   struct Handed {
     Json header;
     std::vector<std::span<const std::byte>> payload;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "base/rng.h"
+
 namespace tritonforge::evaluate {
 namespace {
 
@@ -76,7 +78,23 @@ struct Call {
     static const Json none;
     return step.args.is_array() && index < step.args.size() ? step.args[index] : none;
   }
+  bool flag(const char* name, size_t index) const {
+    return argument(index) == Json(true) || (step.kwargs.is_object() && step.kwargs.value(name, Json()) == Json(true));
+  }
 };
+
+bool is_attention(const Call& call) {
+  return call.name.find("attention") != std::string_view::npos && call.in.size() > 1;
+}
+
+// The part of attention's scores that is used: all, or those of keys up to the query's own place, sum_i min(i, keys).
+double unmasked(const Call& call) {
+  const bool flash = call.name.find("flash") != std::string_view::npos;  // it has no mask before is_causal
+  if (!call.flag("is_causal", flash ? 4 : 5) || call.out.empty()) return 1;
+  const double queries = size(*call.out.front(), -2), keys = size(*call.in[1], -2);
+  const double square = std::min(queries, keys);
+  return (square * (square + 1) / 2 + (queries - square) * keys) / std::max(1.0, queries * keys);
+}
 
 // Sums of products: 2 M N K from the shapes of operands and result, and what attention does to its scores; 0 for other
 // operations.
@@ -95,7 +113,7 @@ double product_flops(const Call& call) {
     const double taken = transposed ? static_cast<double>(in[0]->elements()) : results;
     return 2 * taken * static_cast<double>(in[1]->elements()) / size(*in[1], 0);
   }
-  if (name.find("attention") != std::string_view::npos && in.size() > 1) return 4 * results * size(*in[1], -2);
+  if (is_attention(call)) return 4 * results * size(*in[1], -2) * unmasked(call);
   return 0;
 }
 
@@ -108,7 +126,7 @@ double hidden_bytes(const Call& call) {
   const auto& [name, in] = std::pair(call.name, call.in);
   if (call.out.empty() || in.empty()) return 0;
   const auto element = static_cast<double>(size_of(call.out.front()->dtype));
-  if (name.find("attention") != std::string_view::npos && in.size() > 1) {
+  if (is_attention(call)) {
     constexpr double kOnScores = 18;  // two products, scale, mask and softmax read and write them
     return kOnScores * element * call.results() / std::max(1.0, size(*call.out.front(), -1)) * size(*in[1], -2);
   }
@@ -144,17 +162,74 @@ Call call_of(const Plan& plan, const PlanStep& step) {
   return call;
 }
 
+// Calls that take parts of their tensors away.
+bool masks(const Call& call) {
+  return call.name == "tril" || call.name == "triu" || call.name == "masked_fill" || call.name == "where" ||
+         call.name == "masked_scatter";
+}
+
+// What a product multiplies, without what it adds.
+Values factors(const Call& call) {
+  const size_t first = call.name.starts_with("add") || call.name.starts_with("badd") ? 1 : 0;
+  const size_t last = std::min(call.in.size(), first + 2);
+  return first < last ? Values(call.in.begin() + first, call.in.begin() + last) : Values();
+}
+
+// Values of which products need not take all: what masks made, what was made of it, and what is masked afterwards.
+std::set<const PlanValue*> masked_values(const Plan& plan, const std::vector<Call>& calls,
+                                         const std::set<size_t>& with_zeros) {
+  std::set<const PlanValue*> masked;
+  for (const size_t value : with_zeros) masked.insert(&plan.values.at(value));
+  const auto in_it = [&](const PlanValue* value) { return masked.contains(value); };
+  const auto add = [&](const Values& values) { masked.insert(values.begin(), values.end()); };
+  for (const Call& call : calls) {
+    const Values multiplied = factors(call);
+    const bool less = product_flops(call) > 0  // it has zeros where both of its factors have them
+                          ? !multiplied.empty() && std::all_of(multiplied.begin(), multiplied.end(), in_it)
+                          : masks(call) || std::any_of(call.in.begin(), call.in.end(), in_it);
+    if (less) add(call.out);
+  }
+  // Backwards to the products whose results are masked.
+  for (auto call = calls.rbegin(); call != calls.rend(); ++call) {
+    if (product_flops(*call) == 0 && (masks(*call) || std::any_of(call->out.begin(), call->out.end(), in_it)))
+      add(call->in);
+  }
+  return masked;
+}
+
 }  // namespace
 
-double product_flops(const Plan& plan) {
-  double flops = 0;
+double product_flops(const Plan& plan, const std::set<size_t>& with_zeros) {
+  std::vector<Call> calls;
   for (const PlanStep& step : plan.steps) {
-    if (step.kernel >= 0 || is_free(step.name) || only_moves(step.name)) continue;
-    const Call call = call_of(plan, step);
+    if (step.kernel < 0) calls.push_back(call_of(plan, step));
+  }
+  const auto masked = masked_values(plan, calls, with_zeros);
+  const auto is_masked = [&](const PlanValue* value) { return masked.contains(value); };
+  double flops = 0;
+  for (const Call& call : calls) {
+    if (is_free(call.step.name) || only_moves(call.step.name)) continue;
+    const Values multiplied = factors(call);
+    const bool less = std::any_of(multiplied.begin(), multiplied.end(), is_masked) ||
+                      std::any_of(call.out.begin(), call.out.end(), is_masked) ||
+                      (is_attention(call) && call.in.size() > 3);              // it is given a mask
     const bool distances = call.name.find("cdist") != std::string_view::npos;  // |x|^2 - 2 x y + |y|^2: one product
-    flops += (distances ? 0.5 : 1) * product_flops(call);
+    if (!less) flops += (distances ? 0.5 : 1) * product_flops(call);
   }
   return flops;
+}
+
+double part_of_zeros(const TensorView& tensor) {
+  constexpr size_t kLooks = 4096;
+  const size_t size = size_of(tensor.dtype), count = tensor.bytes.size() / size;
+  if (count == 0) return 0;
+  Rng rng(0);
+  size_t zeros = 0;
+  for (size_t k = 0; k < kLooks; ++k) {
+    const auto element = tensor.bytes.subspan(rng.below(count) * size, size);
+    zeros += std::all_of(element.begin(), element.end(), [](std::byte byte) { return byte == std::byte{0}; }) ? 1 : 0;
+  }
+  return static_cast<double>(zeros) / kLooks;
 }
 
 std::set<std::string> calls_of(const Plan& plan) {

@@ -5,8 +5,8 @@
 // Work of a step = flops / 20 + bytes moved, in the unit of a byte: 20 is about what an H100 computes in float32 while
 // it moves one byte (67 TFLOP/s, 3.35 TB/s).
 //   aten steps  bytes of all tensors read and written; flops 2 M N K of products and convolutions (where these are
-//               transposed, of their inputs), else one for each element of the largest tensor; views, shapes and empty
-//               memory are free
+//               transposed, of their inputs; of causal attention the unmasked part), else one for each element
+//               of the largest tensor; views, shapes and empty memory are free
 //               a tensor that operands were broadcast to, (a[:, None] * b).sum(), counts by its operations and not by
 //               its bytes: torch.mm does the same without writing it
 //               one call for what a formula spells out in several (gelu, softmax, a norm, attention, a pool's windows)
@@ -34,8 +34,14 @@ struct Work {
   }
 };
 
-// Operations of a plan's matrix products, convolutions and attentions: the least that its results take.
-double product_flops(const Plan& plan);
+// Operations of a plan's matrix products, convolutions and attentions: the least that its results take. What a mask
+// takes away is not counted. Of causal attention that is known: half, where there are as many keys as queries. A
+// product of which tril, triu, masked_fill, where or a factor with zeros takes parts, before or after, counts as none.
+// `with_zeros`: values of which large parts are zeros (part_of_zeros).
+double product_flops(const Plan& plan, const std::set<size_t>& with_zeros = {});
+// Of a tensor's elements, over 4,096 of them.
+double part_of_zeros(const TensorView& tensor);
+constexpr double kLargePart = 0.125;
 // Of the plan's aten steps. `familiar`: calls of the reference, without "aten::" and a last underscore.
 Work aten_work(const Plan& plan, const std::set<std::string>& familiar);
 std::set<std::string> calls_of(const Plan& plan);

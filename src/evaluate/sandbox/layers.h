@@ -16,7 +16,8 @@ using Json = nlohmann::json;
 std::string build_root(const Json& options, bool user_namespace);
 // Landlock: reads where allowed, writes in the job's folder only, no TCP.
 std::string restrict_files(const Json& options);
-// seccomp: no sockets, no tracing, no namespaces, no kernel interfaces; no fork and exec unless `processes`.
+// seccomp: a list of calls that are allowed (with a GPU, whose driver has its own, of calls that are not): no sockets,
+// no tracing, no namespaces, no kernel interfaces; no fork and exec unless `processes`.
 std::string restrict_calls(const Json& options, bool own_pid_namespace);
 bool deny_new_processes();
 

@@ -11,7 +11,7 @@ using ::testing::HasSubstr;
 Json healthy() {
   return {{"gpus", Json::array({"nvidia 0, H100"})},
           {"gpu_kernels", true},
-          {"compiler", "/usr/bin/gcc"},
+          {"refused", Json::array()},
           {"parquet", ""},
           {"evaluator", ""},
           {"python", {{"torch", "2.11.0+cu130"}}},
@@ -42,7 +42,8 @@ TEST(Doctor, NamesForEachFindingTheCommandThatMendsIt) {
   expect_one(with("evaluator", "no Python at /x"), true, "no Python at /x", "install");
   expect_one(with("python", {{"torch", "2.10.0"}}), true, "torch is '2.10.0'", "install");
   expect_one(with("gpu_kernels", false), false, "libtritonforge_cuda.so", "make gpu");
-  expect_one(with("compiler", ""), false, "no C compiler", "apt-get install -y gcc");
+  const Json live = {{"what", "mode live"}, {"why", "no C compiler (gcc or clang)"}, {"mend", "apt-get install gcc"}};
+  expect_one(with("refused", Json::array({live})), false, "mode live is refused: no C compiler", "apt-get install gcc");
   expect_one(with("parquet", "no Arrow"), false, "no Arrow", "pip install pyarrow==");
   expect_one(with("sandbox", {{"namespaces", "unavailable: EPERM"}}), false, "'namespaces'", "sysctl -w");
   expect_one(with("sandbox", {{"landlock", "unavailable: ENOSYS"}}), false, "'landlock'", "lsm=landlock");

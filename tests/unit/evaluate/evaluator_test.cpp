@@ -6,6 +6,7 @@
 
 #include "base/cuda_driver.h"
 #include "base/error.h"
+#include "evaluate/seeds.h"
 #include "unit/evaluate/sample_problem.h"
 
 namespace tritonforge::evaluate {
@@ -76,6 +77,15 @@ TEST(EvaluatorTest, AClientThatHangsUpFreesItsWorkerAndItsPlaceInTheQueue) {
   EXPECT_EQ(health("busy"), 0);
   EXPECT_EQ(health("abandoned"), 2);
   EXPECT_EQ(health("evaluated"), 0);
+}
+
+TEST(EvaluatorTest, NobodyKnowsASeedBefore) {
+  Evaluator evaluator({.workers = 1, .candidate_timeout_s = 60});
+  EvaluationRequest request = request_of("        return x + 1\n", 60);
+  const uint64_t known = Seeds(SipKey{}, request.seed).of("inputs", 0);
+  EXPECT_NE(evaluator.evaluate(request).trials.at(0).seed, known);
+  request.fresh_seeds = false;
+  EXPECT_EQ(evaluator.evaluate(request).trials.at(0).seed, known);
 }
 
 // The mode is the request's: one that cannot be had is told in a line, and the evaluator goes on with the others.

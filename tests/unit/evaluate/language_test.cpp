@@ -32,10 +32,10 @@ TEST(Language, SaysWhatItIsCompiledForAndWhereThatRuns) {
 
 TEST(Language, OfAnotherModeThanPlanIsTritonAlone) {
   for (const EvaluationMode mode : {EvaluationMode::kInterpret, EvaluationMode::kLive}) {
-    EXPECT_EQ(usable_language(Backend::kTriton, mode).backend(), Backend::kTriton);
+    EXPECT_EQ(usable_language(Backend::kTriton, mode, {}).backend(), Backend::kTriton);
     for (const Backend backend : {Backend::kCuda, Backend::kHip, Backend::kOpencl}) {
       try {
-        usable_language(backend, mode);
+        usable_language(backend, mode, {});
         ADD_FAILURE() << name_of(backend);
       } catch (const Error& error) {
         EXPECT_EQ(error.kind(), ErrorKind::kUnsupported);
@@ -43,7 +43,22 @@ TEST(Language, OfAnotherModeThanPlanIsTritonAlone) {
       }
     }
   }
-  EXPECT_EQ(usable_language(Backend::kCuda, EvaluationMode::kPlan).backend(), Backend::kCuda);
+  EXPECT_EQ(usable_language(Backend::kCuda, EvaluationMode::kPlan, {}).backend(), Backend::kCuda);
+}
+
+TEST(Refusals, NameInOneLineWhatIsMissingAndTheCommandThatMendsIt) {
+  const Refusals refusals(Json::array({{{"what", "backend hip"}, {"why", "no clang"}, {"mend", "install it"}}}));
+  EXPECT_EQ(usable_language(Backend::kCuda, EvaluationMode::kPlan, refusals).backend(), Backend::kCuda);
+  EXPECT_THAT(usable_languages(refusals), ElementsAre("triton", "cuda", "opencl"));
+  try {
+    compiled_language(Backend::kHip, refusals);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUnsupported);
+    EXPECT_STREQ(error.what(), "evaluator: backend hip is refused: no clang; mend it with: install it");
+  }
+  EXPECT_TRUE(refusals.without("backend hip").all().empty());
+  EXPECT_EQ(refusals.json().at(0).at("mend"), "install it");
 }
 
 }  // namespace

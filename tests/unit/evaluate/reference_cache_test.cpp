@@ -12,7 +12,7 @@ namespace tritonforge::evaluate {
 namespace {
 
 ReferenceSpec spec_of(const std::string& source = kProblem) {
-  return {.source = source, .init_seed = 1, .trial_seeds = {2, 3}, .timed = true};
+  return {.source = source, .init_seed = 1, .trials = {{2, 3}, {4, 5}}, .timed = true};
 }
 Deadline soon() { return Deadline::after(60); }
 

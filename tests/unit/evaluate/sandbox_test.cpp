@@ -225,6 +225,9 @@ TEST_F(SandboxTest, SeccompRefusesProcessesSocketsAndTracing) {
                 {"io_uring", error_of(::syscall(SYS_io_uring_setup, 1, nullptr))},
                 {"deathsig", error_of(::prctl(PR_SET_PDEATHSIG, 0))},
                 {"kill", error_of(::kill(::getpid(), 0))},
+                {"shared_memory", error_of(::syscall(SYS_shmget, 1, 1, 0))},
+                {"process_file", error_of(::syscall(SYS_pidfd_open, ::getpid(), 0))},
+                {"file_events", error_of(::syscall(SYS_inotify_init1, 0))},
                 {"read", open_error("/usr/bin/env", O_RDONLY)}};
   });
   EXPECT_EQ(found["report"].get<std::string>().rfind("enforced:", 0), 0u) << found.dump();
@@ -232,7 +235,9 @@ TEST_F(SandboxTest, SeccompRefusesProcessesSocketsAndTracing) {
        {"fork", "clone", "execve", "inet", "unix", "ptrace", "unshare", "mount", "memfd", "io_uring", "deathsig"}) {
     EXPECT_EQ(found[refused], EPERM) << refused;
   }
-  EXPECT_EQ(found["clone3"], ENOSYS);
+  // What is on no list is not there.
+  for (const char* unknown : {"clone3", "shared_memory", "process_file", "file_events"})
+    EXPECT_EQ(found[unknown], ENOSYS) << unknown;
   EXPECT_EQ(found["kill"], 0);
   EXPECT_EQ(found["read"], 0);
 }
@@ -246,9 +251,11 @@ TEST_F(SandboxTest, SeccompLetsACompilerForkButMakeNoNamespace) {
                 {"network_namespace", clone_error(CLONE_NEWNET)},
                 {"unshare", error_of(::unshare(CLONE_NEWUSER))},
                 {"clone3", error_of(::syscall(SYS_clone3, nullptr, 0))},
+                {"shared_memory", error_of(::syscall(SYS_shmget, 1, 1, 0))},
                 {"inet", socket_error(AF_INET)}};
   });
   EXPECT_EQ(found["fork"], 0);
+  EXPECT_EQ(found["shared_memory"], ENOSYS);
   for (const char* refused : {"user_namespace", "network_namespace", "unshare", "inet"}) {
     EXPECT_EQ(found[refused], EPERM) << refused;
   }
@@ -261,9 +268,14 @@ TEST_F(SandboxTest, SeccompLeavesADriverItsUnixSocketsOnly) {
     Json gpu = options();
     gpu["devices"] = {"/dev/nvidia0"};
     restrict_calls(gpu, true);
-    return Json{{"inet", socket_error(AF_INET)}, {"unix", socket_error(AF_UNIX)}};
+    return Json{{"inet", socket_error(AF_INET)},
+                {"unix", socket_error(AF_UNIX)},
+                {"clone3", error_of(::syscall(SYS_clone3, nullptr, 0))},
+                {"file_events", error_of(::syscall(SYS_inotify_init1, 0))}};
   });
   EXPECT_EQ(found["inet"], EPERM);
+  EXPECT_EQ(found["clone3"], ENOSYS);
+  EXPECT_EQ(found["file_events"], 0);  // its calls are its own
   EXPECT_EQ(found["unix"], 0);
 }
 
@@ -271,9 +283,11 @@ TEST_F(SandboxTest, SeccompRefusesSignalsWhereThereIsNoPidNamespace) {
   const Json found = in_child([&] {
     ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     restrict_calls(options(), /*own_pid_namespace=*/false);
-    return Json{{"kill", error_of(::kill(::getpid(), 0))}};
+    return Json{{"kill", error_of(::kill(::getpid(), 0))},
+                {"thread", error_of(::syscall(SYS_tgkill, ::getpid(), ::gettid(), 0))},
+                {"queue", error_of(::syscall(SYS_rt_sigqueueinfo, ::getpid(), 0, nullptr))}};
   });
-  EXPECT_EQ(found["kill"], EPERM);
+  for (const char* signal : {"kill", "thread", "queue"}) EXPECT_EQ(found[signal], EPERM) << signal;
 }
 
 TEST_F(SandboxTest, AfterCompilingNoProcessIsStartedAndThreadsAre) {

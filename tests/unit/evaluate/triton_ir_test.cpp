@@ -100,6 +100,25 @@ TEST(TritonIr, LaunchesRunInEveryOrderAndAreTheSameWithEverySeed) {
   }
 }
 
+// 2 M N K each time that it runs: a loop over blocks of keys counts those that it goes to, and no others.
+TEST(TritonIr, ADotIsAsManyOperationsAsItIsRun) {
+  const std::string text = kernel(
+      "    %a = arith.constant dense<1.0> : tensor<16x8xf32>\n    %b = arith.constant dense<2.0> : tensor<8x32xf32>\n"
+      "    %z = arith.constant dense<0.0> : tensor<16x32xf32>\n    %l = arith.constant 0 : i32\n"
+      "    %s = arith.constant 1 : i32\n    %n = tt.get_program_id x : i32\n"
+      "    %d = scf.for %k = %l to %n step %s iter_args(%c = %z) -> (tensor<16x32xf32>) : i32 {\n"
+      "      %e = tt.dot %a, %b, %c : tensor<16x8xf32> * tensor<8x32xf32> -> tensor<16x32xf32>\n"
+      "      scf.yield %e : tensor<16x32xf32>\n    }\n"
+      "    %p = tt.splat %x : !tt.ptr<f32> -> tensor<16x32x!tt.ptr<f32>>\n"
+      "    tt.store %p, %d : tensor<16x32x!tt.ptr<f32>>\n");
+  float out = 0;
+  Memory memory;
+  const Argument argument{.form = Argument::Form::kBuffer,
+                          .buffer = memory.add("x", reinterpret_cast<std::byte*>(&out), 4, 4, true)};
+  const Work work = launch(compile(parse(text)), memory, {&argument, 1}, {.grid = {4, 1, 1}});
+  EXPECT_EQ(work.flops, (0 + 1 + 2 + 3) * 2.0 * 16 * 32 * 8);
+}
+
 TEST(TritonIr, AnAddressFromElsewhereIsAFault) {
   const Program program = compile(
       parse(kernel("    %c = arith.constant 123456 : i64\n    %p = tt.int_to_ptr %c : i64 -> !tt.ptr<f32>\n    %v = "

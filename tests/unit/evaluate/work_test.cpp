@@ -62,6 +62,102 @@ TEST(ProductFlops, AreOfProductsAlone) {
   EXPECT_DOUBLE_EQ(product_flops(plan_of(Json::array({call("_cdist_forward", {x, w}, 2)}))), 2.0 * 64 * 16 * 32);
 }
 
+// Of attention: queries, keys, and where a mask is given.
+double attention_flops(int64_t queries, int64_t keys, const Json& more, const Json& kwargs = Json::object(),
+                       const std::string& name = "scaled_dot_product_attention") {
+  const auto tensor = [](int64_t rows) {
+    return Json{{"dtype", "float32"}, {"shape", {8, rows, 4}}, {"stride", {rows * 4, 4, 1}}};
+  };
+  Json values = {tensor(queries), tensor(keys), tensor(keys), tensor(queries)};
+  for (size_t k = 0; k < 3; ++k) values[k]["input"] = k;
+  Json args = {{{"t", 0}}, {{"t", 1}}, {{"t", 2}}};
+  for (const Json& one : more) args.push_back(one);
+  Json step = call(name, args, 3);
+  step["kwargs"] = kwargs;
+  return product_flops(parse_plan({{"values", values},
+                                   {"kernels", Json::array()},
+                                   {"steps", {step}},
+                                   {"outputs", {{"tensor", 0}}},
+                                   {"inputs", 3},
+                                   {"texts", Json::array()},
+                                   {"constants", Json::array()}},
+                                  {}));
+}
+
+// Each of 8 heads takes 4 operations an element of 4 for each pair of query and key: 16 * 8 = 128 a pair.
+TEST(ProductFlops, OfCausalAttentionAreThoseOfKeysUpToTheQuery) {
+  const Json causal = {nullptr, 0, true};
+  EXPECT_DOUBLE_EQ(attention_flops(16, 16, {nullptr, 0, false}), 128.0 * 256);
+  EXPECT_DOUBLE_EQ(attention_flops(16, 16, causal), 128.0 * 136);              // 1 + 2 + ... + 16
+  EXPECT_DOUBLE_EQ(attention_flops(16, 32, causal), 128.0 * 136);              // later keys are nobody's
+  EXPECT_DOUBLE_EQ(attention_flops(32, 16, causal), 128.0 * (136 + 16 * 16));  // later queries have all
+  EXPECT_DOUBLE_EQ(attention_flops(16, 16, Json::array(), {{"is_causal", true}}), 128.0 * 136);
+  EXPECT_DOUBLE_EQ(attention_flops(16, 16, {0, true}, Json::object(), "_scaled_dot_product_flash_attention_for_cpu"),
+                   128.0 * 136);
+  EXPECT_EQ(attention_flops(16, 16, Json::array({{{"t", 0}}})), 0);  // whatever its mask leaves
+}
+
+// q [32, 16], k [32, 16], v [32, 8], w [8, 4]: scores q k' are masked, and a last product with w is not.
+TEST(ProductFlops, OfWhatAMaskTakesAwayAreNone) {
+  const auto tensor = [](int64_t rows, int64_t columns) {
+    return Json{{"dtype", "float32"}, {"shape", {rows, columns}}, {"stride", {columns, 1}}};
+  };
+  Json values = {tensor(32, 16), tensor(32, 16), tensor(32, 8),  tensor(8, 4),    // 0 to 3: inputs
+                 tensor(16, 32), tensor(32, 32), tensor(32, 32), tensor(32, 32),  // k', scores, masked, probabilities
+                 tensor(32, 8),  tensor(32, 4)};
+  for (size_t k = 0; k < 4; ++k) values[k]["input"] = k;
+  const auto with = [&](const std::string& after_scores, const std::set<size_t>& with_zeros = {}) {
+    const auto t = [](int k) { return Json{{"t", k}}; };
+    return product_flops(
+        parse_plan({{"values", values},
+                    {"kernels", Json::array()},
+                    {"steps",
+                     {call("t", Json::array({t(1)}), 4), call("mm", {t(0), t(4)}, 5),
+                      call(after_scores, Json::array({t(5)}), 6), call("softmax", Json::array({t(6)}), 7),
+                      call("mm", {t(7), t(2)}, 8), call("mm", {t(8), t(3)}, 9)}},
+                    {"outputs", {{"tensor", 0}}},
+                    {"inputs", 4},
+                    {"texts", Json::array()},
+                    {"constants", Json::array()}},
+                   {}),
+        with_zeros);
+  };
+  const double scores = 2 * 32 * 32 * 16, outputs = 2 * 32 * 8 * 32, last = 2 * 32 * 4 * 8;
+  EXPECT_DOUBLE_EQ(with("relu"), scores + outputs + last);
+  EXPECT_DOUBLE_EQ(with("masked_fill"), last);
+  EXPECT_DOUBLE_EQ(with("tril"), last);
+  EXPECT_DOUBLE_EQ(with("relu", {2}), scores + last);  // v has zeros, its product with others has none
+  EXPECT_DOUBLE_EQ(with("relu", {0, 1}), last);        // both have: so have the scores, and what is made of them
+}
+
+TEST(ProductFlops, AnAddendWithZerosTakesNothingAway) {
+  const auto tensor = [](const std::vector<int64_t>& shape, int input) {
+    Json value = {{"dtype", "float32"}, {"shape", shape}, {"stride", shape}};
+    if (input >= 0) value["input"] = input;
+    return value;
+  };
+  const Plan plan = parse_plan(
+      {{"values", {tensor({8}, 0), tensor({4, 16}, 1), tensor({16, 8}, 2), tensor({4, 8}, -1)}},
+       {"kernels", Json::array()},
+       {"steps", {call("addmm", {{{"t", 0}}, {{"t", 1}}, {{"t", 2}}}, 3)}},
+       {"outputs", {{"tensor", 0}}},
+       {"inputs", 3},
+       {"texts", Json::array()},
+       {"constants", Json::array()}},
+      {});
+  EXPECT_DOUBLE_EQ(product_flops(plan, {0}), 2.0 * 4 * 8 * 16);
+  EXPECT_EQ(product_flops(plan, {1}), 0);
+}
+
+TEST(PartOfZeros, IsWhatItIs) {
+  std::vector<float> values(1 << 12, 1.5f);
+  for (size_t k = 0; k < values.size(); k += 2) values[k] = 0;
+  const TensorView view{.shape = {1 << 12}, .order = {0}, .bytes = std::as_bytes(std::span(values))};
+  EXPECT_NEAR(part_of_zeros(view), 0.5, 0.05);
+  for (float& value : values) value = -1e-30f;
+  EXPECT_EQ(part_of_zeros(view), 0);
+}
+
 TEST(AtenWork, ViewsAreFreeAndCopiesAreApart) {
   const Work work = aten_work(
       plan_of(Json::array({call("view", {{{"t", 0}}, {64, 32}}, 2), call("clone", {{{"t", 2}}}, 3)})), {});

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/rng.h"
+#include "base/sip_hash.h"
 #include "evaluate/plan/runner.h"
 #include "evaluate/process_runner.h"
 
@@ -105,9 +105,7 @@ class WrittenChildren : public Children {
   size_t spawned_ = 0;
 };
 
-inline std::string nonce_of(uint64_t secret) {
-  return fmt::format("{:016x}", Rng::mix(secret + 0x9E3779B97F4A7C15ull));
-}
+inline std::string nonce_of(uint64_t secret) { return fmt::format("{:016x}", sip_hash({secret, 0}, "nonce")); }
 
 // One input, one output as the reference has them.
 inline const std::string kWrittenTensors =

@@ -43,6 +43,7 @@ FLAGS_OF_TORCH = (
     "-D__CUDA_NO_HALF2_OPERATORS__",
 )
 USED = re.compile(r"Used (\d+) registers(?:.*?(\d+) bytes smem)?")
+PARAMETER = re.compile(r"\.param\s+(?:\.align\s+\d+\s+)?\.([a-z])(\d+)\s[^,\[]*(?:\[(\d+)\])?")
 SPILLED = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 
 
@@ -75,13 +76,19 @@ def install():
     sys.modules[extension.__name__] = torch.utils.cpp_extension = extension
 
 
-def toolkit():
-    """NVRTC, and where CUDA's headers are: of the wheels that torch came with."""
-    import nvidia
+def libraries():
+    """NVRTC's, of the wheels that torch came with."""
+    try:
+        import nvidia
+    except ImportError:
+        return []
+    return [path for folder in nvidia.__path__ for path in glob.glob(os.path.join(folder, "cu*/lib/libnvrtc.so.*"))]
 
-    for folder in nvidia.__path__:
-        for path in glob.glob(os.path.join(folder, "cu*", "lib", "libnvrtc.so.*")):
-            return ctypes.CDLL(path), os.path.join(os.path.dirname(os.path.dirname(path)), "include")
+
+def toolkit():
+    """NVRTC, and where CUDA's headers are."""
+    for path in libraries():
+        return ctypes.CDLL(path), os.path.join(os.path.dirname(os.path.dirname(path)), "include")
     raise CompileError("the wheel nvidia-cuda-nvrtc is not installed")
 
 
@@ -130,6 +137,17 @@ def used(log, entry):
     return int(found[1]), sum(map(int, spilled.groups())) if spilled else 0, int(found[2] or 0)
 
 
+def parameters(ptx, entry):
+    """[[kind, bytes]] of a kernel's, in order: "real", "integer", or "value" where PTX does not tell (eight bytes may
+    be a pointer, others a struct or a half)."""
+    listed = re.search(rf"\.entry {re.escape(entry)}\s*\((.*?)\)", ptx, re.S)
+    found = []
+    for kind, bits, many in PARAMETER.findall(listed[1]) if listed else []:
+        told = "real" if kind == "f" else "integer" if int(bits) < 64 and not many else "value"
+        found.append([told, int(bits) // 8 * int(many or 1)])
+    return found
+
+
 def compile(text, target, options, folder):
     block, shared, flags = sources.options_of(options)
     nvrtc, headers = toolkit()
@@ -155,6 +173,7 @@ def compile(text, target, options, folder):
         "scratch": 0,
         "block": block,
         "own_parameters": 0,
+        "parameters": parameters(program.bytes("PTX").decode(errors="replace"), entry),
         "resources": f"{registers} registers, {spilled} bytes spilled, {static + shared} bytes of shared memory",
     }
     return described, program.bytes("CUBIN")

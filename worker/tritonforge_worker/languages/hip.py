@@ -6,13 +6,14 @@ import os
 import re
 import subprocess
 
-from triton.backends import amd
+import triton.backends
 
-from tritonforge_worker.languages import sources
+from tritonforge_worker.languages import code_object, sources
 from tritonforge_worker.languages.cuda import install  # noqa: F401
 from tritonforge_worker.languages.sources import CompileError, Launches  # noqa: F401
 
-CLANG = "/usr/lib/llvm-19/bin/clang"
+CLANG, LINKER = "/usr/lib/llvm-19/bin/clang", "/usr/lib/llvm-19/bin/ld.lld"
+AMD = os.path.join(os.path.dirname(triton.backends.__file__), "amd")  # Triton's folder of HIP's headers and libraries
 LDS_LIMIT, THREAD_LIMIT = 65536, 1024
 COMPILE_SECONDS = 50  # the trusted side waits for 60
 FLAGS = ("-D", "-std=", "-ffast-math", "-ffp-contract=", "-fgpu-flush-denormals-to-zero", "-munsafe-fp-atomics")
@@ -63,12 +64,11 @@ def compile(text, target, options, folder):
     for name, content in (("kernel.hip", text), ("prelude.h", prelude())):
         with open(paths[name], "w") as file:
             file.write(content)
-    root = os.path.dirname(amd.__file__)
-    libraries = [os.path.join(root, "lib", name) for name in ("ocml.bc", "ockl.bc")]
+    libraries = [os.path.join(AMD, "lib", name) for name in ("ocml.bc", "ockl.bc")]
     command = [CLANG, "-x", "hip", "kernel.hip", "-o", "kernel.hsaco", f"--offload-arch={target}", "-O3"]
     command += ["--offload-device-only", "--no-gpu-bundle-output", "-nogpuinc", "-nogpulib", "-D__HIP_PLATFORM_AMD__"]
     command += ["-include", "__clang_hip_runtime_wrapper.h", "-include", "prelude.h", "-I."]
-    command += ["-isystem", os.path.join(root, "include"), "-include", "hip/hip_runtime.h"]  # as hiprtc, torch's way
+    command += ["-isystem", os.path.join(AMD, "include"), "-include", "hip/hip_runtime.h"]  # as hiprtc, torch's way
     command += ["-Rpass-analysis=kernel-resource-usage", "-std=c++17"]
     for library in libraries:
         command += ["-Xclang", "-mlink-builtin-bitcode", "-Xclang", library]
@@ -93,7 +93,8 @@ def compile(text, target, options, folder):
         f"{lds} bytes of LDS",
     }
     with open(paths["kernel.hsaco"], "rb") as file:
-        return described, file.read()
+        binary = file.read()
+    return {**described, "parameters": code_object.parameters(binary, entry)}, binary
 
 
 def without_remarks(text):

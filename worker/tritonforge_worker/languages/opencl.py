@@ -23,6 +23,7 @@ SETTINGS = {
     "POCL_WORK_GROUP_SPECIALIZATION": "0",
     "HWLOC_SYNTHETIC": "NUMANode:1(memory=4294967296) core:1 pu:1",
 }
+LIBRARIES = ("/usr/lib/*-linux-gnu/libOpenCL.so.1", "/usr/lib/*-linux-gnu/libpocl.so.2")
 ITEM_LIMIT = 4096  # of one group, as PoCL has it
 CPU, BUILD_LOG, ARGUMENTS, BINARY_SIZES, BINARIES = 2, 0x1183, 0x1191, 0x1165, 0x1166
 ADDRESS, TYPE_NAME = 0x1196, 0x1198
