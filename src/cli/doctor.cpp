@@ -127,8 +127,13 @@ std::vector<Finding> findings(const Json& report) {
   for (const auto& breach : report["breaches"])
     add(true, fmt::format("sandbox: untrusted code can do this: {}", breach.get<std::string>()),
         mend_layer("namespaces"));
-  if (!report.value("ray", true))
-    add(false, "run --launcher ray is not built (local and ssh need nothing)", "make ray");
+  if (!report.value("ray", true)) {
+    const bool sources = fs::exists(own_executable().parent_path().parent_path() / "Makefile");
+    add(false,
+        fmt::format("run --launcher ray is not {} (local and ssh need nothing)",
+                    sources ? "built" : "part of a package: make ray of the sources builds it"),
+        sources ? "make ray" : "");
+  }
   if (report["disk"].value("free_gib", 1e9) < 5)
     add(false,
         fmt::format("{:.1f} GiB of disk are free: checkpoints may not fit", report["disk"].value("free_gib", 0.0)),

@@ -13,7 +13,12 @@ from tritonforge_worker.languages import cuda, hip, opencl
 from tritonforge_worker.targets import ALL, TARGETS
 
 CHILDS_PATH = "/usr/bin:/bin"  # zygote.environment
-LANGUAGES = "requirements/install --languages"
+SOURCES = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+LANGUAGES = (
+    "requirements/install --languages"
+    if os.path.exists(os.path.join(SOURCES, "requirements/install"))
+    else "sudo apt-get install -y pocl-opencl-icd ocl-icd-libopencl1 clang-19 lld-19"  # an installed package
+)
 
 
 def all_there(paths):
