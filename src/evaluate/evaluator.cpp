@@ -183,6 +183,7 @@ struct Evaluator::Impl {
     ReferenceSpec spec;
     ChildLimits limits;
     std::string key;
+    uint64_t order_seed;
     std::shared_ptr<const ReferenceData> reference;
   };
 
@@ -257,6 +258,9 @@ Evaluator::Impl::Posed Evaluator::Impl::pose(const EvaluationRequest& request, E
   }
   const ChildLimits on_cpu{.cpu_s = 60, .file_bytes = uint64_t{64} << 20, .memory_bytes = options.memory_bytes};
   posed.limits = gpu ? on_gpu(on_cpu, device) : on_cpu;
+  // Diagnostics may name the first programs that a race is between: whoever wants the same verdict again wants the same
+  // order of programs.
+  posed.order_seed = request.fresh_seeds ? random_bits() : seeds.of("orders");
   // The process that is kept for timing is one GPU's.
   posed.key = fmt::format("{} {} {} {} {} {}", problem, request.seed, request.fresh_seeds, request.num_correct_trials,
                           name_of(mode), posed.limits.gpu_uuid);
@@ -283,6 +287,7 @@ RunContext Evaluator::Impl::context_of(const Posed& posed, const EvaluationReque
           .reference = *posed.reference,
           .init_seed = posed.spec.init_seed,
           .secret = random_bits(),
+          .order_seed = posed.order_seed,
           .limit_s = std::min(posed.options.candidate_timeout_s, request.timeout_s),
           .overall = Deadline::after(request.timeout_s),
           .left = client.left,

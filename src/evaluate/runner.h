@@ -18,8 +18,9 @@ struct RunContext {
   const Language& language;
   const ReferenceData& reference;
   uint64_t init_seed = 0;
-  uint64_t secret = 0;  // of this run alone, told to no process of a candidate's: orders of programs and of pairs
-  double limit_s = 30;  // of the candidate's own work
+  uint64_t secret = 0;      // of this run alone, told to no process of a candidate's: nonces, the order of timed pairs
+  uint64_t order_seed = 0;  // the order of programs
+  double limit_s = 30;      // of the candidate's own work
   Deadline overall;
   std::stop_token left;      // nobody waits for the verdict any longer
   Device* device = nullptr;  // of plan and live mode; null in live mode: the GPU that the environment shows

@@ -87,3 +87,27 @@ def test_a_seed_that_is_told_does_not_tell_another(evaluator, seed):
     assert len(seeds) == len(verdict["trials"]) == 3 and not seeds & {0, 42}, verdict["trials"]
     again = evaluator.judge(INVERSION + "\n# again\n", PROBLEM, seed=seed)
     assert {trial["seed"] for trial in again["trials"]} == seeds  # one problem's candidates share their inputs
+
+
+# Four programs read beyond x: which of them is named first hangs on the order in which they run.
+BEYOND = (
+    HEADER
+    + """
+@triton.jit
+def beyond(x, y, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(y + i, tl.load(x + i + n), mask=i < n)
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        beyond[(25,)](x, y, x.numel(), 16)
+        return y
+"""
+)
+
+
+def test_without_fresh_seeds_a_verdict_is_the_same_to_its_words(evaluator):
+    asked = {"seed": 1, "fresh_seeds": False, "mode": "plan"}
+    said = [evaluator.judge(BEYOND + f"\n# {i}\n", PROBLEM, **asked)["diagnostics"] for i in range(6)]
+    assert "out-of-bounds load" in said[0] and len(set(said)) == 1, said

@@ -244,7 +244,7 @@ void PlanRunner::ask(size_t trial, bool launch, int without, Call& call) {
   replayer_->send({{"replay", true},
                    {"tensors", expected.input_tensors},
                    {"forward_seed", expected.forward_seed},
-                   {"order_seed", context_.secret + trial},
+                   {"order_seed", context_.order_seed + trial},
                    {"launch", launch},
                    {"without", without},
                    {"weigh", whole && trial == 0},
