@@ -26,7 +26,8 @@ tritonforge run "$recipe" --launcher ssh --output "$output" "${resume[@]}" \
 run=$!
 trap 'kill -TERM "$run"' TERM
 code=0
-while kill -0 "$run" 2>/dev/null; do  # a signal ends the wait, not the run
+wait "$run" || code=$?
+while kill -0 "$run" 2>/dev/null; do  # a signal ended the wait, not the run
   code=0
   wait "$run" || code=$?
 done
