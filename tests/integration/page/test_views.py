@@ -170,8 +170,9 @@ def test_a_thousand_steps_and_a_hundred_thousand_trajectories(visit):
     page.wait_for_selector("text=51 to 100 of 100,000")
     page.goto(page.url.split("#")[0] + "#/curves?run=long")
     page.wait_for_selector(".chart path.series")
-    drawn = page.locator(".chart").count()
-    assert 0 < drawn < page.locator(".chart-frame").count()  # the others when they are scrolled to
+    # The others when they are scrolled to. In one look: between two the page may be drawn anew.
+    drawn, frames = (f"document.querySelectorAll('{what}').length" for what in (".chart", ".chart-frame"))
+    until(page, f"0 < {drawn} && {drawn} < {frames}")
     page.goto(page.url.split("#")[0] + "#/timeline?run=long")
     page.wait_for_selector("text=a bar is the mean of 9 steps")
 
