@@ -209,6 +209,7 @@ def test_the_theme_and_the_views_by_keyboard(visit):
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != light
     page.keyboard.press("5")
     page.wait_for_selector("text=in all")
+    page.wait_for_selector("#search")
     page.keyboard.press("/")
     until(page, "document.activeElement.id === 'search'")
 
