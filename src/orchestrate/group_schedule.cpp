@@ -18,8 +18,7 @@ GroupSchedule::GroupSchedule(int64_t steps, int64_t per_step, int64_t max_stalen
   if (late_ < 1) {
     fail(ErrorKind::kUsage,
          "rl.over_sampling {}: groups are begun {} steps ahead and may be late by one at least, so rl.max_staleness "
-         "must "
-         "be {} or more, not {}",
+         "must be {} or more, not {}",
          over_sampling, steps_ahead, steps_ahead + 1, max_staleness);
   }
 }

@@ -122,8 +122,7 @@ struct RlSection {
       "steps that generation may run ahead of training, and weight versions that a token may be old");
     v("over_sampling", over_sampling, at_least(0),
       "groups under way as a multiple of prompts_per_step, above 1: a step takes those that are complete first, and "
-      "one "
-      "that is late waits for a later step; 0 = off");
+      "one that is late waits for a later step; 0 = off");
     v("algorithm", algorithm, one_of(algorithm_names()),
       "a paper's algorithm by name: its options, where the recipe does not set them (orchestrate/algorithms.h)");
     v("refills", refills, in(0, 64),

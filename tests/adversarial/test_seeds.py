@@ -89,7 +89,7 @@ def test_a_seed_that_is_told_does_not_tell_another(evaluator, seed):
     assert {trial["seed"] for trial in again["trials"]} == seeds  # one problem's candidates share their inputs
 
 
-# Four programs read beyond x: which of them is named first hangs on the order in which they run.
+# Each of 25 programs reads beyond x: which of them is named first hangs on the order in which they run.
 BEYOND = (
     HEADER
     + """
