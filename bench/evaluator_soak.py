@@ -183,27 +183,25 @@ class Soak:
     def kill(self, over):
         """One process after the other, at instants of chance: a child, a Python parent or the server, as often as the
         options say."""
-        rng = self.chance
         while not over.wait(max(0, self.next_kill - time.monotonic())):
-            self.next_kill = time.monotonic() + self.options.every * (0.5 + rng.random())
-            turn = sum(self.killed.values()) + 1
-            among = (
-                ("server",)
-                if turn % self.options.server_kills == 0
-                else ("Python parent", "compile server's Python parent")
-                if turn % self.options.parent_kills == 1
-                else ("child", "compile server's child")
-            )
-            # Of several kinds each as often, however many processes it has.
-            found = [one for one in self.server.processes() if one[0] in among]
-            if not found:
+            kind = self.next_kind()
+            found = [pid for one, pid in self.server.processes() if one == kind]
+            if not found:  # a compile server has none between two kernels: it is killed when it has
+                self.next_kill = time.monotonic() + 0.02
                 continue
-            kind = min(sorted({kind for kind, _ in found}, reverse=True), key=lambda one: self.killed[one])
-            try:
-                os.kill(rng.choice([pid for one, pid in found if one == kind]), signal.SIGKILL)
-            except OSError:
-                continue  # it had ended by itself
-            self.killed[kind] += 1
+            self.next_kill = time.monotonic() + self.options.every * (0.5 + self.chance.random())
+            with contextlib.suppress(ProcessLookupError):  # it had ended by itself
+                os.kill(self.chance.choice(found), signal.SIGKILL)
+                self.killed[kind] += 1
+
+    def next_kind(self):
+        """Of an evaluator's and a compile server's each as often, however many processes they have."""
+        turn = sum(self.killed.values()) + 1
+        if turn % self.options.server_kills == 0:
+            return "server"
+        kind = "Python parent" if turn % self.options.parent_kills == 1 else "child"
+        both = [f"compile server's {kind}", kind] if self.server.compiler else [kind]
+        return min(both, key=lambda one: self.killed[one])
 
     def settle(self):
         """Nothing is under way, idle children alone are left, and the Python parent of a killed server has swept its
