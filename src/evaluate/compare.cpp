@@ -195,6 +195,12 @@ Bounds bounds_of(const TensorView& reference, const Tolerances& tolerances) {
   return is_floating(reference.dtype) ? bounds_of(summary_of(reference), tolerances.of(reference.dtype)) : Bounds();
 }
 
+Json json_of(const std::vector<Bounds>& bounds) {
+  Json list = Json::array();
+  for (const Bounds& one : bounds) list.push_back({one.absolute, one.relative, one.rms});
+  return list;
+}
+
 void write_element(Dtype dtype, double value, std::byte* at) {
   const auto store = [&](auto typed) { std::memcpy(at, &typed, sizeof typed); };
   switch (dtype) {

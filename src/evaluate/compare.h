@@ -59,6 +59,8 @@ Summary summary_of(const TensorView& tensor);
 struct Bounds {
   double absolute = 0, relative = 0, rms = 0;
 };
+// [[absolute, relative, rms]]
+Json json_of(const std::vector<Bounds>& bounds);
 Bounds bounds_of(const TensorView& reference, const Tolerances& tolerances);
 // `value` as an element of the type, rounded to nearest, integers towards zero. `at` has room for size_of(dtype) bytes.
 void write_element(Dtype dtype, double value, std::byte* at);

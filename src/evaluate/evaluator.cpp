@@ -24,6 +24,7 @@ namespace {
 constexpr size_t kKeptReferences = 8;
 constexpr std::string_view kLive = "mode live";  // as a Refused names it
 constexpr double kProbeSeconds = 30;             // a context of its own may be made first
+constexpr uint64_t kDrawAbove = 8 << 20;         // bytes of inputs
 
 EvaluatorOptions validated(EvaluatorOptions options) {
   check_options(options);
@@ -125,6 +126,7 @@ struct Evaluator::Impl {
   LoweringPool lowering;
   LruCache<Verdict> verdicts;
   LruCache<Admission> admissions{4096};  // by the problem's source
+  LruCache<bool> not_drawn{4096};        // likewise: what processes P drew was not the same
   ReferenceCache references;
   std::optional<DevicePool> devices;  // of plan mode
   const SipKey process_secret;
@@ -194,11 +196,14 @@ struct Evaluator::Impl {
   std::vector<std::unique_ptr<Device>> plan_devices();
   void evaluate(const EvaluationRequest& request, Verdict& verdict, const Client& client);
   void on_devices(const Client& client, Verdict& verdict, const std::function<void(Device&, Verdict&)>& part);
-  Posed pose(const EvaluationRequest& request, EvaluationMode mode, Device* device, const Client& client,
-             Verdict& verdict);
+  Posed pose(const EvaluationRequest& request, EvaluationMode mode, Device* device, uint64_t draw_above,
+             const Client& client, Verdict& verdict);
+  uint64_t draw_above(const EvaluationRequest& request, Device& device);
   RunContext context_of(const Posed& posed, const EvaluationRequest& request, Device* device, const Client& client);
   std::optional<NotAPlan> as_plan(const EvaluationRequest& request, Device& device, const Client& client,
                                   Verdict& verdict);
+  std::optional<NotAPlan> as_plan(const EvaluationRequest& request, Device& device, uint64_t draw_above,
+                                  const Client& client, Verdict& verdict);
   void in_its_process(const EvaluationRequest& request, EvaluationMode asked, Device* device, const Client& client,
                       Verdict& verdict);
   void time(LiveRunner& runner, const RunContext& context, const Posed& posed, const Client& client, Verdict& verdict);
@@ -233,8 +238,9 @@ std::vector<std::unique_ptr<Device>> Evaluator::Impl::plan_devices() {
 }
 
 // Every part has its own time from when it begins, so that no candidate has less because others were before it.
+// `draw_above`: bytes of inputs.
 Evaluator::Impl::Posed Evaluator::Impl::pose(const EvaluationRequest& request, EvaluationMode mode, Device* device,
-                                             const Client& client, Verdict& verdict) {
+                                             uint64_t draw_above, const Client& client, Verdict& verdict) {
   const bool gpu = options.on_gpu(mode);
   Posed posed{.options = options_for(mode, options)};
   // The seeds' secret is one of this process, not of the request: candidates of one problem share its reference, and
@@ -247,7 +253,10 @@ Evaluator::Impl::Posed Evaluator::Impl::pose(const EvaluationRequest& request, E
                 .tolerances = options.tolerances,
                 .admission = admissions.get(problem),
                 .timed = gpu,
-                .weigh = mode == EvaluationMode::kPlan};
+                .weigh = mode == EvaluationMode::kPlan,
+                .draw_above = draw_above,
+                .fractions_seed = seeds.of("fractions"),
+                .memory = device && device->gpu() ? &device->gpu()->memory() : nullptr};
   ReferenceSpec& spec = posed.spec;
   for (uint64_t i = 0; i < static_cast<uint64_t>(request.num_correct_trials); ++i)
     spec.trials.push_back({.inputs = seeds.of("inputs", i), .forward = seeds.of("forward", i)});
@@ -262,8 +271,8 @@ Evaluator::Impl::Posed Evaluator::Impl::pose(const EvaluationRequest& request, E
   // order of programs.
   posed.order_seed = request.fresh_seeds ? random_bits() : seeds.of("orders");
   // The process that is kept for timing is one GPU's.
-  posed.key = fmt::format("{} {} {} {} {} {}", problem, request.seed, request.fresh_seeds, request.num_correct_trials,
-                          name_of(mode), posed.limits.gpu_uuid);
+  posed.key = fmt::format("{} {} {} {} {} {} {}", problem, request.seed, request.fresh_seeds,
+                          request.num_correct_trials, name_of(mode), posed.limits.gpu_uuid, draw_above);
   posed.reference = references.data(posed.key, spec, posed.limits,
                                     Deadline::after(std::min(request.timeout_s, client.deadline.remaining_s())));
   check_waited_for(client.left);  // the rest is this client's alone
@@ -271,6 +280,7 @@ Evaluator::Impl::Posed Evaluator::Impl::pose(const EvaluationRequest& request, E
   if (!posed.reference->admission.barred.empty())
     throw ProblemFault{"the problem is barred: " + posed.reference->admission.barred};
   note_admission(posed.reference->admission, verdict);
+  if (posed.reference->drawn) verdict.notes["trials"] = "drawn by the replayer, sampled by the problem's process";
   for (const auto& [name, change] : posed.reference->sizes.items()) {
     verdict.notes["reduced." + name] = fmt::format("{} -> {}", change.at(0).dump(), change.at(1).dump());
   }
@@ -318,10 +328,32 @@ void Evaluator::Impl::on_devices(const Client& client, Verdict& verdict,
   if (problem) throw *problem;
 }
 
+uint64_t Evaluator::Impl::draw_above(const EvaluationRequest& request, Device& device) {
+  const bool believed = language_of(request.backend).runs(device.target()) != Runs::kNatively;
+  if (!believed || options.trial_data == TrialData::kHanded || not_drawn.get(checksum(request.problem_source)))
+    return kNeverDrawn;
+  if (options.trial_data == TrialData::kDrawn) return 0;
+  return device.gpu() ? kDrawAbove : kNeverDrawn;
+}
+
 // Why it is none; nullopt where it was judged.
 std::optional<NotAPlan> Evaluator::Impl::as_plan(const EvaluationRequest& request, Device& device, const Client& client,
                                                  Verdict& verdict) {
-  const Posed posed = pose(request, EvaluationMode::kPlan, &device, client, verdict);
+  Verdict drawn = verdict;
+  try {
+    auto why = as_plan(request, device, draw_above(request, device), client, drawn);
+    verdict = std::move(drawn);
+    return why;
+  } catch (const DrawnOtherwise&) {
+    log::warn("a problem's inputs are handed from now on: replayers draw others from the same seeds");
+    not_drawn.put(checksum(request.problem_source), true);
+    return as_plan(request, device, kNeverDrawn, client, verdict);
+  }
+}
+
+std::optional<NotAPlan> Evaluator::Impl::as_plan(const EvaluationRequest& request, Device& device, uint64_t draw_above,
+                                                 const Client& client, Verdict& verdict) {
+  const Posed posed = pose(request, EvaluationMode::kPlan, &device, draw_above, client, verdict);
   const RunContext context = context_of(posed, request, &device, client);
   verdict.device = device.name();
   std::optional<GpuProblem> problem;
@@ -330,14 +362,20 @@ std::optional<NotAPlan> Evaluator::Impl::as_plan(const EvaluationRequest& reques
       references.with_process(posed.key, posed.spec, posed.limits, client.deadline, use);
     };
     problem.emplace(GpuProblem{*device.gpu(), with_reference});
-    return judge_as_plan(context, verdict, &*problem);
   }
-  return judge_as_plan(context, verdict);
+  std::optional<NotAPlan> why = judge_as_plan(context, verdict, problem ? &*problem : nullptr);
+  const ReferenceTrial& trial = *posed.reference->trials.front();
+  const double bytes = 2.0 * static_cast<double>(trial.input_bytes) + static_cast<double>(trial.output_bytes);
+  if (why && posed.reference->drawn && bytes > static_cast<double>(ChannelLimits().frame_bytes)) {
+    why->alone = true;
+    why->reason += fmt::format("; a process of its own is not handed {:.1f} GB of inputs and outputs", bytes / 1e9);
+  }
+  return why;
 }
 
 void Evaluator::Impl::in_its_process(const EvaluationRequest& request, EvaluationMode asked, Device* device,
                                      const Client& client, Verdict& verdict) {
-  const Posed posed = pose(request, asked, device, client, verdict);
+  const Posed posed = pose(request, asked, device, kNeverDrawn, client, verdict);
   const RunContext context = context_of(posed, request, device, client);
   if (!options.on_gpu(asked)) {
     InterpretRunner runner(context);
@@ -365,7 +403,8 @@ void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdic
         .reason = lost.text, .ended = Ended{.fault = lost.fault, .text = lost.text}, .stage = Stage::kCompiled};
   }
   if (!why) return;
-  if (!language_of(request.backend).runs_in_the_candidates_process()) return end_unrecorded(*why, verdict);
+  if (why->alone || !language_of(request.backend).runs_in_the_candidates_process())
+    return end_unrecorded(*why, verdict);
   const bool gpu = options.on_gpu(mode);
   if (const Refused* refused = refusals.find(kLive); gpu && refused) {
     why->reason += "; what is no plan would be run in mode live: " + refused->text();

@@ -149,7 +149,8 @@ bool Judgement::take(const Call& call, size_t trial) {
     return false;
   }
   if (call.own && recorded_) weigh(*call.own);
-  judge_call(*call.result, *reference_.trials.at(trial), trial, reference_.tolerances, verdict_, constant_);
+  judge_call(*call.result, call.whole ? &*call.whole : nullptr, *reference_.trials.at(trial), trial,
+             reference_.tolerances, verdict_, constant_);
   return verdict_.trials.back().passed && !verdict_.cheated();
 }
 
@@ -186,7 +187,8 @@ bool Judgement::take(const Measured& measured) {
 bool Judgement::take_without_launches(const Call& call) {
   // A candidate that fails without its kernels needs them.
   if (call.ended && call.ended->how == Ended::How::kForged) end(*call.ended);
-  if (call.result && same_outputs(*call.result, *reference_.trials.front(), reference_.tolerances))
+  if (call.result && same_outputs(*call.result, call.whole ? &*call.whole : nullptr, *reference_.trials.front(),
+                                  reference_.tolerances))
     add_flag(verdict_, Cheat::kNoKernelEffect, "with every launch left out, the output is the same");
   return !verdict_.cheated();
 }

@@ -57,7 +57,8 @@ struct Call {
   std::vector<std::pair<std::string, std::string>> findings;  // of a replay: ("race", where)
   std::optional<Work> own;                                    // of a replay that was weighed: its launches' work
   std::optional<CallResult> result;
-  Frame frame;  // what `result` looks into
+  std::optional<WholeCall> whole;  // of a drawn trial: `result` holds samples
+  Frame frame;                     // what `result` looks into
 };
 
 // What a device shows of a plan whose trials passed.

@@ -22,6 +22,11 @@ constexpr std::array<std::string_view, 2> names_of(SandboxRule) { return {"auto"
 enum class Claims { kRefuse, kAccept };
 constexpr std::array<std::string_view, 2> names_of(Claims) { return {"refuse", "accept"}; }
 
+// Where plan mode has a problem's inputs and expected outputs: made in the problem's own process and handed on, or
+// drawn by the replayers from seeds.
+enum class TrialData { kAuto, kHanded, kDrawn };
+constexpr std::array<std::string_view, 3> names_of(TrialData) { return {"auto", "handed", "drawn"}; }
+
 struct EvaluatorOptions {
   EvaluationMode mode = EvaluationMode::kPlan;
   std::string device = "cpu";
@@ -32,6 +37,7 @@ struct EvaluatorOptions {
   bool once = false;  // it makes one evaluation and ends
   SandboxRule sandbox = SandboxRule::kAuto;
   Claims claims = Claims::kRefuse;
+  TrialData trial_data = TrialData::kAuto;
   double min_own_share = 0.1;
   Tolerances tolerances;
   int64_t max_elements = 0, max_flops = 0;
@@ -85,6 +91,9 @@ struct EvaluatorOptions {
     v("sandbox", sandbox, "strict: refuses to run where a layer is not enforced or the self-test breaks out");
     v("claims", claims,
       "plan mode: whether a candidate that cannot be recorded as a plan is judged by what its own process says");
+    v("trial_data", trial_data,
+      "plan mode: a problem's inputs and expected outputs are handed from process to process, or drawn where plans are "
+      "replayed; auto: drawn on a GPU where the inputs are more than 8 MiB");
     v("min_own_share", min_own_share, in(0, 1),
       "plan mode: the part of the work that a candidate's own kernels must do to be correct; less is "
       "torch_does_the_work");

@@ -48,7 +48,43 @@ std::unique_ptr<ReferenceTrial> take_trial(Frame frame) {
   trial->output_tree = frame.header.at("outputs");
   for (const auto& alias : frame.header.at("aliases")) trial->aliases.push_back(alias.get<bool>());
   trial->aliases.resize(trial->outputs.size());
+  for (const TensorView& output : trial->outputs) trial->output_bytes += output.bytes.size();
   return trial;
+}
+
+// What a plan leaves, as a frame would describe it.
+Json described(const Plan& plan) {
+  Json tensors = Json::array();
+  for (const int value : plan.output_values) {
+    const PlanValue& made = plan.values[static_cast<size_t>(value)];
+    tensors.push_back({{"dtype", name_of(made.dtype)},
+                       {"shape", made.shape},
+                       {"order", memory_order(made.shape, made.stride)},
+                       {"bytes", static_cast<uint64_t>(made.elements()) * size_of(made.dtype)}});
+  }
+  return tensors;
+}
+
+size_t bytes_of(const Json& tensors) {
+  size_t bytes = 0;
+  for (const Json& tensor : tensors) bytes += tensor.at("bytes").get<size_t>();
+  return bytes;
+}
+
+constexpr size_t kFractions = size_t{1} << 16;
+
+std::vector<int64_t> draw_fractions(uint64_t seed) {
+  Rng rng(seed);
+  std::vector<int64_t> fractions(kFractions);
+  for (int64_t& fraction : fractions) fraction = static_cast<int64_t>(rng.below(uint64_t{1} << 32));
+  return fractions;
+}
+
+void keep(std::unique_ptr<ReferenceTrial> trial, const TrialSeeds& seeds, ReferenceData& data) {
+  trial->seed = seeds.inputs;
+  trial->forward_seed = seeds.forward;
+  for (const TensorView& output : trial->outputs) trial->bounds.push_back(bounds_of(output, data.tolerances));
+  data.trials.push_back(std::move(trial));
 }
 
 // What one way to draw inputs and weights gives. Wider ones may be more than the problem takes: then there is no
@@ -85,7 +121,8 @@ Probe probe_of(Child& child, uint64_t seed, Draw draw, Deadline deadline) {
 // against anybody.
 void weigh(Child& child, ReferenceData& data, Deadline deadline) {
   try {
-    Frame frame = ask(child, {{"op", "record"}}, deadline);
+    const ReferenceTrial& call = *data.trials.front();
+    Frame frame = ask(child, {{"op", "record"}, {"inputs", call.inputs}, {"tensors", call.input_tensors}}, deadline);
     if (!frame.header.contains("plan")) return;
     const Plan plan = parse_plan(frame.header["plan"], frame.payload);
     const auto calls = calls_of(plan);
@@ -102,6 +139,60 @@ void weigh(Child& child, ReferenceData& data, Deadline deadline) {
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kUsage && error.kind() != ErrorKind::kUnsupported) throw;
   }
+}
+
+// The problem's get_inputs as a plan, where it is one and draws more than `spec.draw_above`.
+std::unique_ptr<ReferenceData::Drawn> drawn_inputs(Child& child, const ReferenceSpec& spec, Draw draw, Plan& plan,
+                                                   Deadline deadline) {
+  if (spec.draw_above == kNeverDrawn || !spec.weigh) return nullptr;
+  Frame frame = ask(child, {{"op", "draw"}, {"inputs", name_of(draw)}}, deadline);
+  if (!frame.header.contains("plan")) return nullptr;
+  auto drawn = std::make_unique<ReferenceData::Drawn>();
+  drawn->inputs = std::move(frame.header["plan"]);
+  drawn->payload = std::move(frame.payload);
+  plan = parse_plan(drawn->inputs, drawn->payload);
+  const std::set<int> different(plan.output_values.begin(), plan.output_values.end());
+  if (bytes_of(described(plan)) <= spec.draw_above || different.size() < plan.output_values.size()) return nullptr;
+  drawn->fractions = draw_fractions(spec.fractions_seed);
+  return drawn;
+}
+
+// The trials as the problem's own process makes them, of which it hands over the sampled elements. Leaves data.drawn
+// empty, and no trials, where they have to be handed over whole; whether the module was used up by then.
+bool draw_trials(Child& child, const ReferenceSpec& spec, ReferenceData& data, Deadline deadline) {
+  Plan plan;
+  const Draw draw = data.admission.draw;
+  data.drawn = drawn_inputs(child, spec, draw, plan, deadline);
+  if (!data.drawn) return false;
+  const Json tensors = described(plan);
+  // Before its forward is seen, what it takes beside its inputs is a guess: as much three times over.
+  std::optional<DeviceMemory::Hold> memory;
+  if (spec.memory) memory.emplace(spec.memory->take(4.0 * static_cast<double>(bytes_of(tensors)), deadline));
+  for (const TrialSeeds& seeds : spec.trials) {
+    Frame frame = ask(child,
+                      {{"op", "sample"},
+                       {"seed", seeds.inputs},
+                       {"forward_seed", seeds.forward},
+                       {"inputs", name_of(draw)},
+                       {"fractions", data.drawn->fractions}},
+                      deadline);
+    auto trial = take_trial(std::move(frame));
+    trial->inputs = plan.outputs;
+    trial->input_tensors = tensors;
+    trial->input_bytes = bytes_of(tensors);
+    keep(std::move(trial), seeds, data);
+  }
+  memory.reset();
+  weigh(child, data, deadline);
+  if (!data.plan.is_null()) {
+    const Json outputs = described(parse_plan(data.plan, data.plan_payload));
+    for (auto& trial : data.trials) trial->output_bytes = bytes_of(outputs);
+    return false;
+  }
+  data.drawn.reset();
+  data.trials.clear();
+  data.work.reset();
+  return true;
 }
 
 }  // namespace
@@ -182,7 +273,13 @@ std::shared_ptr<const ReferenceData> make_reference(Child& child, const Referenc
     data->admission = spec.admission ? *spec.admission : admit(probe, spec.tolerances);
     data->tolerances = spec.tolerances.scaled(data->admission.tolerance);
     if (!data->admission.barred.empty()) return data;
-    load(spec.init_seed, spec.weight_seed, data->admission.draw, spec.budget, false);
+    const auto load_whole = [&] { load(spec.init_seed, spec.weight_seed, data->admission.draw, spec.budget, false); };
+    load_whole();
+    if (draw_trials(child, spec, *data, deadline)) {
+      loaded.reset();
+      load_whole();
+    }
+    if (data->drawn) return data;
     for (const TrialSeeds& seeds : spec.trials) {
       Frame frame = ask(child,
                         {{"op", "trial"},
@@ -190,11 +287,7 @@ std::shared_ptr<const ReferenceData> make_reference(Child& child, const Referenc
                          {"forward_seed", seeds.forward},
                          {"inputs", name_of(data->admission.draw)}},
                         deadline);
-      data->trials.push_back(take_trial(std::move(frame)));
-      data->trials.back()->seed = seeds.inputs;
-      for (const TensorView& output : data->trials.back()->outputs)
-        data->trials.back()->bounds.push_back(bounds_of(output, data->tolerances));
-      data->trials.back()->forward_seed = seeds.forward;
+      keep(take_trial(std::move(frame)), seeds, *data);
     }
     if (spec.weigh) weigh(child, *data, deadline);
   } catch (const Error& error) {

@@ -1,5 +1,6 @@
 #pragma once
 // Role R from the trusted side: init arguments, weights, inputs and expected outputs of one problem under given seeds.
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -8,19 +9,22 @@
 #include "contract/verdict.h"
 #include "evaluate/admission.h"
 #include "evaluate/children.h"
+#include "evaluate/plan/device_memory.h"
 #include "evaluate/plan/work.h"
 
 namespace tritonforge::evaluate {
 
 struct ReferenceTrial {
   uint64_t seed = 0, forward_seed = 0;
-  Json inputs, input_tensors;                      // as the candidate is sent them
-  size_t input_bytes = 0;                          // the payload's first bytes
-  std::vector<std::byte> payload;                  // inputs, inputs after the call, outputs
-  std::vector<TensorView> before, after, outputs;  // views into payload
-  Json output_tree;                                // structure of the outputs
-  std::vector<bool> aliases;                       // output i shares memory with an input
-  std::vector<Bounds> bounds;                      // of each output
+  Json inputs, input_tensors;  // as the candidate is sent them
+  size_t input_bytes = 0;      // the payload's first bytes, where it is not drawn
+  size_t output_bytes = 0;
+  std::vector<std::byte> payload;  // inputs, inputs after the call, outputs
+  // Views into payload; of a drawn trial the elements that are sampled, flat.
+  std::vector<TensorView> before, after, outputs;
+  Json output_tree;            // structure of the outputs
+  std::vector<bool> aliases;   // output i shares memory with an input
+  std::vector<Bounds> bounds;  // of each output
 };
 
 struct ReferenceData {
@@ -37,6 +41,15 @@ struct ReferenceData {
   // not all of its weights are among `state`.
   Json plan;
   std::vector<std::byte> plan_payload;
+  // Of a problem that is drawn where plans are replayed (plan/drawn.h): get_inputs as a plan, and which elements of
+  // its tensors are sampled. Its trials hold those alone.
+  struct Drawn {
+    Json inputs;
+    std::vector<std::byte> payload;
+    std::vector<int64_t> fractions;
+    std::atomic<bool> checked = false;  // a process P made what the problem's own process did
+  };
+  std::unique_ptr<Drawn> drawn;
   // Of a candidate whose launches do `own` and whose plan leaves `aten` to torch (plan/work.h).
   double own_share_of(const Work& own, const Work& aten) const;
   size_t bytes() const;
@@ -54,6 +67,7 @@ inline constexpr Budget kSmall{1 << 17, 1 << 27};  // runs in milliseconds on a 
 struct TrialSeeds {
   uint64_t inputs = 0, forward = 0;
 };
+inline constexpr uint64_t kNeverDrawn = UINT64_MAX;
 struct ReferenceSpec {
   std::string source;
   uint64_t init_seed = 0, weight_seed = 0;
@@ -63,6 +77,9 @@ struct ReferenceSpec {
   std::optional<Admission> admission;  // where it is known; else the problem is probed
   bool timed = false;                  // its process is kept, for timing
   bool weigh = false;                  // ReferenceData::work; the child is of no further use then
+  // Inputs of more bytes are drawn where plans are replayed, if they and the forward are plans; with `weigh`.
+  uint64_t draw_above = kNeverDrawn, fractions_seed = 0;
+  DeviceMemory* memory = nullptr;  // of the GPU that they are drawn on
 };
 
 struct ProblemFault {

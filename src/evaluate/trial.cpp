@@ -78,12 +78,23 @@ void check_inputs(const CallResult& call, const ReferenceTrial& expected) {
     fail(ErrorKind::kCorrupt, "a result with {} inputs", call.inputs);
 }
 
-void judge_call(const CallResult& call, const ReferenceTrial& expected, size_t index, const Tolerances& tolerances,
-                Verdict& verdict, bool& constant) {
+namespace {
+
+void add(const Comparison& result, Trial& trial) {
+  trial.max_abs_error = std::max(trial.max_abs_error, result.max_abs_error);
+  trial.max_rel_error = std::max(trial.max_rel_error, result.max_rel_error);
+  trial.passed = trial.passed && result.passed;
+  if (!result.passed && trial.mismatch.empty()) trial.mismatch = result.mismatch;
+}
+
+}  // namespace
+
+void judge_call(const CallResult& call, const WholeCall* whole, const ReferenceTrial& expected, size_t index,
+                const Tolerances& tolerances, Verdict& verdict, bool& constant) {
   check_inputs(call, expected);
   const auto& [outputs, tensors, inputs, aliases] = call;
   for (size_t i = 0; i < inputs; ++i) {
-    if (identical(tensors[i], expected.after[i])) continue;
+    if (identical(tensors[i], expected.after[i]) && (!whole || whole->inputs.at(i))) continue;
     add_flag(verdict, Cheat::kInputMutated,
              identical(expected.before[i], expected.after[i])
                  ? fmt::format("input {} was changed by the call", i)
@@ -101,12 +112,10 @@ void judge_call(const CallResult& call, const ReferenceTrial& expected, size_t i
       if (aliases[i] >= 0 && !expected.aliases[i])
         add_flag(verdict, Cheat::kOutputIsInput, fmt::format("output {} is the memory of input {}", i, aliases[i]));
       const Comparison result = compare(tensors[inputs + i], expected.outputs[i], tolerances,
-                                        fmt::format("output {}", i));
-      trial.max_abs_error = std::max(trial.max_abs_error, result.max_abs_error);
-      trial.max_rel_error = std::max(trial.max_rel_error, result.max_rel_error);
+                                        fmt::format("output {}{}", i, whole ? ", of the sampled elements," : ""));
       constant = constant && result.constant;
-      trial.passed = trial.passed && result.passed;
-      if (!result.passed && trial.mismatch.empty()) trial.mismatch = result.mismatch;
+      if (whole) add(whole->outputs.at(i), trial);  // its place is one in the tensor
+      add(result, trial);
     }
   }
   if (!trial.passed) {
@@ -121,10 +130,12 @@ void judge_call(const CallResult& call, const ReferenceTrial& expected, size_t i
   verdict.trials.push_back(std::move(trial));
 }
 
-bool same_outputs(const CallResult& call, const ReferenceTrial& expected, const Tolerances& tolerances) {
+bool same_outputs(const CallResult& call, const WholeCall* whole, const ReferenceTrial& expected,
+                  const Tolerances& tolerances) {
   if (call.inputs > call.tensors.size() || call.tensors.size() - call.inputs != expected.outputs.size()) return false;
   for (size_t i = 0; i < expected.outputs.size(); ++i) {
     if (!compare(call.tensors[call.inputs + i], expected.outputs[i], tolerances, "output").passed) return false;
+    if (whole && !whole->outputs.at(i).passed) return false;
   }
   return true;
 }

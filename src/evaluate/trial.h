@@ -32,6 +32,12 @@ struct CallResult {
   std::vector<int64_t> aliases;  // of each output: the input whose memory it is, -1 for none
 };
 
+// What a replayer that drew a trial by itself says of all elements; `CallResult` holds the sampled ones.
+struct WholeCall {
+  std::vector<bool> inputs;  // the call left them as the reference does
+  std::vector<Comparison> outputs;
+};
+
 // The tree of a call's outputs and the rest from an answer's header; views into `payload`. Throws nlohmann's exceptions
 // or kCorrupt where the header lacks what it must hold: a forgery.
 CallResult call_result(const Json& outputs, const Json& header, std::span<const std::byte> payload);
@@ -39,11 +45,12 @@ CallResult call_result(const Json& outputs, const Json& header, std::span<const 
 void check_inputs(const CallResult& call, const ReferenceTrial& expected);
 
 // Adds a Trial: inputs untouched (or changed as the reference changes them), the reference's tree, its values within
-// `tolerances`. A failed one sets the fault and the diagnostics. `constant` stays true while every output of the
-// reference is.
-void judge_call(const CallResult& call, const ReferenceTrial& expected, size_t index, const Tolerances& tolerances,
-                Verdict& verdict, bool& constant);
+// `tolerances`; of a drawn trial what was sampled, and by `whole` all of it. A failed one sets the fault and the
+// diagnostics. `constant` stays true while every output of the reference is.
+void judge_call(const CallResult& call, const WholeCall* whole, const ReferenceTrial& expected, size_t index,
+                const Tolerances& tolerances, Verdict& verdict, bool& constant);
 // Whether a call with every launch left out gives the reference's outputs all the same: its kernels do nothing.
-bool same_outputs(const CallResult& call, const ReferenceTrial& expected, const Tolerances& tolerances);
+bool same_outputs(const CallResult& call, const WholeCall* whole, const ReferenceTrial& expected,
+                  const Tolerances& tolerances);
 
 }  // namespace tritonforge::evaluate

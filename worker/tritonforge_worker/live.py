@@ -115,6 +115,9 @@ class Timer:
         self.role, self.pool, self.kept, self.flush, self.compiled = role, [], [], None, None
 
     def add(self, request, payload):
+        if "draw" in request:
+            self.pool.append(self.role.drawn_inputs(request["seed"], request["draw"]))
+            return self.role.channel.send({"added": len(self.pool)})
         tensors = [
             to_tensor(item, data).cuda()
             for item, data in zip(request["tensors"], split_payload(request["tensors"], payload))

@@ -127,6 +127,21 @@ class Forms(Encoder):
         return {"dtype": dtype, "shape": list(value.shape), "order": order, "bytes": 0}, b""
 
 
+class Sampled(Encoder):
+    """Flat, and of a tensor of more elements those at the fractions of 2^32 alone, in logical order."""
+
+    def __init__(self, fractions):
+        super().__init__()
+        self.fractions = torch.tensor(fractions, dtype=torch.int64)
+
+    def tensor(self, value):
+        value = value.detach()
+        if value.numel() <= self.fractions.numel():
+            return super().tensor(value.reshape(-1).clone())
+        places = (self.fractions * value.numel()) >> 32
+        return super().tensor(torch.take(value, places.to(value.device)))
+
+
 def split_payload(described, payload):
     parts, at, view = [], 0, memoryview(payload)
     for item in described:

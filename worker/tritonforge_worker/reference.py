@@ -5,7 +5,7 @@ import torch
 from tritonforge_worker import controls, cuda_on_cpu, errors, live, reduce, weights
 from tritonforge_worker.modules import run_source, set_seed, tensors_in
 from tritonforge_worker.plan import recorder
-from tritonforge_worker.protocol import Encoder, Unsupported, decode
+from tritonforge_worker.protocol import Encoder, Sampled, Unsupported, decode
 
 
 class Reference:
@@ -71,13 +71,19 @@ class Reference:
         with weights.redrawn(spread):
             return self.module.Model(*init)
 
-    def make_inputs(self, seed, draw):
+    def make_inputs(self, seed, draw, handed=True):
+        """Not `handed`: from torch's own generator alone, where the default device is, as a plan of it draws them."""
         set_seed(seed)
         inputs = list(self.module.get_inputs())
         if draw not in ("signed", "wide"):
             return inputs
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator().manual_seed(seed) if handed else None
         return [weights.wide(x, draw, generator) if isinstance(x, torch.Tensor) else x for x in inputs]
+
+    def drawn_inputs(self, seed, draw):
+        with torch.device("cuda" if self.live else "cpu"), self.around():
+            inputs = self.make_inputs(seed, draw, handed=False)
+        return [x.cuda() if self.live and isinstance(x, torch.Tensor) else x for x in inputs]
 
     def probe(self, request, payload):
         """What admission asks for (controls.py); the model stays as it is."""
@@ -105,7 +111,6 @@ class Reference:
             encoder = Encoder()
             tree = encoder.value(inputs)
             count = len(encoder.tensors)
-            self.call = tree, encoder.tensors[:count]
             if self.live:
                 inputs = [x.cuda() if isinstance(x, torch.Tensor) else x for x in inputs]
             else:  # forward may write into what the payload shows
@@ -125,6 +130,9 @@ class Reference:
             return self.failed(TypeError(f"the problem uses a {error}"), "problem", "")
         except BaseException as error:
             return self.failed(error, "problem", "")
+        self.send_trial(encoder, tree, count, changed, out, aliases)
+
+    def send_trial(self, encoder, tree, count, changed, out, aliases):
         self.channel.send(
             {
                 "trial": True,
@@ -138,17 +146,58 @@ class Reference:
             encoder.payload,
         )
 
+    def draw(self, request, payload):
+        """get_inputs as a plan; nothing is drawn."""
+        try:
+            plan, parts = recorder.inputs(lambda: self.make_inputs(0, request["inputs"], handed=False))
+        except BaseException as error:
+            return self.channel.send({"not_a_plan": f"{type(error).__name__}: {error}"[:500]})
+        self.channel.send({"plan": plan}, parts)
+
+    def sample(self, request, payload):
+        """A trial as it is drawn, of which these elements are handed over (src/evaluate/plan/drawn.h)."""
+        encoder = Sampled(request["fractions"])
+        try:
+            inputs = self.drawn_inputs(request["seed"], request["inputs"])
+            tree = encoder.value(inputs)
+            count = len(encoder.tensors)
+            set_seed(request["forward_seed"])
+            with torch.no_grad(), self.around():
+                outputs = self.model(*inputs)
+            owners = {t.untyped_storage().data_ptr() for t in tensors_in(inputs)}
+            for tensor in tensors_in(inputs):
+                encoder.value(tensor)
+            changed = len(encoder.tensors)
+            out = encoder.value(outputs)
+            aliases = [t.untyped_storage().data_ptr() in owners for t in encoder.objects[changed:]]
+        except Unsupported as error:
+            return self.failed(TypeError(f"the problem uses a {error}"), "problem", "")
+        except BaseException as error:
+            return self.failed(error, "problem", "")
+        self.send_trial(encoder, tree, count, changed, out, aliases)
+        del inputs, outputs, owners, encoder
+        if self.live:
+            torch.cuda.empty_cache()
+
     def record(self, request, payload):
-        """What forward has torch do, as a plan of the last trial's shapes; the model is of no use afterwards."""
+        """What forward has torch do, as a plan of a trial's shapes; the model is of no use afterwards."""
         try:
             known = {name: {"shape": list(tensor.shape)} for name, tensor in weights.state_of(self.model).items()}
-            plan, parts = recorder.record(self.model, known, *self.call, decode, "")
+            call = request["inputs"], request["tensors"]
+            plan, parts = recorder.record(self.model, known, *call, decode, "")
         except BaseException as error:  # NotAPlan, and whatever the problem's code does over recorded tensors
             return self.channel.send({"not_a_plan": f"{type(error).__name__}: {error}"[:500]})
         self.channel.send({"plan": plan}, parts)
 
     def serve(self):
-        operations = {"problem": self.problem, "probe": self.probe, "trial": self.trial, "record": self.record}
+        operations = {
+            "problem": self.problem,
+            "probe": self.probe,
+            "trial": self.trial,
+            "draw": self.draw,
+            "sample": self.sample,
+            "record": self.record,
+        }
         if self.live:
             operations.update(live.operations(self))
         while True:

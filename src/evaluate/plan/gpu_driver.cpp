@@ -49,6 +49,7 @@ struct Api {
   int (*device_name)(char*, int, int);
   int (*device_uuid)(unsigned char*, int);
   int (*device_attribute)(int*, int, int);
+  int (*device_memory)(size_t*, int);
   int (*module_load)(void**, const void*);
   int (*module_unload)(void*);
   int (*module_function)(void**, void*, const char*);
@@ -80,6 +81,7 @@ const Api& api() {
     take(found.device_name, "cuDeviceGetName");
     take(found.device_uuid, "cuDeviceGetUuid_v2");
     take(found.device_attribute, "cuDeviceGetAttribute");
+    take(found.device_memory, "cuDeviceTotalMem_v2");
     take(found.module_load, "cuModuleLoadData");
     take(found.module_unload, "cuModuleUnload");
     take(found.module_function, "cuModuleGetFunction");
@@ -134,6 +136,8 @@ GpuProperties gpu_properties() {
   std::string uuid = "GPU-";
   for (int k = 0; k < 16; ++k)
     uuid += fmt::format("{}{:02x}", k == 4 || k == 6 || k == 8 || k == 10 ? "-" : "", bytes[k]);
+  size_t memory = 0;
+  check(api().device_memory(&memory, device), "cuDeviceTotalMem");
   const auto number = [&](DeviceAttribute attribute) { return attribute_of(device, attribute); };
   return {.name = name,
           .uuid = uuid,
@@ -143,6 +147,7 @@ GpuProperties gpu_properties() {
           .threads = number(kThreads),
           .shared = number(kSharedOptin),
           .l2 = number(kL2Bytes),
+          .memory = static_cast<int64_t>(memory),
           .bytes_per_s = 2.0 * number(kMemoryClockKhz) * 1e3 * number(kBusBits) / 8,
           .clock_hz = number(kClockKhz) * 1e3};
 }

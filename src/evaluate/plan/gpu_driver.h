@@ -21,6 +21,7 @@ struct GpuProperties {
   int threads = 0;         // of a multiprocessor
   int64_t shared = 0;      // bytes that one block may have
   int64_t l2 = 0;          // bytes
+  int64_t memory = 0;      // bytes of all of it
   double bytes_per_s = 0;  // of its memory, by clock and width of the bus
   double clock_hz = 0;     // the highest of the multiprocessors
 };

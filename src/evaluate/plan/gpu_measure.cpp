@@ -7,6 +7,7 @@
 #include "base/nvml.h"
 #include "base/rng.h"
 #include "evaluate/pairs.h"
+#include "evaluate/plan/runner.h"
 #include "evaluate/trial.h"
 
 namespace tritonforge::evaluate {
@@ -35,10 +36,14 @@ class CompiledReference {
  public:
   CompiledReference(Child& child, double limit_s) : process_(child, limit_s) {}
   // "" or why there is none.
-  std::string open(const ReferenceData& reference) {
-    for (const auto& trial : reference.trials) {
-      process_.ask({{"op", "pool"}, {"inputs", trial->inputs}, {"tensors", trial->input_tensors}},
-                   {std::span(trial->payload).first(trial->input_bytes)});
+  std::string open(const ReferenceData& reference, size_t trials) {
+    for (size_t k = 0; k < trials; ++k) {
+      const ReferenceTrial& trial = *reference.trials[k];
+      if (reference.drawn)
+        process_.ask({{"op", "pool"}, {"seed", trial.seed}, {"draw", name_of(reference.admission.draw)}}, {});
+      else
+        process_.ask({{"op", "pool"}, {"inputs", trial.inputs}, {"tensors", trial.input_tensors}},
+                     {std::span(trial.payload).first(trial.input_bytes)});
     }
     const Frame answer = process_.ask({{"op", "compile"}}, {});
     return answer.header.value("unavailable", "");
@@ -52,12 +57,6 @@ class CompiledReference {
  private:
   TimedChild process_;
 };
-
-double bytes_of(const std::vector<TensorView>& tensors) {
-  double bytes = 0;
-  for (const TensorView& tensor : tensors) bytes += static_cast<double>(tensor.bytes.size());
-  return bytes;
-}
 
 // Dense matrix units, by architecture: of the 16-bit floats, and of tf32, the fastest that is nearly float32. 0: not
 // known here.
@@ -108,13 +107,14 @@ TimedWork timed_work(const Plan& plan, const std::vector<double>& ms, const std:
 
 void GpuMeasurement::begin(const std::vector<bool>& copied, Deadline deadline) {
   copied_ = copied;
+  has_reference_ = !reference_.plan.is_null();
+  pooled_ = reference_.trials.size();
+  if (reference_.drawn) return begin_drawn(deadline);
   // The trials' inputs and expected outputs, and the reference's own plan where all its weights are known.
   Json trials = Json::array(), tensors = Json::array();
   std::vector<std::span<const std::byte>> payload{reference_.plan_payload};
   for (const auto& trial : reference_.trials) {
-    Json bounds = Json::array();
-    for (const Bounds& one : trial->bounds) bounds.push_back({one.absolute, one.relative, one.rms});
-    trials.push_back({trial->before.size(), std::move(bounds), trial->forward_seed});
+    trials.push_back({trial->before.size(), json_of(trial->bounds), trial->forward_seed});
     for (const auto* list : {&trial->before, &trial->outputs}) {
       for (const TensorView& view : *list) {
         tensors.push_back({{"dtype", name_of(view.dtype)},
@@ -130,13 +130,42 @@ void GpuMeasurement::begin(const std::vector<bool>& copied, Deadline deadline) {
                   {"plan_bytes", reference_.plan_payload.size()},
                   {"trials", std::move(trials)},
                   {"tensors", std::move(tensors)}};
-  has_reference_ = !reference_.plan.is_null();
   if (has_reference_) request["reference"] = reference_.plan;
   {
     DeviceLock lock = gpu_.replayers.lock();
     const auto computing = lock.shared(deadline);
     ask_(request, payload);
   }
+  profile_steps(deadline);
+}
+
+// As many trials as a fifth of the device's memory has room for.
+void GpuMeasurement::begin_drawn(Deadline deadline) {
+  const ReferenceTrial& first = *reference_.trials.front();
+  const double room = 0.2 * gpu_.replayers.device().memory /
+                      static_cast<double>(first.input_bytes + first.output_bytes + 1);
+  pooled_ = std::clamp(static_cast<size_t>(room), size_t{1}, reference_.trials.size());
+  Json drawn = Json::array();
+  for (size_t k = 0; k < pooled_; ++k) {
+    const ReferenceTrial& trial = *reference_.trials[k];
+    drawn.push_back({trial.seed, json_of(trial.bounds), trial.forward_seed});
+  }
+  Frame answer;
+  {
+    DeviceLock lock = gpu_.replayers.lock();
+    const auto computing = lock.shared(deadline);
+    answer = ask_({{"time", true}, {"seed", seed_}, {"drawn", std::move(drawn)}}, {});
+  }
+  size_t input = 0, output = 0, at = 0;
+  for (size_t k = 0; k < pooled_; ++k) {
+    const DrawnAlike alike = drawn_alike(answer, *reference_.trials[k], reference_.tolerances, input, output, at);
+    if (!alike.inputs || !alike.outputs)
+      fail(ErrorKind::kUsage, "timing: the reference gave something else than it does alone");
+  }
+  profile_steps(deadline);
+}
+
+void GpuMeasurement::profile_steps(Deadline deadline) {
   hold(deadline);
   const Frame found = ask_({{"profile", true}}, {});
   resources_ = found.header.at("kernels");
@@ -245,7 +274,7 @@ void GpuMeasurement::time(int most_pairs, double limit_s, Deadline deadline, Mea
     for (size_t pairs = 0; pairs < static_cast<size_t>(rule.most) && measured.flags.empty() && !end.expired();) {
       calls.clear();
       for (size_t k = 0; k < at_once && pairs < static_cast<size_t>(rule.most); ++k, ++pairs) {
-        const size_t input = rng.below(reference_.trials.size());
+        const size_t input = rng.below(pooled_);
         for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[rng.below(i)]);
         for (const size_t side : order) calls.push_back({side, input});
       }
@@ -268,7 +297,7 @@ void GpuMeasurement::time(int most_pairs, double limit_s, Deadline deadline, Mea
         {
           DeviceLock lock = gpu_.replayers.lock();
           const auto computing = lock.shared(deadline);
-          why = compiled.open(reference_);
+          why = compiled.open(reference_, pooled_);
         }
         if (why.empty()) sides.push_back({kTorchCompile, "", [&](size_t input) { return compiled.call(input); }, {}});
         else measured.notes["torch_compile"] = "none: " + clipped(why, 300);
@@ -347,8 +376,8 @@ void GpuMeasurement::add_physics(Measured::Times& times) const {
   const bool narrow = std::any_of(trial.before.begin(), trial.before.end(), [](const TensorView& input) {
     return input.dtype == Dtype::kFloat16 || input.dtype == Dtype::kBFloat16;
   });
-  const Physics physics{.read_bytes = bytes_of(trial.before) + weights,
-                        .written_bytes = bytes_of(trial.outputs),
+  const Physics physics{.read_bytes = static_cast<double>(trial.input_bytes) + weights,
+                        .written_bytes = static_cast<double>(trial.output_bytes),
                         .flops = least_flops(reference_),
                         .l2 = device.l2,
                         .bytes_per_s = device.bytes_per_s,

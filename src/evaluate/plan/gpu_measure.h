@@ -59,6 +59,8 @@ class GpuMeasurement {
   void leave();
 
  private:
+  void begin_drawn(Deadline deadline);
+  void profile_steps(Deadline deadline);
   void hold(Deadline deadline);
   Profile profile() const;
   void add_physics(Measured::Times& times) const;
@@ -73,6 +75,7 @@ class GpuMeasurement {
   Json resources_;
   std::vector<double> steps_;
   bool has_reference_ = false;
+  size_t pooled_ = 0;  // trials on whose inputs it is timed
   std::optional<MeasuringTurns::Turn> turn_;
   Clock::time_point held_since_;
   double held_s_ = 0;

@@ -25,6 +25,8 @@ GpuReplayers::GpuReplayers(Children& children, const EvaluatorOptions& options, 
           [this](Child& child, Deadline deadline) { open(child, deadline); }, kMostIdle) {
   pool_.give_back(pool_.take(Deadline::after(60)));
   measuring_.emplace(device_.uuid);
+  constexpr double kOurPart = 0.85;  // contexts, and what allocators keep, are the rest
+  memory_.emplace(kOurPart * device_.memory);
 }
 
 void GpuReplayers::open(Child& child, Deadline deadline) {
@@ -45,6 +47,7 @@ void GpuReplayers::open(Child& child, Deadline deadline) {
              .target = found.at("target"),
              .multiprocessors = found.at("multiprocessors"),
              .l2 = found.at("l2"),
+             .memory = found.at("memory"),
              .bytes_per_s = found.at("bytes_per_s"),
              .clock_hz = found.at("clock_hz")};
 }

@@ -8,13 +8,14 @@
 #include "evaluate/device.h"
 #include "evaluate/measuring_turns.h"
 #include "evaluate/options.h"
+#include "evaluate/plan/device_memory.h"
 
 namespace tritonforge::evaluate {
 
 struct GpuDevice {
   std::string name, uuid, target;  // "sm_90"
   int multiprocessors = 0;
-  double l2 = 0, bytes_per_s = 0, clock_hz = 0;
+  double l2 = 0, memory = 0, bytes_per_s = 0, clock_hz = 0;
 };
 
 class GpuReplayers : public Device {
@@ -33,6 +34,8 @@ class GpuReplayers : public Device {
   const GpuDevice& device() const { return device_; }
   // Held while something is run that is not timed.
   DeviceLock lock() const { return DeviceLock(device_.uuid); }
+  // What large problems take of it.
+  DeviceMemory& memory() { return *memory_; }
   // The device alone, to time something on it.
   MeasuringTurns& measuring() { return *measuring_; }
 
@@ -43,6 +46,7 @@ class GpuReplayers : public Device {
   GpuDevice device_;  // of the first one
   ChildPool pool_;
   std::optional<MeasuringTurns> measuring_;
+  std::optional<DeviceMemory> memory_;
 };
 
 }  // namespace tritonforge::evaluate

@@ -18,10 +18,12 @@ class GpuPlanRunner : public PlanRunner {
 
  private:
   std::set<int> idle_kernels();
+  double needed() const;
 
   const GpuProblem& gpu_;
   DeviceLock lock_;
-  std::vector<bool> copied_;  // of its launches: they left nothing but copies
+  std::optional<DeviceMemory::Hold> memory_;  // of a drawn problem
+  std::vector<bool> copied_;                  // of its launches: they left nothing but copies
 };
 
 }  // namespace tritonforge::evaluate

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "evaluate/plan/drawn.h"
 
 namespace tritonforge::evaluate {
 namespace {
@@ -13,14 +14,6 @@ namespace {
 constexpr int64_t kFlushBytes = int64_t{256} << 20;  // five times the L2 of an H100 or H200
 constexpr int kMostFlushes = 256;                    // 20 ms there
 constexpr int kProfiledPasses = 5;
-
-// The bytes of a tensor's whole storage.
-at::Tensor storage_bytes(const at::Tensor& tensor) {
-  return at::for_blob(tensor.storage().mutable_data(), {static_cast<int64_t>(tensor.storage().nbytes())})
-      .options(tensor.options().dtype(at::kByte))
-      .target_device(tensor.device())
-      .make_tensor();
-}
 
 at::Tensor mask_of(const at::Tensor& words, uint64_t seed) {
   seed_torch(seed, words.device());
@@ -46,10 +39,6 @@ at::Tensor SealedTensor::open() const {
   return words.view(type_).as_strided(sizes_, strides_, 0);
 }
 
-void wipe(const at::Tensor& tensor) {
-  if (tensor.defined() && tensor.storage().nbytes() > 0) storage_bytes(tensor).fill_(255);
-}
-
 at::Tensor within(const at::Tensor& output, const at::Tensor& expected, const Bounds& bounds) {
   if (output.sizes() != expected.sizes() || output.scalar_type() != expected.scalar_type()) {
     wipe(expected);
@@ -60,30 +49,51 @@ at::Tensor within(const at::Tensor& output, const at::Tensor& expected, const Bo
     wipe(expected);
     return same;
   }
-  const at::Tensor mine = output.to(at::kDouble), theirs = expected.to(at::kDouble, false, /*copy=*/true);
+  const at::TensorOptions wide = output.options().dtype(at::kDouble);
+  const at::Tensor each = at::ones({}, wide.dtype(at::kBool)), none = at::zeros({}, wide);
+  const at::Tensor squares = at::zeros({}, wide), count = at::zeros({}, wide);
+  const at::Tensor all_mine = output.reshape(-1), all_theirs = expected.reshape(-1);
+  for (int64_t at = 0; at < all_mine.numel(); at += kElementsAtOnce) {
+    const int64_t size = std::min(kElementsAtOnce, all_mine.numel() - at);
+    const auto widened = [&](const at::Tensor& all) {
+      return all.narrow(0, at, size).to(at::kDouble, false, /*copy=*/true);
+    };
+    const at::Tensor mine = widened(all_mine), theirs = widened(all_theirs);
+    const at::Tensor finite = mine.isfinite().logical_and_(theirs.isfinite());
+    const at::Tensor same = mine.eq(theirs).logical_or_(mine.isnan().logical_and_(theirs.isnan()));
+    const at::Tensor error = mine.sub(theirs).abs_();
+    const at::Tensor allowed = theirs.abs().mul_(bounds.relative).add_(bounds.absolute);
+    each.logical_and_(at::where(finite, error.le(allowed), same).all());
+    squares.add_(at::where(finite, error.square(), none).sum());
+    count.add_(finite.sum());
+    for (const at::Tensor& tensor : {mine, theirs, allowed}) wipe(tensor);
+  }
   wipe(expected);
-  const at::Tensor finite = mine.isfinite().logical_and_(theirs.isfinite());
-  const at::Tensor same = mine.eq(theirs).logical_or_(mine.isnan().logical_and_(theirs.isnan()));
-  const at::Tensor error = mine.sub(theirs).abs_();
-  const at::Tensor allowed = theirs.abs().mul_(bounds.relative).add_(bounds.absolute);
-  const at::Tensor each = at::where(finite, error.le(allowed), same).all();
-  const at::Tensor squares = at::where(finite, error.square(), at::zeros({}, error.options()));
-  const at::Tensor rms = squares.sum().div_(finite.sum().clamp_min_(1)).sqrt_();
-  for (const at::Tensor& tensor : {mine, theirs, allowed}) wipe(tensor);
+  if (!all_theirs.is_alias_of(expected)) wipe(all_theirs);
+  if (!all_mine.is_alias_of(output)) wipe(all_mine);
+  const at::Tensor rms = squares.div(count.clamp_min(1)).sqrt_();
   return each.logical_and_(rms.le(bounds.rms).logical_or_(rms.eq(0)));
 }
 
 GpuTimer::GpuTimer(uint64_t seed) : seed_(seed) {}
 
 void GpuTimer::add(const Input& input) {
-  Pooled pooled{.inputs = {}, .outputs = {}, .bounds = input.bounds, .forward_seed = input.forward_seed};
-  if (input.bounds.size() != input.outputs.size()) fail(ErrorKind::kUsage, "timing: bounds for other outputs");
-  for (const TensorView& view : input.inputs) pooled.inputs.push_back(tensor_of(view, at::Device(at::kCUDA, 0)));
-  for (const TensorView& view : input.outputs) {
-    const at::Tensor plain = tensor_of(view, at::Device(at::kCUDA, 0));
-    pooled.outputs.emplace_back(plain, Rng::derive(seed_, pool_.size() * 1024 + pooled.outputs.size()) >> 1);
-    wipe(plain);
-  }
+  const auto on_device = [](const std::vector<TensorView>& views) {
+    std::vector<at::Tensor> tensors;
+    for (const TensorView& view : views) tensors.push_back(tensor_of(view, at::Device(at::kCUDA, 0)));
+    return tensors;
+  };
+  const std::vector<at::Tensor> outputs = on_device(input.outputs);
+  add(on_device(input.inputs), outputs, input.bounds, input.forward_seed);
+  for (const at::Tensor& output : outputs) wipe(output);
+}
+
+void GpuTimer::add(std::vector<at::Tensor> inputs, const std::vector<at::Tensor>& outputs, std::vector<Bounds> bounds,
+                   uint64_t forward_seed) {
+  if (bounds.size() != outputs.size()) fail(ErrorKind::kUsage, "timing: bounds for other outputs");
+  Pooled pooled{std::move(inputs), {}, std::move(bounds), forward_seed};
+  for (const at::Tensor& output : outputs)
+    pooled.outputs.emplace_back(output, Rng::derive(seed_, pool_.size() * 1024 + pooled.outputs.size()) >> 1);
   pool_.push_back(std::move(pooled));
 }
 

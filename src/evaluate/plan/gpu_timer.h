@@ -31,10 +31,8 @@ class SealedTensor {
   uint64_t seed_;
 };
 
-// All bits of the tensor's memory, so that floats are NaN.
-void wipe(const at::Tensor& tensor);
-
-// compare.h's judgement as one boolean tensor: nothing waits for the device. `expected` is wiped.
+// compare.h's judgement as one boolean tensor: nothing waits for the device. `expected` is wiped. Widens a part of them
+// at a time.
 at::Tensor within(const at::Tensor& output, const at::Tensor& expected, const Bounds& bounds);
 
 class GpuTimer {
@@ -46,6 +44,9 @@ class GpuTimer {
     uint64_t forward_seed = 0;
   };
   void add(const Input& input);
+  // What was drawn on the device. The caller wipes `outputs`.
+  void add(std::vector<at::Tensor> inputs, const std::vector<at::Tensor>& outputs, std::vector<Bounds> bounds,
+           uint64_t forward_seed);
   struct Call {
     double ms = 0;
     bool right = true;  // its outputs

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 #include <unordered_set>
 
 #include "base/error.h"
@@ -334,6 +335,36 @@ size_t Plan::launches() const {
 bool is_free(std::string_view aten_name) { return listed(kFree, aten_name); }
 
 bool only_moves(std::string_view aten_name) { return listed_or_in_place(kMoving, aten_name); }
+
+double memory_of(const Plan& plan) {
+  std::vector<bool> is_view(plan.values.size());
+  for (const PlanStep& step : plan.steps) {
+    const bool view = step.kernel < 0 && is_free(step.name) && step.name.find("empty") == std::string::npos;
+    for (const int value : step.out) {
+      if (value >= 0) is_view[static_cast<size_t>(value)] = view;
+    }
+  }
+  double bytes = 0;
+  for (size_t k = 0; k < plan.values.size(); ++k) {
+    if (!is_view[k])
+      bytes += static_cast<double>(plan.values[k].elements()) * static_cast<double>(size_of(plan.values[k].dtype));
+  }
+  return bytes;
+}
+
+std::vector<int64_t> memory_order(const std::vector<int64_t>& shape, const std::vector<int64_t>& stride) {
+  std::vector<int64_t> order(shape.size());
+  std::iota(order.begin(), order.end(), int64_t{0});
+  const std::vector<int64_t> by_row = order;
+  const auto at = [](const std::vector<int64_t>& list, int64_t d) { return list[static_cast<size_t>(d)]; };
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return at(stride, a) > at(stride, b); });
+  int64_t step = 1;
+  for (size_t k = order.size(); k-- > 0;) {
+    if (at(shape, order[k]) != 1 && at(stride, order[k]) != step) return by_row;
+    step *= at(shape, order[k]);
+  }
+  return order;
+}
 
 bool is_allowed(std::string_view aten_name) {
   return is_free(aten_name) || only_moves(aten_name) || listed_or_in_place(kComputing, aten_name);

@@ -29,6 +29,12 @@ struct PlanLimits {
   int64_t elements = int64_t{1} << 31;     // of one value
   int64_t total_bytes = int64_t{8} << 30;  // of all values that are no views
   int64_t programs = int64_t{1} << 22;     // of all launches
+  // On a GPU a deadline ends what takes too long.
+  static PlanLimits on_gpu() {
+    PlanLimits limits;
+    limits.programs = int64_t{1} << 36;
+    return limits;
+  }
 };
 
 struct PlanValue {
@@ -74,11 +80,17 @@ struct Plan {
   size_t launches() const;
 };
 
+// Bytes of everything that is no view.
+double memory_of(const Plan& plan);
+
 // Throws kUsage naming the step and what is wrong with it, kUnsupported for an aten operation that is not on the list.
 Plan parse_plan(const Json& json, std::span<const std::byte> payload, const PlanLimits& limits = {});
 
 // Only its kernels and texts, to be compiled. Throws kUsage.
 Plan parse_kernels(const Json& json, std::span<const std::byte> payload, const PlanLimits& limits = {});
+
+// Its dimensions from the outermost in memory to the innermost, where it is dense; else those of a copy, row by row.
+std::vector<int64_t> memory_order(const std::vector<int64_t>& shape, const std::vector<int64_t>& stride);
 
 // Operations that a plan may contain: functional, in-place and view operations that read and write nothing but their
 // tensors. By schema name without overload.

@@ -4,7 +4,13 @@
 //   here
 //   {"emulate": {"part", "seed"}}                  -> {"emulating"}; test equipment from here (emulated_faults.h)
 //   {"plan", "plan_bytes", "weights": [[name, tensor]], "tensors", "target"?, "binaries"?: [shape]} + the plan's
-//     payload, the weights' and the binaries'                                 -> {"loaded"}
+//     payload, the weights', a drawn problem's and the binaries'              -> {"loaded"}
+//   of a drawn problem (drawn.h) with "problem": {"inputs": plan, "inputs_bytes", "reference": plan, "reference_bytes"}
+//     and, for its bytes, both plans' payloads and the fractions; then
+//   {"expect", "seed", "forward_seed"}          -> {"drawn", "expected": [tensor]} + samples: of inputs and outputs
+//   {"replay", "seed", "bounds": [bounds], ...} as below, without inputs        -> with samples of the inputs after the
+//     call and of the outputs in place of both, those of "expect" behind them, and {"whole": {"inputs": [same],
+//     "outputs": [[passed, absolute, relative, mismatch]]}}
 //   {"replay", "tensors", "forward_seed", "order_seed", "launch", "without", "weigh", "timeout_s"} + the inputs'
 //                                             -> {"tensors", "inputs", "aliases", "findings", "own": [computing,
 //                                             moving],
@@ -12,6 +18,7 @@
 //   {"pace": pairs, "limit_s", "reference", "plan_bytes", "tensors", "forward_seed"} + the reference's plan and the
 //     inputs'                              -> {"candidate": [ms], "reference": [ms]}, of pairs on a CPU
 // On a GPU, in this order:
+//   {"time", "seed", "drawn": [[seed, bounds, forward_seed]]}                  -> as "expect", of all of them, "ready"
 //   {"time", "seed", "reference"?, "plan_bytes", "trials": [[inputs, bounds, forward_seed]], "tensors"} + the
 //   reference's
 //     plan and the trials' inputs and outputs                                 -> {"ready", "reference"}
@@ -26,6 +33,7 @@
 #include "evaluate/channel.h"
 #include "evaluate/ir/machine.h"
 #include "evaluate/plan/cpu_pace.h"
+#include "evaluate/plan/drawn.h"
 #include "evaluate/plan/emulated_faults.h"
 #include "evaluate/plan/gpu_launcher.h"
 #include "evaluate/plan/gpu_timer.h"
@@ -47,7 +55,19 @@ Json failure(const std::exception& error) {
 struct Answer {
   Json header;
   std::vector<std::span<const std::byte>> payload;
+  std::vector<ReplayedTensor> held = {};  // that `payload` looks into
+  void add(const char* list, ReplayedTensor tensor) {
+    header[list].push_back(tensor.described);
+    held.push_back(std::move(tensor));
+    payload.emplace_back(held.back().bytes);  // moved along with its vector
+  }
 };
+
+Bounds bounds_from(const Json& json) { return {json.at(0), json.at(1), json.at(2)}; }
+
+void wipe_all(const std::vector<at::Tensor>& tensors) {
+  for (const at::Tensor& tensor : tensors) wipe(tensor);
+}
 
 class Process {
  public:
@@ -58,8 +78,10 @@ class Process {
     if (request.contains("plan")) return load(std::move(frame));
     if (request.contains("reset")) return reset();
     if (!replayer_) fail(ErrorKind::kUsage, "replay: no plan is loaded");
-    if (request.contains("replay")) return replay(frame);
+    if (request.contains("replay")) return problem_ ? drawn_replay(request) : replay(frame);
+    if (request.contains("expect")) return expect(request);
     if (request.contains("pace")) return paced(frame);
+    if (request.contains("drawn")) return begin_drawn_timing(request);
     if (request.contains("time")) return begin_timing(std::move(frame));
     if (!timer_) fail(ErrorKind::kUsage, "replay: timing has not begun");
     return request.contains("profile") ? profile() : calls(request);
@@ -75,6 +97,7 @@ class Process {
                {"target", fmt::format("sm_{}{}", found.major, found.minor)},
                {"multiprocessors", found.multiprocessors},
                {"l2", found.l2},
+               {"memory", found.memory},
                {"bytes_per_s", found.bytes_per_s},
                {"clock_hz", found.clock_hz}}}},
             {}};
@@ -97,17 +120,20 @@ class Process {
       at += bytes;
       return all.subspan(at - bytes, bytes);
     };
-    Plan plan = parse_plan(request.at("plan"), take(request.at("plan_bytes")));
+    const bool on_gpu = request.contains("binaries") && request.at("target") != "cpu";
+    Plan plan = parse_plan(request.at("plan"), take(request.at("plan_bytes")),
+                           on_gpu ? PlanLimits::on_gpu() : PlanLimits());
     size_t weight_bytes = 0;
     for (const auto& item : request.at("tensors")) weight_bytes += item.at("bytes").get<size_t>();
     const auto tensors = parse_tensors(request.at("tensors"), take(weight_bytes));
     for (const auto& item : request.at("weights"))
       weights_[item.at(0).get<std::string>()] = tensors.at(item.at(1).get<size_t>());
+    if (request.contains("problem")) load_problem(request, on_gpu, take);
     if (!request.contains("binaries")) {
       replayer_ = std::make_unique<Replayer>(std::move(plan), weights_);
       return {{{"loaded", true}}, {}};
     }
-    if (request.at("target") == "cpu") {
+    if (!on_gpu) {
       std::vector<OpenClBinary> binaries;
       for (const auto& item : request["binaries"]) binaries.push_back(opencl_binary(item, take(item.at("bytes"))));
       replayer_ = std::make_unique<Replayer>(
@@ -135,32 +161,116 @@ class Process {
     return {{{"loaded", true}}, {}};
   }
 
+  template <typename Take>
+  void load_problem(const Json& request, bool on_gpu, Take take) {
+    const Json& problem = request["problem"];
+    const auto replayer = [&](const char* plan, const char* bytes) {
+      Plan parsed = parse_plan(problem.at(plan), take(problem.at(bytes)));
+      if (!on_gpu) return std::make_unique<Replayer>(std::move(parsed), weights_);
+      return std::make_unique<Replayer>(std::move(parsed), weights_, no_kernels);
+    };
+    auto inputs = replayer("inputs", "inputs_bytes"), reference = replayer("reference", "reference_bytes");
+    std::vector<int64_t> fractions(kSampled);
+    const auto bytes = take(fractions.size() * sizeof(int64_t));
+    std::memcpy(fractions.data(), bytes.data(), bytes.size());
+    problem_ = std::make_unique<DrawnProblem>(std::move(inputs), std::move(reference), std::move(fractions));
+  }
+
+  static std::unique_ptr<Launcher> no_kernels(const Plan& checked) {
+    return std::make_unique<GpuLauncher>(checked, std::vector<GpuBinary>(), "");
+  }
+
+  static ReplayRequest pass_of(const Json& request) {
+    return {.inputs = {},
+            .forward_seed = request.at("forward_seed"),
+            .order_seed = request.at("order_seed"),
+            .launch = request.at("launch"),
+            .without = request.value("without", -1),
+            .weigh = request.at("weigh"),
+            .timeout_s = request.at("timeout_s")};
+  }
+
+  static void add_report(const LaunchReport& report, Json& header) {
+    Json findings = Json::array();
+    for (const auto& finding : report.findings) findings.push_back({std::string(name_of(finding.kind)), finding.text});
+    header["findings"] = std::move(findings);
+    header["own"] = {report.own.computing, report.own.moving};
+    header["copied"] = report.only_copied;
+  }
+
+  // What the trusted side holds against what the problem's own process made of the same seeds.
+  Finished add_expected(uint64_t seed, uint64_t forward_seed, Answer& answer) {
+    for (const at::Tensor& input : problem_->inputs(seed)) answer.add("drawn", problem_->sample(input));
+    Finished expected = problem_->expected(seed, forward_seed);
+    for (const at::Tensor& output : expected.outputs) answer.add("expected", problem_->sample(output));
+    return expected;
+  }
+
+  Answer expect(const Json& request) {
+    if (!problem_) fail(ErrorKind::kUsage, "replay: the problem is not drawn here");
+    Answer answer{.header = {{"drawn", Json::array()}, {"expected", Json::array()}}, .payload = {}};
+    wipe_all(add_expected(request.at("seed"), request.at("forward_seed"), answer).placed);
+    return answer;
+  }
+
+  Answer drawn_replay(const Json& request) {
+    if (faults_) faults_->begin_replay();
+    const uint64_t seed = request.at("seed");
+    const Finished call = replayer_->run(problem_->inputs(seed), pass_of(request));
+    Answer answer{.header = {{"tensors", Json::array()}, {"drawn", Json::array()}, {"expected", Json::array()}},
+                  .payload = {}};
+    for (const auto* list : {&call.inputs, &call.outputs}) {
+      for (const at::Tensor& tensor : *list) answer.add("tensors", problem_->sample(tensor));
+    }
+    const Finished expected = add_expected(seed, request.at("forward_seed"), answer);
+    Json inputs = Json::array(), outputs = Json::array();
+    for (size_t k = 0; k < call.inputs.size(); ++k) inputs.push_back(call.inputs[k].equal(expected.inputs.at(k)));
+    for (size_t k = 0; k < std::min(call.outputs.size(), expected.outputs.size()); ++k) {
+      const Comparison found = compare(call.outputs[k], expected.outputs[k], bounds_from(request.at("bounds").at(k)),
+                                       fmt::format("output {}", k));
+      outputs.push_back({found.passed, fmt::format("{}", found.max_abs_error), fmt::format("{}", found.max_rel_error),
+                         found.mismatch});
+    }
+    wipe_all(call.placed);
+    wipe_all(expected.placed);
+    answer.header["inputs"] = call.inputs.size();
+    answer.header["aliases"] = call.aliases;
+    answer.header["whole"] = {{"inputs", std::move(inputs)}, {"outputs", std::move(outputs)}};
+    add_report(call.report, answer.header);
+    return answer;
+  }
+
+  Answer begin_drawn_timing(const Json& request) {
+    if (launcher_ == nullptr || !problem_) fail(ErrorKind::kUsage, "replay: timing is for a problem drawn on a GPU");
+    timer_ = std::make_unique<GpuTimer>(request.at("seed").get<uint64_t>());
+    at::accelerator::emptyCache();
+    Answer answer{.header = {{"drawn", Json::array()}, {"expected", Json::array()}, {"ready", true}}, .payload = {}};
+    for (const auto& item : request["drawn"]) {
+      const uint64_t seed = item.at(0), forward_seed = item.at(2);
+      std::vector<Bounds> bounds;
+      for (const auto& one : item.at(1)) bounds.push_back(bounds_from(one));
+      const Finished expected = add_expected(seed, forward_seed, answer);
+      timer_->add(problem_->inputs(seed), expected.outputs, std::move(bounds), forward_seed);
+      wipe_all(expected.placed);
+    }
+    return answer;
+  }
+
   Answer replay(const Frame& frame) {
     if (faults_) faults_->begin_replay();
-    const Json& request = frame.header;
-    replay_ = replayer_->run({.inputs = parse_tensors(request.at("tensors"), frame.payload),
-                              .forward_seed = request.at("forward_seed"),
-                              .order_seed = request.at("order_seed"),
-                              .launch = request.at("launch"),
-                              .without = request.value("without", -1),
-                              .weigh = request.at("weigh"),
-                              .timeout_s = request.at("timeout_s")});
+    ReplayRequest request = pass_of(frame.header);
+    request.inputs = parse_tensors(frame.header.at("tensors"), frame.payload);
+    replay_ = replayer_->run(request);
     Answer answer;
-    Json tensors = Json::array(), findings = Json::array();
+    Json tensors = Json::array();
     for (const auto* list : {&replay_.inputs, &replay_.outputs}) {
       for (const auto& tensor : *list) {
         tensors.push_back(tensor.described);
         answer.payload.emplace_back(tensor.bytes);
       }
     }
-    for (const auto& finding : replay_.report.findings)
-      findings.push_back({std::string(name_of(finding.kind)), finding.text});
-    answer.header = {{"tensors", std::move(tensors)},
-                     {"inputs", replay_.inputs.size()},
-                     {"aliases", replay_.aliases},
-                     {"findings", std::move(findings)},
-                     {"own", {replay_.report.own.computing, replay_.report.own.moving}},
-                     {"copied", replay_.report.only_copied}};
+    answer.header = {{"tensors", std::move(tensors)}, {"inputs", replay_.inputs.size()}, {"aliases", replay_.aliases}};
+    add_report(replay_.report, answer.header);
     return answer;
   }
 
@@ -190,7 +300,7 @@ class Process {
     auto next = tensors.begin();
     for (const auto& item : request.at("trials")) {
       GpuTimer::Input input{.inputs = {}, .outputs = {}, .bounds = {}, .forward_seed = item.at(2)};
-      for (const auto& bounds : item.at(1)) input.bounds.push_back({bounds.at(0), bounds.at(1), bounds.at(2)});
+      for (const auto& bounds : item.at(1)) input.bounds.push_back(bounds_from(bounds));
       const auto inputs = item.at(0).get<ptrdiff_t>(), outputs = static_cast<ptrdiff_t>(input.bounds.size());
       if (inputs < 0 || inputs + outputs > tensors.end() - next) fail(ErrorKind::kUsage, "timing: too few tensors");
       input.inputs.assign(next, next + inputs);
@@ -199,9 +309,8 @@ class Process {
       timer_->add(input);
     }
     if (request.contains("reference")) {
-      reference_ = std::make_unique<Replayer>(
-          parse_plan(request["reference"], all.first(plan_bytes)), weights_,
-          [](const Plan& checked) { return std::make_unique<GpuLauncher>(checked, std::vector<GpuBinary>(), ""); });
+      reference_ = std::make_unique<Replayer>(parse_plan(request["reference"], all.first(plan_bytes)), weights_,
+                                              no_kernels);
     }
     return {{{"ready", true}}, {}};
   }
@@ -210,8 +319,8 @@ class Process {
     Json made = Json::array();
     for (const Json& one : request.at("calls")) {
       const bool candidate = one.at(0) == "candidate";
-      if (!candidate && !reference_) fail(ErrorKind::kUsage, "timing: no reference");
-      const auto found = timer_->call(candidate ? *replayer_ : *reference_, one.at(1), one.at(2));
+      if (!candidate && !reference()) fail(ErrorKind::kUsage, "timing: no reference");
+      const auto found = timer_->call(candidate ? *replayer_ : *reference(), one.at(1), one.at(2));
       made.push_back({found.ms, found.right, found.late});
     }
     return {{{"calls", std::move(made)}}, {}};
@@ -228,12 +337,15 @@ class Process {
                          {"occupancy", found.occupancy}});
     }
     Json header = {{"kernels", std::move(kernels)}, {"candidate", timer_->steps(*replayer_, 0)}};
-    if (reference_) header["reference"] = timer_->steps(*reference_, 0);
+    if (reference()) header["reference"] = timer_->steps(*reference(), 0);
     return {std::move(header), {}};
   }
 
+  Replayer* reference() { return problem_ ? &problem_->reference() : reference_.get(); }
+
   Answer reset() {
     timer_.reset();
+    problem_.reset();
     reference_.reset();
     replayer_.reset();
     const bool on_gpu = launcher_ != nullptr;
@@ -247,6 +359,7 @@ class Process {
   Frame loaded_, timed_;
   std::map<std::string, TensorView> weights_;
   std::unique_ptr<Replayer> replayer_, reference_;
+  std::unique_ptr<DrawnProblem> problem_;
   GpuLauncher* launcher_ = nullptr;  // of replayer_, on a GPU
   std::unique_ptr<GpuTimer> timer_;
   Replay replay_;

@@ -40,6 +40,11 @@ Replayer::~Replayer() = default;
 const Plan& Replayer::plan() const { return impl_->plan; }
 Launcher& Replayer::launcher() { return *impl_->launcher; }
 
+void Replayer::forget_copies() {
+  impl_->kept_constants.clear();
+  impl_->kept_weights.clear();
+}
+
 Pass Replayer::begin(std::vector<at::Tensor> inputs, const PassOptions& options) {
   Given given{.inputs = std::move(inputs)};
   const auto& constants = impl_->plan.constants;
@@ -56,20 +61,28 @@ Pass Replayer::begin(std::vector<at::Tensor> inputs, const PassOptions& options)
 }
 
 Replay Replayer::run(const ReplayRequest& request) {
-  const at::Device device = impl_->launcher->device();
-  const Deadline deadline = Deadline::after(request.timeout_s);
   std::vector<at::Tensor> inputs;
-  for (const TensorView& input : request.inputs) inputs.push_back(tensor_of(input, device));
-  Pass pass = begin(std::move(inputs),
-                    {.order_seed = request.order_seed, .weigh = request.weigh, .deadline = deadline});
-  seed_torch(request.forward_seed, device);
-  pass.run([&](int kernel) { return request.launch && kernel != request.without; });
-  Replay result;
-  result.report = impl_->launcher->end();
-  for (const at::Tensor& input : pass.inputs()) result.inputs.push_back(bytes_of(input));
-  for (const at::Tensor& output : pass.outputs()) result.outputs.push_back(bytes_of(output));
-  result.aliases = pass.aliases();
+  for (const TensorView& input : request.inputs) inputs.push_back(tensor_of(input, impl_->launcher->device()));
+  Finished finished = run(std::move(inputs), request);
+  Replay result{.aliases = std::move(finished.aliases), .report = std::move(finished.report)};
+  for (const at::Tensor& input : finished.inputs) result.inputs.push_back(bytes_of(input));
+  for (const at::Tensor& output : finished.outputs) result.outputs.push_back(bytes_of(output));
+  // No later call on the same inputs finds an answer in the memory of a device.
+  if (!impl_->launcher->device().is_cpu()) {
+    for (const at::Tensor& tensor : finished.placed) wipe(tensor);
+  }
   return result;
+}
+
+Finished Replayer::run(std::vector<at::Tensor> inputs, const ReplayRequest& request) {
+  const Deadline deadline = Deadline::after(request.timeout_s);
+  Pass pass = begin(
+      std::move(inputs),
+      {.order_seed = request.order_seed, .weigh = request.weigh, .guard = request.guard, .deadline = deadline});
+  seed_torch(request.forward_seed, impl_->launcher->device());
+  pass.run([&](int kernel) { return request.launch && kernel != request.without; });
+  LaunchReport report = impl_->launcher->end();
+  return {pass.inputs(), pass.outputs(), pass.aliases(), pass.placed(), std::move(report)};
 }
 
 void seed_torch(uint64_t seed, at::Device device) {

@@ -18,13 +18,22 @@ struct ReplayRequest {
   uint64_t order_seed = 0;    // of the programs on a CPU, of addresses on a GPU
   bool launch = true;         // false: launches are left out, to see whether they matter
   int without = -1;           // this kernel's alone are
+  bool guard = true;          // memory is watched for writes beyond its ends
   bool weigh = false;         // what each launch does is compared with what it was given, for own_share
   double timeout_s = 60;
 };
 
+// What a pass left, where it left it.
+struct Finished {
+  std::vector<at::Tensor> inputs, outputs;  // inputs after the call
+  std::vector<int> aliases;                 // of each output: the input whose memory it is, or -1
+  std::vector<at::Tensor> placed;           // everything that the pass had
+  LaunchReport report;
+};
+
 struct Replay {
-  std::vector<ReplayedTensor> inputs, outputs;  // inputs after the call
-  std::vector<int> aliases;                     // of each output: the input whose memory it is, or -1
+  std::vector<ReplayedTensor> inputs, outputs;
+  std::vector<int> aliases;
   LaunchReport report;
 };
 
@@ -38,9 +47,13 @@ class Replayer {
   ~Replayer();
   // Throws ir::Fault (the kernel's), kUsage (an aten call that fails, with its own text), kUnsupported.
   Replay run(const ReplayRequest& request);
+  // The same over inputs of the device, which it may write into; `request.inputs` are not looked at.
+  Finished run(std::vector<at::Tensor> inputs, const ReplayRequest& request);
   // A pass of its own steps over inputs of the device, which it may write into, and fresh copies of constants and
   // weights.
   Pass begin(std::vector<at::Tensor> inputs, const PassOptions& options);
+  // A GPU's copies of constants and weights, from which each pass copies, are made anew from the host's.
+  void forget_copies();
   const Plan& plan() const;
   Launcher& launcher();
 

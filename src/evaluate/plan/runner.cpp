@@ -114,7 +114,7 @@ void PlanRunner::record(Loaded& loaded) {
   candidate.send({{"op", "record"}, {"weights", weights}, {"inputs", first.inputs}, {"tensors", first.input_tensors}},
                  {}, "recording");
   recording_ = recording_of(candidate);
-  PlanLimits limits;
+  PlanLimits limits = runs_ == Runs::kOnGpu ? PlanLimits::on_gpu() : PlanLimits();
   limits.total_bytes = static_cast<int64_t>(context_.options.plan_memory * (1 << 30)) / PlanLimits::kViews;
   plan_ = parse_plan(recording_.header.at("plan"), recording_.payload, limits);
 }
@@ -201,6 +201,16 @@ PlanRunner::Handed PlanRunner::handed_over() const {
                            {"weights", context_.reference.state},
                            {"tensors", context_.reference.tensors}},
                 .payload = {recording_.payload, context_.reference.payload}};
+  if (const auto& drawn = context_.reference.drawn) {
+    const ReferenceData& reference = context_.reference;
+    handed.header["problem"] = {{"inputs", drawn->inputs},
+                                {"inputs_bytes", drawn->payload.size()},
+                                {"reference", reference.plan},
+                                {"reference_bytes", reference.plan_payload.size()}};
+    handed.payload.emplace_back(drawn->payload);
+    handed.payload.emplace_back(reference.plan_payload);
+    handed.payload.emplace_back(std::as_bytes(std::span(drawn->fractions)));
+  }
   if (runs_ == Runs::kInterpreted) return handed;
   TF_CHECK(binaries_.size() == plan_.kernels.size(), "{} binaries of {} kernels", binaries_.size(),
            plan_.kernels.size());
@@ -222,6 +232,54 @@ void PlanRunner::hand_over() {
   const Frame answer = replayer_->receive("it checked the plan", kMaxAnswer);
   replayer_sound_ = runs_ == Runs::kInterpreted;
   check_taken(answer);
+  check_drawn();
+}
+
+// Once a problem, before anything of a candidate's ran in P: from then on it is the candidate's doing.
+void PlanRunner::check_drawn() {
+  const auto& drawn = context_.reference.drawn;
+  if (!drawn || drawn->checked) return;
+  const ReferenceTrial& trial = *context_.reference.trials.front();
+  replayer_->send({{"expect", true}, {"seed", trial.seed}, {"forward_seed", trial.forward_seed}}, {},
+                  "it was asked for the reference");
+  const Frame answer = replayer_->receive("it was asked for the reference", kMaxPlanBytes);
+  if (answer.header.contains("failed")) throw DrawnOtherwise{};
+  size_t input = 0, output = 0, at = 0;
+  const DrawnAlike alike = drawn_alike(answer, trial, context_.reference.tolerances, input, output, at);
+  if (!alike.inputs || !alike.outputs) throw DrawnOtherwise{};
+  drawn->checked = true;
+}
+
+namespace {
+
+// The samples that a list of an answer describes, from `at` on.
+std::vector<TensorView> samples_of(const Json& described, size_t first, size_t count, const Frame& answer, size_t& at) {
+  Json part = Json::array();
+  size_t bytes = 0;
+  for (size_t k = first; k < first + count; ++k) {
+    part.push_back(described.at(k));
+    bytes += described.at(k).at("bytes").get<size_t>();
+  }
+  if (bytes > answer.payload.size() - at) fail(ErrorKind::kCorrupt, "an answer with too few samples");
+  at += bytes;
+  return parse_tensors(part, std::span(answer.payload).subspan(at - bytes, bytes));
+}
+
+}  // namespace
+
+DrawnAlike drawn_alike(const Frame& answer, const ReferenceTrial& trial, const Tolerances& tolerances, size_t& input,
+                       size_t& output, size_t& at) {
+  DrawnAlike alike;
+  const auto inputs = samples_of(answer.header.at("drawn"), input, trial.before.size(), answer, at);
+  const size_t made = std::min(trial.outputs.size(), answer.header.at("expected").size() - output);
+  const auto outputs = samples_of(answer.header.at("expected"), output, made, answer, at);
+  input += inputs.size();
+  output += outputs.size();
+  for (size_t k = 0; k < inputs.size(); ++k) alike.inputs = alike.inputs && identical(inputs[k], trial.before[k]);
+  alike.outputs = made == trial.outputs.size();
+  for (size_t k = 0; k < outputs.size(); ++k)
+    alike.outputs = alike.outputs && compare(outputs[k], trial.outputs[k], tolerances, "").passed;
+  return alike;
 }
 
 Call PlanRunner::call(size_t trial, Launches launches) { return replay(trial, launches == Launches::kAll, -1); }
@@ -240,22 +298,32 @@ Call PlanRunner::replay(size_t trial, bool launch, int without) {
 
 void PlanRunner::ask(size_t trial, bool launch, int without, Call& call) {
   const ReferenceTrial& expected = *context_.reference.trials[trial];
-  const bool whole = launch && without < 0;
-  replayer_->send({{"replay", true},
-                   {"tensors", expected.input_tensors},
-                   {"forward_seed", expected.forward_seed},
-                   {"order_seed", context_.order_seed + trial},
-                   {"launch", launch},
-                   {"without", without},
-                   {"weigh", whole && trial == 0},
-                   {"timeout_s", kOfTheTimeLeft * time_.deadline.remaining_s()}},
-                  {std::span(expected.payload).first(expected.input_bytes)}, "replaying");
+  const bool whole = launch && without < 0, drawn = context_.reference.drawn != nullptr;
+  Json request = {{"replay", true},
+                  {"forward_seed", expected.forward_seed},
+                  {"order_seed", context_.order_seed + trial},
+                  {"launch", launch},
+                  {"without", without},
+                  {"weigh", whole && trial == 0},
+                  {"timeout_s", kOfTheTimeLeft * time_.deadline.remaining_s()}};
+  if (drawn) {
+    request["seed"] = expected.seed;
+    request["bounds"] = json_of(expected.bounds);
+    replayer_->send(request, {}, "replaying");
+  } else {
+    request["tensors"] = expected.input_tensors;
+    replayer_->send(request, {std::span(expected.payload).first(expected.input_bytes)}, "replaying");
+  }
   call.frame = replayer_->receive("replaying", 2 * expected.payload.size() + kMaxPlanBytes);
   const Json& header = call.frame.header;
   replayer_sound_ = runs_ != Runs::kNatively && (!header.contains("failed") || outlives_failures());
   if (header.contains("failed")) {
     const Json& failed = header["failed"];
     const auto text = failed.value("text", "");
+    if (runs_ == Runs::kOnGpu && text.find("CUDA out of memory") != std::string::npos) {
+      call.ended = Ended{.how = Ended::How::kFailed, .fault = Fault::kOutOfMemory, .text = clipped(text, 300)};
+      return;
+    }
     if (whole && failed.value("kind", "") != "fault") throw NotAPlan{clipped(text, 300)};
     call.ended = Ended{.how = Ended::How::kFailed, .fault = Fault::kRuntimeError, .text = text};
     return;
@@ -266,8 +334,41 @@ void PlanRunner::ask(size_t trial, bool launch, int without, Call& call) {
     if (runs_ == Runs::kNatively) call.own = own_ = bound_work(plan_, header.at("copied").get<std::vector<bool>>());
     else call.own = Work{header.at("own").at(0).get<double>(), header.at("own").at(1).get<double>()};
   }
+  if (drawn) return take_drawn(expected, call);
   call.result = call_result(plan_.outputs, header, call.frame.payload);
   check_inputs(*call.result, expected);
+}
+
+void PlanRunner::take_drawn(const ReferenceTrial& expected, Call& call) {
+  const Json& header = call.frame.header;
+  size_t input = 0, output = 0, at = 0;
+  for (const Json& tensor : header.at("tensors")) at += tensor.at("bytes").get<size_t>();
+  if (at > call.frame.payload.size()) fail(ErrorKind::kCorrupt, "an answer with too few samples");
+  call.result = call_result(plan_.outputs, header, std::span(call.frame.payload).first(at));
+  check_inputs(*call.result, expected);
+  const DrawnAlike alike = drawn_alike(call.frame, expected, context_.reference.tolerances, input, output, at);
+  if (!alike.inputs || !alike.outputs) {
+    call.result.reset();
+    call.ended = Ended{.how = Ended::How::kFailed,
+                       .fault = Fault::kRuntimeError,
+                       .text =
+                           "its kernels wrote into memory that they were not given: the reference, which was run "
+                           "after them, gave something else than it does alone"};
+    return;
+  }
+  call.whole.emplace();
+  const Json& whole = header.at("whole");
+  call.whole->inputs = whole.at("inputs").get<std::vector<bool>>();
+  for (const Json& item : whole.at("outputs")) {
+    const auto number = [&](size_t k) {
+      return std::strtod(item.at(k).get_ref<const std::string&>().c_str(), nullptr);
+    };
+    call.whole->outputs.push_back(
+        {.passed = item.at(0), .max_abs_error = number(1), .max_rel_error = number(2), .mismatch = item.at(3)});
+  }
+  if (call.whole->inputs.size() != expected.before.size())
+    fail(ErrorKind::kCorrupt, "an answer about {} inputs", call.whole->inputs.size());
+  call.whole->outputs.resize(expected.outputs.size());  // of other outputs there is nothing to say
 }
 
 std::optional<Measured> PlanRunner::measure() {

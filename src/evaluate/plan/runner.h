@@ -11,18 +11,23 @@ struct NotAPlan {
   std::string reason;
   std::optional<Ended> ended = {};  // its own failure, where it is one
   Stage stage = Stage::kExtracted;  // that it came to
+  bool alone = false;               // no other mode can take it
 };
 
 // What a candidate's module computes with: the reference's weights, where it has such (by name, or by order and
 // shape), or those that its constructor made.
 enum class Weights { kReferences, kItsOwn };
 
+// A process P and the problem's own make other inputs, or other outputs of the reference, from the same seeds: the
+// problem cannot be drawn.
+struct DrawnOtherwise {};
+
 class PlanRunner : public Runner {
  public:
   // `time` is the candidate's own, shared by all attempts.
   PlanRunner(const RunContext& context, Weights weights, OwnTime& time);
   ~PlanRunner() override;
-  // Each throws NotAPlan, and DeviceFault where process P was lost.
+  // Each throws NotAPlan, DeviceFault where process P was lost, and DrawnOtherwise.
   Loaded load() override;
   Call call(size_t trial, Launches launches) override;
   // Of machine code on a CPU: what it takes, as a claim.
@@ -46,6 +51,7 @@ class PlanRunner : public Runner {
   };
   Handed handed_over() const;
   Call replay(size_t trial, bool launch, int without);
+  void check_drawn();
 
   const RunContext& context_;
   OwnTime& time_;
@@ -65,6 +71,7 @@ class PlanRunner : public Runner {
   void record(Loaded& loaded);
   void read_full_size(FullSize& full);
   void ask(size_t trial, bool launch, int without, Call& call);
+  void take_drawn(const ReferenceTrial& expected, Call& call);
 
   Weights weights_;
   int replayers_jobs_ = 0;
@@ -76,6 +83,14 @@ class PlanRunner : public Runner {
 std::vector<SentKernel> kernels_of(const Plan& plan, const Language& language, const std::vector<std::string>& targets);
 
 struct GpuProblem;
+// What process P drew of a trial, behind the first `at` bytes of its answer's payload, is what the problem's own
+// process did: the inputs' bits, and the reference's outputs within the tolerance. Advances `at`.
+struct DrawnAlike {
+  bool inputs = true, outputs = true;
+};
+DrawnAlike drawn_alike(const Frame& answer, const ReferenceTrial& trial, const Tolerances& tolerances, size_t& input,
+                       size_t& output, size_t& at);
+
 // Fills the verdict up to stage correct (on a GPU: timed), with own_share, or leaves it alone and returns why this
 // candidate is not a plan. Throws kUnavailable where our own machinery failed, DeviceFault where the device or the plan
 // cost a process P.

@@ -69,4 +69,15 @@ void poison(const at::Tensor& tensor) {
   else if (tensor.scalar_type() == at::kLong) tensor.fill_(std::numeric_limits<int64_t>::max() - 1);
 }
 
+at::Tensor storage_bytes(const at::Tensor& tensor) {
+  return at::for_blob(tensor.storage().mutable_data(), {static_cast<int64_t>(tensor.storage().nbytes())})
+      .options(tensor.options().dtype(at::kByte))
+      .target_device(tensor.device())
+      .make_tensor();
+}
+
+void wipe(const at::Tensor& tensor) {
+  if (tensor.defined() && tensor.storage().nbytes() > 0) storage_bytes(tensor).fill_(255);
+}
+
 }  // namespace tritonforge::evaluate

@@ -14,6 +14,9 @@ struct ReplayedTensor {
   std::vector<std::byte> bytes;
 };
 
+// What is widened is done so at a time: a whole tensor may be a good part of a device's memory.
+inline constexpr int64_t kElementsAtOnce = int64_t{1} << 24;
+
 at::ScalarType scalar_type(Dtype dtype);
 std::optional<Dtype> dtype_of(at::ScalarType type);
 // A copy, with the strides that `order` says.
@@ -22,5 +25,9 @@ at::Tensor tensor_of(const TensorView& view, at::Device device = at::kCPU);
 ReplayedTensor bytes_of(const at::Tensor& tensor);
 // What shows where a kernel or a step leaves an element as it was: NaN, or the greatest integers.
 void poison(const at::Tensor& tensor);
+// The bytes of a tensor's whole storage.
+at::Tensor storage_bytes(const at::Tensor& tensor);
+// All bits of that, so that floats are NaN.
+void wipe(const at::Tensor& tensor);
 
 }  // namespace tritonforge::evaluate

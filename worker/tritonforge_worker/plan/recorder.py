@@ -104,6 +104,25 @@ def record(model, known, tree, described, decode, path, targets=(REPLAYED,), lau
     return plan, [*launches.texts, *(data for _, data in constants)]
 
 
+def inputs(make):
+    """What `make` draws, a list, as the outputs of a plan without inputs: (plan, payload)."""
+    recording = Recording()
+    with torch.no_grad(), AsGpu(False), Record(recording):
+        made = [recording.constant(x) if type(x) is torch.Tensor else x for x in make()]
+    constants = [tensor_bytes(real) for real, _ in recording.constants]
+    plan = {
+        "values": recording.values,
+        "steps": recording.steps,
+        "kernels": [],
+        "outputs": tree_of(made),
+        "inputs": 0,
+        "texts": [],
+        "constants": [d for d, _ in constants],
+        "own_weights": [],
+    }
+    return plan, [data for _, data in constants]
+
+
 def kernels(model, tree, described, decode, path, targets, launches):
     """The kernels alone, of a module without data, and what the compiler's front end says of those that it refuses."""
     known = {name: {"shape": list(tensor.shape)} for name, tensor in state_of(model).items()}
