@@ -24,7 +24,6 @@ namespace {
 constexpr size_t kKeptReferences = 8;
 constexpr std::string_view kLive = "mode live";  // as a Refused names it
 constexpr double kProbeSeconds = 30;             // a context of its own may be made first
-constexpr uint64_t kDrawAbove = 8 << 20;         // bytes of inputs
 
 EvaluatorOptions validated(EvaluatorOptions options) {
   check_options(options);
@@ -196,14 +195,14 @@ struct Evaluator::Impl {
   std::vector<std::unique_ptr<Device>> plan_devices();
   void evaluate(const EvaluationRequest& request, Verdict& verdict, const Client& client);
   void on_devices(const Client& client, Verdict& verdict, const std::function<void(Device&, Verdict&)>& part);
-  Posed pose(const EvaluationRequest& request, EvaluationMode mode, Device* device, uint64_t draw_above,
-             const Client& client, Verdict& verdict);
-  uint64_t draw_above(const EvaluationRequest& request, Device& device);
+  Posed pose(const EvaluationRequest& request, EvaluationMode mode, Device* device, bool draws, const Client& client,
+             Verdict& verdict);
+  bool draws(const EvaluationRequest& request, Device& device);
   RunContext context_of(const Posed& posed, const EvaluationRequest& request, Device* device, const Client& client);
   std::optional<NotAPlan> as_plan(const EvaluationRequest& request, Device& device, const Client& client,
                                   Verdict& verdict);
-  std::optional<NotAPlan> as_plan(const EvaluationRequest& request, Device& device, uint64_t draw_above,
-                                  const Client& client, Verdict& verdict);
+  std::optional<NotAPlan> as_plan(const EvaluationRequest& request, Device& device, bool draws, const Client& client,
+                                  Verdict& verdict);
   void in_its_process(const EvaluationRequest& request, EvaluationMode asked, Device* device, const Client& client,
                       Verdict& verdict);
   void time(LiveRunner& runner, const RunContext& context, const Posed& posed, const Client& client, Verdict& verdict);
@@ -238,9 +237,9 @@ std::vector<std::unique_ptr<Device>> Evaluator::Impl::plan_devices() {
 }
 
 // Every part has its own time from when it begins, so that no candidate has less because others were before it.
-// `draw_above`: bytes of inputs.
+// `draws`: trials, where the problem can be drawn.
 Evaluator::Impl::Posed Evaluator::Impl::pose(const EvaluationRequest& request, EvaluationMode mode, Device* device,
-                                             uint64_t draw_above, const Client& client, Verdict& verdict) {
+                                             bool draws, const Client& client, Verdict& verdict) {
   const bool gpu = options.on_gpu(mode);
   Posed posed{.options = options_for(mode, options)};
   // The seeds' secret is one of this process, not of the request: candidates of one problem share its reference, and
@@ -254,7 +253,7 @@ Evaluator::Impl::Posed Evaluator::Impl::pose(const EvaluationRequest& request, E
                 .admission = admissions.get(problem),
                 .timed = gpu,
                 .weigh = mode == EvaluationMode::kPlan,
-                .draw_above = draw_above,
+                .draw = draws,
                 .fractions_seed = seeds.of("fractions"),
                 .memory = device && device->gpu() ? &device->gpu()->memory() : nullptr};
   ReferenceSpec& spec = posed.spec;
@@ -272,7 +271,7 @@ Evaluator::Impl::Posed Evaluator::Impl::pose(const EvaluationRequest& request, E
   posed.order_seed = request.fresh_seeds ? random_bits() : seeds.of("orders");
   // The process that is kept for timing is one GPU's.
   posed.key = fmt::format("{} {} {} {} {} {} {}", problem, request.seed, request.fresh_seeds,
-                          request.num_correct_trials, name_of(mode), posed.limits.gpu_uuid, draw_above);
+                          request.num_correct_trials, name_of(mode), posed.limits.gpu_uuid, draws);
   posed.reference = references.data(posed.key, spec, posed.limits,
                                     Deadline::after(std::min(request.timeout_s, client.deadline.remaining_s())));
   check_waited_for(client.left);  // the rest is this client's alone
@@ -328,12 +327,11 @@ void Evaluator::Impl::on_devices(const Client& client, Verdict& verdict,
   if (problem) throw *problem;
 }
 
-uint64_t Evaluator::Impl::draw_above(const EvaluationRequest& request, Device& device) {
+bool Evaluator::Impl::draws(const EvaluationRequest& request, Device& device) {
   const bool believed = language_of(request.backend).runs(device.target()) != Runs::kNatively;
   if (!believed || options.trial_data == TrialData::kHanded || not_drawn.get(checksum(request.problem_source)))
-    return kNeverDrawn;
-  if (options.trial_data == TrialData::kDrawn) return 0;
-  return device.gpu() ? kDrawAbove : kNeverDrawn;
+    return false;
+  return device.gpu() || options.trial_data == TrialData::kDrawn;
 }
 
 // Why it is none; nullopt where it was judged.
@@ -341,19 +339,20 @@ std::optional<NotAPlan> Evaluator::Impl::as_plan(const EvaluationRequest& reques
                                                  Verdict& verdict) {
   Verdict drawn = verdict;
   try {
-    auto why = as_plan(request, device, draw_above(request, device), client, drawn);
+    auto why = as_plan(request, device, draws(request, device), client, drawn);
     verdict = std::move(drawn);
     return why;
-  } catch (const DrawnOtherwise&) {
-    log::warn("a problem's inputs are handed from now on: replayers draw others from the same seeds");
+  } catch (const DrawnOtherwise& why) {
+    log::warn("problem {}: its trials are handed from process to process, replayers cannot draw them: {}",
+              request.problem_id, why.text);
     not_drawn.put(checksum(request.problem_source), true);
-    return as_plan(request, device, kNeverDrawn, client, verdict);
+    return as_plan(request, device, false, client, verdict);
   }
 }
 
-std::optional<NotAPlan> Evaluator::Impl::as_plan(const EvaluationRequest& request, Device& device, uint64_t draw_above,
+std::optional<NotAPlan> Evaluator::Impl::as_plan(const EvaluationRequest& request, Device& device, bool draws,
                                                  const Client& client, Verdict& verdict) {
-  const Posed posed = pose(request, EvaluationMode::kPlan, &device, draw_above, client, verdict);
+  const Posed posed = pose(request, EvaluationMode::kPlan, &device, draws, client, verdict);
   const RunContext context = context_of(posed, request, &device, client);
   verdict.device = device.name();
   std::optional<GpuProblem> problem;
@@ -375,7 +374,7 @@ std::optional<NotAPlan> Evaluator::Impl::as_plan(const EvaluationRequest& reques
 
 void Evaluator::Impl::in_its_process(const EvaluationRequest& request, EvaluationMode asked, Device* device,
                                      const Client& client, Verdict& verdict) {
-  const Posed posed = pose(request, asked, device, kNeverDrawn, client, verdict);
+  const Posed posed = pose(request, asked, device, false, client, verdict);
   const RunContext context = context_of(posed, request, device, client);
   if (!options.on_gpu(asked)) {
     InterpretRunner runner(context);

@@ -93,7 +93,7 @@ struct EvaluatorOptions {
       "plan mode: whether a candidate that cannot be recorded as a plan is judged by what its own process says");
     v("trial_data", trial_data,
       "plan mode: a problem's inputs and expected outputs are handed from process to process, or drawn where plans are "
-      "replayed; auto: drawn on a GPU where the inputs are more than 8 MiB");
+      "replayed, which takes get_inputs to be a plan; auto: drawn on a GPU, handed on a CPU");
     v("min_own_share", min_own_share, in(0, 1),
       "plan mode: the part of the work that a candidate's own kernels must do to be correct; less is "
       "torch_does_the_work");

@@ -141,10 +141,10 @@ void weigh(Child& child, ReferenceData& data, Deadline deadline) {
   }
 }
 
-// The problem's get_inputs as a plan, where it is one and draws more than `spec.draw_above`.
+// The problem's get_inputs as a plan, where it is one.
 std::unique_ptr<ReferenceData::Drawn> drawn_inputs(Child& child, const ReferenceSpec& spec, Draw draw, Plan& plan,
                                                    Deadline deadline) {
-  if (spec.draw_above == kNeverDrawn || !spec.weigh) return nullptr;
+  if (!spec.draw || !spec.weigh) return nullptr;
   Frame frame = ask(child, {{"op", "draw"}, {"inputs", name_of(draw)}}, deadline);
   if (!frame.header.contains("plan")) return nullptr;
   auto drawn = std::make_unique<ReferenceData::Drawn>();
@@ -152,7 +152,7 @@ std::unique_ptr<ReferenceData::Drawn> drawn_inputs(Child& child, const Reference
   drawn->payload = std::move(frame.payload);
   plan = parse_plan(drawn->inputs, drawn->payload);
   const std::set<int> different(plan.output_values.begin(), plan.output_values.end());
-  if (bytes_of(described(plan)) <= spec.draw_above || different.size() < plan.output_values.size()) return nullptr;
+  if (different.size() < plan.output_values.size()) return nullptr;
   drawn->fractions = draw_fractions(spec.fractions_seed);
   return drawn;
 }

@@ -67,7 +67,6 @@ inline constexpr Budget kSmall{1 << 17, 1 << 27};  // runs in milliseconds on a 
 struct TrialSeeds {
   uint64_t inputs = 0, forward = 0;
 };
-inline constexpr uint64_t kNeverDrawn = UINT64_MAX;
 struct ReferenceSpec {
   std::string source;
   uint64_t init_seed = 0, weight_seed = 0;
@@ -77,8 +76,8 @@ struct ReferenceSpec {
   std::optional<Admission> admission;  // where it is known; else the problem is probed
   bool timed = false;                  // its process is kept, for timing
   bool weigh = false;                  // ReferenceData::work; the child is of no further use then
-  // Inputs of more bytes are drawn where plans are replayed, if they and the forward are plans; with `weigh`.
-  uint64_t draw_above = kNeverDrawn, fractions_seed = 0;
+  bool draw = false;  // trials are drawn where plans are replayed, if get_inputs and forward are plans; with `weigh`
+  uint64_t fractions_seed = 0;
   DeviceMemory* memory = nullptr;  // of the GPU that they are drawn on
 };
 

@@ -45,12 +45,12 @@ def mechanisms(verdict):
     return found | ({"not a plan"} if "mode_reason" in verdict["notes"] else set())
 
 
-@pytest.fixture(scope="module")
-def verdicts():
+@pytest.fixture(scope="module", params=["handed", "drawn"])
+def verdicts(request):
     """By path, in plan mode; SOUND is the honest solution that the cheats are beside."""
     if not os.path.exists(BINARY):
         pytest.skip(f"no binary at {BINARY}")
-    server = Evaluator("--mode", "plan", "--workers", "2")
+    server = Evaluator("--mode", "plan", "--workers", "2", "--trial-data", request.param)
     paths = [*HONEST, *CHEATS, SOUND]
     with ThreadPoolExecutor(4) as pool:
         judged = dict(zip(paths, pool.map(lambda path: server.judge(*reversed(parts(path))), paths)))
@@ -67,8 +67,9 @@ def cases(paths):
 
 
 @pytest.mark.parametrize("path", cases(HONEST))
-def test_honest_work_is_accepted_as_written(verdicts, path):
+def test_honest_work_is_accepted_as_written(verdicts, path, request):
     verdict = verdicts[path]
+    assert ("trials" in verdict["notes"]) == ("drawn" in request.node.name)
     assert verdict["correct"] and verdict["mode"] == "plan" and not mechanisms(verdict) - {""}, verdict
 
 

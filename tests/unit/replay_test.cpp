@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "evaluate/plan/drawn.h"
 #include "evaluate/plan/gpu_timer.h"
 #include "evaluate/plan/guard.h"
 
@@ -117,6 +118,60 @@ TEST(Within, WipesWhatWasExpected) {
   const at::Tensor expected = at::ones({4});
   within(at::ones({4}), expected, {.absolute = 1e-4, .relative = 0, .rms = 1});
   EXPECT_TRUE(expected.isnan().all().item<bool>());
+}
+
+// Both ways to compare, on the same two tensors.
+void expect_alike(const at::Tensor& output, const at::Tensor& expected) {
+  const auto view = [](const ReplayedTensor& tensor) {
+    return parse_tensors(Json::array({tensor.described}), tensor.bytes).front();
+  };
+  const ReplayedTensor mine = bytes_of(output), theirs = bytes_of(expected);
+  const Bounds bounds = bounds_of(view(theirs), {});
+  const Comparison handed = compare(view(mine), view(theirs), {}, "output 0");
+  const Comparison drawn = compare(output, expected, bounds, "output 0");
+  EXPECT_EQ(drawn.passed, handed.passed) << handed.mismatch << "; " << drawn.mismatch;
+  if (std::isinf(handed.max_rel_error)) EXPECT_EQ(drawn.max_rel_error, handed.max_rel_error);
+  else EXPECT_NEAR(drawn.max_rel_error, handed.max_rel_error, 1e-9 * handed.max_rel_error);
+  EXPECT_EQ(drawn.max_abs_error, handed.max_abs_error);
+  EXPECT_EQ(drawn.mismatch.substr(0, 40), handed.mismatch.substr(0, 40));
+}
+
+TEST(CompareOnADevice, IsTheComparisonOfBytes) {
+  seed_torch(3, at::kCPU);
+  for (const at::ScalarType type :
+       {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kInt, at::kLong, at::kBool}) {
+    const at::Tensor expected = at::randn({37, 11}).mul(20).to(type);
+    expect_alike(expected, expected);
+    at::Tensor one_off = expected.clone();
+    one_off[36][10] = one_off[36][10].item<double>() == 0 ? 3 : 0;
+    expect_alike(one_off, expected);
+    expect_alike(at::zeros_like(expected), expected);
+    expect_alike(expected.t().contiguous().t(), expected);  // another memory order
+    expect_alike(expected.view({11, 37}), expected);
+    expect_alike(expected.to(type == at::kFloat ? at::kHalf : at::kFloat), expected);
+  }
+  for (const double odd : {std::numeric_limits<double>::infinity(), std::nan("")}) {
+    at::Tensor expected = at::randn({50});
+    expected[7] = odd;
+    expect_alike(expected, expected);
+    expect_alike(-expected, expected);
+    expect_alike(at::randn({50}), expected);
+  }
+  const at::Tensor small = at::randn({100}) * 1e-6;  // zeros would pass but for the rms
+  expect_alike(at::zeros({100}), small);
+  at::Tensor large = at::arange(int64_t{1} << 40, (int64_t{1} << 40) + 20);  // beyond what a float holds
+  expect_alike(large + 1, large);
+}
+
+TEST(CompareOnADevice, FindsOneElementInTheLastPart) {
+  const at::Tensor expected = at::ones({2, kElementsAtOnce / 2 + 5});
+  at::Tensor output = expected.clone();
+  const Bounds bounds{.absolute = 1e-4, .relative = 1e-4, .rms = 0.05};
+  EXPECT_TRUE(compare(output, expected, bounds, "output 0").passed);
+  EXPECT_TRUE(is_within(output, expected, bounds));
+  output[1][kElementsAtOnce / 2 + 4] = 2;
+  EXPECT_EQ(compare(output, expected, bounds, "output 0").mismatch.substr(0, 34), "output 0 at [1, 8388612]: 2, expec");
+  EXPECT_FALSE(is_within(output, expected, bounds));
 }
 
 }  // namespace

@@ -59,10 +59,12 @@ Comparison compare(const at::Tensor& output, const at::Tensor& expected, const B
                                   fmt::join(expected.sizes(), ", "));
     return result;
   }
-  const auto mine = dtype_of(output.scalar_type()), theirs = dtype_of(expected.scalar_type());
-  if (mine != theirs || !mine) {
-    result.mismatch = fmt::format("{} has dtype {}, expected {}", label, c10::toString(output.scalar_type()),
-                                  c10::toString(expected.scalar_type()));
+  if (output.scalar_type() != expected.scalar_type()) {
+    const auto name = [](const at::Tensor& tensor) {
+      const auto dtype = dtype_of(tensor.scalar_type());
+      return dtype ? std::string(name_of(*dtype)) : std::string(c10::toString(tensor.scalar_type()));
+    };
+    result.mismatch = fmt::format("{} has dtype {}, expected {}", label, name(output), name(expected));
     return result;
   }
   const at::Tensor a = output.reshape(-1), b = expected.reshape(-1);

@@ -21,11 +21,25 @@ void check_result(const at::Tensor& tensor, const PlanValue& wanted, const PlanS
   }
 }
 
+// {"t": value} anywhere in an aten call's arguments.
+void mark_arguments(const Json& json, std::vector<bool>& used) {
+  if (json.is_object() && json.contains("t") && json["t"].is_number()) used[json["t"].get<size_t>()] = true;
+  else if (json.is_structured())
+    for (const Json& item : json) mark_arguments(item, used);
+}
+
 }  // namespace
 
-Steps::Steps(const Plan& plan) : plan_(plan) {
-  for (const PlanStep& step : plan.steps)
+Steps::Steps(const Plan& plan) : plan_(plan), used_(plan.values.size()) {
+  for (const int value : plan.output_values) used_[static_cast<size_t>(value)] = true;
+  for (const PlanStep& step : plan.steps) {
     operations_.push_back(step.kernel < 0 ? std::make_unique<AtenStep>(step) : nullptr);
+    for (const PlanBinding& binding : step.bindings) {
+      if (binding.value >= 0) used_[static_cast<size_t>(binding.value)] = true;
+    }
+    mark_arguments(step.args, used_);
+    mark_arguments(step.kwargs, used_);
+  }
 }
 
 Pass::Pass(const Steps& steps, Launcher& launcher, Given given, const PassOptions& options)
@@ -104,7 +118,7 @@ void Pass::aten(size_t index) {
   std::map<const void*, at::Tensor> moved;  // results of one step may share their memory
   for (size_t k = 0; k < step.out.size(); ++k) {
     at::Tensor tensor = results.made[k];
-    if (step.out[k] < 0) continue;
+    if (step.out[k] < 0 || !steps_.used(step.out[k])) continue;
     check_result(tensor, steps_.plan().values[static_cast<size_t>(step.out[k])], step);
     if (!owners_.contains(storage_of(tensor))) {
       const auto [there, fresh] = moved.try_emplace(storage_of(tensor));

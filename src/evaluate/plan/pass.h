@@ -26,10 +26,14 @@ class Steps {
   explicit Steps(const Plan& plan);
   const Plan& plan() const { return plan_; }
   const AtenStep* aten(size_t step) const { return operations_[step].get(); }
+  // Some step or the outputs look at it. What nobody does may be other than was recorded: of the statistics that
+  // native_batch_norm gives beside its output, a device has what it likes.
+  bool used(int value) const { return used_[static_cast<size_t>(value)]; }
 
  private:
   const Plan& plan_;
   std::vector<std::unique_ptr<AtenStep>> operations_;  // null for a launch
+  std::vector<bool> used_;
 };
 
 class Pass {

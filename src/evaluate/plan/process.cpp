@@ -1,31 +1,32 @@
 // Process P: frames from the trusted side on one socket. Entered from a sandboxed child of the Python parent, which has
 // libtorch loaded already. What is sent answers {"failed": {"kind", "text"}} where it goes wrong.
-//   {"open"}                                                                  -> {"device": properties}; a GPU from
-//   here
-//   {"emulate": {"part", "seed"}}                  -> {"emulating"}; test equipment from here (emulated_faults.h)
-//   {"plan", "plan_bytes", "weights": [[name, tensor]], "tensors", "target"?, "binaries"?: [shape]} + the plan's
-//     payload, the weights', a drawn problem's and the binaries'              -> {"loaded"}
-//   of a drawn problem (drawn.h) with "problem": {"inputs": plan, "inputs_bytes", "reference": plan, "reference_bytes"}
-//     and, for its bytes, both plans' payloads and the fractions; then
-//   {"expect", "seed", "forward_seed"}          -> {"drawn", "expected": [tensor]} + samples: of inputs and outputs
-//   {"replay", "seed", "bounds": [bounds], ...} as below, without inputs        -> with samples of the inputs after the
-//     call and of the outputs in place of both, those of "expect" behind them, and {"whole": {"inputs": [same],
-//     "outputs": [[passed, absolute, relative, mismatch]]}}
-//   {"replay", "tensors", "forward_seed", "order_seed", "launch", "without", "weigh", "timeout_s"} + the inputs'
-//                                             -> {"tensors", "inputs", "aliases", "findings", "own": [computing,
-//                                             moving],
-//                                                 "copied"} + bytes
-//   {"pace": pairs, "limit_s", "reference", "plan_bytes", "tensors", "forward_seed"} + the reference's plan and the
-//     inputs'                              -> {"candidate": [ms], "reference": [ms]}, of pairs on a CPU
+//   {"open"} -> {"device": properties}
+//     a GPU from here
+//   {"emulate": {"part", "seed"}} -> {"emulating"}
+//     test equipment from here (emulated_faults.h)
+//   {"plan", "plan_bytes", "weights": [[name, tensor]], "tensors", "target"?, "binaries"?: [shape],
+//    "problem"?: {"inputs", "inputs_bytes", "reference", "reference_bytes"}} -> {"loaded"}
+//     + the plan's payload, the weights', of a drawn problem (drawn.h) both plans' and the fractions, the binaries'
+//   {"replay", "tensors", "forward_seed", "order_seed", "launch", "without", "weigh", "timeout_s"}
+//    -> {"tensors", "inputs", "aliases", "findings", "own": [computing, moving], "copied"}
+//     + the inputs; back come the inputs after the call and the outputs
+//   {"pace": pairs, "limit_s", "reference", "plan_bytes", "tensors", "forward_seed"}
+//    -> {"candidate": [ms], "reference": [ms]}
+//     + the reference's plan and the inputs; pairs on a CPU
+// Of a drawn problem:
+//   {"expect", "seed", "forward_seed"} -> {"drawn", "expected"}
+//     back come samples of the inputs and of the reference's outputs
+//   {"replay", "seed", "bounds": [bounds], and the rest but for "tensors"}
+//    -> as above, and {"whole": {"inputs": [same], "outputs": [[passed, absolute, relative, mismatch]]}}
+//     back come samples of what an undrawn replay sends, then those of "expect"
 // On a GPU, in this order:
-//   {"time", "seed", "drawn": [[seed, bounds, forward_seed]]}                  -> as "expect", of all of them, "ready"
-//   {"time", "seed", "reference"?, "plan_bytes", "trials": [[inputs, bounds, forward_seed]], "tensors"} + the
-//   reference's
-//     plan and the trials' inputs and outputs                                 -> {"ready", "reference"}
-//   {"calls": [["candidate" | "reference", input, checked]]}                  -> {"calls": [[ms, right, late]]}
-//   {"profile"}                                         -> {"kernels": [resources], "candidate": [ms], "reference":
-//   [ms]}
-//   {"reset"}                                                                 -> {"reset"}: nothing of the plan is left
+//   {"time", "seed", "reference"?, "plan_bytes", "trials": [[inputs, bounds, forward_seed]], "tensors"} -> {"ready"}
+//     + the reference's plan, the trials' inputs and outputs
+//   or {"time", "seed", "drawn": [[seed, bounds, forward_seed]]} -> as "expect", of one trial after the other
+//   {"calls": [["candidate" | "reference", input, checked]]} -> {"calls": [[ms, right, late]]}
+//   {"profile"} -> {"kernels": [resources], "candidate": [ms], "reference": [ms]}
+//   {"reset"} -> {"reset"}
+//     nothing of the plan is left
 #include <ATen/DeviceAccelerator.h>
 #include <ATen/Parallel.h>
 

@@ -243,10 +243,11 @@ void PlanRunner::check_drawn() {
   replayer_->send({{"expect", true}, {"seed", trial.seed}, {"forward_seed", trial.forward_seed}}, {},
                   "it was asked for the reference");
   const Frame answer = replayer_->receive("it was asked for the reference", kMaxPlanBytes);
-  if (answer.header.contains("failed")) throw DrawnOtherwise{};
+  if (answer.header.contains("failed")) throw DrawnOtherwise{answer.header["failed"].value("text", "")};
   size_t input = 0, output = 0, at = 0;
   const DrawnAlike alike = drawn_alike(answer, trial, context_.reference.tolerances, input, output, at);
-  if (!alike.inputs || !alike.outputs) throw DrawnOtherwise{};
+  if (!alike.inputs) throw DrawnOtherwise{"the same seed draws other inputs"};
+  if (!alike.outputs) throw DrawnOtherwise{"its forward, recorded, gives other outputs"};
   drawn->checked = true;
 }
 

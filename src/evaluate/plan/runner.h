@@ -20,7 +20,9 @@ enum class Weights { kReferences, kItsOwn };
 
 // A process P and the problem's own make other inputs, or other outputs of the reference, from the same seeds: the
 // problem cannot be drawn.
-struct DrawnOtherwise {};
+struct DrawnOtherwise {
+  std::string text;
+};
 
 class PlanRunner : public Runner {
  public:

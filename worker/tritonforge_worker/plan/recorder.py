@@ -83,44 +83,37 @@ class Forward:
             return self.call()
 
 
+def as_plan(recording, outputs, inputs=0, own=(), kernels=(), texts=()):
+    """(plan, payload)."""
+    constants = [tensor_bytes(real) for real, _ in recording.constants]
+    plan = {
+        "values": recording.values,
+        "steps": recording.steps,
+        "kernels": list(kernels),
+        "outputs": tree_of(outputs),
+        "inputs": inputs,
+        "texts": [len(t) for t in texts],
+        "constants": [d for d, _ in constants],
+        "own_weights": list(own),
+    }
+    return plan, [*texts, *(data for _, data in constants)]
+
+
 def record(model, known, tree, described, decode, path, targets=(REPLAYED,), launches=Launches):
     """(plan, payload). Raises NotAPlan, and what the candidate's own code raises."""
     forward = Forward(model, known, tree, described, decode, path, targets, launches)
-    recording, launches = forward.recording, forward.launches
-    outputs = forward.run()
+    outputs, launches = forward.run(), forward.launches
     if isinstance(outputs, torch.Tensor) and not isinstance(outputs, RecordedTensor):
-        outputs = recording.constant(outputs)
-    constants = [tensor_bytes(real) for real, _ in recording.constants]
-    plan = {
-        "values": recording.values,
-        "steps": recording.steps,
-        "kernels": launches.kernels,
-        "outputs": tree_of(outputs),
-        "inputs": len(forward.inputs),
-        "texts": [len(t) for t in launches.texts],
-        "constants": [d for d, _ in constants],
-        "own_weights": forward.own,
-    }
-    return plan, [*launches.texts, *(data for _, data in constants)]
+        outputs = forward.recording.constant(outputs)
+    return as_plan(forward.recording, outputs, len(forward.inputs), forward.own, launches.kernels, launches.texts)
 
 
 def inputs(make):
-    """What `make` draws, a list, as the outputs of a plan without inputs: (plan, payload)."""
+    """The list that `make` draws as the outputs of a plan without inputs: (plan, payload)."""
     recording = Recording()
     with torch.no_grad(), AsGpu(False), Record(recording):
         made = [recording.constant(x) if type(x) is torch.Tensor else x for x in make()]
-    constants = [tensor_bytes(real) for real, _ in recording.constants]
-    plan = {
-        "values": recording.values,
-        "steps": recording.steps,
-        "kernels": [],
-        "outputs": tree_of(made),
-        "inputs": 0,
-        "texts": [],
-        "constants": [d for d, _ in constants],
-        "own_weights": [],
-    }
-    return plan, [data for _, data in constants]
+    return as_plan(recording, made)
 
 
 def kernels(model, tree, described, decode, path, targets, launches):
