@@ -89,7 +89,9 @@ class Server:
 
     def start(self):
         role = ["--role", "perf", "--compile-servers", self.compiler.url] if self.compiler else []
-        self.now = Evaluator("--mode", "plan", "--workers", str(self.options.workers), *role, candidate_timeout=6)
+        drawn = ["--trial-data", "drawn"] if self.options.drawn else []
+        workers = ["--workers", str(self.options.workers)]
+        self.now = Evaluator("--mode", "plan", *workers, *drawn, *role, candidate_timeout=6)
         self.lives += 1
 
     def processes(self):
@@ -287,6 +289,7 @@ def main():
     parser.add_argument("--every", type=float, default=2, help="seconds between two kills, on average")
     parser.add_argument("--server-kills", type=int, default=40, help="one of so many kills is of the server")
     parser.add_argument("--parent-kills", type=int, default=12, help="one of so many kills is of a Python parent")
+    parser.add_argument("--drawn", action="store_true", help="trials are drawn by the replayers, as on a GPU")
     parser.add_argument("--compile-server", action="store_true", help="kernels are compiled by a server of their own")
     parser.add_argument("--seed", type=int, default=1)
     soak = Soak(parser.parse_args())

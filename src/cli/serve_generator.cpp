@@ -42,8 +42,7 @@ int serve_generator(GeneratorFlags flags) {
   SignalWaiter signals;
   rollout::GeneratorOptions options = flags.generator;
   flags.http.read_key();
-  options.peers.api_key = flags.peer_key.read();
-  if (options.peers.api_key.empty()) options.peers.api_key = flags.http.api_key;          // one key for a system
+  options.peers.api_key = flags.peer_key.read(flags.http.api_key);
   if (const char* key = std::getenv("OPENAI_API_KEY")) options.peers.chat_api_key = key;  // never on a command line
   rollout::GeneratorProcess generator(
       options, flags.tokenizer.empty() ? rollout::no_chat_codec() : tokenizer::load_chat_codec(flags.tokenizer));

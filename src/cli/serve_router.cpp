@@ -25,7 +25,7 @@ struct RouterFlags {
 void serve_router(RouterFlags flags) {
   log::start("router");
   flags.http.read_key();
-  flags.router.worker_api_key = flags.engines.read();
+  flags.router.worker_api_key = flags.engines.read(/*own=*/"");
   SignalWaiter signals;
   router::Router router(flags.router);
   router::RouterServer server(router, flags.http);

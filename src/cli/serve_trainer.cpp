@@ -36,7 +36,7 @@ void serve_trainer(TrainerFlags flags) {
   for (const std::string& assignment : flags.overrides) apply_override(yaml, assignment);
   flags.http.read_key();
   train::ServiceOptions options = flags.service;
-  options.buffer_api_key = flags.buffer.read();
+  options.buffer_api_key = flags.buffer.read(/*own=*/"");
   options.config = load_config<train::TrainConfig>(yaml, flags.config);
   log::info("config:\n{}", dump_config(options.config));
   if (options.config.device == "cpu") train::keep_freed_memory();

@@ -285,7 +285,8 @@ std::shared_ptr<const ReferenceData> make_reference(Child& child, const Referenc
                         {{"op", "trial"},
                          {"seed", seeds.inputs},
                          {"forward_seed", seeds.forward},
-                         {"inputs", name_of(data->admission.draw)}},
+                         {"inputs", name_of(data->admission.draw)},
+                         {"max_bytes", ChannelLimits().frame_bytes}},
                         deadline);
       keep(take_trial(std::move(frame)), seeds, *data);
     }

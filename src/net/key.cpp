@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <random>
 
 #include "base/error.h"
 
@@ -20,6 +21,11 @@ std::string key_from(const fs::path& file, const char* variable) {
   if (key.empty() || std::any_of(key.begin(), key.end(), [](unsigned char c) { return c <= ' ' || c >= 127; }))
     fail(ErrorKind::kUsage, "{}: no key is in it: one line of printable characters without spaces", file.string());
   return key;
+}
+
+std::string random_key() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
 }
 
 }  // namespace tritonforge::net

@@ -14,6 +14,9 @@ inline constexpr char kKeyVariable[] = "TRITONFORGE_API_KEY", kPeerKeyVariable[]
 // kNotFound where there is no such file, kUsage where it holds no key.
 std::string key_from(const fs::path& file, const char* variable);
 
+// 128 bits that nobody guesses, in hexadecimal.
+std::string random_key();
+
 // Flags of a server that calls other servers.
 struct PeerKey {
   fs::path peer_api_key_file;
@@ -23,7 +26,11 @@ struct PeerKey {
     v("peer_api_key_file", peer_api_key_file,
       "file with the bearer key that is sent to other servers; else TRITONFORGE_PEER_API_KEY of the environment");
   }
-  std::string read() const { return key_from(peer_api_key_file, kPeerKeyVariable); }
+  // `own`: the server's, where no other is given: one key for a system.
+  std::string read(const std::string& own) const {
+    const std::string key = key_from(peer_api_key_file, kPeerKeyVariable);
+    return key.empty() ? own : key;
+  }
 };
 
 }  // namespace tritonforge::net

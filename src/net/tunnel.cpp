@@ -10,7 +10,6 @@
 #include <deque>
 #include <future>
 #include <map>
-#include <random>
 #include <set>
 #include <thread>
 
@@ -108,12 +107,6 @@ awaitable<void> pump(Socket from, Socket to) {
 void join(const Socket& a, const Socket& b) {
   asio::co_spawn(a->get_executor(), pump(a, b), asio::detached);
   asio::co_spawn(b->get_executor(), pump(b, a), asio::detached);
-}
-
-// 128 bits that nobody guesses.
-std::string random_key() {
-  std::random_device random;
-  return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
 }
 
 // An io_context and its one thread. What runs there must be told through post().

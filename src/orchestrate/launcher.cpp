@@ -10,9 +10,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <random>
 
 #include "base/log.h"
+#include "net/key.h"
 #include "orchestrate/agent.h"
 
 namespace tritonforge::orchestrate {
@@ -135,11 +135,6 @@ std::string own_address_towards(const std::string& address) {
 
 }  // namespace
 
-std::string random_key() {
-  std::random_device random;
-  return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
-}
-
 Launched::Member Launcher::start_one(const Job& job, size_t rank, const Place& place,
                                      const std::vector<std::string>& as_rank) {
   ProcessOptions options;
@@ -180,7 +175,7 @@ std::unique_ptr<Launched> Launcher::start(const Job& given) {
   if (places.size() > 1) {
     addresses = addresses_of(places);
     rendezvous = fmt::format("{}:{}", addresses.front(), free_port());
-    job.env["TRITONFORGE_RENDEZVOUS_KEY"] = random_key();
+    job.env["TRITONFORGE_RENDEZVOUS_KEY"] = net::random_key();
   }
   std::vector<Launched::Member> members;
   try {

@@ -36,8 +36,6 @@ struct Job {
   fs::path log;              // what they print, appended
 };
 
-std::string random_key();  // 128 bits that nobody guesses
-
 // The processes of one start of a role. One thread waits and stops, any may signal.
 class Launched {
  public:

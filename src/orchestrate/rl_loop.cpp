@@ -60,16 +60,27 @@ class ProblemWalk {
 constexpr char kStepLease[] = "rl-step-";  // with the step's number: the lease of its groups
 
 constexpr char kGroup[] = "rl-";  // with its step's number and its own
-std::string group_name(int64_t step, size_t index) { return fmt::format("{}{}-{}", kGroup, step, index); }
 
-GroupSpec group_of_step(const RecipeConfig& config, const Problem& problem, int64_t step, size_t index) {
+// The step that a group of the run is for, if none is late, and its place there.
+struct GroupPlace {
+  int64_t step = 0;
+  size_t index = 0;
+  std::string name() const { return fmt::format("{}{}-{}", kGroup, step, index); }
+};
+
+GroupPlace place_of(const RlSection& rl, int64_t group) {
+  return {group / rl.prompts_per_step + 1, static_cast<size_t>(group % rl.prompts_per_step)};
+}
+
+GroupSpec group_at(const RecipeConfig& config, const Problem& problem, const GroupPlace& place) {
   const auto seed = static_cast<uint64_t>(config.seed);
   GroupSpec group;
-  group.id = group_name(step, index);
+  group.id = place.name();
   group.problem_id = problem.id;
   group.problem_source = problem.source;
   group.n_samples = config.rl.samples_per_prompt;
-  group.seed = Rng::derive(Rng::derive(seed, "rl groups"), static_cast<uint64_t>(step) * 100003 + index) >> 1;
+  group.seed = Rng::derive(Rng::derive(seed, "rl groups"), static_cast<uint64_t>(place.step) * 100003 + place.index) >>
+               1;
   group.options = config.rollout_request(config.rl.sampling, config.rollout.max_turns);
   return group;
 }
@@ -77,16 +88,14 @@ GroupSpec group_of_step(const RecipeConfig& config, const Problem& problem, int6
 // The groups of a range of the run's (orchestrate/group_schedule.h).
 std::vector<GroupSpec> groups_of(const RecipeConfig& config, ProblemWalk& problems, GroupRange range) {
   std::vector<GroupSpec> groups;
-  const int64_t per_step = config.rl.prompts_per_step;
   for (int64_t i = range.begin; i < range.end; ++i)
-    groups.push_back(group_of_step(config, problems.at(i), i / per_step + 1, static_cast<size_t>(i % per_step)));
+    groups.push_back(group_at(config, problems.at(i), place_of(config.rl, i)));
   return groups;
 }
 
 std::vector<std::string> names_of(const RlSection& rl, GroupRange range) {
   std::vector<std::string> names;
-  for (int64_t i = range.begin; i < range.end; ++i)
-    names.push_back(group_name(i / rl.prompts_per_step + 1, static_cast<size_t>(i % rl.prompts_per_step)));
+  for (int64_t i = range.begin; i < range.end; ++i) names.push_back(place_of(rl, i).name());
   return names;
 }
 
@@ -109,7 +118,7 @@ Lease lease_step(const RunContext& run, const ProblemWalk& problems, const Group
                           .lease = [&](const LeaseRequest& request) { return run.buffer.lease(request); },
                           .release = [&](const std::string& lease_id) { run.buffer.release(lease_id); }};
   return lease_informative(calls, request, rl.refills, [&](size_t index) {
-    return group_of_step(run.config, *problems.another(step, index), step, index);
+    return group_at(run.config, *problems.another(step, index), {step, index});
   });
 }
 

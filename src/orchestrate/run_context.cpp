@@ -4,6 +4,7 @@
 
 #include "base/checksum.h"
 #include "net/http.h"
+#include "net/key.h"
 #include "rollout/generator_process.h"
 
 namespace tritonforge::orchestrate {
@@ -71,7 +72,7 @@ RunContext::RunContext(RecipeConfig recipe, RunRecord& run_record, std::unique_p
       evaluator(own_role(supervisor, "evaluator")),
       trainer(own_role(supervisor, "trainer")),
       dashboard_url(config.dashboard_port > 0 ? loopback(first_free_port(config.dashboard_port)) : ""),
-      weights_key_(publishes_to_hosts() && config.placement.weights == "tcp" ? random_key() : "") {}
+      weights_key_(publishes_to_hosts() && config.placement.weights == "tcp" ? net::random_key() : "") {}
 
 RunContext::~RunContext() { supervisor.stop_all(); }
 

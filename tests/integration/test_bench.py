@@ -20,6 +20,7 @@ import time
 import pytest
 
 import buffer_file
+from front_door import KERNEL
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -42,28 +43,6 @@ def get_inputs():
 
 def get_init_inputs():
     return []
-"""
-
-KERNEL = """import torch
-import torch.nn as nn
-import triton
-import triton.language as tl
-
-
-@triton.jit
-def kernel(x_pointer, out_pointer, n, BLOCK: tl.constexpr):
-    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mask = offsets < n
-    x = tl.load(x_pointer + offsets, mask=mask)
-    tl.store(out_pointer + offsets, {expression}, mask=mask)
-
-
-class ModelNew(nn.Module):
-    def forward(self, x):
-        out = torch.empty_like(x)
-        n = x.numel()
-        kernel[(triton.cdiv(n, 1024),)](x, out, n, BLOCK=1024)
-        return out
 """
 
 EXPRESSIONS = {"relu": "tl.maximum(x, 0.0)", "abs": "tl.abs(x)", "exp": "tl.exp(x)", "square": "x * x"}

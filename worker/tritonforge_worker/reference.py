@@ -126,6 +126,11 @@ class Reference:
             changed = len(encoder.tensors)
             out = encoder.value(outputs)
             aliases = [t.untyped_storage().data_ptr() in owners for t in encoder.objects[changed:]]
+            if (size := sum(map(len, encoder.payload))) > request["max_bytes"]:
+                raise ValueError(
+                    f"its inputs and outputs are {size / 1e9:.1f} GB, and at most {request['max_bytes'] / 1e9:.1f} GB "
+                    "are handed from process to process; mode plan draws larger ones on a GPU (--trial-data)"
+                )
         except Unsupported as error:
             return self.failed(TypeError(f"the problem uses a {error}"), "problem", "")
         except BaseException as error:

@@ -38,6 +38,15 @@ Part part_of(const at::Tensor& mine, const at::Tensor& theirs, const Bounds& bou
   return {value[0], value[1], value[2], value[3], value[4], static_cast<int64_t>(value[5])};
 }
 
+// What became a copy in being flattened is wiped, as its origin will be.
+struct Copies {
+  const at::Tensor &output, &a, &expected, &b;
+  ~Copies() {
+    if (!a.is_alias_of(output)) wipe(a);
+    if (!b.is_alias_of(expected)) wipe(b);
+  }
+};
+
 std::string text_of(double value) { return std::isnan(value) ? "nan" : fmt::format("{:.6g}", value); }
 
 std::vector<int64_t> index_of(int64_t at, at::IntArrayRef shape) {
@@ -68,6 +77,7 @@ Comparison compare(const at::Tensor& output, const at::Tensor& expected, const B
     return result;
   }
   const at::Tensor a = output.reshape(-1), b = expected.reshape(-1);
+  const Copies copies{output, a, expected, b};
   Part whole;
   for (int64_t at = 0; at < a.numel(); at += kElementsAtOnce) {
     const int64_t count = std::min(kElementsAtOnce, a.numel() - at);
