@@ -1,5 +1,5 @@
-"""Plan mode where inputs and expected outputs are drawn by the replayer (src/evaluate/plan/drawn.h): on a GPU the way that
-problems are judged at all, on a CPU asked for. That it judges as the other way does: test_corpus.py."""
+"""Plan mode where inputs and expected outputs are drawn by the replayer (src/evaluate/plan/drawn.h): the way of a GPU,
+asked for on a CPU. That it judges as the other way does: test_corpus.py."""
 
 import pytest
 
