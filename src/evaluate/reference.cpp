@@ -150,7 +150,12 @@ std::unique_ptr<ReferenceData::Drawn> drawn_inputs(Child& child, const Reference
   auto drawn = std::make_unique<ReferenceData::Drawn>();
   drawn->inputs = std::move(frame.header["plan"]);
   drawn->payload = std::move(frame.payload);
-  plan = parse_plan(drawn->inputs, drawn->payload);
+  try {
+    plan = parse_plan(drawn->inputs, drawn->payload);
+  } catch (const Error& error) {  // it has operations that no plan may have, or is too large for one
+    if (error.kind() != ErrorKind::kUsage && error.kind() != ErrorKind::kUnsupported) throw;
+    return nullptr;
+  }
   const std::set<int> different(plan.output_values.begin(), plan.output_values.end());
   if (different.size() < plan.output_values.size()) return nullptr;
   drawn->fractions = draw_fractions(spec.fractions_seed);

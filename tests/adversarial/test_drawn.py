@@ -58,6 +58,7 @@ def test_a_kernel_that_does_nothing_is_found(drawing):
     [
         "[torch.from_numpy(numpy.random.rand(4, 100).astype('float32'))]",  # not torch's own generator
         "[torch.tensor([[random.random() for _ in range(100)] for _ in range(4)])]",
+        "[torch.poisson(torch.full((4, 100), 3.0))]",  # an operation that no plan may have
         "[torch.randn(4, 100, generator=torch.Generator().manual_seed(random.getrandbits(30)))]",
     ],
 )
