@@ -290,6 +290,116 @@ void prefill(int64_t count, int64_t sequences) {
   peer("  torch cuDNN SDPA", [&] { at::_scaled_dot_product_cudnn_attention(q, k, v, {}, false, 0.0, true); });
 }
 
+// Gradient of attention over whole sequences, each with its own pages. The peers' keys and values are expanded to the
+// query heads, so that they compute the same products and write larger gradients.
+void backward(int64_t count, int64_t sequences) {
+  const int64_t tokens = count * sequences, pages = (count + kPage - 1) / kPage * sequences + 1,
+                tile_tokens = 64 / (kHeads / kKvHeads), tiles = (count + tile_tokens - 1) / tile_tokens,
+                page_count = (count + kPage - 1) / kPage;
+  std::vector<int32_t> items, tile_list;
+  for (int64_t block = 0; block * kAttentionKeys < count; ++block) {
+    for (int64_t s = 0; s < sequences; ++s) {
+      for (const int64_t x : {s * count, count, s * page_count, block, s * tiles})
+        items.push_back(static_cast<int32_t>(x));
+    }
+  }
+  for (int64_t s = 0; s < sequences; ++s) {
+    for (int64_t t = 0; t < count; t += tile_tokens) {
+      for (const int64_t x : {s * count + t, std::min(tile_tokens, count - t)})
+        tile_list.push_back(static_cast<int32_t>(x));
+    }
+  }
+  const at::Tensor item_numbers = device_ints(at::tensor(items, at::kInt)),
+                   tile_numbers = device_ints(at::tensor(tile_list, at::kInt)),
+                   tables = device_ints(at::arange(pages - 1).view({sequences, page_count})),
+                   lengths = device_ints(at::full({sequences}, count)),
+                   starts = device_ints(at::arange(0, tokens + 1, count)), counters = device_ints(at::zeros({2}));
+  at::manual_seed(1);
+  const auto options = at::TensorOptions().dtype(at::kBFloat16).device(at::kCUDA);
+  const auto random = [&](std::vector<int64_t> shape) { return at::randn(shape).to(options); };
+  const at::Tensor q = random({tokens, kHeads, kDim}), keys = random({pages, kKvHeads, kPage, kDim}),
+                   values = random({pages, kKvHeads, kPage, kDim}), d_out = random({tokens, kHeads, kDim}),
+                   out = at::empty_like(q), dq = at::empty_like(q), dk = at::empty({tokens, kKvHeads, kDim}, options),
+                   dv = at::empty_like(dk), statistics = at::empty({tokens, kHeads}, options.dtype(at::kFloat));
+  const auto bits = [](const at::Tensor& x) { return static_cast<Bf16*>(x.data_ptr()); };
+  const float scale = 1 / std::sqrt(float{kDim});
+  const PrefillAttentionArgs forward{.q = bits(q),
+                                     .out = bits(out),
+                                     .cache = {bits(keys), bits(values)},
+                                     .block_tables = ints(tables),
+                                     .query_starts = ints(starts),
+                                     .lengths = ints(lengths),
+                                     .tokens = tokens,
+                                     .sequences = sequences,
+                                     .table_width = page_count,
+                                     .heads = kHeads,
+                                     .kv_heads = kKvHeads,
+                                     .head_dim = kDim,
+                                     .longest_query = count,
+                                     .scale = scale,
+                                     .workspace = counters.mutable_data_ptr<int32_t>(),
+                                     .statistics = statistics.mutable_data_ptr<float>()};
+  AttentionBackwardArgs args{.q = bits(q),
+                             .out = bits(out),
+                             .d_out = bits(d_out),
+                             .keys = bits(keys),
+                             .values = bits(values),
+                             .statistics = statistics.const_data_ptr<float>(),
+                             .dq = bits(dq),
+                             .dk = bits(dk),
+                             .dv = bits(dv),
+                             .items = reinterpret_cast<const AttentionBackwardItem*>(ints(item_numbers)),
+                             .tiles = reinterpret_cast<const AttentionBackwardTile*>(ints(tile_numbers)),
+                             .item_count = std::ssize(items) / 5,
+                             .tile_count = std::ssize(tile_list) / 2,
+                             .tokens = tokens,
+                             .pages = pages,
+                             .heads = kHeads,
+                             .kv_heads = kKvHeads,
+                             .head_dim = kDim,
+                             .scale = scale};
+  const at::Tensor workspace = at::empty({static_cast<int64_t>(api->attention_backward_workspace(&args))},
+                                         at::TensorOptions().dtype(at::kByte).device(at::kCUDA));
+  args.workspace = workspace.data_ptr();
+  const double flops = 5.0 * count * (count + 1) * sequences * kHeads * kDim;  // five products of half the square
+  check_cuda(api->prefill_attention(&forward, stream));
+  const Timing timing = timed(4, [&](int) { check_cuda(api->attention_backward(&args, stream)); });
+  // Two libraries that sum in one order say the same here.
+  const at::Tensor sums = at::empty({3}, at::TensorOptions().dtype(at::kLong).device(at::kCUDA));
+  for (int i = 0; const at::Tensor& x : {dq, dk, dv})
+    check_cuda(api->checksum(reinterpret_cast<uint64_t*>(sums.mutable_data_ptr<int64_t>()) + i++, bits(x),
+                             static_cast<int64_t>(x.nbytes()), stream));
+  const at::Tensor said = sums.cpu();
+  line(fmt::format("attention_backward   {:5} x {}", count, sequences), timing, 0, flops,
+       fmt::format("checksum {:016x}",
+                   static_cast<uint64_t>(said[0].item<int64_t>() ^ said[1].item<int64_t>() ^ said[2].item<int64_t>())));
+  const at::Tensor wide_q = at::randn({sequences, kHeads, count, kDim}, options), wide_k = at::randn_like(wide_q),
+                   wide_v = at::randn_like(wide_q), wide_grad = at::randn_like(wide_q);
+  const auto peer = [&](const std::string& name, const std::function<std::function<void()>()>& make) {
+    try {
+      line(name, timed_on_legacy_stream(4, make()), 0, flops, "not paged, kv heads expanded");
+    } catch (const std::exception& error) {
+      fmt::print("{:46} not available: {}\n", name, std::string(error.what()).substr(0, 80));
+    }
+  };
+  peer("  torch flash SDPA", [&]() -> std::function<void()> {
+    auto f = at::_scaled_dot_product_flash_attention(wide_q, wide_k, wide_v, 0.0, true);
+    return [&, f] {
+      at::_scaled_dot_product_flash_attention_backward(wide_grad, wide_q, wide_k, wide_v, std::get<0>(f),
+                                                       std::get<1>(f), std::get<2>(f), std::get<3>(f), count, count,
+                                                       0.0, true, std::get<6>(f), std::get<7>(f));
+    };
+  });
+  peer("  torch cuDNN SDPA", [&]() -> std::function<void()> {
+    auto f = at::_scaled_dot_product_cudnn_attention(wide_q, wide_k, wide_v, {}, true, 0.0, true);
+    return [&, f] {
+      at::_scaled_dot_product_cudnn_attention_backward(wide_grad, wide_q, wide_k, wide_v, std::get<0>(f),
+                                                       std::get<1>(f), std::get<6>(f), std::get<7>(f), {},
+                                                       std::get<2>(f), std::get<3>(f), count, count, 0.0, true);
+    };
+  });
+}
+
 // `swiglu`: of the product's two halves.
 void product(Gemm* handle, const char* name, int64_t m, int64_t n, int64_t k, bool fp32_out, bool accumulate,
              bool swiglu = false) {
@@ -599,6 +709,10 @@ void run(const std::string& only) {
     prefill(1024, 8);
     prefill(8192, 1);
   }
+  if (wanted("backward")) {
+    backward(8192, 1);
+    backward(1024, 8);
+  }
   if (wanted("checksum")) {
     const at::Tensor out = at::zeros({1}, at::TensorOptions().dtype(at::kLong).device(at::kCUDA));
     line("checksum of 1 GiB",
@@ -618,7 +732,7 @@ void run(const std::string& only) {
 
 int main(int argc, char** argv) {
   try {
-    run(argc > 1 ? argv[1] : "");  // optional: step, decode, prefix, gemm, rows, sample, prefill, checksum
+    run(argc > 1 ? argv[1] : "");  // optional: step, decode, prefix, gemm, rows, sample, prefill, backward, checksum
     return 0;
   } catch (const Error& error) {
     fmt::print(stderr, "kernels: {}\n", error.what());

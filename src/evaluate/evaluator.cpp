@@ -94,7 +94,8 @@ struct Evaluator::Impl {
         refusals(zygote.missing()),
         lowering(zygote, std::move(elsewhere)),
         verdicts(options.verdict_cache),
-        references(zygote, options.reference_cache, kKeptReferences),
+        references(zygote, options.reference_cache, kKeptReferences,
+                   std::max<size_t>(1, static_cast<size_t>(options.workers) / 4)),
         process_secret{random_bits(), random_bits()} {
     const bool live = options.on_gpu();
     if (live && !why_not_on_a_gpu().empty()) fail(ErrorKind::kMachine, "evaluator: {}", why_not_on_a_gpu());
@@ -360,7 +361,10 @@ std::optional<NotAPlan> Evaluator::Impl::as_plan(const EvaluationRequest& reques
     const auto with_reference = [&](const std::function<bool(Child&)>& use) {
       references.with_process(posed.key, posed.spec, posed.limits, client.deadline, use);
     };
-    problem.emplace(GpuProblem{*device.gpu(), with_reference});
+    const auto compiled = [&](const std::function<CompiledBaseline(Child&)>& measure) {
+      return references.compiled(posed.key, posed.spec, posed.limits, client.deadline, measure);
+    };
+    problem.emplace(GpuProblem{*device.gpu(), with_reference, compiled});
   }
   std::optional<NotAPlan> why = judge_as_plan(context, verdict, problem ? &*problem : nullptr);
   if (why) verdict.notes.erase("trials");  // another mode's are handed

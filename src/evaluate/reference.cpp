@@ -97,7 +97,8 @@ Probe probe_of(Child& child, uint64_t seed, Draw draw, Deadline deadline) {
                       {{"op", "probe"},
                        {"seeds", {seed_of(0), seed_of(1)}},
                        {"forward_seed", Rng::derive(seed, "forward") >> 1},
-                       {"inputs", name_of(draw)}},
+                       {"inputs", name_of(draw)},
+                       {"max_bytes", ChannelLimits().frame_bytes}},
                       deadline);
     probe.payload = std::move(frame.payload);
     const auto tensors = parse_tensors(frame.header.at("tensors"), probe.payload);

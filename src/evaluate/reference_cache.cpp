@@ -53,18 +53,42 @@ std::shared_ptr<const ReferenceData> ReferenceCache::data(const std::string& key
   return made;
 }
 
+// Not kept any more. By who has the problem's turn.
+std::unique_ptr<Child> ReferenceCache::process_of(Problem& problem, const ReferenceSpec& spec,
+                                                  const ChildLimits& limits, Deadline deadline) {
+  auto process = std::move(problem.process);
+  if (process && process->alive()) return process;
+  ReferenceSpec module_only = spec;
+  module_only.trials.clear();
+  module_only.weigh = false;
+  process = children_.spawn("reference", limits, deadline);
+  make_reference(*process, module_only, deadline);
+  return process;
+}
+
+CompiledBaseline ReferenceCache::compiled(const std::string& key, const ReferenceSpec& spec, const ChildLimits& limits,
+                                          Deadline deadline, const std::function<CompiledBaseline(Child&)>& measure) {
+  if (auto known = compiled_.get(key)) return *known;
+  const auto problem = problem_of(key);
+  const auto turn = take_turn(problem->turn, deadline);
+  if (auto known = compiled_.get(key)) return *known;
+  if (!compiling_.try_acquire_until(deadline.at()))
+    fail(ErrorKind::kTimeout, "evaluator: torch.compile's versions of other problems took until the deadline");
+  const struct Place {
+    std::counting_semaphore<>& of;
+    ~Place() { of.release(); }
+  } place{compiling_};
+  const auto process = process_of(*problem, spec, limits, deadline);
+  CompiledBaseline found = measure(*process);
+  if (!found.unavailable.starts_with("OutOfMemoryError")) compiled_.put(key, found);
+  return found;
+}
+
 void ReferenceCache::with_process(const std::string& key, const ReferenceSpec& spec, const ChildLimits& limits,
                                   Deadline deadline, const std::function<bool(Child&)>& use) {
   const auto problem = problem_of(key);
   const auto turn = take_turn(problem->turn, deadline);
-  auto process = std::move(problem->process);  // back only where it is fit
-  if (!process || !process->alive()) {
-    ReferenceSpec module_only = spec;
-    module_only.trials.clear();
-    module_only.weigh = false;
-    process = children_.spawn("reference", limits, deadline);
-    make_reference(*process, module_only, deadline);
-  }
+  auto process = process_of(*problem, spec, limits, deadline);  // back only where it is fit
   if (!use(*process) || processes_ == 0) return;
   problem->process = std::move(process);
   keep(problem);

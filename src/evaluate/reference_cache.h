@@ -6,17 +6,32 @@
 #include <list>
 #include <map>
 #include <mutex>
+#include <semaphore>
 
 #include "evaluate/cache.h"
 #include "evaluate/reference.h"
+#include "evaluate/timing.h"
 
 namespace tritonforge::evaluate {
+
+// torch.compile's version of a problem on a device, timed in turns with eager: what both take no candidate changes.
+struct CompiledBaseline {
+  std::string unavailable;  // why there is none
+  Timing timing;            // of its calls
+  Interval eager_over_it;   // of the median of pairs: above 1 where it is faster than eager
+  size_t pairs = 0;
+};
 
 class ReferenceCache {
  public:
   // data_bytes: of inputs and expected outputs. processes: kept beyond the call that started them, the latest ones.
-  ReferenceCache(Children& children, size_t data_bytes, size_t processes)
-      : children_(children), data_(data_bytes), processes_(processes) {}
+  // compiling: problems whose torch.compile's versions are made and timed at once; each takes a core for seconds.
+  ReferenceCache(Children& children, size_t data_bytes, size_t processes, size_t compiling = 1)
+      : children_(children),
+        data_(data_bytes),
+        processes_(processes),
+        compiled_(kMostBaselines),
+        compiling_(static_cast<ptrdiff_t>(compiling)) {}
 
   // Made by the first that asks; the others wait for it. Throws ProblemFault, kTimeout (another one's took too long),
   // kUnavailable.
@@ -28,6 +43,11 @@ class ReferenceCache {
   void with_process(const std::string& key, const ReferenceSpec& spec, const ChildLimits& limits, Deadline deadline,
                     const std::function<bool(Child&)>& use);
 
+  // What is known of the problem, else what `measure` finds with its process, which then ends; the others wait for it.
+  // What was no doing of the problem's (the device was full) is not kept. Throws as with_process.
+  CompiledBaseline compiled(const std::string& key, const ReferenceSpec& spec, const ChildLimits& limits,
+                            Deadline deadline, const std::function<CompiledBaseline(Child&)>& measure);
+
   size_t hits() const { return data_.hits(); }
   size_t processes() const;  // kept at this moment
 
@@ -36,12 +56,17 @@ class ReferenceCache {
     std::timed_mutex turn;
     std::unique_ptr<Child> process;  // guarded by turn
   };
+  static constexpr size_t kMostBaselines = 65536;
   std::shared_ptr<Problem> problem_of(const std::string& key);
+  std::unique_ptr<Child> process_of(Problem& problem, const ReferenceSpec& spec, const ChildLimits& limits,
+                                    Deadline deadline);
   void keep(const std::shared_ptr<Problem>& problem);
 
   Children& children_;
   LruCache<std::shared_ptr<const ReferenceData>> data_;
   const size_t processes_;
+  LruCache<CompiledBaseline> compiled_;
+  std::counting_semaphore<> compiling_;
   mutable std::mutex mutex_;
   std::map<std::string, std::weak_ptr<Problem>> problems_;  // in use or kept
   std::list<std::shared_ptr<Problem>> kept_;                // latest use first

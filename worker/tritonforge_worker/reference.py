@@ -97,6 +97,12 @@ class Reference:
             encoder = Encoder()
             for outputs in found.values():
                 encoder.value(outputs)
+            if (size := sum(map(len, encoder.payload))) > request["max_bytes"]:
+                raise ValueError(
+                    f"the outputs by which it is admitted are {size / 1e9:.1f} GB, at most "
+                    f"{request['max_bytes'] / 1e9:.1f} GB are compared: sizes that are assigned to names at the top of "
+                    "the file, as KernelBench's are, are made smaller for this"
+                )
         except Unsupported as error:
             return self.failed(TypeError(f"the problem uses a {error}"), "problem", "")
         except BaseException as error:

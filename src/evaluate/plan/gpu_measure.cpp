@@ -4,7 +4,6 @@
 #include <map>
 #include <numeric>
 
-#include "base/nvml.h"
 #include "base/rng.h"
 #include "evaluate/pairs.h"
 #include "evaluate/plan/runner.h"
@@ -14,38 +13,28 @@ namespace tritonforge::evaluate {
 namespace {
 
 constexpr const char* kTorchCompile = "torch.compile";
+constexpr double kCompileSeconds = 120, kCallSeconds = 20;  // of the problem's own process
 constexpr int kWarmupCalls = 3;
 // At the intervals so far, and at the clock: after so many pairs, or sooner where they take longer than this.
 constexpr size_t kPairsBetweenLooks = 4;
 constexpr double kSecondsBetweenLooks = 0.1;
 
-// One side of the pairs.
-struct Side {
-  std::string name, plan;                    // of process P's two, empty: its own `call`
-  std::function<double(size_t input)> call;  // milliseconds on a trial's inputs
-  std::vector<double> ms;
-};
-
-// A call of a side on a trial's inputs.
-struct TimedCall {
-  size_t side, input;
-};
-
 // The problem's own process with torch.compile's version of its module, and the trials' inputs.
 class CompiledReference {
  public:
-  CompiledReference(Child& child, double limit_s) : process_(child, limit_s) {}
+  CompiledReference(Child& child, Deadline deadline)
+      : opening_(child, std::min(kCompileSeconds, deadline.remaining_s())), process_(child, kCallSeconds) {}
   // "" or why there is none.
   std::string open(const ReferenceData& reference, size_t trials) {
     for (size_t k = 0; k < trials; ++k) {
       const ReferenceTrial& trial = *reference.trials[k];
       if (reference.drawn)
-        process_.ask({{"op", "pool"}, {"seed", trial.seed}, {"draw", name_of(reference.admission.draw)}}, {});
+        opening_.ask({{"op", "pool"}, {"seed", trial.seed}, {"draw", name_of(reference.admission.draw)}}, {});
       else
-        process_.ask({{"op", "pool"}, {"inputs", trial.inputs}, {"tensors", trial.input_tensors}},
+        opening_.ask({{"op", "pool"}, {"inputs", trial.inputs}, {"tensors", trial.input_tensors}},
                      {std::span(trial.payload).first(trial.input_bytes)});
     }
-    const Frame answer = process_.ask({{"op", "compile"}}, {});
+    const Frame answer = opening_.ask({{"op", "compile"}}, {});
     return answer.header.value("unavailable", "");
   }
   double call(size_t input) {
@@ -55,7 +44,7 @@ class CompiledReference {
   void close() { process_.ask({{"op", "clear"}}, {}); }
 
  private:
-  TimedChild process_;
+  TimedChild opening_, process_;
 };
 
 // Dense matrix units, by architecture: of the 16-bit floats, and of tf32, the fastest that is nearly float32. 0: not
@@ -216,11 +205,35 @@ Profile GpuMeasurement::profile() const {
   return profile;
 }
 
-void GpuMeasurement::time(int most_pairs, double limit_s, Deadline deadline, Measured& measured) {
-  std::vector<Side> sides;
-  sides.push_back({"candidate", "candidate", {}, {}});
-  if (options_.against_itself) sides.push_back({"itself", "candidate", {}, {}});
-  else if (has_reference_) sides.push_back({"eager", "reference", {}, {}});
+// One side of the pairs.
+struct GpuMeasurement::Side {
+  std::string name, plan;                    // of process P's two, empty: its own `call`
+  std::function<double(size_t input)> call;  // milliseconds on a trial's inputs
+  std::vector<double> ms;
+};
+
+namespace {
+
+// A call of a side on a trial's inputs.
+struct TimedCall {
+  size_t side, input;
+};
+
+// What each other side took over what the first one did.
+template <typename Side>
+std::vector<Interval> over_first(const std::vector<Side>& sides) {
+  std::vector<Interval> found;
+  for (size_t s = 1; s < sides.size(); ++s) {
+    std::vector<double> ratios;
+    for (size_t k = 0; k < sides[s].ms.size(); ++k) ratios.push_back(sides[s].ms[k] / sides[0].ms[k]);
+    found.push_back(median_interval(ratios));
+  }
+  return found;
+}
+
+}  // namespace
+
+void GpuMeasurement::run_pairs(std::vector<Side>& sides, const Pairing& how, Measured& measured) {
   // Those of process P that follow one another are asked for at once: it waits for nobody between them.
   const auto run_calls = [&](const std::vector<TimedCall>& calls, bool kept) {
     for (size_t k = 0; k < calls.size();) {
@@ -246,105 +259,143 @@ void GpuMeasurement::time(int most_pairs, double limit_s, Deadline deadline, Mea
       }
     }
   };
-
+  hold(how.deadline);
   Rng rng(Rng::derive(seed_, "pairs"));
-  const auto intervals = [&] {
-    std::vector<Interval> found;
-    for (size_t s = 1; s < sides.size(); ++s) {
-      std::vector<double> ratios;
-      for (size_t k = 0; k < sides[s].ms.size(); ++k) ratios.push_back(sides[s].ms[k] / sides[0].ms[k]);
-      found.push_back(median_interval(ratios));
+  const PairRule rule{.least = std::min(20, how.most_pairs), .most = how.most_pairs};
+  std::vector<TimedCall> calls;
+  for (size_t side = 0; side < sides.size(); ++side) calls.insert(calls.end(), kWarmupCalls, {side, 0});
+  const auto begun = Clock::now();
+  run_calls(calls, false);
+  const double pair_s = seconds_since(begun) / kWarmupCalls;
+  const size_t at_once = std::clamp(static_cast<size_t>(kSecondsBetweenLooks / pair_s), size_t{1}, kPairsBetweenLooks);
+  const Deadline end = Deadline::after(std::min(how.limit_s, how.deadline.remaining_s()));
+  std::vector<size_t> order(sides.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  for (size_t pairs = 0; pairs < static_cast<size_t>(rule.most) && measured.flags.empty() && !end.expired();) {
+    calls.clear();
+    for (size_t k = 0; k < at_once && pairs < static_cast<size_t>(rule.most); ++k, ++pairs) {
+      const size_t input = rng.below(pooled_);
+      for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[rng.below(i)]);
+      for (const size_t side : order) calls.push_back({side, input});
     }
-    return found;
-  };
-  std::optional<GpuState> state;
-  const auto run_pairs = [&] {
-    hold(deadline);
-    const PairRule rule{.least = std::min(20, most_pairs), .most = most_pairs};
-    std::vector<TimedCall> calls;
-    for (size_t side = 0; side < sides.size(); ++side) calls.insert(calls.end(), kWarmupCalls, {side, 0});
-    const auto begun = Clock::now();
-    run_calls(calls, false);
-    const double pair_s = seconds_since(begun) / kWarmupCalls;
-    const size_t at_once = std::clamp(static_cast<size_t>(kSecondsBetweenLooks / pair_s), size_t{1},
-                                      kPairsBetweenLooks);
-    const Deadline end = Deadline::after(std::min(limit_s, deadline.remaining_s()));
-    std::vector<size_t> order(sides.size());
-    std::iota(order.begin(), order.end(), size_t{0});
-    for (size_t pairs = 0; pairs < static_cast<size_t>(rule.most) && measured.flags.empty() && !end.expired();) {
-      calls.clear();
-      for (size_t k = 0; k < at_once && pairs < static_cast<size_t>(rule.most); ++k, ++pairs) {
-        const size_t input = rng.below(pooled_);
-        for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[rng.below(i)]);
-        for (const size_t side : order) calls.push_back({side, input});
-      }
-      run_calls(calls, true);
-      const auto found = intervals();
-      if (std::all_of(found.begin(), found.end(), [&](const Interval& one) { return enough_pairs(one, pairs, rule); }))
-        break;
-    }
-    state = gpu_state(gpu_.replayers.device().uuid);
-    leave();
-  };
-
-  // torch.compile's version, where there is one, runs in the problem's own process.
-  if (options_.torch_compile && !options_.against_itself) {
-    leave();  // it may have to be compiled first
-    gpu_.with_reference([&](Child& child) {
-      CompiledReference compiled(child, limit_s);
-      try {
-        std::string why;
-        {
-          DeviceLock lock = gpu_.replayers.lock();
-          const auto computing = lock.shared(deadline);
-          why = compiled.open(reference_, pooled_);
-        }
-        if (why.empty()) sides.push_back({kTorchCompile, "", [&](size_t input) { return compiled.call(input); }, {}});
-        else measured.notes["torch_compile"] = "none: " + clipped(why, 300);
-        if (sides.size() > 1) run_pairs();
-        compiled.close();
-        return true;
-      } catch (const TimingFault& fault) {
-        leave();
-        measured.notes["torch_compile"] = "none: " + clipped(fault.text, 300);
-        std::erase_if(sides, [](const Side& side) { return side.name == kTorchCompile; });
-        for (Side& side : sides) side.ms.clear();
-        return false;
-      }
-    });
+    run_calls(calls, true);
+    const auto found = over_first(sides);
+    if (std::all_of(found.begin(), found.end(), [&](const Interval& one) { return enough_pairs(one, pairs, rule); }))
+      break;
   }
-  if (sides.size() == 1) {
+  state_ = gpu_state(gpu_.replayers.device().uuid);
+  leave();
+}
+
+CompiledBaseline GpuMeasurement::time_compiled(Child& child, const Pairing& how, Measured& measured) {
+  CompiledReference compiled(child, how.deadline);
+  CompiledBaseline found;
+  {
+    DeviceLock lock = gpu_.replayers.lock();
+    const auto computing = lock.shared(how.deadline);
+    found.unavailable = compiled.open(reference_, pooled_);
+  }
+  if (!found.unavailable.empty()) return found;
+  std::vector<Side> sides(2);
+  sides[0] = {kTorchCompile, "", [&](size_t input) { return compiled.call(input); }, {}};
+  sides[1] = {"eager", "reference", {}, {}};
+  run_pairs(sides, how, measured);
+  found.pairs = sides[0].ms.size();
+  if (found.pairs == 0) throw TimingFault{Fault::kTimeout, "no time is left for torch.compile's version"};
+  found.timing = summarise(sides[0].ms);
+  found.eager_over_it = over_first(sides).front();
+  return found;
+}
+
+std::vector<GpuMeasurement::Side> GpuMeasurement::beside_compiled(const Pairing& how, Measured& measured) {
+  std::vector<Side> sides;
+  gpu_.with_reference([&](Child& child) {
+    CompiledReference compiled(child, how.deadline);
+    std::string why;
+    {
+      DeviceLock lock = gpu_.replayers.lock();
+      const auto computing = lock.shared(how.deadline);
+      why = compiled.open(reference_, pooled_);
+    }
+    if (why.empty()) {
+      sides.push_back({"candidate", "candidate", {}, {}});
+      sides.push_back({kTorchCompile, "", [&](size_t input) { return compiled.call(input); }, {}});
+      run_pairs(sides, how, measured);
+    } else {
+      measured.notes["torch_compile"] = "none: " + clipped(why, 300);
+    }
+    compiled.close();
+    return true;
+  });
+  return sides;
+}
+
+void GpuMeasurement::time(int most_pairs, double limit_s, Deadline deadline, Measured& measured) {
+  const Pairing how{.most_pairs = most_pairs, .limit_s = limit_s, .deadline = deadline};
+  const bool with_compiled = options_.torch_compile && !options_.against_itself;
+  std::vector<Side> sides;
+  std::optional<CompiledBaseline> compiled;
+  if (with_compiled) {
+    leave();  // it may have to be compiled first
+    try {
+      if (has_reference_) compiled = gpu_.compiled([&](Child& child) { return time_compiled(child, how, measured); });
+      else sides = beside_compiled(how, measured);
+    } catch (const TimingFault& fault) {
+      leave();
+      sides.clear();
+      measured.notes["torch_compile"] = "none: " + clipped(fault.text, 300);
+    }
+    if (compiled && !compiled->unavailable.empty()) {
+      measured.notes["torch_compile"] = "none: " + clipped(compiled->unavailable, 300);
+      compiled.reset();
+    }
+  }
+  if (options_.against_itself || has_reference_) {
+    sides.push_back({"candidate", "candidate", {}, {}});
+    if (options_.against_itself) sides.push_back({"itself", "candidate", {}, {}});
+    else sides.push_back({"eager", "reference", {}, {}});
+    run_pairs(sides, how, measured);
+  }
+  if (sides.empty()) {
     measured.notes["timing"] = "none: the reference is neither a plan nor compiled by torch";
     return;
   }
-  if (sides[0].ms.empty()) run_pairs();
   if (!measured.flags.empty() || sides[0].ms.empty()) return;
 
-  // The speedup is over the faster baseline.
-  const auto found = intervals();
-  size_t fastest = 0;
-  for (size_t s = 1; s < found.size(); ++s) {
-    if (found[s].low < found[fastest].low) fastest = s;
+  // The speedup is over the faster baseline. What torch.compile's version takes over eager comes with an interval of
+  // its own: the speedup over it lies between what the ends of both allow.
+  struct Baseline {
+    std::string name;
+    Interval speedup;
+    Timing timing;
+  };
+  std::vector<Baseline> baselines{{sides[1].name, over_first(sides).front(), summarise(sides[1].ms)}};
+  if (compiled) {
+    const Interval eager = baselines[0].speedup, less = compiled->eager_over_it;
+    baselines.push_back({kTorchCompile, {eager.low / less.high, eager.high / less.low}, compiled->timing});
+    measured.notes["torch_compile"] = fmt::format(
+        "timed once for this problem: eager takes {:.3f} to {:.3f} of its time, {} pairs", less.low, less.high,
+        compiled->pairs);
   }
+  const Baseline& fastest = *std::ranges::min_element(baselines, {}, [](const Baseline& b) { return b.speedup.low; });
   Measured::Times times{.runtime = summarise(sides[0].ms),
-                        .ref_runtime = summarise(sides[fastest + 1].ms),
-                        .speedup = found[fastest].low,
-                        .low = found[fastest].low,
-                        .high = found[fastest].high,
+                        .ref_runtime = fastest.timing,
+                        .speedup = fastest.speedup.low,
+                        .low = fastest.speedup.low,
+                        .high = fastest.speedup.high,
                         .profile = profile()};
-  for (size_t s = 1; s < sides.size(); ++s) {
-    const Timing timing = summarise(sides[s].ms);
-    times.profile.baselines[sides[s].name] = timing.median;
-    if (sides[s].name != kTorchCompile) continue;
-    times.torch_compile = timing;
-    times.torch_compile_speedup = found[s - 1].low;
+  for (const Baseline& baseline : baselines) {
+    times.profile.baselines[baseline.name] = baseline.timing.median;
+    if (baseline.name != kTorchCompile) continue;
+    times.torch_compile = baseline.timing;
+    times.torch_compile_speedup = baseline.speedup.low;
   }
   add_physics(times);
-  if (state) {
-    times.profile.clock_mhz = state->clock_mhz;
-    times.profile.power_w = state->power_w;
-    times.profile.temperature = state->temperature;
-    times.profile.throttled = state->throttled;
+  if (state_) {
+    times.profile.clock_mhz = state_->clock_mhz;
+    times.profile.power_w = state_->power_w;
+    times.profile.temperature = state_->temperature;
+    times.profile.throttled = state_->throttled;
   }
   if (const double least = times.profile.floor_ms; times.runtime.median < kBelowFloor * least) {
     measured.flags.push_back(
@@ -354,13 +405,11 @@ void GpuMeasurement::time(int most_pairs, double limit_s, Deadline deadline, Mea
                      times.runtime.median, least)});
     times.speedup = times.torch_compile_speedup = 0;  // no reward is paid for what cannot be
   }
-  std::vector<std::string> names;
-  for (size_t s = 1; s < sides.size(); ++s) names.push_back(sides[s].name);
   measured.notes["timing"] = fmt::format(
       "by the evaluator's clock, {} interleaved pairs with {}, cold L2, fresh memory, every output compared, the "
       "device "
       "alone for {:.0f} ms",
-      sides[0].ms.size(), fmt::join(names, " and "), 1e3 * held_s_);
+      sides[0].ms.size(), sides[1].name, 1e3 * held_s_);
   measured.times = std::move(times);
 }
 

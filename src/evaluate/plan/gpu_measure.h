@@ -1,6 +1,7 @@
 #pragma once
 // Plan mode's measurement from the trusted side: process P holds the clock and runs candidate and eager reference one
-// after the other, the problem's own process runs torch.compile between them. own_share by time, pairs until the
+// after the other. torch.compile's version runs in the problem's own process, beside eager and once for all candidates
+// of the problem; between the candidate's calls only where eager is no plan. own_share by time, pairs until the
 // interval is narrow, the physics of the problem, the state of the device.
 #include <functional>
 #include <optional>
@@ -9,12 +10,13 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/nvml.h"
 #include "contract/verdict.h"
 #include "evaluate/judgement.h"
 #include "evaluate/plan/gpu_replayers.h"
 #include "evaluate/plan/plan.h"
 #include "evaluate/plan/work.h"
-#include "evaluate/reference.h"
+#include "evaluate/reference_cache.h"
 
 namespace tritonforge::evaluate {
 
@@ -30,6 +32,8 @@ struct GpuProblem {
   GpuReplayers& replayers;
   // The problem's own process, for torch.compile; `use` says whether it is fit to be used again.
   std::function<void(const std::function<bool(Child&)>& use)> with_reference;
+  // What is known of torch.compile's version, else what `measure` finds with such a process (ReferenceCache::compiled).
+  std::function<CompiledBaseline(const std::function<CompiledBaseline(Child&)>& measure)> compiled;
 };
 
 class GpuMeasurement {
@@ -59,7 +63,17 @@ class GpuMeasurement {
   void leave();
 
  private:
+  struct Side;
+  struct Pairing {  // how sides are timed in turns
+    int most_pairs;
+    double limit_s;
+    Deadline deadline;
+  };
   void begin_drawn(Deadline deadline);
+  void run_pairs(std::vector<Side>& sides, const Pairing& how, Measured& measured);
+  CompiledBaseline time_compiled(Child& child, const Pairing& how, Measured& measured);
+  // Candidate and torch.compile's version in turns, where eager is no plan. Empty: there is none.
+  std::vector<Side> beside_compiled(const Pairing& how, Measured& measured);
   void profile_steps(Deadline deadline);
   void hold(Deadline deadline);
   Profile profile() const;
@@ -79,6 +93,7 @@ class GpuMeasurement {
   std::optional<MeasuringTurns::Turn> turn_;
   Clock::time_point held_since_;
   double held_s_ = 0;
+  std::optional<GpuState> state_;  // after the last pairs
 };
 
 }  // namespace tritonforge::evaluate
