@@ -298,7 +298,7 @@ awaitable<void> Connection::refuse(const Response& response, const Incoming& inc
 // Lets a client that is still sending read the refusal: closing at once would reset the connection under it.
 awaitable<void> Connection::linger() {
   error_code ignored;
-  if (stream_.tls()) stream_.tls()->say_end();
+  stream_.say_end();
   stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
   const auto deadline = in_seconds(2);
   size_t drained = 0;
@@ -321,7 +321,7 @@ awaitable<bool> Connection::write_reply() {
       }
     }
     if (output.finished) {
-      if (stream_.tls() && !output.cut && !output.keep_alive) stream_.tls()->say_end();
+      if (!output.cut && !output.keep_alive) stream_.say_end();
       co_return !output.cut && output.keep_alive;
     }
     if (!output.pieces.empty()) continue;

@@ -20,8 +20,13 @@ class Stream {
 
   // From here on under `session`, whose handshake is to be made unless it was; null: plain.
   void set_tls(std::unique_ptr<TlsSession> session) { tls_ = std::move(session); }
-  TlsSession* tls() { return tls_.get(); }
+  const TlsSession* tls() const { return tls_.get(); }
   std::unique_ptr<TlsSession> release_tls() { return std::move(tls_); }
+
+  // Tells the peer that nothing follows, as far as the socket takes it now; a plain stream has its own way.
+  void say_end() {
+    if (tls_ && socket_.is_open()) tls_->say_end();
+  }
 
   template <typename Token>
   auto async_handshake(Token&& token) {
@@ -75,6 +80,8 @@ class Stream {
     void operator()(Self& self, error_code error = {}) {
       if (ended) return self.complete(result, size);
       Wait wait = Wait::kNone;
+      // Once it is closed, its descriptor may be another connection's.
+      if (!socket.is_open()) error = asio::error::operation_aborted;
       if (error) result = error;
       else wait = step(size, result);
       if (wait != Wait::kNone) {
