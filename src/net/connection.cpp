@@ -132,7 +132,9 @@ awaitable<bool> Connection::shake_hands() {
   if (error || ::recv(socket.native_handle(), &first, 1, MSG_PEEK | MSG_DONTWAIT) <= 0) co_return false;
   if (first >= 'A' && first <= 'Z') {  // a method of HTTP, not a handshake
     const Response refusal = error_response(400, "this port speaks TLS: write https:// in place of http://");
-    co_await refuse(refusal, {.framing = {.keep_alive = false}});
+    Incoming unread;
+    unread.framing.keep_alive = false;
+    co_await refuse(refusal, unread);
     co_await linger();
     co_return false;
   }

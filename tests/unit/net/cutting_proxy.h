@@ -35,6 +35,7 @@ class CuttingProxy {
     ::close(fd_);
   }
   int port() const { return port_; }
+  int connections() const { return connections_; }
   int cut() const { return cut_; }
   int spoiled() const { return spoiled_; }
   // Changes the byte at this place of what the server sends, in so many connections.
@@ -55,6 +56,7 @@ class CuttingProxy {
     while (!ended_) {
       const int client = ::accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC);
       if (client < 0) return;
+      ++connections_;
       threads_.emplace_back([this, client] { carry(client); });
     }
   }
@@ -112,7 +114,7 @@ class CuttingProxy {
   int port_ = 0;
   std::mutex mutex_;
   std::atomic<bool> ended_{false};
-  std::atomic<int> cut_{0}, spoiled_{0}, spoils_{0};
+  std::atomic<int> connections_{0}, cut_{0}, spoiled_{0}, spoils_{0};
   std::atomic<uint64_t> spoil_at_{~uint64_t{0}};
   std::vector<std::thread> threads_;
   std::thread accepting_;
