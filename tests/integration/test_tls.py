@@ -16,7 +16,7 @@ import pytest
 import documents
 from engine_process import BINARY, ROOT, serving
 from front_door import prompt_row
-from test_buffer import TOKENIZER, Peers, wait_until
+from test_buffer import Peers, wait_until
 
 pytestmark = pytest.mark.skipif(not shutil.which("openssl"), reason="no program openssl (Debian: openssl)")
 KEY = "a-key-of-this-test"
@@ -28,10 +28,11 @@ class Certificates:
     def __init__(self, folder):
         self.folder = folder
         text = (ROOT / "docs/clusters.md").read_text()
-        self.authority, self.leaf = [line for line in documents.commands(text) if line.startswith("openssl ")]
-        self.make(self.authority)
+        (commands,) = [lines for _, _, lines in documents.blocks(text) if lines[0].startswith("openssl ")]
+        self.make(commands[0])
         for name in ("engine", "router", "buffer", "client"):
-            self.make(self.leaf.replace("gpu-2", name).replace("IP:10.0.0.2", "IP:127.0.0.1"))
+            for command in commands[1:]:
+                self.make(command.replace("gpu-2", name).replace("IP:10.0.0.2", "IP:127.0.0.1"))
 
     def make(self, command):
         subprocess.run(["bash", "-c", command], cwd=self.folder, check=True, capture_output=True, timeout=60)
@@ -189,7 +190,7 @@ def test_what_is_wrong_is_said_in_a_line(roles, certificates, tmp_path):
     ):
         with serving("router", "--port", "0", "--worker", roles["engine"].url, env=trust) as router:
 
-            def why(router=router):
+            def why(router=router, said=said):
                 with urllib.request.urlopen(router.url + "/workers", timeout=60) as reply:
                     return said in reply.read().decode()
 
