@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <future>
 #include <latch>
+#include <thread>
 
 #include "base/rng.h"
 #include "net/async_client.h"
@@ -113,6 +114,46 @@ class RawTls {
   SSL_CTX* context_;
   SSL* ssl_ = nullptr;
   bool connected_ = false, ended_ = false;
+};
+
+// A server that answers one request with `text` and closes, with TLS's word that nothing follows or without it.
+class OneReply {
+ public:
+  OneReply(const TlsFiles& files, std::string text, bool ends) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    ::bind(fd_, reinterpret_cast<sockaddr*>(&address), size);
+    ::listen(fd_, 1);
+    ::getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size);
+    url = fmt::format("https://127.0.0.1:{}/x", ntohs(address.sin_port));
+    thread_ = std::thread([this, files, text = std::move(text), ends] {
+      SSL_CTX* context = SSL_CTX_new(TLS_server_method());
+      SSL_CTX_use_certificate_chain_file(context, files.cert.c_str());
+      SSL_CTX_use_PrivateKey_file(context, files.key.c_str(), SSL_FILETYPE_PEM);
+      SSL* ssl = SSL_new(context);
+      const int peer = ::accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC);
+      SSL_set_fd(ssl, peer);
+      char request[4096];
+      if (SSL_accept(ssl) == 1 && SSL_read(ssl, request, sizeof request) > 0) {
+        SSL_write(ssl, text.data(), static_cast<int>(text.size()));
+        if (ends) SSL_shutdown(ssl);
+      }
+      SSL_free(ssl);
+      SSL_CTX_free(context);
+      ::close(peer);
+    });
+  }
+  ~OneReply() {
+    thread_.join();
+    ::close(fd_);
+  }
+  std::string url;
+
+ private:
+  const int fd_;
+  std::thread thread_;
 };
 
 TEST_F(Tls, RequestsRepliesAndLargeBodies) {
@@ -251,6 +292,13 @@ TEST_F(Tls, ALostServerIsNoEndOfAReply) {
   const auto reply = client(anybody_).get(fmt::format("https://127.0.0.1:{}/s", proxy.port()));
   EXPECT_EQ(reply.error().kind(), ErrorKind::kUnavailable);
   EXPECT_THAT(reply.error().what(), HasSubstr("in the middle of its reply"));
+}
+
+TEST_F(Tls, AReplyThatEndsWithTheConnectionMustSaySo) {
+  const std::string text = "HTTP/1.1 200 OK\r\n\r\nuntil the end";
+  OneReply whole(server_, text, /*ends=*/true), cut(server_, text, /*ends=*/false);
+  EXPECT_EQ(client(anybody_).get(whole.url).value().body, "until the end");
+  EXPECT_THAT(client(anybody_).get(cut.url).error().what(), HasSubstr("in the middle of its reply"));
 }
 
 TEST_F(Tls, AChangedByteIsNoReply) {
