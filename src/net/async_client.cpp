@@ -13,7 +13,7 @@ namespace {
 
 class Call final : public AsyncCall {
  public:
-  explicit Call(std::shared_ptr<ExchangeState> state) : state_(std::move(state)) {}
+  explicit Call(const std::shared_ptr<ExchangeState>& state) : state_(state) {}
   void cancel() override {
     const auto state = state_.lock();
     if (!state) return;

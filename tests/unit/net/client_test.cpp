@@ -19,18 +19,10 @@ using ::testing::HasSubstr;
 class ScriptedServer {
  public:
   explicit ScriptedServer(std::vector<std::string> replies) : replies_(std::move(replies)) {
-    fd_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    ::bind(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address);
-    ::listen(fd_, 16);
-    socklen_t size = sizeof address;
-    ::getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size);
-    url = fmt::format("http://127.0.0.1:{}/x", ntohs(address.sin_port));
+    url = fmt::format("http://127.0.0.1:{}/x", listening_.port);
     thread_ = std::thread([this] {
       for (const auto& reply : replies_) {
-        const int peer = ::accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC);
+        const int peer = listening_.accept();
         if (peer < 0) return;
         ++connections;
         char buffer[4096];
@@ -40,16 +32,15 @@ class ScriptedServer {
     });
   }
   ~ScriptedServer() {
-    ::shutdown(fd_, SHUT_RDWR);
+    listening_.end();
     thread_.join();
-    ::close(fd_);
   }
   std::string url;
   std::atomic<int> connections{0};
 
  private:
   std::vector<std::string> replies_;
-  int fd_;
+  const Listening listening_;
   std::thread thread_;
 };
 

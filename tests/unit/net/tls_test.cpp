@@ -119,21 +119,13 @@ class RawTls {
 // A server that answers one request with `text` and closes, with TLS's word that nothing follows or without it.
 class OneReply {
  public:
-  OneReply(const TlsFiles& files, std::string text, bool ends) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    ::bind(fd_, reinterpret_cast<sockaddr*>(&address), size);
-    ::listen(fd_, 1);
-    ::getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size);
-    url = fmt::format("https://127.0.0.1:{}/x", ntohs(address.sin_port));
+  OneReply(const TlsFiles& files, std::string text, bool ends) {
     thread_ = std::thread([this, files, text = std::move(text), ends] {
       SSL_CTX* context = SSL_CTX_new(TLS_server_method());
       SSL_CTX_use_certificate_chain_file(context, files.cert.c_str());
       SSL_CTX_use_PrivateKey_file(context, files.key.c_str(), SSL_FILETYPE_PEM);
       SSL* ssl = SSL_new(context);
-      const int peer = ::accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC);
+      const int peer = listening_.accept();
       SSL_set_fd(ssl, peer);
       char request[4096];
       if (SSL_accept(ssl) == 1 && SSL_read(ssl, request, sizeof request) > 0) {
@@ -145,14 +137,11 @@ class OneReply {
       ::close(peer);
     });
   }
-  ~OneReply() {
-    thread_.join();
-    ::close(fd_);
-  }
-  std::string url;
+  ~OneReply() { thread_.join(); }
+  std::string url() const { return fmt::format("https://127.0.0.1:{}/x", listening_.port); }
 
  private:
-  const int fd_;
+  const Listening listening_;
   std::thread thread_;
 };
 
@@ -297,8 +286,8 @@ TEST_F(Tls, ALostServerIsNoEndOfAReply) {
 TEST_F(Tls, AReplyThatEndsWithTheConnectionMustSaySo) {
   const std::string text = "HTTP/1.1 200 OK\r\n\r\nuntil the end";
   OneReply whole(server_, text, /*ends=*/true), cut(server_, text, /*ends=*/false);
-  EXPECT_EQ(client(anybody_).get(whole.url).value().body, "until the end");
-  EXPECT_THAT(client(anybody_).get(cut.url).error().what(), HasSubstr("in the middle of its reply"));
+  EXPECT_EQ(client(anybody_).get(whole.url()).value().body, "until the end");
+  EXPECT_THAT(client(anybody_).get(cut.url()).error().what(), HasSubstr("in the middle of its reply"));
 }
 
 TEST_F(Tls, AChangedByteIsNoReply) {
