@@ -92,7 +92,7 @@ void serve_until_signal(SignalWaiter& signals, Server& server, double grace_s, c
 
 void serve_evaluator(EvaluatorFlags flags) {
   flags.validate();
-  flags.http.read_key();
+  flags.http.read_secrets();
   flags.peers.peer_api_key = flags.peer_key.read(/*own=*/"");
   SignalWaiter signals;
   // Each evaluation holds a server thread while it runs or waits, so the queue is the evaluator's own.

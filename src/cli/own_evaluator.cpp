@@ -22,6 +22,7 @@ OwnEvaluator::OwnEvaluator(int workers) : port_(free_port()), folder_("tritonfor
   ProcessOptions options;
   options.argv = {own_executable().string(), "serve", "evaluator", "--port", std::to_string(port_), "--workers",
                   std::to_string(workers)};
+  options.env = net::own_server_environment();
   options.stdout_file = options.stderr_file = folder_.path() / "evaluator.log";
   process_.emplace(options);
   try {

@@ -32,7 +32,7 @@ int serve_buffer(BufferFlags flags) {
   log::start("buffer");
   SignalWaiter signals;
   rollout::ServiceOptions options = flags.service;
-  flags.http.read_key();
+  flags.http.read_secrets();
   options.peers.api_key = flags.peer_key.read(flags.http.api_key);
   if (const char* key = std::getenv("OPENAI_API_KEY")) options.peers.chat_api_key = key;  // never on a command line
   rollout::RolloutService service(

@@ -25,7 +25,7 @@ void serve_dashboard(DashboardFlags flags) {
   if (flags.run.empty() == flags.runs.empty())
     fail(ErrorKind::kUsage, "serve dashboard: name a run (--run) or a folder of runs (--runs)");
   log::start("dashboard");
-  flags.http.read_key();
+  flags.http.read_secrets();
   SignalWaiter signals;
   dashboard::RunList runs(flags.run.empty() ? flags.runs : flags.run, /*many=*/flags.run.empty());
   dashboard::DashboardServer server(runs, flags.http);

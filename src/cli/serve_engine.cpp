@@ -27,7 +27,7 @@ struct EngineFlags {
 void serve_engine(EngineFlags flags) {
   SignalWaiter signals;
   log::start(fmt::format("engine:{}", flags.http.port));
-  flags.http.read_key();
+  flags.http.read_secrets();
   engine::EngineOptions options = flags.engine;
   if (const char* key = std::getenv(kWeightsKey)) options.weights_key = key;
   engine::Engine engine(options);

@@ -41,7 +41,7 @@ int serve_generator(GeneratorFlags flags) {
   log::start("generator");
   SignalWaiter signals;
   rollout::GeneratorOptions options = flags.generator;
-  flags.http.read_key();
+  flags.http.read_secrets();
   options.peers.api_key = flags.peer_key.read(flags.http.api_key);
   if (const char* key = std::getenv("OPENAI_API_KEY")) options.peers.chat_api_key = key;  // never on a command line
   rollout::GeneratorProcess generator(

@@ -24,7 +24,7 @@ struct RouterFlags {
 
 void serve_router(RouterFlags flags) {
   log::start("router");
-  flags.http.read_key();
+  flags.http.read_secrets();
   flags.router.worker_api_key = flags.engines.read(/*own=*/"");
   SignalWaiter signals;
   router::Router router(flags.router);

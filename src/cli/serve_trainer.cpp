@@ -34,7 +34,7 @@ void serve_trainer(TrainerFlags flags) {
   SignalWaiter signals;
   YAML::Node yaml = load_yaml_file(flags.config);
   for (const std::string& assignment : flags.overrides) apply_override(yaml, assignment);
-  flags.http.read_key();
+  flags.http.read_secrets();
   train::ServiceOptions options = flags.service;
   options.buffer_api_key = flags.buffer.read(/*own=*/"");
   options.config = load_config<train::TrainConfig>(yaml, flags.config);

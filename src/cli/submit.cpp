@@ -94,7 +94,7 @@ void add_submit_command(CLI::App& app) {
   command->footer("example: tritonforge submit recipes/cpu-cluster.yaml --ray-address http://10.0.0.1:8265");
   command->callback([given] {
     const orchestrate::RecipeConfig config = orchestrate::load_recipe(given->recipe, given->overrides);
-    if (!given->ray_address.starts_with("http://"))
+    if (!given->ray_address.starts_with("http://") && !given->ray_address.starts_with("https://"))
       fail(ErrorKind::kUsage, "--ray-address {}: jobs go to http://HOST:8265, the cluster's dashboard",
            given->ray_address);
     net::ClientOptions options;

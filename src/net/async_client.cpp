@@ -13,11 +13,11 @@ namespace {
 
 class Call final : public AsyncCall {
  public:
-  explicit Call(std::shared_ptr<ExchangeState> state) : state_(std::move(state)) {}
+  explicit Call(const std::shared_ptr<ExchangeState>& state) : state_(state) {}
   void cancel() override {
     const auto state = state_.lock();
     if (!state) return;
-    asio::post(state->socket.get_executor(), [state] {
+    asio::post(state->stream.get_executor(), [state] {
       if (state->cut != ExchangeState::Cut::kNone) return;
       state->cut = ExchangeState::Cut::kCancelled;
       state->close();
@@ -31,15 +31,16 @@ class Call final : public AsyncCall {
 }  // namespace
 
 struct AsyncClient::Impl {
+  explicit Impl(const std::optional<TlsFiles>& tls) : pool(std::make_shared<SocketPool>(tls)) {}
   asio::io_context io;
   asio::executor_work_guard<asio::io_context::executor_type> work{io.get_executor()};
-  std::shared_ptr<SocketPool> pool = std::make_shared<SocketPool>();
+  const std::shared_ptr<SocketPool> pool;
   std::vector<std::thread> threads;
   std::mutex mutex;
   std::unordered_set<std::shared_ptr<AsyncCall>> calls;
 };
 
-AsyncClient::AsyncClient(int io_threads) : impl_(std::make_unique<Impl>()) {
+AsyncClient::AsyncClient(int io_threads, const std::optional<TlsFiles>& tls) : impl_(std::make_unique<Impl>(tls)) {
   for (int i = 0; i < io_threads; ++i) impl_->threads.emplace_back([io = &impl_->io] { io->run(); });
 }
 
@@ -67,7 +68,7 @@ std::shared_ptr<AsyncCall> AsyncClient::send(AsyncRequest request, AsyncCallback
     }
     done(std::move(error), head_seen);
   };
-  asio::co_spawn(state->socket.get_executor(), exchange(state, impl_->pool, std::move(request), std::move(callbacks)),
+  asio::co_spawn(state->stream.get_executor(), exchange(state, impl_->pool, std::move(request), std::move(callbacks)),
                  [](std::exception_ptr failed) {
                    if (!failed) return;
                    try {

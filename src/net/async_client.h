@@ -34,7 +34,8 @@ class AsyncCall {
 
 class AsyncClient {
  public:
-  explicit AsyncClient(int io_threads = 1);
+  // `tls`: its identity; nullopt: the process's own.
+  explicit AsyncClient(int io_threads = 1, const std::optional<TlsFiles>& tls = std::nullopt);
   ~AsyncClient();  // cancels what is under way and waits for its callbacks
   // Never throws for a bad URL or a dead peer: those come through on_done, after this call returned.
   std::shared_ptr<AsyncCall> send(AsyncRequest request, AsyncCallbacks callbacks);

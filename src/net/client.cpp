@@ -7,8 +7,10 @@
 namespace tritonforge::net {
 
 struct HttpClient::Impl {
-  ClientOptions options;
-  std::shared_ptr<SocketPool> pool = std::make_shared<SocketPool>();
+  explicit Impl(ClientOptions given) : options(std::move(given)), pool(std::make_shared<SocketPool>(options.tls)) {}
+
+  const ClientOptions options;
+  const std::shared_ptr<SocketPool> pool;
 
   AsyncRequest prepare(const std::string& method, const std::string& url, std::string body,
                        const std::string& content_type, const ClientOptions& given) const {
@@ -54,7 +56,7 @@ struct HttpClient::Impl {
   }
 };
 
-HttpClient::HttpClient(ClientOptions options) : impl_(std::make_unique<Impl>()) { impl_->options = std::move(options); }
+HttpClient::HttpClient(ClientOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
 HttpClient::~HttpClient() = default;
 
 Result<Response> HttpClient::request(const std::string& method, const std::string& url, std::string body,

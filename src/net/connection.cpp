@@ -1,5 +1,7 @@
 #include "net/connection.h"
 
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -42,38 +44,38 @@ struct Connection::Incoming {
 
 Connection::Connection(tcp::socket socket, const ConnectionHost& host, std::function<void(Connection*)> on_gone)
     : farewell_{std::move(on_gone), this},
-      socket_(std::move(socket)),
-      event_(socket_.get_executor()),
-      stall_(socket_.get_executor()),
+      stream_(std::move(socket)),
+      event_(stream_.get_executor()),
+      stall_(stream_.get_executor()),
       host_(host),
       chunk_(new char[kChunk]) {}
 
 void Connection::start() {
   asio::co_spawn(
-      socket_.get_executor(), [self = shared_from_this()]() -> awaitable<void> { return self->run(); }, asio::detached);
+      stream_.get_executor(), [self = shared_from_this()]() -> awaitable<void> { return self->run(); }, asio::detached);
 }
 
 void Connection::drain() {
-  asio::post(socket_.get_executor(), [self = shared_from_this()] {
+  asio::post(stream_.get_executor(), [self = shared_from_this()] {
     if (self->idle_) self->close();
   });
 }
 
 void Connection::abort() {
-  asio::post(socket_.get_executor(), [self = shared_from_this()] { self->close(); });
+  asio::post(stream_.get_executor(), [self = shared_from_this()] { self->close(); });
 }
 
 void Connection::close() {
   closed_ = true;
   error_code ignored;
-  socket_.close(ignored);
+  stream_.socket().close(ignored);
   event_.cancel();
 }
 
 void Connection::start_read() {
   if (reading_ || end_of_input_ || closed_ || input_.size() > kMaxAhead) return;
   reading_ = true;
-  socket_.async_read_some(asio::buffer(chunk_.get(), kChunk),
+  stream_.async_read_some(asio::buffer(chunk_.get(), kChunk),
                           [self = shared_from_this()](error_code error, size_t size) { self->on_read(error, size); });
 }
 
@@ -108,7 +110,7 @@ awaitable<bool> Connection::more_input(Clock::time_point deadline) {
 awaitable<void> Connection::run() {
   const auto self = shared_from_this();
   try {
-    bool go_on = true;
+    bool go_on = !host_.tls || co_await shake_hands();
     while (go_on && !closed_) go_on = co_await serve_one();
   } catch (const std::exception& error) {
     log::error("http connection: {}", error.what());
@@ -117,6 +119,38 @@ awaitable<void> Connection::run() {
   reply_.reset();
   close();
   stall_.cancel();
+}
+
+// A client that says nothing has the time of a request's head.
+awaitable<bool> Connection::shake_hands() {
+  idle_ = true;
+  if (*host_.draining) co_return false;
+  close_after(host_.header_timeout_s);
+  tcp::socket& socket = stream_.socket();
+  const auto [error] = co_await socket.async_wait(tcp::socket::wait_read, kTuple);
+  char first = 0;
+  if (error || ::recv(socket.native_handle(), &first, 1, MSG_PEEK | MSG_DONTWAIT) <= 0) co_return false;
+  if (first >= 'A' && first <= 'Z') {  // a method of HTTP, not a handshake
+    const Response refusal = error_response(400, "this port speaks TLS: write https:// in place of http://");
+    Incoming unread;
+    unread.framing.keep_alive = false;
+    co_await refuse(refusal, unread);
+    co_await linger();
+    co_return false;
+  }
+  stream_.set_tls(std::make_unique<TlsSession>(host_.tls, socket.native_handle()));
+  const auto [failed, ignored] = co_await stream_.async_handshake(kTuple);
+  stall_.expires_at(Clock::time_point::max());
+  idle_ = false;
+  if (!failed) co_return true;
+  if (const std::string& why = stream_.tls()->failure(); !why.empty()) {
+    error_code unknown;
+    const auto from = socket.remote_endpoint(unknown);
+    log::info("TLS with {}: {}", unknown ? "a client that left" : from.address().to_string(), why);
+    stream_.set_tls(nullptr);
+    co_await linger();  // the alert says why
+  }
+  co_return false;
 }
 
 awaitable<bool> Connection::serve_one() {
@@ -139,7 +173,7 @@ awaitable<bool> Connection::serve_one() {
       incoming.framing,
       [weak = weak_from_this()] {
         if (const auto self = weak.lock()) {
-          asio::post(self->socket_.get_executor(), [self] { self->event_.cancel(); });
+          asio::post(self->stream_.get_executor(), [self] { self->event_.cancel(); });
         }
       },
       host_.draining);
@@ -266,7 +300,8 @@ awaitable<void> Connection::refuse(const Response& response, const Incoming& inc
 // Lets a client that is still sending read the refusal: closing at once would reset the connection under it.
 awaitable<void> Connection::linger() {
   error_code ignored;
-  socket_.shutdown(tcp::socket::shutdown_send, ignored);
+  stream_.say_end();
+  stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
   const auto deadline = in_seconds(2);
   size_t drained = 0;
   while (drained < (size_t{64} << 20)) {
@@ -287,7 +322,10 @@ awaitable<bool> Connection::write_reply() {
         co_return false;
       }
     }
-    if (output.finished) co_return !output.cut && output.keep_alive;
+    if (output.finished) {
+      if (!output.cut && !output.keep_alive) stream_.say_end();
+      co_return !output.cut && output.keep_alive;
+    }
     if (!output.pieces.empty()) continue;
     if (closed_ || broken_) {
       reply_->client_gone();
@@ -298,18 +336,21 @@ awaitable<bool> Connection::write_reply() {
   }
 }
 
+void Connection::close_after(double seconds) {
+  stall_.expires_after(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds)));
+  stall_.async_wait([weak = weak_from_this()](error_code error) {
+    const auto self = weak.lock();
+    if (!error && self && self->stall_.expiry() <= Clock::now()) self->close();
+  });
+}
+
 awaitable<bool> Connection::write_all(std::string_view bytes) {
   bool sent = true;
   while (sent && !bytes.empty()) {
     const auto slice = bytes.substr(0, 1 << 20);
     bytes.remove_prefix(slice.size());
-    stall_.expires_after(
-        std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(host_.stall_timeout_s)));
-    stall_.async_wait([weak = weak_from_this()](error_code error) {
-      const auto self = weak.lock();
-      if (!error && self && self->stall_.expiry() <= Clock::now()) self->close();
-    });
-    const auto [error, size] = co_await asio::async_write(socket_, asio::buffer(slice.data(), slice.size()), kTuple);
+    close_after(host_.stall_timeout_s);
+    const auto [error, size] = co_await asio::async_write(stream_, asio::buffer(slice.data(), slice.size()), kTuple);
     sent = !error;
   }
   stall_.expires_at(Clock::time_point::max());

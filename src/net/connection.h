@@ -11,6 +11,7 @@
 #include "net/asio.h"
 #include "net/reply.h"
 #include "net/routes.h"
+#include "net/stream.h"
 
 namespace tritonforge::net {
 
@@ -18,6 +19,7 @@ namespace tritonforge::net {
 struct ConnectionHost {
   size_t max_body = 0;
   std::string api_key;
+  TlsContextPtr tls;  // null: plain
   double idle_timeout_s = 75, header_timeout_s = 15, stall_timeout_s = 60;
   std::shared_ptr<std::atomic<bool>> draining;
   const RouteTable* routes = nullptr;
@@ -35,6 +37,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
  private:
   struct Incoming;
   awaitable<void> run();
+  awaitable<bool> shake_hands();  // TLS's; false: the connection is of no use
   awaitable<bool> serve_one();
   // Waits until more input came. False at the end of the input, on close, or past the deadline (timed_out_).
   awaitable<bool> more_input(Clock::time_point deadline);
@@ -46,6 +49,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void start_read();
   void on_read(error_code error, size_t size);
   void close();
+  void close_after(double seconds);  // unless stall_ gets another time
   bool authorised(const Request& request) const;
 
   // First member, so that it speaks last: until then the server must not let go of the io_context.
@@ -55,7 +59,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     ~Farewell() { say(self); }
   } farewell_;
   static constexpr size_t kChunk = 1 << 16, kMaxAhead = 1 << 18;
-  tcp::socket socket_;
+  Stream stream_;
   asio::steady_timer event_, stall_;
   const ConnectionHost& host_;
   std::unique_ptr<char[]> chunk_;

@@ -37,7 +37,7 @@ std::string lower(std::string_view text) {
 }
 
 struct Attempt {
-  bool reused = false, written = false, any_reply = false, head_seen = false, hung_up = false;
+  bool reused = false, connected = false, written = false, any_reply = false, head_seen = false, hung_up = false;
   error_code error;  // transport failure
   std::string what;  // what was being done
 };
@@ -84,11 +84,14 @@ class Exchange {
                      fmt::format("{}: no connection within {:g} s", name, request_.connect_timeout_s));
       default: break;
     }
+    if (const TlsSession* tls = state_->stream.tls(); tls && !tls->failure().empty())
+      return Error(ErrorKind::kUsage, fmt::format("{}: {}", name, tls->failure()));
     if (attempt.error == asio::error::eof || attempt.error == http::error::end_of_stream ||
         attempt.error == http::error::partial_message) {
-      return Error(ErrorKind::kUnavailable,
-                   fmt::format("{}: the server closed the connection {}", name,
-                               attempt.any_reply ? "in the middle of its reply" : "without a reply"));
+      return Error(ErrorKind::kUnavailable, fmt::format("{}: the server closed the connection {}", name,
+                                                        attempt.any_reply   ? "in the middle of its reply"
+                                                        : attempt.connected ? "without a reply"
+                                                                            : "in the TLS handshake"));
     }
     return Error(ErrorKind::kUnavailable,
                  fmt::format("{}: {} (while {})", name, attempt.error.message(), attempt.what));
@@ -96,20 +99,22 @@ class Exchange {
 
   awaitable<void> try_once(Attempt& attempt, bool allow_reuse) {
     if (allow_reuse) {
-      if (const auto pooled = pool_->take(url_.authority)) {
-        state_->socket.assign(pooled->v6 ? tcp::v6() : tcp::v4(), pooled->fd, attempt.error);
+      if (auto pooled = pool_->take(url_.authority, url_.tls)) {
+        state_->stream.socket().assign(pooled->v6 ? tcp::v6() : tcp::v4(), pooled->fd, attempt.error);
+        state_->stream.set_tls(std::move(pooled->tls));
         v6_ = pooled->v6;
         attempt.reused = true;
       }
     }
     if (!attempt.reused) co_await connect(attempt);
     if (attempt.error) co_return;
+    attempt.connected = true;
     attempt.what = "sending the request";
     const std::string head = request_head(request_.method, url_, request_.headers,
                                           request_.body ? request_.body->size() : 0);
     std::array<asio::const_buffer, 2> buffers{asio::buffer(head),
                                               request_.body ? asio::buffer(*request_.body) : asio::const_buffer()};
-    const auto [write_error, sent] = co_await asio::async_write(state_->socket, buffers, kTuple);
+    const auto [write_error, sent] = co_await asio::async_write(state_->stream, buffers, kTuple);
     attempt.written = sent == asio::buffer_size(buffers);
     // A server may refuse (413) and close while the body is still going out: its reply counts, not the broken pipe.
     co_await read_reply(attempt);
@@ -119,6 +124,8 @@ class Exchange {
   awaitable<void> connect(Attempt& attempt) {
     attempt.what = "connecting";
     arm(state_->step_timer, state_, request_.connect_timeout_s, Cut::kConnect);
+    state_->stream.set_tls(nullptr);
+    tcp::socket& socket = state_->stream.socket();
     std::vector<tcp::endpoint> endpoints;
     error_code not_literal;
     const auto literal = asio::ip::make_address(url_.host, not_literal);
@@ -139,17 +146,26 @@ class Exchange {
         attempt.error = error_code(errno, boost::system::system_category());
         break;
       }
-      state_->socket.close(error);
-      state_->socket.assign(endpoint.protocol(), fd, error);
+      socket.close(error);
+      socket.assign(endpoint.protocol(), fd, error);
       const int on = 1;
       ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-      const auto [connect_error] = co_await state_->socket.async_connect(endpoint, kTuple);
+      const auto [connect_error] = co_await socket.async_connect(endpoint, kTuple);
       attempt.error = connect_error;
       if (!connect_error) break;
     }
-    disarm(state_->step_timer);
     if (!attempt.error && (endpoints.empty() || state_->cut != Cut::kNone))
       attempt.error = asio::error::operation_aborted;
+    if (!attempt.error && url_.tls) co_await shake_hands(attempt);
+    disarm(state_->step_timer);
+  }
+
+  awaitable<void> shake_hands(Attempt& attempt) {
+    attempt.what = "agreeing on TLS";
+    Stream& stream = state_->stream;
+    stream.set_tls(std::make_unique<TlsSession>(pool_->tls(), stream.socket().native_handle(), url_.host));
+    const auto [error, ignored] = co_await stream.async_handshake(kTuple);
+    attempt.error = error;
   }
 
   awaitable<void> read_reply(Attempt& attempt) {
@@ -167,7 +183,7 @@ class Exchange {
     std::unique_ptr<char[]> chunk(new char[kChunk]);
     while (!parser->is_done()) {
       if (request_.idle_timeout_s > 0) arm(state_->step_timer, state_, request_.idle_timeout_s, Cut::kIdle);
-      const auto [error, size] = co_await state_->socket.async_read_some(asio::buffer(chunk.get(), kChunk), kTuple);
+      const auto [error, size] = co_await state_->stream.async_read_some(asio::buffer(chunk.get(), kChunk), kTuple);
       attempt.any_reply = attempt.any_reply || size > 0;
       if (error == asio::error::eof && parser->is_header_done() && !parser->is_done()) {
         error_code end;
@@ -222,11 +238,13 @@ class Exchange {
   }
 
   void keep(const http::response_parser<http::string_body>& parser, bool clean) {
-    if (!clean || !parser.keep_alive() || parser.need_eof() || state_->cut != Cut::kNone || !state_->socket.is_open())
+    Stream& stream = state_->stream;
+    if (!clean || !parser.keep_alive() || parser.need_eof() || state_->cut != Cut::kNone || !stream.socket().is_open())
       return;
+    if (stream.tls() && stream.tls()->has_unread()) return;
     error_code error;
-    const int fd = state_->socket.release(error);
-    if (!error) pool_->put(url_.authority, {fd, v6_});
+    const int fd = stream.socket().release(error);
+    if (!error) pool_->put(url_.authority, {fd, v6_, stream.release_tls()});
   }
 
   static constexpr size_t kChunk = 1 << 16;
@@ -243,7 +261,7 @@ class Exchange {
 void ExchangeState::close() {
   error_code ignored;
   resolver.cancel();
-  socket.close(ignored);
+  stream.socket().close(ignored);
 }
 
 awaitable<void> exchange(std::shared_ptr<ExchangeState> state, std::shared_ptr<SocketPool> pool, AsyncRequest request,
@@ -257,7 +275,7 @@ awaitable<void> exchange(std::shared_ptr<ExchangeState> state, std::shared_ptr<S
     error = failed;
   }
   error_code ignored;
-  state->socket.close(ignored);
+  state->stream.socket().close(ignored);
   state->total_timer.cancel();
   state->step_timer.cancel();
   callbacks.on_done(std::move(error), head_seen);

@@ -3,15 +3,16 @@
 #include "net/asio.h"
 #include "net/async_client.h"
 #include "net/socket_pool.h"
+#include "net/stream.h"
 
 namespace tritonforge::net {
 
 // State that outlives the coroutine's frame: timers and cancel() reach the socket through it, on its executor.
 struct ExchangeState {
   explicit ExchangeState(const asio::any_io_executor& executor)
-      : socket(executor), resolver(executor), total_timer(executor), step_timer(executor) {}
+      : stream(tcp::socket(executor)), resolver(executor), total_timer(executor), step_timer(executor) {}
   void close();
-  tcp::socket socket;
+  Stream stream;
   tcp::resolver resolver;
   asio::steady_timer total_timer, step_timer;
   enum class Cut { kNone, kTotal, kConnect, kIdle, kCancelled } cut = Cut::kNone;

@@ -16,6 +16,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -27,6 +28,7 @@
 #include "base/json.h"
 #include "base/options.h"
 #include "net/key.h"
+#include "net/tls.h"
 
 namespace tritonforge::net {
 
@@ -92,6 +94,7 @@ struct ServerOptions {
   int port = 0;         // 0: any free port
   std::string api_key;  // required (bearer) for any host but loopback; empty on loopback: open
   fs::path api_key_file;
+  TlsFiles tls;  // without a certificate: plain HTTP
   int io_threads = 1;
   int worker_threads = 4;
   size_t max_queue = 1024;  // requests waiting for a worker
@@ -106,13 +109,20 @@ struct ServerOptions {
     v("host", host, "address to listen on; any but loopback needs a key");
     v("api_key_file", api_key_file,
       "file with the bearer key that clients must send; else TRITONFORGE_API_KEY of the environment");
+    v.part(tls);
   }
-  void read_key() { api_key = key_from(api_key_file, kKeyVariable); }  // net/key.h
+  // What the flags leave to the environment, and the key itself. The process's clients get the identity, too.
+  void read_secrets() {
+    api_key = key_from(api_key_file, kKeyVariable);
+    tls = tls.or_environment();
+    use_tls(tls);
+  }
 };
 
 class HttpServer {
  public:
-  // Throws kUnavailable naming host:port where the port is in use, kUsage where a key is required and absent.
+  // Throws kUnavailable naming host:port where the port is in use, kUsage where a key is required and absent, kUsage or
+  // kNotFound naming the file of TLS that is no good.
   explicit HttpServer(ServerOptions options);
   ~HttpServer();
   // Pattern parts in braces match one segment: "/v2/leases/{id}". Method "*" and a trailing "/*" match anything.
@@ -120,7 +130,7 @@ class HttpServer {
   void route_async(const std::string& method, const std::string& pattern, AsyncHandler handler);
   void start();  // returns once it listens
   int port() const;
-  std::string url() const;        // http://127.0.0.1:30000
+  std::string url() const;        // http://127.0.0.1:30000, https:// where there is a certificate
   void stop(double grace_s = 5);  // no new requests; waits for those under way, then closes
 
  private:
@@ -132,10 +142,12 @@ struct ClientOptions {
   double timeout_s = 60;  // whole exchange; for stream(): time without a byte
   std::string api_key;
   Headers headers;
+  std::optional<TlsFiles> tls = std::nullopt;  // of a client, not of a single request; nullopt: the process's own
 };
 
 // Blocking client; thread-safe; keeps connections alive per host. A transport failure is kUnavailable, a deadline
-// kTimeout, both naming the URL; any HTTP status is a Response.
+// kTimeout, a certificate that is refused by either side, or TLS that one side does not speak, kUsage: all naming the
+// URL. Any HTTP status is a Response.
 class HttpClient {
  public:
   explicit HttpClient(ClientOptions options = {});

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "net/tls.h"
 
 namespace tritonforge::net {
 
@@ -21,6 +22,10 @@ std::string key_from(const fs::path& file, const char* variable) {
   if (key.empty() || std::any_of(key.begin(), key.end(), [](unsigned char c) { return c <= ' ' || c >= 127; }))
     fail(ErrorKind::kUsage, "{}: no key is in it: one line of printable characters without spaces", file.string());
   return key;
+}
+
+std::map<std::string, std::string> own_server_environment() {
+  return {{kKeyVariable, ""}, {kPeerKeyVariable, ""}, {kTlsCertVariable, ""}, {kTlsKeyVariable, ""}};
 }
 
 std::string random_key() {

@@ -1,6 +1,7 @@
 #pragma once
 // Bearer keys come from files or from the environment, never from a command line: everybody on a machine can read
 // those.
+#include <map>
 #include <string>
 
 #include "base/filesystem.h"
@@ -16,6 +17,10 @@ std::string key_from(const fs::path& file, const char* variable);
 
 // 128 bits that nobody guesses, in hexadecimal.
 std::string random_key();
+
+// What the environment of a server is to say that its starter alone asks, on loopback: no key, and no certificate of
+// those that are meant for servers that somebody starts by hand.
+std::map<std::string, std::string> own_server_environment();
 
 // Flags of a server that calls other servers.
 struct PeerKey {

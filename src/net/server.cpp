@@ -149,6 +149,8 @@ HttpServer::HttpServer(ServerOptions options) {
   ConnectionHost& host = impl_->host;
   host.max_body = impl_->options.max_body;
   host.api_key = impl_->options.api_key;
+  if (!impl_->options.tls.cert.empty())
+    host.tls = std::make_shared<const TlsContext>(impl_->options.tls, TlsContext::Side::kServer);
   host.header_timeout_s = impl_->options.header_timeout_s;
   host.idle_timeout_s = impl_->options.idle_timeout_s;
   host.stall_timeout_s = impl_->options.stall_timeout_s;
@@ -192,8 +194,8 @@ std::string HttpServer::url() const {
   std::string host = impl_->options.host;
   if (host == "0.0.0.0" || host == "localhost") host = "127.0.0.1";
   if (host == "::") host = "::1";
-  return host.find(':') == std::string::npos ? fmt::format("http://{}:{}", host, impl_->port)
-                                             : fmt::format("http://[{}]:{}", host, impl_->port);
+  if (host.find(':') != std::string::npos) host = "[" + host + "]";
+  return fmt::format("{}://{}:{}", impl_->host.tls ? "https" : "http", host, impl_->port);
 }
 
 void HttpServer::stop(double grace_s) {

@@ -38,10 +38,14 @@ void append_header(std::string& out, std::string_view name, std::string_view val
 
 Url parse_url(const std::string& url) {
   const size_t scheme_end = url.find("://");
-  if (scheme_end == std::string::npos) fail(ErrorKind::kUsage, "'{}' is not a URL: expected http://HOST:PORT/...", url);
+  if (scheme_end == std::string::npos)
+    fail(ErrorKind::kUsage, "'{}' is not a URL: expected http://HOST:PORT/... or https://", url);
   const std::string scheme = url.substr(0, scheme_end);
-  if (scheme != "http") fail(ErrorKind::kUnsupported, "'{}': {}:// is not supported, only http://", url, scheme);
+  if (scheme != "http" && scheme != "https")
+    fail(ErrorKind::kUnsupported, "'{}': {}:// is not supported, only http:// and https://", url, scheme);
   Url result;
+  result.tls = scheme == "https";
+  if (result.tls) result.port = 443;
   const size_t start = scheme_end + 3;
   const size_t path = url.find_first_of("/?#", start);
   result.authority = url.substr(start, path == std::string::npos ? std::string::npos : path - start);

@@ -10,11 +10,12 @@ namespace tritonforge::net {
 
 struct Url {
   std::string host;  // without brackets
-  int port = 80;
+  int port = 80;     // 443 where it is https
+  bool tls = false;
   std::string target;     // path and query, at least "/"
   std::string authority;  // host:port as the Host header has it
 };
-// Throws kUnsupported for https:// (and any scheme but http), kUsage for anything that is not a URL.
+// Throws kUnsupported for any scheme but http and https, kUsage for anything that is not a URL.
 Url parse_url(const std::string& url);
 
 // "%41+b" -> "A b" where plus_is_space; a broken escape stays as it is.

@@ -16,10 +16,12 @@ int port_of(const std::string& url) { return std::stoi(url.substr(url.rfind(':')
 
 constexpr double kTurnGrace = 5;  // seconds that a stop gives the turns under way
 
-// OpenMP threads that spin while they wait would take the cores from the other roles. Keys in the environment are of
-// servers that somebody starts by hand: among a run's own roles nobody would say them.
-const std::map<std::string, std::string> kRoleEnvironment = {
-    {"OMP_WAIT_POLICY", "PASSIVE"}, {"KMP_BLOCKTIME", "0"}, {net::kKeyVariable, ""}, {net::kPeerKeyVariable, ""}};
+// OpenMP threads that spin while they wait would take the cores from the other roles.
+const std::map<std::string, std::string> kRoleEnvironment = [] {
+  auto environment = net::own_server_environment();
+  environment.insert({{"OMP_WAIT_POLICY", "PASSIVE"}, {"KMP_BLOCKTIME", "0"}});
+  return environment;
+}();
 
 int first_free_port(int64_t wanted) {
   for (int64_t port = wanted; port < wanted + 20; ++port) {

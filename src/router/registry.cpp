@@ -12,7 +12,7 @@ namespace {
 std::string normal(const std::string& url) {
   const net::Url parsed = net::parse_url(url.find("://") == std::string::npos ? "http://" + url : url);
   if (parsed.target != "/") fail(ErrorKind::kUsage, "'{}': a worker's URL has no path", url);
-  return "http://" + parsed.authority;
+  return (parsed.tls ? "https://" : "http://") + parsed.authority;
 }
 
 bool contains(const std::vector<WorkerPtr>& workers, const WorkerPtr& worker) {

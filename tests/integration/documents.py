@@ -17,6 +17,7 @@ PROGRAMS = {
     "git",
     "make",
     "nice",
+    "openssl",
     "pip",
     "prometheus",
     "python",

@@ -108,16 +108,16 @@ def engine_process(model, *flags):
 
 
 @contextlib.contextmanager
-def serving(role, *flags, cwd=None):
-    """A server of this role, from its ready line to SIGTERM; it must exit with 0."""
-    process = subprocess.Popen(
-        [BINARY, "serve", role, *flags], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=cwd
-    )
+def serving(role, *flags, cwd=None, env=None):
+    """A server of this role, from its ready line to SIGTERM; it must exit with 0. `env` comes to the environment."""
+    environment = os.environ | (env or {})
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    process = subprocess.Popen([BINARY, "serve", role, *flags], cwd=cwd, env=environment, **pipes)
     lines = []
     url = None
     for line in process.stdout:
         lines.append(line)
-        if found := re.search(r"on (http://[^\s:]+:\d+)", line):
+        if found := re.search(r"on (https?://[^\s:]+:\d+)", line):
             url = found[1]
             break
     if url is None:

@@ -12,29 +12,25 @@
 #include <thread>
 #include <vector>
 
+#include "unit/net/raw_socket.h"
+
 namespace tritonforge::net {
 
 class CuttingProxy {
  public:
   // after(): the server's bytes that a connection lets through before it is cut; `cuts` connections are.
   CuttingProxy(int server, std::function<uint64_t()> after, int cuts)
-      : server_(server), after_(std::move(after)), cuts_(cuts), fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address = loopback(0);
-    socklen_t size = sizeof address;
-    ::bind(fd_, reinterpret_cast<sockaddr*>(&address), size);
-    ::listen(fd_, 64);
-    ::getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size);
-    port_ = ntohs(address.sin_port);
+      : server_(server), after_(std::move(after)), cuts_(cuts) {
     accepting_ = std::thread([this] { accept(); });
   }
   ~CuttingProxy() {
     ended_ = true;
-    ::shutdown(fd_, SHUT_RDWR);
+    listening_.end();
     accepting_.join();
     for (std::thread& thread : threads_) thread.join();
-    ::close(fd_);
   }
-  int port() const { return port_; }
+  int port() const { return listening_.port; }
+  int connections() const { return connections_; }
   int cut() const { return cut_; }
   int spoiled() const { return spoiled_; }
   // Changes the byte at this place of what the server sends, in so many connections.
@@ -53,8 +49,9 @@ class CuttingProxy {
   }
   void accept() {
     while (!ended_) {
-      const int client = ::accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC);
+      const int client = listening_.accept();
       if (client < 0) return;
+      ++connections_;
       threads_.emplace_back([this, client] { carry(client); });
     }
   }
@@ -108,11 +105,10 @@ class CuttingProxy {
   const int server_;
   const std::function<uint64_t()> after_;
   const int cuts_;
-  const int fd_;
-  int port_ = 0;
+  const Listening listening_;
   std::mutex mutex_;
   std::atomic<bool> ended_{false};
-  std::atomic<int> cut_{0}, spoiled_{0}, spoils_{0};
+  std::atomic<int> connections_{0}, cut_{0}, spoiled_{0}, spoils_{0};
   std::atomic<uint64_t> spoil_at_{~uint64_t{0}};
   std::vector<std::thread> threads_;
   std::thread accepting_;

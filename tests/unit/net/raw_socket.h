@@ -1,15 +1,38 @@
 #pragma once
-// A plain TCP client that can misbehave.
+// Plain TCP for tests: a client that can misbehave, and a socket that listens.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 namespace tritonforge::net {
+
+// A socket that listens on any free port of the loopback.
+struct Listening {
+  Listening() {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    auto* place = reinterpret_cast<sockaddr*>(&address);
+    if (fd < 0 || ::bind(fd, place, size) != 0 || ::listen(fd, 64) != 0 || ::getsockname(fd, place, &size) != 0)
+      throw std::system_error(errno, std::generic_category(), "a socket that listens");
+    port = ntohs(address.sin_port);
+  }
+  ~Listening() { ::close(fd); }
+  Listening(const Listening&) = delete;
+  int accept() const { return ::accept4(fd, nullptr, nullptr, SOCK_CLOEXEC); }
+  void end() const { ::shutdown(fd, SHUT_RDWR); }  // accept() gives -1
+
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  int port = 0;
+};
 
 class RawSocket {
  public:
@@ -24,6 +47,7 @@ class RawSocket {
   RawSocket(const RawSocket&) = delete;
   RawSocket& operator=(const RawSocket&) = delete;
   bool connected() const { return connected_; }
+  int fd() const { return fd_; }
   bool send(std::string_view bytes) {
     while (!bytes.empty()) {
       const ssize_t sent = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);

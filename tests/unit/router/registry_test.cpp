@@ -20,5 +20,14 @@ TEST(Registry, GreenOnesBeforeYellowOnesAndNoneTwice) {
   EXPECT_TRUE(registry.usable({green, yellow}).empty());
 }
 
+TEST(Registry, AWorkerOverTlsIsNotTheOneWithout) {
+  Registry registry({.failures = 2});
+  const auto plain = registry.add("127.0.0.1:1");
+  EXPECT_EQ(registry.add("http://127.0.0.1:1/"), plain);
+  const auto tls = registry.add("https://127.0.0.1:1/");
+  EXPECT_EQ(tls->url(), "https://127.0.0.1:1");
+  EXPECT_THAT(registry.all(), ElementsAre(plain, tls));
+}
+
 }  // namespace
 }  // namespace tritonforge::router
