@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 
 #include "base/log.h"
@@ -127,9 +128,14 @@ awaitable<bool> Connection::shake_hands() {
   if (*host_.draining) co_return false;
   close_after(host_.header_timeout_s);
   tcp::socket& socket = stream_.socket();
-  const auto [error] = co_await socket.async_wait(tcp::socket::wait_read, kTuple);
   char first = 0;
-  if (error || ::recv(socket.native_handle(), &first, 1, MSG_PEEK | MSG_DONTWAIT) <= 0) co_return false;
+  ssize_t seen = -1;
+  do {  // what another thread has heard of an earlier connection with this descriptor ends the wait, too
+    const auto [error] = co_await socket.async_wait(tcp::socket::wait_read, kTuple);
+    if (error) co_return false;
+    seen = ::recv(socket.native_handle(), &first, 1, MSG_PEEK | MSG_DONTWAIT);
+  } while (seen < 0 && (errno == EAGAIN || errno == EINTR));
+  if (seen <= 0) co_return false;
   if (first >= 'A' && first <= 'Z') {  // a method of HTTP, not a handshake
     const Response refusal = error_response(400, "this port speaks TLS: write https:// in place of http://");
     Incoming unread;

@@ -85,7 +85,8 @@ class Exchange {
       default: break;
     }
     if (const TlsSession* tls = state_->stream.tls(); tls && !tls->failure().empty())
-      return Error(ErrorKind::kUsage, fmt::format("{}: {}", name, tls->failure()));
+      return Error(tls->is_lasting() ? ErrorKind::kUsage : ErrorKind::kUnavailable,
+                   fmt::format("{}: {}", name, tls->failure()));
     if (attempt.error == asio::error::eof || attempt.error == http::error::end_of_stream ||
         attempt.error == http::error::partial_message) {
       return Error(ErrorKind::kUnavailable, fmt::format("{}: the server closed the connection {}", name,

@@ -308,7 +308,9 @@ TlsSession::Wait TlsSession::outcome(int result, error_code& error) {
   if (ERR_GET_REASON(code) == SSL_R_UNEXPECTED_EOF_WHILE_READING) {
     error = http::error::partial_message;
   } else {
-    failure_ = explain(code);
+    const std::optional<std::string> explained = explain(code);
+    is_lasting_ = explained.has_value();
+    failure_ = explained.value_or("TLS failed: " + reason_of(code));
     error = error_code(EPROTO, boost::system::system_category());
   }
   return Wait::kNone;
@@ -350,10 +352,10 @@ std::string TlsSession::explain_certificate() const {
   }
 }
 
-std::string TlsSession::explain(unsigned long code) const {
+std::optional<std::string> TlsSession::explain(unsigned long code) const {
   const bool serves = context_->side_ == TlsContext::Side::kServer;
   const std::string reason = reason_of(code);
-  if (ERR_GET_LIB(code) != ERR_LIB_SSL) return "TLS failed: " + reason;
+  if (ERR_GET_LIB(code) != ERR_LIB_SSL) return std::nullopt;
   switch (ERR_GET_REASON(code)) {
     case SSL_R_CERTIFICATE_VERIFY_FAILED: return explain_certificate();
     case SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE: return "the client shows no certificate, and --tls-ca asks for one";
@@ -384,7 +386,7 @@ std::string TlsSession::explain(unsigned long code) const {
     case SSL_R_UNSUPPORTED_PROTOCOL: return "no TLS version in common: 1.2 and 1.3 are spoken here (" + reason + ")";
     default: break;
   }
-  return "TLS failed: " + reason;
+  return std::nullopt;
 }
 
 }  // namespace tritonforge::net

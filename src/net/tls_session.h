@@ -49,12 +49,13 @@ class TlsSession {
   void say_end();                                          // as far as the socket takes it now
   bool has_unread() const;                                 // bytes that came and were not read
   const std::string& failure() const { return failure_; }  // one line: what, and what to do; empty: none
+  bool is_lasting() const { return is_lasting_; }          // somebody must mend it; a new connection does not
 
  private:
   friend class TlsContext;
   friend struct SocketBio;
   Wait outcome(int result, error_code& error);
-  std::string explain(unsigned long code) const;
+  std::optional<std::string> explain(unsigned long code) const;  // nullopt: nothing that somebody could mend
   std::string explain_certificate() const;
   static int on_verified(int good, x509_store_ctx_st* store);
 
@@ -66,6 +67,7 @@ class TlsSession {
   int verdict_ = 0;              // on the peer's certificate: X509_V_ERR_...
   std::string names_, expires_;  // of the peer's certificate, where it was refused
   std::string failure_;
+  bool is_lasting_ = false;
   std::optional<error_code> held_;  // a failure behind bytes that were read
 };
 

@@ -298,6 +298,7 @@ TEST_F(Tls, AChangedByteIsNoReply) {
   proxy.spoil(300'000, 1);
   const auto reply = client(anybody_).get(fmt::format("https://127.0.0.1:{}/s", proxy.port()));
   EXPECT_EQ(proxy.spoiled(), 1);
+  EXPECT_EQ(reply.error().kind(), ErrorKind::kUnavailable);
   EXPECT_THAT(reply.error().what(), HasSubstr("TLS failed: decryption failed or bad record mac"));
 }
 
@@ -418,6 +419,36 @@ TEST_F(Tls, ASilentClientIsDroppedAndHoldsUpNobody) {
   half.read_all(10'000);
   EXPECT_TRUE(silent.closed());
   EXPECT_TRUE(half.closed());
+}
+
+// Their ends are seen by one thread while another one takes the next connections.
+TEST_F(Tls, ConnectionsThatComeAndGoCostOthersNothing) {
+  ServerOptions options = one_way();
+  options.io_threads = 4;
+  HttpServer server(options);
+  add_echo(server);
+  server.start();
+  std::atomic<bool> enough{false};
+  std::atomic<int> answered{0};
+  std::vector<std::thread> passing, staying;
+  for (int i = 0; i < 4; ++i) {
+    passing.emplace_back([&] {
+      while (!enough) {
+        const RawSocket one(server.port()), two(server.port());
+      }
+    });
+    staying.emplace_back([&] {
+      for (int n = 0; n < 100; ++n) {
+        const auto reply = client(anybody_).get(server.url() + "/x");
+        if (reply.ok()) ++answered;
+        else ADD_FAILURE() << reply.error().what();
+      }
+    });
+  }
+  for (std::thread& thread : staying) thread.join();
+  enough = true;
+  for (std::thread& thread : passing) thread.join();
+  EXPECT_EQ(answered, 400);
 }
 
 TEST_F(Tls, VersionsAndProtocols) {
