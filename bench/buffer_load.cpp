@@ -1,8 +1,9 @@
 // libs: tf_rollout
 // Trajectories that the buffer writes durably in a second, as its generator threads do: many threads, each with one
 // trajectory at a time, groups of 8, three turns of a KernelBench answer (1,200 + 400 tokens and what follows, 5 KB of
-// text a turn). Beside it, in turns: the same as one JSON row and one transaction each, which is what the buffer did
-// before; and the limit, the same bytes appended to a file with one fdatasync for as many trajectories as shared one.
+// text a turn). Beside it, in turns: the same over HTTP, as generator processes deliver, clients and server in this one
+// process; one JSON row and one transaction each, which is what the buffer did before; and the limit, the same bytes
+// appended to a file with one fdatasync for as many trajectories as shared one.
 //   buffer_load [threads] [trajectories] [rounds] [folder]
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -19,8 +20,11 @@
 #include "base/clock.h"
 #include "base/filesystem.h"
 #include "base/rng.h"
+#include "net/http.h"
 #include "rollout/generator.h"
+#include "rollout/server.h"
 #include "rollout/store.h"
+#include "rollout/work.h"
 
 using namespace tritonforge;
 
@@ -90,17 +94,40 @@ Trajectory named(Trajectory t, int64_t number) {
   return t;
 }
 
-Rate own(const fs::path& folder, int64_t threads, int64_t count, const Trajectory& sample) {
-  rollout::Store store(folder / "own.sqlite");
+std::vector<GroupSpec> groups_of(int64_t count) {
   std::vector<GroupSpec> groups(static_cast<size_t>((count + kSamples - 1) / kSamples));
   for (size_t i = 0; i < groups.size(); ++i) {
     groups[i].id = fmt::format("g{}", i);
     groups[i].problem_id = "p";
     groups[i].n_samples = kSamples;
   }
-  store.add_groups(groups);
+  return groups;
+}
+
+Rate own(const fs::path& folder, int64_t threads, int64_t count, const Trajectory& sample) {
+  rollout::Store store(folder / "own.sqlite");
+  store.add_groups(groups_of(count));
   const Rate rate = rate_of(threads, count, [&](int64_t n) { store.write_trajectory(named(sample, n), n % kSamples); });
   if (store.counts().trajectories != count) throw std::runtime_error("trajectories are missing");
+  return rate;
+}
+
+Rate over_http(const fs::path& folder, int64_t threads, int64_t count, const Trajectory& sample) {
+  rollout::ServiceOptions options{.database = folder / "http.sqlite", .concurrency = 0};
+  rollout::RolloutService service(options, rollout::no_chat_codec());
+  rollout::BufferServer server(service, {.port = 0, .worker_threads = 16});  // serve buffer's
+  server.start();
+  service.start_groups(groups_of(count));
+  net::HttpClient client;
+  const std::string url = server.url() + "/v2/samples";
+  const Rate rate = rate_of(threads, count, [&](int64_t n) {
+    const auto reply = client.request("POST", url, rollout::to_bytes(named(sample, n)),
+                                      rollout::kTrajectoryContentType);
+    if (reply.value().status != 200) throw std::runtime_error(reply.value().body);
+  });
+  if (service.store().counts().trajectories != count) throw std::runtime_error("trajectories are missing");
+  service.stop(0);
+  server.stop();
   return rate;
 }
 
@@ -149,12 +176,14 @@ int main(int argc, char** argv) {
     const fs::path folder = where / fmt::format("tf-buffer-load-{}", getpid());
     fs::create_directories(folder);
     const Rate ours = own(folder, threads, count, sample);
+    const Rate http = over_http(folder, threads, count, sample);
     const Rate before = one_row_a_transaction(folder, threads, count / 4, sample);
     const double limit = disk(folder, count, threads, bytes);
     fmt::print(
-        "ours {:7.0f} /s ({:.2f} cores)   one JSON row a transaction {:7.0f} /s ({:.2f} cores)   the disk {:7.0f} /s   "
+        "ours {:7.0f} /s ({:.2f} cores)   over HTTP {:7.0f} /s ({:.2f} cores)   one JSON row a transaction {:7.0f} /s "
+        "({:.2f} cores)   the disk {:7.0f} /s   "
         "{:.1f} x, {:.2f} of the disk\n",
-        ours.per_second, ours.cpu_share, before.per_second, before.cpu_share, limit,
+        ours.per_second, ours.cpu_share, http.per_second, http.cpu_share, before.per_second, before.cpu_share, limit,
         ours.per_second / before.per_second, ours.per_second / limit);
     fs::remove_all(folder);
   }
