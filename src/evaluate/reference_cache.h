@@ -20,6 +20,8 @@ struct CompiledBaseline {
   Timing timing;            // of its calls
   Interval eager_over_it;   // of the median of pairs: above 1 where it is faster than eager
   size_t pairs = 0;
+  // Why there is none may pass: the device was full, or its process did not end in time.
+  bool may_pass = false;
 };
 
 class ReferenceCache {
@@ -44,7 +46,8 @@ class ReferenceCache {
                     const std::function<bool(Child&)>& use);
 
   // What is known of the problem, else what `measure` finds with its process, which then ends; the others wait for it.
-  // What was no doing of the problem's (the device was full) is not kept. Throws as with_process.
+  // What may pass, as a TimingFault of `measure` does, is asked again after 1 minute, then 2, 4, ... Throws as
+  // with_process.
   CompiledBaseline compiled(const std::string& key, const ReferenceSpec& spec, const ChildLimits& limits,
                             Deadline deadline, const std::function<CompiledBaseline(Child&)>& measure);
 
@@ -57,6 +60,11 @@ class ReferenceCache {
     std::unique_ptr<Child> process;  // guarded by turn
   };
   static constexpr size_t kMostBaselines = 65536;
+  struct KnownBaseline {
+    CompiledBaseline baseline;
+    int tries = 0;
+    Clock::time_point again = Clock::time_point::max();
+  };
   std::shared_ptr<Problem> problem_of(const std::string& key);
   std::unique_ptr<Child> process_of(Problem& problem, const ReferenceSpec& spec, const ChildLimits& limits,
                                     Deadline deadline);
@@ -65,7 +73,7 @@ class ReferenceCache {
   Children& children_;
   LruCache<std::shared_ptr<const ReferenceData>> data_;
   const size_t processes_;
-  LruCache<CompiledBaseline> compiled_;
+  LruCache<KnownBaseline> compiled_;
   std::counting_semaphore<> compiling_;
   mutable std::mutex mutex_;
   std::map<std::string, std::weak_ptr<Problem>> problems_;  // in use or kept

@@ -295,6 +295,7 @@ CompiledBaseline GpuMeasurement::time_compiled(Child& child, const Pairing& how,
     const auto computing = lock.shared(how.deadline);
     found.unavailable = compiled.open(reference_, pooled_);
   }
+  found.may_pass = found.unavailable.starts_with("OutOfMemoryError");
   if (!found.unavailable.empty()) return found;
   std::vector<Side> sides(2);
   sides[0] = {kTorchCompile, "", [&](size_t input) { return compiled.call(input); }, {}};
@@ -341,10 +342,10 @@ void GpuMeasurement::time(int most_pairs, double limit_s, Deadline deadline, Mea
       if (has_reference_) compiled = gpu_.compiled([&](Child& child) { return time_compiled(child, how, measured); });
       else sides = beside_compiled(how, measured);
     } catch (const TimingFault& fault) {
-      leave();
       sides.clear();
       measured.notes["torch_compile"] = "none: " + clipped(fault.text, 300);
     }
+    leave();
     if (compiled && !compiled->unavailable.empty()) {
       measured.notes["torch_compile"] = "none: " + clipped(compiled->unavailable, 300);
       compiled.reset();
