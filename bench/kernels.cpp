@@ -246,6 +246,15 @@ void decode(const std::string& name, const std::vector<int32_t>& lengths, int64_
        bytes, 0);
 }
 
+// Torch's attention, where it has one of this name: `make` prepares a call.
+void attention_peer(const std::string& name, double flops, const std::function<std::function<void()>()>& make) {
+  try {
+    line(name, timed_on_legacy_stream(4, make()), 0, flops, "not paged, kv heads expanded");
+  } catch (const std::exception& error) {
+    fmt::print("{:46} not available: {}\n", name, std::string(error.what()).substr(0, 80));
+  }
+}
+
 void prefill(int64_t count, int64_t sequences) {
   const int64_t blocks = (count + kPage - 1) / kPage * sequences + 1, width = (count + kPage - 1) / kPage;
   const at::Tensor tables = device_ints(at::randperm(blocks - 1).view({sequences, width}) + 1),
@@ -279,23 +288,18 @@ void prefill(int64_t count, int64_t sequences) {
   const auto options = at::TensorOptions().dtype(at::kBFloat16).device(at::kCUDA);
   const at::Tensor q = at::randn({sequences, kHeads, count, kDim}, options),
                    k = at::randn({sequences, kHeads, count, kDim}, options), v = at::randn_like(k);
-  const auto peer = [&](const std::string& name, const std::function<void()>& run) {
-    try {
-      line(name, timed_on_legacy_stream(4, run), 0, flops, "not paged, kv heads expanded");
-    } catch (const std::exception& error) {
-      fmt::print("{:46} not available: {}\n", name, std::string(error.what()).substr(0, 80));
-    }
-  };
-  peer("  torch flash SDPA", [&] { at::_scaled_dot_product_flash_attention(q, k, v, 0.0, true); });
-  peer("  torch cuDNN SDPA", [&] { at::_scaled_dot_product_cudnn_attention(q, k, v, {}, false, 0.0, true); });
+  attention_peer("  torch flash SDPA", flops,
+                 [&] { return [&] { at::_scaled_dot_product_flash_attention(q, k, v, 0.0, true); }; });
+  attention_peer("  torch cuDNN SDPA", flops,
+                 [&] { return [&] { at::_scaled_dot_product_cudnn_attention(q, k, v, {}, false, 0.0, true); }; });
 }
 
 // Gradient of attention over whole sequences, each with its own pages. The peers' keys and values are expanded to the
 // query heads, so that they compute the same products and write larger gradients.
 void backward(int64_t count, int64_t sequences) {
-  const int64_t tokens = count * sequences, pages = (count + kPage - 1) / kPage * sequences + 1,
-                tile_tokens = 64 / (kHeads / kKvHeads), tiles = (count + tile_tokens - 1) / tile_tokens,
-                page_count = (count + kPage - 1) / kPage;
+  const int64_t tokens = count * sequences, page_count = (count + kPage - 1) / kPage,
+                pages = page_count * sequences + 1, tile_tokens = 64 / (kHeads / kKvHeads),
+                tiles = (count + tile_tokens - 1) / tile_tokens;
   std::vector<int32_t> items, tile_list;
   for (int64_t block = 0; block * kAttentionKeys < count; ++block) {
     for (int64_t s = 0; s < sequences; ++s) {
@@ -375,14 +379,7 @@ void backward(int64_t count, int64_t sequences) {
                    static_cast<uint64_t>(said[0].item<int64_t>() ^ said[1].item<int64_t>() ^ said[2].item<int64_t>())));
   const at::Tensor wide_q = at::randn({sequences, kHeads, count, kDim}, options), wide_k = at::randn_like(wide_q),
                    wide_v = at::randn_like(wide_q), wide_grad = at::randn_like(wide_q);
-  const auto peer = [&](const std::string& name, const std::function<std::function<void()>()>& make) {
-    try {
-      line(name, timed_on_legacy_stream(4, make()), 0, flops, "not paged, kv heads expanded");
-    } catch (const std::exception& error) {
-      fmt::print("{:46} not available: {}\n", name, std::string(error.what()).substr(0, 80));
-    }
-  };
-  peer("  torch flash SDPA", [&]() -> std::function<void()> {
+  attention_peer("  torch flash SDPA", flops, [&]() -> std::function<void()> {
     auto f = at::_scaled_dot_product_flash_attention(wide_q, wide_k, wide_v, 0.0, true);
     return [&, f] {
       at::_scaled_dot_product_flash_attention_backward(wide_grad, wide_q, wide_k, wide_v, std::get<0>(f),
@@ -390,7 +387,7 @@ void backward(int64_t count, int64_t sequences) {
                                                        0.0, true, std::get<6>(f), std::get<7>(f));
     };
   });
-  peer("  torch cuDNN SDPA", [&]() -> std::function<void()> {
+  attention_peer("  torch cuDNN SDPA", flops, [&]() -> std::function<void()> {
     auto f = at::_scaled_dot_product_cudnn_attention(wide_q, wide_k, wide_v, {}, true, 0.0, true);
     return [&, f] {
       at::_scaled_dot_product_cudnn_attention_backward(wide_grad, wide_q, wide_k, wide_v, std::get<0>(f),

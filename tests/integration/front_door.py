@@ -7,6 +7,8 @@ import re
 import shlex
 import subprocess
 
+from test_buffer import wait_until
+
 ROOT = pathlib.Path(os.environ.get("TRITONFORGE_ROOT", pathlib.Path(__file__).resolve().parents[2]))
 BINARY = os.environ.get("TRITONFORGE_BINARY", str(ROOT / "build/tritonforge"))
 PAGES = ("from-tritonforge.md", "from-slime.md", "from-kernelbench.md")
@@ -151,6 +153,35 @@ def prompt_row(number, operator="relu", level=1):
         },
         "instance_id": f"kernel_bench_triton_lv{level}_{number}",
     }
+
+
+def one_prompt_twice(folder, max_tokens):
+    """What the original's trainer posts to /start_rollout: a prompt, two samples."""
+    prompts = folder / "prompts.jsonl"
+    prompts.write_text(json.dumps(prompt_row(1)) + "\n")
+    return {
+        "input_file": str(prompts),
+        "num_epoch": "1",
+        "num_repeat_per_sample": "2",
+        "task_type": "kernelbench",
+        "sampling_params": {"max_tokens": max_tokens, "temperature": 1.0},
+    }
+
+
+def two_items(ask, rollout):
+    """Starts it and reads both of its items. ask(path, body): the buffer's status and reply."""
+    status, reply = ask("/start_rollout", rollout)
+    assert status == 200, reply
+    items = []
+
+    def both():
+        status, reply = ask("/get_rollout_data", {})
+        assert status == 200, reply
+        items.extend(reply["data"]["data"] if reply["success"] else [])
+        return len(items) >= 2
+
+    wait_until(both, "two trajectories")
+    return items
 
 
 def write_prompts(path):

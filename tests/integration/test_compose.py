@@ -2,7 +2,6 @@
 that knows the others by their services' names: no container engine, but the commands, the names and the key are the
 file's own."""
 
-import json
 import pathlib
 import re
 import subprocess
@@ -11,7 +10,7 @@ import pytest
 import yaml
 
 from engine_process import BINARY, ROOT, Engine
-from front_door import prompt_row
+from front_door import one_prompt_twice, two_items
 from machines import Machine, remove_all, require_namespaces
 from test_buffer import wait_until
 
@@ -80,32 +79,13 @@ def services(tmp_path):
 
 def test_the_services_find_each_other_and_make_a_trajectory(services):
     made, state = services
-    prompts = state / "prompts.jsonl"
-    prompts.write_text(json.dumps(prompt_row(1)) + "\n")
-    rollout = {
-        "input_file": str(prompts),
-        "num_epoch": "1",
-        "num_repeat_per_sample": "2",
-        "task_type": "kernelbench",
-        "sampling_params": {"max_tokens": 64, "temperature": 1.0},
-    }
+    rollout = one_prompt_twice(state, max_tokens=64)
     for name in ("engine", "router", "evaluator", "buffer"):
         path = {"engine": "/generate", "router": "/generate", "evaluator": "/evaluate", "buffer": "/start_rollout"}[
             name
         ]
         assert made[name].ask(path, rollout, key="another")[0] == 401, name
-    status, reply = made["buffer"].ask("/start_rollout", rollout)
-    assert status == 200, reply
-    items = []
-
-    def both():
-        status, reply = made["buffer"].ask("/get_rollout_data", {})
-        assert status == 200, reply
-        items.extend(reply["data"]["data"] if reply["success"] else [])
-        return len(items) >= 2
-
-    wait_until(both, "two trajectories")
-    for item in items:
+    for item in two_items(made["buffer"].ask, rollout):
         assert [message["role"] for message in item["messages"]] == ["system", "user", "assistant"]
         assert item["messages"][2]["content"]
         assert "reward" in item

@@ -15,7 +15,7 @@ import pytest
 
 import documents
 from engine_process import BINARY, ROOT, serving
-from front_door import prompt_row
+from front_door import one_prompt_twice, two_items
 from test_buffer import Peers, wait_until
 
 pytestmark = pytest.mark.skipif(not shutil.which("openssl"), reason="no program openssl (Debian: openssl)")
@@ -117,15 +117,7 @@ def ask(server, path, body, context, key=KEY):
 
 
 def test_roles_authenticate_each_other(roles, certificates, tmp_path):
-    prompts = tmp_path / "prompts.jsonl"
-    prompts.write_text(json.dumps(prompt_row(1)) + "\n")
-    rollout = {
-        "input_file": str(prompts),
-        "num_epoch": "1",
-        "num_repeat_per_sample": "2",
-        "task_type": "kernelbench",
-        "sampling_params": {"max_tokens": 32, "temperature": 1.0},
-    }
+    rollout = one_prompt_twice(tmp_path, max_tokens=32)
     known = certificates.client("client")
     for name, path in (("engine", "/generate"), ("router", "/generate"), ("buffer", "/start_rollout")):
         server = roles[name]
@@ -133,17 +125,7 @@ def test_roles_authenticate_each_other(roles, certificates, tmp_path):
         with pytest.raises((urllib.error.URLError, ConnectionError, ssl.SSLError)):
             ask(server, path, rollout, certificates.client())  # no certificate
         assert ask(server, path, rollout, known, key="another")[0] == 401, name
-    status, reply = ask(roles["buffer"], "/start_rollout", rollout, known)
-    assert status == 200, reply
-    items = []
-
-    def both():
-        status, reply = ask(roles["buffer"], "/get_rollout_data", {}, known)
-        assert status == 200, reply
-        items.extend(reply["data"]["data"] if reply["success"] else [])
-        return len(items) >= 2
-
-    wait_until(both, "two trajectories")
+    items = two_items(lambda path, body: ask(roles["buffer"], path, body, known), rollout)
     assert all(item["messages"][2]["content"] for item in items)
 
 

@@ -24,8 +24,9 @@ class CompiledReference {
  public:
   CompiledReference(Child& child, Deadline deadline)
       : opening_(child, std::min(kCompileSeconds, deadline.remaining_s())), process_(child, kCallSeconds) {}
-  // "" or why there is none.
-  std::string open(const ReferenceData& reference, size_t trials) {
+  // "" or why there is none. What it computes is beside others.
+  std::string open(const ReferenceData& reference, size_t trials, DeviceLock lock, Deadline deadline) {
+    const auto computing = lock.shared(deadline);
     for (size_t k = 0; k < trials; ++k) {
       const ReferenceTrial& trial = *reference.trials[k];
       if (reference.drawn)
@@ -290,11 +291,7 @@ void GpuMeasurement::run_pairs(std::vector<Side>& sides, const Pairing& how, Mea
 CompiledBaseline GpuMeasurement::time_compiled(Child& child, const Pairing& how, Measured& measured) {
   CompiledReference compiled(child, how.deadline);
   CompiledBaseline found;
-  {
-    DeviceLock lock = gpu_.replayers.lock();
-    const auto computing = lock.shared(how.deadline);
-    found.unavailable = compiled.open(reference_, pooled_);
-  }
+  found.unavailable = compiled.open(reference_, pooled_, gpu_.replayers.lock(), how.deadline);
   found.may_pass = found.unavailable.starts_with("OutOfMemoryError");
   if (!found.unavailable.empty()) return found;
   std::vector<Side> sides(2);
@@ -312,12 +309,7 @@ std::vector<GpuMeasurement::Side> GpuMeasurement::beside_compiled(const Pairing&
   std::vector<Side> sides;
   gpu_.with_reference([&](Child& child) {
     CompiledReference compiled(child, how.deadline);
-    std::string why;
-    {
-      DeviceLock lock = gpu_.replayers.lock();
-      const auto computing = lock.shared(how.deadline);
-      why = compiled.open(reference_, pooled_);
-    }
+    const std::string why = compiled.open(reference_, pooled_, gpu_.replayers.lock(), how.deadline);
     if (why.empty()) {
       sides.push_back({"candidate", "candidate", {}, {}});
       sides.push_back({kTorchCompile, "", [&](size_t input) { return compiled.call(input); }, {}});
