@@ -7,10 +7,9 @@
 namespace tritonforge::router {
 
 HealthChecker::HealthChecker(Registry& registry, net::AsyncClient& client, HealthOptions options)
-    : registry_(registry),
-      client_(client),
-      options_(std::move(options)),
-      thread_([this](std::stop_token stop) { loop(stop); }) {}
+    : registry_(registry), client_(client), options_(std::move(options)) {
+  if (options_.interval_s > 0) thread_ = std::jthread([this](std::stop_token stop) { loop(stop); });
+}
 
 HealthChecker::~HealthChecker() = default;
 

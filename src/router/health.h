@@ -10,7 +10,7 @@
 namespace tritonforge::router {
 
 struct HealthOptions {
-  double interval_s = 5;
+  double interval_s = 5;  // 0: no rounds but those asked for
   double timeout_s = 5;
   std::string api_key;  // the workers'
 };

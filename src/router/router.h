@@ -26,7 +26,8 @@ struct RouterOptions {
   void describe(V& v) {
     v("workers", workers, spelled("worker"), "URL of an engine; repeat for more (also POST /add_worker?url=)");
     v("policy", policy, one_of(policy_names()), "which engine takes a request");
-    v("health_interval_s", health_interval_s, above(0), "seconds between health checks");
+    v("health_interval_s", health_interval_s, at_least(0),
+      "seconds between health checks; 0: none, requests alone tell");
     v("health_timeout_s", health_timeout_s, above(0), "seconds until a health check counts as failed");
     v("failures_until_red", failures_until_red, at_least(1), "failures in a row until an engine gets no traffic");
     v("breaker_open_s", breaker_open_s, above(0),

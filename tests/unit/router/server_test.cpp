@@ -22,7 +22,7 @@ struct Fleet {
                  const std::string& worker_api_key = "", RouterOptions options = {}) {
     options.worker_api_key = worker_api_key;
     options.policy = policy;
-    options.health_interval_s = 3600;  // tests call check_health()
+    options.health_interval_s = 0;  // tests call check_health()
     for (int i = 0; i < n; ++i) {
       workers.push_back(std::make_unique<MockWorker>());
       options.workers.push_back(workers.back()->url());
@@ -392,7 +392,7 @@ TEST(Router, TwoSideBySideSendASessionToTheSameWorker) {
   Fleet fleet(4, "consistent_hash");
   RouterOptions options;
   options.policy = "consistent_hash";
-  options.health_interval_s = 3600;
+  options.health_interval_s = 0;
   for (int i = 3; i >= 0; --i) options.workers.push_back(fleet[i].url());
   Router second(options);
   RouterServer server(second, {});
