@@ -6,6 +6,7 @@ memory with a poison, and counts the torch operations that the code uses.
 """
 
 import contextlib
+import functools
 import types
 
 import torch
@@ -110,8 +111,9 @@ class Nothing:
         return lambda *args, **kwargs: None
 
 
+@functools.cache
 def install():
-    """Makes torch.cuda look like one H100 to Python code of this process."""
+    """Makes torch.cuda look like one H100 to Python code of this process and of its children."""
     properties = types.SimpleNamespace(
         name="NVIDIA H100 80GB HBM3",
         major=9,
@@ -155,6 +157,8 @@ def install():
     }
     for name, value in answers.items():
         setattr(cuda, name, lambda *args, _value=value, **kwargs: _value)
+    # Devices that never come would keep every seed for their coming, with the stack of who set it.
+    torch.xpu.manual_seed_all = torch.mtia.manual_seed_all = lambda seed: None
     for name in ("Stream", "Event", "device", "device_of"):
         setattr(cuda, name, Nothing)
     for name in ("current_stream", "default_stream", "stream"):

@@ -4,6 +4,7 @@ is interpreted.
 The IR text goes to the trusted side, which has it lowered to machine code in a process that never runs candidate code.
 """
 
+import functools
 import types
 
 import triton
@@ -271,6 +272,7 @@ class Launches:
         }
 
 
+@functools.cache
 def install_driver():
     driver.set_active(DriverOnPaper())
     import triton.testing

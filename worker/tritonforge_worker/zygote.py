@@ -59,7 +59,7 @@ def warm_up(prepared):
         "plan.replay",
     ):
         importlib.import_module(f"tritonforge_worker.{name}")
-    from tritonforge_worker import frontend, interpreter, live, lowering, reduce
+    from tritonforge_worker import cuda_on_cpu, frontend, interpreter, live, lowering, reduce
     from tritonforge_worker.plan import replay, serve
 
     interpreter.install()
@@ -73,6 +73,9 @@ def warm_up(prepared):
     replay.warm_up(sys.argv[2])
     if "gpu" in prepared:
         live.warm_up()
+    else:  # no child is on a GPU
+        frontend.install_driver()
+        cuda_on_cpu.install()
 
 
 def touched_cuda():
@@ -130,10 +133,24 @@ def environment(sandbox, inherited, rocm):
     return keep
 
 
-def child(role, sandbox, library, job):
+def fork_apart(library, options):
+    """os.fork into namespaces of the child's own: (pid, pidfd), or (0, -1) in the child."""
+    pidfd = ctypes.c_int(-1)
+    ctypes.pythonapi.PyOS_BeforeFork()
+    pid = library.tritonforge_fork_apart(options, ctypes.byref(pidfd))
+    if pid == 0:
+        ctypes.pythonapi.PyOS_AfterFork_Child()
+        return 0, -1
+    number = ctypes.get_errno()
+    ctypes.pythonapi.PyOS_AfterFork_Parent()
+    if pid < 0:
+        raise OSError(number, os.strerror(number))
+    return pid, pidfd.value
+
+
+def child(role, sandbox, options, library, job):
     """Runs in the forked child and never returns."""
     status = 1
-    library.tritonforge_leave_parent()
     sys.dont_write_bytecode = True  # only the parent, which runs no code of others, keeps compiled modules
     try:
         signal.set_wakeup_fd(-1)
@@ -155,7 +172,7 @@ def child(role, sandbox, library, job):
         os.environ.clear()
         os.environ.update(keep)
         report = ctypes.create_string_buffer(1 << 16)
-        entered = library.tritonforge_enter_sandbox(json.dumps(sandbox).encode(), report, len(report))
+        entered = library.tritonforge_enter_sandbox(options, report, len(report))
         from tritonforge_worker.protocol import Channel
 
         channel = Channel(job)
@@ -186,17 +203,56 @@ def child(role, sandbox, library, job):
         os._exit(status)
 
 
+def serve(control, wake, library):
+    """Until the control socket is closed. `wake`: readable when a child may have ended."""
+    while True:
+        ready, _, _ = select.select([control, wake], [], [])
+        if wake in ready:
+            os.read(wake, 4096)
+            while True:
+                try:
+                    pid, status = os.waitpid(-1, os.WNOHANG)
+                except ChildProcessError:
+                    break
+                if pid == 0:
+                    break
+                control.send(json.dumps({"exited": pid, "status": status}).encode())
+        if control not in ready:
+            continue
+        message, fds, _, _ = socket.recv_fds(control, 1 << 18, 4)
+        if not message:
+            break
+        request = json.loads(message)
+        job, options = socket.socket(fileno=fds[0]), json.dumps(request["sandbox"]).encode()
+        try:
+            pid, pidfd = fork_apart(library, options)
+        except OSError as error:
+            job.close()
+            control.send(json.dumps({"error": f"fork: {error}"}).encode())
+            continue
+        if pid == 0:
+            gc.enable()
+            child(request["role"], request["sandbox"], options, library, job)
+        job.close()
+        socket.send_fds(control, [json.dumps({"spawned": pid}).encode()], [pidfd])
+        os.close(pidfd)
+
+
 def main():
     control = socket.socket(fileno=int(sys.argv[1]))
-    library = ctypes.PyDLL(sys.argv[2])
+    library = ctypes.PyDLL(sys.argv[2], use_errno=True)
     library.tritonforge_enter_sandbox.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t]
     library.tritonforge_enter_sandbox.restype = ctypes.c_int
-    library.tritonforge_leave_parent.restype = None
+    library.tritonforge_fork_apart.argtypes = [ctypes.c_char_p, ctypes.POINTER(ctypes.c_int)]
+    library.tritonforge_fork_apart.restype = ctypes.c_int
     prepared = sys.argv[3].split(",")
     warm_up(prepared)
     if touched_cuda():
         control.send(json.dumps({"error": "the zygote has mapped a CUDA device"}).encode())
         sys.exit(1)
+    threads = len(os.listdir("/proc/self/task"))
+    if threads > 1:  # none has been seen
+        print(f"{threads} threads where children are forked: a lock that one holds then stays locked", file=sys.stderr)
     wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake_write)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -224,38 +280,8 @@ def main():
     if "reduce" in prepared:
         inherited.settle()
     control.send(json.dumps({"ready": versions, "missing": compilers.missing()}).encode())
-    while True:
-        ready, _, _ = select.select([control, wake_read], [], [])
-        if wake_read in ready:
-            os.read(wake_read, 4096)
-            while True:
-                try:
-                    pid, status = os.waitpid(-1, os.WNOHANG)
-                except ChildProcessError:
-                    break
-                if pid == 0:
-                    break
-                control.send(json.dumps({"exited": pid, "status": status}).encode())
-        if control not in ready:
-            continue
-        message, fds, _, _ = socket.recv_fds(control, 1 << 18, 4)
-        if not message:
-            break
-        request = json.loads(message)
-        job = socket.socket(fileno=fds[0])
-        try:
-            pid = os.fork()
-        except OSError as error:
-            job.close()
-            control.send(json.dumps({"error": f"fork: {error}"}).encode())
-            continue
-        if pid == 0:
-            gc.enable()
-            child(request["role"], request["sandbox"], library, job)
-        job.close()
-        pidfd = os.pidfd_open(pid)
-        socket.send_fds(control, [json.dumps({"spawned": pid}).encode()], [pidfd])
-        os.close(pidfd)
+    with contextlib.suppress(BrokenPipeError):  # the trusted side has gone
+        serve(control, wake_read, library)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,20 @@
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sched.h>
 #include <seccomp.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <map>
 #include <memory>
+#include <tuple>
+#include <vector>
 
 #include "evaluate/sandbox/layers.h"
 
@@ -148,29 +156,37 @@ bool deny_processes(scmp_filter_ctx filter, bool threads) {
   return ok && seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), clone, 0) == 0;
 }
 
-}  // namespace
+// What a child may call depends on these alone.
+struct Kind {
+  bool processes, gpu, own_pid_namespace;
+  auto operator<=>(const Kind&) const = default;
+};
 
-std::string restrict_calls(const Json& options, bool own_pid_namespace) {
-  const bool processes = options.value("processes", false), gpu = !options.value("devices", Json::array()).empty();
+Kind kind_of(const Json& options, bool own_pid_namespace) {
+  return {options.value("processes", false), !options.value("devices", Json::array()).empty(), own_pid_namespace};
+}
+
+// Null where a rule was refused.
+Filter filter_of(const Kind& kind) {
   // A GPU's driver calls what it likes; elsewhere all that is not allowed is unknown, as on an older kernel.
-  Filter filter(seccomp_init(gpu ? SCMP_ACT_ALLOW : SCMP_ACT_ERRNO(ENOSYS)), &seccomp_release);
-  if (!filter) return "unavailable: libseccomp";
+  Filter filter(seccomp_init(kind.gpu ? SCMP_ACT_ALLOW : SCMP_ACT_ERRNO(ENOSYS)), &seccomp_release);
+  if (!filter) return filter;
   seccomp_attr_set(filter.get(), SCMP_FLTATR_CTL_OPTIMIZE, 2);  // where it is refused, a linear filter does the same
   bool ok = deny_all(filter.get(), kNever);
   const int socket_call = seccomp_syscall_resolve_name("socket"), prctl_call = seccomp_syscall_resolve_name("prctl"),
             clone_call = seccomp_syscall_resolve_name("clone");
-  if (gpu) {
+  if (kind.gpu) {
     ok = ok &&
          seccomp_rule_add(filter.get(), SCMP_ACT_ERRNO(EPERM), socket_call, 1, SCMP_A0(SCMP_CMP_NE, AF_UNIX)) == 0;
   } else {
     ok = ok && deny_all(filter.get(), kNeverWithoutGpu) && allow_all(filter.get(), kAllowed) &&
          seccomp_rule_add(filter.get(), SCMP_ACT_ALLOW, prctl_call, 1, SCMP_A0(SCMP_CMP_NE, PR_SET_PDEATHSIG)) == 0;
-    if (own_pid_namespace) ok = ok && allow_all(filter.get(), kSignals);
+    if (kind.own_pid_namespace) ok = ok && allow_all(filter.get(), kSignals);
   }
   ok = ok && seccomp_rule_add(filter.get(), SCMP_ACT_ERRNO(EPERM), prctl_call, 1,
                               SCMP_A0(SCMP_CMP_EQ, PR_SET_PDEATHSIG)) == 0;
-  if (!own_pid_namespace) ok = ok && deny_all(filter.get(), kSignals) && deny_all(filter.get(), kOtherSignals);
-  if (processes) {
+  if (!kind.own_pid_namespace) ok = ok && deny_all(filter.get(), kSignals) && deny_all(filter.get(), kOtherSignals);
+  if (kind.processes) {
     ok = ok && deny(filter.get(), "clone3", ENOSYS);
     constexpr scmp_datum_t kNew = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
                                   CLONE_NEWUTS | CLONE_NEWCGROUP;
@@ -180,17 +196,47 @@ std::string restrict_calls(const Json& options, bool own_pid_namespace) {
                                     SCMP_A0(SCMP_CMP_MASKED_EQ, bit, bit)) == 0;
       }
     }
-    if (!gpu) {
+    if (!kind.gpu) {
       ok = ok && allow_all(filter.get(), kAllowedToCompilers) &&
            seccomp_rule_add(filter.get(), SCMP_ACT_ALLOW, clone_call, 1, SCMP_A0(SCMP_CMP_MASKED_EQ, kNew, 0)) == 0;
     }
   } else {
     ok = ok && deny_processes(filter.get(), false);
   }
-  if (!ok) return "unavailable: a rule was refused";
-  if (seccomp_load(filter.get()) != 0) return std::string("unavailable: ") + std::strerror(errno);
-  return std::string("enforced: ") + (gpu ? "all calls but" : "a list of calls;") +
-         " no sockets, no tracing, no new namespaces" + (processes ? "" : ", processes or threads");
+  if (!ok) filter.reset();
+  return filter;
+}
+
+// As the kernel takes it; empty where it could not be made. What the parent has made its children have: it takes
+// longer than a child's mounts.
+const std::vector<sock_filter>& program_of(const Kind& kind) {
+  static std::map<Kind, std::vector<sock_filter>> made;
+  const auto [at, is_new] = made.try_emplace(kind);
+  const Filter filter = is_new ? filter_of(kind) : Filter(nullptr, &seccomp_release);
+  const int file = filter ? memfd_create("program", MFD_CLOEXEC) : -1;
+  if (file < 0) return at->second;
+  if (seccomp_export_bpf(filter.get(), file) == 0) {
+    at->second.resize(static_cast<size_t>(lseek(file, 0, SEEK_END)) / sizeof(sock_filter));
+    const auto bytes = static_cast<ssize_t>(at->second.size() * sizeof(sock_filter));
+    if (pread(file, at->second.data(), static_cast<size_t>(bytes), 0) != bytes) at->second.clear();
+  }
+  close(file);
+  return at->second;
+}
+
+}  // namespace
+
+void prepare_calls(const Json& options) { program_of(kind_of(options, true)); }
+
+std::string restrict_calls(const Json& options, bool own_pid_namespace) {
+  const Kind kind = kind_of(options, own_pid_namespace);
+  auto code = program_of(kind);
+  if (code.empty()) return "unavailable: a rule was refused";
+  const sock_fprog program{static_cast<unsigned short>(code.size()), code.data()};
+  if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) != 0)
+    return std::string("unavailable: ") + std::strerror(errno);
+  return std::string("enforced: ") + (kind.gpu ? "all calls but" : "a list of calls;") +
+         " no sockets, no tracing, no new namespaces" + (kind.processes ? "" : ", processes or threads");
 }
 
 bool deny_new_processes() {

@@ -19,6 +19,8 @@ std::string restrict_files(const Json& options);
 // seccomp: a list of calls that are allowed (with a GPU, whose driver has its own, of calls that are not): no sockets,
 // no tracing, no namespaces, no kernel interfaces; no fork and exec unless `processes`.
 std::string restrict_calls(const Json& options, bool own_pid_namespace);
+// In the parent: makes the list once for all children with such options.
+void prepare_calls(const Json& options);
 bool deny_new_processes();
 
 }  // namespace tritonforge::sandbox

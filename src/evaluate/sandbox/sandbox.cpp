@@ -5,12 +5,12 @@
 
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -34,39 +34,58 @@ bool write_text(const char* path, const std::string& text) {
 struct Namespaces {
   bool any = false, user = false;
   std::string text;
-  bool without_process = false;  // they are there, but no process could be made in them
 };
 
-// With a user namespace where there may be one; a root without it uses its own capabilities.
-Namespaces unshare_all() {
-  constexpr int kAll = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS;
-  const uid_t uid = geteuid();
-  const gid_t gid = getegid();
-  if (unshare(CLONE_NEWUSER | kAll) == 0) {
-    write_text("/proc/self/setgroups", "deny");
-    if (write_text("/proc/self/uid_map", "65534 " + std::to_string(uid) + " 1") &&
-        write_text("/proc/self/gid_map", "65534 " + std::to_string(gid) + " 1")) {
-      return {true, true, "enforced: user, mount, pid, net, ipc, uts"};
-    }
-    return {true, true, "enforced: user (unmapped), mount, pid, net, ipc, uts"};
-  }
-  const std::string why = reason("unshare");
-  if (unshare(kAll) == 0) return {true, false, "enforced: mount, pid, net, ipc, uts"};
-  return {false, false, why};
+// What fork_apart made of this process.
+std::optional<Namespaces> apart;
+
+// As fork, with the kernel's own call: glibc's has no namespaces. What it does besides is done here (its note of the
+// thread's number) or left out: handlers of pthread_atfork and the allocator's locks, which a single thread does not
+// need. The parent gets the child's pidfd.
+pid_t fork_with(uint64_t namespaces, int* pidfd) {
+  clone_args arguments{};
+  arguments.flags = namespaces | CLONE_PIDFD;
+  arguments.exit_signal = SIGCHLD;
+  arguments.pidfd = reinterpret_cast<uint64_t>(pidfd);
+  if (prctl(PR_GET_TID_ADDRESS, &arguments.child_tid) == 0)
+    arguments.flags |= CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID;
+  return static_cast<pid_t>(syscall(SYS_clone3, &arguments, sizeof arguments));
 }
 
-// The process that the zygote knows: waits for the sandboxed one and ends as it ended.
-[[noreturn]] void stand_in(pid_t child) {
-  syscall(SYS_close_range, 3u, ~0u, 0u);
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {}
-  if (WIFSIGNALED(status)) {
-    const rlimit none{0, 0};
-    setrlimit(RLIMIT_CORE, &none);
-    signal(WTERMSIG(status), SIG_DFL);
-    kill(getpid(), WTERMSIG(status));
+std::string map_user(uid_t uid, gid_t gid) {
+  write_text("/proc/self/setgroups", "deny");
+  const bool mapped = write_text("/proc/self/uid_map", "65534 " + std::to_string(uid) + " 1") &&
+                      write_text("/proc/self/gid_map", "65534 " + std::to_string(gid) + " 1");
+  return mapped ? "user" : "user (unmapped)";
+}
+
+// One fork into everything: a second one, from a process already apart, would copy the parent's page tables again.
+// With a user namespace where there may be one; a root without it uses its own capabilities.
+pid_t fork_apart(const Json& options, int* pidfd) {
+  prepare_calls(options);
+  constexpr uint64_t kAll = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS;
+  const uid_t uid = geteuid();
+  const gid_t gid = getegid();
+  Namespaces namespaces{true, true, {}};
+  pid_t child = fork_with(CLONE_NEWUSER | kAll, pidfd);
+  if (child < 0) {
+    const std::string why = reason("clone3");
+    namespaces.user = false;
+    child = fork_with(kAll, pidfd);
+    if (child < 0) {
+      namespaces = {false, false, why};
+      child = fork();
+      if (child > 0) *pidfd = static_cast<int>(syscall(SYS_pidfd_open, child, 0));
+    }
   }
-  _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128);
+  if (child != 0) return child;
+  setsid();
+  // A parent that was gone before this has not announced the child, whose socket then ends.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const std::string user = namespaces.user ? map_user(uid, gid) + ", " : "";
+  if (namespaces.any) namespaces.text = "enforced: " + user + "mount, pid, net, ipc, uts";
+  apart = namespaces;
+  return 0;
 }
 
 std::string set_limits(const Json& options) {
@@ -105,30 +124,9 @@ void drop_capabilities(bool user_namespace) {
   syscall(SYS_capset, &header, data);
 }
 
-// What leave_parent made of this process.
-std::optional<Namespaces> apart;
-
-// Into namespaces and a process of its own, the first of its pid namespace.
-void leave_parent() {
-  setsid();
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() == 1) _exit(5);
-  apart = unshare_all();
-  if (!apart->any) return;
-  const pid_t child = fork();
-  if (child < 0) {
-    apart->text = reason("fork");
-    apart->without_process = true;
-  }
-  if (child > 0) stand_in(child);
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-}
-
 int enter(const Json& options, Json& layers) {
-  if (!apart) leave_parent();
-  const Namespaces& namespaces = *apart;
+  const Namespaces& namespaces = apart.value();
   layers["namespaces"] = namespaces.text;
-  if (namespaces.without_process) return 1;
   layers["mounts"] = namespaces.any ? build_root(options, namespaces.user) : "unavailable: no mount namespace";
   // Before the capabilities go: limits may be read from /proc, which a new user cannot change but may need to open.
   layers["rlimits"] = set_limits(options);
@@ -146,12 +144,14 @@ int enter(const Json& options, Json& layers) {
 
 extern "C" {
 
-// The first part of tritonforge_enter_sandbox, for a caller with more to do before the rest: it forks, and whatever
-// was written to memory before costs that fork a copy. What became of it is in that function's report.
-void tritonforge_leave_parent() { tritonforge::sandbox::leave_parent(); }
+// As fork: the child is alone in its namespaces, as the report of tritonforge_enter_sandbox says, and shall call that.
+// The caller gets its pidfd, too; -1 and errno where there is no child. `options` as there.
+int tritonforge_fork_apart(const char* options, int* pidfd) {
+  return tritonforge::sandbox::fork_apart(nlohmann::json::parse(options), pidfd);
+}
 
-// Puts the calling process (single-threaded, just forked) into its sandbox; the caller continues as the sandboxed
-// process. `report` receives {"layer": "enforced ..." | "unavailable: why"}. 0 on success.
+// Puts the calling process (single-threaded, from tritonforge_fork_apart) into its sandbox; the caller continues as the
+// sandboxed process. `report` receives {"layer": "enforced ..." | "unavailable: why"}. 0 on success.
 int tritonforge_enter_sandbox(const char* options, char* report, size_t report_size) {
   nlohmann::json layers = nlohmann::json::object();
   int result = 0;
