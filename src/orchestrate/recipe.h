@@ -104,7 +104,8 @@ struct ReplaySection {
 };
 
 struct RlSection {
-  int64_t steps = 20, prompts_per_step = 8, samples_per_prompt = 8, max_staleness = 0, refills = 0, transcripts = 8;
+  int64_t steps = 20, prompts_per_step = 8, samples_per_prompt = 8, max_staleness = 0, update_interval = 1;
+  int64_t refills = 0, transcripts = 8;
   double over_sampling = 0;
   std::string algorithm = "custom";
   std::string problems;
@@ -120,6 +121,8 @@ struct RlSection {
     v("samples_per_prompt", samples_per_prompt, at_least(2), "trajectories in a group, compared with one another");
     v("max_staleness", max_staleness, at_least(0),
       "steps that generation may run ahead of training, and weight versions that a token may be old");
+    v("update_interval", update_interval, at_least(1),
+      "steps from one set of weights on the engines to the next: a token may be one less versions older");
     v("over_sampling", over_sampling, at_least(0),
       "groups under way as a multiple of prompts_per_step, above 1: a step takes those that are complete first, and "
       "one that is late waits for a later step; 0 = off");
@@ -136,6 +139,8 @@ struct RlSection {
     v("validation", validation, "measurement during RL; models/rl is then the best model, not the last");
     v("train", train, in_recipe(), "the trainer's job of this stage");
   }
+  // The last step up to `step` whose weights the engines get.
+  int64_t updated(int64_t step) const { return step == steps ? step : step - step % update_interval; }
   GroupSchedule schedule() const { return {steps, prompts_per_step, max_staleness, over_sampling}; }
 };
 

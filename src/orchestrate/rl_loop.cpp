@@ -1,8 +1,9 @@
 // submit -> lease -> step -> install. The trainer fetches the tokens of a lease from the buffer itself, and commits it
 // once a checkpoint holds its step. With max_staleness k, the groups of step s + k are submitted before step s is
-// trained; k = 0 is synchronous: every token of a step comes from the weights of the step before. With over-sampling a
-// step takes the groups that are complete first (orchestrate/group_schedule.h). Whatever dies, the
-// loop goes on from what the trainer has (docs/architecture.md, "One recovery").
+// trained; k = 0 is synchronous: every token of a step comes from the weights of the step before, or of the last one
+// that rl.update_interval sent to the engines. With over-sampling a step takes the groups that are complete first
+// (orchestrate/group_schedule.h). Whatever dies, the loop goes on from what the trainer has (docs/architecture.md, "One
+// recovery").
 #include <algorithm>
 #include <numeric>
 
@@ -187,7 +188,7 @@ class RlStepper {
     const double train_s = seconds_since(train_start);
 
     const auto sync_start = Clock::now();
-    install(run_);
+    if (rl.updated(step) == step || validation_.due(step)) install(run_);
     const double sync_s = seconds_since(sync_start);
 
     const auto& sum = lease.figures;
@@ -225,9 +226,9 @@ void run_rl(RunContext& run) {
   const auto& rl = run.config.rl;
   RlStepper stepper(run);
   run.record.begin_stage("rl");
-  // What is missing of groups that an earlier start submitted was to be sampled from the weights of the last step that
-  // it recorded. Until the trainer has these again, nothing is sampled.
-  run.engines.require(1 + run.record.last_step("rl"));
+  // What is missing of groups that an earlier start submitted was to be sampled from the weights that the engines had
+  // after the last step that it recorded. Until the trainer has these again, or newer ones, nothing is sampled.
+  run.engines.require(1 + rl.updated(run.record.last_step("rl")));
   run.trainer.go_on([&](int64_t next) {
     install(run);
     if (next - 1 == run.record.last_step("rl")) stepper.validate(next - 1);

@@ -198,7 +198,8 @@ train::TrainConfig trainer_config(const RecipeConfig& config, const train::Train
   }
   result.seed = config.seed;
   result.total_steps = total_steps;
-  result.max_staleness = config.rl.max_staleness + (config.rl.replay.groups > 0 ? config.rl.replay.steps : 0);
+  result.max_staleness = config.rl.max_staleness + config.rl.update_interval - 1 +
+                         (config.rl.replay.groups > 0 ? config.rl.replay.steps : 0);
   result.checkpoint = (run_folder / "checkpoints" / stage).string();
   result.run_id = checksum(fs::absolute(run_folder).string()).substr(0, 12) + "-" + stage;
   return result;

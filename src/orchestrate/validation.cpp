@@ -46,10 +46,13 @@ RolloutFigures Validation::measure(int64_t step) {
   return lease.figures;
 }
 
-void Validation::after_step(int64_t step) {
+bool Validation::due(int64_t step) const {
   const auto& rl = run_.config.rl;
-  const bool due = rl.validation.every > 0 && (step % rl.validation.every == 0 || step == rl.steps);
-  if (!due || step <= measured_) return;
+  return rl.validation.every > 0 && (step % rl.validation.every == 0 || step == rl.steps);
+}
+
+void Validation::after_step(int64_t step) {
+  if (!due(step) || step <= measured_) return;
   const RolloutFigures figures = measure(step);
   const double pass_rate = figures.per_trajectory(static_cast<double>(figures.passed));
   const bool best = figures.judged() > 0 && (!best_ || pass_rate > best_->pass_rate);

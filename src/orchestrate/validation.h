@@ -21,8 +21,10 @@ class Validation {
  public:
   // Goes on with what the run's folder holds. Throws kUsage where there are no problems.
   explicit Validation(RunContext& run);
-  // The engines serve the weights after `step`; 0: what RL starts from. Measures them where it is due, and exports them
-  // where none were better; a step that was measured before is not again.
+  // Whether the weights after `step` are to be measured.
+  bool due(int64_t step) const;
+  // The engines serve the weights after `step`, where it is due; 0: what RL starts from. Measures them then, and
+  // exports them where none were better; a step that was measured before is not again.
   void after_step(int64_t step);
   // models/rl becomes the best one; where that is not the last, the last is models/rl-last.
   void finish();

@@ -210,6 +210,21 @@ def test_replayed_groups_are_trained_on_again_and_a_kill_changes_nothing(undistu
     assert again.weights("rl") == once.weights("rl")
 
 
+def test_new_weights_every_second_step_and_a_kill_changes_nothing(tmp_path):
+    flags = ["--set", "rl.update_interval=2", "--set", "stages=[sft, rl]"]
+    once = Run(tmp_path / "a", *flags)
+    once.finish()
+    rl = once.steps("rl")
+    assert [step["on_policy_fraction"] for step in rl] == [float(s % 2 == 0) for s in range(STEPS)]
+    assert all(step["stale_sequences"] == 0 for step in rl)
+    again = Run(tmp_path / "b", *flags)
+    for step, role in ((2, "engine-0"), (3, "trainer")):  # after an update, and between two
+        again.wait_for_rl_step(step)
+        os.kill(again.pid_of(role), signal.SIGKILL)
+    again.finish()
+    assert again.weights("rl") == once.weights("rl")
+
+
 def test_over_sampling_trains_on_each_group_once_and_on_none_too_late(tmp_path):
     run = Run(tmp_path / "a", *flags(["stages=[sft, rl]", "rl.over_sampling=2", "rl.max_staleness=2"]))
     for step, role in enumerate(("buffer", "trainer", "engine-0"), start=1):
