@@ -48,25 +48,25 @@ TreeUse measure_tree(pid_t root) {
   return use;
 }
 
-Channel::Channel(int fd, pid_t stand_in, ChannelLimits limits) : fd_(fd), stand_in_(stand_in), limits_(limits) {}
+Channel::Channel(int fd, pid_t process, ChannelLimits limits) : fd_(fd), process_(process), limits_(limits) {}
 Channel::~Channel() {
   if (fd_ >= 0) ::close(fd_);
 }
 Channel::Channel(Channel&& other) noexcept
     : fd_(std::exchange(other.fd_, -1)),
-      stand_in_(other.stand_in_),
+      process_(other.process_),
       limits_(other.limits_),
       peak_(other.peak_),
       baseline_(other.baseline_),
       looked_(other.looked_) {}
 
 void Channel::watch_from_here() {
-  if (stand_in_ > 0) baseline_ = measure_tree(stand_in_).resident;
+  if (process_ > 0) baseline_ = measure_tree(process_).resident;
 }
 
 bool Channel::over_memory() {
   if (!baseline_) return false;
-  const TreeUse use = measure_tree(stand_in_);
+  const TreeUse use = measure_tree(process_);
   peak_ = std::max(peak_, use.resident);
   return use.resident > *baseline_ + limits_.memory_bytes || use.processes > limits_.max_processes;
 }

@@ -35,8 +35,8 @@ struct ChannelLimits {
 
 class Channel {
  public:
-  // Owns `fd`. `stand_in` is the child's process outside of its namespaces, -1 to skip the memory watch.
-  Channel(int fd, pid_t stand_in, ChannelLimits limits);
+  // Owns `fd`. `process` is the child's outside of its namespaces, -1 to skip the memory watch.
+  Channel(int fd, pid_t process, ChannelLimits limits);
   ~Channel();
   Channel(Channel&& other) noexcept;
   Channel& operator=(Channel&&) = delete;
@@ -60,7 +60,7 @@ class Channel {
   bool over_memory();
 
   int fd_;
-  pid_t stand_in_;
+  pid_t process_;
   ChannelLimits limits_;
   uint64_t peak_ = 0;
   std::optional<uint64_t> baseline_;  // none: not watched yet
