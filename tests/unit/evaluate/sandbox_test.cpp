@@ -2,7 +2,10 @@
 // another, so a test of the whole would not see that one of them is gone.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -23,6 +26,7 @@
 #include "base/json.h"
 #include "evaluate/sandbox/layers.h"
 
+extern "C" int tritonforge_fork_apart(const char* options, int* pidfd);
 extern "C" int tritonforge_enter_sandbox(const char* options, char* report, size_t report_size);
 extern "C" int tritonforge_deny_exec();
 
@@ -91,11 +95,11 @@ std::string status_field(const char* name) {
   return text.substr(start, text.find('\n', start) - start);
 }
 
-// Runs `body` in a forked child and gives what it found.
-Json in_child(const std::function<Json()>& body) {
+// Runs `body` in a child that `fork` makes, and gives what it found.
+Json in_child(const std::function<Json()>& body, const std::function<pid_t()>& fork = ::fork) {
   int ends[2];
   if (::pipe(ends) != 0) throw std::runtime_error("pipe");
-  const pid_t pid = ::fork();
+  const pid_t pid = fork();
   if (pid == 0) {
     ::close(ends[0]);
     std::string text;
@@ -119,6 +123,18 @@ Json in_child(const std::function<Json()>& body) {
   if (!found.is_object()) return {{"thrown", "no answer, wait status " + std::to_string(status)}};
   EXPECT_FALSE(found.contains("thrown")) << found.dump();
   return found;
+}
+
+// As the zygote forks; what it says of the child beside its pid is checked.
+pid_t fork_apart(const Json& options) {
+  int pidfd = -1;
+  const pid_t pid = tritonforge_fork_apart(options.dump().c_str(), &pidfd);
+  if (pid > 0) {
+    EXPECT_NE(read_file(fmt::format("/proc/self/fdinfo/{}", pidfd)).find(fmt::format("\nPid:\t{}\n", pid)),
+              std::string::npos);
+    ::close(pidfd);
+  }
+  return pid;
 }
 
 class SandboxTest : public testing::Test {
@@ -347,34 +363,36 @@ TEST_F(SandboxTest, TheNewRootShowsTheSystemReadOnlyAndNothingElse) {
 
 // What the entered sandbox is made of, each by a sign that no other layer gives.
 TEST_F(SandboxTest, EveryLayerIsPutOn) {
-  const Json found = in_child([&] {
-    Json all = options();
-    all["dumpable"] = true;  // its own /proc files stay its own: only Landlock keeps them from being written
-    all["rlimits"] = {{"cpu", 7}, {"fsize", 1 << 20}, {"nofile", 64}, {"core", 0}, {"as_extra", 1 << 28}};
-    char report[4096];
-    const int entered = tritonforge_enter_sandbox(all.dump().c_str(), report, sizeof report);
-    if (entered != 0) return Json{{"thrown", report}};
-    rlimit files{}, cpu{}, core{}, space{};
-    ::getrlimit(RLIMIT_NOFILE, &files);
-    ::getrlimit(RLIMIT_CPU, &cpu);
-    ::getrlimit(RLIMIT_CORE, &core);
-    ::getrlimit(RLIMIT_AS, &space);
-    int death_signal = 0;
-    ::prctl(PR_GET_PDEATHSIG, &death_signal);
-    return Json{{"layers", Json::parse(report)},
-                {"pid", ::getpid()},
-                {"interfaces", read_file("/proc/self/net/dev")},
-                {"host_name", error_of(::syscall(SYS_sethostname, "x", 1))},
-                {"etc", open_error("/etc/passwd", O_RDONLY)},
-                {"write_proc", open_error("/proc/self/comm", O_WRONLY)},
-                {"fork", fork_error()},
-                {"no_new_privileges", ::prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0)},
-                {"capabilities", status_field("CapEff") + status_field("CapPrm")},
-                {"seccomp", status_field("Seccomp")},
-                {"death_signal", death_signal},
-                {"rlimits", {files.rlim_max, cpu.rlim_max, core.rlim_max}},
-                {"address_space", space.rlim_max != RLIM_INFINITY}};
-  });
+  const Json found = in_child(
+      [&] {
+        Json all = options();
+        all["dumpable"] = true;  // its own /proc files stay its own: only Landlock keeps them from being written
+        all["rlimits"] = {{"cpu", 7}, {"fsize", 1 << 20}, {"nofile", 64}, {"core", 0}, {"as_extra", 1 << 28}};
+        char report[4096];
+        const int entered = tritonforge_enter_sandbox(all.dump().c_str(), report, sizeof report);
+        if (entered != 0) return Json{{"thrown", report}};
+        rlimit files{}, cpu{}, core{}, space{};
+        ::getrlimit(RLIMIT_NOFILE, &files);
+        ::getrlimit(RLIMIT_CPU, &cpu);
+        ::getrlimit(RLIMIT_CORE, &core);
+        ::getrlimit(RLIMIT_AS, &space);
+        int death_signal = 0;
+        ::prctl(PR_GET_PDEATHSIG, &death_signal);
+        return Json{{"layers", Json::parse(report)},
+                    {"pid", ::getpid()},
+                    {"interfaces", read_file("/proc/self/net/dev")},
+                    {"host_name", error_of(::syscall(SYS_sethostname, "x", 1))},
+                    {"etc", open_error("/etc/passwd", O_RDONLY)},
+                    {"write_proc", open_error("/proc/self/comm", O_WRONLY)},
+                    {"fork", fork_error()},
+                    {"no_new_privileges", ::prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0)},
+                    {"capabilities", status_field("CapEff") + status_field("CapPrm")},
+                    {"seccomp", status_field("Seccomp")},
+                    {"death_signal", death_signal},
+                    {"rlimits", {files.rlim_max, cpu.rlim_max, core.rlim_max}},
+                    {"address_space", space.rlim_max != RLIM_INFINITY}};
+      },
+      [&] { return fork_apart(options()); });
   ASSERT_TRUE(found.contains("layers")) << found.dump();
   const Json& layers = found["layers"];
   const auto enforced = [&](const char* layer) { return layers.value(layer, "absent").rfind("enforced", 0) == 0; };
@@ -400,12 +418,48 @@ TEST_F(SandboxTest, EveryLayerIsPutOn) {
 }
 
 TEST_F(SandboxTest, AChildIsNotDumpable) {
-  const Json found = in_child([&] {
-    char report[4096];
-    tritonforge_enter_sandbox(options().dump().c_str(), report, sizeof report);
-    return Json{{"dumpable", ::prctl(PR_GET_DUMPABLE, 0, 0, 0, 0)}};
-  });
+  const Json found = in_child(
+      [&] {
+        char report[4096];
+        tritonforge_enter_sandbox(options().dump().c_str(), report, sizeof report);
+        return Json{{"dumpable", ::prctl(PR_GET_DUMPABLE, 0, 0, 0, 0)}};
+      },
+      [&] { return fork_apart(options()); });
   EXPECT_EQ(found["dumpable"], 0);
+}
+
+// Of a number that was the parent's, this would be the clock of no thread.
+TEST_F(SandboxTest, TheLibraryKnowsTheChildsThread) {
+  const Json found = in_child(
+      [] {
+        clockid_t clock{};
+        timespec used{};
+        return Json{{"error", ::pthread_getcpuclockid(::pthread_self(), &clock)},
+                    {"read", ::clock_gettime(clock, &used)}};
+      },
+      [&] { return fork_apart(options()); });
+  EXPECT_EQ(found, (Json{{"error", 0}, {"read", 0}}));
+}
+
+TEST_F(SandboxTest, WhereNoNamespaceCanBeMadeTheChildSaysSo) {
+  const Json found = in_child([&] {
+    sock_filter code[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                          BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 0, 1),
+                          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+                          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    const sock_fprog program{std::size(code), code};
+    ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    if (::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) throw std::runtime_error("seccomp");
+    return in_child(
+        [&] {
+          char report[4096];
+          const int entered = tritonforge_enter_sandbox(options().dump().c_str(), report, sizeof report);
+          return Json{{"entered", entered}, {"namespaces", Json::parse(report)["namespaces"]}, {"fork", fork_error()}};
+        },
+        [&] { return fork_apart(options()); });
+  });
+  EXPECT_EQ(found,
+            (Json{{"entered", 0}, {"namespaces", "unavailable: clone3: Function not implemented"}, {"fork", EPERM}}));
 }
 
 }  // namespace
