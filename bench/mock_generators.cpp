@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/process.h"
 #include "bench/mock_trajectory.h"
 #include "contract/lease.h"
 #include "contract/sequence_batch.h"
@@ -289,6 +290,7 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "usage: mock_generators BUFFER PROCESSES PLACES RATE SECONDS BURST STEP\n");
     return 2;
   }
+  raise_file_limit();
   const std::string buffer = argv[1];
   const int64_t processes = std::atoll(argv[2]), places = std::atoll(argv[3]), burst = std::atoll(argv[6]);
   const double rate = std::atof(argv[4]), seconds = std::atof(argv[5]);

@@ -14,6 +14,7 @@
 #include <sstream>
 
 #include "base/log.h"
+#include "base/process.h"
 #include "net/bulk.h"
 #include "orchestrate/peers.h"
 
@@ -57,6 +58,7 @@ int main(int argc, char** argv) {
   }
   const int64_t mib = std::atoll(argv[1]), tensors = std::atoll(argv[2]), watched = std::atoll(argv[3]);
   log::start("fanout");
+  raise_file_limit();  // as tritonforge does
   const TemporaryFolder folder("weight-fanout", "/dev/shm");
   const fs::path file = folder.path() / "weights";
   {
