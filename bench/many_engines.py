@@ -154,10 +154,11 @@ class Watch:
 
 
 def serve_buffer(options, stack, folder, port):
+    database = os.path.join(folder, "buffer.sqlite")
+    nobody = ["--router", "http://127.0.0.1:1", "--evaluator", "http://127.0.0.1:1"]
     buffer = start(
         stack,
-        [options.binary, "serve", "buffer", "--port", str(port), "--db", os.path.join(folder, "buffer.sqlite")]
-        + ["--concurrency", "0", "--router", "http://127.0.0.1:1", "--evaluator", "http://127.0.0.1:1"],
+        [options.binary, "serve", "buffer", "--port", str(port), "--db", database, *nobody, "--concurrency", "0"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -281,8 +282,8 @@ def measure_weights(options, count):
             f"{f'{mib} MiB' if mib else 'checksums':<13}{count:>6} engines: all have them after "
             f"{spread([r['last'] for r in rounds], '{:.2f}')} s, over after "
             f"{spread([r['seconds'] for r in rounds], '{:.2f}')} s, {spread([r['cpu_s'] for r in rounds], '{:.2f}')} "
-            f"CPU s; {broken['mib']} MiB, {broken['threads']} threads, {broken['files']} files; with a hundredth killed "
-            f"after {usual / 2:.2f} s: {broken['have']} have them after {broken['last']:.2f} s, over after "
+            f"CPU s; {broken['mib']} MiB, {broken['threads']} threads, {broken['files']} files; with a hundredth "
+            f"killed after {usual / 2:.2f} s: {broken['have']} have them after {broken['last']:.2f} s, over after "
             f"{broken['seconds']:.2f} s",
             flush=True,
         )
