@@ -19,9 +19,8 @@
 
 #include "base/clock.h"
 #include "base/filesystem.h"
-#include "base/rng.h"
+#include "bench/mock_trajectory.h"
 #include "net/http.h"
-#include "rollout/generator.h"
 #include "rollout/server.h"
 #include "rollout/store.h"
 #include "rollout/work.h"
@@ -30,33 +29,7 @@ using namespace tritonforge;
 
 namespace {
 
-constexpr int64_t kSamples = 8, kTurns = 3, kPrompt = 1200, kResponse = 400, kFeedback = 150, kVocabulary = 151936;
-
-Trajectory trajectory(Rng& rng) {
-  Trajectory t;
-  t.problem_id = "p";
-  const auto tokens = [&](std::vector<int64_t>& out, int64_t count) {
-    for (int64_t i = 0; i < count; ++i) out.push_back(static_cast<int64_t>(rng.below(kVocabulary)));
-  };
-  std::vector<int64_t> prompt;
-  tokens(prompt, kPrompt);
-  for (int64_t i = 0; i < kTurns; ++i) {
-    Turn& turn = t.turns.emplace_back();
-    turn.prompt_tokens = prompt;
-    tokens(turn.response_tokens, kResponse);
-    for (int64_t k = 0; k < kResponse; ++k) turn.log_probs.push_back(static_cast<float>(-4 * rng.uniform()));
-    turn.weight_versions.assign(kResponse, 3);
-    turn.text.assign(2500, 'x');
-    turn.code.assign(2000, 'y');
-    turn.feedback.assign(500, 'z');
-    turn.status = TurnStatus::kCompleted;
-    turn.reward = rng.uniform();
-    prompt.insert(prompt.end(), turn.response_tokens.begin(), turn.response_tokens.end());
-    tokens(prompt, kFeedback);
-  }
-  rollout::credit_trajectory(t, RolloutOptions{});
-  return t;
-}
+constexpr int64_t kSamples = 8;
 
 double cpu_seconds() {
   rusage usage{};
@@ -166,12 +139,11 @@ int main(int argc, char** argv) {
   const int64_t threads = argc > 1 ? std::atoll(argv[1]) : 64, count = argc > 2 ? std::atoll(argv[2]) : 4000;
   const int64_t rounds = argc > 3 ? std::atoll(argv[3]) : 3;
   const fs::path where = argc > 4 ? argv[4] : fs::temp_directory_path();
-  Rng rng(1);
-  const Trajectory sample = trajectory(rng);
+  const Trajectory sample = mock_trajectory();
   const rollout::TrajectoryRow row(sample);
   const size_t bytes = row.body.size() + row.record.size();
   fmt::print("{} threads, {} trajectories of {} turns; {:.1f} KB each ({:.1f} KB as one JSON text)\n", threads, count,
-             kTurns, static_cast<double>(bytes) / 1e3, static_cast<double>(to_json(sample).dump().size()) / 1e3);
+             kMockTurns, static_cast<double>(bytes) / 1e3, static_cast<double>(to_json(sample).dump().size()) / 1e3);
   for (int64_t round = 0; round < rounds; ++round) {
     const fs::path folder = where / fmt::format("tf-buffer-load-{}", getpid());
     fs::create_directories(folder);

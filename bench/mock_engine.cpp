@@ -1,7 +1,10 @@
-// libs: tf_base
+// libs: tf_contract tf_net
 // Engines that answer at once: the least that a router's benchmark can stand on. usage: mock_engine COUNT REPLY_BYTES
 // Listens on COUNT free ports of the loopback, prints them in one line and serves all from one thread until it is
 // killed. Any GET is answered 200 with {}, any POST with REPLY_BYTES bytes of JSON. No pipelining.
+// New weights (POST /update_weights_from_tensor) are fetched where the request names a host, by threads of their own as
+// an engine's, and dropped; the answer is the publisher's version and checksums. Prints a line with the time (of
+// CLOCK_MONOTONIC, in seconds) for each.
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -10,18 +13,23 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <set>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "base/error.h"
+#include "base/json.h"
+#include "contract/weights.h"
+#include "net/bulk.h"
 
 namespace {
 
-using tritonforge::ErrorKind;
-using tritonforge::fail;
+using namespace tritonforge;
 
 std::string reply_of(const std::string& body) {
   return fmt::format("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{}", body.size(),
@@ -59,6 +67,33 @@ size_t whole_request(const std::string& input) {
   }
   const size_t size = head + 4 + body;
   return input.size() < size ? 0 : size;
+}
+
+// Everybody's weights go to the same memory: they are the same, and nobody reads them.
+std::span<std::byte> memory_for(uint64_t bytes) {
+  static std::vector<std::byte> memory(bytes);
+  TF_CHECK(memory.size() == bytes, "{} bytes after {}", bytes, memory.size());
+  return memory;
+}
+
+void take_weights(int fd, const std::string& request) {
+  std::string reply;
+  try {
+    const Json body = parse_json(request.substr(request.find("\r\n\r\n")), "an update");
+    if (body.contains("tcp")) {
+      const StreamedWeights from = streamed_weights_from_json(body.at("tcp"));
+      const auto version = std::stoull(body.at("weight_version").get<std::string>());
+      net::bulk_fetch({.host = from.host, .port = from.port, .key = "bench", .version = version}, memory_for,
+                      Deadline::after(600));
+    }
+    reply = reply_of(Json{{"weight_version", body.at("weight_version")}, {"checksums", body.at("checksums")}}.dump());
+    fmt::print("{:.6f}\n", std::chrono::duration<double>(Clock::now().time_since_epoch()).count());
+    std::fflush(stdout);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    reply = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n";
+  }
+  ::send(fd, reply.data(), reply.size(), MSG_NOSIGNAL);
 }
 
 }  // namespace
@@ -101,8 +136,13 @@ int main(int argc, char** argv) {
       std::string& input = inputs[fd];
       input.append(chunk.data(), static_cast<size_t>(got));
       while (const size_t size = whole_request(input)) {
-        const std::string& reply = input.starts_with("GET") ? get : post;
+        const std::string request = input.substr(0, size);
         input.erase(0, size);
+        if (request.starts_with("POST /update_weights_from_tensor ")) {
+          std::thread(take_weights, fd, request).detach();
+          break;
+        }
+        const std::string& reply = request.starts_with("GET") ? get : post;
         if (::send(fd, reply.data(), reply.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(reply.size())) break;
       }
     }

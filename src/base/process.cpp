@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -285,6 +286,14 @@ int free_port() {
     if (is_free(port)) return port;
   }
   fail(ErrorKind::kUnavailable, "no free port from {} to {}", kLowest, kLowest + count - 1);
+}
+
+void raise_file_limit() {
+  constexpr rlim_t kEnough = 131072;
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  files.rlim_cur = std::max(files.rlim_cur, std::min(files.rlim_max, kEnough));
+  ::setrlimit(RLIMIT_NOFILE, &files);  // never beyond what is allowed
 }
 
 }  // namespace tritonforge

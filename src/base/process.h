@@ -59,6 +59,10 @@ struct CommandOutput {
 };
 CommandOutput run_command(const std::vector<std::string>& argv, double timeout_s);
 
+// As many open files as this process may have, and at most 131,072: what most systems begin with, 1,024, is less than
+// the connections of a thousand engines.
+void raise_file_limit();
+
 // Blocks SIGINT, SIGTERM and SIGHUP (a closed terminal) for all threads started later, and lets one thread wait for
 // them. A peer that hung up and a file that may not grow are errors of one write from here on, not signals.
 class SignalWaiter {

@@ -64,6 +64,7 @@ int report_usage(const CLI::App& app, const CLI::ParseError& error, int argc, ch
 
 int run(int argc, char** argv) {
   log::start("tritonforge");
+  raise_file_limit();
   CLI::App app{"TritonForge: turns a language model into a writer of fast, correct GPU kernels", "tritonforge"};
   app.require_subcommand(1);
   const BuildInfo& build = build_info();

@@ -119,8 +119,10 @@ void GeneratorProcess::ask_for_work(std::stop_token stop) {
       pool_.submit(std::make_shared<const GroupSpec>(std::move(item.group)), {item.sample});
     }
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, stop, std::chrono::duration<double>(kHeardOf),
-                      [&] { return holding_.size() < options_.concurrency; });
+    changed_.wait_for(lock, stop, std::chrono::duration<double>(kHeardOf), [&] {
+      const auto places = static_cast<int64_t>(options_.concurrency);
+      return places - std::ssize(holding_) >= places_worth_asking_for(places);
+    });
   }
 }
 

@@ -37,14 +37,17 @@ std::vector<RolloutPool::Job> RolloutPool::take(int64_t count) {
   return taken;
 }
 
-std::optional<RolloutPool::Job> RolloutPool::take(const std::string& trajectory) {
+// One walk for all of them: a buffer that was started again is told of thousands by each process.
+std::map<std::string, RolloutPool::Job> RolloutPool::take(const std::set<std::string>& trajectories) {
+  std::map<std::string, Job> taken;
+  if (trajectories.empty()) return taken;
   std::lock_guard lock(mutex_);
-  const auto found = std::ranges::find_if(
-      jobs_, [&](const Job& job) { return trajectory_id(job.group->id, job.sample) == trajectory; });
-  if (found == jobs_.end()) return std::nullopt;
-  Job job = std::move(*found);
-  jobs_.erase(found);
-  return job;
+  const auto id = [](const Job& job) { return trajectory_id(job.group->id, job.sample); };
+  const auto theirs = std::ranges::stable_partition(jobs_,
+                                                    [&](const Job& job) { return !trajectories.contains(id(job)); });
+  for (Job& job : theirs) taken.try_emplace(id(job), std::move(job));
+  jobs_.erase(theirs.begin(), theirs.end());
+  return taken;
 }
 
 void RolloutPool::put_back(std::vector<Job> jobs) {

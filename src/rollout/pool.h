@@ -5,9 +5,10 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -33,9 +34,10 @@ class RolloutPool {
     GroupPtr group;
     int64_t sample;
   };
-  // For other processes: at most so many of those that wait, or a certain one; and back, before all others.
+  // For other processes: at most so many of those that wait, or certain ones by their trajectories' ids, as far as they
+  // wait; and back, before all others.
   std::vector<Job> take(int64_t count);
-  std::optional<Job> take(const std::string& trajectory);
+  std::map<std::string, Job> take(const std::set<std::string>& trajectories);
   void put_back(std::vector<Job> jobs);
   // Called, from any thread, where samples came that may wait.
   void on_submit(std::function<void()> callback);

@@ -133,12 +133,15 @@ class Store : public TurnKeeper {
  private:
   struct Grant {
     std::vector<std::string> group_ids, replayed;
-    std::string missing;  // why there are none
+    std::string missing = "";  // why it cannot be given
+    bool known = false;        // it was given before
   };
+  static Grant find(Database& database, const LeaseRequest& request);
+  static Grant any_groups(Database& database, const LeaseRequest& request);
+  // Of the groups that it names; "": all are complete.
+  static std::string not_there(Database& database, const LeaseRequest& request);
   // These run within a transaction of commits_.
   Grant grant(const LeaseRequest& request);
-  Grant any_groups(const LeaseRequest& request);
-  std::string not_there(const LeaseRequest& request);  // of the groups that it names; "": all are complete
   std::vector<std::string> replayable(const LeaseRequest& request);
   void commit(const std::string& lease_id, int64_t step);
   void forget_old();

@@ -60,30 +60,34 @@ Store::LeaseAnswer Store::lease(const LeaseRequest& request) {
          request.replay.leases, retention_.steps);
   }
   Grant granted;
-  commits_.run([&] { granted = grant(request); });
-  if (granted.group_ids.empty()) return {std::nullopt, granted.missing};
+  {
+    // A lease that waits is asked for again with every group that ends: that holds up nobody who writes.
+    std::lock_guard lock(reading_);
+    const Transaction moment(reader_);
+    granted = find(reader_, request);
+  }
+  if (granted.missing.empty() && !granted.known) commits_.run([&] { granted = grant(request); });
+  if (!granted.missing.empty()) return {std::nullopt, granted.missing};
   return {read_lease(request.lease_id, granted), ""};
 }
 
+// What the lease holds already, or could be given now.
+Store::Grant Store::find(Database& database, const LeaseRequest& request) {
+  Statement row = database.prepare("SELECT state, group_ids, replayed FROM leases WHERE id = ?");
+  row.bind(1, request.lease_id);
+  if (row.step() && row.text(0) != "released") {
+    Grant known{.group_ids = ids_from_text(row.text(1)), .replayed = ids_from_text(row.text(2)), .known = true};
+    if (!request.group_ids.empty() && request.group_ids != known.group_ids)
+      fail(ErrorKind::kConflict, "lease {} holds other groups than those that are asked for", request.lease_id);
+    return known;
+  }
+  if (request.group_ids.empty()) return any_groups(database, request);
+  return {.group_ids = request.group_ids, .missing = not_there(database, request)};
+}
+
 Store::Grant Store::grant(const LeaseRequest& request) {
-  {
-    Statement row = database_.prepare("SELECT state, group_ids, replayed FROM leases WHERE id = ?");
-    row.bind(1, request.lease_id);
-    if (row.step() && row.text(0) != "released") {
-      Grant known{ids_from_text(row.text(1)), ids_from_text(row.text(2)), ""};
-      if (!request.group_ids.empty() && request.group_ids != known.group_ids)
-        fail(ErrorKind::kConflict, "lease {} holds other groups than those that are asked for", request.lease_id);
-      return known;
-    }
-  }
-  Grant granted;
-  if (request.group_ids.empty()) {
-    granted = any_groups(request);
-  } else {
-    granted.missing = not_there(request);
-    granted.group_ids = request.group_ids;
-  }
-  if (!granted.missing.empty()) return {{}, {}, granted.missing};
+  Grant granted = find(database_, request);
+  if (granted.known || !granted.missing.empty()) return granted;
   granted.replayed = replayable(request);
   database_
       .prepare("INSERT OR REPLACE INTO leases(id, state, created, group_ids, replayed) VALUES(?, 'leased', ?, ?, ?)")
@@ -103,11 +107,11 @@ Store::Grant Store::grant(const LeaseRequest& request) {
   return granted;
 }
 
-Store::Grant Store::any_groups(const LeaseRequest& request) {
+Store::Grant Store::any_groups(Database& database, const LeaseRequest& request) {
   Grant any;
   std::vector<std::string> running;
   for (const std::string& id : request.at_least) {
-    Statement row = database_.prepare("SELECT state FROM groups WHERE id = ?");
+    Statement row = database.prepare("SELECT state FROM groups WHERE id = ?");
     row.bind(1, id);
     if (!row.step()) fail(ErrorKind::kNotFound, "lease {}: there is no group {}", request.lease_id, id);
     if (row.text(0) == "running") running.push_back(id);
@@ -122,7 +126,7 @@ Store::Grant Store::any_groups(const LeaseRequest& request) {
     return any;
   }
   const std::set<std::string> taken(any.group_ids.begin(), any.group_ids.end());
-  Statement rows = database_.prepare(fmt::format(
+  Statement rows = database.prepare(fmt::format(
       "SELECT id FROM groups WHERE state = 'complete' AND legacy = 0 AND substr(id, 1, length(?1)) = ?1 ORDER BY {} "
       "LIMIT ?2",
       ordering(request.order)));
@@ -131,30 +135,36 @@ Store::Grant Store::any_groups(const LeaseRequest& request) {
     if (!taken.contains(rows.text(0))) any.group_ids.push_back(rows.text(0));
   const size_t there = any.group_ids.size();
   if (static_cast<int64_t>(there) < request.count) {
-    Statement others = database_.prepare("SELECT count(*) FROM groups WHERE state = 'running' AND legacy = 0");
+    Statement others = database.prepare("SELECT count(*) FROM groups WHERE state = 'running' AND legacy = 0");
     others.step();
     any.missing = fmt::format("{} of {} groups complete, {} running", there, request.count, others.integer(0));
   }
   return any;
 }
 
-std::string Store::not_there(const LeaseRequest& request) {
-  std::vector<std::string> running;
+std::string Store::not_there(Database& database, const LeaseRequest& request) {
+  std::set<std::string> named;
   for (const std::string& id : request.group_ids) {
-    if (std::ranges::count(request.group_ids, id) > 1)
-      fail(ErrorKind::kUsage, "lease {}: group {} is named twice", request.lease_id, id);
-    Statement row = database_.prepare("SELECT state, lease_id FROM groups WHERE id = ?");
-    row.bind(1, id);
-    if (!row.step()) fail(ErrorKind::kNotFound, "lease {}: there is no group {}", request.lease_id, id);
-    if (row.text(0) == "running") running.push_back(id);
-    if (row.text(0) == "leased" || row.text(0) == "committed") {
-      fail(ErrorKind::kConflict, "lease {}: group {} is {} with lease {}", request.lease_id, id, row.text(0),
-           row.text(1));
+    if (!named.insert(id).second) fail(ErrorKind::kUsage, "lease {}: group {} is named twice", request.lease_id, id);
+  }
+  std::vector<std::string> running;
+  Statement others = database.prepare(
+      "SELECT r.value, g.state, g.lease_id FROM json_each(?) r LEFT JOIN groups g ON g.id = r.value WHERE g.state IS "
+      "NOT 'complete' ORDER BY r.key");
+  others.bind(1, Json(request.group_ids).dump());
+  while (others.step()) {
+    const std::string id = others.text(0);
+    if (others.is_null(1)) fail(ErrorKind::kNotFound, "lease {}: there is no group {}", request.lease_id, id);
+    if (others.text(1) == "running") {
+      running.push_back(id);
+      continue;
     }
+    fail(ErrorKind::kConflict, "lease {}: group {} is {} with lease {}", request.lease_id, id, others.text(1),
+         others.text(2));
   }
   if (running.empty()) return "";
-  const size_t named = request.group_ids.size();
-  return fmt::format("{} of {} groups complete, {} running (first: {})", named - running.size(), named, running.size(),
+  const size_t count = request.group_ids.size();
+  return fmt::format("{} of {} groups complete, {} running (first: {})", count - running.size(), count, running.size(),
                      running[0]);
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 // What the buffer and its generator processes say to each other (docs/protocols.md, "Generators as processes").
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -38,6 +39,10 @@ struct WorkRequest {
 };
 Json to_json(const WorkRequest& request);
 WorkRequest work_request_from_json(const Json& body);  // throws kUsage naming the field
+
+// A process asks once so many of its places are free. It names all that it holds each time: of thousands, for each that
+// ended, that would be more work than the trajectories themselves.
+inline int64_t places_worth_asking_for(int64_t places) { return std::max<int64_t>(1, places / 64); }
 
 // A trajectory on its way to the buffer: u32 bytes of the transcript's JSON, that, its token record.
 inline constexpr char kTrajectoryContentType[] = "application/x-tritonforge-trajectory";

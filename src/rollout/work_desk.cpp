@@ -61,13 +61,10 @@ void WorkDesk::hear(const WorkRequest& request) {
   if (!request.leaving) holding.insert(request.holding.begin(), request.holding.end());
   std::vector<std::string> lost;
   for (const auto& [trajectory, job] : worker.holds) {
-    if (!holding.contains(trajectory)) lost.push_back(trajectory);
+    if (holding.erase(trajectory) == 0) lost.push_back(trajectory);
   }
   drop(worker, lost);
-  for (const std::string& trajectory : holding) {  // of a buffer that was started again
-    if (worker.holds.contains(trajectory)) continue;
-    if (auto job = pool_.take(trajectory)) worker.holds.emplace(trajectory, std::move(*job));
-  }
+  worker.holds.merge(pool_.take(holding));  // what is left: of a buffer that was started again
 }
 
 void WorkDesk::drop(Worker& worker, const std::vector<std::string>& trajectories) {

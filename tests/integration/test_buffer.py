@@ -118,18 +118,18 @@ class Peers:
 
 
 class Buffer:
-    def __init__(self, folder, peers, file_limit=None, concurrency=16):
+    def __init__(self, folder, peers, limits=None, concurrency=16):
         self.folder, self.peers, self.concurrency = folder, peers, concurrency
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        self.start(file_limit)
+        self.start(limits)
 
-    def start(self, file_limit=None):
+    def start(self, limits=None):
         def limit():
-            if file_limit:
-                resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit, resource.RLIM_INFINITY))
+            for what, soft in (limits or {}).items():
+                resource.setrlimit(what, (soft, resource.getrlimit(what)[1]))
 
         # The log goes through a pipe's end, not a file, so that the file-size limit meets the database alone.
         self.process = subprocess.Popen(
@@ -277,7 +277,7 @@ def test_killed_while_writing_loses_and_doubles_nothing(tmp_path, peers):
 
 def test_full_disk_refuses_and_then_goes_on(tmp_path, peers):
     peers.padding = "x" * 3000
-    buffer = Buffer(tmp_path, peers, file_limit=600_000)
+    buffer = Buffer(tmp_path, peers, limits={resource.RLIMIT_FSIZE: 600_000})
     try:
         assert call(buffer.url + "/v2/rollouts", groups(8, 4))[0] == 200
         full = wait_until(lambda: (s := buffer.status())["unwritten"] > 0 and s, "the disk to be full")
@@ -308,6 +308,18 @@ def without_times(lease):
             for name in ("generate_s", "evaluate_s", "generate_begun", "evaluate_begun"):
                 turn.pop(name, None)
     return {group["group_id"]: group for group in lease["groups"]}
+
+
+def test_more_clients_than_the_soft_limit_of_files_allows_are_answered(tmp_path, peers):
+    buffer = Buffer(tmp_path, peers, limits={resource.RLIMIT_NOFILE: 64})
+    with contextlib.ExitStack() as stack:
+        stack.callback(buffer.close)
+        address = ("127.0.0.1", buffer.port)
+        clients = [stack.enter_context(socket.create_connection(address, DEADLINE_S)) for _ in range(200)]
+        for client in clients:
+            client.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
+        for client in clients:
+            assert client.recv(1024).startswith(b"HTTP/1.1 200")
 
 
 def test_generator_processes_die_and_the_buffer_too_and_nothing_is_lost_or_different(tmp_path, peers):

@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "base/device_lock.h"
@@ -40,6 +42,19 @@ TEST(Process, OutputEnvironmentAndFolderAreTheChilds) {
   EXPECT_EQ(ChildProcess(options).wait(Deadline::after(kLong)), 0);
   EXPECT_EQ(read_file(options.stdout_file), "me\n" + fs::canonical(folder.path()).string() + "\n");
   EXPECT_EQ(read_file(options.stderr_file), "bad\n");
+}
+
+TEST(Process, FilesAreAsManyAsAreAllowed) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{64, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  raise_file_limit();
+  rlimit after{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &after), 0);
+  EXPECT_EQ(after.rlim_cur, std::min<rlim_t>(before.rlim_max, 131072));
+  EXPECT_EQ(after.rlim_max, before.rlim_max);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 TEST(Process, WhatCannotStartIsNamed) {

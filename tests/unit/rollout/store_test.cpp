@@ -135,6 +135,9 @@ TEST(StoreTest, ReadingWaitsForNoWrite) {
     EXPECT_EQ(store.counts().trajectories, 2);
     EXPECT_EQ(store.rows(8, "").size(), 2u);
     EXPECT_THAT(store.group_text("a"), HasSubstr("leased"));
+    // A lease that waits is looked for with every group that ends; one that was given is asked for again.
+    EXPECT_THAT(store.lease({"m", 1, {"b"}}).missing, HasSubstr("1 running"));
+    EXPECT_EQ(store.lease({"l", 1, {}}).lease->groups.at(0).rows.size(), 2u);
   }
   EXPECT_EQ(writing.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
   EXPECT_EQ(sqlite3_exec(other, "COMMIT", nullptr, nullptr, nullptr), SQLITE_OK);

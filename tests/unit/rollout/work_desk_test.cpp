@@ -91,6 +91,16 @@ TEST_F(WorkDeskTest, WhoWaitsIsGivenWhatComesAndNobodyElse) {
   EXPECT_THAT(ask("c", 1, 0.01)->wait(), IsEmpty());
 }
 
+TEST_F(WorkDeskTest, ABufferThatStartedAgainLeavesWithAProcessWhatItHolds) {
+  open(60);
+  submit("g", {0, 1, 2, 3});
+  ask("a", 0, 0, {"g.1", "g.3", "other.0"})->wait();
+  EXPECT_THAT(ask("b", 9)->wait(), ElementsAre("g.0", "g.2"));
+  EXPECT_EQ(desk->totals().claimed, 4u);
+  ask("a", 0, 0, {"g.3"})->wait();
+  EXPECT_THAT(ask("c", 9)->wait(), ElementsAre("g.1"));
+}
+
 TEST_F(WorkDeskTest, WhoFallsSilentLosesWhatItHeldToTheNext) {
   open(1);
   submit("g", {0, 1});

@@ -1,0 +1,80 @@
+#include "rollout/generator_process.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <semaphore>
+
+#include "mock_peers.h"
+
+namespace tritonforge::rollout {
+namespace {
+
+using ::testing::ElementsAre;
+
+// A buffer that gives as much as it is asked for.
+class Giver {
+ public:
+  Giver() {
+    server_.route("POST", "/v2/work", [this](const net::Request& r) {
+      const WorkRequest request = work_request_from_json(r.json());
+      Json work = Json::array();
+      const std::lock_guard lock(mutex_);
+      if (!request.leaving) asked_.push_back(request.count);
+      changed_.notify_all();
+      for (int64_t i = 0; i < request.count; ++i) {
+        WorkItem item{group_spec("g", 1000), given_++, {}};
+        item.group.options.max_turns = 1;
+        work.push_back(to_json(item));
+      }
+      return net::Response::json({{"work", std::move(work)}, {"heard_within_s", 60}});
+    });
+    server_.route("POST", "/v2/samples", [this](const net::Request&) {
+      const std::lock_guard lock(mutex_);
+      ++taken_;
+      changed_.notify_all();
+      return net::Response::json(Json::object());
+    });
+    server_.start();
+  }
+  std::string url() const { return server_.url(); }
+  void wait_taken(int64_t count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return taken_ >= count; });
+  }
+  std::vector<int64_t> wait_asked(size_t times) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return asked_.size() >= times; });
+    return asked_;
+  }
+
+ private:
+  std::mutex mutex_;  // the next four
+  std::condition_variable changed_;
+  std::vector<int64_t> asked_;
+  int64_t given_ = 0, taken_ = 0;
+  net::HttpServer server_{net::ServerOptions{}};
+};
+
+// Each asking names all that is held: with thousands of places, one for each trajectory would be more work than they.
+TEST(GeneratorProcessTest, AsksOnceForManyPlaces) {
+  std::counting_semaphore<> answers(0);
+  MockPeers mock;
+  mock.engine = [&](const Json& body) {
+    answers.acquire();
+    return MockPeers::reply(body, "no code, so that nobody is asked for a verdict", "stop");
+  };
+  Giver buffer;
+  GeneratorOptions options{.buffer = buffer.url(), .name = "a", .peers = mock.options(), .concurrency = 128};
+  GeneratorProcess process(options, std::make_unique<ByteCodec>());
+  buffer.wait_asked(1);
+  answers.release();
+  buffer.wait_taken(1);
+  answers.release();
+  EXPECT_THAT(buffer.wait_asked(2), ElementsAre(128, 2));
+  answers.release(1000);
+}
+
+}  // namespace
+}  // namespace tritonforge::rollout
