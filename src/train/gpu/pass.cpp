@@ -1,5 +1,7 @@
 #include "train/pass.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <algorithm>
 
 #include "train/gpu/head.h"
