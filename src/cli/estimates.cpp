@@ -14,6 +14,7 @@
 #include "model/tensor_parallel.h"
 #include "train/flops.h"
 #include "train/memory_plan.h"
+#include "train/pipeline.h"
 #include "train/token_shards.h"
 
 namespace tritonforge::cli {
@@ -55,6 +56,9 @@ model::ModelConfig shape_of(const RecipeConfig& config) {
 
 double bytes_of(const std::string& dtype) { return dtype == "float32" ? 4 : 2; }
 double count(int64_t n) { return static_cast<double>(n); }
+model::Stage first_stage(const Degrees& d) { return {0, d.pp, d.pp_chunks}; }
+// In flight, by the first stage, which has the most.
+double micro_batches_kept(const Degrees& d) { return count(train::most_waiting(first_stage(d))) / count(d.pp_chunks); }
 
 // The nearest degrees that fit where `degrees` do not: one axis doubled, at most twice.
 std::string what_would_fit(const model::ModelConfig& shape, const train::TrainConfig& train, const Degrees& degrees,
@@ -166,7 +170,7 @@ class Estimator {
             {"weights", 4 * p},
             {"gradients", 4 * p},
             {"optimizer", 8 * p / count(degrees.dp * degrees.cp)},
-            {"activations", 4 * tokens * width * count(c.num_layers * degrees.pp)},  // micro-batches in flight
+            {"activations", 4 * tokens * width * count(c.num_layers) * micro_batches_kept(degrees)},
             {"logits", 4 * std::min(tokens, count(train.lm_head_chunk)) * count(c.vocab_size)}};
   }
 
@@ -219,7 +223,7 @@ class Estimator {
       parts.emplace_back("data parallel", count(rank_parameters(shape_, d)) * (4 + bytes_of(config_.model.dtype)) *
                                               (1 - 1 / count(d.dp * d.cp)) / wide);
     const double batches = std::max(1.0, tokens / count(d.dp) / count(train.max_tokens_per_micro_batch));
-    if (d.pp > 1) parts.emplace_back("pipeline's bubble", compute * count(d.pp - 1) / batches);
+    if (d.pp > 1) parts.emplace_back("pipeline's bubble", compute * count(d.pp - 1) / count(d.pp_chunks) / batches);
     return parts;
   }
   bool crosses_hosts() const {
@@ -283,7 +287,7 @@ class Estimator {
 model::ModelConfig rank_shape(const model::ModelConfig& shape, const Degrees& d) {
   const model::ModelConfig part = model::part_of(shape, d.tp);
   train::TokenShards::attention_of(part, d.cp);  // refused here as it would be there
-  return model::stage_of(part, {0, d.pp});
+  return model::stage_of(part, first_stage(d));
 }
 
 int64_t rank_parameters(const model::ModelConfig& shape, const Degrees& degrees) {
@@ -297,7 +301,8 @@ Parts trainer_memory(const model::ModelConfig& shape, const train::TrainConfig& 
   train::TrainConfig config = train;
   if (config.recompute_layers > part.num_layers) config.recompute_layers = part.num_layers;
   const int64_t weights = 2 * parameters;
-  config.parallel = {.tp = degrees.tp, .cp = degrees.cp, .pp = degrees.pp, .dp = degrees.dp};
+  config.parallel = {
+      .tp = degrees.tp, .cp = degrees.cp, .pp = degrees.pp, .pp_chunks = degrees.pp_chunks, .dp = degrees.dp};
   const train::MemoryPlan plan = train::plan_memory(part, parameters, config,
                                                     static_cast<int64_t>(free - kTrainerContext) - weights);
   Parts parts{{"context", kTrainerContext},

@@ -112,6 +112,21 @@ int64_t ModelConfig::parameter_count() const {
   return num_layers * layer + (has_table() ? table : 0) + (predicts() ? hidden_size + (tie_embeddings ? 0 : table) : 0);
 }
 
+LayerRange ModelConfig::chunk_here(int64_t chunk) const {
+  if (chunks.empty()) return {0, num_layers};
+  LayerRange here{0, chunks[0].count};
+  for (int64_t c = 1; c <= chunk; ++c) here = {here.end(), chunks[static_cast<size_t>(c)].count};
+  return here;
+}
+
+int64_t ModelConfig::layer_number(int64_t index) const {
+  for (const LayerRange& chunk : chunks) {
+    if (index < chunk.count) return chunk.first + index;
+    index -= chunk.count;
+  }
+  return index;
+}
+
 ModelConfig model_config_from_json(const Json& json, const std::string& where) {
   if (!json.is_object()) fail(ErrorKind::kCorrupt, "{}: not a JSON object", where);
   ModelConfig config;

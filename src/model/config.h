@@ -1,5 +1,6 @@
 #pragma once
 // The shape of a model: Qwen2.5 and Qwen3 dense, from config.json or GGUF metadata.
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -10,6 +11,12 @@
 namespace tritonforge::model {
 
 enum class Family { kQwen2, kQwen3 };
+
+// Layers of a model, one after the other.
+struct LayerRange {
+  int64_t first = 0, count = 0;
+  int64_t end() const { return first + count; }
+};
 
 struct ModelConfig {
   Family family = Family::kQwen3;
@@ -22,16 +29,20 @@ struct ModelConfig {
   bool attention_bias = false;  // Qwen2: q, k, v have biases, always; Qwen3: q, k, v, o, where config.json says so
   bool qk_norm = true;          // Qwen3: RMSNorm on each head of q and k before rope
   std::vector<int64_t> eos_token_ids;
-  // Of a pipeline's stage (model/stages.h): the model's layer that its first one is, and how many the model has; 0: all
-  // of them are here.
-  int64_t first_layer = 0, whole_layers = 0;
+  // Of a pipeline's stage (model/stages.h): the model's layers that its own are, chunk after chunk, and how many the
+  // model has. None, 0: all of them are here.
+  std::vector<LayerRange> chunks;
+  int64_t whole_layers = 0;
 
-  bool embeds() const { return first_layer == 0; }
-  bool predicts() const { return whole_layers == 0 || first_layer + num_layers == whole_layers; }
+  bool embeds() const { return chunks.empty() || chunks.front().first == 0; }
+  bool predicts() const { return chunks.empty() || chunks.back().end() == whole_layers; }
   bool has_table() const { return embeds() || (predicts() && tie_embeddings); }  // the embedding's
   bool output_bias() const { return attention_bias && family == Family::kQwen3; }
   void validate() const;  // throws kCorrupt naming the field
   int64_t parameter_count() const;
+  int64_t chunk_count() const { return std::max<int64_t>(1, std::ssize(chunks)); }
+  LayerRange chunk_here(int64_t chunk) const;  // which of the layers that are here are the chunk's
+  int64_t layer_number(int64_t index) const;   // in the whole model, of a layer that is here
 };
 
 // Throws kUnsupported by name for what is not implemented (another model_type, rope scaling, sliding window in use).

@@ -223,7 +223,7 @@ std::vector<std::pair<std::string, at::Tensor>> Model::named_parameters() const 
   for (size_t i = 0; i < layers_.size(); ++i) {
     for (auto& [name, tensor] : layer_parameters(layers_[i])) {
       if (tensor.defined())
-        named.emplace_back(fmt::format("model.layers.{}.{}", config_.first_layer + static_cast<int64_t>(i), name),
+        named.emplace_back(fmt::format("model.layers.{}.{}", config_.layer_number(static_cast<int64_t>(i)), name),
                            tensor);
     }
   }
@@ -268,8 +268,8 @@ at::Tensor Model::layer_forward(int64_t index, const at::Tensor& x, const at::Te
 
 at::Tensor Model::forward(const at::Tensor& ids, const at::Tensor& positions, const AttentionFn& attention,
                           int64_t recompute_layers) const {
-  TF_CHECK(config_.embeds() && config_.predicts(), "a forward pass over layers {} to {} alone", config_.first_layer,
-           config_.first_layer + config_.num_layers - 1);
+  TF_CHECK(config_.embeds() && config_.predicts(), "a forward pass over {} of {} layers", config_.num_layers,
+           config_.whole_layers);
   const auto [cos, sin] = rope_table(positions, inv_freq_);
   TF_CHECK(stored_bytes() == 0 || !at::GradMode::is_enabled(), "weights as they are stored have no gradients");
   at::Tensor x = embed_blocks_.defined() ? kernels::block_embedding(embed_blocks_, ids)

@@ -42,7 +42,8 @@ ModelConfig whole_of(const ModelConfig& part, int64_t tp) {
   for (int64_t* count : {&whole.num_heads, &whole.num_kv_heads, &whole.intermediate_size, &whole.vocab_size})
     *count *= tp;
   if (part.whole_layers > 0) whole.num_layers = part.whole_layers;
-  whole.first_layer = whole.whole_layers = 0;
+  whole.chunks.clear();
+  whole.whole_layers = 0;
   return whole;
 }
 

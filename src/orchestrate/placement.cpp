@@ -299,7 +299,9 @@ bool PlacementSection::given() const {
     return devices.gpus + devices.cores > 0 || !devices.gpu_ids.empty() || !devices.core_ids.empty() ||
            !devices.hosts.empty();
   };
-  const auto splits = [](const Degrees& d) { return d.tp > 1 || d.cp > 1 || d.pp > 1 || d.dp > 0 || d.ep > 1; };
+  const auto splits = [](const Degrees& d) {
+    return d.tp > 1 || d.cp > 1 || d.pp > 1 || d.pp_chunks > 1 || d.dp > 0 || d.ep > 1;
+  };
   return !hosts.empty() || !gpus.empty() || !cores.empty() || says(actor.devices) || says(rollout.devices) ||
          says(eval.devices) || splits(actor.degrees) || splits(rollout.degrees) || rollout.engines > 0 ||
          !rollout.with.empty() || !eval.with.empty();

@@ -34,12 +34,14 @@ std::vector<std::string> gpu_kind_names();
 const GpuKind& gpu_kind(const std::string& name);
 
 struct Degrees {
-  int64_t tp = 1, cp = 1, pp = 1, dp = 0, ep = 1;
+  int64_t tp = 1, cp = 1, pp = 1, pp_chunks = 1, dp = 0, ep = 1;
   template <typename V>
   void describe(V& v) {
     v("tp", tp, at_least(1), "tensor parallel degree");
     v("cp", cp, at_least(1), "context parallel degree");
     v("pp", pp, at_least(1), "pipeline parallel degree");
+    v("pp_chunks", pp_chunks, at_least(1),
+      "chunks of layers of a pipeline's rank (virtual stages, interleaved 1F1B); 1 = 1F1B");
     v("dp", dp, at_least(0), "data parallel degree; 0 = what the group's GPUs are enough for, without GPUs 1");
     v("ep", ep, at_least(1), "expert parallel degree; divides dp * cp");
   }

@@ -65,11 +65,13 @@ void check_degrees(const RecipeConfig& config) {
   const Degrees& actor = layout.actor_degrees;
   const Degrees& engine = layout.engine_degrees;
   if (config.trains())
-    parallel::ParallelDims{.tp = actor.tp, .cp = actor.cp, .pp = actor.pp, .dp = actor.dp, .ep = actor.ep}.validate();
+    parallel::ParallelDims{
+        .tp = actor.tp, .cp = actor.cp, .pp = actor.pp, .pp_chunks = actor.pp_chunks, .dp = actor.dp, .ep = actor.ep}
+        .validate();
   if (config.trains() && actor.pp > 1 && !layout.actor.front().gpus.empty())
     fail(ErrorKind::kUnsupported, "placement.actor: pp {}: pipelines run on the CPU yet; tp, cp and dp on GPUs, too",
          actor.pp);
-  if (config.serves() && engine.tp * engine.cp * engine.pp * engine.ep > 1)
+  if (config.serves() && engine.tp * engine.cp * engine.pp * engine.pp_chunks * engine.ep > 1)
     fail(ErrorKind::kUnsupported, "placement.rollout: an engine computes on one GPU yet: tp, cp, pp and ep are 1");
 }
 

@@ -141,6 +141,7 @@ void apply_placement(YAML::Node& recipe, const std::string& where) {
     for (const auto& [axis, degree] : {std::pair{"tp", degrees.tp},
                                        {"cp", degrees.cp},
                                        {"pp", degrees.pp},
+                                       {"pp_chunks", degrees.pp_chunks},
                                        {"dp", degrees.dp},
                                        {"ep", degrees.ep}}) {
       const std::string key = fmt::format("{}.train.parallel.{}", stage, axis);

@@ -193,6 +193,7 @@ train::TrainConfig trainer_config(const RecipeConfig& config, const train::Train
     result.parallel.tp = degrees.tp;
     result.parallel.cp = degrees.cp;
     result.parallel.pp = degrees.pp;
+    result.parallel.pp_chunks = degrees.pp_chunks;
     result.parallel.dp = degrees.dp;
     result.parallel.ep = degrees.ep;
   }

@@ -12,7 +12,7 @@
 namespace tritonforge::parallel {
 
 struct ParallelDims {
-  int64_t tp = 1, cp = 1, pp = 1, dp = 1, ep = 1;
+  int64_t tp = 1, cp = 1, pp = 1, pp_chunks = 1, dp = 1, ep = 1;
   double timeout_s = 300, lost_after_s = 15;
 
   template <typename Visitor>
@@ -20,6 +20,7 @@ struct ParallelDims {
     v("tp", tp, "tensor parallel degree");
     v("cp", cp, "context parallel degree");
     v("pp", pp, "pipeline parallel degree");
+    v("pp_chunks", pp_chunks, "chunks of layers of a pipeline's rank (virtual stages, interleaved 1F1B); 1 = 1F1B");
     v("dp", dp, "data parallel degree (optimizer state sharded)");
     v("ep", ep, "expert parallel degree");
     v("timeout_s", timeout_s, above(0), "seconds that a collective may wait for a rank before the job counts as hung");
@@ -40,6 +41,9 @@ struct ParallelDims {
     check("pp", pp, true);
     check("dp", dp, true);
     check("ep", ep, false);
+    if (pp_chunks < 1 || (pp_chunks > 1 && pp == 1))
+      fail(ErrorKind::kUsage, "parallel.pp_chunks {}: at least 1, and 1 without a pipeline (parallel.pp is {})",
+           pp_chunks, pp);
   }
 };
 

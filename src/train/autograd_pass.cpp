@@ -1,3 +1,4 @@
+#include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
@@ -11,7 +12,7 @@ class AutogradPass : public Pass {
  public:
   AutogradPass(const model::Model& model, const TrainConfig& config) : model_(model), config_(config) {}
 
-  TargetScores forward(const MicroBatch& batch, bool train, const at::Tensor&) override {
+  TargetScores forward(const MicroBatch& batch, bool train, const at::Tensor&, int64_t) override {
     const at::AutoGradMode mode(train);
     const at::Tensor hidden = model_.forward(batch.ids, batch.positions, model::packed_attention(batch.cu_seqlens),
                                              std::max<int64_t>(0, config_.recompute_layers));
@@ -21,7 +22,7 @@ class AutogradPass : public Pass {
     return {graph_.log_probs.detach(), graph_.entropy.detach()};
   }
 
-  void backward(const at::Tensor& grad_log_probs, const at::Tensor& grad_entropy) override {
+  void backward(const at::Tensor& grad_log_probs, const at::Tensor& grad_entropy, int64_t) override {
     std::vector<at::Tensor> of{graph_.log_probs}, grads{grad_log_probs};
     if (grad_entropy.defined()) {
       of.push_back(graph_.entropy);

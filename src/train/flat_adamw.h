@@ -14,7 +14,7 @@ class FlatAdamW : public Optimizer {
  public:
   FlatAdamW(const model::Model& model, Gradients& gradients, const parallel::Groups& groups, const TrainConfig& config);
 
-  void accumulate_gradients() override {}  // the pass adds them up itself
+  void accumulate_gradients() override { gradients_.ready = nullptr; }  // the pass adds them up itself
   void clear_gradients() override;
   Applied step(double learning_rate) override;
   StatePieces state() const override;

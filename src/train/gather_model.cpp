@@ -30,14 +30,14 @@ bool is_its_own(const std::string& name, const model::ModelConfig& stage) {
   return stage.embeds() || name != model::kTable;
 }
 
-void receive_stages(const model::Model& first, parallel::Group& onward, model::Model& whole) {
-  std::map<std::string, at::Tensor> places;
-  for (const auto& [name, tensor] : whole.named_parameters()) places.emplace(name, tensor);
+void receive_stages(const model::Model& first, parallel::Group& onward, const model::Model& whole,
+                    const std::map<std::string, at::Tensor>& places) {
   for (int64_t index = 1; index < onward.size(); ++index) {
-    const model::Model stage(model::stage_of(whole.config(), {index, onward.size()}), whole.dtype(), at::kMeta);
+    const model::Stage at{index, onward.size(), first.config().chunk_count()};
+    const model::Model stage(model::stage_of(whole.config(), at), whole.dtype(), at::kMeta);
     for (const auto& [name, like] : stage.named_parameters()) {
       if (!is_its_own(name, stage.config())) continue;
-      at::Tensor& place = places.at(name);
+      const at::Tensor& place = places.at(name);
       const bool there = place.device() == first.device();
       const at::Tensor received = there ? place : at::empty(like.sizes(), first.arena().options());
       onward.receive(received.view({-1}), index, name)->wait();
@@ -53,15 +53,15 @@ void gather_model(const model::Model& part, const parallel::Groups& groups, mode
   const bool first_of_tp = rank_of(groups.tp) == 0;
   TF_CHECK((first_of_tp && part.config().embeds()) == (whole != nullptr), "a stage's rank {} gathers a model",
            rank_of(groups.tp));
-  std::vector<std::pair<std::string, at::Tensor>> places;
-  if (whole != nullptr) places = whole->named_parameters();
-  size_t next = 0;  // a first stage's tensors come first in the whole model, in the same order
+  std::map<std::string, at::Tensor> places;
+  if (whole != nullptr) {
+    for (const auto& [name, tensor] : whole->named_parameters()) places.emplace(name, tensor);
+  }
   for (const auto& [name, mine] : part.named_parameters()) {
     if (!is_its_own(name, part.config())) continue;
     at::Tensor to;
     if (whole != nullptr) {
-      TF_CHECK(places[next].first == name, "'{}' where '{}' is gathered", places[next].first, name);
-      to = places[next++].second;
+      to = places.at(name);
     } else if (first_of_tp) {
       const model::TensorParallel at{0, groups.tp != nullptr ? groups.tp->size() : 1};
       to = at::empty(model::tensor_part(name, mine.sizes(), at).whole, mine.options());
@@ -69,7 +69,7 @@ void gather_model(const model::Model& part, const parallel::Groups& groups, mode
     gather_tensor(name, mine, groups.tp, to);
     if (whole == nullptr && first_of_tp) groups.onward->send(to.view({-1}), 0, name)->wait();
   }
-  if (whole != nullptr && groups.onward != nullptr) receive_stages(part, *groups.onward, *whole);
+  if (whole != nullptr && groups.onward != nullptr) receive_stages(part, *groups.onward, *whole, places);
 }
 
 }  // namespace tritonforge::train

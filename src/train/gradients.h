@@ -13,7 +13,7 @@ struct Gradients {
   model::Model sums;
   bool empty = true;  // nothing has been added since the last update: what is in the arena is of no meaning
   // Called by the backward pass in which it is set, once it has added its last to a segment: from the last one to the
-  // first.
+  // first, of all such passes of a step.
   SegmentHook ready;
   // Called by a forward pass before it queues what reads a segment of the weights, which may still be on their way from
   // the ranks that updated them.

@@ -6,6 +6,7 @@
 #include "train/gpu/head.h"
 #include "train/gpu/layers.h"
 #include "train/gpu/products.h"
+#include "train/pipeline.h"
 
 namespace tritonforge::train {
 namespace {
@@ -30,7 +31,8 @@ MemoryPlan with(const model::ModelConfig& shape, int64_t parameters, const Train
   const int64_t groups = (dims.cp > 1) + (dims.dp * dims.cp > 1);
   return {.gradients = parameters * (fp32 ? 4 : 2),
           .states = parameters * (fp32 ? 12 : 4) / (dims.dp * dims.cp),
-          .activations = dims.pp * gpu::Layers::activation_bytes(shape, rows, recompute),  // a first stage's in flight
+          .activations = most_waiting({0, dims.pp, dims.pp_chunks}) *  // of a first stage, which has the most
+                         gpu::Layers::activation_bytes(shape, rows, recompute) / dims.pp_chunks,
           .workspace = passes(true) + kCode + groups * kCommunicator,
           .reference = config.loss.kl_coef > 0 ? passes(false) : 0,
           .free = free,

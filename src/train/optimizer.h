@@ -39,13 +39,14 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  // After every micro-batch: what its backward pass left becomes part of the step's sum.
+  // After every backward pass: what it left becomes part of the step's sum.
   virtual void accumulate_gradients() = 0;
   virtual void clear_gradients() = 0;
   // Of several ranks, before an update's passes: the rows [n] of this rank's embedding that any of them reads,
   // ascending, each once, on the model's device.
   virtual void before_passes(at::Tensor) {}
-  // The backward pass that follows is the step's last one: what it is through with may be summed over the ranks.
+  // The backward pass that follows is the step's last one of its layers: what it is through with may be summed over the
+  // ranks.
   virtual void before_last_pass() {}
   // What reads the weights afterwards finds them whole: a pass of ours asks for its parts by itself.
   virtual void await_weights() {}

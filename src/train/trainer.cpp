@@ -137,6 +137,7 @@ Trainer::Trainer(TrainConfig config, model::Model model, std::optional<model::Mo
       world_(world),
       groups_(world != nullptr ? world->groups() : parallel::Groups{}),
       at_(world != nullptr ? world->at() : parallel::Coordinates{}),
+      stage_(stage_at(config_.parallel, at_)),
       model_(std::move(model)),
       shape_(model::whole_of(model_.config(), config_.parallel.tp)),
       reference_(std::move(reference)),
@@ -158,9 +159,12 @@ Trainer::Trainer(TrainConfig config, model::Model model, std::optional<model::Mo
 namespace {
 
 // Of each batch; of a pipeline's stage but the last, undefined.
-std::vector<at::Tensor> log_probs_of(Pass& pass, const std::vector<MicroBatch>& batches) {
-  std::vector<at::Tensor> log_probs;
-  for (const MicroBatch& batch : batches) log_probs.push_back(pass.forward(batch, false).log_probs);
+std::vector<at::Tensor> log_probs_of(Pass& pass, const model::Stage& stage, const std::vector<MicroBatch>& batches) {
+  std::vector<at::Tensor> log_probs(batches.size());
+  for (const auto& [forward, chunk, number] : one_forward_one_backward(stage, std::ssize(batches))) {
+    const auto index = static_cast<size_t>(number);
+    if (forward) log_probs[index] = pass.forward(batches[index], false, {}, chunk).log_probs;
+  }
   pass.settle();
   return log_probs;
 }
@@ -188,24 +192,25 @@ std::vector<Trainer::Update> Trainer::prepare(StepKind kind, std::span<const Tra
   for (Update& update : updates) {
     if (reference_pass_) {
       clock_.begin(StepPart::kScores, "the reference model");
-      update.reference_log_probs = log_probs_of(*reference_pass_, update.batches);
+      update.reference_log_probs = log_probs_of(*reference_pass_, stage_, update.batches);
     }
     // With one update the ratio's denominator is the forward pass itself; with more, the weights move in between.
     if (updates.size() == 1) continue;
     clock_.begin(StepPart::kScores, "the weights before the step");
-    update.start_log_probs = log_probs_of(*pass_, update.batches);
+    update.start_log_probs = log_probs_of(*pass_, stage_, update.batches);
   }
   return updates;
 }
 
-Trainer::ScoreGradients Trainer::forward_over(StepKind kind, const Update& update, size_t index, StepRecord& record) {
+Trainer::ScoreGradients Trainer::forward_over(StepKind kind, const Update& update, size_t index, int64_t chunk,
+                                              StepRecord& record) {
   const MicroBatch& batch = update.batches[index];
   const std::string name = fmt::format("micro-batch {} of {}", index + 1, update.batches.size());
   clock_.begin(StepPart::kForward, name);
   // Leaves: the loss alone is autograd's, a handful of operations over [n].
-  TargetScores scores = pass_->forward(batch, true,
-                                       kind == StepKind::kSft ? sft_gradient(batch.weights) : at::Tensor());
-  if (!scores.log_probs.defined()) return {};  // the last stage has them
+  TargetScores scores = pass_->forward(batch, true, kind == StepKind::kSft ? sft_gradient(batch.weights) : at::Tensor(),
+                                       chunk);
+  if (!scores.log_probs.defined()) return {};  // the last part has them
   clock_.begin(StepPart::kLoss, name);
   scores.log_probs.requires_grad_();
   if (config_.loss.entropy_coef > 0 && kind == StepKind::kRl) scores.entropy.requires_grad_();
@@ -226,17 +231,17 @@ Trainer::ScoreGradients Trainer::forward_over(StepKind kind, const Update& updat
 void Trainer::pass_over(StepKind kind, const Update& update, StepRecord& record) {
   const auto count = std::ssize(update.batches);
   std::vector<ScoreGradients> gradients(update.batches.size());
-  for (const auto& [forward, number] : one_forward_one_backward(count, config_.parallel.pp - at_.pp)) {
+  for (const auto& [forward, chunk, number] : one_forward_one_backward(stage_, count)) {
     const auto index = static_cast<size_t>(number);
     if (forward) {
-      gradients[index] = forward_over(kind, update, index, record);
-      record.add_flops(training_flops(shape_, update.batches[index]));
+      gradients[index] = forward_over(kind, update, index, chunk, record);
+      if (chunk == 0) record.add_flops(training_flops(shape_, update.batches[index]));
       continue;
     }
     clock_.begin(StepPart::kBackward, fmt::format("micro-batch {} of {}", number + 1, count));
     if (number + 1 == count) optimizer_->before_last_pass();
     const ScoreGradients of = std::exchange(gradients[index], {});
-    pass_->backward(of.log_probs, of.entropy);
+    pass_->backward(of.log_probs, of.entropy, chunk);
     optimizer_->accumulate_gradients();
   }
   pass_->settle();
@@ -342,7 +347,7 @@ std::unique_ptr<Trainer> make_trainer(const TrainConfig& config, const fs::path&
   at::globalContext().setDeterministicAlgorithms(config.deterministic, /*warn_only=*/true);
   const parallel::Coordinates place = world != nullptr ? world->at() : parallel::Coordinates{};
   const model::TensorParallel at{place.tp, config.parallel.tp};
-  const model::Stage stage{place.pp, config.parallel.pp};
+  const model::Stage stage = stage_at(config.parallel, place);
   const auto load = [&](const fs::path& path) {
     if (!config.init_random) return model::load_model_part(path, dtype, device, at, stage);
     model::Model model(model::stage_of(model::part_of(model::read_model_config(path), at.size), stage), dtype, device);

@@ -73,7 +73,7 @@ class Trainer {
     std::vector<at::Tensor> start_log_probs, reference_log_probs;
   };
   struct ScoreGradients {
-    at::Tensor log_probs, entropy;  // [n]; undefined where another stage has them
+    at::Tensor log_probs, entropy;  // [n]; undefined where another part of a pipeline has them
   };
   bool has_part() const { return groups_.tp != nullptr || groups_.onward != nullptr; }  // of the model
 
@@ -81,13 +81,14 @@ class Trainer {
   std::vector<Update> prepare(StepKind kind, std::span<const TrainSequence> sequences, int64_t step,
                               StepRecord& record);
   // Forward pass and loss of a micro-batch; all of its update's passes.
-  ScoreGradients forward_over(StepKind kind, const Update& update, size_t index, StepRecord& record);
+  ScoreGradients forward_over(StepKind kind, const Update& update, size_t index, int64_t chunk, StepRecord& record);
   void pass_over(StepKind kind, const Update& update, StepRecord& record);
 
   TrainConfig config_;
   parallel::World* const world_;
   const parallel::Groups groups_;
   const parallel::Coordinates at_;
+  const model::Stage stage_;
   model::Model model_;                 // this rank's part of it
   model::ModelConfig shape_;           // of the whole
   std::optional<model::Model> whole_;  // what whole_model() gave, of several parts

@@ -43,7 +43,7 @@ Layers::Layers(const model::Model& model, int64_t recompute, const TokenShards& 
       heads_(shards.attention().num_heads),
       kv_heads_(shards.attention().num_kv_heads),
       eps_(static_cast<float>(config_.rms_norm_eps)),
-      flights_(static_cast<size_t>(link.in_flight())) {}
+      flights_(static_cast<size_t>(most_waiting(link.stage()))) {}
 
 void Layers::weights_changed() { packed_ = packed_back_ = false; }
 
@@ -61,8 +61,9 @@ void Layers::pack(bool back) {
 void Layers::reserve(int64_t tokens, bool train) {
   Flight& flight = *flight_;
   flight.tokens = tokens;
-  flight.again = train ? recompute_ : config_.num_layers;
-  const auto kept = static_cast<size_t>(std::max<int64_t>(1, config_.num_layers - flight.again));
+  const auto [first, count] = flight.layers;
+  flight.again = train ? std::clamp<int64_t>(recompute_ - first, 0, count) : count;
+  const auto kept = static_cast<size_t>(std::max<int64_t>(1, count - flight.again));
   const int64_t hidden = config_.hidden_size, intermediate = config_.intermediate_size, d = config_.head_dim;
   const int64_t q = heads_ * d, kv = kv_heads_ * d;  // of attention
   const auto rows = [](int64_t count, int64_t width) { return at::empty({count, width}, at::kFloat); };
@@ -86,7 +87,7 @@ void Layers::reserve(int64_t tokens, bool train) {
     flight.kept.clear();
     flight.x.clear();
   }
-  while (std::ssize(flight.x) <= config_.num_layers) flight.x.push_back(rows(most.own, hidden));
+  while (std::ssize(flight.x) <= count) flight.x.push_back(rows(most.own, hidden));
   while (flight.kept.size() < kept) {
     flight.kept.push_back({.normed1 = rows(most.shard, hidden),
                            .scale1 = rows(most.own, 1),
@@ -108,8 +109,8 @@ void Layers::reserve(int64_t tokens, bool train) {
 void Layers::norm1(int64_t layer, int64_t begin, int64_t rows) {
   const model::LayerWeights& w = model_.layers()[static_cast<size_t>(layer)];
   Kept& kept = this->kept(layer);
-  kernels::rms_forward(row(flight_->x[static_cast<size_t>(layer)], begin), weight(w.input_norm),
-                       own_row(kept.normed1, begin), row(kept.scale1, begin), rows, config_.hidden_size, eps_);
+  kernels::rms_forward(row(x(layer), begin), weight(w.input_norm), own_row(kept.normed1, begin),
+                       row(kept.scale1, begin), rows, config_.hidden_size, eps_);
 }
 
 void Layers::project(int64_t layer, int64_t begin, int64_t rows) {
@@ -205,7 +206,7 @@ void Layers::norm2(int64_t layer, int64_t begin, int64_t rows) {
   float* y = row(kept.y, begin);
   if (!shards_.alone()) std::copy_n(own_row(partial_, begin), rows * hidden, y);
   add_bias(y, w.o_bias, rows);
-  add(y, row(flight_->x[static_cast<size_t>(layer)], begin), rows * hidden);
+  add(y, row(x(layer), begin), rows * hidden);
   kernels::rms_forward(y, weight(w.post_attention_norm), own_row(kept.normed2, begin), row(kept.scale2, begin), rows,
                        hidden, eps_);
 }
@@ -221,13 +222,13 @@ void Layers::mlp(int64_t layer, int64_t begin, int64_t rows, bool output) {
     kernels::swiglu_forward(gate, gate + intermediate, row(kept.act, begin + r), intermediate);
   }
   if (!output) return;
-  float* z = row(shards_.alone() ? flight_->x[static_cast<size_t>(layer) + 1] : partial_, begin);
+  float* z = row(shards_.alone() ? x(layer + 1) : partial_, begin);
   kernels::multiply({row(kept.act, begin), intermediate, rows}, panels.down, z, hidden);
 }
 
 void Layers::add_mlp(int64_t layer, int64_t begin, int64_t rows) {
   const int64_t count = rows * config_.hidden_size;
-  float* z = row(flight_->x[static_cast<size_t>(layer) + 1], begin);
+  float* z = row(x(layer + 1), begin);
   if (!shards_.alone()) std::copy_n(own_row(partial_, begin), count, z);
   add(z, row(this->kept(layer).y, begin), count);
 }
@@ -250,7 +251,7 @@ void Layers::after_attention(int64_t layer, bool output) {
 // Each rank embeds the shard's tokens that its rows of the vocabulary have.
 void Layers::embed(const MicroBatch& batch) {
   const int64_t hidden = config_.hidden_size, shard = shards_.rows().shard, first = shards_.shard_begin();
-  const at::Tensor& to = shards_.alone() ? flight_->x[0] : partial_;
+  const at::Tensor& to = shards_.alone() ? x(0) : partial_;
   over_blocks(shard, [&](int64_t begin, int64_t rows) {
     for (int64_t t = begin; t < begin + rows; ++t) {
       const int64_t id = first + t < batch.tokens
@@ -262,25 +263,26 @@ void Layers::embed(const MicroBatch& batch) {
   });
   if (shards_.alone()) return;
   await(shards_.sum(in_use(partial_), "embedding"));
-  flight_->x[0].narrow(0, 0, shards_.rows().own).copy_(shards_.own(partial_));
+  x(0).narrow(0, 0, shards_.rows().own).copy_(shards_.own(partial_));
 }
 
-const at::Tensor& Layers::forward(const MicroBatch& batch, bool train, int64_t slot) {
+const at::Tensor& Layers::forward(const MicroBatch& batch, bool train, int64_t chunk, int64_t slot) {
   const at::NoGradGuard no_grad;
   flight_ = &flights_[static_cast<size_t>(slot)];
+  flight_->layers = config_.chunk_here(chunk);
   reserve(batch.tokens, train);
   pack(false);
   std::tie(flight_->cos, flight_->sin) = model::rope_table(batch.positions, model_.inv_freq());
-  const int64_t last = config_.num_layers - 1;
-  if (link_.first()) embed(batch);
-  else link_.receive_input(flight_->x[0].narrow(0, 0, shards_.rows().own));
+  const int64_t first = flight_->layers.first, last = flight_->layers.end() - 1;
+  if (link_.first(chunk)) embed(batch);
+  else link_.receive_input(x(first).narrow(0, 0, shards_.rows().own));
   if (!shards_.alone()) {
-    for (int64_t layer = 0; layer <= last; ++layer) {
+    for (int64_t layer = first; layer <= last; ++layer) {
       before_attention(layer);
       attention(batch, layer, false);
       after_attention(layer, true);
     }
-    return flight_->x.back();
+    return x(last + 1);
   }
   // What lies between two attentions, block by block.
   const auto before = [&](int64_t layer, int64_t begin, int64_t rows) {
@@ -288,8 +290,8 @@ const at::Tensor& Layers::forward(const MicroBatch& batch, bool train, int64_t s
     project(layer, begin, rows);
     rotate(layer, begin, rows);
   };
-  over_blocks(flight_->tokens, [&](int64_t begin, int64_t rows) { before(0, begin, rows); });
-  for (int64_t layer = 0; layer <= last; ++layer) {
+  over_blocks(flight_->tokens, [&](int64_t begin, int64_t rows) { before(first, begin, rows); });
+  for (int64_t layer = first; layer <= last; ++layer) {
     attention(batch, layer, false);
     over_blocks(flight_->tokens, [&](int64_t begin, int64_t rows) {
       project_out(layer, begin, rows);
@@ -299,7 +301,7 @@ const at::Tensor& Layers::forward(const MicroBatch& batch, bool train, int64_t s
       if (layer < last) before(layer + 1, begin, rows);
     });
   }
-  return flight_->x.back();
+  return x(last + 1);
 }
 
 float* Layers::grad_normed(int64_t begin, int64_t rows) {
@@ -369,8 +371,7 @@ void Layers::norm1_backward(int64_t layer, int64_t begin, int64_t rows, at::Tens
   const Kept& kept = this->kept(layer);
   const int64_t hidden = config_.hidden_size;
   float* dx = own_row(grad, begin);
-  kernels::rms_backward(grad_normed(shards_.own_begin() + begin, rows),
-                        row(flight_->x[static_cast<size_t>(layer)], begin), weight(w.input_norm),
+  kernels::rms_backward(grad_normed(shards_.own_begin() + begin, rows), row(x(layer), begin), weight(w.input_norm),
                         row(kept.scale1, begin), dx, norm1_.of(begin / kBlock), rows, hidden);
   add(dx, own_row(grad_y_, begin), rows * hidden);
 }
@@ -413,15 +414,17 @@ void Layers::before_attention_backward(int64_t layer, at::Tensor& grad) {
   over_blocks(rows.own, [&](int64_t begin, int64_t count) { norm1_backward(layer, begin, count, grad); });
 }
 
-void Layers::backward(const MicroBatch& batch, int64_t slot, at::Tensor& grad, const Gradients& gradients) {
+void Layers::backward(const MicroBatch& batch, int64_t chunk, int64_t slot, at::Tensor& grad,
+                      const Gradients& gradients) {
   const at::NoGradGuard no_grad;
   flight_ = &flights_[static_cast<size_t>(slot)];
   pack(true);
   const TokenShards::Rows& rows = shards_.rows();
-  if (gradients.ready) gradients.ready(static_cast<size_t>(config_.num_layers) + 1);
-  for (int64_t layer = config_.num_layers - 1; layer >= 0; --layer) {
+  const auto [first, count] = flight_->layers;
+  if (gradients.ready && first + count == config_.num_layers) gradients.ready(static_cast<size_t>(first + count) + 1);
+  for (int64_t layer = first + count - 1; layer >= first; --layer) {
     Kept& kept = this->kept(layer);
-    if (layer < flight_->again) forward_again(batch, layer);
+    if (layer < first + flight_->again) forward_again(batch, layer);
     norm1_.start(parts_of(rows.own, kBlock), config_.hidden_size);
     norm2_.start(parts_of(rows.own, kBlock), config_.hidden_size);
     q_norm_.start(parts_of(flight_->tokens, kBlock), config_.head_dim);
@@ -452,9 +455,9 @@ void Layers::backward(const MicroBatch& batch, int64_t slot, at::Tensor& grad, c
     }
     if (gradients.ready) gradients.ready(static_cast<size_t>(layer) + 1);
   }
-  if (link_.first()) embed_backward(batch, grad, gradients);
+  if (link_.first(chunk)) embed_backward(batch, grad, gradients);
   else link_.send_gradient(shards_.own(grad));
-  if (gradients.ready) gradients.ready(0);
+  if (gradients.ready && first == 0) gradients.ready(0);
 }
 
 void Layers::forward_again(const MicroBatch& batch, int64_t layer) {

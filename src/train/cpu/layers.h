@@ -16,15 +16,15 @@ namespace tritonforge::train::cpu {
 class Layers {
  public:
   // The first `recompute` layers keep their input alone and run again in the backward pass. shards: begun with the
-  // batch of a pass. link: to the stages before and behind these layers.
+  // batch of a pass. link: to the stages before and behind these layers, which are chunks of them where there are some.
   Layers(const model::Model& model, int64_t recompute, const TokenShards& shards, StageLink& link);
   void weights_changed();
-  // Hidden states of this rank's own tokens after the last layer, before the last norm, [>= own, hidden]; valid until
-  // the slot's next pass. `train`: backward() may follow, with that slot.
-  const at::Tensor& forward(const MicroBatch& batch, bool train, int64_t slot);
+  // Hidden states of this rank's own tokens after the chunk's last layer, before the last norm, [>= own, hidden]; valid
+  // until the slot's next pass. `train`: backward() may follow, with that chunk and slot.
+  const at::Tensor& forward(const MicroBatch& batch, bool train, int64_t chunk, int64_t slot);
   // From the gradient of what forward() returned, own rows of [shard, hidden], which is overwritten. Adds to the
   // gradients.
-  void backward(const MicroBatch& batch, int64_t slot, at::Tensor& grad, const Gradients& gradients);
+  void backward(const MicroBatch& batch, int64_t chunk, int64_t slot, at::Tensor& grad, const Gradients& gradients);
 
  private:
   // Activations of one layer, rows of tokens: all of the micro-batch's, the shard's or this rank's own (TokenShards).
@@ -37,17 +37,21 @@ class Layers {
     at::Tensor y, normed2, scale2;   // own [hidden]: after attention; shard [hidden]: after the second norm; own [1]
     at::Tensor gate_up, act;         // shard [2 * intermediate], [intermediate]
   };
-  // A micro-batch between its forward and its backward pass.
+  // A micro-batch between its forward and its backward pass through a chunk.
   struct Flight {
+    model::LayerRange layers;          // the chunk's
     int64_t capacity = 0, tokens = 0;  // rows of all that are allocated; of this one, less the padding
-    int64_t again = 0;                 // layers that run again: all but the last where nothing is trained
+    int64_t again = 0;                 // of those, which run again: all but the last where nothing is trained
     std::vector<at::Tensor> x;         // own [hidden]: inputs of the layers and the last one's output
     std::vector<Kept> kept;            // those that run again share one
     at::Tensor cos, sin;
   };
   void reserve(int64_t tokens, bool train);
   void pack(bool back);
-  Kept& kept(int64_t layer) { return flight_->kept[static_cast<size_t>(std::max<int64_t>(0, layer - flight_->again))]; }
+  Kept& kept(int64_t layer) {
+    return flight_->kept[static_cast<size_t>(std::max<int64_t>(0, layer - flight_->layers.first - flight_->again))];
+  }
+  at::Tensor& x(int64_t layer) { return flight_->x[static_cast<size_t>(layer - flight_->layers.first)]; }
   float* own_row(const at::Tensor& shard, int64_t index) const { return row(shard, shards_.own_begin() + index); }
   at::Tensor in_use(const at::Tensor& buffer) const { return buffer.narrow(0, 0, shards_.rows().shard); }
 

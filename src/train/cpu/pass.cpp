@@ -28,39 +28,40 @@ class CpuPass : public Pass {
         layers_count_(model.config().num_layers),
         hidden_(model.config().hidden_size),
         shards_(groups, model.config(), /*unit=*/1),
-        link_(groups),
-        flights_(link_.in_flight()),
+        link_(groups, model.config().chunk_count()),
+        flights_(link_.stage()),
         layers_(model, std::max<int64_t>(0, config.recompute_layers), shards_, link_),
         head_(model, config.lm_head_chunk, shards_) {}
 
-  TargetScores forward(const MicroBatch& batch, bool train, const at::Tensor&) override {
+  TargetScores forward(const MicroBatch& batch, bool train, const at::Tensor&, int64_t chunk) override {
     const Threads threads;
     if (gradients_ != nullptr && gradients_->weights_needed) {  // panels are made of all of them
       for (int64_t i = 0; i <= layers_count_ + 1; ++i) gradients_->weights_needed(static_cast<size_t>(i));
     }
     shards_.begin(batch);
-    link_.begin_forward();
-    const at::Tensor& x = layers_.forward(batch, train, flights_.begin(batch, train));
-    if (link_.last()) return head_.forward(batch, x);
-    link_.send_output(x.narrow(0, 0, shards_.rows().own));
+    const int64_t slot = flights_.begin(batch, chunk, train);
+    link_.begin_forward(slot);
+    const at::Tensor& x = layers_.forward(batch, train, chunk, slot);
+    if (link_.last(chunk)) return head_.forward(batch, x);
+    link_.send_output(x.narrow(0, 0, shards_.rows().own), slot);
     return {};
   }
 
-  void backward(const at::Tensor& grad_log_probs, const at::Tensor& grad_entropy) override {
+  void backward(const at::Tensor& grad_log_probs, const at::Tensor& grad_entropy, int64_t chunk) override {
     TF_CHECK(gradients_ != nullptr, "a backward pass of a model without gradients");
     const Threads threads;
     if (gradients_->empty) gradients_->sums.arena().zero_();
     gradients_->empty = false;
-    const auto [batch, slot] = flights_.end();
+    const auto [batch, slot] = flights_.end(chunk);
     shards_.begin(*batch);
     at::Tensor grad;
-    if (link_.last()) {
+    if (link_.last(chunk)) {
       grad = head_.backward(*batch, grad_log_probs, grad_entropy, gradients_->sums);
     } else {
       grad = at::zeros({shards_.rows().shard, hidden_}, at::kFloat);
       link_.receive_gradient(shards_.own(grad));
     }
-    layers_.backward(*batch, slot, grad, *gradients_);
+    layers_.backward(*batch, chunk, slot, grad, *gradients_);
   }
 
   void settle() override { link_.settle(); }

@@ -1,5 +1,7 @@
 #include "train/pass.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <algorithm>
 
 #include "train/gpu/head.h"
@@ -23,7 +25,7 @@ class GpuPass : public Pass {
     head_.reserve(std::min(tokens, shards_.rows_of(tokens).shard), gradients != nullptr);
   }
 
-  TargetScores forward(const MicroBatch& batch, bool train, const at::Tensor& known) override {
+  TargetScores forward(const MicroBatch& batch, bool train, const at::Tensor& known, int64_t) override {
     const at::NoGradGuard no_grad;
     use_device();
     ready_ = train;
@@ -33,7 +35,7 @@ class GpuPass : public Pass {
                          train ? gradients_ : nullptr);
   }
 
-  void backward(const at::Tensor& grad_log_probs, const at::Tensor& grad_entropy) override {
+  void backward(const at::Tensor& grad_log_probs, const at::Tensor& grad_entropy, int64_t) override {
     TF_CHECK(ready_ && gradients_ != nullptr, "a backward pass without its forward pass");
     const at::NoGradGuard no_grad;
     use_device();

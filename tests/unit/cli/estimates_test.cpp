@@ -78,6 +78,8 @@ TEST(Estimates, EachAxisTakesItsPartOfARanksMemory) {
   EXPECT_NEAR(part(parts({.tp = 2, .dp = 1}), "weights"), part(one, "weights") / 2, 0.001);
   // The first of two stages has 6 of 8 layers, since the head is as much work as three, and two micro-batches of them.
   EXPECT_NEAR(part(parts({.pp = 2, .dp = 1}), "activations") / part(one, "activations"), 1.5, 0.001);
+  // With two chunks each it has 5 of 8, in parts of 2 and 3, and five passes through one of the two.
+  EXPECT_NEAR(part(parts({.pp = 2, .pp_chunks = 2, .dp = 1}), "activations") / part(one, "activations"), 1.5625, 0.001);
   EXPECT_THROW(rank_shape(qwen3_8b(8), {.tp = 3, .dp = 1}), Error);
 }
 
@@ -96,6 +98,12 @@ std::string refusal(const std::string& recipe, const std::vector<std::string>& s
 class PlannedRecipe : public ::testing::Test {
  protected:
   void SetUp() override { ::setenv("TRITONFORGE_ROOT", TF_SOURCE_DIR, 1); }
+  static orchestrate::StepTime sft_step(const std::string& recipe, const std::vector<std::string>& set) {
+    const auto config = orchestrate::load_recipe(fs::path(TF_SOURCE_DIR) / "recipes" / recipe, set);
+    orchestrate::Plan plan = orchestrate::make_plan(config);
+    estimate(plan, config);
+    return plan.steps.at(0);
+  }
 };
 
 TEST_F(PlannedRecipe, WhatDoesNotFitIsRefusedWithTheNearestThatDoes) {
@@ -137,15 +145,21 @@ TEST_F(PlannedRecipe, EveryShippedOneHasItsPlan) {
 }
 
 TEST_F(PlannedRecipe, MoreGpusTakeLessTime) {
-  const auto step = [](const std::vector<std::string>& set) {
-    const auto config = orchestrate::load_recipe(fs::path(TF_SOURCE_DIR) / "recipes/qwen3-8b-sft.yaml", set);
-    orchestrate::Plan plan = orchestrate::make_plan(config);
-    estimate(plan, config);
-    return plan.steps.at(0);
-  };
-  const auto eight = step({}), sixteen = step({"placement.actor.gpus=16"});
+  const std::string recipe = "qwen3-8b-sft.yaml";
+  const auto eight = sft_step(recipe, {}), sixteen = sft_step(recipe, {"placement.actor.gpus=16"});
   EXPECT_DOUBLE_EQ(sixteen.seconds.at(0).second, eight.seconds.at(0).second / 2);
   EXPECT_GT(sixteen.total, eight.total / 2);  // collectives do not halve
+}
+
+TEST_F(PlannedRecipe, ChunksOfLayersTakeTheirShareOffAPipelinesBubble) {
+  const auto bubble = [](const std::string& chunks) {
+    const auto step = sft_step("quickstart.yaml", {"placement.actor.pp=2", "placement.actor.pp_chunks=" + chunks});
+    return part(step.seconds, "pipeline's bubble");
+  };
+  EXPECT_GT(bubble("1"), 0);
+  EXPECT_DOUBLE_EQ(bubble("3"), bubble("1") / 3);
+  EXPECT_THAT(refusal("quickstart.yaml", {"placement.actor.pp=2", "placement.actor.pp_chunks=4"}),
+              HasSubstr("parallel.pp 2 x pp_chunks 4: the model has 6 layers"));
 }
 
 }  // namespace

@@ -156,6 +156,13 @@ TEST_F(PlacedRecipe, DecidesDevicesEnginesAndDegrees) {
   EXPECT_EQ(trainer.device, "cuda:0");
 }
 
+TEST_F(PlacedRecipe, DealsAPipelinesLayersInChunks) {
+  const RecipeConfig config = load("{actor: {cores: 2, pp: 2, pp_chunks: 3}}");
+  EXPECT_EQ(trainer_config(config, config.rl.train, "rl", "m", "run", 3).parallel.pp_chunks, 3);
+  EXPECT_THAT(error_of([&] { load("{actor: {cores: 2, pp: 2}}", {"rl.train.parallel.pp_chunks=3"}); }),
+              HasSubstr("'rl.train.parallel.pp_chunks' is 3 here, and 'placement' decides it (1)"));
+}
+
 TEST_F(PlacedRecipe, RefusesWhatIsAlsoWrittenByHand) {
   const std::string placement = "{actor: {gpus: 2, tp: 2}, rollout: {gpus: 2}}";
   const auto error = [&](const std::string& set) { return error_of([&] { load(placement, {set}); }); };
