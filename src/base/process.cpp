@@ -16,7 +16,9 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <mutex>
 #include <random>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -280,10 +282,14 @@ int free_port() {
   constexpr int kLowest = 20000;
   const int count = first_ephemeral_port() - kLowest;
   if (count < 1000) fail(ErrorKind::kUnavailable, "no room for ports between {} and the ephemeral ones", kLowest);
+  // What was given is not given again: whoever asked may open it much later.
+  static std::mutex mutex;
+  static std::set<int> given;
+  const std::lock_guard lock(mutex);
   std::random_device random;
   for (int tries = 0; tries < 1000; ++tries) {
     const int port = kLowest + static_cast<int>(random() % static_cast<unsigned>(count));
-    if (is_free(port)) return port;
+    if (!given.contains(port) && is_free(port)) return *given.insert(port).first;
   }
   fail(ErrorKind::kUnavailable, "no free port from {} to {}", kLowest, kLowest + count - 1);
 }
