@@ -175,6 +175,12 @@ def test_a_second_ctrl_c_ends_the_graces(tmp_path):
     assert run.process.returncode == 143, said[-2000:]  # the first signal is the one that ended it
 
 
+def test_runs_that_begin_together_have_a_page_each(tmp_path):
+    runs = [Run(tmp_path / name, *flags(["stages=[sft]", "dashboard_port=8080"])) for name in ("a", "b", "c")]
+    pages = [re.search(r"page (http://\S+)", run.finish())[1] for run in runs]
+    assert len(set(pages)) == 3, pages
+
+
 def test_killed_roles_change_nothing(undisturbed, tmp_path):
     run = Run(tmp_path / "a", "--set", "supervisor.hung_after_s=3")
     # The engine hangs; the trainer is killed while it is idle, a step after its last checkpoint.

@@ -1,0 +1,212 @@
+"""What each stage of the data pipeline is worth: SFT on the same collected rows with all stages, and with each one off.
+
+usage: stage_ablation.py PAIRS MODEL PROBLEMS OUTPUT [--variants all,dedup,...] [--at-once 3] [--device cuda:0]
+                         [--steps 60] [--held-out 60] [--samples 4] [--set KEY=VALUE ...]
+needs TRITONFORGE (the command; ./tritonforge without it)
+
+PAIRS are of `tritonforge data generate` (style wide), PROBLEMS KernelBench's (folder or JSON lines), of which no
+solution is known here. What is collected from PAIRS is as dirty as what is found in the world, by fixed shares and a
+seed: see `collected`. What OUTPUT has already is not made again (--build-only: the data alone). Held-out problems of PAIRS and PROBLEMS are one bench, judged on the CPU in mode plan; the table
+has each apart, with Wilson's intervals over samples.
+"""
+
+import argparse
+import concurrent.futures
+import json
+import os
+import pathlib
+import random
+import shlex
+import shutil
+import subprocess
+
+from pool_runs import outcomes, wilson
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+COMMAND = shlex.split(os.environ.get("TRITONFORGE", str(ROOT / "tritonforge")))
+WRONG, COPIES, DAMAGED, CUT = 0.25, 0.3, 0.05, 0.05  # shares of the rows that are right
+STAGES = ("clean", "convert", "thinking", "length", "quality", "dedup", "contamination")
+
+
+def read_pairs(file):
+    """A pair's refused attempts are always the list `refinements` here."""
+    pairs = [json.loads(line) for line in file.read_text().splitlines()]
+    for pair in pairs:
+        pair["refinements"] = [pair.pop("refinement")] if "refinement" in pair else pair.get("refinements", [])
+    return pairs
+
+
+def collected(pairs, held_out, draw):
+    """Rows as a crawl would have them: refused attempts that pass for solutions, copies under other names, files that
+    were cut off or went through another editor, and the answers to the problems of the bench."""
+    right = [pair for pair in pairs if pair["split"] == "train"]
+    rows = [dict(pair) for pair in right]
+
+    def some(share, change, of=right):
+        for number, pair in enumerate(draw.sample(of, min(len(of), round(share * len(right))))):
+            rows.append({**pair, "id": f"{pair['id']}_{change.__name__}{number}", "refinements": [], **change(pair)})
+
+    def wrong(pair):
+        return {"solution": draw.choice(pair["refinements"])["wrong"], "verified": False}
+
+    def copied(pair):
+        header = f"# {pair['id']}: {draw.randrange(10**6)}\n"
+        return {"problem": header + pair["problem"], "solution": header + pair["solution"]}
+
+    def damaged(pair):
+        return {"problem": "\ufeff" + pair["problem"].replace("\n", "\r\n")}
+
+    def cut(pair):
+        return {"solution": pair["solution"][: len(pair["solution"]) * 2 // 3], "verified": False}
+
+    some(WRONG, wrong, [pair for pair in right if pair["refinements"]])
+    some(COPIES, copied)
+    some(DAMAGED, damaged)
+    some(CUT, cut)
+    rows += [{**pair, "split": "train"} for pair in held_out]
+    draw.shuffle(rows)
+    return rows
+
+
+def config(name, folder, problems, tokenizer):
+    options = {
+        "clean": {},
+        "convert": {"prompt": "kernelbench", "max_turns": 1 if name == "convert" else 3},
+        "thinking": {"from": "plan"},
+        "tokens": None,
+        "length": {"min": 100, "max": 3072},
+        "dedup": {"near": 0.8},
+        "contamination": {"problems": [str(problems)], "near": 0.8},
+        "quality": {"trials": 2, "at_once": os.cpu_count()},
+    }
+    kept = {stage: given for stage, given in options.items() if stage == "convert" or stage != name}
+    return {
+        "name": name,
+        "output": str(folder / name / "data"),
+        "tokenizer": str(tokenizer),
+        "seed": 1,
+        "sources": [{"pairs": {"path": str(folder / "collected.jsonl")}}],
+        "stages": [{stage: given} if given is not None else stage for stage, given in kept.items()],
+        "outputs": ["packed"],
+    }
+
+
+def call(log, *arguments):
+    with open(log, "a") as out:
+        done = subprocess.run([*COMMAND, *map(str, arguments)], stdout=out, stderr=out)
+    if done.returncode != 0:
+        raise SystemExit(f"{log}: {arguments[0]} ended with {done.returncode}")
+
+
+def build(name, folder, args):
+    here = folder / name
+    if (here / "data/card.json").exists():
+        return json.loads((here / "data/card.json").read_text())
+    (here / "data").mkdir(parents=True, exist_ok=True)
+    verdicts = folder / "all/data/verdicts.jsonl"
+    if name != "all" and verdicts.exists():  # what was judged once
+        shutil.copy(verdicts, here / "data/verdicts.jsonl")
+    (here / "data.yaml").write_text(json.dumps(config(name, folder, folder / "bench.jsonl", args.model)))
+    call(here / "data.log", "data", "build", here / "data.yaml")
+    return json.loads((here / "data/card.json").read_text())
+
+
+def train(name, folder, args):
+    here = folder / name
+    if (here / "run/bench-sft.json").exists():
+        return
+    set_ = {
+        "stages": "[sft,bench]",
+        "bench.models": "[sft]",
+        "bench.turns": "[1,3]",
+        "bench.levels": "[]",
+        "bench.limit": 0,
+        "bench.samples": args.samples,
+        "bench.problems": folder / "bench.jsonl",
+        "bench.sampling.max_new_tokens": 1536,
+        "data": f"{{conversations: {here}/data}}",
+        "model.path": args.model,
+        "model.device": args.device,
+        "sft.steps": args.steps,
+        "share_device": "false",
+        "engine.max_running": 256,
+        "rollout.concurrency": 256,
+        "evaluator.mode": "plan",
+        "evaluator.device": "cpu",
+        "evaluator.workers": max(2, os.cpu_count() // args.at_once),
+        "evaluator.max_elements": 262144,
+        "evaluator.max_flops": 268435456,
+        "evaluator.targets": "[sm_90]",
+    } | dict(entry.split("=", 1) for entry in args.set)
+    options = [part for key, value in set_.items() for part in ("--set", f"{key}={value}")]
+    call(here / "run.log", "run", ROOT / "recipes/qwen2.5-coder-0.5b.yaml", *options, "--output", here / "run")
+
+
+def row(name, folder, card):
+    line = [name, str(sum(split["rows"] for split in card["splits"].values()))]
+    for turns in (1, 3):
+        by_problem = outcomes([folder / name / "run"], "sft", turns)
+        for own in (True, False):
+            samples = [s for problem, all_ in by_problem.items() if problem.startswith("own") == own for s in all_]
+            low, high = wilson(sum(samples), len(samples))
+            line.append(f"{100 * sum(samples) / len(samples):.1f} % [{100 * low:.1f}, {100 * high:.1f}]")
+    return line
+
+
+def bench_problems(pairs, problems, count, draw):
+    """Held-out pairs of which the bench asks, and its file: theirs and KernelBench's of levels 1 and 2."""
+    held_out = [pair for pair in pairs if pair["split"] == "holdout"]
+    held_out = draw.sample(held_out, min(count, len(held_out)))
+    asked = [
+        {"id": f"own_{i}", "level": 1, "problem_id": 10000 + i, "name": f"own_{i}", "code": pair["problem"]}
+        for i, pair in enumerate(held_out)
+    ]
+    given = [json.loads(line) for line in pathlib.Path(problems).read_text().splitlines()]
+    given = [problem for problem in given if problem["level"] in (1, 2)]
+    return held_out, asked + draw.sample(given, min(80, len(given)))
+
+
+def write_lines(file, rows):
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in ("pairs", "model", "problems", "output"):
+        parser.add_argument(name, type=pathlib.Path)
+    parser.add_argument("--variants", default=",".join(("all", *STAGES)))
+    parser.add_argument("--at-once", type=int, default=3)
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--held-out", type=int, default=60)
+    parser.add_argument("--samples", type=int, default=4)
+    parser.add_argument("--build-only", action="store_true")
+    parser.add_argument("--set", action="append", default=[])
+    args = parser.parse_args()
+    folder = args.output.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    draw = random.Random(1)
+    pairs = read_pairs(args.pairs)
+    held_out, asked = bench_problems(pairs, args.problems, args.held_out, draw)
+    write_lines(folder / "bench.jsonl", asked)
+    write_lines(folder / "collected.jsonl", collected(pairs, held_out, draw))
+    variants = args.variants.split(",")
+    cards = {}
+
+    def one(name):
+        cards[name] = build(name, folder, args)
+        if args.build_only:
+            return
+        train(name, folder, args)
+        print("| " + " | ".join(row(name, folder, cards[name])) + " |", flush=True)
+
+    print("| without | rows | own, 1 turn | KernelBench, 1 turn | own, 3 turns | KernelBench, 3 turns |\n" + "| --- " * 6 + "|")
+    if "all" in variants:
+        cards["all"] = build("all", folder, args)
+    with concurrent.futures.ThreadPoolExecutor(args.at_once) as pool:
+        for done in [pool.submit(one, name) for name in variants]:
+            done.result()
+
+
+if __name__ == "__main__":
+    main()
