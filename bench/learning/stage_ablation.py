@@ -4,10 +4,10 @@ usage: stage_ablation.py PAIRS MODEL PROBLEMS OUTPUT [--variants all,dedup,...] 
                          [--steps 60] [--held-out 60] [--samples 4] [--set KEY=VALUE ...]
 needs TRITONFORGE (the command; ./tritonforge without it)
 
-PAIRS are of `tritonforge data generate` (style wide), PROBLEMS KernelBench's (folder or JSON lines), of which no
-solution is known here. What is collected from PAIRS is as dirty as what is found in the world, by fixed shares and a
-seed: see `collected`. What OUTPUT has already is not made again (--build-only: the data alone). Held-out problems of PAIRS and PROBLEMS are one bench, judged on the CPU in mode plan; the table
-has each apart, with Wilson's intervals over samples.
+PAIRS are of `tritonforge data generate` (style wide), PROBLEMS KernelBench's JSON lines, of which no solution is known
+here. What is collected from PAIRS is as dirty as what is found in the world, by fixed shares and a seed: see
+`collected`. Held-out problems of PAIRS and PROBLEMS are one bench, judged on the CPU in mode plan; the table has each
+apart, with Wilson's intervals over samples. What OUTPUT has already is not made again (--build-only: the data alone).
 """
 
 import argparse
@@ -200,7 +200,11 @@ def main():
         train(name, folder, args)
         print("| " + " | ".join(row(name, folder, cards[name])) + " |", flush=True)
 
-    print("| without | rows | own, 1 turn | KernelBench, 1 turn | own, 3 turns | KernelBench, 3 turns |\n" + "| --- " * 6 + "|")
+    print(
+        "| without | rows | own, 1 turn | KernelBench, 1 turn | own, 3 turns | KernelBench, 3 turns |\n"
+        + "| --- " * 6
+        + "|"
+    )
     if "all" in variants:
         cards["all"] = build("all", folder, args)
     with concurrent.futures.ThreadPoolExecutor(args.at_once) as pool:

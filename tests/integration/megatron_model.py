@@ -108,7 +108,8 @@ def main(request):
         print(json.dumps({"log_probs": said}), flush=True)
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()
-    # Threads of gloo and its store may live on; one that meets the interpreter's end aborts a process that did its work.
+    # Threads of gloo and its store may live on, and one that meets the interpreter's end aborts a process that did
+    # its work.
     os._exit(0)
 
 
