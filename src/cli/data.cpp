@@ -1,20 +1,16 @@
-// tritonforge data generate | problems | stats | text; build and show are in data_build.cpp
+// tritonforge data generate | problems | stats | text; build and show are in data_build.cpp, capture in data_capture.cpp
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <fstream>
 #include <memory>
 
 #include "base/progress.h"
 #include "cli/commands.h"
 #include "cli/data_build.h"
+#include "cli/data_capture.h"
 #include "cli/flags.h"
-#include "cli/own_evaluator.h"
+#include "cli/pair_work.h"
 #include "dataset/corpus.h"
 #include "dataset/generate.h"
-#include "net/http.h"
-#include "net/retry.h"
-#include "rollout/prompts.h"
 
 namespace tritonforge::cli {
 namespace {
@@ -26,24 +22,22 @@ struct EmitCounts {
 
 struct GenerateFlags {
   dataset::GenerateOptions options;
-  std::string output, evaluator, emit_problems;
+  std::string output, emit_problems;
+  Judging judging;
   std::optional<PromptStyle> prompt;
-  int trials = 2;
   EmitCounts emit_most;
-  bool messages = true, unverified = false, json = false;
+  bool messages = true, json = false;
 
   template <typename V>
   void describe(V& v) {
     v("output", output, required(), "JSON lines file to write");
     v.part(options);
     v("prompt", prompt, "of the conversations; minimal for compact pairs and kernelbench for full ones where empty");
-    v("evaluator", evaluator, "URL of a running evaluator (starts its own where empty)");
-    v("trials", trials, in(1, 64), "correctness trials of each evaluation");
     v("emit_problems", emit_problems, "folder for holdout/ (held-out problems) and rl/ (the others)");
     v("emit_holdout", emit_most.holdout, at_least(0), "at most so many problems in holdout/; 0 = all");
     v("emit_rl", emit_most.rl, at_least(0), "at most so many problems in rl/; 0 = all");
     v("messages", messages, "the conversations, which follow from the rest and take space");
-    v("unverified", unverified, "writes without asking an evaluator (for work on templates; marked so)");
+    v.part(judging);
     v("json", json, "prints the result as JSON");
   }
 };
@@ -79,36 +73,6 @@ struct TextFlags {
   }
 };
 
-void make_folder(const fs::path& folder) {
-  if (folder.empty()) return;
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) fail(ErrorKind::kUnavailable, "{}: cannot be made: {}", folder.string(), error.message());
-}
-
-// A busy evaluator (429, 503 with Retry-After) is asked again; anything else that is no verdict ends the generation.
-Result<Verdict> evaluate_over_http(net::HttpClient& client, const std::string& url, int trials,
-                                   const std::string& problem, const std::string& candidate) {
-  const Json body{{"problem", {{"id", "generated"}, {"source", problem}}},
-                  {"candidate", candidate},
-                  {"num_correct_trials", trials},
-                  {"measure_performance", false},
-                  {"backend", "triton"},
-                  {"targets", {"sm_90", "gfx942"}},  // what is taught runs on either
-                  {"timeout_s", 60}};
-  const auto ask = [&]() -> Result<Verdict> {
-    const auto reply = client.post_json(url + "/v2/evaluations", body);
-    if (!reply.ok()) return reply.error();
-    try {
-      return verdict_from_json(*reply);
-    } catch (const Error& error) {
-      return error;
-    }
-  };
-  const auto is_busy = [](const Error& error) { return error.retry_after_s() > 0; };
-  return net::retry<Verdict>(url + " to have a free worker", Deadline::after(300), ask, {.again = is_busy});
-}
-
 // --holdout a.jsonl (its held-out combinations), or families and combinations, separated by commas.
 std::vector<std::string> read_holdout(const std::vector<std::string>& given) {
   std::vector<std::string> entries;
@@ -143,66 +107,26 @@ void emit_problems(const fs::path& folder, const fs::path& pairs_file, const Emi
   }
 }
 
-void print_counts(std::string_view title, const std::map<std::string, size_t>& counts, size_t most = SIZE_MAX) {
-  std::vector<std::pair<std::string, size_t>> sorted(counts.begin(), counts.end());
-  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
-  fmt::print("{}\n", title);
-  for (size_t i = 0; i < std::min(most, sorted.size()); ++i)
-    fmt::print("  {:6}  {}\n", sorted[i].second, sorted[i].first);
-  if (sorted.size() > most) fmt::print("  {:>6}  more\n", sorted.size() - most);
-}
-
 void generate(const GenerateFlags& flags) {
   dataset::GenerateOptions options = flags.options;
   options.holdout = read_holdout(options.holdout);
   options.validate();
   const bool compact = options.style == dataset::PairStyle::kCompact;
   const auto prompt = flags.prompt.value_or(compact ? PromptStyle::kMinimal : PromptStyle::kKernelBench);
-  const dataset::ConversationTexts texts{
-      .first = [=](const Problem& problem) { return rollout::first_messages(prompt, problem); },
-      .feedback = [=](const Verdict& verdict) { return rollout::feedback_message(prompt, verdict); },
-      .answer = [](const std::string& code) { return rollout::answer_message(code); }};
-
-  std::unique_ptr<OwnEvaluator> own;
-  net::HttpClient client({.timeout_s = 120});
-  dataset::EvaluatePair evaluate;
-  if (!flags.unverified) {
-    std::string url = flags.evaluator;
-    if (url.empty()) {
-      own = std::make_unique<OwnEvaluator>(options.workers);
-      url = own->url();
-    } else {
-      net::wait_until_healthy(url + "/health", Deadline::after(30));
-    }
-    evaluate = [&client, url, trials = flags.trials](const std::string& problem, const std::string& candidate) {
-      return evaluate_over_http(client, url, trials, problem, candidate);
-    };
-  }
-
-  const fs::path output = flags.output;
-  make_folder(output.parent_path());
-  fs::path unfinished = output;
-  unfinished += ".part";
-  std::ofstream file(unfinished, std::ios::trunc);
-  if (!file) fail(ErrorKind::kUnavailable, "{}: cannot be written", unfinished.string());
+  PairEvaluator evaluator(flags.judging, options.workers);
+  PairFile file(flags.output);
   Progress progress("pairs", options.count);
-  int64_t written = 0;
-  const auto report = dataset::generate_pairs(options, evaluate, texts, [&](const dataset::Pair& pair) {
-    Json line = to_json(pair);
-    if (!flags.messages) line.erase("messages");
-    file << line.dump() << '\n';
-    if (!file) fail(ErrorKind::kUnavailable, "{}: cannot be written (disk full?)", unfinished.string());
-    progress.advance_to(++written);
-  });
-  file.close();
-  if (!file) fail(ErrorKind::kUnavailable, "{}: cannot be written (disk full?)", unfinished.string());
-  fsync_path(unfinished);
-  fs::rename(unfinished, output);
+  const auto report = dataset::generate_pairs(options, evaluator.ask(), conversation_texts(prompt),
+                                              [&](const dataset::Pair& pair) {
+                                                file.write(pair, flags.messages);
+                                                progress.advance_to(file.written());
+                                              });
+  file.finish();
   progress.finish();
-  if (!flags.emit_problems.empty()) emit_problems(flags.emit_problems, output, flags.emit_most);
+  if (!flags.emit_problems.empty()) emit_problems(flags.emit_problems, flags.output, flags.emit_most);
 
   if (flags.json) {
-    fmt::print("{}\n", Json{{"output", output.string()},
+    fmt::print("{}\n", Json{{"output", flags.output},
                             {"written", report.written},
                             {"refinements", report.refinements},
                             {"evaluations", report.evaluations},
@@ -214,7 +138,7 @@ void generate(const GenerateFlags& flags) {
     return;
   }
   fmt::print("{} pairs ({} with a refinement) in {} -> {}; {} evaluations, {} solutions refused\n", report.written,
-             report.refinements, format_duration(report.seconds), output.string(), report.evaluations,
+             report.refinements, format_duration(report.seconds), flags.output, report.evaluations,
              report.rejected.size());
   if (!report.rejected_by.empty()) print_counts("refused", report.rejected_by);
   for (const auto& reason : report.rejected) fmt::print(stderr, "refused: {}\n", reason);
@@ -262,6 +186,7 @@ void add_data_command(CLI::App& app) {
 
   add_data_build_command(*data);
   add_data_show_command(*data);
+  add_data_capture_command(*data);
 
   auto* make = data->add_subcommand(
       "generate",

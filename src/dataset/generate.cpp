@@ -25,12 +25,6 @@ void check_family(const std::string& name) {
   if (find_special(name) == nullptr && find_part(name) == nullptr) find_operator(name);
 }
 
-// What a refusal is counted as: its fault, and what was said up to the first colon.
-std::string reason_of(const Verdict& verdict) {
-  const std::string line = verdict.diagnostics.substr(0, verdict.diagnostics.find_first_of(":\n"));
-  return fmt::format("{}: {}", name_of(verdict.fault), line.substr(0, 60));
-}
-
 // A problem and its solution, with what the mistakes are drawn from.
 struct Draw {
   Pair pair;
@@ -161,7 +155,7 @@ class Generator {
     Pair& pair = draw.pair;
     if (evaluate_) {
       const Verdict verdict = judge(pair.problem, pair.solution);
-      if (!verdict.correct || verdict.cheated()) {
+      if (!is_accepted(verdict)) {
         const std::lock_guard lock(mutex_);
         ++report_.rejected_by[reason_of(verdict)];
         report_.rejected.push_back(
@@ -171,12 +165,7 @@ class Generator {
       pair.verified = true;
       add_refinement(draw);
     }
-    pair.messages = texts_.first(problem_of(pair, 0));
-    for (const auto& refinement : pair.refinements) {
-      pair.messages.push_back(texts_.answer(refinement.wrong));
-      pair.messages.push_back(tokenizer::Message{.role = "user", .content = refinement.feedback});
-    }
-    pair.messages.push_back(texts_.answer(pair.solution));
+    pair.messages = conversation_of(pair, texts_);
     return true;
   }
 

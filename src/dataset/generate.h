@@ -6,11 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
 #include "base/options.h"
-#include "contract/verdict.h"
+#include "dataset/acceptance.h"
 #include "dataset/compose.h"
-#include "dataset/pair.h"
 
 namespace tritonforge::dataset {
 
@@ -40,16 +38,6 @@ struct GenerateOptions {
     v("workers", workers, in(1, 256), "evaluations at once");
   }
   void validate() const;  // throws kUsage
-};
-
-// A verdict on a candidate, or why there is none (which ends the generation). Called by several threads at once.
-using EvaluatePair = std::function<Result<Verdict>(const std::string& problem, const std::string& candidate)>;
-
-// The conversation's texts; `rollout` owns them, so that a model meets in RL what it was taught on.
-struct ConversationTexts {
-  std::function<std::vector<tokenizer::Message>(const Problem&)> first;
-  std::function<tokenizer::Message(const Verdict&)> feedback;
-  std::function<tokenizer::Message(const std::string& code)> answer;
 };
 
 struct GenerateReport {

@@ -2,7 +2,8 @@
 
 It leaves the compiled modules beside their sources where it may: without them an import of torch takes twice as long.
 
-argv[2] is the sandbox's library; argv[3] what to make ready beyond the imports: of "reduce,record,gpu".
+argv[2] is the sandbox's library; argv[3] what to make ready beyond the imports: of
+"reduce,record,gpu,capture".
 Control protocol on the socket whose number is argv[1] (SOCK_SEQPACKET, one JSON message a packet):
   in   {"op": "spawn", "role": ..., "sandbox": {...}} with the job's socket attached
   out  {"ready": versions, "missing": what cannot be compiled here};  then for each request
@@ -31,6 +32,7 @@ ROLES = {
     "probe": "probe",
     "record": "plan.serve",
     "replay": "plan.replay",
+    "capture": "capture.serve",
 }
 
 
@@ -76,6 +78,8 @@ def warm_up(prepared):
     else:  # no child is on a GPU
         frontend.install_driver()
         cuda_on_cpu.install()
+    if "capture" in prepared:
+        importlib.import_module("tritonforge_worker.capture.serve").warm_up()
 
 
 def touched_cuda():

@@ -1,0 +1,41 @@
+#include "evaluate/capture.h"
+
+#include "evaluate/conversation.h"
+
+namespace tritonforge::evaluate {
+namespace {
+
+// Inductor writes nothing but what the module's own code does.
+constexpr ChildLimits kLimits{.cpu_s = 120, .file_bytes = uint64_t{16} << 20};
+
+Error refused(std::string why) {
+  std::replace(why.begin(), why.end(), '\n', ' ');
+  return {ErrorKind::kUnsupported, std::move(why)};
+}
+
+}  // namespace
+
+Capturer::Capturer(const CaptureOptions& options) : options_(options), zygote_({.captures = true}) {}
+
+Result<Captured> Capturer::capture(const std::string& source) {
+  const auto deadline = Deadline::after(options_.timeout_s);
+  const auto child = zygote_.spawn("capture", kLimits, deadline);
+  Json request{{"source", source}};
+  if (options_.budget != Budget{})
+    request["budget"] = {{"elements", options_.budget.elements}, {"flops", options_.budget.flops}};
+  Frame frame;
+  std::string detail;
+  Silence silence = child->channel().send(request, {}, deadline);
+  if (silence == Silence::kNone) silence = child->channel().receive(frame, deadline, detail, 0);
+  if (silence != Silence::kNone) {
+    if (silence == Silence::kClosed && child->orphaned())
+      fail(ErrorKind::kUnavailable, "capture: the Python parent died under a problem's code");
+    return refused("the problem's process " + describe_silence(silence, *child, detail, options_.timeout_s));
+  }
+  const Captured captured{string_or(frame.header, "problem", ""), string_or(frame.header, "solution", "")};
+  if (captured.problem.empty() || captured.solution.empty())
+    return refused(string_or(frame.header, "refused", "the problem's process sent no answer"));
+  return captured;
+}
+
+}  // namespace tritonforge::evaluate

@@ -1,0 +1,166 @@
+"""Inductor's kernels as a person would write them: no heuristics around them, sizes where they are used, Triton's own
+functions, and the helpers of Inductor's library beside them."""
+
+import ast
+import math
+from unittest import mock
+
+import triton
+import triton.language as tl
+from torch._inductor.runtime import hints, triton_helpers, triton_heuristics
+
+from tritonforge_worker.capture.inductor import CannotCapture
+
+# That Triton has itself, with the same values for all arguments.
+IN_TRITON = {"exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "erf", "abs", "floor", "ceil", "fma"}
+WIDTH = 100
+JIT = "@triton.jit\n"
+# Shorter than in Inductor's library: Triton's maximum can hand NaN on itself.
+NAN = "propagate_nan=tl.PropagateNan.ALL"
+OWN = {name: f"def {name}(a, b):\n    return tl.{name}(a, b, {NAN})" for name in ("maximum", "minimum")}
+
+
+def dotted(node):
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return node.value.id, node.attr
+    return "", ""
+
+
+class Plain(ast.NodeTransformer):
+    """Triton's names in the place of Inductor's; `helpers`: functions of Inductor's library that are left, `libdevice`:
+    whether a function of that is."""
+
+    def __init__(self):
+        self.helpers, self.libdevice = {}, False
+
+    def helper(self, name):
+        function = getattr(triton_helpers, name, None)
+        if not isinstance(function, triton.runtime.jit.JITFunction):
+            raise CannotCapture(f"a kernel needs triton_helpers.{name}")
+        if name not in self.helpers:
+            definition = ast.parse(OWN.get(name, function.src)).body[0]
+            self.helpers[name] = JIT + ast.unparse(self.generic_visit(without_docstring(definition)))
+        return ast.Name(name, ast.Load())
+
+    def visit_Call(self, node):
+        place, name = dotted(node.func)
+        called = name if place == "triton_helpers" else getattr(node.func, "id", "")
+        if called not in OWN:
+            return self.generic_visit(node)
+        arguments = ", ".join(ast.unparse(self.visit(argument)) for argument in node.args)
+        return ast.parse(f"tl.{called}({arguments}, {NAN})", mode="eval").body
+
+    def visit_Attribute(self, node):
+        place, name = dotted(node)
+        if place == "triton_helpers":
+            return self.helper(name)
+        if place in ("tl_math", "math") and hasattr(tl.math, name) or place == "libdevice" and name in IN_TRITON:
+            node.value.id = "tl"
+        elif place == "libdevice":
+            self.libdevice = True
+        return self.generic_visit(node)
+
+    def visit_Name(self, node):
+        known = getattr(triton_helpers, node.id, None)
+        if isinstance(known, tl.constexpr):
+            return ast.Constant(known.value)
+        return self.helper(node.id) if isinstance(known, triton.runtime.jit.JITFunction) else node
+
+    def visit_Subscript(self, node):
+        self.generic_visit(node)
+        whole = isinstance(node.slice, ast.Slice) and not (node.slice.lower or node.slice.upper or node.slice.step)
+        return node.value if whole else node
+
+
+def without_docstring(function):
+    if ast.get_docstring(function) is not None:
+        function.body = function.body[1:]
+    return function
+
+
+def names_read(node):
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+
+
+def drop_unread(function):
+    """Assignments to names that nothing reads; none of them has another effect."""
+
+    class Drop(ast.NodeTransformer):
+        def visit_Assign(self, node):
+            return node if any(names_stored(target) & read for target in node.targets) else None
+
+        def visit_AnnAssign(self, node):
+            return node if names_stored(node.target) & read else None
+
+    size = None
+    while size != (size := sum(1 for _ in ast.walk(function))):
+        read = names_read(function)
+        Drop().visit(function)
+
+
+def names_stored(node):
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+
+
+class Kernel:
+    def __init__(self, source):
+        """`source`: the text that Inductor's wrapper hands to its compiler."""
+        *combines, function = (node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef))
+        self.name = function.name
+        config, self.meta = self.first_config(function.decorator_list[0])
+        parameters = [argument.arg for argument in function.args.args]
+        # Inductor sets the sizes in the kernel, whatever is passed for them.
+        self.sizes = {
+            node.targets[0].id: node.value.value
+            for node in function.body
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and node.targets[0].id in parameters
+        }
+        self.blocks = {name: value for name, value in config.kwargs.items() if name in parameters}
+        self.config, self.parameters = config, [p for p in parameters if p not in self.blocks]
+        function.args.args = [argument for argument in function.args.args if argument.arg not in self.sizes]
+        function.decorator_list = []
+        plain = Plain()
+        for combine in combines:  # what a scan of the kernel's own puts together by
+            combine.decorator_list = []
+            plain.helpers[combine.name] = JIT + ast.unparse(ast.fix_missing_locations(plain.visit(combine)))
+        plain.visit(function)
+        drop_unread(function)
+        self.helpers, self.libdevice = plain.helpers, plain.libdevice
+        self.text = JIT + ast.unparse(ast.fix_missing_locations(function))
+
+    @staticmethod
+    def first_config(decorator):
+        """(the configuration that Inductor's heuristics try first, its notes on the kernel)."""
+        found = []
+
+        def cached_autotune(size_hints, configs, *args, inductor_meta=None, **kwargs):
+            found.append((configs[0], inductor_meta))
+
+        scope = {**vars(hints), "triton_heuristics": triton_heuristics, "__file__": ""}
+        with mock.patch.object(triton_heuristics, "cached_autotune", cached_autotune):
+            eval(compile(ast.Expression(decorator), "decorator", "eval"), scope)
+        return found[0]
+
+    def grid(self):
+        scope = {**self.sizes, **self.blocks}
+        expression = triton_heuristics.GridExpr.from_meta(self.meta, self.config)
+        numbers = expression.eval_slow({**self.config.kwargs, **self.sizes})
+        texts = []
+        for number, axis in zip(numbers, "xyz"):
+            size, block = scope.get(f"{axis}numel"), scope.get(f"{axis.upper()}BLOCK", 1)
+            quotient = size is not None and block > 1 and math.ceil(size / block) == number
+            texts.append(f"triton.cdiv({size}, {block})" if quotient else str(number))
+        while len(texts) > 1 and texts[-1] == "1":
+            texts.pop()
+        return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
+
+    def launch(self, arguments):
+        """The text of a launch with these texts for all of Inductor's arguments."""
+        if len(arguments) != len(self.parameters):
+            raise CannotCapture(f"{self.name} is launched with {len(arguments)} arguments")
+        given = [text for name, text in zip(self.parameters, arguments) if name not in self.sizes]
+        options = {**self.blocks, "num_warps": self.config.num_warps, "num_stages": self.config.num_stages}
+        options = ", ".join(f"{name}={value}" for name, value in options.items())
+        start, given = f"{self.name}[{self.grid()}](", ", ".join(given)
+        short = f"{start}{given}, {options})"
+        return short if len(short) <= WIDTH else f"{start}\n    {given},\n    {options},\n)"

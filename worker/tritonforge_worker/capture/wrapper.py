@@ -1,0 +1,192 @@
+"""The function in which Inductor launches its kernels, as lines of a module's forward: torch's public calls, and none
+of its bookkeeping."""
+
+import ast
+
+
+from tritonforge_worker.capture.inductor import CannotCapture
+from tritonforge_worker.capture.kernels import Kernel, dotted
+from tritonforge_worker.capture.layouts import is_contiguous, reinterpreted, tuple_text
+
+EMPTY = {"empty_strided_cuda", "empty_strided"}
+BOOKKEEPING = ("get_raw_stream", "torch.cuda.set_device", "args.clear", "assert_size_stride", "start_graph", "end_graph")
+PRODUCTS = {"mm", "bmm", "addmm", "baddbmm", "bias_addmm"}
+NEUTRAL = {"alpha": 1, "beta": 1}
+
+
+def body_of(tree):
+    """The statements of call(args), those within its device guard among them."""
+    (call,) = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "call")
+    for node in call.body:
+        if isinstance(node, ast.With):
+            yield from node.body
+        else:
+            yield node
+
+
+def kernels_of(tree):
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            if dotted(node.value.func)[0] == "async_compile":
+                if node.value.func.attr != "triton":
+                    raise CannotCapture(f"Inductor makes code for another device ({node.value.func.attr})")
+                yield Kernel(node.value.args[1].value)
+
+
+class Forward(ast.NodeTransformer):
+    def __init__(self, generated, names, device):
+        """`names`: argument of the wrapper -> its text in forward; `device`: the text of the tensors' device."""
+        tree = ast.parse(generated.wrapper)
+        self.kernels = {kernel.name: kernel for kernel in kernels_of(tree)}
+        self.names, self.device, self.lines, self.result = dict(names), device, [], []
+        self.layouts = dict(generated.layouts)
+        self.unused = {}  # buffer -> its allocation, until something else than a product fills it
+        for statement in body_of(tree):
+            self.statement(statement)
+
+    # What a line of the wrapper becomes.
+
+    def statement(self, node):
+        if isinstance(node, ast.Return):
+            self.result = [self.text(value) for value in node.value.elts]
+        elif isinstance(node, ast.Assign):
+            self.assign(node)
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            self.call(node.value)
+        elif not isinstance(node, (ast.Delete, ast.Pass)):
+            raise CannotCapture(f"the wrapper has a line of another kind: {ast.unparse(node)[:120]}")
+
+    def assign(self, node):
+        target, value = node.targets[0], node.value
+        if isinstance(target, ast.Tuple) or "get_raw_stream" in ast.unparse(value):
+            return  # the arguments, a stream
+        name = target.id
+        if isinstance(value, ast.Name):  # a buffer's memory is used again
+            self.rename(name, self.text(value), self.layout(value))
+            return
+        if isinstance(value, ast.Call):
+            called = getattr(value.func, "id", "")
+            if called in EMPTY:
+                self.allocate(name, *map(ast.literal_eval, value.args[:2]), ast.unparse(value.args[2]))
+                return
+            if called == "reinterpret_tensor":
+                self.rename(name, self.text(value), self.layout(value))
+                return
+        self.names[name] = name
+        self.lines.append(f"{name} = {self.text(value)}")
+
+    def rename(self, name, text, layout):
+        if text.isidentifier():
+            self.names[name] = text
+        else:
+            self.names[name] = name
+            self.lines.append(f"{name} = {text}")
+        self.layouts[name] = layout
+
+    def allocate(self, name, size, stride, dtype):
+        self.names[name], self.layouts[name] = name, (size, stride)
+        form = "empty" if is_contiguous(size, stride) else "empty_strided"
+        strides = "" if form == "empty" else f", {tuple_text(stride)}"
+        self.unused[name] = f"torch.{form}({tuple_text(size)}{strides}, device={self.device}, dtype={dtype})"
+
+    def filled(self, name):
+        """The buffer's memory is made before something else than a product is written to it."""
+        if name in self.unused:
+            self.lines.append(f"{name} = {self.unused.pop(name)}")
+
+    def call(self, node):
+        place, name = dotted(node.func)
+        if ast.unparse(node.func).startswith(BOOKKEEPING):
+            return
+        if place in self.kernels and name == "run":
+            self.lines.append(self.kernels[place].launch([self.text(argument) for argument in node.args]))
+            return
+        out = next((k.value for k in node.keywords if k.arg == "out"), None)
+        if place == "extern_kernels" and isinstance(out, ast.Name) and self.fits(self.names.get(out.id)):
+            node.keywords = [k for k in node.keywords if k.arg != "out"]
+            buffer = self.names[out.id]
+            del self.unused[buffer]
+            self.lines.append(f"{buffer} = {self.text(node)}")
+            return
+        self.lines.append(self.text(node))
+
+    def fits(self, buffer):
+        """Whether a product's own result has the layout of the memory that waits for it."""
+        return buffer in self.unused and is_contiguous(*self.layouts[buffer])
+
+    # What an expression of the wrapper becomes.
+
+    def text(self, node):
+        return ast.unparse(self.visit(node))
+
+    def layout(self, node):
+        """(size, stride) of a buffer or of a part of one; None where it is not known."""
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "reinterpret_tensor":
+            return tuple(map(ast.literal_eval, node.args[1:3]))
+        return self.layouts.get(getattr(node, "id", None))
+
+    def visit_Name(self, node):
+        if node.id not in self.names:
+            return node
+        text = self.names[node.id]
+        self.filled(text)
+        return ast.parse(text, mode="eval").body
+
+    def visit_Attribute(self, node):
+        text = ast.unparse(node)
+        if text.startswith(("torch.ops.aten.", "aten.")):
+            parts = text.removeprefix("torch.ops.").split(".")
+            return ast.parse(f"torch.ops.{'.'.join(parts)}", mode="eval").body
+        return self.generic_visit(node)
+
+    def visit_Call(self, node):
+        place, name = dotted(node.func)
+        called = getattr(node.func, "id", "")
+        if called == "reinterpret_tensor":
+            size, stride, offset = map(ast.literal_eval, node.args[1:4])
+            if offset and self.layout(node.args[0]) is None:
+                raise CannotCapture("a part of a tensor whose place is not known")
+            text = reinterpreted(self.text(node.args[0]), self.layout(node.args[0]), size, stride, offset)
+            return ast.parse(text, mode="eval").body
+        if called == "device":
+            return ast.parse(self.device, mode="eval").body
+        self.generic_visit(node)
+        if place != "extern_kernels":
+            return node
+        if name == "convolution":
+            return convolution(node)
+        if name not in PRODUCTS:
+            raise CannotCapture(f"Inductor calls {name} of its own library")
+        node.func = ast.parse(f"torch.{name.removeprefix('bias_')}", mode="eval").body
+        node.keywords = [k for k in node.keywords if not is_neutral(k)]
+        return node
+
+
+def is_neutral(keyword):
+    return isinstance(keyword.value, ast.Constant) and NEUTRAL.get(keyword.arg) == keyword.value.value
+
+
+def convolution(node):
+    """aten's convolution by the name that it has in torch.nn.functional."""
+    given = {k.arg: k.value for k in node.keywords}
+    transposed = ast.literal_eval(given["transposed"])
+    dimensions = len(ast.literal_eval(given["stride"]))
+    order = ["bias", "stride", "padding"]
+    order += ["output_padding", "groups", "dilation"] if transposed else ["dilation", "groups"]
+    name = f"conv_transpose{dimensions}d" if transposed else f"conv{dimensions}d"
+    arguments = ", ".join(ast.unparse(argument) for argument in node.args[:2])
+    options = ", ".join(f"{key}={ast.unparse(given[key])}" for key in order if not is_default(key, given[key]))
+    text = f"torch.nn.functional.{name}({arguments}{', ' + options if options else ''})"
+    return ast.parse(text, mode="eval").body
+
+
+DEFAULTS = {"bias": {None}, "stride": {1}, "padding": {0}, "output_padding": {0}, "groups": {1}, "dilation": {1}}
+
+
+def is_default(key, node):
+    try:
+        value = ast.literal_eval(node)
+    except ValueError:
+        return False
+    values = set(value) if isinstance(value, (tuple, list)) else {value}
+    return values <= DEFAULTS[key]
