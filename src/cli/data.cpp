@@ -116,10 +116,11 @@ void generate(const GenerateFlags& flags) {
   PairEvaluator evaluator(flags.judging, options.workers);
   PairFile file(flags.output);
   Progress progress("pairs", options.count);
+  int64_t written = 0;
   const auto report = dataset::generate_pairs(options, evaluator.ask(), conversation_texts(prompt),
                                               [&](const dataset::Pair& pair) {
                                                 file.write(pair, flags.messages);
-                                                progress.advance_to(file.written());
+                                                progress.advance_to(++written);
                                               });
   file.finish();
   progress.finish();

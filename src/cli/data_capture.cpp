@@ -67,11 +67,12 @@ void capture(const CaptureFlags& flags) {
     return dataset::Capture{captured->problem, captured->solution};
   };
   PairFile file(flags.output);
-  Progress progress("pairs", static_cast<int64_t>(modules.size()));
+  Progress progress("problems", static_cast<int64_t>(modules.size()));
+  int64_t done = 0;
   const auto report = dataset::capture_pairs(std::move(modules), flags.workers, solve, evaluator.ask(),
-                                             conversation_texts(flags.prompt), [&](const dataset::Pair& pair) {
-                                               file.write(pair, flags.messages);
-                                               progress.advance_to(file.written());
+                                             conversation_texts(flags.prompt), [&](const dataset::Pair* pair) {
+                                               if (pair) file.write(*pair, flags.messages);
+                                               progress.advance_to(++done);
                                              });
   file.finish();
   progress.finish();

@@ -70,7 +70,6 @@ void PairFile::write(const dataset::Pair& pair, bool messages) {
   if (!messages) line.erase("messages");
   file_ << line.dump() << '\n';
   check();
-  ++written_;
 }
 
 void PairFile::finish() {

@@ -51,13 +51,11 @@ class PairFile {
   explicit PairFile(fs::path output);
   void write(const dataset::Pair& pair, bool messages);
   void finish();
-  int64_t written() const { return written_; }
 
  private:
   void check() const;
   fs::path output_, unfinished_;
   std::ofstream file_;
-  int64_t written_ = 0;
 };
 
 void make_folder(const fs::path& folder);

@@ -5,6 +5,9 @@ namespace tritonforge::dataset {
 std::string reason_of(std::string_view text) { return std::string(text.substr(0, text.find_first_of(":\n"))).substr(0, 60); }
 
 std::string reason_of(const Verdict& verdict) {
+  for (const Flag& flag : verdict.flags) {
+    if (flag.cheat()) return std::string(name_of(flag.kind));
+  }
   return fmt::format("{}: {}", name_of(verdict.fault), reason_of(std::string_view(verdict.diagnostics)));
 }
 

@@ -23,7 +23,7 @@ struct ConversationTexts {
 
 inline bool is_accepted(const Verdict& verdict) { return verdict.correct && !verdict.cheated(); }
 
-// What a refusal is counted as: its fault, and what was said up to the first colon.
+// What a refusal is counted as: what it cheats by, or its fault and what was said up to the first colon.
 std::string reason_of(const Verdict& verdict);
 // The same of a text alone.
 std::string reason_of(std::string_view text);

@@ -73,7 +73,7 @@ bool is_pairs_file(const fs::path& path) {
 
 CaptureReport capture_pairs(std::vector<Pair> modules, int workers, const CaptureSolution& capture,
                             const EvaluatePair& evaluate, const ConversationTexts& texts,
-                            const std::function<void(const Pair&)>& on_pair) {
+                            const std::function<void(const Pair*)>& on_each) {
   const auto start = Clock::now();
   CaptureReport report{.problems = static_cast<int64_t>(modules.size())};
   std::mutex mutex;
@@ -81,8 +81,8 @@ CaptureReport capture_pairs(std::vector<Pair> modules, int workers, const Captur
   size_t next = 0;
   const auto take = [&](Outcome outcome) {
     report.captured += outcome.captured;
+    on_each(outcome.pair ? &*outcome.pair : nullptr);
     if (outcome.pair) {
-      on_pair(*outcome.pair);
       ++report.written;
     } else {
       ++report.refused_by[outcome.reason];

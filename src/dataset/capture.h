@@ -27,10 +27,11 @@ struct CaptureReport {
   double seconds = 0;
 };
 
-// Calls on_pair in the problems' order, from one thread at a time. `evaluate` may be empty: pairs are then marked as
-// not verified.
+// Calls on_each for every problem in their order, from one thread at a time: with its pair, or nothing where it was
+// refused. `evaluate` may be empty: pairs are then marked as not verified. Throws what an evaluator that gives no
+// verdict fails with.
 CaptureReport capture_pairs(std::vector<Pair> modules, int workers, const CaptureSolution& capture,
                             const EvaluatePair& evaluate, const ConversationTexts& texts,
-                            const std::function<void(const Pair&)>& on_pair);
+                            const std::function<void(const Pair*)>& on_each);
 
 }  // namespace tritonforge::dataset

@@ -1,5 +1,7 @@
 #include "evaluate/capture.h"
 
+#include <algorithm>
+
 #include "evaluate/conversation.h"
 
 namespace tritonforge::evaluate {
@@ -11,6 +13,15 @@ constexpr ChildLimits kLimits{.cpu_s = 120, .file_bytes = uint64_t{16} << 20};
 Error refused(std::string why) {
   std::replace(why.begin(), why.end(), '\n', ' ');
   return {ErrorKind::kUnsupported, std::move(why)};
+}
+
+// Without what sizes are written with: a problem within its budget has other sizes and nothing else.
+std::string without_numbers(std::string_view source) {
+  std::string rest;
+  for (const char c : source) {
+    if (std::string_view("0123456789+-*/() \t").find(c) == std::string_view::npos) rest += c;
+  }
+  return rest;
 }
 
 }  // namespace
@@ -35,6 +46,8 @@ Result<Captured> Capturer::capture(const std::string& source) {
   const Captured captured{string_or(frame.header, "problem", ""), string_or(frame.header, "solution", "")};
   if (captured.problem.empty() || captured.solution.empty())
     return refused(string_or(frame.header, "refused", "the problem's process sent no answer"));
+  if (without_numbers(captured.problem) != without_numbers(source))
+    return refused("the problem's process answered with another problem");
   return captured;
 }
 

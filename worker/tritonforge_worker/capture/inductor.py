@@ -17,6 +17,7 @@ from torch._inductor.graph import GraphLowering
 from torch._inductor.virtualized import V
 from torch._subclasses import fake_tensor
 from torch.export.graph_signature import OutputKind
+from torch.hub import tqdm
 
 from tritonforge_worker import cuda_on_cpu
 from tritonforge_worker.modules import set_seed
@@ -32,6 +33,9 @@ PLAIN = {
     "scalar_asserts": False,
     "size_asserts": False,
 }
+
+
+tqdm.monitor_interval = 0  # the bars of torch.fx, which nobody sees, start a thread otherwise: no parent may fork then
 
 
 class CannotCapture(Exception):

@@ -15,9 +15,11 @@ from tritonforge_worker.capture.inductor import CannotCapture
 IN_TRITON = {"exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "erf", "abs", "floor", "ceil", "fma"}
 WIDTH = 100
 JIT = "@triton.jit\n"
-# Shorter than in Inductor's library: Triton's maximum can hand NaN on itself.
+# Shorter than in Inductor's library: Triton's maximum can hand NaN on itself, and what is compared are tensors.
 NAN = "propagate_nan=tl.PropagateNan.ALL"
-OWN = {name: f"def {name}(a, b):\n    return tl.{name}(a, b, {NAN})" for name in ("maximum", "minimum")}
+EXTREMES = ("maximum", "minimum")
+OWN = {name: f"def {name}(a, b):\n    return tl.{name}(a, b, {NAN})" for name in EXTREMES}
+OWN["is_floating"] = "def is_floating(x):\n    return x.dtype.is_floating()"
 
 
 def dotted(node):
@@ -45,7 +47,7 @@ class Plain(ast.NodeTransformer):
     def visit_Call(self, node):
         place, name = dotted(node.func)
         called = name if place == "triton_helpers" else getattr(node.func, "id", "")
-        if called not in OWN:
+        if called not in EXTREMES:
             return self.generic_visit(node)
         arguments = ", ".join(ast.unparse(self.visit(argument)) for argument in node.args)
         return ast.parse(f"tl.{called}({arguments}, {NAN})", mode="eval").body
