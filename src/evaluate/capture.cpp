@@ -46,6 +46,8 @@ Result<Captured> Capturer::capture(const std::string& source) {
   const Captured captured{string_or(frame.header, "problem", ""), string_or(frame.header, "solution", "")};
   if (captured.problem.empty() || captured.solution.empty())
     return refused(string_or(frame.header, "refused", "the problem's process sent no answer"));
+  if (captured.solution.size() > static_cast<size_t>(options_.max_bytes))
+    return refused(fmt::format("the solution is too long: {} bytes", captured.solution.size()));
   if (without_numbers(captured.problem) != without_numbers(source))
     return refused("the problem's process answered with another problem");
   return captured;

@@ -18,6 +18,7 @@ struct Captured {
 struct CaptureOptions {
   Budget budget = kSmall;  // of a problem; 0, 0: as it stands
   double timeout_s = 60;   // of one problem
+  int64_t max_bytes = 65536;  // of a solution: of an unrolled recurrence it is a hundred kernels
 };
 
 class Capturer {

@@ -15,11 +15,19 @@ from tritonforge_worker.capture.inductor import CannotCapture
 IN_TRITON = {"exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "erf", "abs", "floor", "ceil", "fma"}
 WIDTH = 100
 JIT = "@triton.jit\n"
-# Shorter than in Inductor's library: Triton's maximum can hand NaN on itself, and what is compared are tensors.
+# In the place of Inductor's: Triton's maximum can hand NaN on itself, and NaN needs no question whether values are
+# floating, which no other value is unequal to itself for.
 NAN = "propagate_nan=tl.PropagateNan.ALL"
-EXTREMES = ("maximum", "minimum")
+EXTREMES = {"maximum": ">", "minimum": "<"}
 OWN = {name: f"def {name}(a, b):\n    return tl.{name}(a, b, {NAN})" for name in EXTREMES}
-OWN["is_floating"] = "def is_floating(x):\n    return x.dtype.is_floating()"
+WITH_INDEX = """
+def {}_with_index(a_value, a_index, b_value, b_index):
+    mask = (a_value {} b_value) | (a_value != a_value) & (b_value == b_value)
+    equal = (a_value == b_value) | (a_value != a_value) & (b_value != b_value)
+    mask |= equal & (a_index < b_index)
+    return tl.where(mask, a_value, b_value), tl.where(mask, a_index, b_index)
+"""
+OWN |= {f"{name}_with_index": WITH_INDEX.format(name, sign) for name, sign in EXTREMES.items()}
 
 
 def dotted(node):
