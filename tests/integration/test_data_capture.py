@@ -55,6 +55,9 @@ CAPTURED = {
     "embedding": module("return self.table(x).sum(1) * 0.5", ["torch.randint(0, 50, (8, 12))"],
                         "self.table = nn.Embedding(50, 16)"),
     "cumulated": module("return torch.cumsum(x * 2, dim=1)", ["8, 200"]),
+    "number": module("return torch.minimum(x + self.shift, torch.tensor(0.5, device=x.device))", ["10, 20"],
+                     "self.shift = 0.25"),
+    "batch_norm": module("return F.relu(self.norm(x))", ["4, 6, 9, 9"], "self.norm = nn.BatchNorm2d(6)"),
     "transposed": module("return F.silu(x.transpose(1, 2)).contiguous()", ["3, 20, 40"]),
     "half": module("return F.relu(x) * 1.5", ["torch.randn(30, 40).half()"]),
     "buffer": module("return x * self.scale + self.shift", ["10, 20"],
@@ -174,9 +177,8 @@ def test_pairs_are_captured_again_and_read_by_data_build(tmp_path):
             assert (pair["split"], pair["families"]) == (row["split"], row["families"])
             assert pair["solution"] != row["solution"] and not pair["verified"]
     config = tmp_path / "build.yaml"
-    config.write_text(
-        f"{{name: captured, output: {built}, sources: [{{pairs: {{path: {again}}}}}], stages: [convert], outputs: [jsonl]}}"
-    )
+    entries = {"sources": [{"pairs": {"path": str(again)}}], "stages": ["convert"], "outputs": ["jsonl"]}
+    config.write_text(json.dumps({"name": "captured", "output": str(built), **entries}))
     done = subprocess.run([BINARY, "data", "build", config], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

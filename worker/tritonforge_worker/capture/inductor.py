@@ -18,6 +18,7 @@ from torch._inductor.virtualized import V
 from torch._subclasses import fake_tensor
 from torch.export.graph_signature import OutputKind
 from torch.hub import tqdm
+from torch.overrides import TorchFunctionMode
 
 from tritonforge_worker import cuda_on_cpu
 from tritonforge_worker.modules import set_seed
@@ -55,18 +56,28 @@ class Generated:
 def card():
     """An H100 as far as Inductor asks: no context is made on it."""
     cuda_on_cpu.install()
-    interface = {
-        "get_compute_capability": staticmethod(lambda device=None: 90),
-        "get_device_properties": staticmethod(torch.cuda.get_device_properties),
-        "is_available": staticmethod(lambda: True),
-    }
-    with contextlib.ExitStack() as stack:
-        for name, answer in interface.items():
-            stack.enter_context(mock.patch.object(CudaInterface, name, answer))
-        stack.enter_context(mock.patch.object(CudaInterface.Worker, "get_device_properties", interface["get_device_properties"]))
+    properties = staticmethod(torch.cuda.get_device_properties)
+    answers = [
+        (CudaInterface, "get_compute_capability", staticmethod(lambda device=None: 90)),
+        (CudaInterface, "get_device_properties", properties),
+        (CudaInterface.Worker, "get_device_properties", properties),
+        (CudaInterface, "is_available", staticmethod(lambda: True)),
         # Whoever asks torch itself would then want its driver.
-        stack.enter_context(mock.patch.object(torch.cuda, "is_available", lambda: False))
+        (torch.cuda, "is_available", lambda: False),
+    ]
+    with contextlib.ExitStack() as stack:
+        for place, name, answer in answers:
+            stack.enter_context(mock.patch.object(place, name, answer))
         yield
+
+
+class Numbers(TorchFunctionMode):
+    """A tensor of one number is filled with it: as data it would be sent to the device."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func is torch.tensor and args and isinstance(args[0], (bool, int, float)):
+            return torch.full((), args[0], **(kwargs or {}))
+        return func(*args, **(kwargs or {}))
 
 
 def first_line(error):
@@ -84,7 +95,8 @@ def exported(problem, mode):
     if not isinstance(model, torch.nn.Module):
         raise CannotCapture("Model is not a torch.nn.Module")
     try:
-        program = torch.export.export(model, inputs, strict=False)
+        with Numbers():
+            program = torch.export.export(model, inputs, strict=False)
         return model, program.run_decompositions(select_decomp_table())
     except Exception as error:
         raise CannotCapture(f"forward is no graph of tensor operations: {first_line(error)}") from error

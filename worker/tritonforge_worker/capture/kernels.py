@@ -64,7 +64,7 @@ class Plain(ast.NodeTransformer):
         place, name = dotted(node)
         if place == "triton_helpers":
             return self.helper(name)
-        if place in ("tl_math", "math") and hasattr(tl.math, name) or place == "libdevice" and name in IN_TRITON:
+        if (place in ("tl_math", "math") and hasattr(tl.math, name)) or (place == "libdevice" and name in IN_TRITON):
             node.value.id = "tl"
         elif place == "libdevice":
             self.libdevice = True
@@ -120,11 +120,10 @@ class Kernel:
         config, self.meta = self.first_config(function.decorator_list[0])
         parameters = [argument.arg for argument in function.args.args]
         # Inductor sets the sizes in the kernel, whatever is passed for them.
-        self.sizes = {
-            node.targets[0].id: node.value.value
-            for node in function.body
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and node.targets[0].id in parameters
-        }
+        self.sizes = {}
+        for node in function.body:
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+                self.sizes |= {target.id: node.value.value for target in node.targets if target.id in parameters}
         self.blocks = {name: value for name, value in config.kwargs.items() if name in parameters}
         self.config, self.parameters = config, [p for p in parameters if p not in self.blocks]
         function.args.args = [argument for argument in function.args.args if argument.arg not in self.sizes]

@@ -2,6 +2,7 @@
 no longer serves is gone."""
 
 import ast
+import itertools
 import textwrap
 
 from torch.export.graph_signature import InputKind
@@ -77,9 +78,19 @@ class Text(str):
         return str(self)
 
 
-def used_names(node):
-    names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
-    return names | {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}
+def free_names(node):
+    """That the module has to bind: neither arguments nor variables of a function."""
+    if isinstance(node, ast.Name):
+        return {node.id}
+    names = set().union(*map(free_names, ast.iter_child_nodes(node)))
+    if isinstance(node, ast.FunctionDef):
+        names -= {n.arg for n in ast.walk(node) if isinstance(n, ast.arg)}
+        names -= {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return names
+
+
+def attributes(node):
+    return {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}
 
 
 def bound_names(node):
@@ -101,7 +112,7 @@ def without_forward(node):
     methods = {item.name: item for item in node.body if isinstance(item, ast.FunctionDef)}
     kept = {"__init__"} & set(methods)
     while True:
-        wanted = set().union(*(used_names(methods[name]) for name in kept)) if kept else set()
+        wanted = set().union(*(attributes(methods[name]) for name in kept))
         found = {name for name in methods if name in wanted and name != "forward"} | kept
         if found == kept:
             break
@@ -119,7 +130,7 @@ def kept_statements(tree, model):
     kept = {id(model)}
     statements = [node for node in tree.body if not is_text(node)]
     while True:
-        wanted = set().union(*(used_names(node) for node in statements if id(node) in kept))
+        wanted = set().union(*(free_names(node) for node in statements if id(node) in kept))
         wanted -= OF_THE_PROBLEM
         found = {id(node) for node in statements if bound_names(node) & wanted or is_setting(node)} | kept
         if found == kept:
@@ -166,13 +177,15 @@ def solution(source, generated):
 def assembled(statements, kernels):
     imports = [node for node in statements if isinstance(node, (ast.Import, ast.ImportFrom))]
     others = [node for node in statements if node not in imports]
-    head = list(dict.fromkeys(["import torch", *map(ast.unparse, imports), "import triton", "import triton.language as tl"]))
+    head = ["import torch", *map(ast.unparse, imports), "import triton", "import triton.language as tl"]
     if any(kernel.libdevice for kernel in kernels):
         head.append(LIBDEVICE)
     helpers = {}
     for name, text in (item for kernel in kernels for item in kernel.helpers.items()):
         if helpers.setdefault(name, text) != text:
             raise CannotCapture(f"two kernels have functions of their own called {name}")
-    parts = ["\n".join(head), *helpers.values(), *(kernel.text for kernel in kernels)]
-    parts += [ast.unparse(ast.fix_missing_locations(node)) for node in others]
+    parts = ["\n".join(dict.fromkeys(head)), *helpers.values(), *(kernel.text for kernel in kernels)]
+    for lines, group in itertools.groupby(others, key=lambda node: not isinstance(node, (ast.FunctionDef, ast.ClassDef))):
+        texts = [ast.unparse(ast.fix_missing_locations(node)) for node in group]
+        parts += ["\n".join(texts)] if lines else texts
     return "\n\n\n".join(parts) + "\n"

@@ -3,13 +3,12 @@ of its bookkeeping."""
 
 import ast
 
-
 from tritonforge_worker.capture.inductor import CannotCapture
 from tritonforge_worker.capture.kernels import Kernel, dotted
 from tritonforge_worker.capture.layouts import is_contiguous, reinterpreted, tuple_text
 
 EMPTY = {"empty_strided_cuda", "empty_strided"}
-BOOKKEEPING = ("get_raw_stream", "torch.cuda.set_device", "args.clear", "assert_size_stride", "start_graph", "end_graph")
+BOOKKEEPING = ("torch.cuda.set_device", "args.clear")
 PRODUCTS = {"mm", "bmm", "addmm", "baddbmm", "bias_addmm"}
 NEUTRAL = {"alpha": 1, "beta": 1}
 
@@ -26,11 +25,13 @@ def body_of(tree):
 
 def kernels_of(tree):
     for node in tree.body:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-            if dotted(node.value.func)[0] == "async_compile":
-                if node.value.func.attr != "triton":
-                    raise CannotCapture(f"Inductor makes code for another device ({node.value.func.attr})")
-                yield Kernel(node.value.args[1].value)
+        called = node.value.func if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) else None
+        place, name = dotted(called)
+        if place != "async_compile":
+            continue
+        if name != "triton":
+            raise CannotCapture(f"Inductor makes code for another device ({name})")
+        yield Kernel(node.value.args[1].value)
 
 
 class Forward(ast.NodeTransformer):
