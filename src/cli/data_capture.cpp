@@ -31,6 +31,7 @@ struct CaptureFlags {
       "a problem's sizes are halved until it has no more (inputs, weights, outputs), as an evaluator on a CPU does; 0 = "
       "as they are");
     v("max_flops", options.budget.flops, at_least(0), "the same for operations of one forward; 0 = as they are");
+    v("gemm", options.gemm, "products of matrices: calls of the library, or kernels of Inductor's template");
     v("max_bytes", options.max_bytes, at_least(1), "longer solutions are refused: unrolled recurrences, whole networks");
     v("timeout_s", options.timeout_s, spelled("timeout"), in(1, 3600), "seconds for one problem");
     v("workers", workers, in(1, 256), "problems at once");

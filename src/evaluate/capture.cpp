@@ -31,7 +31,7 @@ Capturer::Capturer(const CaptureOptions& options) : options_(options), zygote_({
 Result<Captured> Capturer::capture(const std::string& source) {
   const auto deadline = Deadline::after(options_.timeout_s);
   const auto child = zygote_.spawn("capture", kLimits, deadline);
-  Json request{{"source", source}};
+  Json request{{"source", source}, {"gemm", name_of(options_.gemm)}};
   if (options_.budget != Budget{})
     request["budget"] = {{"elements", options_.budget.elements}, {"flops", options_.budget.flops}};
   Frame frame;

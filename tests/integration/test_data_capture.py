@@ -135,6 +135,20 @@ def test_the_counts_are_of_all(captured):
     assert report["written"] == len(pairs) == report["problems"] - sum(report["refused_by"].values())
 
 
+PRODUCTS = {
+    "product": module("return x @ y", ["40, 70", "70, 50"], arguments="x, y"),
+    "batched": module("return torch.bmm(x, y.transpose(1, 2)) * 2", ["3, 20, 64", "3, 36, 64"], arguments="x, y"),
+    "linear_relu": module("return F.relu(self.linear(x))", ["24, 48"], "self.linear = nn.Linear(48, 32)"),
+}
+
+
+def test_products_of_matrices_are_kernels_where_that_is_asked_for(tmp_path):
+    report, pairs = capture(tmp_path, PRODUCTS, "--gemm", "triton")
+    assert len(pairs) == len(PRODUCTS), report["refused"]
+    for pair in pairs:
+        assert pair["verified"] and "tl.dot(" in pair["solution"] and "torch.mm" not in pair["solution"]
+
+
 FORGED = """
 import tritonforge_worker.protocol as protocol
 send = protocol.Channel.send

@@ -35,6 +35,13 @@ PLAIN = {
     "size_asserts": False,
 }
 
+# Products of matrices as kernels, too: the first of the configurations that it would time.
+TRITON_PRODUCTS = {
+    "max_autotune_gemm": True,
+    "max_autotune_gemm_backends": "TRITON",
+    "max_autotune_conv_backends": "ATEN",
+    "test_configs.max_mm_configs": 1,
+}
 
 tqdm.monitor_interval = 0  # the bars of torch.fx, which nobody sees, start a thread otherwise: no parent may fork then
 
@@ -129,11 +136,13 @@ def refuse_random(graph):
             raise CannotCapture(f"forward draws random numbers: {node.target}")
 
 
-def generate(problem):
-    """Raises CannotCapture, and whatever the problem's code or Inductor raises."""
+def generate(problem, gemm="library"):
+    """`gemm`: "library" or "triton", for products of matrices. Raises CannotCapture, and whatever the problem's code or
+    Inductor raises."""
     warnings.simplefilter("ignore")
+    options = {**PLAIN, **(TRITON_PRODUCTS if gemm == "triton" else {})}
     mode = fake_tensor.FakeTensorMode(allow_non_fake_inputs=True)
-    with card(), torch.no_grad(), torch._inductor.config.patch(PLAIN):
+    with card(), torch.no_grad(), torch._inductor.config.patch(options):
         model, program = exported(problem, mode)
         refuse_random(program.graph)
         write_back(program)

@@ -9,6 +9,7 @@ import triton
 import triton.language as tl
 from torch._inductor.runtime import hints, triton_helpers, triton_heuristics
 
+from tritonforge_worker.capture.cleaning import decide_branches, drop_unread, without_docstring
 from tritonforge_worker.capture.inductor import CannotCapture
 
 # That Triton has itself, with the same values for all arguments.
@@ -82,34 +83,11 @@ class Plain(ast.NodeTransformer):
         return node.value if whole else node
 
 
-def without_docstring(function):
-    if ast.get_docstring(function) is not None:
-        function.body = function.body[1:]
-    return function
-
-
-def names_read(node):
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-
-
-def drop_unread(function):
-    """Assignments to names that nothing reads; none of them has another effect."""
-
-    class Drop(ast.NodeTransformer):
-        def visit_Assign(self, node):
-            return node if any(names_stored(target) & read for target in node.targets) else None
-
-        def visit_AnnAssign(self, node):
-            return node if names_stored(node.target) & read else None
-
-    size = None
-    while size != (size := sum(1 for _ in ast.walk(function))):
-        read = names_read(function)
-        Drop().visit(function)
-
-
-def names_stored(node):
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+def grid_text(texts):
+    texts = list(texts)
+    while len(texts) > 1 and texts[-1] == "1":
+        texts.pop()
+    return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
 
 
 class Kernel:
@@ -125,6 +103,7 @@ class Kernel:
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
                 self.sizes |= {target.id: node.value.value for target in node.targets if target.id in parameters}
         self.blocks = {name: value for name, value in config.kwargs.items() if name in parameters}
+        self.grid_arguments = len(self.meta.get("extra_launcher_args", ()))  # of a template, behind the others
         self.config, self.parameters = config, [p for p in parameters if p not in self.blocks]
         function.args.args = [argument for argument in function.args.args if argument.arg not in self.sizes]
         function.decorator_list = []
@@ -133,6 +112,7 @@ class Kernel:
             combine.decorator_list = []
             plain.helpers[combine.name] = JIT + ast.unparse(ast.fix_missing_locations(plain.visit(combine)))
         plain.visit(function)
+        decide_branches(function)
         drop_unread(function)
         self.helpers, self.libdevice = plain.helpers, plain.libdevice
         self.text = JIT + ast.unparse(ast.fix_missing_locations(function))
@@ -150,7 +130,10 @@ class Kernel:
             eval(compile(ast.Expression(decorator), "decorator", "eval"), scope)
         return found[0]
 
-    def grid(self):
+    def grid(self, given):
+        """`given`: the texts of what the wrapper says of it, where it does."""
+        if given:
+            return grid_text(given)
         scope = {**self.sizes, **self.blocks}
         expression = triton_heuristics.GridExpr.from_meta(self.meta, self.config)
         numbers = expression.eval_slow({**self.config.kwargs, **self.sizes})
@@ -159,17 +142,17 @@ class Kernel:
             size, block = scope.get(f"{axis}numel"), scope.get(f"{axis.upper()}BLOCK", 1)
             quotient = size is not None and block > 1 and math.ceil(size / block) == number
             texts.append(f"triton.cdiv({size}, {block})" if quotient else str(number))
-        while len(texts) > 1 and texts[-1] == "1":
-            texts.pop()
-        return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
+        return grid_text(texts)
 
     def launch(self, arguments):
         """The text of a launch with these texts for all of Inductor's arguments."""
+        count = len(arguments) - self.grid_arguments
+        arguments, grid = arguments[:count], self.grid(arguments[count:])
         if len(arguments) != len(self.parameters):
             raise CannotCapture(f"{self.name} is launched with {len(arguments)} arguments")
         given = [text for name, text in zip(self.parameters, arguments) if name not in self.sizes]
         options = {**self.blocks, "num_warps": self.config.num_warps, "num_stages": self.config.num_stages}
         options = ", ".join(f"{name}={value}" for name, value in options.items())
-        start, given = f"{self.name}[{self.grid()}](", ", ".join(given)
+        start, given = f"{self.name}[{grid}](", ", ".join(given)
         short = f"{start}{given}, {options})"
         return short if len(short) <= WIDTH else f"{start}\n    {given},\n    {options},\n)"

@@ -185,7 +185,9 @@ def assembled(statements, kernels):
         if helpers.setdefault(name, text) != text:
             raise CannotCapture(f"two kernels have functions of their own called {name}")
     parts = ["\n".join(dict.fromkeys(head)), *helpers.values(), *(kernel.text for kernel in kernels)]
-    for lines, group in itertools.groupby(others, key=lambda node: not isinstance(node, (ast.FunctionDef, ast.ClassDef))):
+    for lines, group in itertools.groupby(
+        others, key=lambda node: not isinstance(node, (ast.FunctionDef, ast.ClassDef))
+    ):
         texts = [ast.unparse(ast.fix_missing_locations(node)) for node in group]
         parts += ["\n".join(texts)] if lines else texts
     return "\n\n\n".join(parts) + "\n"

@@ -25,17 +25,17 @@ def get_inputs():
 """
 
 
-def captured(source, budget, folder):
+def captured(source, budget, gemm, folder):
     """(the problem within the budget, a solution of it)."""
     smaller = reduce.reduced(source, budget, folder)[0] if budget else source
-    return smaller, module.solution(smaller, inductor.generate(run_source(smaller, "problem", folder)))
+    return smaller, module.solution(smaller, inductor.generate(run_source(smaller, "problem", folder), gemm))
 
 
 def serve(channel, sandbox):
     folder = sandbox["folder"]
     request, _ = channel.receive()
     try:
-        problem, solution = captured(request["source"], request.get("budget"), folder)
+        problem, solution = captured(request["source"], request.get("budget"), request["gemm"], folder)
     except inductor.CannotCapture as reason:
         return channel.send({"refused": str(reason)})
     except BaseException as error:
@@ -46,4 +46,4 @@ def serve(channel, sandbox):
 def warm_up():
     """Inductor's imports and its tables take seconds, which children inherit."""
     with tempfile.TemporaryDirectory() as folder:
-        captured(EXAMPLE, None, folder)
+        captured(EXAMPLE, None, "library", folder)

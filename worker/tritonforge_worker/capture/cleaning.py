@@ -1,0 +1,60 @@
+"""What a template or a generator leaves in a function, and a person would not have written."""
+
+import ast
+
+
+def without_docstring(function):
+    if ast.get_docstring(function) is not None:
+        function.body = function.body[1:]
+    return function
+
+
+def names_read(node):
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+
+
+def targets_of(node):
+    """The names that an assignment binds; none for what is no assignment."""
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return {n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)}
+
+
+class Unread(ast.NodeTransformer):
+    def __init__(self, read):
+        self.read = read
+
+    def assignment(self, node):
+        return node if targets_of(node) & self.read else None
+
+    visit_Assign = visit_AnnAssign = assignment
+
+
+def drop_unread(function):
+    """Assignments to names that nothing reads; none of a kernel's has another effect."""
+    size = None
+    while size != (size := sum(1 for _ in ast.walk(function))):
+        Unread(names_read(function)).visit(function)
+
+
+class Decided(ast.NodeTransformer):
+    def __init__(self, known):
+        self.known = known
+
+    def visit_If(self, node):
+        self.generic_visit(node)
+        if not names_read(node.test) <= set(self.known):
+            return node
+        test = compile(ast.Expression(node.test), "test", "eval")
+        return node.body if eval(test, {"__builtins__": {}}, self.known) else node.orelse or None
+
+
+def decide_branches(function):
+    """Branches on numbers that are written in the function."""
+    bound = [name for node in ast.walk(function) for name in targets_of(node)]
+    known = {
+        name: node.value.value
+        for node in function.body
+        for name in targets_of(node)
+        if isinstance(node.value, ast.Constant) and bound.count(name) == 1
+    }
+    Decided(known).visit(function)
