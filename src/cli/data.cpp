@@ -1,4 +1,5 @@
-// tritonforge data generate | problems | stats | text; build and show are in data_build.cpp, capture in data_capture.cpp
+// tritonforge data generate | problems | stats | text; build and show are in data_build.cpp, capture in
+// data_capture.cpp
 #include <fmt/format.h>
 
 #include <memory>

@@ -28,11 +28,13 @@ struct CaptureFlags {
     v("output", output, required(), "JSON lines file to write");
     v("prompt", prompt, "of the conversations");
     v("max_elements", options.budget.elements, at_least(0),
-      "a problem's sizes are halved until it has no more (inputs, weights, outputs), as an evaluator on a CPU does; 0 = "
+      "a problem's sizes are halved until it has no more (inputs, weights, outputs), as an evaluator on a CPU does; 0 "
+      "= "
       "as they are");
     v("max_flops", options.budget.flops, at_least(0), "the same for operations of one forward; 0 = as they are");
     v("gemm", options.gemm, "products of matrices: calls of the library, or kernels of Inductor's template");
-    v("max_bytes", options.max_bytes, at_least(1), "longer solutions are refused: unrolled recurrences, whole networks");
+    v("max_bytes", options.max_bytes, at_least(1),
+      "longer solutions are refused: unrolled recurrences, whole networks");
     v("timeout_s", options.timeout_s, spelled("timeout"), in(1, 3600), "seconds for one problem");
     v("workers", workers, in(1, 256), "problems at once");
     v("messages", messages, "the conversations, which follow from the rest and take space");
@@ -53,8 +55,8 @@ void print(const CaptureFlags& flags, const dataset::CaptureReport& report) {
                            .dump());
     return;
   }
-  fmt::print("{} pairs in {} -> {}; of {} problems {} were captured\n", report.written,
-             format_duration(report.seconds), flags.output, report.problems, report.captured);
+  fmt::print("{} pairs in {} -> {}; of {} problems {} were captured\n", report.written, format_duration(report.seconds),
+             flags.output, report.problems, report.captured);
   if (!report.refused_by.empty()) print_counts("refused", report.refused_by);
   for (const auto& reason : report.refused) fmt::print(stderr, "refused: {}\n", reason);
 }

@@ -2,7 +2,9 @@
 
 namespace tritonforge::dataset {
 
-std::string reason_of(std::string_view text) { return std::string(text.substr(0, text.find_first_of(":\n"))).substr(0, 60); }
+std::string reason_of(std::string_view text) {
+  return std::string(text.substr(0, text.find_first_of(":\n"))).substr(0, 60);
+}
 
 std::string reason_of(const Verdict& verdict) {
   for (const Flag& flag : verdict.flags) {

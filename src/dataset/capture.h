@@ -22,8 +22,8 @@ using CaptureSolution = std::function<Result<Capture>(const std::string& problem
 
 struct CaptureReport {
   int64_t problems = 0, captured = 0, written = 0;
-  std::vector<std::string> refused;           // "id: why", in the problems' order
-  std::map<std::string, size_t> refused_by;   // how many for which reason
+  std::vector<std::string> refused;          // "id: why", in the problems' order
+  std::map<std::string, size_t> refused_by;  // how many for which reason
   double seconds = 0;
 };
 

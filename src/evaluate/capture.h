@@ -24,7 +24,7 @@ constexpr std::array<std::string_view, 2> names_of(Gemm) { return {"library", "t
 struct CaptureOptions {
   Budget budget = kSmall;  // of a problem; 0, 0: as it stands
   Gemm gemm = Gemm::kLibrary;
-  double timeout_s = 60;   // of one problem
+  double timeout_s = 60;      // of one problem
   int64_t max_bytes = 65536;  // of a solution: of an unrolled recurrence it is a hundred kernels
 };
 

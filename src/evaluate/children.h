@@ -70,8 +70,8 @@ class Child {
 class Children {
  public:
   virtual ~Children() = default;
-  // role: candidate | reference | record | replay | lower | probe | capture. Throws kUnavailable where no child could be made in
-  // time, or where a GPU is asked for and there is none to grant.
+  // role: candidate | reference | record | replay | lower | probe | capture. Throws kUnavailable where no child could
+  // be made in time, or where a GPU is asked for and there is none to grant.
   virtual std::unique_ptr<Child> spawn(const std::string& role, const ChildLimits& limits, Deadline deadline) = 0;
 };
 
