@@ -8,11 +8,11 @@ namespace tritonforge::evaluate {
 namespace {
 
 // Inductor writes nothing but what the module's own code does.
-constexpr ChildLimits kLimits{.cpu_s = 120, .file_bytes = uint64_t{16} << 20};
+ChildLimits limits() { return {.cpu_s = 120, .file_bytes = uint64_t{16} << 20}; }
 
 Error refused(std::string why) {
   std::replace(why.begin(), why.end(), '\n', ' ');
-  return {ErrorKind::kUnsupported, std::move(why)};
+  return {ErrorKind::kUnsupported, why};
 }
 
 // Without what sizes are written with: a problem within its budget has other sizes and nothing else.
@@ -30,7 +30,7 @@ Capturer::Capturer(const CaptureOptions& options) : options_(options), zygote_({
 
 Result<Captured> Capturer::capture(const std::string& source) {
   const auto deadline = Deadline::after(options_.timeout_s);
-  const auto child = zygote_.spawn("capture", kLimits, deadline);
+  const auto child = zygote_.spawn("capture", limits(), deadline);
   Json request{{"source", source}, {"gemm", name_of(options_.gemm)}};
   if (options_.budget != Budget{})
     request["budget"] = {{"elements", options_.budget.elements}, {"flops", options_.budget.flops}};

@@ -43,6 +43,7 @@ TRITON_PRODUCTS = {
     "test_configs.max_mm_configs": 1,
 }
 
+MOST_OPERATIONS = 2000  # a recurrence that is unrolled, a network of hundreds of layers
 tqdm.monitor_interval = 0  # the bars of torch.fx, which nobody sees, start a thread otherwise: no parent may fork then
 
 
@@ -130,7 +131,10 @@ def write_back(program):
     program.graph_module.recompile()
 
 
-def refuse_random(graph):
+def refuse(graph):
+    """What no solution that anybody reads would come of."""
+    if len(graph.nodes) > MOST_OPERATIONS:
+        raise CannotCapture(f"forward is too long: {len(graph.nodes)} operations")
     for node in graph.nodes:
         if node.op == "call_function" and torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
             raise CannotCapture(f"forward draws random numbers: {node.target}")
@@ -144,7 +148,7 @@ def generate(problem, gemm="library"):
     mode = fake_tensor.FakeTensorMode(allow_non_fake_inputs=True)
     with card(), torch.no_grad(), torch._inductor.config.patch(options):
         model, program = exported(problem, mode)
-        refuse_random(program.graph)
+        refuse(program.graph)
         write_back(program)
         module = program.graph_module
         arguments = [node.meta["val"] for node in module.graph.nodes if node.op == "placeholder"]
