@@ -28,9 +28,8 @@ struct CaptureFlags {
     v("output", output, required(), "JSON lines file to write");
     v("prompt", prompt, "of the conversations");
     v("max_elements", options.budget.elements, at_least(0),
-      "a problem's sizes are halved until it has no more (inputs, weights, outputs), as an evaluator on a CPU does; 0 "
-      "= "
-      "as they are");
+      "a problem's sizes are halved until it has no more (inputs, weights, outputs), as an evaluator on a CPU does; "
+      "0 = as they are");
     v("max_flops", options.budget.flops, at_least(0), "the same for operations of one forward; 0 = as they are");
     v("gemm", options.gemm, "products of matrices: calls of the library, or kernels of Inductor's template");
     v("max_bytes", options.max_bytes, at_least(1),
