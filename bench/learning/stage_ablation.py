@@ -37,8 +37,8 @@ def read_pairs(file):
 
 
 def collected(pairs, held_out, draw):
-    """Rows as a crawl would have them: refused attempts that pass for solutions, copies under other names, files that
-    were cut off or went through another editor, and the answers to the problems of the bench."""
+    """Rows as a crawl would have them: refused attempts that pass for solutions, copies with another first line, files
+    that were cut off or went through another editor, and the answers to the problems of the bench."""
     right = [pair for pair in pairs if pair["split"] == "train"]
     rows = [dict(pair) for pair in right]
 
@@ -191,22 +191,21 @@ def main():
     write_lines(folder / "bench.jsonl", asked)
     write_lines(folder / "collected.jsonl", collected(pairs, held_out, draw))
     variants = args.variants.split(",")
-    cards = {}
 
     def one(name):
-        cards[name] = build(name, folder, args)
+        card = build(name, folder, args)
         if args.build_only:
             return
         train(name, folder, args)
-        print("| " + " | ".join(row(name, folder, cards[name])) + " |", flush=True)
+        print("| " + " | ".join(row(name, folder, card)) + " |", flush=True)
 
     print(
         "| without | rows | own, 1 turn | KernelBench, 1 turn | own, 3 turns | KernelBench, 3 turns |\n"
         + "| --- " * 6
         + "|"
     )
-    if "all" in variants:
-        cards["all"] = build("all", folder, args)
+    if "all" in variants:  # first: the others take its verdicts
+        build("all", folder, args)
     with concurrent.futures.ThreadPoolExecutor(args.at_once) as pool:
         for done in [pool.submit(one, name) for name in variants]:
             done.result()

@@ -13,6 +13,10 @@ std::string reason_of(const Verdict& verdict) {
   return fmt::format("{}: {}", name_of(verdict.fault), reason_of(std::string_view(verdict.diagnostics)));
 }
 
+std::string refusal_of(std::string_view name, const Verdict& verdict) {
+  return fmt::format("{}: {}: {}", name, name_of(verdict.fault), verdict.diagnostics.substr(0, 400));
+}
+
 std::vector<tokenizer::Message> conversation_of(const Pair& pair, const ConversationTexts& texts) {
   auto messages = texts.first(problem_of(pair, 0));
   for (const auto& refinement : pair.refinements) {

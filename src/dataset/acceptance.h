@@ -3,6 +3,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -27,6 +28,9 @@ inline bool is_accepted(const Verdict& verdict) { return verdict.correct && !ver
 std::string reason_of(const Verdict& verdict);
 // The same of a text alone.
 std::string reason_of(std::string_view text);
+
+// For a person: whose solution was refused, its fault, and the beginning of what was said.
+std::string refusal_of(std::string_view name, const Verdict& verdict);
 
 // Asked, answered wrongly and corrected as often as there are refinements, answered.
 std::vector<tokenizer::Message> conversation_of(const Pair& pair, const ConversationTexts& texts);

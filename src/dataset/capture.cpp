@@ -47,7 +47,7 @@ Outcome outcome_of(Pair module, const CaptureSolution& capture, const EvaluatePa
   if (evaluate) {
     const Verdict verdict = evaluate(module.problem, module.solution).value();
     if (!is_accepted(verdict)) {
-      outcome.detail = fmt::format("{}: {}: {}", module.id, name_of(verdict.fault), verdict.diagnostics.substr(0, 400));
+      outcome.detail = refusal_of(module.id, verdict);
       outcome.reason = reason_of(verdict);
       return outcome;
     }

@@ -158,8 +158,7 @@ class Generator {
       if (!is_accepted(verdict)) {
         const std::lock_guard lock(mutex_);
         ++report_.rejected_by[reason_of(verdict)];
-        report_.rejected.push_back(
-            fmt::format("{}: {}: {}", pair.combo, name_of(verdict.fault), verdict.diagnostics.substr(0, 400)));
+        report_.rejected.push_back(refusal_of(pair.combo, verdict));
         return false;
       }
       pair.verified = true;

@@ -2,8 +2,7 @@
 
 It leaves the compiled modules beside their sources where it may: without them an import of torch takes twice as long.
 
-argv[2] is the sandbox's library; argv[3] what to make ready beyond the imports: of
-"reduce,record,gpu,capture".
+argv[2] is the sandbox's library; argv[3] what to make ready beyond the imports: of "reduce,record,gpu,capture".
 Control protocol on the socket whose number is argv[1] (SOCK_SEQPACKET, one JSON message a packet):
   in   {"op": "spawn", "role": ..., "sandbox": {...}} with the job's socket attached
   out  {"ready": versions, "missing": what cannot be compiled here};  then for each request

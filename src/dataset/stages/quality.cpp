@@ -1,5 +1,6 @@
 // Verdicts by the evaluators: a row whose solution is not correct is dropped, with how far it came.
 #include "base/checksum.h"
+#include "dataset/acceptance.h"
 #include "dataset/stages/kept_answers.h"
 #include "dataset/stages/stages.h"
 
@@ -30,8 +31,7 @@ class Quality : public Stage {
       row.verdict = judge_(row.problem, candidate).value();
       kept_.put(key, to_json(*row.verdict));
     }
-    if (!row.verdict->correct || row.verdict->cheated())
-      row.drop(name(), reason_of(*row.verdict), first_line(*row.verdict));
+    if (!is_accepted(*row.verdict)) row.drop(name(), reason_of(*row.verdict), first_line(*row.verdict));
   }
 
   Json report() const override { return {{"verdicts_of_earlier_builds", kept_.found()}}; }
