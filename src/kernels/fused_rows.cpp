@@ -5,8 +5,10 @@
 
 #if defined(__x86_64__)
 #define TF_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
+#define TF_FMA_CLONES __attribute__((target_clones("avx512f", "fma", "default")))  // for explicit ones
 #else
 #define TF_CLONES
+#define TF_FMA_CLONES
 #endif
 #define TF_INLINE static inline __attribute__((always_inline))
 
@@ -142,6 +144,16 @@ TF_INLINE void swiglu_backward_body(const T* __restrict grad, const T* __restric
   }
 }
 
+template <bool kRounded>
+TF_INLINE void adamw_body(gpu::AdamwFactors factors, float keep, const float* __restrict gradients,
+                          float* __restrict first, float* __restrict second, float* __restrict masters,
+                          uint16_t* __restrict weights, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    gpu::adamw_element<gpu::ExactMaths>(factors, keep, gradients[i], first[i], second[i], masters[i]);
+    if constexpr (kRounded) narrow(masters[i], weights[i]);
+  }
+}
+
 }  // namespace
 
 #define TF_FOR_ELEMENT(T)                                                                                             \
@@ -179,6 +191,12 @@ TF_CLONES void dot_rows(const float* x, const float* y, float* sums, int64_t row
     sums[row] = sum_of(
         n, [=](int64_t i) __attribute__((always_inline)) { return x[row * stride + i] * y[row * stride + i]; });
   }
+}
+
+TF_FMA_CLONES void adamw_row(const gpu::AdamwFactors& factors, float keep, const float* gradients, float* first,
+                             float* second, float* masters, uint16_t* weights, int64_t n) {
+  if (weights == nullptr) adamw_body<false>(factors, keep, gradients, first, second, masters, weights, n);
+  else adamw_body<true>(factors, keep, gradients, first, second, masters, weights, n);
 }
 
 }  // namespace tritonforge::kernels

@@ -1,7 +1,9 @@
 #pragma once
-// The loops of fused_ops.cpp over raw rows, for one thread; compiled for several instruction sets and chosen at load
-// time (target_clones), without ATen. Element: float, or uint16_t holding bfloat16.
+// The loops of fused_ops.cpp and adamw.cpp over raw rows, for one thread; compiled for several instruction sets and
+// chosen at load time (target_clones), without ATen. Element: float, or uint16_t holding bfloat16.
 #include <cstdint>
+
+#include "kernels/gpu/adamw_math.h"
 
 namespace tritonforge::kernels {
 
@@ -34,5 +36,9 @@ void add(float* to, const float* from, int64_t n);
 void scale_rows(float* x, const float* factors, int64_t rows, int64_t n, int64_t stride);
 // sums[r] of x times y over each row.
 void dot_rows(const float* x, const float* y, float* sums, int64_t rows, int64_t n, int64_t stride);
+
+// AdamW of n weights of one tensor. weights: the masters in bfloat16; null: not wanted.
+void adamw_row(const gpu::AdamwFactors& factors, float keep, const float* gradients, float* first, float* second,
+               float* masters, uint16_t* weights, int64_t n);
 
 }  // namespace tritonforge::kernels

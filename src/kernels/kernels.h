@@ -36,7 +36,8 @@
 //                                           on Hopper; keys and values in pages
 // log-prob, entropy    train/cpu/head.h     head_loss.cu          float64; 2e-5
 //   and their gradient                                            4e-3 of a row
-// AdamW                ATen                 adamw.cu              AdamW of train/optimizer.h in fp32 over 6 steps; 2e-5
+// AdamW                adamw.h              adamw.cu              AdamW of train/optimizer.h in fp32 over 6 steps; 2e-5;
+//                                                                 CPU and GPU with fp32 states: same bits
 // sampling             sample.h             sample.cu             sample_row_reference; same token unless two scores
 //                                                                 are within 1e-5, log-prob 5e-6
 // checksum             checksum.h           checksum.cu           checksum_bytes; exact
@@ -100,6 +101,7 @@
 //                                   64 x 1280  7644       3.56                85         7811
 //                                   256 x 1280 18108      3.50                83         18101
 // clang-format on
+#include "kernels/adamw.h"
 #include "kernels/block_product.h"
 #include "kernels/checksum.h"
 #include "kernels/fused_ops.h"

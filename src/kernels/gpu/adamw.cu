@@ -1,7 +1,9 @@
 // AdamW in one pass over flat arenas: gradients are read twice (norm, update), everything else once. What decides the
 // step (norm, clip, whether it is skipped, how often it was done) stays on the device.
 #include <algorithm>
+#include <type_traits>
 
+#include "kernels/gpu/adamw_math.h"
 #include "kernels/gpu/device.cuh"
 #include "kernels/gpu/train_args.h"
 
@@ -58,11 +60,15 @@ __device__ inline Random next(const Random& random) {
   return {{(random.half[0] ^ (random.half[0] >> 32)) * kOdd, (random.half[1] ^ (random.half[1] >> 32)) * kOdd}};
 }
 
-__device__ inline float square_root(float x) {
-  float y;
-  asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
+// For what is rounded to bf16, whose kernel has the time for no more.
+struct FastMaths {
+  __device__ static float root(float x) {
+    float y;
+    asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+  }
+  __device__ static float quotient(float x, float y) { return __fdividef(x, y); }
+};
 
 __device__ inline float block_sum(float value) {
   __shared__ float sums[kThreads / kWarp];
@@ -107,26 +113,19 @@ __global__ void __launch_bounds__(kThreads) total_kernel(float* total, const flo
 
 __global__ void decide_kernel(AdamwArgs a) {
   wait_for_previous();
-  AdamwState& state = *a.state;
-  state.norm = sqrtf(state.squares);
-  const bool finite = isfinite(state.norm);
-  state.skipped = finite ? 0.0f : 1.0f;
-  if (!finite) return;
-  state.steps += 1;
-  state.scale = a.clip > 0 && state.norm > a.clip ? a.clip / state.norm : 1.0f;
-  state.correction1 = static_cast<float>(1.0 - pow(static_cast<double>(a.beta1), static_cast<double>(state.steps)));
-  state.correction2 = static_cast<float>(1.0 - pow(static_cast<double>(a.beta2), static_cast<double>(state.steps)));
+  decide(*a.state, a);
 }
 
 template <typename T>
 __global__ void __launch_bounds__(kThreads) update_kernel(AdamwArgs a) {
   constexpr bool kFp32 = sizeof(T) == 4;
+  using Maths = std::conditional_t<kFp32, ExactMaths, FastMaths>;
   allow_next();
   wait_for_previous();
   const AdamwState state = *a.state;
   if (state.skipped != 0) return;
   const uint64_t key = mixed(a.seed + static_cast<uint64_t>(state.steps) * 0x9E3779B97F4A7C15u);
-  const float rate = a.learning_rate / state.correction1, root = rsqrtf(state.correction2);
+  const AdamwFactors factors = factors_of(state, a);
   auto* first = static_cast<T*>(a.first);
   auto* second = static_cast<T*>(a.second);
   const auto* gradients = static_cast<const T*>(a.gradients);
@@ -144,14 +143,9 @@ __global__ void __launch_bounds__(kThreads) update_kernel(AdamwArgs a) {
       if (a.begins[middle] <= a.place + 8 * i) tensor = middle;
       else above = middle;
     }
-    const float keep = 1.0f - a.learning_rate * a.decays[tensor];
+    const float keep = kept(a, a.decays[tensor]);
 #pragma unroll
-    for (int j = 0; j < 8; ++j) {
-      const float gradient = g[j] * state.scale;
-      m[j] = a.beta1 * m[j] + (1.0f - a.beta1) * gradient;
-      v[j] = a.beta2 * v[j] + (1.0f - a.beta2) * gradient * gradient;
-      w[j] = w[j] * keep - __fdividef(rate * m[j], square_root(v[j]) * root + a.eps);
-    }
+    for (int j = 0; j < 8; ++j) adamw_element<Maths>(factors, keep, g[j], m[j], v[j], w[j]);
     if constexpr (kFp32) {
       store8(first, i, m);
       store8(second, i, v);

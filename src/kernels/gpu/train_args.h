@@ -101,8 +101,8 @@ struct AttentionBackwardArgs {
 };
 
 // AdamW (Loshchilov & Hutter 2019) over parts of flat arenas, of `count` elements each, a multiple of 8. A step is the
-// squares of each part's gradients, their total, the decision, and the update of each part. Nothing comes back to the
-// host: what clips, skips and corrects the bias stays in `state`.
+// squares of each part's gradients, their total, the decision, and the update of each part. Nothing need come back to
+// the host: what clips, skips and corrects the bias stays in `state`.
 struct AdamwState {                // on the device, all zeros before the first step
   float squares;                   // of all gradients: adamw_total()
   float norm, skipped;             // of the last gradients; 1 where it was not finite and nothing was changed
