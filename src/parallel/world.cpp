@@ -1,5 +1,6 @@
 #include "parallel/world.h"
 
+#include "base/filesystem.h"
 #include "base/log.h"
 
 namespace tritonforge::parallel {
@@ -47,7 +48,10 @@ World::World(const ParallelDims& dims, const WorldOptions& options, at::Device d
   watch_ = std::thread([this] { watch(); });
   try {
     const GroupPlace place{options.host, *meeting_, recorder_, dims.timeout_s};
+    const std::string machine = "machine-" + read_file("/proc/sys/kernel/random/boot_id").substr(0, 36);
+    meeting_->add(machine, 1);
     host_ = make_gloo_group("all", rank(), size(), kShareUnit, place);
+    ranks_here_ = meeting_->add(machine, 0);  // the others were there before the group was
     const auto group = [&](std::string name, int64_t rank, int64_t size, int64_t unit) -> std::unique_ptr<Group> {
       if (size == 1) return nullptr;
       return device.is_cuda() ? make_nccl_group(std::move(name), rank, size, unit, device, place)

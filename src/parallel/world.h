@@ -31,6 +31,7 @@ class World {
   int64_t size() const { return dims_.world(); }
   const ParallelDims& dims() const { return dims_; }
   const Coordinates& at() const { return at_; }
+  int64_t ranks_here() const { return ranks_here_; }  // on this machine
   Groups groups() const { return {tp_.get(), cp_.get(), zero_.get(), onward_.get(), back_.get()}; }
   double waited_s();                // of all of them: Group::waited_s()
   Group& host() { return *host_; }  // all ranks, over the host's tensors
@@ -51,6 +52,7 @@ class World {
   const ParallelDims dims_;
   const WorldOptions options_;
   const Coordinates at_;
+  int64_t ranks_here_ = 0;
   const std::function<void(const std::string&)> failed_;
   std::optional<Rendezvous> rendezvous_;
   std::optional<Meeting> meeting_;

@@ -75,6 +75,13 @@ std::unique_ptr<parallel::World> join_ranks(const TrainConfig& config, const par
                                            });
 }
 
+void take_threads(const TrainConfig& config, const parallel::World* world) {
+  if (config.threads > 0) return at::set_num_threads(static_cast<int>(config.threads));
+  if (world == nullptr || std::getenv("OMP_NUM_THREADS") != nullptr) return;
+  static const int64_t all = at::get_num_threads();  // before a thread takes fewer
+  at::set_num_threads(static_cast<int>(std::max<int64_t>(1, all / world->ranks_here())));
+}
+
 OthersCheckpoint::~OthersCheckpoint() {
   if (told_) return;
   try {
@@ -102,8 +109,8 @@ Json OthersCheckpoint::write_into(const fs::path& folder) {
 
 void follow_rank_0(const TrainConfig& config, const parallel::WorldOptions& options) {
   config.validate_job();
-  if (config.threads > 0) at::set_num_threads(static_cast<int>(config.threads));
   const auto world = join_ranks(config, options);
+  take_threads(config, world.get());
   const fs::path from = world->meeting().get("resume", Deadline::after(config.parallel.timeout_s));
   std::unique_ptr<Trainer> trainer;
   Snapshot snapshot;

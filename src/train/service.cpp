@@ -1,7 +1,5 @@
 #include "train/service.h"
 
-#include <ATen/Parallel.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -35,8 +33,8 @@ net::ClientOptions client_options(const ServiceOptions& options) {
 TrainerService::TrainerService(ServiceOptions options)
     : options_(std::move(options)), buffer_client_(client_options(options_)) {
   options_.config.validate_job();
-  take_threads();
   world_ = join_ranks(options_.config, options_.ranks);
+  take_threads();
   try {
     start();
   } catch (const std::exception& error) {
@@ -77,9 +75,7 @@ void TrainerService::start() {
   note("idle");
 }
 
-void TrainerService::take_threads() const {
-  if (options_.config.threads > 0) at::set_num_threads(static_cast<int>(options_.config.threads));
-}
+void TrainerService::take_threads() const { train::take_threads(options_.config, world_.get()); }
 
 StepResult TrainerService::step(StepRequest request) {
   const int64_t done = trainer_->state().step;

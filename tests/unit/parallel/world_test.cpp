@@ -82,6 +82,10 @@ TEST(World, CollectivesGiveEveryRankWhatTheyPromise) {
   }
 }
 
+TEST(World, EveryRankKnowsHowManyShareItsMachine) {
+  run_ranks(data_parallel(3), [](World& world) { EXPECT_EQ(world.ranks_here(), 3); });
+}
+
 TEST(World, EveryRankHearsEveryCommandInOrder) {
   run_ranks(data_parallel(3), [](World& world) {
     for (int i = 0; i < 20; ++i) {
