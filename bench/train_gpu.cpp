@@ -5,10 +5,10 @@
 //   train_gpu [cuda:0] [layers 8] [tokens 8192] [steps 8] [CASE ...]
 //   train_gpu dp2 ... : so many data-parallel ranks, a process and a GPU each, with so many tokens each; tp2, cp2:
 //   ranks that have so many tokens together
-// CASE: fp32 | bf16_sr | autograd, then any of +recompute (all layers), +qkv (q, k and v of all layers are computed
-// again), +packed (16 sequences of 300 to 900 tokens; train_packed_peer.py is its peer), +deterministic, +snapshot
-// (then the time that a checkpoint stops the trainer for). Cases take
-// turns only by being run twice: the order of the arguments is the order of the runs.
+// CASE: fp32 | bf16_sr | cpu | autograd, then any of +recompute (all layers), +qkv (q, k and v of all layers are
+// computed again), +packed (16 sequences of 300 to 900 tokens; train_packed_peer.py is its peer), +deterministic,
+// +snapshot (then the time that a checkpoint stops the trainer for). Cases take turns only by being run twice: the
+// order of the arguments is the order of the runs.
 #include <ATen/ATen.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -71,7 +71,8 @@ void run(const std::string& name, const std::string& device, int64_t layers, int
   config.device = device;
   config.autograd = has("autograd");
   config.deterministic = has("deterministic");
-  config.optimizer_state = has("bf16_sr") ? train::OptimizerState::kBf16Sr : train::OptimizerState::kFp32;
+  if (!config.autograd)
+    config.optimizer_state = from_name<train::OptimizerState>(name.substr(0, name.find('+')), "case");
   config.recompute_layers = has("+recompute") ? layers : 0;
   config.recompute_qkv_layers = has("+qkv") ? layers : 0;
   config.max_tokens_per_micro_batch = tokens + 1;
@@ -90,6 +91,7 @@ void run(const std::string& name, const std::string& device, int64_t layers, int
   place.rank = ranks.rank;
   place.rendezvous = ranks.rendezvous;
   const auto world = train::join_ranks(config, place);
+  train::take_threads(config, world.get());
   auto model = random_qwen3_8b(device, layers, ranks.dims.tp);
   at::globalContext().setDeterministicAlgorithms(config.deterministic, true);
   train::Trainer trainer(config, std::move(*model), std::nullopt, {}, world.get());

@@ -60,6 +60,17 @@ model::Stage first_stage(const Degrees& d) { return {0, d.pp, d.pp_chunks}; }
 // In flight, by the first stage, which has the most.
 double micro_batches_kept(const Degrees& d) { return count(train::most_waiting(first_stage(d))) / count(d.pp_chunks); }
 
+train::MemoryPlan trainer_plan(const model::ModelConfig& shape, const train::TrainConfig& train, const Degrees& degrees,
+                               double free) {
+  const model::ModelConfig part = rank_shape(shape, degrees);
+  const int64_t parameters = rank_parameters(shape, degrees);
+  train::TrainConfig config = train;
+  if (config.recompute_layers > part.num_layers) config.recompute_layers = part.num_layers;
+  config.parallel = {
+      .tp = degrees.tp, .cp = degrees.cp, .pp = degrees.pp, .pp_chunks = degrees.pp_chunks, .dp = degrees.dp};
+  return train::plan_memory(part, parameters, config, static_cast<int64_t>(free - kTrainerContext) - 2 * parameters);
+}
+
 // The nearest degrees that fit where `degrees` do not: one axis doubled, at most twice.
 std::string what_would_fit(const model::ModelConfig& shape, const train::TrainConfig& train, const Degrees& degrees,
                            double free) {
@@ -93,6 +104,7 @@ class Estimator {
 
   void run() {
     add_memory();
+    note_host_memory();
     if (config_.has_stage("sft")) plan_.steps.push_back(sft_step());
     if (config_.has_stage("rl")) plan_.steps.push_back(rl_step());
   }
@@ -123,6 +135,17 @@ class Estimator {
       if (on_gpu_ && process.bytes() > process.limit) refuse_engine(process);
       for (size_t i = 0; on_gpu_ && i < std::max<size_t>(1, process.place.gpus.size()); ++i)
         taken[key(process, i)] += process.bytes();
+    }
+  }
+
+  void note_host_memory() {
+    for (const auto& [stage, train] : {std::pair{"sft", &config_.sft.train}, {"rl", &config_.rl.train}}) {
+      if (!on_gpu_ || !config_.has_stage(stage) || train->optimizer_state != train::OptimizerState::kCpu) continue;
+      const int64_t host = trainer_plan(shape_, *train, plan_.layout.actor_degrees, gpu_.memory).host;
+      plan_.notes.push_back(
+          fmt::format("{}.train.optimizer_state cpu: {:.1f} GiB of the host's memory for each rank of the trainer; the "
+                      "time of its update is not in a step's",
+                      stage, count(host) / kGib));
     }
   }
 
@@ -296,15 +319,8 @@ int64_t rank_parameters(const model::ModelConfig& shape, const Degrees& degrees)
 
 Parts trainer_memory(const model::ModelConfig& shape, const train::TrainConfig& train, const Degrees& degrees,
                      double free) {
-  const model::ModelConfig part = rank_shape(shape, degrees);
-  const int64_t parameters = rank_parameters(shape, degrees);
-  train::TrainConfig config = train;
-  if (config.recompute_layers > part.num_layers) config.recompute_layers = part.num_layers;
-  const int64_t weights = 2 * parameters;
-  config.parallel = {
-      .tp = degrees.tp, .cp = degrees.cp, .pp = degrees.pp, .pp_chunks = degrees.pp_chunks, .dp = degrees.dp};
-  const train::MemoryPlan plan = train::plan_memory(part, parameters, config,
-                                                    static_cast<int64_t>(free - kTrainerContext) - weights);
+  const int64_t weights = 2 * rank_parameters(shape, degrees);
+  const train::MemoryPlan plan = trainer_plan(shape, train, degrees, free);
   Parts parts{{"context", kTrainerContext},
               {"weights", count(weights)},
               {"gradients", count(plan.gradients)},

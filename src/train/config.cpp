@@ -29,7 +29,8 @@ void TrainConfig::validate() const {
 
 std::string TrainConfig::states_refusal(const std::string& on_device, const std::string& of_dtype) const {
   if (optimizer_state == OptimizerState::kFp32) return "";
-  if (on_device == "cpu") return "is for GPUs, and the device is cpu";
+  const bool on_host = optimizer_state == OptimizerState::kCpu;
+  if (on_device == "cpu") return on_host ? "" : "is for GPUs, and the device is cpu";
   if (of_dtype != "bfloat16") return fmt::format("is for models in bfloat16, not {}", of_dtype);
   return autograd ? "is not autograd's: set autograd to false" : "";
 }

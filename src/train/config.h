@@ -28,8 +28,8 @@ constexpr std::array<std::string_view, 4> names_of(Aggregation) {
 }
 
 // What the optimizer keeps of a weight, and how (train/flat_adamw.h).
-enum class OptimizerState { kFp32, kBf16Sr };
-constexpr std::array<std::string_view, 2> names_of(OptimizerState) { return {"fp32", "bf16_sr"}; }
+enum class OptimizerState { kFp32, kBf16Sr, kCpu };
+constexpr std::array<std::string_view, 3> names_of(OptimizerState) { return {"fp32", "bf16_sr", "cpu"}; }
 
 enum class Schedule { kCosine, kConstant };
 constexpr std::array<std::string_view, 2> names_of(Schedule) { return {"cosine", "constant"}; }
@@ -114,7 +114,7 @@ struct TrainConfig {
     v("dtype", dtype, by_run(), one_of({"float32", "bfloat16"}),
       "of weights and activations; bfloat16 has fp32 master weights");
     v("device", device, by_run(), "cpu, cuda or cuda:N");
-    v("threads", threads, at_least(0), "CPU threads; 0 = all cores");
+    v("threads", threads, at_least(0), "CPU threads; 0 = all cores, shared out among the ranks of a host");
     v("seed", seed, by_run(), "of random weights and of the split into mini-batches");
     v("lr", lr, at_least(0), "peak learning rate");
     v("min_lr", min_lr, at_least(0), "learning rate at the end of the cosine");
@@ -128,7 +128,8 @@ struct TrainConfig {
     v("clip_grad", clip_grad, at_least(0), "largest global gradient norm; 0 = no clip");
     v("optimizer_state", optimizer_state,
       "fp32: masters, moments and gradients; bf16_sr (GPU): no masters, moments and gradients in bfloat16, rounded at "
-      "random: 8 bytes a weight in all, not 18");
+      "random: 8 bytes a weight in all, not 18; cpu: fp32's, masters and moments in the host's memory and updated by "
+      "its cores: 6 bytes a weight on the GPU, 12 on the host");
     v("max_tokens_per_micro_batch", max_tokens_per_micro_batch, at_least(1), "tokens packed into one forward pass");
     v("optimizer_steps_per_batch", optimizer_steps_per_batch, at_least(1), "mini-batches, each with its own update");
     v("max_staleness", max_staleness, by_run(), at_least(-1),

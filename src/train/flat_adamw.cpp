@@ -4,6 +4,9 @@
 
 #include <algorithm>
 
+#include "kernels/adamw.h"
+#include "kernels/gpu/adamw_math.h"
+#include "kernels/parallel.h"
 #include "train/gpu/products.h"
 
 namespace tritonforge::train {
@@ -27,30 +30,51 @@ void* element(const at::Tensor& flat, int64_t index) {
 
 FlatAdamW::FlatAdamW(const model::Model& model, Gradients& gradients, const parallel::Groups& groups,
                      const TrainConfig& config)
-    : model_(model), gradients_(gradients), config_(config), sharding_(model, gradients, groups) {
+    : model_(model),
+      gradients_(gradients),
+      config_(config),
+      sharding_(model, gradients, groups),
+      states_on_(config.optimizer_state == OptimizerState::kCpu ? at::kCPU : model.device()) {
   const at::NoGradGuard no_grad;
   gradients.weights_needed = [this](size_t segment) { sharding_.await_weights(segment); };
+  const bool bus = states_on_ != model.device();
   find_pieces();
-  int64_t count = 0;
-  for (const ArenaPart& part : sharding_.own()) count += part.count;
-  const auto options = gradients.sums.arena().options();
-  gradients.sums.arena().zero_();  // between the tensors, too
-  first_ = at::zeros({count}, options);
-  second_ = at::zeros({count}, options);
-  decision_ = at::zeros({kFloats}, options.dtype(at::kFloat));
-  if (config.optimizer_state == OptimizerState::kFp32 && model.dtype() != at::kFloat) {
-    master_ = at::empty({count}, options.dtype(at::kFloat));
-    int64_t at = 0;
-    for (const ArenaPart& part : sharding_.own()) {
-      master_.narrow(0, at, part.count).copy_(model.arena().narrow(0, part.begin, part.count));
-      at += part.count;
-    }
+  find_stretches(bus ? gpu::HostExchange::kBucket : model.arena().numel());
+  find_decays();
+  make_states();
+  const at::Tensor& sums = gradients.sums.arena();
+  sums.zero_();  // between the tensors, too
+  const auto options = sums.options().dtype(at::kFloat);
+  decision_ = at::zeros({kFloats}, options);
+  if (model.device().is_cuda()) partials_ = at::zeros({std::ssize(sharding_.counted()) * kAdamwPartials}, options);
+  if (!bus) return;
+  gpu::check_cuda(tritonforge::gpu::open_cuda_library().set_device(model.device().index()));
+  std::vector<gpu::HostExchange::Bucket> buckets;
+  for (const Stretch& of : stretches_) {
+    buckets.push_back({static_cast<const float*>(element(sums, of.place)),
+                       static_cast<gpu::Bf16*>(element(model.arena(), of.place)), of.count});
   }
-  if (!model.device().is_cuda()) return;
-  partials_ = at::zeros({std::ssize(sharding_.counted()) * kAdamwPartials}, options.dtype(at::kFloat));
+  exchange_.emplace(std::move(buckets));
+}
+
+void FlatAdamW::find_stretches(int64_t longest) {
+  int64_t at = 0;
+  for (size_t i = 0; i < sharding_.own().size(); ++i) {
+    const ArenaPart& part = sharding_.own()[i];
+    int64_t done = 0;
+    do {  // of an empty part, an empty one: its weights are shared, too
+      const int64_t count = std::min(longest, part.count - done);
+      stretches_.push_back({part.begin + done, at, count, i, done + count == part.count});
+      done += count;
+      at += count;
+    } while (!stretches_.back().last);
+  }
+}
+
+void FlatAdamW::find_decays() {
   std::vector<std::pair<int64_t, float>> tensors;
-  for (const auto& [name, tensor] : model.named_parameters())
-    tensors.emplace_back(tensor.storage_offset(), tensor.dim() > 1 ? static_cast<float>(config.weight_decay) : 0.0f);
+  for (const auto& [name, tensor] : model_.named_parameters())
+    tensors.emplace_back(tensor.storage_offset(), tensor.dim() > 1 ? static_cast<float>(config_.weight_decay) : 0.0f);
   std::ranges::sort(tensors);
   std::vector<int64_t> begins;
   std::vector<float> decays;
@@ -58,8 +82,31 @@ FlatAdamW::FlatAdamW(const model::Model& model, Gradients& gradients, const para
     begins.push_back(begin);
     decays.push_back(decay);
   }
-  begins_ = at::tensor(begins, at::kLong).to(model.device());
-  decays_ = at::tensor(decays, at::kFloat).to(model.device());
+  begins_ = at::tensor(begins, at::kLong).to(states_on_);
+  decays_ = at::tensor(decays, at::kFloat).to(states_on_);
+}
+
+void FlatAdamW::make_states() {
+  const int64_t count = stretches_.back().at + stretches_.back().count;
+  const auto options = gradients_.sums.arena().options().device(states_on_);
+  // On the host by the threads that will update them, so that each socket's memory holds its part of every stretch.
+  const auto zeros = [&] {
+    if (!states_on_.is_cpu()) return at::zeros({count}, options);
+    const at::Tensor states = at::empty({count}, options);
+    auto* values = states.mutable_data_ptr<float>();
+    for (const Stretch& of : stretches_) {
+      kernels::over_threads(of.count, kernels::kAdamwGrain, [&](int64_t from, int64_t to) {
+        std::fill(values + of.at + from, values + of.at + to, 0.0f);
+      });
+    }
+    return states;
+  };
+  first_ = zeros();
+  second_ = zeros();
+  if (config_.optimizer_state == OptimizerState::kBf16Sr || model_.dtype() == at::kFloat) return;
+  master_ = zeros();
+  for (const Stretch& of : stretches_)
+    master_.narrow(0, of.at, of.count).copy_(model_.arena().narrow(0, of.place, of.count));
 }
 
 void FlatAdamW::find_pieces() {
@@ -74,7 +121,7 @@ void FlatAdamW::find_pieces() {
       ElementRange elements{.begin = from - begins};
       if (of.dim == 1) elements = {from - begins, of.count, of.begin, of.whole[1]};
       else elements.begin += of.begin * tensor.stride(0);
-      pieces_.push_back({name, of.whole, elements, from, at + from - part.begin, to - from, tensor.dim() > 1,
+      pieces_.push_back({name, of.whole, elements, from, at + from - part.begin, to - from,
                          sharding_.counts_elsewhere(name, tensor)});
     }
     at += part.count;
@@ -91,60 +138,42 @@ Optimizer::Applied FlatAdamW::step(double learning_rate) {
   if (gradients_.empty) gradients_.sums.arena().zero_();
   sharding_.await_weights();
   sharding_.sum_gradients();
-  if (model_.device().is_cuda()) update_on_gpu(learning_rate);
-  else update_on_cpu(learning_rate);
+  if (exchange_) exchange_->begin();
+  const AdamwArgs args = arguments(learning_rate);
+  if (model_.device().is_cuda()) decide_on_gpu(args);
+  else decide_on_cpu(args);
+  update(args);
   clear_gradients();
   return {TF_FIELD(norm).clone(), TF_FIELD(skipped).clone()};
 }
 
-void FlatAdamW::update_on_cpu(double learning_rate) {
-  struct Lists {
-    std::vector<at::Tensor> weights, gradients, first, second, steps;
-  };
-  std::array<Lists, 2> lists;  // without and with decay
-  const at::Tensor steps = TF_FIELD(steps);
+AdamwArgs FlatAdamW::arguments(double learning_rate) const {
+  return {.state = reinterpret_cast<AdamwState*>(decision_.mutable_data_ptr<float>()),
+          .fp32 = config_.optimizer_state != OptimizerState::kBf16Sr,
+          .begins = begins_.const_data_ptr<int64_t>(),
+          .decays = decays_.const_data_ptr<float>(),
+          .tensors = begins_.numel(),
+          .seed = static_cast<uint64_t>(config_.seed),
+          .clip = static_cast<float>(config_.clip_grad),
+          .learning_rate = static_cast<float>(learning_rate),
+          .beta1 = static_cast<float>(config_.beta1),
+          .beta2 = static_cast<float>(config_.beta2),
+          .eps = static_cast<float>(config_.eps)};
+}
+
+void FlatAdamW::decide_on_cpu(const AdamwArgs& args) {
   std::vector<at::Tensor> all;
   for (const Piece& piece : pieces_) {
-    Lists& to = lists[piece.decays ? 1 : 0];
-    to.weights.push_back(model_.arena().narrow(0, piece.place, piece.count));
-    to.gradients.push_back(gradients_.sums.arena().narrow(0, piece.place, piece.count));
-    to.first.push_back(first_.narrow(0, piece.at, piece.count));
-    to.second.push_back(second_.narrow(0, piece.at, piece.count));
-    to.steps.push_back(steps);
-    if (!piece.replica) all.push_back(to.gradients.back());
+    if (!piece.replica) all.push_back(gradients_.sums.arena().narrow(0, piece.place, piece.count));
   }
   at::Tensor squares = TF_FIELD(squares);
   squares.copy_(all.empty() ? at::zeros({}) : at::stack(at::_foreach_norm(all, 2)).square().sum());
   sharding_.sum(squares, "gradient norm");
-  const at::Tensor norm = TF_FIELD(norm).copy_(squares.sqrt()), skipped = TF_FIELD(skipped);
-  skipped.copy_(at::isfinite(norm).logical_not());
-  steps.add_(1 - skipped);
-  // The fused kernel divides gradients by grad_scale and changes nothing where found_inf is 1.
-  const at::Tensor scale = config_.clip_grad > 0 ? (norm / config_.clip_grad).clamp_min(1.0) : at::ones_like(norm);
-  for (size_t decays = 0; decays < lists.size(); ++decays) {
-    Lists& of = lists[decays];
-    if (of.weights.empty()) continue;
-    at::_fused_adamw_(of.weights, of.gradients, of.first, of.second, {}, of.steps, learning_rate, config_.beta1,
-                      config_.beta2, decays == 1 ? config_.weight_decay : 0.0, config_.eps, /*amsgrad=*/false,
-                      /*maximize=*/false, scale, skipped);
-  }
-  for (size_t i = 0; i < sharding_.own().size(); ++i) sharding_.share_weights(i);
+  tritonforge::gpu::decide(*args.state, args);
 }
 
-void FlatAdamW::update_on_gpu(double learning_rate) {
+void FlatAdamW::decide_on_gpu(const AdamwArgs& args) {
   const tritonforge::gpu::CudaApi& api = tritonforge::gpu::open_cuda_library();
-  AdamwArgs args{.state = reinterpret_cast<AdamwState*>(decision_.mutable_data_ptr<float>()),
-                 .fp32 = config_.optimizer_state == OptimizerState::kFp32,
-                 .begins = begins_.const_data_ptr<int64_t>(),
-                 .decays = decays_.const_data_ptr<float>(),
-                 .tensors = begins_.numel(),
-                 .seed = static_cast<uint64_t>(config_.seed),
-                 .clip = static_cast<float>(config_.clip_grad),
-                 .learning_rate = static_cast<float>(learning_rate),
-                 .beta1 = static_cast<float>(config_.beta1),
-                 .beta2 = static_cast<float>(config_.beta2),
-                 .eps = static_cast<float>(config_.eps)};
-  const std::vector<ArenaPart>& own = sharding_.own();
   float* partials = partials_.mutable_data_ptr<float>();
   for (const ArenaPart& part : sharding_.counted()) {
     if (part.count > 0) {
@@ -158,19 +187,34 @@ void FlatAdamW::update_on_gpu(double learning_rate) {
                                   partials_.numel(), gpu::kStream));
   sharding_.sum(squares, "gradient norm");
   gpu::check_cuda(api.adamw_decide(&args, gpu::kStream));
-  int64_t at = 0;
-  for (size_t i = 0; i < own.size(); ++i) {
-    const ArenaPart& part = own[i];
-    args.gradients = element(gradients_.sums.arena(), part.begin);
-    args.weights = static_cast<gpu::Bf16*>(element(model_.arena(), part.begin));
-    args.master = master_.defined() ? static_cast<float*>(element(master_, at)) : nullptr;
-    args.first = element(first_, at);
-    args.second = element(second_, at);
-    args.place = part.begin;
-    args.count = part.count;
-    if (part.count > 0) gpu::check_cuda(api.adamw(&args, gpu::kStream));
-    sharding_.share_weights(i);  // while the next part is updated, and the next step begins
-    at += part.count;
+}
+
+void FlatAdamW::update(AdamwArgs args) {
+  // Where they are a GPU's, the CPU waits here for what decides: for all gradients.
+  const at::Tensor decision = decision_.to(states_on_);
+  args.state = reinterpret_cast<AdamwState*>(decision.mutable_data_ptr<float>());
+  if (exchange_ && args.state->skipped != 0) return;
+  const bool rounded = model_.dtype() != at::kFloat;
+  for (size_t i = 0; i < stretches_.size(); ++i) {
+    const Stretch& of = stretches_[i];
+    void* weights = element(model_.arena(), of.place);
+    args.gradients = element(gradients_.sums.arena(), of.place);
+    args.weights = rounded ? static_cast<gpu::Bf16*>(weights) : nullptr;
+    if (master_.defined()) args.master = static_cast<float*>(element(master_, of.at));
+    else args.master = rounded ? nullptr : static_cast<float*>(weights);
+    args.first = element(first_, of.at);
+    args.second = element(second_, of.at);
+    args.place = of.place;
+    args.count = of.count;
+    if (exchange_) {
+      const gpu::HostExchange::Staged staged = exchange_->receive(i);
+      args.gradients = staged.gradients;
+      args.weights = staged.weights;
+    }
+    if (states_on_.is_cpu()) kernels::adamw(args);
+    else if (of.count > 0) gpu::check_cuda(tritonforge::gpu::open_cuda_library().adamw(&args, gpu::kStream));
+    if (exchange_) exchange_->send(i);
+    if (of.last) sharding_.share_weights(of.part);  // while the next part is updated, and the next step begins
   }
 }
 
@@ -199,12 +243,9 @@ void FlatAdamW::masters_changed() {
   const at::NoGradGuard no_grad;
   if (!master_.defined()) return;
   sharding_.await_weights();
-  int64_t at = 0;
-  for (size_t i = 0; i < sharding_.own().size(); ++i) {
-    const ArenaPart& part = sharding_.own()[i];
-    model_.arena().narrow(0, part.begin, part.count).copy_(master_.narrow(0, at, part.count));
-    sharding_.share_weights(i);
-    at += part.count;
+  for (const Stretch& of : stretches_) {
+    model_.arena().narrow(0, of.place, of.count).copy_(master_.narrow(0, of.at, of.count));
+    if (of.last) sharding_.share_weights(of.part);
   }
 }
 

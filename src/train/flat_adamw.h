@@ -1,7 +1,8 @@
 #pragma once
-// AdamW over the flat arenas of a model and its gradients, in the parts of them that are this rank's: by ATen's fused
-// kernel on the CPU, by kernels/gpu/adamw.cu on a GPU.
+// AdamW over the flat arenas of a model and its gradients, in the parts of them that are this rank's: by
+// kernels/adamw.h where the states are in the host's memory, by kernels/gpu/adamw.cu where they are on a GPU.
 #include "kernels/gpu/train_args.h"
+#include "train/gpu/host_exchange.h"
 #include "train/optimizer.h"
 #include "train/sharding.h"
 
@@ -9,7 +10,8 @@ namespace tritonforge::train {
 
 // fp32 states: moments in fp32, and masters where the weights are bfloat16. bf16_sr (GPU): no masters, moments in
 // bfloat16, everything rounded at random by (seed, step, place), so that what is too small for a step of bfloat16 moves
-// it so often as its size says.
+// it so often as its size says. cpu: the bits of fp32, with masters and moments in the host's memory; of a GPU's step
+// the host waits for the gradients.
 class FlatAdamW : public Optimizer {
  public:
   FlatAdamW(const model::Model& model, Gradients& gradients, const parallel::Groups& groups, const TrainConfig& config);
@@ -33,20 +35,36 @@ class FlatAdamW : public Optimizer {
     std::vector<int64_t> shape;  // of the model's tensor
     ElementRange elements;
     int64_t place, at, count;
-    bool decays, replica;
+    bool replica;
+  };
+  // What is updated at once: a part of own(), or as much of it as goes over the bus at once.
+  struct Stretch {
+    int64_t place, at, count;  // in the arena, in the states
+    size_t part;
+    bool last;  // of the part
   };
   void find_pieces();
-  void update_on_cpu(double learning_rate);
-  void update_on_gpu(double learning_rate);
+  void find_stretches(int64_t longest);
+  void find_decays();
+  void make_states();
+  tritonforge::gpu::AdamwArgs arguments(double learning_rate) const;
+  // The state of `args`: from all gradients.
+  void decide_on_cpu(const tritonforge::gpu::AdamwArgs& args);
+  void decide_on_gpu(const tritonforge::gpu::AdamwArgs& args);
+  void update(tritonforge::gpu::AdamwArgs args);
 
   const model::Model& model_;
   Gradients& gradients_;
   TrainConfig config_;
   Sharding sharding_;
-  std::vector<Piece> pieces_;              // in the order of the arena
-  at::Tensor first_, second_, master_;     // [elements of own()]; the last where the weights are not fp32
-  at::Tensor decision_;                    // AdamwState, as floats
-  at::Tensor partials_, begins_, decays_;  // on a GPU: scratch; [tensors]
+  const at::Device states_on_;
+  std::vector<Piece> pieces_;  // in the order of the arena
+  std::vector<Stretch> stretches_;
+  at::Tensor first_, second_, master_;  // [elements of own()]; the last where the weights are not fp32
+  at::Tensor begins_, decays_;          // [tensors], beside the states
+  at::Tensor decision_;                 // AdamwState, as floats, beside the gradients
+  at::Tensor partials_;                 // on a GPU: scratch
+  std::optional<gpu::HostExchange> exchange_;
 };
 
 }  // namespace tritonforge::train

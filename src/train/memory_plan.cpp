@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "train/gpu/head.h"
+#include "train/gpu/host_exchange.h"
 #include "train/gpu/layers.h"
 #include "train/gpu/products.h"
 #include "train/pipeline.h"
@@ -18,9 +19,19 @@ constexpr int64_t kCommunicator = int64_t{896} << 20;
 
 double gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
 
-MemoryPlan with(const model::ModelConfig& shape, int64_t parameters, const TrainConfig& config, int64_t free,
+struct Free {
+  int64_t device, host;
+};
+
+// Bytes of a weight.
+struct OfWeight {
+  int64_t gradient, states;
+};
+OfWeight of_weight(OptimizerState state) { return state == OptimizerState::kBf16Sr ? OfWeight{2, 4} : OfWeight{4, 12}; }
+
+MemoryPlan with(const model::ModelConfig& shape, int64_t parameters, const TrainConfig& config, const Free& free,
                 const Recompute& recompute) {
-  const bool fp32 = config.optimizer_state == OptimizerState::kFp32;
+  const bool on_host = config.optimizer_state == OptimizerState::kCpu;
   const int64_t tokens = config.max_tokens_per_micro_batch;
   const gpu::RankRows rows = gpu::rank_rows(config.parallel, tokens);
   const auto passes = [&](bool train) {
@@ -29,52 +40,57 @@ MemoryPlan with(const model::ModelConfig& shape, int64_t parameters, const Train
   };
   const parallel::ParallelDims& dims = config.parallel;
   const int64_t groups = (dims.cp > 1) + (dims.dp * dims.cp > 1);
-  return {.gradients = parameters * (fp32 ? 4 : 2),
-          .states = parameters * (fp32 ? 12 : 4) / (dims.dp * dims.cp),
+  const OfWeight bytes = of_weight(config.optimizer_state);
+  const int64_t states = parameters * bytes.states / (dims.dp * dims.cp);
+  return {.gradients = parameters * bytes.gradient,
+          .states = on_host ? 0 : states,
           .activations = most_waiting({0, dims.pp, dims.pp_chunks}) *  // of a first stage, which has the most
                          gpu::Layers::activation_bytes(shape, rows, recompute) / dims.pp_chunks,
           .workspace = passes(true) + kCode + groups * kCommunicator,
           .reference = config.loss.kl_coef > 0 ? passes(false) : 0,
-          .free = free,
+          .free = free.device,
+          .host = on_host ? states + gpu::HostExchange::kBytes : 0,
+          .host_free = free.host,
           .recompute = recompute};
 }
 
 // From nothing on: q, k and v of one layer after the other, which cost least for what they free, then the rest.
 MemoryPlan least_recompute(const model::ModelConfig& shape, int64_t parameters, const TrainConfig& config,
-                           int64_t free) {
+                           const Free& free) {
   const auto plan = [&](int64_t layers, int64_t qkv) { return with(shape, parameters, config, free, {layers, qkv}); };
   for (int64_t qkv = 0; qkv < shape.num_layers; ++qkv) {
-    if (MemoryPlan fits = plan(0, qkv); fits.total() <= free) return fits;
+    if (MemoryPlan fits = plan(0, qkv); fits.fits()) return fits;
   }
   int64_t layers = 0;
-  while (layers < shape.num_layers && plan(layers, shape.num_layers - layers).total() > free) ++layers;
+  while (layers < shape.num_layers && !plan(layers, shape.num_layers - layers).fits()) ++layers;
   return plan(layers, shape.num_layers - layers);
 }
 
 // The longest micro-batch that fits, in steps of 128 tokens; 0 where none does.
-int64_t tokens_that_fit(const model::ModelConfig& shape, int64_t parameters, TrainConfig config, int64_t free) {
+int64_t tokens_that_fit(const model::ModelConfig& shape, int64_t parameters, TrainConfig config, const Free& free) {
   int64_t fits = 0, beyond = config.max_tokens_per_micro_batch / 128;
   while (beyond - fits > 1) {
     const int64_t middle = (fits + beyond) / 2;
     config.max_tokens_per_micro_batch = middle * 128;
     const MemoryPlan plan = with(shape, parameters, config, free, {shape.num_layers, 0});
-    (plan.total() <= free ? fits : beyond) = middle;
+    (plan.fits() ? fits : beyond) = middle;
   }
   return fits * 128;
 }
 
 std::string what_would_fit(const model::ModelConfig& shape, int64_t parameters, const TrainConfig& config,
-                           int64_t free) {
+                           const Free& free) {
   std::vector<std::string> ways;
-  if (const MemoryPlan least = least_recompute(shape, parameters, config, free); least.total() <= free)
+  if (const MemoryPlan least = least_recompute(shape, parameters, config, free); least.fits())
     ways.push_back(fmt::format("recompute_layers {} would ({:.1f} GiB)", least.recompute.layers, gib(least.total())));
   if (const int64_t tokens = tokens_that_fit(shape, parameters, config, free); tokens > 0 && ways.empty())
     ways.push_back(fmt::format("max_tokens_per_micro_batch {} would, with every layer computed again", tokens));
-  if (config.optimizer_state == OptimizerState::kFp32) {
-    TrainConfig rounded = config;
-    rounded.optimizer_state = OptimizerState::kBf16Sr;
-    if (const MemoryPlan plan = least_recompute(shape, parameters, rounded, free); plan.total() <= free)
-      ways.push_back(fmt::format("optimizer_state bf16_sr would ({:.1f} GiB)", gib(plan.total())));
+  TrainConfig other = config;
+  for (const OptimizerState state : {OptimizerState::kFp32, OptimizerState::kBf16Sr, OptimizerState::kCpu}) {
+    other.optimizer_state = state;
+    if (const MemoryPlan plan = least_recompute(shape, parameters, other, free);
+        state != config.optimizer_state && plan.fits())
+      ways.push_back(fmt::format("optimizer_state {} would ({:.1f} GiB)", name_of(state), gib(plan.total())));
   }
   return ways.empty() ? "no setting does" : fmt::format("{}", fmt::join(ways, "; "));
 }
@@ -89,25 +105,36 @@ std::vector<std::string> MemoryPlan::lines() const {
                                 ? " (all kept)"
                                 : fmt::format(" (computed again: {} layers, q, k and v of {} more)", recompute.layers,
                                               recompute.qkv_layers);
-  std::vector<std::string> text{line("gradients", gradients), line("optimizer", states),
+  const std::string beside = host == 0 ? ""
+                                       : fmt::format(" (and {:.2f} GiB of the host's memory, of {:.2f} for this rank)",
+                                                     gib(host), gib(host_free));
+  std::vector<std::string> text{line("gradients", gradients), line("optimizer", states, beside),
                                 line("activations", activations, again), line("workspace", workspace)};
   if (reference > 0) text.push_back(line("reference", reference));
   text.push_back(line("left", free - total()));
   return text;
 }
 
-MemoryPlan plan_memory(const model::ModelConfig& shape, int64_t parameters, const TrainConfig& config, int64_t free) {
+MemoryPlan plan_memory(const model::ModelConfig& shape, int64_t parameters, const TrainConfig& config, int64_t free,
+                       int64_t host_free) {
+  const Free both{free, host_free};
   const MemoryPlan plan = config.recompute_layers < 0
-                              ? least_recompute(shape, parameters, config, free)
-                              : with(shape, parameters, config, free,
+                              ? least_recompute(shape, parameters, config, both)
+                              : with(shape, parameters, config, both,
                                      {config.recompute_layers, std::min(config.recompute_qkv_layers,
                                                                         shape.num_layers - config.recompute_layers)});
-  if (plan.total() <= free) return plan;
+  if (plan.fits()) return plan;
+  const std::string ways = what_would_fit(shape, parameters, config, both);
+  if (plan.host > host_free) {
+    fail(ErrorKind::kUsage,
+         "optimizer_state {} needs {:.1f} GiB of the host's memory for each rank, and {:.1f} are free: {}",
+         name_of(config.optimizer_state), gib(plan.host), gib(host_free), ways);
+  }
   fail(ErrorKind::kUsage,
        "micro-batches of {} tokens need {:.1f} GiB beside the weights (gradients and optimizer {:.1f}, activations "
        "{:.1f}, workspace {:.1f}), and {:.1f} are free: {}",
        config.max_tokens_per_micro_batch, gib(plan.total()), gib(plan.gradients + plan.states), gib(plan.activations),
-       gib(plan.workspace + plan.reference), gib(free), what_would_fit(shape, parameters, config, free));
+       gib(plan.workspace + plan.reference), gib(free), ways);
 }
 
 }  // namespace tritonforge::train

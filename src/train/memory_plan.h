@@ -1,6 +1,8 @@
 #pragma once
-// What a trainer with the own passes of a GPU takes of it, in bytes, and what of the activations it keeps.
+// What a trainer with the own passes of a GPU takes of it and of its host, in bytes, and what of the activations it
+// keeps.
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -21,14 +23,19 @@ struct MemoryPlan {
   int64_t workspace = 0;    // what one layer needs at a time, logits, what kernels keep for themselves
   int64_t reference = 0;    // the passes of the reference model; its weights are there already, as the model's
   int64_t free = 0;         // before any of it
+  int64_t host = 0;         // of the host's memory: states, and what they are sent through
+  int64_t host_free = 0;    // for this rank
   Recompute recompute;
   int64_t total() const { return gradients + states + activations + workspace + reference; }
+  bool fits() const { return total() <= free && host <= host_free; }
   std::vector<std::string> lines() const;  // one a part
 };
 
 // For `parameters` elements of weights (Model::arena) and micro-batches of config.max_tokens_per_micro_batch. Where
 // config.recompute_layers is -1, as little is computed again as fits into `free`. Throws kUsage, saying what would fit,
-// where nothing does.
-MemoryPlan plan_memory(const model::ModelConfig& shape, int64_t parameters, const TrainConfig& config, int64_t free);
+// where nothing does. host_free: where it is known.
+constexpr int64_t kUnknownHost = std::numeric_limits<int64_t>::max();
+MemoryPlan plan_memory(const model::ModelConfig& shape, int64_t parameters, const TrainConfig& config, int64_t free,
+                       int64_t host_free = kUnknownHost);
 
 }  // namespace tritonforge::train

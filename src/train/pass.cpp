@@ -22,9 +22,11 @@ bool has_cpu_pass(const model::Model& model, const TrainConfig& config) {
 }  // namespace
 
 std::optional<Gradients> make_gradients(const model::Model& model, const TrainConfig& config) {
-  const bool states = config.optimizer_state != OptimizerState::kFp32;
+  const OptimizerState states = config.optimizer_state;
   if (const std::string refusal = gpu_refusal(model, config); !refusal.empty()) {
-    if (states)
+    const bool anywhere = states == OptimizerState::kFp32 ||
+                          (states == OptimizerState::kCpu && model.device().is_cpu());
+    if (!anywhere)
       fail(ErrorKind::kUsage, "optimizer_state {} needs own kernels: {}", name_of(config.optimizer_state), refusal);
     if (has_cpu_pass(model, config)) return Gradients{.sums = model::Model(model.config(), at::kFloat, at::kCPU)};
     if (config.parallel.world() > 1) {
@@ -33,7 +35,8 @@ std::optional<Gradients> make_gradients(const model::Model& model, const TrainCo
     if (model.device().is_cuda()) log::warn("gradients come through autograd: {}", refusal);
     return std::nullopt;
   }
-  return Gradients{.sums = model::Model(model.config(), states ? at::kBFloat16 : at::kFloat, model.device())};
+  return Gradients{.sums = model::Model(model.config(), states == OptimizerState::kBf16Sr ? at::kBFloat16 : at::kFloat,
+                                        model.device())};
 }
 
 std::unique_ptr<Pass> make_pass(const model::Model& model, const TrainConfig& config, Gradients* gradients,

@@ -112,12 +112,13 @@ PolicyLoss loss_of(const MicroBatch& batch, const TargetScores& scores, const at
   return policy_loss(in, loss);
 }
 
-// layers: of the whole model.
-std::optional<MemoryPlan> plan_of(const model::Model& model, int64_t layers, const TrainConfig& config) {
+// layers: of the whole model. ranks: that share the host's memory.
+std::optional<MemoryPlan> plan_of(const model::Model& model, int64_t layers, const TrainConfig& config, int64_t ranks) {
   if (config.recompute_layers > layers)
     fail(ErrorKind::kUsage, "recompute_layers {}: the model has {} layers", config.recompute_layers, layers);
   if (!gpu_refusal(model, config).empty()) return std::nullopt;
-  MemoryPlan plan = plan_memory(model.config(), model.arena().numel(), config, kernels::free_memory(model.device()));
+  MemoryPlan plan = plan_memory(model.config(), model.arena().numel(), config, kernels::free_memory(model.device()),
+                                kernels::free_memory(at::kCPU) / ranks);
   for (const std::string& line : plan.lines()) log::info("memory plan: {}", line);
   return plan;
 }
@@ -141,7 +142,7 @@ Trainer::Trainer(TrainConfig config, model::Model model, std::optional<model::Mo
       model_(std::move(model)),
       shape_(model::whole_of(model_.config(), config_.parallel.tp)),
       reference_(std::move(reference)),
-      plan_(plan_of(model_, shape_.num_layers, config_)),
+      plan_(plan_of(model_, shape_.num_layers, config_, world != nullptr ? world->ranks_here() : 1)),
       planned_(as_planned(config_, model_.config().num_layers, plan_)),
       gradients_(make_gradients(model_, planned_)),
       optimizer_(make_optimizer(model_, gradients_ ? &*gradients_ : nullptr, groups_, planned_)),

@@ -1,6 +1,8 @@
 // Ranks over NCCL, a thread and a GPU each, against one GPU. Skips where there is one.
 #include <ATen/ATen.h>
 
+#include <map>
+
 #include "gpu/fixture.h"
 #include "kernels/device.h"
 #include "train/trainer.h"
@@ -64,7 +66,8 @@ TEST_F(RanksOnGpus, TrainAsOneGpuWithinBfloat16AndTheSameTwice) {
   tritonforge::gpu::check_cuda(tritonforge::gpu::open_cuda_library().device_count(&devices));
   if (devices < 2) GTEST_SKIP() << "one GPU: ranks over NCCL need two";
   at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
-  for (const auto states : {OptimizerState::kFp32, OptimizerState::kBf16Sr}) {
+  std::map<std::string, at::Tensor> of_fp32;  // by axis
+  for (const auto states : {OptimizerState::kFp32, OptimizerState::kBf16Sr, OptimizerState::kCpu}) {
     TrainConfig config = sample_train_config();
     config.dtype = "bfloat16";
     config.lr = 1e-3;
@@ -95,6 +98,10 @@ TEST_F(RanksOnGpus, TrainAsOneGpuWithinBfloat16AndTheSameTwice) {
       EXPECT_TRUE(at::equal(runs[0][0].replicas, runs[0][1].replicas)) << "the ranks' weights differ";
       if (dims.tp == 1) EXPECT_TRUE(at::equal(runs[0][0].all, runs[0][1].all)) << "the ranks' weights differ";
       EXPECT_TRUE(at::equal(runs[0][0].all, runs[1][0].all)) << "two runs differ";
+      if (states == OptimizerState::kFp32) of_fp32[axis] = runs[0][0].all;
+      if (states == OptimizerState::kCpu) {
+        EXPECT_TRUE(at::equal(runs[0][0].all, of_fp32[axis])) << "where the states are changes a bit";
+      }
       fmt::print("{} {}: loss of the last step {:.5f} on one GPU, {:.5f} on two; norm {:.5f}, {:.5f}\n", axis,
                  name_of(states), alone.losses.back(), runs[0][0].losses.back(), alone.norms.back(),
                  runs[0][0].norms.back());

@@ -251,7 +251,7 @@ TEST_F(TrainOnGpu, ACheckpointBehindTheStepsGoesOn) {
   const TemporaryFolder folder("train_gpu_test");
   model::save_model(made(small_config(model::Family::kQwen3), at::kBFloat16, at::kCPU), folder.path() / "model");
   write_file_atomic(folder.path() / "model" / "tokenizer.json", "{}");
-  for (const auto states : {OptimizerState::kFp32, OptimizerState::kBf16Sr}) {
+  for (const auto states : {OptimizerState::kFp32, OptimizerState::kBf16Sr, OptimizerState::kCpu}) {
     TrainConfig config = sample_train_config();
     config.model = folder.path() / "model";
     config.device = "cuda";
@@ -278,11 +278,43 @@ TEST_F(TrainOnGpu, ACheckpointBehindTheStepsGoesOn) {
   }
 }
 
+// Its tensors are those of fp32: what one wrote the other reads, and takes the steps that the first would have taken.
+TEST_F(TrainOnGpu, CheckpointsOfHostStatesAndOfDeviceStatesAreTheSame) {
+  const TemporaryFolder folder("train_gpu_test");
+  model::save_model(made(small_config(model::Family::kQwen3), at::kBFloat16, at::kCPU), folder.path() / "model");
+  write_file_atomic(folder.path() / "model" / "tokenizer.json", "{}");
+  TrainConfig config = sample_train_config();
+  config.model = folder.path() / "model";
+  config.device = "cuda";
+  config.dtype = "bfloat16";
+  config.deterministic = true;
+  config.max_tokens_per_micro_batch = 512;
+  const auto all = sequences(6, 1.0);
+  for (const auto& [before, after] : {std::pair{OptimizerState::kFp32, OptimizerState::kCpu},
+                                      std::pair{OptimizerState::kCpu, OptimizerState::kFp32}}) {
+    config.optimizer_state = before;
+    const auto straight = make_trainer(config);
+    for (int step = 0; step < 2; ++step) straight->train_step(StepKind::kSft, all);
+    CheckpointStore store(folder.path() / std::string(name_of(before)), 1);
+    store.save(*straight, {});
+    config.optimizer_state = after;
+    const auto resumed = resume_trainer(config, store.latest());
+    for (const auto& trainer : {&straight, &resumed}) (*trainer)->train_step(StepKind::kSft, all);
+    EXPECT_EQ(model::weight_checksums(resumed->model()), model::weight_checksums(straight->model()));
+    const StatePieces a = straight->optimizer().state(), b = resumed->optimizer().state();
+    ASSERT_EQ(a.size(), b.size());
+    for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(at::equal(a[i].values.cpu(), b[i].values.cpu())) << a[i].name;
+  }
+  at::globalContext().setDeterministicAlgorithms(false, false);
+}
+
 // What the trainer says it takes is what it takes, and every step says how long its parts took and what it reached.
 TEST_F(TrainOnGpu, TheMemoryPlanIsWhatIsUsed) {
   const auto used = [&] { return kernels::used_memory(device()); };
-  for (const auto& [states, layers, qkv_layers] :
-       {std::tuple{OptimizerState::kBf16Sr, 0, 0}, {OptimizerState::kFp32, 0, 4}, {OptimizerState::kBf16Sr, 3, 1}}) {
+  for (const auto& [states, layers, qkv_layers] : {std::tuple{OptimizerState::kBf16Sr, 0, 0},
+                                                   {OptimizerState::kFp32, 0, 4},
+                                                   {OptimizerState::kBf16Sr, 3, 1},
+                                                   {OptimizerState::kCpu, 0, 0}}) {
     at::getDeviceAllocator(at::kCUDA)->emptyCache();
     TrainConfig config;
     config.device = "cuda";
@@ -426,6 +458,57 @@ TEST_F(TrainOnGpu, FlatAdamWIsAdamW) {
     EXPECT_TRUE(at::equal(tensor, masters["master." + name].to(at::kBFloat16)));
 }
 
+// The CPU's update of states in the host's memory is the kernel's of states on the GPU, to the bit: a model of several
+// buckets, the last of them not full, one step with NaN among the gradients.
+TEST_F(TrainOnGpu, StatesOnTheHostAreThoseOfTheDevice) {
+  model::ModelConfig shape = small_config(model::Family::kQwen3);
+  shape.vocab_size = 100'000;
+  shape.tie_embeddings = false;
+  TrainConfig config = sample_train_config();
+  config.clip_grad = 0.5;
+  struct Side {
+    model::Model model;
+    Gradients gradients;
+    std::unique_ptr<FlatAdamW> adamw;
+  };
+  std::vector<std::unique_ptr<Side>> sides;
+  for (const auto states : {OptimizerState::kFp32, OptimizerState::kCpu}) {
+    config.optimizer_state = states;
+    sides.push_back(std::make_unique<Side>(
+        Side{made(shape, at::kBFloat16, device()), {.sums = model::Model(shape, at::kFloat, device())}, nullptr}));
+    Side& side = *sides.back();
+    side.adamw = std::make_unique<FlatAdamW>(side.model, side.gradients, parallel::Groups{}, config);
+  }
+  const int64_t weights = sides[0]->model.arena().numel();
+  ASSERT_GT(weights, (gpu::HostExchange::kSlots + 2) * gpu::HostExchange::kBucket) << "places are used again";
+  ASSERT_NE(weights % gpu::HostExchange::kBucket, 0);
+  for (int step = 1; step <= 6; ++step) {
+    const at::Tensor gradient = at::randn_like(sides[0]->gradients.sums.arena()).mul_(step == 2 ? 1e-9 : 0.1);
+    if (step == 4) gradient[5].fill_(std::numeric_limits<float>::quiet_NaN());
+    std::vector<float> norms;
+    for (const auto& side : sides) {
+      side->gradients.sums.arena().copy_(gradient);
+      side->gradients.empty = false;
+      const Optimizer::Applied applied = side->adamw->step(1e-2);
+      EXPECT_EQ(applied.skipped.cpu().item<float>(), step == 4 ? 1 : 0);
+      norms.push_back(applied.gradient_norm.cpu().item<float>());
+    }
+    if (step != 4) {
+      EXPECT_EQ(norms[0], norms[1]);
+    }
+    const auto on_device = sides[0]->model.named_parameters(), on_host = sides[1]->model.named_parameters();
+    for (size_t i = 0; i < on_device.size(); ++i)
+      EXPECT_TRUE(at::equal(on_device[i].second, on_host[i].second)) << on_device[i].first << ", step " << step;
+  }
+  const StatePieces a = sides[0]->adamw->state(), b = sides[1]->adamw->state();
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_EQ(a[i].name, b[i].name);
+    EXPECT_TRUE(b[i].name.starts_with("step.") || b[i].values.is_cpu()) << b[i].name;
+    EXPECT_TRUE(at::equal(a[i].values.cpu(), b[i].values.cpu())) << a[i].name;
+  }
+}
+
 // A thousand steps of a hundredth of a rounding step each: as far as fp32 would go, on the mean and within chance.
 TEST_F(TrainOnGpu, RoundingAtRandomLosesNothingOnTheMean) {
   const model::ModelConfig shape = small_config(model::Family::kQwen3);
@@ -452,7 +535,7 @@ TEST_F(TrainOnGpu, RoundingAtRandomLosesNothingOnTheMean) {
 
 // A checkpoint's tensors put back go on as if nothing had happened, to the bit.
 TEST_F(TrainOnGpu, StatesPutBackGoOn) {
-  for (const auto states : {OptimizerState::kFp32, OptimizerState::kBf16Sr}) {
+  for (const auto states : {OptimizerState::kFp32, OptimizerState::kBf16Sr, OptimizerState::kCpu}) {
     TrainConfig config = sample_train_config();
     config.dtype = "bfloat16";
     config.deterministic = true;

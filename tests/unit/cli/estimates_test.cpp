@@ -64,6 +64,18 @@ TEST(Estimates, AnEnginesMemoryIsWithinFivePercentOfWhatWasMeasured) {
   EXPECT_NEAR(part(parts, "KV cache") / 110.24, 1, 0.01);
 }
 
+TEST(Estimates, StatesOfTheCpuAreNotTheGpus) {
+  train::TrainConfig train;
+  const auto planned = [&](train::OptimizerState state) {
+    train.optimizer_state = state;
+    return trainer_memory(qwen3_8b(8), train, kOne, 139 * kGib);
+  };
+  const Parts fp32 = planned(train::OptimizerState::kFp32), cpu = planned(train::OptimizerState::kCpu);
+  EXPECT_EQ(part(cpu, "optimizer"), 0);
+  EXPECT_EQ(part(cpu, "gradients"), part(fp32, "gradients"));
+  EXPECT_NEAR(gib(fp32) - gib(cpu), part(fp32, "optimizer"), 1e-6);
+}
+
 TEST(Estimates, EachAxisTakesItsPartOfARanksMemory) {
   train::TrainConfig train;
   train.recompute_layers = 0;

@@ -82,6 +82,26 @@ TEST(Checkpoint, ARestartAtAnyStepGivesTheSameBits) {
   }
 }
 
+TEST(Checkpoint, StatesOfTheCpuAndFp32ReadEachOthers) {
+  const Source source;
+  for (const auto& [before, after] : {std::pair{OptimizerState::kFp32, OptimizerState::kCpu},
+                                      std::pair{OptimizerState::kCpu, OptimizerState::kFp32}}) {
+    TrainConfig config = source.config();
+    config.optimizer_state = before;
+    auto straight = make_trainer(config);
+    run_steps(*straight, 2);
+    CheckpointStore store(source.folder.path() / std::string(name_of(before)), 1);
+    store.save(*straight, {});
+    config.optimizer_state = after;
+    auto resumed = resume_trainer(config, store.latest());
+    run_steps(*straight, 4);
+    run_steps(*resumed, 4);
+    EXPECT_EQ(model::weight_checksums(resumed->model()), model::weight_checksums(straight->model()));
+    const StatePieces a = resumed->optimizer().state(), b = straight->optimizer().state();
+    for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(at::equal(a[i].values, b[i].values)) << a[i].name;
+  }
+}
+
 TEST(Checkpoint, IsAModelFolderOfItsOwn) {
   const Source source;
   CheckpointStore store(source.config().checkpoint, 2);

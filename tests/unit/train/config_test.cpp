@@ -33,6 +33,11 @@ TEST(TrainConfig, RefusesByName) {
   EXPECT_THAT(refusal("model: m\noptimizer_state: bf16_sr\ndtype: bfloat16\ndevice: cuda:0\nautograd: true"),
               testing::HasSubstr("set autograd to false"));
   EXPECT_EQ(refusal("model: m\noptimizer_state: bf16_sr\ndtype: bfloat16\ndevice: cuda:0"), "accepted");
+  EXPECT_THAT(refusal("model: m\noptimizer_state: cpu\ndtype: float32\ndevice: cuda:0"),
+              testing::HasSubstr("optimizer_state cpu is for models in bfloat16, not float32"));
+  EXPECT_EQ(refusal("model: m\noptimizer_state: cpu\ndtype: bfloat16\ndevice: cuda:0\nparallel: {dp: 2}"), "accepted");
+  EXPECT_EQ(refusal("model: m\noptimizer_state: cpu\ndtype: float32"), "accepted");
+  EXPECT_THAT(refusal("optimizer_state: cpus"), testing::HasSubstr("did you mean 'cpu'"));
   EXPECT_THAT(refusal("loss: {clip_hi: 0.3}"), testing::HasSubstr("did you mean 'clip_high'"));
   EXPECT_THAT(refusal("dtype: bfloat"), testing::HasSubstr("did you mean 'bfloat16'"));
   EXPECT_THAT(refusal("schedule: cosinus"), testing::HasSubstr("did you mean 'cosine'"));

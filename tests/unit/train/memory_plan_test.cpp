@@ -32,9 +32,9 @@ TrainConfig config_of(OptimizerState states, int64_t tokens) {
   return config;
 }
 
-std::string refusal(const TrainConfig& config, int64_t free) {
+std::string refusal(const TrainConfig& config, int64_t free, int64_t host_free = kUnknownHost) {
   try {
-    plan_memory(qwen3_8b(), kParameters, config, free);
+    plan_memory(qwen3_8b(), kParameters, config, free, host_free);
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kUsage);
     return error.what();
@@ -75,6 +75,26 @@ TEST(MemoryPlan, WhatDoesNotFitSaysWhatWould) {
   EXPECT_EQ(refusal(config_of(OptimizerState::kBf16Sr, tokens), free), "");
   EXPECT_NE(refusal(config_of(OptimizerState::kBf16Sr, tokens + 128), free), "");
   EXPECT_THAT(refusal(config_of(OptimizerState::kFp32, 1), kGiB), HasSubstr("no setting does"));
+}
+
+TEST(MemoryPlan, StatesOfTheCpuAreTheHosts) {
+  TrainConfig config = config_of(OptimizerState::kCpu, 8192);
+  const int64_t free = 70 * kGiB, host = 200 * kGiB;
+  const MemoryPlan plan = plan_memory(qwen3_8b(), kParameters, config, free, host);
+  EXPECT_EQ(plan.gradients, 4 * kParameters);
+  EXPECT_EQ(plan.states, 0);
+  EXPECT_NEAR(static_cast<double>(plan.host), 12.0 * kParameters, 0.2 * kGiB) << "and a little to send through";
+  EXPECT_THAT(plan.lines(), testing::Contains(HasSubstr("of the host's memory, of 200.00 for this rank")));
+  config.parallel.dp = 2;
+  EXPECT_LT(plan_memory(qwen3_8b(), kParameters, config, free, host).host, plan.host / 1.9);
+  config.parallel.dp = 1;
+
+  const std::string refused = refusal(config, free, 64 * kGiB);
+  EXPECT_THAT(refused, HasSubstr("optimizer_state cpu needs 91.7 GiB of the host's memory for each rank, and 64.0"));
+  EXPECT_THAT(refused, HasSubstr("optimizer_state bf16_sr would"));
+  EXPECT_THAT(refusal(config_of(OptimizerState::kFp32, 8192), free, host), HasSubstr("optimizer_state cpu would"));
+  EXPECT_THAT(refusal(config_of(OptimizerState::kFp32, 8192), free, kGiB),
+              testing::Not(HasSubstr("optimizer_state cpu would")));
 }
 
 }  // namespace

@@ -177,5 +177,24 @@ TEST(FlatAdamW, IsAdamWOverAnArena) {
   }
 }
 
+// Where the states are the host's anyway, both names mean the same.
+TEST(FlatAdamW, StatesOfTheCpuAreFp32OnTheCpu) {
+  TrainConfig config = sample_train_config();
+  Trainer plain(config, sample_model(), std::nullopt);
+  config.optimizer_state = OptimizerState::kCpu;
+  Trainer own(config, sample_model(), std::nullopt);
+  for (uint64_t step = 0; step < 4; ++step) {
+    const auto sequences = sample_sequences(5, step);
+    EXPECT_EQ(plain.train_step(StepKind::kSft, sequences).loss, own.train_step(StepKind::kSft, sequences).loss);
+  }
+  EXPECT_EQ(largest_difference(plain.model(), own.model()), 0);
+  const StatePieces a = plain.optimizer().state(), b = own.optimizer().state();
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_EQ(a[i].name, b[i].name);
+    EXPECT_TRUE(at::equal(a[i].values, b[i].values)) << a[i].name;
+  }
+}
+
 }  // namespace
 }  // namespace tritonforge::train
