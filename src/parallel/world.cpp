@@ -1,6 +1,5 @@
 #include "parallel/world.h"
 
-#include "base/filesystem.h"
 #include "base/log.h"
 
 namespace tritonforge::parallel {
@@ -48,7 +47,7 @@ World::World(const ParallelDims& dims, const WorldOptions& options, at::Device d
   watch_ = std::thread([this] { watch(); });
   try {
     const GroupPlace place{options.host, *meeting_, recorder_, dims.timeout_s};
-    const std::string machine = "machine-" + read_file("/proc/sys/kernel/random/boot_id").substr(0, 36);
+    const std::string machine = "ranks-of-" + options.host;
     meeting_->add(machine, 1);
     host_ = make_gloo_group("all", rank(), size(), kShareUnit, place);
     ranks_here_ = meeting_->add(machine, 0);  // the others were there before the group was

@@ -31,7 +31,7 @@ class World {
   int64_t size() const { return dims_.world(); }
   const ParallelDims& dims() const { return dims_; }
   const Coordinates& at() const { return at_; }
-  int64_t ranks_here() const { return ranks_here_; }  // on this machine
+  int64_t ranks_here() const { return ranks_here_; }  // with this one's rank_host: on its machine
   Groups groups() const { return {tp_.get(), cp_.get(), zero_.get(), onward_.get(), back_.get()}; }
   double waited_s();                // of all of them: Group::waited_s()
   Group& host() { return *host_; }  // all ranks, over the host's tensors

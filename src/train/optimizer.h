@@ -1,6 +1,6 @@
 #pragma once
-// AdamW (Loshchilov & Hutter 2019) over a model's tensors. Nothing here synchronises with the host: a non-finite
-// gradient norm skips the update on the device.
+// AdamW (Loshchilov & Hutter 2019) over a model's tensors. Nothing here synchronises with the host, which has no part
+// in the update unless it has the states: a non-finite gradient norm skips the update on the device.
 #include <ATen/ATen.h>
 
 #include <memory>

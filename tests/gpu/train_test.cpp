@@ -22,7 +22,6 @@ namespace tritonforge::train {
 namespace {
 
 using tritonforge::gpu::small_config;
-using tritonforge::gpu::worst_row_error;
 
 class TrainOnGpu : public tritonforge::gpu::GpuTest {
  protected:

@@ -89,12 +89,13 @@ TEST_F(RecipeTest, AChatServerCanBeMeasuredAndNotTrained) {
 
 TEST_F(RecipeTest, StatesThatTheDeviceHasNotAreRefused) {
   const auto path = write("a.yaml", "name: a\nmodel: {path: m}\nstages: [rl]\nrl: {problems: p}\n");
-  const std::string states = "rl.train.optimizer_state=bf16_sr";
+  const std::string states = "rl.train.optimizer_state=bf16_sr", on_host = "rl.train.optimizer_state=cpu";
   EXPECT_THAT(error_of([&] { load_recipe(path, {states, "model.device=cpu"}); }),
               AllOf(HasSubstr("'rl.train.optimizer_state'"), HasSubstr("the device is cpu")));
-  for (const std::string states_of : {states, std::string("rl.train.optimizer_state=cpu")})
-    EXPECT_EQ(error_of([&] { load_recipe(path, {states_of, "model.device=cuda:0", "model.dtype=bfloat16"}); }),
+  for (const std::string& of_gpu : {states, on_host})
+    EXPECT_EQ(error_of([&] { load_recipe(path, {of_gpu, "model.device=cuda:0", "model.dtype=bfloat16"}); }),
               "no error");
+  EXPECT_EQ(error_of([&] { load_recipe(path, {on_host, "model.device=cpu"}); }), "no error");
 }
 
 TEST_F(RecipeTest, UnknownKeyNamesTheNearest) {
