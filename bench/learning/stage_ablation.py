@@ -1,13 +1,15 @@
 """What each stage of the data pipeline is worth: SFT on the same collected rows with all stages, and with each one off.
 
 usage: stage_ablation.py PAIRS MODEL PROBLEMS OUTPUT [--variants all,dedup,...] [--at-once 3] [--device cuda:0]
-                         [--steps 60] [--held-out 60] [--samples 4] [--set KEY=VALUE ...]
+                         [--seeds 1,2,3] [--steps 60] [--held-out 60] [--samples 4] [--set KEY=VALUE ...]
 needs TRITONFORGE (the command; ./tritonforge without it)
 
 PAIRS are of `tritonforge data generate` (style wide), PROBLEMS KernelBench's JSON lines, of which no solution is known
 here. What is collected from PAIRS is as dirty as what is found in the world, by fixed shares and a seed: see
 `collected`. Held-out problems of PAIRS and PROBLEMS are one bench, judged on the CPU in mode plan; the table has each
-apart, with Wilson's intervals over samples. What OUTPUT has already is not made again (--build-only: the data alone).
+apart, pooled over the runs of all seeds (which draw the order of training and the bench's samples) with Wilson's
+intervals over samples, and in brackets what each run alone gives. What OUTPUT has already is not made again
+(--build-only: the data alone; --table-only: nothing at all).
 """
 
 import argparse
@@ -101,24 +103,25 @@ def call(log, *arguments):
 def build(name, folder, args):
     here = folder / name
     if (here / "data/card.json").exists():
-        return json.loads((here / "data/card.json").read_text())
+        return
     (here / "data").mkdir(parents=True, exist_ok=True)
     verdicts = folder / "all/data/verdicts.jsonl"
     if name != "all" and verdicts.exists():  # what was judged once
         shutil.copy(verdicts, here / "data/verdicts.jsonl")
     (here / "data.yaml").write_text(json.dumps(config(name, folder, folder / "bench.jsonl", args.model)))
     call(here / "data.log", "data", "build", here / "data.yaml")
-    return json.loads((here / "data/card.json").read_text())
 
 
-def train(name, folder, args):
+def train(name, seed, folder, args):
     here = folder / name
-    if (here / "run/bench-sft.json").exists():
+    run = here / f"run-{seed}"
+    if (run / "bench-sft.json").exists():
         return
     set_ = {
         "stages": "[sft,bench]",
         "bench.models": "[sft]",
-        "bench.turns": "[1,3]",
+        "seed": seed,
+        "bench.turns": f"[{args.turns}]",
         "bench.levels": "[]",
         "bench.limit": 0,
         "bench.samples": args.samples,
@@ -139,17 +142,27 @@ def train(name, folder, args):
         "evaluator.targets": "[sm_90]",
     } | dict(entry.split("=", 1) for entry in args.set)
     options = [part for key, value in set_.items() for part in ("--set", f"{key}={value}")]
-    call(here / "run.log", "run", ROOT / "recipes/qwen2.5-coder-0.5b.yaml", *options, "--output", here / "run")
+    call(here / f"run-{seed}.log", "run", ROOT / "recipes/qwen2.5-coder-0.5b.yaml", *options, "--output", run)
 
 
-def row(name, folder, card):
+def samples_of(runs, turns, own):
+    """Whether each sample passed: of the held-out problems of the generator (own), or of KernelBench's."""
+    by_problem = outcomes(runs, "sft", turns)
+    return [s for problem, all_ in by_problem.items() if problem.startswith("own") == own for s in all_]
+
+
+def row(name, folder, args):
+    card = json.loads((folder / name / "data/card.json").read_text())
+    runs = [folder / name / f"run-{seed}" for seed in args.seeds.split(",")]
+    runs = [run for run in runs if (run / "bench-sft.json").exists()]
     line = [name, str(sum(split["rows"] for split in card["splits"].values()))]
-    for turns in (1, 3):
-        by_problem = outcomes([folder / name / "run"], "sft", turns)
+    for turns in map(int, args.turns.split(",") if runs else ()):
         for own in (True, False):
-            samples = [s for problem, all_ in by_problem.items() if problem.startswith("own") == own for s in all_]
+            samples = samples_of(runs, turns, own)
             low, high = wilson(sum(samples), len(samples))
-            line.append(f"{100 * sum(samples) / len(samples):.1f} % [{100 * low:.1f}, {100 * high:.1f}]")
+            pooled = f"{100 * sum(samples) / len(samples):.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
+            alone = [samples_of([run], turns, own) for run in runs]
+            line.append(pooled + " (" + ", ".join(f"{100 * sum(s) / len(s):.1f}" for s in alone) + ")")
     return line
 
 
@@ -170,6 +183,25 @@ def write_lines(file, rows):
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
+def make(variants, folder, args):
+    """The data of all variants, then a run of each with each seed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    draw = random.Random(1)
+    pairs = read_pairs(args.pairs)
+    held_out, asked = bench_problems(pairs, args.problems, args.held_out, draw)
+    write_lines(folder / "bench.jsonl", asked)
+    write_lines(folder / "collected.jsonl", collected(pairs, held_out, draw))
+    with concurrent.futures.ThreadPoolExecutor(args.at_once) as pool:
+        if "all" in variants:  # first: the others take its verdicts
+            build("all", folder, args)
+        for done in [pool.submit(build, name, folder, args) for name in variants]:
+            done.result()
+        if not args.build_only:
+            runs = [(name, seed) for seed in args.seeds.split(",") for name in variants]
+            for done in [pool.submit(train, name, seed, folder, args) for name, seed in runs]:
+                done.result()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("pairs", "model", "problems", "output"):
@@ -180,35 +212,22 @@ def main():
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--held-out", type=int, default=60)
     parser.add_argument("--samples", type=int, default=4)
+    parser.add_argument("--seeds", default="1")
+    parser.add_argument("--turns", default="1")
     parser.add_argument("--build-only", action="store_true")
+    parser.add_argument("--table-only", action="store_true")
     parser.add_argument("--set", action="append", default=[])
     args = parser.parse_args()
     folder = args.output.resolve()
-    folder.mkdir(parents=True, exist_ok=True)
-    draw = random.Random(1)
-    pairs = read_pairs(args.pairs)
-    held_out, asked = bench_problems(pairs, args.problems, args.held_out, draw)
-    write_lines(folder / "bench.jsonl", asked)
-    write_lines(folder / "collected.jsonl", collected(pairs, held_out, draw))
     variants = args.variants.split(",")
-
-    def one(name):
-        card = build(name, folder, args)
-        if args.build_only:
-            return
-        train(name, folder, args)
-        print("| " + " | ".join(row(name, folder, card)) + " |", flush=True)
-
-    print(
-        "| without | rows | own, 1 turn | KernelBench, 1 turn | own, 3 turns | KernelBench, 3 turns |\n"
-        + "| --- " * 6
-        + "|"
-    )
-    if "all" in variants:  # first: the others take its verdicts
-        build("all", folder, args)
-    with concurrent.futures.ThreadPoolExecutor(args.at_once) as pool:
-        for done in [pool.submit(one, name) for name in variants]:
-            done.result()
+    if not args.table_only:
+        make(variants, folder, args)
+    if args.build_only:
+        return
+    turns = [f"{which}, up to {n} turns" for n in args.turns.split(",") for which in ("own", "KernelBench")]
+    print("| " + " | ".join(("without", "rows", *turns)) + " |\n" + "| --- " * (2 + len(turns)) + "|")
+    for name in variants:
+        print("| " + " | ".join(row(name, folder, args)) + " |", flush=True)
 
 
 if __name__ == "__main__":
