@@ -185,6 +185,19 @@ T combine(const std::string& op, T old, T value) {
   }
 }
 
+std::byte* reach_atomic(Machine& m, const Instruction& i, uint64_t address, int size) {
+  std::byte* at = reach(m, Memory::Access::kAtomic, address, 1, size);
+  if (i.detail->acquires) m.memory.acquire(address);
+  return at;
+}
+
+void exchange(Machine& m, const Instruction& i, uint64_t address, std::byte* at, const std::byte* now, int size) {
+  if (std::memcmp(at, now, static_cast<size_t>(size)) == 0) return;
+  std::memcpy(at, now, static_cast<size_t>(size));
+  ++m.memory.changes;
+  if (i.detail->releases) m.memory.release(address);
+}
+
 template <typename T>
 void change(Machine& m, const Instruction& i) {
   const int size = memory_size(i.kind);
@@ -192,19 +205,19 @@ void change(Machine& m, const Instruction& i) {
   const uint64_t* addresses = m.at<uint64_t>(i.in[0]);
   const uint8_t* mask = i.in[2] >= 0 ? m.at<uint8_t>(i.in[2]) : nullptr;
   T* out = m.at<T>(i.out[0]);
+  m.pause();
   for (int64_t k = 0; k < i.n; ++k) {
     if (mask && !mask[i.single & 4 ? 0 : k]) {
       out[k] = T(0);
       continue;
     }
-    std::byte* at = reach(m, Memory::Access::kAtomic, addresses[k], 1, size);
-    if (i.detail->flag) m.memory.synchronise(addresses[k]);
+    std::byte* at = reach_atomic(m, i, addresses[k], size);
     T old;
     take(i.kind, at, reinterpret_cast<std::byte*>(&old), 0, 1);
     T now = combine(i.detail->text, old, value[i.single & 2 ? 0 : k]);
     if constexpr (std::is_same_v<T, float>) now = round_to(i.kind, now);
     std::byte spare[8];
-    std::memcpy(at, encoded(i.kind, reinterpret_cast<const std::byte*>(&now), 0, 1, spare), static_cast<size_t>(size));
+    exchange(m, i, addresses[k], at, encoded(i.kind, reinterpret_cast<const std::byte*>(&now), 0, 1, spare), size);
     out[k] = old;
     m.work.bytes += 2.0 * size;
   }
@@ -233,14 +246,13 @@ void atomic_cas(Machine& m, const Instruction& i) {
   const std::byte* value = m.at<std::byte>(i.in[2]);
   std::byte* out = m.at<std::byte>(i.out[0]);
   std::byte spare_a[8], spare_b[8];
+  m.pause();
   for (int64_t k = 0; k < i.n; ++k) {
-    std::byte* at = reach(m, Memory::Access::kAtomic, addresses[k], 1, size);
-    m.memory.synchronise(addresses[k]);
+    std::byte* at = reach_atomic(m, i, addresses[k], size);
     std::byte old[8];
     std::memcpy(old, at, static_cast<size_t>(size));
-    if (std::memcmp(old, encoded(i.kind, expected, i.single & 2 ? 0 : k, 1, spare_a), static_cast<size_t>(size)) == 0) {
-      std::memcpy(at, encoded(i.kind, value, i.single & 4 ? 0 : k, 1, spare_b), static_cast<size_t>(size));
-    }
+    if (std::memcmp(old, encoded(i.kind, expected, i.single & 2 ? 0 : k, 1, spare_a), static_cast<size_t>(size)) == 0)
+      exchange(m, i, addresses[k], at, encoded(i.kind, value, i.single & 4 ? 0 : k, 1, spare_b), size);
     take(i.kind, old, out + k * held, 0, 1);
     m.work.bytes += 2.0 * size;
   }

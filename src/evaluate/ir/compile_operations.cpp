@@ -11,6 +11,15 @@
 namespace tritonforge::evaluate::ir {
 namespace {
 
+// Of an atomic: what it orders between programs, which a scope of one block does not reach.
+std::shared_ptr<Detail> ordering(const Operation& op) {
+  const auto said = [&](const char* word) { return std::ranges::find(op.words, word) != op.words.end(); };
+  auto detail = std::make_shared<Detail>();
+  detail->acquires = !said("cta") && (said("acq_rel") || said("acquire"));
+  detail->releases = !said("cta") && (said("acq_rel") || said("release"));
+  return detail;
+}
+
 // Inline PTX that is one float32 instruction over its operands in their order ("ex2.approx.ftz.f32 $0, $1;"), as the
 // name of the libdevice function that computes the same; "" for all other assembly.
 std::string function_of_ptx(const Operation& op) {
@@ -460,7 +469,7 @@ bool Compiler::memory_operation(const Operation& op, Env& env, const Type& type)
                   .in = {pointer, value, mask},
                   .pure = false,
                   .name = op.name.c_str()};
-    i.detail = std::make_shared<Detail>();
+    i.detail = ordering(op);
     i.detail->text = op.words[0];
     singles(i);
     set(emit(std::move(i), {{type, false}}, "").front());
@@ -476,6 +485,7 @@ bool Compiler::memory_operation(const Operation& op, Env& env, const Type& type)
                   .in = {pointer, expected, value},
                   .pure = false,
                   .name = op.name.c_str()};
+    i.detail = ordering(op);
     singles(i);
     set(emit(std::move(i), {{type, false}}, "").front());
   } else if (n == "tt.make_tensor_ptr" || n == "tt.make_tensor_descriptor") {

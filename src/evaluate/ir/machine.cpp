@@ -116,42 +116,155 @@ void Machine::start(std::span<const Argument> arguments) {
   run(program.launch_code);
 }
 
-Work launch(const Program& program, Memory& memory, std::span<const Argument> arguments, const LaunchOptions& options) {
-  const auto& grid = options.grid;
+void Machine::run_program(int64_t index, Memory::Turn& turn) {
+  pid = {index % options.grid[0], index / options.grid[0] % options.grid[1],
+         index / (options.grid[0] * options.grid[1])};
+  memory.begin(turn, index);
+  run(program.code);
+}
+
+namespace {
+
+// How many programs there are. Throws kUsage.
+int64_t programs_of(const Program& program, const std::array<int64_t, 3>& grid) {
   for (const int64_t size : grid) {
     if (size < 0 || size > std::numeric_limits<int32_t>::max())
       fail(ErrorKind::kUsage, "kernel {}: grid size {}", program.kernel, size);
   }
   const int64_t plane = grid[0] * grid[1];
-  if (plane == 0 || grid[2] == 0) return {};
+  if (plane == 0 || grid[2] == 0) return 0;
   constexpr int64_t kMaxPrograms = 1 << 24;
   if (plane > kMaxPrograms || grid[2] > kMaxPrograms / plane)
     fail(ErrorKind::kUsage, "kernel {}: more than {} programs in one launch", program.kernel, kMaxPrograms);
-  const int64_t programs = plane * grid[2];
-  memory.begin_launch(programs);
-  memory.begin_program(0);
-  Machine machine(program, memory, options);
-  memory.describe = [](void* data) { return static_cast<Machine*>(data)->where(); };
-  memory.describe_data = &machine;
-  struct Reset {
-    Memory& memory;
-    ~Reset() { memory.describe = nullptr; }
-  } reset{memory};
-  machine.start(arguments);
-  // A random order: what only works in one order is found out.
+  return plane * grid[2];
+}
+
+class Draws {
+ public:
+  explicit Draws(uint64_t seed) : state_(seed) {}
+  size_t below(size_t end) { return (state_ = Rng::mix(state_ + 0x9E3779B97F4A7C15ull)) % end; }
+
+ private:
+  uint64_t state_;
+};
+
+// A random one: what only works in one order is found out.
+std::vector<int32_t> order_of(int64_t programs, Draws& draws) {
   std::vector<int32_t> order(static_cast<size_t>(programs));
   std::iota(order.begin(), order.end(), 0);
-  uint64_t state = options.seed;
-  for (size_t k = order.size(); k > 1; --k) {
-    state = Rng::mix(state + 0x9E3779B97F4A7C15ull);
-    std::swap(order[k - 1], order[state % k]);
+  for (size_t k = order.size(); k > 1; --k) std::swap(order[k - 1], order[draws.below(k)]);
+  return order;
+}
+
+// Where findings are made, for as long as this lives.
+class Describes {
+ public:
+  explicit Describes(Memory& memory) : memory_(memory) {
+    memory.describe = [](void* data) { return static_cast<Machine*>(data)->where(); };
   }
-  for (const int32_t index : order) {
-    machine.pid = {index % grid[0], index / grid[0] % grid[1], index / plane};
-    memory.begin_program(index);
-    machine.run(program.code);
+  ~Describes() { memory_.describe = nullptr; }
+  void by(Machine& machine) { memory_.describe_data = &machine; }
+
+ private:
+  Memory& memory_;
+};
+
+// Programs that may wait for each other: so many are under way at once, as on a GPU, and which of them goes on is drawn
+// at each atomic.
+class Residents {
+ public:
+  // An H100 holds as many at least, one on each of its multiprocessors. What needs more to be under way need not end.
+  static constexpr size_t kMost = 132;
+  static constexpr int64_t kMostBytes = int64_t{1} << 30;  // of their values
+
+  Residents(const Program& program, Memory& memory, std::span<const Argument> arguments, const LaunchOptions& options,
+            const std::vector<int32_t>& order, Draws& draws)
+      : memory_(memory), order_(order), draws_(draws), describes_(memory) {
+    const auto bytes = std::accumulate(program.places.begin(), program.places.end(), int64_t{1});
+    const size_t held = static_cast<size_t>(std::max<int64_t>(1, kMostBytes / bytes));
+    for (size_t k = 0; k < std::min({kMost, held, order.size()}); ++k) {
+      auto& one = *under_way_.emplace_back(std::make_unique<Resident>(program, memory, options));
+      one.fiber = std::make_unique<Fiber>([this, &one] {
+        while (begun_ < order_.size()) one.machine.run_program(order_[begun_++], one.turn);
+      });
+      one.machine.fiber = one.fiber.get();
+      describes_.by(one.machine);
+      memory.begin(one.turn, 0);
+      one.machine.start(arguments);
+      if (k > 0) one.machine.work = {};  // what is done once a launch counts once
+    }
   }
+
+  Work run() {
+    Work work;
+    while (!under_way_.empty()) {
+      std::swap(under_way_[draws_.below(under_way_.size())], under_way_.back());
+      Resident& one = *under_way_.back();
+      memory_.take(one.turn);
+      describes_.by(one.machine);
+      if (one.fiber->resume()) {
+        look_for_changes(one.machine);
+        continue;
+      }
+      work.flops += one.machine.work.flops;
+      work.bytes += one.machine.work.bytes;
+      under_way_.pop_back();
+      quiet_ = 0;
+    }
+    return work;
+  }
+
+ private:
+  struct Resident {
+    Resident(const Program& program, Memory& memory, const LaunchOptions& options)
+        : machine(program, memory, options) {}
+    Machine machine;
+    Memory::Turn turn;
+    std::unique_ptr<Fiber> fiber;
+  };
+
+  void look_for_changes(const Machine& machine) {
+    constexpr size_t kQuietTurns = 4096;  // of each
+    if (memory_.changes != changes_) quiet_ = 0;
+    changes_ = memory_.changes;
+    if (++quiet_ < kQuietTurns * under_way_.size()) return;
+    const size_t left = order_.size() - begun_;
+    machine.fault(fmt::format("{} programs wait for each other{}: {} atomics of each changed nothing",
+                              under_way_.size(),
+                              left > 0 ? fmt::format(", or for the {} that have not begun", left) : "", kQuietTurns));
+  }
+
+  Memory& memory_;
+  const std::vector<int32_t>& order_;
+  Draws& draws_;
+  Describes describes_;
+  size_t begun_ = 0, quiet_ = 0;
+  uint64_t changes_ = 0;
+  std::vector<std::unique_ptr<Resident>> under_way_;
+};
+
+Work one_after_another(const Program& program, Memory& memory, std::span<const Argument> arguments,
+                       const LaunchOptions& options, const std::vector<int32_t>& order) {
+  Describes describes(memory);
+  Machine machine(program, memory, options);
+  describes.by(machine);
+  Memory::Turn turn;
+  memory.begin(turn, 0);
+  machine.start(arguments);
+  for (const int32_t index : order) machine.run_program(index, turn);
   return machine.work;
+}
+
+}  // namespace
+
+Work launch(const Program& program, Memory& memory, std::span<const Argument> arguments, const LaunchOptions& options) {
+  const int64_t programs = programs_of(program, options.grid);
+  if (programs == 0) return {};
+  memory.begin_launch(programs, program.waits);
+  Draws draws(options.seed);
+  const std::vector<int32_t> order = order_of(programs, draws);
+  if (!program.waits) return one_after_another(program, memory, arguments, options, order);
+  return Residents(program, memory, arguments, options, order, draws).run();
 }
 
 namespace run {

@@ -1,5 +1,6 @@
 #pragma once
-// Runs a compiled kernel's programs over registered memory, in a random order.
+// Runs a compiled kernel's programs over registered memory, in a random order; those that may wait for each other take
+// turns at their atomics.
 #include <array>
 #include <cstring>
 #include <span>
@@ -8,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "evaluate/ir/fiber.h"
 #include "evaluate/ir/memory.h"
 #include "evaluate/ir/program.h"
 
@@ -28,7 +30,7 @@ struct Argument {
 
 struct LaunchOptions {
   std::array<int64_t, 3> grid{1, 1, 1};
-  uint64_t seed = 0;                      // of the order of the programs
+  uint64_t seed = 0;                      // of the order of the programs, and of their turns
   int64_t work_limit = int64_t{1} << 38;  // elements computed in one launch
   Deadline deadline = Deadline::after(3600);
 };
@@ -66,11 +68,15 @@ class Machine {
   void tick() {  // a round of a loop, so that an empty one ends too
     if ((spent += 8) > next_check) check();
   }
+  void pause() {  // before an atomic: others may go first
+    if (fiber) fiber->give_way();
+  }
   void move(const std::vector<Move>& moves);
   std::byte* scratch(size_t index, size_t bytes);  // stays valid until the same index is asked for again
   [[noreturn]] void fault(const std::string& what) const;
   std::string where() const;  // "kernel softmax, line candidate.py:12, program (3, 0, 0)"
   void start(std::span<const Argument> arguments);
+  void run_program(int64_t index, Memory::Turn& turn);
 
   const Program& program;
   Memory& memory;
@@ -79,6 +85,7 @@ class Machine {
   std::array<int64_t, 3> pid{0, 0, 0};
   int64_t lanes = 1, spent = 0, next_check = 1 << 16;
   const Instruction* current = nullptr;
+  Fiber* fiber = nullptr;  // that it runs on, where programs take turns
 
  private:
   void check();

@@ -9,6 +9,8 @@
 
 namespace tritonforge::evaluate::ir {
 
+constexpr uint32_t kMarks = std::numeric_limits<uint32_t>::max();
+
 std::string_view name_of(Finding::Kind kind) { return kind == Finding::Kind::kRace ? "race" : "uninitialised_read"; }
 
 int Memory::add(std::string name, std::byte* data, int64_t bytes, int granule, bool initialised) {
@@ -20,22 +22,30 @@ int Memory::add(std::string name, std::byte* data, int64_t bytes, int granule, b
   return static_cast<int>(buffers_.size()) - 1;
 }
 
-void Memory::begin_launch(int64_t programs) {
+void Memory::begin_launch(int64_t programs, bool orders) {
   TF_CHECK(programs > 0 && programs < (int64_t{1} << 30), "a launch of {} programs", programs);
-  if (many_ >
-      std::numeric_limits<uint32_t>::max() - (uint32_t{1} << 30) - 2) {  // numbers start again: forget all marks
+  first_ += static_cast<uint32_t>(programs_.size());
+  programs_.assign(1, 0);
+  if (first_ > kMarks / 2) {  // numbers start again: forget all marks
     for (auto& buffer : buffers_) buffer.writer.clear(), buffer.reader.clear(), buffer.atomic.clear();
-    many_ = 0;
+    first_ = 1;
   }
-  first_ = many_ + 1;
-  many_ = first_ + static_cast<uint32_t>(programs);
-  visitors_.clear();
+  orders_ = orders;
+  releases_.clear();
   flagged_ = unwritten_flagged_ = false;
 }
 
-void Memory::begin_program(int64_t program) {
-  self_ = first_ + static_cast<uint32_t>(program);
-  before_me_.clear();
+void Memory::begin(Turn& turn, int64_t program) {
+  turn = {.program = static_cast<uint32_t>(program)};
+  turn_ = &turn;
+  begin_stretch();
+}
+
+void Memory::begin_stretch() {
+  if (programs_.size() > kMarks / 4) throw std::out_of_range("more atomics than can be followed");
+  turn_->stretch = first_ + static_cast<uint32_t>(programs_.size());
+  turn_->released = false;
+  programs_.push_back(turn_->program);
 }
 
 std::string Memory::element(const Buffer& buffer, int64_t byte) const {
@@ -43,36 +53,66 @@ std::string Memory::element(const Buffer& buffer, int64_t byte) const {
   return fmt::format("element {} of '{}', which has {} elements", index, buffer.name, buffer.bytes / buffer.granule);
 }
 
-bool Memory::ordered(uint32_t other) const { return other != many_ && before_me_.contains(other); }
+bool Memory::ordered(uint32_t other) const {
+  if (!orders_ || other == first_) return false;
+  const uint32_t program = program_of(other);
+  if (program == turn_->program) return true;
+  return std::ranges::any_of(turn_->acquired, [&](const auto& acquired) {
+    const Releases& there = releases_.at(acquired.first);
+    const auto theirs = there.of.find(program);
+    if (theirs == there.of.end()) return false;
+    const auto first = std::ranges::lower_bound(theirs->second, other, {}, &Releases::Release::stretch);
+    return first != theirs->second.end() && first->place < acquired.second;
+  });
+}
 
-void Memory::synchronise(uint64_t address) {
-  auto& visitors = visitors_[address];
-  before_me_.insert(visitors.begin(), visitors.end());
-  visitors.insert(before_me_.begin(), before_me_.end());
-  visitors.insert(self_);
+namespace {
+
+void raise(size_t& value, size_t to) { value = std::max(value, to); }
+
+}  // namespace
+
+void Memory::acquire(uint64_t address) {
+  const auto found = releases_.find(address);
+  if (found == releases_.end()) return;
+  raise(turn_->acquired[address], found->second.count);
+  for (const auto& [other, count] : found->second.acquired) raise(turn_->acquired[other], count);
+}
+
+void Memory::release(uint64_t address) {
+  Releases& here = releases_[address];
+  here.of[turn_->program].push_back({turn_->stretch, here.count++});
+  for (const auto& [other, count] : turn_->acquired) raise(here.acquired[other], count);
+  turn_->released = true;
 }
 
 void Memory::race(Buffer& buffer, int64_t cell, uint32_t other, const char* mine, const char* theirs) {
   if (flagged_ || ordered(other)) return;
   // Once a program has waited for others through an atomic, "many readers" can no longer be told apart.
-  if (other == many_ && !before_me_.empty()) return;
+  if (other == first_ && !turn_->acquired.empty()) return;
   flagged_ = true;
   if (findings.size() >= kMaxFindings) return;
-  const std::string who = other == many_ ? "several programs" : fmt::format("program {}", other - first_);
+  const std::string who = other == first_ ? "several programs" : fmt::format("program {}", program_of(other));
   findings.push_back(
       {Finding::Kind::kRace, fmt::format("{}: program {} {} {}, which {} {} without an order between them",
-                                         describe ? describe(describe_data) : "", self_ - first_, mine,
+                                         describe ? describe(describe_data) : "", turn_->program, mine,
                                          element(buffer, cell * buffer.granule), who, theirs)});
 }
 
 void Memory::track_load(Buffer& buffer, int64_t from, int64_t to) {
   uint32_t* writer = buffer.writer.data();
   uint32_t* reader = buffer.reader.data();
-  const uint32_t self = self_, first = first_, many = many_;
+  const uint32_t self = turn_->stretch, first = first_;
   uint32_t bad = 0;
   for (int64_t c = from; c < to; ++c)
     bad |= static_cast<uint32_t>(writer[c] >= first) & static_cast<uint32_t>(writer[c] != self);
-  for (int64_t c = from; c < to; ++c) reader[c] = (reader[c] >= first) & (reader[c] != self) ? many : self;
+  if (orders_) {
+    for (int64_t c = from; c < to; ++c) {
+      if (reader[c] != self) reader[c] = reader[c] < first || ordered(reader[c]) ? self : first;
+    }
+  } else {
+    for (int64_t c = from; c < to; ++c) reader[c] = (reader[c] >= first) & (reader[c] != self) ? first : self;
+  }
   if (bad && !flagged_) {
     for (int64_t c = from; c < to; ++c) {
       if (writer[c] >= first && writer[c] != self) race(buffer, c, writer[c], "reads", "writes");
@@ -90,7 +130,7 @@ void Memory::track_store(Buffer& buffer, int64_t from, int64_t to, int64_t byte,
                          const std::byte* fresh) {
   uint32_t* writer = buffer.writer.data();
   uint32_t* reader = buffer.reader.data();
-  const uint32_t self = self_, first = first_;
+  const uint32_t self = turn_->stretch, first = first_;
   uint32_t bad = 0;
   for (int64_t c = from; c < to; ++c) {
     bad |= (static_cast<uint32_t>(writer[c] >= first) & static_cast<uint32_t>(writer[c] != self)) |
@@ -104,7 +144,7 @@ void Memory::track_store(Buffer& buffer, int64_t from, int64_t to, int64_t byte,
       if (std::memcmp(buffer.data + begin, fresh + (begin - byte), static_cast<size_t>(end - begin)) == 0) continue;
       if (writer[c] >= first && writer[c] != self) race(buffer, c, writer[c], "writes", "writes otherwise");
       else if (reader[c] >= first && reader[c] != self)
-        race(buffer, c, reader[c], "writes", reader[c] == many_ ? "read" : "reads");
+        race(buffer, c, reader[c], "writes", reader[c] == first_ ? "read" : "reads");
       else if (atomics && buffer.atomic[c] >= first && buffer.atomic[c] != self)
         race(buffer, c, buffer.atomic[c], "writes", "changes by an atomic");
     }
@@ -114,12 +154,13 @@ void Memory::track_store(Buffer& buffer, int64_t from, int64_t to, int64_t byte,
 
 void Memory::track_atomic(Buffer& buffer, int64_t from, int64_t to) {
   if (buffer.atomic.empty()) buffer.atomic.assign(buffer.writer.size(), 0);
+  const uint32_t self = turn_->stretch;
   for (int64_t c = from; c < to; ++c) {
-    if (buffer.writer[c] >= first_ && buffer.writer[c] != self_)
+    if (buffer.writer[c] >= first_ && buffer.writer[c] != self)
       race(buffer, c, buffer.writer[c], "changes by an atomic", "writes");
-    else if (buffer.reader[c] >= first_ && buffer.reader[c] != self_)
-      race(buffer, c, buffer.reader[c], "changes by an atomic", buffer.reader[c] == many_ ? "read" : "reads");
-    buffer.atomic[c] = self_;
+    else if (buffer.reader[c] >= first_ && buffer.reader[c] != self)
+      race(buffer, c, buffer.reader[c], "changes by an atomic", buffer.reader[c] == first_ ? "read" : "reads");
+    buffer.atomic[c] = self;
   }
 }
 
@@ -142,6 +183,8 @@ std::byte* Memory::access(Access kind, uint64_t address, int64_t count, int size
     throw std::out_of_range(fmt::format("out-of-bounds {}: {}; is a mask missing?", action, element(buffer, bad)));
   }
   if (bytes == 0) return buffer.data + offset;
+  if (turn_->released) begin_stretch();
+  if (kind == Access::kStore) ++changes;
   const int64_t from = offset / buffer.granule, to = (offset + bytes - 1) / buffer.granule + 1;
   if (!buffer.written.empty()) {
     if (kind != Access::kStore && !unwritten_flagged_) {
@@ -152,7 +195,7 @@ std::byte* Memory::access(Access kind, uint64_t address, int64_t count, int size
         if (findings.size() < kMaxFindings) {
           findings.push_back(
               {Finding::Kind::kUninitialised, fmt::format("{}: program {} reads {}, before anything was written there",
-                                                          describe ? describe(describe_data) : "", self_ - first_,
+                                                          describe ? describe(describe_data) : "", turn_->program,
                                                           element(buffer, (gap - begin) * buffer.granule))});
         }
       }

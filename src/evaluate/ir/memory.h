@@ -1,12 +1,12 @@
 #pragma once
 // The memory that kernels see: registered buffers at made-up addresses far apart, so that every address names its
-// buffer. Checks bounds, reads of what nobody wrote, and races between the programs of one launch, element by element.
+// buffer. Checks bounds, reads of what nobody wrote, and races between the programs of one launch, element by element:
+// accesses that no chain of releases and acquires orders (happens-before: Lamport 1978; C++ [intro.races]).
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 namespace tritonforge::evaluate::ir {
@@ -26,7 +26,7 @@ class Memory {
     int64_t bytes = 0;
     int granule = 4;                       // bytes of an element, for messages and for what is tracked
     std::vector<uint8_t> written;          // one a granule; empty: all of it is initialised
-    std::vector<uint32_t> writer, reader;  // launch-wide program numbers, one a granule; made at the first access
+    std::vector<uint32_t> writer, reader;  // the stretches that did, one a granule; made at the first access
     std::vector<uint32_t> atomic;          // the same for atomics
   };
   // `data` must outlive this object; bytes may be 0.
@@ -38,16 +38,28 @@ class Memory {
   size_t size() const { return buffers_.size(); }
   Buffer& buffer(size_t index) { return buffers_[index]; }
 
-  // One program's turn. Numbers of earlier launches are below `first`.
-  void begin_launch(int64_t programs);
-  void begin_program(int64_t program);
+  // Where a program of a launch is. What it does between two releases is a stretch, which has a number of its own.
+  struct Turn {
+    uint32_t program = 0, stretch = 0;
+    bool released = false;                          // the stretch; what is done next is another one
+    std::unordered_map<uint64_t, size_t> acquired;  // address -> how many of the releases there
+  };
+  // orders: programs look at what atomics found, so that those order them.
+  void begin_launch(int64_t programs, bool orders);
+  // The turn is a program's from its begin on, until the next begin; it is taken again whenever another one was.
+  void begin(Turn& turn, int64_t program);
+  void take(Turn& turn) { turn_ = &turn; }
 
   enum class Access { kLoad, kStore, kAtomic };
   // The bytes of `count` elements of `size` bytes from `address` on; throws std::out_of_range with the text of a Fault.
   // For a store, `fresh` are the bytes about to be written (a race is flagged only where they differ).
   std::byte* access(Access kind, uint64_t address, int64_t count, int size, const std::byte* fresh = nullptr);
-  // An atomic whose result the kernel uses: what its earlier visitors did is ordered before this program from here on.
-  void synchronise(uint64_t address);
+  // What was released at the address is before what the program does from here on.
+  void acquire(uint64_t address);
+  // What the program has done is before what those do who acquire there from here on. Only of an atomic that changes
+  // what is there: of another one nobody can tell whether it was earlier.
+  void release(uint64_t address);
+  uint64_t changes = 0;  // stores and atomics that changed something, so far
 
   std::vector<Finding> findings;  // of the launches so far, at most kMaxFindings
   static constexpr size_t kMaxFindings = 16;
@@ -61,12 +73,26 @@ class Memory {
   void track_atomic(Buffer& buffer, int64_t from, int64_t to);
   void race(Buffer& buffer, int64_t cell, uint32_t other, const char* mine, const char* theirs);
   bool ordered(uint32_t other) const;
+  uint32_t program_of(uint32_t stretch) const { return programs_[stretch - first_]; }
+  void begin_stretch();
   std::string element(const Buffer& buffer, int64_t byte) const;
 
   std::vector<Buffer> buffers_;
-  uint32_t first_ = 1, many_ = 1, self_ = 0;  // [first_, many_) are this launch's programs
-  std::unordered_map<uint64_t, std::unordered_set<uint32_t>> visitors_;
-  std::unordered_set<uint32_t> before_me_;
+  // Those at one address, each with its place among them.
+  struct Releases {
+    struct Release {
+      uint32_t stretch;
+      size_t place;
+    };
+    size_t count = 0;
+    std::unordered_map<uint32_t, std::vector<Release>> of;  // program -> its own, rising
+    std::unordered_map<uint64_t, size_t> acquired;          // what those who released here had acquired elsewhere
+  };
+  uint32_t first_ = 1;                 // marks of this launch: first_ is of several readers, then its stretches follow
+  std::vector<uint32_t> programs_{0};  // whose they are
+  bool orders_ = false;
+  Turn* turn_ = nullptr;
+  std::unordered_map<uint64_t, Releases> releases_;
   bool flagged_ = false;  // one race a launch is enough
   bool unwritten_flagged_ = false;
 };

@@ -191,10 +191,10 @@ bool looks_at_atomics(const Code& code, const std::unordered_set<int>& used, con
   });
 }
 
-void let_atomics_order(Code& code) {
+void let_atomics_order_nothing(Code& code) {
   for (Instruction& i : code) {
-    if (i.run == run::atomic_rmw) i.detail->flag = true;
-    for (Code& body : i.bodies) let_atomics_order(body);
+    if (i.run == run::atomic_rmw) i.detail->acquires = i.detail->releases = false;
+    for (Code& body : i.bodies) let_atomics_order_nothing(body);
   }
 }
 
@@ -221,8 +221,8 @@ Program Compiler::run() {
   std::unordered_set<int> used;
   drop_unused(program_.code, used);
   drop_unused(program_.launch_code, used);
-  if (looks_at_atomics(program_.code, used, [this](int value) { return root(value); }))
-    let_atomics_order(program_.code);
+  program_.waits = looks_at_atomics(program_.code, used, [this](int value) { return root(value); });
+  if (!program_.waits) let_atomics_order_nothing(program_.code);
   place_of_.assign(values_.size(), -1);
   for (size_t k = 0; k < arguments.size(); ++k) {
     if (!used.contains(arguments[k])) continue;

@@ -27,6 +27,7 @@ struct Detail {
   std::vector<int64_t> shape, out_shape, order;
   int axis = 0;
   bool reverse = false, flag = false;
+  bool acquires = false, releases = false;  // an atomic, among programs that look at what atomics found
   std::string text;
   std::vector<uint64_t> bits;                    // a constant
   std::vector<int> lanes_a, lanes_b, lanes_out;  // places of a reduction's region: left, right, results
@@ -73,6 +74,7 @@ struct Program {
   std::vector<int64_t> places;  // bytes of each place
   std::vector<std::string> locations;
   size_t instructions = 0;
+  bool waits = false;  // its programs look at what atomics found, and so may wait for each other
 };
 
 // The module's public function. Throws kUnsupported naming an operation that is not evaluated, kUsage for IR that is
