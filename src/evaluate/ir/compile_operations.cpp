@@ -298,7 +298,8 @@ bool Compiler::shape_operation(const Operation& op, Env& env, const Type& type) 
     i.detail->out_shape = type.shape;
     const auto precision = op.attributes.find("inputPrecision");
     i.detail->flag = x.kind == Kind::kF32 && precision != op.attributes.end() && precision->second.word == "tf32";
-    set(emit(std::move(i), {{type, false}}, fmt::format("{} {}", n, i.detail->flag)).front());
+    const std::string key = fmt::format("{} {}", n, i.detail->flag);
+    set(emit(std::move(i), {{type, false}}, key).front());
   } else {
     return false;
   }
@@ -616,7 +617,8 @@ void Compiler::operation(const Function& function, const Operation& op, Env& env
   }
   if (n == "tt.get_num_programs") {
     Instruction i = simple(run::num_programs, axis_word());
-    return set(emit(std::move(i), {{type, false}}, fmt::format("num_programs {}", i.detail->axis)).front());
+    const std::string key = fmt::format("num_programs {}", i.detail->axis);
+    return set(emit(std::move(i), {{type, false}}, key).front());
   }
   if (op.operands.empty()) refuse(op);
   if (n == "tt.int_to_ptr" || n == "tt.ptr_to_int" || n == "tt.bitcast" || n == "arith.bitcast") {
