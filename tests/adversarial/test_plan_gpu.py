@@ -193,11 +193,12 @@ def corpus(server):
 
 
 def test_the_corpus_gets_the_verdicts_of_the_cpu(corpus):
-    """What the CPU refuses or accepts by mistake (xfail) may be right here."""
+    """What the CPU refuses or accepts by mistake (xfail) may be right here, and what it alone looks for may pass."""
     wrong = {
         path.stem: (verdict["error_kind"], verdict["notes"].get("mode_reason"), verdict["diagnostics"][:300])
         for path, verdict in corpus.items()
-        if verdict["correct"] != (path in test_corpus.HONEST) and not test_corpus.line(path, "xfail")
+        if verdict["correct"] != (path in test_corpus.HONEST)
+        and not any(test_corpus.line(path, said) for said in ("xfail", "on a GPU"))
     }
     assert not wrong, wrong
 
