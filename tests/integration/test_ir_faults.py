@@ -103,6 +103,12 @@ def endless(o):
 
 
 @triton.jit
+def endless_reads(o):
+    while tl.load(o) == 0:
+        pass
+
+
+@triton.jit
 def assembly(o, B: tl.constexpr):
     i = tl.arange(0, B)
     tl.store(o + i, tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [i], dtype=tl.int32, is_pure=True, pack=1))
@@ -115,10 +121,9 @@ def asserting(o, n):
 
 
 def test_what_cannot_end_or_be_evaluated_says_so(runner):
-    assert (
-        "loop wait for another program"
-        in runner.launch(endless, (1,), [torch.zeros(1, dtype=torch.int32)], {})["error"]
-    )
+    never = [torch.zeros(1, dtype=torch.int32)]
+    assert "waits for what no program does: 1 under way, 0 not begun" in runner.launch(endless, (1,), never, {})["error"]
+    assert "loop wait for another program" in runner.launch(endless_reads, (1,), never, {})["error"]
     assert (
         "operation tt.elementwise_inline_asm is not evaluated"
         in runner.launch(assembly, (1,), [torch.zeros(16, dtype=torch.int32)], {"B": 16})["error"]

@@ -228,10 +228,9 @@ class Residents {
     if (memory_.changes != changes_) quiet_ = 0;
     changes_ = memory_.changes;
     if (++quiet_ < kQuietTurns * under_way_.size()) return;
-    const size_t left = order_.size() - begun_;
-    machine.fault(fmt::format("{} programs wait for each other{}: {} atomics of each changed nothing",
-                              under_way_.size(),
-                              left > 0 ? fmt::format(", or for the {} that have not begun", left) : "", kQuietTurns));
+    machine.fault(
+        fmt::format("waits for what no program does: {} under way, {} not begun; {} atomics of each changed nothing",
+                    under_way_.size(), order_.size() - begun_, kQuietTurns));
   }
 
   Memory& memory_;
