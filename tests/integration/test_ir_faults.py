@@ -122,7 +122,8 @@ def asserting(o, n):
 
 def test_what_cannot_end_or_be_evaluated_says_so(runner):
     never = [torch.zeros(1, dtype=torch.int32)]
-    assert "waits for what no program does: 1 under way, 0 not begun" in runner.launch(endless, (1,), never, {})["error"]
+    in_vain = runner.launch(endless, (1,), never, {})["error"]
+    assert "waits for what no program does: 1 under way, 0 not begun" in in_vain
     assert "loop wait for another program" in runner.launch(endless_reads, (1,), never, {})["error"]
     assert (
         "operation tt.elementwise_inline_asm is not evaluated"
