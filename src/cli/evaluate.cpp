@@ -3,10 +3,12 @@
 #include <memory>
 
 #include "base/filesystem.h"
+#include "base/log.h"
 #include "base/process.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/own_evaluator.h"
+#include "evaluate/asks_nobody.h"
 #include "evaluate/compile_server.h"
 #include "evaluate/front.h"
 #include "evaluate/server.h"
@@ -90,10 +92,21 @@ void serve_until_signal(SignalWaiter& signals, Server& server, double grace_s, c
   server.stop(grace_s);
 }
 
+// Before any thread and the Python parents, which have it too then.
+void cut_off(evaluate::SandboxRule rule) {
+  const std::string state = evaluate::ask_nobody();
+  if (state.starts_with("enforced")) return;
+  if (rule == evaluate::SandboxRule::kStrict)
+    fail(ErrorKind::kMachine, "evaluator: --sandbox strict, but it could connect to other servers: {}", state);
+  log::warn("evaluator: it could connect to other servers, if somebody broke into it: {}", state);
+}
+
 void serve_evaluator(EvaluatorFlags flags) {
   flags.validate();
   flags.http.read_secrets();
   flags.peers.peer_api_key = flags.peer_key.read(/*own=*/"");
+  // Only these two ask others: a front, and a server whose kernels are compiled elsewhere.
+  if (flags.role != EvaluatorRole::kFront && flags.peers.compile_servers.empty()) cut_off(flags.evaluator.sandbox);
   SignalWaiter signals;
   // Each evaluation holds a server thread while it runs or waits, so the queue is the evaluator's own.
   flags.http.worker_threads = flags.evaluator.workers + 2;

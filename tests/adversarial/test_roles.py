@@ -5,6 +5,7 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import time
@@ -91,6 +92,20 @@ def test_each_role_has_the_endpoints_of_its_document(machines):
     for role, server in [("front", front), ("compile", compile_servers[0]), ("perf", perf_servers[0])]:
         routes = server.get("/routes")["routes"]
         schemas.Api("evaluator").has({(route["method"], route["path"]) for route in routes}, role)
+
+
+def filtered(pid):
+    """How many filters of its calls each process of a server has: itself and those that it began."""
+    state = pathlib.Path(f"/proc/{pid}/status").read_text()
+    children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(re.search(r"^Seccomp_filters:\t(\d+)", state, re.M)[1]), *(n for c in children for n in filtered(c))]
+
+
+def test_a_server_that_compiles_answers_and_asks_nobody(machines):
+    front, compile_servers, perf_servers = machines
+    around = filtered(os.getpid())[0]  # what the tests themselves run in
+    assert all(count > around for count in filtered(compile_servers[0].process.pid))
+    assert filtered(front.process.pid)[0] == filtered(perf_servers[0].process.pid)[0] == around  # these ask others
 
 
 def skip_where_missing(error):

@@ -25,6 +25,7 @@
 #include "base/filesystem.h"
 #include "base/json.h"
 #include "evaluate/sandbox/layers.h"
+#include "unit/evaluate/in_child.h"
 
 extern "C" int tritonforge_fork_apart(const char* options, int* pidfd);
 extern "C" int tritonforge_enter_sandbox(const char* options, char* report, size_t report_size);
@@ -93,36 +94,6 @@ std::string status_field(const char* name) {
   if (at == std::string::npos) return "";
   const size_t start = at + key.size();
   return text.substr(start, text.find('\n', start) - start);
-}
-
-// Runs `body` in a child that `fork` makes, and gives what it found.
-Json in_child(const std::function<Json()>& body, const std::function<pid_t()>& fork = ::fork) {
-  int ends[2];
-  if (::pipe(ends) != 0) throw std::runtime_error("pipe");
-  const pid_t pid = fork();
-  if (pid == 0) {
-    ::close(ends[0]);
-    std::string text;
-    try {
-      text = body().dump();
-    } catch (const std::exception& error) {
-      text = Json{{"thrown", error.what()}}.dump();
-    }
-    const bool whole = ::write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size());
-    ::_exit(whole ? 0 : 9);
-  }
-  ::close(ends[1]);
-  std::string text;
-  char buffer[4096];
-  for (ssize_t got; (got = ::read(ends[0], buffer, sizeof buffer)) > 0;) text.append(buffer, static_cast<size_t>(got));
-  ::close(ends[0]);
-  int status = 0;
-  ::waitpid(pid, &status, 0);
-  EXPECT_TRUE(WIFEXITED(status)) << "wait status " << status;
-  const Json found = Json::parse(text, nullptr, false);
-  if (!found.is_object()) return {{"thrown", "no answer, wait status " + std::to_string(status)}};
-  EXPECT_FALSE(found.contains("thrown")) << found.dump();
-  return found;
 }
 
 // As the zygote forks; what it says of the child beside its pid is checked.
