@@ -42,16 +42,16 @@ inline std::unique_ptr<model::Model> random_qwen3_8b(const std::string& device, 
   return made;
 }
 
-inline std::vector<int64_t> bench_prompt(int64_t length, int64_t salt) {
+inline std::vector<int64_t> bench_prompt(int64_t length, int64_t salt, int64_t vocabulary = 151643) {
   std::vector<int64_t> ids;
-  for (int64_t i = 0; i < length; ++i) ids.push_back((i * 7919 + salt * 104729 + i * i) % 151643);
+  for (int64_t i = 0; i < length; ++i) ids.push_back((i * 7919 + salt * 104729 + i * i) % vocabulary);
   return ids;
 }
 
-inline std::vector<int64_t> greedy_tokens(engine::Engine& engine) {
+inline std::vector<int64_t> greedy_tokens(engine::Engine& engine, int64_t vocabulary = 151643) {
   std::promise<std::vector<int64_t>> done;
   engine::Request request;
-  request.prompt_ids = bench_prompt(300, 1000);
+  request.prompt_ids = bench_prompt(300, 1000, vocabulary);
   request.sampling.max_new_tokens = 32;
   request.sampling.temperature = 0;
   request.sampling.ignore_eos = true;

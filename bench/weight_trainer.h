@@ -7,13 +7,13 @@
 #include <unistd.h>
 
 #include <string>
+#include <utility>
+#include <vector>
 
-#include "base/process.h"
+#include "bench/server_process.h"
 #include "contract/weights.h"
 #include "kernels/device.h"
 #include "model/weights.h"
-#include "net/http.h"
-#include "net/retry.h"
 #include "train/publish.h"
 
 namespace tritonforge {
@@ -54,35 +54,14 @@ inline int run_weight_trainer(int port, const model::Model& model) {
 }
 
 // The other side: this program, started again with `arguments` and a port behind them.
-class WeightTrainer {
+class WeightTrainer : public ServerProcess {
  public:
-  explicit WeightTrainer(std::vector<std::string> arguments)
-      : port_(free_port()), child_({.argv = command(std::move(arguments), port_)}) {
-    net::retry<net::Response>(
-        "the trainer's process", Deadline::after(300), [&] { return client_.get(url("/health")); },
-        {.again = [&](const Error&) { return !child_.poll().has_value(); }, .backoff = {.max_s = 0.5}})
-        .value();
-  }
-  void change() { client_.post_json(url("/change"), Json::object()).value(); }
+  explicit WeightTrainer(std::vector<std::string> arguments, const std::string& gpu = "")
+      : ServerProcess(std::move(arguments), gpu) {}
+  void change() { post("/change").value(); }
   PublishedWeights publish(int64_t version, const std::string& way) {
-    return published_weights_from_json(
-        client_.post_json(url("/publish"), {{"version", version}, {"way", way}}).value());
+    return published_weights_from_json(post("/publish", {{"version", version}, {"way", way}}).value());
   }
-  void kill() {
-    child_.signal(9);
-    child_.wait(Deadline::after(60));
-  }
-
- private:
-  static std::vector<std::string> command(std::vector<std::string> arguments, int port) {
-    arguments.insert(arguments.begin(), own_executable().string());
-    arguments.push_back(std::to_string(port));
-    return arguments;
-  }
-  std::string url(const char* path) const { return fmt::format("http://127.0.0.1:{}{}", port_, path); }
-  const int port_;
-  ChildProcess child_;
-  net::HttpClient client_{{.timeout_s = 300}};
 };
 
 }  // namespace tritonforge

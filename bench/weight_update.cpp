@@ -1,66 +1,56 @@
 // libs: tf_train tf_engine
-// New weights of Qwen3-8B's shape from a trainer's process to an engine under full load, by each way that they can take
-// (the GPU's own memory, shared memory), and how long nobody got a token.
-//   weight_update [engine's device] [trainer's device] [updates of each way] [sequences] [layers]
-// A line of one way: seconds to publish and to install, the longest time between two steps around an update beside the
-// median one, and, with generation paused first, from the pause to the first new token. Medians of all updates and
-// (min to max). After the last update of each way greedy tokens must be the same ones: it fails otherwise.
+// New weights of Qwen3-8B's shape from a trainer's process to engines under full load, by each way that they can take
+// (the GPU's own memory, shared memory), and how long nobody got a token. Each process sees its own GPU alone, as in a
+// placed run.
+//   weight_update [GPUs of the engines, one each: 0,1] [trainer's GPU] [updates of each way] [sequences] [layers]
+// 256 sequences want 88 GB for their keys and values, 64 of them 22. A line of one way: seconds to publish and until
+// the last engine has installed, the longest time between two steps around an update beside the median one, and, with
+// generation paused first, from the pause to the first new token of the last one. Medians of all updates and (min to
+// max). After the last update of each way greedy tokens must be the same ones: it fails otherwise.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
-#include <condition_variable>
-#include <mutex>
-#include <numeric>
+#include <future>
+#include <sstream>
 #include <string>
-#include <thread>
 
 #include "base/error.h"
-#include "bench/qwen3_8b.h"
+#include "bench/weight_engine.h"
 #include "bench/weight_trainer.h"
 
 using namespace tritonforge;
 
 namespace {
 
-constexpr int64_t kAnswer = 12000;  // tokens: more steps than are taken
+double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
 
-struct Load {
-  std::mutex mutex;
-  std::condition_variable came;
-  std::vector<Clock::time_point> steps;  // at which the first sequence got a token
-  Clock::time_point last() {
-    const std::lock_guard lock(mutex);
-    return steps.empty() ? Clock::time_point() : steps.back();
+// Of several engines, all at once.
+class Fleet {
+ public:
+  Fleet(const std::vector<std::string>& gpus, const std::vector<std::string>& arguments) {
+    std::vector<std::future<std::unique_ptr<WeightEngine>>> started;
+    for (const std::string& gpu : gpus)
+      started.push_back(std::async(std::launch::async, [&] { return std::make_unique<WeightEngine>(arguments, gpu); }));
+    for (auto& engine : started) engines_.push_back(engine.get());
   }
-  void wait_steps(size_t more) {
-    std::unique_lock lock(mutex);
-    const size_t target = steps.size() + more;
-    TF_CHECK(came.wait_for(lock, std::chrono::seconds(120), [&] { return steps.size() >= target; }), "no steps");
+  std::vector<Json> post(const char* path, const Json& body = Json::object()) {
+    std::vector<std::future<Json>> asked;
+    for (const auto& engine : engines_)
+      asked.push_back(std::async(std::launch::async, [&] { return engine->post(path, body).value(); }));
+    std::vector<Json> replies;
+    for (auto& reply : asked) replies.push_back(reply.get());
+    return replies;
   }
+
+ private:
+  std::vector<std::unique_ptr<WeightEngine>> engines_;
 };
 
-void start_load(engine::Engine& engine, Load& load, int64_t sequences) {
-  for (int64_t i = 0; i < sequences; ++i) {
-    engine::Request request;
-    request.prompt_ids = bench_prompt(512, i);
-    request.sampling.max_new_tokens = kAnswer;
-    request.sampling.ignore_eos = true;
-    request.sampling.seed = static_cast<uint64_t>(i);
-    request.stream = i == 0;
-    if (i == 0) {
-      request.on_output = [&load](const engine::Output&) {
-        const std::lock_guard lock(load.mutex);
-        load.steps.push_back(Clock::now());
-        load.came.notify_all();
-      };
-    }
-    engine.submit(std::move(request)).value();
-  }
-  load.wait_steps(50);
+double largest(const std::vector<Json>& replies, const char* field) {
+  double most = 0;
+  for (const Json& reply : replies) most = std::max(most, reply.at(field).get<double>());
+  return most;
 }
-
-double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
 
 struct Figures {
   std::vector<double> publish, install, longest, stop;
@@ -72,24 +62,33 @@ std::string figure(std::vector<double> values, double scale) {
                      scale * values.back());
 }
 
+engine::EngineOptions engine_options(int64_t sequences) {
+  engine::EngineOptions options;
+  options.model = "random";
+  options.device = "cuda";
+  options.max_running = sequences;
+  options.max_context = 16384;
+  options.kv_cache_tokens = 2344 * sequences;  // prompts, and what is decoded while five updates are measured
+  return options;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const auto text = [&](int i, const char* fallback) { return std::string(argc > i ? argv[i] : fallback); };
   if (text(1, "") == "trainer")
-    return run_weight_trainer(std::stoi(argv[4]), *random_qwen3_8b(argv[2], std::stoll(argv[3])));
-  const std::string device = text(1, "cuda:0"), trainer_device = text(2, device.c_str());
-  const int64_t updates = std::stoll(text(3, "5")), sequences = std::stoll(text(4, "256")),
-                layers = std::stoll(text(5, "36"));
+    return run_weight_trainer(std::stoi(argv[3]), *random_qwen3_8b("cuda", std::stoll(argv[2])));
+  if (text(1, "") == "engine")
+    return run_weight_engine(std::stoi(argv[4]), engine_options(std::stoll(argv[3])),
+                             random_qwen3_8b("cuda", std::stoll(argv[2])));
+  std::vector<std::string> gpus;
+  std::istringstream list(text(1, "0"));
+  for (std::string gpu; std::getline(list, gpu, ',');) gpus.push_back(gpu);
+  const std::string trainer_gpu = text(2, "0"), sequences = text(4, "256"), layers = text(5, "36");
+  const int64_t updates = std::stoll(text(3, "5"));
 
-  WeightTrainer trainer({"trainer", trainer_device, std::to_string(layers)});
-  engine::EngineOptions options;
-  options.model = "random";
-  options.device = device;
-  options.max_running = sequences;
-  options.max_context = 16384;
-  options.kv_cache_tokens = 600000;
-  engine::Engine engine(options, random_qwen3_8b(device, layers), nullptr);
+  WeightTrainer trainer({"trainer", layers}, trainer_gpu);
+  Fleet engines(gpus, {"engine", layers, sequences});
 
   // Shared memory is taken at the first publications.
   int64_t version = 0;
@@ -97,46 +96,35 @@ int main(int argc, char** argv) {
   for (int i = 0; i < 2; ++i) trainer.publish(++version, "shm");
   fmt::print("the first two files: {:.1f} s\n", seconds(Clock::now() - started));
 
-  std::vector<int64_t> expected;
+  std::vector<Json> expected;
   for (const std::string way : {"device", "shm"}) {
     Figures figures;
-    Load load;
-    start_load(engine, load, sequences);
+    engines.post("/load", {{"sequences", std::stoll(sequences)}});
     double median = 0;
     for (int64_t i = 0; i < updates; ++i) {
       for (const bool paused : {false, true}) {
         trainer.change();
-        load.wait_steps(30);
+        engines.post("/steps", {{"wait", 30}});
         const auto start = Clock::now();
-        if (paused) engine.pause();
-        const PublishedWeights published = trainer.publish(++version, way);
+        if (paused) engines.post("/pause");
+        PublishedWeights published = trainer.publish(++version, way);
+        if (way == "device") published.path.clear();  // no other way
         const auto middle = Clock::now();
-        engine.update_weights(published).value();
+        engines.post("/update", to_json(published));
         const auto end = Clock::now();
         if (paused) {
-          engine.resume();
-          load.wait_steps(1);
-          figures.stop.push_back(seconds(load.last() - start));
+          engines.post("/resume");
+          figures.stop.push_back(seconds(Clock::now() - start));
           continue;
         }
         figures.publish.push_back(seconds(middle - start));
         figures.install.push_back(seconds(end - middle));
-        load.wait_steps(30);
-        const std::lock_guard lock(load.mutex);
-        std::vector<double> gaps;
-        double longest = 0;
-        for (size_t s = load.steps.size() - 1; s > 0; --s) {
-          const double gap = seconds(load.steps[s] - load.steps[s - 1]);
-          gaps.push_back(gap);
-          if (load.steps[s] >= start) longest = std::max(longest, gap);
-        }
-        std::sort(gaps.begin(), gaps.end());
-        median = gaps[gaps.size() / 2];
-        figures.longest.push_back(longest);
+        const std::vector<Json> steps = engines.post("/steps", {{"wait", 30}});
+        figures.longest.push_back(largest(steps, "longest"));
+        median = largest(steps, "median");
       }
     }
-    engine.abort_all("measured");
-    const auto tokens = greedy_tokens(engine);
+    const std::vector<Json> tokens = engines.post("/tokens");
     if (expected.empty()) expected = tokens;
     TF_CHECK(tokens == expected, "{}: greedy tokens differ", way);
     fmt::print(

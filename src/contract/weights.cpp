@@ -18,18 +18,15 @@ PublishedWeights exported_weights(const fs::path& folder, int64_t version) {
 }
 
 Json to_json(const DeviceWeights& weights) {
-  return {{"device", weights.device},
-          {"handle", weights.handle},
-          {"offset", weights.offset},
-          {"bytes", weights.bytes},
-          {"layout", weights.layout}};
+  return {{"host", weights.host},     {"device", weights.device}, {"handle", weights.handle},
+          {"offset", weights.offset}, {"bytes", weights.bytes},   {"layout", weights.layout}};
 }
 
 DeviceWeights device_weights_from_json(const Json& json) {
   const std::string where = "published weights: device";
-  return {require<std::string>(json, "device", where), require<std::string>(json, "handle", where),
-          require<uint64_t>(json, "offset", where), require<uint64_t>(json, "bytes", where),
-          require<std::string>(json, "layout", where)};
+  return {require<std::string>(json, "host", where),   require<std::string>(json, "device", where),
+          require<std::string>(json, "handle", where), require<uint64_t>(json, "offset", where),
+          require<uint64_t>(json, "bytes", where),     require<std::string>(json, "layout", where)};
 }
 
 Json to_json(const StreamedWeights& weights) { return {{"host", weights.host}, {"port", weights.port}}; }

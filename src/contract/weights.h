@@ -15,6 +15,7 @@ using TensorChecksums = std::map<std::string, std::string>;  // Hugging Face nam
 // Where the weights lie in a GPU's memory, for processes of the same host: valid while the trainer holds them, and
 // unchanged until its next step.
 struct DeviceWeights {
+  std::string host;                // whose kernel and IPC namespace (weights/cuda_ipc.h): elsewhere a handle is nothing
   std::string device;              // the GPU's UUID
   std::string handle;              // cudaIpcMemHandle_t in hex: of the allocation
   uint64_t offset = 0, bytes = 0;  // the weights in it

@@ -1,6 +1,9 @@
 #include "weights/cuda_ipc.h"
 
-#include <array>
+#include <unistd.h>
+
+#include <climits>
+#include <cstring>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -28,39 +31,48 @@ gpu::IpcHandle handle_of(const DeviceWeights& weights) {
   return handle;
 }
 
-bool sees(const std::string& identity) {
-  int count = 0;
-  gpu::check_cuda(gpu::open_cuda_library().device_count(&count));
-  for (int i = 0; i < count; ++i) {
-    if (kernels::device_identity({at::kCUDA, static_cast<at::DeviceIndex>(i)}) == identity) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
+std::string ipc_host() {
+  std::error_code none;  // gVisor has no boot_id
+  std::string host;
+  const fs::path boot = "/proc/sys/kernel/random/boot_id";
+  if (fs::exists(boot, none)) {
+    host = read_file(boot);
+    host.erase(host.find_last_not_of(" \n") + 1);
+  } else {
+    host.resize(HOST_NAME_MAX + 1);
+    ::gethostname(host.data(), host.size() - 1);
+    host.resize(std::strlen(host.c_str()));
+  }
+  return host + " " + fs::read_symlink("/proc/self/ns/ipc", none).string();
+}
+
+std::string why_not_mapped(const DeviceWeights& weights, const Mapper& mapper) {
+  if (!mapper.device.is_cuda())
+    return fmt::format("they lie on {}, this engine computes on {}", weights.device, mapper.device.str());
+  if (weights.layout != mapper.layout || weights.bytes != mapper.bytes)
+    return fmt::format("{} bytes of layout {}, this engine's are {} of layout {}", weights.bytes, weights.layout,
+                       mapper.bytes, mapper.layout);
+  if (weights.host != mapper.host)
+    return fmt::format("they lie on another host or in another container: {}, this is {}", weights.host, mapper.host);
+  return "";
+}
+
 StagedWeights map_weights(const model::Model& model, const DeviceWeights& weights, const TensorChecksums& checksums) {
-  // What can be refused without touching the memory.
   const at::Tensor& arena = model.arena();
-  if (!arena.is_cuda()) {
-    fail(ErrorKind::kUnsupported, "device weights: they lie on {}, this engine computes on {}", weights.device,
-         arena.device().str());
-  }
-  if (weights.layout != model.layout() || weights.bytes != arena.nbytes()) {
-    fail(ErrorKind::kUnsupported, "device weights: {} bytes of layout {}, this engine's are {} of layout {}",
-         weights.bytes, weights.layout, arena.nbytes(), model.layout());
-  }
+  const std::string against = why_not_mapped(weights, {ipc_host(), arena.device(), arena.nbytes(), model.layout()});
+  if (!against.empty()) fail(ErrorKind::kUnsupported, "device weights: {}", against);
   if (checksums.empty()) fail(ErrorKind::kUsage, "device weights: none without checksums, their owner may change them");
   const gpu::IpcHandle handle = handle_of(weights);
   const auto& api = gpu::open_cuda_library();
   gpu::check_cuda(api.set_device(arena.device().index()));
-  if (!sees(weights.device))
-    fail(ErrorKind::kUnsupported, "device weights: they lie on {}, which this process does not see", weights.device);
-
   void* begin = nullptr;
   if (api.ipc_open(&handle, &begin) != 0) {
     fail(ErrorKind::kUnavailable,
-         "device weights: stale, the trainer that published them is gone or not on this host ({})", api.last_error());
+         "device weights: {} does not map those of {}: they are stale, since the trainer that published them is gone, "
+         "or there is no peer access between the two ({})",
+         kernels::device_identity(arena.device()), weights.device, api.last_error());
   }
   StagedWeights staged;
   staged.mapping = std::shared_ptr<const void>(begin, [&api](void* mapped) { api.ipc_close(mapped); });
@@ -89,7 +101,8 @@ std::optional<DeviceWeights> offer_device(const model::Model& model) {
   }
   std::string hex;
   for (const char byte : handle.bytes) hex += fmt::format("{:02x}", static_cast<unsigned char>(byte));
-  return DeviceWeights{kernels::device_identity(arena.device()), hex, handle.offset, arena.nbytes(), model.layout()};
+  return DeviceWeights{ipc_host(),    kernels::device_identity(arena.device()), hex, handle.offset, arena.nbytes(),
+                       model.layout()};
 }
 
 }  // namespace tritonforge::weights

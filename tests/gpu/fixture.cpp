@@ -105,4 +105,15 @@ std::unique_ptr<model::Model> small_model(uint64_t seed, at::Device device) {
   return made;
 }
 
+engine::EngineOptions small_engine_options() {
+  engine::EngineOptions options;
+  options.model = "random";
+  options.device = "cuda";
+  options.max_running = 4;
+  options.max_context = 512;
+  options.kv_cache_tokens = 4096;
+  options.tune_gemms = false;
+  return options;
+}
+
 }  // namespace tritonforge::gpu

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "engine/options.h"
 #include "kernels/gpu/cuda_library.h"
 #include "model/model.h"
 
@@ -53,5 +54,7 @@ double worst_element_error(const at::Tensor& found, const at::Tensor& expected, 
 model::ModelConfig small_config(model::Family family);
 // With random weights in bfloat16, by the seed.
 std::unique_ptr<model::Model> small_model(uint64_t seed, at::Device device);
+
+engine::EngineOptions small_engine_options();
 
 }  // namespace tritonforge::gpu

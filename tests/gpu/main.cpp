@@ -5,6 +5,7 @@
 #include <csignal>
 
 #include "base/log.h"
+#include "bench/weight_engine.h"
 #include "bench/weight_trainer.h"
 #include "gpu/fixture.h"
 
@@ -20,11 +21,15 @@ void say_where(int signal) {
 
 }  // namespace
 
-// gpu_tests trainer PORT: the other process of weights_test.cpp.
+// gpu_tests trainer PORT, gpu_tests engine PORT: the other processes of weights_test.cpp.
 int main(int argc, char** argv) {
   using namespace tritonforge;
   if (argc == 3 && std::string(argv[1]) == "trainer") {
     return run_weight_trainer(std::stoi(argv[2]), *gpu::small_model(1, kernels::open_device("cuda")));
+  }
+  if (argc == 3 && std::string(argv[1]) == "engine") {
+    return run_weight_engine(std::stoi(argv[2]), gpu::small_engine_options(),
+                             gpu::small_model(2, kernels::open_device("cuda")));
   }
   log::start("gpu_tests");  // TRITONFORGE_LOG=debug tells of every CUDA graph
   std::signal(SIGSEGV, say_where);

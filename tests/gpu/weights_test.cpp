@@ -1,5 +1,6 @@
 // New weights from a trainer's process: the ways that they can take give the same bits, and what goes wrong on the way
 // is one line and costs no weights that cannot be replaced.
+#include "bench/weight_engine.h"
 #include "bench/weight_trainer.h"
 #include "engine/core.h"
 #include "engine/engine.h"
@@ -11,16 +12,7 @@ namespace {
 
 class WeightsFromAnotherProcess : public gpu::GpuTest {
  protected:
-  static EngineOptions options() {
-    EngineOptions options;
-    options.model = "random";
-    options.device = "cuda";
-    options.max_running = 4;
-    options.max_context = 512;
-    options.kv_cache_tokens = 4096;
-    options.tune_gemms = false;
-    return options;
-  }
+  static EngineOptions options() { return gpu::small_engine_options(); }
   static Request request(int64_t tokens) {
     Request request;
     for (int64_t i = 0; i < 40; ++i) request.prompt_ids.push_back((i * 37 + i * i) % 1000);
@@ -67,6 +59,39 @@ TEST_F(WeightsFromAnotherProcess, EveryWayGivesTheSameBits) {
     EXPECT_NE(greedy(engine), tokens.back()) << way;
     trainer.change();
   }
+}
+
+// As in a placed run: each process sees its own GPU and no other.
+TEST_F(WeightsFromAnotherProcess, AnEngineMapsTheMemoryOfAGpuThatItDoesNotSee) {
+  int devices = 0;
+  gpu::check_cuda(api().device_count(&devices));
+  if (devices < 2) GTEST_SKIP() << "one GPU: trainer and engine on one each need two";
+  const auto gpu = [](int index) { return kernels::device_identity({at::kCUDA, static_cast<at::DeviceIndex>(index)}); };
+  WeightTrainer trainer({"trainer"}, gpu(0));
+  WeightEngine engine({"engine"}, gpu(1));
+  const auto before = engine.tokens();
+  std::vector<int64_t> first;
+  for (int64_t version = 1; version <= 3; ++version) {
+    PublishedWeights published = trainer.publish(version, "device");
+    published.path.clear();  // no other way
+    const auto installed = engine.update(published);
+    ASSERT_TRUE(installed.ok()) << installed.error().what();
+    EXPECT_EQ(installed->version, version);
+    EXPECT_EQ(installed->checksums, published.checksums);
+    const auto tokens = engine.tokens();
+    EXPECT_NE(tokens, before);
+    if (first.empty()) first = tokens;
+    EXPECT_EQ(tokens == first, version != 2);
+    trainer.change();
+  }
+  const auto stale = trainer.publish(4, "device");
+  trainer.change();  // the file is written
+  trainer.kill();
+  PublishedWeights memory_only = stale;
+  memory_only.path.clear();
+  EXPECT_NE(line_of(engine.update(memory_only)).find("no peer access between the two"), std::string::npos);
+  ASSERT_TRUE(engine.update(stale).ok());  // by the file
+  fs::remove_all(stale.path.parent_path());
 }
 
 // An engine that sleeps takes its memory for them, and has no need of the old ones.
@@ -129,13 +154,13 @@ TEST_F(WeightsFromAnotherProcess, AStaleOrForeignHandleIsRefusedInOneLine) {
   const auto tokens = greedy(engine);
   PublishedWeights wrong = published;
   wrong.path.clear();
-  EXPECT_NE(line_of(engine.update_weights(wrong)).find("stale, the trainer that published them is gone"),
+  EXPECT_NE(line_of(engine.update_weights(wrong)).find("stale, since the trainer that published them is gone"),
             std::string::npos);
   wrong.device->handle = "00" + wrong.device->handle.substr(4);
   EXPECT_NE(line_of(engine.update_weights(wrong)).find("hex digits"), std::string::npos);
   wrong.device = published.device;
-  wrong.device->device = "GPU-00000000-0000-0000-0000-000000000000";
-  EXPECT_NE(line_of(engine.update_weights(wrong)).find("does not see"), std::string::npos);
+  wrong.device->host = "another";
+  EXPECT_NE(line_of(engine.update_weights(wrong)).find("on another host"), std::string::npos);
   wrong.device = published.device;
   wrong.device->layout = "of another model";
   EXPECT_NE(line_of(engine.update_weights(wrong)).find("layout"), std::string::npos);

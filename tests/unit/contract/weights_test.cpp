@@ -50,10 +50,11 @@ TEST(ExportedWeights, CarryTheChecksumsBesideThem) {
 
 TEST(PublishedWeights, SayWhereTheyLieOnAGpu) {
   PublishedWeights weights{"/dev/shm/w.safetensors", 4, {{"norm", "12"}}, {}};
-  weights.device = DeviceWeights{"GPU-12", "00ff", uint64_t{1} << 40, 16 << 20, "ab"};
+  weights.device = DeviceWeights{"boot", "GPU-12", "00ff", uint64_t{1} << 40, 16 << 20, "ab"};
   Json json = parse_json(to_json(weights).dump(), "test");
   const PublishedWeights read = published_weights_from_json(json);
   ASSERT_TRUE(read.device.has_value());
+  EXPECT_EQ(read.device->host, "boot");
   EXPECT_EQ(read.device->device, "GPU-12");
   EXPECT_EQ(read.device->handle, "00ff");
   EXPECT_EQ(read.device->offset, uint64_t{1} << 40);

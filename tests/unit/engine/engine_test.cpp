@@ -386,7 +386,7 @@ TEST_F(WeightUpdate, ModeWaitIsWithdrawnAtItsDeadlineAndModeAbortDoesNotWait) {
 TEST_F(WeightUpdate, MemoryThatCannotBeMappedIsRefusedAndTheFileIsTaken) {
   const fs::path file = folder.path() / "new.safetensors";
   const auto checksums = model::save_safetensors(tiny_model(2)->named_parameters(), file, {});
-  const DeviceWeights device{"GPU-1", std::string(128, '0'), 0, 64, "other"};
+  const DeviceWeights device{"boot", "GPU-1", std::string(128, '0'), 0, 64, "other"};
   const auto refused = engine.update_weights({"", 4, checksums, device});
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().kind(), ErrorKind::kUnsupported);

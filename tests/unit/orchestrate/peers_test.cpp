@@ -460,7 +460,7 @@ TEST_F(EnginesTest, TheHandleOfGpuMemoryTravelsWithTheFile) {
   PublishedWeights weights{file, 4, {{"norm", "ab"}}, {}};
   engines.install(weights);
   EXPECT_FALSE(requests.at(0).contains("device"));
-  weights.device = DeviceWeights{"GPU-1", "00ff", 256, 64, "layout"};
+  weights.device = DeviceWeights{"boot", "GPU-1", "00ff", 256, 64, "layout"};
   engines.install(weights);
   EXPECT_EQ(requests.at(1).at("path"), file.string());
   EXPECT_EQ(requests.at(1).at("device"), to_json(*weights.device));

@@ -6,6 +6,7 @@
 #include "model/weights.h"
 #include "net/bulk.h"
 #include "unit/engine/tiny_model.h"
+#include "weights/cuda_ipc.h"
 
 namespace tritonforge::weights {
 namespace {
@@ -65,6 +66,23 @@ TEST_F(Transports, WhatIsNotOfferedIsNotTaken) {
   published.path.clear();
   published.tcp.reset();
   EXPECT_FALSE(by("file").offered(published) || by("tcp").offered(published));
+}
+
+// A placed run shows each process its own GPU alone: which one the trainer's is decides nothing.
+TEST(DeviceWeights, AreMappedFromAnyGpuOfTheSameHost) {
+  const DeviceWeights weights{ipc_host(), "GPU-1", std::string(128, '0'), 0, 64, "layout"};
+  const Mapper here{ipc_host(), {at::kCUDA, 0}, 64, "layout"};
+  EXPECT_EQ(why_not_mapped(weights, here), "");
+  const auto against = [&](auto change) {
+    Mapper other = here;
+    change(other);
+    return why_not_mapped(weights, other);
+  };
+  EXPECT_EQ(against([](Mapper& m) { m.host = "beside"; }),
+            "they lie on another host or in another container: " + ipc_host() + ", this is beside");
+  EXPECT_EQ(against([](Mapper& m) { m.device = at::kCPU; }), "they lie on GPU-1, this engine computes on cpu");
+  EXPECT_THAT(against([](Mapper& m) { m.layout = "tp"; }), HasSubstr("of layout tp"));
+  EXPECT_THAT(against([](Mapper& m) { m.bytes = 32; }), HasSubstr("64 bytes of layout layout, this engine's are 32"));
 }
 
 TEST_F(Transports, WeightsOverTcpThatAreNotThePublishersAreRefused) {
