@@ -136,6 +136,15 @@ class Estimator {
       for (size_t i = 0; on_gpu_ && i < std::max<size_t>(1, process.place.gpus.size()); ++i)
         taken[key(process, i)] += process.bytes();
     }
+    // Last, since it takes what is left: rank 0's whole model, from the first publication or export on.
+    const auto whole = 2 * shape_.parameter_count();
+    const Degrees& degrees = plan_.layout.actor_degrees;
+    for (PlannedProcess& process : plan_.processes) {
+      if (process.role != "trainer" || process.rank > 0 || !on_gpu_ || degrees.tp * degrees.pp == 1) continue;
+      const double left = gpu_.memory - taken[key(process, 0)];
+      if (train::puts_together_on_gpu(whole, static_cast<int64_t>(left)))
+        process.memory.emplace_back("whole model", count(whole));
+    }
   }
 
   void note_host_memory() {
@@ -226,38 +235,46 @@ class Estimator {
     const double rate = on_gpu_ ? gpu_.flops * kOfPeak : kCoreFlops * cores(plan_.layout.actor.front());
     const double compute = flops * (1 + again) / (rate * devices());
     Parts parts{{"compute", compute}};
-    const double link = (on_gpu_ ? gpu_.link : kNetwork) * kOfLink;
-    const double wide = crosses_hosts() ? kNetwork * kOfLink : link;
     const double wire = on_gpu_ ? 2 : 4;               // bytes of an activation
     const double local = tokens / count(d.dp * d.cp);  // tokens of a rank's tensor parallel group
     const double layers = count(shape_.num_layers) / count(d.pp);
+    const auto add = [&](const char* axis, int64_t stride, int64_t size, double bytes) {
+      if (size > 1) parts.emplace_back(axis, bytes / bytes_per_second(stride, size));
+    };
     // Two all-gathers and two reduce-scatters a layer, forward and backward.
-    if (d.tp > 1)
-      parts.emplace_back("tensor parallel",
-                         8 * layers * local * count(shape_.hidden_size) * wire * (1 - 1 / count(d.tp)) / link);
+    add("tensor parallel", 1, d.tp, 8 * layers * local * count(shape_.hidden_size) * wire * (1 - 1 / count(d.tp)));
     // q, k, v to heads and the output back, forward and backward.
-    if (d.cp > 1)
-      parts.emplace_back("context parallel",
-                         2 * layers * local * wire * (1 - 1 / count(d.cp)) *
-                             count((2 * shape_.num_heads + 2 * shape_.num_kv_heads) * shape_.head_dim) / count(d.tp) /
-                             link);
-    // Gradients in fp32 reduced, weights gathered, among those with equal weights.
-    if (d.dp * d.cp > 1)
-      parts.emplace_back("data parallel", count(rank_parameters(shape_, d)) * (4 + bytes_of(config_.model.dtype)) *
-                                              (1 - 1 / count(d.dp * d.cp)) / wide);
+    add("context parallel", d.tp, d.cp,
+        2 * layers * local * wire * (1 - 1 / count(d.cp)) *
+            count((2 * shape_.num_heads + 2 * shape_.num_kv_heads) * shape_.head_dim) / count(d.tp));
+    // A rank's own rows onward, their gradients back, once a chunk.
+    add("pipeline's messages", d.tp * d.cp * d.dp, d.pp,
+        2 * count(d.pp_chunks) * local / count(d.tp) * count(shape_.hidden_size) * wire);
+    // Gradients reduced, weights gathered, among those with equal weights.
+    const double weight = bytes_of_gradient(train) + bytes_of(config_.model.dtype);
+    add("data parallel", d.tp, d.cp * d.dp, count(rank_parameters(shape_, d)) * weight * (1 - 1 / count(d.dp * d.cp)));
     const double batches = std::max(1.0, tokens / count(d.dp) / count(train.max_tokens_per_micro_batch));
     if (d.pp > 1) parts.emplace_back("pipeline's bubble", compute * count(d.pp - 1) / count(d.pp_chunks) / batches);
     return parts;
   }
-  bool crosses_hosts() const {
-    return std::ranges::any_of(plan_.layout.actor, [&](const orchestrate::Place& place) {
-      return place.host != plan_.layout.actor.front().host;
-    });
+  double bytes_of_gradient(const train::TrainConfig& train) const {
+    return on_gpu_ && train.optimizer_state == train::OptimizerState::kBf16Sr ? 2 : 4;
+  }
+  // Of a group of the trainer's ranks, `size` of them, each `stride` behind the one before (parallel::ParallelDims):
+  // of the network, where any such group is on several hosts.
+  double bytes_per_second(int64_t stride, int64_t size) const {
+    const std::vector<orchestrate::Place>& ranks = plan_.layout.actor;
+    bool one_host = on_gpu_;
+    for (int64_t rank = 0; rank < std::ssize(ranks); ++rank) {
+      const int64_t first = rank - rank / stride % size * stride;
+      one_host = one_host && ranks[static_cast<size_t>(rank)].host == ranks[static_cast<size_t>(first)].host;
+    }
+    return kOfLink * (one_host ? gpu_.link : kNetwork);
   }
 
   StepTime sft_step() const {
     const double tokens = count(config_.sft.tokens_per_step);
-    StepTime step{.stage = "sft", .seconds = training(config_.sft.train, tokens, config_.sft.max_sequence / 2, tokens)};
+    StepTime step{.stage = "sft", .seconds = training(config_.sft.train, tokens, config_.sft.max_sequence, tokens)};
     for (const auto& [name, seconds] : step.seconds) step.total += seconds;
     return step;
   }

@@ -22,6 +22,7 @@ struct MemoryPlan {
   int64_t activations = 0;  // from the forward pass to the backward pass
   int64_t workspace = 0;    // what one layer needs at a time, logits, what kernels keep for themselves
   int64_t reference = 0;    // the passes of the reference model; its weights are there already, as the model's
+  int64_t whole = 0;        // the model that rank 0 of tp or pp puts together, from its first publication on
   int64_t free = 0;         // before any of it
   int64_t host = 0;         // of the host's memory: states, and what they are sent through
   int64_t host_free = 0;    // for this rank
@@ -37,5 +38,9 @@ struct MemoryPlan {
 constexpr int64_t kUnknownHost = std::numeric_limits<int64_t>::max();
 MemoryPlan plan_memory(const model::ModelConfig& shape, int64_t parameters, const TrainConfig& config, int64_t free,
                        int64_t host_free = kUnknownHost);
+
+// Whether rank 0 of ranks that have parts of a model puts the whole of it, `bytes`, together on its GPU, of which
+// `free` bytes are left then: where as much again stays free. Else it does in the host's memory.
+constexpr bool puts_together_on_gpu(int64_t bytes, int64_t free) { return free > 2 * bytes; }
 
 }  // namespace tritonforge::train

@@ -112,13 +112,21 @@ PolicyLoss loss_of(const MicroBatch& batch, const TargetScores& scores, const at
   return policy_loss(in, loss);
 }
 
-// layers: of the whole model. ranks: that share the host's memory.
-std::optional<MemoryPlan> plan_of(const model::Model& model, int64_t layers, const TrainConfig& config, int64_t ranks) {
-  if (config.recompute_layers > layers)
-    fail(ErrorKind::kUsage, "recompute_layers {}: the model has {} layers", config.recompute_layers, layers);
+int64_t bytes_of(const model::ModelConfig& shape, const model::Model& like) {
+  return shape.parameter_count() * static_cast<int64_t>(like.arena().element_size());
+}
+
+// whole: the model that the ranks have parts of. ranks: that share the host's memory. gathers: this one puts the whole
+// together.
+std::optional<MemoryPlan> plan_of(const model::Model& model, const model::ModelConfig& whole, const TrainConfig& config,
+                                  int64_t ranks, bool gathers) {
+  if (config.recompute_layers > whole.num_layers)
+    fail(ErrorKind::kUsage, "recompute_layers {}: the model has {} layers", config.recompute_layers, whole.num_layers);
   if (!gpu_refusal(model, config).empty()) return std::nullopt;
   MemoryPlan plan = plan_memory(model.config(), model.arena().numel(), config, kernels::free_memory(model.device()),
                                 kernels::free_memory(at::kCPU) / ranks);
+  const int64_t bytes = bytes_of(whole, model);
+  if (gathers && puts_together_on_gpu(bytes, plan.free - plan.total())) plan.whole = bytes;
   for (const std::string& line : plan.lines()) log::info("memory plan: {}", line);
   return plan;
 }
@@ -142,7 +150,8 @@ Trainer::Trainer(TrainConfig config, model::Model model, std::optional<model::Mo
       model_(std::move(model)),
       shape_(model::whole_of(model_.config(), config_.parallel.tp)),
       reference_(std::move(reference)),
-      plan_(plan_of(model_, shape_.num_layers, config_, world != nullptr ? world->ranks_here() : 1)),
+      plan_(plan_of(model_, shape_, config_, world != nullptr ? world->ranks_here() : 1,
+                    has_part() && world->rank() == 0)),
       planned_(as_planned(config_, model_.config().num_layers, plan_)),
       gradients_(make_gradients(model_, planned_)),
       optimizer_(make_optimizer(model_, gradients_ ? &*gradients_ : nullptr, groups_, planned_)),
@@ -324,8 +333,7 @@ const model::Model& Trainer::whole_model() {
   if (!has_part()) return model();
   if (!whole_) {
     // Beside the part of it, where a half of what is free is left: engines on this host then take it from there.
-    const int64_t bytes = shape_.parameter_count() * static_cast<int64_t>(model_.arena().element_size());
-    const bool fits = kernels::free_memory(model_.device()) > 2 * bytes;
+    const bool fits = puts_together_on_gpu(bytes_of(shape_, model_), kernels::free_memory(model_.device()));
     whole_.emplace(shape_, model_.dtype(), fits ? model_.device() : at::Device(at::kCPU));
   }
   copy_whole_model(*whole_);

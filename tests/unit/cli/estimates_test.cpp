@@ -163,6 +163,76 @@ TEST_F(PlannedRecipe, MoreGpusTakeLessTime) {
   EXPECT_GT(sixteen.total, eight.total / 2);  // collectives do not halve
 }
 
+// docs/scaling.md, "Measured": two H200, all of Qwen3-8B, states in bf16, nothing computed again, ms.
+TEST_F(PlannedRecipe, AStepIsWithinSevenPercentOfWhatWasMeasured) {
+  const auto planned = [](const std::string& degrees, const std::string& tokens) {
+    return 1e3 * sft_step("qwen3-8b-sft.yaml", {"placement.gpu=H200", "placement.actor={gpus: 2, " + degrees + "}",
+                                                "sft.train.optimizer_state=bf16_sr", "sft.train.recompute_layers=0",
+                                                "sft.tokens_per_step=" + tokens})
+                     .total;
+  };
+  EXPECT_NEAR(planned("dp: 2", "16384") / 796, 1, 0.07);
+  EXPECT_NEAR(planned("tp: 2", "8192") / 451, 1, 0.07);
+  EXPECT_NEAR(planned("cp: 2", "8192") / 452, 1, 0.07);
+}
+
+TEST_F(PlannedRecipe, GradientsTravelInTheTypeTheyAreSummedIn) {
+  const auto sums = [](const std::string& state) {
+    return part(sft_step("qwen3-8b-sft.yaml", {"placement.gpu=H200", "placement.actor={gpus: 2, dp: 2}",
+                                               "sft.train.optimizer_state=" + state})
+                    .seconds,
+                "data parallel");
+  };
+  EXPECT_NEAR(sums("fp32") / sums("bf16_sr"), 1.5, 1e-9);  // 4 + 2 bytes a weight, 2 + 2
+}
+
+// What an axis sends goes over the network where its ranks are on several hosts: tp fastest, then cp, dp, pp.
+TEST_F(PlannedRecipe, AnAxisOverHostsGoesOverTheNetwork) {
+  const auto seconds = [](const std::string& degrees, const std::string& where) {
+    return sft_step("qwen3-8b-sft.yaml", {"placement.gpu=H200", "placement.actor={gpus: 4, " + degrees + "}",
+                                          "placement.hosts=" + where, "sft.train.optimizer_state=bf16_sr",
+                                          "placement.gpus=" + std::string(where == "[a]" ? "[0, 1, 2, 3]" : "[0, 1]")})
+        .seconds;
+  };
+  for (const auto& [degrees, within, across] :
+       {std::array{"tp: 4", "", "tensor parallel"}, std::array{"cp: 4", "", "context parallel"},
+        std::array{"tp: 2, cp: 2", "tensor parallel", "context parallel"},
+        std::array{"tp: 2, dp: 2", "tensor parallel", "data parallel"},
+        std::array{"cp: 2, pp: 2", "context parallel", "pipeline's messages"}}) {
+    const Parts one = seconds(degrees, "[a]"), two = seconds(degrees, "[a, b]");
+    EXPECT_GT(part(one, across), 0) << degrees;
+    EXPECT_NEAR(part(two, across) / part(one, across), 450.0 / 25, 1e-9) << degrees;
+    EXPECT_DOUBLE_EQ(part(two, within), part(one, within)) << degrees;
+  }
+}
+
+// Rank 0 of tp or pp puts the whole model together where as much again stays free, on its GPU: behind the engines that
+// are there, too.
+TEST_F(PlannedRecipe, TheWholeModelOfRankZeroIsCounted) {
+  const auto whole = [](const std::string& recipe, const std::vector<std::string>& set) {
+    const auto config = orchestrate::load_recipe(fs::path(TF_SOURCE_DIR) / "recipes" / recipe, set);
+    orchestrate::Plan plan = orchestrate::make_plan(config);
+    estimate(plan, config);
+    std::vector<double> gib_of_ranks;
+    for (const auto& process : plan.processes)
+      if (process.role == "trainer") gib_of_ranks.push_back(part(process.memory, "whole model"));
+    return gib_of_ranks;
+  };
+  using ::testing::DoubleNear;
+  using ::testing::ElementsAre;
+  const std::string sft = "qwen3-8b-sft.yaml", bf16 = "sft.train.optimizer_state=bf16_sr";
+  EXPECT_THAT(whole(sft, {"placement.gpu=H200", "placement.actor={gpus: 2, tp: 2}", bf16}),
+              ElementsAre(DoubleNear(15.26, 0.01), 0.0));
+  EXPECT_THAT(whole(sft, {"placement.gpu=H200", "placement.actor={gpus: 2, cp: 2}", bf16}), ElementsAre(0.0, 0.0));
+  EXPECT_THAT(whole(sft, {"placement.gpu=H100", "placement.actor={gpus: 2, tp: 2}", bf16,
+                          "sft.train.recompute_layers=0", "sft.train.max_tokens_per_micro_batch=16384"}),
+              ElementsAre(0.0, 0.0));
+  const std::vector<std::string> beside{"placement.gpu=H200", "placement.actor={gpus: 2, tp: 2}",
+                                        "placement.rollout={with: actor, engines: 2}",
+                                        "rl.train.optimizer_state=bf16_sr"};
+  EXPECT_THAT(whole("qwen3-8b-rl.yaml", beside), ElementsAre(0.0, 0.0));  // an engine takes nine tenths of what is left
+}
+
 TEST_F(PlannedRecipe, ChunksOfLayersTakeTheirShareOffAPipelinesBubble) {
   const auto bubble = [](const std::string& chunks) {
     const auto step = sft_step("quickstart.yaml", {"placement.actor.pp=2", "placement.actor.pp_chunks=" + chunks});

@@ -97,5 +97,17 @@ TEST(MemoryPlan, StatesOfTheCpuAreTheHosts) {
               testing::Not(HasSubstr("optimizer_state cpu would")));
 }
 
+TEST(MemoryPlan, TheWholeModelOfRankZeroIsNotLeft) {
+  MemoryPlan plan = plan_memory(qwen3_8b(), kParameters, config_of(OptimizerState::kBf16Sr, 8192), 130 * kGiB);
+  const auto left = [&] { return plan.lines().back(); };
+  const std::string all = left();
+  plan.whole = 2 * kParameters;
+  EXPECT_THAT(plan.lines(), testing::Contains(HasSubstr("whole model     15.26 GiB")));
+  EXPECT_EQ(plan.total() + plan.whole < plan.free, true);
+  EXPECT_NE(left(), all);
+  EXPECT_TRUE(puts_together_on_gpu(10, 21));
+  EXPECT_FALSE(puts_together_on_gpu(10, 20));
+}
+
 }  // namespace
 }  // namespace tritonforge::train
