@@ -113,8 +113,11 @@ void expect_equal_courses(const TrainConfig& one, const Steps& steps, const mode
       for (size_t i = 0; i < alone.steps.size(); ++i) {
         const StepMetrics &a = alone.steps[i], &b = course.steps[i];
         EXPECT_NEAR(a.loss, b.loss, 1e-6 * std::max(1.0, std::fabs(a.loss))) << "step " << i;
-        // Of 20 steps' rounding: 1.2e-6 in the last one on processors with AMX, below 1e-6 on those without.
-        EXPECT_NEAR(a.grad_norm, b.grad_norm, 2e-6 * std::max(1.0, a.grad_norm)) << "step " << i;
+        // Ranks sum in another order than one process, which is at most 1.5e-7 of the first step's norm. Each update
+        // hands that on to the weights of the next step, and Adam makes more of it where a gradient is small: at most
+        // 2.7e-7 within ten steps, in the twentieth 7e-7 on an EPYC and 1.2e-6 on a Xeon, whose libtorch sums in yet
+        // another order.
+        EXPECT_NEAR(a.grad_norm, b.grad_norm, (i < 10 ? 1e-6 : 2e-6) * std::max(1.0, a.grad_norm)) << "step " << i;
         EXPECT_EQ(a.tokens, b.tokens);
         EXPECT_EQ(a.target_tokens, b.target_tokens);
         EXPECT_NEAR(a.entropy, b.entropy, 1e-5);
@@ -140,6 +143,11 @@ TEST(Ranks, TwentyStepsOfSftEqualOneProcess) {
   expect_equal_courses(config_of({}), kTwentyOfSft, shape_of(/*tied=*/true));
   expect_equal_courses(config_of({}), kTwentyOfSft, shape_of(/*tied=*/false),
                        {{.dp = 2}, {.tp = 2}, {.cp = 2}, {.pp = 2}});
+}
+
+TEST(Ranks, ProductsOfThreeAxesEqualOneProcess) {
+  expect_equal_courses(config_of({}), kTwentyOfSft, shape_of(/*tied=*/true),
+                       {{.tp = 2, .pp = 2, .dp = 2}, {.tp = 2, .cp = 2, .dp = 2}});
 }
 
 // More stages than two, of which the middle ones have neither embedding nor head, and more micro-batches than stages.
@@ -202,7 +210,7 @@ TEST(Ranks, TwentyStepsOfRlEqualOneProcess) {
     for (uint64_t step = 0; step < 20; ++step)
       course.steps.push_back(trainer.train_step(StepKind::kRl, sample_sequences(11, 70 + step)));
   };
-  expect_equal_courses(config, steps, shape_of(/*tied=*/true), {{.dp = 2}, {.tp = 2}, {.pp = 2}, {.tp = 2, .cp = 2}});
+  expect_equal_courses(config, steps, shape_of(/*tied=*/true));
   model::ModelConfig deep = shape_of(/*tied=*/true);
   deep.num_layers = 6;
   expect_equal_courses(config, steps, deep,
