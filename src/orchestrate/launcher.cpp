@@ -34,6 +34,12 @@ std::optional<int> Launched::ended(Member& member) {
   return member.code;
 }
 
+std::vector<pid_t> Launched::pids() const {
+  std::vector<pid_t> pids;
+  for (const Member& member : members_) pids.push_back(member.process->pid());
+  return pids;
+}
+
 std::optional<int> Launched::wait(Deadline deadline) {
   while (true) {
     std::vector<ChildProcess*> processes;

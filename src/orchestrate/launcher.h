@@ -49,7 +49,7 @@ class Launched {
   explicit Launched(std::vector<Member> members) : members_(std::move(members)) {}
   ~Launched();
   Launched(const Launched&) = delete;
-  pid_t pid() const { return members_.front().process->pid(); }
+  std::vector<pid_t> pids() const;  // by rank
   const std::vector<Member>& members() const { return members_; }
   // The code of the first that ended, whichever it is; nothing while all run.
   std::optional<int> wait(Deadline deadline);

@@ -314,7 +314,8 @@ void RunRecord::write_status(const std::vector<RoleStatus>& roles, const std::st
                     {"state", name_of(role.state)},
                     {"detail", role.detail},
                     {"restarts", role.restarts},
-                    {"pid", role.pid},
+                    {"pid", role.pids.empty() ? -1 : role.pids.front()},
+                    {"pids", role.pids},
                     {"host", role.host},
                     {"url", role.url},
                     {"figures", role.figures}});

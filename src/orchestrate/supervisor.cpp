@@ -98,7 +98,7 @@ void Supervisor::bring_up(Role& role, bool restarted) {
   {
     std::lock_guard lock(mutex_);
     role.process = std::move(process);
-    role.status.pid = role.process->pid();
+    role.status.pids = role.process->pids();
     const std::string& host = role.process->members().front().place.host;
     role.status.host = host == kHead ? "" : host;
   }

@@ -62,7 +62,7 @@ struct RoleStatus {
   std::string name, detail;
   RoleState state = RoleState::kYellow;
   int restarts = 0;
-  pid_t pid = -1;
+  std::vector<pid_t> pids;                // by rank, the one that answers first; what carries one of another host
   std::string host;                       // of the process that answers; "": this machine
   std::string url;                        // where it answers, from this machine
   std::map<std::string, double> figures;  // of its /metrics, those without labels: running_sequences, busy, ...

@@ -58,6 +58,7 @@ VARIANTS = {
     "refills": ["rl.refills=2", "rollout.advantage=grpo"],
     "generators": ["rollout.generators=2"],
     "replay": ["rl.replay={groups: 1, steps: 3}"],
+    "ranks": ["placement.actor.dp=2"],
     "cluster": [],  # over three machines (cluster.py); needs root, sshd and tc
 }
 
@@ -87,12 +88,14 @@ class Run:
             )
 
     def roles(self):
-        """{name: pid} as the orchestrator noted them last; empty while it has not."""
+        """{name: pid} as the orchestrator noted them last; empty while it has not. trainer/1 is a trainer's rank 1."""
         try:
             roles = json.loads((self.output / "status.json").read_text())["roles"]
         except (FileNotFoundError, json.JSONDecodeError):
             return {}
-        return {role["name"]: role["pid"] for role in roles if role["pid"] > 0}
+        return {
+            role["name"] + (f"/{rank}" if rank else ""): pid for role in roles for rank, pid in enumerate(role["pids"])
+        }
 
     def where(self):
         try:
@@ -301,6 +304,12 @@ def orchestrator_pause(run, rng):
     return "SIGSTOP the orchestrator, SIGCONT"
 
 
+def kill_rank(run, rng):
+    """A rank that answers nobody, alone."""
+    name, pid = pick(run, rng, [name for name in run.roles() if "/" in name])
+    return name and send(pid, signal.SIGKILL) and f"kill -9 {name}"
+
+
 FAULTS = [kill, kill, kill, hang, pause, cut, disk_full, corrupt, port_taken]
 FAULTS += [orchestrator, orchestrator, orchestrator_pause]
 
@@ -355,7 +364,7 @@ def campaign(folder, seed, faults, gap_s=4.0, variant="plain", say=lambda text: 
     assert reference.starts == 1, reference.said.read_text()[-3000:]
     expected = reference.outcome()
     with contextlib.ExitStack() as around:
-        kinds = FAULTS
+        kinds = FAULTS + ([kill_rank] * 3 if variant == "ranks" else [])
         if variant == "cluster":
             nodes, more = around.enter_context(cluster.nodes(folder / "machines"))
             flags, kinds = flags + more, FAULTS + cluster.faults(nodes)

@@ -88,9 +88,9 @@ class Run:
             assert time.monotonic() < deadline, f"waited for {what}: {self.status()}"
             time.sleep(0.02)
 
-    def pid_of(self, role):
+    def pid_of(self, role, rank=0):
         roles = {item["name"]: item for item in json.loads((self.output / "status.json").read_text())["roles"]}
-        return roles[role]["pid"]
+        return roles[role]["pids"][rank]
 
     def weights(self, stage="rl"):
         return (self.output / "models" / stage / "model.safetensors").read_bytes()
@@ -230,6 +230,20 @@ def test_new_weights_every_second_step_and_a_kill_changes_nothing(tmp_path):
         os.kill(again.pid_of(role), signal.SIGKILL)
     again.finish()
     assert again.weights("rl") == once.weights("rl")
+
+
+def test_a_killed_rank_of_the_trainer_changes_nothing(tmp_path):
+    """Rank 1 answers nobody: rank 0 and the supervisor find out by themselves."""
+    flags = ["--set", "placement.actor.dp=2", "--set", "stages=[sft, rl]"]
+    once = Run(tmp_path / "a", *flags)
+    once.finish()
+    again = Run(tmp_path / "b", *flags)
+    again.wait_for_rl_step(3)  # the checkpoint is of step 2
+    os.kill(again.pid_of("trainer", rank=1), signal.SIGKILL)
+    assert "trainer exited with" in again.finish()
+    for stage in ("sft", "rl"):
+        assert again.weights(stage) == once.weights(stage)
+    assert again.ledger() == once.ledger()
 
 
 def test_over_sampling_trains_on_each_group_once_and_on_none_too_late(tmp_path):

@@ -79,6 +79,7 @@ TEST(Supervisor, RanksOfAGroupAreStartedTogetherAndAgainTogether) {
   EXPECT_THAT(first[0][1], ::testing::StartsWith("127.0.0.1:"));
   EXPECT_EQ(first[0][2], "4");
   EXPECT_EQ(second[0][2], "6");
+  EXPECT_THAT(supervisor.status().at(0).pids, ::testing::ElementsAre(std::stoi(first[0][0]), std::stoi(second[0][0])));
   // The death of the second, which answers nobody, is the end of the first.
   ASSERT_EQ(::kill(std::stoi(second[0][0]), SIGKILL), 0);
   while (supervisor.restarts("trainer") == 0 && !deadline.expired()) std::this_thread::yield();
@@ -100,14 +101,14 @@ TEST(Supervisor, StartsAgainWhatDiesAndBringsItUpToDateFirst) {
   };
   supervisor.start(one(std::move(spec)));
   EXPECT_EQ(ready, 1);
-  const pid_t first = supervisor.status().at(0).pid;
+  const pid_t first = supervisor.status().at(0).pids.at(0);
   ASSERT_EQ(::kill(first, SIGKILL), 0);
   const Deadline deadline = Deadline::after(30);
   while (supervisor.restarts("engine-0") == 0 && !deadline.expired()) std::this_thread::yield();
   supervisor.wait_ready("engine-0", deadline);
   EXPECT_EQ(ready, 2);
   EXPECT_EQ(restarted, 1);
-  EXPECT_NE(supervisor.status().at(0).pid, first);
+  EXPECT_NE(supervisor.status().at(0).pids.at(0), first);
   EXPECT_EQ(supervisor.status().at(0).state, RoleState::kGreen);
   supervisor.stop_all();
   EXPECT_TRUE(supervisor.status().empty());
@@ -122,7 +123,7 @@ TEST(Supervisor, ABusyRoleThatDiesIsStartedAgainToo) {
   supervisor.start(one(std::move(spec)));
   const Deadline deadline = Deadline::after(30);
   while (supervisor.status().at(0).state != RoleState::kYellow && !deadline.expired()) std::this_thread::yield();
-  ASSERT_EQ(::kill(supervisor.status().at(0).pid, SIGKILL), 0);
+  ASSERT_EQ(::kill(supervisor.status().at(0).pids.at(0), SIGKILL), 0);
   while (supervisor.restarts("trainer") == 0 && !deadline.expired()) std::this_thread::yield();
   supervisor.wait_ready("trainer", deadline);
   supervisor.check();
@@ -139,10 +140,10 @@ TEST(Supervisor, ARoleThatHangsIsStartedAgain) {
   TemporaryFolder logs("supervisor");
   Supervisor supervisor(logs.path(), {.hung_after_s = 1});
   supervisor.start(one(server_role("engine-0")));
-  const pid_t first = supervisor.status().at(0).pid;
+  const pid_t first = supervisor.status().at(0).pids.at(0);
   ASSERT_EQ(::kill(first, SIGSTOP), 0);
   wait_for_restart(supervisor, "engine-0");
-  EXPECT_NE(supervisor.status().at(0).pid, first);
+  EXPECT_NE(supervisor.status().at(0).pids.at(0), first);
   supervisor.stop_all();
 }
 
