@@ -14,7 +14,7 @@ def require_namespaces():
     import pytest  # make chaos has none
 
     if os.geteuid() != 0 or not shutil.which("ip"):
-        pytest.skip("network namespaces need root and iproute2")
+        pytest.skip("network namespaces need root and iproute2 (requirements/install --clusters)")
     probe = subprocess.run(["ip", "netns", "add", f"tf{os.getpid()}p"], capture_output=True, text=True)
     if probe.returncode != 0:
         pytest.skip(f"no network namespaces here: {probe.stderr.strip()}")
@@ -124,7 +124,7 @@ def require_sshd():
 
     require_namespaces()
     if not SSHD or not shutil.which("ssh"):
-        pytest.skip("no sshd here: apt-get install openssh-server")
+        pytest.skip("no sshd here: requirements/install --clusters")
 
 
 class Node(Machine):
