@@ -1,9 +1,13 @@
 """`run --launcher ssh` over three machines: this one and two network namespaces with an sshd each. What a host's end
 costs is a step: its roles come back elsewhere and the weights are those of a run on this machine alone."""
 
+import concurrent.futures
+import http.client
 import json
 import pathlib
 import subprocess
+import urllib.error
+import urllib.request
 
 import pytest
 
@@ -126,12 +130,27 @@ def test_a_placement_of_two_ranks_trains_as_one_process_does(tmp_path):
 def test_ranks_on_two_hosts_train_as_one_process_does(alone, nodes, tmp_path):
     settings = [*SMALL, "stages=[sft]", "placement.hosts=[node-1, node-2]", "placement.actor.dp=2"]
     run = Run(tmp_path, "--launcher", "ssh", *flags([*settings, f"placement.ssh_config={tmp_path}/ssh_config"]))
-    run.wait_for(lambda: run.steps("sft"), "a step")
-    # What the ranks tell each other goes between the hosts; it is all that listens there, and asks for a key.
-    assert all(ours_beyond_loopback(node) for node in nodes)
+    run.wait_for(lambda: all(ours_beyond_loopback(node) for node in nodes), "ranks that have met")
+    # What the ranks tell each other goes between the hosts, and is all that listens there: the rendezvous of rank 0,
+    # which asks for a key, and the collectives of both, which are Gloo's and ask for none.
+    addresses = [at for node in nodes for at in ours_beyond_loopback(node)]
+    with concurrent.futures.ThreadPoolExecutor(len(addresses)) as pool:
+        answers = dict(zip(addresses, pool.map(answer_of, addresses), strict=True))
+    assert [answer for answer in answers.values() if answer] == [401], answers
     run.finish()
     losses = [[step["loss"] for step in each.steps("sft")] for each in (run, alone)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+def answer_of(address):
+    """The status of an HTTP server without a key; None: it speaks no HTTP."""
+    try:
+        urllib.request.urlopen(f"http://{address}/", timeout=5)
+        return 200
+    except urllib.error.HTTPError as error:
+        return error.code
+    except (OSError, http.client.HTTPException):
+        return None
 
 
 def ours_beyond_loopback(node):
