@@ -68,8 +68,13 @@ int main(int argc, char** argv) {
   for (const int64_t count : {1, 8, 64, 256}) {
     if (count > most) break;
     for (int i = 0; i < 2; ++i) {
+      const engine::EngineStats before = engine.stats();
       const Took took = take(engine, count, prompt, 65);
-      fmt::print("{} decode: {:.3f} ms a step\n", count, 1e3 * (took.whole - took.first) / 64);
+      const engine::EngineStats after = engine.stats();
+      const int64_t graphs = after.graph_steps - before.graph_steps;
+      fmt::print("{} decode: {:.3f} ms a step; {} of {} steps were one launch, of {} kernels and copies\n", count,
+                 1e3 * (took.whole - took.first) / 64, graphs, after.steps - before.steps,
+                 graphs > 0 ? (after.graph_nodes - before.graph_nodes) / graphs : 0);
     }
   }
   return 0;

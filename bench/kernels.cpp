@@ -40,7 +40,7 @@ Timing timed(int launches, const std::function<void(int)>& launch) {
   launch(0);
   check_cuda(api->capture_begin(stream));
   for (int i = 0; i < launches; ++i) launch(i);
-  check_cuda(api->capture_end(stream, &graph));
+  check_cuda(api->capture_end(stream, &graph, nullptr));
   Event begin = nullptr, end = nullptr;
   check_cuda(api->event_create(&begin, 1));
   check_cuda(api->event_create(&end, 1));
@@ -168,6 +168,16 @@ void rows(int64_t tokens) {
        4.0 * tokens * kQkv, 0);
 }
 
+// Torch's attention, where it has one of this name: `make` prepares a call, of which `launches` are timed together.
+void attention_peer(const std::string& name, int launches, double bytes, double flops, const std::string& note,
+                    const std::function<std::function<void()>()>& make) {
+  try {
+    line(name, timed_on_legacy_stream(launches, make()), bytes, flops, note);
+  } catch (const std::exception& error) {
+    fmt::print("{:46} not available: {}\n", name, std::string(error.what()).substr(0, 80));
+  }
+}
+
 // `shared` pages at the start of every `members` neighbours are the same: read by each, once by prefix_attention(), or
 // that kernel alone. Bytes: each page of the cache that is read, once.
 enum class Prefix { kEach, kOnce, kAlone };
@@ -246,13 +256,24 @@ void decode(const std::string& name, const std::vector<int32_t>& lengths, int64_
        bytes, 0);
 }
 
-// Torch's attention, where it has one of this name: `make` prepares a call.
-void attention_peer(const std::string& name, double flops, const std::function<std::function<void()>()>& make) {
-  try {
-    line(name, timed_on_legacy_stream(4, make()), 0, flops, "not paged, kv heads expanded");
-  } catch (const std::exception& error) {
-    fmt::print("{:46} not available: {}\n", name, std::string(error.what()).substr(0, 80));
-  }
+// Sequences of one length, and beside it what libtorch has for them: FlashAttention over keys and values that lie one
+// after another, each kv head once.
+void decode_beside_torch(int64_t sequences, int64_t length) {
+  decode(fmt::format("decode_attention {:3} x {}", sequences, length),
+         std::vector<int32_t>(static_cast<size_t>(sequences), static_cast<int32_t>(length)));
+  const double bytes = 4.0 * sequences * length * kKvHeads * kDim;
+  const int launches = launches_for(static_cast<int64_t>(bytes));
+  const auto options = at::TensorOptions().dtype(at::kBFloat16).device(at::kCUDA);
+  attention_peer("  torch flash", launches, bytes, 0, "not paged", [&]() -> std::function<void()> {
+    const at::Tensor q = at::randn({sequences, 1, kHeads, kDim}, options),
+                     kv = at::randn({launches, 2, sequences, length, kKvHeads, kDim}, options);
+    int64_t turn = 0;
+    return [=]() mutable {
+      const at::Tensor now = kv[turn++ % launches];
+      at::_flash_attention_forward(q, now[0], now[1], {}, {}, 1, length, 0.0, /*is_causal=*/false,
+                                   /*return_debug_mask=*/false);
+    };
+  });
 }
 
 void prefill(int64_t count, int64_t sequences) {
@@ -288,9 +309,9 @@ void prefill(int64_t count, int64_t sequences) {
   const auto options = at::TensorOptions().dtype(at::kBFloat16).device(at::kCUDA);
   const at::Tensor q = at::randn({sequences, kHeads, count, kDim}, options),
                    k = at::randn({sequences, kHeads, count, kDim}, options), v = at::randn_like(k);
-  attention_peer("  torch flash SDPA", flops,
+  attention_peer("  torch flash SDPA", 4, 0, flops, "not paged, kv heads expanded",
                  [&] { return [&] { at::_scaled_dot_product_flash_attention(q, k, v, 0.0, true); }; });
-  attention_peer("  torch cuDNN SDPA", flops,
+  attention_peer("  torch cuDNN SDPA", 4, 0, flops, "not paged, kv heads expanded",
                  [&] { return [&] { at::_scaled_dot_product_cudnn_attention(q, k, v, {}, false, 0.0, true); }; });
 }
 
@@ -379,7 +400,7 @@ void backward(int64_t count, int64_t sequences) {
                    static_cast<uint64_t>(said[0].item<int64_t>() ^ said[1].item<int64_t>() ^ said[2].item<int64_t>())));
   const at::Tensor wide_q = at::randn({sequences, kHeads, count, kDim}, options), wide_k = at::randn_like(wide_q),
                    wide_v = at::randn_like(wide_q), wide_grad = at::randn_like(wide_q);
-  attention_peer("  torch flash SDPA", flops, [&]() -> std::function<void()> {
+  attention_peer("  torch flash SDPA", 4, 0, flops, "not paged, kv heads expanded", [&]() -> std::function<void()> {
     auto f = at::_scaled_dot_product_flash_attention(wide_q, wide_k, wide_v, 0.0, true);
     return [&, f] {
       at::_scaled_dot_product_flash_attention_backward(wide_grad, wide_q, wide_k, wide_v, std::get<0>(f),
@@ -387,7 +408,7 @@ void backward(int64_t count, int64_t sequences) {
                                                        0.0, true, std::get<6>(f), std::get<7>(f));
     };
   });
-  attention_peer("  torch cuDNN SDPA", flops, [&]() -> std::function<void()> {
+  attention_peer("  torch cuDNN SDPA", 4, 0, flops, "not paged, kv heads expanded", [&]() -> std::function<void()> {
     auto f = at::_scaled_dot_product_cudnn_attention(wide_q, wide_k, wide_v, {}, true, 0.0, true);
     return [&, f] {
       at::_scaled_dot_product_cudnn_attention_backward(wide_grad, wide_q, wide_k, wide_v, std::get<0>(f),
@@ -657,11 +678,11 @@ void run(const std::string& only) {
     }
   }
   if (wanted("decode")) {
-    decode("decode_attention   1 x 1152", {1152});
-    decode("decode_attention   1 x 8192", {8192});
-    decode("decode_attention   8 x 1280", std::vector<int32_t>(8, 1280));
-    decode("decode_attention  64 x 1280", std::vector<int32_t>(64, 1280));
-    decode("decode_attention 256 x 1536", std::vector<int32_t>(256, 1536));
+    decode_beside_torch(1, 1152);
+    decode_beside_torch(1, 8192);
+    decode_beside_torch(8, 1280);
+    decode_beside_torch(64, 1280);
+    decode_beside_torch(256, 1536);
     std::vector<int32_t> ragged;
     for (int i = 0; i < 64; ++i) ragged.push_back(64 + (i * 7919) % 2432);
     decode("decode_attention  64, 64 to 2495", ragged);
@@ -682,14 +703,18 @@ void run(const std::string& only) {
     }
   }
   if (wanted("gemm")) {
-    for (const int64_t m : {1024, 8192}) {
+    for (const int64_t m : {1, 64, 256, 1024, 8192}) {
       product(handle, "qkv", m, kQkv, kHidden, false, false);
       product(handle, "o", m, kHidden, kHeads * kDim, false, false);
       product(handle, "gate_up + SwiGLU", m, 2 * kInter, kHidden, false, false, true);
+      product(handle, "gate_up", m, 2 * kInter, kHidden, false, false);
       product(handle, "down", m, kHidden, kInter, false, false);
-      product(handle, "o, added", m, kHidden, kHeads * kDim, false, true);
-      product(handle, "down, added", m, kHidden, kInter, false, true);
-      if (m <= 256) product(handle, "lm_head", m, kVocab, kHidden, true, false);
+      if (m >= 1024) {  // prompts
+        product(handle, "o, added", m, kHidden, kHeads * kDim, false, true);
+        product(handle, "down, added", m, kHidden, kInter, false, true);
+      } else {
+        product(handle, "lm_head", m, kVocab, kHidden, true, false);
+      }
     }
   }
   if (wanted("rows")) {

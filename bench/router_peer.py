@@ -4,7 +4,8 @@ needs wrk (Debian), build/bench/mock_engine, the built binary (TRITONFORGE_BINAR
 PEER_PYTHON a Python with requirements/router_peer.txt (sglang-router 0.3.2); without it ours alone is measured.
 usage: bench/router_peer.py [--build build] [--policies cache_aware,power_of_two] [--rounds 3] [--seconds 3]
 Each round: wrk to an engine alone, to ours and to the peer, with one connection (the median's difference to the engine
-alone is what is added) and with --connections (requests a second). Rounds are interleaved; the ratio is of one round.
+alone is what is added) and with --connections (requests a second). Rounds are interleaved; a ratio is of one round,
+ours' speed over the peer's.
 Requests are /generate bodies of --bytes bytes with 64 different prompts. CPU seconds are the router's own.
 """
 
@@ -105,7 +106,7 @@ def report(policy, engine, ours, peer):
             f"carries {spread(side.rates)} requests/s, {spread(side.cpu, '{:.1f}')} us of CPU each"
         )
     if peer:
-        latency = [a / b for a, b in zip(added[ours], added[peer])]
+        latency = [b / a for a, b in zip(added[ours], added[peer])]
         rate = [a / b for a, b in zip(ours.rates, peer.rates)]
         print(f"  ratio          added {spread(latency, '{:.2f}')}, throughput {spread(rate, '{:.2f}')}")
 

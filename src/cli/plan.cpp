@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <memory>
 
 #include "cli/commands.h"
@@ -26,6 +28,7 @@ void print_plan(const orchestrate::RecipeConfig& config, bool json, bool strict)
       plan.not_ready = error.what();
     }
   }
+  std::ranges::copy(orchestrate::doubts(config), std::back_inserter(plan.notes));
   fmt::print("{}", json ? orchestrate::to_json(plan).dump(2) + "\n" : orchestrate::format_plan(plan));
 }
 

@@ -110,7 +110,6 @@ void Core::admit(Arrival arrival) {
   }
   if (live_.empty()) scheduler_.limit_running(options_.max_running);
   for (const auto& sample : added.samples) scheduler_.add(&sample->sequence);
-  if (added.reads_logits()) ++asking_;
   live_.emplace(added.request.id, std::move(arrival));
 }
 
@@ -176,7 +175,6 @@ void Core::send(LiveRequest& request) {
     request.request.on_output(std::move(output));
   }
   if (!over) return;
-  if (request.reads_logits()) --asking_;
   live_.erase(std::string(request.request.id));
 }
 
@@ -292,7 +290,7 @@ std::optional<Core::Step> Core::draw(const Plan& plan, std::optional<DeviceLock:
   const Range range(counters_.stages.draw);
   // Nothing planned: whatever goes on waits for the tokens of the step in flight. Nor does a step stay whose logits are
   // read: the next draw's edits depend on its tokens.
-  const size_t may_stay = plan.chunks.empty() || asking_ > 0 ? 0 : ahead_;
+  const size_t may_stay = plan.chunks.empty() || !work_.empty() ? 0 : ahead_;
   std::optional<Step> done;
   if (in_flight_.size() > may_stay) done = read_oldest();
   if (hold) {
@@ -516,6 +514,8 @@ EngineStats Core::stats() const {
   now.kv_tokens_free = pool_.available() * kBlockSize;
   now.kv_tokens_total = pool_.capacity() * kBlockSize;
   now.prefix_blocks = pool_.cached();
+  now.graph_steps = runner_->graph_launches().graphs;
+  now.graph_nodes = runner_->graph_launches().nodes;
   now.paused = paused_;
   now.draining = draining();
   now.cache_released = !runner_->has_memory();

@@ -138,7 +138,6 @@ class Core {
   std::optional<DeviceLock> device_lock_;
   std::unordered_map<std::string, Arrival> live_;
   size_t ahead_ = 0;            // steps that may stay in flight while the next one is planned
-  int64_t asking_ = 0;          // live requests that read logits: while there are some no step stays in flight
   std::deque<Step> in_flight_;  // oldest first
   std::vector<kernels::SampleRow> rows_;
   std::vector<Draws> draws_;

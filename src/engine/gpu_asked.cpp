@@ -13,7 +13,6 @@ using gpu::check_cuda;
 
 void GpuRunner::ask(const Plan& plan, const LogitWork& work) {
   asked_.work = &work;
-  asked_.prompts.clear();
   asked_.answers = {};
   for (const LogitWork::Prompt& prompt : work.prompts)
     asked_.prompts.push_back(row_of_token(plan, batch_, prompt.first));
@@ -26,12 +25,7 @@ at::Tensor GpuRunner::logits(int64_t rows) const {
 }
 
 // ATen works on a stream of its own: each waits for the other.
-void GpuRunner::queue_asked_step() {
-  check_cuda(api_.set_overlap(batch_.decode_only));
-  queue_layers();
-  score_prompts();
-  if (batch_.rows == 0) return;
-  queue_logits();
+void GpuRunner::edit_and_draw() {
   check_cuda(api_.stream_synchronize(stream_));
   edit_logits(logits(batch_.rows), *asked_.work);
   kernels::synchronize(model_.device());

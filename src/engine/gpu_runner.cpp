@@ -142,6 +142,7 @@ void GpuRunner::fill(const Plan& plan, std::span<const kernels::SampleRow> rows)
   auto* bytes = arena.memory.as<std::byte>();
   batch_ = fill_gpu_batch(plan, rows, config_.vocab_size, {bytes, arena.memory.size()}, sharing_);
   asked_.work = nullptr;
+  asked_.prompts.clear();
   asked_.rows.assign(rows.begin(), rows.end());
   check_cuda(api_.copy(at<void>(buffers_.inputs), bytes, static_cast<size_t>(batch_.bytes), stream_));
   arena.copied.record(stream_);
@@ -153,15 +154,14 @@ void GpuRunner::forward() {
   const bool short_step = batch_.tokens <= kTunedTokens;
   if (tune_wanted_ && short_step) tune_layers(batch_.tokens, batch_.decode_only, 1);  // a request waits for this
 
-  const bool asked = asked_.work != nullptr;
-  const GpuGraph* graph = graphs_wanted_ && short_step && !asked && batch_.repeats() ? graph_of_step() : nullptr;
-  if (asked) queue_asked_step();
-  else if (graph != nullptr) graph->launch(stream_);
+  const bool repeats = batch_.repeats() && short_step && asked_.prompts.empty();
+  if (const GpuGraph* graph = graphs_wanted_ && repeats ? graph_of_step() : nullptr) launch(*graph);
   else queue_step();
+  if (asked_.any() && batch_.rows > 0) edit_and_draw();
 
   // The tokens' way home.
   if (batch_.rows == 0) {
-    in_flight_.push_back({nullptr, asked});
+    in_flight_.push_back({nullptr, asked_.any()});
     return;
   }
   Drawn& drawn = ring_[drawn_turn_++ % ring_.size()];
@@ -170,13 +170,13 @@ void GpuRunner::forward() {
   check_cuda(api_.copy(drawn.memory.as<void>(), at<void>(buffers_.results), static_cast<size_t>(batch_.draw_rows * 8),
                        stream_));
   drawn.arrived.record(stream_);
-  in_flight_.push_back({&drawn, asked});
+  in_flight_.push_back({&drawn, asked_.any()});
 }
 
 // A decode or a short prompt alone of a shape that has run before becomes a graph; the first run has loaded every
 // kernel. Of more shapes than there may be graphs, the one that ran longest ago has to be seen anew.
 const GpuGraph* GpuRunner::graph_of_step() {
-  const auto [found, first] = graphs_.try_emplace(batch_.shape());
+  const auto [found, first] = graphs_.try_emplace(GraphKey{batch_.shape(), asked_.any()});
   found->second.used = ++steps_;
   if (first) {
     if (std::ssize(graphs_) <= kGraphs) return nullptr;
@@ -188,25 +188,32 @@ const GpuGraph* GpuRunner::graph_of_step() {
   const GpuRange range("capture");
   check_cuda(api_.capture_begin(stream_));
   gpu::Graph captured = nullptr;
+  int64_t nodes = 0;
   try {
     queue_step();
   } catch (...) {
-    api_.capture_end(stream_, &captured);  // leaves the capture; its own error is the same one
+    api_.capture_end(stream_, &captured, &nodes);  // leaves the capture; its own error is the same one
     graphs_.erase(found);
     throw;
   }
-  const int error = api_.capture_end(stream_, &captured);
+  const int error = api_.capture_end(stream_, &captured, &nodes);
   if (error == gpu::kOutOfMemory) {
     log::warn("no memory for another CUDA graph, after {}: steps are launched kernel by kernel", graphs_.size() - 1);
     graphs_wanted_ = false;
     return nullptr;
   }
   check_cuda(error);
-  found->second.graph = GpuGraph(captured);
-  log::debug("a CUDA graph of {} rows, {} blocks wide; {} shapes, {} MiB free", batch_.tokens,
-             std::max(batch_.decode_width, batch_.prompt_width), graphs_.size(),
+  found->second.graph = GpuGraph(captured, nodes);
+  log::debug("a CUDA graph of {} rows, {} blocks wide, {} nodes; {} shapes, {} MiB free", batch_.tokens,
+             std::max(batch_.decode_width, batch_.prompt_width), nodes, graphs_.size(),
              kernels::free_memory(model_.device()) >> 20);
   return &found->second.graph;
+}
+
+void GpuRunner::launch(const GpuGraph& graph) {
+  graph.launch(stream_);
+  ++launches_.graphs;
+  launches_.nodes += graph.nodes();
 }
 
 std::span<const kernels::Sampled> GpuRunner::draw() {
@@ -305,7 +312,10 @@ void GpuRunner::tune_head(int64_t rows) {
 void GpuRunner::queue_step() {
   check_cuda(api_.set_overlap(batch_.decode_only));
   queue_layers();
-  if (batch_.rows > 0) queue_draws();
+  score_prompts();
+  if (batch_.rows == 0) return;
+  queue_logits();
+  if (!asked_.any()) queue_samples();
 }
 
 void GpuRunner::queue_layers() {
@@ -417,12 +427,7 @@ void GpuRunner::queue_decode_attention(size_t layer, float scale) {
   check_cuda(api_.decode_attention(&decode, stream_));
 }
 
-// Logits in fp32 of the rows that draw, and one token of each.
-void GpuRunner::queue_draws() {
-  queue_logits();
-  queue_samples();
-}
-
+// In fp32, of the rows that draw.
 void GpuRunner::queue_logits() {
   const Bf16* hidden = at(buffers_.normed);
   if (!batch_.decode_only) {

@@ -7,11 +7,13 @@
 // host has not read yet is picked up on the device, so a step may be queued while the one before runs.
 //
 // Where more is asked of a step's logits than draws, ATen's operations read and edit them in place (logit_work.h), as
-// on the CPU; such a step is launched kernel by kernel and forward() waits for it.
+// on the CPU, and forward() waits for them: its graph ends with the logits, and the draws are launched behind the
+// edits. A step that scores a prompt is launched kernel by kernel.
 #include <array>
 #include <deque>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/gpu_batch.h"
@@ -41,6 +43,7 @@ class GpuRunner : public Runner {
   std::span<const kernels::Sampled> draw() override;
   void discard() override;
   bool runs_ahead() const override { return true; }
+  GraphLaunches graph_launches() const override { return launches_; }
   void take_memory() override;
   void release_memory() override;
   bool has_memory() const override { return !cache_.empty(); }
@@ -67,7 +70,10 @@ class GpuRunner : public Runner {
     std::vector<kernels::SampleRow> rows;
     std::vector<int64_t> prompts;  // the first row of each of the work's
     LogitAnswers answers;          // of prompts
+    bool any() const { return work != nullptr; }
   };
+  // What it computes, and whether its graph ends with the logits.
+  using GraphKey = std::pair<GpuBatch::Shape, bool>;
   struct Captured {
     gpu::GpuGraph graph;  // none: the shape was seen once
     uint64_t used = 0;    // the step that ran it last
@@ -86,16 +92,16 @@ class GpuRunner : public Runner {
   void tune_layers(int64_t rows, bool decodes, size_t count);
   void tune_head(int64_t rows);
   const gpu::GpuGraph* graph_of_step();  // null: it must be queued
+  void launch(const gpu::GpuGraph& graph);
   void queue_step();
   void queue_layers();
   void queue_attention(size_t layer);
   void queue_decode_attention(size_t layer, float scale);
-  void queue_draws();
   void queue_logits();
   void queue_samples();
   // gpu_asked.cpp
-  void queue_asked_step();
   void score_prompts();
+  void edit_and_draw();
   at::Tensor logits(int64_t rows) const;
   void project(void* y, const gpu::Bf16* x, const at::Tensor& weight, const at::Tensor& bias, int64_t rows,
                bool fp32 = false);
@@ -128,8 +134,9 @@ class GpuRunner : public Runner {
   // What it has on the device. Graphs know addresses of all of it and of the weights.
   gpu::DeviceMemory memory_, cache_memory_;
   std::vector<gpu::KvLayer> cache_;
-  std::map<GpuBatch::Shape, Captured> graphs_;
+  std::map<GraphKey, Captured> graphs_;
   uint64_t steps_ = 0;
+  GraphLaunches launches_;
 
   std::deque<Drawn> ring_;        // pinned results, used in turn
   std::deque<Queued> in_flight_;  // oldest first

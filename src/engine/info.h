@@ -33,6 +33,7 @@ struct EngineStats {
   int64_t kv_tokens_free = 0, kv_tokens_total = 0, prefix_blocks = 0;
   int64_t steps = 0, prompt_tokens = 0, generated_tokens = 0, cached_tokens = 0, preemptions = 0, failed_steps = 0;
   int64_t drafted_tokens = 0, accepted_drafts = 0;  // verified, and those of them that were drawn
+  int64_t graph_steps = 0, graph_nodes = 0;         // steps of one launch, and the kernels and copies in them
   int64_t finished_requests = 0, aborted_requests = 0;
   int64_t ended_samples = 0;  // of all requests that were taken, refused ids included
   double step_seconds = 0;    // spent in steps since the start

@@ -51,6 +51,8 @@ Json server_report(const EngineInfo& info, const EngineStats& s) {
           {"preemptions", s.preemptions},
           {"drafted_tokens", s.drafted_tokens},
           {"accepted_drafts", s.accepted_drafts},
+          {"graph_steps", s.graph_steps},
+          {"graph_nodes", s.graph_nodes},
           {"failed_steps", s.failed_steps},
           {"finished_requests", s.finished_requests},
           {"aborted_requests", s.aborted_requests},
@@ -79,6 +81,8 @@ net::Response metrics_report(const EngineStats& s) {
                                   {"preemptions_total", "sequences put back for want of KV cache"},
                                   {"drafted_tokens_total", "draft tokens that were verified"},
                                   {"accepted_drafts_total", "draft tokens that were drawn"},
+                                  {"graph_steps_total", "forward passes that were one launch of a CUDA graph"},
+                                  {"graph_nodes_total", "kernels and copies in those graphs"},
                                   {"failed_steps_total", "steps that failed"},
                                   {"requests_total", "requests that ended, by how"},
                                   {"queue_time_seconds", "from a request's arrival until it was first in a step"},
@@ -105,6 +109,8 @@ net::Response metrics_report(const EngineStats& s) {
   set("preemptions_total", s.preemptions);
   set("drafted_tokens_total", s.drafted_tokens);
   set("accepted_drafts_total", s.accepted_drafts);
+  set("graph_steps_total", s.graph_steps);
+  set("graph_nodes_total", s.graph_nodes);
   set("failed_steps_total", s.failed_steps);
   set("requests_total{end=\"finished\"}", s.finished_requests);
   set("requests_total{end=\"aborted\"}", s.aborted_requests);

@@ -12,6 +12,11 @@
 
 namespace tritonforge::engine {
 
+// Steps that reached the device as one launch, and the kernels and copies in their graphs.
+struct GraphLaunches {
+  int64_t graphs = 0, nodes = 0;
+};
+
 class Runner {
  public:
   virtual ~Runner() = default;
@@ -38,6 +43,7 @@ class Runner {
   // Whether one step may be queued before the tokens of the one before are read: chunks of sequences with a pending
   // token are then filled in on the device.
   virtual bool runs_ahead() const { return false; }
+  virtual GraphLaunches graph_launches() const { return {}; }  // since the start
 
   // All the memory that it takes beside the weights: the KV cache, buffers, graphs. Contents are lost, not what it
   // knows of the device. take_memory() throws where it cannot be had; then none is taken.

@@ -6,6 +6,13 @@
 #include "engine/drafts.h"
 
 namespace tritonforge::engine {
+namespace {
+
+// Blocks that each running sequence has to grow by before another one is begun: what is begun with less room is the
+// newest, so it is soon put back and computed again (bench/schedule).
+constexpr int64_t kRoomToGrow = 2;
+
+}  // namespace
 
 Scheduler::Scheduler(SchedulerOptions options, BlockPool& pool)
     : options_(options), pool_(pool), max_running_(options.max_running) {
@@ -105,8 +112,7 @@ void Scheduler::admit_waiting(int64_t& prompt_budget) {
     const int64_t most = std::min((length - 1) / pool_.block_size(), sequence->reusable / pool_.block_size());
     auto prefix = pool_.match(sequence->tokens, most);
     const auto shared = static_cast<int64_t>(prefix.blocks.size());
-    const int64_t headroom = running_.empty() ? 0 : (running() + 7) / 8;  // for what the running ones grow by
-    if (pool_.available() < blocks_for(length) - shared + headroom) {
+    if (pool_.available() < blocks_for(length) - shared + kRoomToGrow * running()) {
       for (auto block = prefix.blocks.rbegin(); block != prefix.blocks.rend(); ++block) pool_.release(*block);
       TF_CHECK(!running_.empty(), "a sequence of {} tokens does not fit the empty pool", length);
       return;

@@ -2,10 +2,11 @@
 // Decides what the next step computes: continuous batching with chunked prefill. No tensors.
 //
 // Order is arrival order throughout. Every running sequence that decodes gets one token; what is left of the budget
-// goes to prompts, in chunks, oldest first; then waiting sequences are admitted from the front of the queue. Where
-// blocks run out, the newest sequence is preempted: its blocks go and it is computed again later (often from the
-// prefix cache). Rows that are left then may verify drafts of what decoding sequences say next. The oldest sequence
-// can take every block and any one sequence fits the pool, so every step advances.
+// goes to prompts, in chunks, oldest first; then waiting sequences are admitted from the front of the queue, as long as
+// blocks are left for what the running ones grow by. Where blocks run out, the newest sequence is preempted: its blocks
+// go and it is computed again later (often from the prefix cache). Rows that are left then may verify drafts of what
+// decoding sequences say next. The oldest sequence can take every block and any one sequence fits the pool, so every
+// step advances.
 #include <cstdint>
 #include <deque>
 #include <limits>

@@ -58,7 +58,8 @@
 //                   1 x 8192 / 8 x 1280    22.8 / 21.0    1.47 / 2.00         35 / 48
 //                   64 x 1280              88.6           3.79                90
 //                   64 of 64 to 2495       84.4           3.79                90
-//                   256 x 1536             375            4.29                102
+//                   256 x 1536             375            4.29                102        libtorch's FlashAttention, not
+//                                                                                         paged: in the bench, not measured
 // shared prefix + decode: 8 samples each, 2032 tokens together and 1000 alone; unique pages counted
 //                   32 groups              416            3.16                75         each for itself 705
 //                   4 / 1 groups           72.9 / 40.0    2.26 / 1.03         54 / 24    75.6 / 25.5

@@ -105,4 +105,20 @@ void check_plan(const RecipeConfig& config) {
   if (config.has_stage("bench")) check_prompts(config, "bench.problems", bench_problems(config), *codec);
 }
 
+std::vector<std::string> doubts(const RecipeConfig& config) {
+  std::vector<std::string> found;
+  if (!config.has_stage("rl")) return found;
+  const SamplingOptions& sampling = config.rl.sampling;
+  const auto cuts = [&](const char* key, double value) {
+    found.push_back(
+        fmt::format("rl.sampling.{} {}: tokens are drawn from what is left of a distribution, and trained on "
+                    "by ratios of the whole one, so the gradient is biased",
+                    key, value));
+  };
+  if (sampling.top_p < 1) cuts("top_p", sampling.top_p);
+  if (sampling.top_k > 0) cuts("top_k", static_cast<double>(sampling.top_k));
+  if (sampling.min_p > 0) cuts("min_p", sampling.min_p);
+  return found;
+}
+
 }  // namespace tritonforge::orchestrate

@@ -1,5 +1,8 @@
 #pragma once
 // What can be known of a run before its first process starts: files, devices, names, prompts that fit.
+#include <string>
+#include <vector>
+
 #include "orchestrate/recipe.h"
 
 namespace tritonforge::orchestrate {
@@ -7,5 +10,8 @@ namespace tritonforge::orchestrate {
 // Throws the first thing that would end the run later: kNotFound (a file or folder that a key names), kUsage (an empty
 // set of problems, a prompt that leaves no room for an answer), kMachine (a device that is not there).
 void check_plan(const RecipeConfig& config);
+
+// What keeps no run from going on and is likely not what was meant: a line each, naming the key.
+std::vector<std::string> doubts(const RecipeConfig& config);
 
 }  // namespace tritonforge::orchestrate

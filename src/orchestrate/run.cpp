@@ -308,6 +308,7 @@ void run_recipe(const RecipeConfig& given, const RunOptions& options) {
   const fs::path folder = options.output.empty() ? fs::path("runs") / fmt::format("{}-seed{}", config.name, config.seed)
                                                  : options.output;
   check_plan(config);
+  for (const std::string& doubt : doubts(config)) log::warn("{}", doubt);
   std::unique_ptr<Launcher> launcher = make_launcher(config, options, folder);
   SignalWaiter signals;
   RunRecord record(fs::absolute(folder), options.resume);

@@ -222,7 +222,7 @@ TEST_F(DecodeAttention, AGraphFollowsTheLengths) {
   Graph graph = nullptr;
   check_cuda(api().capture_begin(stream));
   check_cuda(api().decode_attention(&args, stream));
-  check_cuda(api().capture_end(stream, &graph));
+  check_cuda(api().capture_end(stream, &graph, nullptr));
   const Buffer real = upload(ints(c.lengths));
   check_cuda(api().copy(lengths.as<void>(), real.as<void>(), 16, stream));
   check_cuda(api().graph_launch(graph, stream));
@@ -322,7 +322,7 @@ TEST_F(DecodeAttention, AGraphFollowsTheGroups) {
   check_cuda(api().capture_begin(stream));
   check_cuda(api().prefix_attention(&prefix, stream));
   check_cuda(api().decode_attention(&args, stream));
-  check_cuda(api().capture_end(stream, &graph));
+  check_cuda(api().capture_end(stream, &graph, nullptr));
   for (const Groups& now : {first, later, first}) {
     write(now);
     check_cuda(api().graph_launch(graph, stream));

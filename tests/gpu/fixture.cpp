@@ -1,5 +1,7 @@
 #include "gpu/fixture.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <limits>
 
 #include "base/error.h"
@@ -114,6 +116,24 @@ engine::EngineOptions small_engine_options() {
   options.kv_cache_tokens = 4096;
   options.tune_gemms = false;
   return options;
+}
+
+std::unique_ptr<model::Model> copy_of(const model::Model& model, at::ScalarType dtype, at::Device device) {
+  const at::NoGradGuard no_grad;
+  auto made = std::make_unique<model::Model>(model.config(), dtype, device);
+  const auto from = model.named_parameters(), to = made->named_parameters();
+  for (size_t i = 0; i < from.size(); ++i) at::Tensor(to[i].second).copy_(from[i].second);
+  return made;
+}
+
+at::Tensor log_probs_of(const model::Model& model, std::vector<int64_t> prompt, std::span<const int64_t> said,
+                        double temperature) {
+  const at::NoGradGuard no_grad;
+  const auto first = std::ssize(prompt) - 1;
+  prompt.insert(prompt.end(), said.begin(), said.end());
+  const int64_t n = std::ssize(prompt);
+  const at::Tensor hidden = model.forward(at::tensor(prompt), at::arange(n), model::packed_attention({0, n}));
+  return at::log_softmax(model.logits(hidden.slice(0, first, n - 1)) / temperature, 1);
 }
 
 }  // namespace tritonforge::gpu

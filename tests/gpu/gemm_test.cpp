@@ -218,7 +218,7 @@ TEST_F(Products, TuningKeepsAPlanThatRunsInAGraph) {
   Graph graph = nullptr;
   check_cuda(api().capture_begin(stream));
   check_cuda(api().gemm(handle, &args, stream));
-  check_cuda(api().capture_end(stream, &graph));
+  check_cuda(api().capture_end(stream, &graph, nullptr));
   check_cuda(api().fill(y.as<void>(), 0xFF, y.bytes(), stream));
   check_cuda(api().graph_launch(graph, stream));
   EXPECT_LE(worst_row_error(download(y, {4, 896}, at::kBFloat16), at::mm(x.to(at::kDouble), w.to(at::kDouble).t())),

@@ -124,7 +124,7 @@ TEST_F(Overlap, OnAndOffGiveTheSameBits) {
     if (in_graph) {
       check_cuda(api().capture_begin(stream));
       step();
-      check_cuda(api().capture_end(stream, &graph));
+      check_cuda(api().capture_end(stream, &graph, nullptr));
     }
     for (int64_t i = 0; i < kSteps; ++i) {
       if (in_graph) check_cuda(api().graph_launch(graph, stream));

@@ -61,7 +61,7 @@ TEST_F(Runtime, AGraphRepeatsWhatWasCaptured) {
   Graph graph = nullptr;
   check_cuda(api().capture_begin(stream));
   check_cuda(api().copy(to.as<void>(), from.as<void>(), 16, stream));
-  check_cuda(api().capture_end(stream, &graph));
+  check_cuda(api().capture_end(stream, &graph, nullptr));
   EXPECT_FALSE(at::equal(download(to, {4}, at::kInt), ints({1, 2, 3, 4})));  // captured, not run
   check_cuda(api().graph_launch(graph, stream));
   EXPECT_TRUE(at::equal(download(to, {4}, at::kInt), ints({1, 2, 3, 4})));

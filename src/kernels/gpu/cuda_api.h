@@ -26,7 +26,7 @@ struct CUgraphExec_st;
 
 namespace tritonforge::gpu {
 
-constexpr int kCudaAbi = 11;     // raised whenever the table or one of its structs changes
+constexpr int kCudaAbi = 12;     // raised whenever the table or one of its structs changes
 constexpr int kOutOfMemory = 2;  // cudaErrorMemoryAllocation
 constexpr int kPage = 16;        // tokens in a block of the KV cache
 // Query heads of all members of a group in prefix_attention(): so many members times heads / kv_heads at most.
@@ -218,7 +218,8 @@ struct CudaApi {
 
   // Graphs. Capture is of the calling thread; between begin and end only the operations of this table may be queued.
   int (*capture_begin)(Stream stream);
-  int (*capture_end)(Stream stream, Graph* out);  // instantiated and uploaded
+  // Instantiated and uploaded; nodes: its kernels and copies, or null.
+  int (*capture_end)(Stream stream, Graph* out, int64_t* nodes);
   int (*graph_launch)(Graph graph, Stream stream);
   int (*graph_destroy)(Graph graph);
 

@@ -115,10 +115,11 @@ class GpuRange {
 class GpuGraph {
  public:
   GpuGraph() = default;
-  explicit GpuGraph(Graph graph) : graph_(graph) {}
-  GpuGraph(GpuGraph&& other) noexcept : graph_(std::exchange(other.graph_, nullptr)) {}
+  GpuGraph(Graph graph, int64_t nodes) : graph_(graph), nodes_(nodes) {}
+  GpuGraph(GpuGraph&& other) noexcept : graph_(std::exchange(other.graph_, nullptr)), nodes_(other.nodes_) {}
   GpuGraph& operator=(GpuGraph&& other) noexcept {
     std::swap(graph_, other.graph_);
+    std::swap(nodes_, other.nodes_);
     return *this;
   }
   ~GpuGraph() {
@@ -126,9 +127,11 @@ class GpuGraph {
   }
   explicit operator bool() const { return graph_ != nullptr; }
   void launch(Stream stream) const { check_cuda(open_cuda_library().graph_launch(graph_, stream)); }
+  int64_t nodes() const { return nodes_; }
 
  private:
   Graph graph_ = nullptr;
+  int64_t nodes_ = 0;
 };
 
 // Its workspace stays the caller's and may be another one between two products.

@@ -159,10 +159,15 @@ int range_end() {
 int capture_begin(Stream stream) {
   return check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capture_begin");
 }
-int capture_end(Stream stream, Graph* out) {
+int capture_end(Stream stream, Graph* out, int64_t* nodes) {
   cudaGraph_t graph = nullptr;
   if (const int error = check(cudaStreamEndCapture(stream, &graph), "capture_end")) return error;
   int error = check(cudaGraphInstantiate(out, graph, 0), "capture_end: instantiating");
+  size_t count = 0;
+  if (error == 0 && nodes != nullptr) {
+    error = check(cudaGraphGetNodes(graph, nullptr, &count), "capture_end: counting");
+    *nodes = static_cast<int64_t>(count);
+  }
   cudaGraphDestroy(graph);
   if (error == 0) error = check(cudaGraphUpload(*out, stream), "capture_end: uploading");
   return error;

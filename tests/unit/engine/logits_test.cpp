@@ -2,6 +2,8 @@
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <map>
 
@@ -64,6 +66,59 @@ TEST(EditLogits, ScaleFirstAndShiftThen) {
   EXPECT_FLOAT_EQ(row[2], 1);
   EXPECT_TRUE(std::isinf(row[3]));
   EXPECT_FLOAT_EQ(row[4], 5);
+}
+
+bool equal(const TokenLogProbs& a, const TokenLogProbs& b) {
+  return std::ranges::equal(a, b, [](const auto& x, const auto& y) {
+    return x.token == y.token && std::bit_cast<int32_t>(x.log_prob) == std::bit_cast<int32_t>(y.log_prob);
+  });
+}
+void expect_equal(const TokenScores& a, const TokenScores& b) {
+  EXPECT_EQ(a.log_prob, b.log_prob);
+  EXPECT_TRUE(equal(a.top, b.top));
+  EXPECT_TRUE(equal(a.ids, b.ids));
+}
+
+// Rows of one step are edited and told of in one go: bit for bit as one after the other.
+TEST(LogitWork, OfAllRowsAtOnceIsThatOfEachAlone) {
+  at::manual_seed(3);
+  const at::Tensor logits = at::randn({6, 300}) * 4;
+  const std::vector<LogitEdit> some{{7, 1.5, -1}, {8, 1, kForbidden}, {299, 1, 3}}, one{{0, 2, 0.5}};
+  const std::vector<int64_t> two{4, 8}, three{299, 0, 7};
+  LogitWork work;
+  work.draws = {{0, some, 0, {}}, {2, one, 5, two}, {3, {}, 2, {}}, {4, some, 0, three}, {5, {}, 9, three}};
+  const std::vector<kernels::SampleRow> rows{{.temperature = 1}, {.temperature = 0}, {.temperature = 0.5F},
+                                             {.temperature = 0}, {.temperature = 2}, {.temperature = 1}};
+  std::vector<kernels::Sampled> drawn;
+  for (int32_t row = 0; row < 6; ++row) drawn.push_back({row == 5 ? -1 : 10 + row, -0.5F * static_cast<float>(row)});
+
+  const at::Tensor together = logits.clone(), apart = logits.clone();
+  LogitAnswers all;
+  edit_logits(together, work);
+  tell_draws(together, work, rows, drawn, all);
+  ASSERT_EQ(all.draws.size(), work.draws.size());
+  for (size_t i = 0; i < work.draws.size(); ++i) {
+    LogitWork alone;
+    alone.draws = {work.draws[i]};
+    LogitAnswers answer;
+    edit_logits(apart, alone);
+    tell_draws(apart, alone, rows, drawn, answer);
+    expect_equal(all.draws[i], answer.draws[0]);
+    EXPECT_EQ(std::ssize(all.draws[i].top),
+              drawn[static_cast<size_t>(work.draws[i].row)].token < 0 ? 0 : work.draws[i].top);
+  }
+  EXPECT_TRUE(at::equal(together, apart));
+
+  const std::vector<int64_t> targets{1, 2, 3, 4, 5, 6};
+  const LogitWork::Prompt prompt{0, targets, 4, three};
+  std::vector<TokenScores> whole, row_by_row;
+  tell_prompt(logits, prompt, 0, whole);
+  for (int64_t row = 0; row < 6; ++row) tell_prompt(logits.narrow(0, row, 1), prompt, row, row_by_row);
+  ASSERT_EQ(whole.size(), 6u);
+  for (size_t row = 0; row < 6; ++row) {
+    expect_equal(whole[row], row_by_row[row]);
+    EXPECT_EQ(whole[row].top.size(), 4u);
+  }
 }
 
 class LogitsTest : public testing::Test {
@@ -264,10 +319,7 @@ TEST_F(LogitsTest, AreTheSameWithAStepInFlight) {
     return outputs;
   };
   const auto same = [](const std::vector<TokenLogProbs>& a, const std::vector<TokenLogProbs>& b) {
-    return std::ranges::equal(a, b, [](const TokenLogProbs& x, const TokenLogProbs& y) {
-      return std::ranges::equal(
-          x, y, [](const auto& m, const auto& n) { return m.token == n.token && m.log_prob == n.log_prob; });
-    });
+    return std::ranges::equal(a, b, equal);
   };
   at::set_num_threads(1);
   const auto plain = run_late(false), ahead = run_late(true);

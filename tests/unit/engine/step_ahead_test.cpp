@@ -76,6 +76,36 @@ TEST(StepAhead, MemoryCanBeReleasedWithAStepInFlight) {
               }));
 }
 
+// Who asks for penalties takes the step ahead from its neighbours while it is in the batch, not while it waits.
+TEST(StepAhead, StaysWhileOneThatReadsLogitsWaits) {
+  EngineOptions options = small_options();
+  options.max_running = 1;
+  Core core(options, tiny_model(), nullptr, nullptr, make_late_runner);
+  std::map<std::string, Output> outputs;
+  for (const std::string id : {"plain", "penalised"}) {
+    Request request;
+    request.id = id;
+    request.prompt_ids = prompt_of(20, 1);
+    request.sampling.max_new_tokens = 6;
+    if (id == "penalised") request.sampling.presence_penalty = 1;
+    request.stream = true;
+    request.on_output = [&outputs](Output part) {
+      const std::string from = part.id;
+      outputs[from].append(std::move(part));
+    };
+    core.admit(std::move(core.arrival(std::move(request)).value()));
+  }
+  for (size_t step = 1; !outputs["plain"].finished; ++step) {
+    core.step();
+    const auto& samples = outputs["plain"].samples;
+    EXPECT_EQ(samples.empty() ? 0 : samples[0].output_ids.size(), step - 1) << "one is in flight";
+  }
+  for (size_t step = 1; !outputs["penalised"].finished; ++step) {
+    core.step();
+    EXPECT_EQ(outputs["penalised"].samples[0].output_ids.size(), step);
+  }
+}
+
 class StepAheadCore : public testing::Test {
  protected:
   void admit(const std::string& id, int64_t tokens) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "orchestrate/preflight.h"
 #include "orchestrate/run_context.h"
 #include "rollout/reward.h"
 
@@ -38,6 +39,7 @@ TEST_F(RecipeTest, EveryShippedRecipeLoadsAndSurvivesADump) {
     const RecipeConfig config = load_recipe(entry.path(), {});
     const auto copy = load_config<RecipeConfig>(parse_yaml(dump_config(config), "dump"), "dump");
     EXPECT_EQ(dump_config(copy), dump_config(config)) << entry.path();
+    EXPECT_THAT(doubts(config), ::testing::IsEmpty()) << entry.path();
     ++count;
   }
   EXPECT_GE(count, 2);
@@ -63,6 +65,16 @@ TEST_F(RecipeTest, OnlyWhatDecidesTheResultKeepsAResumeFromGoingOn) {
   EXPECT_THAT(changes({"rl.problems=q", "rollout.gamma=0.9"}), ::testing::IsEmpty());
   begun = {"bench"};
   EXPECT_THAT(changes({"rl.problems=q", "rollout.gamma=0.9"}), ::testing::ElementsAre(HasSubstr("rollout.gamma")));
+}
+
+TEST_F(RecipeTest, ADistributionThatIsCutAndTrainedOnIsDoubted) {
+  const auto path = write("a.yaml", "name: a\nmodel: {path: m}\nstages: [rl, bench]\nrl: {problems: p}\n");
+  const auto of = [&](const std::vector<std::string>& set) { return doubts(load_recipe(path, set)); };
+  EXPECT_THAT(of({"rl.sampling.temperature=0.8"}), ::testing::IsEmpty());
+  EXPECT_THAT(of({"rl.sampling.top_p=0.95"}), ::testing::ElementsAre(HasSubstr("rl.sampling.top_p 0.95: ")));
+  EXPECT_THAT(of({"rl.sampling.top_k=50", "rl.sampling.min_p=0.1"}),
+              ::testing::ElementsAre(HasSubstr("rl.sampling.top_k 50: "), HasSubstr("rl.sampling.min_p 0.1: ")));
+  EXPECT_THAT(of({"bench.sampling.top_p=0.95"}), ::testing::IsEmpty()) << "nothing is trained on it";
 }
 
 TEST_F(RecipeTest, ATrajectoryThatNoStepCanHoldIsRefused) {
