@@ -59,6 +59,7 @@ struct FieldList<KernelProfile> {
   template <typename V, typename T>
   static void visit(V& v, T& kernel) {
     v.needed("name", kernel.name, "its function");
+    v("configuration", kernel.configuration, "the fastest of those that its autotuner has; empty: it has no choice");
     v("registers", kernel.registers, "a thread");
     v("spilled_bytes", kernel.spilled_bytes, "a thread, of local memory");
     v("shared", kernel.shared, "bytes of shared memory a block");

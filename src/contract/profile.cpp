@@ -18,9 +18,10 @@ std::string describe(const Profile& profile) {
   std::string text;
   for (const KernelProfile& kernel : profile.kernels) {
     text += fmt::format(
-        "Kernel {}: {:.0f} % of the time ({:.4g} ms), {} registers, {} bytes spilled, {} bytes of shared memory, "
+        "Kernel {}{}: {:.0f} % of the time ({:.4g} ms), {} registers, {} bytes spilled, {} bytes of shared memory, "
         "{} warps, occupancy {:.0f} %.\n",
-        kernel.name, 100 * kernel.share, kernel.ms, kernel.registers, kernel.spilled_bytes, kernel.shared, kernel.warps,
+        kernel.name, kernel.configuration.empty() ? "" : " (fastest configuration: " + kernel.configuration + ")",
+        100 * kernel.share, kernel.ms, kernel.registers, kernel.spilled_bytes, kernel.shared, kernel.warps,
         100 * kernel.occupancy);
   }
   if (profile.torch_share >= 0.005)

@@ -12,13 +12,14 @@ namespace tritonforge {
 
 struct KernelProfile {
   std::string name;
-  int registers = 0;      // a thread
-  int spilled_bytes = 0;  // a thread, of local memory
-  int64_t shared = 0;     // bytes a block
-  int warps = 0;          // a block
-  double occupancy = 0;   // resident warps over those that a multiprocessor has room for
-  double share = 0;       // of forward's time
-  double ms = 0;          // of all its launches in one forward
+  std::string configuration;  // that is the fastest of those that its autotuner has; empty: it has no choice
+  int registers = 0;          // a thread
+  int spilled_bytes = 0;      // a thread, of local memory
+  int64_t shared = 0;         // bytes a block
+  int warps = 0;              // a block
+  double occupancy = 0;       // resident warps over those that a multiprocessor has room for
+  double share = 0;           // of forward's time
+  double ms = 0;              // of all its launches in one forward
 };
 
 struct Profile {

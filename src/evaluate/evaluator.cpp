@@ -10,6 +10,7 @@
 #include "evaluate/device_pool.h"
 #include "evaluate/plan/gpu_replayers.h"
 #include "evaluate/plan/gpu_runner.h"
+#include "evaluate/plan/on_cpu.h"
 #include "evaluate/process_runner.h"
 #include "evaluate/reference_cache.h"
 #include "evaluate/seeds.h"
@@ -24,6 +25,7 @@ namespace {
 constexpr size_t kKeptReferences = 8;
 constexpr std::string_view kLive = "mode live";  // as a Refused names it
 constexpr double kProbeSeconds = 30;             // a context of its own may be made first
+constexpr double kLookSeconds = 5;               // at a candidate that is right on a GPU, on a CPU
 
 EvaluatorOptions validated(EvaluatorOptions options) {
   check_options(options);
@@ -129,6 +131,7 @@ struct Evaluator::Impl {
   LruCache<bool> not_drawn{4096};        // likewise: what processes P drew was not the same
   ReferenceCache references;
   std::optional<DevicePool> devices;  // of plan mode
+  std::optional<CpuDevice> beside_gpus;
   const SipKey process_secret;
   SelfTest test;
   std::mutex mutex;
@@ -196,14 +199,15 @@ struct Evaluator::Impl {
   std::vector<std::unique_ptr<Device>> plan_devices();
   void evaluate(const EvaluationRequest& request, Verdict& verdict, const Client& client);
   void on_devices(const Client& client, Verdict& verdict, const std::function<void(Device&, Verdict&)>& part);
-  Posed pose(const EvaluationRequest& request, EvaluationMode mode, Device* device, bool draws, const Client& client,
-             Verdict& verdict);
+  Posed pose(const EvaluatorOptions& options, const EvaluationRequest& request, EvaluationMode mode, Device* device,
+             bool draws, const Client& client, Verdict& verdict);
   bool draws(const EvaluationRequest& request, Device& device);
   RunContext context_of(const Posed& posed, const EvaluationRequest& request, Device* device, const Client& client);
   std::optional<NotAPlan> as_plan(const EvaluationRequest& request, Device& device, const Client& client,
                                   Verdict& verdict);
   std::optional<NotAPlan> as_plan(const EvaluationRequest& request, Device& device, bool draws, const Client& client,
                                   Verdict& verdict);
+  void look_for_races(const EvaluationRequest& request, const Client& client, Verdict& verdict);
   void in_its_process(const EvaluationRequest& request, EvaluationMode asked, Device* device, const Client& client,
                       Verdict& verdict);
   void time(LiveRunner& runner, const RunContext& context, const Posed& posed, const Client& client, Verdict& verdict);
@@ -216,7 +220,9 @@ void note_admission(const Admission& admission, Verdict& verdict) {
 
 std::vector<std::unique_ptr<Device>> Evaluator::Impl::plan_devices() {
   std::vector<std::unique_ptr<Device>> out;
+  const ChildLimits limits = replay_limits(options_for(EvaluationMode::kPlan, options));
   if (options.on_gpu(EvaluationMode::kPlan)) {
+    beside_gpus.emplace(zygote, limits);
     if (options.devices.size() < 2) {
       out.push_back(std::make_unique<GpuReplayers>(zygote, options, ""));
       return out;
@@ -228,7 +234,6 @@ std::vector<std::unique_ptr<Device>> Evaluator::Impl::plan_devices() {
     for (const std::string& uuid : uuids) out.push_back(std::make_unique<GpuReplayers>(zygote, options, uuid));
     return out;
   }
-  const ChildLimits limits = replay_limits(options_for(EvaluationMode::kPlan, options));
   for (size_t i = 0; i < options.devices.size(); ++i) {
     const EmulatedFaults faults{.part = options.emulated_faults, .seed = i};
     out.push_back(std::make_unique<CpuDevice>(zygote, limits, static_cast<int>(i), faults));
@@ -239,8 +244,9 @@ std::vector<std::unique_ptr<Device>> Evaluator::Impl::plan_devices() {
 
 // Every part has its own time from when it begins, so that no candidate has less because others were before it.
 // `draws`: trials, where the problem can be drawn.
-Evaluator::Impl::Posed Evaluator::Impl::pose(const EvaluationRequest& request, EvaluationMode mode, Device* device,
-                                             bool draws, const Client& client, Verdict& verdict) {
+Evaluator::Impl::Posed Evaluator::Impl::pose(const EvaluatorOptions& options, const EvaluationRequest& request,
+                                             EvaluationMode mode, Device* device, bool draws, const Client& client,
+                                             Verdict& verdict) {
   const bool gpu = options.on_gpu(mode);
   Posed posed{.options = options_for(mode, options)};
   // The seeds' secret is one of this process, not of the request: candidates of one problem share its reference, and
@@ -271,8 +277,8 @@ Evaluator::Impl::Posed Evaluator::Impl::pose(const EvaluationRequest& request, E
   // order of programs.
   posed.order_seed = request.fresh_seeds ? random_bits() : seeds.of("orders");
   // The process that is kept for timing is one GPU's.
-  posed.key = fmt::format("{} {} {} {} {} {} {}", problem, request.seed, request.fresh_seeds,
-                          request.num_correct_trials, name_of(mode), posed.limits.gpu_uuid, draws);
+  posed.key = fmt::format("{} {} {} {} {} {} {} {}", problem, request.seed, request.fresh_seeds,
+                          request.num_correct_trials, name_of(mode), gpu, posed.limits.gpu_uuid, draws);
   posed.reference = references.data(posed.key, spec, posed.limits,
                                     Deadline::after(std::min(request.timeout_s, client.deadline.remaining_s())));
   check_waited_for(client.left);  // the rest is this client's alone
@@ -353,7 +359,7 @@ std::optional<NotAPlan> Evaluator::Impl::as_plan(const EvaluationRequest& reques
 
 std::optional<NotAPlan> Evaluator::Impl::as_plan(const EvaluationRequest& request, Device& device, bool draws,
                                                  const Client& client, Verdict& verdict) {
-  const Posed posed = pose(request, EvaluationMode::kPlan, &device, draws, client, verdict);
+  const Posed posed = pose(options, request, EvaluationMode::kPlan, &device, draws, client, verdict);
   const RunContext context = context_of(posed, request, &device, client);
   verdict.device = device.name();
   std::optional<GpuProblem> problem;
@@ -377,9 +383,38 @@ std::optional<NotAPlan> Evaluator::Impl::as_plan(const EvaluationRequest& reques
   return why;
 }
 
+// What is right on a GPU, at sizes that a CPU takes. No device is held meanwhile.
+void Evaluator::Impl::look_for_races(const EvaluationRequest& request, const Client& client, Verdict& verdict) {
+  EvaluatorOptions on_cpu = options;
+  on_cpu.device = "cpu";
+  on_cpu.devices.clear();
+  EvaluationRequest once = request;
+  once.num_correct_trials = 1;
+  SeenOnCpu seen;
+  try {
+    Verdict ignored;
+    const Posed posed = pose(on_cpu, once, EvaluationMode::kPlan, &*beside_gpus, false, client, ignored);
+    RunContext context = context_of(posed, once, &*beside_gpus, client);
+    context.limit_s = std::min(context.limit_s, kLookSeconds);
+    seen = look_on_cpu(context);
+  } catch (const ProblemFault& fault) {
+    seen.note = "not looked for: " + clipped(fault.text, 300);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kTimeout) throw;
+    seen.note = "not looked for: " + clipped(error.what(), 300);
+  }
+  verdict.notes["races"] = seen.refusal.empty() ? seen.note : "found";
+  if (seen.refusal.empty()) return;
+  verdict.correct = false;
+  verdict.stage = Stage::kLaunched;
+  verdict.fault = Fault::kRuntimeError;
+  verdict.speedup = verdict.speedup_low = verdict.speedup_high = verdict.torch_compile_speedup = 0;
+  add_diagnostics(verdict, seen.refusal);
+}
+
 void Evaluator::Impl::in_its_process(const EvaluationRequest& request, EvaluationMode asked, Device* device,
                                      const Client& client, Verdict& verdict) {
-  const Posed posed = pose(request, asked, device, false, client, verdict);
+  const Posed posed = pose(options, request, asked, device, false, client, verdict);
   const RunContext context = context_of(posed, request, device, client);
   if (!options.on_gpu(asked)) {
     InterpretRunner runner(context);
@@ -387,9 +422,10 @@ void Evaluator::Impl::in_its_process(const EvaluationRequest& request, Evaluatio
     return;
   }
   LiveRunner runner(context);
-  verdict = judge(runner, context, std::move(verdict));
-  if (asked == EvaluationMode::kLive && verdict.correct && request.measure_performance)
-    time(runner, context, posed, client, verdict);
+  std::function<void(Verdict&)> timed;
+  if (asked == EvaluationMode::kLive && request.measure_performance)
+    timed = [&](Verdict& right) { time(runner, context, posed, client, right); };
+  verdict = judge(runner, context, std::move(verdict), timed);
 }
 
 void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdict, const Client& client) {
@@ -406,7 +442,10 @@ void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdic
     why = NotAPlan{
         .reason = lost.text, .ended = Ended{.fault = lost.fault, .text = lost.text}, .stage = Stage::kCompiled};
   }
-  if (!why) return;
+  if (!why) {
+    if (verdict.correct && beside_gpus && options.race_check) look_for_races(request, client, verdict);
+    return;
+  }
   if (why->alone || !language_of(request.backend).runs_in_the_candidates_process())
     return end_unrecorded(*why, verdict);
   const bool gpu = options.on_gpu(mode);

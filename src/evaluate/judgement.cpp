@@ -33,7 +33,7 @@ void Judgement::end(const Ended& ended) {
 
 bool Judgement::take(const std::vector<Compiled>& compiled, const std::string& where) {
   bool ok = true;
-  for (const auto& [target, error, resources, parameters] : compiled) {
+  for (const auto& [target, error, resources, parameters, tuner_skips] : compiled) {
     std::string& state = verdict_.compile_targets[target];
     if (error.empty()) {
       if (state.empty()) state = "ok";
@@ -58,6 +58,7 @@ bool Judgement::take(const Loaded& loaded) {
     verdict_.notes["sandbox." + layer] = state.is_string() ? state.get<std::string>() : state.dump();
   for (const Flag& doubt : loaded.doubts) add_flag(verdict_, doubt.kind, doubt.evidence);
   verdict_.stage = std::max(verdict_.stage, loaded.stage);
+  if (!loaded.autotune.empty()) verdict_.notes["autotune"] = clipped(loaded.autotune, 1000);
   if (!loaded.own_weights.empty())
     verdict_.notes["own_weights"] = clipped(fmt::format("{}", fmt::join(loaded.own_weights, ", ")), 300);
   verdict_.claimed.insert(verdict_.claimed.end(), loaded.claimed.begin(), loaded.claimed.end());
@@ -148,10 +149,31 @@ bool Judgement::take(const Call& call, size_t trial) {
     add_diagnostics(verdict_, "race: " + text);
     return false;
   }
-  if (call.own && recorded_) weigh(*call.own);
+  if (call.own && recorded_) {
+    if (call.aten) recorded_->aten = *call.aten;
+    weigh(*call.own);
+  }
   judge_call(*call.result, call.whole ? &*call.whole : nullptr, *reference_.trials.at(trial), trial,
              reference_.tolerances, verdict_, constant_);
   return verdict_.trials.back().passed && !verdict_.cheated();
+}
+
+// A tuner may choose it: what is wrong with it is wrong with the candidate.
+bool Judgement::take(const ConfigurationCall& other) {
+  if (!other.call) {
+    std::string& note = verdict_.notes["autotune"];
+    note += fmt::format("{}{} was not run", note.empty() ? "" : "; ", other.name);
+    return true;
+  }
+  Judgement with_it = *this;
+  if (with_it.take(*other.call, other.trial)) return true;
+  std::vector<Trial> trials = std::move(verdict_.trials);
+  if (with_it.verdict_.trials.size() > trials.size()) trials.at(other.trial) = with_it.verdict_.trials.back();
+  verdict_ = std::move(with_it.verdict_);
+  verdict_.trials = std::move(trials);
+  verdict_.diagnostics = fmt::format("with a configuration that the autotuner may choose, {}: {}", other.name,
+                                     verdict_.diagnostics);
+  return false;
 }
 
 bool Judgement::take(const Measured& measured) {
@@ -159,6 +181,7 @@ bool Judgement::take(const Measured& measured) {
     end(*measured.ended);
     return false;
   }
+  if (recorded_ && measured.aten) recorded_->aten = *measured.aten;
   weigh(measured.own);
   for (const Flag& flag : measured.flags) add_flag(verdict_, flag.kind, flag.evidence);
   for (const auto& [name, note] : measured.notes) verdict_.notes[name] = note;

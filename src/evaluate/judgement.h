@@ -18,6 +18,7 @@ namespace tritonforge::evaluate {
 struct Compiled {
   std::string target, error, resources = {};
   Json parameters = nullptr;
+  bool tuner_skips = false;  // the error is one that Triton's autotuner goes on after
 };
 
 // Up to where forward can be called, or to where it ended.
@@ -27,6 +28,7 @@ struct Loaded {
   Stage stage = Stage::kNone;    // that it came to
   std::vector<std::string> own_weights;
   std::vector<std::string> claimed;  // fields of the verdict, beside those of its mode
+  std::string autotune;              // which configurations of its kernels are not run, and why
   std::optional<Ended> ended;
   std::vector<Compiled> compiled;
   // Of a plan: what is replayed. Nothing of it is the candidate's word.
@@ -55,15 +57,23 @@ struct Call {
   std::vector<Compiled> compiled;                             // kernels that came with it
   std::optional<Report> report;                               // where the candidate's process made the call
   std::vector<std::pair<std::string, std::string>> findings;  // of a replay: ("race", where)
-  std::optional<Work> own;                                    // of a replay that was weighed: its launches' work
+  std::optional<Work> own, aten;  // of a replay that was weighed: its launches' work, and what it left to torch
   std::optional<CallResult> result;
   std::optional<WholeCall> whole;  // of a drawn trial: `result` holds samples
   Frame frame;                     // what `result` looks into
 };
 
+// A call with another configuration of autotuned kernels; nullopt: it was not run.
+struct ConfigurationCall {
+  std::string name;
+  size_t trial = 0;
+  std::optional<Call> call;
+};
+
 // What a device shows of a plan whose trials passed.
 struct Measured {
   Work own;                    // of its launches that matter, for own_share
+  std::optional<Work> aten;    // that it leaves to torch, where that is other than in its trials
   std::optional<Ended> ended;  // while it was timed
   std::vector<Flag> flags;     // of timed calls
   std::map<std::string, std::string> notes;
@@ -98,6 +108,7 @@ class Judgement {
   // In order; each says whether anything more is worth running.
   bool take(const Loaded& loaded);
   bool take(const Call& call, size_t trial);
+  bool take(const ConfigurationCall& other);
   bool take(const Measured& measured);
   bool take_without_launches(const Call& call);
   bool take(const FullSize& full);

@@ -41,7 +41,7 @@ struct EvaluatorOptions {
   double min_own_share = 0.1;
   Tolerances tolerances;
   int64_t max_elements = 0, max_flops = 0;
-  bool torch_compile = true, against_itself = false;
+  bool torch_compile = true, against_itself = false, race_check = true;
   double candidate_timeout_s = 0;
   double plan_memory = 32;                    // GiB
   double device_memory = 0;                   // 0: all; a run that shares the GPU makes it half
@@ -101,6 +101,9 @@ struct EvaluatorOptions {
       "plan mode on a GPU: the speedup is over the faster of eager PyTorch and torch.compile, else over eager alone");
     v("against_itself", against_itself,
       "plan mode on a GPU: each candidate is timed against itself (A/A): what differs from 1 is the clock's own error");
+    v("race_check", race_check,
+      "plan mode on a GPU: what is right there is run once more by the CPU's evaluator of Triton IR, at sizes that it "
+      "takes, which finds races, deadlocks and reads of memory that nobody wrote");
     v("candidate_timeout_s", candidate_timeout_s, at_least(0),
       "seconds for import, build and trials of one candidate; 0 = 30, in live mode 120");
     v("device_memory", device_memory, in(0, 1),

@@ -4,15 +4,27 @@
 
 namespace tritonforge::evaluate {
 
-Verdict judge(Runner& runner, const RunContext& context, Verdict begun) {
+Verdict judge(Runner& runner, const RunContext& context, Verdict begun, const std::function<void(Verdict&)>& time) {
   Judgement judgement(context.reference, context.options.min_own_share, std::move(begun));
   if (!judgement.take(runner.load())) return judgement.verdict();
   for (size_t trial = 0; trial < context.reference.trials.size(); ++trial) {
     if (!judgement.take(runner.call(trial, Launches::kAll), trial)) return judgement.verdict();
   }
+  while (const auto other = runner.next_configuration()) {
+    if (!judgement.take(*other)) return judgement.verdict();
+  }
   if (const auto measured = runner.measure(); measured && !judgement.take(*measured)) return judgement.verdict();
+  std::optional<Verdict> timed;
+  if (time) {
+    Judgement right = judgement;
+    right.accept();
+    timed = right.verdict();
+    time(*timed);
+    if (!timed->correct || timed->fault != Fault::kNone) return *timed;
+  }
   if (!judgement.take_without_launches(runner.call(0, Launches::kNone))) return judgement.verdict();
   if (const auto full = runner.full_size(); full && !judgement.take(*full)) return judgement.verdict();
+  if (timed) return *timed;
   judgement.accept();
   return judgement.verdict();
 }
@@ -50,20 +62,21 @@ std::vector<Compiled> lower(LoweringPool& pool, const Language& language, const 
                             Deadline deadline, std::string_view runs, std::vector<Lowered>* binaries) {
   std::vector<Compiled> out;
   for (const SentKernel& kernel : kernels) {
-    std::string error = kernel.error, resources;
-    Json parameters;
-    if (error.empty()) {
-      const bool keep = binaries && kernel.target == runs;
-      Lowered lowered = pool.lower(language, kernel.ir, kernel.target, kernel.options, deadline, keep);
+    Compiled& compiled = out.emplace_back(Compiled{.target = kernel.target, .error = kernel.error});
+    const bool keep = binaries && kernel.target == runs;
+    Lowered lowered;
+    if (kernel.error.empty()) {
+      lowered = pool.lower(language, kernel.ir, kernel.target, kernel.options, deadline, keep);
       if (lowered.ok) {
-        resources = string_or(lowered.shape, "resources", "");
-        parameters = lowered.shape.value("parameters", Json());
+        const std::string resources = string_or(lowered.shape, "resources", "");
+        if (!resources.empty()) compiled.resources = fmt::format("{}: {}", kernel.name, resources);
+        compiled.parameters = lowered.shape.value("parameters", Json());
+      } else {
+        compiled.error = fmt::format("kernel {}: {}", kernel.name, lowered.error);
       }
-      if (!lowered.ok) error = fmt::format("kernel {}: {}", kernel.name, lowered.error);
-      if (keep) binaries->push_back(std::move(lowered));
+      compiled.tuner_skips = lowered.error.starts_with("OutOfResources: ") || lowered.error.starts_with("PTXASError: ");
     }
-    if (!resources.empty()) resources = fmt::format("{}: {}", kernel.name, resources);
-    out.push_back({kernel.target, error, resources, std::move(parameters)});
+    if (keep) binaries->push_back(std::move(lowered));
   }
   return out;
 }

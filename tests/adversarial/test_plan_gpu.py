@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+import test_autotune
 import test_corpus
 from evaluator_server import BINARY, HEADER, Evaluator, repeated_sines
 
@@ -192,15 +193,101 @@ def corpus(server):
         )
 
 
-def test_the_corpus_gets_the_verdicts_of_the_cpu(corpus):
-    """What the CPU refuses or accepts by mistake (xfail) may be right here, and what it alone looks for may pass."""
+def test_the_corpus_gets_the_verdicts_of_the_cpu(corpus, capsys):
+    """What the CPU refuses or accepts by mistake (xfail) may be right here."""
     wrong = {
         path.stem: (verdict["error_kind"], verdict["notes"].get("mode_reason"), verdict["diagnostics"][:300])
         for path, verdict in corpus.items()
         if verdict["correct"] != (path in test_corpus.HONEST)
-        and not any(test_corpus.line(path, said) for said in ("xfail", "on a GPU"))
     }
+    with capsys.disabled():
+        looked = sum(verdict["notes"].get("races", "").startswith(("none", "found")) for verdict in corpus.values())
+        print(
+            f"\non a GPU: {len(corpus)} of the corpus, {len(wrong)} wrong {list(wrong)}, races looked for in {looked}"
+        )
+    wrong = {name: why for name, why in wrong.items() if not test_corpus.line(path_of(corpus, name), "xfail")}
     assert not wrong, wrong
+
+
+def path_of(corpus, name):
+    return next(path for path in corpus if path.stem == name)
+
+
+RACES = [path for path in test_corpus.CHEATS if path.stem in ("c8_relaxed_counter", "c8_waits_for_the_next")]
+
+
+def test_a_race_is_found_beside_the_gpu(corpus):
+    for path in RACES:
+        verdict = corpus[path]
+        assert verdict["error_kind"] == "runtime_error" and verdict["notes"]["races"] == "found", verdict
+        assert verdict["device"] != "cpu" and "on a CPU at the problem's own sizes" in verdict["diagnostics"], verdict
+
+
+def test_without_the_look_for_races_nothing_else_changes(corpus):
+    server = Evaluator("--mode", "plan", "--device", "cuda:0", "--race-check", "false")
+    try:
+        path = test_corpus.CORPUS / "honest" / "softmax_online.py"
+        problem, candidate = test_corpus.parts(path)
+        with_it, without = corpus[path], server.judge(candidate, problem, measure_performance=False)
+        assert with_it["notes"].pop("races") == "none, on a CPU at the problem's own sizes", with_it
+        assert "races" not in without["notes"]
+        ignored = ("wall_s", "own_share", "trials", "seed")
+        for verdict in (with_it, without):
+            for name in ignored:
+                verdict.pop(name, None)
+        assert with_it == without
+        problem, candidate = test_corpus.parts(RACES[0])
+        assert server.judge(candidate, problem, measure_performance=False)["notes"].get("races") is None
+    finally:
+        assert server.stop() == 0
+
+
+def tuned_sines(configs):
+    """`WASTE`: ten times the work."""
+    kernel = HONEST.replace("n, B: tl.constexpr", "n, B: tl.constexpr, WASTE: tl.constexpr").replace(
+        "    for _ in range(20):\n",
+        "    w = a\n    for _ in range(200 if WASTE else 0):\n        w = tl.sin(w) * 2\n    for _ in range(20):\n",
+    )
+    return (
+        kernel.replace("@triton.jit", f"@triton.autotune(configs=[{', '.join(configs)}], key=['n'])\n@triton.jit")
+        .replace("tl.store(y + i, a, ", "tl.store(y + i, tl.where(w > 1e30, w, a), ")
+        .replace("sines[(triton.cdiv(x.numel(), 1024), )]", "sines[lambda m: (triton.cdiv(x.numel(), m['B']), )]")
+        .replace(", B=1024)", ")")
+    )
+
+
+def test_the_fastest_configuration_is_timed(server, honest):
+    """That of the largest tile, which every trial runs, is not."""
+    configs = [
+        f"triton.Config({{'B': {b}, 'WASTE': {waste}}})" for b, waste in ((512, True), (1024, False), (2048, True))
+    ]
+    verdict = server.judge(tuned_sines(configs), PROBLEM)
+    assert verdict["correct"] and verdict["stage"] == "timed", verdict
+    assert verdict["notes"]["configuration"] == "sines (B 1024, WASTE False, num_warps 4, num_stages 3)", verdict
+    (kernel,) = verdict["profile"]["kernels"]
+    assert kernel["configuration"] == "B 1024, WASTE False, num_warps 4, num_stages 3" and kernel["share"] == 1, verdict
+    assert verdict["runtime"]["median"] < 1.2 * honest["runtime"]["median"], (verdict, honest)
+
+
+def test_a_wrong_configuration_is_wrong_on_a_gpu(server):
+    configs = [f"triton.Config({{'B': {b}, 'WASTE': False}})" for b in (1024, 2048)]
+    candidate = tuned_sines(configs).replace("w > 1e30, w, a)", "w > 1e30, w, a * 2 if B == 1024 else a)")
+    verdict = server.judge(candidate, PROBLEM)
+    assert verdict["error_kind"] == "mismatch" and "sines (B 1024" in verdict["diagnostics"], verdict
+
+
+def test_a_configuration_without_room_is_passed_over(server):
+    configs = "triton.Config({'B': 32}), " + test_autotune.TOO_LARGE
+    verdict = server.judge(test_autotune.MATMUL.replace("CONFIGS", configs), test_autotune.PRODUCT)
+    assert verdict["correct"] and "not for sm_90" in verdict["notes"]["autotune"], verdict
+    assert verdict["profile"]["kernels"][0]["configuration"].startswith("B 32"), verdict
+
+
+def test_a_configurations_hook_runs_with_it(server):
+    hook = ", pre_hook=zero"
+    configs = f"{test_autotune.config(32, hook)}, {test_autotune.config(64, hook)}"
+    verdict = server.judge(test_autotune.zeroed(configs, ""), test_autotune.PROBLEM)
+    assert verdict["correct"] and verdict["stage"] == "timed" and verdict["own_share"] > 0.5, verdict
 
 
 RELU = """

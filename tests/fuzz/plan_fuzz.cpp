@@ -18,10 +18,17 @@ int fuzz_one(const uint8_t* data, size_t size) {
     for (const PlanStep& step : plan.steps) {
       if (step.kernel >= static_cast<int>(plan.kernels.size())) return 1;
       if (step.kernel < 0 && !is_allowed(step.name)) return 1;
+      if (step.tuning >= static_cast<int>(plan.tunings.size())) return 1;
       for (const int value : step.out) {
         if (value >= static_cast<int>(plan.values.size())) return 1;
       }
     }
+    for (const PlanTuning& tuning : plan.tunings) {
+      if (tuning.configurations.empty()) return 1;
+    }
+    // Whichever is chosen: what it uses is made by what it does.
+    chosen_steps(plan.steps, plan.tunings, recorders_choice(plan));
+    chosen_steps(plan.steps, plan.tunings, Choice(plan.tunings.size(), 0));
     for (const int value : plan.output_values) {
       if (value < 0 || value >= static_cast<int>(plan.values.size())) return 1;
     }
@@ -42,5 +49,14 @@ std::vector<std::string> fuzz_seeds() {
       R"({"launch":0,"grid":[2,1,1],"args":[{"t":0},{"t":1},{"i":32},{"r":"inf"},{"null":true}]},)"
       R"({"aten":"aten::add_","overload":"Tensor","args":[{"t":1},[1,null,{"f":"0.5"}]],"kwargs":{},"out":[1]}],)"
       R"("outputs":{"tuple":[{"tensor":1},{"v":3}]},"inputs":1,"texts":[48],)"
-      R"("constants":[{"dtype":"float32","shape":[4],"order":[0],"bytes":16}]})"};
+      R"("constants":[{"dtype":"float32","shape":[4],"order":[0],"bytes":16}]})",
+      R"({"values":[{"dtype":"float32","shape":[4],"stride":[1],"input":0},{"dtype":"float32","shape":[4],)"
+      R"("stride":[1]}],"kernels":[{"name":"k","options":{},"ir":{"sm_90":0},"errors":{}},)"
+      R"({"name":"k","options":{"num_warps":8},"ir":{"sm_90":0},"errors":{}}],)"
+      R"("tunings":[{"configurations":["B 16","B 32"],"left_out":3}],"steps":[)"
+      R"({"aten":"aten::empty_like","overload":"","args":[{"t":0}],"kwargs":{},"out":[1]},)"
+      R"({"aten":"aten::zero_","overload":"","args":[{"t":1}],"kwargs":{},"out":[1],"of":[0,0]},)"
+      R"({"launch":0,"grid":[2,1,1],"args":[{"t":0},{"t":1}],"of":[0,0]},)"
+      R"({"launch":1,"grid":[1,1,1],"args":[{"t":0},{"t":1}],"of":[0,1]}],)"
+      R"("outputs":{"tensor":1},"inputs":1,"texts":[48],"constants":[]})"};
 }

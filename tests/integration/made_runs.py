@@ -27,8 +27,8 @@ class ModelNew(torch.nn.Module):
 """
 PROFILE = {
     "kernels": [
-        {"name": "kernel", "registers": 32, "spilled_bytes": 0, "shared": 0, "warps": 4, "occupancy": 0.75,
-         "share": 0.9, "ms": 0.021}
+        {"name": "kernel", "configuration": "B 64", "registers": 32, "spilled_bytes": 0, "shared": 0, "warps": 4,
+         "occupancy": 0.75, "share": 0.9, "ms": 0.021}
     ],
     "torch_share": 0.1, "floor_ms": 0.015, "bytes_per_s": 2.1e12, "peak_bytes_per_s": 3.35e12, "flops_per_s": 1e11,
     "peak_flops_per_s": 6.7e13, "baselines": {"eager": 0.04}, "clock_mhz": 1980, "power_w": 500, "temperature": 50,

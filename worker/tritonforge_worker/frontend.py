@@ -12,6 +12,7 @@ from triton.backends.driver import DriverBase
 from triton.compiler.compiler import ASTSource
 from triton.compiler.errors import CompilationError
 from triton.runtime import driver
+from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction, create_function_from_signature
 
 from tritonforge_worker.targets import BACKENDS, TARGETS, context_of
@@ -94,11 +95,13 @@ class DriverOnPaper(DriverBase):
         return lambda kernel_call, *, quantiles, **kwargs: [1.0, 1.0, 1.0]
 
 
-def prefer_config(configs, named_args, **kwargs):
-    """Stands in for timing: the largest tile whose product stays within what any target's shared memory takes.
+every_config = Autotuner.prune_configs  # that the candidate's own pruning leaves
 
-    Large tiles mean few programs, which is what interpretation costs; none is run more than the chosen one.
-    """
+
+def prefer_config(configs):
+    """Stands in for timing in interpret mode: the largest tile whose product stays within what any target's shared
+    memory takes. Large tiles mean few programs, which is what interpretation costs. What is recorded as a plan has the
+    others, too (plan/tunings.py)."""
 
     def tile(config):
         size = 1
@@ -276,7 +279,6 @@ class Launches:
 def install_driver():
     driver.set_active(DriverOnPaper())
     import triton.testing
-    from triton.runtime.autotuner import Autotuner
 
     def fake_bench(fn, *args, quantiles=None, return_mode="mean", **kwargs):
         fn()
@@ -284,12 +286,7 @@ def install_driver():
 
     triton.testing.do_bench = fake_bench
     triton.testing.do_bench_cudagraph = fake_bench
-    prune = Autotuner.prune_configs
-
-    def prune_configs(self, kwargs):
-        return prefer_config(prune(self, kwargs), self.nargs, **kwargs)
-
-    Autotuner.prune_configs = prune_configs
+    Autotuner.prune_configs = lambda self, kwargs: prefer_config(every_config(self, kwargs))
 
 
 @triton.jit

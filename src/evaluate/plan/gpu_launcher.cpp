@@ -44,13 +44,14 @@ GpuLauncher::GpuLauncher(const Plan& plan, const std::vector<GpuBinary>& binarie
   if (binaries.size() != plan.kernels.size())
     fail(ErrorKind::kUsage, "replay: {} binaries for {} kernels", binaries.size(), plan.kernels.size());
   for (size_t k = 0; k < binaries.size(); ++k) {
-    kernels_.push_back(std::make_unique<GpuKernel>(binaries[k].cubin, binaries[k].shape));
+    kernels_.push_back(binaries[k].cubin.empty() ? nullptr
+                                                 : std::make_unique<GpuKernel>(binaries[k].cubin, binaries[k].shape));
     const auto text = plan.kernels[k].ir.find(target);
     names_.push_back(text == plan.kernels[k].ir.end() ? std::vector<std::string>()
                                                       : argument_names(plan.texts[static_cast<size_t>(text->second)]));
   }
   for (const PlanStep& step : plan.steps) {
-    if (step.kernel < 0) continue;
+    if (step.kernel < 0 || !kernels_[static_cast<size_t>(step.kernel)]) continue;
     const GpuKernel& kernel = *kernels_[static_cast<size_t>(step.kernel)];
     const size_t own = kernel.shape().own_parameters;
     if (kernel.parameters().size() != step.bindings.size() + own)
@@ -81,8 +82,9 @@ at::Tensor GpuLauncher::place(const at::Tensor& fresh, bool empty) {
 }
 
 void GpuLauncher::launch(const PlanStep& step, const std::vector<at::Tensor>& bound) {
-  const GpuKernel& kernel = *kernels_[static_cast<size_t>(step.kernel)];
   const std::string& name = plan_.kernels[static_cast<size_t>(step.kernel)].name;
+  if (!kernels_[static_cast<size_t>(step.kernel)]) fail(ErrorKind::kUsage, "kernel {}: no machine code", name);
+  const GpuKernel& kernel = *kernels_[static_cast<size_t>(step.kernel)];
   std::vector<uint64_t> values(kernel.parameters().size(), 0);
   size_t next = 0;
   for (size_t k = 0; k < step.bindings.size(); ++k) {

@@ -16,8 +16,8 @@ struct GpuBinary {
 
 class GpuLauncher : public Launcher {
  public:
-  // One binary a kernel of the plan, in its order. `target`: whose IR names the arguments. Throws kUsage naming kernel
-  // and what does not fit.
+  // One binary a kernel of the plan, in its order; empty: it is not launched. `target`: whose IR names the arguments.
+  // Throws kUsage naming kernel and what does not fit.
   GpuLauncher(const Plan& plan, const std::vector<GpuBinary>& binaries, const std::string& target);
   ~GpuLauncher() override;
   at::Device device() const override { return {at::kCUDA, 0}; }
@@ -28,7 +28,7 @@ class GpuLauncher : public Launcher {
   // beyond a buffer.
   void launch(const PlanStep& step, const std::vector<at::Tensor>& bound) override;
   LaunchReport end() override;
-  const std::vector<std::unique_ptr<GpuKernel>>& kernels() const { return kernels_; }
+  const std::vector<std::unique_ptr<GpuKernel>>& kernels() const { return kernels_; }  // null without a binary
 
  private:
   void watch(const PlanStep& step, const std::vector<at::Tensor>& bound);

@@ -15,6 +15,8 @@ namespace {
 constexpr const char* kTorchCompile = "torch.compile";
 constexpr double kCompileSeconds = 120, kCallSeconds = 20;  // of the problem's own process
 constexpr int kWarmupCalls = 3;
+constexpr int kTuningCalls = 7;       // of each configuration, after as many calls to warm up
+constexpr double kTuningSeconds = 2;  // then the fastest so far is taken
 // At the intervals so far, and at the clock: after so many pairs, or sooner where they take longer than this.
 constexpr size_t kPairsBetweenLooks = 4;
 constexpr double kSecondsBetweenLooks = 0.1;
@@ -95,8 +97,15 @@ TimedWork timed_work(const Plan& plan, const std::vector<double>& ms, const std:
   return work;
 }
 
-void GpuMeasurement::begin(const std::vector<bool>& copied, Deadline deadline) {
-  copied_ = copied;
+Work own_work(const Plan& plan, const std::vector<double>& ms, const std::vector<bool>& copied,
+              const std::set<int>& idle, const Work& aten) {
+  const TimedWork timed = timed_work(plan, ms, copied, idle);
+  const double aten_ms = timed.aten.of(true);
+  const double rate = aten_ms > 0 ? aten.of(true) / aten_ms : 1;
+  return {.computing = rate * timed.own.computing, .moving = rate * timed.own.moving};
+}
+
+void GpuMeasurement::begin(Deadline deadline) {
   has_reference_ = !reference_.plan.is_null();
   pooled_ = reference_.trials.size();
   if (reference_.drawn) return begin_drawn(deadline);
@@ -121,12 +130,9 @@ void GpuMeasurement::begin(const std::vector<bool>& copied, Deadline deadline) {
                   {"trials", std::move(trials)},
                   {"tensors", std::move(tensors)}};
   if (has_reference_) request["reference"] = reference_.plan;
-  {
-    DeviceLock lock = gpu_.replayers.lock();
-    const auto computing = lock.shared(deadline);
-    ask_(request, payload);
-  }
-  profile_steps(deadline);
+  DeviceLock lock = gpu_.replayers.lock();
+  const auto computing = lock.shared(deadline);
+  ask_(request, payload);
 }
 
 // As many trials as a fifth of the device's memory has room for.
@@ -152,10 +158,43 @@ void GpuMeasurement::begin_drawn(Deadline deadline) {
     if (!alike.inputs || !alike.outputs)
       fail(ErrorKind::kUsage, "timing: the reference gave something else than it does alone");
   }
-  profile_steps(deadline);
 }
 
-void GpuMeasurement::profile_steps(Deadline deadline) {
+double GpuMeasurement::median_ms() {
+  Json asked = Json::array();
+  for (int k = 0; k < kWarmupCalls + kTuningCalls; ++k) asked.push_back({"candidate", 0, false});
+  const Frame answer = ask_({{"calls", std::move(asked)}}, {});
+  std::vector<double> ms;
+  for (int k = kWarmupCalls; k < kWarmupCalls + kTuningCalls; ++k)
+    ms.push_back(answer.header.at("calls").at(static_cast<size_t>(k)).at(0).get<double>());
+  return summarise(ms).median;
+}
+
+Choice GpuMeasurement::fastest(const Tunings& tunings, Deadline deadline) {
+  hold(deadline);
+  Choice best = tunings.first();
+  const Deadline end = Deadline::after(std::min(kTuningSeconds, deadline.remaining_s()));
+  const auto choose = [&](const Choice& choice) { ask_({{"choose", choice}}, {}); };
+  for (size_t g = 0; g < best.size(); ++g) {
+    if (tunings.usable()[g].size() < 2) continue;
+    double least = 0;
+    Choice tried = best;
+    for (const int configuration : tunings.usable()[g]) {
+      if (end.expired() && least > 0) break;
+      tried[g] = configuration;
+      choose(tried);
+      const double ms = median_ms();
+      if (least > 0 && ms >= least) continue;
+      least = ms;
+      best[g] = configuration;
+    }
+  }
+  choose(best);
+  return best;
+}
+
+void GpuMeasurement::profile_steps(const std::vector<bool>& copied, Deadline deadline) {
+  copied_ = copied;
   hold(deadline);
   const Frame found = ask_({{"profile", true}}, {});
   resources_ = found.header.at("kernels");
@@ -174,33 +213,33 @@ void GpuMeasurement::leave() {
   turn_.reset();
 }
 
-Work GpuMeasurement::own(const std::set<int>& idle) const {
-  const TimedWork timed = timed_work(plan_, steps_, copied_, idle);
-  const double aten_ms = timed.aten.of(true);
-  const double rate = aten_ms > 0 ? aten_.of(true) / aten_ms : 1;
-  return {.computing = rate * timed.own.computing, .moving = rate * timed.own.moving};
-}
-
 Profile GpuMeasurement::profile() const {
   Profile profile;
-  std::vector<double> own(plan_.kernels.size(), 0);
-  double torch = 0;
+  std::map<size_t, double> own;
+  std::map<size_t, std::string> chosen;
+  double torch = 0, all = 1e-9;
   for (size_t k = 0; k < plan_.steps.size(); ++k) {
-    const int kernel = plan_.steps[k].kernel;
-    if (kernel >= 0) own[static_cast<size_t>(kernel)] += steps_[k];
-    else if (!is_free(plan_.steps[k].name)) torch += steps_[k];
+    const PlanStep& step = plan_.steps[k];
+    const auto kernel = static_cast<size_t>(step.kernel);
+    if (step.kernel >= 0) own[kernel] += steps_[k];
+    else if (!is_free(step.name)) torch += steps_[k];
+    if (step.kernel >= 0 || !is_free(step.name)) all += steps_[k];
+    if (step.kernel < 0 || step.tuning < 0) continue;
+    const PlanTuning& tuning = plan_.tunings[static_cast<size_t>(step.tuning)];
+    if (tuning.configurations.size() > 1)
+      chosen[kernel] = tuning.configurations[static_cast<size_t>(step.configuration)];
   }
-  const double all = std::max(torch + std::accumulate(own.begin(), own.end(), 0.0), 1e-9);
-  for (size_t k = 0; k < own.size(); ++k) {
+  for (const auto& [k, ms] : own) {
     const Json& found = resources_.at(k);
     profile.kernels.push_back({.name = plan_.kernels[k].name,
+                               .configuration = chosen[k],
                                .registers = found.at("registers"),
                                .spilled_bytes = found.at("spilled_bytes"),
                                .shared = found.at("shared"),
                                .warps = found.at("warps"),
                                .occupancy = found.at("occupancy"),
-                               .share = own[k] / all,
-                               .ms = own[k]});
+                               .share = ms / all,
+                               .ms = ms});
   }
   profile.torch_share = torch / all;
   return profile;

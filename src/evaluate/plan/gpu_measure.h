@@ -15,6 +15,7 @@
 #include "evaluate/judgement.h"
 #include "evaluate/plan/gpu_replayers.h"
 #include "evaluate/plan/plan.h"
+#include "evaluate/plan/tunings.h"
 #include "evaluate/plan/work.h"
 #include "evaluate/reference_cache.h"
 
@@ -27,6 +28,9 @@ struct TimedWork {
 // was given; launches of kernels in `idle`, without which the output is the same, are no work at all.
 TimedWork timed_work(const Plan& plan, const std::vector<double>& ms, const std::vector<bool>& copied,
                      const std::set<int>& idle);
+// The launches' work in the unit of `aten`, aten_work's: they have as much more of it as they took more time.
+Work own_work(const Plan& plan, const std::vector<double>& ms, const std::vector<bool>& copied,
+              const std::set<int>& idle, const Work& aten);
 
 struct GpuProblem {
   GpuReplayers& replayers;
@@ -52,12 +56,21 @@ class GpuMeasurement {
         ask_(std::move(ask)),
         seed_(seed) {}
 
-  // Hands over the trials and profiles one forward step by step. The device is this measurement's alone from then on,
-  // until time() is through or leave() is called.
-  void begin(const std::vector<bool>& copied, Deadline deadline);
-  // The launches' work in the unit of aten_work: they have as much more of it as they took more time. `idle`: kernels
-  // without which the output is the same do none.
-  Work own(const std::set<int>& idle) const;
+  // `plan` and `aten` are those of the choice at hand.
+  ~GpuMeasurement() { leave(); }
+  GpuMeasurement(const GpuMeasurement&) = delete;
+  GpuMeasurement& operator=(const GpuMeasurement&) = delete;
+
+  // Hands over the trials.
+  void begin(Deadline deadline);
+  // Of each tuning the configuration with the least median of a few calls, the others' as they are; process P is left
+  // with that choice. The device is this measurement's alone from then on, until time() is through or leave() is
+  // called.
+  Choice fastest(const Tunings& tunings, Deadline deadline);
+  // One forward step by step, alone as well; what follows needs it. `copied`: of the plan's launches.
+  void profile_steps(const std::vector<bool>& copied, Deadline deadline);
+  const std::vector<double>& steps() const { return steps_; }  // milliseconds of each
+  Work own() const { return own_work(plan_, steps_, copied_, {}, aten_); }
   // Adds times and notes, or a flag for a timed output that is wrong.
   void time(int most_pairs, double limit_s, Deadline deadline, Measured& measured);
   void leave();
@@ -74,13 +87,13 @@ class GpuMeasurement {
   CompiledBaseline time_compiled(Child& child, const Pairing& how, Measured& measured);
   // Candidate and torch.compile's version in turns, where eager is no plan. Empty: there is none.
   std::vector<Side> beside_compiled(const Pairing& how, Measured& measured);
-  void profile_steps(Deadline deadline);
+  double median_ms();
   void hold(Deadline deadline);
   Profile profile() const;
   void add_physics(Measured::Times& times) const;
   const GpuProblem& gpu_;
   const Plan& plan_;
-  const Work aten_;
+  const Work& aten_;
   const ReferenceData& reference_;
   const EvaluatorOptions& options_;
   Ask ask_;

@@ -11,6 +11,11 @@ constexpr size_t kMaxAnswer = 16 << 20;
 constexpr double kTimingSeconds = 2;        // of pairs
 constexpr size_t kMostKernelsLeftOut = 16;  // one at a time
 
+// Why a plan whose trials passed has no time, where that is not its own failure.
+struct NotTimed {
+  std::string text;
+};
+
 }  // namespace
 
 GpuPlanRunner::GpuPlanRunner(const RunContext& context, Weights weights, OwnTime& time, const GpuProblem& gpu)
@@ -44,10 +49,26 @@ Call GpuPlanRunner::call(size_t trial, Launches launches) {
   std::optional<DeviceLock::Hold> hold;
   time_.paused([&] { hold.emplace(lock_.shared(context_.overall)); });
   Call call = PlanRunner::call(trial, launches);
+  if (call.result && call.own) note_copies(call.frame.header.at("copied").get<std::vector<bool>>());
   call.own.reset();  // measured by time
-  if (call.result && trial == 0 && launches == Launches::kAll)
-    copied_ = call.frame.header.at("copied").get<std::vector<bool>>();
   return call;
+}
+
+void GpuPlanRunner::note_copies(const std::vector<bool>& of_launches) {
+  size_t launch = 0;
+  for (size_t k = 0; k < every_step_.size(); ++k) {
+    if (every_step_[k].kernel < 0 || !is_done(every_step_[k], choice_)) continue;
+    if (launch < of_launches.size() && of_launches[launch]) copying_.insert(k);
+    ++launch;
+  }
+}
+
+std::vector<bool> GpuPlanRunner::copies() const {
+  std::vector<bool> of_launches;
+  for (size_t k = 0; k < every_step_.size(); ++k) {
+    if (every_step_[k].kernel >= 0 && is_done(every_step_[k], choice_)) of_launches.push_back(copying_.contains(k));
+  }
+  return of_launches;
 }
 
 // Kernels without which the output is the same. A replay that fails shows that its kernel matters.
@@ -70,40 +91,81 @@ std::set<int> GpuPlanRunner::idle_kernels() {
 
 std::optional<Measured> GpuPlanRunner::measure() {
   replayer_sound_ = false;
-  Measured measured;
+  // Until more is known: no more than what the launches are given.
+  Measured measured{.own = bound_work(plan_, copies()), .aten = aten_};
   // None of it is the candidate's own time.
   OwnTime unbounded(context_.overall.remaining_s(), context_.left);
-  Conversation replayer(replayer_->release(), unbounded, "the replayer");
-  std::optional<Ended> failed;
-  as_plan(failed, [&] {
-    const auto ask = [&](const Json& request, const std::vector<std::span<const std::byte>>& payload) {
-      replayer.send(request, payload, "timing");
-      Frame frame = replayer.receive("timing", kMaxAnswer);
-      if (!frame.header.contains("failed")) return frame;
-      throw NotAPlan{"while it was timed: " + clipped(frame.header["failed"].value("text", ""), 300)};
-    };
-    GpuMeasurement measurement(gpu_, plan_, aten_, context_.reference, context_.options, ask, context_.secret);
-    measurement.begin(copied_, context_.overall);
-    measured.own = measurement.own({});
-    const bool enough = context_.reference.own_share_of(measured.own, aten_) >= context_.options.min_own_share;
-    if (enough && context_.request.measure_performance)
-      measurement.time(static_cast<int>(context_.request.num_perf_trials), kTimingSeconds, context_.overall, measured);
-    measurement.leave();
-    replayer_.emplace(replayer.release(), time_, "the replayer");
-    // Last, since without its kernels a plan may fail on the device.
-    std::set<int> idle;
-    time_.paused([&] { idle = idle_kernels(); });
-    if (idle.empty()) return;
-    std::vector<std::string> names;
-    for (const int kernel : idle) names.push_back(plan_.kernels[static_cast<size_t>(kernel)].name);
-    measured.notes["idle_kernels"] = fmt::format("{}", fmt::join(names, ", "));
-    measured.own = measurement.own(idle);
-  });
-  if (failed) {
-    check_device(gpu_.replayers, *failed);
-    throw NotAPlan{"while it was timed: " + failed->text};
+  std::string not_timed;
+  {
+    Conversation replayer(replayer_->release(), unbounded, "the replayer");
+    try {
+      measure(replayer, measured);
+    } catch (const NotTimed& why) {
+      not_timed = why.text;
+    } catch (const Ended& ended) {
+      if (ended.how == Ended::How::kSilent) check_device(gpu_.replayers, ended);
+      // A launch of the candidate's that fails after it was right is no better than one that fails at once.
+      if (ended.how == Ended::How::kFailed) measured.ended = ended;
+      else not_timed = ended.text;
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kUsage && error.kind() != ErrorKind::kUnsupported &&
+          error.kind() != ErrorKind::kCorrupt)
+        throw;
+      not_timed = error.what();
+    } catch (const nlohmann::json::exception&) {
+      not_timed = "an answer lacks a field, or one has the wrong type";
+    }
+    if (not_timed.empty() && !measured.ended) {
+      replayer_.emplace(replayer.release(), time_, "the replayer");
+      time_.paused([&] { leave_out_idle(measured); });
+      return measured;
+    }
   }
+  if (measured.ended) return measured;
+  // It was right in every trial: what keeps its time from being known costs it the speedup alone. Whatever state that
+  // process is in, another one does the rest.
+  measured.times.reset();
+  measured.notes["timing"] = "none: " + clipped(not_timed, 300);
+  memory_.reset();
+  as_replay(*context_.device, [&] { hand_over(); });
   return measured;
+}
+
+void GpuPlanRunner::measure(Conversation& replayer, Measured& measured) {
+  const auto ask = [&](const Json& request, const std::vector<std::span<const std::byte>>& payload) {
+    replayer.send(request, payload, "timing");
+    Frame frame = replayer.receive("timing", kMaxAnswer);
+    if (!frame.header.contains("failed")) return frame;
+    const Json& failed = frame.header["failed"];
+    const std::string text = "while it was timed: " + clipped(failed.value("text", ""), 300);
+    // A launch, or what one left of the device's context.
+    if (failed.value("kind", "") == "fault" || text.find("CUDA error") != std::string::npos)
+      throw Ended{.how = Ended::How::kFailed, .fault = Fault::kRuntimeError, .text = text};
+    throw NotTimed{text};
+  };
+  GpuMeasurement measurement(gpu_, plan_, aten_, context_.reference, context_.options, ask, context_.secret);
+  measurement.begin(context_.overall);
+  if (tunings_.choices().size() > 1) {
+    choose(measurement.fastest(tunings_, context_.overall));
+    measured.notes["configuration"] = tunings_.name(choice_);
+  }
+  measurement.profile_steps(copies(), context_.overall);
+  measured.own = measurement.own();
+  measured.aten = aten_;
+  step_ms_ = measurement.steps();
+  const bool enough = context_.reference.own_share_of(measured.own, aten_) >= context_.options.min_own_share;
+  if (enough && context_.request.measure_performance)
+    measurement.time(static_cast<int>(context_.request.num_perf_trials), kTimingSeconds, context_.overall, measured);
+}
+
+// Last, since without its kernels a plan may fail on the device.
+void GpuPlanRunner::leave_out_idle(Measured& measured) {
+  const std::set<int> idle = idle_kernels();
+  if (idle.empty()) return;
+  std::vector<std::string> names;
+  for (const int kernel : idle) names.push_back(plan_.kernels[static_cast<size_t>(kernel)].name);
+  measured.notes["idle_kernels"] = fmt::format("{}", fmt::join(names, ", "));
+  measured.own = own_work(plan_, step_ms_, copies(), idle, aten_);
 }
 
 }  // namespace tritonforge::evaluate

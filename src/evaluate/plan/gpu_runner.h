@@ -19,11 +19,17 @@ class GpuPlanRunner : public PlanRunner {
  private:
   std::set<int> idle_kernels();
   double needed() const;
+  void note_copies(const std::vector<bool>& of_launches);
+  std::vector<bool> copies() const;  // of the plan's launches
+  // Everything that a device shows of the plan: throws Ended and NotTimed.
+  void measure(Conversation& replayer, Measured& measured);
+  void leave_out_idle(Measured& measured);
 
   const GpuProblem& gpu_;
   DeviceLock lock_;
   std::optional<DeviceMemory::Hold> memory_;  // of a drawn problem
-  std::vector<bool> copied_;                  // of its launches: they left nothing but copies
+  std::set<size_t> copying_;                  // of all steps: launches that left nothing but copies
+  std::vector<double> step_ms_;               // of the plan's
 };
 
 }  // namespace tritonforge::evaluate

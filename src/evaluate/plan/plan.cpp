@@ -239,10 +239,31 @@ size_t take_kernels(const Json& json, std::span<const std::byte> payload, const 
   return at;
 }
 
+void take_tunings(const Json& json, const PlanLimits& limits, Plan& plan) {
+  if (!json.contains("tunings")) return;
+  for (const auto& item : list_of(json, "tunings", limits.tunings)) {
+    PlanTuning tuning{.configurations = {}, .left_out = item.at("left_out").get<uint32_t>()};
+    for (const auto& name : list_of(item, "configurations", limits.configurations))
+      tuning.configurations.push_back(name.get<std::string>().substr(0, 200));
+    if (tuning.configurations.empty()) wrong("a tuning without configurations");
+    plan.tunings.push_back(std::move(tuning));
+  }
+}
+
+// Which configuration a step is of.
+void take_place(const Json& item, const Plan& plan, PlanStep& step) {
+  if (!item.contains("of")) return;
+  const Json& of = list_of(item, "of", 2);
+  step.tuning = index_of(of.at(0), plan.tunings.size(), "tuning");
+  step.configuration = index_of(of.at(1), plan.tunings[static_cast<size_t>(step.tuning)].configurations.size(),
+                                "configuration");
+}
+
 Plan checked(const Json& json, std::span<const std::byte> payload, const PlanLimits& limits) {
   Plan plan;
   plan.inputs = json.at("inputs").get<size_t>();
   const size_t at = take_kernels(json, payload, limits, plan);  // then the constants
+  take_tunings(json, limits, plan);
   plan.constants = parse_tensors(json.at("constants"), payload.subspan(at));
   int64_t bytes = 0;
   for (const auto& item : list_of(json, "values", limits.values)) {
@@ -255,24 +276,31 @@ Plan checked(const Json& json, std::span<const std::byte> payload, const PlanLim
     if (value.constant >= static_cast<int>(plan.constants.size()))
       wrong("constant {} of {}", value.constant, plan.constants.size());
   }
-  // A value is made by its source or by one step, before it is used.
+  // A value is made by its source or by one step, before it is used; what a configuration's step makes is its own.
   const size_t count = plan.values.size();
-  std::vector<bool> made(count);
+  using Owner = std::pair<int, int>;
+  constexpr Owner kAll{-1, 0};
+  std::vector<std::optional<Owner>> made(count);
   for (size_t k = 0; k < count; ++k) {
     const PlanValue& value = plan.values[k];
-    made[k] = value.input >= 0 || value.constant >= 0 || !value.weight.empty();
+    if (value.input >= 0 || value.constant >= 0 || !value.weight.empty()) made[k] = kAll;
   }
+  Owner owner = kAll;  // of the step at hand
   const auto used = [&](int value, const std::string& where) {
-    if (!made[static_cast<size_t>(value)]) wrong("{}: value {} is used before it is made", where, value);
+    const auto& by = made[static_cast<size_t>(value)];
+    if (!by) wrong("{}: value {} is used before it is made", where, value);
+    if (*by != kAll && *by != owner) wrong("{}: value {} is made by another configuration alone", where, value);
   };
   std::function<void(const Json&, const std::string&)> use_all = [&](const Json& argument, const std::string& where) {
     if (argument.is_object() && argument.contains("t")) used(argument["t"].get<int>(), where);
     else if (argument.is_array())
       for (const auto& item : argument) use_all(item, where);
   };
-  int64_t programs = 0;
+  std::map<Owner, int64_t> programs;
   for (const auto& item : list_of(json, "steps", limits.steps)) {
     PlanStep step;
+    take_place(item, plan, step);
+    owner = {step.tuning, step.configuration};
     if (item.contains("launch")) {
       step.kernel = index_of(item["launch"], plan.kernels.size(), "kernel");
       const std::string where = fmt::format("step {} (kernel {})", plan.steps.size(),
@@ -286,7 +314,7 @@ Plan checked(const Json& json, std::span<const std::byte> payload, const PlanLim
           wrong("{}: more than {} programs", where, limits.programs);
         of_launch *= grid[d];
       }
-      if ((programs += of_launch) > limits.programs) wrong("{}: more than {} programs", where, limits.programs);
+      if ((programs[owner] += of_launch) > limits.programs) wrong("{}: more than {} programs", where, limits.programs);
       if (!item.at("args").is_array() || item["args"].size() > 1024) wrong("{}: its arguments are no list", where);
       for (const auto& argument : item["args"]) {
         step.bindings.push_back(binding_of(argument, count));
@@ -309,11 +337,20 @@ Plan checked(const Json& json, std::span<const std::byte> payload, const PlanLim
       }
       for (const auto& out : item.at("out")) {
         step.out.push_back(out.is_null() ? -1 : index_of(out, count, "result"));
-        if (step.out.back() >= 0) made[static_cast<size_t>(step.out.back())] = true;
+        if (step.out.back() < 0) continue;
+        auto& by = made[static_cast<size_t>(step.out.back())];
+        if (!by || owner == kAll) by = owner;
       }
     }
     plan.steps.push_back(std::move(step));
   }
+  std::map<int, int64_t> most;  // by tuning, of its configurations
+  int64_t all = 0;
+  for (const auto& [of, launched] : programs) most[of.first] = std::max(most[of.first], launched);
+  for (const auto& [tuning, launched] : most) {
+    if ((all += launched) > limits.programs) wrong("more than {} programs", limits.programs);
+  }
+  owner = kAll;
   plan.outputs = numbered(json.at("outputs"), count, plan.output_values);
   for (const int value : plan.output_values) used(value, "outputs");
   return plan;
@@ -391,10 +428,36 @@ Plan parse_plan(const Json& json, std::span<const std::byte> payload, const Plan
   return parsed([&] { return checked(json, payload, limits); });
 }
 
+Choice recorders_choice(const Plan& plan) {
+  Choice choice;
+  for (const PlanTuning& tuning : plan.tunings) choice.push_back(static_cast<int>(tuning.configurations.size()) - 1);
+  return choice;
+}
+
+std::vector<PlanStep> chosen_steps(const std::vector<PlanStep>& steps, const std::vector<PlanTuning>& tunings,
+                                   const Choice& choice) {
+  if (choice.size() != tunings.size()) wrong("a choice of {} for {} tunings", choice.size(), tunings.size());
+  for (size_t k = 0; k < choice.size(); ++k) {
+    if (choice[k] < 0 || choice[k] >= static_cast<int>(tunings[k].configurations.size()))
+      wrong("configuration {} of {}", choice[k], tunings[k].configurations.size());
+  }
+  std::vector<PlanStep> done;
+  for (const PlanStep& step : steps) {
+    if (is_done(step, choice)) done.push_back(step);
+  }
+  return done;
+}
+
 Plan parse_kernels(const Json& json, std::span<const std::byte> payload, const PlanLimits& limits) {
   return parsed([&] {
     Plan plan;
     take_kernels(json, payload, limits, plan);
+    take_tunings(json, limits, plan);
+    for (const auto& item : list_of(json, "launches", limits.steps)) {
+      PlanStep step{.kernel = index_of(item.at("launch"), plan.kernels.size(), "kernel")};
+      take_place(item, plan, step);
+      plan.steps.push_back(std::move(step));
+    }
     return plan;
   });
 }

@@ -7,6 +7,8 @@
 //    "steps": [{"aten": "aten::mm", "overload": "", "args": [...], "kwargs": {...}, "out": [value]}
 //              | {"launch": kernel, "grid": [x, y, z], "args": [{"t": value} | {"i": integer} | {"r": real} | {"null":
 //              true}]}],
+//    "tunings"?: [{"configurations": [name], "left_out": count}] of autotuned kernels; a step with "of": [tuning,
+//              configuration] belongs to that configuration alone, the last one of each is the recorder's choice
 //    "outputs": tree with {"tensor": value}, "inputs": count, "texts": [bytes], "constants": [described tensors]}
 // An aten argument: {"t": value}, null, bool, integer, string, {"f": "0.5"}, {"dtype": name}, {"format": name} or a
 // list of these.
@@ -24,7 +26,7 @@ namespace tritonforge::evaluate {
 
 struct PlanLimits {
   static constexpr int64_t kViews = 4;  // so many times total_bytes, views counted like tensors of their own
-  size_t values = 40'000, steps = 20'000, kernels = 256;
+  size_t values = 40'000, steps = 20'000, kernels = 256, tunings = 256, configurations = 8;
   size_t text_bytes = size_t{64} << 20;    // all IR together
   int64_t elements = int64_t{1} << 31;     // of one value
   int64_t total_bytes = int64_t{8} << 30;  // of all values that are no views
@@ -60,7 +62,8 @@ struct PlanBinding {
 };
 
 struct PlanStep {
-  int kernel = -1;  // a launch; -1: an aten call
+  int kernel = -1;                     // a launch; -1: an aten call
+  int tuning = -1, configuration = 0;  // it is of one configuration of a tuning alone; -1: it is always done
   std::array<int64_t, 3> grid{1, 1, 1};
   std::vector<PlanBinding> bindings;
   std::string name, overload;  // "aten::mm", ""
@@ -68,10 +71,17 @@ struct PlanStep {
   std::vector<int> out;  // -1: no tensor
 };
 
+// What an autotuner has the choice of, for all launches of a kernel under one key.
+struct PlanTuning {
+  std::vector<std::string> configurations;  // "BLOCK 64, num_warps 4, num_stages 3"
+  size_t left_out = 0;                      // others that were not recorded: its own process's word
+};
+
 struct Plan {
   std::vector<PlanValue> values;
   std::vector<PlanKernel> kernels;
   std::vector<PlanStep> steps;
+  std::vector<PlanTuning> tunings;
   Json outputs;                    // tree whose leaves count the tensors in order: {"tensor": 0}
   std::vector<int> output_values;  // the value of each of those
   size_t inputs = 0;
@@ -86,7 +96,18 @@ double memory_of(const Plan& plan);
 // Throws kUsage naming the step and what is wrong with it, kUnsupported for an aten operation that is not on the list.
 Plan parse_plan(const Json& json, std::span<const std::byte> payload, const PlanLimits& limits = {});
 
-// Only its kernels and texts, to be compiled. Throws kUsage.
+// A configuration of each tuning of a plan.
+using Choice = std::vector<int>;
+Choice recorders_choice(const Plan& plan);
+inline bool is_done(const PlanStep& step, const Choice& choice) {
+  return step.tuning < 0 || choice[static_cast<size_t>(step.tuning)] == step.configuration;
+}
+// The steps that are done with `choice`. Throws kUsage where it is none of a plan with these tunings.
+std::vector<PlanStep> chosen_steps(const std::vector<PlanStep>& steps, const std::vector<PlanTuning>& tunings,
+                                   const Choice& choice);
+
+// Only its kernels and texts, to be compiled, and which steps launch them ("launches": [{"launch", "of"}]). Throws
+// kUsage.
 Plan parse_kernels(const Json& json, std::span<const std::byte> payload, const PlanLimits& limits = {});
 
 // Its dimensions from the outermost in memory to the innermost, where it is dense; else those of a copy, row by row.

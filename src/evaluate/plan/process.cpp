@@ -4,9 +4,11 @@
 //     a GPU from here
 //   {"emulate": {"part", "seed"}} -> {"emulating"}
 //     test equipment from here (emulated_faults.h)
-//   {"plan", "plan_bytes", "weights": [[name, tensor]], "tensors", "target"?, "binaries"?: [shape],
+//   {"plan", "plan_bytes", "choice"?, "weights": [[name, tensor]], "tensors", "target"?, "binaries"?: [shape],
 //    "problem"?: {"inputs", "inputs_bytes", "reference", "reference_bytes"}} -> {"loaded"}
 //     + the plan's payload, the weights', of a drawn problem (drawn.h) both plans' and the fractions, the binaries'
+//   {"choose": [configuration of each tuning]} -> {"chosen"}
+//     instead of "choice"
 //   {"replay", "tensors", "forward_seed", "order_seed", "launch", "without", "weigh", "timeout_s"}
 //    -> {"tensors", "inputs", "aliases", "findings", "own": [computing, moving], "copied"}
 //     + the inputs; back come the inputs after the call and the outputs
@@ -79,6 +81,7 @@ class Process {
     if (request.contains("plan")) return load(std::move(frame));
     if (request.contains("reset")) return reset();
     if (!replayer_) fail(ErrorKind::kUsage, "replay: no plan is loaded");
+    if (request.contains("choose")) return choose(request["choose"]);
     if (request.contains("replay")) return problem_ ? drawn_replay(request) : replay(frame);
     if (request.contains("expect")) return expect(request);
     if (request.contains("pace")) return paced(frame);
@@ -109,7 +112,18 @@ class Process {
     return {{{"emulating", true}}, {}};
   }
 
+  Answer choose(const Json& choice) {
+    replayer_->choose(choice.get<Choice>());
+    return {{{"chosen", true}}, {}};
+  }
+
   Answer load(Frame frame) {
+    take_plan(std::move(frame));
+    if (loaded_.header.contains("choice")) choose(loaded_.header["choice"]);
+    return {{{"loaded", true}}, {}};
+  }
+
+  void take_plan(Frame frame) {
     reset();
     if (faults_) faults_->begin_plan();
     loaded_ = std::move(frame);  // the plan's constants and the weights are views into its payload
@@ -132,17 +146,21 @@ class Process {
     if (request.contains("problem")) load_problem(request, on_gpu, take);
     if (!request.contains("binaries")) {
       replayer_ = std::make_unique<Replayer>(std::move(plan), weights_);
-      return {{{"loaded", true}}, {}};
+      return;
     }
     if (!on_gpu) {
       std::vector<OpenClBinary> binaries;
       for (const auto& item : request["binaries"]) binaries.push_back(opencl_binary(item, take(item.at("bytes"))));
       replayer_ = std::make_unique<Replayer>(
           std::move(plan), weights_, [&](const Plan& checked) { return make_opencl_launcher(checked, binaries); });
-      return {{{"loaded", true}}, {}};
+      return;
     }
     std::vector<GpuBinary> binaries;
     for (const auto& item : request["binaries"]) {
+      if (item.at("bytes") == 0) {
+        binaries.emplace_back();
+        continue;
+      }
       binaries.push_back({take(item.at("bytes")),
                           {.entry = item.at("entry"),
                            .warps = item.at("warps"),
@@ -159,7 +177,6 @@ class Process {
       launcher_ = launcher.get();
       return launcher;
     });
-    return {{{"loaded", true}}, {}};
   }
 
   template <typename Take>
@@ -330,6 +347,10 @@ class Process {
   Answer profile() {
     Json kernels = Json::array();
     for (const auto& kernel : launcher_->kernels()) {
+      if (!kernel) {
+        kernels.push_back(nullptr);
+        continue;
+      }
       const KernelResources found = kernel->resources();
       kernels.push_back({{"registers", found.registers},
                          {"spilled_bytes", found.spilled_bytes},

@@ -10,7 +10,12 @@ namespace tritonforge::evaluate {
 
 struct Replayer::Impl {
   Impl(Plan given_plan, std::map<std::string, TensorView> given_weights)
-      : plan(std::move(given_plan)), weights(std::move(given_weights)), steps(plan) {}
+      : plan(std::move(given_plan)), every_step(plan.steps), weights(std::move(given_weights)) {}
+
+  void choose(const Choice& choice) {
+    plan.steps = chosen_steps(every_step, plan.tunings, choice);
+    steps.emplace(plan);
+  }
 
   // A fresh copy for each pass, which may write into it; a GPU has them once and copies there.
   at::Tensor fresh(std::vector<at::Tensor>& kept, size_t index, const TensorView& view) {
@@ -21,9 +26,10 @@ struct Replayer::Impl {
     return kept[index].clone();
   }
 
-  Plan plan;
+  Plan plan;  // with the steps that are chosen
+  std::vector<PlanStep> every_step;
   std::map<std::string, TensorView> weights;
-  Steps steps;
+  std::optional<Steps> steps;
   std::unique_ptr<Launcher> launcher;
   std::vector<at::Tensor> kept_constants, kept_weights;  // of a GPU
 };
@@ -31,7 +37,8 @@ struct Replayer::Impl {
 Replayer::Replayer(Plan plan, std::map<std::string, TensorView> weights,
                    const std::function<std::unique_ptr<Launcher>(const Plan&)>& make_launcher)
     : impl_(std::make_unique<Impl>(std::move(plan), std::move(weights))) {
-  impl_->launcher = make_launcher(impl_->plan);
+  impl_->launcher = make_launcher(impl_->plan);  // for the steps of all configurations
+  impl_->choose(recorders_choice(impl_->plan));
 }
 Replayer::Replayer(Plan plan, std::map<std::string, TensorView> weights, const std::string& target)
     : Replayer(std::move(plan), std::move(weights),
@@ -39,6 +46,8 @@ Replayer::Replayer(Plan plan, std::map<std::string, TensorView> weights, const s
 Replayer::~Replayer() = default;
 const Plan& Replayer::plan() const { return impl_->plan; }
 Launcher& Replayer::launcher() { return *impl_->launcher; }
+
+void Replayer::choose(const Choice& choice) { impl_->choose(choice); }
 
 void Replayer::forget_copies() {
   impl_->kept_constants.clear();
@@ -57,7 +66,7 @@ Pass Replayer::begin(std::vector<at::Tensor> inputs, const PassOptions& options)
     if (used.contains(name)) given.weights[name] = impl_->fresh(impl_->kept_weights, index, view);
     ++index;
   }
-  return Pass(impl_->steps, *impl_->launcher, std::move(given), options);
+  return Pass(*impl_->steps, *impl_->launcher, std::move(given), options);
 }
 
 Replay Replayer::run(const ReplayRequest& request) {

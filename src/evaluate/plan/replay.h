@@ -52,9 +52,11 @@ class Replayer {
   // A pass of its own steps over inputs of the device, which it may write into, and fresh copies of constants and
   // weights.
   Pass begin(std::vector<at::Tensor> inputs, const PassOptions& options);
+  // From here on the steps of `choice`; those of the recorder's choice before. Throws kUsage.
+  void choose(const Choice& choice);
   // A GPU's copies of constants and weights, from which each pass copies, are made anew from the host's.
   void forget_copies();
-  const Plan& plan() const;
+  const Plan& plan() const;  // with the steps that are chosen
   Launcher& launcher();
 
  private:

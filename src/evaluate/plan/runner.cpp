@@ -15,6 +15,10 @@ constexpr size_t kMaxPlanBytes = 256 << 20, kMaxAnswer = 1 << 20;
 // P ends a replay by itself, and says which kernel it was at, before its silence would be the end.
 constexpr double kOfTheTimeLeft = 0.9;
 constexpr double kPaceSeconds = 2;  // of pairs on a CPU
+// On a CPU further configurations are run where they take no more programs, at the sizes of the trials, and while at
+// least so much is left of the candidate's time.
+constexpr int64_t kMostPrograms = 1 << 16;
+constexpr double kLeftForOthers = 0.3;
 
 Frame recording_of(Conversation& candidate) {
   Frame frame = candidate.receive("recording", kMaxPlanBytes);
@@ -43,6 +47,14 @@ Loaded::Recorded summary_of(const Plan& plan, const RunContext& context, Runs ru
     if (step.kernel >= 0) recorded.kernels.push_back(plan.kernels[static_cast<size_t>(step.kernel)].name);
   }
   return recorded;
+}
+
+int64_t programs_of(const Plan& plan) {
+  int64_t programs = 0;
+  for (const PlanStep& step : plan.steps) {
+    if (step.kernel >= 0) programs += step.grid[0] * step.grid[1] * step.grid[2];
+  }
+  return programs;
 }
 
 // What the request asks for, and what the device needs.
@@ -166,10 +178,13 @@ Loaded PlanRunner::load() {
   as_plan(loaded.ended, [&] { loaded.own_weights = strings_of(recording_.header.at("plan"), "own_weights"); });
   took_weights_ = std::any_of(plan_.values.begin(), plan_.values.end(),
                               [](const PlanValue& value) { return !value.weight.empty(); });
-  loaded.recorded = summary_of(plan_, context_, runs_, targets_.front());
-  aten_ = loaded.recorded->aten;
-  loaded.compiled = compile(plan_);
+  if (context_.compiles) loaded.compiled = compile(plan_);
   if (context_.language.compiles_sources()) check_arguments(loaded.compiled);
+  tunings_ = Tunings(plan_, context_.compiles ? targets_ : std::vector<std::string>(), device_, loaded.compiled);
+  loaded.autotune = tunings_.left_out();
+  every_step_ = plan_.steps;
+  choose(tunings_.first());
+  loaded.recorded = summary_of(plan_, context_, runs_, targets_.front());
   const bool compiles = std::all_of(loaded.compiled.begin(), loaded.compiled.end(),
                                     [](const auto& one) { return one.error.empty(); });
   if (!compiles || runs_ == Runs::kNowhere) return loaded;
@@ -178,6 +193,38 @@ Loaded PlanRunner::load() {
   if (runs_ == Runs::kNatively) as_replay([&] { hand_over(); });
   else as_replay(*context_.device, [&] { hand_over(); });
   return loaded;
+}
+
+void PlanRunner::choose(const Choice& choice) {
+  choice_ = choice;
+  plan_.steps = chosen_steps(every_step_, plan_.tunings, choice);
+  const auto& work = context_.reference.work;
+  aten_ = aten_work(plan_, work ? work->calls : std::set<std::string>());
+}
+
+void PlanRunner::tell(const Choice& choice) {
+  replayer_->send({{"choose", choice}}, {}, "it was told a configuration");
+  check_taken(replayer_->receive("it was told a configuration", kMaxAnswer));
+}
+
+// Every configuration is in a call at least once, of one trial after the other.
+std::optional<ConfigurationCall> PlanRunner::next_configuration() {
+  const auto& choices = tunings_.choices();
+  const auto turn_to = [&](const Choice& choice) {
+    choose(choice);
+    as_replay(*context_.device, [&] { tell(choice); });
+  };
+  if (tried_ + 1 >= choices.size()) return std::nullopt;
+  const Choice& choice = choices[++tried_];
+  ConfigurationCall other{tunings_.name(choice), tried_ % context_.reference.trials.size(), std::nullopt};
+  turn_to(choice);
+  if (runs_ == Runs::kOnGpu ||
+      (programs_of(plan_) <= kMostPrograms && time_.deadline.remaining_s() > kLeftForOthers * context_.limit_s)) {
+    other.call = call(other.trial, Launches::kAll);
+    if (!other.call->result) return other;
+  }
+  turn_to(choices.front());
+  return other;
 }
 
 PlanRunner::~PlanRunner() {
@@ -198,6 +245,7 @@ void PlanRunner::take_replayer() {
 PlanRunner::Handed PlanRunner::handed_over() const {
   Handed handed{.header = {{"plan", recording_.header.at("plan")},
                            {"plan_bytes", recording_.payload.size()},
+                           {"choice", choice_},
                            {"weights", context_.reference.state},
                            {"tensors", context_.reference.tensors}},
                 .payload = {recording_.payload, context_.reference.payload}};
@@ -217,10 +265,11 @@ PlanRunner::Handed PlanRunner::handed_over() const {
   handed.header["target"] = device_;
   handed.header["binaries"] = Json::array();
   for (const Lowered& lowered : binaries_) {
-    Json shape = lowered.shape;
-    shape["bytes"] = lowered.binary->size();
+    // None where it does not compile: no configuration that is run launches it.
+    Json shape = lowered.binary ? lowered.shape : Json::object();
+    shape["bytes"] = lowered.binary ? lowered.binary->size() : 0;
     handed.header["binaries"].push_back(std::move(shape));
-    handed.payload.emplace_back(*lowered.binary);
+    if (lowered.binary) handed.payload.emplace_back(*lowered.binary);
   }
   return handed;
 }
@@ -300,12 +349,13 @@ Call PlanRunner::replay(size_t trial, bool launch, int without) {
 void PlanRunner::ask(size_t trial, bool launch, int without, Call& call) {
   const ReferenceTrial& expected = *context_.reference.trials[trial];
   const bool whole = launch && without < 0, drawn = context_.reference.drawn != nullptr;
+  const bool weigh = whole && (trial == 0 || tried_ > 0);
   Json request = {{"replay", true},
                   {"forward_seed", expected.forward_seed},
                   {"order_seed", context_.order_seed + trial},
                   {"launch", launch},
                   {"without", without},
-                  {"weigh", whole && trial == 0},
+                  {"weigh", weigh},
                   {"timeout_s", kOfTheTimeLeft * time_.deadline.remaining_s()}};
   if (drawn) {
     request["seed"] = expected.seed;
@@ -331,7 +381,8 @@ void PlanRunner::ask(size_t trial, bool launch, int without, Call& call) {
   }
   for (const auto& finding : header.at("findings"))
     call.findings.emplace_back(finding.at(0).get<std::string>(), finding.at(1).get<std::string>());
-  if (whole && trial == 0) {
+  if (weigh) {
+    call.aten = aten_;
     if (runs_ == Runs::kNatively) call.own = own_ = bound_work(plan_, header.at("copied").get<std::vector<bool>>());
     else call.own = Work{header.at("own").at(0).get<double>(), header.at("own").at(1).get<double>()};
   }
@@ -377,7 +428,7 @@ std::optional<Measured> PlanRunner::measure() {
   if (runs_ != Runs::kNatively || !context_.request.measure_performance || reference.plan.is_null())
     return std::nullopt;
   const ReferenceTrial& trial = *reference.trials.front();
-  Measured measured{.own = own_};
+  Measured measured{.own = own_, .aten = aten_};
   as_native(measured.ended, [&] {
     replayer_->send({{"pace", context_.request.num_perf_trials},
                      {"limit_s", std::min(kPaceSeconds, time_.deadline.remaining_s() / 2)},
@@ -430,7 +481,10 @@ void PlanRunner::read_full_size(FullSize& full) {
   const Frame frame = recording_of(candidate);
   const Json& plan = frame.header.at("plan");
   full.failed = strings_of(plan, "failed");
-  if (full.failed.empty()) full.compiled = compile(parse_kernels(plan, frame.payload));
+  if (!full.failed.empty()) return;
+  const Plan kernels = parse_kernels(plan, frame.payload);
+  full.compiled = compile(kernels);
+  full.note = Tunings(kernels, targets_, device_, full.compiled).left_out();
 }
 
 std::optional<NotAPlan> judge_as_plan(const RunContext& context, Verdict& verdict, const GpuProblem* gpu) {

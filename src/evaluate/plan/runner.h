@@ -2,6 +2,7 @@
 // Plan mode from the trusted side: child U records, T checks and has every kernel lowered, child P replays on the
 // reference's inputs, T compares. Nothing of the candidate runs while it is judged.
 #include "evaluate/plan/plan.h"
+#include "evaluate/plan/tunings.h"
 #include "evaluate/runner.h"
 
 namespace tritonforge::evaluate {
@@ -32,6 +33,7 @@ class PlanRunner : public Runner {
   // Each throws NotAPlan, DeviceFault where process P was lost, and DrawnOtherwise.
   Loaded load() override;
   Call call(size_t trial, Launches launches) override;
+  std::optional<ConfigurationCall> next_configuration() override;
   // Of machine code on a CPU: what it takes, as a claim.
   std::optional<Measured> measure() override;
   std::optional<FullSize> full_size() override;
@@ -53,6 +55,9 @@ class PlanRunner : public Runner {
   };
   Handed handed_over() const;
   Call replay(size_t trial, bool launch, int without);
+  // From here on the plan is that of `choice`; P has to be told.
+  void choose(const Choice& choice);
+  void tell(const Choice& choice);
   void check_drawn();
 
   const RunContext& context_;
@@ -61,7 +66,10 @@ class PlanRunner : public Runner {
   const std::vector<std::string> targets_;  // what every kernel must compile for
   const Runs runs_;
   Frame recording_;  // what the plan looks into
-  Plan plan_;
+  Plan plan_;        // its steps are those of one configuration of each tuning
+  std::vector<PlanStep> every_step_;
+  Tunings tunings_;
+  Choice choice_;
   Work aten_;                      // that it leaves to torch
   Work own_;                       // of its launches, where they are machine code on a CPU
   std::vector<Lowered> binaries_;  // of its kernels, where they run as machine code
@@ -76,6 +84,7 @@ class PlanRunner : public Runner {
   void take_drawn(const ReferenceTrial& expected, Call& call);
 
   Weights weights_;
+  size_t tried_ = 0;  // of the tunings' choices, beyond the first
   int replayers_jobs_ = 0;
   bool took_weights_ = false;
 };

@@ -177,6 +177,43 @@ TEST_F(JudgementTest, ARaceEndsIt) {
   EXPECT_EQ(judgement.verdict().diagnostics, "race: programs 0 and 1 write to y[0]");
 }
 
+TEST_F(JudgementTest, AnotherConfigurationIsJudgedAsTheFirst) {
+  const auto begun = [&] {
+    Judgement judgement = begin(EvaluationMode::kPlan);
+    EXPECT_TRUE(judgement.take(recorded()));
+    EXPECT_TRUE(judgement.take(replayed(1), 0));
+    return judgement;
+  };
+  Judgement right = begun();
+  EXPECT_TRUE(right.take(ConfigurationCall{"k (B 16)", 0, replayed(1)}));
+  EXPECT_TRUE(right.take(ConfigurationCall{"k (B 8)", 0, std::nullopt}));
+  right.accept();
+  EXPECT_EQ(right.verdict().trials.size(), 1u);
+  EXPECT_EQ(right.verdict().notes.at("autotune"), "k (B 8) was not run");
+
+  Judgement wrong = begun();
+  EXPECT_FALSE(wrong.take(ConfigurationCall{"k (B 16)", 0, replayed(2)}));
+  EXPECT_EQ(wrong.verdict().fault, Fault::kMismatch);
+  ASSERT_EQ(wrong.verdict().trials.size(), 1u);
+  EXPECT_FALSE(wrong.verdict().trials[0].passed);
+  EXPECT_TRUE(
+      wrong.verdict().diagnostics.starts_with("with a configuration that the autotuner may choose, k (B 16): "));
+
+  Judgement racing = begun();
+  Call race = replayed(1);
+  race.findings = {{"race", "programs 0 and 1"}};
+  EXPECT_FALSE(racing.take(ConfigurationCall{"k (B 16)", 0, race}));
+  EXPECT_EQ(racing.verdict().fault, Fault::kRuntimeError);
+  EXPECT_TRUE(racing.verdict().trials[0].passed);
+
+  // What torch does in a configuration's own steps is weighed with it.
+  Judgement lazy = begun();
+  Call torch = replayed(1);
+  torch.aten = Work{.computing = 1e6};
+  EXPECT_FALSE(lazy.take(ConfigurationCall{"k (B 16)", 0, torch}));
+  EXPECT_TRUE(lazy.verdict().cheated());
+}
+
 TEST_F(JudgementTest, TheSameOutputWithoutLaunchesIsACheat) {
   Judgement judgement = begin(EvaluationMode::kPlan);
   EXPECT_TRUE(judgement.take(recorded()));
@@ -232,6 +269,34 @@ TEST(WrittenConversation, OfAnHonestCandidateIsCorrectInEveryMode) {
     EXPECT_TRUE(verdict.correct) << name_of(mode) << ": " << to_json(verdict).dump(1);
     EXPECT_EQ(verdict.claimed, claimed_fields(mode));
   }
+}
+
+// A call without launches may cost a process its device, so it comes last.
+TEST(WrittenConversation, OfALiveCandidateIsTimedBeforeItsLaunchesAreLeftOut) {
+  const std::string process = honest_process();
+  const std::string last = "0 {\"failed\":";
+  const size_t without = process.find(last);
+  std::vector<std::string> heard;
+  const auto timed = [&](const std::string& text, Fault fault) {
+    const auto time = [&](Child& child, Verdict& right) {
+      Frame frame;
+      std::string detail;
+      EXPECT_TRUE(right.correct);
+      EXPECT_EQ(child.channel().receive(frame, Deadline::after(5), detail), Silence::kNone);
+      heard.push_back(frame.header.dump());
+      right.stage = Stage::kTimed;
+      right.fault = fault;
+      right.correct = fault == Fault::kNone;
+    };
+    return judge_written(text, EvaluationMode::kLive, Claims::kRefuse, time);
+  };
+  const std::string times = "0 {\"times\":[1.5]}\n";
+  const std::string text = process.substr(0, without) + times + process.substr(without);
+  const Verdict verdict = timed(text, Fault::kNone);
+  EXPECT_EQ(heard, std::vector<std::string>{"{\"times\":[1.5]}"});
+  EXPECT_TRUE(verdict.correct);
+  EXPECT_EQ(verdict.stage, Stage::kTimed);
+  EXPECT_EQ(timed(text, Fault::kCrashed).fault, Fault::kCrashed);
 }
 
 // What is asked for must be there: a recording that leaves a target's kernels out compiles for nothing.

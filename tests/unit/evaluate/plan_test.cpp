@@ -69,6 +69,82 @@ TEST(Plan, IsChecked) {
   EXPECT_THAT(refusal(missing), HasSubstr("a field is missing"));
 }
 
+// A second kernel for a second configuration, of which the launch is one as well.
+Json tuned_plan() {
+  Json plan = small_plan();
+  plan["kernels"].push_back(plan["kernels"][0]);
+  plan["tunings"] = {{{"configurations", {"B 16", "B 32"}}, {"left_out", 1}}};
+  Json other = plan["steps"][1];
+  other["launch"] = 1;
+  other["of"] = {0, 0};
+  plan["steps"][1]["of"] = {0, 1};
+  plan["steps"].push_back(other);
+  return plan;
+}
+
+TEST(Plan, StepsMayBeOfOneConfiguration) {
+  const std::string payload = "text";
+  const Plan plan = parse_plan(tuned_plan(), std::as_bytes(std::span(payload)));
+  ASSERT_EQ(plan.tunings.size(), 1u);
+  EXPECT_EQ(plan.tunings[0].configurations[1], "B 32");
+  EXPECT_EQ(plan.tunings[0].left_out, 1u);
+  EXPECT_EQ(plan.steps[0].tuning, -1);
+  EXPECT_EQ(plan.steps[1].configuration, 1);
+  const std::vector<std::tuple<std::string, Json, std::string>> changes = {
+      {"/steps/1/of", {1, 0}, "tuning 1 of 1"},
+      {"/steps/1/of", {0, 2}, "configuration 2 of 2"},
+      {"/steps/1/of", {0}, "a field is missing"},
+      {"/steps/1/of", {0, 1, 2}, "'of' is no list of at most 2"},
+      {"/tunings/0/configurations", Json::array(), "a tuning without configurations"},
+      {"/tunings/0/configurations", Json(std::vector<std::string>(9, "B")), "'configurations' is no list of at most 8"},
+      {"/tunings", Json(std::vector<Json>(257, tuned_plan()["tunings"][0])), "'tunings' is no list of at most 256"},
+  };
+  for (const auto& [path, value, text] : changes) {
+    Json changed = tuned_plan();
+    changed[Json::json_pointer(path)] = value;
+    EXPECT_THAT(refusal(changed), HasSubstr(text)) << path;
+  }
+}
+
+TEST(Plan, WhatAConfigurationMakesIsItsOwn) {
+  Json plan = tuned_plan();
+  plan["values"].push_back(plan["values"][1]);
+  Json made = plan["steps"][0];
+  made["out"] = {2};
+  made["of"] = {0, 1};
+  plan["steps"].insert(plan["steps"].begin() + 1, made);
+  plan["steps"][2]["args"][1]["t"] = 2;
+  EXPECT_EQ(refusal(plan), "accepted");
+  plan["steps"][3]["args"][1]["t"] = 2;
+  EXPECT_THAT(refusal(plan), HasSubstr("step 3 (kernel k): value 2 is made by another configuration alone"));
+  plan["steps"][3]["args"][1]["t"] = 1;
+  plan["outputs"]["tuple"][0]["tensor"] = 2;
+  EXPECT_THAT(refusal(plan), HasSubstr("outputs: value 2 is made by another configuration alone"));
+}
+
+// One configuration is run at a time.
+TEST(Plan, ProgramsAreThoseOfTheLargestConfiguration) {
+  Json plan = tuned_plan();
+  EXPECT_EQ(refusal(plan, {.programs = 2}), "accepted");
+  plan["steps"].push_back(plan["steps"][1]);
+  EXPECT_THAT(refusal(plan, {.programs = 3}), HasSubstr("more than 3 programs"));
+  plan["steps"][3].erase("of");
+  EXPECT_THAT(refusal(plan, {.programs = 3}), HasSubstr("more than 3 programs"));
+  EXPECT_EQ(refusal(plan, {.programs = 4}), "accepted");
+}
+
+TEST(Plan, KernelsAloneSayWhichConfigurationLaunchesThem) {
+  const std::string payload = "text";
+  Json json = tuned_plan();
+  json["launches"] = Json::parse(R"([{"launch": 0, "of": [0, 1]}, {"launch": 1}])");
+  const Plan plan = parse_kernels(json, std::as_bytes(std::span(payload)));
+  ASSERT_EQ(plan.steps.size(), 2u);
+  EXPECT_EQ(plan.steps[0].tuning, 0);
+  EXPECT_EQ(plan.steps[1].tuning, -1);
+  json["launches"][0]["launch"] = 2;
+  EXPECT_THROW(parse_kernels(json, std::as_bytes(std::span(payload))), Error);
+}
+
 TEST(Plan, InPlaceFormsAreAllowedWithTheirOperation) {
   EXPECT_TRUE(is_allowed("aten::add_"));
   EXPECT_TRUE(is_allowed("aten::relu_"));

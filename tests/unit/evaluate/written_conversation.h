@@ -138,7 +138,8 @@ inline std::string honest_plan() {
 }
 
 // The verdict of a runner over a written conversation; `mode` as an evaluator would set it.
-inline Verdict judge_written(const std::string& text, EvaluationMode mode, Claims claims = Claims::kRefuse) {
+inline Verdict judge_written(const std::string& text, EvaluationMode mode, Claims claims = Claims::kRefuse,
+                             const std::function<void(Child&, Verdict&)>& time = {}) {
   const ReferenceData reference = written_reference();
   WrittenChildren children(text, reference);
   LoweringPool lowering(children);
@@ -171,7 +172,8 @@ inline Verdict judge_written(const std::string& text, EvaluationMode mode, Claim
   }
   if (mode == EvaluationMode::kLive) {
     LiveRunner runner(context);
-    return judge(runner, context, verdict);
+    if (!time) return judge(runner, context, verdict);
+    return judge(runner, context, verdict, [&](Verdict& right) { time(runner.child(), right); });
   }
   InterpretRunner runner(context);
   return judge(runner, context, verdict);

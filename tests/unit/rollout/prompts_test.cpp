@@ -101,13 +101,14 @@ TEST(Feedback, KernelBenchShowsWhatReallyHappened) {
   EXPECT_THAT(fast, HasSubstr("speedup 1.4x"));
   EXPECT_THAT(fast, HasSubstr("make it faster"));
   Verdict profiled = timed();
-  profiled.profile = {.kernels = {{.name = "fused", .registers = 40, .spilled_bytes = 16, .share = 0.75}},
-                      .torch_share = 0.25,
-                      .floor_ms = 0.1,
-                      .bytes_per_s = 1e12,
-                      .peak_bytes_per_s = 4e12};
+  profiled.profile = {
+      .kernels = {{.name = "fused", .configuration = "B 64", .registers = 40, .spilled_bytes = 16, .share = 0.75}},
+      .torch_share = 0.25,
+      .floor_ms = 0.1,
+      .bytes_per_s = 1e12,
+      .peak_bytes_per_s = 4e12};
   const std::string told = feedback_message(PromptStyle::kKernelBench, profiled).content;
-  EXPECT_THAT(told, HasSubstr("Kernel fused: 75 % of the time"));
+  EXPECT_THAT(told, HasSubstr("Kernel fused (fastest configuration: B 64): 75 % of the time"));
   EXPECT_THAT(told, HasSubstr("40 registers, 16 bytes spilled"));
   EXPECT_THAT(told, HasSubstr("(25 % of the peak)"));
   Verdict claimed = timed();

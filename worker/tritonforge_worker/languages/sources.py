@@ -74,6 +74,8 @@ class Kernel:
 class Launches:
     """Takes the launches of every Kernel while a plan is recorded."""
 
+    tunings = ()
+
     def __init__(self, recording, path, targets):
         self.recording, self.targets = recording, targets
         self.kernels, self.texts, self.failed, self.seen = [], [], [], {}

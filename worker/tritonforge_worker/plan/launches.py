@@ -7,6 +7,7 @@ from triton.runtime.jit import JITFunction, create_function_from_signature
 
 from tritonforge_worker import frontend
 from tritonforge_worker.plan.tensors import NotAPlan, RecordedTensor
+from tritonforge_worker.plan.tunings import Tunings
 from tritonforge_worker.targets import BACKENDS, REPLAYED, TARGETS, context_of
 
 MAX_KERNELS, MAX_IR_BYTES = 256, 8 << 20
@@ -46,6 +47,8 @@ class Launches:
 
     def __init__(self, recording, path, targets):
         seen, keep, self.kernels, self.texts, self.failed = {}, [], [], [], []
+        self._tuner = Tunings(recording, self.failed)
+        self.tunings = self._tuner.found
         binders, lowered_for = {}, [name for name in TARGETS if name == REPLAYED or name in targets]
 
         def compiled(kernel, args, kwargs, key):
@@ -124,10 +127,11 @@ class Launches:
         self._run = run
 
     def __enter__(self):
-        self._before = JITFunction.run
+        self._before, self._tuning = JITFunction.run, self._tuner.installed()
         JITFunction.run = self._run
+        self._tuning.__enter__()
         return self
 
     def __exit__(self, *exc):
         JITFunction.run = self._before
-        return False
+        return self._tuning.__exit__(*exc)

@@ -83,13 +83,14 @@ class Forward:
             return self.call()
 
 
-def as_plan(recording, outputs, inputs=0, own=(), kernels=(), texts=()):
+def as_plan(recording, outputs, inputs=0, own=(), kernels=(), texts=(), tunings=()):
     """(plan, payload)."""
     constants = [tensor_bytes(real) for real, _ in recording.constants]
     plan = {
         "values": recording.values,
         "steps": recording.steps,
         "kernels": list(kernels),
+        "tunings": list(tunings),
         "outputs": tree_of(outputs),
         "inputs": inputs,
         "texts": [len(t) for t in texts],
@@ -105,7 +106,8 @@ def record(model, known, tree, described, decode, path, targets=(REPLAYED,), lau
     outputs, launches = forward.run(), forward.launches
     if isinstance(outputs, torch.Tensor) and not isinstance(outputs, RecordedTensor):
         outputs = forward.recording.constant(outputs)
-    return as_plan(forward.recording, outputs, len(forward.inputs), forward.own, launches.kernels, launches.texts)
+    made = launches.kernels, launches.texts, launches.tunings
+    return as_plan(forward.recording, outputs, len(forward.inputs), forward.own, *made)
 
 
 def inputs(make):
@@ -117,14 +119,22 @@ def inputs(make):
 
 
 def kernels(model, tree, described, decode, path, targets, launches):
-    """The kernels alone, of a module without data, and what the compiler's front end says of those that it refuses."""
+    """The kernels and which steps launch them, of a module without data, and what the compiler's front end says of
+    those that it refuses."""
     known = {name: {"shape": list(tensor.shape)} for name, tensor in state_of(model).items()}
     forward = Forward(model, known, tree, described, decode, path, targets, launches)
-    launches = forward.launches
+    launches, recorded = forward.launches, forward.recording.steps
     try:
         forward.run()
     except BaseException:
         if not launches.failed:
             raise
     failed = [f"kernel {name}: {message}"[:2000] for name, message in launches.failed]
-    return {"kernels": launches.kernels, "texts": [len(t) for t in launches.texts], "failed": failed}, launches.texts
+    plan = {
+        "kernels": launches.kernels,
+        "texts": [len(t) for t in launches.texts],
+        "tunings": list(launches.tunings),
+        "launches": [{k: step[k] for k in ("launch", "of") if k in step} for step in recorded if "launch" in step],
+        "failed": failed,
+    }
+    return plan, launches.texts

@@ -4,6 +4,8 @@ To candidate code they look like tensors of one GPU. Each aten call that reaches
 asks for a tensor's data on the host ends the recording with NotAPlan.
 """
 
+import contextlib
+
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
@@ -61,7 +63,7 @@ class Recording:
     def __init__(self):
         self.steps, self.values, self.kernels, self.constants = [], [], [], []
         self.by_tensor, self.constant_bytes, self.bases = {}, 0, 0
-        self.alive = []
+        self.alive, self.of = [], None
 
     def value(self, meta, source=None):
         """A number for a new tensor; `source` says where it comes from, where no step makes it."""
@@ -77,7 +79,16 @@ class Recording:
     def step(self, step):
         if len(self.steps) >= MAX_STEPS:
             raise NotAPlan(f"more than {MAX_STEPS} steps")
-        self.steps.append(step)
+        self.steps.append({**step, "of": list(self.of)} if self.of else step)
+
+    @contextlib.contextmanager
+    def configuration(self, tuning, number):
+        """What is recorded meanwhile belongs to one configuration of an autotuned kernel (plan/tunings.py)."""
+        self.of = (tuning, number)
+        try:
+            yield
+        finally:
+            self.of = None
 
     def tensor(self, meta, source=None):
         return RecordedTensor(meta, self, self.value(meta, source))

@@ -1,6 +1,5 @@
 # C8: a counter that orders nothing (sem="relaxed") stands for the order that the last program needs
 # stopped by: runtime_error
-# on a GPU: races are not looked for there, and this one is seldom lost
 import torch
 import torch.nn as nn
 

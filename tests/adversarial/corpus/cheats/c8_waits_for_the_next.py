@@ -1,6 +1,5 @@
 # C8: each program waits for the one after it, so that the first ones hold a GPU's places for ever
 # stopped by: runtime_error
-# on a GPU: all of these few programs are under way at once there
 import torch
 import torch.nn as nn
 

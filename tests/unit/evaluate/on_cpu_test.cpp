@@ -1,0 +1,85 @@
+#include "evaluate/plan/on_cpu.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "unit/evaluate/written_conversation.h"
+
+namespace tritonforge::evaluate {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::string kRace = R"([["race","kernel k, line 3: programs 0 and 1"]])";
+
+std::string replayed(const std::string& findings) {
+  return "160 {\"findings\":" + findings + ",\"own\":[100,0]," + kWrittenTensors + "}\n";
+}
+std::string recorded() {
+  const std::string all = honest_plan();
+  return all.substr(0, all.find("=\n") + 2) + "0 {\"loaded\":true}\n";
+}
+
+// `reduced`: the problem's sizes are.
+SeenOnCpu look(const std::string& text, bool reduced, int64_t max_elements = 20) {
+  ReferenceData reference = written_reference();
+  if (reduced) reference.sizes = {{"N", {4096, 64}}};
+  WrittenChildren children(text, reference);
+  LoweringPool lowering(children);
+  CpuDevice device(children, {});
+  EvaluatorOptions options;
+  options.max_elements = max_elements;
+  const EvaluationRequest request;
+  return look_on_cpu({.children = children,
+                      .lowering = lowering,
+                      .options = options,
+                      .request = request,
+                      .language = language_of(request.backend),
+                      .reference = reference,
+                      .init_seed = 1,
+                      .limit_s = 30,
+                      .overall = Deadline::after(60),
+                      .device = &device});
+}
+
+TEST(LookOnCpu, ARaceIsRefusedAtAnySizes) {
+  for (const bool reduced : {false, true}) {
+    const SeenOnCpu seen = look(recorded() + replayed(kRace), reduced);
+    EXPECT_THAT(seen.refusal, HasSubstr("race: kernel k, line 3"));
+    EXPECT_THAT(seen.refusal, HasSubstr(reduced ? "at reduced sizes" : "at the problem's own sizes"));
+  }
+}
+
+TEST(LookOnCpu, WhatIsSoundIsSaidToBe) {
+  const SeenOnCpu seen = look(recorded() + replayed("[]"), true);
+  EXPECT_EQ(seen.refusal, "");
+  EXPECT_EQ(seen.note, "none, on a CPU at reduced sizes");
+}
+
+// A kernel may be written for the problem's own sizes alone.
+TEST(LookOnCpu, AFailureCountsAtTheProblemsOwnSizesAlone) {
+  const std::string text = recorded() + "0 {\"failed\":{\"kind\":\"fault\",\"text\":\"kernel k: out of bounds\"}}\n";
+  EXPECT_THAT(look(text, false).refusal, HasSubstr("kernel k: out of bounds"));
+  const SeenOnCpu reduced = look(text, true);
+  EXPECT_EQ(reduced.refusal, "");
+  EXPECT_THAT(reduced.note, HasSubstr("not looked for: at reduced sizes it fails: kernel k: out of bounds"));
+}
+
+TEST(LookOnCpu, WhatCannotBeEvaluatedIsNotRefused) {
+  const SeenOnCpu unknown = look(
+      recorded() + "0 {\"failed\":{\"kind\":\"unsupported\",\"text\":\"kernel k: tt.inline_asm\"}}\n", false);
+  EXPECT_EQ(unknown.refusal, "");
+  EXPECT_THAT(unknown.note, HasSubstr("not looked for: kernel k: tt.inline_asm"));
+  const SeenOnCpu large = look(recorded() + replayed(kRace), false, 19);
+  EXPECT_EQ(large.refusal, "");
+  EXPECT_THAT(large.note, HasSubstr("cannot be reduced to 19 elements a tensor"));
+  const SeenOnCpu lost = look(recorded(), false);
+  EXPECT_EQ(lost.refusal, "");
+  EXPECT_THAT(lost.note, HasSubstr("not looked for: "));
+  const SeenOnCpu unloaded = look("0 {\"failed\":{\"kind\":\"import_error\",\"text\":\"no module\"}}\n", false);
+  EXPECT_EQ(unloaded.refusal, "");
+  EXPECT_THAT(unloaded.note, HasSubstr("not looked for: "));
+}
+
+}  // namespace
+}  // namespace tritonforge::evaluate
