@@ -210,7 +210,7 @@ struct Evaluator::Impl {
   void look_for_races(const EvaluationRequest& request, const Client& client, Verdict& verdict);
   void in_its_process(const EvaluationRequest& request, EvaluationMode asked, Device* device, const Client& client,
                       Verdict& verdict);
-  void time(LiveRunner& runner, const RunContext& context, const Posed& posed, const Client& client, Verdict& verdict);
+  void time(Child& candidate, const RunContext& context, const Posed& posed, const Client& client, Verdict& verdict);
 };
 
 void note_admission(const Admission& admission, Verdict& verdict) {
@@ -424,7 +424,9 @@ void Evaluator::Impl::in_its_process(const EvaluationRequest& request, Evaluatio
   LiveRunner runner(context);
   std::function<void(Verdict&)> timed;
   if (asked == EvaluationMode::kLive && request.measure_performance)
-    timed = [&](Verdict& right) { time(runner, context, posed, client, right); };
+    timed = [&](Verdict& right) {
+      runner.timed([&](Child& candidate) { time(candidate, context, posed, client, right); });
+    };
   verdict = judge(runner, context, std::move(verdict), timed);
 }
 
@@ -464,14 +466,14 @@ void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdic
   if (options.claims == Claims::kRefuse) leave_unproven(verdict);
 }
 
-void Evaluator::Impl::time(LiveRunner& runner, const RunContext& context, const Posed& posed, const Client& client,
+void Evaluator::Impl::time(Child& candidate, const RunContext& context, const Posed& posed, const Client& client,
                            Verdict& verdict) {
   const double limit_s = context.limit_s;
   const auto samples = static_cast<int>(std::max<int64_t>(10, context.request.num_perf_trials));
-  const std::stop_callback on_left(client.left, [&] { runner.child().kill(); });
+  const std::stop_callback on_left(client.left, [&] { candidate.kill(); });
   try {
     references.with_process(posed.key, posed.spec, posed.limits, client.deadline, [&](Child& process) {
-      TimedChild theirs(process, limit_s), ours(runner.child(), limit_s);
+      TimedChild theirs(process, limit_s), ours(candidate, limit_s);
       return measure({theirs, ours, context.reference, context.options, zygote.options().sandbox_library, samples,
                       random_bits(), limit_s},
                      verdict);

@@ -42,8 +42,11 @@ class LiveRunner : public ProcessRunner {
  public:
   explicit LiveRunner(const RunContext& context)
       : ProcessRunner(context, on_gpu(candidate_limits(context.options), context.device)) {}
-  // For timing; only after a correct verdict.
-  Child& child() { return candidate_->child(); }
+  // For timing, once its trials have passed; what that takes is not the candidate's own time.
+  template <typename Work>
+  void timed(Work work) {
+    time_.paused([&] { work(candidate_->child()); });
+  }
 
  protected:
   std::vector<Compiled> compiled(const Report* report) override;

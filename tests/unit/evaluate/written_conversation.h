@@ -173,7 +173,8 @@ inline Verdict judge_written(const std::string& text, EvaluationMode mode, Claim
   if (mode == EvaluationMode::kLive) {
     LiveRunner runner(context);
     if (!time) return judge(runner, context, verdict);
-    return judge(runner, context, verdict, [&](Verdict& right) { time(runner.child(), right); });
+    return judge(runner, context, verdict,
+                 [&](Verdict& right) { runner.timed([&](Child& child) { time(child, right); }); });
   }
   InterpretRunner runner(context);
   return judge(runner, context, verdict);
