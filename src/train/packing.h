@@ -63,8 +63,13 @@ struct MicroBatch {
   int64_t tokens = 0, target_count = 0;      // forwarded; predicted
 };
 
-// `indices` of `sequences`, in order, each cut to its forward_length. current_versions: weight versions that are the
-// trainer's current weights.
+// `indices` of `sequences`, in order, each cut to its forward_length, in the host's memory: pinned where a GPU is to
+// have it. current_versions: weight versions that are the trainer's current weights.
+MicroBatch pack_micro_batch(std::span<const TrainSequence> sequences, const std::vector<size_t>& indices,
+                            const std::vector<double>& weights, const std::vector<int64_t>& current_versions,
+                            bool pinned);
+MicroBatch to_device(MicroBatch batch, at::Device device);  // does not wait for a GPU
+// Both.
 MicroBatch make_micro_batch(std::span<const TrainSequence> sequences, const std::vector<size_t>& indices,
                             const std::vector<double>& weights, const std::vector<int64_t>& current_versions,
                             at::Device device);

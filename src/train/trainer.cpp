@@ -62,8 +62,8 @@ std::vector<size_t> taught(StepKind kind, const std::vector<TrainSequence>& sequ
 }
 
 // The micro-batches of one data-parallel rank. shape: of the whole model.
-std::vector<MicroBatch> pack(StepKind kind, const std::vector<TrainSequence>& sequences, const TrainConfig& config,
-                             const std::vector<int64_t>& versions, const model::ModelConfig& shape, at::Device device,
+std::vector<MicroBatch> micro_batches(StepKind kind, const std::vector<TrainSequence>& sequences, const TrainConfig& config,
+                             const std::vector<int64_t>& versions, const model::ModelConfig& shape, bool pinned,
                              int64_t rank) {
   const std::vector<double> weights = loss_weights(sequences, config.loss);
   const std::vector<size_t> indices = taught(kind, sequences, config.loss);
@@ -77,14 +77,14 @@ std::vector<MicroBatch> pack(StepKind kind, const std::vector<TrainSequence>& se
   auto shares = share_out(lengths, costs, config.max_tokens_per_micro_batch, config.parallel.dp);
   for (auto& bin : shares[static_cast<size_t>(rank)]) {
     for (size_t& index : bin) index = indices[index];
-    batches.push_back(make_micro_batch(sequences, bin, weights, versions, device));
+    batches.push_back(pack_micro_batch(sequences, bin, weights, versions, pinned));
   }
   return batches;
 }
 
-// The rows of an embedding, which has those of the vocabulary from `first` on, that the sequences' passes read:
+// The rows of an embedding, which has `count` of the vocabulary from `first` on, that the sequences' passes read:
 // ascending, each once.
-at::Tensor embedded_rows(const std::vector<TrainSequence>& sequences, int64_t first, const at::Tensor& embedding) {
+std::vector<int64_t> embedded_rows(const std::vector<TrainSequence>& sequences, int64_t first, int64_t count) {
   std::vector<int64_t> tokens;
   for (const TrainSequence& sequence : sequences)
     tokens.insert(tokens.end(), sequence.tokens.begin(), sequence.tokens.begin() + forward_length(sequence));
@@ -92,8 +92,8 @@ at::Tensor embedded_rows(const std::vector<TrainSequence>& sequences, int64_t fi
   const auto repeated = std::ranges::unique(tokens);
   tokens.erase(repeated.begin(), repeated.end());
   for (int64_t& token : tokens) token -= first;
-  std::erase_if(tokens, [&](int64_t row) { return row < 0 || row >= embedding.size(0); });
-  return to_device(tokens, embedding.device());
+  std::erase_if(tokens, [&](int64_t row) { return row < 0 || row >= count; });
+  return tokens;
 }
 
 // start, reference: log-probs before the step's updates, and the reference model's; the latter where there is one.
@@ -172,24 +172,47 @@ std::vector<at::Tensor> log_probs_of(Pass& pass, const model::Stage& stage, cons
 
 }  // namespace
 
-// Packed and on the device.
-std::vector<Trainer::Update> Trainer::prepare(StepKind kind, std::span<const TrainSequence> sequences, int64_t step,
-                                              StepRecord& record) {
-  clock_.begin(StepPart::kPack);
-  Chosen chosen = choose(kind, sequences, config_, state_.weight_versions);
-  if (chosen.stale > 0) {
-    log::warn("step {}: {} of {} sequences are left out: a token is more than {} weight versions old", step,
-              chosen.stale, sequences.size(), config_.max_staleness);
-  }
-  record.add_stale(chosen.stale);
-  std::vector<Update> updates;
+void Trainer::check(StepKind kind, std::span<const TrainSequence> sequences) const {
+  const int64_t targets = check_sequences(sequences, config_, shape_.vocab_size, shape_.max_position);
+  if (targets == 0 && kind == StepKind::kSft)
+    fail(ErrorKind::kUsage, "nothing to train on: no token has loss_mask set");
+}
+
+PackedStep Trainer::pack(StepKind kind, std::span<const TrainSequence> sequences, int64_t step,
+                         std::vector<int64_t> versions) const {
+  const bool pinned = model_.device().is_cuda();
+  const int64_t vocab = model_.config().vocab_size;
+  Chosen chosen = choose(kind, sequences, config_, versions);
+  PackedStep packed{.kind = kind, .step = step, .versions = std::move(versions), .updates = {}, .stale = chosen.stale};
   for (const auto& part :
        split_batch(std::move(chosen.sequences), config_.optimizer_steps_per_batch, Rng::derive(config_.seed, step))) {
-    updates.push_back({pack(kind, part, config_, state_.weight_versions, shape_, model_.device(), at_.dp), {}, {}});
-    if (groups_.zero == nullptr || !model_.config().has_table()) continue;
-    updates.back().embedded = embedded_rows(part, at_.tp * model_.config().vocab_size, model_.embed_tokens());
+    auto& update = packed.updates.emplace_back();
+    update.batches = micro_batches(kind, part, config_, packed.versions, shape_, pinned, at_.dp);
+    if (groups_.zero != nullptr && model_.config().has_table())
+      update.embedded = on_host(embedded_rows(part, at_.tp * vocab, vocab), pinned);
   }
-  if (kind == StepKind::kSft) return updates;
+  return packed;
+}
+
+PackedStep Trainer::pack_ahead(StepKind kind, std::span<const TrainSequence> sequences, int64_t step,
+                               std::vector<int64_t> versions) const {
+  check(kind, sequences);
+  return pack(kind, sequences, step, std::move(versions));
+}
+
+std::vector<Trainer::Update> Trainer::prepare(PackedStep packed, StepRecord& record) {
+  if (packed.stale > 0) {
+    log::warn("step {}: {} sequences are left out: a token is more than {} weight versions old", packed.step,
+              packed.stale, config_.max_staleness);
+  }
+  record.add_stale(packed.stale);
+  std::vector<Update> updates;
+  for (PackedStep::Update& part : packed.updates) {
+    Update& update = updates.emplace_back();
+    for (MicroBatch& batch : part.batches) update.batches.push_back(to_device(std::move(batch), model_.device()));
+    if (part.embedded.defined()) update.embedded = part.embedded.to(model_.device(), /*non_blocking=*/true);
+  }
+  if (packed.kind == StepKind::kSft) return updates;
   for (Update& update : updates) {
     if (reference_pass_) {
       clock_.begin(StepPart::kScores, "the reference model");
@@ -249,7 +272,7 @@ void Trainer::pass_over(StepKind kind, const Update& update, StepRecord& record)
 }
 
 StepMetrics Trainer::train_step(StepKind kind, std::span<const TrainSequence> sequences,
-                                const std::optional<BatchFigures>& leased) {
+                                const std::optional<BatchFigures>& leased, std::optional<PackedStep> ahead) {
   if (broken_)
     fail(ErrorKind::kInternal, "the step after {} failed halfway: restart the trainer with --resume", state_.step);
   const auto started = Clock::now();
@@ -262,11 +285,13 @@ StepMetrics Trainer::train_step(StepKind kind, std::span<const TrainSequence> se
   bool agreed = false;  // that the step can be taken, by whatever the other ranks see, too
   if (world_ != nullptr) world_->recorder().at(fmt::format("step {}", step));
   try {
-    const int64_t targets = check_sequences(sequences, config_, shape_.vocab_size, shape_.max_position);
-    if (targets == 0 && kind == StepKind::kSft)
-      fail(ErrorKind::kUsage, "nothing to train on: no token has loss_mask set");
+    clock_.begin(StepPart::kPack);
+    check(kind, sequences);
     agreed = true;
-    const std::vector<Update> updates = prepare(kind, sequences, step, record);
+    const bool as_counted = ahead && ahead->step == step && ahead->kind == kind &&
+                            (kind == StepKind::kSft || ahead->versions == state_.weight_versions);
+    const std::vector<Update> updates =
+        prepare(as_counted ? *std::move(ahead) : pack(kind, sequences, step, state_.weight_versions), record);
     update_count = updates.size();
     for (const Update& update : updates) {
       optimizer_->before_passes(update.embedded);
