@@ -96,20 +96,25 @@ std::vector<int64_t> embedded_rows(const std::vector<TrainSequence>& sequences, 
   return tokens;
 }
 
-// start, reference: log-probs before the step's updates, and the reference model's; the latter where there is one.
-PolicyLoss loss_of(const MicroBatch& batch, const TargetScores& scores, const at::Tensor& start,
-                   const at::Tensor& reference, const LossConfig& loss) {
+// Of the batch's targets from `begin` on, whose scores these are. start, reference: log-probs before the step's
+// updates, and the reference model's, of all targets; undefined where there is one update, or no reference.
+PolicyInputs inputs_of(const MicroBatch& batch, int64_t begin, const TargetScores& scores, const at::Tensor& start,
+                       const at::Tensor& reference, const LossConfig& loss) {
+  const auto part = [&](const at::Tensor& of) {
+    return of.defined() ? of.narrow(0, begin, scores.log_probs.size(0)) : of;
+  };
   PolicyInputs in;
   in.log_probs = scores.log_probs;
-  in.old_log_probs = loss.ratio_base == RatioBase::kSampler ? batch.sampler_log_probs : start;
-  in.sampler_log_probs = batch.sampler_log_probs;
+  in.sampler_log_probs = part(batch.sampler_log_probs);
+  in.old_log_probs = start.defined() ? part(start) : scores.log_probs.detach();
+  if (loss.ratio_base == RatioBase::kSampler) in.old_log_probs = in.sampler_log_probs;
   in.entropy = scores.entropy;
-  in.advantages = batch.advantages;
-  in.weights = batch.weights;
-  in.on_policy = batch.on_policy;
+  in.advantages = part(batch.advantages);
+  in.weights = part(batch.weights);
+  in.on_policy = part(batch.on_policy);
   in.lengths = batch.lengths;
-  in.reference_log_probs = reference;
-  return policy_loss(in, loss);
+  in.reference_log_probs = part(reference);
+  return in;
 }
 
 // layers: of the whole model. ranks: that share the host's memory.
@@ -226,30 +231,35 @@ std::vector<Trainer::Update> Trainer::prepare(PackedStep packed, StepRecord& rec
   return updates;
 }
 
-Trainer::ScoreGradients Trainer::forward_over(StepKind kind, const Update& update, size_t index, int64_t chunk,
-                                              StepRecord& record) {
+ScoreGradients Trainer::forward_over(StepKind kind, const Update& update, size_t index, int64_t chunk,
+                                     StepRecord& record) {
   const MicroBatch& batch = update.batches[index];
   const std::string name = fmt::format("micro-batch {} of {}", index + 1, update.batches.size());
+  const at::Tensor start = update.start_log_probs.empty() ? at::Tensor() : update.start_log_probs[index],
+                   reference = reference_pass_ ? update.reference_log_probs[index] : at::Tensor();
+  const auto inputs = [&](int64_t begin, const TargetScores& scores) {
+    return inputs_of(batch, begin, scores, start, reference, config_.loss);
+  };
+  KnownGradients known;
+  if (kind == StepKind::kSft) {
+    known = [&](int64_t begin, const TargetScores& scores) -> ScoreGradients {
+      return {sft_gradient(batch.weights.narrow(0, begin, scores.log_probs.size(0))), {}};
+    };
+  } else if (is_of_each_token(config_.loss)) {
+    known = [&](int64_t begin, const TargetScores& scores) {
+      return policy_gradients(inputs(begin, scores), config_.loss);
+    };
+  }
   clock_.begin(StepPart::kForward, name);
-  // Leaves: the loss alone is autograd's, a handful of operations over [n].
-  TargetScores scores = pass_->forward(batch, true, kind == StepKind::kSft ? sft_gradient(batch.weights) : at::Tensor(),
-                                       chunk);
+  const TargetScores scores = pass_->forward(batch, true, known, chunk);
   if (!scores.log_probs.defined()) return {};  // the last part has them
   clock_.begin(StepPart::kLoss, name);
-  scores.log_probs.requires_grad_();
-  if (config_.loss.entropy_coef > 0 && kind == StepKind::kRl) scores.entropy.requires_grad_();
   if (kind == StepKind::kSft) {
-    const at::Tensor loss = sft_loss(scores.log_probs, batch.weights);
-    loss.backward();
-    record.add_sft(batch, scores, loss);
-  } else {
-    const at::Tensor start = update.start_log_probs.empty() ? scores.log_probs.detach() : update.start_log_probs[index],
-                     reference = reference_pass_ ? update.reference_log_probs[index] : at::Tensor();
-    const PolicyLoss loss = loss_of(batch, scores, start, reference, config_.loss);
-    loss.loss.backward();
-    record.add_rl(batch, scores, start, loss);
+    record.add_sft(batch, scores, sft_loss(scores.log_probs, batch.weights));
+    return {};
   }
-  return {scores.log_probs.grad(), scores.entropy.grad()};
+  record.add_rl(batch, scores, start.defined() ? start : scores.log_probs, policy_loss(inputs(0, scores), config_.loss));
+  return known ? ScoreGradients{} : policy_gradients(inputs(0, scores), config_.loss);
 }
 
 void Trainer::pass_over(StepKind kind, const Update& update, StepRecord& record) {
@@ -264,8 +274,7 @@ void Trainer::pass_over(StepKind kind, const Update& update, StepRecord& record)
     }
     clock_.begin(StepPart::kBackward, fmt::format("micro-batch {} of {}", number + 1, count));
     if (number + 1 == count) optimizer_->before_last_pass();
-    const ScoreGradients of = std::exchange(gradients[index], {});
-    pass_->backward(of.log_probs, of.entropy, chunk);
+    pass_->backward(std::exchange(gradients[index], {}), chunk);
     optimizer_->accumulate_gradients();
   }
   pass_->settle();

@@ -91,9 +91,6 @@ class Trainer {
     // Of each batch: of the weights before the step, where it has more updates than one; of the reference.
     std::vector<at::Tensor> start_log_probs, reference_log_probs;
   };
-  struct ScoreGradients {
-    at::Tensor log_probs, entropy;  // [n]; undefined where another part of a pipeline has them
-  };
   bool has_part() const { return groups_.tp != nullptr || groups_.onward != nullptr; }  // of the model
 
   void check(StepKind kind, std::span<const TrainSequence> sequences) const;  // throws kUsage
@@ -101,7 +98,7 @@ class Trainer {
                   std::vector<int64_t> versions) const;  // after check()
   // On the device, with the log-probs that the passes need. Nothing has changed when it throws.
   std::vector<Update> prepare(PackedStep packed, StepRecord& record);
-  // Forward pass and loss of a micro-batch; all of its update's passes.
+  // Forward pass and loss of a micro-batch; all of its update's passes. Gradients that the pass does not know yet.
   ScoreGradients forward_over(StepKind kind, const Update& update, size_t index, int64_t chunk, StepRecord& record);
   void pass_over(StepKind kind, const Update& update, StepRecord& record);
 
