@@ -241,9 +241,9 @@ MicroBatch pack_micro_batch(std::span<const TrainSequence> sequences, const std:
 }
 
 MicroBatch to_device(MicroBatch batch, at::Device device) {
-  for (at::Tensor* of : {&batch.ids, &batch.positions, &batch.rows, &batch.targets, &batch.weights,
-                         &batch.inverse_temperature, &batch.sampler_log_probs, &batch.advantages, &batch.on_policy,
-                         &batch.lengths}) {
+  for (at::Tensor* of :
+       {&batch.ids, &batch.positions, &batch.rows, &batch.targets, &batch.weights, &batch.inverse_temperature,
+        &batch.sampler_log_probs, &batch.advantages, &batch.on_policy, &batch.lengths}) {
     if (of->defined()) *of = of->to(device, /*non_blocking=*/true);
   }
   return batch;

@@ -42,7 +42,7 @@ int64_t forward_length(const TrainSequence& sequence);
 
 // The bins of each of `ranks` data-parallel ranks: as many for one as for another or one less, none above the capacity,
 // their costs as even as handing out the most expensive first makes them. costs: of each sequence. One rank:
-// pack_lengths().
+// pack_lengths(), as its micro-batches follow each other: their number counts, and not how even they are.
 std::vector<std::vector<std::vector<size_t>>> share_out(const std::vector<int64_t>& lengths,
                                                         const std::vector<double>& costs, int64_t capacity,
                                                         int64_t ranks);
