@@ -1,7 +1,10 @@
 #pragma once
 // What a trainer with the own passes of a GPU takes of it and of its host, in bytes, and what of the activations it
 // keeps.
+#include <ATen/ATen.h>
+
 #include <cstdint>
+#include <exception>
 #include <limits>
 #include <string>
 #include <vector>
@@ -37,5 +40,11 @@ struct MemoryPlan {
 constexpr int64_t kUnknownHost = std::numeric_limits<int64_t>::max();
 MemoryPlan plan_memory(const model::ModelConfig& shape, int64_t parameters, const TrainConfig& config, int64_t free,
                        int64_t host_free = kUnknownHost);
+
+// Whether it was an allocation that failed, of whatever device.
+bool is_out_of_memory(const std::exception& error);
+// What a step that `error` ended had, and what would need less: one line. plan: null where there is none.
+std::string out_of_memory(const std::exception& error, const TrainConfig& config, const MemoryPlan* plan,
+                          at::Device device);
 
 }  // namespace tritonforge::train

@@ -62,9 +62,9 @@ std::vector<size_t> taught(StepKind kind, const std::vector<TrainSequence>& sequ
 }
 
 // The micro-batches of one data-parallel rank. shape: of the whole model.
-std::vector<MicroBatch> micro_batches(StepKind kind, const std::vector<TrainSequence>& sequences, const TrainConfig& config,
-                             const std::vector<int64_t>& versions, const model::ModelConfig& shape, bool pinned,
-                             int64_t rank) {
+std::vector<MicroBatch> micro_batches(StepKind kind, const std::vector<TrainSequence>& sequences,
+                                      const TrainConfig& config, const std::vector<int64_t>& versions,
+                                      const model::ModelConfig& shape, bool pinned, int64_t rank) {
   const std::vector<double> weights = loss_weights(sequences, config.loss);
   const std::vector<size_t> indices = taught(kind, sequences, config.loss);
   std::vector<int64_t> lengths;
@@ -151,15 +151,19 @@ Trainer::Trainer(TrainConfig config, model::Model model, std::optional<model::Mo
       planned_(as_planned(config_, model_.config().num_layers, plan_)),
       gradients_(make_gradients(model_, planned_)),
       optimizer_(make_optimizer(model_, gradients_ ? &*gradients_ : nullptr, groups_, planned_)),
-      pass_(make_pass(model_, planned_, gradients_ ? &*gradients_ : nullptr, groups_)),
       rate_(rate),
       clock_(model_.device()) {
   TF_CHECK(config_.parallel.world() == (world_ != nullptr ? world_->size() : 1), "{} ranks for a job of {}",
            world_ != nullptr ? world_->size() : 1, config_.parallel.world());
   TF_CHECK(reference_.has_value() == (config_.loss.kl_coef > 0), "a reference model and kl_coef {}",
            config_.loss.kl_coef);
-  if (reference_) reference_pass_ = make_pass(*reference_, planned_, nullptr, groups_);
+  make_passes();
   state_.weight_versions = {0};
+}
+
+void Trainer::make_passes() {
+  pass_ = make_pass(model_, planned_, gradients_ ? &*gradients_ : nullptr, groups_);
+  if (reference_) reference_pass_ = make_pass(*reference_, planned_, nullptr, groups_);
 }
 
 namespace {
@@ -258,7 +262,8 @@ ScoreGradients Trainer::forward_over(StepKind kind, const Update& update, size_t
     record.add_sft(batch, scores, sft_loss(scores.log_probs, batch.weights));
     return {};
   }
-  record.add_rl(batch, scores, start.defined() ? start : scores.log_probs, policy_loss(inputs(0, scores), config_.loss));
+  record.add_rl(batch, scores, start.defined() ? start : scores.log_probs,
+                policy_loss(inputs(0, scores), config_.loss));
   return known ? ScoreGradients{} : policy_gradients(inputs(0, scores), config_.loss);
 }
 
@@ -297,10 +302,11 @@ StepMetrics Trainer::train_step(StepKind kind, std::span<const TrainSequence> se
     clock_.begin(StepPart::kPack);
     check(kind, sequences);
     agreed = true;
+    if (!pass_ || (reference_ && !reference_pass_)) make_passes();
     const bool as_counted = ahead && ahead->step == step && ahead->kind == kind &&
                             (kind == StepKind::kSft || ahead->versions == state_.weight_versions);
-    const std::vector<Update> updates =
-        prepare(as_counted ? *std::move(ahead) : pack(kind, sequences, step, state_.weight_versions), record);
+    const std::vector<Update> updates = prepare(
+        as_counted ? *std::move(ahead) : pack(kind, sequences, step, state_.weight_versions), record);
     update_count = updates.size();
     for (const Update& update : updates) {
       optimizer_->before_passes(update.embedded);
@@ -318,8 +324,14 @@ StepMetrics Trainer::train_step(StepKind kind, std::span<const TrainSequence> se
   } catch (const std::exception& error) {
     clock_.abandon();
     optimizer_->clear_gradients();
-    if (world_ != nullptr && agreed) world_->report(fmt::format("step {}: {}", step, error.what()));
-    throw;
+    const bool full = is_out_of_memory(error);
+    const std::string why = full ? out_of_memory(error, planned_, plan_ ? &*plan_ : nullptr, model_.device())
+                                 : error.what();
+    if (world_ != nullptr && agreed) world_->report(fmt::format("step {}: {}", step, why));
+    if (!full) throw;
+    pass_.reset();  // they may have a part of what they need
+    reference_pass_.reset();
+    fail(ErrorKind::kInternal, "step {}: {}", step, why);
   }
   broken_ = false;
   state_.step = step;

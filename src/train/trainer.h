@@ -91,6 +91,7 @@ class Trainer {
     // Of each batch: of the weights before the step, where it has more updates than one; of the reference.
     std::vector<at::Tensor> start_log_probs, reference_log_probs;
   };
+  void make_passes();  // with their memory; again after a step that had too little of it
   bool has_part() const { return groups_.tp != nullptr || groups_.onward != nullptr; }  // of the model
 
   void check(StepKind kind, std::span<const TrainSequence> sequences) const;  // throws kUsage

@@ -42,7 +42,8 @@ class CpuPass : public Pass {
     const int64_t slot = flights_.begin(batch, chunk, train);
     link_.begin_forward(slot);
     const at::Tensor& x = layers_.forward(batch, train, chunk, slot);
-    if (link_.last(chunk)) return train && known ? head_.forward_backward(batch, x, known, begun()) : head_.forward(batch, x);
+    if (link_.last(chunk))
+      return train && known ? head_.forward_backward(batch, x, known, begun()) : head_.forward(batch, x);
     link_.send_output(x.narrow(0, 0, shards_.rows().own), slot);
     return {};
   }

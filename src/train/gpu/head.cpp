@@ -132,8 +132,7 @@ void Head::chunk_backward(int64_t index, const ScoreGradients& of, Gradients& gr
   const model::ModelConfig& c = model_.config();
   const int64_t begin = begin_of(index), rows = rows_of(index);
   const at::Tensor of_log_probs = of.log_probs.contiguous(),
-                   of_entropy = of.entropy.defined() ? of.entropy.contiguous() : of.entropy,
-                   logits = project(index);
+                   of_entropy = of.entropy.defined() ? of.entropy.contiguous() : of.entropy, logits = project(index);
   kept_ = -1;
   const tritonforge::gpu::HeadGradientArgs args{.logits = logits.mutable_data_ptr<float>(),
                                                 .targets = targets_.const_data_ptr<int32_t>() + begin,
@@ -159,9 +158,7 @@ void Head::backward(const ScoreGradients& of, const at::Tensor& grad, Gradients&
   // From the last one on, whose logits are still there.
   for (int64_t index = count_ > 0 ? (count_ - 1) / chunk_ : -1; index >= 0 && !done_; --index) {
     const int64_t first_of_all = shards_.shard_targets().begin + begin_of(index);
-    const auto chunk = [&](const at::Tensor& t) {
-      return t.defined() ? t.narrow(0, first_of_all, rows_of(index)) : t;
-    };
+    const auto chunk = [&](const at::Tensor& t) { return t.defined() ? t.narrow(0, first_of_all, rows_of(index)) : t; };
     chunk_backward(index, {chunk(of.log_probs), chunk(of.entropy)}, gradients);
   }
   shards_.sum_all(grad_.narrow(0, 0, count_), "gradient of the head's input");
