@@ -4,7 +4,8 @@ const BARS = 120;
 // Of an RL step in the order in which they happen; `rest` is what no part has.
 const RL_PARTS = [
   [ 'collect_s', 'wait for groups (engines and evaluator work)' ], [ 'seconds_fetch', 'fetch and read' ],
-  [ 'seconds_wait', 'wait for the shared device' ], [ 'seconds_pack', 'pack and copy' ], [ 'seconds_scores', 'log-probabilities' ], [ 'seconds_forward', 'forward' ],
+  [ 'seconds_wait', 'wait for the shared device' ], [ 'seconds_pack', 'pack and copy' ],
+  [ 'seconds_scores', 'log-probabilities' ], [ 'seconds_forward', 'forward' ],
   [ 'seconds_loss', 'loss' ], [ 'seconds_backward', 'backward' ], [ 'seconds_update', 'optimizer' ],
   [ 'train_rest', 'rest of the training request' ], [ 'sync_s', 'weights to the engines' ],
   [ 'rest', 'between these' ]

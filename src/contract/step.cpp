@@ -115,6 +115,7 @@ Json to_json(const StepResult& result) {
   if (!result.checkpoint_error.empty()) json["checkpoint_error"] = result.checkpoint_error;
   if (result.repeated) json["repeated"] = true;
   if (!result.set_aside.empty()) json["set_aside"] = result.set_aside;
+  if (result.ahead) json["ahead"] = true;
   return json;
 }
 
@@ -128,6 +129,7 @@ StepResult step_result_from_json(const Json& json) {
   result.checkpoint_error = optional_field<std::string>(json, "checkpoint_error", "", where);
   result.repeated = optional_field<bool>(json, "repeated", false, where);
   result.set_aside = optional_field<std::vector<std::string>>(json, "set_aside", {}, where);
+  result.ahead = optional_field<bool>(json, "ahead", false, where);
   return result;
 }
 

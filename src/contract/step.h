@@ -49,8 +49,8 @@ enum class StepPart { kFetch, kWait, kPack, kScores, kForward, kLoss, kBackward,
 constexpr std::array<std::string_view, 8> names_of(StepPart) {
   return {"fetch", "wait", "pack", "scores", "forward", "loss", "backward", "update"};
 }
-constexpr std::array<const char*, 8> kPartFigures = {"seconds_fetch",  "seconds_wait",    "seconds_pack",
-                                                     "seconds_scores", "seconds_forward", "seconds_loss",
+constexpr std::array<const char*, 8> kPartFigures = {"seconds_fetch",    "seconds_wait",    "seconds_pack",
+                                                     "seconds_scores",   "seconds_forward", "seconds_loss",
                                                      "seconds_backward", "seconds_update"};
 
 // What one step was: it goes to the log, the reply, /metrics and the checkpoint. Losses and norms are means over the
@@ -131,6 +131,7 @@ struct StepResult {
   std::string checkpoint_error;        // why one could not be, "step 3: ...": the steps count all the same
   bool repeated = false;               // trained before: nothing was done now
   std::vector<std::string> set_aside;  // sequences that cannot be trained on, each with its reason
+  bool ahead = false;                  // its sequences had come before it began
 };
 Json to_json(const StepResult& result);
 StepResult step_result_from_json(const Json& json);  // throws kUsage naming the field

@@ -214,7 +214,6 @@ StepResult Trainer::step_of_many(int64_t step, int64_t last,
   return result;
 }
 
-// Asked once: where it fails, the step itself takes the sequences along and says what is wrong with them.
 bool Trainer::send_ahead(const StepRequest& request) const {
   const Role::Request message = message_of("/prepare", request);
   const net::ClientOptions options{.timeout_s = message.timeout_s};

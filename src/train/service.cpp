@@ -87,7 +87,10 @@ StepResult TrainerService::step(const std::function<StepRequest()>& read) {
   StepRequest request = read();
   const int64_t done = trainer_->state().step;
   if (request.step == done && done > 0) {
-    return {trainer_->state().last, last_news_.checkpoint, last_news_.error, true, {}};
+    return {.metrics = trainer_->state().last,
+            .checkpoint = last_news_.checkpoint,
+            .checkpoint_error = last_news_.error,
+            .repeated = true};
   }
   if (request.step != done + 1)
     fail(ErrorKind::kConflict, "step {} is out of turn: expected {}", request.step, done + 1);
@@ -119,6 +122,7 @@ TrainerService::Material TrainerService::to_train_on(StepRequest request) {
 
 StepResult TrainerService::train(Material material) {
   const StepRequest& request = material.request;
+  const bool ahead = material.packed.has_value();
   for (const std::string& sequence : material.aside) log::warn("step {}: set aside: {}", request.step, sequence);
   note(fmt::format("step {}", request.step));
   trainer_->clock().begin(StepPart::kWait, "the weights' publication");
@@ -140,7 +144,11 @@ StepResult TrainerService::train(Material material) {
   if (options_.config.checkpoint_interval > 0 && request.step % options_.config.checkpoint_interval == 0)
     begin_checkpoint();
   last_news_ = std::exchange(news_, {});
-  return {trainer_->state().last, last_news_.checkpoint, last_news_.error, false, std::move(material.aside)};
+  return {.metrics = trainer_->state().last,
+          .checkpoint = last_news_.checkpoint,
+          .checkpoint_error = last_news_.error,
+          .set_aside = std::move(material.aside),
+          .ahead = ahead};
 }
 
 void TrainerService::prepare(StepRequest request) {

@@ -377,8 +377,7 @@ TEST_F(PeersTest, ATrainerGetsTheNextStepsSequencesAheadAndWholeWhereItHasThemNo
   const auto request_of = [](int64_t step) {
     return StepRequest{.step = step, .sequences = {{{4, step}, {0, 1}, {0, 0}, {0, 0}, {-1, -1}, "", 1.0}}};
   };
-  for (int64_t step = 1; step <= 6; ++step)
-    EXPECT_EQ(trainer.step_of_many(step, 6, request_of).metrics.step, step);
+  for (int64_t step = 1; step <= 6; ++step) EXPECT_EQ(trainer.step_of_many(step, 6, request_of).metrics.step, step);
   EXPECT_EQ(trainer.steps(), 6);
   EXPECT_THAT(order, ElementsAre("1 whole", "2 by name", "3 by name", "4 whole", "5 by name", "6 by name", "6 whole"));
 }

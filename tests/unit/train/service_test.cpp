@@ -198,7 +198,10 @@ TEST_F(TrainerServiceTest, SequencesThatComeAheadTrainTheSame) {
       if (ahead) service.prepare(sent_before);
       StepRequest named = request;
       if (ahead) named.sequences.clear();
-      steps.push_back(service.step(named).metrics);
+      const StepResult result = service.step(named);
+      EXPECT_EQ(result.ahead, ahead);
+      steps.push_back(result.metrics);
+      service.idle();  // as the server after each
     };
     train(sft(1), sft(1));
     if (ahead) service.prepare(sft(3));  // two can wait
@@ -238,6 +241,7 @@ TEST_F(TrainerServiceTest, WhatDidNotComeAheadIsAskedFor) {
   EXPECT_EQ(kind_of([&] { service.step(named(1)); }), ErrorKind::kNotFound) << "another kind of step";
   service.prepare(sft(2));
   EXPECT_EQ(service.step(sft(1)).metrics.step, 1);
+  service.idle();
   EXPECT_EQ(service.step(rl(2, "step-2")).metrics.kind, StepKind::kRl) << "what the step itself says counts";
   EXPECT_FALSE(service.status().contains("part"));
 }
