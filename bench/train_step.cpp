@@ -1,6 +1,7 @@
 // libs: tf_train
 // Tokens per second of SFT steps on the CPU: the trainer's own passes and autograd's, in turns, and the share of the
-// step that its GEMMs must take at the GEMM speed measured beside them (the limit).
+// step that its GEMMs must take at the GEMM speed measured beside them (the limit). Then one micro-batch's forward and
+// backward pass in fp32 with the head's logits computed once and twice, in turns.
 //   train_step [float32|bfloat16] [FOLDER of a config.json] [micro-batch tokens] [rounds]
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -14,6 +15,8 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "model/weights.h"
+#include "train/losses.h"
+#include "train/pass.h"
 #include "train/server.h"
 #include "train/trainer.h"
 
@@ -66,6 +69,47 @@ Path path_of(const char* name, const model::ModelConfig& shape, train::TrainConf
   return {.name = name, .trainer = std::make_unique<train::Trainer>(config, std::move(model), std::nullopt)};
 }
 
+// Seconds of a forward and backward pass; `once`: the head's gradient is made in the forward pass.
+double pass_seconds(train::Pass& pass, train::Gradients& gradients, const train::MicroBatch& batch, bool once) {
+  const train::KnownGradients known = [&](int64_t begin, const train::TargetScores& scores) -> train::ScoreGradients {
+    return {train::sft_gradient(batch.weights.narrow(0, begin, scores.log_probs.size(0))), {}};
+  };
+  const auto started = Clock::now();
+  const train::TargetScores scores = pass.forward(batch, true, once ? known : nullptr);
+  pass.backward(once ? train::ScoreGradients{} : known(0, scores));
+  gradients.empty = true;
+  return seconds_since(started);
+}
+
+void head_once_and_twice(const model::ModelConfig& shape, const train::TrainConfig& config,
+                         const std::vector<TrainSequence>& sequences, int64_t rounds) {
+  model::Model model(shape, at::kFloat, at::kCPU);
+  model.init_random(1);
+  train::Gradients gradients{.sums = model::Model(shape, at::kFloat, at::kCPU)};
+  const auto pass = train::make_cpu_pass(model, config, &gradients);
+  std::vector<size_t> indices;
+  for (int64_t tokens = 0; indices.size() < sequences.size(); indices.push_back(indices.size())) {
+    tokens += kLength;
+    if (tokens > config.max_tokens_per_micro_batch) break;
+  }
+  const train::MicroBatch batch = train::make_micro_batch(sequences, indices,
+                                                          std::vector<double>(sequences.size(), 1.0), {}, at::kCPU);
+  std::vector<double> once, twice, ratios;
+  for (int64_t round = 0; round <= rounds; ++round) {
+    const double a = pass_seconds(*pass, gradients, batch, true), b = pass_seconds(*pass, gradients, batch, false);
+    if (round == 0) continue;
+    once.push_back(a);
+    twice.push_back(b);
+    ratios.push_back(b / a);
+  }
+  for (auto* each : {&once, &twice, &ratios}) std::sort(each->begin(), each->end());
+  const auto tokens = static_cast<double>(batch.tokens);
+  fmt::print(
+      "head once {:8.0f} tokens/s, twice {:.0f} (medians of a pass of {} tokens); {:.3f} times ({:.3f} to {:.3f})\n",
+      tokens / once[once.size() / 2], tokens / twice[twice.size() / 2], batch.tokens, ratios[ratios.size() / 2],
+      ratios.front(), ratios.back());
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -106,4 +150,5 @@ int main(int argc, char** argv) {
         path.name, tokens / median, tokens / path.seconds.back(), tokens / path.seconds.front(), limit / median,
         limit / path.seconds.front(), path.last.loss);
   }
+  head_once_and_twice(shape, config, sequences, rounds);
 }

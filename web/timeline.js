@@ -3,8 +3,9 @@
 const BARS = 120;
 // Of an RL step in the order in which they happen; `rest` is what no part has.
 const RL_PARTS = [
-  [ 'collect_s', 'wait for groups (engines and evaluator work)' ], [ 'seconds_wait', 'wait for the shared device' ],
-  [ 'seconds_pack', 'pack and copy' ], [ 'seconds_scores', 'log-probabilities' ], [ 'seconds_forward', 'forward' ],
+  [ 'collect_s', 'wait for groups (engines and evaluator work)' ], [ 'seconds_fetch', 'fetch and read' ],
+  [ 'seconds_wait', 'wait for the shared device' ], [ 'seconds_pack', 'pack and copy' ],
+  [ 'seconds_scores', 'log-probabilities' ], [ 'seconds_forward', 'forward' ],
   [ 'seconds_loss', 'loss' ], [ 'seconds_backward', 'backward' ], [ 'seconds_update', 'optimizer' ],
   [ 'train_rest', 'rest of the training request' ], [ 'sync_s', 'weights to the engines' ],
   [ 'rest', 'between these' ]
@@ -13,7 +14,7 @@ const RL_PARTS = [
 // [{ step, parts: [seconds], seconds }], a mean over neighbours where there are many steps.
 function barsOf(curve, parts) {
   const column = (name) => curve.figures[name] || [];
-  const trainer = RL_PARTS.slice(1, 8).map(([ name ]) => name);
+  const trainer = RL_PARTS.slice(1, 9).map(([ name ]) => name);
   const rows = curve.step.map((step, i) => {
     const value = (name) => (isNumber(column(name)[i]) ? column(name)[i] : 0);
     const inside = sum(trainer.map(value));

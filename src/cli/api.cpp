@@ -75,6 +75,7 @@ Json step_schema(bool result) {
     properties.update({{"checkpoint", {{"type", "string"}}},
                        {"checkpoint_error", {{"type", "string"}}},
                        {"repeated", {{"type", "boolean"}}},
+                       {"ahead", {{"type", "boolean"}}},
                        {"set_aside", {{"type", "array"}, {"items", {{"type", "string"}}}}}});
   }
   return {{"type", "object"}, {"properties", std::move(properties)}, {"required", {"step", "kind", "loss", "seconds"}}};

@@ -42,7 +42,8 @@ TrainSequence sft_sequence(const Json& json, const std::string& where) {
 }  // namespace
 
 Json to_json(const StepRequest& request) {
-  TF_CHECK(request.kind == StepKind::kRl, "the sequences of SFT step {} travel in binary", request.step);
+  TF_CHECK(request.sequences.empty(), "the sequences of SFT step {} travel in binary", request.step);
+  if (request.kind == StepKind::kSft) return {{"kind", name_of(request.kind)}, {"step", request.step}};
   return {{"kind", name_of(request.kind)},
           {"step", request.step},
           {"lease_id", request.lease_id},
@@ -66,6 +67,7 @@ StepRequest step_request_from_json(const Json& body) {
     while (request.buffer.ends_with('/')) request.buffer.pop_back();
     return request;
   }
+  if (!body.contains("sequences")) return request;  // they were sent ahead
   const Json& sequences = require_list(body, "sequences", where);
   for (size_t i = 0; i < sequences.size(); ++i) {
     request.sequences.push_back(sft_sequence(sequences[i], fmt::format("{}: sequences[{}]", where, i)));
@@ -113,6 +115,7 @@ Json to_json(const StepResult& result) {
   if (!result.checkpoint_error.empty()) json["checkpoint_error"] = result.checkpoint_error;
   if (result.repeated) json["repeated"] = true;
   if (!result.set_aside.empty()) json["set_aside"] = result.set_aside;
+  if (result.ahead) json["ahead"] = true;
   return json;
 }
 
@@ -126,6 +129,7 @@ StepResult step_result_from_json(const Json& json) {
   result.checkpoint_error = optional_field<std::string>(json, "checkpoint_error", "", where);
   result.repeated = optional_field<bool>(json, "repeated", false, where);
   result.set_aside = optional_field<std::vector<std::string>>(json, "set_aside", {}, where);
+  result.ahead = optional_field<bool>(json, "ahead", false, where);
   return result;
 }
 

@@ -21,9 +21,9 @@ struct StepRequest {
   int64_t step = 0;                      // from 1; one more than the last
   std::string lease_id, buffer;          // rl: the buffer's URL, from where the trainer fetches the lease's sequences
   int64_t weight_version = -1;           // rl: under which the engines know the weights that the step begins with
-  std::vector<TrainSequence> sequences;  // sft
+  std::vector<TrainSequence> sequences;  // sft; empty: they were sent ahead (POST /prepare)
 };
-Json to_json(const StepRequest& request);                  // of an RL step; SFT's sequences travel in binary
+Json to_json(const StepRequest& request);                  // without sequences: SFT's travel in binary
 StepRequest step_request_from_json(const Json& body);      // either kind; throws kUsage naming the field
 StepRequest sft_step_from_binary(std::string_view bytes);  // throws kUsage, see batch_from_binary
 
@@ -42,16 +42,16 @@ struct PolicyMetrics {
   bool operator==(const PolicyMetrics&) const = default;
 };
 
-// The parts of a step, in their order: waiting for a shared device; packing and copying; log-probs of the reference
-// and, where there are several updates, of the weights before them; then for every micro-batch three; and the
-// optimizer.
-enum class StepPart { kWait, kPack, kScores, kForward, kLoss, kBackward, kUpdate };
-constexpr std::array<std::string_view, 7> names_of(StepPart) {
-  return {"wait", "pack", "scores", "forward", "loss", "backward", "update"};
+// The parts of a step, in their order: what is not there yet of its sequences, fetched and read; waiting for a shared
+// device; packing, where that was not done ahead, and copying; log-probs of the reference and, where there are several
+// updates, of the weights before them; then for every micro-batch three; and the optimizer.
+enum class StepPart { kFetch, kWait, kPack, kScores, kForward, kLoss, kBackward, kUpdate };
+constexpr std::array<std::string_view, 8> names_of(StepPart) {
+  return {"fetch", "wait", "pack", "scores", "forward", "loss", "backward", "update"};
 }
-constexpr std::array<const char*, 7> kPartFigures = {"seconds_wait",    "seconds_pack", "seconds_scores",
-                                                     "seconds_forward", "seconds_loss", "seconds_backward",
-                                                     "seconds_update"};
+constexpr std::array<const char*, 8> kPartFigures = {"seconds_fetch",    "seconds_wait",    "seconds_pack",
+                                                     "seconds_scores",   "seconds_forward", "seconds_loss",
+                                                     "seconds_backward", "seconds_update"};
 
 // What one step was: it goes to the log, the reply, /metrics and the checkpoint. Losses and norms are means over the
 // step's updates.
@@ -131,6 +131,7 @@ struct StepResult {
   std::string checkpoint_error;        // why one could not be, "step 3: ...": the steps count all the same
   bool repeated = false;               // trained before: nothing was done now
   std::vector<std::string> set_aside;  // sequences that cannot be trained on, each with its reason
+  bool ahead = false;                  // its sequences had come before it began
 };
 Json to_json(const StepResult& result);
 StepResult step_result_from_json(const Json& json);  // throws kUsage naming the field

@@ -1,6 +1,7 @@
 #include "orchestrate/peers.h"
 
 #include <algorithm>
+#include <future>
 
 #include "base/log.h"
 #include "net/retry.h"
@@ -25,6 +26,17 @@ std::pair<std::string, Json> update_request(const PublishedWeights& weights) {
   if (weights.device) body["device"] = to_json(*weights.device);
   if (weights.tcp) body["tcp"] = to_json(*weights.tcp);
   return {folder ? "/update_weights_from_disk" : "/update_weights_from_tensor", std::move(body)};
+}
+
+Role::Request message_of(const std::string& path, const StepRequest& request) {
+  Role::Request message{.path = path, .timeout_s = 3600};
+  if (request.sequences.empty()) {
+    message.body = to_json(request).dump();
+  } else {
+    message.content_type = kSequencesContentType;
+    message.body = to_binary({.step = request.step, .sequences = request.sequences});
+  }
+  return message;
 }
 
 }  // namespace
@@ -178,19 +190,36 @@ Json Trainer::post(const std::string& path, Json body, int64_t counts_on, double
   return ask({.path = path, .body = body.dump(), .timeout_s = timeout_s}, counts_on);
 }
 
-StepResult Trainer::step(const StepRequest& request) {
-  Role::Request message{.path = "/step", .timeout_s = 3600};
-  if (request.kind == StepKind::kSft) {
-    message.content_type = kSequencesContentType;
-    message.body = to_binary({.step = request.step, .sequences = request.sequences});
-  } else {
-    message.body = to_json(request).dump();
-  }
-  StepResult result = step_result_from_json(ask(std::move(message), request.step - 1));
-  TF_CHECK(result.metrics.step == request.step, "the trainer answered to step {} with {}", request.step,
-           result.metrics.step);
-  steps_ = request.step;
+StepResult Trainer::step(Role::Request message, int64_t step) {
+  StepResult result = step_result_from_json(ask(std::move(message), step - 1));
+  TF_CHECK(result.metrics.step == step, "the trainer answered to step {} with {}", step, result.metrics.step);
+  steps_ = step;
   return result;
+}
+
+StepResult Trainer::step(const StepRequest& request) { return step(message_of("/step", request), request.step); }
+
+StepResult Trainer::step_of_many(int64_t step, int64_t last,
+                                 const std::function<StepRequest(int64_t step)>& request_of) {
+  std::future<bool> sent;
+  if (step < last) sent = std::async(std::launch::async, [&] { return send_ahead(request_of(step + 1)); });
+  StepResult result;
+  try {
+    result = this->step(ahead_ == step ? StepRequest{.step = step, .sequences = {}} : request_of(step));
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kNotFound || ahead_ != step) throw;
+    result = this->step(request_of(step));  // it was started again meanwhile
+  }
+  ahead_ = sent.valid() && sent.get() ? step + 1 : 0;
+  return result;
+}
+
+bool Trainer::send_ahead(const StepRequest& request) const {
+  const Role::Request message = message_of("/prepare", request);
+  const net::ClientOptions options{.timeout_s = message.timeout_s};
+  const auto reply = net::HttpClient().request(message.method, role_.url() + message.path, message.body,
+                                               message.content_type, &options);
+  return reply.ok() && reply->status / 100 == 2;
 }
 
 PublishedWeights Trainer::publish(int64_t version, int64_t steps) const {

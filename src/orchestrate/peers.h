@@ -103,6 +103,12 @@ class Trainer {
   // What follows counts on the steps that the trainer answered to last, and throws RolledBack where it has others. An
   // error of its own (500) changed nothing, or the trainer is restarted for it: asked again, three times.
   StepResult step(const StepRequest& request);
+  // Has the trainer fetch or take the sequences of the step under way or the next one now, beside a step (for any
+  // thread). Asked once: where it fails, the step itself says what is wrong. Whether the trainer has them.
+  bool send_ahead(const StepRequest& request) const;
+  // Step `step` of SFT, with request_of(step) as step() has it. While the trainer works on it, request_of(step + 1) is
+  // made and sent ahead, unless this is the last one.
+  StepResult step_of_many(int64_t step, int64_t last, const std::function<StepRequest(int64_t step)>& request_of);
   PublishedWeights publish(int64_t version) const { return publish(version, steps_); }  // into shared memory
   PublishedWeights publish(int64_t version, int64_t steps) const;  // those after so many steps; for any thread
   void export_model(const fs::path& folder) const;                 // as a Hugging Face folder
@@ -113,8 +119,10 @@ class Trainer {
  private:
   Json ask(Role::Request request, int64_t counts_on) const;
   Json post(const std::string& path, Json body, int64_t counts_on, double timeout_s) const;  // {"step": counts_on} goes
+  StepResult step(Role::Request message, int64_t step);
   Role role_;
   int64_t steps_ = 0;
+  int64_t ahead_ = 0;  // the step that was sent ahead
 };
 
 // All engines of the run, behind the router. Thread-safe. Nothing is sampled before the first require() or install().

@@ -5,6 +5,7 @@
 // (orchestrate/group_schedule.h). Whatever dies, the loop goes on from what the trainer has (docs/architecture.md, "One
 // recovery").
 #include <algorithm>
+#include <future>
 #include <numeric>
 
 #include "base/log.h"
@@ -174,17 +175,13 @@ class RlStepper {
     submitted_ = std::max(submitted_, under_way.begin);
     run_.buffer.submit(groups_of(run_.config, problems_, {submitted_, under_way.end}));
     submitted_ = under_way.end;
-    const Lease lease = lease_step(run_, problems_, schedule_, step);
+    const Lease lease = lease_of(step);
     run_.buffer.require_results({lease}, fmt::format("rl step {}", step));
     const double collect_s = seconds_since(start);
 
     const auto train_start = Clock::now();
-    const StepResult trained = run_.trainer.step({.kind = StepKind::kRl,
-                                                  .step = step,
-                                                  .lease_id = lease.id,
-                                                  .buffer = run_.buffer.url(),
-                                                  .weight_version = step,
-                                                  .sequences = {}});
+    if (rl.max_staleness > 0 && step < rl.steps) lease_ahead(step + 1);
+    const StepResult trained = run_.trainer.step(request_of(lease, step));
     const double train_s = seconds_since(train_start);
 
     const auto sync_start = Clock::now();
@@ -211,6 +208,30 @@ class RlStepper {
   }
 
  private:
+  StepRequest request_of(const Lease& lease, int64_t step) const {
+    return {.kind = StepKind::kRl,
+            .step = step,
+            .lease_id = lease.id,
+            .buffer = run_.buffer.url(),
+            .weight_version = step,
+            .sequences = {}};
+  }
+
+  // A step's groups, which are under way, are waited for while the step before is trained, and fetched and packed by
+  // the trainer as soon as they are complete. What that takes beyond the step is part of waiting for the lease.
+  void lease_ahead(int64_t step) {
+    ahead_ = {step, std::async(std::launch::async, [this, step] {
+                Lease lease = lease_step(run_, problems_, schedule_, step);
+                run_.trainer.send_ahead(request_of(lease, step));
+                return lease;
+              })};
+  }
+  Lease lease_of(int64_t step) {
+    if (ahead_.lease.valid() && ahead_.step == step) return ahead_.lease.get();
+    if (ahead_.lease.valid()) ahead_.lease.wait();  // of a later step: the trainer went back. It stays leased
+    return lease_step(run_, problems_, schedule_, step);
+  }
+
   RunContext& run_;
   ProblemWalk problems_;
   Validation validation_;
@@ -218,6 +239,10 @@ class RlStepper {
   IdleWatch idle_;
   const GroupSchedule schedule_;
   int64_t submitted_ = 0;  // groups of the run, from its first
+  struct {
+    int64_t step = 0;
+    std::future<Lease> lease;
+  } ahead_;
 };
 
 }  // namespace

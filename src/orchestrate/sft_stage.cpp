@@ -222,10 +222,11 @@ void run_sft(RunContext& run) {
   run.record.begin_stage("sft");
   run.start_trainer("sft", sft.train, base, sft.steps);
 
+  const auto request_of = [&](int64_t step) { return step_request(data, steps[static_cast<size_t>(step - 1)], step); };
   run.trainer.go_on([&](int64_t next) {
     for (int64_t step = run.record.first_step("sft", next); step <= sft.steps; ++step) {
       run.record.set_progress("sft", step - 1, sft.steps);
-      run.record.add_sft_step(run.trainer.step(step_request(data, steps[static_cast<size_t>(step - 1)], step)));
+      run.record.add_sft_step(run.trainer.step_of_many(step, sft.steps, request_of));
     }
     run.record.set_progress("sft", sft.steps, sft.steps);
     run.trainer.finish(run.record.folder() / "models" / "sft");

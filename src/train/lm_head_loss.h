@@ -3,12 +3,22 @@
 // time, and computed again in the backward pass (Liger / Megatron's "fused linear cross entropy").
 #include <ATen/ATen.h>
 
+#include <functional>
+
 namespace tritonforge::train {
 
 struct TargetScores {
   at::Tensor log_probs;  // [n] fp32: of the target under softmax(logits / temperature)
   at::Tensor entropy;    // [n] fp32: of that distribution, in nats
 };
+
+// Of a loss, by the scores. Undefined: 0.
+struct ScoreGradients {
+  at::Tensor log_probs, entropy;  // [n] fp32
+};
+// The gradients of the `scores` of a micro-batch's targets [begin, begin + n), where they depend on these scores and on
+// nothing else that the pass makes.
+using KnownGradients = std::function<ScoreGradients(int64_t begin, const TargetScores& scores)>;
 
 // hidden [n, hidden] and weight [vocab, hidden] of one dtype; targets [n] int64; inverse_temperature [n] fp32 or
 // undefined (all 1). Logits are the model's own (Model::logits: fp32), the softmax and all sums are fp32.

@@ -1,5 +1,7 @@
 #include "train/losses.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include "base/error.h"
 
 namespace tritonforge::train {
@@ -82,6 +84,19 @@ PolicyLoss policy_loss(const PolicyInputs& in, const LossConfig& config) {
   if (config.entropy_coef > 0) token_loss = token_loss - config.entropy_coef * in.entropy;
   out.loss = (token_loss * in.weights).sum();
   return out;
+}
+
+bool is_of_each_token(const LossConfig& config) {
+  const bool sequence_weight = config.tis == Tis::kSequence && config.tis_cap > 0;
+  return config.objective != Objective::kGspo && !sequence_weight && config.mask_divergence == 0;
+}
+
+ScoreGradients policy_gradients(PolicyInputs inputs, const LossConfig& config) {
+  const at::AutoGradMode on(true);
+  inputs.log_probs = inputs.log_probs.detach().requires_grad_();
+  inputs.entropy = inputs.entropy.detach().requires_grad_(config.entropy_coef > 0);
+  policy_loss(inputs, config).loss.backward();
+  return {inputs.log_probs.grad(), inputs.entropy.grad()};
 }
 
 }  // namespace tritonforge::train

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "train/config.h"
+#include "train/lm_head_loss.h"
 
 namespace tritonforge::train {
 
@@ -57,5 +58,11 @@ struct PolicyLoss {
 // As a loss, k1's gradient would be 0 in expectation; as a penalty in A, whose gradient is A times the score, it is the
 // KL's. So k1 is in A, k2 and k3 are in the loss.
 PolicyLoss policy_loss(const PolicyInputs& inputs, const LossConfig& config);
+
+// Whether the loss of a token depends on that token's scores alone: nothing in it is a sum over a sequence.
+bool is_of_each_token(const LossConfig& config);
+// Of the loss, by the inputs' log_probs and, with entropy_coef, entropy. The targets may be any of a batch where
+// is_of_each_token(): the same bits as of all of them at once.
+ScoreGradients policy_gradients(PolicyInputs inputs, const LossConfig& config);
 
 }  // namespace tritonforge::train

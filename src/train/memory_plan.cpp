@@ -1,8 +1,11 @@
 #include "train/memory_plan.h"
 
 #include <algorithm>
+#include <new>
 
 #include "base/error.h"
+#include "kernels/device.h"
+#include "kernels/gpu/cuda_library.h"
 #include "train/gpu/head.h"
 #include "train/gpu/host_exchange.h"
 #include "train/gpu/layers.h"
@@ -136,6 +139,27 @@ MemoryPlan plan_memory(const model::ModelConfig& shape, int64_t parameters, cons
        "{:.1f}, workspace {:.1f}), and {:.1f} are free: {}",
        config.max_tokens_per_micro_batch, gib(plan.total()), gib(plan.gradients + plan.states), gib(plan.activations),
        gib(plan.workspace + plan.reference), gib(free), ways);
+}
+
+bool is_out_of_memory(const std::exception& error) {
+  return dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
+         dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
+         dynamic_cast<const tritonforge::gpu::OutOfMemory*>(&error) != nullptr ||
+         std::string_view(error.what()).find("can't allocate memory") != std::string_view::npos;  // ATen's, on the CPU
+}
+
+std::string out_of_memory(const std::exception& error, const TrainConfig& config, const MemoryPlan* plan,
+                          at::Device device) {
+  const std::string_view said = error.what();
+  const std::string planned = plan == nullptr
+                                  ? ""
+                                  : fmt::format(" (the plan: {:.1f} GiB of {:.1f}, {:.1f} of it activations)",
+                                                gib(plan->total()), gib(plan->free), gib(plan->activations));
+  return fmt::format(
+      "out of memory with {:.1f} GiB in use and {:.1f} free{}: take fewer max_tokens_per_micro_batch (now {}), more "
+      "recompute_layers (now {}) or, on a GPU, a smaller optimizer_state (now {}): {}",
+      gib(kernels::used_memory(device)), gib(kernels::free_memory(device)), planned, config.max_tokens_per_micro_batch,
+      config.recompute_layers, name_of(config.optimizer_state), said.substr(0, said.find('\n')));
 }
 
 }  // namespace tritonforge::train

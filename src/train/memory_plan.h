@@ -1,7 +1,10 @@
 #pragma once
 // What a trainer with the own passes of a GPU takes of it and of its host, in bytes, and what of the activations it
 // keeps.
+#include <ATen/ATen.h>
+
 #include <cstdint>
+#include <exception>
 #include <limits>
 #include <string>
 #include <vector>
@@ -42,5 +45,11 @@ MemoryPlan plan_memory(const model::ModelConfig& shape, int64_t parameters, cons
 // Whether rank 0 of ranks that have parts of a model puts the whole of it, `bytes`, together on its GPU, of which
 // `free` bytes are left then: where as much again stays free. Else it does in the host's memory.
 constexpr bool puts_together_on_gpu(int64_t bytes, int64_t free) { return free > 2 * bytes; }
+
+// Whether it was an allocation that failed, of whatever device.
+bool is_out_of_memory(const std::exception& error);
+// What a step that `error` ended had, and what would need less: one line. plan: null where there is none.
+std::string out_of_memory(const std::exception& error, const TrainConfig& config, const MemoryPlan* plan,
+                          at::Device device);
 
 }  // namespace tritonforge::train

@@ -185,9 +185,9 @@ int64_t staleness_of(const TrainSequence& sequence, std::span<const int64_t> cur
   return newest - oldest;
 }
 
-MicroBatch make_micro_batch(std::span<const TrainSequence> sequences, const std::vector<size_t>& indices,
+MicroBatch pack_micro_batch(std::span<const TrainSequence> sequences, const std::vector<size_t>& indices,
                             const std::vector<double>& weights, const std::vector<int64_t>& current_versions,
-                            at::Device device) {
+                            bool pinned) {
   std::vector<int64_t> ids, positions, rows, targets, lengths;
   std::vector<float> weight, inverse_temperature, sampler, advantages, on_policy;
   bool any_temperature = false;
@@ -225,19 +225,34 @@ MicroBatch make_micro_batch(std::span<const TrainSequence> sequences, const std:
   }
   batch.tokens = static_cast<int64_t>(ids.size());
   batch.target_count = static_cast<int64_t>(rows.size());
-  batch.ids = to_device(ids, device);
-  batch.positions = to_device(positions, device);
-  batch.rows = to_device(rows, device);
-  batch.targets = to_device(targets, device);
-  batch.weights = to_device(weight, device);
-  if (any_temperature) batch.inverse_temperature = to_device(inverse_temperature, device);
-  batch.sampler_log_probs = to_device(sampler, device);
-  batch.advantages = to_device(advantages, device);
-  batch.on_policy = to_device(on_policy, device);
-  batch.lengths = to_device(lengths, device);
+  batch.ids = on_host(ids, pinned);
+  batch.positions = on_host(positions, pinned);
+  batch.rows = on_host(rows, pinned);
+  batch.targets = on_host(targets, pinned);
+  batch.weights = on_host(weight, pinned);
+  if (any_temperature) batch.inverse_temperature = on_host(inverse_temperature, pinned);
+  batch.sampler_log_probs = on_host(sampler, pinned);
+  batch.advantages = on_host(advantages, pinned);
+  batch.on_policy = on_host(on_policy, pinned);
+  batch.lengths = on_host(lengths, pinned);
   batch.host_ids = std::move(ids);
   batch.host_rows = std::move(rows);
   return batch;
+}
+
+MicroBatch to_device(MicroBatch batch, at::Device device) {
+  for (at::Tensor* of :
+       {&batch.ids, &batch.positions, &batch.rows, &batch.targets, &batch.weights, &batch.inverse_temperature,
+        &batch.sampler_log_probs, &batch.advantages, &batch.on_policy, &batch.lengths}) {
+    if (of->defined()) *of = of->to(device, /*non_blocking=*/true);
+  }
+  return batch;
+}
+
+MicroBatch make_micro_batch(std::span<const TrainSequence> sequences, const std::vector<size_t>& indices,
+                            const std::vector<double>& weights, const std::vector<int64_t>& current_versions,
+                            at::Device device) {
+  return to_device(pack_micro_batch(sequences, indices, weights, current_versions, device.is_cuda()), device);
 }
 
 }  // namespace tritonforge::train

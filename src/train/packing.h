@@ -42,7 +42,7 @@ int64_t forward_length(const TrainSequence& sequence);
 
 // The bins of each of `ranks` data-parallel ranks: as many for one as for another or one less, none above the capacity,
 // their costs as even as handing out the most expensive first makes them. costs: of each sequence. One rank:
-// pack_lengths().
+// pack_lengths(), as its micro-batches follow each other: their number counts, and not how even they are.
 std::vector<std::vector<std::vector<size_t>>> share_out(const std::vector<int64_t>& lengths,
                                                         const std::vector<double>& costs, int64_t capacity,
                                                         int64_t ranks);
@@ -63,8 +63,13 @@ struct MicroBatch {
   int64_t tokens = 0, target_count = 0;      // forwarded; predicted
 };
 
-// `indices` of `sequences`, in order, each cut to its forward_length. current_versions: weight versions that are the
-// trainer's current weights.
+// `indices` of `sequences`, in order, each cut to its forward_length, in the host's memory: pinned where a GPU is to
+// have it. current_versions: weight versions that are the trainer's current weights.
+MicroBatch pack_micro_batch(std::span<const TrainSequence> sequences, const std::vector<size_t>& indices,
+                            const std::vector<double>& weights, const std::vector<int64_t>& current_versions,
+                            bool pinned);
+MicroBatch to_device(MicroBatch batch, at::Device device);  // does not wait for a GPU
+// Both.
 MicroBatch make_micro_batch(std::span<const TrainSequence> sequences, const std::vector<size_t>& indices,
                             const std::vector<double>& weights, const std::vector<int64_t>& current_versions,
                             at::Device device);

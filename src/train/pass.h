@@ -17,15 +17,16 @@ class Pass {
  public:
   virtual ~Pass() = default;
   // Log-probability and entropy of every target, plain tensors; of a pipeline's part but the last, nothing. `train`:
-  // backward() may follow, with the batch as it is, before or after other forward passes of a pipeline. `known`: the
-  // gradient of log_probs that backward() will be told, where it does not depend on them: a pass may then save the
-  // head's second product. `chunk`: of a pipeline's stage, the part that the pass goes through (model/stages.h).
-  virtual TargetScores forward(const MicroBatch& batch, bool train, const at::Tensor& known = {},
+  // backward() may follow, with the batch as it is, before or after other forward passes of a pipeline. `known`: where
+  // there is such a function of a chunk's scores, the head's gradients are made of the logits while they are there,
+  // which are otherwise computed again; backward() is then told nothing. `chunk`: of a pipeline's stage, the part that
+  // the pass goes through (model/stages.h).
+  virtual TargetScores forward(const MicroBatch& batch, bool train, const KnownGradients& known = nullptr,
                                int64_t chunk = 0) = 0;
   // Adds the gradients of the loss to the arena that the pass was made with, or to .grad of the model's parameters,
-  // from its gradients [n] of the log_probs and entropy (undefined: 0) of the chunk's oldest forward pass that had
-  // none. Once a forward pass.
-  virtual void backward(const at::Tensor& grad_log_probs, const at::Tensor& grad_entropy, int64_t chunk = 0) = 0;
+  // from its gradients by the scores [n] of the chunk's oldest forward pass that had no backward pass yet. Once a
+  // forward pass.
+  virtual void backward(const ScoreGradients& of, int64_t chunk = 0) = 0;
   // What other stages were sent has arrived there.
   virtual void settle() {}
   // The model's weights are others than at the pass before.

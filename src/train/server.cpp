@@ -73,7 +73,15 @@ struct TrainerServer::Impl {
   }
 
   void add_routes() {
-    route_job("/step", [this](const net::Request& request) { return to_json(service.step(step_request(request))); });
+    route_job("/step", [this](const net::Request& request) {
+      return to_json(service.step([&request] { return step_request(request); }));
+    });
+    http.route("POST", "/prepare", [this](const net::Request& request) {  // beside the training thread
+      StepRequest ahead = step_request(request);
+      const int64_t step = ahead.step;
+      service.prepare(std::move(ahead));
+      return net::Response::json({{"step", step}});
+    });
     route_job("/save", [this](const net::Request& request) -> Json {
       const Json body = request.json();
       expect_step(service, body, "POST /save");

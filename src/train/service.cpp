@@ -77,43 +77,65 @@ void TrainerService::start() {
 
 void TrainerService::take_threads() const { train::take_threads(options_.config, world_.get()); }
 
-StepResult TrainerService::step(StepRequest request) {
+StepResult TrainerService::step(const std::function<StepRequest()>& read) {
+  struct End {
+    StepClock& clock;
+    ~End() { clock.abandon(); }  // of a step that was not taken
+  } end{trainer_->clock()};
+  note("fetching");
+  trainer_->clock().begin(StepPart::kFetch);
+  StepRequest request = read();
   const int64_t done = trainer_->state().step;
   if (request.step == done && done > 0) {
-    return {trainer_->state().last, last_news_.checkpoint, last_news_.error, true, {}};
+    return {.metrics = trainer_->state().last,
+            .checkpoint = last_news_.checkpoint,
+            .checkpoint_error = last_news_.error,
+            .repeated = true};
   }
   if (request.step != done + 1)
     fail(ErrorKind::kConflict, "step {} is out of turn: expected {}", request.step, done + 1);
+  return train(to_train_on(std::move(request)));
+}
 
-  std::optional<BatchFigures> batch;
-  if (request.kind == StepKind::kRl) {
-    for (const TrainedLease& lease : leases_) {
-      if (lease.lease_id != request.lease_id) continue;
-      fail(ErrorKind::kConflict, "lease '{}' was trained on in step {}", lease.lease_id, lease.step);
-    }
-    buffer_ = request.buffer;
-    note("fetching " + request.lease_id);
-    SequenceBatch leased = fetch_lease(request);
-    request.sequences = std::move(leased.sequences);
-    batch = leased.figures;
-    if (request.weight_version >= 0) {
-      trainer_->published(request.weight_version);
-      tell({.what = RankCommand::What::kPublished, .number = request.weight_version});
-    }
+TrainerService::Material TrainerService::to_train_on(StepRequest request) {
+  std::optional<Material> ahead = take_prepared(request);
+  if (request.kind == StepKind::kSft) {
+    if (ahead) return *std::move(ahead);
+    if (request.sequences.empty())
+      fail(ErrorKind::kNotFound, "step {} has no sequences, and none came ahead", request.step);
+    return {std::move(request), {}, {}, {}};
   }
-  std::vector<std::string> aside = set_aside(request);
+  for (const TrainedLease& lease : leases_) {
+    if (lease.lease_id != request.lease_id) continue;
+    fail(ErrorKind::kConflict, "lease '{}' was trained on in step {}", lease.lease_id, lease.step);
+  }
+  buffer_ = request.buffer;
+  note("fetching " + request.lease_id);
+  const int64_t version = request.weight_version;
+  Material material = ahead ? *std::move(ahead) : fetched(std::move(request));
+  if (version >= 0) {
+    trainer_->published(version);
+    tell({.what = RankCommand::What::kPublished, .number = version});
+  }
+  return material;
+}
 
+StepResult TrainerService::train(Material material) {
+  const StepRequest& request = material.request;
+  const bool ahead = material.packed.has_value();
+  for (const std::string& sequence : material.aside) log::warn("step {}: set aside: {}", request.step, sequence);
   note(fmt::format("step {}", request.step));
+  trainer_->clock().begin(StepPart::kWait, "the weights' publication");
   publisher_->settle();  // the weights are about to change
   {
     const std::optional<DeviceLock::Hold> hold = share_device();
     if (world_) {
       tell({.what = RankCommand::What::kStep,
             .kind = request.kind,
-            .batch = {request.step, request.sequences, batch.value_or(BatchFigures{})},
-            .has_figures = batch.has_value()});
+            .batch = {request.step, request.sequences, material.batch.value_or(BatchFigures{})},
+            .has_figures = material.batch.has_value()});
     }
-    trainer_->train_step(request.kind, request.sequences, batch);
+    trainer_->train_step(request.kind, request.sequences, material.batch, std::move(material.packed));
     if (device_lock_) kernels::synchronize(trainer_->model().device());
   }
   if (request.kind == StepKind::kRl) leases_.push_back({request.lease_id, request.step, false});
@@ -122,33 +144,45 @@ StepResult TrainerService::step(StepRequest request) {
   if (options_.config.checkpoint_interval > 0 && request.step % options_.config.checkpoint_interval == 0)
     begin_checkpoint();
   last_news_ = std::exchange(news_, {});
-  return {trainer_->state().last, last_news_.checkpoint, last_news_.error, false, std::move(aside)};
+  return {.metrics = trainer_->state().last,
+          .checkpoint = last_news_.checkpoint,
+          .checkpoint_error = last_news_.error,
+          .set_aside = std::move(material.aside),
+          .ahead = ahead};
+}
+
+void TrainerService::prepare(StepRequest request) {
+  const int64_t step = request.step;
+  {
+    const std::lock_guard lock(mutex_);
+    if (step <= visible_.step || step > visible_.step + 2)
+      fail(ErrorKind::kConflict, "step {} is none of the two after {}", step, visible_.step);
+  }
+  std::vector<int64_t> versions;
+  if (request.weight_version >= 0) versions.push_back(request.weight_version);
+  Material material = request.kind == StepKind::kRl ? fetched(std::move(request))
+                                                    : Material{std::move(request), {}, {}, {}};
+  material.packed = trainer_->pack_ahead(material.request.kind, material.request.sequences, step, std::move(versions));
+  const std::lock_guard lock(prepared_mutex_);
+  prepared_.insert_or_assign(step, std::move(material));
+}
+
+std::optional<TrainerService::Material> TrainerService::take_prepared(const StepRequest& request) {
+  const std::lock_guard lock(prepared_mutex_);
+  std::optional<Material> material;
+  if (const auto found = prepared_.find(request.step); found != prepared_.end()) {
+    const StepRequest& ahead = found->second.request;
+    if (request.sequences.empty() && ahead.kind == request.kind && ahead.lease_id == request.lease_id)
+      material = std::move(found->second);
+  }
+  prepared_.erase(prepared_.begin(), prepared_.upper_bound(request.step));
+  return material;
 }
 
 std::optional<DeviceLock::Hold> TrainerService::share_device() {
   if (!device_lock_) return std::nullopt;
   trainer_->clock().begin(StepPart::kWait, "the device");
-  try {
-    return device_lock_->shared();
-  } catch (...) {
-    trainer_->clock().abandon();
-    throw;
-  }
-}
-
-// One sequence that no micro-batch can hold must not end a run that would meet it again after every restart.
-std::vector<std::string> TrainerService::set_aside(StepRequest& request) const {
-  std::vector<std::string> aside;
-  if (request.kind != StepKind::kRl) return aside;
-  std::erase_if(request.sequences, [&](const TrainSequence& sequence) {
-    const auto length = static_cast<int64_t>(sequence.tokens.size());
-    if (length <= options_.config.max_tokens_per_micro_batch) return false;
-    aside.push_back(fmt::format("trajectory {}: {} tokens, max_tokens_per_micro_batch is {}", sequence.trajectory_id,
-                                length, options_.config.max_tokens_per_micro_batch));
-    log::warn("step {}: set aside: {}", request.step, aside.back());
-    return true;
-  });
-  return aside;
+  return device_lock_->shared();
 }
 
 // Our buffer answers in binary; one that has only the JSON form is understood too.
@@ -160,6 +194,21 @@ SequenceBatch TrainerService::fetch_lease(const StepRequest& request) {
   if (reply.status / 100 != 2) throw net::error_of(reply, "GET " + url);
   if (reply.content_type.starts_with(kSequencesContentType)) return batch_from_binary(reply.body);
   return batch_of_lease_json(parse_json(reply.body, "GET " + url));
+}
+
+TrainerService::Material TrainerService::fetched(StepRequest request) {
+  SequenceBatch leased = fetch_lease(request);
+  Material material{std::move(request), leased.figures, {}, {}};
+  // One sequence that no micro-batch can hold must not end a run that would meet it again after every restart.
+  std::erase_if(leased.sequences, [&](const TrainSequence& sequence) {
+    const auto length = static_cast<int64_t>(sequence.tokens.size());
+    if (length <= options_.config.max_tokens_per_micro_batch) return false;
+    material.aside.push_back(fmt::format("trajectory {}: {} tokens, max_tokens_per_micro_batch is {}",
+                                         sequence.trajectory_id, length, options_.config.max_tokens_per_micro_batch));
+    return true;
+  });
+  material.request.sequences = std::move(leased.sequences);
+  return material;
 }
 
 // With those that are committed up to a number: the rest need not be refused by name any more.

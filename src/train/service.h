@@ -2,6 +2,7 @@
 // What the trainer's endpoints do, without HTTP: one call at a time, from one thread; only status() and health() may be
 // called from others.
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -27,8 +28,16 @@ class TrainerService {
   void take_threads() const;
 
   // Trains step `step()` + 1; a repeat of the last one gives its stored metrics. Throws kConflict for any other,
-  // and for a lease that was trained on. A sequence that no step can hold is set aside, with its reason in the result.
-  StepResult step(StepRequest request);
+  // and for a lease that was trained on; kNotFound where a step of SFT has no sequences and none came ahead. A sequence
+  // that no step can hold is set aside, with its reason in the result. `read`: makes the request, in the step's time.
+  StepResult step(const std::function<StepRequest()>& read);
+  StepResult step(StepRequest request) {
+    return step([&] { return std::move(request); });
+  }
+  // From any thread, beside a step: the sequences of that one or of the next are fetched, checked and packed now, so
+  // that step() finds them. They are no promise: a trainer that is started again does not have them. Throws kConflict
+  // for any other step, kUsage where the sequences are wrong.
+  void prepare(StepRequest request);
   // What the calls below are about: the caller counts on the weights after `step` steps; throws kConflict where these
   // are others.
   void expect(int64_t step) const;
@@ -60,9 +69,20 @@ class TrainerService {
   const TrainConfig& config() const { return options_.config; }
 
  private:
+  // What a step trains on.
+  struct Material {
+    StepRequest request;
+    std::optional<BatchFigures> batch;  // of its lease
+    std::vector<std::string> aside;
+    std::optional<PackedStep> packed;  // where it came ahead
+  };
   void start();
+  StepResult train(Material material);
+  // Of a step that is the next: what came ahead for it, or what the request says.
+  Material to_train_on(StepRequest request);
+  std::optional<Material> take_prepared(const StepRequest& request);
+  Material fetched(StepRequest request);  // of an RL step, from the buffer
   SequenceBatch fetch_lease(const StepRequest& request);
-  std::vector<std::string> set_aside(StepRequest& request) const;
   std::optional<DeviceLock::Hold> share_device();  // for the length of a step, where somebody measures on it, too
   // Rank 0's words to the others; nothing where there are none.
   void tell(RankCommand command);
@@ -105,6 +125,9 @@ class TrainerService {
   struct News {
     std::string checkpoint, error;
   } news_, last_news_;
+
+  std::mutex prepared_mutex_;
+  std::map<int64_t, Material> prepared_;  // by step; two at most
 
   mutable std::mutex mutex_;  // guards what follows, which other threads read
   struct Visible {

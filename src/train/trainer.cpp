@@ -62,9 +62,9 @@ std::vector<size_t> taught(StepKind kind, const std::vector<TrainSequence>& sequ
 }
 
 // The micro-batches of one data-parallel rank. shape: of the whole model.
-std::vector<MicroBatch> pack(StepKind kind, const std::vector<TrainSequence>& sequences, const TrainConfig& config,
-                             const std::vector<int64_t>& versions, const model::ModelConfig& shape, at::Device device,
-                             int64_t rank) {
+std::vector<MicroBatch> micro_batches(StepKind kind, const std::vector<TrainSequence>& sequences,
+                                      const TrainConfig& config, const std::vector<int64_t>& versions,
+                                      const model::ModelConfig& shape, bool pinned, int64_t rank) {
   const std::vector<double> weights = loss_weights(sequences, config.loss);
   const std::vector<size_t> indices = taught(kind, sequences, config.loss);
   std::vector<int64_t> lengths;
@@ -77,14 +77,14 @@ std::vector<MicroBatch> pack(StepKind kind, const std::vector<TrainSequence>& se
   auto shares = share_out(lengths, costs, config.max_tokens_per_micro_batch, config.parallel.dp);
   for (auto& bin : shares[static_cast<size_t>(rank)]) {
     for (size_t& index : bin) index = indices[index];
-    batches.push_back(make_micro_batch(sequences, bin, weights, versions, device));
+    batches.push_back(pack_micro_batch(sequences, bin, weights, versions, pinned));
   }
   return batches;
 }
 
-// The rows of an embedding, which has those of the vocabulary from `first` on, that the sequences' passes read:
+// The rows of an embedding, which has `count` of the vocabulary from `first` on, that the sequences' passes read:
 // ascending, each once.
-at::Tensor embedded_rows(const std::vector<TrainSequence>& sequences, int64_t first, const at::Tensor& embedding) {
+std::vector<int64_t> embedded_rows(const std::vector<TrainSequence>& sequences, int64_t first, int64_t count) {
   std::vector<int64_t> tokens;
   for (const TrainSequence& sequence : sequences)
     tokens.insert(tokens.end(), sequence.tokens.begin(), sequence.tokens.begin() + forward_length(sequence));
@@ -92,24 +92,29 @@ at::Tensor embedded_rows(const std::vector<TrainSequence>& sequences, int64_t fi
   const auto repeated = std::ranges::unique(tokens);
   tokens.erase(repeated.begin(), repeated.end());
   for (int64_t& token : tokens) token -= first;
-  std::erase_if(tokens, [&](int64_t row) { return row < 0 || row >= embedding.size(0); });
-  return to_device(tokens, embedding.device());
+  std::erase_if(tokens, [&](int64_t row) { return row < 0 || row >= count; });
+  return tokens;
 }
 
-// start, reference: log-probs before the step's updates, and the reference model's; the latter where there is one.
-PolicyLoss loss_of(const MicroBatch& batch, const TargetScores& scores, const at::Tensor& start,
-                   const at::Tensor& reference, const LossConfig& loss) {
+// Of the batch's targets from `begin` on, whose scores these are. start, reference: log-probs before the step's
+// updates, and the reference model's, of all targets; undefined where there is one update, or no reference.
+PolicyInputs inputs_of(const MicroBatch& batch, int64_t begin, const TargetScores& scores, const at::Tensor& start,
+                       const at::Tensor& reference, const LossConfig& loss) {
+  const auto part = [&](const at::Tensor& of) {
+    return of.defined() ? of.narrow(0, begin, scores.log_probs.size(0)) : of;
+  };
   PolicyInputs in;
   in.log_probs = scores.log_probs;
-  in.old_log_probs = loss.ratio_base == RatioBase::kSampler ? batch.sampler_log_probs : start;
-  in.sampler_log_probs = batch.sampler_log_probs;
+  in.sampler_log_probs = part(batch.sampler_log_probs);
+  in.old_log_probs = start.defined() ? part(start) : scores.log_probs.detach();
+  if (loss.ratio_base == RatioBase::kSampler) in.old_log_probs = in.sampler_log_probs;
   in.entropy = scores.entropy;
-  in.advantages = batch.advantages;
-  in.weights = batch.weights;
-  in.on_policy = batch.on_policy;
+  in.advantages = part(batch.advantages);
+  in.weights = part(batch.weights);
+  in.on_policy = part(batch.on_policy);
   in.lengths = batch.lengths;
-  in.reference_log_probs = reference;
-  return policy_loss(in, loss);
+  in.reference_log_probs = part(reference);
+  return in;
 }
 
 int64_t bytes_of(const model::ModelConfig& shape, const model::Model& like) {
@@ -155,15 +160,19 @@ Trainer::Trainer(TrainConfig config, model::Model model, std::optional<model::Mo
       planned_(as_planned(config_, model_.config().num_layers, plan_)),
       gradients_(make_gradients(model_, planned_)),
       optimizer_(make_optimizer(model_, gradients_ ? &*gradients_ : nullptr, groups_, planned_)),
-      pass_(make_pass(model_, planned_, gradients_ ? &*gradients_ : nullptr, groups_)),
       rate_(rate),
       clock_(model_.device()) {
   TF_CHECK(config_.parallel.world() == (world_ != nullptr ? world_->size() : 1), "{} ranks for a job of {}",
            world_ != nullptr ? world_->size() : 1, config_.parallel.world());
   TF_CHECK(reference_.has_value() == (config_.loss.kl_coef > 0), "a reference model and kl_coef {}",
            config_.loss.kl_coef);
-  if (reference_) reference_pass_ = make_pass(*reference_, planned_, nullptr, groups_);
+  make_passes();
   state_.weight_versions = {0};
+}
+
+void Trainer::make_passes() {
+  pass_ = make_pass(model_, planned_, gradients_ ? &*gradients_ : nullptr, groups_);
+  if (reference_) reference_pass_ = make_pass(*reference_, planned_, nullptr, groups_);
 }
 
 namespace {
@@ -181,24 +190,47 @@ std::vector<at::Tensor> log_probs_of(Pass& pass, const model::Stage& stage, cons
 
 }  // namespace
 
-// Packed and on the device.
-std::vector<Trainer::Update> Trainer::prepare(StepKind kind, std::span<const TrainSequence> sequences, int64_t step,
-                                              StepRecord& record) {
-  clock_.begin(StepPart::kPack);
-  Chosen chosen = choose(kind, sequences, config_, state_.weight_versions);
-  if (chosen.stale > 0) {
-    log::warn("step {}: {} of {} sequences are left out: a token is more than {} weight versions old", step,
-              chosen.stale, sequences.size(), config_.max_staleness);
-  }
-  record.add_stale(chosen.stale);
-  std::vector<Update> updates;
+void Trainer::check(StepKind kind, std::span<const TrainSequence> sequences) const {
+  const int64_t targets = check_sequences(sequences, config_, shape_.vocab_size, shape_.max_position);
+  if (targets == 0 && kind == StepKind::kSft)
+    fail(ErrorKind::kUsage, "nothing to train on: no token has loss_mask set");
+}
+
+PackedStep Trainer::pack(StepKind kind, std::span<const TrainSequence> sequences, int64_t step,
+                         std::vector<int64_t> versions) const {
+  const bool pinned = model_.device().is_cuda();
+  const int64_t vocab = model_.config().vocab_size;
+  Chosen chosen = choose(kind, sequences, config_, versions);
+  PackedStep packed{.kind = kind, .step = step, .versions = std::move(versions), .updates = {}, .stale = chosen.stale};
   for (const auto& part :
        split_batch(std::move(chosen.sequences), config_.optimizer_steps_per_batch, Rng::derive(config_.seed, step))) {
-    updates.push_back({pack(kind, part, config_, state_.weight_versions, shape_, model_.device(), at_.dp), {}, {}});
-    if (groups_.zero == nullptr || !model_.config().has_table()) continue;
-    updates.back().embedded = embedded_rows(part, at_.tp * model_.config().vocab_size, model_.embed_tokens());
+    auto& update = packed.updates.emplace_back();
+    update.batches = micro_batches(kind, part, config_, packed.versions, shape_, pinned, at_.dp);
+    if (groups_.zero != nullptr && model_.config().has_table())
+      update.embedded = on_host(embedded_rows(part, at_.tp * vocab, vocab), pinned);
   }
-  if (kind == StepKind::kSft) return updates;
+  return packed;
+}
+
+PackedStep Trainer::pack_ahead(StepKind kind, std::span<const TrainSequence> sequences, int64_t step,
+                               std::vector<int64_t> versions) const {
+  check(kind, sequences);
+  return pack(kind, sequences, step, std::move(versions));
+}
+
+std::vector<Trainer::Update> Trainer::prepare(PackedStep packed, StepRecord& record) {
+  if (packed.stale > 0) {
+    log::warn("step {}: {} sequences are left out: a token is more than {} weight versions old", packed.step,
+              packed.stale, config_.max_staleness);
+  }
+  record.add_stale(packed.stale);
+  std::vector<Update> updates;
+  for (PackedStep::Update& part : packed.updates) {
+    Update& update = updates.emplace_back();
+    for (MicroBatch& batch : part.batches) update.batches.push_back(to_device(std::move(batch), model_.device()));
+    if (part.embedded.defined()) update.embedded = part.embedded.to(model_.device(), /*non_blocking=*/true);
+  }
+  if (packed.kind == StepKind::kSft) return updates;
   for (Update& update : updates) {
     if (reference_pass_) {
       clock_.begin(StepPart::kScores, "the reference model");
@@ -212,30 +244,36 @@ std::vector<Trainer::Update> Trainer::prepare(StepKind kind, std::span<const Tra
   return updates;
 }
 
-Trainer::ScoreGradients Trainer::forward_over(StepKind kind, const Update& update, size_t index, int64_t chunk,
-                                              StepRecord& record) {
+ScoreGradients Trainer::forward_over(StepKind kind, const Update& update, size_t index, int64_t chunk,
+                                     StepRecord& record) {
   const MicroBatch& batch = update.batches[index];
   const std::string name = fmt::format("micro-batch {} of {}", index + 1, update.batches.size());
+  const at::Tensor start = update.start_log_probs.empty() ? at::Tensor() : update.start_log_probs[index],
+                   reference = reference_pass_ ? update.reference_log_probs[index] : at::Tensor();
+  const auto inputs = [&](int64_t begin, const TargetScores& scores) {
+    return inputs_of(batch, begin, scores, start, reference, config_.loss);
+  };
+  KnownGradients known;
+  if (kind == StepKind::kSft) {
+    known = [&](int64_t begin, const TargetScores& scores) -> ScoreGradients {
+      return {sft_gradient(batch.weights.narrow(0, begin, scores.log_probs.size(0))), {}};
+    };
+  } else if (is_of_each_token(config_.loss)) {
+    known = [&](int64_t begin, const TargetScores& scores) {
+      return policy_gradients(inputs(begin, scores), config_.loss);
+    };
+  }
   clock_.begin(StepPart::kForward, name);
-  // Leaves: the loss alone is autograd's, a handful of operations over [n].
-  TargetScores scores = pass_->forward(batch, true, kind == StepKind::kSft ? sft_gradient(batch.weights) : at::Tensor(),
-                                       chunk);
+  const TargetScores scores = pass_->forward(batch, true, known, chunk);
   if (!scores.log_probs.defined()) return {};  // the last part has them
   clock_.begin(StepPart::kLoss, name);
-  scores.log_probs.requires_grad_();
-  if (config_.loss.entropy_coef > 0 && kind == StepKind::kRl) scores.entropy.requires_grad_();
   if (kind == StepKind::kSft) {
-    const at::Tensor loss = sft_loss(scores.log_probs, batch.weights);
-    loss.backward();
-    record.add_sft(batch, scores, loss);
-  } else {
-    const at::Tensor start = update.start_log_probs.empty() ? scores.log_probs.detach() : update.start_log_probs[index],
-                     reference = reference_pass_ ? update.reference_log_probs[index] : at::Tensor();
-    const PolicyLoss loss = loss_of(batch, scores, start, reference, config_.loss);
-    loss.loss.backward();
-    record.add_rl(batch, scores, start, loss);
+    record.add_sft(batch, scores, sft_loss(scores.log_probs, batch.weights));
+    return {};
   }
-  return {scores.log_probs.grad(), scores.entropy.grad()};
+  record.add_rl(batch, scores, start.defined() ? start : scores.log_probs,
+                policy_loss(inputs(0, scores), config_.loss));
+  return known ? ScoreGradients{} : policy_gradients(inputs(0, scores), config_.loss);
 }
 
 void Trainer::pass_over(StepKind kind, const Update& update, StepRecord& record) {
@@ -250,15 +288,14 @@ void Trainer::pass_over(StepKind kind, const Update& update, StepRecord& record)
     }
     clock_.begin(StepPart::kBackward, fmt::format("micro-batch {} of {}", number + 1, count));
     if (number + 1 == count) optimizer_->before_last_pass();
-    const ScoreGradients of = std::exchange(gradients[index], {});
-    pass_->backward(of.log_probs, of.entropy, chunk);
+    pass_->backward(std::exchange(gradients[index], {}), chunk);
     optimizer_->accumulate_gradients();
   }
   pass_->settle();
 }
 
 StepMetrics Trainer::train_step(StepKind kind, std::span<const TrainSequence> sequences,
-                                const std::optional<BatchFigures>& leased) {
+                                const std::optional<BatchFigures>& leased, std::optional<PackedStep> ahead) {
   if (broken_)
     fail(ErrorKind::kInternal, "the step after {} failed halfway: restart the trainer with --resume", state_.step);
   const auto started = Clock::now();
@@ -271,11 +308,14 @@ StepMetrics Trainer::train_step(StepKind kind, std::span<const TrainSequence> se
   bool agreed = false;  // that the step can be taken, by whatever the other ranks see, too
   if (world_ != nullptr) world_->recorder().at(fmt::format("step {}", step));
   try {
-    const int64_t targets = check_sequences(sequences, config_, shape_.vocab_size, shape_.max_position);
-    if (targets == 0 && kind == StepKind::kSft)
-      fail(ErrorKind::kUsage, "nothing to train on: no token has loss_mask set");
+    clock_.begin(StepPart::kPack);
+    check(kind, sequences);
     agreed = true;
-    const std::vector<Update> updates = prepare(kind, sequences, step, record);
+    if (!pass_ || (reference_ && !reference_pass_)) make_passes();
+    const bool as_counted = ahead && ahead->step == step && ahead->kind == kind &&
+                            (kind == StepKind::kSft || ahead->versions == state_.weight_versions);
+    const std::vector<Update> updates = prepare(
+        as_counted ? *std::move(ahead) : pack(kind, sequences, step, state_.weight_versions), record);
     update_count = updates.size();
     for (const Update& update : updates) {
       optimizer_->before_passes(update.embedded);
@@ -293,8 +333,14 @@ StepMetrics Trainer::train_step(StepKind kind, std::span<const TrainSequence> se
   } catch (const std::exception& error) {
     clock_.abandon();
     optimizer_->clear_gradients();
-    if (world_ != nullptr && agreed) world_->report(fmt::format("step {}: {}", step, error.what()));
-    throw;
+    const bool full = is_out_of_memory(error);
+    const std::string why = full ? out_of_memory(error, planned_, plan_ ? &*plan_ : nullptr, model_.device())
+                                 : error.what();
+    if (world_ != nullptr && agreed) world_->report(fmt::format("step {}: {}", step, why));
+    if (!full) throw;
+    pass_.reset();  // they may have a part of what they need
+    reference_pass_.reset();
+    fail(ErrorKind::kInternal, "step {}: {}", step, why);
   }
   broken_ = false;
   state_.step = step;

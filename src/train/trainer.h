@@ -27,6 +27,19 @@ struct TrainerState {
   StepMetrics last;                      // of step `step`
 };
 
+// The micro-batches of a step in the host's memory, as they are where the trainer's weights are of `versions`.
+struct PackedStep {
+  struct Update {
+    std::vector<MicroBatch> batches;
+    at::Tensor embedded;  // rows of the embedding that any rank reads; undefined where nobody has the same
+  };
+  StepKind kind = StepKind::kSft;
+  int64_t step = 0;
+  std::vector<int64_t> versions;
+  std::vector<Update> updates;
+  int64_t stale = 0;  // sequences that were left out
+};
+
 class Trainer {
  public:
   // model, reference: this rank's part (model/tensor_parallel.h); the second is there exactly where config.loss.kl_coef
@@ -40,9 +53,15 @@ class Trainer {
   // sequences are wrong. An error once an update was applied leaves the trainer broken(): resume from a checkpoint.
   // `leased`: what the groups of the lease hold, part of the step's metrics. An RL batch without a single target is a
   // step without an update (skipped_updates 1): the loop goes on and the record shows it. Of several ranks, all call it
-  // with the same; one that fails in the midst of a step ends the job.
+  // with the same; one that fails in the midst of a step ends the job. `ahead`: what pack_ahead() made of these
+  // sequences, which is made anew where the step's weights have other versions than it counts on.
   StepMetrics train_step(StepKind kind, std::span<const TrainSequence> sequences,
-                         const std::optional<BatchFigures>& leased = std::nullopt);
+                         const std::optional<BatchFigures>& leased = std::nullopt,
+                         std::optional<PackedStep> ahead = std::nullopt);
+  // Of step `step`, whose weights will be of `versions`. From any thread, beside a step. Throws kUsage where the
+  // sequences are wrong.
+  PackedStep pack_ahead(StepKind kind, std::span<const TrainSequence> sequences, int64_t step,
+                        std::vector<int64_t> versions) const;
 
   const TrainConfig& config() const { return config_; }
   model::Model& model() {  // this rank's part
@@ -68,19 +87,19 @@ class Trainer {
  private:
   struct Update {
     std::vector<MicroBatch> batches;
-    at::Tensor embedded;  // rows of the embedding that any rank reads; undefined where nobody has the same
+    at::Tensor embedded;
     // Of each batch: of the weights before the step, where it has more updates than one; of the reference.
     std::vector<at::Tensor> start_log_probs, reference_log_probs;
   };
-  struct ScoreGradients {
-    at::Tensor log_probs, entropy;  // [n]; undefined where another part of a pipeline has them
-  };
+  void make_passes();  // with their memory; again after a step that had too little of it
   bool has_part() const { return groups_.tp != nullptr || groups_.onward != nullptr; }  // of the model
 
-  // Nothing has changed when it throws.
-  std::vector<Update> prepare(StepKind kind, std::span<const TrainSequence> sequences, int64_t step,
-                              StepRecord& record);
-  // Forward pass and loss of a micro-batch; all of its update's passes.
+  void check(StepKind kind, std::span<const TrainSequence> sequences) const;  // throws kUsage
+  PackedStep pack(StepKind kind, std::span<const TrainSequence> sequences, int64_t step,
+                  std::vector<int64_t> versions) const;  // after check()
+  // On the device, with the log-probs that the passes need. Nothing has changed when it throws.
+  std::vector<Update> prepare(PackedStep packed, StepRecord& record);
+  // Forward pass and loss of a micro-batch; all of its update's passes. Gradients that the pass does not know yet.
   ScoreGradients forward_over(StepKind kind, const Update& update, size_t index, int64_t chunk, StepRecord& record);
   void pass_over(StepKind kind, const Update& update, StepRecord& record);
 

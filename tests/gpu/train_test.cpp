@@ -85,7 +85,7 @@ Ran run(Pass& pass, const std::vector<std::pair<std::string, at::Tensor>>& gradi
     const TargetScores scores = pass.forward(batch, true);
     const auto drawn = [&] { return at::empty({batch.target_count}).normal_(0, 1, generator).to(batch.ids.device()); };
     const at::Tensor a = drawn(), b = drawn();
-    pass.backward(a, entropy ? b : at::Tensor());
+    pass.backward({a, entropy ? b : at::Tensor()});
     if (!ran.scores.log_probs.defined()) ran.scores = {scores.log_probs.cpu(), scores.entropy.cpu()};
   }
   for (const auto& [name, tensor] : gradients_of) {
@@ -386,28 +386,34 @@ TEST_F(TrainOnGpu, LearnsAsAutogradOver200Steps) {
   EXPECT_LT(root_mean_square(of_own), 1.5 * root_mean_square(of_reference) + 1e-3);
 }
 
-// The head's gradient in the forward pass is the one of the backward pass: to the bit where there is one chunk.
+// The head's gradient in the forward pass is the one of the backward pass: to the bit where there is one chunk, else
+// summed over the chunks in the other order.
 TEST_F(TrainOnGpu, GradientsThatAreKnownBefore) {
   const model::ModelConfig shape = small_config(model::Family::kQwen3);
   const auto all = sequences(5, 0.8);
   const MicroBatch batch = batch_of(all, device());
-  const at::Tensor grad = at::randn({batch.target_count}).to(device());
-  for (const int64_t chunk : {64, 4096}) {
-    TrainConfig config = sample_train_config();
-    config.deterministic = true;
-    config.lm_head_chunk = chunk;
-    const model::Model model = made(shape, at::kBFloat16, device());
-    std::vector<std::unique_ptr<Gradients>> runs;
-    for (const bool known : {true, false}) {
-      runs.push_back(std::make_unique<Gradients>(Gradients{.sums = model::Model(shape, at::kFloat, device())}));
-      const auto pass = make_gpu_pass(model, config, runs.back().get());
-      pass->forward(batch, true, known ? grad : at::Tensor());
-      pass->backward(grad, {});
-    }
-    const auto a = runs[0]->sums.named_parameters(), b = runs[1]->sums.named_parameters();
-    for (size_t i = 0; i < a.size(); ++i) {
-      if (chunk == 4096) EXPECT_TRUE(at::equal(a[i].second, b[i].second)) << a[i].first;
-      else EXPECT_LT(relative(a[i].second.to(at::kDouble), b[i].second.to(at::kDouble)), 1e-5) << a[i].first;
+  const model::Model model = made(shape, at::kBFloat16, device());
+  for (const LossConfig& loss : losses_of_each_token()) {
+    ASSERT_TRUE(is_of_each_token(loss));
+    const KnownGradients known = [&](int64_t begin, const TargetScores& scores) {
+      return policy_gradients(sample_inputs(batch, begin, scores), loss);
+    };
+    for (const int64_t chunk : {64, 4096}) {
+      TrainConfig config = sample_train_config();
+      config.deterministic = true;
+      config.lm_head_chunk = chunk;
+      std::vector<std::unique_ptr<Gradients>> runs;
+      for (const bool once : {true, false}) {
+        runs.push_back(std::make_unique<Gradients>(Gradients{.sums = model::Model(shape, at::kFloat, device())}));
+        const auto pass = make_gpu_pass(model, config, runs.back().get());
+        const TargetScores scores = pass->forward(batch, true, once ? known : nullptr);
+        pass->backward(once ? ScoreGradients{} : known(0, scores));
+      }
+      const auto a = runs[0]->sums.named_parameters(), b = runs[1]->sums.named_parameters();
+      for (size_t i = 0; i < a.size(); ++i) {
+        if (chunk == 4096) EXPECT_TRUE(at::equal(a[i].second, b[i].second)) << a[i].first;
+        else EXPECT_LT(relative(a[i].second.to(at::kDouble), b[i].second.to(at::kDouble)), 1e-5) << a[i].first;
+      }
     }
   }
 }

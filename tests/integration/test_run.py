@@ -126,6 +126,7 @@ def undisturbed(tmp_path_factory):
 
 
 def test_ends_with_a_table_and_a_result(undisturbed):
+    assert [step.get("ahead", False) for step in undisturbed.steps("sft")] == [False, True, True]
     result = json.loads((undisturbed.output / "result.json").read_text())
     assert [(row["name"], row["turns"]) for row in result["stages"]] == [
         (name, turns) for name in ("base", "sft", "rl") for turns in (1, 2)
@@ -254,6 +255,7 @@ def test_over_sampling_trains_on_each_group_once_and_on_none_too_late(tmp_path):
     run.finish()
     assert [step["step"] for step in run.steps("rl")] == list(range(1, STEPS + 1))
     assert all(step["stale_sequences"] == 0 for step in run.steps("rl"))
+    assert any(step.get("ahead") for step in run.steps("rl"))
     assert sorted(run.query("SELECT lease_id, step FROM commits")) == [(f"rl-step-{s}", s) for s in range(1, STEPS + 1)]
     taken = {}
     for lease, groups in run.query("SELECT id, group_ids FROM leases WHERE id LIKE 'rl-step-%'"):

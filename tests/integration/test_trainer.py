@@ -1,10 +1,12 @@
 """`tritonforge serve trainer` as a real process: it serves, is killed with -9 at any moment, and goes on."""
 
 import contextlib
+import http.client
 import json
 import os
 import pathlib
 import random
+import resource
 import shutil
 import signal
 import socket
@@ -40,7 +42,7 @@ CONFIG = {
 
 
 class Trainer:
-    def __init__(self, folder, *flags, shape=None, **config):
+    def __init__(self, folder, *flags, shape=None, env=None, **config):
         self.folder = pathlib.Path(folder)
         model = self.folder / "model"
         model.mkdir(exist_ok=True)
@@ -67,6 +69,7 @@ class Trainer:
             [BINARY, "serve", "trainer", "--config", str(self.folder / "train.yaml"), "--port", str(self.port), *flags],
             stderr=self.log,
             stdout=self.log,
+            env=os.environ | (env or {}),
         )
         self.wait_until_up()
 
@@ -189,6 +192,68 @@ def test_killed_again_and_again_while_it_writes(tmp_path, undisturbed):
         assert len(left) <= 3, left
 
 
+def test_killed_between_any_two_parts_of_a_checkpoint_it_resumes_to_the_same_bits(tmp_path):
+    """Before each file of a checkpoint gets its name, before the folder and `latest` do, and before each removal of the
+    one before: a process a time, each of which goes on from what the last one left."""
+    library = tmp_path / "kill_at.so"
+    source = ROOT / "tests/integration/kill_at.c"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True)
+    folder = tmp_path / "killed"
+    folder.mkdir()
+    with Trainer(folder) as trainer:
+        trainer.step(1)
+        trainer.wait_for(lambda status: status["checkpoint_step"] == 1)
+    settings = {"LD_PRELOAD": str(library), "KILL_BELOW": str(folder / "checkpoints")}
+    kills = 0
+    while True:
+        with Trainer(folder, "--resume", env=settings | {"KILL_AT": str(kills + 1)}, keep_checkpoints=1) as trainer:
+            number = trainer.get("/status")["step"] + 1
+            try:
+                trainer.step(number)
+                trainer.wait_for(lambda status, number=number: status["checkpoint_step"] == number)
+            except (OSError, ValueError, http.client.HTTPException):
+                trainer.process.wait()
+            if trainer.process.poll() is None:
+                weights = checksums(trainer)
+                break
+            assert trainer.process.returncode == -signal.SIGKILL
+            kills += 1
+    assert kills >= 12, kills  # six files, the folder, `latest`, and what is removed
+    assert number >= 5, number  # those that were killed behind `latest` had their step
+    undisturbed = tmp_path / "undisturbed"
+    undisturbed.mkdir()
+    with Trainer(undisturbed, checkpoint_interval=0) as trainer:
+        for each in range(1, number + 1):
+            trainer.step(each)
+        assert checksums(trainer) == weights
+
+
+def test_sequences_that_came_ahead_are_lost_with_the_trainer_and_nothing_else_is(tmp_path, undisturbed):
+    def ahead(trainer, number):
+        assert trainer.post("/prepare", {"kind": "sft", "step": number, "sequences": batch(number)}) == {"step": number}
+
+    def by_name(trainer, number):
+        return trainer.post("/step", {"kind": "sft", "step": number})
+
+    with Trainer(tmp_path) as trainer:
+        for number in (1, 2, 3):
+            ahead(trainer, number)
+            assert by_name(trainer, number)["step"] == number
+        trainer.wait_for(lambda status: status["checkpoint_step"] == 3)
+        ahead(trainer, 4)
+        trainer.kill()
+    with Trainer(tmp_path, "--resume") as trainer:
+        assert by_name(trainer, 4)["status"] == 404
+        assert trainer.step(4)["step"] == 4
+        assert trainer.post("/prepare", {"kind": "sft", "step": 4, "sequences": batch(4)})["status"] == 409
+        for number in (5, 6):
+            ahead(trainer, number)
+        for number in (5, 6):
+            assert by_name(trainer, number)["step"] == number
+        assert by_name(trainer, 6)["repeated"]
+        assert checksums(trainer) == undisturbed
+
+
 def test_it_stops_cleanly_and_saves_what_it_has(tmp_path):
     with Trainer(tmp_path, checkpoint_interval=0) as trainer:
         trainer.step(1)
@@ -240,6 +305,39 @@ def test_a_port_in_use_and_a_folder_in_use_are_refused(tmp_path):
             timeout=60,
         )
         assert done.returncode == 1 and str(trainer.port) in done.stderr.splitlines()[-1]
+
+
+def test_a_step_that_finds_too_little_memory_is_refused_and_taken_once_there_is_more(tmp_path):
+    """The process may map no more than it has and a little: a step that needs more fails and costs nothing else."""
+    shape = {"hidden_size": 256, "intermediate_size": 2048, "num_hidden_layers": 3}
+    rng = random.Random(2)
+    large = [{"tokens": [rng.randrange(300) for _ in range(512)], "loss_mask": [0] + [1] * 511} for _ in range(4)]
+    steps = {1: batch(1), 2: large, 3: batch(3)}
+
+    def train(trainer, number):
+        return trainer.post("/step", {"kind": "sft", "step": number, "sequences": steps[number]})
+
+    weights = []
+    for narrow in (False, True):
+        folder = tmp_path / str(narrow)
+        folder.mkdir()
+        with Trainer(folder, shape=shape, max_tokens_per_micro_batch=2048, checkpoint_interval=0) as trainer:
+            assert train(trainer, 1)["step"] == 1
+            if narrow:
+                mapped = int(pathlib.Path(f"/proc/{trainer.process.pid}/statm").read_text().split()[0])
+                little = mapped * resource.getpagesize() + (48 << 20)
+                before = resource.prlimit(trainer.process.pid, resource.RLIMIT_AS, (little, resource.RLIM_INFINITY))
+                refused = train(trainer, 2)
+                said = refused["error"]["message"]
+                assert refused["status"] == 500 and said.startswith("step 2: out of memory with "), refused
+                assert "max_tokens_per_micro_batch (now 2048)" in said and "\n" not in said
+                status = trainer.get("/status")
+                assert status["step"] == 1 and status["state"] == "idle", status
+                resource.prlimit(trainer.process.pid, resource.RLIMIT_AS, before)
+            assert train(trainer, 2)["step"] == 2
+            assert train(trainer, 3)["step"] == 3
+            weights.append(checksums(trainer))
+    assert weights[0] == weights[1]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a small tmpfs needs root")

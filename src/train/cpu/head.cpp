@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "kernels/cpu_kernels.h"
 #include "kernels/fused_rows.h"
@@ -48,8 +49,7 @@ void Head::logits(int64_t begin, int64_t rows, float* to, int64_t stride) const 
   kernels::multiply({row(normed_, begin), normed_.size(1), rows}, forward_, to, stride);
 }
 
-TargetScores Head::forward(const MicroBatch& batch, const at::Tensor& x) {
-  const at::NoGradGuard no_grad;
+void Head::begin(const MicroBatch& batch, const at::Tensor& x) {
   const at::Tensor& weight = model_.lm_head();
   const int64_t n = shards_.shard_targets().count, vocab = weight.size(0), hidden = weight.size(1);
   if (!packed_forward_) forward_.assign_transposed(weight.data_ptr<float>(), hidden, hidden, vocab);
@@ -62,110 +62,164 @@ TargetScores Head::forward(const MicroBatch& batch, const at::Tensor& x) {
   }
   const auto fp32 = [](int64_t count) { return at::empty({count}, at::kFloat); };
   normed_ = at::empty({n, hidden}, at::kFloat);
-  scale_ = fp32(n), max_ = fp32(n), inverse_total_ = fp32(n), entropy_ = fp32(n);
-  at::Tensor log_probs = fp32(n), statistics = at::empty({n, 4}, at::kDouble);
-  auto* of = reinterpret_cast<Statistics*>(statistics.mutable_data_ptr<double>());
-  const auto eps = static_cast<float>(model_.config().rms_norm_eps);
-  const int64_t together = rows_together(vocab);
-  over_parts(parts_of(n, together), [&](int64_t part) {
-    thread_local std::vector<float> memory;
-    memory.resize(static_cast<size_t>(together * vocab));
-    const int64_t begin = part * together, count = std::min(together, n - begin);
-    for (int64_t i = begin; i < begin + count; ++i) {
+  scale_ = fp32(n), max_ = fp32(n), inverse_total_ = fp32(n);
+  scores_ = {fp32(n), fp32(n)};
+  over_blocks(n, [&](int64_t begin, int64_t rows) {
+    for (int64_t i = begin; i < begin + rows; ++i) {
       kernels::rms_forward(row(x_, row_of(batch, i)), model_.final_norm().data_ptr<float>(), row(normed_, i),
-                           row(scale_, i), 1, hidden, eps);
+                           row(scale_, i), 1, hidden, static_cast<float>(model_.config().rms_norm_eps));
     }
-    logits(begin, count, memory.data(), vocab);
+  });
+}
+
+void Head::score(const MicroBatch& batch, int64_t first, int64_t count, const at::Tensor& kept) {
+  const int64_t vocab = model_.lm_head().size(0), together = rows_together(vocab);
+  at::Tensor statistics = at::empty({count, 4}, at::kDouble);
+  auto* of = reinterpret_cast<Statistics*>(statistics.mutable_data_ptr<double>());
+  over_parts(parts_of(count, together), [&](int64_t part) {
+    thread_local std::vector<float> memory;
+    const int64_t begin = part * together, rows = std::min(together, count - begin);
+    float* to = kept.defined() ? row(kept, begin) : nullptr;
+    const int64_t stride = kept.defined() ? kept.stride(0) : vocab;
+    if (to == nullptr) {
+      memory.resize(static_cast<size_t>(together * vocab));
+      to = memory.data();
+    }
+    logits(first + begin, rows, to, stride);
     const kernels::CpuKernels& cpu = kernels::cpu_kernels();
-    for (int64_t i = begin; i < begin + count; ++i) {
-      const float* scores = memory.data() + (i - begin) * vocab;
+    for (int64_t i = begin; i < begin + rows; ++i) {
+      const float* scores = to + (i - begin) * stride;
       float max;
       int64_t greedy;
-      const int64_t target = target_of(batch, i);
+      const int64_t target = target_of(batch, first + i);
       cpu.argmax(scores, vocab, &max, &greedy);
-      of[i].total = cpu.sum_exp_weighted(scores, vocab, max, factor_of(batch, i), &of[i].weighted);
+      of[i].total = cpu.sum_exp_weighted(scores, vocab, max, factor_of(batch, first + i), &of[i].weighted);
       of[i].max = max;
       of[i].target = target >= 0 ? static_cast<double>(scores[target]) : kNone;
     }
   });
   const at::Tensor all = shards_.gather_all(statistics, "statistics of the softmax");
-  for (int64_t i = 0; i < n; ++i) {
-    const float factor = factor_of(batch, i);
+  for (int64_t i = 0; i < count; ++i) {
+    const float factor = factor_of(batch, first + i);
     const auto* ranks = reinterpret_cast<const Statistics*>(all.const_data_ptr<double>());
     Statistics s = ranks[i];
-    for (int64_t rank = 1; rank < all.size(0); ++rank) s = merged(s, ranks[rank * n + i], factor);
-    *row(log_probs, i) = static_cast<float>((s.target - s.max) * factor - std::log(s.total));
-    *row(entropy_, i) = static_cast<float>(std::log(s.total) - s.weighted / s.total);
-    *row(max_, i) = static_cast<float>(s.max);
-    *row(inverse_total_, i) = static_cast<float>(1 / s.total);
+    for (int64_t rank = 1; rank < all.size(0); ++rank) s = merged(s, ranks[rank * count + i], factor);
+    *row(scores_.log_probs, first + i) = static_cast<float>((s.target - s.max) * factor - std::log(s.total));
+    *row(scores_.entropy, first + i) = static_cast<float>(std::log(s.total) - s.weighted / s.total);
+    *row(max_, first + i) = static_cast<float>(s.max);
+    *row(inverse_total_, first + i) = static_cast<float>(1 / s.total);
   }
-  return {shards_.of_all_targets(log_probs, "log_probs"), shards_.of_all_targets(entropy_, "entropy")};
 }
 
-at::Tensor Head::backward(const MicroBatch& batch, const at::Tensor& grad_log_probs, const at::Tensor& grad_entropy,
-                          const model::Model& gradients) {
+TargetScores Head::all_scores() const {
+  return {shards_.of_all_targets(scores_.log_probs, "log_probs"), shards_.of_all_targets(scores_.entropy, "entropy")};
+}
+
+TargetScores Head::forward(const MicroBatch& batch, const at::Tensor& x) {
   const at::NoGradGuard no_grad;
+  begin(batch, x);
+  grad_x_.reset();
+  score(batch, 0, shards_.shard_targets().count, {});
+  return all_scores();
+}
+
+TargetScores Head::forward_backward(const MicroBatch& batch, const at::Tensor& x, const KnownGradients& known,
+                                    const model::Model& gradients) {
+  const at::NoGradGuard no_grad;
+  begin(batch, x);
+  begin_backward();
+  over_chunks([&](int64_t first, int64_t count) {
+    score(batch, first, count, logits_);
+    const TargetScores scores{scores_.log_probs.narrow(0, first, count), scores_.entropy.narrow(0, first, count)};
+    const ScoreGradients of = known(shards_.shard_targets().begin + first, scores);
+    chunk_backward(batch, first, count, of, /*again=*/false, gradients);
+  });
+  end_backward(batch, gradients);
+  return all_scores();
+}
+
+at::Tensor Head::backward(const MicroBatch& batch, const ScoreGradients& of, const model::Model& gradients) {
+  if (grad_x_.defined()) return std::exchange(grad_x_, {});  // made in the forward pass
+  const at::NoGradGuard no_grad;
+  const int64_t from = shards_.shard_targets().begin;
+  begin_backward();
+  over_chunks([&](int64_t first, int64_t count) {
+    const auto chunk = [&](const at::Tensor& t) { return t.defined() ? t.narrow(0, from + first, count) : t; };
+    chunk_backward(batch, first, count, {chunk(of.log_probs), chunk(of.entropy)}, /*again=*/true, gradients);
+  });
+  end_backward(batch, gradients);
+  return std::exchange(grad_x_, {});
+}
+
+void Head::begin_backward() {
   const at::Tensor& weight = model_.lm_head();
-  const int64_t vocab = weight.size(0), hidden = weight.size(1), from = shards_.shard_targets().begin,
-                n = shards_.shard_targets().count;
+  const int64_t n = shards_.shard_targets().count, vocab = weight.size(0), hidden = weight.size(1);
   if (!packed_backward_) backward_.assign(weight.data_ptr<float>(), hidden, vocab, hidden);
   packed_backward_ = true;
-  const float* final_norm = model_.final_norm().data_ptr<float>();
-  at::Tensor grad_x = at::zeros({shards_.rows().shard, hidden}, at::kFloat);
-  const at::Tensor grad_logits = apart(std::min(chunk_, n), vocab);
-  const int64_t stride = grad_logits.stride(0);
-  // Of the targets' rows after the norm, of which a tensor-parallel rank has what its rows of the vocabulary give.
-  const at::Tensor grad_normed = shards_.tensor_parallel() ? at::empty({n, hidden}, at::kFloat) : at::Tensor();
+  grad_x_ = at::zeros({shards_.rows().shard, hidden}, at::kFloat);
+  logits_ = apart(std::min(chunk_, n), vocab);
+  grad_normed_ = shards_.tensor_parallel() ? at::empty({n, hidden}, at::kFloat) : at::Tensor();
+}
+
+void Head::norm_backward(const MicroBatch& batch, int64_t i, const float* grad, float* sum) {
+  kernels::rms_backward(grad, row(x_, row_of(batch, i)), model_.final_norm().data_ptr<float>(), row(scale_, i),
+                        row(grad_x_, row_of(batch, i)), sum, 1, x_.size(1));
+}
+
+void Head::chunk_backward(const MicroBatch& batch, int64_t first, int64_t chunk, const ScoreGradients& of, bool again,
+                          const model::Model& gradients) {
+  const at::Tensor& weight = model_.lm_head();
+  const int64_t vocab = weight.size(0), hidden = weight.size(1), stride = logits_.stride(0),
+                together = rows_together(vocab);
+  const at::Tensor of_log_probs = of.log_probs.contiguous(),
+                   of_entropy = of.entropy.defined() ? of.entropy.contiguous() : of.entropy;
   BlockSums norm;
-  const int64_t together = rows_together(vocab);
-  const auto norm_backward = [&](int64_t i, const float* grad, float* sum) {
-    kernels::rms_backward(grad, row(x_, row_of(batch, i)), final_norm, row(scale_, i), row(grad_x, row_of(batch, i)),
-                          sum, 1, hidden);
-  };
-  for (int64_t first = 0; first < n; first += chunk_) {
-    const int64_t chunk = std::min(chunk_, n - first);
-    norm.start(parts_of(chunk, together), hidden);
-    over_parts(parts_of(chunk, together), [&](int64_t part) {
-      thread_local std::vector<float> memory;
-      memory.resize(static_cast<size_t>(together * hidden));
-      const int64_t begin = first + part * together, count = std::min(together, first + chunk - begin);
-      float* grad = row(grad_logits, begin - first);
-      logits(begin, count, grad, stride);
-      for (int64_t i = begin; i < begin + count; ++i) {
-        // d log p_t / d z_j = [j = t] - p_j;  d H / d z_j = -p_j (log p_j + H), log p_j = z_j - log(total)
-        const float factor = factor_of(batch, i), of_log_prob = *row(grad_log_probs, from + i),
-                    of_entropy = grad_entropy.defined() ? *row(grad_entropy, from + i) : 0.0f,
-                    log_total = -std::log(*row(inverse_total_, i));
-        float* scores = grad + (i - begin) * stride;
-        kernels::cpu_kernels().logits_backward(scores, vocab, *row(max_, i), factor, *row(inverse_total_, i) * factor,
-                                               -of_log_prob - of_entropy * (*row(entropy_, i) - log_total),
-                                               -of_entropy);
-        if (const int64_t target = target_of(batch, i); target >= 0) scores[target] += of_log_prob * factor;
-      }
-      float* normed = grad_normed.defined() ? row(grad_normed, begin) : memory.data();
-      kernels::multiply({grad, stride, count}, backward_, normed, hidden);
-      if (grad_normed.defined()) return;
-      for (int64_t i = begin; i < begin + count; ++i) norm_backward(i, normed + (i - begin) * hidden, norm.of(part));
-    });
-    if (!grad_normed.defined()) norm.add_to(gradients.final_norm());
-    add_weight_gradients({{.dy = grad_logits.data_ptr<float>(),
-                           .x = row(normed_, first),
-                           .dy_stride = stride,
-                           .x_stride = hidden,
-                           .tokens = chunk,
-                           .weight = gradients.lm_head()}});
-  }
-  if (!grad_normed.defined()) return grad_x;
-  shards_.sum_all(grad_normed, "gradient of the head's input");
+  norm.start(parts_of(chunk, together), hidden);
+  over_parts(parts_of(chunk, together), [&](int64_t part) {
+    thread_local std::vector<float> memory;
+    memory.resize(static_cast<size_t>(together * hidden));
+    const int64_t begin = first + part * together, count = std::min(together, first + chunk - begin);
+    float* grad = row(logits_, begin - first);
+    if (again) logits(begin, count, grad, stride);
+    for (int64_t i = begin; i < begin + count; ++i) {
+      // d log p_t / d z_j = [j = t] - p_j;  d H / d z_j = -p_j (log p_j + H), log p_j = z_j - log(total)
+      const float factor = factor_of(batch, i), by_log_prob = *row(of_log_probs, i - first),
+                  by_entropy = of_entropy.defined() ? *row(of_entropy, i - first) : 0.0f,
+                  log_total = -std::log(*row(inverse_total_, i));
+      float* scores = grad + (i - begin) * stride;
+      kernels::cpu_kernels().logits_backward(scores, vocab, *row(max_, i), factor, *row(inverse_total_, i) * factor,
+                                             -by_log_prob - by_entropy * (*row(scores_.entropy, i) - log_total),
+                                             -by_entropy);
+      if (const int64_t target = target_of(batch, i); target >= 0) scores[target] += by_log_prob * factor;
+    }
+    float* normed = grad_normed_.defined() ? row(grad_normed_, begin) : memory.data();
+    kernels::multiply({grad, stride, count}, backward_, normed, hidden);
+    if (grad_normed_.defined()) return;
+    for (int64_t i = begin; i < begin + count; ++i)
+      norm_backward(batch, i, normed + (i - begin) * hidden, norm.of(part));
+  });
+  if (!grad_normed_.defined()) norm.add_to(gradients.final_norm());
+  add_weight_gradients({{.dy = logits_.data_ptr<float>(),
+                         .x = row(normed_, first),
+                         .dy_stride = stride,
+                         .x_stride = hidden,
+                         .tokens = chunk,
+                         .weight = gradients.lm_head()}});
+}
+
+void Head::end_backward(const MicroBatch& batch, const model::Model& gradients) {
+  logits_.reset();
+  if (!grad_normed_.defined()) return;
+  shards_.sum_all(grad_normed_, "gradient of the head's input");
   const auto [own, count] = shards_.own_targets();
-  const int64_t before = own - from, targets = count;
-  norm.start(parts_of(targets, kBlock), hidden);
+  const int64_t before = own - shards_.shard_targets().begin, targets = count;
+  BlockSums norm;
+  norm.start(parts_of(targets, kBlock), grad_normed_.size(1));
   over_blocks(targets, [&](int64_t begin, int64_t rows) {
     for (int64_t i = before + begin; i < before + begin + rows; ++i)
-      norm_backward(i, row(grad_normed, i), norm.of(begin / kBlock));
+      norm_backward(batch, i, row(grad_normed_, i), norm.of(begin / kBlock));
   });
   norm.add_to(gradients.final_norm());
-  return grad_x;
 }
 
 }  // namespace tritonforge::train::cpu

@@ -18,9 +18,12 @@ class Head {
   void weights_changed() { packed_forward_ = packed_backward_ = false; }
   // x: hidden states of this rank's own tokens, [>= own, hidden], after the last layer. Scores of all targets.
   TargetScores forward(const MicroBatch& batch, const at::Tensor& x);
-  // After forward() of the same. Adds to `gradients` and returns the gradient of x, own rows of [shard, hidden].
-  at::Tensor backward(const MicroBatch& batch, const at::Tensor& grad_log_probs, const at::Tensor& grad_entropy,
-                      const model::Model& gradients);
+  // The same, and adds to `gradients` what backward() would, from logits that are computed once.
+  TargetScores forward_backward(const MicroBatch& batch, const at::Tensor& x, const KnownGradients& known,
+                                const model::Model& gradients);
+  // After either of the same. After forward(), adds to `gradients`; returns the gradient of x, own rows of
+  // [shard, hidden].
+  at::Tensor backward(const MicroBatch& batch, const ScoreGradients& of, const model::Model& gradients);
 
  private:
   // Of one target's softmax over rows of the vocabulary: the largest logit, sums over e = exp((z - max) f) of e and of
@@ -29,6 +32,22 @@ class Head {
     double max, total, weighted, target;
   };
   static Statistics merged(const Statistics& a, const Statistics& b, double f);
+  void begin(const MicroBatch& batch, const at::Tensor& x);
+  template <typename F>
+  void over_chunks(const F& f) {  // f(first, count) of the shard's targets
+    const int64_t n = shards_.shard_targets().count;
+    for (int64_t first = 0; first < n; first += chunk_) f(first, std::min(chunk_, n - first));
+  }
+  // Scores of targets [first, first + count); their logits to rows of `kept`, where it is defined.
+  void score(const MicroBatch& batch, int64_t first, int64_t count, const at::Tensor& kept);
+  TargetScores all_scores() const;
+  void begin_backward();
+  // From the chunk's logits, which are in logits_ or made `again`, and overwritten.
+  void chunk_backward(const MicroBatch& batch, int64_t first, int64_t count, const ScoreGradients& of, bool again,
+                      const model::Model& gradients);
+  void end_backward(const MicroBatch& batch, const model::Model& gradients);
+  // Of target `i` of the shard's: to grad_x_, and to the `sum` of the norm's gradient.
+  void norm_backward(const MicroBatch& batch, int64_t i, const float* grad, float* sum);
   // Logits of targets [begin, begin + rows) into [rows, vocab], rows `stride` apart.
   void logits(int64_t begin, int64_t rows, float* to, int64_t stride) const;
   // The row of the shard that predicts target `i` of the shard's; the target among this rank's rows of the vocabulary,
@@ -42,9 +61,12 @@ class Head {
   const TokenShards& shards_;
   kernels::Panels forward_, backward_;
   bool packed_forward_ = false, packed_backward_ = false;
-  at::Tensor x_;                              // [>= shard, hidden]
-  at::Tensor normed_, scale_;                 // [n, hidden], [n], of the shard's targets
-  at::Tensor max_, inverse_total_, entropy_;  // [n]: of each one's softmax
+  at::Tensor x_;                     // [>= shard, hidden]
+  at::Tensor normed_, scale_;        // [n, hidden], [n], of the shard's targets
+  TargetScores scores_;              // likewise
+  at::Tensor max_, inverse_total_;   // [n]: of each one's softmax
+  at::Tensor logits_, grad_normed_;  // of a backward pass: [chunk, vocab]; [n, hidden], of a tensor-parallel rank
+  at::Tensor grad_x_;                // what backward() returns, where it is there
 };
 
 }  // namespace tritonforge::train::cpu

@@ -33,7 +33,7 @@ class CpuPass : public Pass {
         layers_(model, std::max<int64_t>(0, config.recompute_layers), shards_, link_),
         head_(model, config.lm_head_chunk, shards_) {}
 
-  TargetScores forward(const MicroBatch& batch, bool train, const at::Tensor&, int64_t chunk) override {
+  TargetScores forward(const MicroBatch& batch, bool train, const KnownGradients& known, int64_t chunk) override {
     const Threads threads;
     if (gradients_ != nullptr && gradients_->weights_needed) {  // panels are made of all of them
       for (int64_t i = 0; i <= layers_count_ + 1; ++i) gradients_->weights_needed(static_cast<size_t>(i));
@@ -42,21 +42,20 @@ class CpuPass : public Pass {
     const int64_t slot = flights_.begin(batch, chunk, train);
     link_.begin_forward(slot);
     const at::Tensor& x = layers_.forward(batch, train, chunk, slot);
-    if (link_.last(chunk)) return head_.forward(batch, x);
+    if (link_.last(chunk))
+      return train && known ? head_.forward_backward(batch, x, known, begun()) : head_.forward(batch, x);
     link_.send_output(x.narrow(0, 0, shards_.rows().own), slot);
     return {};
   }
 
-  void backward(const at::Tensor& grad_log_probs, const at::Tensor& grad_entropy, int64_t chunk) override {
-    TF_CHECK(gradients_ != nullptr, "a backward pass of a model without gradients");
+  void backward(const ScoreGradients& of, int64_t chunk) override {
     const Threads threads;
-    if (gradients_->empty) gradients_->sums.arena().zero_();
-    gradients_->empty = false;
+    const model::Model& sums = begun();
     const auto [batch, slot] = flights_.end(chunk);
     shards_.begin(*batch);
     at::Tensor grad;
     if (link_.last(chunk)) {
-      grad = head_.backward(*batch, grad_log_probs, grad_entropy, gradients_->sums);
+      grad = head_.backward(*batch, of, sums);
     } else {
       grad = at::zeros({shards_.rows().shard, hidden_}, at::kFloat);
       link_.receive_gradient(shards_.own(grad));
@@ -72,6 +71,14 @@ class CpuPass : public Pass {
   }
 
  private:
+  // The sums, of zeros where nothing was added yet.
+  const model::Model& begun() {
+    TF_CHECK(gradients_ != nullptr, "a backward pass of a model without gradients");
+    if (gradients_->empty) gradients_->sums.arena().zero_();
+    gradients_->empty = false;
+    return gradients_->sums;
+  }
+
   Gradients* gradients_;
   const int64_t layers_count_, hidden_;
   TokenShards shards_;

@@ -80,12 +80,12 @@ void Head::merge(int64_t index) {
   entropy.copy_(log_of_all - (share * (ranks.select(1, 2) + down)).sum(0) / total);
 }
 
-TargetScores Head::forward(const MicroBatch& batch, const at::Tensor& x, const at::Tensor& known,
+TargetScores Head::forward(const MicroBatch& batch, const at::Tensor& x, const KnownGradients& known,
                            Gradients* gradients) {
   const TokenShards::Targets& targets = shards_.shard_targets();
   reserve(targets.count, gradients != nullptr);
   added_ = false;
-  done_ = known.defined();
+  done_ = known != nullptr;
   const model::ModelConfig& c = model_.config();
   const auto fp32 = x_.options().dtype(at::kFloat);
   rows_ = of_shard(batch.rows).sub(shards_.shard_begin()).to(at::kInt);
@@ -105,7 +105,6 @@ TargetScores Head::forward(const MicroBatch& batch, const at::Tensor& x, const a
   check_cuda(api_.gather_rows(bits(x_), bits(shard), rows_.const_data_ptr<int32_t>(), count_, c.hidden_size, kStream));
   check_cuda(api_.rms_norm(bits(normed_), bits(x_), bits(model_.final_norm()), padded(count_), c.hidden_size,
                            static_cast<float>(c.rms_norm_eps), kStream));
-  const at::Tensor known_here = of_shard(known);
   for (int64_t index = 0; begin_of(index) < count_; ++index) {
     const int64_t begin = begin_of(index);
     const at::Tensor logits = project(index);
@@ -120,17 +119,20 @@ TargetScores Head::forward(const MicroBatch& batch, const at::Tensor& x, const a
                                                 .vocab = c.vocab_size};
     check_cuda(api_.head_scores(&args, kStream));
     merge(index);
-    if (done_) chunk_backward(index, known_here, {}, *gradients);
+    if (!done_) continue;
+    const TargetScores scores{scores_.log_probs.narrow(0, begin, rows_of(index)),
+                              scores_.entropy.narrow(0, begin, rows_of(index))};
+    chunk_backward(index, known(targets.begin + begin, scores), *gradients);
   }
   return {shards_.of_all_targets(scores_.log_probs.clone(), "log_probs"),
           shards_.of_all_targets(scores_.entropy.clone(), "entropy")};
 }
 
-void Head::chunk_backward(int64_t index, const at::Tensor& grad_log_probs, const at::Tensor& grad_entropy,
-                          Gradients& gradients) {
+void Head::chunk_backward(int64_t index, const ScoreGradients& of, Gradients& gradients) {
   const model::ModelConfig& c = model_.config();
   const int64_t begin = begin_of(index), rows = rows_of(index);
-  const at::Tensor logits = project(index);
+  const at::Tensor of_log_probs = of.log_probs.contiguous(),
+                   of_entropy = of.entropy.defined() ? of.entropy.contiguous() : of.entropy, logits = project(index);
   kept_ = -1;
   const tritonforge::gpu::HeadGradientArgs args{.logits = logits.mutable_data_ptr<float>(),
                                                 .targets = targets_.const_data_ptr<int32_t>() + begin,
@@ -138,8 +140,8 @@ void Head::chunk_backward(int64_t index, const at::Tensor& grad_log_probs, const
                                                 .entropy = floats(scores_.entropy, begin),
                                                 .maximum = floats(maximum_, begin),
                                                 .inverse_total = floats(inverse_total_, begin),
-                                                .grad_log_probs = floats(grad_log_probs, begin),
-                                                .grad_entropy = floats(grad_entropy, begin),
+                                                .grad_log_probs = floats(of_log_probs),
+                                                .grad_entropy = floats(of_entropy),
                                                 .rows = rows,
                                                 .vocab = c.vocab_size};
   check_cuda(api_.head_gradient(&args, kStream));
@@ -151,13 +153,14 @@ void Head::chunk_backward(int64_t index, const at::Tensor& grad_log_probs, const
   added_ = true;
 }
 
-void Head::backward(const at::Tensor& grad_log_probs, const at::Tensor& grad_entropy, const at::Tensor& grad,
-                    Gradients& gradients) {
+void Head::backward(const ScoreGradients& of, const at::Tensor& grad, Gradients& gradients) {
   const model::ModelConfig& c = model_.config();
-  const at::Tensor of_log_probs = of_shard(grad_log_probs), of_entropy = of_shard(grad_entropy);
   // From the last one on, whose logits are still there.
-  for (int64_t index = count_ > 0 ? (count_ - 1) / chunk_ : -1; index >= 0 && !done_; --index)
-    chunk_backward(index, of_log_probs, of_entropy, gradients);
+  for (int64_t index = count_ > 0 ? (count_ - 1) / chunk_ : -1; index >= 0 && !done_; --index) {
+    const int64_t first_of_all = shards_.shard_targets().begin + begin_of(index);
+    const auto chunk = [&](const at::Tensor& t) { return t.defined() ? t.narrow(0, first_of_all, rows_of(index)) : t; };
+    chunk_backward(index, {chunk(of.log_probs), chunk(of.entropy)}, gradients);
+  }
   shards_.sum_all(grad_.narrow(0, 0, count_), "gradient of the head's input");
   const auto [first, own] = shards_.own_targets();
   if (gradients.empty && !added_) gradients.sums.lm_head().zero_();

@@ -19,13 +19,12 @@ class Head {
   // Of it, of a rank whose part of the model has this shape.
   static int64_t bytes(const model::ModelConfig& part, int64_t targets, int64_t chunk, bool train);
   // x: hidden states of this rank's own tokens, [own, hidden], after the last layer. Scores of all targets.
-  // known: of backward()'s grad_log_probs where there is no other gradient, or undefined. Then what follows from it is
-  // done at once, the head's gradient included. gradients: null where no backward pass follows.
-  TargetScores forward(const MicroBatch& batch, const at::Tensor& x, const at::Tensor& known, Gradients* gradients);
+  // known: may be null; else what backward() does with a chunk's logits is done at once, the head's gradient included.
+  // gradients: null where no backward pass follows.
+  TargetScores forward(const MicroBatch& batch, const at::Tensor& x, const KnownGradients& known, Gradients* gradients);
   // After forward(). Adds to the gradients; writes the gradient of x's rows that predict a target to the own rows of
   // `grad` [shard, hidden], and nothing to the others.
-  void backward(const at::Tensor& grad_log_probs, const at::Tensor& grad_entropy, const at::Tensor& grad,
-                Gradients& gradients);
+  void backward(const ScoreGradients& of, const at::Tensor& grad, Gradients& gradients);
 
  private:
   // The logits of chunk `index`, fp32 [rows, vocab], of which the last ones may be padding.
@@ -37,8 +36,7 @@ class Head {
   // Scores of the chunk over this rank's rows of the vocabulary become those over all ranks'.
   void merge(int64_t index);
   // From the chunk's logits, which are overwritten, to the gradients of normed_ and of the head.
-  void chunk_backward(int64_t index, const at::Tensor& grad_log_probs, const at::Tensor& grad_entropy,
-                      Gradients& gradients);
+  void chunk_backward(int64_t index, const ScoreGradients& of, Gradients& gradients);
 
   const CudaApi& api_;
   const model::Model& model_;

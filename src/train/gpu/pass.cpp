@@ -25,21 +25,21 @@ class GpuPass : public Pass {
     head_.reserve(std::min(tokens, shards_.rows_of(tokens).shard), gradients != nullptr);
   }
 
-  TargetScores forward(const MicroBatch& batch, bool train, const at::Tensor& known, int64_t) override {
+  TargetScores forward(const MicroBatch& batch, bool train, const KnownGradients& known, int64_t) override {
     const at::NoGradGuard no_grad;
     use_device();
     ready_ = train;
     shards_.begin(batch);
     const SegmentHook& needed = gradients_ != nullptr ? gradients_->weights_needed : no_hook_;
-    return head_.forward(batch, layers_.forward(batch, train, needed), train ? known : at::Tensor(),
+    return head_.forward(batch, layers_.forward(batch, train, needed), train ? known : nullptr,
                          train ? gradients_ : nullptr);
   }
 
-  void backward(const at::Tensor& grad_log_probs, const at::Tensor& grad_entropy, int64_t) override {
+  void backward(const ScoreGradients& of, int64_t) override {
     TF_CHECK(ready_ && gradients_ != nullptr, "a backward pass without its forward pass");
     const at::NoGradGuard no_grad;
     use_device();
-    head_.backward(grad_log_probs, grad_entropy, layers_.zeroed_grad(), *gradients_);
+    head_.backward(of, layers_.zeroed_grad(), *gradients_);
     layers_.backward(*gradients_);
     gradients_->empty = false;
     ready_ = false;

@@ -5,6 +5,8 @@
 
 #include <atomic>
 #include <future>
+#include <mutex>
+#include <set>
 
 #include "base/filesystem.h"
 
@@ -347,6 +349,37 @@ TEST_F(PeersTest, AnErrorOfTheTrainersOwnIsTriedAgain) {
   asked = -100;
   EXPECT_THROW(trainer.step({.kind = StepKind::kSft, .step = 2, .sequences = {}}), Error);
   EXPECT_EQ(asked, -97);
+}
+
+// Of step 4 the trainer takes nothing ahead; before step 6 it dies and forgets what it had.
+TEST_F(PeersTest, ATrainerGetsTheNextStepsSequencesAheadAndWholeWhereItHasThemNot) {
+  std::mutex mutex;
+  std::set<int64_t> ahead;
+  std::vector<std::string> order;
+  route("POST", "/prepare", [&](const net::Request& request) {
+    const int64_t step = sft_step_from_binary(request.body).step;
+    const std::lock_guard lock(mutex);
+    if (step == 4) return net::Response::error(Error(ErrorKind::kUnavailable, "no room"));
+    ahead.insert(step);
+    return net::Response::json({{"step", step}});
+  });
+  route("POST", "/step", [&](const net::Request& request) {
+    const bool whole = request.headers.at("content-type") == kSequencesContentType;
+    const int64_t step = whole ? sft_step_from_binary(request.body).step : request.json().at("step").get<int64_t>();
+    const std::lock_guard lock(mutex);
+    if (step == 6) ahead.clear();
+    order.push_back(fmt::format("{} {}", step, whole ? "whole" : "by name"));
+    if (!whole && !ahead.contains(step)) return net::Response::error(Error(ErrorKind::kNotFound, "none came ahead"));
+    return net::Response::json(to_json(trained(step)));
+  });
+  http.start();
+  Trainer trainer(role("trainer"));
+  const auto request_of = [](int64_t step) {
+    return StepRequest{.step = step, .sequences = {{{4, step}, {0, 1}, {0, 0}, {0, 0}, {-1, -1}, "", 1.0}}};
+  };
+  for (int64_t step = 1; step <= 6; ++step) EXPECT_EQ(trainer.step_of_many(step, 6, request_of).metrics.step, step);
+  EXPECT_EQ(trainer.steps(), 6);
+  EXPECT_THAT(order, ElementsAre("1 whole", "2 by name", "3 by name", "4 whole", "5 by name", "6 by name", "6 whole"));
 }
 
 // Engines behind a router, all of them the server of the test; `reply` is what engine-0 says to an update.

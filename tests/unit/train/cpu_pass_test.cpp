@@ -48,7 +48,7 @@ TargetScores run(Pass& pass, const MicroBatch& batch, bool entropy) {
   auto generator = at::detail::createCPUGenerator(11);
   const at::Tensor of_log_probs = at::empty({batch.target_count}).normal_(0, 1, generator),
                    of_entropy = at::empty({batch.target_count}).normal_(0, 1, generator);
-  pass.backward(of_log_probs, entropy ? of_entropy : at::Tensor());
+  pass.backward({of_log_probs, entropy ? of_entropy : at::Tensor()});
   return scores;
 }
 
@@ -132,6 +132,38 @@ TEST(CpuPass, RecomputeChangesNoBit) {
   }
   expect_same(runs[0], runs[1]);
   expect_same(runs[0], runs[2]);
+}
+
+// Of logits that are there, or computed again, over several micro-batches.
+TEST(CpuPass, GradientsThatAreKnownBeforeChangeNoBit) {
+  const model::Model model = trained(sample_config());
+  for (const LossConfig& loss : losses_of_each_token()) {
+    ASSERT_TRUE(is_of_each_token(loss));
+    for (const int64_t chunk : {7, 33, 1024}) {
+      TrainConfig config = sample_train_config();
+      config.lm_head_chunk = chunk;
+      std::vector<Ran> runs;
+      for (const bool once : {true, false}) {
+        Own own(model, config);
+        Ran& ran = runs.emplace_back();
+        for (const size_t sequences : {20, 9}) {
+          const MicroBatch batch = batch_of(sequences, 0.7);
+          const KnownGradients known = [&](int64_t begin, const TargetScores& scores) {
+            return policy_gradients(sample_inputs(batch, begin, scores), loss);
+          };
+          ran.scores = own.pass->forward(batch, true, once ? known : nullptr);
+          own.pass->backward(once ? ScoreGradients{} : known(0, ran.scores));
+        }
+        for (auto& [name, tensor] : own.gradients.sums.named_parameters()) ran.gradients.emplace_back(name, tensor);
+      }
+      EXPECT_TRUE(at::equal(runs[0].scores.log_probs, runs[1].scores.log_probs));
+      for (size_t i = 0; i < runs[0].gradients.size(); ++i) {
+        const at::Tensor &a = runs[0].gradients[i].second, &b = runs[1].gradients[i].second;
+        EXPECT_GT(a.abs().max().item<float>(), 0) << runs[0].gradients[i].first;
+        EXPECT_TRUE(at::equal(a, b)) << runs[0].gradients[i].first << " chunk " << chunk;
+      }
+    }
+  }
 }
 
 TEST(CpuPass, ThreadsChangeNoBit) {

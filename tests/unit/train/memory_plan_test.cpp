@@ -1,7 +1,10 @@
 #include "train/memory_plan.h"
 
+#include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <new>
 
 #include "base/error.h"
 
@@ -103,10 +106,31 @@ TEST(MemoryPlan, TheWholeModelOfRankZeroIsNotLeft) {
   const std::string all = left();
   plan.whole = 2 * kParameters;
   EXPECT_THAT(plan.lines(), testing::Contains(HasSubstr("whole model     15.26 GiB")));
-  EXPECT_EQ(plan.total() + plan.whole < plan.free, true);
+  EXPECT_LT(plan.total() + plan.whole, plan.free);
   EXPECT_NE(left(), all);
   EXPECT_TRUE(puts_together_on_gpu(10, 21));
   EXPECT_FALSE(puts_together_on_gpu(10, 20));
+}
+
+TEST(OutOfMemory, IsToldInOneLineWithWhatWouldNeedLess) {
+  TrainConfig config;
+  config.max_tokens_per_micro_batch = 128;
+  std::string line;
+  try {
+    at::empty({int64_t{1} << 50});
+  } catch (const std::exception& error) {
+    EXPECT_TRUE(is_out_of_memory(error)) << error.what();
+    line = out_of_memory(error, config, nullptr, at::kCPU);
+  }
+  EXPECT_THAT(line, testing::StartsWith("out of memory with "));
+  EXPECT_THAT(line, HasSubstr("max_tokens_per_micro_batch (now 128)"));
+  EXPECT_THAT(line, testing::Not(HasSubstr("the plan")));
+  EXPECT_EQ(line.find('\n'), std::string::npos);
+  const MemoryPlan plan{.activations = int64_t{3} << 30, .free = int64_t{80} << 30};
+  EXPECT_THAT(out_of_memory(std::bad_alloc(), config, &plan, at::kCPU),
+              HasSubstr("(the plan: 3.0 GiB of 80.0, 3.0 of it activations)"));
+  EXPECT_TRUE(is_out_of_memory(std::bad_alloc()));
+  EXPECT_FALSE(is_out_of_memory(Error(ErrorKind::kUnavailable, "the buffer is full")));
 }
 
 }  // namespace

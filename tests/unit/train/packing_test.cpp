@@ -49,6 +49,61 @@ TEST(Packing, LongestFirstIntoTheFirstThatFits) {
   EXPECT_TRUE(pack_lengths({}, 10).empty());
 }
 
+using Shares = std::vector<std::vector<std::vector<size_t>>>;
+
+TEST(ShareOut, OneRankHasWhatFirstFitPacks) {
+  EXPECT_EQ(share_out({3, 9, 7, 1}, {1, 1, 1, 1}, 10, 1), (Shares{pack_lengths({3, 9, 7, 1}, 10)}));
+}
+
+TEST(ShareOut, TheMostExpensiveGoIntoTheCheapestBinWithRoom) {
+  // Long sequences cost more a token; four bins are the least.
+  EXPECT_EQ(share_out({3, 9, 3, 3, 9, 3}, {9, 81, 9, 9, 81, 9}, 10, 2), (Shares{{{1}, {2, 5}}, {{4}, {0, 3}}}));
+  // The cheapest bin has no room for the last one.
+  EXPECT_EQ(share_out({9, 6, 4}, {20, 30, 5}, 10, 2), (Shares{{{1, 2}}, {{0}}}));
+}
+
+TEST(ShareOut, WhoHasTheMostExpensiveBinHasTheCheapestOfTheNextRound) {
+  EXPECT_EQ(share_out({10, 9, 8, 7}, {10, 8, 3, 1}, 10, 2), (Shares{{{0}, {3}}, {{1}, {2}}}));
+}
+
+TEST(ShareOut, EveryIndexOnceNoBinOverfullAndRanksAlike) {
+  Rng rng(3);
+  for (const int64_t ranks : {2, 3, 8}) {
+    for (int round = 0; round < 30; ++round) {
+      std::vector<int64_t> lengths;
+      std::vector<double> costs;
+      for (uint64_t i = 1 + rng.below(80); i > 0; --i) {
+        lengths.push_back(1 + static_cast<int64_t>(rng.below(100)));
+        costs.push_back(static_cast<double>(lengths.back() * (200 + lengths.back())));
+      }
+      const Shares shares = share_out(lengths, costs, 100, ranks);
+      ASSERT_EQ(std::ssize(shares), ranks);
+      std::vector<int> seen(lengths.size());
+      std::vector<double> cost;
+      size_t least = lengths.size(), most = 0;
+      for (const auto& bins : shares) {
+        least = std::min(least, bins.size());
+        most = std::max(most, bins.size());
+        cost.push_back(0);
+        for (const auto& bin : bins) {
+          int64_t tokens = 0;
+          for (const size_t index : bin) {
+            tokens += lengths[index];
+            cost.back() += costs[index];
+            ++seen[index];
+          }
+          EXPECT_LE(tokens, 100);
+        }
+      }
+      EXPECT_THAT(seen, testing::Each(1));
+      EXPECT_LE(most, least + 1);
+      // No two ranks are further apart than by one sequence's cost and the difference of one round.
+      const auto [low, high] = std::ranges::minmax(cost);
+      EXPECT_LE(high - low, 2 * 100 * 300.0) << ranks << " ranks, round " << round;
+    }
+  }
+}
+
 TEST(Packing, AMicroBatchAlignsRowsWithTheTargetsTheyPredict) {
   TrainSequence a, b;
   a.tokens = {10, 11, 12, 13, 14};

@@ -6,6 +6,7 @@
 
 #include "base/rng.h"
 #include "model/model.h"
+#include "train/losses.h"
 #include "train/trainer.h"
 
 namespace tritonforge::train {
@@ -65,6 +66,30 @@ inline std::vector<TrainSequence> sample_sequences(size_t count, uint64_t seed, 
     sequences.push_back(std::move(s));
   }
   return sequences;
+}
+
+// Of the policy's loss over a batch's targets from `begin` on, whose scores these are.
+inline PolicyInputs sample_inputs(const MicroBatch& batch, int64_t begin, const TargetScores& scores) {
+  const auto part = [&](const at::Tensor& of) { return of.narrow(0, begin, scores.log_probs.size(0)); };
+  PolicyInputs in;
+  in.log_probs = scores.log_probs;
+  in.entropy = scores.entropy;
+  in.sampler_log_probs = part(batch.sampler_log_probs);
+  in.old_log_probs = scores.log_probs.detach() + 0.3 * part(batch.advantages);  // beyond both clips, here and there
+  in.reference_log_probs = in.sampler_log_probs - 0.1;
+  in.advantages = part(batch.advantages);
+  in.weights = part(batch.weights);
+  in.on_policy = part(batch.on_policy);
+  in.lengths = batch.lengths;
+  return in;
+}
+
+// Losses of which each token's is known from its own scores.
+inline std::vector<LossConfig> losses_of_each_token() {
+  return {{.tis_cap = 0},
+          {.objective = Objective::kCispo, .negative_weight = 0.5},
+          {.kl_coef = 0.1, .kl_type = KlType::kK1, .entropy_coef = 0.01},
+          {.kl_coef = 0.1, .kl_type = KlType::kK3, .tis_on_policy = true}};
 }
 
 // Largest |a - b| over all parameters.

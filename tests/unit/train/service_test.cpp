@@ -52,6 +52,7 @@ std::optional<ErrorKind> kind_of(const std::function<void()>& call) {
 struct FakeBuffer {
   FakeBuffer() : http(net::ServerOptions{}) {
     http.route("GET", "/v2/leases/{id}", [this](const net::Request& request) {
+      ++gets;
       if (request.parameters.at("id") == "lost")
         return net::Response::error(Error(ErrorKind::kNotFound, "no lease 'lost'"));
       const double sign = request.parameters.at("id") == "flat" ? 0.0 : 1.0;
@@ -83,6 +84,7 @@ struct FakeBuffer {
   }
   std::atomic<bool> accepts{true};
   std::atomic<bool> binary{true};
+  std::atomic<int> gets{0};
   std::mutex mutex;
   std::vector<std::string> committed;
   net::HttpServer http;
@@ -180,6 +182,96 @@ TEST_F(TrainerServiceTest, ALeaseInBinaryAndInJsonTrainTheSame) {
   EXPECT_EQ(weights[0], weights[1]);
   EXPECT_EQ(metrics[0].policy, metrics[1].policy);
   EXPECT_EQ(metrics[0].batch, metrics[1].batch);
+}
+
+// The bits of what is trained do not depend on when the sequences came, nor on what was thought of the weights then.
+TEST_F(TrainerServiceTest, SequencesThatComeAheadTrainTheSame) {
+  options.config.optimizer_steps_per_batch = 2;
+  options.config.max_tokens_per_micro_batch = 64;
+  std::vector<TensorChecksums> weights;
+  std::vector<std::vector<StepMetrics>> metrics;
+  for (const bool ahead : {false, true}) {
+    options.config.checkpoint = folder.path() / (ahead ? "ahead" : "with");
+    TrainerService service(options);
+    auto& steps = metrics.emplace_back();
+    const auto train = [&](const StepRequest& request, const StepRequest& sent_before) {
+      if (ahead) service.prepare(sent_before);
+      StepRequest named = request;
+      if (ahead) named.sequences.clear();
+      const StepResult result = service.step(named);
+      EXPECT_EQ(result.ahead, ahead);
+      steps.push_back(result.metrics);
+      service.idle();  // as the server after each
+    };
+    train(sft(1), sft(1));
+    if (ahead) service.prepare(sft(3));  // two can wait
+    train(sft(2), sft(2));
+    train(sft(3), sft(3));
+    StepRequest of_now = rl(4, "step-4"), of_old = of_now;
+    of_now.weight_version = 0;  // what the lease was sampled from
+    of_old.weight_version = 7;
+    train(of_now, of_old);
+    StepRequest next = rl(5, "step-5");
+    next.weight_version = 0;
+    train(next, next);
+    weights.push_back(service.publish(1, "shm").checksums);
+  }
+  EXPECT_EQ(weights[0], weights[1]);
+  for (size_t i = 0; i < metrics[0].size(); ++i) {
+    EXPECT_EQ(metrics[0][i].loss, metrics[1][i].loss) << i;
+    EXPECT_EQ(metrics[0][i].policy, metrics[1][i].policy) << i;
+    EXPECT_EQ(metrics[0][i].batch, metrics[1][i].batch) << i;
+  }
+  EXPECT_EQ(metrics[1][3].policy->on_policy_fraction, 1) << "packed anew for the weights that the step has";
+  EXPECT_EQ(buffer.gets, 4) << "a lease that came ahead is fetched once";
+}
+
+TEST_F(TrainerServiceTest, WhatDidNotComeAheadIsAskedFor) {
+  TrainerService service(options);
+  const auto named = [](int64_t step) { return StepRequest{.step = step, .sequences = {}}; };
+  EXPECT_EQ(kind_of([&] { service.step(named(1)); }), ErrorKind::kNotFound);
+  EXPECT_EQ(kind_of([&] { service.prepare(sft(3)); }), ErrorKind::kConflict);
+  EXPECT_EQ(kind_of([&] { service.prepare(sft(0)); }), ErrorKind::kConflict);
+  EXPECT_EQ(kind_of([&] { service.prepare(rl(1, "lost")); }), ErrorKind::kNotFound);
+  StepRequest wrong = sft(1);
+  wrong.sequences[0].tokens[0] = 61;  // one past the vocabulary
+  EXPECT_EQ(kind_of([&] { service.prepare(wrong); }), ErrorKind::kUsage);
+  EXPECT_EQ(kind_of([&] { service.step(named(1)); }), ErrorKind::kNotFound) << "what is wrong is not kept";
+  service.prepare(rl(1, "step-1"));
+  EXPECT_EQ(kind_of([&] { service.step(named(1)); }), ErrorKind::kNotFound) << "another kind of step";
+  service.prepare(sft(2));
+  EXPECT_EQ(service.step(sft(1)).metrics.step, 1);
+  service.idle();
+  EXPECT_EQ(service.step(rl(2, "step-2")).metrics.kind, StepKind::kRl) << "what the step itself says counts";
+  EXPECT_FALSE(service.status().contains("part"));
+}
+
+TEST_F(TrainerServiceTest, TheNextStepsSequencesAreTakenWhileAStepIsUnderWay) {
+  options.share_device = true;
+  TrainerService service(options);
+  TrainerServer server(service, net::ServerOptions{});
+  server.start();
+  DeviceLock measurer("cpu");
+  std::optional<DeviceLock::Hold> held(measurer.exclusive());
+  net::HttpClient client;
+  const auto send = [&](const std::string& path, int64_t step) {
+    return client
+        .request("POST", server.url() + path,
+                 to_binary({.step = step, .sequences = sft_sequences(3, static_cast<uint64_t>(step))}),
+                 kSequencesContentType)
+        .value();
+  };
+  auto first = std::async(std::launch::async, [&] { return send("/step", 1); });
+  while (service.status().value("part", "") != "wait of the device") std::this_thread::yield();
+  EXPECT_EQ(send("/prepare", 2).status, 200);
+  EXPECT_EQ(service.status().at("part"), "wait of the device") << "the step goes on";
+  held.reset();
+  EXPECT_EQ(first.get().status, 200);
+  const Json second = client.post_json(server.url() + "/step", {{"kind", "sft"}, {"step", 2}}).value();
+  EXPECT_EQ(second.at("sequences"), 3);
+  EXPECT_GE(second.at("seconds_fetch"), 0);
+  EXPECT_EQ(client.post(server.url() + "/step", {{"kind", "sft"}, {"step", 3}}).value().status, 404);
+  server.stop();
 }
 
 TEST_F(TrainerServiceTest, ARefusedCommitIsMadeUpForAfterARestart) {
@@ -294,8 +386,9 @@ TEST_F(TrainerServiceTest, AHungStepIsRedAndNamesItsPart) {
   DeviceLock measurer("cpu");
   std::optional<DeviceLock::Hold> held(measurer.exclusive());
   std::thread trains([&] { service.step(sft(1)); });
-  while (service.health().colour != net::Colour::kRed) std::this_thread::yield();
-  EXPECT_THAT(service.health().detail, HasSubstr("step 1 hangs: wait of the device has not moved on for"));
+  const auto hangs = HasSubstr("step 1 hangs: wait of the device has not moved on for");
+  while (!testing::Value(service.health().detail, hangs)) std::this_thread::yield();
+  EXPECT_EQ(service.health().colour, net::Colour::kRed);
   EXPECT_EQ(service.status().at("part"), "wait of the device");
   held.reset();
   trains.join();

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/filesystem.h"
+#include "base/json.h"
 #include "kernels/parallel.h"
 #include "train/lm_head_loss.h"
 #include "train/packing.h"
@@ -35,8 +37,11 @@ void sampled_by(const model::Model& model, std::vector<TrainSequence>& sequences
   }
 }
 
-// The trainer's own passes learn as autograd does.
+// The trainer's own passes learn as autograd does, and as this test's stored curve says.
 TEST(OwnPasses, LearnAsAutogradOver200Steps) {
+  const fs::path file = fs::path(TF_SOURCE_DIR) / "tests/golden/sft_losses.json";
+  const auto stored = parse_json(read_file(file), file.string()).get<std::vector<double>>();
+  ASSERT_EQ(stored.size(), 200u);
   TrainConfig config = sample_train_config();
   config.lr = 5e-4;  // AdamW turns a difference of small gradients into one of steps: at 3e-3 it is 4e-5 after 120
   const kernels::ThreadPool alone(1);
@@ -49,10 +54,49 @@ TEST(OwnPasses, LearnAsAutogradOver200Steps) {
     const StepMetrics a = own.train_step(StepKind::kSft, sequences),
                       b = reference.train_step(StepKind::kSft, sequences);
     EXPECT_NEAR(a.loss, b.loss, 1e-5 * b.loss) << "step " << step;
+    EXPECT_NEAR(a.loss, stored[static_cast<size_t>(step)], 1e-5 * b.loss) << "step " << step;
     if (step == 0) first = a.loss;
     last = a.loss;
   }
   EXPECT_LT(last, first / 2) << "nothing was learned";
+}
+
+// What a token's loss depends on beside its own scores is there in the pass that has it: GSPO's ratio of a sequence,
+// masks and weights over one, and what is known of each token at once.
+TEST(OwnPasses, TakeStepsOfEveryObjectiveAsAutogradDoes) {
+  const std::vector<LossConfig> losses{
+      {.objective = Objective::kGspo, .clip_low = 1e-4, .clip_high = 1e-4},
+      {.objective = Objective::kGspo, .aggregation = Aggregation::kSeqMeanTokenMean},
+      {.objective = Objective::kCispo, .tis_cap = 0},
+      {.objective = Objective::kCispo, .negative_weight = 0.5, .entropy_coef = 0.01, .tis = Tis::kSequence},
+      {.kl_coef = 0.1, .mask_divergence = 0.01},
+  };
+  const kernels::ThreadPool alone(1);
+  for (const LossConfig& loss : losses) {
+    TrainConfig config = sample_train_config();
+    config.lr = 1e-3;
+    config.lm_head_chunk = 7;
+    config.max_tokens_per_micro_batch = 64;
+    config.optimizer_steps_per_batch = 2;
+    config.loss = loss;
+    Trainer own = make(config);
+    config.autograd = true;
+    Trainer reference = make(config);
+    double clipped = 0;
+    for (int step = 0; step < 4; ++step) {
+      const auto sequences = sample_sequences(9, 100 + step);
+      const StepMetrics a = own.train_step(StepKind::kRl, sequences),
+                        b = reference.train_step(StepKind::kRl, sequences);
+      const std::string name = fmt::format("{} in step {}", name_of(loss.objective), step + 1);
+      EXPECT_NEAR(a.loss, b.loss, 1e-4 * (1 + std::fabs(b.loss))) << name;
+      EXPECT_NEAR(a.grad_norm, b.grad_norm, 1e-3 * b.grad_norm) << name;
+      EXPECT_NEAR(a.policy->clip_fraction, b.policy->clip_fraction, 0.01) << name;
+      EXPECT_NEAR(a.policy->masked_fraction, b.policy->masked_fraction, 0.01) << name;
+      EXPECT_EQ(a.skipped_updates, 0) << name;
+      clipped += a.policy->clip_fraction + a.policy->masked_fraction;
+    }
+    if (loss.clip_low < 0.01 || loss.mask_divergence > 0) EXPECT_GT(clipped, 0) << name_of(loss.objective);
+  }
 }
 
 // A sequence without advantage is not computed, and the step is that of an advantage of next to nothing.
