@@ -132,7 +132,8 @@ name: bench
 output: {folder}/out
 tokenizer: {options.tokenizer}
 sources: [kernelbook: {{path: {rows}}}]
-stages: [clean, convert: {{prompt: minimal}}, tokens, length: {{min: 100, max: 8192}}, dedup: {{near: 0.8}}]
+stages: [clean, convert: {{prompt: minimal, inductor: keep}}, tokens, length: {{min: 100, max: 8192}},
+         dedup: {{near: 0.8}}]
 outputs: [jsonl]
 """)
     ours_s, ours_cpu, memory, said = measured([options.build / "tritonforge", "data", "build", config, "--json"])

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
 #include <optional>
 
 #include "base/config.h"
@@ -13,6 +14,7 @@
 #include "cli/own_evaluator.h"
 #include "dataset/build/build.h"
 #include "dataset/sources/chat.h"
+#include "evaluate/rewriter.h"
 #include "net/http.h"
 #include "orchestrate/data_page.h"
 #include "rollout/extract.h"
@@ -91,6 +93,19 @@ dataset::StageTools::Ask teacher(const std::string& url, const std::string& mode
   };
 }
 
+// Its Python is started for the first solution that needs it.
+class LateRewriter {
+ public:
+  Result<std::string> operator()(const std::string& solution) {
+    std::call_once(started_, [this] { rewriter_.emplace(); });
+    return rewriter_->rewrite(solution);
+  }
+
+ private:
+  std::once_flag started_;
+  std::optional<evaluate::Rewriter> rewriter_;
+};
+
 dataset::BuildTools tools() {
   dataset::BuildTools tools;
   tools.sources.open_run = rollout::open_past_trajectories;
@@ -99,6 +114,9 @@ dataset::BuildTools tools() {
   };
   tools.stages.answer_message = [](const std::string& code) { return rollout::answer_message(code); };
   tools.stages.code_of = [](const std::string& answer) { return rollout::extract_code(answer).code; };
+  tools.stages.rewrite = [rewriter = std::make_shared<LateRewriter>()](const std::string& solution) {
+    return (*rewriter)(solution);
+  };
   tools.stages.judge = [](const std::vector<std::string>& urls, int64_t trials, double timeout_s, int64_t at_once) {
     const auto judges = std::make_shared<Judges>(urls, trials, timeout_s, at_once);
     return [judges](const std::string& problem, const std::string& candidate) { return (*judges)(problem, candidate); };

@@ -23,7 +23,7 @@ int fuzz_one(const uint8_t* data, size_t size) {
     to_json(row).dump();
   }
   Row pair;
-  pair.problem = text;
+  pair.problem = pair.solution = text;
   pair.entry_point = "Foo";
   take_kernelbook_form(pair);
   return pair.dropped || pair.entry_point.empty() ? 0 : 1;
@@ -36,5 +36,8 @@ std::vector<std::string> fuzz_seeds() {
       R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "q"}]}, {"role": "assistant", )"
       R"("content": null, "tool_calls": []}, {"role": "tool", "content": "r"}]})",
       "class Foo(nn.Module):\n    def __init__(self, a, b=2):\n        pass\n\ndef get_init_inputs():\n"
-      "    return [[1], {'b': f([2])}]\nclass FooNew: pass\nModelNew\n"};
+      "    return [[1], {'b': f([2])}]\nclass FooNew: pass\nModelNew\n",
+      "from _paritybench_helpers import _mock_config\nclass Foo:\n    def __init__(self, a=1, *, b=(2, 3), **c):\n"
+      "        pass\n\ndef get_init_inputs():\n    return [[], {'b': _mock_config(d=4)}]\nclass FooNew:\n"
+      "    def __init__(self, a=1, *, b=(2, 3)):\n        pass\n"};
 }

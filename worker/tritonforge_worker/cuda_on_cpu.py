@@ -111,6 +111,10 @@ class Nothing:
         return lambda *args, **kwargs: None
 
 
+def empty_strided_cuda(size, stride, dtype):
+    return torch.empty_strided(size, stride, dtype=dtype, device=CUDA)
+
+
 @functools.cache
 def install():
     """Makes torch.cuda look like one H100 to Python code of this process and of its children."""
@@ -163,6 +167,10 @@ def install():
         setattr(cuda, name, Nothing)
     for name in ("current_stream", "default_stream", "stream"):
         setattr(cuda, name, lambda *args, **kwargs: Nothing())
+    # What TorchInductor's own code calls on a GPU.
+    cuda._DeviceGuard = Nothing
+    torch._C._cuda_getCurrentRawStream = lambda device: 0
+    torch._C._dynamo.guards._empty_strided_cuda = empty_strided_cuda
     # Compiling is not what interpret mode measures: both sides run eagerly.
     torch.compile = lambda model=None, **kwargs: model if model is not None else (lambda m: m)
     torch.nn.Module.cuda = lambda self, device=None: self

@@ -2,6 +2,8 @@
 
 import traceback
 
+import torch
+
 MAX_TEXT = 4000
 # torch's CPU allocator has two wordings and the C library's, CUDA's has its own.
 OUT_OF_MEMORY = ("not enough memory", "can't allocate memory", "Cannot allocate memory", "CUDA out of memory")
@@ -29,11 +31,22 @@ def root_cause(error):
     return error
 
 
+def instead(error):
+    """What to write in the place of a name that older versions of torch had and much code imports."""
+    wanted = "cannot import name 'grid' from 'torch._inductor.runtime.triton_heuristics'"
+    if not isinstance(error, ImportError) or wanted not in str(error):
+        return ""
+    return (
+        f"\ntorch {torch.__version__} has no grid: a launch says its sizes itself, as in "
+        "kernel[(triton.cdiv(xnumel, XBLOCK),)](..., xnumel, XBLOCK=XBLOCK)"
+    )
+
+
 def describe(error, stage, filename, source):
     lines = source.splitlines()
     kind = classify(error, stage)
     inner = root_cause(error)
-    text = getattr(error, "tritonforge_text", "") or f"{type(inner).__name__}: {inner}".rstrip()
+    text = getattr(error, "tritonforge_text", "") or f"{type(inner).__name__}: {inner}".rstrip() + instead(inner)
     if isinstance(error, SyntaxError):
         text = "".join(traceback.format_exception_only(type(error), error)).replace(filename, "candidate").rstrip()
         return {"kind": kind, "text": text[:MAX_TEXT], "line": error.lineno or 0}

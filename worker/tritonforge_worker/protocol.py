@@ -31,6 +31,12 @@ class Unsupported(Exception):
     """A value that cannot cross the boundary (named in the message)."""
 
 
+class Record(dict):
+    """A configuration: its keys are attributes, too."""
+
+    __getattr__ = dict.__getitem__
+
+
 class Channel:
     def __init__(self, sock):
         # The methods are bound once: code that patches the socket class later does not reach them.
@@ -115,7 +121,8 @@ class Encoder:
             kind = "list" if isinstance(value, list) else "tuple"
             return {kind: [self.value(item, depth + 1) for item in value]}
         if isinstance(value, dict):
-            return {"dict": [[self.value(k, depth + 1), self.value(v, depth + 1)] for k, v in value.items()]}
+            kind = "record" if hasattr(type(value), "__getattr__") else "dict"
+            return {kind: [[self.value(k, depth + 1), self.value(v, depth + 1)] for k, v in value.items()]}
         raise Unsupported(f"value of type {type(value).__module__}.{type(value).__qualname__}")
 
 
@@ -186,4 +193,6 @@ def decode(tree, tensors):
         return tuple(decode(item, tensors) for item in value)
     if kind == "dict":
         return {decode(k, tensors): decode(v, tensors) for k, v in value}
+    if kind == "record":
+        return Record((decode(k, tensors), decode(v, tensors)) for k, v in value)
     raise Unsupported(f"encoded value of kind {kind}")

@@ -32,6 +32,7 @@ ROLES = {
     "record": "plan.serve",
     "replay": "plan.replay",
     "capture": "capture.serve",
+    "rewrite": "capture.kernelbook",
 }
 
 

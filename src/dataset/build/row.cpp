@@ -32,6 +32,7 @@ Json to_json(const Row& row) {
   Json out{{"uuid", row.uuid},         {"source", row.source}, {"place", row.place},  {"licence", row.licence},
            {"families", row.families}, {"split", row.split},   {"messages", messages}};
   if (!row.repository.empty()) out["repository"] = row.repository;
+  if (row.stars) out["stars"] = *row.stars;
   if (!row.repairs.empty()) out["repairs"] = row.repairs;
   if (!row.tokens.tokens.empty()) out["tokens"] = row.tokens.tokens.size();
   if (row.verdict) {

@@ -24,6 +24,7 @@ struct Row {
   std::string source;  // the source's name in the configuration
   std::string place;   // "pairs.jsonl:12", "train.parquet row 3"
   std::string licence, repository, family, name;
+  std::optional<int64_t> stars;  // of the repository
   std::vector<std::string> families;
   int level = 0, problem_id = 0;
 

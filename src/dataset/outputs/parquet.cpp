@@ -33,6 +33,7 @@ class ParquetFile {
     add.template operator()<Texts>(5, row.problem);
     add.template operator()<Texts>(6, row.solution);
     add.template operator()<Bools>(7, row.verdict ? std::optional(row.verdict->correct) : std::nullopt);
+    add.template operator()<Integers>(8, row.stars);
     bytes_ += row.size();
     if (group_.rows() >= kRowsOfAGroup || bytes_ >= kBytesOfAGroup) flush();
   }
@@ -56,7 +57,8 @@ class ParquetFile {
                {"families", Texts()},
                {"problem", Texts()},
                {"solution", Texts()},
-               {"correct", Bools()}}};
+               {"correct", Bools()},
+               {"stars", Integers()}}};
     bytes_ = 0;
   }
 

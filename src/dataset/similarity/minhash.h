@@ -9,6 +9,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <span>
 #include <vector>
@@ -45,7 +46,7 @@ class NearIndex {
   void insert(size_t band, uint32_t entry);
   void grow();
 
-  std::vector<Signature> entries_;
+  std::deque<Signature> entries_;                 // a vector would copy them all when it grows
   std::array<std::vector<Slot>, kBands> tables_;  // open addressing, a quarter to half full
 };
 

@@ -7,7 +7,7 @@ namespace tritonforge::dataset {
 
 struct KernelBookColumns {
   std::string python_code = "python_code", triton_code = "triton_code", entry_point = "entry_point", uuid = "uuid",
-              licenses = "licenses", repo_name = "repo_name";
+              licenses = "licenses", repo_name = "repo_name", stars = "stars";
   template <typename V>
   void describe(V& v) {
     v("python_code", python_code, "column of the PyTorch module, with get_inputs and get_init_inputs");
@@ -16,6 +16,7 @@ struct KernelBookColumns {
     v("uuid", uuid, "column of the row's id");
     v("licenses", licenses, "column of the licence: a text or a list of texts");
     v("repo_name", repo_name, "column of the repository");
+    v("stars", stars, "column of the repository's stars");
   }
 };
 

@@ -1,9 +1,10 @@
 // A pair or a trajectory becomes a conversation: what RL would have asked, the refused attempts with what was said to
 // them, and the solution, which alone is learned.
 #include <algorithm>
+
+#include "dataset/acceptance.h"
 #include "dataset/source_families.h"
 #include "dataset/sources/kernelbook.h"
-
 #include "dataset/stages/stages.h"
 
 namespace tritonforge::dataset {
@@ -16,6 +17,7 @@ class Convert : public Stage {
 
   void work(Row& row) override {
     if (!row.entry_point.empty()) take_kernelbook_form(row);
+    if (!row.dropped && options_.inductor == InductorText::kRewrite && is_inductors(row)) rewrite(row);
     if (row.families.empty() && !row.problem.empty()) row.families = families_of_calls(row.problem);
     if (row.dropped || !row.messages.empty()) return;  // a conversation already
     if (options_.learn_repairs_only && row.attempts.empty()) return row.drop(name(), "was never refused");
@@ -33,6 +35,24 @@ class Convert : public Stage {
   }
 
  private:
+  static bool is_inductors(const Row& row) {
+    const auto has = [&](const char* name) { return row.solution.find(name) != std::string::npos; };
+    return row.answer.empty() && (has("torch._inductor") || has("_empty_strided_cuda"));
+  }
+
+  // Where it cannot be, the row stays as it is, and what the evaluator makes of it is for the stage `quality`.
+  void rewrite(Row& row) const {
+    auto rewritten = tools_.rewrite(row.solution);
+    if (rewritten.ok()) {
+      row.solution = std::move(*rewritten);
+      row.repairs.emplace_back("inductor_rewritten");
+    } else if (rewritten.error().kind() == ErrorKind::kUnsupported) {
+      row.repairs.push_back("inductor_kept: " + reason_of(std::string_view(rewritten.error().what())));
+    } else {
+      throw rewritten.error();
+    }
+  }
+
   std::vector<tokenizer::Message> opening_of(const Row& row) const {
     if (!row.opening.empty()) return row.opening;
     Problem problem;

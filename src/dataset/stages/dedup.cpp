@@ -1,5 +1,6 @@
 // Duplicates of earlier rows: exact, normalised, near. Prompts are compared with prompts and answers with answers,
 // since compared_text() holds both problem and solution.
+#include <deque>
 #include <unordered_map>
 
 #include "dataset/similarity/minhash.h"
@@ -23,19 +24,21 @@ class Dedup : public Stage {
   }
 
   void decide(Row& row) override {
+    const auto place = static_cast<uint32_t>(uuids_.size());
     if (options_.exact) {
-      const auto [found, fresh] = exact_.emplace(row.compared.exact, row.uuid);
-      if (!fresh) return row.drop(name(), "exact", found->second);
+      const auto [found, fresh] = exact_.emplace(row.compared.exact, place);
+      if (!fresh) return row.drop(name(), "exact", uuids_[found->second]);
     }
+    uuids_.push_back(row.uuid);
     if (options_.normalised) {
-      const auto [found, fresh] = normalised_.emplace(row.compared.normalised, row.uuid);
-      if (!fresh) return row.drop(name(), "normalised", found->second);
+      const auto [found, fresh] = normalised_.emplace(row.compared.normalised, place);
+      if (!fresh) return row.drop(name(), "normalised", uuids_[found->second]);
     }
     if (options_.near == 0) return;
     if (const auto match = near_.find(row.compared.signature, options_.near))
-      return row.drop(name(), "near", fmt::format("{} ({:.2f})", uuids_[match->entry], match->similarity));
+      return row.drop(name(), "near", fmt::format("{} ({:.2f})", uuids_[of_near_[match->entry]], match->similarity));
     near_.add(row.compared.signature);
-    uuids_.push_back(row.uuid);
+    of_near_.push_back(place);
   }
 
   Json report() const override {
@@ -44,9 +47,10 @@ class Dedup : public Stage {
 
  private:
   DedupOptions options_;
-  std::unordered_map<uint64_t, std::string> exact_, normalised_;  // to the uuid of the first
+  std::deque<std::string> uuids_;                              // of all rows that no earlier one is exactly
+  std::unordered_map<uint64_t, uint32_t> exact_, normalised_;  // to the first one's place in uuids_
   NearIndex near_;
-  std::vector<std::string> uuids_;  // of near_'s entries
+  std::deque<uint32_t> of_near_;  // the places of near_'s entries
 };
 
 }  // namespace

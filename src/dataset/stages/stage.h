@@ -36,6 +36,9 @@ struct StageTools {
   std::function<std::vector<tokenizer::Message>(PromptStyle, const Problem&)> first_messages;
   std::function<tokenizer::Message(const std::string& code)> answer_message;
   std::function<std::string(const std::string& answer)> code_of;  // "" where there is none
+  // A solution that TorchInductor printed, as a person would write it, or why not in one line (kUnsupported); what is
+  // behind a colon is particular to the row. Called by several threads at once; the first call may take seconds.
+  std::function<Result<std::string>(const std::string& solution)> rewrite;
   // A verdict on a candidate by one of the evaluators; called by several threads at once. `urls` may be empty: one is
   // started. A verdict of which the evaluator is not sure (it was too busy, it fell over) is an Error.
   using Judge = std::function<Result<Verdict>(const std::string& problem, const std::string& candidate)>;

@@ -12,13 +12,20 @@ struct CleanOptions {
   }
 };
 
+enum class InductorText { kRewrite, kKeep };
+constexpr std::array<std::string_view, 2> names_of(InductorText) { return {"rewrite", "keep"}; }
+
 struct ConvertOptions {
   PromptStyle prompt = PromptStyle::kKernelBench;
+  InductorText inductor = InductorText::kRewrite;
   int64_t max_turns = 3;
   bool learn_repairs_only = false;
   template <typename V>
   void describe(V& v) {
     v("prompt", prompt, "what the model is asked: as RL asks (rollout/prompts.h)");
+    v("inductor", inductor,
+      "a solution that TorchInductor printed, as KernelBook's are: rewrite: for the torch of today, as `data capture` "
+      "writes them; keep: as it stands");
     v("max_turns", max_turns, in(1, 16), "answers of one conversation: the last refused attempts and the solution");
     v("learn_repairs_only", learn_repairs_only, "drops pairs that were never refused");
   }

@@ -14,6 +14,10 @@ inline BuildTools fake_tools() {
   };
   tools.stages.answer_message = [](const std::string& code) { return tokenizer::Message{"assistant", "say " + code}; };
   tools.stages.code_of = [](const std::string& answer) { return answer.starts_with("say ") ? answer.substr(4) : ""; };
+  tools.stages.rewrite = [](const std::string& solution) -> Result<std::string> {
+    if (solution.starts_with("cut")) return Error(ErrorKind::kUnsupported, "it has no function call: in the fake");
+    return "rewritten " + solution;
+  };
   return tools;
 }
 

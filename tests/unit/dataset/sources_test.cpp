@@ -14,6 +14,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 Row chat_of(const std::string& line) { return chat_row({}, parse_line(line, "d.jsonl:1")); }
 std::string outcome_of(const std::string& messages) {
@@ -92,6 +93,49 @@ TEST(KernelBookForm, TheClassIsModelAndTheConstructorIsCalledInOrder) {
   EXPECT_THAT(row.solution, HasSubstr("class ModelNew("));
 }
 
+TEST(KernelBookForm, ArgumentsByNameAloneAndSkippedDefaultsAreGivenInOrder) {
+  const Row alone = kernelbook_row("[[2], {'scale': 3}]", "self, dim, *, bias: Tuple[int, str] = (1, 'a'), scale=1.0");
+  EXPECT_FALSE(alone.dropped);
+  EXPECT_THAT(alone.problem, AllOf(HasSubstr("(self, dim, bias: Tuple[int, str] = (1, 'a'), scale=1.0)"),
+                                   HasSubstr("return [2, (1, 'a'), 3]\n")));
+  Row both;
+  both.entry_point = "Foo";
+  both.problem =
+      "class Foo:\n    def __init__(self, *, a):\n        pass\ndef get_init_inputs():\n"
+      "    return [[], {'a': 1}]\n";
+  both.solution = "class FooNew:\n    def __init__(self, *, a):\n        pass\n";
+  take_kernelbook_form(both);
+  EXPECT_THAT(both.solution, HasSubstr("def __init__(self, a):"));
+  EXPECT_EQ(kernelbook_row("[[], {'b': 1}]", "self, a=2, *, b").dropped->reason,
+            "arguments by name alone stand behind defaults");
+  EXPECT_EQ(kernelbook_row("[[], {'b': 1}]", "self, *args, b=2").dropped->reason,
+            "the constructor takes arguments that it does not name");
+  EXPECT_EQ(kernelbook_row("[[], {'b': 1}]", "self, a=2, **options").dropped->reason,
+            "the constructor takes arguments that it does not name");
+}
+
+TEST(KernelBookForm, TheHelperOfItsMakersIsDefinedWhereItIsImported) {
+  const auto row_of = [](const std::string& imported, const std::string& more = "") {
+    Row row;
+    row.entry_point = "Foo";
+    row.problem = "from _paritybench_helpers import " + imported + "\nimport torch\nclass Foo(torch.nn.Module):\n" +
+                  "    def __init__(self, config):\n        self.size = config.size\n" + more +
+                  "def get_init_inputs():\n    return [[], {'config': _mock_config(size=4)}]\n";
+    row.solution = "from _paritybench_helpers import _mock_config\nimport torch\nclass FooNew: pass\n";
+    take_kernelbook_form(row);
+    return row;
+  };
+  const Row row = row_of("_mock_config");
+  EXPECT_FALSE(row.dropped);
+  EXPECT_THAT(row.problem, AllOf(StartsWith("import torch\nclass Model("), HasSubstr("return [Config(size=4)]"),
+                                 HasSubstr("class Config(dict):\n    __getattr__ = dict.__getitem__\n\n\ndef get_")));
+  EXPECT_EQ(row.solution, "import torch\nclass ModelNew: pass\n");
+  EXPECT_THAT(row_of("_mock_config", "Config = 1\n").problem, HasSubstr("class _mock_config(dict):"));
+  const Row other = row_of("_mock_config, _mock_layer");
+  EXPECT_EQ(other.dropped->reason, "a helper of KernelBook's makers that is not in the row");
+  EXPECT_EQ(other.dropped->detail, "_mock_layer");
+}
+
 TEST(KernelBookForm, WhatCannotBeSaidInOrderIsDroppedWithItsReason) {
   EXPECT_EQ(kernelbook_row("[[], {'scale': 3}]").dropped->reason,
             "arguments by name are not the constructor's next ones");
@@ -133,13 +177,15 @@ TEST(KernelBook, ANullIsDroppedAndTheRowsLicenceKept) {
                                                {"triton_code", Texts{"b", "c"}},
                                                {"entry_point", Texts{"F", "G"}},
                                                {"uuid", Integers{12, 13}},
-                                               {"licenses", Texts{"MIT", std::nullopt}}}});
+                                               {"licenses", Texts{"MIT", std::nullopt}},
+                                               {"stars", Integers{7, 8}}}});
   KernelBookOptions options;
   options.path = folder.path();
   const auto source = make_kernelbook(options);
   const auto first = source->next(), second = source->next();
   EXPECT_EQ(first->uuid, "12");
   EXPECT_EQ(first->licence, "MIT");
+  EXPECT_EQ(first->stars, 7);
   EXPECT_THAT(first->place, HasSubstr("k.parquet row 1"));
   EXPECT_EQ(second->dropped->reason, "'python_code' is null");
   EXPECT_FALSE(source->next());

@@ -59,6 +59,24 @@ TEST(Convert, RefusedAttemptsStandBeforeTheSolutionWhichAloneIsLearned) {
   EXPECT_EQ(after("convert", "{learn_repairs_only: true}", pair_of("p", "x")).dropped->reason, "was never refused");
 }
 
+TEST(Convert, WhatInductorPrintedIsRewrittenOrKeptWithAReason) {
+  const auto learned = [](const Row& row) { return row.messages.back().message.content; };
+  const std::string printed = "x = torch._C._dynamo.guards._empty_strided_cuda";
+  const Row rewritten = after("convert", "{}", pair_of("p", printed));
+  EXPECT_EQ(learned(rewritten), "say rewritten " + printed);
+  EXPECT_THAT(rewritten.repairs, ElementsAre("inductor_rewritten"));
+  const Row kept = after("convert", "{}", pair_of("p", "cut import torch._inductor"));
+  EXPECT_EQ(learned(kept), "say cut import torch._inductor");
+  EXPECT_THAT(kept.repairs, ElementsAre("inductor_kept: it has no function call"));
+
+  const Row off = after("convert", "{inductor: keep}", pair_of("p", printed));
+  EXPECT_EQ(learned(off), "say " + printed);
+  EXPECT_TRUE(off.repairs.empty());
+  const Row other = after("convert", "{}", pair_of("p", "import triton"));
+  EXPECT_EQ(learned(other), "say import triton");
+  EXPECT_TRUE(other.repairs.empty());
+}
+
 TEST(Thinking, AThoughtIsPlacedAndWhatIsNotBalancedIsDropped) {
   const auto outcome = [](const std::string& content) {
     const Row row = after("thinking", "{}", answer_of(content));

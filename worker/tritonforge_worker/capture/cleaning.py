@@ -19,9 +19,21 @@ def targets_of(node):
     return {n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)}
 
 
+# Calls of a kernel that only give a value, and one that says nothing to whom debugs nothing.
+WITHOUT_EFFECT = {"tl.full", "tl.arange", "tl.broadcast_to", "tl.program_id", "tl.device_assert"}
+
+
+def has_effect(node):
+    calls = (n for n in ast.walk(node) if isinstance(n, ast.Call))
+    return any(ast.unparse(call.func) not in WITHOUT_EFFECT for call in calls)
+
+
 class Unread(ast.NodeTransformer):
     def __init__(self, read):
         self.read = read
+
+    def visit_Expr(self, node):
+        return node if has_effect(node.value) else None
 
     def assignment(self, node):
         return node if targets_of(node) & self.read else None
@@ -30,7 +42,8 @@ class Unread(ast.NodeTransformer):
 
 
 def drop_unread(function):
-    """Assignments to names that nothing reads; none of a kernel's has another effect."""
+    """Assignments to names that nothing reads, of which none of a kernel's has another effect, and values that nobody
+    takes."""
     size = None
     while size != (size := sum(1 for _ in ast.walk(function))):
         Unread(names_read(function)).visit(function)

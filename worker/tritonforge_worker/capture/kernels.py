@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 from torch._inductor.runtime import hints, triton_helpers, triton_heuristics
 
-from tritonforge_worker.capture.cleaning import decide_branches, drop_unread, without_docstring
+from tritonforge_worker.capture.cleaning import decide_branches, drop_unread, names_read, without_docstring
 from tritonforge_worker.capture.inductor import CannotCapture
 
 # That Triton has itself, with the same values for all arguments.
@@ -91,21 +91,17 @@ def grid_text(texts):
 
 
 class Kernel:
-    def __init__(self, source):
-        """`source`: the text that Inductor's wrapper hands to its compiler."""
-        *combines, function = (node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef))
+    """A kernel's text, and the texts of its launches."""
+
+    def __init__(self, function, blocks, combines=()):
+        """`blocks`: its parameters that a launch says by name; `combines`: functions that it calls."""
         self.name = function.name
-        config, self.meta = self.first_config(function.decorator_list[0])
-        parameters = [argument.arg for argument in function.args.args]
+        self.parameters = [argument.arg for argument in function.args.args if argument.arg not in blocks]
         # Inductor sets the sizes in the kernel, whatever is passed for them.
         self.sizes = {}
         for node in function.body:
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
-                self.sizes |= {target.id: node.value.value for target in node.targets if target.id in parameters}
-        self.blocks = {name: value for name, value in config.kwargs.items() if name in parameters}
-        self.grid_arguments = len(self.meta.get("extra_launcher_args", ()))  # of a template, behind the others
-        self.config, self.parameters = config, [p for p in parameters if p not in self.blocks]
-        function.args.args = [argument for argument in function.args.args if argument.arg not in self.sizes]
+                self.sizes |= {target.id: node.value.value for target in node.targets if target.id in self.parameters}
         function.decorator_list = []
         plain = Plain()
         for combine in combines:  # what a scan of the kernel's own puts together by
@@ -114,8 +110,34 @@ class Kernel:
         plain.visit(function)
         decide_branches(function)
         drop_unread(function)
+        read = names_read(function)
+        self.left_out = {p for p in self.parameters if p in self.sizes or (p.endswith("numel") and p not in read)}
+        function.args.args = [argument for argument in function.args.args if argument.arg not in self.left_out]
         self.helpers, self.libdevice = plain.helpers, plain.libdevice
         self.text = JIT + ast.unparse(ast.fix_missing_locations(function))
+
+    def launched(self, arguments, grid, options):
+        """The text of a launch with these texts for all of Inductor's arguments; `options`: what it says by name."""
+        if len(arguments) != len(self.parameters):
+            raise CannotCapture(f"a kernel is launched with another number of arguments: {self.name}")
+        given = [text for name, text in zip(self.parameters, arguments) if name not in self.left_out]
+        options = ", ".join(f"{name}={value}" for name, value in options.items())
+        start, given = f"{self.name}[{grid_text(grid)}](", ", ".join(given)
+        short = f"{start}{given}, {options})"
+        return short if len(short) <= WIDTH else f"{start}\n    {given},\n    {options},\n)"
+
+
+class Tuned(Kernel):
+    """With Inductor's heuristics around it, of which the configuration that they try first is taken."""
+
+    def __init__(self, source):
+        """`source`: the text that Inductor's wrapper hands to its compiler."""
+        *combines, function = (node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef))
+        self.config, self.meta = self.first_config(function.decorator_list[0])
+        parameters = {argument.arg for argument in function.args.args}
+        self.blocks = {name: value for name, value in self.config.kwargs.items() if name in parameters}
+        self.grid_arguments = len(self.meta.get("extra_launcher_args", ()))  # of a template, behind the others
+        super().__init__(function, self.blocks, combines)
 
     @staticmethod
     def first_config(decorator):
@@ -130,10 +152,7 @@ class Kernel:
             eval(compile(ast.Expression(decorator), "decorator", "eval"), scope)
         return found[0]
 
-    def grid(self, given):
-        """`given`: the texts of what the wrapper says of it, where it does."""
-        if given:
-            return grid_text(given)
+    def grid(self):
         scope = {**self.sizes, **self.blocks}
         expression = triton_heuristics.GridExpr.from_meta(self.meta, self.config)
         numbers = expression.eval_slow({**self.config.kwargs, **self.sizes})
@@ -142,17 +161,38 @@ class Kernel:
             size, block = scope.get(f"{axis}numel"), scope.get(f"{axis.upper()}BLOCK", 1)
             quotient = size is not None and block > 1 and math.ceil(size / block) == number
             texts.append(f"triton.cdiv({size}, {block})" if quotient else str(number))
-        return grid_text(texts)
+        return texts
 
-    def launch(self, arguments):
-        """The text of a launch with these texts for all of Inductor's arguments."""
+    def launch(self, node, text):
+        """The text of a launch, kernel.run(...); `text`: of an argument of the wrapper."""
+        arguments = [text(argument) for argument in node.args]
         count = len(arguments) - self.grid_arguments
-        arguments, grid = arguments[:count], self.grid(arguments[count:])
-        if len(arguments) != len(self.parameters):
-            raise CannotCapture(f"{self.name} is launched with {len(arguments)} arguments")
-        given = [text for name, text in zip(self.parameters, arguments) if name not in self.sizes]
         options = {**self.blocks, "num_warps": self.config.num_warps, "num_stages": self.config.num_stages}
-        options = ", ".join(f"{name}={value}" for name, value in options.items())
-        start, given = f"{self.name}[{grid}](", ", ".join(given)
-        short = f"{start}{given}, {options})"
-        return short if len(short) <= WIDTH else f"{start}\n    {given},\n    {options},\n)"
+        return self.launched(arguments[:count], arguments[count:] or self.grid(), options)
+
+
+class Written(Kernel):
+    """A function that stands for itself: launches say its blocks."""
+
+    def __init__(self, function, combines=()):
+        constants = [a.arg for a in function.args.args if a.annotation and "constexpr" in ast.unparse(a.annotation)]
+        super().__init__(function, constants, combines)
+
+    def launch(self, node, text):
+        """The text of a launch, kernel[grid](...); `text`: of an argument of the wrapper."""
+        options = {k.arg: ast.unparse(k.value) for k in node.keywords if k.arg != "stream"}
+        if None in options:
+            raise CannotCapture("a launch's options are not written out")
+        arguments = [text(argument) for argument in node.args]
+        return self.launched(arguments, grid_of(node.func.slice, text, options), options)
+
+
+def grid_of(node, text, options):
+    """The sizes of a launch's grid, from x: given, or of Inductor's grid(...), which has the outermost size first."""
+    if isinstance(node, ast.Tuple):
+        return [text(size) for size in node.elts]
+    if not isinstance(node, ast.Call) or getattr(node.func, "id", "") != "grid" or not 1 <= len(node.args) <= 3:
+        raise CannotCapture(f"a grid that is not understood: {ast.unparse(node)[:80]}")
+    blocks = [options.get(f"{axis}BLOCK", "1") for axis in "XYZ"]
+    sizes = [text(size) for size in reversed(node.args)]
+    return [size if block == "1" else f"triton.cdiv({size}, {block})" for size, block in zip(sizes, blocks)]

@@ -9,7 +9,7 @@ from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 
 from tritonforge_worker.capture.inductor import CannotCapture
-from tritonforge_worker.capture.wrapper import Forward
+from tritonforge_worker.capture.wrapper import Forward, kernels_of
 
 MODEL, NEW = "Model", "ModelNew"
 BODY, INDENT = "the_captured_lines", 8 * " "
@@ -67,8 +67,7 @@ def device_of(generated, names):
 
 def returned(outputs, leaves):
     """The text of forward's result."""
-    tree = pytree.tree_unflatten(list(map(Text, leaves)), outputs)
-    return repr(tree)
+    return repr(pytree.tree_unflatten(list(map(Text, leaves)), outputs))
 
 
 class Text(str):
@@ -147,19 +146,32 @@ class Renamed(ast.NodeTransformer):
         return ast.Name(NEW, node.ctx) if node.id == MODEL else node
 
 
+def methods_of(model):
+    return {item.name: item for item in model.body if isinstance(item, ast.FunctionDef)} if model else {}
+
+
+def class_called(tree, name):
+    return next((node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name), None)
+
+
 def solution(source, generated):
     """The text of a module with ModelNew."""
-    tree = ast.parse(source)
-    model = next((node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == MODEL), None)
-    methods = {item.name: item for item in model.body if isinstance(item, ast.FunctionDef)} if model else {}
-    if "forward" not in methods:
+    tree, wrapper = ast.parse(source), ast.parse(generated.wrapper)
+    model = class_called(tree, MODEL)
+    forward = methods_of(model).get("forward")
+    if not forward:
         raise CannotCapture("class Model with its forward is not written out at the top of the file")
-    forward = methods["forward"]
     names = bound(generated, forward)
-    lines = Forward(generated, names, device_of(generated, names))
+    lines = Forward(wrapper, kernels_of(wrapper), names, generated.layouts, device_of(generated, names))
     if not lines.kernels:
         raise CannotCapture("Inductor makes no kernel of it")
+    result = returned(generated.outputs, map(lines.text, lines.returned))
+    return with_forward(tree, model, [*lines.lines, f"return {result}"], lines.kernels.values())
 
+
+def with_forward(tree, model, body, kernels):
+    """The text of a module whose class `model`, which is ModelNew in it, has these lines as its forward."""
+    forward = methods_of(model)["forward"]
     for node in tree.body:
         if is_module(node) or node is model:
             without_forward(node)
@@ -170,8 +182,7 @@ def solution(source, generated):
     model.body = [item for item in model.body if not isinstance(item, ast.Pass)] + [forward]
     model.name = NEW
     kept = [Renamed().visit(node) for node in kept_statements(tree, model)]
-    body = [*lines.lines, f"return {returned(generated.outputs, lines.result)}"]
-    return assembled(kept, lines.kernels.values()).replace(BODY, textwrap.indent("\n".join(body), INDENT).lstrip())
+    return assembled(kept, kernels).replace(BODY, textwrap.indent("\n".join(body), INDENT).lstrip())
 
 
 def assembled(statements, kernels):

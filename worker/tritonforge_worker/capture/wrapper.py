@@ -4,11 +4,11 @@ of its bookkeeping."""
 import ast
 
 from tritonforge_worker.capture.inductor import CannotCapture
-from tritonforge_worker.capture.kernels import Kernel, dotted
+from tritonforge_worker.capture.kernels import Tuned, dotted
 from tritonforge_worker.capture.layouts import is_contiguous, reinterpreted, tuple_text
 
 EMPTY = {"empty_strided_cuda", "empty_strided"}
-BOOKKEEPING = ("torch.cuda.set_device", "args.clear")
+BOOKKEEPING = ("torch.cuda.set_device", "args.clear", "get_raw_stream")
 PRODUCTS = {"mm", "bmm", "addmm", "baddbmm", "bias_addmm"}
 NEUTRAL = {"alpha": 1, "beta": 1}
 
@@ -31,16 +31,24 @@ def kernels_of(tree):
             continue
         if name != "triton":
             raise CannotCapture(f"Inductor makes code for another device ({name})")
-        yield Kernel(node.value.args[1].value)
+        yield Tuned(node.value.args[1].value)
+
+
+def numbers(node):
+    """A size or a stride."""
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        raise CannotCapture(f"a size is no number: {ast.unparse(node)[:80]}") from None
 
 
 class Forward(ast.NodeTransformer):
-    def __init__(self, generated, names, device):
-        """`names`: argument of the wrapper -> its text in forward; `device`: the text of the tensors' device."""
-        tree = ast.parse(generated.wrapper)
-        self.kernels = {kernel.name: kernel for kernel in kernels_of(tree)}
-        self.names, self.device, self.lines, self.result = dict(names), device, [], []
-        self.layouts = dict(generated.layouts)
+    def __init__(self, tree, kernels, names, layouts, device):
+        """`tree`: the wrapper; `names`: argument of its call -> its text in forward; `layouts`: argument -> (size,
+        stride); `device`: the text of the tensors' device."""
+        self.kernels = {kernel.name: kernel for kernel in kernels}
+        self.names, self.device, self.lines, self.returned = dict(names), device, [], []
+        self.layouts = dict(layouts)
         self.unused = {}  # buffer -> its allocation, until something else than a product fills it
         for statement in body_of(tree):
             self.statement(statement)
@@ -49,7 +57,7 @@ class Forward(ast.NodeTransformer):
 
     def statement(self, node):
         if isinstance(node, ast.Return):
-            self.result = [self.text(value) for value in node.value.elts]
+            self.returned = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
         elif isinstance(node, ast.Assign):
             self.assign(node)
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
@@ -68,7 +76,7 @@ class Forward(ast.NodeTransformer):
         if isinstance(value, ast.Call):
             called = getattr(value.func, "id", "")
             if called in EMPTY:
-                self.allocate(name, *map(ast.literal_eval, value.args[:2]), ast.unparse(value.args[2]))
+                self.allocate(name, *map(numbers, value.args[:2]), ast.unparse(value.args[2]))
                 return
             if called == "reinterpret_tensor":
                 self.rename(name, self.text(value), self.layout(value))
@@ -96,11 +104,15 @@ class Forward(ast.NodeTransformer):
             self.lines.append(f"{name} = {self.unused.pop(name)}")
 
     def call(self, node):
-        place, name = dotted(node.func)
+        place, _ = dotted(node.func)
         if ast.unparse(node.func).startswith(BOOKKEEPING):
             return
-        if place in self.kernels and name == "run":
-            self.lines.append(self.kernels[place].launch([self.text(argument) for argument in node.args]))
+        if getattr(node.func, "id", "") == "assert_size_stride":
+            self.layouts[ast.unparse(node.args[0])] = tuple(map(numbers, node.args[1:3]))
+            return
+        kernel = self.launched(node)
+        if kernel:
+            self.lines.append(kernel.launch(node, self.text))
             return
         out = next((k.value for k in node.keywords if k.arg == "out"), None)
         if place == "extern_kernels" and isinstance(out, ast.Name) and self.fits(self.names.get(out.id)):
@@ -110,6 +122,13 @@ class Forward(ast.NodeTransformer):
             self.lines.append(f"{buffer} = {self.text(node)}")
             return
         self.lines.append(self.text(node))
+
+    def launched(self, node):
+        """The kernel that a call launches, kernel.run(...) or kernel[grid](...); None where it launches none."""
+        place, name = dotted(node.func)
+        if isinstance(node.func, ast.Subscript):
+            place, name = getattr(node.func.value, "id", ""), "run"
+        return self.kernels.get(place) if name == "run" else None
 
     def fits(self, buffer):
         """Whether a product's own result has the layout of the memory that waits for it."""
@@ -123,7 +142,7 @@ class Forward(ast.NodeTransformer):
     def layout(self, node):
         """(size, stride) of a buffer or of a part of one; None where it is not known."""
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "reinterpret_tensor":
-            return tuple(map(ast.literal_eval, node.args[1:3]))
+            return tuple(map(numbers, node.args[1:3]))
         return self.layouts.get(getattr(node, "id", None))
 
     def visit_Name(self, node):
@@ -144,7 +163,7 @@ class Forward(ast.NodeTransformer):
         place, name = dotted(node.func)
         called = getattr(node.func, "id", "")
         if called == "reinterpret_tensor":
-            size, stride, offset = map(ast.literal_eval, node.args[1:4])
+            size, stride, offset = map(numbers, node.args[1:4])
             if offset and self.layout(node.args[0]) is None:
                 raise CannotCapture("a part of a tensor whose place is not known")
             text = reinterpreted(self.text(node.args[0]), self.layout(node.args[0]), size, stride, offset)
