@@ -408,7 +408,8 @@ void Evaluator::Impl::look_for_races(const EvaluationRequest& request, const Cli
   verdict.correct = false;
   verdict.stage = Stage::kLaunched;
   verdict.fault = Fault::kRuntimeError;
-  verdict.speedup = verdict.speedup_low = verdict.speedup_high = verdict.torch_compile_speedup = 0;
+  verdict.speedup = verdict.speedup_low = verdict.speedup_high = 0;
+  verdict.eager_speedup = verdict.torch_compile_speedup = 0;
   add_diagnostics(verdict, seen.refusal);
 }
 

@@ -188,7 +188,7 @@ class Measurement {
       return;
     }
     verdict_.runtime = summarise(all.ours);
-    verdict_.ref_runtime = summarise(all.theirs);
+    verdict_.eager_runtime = verdict_.ref_runtime = summarise(all.theirs);
     verdict_.speedup_low = all.interval.low;
     verdict_.speedup_high = all.interval.high;
     verdict_.claimed_speedup = all.interval.low;

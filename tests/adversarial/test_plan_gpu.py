@@ -127,6 +127,10 @@ def test_the_profile_says_what_limits_it(honest):
     assert set(profile["baselines"]) == {"eager", "torch.compile"} and honest["ref_runtime"]["median"] == min(
         profile["baselines"].values()
     )
+    for name in ("eager", "torch_compile"):
+        baseline = profile["baselines"][name.replace("_", ".")]
+        assert honest[f"{name}_runtime"]["median"] == baseline, honest
+    assert honest["speedup"] == min(honest["eager_speedup"], honest["torch_compile_speedup"]), honest
 
 
 def test_torch_compiles_version_is_timed_once_for_a_problem(server, honest):

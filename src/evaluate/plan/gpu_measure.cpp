@@ -12,7 +12,7 @@
 namespace tritonforge::evaluate {
 namespace {
 
-constexpr const char* kTorchCompile = "torch.compile";
+constexpr const char *kEager = "eager", *kTorchCompile = "torch.compile";
 constexpr double kCompileSeconds = 120, kCallSeconds = 20;  // of the problem's own process
 constexpr int kWarmupCalls = 3;
 constexpr int kTuningCalls = 7;       // of each configuration, after as many calls to warm up
@@ -335,7 +335,7 @@ CompiledBaseline GpuMeasurement::time_compiled(Child& child, const Pairing& how,
   if (!found.unavailable.empty()) return found;
   std::vector<Side> sides(2);
   sides[0] = {kTorchCompile, "", [&](size_t input) { return compiled.call(input); }, {}};
-  sides[1] = {"eager", "reference", {}, {}};
+  sides[1] = {kEager, "reference", {}, {}};
   run_pairs(sides, how, measured);
   found.pairs = sides[0].ms.size();
   if (found.pairs == 0) throw TimingFault{Fault::kTimeout, "no time is left for torch.compile's version"};
@@ -385,7 +385,7 @@ void GpuMeasurement::time(int most_pairs, double limit_s, Deadline deadline, Mea
   if (options_.against_itself || has_reference_) {
     sides.push_back({"candidate", "candidate", {}, {}});
     if (options_.against_itself) sides.push_back({"itself", "candidate", {}, {}});
-    else sides.push_back({"eager", "reference", {}, {}});
+    else sides.push_back({kEager, "reference", {}, {}});
     run_pairs(sides, how, measured);
   }
   if (sides.empty()) {
@@ -418,9 +418,13 @@ void GpuMeasurement::time(int most_pairs, double limit_s, Deadline deadline, Mea
                         .profile = profile()};
   for (const Baseline& baseline : baselines) {
     times.profile.baselines[baseline.name] = baseline.timing.median;
-    if (baseline.name != kTorchCompile) continue;
-    times.torch_compile = baseline.timing;
-    times.torch_compile_speedup = baseline.speedup.low;
+    if (baseline.name == kEager) {
+      times.eager = baseline.timing;
+      times.eager_speedup = baseline.speedup.low;
+    } else if (baseline.name == kTorchCompile) {
+      times.torch_compile = baseline.timing;
+      times.torch_compile_speedup = baseline.speedup.low;
+    }
   }
   add_physics(times);
   if (state_) {
@@ -435,7 +439,7 @@ void GpuMeasurement::time(int most_pairs, double limit_s, Deadline deadline, Mea
          fmt::format("{:.4g} ms, and what the problem reads, writes and multiplies takes {:.4g} ms "
                      "here",
                      times.runtime.median, least)});
-    times.speedup = times.torch_compile_speedup = 0;  // no reward is paid for what cannot be
+    times.speedup = times.eager_speedup = times.torch_compile_speedup = 0;  // no reward is paid for what cannot be
   }
   measured.notes["timing"] = fmt::format(
       "by the evaluator's clock, {} interleaved pairs with {}, cold L2, fresh memory, every output compared, the "
