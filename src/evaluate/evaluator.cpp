@@ -472,9 +472,16 @@ void Evaluator::Impl::time(LiveRunner& runner, const RunContext& context, const 
   const std::stop_callback on_left(client.left, [&] { runner.child().kill(); });
   try {
     references.with_process(posed.key, posed.spec, posed.limits, client.deadline, [&](Child& process) {
-      TimedChild theirs(process, limit_s), ours(runner.child(), limit_s);
-      return measure({theirs, ours, context.reference, context.options, zygote.options().sandbox_library, samples,
-                      random_bits(), limit_s},
+      TimedChild theirs(process), ours(runner.child());
+      return measure({.reference = theirs,
+                      .candidate = ours,
+                      .data = context.reference,
+                      .options = context.options,
+                      .sandbox_library = zygote.options().sandbox_library,
+                      .max_samples = samples,
+                      .seed = random_bits(),
+                      .limit_s = limit_s,
+                      .call_s = runner.call_s()},
                      verdict);
     });
   } catch (const ProblemFault& fault) {

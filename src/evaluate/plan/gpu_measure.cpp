@@ -25,29 +25,32 @@ constexpr double kSecondsBetweenLooks = 0.1;
 class CompiledReference {
  public:
   CompiledReference(Child& child, Deadline deadline)
-      : opening_(child, std::min(kCompileSeconds, deadline.remaining_s())), process_(child, kCallSeconds) {}
+      : process_(child), opening_s_(std::min(kCompileSeconds, deadline.remaining_s())) {}
   // "" or why there is none. What it computes is beside others.
   std::string open(const ReferenceData& reference, size_t trials, DeviceLock lock, Deadline deadline) {
     const auto computing = lock.shared(deadline);
     for (size_t k = 0; k < trials; ++k) {
       const ReferenceTrial& trial = *reference.trials[k];
       if (reference.drawn)
-        opening_.ask({{"op", "pool"}, {"seed", trial.seed}, {"draw", name_of(reference.admission.draw)}}, {});
+        process_.ask({{"op", "pool"}, {"seed", trial.seed}, {"draw", name_of(reference.admission.draw)}}, {},
+                     opening_s_);
       else
-        opening_.ask({{"op", "pool"}, {"inputs", trial.inputs}, {"tensors", trial.input_tensors}},
-                     {std::span(trial.payload).first(trial.input_bytes)});
+        process_.ask({{"op", "pool"}, {"inputs", trial.inputs}, {"tensors", trial.input_tensors}},
+                     {std::span(trial.payload).first(trial.input_bytes)}, opening_s_);
     }
-    const Frame answer = opening_.ask({{"op", "compile"}}, {});
+    const Frame answer = process_.ask({{"op", "compile"}}, {}, opening_s_);
     return answer.header.value("unavailable", "");
   }
   double call(size_t input) {
-    const Frame answer = process_.ask({{"op", "time"}, {"order", {input}}, {"nonce", ""}, {"compiled", true}}, {});
+    const Json request = {{"op", "time"}, {"order", {input}}, {"nonce", ""}, {"compiled", true}};
+    const Frame answer = process_.ask(request, {}, kCallSeconds);
     return answer.header.at("times").at(0).get<double>();
   }
-  void close() { process_.ask({{"op", "clear"}}, {}); }
+  void close() { process_.ask({{"op", "clear"}}, {}, kCallSeconds); }
 
  private:
-  TimedChild opening_, process_;
+  TimedChild process_;
+  double opening_s_;
 };
 
 // Dense matrix units, by architecture: of the 16-bit floats, and of tf32, the fastest that is nearly float32. 0: not
