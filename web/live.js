@@ -254,24 +254,24 @@ const intervalText = (interval) => (interval ? `${(100 * interval[0]).toFixed(1)
 function resultView(result) {
   const rows = result && Array.isArray(result.stages) ? result.stages : [];
   if (rows.length === 0) return null;
-  const timed = rows.some((row) => row.fast_p);
+  // The prefix of a baseline's fields, and its name.
+  const timed = [ [ '', 'eager' ], [ 'torch_compile_', 'torch.compile' ] ].filter(
+      ([ before ]) => rows.some((row) => row[`${before}fast_p`]));
   const columns = [
     [ 'model', '' ], [ 'pass@1', 'number' ], [ '95 % interval', 'number' ], [ 'turns', 'number' ],
     [ 'k single', 'number' ], [ 'compiles', 'number' ],
-    ...(timed ? [ [ 'fast_1', 'number' ], [ 'mean speedup', 'number' ] ] : []), [ 'samples', 'number' ],
-    [ 'failed', 'number' ], [ '0 % to 100 %', 'chart-cell' ]
+    ...timed.flatMap(([, name ]) => [[ `fast_1, ${name}`, 'number' ], [ `mean speedup, ${name}`, 'number' ]]),
+    [ 'samples', 'number' ], [ 'failed', 'number' ], [ '0 % to 100 %', 'chart-cell' ]
   ];
   const lines = rows.map((row) => {
     const interval = intervalOf(row);
     const cells = [
       percent(row.pass_at_1), intervalText(interval), row.turns,
       row.turns > 1 ? percent(row.single_turn_pass_at_k) : '', percent(row.compile_rate),
-      ...(timed ?
-              [
-                percent((row.fast_p || {})['1.0']),
-                row.geo_mean_speedup > 0 ? `${short(row.geo_mean_speedup)}×` : '–'
-              ] :
-              []),
+      ...timed.flatMap(([ before ]) => {
+        const mean = row[`${before}geo_mean_speedup`];
+        return [ percent((row[`${before}fast_p`] || {})['1.0']), mean > 0 ? `${short(mean)}×` : '–' ];
+      }),
       row.samples, isNumber(row.failed) ? row.failed : '–'
     ];
     return element(

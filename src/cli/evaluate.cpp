@@ -30,6 +30,11 @@ void print_text(const Verdict& v) {
   if (v.stage == Stage::kTimed) {
     fmt::print("  time     {:.4f} ms, reference {:.4f} ms, speedup {:.2f} to {:.2f}\n", v.runtime.median,
                v.ref_runtime.median, v.speedup_low, v.speedup_high);
+    const auto baseline = [](const char* name, const Timing& timing, double speedup) {
+      if (speedup > 0) fmt::print("  against  {} {:.4f} ms: {:.2f} at least\n", name, timing.median, speedup);
+    };
+    baseline("eager", v.eager_runtime, v.eager_speedup);
+    baseline("torch.compile", v.torch_compile_runtime, v.torch_compile_speedup);
   }
   for (const auto& f : v.flags)
     fmt::print("  {}  {}: {}\n", f.cheat() ? "CHEAT" : "doubt", name_of(f.kind), f.evidence);

@@ -122,7 +122,9 @@ struct FieldList<Verdict> {
     v.when(verdict.own_share.has_value(), "own_share", verdict.own_share,
            "of the work, that the candidate's own kernels do (src/evaluate/plan/work.h); where it was replayed");
     v.when(verdict.profile.has_value(), "profile", verdict.profile, "where its time was measured on a GPU");
-    const bool compiled = verdict.torch_compile_runtime.samples > 0;
+    const bool eager = verdict.eager_runtime.samples > 0, compiled = verdict.torch_compile_runtime.samples > 0;
+    v.when(eager, "eager_runtime", verdict.eager_runtime, "of the reference as it is; where it was timed");
+    v.when(eager, "eager_speedup", figure(verdict.eager_speedup), "against that, as `speedup`");
     v.when(compiled, "torch_compile_runtime", verdict.torch_compile_runtime, "of the reference under torch.compile");
     v.when(compiled, "torch_compile_speedup", figure(verdict.torch_compile_speedup), "against that, as `speedup`");
   }

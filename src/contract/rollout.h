@@ -84,10 +84,14 @@ struct EvaluationOptions {
 
 Json to_json(const EvaluationOptions& options);  // the fields of POST /v2/evaluations that say how
 
+// What the clock cannot tell apart, as a difference of logarithms (rollout/reward.h).
+inline constexpr double kSpeedResolution = 0.03;
+
 struct RolloutOptions {
   int64_t max_turns = 3;
   double gamma = 0.4;
   std::string reward = "seed";  // rollout/reward.h alone can tell whether it is one
+  double speed_resolution = kSpeedResolution;
   Credit credit = Credit::kTrajectory;
   Advantage advantage = Advantage::kGrpo;
   Overlong overlong = Overlong::kKeep;
@@ -111,6 +115,8 @@ struct RolloutOptions {
     v("max_context", max_context, at_least(2), "tokens of one turn's prompt and response together");
     v("gamma", gamma, in(0, 1), "discount between turns");
     v("reward", reward, "seed, tritonforge_code, kevin, drkernel_graded, staged, or an expression (rollout/reward.h)");
+    v("speed_resolution", speed_resolution, in(0, 1),
+      "a speedup whose logarithm is at most so far from 0 pays as 1: the clock cannot tell it from that; 0 = none");
     v("credit", credit, "what a turn's tokens are paid for (rollout/credit.h)");
     v("advantage", advantage, "what a return is compared with (rollout/credit.h)");
     v("overlong", overlong,

@@ -48,6 +48,10 @@ Json to_json(const Verdict& v) { return write_fields(v); }
 Verdict verdict_from_json(const Json& json) {
   Verdict verdict;
   read_fields(json, verdict, "verdict");
+  if (verdict.speedup > 0 && verdict.eager_runtime.samples == 0 && verdict.torch_compile_runtime.samples == 0) {
+    verdict.eager_runtime = verdict.ref_runtime;
+    verdict.eager_speedup = verdict.speedup;
+  }
   return verdict;
 }
 
@@ -93,6 +97,13 @@ Json to_kernel_exec_result(const Verdict& v) {
              {"gpu_type", v.device}};
     metadata["ref_runtime"] = three_digits(v.ref_runtime.mean);
     metadata["speedup"] = v.speedup;
+    const auto baseline = [&](const std::string& name, const Timing& timing, double speedup) {
+      if (timing.samples == 0) return;
+      metadata[name + "_runtime"] = three_digits(timing.mean);
+      metadata[name + "_speedup"] = speedup;
+    };
+    baseline("eager", v.eager_runtime, v.eager_speedup);
+    baseline("torch_compile", v.torch_compile_runtime, v.torch_compile_speedup);
   }
   return {{"compiled", v.compiled},
           {"correctness", v.correct && !v.cheated()},

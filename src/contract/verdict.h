@@ -115,8 +115,9 @@ struct Verdict {
   double speedup = 0;
   double claimed_speedup = 0;                // the same by the clock of the candidate's own process (mode live)
   double speedup_low = 0, speedup_high = 0;  // 95 % interval of the median ratio
-  Timing torch_compile_runtime;              // of the reference under torch.compile; no samples: it was not timed
-  double torch_compile_speedup = 0;          // against that, as speedup; 0 where it was not timed
+  // The baselines, each by itself; no samples: it was not timed. The speedups are as speedup, each over its own.
+  Timing eager_runtime, torch_compile_runtime;
+  double eager_speedup = 0, torch_compile_speedup = 0;
   Fault fault = Fault::kNone;
   std::string diagnostics;  // compiler text, exception and line, worst mismatch: what the model is shown
   std::vector<Flag> flags;
@@ -143,7 +144,9 @@ std::vector<std::string> claimed_fields(EvaluationMode mode);
 std::map<std::string, std::string> reduced_sizes(const std::map<std::string, std::string>& notes);
 
 Json to_json(const Verdict& verdict);
-Verdict verdict_from_json(const Json& json);  // throws kUsage naming the field
+// Throws kUsage naming the field. Of a verdict that was written before eager had figures of its own, the faster
+// baseline's are eager's where no other was timed; else eager was not timed, as far as anybody knows.
+Verdict verdict_from_json(const Json& json);
 // KernelExecResult of the legacy /eval: {compiled, correctness, metadata, runtime, runtime_stats}.
 Json to_kernel_exec_result(const Verdict& verdict);
 

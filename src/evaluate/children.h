@@ -50,6 +50,7 @@ class Child {
   void kill();
   bool alive() const;
   pid_t outer_pid() const { return pid_in_zygote_; }  // as other processes of the machine would name it
+  pid_t zygote_pid() const;                           // of the Python parent that made it; -1: it has none
   // "was killed by signal 11 (Segmentation fault)", "ended itself with exit status 0": after kClosed.
   std::string ending(Deadline deadline);
   // Its Python parent died, and took it along: not the child's own fault.

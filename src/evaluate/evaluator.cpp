@@ -210,7 +210,8 @@ struct Evaluator::Impl {
   void look_for_races(const EvaluationRequest& request, const Client& client, Verdict& verdict);
   void in_its_process(const EvaluationRequest& request, EvaluationMode asked, Device* device, const Client& client,
                       Verdict& verdict);
-  void time(Child& candidate, const RunContext& context, const Posed& posed, const Client& client, Verdict& verdict);
+  void time(Child& candidate, double call_s, const RunContext& context, const Posed& posed, const Client& client,
+            Verdict& verdict);
 };
 
 void note_admission(const Admission& admission, Verdict& verdict) {
@@ -408,7 +409,8 @@ void Evaluator::Impl::look_for_races(const EvaluationRequest& request, const Cli
   verdict.correct = false;
   verdict.stage = Stage::kLaunched;
   verdict.fault = Fault::kRuntimeError;
-  verdict.speedup = verdict.speedup_low = verdict.speedup_high = verdict.torch_compile_speedup = 0;
+  verdict.speedup = verdict.speedup_low = verdict.speedup_high = 0;
+  verdict.eager_speedup = verdict.torch_compile_speedup = 0;
   add_diagnostics(verdict, seen.refusal);
 }
 
@@ -425,7 +427,7 @@ void Evaluator::Impl::in_its_process(const EvaluationRequest& request, Evaluatio
   std::function<void(Verdict&)> timed;
   if (asked == EvaluationMode::kLive && request.measure_performance)
     timed = [&](Verdict& right) {
-      runner.timed([&](Child& candidate) { time(candidate, context, posed, client, right); });
+      runner.timed([&](Child& candidate) { time(candidate, runner.call_s(), context, posed, client, right); });
     };
   verdict = judge(runner, context, std::move(verdict), timed);
 }
@@ -466,16 +468,23 @@ void Evaluator::Impl::evaluate(const EvaluationRequest& request, Verdict& verdic
   if (options.claims == Claims::kRefuse) leave_unproven(verdict);
 }
 
-void Evaluator::Impl::time(Child& candidate, const RunContext& context, const Posed& posed, const Client& client,
-                           Verdict& verdict) {
+void Evaluator::Impl::time(Child& candidate, double call_s, const RunContext& context, const Posed& posed,
+                           const Client& client, Verdict& verdict) {
   const double limit_s = context.limit_s;
   const auto samples = static_cast<int>(std::max<int64_t>(10, context.request.num_perf_trials));
   const std::stop_callback on_left(client.left, [&] { candidate.kill(); });
   try {
     references.with_process(posed.key, posed.spec, posed.limits, client.deadline, [&](Child& process) {
-      TimedChild theirs(process, limit_s), ours(candidate, limit_s);
-      return measure({theirs, ours, context.reference, context.options, zygote.options().sandbox_library, samples,
-                      random_bits(), limit_s},
+      TimedChild theirs(process), ours(candidate);
+      return measure({.reference = theirs,
+                      .candidate = ours,
+                      .data = context.reference,
+                      .options = context.options,
+                      .sandbox_library = zygote.options().sandbox_library,
+                      .max_samples = samples,
+                      .seed = random_bits(),
+                      .limit_s = limit_s,
+                      .call_s = call_s},
                      verdict);
     });
   } catch (const ProblemFault& fault) {

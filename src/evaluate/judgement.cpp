@@ -200,6 +200,8 @@ bool Judgement::take(const Measured& measured) {
     verdict_.speedup = measured.times->speedup;
     verdict_.speedup_low = measured.times->low;
     verdict_.speedup_high = measured.times->high;
+    verdict_.eager_runtime = measured.times->eager;
+    verdict_.eager_speedup = measured.times->eager_speedup;
     verdict_.torch_compile_runtime = measured.times->torch_compile;
     verdict_.torch_compile_speedup = measured.times->torch_compile_speedup;
     verdict_.profile = measured.times->profile;

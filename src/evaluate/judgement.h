@@ -80,8 +80,8 @@ struct Measured {
   struct Times {
     Timing runtime, ref_runtime;
     double speedup = 0, low = 0, high = 0;
-    Timing torch_compile;  // no samples: it was not timed
-    double torch_compile_speedup = 0;
+    Timing eager, torch_compile;  // no samples: it was not timed
+    double eager_speedup = 0, torch_compile_speedup = 0;
     Profile profile;
   };
   std::optional<Times> times;

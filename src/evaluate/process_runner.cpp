@@ -89,6 +89,7 @@ Call ProcessRunner::call(size_t trial, Launches launches) {
                         {"ghost", ghost},
                         {"fresh", trial == 1 || ghost}};
   Call call;
+  const auto start = Clock::now();
   try {
     candidate_->send(request, {std::span(expected.payload).first(expected.input_bytes)}, "waiting for a trial");
     call.frame = candidate_->next(ghost ? "running without its kernels" : "running forward",
@@ -98,6 +99,7 @@ Call ProcessRunner::call(size_t trial, Launches launches) {
     if (!ghost) call.compiled = compiled(nullptr);
     return call;
   }
+  if (!ghost) call_s_ = seconds_since(start);
   read_answer(call.ended, [&] { read(call, trial, nonce); });
   if (call.ended || ghost) return call;
   call.compiled = compiled(&*call.report);

@@ -11,6 +11,8 @@ class ProcessRunner : public Runner {
       : context_(context), limits_(limits), time_(context.limit_s, context.left) {}
   Loaded load() override;
   Call call(size_t trial, Launches launches) override;
+  // Seconds of the last trial with all launches, by our clock: sending, forward, receiving.
+  double call_s() const { return call_s_; }
 
  protected:
   // What is known of the kernels that came with an answer; nothing has been answered yet where `report` is null.
@@ -26,6 +28,7 @@ class ProcessRunner : public Runner {
   void read(Call& call, size_t trial, const std::string& nonce);
 
   uint64_t asked_ = 0;
+  double call_s_ = 0;
 };
 
 // Each kernel is lowered for every target.

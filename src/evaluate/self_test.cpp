@@ -77,6 +77,18 @@ void require_strict(SandboxRule rule, const SelfTest& test) {
   log::warn("sandbox: the self-test {}; verdicts say which layers hold", what);
 }
 
+std::string try_fork_bomb(Children& children, const ChildLimits& limits, Deadline deadline) {
+  constexpr int kForks = 2048;  // far above the watch's bound, so that it cannot be over before the next look
+  const auto child = children.spawn("probe", limits, deadline);
+  Frame frame;
+  std::string detail;
+  Silence silence = child->channel().send({{"only_forks", kForks}}, {}, deadline);
+  if (silence == Silence::kNone) silence = child->channel().receive(frame, deadline, detail);
+  if (silence == Silence::kMemory) return "ENDED_BY_THE_WATCH";
+  if (silence != Silence::kNone) return "not seen to its end: it " + describe_silence(silence, *child, detail, 0);
+  return frame.header.value("attempts", Json::object()).value("fork_bomb", "not told");
+}
+
 SelfTest test_sandbox(Children& children, bool gpu, Deadline deadline) {
   const TemporaryFolder outside("tritonforge-self-test-");
   write_file_atomic(outside.path() / "secret", "expected outputs");
@@ -95,12 +107,12 @@ SelfTest test_sandbox(Children& children, bool gpu, Deadline deadline) {
                   {"home", home ? home : "/root"},
                   {"victim", ::getpid()},
                   {"sibling", sibling->outer_pid()},
+                  {"zygote", child->zygote_pid()},
                   {"abstract", listener.abstract_name()},
                   {"one_gpu", gpu && !limits.gpu_uuid.empty()}};
   if (!gpu) {
     request["memory"] = uint64_t{10} << 30;
-    request["fork_bomb"] =
-        true;  // with a GPU: refused by the watch over the child's processes, which would end the probe
+    request["fork_bomb"] = true;
   }
   Frame frame;
   std::string detail;
@@ -119,6 +131,10 @@ SelfTest test_sandbox(Children& children, bool gpu, Deadline deadline) {
     const bool allowed = (gpu && (name == "exec" || name == "gpu")) || name == "read_home";
     const std::string& told = result.attempts[name];
     if (!was_refused(told) && !allowed) result.breaches.push_back(told == "succeeded" ? name : name + " was " + told);
+  }
+  if (gpu) {
+    const std::string told = result.attempts["fork_bomb"] = try_fork_bomb(children, limits, deadline);
+    if (!was_refused(told)) result.breaches.push_back("fork_bomb was " + told);
   }
   if (result.attempts.empty()) fail(ErrorKind::kUnavailable, "sandbox self-test: the probe reported nothing");
   if (frame.header.value("own_folder", "") != "succeeded")

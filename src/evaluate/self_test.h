@@ -21,6 +21,9 @@ struct SelfTest {
 };
 // Throws kMachine where the rule is strict and the test does not hold; else logs what does not.
 void require_strict(SandboxRule rule, const SelfTest& test);
+// What became of processes without end in a child that may make some (limits.processes), as was_refused reads it. The
+// child does not survive that.
+std::string try_fork_bomb(Children& children, const ChildLimits& limits, Deadline deadline);
 // Of a child with or without a GPU. Throws kUnavailable where the probe could not be run at all.
 SelfTest test_sandbox(Children& children, bool gpu, Deadline deadline);
 

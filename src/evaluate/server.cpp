@@ -190,7 +190,7 @@ EvaluatorServer::EvaluatorServer(Evaluator& evaluator, net::ServerOptions option
     reply->send(net::Response::json({{"backends", usable_languages(refusals)},
                                      {"refused", refusals.json()},
                                      {"mode", name_of(impl.evaluator.options().mode)},
-                                     {"targets", {"sm_90", "gfx942"}},
+                                     {"targets", usable_targets(refusals)},
                                      {"versions", impl.evaluator.health()["versions"]}}));
   });
   server.route_async("GET", "/fault_statistics", [&impl](const net::Request&, net::ResponderPtr reply) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 
 #include "base/device_lock.h"
 #include "base/rng.h"
@@ -13,6 +14,9 @@ namespace {
 
 constexpr int kCallsPerRound = 10, kWarmupCalls = 5, kMinSamples = 30;
 constexpr double kEnoughPrecision = 0.02;  // half-width of the interval relative to the ratio
+constexpr double kAnswerSeconds = 2;       // of an answer beside its calls: buffers, events, a busy CPU
+
+struct HoldOver {};  // the device has to be given back while one is asked
 
 double median_of(std::vector<double>& values) {
   const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
@@ -24,12 +28,14 @@ double median_of(std::vector<double>& values) {
 // A process with its answers read: one that cannot be understood is a fault of that process.
 class Side {
  public:
-  explicit Side(TimedProcess& process) : process_(process) {}
+  // `call_s`: what one of its calls may take; 0: nobody knows.
+  Side(TimedProcess& process, double limit_s, double call_s) : process_(process), limit_s_(limit_s), call_s_(call_s) {}
+  void hold_until(Deadline end) { hold_ = end; }
 
-  // `read` takes what it needs from the frame.
+  // `read` takes what it needs from the frame; `calls`: of the kernel, that the answer needs.
   template <typename Read>
-  auto ask(const Json& request, const std::vector<std::span<const std::byte>>& payload, Read read) {
-    const Frame frame = process_.ask(request, payload);
+  auto ask(const Json& request, const std::vector<std::span<const std::byte>>& payload, Read read, size_t calls = 0) {
+    const Frame frame = frame_of(request, payload, calls);
     try {
       return read(frame);
     } catch (const nlohmann::json::exception&) {
@@ -45,10 +51,11 @@ class Side {
 
   std::vector<double> time(const std::vector<int>& order, const std::string& nonce, double& wall) {
     const auto start = Clock::now();
-    const auto times = ask({{"op", "time"}, {"order", order}, {"nonce", nonce}}, {}, [&](const Frame& frame) {
+    const auto read = [&](const Frame& frame) {
       if (frame.header.value("nonce", "") != nonce) return std::vector<double>();
       return frame.header.at("times").get<std::vector<double>>();
-    });
+    };
+    const auto times = ask({{"op", "time"}, {"order", order}, {"nonce", nonce}}, {}, read, order.size());
     wall = seconds_since(start);
     if (times.size() != order.size()) throw TimingFault{Fault::kForbidden, "a timing answer that was not asked for"};
     for (const double ms : times) {
@@ -59,7 +66,21 @@ class Side {
   }
 
  private:
+  Frame frame_of(const Json& request, const std::vector<std::span<const std::byte>>& payload, size_t calls) {
+    if (!hold_) return process_.ask(request, payload, limit_s_);
+    const double own = call_s_ > 0 ? 2 * call_s_ * static_cast<double>(calls) + kAnswerSeconds : limit_s_;
+    const double left = calls > 0 ? hold_->remaining_s() : own;
+    try {
+      return process_.ask(request, payload, std::min(own, left));
+    } catch (const TimingFault& fault) {
+      if (fault.fault == Fault::kTimeout && left < own) throw HoldOver{};
+      throw;
+    }
+  }
+
   TimedProcess& process_;
+  double limit_s_, call_s_;
+  std::optional<Deadline> hold_;
 };
 
 // "" where the output agrees with what the trial expects, else where it does not.
@@ -84,8 +105,8 @@ class Measurement {
   Measurement(const TimingSession& session, Verdict& verdict)
       : session_(session),
         verdict_(verdict),
-        reference_(session.reference),
-        candidate_(session.candidate),
+        reference_(session.reference, session.limit_s, 0),
+        candidate_(session.candidate, session.limit_s, session.call_s),
         rng_(session.seed) {}
 
   // Each throws TimingFault of its side; `at_reference` says whose turn it was.
@@ -94,6 +115,9 @@ class Measurement {
     // Alone on the device from here on; warm up, then close the candidate's way to new processes.
     DeviceLock lock(uuid.empty() ? "gpu-0" : uuid);
     const auto hold = lock.exclusive();
+    const Deadline end = Deadline::after(session_.most_hold_s);
+    reference_.hold_until(end);
+    candidate_.hold_until(end);
     double wall = 0;
     on_reference([&] { reference_.time(order(kWarmupCalls), "warm", wall); });
     candidate_.time(order(kWarmupCalls), "warm", wall);
@@ -101,7 +125,7 @@ class Measurement {
     const bool enforced = candidate_.ask(close, {},
                                          [](const Frame& frame) { return frame.header.value("run_phase", false); });
     verdict_.notes["run_phase"] = enforced ? "claimed: no new process while timed" : "unavailable";
-    record(rounds());
+    record(rounds(end));
   }
   bool at_reference() const { return at_reference_; }
 
@@ -134,9 +158,8 @@ class Measurement {
     at_reference_ = false;
   }
 
-  Rounds rounds() {
+  Rounds rounds(Deadline end) {
     Rounds all;
-    const Deadline deadline = Deadline::after(session_.limit_s);
     double wall = 0;
     const auto calls = [&](const std::vector<double>& so_far) {
       return order(std::min(kCallsPerRound, session_.max_samples - static_cast<int>(so_far.size())));
@@ -158,7 +181,7 @@ class Measurement {
       if (static_cast<int>(all.ours.size()) >= std::min(kMinSamples, session_.max_samples) &&
           half < kEnoughPrecision * all.interval.low)
         break;
-      if (deadline.remaining_s() < 2 * (wall + 1)) break;
+      if (end.remaining_s() < 2 * (wall + 1)) break;
     }
     return all;
   }
@@ -188,7 +211,7 @@ class Measurement {
       return;
     }
     verdict_.runtime = summarise(all.ours);
-    verdict_.ref_runtime = summarise(all.theirs);
+    verdict_.eager_runtime = verdict_.ref_runtime = summarise(all.theirs);
     verdict_.speedup_low = all.interval.low;
     verdict_.speedup_high = all.interval.high;
     verdict_.claimed_speedup = all.interval.low;
@@ -206,6 +229,14 @@ class Measurement {
   Rng rng_;
   bool at_reference_ = false;
 };
+
+void fail_candidate(const TimingFault& fault, Verdict& verdict) {
+  verdict.correct = false;
+  verdict.stage = Stage::kLaunched;
+  verdict.fault = fault.fault;
+  verdict.diagnostics = "in its trials the candidate was correct, but " + fault.text;
+  if (fault.fault == Fault::kForbidden) verdict.flags.push_back({Cheat::kProtocolForgery, fault.text});
+}
 
 }  // namespace
 
@@ -240,14 +271,19 @@ Interval bootstrap_ratio(const std::vector<double>& reference, const std::vector
   return {ratios[kResamples * 25 / 1000], ratios[kResamples * 975 / 1000 - 1]};
 }
 
-Frame TimedChild::ask(const Json& request, const std::vector<std::span<const std::byte>>& payload) {
-  const Deadline deadline = Deadline::after(limit_s_);
+Frame TimedChild::ask(const Json& request, const std::vector<std::span<const std::byte>>& payload, double limit_s) {
+  const Deadline deadline = Deadline::after(limit_s);
+  return received(child_.channel().send(request, payload, deadline), limit_s, deadline);
+}
+
+Frame TimedChild::answer(double limit_s) { return received(Silence::kNone, limit_s, Deadline::after(limit_s)); }
+
+Frame TimedChild::received(Silence silence, double limit_s, Deadline deadline) {
   Frame frame;
   std::string detail;
-  Silence silence = child_.channel().send(request, payload, deadline);
   if (silence == Silence::kNone) silence = child_.channel().receive(frame, deadline, detail);
   if (silence != Silence::kNone) {
-    const std::string how = describe_silence(silence, child_, detail, limit_s_);
+    const std::string how = describe_silence(silence, child_, detail, limit_s);
     if (silence == Silence::kClosed && child_.orphaned())
       fail(ErrorKind::kUnavailable, "evaluator: the Python parent died while a kernel was timed");
     const Fault fault = silence == Silence::kTimeout   ? Fault::kTimeout
@@ -268,21 +304,27 @@ bool measure(const TimingSession& session, Verdict& verdict) {
   Measurement measurement(session, verdict);
   try {
     measurement.run();
+  } catch (const HoldOver&) {
+    const bool reference = measurement.at_reference();
+    verdict.notes["timing"] = fmt::format("none: {} too slow for the {:.0f} s that a measurement has the device",
+                                          reference ? "the reference is" : "it is", session.most_hold_s);
+    if (reference) return false;
+    try {
+      session.candidate.answer(session.limit_s);  // the device is free again
+    } catch (const TimingFault& fault) {
+      fail_candidate(fault, verdict);
+    }
   } catch (const TimingFault& fault) {
     if (measurement.at_reference()) {
       verdict.fault = Fault::kProblemError;
       verdict.diagnostics = "the candidate is correct, but the problem's own code could not be timed: " + fault.text;
       return false;
     }
-    verdict.correct = false;
-    verdict.stage = Stage::kLaunched;
-    verdict.fault = fault.fault;
-    verdict.diagnostics = "in its trials the candidate was correct, but " + fault.text;
-    if (fault.fault == Fault::kForbidden) verdict.flags.push_back({Cheat::kProtocolForgery, fault.text});
+    fail_candidate(fault, verdict);
   }
   // The reference's process lives on: without this pool.
   try {
-    session.reference.ask({{"op", "clear"}}, {});
+    session.reference.ask({{"op", "clear"}}, {}, session.limit_s);
   } catch (const TimingFault&) {
     return false;
   }

@@ -28,20 +28,28 @@ struct TimingFault {
 class TimedProcess {
  public:
   virtual ~TimedProcess() = default;
-  // Throws TimingFault; kUnavailable where it died with its Python parent.
-  virtual Frame ask(const Json& request, const std::vector<std::span<const std::byte>>& payload) = 0;
+  // It has `limit_s` for its answer. Throws TimingFault; kUnavailable where it died with its Python parent.
+  virtual Frame ask(const Json& request, const std::vector<std::span<const std::byte>>& payload, double limit_s) = 0;
+  // What it still owes of a question whose time was up. Throws as ask.
+  virtual Frame answer(double limit_s) = 0;
 };
 
-// A sandboxed child, which may take `limit_s` for each answer.
+// A sandboxed child.
 class TimedChild : public TimedProcess {
  public:
-  TimedChild(Child& child, double limit_s) : child_(child), limit_s_(limit_s) {}
-  Frame ask(const Json& request, const std::vector<std::span<const std::byte>>& payload) override;
+  explicit TimedChild(Child& child) : child_(child) {}
+  Frame ask(const Json& request, const std::vector<std::span<const std::byte>>& payload, double limit_s) override;
+  Frame answer(double limit_s) override;
 
  private:
+  Frame received(Silence silence, double limit_s, Deadline deadline);
+
   Child& child_;
-  double limit_s_;
 };
+
+// A measurement has the device for itself for so long, warm-up included, and two seconds for an answer that is under
+// way then: whoever else computes there waits. Rounds of ten calls of 100 ms a side fit.
+inline constexpr double kMostHoldSeconds = 20;
 
 struct TimingSession {
   TimedProcess& reference;
@@ -51,13 +59,18 @@ struct TimingSession {
   fs::path sandbox_library;
   int max_samples = 100;
   uint64_t seed = 0;
-  double limit_s = 120;  // of the rounds, which begin when the device is there: waiting for it costs nobody
+  double limit_s = 120;  // of each answer before the device is there
+  double call_s = 0;     // what a trial of the candidate took (ProcessRunner::call_s)
+  double most_hold_s = kMostHoldSeconds;
 };
-// Holds the device alone while it measures. Fills runtime, ref_runtime, speedup, device and stage timed. A candidate
-// that dies, hangs or answers nonsense while it is timed is not correct (stage launched), whatever its trials were: a
-// kernel that works only until it is measured is no kernel. A wrong timed output or a clock that disagrees with ours is
-// a flag, too. Where the reference fails, that is ours: the fault is problem_error, the candidate stays correct and
-// untimed, and false is returned: its process must not be used again.
+// Holds the device alone while it measures, for most_hold_s; of that the candidate has for an answer what its trials
+// took for as many calls, twice over and two seconds more. Who is so slow that the device has to be given back first is
+// not timed: the note "timing" says so, and the verdict stays, if the candidate answers at all. Fills runtime,
+// ref_runtime, speedup, device and stage timed. A candidate that dies, hangs or answers nonsense while it is timed is
+// not correct (stage launched), whatever its trials were: a kernel that works only until it is measured is no kernel. A
+// wrong timed output or a clock that disagrees with ours is a flag, too. Where the reference fails, that is ours: the
+// fault is problem_error, the candidate stays correct and untimed, and false is returned: its process must not be used
+// again.
 bool measure(const TimingSession& session, Verdict& verdict);
 
 }  // namespace tritonforge::evaluate

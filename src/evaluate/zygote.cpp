@@ -30,6 +30,7 @@ struct ZygoteState {
   std::mutex mutex;
   std::condition_variable changed;
   int control = -1;  // our end; -1 while there is no zygote
+  pid_t pid = -1;    // of the newest
   bool stopping = false;
   int starts = 0;
   std::string failure;  // why the last start failed
@@ -175,6 +176,7 @@ void keep(const ZygoteOptions& options, const std::shared_ptr<ZygoteState>& stat
           if (!state->versions.is_null()) {
             was_ready = true;
             state->control = ends[0];
+            state->pid = process->pid();
             ++state->starts;
             state->changed.notify_all();
           }
@@ -416,6 +418,12 @@ bool Child::alive() const {
 Child::~Child() {
   kill();
   if (pidfd_ >= 0) ::close(pidfd_);
+}
+
+pid_t Child::zygote_pid() const {
+  if (!state_) return -1;
+  const std::lock_guard lock(state_->mutex);
+  return state_->pid;
 }
 
 bool Child::orphaned() const {

@@ -19,6 +19,15 @@ std::string first_failure(const BenchResults& results) {
   return fmt::format("{}: {}", first.at("error_kind").get<std::string>(), first.at("reason").get<std::string>());
 }
 
+BenchSpeed speed_of(const std::optional<SpeedFigures>& figures) {
+  BenchSpeed speed;
+  if (!figures) return speed;
+  for (const auto& [p, share] : figures->fast) speed.fast[fmt::format("{:.1f}", p)] = share.value;
+  if (figures->geometric_mean) speed.geo_mean = figures->geometric_mean->value;
+  if (figures->median) speed.median = figures->median->value;
+  return speed;
+}
+
 BenchRow table_row(const BenchResults& results, const FiguresRow& row, const Figures& single_turns) {
   const Figures& figures = row.figures;
   BenchRow line;
@@ -31,10 +40,8 @@ BenchRow table_row(const BenchResults& results, const FiguresRow& row, const Fig
   line.pass_at_1 = figures.correct.value;
   line.ci_low = figures.correct.interval->low;
   line.ci_high = figures.correct.interval->high;
-  if (figures.eager) {
-    for (const auto& [p, share] : figures.eager->fast) line.fast[fmt::format("{:.1f}", p)] = share.value;
-    if (figures.eager->geometric_mean) line.geo_mean_speedup = figures.eager->geometric_mean->value;
-  }
+  line.eager = speed_of(figures.eager);
+  line.torch_compile = speed_of(figures.torch_compile);
   const auto single = single_turns.pass_at.find(row.turns);
   if (row.turns > 1 && single != single_turns.pass_at.end()) line.single_turn_pass_at_k = single->second.estimate.value;
   return line;

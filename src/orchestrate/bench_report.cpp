@@ -115,10 +115,19 @@ std::string verdict_words(const Turn& turn) {
                        verdict.fault == Fault::kNone ? "not correct" : name_of(verdict.fault));
   }
   if (verdict.stage != Stage::kTimed) return "correct, not timed";
-  std::string words = fmt::format("correct, {:.2f} x eager", verdict.speedup);
-  if (verdict.torch_compile_runtime.samples > 0)
+  std::string words = "correct";
+  if (verdict.eager_speedup > 0) words += fmt::format(", {:.2f} x eager", verdict.eager_speedup);
+  if (verdict.torch_compile_speedup > 0)
     words += fmt::format(", {:.2f} x torch.compile", verdict.torch_compile_speedup);
   return words;
+}
+
+std::string times_html(const Verdict& verdict) {
+  std::string times = fmt::format("{:.4g} ms", verdict.runtime.median);
+  if (verdict.eager_runtime.samples > 0) times += fmt::format(", eager {:.4g} ms", verdict.eager_runtime.median);
+  if (verdict.torch_compile_runtime.samples > 0)
+    times += fmt::format(", torch.compile {:.4g} ms", verdict.torch_compile_runtime.median);
+  return fmt::format("<p>{} ({} calls each), on {}</p>\n", times, verdict.runtime.samples, escape_html(verdict.device));
 }
 
 std::string turn_html(const Turn& turn, size_t number, bool several) {
@@ -126,10 +135,7 @@ std::string turn_html(const Turn& turn, size_t number, bool several) {
   std::string html = several ? fmt::format("<h4>turn {}: <span class={}>{}</span></h4>\n", number, verdict_class(turn),
                                            escape_html(verdict_words(turn)))
                              : "";
-  if (verdict.stage == Stage::kTimed) {
-    html += fmt::format("<p>{:.4g} ms, eager {:.4g} ms ({} calls each), on {}</p>\n", verdict.runtime.median,
-                        verdict.ref_runtime.median, verdict.runtime.samples, escape_html(verdict.device));
-  }
+  if (verdict.stage == Stage::kTimed) html += times_html(verdict);
   for (const Flag& flag : verdict.flags) {
     html += fmt::format("<p class={}>{} {}: {}</p>\n", flag.cheat() ? "broken" : "wrong",
                         flag.cheat() ? "cheat" : "doubt", name_of(flag.kind), escape_html(flag.evidence));
@@ -214,11 +220,12 @@ std::string bench_report(const BenchResults& results, const std::vector<FiguresR
   html += "<h2>Rates</h2>\n" + rates_table(rows);
   html += fmt::format("<p class=none>In brackets: {}.</p>\n",
                       escape_html(figures.at("interval").get_ref<const std::string&>()));
-  html += speed_section("Speed against eager PyTorch", no_speedup_reason(results), rows, &Figures::eager);
+  html += speed_section("Speed against eager PyTorch", no_eager_reason(results), rows, &Figures::eager);
   html += speed_section("Speed against torch.compile", no_torch_compile_reason(results), rows, &Figures::torch_compile);
   html +=
       "<p class=none>A sample's speedup is the lower bound of its 95 % interval. fast_p: the share of all judged "
-      "samples that are correct and more than p times as fast. No interval: of one problem, or of equal ones.</p>\n";
+      "samples that are correct and more than p times as fast as that baseline. No interval: of one problem, or of "
+      "equal ones.</p>\n";
   html += "<h2>Sampling budget</h2>\n" + facts(figures.at("sampling_budget"));
   html += "<h2>Evaluation</h2>\n" + facts(figures.at("evaluation"));
   html += "<h2>Hardware</h2>\n" + facts(figures.at("hardware"));

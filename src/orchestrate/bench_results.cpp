@@ -87,7 +87,7 @@ SampleOutcome outcome_of(const Trajectory& trajectory) {
     outcome.compiled = verdict.compiled;
     outcome.correct = passed(verdict);
     if (!outcome.correct || verdict.stage != Stage::kTimed) continue;
-    outcome.eager = verdict.speedup;
+    outcome.eager = verdict.eager_speedup;
     outcome.torch_compile = verdict.torch_compile_speedup;
   }
   return sample;
@@ -96,15 +96,17 @@ SampleOutcome outcome_of(const Trajectory& trajectory) {
 Timed timed_of(const BenchResults& results) {
   if (only_claims(results)) return {};
   Timed timed;
+  bool any = false;
   for (const auto& samples : results.samples) {
     for (const Trajectory& sample : samples) {
       for (const Turn& turn : sample.turns) {
-        timed.eager |= turn.verdict.stage == Stage::kTimed;
+        any |= turn.verdict.stage == Stage::kTimed;
+        timed.eager |= turn.verdict.eager_runtime.samples > 0;
         timed.torch_compile |= turn.verdict.torch_compile_runtime.samples > 0;
       }
     }
   }
-  timed.eager |= results.timing();  // where nothing was correct, nothing was fast
+  timed.eager |= !any && results.timing();  // where nothing was correct, nothing was fast
   return timed;
 }
 
@@ -163,8 +165,12 @@ std::vector<FiguresRow> overall_rows(const BenchResults& results) {
   return rows_of(results, {{"all", outcomes_of(results)}});
 }
 
-std::string no_speedup_reason(const BenchResults& results) {
-  if (timed_of(results).eager) return "";
+std::string no_eager_reason(const BenchResults& results) {
+  const Timed timed = timed_of(results);
+  if (timed.eager) return "";
+  if (timed.torch_compile)
+    return "not measured: no verdict holds a time of eager PyTorch; verdicts of an earlier version hold the faster "
+           "baseline's alone";
   if (only_claims(results))
     return "not measured: the candidates' own processes held the clock (live mode), whose times are claims";
   const auto& mode = results.request.evaluate.mode;
@@ -174,7 +180,7 @@ std::string no_speedup_reason(const BenchResults& results) {
 
 std::string no_torch_compile_reason(const BenchResults& results) {
   if (timed_of(results).torch_compile) return "";
-  const std::string reason = no_speedup_reason(results);
+  const std::string reason = no_eager_reason(results);
   return reason.empty() ? "not measured: no verdict holds a time of torch.compile" : reason;
 }
 
@@ -233,7 +239,7 @@ Json figures_json(const BenchResults& results, const std::vector<FiguresRow>& ro
       {"evaluation", to_json(results.request.evaluate)},
       {"hardware", hardware_of(results)},
       {"interval", "95 %: bootstrap over problems, 4000 rounds; Wilson's where nothing varies or there is one problem"},
-      {"eager", {{"measured", timed_of(results).eager}, {"why_not", no_speedup_reason(results)}}},
+      {"eager", {{"measured", timed_of(results).eager}, {"why_not", no_eager_reason(results)}}},
       {"torch_compile", {{"measured", timed_of(results).torch_compile}, {"why_not", no_torch_compile_reason(results)}}},
       {"failures_of_ours", failures_of(results)},
       {"rows", std::move(lines)}};
@@ -259,9 +265,9 @@ dataset::Table samples_table(const BenchResults& results) {
     }
   }
   Table table;
-  const auto add = [&]<typename Values>(const char* name, Values values, auto value) {
+  const auto add = [&]<typename Values>(std::string name, Values values, auto value) {
     for (const Row& row : rows) values.emplace_back(value(row));
-    table.columns.push_back({name, std::move(values)});
+    table.columns.push_back({std::move(name), std::move(values)});
   };
   const auto text = [](std::string_view view) { return std::string(view); };
   const auto nothing_where = [](bool absent, double value) { return absent ? std::nullopt : std::optional(value); };
@@ -282,14 +288,16 @@ dataset::Table samples_table(const BenchResults& results) {
   add("error_kind", Texts(), [&](const Row& r) { return text(name_of(r.verdict.fault)); });
   add("diagnostics", Texts(), [](const Row& r) { return r.verdict.diagnostics; });
   add("runtime_ms", Numbers(), [&](const Row& r) { return nothing_where(!r.timed(), r.verdict.runtime.median); });
-  add("eager_ms", Numbers(), [&](const Row& r) { return nothing_where(!r.timed(), r.verdict.ref_runtime.median); });
-  add("torch_compile_ms", Numbers(), [&](const Row& r) {
-    return nothing_where(r.verdict.torch_compile_runtime.samples == 0, r.verdict.torch_compile_runtime.median);
-  });
   add("speedup", Numbers(), [&](const Row& r) { return nothing_where(!r.timed(), r.verdict.speedup); });
-  add("torch_compile_speedup", Numbers(), [&](const Row& r) {
-    return nothing_where(r.verdict.torch_compile_runtime.samples == 0, r.verdict.torch_compile_speedup);
-  });
+  const auto baseline = [&](const char* name, Timing Verdict::* runtime, double Verdict::* speedup) {
+    const auto timed = [=](const Row& r) { return (r.verdict.*runtime).samples > 0; };
+    add(fmt::format("{}_ms", name), Numbers(),
+        [=](const Row& r) { return nothing_where(!timed(r), (r.verdict.*runtime).median); });
+    add(fmt::format("{}_speedup", name), Numbers(),
+        [=](const Row& r) { return nothing_where(!timed(r), r.verdict.*speedup); });
+  };
+  baseline("eager", &Verdict::eager_runtime, &Verdict::eager_speedup);
+  baseline("torch_compile", &Verdict::torch_compile_runtime, &Verdict::torch_compile_speedup);
   add("own_share", Numbers(), [](const Row& r) { return r.verdict.own_share; });
   add("device", Texts(), [](const Row& r) { return r.verdict.device; });
   add("mode", Texts(), [&](const Row& r) { return text(name_of(r.verdict.mode)); });

@@ -48,8 +48,8 @@ struct FiguresRow {
 std::vector<FiguresRow> figures_rows(const BenchResults& results);
 std::vector<FiguresRow> overall_rows(const BenchResults& results);  // those of all problems
 
-// Why there is no speedup; "" where there is.
-std::string no_speedup_reason(const BenchResults& results);
+// Why there is no speedup against that baseline; "" where there is.
+std::string no_eager_reason(const BenchResults& results);
 std::string no_torch_compile_reason(const BenchResults& results);
 // The machine and the devices that the verdicts name.
 Json hardware_of(const BenchResults& results);

@@ -139,7 +139,7 @@ void write_kernelbench(const BenchResults& results, const fs::path& folder) {
     write_kernelbench_run(results, level, Answer::kBest, folder / "runs" / name);
     if (several) write_kernelbench_run(results, level, Answer::kFinal, folder / "runs" / (name + "_final"));
   }
-  write_kernelbench_baseline(results, folder, "baseline_time_torch", &Verdict::ref_runtime);
+  write_kernelbench_baseline(results, folder, "baseline_time_torch", &Verdict::eager_runtime);
   write_kernelbench_baseline(results, folder, "baseline_time_torch_compile_inductor_default",
                              &Verdict::torch_compile_runtime);
 }

@@ -17,6 +17,13 @@ namespace {
 constexpr double kLockPatience = 5;  // seconds in which the processes of a killed run are gone
 
 std::string kind_of(const std::string& stage) { return stage.substr(0, stage.find('-')); }  // "bench" of "bench-sft"
+struct NamedSpeed {
+  const char *prefix, *title;  // of its fields in JSON, of its columns
+  BenchSpeed BenchRow::* speed;
+};
+constexpr NamedSpeed kSpeeds[] = {{"", "eager", &BenchRow::eager},
+                                  {"torch_compile_", "torch.compile", &BenchRow::torch_compile}};
+
 }  // namespace
 
 Json to_json(const BenchRow& row) {
@@ -29,9 +36,12 @@ Json to_json(const BenchRow& row) {
                {"ci95", {row.ci_low, row.ci_high}},
                {"compile_rate", row.compile_rate}};
   if (row.single_turn_pass_at_k) json["single_turn_pass_at_k"] = *row.single_turn_pass_at_k;
-  if (!row.fast.empty()) {
-    json["fast_p"] = row.fast;
-    json["geo_mean_speedup"] = row.geo_mean_speedup;
+  for (const auto& [prefix, title, of] : kSpeeds) {
+    const BenchSpeed& speed = row.*of;
+    if (speed.fast.empty()) continue;
+    json[prefix + std::string("fast_p")] = speed.fast;
+    json[prefix + std::string("geo_mean_speedup")] = speed.geo_mean;
+    json[prefix + std::string("median_speedup")] = speed.median;
   }
   return json;
 }
@@ -52,8 +62,12 @@ BenchRow bench_row_from_json(const Json& json) {
   if (interval.size() != 2) fail(ErrorKind::kCorrupt, "{}: 'ci95' must have two numbers", where);
   row.ci_low = interval[0];
   row.ci_high = interval[1];
-  row.fast = optional_field<std::map<std::string, double>>(json, "fast_p", {}, where);
-  row.geo_mean_speedup = optional_field<double>(json, "geo_mean_speedup", 0, where);
+  for (const auto& [prefix, title, of] : kSpeeds) {
+    const std::string before = prefix;
+    row.*of = {optional_field<std::map<std::string, double>>(json, (before + "fast_p").c_str(), {}, where),
+               optional_field<double>(json, (before + "geo_mean_speedup").c_str(), 0, where),
+               optional_field<double>(json, (before + "median_speedup").c_str(), 0, where)};
+  }
   return row;
 }
 
@@ -361,13 +375,17 @@ void RunRecord::write_result(int64_t seed) {
 std::string format_table(const std::vector<BenchRow>& rows) {
   if (rows.empty()) return "";
   const auto any = [&](auto has) { return std::any_of(rows.begin(), rows.end(), has); };
-  const bool timed = any([](const BenchRow& row) { return !row.fast.empty(); });
+  std::vector<NamedSpeed> timed;
+  for (const NamedSpeed& named : kSpeeds) {
+    if (any([&](const BenchRow& row) { return !(row.*named.speed).fast.empty(); })) timed.push_back(named);
+  }
   const bool several = any([](const BenchRow& row) { return row.turns > 1; });
   size_t width = 8;
   for (const BenchRow& row : rows) width = std::max(width, row.label.size());
-  std::string text = fmt::format("{:<{}} {:>11} {:>8} {:>7} {:>9} {:>8}  {:<16}{}{}\n", "model", width, "turns",
-                                 "samples", "failed", "compiles", "pass@1", "95 % interval",
-                                 several ? "  k single" : "", timed ? "  fast_1  geomean" : "");
+  std::string text = fmt::format("{:<{}} {:>11} {:>8} {:>7} {:>9} {:>8}  {:<16}{}", "model", width, "turns", "samples",
+                                 "failed", "compiles", "pass@1", "95 % interval", several ? "  k single" : "");
+  for (const NamedSpeed& named : timed) text += fmt::format("  {} fast_1  geomean   median", named.title);
+  text += "\n";
   for (const auto& row : rows) {
     text += fmt::format("{:<{}} {:>11} {:>8} {:>7} {:>8.1f}% {:>7.1f}%  [{:5.1f}%, {:5.1f}%]", row.label, width,
                         row.turns == 1 ? "single" : fmt::format("multi ({})", row.turns), row.samples, row.failed,
@@ -376,10 +394,11 @@ std::string format_table(const std::vector<BenchRow>& rows) {
       const auto& single = row.single_turn_pass_at_k;
       text += fmt::format("  {:>8}", single ? fmt::format("{:.1f}%", 100 * *single) : "-");
     }
-    if (timed) {
-      const auto fast = row.fast.find("1.0");
-      text += fmt::format("  {:5.1f}%  {:6.2f}x", fast == row.fast.end() ? 0.0 : 100 * fast->second,
-                          row.geo_mean_speedup);
+    for (const NamedSpeed& named : timed) {
+      const BenchSpeed& speed = row.*named.speed;
+      const auto fast = speed.fast.find("1.0");
+      text += fmt::format("  {:>{}.1f}%  {:6.2f}x  {:6.2f}x", fast == speed.fast.end() ? 0.0 : 100 * fast->second,
+                          std::strlen(named.title) + 6, speed.geo_mean, speed.median);
     }
     text += "\n";
   }

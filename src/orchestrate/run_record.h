@@ -28,6 +28,11 @@
 
 namespace tritonforge::orchestrate {
 
+struct BenchSpeed {                    // of correct samples against one baseline
+  std::map<std::string, double> fast;  // "1.0" -> share of all; empty where nothing was timed against it
+  double geo_mean = 0, median = 0;     // over those that were timed
+};
+
 struct BenchRow {     // a line of the table
   std::string stage;  // base | sft | rl
   std::string label;  // as the table names these weights: "SFT+RL"
@@ -37,8 +42,7 @@ struct BenchRow {     // a line of the table
   // Of rows with several turns: unbiased pass@k of single turns, k = turns; what as many answers give without feedback.
   // Absent where no problem has k samples.
   std::optional<double> single_turn_pass_at_k;
-  std::map<std::string, double> fast;  // "1.0" -> share; empty where nothing was timed
-  double geo_mean_speedup = 0;         // over correct and timed samples
+  BenchSpeed eager, torch_compile;
 };
 Json to_json(const BenchRow& row);
 BenchRow bench_row_from_json(const Json& json);

@@ -178,12 +178,17 @@ double median(std::vector<double> values) {
   return (*middle + *std::max_element(values.begin(), middle)) / 2;
 }
 
+double TurnOutcome::least() const {
+  if (eager == 0 || torch_compile == 0) return std::max(eager, torch_compile);
+  return std::min(eager, torch_compile);
+}
+
 std::optional<size_t> answer_turn(const SampleOutcome& sample, int64_t budget, Answer answer) {
   const size_t turns = std::min(sample.turns.size(), static_cast<size_t>(budget));
   if (turns == 0 || (sample.failed && sample.turns.size() < static_cast<size_t>(budget))) return std::nullopt;
   if (answer == Answer::kFinal) return turns - 1;
   const auto rank = [](const TurnOutcome& turn) {
-    return std::tuple(turn.correct, turn.correct ? turn.eager : 0, turn.compiled);
+    return std::tuple(turn.correct, turn.correct ? turn.least() : 0, turn.compiled);
   };
   size_t best = 0;
   for (size_t t = 1; t < turns; ++t) {

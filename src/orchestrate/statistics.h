@@ -44,6 +44,7 @@ struct TurnOutcome {
   bool compiled = false, correct = false;
   double eager = 0;          // against PyTorch as the problem has it
   double torch_compile = 0;  // against torch.compile of it
+  double least() const;      // of those that were timed: against the faster baseline
   bool operator==(const TurnOutcome&) const = default;
 };
 struct SampleOutcome {

@@ -157,7 +157,7 @@ void Generator::keep(const GroupSpec& group, int64_t sample, int64_t index, cons
 
 std::optional<Trajectory> Generator::run(const GroupSpec& group, int64_t sample, std::stop_token stop) const {
   const RolloutOptions& options = group.options;
-  const Reward reward = Reward::named(options.reward);
+  const Reward reward = Reward::named(options.reward, options.speed_resolution);
   const uint64_t seed = Rng::derive(group.seed, static_cast<uint64_t>(sample));
   Trajectory trajectory;
   trajectory.id = trajectory_id(group.id, sample);

@@ -132,12 +132,14 @@ Point point_of_step(const Json& line) {
 Point point_of_row(const Json& row, int64_t index, double time) {
   Point point{.step = index, .time = time, .values = {}};
   const std::string prefix = fmt::format("eval/turns_{}/", optional_field<int64_t>(row, "turns", 1, "state.json"));
-  for (const char* figure : {"pass_at_1", "compile_rate", "samples", "failed", "geo_mean_speedup"})
+  for (const char* figure : {"pass_at_1", "compile_rate", "samples", "failed", "geo_mean_speedup", "median_speedup",
+                             "torch_compile_geo_mean_speedup", "torch_compile_median_speedup"})
     if (const auto value = number(row, figure)) point.values.emplace_back(prefix + figure, *value);
-  const auto fast = row.find("fast_p");
-  if (fast != row.end() && fast->is_object()) {
+  for (const std::string baseline : {"", "torch_compile_"}) {
+    const auto fast = row.find(baseline + "fast_p");
+    if (fast == row.end() || !fast->is_object()) continue;
     for (const auto& [threshold, share] : fast->items())
-      if (share.is_number()) point.values.emplace_back(prefix + "fast_" + threshold, share.get<double>());
+      if (share.is_number()) point.values.emplace_back(prefix + baseline + "fast_" + threshold, share.get<double>());
   }
   return point;
 }
@@ -157,8 +159,9 @@ std::string metrics_reference() {
       "`train/step` (train/) or\n`rollout/step` (the rest). A step of SFT has `sft/` and the key's last part, over "
       "`sft/step`. Prometheus gets the last\nstep's from the dashboard's `/metrics`: the key with `tritonforge_run_` "
       "before it and `_` for what is no letter or\ndigit. Rows of a bench are `eval/turns_N/pass_at_1`, "
-      "`compile_rate`, `samples`, `failed`, `geo_mean_speedup` and\n`fast_P`, over `eval/step`: 0 for the first "
-      "model measured, 1 for the next. MLflow takes no `@`: `pass@1` is\n`pass_at_1` there.\n\n"
+      "`compile_rate`, `samples`, `failed`, `geo_mean_speedup`,\n`median_speedup` and `fast_P` (against eager; against "
+      "torch.compile with `torch_compile_` before the name), over\n`eval/step`: 0 for the first model measured, 1 for "
+      "the next. MLflow takes no `@`: `pass@1` is `pass_at_1` there.\n\n"
       "| figure | key | the original TritonForge's | what it is |\n| --- | --- | --- | --- |\n";
   for (const FigureName& name : kNames)
     text += fmt::format("| {} | `{}` | {} | {} |\n",

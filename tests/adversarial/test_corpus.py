@@ -14,10 +14,13 @@ MARK = "# ---- candidate ----\n"
 HONEST = sorted((CORPUS / "honest").glob("*.py"))
 CHEATS = sorted((CORPUS / "cheats").glob("*.py"))
 SOUND = CORPUS / "sound.py"
-PROBLEM, KERNELS = (CORPUS / "problem.py").read_text(), (CORPUS / "kernels.py").read_text()
-# Rows of the catalogue that have a meaning where nothing is timed; the others need a GPU (test_live.py).
-ROWS = ["T2", "T3", "T5", "T6", "T7", "T8", "T9", *(f"O{k}" for k in range(1, 11)), *(f"D{k}" for k in range(1, 9))]
-ROWS += [*(f"C{k}" for k in range(1, 12)), "E1"]
+SHARED = ("problem", "kernels", "sound")
+# Cheats at the clock; SOUND_TIME is the honest work that they are held against where there is one.
+TIMING = [path for path in sorted((CORPUS / "timing").glob("*.py")) if path.stem not in SHARED]
+SOUND_TIME = CORPUS / "timing" / "sound.py"
+# O11, a shape of the problem's in the code, is no cheat: honest/hard_coded_shapes.py.
+LAST_ROW = {"T": 12, "O": 10, "D": 8, "C": 11, "L": 8, "E": 1}
+ROWS = [f"{letter}{k}" for letter, last in LAST_ROW.items() for k in range(1, last + 1)]
 
 
 def parts(path):
@@ -25,7 +28,8 @@ def parts(path):
     text = path.read_text()
     if MARK in text:
         return text.split(MARK)
-    return PROBLEM, KERNELS + text
+    shared = path.parent if path.parent.name == "timing" else CORPUS
+    return (shared / "problem.py").read_text(), (shared / "kernels.py").read_text() + text
 
 
 def line(path, name):
@@ -79,6 +83,18 @@ def test_a_cheat_is_stopped_by_what_it_names(verdicts, path):
     assert not verdict["correct"] and wanted in mechanisms(verdict), verdict
 
 
+@pytest.mark.parametrize("path", cases([*TIMING, SOUND_TIME]))
+def test_a_cheat_at_the_clock_has_no_clock_to_cheat_on_a_cpu(evaluator, path):
+    """What is not stopped is replayed without its Python: on a GPU it takes as long as honest work (test_plan_gpu)."""
+    verdict = evaluator.judge(*reversed(parts(path)), mode="plan", num_correct_trials=2)
+    assert verdict["stage"] != "timed" and verdict["speedup"] == 0, verdict
+    assert not {"eager_speedup", "torch_compile_speedup"} & set(verdict), verdict
+    if wanted := line(path, "stopped by"):
+        assert not verdict["correct"] and wanted in mechanisms(verdict), verdict
+    else:
+        assert verdict["correct"] and verdict["mode"] == "plan" and not verdict["claimed"], verdict
+
+
 @pytest.mark.parametrize(
     "name, mode",
     [
@@ -103,7 +119,7 @@ def test_the_parts_that_cheats_share_are_sound(verdicts):
 
 def test_every_row_has_two_cheats():
     for row in ROWS:
-        assert sum(row in rows(path) for path in CHEATS) >= 2, f"{row} has fewer than two"
+        assert sum(row in rows(path) for path in [*CHEATS, *TIMING]) >= 2, f"{row} has fewer than two"
     assert len(HONEST) >= 60
 
 

@@ -1,10 +1,12 @@
 """The live mode on a real GPU; skipped without one."""
 
 import os
+import re
 import shutil
 
 import pytest
 
+import test_corpus
 from evaluator_server import BINARY, Evaluator, repeated_sines
 
 pytestmark = pytest.mark.skipif(shutil.which("nvidia-smi") is None, reason="no NVIDIA GPU here")
@@ -109,3 +111,23 @@ def test_who_dies_while_being_timed_is_not_correct(live):
     verdict = live.judge(dies, PROBLEM)
     assert not verdict["correct"] and verdict["error_kind"] == "runtime_error", verdict
     assert verdict["stage"] == "launched" and "no time" in verdict["diagnostics"], verdict
+
+
+def test_who_hangs_while_being_timed_gives_the_device_back(live):
+    """Bounded by what its trials took, not by a candidate's whole time, which is 120 s here."""
+    hangs = HONEST.replace(
+        "    def forward(self, x):\n",
+        "    calls = 0\n\n    def forward(self, x):\n        self.calls += 1\n"
+        "        while self.calls > 12:\n            pass\n",
+    )
+    verdict = live.judge(hangs, PROBLEM)
+    assert not verdict["correct"] and verdict["error_kind"] == "timeout", verdict
+    limit = int(re.search(r"did not finish within (\d+) s", verdict["diagnostics"]).group(1))
+    assert limit <= 20, verdict
+
+
+@pytest.mark.parametrize("path", test_corpus.cases(test_corpus.TIMING))
+def test_what_a_cheat_makes_of_its_own_clock_is_a_claim(live, path):
+    verdict = live.judge(*reversed(test_corpus.parts(path)))
+    assert verdict["speedup"] == 0 == verdict.get("eager_speedup", 0), verdict
+    assert {"runtime", "claimed_speedup", "speedup_low", "speedup_high"} <= set(verdict["claimed"]), verdict

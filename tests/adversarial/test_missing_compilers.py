@@ -80,6 +80,7 @@ def test_a_language_without_its_compiler_is_refused(bare, backend):
 def test_a_target_without_its_compiler_is_refused_and_the_other_is_judged(bare):
     status, said = refusal(bare, targets=["sm_90", "gfx942"])
     assert status == 422 and "target gfx942 is refused: this Triton has the backends" in said, said
+    assert bare.get("/backend_info")["targets"] == ["sm_90"]
     assert bare.judge(HONEST, PROBLEM)["correct"]
 
 

@@ -2,6 +2,7 @@
 GPU."""
 
 import os
+import re
 import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -127,6 +128,10 @@ def test_the_profile_says_what_limits_it(honest):
     assert set(profile["baselines"]) == {"eager", "torch.compile"} and honest["ref_runtime"]["median"] == min(
         profile["baselines"].values()
     )
+    for name in ("eager", "torch_compile"):
+        baseline = profile["baselines"][name.replace("_", ".")]
+        assert honest[f"{name}_runtime"]["median"] == baseline, honest
+    assert honest["speedup"] == min(honest["eager_speedup"], honest["torch_compile_speedup"]), honest
 
 
 def test_torch_compiles_version_is_timed_once_for_a_problem(server, honest):
@@ -145,6 +150,49 @@ def test_no_trick_shortens_the_time(server, honest, candidate):
     verdict = server.judge(candidate, PROBLEM)
     assert verdict["stage"] == "timed", verdict
     assert verdict["runtime"]["median"] > 0.9 * honest["runtime"]["median"], (verdict, honest)
+
+
+@pytest.fixture(scope="module")
+def sound(server):
+    verdict = server.judge(*reversed(test_corpus.parts(test_corpus.SOUND_TIME)))
+    assert verdict["stage"] == "timed", verdict
+    return verdict
+
+
+@pytest.mark.parametrize("path", test_corpus.cases(test_corpus.TIMING))
+def test_a_cheat_at_the_clock_takes_as_long_as_honest_work(server, sound, path):
+    """Nor does it make eager slow. Of what is no plan nothing is timed that counts."""
+    verdict = server.judge(*reversed(test_corpus.parts(path)))
+    if not (verdict["correct"] and verdict["mode"] == "plan"):
+        assert verdict["speedup"] == 0, verdict
+        return
+    assert verdict["stage"] == "timed", verdict
+    assert verdict["runtime"]["median"] > 0.9 * sound["runtime"]["median"], (verdict, sound)
+    assert verdict["eager_runtime"]["median"] < 1.25 * sound["eager_runtime"]["median"], (verdict, sound)
+
+
+SCALED = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x * 2
+
+def get_inputs():
+    return [torch.randn(1 << 22)]
+"""
+
+
+def test_what_a_kernel_asks_the_l2_to_keep_is_flushed_with_the_rest(server):
+    """16 MB read and written, all of it memory's time: twice as fast where it is still there from the call before."""
+    honest = HEADER.replace("tl.maximum(a, 0.0) * 2", "a * 2").replace("256", "1024") + (
+        "class ModelNew(nn.Module):\n    def forward(self, x):\n        return launch(x)\n"
+    )
+    keeping = re.sub(r"tl\.(load|store)\((.*)\)", r'tl.\1(\2, eviction_policy="evict_last")', honest)
+    assert keeping.count("evict_last") == 2, keeping
+    plain, kept = (server.judge(candidate, SCALED) for candidate in (honest, keeping))
+    assert plain["stage"] == kept["stage"] == "timed", (plain, kept)
+    assert kept["runtime"]["median"] > 0.85 * plain["runtime"]["median"], (plain, kept)
 
 
 def test_a_write_out_of_bounds_names_kernel_and_buffer(server):

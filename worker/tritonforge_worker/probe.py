@@ -22,9 +22,9 @@ def attempt(action):
         return f"not tried: {type(error).__name__}: {error}"[:200]
 
 
-def fork_bomb():
+def fork_bomb(size):
     made = []
-    for _ in range(64):
+    for _ in range(size):
         pid = os.fork()
         if pid == 0:
             signal.pause()
@@ -106,6 +106,8 @@ def find_gpu():
 
 def attempts_of(request, folder):
     """name -> what is tried."""
+    if "only_forks" in request:
+        return {"fork_bomb": lambda: fork_bomb(request["only_forks"])}
     attempts = {
         "connect": lambda: connect(request["address"]),
         "listen": lambda: socket.create_server(("127.0.0.1", 0)).close(),
@@ -121,6 +123,9 @@ def attempts_of(request, folder):
         "ptrace_sibling": lambda: ptrace(request["sibling"]),
         "read_sibling": lambda: read_memory(request["sibling"]),
         "kill_sibling": lambda: os.kill(request["sibling"], 0),
+        "ptrace_zygote": lambda: ptrace(request["zygote"]),
+        "read_zygote": lambda: read_memory(request["zygote"]),
+        "kill_zygote": lambda: os.kill(request["zygote"], 0),
         "exec": lambda: os.posix_spawn("/bin/true", ["true"], {}),
         "fill_disk": lambda: fill_disk(folder),
         "gpu": find_gpu,
@@ -128,7 +133,7 @@ def attempts_of(request, folder):
     if request["one_gpu"]:
         attempts["other_gpu"] = other_gpu
     if request.get("fork_bomb"):
-        attempts["fork_bomb"] = fork_bomb
+        attempts["fork_bomb"] = lambda: fork_bomb(64)
     if request.get("memory"):
         attempts["memory"] = lambda: allocate(request["memory"])
     return attempts

@@ -71,4 +71,12 @@ std::vector<std::string> usable_languages(const Refusals& refusals) {
   return names;
 }
 
+std::vector<std::string> usable_targets(const Refusals& refusals) {
+  std::vector<std::string> names;
+  for (const std::string_view target : names_of(Target())) {
+    if (!refusals.find(fmt::format("target {}", target))) names.emplace_back(target);
+  }
+  return names;
+}
+
 }  // namespace tritonforge::evaluate

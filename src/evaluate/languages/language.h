@@ -78,5 +78,6 @@ const Language& usable_language(Backend backend, EvaluationMode mode, const Refu
 
 // Those whose compiler is here, by name.
 std::vector<std::string> usable_languages(const Refusals& refusals);
+std::vector<std::string> usable_targets(const Refusals& refusals);  // what is compiled for here
 
 }  // namespace tritonforge::evaluate

@@ -21,7 +21,8 @@ enum DeviceAttribute {
   kThreads = 39,
   kMajor = 75,
   kMinor = 76,
-  kSharedOptin = 97
+  kSharedOptin = 97,
+  kPersistingL2 = 108
 };
 enum LaunchAttributeId { kCooperative = 2, kClusterDimension = 4, kClusterPolicy = 5, kDependent = 6 };
 constexpr int kSpread = 1;
@@ -64,6 +65,7 @@ struct Api {
   int (*event_query)(void*);
   int (*event_elapsed)(float*, void*, void*);
   int (*synchronize)();
+  int (*reset_persisting_l2)();
 };
 
 const Api& api() {
@@ -96,6 +98,7 @@ const Api& api() {
     take(found.event_query, "cuEventQuery");
     take(found.event_elapsed, "cuEventElapsedTime");
     take(found.synchronize, "cuCtxSynchronize");
+    take(found.reset_persisting_l2, "cuCtxResetPersistingL2Cache");
     if (const int status = found.init(0); status != kSuccess)
       fail(ErrorKind::kMachine, "no usable GPU: cuInit failed with error {}", status);
     return found;
@@ -235,5 +238,11 @@ double GpuEvent::ms_since(const GpuEvent& start) const {
 }
 
 void gpu_synchronize() { check(api().synchronize(), "its run"); }
+
+void gpu_forget_persisting() {
+  int device = 0;
+  check(api().context_device(&device), "cuCtxGetDevice");
+  if (attribute_of(device, kPersistingL2) > 0) check(api().reset_persisting_l2(), "cuCtxResetPersistingL2Cache");
+}
 
 }  // namespace tritonforge::evaluate

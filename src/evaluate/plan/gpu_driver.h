@@ -89,5 +89,8 @@ class GpuEvent {
 // Waits for everything that was queued. Throws ir::Fault with the driver's text where a kernel failed: the context is
 // lost then.
 void gpu_synchronize();
+// Lines of the L2 that a kernel asked to keep (eviction policy evict_last) are as others from here on: writing more
+// than the L2 holds evicts them, too. Nothing where the device keeps none.
+void gpu_forget_persisting();
 
 }  // namespace tritonforge::evaluate

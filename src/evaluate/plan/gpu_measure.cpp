@@ -12,7 +12,7 @@
 namespace tritonforge::evaluate {
 namespace {
 
-constexpr const char* kTorchCompile = "torch.compile";
+constexpr const char *kEager = "eager", *kTorchCompile = "torch.compile";
 constexpr double kCompileSeconds = 120, kCallSeconds = 20;  // of the problem's own process
 constexpr int kWarmupCalls = 3;
 constexpr int kTuningCalls = 7;       // of each configuration, after as many calls to warm up
@@ -25,29 +25,32 @@ constexpr double kSecondsBetweenLooks = 0.1;
 class CompiledReference {
  public:
   CompiledReference(Child& child, Deadline deadline)
-      : opening_(child, std::min(kCompileSeconds, deadline.remaining_s())), process_(child, kCallSeconds) {}
+      : process_(child), opening_s_(std::min(kCompileSeconds, deadline.remaining_s())) {}
   // "" or why there is none. What it computes is beside others.
   std::string open(const ReferenceData& reference, size_t trials, DeviceLock lock, Deadline deadline) {
     const auto computing = lock.shared(deadline);
     for (size_t k = 0; k < trials; ++k) {
       const ReferenceTrial& trial = *reference.trials[k];
       if (reference.drawn)
-        opening_.ask({{"op", "pool"}, {"seed", trial.seed}, {"draw", name_of(reference.admission.draw)}}, {});
+        process_.ask({{"op", "pool"}, {"seed", trial.seed}, {"draw", name_of(reference.admission.draw)}}, {},
+                     opening_s_);
       else
-        opening_.ask({{"op", "pool"}, {"inputs", trial.inputs}, {"tensors", trial.input_tensors}},
-                     {std::span(trial.payload).first(trial.input_bytes)});
+        process_.ask({{"op", "pool"}, {"inputs", trial.inputs}, {"tensors", trial.input_tensors}},
+                     {std::span(trial.payload).first(trial.input_bytes)}, opening_s_);
     }
-    const Frame answer = opening_.ask({{"op", "compile"}}, {});
+    const Frame answer = process_.ask({{"op", "compile"}}, {}, opening_s_);
     return answer.header.value("unavailable", "");
   }
   double call(size_t input) {
-    const Frame answer = process_.ask({{"op", "time"}, {"order", {input}}, {"nonce", ""}, {"compiled", true}}, {});
+    const Json request = {{"op", "time"}, {"order", {input}}, {"nonce", ""}, {"compiled", true}};
+    const Frame answer = process_.ask(request, {}, kCallSeconds);
     return answer.header.at("times").at(0).get<double>();
   }
-  void close() { process_.ask({{"op", "clear"}}, {}); }
+  void close() { process_.ask({{"op", "clear"}}, {}, kCallSeconds); }
 
  private:
-  TimedChild opening_, process_;
+  TimedChild process_;
+  double opening_s_;
 };
 
 // Dense matrix units, by architecture: of the 16-bit floats, and of tf32, the fastest that is nearly float32. 0: not
@@ -335,7 +338,7 @@ CompiledBaseline GpuMeasurement::time_compiled(Child& child, const Pairing& how,
   if (!found.unavailable.empty()) return found;
   std::vector<Side> sides(2);
   sides[0] = {kTorchCompile, "", [&](size_t input) { return compiled.call(input); }, {}};
-  sides[1] = {"eager", "reference", {}, {}};
+  sides[1] = {kEager, "reference", {}, {}};
   run_pairs(sides, how, measured);
   found.pairs = sides[0].ms.size();
   if (found.pairs == 0) throw TimingFault{Fault::kTimeout, "no time is left for torch.compile's version"};
@@ -385,7 +388,7 @@ void GpuMeasurement::time(int most_pairs, double limit_s, Deadline deadline, Mea
   if (options_.against_itself || has_reference_) {
     sides.push_back({"candidate", "candidate", {}, {}});
     if (options_.against_itself) sides.push_back({"itself", "candidate", {}, {}});
-    else sides.push_back({"eager", "reference", {}, {}});
+    else sides.push_back({kEager, "reference", {}, {}});
     run_pairs(sides, how, measured);
   }
   if (sides.empty()) {
@@ -418,9 +421,13 @@ void GpuMeasurement::time(int most_pairs, double limit_s, Deadline deadline, Mea
                         .profile = profile()};
   for (const Baseline& baseline : baselines) {
     times.profile.baselines[baseline.name] = baseline.timing.median;
-    if (baseline.name != kTorchCompile) continue;
-    times.torch_compile = baseline.timing;
-    times.torch_compile_speedup = baseline.speedup.low;
+    if (baseline.name == kEager) {
+      times.eager = baseline.timing;
+      times.eager_speedup = baseline.speedup.low;
+    } else if (baseline.name == kTorchCompile) {
+      times.torch_compile = baseline.timing;
+      times.torch_compile_speedup = baseline.speedup.low;
+    }
   }
   add_physics(times);
   if (state_) {
@@ -435,7 +442,7 @@ void GpuMeasurement::time(int most_pairs, double limit_s, Deadline deadline, Mea
          fmt::format("{:.4g} ms, and what the problem reads, writes and multiplies takes {:.4g} ms "
                      "here",
                      times.runtime.median, least)});
-    times.speedup = times.torch_compile_speedup = 0;  // no reward is paid for what cannot be
+    times.speedup = times.eager_speedup = times.torch_compile_speedup = 0;  // no reward is paid for what cannot be
   }
   measured.notes["timing"] = fmt::format(
       "by the evaluator's clock, {} interleaved pairs with {}, cold L2, fresh memory, every output compared, the "

@@ -99,6 +99,7 @@ void GpuTimer::add(std::vector<at::Tensor> inputs, const std::vector<at::Tensor>
 
 void GpuTimer::flush(int times) {
   if (!flushed_.defined()) flushed_ = at::empty({kFlushBytes}, at::TensorOptions(at::kCUDA).dtype(at::kByte));
+  gpu_forget_persisting();
   for (int k = 0; k < times; ++k) flushed_.zero_();
 }
 

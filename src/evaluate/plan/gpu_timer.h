@@ -1,8 +1,8 @@
 #pragma once
 // The clock of plan mode, in process P: one call of a plan at a time, between two events on the one stream there is.
-//   before   fresh copies of inputs, constants and weights; the L2 is flushed by writes that also give the host the
-//   time
-//            to queue every step, so that no gap of the host's is timed (a call that came late is done again)
+//   before   fresh copies of inputs, constants and weights; lines of the L2 that an earlier call asked to keep are
+//            made as others, and all of it is flushed by writes, in which the host has the time to queue every step,
+//            so that no gap of the host's is timed (a call that came late is done again)
 //   between  the plan's steps
 //   after    the outputs are compared on the device, and everything that the call had is wiped, so that no later call
 //            finds an answer in memory

@@ -25,7 +25,7 @@ Verdict whole_verdict() {
   Verdict verdict;
   verdict.own_share = 0.5;
   verdict.profile = Profile{.kernels = {{.name = "kernel"}}};
-  verdict.torch_compile_runtime.samples = 1;
+  verdict.eager_runtime.samples = verdict.torch_compile_runtime.samples = 1;
   verdict.trials.emplace_back();
   verdict.flags.push_back({Cheat::kInputMutated, "input 0"});
   return verdict;

@@ -25,7 +25,8 @@ TEST(Verdict, EveryFieldSurvivesTheWire) {
   v.profile = Profile{.floor_ms = 0.5};
   v.speedup_low = 1.5;
   v.speedup_high = 1.9;
-  v.torch_compile_runtime = v.runtime;
+  v.eager_runtime = v.torch_compile_runtime = v.runtime;
+  v.eager_speedup = 1.7;
   v.torch_compile_speedup = 1.2;
   v.fault = Fault::kMismatch;
   v.diagnostics = "line 3: \"é\"";
@@ -47,11 +48,11 @@ TEST(Verdict, EveryFieldSurvivesTheWire) {
 TEST(Verdict, EveryFieldIsMeasuredOrClaimed) {
   std::set<std::string> measured{"cheated",     "claimed", "device",  "mode",   "own_share", "profile",
                                  "ref_runtime", "seed",    "speedup", "trials", "wall_s"};
-  measured.insert({"torch_compile_runtime", "torch_compile_speedup"});
+  measured.insert({"eager_runtime", "eager_speedup", "torch_compile_runtime", "torch_compile_speedup"});
   Verdict v;
   v.own_share = 1;
   v.profile = Profile();
-  v.torch_compile_runtime.samples = 1;
+  v.eager_runtime.samples = v.torch_compile_runtime.samples = 1;
   std::set<std::string> fields, marked = measured;
   const Json json = to_json(v);  // a range over items() of a temporary would outlive it
   for (const auto& [name, value] : json.items()) fields.insert(name);
@@ -61,6 +62,38 @@ TEST(Verdict, EveryFieldIsMeasuredOrClaimed) {
   }
   EXPECT_EQ(marked, fields);
   EXPECT_TRUE(claimed_fields(EvaluationMode::kPlan).empty());
+}
+
+TEST(Verdict, BeforeEagerHadItsOwnFiguresItWasTheBaselineUnlessAnotherWasTimed) {
+  Verdict old;
+  old.stage = Stage::kTimed;
+  old.ref_runtime = {.mean = 3, .median = 3, .samples = 50};
+  old.speedup = 1.5;
+  Verdict read = verdict_from_json(to_json(old));
+  EXPECT_EQ(read.eager_runtime.mean, 3);
+  EXPECT_EQ(read.eager_speedup, 1.5);
+  old.torch_compile_runtime.samples = 50;
+  read = verdict_from_json(to_json(old));
+  EXPECT_EQ(read.eager_runtime.samples, 0);
+  EXPECT_EQ(read.eager_speedup, 0);
+}
+
+TEST(Verdict, KernelExecResultHoldsEachBaselineByItself) {
+  Verdict v;
+  v.stage = Stage::kTimed;
+  v.runtime.mean = 1;
+  v.ref_runtime = v.torch_compile_runtime = {.mean = 2, .samples = 50};
+  v.speedup = v.torch_compile_speedup = 1.9;
+  Json metadata = to_kernel_exec_result(v).at("metadata");
+  EXPECT_EQ(metadata.at("torch_compile_runtime"), 2.0);
+  EXPECT_FALSE(metadata.contains("eager_runtime"));
+  v.eager_runtime = {.mean = 3, .samples = 50};
+  v.eager_speedup = 2.9;
+  metadata = to_kernel_exec_result(v).at("metadata");
+  EXPECT_EQ(metadata.at("eager_runtime"), 3.0);
+  EXPECT_EQ(metadata.at("eager_speedup"), 2.9);
+  EXPECT_EQ(metadata.at("ref_runtime"), 2.0);
+  EXPECT_EQ(metadata.at("speedup"), 1.9);
 }
 
 TEST(Verdict, UnknownStageNamesTheNearest) {

@@ -50,7 +50,9 @@ class JudgementTest : public testing::Test {
                                  .speedup = 2.9,
                                  .low = 2.9,
                                  .high = 3.1,
+                                 .eager = {.median = 3, .samples = 10},
                                  .torch_compile = {.median = 3.5, .samples = 20},
+                                 .eager_speedup = 2.95,
                                  .torch_compile_speedup = 3.4,
                                  .profile = {.floor_ms = 0.5}};
     return made;
@@ -69,6 +71,8 @@ TEST_F(JudgementTest, WhatAGpuMeasuredIsTheVerdictsTime) {
   judgement.accept();
   EXPECT_EQ(judgement.verdict().stage, Stage::kTimed);
   EXPECT_EQ(judgement.verdict().speedup, 2.9);
+  EXPECT_EQ(judgement.verdict().eager_speedup, 2.95);
+  EXPECT_EQ(judgement.verdict().eager_runtime.samples, 10);
   EXPECT_EQ(judgement.verdict().torch_compile_speedup, 3.4);
   EXPECT_EQ(judgement.verdict().torch_compile_runtime.samples, 20);
   EXPECT_EQ(judgement.verdict().own_share, 0.9);

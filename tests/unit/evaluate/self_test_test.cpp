@@ -60,11 +60,19 @@ TEST(SelfTest, OfAChildTriesItsSiblingsAbstractSocketsAndDescriptors) {
   Zygote zygote({});
   const SelfTest test = test_sandbox(zygote, false, Deadline::after(60));
   for (const char* name : {"unshare", "abstract_socket", "leaked_descriptor", "ptrace_sibling", "read_sibling",
-                           "kill_sibling", "memory", "fork_bomb"}) {
+                           "kill_sibling", "ptrace_zygote", "read_zygote", "kill_zygote", "memory", "fork_bomb"}) {
     ASSERT_TRUE(test.attempts.contains(name)) << name;
     EXPECT_TRUE(test.attempts.at(name).starts_with("E")) << name << ": " << test.attempts.at(name);
   }
   EXPECT_TRUE(test.breaches.empty()) << fmt::format("{}", fmt::join(test.breaches, ", "));
+}
+
+// As on a GPU, whose compilers are processes of the child.
+TEST(SelfTest, AForkBombInAChildThatMayForkIsEndedFromOutside) {
+  Zygote zygote({});
+  ChildLimits limits{.cpu_s = 20, .memory_bytes = uint64_t{64} << 30, .address_space = false, .processes = true};
+  const std::string told = try_fork_bomb(zygote, limits, Deadline::after(60));
+  EXPECT_TRUE(was_refused(told)) << told;
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <map>
 #include <memory>
 
 #include "base/rng.h"
@@ -53,8 +54,9 @@ class FakeProcess : public TimedProcess {
  public:
   FakeProcess(std::string op = "", int fails_at = 0, std::function<Frame()> how = {})
       : op_(std::move(op)), fails_at_(fails_at), how_(std::move(how)) {}
-  Frame ask(const Json& request, const std::vector<std::span<const std::byte>>&) override {
+  Frame ask(const Json& request, const std::vector<std::span<const std::byte>>&, double limit_s) override {
     const std::string op = request.at("op");
+    limits[op].push_back(limit_s);
     if (op == op_ && ++seen_ == fails_at_) return how_();
     Frame frame;
     frame.header = Json::object();
@@ -70,8 +72,14 @@ class FakeProcess : public TimedProcess {
     }
     return frame;
   }
+  Frame answer(double) override {
+    if (never_answers) throw TimingFault{Fault::kTimeout, "it never did"};
+    return {};
+  }
+  bool never_answers = false;
   double milliseconds = 1e-6;
   std::vector<float> output = {1, 2, 3, 4};
+  std::map<std::string, std::vector<double>> limits;  // of the answers to each operation
 
  private:
   std::string op_;
@@ -84,15 +92,26 @@ struct Measured {
   bool reference_is_fit;
 };
 
-Measured measured(FakeProcess reference, FakeProcess candidate) {
+Measured measured_by(FakeProcess& reference, FakeProcess& candidate, double call_s = 0,
+                     double most_hold_s = kMostHoldSeconds) {
   const ReferenceData data = problem();
   const EvaluatorOptions options;
   Measured result;
   result.verdict.stage = Stage::kCorrect;
   result.verdict.compiled = result.verdict.correct = true;
-  result.reference_is_fit = measure({reference, candidate, data, options, "", 40, 7}, result.verdict);
+  result.reference_is_fit = measure({.reference = reference,
+                                     .candidate = candidate,
+                                     .data = data,
+                                     .options = options,
+                                     .sandbox_library = "",
+                                     .max_samples = 40,
+                                     .seed = 7,
+                                     .call_s = call_s,
+                                     .most_hold_s = most_hold_s},
+                                    result.verdict);
   return result;
 }
+Measured measured(FakeProcess reference, FakeProcess candidate) { return measured_by(reference, candidate, 0.01); }
 
 TEST(Measure, WhatAnswersIsTimed) {
   FakeProcess reference, candidate;
@@ -137,7 +156,7 @@ TEST(Measure, AnAnswerThatIsNoneIsAForgery) {
 
 TEST(Measure, AReferenceThatCannotBeTimedIsOurFaultAndNobodysSpeed) {
   for (const auto& [op, nth] : {std::pair{"time", 1}, {"time", 2}, {"pool", 1}, {"device", 1}}) {
-    const auto [verdict, fit] = measured({op, nth, []() -> Frame { throw TimingFault{Fault::kTimeout, "it hung"}; }},
+    const auto [verdict, fit] = measured({op, nth, []() -> Frame { throw TimingFault{Fault::kCrashed, "it died"}; }},
                                          {});
     EXPECT_FALSE(fit);
     EXPECT_EQ(verdict.fault, Fault::kProblemError) << op << nth;
@@ -145,6 +164,44 @@ TEST(Measure, AReferenceThatCannotBeTimedIsOurFaultAndNobodysSpeed) {
     EXPECT_TRUE(verdict.correct);
     EXPECT_EQ(verdict.speedup, 0);
   }
+}
+
+Frame hang() { throw TimingFault{Fault::kTimeout, "it did not finish"}; }
+
+TEST(Measure, WhileTheDeviceIsHeldACandidateHasTwiceWhatItsTrialsTook) {
+  FakeProcess reference, candidate;
+  measured_by(reference, candidate, 0.01);
+  for (const double limit : candidate.limits.at("time")) EXPECT_LE(limit, 2 * 10 * 0.01 + 2);
+  for (const double limit : candidate.limits.at("fetch")) EXPECT_LE(limit, 2);
+  for (const double limit : reference.limits.at("time")) EXPECT_LE(limit, kMostHoldSeconds);
+  EXPECT_EQ(candidate.limits.at("pool").front(), 120);  // the device is nobody's yet
+  FakeProcess hangs("time", 2, hang);
+  const auto [verdict, fit] = measured_by(reference, hangs, 0.01);
+  EXPECT_TRUE(fit);
+  EXPECT_FALSE(verdict.correct);
+  EXPECT_EQ(verdict.fault, Fault::kTimeout);
+}
+
+TEST(Measure, WhoIsTooSlowForTheHoldIsNotTimedAndStaysCorrect) {
+  for (const bool candidate_hangs : {true, false}) {
+    FakeProcess hangs("time", 2, hang), other;
+    const auto [verdict, fit] = candidate_hangs ? measured_by(other, hangs, 5, 3) : measured_by(hangs, other, 5, 3);
+    EXPECT_EQ(fit, candidate_hangs);  // the reference that did not answer is not asked again
+    EXPECT_TRUE(verdict.correct);
+    EXPECT_EQ(verdict.stage, Stage::kCorrect);
+    EXPECT_EQ(verdict.fault, Fault::kNone);
+    EXPECT_EQ(verdict.claimed_speedup, 0);
+    EXPECT_NE(verdict.notes.at("timing").find("3 s that a measurement has the device"), std::string::npos);
+  }
+}
+
+TEST(Measure, WhoNeverAnswersIsNoMereSlowness) {
+  FakeProcess reference, hangs("time", 2, hang);
+  hangs.never_answers = true;
+  const auto [verdict, fit] = measured_by(reference, hangs, 5, 3);
+  EXPECT_TRUE(fit);
+  EXPECT_FALSE(verdict.correct);
+  EXPECT_EQ(verdict.fault, Fault::kTimeout);
 }
 
 TEST(Measure, AWrongOutputOfATimedCallTakesTheVerdictBack) {

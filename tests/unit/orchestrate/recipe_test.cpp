@@ -68,8 +68,9 @@ TEST_F(RecipeTest, OnlyWhatDecidesTheResultKeepsAResumeFromGoingOn) {
 }
 
 TEST_F(RecipeTest, ADistributionThatIsCutAndTrainedOnIsDoubted) {
-  const auto path = write("a.yaml", "name: a\nmodel: {path: m}\nstages: [rl, bench]\nrl: {problems: p}\n"
-                                    "bench: {problems: p}\n");
+  const auto path = write("a.yaml",
+                          "name: a\nmodel: {path: m}\nstages: [rl, bench]\nrl: {problems: p}\n"
+                          "bench: {problems: p}\n");
   const auto of = [&](const std::vector<std::string>& set) { return doubts(load_recipe(path, set)); };
   EXPECT_THAT(of({"rl.sampling.temperature=0.8"}), ::testing::IsEmpty());
   EXPECT_THAT(of({"rl.sampling.top_p=0.95"}), ::testing::ElementsAre(HasSubstr("rl.sampling.top_p 0.95: ")));

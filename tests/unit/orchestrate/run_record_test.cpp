@@ -17,7 +17,8 @@ Turn turn(bool compiled, bool correct, double speedup = 0) {
   turn.status = TurnStatus::kCompleted;
   turn.verdict.compiled = compiled;
   turn.verdict.correct = correct;
-  turn.verdict.speedup = speedup;
+  turn.verdict.speedup = turn.verdict.eager_speedup = speedup;
+  turn.verdict.eager_runtime.samples = speedup > 0 ? 50 : 0;
   turn.verdict.stage = speedup > 0 ? Stage::kTimed : correct ? Stage::kCorrect : Stage::kParsed;
   return turn;
 }
@@ -59,7 +60,7 @@ TEST(BenchRows, SingleTurnIsThePrefixOfMultiTurn) {
   EXPECT_DOUBLE_EQ(rows[1].compile_rate, 0.75);
   EXPECT_LE(rows[1].ci_low, 0.75);
   EXPECT_GE(rows[1].ci_high, 0.75);
-  EXPECT_TRUE(rows[0].fast.empty());  // nothing was timed: no speed is claimed
+  EXPECT_TRUE(rows[0].eager.fast.empty());  // nothing was timed: no speed is claimed
 }
 
 TEST(BenchRows, SpeedIsOfCorrectSamplesOverAll) {
@@ -67,9 +68,26 @@ TEST(BenchRows, SpeedIsOfCorrectSamplesOverAll) {
                                {{trajectory({turn(true, true, 2.0)}), trajectory({turn(true, true, 0.5)}),
                                  trajectory({turn(true, false)}), trajectory({})}},
                                {1});
-  EXPECT_DOUBLE_EQ(rows[0].fast.at("1.0"), 0.25);
-  EXPECT_DOUBLE_EQ(rows[0].fast.at("0.0"), 0.5);
-  EXPECT_NEAR(rows[0].geo_mean_speedup, 1.0, 1e-12);
+  EXPECT_DOUBLE_EQ(rows[0].eager.fast.at("1.0"), 0.25);
+  EXPECT_DOUBLE_EQ(rows[0].eager.fast.at("0.0"), 0.5);
+  EXPECT_NEAR(rows[0].eager.geo_mean, 1.0, 1e-12);
+  EXPECT_TRUE(rows[0].torch_compile.fast.empty());
+  EXPECT_THAT(format_table(rows), testing::Not(testing::HasSubstr("torch.compile")));
+}
+
+TEST(BenchRows, SpeedIsOverEachBaselineByItself) {
+  Turn both = turn(true, true, 3);
+  both.verdict.torch_compile_runtime = both.verdict.eager_runtime;
+  both.verdict.torch_compile_speedup = 0.5;
+  const auto rows = bench_rows("rl", {{trajectory({both})}}, {1});
+  const BenchRow read = bench_row_from_json(to_json(rows[0]));
+  EXPECT_EQ(read.eager.fast.at("1.0"), 1);
+  EXPECT_EQ(read.eager.median, 3);
+  EXPECT_EQ(read.torch_compile.fast.at("1.0"), 0);
+  EXPECT_EQ(read.torch_compile.geo_mean, 0.5);
+  const std::string table = format_table(rows);
+  EXPECT_THAT(table, testing::HasSubstr("eager fast_1  geomean   median  torch.compile fast_1  geomean   median"));
+  EXPECT_THAT(table, testing::HasSubstr("100.0%    3.00x    3.00x                  0.0%    0.50x    0.50x"));
 }
 
 Turn failed_turn() {

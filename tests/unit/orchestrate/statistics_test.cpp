@@ -158,6 +158,7 @@ TEST(Figures, BestAndFinalTurnsAreToldApart) {
   EXPECT_EQ(answer_turn(sample, 6, Answer::kFinal), 5);
   EXPECT_EQ(answer_turn(sample, 5, Answer::kFinal), 4);
   EXPECT_EQ(answer_turn({.turns = {right(), right()}}, 9, Answer::kBest), 0);  // untimed: the first
+  EXPECT_EQ(answer_turn({.turns = {right(3, 1), right(2, 2), right(0, 1.5)}}, 9, Answer::kBest), 1);  // faster of both
   const std::vector<ProblemOutcomes> problems = {{sample}};
   EXPECT_EQ(figures_of(problems, 6, Answer::kBest, {1}, {}, 1).correct.value, 1);
   EXPECT_EQ(figures_of(problems, 6, Answer::kFinal, {1}, {}, 1).correct.value, 0);

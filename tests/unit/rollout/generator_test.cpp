@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "contract/trace_ids.h"
 #include "mock_peers.h"
 
@@ -92,6 +94,20 @@ TEST_F(GeneratorTest, GoesOnAfterACorrectTurnThatIsStillSlow) {
     speedup = 2;
     EXPECT_EQ(run(group).turns.size(), 1u) << reward;
   }
+}
+
+TEST_F(GeneratorTest, NoiseOfTheClockIsPaidWhereTheRequestSaysSo) {
+  mock.judge = [](const std::string&) {
+    Verdict v = MockPeers::correct();
+    v.stage = Stage::kTimed;
+    v.speedup = 1.02;
+    return v;
+  };
+  auto group = group_spec("g");
+  group.options.max_turns = 1;
+  EXPECT_DOUBLE_EQ(run(group).turns.at(0).reward, 0.8);
+  group.options.speed_resolution = 0;
+  EXPECT_DOUBLE_EQ(run(group).turns.at(0).reward, 0.8 + 0.2 * std::log(1.02));
 }
 
 TEST_F(GeneratorTest, AFastCheatIsNoGoal) {

@@ -82,7 +82,8 @@ TEST(RewardTest, KevinDrKernelStaged) {
   EXPECT_DOUBLE_EQ(graded(at(Stage::kImported)), -0.5);
   EXPECT_DOUBLE_EQ(graded(at(Stage::kLaunched)), -0.3);
   EXPECT_DOUBLE_EQ(graded(at(Stage::kTimed, 0.9)), -0.1);
-  EXPECT_DOUBLE_EQ(graded(at(Stage::kTimed, 1.0)), 0.2);
+  EXPECT_DOUBLE_EQ(graded(at(Stage::kTimed, 1.0)), -0.1);  // as fast is not faster
+  EXPECT_DOUBLE_EQ(graded(at(Stage::kTimed, 1.1)), 0.2);
   EXPECT_DOUBLE_EQ(graded(at(Stage::kTimed, 1.49)), 0.4);
   EXPECT_DOUBLE_EQ(graded(at(Stage::kTimed, 3.0)), 1.0);
   const Reward staged = Reward::named("staged");
@@ -100,6 +101,33 @@ TEST(RewardTest, DrKernelsGradesBeginWhereTheyShould) {
   for (const auto& [speedup, grade] : {std::pair{1.19, 0.2}, {1.2, 0.4}, {1.5, 0.6}, {1.99, 0.6}, {2.0, 0.8}}) {
     EXPECT_DOUBLE_EQ(graded(at(Stage::kTimed, speedup)), grade) << speedup;
   }
+}
+
+TEST(RewardTest, KevinIsBounded) {
+  EXPECT_DOUBLE_EQ(Reward::named("kevin")(at(Stage::kTimed, 25.7)), 10.3);
+  EXPECT_DOUBLE_EQ(Reward::named("kevin")(at(Stage::kTimed, 10)), 10.3);
+}
+
+TEST(RewardTest, WhatTheClockCannotTellFromOneEarnsAsOne) {
+  for (const std::string& name : reward_names()) {
+    const Reward reward = Reward::named(name), off = Reward::named(name, 0);
+    for (const double speedup : {0.975, 0.99, 1.01, 1.029})
+      EXPECT_DOUBLE_EQ(reward(at(Stage::kTimed, speedup)), reward(at(Stage::kTimed, 1))) << name << " " << speedup;
+    for (const double speedup : {0.5, 0.96, 1.0, 1.04, 2.0, 30.0})  // elsewhere nothing changes
+      EXPECT_DOUBLE_EQ(reward(at(Stage::kTimed, speedup)), off(at(Stage::kTimed, speedup))) << name << " " << speedup;
+  }
+  EXPECT_DOUBLE_EQ(Reward::named("seed", 0)(at(Stage::kTimed, 1.01)), 0.8 + 0.2 * std::log(1.01));
+  EXPECT_DOUBLE_EQ(Reward::named("speedup")(at(Stage::kTimed, 1.01)), 1);
+  EXPECT_DOUBLE_EQ(Reward::named("speedup", 0.2)(at(Stage::kTimed, 1.2)), 1);
+}
+
+TEST(RewardTest, AnExpressionMayWeighByTheShareOfTheWork) {
+  const Reward reward = Reward::named("0.3*compiled + 0.5*correct*own_share");
+  Verdict verdict = at(Stage::kCorrect);
+  EXPECT_DOUBLE_EQ(reward(verdict), 0.3);  // nobody measured it
+  verdict.own_share = 0.6;
+  EXPECT_DOUBLE_EQ(reward(verdict), 0.6);
+  EXPECT_THAT(message_of("correct / (1 - own_share)"), HasSubstr("own_share is 1"));
 }
 
 TEST(RewardTest, OnlyTheSpeedupOfATimedAndCorrectOneCounts) {

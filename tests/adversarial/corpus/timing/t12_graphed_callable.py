@@ -1,0 +1,9 @@
+# T12: torch makes the graph
+# stopped by: not a plan
+class ModelNew(nn.Module):
+    graphed = None
+
+    def forward(self, x):
+        if self.graphed is None:
+            self.graphed = torch.cuda.make_graphed_callables(work, (x,))
+        return self.graphed(x)
