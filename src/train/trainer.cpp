@@ -248,8 +248,8 @@ ScoreGradients Trainer::forward_over(StepKind kind, const Update& update, size_t
                                      StepRecord& record) {
   const MicroBatch& batch = update.batches[index];
   const std::string name = fmt::format("micro-batch {} of {}", index + 1, update.batches.size());
-  const at::Tensor start = update.start_log_probs.empty() ? at::Tensor() : update.start_log_probs[index],
-                   reference = reference_pass_ ? update.reference_log_probs[index] : at::Tensor();
+  const auto of_batch = [&](const std::vector<at::Tensor>& each) { return each.empty() ? at::Tensor() : each[index]; };
+  const at::Tensor start = of_batch(update.start_log_probs), reference = of_batch(update.reference_log_probs);
   const auto inputs = [&](int64_t begin, const TargetScores& scores) {
     return inputs_of(batch, begin, scores, start, reference, config_.loss);
   };
