@@ -150,5 +150,5 @@ int main(int argc, char** argv) {
         path.name, tokens / median, tokens / path.seconds.back(), tokens / path.seconds.front(), limit / median,
         limit / path.seconds.front(), path.last.loss);
   }
-  head_once_and_twice(shape, config, sequences, rounds);
+  head_once_and_twice(shape, config, sequences, 4 * rounds);
 }
