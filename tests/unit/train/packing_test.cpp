@@ -66,6 +66,11 @@ TEST(ShareOut, WhoHasTheMostExpensiveBinHasTheCheapestOfTheNextRound) {
   EXPECT_EQ(share_out({10, 9, 8, 7}, {10, 8, 3, 1}, 10, 2), (Shares{{{0}, {3}}, {{1}, {2}}}));
 }
 
+// Three bins would do for all, of which one rank would have two.
+TEST(ShareOut, BinsAreAsManyForEachRank) {
+  EXPECT_EQ(share_out({5, 5, 5, 5, 5, 5}, {1, 1, 1, 1, 1, 1}, 10, 2), (Shares{{{0, 4}, {3}}, {{1, 5}, {2}}}));
+}
+
 TEST(ShareOut, EveryIndexOnceNoBinOverfullAndRanksAlike) {
   Rng rng(3);
   for (const int64_t ranks : {2, 3, 8}) {
