@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <optional>
 
 namespace tritonforge::evaluate {
 namespace {
@@ -17,8 +18,10 @@ class Rules {
  public:
   Rules() : filter_(seccomp_init(SCMP_ACT_ALLOW), &seccomp_release) {}
 
-  void refuse(int call) { add(seccomp_rule_add(filter_.get(), kRefused, call, 0)); }
-  void refuse(int call, scmp_arg_cmp where) { add(seccomp_rule_add(filter_.get(), kRefused, call, 1, where)); }
+  template <typename... Where>
+  void refuse(int call, Where... where) {
+    add(seccomp_rule_add(filter_.get(), kRefused, call, sizeof...(where), where...));
+  }
 
   std::string load() {
     if (refused_ == 0) add(seccomp_attr_set(filter_.get(), SCMP_FLTATR_CTL_TSYNC, 1));  // of every thread there is
@@ -37,19 +40,24 @@ class Rules {
   int refused_ = 0;
 };
 
-// All values of an argument but those of `kept`, which rise. A rule compares an argument once.
+constexpr scmp_datum_t kAll = UINT32_MAX;  // an int: the kernel does not look at the upper half
+
+// All values of an argument of socket() but those of `kept`, which rise; of sockets of one family, or of all. A rule
+// compares an argument once.
 template <size_t kCount>
-void refuse_all_but(Rules& rules, int call, unsigned argument, scmp_datum_t mask, const scmp_datum_t (&kept)[kCount]) {
+void refuse_sockets_but(Rules& rules, unsigned argument, scmp_datum_t mask, const scmp_datum_t (&kept)[kCount],
+                        std::optional<int> family = std::nullopt) {
+  const auto refuse = [&](scmp_arg_cmp value) {
+    if (family) rules.refuse(SCMP_SYS(socket), SCMP_A0(SCMP_CMP_MASKED_EQ, kAll, scmp_datum_t(*family)), value);
+    else rules.refuse(SCMP_SYS(socket), value);
+  };
   scmp_datum_t value = 0;
   for (const scmp_datum_t keep : kept) {
-    for (; value < keep; ++value) rules.refuse(call, SCMP_CMP(argument, SCMP_CMP_MASKED_EQ, mask, value));
+    for (; value < keep; ++value) refuse(SCMP_CMP(argument, SCMP_CMP_MASKED_EQ, mask, value));
     ++value;
   }
-  if (mask == UINT32_MAX) {
-    rules.refuse(call, SCMP_CMP(argument, SCMP_CMP_GE, value));
-  } else {
-    for (; value <= mask; ++value) rules.refuse(call, SCMP_CMP(argument, SCMP_CMP_MASKED_EQ, mask, value));
-  }
+  if (mask == kAll) refuse(SCMP_CMP(argument, SCMP_CMP_GE, value));
+  for (; mask != kAll && value <= mask; ++value) refuse(SCMP_CMP(argument, SCMP_CMP_MASKED_EQ, mask, value));
 }
 
 }  // namespace
@@ -61,11 +69,13 @@ std::string ask_nobody() {
   rules.refuse(SCMP_SYS(sendto), SCMP_A3(SCMP_CMP_MASKED_EQ, MSG_FASTOPEN, MSG_FASTOPEN));
   rules.refuse(SCMP_SYS(sendmsg), SCMP_A2(SCMP_CMP_MASKED_EQ, MSG_FASTOPEN, MSG_FASTOPEN));
   rules.refuse(SCMP_SYS(sendmmsg), SCMP_A3(SCMP_CMP_MASKED_EQ, MSG_FASTOPEN, MSG_FASTOPEN));
-  // Sockets that send without one are not made; those of TCP listen.
+  // Sockets that send without one are not made; those of TCP listen, and CUDA's driver binds one of UNIX.
   constexpr scmp_datum_t kTypes = 0xf;  // the bits beside the flags
-  refuse_all_but(rules, SCMP_SYS(socket), 0, UINT32_MAX, {AF_UNIX, AF_INET, AF_INET6});
-  refuse_all_but(rules, SCMP_SYS(socket), 1, kTypes, {SOCK_STREAM});
-  refuse_all_but(rules, SCMP_SYS(socket), 2, UINT32_MAX, {0, IPPROTO_TCP});
+  refuse_sockets_but(rules, 0, kAll, {AF_UNIX, AF_INET, AF_INET6});
+  for (const int family : {AF_INET, AF_INET6}) {
+    refuse_sockets_but(rules, 1, kTypes, {SOCK_STREAM}, family);
+    refuse_sockets_but(rules, 2, kAll, {0, IPPROTO_TCP}, family);
+  }
   // io_uring would do all of it without these calls.
   rules.refuse(SCMP_SYS(io_uring_setup));
   return rules.load();

@@ -6,7 +6,7 @@
 namespace tritonforge::evaluate {
 
 // From here on no thread of this process, and no process that one of them begins, can open a connection or send to
-// somebody who has not connected to it; it can listen, accept and answer. Cannot be taken back.
+// another machine that has not connected to it; it can listen, accept and answer. Cannot be taken back.
 // "enforced: ..." or "unavailable: why", as the layers of the sandbox say it.
 std::string ask_nobody();
 

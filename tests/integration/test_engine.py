@@ -274,10 +274,12 @@ def test_abort_pause_and_continue(engine):
         assert first.result()["meta_info"]["finish_reason"]["type"] == "abort"
         engine.post("/continue_generation", {})
         assert len(second.result()["output_ids"]) == 5
-        third = pool.submit(engine.generate, PROMPT, max_new_tokens=1000, ignore_eos=True)
-        engine.until(lambda: engine.get("/get_server_info")["running"] == 1, "a running request")
+        sampling = {"max_new_tokens": 1000, "ignore_eos": True}
+        third = engine.events("/generate", {"text": PROMPT, "stream": True, "sampling_params": sampling})
+        next(third)  # it runs
         engine.post("/pause_generation", {"mode": "abort"})
-        assert third.result()["meta_info"]["finish_reason"]["type"] in ("abort", "length")
+        *_, last, end = third
+        assert json.loads(last)["meta_info"]["finish_reason"]["type"] in ("abort", "length") and end == "[DONE]"
         engine.post("/continue_generation", {})
     info = engine.get("/get_server_info")
     assert info["running"] == info["waiting"] == 0 and info["kv_tokens_free"] == info["kv_cache_tokens"]

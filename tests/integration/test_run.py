@@ -89,8 +89,13 @@ class Run:
             time.sleep(0.02)
 
     def pid_of(self, role, rank=0):
-        roles = {item["name"]: item for item in json.loads((self.output / "status.json").read_text())["roles"]}
-        return roles[role]["pids"][rank]
+        """As status.json says it, once a second."""
+
+        def pids():
+            return {item["name"]: item["pids"] for item in self.status()["roles"]}.get(role, [])
+
+        self.wait_for(lambda: len(pids()) > rank, f"the process of {role}")
+        return pids()[rank]
 
     def weights(self, stage="rl"):
         return (self.output / "models" / stage / "model.safetensors").read_bytes()
@@ -166,7 +171,7 @@ def test_resume_of_a_run_that_is_not_there_starts_none(undisturbed):
 
 
 def test_a_second_ctrl_c_ends_the_graces(tmp_path):
-    run = Run(tmp_path / "a", "--set", "stages=[sft]", "--set", "sft.steps=100")
+    run = Run(tmp_path / "a", "--set", "stages=[sft]", "--set", "sft.steps=3000")
     run.wait_for(lambda: len(run.steps("sft")) >= 3, "a checkpoint, and a step after it")
     os.kill(run.pid_of("trainer"), signal.SIGSTOP)  # it would be waited for as long as saving may take
     run.process.send_signal(signal.SIGTERM)

@@ -220,18 +220,20 @@ Profile GpuMeasurement::profile() const {
   Profile profile;
   std::map<size_t, double> own;
   std::map<size_t, std::string> chosen;
-  double torch = 0, all = 1e-9;
+  double torch = 0;
   for (size_t k = 0; k < plan_.steps.size(); ++k) {
     const PlanStep& step = plan_.steps[k];
     const auto kernel = static_cast<size_t>(step.kernel);
     if (step.kernel >= 0) own[kernel] += steps_[k];
     else if (!is_free(step.name)) torch += steps_[k];
-    if (step.kernel >= 0 || !is_free(step.name)) all += steps_[k];
     if (step.kernel < 0 || step.tuning < 0) continue;
     const PlanTuning& tuning = plan_.tunings[static_cast<size_t>(step.tuning)];
     if (tuning.configurations.size() > 1)
       chosen[kernel] = tuning.configurations[static_cast<size_t>(step.configuration)];
   }
+  double all = torch;
+  for (const auto& [k, ms] : own) all += ms;
+  all = std::max(all, 1e-9);
   for (const auto& [k, ms] : own) {
     const Json& found = resources_.at(k);
     profile.kernels.push_back({.name = plan_.kernels[k].name,
