@@ -81,6 +81,7 @@ def test_roles_are_the_diagram_with_their_load(visit, update_status):
     assert "red" in card["trainer"] and "checkpoint 58" in card["trainer"]
     assert "83.0 %" in text(page, ".gpus") and "61.2 of 79.6 GiB" in text(page, ".gpus")
     # buffer-router, two engines, buffer-evaluator, buffer-trainer; and the weights, which nobody waits for
+    page.locator(".wire").first.wait_for(state="attached")  # drawn once the cards have their places
     assert page.locator(".wire:not(.dotted)").count() == 5 and page.locator(".wire.dotted").count() == 2
     roles = made_runs.roles()
     roles[0]["figures"]["weight_version"] = 61
