@@ -92,6 +92,14 @@ class Run:
         """As status.json says it, which is written once a second."""
         return {item["name"]: item for item in self.status()["roles"]}[role]["pids"][rank]
 
+    def child(self, role):
+        """The process of a role as the system knows it, at once."""
+        for listed in pathlib.Path(f"/proc/{self.process.pid}/task").glob("*/children"):
+            for pid in listed.read_text().split():
+                if role.encode() in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
+                    return int(pid)
+        raise ProcessLookupError(role)
+
     def weights(self, stage="rl"):
         return (self.output / "models" / stage / "model.safetensors").read_bytes()
 
@@ -274,8 +282,8 @@ def test_a_trainer_killed_at_the_end_of_sft_exports_the_last_step(undisturbed, t
     for attempt in range(20):  # the trainer may have exported and left before this process looks
         run = Run(tmp_path / str(attempt), "--set", "stages=[sft]")
         run.wait_for(lambda run=run: len(run.steps("sft")) >= 2, "the last SFT step")
-        with contextlib.suppress(KeyError, ProcessLookupError):
-            os.kill(run.pid_of("trainer"), signal.SIGKILL)
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            os.kill(run.child("trainer"), signal.SIGKILL)
             break
         run.finish()
     else:
