@@ -61,16 +61,7 @@ Verdict judge_on_gpu(const std::string& first, const std::string& second = "", b
   GpuReplayers device(children, options, "");
   EvaluationRequest request;
   request.measure_performance = false;
-  const RunContext context{.children = children,
-                           .lowering = lowering,
-                           .options = options,
-                           .request = request,
-                           .language = language_of(request.backend),
-                           .reference = reference,
-                           .init_seed = 1,
-                           .limit_s = 30,
-                           .overall = Deadline::after(60),
-                           .device = &device};
+  const RunContext context = written_context(children, lowering, options, request, reference, device);
   const GpuProblem gpu{device, {}, {}};
   Verdict verdict;
   verdict.mode = EvaluationMode::kPlan;

@@ -30,16 +30,7 @@ SeenOnCpu look(const std::string& text, bool reduced, int64_t max_elements = 20)
   EvaluatorOptions options;
   options.max_elements = max_elements;
   const EvaluationRequest request;
-  return look_on_cpu({.children = children,
-                      .lowering = lowering,
-                      .options = options,
-                      .request = request,
-                      .language = language_of(request.backend),
-                      .reference = reference,
-                      .init_seed = 1,
-                      .limit_s = 30,
-                      .overall = Deadline::after(60),
-                      .device = &device});
+  return look_on_cpu(written_context(children, lowering, options, request, reference, device));
 }
 
 TEST(LookOnCpu, ARaceIsRefusedAtAnySizes) {

@@ -137,6 +137,21 @@ inline std::string honest_plan() {
          kWrittenTensors + "}\n0 {\"failed\":{\"kind\":\"fault\",\"text\":\"nothing was written\"}}\n";
 }
 
+// Of a runner over them, under the secret 0.
+inline RunContext written_context(Children& children, LoweringPool& lowering, const EvaluatorOptions& options,
+                                  const EvaluationRequest& request, const ReferenceData& reference, Device& device) {
+  return {.children = children,
+          .lowering = lowering,
+          .options = options,
+          .request = request,
+          .language = language_of(request.backend),
+          .reference = reference,
+          .init_seed = 1,
+          .limit_s = 30,
+          .overall = Deadline::after(60),
+          .device = &device};
+}
+
 // The verdict of a runner over a written conversation; `mode` as an evaluator would set it.
 inline Verdict judge_written(const std::string& text, EvaluationMode mode, Claims claims = Claims::kRefuse,
                              const std::function<void(Child&, Verdict&)>& time = {}) {
@@ -148,16 +163,7 @@ inline Verdict judge_written(const std::string& text, EvaluationMode mode, Claim
   options.claims = claims;
   options.candidate_timeout_s = 30;
   EvaluationRequest request;
-  const RunContext context{.children = children,
-                           .lowering = lowering,
-                           .options = options,
-                           .request = request,
-                           .language = language_of(request.backend),
-                           .reference = reference,
-                           .init_seed = 1,
-                           .limit_s = 30,
-                           .overall = Deadline::after(60),
-                           .device = &device};
+  const RunContext context = written_context(children, lowering, options, request, reference, device);
   Verdict verdict;
   verdict.mode = mode;
   verdict.stage = Stage::kExtracted;
