@@ -74,7 +74,7 @@ class Candidate:
         self.watched = watched()
 
     def around(self, poison):
-        return live.Around() if self.live else cuda_on_cpu.CudaOnCpu(poison)
+        return live.Around(poison) if self.live else cuda_on_cpu.CudaOnCpu(poison)
 
     def failed(self, error, stage):
         text = errors.describe(error, stage, self.path, self.source)

@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 CUDA = torch.device("cuda", 0)
 _is_cuda, _device = torch.Tensor.is_cuda.__get__, torch.Tensor.device.__get__
-_empties = {torch.empty, torch.empty_like, torch.empty_strided, torch.Tensor.new_empty, torch.Tensor.new_empty_strided}
+EMPTIES = {torch.empty, torch.empty_like, torch.empty_strided, torch.Tensor.new_empty, torch.Tensor.new_empty_strided}
 _to, _cuda = torch.Tensor.to, torch.Tensor.cuda
 # fmt: off
 _uncounted = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "view", "reshape", "stride",
@@ -67,15 +67,15 @@ class CudaOnCpu(TorchFunctionMode):
         if kwargs.get("pin_memory"):
             kwargs["pin_memory"] = False
         out = func(*args, **kwargs)
-        if func in _empties:
+        if func in EMPTIES:
             if self.poison and isinstance(out, torch.Tensor):
-                poison(out)
+                fill_with_poison(out)
         elif name not in _uncounted:
             self.counts[name] = self.counts.get(name, 0) + 1
         return out
 
 
-def poison(tensor):
+def fill_with_poison(tensor):
     with torch._C.DisableTorchFunction(), torch.no_grad():
         if tensor.is_floating_point():
             tensor.fill_(float("nan"))

@@ -5,14 +5,15 @@ which timed outputs it wants to see after they were made, and says in the verdic
 What is timed is the GPU's work, on every stream.
 """
 
-import contextlib
 import sys
 import time
 import typing
 
 import torch
+from torch.overrides import TorchFunctionMode
 from triton.runtime.jit import JITFunction
 
+from tritonforge_worker.cuda_on_cpu import EMPTIES, fill_with_poison
 from tritonforge_worker.protocol import Encoder, decode, split_payload, to_tensor
 
 FLUSH_BYTES = 256 << 20  # five times the L2 of an H100 or H200
@@ -55,13 +56,24 @@ def synchronize():
     _synchronize()
 
 
-class Around(contextlib.AbstractContextManager):
-    """Nothing to pretend on a real GPU: factories without a device make CPU tensors, as in KernelBench."""
+class Around(TorchFunctionMode):
+    """Nothing to pretend on a real GPU: factories without a device make CPU tensors, as in KernelBench.
+
+    With `poison` memory that comes uninitialised holds no earlier call's result: the allocator gives the same block
+    again, and what a call without launches leaves in it would be right.
+    """
 
     counts: typing.ClassVar = {}
 
-    def __exit__(self, *exc):
-        return False
+    def __init__(self, poison=False):
+        super().__init__()
+        self.poison = poison
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        if self.poison and func in EMPTIES and isinstance(out, torch.Tensor):
+            fill_with_poison(out)
+        return out
 
 
 class Launches:
