@@ -272,7 +272,7 @@ def test_a_race_is_found_beside_the_gpu(corpus):
 
 
 def test_without_the_look_for_races_nothing_else_changes(corpus):
-    server = Evaluator("--mode", "plan", "--device", "cuda:0", "--race-check", "false")
+    server = Evaluator("--mode", "plan", "--device", "cuda:0", "--no-race-check")
     try:
         path = test_corpus.CORPUS / "honest" / "softmax_online.py"
         problem, candidate = test_corpus.parts(path)
