@@ -4,6 +4,8 @@ test_ir_*.py run the same kernel twice: the interpreter (mended by the worker) r
 that the compiler's front end makes of it. Exact operations must agree bit for bit (NaN with any NaN); where the C
 library and numpy round differently the tolerance is a few units in the last place and is named at the test. No GPU, no
 network, no server.
+
+TRITONFORGE_IR_BESIDE=gpu runs the same tests with a GPU in the interpreter's place: what Triton compiles for it.
 """
 
 import json
@@ -17,7 +19,8 @@ import torch
 ROOT = os.environ.get("TRITONFORGE_ROOT", os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 sys.path.insert(0, os.path.join(ROOT, "worker"))
 BINARY = os.environ.get("TRITONFORGE_BINARY", os.path.join(ROOT, "build", "tritonforge"))
-IR_RUN = os.path.join(os.path.dirname(BINARY), "tests", "ir_run")
+IR_RUN = os.environ.get("TRITONFORGE_IR_RUN", os.path.join(os.path.dirname(BINARY), "tests", "ir_run"))
+BESIDE_GPU = os.environ.get("TRITONFORGE_IR_BESIDE") == "gpu"
 
 from triton._C.libtriton import ir
 from triton.compiler.compiler import ASTSource
@@ -101,6 +104,24 @@ class Runner:
         return self.process.wait(timeout=30)
 
 
+class OnGpu:
+    """The GPU where a test expects the evaluator, which stands beside it for both()."""
+
+    def __init__(self):
+        self.evaluator = Runner()
+
+    def launch(self, kernel, grid, args, kwargs, seed=0, uninitialised=()):
+        there = [a.cuda() if isinstance(a, torch.Tensor) else a for a in args]
+        kernel[tuple(grid)](*there, **kwargs)
+        for mine, theirs in zip(args, there):
+            if isinstance(mine, torch.Tensor):
+                mine.copy_(theirs)
+        return {}
+
+    def stop(self):
+        return self.evaluator.stop()
+
+
 def interpret(kernel, grid, args, kwargs):
     names = [p.name for p in kernel.params]
     bound = {**dict(zip(names, args)), **kwargs}
@@ -109,10 +130,14 @@ def interpret(kernel, grid, args, kwargs):
 
 
 def both(runner, kernel, grid, args, seed=0, **kwargs):
-    """Runs both on copies of the arguments: ([interpreter's tensors], [evaluator's tensors], reply)."""
+    """Runs both on copies of the arguments: ([interpreter's or GPU's tensors], [evaluator's tensors], reply)."""
     copies = [[a.clone() if isinstance(a, torch.Tensor) else a for a in args] for _ in range(2)]
-    interpret(kernel, grid, copies[0], kwargs)
-    reply = runner.launch(kernel, grid, copies[1], kwargs, seed=seed)
+    if BESIDE_GPU:
+        runner.launch(kernel, grid, copies[0], kwargs)
+    else:
+        interpret(kernel, grid, copies[0], kwargs)
+    evaluator = runner.evaluator if BESIDE_GPU else runner
+    reply = evaluator.launch(kernel, grid, copies[1], kwargs, seed=seed)
     assert "error" not in reply, reply
     expected, got = ([t for t in side if isinstance(t, torch.Tensor)] for side in copies)
     return expected, got, reply
