@@ -38,7 +38,13 @@ at::Device open_device(const std::string& name) {
   const int64_t count = at::globalContext().getAcceleratorHooksInterface(at::kCUDA).deviceCount();
   if (index >= count) fail(ErrorKind::kMachine, "device {}: libtorch sees {} CUDA devices", name, count);
   at::globalContext().lazyInitDevice(at::kCUDA);
-  return {at::kCUDA, static_cast<at::DeviceIndex>(index)};
+  const at::Device device{at::kCUDA, static_cast<at::DeviceIndex>(index)};
+  use_device(device);
+  return device;
+}
+
+void use_device(at::Device device) {
+  if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).setDevice(device);
 }
 
 at::ScalarType parse_dtype(const std::string& name, at::Device device) {

@@ -8,8 +8,12 @@
 namespace tritonforge::kernels {
 
 // "cpu", "cuda", "cuda:1". Loads libtorch_cuda for the latter; throws kUsage for another name, kMachine naming what is
-// missing. Call it before anything else touches ATen's CUDA side: ATen looks for that half only once.
+// missing. Call it before anything else touches ATen's CUDA side: ATen looks for that half only once. It is the current
+// device of the calling thread from then on.
 at::Device open_device(const std::string& name);
+// Makes it the calling thread's current device, on which kernels run that no tensor guards. For every other thread that
+// computes: CUDA begins each with the first GPU.
+void use_device(at::Device device);
 // auto: float32 on the CPU, bfloat16 elsewhere. Throws kUsage naming the nearest known one
 // (float32, bfloat16, float16).
 at::ScalarType parse_dtype(const std::string& name, at::Device device);

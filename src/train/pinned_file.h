@@ -34,7 +34,7 @@ class PinnedFile {
   const fs::path spare_;
   fs::path path_;  // now; empty: there is none
   std::span<std::byte> bytes_;
-  std::unique_ptr<gpu::PinnedRange> pinned_;
+  std::unique_ptr<tritonforge::gpu::PinnedRange> pinned_;
 };
 
 }  // namespace tritonforge::train

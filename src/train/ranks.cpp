@@ -75,7 +75,8 @@ std::unique_ptr<parallel::World> join_ranks(const TrainConfig& config, const par
                                            });
 }
 
-void take_threads(const TrainConfig& config, const parallel::World* world) {
+void set_up_thread(const TrainConfig& config, const parallel::World* world) {
+  kernels::open_device(config.device);
   if (config.threads > 0) return at::set_num_threads(static_cast<int>(config.threads));
   if (world == nullptr || std::getenv("OMP_NUM_THREADS") != nullptr) return;
   static const int64_t all = at::get_num_threads();  // before a thread takes fewer
@@ -110,7 +111,7 @@ Json OthersCheckpoint::write_into(const fs::path& folder) {
 void follow_rank_0(const TrainConfig& config, const parallel::WorldOptions& options) {
   config.validate_job();
   const auto world = join_ranks(config, options);
-  take_threads(config, world.get());
+  set_up_thread(config, world.get());
   const fs::path from = world->meeting().get("resume", Deadline::after(config.parallel.timeout_s));
   std::unique_ptr<Trainer> trainer;
   Snapshot snapshot;

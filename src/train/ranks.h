@@ -24,9 +24,9 @@ RankCommand rank_command(std::string_view bytes);  // throws kUsage
 // The job's ranks, whose failure ends this process with its text; null where the config names one process.
 std::unique_ptr<parallel::World> join_ranks(const TrainConfig& config, const parallel::WorldOptions& options);
 
-// The CPU threads that the config gives the calling thread; by default the cores of the host, shared out among its
-// ranks unless OMP_NUM_THREADS says how many. world: null where the process is alone.
-void take_threads(const TrainConfig& config, const parallel::World* world);
+// For each thread that calls a trainer: its device, and the CPU threads that the config gives it; by default the cores
+// of the host, shared out among its ranks unless OMP_NUM_THREADS says how many. world: null where the process is alone.
+void set_up_thread(const TrainConfig& config, const parallel::World* world);
 
 // Has the other ranks write their pieces of the checkpoint that they were told of. Where it is not called, they hear
 // that there is none.

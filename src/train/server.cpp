@@ -29,7 +29,7 @@ struct TrainerServer::Impl {
   Impl(TrainerService& the_service, net::ServerOptions options)
       : service(the_service), http(std::move(options)), jobs(1, kMaxQueue) {
     add_routes();
-    jobs.submit([this] { service.take_threads(); });  // the number of CPU threads belongs to a thread
+    jobs.submit([this] { service.set_up_thread(); });
     // Its leases are committed now, not with the next request.
     service.on_written([this] {
       jobs.submit([this] {

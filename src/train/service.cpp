@@ -34,7 +34,7 @@ TrainerService::TrainerService(ServiceOptions options)
     : options_(std::move(options)), buffer_client_(client_options(options_)) {
   options_.config.validate_job();
   world_ = join_ranks(options_.config, options_.ranks);
-  take_threads();
+  set_up_thread();
   try {
     start();
   } catch (const std::exception& error) {
@@ -75,7 +75,7 @@ void TrainerService::start() {
   note("idle");
 }
 
-void TrainerService::take_threads() const { train::take_threads(options_.config, world_.get()); }
+void TrainerService::set_up_thread() const { train::set_up_thread(options_.config, world_.get()); }
 
 StepResult TrainerService::step(const std::function<StepRequest()>& read) {
   struct End {

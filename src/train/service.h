@@ -22,10 +22,10 @@ namespace tritonforge::train {
 
 class TrainerService {
  public:
-  // Loads, or resumes from a checkpoint, and takes the config's CPU threads for the calling thread.
+  // Loads, or resumes from a checkpoint, and sets the calling thread up.
   explicit TrainerService(ServiceOptions options);
-  // For the thread that makes the calls, where that is not the constructor's.
-  void take_threads() const;
+  // For the thread that makes the calls, where that is not the constructor's: its device and CPU threads.
+  void set_up_thread() const;
 
   // Trains step `step()` + 1; a repeat of the last one gives its stored metrics. Throws kConflict for any other,
   // and for a lease that was trained on; kNotFound where a step of SFT has no sequences and none came ahead. A sequence

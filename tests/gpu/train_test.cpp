@@ -3,6 +3,7 @@
 #include <c10/core/CachingDeviceAllocator.h>
 
 #include <cmath>
+#include <future>
 
 #include "base/clock.h"
 #include "base/filesystem.h"
@@ -15,6 +16,7 @@
 #include "train/flat_adamw.h"
 #include "train/gpu/attention.h"
 #include "train/pass.h"
+#include "train/service.h"
 #include "train/trainer.h"
 #include "unit/train/sample_model.h"
 
@@ -305,6 +307,35 @@ TEST_F(TrainOnGpu, CheckpointsOfHostStatesAndOfDeviceStatesAreTheSame) {
     for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(at::equal(a[i].values.cpu(), b[i].values.cpu())) << a[i].name;
   }
   at::globalContext().setDeterministicAlgorithms(false, false);
+}
+
+// On any thread, as the server's: CUDA begins each with the first GPU.
+TEST_F(TrainOnGpu, ATrainerOnTheSecondGpuIsTheFirstsTwin) {
+  int devices = 0;
+  tritonforge::gpu::check_cuda(tritonforge::gpu::open_cuda_library().device_count(&devices));
+  if (devices < 2) GTEST_SKIP() << "one GPU";
+  const TemporaryFolder folder("train_gpu_test");
+  model::save_model(made(small_config(model::Family::kQwen3), at::kBFloat16, at::kCPU), folder.path() / "model");
+  ServiceOptions options;
+  options.config = sample_train_config();
+  options.config.model = folder.path() / "model";
+  options.config.dtype = "bfloat16";
+  options.config.deterministic = true;
+  std::vector<double> losses;  // of two steps on each
+  for (const char* device : {"cuda:0", "cuda:1"}) {
+    options.config.device = device;
+    TrainerService service(options);
+    const auto step = [&service](int64_t number) {
+      service.set_up_thread();
+      const StepRequest request{.kind = StepKind::kSft, .step = number, .sequences = sequences(6, 1.0)};
+      return service.step([&request] { return request; }).metrics.loss;
+    };
+    losses.push_back(step(1));
+    losses.push_back(std::async(std::launch::async, step, 2).get());
+  }
+  at::globalContext().setDeterministicAlgorithms(false, false);
+  EXPECT_EQ(losses[2], losses[0]);
+  EXPECT_EQ(losses[3], losses[1]);
 }
 
 // What the trainer says it takes is what it takes, and every step says how long its parts took and what it reached.

@@ -201,8 +201,9 @@ void histogram(Machine& m, const Instruction& i) {
   }
 }
 
-// Combines halves (where one commutative operation combines) or neighbours, level by level: log2(R) runs of the region
-// over all rows at once. Pairwise, so a float sum's error grows with log2(R).
+// Combines halves, level by level: log2(R) runs of the region over all rows at once. Pairwise, so a float sum's error
+// grows with log2(R). A GPU does the like across its lanes: what a reduction combines has no order, and an operation
+// that is not commutative gives what it gives.
 void reduce(Machine& m, const Instruction& i) {
   const Detail& d = *i.detail;
   const size_t operands = d.kinds.size(), axis = static_cast<size_t>(d.axis);
@@ -229,19 +230,8 @@ void reduce(Machine& m, const Instruction& i) {
     for (size_t o = 0; o < operands; ++o) {
       std::byte* a = m.at<std::byte>(d.lanes_a[o]);
       std::byte* b = m.at<std::byte>(d.lanes_b[o]);
-      if (d.flag) {
-        std::memcpy(a, rows[o], static_cast<size_t>(half) * bytes[o]);
-        std::memcpy(b, rows[o] + static_cast<size_t>(half) * bytes[o], static_cast<size_t>(half) * bytes[o]);
-        continue;
-      }
-      by_size(held_size(d.kinds[o]), [&](auto sample) {
-        using T = decltype(sample);
-        const T* in = reinterpret_cast<const T*>(rows[o]);
-        for (int64_t k = 0; k < half; ++k) {
-          std::copy(in + 2 * k * rest, in + (2 * k + 1) * rest, reinterpret_cast<T*>(a) + k * rest);
-          std::copy(in + (2 * k + 1) * rest, in + (2 * k + 2) * rest, reinterpret_cast<T*>(b) + k * rest);
-        }
-      });
+      std::memcpy(a, rows[o], static_cast<size_t>(half) * bytes[o]);
+      std::memcpy(b, rows[o] + static_cast<size_t>(half) * bytes[o], static_cast<size_t>(half) * bytes[o]);
     }
     m.run(i.bodies[0]);
     for (size_t o = 0; o < operands; ++o) {

@@ -18,7 +18,8 @@ float towards_odd(double value) {
   return std::bit_cast<float>(bits | 1);
 }
 
-// Float to integer as the hardware does it: towards zero, the ends of the range beyond it, 0 of NaN.
+// Float to integer as the hardware does it: towards zero, the ends of the range beyond it, 0 of NaN. It has none of 8
+// bits: they are the lower ones of 16 (300 to int8 is 44).
 template <typename I, typename F>
 I saturated(F value) {
   if (value != value) return 0;
@@ -70,13 +71,15 @@ struct NarrowUnsigned {
 struct ToSigned {
   template <typename R, typename T>
   static R of(T a) {
-    return saturated<R>(a);
+    using Reached = std::conditional_t<sizeof(R) == 1, int16_t, R>;
+    return static_cast<R>(saturated<Reached>(a));
   }
 };
 struct ToUnsigned {
   template <typename R, typename T>
   static R of(T a) {
-    return static_cast<R>(saturated<Unsigned<R>>(a));
+    using Reached = std::conditional_t<sizeof(R) == 1, uint16_t, Unsigned<R>>;
+    return static_cast<R>(saturated<Reached>(a));
   }
 };
 struct NonZero {

@@ -286,17 +286,9 @@ void Compiler::reduction(const Function& function, const Operation& op, Env& env
   }
   lists_.pop_back();
   lanes_ = 0;
-  static const std::set<std::string> commutative = {
-      "arith.addf",     "arith.mulf",    "arith.addi",    "arith.muli",  "arith.maximumf",
-      "arith.minimumf", "arith.maxnumf", "arith.minnumf", "arith.maxsi", "arith.minsi",
-      "arith.maxui",    "arith.minui",   "arith.andi",    "arith.ori",   "arith.xori"};
   std::unordered_set<int> used;
   for (const int value : d.lanes_out) used.insert(root(value));
   drop_unused(i.bodies[0], used);
-  d.flag = operands == 1 && i.bodies[0].size() == 1 && commutative.contains(i.bodies[0][0].name) &&
-           i.bodies[0][0].in.size() == 2 &&
-           std::set<int>(i.bodies[0][0].in.begin(), i.bodies[0][0].in.end()) ==
-               std::set<int>{d.lanes_a[0], d.lanes_b[0]};
   // Emitted where its operands exist, but with values of its own: its expression is not shared.
   i.pure = false;
   i.location = location_;
