@@ -3,8 +3,8 @@
 // clipping, AdamW. Prints milliseconds, tokens/s, model FLOPs utilisation (causal FLOPs over 989 TFLOP/s, recompute not
 // counted) and the memory in use.
 //   train_gpu [cuda:0] [layers 8] [tokens 8192] [steps 8] [CASE ...]
-//   train_gpu dp2 ... : so many data-parallel ranks, a process and a GPU each, with so many tokens each; tp2, cp2:
-//   ranks that have so many tokens together
+//   train_gpu dp2 ... : so many data-parallel ranks, a process and a GPU each, with so many tokens each; tp2, cp2,
+//   ring2 (cp's other form): ranks that have so many tokens together
 // CASE: fp32 | bf16_sr | cpu | autograd, then any of +recompute (all layers), +qkv (q, k and v of all layers are
 // computed again), +packed (16 sequences of 300 to 900 tokens; train_packed_peer.py is its peer), +deterministic,
 // +snapshot (then the time that a checkpoint stops the trainer for). Cases take turns only by being run twice: the
@@ -128,13 +128,17 @@ void run(const std::string& name, const std::string& device, int64_t layers, int
   }
 }
 
-// "dp2", "tp2", "cp2", "tp2dp2": the ranks are processes, this one the first. Where it ends, they do.
+// "dp2", "tp2", "cp2", "ring2", "tp2dp2": the ranks are processes, this one the first. Where it ends, they do.
 Ranks fork_ranks(const std::string& argument, size_t cases, std::vector<std::string>& rendezvous) {
   Ranks ranks;
-  for (const auto& [axis, degree] :
-       {std::pair{"tp", &ranks.dims.tp}, std::pair{"cp", &ranks.dims.cp}, std::pair{"dp", &ranks.dims.dp}}) {
-    if (const size_t at = argument.find(axis); at != std::string::npos) *degree = std::atoll(argument.c_str() + at + 2);
+  for (const auto& [axis, degree] : {std::pair{std::string("tp"), &ranks.dims.tp},
+                                     {"cp", &ranks.dims.cp},
+                                     {"ring", &ranks.dims.cp},
+                                     {"dp", &ranks.dims.dp}}) {
+    const size_t at = argument.find(axis);
+    if (at != std::string::npos) *degree = std::atoll(argument.c_str() + at + axis.size());
   }
+  if (argument.find("ring") != std::string::npos) ranks.dims.cp_form = parallel::CpForm::kRing;
   if (ranks.dims.world() == 1) return ranks;
   for (size_t i = 0; i < cases; ++i) rendezvous.push_back(fmt::format("127.0.0.1:{}", free_port()));
   std::fflush(stdout);
@@ -160,7 +164,8 @@ int main(int argc, char** argv) {
   if (ranks.dims.world() > 1) device = fmt::format("cuda:{}", ranks.rank);
   if (ranks.rank == 0) fmt::print("{} layers of Qwen3-8B, {} tokens, {} steps after 3\n", layers, tokens, steps);
   if (ranks.dims.world() > 1 && ranks.rank == 0)
-    fmt::print("ranks: tp {} x cp {} x dp {}\n", ranks.dims.tp, ranks.dims.cp, ranks.dims.dp);
+    fmt::print("ranks: tp {} x cp {} ({}) x dp {}\n", ranks.dims.tp, ranks.dims.cp, name_of(ranks.dims.cp_form),
+               ranks.dims.dp);
   for (size_t i = 0; i < cases.size(); ++i) {
     if (!rendezvous.empty()) ranks.rendezvous = rendezvous[i];
     run(cases[i], device, layers, tokens, steps, ranks);

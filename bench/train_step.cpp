@@ -71,12 +71,13 @@ Path path_of(const char* name, const model::ModelConfig& shape, train::TrainConf
 
 // Seconds of a forward and backward pass; `once`: the head's gradient is made in the forward pass.
 double pass_seconds(train::Pass& pass, train::Gradients& gradients, const train::MicroBatch& batch, bool once) {
-  const train::KnownGradients known = [&](int64_t begin, const train::TargetScores& scores) -> train::ScoreGradients {
-    return {train::sft_gradient(batch.weights.narrow(0, begin, scores.log_probs.size(0))), {}};
+  const train::KnownGradients known = [&](const train::TargetSlice& targets,
+                                          const train::TargetScores&) -> train::ScoreGradients {
+    return {train::sft_gradient(targets.of(batch.weights)), {}};
   };
   const auto started = Clock::now();
   const train::TargetScores scores = pass.forward(batch, true, once ? known : nullptr);
-  pass.backward(once ? train::ScoreGradients{} : known(0, scores));
+  pass.backward(once ? train::ScoreGradients{} : known({0, batch.target_count}, scores));
   gradients.empty = true;
   return seconds_since(started);
 }

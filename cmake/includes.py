@@ -28,7 +28,7 @@ def declared_deps(src: Path, folder: str) -> set[str]:
     """Every tf_... that the folder's CMakeLists.txt names, less the libraries that the folder itself defines."""
     text = (src / folder / "CMakeLists.txt").read_text()
     text = re.sub(r"#.*", "", text)
-    deps = set(re.findall(r"\btf_([a-z0-9]+)(?:_config)?\b", text))
+    deps = set(re.findall(r"\btf_([a-z0-9]+)(?:_config|_dims)?\b", text))
     return deps - {folder, "library", "embed", "torch"}
 
 

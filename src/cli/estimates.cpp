@@ -66,8 +66,7 @@ train::MemoryPlan trainer_plan(const model::ModelConfig& shape, const train::Tra
   const int64_t parameters = rank_parameters(shape, degrees);
   train::TrainConfig config = train;
   if (config.recompute_layers > part.num_layers) config.recompute_layers = part.num_layers;
-  config.parallel = {
-      .tp = degrees.tp, .cp = degrees.cp, .pp = degrees.pp, .pp_chunks = degrees.pp_chunks, .dp = degrees.dp};
+  config.parallel = degrees.dims();
   return train::plan_memory(part, parameters, config, static_cast<int64_t>(free - kTrainerContext) - 2 * parameters);
 }
 
@@ -243,10 +242,14 @@ class Estimator {
     };
     // Two all-gathers and two reduce-scatters a layer, forward and backward.
     add("tensor parallel", 1, d.tp, 8 * layers * local * count(shape_.hidden_size) * wire * (1 - 1 / count(d.tp)));
-    // q, k, v to heads and the output back, forward and backward.
+    const double q = count(shape_.num_heads * shape_.head_dim) / count(d.tp),
+                 kv = count(2 * shape_.num_kv_heads * shape_.head_dim) / count(d.tp);
+    // q, k, v to heads and the output back, forward and backward; or keys and values to each other rank, forward and
+    // backward, and their gradients, in fp32, behind them and home.
     add("context parallel", d.tp, d.cp,
-        2 * layers * local * wire * (1 - 1 / count(d.cp)) *
-            count((2 * shape_.num_heads + 2 * shape_.num_kv_heads) * shape_.head_dim) / count(d.tp));
+        layers * local *
+            (d.cp_form == parallel::CpForm::kUlysses ? 2 * wire * (1 - 1 / count(d.cp)) * (2 * q + kv)
+                                                     : kv * (2 * wire * count(d.cp - 1) + 4 * count(d.cp))));
     // A rank's own rows onward, their gradients back, once a chunk.
     add("pipeline's messages", d.tp * d.cp * d.dp, d.pp,
         2 * count(d.pp_chunks) * local / count(d.tp) * count(shape_.hidden_size) * wire);
@@ -326,7 +329,7 @@ class Estimator {
 
 model::ModelConfig rank_shape(const model::ModelConfig& shape, const Degrees& d) {
   const model::ModelConfig part = model::part_of(shape, d.tp);
-  train::TokenShards::attention_of(part, d.cp);  // refused here as it would be there
+  train::TokenShards::attention_of(part, d.cp, d.cp_form);  // refused here as it would be there
   return model::stage_of(part, first_stage(d));
 }
 

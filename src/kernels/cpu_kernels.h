@@ -38,11 +38,11 @@ struct MultiplyArgs {
   bool across, add;
 };
 
-// Rows of scores to rows of softmax and back, of kernels/packed_attention.h. Row r has `length + r` entries of
+// Rows of scores to rows of softmax and back, of kernels/packed_attention.h. Row r has `length + r * growth` entries of
 // [rows, stride]; up to `padded` they are zero afterwards.
 struct SoftmaxRows {
   float* scores;
-  int64_t stride, rows, length, padded;
+  int64_t stride, rows, length, growth, padded;
   float scale;
   float *max, *inverse;  // [rows]
 };

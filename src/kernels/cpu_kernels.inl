@@ -389,7 +389,7 @@ int64_t race(const float* x, int64_t n, float max, float factor, uint64_t seed, 
 void softmax_forward(const SoftmaxRows& a) {
   for (int64_t r = 0; r < a.rows; ++r) {
     float* row = a.scores + r * a.stride;
-    const int64_t length = a.length + r, whole = (length + 15) / 16 * 16;
+    const int64_t length = a.length + r * a.growth, whole = (length + 15) / 16 * 16;
     f32x16 top = splat(-1e30f);
     for (int64_t i = 0; i < length / 16 * 16; i += 16) {
       const f32x16 score = load(row + i) * a.scale;
@@ -415,7 +415,7 @@ void softmax_forward(const SoftmaxRows& a) {
 void softmax_again(const SoftmaxRows& a) {
   for (int64_t r = 0; r < a.rows; ++r) {
     float* row = a.scores + r * a.stride;
-    const int64_t length = a.length + r;
+    const int64_t length = a.length + r * a.growth;
     for (int64_t i = 0; i < length; i += 16)
       store(row + i, exponential(load(row + i) * a.scale - a.max[r]) * a.inverse[r]);
     for (int64_t i = length; i < a.padded; ++i) row[i] = 0;

@@ -1,6 +1,7 @@
 #include "kernels/packed_attention.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "kernels/cpu_kernels.h"
@@ -36,19 +37,20 @@ struct Block {
   int64_t begin, rows, keys, padded;
 };
 template <typename F>
-void over_blocks(int64_t tokens, const F& f) {
-  for (int64_t begin = 0; begin < tokens; begin += kQueries) {
-    const int64_t end = std::min(tokens, begin + kQueries);
-    f(Block{begin, end - begin, end, AttentionScratch::Buffers::stride(end)});
+void over_blocks(const AttentionHeads& a, const F& f) {
+  for (int64_t begin = 0; begin < a.tokens; begin += kQueries) {
+    const int64_t end = std::min(a.tokens, begin + kQueries), keys = a.causal ? end : a.keys;
+    f(Block{begin, end - begin, keys, AttentionScratch::Buffers::stride(keys)});
   }
 }
 
 SoftmaxRows rows_of(const AttentionHeads& a, int64_t head, const Block& block, float* scores) {
   const int64_t statistic = head * a.statistic_stride + block.begin;
   return {.scores = scores,
-          .stride = AttentionScratch::Buffers::stride(a.tokens),
+          .stride = AttentionScratch::Buffers::stride(a.keys),
           .rows = block.rows,
-          .length = block.begin + 1,
+          .length = a.causal ? block.begin + 1 : a.keys,
+          .growth = a.causal ? 1 : 0,
           .padded = block.padded,
           .scale = a.scale,
           .max = a.max + statistic,
@@ -59,12 +61,12 @@ SoftmaxRows rows_of(const AttentionHeads& a, int64_t head, const Block& block, f
 
 void attend(const AttentionHeads& a, AttentionScratch& scratch) {
   AttentionScratch::Buffers& s = scratch.buffers();
-  const int64_t d = a.head_dim, stride = s.stride(a.tokens);
-  s.reserve(a.tokens);
-  s.keys_across.assign_transposed(a.k, a.k_stride, d, a.tokens);
-  s.values.assign(a.v, a.v_stride, a.tokens, d);
+  const int64_t d = a.head_dim, stride = s.stride(a.keys);
+  s.reserve(a.keys);
+  s.keys_across.assign_transposed(a.k, a.k_stride, d, a.keys);
+  s.values.assign(a.v, a.v_stride, a.keys, d);
   for (int64_t head = 0; head < a.group; ++head) {
-    over_blocks(a.tokens, [&](const Block& block) {
+    over_blocks(a, [&](const Block& block) {
       const int64_t row = block.begin * a.q_stride + head * d;
       multiply({a.q + row, a.q_stride, block.rows}, s.keys_across, s.scores.data(), stride, {.columns = block.keys});
       const SoftmaxRows rows = rows_of(a, head, block, s.scores.data());
@@ -76,21 +78,38 @@ void attend(const AttentionHeads& a, AttentionScratch& scratch) {
   }
 }
 
+void merge(const AttentionHeads& whole, const AttentionHeads& part) {
+  for (int64_t head = 0; head < whole.group; ++head) {
+    for (int64_t t = 0; t < whole.tokens; ++t) {
+      float *max = whole.max + head * whole.statistic_stride + t,
+            *inverse = whole.inverse + head * whole.statistic_stride + t;
+      const int64_t statistic = head * part.statistic_stride + t;
+      const float larger = std::max(*max, part.max[statistic]), mine = std::exp(*max - larger) / *inverse,
+                  other = std::exp(part.max[statistic] - larger) / part.inverse[statistic], total = mine + other;
+      float* out = whole.out + t * whole.out_stride + head * whole.head_dim;
+      const float* added = part.out + t * part.out_stride + head * part.head_dim;
+      for (int64_t i = 0; i < whole.head_dim; ++i) out[i] = (out[i] * mine + added[i] * other) / total;
+      *max = larger;
+      *inverse = 1 / total;
+    }
+  }
+}
+
 // With p = softmax(scale q k^T) and o = p v: dv = p^T do, dp = do v^T, ds = p (dp - sum(do o)) scale, dq = ds k,
 // dk = ds^T q (Dao et al. 2022, appendix B.2).
 void attend_backward(const AttentionHeads& a, const AttentionGrads& grads, AttentionScratch& scratch) {
   AttentionScratch::Buffers& s = scratch.buffers();
-  const int64_t d = a.head_dim, stride = s.stride(a.tokens);
-  s.reserve(a.tokens);
-  s.keys_across.assign_transposed(a.k, a.k_stride, d, a.tokens);
-  s.values_across.assign_transposed(a.v, a.v_stride, d, a.tokens);
-  s.keys.assign(a.k, a.k_stride, a.tokens, d);
-  for (int64_t t = 0; t < a.tokens; ++t) {
+  const int64_t d = a.head_dim, stride = s.stride(a.keys);
+  s.reserve(a.keys);
+  s.keys_across.assign_transposed(a.k, a.k_stride, d, a.keys);
+  s.values_across.assign_transposed(a.v, a.v_stride, d, a.keys);
+  s.keys.assign(a.k, a.k_stride, a.keys, d);
+  for (int64_t t = 0; t < a.keys; ++t) {
     std::fill_n(grads.k + t * a.k_stride, d, 0.0f);
     std::fill_n(grads.v + t * a.v_stride, d, 0.0f);
   }
   for (int64_t head = 0; head < a.group; ++head) {
-    over_blocks(a.tokens, [&](const Block& block) {
+    over_blocks(a, [&](const Block& block) {
       const int64_t row = block.begin * a.q_stride + head * d;
       const float* out = a.out + block.begin * a.out_stride + head * d;
       const float* out_grad = grads.out + block.begin * a.out_stride + head * d;
@@ -102,7 +121,7 @@ void attend_backward(const AttentionHeads& a, const AttentionGrads& grads, Atten
       for (int64_t r = 0; r < block.rows; ++r)
         std::fill(ds + r * stride + block.keys, ds + r * stride + block.padded, 0.0f);
       cpu_kernels().softmax_backward(rows_of(a, head, block, ds), p, s.delta.data());
-      multiply({ds, stride, block.rows}, s.keys, grads.q + row, a.q_stride, {.inner = block.keys});
+      multiply({ds, stride, block.rows}, s.keys, grads.q + row, a.q_stride, {.add = grads.add_q, .inner = block.keys});
       s.queries.assign(a.q + row, a.q_stride, block.rows, d);
       s.grads.assign(out_grad, a.out_stride, block.rows, d);
       multiply({ds, stride, block.keys, true}, s.queries, grads.k, a.k_stride, {.add = true});

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/options.h"
+#include "parallel/dims.h"
 
 namespace tritonforge::orchestrate {
 
@@ -35,15 +36,20 @@ const GpuKind& gpu_kind(const std::string& name);
 
 struct Degrees {
   int64_t tp = 1, cp = 1, pp = 1, pp_chunks = 1, dp = 0, ep = 1;
+  parallel::CpForm cp_form = parallel::CpForm::kUlysses;
   template <typename V>
   void describe(V& v) {
     v("tp", tp, at_least(1), "tensor parallel degree");
     v("cp", cp, at_least(1), "context parallel degree");
+    v("cp_form", cp_form, parallel::kCpFormText);
     v("pp", pp, at_least(1), "pipeline parallel degree");
     v("pp_chunks", pp_chunks, at_least(1),
       "chunks of layers of a pipeline's rank (virtual stages, interleaved 1F1B); 1 = 1F1B");
     v("dp", dp, at_least(0), "data parallel degree; 0 = what the group's GPUs are enough for, without GPUs 1");
     v("ep", ep, at_least(1), "expert parallel degree; divides dp * cp");
+  }
+  parallel::ParallelDims dims() const {  // dp: known
+    return {.tp = tp, .cp = cp, .pp = pp, .pp_chunks = pp_chunks, .dp = dp, .ep = ep, .cp_form = cp_form};
   }
 };
 

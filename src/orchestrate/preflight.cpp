@@ -64,10 +64,7 @@ void check_degrees(const RecipeConfig& config) {
   const Layout layout = config.layout();
   const Degrees& actor = layout.actor_degrees;
   const Degrees& engine = layout.engine_degrees;
-  if (config.trains())
-    parallel::ParallelDims{
-        .tp = actor.tp, .cp = actor.cp, .pp = actor.pp, .pp_chunks = actor.pp_chunks, .dp = actor.dp, .ep = actor.ep}
-        .validate();
+  if (config.trains()) actor.dims().validate();
   if (config.trains() && actor.pp > 1 && !layout.actor.front().gpus.empty())
     fail(ErrorKind::kUnsupported, "placement.actor: pp {}: pipelines run on the CPU yet; tp, cp and dp on GPUs, too",
          actor.pp);

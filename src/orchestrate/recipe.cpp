@@ -138,16 +138,17 @@ void apply_placement(YAML::Node& recipe, const std::string& where) {
   // The trainer's degrees go into its own config, when it is started.
   const Degrees& degrees = layout.actor_degrees;
   for (const char* stage : {"sft", "rl"}) {
-    for (const auto& [axis, degree] : {std::pair{"tp", degrees.tp},
-                                       {"cp", degrees.cp},
-                                       {"pp", degrees.pp},
-                                       {"pp_chunks", degrees.pp_chunks},
-                                       {"dp", degrees.dp},
-                                       {"ep", degrees.ep}}) {
+    for (const auto& [axis, degree] : {std::pair{"tp", std::to_string(degrees.tp)},
+                                       {"cp", std::to_string(degrees.cp)},
+                                       {"cp_form", std::string(tritonforge::name_of(degrees.cp_form))},
+                                       {"pp", std::to_string(degrees.pp)},
+                                       {"pp_chunks", std::to_string(degrees.pp_chunks)},
+                                       {"dp", std::to_string(degrees.dp)},
+                                       {"ep", std::to_string(degrees.ep)}}) {
       const std::string key = fmt::format("{}.train.parallel.{}", stage, axis);
       const YAML::Node written = find_path(recipe, key);
       if (!written || written.IsNull() || !written.IsScalar() || written.Scalar() == "1") continue;
-      refuse(key, std::to_string(degree));
+      refuse(key, degree);
     }
   }
 }

@@ -210,13 +210,9 @@ train::TrainConfig trainer_config(const RecipeConfig& config, const train::Train
   result.dtype = config.model.dtype;
   result.device = config.model.device;
   if (config.placement.given()) {
-    const Degrees degrees = config.layout().actor_degrees;
-    result.parallel.tp = degrees.tp;
-    result.parallel.cp = degrees.cp;
-    result.parallel.pp = degrees.pp;
-    result.parallel.pp_chunks = degrees.pp_chunks;
-    result.parallel.dp = degrees.dp;
-    result.parallel.ep = degrees.ep;
+    result.parallel = config.layout().actor_degrees.dims();
+    result.parallel.timeout_s = section.parallel.timeout_s;
+    result.parallel.lost_after_s = section.parallel.lost_after_s;
   }
   result.seed = config.seed;
   result.total_steps = total_steps;

@@ -3,22 +3,35 @@
 //   tp  tensor parallel (with sequence parallel)   cp  context parallel   pp  pipeline parallel
 //   dp  data parallel with sharded optimizer state ep  expert parallel
 // world = tp * cp * dp * pp; ep divides dp * cp.
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "base/error.h"
+#include "base/named_enum.h"
 #include "base/options.h"
 
 namespace tritonforge::parallel {
 
+// How context-parallel ranks come to attention over tokens that they have parts of: each to all tokens of some heads,
+// or keys and values of all heads past every rank (train/token_shards.h, train/ring.h).
+enum class CpForm { kUlysses, kRing };
+constexpr std::array<std::string_view, 2> names_of(CpForm) { return {"ulysses", "ring"}; }
+inline constexpr const char* kCpFormText =
+    "ulysses: between ranks of cp tokens become heads and heads tokens, of which there must be enough; ring: keys and "
+    "values go round, for any number of heads";
+
 struct ParallelDims {
   int64_t tp = 1, cp = 1, pp = 1, pp_chunks = 1, dp = 1, ep = 1;
+  CpForm cp_form = CpForm::kUlysses;
   double timeout_s = 300, lost_after_s = 15;
 
   template <typename Visitor>
   void describe(Visitor& v) {
     v("tp", tp, "tensor parallel degree");
     v("cp", cp, "context parallel degree");
+    v("cp_form", cp_form, kCpFormText);
     v("pp", pp, "pipeline parallel degree");
     v("pp_chunks", pp_chunks, "chunks of layers of a pipeline's rank (virtual stages, interleaved 1F1B); 1 = 1F1B");
     v("dp", dp, "data parallel degree (optimizer state sharded)");

@@ -108,6 +108,14 @@ class GlooGroup : public Group {
     return pending(number, what, {gloo_->alltoall_base(received, sent, equal, equal)});
   }
 
+  PendingPtr shift(const at::Tensor& to, const at::Tensor& from, std::string_view what) override {
+    std::vector<at::Tensor> received{to}, sent{from};
+    const uint64_t number = recorder_.begin(name(), "shift", what, bytes(from));
+    return pending(number, what,
+                   {gloo_->send(sent, static_cast<int>(next()), /*tag=*/0),
+                    gloo_->recv(received, static_cast<int>(previous()), /*tag=*/0)});
+  }
+
   PendingPtr send(const at::Tensor& x, int64_t to, std::string_view what) override {
     std::vector<at::Tensor> tensors{x};
     return std::make_unique<Transfer>(*this, "send", what, x, gloo_->send(tensors, static_cast<int>(to), /*tag=*/0));

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "parallel/dims.h"
 #include "parallel/recorder.h"
 #include "parallel/rendezvous.h"
 
@@ -48,6 +49,8 @@ class Group {
   virtual PendingPtr broadcast(const at::Tensor& x, int64_t root, std::string_view what) = 0;
   // Both of size() equal parts: part r of `from` becomes part rank() of rank r's `to`.
   virtual PendingPtr all_to_all(const at::Tensor& to, const at::Tensor& from, std::string_view what) = 0;
+  // Round a ring: `from` becomes the next rank's `to`, as the previous one's becomes this rank's.
+  virtual PendingPtr shift(const at::Tensor& to, const at::Tensor& from, std::string_view what) = 0;
   // From one rank to another, of which only these two know; in the order in which they are sent. Each must be waited
   // for, and a send's wait may last until the other rank has received.
   virtual PendingPtr send(const at::Tensor& x, int64_t to, std::string_view what) = 0;
@@ -58,6 +61,8 @@ class Group {
   virtual double waited_s() = 0;
 
  protected:
+  int64_t next() const { return (rank_ + 1) % size_; }
+  int64_t previous() const { return (rank_ + size_ - 1) % size_; }
   Share share(int64_t count, int64_t rank) const { return share_of(count, size_, rank, unit_); }
 
  private:
@@ -68,8 +73,9 @@ class Group {
 // The ranks among which a model, a micro-batch and the optimizer's state are shared out; null where one has all. Over
 // the tensors of the ranks' device.
 struct Groups {
-  Group* tp = nullptr;    // each with its part of every matrix, and of the tokens between them
-  Group* cp = nullptr;    // each with its part of a micro-batch's tokens
+  Group* tp = nullptr;  // each with its part of every matrix, and of the tokens between them
+  Group* cp = nullptr;  // each with its part of a micro-batch's tokens
+  CpForm cp_form = CpForm::kUlysses;
   Group* zero = nullptr;  // each with its part of the optimizer's state: those that have the same weights, dp x cp
   // The stages of a pipeline, in their order, each with its layers: for what goes to the next one and, so that neither
   // waits behind the other, for the gradients that come back.

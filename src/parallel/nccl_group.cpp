@@ -54,6 +54,12 @@ class NcclGroup : public Group {
                                   static_cast<int>(size()), fp32(from), stream);
     });
   }
+  PendingPtr shift(const at::Tensor& to, const at::Tensor& from, std::string_view what) override {
+    return queue("shift", what, from, [&](gpu::Stream stream) {
+      return api_.nccl_exchange(comm_, to.mutable_data_ptr(), from.const_data_ptr(), from.numel(), fp32(from),
+                                static_cast<int>(next()), static_cast<int>(previous()), stream);
+    });
+  }
 
   PendingPtr send(const at::Tensor& x, int64_t to, std::string_view what) override {
     return queue("send", what, x, [&](gpu::Stream stream) {

@@ -32,7 +32,14 @@ class World {
   const ParallelDims& dims() const { return dims_; }
   const Coordinates& at() const { return at_; }
   int64_t ranks_here() const { return ranks_here_; }  // with this one's rank_host: on its machine
-  Groups groups() const { return {tp_.get(), cp_.get(), zero_.get(), onward_.get(), back_.get()}; }
+  Groups groups() const {
+    return {.tp = tp_.get(),
+            .cp = cp_.get(),
+            .cp_form = dims_.cp_form,
+            .zero = zero_.get(),
+            .onward = onward_.get(),
+            .back = back_.get()};
+  }
   double waited_s();                // of all of them: Group::waited_s()
   Group& host() { return *host_; }  // all ranks, over the host's tensors
   FlightRecorder& recorder() { return recorder_; }

@@ -20,7 +20,7 @@ class AutogradPass : public Pass {
     graph_ = lm_head_scores(rows, model_.lm_head(), batch.targets, batch.inverse_temperature, config_.lm_head_chunk,
                             train && config_.loss.entropy_coef > 0);
     const TargetScores scores{graph_.log_probs.detach(), graph_.entropy.detach()};
-    known_ = train && known ? std::optional(known(0, scores)) : std::nullopt;
+    known_ = train && known ? std::optional(known({0, batch.target_count}, scores)) : std::nullopt;
     return scores;
   }
 

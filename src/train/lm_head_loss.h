@@ -16,9 +16,18 @@ struct TargetScores {
 struct ScoreGradients {
   at::Tensor log_probs, entropy;  // [n] fp32
 };
-// The gradients of the `scores` of a micro-batch's targets [begin, begin + n), where they depend on these scores and on
-// nothing else that the pass makes.
-using KnownGradients = std::function<ScoreGradients(int64_t begin, const TargetScores& scores)>;
+// Some of a micro-batch's targets: [begin, begin + count) of them or, where they do not lie side by side, of `places`.
+struct TargetSlice {
+  int64_t begin = 0, count = 0;
+  at::Tensor places = {};                        // int64, on the targets' device
+  at::Tensor of(const at::Tensor& each) const {  // of a tensor of all targets; undefined stays so
+    if (!each.defined()) return each;
+    return places.defined() ? each.index_select(0, places.narrow(0, begin, count)) : each.narrow(0, begin, count);
+  }
+};
+// The gradients of the `scores` of these targets, where they depend on these scores and on nothing else that the pass
+// makes.
+using KnownGradients = std::function<ScoreGradients(const TargetSlice& targets, const TargetScores& scores)>;
 
 // hidden [n, hidden] and weight [vocab, hidden] of one dtype; targets [n] int64; inverse_temperature [n] fp32 or
 // undefined (all 1). Logits are the model's own (Model::logits: fp32), the softmax and all sums are fp32.

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "train/to_device.h"
 
 namespace tritonforge::train {
 namespace {
@@ -16,18 +17,20 @@ int64_t rank_of(const parallel::Group* group) { return group != nullptr ? group-
 TokenShards::TokenShards(const parallel::Groups& groups, const model::ModelConfig& part, int64_t unit)
     : tp_(groups.tp),
       cp_(groups.cp),
+      form_(groups.cp_form),
       tp_size_(size_of(tp_)),
       tp_rank_(rank_of(tp_)),
       cp_size_(size_of(cp_)),
       cp_rank_(rank_of(cp_)),
       unit_(unit),
-      attention_(attention_of(part, cp_size_)) {}
+      attention_(attention_of(part, cp_size_, form_)) {}
 
-model::ModelConfig TokenShards::attention_of(const model::ModelConfig& part, int64_t cp) {
+model::ModelConfig TokenShards::attention_of(const model::ModelConfig& part, int64_t cp, parallel::CpForm form) {
+  if (form == parallel::CpForm::kRing) return part;
   if (part.num_heads % cp != 0 || (part.num_kv_heads % cp != 0 && cp % part.num_kv_heads != 0)) {
     fail(ErrorKind::kUsage,
          "parallel.cp {}: {} heads and {} of keys and values a tensor-parallel rank cannot be shared "
-         "out to it",
+         "out to it; with cp_form ring they need not be",
          cp, part.num_heads, part.num_kv_heads);
   }
   model::ModelConfig attention = part;
@@ -36,25 +39,50 @@ model::ModelConfig TokenShards::attention_of(const model::ModelConfig& part, int
   return attention;
 }
 
-TokenShards::Rows TokenShards::rows_of(int64_t tokens, int64_t unit, int64_t tp, int64_t cp) {
+TokenShards::Rows TokenShards::rows_of(int64_t tokens, int64_t unit, int64_t tp, int64_t cp, parallel::CpForm form) {
   const int64_t multiple = std::lcm(unit, tp), each = (tokens + cp - 1) / cp,
                 shard = (each + multiple - 1) / multiple * multiple;
-  return {shard * cp, shard, shard / tp};
+  return {shard * cp, form == parallel::CpForm::kRing ? shard : shard * cp, shard, shard / tp};
 }
 
 void TokenShards::begin(const MicroBatch& batch) {
   tokens_ = batch.tokens;
   targets_ = batch.target_count;
   rows_ = rows_of(tokens_);
-  shard_tokens_ = std::clamp<int64_t>(tokens_ - shard_begin(), 0, rows_.shard);
-  const auto predicted_by = [&](int64_t begin, int64_t end) {
-    const auto from = std::ranges::lower_bound(batch.host_rows, begin),
-               to = std::ranges::lower_bound(batch.host_rows, end);
-    return Targets{from - batch.host_rows.begin(), to - from};
-  };
-  shard_targets_ = predicted_by(shard_begin(), shard_begin() + rows_.shard);
-  const int64_t own = shard_begin() + tp_rank_ * rows_.own;
-  own_targets_ = predicted_by(own, own + rows_.own);
+  zigzag_.emplace(batch.cu_seqlens, ring() != nullptr ? cp_size_ : 1);
+  if (ring() != nullptr) {
+    shard_tokens_ = zigzag_->tokens_of(cp_rank_);
+    shard_places_ = to_device(shard_tokens_, batch.positions.device());
+  } else {
+    const int64_t first = std::min(tokens_, cp_rank_ * rows_.shard);
+    shard_tokens_.resize(static_cast<size_t>(std::min(rows_.shard, tokens_ - first)));
+    std::iota(shard_tokens_.begin(), shard_tokens_.end(), first);
+  }
+  share_out_targets(batch);
+}
+
+// Both are ascending: targets by the token that predicts each, and the shard's tokens.
+void TokenShards::share_out_targets(const MicroBatch& batch) {
+  std::vector<int64_t> places;
+  target_rows_.clear();
+  for (int64_t target = 0, row = 0; target < targets_; ++target) {
+    const int64_t token = batch.host_rows[static_cast<size_t>(target)];
+    while (row < std::ssize(shard_tokens_) && shard_tokens_[static_cast<size_t>(row)] < token) ++row;
+    if (row == std::ssize(shard_tokens_)) break;
+    if (shard_tokens_[static_cast<size_t>(row)] != token) continue;
+    places.push_back(target);
+    target_rows_.push_back(row);
+  }
+  const auto count = std::ssize(places);
+  if (ring() != nullptr) shard_targets_ = {0, count, to_device(places, batch.targets.device())};
+  else shard_targets_ = {places.empty() ? 0 : places.front(), count};
+  const auto first = std::ranges::lower_bound(target_rows_, own_begin()),
+             end = std::ranges::lower_bound(target_rows_, own_begin() + rows_.own);
+  own_targets_ = {first - target_rows_.begin(), end - first};
+}
+
+at::Tensor TokenShards::attended_positions(const MicroBatch& batch) const {
+  return ring() != nullptr ? batch.positions.index_select(0, shard_places_) : batch.positions;
 }
 
 parallel::PendingPtr TokenShards::gather(const at::Tensor& x, std::string_view what) const {
@@ -82,7 +110,8 @@ at::Tensor TokenShards::gather_all(const at::Tensor& x, std::string_view what) c
 at::Tensor TokenShards::of_all_targets(const at::Tensor& x, std::string_view what) const {
   if (cp_ == nullptr) return x;
   const at::Tensor all = at::zeros({targets_}, x.options());
-  all.narrow(0, shard_targets_.begin, shard_targets_.count).copy_(x);
+  if (shard_targets_.places.defined()) all.index_copy_(0, shard_targets_.places, x);
+  else all.narrow(0, shard_targets_.begin, shard_targets_.count).copy_(x);
   if (targets_ > 0) cp_->all_reduce(all, what)->wait();
   return all;
 }
@@ -104,7 +133,7 @@ std::vector<TokenShards::Heads> TokenShards::shares_of(std::initializer_list<int
 // What goes to rank r, or comes from it, is [r] of [ranks, shard, columns of a part].
 at::Tensor TokenShards::to_heads(const at::Tensor& x, std::initializer_list<int64_t> heads,
                                  std::string_view what) const {
-  if (cp_ == nullptr) return x;
+  if (!exchanges_heads()) return x;
   const std::vector<Heads> shares = shares_of(heads);
   const at::Tensor sent = at::empty({cp_size_, rows_.shard, shares.back().part_begin}, x.options());
   for (size_t i = 0; i + 1 < shares.size(); ++i) {
@@ -123,7 +152,7 @@ at::Tensor TokenShards::to_heads(const at::Tensor& x, std::initializer_list<int6
 
 at::Tensor TokenShards::to_tokens(const at::Tensor& x, std::initializer_list<int64_t> heads,
                                   std::string_view what) const {
-  if (cp_ == nullptr) return x;
+  if (!exchanges_heads()) return x;
   const std::vector<Heads> shares = shares_of(heads);
   const at::Tensor received = at::empty({cp_size_, rows_.shard, shares.back().part_begin}, x.options());
   cp_->all_to_all(received, x, what)->wait();

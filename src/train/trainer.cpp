@@ -96,24 +96,21 @@ std::vector<int64_t> embedded_rows(const std::vector<TrainSequence>& sequences, 
   return tokens;
 }
 
-// Of the batch's targets from `begin` on, whose scores these are. start, reference: log-probs before the step's
+// Of those of the batch's targets whose scores these are. start, reference: log-probs before the step's
 // updates, and the reference model's, of all targets; undefined where there is one update, or no reference.
-PolicyInputs inputs_of(const MicroBatch& batch, int64_t begin, const TargetScores& scores, const at::Tensor& start,
-                       const at::Tensor& reference, const LossConfig& loss) {
-  const auto part = [&](const at::Tensor& of) {
-    return of.defined() ? of.narrow(0, begin, scores.log_probs.size(0)) : of;
-  };
+PolicyInputs inputs_of(const MicroBatch& batch, const TargetSlice& targets, const TargetScores& scores,
+                       const at::Tensor& start, const at::Tensor& reference, const LossConfig& loss) {
   PolicyInputs in;
   in.log_probs = scores.log_probs;
-  in.sampler_log_probs = part(batch.sampler_log_probs);
-  in.old_log_probs = start.defined() ? part(start) : scores.log_probs.detach();
+  in.sampler_log_probs = targets.of(batch.sampler_log_probs);
+  in.old_log_probs = start.defined() ? targets.of(start) : scores.log_probs.detach();
   if (loss.ratio_base == RatioBase::kSampler) in.old_log_probs = in.sampler_log_probs;
   in.entropy = scores.entropy;
-  in.advantages = part(batch.advantages);
-  in.weights = part(batch.weights);
-  in.on_policy = part(batch.on_policy);
+  in.advantages = targets.of(batch.advantages);
+  in.weights = targets.of(batch.weights);
+  in.on_policy = targets.of(batch.on_policy);
   in.lengths = batch.lengths;
-  in.reference_log_probs = part(reference);
+  in.reference_log_probs = targets.of(reference);
   return in;
 }
 
@@ -250,17 +247,18 @@ ScoreGradients Trainer::forward_over(StepKind kind, const Update& update, size_t
   const std::string name = fmt::format("micro-batch {} of {}", index + 1, update.batches.size());
   const auto of_batch = [&](const std::vector<at::Tensor>& each) { return each.empty() ? at::Tensor() : each[index]; };
   const at::Tensor start = of_batch(update.start_log_probs), reference = of_batch(update.reference_log_probs);
-  const auto inputs = [&](int64_t begin, const TargetScores& scores) {
-    return inputs_of(batch, begin, scores, start, reference, config_.loss);
+  const TargetSlice all{0, batch.target_count};
+  const auto inputs = [&](const TargetSlice& targets, const TargetScores& scores) {
+    return inputs_of(batch, targets, scores, start, reference, config_.loss);
   };
   KnownGradients known;
   if (kind == StepKind::kSft) {
-    known = [&](int64_t begin, const TargetScores& scores) -> ScoreGradients {
-      return {sft_gradient(batch.weights.narrow(0, begin, scores.log_probs.size(0))), {}};
+    known = [&](const TargetSlice& targets, const TargetScores&) -> ScoreGradients {
+      return {sft_gradient(targets.of(batch.weights)), {}};
     };
   } else if (is_of_each_token(config_.loss)) {
-    known = [&](int64_t begin, const TargetScores& scores) {
-      return policy_gradients(inputs(begin, scores), config_.loss);
+    known = [&](const TargetSlice& targets, const TargetScores& scores) {
+      return policy_gradients(inputs(targets, scores), config_.loss);
     };
   }
   clock_.begin(StepPart::kForward, name);
@@ -272,8 +270,8 @@ ScoreGradients Trainer::forward_over(StepKind kind, const Update& update, size_t
     return {};
   }
   record.add_rl(batch, scores, start.defined() ? start : scores.log_probs,
-                policy_loss(inputs(0, scores), config_.loss));
-  return known ? ScoreGradients{} : policy_gradients(inputs(0, scores), config_.loss);
+                policy_loss(inputs(all, scores), config_.loss));
+  return known ? ScoreGradients{} : policy_gradients(inputs(all, scores), config_.loss);
 }
 
 void Trainer::pass_over(StepKind kind, const Update& update, StepRecord& record) {

@@ -78,7 +78,8 @@ TEST_F(RanksOnGpus, TrainAsOneGpuWithinBfloat16AndTheSameTwice) {
     EXPECT_LT(alone.losses.back(), 0.98 * alone.losses.front());
     for (const auto& [axis, dims] :
          {std::pair{"dp", parallel::ParallelDims{.dp = 2}}, std::pair{"tp", parallel::ParallelDims{.tp = 2}},
-          std::pair{"cp", parallel::ParallelDims{.cp = 2}}}) {
+          std::pair{"cp", parallel::ParallelDims{.cp = 2}},
+          std::pair{"ring", parallel::ParallelDims{.cp = 2, .cp_form = parallel::CpForm::kRing}}}) {
       const testing::ScopedTrace trace(__FILE__, __LINE__, axis);
       config.parallel = dims;
       std::vector<std::vector<Course>> runs;

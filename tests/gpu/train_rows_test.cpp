@@ -259,6 +259,37 @@ TEST_F(TrainRows, HeadScoresAndGradient) {
 }
 
 // Products whose operands lie the other way round, with gaps, or added to something else.
+// Statistics are exact but for rounding; rows whose part has no keys stay, whatever lies there.
+TEST_F(TrainRows, AttentionMerge) {
+  for (const auto& [rows, heads, d] : {std::tuple<int64_t, int64_t, int64_t>{1, 1, 64}, {37, 5, 64}, {300, 32, 128}}) {
+    const at::Tensor sum = at::randn({rows, heads, d}), part = random_bf16({rows, heads, d});
+    const at::Tensor statistics = at::randn({rows, heads}) * 20, added = at::randn({rows, heads}) * 20;
+    const at::Tensor none = at::rand({rows, heads}).gt(0.8);
+    added.masked_fill_(none, -INFINITY);
+    part.masked_fill_(none.unsqueeze(-1), std::nan(""));
+    const at::Tensor wide = at::stack({statistics, added}).to(at::kDouble),
+                     share = at::softmax(wide * std::log(2.0), 0);
+    const at::Tensor expected = sum.to(at::kDouble) * share[0].unsqueeze(-1) +
+                                part.to(at::kDouble).nan_to_num(0) * share[1].unsqueeze(-1);
+    const at::Tensor total = at::logsumexp(wide * std::log(2.0), 0) / std::log(2.0);
+
+    const Buffer gsum = upload(sum), gpart = upload(part), gstatistics = upload(statistics), gadded = upload(added),
+                 gout = like({rows, heads, d}, at::kBFloat16);
+    const AttentionMergeArgs args{.sum = gsum.as<float>(),
+                                  .statistics = gstatistics.as<float>(),
+                                  .part = gpart.as(),
+                                  .part_statistics = gadded.as<float>(),
+                                  .out = gout.as(),
+                                  .rows = rows,
+                                  .heads = heads,
+                                  .head_dim = d};
+    check_cuda(api().attention_merge(&args, stream));
+    EXPECT_LT(worst_row_error(download(gsum, {rows, heads, d}, at::kFloat), expected), 1e-5);
+    EXPECT_LT(worst_row_error(download(gout, {rows, heads, d}, at::kBFloat16), expected), 4e-3);
+    EXPECT_LT((download(gstatistics, {rows, heads}, at::kFloat) - total).abs().max().item<double>(), 1e-4);
+  }
+}
+
 TEST_F(TrainRows, ProductsOfABackwardPass) {
   const int64_t rows = 264, in = 328, width = 136;
   const Buffer workspace(size_t{8} << 20, 0);

@@ -14,7 +14,8 @@
 #include "model/weights.h"
 #include "train/checkpoint.h"
 #include "train/flat_adamw.h"
-#include "train/gpu/attention.h"
+#include "train/gpu/layers.h"
+#include "train/gpu/ring_attention.h"
 #include "train/pass.h"
 #include "train/service.h"
 #include "train/trainer.h"
@@ -119,75 +120,191 @@ double relative(const at::Tensor& found, const at::Tensor& expected) {
   return ((found - expected).norm() / expected.norm()).item<double>();
 }
 
-// Packed sequences of lengths around those of tiles, against attention in double.
-TEST_F(TrainOnGpu, AttentionAndItsGradient) {
-  struct Shape {
-    int64_t heads, kv_heads, head_dim;
-    std::vector<int64_t> lengths;
-  };
-  for (const Shape& shape :
-       {Shape{4, 1, 128, {1, 17, 128, 300}}, Shape{8, 2, 128, {700, 129, 64}}, Shape{2, 2, 64, {33, 257}},
-        Shape{14, 2, 64, {100, 9, 400}}, Shape{16, 1, 128, {150}}, Shape{32, 8, 128, {2000, 1100}}}) {
-    const int64_t d = shape.head_dim, group = shape.heads / shape.kv_heads, page = tritonforge::gpu::kPage;
-    MicroBatch batch;
-    batch.cu_seqlens = {0};
-    for (const int64_t length : shape.lengths) batch.cu_seqlens.push_back(batch.cu_seqlens.back() + length);
-    batch.tokens = batch.cu_seqlens.back();
+struct AttentionShape {
+  int64_t heads, kv_heads, head_dim;
+  std::vector<int64_t> lengths;
+  std::vector<int64_t> starts() const {
+    std::vector<int64_t> starts{0};
+    for (const int64_t length : lengths) starts.push_back(starts.back() + length);
+    return starts;
+  }
+  model::ModelConfig config() const {
     model::ModelConfig config = small_config(model::Family::kQwen3);
-    config.num_heads = shape.heads;
-    config.num_kv_heads = shape.kv_heads;
-    config.head_dim = d;
-    const auto random = [&](int64_t heads) { return at::randn({batch.tokens, heads, d}).to(at::kBFloat16); };
-    const at::Tensor q = random(shape.heads), k = random(shape.kv_heads), v = random(shape.kv_heads),
-                     d_out = random(shape.heads);
+    config.num_heads = heads;
+    config.num_kv_heads = kv_heads;
+    config.head_dim = head_dim;
+    return config;
+  }
+};
+struct AttentionTensors {  // [tokens, heads or kv_heads, head_dim] on the CPU
+  at::Tensor q, k, v, d_out;
+  explicit AttentionTensors(const AttentionShape& s)
+      : q(random(s, s.heads)), k(random(s, s.kv_heads)), v(random(s, s.kv_heads)), d_out(random(s, s.heads)) {}
+  static at::Tensor random(const AttentionShape& s, int64_t heads) {
+    return at::randn({s.starts().back(), heads, s.head_dim}).to(at::kBFloat16);
+  }
+};
 
-    gpu::Attention attention(config, device());
-    attention.begin(batch, batch.tokens);
-    const auto to_pages = [&](const at::Tensor& rows) {  // [tokens, kv_heads, d] -> [pages, kv_heads, page, d]
-      at::Tensor slots = at::zeros({attention.slots(), shape.kv_heads, d}, at::kBFloat16);
-      int64_t slot = 0;
-      for (size_t i = 0; i < shape.lengths.size(); ++i) {
-        slots.narrow(0, slot, shape.lengths[i]).copy_(rows.narrow(0, batch.cu_seqlens[i], shape.lengths[i]));
-        slot += (shape.lengths[i] + page - 1) / page * page;
-      }
-      return slots.unflatten(0, {-1, page}).transpose(1, 2).contiguous().to(device());
+// Rows of a rank's tokens in the pages of its sequences: [tokens, kv_heads, d] to [pages, kv_heads, page, d].
+at::Tensor to_pages(const at::Tensor& rows, const gpu::Attention& attention, const Zigzag& zigzag, int64_t rank) {
+  const int64_t page = tritonforge::gpu::kPage;
+  at::Tensor slots = at::zeros({attention.slots(), rows.size(1), rows.size(2)}, rows.options());
+  int64_t slot = 0;
+  for (size_t s = 0; s < zigzag.of(rank).size(); ++s) {
+    const Zigzag::Chunks& chunks = zigzag.of(rank)[s];
+    slots.narrow(0, slot, chunks.tokens()).copy_(rows.narrow(0, chunks.row, chunks.tokens()));
+    int64_t most = 0;
+    for (int64_t other = 0; other < zigzag.ranks(); ++other) most = std::max(most, zigzag.of(other)[s].tokens());
+    slot += (most + page - 1) / page * page;
+  }
+  return slots.unflatten(0, {-1, page}).transpose(1, 2).contiguous();
+}
+
+// out and the gradients of q, k and v, [tokens, ...] on the CPU, against attention in double.
+void expect_attention(const AttentionShape& shape, const AttentionTensors& in, const at::Tensor& out,
+                      const at::Tensor& dq, const at::Tensor& dk, const at::Tensor& dv) {
+  const int64_t group = shape.heads / shape.kv_heads;
+  const std::vector<int64_t> starts = shape.starts();
+  for (size_t i = 0; i < shape.lengths.size(); ++i) {
+    const int64_t length = shape.lengths[i];
+    const auto of = [&](const at::Tensor& rows) {
+      return rows.narrow(0, starts[i], length).to(at::kDouble).transpose(0, 1);
     };
+    const at::Tensor wide_q = of(in.q).clone().requires_grad_(), wide_k = of(in.k).clone().requires_grad_(),
+                     wide_v = of(in.v).clone().requires_grad_();
+    const at::Tensor mask = at::ones({length, length}, at::kBool).tril().logical_not();
+    const at::Tensor scores = wide_q.matmul(wide_k.repeat_interleave(group, 0).transpose(1, 2)) /
+                              std::sqrt(static_cast<double>(shape.head_dim));
+    const at::Tensor expected = at::softmax(scores.masked_fill(mask, -1e300), -1)
+                                    .matmul(wide_v.repeat_interleave(group, 0));
+    expected.backward(of(in.d_out));
+    const auto error = [](const at::Tensor& found, const at::Tensor& expected) {
+      return ((found - expected).norm() / expected.norm()).item<double>();
+    };
+    const auto where = [&] { return fmt::format("{} heads, {} tokens", shape.heads, length); };
+    EXPECT_LT(error(of(out), expected.detach()), 6e-3) << where();
+    EXPECT_LT(error(of(dv), wide_v.grad()), 6e-3) << where();
+    if (length == 1) continue;  // the others are zero but for rounding
+    EXPECT_LT(error(of(dk), wide_k.grad()), 8e-3) << where();
+    EXPECT_LT(error(of(dq), wide_q.grad()), 8e-3) << where();
+  }
+}
+
+// Lengths around those of tiles.
+const std::vector<AttentionShape> kAttentionShapes{
+    {4, 1, 128, {1, 17, 128, 300}}, {8, 2, 128, {700, 129, 64}}, {2, 2, 64, {33, 257}},
+    {14, 2, 64, {100, 9, 400}},     {16, 1, 128, {150}},         {32, 8, 128, {2000, 1100}}};
+
+TEST_F(TrainOnGpu, AttentionAndItsGradient) {
+  for (const AttentionShape& shape : kAttentionShapes) {
+    const AttentionTensors in(shape);
+    const int64_t tokens = shape.starts().back();
+    const Zigzag whole(shape.starts(), 1);
+    gpu::Attention attention(shape.config(), device());
+    attention.begin(whole, 0, tokens);
     const auto on_device = [&](int64_t heads) {
-      return at::full({batch.tokens, heads, d}, std::numeric_limits<float>::quiet_NaN(),
+      return at::full({tokens, heads, shape.head_dim}, std::numeric_limits<float>::quiet_NaN(),
                       at::TensorOptions().dtype(at::kBFloat16).device(device()));
     };
     const gpu::Attention::Operands operands{
-        q.to(device()), to_pages(k), to_pages(v), on_device(shape.heads),
-        at::empty({batch.tokens, shape.heads}, at::TensorOptions().dtype(at::kFloat).device(device()))};
-    attention.forward(operands);
+        in.q.to(device()), to_pages(in.k, attention, whole, 0).to(device()),
+        to_pages(in.v, attention, whole, 0).to(device()), on_device(shape.heads),
+        at::empty({tokens, shape.heads}, at::TensorOptions().dtype(at::kFloat).device(device()))};
+    attention.forward(operands, 0);
     const at::Tensor dq = on_device(shape.heads), dk = on_device(shape.kv_heads), dv = on_device(shape.kv_heads),
-                     grad = d_out.to(device());
-    attention.backward(operands, grad, dq, dk, dv);
+                     grad = in.d_out.to(device());
+    attention.backward(operands, 0, grad, dq, dk, dv);
     const at::Tensor again = at::empty_like(dq);
-    attention.backward(operands, grad, again, dk, dv);
+    attention.backward(operands, 0, grad, again, dk, dv);
     EXPECT_TRUE(at::equal(dq.cpu(), again.cpu()));
+    expect_attention(shape, in, operands.out.cpu(), dq.cpu(), dk.cpu(), dv.cpu());
+  }
+}
 
-    for (size_t i = 0; i < shape.lengths.size(); ++i) {
-      const auto of = [&](const at::Tensor& rows) {
-        return rows.cpu().narrow(0, batch.cu_seqlens[i], shape.lengths[i]).to(at::kDouble).transpose(0, 1);
+// A rank of a ring that nothing is sent around: its rounds are taken by hand.
+class RankOfRing : public parallel::Group {
+ public:
+  RankOfRing(int64_t rank, int64_t size) : Group("ring", rank, size, 1) {}
+  parallel::PendingPtr all_reduce(const at::Tensor&, std::string_view) override { return none(); }
+  parallel::PendingPtr reduce_scatter(const at::Tensor&, std::string_view) override { return none(); }
+  parallel::PendingPtr all_gather(const at::Tensor&, std::string_view) override { return none(); }
+  parallel::PendingPtr broadcast(const at::Tensor&, int64_t, std::string_view) override { return none(); }
+  parallel::PendingPtr all_to_all(const at::Tensor&, const at::Tensor&, std::string_view) override { return none(); }
+  parallel::PendingPtr shift(const at::Tensor&, const at::Tensor&, std::string_view) override { return none(); }
+  parallel::PendingPtr send(const at::Tensor&, int64_t, std::string_view) override { return none(); }
+  parallel::PendingPtr receive(const at::Tensor&, int64_t, std::string_view) override { return none(); }
+  double waited_s() override { return 0; }
+
+ private:
+  static parallel::PendingPtr none() { fail(ErrorKind::kUnsupported, "nothing is sent around"); }
+};
+
+// All ranks of a ring one after the other on one GPU: what their rounds make is the attention of all tokens.
+TEST_F(TrainOnGpu, RoundsOfARingAreAttentionAndItsGradient) {
+  for (const int64_t ranks : {2, 3, 8}) {
+    for (const AttentionShape& shape : kAttentionShapes) {
+      const testing::ScopedTrace trace(__FILE__, __LINE__, fmt::format("{} ranks", ranks));
+      const AttentionTensors in(shape);
+      MicroBatch batch;
+      batch.cu_seqlens = shape.starts();
+      batch.tokens = batch.cu_seqlens.back();
+      batch.positions = at::zeros({batch.tokens}, at::kLong);
+      batch.targets = at::empty({0}, at::kLong);
+      const Zigzag zigzag(batch.cu_seqlens, ranks);
+      const auto places = [&](int64_t rank) {
+        const std::vector<int64_t> tokens = zigzag.tokens_of(rank);
+        return at::tensor(tokens, at::kLong);
       };
-      const at::Tensor wide_q = of(q).clone().requires_grad_(), wide_k = of(k).clone().requires_grad_(),
-                       wide_v = of(v).clone().requires_grad_();
-      const at::Tensor mask = at::ones({shape.lengths[i], shape.lengths[i]}, at::kBool).tril().logical_not();
-      const at::Tensor scores = wide_q.matmul(wide_k.repeat_interleave(group, 0).transpose(1, 2)) /
-                                std::sqrt(static_cast<double>(d));
-      const at::Tensor out = at::softmax(scores.masked_fill(mask, -1e300), -1)
-                                 .matmul(wide_v.repeat_interleave(group, 0));
-      out.backward(of(d_out));
-      const auto error = [](const at::Tensor& found, const at::Tensor& expected) {
-        return ((found - expected).norm() / expected.norm()).item<double>();
-      };
-      const auto where = [&] { return fmt::format("{} heads, {} tokens", shape.heads, shape.lengths[i]); };
-      EXPECT_LT(error(of(operands.out), out.detach()), 6e-3) << where();
-      EXPECT_LT(error(of(dv), wide_v.grad()), 6e-3) << where();
-      if (shape.lengths[i] == 1) continue;  // the others are zero but for rounding
-      EXPECT_LT(error(of(dk), wide_k.grad()), 8e-3) << where();
-      EXPECT_LT(error(of(dq), wide_q.grad()), 8e-3) << where();
+      at::Tensor out = at::zeros_like(in.q), dq = at::zeros_like(in.q);
+      at::Tensor dk = at::zeros(in.k.sizes(), at::kFloat), dv = at::zeros_like(dk);
+      for (int64_t rank = 0; rank < ranks; ++rank) {
+        RankOfRing group(rank, ranks);
+        TokenShards shards({.cp = &group, .cp_form = parallel::CpForm::kRing}, shape.config(), gpu::kRowUnit);
+        shards.begin(batch);
+        const int64_t rows = shards.rows().shard;
+        gpu::Attention attention(shape.config(), device());
+        attention.begin(zigzag, rank, rows);
+        gpu::RingAttention ring(shards, attention, device());
+        ring.reserve(rows, attention.slots(), /*train=*/true);
+        const auto padded = [&](const at::Tensor& all) {  // what lies beyond the tokens is of no meaning
+          const at::Tensor own = all.index_select(0, places(rank));
+          return at::cat({own, at::full({rows - own.size(0), own.size(1), own.size(2)}, NAN, own.options())})
+              .to(device());
+        };
+        const auto operands_of = [&](int64_t from, const gpu::Attention::Operands& own) {
+          const auto pages = [&](const at::Tensor& all) {
+            return to_pages(all.index_select(0, places(from)), attention, zigzag, from).to(device());
+          };
+          return gpu::Attention::Operands{own.q, pages(in.k), pages(in.v), own.out, own.statistics};
+        };
+        const at::Tensor q = padded(in.q), d_out = padded(in.d_out);
+        const gpu::Attention::Operands own{
+            q,
+            {},
+            {},
+            at::full_like(q, NAN).flatten(1),
+            at::empty({rows, shape.heads}, at::TensorOptions().dtype(at::kFloat).device(device()))};
+        for (int64_t round = 0; round < ranks; ++round) {
+          const int64_t from = (rank + ranks - round) % ranks;
+          ring.forward_round(operands_of(from, own), from, round == 0, round + 1 == ranks);
+        }
+        const int64_t tokens = shards.attended_tokens();
+        const auto to_all = [&](at::Tensor& all, const at::Tensor& found, int64_t of) {
+          const at::Tensor where = places(of);
+          all.index_add_(0, where,
+                         found.narrow(0, 0, where.size(0)).view({-1, all.size(1), all.size(2)}).cpu().to(all.dtype()));
+        };
+        ASSERT_EQ(tokens, places(rank).size(0));
+        to_all(out, own.out, rank);
+        for (int64_t round = 0; round < ranks; ++round) {
+          const int64_t from = (rank + ranks - round) % ranks;
+          ring.backward_round(operands_of(from, own), from, round == 0, d_out);
+          to_all(dk, ring.made()[0], from);
+          to_all(dv, ring.made()[1], from);
+        }
+        to_all(dq, ring.dq(), rank);
+      }
+      expect_attention(shape, in, out, dq, dk, dv);
     }
   }
 }
@@ -435,8 +552,8 @@ TEST_F(TrainOnGpu, GradientsThatAreKnownBefore) {
   const model::Model model = made(shape, at::kBFloat16, device());
   for (const LossConfig& loss : losses_of_each_token()) {
     ASSERT_TRUE(is_of_each_token(loss));
-    const KnownGradients known = [&](int64_t begin, const TargetScores& scores) {
-      return policy_gradients(sample_inputs(batch, begin, scores), loss);
+    const KnownGradients known = [&](const TargetSlice& targets, const TargetScores& scores) {
+      return policy_gradients(sample_inputs(batch, targets, scores), loss);
     };
     for (const int64_t chunk : {64, 4096}) {
       TrainConfig config = sample_train_config();
@@ -447,7 +564,7 @@ TEST_F(TrainOnGpu, GradientsThatAreKnownBefore) {
         runs.push_back(std::make_unique<Gradients>(Gradients{.sums = model::Model(shape, at::kFloat, device())}));
         const auto pass = make_gpu_pass(model, config, runs.back().get());
         const TargetScores scores = pass->forward(batch, true, once ? known : nullptr);
-        pass->backward(once ? ScoreGradients{} : known(0, scores));
+        pass->backward(once ? ScoreGradients{} : known({0, batch.target_count}, scores));
       }
       const auto a = runs[0]->sums.named_parameters(), b = runs[1]->sums.named_parameters();
       for (size_t i = 0; i < a.size(); ++i) {

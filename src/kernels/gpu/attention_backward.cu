@@ -1,4 +1,4 @@
-// Gradient of causal attention on Hopper (the scheme of FlashAttention-3's backward pass, Shah et al. 2024). One block
+// Gradient of attention on Hopper (the scheme of FlashAttention-3's backward pass, Shah et al. 2024). One block
 // a multiprocessor takes item after item: 128 keys of one kv head of a sequence, and every tile of 64 rows of queries
 // that sees them, the last one first. A row is a query head of a token: all heads that share the kv head stand in one
 // tile, so that gradients of keys and values stay in registers for a whole item. With S = Q K^T and P = softmax(S):
@@ -52,9 +52,10 @@ struct Scratch {
 };
 
 struct Item {
-  int row, length, page, block, tile, head;
+  int row, key_row, keys, page, block, tile, head, full;
   int first, count;  // tiles of the sequence that see the block: the first one, how many; 0: nothing is left
 };
+static_assert(sizeof(Item) <= 64);
 
 // ---- D, before the blocks begin ----
 
@@ -112,9 +113,9 @@ __device__ inline Item item_of(int index, const AttentionBackwardArgs& a, int ti
   const int kv_heads = static_cast<int>(a.kv_heads);
   if (index >= static_cast<int>(a.item_count) * kv_heads) return Item{};
   const AttentionBackwardItem& of = a.items[index / kv_heads];
-  const int first = of.block * kKeys / tile_tokens;
-  return {of.row,  of.length,        of.page, of.block,
-          of.tile, index % kv_heads, first,   ceil_div(of.length, tile_tokens) - first};
+  const int first = of.full ? 0 : of.block * kKeys / tile_tokens;
+  return {of.row,  of.key_row,       of.keys, of.page, of.block,
+          of.tile, index % kv_heads, of.full, first,   ceil_div(of.tokens, tile_tokens) - first};
 }
 
 // One warp: which items this block computes, their keys and values, and the rows of every tile.
@@ -259,7 +260,7 @@ __device__ void compute(const AttentionBackwardArgs& a, const Item* told, uint32
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int token = item.block * kKeys + key + 8 * half;
-      auto* out = reinterpret_cast<uint4*>(to + (int64_t{item.row + token} * a.kv_heads + item.head) * kHeadDim) +
+      auto* out = reinterpret_cast<uint4*>(to + (int64_t{item.key_row + token} * a.kv_heads + item.head) * kHeadDim) +
                   lane % 4;
 #pragma unroll
       for (int n = 0; n < kHeadDim / 8; n += 4) {
@@ -268,7 +269,7 @@ __device__ void compute(const AttentionBackwardArgs& a, const Item* told, uint32
         for (int i = 0; i < 4; ++i)
           pairs[i] = pack(c[4 * (n + i) + 2 * half] * factor, c[4 * (n + i) + 2 * half + 1] * factor);
         const uint4 eight = transpose_in_quad(pairs);  // all lanes take part
-        if (token < item.length) out[n] = eight;
+        if (token < item.keys) out[n] = eight;
       }
     }
   };
@@ -310,12 +311,13 @@ __device__ void compute(const AttentionBackwardArgs& a, const Item* told, uint32
       // P. A thread's rows are neighbours in pairs.
       const auto* statistics = reinterpret_cast<const float4*>(base + L::kStatisticsAt + stage * L::kStatisticsBytes) +
                                lane % 4;
-      const int token = tile * tile_tokens - item.block * kKeys;  // of the tile's first row, from the first key
-      if (token < kKeys) {
+      // Of the block's keys, those that the tile's first token sees; each further one sees one more, or none.
+      const int seen = (item.full ? item.keys : tile * tile_tokens + 1) - item.block * kKeys;
+      if (seen < kKeys) {
 #pragma unroll
         for (int i = 0; i < kRows / 2; ++i) {
           const int row = i / 4 * 8 + lane % 4 * 2 + i % 2;
-          if (key + i / 2 % 2 * 8 > token + row / group) s[i] = -FLT_MAX;
+          if (key + i / 2 % 2 * 8 >= seen + (item.full ? 0 : row / group)) s[i] = -FLT_MAX;
         }
       }
 #pragma unroll

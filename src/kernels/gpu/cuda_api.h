@@ -130,6 +130,9 @@ struct PrefillAttentionArgs {
   int32_t* workspace;  // [2]
   // Out [tokens, heads], or null: log2 of the sum over keys of exp(score), for attention_backward(). On Hopper only.
   float* statistics;
+  // Each query sees all of its sequence's `lengths`, not those up to its own alone; where there is none, nothing is
+  // written for the sequence. On Hopper only.
+  bool full;
 };
 
 // y[m, n] = x[m, k] w[n, k]^T (+ bias[n]) (+ addend where accumulate): products and sums in fp32, rounded once at the
@@ -274,6 +277,7 @@ struct CudaApi {
   // Sums of dy's columns [width]; partials: scratch of row_sums_bytes(width).
   int (*bias_backward)(const GradientOut*, const Bf16* dy, float* partials, int64_t rows, int64_t width, Stream);
   size_t (*attention_backward_workspace)(const AttentionBackwardArgs*);  // sizes alone count
+  int (*attention_merge)(const AttentionMergeArgs*, Stream);
   int (*attention_backward)(const AttentionBackwardArgs*, Stream);
   size_t (*row_sums_bytes)(int64_t width);  // of the partials above; of rope_backward: width 2 * head_dim
   int (*head_scores)(const HeadScoresArgs*, Stream);
@@ -295,6 +299,8 @@ struct CudaApi {
   // part: elements that each rank sends to each, itself included.
   int (*nccl_all_to_all)(NcclComm*, void* to, const void* from, int64_t part, int ranks, int fp32, Stream);
   // The first of them between two ranks waits for the other one.
+  // `from` to rank `next`, what rank `previous` sends to `to`, both at once.
+  int (*nccl_exchange)(NcclComm*, void* to, const void* from, int64_t count, int fp32, int next, int previous, Stream);
   int (*nccl_send)(NcclComm*, const void* x, int64_t count, int fp32, int to, Stream);
   int (*nccl_receive)(NcclComm*, void* x, int64_t count, int fp32, int from, Stream);
 

@@ -37,7 +37,7 @@ constexpr T ceil_div(T a, T b) {
 // prefix_attention.cu, prefill_attention.cu,
 // prefill_attention_hopper.cu, gemm.cpp,
 // gemm_hopper.cu, skinny_gemm.cu, sample.cu, checksum.cu, train_rows.cu, head_loss.cu,
-// adamw.cu, attention_backward.cu, nccl.cpp.
+// adamw.cu, attention_backward.cu, attention_merge.cu, nccl.cpp.
 int embed(Bf16*, const Bf16*, const int32_t*, int64_t, int64_t, Stream);
 int gather_rows(Bf16*, const Bf16*, const int32_t*, int64_t, int64_t, Stream);
 int rms_norm(Bf16*, const Bf16*, const Bf16*, int64_t, int64_t, float, Stream);
@@ -54,6 +54,7 @@ int embed_backward(const EmbedBackwardArgs*, Stream);
 int scatter_rows(Bf16*, const Bf16*, const int32_t*, int64_t, int64_t, Stream);
 int bias_backward(const GradientOut*, const Bf16*, float*, int64_t, int64_t, Stream);
 size_t attention_backward_workspace(const AttentionBackwardArgs*);
+int attention_merge(const AttentionMergeArgs*, Stream);
 int attention_backward(const AttentionBackwardArgs*, Stream);
 size_t row_sums_bytes(int64_t);
 int head_scores(const HeadScoresArgs*, Stream);
@@ -70,6 +71,7 @@ int nccl_broadcast(NcclComm*, void*, int64_t, int, int, Stream);
 int nccl_reduce_scatter(NcclComm*, const NcclShares*, Stream);
 int nccl_all_gather(NcclComm*, const NcclShares*, Stream);
 int nccl_all_to_all(NcclComm*, void*, const void*, int64_t, int, int, Stream);
+int nccl_exchange(NcclComm*, void*, const void*, int64_t, int, int, int, Stream);
 int nccl_send(NcclComm*, const void*, int64_t, int, int, Stream);
 int nccl_receive(NcclComm*, void*, int64_t, int, int, Stream);
 size_t decode_attention_workspace(int64_t, int64_t, int64_t, int64_t);

@@ -142,6 +142,18 @@ int nccl_all_to_all(NcclComm* c, void* to, const void* from, int64_t part, int r
   return error != 0 ? error : ended;
 }
 
+int nccl_exchange(NcclComm* c, void* to, const void* from, int64_t count, int fp32, int next, int previous,
+                  Stream stream) {
+  TF_NCCL();
+  const char* what = "nccl_exchange";
+  const auto elements = static_cast<size_t>(count);
+  if (const int error = check_nccl(nccl()->group_start(), what)) return error;
+  int error = check_nccl(nccl()->send(from, elements, type(fp32 != 0), next, comm(c), stream), what);
+  if (error == 0) error = check_nccl(nccl()->recv(to, elements, type(fp32 != 0), previous, comm(c), stream), what);
+  const int ended = check_nccl(nccl()->group_end(), what);
+  return error != 0 ? error : ended;
+}
+
 int nccl_send(NcclComm* c, const void* x, int64_t count, int fp32, int to, Stream stream) {
   TF_NCCL();
   return check_nccl(nccl()->send(x, static_cast<size_t>(count), type(fp32 != 0), to, comm(c), stream), "nccl_send");

@@ -221,7 +221,8 @@ int prefill_attention(const PrefillAttentionArgs* a, Stream stream) {
              static_cast<long>(a->sequences));
   if (a->sequences == 0 || a->longest_query == 0) return 0;
   if (prefill_attention_hopper_can(*a)) return prefill_attention_hopper(*a, stream);
-  TF_REQUIRE(a->statistics == nullptr, "prefill_attention: statistics are for Hopper and at most 1024 sequences");
+  TF_REQUIRE(a->statistics == nullptr, "prefill_attention: statistics are for Hopper and at most 2048 sequences");
+  TF_REQUIRE(!a->full, "prefill_attention: all keys for each query is for Hopper and at most 2048 sequences");
   return a->head_dim == 64 ? run<64>(*a, stream) : run<128>(*a, stream);
 }
 

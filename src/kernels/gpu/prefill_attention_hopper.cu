@@ -17,10 +17,10 @@ namespace {
 constexpr int kConsumers = 2, kThreads = (1 + kConsumers) * kWarpgroup;
 constexpr int kRows = kConsumers * 64, kKeys = 128, kTilePages = kKeys / kPage, kStages = 2;
 constexpr int kRowBytes = 128;  // 64 elements: what one column of boxes in shared memory is wide
-constexpr int kMostSequences = 1024;
+constexpr int kMostSequences = 2048;
 
-// What one block computes next, told by the warp that fetches. `row`: of q and out, of its first token, which is at
-// `position` of the sequence. No tiles: nothing is left.
+// What one block computes next, told by the warp that fetches. `row`: of q and out, of its first token, which sees the
+// keys up to `position`, and each further one one key more, at most all `keys`. No tiles: nothing is left.
 struct Item {
   int sequence, head, row, position, tokens, keys, tiles;
 };
@@ -48,7 +48,8 @@ __device__ inline void count_tiles(int* first, const PrefillAttentionArgs& a, in
   int before = 0;
   for (int base = 0; base < sequences; base += kWarp) {
     const int s = base + lane;
-    const int own = s < sequences ? ceil_div(a.query_starts[s + 1] - a.query_starts[s], tile_tokens) : 0;
+    const bool any = s < sequences && !(a.full && a.lengths[s] == 0);
+    const int own = any ? ceil_div(a.query_starts[s + 1] - a.query_starts[s], tile_tokens) : 0;
     int sum = own;
     for (int offset = 1; offset < kWarp; offset *= 2) {
       const int other = __shfl_up_sync(kAllLanes, sum, offset);
@@ -71,9 +72,9 @@ __device__ inline Item item_of(int index, const int* first, const PrefillAttenti
   const int count = a.query_starts[s + 1] - a.query_starts[s], length = a.lengths[s];
   const int first_token = (first[s + 1] - 1 - unit) * tile_tokens;
   Item item{.sequence = s, .head = index % kv_heads, .row = a.query_starts[s] + first_token};
-  item.position = length - count + first_token;
+  item.position = a.full ? length - 1 : length - count + first_token;
   item.tokens = min(tile_tokens, count - first_token);
-  item.keys = item.position + item.tokens;
+  item.keys = a.full ? length : item.position + item.tokens;
   item.tiles = ceil_div(item.keys, kKeys);
   return item;
 }
@@ -274,10 +275,11 @@ __device__ void compute_items(const PrefillAttentionArgs& a, const Item* items, 
         sum[half] = 0;
       }
     }
-    if ((tile + 1) * kKeys > item.position + first_token + 1) {
+    if ((tile + 1) * kKeys > min(item.position + first_token + 1, item.keys)) {
+      const int last[2] = {min(item.position + token[0], item.keys - 1), min(item.position + token[1], item.keys - 1)};
 #pragma unroll
       for (int i = 0; i < kKeys / 2; ++i) {
-        if (tile * kKeys + i / 4 * 8 + lane % 4 * 2 + i % 2 > item.position + token[i / 2 % 2]) s[i] = -FLT_MAX;
+        if (tile * kKeys + i / 4 * 8 + lane % 4 * 2 + i % 2 > last[i / 2 % 2]) s[i] = -FLT_MAX;
       }
     }
 #pragma unroll

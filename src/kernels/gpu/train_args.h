@@ -76,12 +76,15 @@ struct HeadGradientArgs {
   int64_t rows, vocab;
 };
 
-// Gradient of causal attention of whole sequences over keys and values in pages (KvLayer of cuda_api.h), each
-// sequence's pages one behind another. Hopper; head_dim 64 or 128; heads / kv_heads up to 16.
+// Gradient of attention of sequences over keys and values in pages (KvLayer of cuda_api.h), each sequence's pages one
+// behind another: causal over whole sequences or, `full`, the part that keys have which each query sees, where out and
+// statistics are over others, too. Hopper; head_dim 64 or 128; heads / kv_heads up to 16.
 struct AttentionBackwardItem {  // a block of kAttentionKeys keys of a sequence
-  int32_t row, length;          // of q: the sequence's first token; tokens
+  int32_t row, tokens;          // of q: the sequence's first token; tokens
+  int32_t key_row, keys;        // of dk and dv: its first key; keys. Not full: as row and tokens
   int32_t page, block;          // the sequence's first page; which block of it
   int32_t tile;                 // the sequence's first tile of queries, of all tiles
+  int32_t full;                 // or 0
 };
 struct AttentionBackwardTile {  // of queries: 64 / (heads / kv_heads) tokens, rounded down
   int32_t row, tokens;          // first token; how many of the sequence
@@ -98,6 +101,18 @@ struct AttentionBackwardArgs {
   int64_t tokens, pages, heads, kv_heads, head_dim;
   float scale;
   void* workspace;  // attention_backward_workspace() bytes; need not be kept
+};
+
+// Attention over keys that came in parts: `sum` and `statistics`, over the keys so far, become those with the keys of
+// `part`, whose statistics are minus infinity where a row has none of them, whatever part has there. `out`, or null:
+// the same, rounded. head_dim 64 or 128.
+struct AttentionMergeArgs {
+  float* sum;         // [rows, heads, head_dim]
+  float* statistics;  // [rows, heads]: prefill_attention()'s
+  const Bf16* part;
+  const float* part_statistics;
+  Bf16* out;
+  int64_t rows, heads, head_dim;
 };
 
 // AdamW (Loshchilov & Hutter 2019) over parts of flat arenas, of `count` elements each, a multiple of 8. A step is the

@@ -21,21 +21,12 @@ constexpr double kNone = -std::numeric_limits<double>::infinity();  // of a targ
 
 }  // namespace
 
-int64_t Head::row_of(const MicroBatch& batch, int64_t i) const {
-  return batch.host_rows[static_cast<size_t>(shards_.shard_targets().begin + i)] - shards_.shard_begin();
-}
-
-int64_t Head::target_of(const MicroBatch& batch, int64_t i) const {
-  const int64_t target = batch.targets.const_data_ptr<int64_t>()[shards_.shard_targets().begin + i] -
-                         shards_.vocab_begin();
+int64_t Head::target_of(int64_t i) const {
+  const int64_t target = targets_.const_data_ptr<int64_t>()[i] - shards_.vocab_begin();
   return target >= 0 && target < model_.config().vocab_size ? target : -1;
 }
 
-float Head::factor_of(const MicroBatch& batch, int64_t i) const {
-  return batch.inverse_temperature.defined()
-             ? batch.inverse_temperature.const_data_ptr<float>()[shards_.shard_targets().begin + i]
-             : 1.0f;
-}
+float Head::factor_of(int64_t i) const { return factors_.defined() ? factors_.const_data_ptr<float>()[i] : 1.0f; }
 
 Head::Statistics Head::merged(const Statistics& a, const Statistics& b, double f) {
   const double max = std::max(a.max, b.max), down_a = (a.max - max) * f, down_b = (b.max - max) * f,
@@ -55,6 +46,8 @@ void Head::begin(const MicroBatch& batch, const at::Tensor& x) {
   if (!packed_forward_) forward_.assign_transposed(weight.data_ptr<float>(), hidden, hidden, vocab);
   packed_forward_ = true;
   x_ = x;
+  targets_ = shards_.shard_targets().of(batch.targets);
+  factors_ = shards_.shard_targets().of(batch.inverse_temperature);
   if (shards_.tensor_parallel()) {
     x_ = at::empty({shards_.rows().shard, hidden}, at::kFloat);
     shards_.own(x_).copy_(x.narrow(0, 0, shards_.rows().own));
@@ -66,13 +59,13 @@ void Head::begin(const MicroBatch& batch, const at::Tensor& x) {
   scores_ = {fp32(n), fp32(n)};
   over_blocks(n, [&](int64_t begin, int64_t rows) {
     for (int64_t i = begin; i < begin + rows; ++i) {
-      kernels::rms_forward(row(x_, row_of(batch, i)), model_.final_norm().data_ptr<float>(), row(normed_, i),
-                           row(scale_, i), 1, hidden, static_cast<float>(model_.config().rms_norm_eps));
+      kernels::rms_forward(row(x_, row_of(i)), model_.final_norm().data_ptr<float>(), row(normed_, i), row(scale_, i),
+                           1, hidden, static_cast<float>(model_.config().rms_norm_eps));
     }
   });
 }
 
-void Head::score(const MicroBatch& batch, int64_t first, int64_t count, const at::Tensor& kept) {
+void Head::score(int64_t first, int64_t count, const at::Tensor& kept) {
   const int64_t vocab = model_.lm_head().size(0), together = rows_together(vocab);
   at::Tensor statistics = at::empty({count, 4}, at::kDouble);
   auto* of = reinterpret_cast<Statistics*>(statistics.mutable_data_ptr<double>());
@@ -91,16 +84,16 @@ void Head::score(const MicroBatch& batch, int64_t first, int64_t count, const at
       const float* scores = to + (i - begin) * stride;
       float max;
       int64_t greedy;
-      const int64_t target = target_of(batch, first + i);
+      const int64_t target = target_of(first + i);
       cpu.argmax(scores, vocab, &max, &greedy);
-      of[i].total = cpu.sum_exp_weighted(scores, vocab, max, factor_of(batch, first + i), &of[i].weighted);
+      of[i].total = cpu.sum_exp_weighted(scores, vocab, max, factor_of(first + i), &of[i].weighted);
       of[i].max = max;
       of[i].target = target >= 0 ? static_cast<double>(scores[target]) : kNone;
     }
   });
   const at::Tensor all = shards_.gather_all(statistics, "statistics of the softmax");
   for (int64_t i = 0; i < count; ++i) {
-    const float factor = factor_of(batch, first + i);
+    const float factor = factor_of(first + i);
     const auto* ranks = reinterpret_cast<const Statistics*>(all.const_data_ptr<double>());
     Statistics s = ranks[i];
     for (int64_t rank = 1; rank < all.size(0); ++rank) s = merged(s, ranks[rank * count + i], factor);
@@ -119,7 +112,7 @@ TargetScores Head::forward(const MicroBatch& batch, const at::Tensor& x) {
   const at::NoGradGuard no_grad;
   begin(batch, x);
   grad_x_.reset();
-  score(batch, 0, shards_.shard_targets().count, {});
+  score(0, shards_.shard_targets().count, {});
   return all_scores();
 }
 
@@ -129,25 +122,24 @@ TargetScores Head::forward_backward(const MicroBatch& batch, const at::Tensor& x
   begin(batch, x);
   begin_backward();
   over_chunks([&](int64_t first, int64_t count) {
-    score(batch, first, count, logits_);
+    score(first, count, logits_);
     const TargetScores scores{scores_.log_probs.narrow(0, first, count), scores_.entropy.narrow(0, first, count)};
-    const ScoreGradients of = known(shards_.shard_targets().begin + first, scores);
-    chunk_backward(batch, first, count, of, /*again=*/false, gradients);
+    const ScoreGradients of = known(shards_.shard_targets(first, count), scores);
+    chunk_backward(first, count, of, /*again=*/false, gradients);
   });
-  end_backward(batch, gradients);
+  end_backward(gradients);
   return all_scores();
 }
 
-at::Tensor Head::backward(const MicroBatch& batch, const ScoreGradients& of, const model::Model& gradients) {
+at::Tensor Head::backward(const ScoreGradients& of, const model::Model& gradients) {
   if (grad_x_.defined()) return std::exchange(grad_x_, {});  // made in the forward pass
   const at::NoGradGuard no_grad;
-  const int64_t from = shards_.shard_targets().begin;
   begin_backward();
   over_chunks([&](int64_t first, int64_t count) {
-    const auto chunk = [&](const at::Tensor& t) { return t.defined() ? t.narrow(0, from + first, count) : t; };
-    chunk_backward(batch, first, count, {chunk(of.log_probs), chunk(of.entropy)}, /*again=*/true, gradients);
+    const TargetSlice chunk = shards_.shard_targets(first, count);
+    chunk_backward(first, count, {chunk.of(of.log_probs), chunk.of(of.entropy)}, /*again=*/true, gradients);
   });
-  end_backward(batch, gradients);
+  end_backward(gradients);
   return std::exchange(grad_x_, {});
 }
 
@@ -161,12 +153,12 @@ void Head::begin_backward() {
   grad_normed_ = shards_.tensor_parallel() ? at::empty({n, hidden}, at::kFloat) : at::Tensor();
 }
 
-void Head::norm_backward(const MicroBatch& batch, int64_t i, const float* grad, float* sum) {
-  kernels::rms_backward(grad, row(x_, row_of(batch, i)), model_.final_norm().data_ptr<float>(), row(scale_, i),
-                        row(grad_x_, row_of(batch, i)), sum, 1, x_.size(1));
+void Head::norm_backward(int64_t i, const float* grad, float* sum) {
+  kernels::rms_backward(grad, row(x_, row_of(i)), model_.final_norm().data_ptr<float>(), row(scale_, i),
+                        row(grad_x_, row_of(i)), sum, 1, x_.size(1));
 }
 
-void Head::chunk_backward(const MicroBatch& batch, int64_t first, int64_t chunk, const ScoreGradients& of, bool again,
+void Head::chunk_backward(int64_t first, int64_t chunk, const ScoreGradients& of, bool again,
                           const model::Model& gradients) {
   const at::Tensor& weight = model_.lm_head();
   const int64_t vocab = weight.size(0), hidden = weight.size(1), stride = logits_.stride(0),
@@ -183,20 +175,19 @@ void Head::chunk_backward(const MicroBatch& batch, int64_t first, int64_t chunk,
     if (again) logits(begin, count, grad, stride);
     for (int64_t i = begin; i < begin + count; ++i) {
       // d log p_t / d z_j = [j = t] - p_j;  d H / d z_j = -p_j (log p_j + H), log p_j = z_j - log(total)
-      const float factor = factor_of(batch, i), by_log_prob = *row(of_log_probs, i - first),
+      const float factor = factor_of(i), by_log_prob = *row(of_log_probs, i - first),
                   by_entropy = of_entropy.defined() ? *row(of_entropy, i - first) : 0.0f,
                   log_total = -std::log(*row(inverse_total_, i));
       float* scores = grad + (i - begin) * stride;
       kernels::cpu_kernels().logits_backward(scores, vocab, *row(max_, i), factor, *row(inverse_total_, i) * factor,
                                              -by_log_prob - by_entropy * (*row(scores_.entropy, i) - log_total),
                                              -by_entropy);
-      if (const int64_t target = target_of(batch, i); target >= 0) scores[target] += by_log_prob * factor;
+      if (const int64_t target = target_of(i); target >= 0) scores[target] += by_log_prob * factor;
     }
     float* normed = grad_normed_.defined() ? row(grad_normed_, begin) : memory.data();
     kernels::multiply({grad, stride, count}, backward_, normed, hidden);
     if (grad_normed_.defined()) return;
-    for (int64_t i = begin; i < begin + count; ++i)
-      norm_backward(batch, i, normed + (i - begin) * hidden, norm.of(part));
+    for (int64_t i = begin; i < begin + count; ++i) norm_backward(i, normed + (i - begin) * hidden, norm.of(part));
   });
   if (!grad_normed_.defined()) norm.add_to(gradients.final_norm());
   add_weight_gradients({{.dy = logits_.data_ptr<float>(),
@@ -207,17 +198,16 @@ void Head::chunk_backward(const MicroBatch& batch, int64_t first, int64_t chunk,
                          .weight = gradients.lm_head()}});
 }
 
-void Head::end_backward(const MicroBatch& batch, const model::Model& gradients) {
+void Head::end_backward(const model::Model& gradients) {
   logits_.reset();
   if (!grad_normed_.defined()) return;
   shards_.sum_all(grad_normed_, "gradient of the head's input");
-  const auto [own, count] = shards_.own_targets();
-  const int64_t before = own - shards_.shard_targets().begin, targets = count;
+  const TokenShards::OwnTargets own = shards_.own_targets();
   BlockSums norm;
-  norm.start(parts_of(targets, kBlock), grad_normed_.size(1));
-  over_blocks(targets, [&](int64_t begin, int64_t rows) {
-    for (int64_t i = before + begin; i < before + begin + rows; ++i)
-      norm_backward(batch, i, row(grad_normed_, i), norm.of(begin / kBlock));
+  norm.start(parts_of(own.count, kBlock), grad_normed_.size(1));
+  over_blocks(own.count, [&](int64_t begin, int64_t rows) {
+    for (int64_t i = own.first + begin; i < own.first + begin + rows; ++i)
+      norm_backward(i, row(grad_normed_, i), norm.of(begin / kBlock));
   });
   norm.add_to(gradients.final_norm());
 }

@@ -23,7 +23,7 @@ class Head {
                                 const model::Model& gradients);
   // After either of the same. After forward(), adds to `gradients`; returns the gradient of x, own rows of
   // [shard, hidden].
-  at::Tensor backward(const MicroBatch& batch, const ScoreGradients& of, const model::Model& gradients);
+  at::Tensor backward(const ScoreGradients& of, const model::Model& gradients);
 
  private:
   // Of one target's softmax over rows of the vocabulary: the largest logit, sums over e = exp((z - max) f) of e and of
@@ -39,22 +39,22 @@ class Head {
     for (int64_t first = 0; first < n; first += chunk_) f(first, std::min(chunk_, n - first));
   }
   // Scores of targets [first, first + count); their logits to rows of `kept`, where it is defined.
-  void score(const MicroBatch& batch, int64_t first, int64_t count, const at::Tensor& kept);
+  void score(int64_t first, int64_t count, const at::Tensor& kept);
   TargetScores all_scores() const;
   void begin_backward();
   // From the chunk's logits, which are in logits_ or made `again`, and overwritten.
-  void chunk_backward(const MicroBatch& batch, int64_t first, int64_t count, const ScoreGradients& of, bool again,
+  void chunk_backward(int64_t first, int64_t count, const ScoreGradients& of, bool again,
                       const model::Model& gradients);
-  void end_backward(const MicroBatch& batch, const model::Model& gradients);
+  void end_backward(const model::Model& gradients);
   // Of target `i` of the shard's: to grad_x_, and to the `sum` of the norm's gradient.
-  void norm_backward(const MicroBatch& batch, int64_t i, const float* grad, float* sum);
+  void norm_backward(int64_t i, const float* grad, float* sum);
   // Logits of targets [begin, begin + rows) into [rows, vocab], rows `stride` apart.
   void logits(int64_t begin, int64_t rows, float* to, int64_t stride) const;
-  // The row of the shard that predicts target `i` of the shard's; the target among this rank's rows of the vocabulary,
-  // or -1.
-  int64_t row_of(const MicroBatch& batch, int64_t i) const;
-  int64_t target_of(const MicroBatch& batch, int64_t i) const;
-  float factor_of(const MicroBatch& batch, int64_t i) const;
+  // Of target `i` of the shard's: the row of the shard that predicts it; the target among this rank's rows of the
+  // vocabulary, or -1; by what its logits are multiplied.
+  int64_t row_of(int64_t i) const { return shards_.target_rows()[static_cast<size_t>(i)]; }
+  int64_t target_of(int64_t i) const;
+  float factor_of(int64_t i) const;
 
   const model::Model& model_;
   int64_t chunk_;
@@ -62,6 +62,7 @@ class Head {
   kernels::Panels forward_, backward_;
   bool packed_forward_ = false, packed_backward_ = false;
   at::Tensor x_;                     // [>= shard, hidden]
+  at::Tensor targets_, factors_;     // [n]: of the shard; the second may be undefined
   at::Tensor normed_, scale_;        // [n, hidden], [n], of the shard's targets
   TargetScores scores_;              // likewise
   at::Tensor max_, inverse_total_;   // [n]: of each one's softmax

@@ -3,10 +3,8 @@
 #include <ATen/core/grad_mode.h>
 
 #include <array>
-#include <cmath>
 
 #include "kernels/fused_rows.h"
-#include "kernels/packed_attention.h"
 
 namespace tritonforge::train::cpu {
 namespace {
@@ -37,6 +35,7 @@ Layers::Layers(const model::Model& model, int64_t recompute, const TokenShards& 
       config_(model.config()),
       shards_(shards),
       link_(link),
+      attention_(shards),
       recompute_(recompute),
       q_(config_.num_heads * config_.head_dim),
       kv_(config_.num_kv_heads * config_.head_dim),
@@ -60,7 +59,7 @@ void Layers::pack(bool back) {
 
 void Layers::reserve(int64_t tokens, bool train) {
   Flight& flight = *flight_;
-  flight.tokens = tokens;
+  flight.tokens = shards_.attended_tokens();
   const auto [first, count] = flight.layers;
   flight.again = train ? std::clamp<int64_t>(recompute_ - first, 0, count) : count;
   const auto kept = static_cast<size_t>(std::max<int64_t>(1, count - flight.again));
@@ -72,9 +71,9 @@ void Layers::reserve(int64_t tokens, bool train) {
   if (!grad_y_.defined() || grad_y_.size(0) < most.shard) {
     grad_y_ = rows(most.shard, hidden);
     grad_gate_up_ = apart(most.shard, 2 * intermediate);
-    grad_mixed_ = rows(most.all, q);
-    grad_rotated_ = rows(most.all, q + kv);
-    grad_qkv_ = rows(most.all, q + 2 * kv);
+    grad_mixed_ = rows(most.attended, q);
+    grad_rotated_ = rows(most.attended, q + kv);
+    grad_qkv_ = rows(most.attended, q + 2 * kv);
     if (!shards_.alone()) {
       qkv_ = rows(most.shard, q_ + 2 * kv_);
       partial_ = rows(most.shard, hidden);
@@ -91,12 +90,12 @@ void Layers::reserve(int64_t tokens, bool train) {
   while (flight.kept.size() < kept) {
     flight.kept.push_back({.normed1 = rows(most.shard, hidden),
                            .scale1 = rows(most.own, 1),
-                           .qkv = rows(most.all, q + 2 * kv),
-                           .head_scale = rows(most.all, heads_ + kv_heads_),
-                           .rotated = rows(most.all, q + kv),
-                           .mixed = rows(most.all, q),
-                           .max = rows(heads_, most.all),
-                           .inverse = rows(heads_, most.all),
+                           .qkv = rows(most.attended, q + 2 * kv),
+                           .head_scale = rows(most.attended, heads_ + kv_heads_),
+                           .rotated = rows(most.attended, q + kv),
+                           .mixed = rows(most.attended, q),
+                           .max = rows(heads_, most.attended),
+                           .inverse = rows(heads_, most.attended),
                            .y = rows(most.own, hidden),
                            .normed2 = rows(most.shard, hidden),
                            .scale2 = rows(most.own, 1),
@@ -115,7 +114,7 @@ void Layers::norm1(int64_t layer, int64_t begin, int64_t rows) {
 
 void Layers::project(int64_t layer, int64_t begin, int64_t rows) {
   const Kept& kept = this->kept(layer);
-  float* qkv = row(shards_.context_parallel() ? qkv_ : kept.qkv, begin);
+  float* qkv = row(shards_.exchanges_heads() ? qkv_ : kept.qkv, begin);
   kernels::multiply({row(kept.normed1, begin), config_.hidden_size, rows}, panels_[static_cast<size_t>(layer)].qkv, qkv,
                     q_ + 2 * kv_);
   add_bias(qkv, model_.layers()[static_cast<size_t>(layer)].qkv_bias, rows);
@@ -147,50 +146,14 @@ void Layers::before_attention(int64_t layer) {
   over_blocks(rows.own, [&](int64_t begin, int64_t count) { norm1(layer, begin, count); });
   await(shards_.gather(in_use(kept.normed1), "normed 1"));
   over_blocks(rows.shard, [&](int64_t begin, int64_t count) { project(layer, begin, count); });
-  if (shards_.context_parallel())
+  if (shards_.exchanges_heads())
     kept.qkv = shards_.to_heads(in_use(qkv_), {config_.num_heads, config_.num_kv_heads, config_.num_kv_heads}, "qkv");
   over_blocks(flight_->tokens, [&](int64_t begin, int64_t count) { rotate(layer, begin, count); });
 }
 
-void Layers::attention(const MicroBatch& batch, int64_t layer, bool backward) {
-  Kept& kept = this->kept(layer);
-  const int64_t d = config_.head_dim, group = heads_ / kv_heads_, q_end = heads_ * d, k_end = q_end + kv_heads_ * d;
-  const int64_t sequences = std::ssize(batch.cu_seqlens) - 1;
-  std::vector<int64_t> order(static_cast<size_t>(sequences));
-  for (int64_t i = 0; i < sequences; ++i) order[static_cast<size_t>(i)] = i;
-  const auto length = [&](int64_t i) {
-    return batch.cu_seqlens[static_cast<size_t>(i) + 1] - batch.cu_seqlens[static_cast<size_t>(i)];
-  };
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return length(a) > length(b); });
-  over_parts(sequences * kv_heads_, [&](int64_t part) {
-    thread_local kernels::AttentionScratch memory;
-    const int64_t sequence = order[static_cast<size_t>(part / kv_heads_)], head = part % kv_heads_,
-                  tokens = length(sequence), begin = batch.cu_seqlens[static_cast<size_t>(sequence)];
-    if (tokens == 0) return;
-    const int64_t q = head * group * d, k = q_end + head * d, v = k_end + head * d;
-    const kernels::AttentionHeads heads{.q = row(kept.rotated, begin) + q,
-                                        .k = row(kept.rotated, begin) + k,
-                                        .v = row(kept.qkv, begin) + v,
-                                        .q_stride = k_end,
-                                        .k_stride = k_end,
-                                        .v_stride = kept.qkv.stride(0),
-                                        .tokens = tokens,
-                                        .group = group,
-                                        .head_dim = d,
-                                        .scale = static_cast<float>(1 / std::sqrt(static_cast<double>(d))),
-                                        .out = row(kept.mixed, begin) + q,
-                                        .out_stride = q_end,
-                                        .max = row(kept.max, head * group) + begin,
-                                        .inverse = row(kept.inverse, head * group) + begin,
-                                        .statistic_stride = flight_->capacity};
-    if (!backward) return kernels::attend(heads, memory);
-    kernels::attend_backward(heads,
-                             {.out = row(grad_mixed_, begin) + q,
-                              .q = row(grad_rotated_, begin) + q,
-                              .k = row(grad_rotated_, begin) + k,
-                              .v = row(grad_qkv_, begin) + v},
-                             memory);
-  });
+Attention::Operands Layers::operands(int64_t layer) {
+  const Kept& kept = this->kept(layer);
+  return {kept.rotated, kept.qkv, kept.mixed, kept.max, kept.inverse};
 }
 
 void Layers::project_out(int64_t layer, int64_t begin, int64_t rows) {
@@ -236,8 +199,8 @@ void Layers::add_mlp(int64_t layer, int64_t begin, int64_t rows) {
 void Layers::after_attention(int64_t layer, bool output) {
   const TokenShards::Rows& rows = shards_.rows();
   Kept& kept = this->kept(layer);
-  kept.mixed.narrow(0, flight_->tokens, rows.all - flight_->tokens).zero_();
-  kept.mixed_shard = shards_.to_tokens(kept.mixed.narrow(0, 0, rows.all), {config_.num_heads}, "mixed");
+  kept.mixed.narrow(0, flight_->tokens, rows.attended - flight_->tokens).zero_();
+  kept.mixed_shard = shards_.to_tokens(kept.mixed.narrow(0, 0, rows.attended), {config_.num_heads}, "mixed");
   over_blocks(rows.shard, [&](int64_t begin, int64_t count) { project_out(layer, begin, count); });
   await(shards_.sum(in_use(partial_), "attention"));
   over_blocks(rows.own, [&](int64_t begin, int64_t count) { norm2(layer, begin, count); });
@@ -250,13 +213,14 @@ void Layers::after_attention(int64_t layer, bool output) {
 
 // Each rank embeds the shard's tokens that its rows of the vocabulary have.
 void Layers::embed(const MicroBatch& batch) {
-  const int64_t hidden = config_.hidden_size, shard = shards_.rows().shard, first = shards_.shard_begin();
+  const std::vector<int64_t>& tokens = shards_.shard_tokens();
+  const int64_t hidden = config_.hidden_size, shard = shards_.rows().shard;
   const at::Tensor& to = shards_.alone() ? x(0) : partial_;
   over_blocks(shard, [&](int64_t begin, int64_t rows) {
     for (int64_t t = begin; t < begin + rows; ++t) {
-      const int64_t id = first + t < batch.tokens
-                             ? batch.host_ids[static_cast<size_t>(first + t)] - shards_.vocab_begin()
-                             : -1;
+      const int64_t id = t < std::ssize(tokens) ? batch.host_ids[static_cast<size_t>(tokens[static_cast<size_t>(t)])] -
+                                                      shards_.vocab_begin()
+                                                : -1;
       if (id >= 0 && id < config_.vocab_size) std::copy_n(row(model_.embed_tokens(), id), hidden, row(to, t));
       else std::fill_n(row(to, t), hidden, 0.0f);
     }
@@ -272,14 +236,14 @@ const at::Tensor& Layers::forward(const MicroBatch& batch, bool train, int64_t c
   flight_->layers = config_.chunk_here(chunk);
   reserve(batch.tokens, train);
   pack(false);
-  std::tie(flight_->cos, flight_->sin) = model::rope_table(batch.positions, model_.inv_freq());
+  std::tie(flight_->cos, flight_->sin) = model::rope_table(shards_.attended_positions(batch), model_.inv_freq());
   const int64_t first = flight_->layers.first, last = flight_->layers.end() - 1;
   if (link_.first(chunk)) embed(batch);
   else link_.receive_input(x(first).narrow(0, 0, shards_.rows().own));
   if (!shards_.alone()) {
     for (int64_t layer = first; layer <= last; ++layer) {
       before_attention(layer);
-      attention(batch, layer, false);
+      attention_.forward(operands(layer));
       after_attention(layer, true);
     }
     return x(last + 1);
@@ -292,7 +256,7 @@ const at::Tensor& Layers::forward(const MicroBatch& batch, bool train, int64_t c
   };
   over_blocks(flight_->tokens, [&](int64_t begin, int64_t rows) { before(first, begin, rows); });
   for (int64_t layer = first; layer <= last; ++layer) {
-    attention(batch, layer, false);
+    attention_.forward(operands(layer));
     over_blocks(flight_->tokens, [&](int64_t begin, int64_t rows) {
       project_out(layer, begin, rows);
       norm2(layer, begin, rows);
@@ -405,8 +369,8 @@ void Layers::before_attention_backward(int64_t layer, at::Tensor& grad) {
     });
   }
   over_blocks(flight_->tokens, [&](int64_t begin, int64_t count) { rotate_backward(layer, begin, count); });
-  grad_qkv_.narrow(0, flight_->tokens, rows.all - flight_->tokens).zero_();
-  grad_qkv_shard_ = shards_.to_tokens(grad_qkv_.narrow(0, 0, rows.all),
+  grad_qkv_.narrow(0, flight_->tokens, rows.attended - flight_->tokens).zero_();
+  grad_qkv_shard_ = shards_.to_tokens(grad_qkv_.narrow(0, 0, rows.attended),
                                       {config_.num_heads, config_.num_kv_heads, config_.num_kv_heads},
                                       "gradient of qkv");
   over_blocks(rows.shard, [&](int64_t begin, int64_t count) { project_backward(layer, begin, count); });
@@ -424,7 +388,7 @@ void Layers::backward(const MicroBatch& batch, int64_t chunk, int64_t slot, at::
   if (gradients.ready && first + count == config_.num_layers) gradients.ready(static_cast<size_t>(first + count) + 1);
   for (int64_t layer = first + count - 1; layer >= first; --layer) {
     Kept& kept = this->kept(layer);
-    if (layer < first + flight_->again) forward_again(batch, layer);
+    if (layer < first + flight_->again) forward_again(layer);
     norm1_.start(parts_of(rows.own, kBlock), config_.hidden_size);
     norm2_.start(parts_of(rows.own, kBlock), config_.hidden_size);
     q_norm_.start(parts_of(flight_->tokens, kBlock), config_.head_dim);
@@ -435,7 +399,7 @@ void Layers::backward(const MicroBatch& batch, int64_t chunk, int64_t slot, at::
       return WeightGradient{row(dy, 0), row(x, 0), dy.stride(0), x.stride(0), rows.shard, weight};
     };
     after_attention_backward(layer, grad);
-    attention(batch, layer, true);
+    attention_.backward(operands(layer), {grad_mixed_, grad_rotated_, grad_qkv_});
     std::vector<WeightGradient> after{of(grad_gate_up_, kept.normed2, to.gate_up_proj),
                                       of(grad, kept.act, to.down_proj), of(grad_y_, kept.mixed_shard, to.o_proj)};
     if (to.o_bias.defined()) {
@@ -460,10 +424,10 @@ void Layers::backward(const MicroBatch& batch, int64_t chunk, int64_t slot, at::
   if (gradients.ready && first == 0) gradients.ready(0);
 }
 
-void Layers::forward_again(const MicroBatch& batch, int64_t layer) {
+void Layers::forward_again(int64_t layer) {
   if (!shards_.alone()) {
     before_attention(layer);
-    attention(batch, layer, false);
+    attention_.forward(operands(layer));
     return after_attention(layer, false);
   }
   over_blocks(flight_->tokens, [&](int64_t begin, int64_t rows) {
@@ -471,7 +435,7 @@ void Layers::forward_again(const MicroBatch& batch, int64_t layer) {
     project(layer, begin, rows);
     rotate(layer, begin, rows);
   });
-  attention(batch, layer, false);
+  attention_.forward(operands(layer));
   over_blocks(flight_->tokens, [&](int64_t begin, int64_t rows) {
     project_out(layer, begin, rows);
     norm2(layer, begin, rows);
@@ -484,11 +448,11 @@ void Layers::embed_backward(const MicroBatch& batch, const at::Tensor& grad, con
   // Columns shared out: a row may come again.
   constexpr int64_t kColumns = 64;
   const int64_t hidden = config_.hidden_size;
-  const int64_t* ids = batch.host_ids.data() + shards_.shard_begin();
+  const std::vector<int64_t>& tokens = shards_.shard_tokens();
   over_parts(parts_of(hidden, kColumns), [&](int64_t part) {
     const int64_t first = part * kColumns, count = std::min(kColumns, hidden - first);
-    for (int64_t t = 0; t < shards_.shard_tokens(); ++t) {
-      const int64_t id = ids[t] - shards_.vocab_begin();
+    for (int64_t t = 0; t < std::ssize(tokens); ++t) {
+      const int64_t id = batch.host_ids[static_cast<size_t>(tokens[static_cast<size_t>(t)])] - shards_.vocab_begin();
       if (id >= 0 && id < config_.vocab_size)
         add(row(gradients.sums.embed_tokens(), id) + first, row(grad, t) + first, count);
     }

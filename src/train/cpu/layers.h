@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "model/model.h"
+#include "train/cpu/attention.h"
 #include "train/cpu/matrix.h"
 #include "train/gradients.h"
 #include "train/packing.h"
@@ -27,12 +28,12 @@ class Layers {
   void backward(const MicroBatch& batch, int64_t chunk, int64_t slot, at::Tensor& grad, const Gradients& gradients);
 
  private:
-  // Activations of one layer, rows of tokens: all of the micro-batch's, the shard's or this rank's own (TokenShards).
+  // Activations of one layer, rows of tokens: those in attention, the shard's or this rank's own (TokenShards).
   struct Kept {
     at::Tensor normed1, scale1;      // shard [hidden], own [1]: after the first norm, and 1 / rms
-    at::Tensor qkv, head_scale;      // all [q + 2 kv], [heads + kv_heads]: before the heads' norms, their 1 / rms
-    at::Tensor rotated;              // all [q + kv]: q and k after norm and rope
-    at::Tensor mixed, max, inverse;  // all [q]; [heads, all]: statistics of the softmax
+    at::Tensor qkv, head_scale;      // attended [q + 2 kv], [heads + kv_heads]: before the heads' norms, their 1 / rms
+    at::Tensor rotated;              // attended [q + kv]: q and k after norm and rope
+    at::Tensor mixed, max, inverse;  // attended [q]; [heads, attended]: statistics of the softmax
     at::Tensor mixed_shard;          // shard [q]: what attention gave, with all of the shard's heads
     at::Tensor y, normed2, scale2;   // own [hidden]: after attention; shard [hidden]: after the second norm; own [1]
     at::Tensor gate_up, act;         // shard [2 * intermediate], [intermediate]
@@ -40,7 +41,7 @@ class Layers {
   // A micro-batch between its forward and its backward pass through a chunk.
   struct Flight {
     model::LayerRange layers;          // the chunk's
-    int64_t capacity = 0, tokens = 0;  // rows of all that are allocated; of this one, less the padding
+    int64_t capacity = 0, tokens = 0;  // rows of all that are allocated; of this one's attention, less the padding
     int64_t again = 0;                 // of those, which run again: all but the last where nothing is trained
     std::vector<at::Tensor> x;         // own [hidden]: inputs of the layers and the last one's output
     std::vector<Kept> kept;            // those that run again share one
@@ -60,7 +61,7 @@ class Layers {
   // goes through several of them block by block; between ranks, what one gives goes to others before the next.
   void norm1(int64_t layer, int64_t begin, int64_t rows);             // own
   void project(int64_t layer, int64_t begin, int64_t rows);           // shard
-  void rotate(int64_t layer, int64_t begin, int64_t rows);            // all
+  void rotate(int64_t layer, int64_t begin, int64_t rows);            // attended
   void project_out(int64_t layer, int64_t begin, int64_t rows);       // shard
   void norm2(int64_t layer, int64_t begin, int64_t rows);             // own
   void mlp(int64_t layer, int64_t begin, int64_t rows, bool output);  // shard
@@ -68,13 +69,13 @@ class Layers {
   // The steps between ranks.
   void before_attention(int64_t layer);
   void after_attention(int64_t layer, bool output);
-  void forward_again(const MicroBatch& batch, int64_t layer);
-  void attention(const MicroBatch& batch, int64_t layer, bool backward);
+  void forward_again(int64_t layer);
+  Attention::Operands operands(int64_t layer);
 
   void mlp_backward(int64_t layer, int64_t begin, int64_t rows, const at::Tensor& grad);    // shard
   void norm2_backward(int64_t layer, int64_t begin, int64_t rows, const at::Tensor& grad);  // own
   void project_out_backward(int64_t layer, int64_t begin, int64_t rows);                    // shard
-  void rotate_backward(int64_t layer, int64_t begin, int64_t rows);                         // all
+  void rotate_backward(int64_t layer, int64_t begin, int64_t rows);                         // attended
   void project_backward(int64_t layer, int64_t begin, int64_t rows);                        // shard
   void norm1_backward(int64_t layer, int64_t begin, int64_t rows, at::Tensor& grad);        // own
   void after_attention_backward(int64_t layer, const at::Tensor& grad);
@@ -87,6 +88,7 @@ class Layers {
   const model::ModelConfig& config_;
   const TokenShards& shards_;
   StageLink& link_;
+  Attention attention_;
   const int64_t recompute_;
   int64_t q_, kv_;            // columns of q and of k, of the shard
   int64_t heads_, kv_heads_;  // of this rank's attention
@@ -100,7 +102,7 @@ class Layers {
   // Of the backward pass.
   at::Tensor grad_y_, grad_normed_, grad_gate_up_;   // shard: [hidden], [hidden], [2 * intermediate]
   at::Tensor grad_mixed_shard_, grad_qkv_shard_;     // shard: [q], [q + 2 kv]
-  at::Tensor grad_mixed_, grad_rotated_, grad_qkv_;  // all: [q], [q + kv], [q + 2 kv]
+  at::Tensor grad_mixed_, grad_rotated_, grad_qkv_;  // attended: [q], [q + kv], [q + 2 kv]
   BlockSums norm1_, norm2_, q_norm_, k_norm_;
 };
 

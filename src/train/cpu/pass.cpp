@@ -55,7 +55,7 @@ class CpuPass : public Pass {
     shards_.begin(*batch);
     at::Tensor grad;
     if (link_.last(chunk)) {
-      grad = head_.backward(*batch, of, sums);
+      grad = head_.backward(of, sums);
     } else {
       grad = at::zeros({shards_.rows().shard, hidden_}, at::kFloat);
       link_.receive_gradient(shards_.own(grad));

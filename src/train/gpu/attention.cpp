@@ -16,15 +16,26 @@ using tritonforge::gpu::kPage;
 
 constexpr int64_t kTileRows = 64;
 
-template <typename T>
-void append(std::vector<int32_t>& to, const T& value) {
-  static_assert(sizeof(T) % sizeof(int32_t) == 0);
-  const size_t at = to.size();
-  to.resize(at + sizeof(T) / sizeof(int32_t));
-  std::memcpy(&to[at], &value, sizeof(T));
-}
+int32_t narrow(int64_t value) { return static_cast<int32_t>(value); }
 
 }  // namespace
+
+// Numbers for the device, each list at a multiple of sixteen bytes.
+class Attention::Writer {
+ public:
+  Numbers place() {
+    numbers.resize((numbers.size() + 3) / 4 * 4);
+    return {std::ssize(numbers)};
+  }
+  template <typename T>
+  void append(const T& value) {
+    static_assert(sizeof(T) % sizeof(int32_t) == 0);
+    const size_t at = numbers.size();
+    numbers.resize(at + sizeof(T) / sizeof(int32_t));
+    std::memcpy(&numbers[at], &value, sizeof(T));
+  }
+  std::vector<int32_t> numbers;
+};
 
 Attention::Attention(const model::ModelConfig& config, at::Device device)
     : api_(tritonforge::gpu::open_cuda_library()),
@@ -35,106 +46,138 @@ Attention::Attention(const model::ModelConfig& config, at::Device device)
       device_(device),
       counters_(at::zeros({2}, at::TensorOptions().dtype(at::kInt).device(device))) {}
 
-void Attention::begin(const MicroBatch& batch, int64_t rows) {
-  tokens_ = batch.tokens;
-  sequences_ = std::ssize(batch.cu_seqlens) - 1;
-  pages_ = longest_ = item_count_ = tile_count_ = 0;
-  const int64_t tile_tokens = kTileRows / (heads_ / kv_heads_), keys = tritonforge::gpu::kAttentionKeys;
-  struct Sequence {
-    int32_t row, length, page, tile;
-  };
-  std::vector<Sequence> sequences;
-  for (int64_t i = 0; i < sequences_; ++i) {
-    const int64_t row = batch.cu_seqlens[static_cast<size_t>(i)],
-                  length = batch.cu_seqlens[static_cast<size_t>(i) + 1] - row;
-    sequences.push_back({static_cast<int32_t>(row), static_cast<int32_t>(length), static_cast<int32_t>(pages_),
-                         static_cast<int32_t>(tile_count_)});
-    longest_ = std::max(longest_, length);
-    pages_ += (length + kPage - 1) / kPage;
-    tile_count_ += (length + tile_tokens - 1) / tile_tokens;
+void Attention::begin(const Zigzag& zigzag, int64_t rank, int64_t rows) {
+  const std::vector<Zigzag::Chunks>& own = zigzag.of(rank);
+  // As many pages as the rank with the most tokens of a sequence needs.
+  first_pages_.clear();
+  tokens_ = pages_ = table_width_ = 0;
+  for (size_t s = 0; s < own.size(); ++s) {
+    int64_t most = 0;
+    for (int64_t other = 0; other < zigzag.ranks(); ++other) most = std::max(most, zigzag.of(other)[s].tokens());
+    const int64_t pages = (most + kPage - 1) / kPage;
+    first_pages_.push_back(narrow(pages_));
+    pages_ += pages;
+    table_width_ = std::max(table_width_, pages);
+    tokens_ += own[s].tokens();
   }
-  table_width_ = (longest_ + kPage - 1) / kPage;
-
-  std::vector<int32_t> numbers;
-  const auto place = [&](Numbers& at) {
-    numbers.resize((numbers.size() + 3) / 4 * 4);
-    at.begin = std::ssize(numbers);
-  };
-  place(starts_);
-  numbers.insert(numbers.end(), batch.cu_seqlens.begin(), batch.cu_seqlens.end());
-  place(lengths_);
-  for (const Sequence& s : sequences) numbers.push_back(s.length);
-  place(tables_);
-  for (const Sequence& s : sequences) {
-    for (int64_t page = 0; page < table_width_; ++page) numbers.push_back(s.page + static_cast<int32_t>(page));
-  }
+  Writer writer;
   // Padded rows write to a page behind all others.
-  place(slot_numbers_);
-  for (const Sequence& s : sequences) {
-    for (int32_t t = 0; t < s.length; ++t) numbers.push_back(s.page * kPage + t);
+  slot_numbers_ = writer.place();
+  for (size_t s = 0; s < own.size(); ++s) {
+    for (int32_t t = 0; t < own[s].tokens(); ++t) writer.append(first_pages_[s] * narrow(kPage) + t);
   }
-  numbers.resize(numbers.size() + static_cast<size_t>(rows - tokens_), static_cast<int32_t>(pages_ * kPage));
-  place(tiles_);
-  for (const Sequence& s : sequences) {
-    for (int32_t t = 0; t < s.length; t += static_cast<int32_t>(tile_tokens))
-      append(numbers, AttentionBackwardTile{s.row + t, std::min(static_cast<int32_t>(tile_tokens), s.length - t)});
-  }
-  place(items_);
-  std::vector<AttentionBackwardItem> items;
-  for (const Sequence& s : sequences) {
-    for (int32_t block = 0; block * keys < s.length; ++block) items.push_back({s.row, s.length, s.page, block, s.tile});
-  }
-  // Who sees the most queries first; of one sequence that is their order.
-  const auto seen = [&](const AttentionBackwardItem& item) { return item.length - item.block * keys; };
-  std::ranges::stable_sort(items, std::greater(), seen);
-  for (const AttentionBackwardItem& item : items) append(numbers, item);
-  item_count_ = std::ssize(items);
+  for (int64_t row = tokens_; row < rows; ++row) writer.append(narrow(pages_ * kPage));
+  keys_.clear();
+  for (int64_t from = 0; from < zigzag.ranks(); ++from)
+    keys_.push_back(write(writer, zigzag.spans(rank, from), /*full=*/from != rank));
   ++pages_;
-
-  numbers_ = to_device(numbers, device_);
+  numbers_ = to_device(writer.numbers, device_);
 }
 
-void Attention::forward(const Operands& o) {
+Attention::Keys Attention::write(Writer& writer, const std::vector<Zigzag::Span>& spans, bool full) const {
+  // The forward kernel's sequences follow each other: between those of spans stand queries without keys.
+  struct Sequence {
+    int64_t queries, keys;
+    size_t of;
+  };
+  std::vector<Sequence> sequences;
+  Keys keys{.full = full};
+  int64_t next = 0;
+  for (size_t s = 0; s < spans.size(); ++s) {
+    const auto& [query, queries, key, count] = spans[s];
+    if (queries == 0 || count == 0) continue;
+    if (query > next) sequences.push_back({query - next, 0, s});
+    sequences.push_back({queries, count, s});
+    next = query + queries;
+    keys.longest = std::max(keys.longest, queries);
+  }
+  keys.sequences = std::ssize(sequences);
+  keys.starts = writer.place();
+  int32_t start = 0;
+  writer.append(start);
+  for (const Sequence& sequence : sequences) writer.append(start += narrow(sequence.queries));
+  keys.lengths = writer.place();
+  for (const Sequence& sequence : sequences) writer.append(narrow(sequence.keys));
+  keys.tables = writer.place();
+  for (const Sequence& sequence : sequences) {
+    for (int64_t page = 0; page < table_width_; ++page) writer.append(first_pages_[sequence.of] + narrow(page));
+  }
+  // Of the backward kernel.
+  const int64_t tile_tokens = kTileRows / (heads_ / kv_heads_), block_keys = tritonforge::gpu::kAttentionKeys;
+  std::vector<AttentionBackwardItem> items;
+  keys.tile_list = writer.place();
+  for (size_t s = 0; s < spans.size(); ++s) {
+    const auto& [query, queries, key, count] = spans[s];
+    if (queries == 0 || count == 0) continue;
+    for (int64_t block = 0; block * block_keys < count; ++block) {
+      items.push_back({.row = narrow(query),
+                       .tokens = narrow(queries),
+                       .key_row = narrow(key),
+                       .keys = narrow(count),
+                       .page = first_pages_[s],
+                       .block = narrow(block),
+                       .tile = narrow(keys.tiles),
+                       .full = full ? 1 : 0});
+    }
+    for (int64_t t = 0; t < queries; t += tile_tokens, ++keys.tiles)
+      writer.append(AttentionBackwardTile{narrow(query + t), narrow(std::min(tile_tokens, queries - t))});
+  }
+  // Who sees the most queries first; of one sequence that is their order.
+  const auto seen = [&](const AttentionBackwardItem& item) {
+    return item.full ? int64_t{item.tokens} : item.keys - item.block * block_keys;
+  };
+  std::ranges::stable_sort(items, std::greater(), seen);
+  keys.item_list = writer.place();
+  for (const AttentionBackwardItem& item : items) writer.append(item);
+  keys.items = std::ssize(items);
+  return keys;
+}
+
+void Attention::forward(const Operands& o, int64_t from) {
+  const Keys& keys = keys_[static_cast<size_t>(from)];
   const tritonforge::gpu::PrefillAttentionArgs args{.q = bits(o.q),
                                                     .out = bits(o.out),
                                                     .cache = {bits(o.keys), bits(o.values)},
-                                                    .block_tables = number(tables_),
-                                                    .query_starts = number(starts_),
-                                                    .lengths = number(lengths_),
+                                                    .block_tables = number(keys.tables),
+                                                    .query_starts = number(keys.starts),
+                                                    .lengths = number(keys.lengths),
                                                     .tokens = tokens_,
-                                                    .sequences = sequences_,
+                                                    .sequences = keys.sequences,
                                                     .table_width = table_width_,
                                                     .heads = heads_,
                                                     .kv_heads = kv_heads_,
                                                     .head_dim = head_dim_,
-                                                    .longest_query = longest_,
+                                                    .longest_query = keys.longest,
                                                     .scale = scale_,
                                                     .workspace = counters_.mutable_data_ptr<int32_t>(),
-                                                    .statistics = o.statistics.mutable_data_ptr<float>()};
+                                                    .statistics = o.statistics.mutable_data_ptr<float>(),
+                                                    .full = keys.full};
   check_cuda(api_.prefill_attention(&args, kStream));
 }
 
-void Attention::backward(const Operands& o, const at::Tensor& d_out, const at::Tensor& dq, const at::Tensor& dk,
-                         const at::Tensor& dv) {
-  tritonforge::gpu::AttentionBackwardArgs args{.q = bits(o.q),
-                                               .out = bits(o.out),
-                                               .d_out = bits(d_out),
-                                               .keys = bits(o.keys),
-                                               .values = bits(o.values),
-                                               .statistics = o.statistics.const_data_ptr<float>(),
-                                               .dq = bits(dq),
-                                               .dk = bits(dk),
-                                               .dv = bits(dv),
-                                               .items = reinterpret_cast<const AttentionBackwardItem*>(number(items_)),
-                                               .tiles = reinterpret_cast<const AttentionBackwardTile*>(number(tiles_)),
-                                               .item_count = item_count_,
-                                               .tile_count = tile_count_,
-                                               .tokens = tokens_,
-                                               .pages = pages_,
-                                               .heads = heads_,
-                                               .kv_heads = kv_heads_,
-                                               .head_dim = head_dim_,
-                                               .scale = scale_};
+void Attention::backward(const Operands& o, int64_t from, const at::Tensor& d_out, const at::Tensor& dq,
+                         const at::Tensor& dk, const at::Tensor& dv) {
+  const Keys& keys = keys_[static_cast<size_t>(from)];
+  tritonforge::gpu::AttentionBackwardArgs args{
+      .q = bits(o.q),
+      .out = bits(o.out),
+      .d_out = bits(d_out),
+      .keys = bits(o.keys),
+      .values = bits(o.values),
+      .statistics = o.statistics.const_data_ptr<float>(),
+      .dq = bits(dq),
+      .dk = bits(dk),
+      .dv = bits(dv),
+      .items = reinterpret_cast<const AttentionBackwardItem*>(number(keys.item_list)),
+      .tiles = reinterpret_cast<const AttentionBackwardTile*>(number(keys.tile_list)),
+      .item_count = keys.items,
+      .tile_count = keys.tiles,
+      .tokens = tokens_,
+      .pages = pages_,
+      .heads = heads_,
+      .kv_heads = kv_heads_,
+      .head_dim = head_dim_,
+      .scale = scale_};
   const auto bytes = static_cast<int64_t>(api_.attention_backward_workspace(&args));
   if (!workspace_.defined() || workspace_.numel() < bytes)
     workspace_ = at::empty({bytes}, at::TensorOptions().dtype(at::kByte).device(device_));

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "train/to_device.h"
+
 namespace tritonforge::train::gpu {
 namespace {
 
@@ -55,11 +57,6 @@ at::Tensor Head::project(int64_t index) {
   return logits;
 }
 
-at::Tensor Head::of_shard(const at::Tensor& of_targets) const {
-  const TokenShards::Targets& targets = shards_.shard_targets();
-  return of_targets.defined() ? of_targets.narrow(0, targets.begin, targets.count).contiguous() : of_targets;
-}
-
 void Head::merge(int64_t index) {
   if (!shards_.tensor_parallel()) return;
   const auto chunk = [&](const at::Tensor& of) { return of.narrow(0, begin_of(index), rows_of(index)); };
@@ -82,18 +79,19 @@ void Head::merge(int64_t index) {
 
 TargetScores Head::forward(const MicroBatch& batch, const at::Tensor& x, const KnownGradients& known,
                            Gradients* gradients) {
-  const TokenShards::Targets& targets = shards_.shard_targets();
+  const TargetSlice& targets = shards_.shard_targets();
   reserve(targets.count, gradients != nullptr);
   added_ = false;
   done_ = known != nullptr;
   const model::ModelConfig& c = model_.config();
   const auto fp32 = x_.options().dtype(at::kFloat);
-  rows_ = of_shard(batch.rows).sub(shards_.shard_begin()).to(at::kInt);
-  targets_ = of_shard(batch.targets).sub(shards_.vocab_begin());
+  rows_ = to_device(std::vector<int32_t>(shards_.target_rows().begin(), shards_.target_rows().end()), x.device());
+  targets_ = targets.of(batch.targets).sub(shards_.vocab_begin());
   targets_.masked_fill_(targets_.lt(0).logical_or_(targets_.ge(c.vocab_size)), -1);
   targets_ = targets_.to(at::kInt);
   mine_ = targets_.clamp_min(0);
-  inverse_temperature_ = of_shard(batch.inverse_temperature);
+  inverse_temperature_ = targets.of(batch.inverse_temperature);
+  if (inverse_temperature_.defined()) inverse_temperature_ = inverse_temperature_.contiguous();
   scores_ = {at::empty({count_}, fp32), at::empty({count_}, fp32)};
   at::Tensor shard = x;
   if (shards_.tensor_parallel()) {
@@ -122,7 +120,7 @@ TargetScores Head::forward(const MicroBatch& batch, const at::Tensor& x, const K
     if (!done_) continue;
     const TargetScores scores{scores_.log_probs.narrow(0, begin, rows_of(index)),
                               scores_.entropy.narrow(0, begin, rows_of(index))};
-    chunk_backward(index, known(targets.begin + begin, scores), *gradients);
+    chunk_backward(index, known(shards_.shard_targets(begin, rows_of(index)), scores), *gradients);
   }
   return {shards_.of_all_targets(scores_.log_probs.clone(), "log_probs"),
           shards_.of_all_targets(scores_.entropy.clone(), "entropy")};
@@ -157,16 +155,14 @@ void Head::backward(const ScoreGradients& of, const at::Tensor& grad, Gradients&
   const model::ModelConfig& c = model_.config();
   // From the last one on, whose logits are still there.
   for (int64_t index = count_ > 0 ? (count_ - 1) / chunk_ : -1; index >= 0 && !done_; --index) {
-    const int64_t first_of_all = shards_.shard_targets().begin + begin_of(index);
-    const auto chunk = [&](const at::Tensor& t) { return t.defined() ? t.narrow(0, first_of_all, rows_of(index)) : t; };
-    chunk_backward(index, {chunk(of.log_probs), chunk(of.entropy)}, gradients);
+    const TargetSlice chunk = shards_.shard_targets(begin_of(index), rows_of(index));
+    chunk_backward(index, {chunk.of(of.log_probs), chunk.of(of.entropy)}, gradients);
   }
   shards_.sum_all(grad_.narrow(0, 0, count_), "gradient of the head's input");
-  const auto [first, own] = shards_.own_targets();
+  const auto [begin, own] = shards_.own_targets();
   if (gradients.empty && !added_) gradients.sums.lm_head().zero_();
   if (gradients.empty && own == 0) gradients.sums.final_norm().zero_();
   if (own == 0) return;
-  const int64_t begin = first - shards_.shard_targets().begin;
   const at::Tensor grad_normed = grad_.narrow(0, begin, own);
   const tritonforge::gpu::RmsNormBackwardArgs norm{.dx = bits(grad_normed),
                                                    .normed = nullptr,

@@ -31,8 +31,6 @@ class Head {
   at::Tensor project(int64_t index);
   int64_t begin_of(int64_t index) const { return index * chunk_; }
   int64_t rows_of(int64_t index) const;  // targets of the chunk
-  // Of the micro-batch's targets the shard's; undefined stays so.
-  at::Tensor of_shard(const at::Tensor& of_targets) const;
   // Scores of the chunk over this rank's rows of the vocabulary become those over all ranks'.
   void merge(int64_t index);
   // From the chunk's logits, which are overwritten, to the gradients of normed_ and of the head.

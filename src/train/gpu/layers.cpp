@@ -12,18 +12,23 @@ constexpr int64_t kBf16 = 2, kFp32 = 4;                        // bytes
 
 int64_t times(int64_t columns, int64_t rows, int64_t bytes) { return columns * rows * bytes; }
 
+model::ModelConfig attention_of(const model::ModelConfig& part, const RankRows& rows) {
+  return TokenShards::attention_of(part, rows.cp, rows.form);
+}
+
 // Of a layer, whatever is computed again: its input and what attention gave.
 int64_t kept_bytes(const model::ModelConfig& c, const RankRows& rows) {
-  const int64_t heads = c.num_heads / rows.cp;
-  return times(c.hidden_size, rows.own, kBf16) + times(heads * c.head_dim, rows.all, kBf16) +
-         times(heads, rows.all, kFp32) + (rows.cp > 1 ? times(c.num_heads * c.head_dim, rows.shard, kBf16) : 0);
+  const int64_t heads = attention_of(c, rows).num_heads;
+  return times(c.hidden_size, rows.own, kBf16) + times(heads * c.head_dim, rows.attended, kBf16) +
+         times(heads, rows.attended, kFp32) +
+         (rows.exchanges_heads() ? times(c.num_heads * c.head_dim, rows.shard, kBf16) : 0);
 }
 
 }  // namespace
 
 RankRows rank_rows(const parallel::ParallelDims& dims, int64_t tokens) {
-  const TokenShards::Rows rows = TokenShards::rows_of(tokens, kRowUnit, dims.tp, dims.cp);
-  return {rows.all, rows.shard, rows.own, dims.tp, dims.cp};
+  const TokenShards::Rows rows = TokenShards::rows_of(tokens, kRowUnit, dims.tp, dims.cp, dims.cp_form);
+  return {rows.attended, rows.shard, rows.own, dims.tp, dims.cp, dims.cp_form};
 }
 
 Layers::Layers(const model::Model& model, const Recompute& recompute, Products& products, const TokenShards& shards)
@@ -38,12 +43,13 @@ Layers::Layers(const model::Model& model, const Recompute& recompute, Products& 
       attention_q_(shards.attention().num_heads * config_.head_dim),
       attention_kv_(shards.attention().num_kv_heads * config_.head_dim),
       eps_(static_cast<float>(config_.rms_norm_eps)),
-      attention_(shards.attention(), model.device()) {}
+      attention_(shards.attention(), model.device()),
+      ring_(shards, attention_, model.device()) {}
 
 int64_t Layers::activation_bytes(const model::ModelConfig& c, const RankRows& rows, const Recompute& recompute) {
-  const int64_t q = c.num_heads / rows.cp * c.head_dim,
-                kv = std::max<int64_t>(1, c.num_kv_heads / rows.cp) * c.head_dim;
-  const int64_t projected = times(2 * q + 4 * kv, rows.all, kBf16);
+  const model::ModelConfig attention = attention_of(c, rows);
+  const int64_t q = attention.num_heads * c.head_dim, kv = attention.num_kv_heads * c.head_dim;
+  const int64_t projected = times(2 * q + 4 * kv, rows.attended, kBf16);
   const int64_t mixed = times(c.hidden_size, rows.own, kBf16) + times(2 * c.intermediate_size, rows.shard, kBf16);
   const int64_t of_projected = std::max<int64_t>(1, c.num_layers - recompute.layers - recompute.qkv_layers);
   const int64_t of_mixed = std::max<int64_t>(1, c.num_layers - recompute.layers);
@@ -51,16 +57,18 @@ int64_t Layers::activation_bytes(const model::ModelConfig& c, const RankRows& ro
 }
 
 int64_t Layers::workspace_bytes(const model::ModelConfig& c, const RankRows& rows, bool train) {
-  const int64_t q_shard = c.num_heads * c.head_dim, kv_shard = c.num_kv_heads * c.head_dim, q = q_shard / rows.cp,
-                kv = std::max<int64_t>(c.head_dim, kv_shard / rows.cp);
+  const model::ModelConfig attention = attention_of(c, rows);
+  const int64_t q_shard = c.num_heads * c.head_dim, kv_shard = c.num_kv_heads * c.head_dim,
+                q = attention.num_heads * c.head_dim, kv = attention.num_kv_heads * c.head_dim;
   int64_t bytes = times(2 * c.hidden_size + c.intermediate_size, rows.shard, kBf16) +
-                  times(c.head_dim, rows.all, kFp32);
+                  times(c.head_dim, rows.shard * rows.cp, kFp32);
   if (rows.tp * rows.cp > 1) bytes += times(c.hidden_size, rows.shard, kBf16);
   // Of what is exchanged: what is made, what is sent, and what comes.
-  if (rows.cp > 1) bytes += 3 * times(q_shard + 2 * kv_shard, rows.shard, kBf16);
+  if (rows.exchanges_heads()) bytes += 3 * times(q_shard + 2 * kv_shard, rows.shard, kBf16);
+  if (rows.ring()) bytes += RingAttention::bytes(rows.shard, c, train);
   if (train) {  // the last is attention's dq
-    return bytes + times(c.hidden_size + q_shard, rows.shard, kBf16) + times(2 * q + 4 * kv, rows.all, kBf16) +
-           times(q, rows.all, kFp32);
+    return bytes + times(c.hidden_size + q_shard, rows.shard, kBf16) + times(2 * q + 4 * kv, rows.attended, kBf16) +
+           times(q, rows.attended, kFp32);
   }
   return bytes + times(c.hidden_size, rows.own, kBf16) + activation_bytes(c, rows, {c.num_layers, 0}) -
          (c.num_layers - 1) * kept_bytes(c, rows);
@@ -88,25 +96,26 @@ void Layers::reserve(int64_t tokens, bool train) {
     normed_ = buffer(most.shard, hidden);
     act_ = buffer(most.shard, intermediate);
     if (shards_.tensor_parallel()) partial_ = buffer(most.shard, hidden);
-    if (shards_.context_parallel()) qkv_ = buffer(most.shard, q_ + 2 * kv_);
+    if (shards_.exchanges_heads()) qkv_ = buffer(most.shard, q_ + 2 * kv_);
     rope_ = at::empty({capacity_, config_.head_dim}, options.dtype(at::kFloat));
     check_cuda(api_.rope_table(rope_.mutable_data_ptr<float>(), model_.inv_freq().const_data_ptr<float>(), capacity_,
                                config_.head_dim, kStream));
   }
   while (std::ssize(x_) < (train ? layers + 1 : 2)) x_.push_back(buffer(most.own, hidden));
   while (attended_.size() < count(layers)) {
-    attended_.push_back({buffer(most.all, attention_q_),
-                         at::empty({most.all, shards_.attention().num_heads}, options.dtype(at::kFloat)),
+    attended_.push_back({buffer(most.attended, attention_q_),
+                         at::empty({most.attended, shards_.attention().num_heads}, options.dtype(at::kFloat)),
                          {}});
   }
   while (projected_.size() < count(layers - projected_again())) {
     Projected& projected = projected_.emplace_back();
-    if (!shards_.context_parallel()) projected.qkv = buffer(most.all, q_ + 2 * kv_);
-    projected.q = buffer(most.all, attention_q_);
+    if (!shards_.exchanges_heads()) projected.qkv = buffer(most.attended, q_ + 2 * kv_);
+    projected.q = buffer(most.attended, attention_q_);
   }
   while (mixed_.size() < count(layers - recompute_.layers))
     mixed_.push_back({buffer(most.own, hidden), buffer(most.shard, 2 * intermediate)});
-  slots_ = std::max({slots_, attention_.slots(), capacity_ + kSpareSlots});
+  slots_ = std::max({slots_, attention_.slots(), most.attended + kSpareSlots});
+  ring_.reserve(most.attended, slots_, train);
   for (Projected& projected : projected_) {
     if (projected.keys.defined() && projected.keys.size(0) >= slots_) continue;
     projected.keys = buffer(slots_, attention_kv_);
@@ -115,10 +124,10 @@ void Layers::reserve(int64_t tokens, bool train) {
   if (!train || grad_.defined()) return;
   grad_ = buffer(most.shard, hidden);
   grad_mixed_ = buffer(most.shard, q_);
-  grad_qkv_ = buffer(most.all, attention_q_ + 2 * attention_kv_);
-  grad_q_ = buffer(most.all, attention_q_);
-  grad_k_ = buffer(most.all, attention_kv_);
-  grad_v_ = buffer(most.all, attention_kv_);
+  grad_qkv_ = buffer(most.attended, attention_q_ + 2 * attention_kv_);
+  grad_q_ = buffer(most.attended, attention_q_);
+  grad_k_ = buffer(most.attended, attention_kv_);
+  grad_v_ = buffer(most.attended, attention_kv_);
   const int64_t widest = std::max({hidden, 2 * config_.head_dim, q_ + 2 * kv_});
   partials_ = at::empty({static_cast<int64_t>(api_.row_sums_bytes(widest))}, options.dtype(at::kByte));
 }
@@ -151,10 +160,11 @@ void Layers::add_product(const at::Tensor& to, const at::Tensor& x, const at::Te
 
 // A rank embeds those of the shard's tokens that its rows of the vocabulary have.
 void Layers::embed(const MicroBatch& batch) {
+  const std::vector<int64_t>& tokens = shards_.shard_tokens();
   std::vector<int32_t> ids(static_cast<size_t>(shards_.rows().shard), 0);
   std::vector<int64_t> embedded, rows;
-  for (int64_t t = 0; t < shards_.shard_tokens(); ++t) {
-    const int64_t id = batch.host_ids[static_cast<size_t>(shards_.shard_begin() + t)] - shards_.vocab_begin();
+  for (int64_t t = 0; t < std::ssize(tokens); ++t) {
+    const int64_t id = batch.host_ids[static_cast<size_t>(tokens[static_cast<size_t>(t)])] - shards_.vocab_begin();
     if (id < 0 || id >= config_.vocab_size) continue;
     ids[static_cast<size_t>(t)] = static_cast<int32_t>(id);
     embedded.push_back(id);
@@ -176,9 +186,9 @@ void Layers::embed(const MicroBatch& batch) {
 void Layers::before_attention(int64_t layer) {
   const model::LayerWeights& w = model_.layers()[static_cast<size_t>(layer)];
   Projected& projected = this->projected(layer);
-  const at::Tensor qkv = shard(shards_.context_parallel() ? qkv_ : projected.qkv);
+  const at::Tensor qkv = shard(shards_.exchanges_heads() ? qkv_ : projected.qkv);
   products_.forward(qkv, normed(own(x(layer)), w.input_norm), w.qkv_proj, w.qkv_bias);
-  if (shards_.context_parallel())
+  if (shards_.exchanges_heads())
     projected.qkv = shards_.to_heads(qkv, {config_.num_heads, config_.num_kv_heads, config_.num_kv_heads}, "qkv");
   // What lies between sequences is multiplied by zero, and may be a NaN of an earlier batch.
   projected.keys.zero_();
@@ -191,7 +201,7 @@ void Layers::before_attention(int64_t layer) {
                                              .rope = rope_.const_data_ptr<float>(),
                                              .positions = positions_.const_data_ptr<int32_t>(),
                                              .slots = attention_.slots_of_tokens(),
-                                             .tokens = shards_.rows().all,
+                                             .tokens = shards_.rows().attended,
                                              .heads = shards_.attention().num_heads,
                                              .kv_heads = shards_.attention().num_kv_heads,
                                              .head_dim = config_.head_dim,
@@ -211,21 +221,20 @@ void Layers::after_attention(int64_t layer, bool output) {
 }
 
 at::Tensor Layers::forward(const MicroBatch& batch, bool train, const SegmentHook& needed) {
-  tokens_ = batch.tokens;
-  const int64_t rows = shards_.rows().all;
-  attention_.begin(batch, rows);
+  const int64_t rows = shards_.rows().attended, tokens = shards_.attended_tokens();
+  attention_.begin(shards_.zigzag(), shards_.ring_rank(), rows);
   reserve(batch.tokens, train);
   positions_ = at::zeros({rows}, batch.positions.options().dtype(at::kInt));
-  positions_.narrow(0, 0, tokens_).copy_(batch.positions);
+  positions_.narrow(0, 0, tokens).copy_(shards_.attended_positions(batch));
   if (needed) needed(0);
   embed(batch);
   for (int64_t layer = 0; layer < config_.num_layers; ++layer) {
     if (needed) needed(static_cast<size_t>(layer) + 1);
     before_attention(layer);
-    attention_.forward(operands(layer));
+    ring_.forward(operands(layer));
     Attended& attended = this->attended(layer);
-    attended.out.narrow(0, tokens_, rows - tokens_).zero_();
-    attended.mixed = shards_.to_tokens(all(attended.out), {config_.num_heads}, "mixed");
+    attended.out.narrow(0, tokens, rows - tokens).zero_();
+    attended.mixed = shards_.to_tokens(in_attention(attended.out), {config_.num_heads}, "mixed");
     after_attention(layer, true);
   }
   if (needed) needed(static_cast<size_t>(config_.num_layers) + 1);
@@ -271,7 +280,7 @@ void Layers::product_backward(const NormedProduct& of, const at::Tensor& dy, boo
 void Layers::attention_backward(int64_t layer, const model::LayerWeights& sums, bool accumulate) {
   const model::LayerWeights& w = model_.layers()[static_cast<size_t>(layer)];
   const at::Tensor d_out = shards_.to_heads(shard(grad_mixed_), {config_.num_heads}, "gradient of mixed");
-  attention_.backward(operands(layer), d_out, grad_q_, grad_k_, grad_v_);
+  ring_.backward(operands(layer), d_out, grad_q_, grad_k_, grad_v_);
   tritonforge::gpu::RopeBackwardArgs args{.dqkv = bits(grad_qkv_),
                                           .dq = bits(grad_q_),
                                           .dk = bits(grad_k_),
@@ -282,8 +291,8 @@ void Layers::attention_backward(int64_t layer, const model::LayerWeights& sums, 
                                           .rope = rope_.const_data_ptr<float>(),
                                           .positions = positions_.const_data_ptr<int32_t>(),
                                           .partials = static_cast<float*>(partials_.mutable_data_ptr()),
-                                          .tokens = shards_.rows().all,
-                                          .used = tokens_,
+                                          .tokens = shards_.rows().attended,
+                                          .used = shards_.attended_tokens(),
                                           .heads = shards_.attention().num_heads,
                                           .kv_heads = shards_.attention().num_kv_heads,
                                           .head_dim = config_.head_dim,
@@ -327,7 +336,7 @@ void Layers::layer_backward(int64_t layer, Gradients& gradients) {
   bias_backward(sums.o_bias, shards_.own(grad_), accumulate);
   attention_backward(layer, sums, accumulate);
   const at::Tensor grad_qkv = shards_.to_tokens(
-      all(grad_qkv_), {config_.num_heads, config_.num_kv_heads, config_.num_kv_heads}, "gradient of qkv");
+      in_attention(grad_qkv_), {config_.num_heads, config_.num_kv_heads, config_.num_kv_heads}, "gradient of qkv");
   product_backward({input, w.input_norm, w.qkv_proj, sums.input_norm, sums.qkv_proj}, grad_qkv, accumulate,
                    "attention's norm");
   bias_backward(sums.qkv_bias, grad_qkv, accumulate);

@@ -7,6 +7,7 @@
 #include "model/model.h"
 #include "train/gpu/attention.h"
 #include "train/gpu/products.h"
+#include "train/gpu/ring_attention.h"
 #include "train/gradients.h"
 #include "train/memory_plan.h"
 #include "train/token_shards.h"
@@ -15,8 +16,11 @@ namespace tritonforge::train::gpu {
 
 // Rows of a micro-batch on one rank: see TokenShards::Rows, and among how many the micro-batch is shared out.
 struct RankRows {
-  int64_t all, shard, own;
+  int64_t attended, shard, own;
   int64_t tp, cp;
+  parallel::CpForm form;
+  bool exchanges_heads() const { return cp > 1 && form == parallel::CpForm::kUlysses; }
+  bool ring() const { return cp > 1 && form == parallel::CpForm::kRing; }
 };
 constexpr int64_t kRowUnit = 128;  // a shard's rows are a multiple: so many shapes fewer, and products like it
 RankRows rank_rows(const parallel::ParallelDims& dims, int64_t tokens);
@@ -42,21 +46,21 @@ class Layers {
   void backward(Gradients& gradients);  // of the last forward pass
 
  private:
-  // Rows of tokens: all of the micro-batch's, the shard's or this rank's own (TokenShards).
+  // Rows of tokens: those in attention, the shard's or this rank's own (TokenShards).
   struct Projected {
-    at::Tensor qkv, q;        // all [(heads + 2 kv_heads) d] before norm and rope; [heads d] after
+    at::Tensor qkv, q;        // attended [(heads + 2 kv_heads) d] before norm and rope; [heads d] after
     at::Tensor keys, values;  // [slots, kv_heads d], in pages (Attention)
   };
   struct Mixed {
     at::Tensor y, gate_up;  // own [hidden]: after attention; shard [2 * intermediate]
   };
   struct Attended {
-    at::Tensor out, statistics;  // all [heads d]; [heads] fp32
+    at::Tensor out, statistics;  // attended [heads d]; [heads] fp32
     at::Tensor mixed;            // shard [q]: out, with all of the shard's heads
   };
   at::Tensor own(const at::Tensor& buffer) const { return buffer.narrow(0, 0, shards_.rows().own); }
   at::Tensor shard(const at::Tensor& buffer) const { return buffer.narrow(0, 0, shards_.rows().shard); }
-  at::Tensor all(const at::Tensor& buffer) const { return buffer.narrow(0, 0, shards_.rows().all); }
+  at::Tensor in_attention(const at::Tensor& buffer) const { return buffer.narrow(0, 0, shards_.rows().attended); }
   // Layers that are made again share what is not kept of them; without a backward pass all do.
   const at::Tensor& x(int64_t layer) const { return x_[static_cast<size_t>(train_ ? layer : layer % 2)]; }
   Projected& projected(int64_t layer) {
@@ -99,11 +103,12 @@ class Layers {
   const int64_t q_, kv_;                      // columns of q and of k, of the shard
   const int64_t attention_q_, attention_kv_;  // of this rank's attention
   const float eps_;
-  int64_t capacity_ = 0, tokens_ = 0;  // rows of all that are allocated; tokens of this pass
+  int64_t capacity_ = 0;  // rows of all that are allocated
   bool train_ = false;
   Attention attention_;
+  RingAttention ring_;
   int64_t slots_ = 0;     // allocated
-  at::Tensor positions_;  // all [1] int32
+  at::Tensor positions_;  // attended [1] int32
   at::Tensor embedded_ids_,
       embedded_rows_;          // of the shard's tokens that this rank embeds: row of the table, of the shard
   at::Tensor rope_;            // rope_table()
@@ -114,8 +119,8 @@ class Layers {
   at::Tensor normed_, act_;              // shard [hidden], [intermediate]
   at::Tensor partial_, qkv_;             // shard [hidden], [q + 2 kv]: on their way to other ranks
   at::Tensor grad_, grad_mixed_;         // shard [hidden], [q]
-  at::Tensor grad_qkv_;                  // all [q + 2 kv]
-  at::Tensor grad_q_, grad_k_, grad_v_;  // all [q], [kv], [kv]
+  at::Tensor grad_qkv_;                  // attended [q + 2 kv]
+  at::Tensor grad_q_, grad_k_, grad_v_;  // attended [q], [kv], [kv]
   at::Tensor partials_;
 };
 

@@ -186,6 +186,28 @@ TEST_F(PlannedRecipe, GradientsTravelInTheTypeTheyAreSummedIn) {
   EXPECT_NEAR(sums("fp32") / sums("bf16_sr"), 1.5, 1e-9);  // 4 + 2 bytes a weight, 2 + 2
 }
 
+// A ring sends keys and values to each other rank twice and, in fp32, their gradients to each and home; ulysses q, k, v
+// and the output there and back. Qwen3-8B has 32 heads and 8 of keys and values.
+TEST_F(PlannedRecipe, ARingSendsKeysAndValuesAndTakesAnyDegree) {
+  const auto seconds = [](const std::string& degrees) {
+    return part(sft_step("qwen3-8b-sft.yaml", {"placement.gpu=H200", "placement.actor={" + degrees + "}",
+                                               "sft.train.optimizer_state=bf16_sr"})
+                    .seconds,
+                "context parallel");
+  };
+  EXPECT_NEAR(seconds("gpus: 2, cp: 2, cp_form: ring") / seconds("gpus: 2, cp: 2"), 1.2, 1e-9);
+  EXPECT_NEAR(seconds("gpus: 8, cp: 8, cp_form: ring") / seconds("gpus: 8, cp: 8"), 24.0 / 7, 1e-9);
+  EXPECT_GT(seconds("gpus: 6, cp: 3, tp: 2, cp_form: ring"), 0);
+  EXPECT_THROW(seconds("gpus: 6, cp: 3, tp: 2"), Error);
+  const auto activations = [](const Degrees& degrees) {
+    train::TrainConfig train;
+    train.recompute_layers = 0;
+    return part(trainer_memory(qwen3_8b(8), train, degrees, 139 * kGib), "activations");
+  };
+  // What attention gave is kept once, not for its heads and for the tokens.
+  EXPECT_LT(activations({.cp = 2, .dp = 1, .cp_form = parallel::CpForm::kRing}), activations({.cp = 2, .dp = 1}));
+}
+
 // What an axis sends goes over the network where its ranks are on several hosts: tp fastest, then cp, dp, pp.
 TEST_F(PlannedRecipe, AnAxisOverHostsGoesOverTheNetwork) {
   const auto seconds = [](const std::string& degrees, const std::string& where) {

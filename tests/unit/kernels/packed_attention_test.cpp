@@ -31,6 +31,8 @@ struct Heads {
              .k_stride = s.head_dim,
              .v_stride = s.head_dim,
              .tokens = s.tokens,
+             .keys = s.tokens,
+             .causal = true,
              .group = s.group,
              .head_dim = s.head_dim,
              .scale = static_cast<float>(1 / std::sqrt(static_cast<double>(s.head_dim))),
@@ -81,6 +83,65 @@ TEST_P(PackedAttention, GradientsAreThoseOfTheDefinition) {
   EXPECT_LT((dq - q.grad()).abs().max().item<double>(), 2e-5);
   EXPECT_LT((dk - k.grad()).abs().max().item<double>(), 5e-5);
   EXPECT_LT((dv - v.grad()).abs().max().item<double>(), 5e-5);
+}
+
+// Keys that come in parts, of which the first is causal: merged as one, and the gradients of one.
+TEST_P(PackedAttention, OfPartsOfItsKeysIsThatOfAll) {
+  const Shape s = GetParam();
+  at::manual_seed(3);
+  Heads heads(s);
+  AttentionScratch scratch;
+  std::vector<std::pair<at::Tensor, at::Tensor>> others;  // keys and values that all queries see
+  for (const int64_t keys : {1, 17, 100})
+    others.emplace_back(at::randn({keys, s.head_dim}), at::randn({keys, s.head_dim}) + 1);
+  const auto over = [&](const AttentionHeads& whole, const std::pair<at::Tensor, at::Tensor>& part) {
+    AttentionHeads args = whole;
+    args.k = part.first.data_ptr<float>();
+    args.v = part.second.data_ptr<float>();
+    args.keys = part.first.size(0);
+    args.causal = false;
+    return args;
+  };
+  attend(heads.args, scratch);
+  for (const auto& other : others) {
+    const at::Tensor out = at::empty_like(heads.out), max = at::empty_like(heads.max), inverse = at::empty_like(max);
+    AttentionHeads part = over(heads.args, other);
+    part.out = out.data_ptr<float>();
+    part.max = max.data_ptr<float>();
+    part.inverse = inverse.data_ptr<float>();
+    attend(part, scratch);
+    merge(heads.args, part);
+  }
+  const at::Tensor grad = at::randn_like(heads.q);
+  at::Tensor dq = at::empty_like(heads.q), dk = at::empty_like(heads.k), dv = at::empty_like(heads.v);
+  attend_backward(heads.args,
+                  {grad.data_ptr<float>(), dq.data_ptr<float>(), dk.data_ptr<float>(), dv.data_ptr<float>()}, scratch);
+  std::vector<at::Tensor> dks{dk}, dvs{dv};
+  for (const auto& other : others) {
+    dks.push_back(at::empty_like(other.first));
+    dvs.push_back(at::empty_like(other.second));
+    attend_backward(over(heads.args, other),
+                    {grad.data_ptr<float>(), dq.data_ptr<float>(), dks.back().data_ptr<float>(),
+                     dvs.back().data_ptr<float>(), /*add_q=*/true},
+                    scratch);
+  }
+
+  std::vector<at::Tensor> all_k{heads.k}, all_v{heads.v};
+  for (const auto& [k, v] : others) {
+    all_k.push_back(k);
+    all_v.push_back(v);
+  }
+  const auto leaf = [](const at::Tensor& x) { return x.to(at::kDouble).requires_grad_(); };
+  const at::Tensor q = leaf(heads.q), k = leaf(at::cat(all_k)), v = leaf(at::cat(all_v));
+  const at::Tensor scores = at::einsum("thd,sd->hts", {q, k}) * static_cast<double>(heads.args.scale);
+  const at::Tensor hidden = at::ones({s.tokens, k.size(0)}, at::kBool).triu(1);
+  hidden.narrow(1, s.tokens, k.size(0) - s.tokens).fill_(false);
+  const at::Tensor out = at::einsum("hts,sd->thd", {at::softmax(scores.masked_fill(hidden, -INFINITY), -1), v});
+  EXPECT_LT((heads.out - out).abs().max().item<double>(), 5e-6);
+  (out * grad.to(at::kDouble)).sum().backward();
+  EXPECT_LT((dq - q.grad()).abs().max().item<double>(), 2e-5);
+  EXPECT_LT((at::cat(dks) - k.grad()).abs().max().item<double>(), 5e-5);
+  EXPECT_LT((at::cat(dvs) - v.grad()).abs().max().item<double>(), 5e-5);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, PackedAttention,

@@ -82,6 +82,28 @@ TEST(World, CollectivesGiveEveryRankWhatTheyPromise) {
   }
 }
 
+// Two at a time, as a ring of keys and values with their gradients behind them has them.
+TEST(World, WhatGoesRoundComesFromTheRankBefore) {
+  for (const int64_t ranks : {2, 3, 4}) {
+    run_ranks(data_parallel(ranks), [&](World& world) {
+      Group& group = *world.groups().zero;
+      const auto of_rank = [&](int64_t rank, int64_t count) {
+        return at::arange(count, at::kFloat) + 1000.0 * static_cast<double>((rank + ranks) % ranks);
+      };
+      at::Tensor few = of_rank(group.rank(), 5), many = of_rank(group.rank(), 100000);
+      for (int64_t round = 1; round <= 2 * ranks; ++round) {
+        const at::Tensor next_few = at::empty_like(few), next_many = at::empty_like(many);
+        const PendingPtr first = group.shift(next_few, few, "few"), second = group.shift(next_many, many, "many");
+        second->wait();
+        first->wait();
+        few = next_few, many = next_many;
+        EXPECT_TRUE(at::equal(few, of_rank(group.rank() - round % ranks, 5)));
+        EXPECT_TRUE(at::equal(many, of_rank(group.rank() - round % ranks, 100000)));
+      }
+    });
+  }
+}
+
 TEST(World, EveryRankKnowsHowManyShareItsMachine) {
   run_ranks(data_parallel(3), [](World& world) { EXPECT_EQ(world.ranks_here(), 3); });
 }

@@ -56,6 +56,7 @@ TEST(TrainConfig, RefusesByName) {
 
 TEST(TrainConfig, AParallelDegreeThatIsNotThereIsRefusedByName) {
   EXPECT_THAT(refusal("parallel: {ep: 2}"), testing::HasSubstr("parallel.ep = 2"));
+  EXPECT_THAT(refusal("parallel: {cp_form: rings}"), testing::HasSubstr("'ring'"));
   EXPECT_THAT(refusal("model: m\ndevice: cuda\nparallel: {pp: 2}"), testing::HasSubstr("parallel.pp 2 on cuda"));
   EXPECT_THAT(refusal("parallel: {tp: 0}"), testing::HasSubstr("at least 1"));
   EXPECT_THAT(refusal("parallel: {pp: 2, pp_chunks: 0}"), testing::HasSubstr("parallel.pp_chunks 0: at least 1"));

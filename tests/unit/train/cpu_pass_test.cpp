@@ -148,11 +148,11 @@ TEST(CpuPass, GradientsThatAreKnownBeforeChangeNoBit) {
         Ran& ran = runs.emplace_back();
         for (const size_t sequences : {20, 9}) {
           const MicroBatch batch = batch_of(sequences, 0.7);
-          const KnownGradients known = [&](int64_t begin, const TargetScores& scores) {
-            return policy_gradients(sample_inputs(batch, begin, scores), loss);
+          const KnownGradients known = [&](const TargetSlice& targets, const TargetScores& scores) {
+            return policy_gradients(sample_inputs(batch, targets, scores), loss);
           };
           ran.scores = own.pass->forward(batch, true, once ? known : nullptr);
-          own.pass->backward(once ? ScoreGradients{} : known(0, ran.scores));
+          own.pass->backward(once ? ScoreGradients{} : known({0, batch.target_count}, ran.scores));
         }
         for (auto& [name, tensor] : own.gradients.sums.named_parameters()) ran.gradients.emplace_back(name, tensor);
       }

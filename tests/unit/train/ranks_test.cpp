@@ -33,6 +33,8 @@ TrainConfig config_of(const ParallelDims& dims) {
   return config;
 }
 
+constexpr auto kRing = parallel::CpForm::kRing;
+
 // A vocabulary that two and four can share out.
 model::ModelConfig shape_of(bool tied) {
   model::ModelConfig shape = sample_config(tied);
@@ -97,7 +99,8 @@ const std::vector<ParallelDims> kLayouts{{.dp = 2},          {.dp = 3},         
                                          {.tp = 2, .cp = 2}, {.tp = 2, .dp = 2}, {.cp = 2, .dp = 2},
                                          {.tp = 2, .pp = 2}, {.cp = 2, .pp = 2}, {.pp = 2, .dp = 2}};
 std::string name_of(const ParallelDims& dims) {
-  return fmt::format("tp {} cp {} pp {} x {} dp {}", dims.tp, dims.cp, dims.pp, dims.pp_chunks, dims.dp);
+  return fmt::format("tp {} cp {} ({}) pp {} x {} dp {}", dims.tp, dims.cp, tritonforge::name_of(dims.cp_form), dims.pp,
+                     dims.pp_chunks, dims.dp);
 }
 
 void expect_equal_courses(const TrainConfig& one, const Steps& steps, const model::ModelConfig& shape,
@@ -143,6 +146,27 @@ TEST(Ranks, TwentyStepsOfSftEqualOneProcess) {
   expect_equal_courses(config_of({}), kTwentyOfSft, shape_of(/*tied=*/true));
   expect_equal_courses(config_of({}), kTwentyOfSft, shape_of(/*tied=*/false),
                        {{.dp = 2}, {.tp = 2}, {.cp = 2}, {.pp = 2}});
+}
+
+// More ranks than heads, and sequences of fewer tokens than chunks; products with each other axis; biases, no norms of
+// heads, and what recomputing computes again.
+TEST(Ranks, RingsEqualOneProcess) {
+  expect_equal_courses(config_of({}), kTwentyOfSft, shape_of(/*tied=*/true),
+                       {{.cp = 2, .cp_form = kRing},
+                        {.cp = 3, .cp_form = kRing},
+                        {.cp = 6, .cp_form = kRing},
+                        {.cp = 2, .dp = 2, .cp_form = kRing},
+                        {.tp = 2, .cp = 3, .cp_form = kRing},
+                        {.cp = 2, .pp = 2, .cp_form = kRing},
+                        {.tp = 2, .cp = 2, .dp = 2, .cp_form = kRing}});
+  model::ModelConfig qwen2 = shape_of(/*tied=*/false);
+  qwen2.family = model::Family::kQwen2;
+  qwen2.qk_norm = false;
+  qwen2.attention_bias = true;
+  TrainConfig config = config_of({});
+  config.recompute_layers = 1;
+  expect_equal_courses(config, kTwentyOfSft, qwen2,
+                       {{.cp = 4, .cp_form = kRing}, {.cp = 2, .pp = 2, .cp_form = kRing}});
 }
 
 TEST(Ranks, ProductsOfThreeAxesEqualOneProcess) {
@@ -210,17 +234,25 @@ TEST(Ranks, TwentyStepsOfRlEqualOneProcess) {
     for (uint64_t step = 0; step < 20; ++step)
       course.steps.push_back(trainer.train_step(StepKind::kRl, sample_sequences(11, 70 + step)));
   };
-  expect_equal_courses(config, steps, shape_of(/*tied=*/true));
+  std::vector<ParallelDims> layouts = kLayouts;
+  for (const ParallelDims& ring : {ParallelDims{.cp = 3, .cp_form = kRing},
+                                   {.cp = 2, .dp = 2, .cp_form = kRing},
+                                   {.tp = 2, .cp = 2, .cp_form = kRing}})
+    layouts.push_back(ring);
+  expect_equal_courses(config, steps, shape_of(/*tied=*/true), layouts);
   model::ModelConfig deep = shape_of(/*tied=*/true);
   deep.num_layers = 6;
   expect_equal_courses(config, steps, deep,
                        {{.pp = 2, .pp_chunks = 2}, {.pp = 3, .pp_chunks = 2}, {.pp = 2, .pp_chunks = 2, .dp = 2}});
   config.loss.objective = Objective::kGspo;  // whose ratio is a sequence's
-  expect_equal_courses(config, steps, shape_of(/*tied=*/false), {{.cp = 2, .dp = 2}, {.pp = 2}});
+  expect_equal_courses(config, steps, shape_of(/*tied=*/false),
+                       {{.cp = 2, .dp = 2}, {.cp = 3, .cp_form = kRing}, {.pp = 2}});
 }
 
 // A rank has no micro-batch, or a micro-batch leaves a rank without a target.
 TEST(Ranks, OneWithoutWorkTakesPart) {
+  std::vector<ParallelDims> layouts = kLayouts;
+  layouts.push_back({.cp = 4, .cp_form = kRing});
   expect_equal_courses(
       config_of({}),
       [](Trainer& trainer, Course& course) {
@@ -230,7 +262,7 @@ TEST(Ranks, OneWithoutWorkTakesPart) {
           course.steps.push_back(trainer.train_step(StepKind::kSft, sequences));
         }
       },
-      shape_of(/*tied=*/true));
+      shape_of(/*tied=*/true), layouts);
 }
 
 // Then the rows of the embedding that have a gradient are summed alone.
@@ -258,7 +290,8 @@ TEST(Ranks, WhatCannotBeSharedOutIsRefused) {
     return std::string("taken");
   };
   EXPECT_THAT(refused({.tp = 2}, sample_config()), testing::HasSubstr("vocab_size of 61 cannot be divided"));
-  EXPECT_THAT(refused({.cp = 3}, shape_of(true)), testing::HasSubstr("parallel.cp 3: 4 heads"));
+  EXPECT_THAT(refused({.cp = 3}, shape_of(true)),
+              testing::AllOf(testing::HasSubstr("parallel.cp 3: 4 heads"), testing::HasSubstr("cp_form ring")));
   EXPECT_THAT(refused({.pp = 3}, shape_of(true)), testing::HasSubstr("parallel.pp 3: the model has 2 layers"));
   EXPECT_THAT(refused({.pp = 2, .pp_chunks = 2}, shape_of(true)),
               testing::HasSubstr("parallel.pp 2 x pp_chunks 2: the model has 2 layers"));

@@ -68,9 +68,9 @@ inline std::vector<TrainSequence> sample_sequences(size_t count, uint64_t seed, 
   return sequences;
 }
 
-// Of the policy's loss over a batch's targets from `begin` on, whose scores these are.
-inline PolicyInputs sample_inputs(const MicroBatch& batch, int64_t begin, const TargetScores& scores) {
-  const auto part = [&](const at::Tensor& of) { return of.narrow(0, begin, scores.log_probs.size(0)); };
+// Of the policy's loss over those of a batch's targets whose scores these are.
+inline PolicyInputs sample_inputs(const MicroBatch& batch, const TargetSlice& targets, const TargetScores& scores) {
+  const auto part = [&](const at::Tensor& of) { return targets.of(of); };
   PolicyInputs in;
   in.log_probs = scores.log_probs;
   in.entropy = scores.entropy;

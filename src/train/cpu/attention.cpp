@@ -1,0 +1,161 @@
+#include "train/cpu/attention.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "train/cpu/matrix.h"
+
+namespace tritonforge::train::cpu {
+namespace {
+
+// A part of a row of attention over keys of another rank, before it is merged: memory of the calling thread.
+struct Part {
+  std::vector<float> out, max, inverse;
+};
+kernels::AttentionHeads in_part(kernels::AttentionHeads heads) {
+  thread_local Part part;
+  const int64_t width = heads.group * heads.head_dim;
+  part.out.resize(static_cast<size_t>(heads.tokens * width));
+  part.max.resize(static_cast<size_t>(heads.tokens * heads.group));
+  part.inverse.resize(part.max.size());
+  heads.out = part.out.data();
+  heads.out_stride = width;
+  heads.max = part.max.data();
+  heads.inverse = part.inverse.data();
+  heads.statistic_stride = heads.tokens;
+  return heads;
+}
+
+kernels::AttentionScratch& scratch() {
+  thread_local kernels::AttentionScratch memory;
+  return memory;
+}
+
+}  // namespace
+
+Attention::Attention(const TokenShards& shards)
+    : shards_(shards),
+      heads_(shards.attention().num_heads),
+      kv_heads_(shards.attention().num_kv_heads),
+      head_dim_(shards.attention().head_dim),
+      q_(heads_ * head_dim_),
+      kv_(kv_heads_ * head_dim_) {}
+
+template <typename F>
+void Attention::over_heads(const Spans& spans, const F& f) const {
+  Spans order;
+  for (const Zigzag::Span& span : spans) {
+    if (span.queries > 0 && span.keys > 0) order.push_back(span);
+  }
+  std::ranges::stable_sort(order, std::greater(), [](const auto& span) { return span.queries * span.keys; });
+  over_parts(std::ssize(order) * kv_heads_,
+             [&](int64_t part) { f(order[static_cast<size_t>(part / kv_heads_)], part % kv_heads_); });
+}
+
+kernels::AttentionHeads Attention::heads_of(const Operands& o, const Keys& keys, const Zigzag::Span& span, int64_t head,
+                                            bool causal) const {
+  const int64_t group = heads_ / kv_heads_, q = head * group * head_dim_, kv = head * head_dim_;
+  return {.q = row(o.rotated, span.query) + q,
+          .k = row(keys.k, span.key) + kv,
+          .v = row(keys.v, span.key) + kv,
+          .q_stride = o.rotated.stride(0),
+          .k_stride = keys.k.stride(0),
+          .v_stride = keys.v.stride(0),
+          .tokens = span.queries,
+          .keys = span.keys,
+          .causal = causal,
+          .group = group,
+          .head_dim = head_dim_,
+          .scale = static_cast<float>(1 / std::sqrt(static_cast<double>(head_dim_))),
+          .out = row(o.mixed, span.query) + q,
+          .out_stride = q_,
+          .max = row(o.max, head * group) + span.query,
+          .inverse = row(o.inverse, head * group) + span.query,
+          .statistic_stride = o.max.stride(0)};
+}
+
+void Attention::attend(const Operands& o, const Keys& keys, const Spans& spans) {
+  over_heads(spans, [&](const Zigzag::Span& span, int64_t head) {
+    kernels::attend(heads_of(o, keys, span, head, /*causal=*/true), scratch());
+  });
+}
+
+void Attention::attend_others(const Operands& o, const Keys& keys, const Spans& spans) {
+  over_heads(spans, [&](const Zigzag::Span& span, int64_t head) {
+    const kernels::AttentionHeads heads = heads_of(o, keys, span, head, /*causal=*/false), part = in_part(heads);
+    kernels::attend(part, scratch());
+    kernels::merge(heads, part);
+  });
+}
+
+void Attention::attend_backward(const Operands& o, const Keys& keys, const Spans& spans, const Grads& grads,
+                                bool causal) {
+  over_heads(spans, [&](const Zigzag::Span& span, int64_t head) {
+    const int64_t q = head * heads_ / kv_heads_ * head_dim_, kv = head * head_dim_;
+    kernels::attend_backward(heads_of(o, keys, span, head, causal),
+                             {.out = row(grads.mixed, span.query) + q,
+                              .q = row(grads.rotated, span.query) + q,
+                              .k = row(keys.grad_k, span.key) + kv,
+                              .v = row(keys.grad_v, span.key) + kv,
+                              .add_q = !causal},
+                             scratch());
+  });
+}
+
+void Attention::reserve_ring(bool backward) {
+  const int64_t rows = shards_.rows().shard;
+  const auto reserve = [&](at::Tensor& buffer) {
+    if (!buffer.defined() || buffer.size(0) != rows) buffer = at::empty({rows, 2 * kv_}, at::kFloat);
+  };
+  for (at::Tensor& buffer : ring_) reserve(buffer);
+  if (!backward) return;
+  for (at::Tensor& buffer : ring_sums_) reserve(buffer);
+  reserve(ring_made_);
+}
+
+void Attention::pack(const Operands& o) {
+  const int64_t tokens = shards_.attended_tokens();
+  const at::Tensor kv = ring_[0].narrow(0, 0, tokens);
+  kv.narrow(1, 0, kv_).copy_(o.rotated.narrow(0, 0, tokens).narrow(1, q_, kv_));
+  kv.narrow(1, kv_, kv_).copy_(o.qkv.narrow(0, 0, tokens).narrow(1, q_ + kv_, kv_));
+}
+
+Attention::Keys Attention::keys_in(const at::Tensor& kv, const at::Tensor& grad) const {
+  const auto half = [&](const at::Tensor& x, int64_t begin) { return x.defined() ? x.narrow(1, begin, kv_) : x; };
+  return {half(kv, 0), half(kv, kv_), half(grad, 0), half(grad, kv_)};
+}
+
+void Attention::forward(const Operands& o) {
+  parallel::Group* const ring = shards_.ring();
+  if (ring == nullptr)
+    return attend(o, {o.rotated.narrow(1, q_, kv_), o.qkv.narrow(1, q_ + kv_, kv_), {}, {}},
+                  shards_.zigzag().spans(0, 0));
+  reserve_ring(/*backward=*/false);
+  pack(o);
+  around_ring(*ring, ring_, [&](int64_t from, const at::Tensor& kv) {
+    const Spans spans = shards_.zigzag().spans(ring->rank(), from);
+    if (from == ring->rank()) attend(o, keys_in(kv), spans);
+    else attend_others(o, keys_in(kv), spans);
+  });
+}
+
+void Attention::backward(const Operands& o, const Grads& grads) {
+  parallel::Group* const ring = shards_.ring();
+  const at::Tensor k = o.rotated.narrow(1, q_, kv_), v = o.qkv.narrow(1, q_ + kv_, kv_);
+  const at::Tensor grad_k = grads.rotated.narrow(1, q_, kv_), grad_v = grads.qkv.narrow(1, q_ + kv_, kv_);
+  if (ring == nullptr)
+    return attend_backward(o, {k, v, grad_k, grad_v}, shards_.zigzag().spans(0, 0), grads, /*causal=*/true);
+  reserve_ring(/*backward=*/true);
+  pack(o);
+  const at::Tensor sums = around_ring(*ring, ring_, ring_sums_, ring_made_, [&](int64_t from, const at::Tensor& kv) {
+    ring_made_.zero_();  // no query of this rank's sees some of the keys
+    attend_backward(o, keys_in(kv, ring_made_), shards_.zigzag().spans(ring->rank(), from), grads,
+                    /*causal=*/from == ring->rank());
+  });
+  const int64_t tokens = shards_.attended_tokens();
+  const Keys own = keys_in({}, sums.narrow(0, 0, tokens));
+  grad_k.narrow(0, 0, tokens).copy_(own.grad_k);
+  grad_v.narrow(0, 0, tokens).copy_(own.grad_v);
+}
+
+}  // namespace tritonforge::train::cpu
