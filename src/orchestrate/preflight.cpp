@@ -65,6 +65,9 @@ void check_degrees(const RecipeConfig& config) {
   const Degrees& actor = layout.actor_degrees;
   const Degrees& engine = layout.engine_degrees;
   if (config.trains()) actor.dims().validate();
+  if (config.trains() && actor.ep > 1)
+    fail(ErrorKind::kUnsupported, "placement.actor.ep {}: a dense model has no experts to share out: ep is 1",
+         actor.ep);
   if (config.trains() && actor.pp > 1 && !layout.actor.front().gpus.empty())
     fail(ErrorKind::kUnsupported, "placement.actor: pp {}: pipelines run on the CPU yet; tp, cp and dp on GPUs, too",
          actor.pp);

@@ -2,11 +2,13 @@
 // The parallel axes of a training job and the only place where their degrees are validated (design section 7).
 //   tp  tensor parallel (with sequence parallel)   cp  context parallel   pp  pipeline parallel
 //   dp  data parallel with sharded optimizer state ep  expert parallel
-// world = tp * cp * dp * pp; ep divides dp * cp.
+// world = tp * cp * dp * pp; ep divides dp * cp, among whose ranks, which otherwise have the same weights, it shares
+// out experts.
 #include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/error.h"
 #include "base/named_enum.h"
@@ -35,25 +37,19 @@ struct ParallelDims {
     v("pp", pp, "pipeline parallel degree");
     v("pp_chunks", pp_chunks, "chunks of layers of a pipeline's rank (virtual stages, interleaved 1F1B); 1 = 1F1B");
     v("dp", dp, "data parallel degree (optimizer state sharded)");
-    v("ep", ep, "expert parallel degree");
+    v("ep", ep, "expert parallel degree; divides dp * cp. Its groups are made; no model with experts is trained yet");
     v("timeout_s", timeout_s, above(0), "seconds that a collective may wait for a rank before the job counts as hung");
     v("lost_after_s", lost_after_s, above(0), "seconds without a word after which a rank counts as gone");
   }
 
   int64_t world() const { return tp * cp * dp * pp; }
 
-  // kUsage for a degree below 1, kUnsupported by name for a degree that is not implemented.
+  // kUsage for degrees that no job can have.
   void validate() const {
-    const auto check = [](const char* axis, int64_t degree, bool implemented) {
+    for (const auto& [axis, degree] : {std::pair{"tp", tp}, {"cp", cp}, {"pp", pp}, {"dp", dp}, {"ep", ep}}) {
       if (degree < 1) fail(ErrorKind::kUsage, "parallel.{} must be at least 1, not {}", axis, degree);
-      if (degree > 1 && !implemented)
-        fail(ErrorKind::kUnsupported, "parallel.{} = {}: only degree 1 is implemented", axis, degree);
-    };
-    check("tp", tp, true);
-    check("cp", cp, true);
-    check("pp", pp, true);
-    check("dp", dp, true);
-    check("ep", ep, false);
+    }
+    if (dp * cp % ep != 0) fail(ErrorKind::kUsage, "parallel.ep {} does not divide dp * cp = {}", ep, dp * cp);
     if (pp_chunks < 1 || (pp_chunks > 1 && pp == 1))
       fail(ErrorKind::kUsage, "parallel.pp_chunks {}: at least 1, and 1 without a pipeline (parallel.pp is {})",
            pp_chunks, pp);
@@ -68,6 +64,17 @@ struct Coordinates {
 inline Coordinates coordinates_of(const ParallelDims& dims, int64_t rank) {
   return {rank % dims.tp, rank / dims.tp % dims.cp, rank / (dims.tp * dims.cp) % dims.dp,
           rank / (dims.tp * dims.cp * dims.dp)};
+}
+
+// Of ranks with the same weights, by their number among these: ep neighbours share out the experts, and those at one
+// place among such neighbours have the same ones.
+struct ExpertCoordinates {
+  int64_t ep = 0, replica = 0;
+  bool operator==(const ExpertCoordinates&) const = default;
+};
+inline ExpertCoordinates expert_coordinates_of(const ParallelDims& dims, const Coordinates& at) {
+  const int64_t z = at.dp * dims.cp + at.cp;
+  return {z % dims.ep, z / dims.ep};
 }
 
 struct WorldOptions {

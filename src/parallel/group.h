@@ -77,6 +77,9 @@ struct Groups {
   Group* cp = nullptr;  // each with its part of a micro-batch's tokens
   CpForm cp_form = CpForm::kUlysses;
   Group* zero = nullptr;  // each with its part of the optimizer's state: those that have the same weights, dp x cp
+  // Of those, the ranks that share out experts, and those with the same ones, which will share out their states. Made
+  // where ep is above 1, and used by nothing yet.
+  Group *ep = nullptr, *expert_zero = nullptr;
   // The stages of a pipeline, in their order, each with its layers: for what goes to the next one and, so that neither
   // waits behind the other, for the gradients that come back.
   Group *onward = nullptr, *back = nullptr;

@@ -60,6 +60,14 @@ World::World(const ParallelDims& dims, const WorldOptions& options, at::Device d
     cp_ = group(fmt::format("cp.tp{}.dp{}.pp{}", at_.tp, at_.dp, at_.pp), at_.cp, dims.cp, 1);
     zero_ = group(fmt::format("zero.tp{}.pp{}", at_.tp, at_.pp), at_.dp * dims.cp + at_.cp, dims.dp * dims.cp,
                   kShareUnit);
+    if (dims.ep > 1) {
+      const ExpertCoordinates experts = expert_coordinates_of(dims, at_);
+      const auto name = [&](const char* group, int64_t place) {
+        return fmt::format("{}.tp{}.pp{}.{}", group, at_.tp, at_.pp, place);
+      };
+      ep_ = group(name("ep", experts.replica), experts.ep, dims.ep, 1);
+      expert_zero_ = group(name("expert-zero", experts.ep), experts.replica, dims.dp * dims.cp / dims.ep, kShareUnit);
+    }
     const std::string stages = fmt::format("pp.tp{}.cp{}.dp{}", at_.tp, at_.cp, at_.dp);
     onward_ = group(stages + ".onward", at_.pp, dims.pp, 1);
     back_ = group(stages + ".back", at_.pp, dims.pp, 1);
@@ -124,7 +132,7 @@ void World::watch() {
 
 double World::waited_s() {
   double seconds = 0;
-  for (Group* group : {tp_.get(), cp_.get(), zero_.get(), onward_.get(), back_.get()}) {
+  for (Group* group : {tp_.get(), cp_.get(), zero_.get(), ep_.get(), expert_zero_.get(), onward_.get(), back_.get()}) {
     if (group != nullptr) seconds += group->waited_s();
   }
   return seconds;

@@ -37,6 +37,8 @@ class World {
             .cp = cp_.get(),
             .cp_form = dims_.cp_form,
             .zero = zero_.get(),
+            .ep = ep_.get(),
+            .expert_zero = expert_zero_.get(),
             .onward = onward_.get(),
             .back = back_.get()};
   }
@@ -64,7 +66,7 @@ class World {
   std::optional<Rendezvous> rendezvous_;
   std::optional<Meeting> meeting_;
   FlightRecorder recorder_;
-  std::unique_ptr<Group> host_, tp_, cp_, zero_, onward_, back_;
+  std::unique_ptr<Group> host_, tp_, cp_, zero_, ep_, expert_zero_, onward_, back_;
   int64_t commands_ = 0;
 
   std::mutex mutex_;

@@ -42,6 +42,8 @@ void TrainConfig::validate_job() const {
   if (parallel.pp > 1 && device != "cpu")
     fail(ErrorKind::kUnsupported, "parallel.pp {} on {}: pipelines run on the CPU yet; tp, cp and dp on GPUs, too",
          parallel.pp, device);
+  if (parallel.ep > 1)  // the models that are read have none
+    fail(ErrorKind::kUnsupported, "parallel.ep {}: a dense model has no experts to share out: ep is 1", parallel.ep);
   if (model.empty()) fail(ErrorKind::kUsage, "model is missing: a Hugging Face folder or a GGUF file");
   if (checkpoint_interval > 0 && checkpoint.empty())
     fail(ErrorKind::kUsage, "checkpoint_interval is set but no checkpoint folder");

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <set>
+
 #include "unit/parallel/run_ranks.h"
 
 namespace tritonforge::parallel {
@@ -101,6 +104,41 @@ TEST(World, WhatGoesRoundComesFromTheRankBefore) {
         EXPECT_TRUE(at::equal(many, of_rank(group.rank() - round % ranks, 100000)));
       }
     });
+  }
+}
+
+// ep 2 of dp 2 x cp 2 x tp 2: experts are shared out between ranks of cp, and ranks of dp have the same.
+TEST(World, RanksThatShareOutExpertsAndThoseThatHaveTheSameOnesHaveGroups) {
+  ParallelDims dims = data_parallel(2);
+  dims.tp = 2, dims.cp = 2, dims.ep = 2;
+  dims.validate();
+  run_ranks(dims, [&](World& world) {
+    const Groups groups = world.groups();
+    ASSERT_TRUE(groups.ep != nullptr && groups.expert_zero != nullptr);
+    EXPECT_EQ(groups.ep->rank(), world.at().cp);
+    EXPECT_EQ(groups.expert_zero->rank(), world.at().dp);
+    for (Group* group : {groups.ep, groups.expert_zero}) {
+      ASSERT_EQ(group->size(), 2);
+      at::Tensor ranks = at::zeros({2});
+      ranks[group->rank()] = static_cast<double>(world.rank());
+      group->all_reduce(ranks, "ranks")->wait();
+      Coordinates there = world.at();
+      for (int64_t place = 0; place < 2; ++place) {
+        (group == groups.ep ? there.cp : there.dp) = place;
+        EXPECT_EQ(coordinates_of(dims, static_cast<int64_t>(ranks[place].item<float>())), there);
+      }
+    }
+  });
+  for (const auto& [ep, dp, cp] : {std::array<int64_t, 3>{4, 2, 2}, {2, 4, 1}, {3, 3, 2}, {6, 3, 2}}) {
+    dims.ep = ep, dims.dp = dp, dims.cp = cp;
+    dims.validate();
+    std::set<std::pair<int64_t, int64_t>> places;
+    for (int64_t z = 0; z < dp * cp; ++z) {
+      const ExpertCoordinates at = expert_coordinates_of(dims, {.cp = z % cp, .dp = z / cp});
+      EXPECT_TRUE(at.ep < ep && at.replica < dp * cp / ep);
+      places.emplace(at.ep, at.replica);
+    }
+    EXPECT_EQ(std::ssize(places), dp * cp) << "two ranks at one place";
   }
 }
 

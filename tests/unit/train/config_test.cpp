@@ -55,7 +55,11 @@ TEST(TrainConfig, RefusesByName) {
 }
 
 TEST(TrainConfig, AParallelDegreeThatIsNotThereIsRefusedByName) {
-  EXPECT_THAT(refusal("parallel: {ep: 2}"), testing::HasSubstr("parallel.ep = 2"));
+  EXPECT_THAT(refusal("parallel: {ep: 2}"), testing::HasSubstr("parallel.ep 2 does not divide dp * cp = 1"));
+  EXPECT_THAT(refusal("parallel: {ep: 3, dp: 2, cp: 2}"),
+              testing::HasSubstr("parallel.ep 3 does not divide dp * cp = 4"));
+  EXPECT_THAT(refusal("model: m\nparallel: {ep: 2, dp: 2}"),
+              testing::HasSubstr("parallel.ep 2: a dense model has no experts to share out"));
   EXPECT_THAT(refusal("parallel: {cp_form: rings}"), testing::HasSubstr("'ring'"));
   EXPECT_THAT(refusal("model: m\ndevice: cuda\nparallel: {pp: 2}"), testing::HasSubstr("parallel.pp 2 on cuda"));
   EXPECT_THAT(refusal("parallel: {tp: 0}"), testing::HasSubstr("at least 1"));
