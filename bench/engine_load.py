@@ -6,7 +6,7 @@
     python bench/engine_load.py ours OUT.jsonl --url URL                         any server with SGLang's /generate
     python bench/engine_load.py vllm OUT.jsonl --model FOLDER             in a Python that has vLLM: its class LLM
     python bench/engine_load.py table OURS.jsonl [PEER.jsonl] [--model FOLDER --bandwidth BYTES_A_SECOND]
-        [--plan w2,w3,w1,w4] [--rounds 1] [--no-log-probs]
+        [--plan w2,w3,w1,w4] [--rounds 1] [--no-log-probs] [--tp 1]
 
 A load is a name below or PROMPTS[*SAMPLES]xPROMPT+NEW[..MOST] itself: so many different prompts of PROMPT random
 tokens, SAMPLES requests of each, every one with NEW new tokens or, with MOST, evenly between the two. All requests are
@@ -15,7 +15,8 @@ prompts. One request alone is greedy and timed three times after a first one.
 
 A ratio is ours' speed over the peer's: above 1 ours is faster, of times and of rates alike. The limit is the time in
 which the card copies what a step must read: the weights without the embedding's table, and keys and values, those of a
-prompt once for all its samples. With --model and --bandwidth (`build/bench/kernels step` prints the card's).
+prompt once for all its samples. With --model and --bandwidth (`build/bench/kernels step` prints the card's); of --tp
+cards, together.
 """
 
 import argparse
@@ -148,7 +149,7 @@ class Started(Server):
 class Vllm:
     """vLLM's own class in this process, with dummy weights: without HTTP."""
 
-    def __init__(self, model, log_probs):
+    def __init__(self, model, log_probs, tp):
         try:
             import vllm
         except ImportError as error:
@@ -162,6 +163,7 @@ class Vllm:
             max_model_len=8192,
             gpu_memory_utilization=0.92,
             max_num_seqs=256,
+            tensor_parallel_size=tp,
             disable_log_stats=False,
         )
 
@@ -374,6 +376,7 @@ def main():
         command.add_argument("--rounds", type=int, default=1)
         command.add_argument("--no-log-probs", dest="log_probs", action="store_false")
         command.add_argument("--vocabulary", type=int, default=151643, help="random tokens are below this")
+        command.add_argument("--tp", type=int, default=1, help="cards for one engine")
         if name == "ours":
             command.add_argument("--url")
             command.add_argument("--device", default="cuda")
@@ -386,6 +389,7 @@ def main():
     command.add_argument("peer", nargs="?")
     command.add_argument("--model", type=pathlib.Path)
     command.add_argument("--bandwidth", type=float)
+    command.add_argument("--tp", type=int, default=1)
     command = commands.add_parser("model")
     command.add_argument("folder", type=pathlib.Path)
     command.add_argument("--shape", default=ROOT / "recipes/shapes/qwen3-8b.json")
@@ -400,13 +404,14 @@ def main():
             parser.error("the limit takes --model and --bandwidth")
         config = json.loads((args.model / "config.json").read_text()) if args.model else None
         peer = read_rows(args.peer) if args.peer else {}
-        print(table(read_rows(args.ours), peer, config, args.bandwidth))
+        print(table(read_rows(args.ours), peer, config, args.bandwidth and args.bandwidth * args.tp))
     elif args.command == "vllm":
-        run(Vllm(args.model, args.log_probs), args)
+        run(Vllm(args.model, args.log_probs, args.tp), args)
     elif args.url:
         run(Server(args.url, args.log_probs), args)
     else:
-        engine = Started(args.model, args.device, args.program, args.option, args.log_probs)
+        options = [*args.option, "--tp", str(args.tp)]
+        engine = Started(args.model, args.device, args.program, options, args.log_probs)
         try:
             run(engine, args)
         finally:

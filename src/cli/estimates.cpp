@@ -358,8 +358,10 @@ Parts engine_memory(const model::ModelConfig& shape, const engine::EngineOptions
   const double weights = 2 * count(rank_parameters(shape, degrees));
   // Of a step's tokens bf16 in each buffer of GpuBuffers, fp32 logits of the rows that draw.
   const int64_t qkv = (c.num_heads + 2 * c.num_kv_heads) * c.head_dim;
-  const int64_t width = 3 * c.hidden_size + qkv + 2 * c.num_heads * c.head_dim + 3 * c.intermediate_size;
-  const double workspace = 2 * count(sizes.step_tokens * width) + 4 * count(options.max_running * shape.vocab_size) +
+  const bool ranks = degrees.tp > 1;  // what one reads of another is not written over at once
+  const int64_t width = (ranks ? 4 : 3) * c.hidden_size + qkv + 2 * c.num_heads * c.head_dim + 3 * c.intermediate_size;
+  const int64_t vocab = shape.vocab_size + (ranks ? c.vocab_size : 0);
+  const double workspace = 2 * count(sizes.step_tokens * width) + 4 * count(options.max_running * vocab) +
                            4 * count(sizes.max_context * c.head_dim) + 64 * 1024.0 * 1024;
   const double graphs = 112 * 1024.0 * 1024 + (options.cuda_graphs ? 128 * 25 * 1024.0 * count(c.num_layers) : 0);
   const double each = 2 * count(2 * c.num_layers * c.num_kv_heads * c.head_dim);

@@ -8,8 +8,10 @@
 #include "kernels/device.h"
 
 namespace tritonforge::engine {
-AtenRunner::AtenRunner(const EngineOptions& options, const Sizes& sizes, const model::Model& model)
+AtenRunner::AtenRunner(const EngineOptions& options, const Sizes& sizes, const model::Model& model,
+                       model::Together* ranks)
     : model_(model),
+      ranks_(ranks),
       blocks_(sizes.blocks),
       layout_(model.device().is_cpu() && !options.rows_attention ? KvLayout::kVector : KvLayout::kRows),
       limits_({.max_tokens = sizes.step_tokens,
@@ -46,14 +48,16 @@ void AtenRunner::fill(const Plan& plan, std::span<const kernels::SampleRow> rows
   work_ = nullptr;
 }
 
-void AtenRunner::forward() { hidden_ = model_.forward(batch_->ids, batch_->positions, cache_->attention(*batch_)); }
+void AtenRunner::forward() {
+  hidden_ = model_.forward(batch_->ids, batch_->positions, cache_->attention(*batch_), 0, ranks_);
+}
 
 std::span<const kernels::Sampled> AtenRunner::draw() {
   const at::Tensor hidden = std::move(hidden_);
   answers_ = {};
   if (work_ != nullptr) score_prompts(hidden);
   if (rows_.empty()) return {};
-  const at::Tensor logits = model_.logits(hidden.index_select(0, batch_->sample_rows));
+  const at::Tensor logits = model_.logits(hidden.index_select(0, batch_->sample_rows), ranks_);
   if (work_ != nullptr) edit_logits(logits, *work_);
   const auto& drawn = sampler_.sample(logits, rows_);
   if (work_ != nullptr) tell_draws(logits, *work_, rows_, drawn, answers_);
@@ -67,7 +71,7 @@ void AtenRunner::score_prompts(const at::Tensor& hidden) {
     const int64_t count = std::ssize(prompt.targets);
     for (int64_t done = 0; done < count; done += kScoredRows) {
       const int64_t rows = std::min(kScoredRows, count - done);
-      tell_prompt(model_.logits(hidden.narrow(0, prompt.first + done, rows)), prompt, done, scores);
+      tell_prompt(model_.logits(hidden.narrow(0, prompt.first + done, rows), ranks_), prompt, done, scores);
     }
   }
 }

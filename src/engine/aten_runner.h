@@ -14,8 +14,9 @@ namespace tritonforge::engine {
 
 class AtenRunner : public Runner {
  public:
-  // Refers to the model, which outlives it.
-  AtenRunner(const EngineOptions& options, const Sizes& sizes, const model::Model& model);
+  // Refers to the model, which outlives it, and to `ranks`, where the model is the part of one.
+  AtenRunner(const EngineOptions& options, const Sizes& sizes, const model::Model& model,
+             model::Together* ranks = nullptr);
   void fill(const Plan& plan, std::span<const kernels::SampleRow> rows) override;
   void ask(const Plan& /*plan*/, const LogitWork& work) override { work_ = &work; }
   const LogitAnswers& answers() const override { return answers_; }
@@ -32,6 +33,7 @@ class AtenRunner : public Runner {
  private:
   void score_prompts(const at::Tensor& hidden);
   const model::Model& model_;
+  model::Together* const ranks_;
   const int64_t blocks_;
   const KvLayout layout_;
   const BatchLimits limits_;

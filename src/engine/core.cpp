@@ -1,10 +1,12 @@
 #include "engine/core.h"
 
 #include <c10/util/Exception.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <new>
+#include <set>
 
 #include "base/log.h"
 #include "kernels/device.h"
@@ -29,13 +31,15 @@ class Range {
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-EngineInfo describe(const EngineOptions& options, const SizedRunner& made, const model::Model& model,
+EngineInfo describe(const EngineOptions& options, const SizedRunner& made, const model::Parts& parts,
                     const tokenizer::Tokenizer* tokenizer) {
-  const model::ModelConfig& config = model.config();
+  const model::Model& model = parts.first();
+  const model::ModelConfig config = parts.config();
   EngineInfo info{.model_path = options.model.string(),
                   .device = model.device().str(),
                   .dtype = model.stored_bytes() > 0 ? "as_stored" : model::dtype_name(model.dtype()),
                   .family = config.family == model::Family::kQwen2 ? "qwen2" : "qwen3",
+                  .tp = parts.size(),
                   .vocab_size = config.vocab_size,
                   .max_context = made.sizes.max_context,
                   .kv_cache_tokens = (made.sizes.blocks - 1) * kBlockSize,
@@ -50,27 +54,60 @@ EngineInfo describe(const EngineOptions& options, const SizedRunner& made, const
   return info;
 }
 
+Ranks one(std::unique_ptr<model::Model> model) {
+  Ranks ranks;
+  ranks.push_back(std::move(model));
+  return ranks;
+}
+
+// "cuda:0 or cuda:1"
+std::string devices_of(const Ranks& models) {
+  std::set<std::string> names;
+  for (const auto& model : models) names.insert(model->device().str());
+  return fmt::format("{}", fmt::join(names, " or "));
+}
+
+void pack(const Ranks& models) {
+  for (const auto& model : models) model->pack();
+}
+
 }  // namespace
 
 Core::Core(EngineOptions options, std::unique_ptr<model::Model> model,
            std::shared_ptr<const tokenizer::Tokenizer> tokenizer, std::function<void(const EngineStats&)> publish,
            const MakeRunner& make)
+    : Core(std::move(options), one(std::move(model)), std::move(tokenizer), std::move(publish),
+           [&make](const Core& core) { return make(core.options_, core.model()); }) {}
+
+Core::Core(EngineOptions options, Ranks ranks, std::shared_ptr<const tokenizer::Tokenizer> tokenizer,
+           std::function<void(const EngineStats&)> publish, const MakeTeamRunner& make)
+    : Core(std::move(options), std::move(ranks), std::move(tokenizer), std::move(publish),
+           [&make](const Core& core) { return make(core.options_, core.parts_); }) {}
+
+Core::Core(EngineOptions options, Ranks ranks, std::shared_ptr<const tokenizer::Tokenizer> tokenizer,
+           std::function<void(const EngineStats&)> publish, const std::function<SizedRunner(const Core&)>& make)
     : options_(std::move(options)),
-      model_(std::move(model)),
+      models_(std::move(ranks)),
+      parts_(models_),
       tokenizer_(std::move(tokenizer)),
       publish_(std::move(publish)),
-      device_(model_->device()),
-      made_((model_->pack(), make(options_, *model_))),
+      device_(model().device()),
+      made_((pack(models_), make(*this))),
       sizes_(made_.sizes),
       runner_(made_.runner.get()),
-      info_(describe(options_, made_, *model_, tokenizer_.get())),
+      info_(describe(options_, made_, parts_, tokenizer_.get())),
       pool_(sizes_.blocks, kBlockSize, options_.reuse_prefixes),
       scheduler_({options_.max_running, sizes_.step_tokens, options_.draft_tokens}, pool_),
+      offload_(models_),
       // Who shares the device gives it back between two steps: nothing may be queued then. Who drafts has to know all
       // that was said.
       ahead_(options_.step_ahead && !options_.share_device && options_.draft_tokens == 0 && runner_->runs_ahead() ? 1
                                                                                                                   : 0) {
-  if (options_.share_device) device_lock_.emplace(kernels::device_identity(device_));
+  TF_CHECK(parts_.size() == options_.tp, "{} ranks for tp {}", parts_.size(), options_.tp);
+  if (!options_.share_device) return;
+  std::set<std::string> devices;
+  for (const auto& model : models_) devices.insert(kernels::device_identity(model->device()));
+  for (const std::string& device : devices) device_locks_.emplace_back(device);
 }
 
 // ---- Requests ----
@@ -196,12 +233,12 @@ void Core::count_times(const LiveRequest& request) {
 // which has run while this one was planned.
 void Core::step() {
   const Range whole(counters_.step_seconds);
-  auto hold = hold_device();
-  if (!std::exchange(packed_, true)) model_->pack();
+  auto holds = hold_devices();
+  if (!std::exchange(packed_, true)) pack(models_);
   const Plan& next = plan();
   fill(next);
   forward(next);
-  while (const std::optional<Step> done = draw(next, hold)) deliver(*done);
+  while (const std::optional<Step> done = draw(next, holds)) deliver(*done);
 }
 
 void Core::step_or_recover() {
@@ -218,8 +255,14 @@ void Core::step_or_recover() {
   }
 }
 
-std::optional<DeviceLock::Hold> Core::hold_device() {
-  return device_lock_ ? std::optional(device_lock_->shared()) : std::nullopt;
+Core::DeviceHolds Core::hold_devices() {
+  DeviceHolds holds;
+  for (DeviceLock& device : device_locks_) holds.push_back(device.shared());
+  return holds;
+}
+
+void Core::synchronize() const {
+  for (const auto& model : models_) kernels::synchronize(model->device());
 }
 
 const Plan& Core::plan() {
@@ -286,16 +329,16 @@ void Core::forward(const Plan& plan) {
   in_flight_.push_back({draws_, {}, plan.tokens - plan.samples, scored_});
 }
 
-std::optional<Core::Step> Core::draw(const Plan& plan, std::optional<DeviceLock::Hold>& hold) {
+std::optional<Core::Step> Core::draw(const Plan& plan, DeviceHolds& holds) {
   const Range range(counters_.stages.draw);
   // Nothing planned: whatever goes on waits for the tokens of the step in flight. Nor does a step stay whose logits are
   // read: the next draw's edits depend on its tokens.
   const size_t may_stay = plan.chunks.empty() || !work_.empty() ? 0 : ahead_;
   std::optional<Step> done;
   if (in_flight_.size() > may_stay) done = read_oldest();
-  if (hold) {
-    kernels::synchronize(device_);
-    hold.reset();
+  if (!holds.empty()) {
+    synchronize();
+    holds.clear();
   }
   return done;
 }
@@ -367,7 +410,7 @@ void Core::forget_steps_in_flight() {
 
 void Core::settle() {
   while (!in_flight_.empty()) deliver(read_oldest());
-  kernels::synchronize(device_);  // a step without draws is read without a wait
+  synchronize();  // a step without draws is read without a wait
 }
 
 void Core::step_failed(const std::string& why) {
@@ -377,7 +420,7 @@ void Core::step_failed(const std::string& why) {
   } catch (const std::exception&) {
     // The process ends, so that its supervisor starts one with a new context and the newest weights. Who waits here is
     // cut off and asks again.
-    log::error("the engine ends, to be started again: {} is lost with a step of {} requests: {}", device_.str(),
+    log::error("the engine ends, to be started again: {} is lost with a step of {} requests: {}", devices_of(models_),
                live_.size(), line);
     std::_Exit(1);
   }
@@ -438,11 +481,11 @@ void Core::move_memory(const char* what, const std::function<void()>& move) {
 
 void Core::release_memory(MemoryParts parts) {
   settle();
-  const auto hold = hold_device();
+  const auto holds = hold_devices();
   if (parts.weights && !offload_.offloaded()) {  // first: it alone may fail
     move_memory("no host memory to keep the weights in", [&] {
       runner_->weights_move();
-      offload_.offload(*model_);
+      offload_.offload();
     });
   }
   if (parts.cache && runner_->has_memory()) {
@@ -454,9 +497,8 @@ void Core::release_memory(MemoryParts parts) {
 }
 
 void Core::resume_memory(MemoryParts parts) {
-  const auto hold = hold_device();
-  if (parts.weights && offload_.offloaded())
-    move_memory("the weights' memory is not free", [&] { offload_.reload(*model_); });
+  const auto holds = hold_devices();
+  if (parts.weights && offload_.offloaded()) move_memory("the weights' memory is not free", [&] { offload_.reload(); });
   if (parts.cache && !runner_->has_memory())
     move_memory("the KV cache's memory is not free", [&] { runner_->take_memory(); });
   publish();
@@ -464,31 +506,32 @@ void Core::resume_memory(MemoryParts parts) {
 
 // Of the tensors that the staged ones went to.
 TensorChecksums Core::checksums_now(const StagedWeights& staged) const {
-  if (!staged.part) return model::weight_checksums(*model_);
+  if (!staged.part) return model::weight_checksums(parts_);
   std::vector<std::pair<std::string, at::Tensor>> changed;
-  for (const auto& [name, tensor] : model_->named_parameters()) {
-    const auto is_it = [&](const auto& copy) { return copy.first.const_data_ptr() == tensor.const_data_ptr(); };
-    if (std::ranges::any_of(staged.copies, is_it)) changed.emplace_back(name, tensor);
+  for (const model::ShardedTensor& tensor : parts_.tensors()) {
+    const void* place = tensor.tensors.front().const_data_ptr();
+    const auto is_it = [&](const auto& copy) { return copy.first.const_data_ptr() == place; };
+    if (std::ranges::any_of(staged.copies, is_it)) changed.emplace_back(tensor.name, tensor.whole());
   }
   return model::checksums_of(changed);
 }
 
 InstalledWeights Core::install(const StagedWeights& staged, int64_t version) {
   settle();
-  const auto hold = device_.is_cpu() ? std::nullopt : hold_device();
+  const auto holds = device_.is_cpu() ? DeviceHolds() : hold_devices();
   if (staged.part && weight_version_ < 0)
     fail(ErrorKind::kConflict, "a part of the weights, and the engine has none: send all of them at once");
   const int64_t now = std::max<int64_t>(weight_version_, 0);
   const int64_t next = version >= 0 ? version : staged.part ? now : now + 1;
   if (staged.part && offload_.offloaded())  // the others are needed, too
-    move_memory("the weights' memory is not free", [&] { offload_.reload(*model_); });
+    move_memory("the weights' memory is not free", [&] { offload_.reload(); });
   if (!staged.unread.empty())
     weights::compare_weights("the trainer's memory", model::checksums_of(staged.unread), staged.expected);
   const auto copy = [&] {
     weights::install(staged);
-    kernels::synchronize(device_);
+    synchronize();
   };
-  if (offload_.offloaded()) offload_.replace(*model_, copy);
+  if (offload_.offloaded()) offload_.replace(copy);
   else copy();
   packed_ = false;  // by the next step: parts come one after another
   InstalledWeights installed{.version = next, .checksums = checksums_now(staged)};

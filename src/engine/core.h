@@ -22,6 +22,7 @@ namespace tritonforge::engine {
 using weights::StagedWeights;
 
 using Arrival = std::unique_ptr<LiveRequest>;
+using Ranks = std::vector<std::unique_ptr<model::Model>>;
 
 class Core {
  public:
@@ -30,9 +31,13 @@ class Core {
   Core(EngineOptions options, std::unique_ptr<model::Model> model,
        std::shared_ptr<const tokenizer::Tokenizer> tokenizer, std::function<void(const EngineStats&)> publish = nullptr,
        const MakeRunner& make = make_runner);
+  // The ranks' parts of a model, options.tp of them.
+  Core(EngineOptions options, Ranks ranks, std::shared_ptr<const tokenizer::Tokenizer> tokenizer,
+       std::function<void(const EngineStats&)> publish = nullptr, const MakeTeamRunner& make = make_team_runner);
 
   const EngineInfo& info() const { return info_; }
-  const model::Model& model() const { return *model_; }
+  const model::Model& model() const { return parts_.first(); }  // the first rank's, all of it where there is one
+  const model::Parts& parts() const { return parts_; }
   const tokenizer::Tokenizer* tokenizer() const { return tokenizer_.get(); }
 
   // A request that can be admitted; kUsage for bad fields or a prompt that leaves no room. The id must be set.
@@ -103,12 +108,17 @@ class Core {
     std::vector<LiveSample*> scored;  // whose prompts LogitAnswers::prompts are; null where it ended meanwhile
     const LogitAnswers* answers = nullptr;
   };
-  std::optional<DeviceLock::Hold> hold_device();
+  // make: of the runner, where models_ are there.
+  Core(EngineOptions options, Ranks ranks, std::shared_ptr<const tokenizer::Tokenizer> tokenizer,
+       std::function<void(const EngineStats&)> publish, const std::function<SizedRunner(const Core&)>& make);
+  using DeviceHolds = std::vector<DeviceLock::Hold>;  // of every rank's device, where others share them
+  DeviceHolds hold_devices();
+  void synchronize() const;  // every rank's device
   TensorChecksums checksums_now(const StagedWeights& staged) const;
   const Plan& plan();
   void fill(const Plan& plan);
   void forward(const Plan& plan);
-  std::optional<Step> draw(const Plan& plan, std::optional<DeviceLock::Hold>& hold);
+  std::optional<Step> draw(const Plan& plan, DeviceHolds& holds);
   void deliver(const Step& step);
   void take(LiveSample& sample, std::span<const kernels::Sampled> drawn, const TokenScores* scores);
   void ask(const Chunk& chunk, int64_t first_token);
@@ -123,7 +133,8 @@ class Core {
   void abort(LiveRequest& request, const std::string& why);
 
   const EngineOptions options_;
-  const std::unique_ptr<model::Model> model_;
+  const Ranks models_;
+  const model::Parts parts_;
   const std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;
   const std::function<void(const EngineStats&)> publish_;
   const at::Device device_;
@@ -135,7 +146,7 @@ class Core {
   BlockPool pool_;
   Scheduler scheduler_;
   WeightOffload offload_;
-  std::optional<DeviceLock> device_lock_;
+  std::deque<DeviceLock> device_locks_;  // of each rank's device, in one order for all engines
   std::unordered_map<std::string, Arrival> live_;
   size_t ahead_ = 0;            // steps that may stay in flight while the next one is planned
   std::deque<Step> in_flight_;  // oldest first

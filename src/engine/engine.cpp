@@ -37,8 +37,8 @@ struct Message {
 }  // namespace
 
 struct Engine::Impl {
-  Impl(EngineOptions options, std::unique_ptr<model::Model> model,
-       std::shared_ptr<const tokenizer::Tokenizer> tokenizer);
+  template <typename Models>  // one model, or a part of it for each rank
+  Impl(const EngineOptions& options, Models models, std::shared_ptr<const tokenizer::Tokenizer> tokenizer);
   ~Impl();
 
   // The engine's thread.
@@ -74,14 +74,14 @@ struct Engine::Impl {
   std::thread thread;
 };
 
-Engine::Impl::Impl(EngineOptions options, std::unique_ptr<model::Model> model,
-                   std::shared_ptr<const tokenizer::Tokenizer> tokenizer)
-    : core(options, std::move(model), std::move(tokenizer),
+template <typename Models>
+Engine::Impl::Impl(const EngineOptions& options, Models models, std::shared_ptr<const tokenizer::Tokenizer> tokenizer)
+    : core(options, std::move(models), std::move(tokenizer),
            [this](const EngineStats& now) {
              const std::lock_guard lock(mutex);
              stats = now;
            }),
-      threads(options.threads),
+      threads(threads_of_rank(options)),
       limit(options.max_running + options.max_queue),
       update_mode(options.update_mode),
       transports(weights::make_transports(options.weights_key)) {
@@ -212,31 +212,48 @@ namespace {
 
 // Whether the model computes from the blocks of its file.
 bool as_stored(const EngineOptions& options, at::Device device) {
-  const bool can = options.model.extension() == ".gguf" && device.is_cpu();
+  const bool can = options.model.extension() == ".gguf" && device.is_cpu() && options.tp == 1;
   if (options.dtype == "as_stored" && !can) {
-    fail(ErrorKind::kUsage, "--dtype as_stored computes from a GGUF file on the CPU, not from {} on {}",
-         options.model.string(), device.str());
+    fail(ErrorKind::kUsage,
+         "--dtype as_stored computes from a GGUF file on the CPU with tp 1, not from {} on {} with {}",
+         options.model.string(), device.str(), options.tp);
   }
   return can && (options.dtype == "as_stored" || options.dtype == "auto");
+}
+
+// Of each rank: the GPUs from --device on, or the CPU for all of them.
+std::vector<at::Device> open_devices(const EngineOptions& options) {
+  std::vector<at::Device> devices{kernels::open_device(options.device)};
+  for (int64_t rank = 1; rank < options.tp; ++rank) {
+    const at::Device first = devices.front();
+    devices.push_back(first.is_cpu() ? first : kernels::open_device(fmt::format("cuda:{}", first.index() + rank)));
+  }
+  return devices;
 }
 
 }  // namespace
 
 Engine::Engine(EngineOptions options) {
   check_options(options);
-  const at::Device device = kernels::open_device(options.device);
+  const std::vector<at::Device> devices = open_devices(options);
+  const at::Device device = devices.front();
   const bool stored = as_stored(options, device);
   auto tokenizer = std::make_shared<const tokenizer::Tokenizer>(tokenizer::Tokenizer::load(options.model));
+  if (options.tp > 1) {
+    const at::ScalarType dtype = kernels::parse_dtype(options.dtype, device);
+    impl_ = std::make_unique<Impl>(options, model::load_parts(options.model, dtype, devices), std::move(tokenizer));
+    return;
+  }
   auto model = std::make_unique<model::Model>(
       stored ? model::load_stored_model(options.model)
              : model::load_model(options.model, kernels::parse_dtype(options.dtype, device), device));
-  impl_ = std::make_unique<Impl>(std::move(options), std::move(model), std::move(tokenizer));
+  impl_ = std::make_unique<Impl>(options, std::move(model), std::move(tokenizer));
 }
 
 Engine::Engine(EngineOptions options, std::unique_ptr<model::Model> model,
                std::shared_ptr<const tokenizer::Tokenizer> tokenizer) {
   check_options(options);
-  impl_ = std::make_unique<Impl>(std::move(options), std::move(model), std::move(tokenizer));
+  impl_ = std::make_unique<Impl>(options, std::move(model), std::move(tokenizer));
 }
 
 Engine::~Engine() = default;
@@ -300,7 +317,7 @@ InstalledWeights Engine::Impl::install(StagedWeights staged, int64_t version, Up
 Result<InstalledWeights> Engine::Impl::staged(const Stage& stage, int64_t version, std::optional<UpdateMode> mode,
                                               Deadline deadline) {
   try {
-    return install(stage(core.model()), version, mode.value_or(update_mode), deadline);
+    return install(stage(core.parts()), version, mode.value_or(update_mode), deadline);
   } catch (const Error& error) {
     return error;
   }
@@ -318,10 +335,10 @@ at::Tensor Engine::weight(const std::string& name, int64_t rows, Deadline deadli
   const auto found = std::make_shared<at::Tensor>();
   const auto copy = [=](Core& core) {
     std::vector<std::string> known;
-    for (const auto& [key, tensor] : core.model().named_parameters()) {
-      known.push_back(key);
-      if (key == name)
-        *found = tensor.slice(0, 0, rows).to(at::kCPU, at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+    for (const model::ShardedTensor& tensor : core.parts().tensors()) {
+      known.push_back(tensor.name);
+      if (tensor.name == name)
+        *found = tensor.whole().slice(0, 0, rows).to(at::kCPU, at::kFloat, /*non_blocking=*/false, /*copy=*/true);
     }
     if (!found->defined()) fail(ErrorKind::kNotFound, "no weight '{}'{}", name, nearest_hint(name, known));
   };
@@ -335,7 +352,7 @@ Result<InstalledWeights> Engine::update_weights(const PublishedWeights& weights,
   const std::unique_lock one_at_a_time(impl.update_mutex, deadline.at());
   if (!one_at_a_time) return Error(ErrorKind::kTimeout, "update_weights: the update before it did not end in time");
   const auto by = [&](weights::Transport& transport) {
-    const auto stage = [&](const model::Model& model) { return transport.stage(model, weights, deadline); };
+    const auto stage = [&](const model::Parts& model) { return transport.stage(model, weights, deadline); };
     return impl.staged(stage, weights.version, mode, deadline);
   };
   // What is in one way says nothing of the next.

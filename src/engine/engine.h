@@ -16,7 +16,8 @@
 
 namespace tritonforge::model {
 class Model;
-}
+class Parts;
+}  // namespace tritonforge::model
 namespace tritonforge::tokenizer {
 class Tokenizer;
 }
@@ -66,7 +67,7 @@ class Engine {
 
   // The same of weights that somebody else stages on the caller's thread, all of the model's or a part. Of a part the
   // version stays where none is given.
-  using Stage = std::function<weights::StagedWeights(const model::Model&)>;
+  using Stage = std::function<weights::StagedWeights(const model::Parts&)>;
   Result<InstalledWeights> update_weights(const Stage& stage, int64_t version,
                                           std::optional<UpdateMode> mode = std::nullopt,
                                           Deadline deadline = Deadline::after(600));

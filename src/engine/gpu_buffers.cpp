@@ -20,7 +20,8 @@ GpuBuffers place_gpu_buffers(const EngineOptions& options, const Sizes& sizes, c
 
   b.x = wide(c.hidden_size);
   b.normed = wide(c.hidden_size);
-  b.delta = wide(c.hidden_size);
+  b.deltas[0] = wide(c.hidden_size);
+  b.deltas[1] = options.tp > 1 ? wide(c.hidden_size) : b.deltas[0];
   b.qkv = wide(q + 2 * kv);
   b.q = wide(q);
   b.attended = wide(q);
@@ -29,14 +30,17 @@ GpuBuffers place_gpu_buffers(const EngineOptions& options, const Sizes& sizes, c
   b.activations_end = b.bytes;
 
   b.drawn_hidden = take(static_cast<size_t>(rows * c.hidden_size * 2));
-  b.logits = take(static_cast<size_t>(rows * c.vocab_size * 4));
-  b.inputs = take(static_cast<size_t>(gpu_batch_bytes(sizes.step_tokens, options.max_running, sizes.max_context)));
+  b.logits = take(static_cast<size_t>(rows * options.tp * c.vocab_size * 4));
+  b.logits_here = options.tp > 1 ? take(static_cast<size_t>(rows * c.vocab_size * 4)) : b.logits;
+  b.inputs = take(
+      static_cast<size_t>(kNumberBytes + gpu_batch_bytes(sizes.step_tokens, options.max_running, sizes.max_context)));
   b.rope = take(static_cast<size_t>(sizes.max_context * c.head_dim * 4));
 
   b.results = take(static_cast<size_t>(rows * 8));
   b.decode_attention = take(api.decode_attention_workspace(rows, c.num_heads, c.num_kv_heads, c.head_dim));
   b.sampling = take(api.sample_workspace(rows));
   b.prefill = take(2 * sizeof(int32_t));
+  b.meetings = take(static_cast<size_t>((2 * c.num_layers + 1) * options.tp) * sizeof(uint32_t));
   b.zeros_end = b.bytes;
   b.prefix_pieces = take(
       options.shared_prefix ? api.prefix_attention_pieces(rows, c.num_heads, c.num_kv_heads, c.head_dim) : 0);

@@ -13,20 +13,26 @@ constexpr int64_t kGemmWorkspace = int64_t{32} << 20;  // what cuBLASLt asks for
 
 // Places in bytes from the begin of the allocation, each a multiple of 256.
 struct GpuBuffers {
-  // Activations of the largest step, bf16: [tokens, width].
-  int64_t x, normed, delta, qkv, q, attended, gate_up, activated;
+  // Activations of the largest step, bf16: [tokens, width]. `deltas`: what attention and what the MLP add to x; one
+  // place for both, unless other ranks read them, the one while the other is written.
+  int64_t x, normed, deltas[2], qkv, q, attended, gate_up, activated;
   int64_t activations_end;
-  int64_t drawn_hidden, logits;  // of the rows that draw: [rows, hidden] bf16, [rows, vocab] fp32
-  int64_t inputs;                // the step's numbers (gpu_batch.h)
-  int64_t rope;                  // [max_context, head_dim / 2, 2] fp32
+  // Of the rows that draw: [rows, hidden] bf16, [rows, vocab] fp32, and what of it this rank computes; the same place
+  // where that is all.
+  int64_t drawn_hidden, logits, logits_here;
+  int64_t inputs;  // the step's number (kNumberBytes), then its GpuBatch
+  int64_t rope;    // [max_context, head_dim / 2, 2] fp32
   // From here to zeros_end all is zero at first. Draws: tokens [rows] int32, log-probs [rows] fp32; what the kernels
   // keep for themselves (kernels/gpu/cuda_api.h).
-  int64_t results, decode_attention, sampling, prefill, zeros_end;
+  // Meetings of ranks: each rank's number, [2 * layers + 1, ranks] uint32.
+  int64_t results, decode_attention, sampling, prefill, meetings, zeros_end;
   int64_t prefix_pieces, gemm;
   int64_t bytes;
 };
 
-// Needs the CUDA library: its kernels tell what they take.
+constexpr int64_t kNumberBytes = 64;
+
+// config: of a rank's part. Needs the CUDA library: its kernels tell what they take.
 GpuBuffers place_gpu_buffers(const EngineOptions& options, const Sizes& sizes, const model::ModelConfig& config);
 
 }  // namespace tritonforge::engine

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -44,8 +46,6 @@ int use_device(at::Device device) {
   return device.index();
 }
 
-bool adds_to_residual(int64_t rows, bool decodes) { return !decodes && rows >= kAddingRows; }
-
 int64_t most_rows(const EngineOptions& options) { return size_class(options.max_running); }
 
 }  // namespace
@@ -60,11 +60,15 @@ int64_t GpuRunner::graph_bytes(const EngineOptions& options, const model::ModelC
   return kCodeBytes + (options.cuda_graphs ? kGraphs * kGraphBytesPerLayer * config.num_layers : 0);
 }
 
-GpuRunner::GpuRunner(const EngineOptions& options, const Sizes& sizes, const model::Model& model)
+GpuRunner::GpuRunner(const EngineOptions& options, const Sizes& sizes, const model::Model& model, GpuRanks* ranks,
+                     int64_t rank)
     : api_(gpu::open_cuda_library()),
       model_(model),
       config_(model.config()),
       device_(use_device(model.device())),
+      ranks_(ranks),
+      rank_(rank),
+      vocab_(config_.vocab_size * (ranks != nullptr ? ranks->size() : 1)),
       graphs_wanted_(options.cuda_graphs),
       tune_wanted_(options.tune_gemms),
       sharing_(sharing_of(options, config_)),
@@ -75,8 +79,9 @@ GpuRunner::GpuRunner(const EngineOptions& options, const Sizes& sizes, const mod
       buffers_(place_gpu_buffers(options, sizes, config_)),
       gemm_(static_cast<size_t>(kGemmWorkspace)) {
   kernels::synchronize(model.device());  // the weights came on another stream
+  TF_CHECK(options.tp == (ranks != nullptr ? ranks->size() : 1), "a runner of {} ranks", options.tp);
   const auto input_bytes = static_cast<size_t>(
-      gpu_batch_bytes(sizes.step_tokens, options.max_running, sizes.max_context));
+      kNumberBytes + gpu_batch_bytes(sizes.step_tokens, options.max_running, sizes.max_context));
   for (size_t i = 0; i < kArenas; ++i) host_.emplace_back(input_bytes);
   for (size_t i = 0; i < kStepsInFlight; ++i) ring_.emplace_back(static_cast<size_t>(most_rows(options)));
   take_buffers();
@@ -100,6 +105,7 @@ void GpuRunner::take_memory() {
 void GpuRunner::take_buffers() {
   check_cuda(api_.set_device(device_));
   memory_ = DeviceMemory(static_cast<size_t>(buffers_.bytes));
+  if (ranks_ != nullptr) ranks_->buffers(rank_) = at<std::byte>(0);
   gemm_.use_workspace(at<void>(buffers_.gemm));
   // Activations begin as small numbers: padded rows are computed too, and products are timed on them.
   const auto fill = [&](int64_t begin, int64_t end, int byte) {
@@ -109,6 +115,7 @@ void GpuRunner::take_buffers() {
   fill(buffers_.results, buffers_.zeros_end, 0);
   check_cuda(api_.rope_table(at<float>(buffers_.rope), model_.inv_freq().const_data_ptr<float>(), max_context_,
                              config_.head_dim, stream_));
+  check_cuda(api_.stream_synchronize(stream_));  // before another rank writes there
 }
 
 void GpuRunner::take_cache() {
@@ -140,11 +147,13 @@ void GpuRunner::fill(const Plan& plan, std::span<const kernels::SampleRow> rows)
   HostArena& arena = host_[host_turn_++ % kArenas];
   arena.copied.wait();
   auto* bytes = arena.memory.as<std::byte>();
-  batch_ = fill_gpu_batch(plan, rows, config_.vocab_size, {bytes, arena.memory.size()}, sharing_);
+  number_ += 1 + std::exchange(met_later_, 0);
+  std::memcpy(bytes, &number_, sizeof number_);
+  batch_ = fill_gpu_batch(plan, rows, vocab_, std::span(bytes, arena.memory.size()).subspan(kNumberBytes), sharing_);
   asked_.work = nullptr;
   asked_.prompts.clear();
   asked_.rows.assign(rows.begin(), rows.end());
-  check_cuda(api_.copy(at<void>(buffers_.inputs), bytes, static_cast<size_t>(batch_.bytes), stream_));
+  check_cuda(api_.copy(at<void>(buffers_.inputs), bytes, static_cast<size_t>(kNumberBytes + batch_.bytes), stream_));
   arena.copied.record(stream_);
 }
 
@@ -252,10 +261,16 @@ gpu::GemmArgs GpuRunner::product(void* y, const Bf16* x, const at::Tensor& weigh
           .swiglu_scratch = nullptr};
 }
 
-// x += y W^T, or the same into `delta`, for add_rms_norm() to add.
-gpu::GemmArgs GpuRunner::joining_product(const Bf16* y, const at::Tensor& weight, const at::Tensor& bias, int64_t rows,
-                                         bool adds) const {
-  gpu::GemmArgs args = product(at<void>(adds ? buffers_.x : buffers_.delta), y, weight, bias, rows);
+// What only one rank has is added by add_rms_norm() or here; the ranks' sum is nobody's own.
+bool GpuRunner::adds_to_residual(int64_t rows, bool decodes) const {
+  return ranks_ == nullptr && !decodes && rows >= kAddingRows;
+}
+
+// x += y W^T, or the same into a delta, for add_rms_norm() to add.
+gpu::GemmArgs GpuRunner::joining_product(int which, const Bf16* y, const at::Tensor& weight, const at::Tensor& bias,
+                                         int64_t rows, bool adds) const {
+  gpu::GemmArgs args = product(at<void>(adds ? buffers_.x : buffers_.deltas[which]), y, weight,
+                               rank_ == 0 ? bias : at::Tensor(), rows);
   args.accumulate = adds;
   return args;
 }
@@ -299,13 +314,13 @@ void GpuRunner::tune_layers(int64_t rows, bool decodes, size_t count) {
   tune([&](const Layer& l) {
     return product(at<void>(buffers_.qkv), at(buffers_.normed), l.qkv_proj, l.qkv_bias, rows);
   });
-  tune([&](const Layer& l) { return joining_product(at(buffers_.attended), l.o_proj, l.o_bias, rows, adds); });
+  tune([&](const Layer& l) { return joining_product(0, at(buffers_.attended), l.o_proj, l.o_bias, rows, adds); });
   tune([&](const Layer& l) { return gate_up_product(l, rows); });
-  tune([&](const Layer& l) { return joining_product(at(buffers_.activated), l.down_proj, {}, rows, adds); });
+  tune([&](const Layer& l) { return joining_product(1, at(buffers_.activated), l.down_proj, {}, rows, adds); });
 }
 
 void GpuRunner::tune_head(int64_t rows) {
-  const auto args = product(at<void>(buffers_.logits), at(buffers_.normed), model_.lm_head(), {}, rows, true);
+  const auto args = product(at<void>(buffers_.logits_here), at(buffers_.normed), model_.lm_head(), {}, rows, true);
   check_cuda(api_.gemm_tune(gemm_, &args, 1, stream_));
 }
 
@@ -326,29 +341,75 @@ void GpuRunner::queue_layers() {
 
   check_cuda(api_.pick_ids(input<int32_t>(batch_.ids), at<int32_t>(buffers_.results), input<int32_t>(batch_.sources),
                            batch_.decode_rows, stream_));
-  check_cuda(api_.embed(x, bits(model_.embed_tokens()), input<int32_t>(batch_.ids), rows, hidden, stream_));
+  embed();
   check_cuda(api_.rms_norm(normed, x, bits(layers.front().input_norm), rows, hidden, eps, stream_));
   for (size_t i = 0; i < layers.size(); ++i) {
     const model::LayerWeights& l = layers[i];
     const at::Tensor& next_norm = i + 1 < layers.size() ? layers[i + 1].input_norm : model_.final_norm();
     project(at<void>(buffers_.qkv), normed, l.qkv_proj, l.qkv_bias, rows);
     queue_attention(i);
-    join(at(buffers_.attended), l.o_proj, l.o_bias, l.post_attention_norm);
+    join(i, 0, at(buffers_.attended), l.o_proj, l.o_bias, l.post_attention_norm);
     const gpu::GemmArgs gate_up = gate_up_product(l, rows);
     check_cuda(api_.gemm(gemm_, &gate_up, stream_));
-    join(at(buffers_.activated), l.down_proj, {}, next_norm);
+    join(i, 1, at(buffers_.activated), l.down_proj, {}, next_norm);
   }
 }
 
-// What y W^T adds to the residual stream, and the norm of the sum.
-void GpuRunner::join(const Bf16* y, const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& norm) {
+void GpuRunner::embed() {
+  const auto* ids = input<int32_t>(batch_.ids);
+  if (ranks_ == nullptr) {
+    check_cuda(
+        api_.embed(at(buffers_.x), bits(model_.embed_tokens()), ids, batch_.tokens, config_.hidden_size, stream_));
+    return;
+  }
+  gpu::EmbedRanksArgs args{.out = at(buffers_.x),
+                           .tables = {},
+                           .ids = ids,
+                           .tokens = batch_.tokens,
+                           .hidden = config_.hidden_size,
+                           .table_rows = config_.vocab_size};
+  for (int64_t rank = 0; rank < ranks_->size(); ++rank) args.tables[rank] = ranks_->table(rank);
+  check_cuda(api_.embed_ranks(&args, stream_));
+}
+
+// place: in the order of a step.
+gpu::RankMeeting GpuRunner::meeting(int64_t place, uint32_t later) const {
+  gpu::RankMeeting meeting{.flags = {},
+                           .number = at<uint32_t>(buffers_.inputs),
+                           .later = later,
+                           .stop = ranks_->stop(),
+                           .rank = static_cast<int32_t>(rank_),
+                           .ranks = static_cast<int32_t>(ranks_->size())};
+  for (int64_t rank = 0; rank < ranks_->size(); ++rank)
+    meeting.flags[rank] = reinterpret_cast<uint32_t*>(ranks_->buffers(rank) + buffers_.meetings) +
+                          place * ranks_->size();
+  return meeting;
+}
+
+void GpuRunner::join(size_t layer, int which, const Bf16* y, const at::Tensor& weight, const at::Tensor& bias,
+                     const at::Tensor& norm) {
   const auto eps = static_cast<float>(config_.rms_norm_eps);
   const int64_t rows = batch_.tokens, hidden = config_.hidden_size;
   auto *x = at(buffers_.x), *normed = at(buffers_.normed);
-  const gpu::GemmArgs args = joining_product(y, weight, bias, rows, adds_to_residual(rows, batch_.decode_only));
+  const gpu::GemmArgs args = joining_product(which, y, weight, bias, rows, adds_to_residual(rows, batch_.decode_only));
   check_cuda(api_.gemm(gemm_, &args, stream_));
-  if (args.accumulate) check_cuda(api_.rms_norm(normed, x, bits(norm), rows, hidden, eps, stream_));
-  else check_cuda(api_.add_rms_norm(normed, x, at(buffers_.delta), bits(norm), rows, hidden, eps, stream_));
+  if (ranks_ != nullptr) {
+    gpu::JoinRanksArgs joined{.meeting = meeting(2 * static_cast<int64_t>(layer) + which),
+                              .deltas = {},
+                              .out = normed,
+                              .x = x,
+                              .weight = bits(norm),
+                              .rows = rows,
+                              .d = hidden,
+                              .eps = eps};
+    for (int64_t rank = 0; rank < ranks_->size(); ++rank)
+      joined.deltas[rank] = reinterpret_cast<const Bf16*>(ranks_->buffers(rank) + buffers_.deltas[which]);
+    check_cuda(api_.join_ranks(&joined, stream_));
+  } else if (args.accumulate) {
+    check_cuda(api_.rms_norm(normed, x, bits(norm), rows, hidden, eps, stream_));
+  } else {
+    check_cuda(api_.add_rms_norm(normed, x, at(buffers_.deltas[which]), bits(norm), rows, hidden, eps, stream_));
+  }
 }
 
 // The new tokens' keys and values go into the cache; then decodes and prompts attend to it, a launch each.
@@ -435,13 +496,28 @@ void GpuRunner::queue_logits() {
                                 config_.hidden_size, stream_));
     hidden = at(buffers_.drawn_hidden);
   }
-  project(at<void>(buffers_.logits), hidden, model_.lm_head(), {}, batch_.draw_rows, /*fp32=*/true);
+  project_logits(hidden, batch_.draw_rows, met_later_);
+}
+
+// Of this rank's part of the vocabulary, and from them of all of it. later: how often ranks met for logits in this
+// step.
+void GpuRunner::project_logits(const Bf16* hidden, int64_t rows, uint32_t later) {
+  project(at<void>(buffers_.logits_here), hidden, model_.lm_head(), {}, rows, /*fp32=*/true);
+  if (ranks_ == nullptr) return;
+  gpu::GatherLogitsArgs gather{.meeting = meeting(2 * config_.num_layers, later),
+                               .parts = {},
+                               .logits = at<float>(buffers_.logits),
+                               .rows = rows,
+                               .part = config_.vocab_size};
+  for (int64_t rank = 0; rank < ranks_->size(); ++rank)
+    gather.parts[rank] = reinterpret_cast<const float*>(ranks_->buffers(rank) + buffers_.logits_here);
+  check_cuda(api_.gather_logits(&gather, stream_));
 }
 
 void GpuRunner::queue_samples() {
   const gpu::SampleArgs sample{.logits = at<float>(buffers_.logits),
                                .rows = batch_.draw_rows,
-                               .vocab = config_.vocab_size,
+                               .vocab = vocab_,
                                .temperature = input<float>(batch_.temperature),
                                .top_p = input<float>(batch_.top_p),
                                .min_p = input<float>(batch_.min_p),

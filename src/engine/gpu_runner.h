@@ -2,6 +2,10 @@
 // The runner of CUDA devices: the kernels of kernels/gpu on a stream of its own, over the model's own weights. Dense
 // Qwen2, Qwen3 and alike in bfloat16. Nothing is allocated while it runs, and nothing waits but draw().
 //
+// As a rank of several (gpu_ranks.h) it has a part of the heads, of the MLP and of the vocabulary: what the ranks add
+// to the residual stream is summed by the kernel that norms it, each reading the others' memory, and each rank draws
+// from the logits of all. So a decode is one launch on each GPU.
+//
 // A step is one copy of its numbers to the device, the layers, the draws and one copy of the tokens back into pinned
 // memory. Decodes, and a short prompt alone, of a size class that was seen before are one CUDA graph. A token that the
 // host has not read yet is picked up on the device, so a step may be queued while the one before runs.
@@ -18,6 +22,7 @@
 
 #include "engine/gpu_batch.h"
 #include "engine/gpu_buffers.h"
+#include "engine/gpu_ranks.h"
 #include "engine/options.h"
 #include "engine/runner.h"
 #include "engine/sizing.h"
@@ -33,8 +38,9 @@ class GpuRunner : public Runner {
   // Bytes on the device beside weights, cache and buffers: what its graphs may take, and the code of kernels.
   static int64_t graph_bytes(const EngineOptions& options, const model::ModelConfig& config);
 
-  // Refers to the model, which outlives it. refusal() was empty.
-  GpuRunner(const EngineOptions& options, const Sizes& sizes, const model::Model& model);
+  // Refers to the model, which outlives it, and to `ranks`, where the model is the part of one. refusal() was empty.
+  GpuRunner(const EngineOptions& options, const Sizes& sizes, const model::Model& model, GpuRanks* ranks = nullptr,
+            int64_t rank = 0);
   ~GpuRunner() override;
   void fill(const Plan& plan, std::span<const kernels::SampleRow> rows) override;
   void ask(const Plan& plan, const LogitWork& work) override;
@@ -84,7 +90,7 @@ class GpuRunner : public Runner {
   }
   template <typename T>
   T* input(int64_t place) const {  // of GpuBatch
-    return at<T>(buffers_.inputs + place);
+    return at<T>(buffers_.inputs + kNumberBytes + place);
   }
   void take_buffers();
   void take_cache();
@@ -105,17 +111,27 @@ class GpuRunner : public Runner {
   at::Tensor logits(int64_t rows) const;
   void project(void* y, const gpu::Bf16* x, const at::Tensor& weight, const at::Tensor& bias, int64_t rows,
                bool fp32 = false);
-  void join(const gpu::Bf16* y, const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& norm);
+  // What attention (0) or the MLP (1) of a layer adds to the residual stream, and the norm of the sum.
+  void join(size_t layer, int which, const gpu::Bf16* y, const at::Tensor& weight, const at::Tensor& bias,
+            const at::Tensor& norm);
+  void embed();
+  bool adds_to_residual(int64_t rows, bool decodes) const;
+  void project_logits(const gpu::Bf16* hidden, int64_t rows, uint32_t later);
+  int64_t scored_rows() const;  // at most at once
+  int64_t pieces_of(const LogitWork::Prompt& prompt) const;
+  gpu::RankMeeting meeting(int64_t place, uint32_t later = 0) const;
   gpu::GemmArgs product(void* y, const gpu::Bf16* x, const at::Tensor& weight, const at::Tensor& bias, int64_t rows,
                         bool fp32 = false) const;
-  gpu::GemmArgs joining_product(const gpu::Bf16* y, const at::Tensor& weight, const at::Tensor& bias, int64_t rows,
-                                bool adds) const;
+  gpu::GemmArgs joining_product(int which, const gpu::Bf16* y, const at::Tensor& weight, const at::Tensor& bias,
+                                int64_t rows, bool adds) const;
   gpu::GemmArgs gate_up_product(const model::LayerWeights& layer, int64_t rows) const;  // and SwiGLU
 
   const gpu::CudaApi& api_;
   const model::Model& model_;
   const model::ModelConfig& config_;
   const int device_;
+  GpuRanks* const ranks_;  // null: alone
+  const int64_t rank_, vocab_;
   bool graphs_wanted_;
   const bool tune_wanted_;
   const PrefixSharing sharing_;
@@ -136,6 +152,7 @@ class GpuRunner : public Runner {
   std::vector<gpu::KvLayer> cache_;
   std::map<GraphKey, Captured> graphs_;
   uint64_t steps_ = 0;
+  uint32_t number_ = 0, met_later_ = 0;  // of the step; meetings of the logits under it, but for the draws'
   GraphLaunches launches_;
 
   std::deque<Drawn> ring_;        // pinned results, used in turn

@@ -2,10 +2,14 @@
 
 #include <c10/core/CachingDeviceAllocator.h>
 
+#include <algorithm>
+#include <thread>
+
 #include "base/log.h"
 #include "engine/aten_runner.h"
 #include "engine/gpu_buffers.h"
 #include "engine/gpu_runner.h"
+#include "engine/team_runner.h"
 #include "kernels/device.h"
 
 namespace tritonforge::engine {
@@ -15,7 +19,7 @@ namespace {
 // runner's own, or six tenths where attention gathers its keys into new memory at every step.
 constexpr double kCpuShare = 0.25, kOwnShare = 0.9, kAtenShare = 0.6;
 
-// Sets the cache's blocks, too.
+// Sets the cache's blocks, too. model: a rank's part.
 MemoryPlan plan_memory(const EngineOptions& options, const model::Model& model, bool own, Sizes& sizes) {
   const at::Device device = model.device();
   MemoryPlan plan;
@@ -23,7 +27,7 @@ MemoryPlan plan_memory(const EngineOptions& options, const model::Model& model, 
   plan.weights = static_cast<int64_t>(model.arena().nbytes()) + model.stored_bytes() + model.packed_bytes();
   plan.graphs = own ? GpuRunner::graph_bytes(options, model.config()) : 0;
   const int64_t rest = kernels::free_memory(device) - plan.graphs;
-  const double share = device.is_cpu() ? kCpuShare : own ? kOwnShare : kAtenShare;
+  const double share = device.is_cpu() ? kCpuShare / static_cast<double>(options.tp) : own ? kOwnShare : kAtenShare;
   size_cache(sizes, options, model.config(), model.dtype(), device,
              static_cast<int64_t>(share * static_cast<double>(rest - workspace())));
   plan.workspace = workspace();  // the context may be shorter now
@@ -33,22 +37,71 @@ MemoryPlan plan_memory(const EngineOptions& options, const model::Model& model, 
   return plan;
 }
 
-}  // namespace
+// Whether the own kernels compute it; where not on a GPU, the log says why.
+bool by_own_kernels(const model::Parts& parts, const std::string& refusal) {
+  if (!refusal.empty() && parts.first().device().is_cuda())
+    log::warn("computing with libtorch's operations, not the own GPU kernels: {}", refusal);
+  return refusal.empty();
+}
 
-SizedRunner make_runner(const EngineOptions& options, const model::Model& model) {
+SizedRunner planned(const EngineOptions& options, const model::Model& model, bool own) {
   const at::Device device = model.device();
-  const std::string refusal = GpuRunner::refusal(options, model);
-  const bool own = refusal.empty();
-  if (!own && device.is_cuda()) log::warn("computing with libtorch's operations, not the own GPU kernels: {}", refusal);
-
   if (!device.is_cpu()) at::getDeviceAllocator(device.type())->emptyCache();
   SizedRunner made{size_step(options, model.config(), device), {}, nullptr};
   made.plan = plan_memory(options, model, own, made.sizes);
-  for (const std::string& line : made.plan.lines()) log::info("memory of {}: {}", device.str(), line);
+  return made;
+}
 
+void tell_plan(const MemoryPlan& plan, at::Device device) {
+  for (const std::string& line : plan.lines()) log::info("memory of {}: {}", device.str(), line);
+}
+
+}  // namespace
+
+SizedRunner make_runner(const EngineOptions& options, const model::Model& model) {
+  const bool own = by_own_kernels(model, GpuRunner::refusal(options, model));
+  SizedRunner made = planned(options, model, own);
+  tell_plan(made.plan, model.device());
   if (own) made.runner = std::make_unique<GpuRunner>(options, made.sizes, model);
   else made.runner = std::make_unique<AtenRunner>(options, made.sizes, model);
   return made;
+}
+
+SizedRunner make_team_runner(const EngineOptions& options, const model::Parts& parts) {
+  std::string refusal = GpuRunner::refusal(options, parts.first());
+  if (refusal.empty()) refusal = GpuRanks::refusal(parts);
+  const bool own = by_own_kernels(parts, refusal);
+
+  // As many tokens for every rank as the one with the least memory can have.
+  Sizes least = planned(options, parts.first(), own).sizes;
+  for (int64_t rank = 1; rank < parts.size(); ++rank) {
+    const Sizes sizes = planned(options, parts[rank], own).sizes;
+    if (sizes.blocks < least.blocks) least = sizes;
+  }
+  EngineOptions agreed = options;
+  agreed.kv_cache_tokens = (least.blocks - 1) * kBlockSize;
+  agreed.max_context = least.max_context;
+  SizedRunner made = planned(agreed, parts.first(), own);
+  tell_plan(made.plan, parts.first().device());
+  log::info("{} ranks of tensor parallelism, each with as much", parts.size());
+
+  auto gpus = own ? std::make_unique<GpuRanks>(parts) : nullptr;
+  auto team = std::make_unique<RankTeam>(parts.size(), parts.first().device().is_cpu() ? threads_of_rank(options) : 1,
+                                         [gpus = gpus.get()] {
+                                           if (gpus != nullptr) gpus->let_go();
+                                         });
+  const auto make = [&, ranks = team.get(), shared = gpus.get()](int64_t rank) -> std::unique_ptr<Runner> {
+    if (own) return std::make_unique<GpuRunner>(agreed, made.sizes, parts[rank], shared, rank);
+    return std::make_unique<AtenRunner>(agreed, made.sizes, parts[rank], &ranks->together(rank));
+  };
+  made.runner = std::make_unique<TeamRunner>(std::move(team), std::move(gpus), parts, make);
+  return made;
+}
+
+int64_t threads_of_rank(const EngineOptions& options) {
+  if (options.tp == 1) return options.threads;
+  const int64_t all = options.threads > 0 ? options.threads : std::thread::hardware_concurrency();
+  return std::max<int64_t>(1, all / options.tp);
 }
 
 }  // namespace tritonforge::engine

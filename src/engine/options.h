@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/error.h"
 #include "base/options.h"
 
 namespace tritonforge::engine {
@@ -19,7 +20,7 @@ struct EngineOptions {
   std::filesystem::path model;
   std::string device = "cpu", dtype = "auto";
   int64_t max_running = 256, max_queue = 1024, max_step_tokens = 0;
-  int64_t kv_cache_tokens = 0, max_context = 0, threads = 0;
+  int64_t kv_cache_tokens = 0, max_context = 0, threads = 0, tp = 1;
   UpdateMode update_mode = UpdateMode::kInFlight;
   bool reuse_prefixes = true;
   bool share_device = false;    // holds base/device_lock.h's lock during each step
@@ -38,6 +39,7 @@ struct EngineOptions {
     v("model", model, by_run(), required(),
       "Hugging Face folder (config.json, tokenizer.json, safetensors) or GGUF file");
     v("device", device, by_run(), "cpu, cuda or cuda:N");
+    v("tp", tp, by_run(), in(1, 8), "tensor parallel degree, a power of two: a GPU a rank, from --device on");
     v("dtype", dtype, by_run(), one_of({"auto", "as_stored", "float32", "bfloat16", "float16"}),
       "as_stored computes from a GGUF file's own blocks; auto is that on the CPU, else float32, on a GPU bfloat16");
     v("max_running", max_running, at_least(1), "sequences in one step");
@@ -45,7 +47,7 @@ struct EngineOptions {
     v("max_step_tokens", max_step_tokens, at_least(0), "tokens in one step; 0 = 1024 on the CPU, 8192 on a GPU");
     v("kv_cache_tokens", kv_cache_tokens, at_least(0), "tokens in the KV cache; 0 = sized from free memory");
     v("max_context", max_context, at_least(0), "prompt and answer together; 0 = min(the model's, 32768)");
-    v("threads", threads, at_least(0), "CPU threads of a step; 0 = all cores");
+    v("threads", threads, at_least(0), "CPU threads of a step, shared out among the ranks of tp; 0 = all cores");
     v("update_mode", update_mode, "new weights let requests under way go on, wait for their end, or abort them");
     v("prefix_reuse", reuse_prefixes, "begins a prompt with what the cache has of it");
     v("gpu_kernels", gpu_kernels, "computes with the own kernels on a GPU, not with libtorch's operations");
@@ -58,6 +60,10 @@ struct EngineOptions {
     v("draft_tokens", draft_tokens, in(0, 64),
       "tokens drafted ahead for a sequence in one step, where rows of max_running are left; 0 = none");
     v("share_device", share_device, by_run(), "lets an evaluator measure alone on the device between two steps");
+  }
+  static bool is_degree(int64_t tp) { return tp == 1 || tp == 2 || tp == 4 || tp == 8; }
+  void validate() const {
+    if (!is_degree(tp)) fail(ErrorKind::kUsage, "'tp' is {}: 1, 2, 4 or 8 ranks", tp);
   }
 };
 

@@ -25,6 +25,7 @@ Json server_report(const EngineInfo& info, const EngineStats& s) {
   return {{"version", TF_VERSION},
           {"model_path", info.model_path},
           {"device", info.device},
+          {"tp_size", info.tp},
           {"dtype", info.dtype},
           {"parameters", info.parameters},
           {"max_context", info.max_context},

@@ -6,49 +6,59 @@
 
 namespace tritonforge::engine {
 
-void WeightOffload::offload(model::Model& model) {
-  const at::Tensor& arena = model.arena();
-  if (!arena.is_cpu()) {
-    if (!host_.defined() && kernels::has_gpu_kernels()) {
-      gpu::check_cuda(gpu::open_cuda_library().set_device(arena.device().index()));
-      pinned_.emplace(arena.nbytes());
-      host_ = at::from_blob(pinned_->as<void>(), arena.sizes(), arena.options().device(at::kCPU));
-    } else if (!host_.defined()) {
-      host_ = at::empty(arena.sizes(), arena.options().device(at::kCPU));
-    }
-    host_.copy_(arena);
-  }
-  give_back(model);
+WeightOffload::WeightOffload(const std::vector<std::unique_ptr<model::Model>>& ranks) {
+  for (const auto& model : ranks) kept_.push_back({*model, std::nullopt, {}, {}});
+}
+
+void WeightOffload::offload() {
+  for (Kept& rank : kept_) rank.copy_out();
+  for (Kept& rank : kept_) rank.give_back();
   offloaded_ = true;
 }
 
-void WeightOffload::reload(model::Model& model) {
-  replace(model, [&] {
-    if (host_.defined()) at::Tensor(model.arena()).copy_(host_);
+void WeightOffload::reload() {
+  replace([&] {
+    for (Kept& rank : kept_) {
+      if (rank.host.defined()) at::Tensor(rank.model.arena()).copy_(rank.host);
+    }
   });
 }
 
-void WeightOffload::replace(model::Model& model, const std::function<void()>& install) {
-  take_memory(model);
+void WeightOffload::replace(const std::function<void()>& install) {
+  size_t taken = 0;
   try {
+    for (; taken < kept_.size(); ++taken) kept_[taken].take_memory();
     install();
   } catch (...) {
-    give_back(model);  // the old ones stay away
+    while (taken > 0) kept_[--taken].give_back();  // the old ones stay away
     throw;
   }
   offloaded_ = false;
 }
 
-void WeightOffload::take_memory(model::Model& model) {
-  if (kept_) return model.put_arena(std::move(kept_));
+void WeightOffload::Kept::copy_out() {
+  const at::Tensor& arena = model.arena();
+  if (arena.is_cpu()) return;
+  if (!host.defined() && kernels::has_gpu_kernels()) {
+    gpu::check_cuda(gpu::open_cuda_library().set_device(arena.device().index()));
+    pinned.emplace(arena.nbytes());
+    host = at::from_blob(pinned->as<void>(), arena.sizes(), arena.options().device(at::kCPU));
+  } else if (!host.defined()) {
+    host = at::empty(arena.sizes(), arena.options().device(at::kCPU));
+  }
+  host.copy_(arena);
+}
+
+void WeightOffload::Kept::take_memory() {
+  if (here) return model.put_arena(std::move(here));
   const at::Tensor fresh = at::empty(model.arena().sizes(), model.arena().options());
   model.put_arena(fresh.storage().set_data_ptr(c10::DataPtr(nullptr, fresh.device())));
 }
 
-void WeightOffload::give_back(model::Model& model) {
+void WeightOffload::Kept::give_back() {
   c10::DataPtr memory = model.take_arena();
   if (model.device().is_cpu()) {
-    kept_ = std::move(memory);
+    here = std::move(memory);
     return;
   }
   memory.clear();

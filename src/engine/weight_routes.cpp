@@ -101,7 +101,7 @@ std::shared_ptr<const std::string> safetensors_of(const std::string& text, const
 Response install_bytes(Engine& engine, const std::string& where, std::shared_ptr<const std::string> bytes,
                        const Json& fields, Deadline deadline) {
   const auto checksums = optional_field(fields, "checksums", TensorChecksums{}, where);
-  const auto stage = [&](const model::Model& model) {
+  const auto stage = [&](const model::Parts& model) {
     const auto files = std::make_shared<std::deque<model::SafetensorsFile>>();
     files->emplace_back(where, std::as_bytes(std::span(bytes->data(), bytes->size())), bytes);
     return weights::stage_files(model, files, checksums, /*part=*/true);
@@ -120,10 +120,10 @@ Response update_from_tensor(Engine& engine, const HttpRequest& request) {
   }
   const Json body = request.json();
   if (!body.contains("serialized_named_tensors")) return update_weights(engine, request, "path");
-  // SGLang's list has an entry for each of the engine's tensor-parallel ranks.
+  // SGLang's list has an entry for each tensor-parallel rank, whole tensors in each.
   const auto texts = require<std::vector<std::string>>(body, "serialized_named_tensors", where);
   if (texts.size() != 1)
-    fail(ErrorKind::kUsage, "{}: {} 'serialized_named_tensors', expected 1: this engine has one rank", where,
+    fail(ErrorKind::kUsage, "{}: {} 'serialized_named_tensors', expected 1: each rank takes its part of them", where,
          texts.size());
   return install_bytes(engine, where, safetensors_of(texts.front(), where), body, within(request));
 }
@@ -241,7 +241,7 @@ Response update_from_distributed(Engine& engine, Groups& groups, const HttpReque
   const auto name = optional_field<std::string>(body, "group_name", kUsualGroup, where);
   const std::shared_ptr<BroadcastGroup> group = groups.find(name);
   const Deadline deadline = within(request);
-  const auto stage = [&](const model::Model& model) {
+  const auto stage = [&](const model::Parts& model) {
     weights::NamedShapes shapes;
     for (const auto& tensor : tensors) shapes.emplace_back(tensor.name, tensor.shape);
     weights::check_part(model, shapes, where);

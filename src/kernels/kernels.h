@@ -10,6 +10,9 @@
 // residual + RMSNorm   -                    rows.cu               x + delta exactly; then as RMSNorm
 // SwiGLU               fused_ops.h          rows.cu               swiglu_reference; 2 bf16 steps, 99.5 % bit-equal
 // embedding, gather    ATen                 rows.cu               index_select; exact
+// of ranks on GPUs:     engine/rank_team.h
+//   residual + RMSNorm                       rows.cu               x + the ranks' fp32 sum exactly; then as RMSNorm
+//   embedding, logits                        ranks.cu              worked example; exact
 // next step's inputs   engine/batch.h       rows.cu               worked example; exact
 // ids not read yet     -                    rows.cu               worked example; exact
 // RoPE                 fused_ops.h          rope_cache.cu         rope_reference; 2e-3 of a head's row

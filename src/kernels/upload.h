@@ -12,7 +12,8 @@ namespace tritonforge::kernels {
 class Upload {
  public:
   Upload() = default;  // on the calling thread's device: takes 128 MiB of pinned memory
-  // Both contiguous and of one dtype and size. Queued: the source has been read, the target is whole after finish().
+  // Of one dtype and size; the target contiguous, the source too, or a matrix whose rows are (columns of a larger one).
+  // Queued: the source has been read, the target is whole after finish().
   void copy(const at::Tensor& target, const at::Tensor& source);
   void finish() { gpu::check_cuda(gpu::open_cuda_library().stream_synchronize(stream_)); }
 

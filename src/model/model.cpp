@@ -245,8 +245,18 @@ void Model::init_random(uint64_t seed, double std) {
   for (auto& [name, tensor] : named_parameters()) tensor.copy_(random_parameter(name, tensor.sizes(), seed, std));
 }
 
+// Of a part of the table each rank looks up its own rows, and zeros for the others'.
+at::Tensor Model::embed(const at::Tensor& ids, Together* ranks) const {
+  if (embed_blocks_.defined()) return kernels::block_embedding(embed_blocks_, ids);
+  if (ranks == nullptr) return at::embedding(embed_tokens_, ids);
+  const int64_t rows = embed_tokens_.size(0);
+  const at::Tensor row = ids - ranks->rank() * rows;
+  const at::Tensor others = row.lt(0).logical_or(row.ge(rows)).unsqueeze(1);
+  return ranks->sum(at::embedding(embed_tokens_, row.clamp(0, rows - 1)).masked_fill_(others, 0));
+}
+
 at::Tensor Model::layer_forward(int64_t index, const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin,
-                                const AttentionFn& attention) const {
+                                const AttentionFn& attention, Together* ranks) const {
   const LayerWeights& w = layers_[index];
   const int64_t tokens = x.size(0);
   const at::Tensor normed = rms_norm(x, w.input_norm, config_.rms_norm_eps);
@@ -259,21 +269,22 @@ at::Tensor Model::layer_forward(int64_t index, const at::Tensor& x, const at::Te
     k = rms_norm(k, w.k_norm, config_.rms_norm_eps);
   }
   const at::Tensor mixed = attention(index, apply_rope(q, cos, sin), apply_rope(k, cos, sin), v);
-  // The residual is added into the GEMM's own output.
-  const at::Tensor y = product(mixed.reshape({tokens, config_.num_heads * config_.head_dim}), w.o_proj, w.o_blocks,
-                               w.panels ? &w.panels->o : nullptr, w.o_bias)
+  // The residual is added into the GEMM's own output, or the ranks' sum, to which one of them brings the bias.
+  const auto joined = [&](const at::Tensor& part) { return ranks != nullptr ? ranks->sum(part) : part; };
+  const at::Tensor bias = ranks != nullptr && ranks->rank() > 0 ? at::Tensor() : w.o_bias;
+  const at::Tensor y = joined(product(mixed.reshape({tokens, config_.num_heads * config_.head_dim}), w.o_proj,
+                                      w.o_blocks, w.panels ? &w.panels->o : nullptr, bias))
                            .add_(x);
-  return swiglu_mlp(rms_norm(y, w.post_attention_norm, config_.rms_norm_eps), w).add_(y);
+  return joined(swiglu_mlp(rms_norm(y, w.post_attention_norm, config_.rms_norm_eps), w)).add_(y);
 }
 
 at::Tensor Model::forward(const at::Tensor& ids, const at::Tensor& positions, const AttentionFn& attention,
-                          int64_t recompute_layers) const {
+                          int64_t recompute_layers, Together* ranks) const {
   TF_CHECK(config_.embeds() && config_.predicts(), "a forward pass over {} of {} layers", config_.num_layers,
            config_.whole_layers);
   const auto [cos, sin] = rope_table(positions, inv_freq_);
   TF_CHECK(stored_bytes() == 0 || !at::GradMode::is_enabled(), "weights as they are stored have no gradients");
-  at::Tensor x = embed_blocks_.defined() ? kernels::block_embedding(embed_blocks_, ids)
-                                         : at::embedding(embed_tokens_, ids);
+  at::Tensor x = embed(ids, ranks);
   for (int64_t i = 0; i < config_.num_layers; ++i) {
     if (i < recompute_layers && at::GradMode::is_enabled()) {
       std::vector<at::Tensor> weights;
@@ -282,10 +293,10 @@ at::Tensor Model::forward(const at::Tensor& ids, const at::Tensor& positions, co
       }
       // Everything is captured by value: the backward pass may outlive this call (not the model).
       x = recompute(x, weights, [this, i, cos, sin, attention](const at::Tensor& input) {
-        return layer_forward(i, input, cos, sin, attention);
+        return layer_forward(i, input, cos, sin, attention, nullptr);
       });
     } else {
-      x = layer_forward(i, x, cos, sin, attention);
+      x = layer_forward(i, x, cos, sin, attention, ranks);
     }
   }
   return rms_norm(x, final_norm_, config_.rms_norm_eps);
@@ -296,7 +307,8 @@ at::Tensor head_logits(const at::Tensor& hidden, const at::Tensor& weight) {
   return at::linear(hidden, weight).to(at::kFloat);
 }
 
-at::Tensor Model::logits(const at::Tensor& hidden) const {
+at::Tensor Model::logits(const at::Tensor& hidden, Together* ranks) const {
+  if (ranks != nullptr) return ranks->side_by_side(logits(hidden));
   const kernels::BlockMatrix& blocks = config_.tie_embeddings ? embed_blocks_ : head_blocks_;
   if (blocks.defined()) return kernels::block_linear(hidden, blocks, {});
   if (head_panels_ && !at::GradMode::is_enabled()) return kernels::linear(hidden, *head_panels_, {});

@@ -53,6 +53,20 @@ struct LayerWeights {
   std::shared_ptr<const LayerPanels> panels;  // null unless the model is pack()ed
 };
 
+// What the ranks of a tensor-parallel model (model/tensor_parallel.h: who has what) compute together. Each calls the
+// same in the same order, and each gets the same bits.
+class Together {
+ public:
+  explicit Together(int64_t rank) : rank_(rank) {}
+  virtual ~Together() = default;
+  int64_t rank() const { return rank_; }
+  virtual at::Tensor sum(const at::Tensor& x) = 0;           // a tensor of its own, which may be written
+  virtual at::Tensor side_by_side(const at::Tensor& x) = 0;  // [n, width] of each -> [n, ranks * width]
+
+ private:
+  const int64_t rank_;
+};
+
 // The matrices of a model that are kept in the blocks of a GGUF file; one that is not defined is widened.
 struct StoredMatrices {
   kernels::BlockMatrix embed_tokens, lm_head;  // lm_head: undefined where tied
@@ -98,10 +112,11 @@ class Model {
 
   // ids, positions [tokens] int64 -> final hidden states after the last norm [tokens, hidden].
   // recompute_layers: the first n layers keep no activations and are run again in the backward pass.
+  // ranks: where the model is a rank's part, without gradients.
   at::Tensor forward(const at::Tensor& ids, const at::Tensor& positions, const AttentionFn& attention,
-                     int64_t recompute_layers = 0) const;
-  // hidden [n, hidden] -> logits [n, vocab] fp32.
-  at::Tensor logits(const at::Tensor& hidden) const;
+                     int64_t recompute_layers = 0, Together* ranks = nullptr) const;
+  // hidden [n, hidden] -> logits [n, vocab] fp32, of the whole vocabulary.
+  at::Tensor logits(const at::Tensor& hidden, Together* ranks = nullptr) const;
   const at::Tensor& lm_head() const;  // [vocab, hidden]; the embedding where tied
   // For who computes with the same memory in kernels of its own.
   const std::vector<LayerWeights>& layers() const { return layers_; }
@@ -111,8 +126,9 @@ class Model {
 
  private:
   void place_weights();
+  at::Tensor embed(const at::Tensor& ids, Together* ranks) const;
   at::Tensor layer_forward(int64_t layer, const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin,
-                           const AttentionFn& attention) const;
+                           const AttentionFn& attention, Together* ranks) const;
   ModelConfig config_;
   at::ScalarType dtype_;
   at::Device device_;

@@ -31,7 +31,7 @@ ModelConfig part_of(const ModelConfig& whole, int64_t tp) {
                                     {"intermediate_size", &part.intermediate_size},
                                     {"vocab_size", &part.vocab_size}}) {
     if (*count % tp != 0)
-      fail(ErrorKind::kUsage, "parallel.tp {}: the model's {} of {} cannot be divided by it", tp, name, *count);
+      fail(ErrorKind::kUsage, "tp {}: the model's {} of {} cannot be divided by it", tp, name, *count);
     *count /= tp;
   }
   return part;

@@ -52,8 +52,11 @@ class Planned {
       add("router", "", "cpu", "least-loaded");
     }
     for (const auto& url : config_.engine.external) add("engine", "", "external", url).port = "";
+    const int64_t tp = plan_.layout.engine_degrees.tp;
+    const std::string ranks = tp > 1 ? fmt::format(", tp {}", tp) : "";
     for (size_t i = 0; config_.serves() && i < plan_.layout.engines.size(); ++i)
-      place(add(fmt::format("engine-{}", i), "rollout", config_.model.device, model()), plan_.layout.engines[i]);
+      place(add(fmt::format("engine-{}", i), "rollout", config_.model.device, model() + ranks),
+            plan_.layout.engines[i]);
     const auto at_once = static_cast<int64_t>(config_.rollout.buffer.concurrency);
     const int64_t generators = config_.rollout.generators;
     add("buffer", "", "cpu",

@@ -71,8 +71,10 @@ void check_degrees(const RecipeConfig& config) {
   if (config.trains() && actor.pp > 1 && !layout.actor.front().gpus.empty())
     fail(ErrorKind::kUnsupported, "placement.actor: pp {}: pipelines run on the CPU yet; tp, cp and dp on GPUs, too",
          actor.pp);
-  if (config.serves() && engine.tp * engine.cp * engine.pp * engine.pp_chunks * engine.ep > 1)
-    fail(ErrorKind::kUnsupported, "placement.rollout: an engine computes on one GPU yet: tp, cp, pp and ep are 1");
+  if (config.serves() && engine.cp * engine.pp * engine.pp_chunks * engine.ep > 1)
+    fail(ErrorKind::kUnsupported, "placement.rollout: an engine's ranks are of tp alone: cp, pp and ep are 1");
+  if (config.serves() && !engine::EngineOptions::is_degree(engine.tp))
+    fail(ErrorKind::kUsage, "'placement.rollout.tp' is {}: 1, 2, 4 or 8 ranks", engine.tp);
 }
 
 void check_plan(const RecipeConfig& config) {

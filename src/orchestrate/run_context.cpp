@@ -167,14 +167,9 @@ std::vector<RoleSpec> RunContext::service_specs(const fs::path& model) {
     spec.grace_s = kTurnGrace + 5;
   }
 
-  engine::EngineOptions engine_options = config.engine;
-  engine_options.model = model;
-  engine_options.device = config.model.device;
-  engine_options.dtype = config.model.dtype;
-  engine_options.share_device = layout.rollout_shares;
   for (size_t i = 0; i < engines.own().size(); ++i) {
     const Role& own = engines.own()[i];
-    RoleSpec engine = role(own.name(), "engine", own.url(), to_flags(engine_options));
+    RoleSpec engine = role(own.name(), "engine", own.url(), to_flags(engine_options(config, model)));
     engine.ready_timeout_s = config.supervisor.start_timeout_s;
     put(engine, {layout.engines[i]});
     if (!weights_key_.empty()) engine.env[kWeightsKey] = weights_key_;
@@ -199,6 +194,17 @@ evaluate::EvaluatorOptions evaluator_options(const RecipeConfig& config) {
   constexpr double kOfASharedDevice = 0.5;  // the rest is the engine's and the trainer's
   evaluate::EvaluatorOptions options = config.evaluator;
   if (config.share_device && options.device_memory == 0) options.device_memory = kOfASharedDevice;
+  return options;
+}
+
+engine::EngineOptions engine_options(const RecipeConfig& config, const fs::path& model) {
+  const Layout layout = config.layout();
+  engine::EngineOptions options = config.engine;
+  options.model = model;
+  options.device = config.model.device;
+  options.dtype = config.model.dtype;
+  options.share_device = layout.rollout_shares;
+  options.tp = layout.engine_degrees.tp;
   return options;
 }
 

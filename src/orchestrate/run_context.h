@@ -46,6 +46,8 @@ class RunContext {
 
 // The recipe's; where engine and trainer share its GPU, one candidate cannot take all of the memory.
 evaluate::EvaluatorOptions evaluator_options(const RecipeConfig& config);
+// Those of an engine: the recipe's section with model, device and degree filled in.
+engine::EngineOptions engine_options(const RecipeConfig& config, const fs::path& model);
 
 // The trainer's config for one stage: the recipe's section with model, device, folders and seed filled in.
 train::TrainConfig trainer_config(const RecipeConfig& config, const train::TrainConfig& section,

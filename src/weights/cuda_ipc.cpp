@@ -59,29 +59,37 @@ std::string why_not_mapped(const DeviceWeights& weights, const Mapper& mapper) {
   return "";
 }
 
-StagedWeights map_weights(const model::Model& model, const DeviceWeights& weights, const TensorChecksums& checksums) {
-  const at::Tensor& arena = model.arena();
-  const std::string against = why_not_mapped(weights, {ipc_host(), arena.device(), arena.nbytes(), model.layout()});
+StagedWeights map_weights(const model::Parts& model, const DeviceWeights& weights, const TensorChecksums& checksums) {
+  const at::Device device = model.first().device();
+  const model::Model trainers(model.config(), model.dtype(), at::kMeta);  // as the trainer lays it out: no memory
+  const at::Tensor& arena = trainers.arena();
+  const std::string against = why_not_mapped(weights, {ipc_host(), device, arena.nbytes(), trainers.layout()});
   if (!against.empty()) fail(ErrorKind::kUnsupported, "device weights: {}", against);
   if (checksums.empty()) fail(ErrorKind::kUsage, "device weights: none without checksums, their owner may change them");
   const gpu::IpcHandle handle = handle_of(weights);
   const auto& api = gpu::open_cuda_library();
-  gpu::check_cuda(api.set_device(arena.device().index()));
+  gpu::check_cuda(api.set_device(device.index()));
   void* begin = nullptr;
   if (api.ipc_open(&handle, &begin) != 0) {
     fail(ErrorKind::kUnavailable,
          "device weights: {} does not map those of {}: they are stale, since the trainer that published them is gone, "
          "or there is no peer access between the two ({})",
-         kernels::device_identity(arena.device()), weights.device, api.last_error());
+         kernels::device_identity(device), weights.device, api.last_error());
   }
   StagedWeights staged;
   staged.mapping = std::shared_ptr<const void>(begin, [&api](void* mapped) { api.ipc_close(mapped); });
   const at::Tensor whole = at::from_blob(static_cast<std::byte*>(begin) + handle.offset, arena.sizes(), arena.strides(),
-                                         0, nullptr, arena.options(), arena.device());
-  staged.copies.emplace_back(arena, whole);
-  for (const auto& [name, tensor] : model.named_parameters()) {
-    const int64_t at = tensor.storage_offset() - arena.storage_offset();
-    staged.unread.emplace_back(name, whole.narrow(0, at, tensor.numel()));
+                                         0, nullptr, arena.options().device(device), device);
+  for (const auto& [name, tensor] : trainers.named_parameters()) {
+    const at::Tensor found = whole.narrow(0, tensor.storage_offset() - arena.storage_offset(), tensor.numel());
+    staged.unread.emplace_back(name, found.view(tensor.sizes()));
+  }
+  if (model.size() == 1) {
+    staged.copies.emplace_back(model.first().arena(), whole);
+  } else {
+    const auto targets = model.tensors();
+    for (size_t i = 0; i < targets.size(); ++i)
+      for (auto& pair : targets[i].beside(staged.unread[i].second)) staged.copies.push_back(std::move(pair));
   }
   staged.expected = checksums;
   return staged;

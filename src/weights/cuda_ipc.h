@@ -25,10 +25,11 @@ struct Mapper {
 // others, too.
 std::string why_not_mapped(const DeviceWeights& weights, const Mapper& mapper);
 
-// Maps the trainer's own memory (CUDA IPC); nothing is read yet. Throws kUnsupported where the weights cannot come this
+// Maps the trainer's own memory (CUDA IPC), on the first rank's GPU, from which the others reach it; nothing is read
+// yet. Throws kUnsupported where the weights cannot come this
 // way: another host, another device than a GPU, another layout; kUsage for a handle that is none or without checksums;
 // kUnavailable where CUDA does not map it: the trainer that gave it is gone, or its GPU's memory is out of this one's
 // reach.
-StagedWeights map_weights(const model::Model& model, const DeviceWeights& weights, const TensorChecksums& checksums);
+StagedWeights map_weights(const model::Parts& model, const DeviceWeights& weights, const TensorChecksums& checksums);
 
 }  // namespace tritonforge::weights

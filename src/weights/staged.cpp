@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "base/error.h"
 #include "kernels/device.h"
@@ -33,38 +34,40 @@ void compare(const std::string& where, const std::string& name, const std::strin
 // The model's tensors that are still to come.
 class Wanted {
  public:
-  explicit Wanted(const model::Model& model) : tied_(model.config().tie_embeddings) {
-    for (const auto& [name, tensor] : model.named_parameters()) {
-      known_.push_back(name);
-      left_[name] = tensor;
+  explicit Wanted(const model::Parts& model) : tied_(model.first().config().tie_embeddings) {
+    for (model::ShardedTensor& tensor : model.tensors()) {
+      known_.push_back(tensor.name);
+      left_.emplace(tensor.name, std::move(tensor));
     }
   }
-  // Undefined for a tied head, which is the embedding.
-  at::Tensor take(const std::string& where, const std::string& name, at::IntArrayRef sizes) {
+  // None for a tied head, which is the embedding.
+  std::optional<model::ShardedTensor> take(const std::string& where, const std::string& name, at::IntArrayRef sizes) {
     const auto target = left_.find(name);
     if (target == left_.end()) {
       if (name == "lm_head.weight" && tied_) return {};
       fail(ErrorKind::kCorrupt, "{}: tensor '{}' is not one of this model's, or there twice{}", where, name,
            nearest_hint(name, known_));
     }
-    if (sizes != target->second.sizes()) {
+    if (sizes != at::IntArrayRef(target->second.sizes())) {
       fail(ErrorKind::kCorrupt, "{}: tensor '{}' has shape [{}], expected [{}]", where, name, fmt::join(sizes, ", "),
            fmt::join(target->second.sizes(), ", "));
     }
-    const at::Tensor tensor = target->second;
-    left_.erase(target);
-    return tensor;
+    return std::move(left_.extract(target).mapped());
   }
   const std::vector<std::string>& known() const { return known_; }
-  const std::map<std::string, at::Tensor>& left() const { return left_; }
+  const std::map<std::string, model::ShardedTensor>& left() const { return left_; }
 
  private:
   const bool tied_;
   std::vector<std::string> known_;
-  std::map<std::string, at::Tensor> left_;
+  std::map<std::string, model::ShardedTensor> left_;
 };
 
-StagedWeights stage_gguf(const model::Model& model, const fs::path& path, const TensorChecksums& checksums) {
+void add_copies(StagedWeights& staged, const model::ShardedTensor& target, const at::Tensor& found) {
+  for (auto& pair : target.beside(found)) staged.copies.push_back(std::move(pair));
+}
+
+StagedWeights stage_gguf(const model::Parts& model, const fs::path& path, const TensorChecksums& checksums) {
   if (!fs::exists(path)) fail(ErrorKind::kNotFound, "{}: no such file", path.string());
   model::Model copy(model.config(), model.dtype(), at::kCPU);
   const TensorChecksums found = model::load_weights(copy, path);
@@ -75,13 +78,14 @@ StagedWeights stage_gguf(const model::Model& model, const fs::path& path, const 
     compare(path.string(), name, expected, actual->second);
   }
   StagedWeights staged;
-  const auto targets = model.named_parameters(), sources = copy.named_parameters();
-  for (size_t i = 0; i < targets.size(); ++i) staged.copies.emplace_back(targets[i].second, sources[i].second);
+  const auto targets = model.tensors();
+  const auto sources = copy.named_parameters();
+  for (size_t i = 0; i < targets.size(); ++i) add_copies(staged, targets[i], sources[i].second);
   return staged;
 }
 
-void check_takes_updates(const model::Model& model) {
-  if (model.stored_bytes() > 0) {
+void check_takes_updates(const model::Parts& model) {
+  if (model.first().stored_bytes() > 0) {
     fail(ErrorKind::kUnsupported,
          "weights that stay as they are stored take no updates: start the engine with --dtype float32 or bfloat16");
   }
@@ -96,7 +100,7 @@ void compare_weights(const std::string& where, const TensorChecksums& found, con
   }
 }
 
-StagedWeights stage_files(const model::Model& model, const SafetensorsFiles& files, const TensorChecksums& checksums,
+StagedWeights stage_files(const model::Parts& model, const SafetensorsFiles& files, const TensorChecksums& checksums,
                           bool part) {
   check_takes_updates(model);
   Wanted wanted(model);
@@ -105,15 +109,15 @@ StagedWeights stage_files(const model::Model& model, const SafetensorsFiles& fil
   for (const model::SafetensorsFile& file : *files) {
     const std::string where = file.path().string();
     for (const std::string& name : file.names()) {
-      const at::Tensor target = wanted.take(where, name, file.shape(name));
-      if (!target.defined()) continue;
+      const auto target = wanted.take(where, name, file.shape(name));
+      if (!target) continue;
       const at::Tensor found = file.tensor(name);
       if (const auto expected = checksums.find(name); expected != checksums.end()) {
         compare(where, name, expected->second, kernels::tensor_checksums({&found, 1}).front());
         ++checked;
       }
       converted += found.scalar_type() != model.dtype();
-      staged.copies.emplace_back(target, found);
+      add_copies(staged, *target, found);
     }
   }
   const auto& known = wanted.known();
@@ -131,10 +135,13 @@ StagedWeights stage_files(const model::Model& model, const SafetensorsFiles& fil
     }
   }
   // A GPU takes the bytes out of the file's map, and shows afterwards what it took. Else the file is done with here.
-  const bool own_library = model.device().is_cuda() && kernels::has_gpu_kernels();
+  const bool own_library = model.first().device().is_cuda() && kernels::has_gpu_kernels();
   if (own_library && converted == 0 && checked == known.size()) {
-    gpu::check_cuda(gpu::open_cuda_library().set_device(model.device().index()));
-    staged.upload = std::make_shared<kernels::Upload>();
+    for (int64_t rank = 0; rank < model.size(); ++rank) {
+      const c10::DeviceIndex device = model[rank].device().index();
+      gpu::check_cuda(gpu::open_cuda_library().set_device(device));
+      staged.uploads.emplace(device, std::make_shared<kernels::Upload>());
+    }
     staged.expected = checksums;
     staged.mapping = files;
   } else {
@@ -146,24 +153,23 @@ StagedWeights stage_files(const model::Model& model, const SafetensorsFiles& fil
   return staged;
 }
 
-void check_part(const model::Model& model, const NamedShapes& shapes, const std::string& where) {
+void check_part(const model::Parts& model, const NamedShapes& shapes, const std::string& where) {
   check_takes_updates(model);
   Wanted wanted(model);
   for (const auto& [name, shape] : shapes) wanted.take(where, name, shape);
 }
 
-StagedWeights stage_part(const model::Model& model, const NamedTensors& tensors, const std::string& where) {
+StagedWeights stage_part(const model::Parts& model, const NamedTensors& tensors, const std::string& where) {
   check_takes_updates(model);
   Wanted wanted(model);
   StagedWeights staged{.part = true};
   for (const auto& [name, tensor] : tensors) {
-    const at::Tensor target = wanted.take(where, name, tensor.sizes());
-    if (target.defined()) staged.copies.emplace_back(target, tensor);
+    if (const auto target = wanted.take(where, name, tensor.sizes())) add_copies(staged, *target, tensor);
   }
   return staged;
 }
 
-StagedWeights stage_weights(const model::Model& model, const fs::path& path, const TensorChecksums& checksums) {
+StagedWeights stage_weights(const model::Parts& model, const fs::path& path, const TensorChecksums& checksums) {
   check_takes_updates(model);
   if (path.extension() == ".gguf") return stage_gguf(model, path, checksums);
   const auto files = std::make_shared<std::deque<model::SafetensorsFile>>();
@@ -174,10 +180,11 @@ StagedWeights stage_weights(const model::Model& model, const fs::path& path, con
 void install(const StagedWeights& staged) {
   at::NoGradGuard no_grad;
   for (const auto& [target, source] : staged.copies) {
-    if (staged.upload) staged.upload->copy(target, source);
+    const auto upload = staged.uploads.find(target.device().index());
+    if (upload != staged.uploads.end()) upload->second->copy(target, source);
     else at::Tensor(target).copy_(source);
   }
-  if (staged.upload) staged.upload->finish();
+  for (const auto& [device, upload] : staged.uploads) upload->finish();
 }
 
 }  // namespace tritonforge::weights

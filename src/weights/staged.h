@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <deque>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -11,14 +12,15 @@
 #include "base/filesystem.h"
 #include "contract/weights.h"
 #include "kernels/upload.h"
-#include "model/model.h"
+#include "model/parts.h"
 #include "model/weights.h"
 
 namespace tritonforge::weights {
 
 // Ready to be installed: the model's own tensors and the new ones beside them.
 struct StagedWeights {
-  std::vector<std::pair<at::Tensor, at::Tensor>> copies;  // (the model's tensor, the new one)
+  // (the model's tensor, the new one); of a model in parts, (a rank's tensor, its part of the new one), rank by rank.
+  std::vector<std::pair<at::Tensor, at::Tensor>> copies;
   // Where they lie in what somebody else may change, another process's memory or a file's map: what keeps it mapped,
   // and what must be found in the model once they are copied.
   std::shared_ptr<const void> mapping;
@@ -26,7 +28,7 @@ struct StagedWeights {
   // A trainer's memory is compared in the engine's pause, right before it is copied: beside the steps it would take ten
   // times as long and hold them up (bench/weight_update.cpp).
   std::vector<std::pair<std::string, at::Tensor>> unread;
-  std::shared_ptr<kernels::Upload> upload;  // for copies out of a file's map
+  std::map<c10::DeviceIndex, std::shared_ptr<kernels::Upload>> uploads;  // of each GPU, for copies out of a file's map
   // Not all of the model's tensors: what becomes of the others is whoever's who sends them.
   bool part = false;
 };
@@ -35,19 +37,19 @@ struct StagedWeights {
 // the file's map itself. Every tensor of the model must be there with its shape and no other may be (a tied lm_head
 // excepted). `checksums`: of a tensor's bytes as the file holds them; for a GGUF file, of the tensor in the model's
 // dtype. Throws kNotFound or kCorrupt naming file, tensor, expected and found.
-StagedWeights stage_weights(const model::Model& model, const fs::path& path, const TensorChecksums& checksums);
+StagedWeights stage_weights(const model::Parts& model, const fs::path& path, const TensorChecksums& checksums);
 
 // The same of safetensors files that are open. `part`: tensors of the model may be missing.
 using SafetensorsFiles = std::shared_ptr<const std::deque<model::SafetensorsFile>>;
-StagedWeights stage_files(const model::Model& model, const SafetensorsFiles& files, const TensorChecksums& checksums,
+StagedWeights stage_files(const model::Parts& model, const SafetensorsFiles& files, const TensorChecksums& checksums,
                           bool part = false);
 
 // Of some tensors under their Hugging Face names, on any device: kCorrupt naming one that is none of the model's, is
 // there twice or has another shape.
 using NamedShapes = std::vector<std::pair<std::string, std::vector<int64_t>>>;
-void check_part(const model::Model& model, const NamedShapes& shapes, const std::string& where);
+void check_part(const model::Parts& model, const NamedShapes& shapes, const std::string& where);
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
-StagedWeights stage_part(const model::Model& model, const NamedTensors& tensors, const std::string& where);
+StagedWeights stage_part(const model::Parts& model, const NamedTensors& tensors, const std::string& where);
 
 // Throws kCorrupt naming the first tensor of `where` that differs.
 void compare_weights(const std::string& where, const TensorChecksums& found, const TensorChecksums& expected);

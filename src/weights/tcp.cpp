@@ -23,12 +23,12 @@ FetchedFile::~FetchedFile() {
   if (begin_ != nullptr) ::munmap(begin_, size_);
 }
 
-StagedWeights fetch_weights(const model::Model& model, const PublishedWeights& weights, const std::string& key,
+StagedWeights fetch_weights(const model::Parts& model, const PublishedWeights& weights, const std::string& key,
                             Deadline deadline) {
   const auto start = Clock::now();
   const std::string where = fmt::format("weights {} of {}:{}", weights.version, weights.tcp->host, weights.tcp->port);
   // Of fp64 at the most; the header has a line for each tensor.
-  const uint64_t most = model.arena().numel() * 8 + (uint64_t{64} << 20);
+  const uint64_t most = model.elements() * 8 + (uint64_t{64} << 20);
   std::shared_ptr<FetchedFile> file;
   const auto place = [&](uint64_t total) {
     if (total > most)

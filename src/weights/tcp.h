@@ -12,7 +12,7 @@ namespace tritonforge::weights {
 
 // Throws what net::bulk_fetch() and stage_files() throw; kCorrupt, before anything is fetched, where the file's size is
 // none that this model's weights can have.
-StagedWeights fetch_weights(const model::Model& model, const PublishedWeights& weights, const std::string& key,
+StagedWeights fetch_weights(const model::Parts& model, const PublishedWeights& weights, const std::string& key,
                             Deadline deadline);
 
 // Memory for a file that comes over the network: large pages where the system has them, given back at the end.

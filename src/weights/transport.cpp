@@ -10,7 +10,7 @@ class CudaIpc : public Transport {
  public:
   std::string_view name() const override { return "cuda_ipc"; }
   bool offered(const PublishedWeights& weights) const override { return weights.device.has_value(); }
-  StagedWeights stage(const model::Model& model, const PublishedWeights& weights, Deadline) override {
+  StagedWeights stage(const model::Parts& model, const PublishedWeights& weights, Deadline) override {
     return map_weights(model, *weights.device, weights.checksums);
   }
 };
@@ -19,7 +19,7 @@ class File : public Transport {
  public:
   std::string_view name() const override { return "file"; }
   bool offered(const PublishedWeights& weights) const override { return !weights.path.empty(); }
-  StagedWeights stage(const model::Model& model, const PublishedWeights& weights, Deadline) override {
+  StagedWeights stage(const model::Parts& model, const PublishedWeights& weights, Deadline) override {
     return stage_weights(model, weights.path, weights.checksums);
   }
 };
@@ -29,7 +29,7 @@ class Tcp : public Transport {
   explicit Tcp(std::string key) : key_(std::move(key)) {}
   std::string_view name() const override { return "tcp"; }
   bool offered(const PublishedWeights& weights) const override { return weights.tcp.has_value(); }
-  StagedWeights stage(const model::Model& model, const PublishedWeights& weights, Deadline deadline) override {
+  StagedWeights stage(const model::Parts& model, const PublishedWeights& weights, Deadline deadline) override {
     return fetch_weights(model, weights, key_, deadline);
   }
 

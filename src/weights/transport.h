@@ -19,7 +19,7 @@ class Transport {
   virtual bool offered(const PublishedWeights& weights) const = 0;
   // Ready to be installed, and compared with the publisher's checksums as far as that can be done before. Throws; what
   // it throws says nothing of the other ways.
-  virtual StagedWeights stage(const model::Model& model, const PublishedWeights& weights, Deadline deadline) = 0;
+  virtual StagedWeights stage(const model::Parts& model, const PublishedWeights& weights, Deadline deadline) = 0;
 };
 
 // The fastest first: the trainer's GPU memory (CUDA IPC), a file that this host sees (in shared memory, or on a disk),

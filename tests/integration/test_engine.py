@@ -355,11 +355,13 @@ def test_a_full_queue_answers_429(models):
             assert all(len(each.result()["output_ids"]) >= 1 for each in held)
 
 
-def test_weight_updates(models):
+@pytest.mark.parametrize("tp", [1, 2])
+def test_weight_updates(models, tp):
     import safetensors.torch
 
     one, two = models["one"], models["two"]
-    with engine_process(one[0]) as engine, engine_process(two[0]) as reference:
+    with engine_process(one[0], "--tp", str(tp)) as engine, engine_process(two[0]) as reference:
+        assert engine.get("/get_server_info")["tp_size"] == tp
         expected = reference.generate(PROMPT, max_new_tokens=30, temperature=0, ignore_eos=True)["output_ids"]
         before = engine.generate(PROMPT, max_new_tokens=30, temperature=0, ignore_eos=True)["output_ids"]
         assert before != expected

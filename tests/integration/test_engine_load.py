@@ -63,6 +63,17 @@ def test_every_load_is_measured(rows):
     assert spread["tokens"] == sum(engine_load.Load.of("3*2x20+2..8").lengths())
 
 
+def test_an_engine_of_several_ranks_is_measured_alike(model, tmp_path):
+    started = ("--model", model, "--device", "cpu", "--program", engine_process.BINARY, "--tp", 2)
+    bench("ours", tmp_path / "out.jsonl", *started, "--plan", "2x8+3", "--vocabulary", 4000)
+    assert json.loads((tmp_path / "out.jsonl").read_text())["tokens"] == 6
+    limits = []
+    for cards in (1, 2):
+        lines = bench("table", tmp_path / "out.jsonl", "--model", model, "--bandwidth", 1e9, "--tp", cards).splitlines()
+        limits.append(float(lines[2].split(" | ")[4]))
+    assert limits[0] == pytest.approx(2 * limits[1], rel=0.01)
+
+
 def test_a_server_that_runs_is_asked_alike(model, tmp_path):
     with engine_process.engine_process(model) as engine:
         bench("ours", tmp_path / "out.jsonl", "--url", engine.url, "--plan", "2x8+3", "--vocabulary", 4000)

@@ -26,11 +26,12 @@ struct CUgraphExec_st;
 
 namespace tritonforge::gpu {
 
-constexpr int kCudaAbi = 12;     // raised whenever the table or one of its structs changes
+constexpr int kCudaAbi = 13;     // raised whenever the table or one of its structs changes
 constexpr int kOutOfMemory = 2;  // cudaErrorMemoryAllocation
 constexpr int kPage = 16;        // tokens in a block of the KV cache
 // Query heads of all members of a group in prefix_attention(): so many members times heads / kv_heads at most.
 constexpr int kPrefixColumns = 32;
+constexpr int kMostRanks = 8;  // of tensor parallelism
 
 using Stream = CUstream_st*;  // cudaStream_t, cudaEvent_t, cudaGraphExec_t
 using Event = CUevent_st*;
@@ -179,6 +180,43 @@ struct AdvanceArgs {
   int64_t sequences, table_width;
 };
 
+// A place in the order of a step at which the kernels of tensor-parallel ranks, one on each of several GPUs, wait for
+// each other: each tells the others its step's number and goes on once it has theirs. All have the same order of
+// meetings; memory that a rank gives to be read at one may be written again behind the next one.
+struct RankMeeting {
+  uint32_t* flags[kMostRanks];  // each rank's own: [ranks], zeros at first; this meeting's alone
+  const uint32_t* number;       // of the step, on the device: larger at every step, the same for all ranks
+  uint32_t later;               // added to it, for one that is met several times in a step
+  const uint32_t* stop;         // pinned host memory: where it is not 0, nobody waits, and results have no meaning
+  int32_t rank, ranks;
+};
+
+// x += the sum of the ranks' deltas (in fp32, in their order; then as add_rms_norm): the same bits for each.
+struct JoinRanksArgs {
+  RankMeeting meeting;
+  const Bf16* deltas[kMostRanks];  // [rows, d]; each rank's own is among them
+  Bf16 *out, *x;
+  const Bf16* weight;
+  int64_t rows, d;
+  float eps;
+};
+
+// The rows of a table that lies in parts, as embed(): no meeting, nobody writes it.
+struct EmbedRanksArgs {
+  Bf16* out;                       // [tokens, hidden]
+  const Bf16* tables[kMostRanks];  // [table_rows, hidden]
+  const int32_t* ids;
+  int64_t tokens, hidden, table_rows;
+};
+
+// Logits of each rank's part of the vocabulary, side by side.
+struct GatherLogitsArgs {
+  RankMeeting meeting;
+  const float* parts[kMostRanks];  // [rows, part]
+  float* logits;                   // [rows, ranks * part]
+  int64_t rows, part;              // part: a multiple of 4
+};
+
 struct CudaApi {
   int abi;  // kCudaAbi of the library
   const char* (*last_error)();
@@ -200,6 +238,10 @@ struct CudaApi {
   // is of. What was opened keeps the memory alive until ipc_close(), also where its owner ends.
   int (*ipc_open)(const IpcHandle* handle, void** out);
   int (*ipc_close)(void* begin);
+  // Whether kernels on `device` can read and write memory of `other`; and that those of the calling thread's device may
+  // from now on, what allocate() and libtorch give of it.
+  int (*peer_can)(int device, int other, int* can);
+  int (*peer_enable)(int other);
 
   // Streams, events, copies.
   int (*stream_create)(Stream* out, int high_priority);  // non-blocking: not ordered with the legacy stream
@@ -239,6 +281,12 @@ struct CudaApi {
   // ids[i] = tokens[sources[i]] where sources[i] >= 0 (0 where that token is -1); others stay. All int32: a step's ids
   // whose tokens the host has not read yet.
   int (*pick_ids)(int32_t* ids, const int32_t* tokens, const int32_t* sources, int64_t count, Stream);
+
+  // Tensor-parallel ranks, on the GPUs of one process.
+  int (*embed_ranks)(const EmbedRanksArgs*, Stream);
+  int (*join_ranks)(const JoinRanksArgs*, Stream);
+  int (*gather_logits)(const GatherLogitsArgs*, Stream);
+  int (*meet_ranks)(const RankMeeting*, Stream);  // no more than that
 
   // Attention. rope: [positions, head_dim / 2, 2] fp32, cos and sin of position * inv_freq, inv_freq [head_dim / 2]
   // fp32.
@@ -315,7 +363,7 @@ struct CudaApi {
 
   // Programmatic dependent launch (Hopper and later), off at the start: a kernel of this table comes onto the device
   // while the kernel before it in the stream still runs, loads what no kernel writes (weights, the RoPE table) and
-  // waits there. Results are the same either way. For the launches of all threads from now on. A whole decode step
+  // waits there. Results are the same either way. For the launches of this thread from now on. A whole decode step
   // gains up to 3 % at 1 to 8 rows and nothing at 64 and more (kernels/kernels.h).
   int (*set_overlap)(int on);
 };

@@ -33,7 +33,7 @@ constexpr T ceil_div(T a, T b) {
   return (a + b - 1) / b;
 }
 
-// The operations, one file each: rows.cu, rope_cache.cu, decode_attention.cu, decode_attention_cluster.cu,
+// The operations, one file each: rows.cu, ranks.cu, rope_cache.cu, decode_attention.cu, decode_attention_cluster.cu,
 // prefix_attention.cu, prefill_attention.cu,
 // prefill_attention_hopper.cu, gemm.cpp,
 // gemm_hopper.cu, skinny_gemm.cu, sample.cu, checksum.cu, train_rows.cu, head_loss.cu,
@@ -44,6 +44,10 @@ int rms_norm(Bf16*, const Bf16*, const Bf16*, int64_t, int64_t, float, Stream);
 int add_rms_norm(Bf16*, Bf16*, const Bf16*, const Bf16*, int64_t, int64_t, float, Stream);
 int swiglu(Bf16*, const Bf16*, int64_t, int64_t, Stream);
 int advance(const AdvanceArgs*, Stream);
+int join_ranks(const JoinRanksArgs*, Stream);
+int embed_ranks(const EmbedRanksArgs*, Stream);
+int gather_logits(const GatherLogitsArgs*, Stream);
+int meet_ranks(const RankMeeting*, Stream);
 int pick_ids(int32_t*, const int32_t*, const int32_t*, int64_t, Stream);
 int rope_table(float*, const float*, int64_t, int64_t, Stream);
 int rope_cache(const RopeCacheArgs*, Stream);

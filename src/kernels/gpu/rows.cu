@@ -2,7 +2,7 @@
 // All are bound by memory at prefill sizes and by launch latency at decode sizes: 16 bytes a thread and access.
 #include <algorithm>
 
-#include "kernels/gpu/device.cuh"
+#include "kernels/gpu/ranks.cuh"
 
 namespace tritonforge::gpu {
 namespace {
@@ -16,13 +16,46 @@ __global__ void copy_rows_kernel(Bf16x8* out, const Bf16x8* from, const int32_t*
   }
 }
 
+// What is added to x before its norm: nothing, a tensor, or the sum of the ranks' tensors, in their order.
+struct Nothing {
+  static constexpr bool kAdds = false;
+  __device__ void begin() const {}
+};
+struct Delta {
+  static constexpr bool kAdds = true;
+  const Bf16x8* delta;
+  __device__ void begin() const {}
+  __device__ void read(int64_t at, float (&to)[8]) const { unpack(delta[at], to); }
+};
+template <int kRanks>
+struct RankDeltas {
+  static constexpr bool kAdds = true;
+  RankMeeting meeting;
+  const Bf16x8* deltas[kRanks];
+  __device__ void begin() const { meet(meeting); }
+  __device__ void read(int64_t at, float (&to)[8]) const {
+    uint4 parts[kRanks];  // all on their way before the first is used
+#pragma unroll
+    for (int rank = 0; rank < kRanks; ++rank) parts[rank] = read_peer(deltas[rank] + at);
+    unpack(reinterpret_cast<const Bf16x8&>(parts[0]), to);
+#pragma unroll
+    for (int rank = 1; rank < kRanks; ++rank) {
+      float part[8];
+      unpack(reinterpret_cast<const Bf16x8&>(parts[rank]), part);
+#pragma unroll
+      for (int j = 0; j < 8; ++j) to[j] += part[j];
+    }
+  }
+};
+
 // One block a row. kVectors a thread: one where there are few rows (latency), four where there are many (throughput).
-template <int kVectors, bool kAdd>
-__global__ void __launch_bounds__(1024)
-    rms_norm_kernel(Bf16x8* out, Bf16x8* x, const Bf16x8* delta, const Bf16x8* weight, int vectors, float eps) {
+template <int kVectors, typename Added>
+__global__ void __launch_bounds__(1024) rms_norm_kernel(Bf16x8* out, Bf16x8* x, const __grid_constant__ Added added,
+                                                        const Bf16x8* weight, int vectors, float eps) {
   __shared__ float sums[kWarp];
   allow_next();
   wait_for_previous();
+  added.begin();
   const int64_t row = int64_t{blockIdx.x} * vectors;
   float value[kVectors][8], squares = 0;
 #pragma unroll
@@ -30,9 +63,9 @@ __global__ void __launch_bounds__(1024)
     const int i = threadIdx.x + v * blockDim.x;
     if (i >= vectors) continue;
     unpack(x[row + i], value[v]);
-    if constexpr (kAdd) {
+    if constexpr (Added::kAdds) {
       float more[8];
-      unpack(delta[row + i], more);
+      added.read(row + i, more);
 #pragma unroll
       for (int j = 0; j < 8; ++j) value[v][j] = rounded(value[v][j] + more[j]);
       x[row + i] = pack(value[v]);
@@ -58,8 +91,8 @@ __global__ void __launch_bounds__(1024)
   }
 }
 
-template <bool kAdd>
-int launch_rms_norm(Bf16* out, Bf16* x, const Bf16* delta, const Bf16* weight, int64_t rows, int64_t d, float eps,
+template <typename Added>
+int launch_rms_norm(Bf16* out, Bf16* x, const Added& added, const Bf16* weight, int64_t rows, int64_t d, float eps,
                     Stream stream) {
   TF_REQUIRE(d % 8 == 0 && d > 0 && d <= 32768, "rms_norm: rows of %ld (a multiple of 8, at most 32768)",
              static_cast<long>(d));
@@ -67,10 +100,9 @@ int launch_rms_norm(Bf16* out, Bf16* x, const Bf16* delta, const Bf16* weight, i
   const int vectors = static_cast<int>(d / 8);
   const bool many = rows >= 4 * multiprocessors() || vectors > 1024;
   const int threads = ceil_div(ceil_div(vectors, many ? 4 : 1), kWarp) * kWarp;
-  return launch("rms_norm", many ? rms_norm_kernel<4, kAdd> : rms_norm_kernel<1, kAdd>,
+  return launch("rms_norm", many ? rms_norm_kernel<4, Added> : rms_norm_kernel<1, Added>,
                 dim3(static_cast<unsigned>(rows)), threads, 0, stream, reinterpret_cast<Bf16x8*>(out),
-                reinterpret_cast<Bf16x8*>(x), reinterpret_cast<const Bf16x8*>(delta),
-                reinterpret_cast<const Bf16x8*>(weight), vectors, eps);
+                reinterpret_cast<Bf16x8*>(x), added, reinterpret_cast<const Bf16x8*>(weight), vectors, eps);
 }
 
 __global__ void swiglu_kernel(Bf16x8* out, const Bf16x8* gate_up, int64_t vectors, int64_t total) {
@@ -129,11 +161,23 @@ int gather_rows(Bf16* out, const Bf16* x, const int32_t* rows, int64_t count, in
   return copy_rows("gather_rows", out, x, rows, count, hidden, stream);
 }
 int rms_norm(Bf16* out, const Bf16* x, const Bf16* weight, int64_t rows, int64_t d, float eps, Stream stream) {
-  return launch_rms_norm<false>(out, const_cast<Bf16*>(x), nullptr, weight, rows, d, eps, stream);
+  return launch_rms_norm(out, const_cast<Bf16*>(x), Nothing(), weight, rows, d, eps, stream);
 }
 int add_rms_norm(Bf16* out, Bf16* x, const Bf16* delta, const Bf16* weight, int64_t rows, int64_t d, float eps,
                  Stream stream) {
-  return launch_rms_norm<true>(out, x, delta, weight, rows, d, eps, stream);
+  return launch_rms_norm(out, x, Delta{reinterpret_cast<const Bf16x8*>(delta)}, weight, rows, d, eps, stream);
+}
+int join_ranks(const JoinRanksArgs* a, Stream stream) {
+  const auto join = [&]<int kRanks>(RankDeltas<kRanks> added) {
+    for (int rank = 0; rank < kRanks; ++rank) added.deltas[rank] = reinterpret_cast<const Bf16x8*>(a->deltas[rank]);
+    return launch_rms_norm(a->out, a->x, added, a->weight, a->rows, a->d, a->eps, stream);
+  };
+  switch (a->meeting.ranks) {
+    case 2: return join(RankDeltas<2>{a->meeting, {}});
+    case 4: return join(RankDeltas<4>{a->meeting, {}});
+    case 8: return join(RankDeltas<8>{a->meeting, {}});
+    default: return set_error(kBadArgument, "join_ranks: %d ranks (2, 4 or 8)", a->meeting.ranks);
+  }
 }
 int swiglu(Bf16* out, const Bf16* gate_up, int64_t rows, int64_t intermediate, Stream stream) {
   TF_REQUIRE(intermediate % 8 == 0, "swiglu: rows of %ld (a multiple of 8)", static_cast<long>(intermediate));

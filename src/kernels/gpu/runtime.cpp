@@ -3,7 +3,6 @@
 #include <nvtx3/nvToolsExt.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
@@ -14,7 +13,7 @@ namespace tritonforge::gpu {
 namespace {
 
 thread_local char error_text[512];
-std::atomic<bool> overlap_wanted{false};
+thread_local bool overlap_wanted = false;
 
 }  // namespace
 
@@ -50,9 +49,9 @@ int compute_major() {
   return major;
 }
 
-bool overlap_allowed() { return overlap_wanted.load(std::memory_order_relaxed) && compute_major() >= 9; }
+bool overlap_allowed() { return overlap_wanted && compute_major() >= 9; }
 int set_overlap(int on) {
-  overlap_wanted.store(on != 0, std::memory_order_relaxed);
+  overlap_wanted = on != 0;
   return 0;
 }
 
@@ -114,6 +113,12 @@ int ipc_open(const IpcHandle* from, void** out) {
   cudaIpcMemHandle_t handle;
   std::memcpy(&handle, from->bytes, sizeof handle);
   return check(cudaIpcOpenMemHandle(out, handle, cudaIpcMemLazyEnablePeerAccess), "ipc_open");
+}
+int peer_can(int device, int other, int* can) { return check(cudaDeviceCanAccessPeer(can, device, other), "peer_can"); }
+int peer_enable(int other) {
+  const cudaError_t status = cudaDeviceEnablePeerAccess(other, 0);
+  if (status == cudaErrorPeerAccessAlreadyEnabled) cudaGetLastError();
+  return status == cudaErrorPeerAccessAlreadyEnabled ? 0 : check(status, "peer_enable");
 }
 int ipc_close(void* pointer) { return check(cudaIpcCloseMemHandle(pointer), "ipc_close"); }
 
@@ -191,6 +196,8 @@ const CudaApi table = {
     .ipc_get = ipc_get,
     .ipc_open = ipc_open,
     .ipc_close = ipc_close,
+    .peer_can = peer_can,
+    .peer_enable = peer_enable,
     .stream_create = stream_create,
     .stream_destroy = stream_destroy,
     .stream_synchronize = stream_synchronize,
@@ -216,6 +223,10 @@ const CudaApi table = {
     .swiglu = swiglu,
     .advance = advance,
     .pick_ids = pick_ids,
+    .embed_ranks = embed_ranks,
+    .join_ranks = join_ranks,
+    .gather_logits = gather_logits,
+    .meet_ranks = meet_ranks,
     .rope_table = rope_table,
     .rope_cache = rope_cache,
     .decode_attention_workspace = decode_attention_workspace,

@@ -91,8 +91,10 @@ inline Happened live_through(const Schedule& schedule, Core& core, const model::
     if (sleeps && ++happened.sleeps > 0) core.release_memory(parts);
     if (updates && ++happened.updates > 0) {
       StagedWeights staged;
-      const auto targets = core.model().named_parameters(), sources = same.named_parameters();
-      for (size_t i = 0; i < targets.size(); ++i) staged.copies.emplace_back(targets[i].second, sources[i].second);
+      const auto targets = core.parts().tensors();
+      const auto sources = same.named_parameters();
+      for (size_t i = 0; i < targets.size(); ++i)
+        for (auto& pair : targets[i].beside(sources[i].second)) staged.copies.push_back(std::move(pair));
       core.install(staged, -1);
     }
     if (sleeps) core.resume_memory();
@@ -104,6 +106,21 @@ inline Happened live_through(const Schedule& schedule, Core& core, const model::
   EXPECT_TRUE(live.empty());
   for (const Answer& answer : happened.answers) EXPECT_TRUE(std::ranges::is_sorted(answer.sample.weight_versions));
   return happened;
+}
+
+// What each kind of request says where nothing else happens.
+inline std::vector<Sample> said_alone(Core& core) {
+  std::vector<Sample> said;
+  for (int64_t kind = 0; kind < kKinds; ++kind) {
+    Output whole;
+    Request request = request_of(kind);
+    request.id = "alone";
+    request.on_output = [&whole](Output part) { whole.append(std::move(part)); };
+    core.admit(std::move(core.arrival(std::move(request)).value()));
+    while (core.has_work()) core.step();
+    said.push_back(whole.samples.at(0));
+  }
+  return said;
 }
 
 // An answer that was aborted is the beginning of the other, and any other the whole of it.

@@ -11,24 +11,10 @@ namespace {
 
 constexpr int64_t kSteps = 10000;
 
-std::vector<Sample> alone() {
-  std::vector<Sample> said;
-  Core core(small_options(), tiny_model(), nullptr);
-  for (int64_t kind = 0; kind < kKinds; ++kind) {
-    Output whole;
-    Request request = request_of(kind);
-    request.id = "alone";
-    request.on_output = [&whole](Output part) { whole.append(std::move(part)); };
-    core.admit(std::move(core.arrival(std::move(request)).value()));
-    while (core.has_work()) core.step();
-    said.push_back(whole.samples.at(0));
-  }
-  return said;
-}
-
 TEST(RandomSchedules, LoseNoBlockAndChangeNoToken) {
   at::set_num_threads(1);
-  const auto expected = alone();
+  Core alone(small_options(), tiny_model(), nullptr);
+  const auto expected = said_alone(alone);
   const auto same = tiny_model();
   constexpr int64_t kVariants = 64;
   Happened sum;

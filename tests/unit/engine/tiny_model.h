@@ -1,10 +1,12 @@
 #pragma once
 // A random model that is small enough to step through, for the engine's tests.
+#include <ATen/core/grad_mode.h>
+
 #include <memory>
 #include <vector>
 
 #include "engine/options.h"
-#include "model/model.h"
+#include "model/parts.h"
 
 namespace tritonforge::engine {
 
@@ -26,6 +28,24 @@ inline std::unique_ptr<model::Model> tiny_model(uint64_t seed = 1) {
   auto model = std::make_unique<model::Model>(tiny_config(), at::kFloat, at::kCPU);
   model->init_random(seed, 0.4);
   return model;
+}
+
+// The ranks' parts of the same weights.
+inline std::vector<std::unique_ptr<model::Model>> parts_of(const model::Model& whole,
+                                                           const std::vector<at::Device>& devices) {
+  const at::NoGradGuard no_grad;
+  std::vector<std::unique_ptr<model::Model>> ranks;
+  for (const at::Device device : devices)
+    ranks.push_back(
+        std::make_unique<model::Model>(model::part_of(whole.config(), std::ssize(devices)), whole.dtype(), device));
+  const auto tensors = model::Parts(ranks).tensors();
+  const auto wholes = whole.named_parameters();
+  for (size_t i = 0; i < tensors.size(); ++i)
+    for (const auto& [part, of_whole] : tensors[i].beside(wholes[i].second)) at::Tensor(part).copy_(of_whole);
+  return ranks;
+}
+inline std::vector<std::unique_ptr<model::Model>> parts_of(const model::Model& whole, int64_t tp) {
+  return parts_of(whole, std::vector<at::Device>(static_cast<size_t>(tp), whole.device()));
 }
 
 inline EngineOptions small_options() {

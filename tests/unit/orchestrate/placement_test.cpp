@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "base/config.h"
+#include "orchestrate/plan.h"
+#include "orchestrate/preflight.h"
 #include "orchestrate/recipe.h"
 #include "orchestrate/run_context.h"
 
@@ -154,6 +156,28 @@ TEST_F(PlacedRecipe, DecidesDevicesEnginesAndDegrees) {
   EXPECT_EQ(trainer.parallel.cp, 2);
   EXPECT_EQ(trainer.parallel.dp, 1);
   EXPECT_EQ(trainer.device, "cuda:0");
+}
+
+TEST_F(PlacedRecipe, GivesAnEngineTheGpusOfItsRanks) {
+  const RecipeConfig config = load("{actor: {gpus: 2}, rollout: {gpus: 4, tp: 2}}");
+  EXPECT_EQ(config.engine.count, 2);
+  EXPECT_EQ(engine_options(config, "m").tp, 2);
+  EXPECT_EQ(engine_options(config, "m").device, "cuda:0");
+  EXPECT_THAT(config.layout().engines[1].gpus, ElementsAre(4, 5));
+  const Plan plan = make_plan(config);
+  const auto engine = std::ranges::find(plan.processes, "engine-1", &PlannedProcess::role);
+  ASSERT_NE(engine, plan.processes.end());
+  EXPECT_EQ(engine->device, "localhost: GPU 4, 5");
+  EXPECT_EQ(engine->detail, "m bfloat16, tp 2");
+}
+
+TEST_F(PlacedRecipe, RefusesDegreesThatAnEngineHasNot) {
+  const auto error = [&](const std::string& rollout) {
+    return error_of([&] { check_plan(load("{actor: {gpus: 1}, rollout: " + rollout + "}")); });
+  };
+  EXPECT_THAT(error("{gpus: 3, tp: 3}"), HasSubstr("'placement.rollout.tp' is 3: 1, 2, 4 or 8 ranks"));
+  EXPECT_THAT(error("{gpus: 2, cp: 2}"), HasSubstr("an engine's ranks are of tp alone"));
+  EXPECT_THAT(error("{gpus: 2, tp: 2}"), HasSubstr("model.path: no such folder"));
 }
 
 TEST_F(PlacedRecipe, DealsAPipelinesLayersInChunks) {
