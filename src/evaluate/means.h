@@ -1,0 +1,22 @@
+#pragma once
+// What all evaluations of one evaluator share. Thread-safe, and outlives them.
+#include "evaluate/modes.h"
+#include "evaluate/problems.h"
+
+namespace tritonforge::evaluate {
+
+struct Means {
+  const EvaluatorOptions options;
+  const std::string no_gpu;  // why no child can be granted one
+  Zygote zygote;
+  const Modes modes;
+  LoweringPool lowering;
+  Problems problems;
+
+  // Starts the Python parent. Throws kMachine, kUsage, kUnsupported.
+  Means(EvaluatorOptions given, LoweringPool::Elsewhere elsewhere);
+  // `device`: RunContext::device. What it refers to outlives the runner.
+  RunContext context(const Posed& posed, const EvaluationRequest& request, Device* device, const Client& client);
+};
+
+}  // namespace tritonforge::evaluate

@@ -1,0 +1,95 @@
+#include "evaluate/problems.h"
+
+#include <algorithm>
+
+#include "base/checksum.h"
+
+namespace tritonforge::evaluate {
+namespace {
+
+// One RL step has about this many problems under evaluation at once.
+constexpr size_t kKeptReferences = 8;
+constexpr size_t kKnownProblems = 4096;
+
+Budget budget_of(const EvaluatorOptions& options) {
+  if (options.max_elements <= 0 && options.max_flops <= 0) return {};
+  constexpr int64_t kNoLimit = int64_t{1} << 60;
+  return {options.max_elements > 0 ? options.max_elements : kNoLimit,
+          options.max_flops > 0 ? options.max_flops : kNoLimit};
+}
+
+void note(const ReferenceData& reference, Verdict& verdict) {
+  const Admission& admission = reference.admission;
+  if (admission.draw != Draw::kAsGiven) verdict.notes["draw"] = name_of(admission.draw);
+  if (admission.tolerance != 1) verdict.notes["tolerance"] = fmt::format("{:.3g} of the usual", admission.tolerance);
+  if (reference.drawn) verdict.notes["trials"] = "drawn by the replayer, sampled by the problem's process";
+  for (const auto& [name, change] : reference.sizes.items())
+    verdict.notes["reduced." + name] = fmt::format("{} -> {}", change.at(0).dump(), change.at(1).dump());
+}
+
+}  // namespace
+
+Problems::Problems(Children& children, const EvaluatorOptions& options)
+    : trial_data_(options.trial_data),
+      process_secret_{random_bits(), random_bits()},
+      admissions_(kKnownProblems),
+      not_drawn_(kKnownProblems),
+      references_(children, options.reference_cache, kKeptReferences,
+                  std::max<size_t>(1, static_cast<size_t>(options.workers) / 4)) {}
+
+std::optional<Admission> Problems::admission_of(const std::string& source) { return admissions_.get(checksum(source)); }
+
+void Problems::cannot_be_drawn(const std::string& source) { not_drawn_.put(checksum(source), true); }
+
+bool Problems::draws(const EvaluationRequest& request, Device& device) {
+  const bool believed = language_of(request.backend).runs(device.target()) != Runs::kNatively;
+  if (!believed || trial_data_ == TrialData::kHanded || not_drawn_.get(checksum(request.problem_source))) return false;
+  return device.gpu() || trial_data_ == TrialData::kDrawn;
+}
+
+ReferenceSpec Problems::spec_of(const EvaluatorOptions& options, const EvaluationRequest& request, const Seeds& seeds,
+                                EvaluationMode mode, Device* device, bool draws) {
+  ReferenceSpec spec{.source = request.problem_source,
+                     .init_seed = seeds.of("init"),
+                     .weight_seed = seeds.of("weights"),
+                     .budget = budget_of(options),
+                     .tolerances = options.tolerances,
+                     .admission = admission_of(request.problem_source),
+                     .timed = options.on_gpu(mode),
+                     .weigh = mode == EvaluationMode::kPlan,
+                     .draw = draws,
+                     .fractions_seed = seeds.of("fractions"),
+                     .memory = device && device->gpu() ? &device->gpu()->memory() : nullptr};
+  for (uint64_t i = 0; i < static_cast<uint64_t>(request.num_correct_trials); ++i)
+    spec.trials.push_back({.inputs = seeds.of("inputs", i), .forward = seeds.of("forward", i)});
+  return spec;
+}
+
+// Every part has its own time from when it begins, so that no candidate has less because others were before it.
+Posed Problems::pose(const EvaluatorOptions& options, const EvaluationRequest& request, EvaluationMode mode,
+                     Device* device, bool draws, const Client& client, Verdict& verdict) {
+  const bool gpu = options.on_gpu(mode);
+  // The seeds' secret is one of this process, not of the request: candidates of one problem share its reference, and
+  // none can know them.
+  const Seeds seeds(request.fresh_seeds ? process_secret_ : SipKey{}, request.seed);
+  Posed posed{.options = options, .spec = spec_of(options, request, seeds, mode, device, draws)};
+  const ChildLimits on_cpu{.cpu_s = 60, .file_bytes = uint64_t{64} << 20, .memory_bytes = options.memory_bytes};
+  posed.limits = gpu ? on_gpu(on_cpu, device) : on_cpu;
+  // Diagnostics may name the first programs that a race is between: whoever wants the same verdict again wants the same
+  // order of programs.
+  posed.order_seed = request.fresh_seeds ? random_bits() : seeds.of("orders");
+  // The process that is kept for timing is one GPU's.
+  posed.key = fmt::format("{} {} {} {} {} {} {} {}", checksum(request.problem_source), request.seed,
+                          request.fresh_seeds, request.num_correct_trials, name_of(mode), gpu, posed.limits.gpu_uuid,
+                          draws);
+  posed.reference = references_.data(posed.key, posed.spec, posed.limits,
+                                     Deadline::after(std::min(request.timeout_s, client.deadline.remaining_s())));
+  check_waited_for(client.left);  // the rest is this client's alone
+  const Admission& admission = posed.reference->admission;
+  if (!posed.spec.admission) admissions_.put(checksum(request.problem_source), admission);
+  if (!admission.barred.empty()) throw ProblemFault{"the problem is barred: " + admission.barred};
+  note(*posed.reference, verdict);
+  return posed;
+}
+
+}  // namespace tritonforge::evaluate
