@@ -19,6 +19,16 @@ def evaluator():
     assert server.stop() == 0
 
 
+@pytest.fixture(scope="module")
+def plan():
+    """A server in plan mode."""
+    if not os.path.exists(BINARY):
+        pytest.skip(f"no binary at {BINARY}")
+    server = Evaluator("--mode", "plan")
+    yield server
+    assert server.stop() == 0
+
+
 @pytest.fixture
 def judge(evaluator):
     """judge(forward or whole source) -> verdict; afterwards the evaluator must be well."""

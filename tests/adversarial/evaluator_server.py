@@ -139,3 +139,13 @@ class Model(nn.Module):
 def get_inputs():
     return [torch.randn(1 << 22)]
 """
+
+
+def sines_kernel(rounds):
+    """Its honest solution: what the cheats at the clock share (corpus/timing), with so many rounds."""
+    texts = []
+    for name in ("kernels.py", "sound.py"):
+        with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "corpus", "timing", name)) as file:
+            texts.append(file.read())
+    assert "".join(texts).count("range(4)") == 1
+    return "".join(texts).replace("range(4)", f"range({rounds})")

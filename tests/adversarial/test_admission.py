@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from evaluator_server import BINARY, HEADER, Evaluator
+from evaluator_server import BINARY, HEADER
 
 SHAPES = "\ndef get_inputs():\n    return [torch.rand(batch, width)]\n\ndef get_init_inputs():\n    return []\n"
 
@@ -73,13 +73,6 @@ def test_sizes_keep_their_proportions(checked):
     reduced = {name: [int(n) for n in text.split(" -> ")] for name, text in checked["groups"]["reduced"].items()}
     assert reduced["width"][1] // reduced["groups"][1] == 8192 // 512, reduced
     assert set(checked["shape_in_a_tuple"]["reduced"]) == {"batch", "shape[0]"}
-
-
-@pytest.fixture(scope="module")
-def plan():
-    server = Evaluator("--mode", "plan")
-    yield server
-    assert server.stop() == 0
 
 
 def layer_norm(before, after):

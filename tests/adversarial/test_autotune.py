@@ -1,11 +1,7 @@
 """@triton.autotune in plan mode: whatever configuration a tuner may choose is judged. Where times are measured the
 fastest is timed: test_plan_gpu.py."""
 
-import os
-
 import pytest
-
-from evaluator_server import BINARY, Evaluator
 
 PROBLEM = """
 import torch
@@ -52,15 +48,6 @@ def tuned(configs, body="pass", more=""):
 
 def config(block, more=""):
     return f"triton.Config({{'B': {block}}}{more})"
-
-
-@pytest.fixture(scope="module")
-def plan():
-    if not os.path.exists(BINARY):
-        pytest.skip(f"no binary at {BINARY}")
-    server = Evaluator("--mode", "plan")
-    yield server
-    assert server.stop() == 0
 
 
 def test_right_configurations_are_right(plan):

@@ -9,7 +9,7 @@ import urllib.error
 
 import pytest
 
-from evaluator_server import ADDITION, BINARY, HONEST, PROBLEM, ROOT, Evaluator, prompts_examples
+from evaluator_server import ADDITION, HONEST, PROBLEM, ROOT, prompts_examples
 
 LAYER = """
 import torch
@@ -56,15 +56,6 @@ extern "C" __global__ void relu2(const float* x, float* y, int n) {
 }
 """
 C_CALL = "y = torch.empty_like(x)\nkernel((-(-x.numel() // 64), 1, 1), (64, 1, 1), [x, y, x.numel()])\nreturn y"
-
-
-@pytest.fixture(scope="module")
-def plan():
-    if not os.path.exists(BINARY):
-        pytest.skip(f"no binary at {BINARY}")
-    server = Evaluator("--mode", "plan")
-    yield server
-    assert server.stop() == 0
 
 
 def refusal(server, *args, **more):

@@ -7,30 +7,12 @@ import shutil
 import pytest
 
 import test_corpus
-from evaluator_server import BINARY, Evaluator, repeated_sines
+from evaluator_server import BINARY, Evaluator, repeated_sines, sines_kernel
 
 pytestmark = pytest.mark.skipif(shutil.which("nvidia-smi") is None, reason="no NVIDIA GPU here")
 
 PROBLEM = repeated_sines(50)
-HONEST = """
-import torch
-import triton
-import triton.language as tl
-
-@triton.jit
-def kernel(x, y, n, B: tl.constexpr):
-    i = tl.program_id(0) * B + tl.arange(0, B)
-    a = tl.load(x + i, mask=i < n)
-    for _ in range(50):
-        a = tl.sin(a) * 2
-    tl.store(y + i, a, mask=i < n)
-
-class ModelNew(torch.nn.Module):
-    def forward(self, x):
-        y = torch.empty_like(x)
-        kernel[(triton.cdiv(x.numel(), 1024), )](x, y, x.numel(), B=1024)
-        return y
-"""
+HONEST = sines_kernel(50)
 # The same work where events of the current stream do not see it.
 SIDE_STREAM = HONEST.replace(
     """    def forward(self, x):
@@ -88,9 +70,9 @@ def test_a_candidate_without_an_end_is_stopped(live):
 def test_a_candidate_has_a_part_of_the_devices_memory():
     """All of it beside an engine and a trainer would end the run."""
     greedy = HONEST.replace(
-        "        y = torch.empty_like(x)\n",
+        "        return work(x)\n",
         "        free = torch.cuda.mem_get_info()[0]\n"
-        "        torch.empty(int(0.8 * free), dtype=torch.uint8, device='cuda')\n        y = torch.empty_like(x)\n",
+        "        torch.empty(int(0.8 * free), dtype=torch.uint8, device='cuda')\n        return work(x)\n",
     )
     server = Evaluator("--mode", "live", "--device-memory", "0.25")
     try:

@@ -11,30 +11,12 @@ import pytest
 
 import test_autotune
 import test_corpus
-from evaluator_server import BINARY, HEADER, Evaluator, repeated_sines
+from evaluator_server import BINARY, HEADER, Evaluator, repeated_sines, sines_kernel
 
 pytestmark = pytest.mark.skipif(shutil.which("nvidia-smi") is None, reason="no NVIDIA GPU here")
 
 PROBLEM = repeated_sines(20)
-HONEST = """
-import torch
-import triton
-import triton.language as tl
-
-@triton.jit
-def sines(x, y, n, B: tl.constexpr):
-    i = tl.program_id(0) * B + tl.arange(0, B)
-    a = tl.load(x + i, mask=i < n)
-    for _ in range(20):
-        a = tl.sin(a) * 2
-    tl.store(y + i, a, mask=i < n)
-
-class ModelNew(torch.nn.Module):
-    def forward(self, x):
-        y = torch.empty_like(x)
-        sines[(triton.cdiv(x.numel(), 1024), )](x, y, x.numel(), B=1024)
-        return y
-"""
+HONEST = sines_kernel(20)
 FORWARD = "    def forward(self, x):\n"
 # All the work where the current stream does not see it, not even waiting for it.
 SIDE_STREAM = HONEST.replace(
@@ -75,7 +57,9 @@ MEMO_ON_DEVICE = (
         "    def __init__(self):\n        super().__init__()\n        self.of = torch.zeros(4096)\n"
         "        self.memo = torch.zeros(1 << 22)\n\n" + FORWARD,
     )
-    .replace("(x, y, x.numel(), B", "(x, y, self.of, self.memo, x.numel(), B")
+    .replace("def work(x)", "def work(x, of, memo)")
+    .replace("return work(x)", "return work(x, self.of, self.memo)")
+    .replace("(x, y, x.numel(), B", "(x, y, of, memo, x.numel(), B")
 )
 OUT_OF_BOUNDS = HONEST.replace("tl.store(y + i, a, mask=i < n)", "tl.store(y + i + 64, a)")
 FAR_OUT_OF_BOUNDS = HONEST.replace("tl.store(y + i, a, mask=i < n)", "tl.store(y + i.to(tl.int64) * (1 << 30), a)")
@@ -299,7 +283,7 @@ def tuned_sines(configs):
     return (
         kernel.replace("@triton.jit", f"@triton.autotune(configs=[{', '.join(configs)}], key=['n'])\n@triton.jit")
         .replace("tl.store(y + i, a, ", "tl.store(y + i, tl.where(w > 1e30, w, a), ")
-        .replace("sines[(triton.cdiv(x.numel(), 1024), )]", "sines[lambda m: (triton.cdiv(x.numel(), m['B']), )]")
+        .replace("sines[(triton.cdiv(x.numel(), 1024),)]", "sines[lambda m: (triton.cdiv(x.numel(), m['B']),)]")
         .replace(", B=1024)", ")")
     )
 
