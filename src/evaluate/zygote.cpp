@@ -305,6 +305,7 @@ Json sandbox_options(const ZygoteOptions& options, const Json& versions, const C
                     "/etc/localtime",
                     options.worker.string(),
                     options.sandbox_library.string(),
+                    (options.sandbox_library.parent_path() / "libtritonforge_held.so").string(),
                     versions.value("prefix", ""),
                     versions.value("base_prefix", "")};
   for (const auto& item : versions.value("packages", Json::array())) read_only.push_back(item);

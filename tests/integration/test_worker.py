@@ -4,13 +4,15 @@ import os
 import pathlib
 import re
 import shutil
+import struct
 import subprocess
 import sys
 
 import pytest
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("triton")
+triton = pytest.importorskip("triton")
+import triton.language as tl
 
 ROOT = pathlib.Path(os.environ.get("TRITONFORGE_ROOT", pathlib.Path(__file__).resolve().parents[2]))
 sys.path[:0] = [str(ROOT / "worker"), str(ROOT / "tests/adversarial")]
@@ -110,3 +112,95 @@ def test_a_rocm_child_gets_the_variables_that_the_document_lists():
     child = zygote.environment({"folder": "/job", "gpu": True, "gpu_uuid": "GPU-7"}, {}, rocm=True)
     assert {name: child[name] for name in listed} == listed
     assert child["ROCR_VISIBLE_DEVICES"] == "GPU-7"
+
+
+@triton.jit
+def fused(x, SIZE: tl.constexpr):
+    i = tl.arange(0, SIZE)
+    tl.store(x + i, tl.load(x + i) * 3.0 + tl.load(x + i + SIZE))
+
+
+@triton.jit
+def unknown_instruction(x):
+    tl.store(
+        x, tl.inline_asm_elementwise("nonsense $0, $1;", "=r,r", [tl.load(x)], dtype=tl.int32, is_pure=True, pack=1)
+    )
+
+
+def ir_of(kernel, dtype=torch.float32, **more):
+    from tritonforge_worker import frontend
+
+    return frontend.lower_to_ir(kernel, "sm_90", (torch.zeros(16, dtype=dtype),), more)
+
+
+@pytest.fixture
+def ptxas(tmp_path):
+    """(what holds ptxas in the place of Triton's `subprocess`, the module that has it)."""
+    from triton.backends.nvidia import compiler
+
+    from tritonforge_worker import held
+
+    library = pathlib.Path(evaluator_server.BINARY).parent / "libtritonforge_held.so"
+    if not library.exists():
+        pytest.skip(f"no {library}")
+    made = held.Ptxas(str(library), str(tmp_path))
+    yield made, compiler
+    for one in made.held.values():
+        one.close()
+
+
+def sections(elf):
+    """Without those for debuggers, which name the compiler's input file."""
+    (at,), (size, count, names) = struct.unpack_from("<Q", elf, 40), struct.unpack_from("<3H", elf, 58)
+    headers = [struct.unpack_from("<2I4Q2I2Q", elf, at + k * size) for k in range(count)]
+    text = headers[names][4]
+    named = {
+        elf[text + name : elf.index(b"\0", text + name)]: elf[start : start + n]
+        for name, kind, _, _, start, n, *_ in headers
+        if kind != 8
+    }
+    return {name: data for name, data in named.items() if b"debug" not in name and name.startswith((b".text", b".nv"))}
+
+
+def cubin(text, folder, **options):
+    """How it is launched, and its machine code."""
+    from tritonforge_worker import lowering
+
+    described, binary = lowering.lower(text, "sm_90", options, folder)
+    return described, sections(binary)
+
+
+def test_a_held_ptxas_compiles_as_one_that_is_started_for_each_kernel(ptxas, tmp_path, monkeypatch):
+    made, compiler = ptxas
+    cases = [(ir_of(fused, SIZE=size), contracted) for size in (16, 32, 64) for contracted in (True, False)]
+    plain = [cubin(text, tmp_path, enable_fp_fusion=contracted) for text, contracted in cases]
+    assert len({str(code) for _, code in plain}) == len(cases)
+    monkeypatch.setattr(compiler, "subprocess", made)
+    assert [cubin(text, tmp_path, enable_fp_fusion=contracted) for text, contracted in cases] == plain
+    assert len(made.held) == 2 and all(one.process.poll() is None for one in made.held.values())
+
+
+def test_what_a_held_ptxas_refuses_is_told_and_leaves_it_as_it_was(ptxas, tmp_path, monkeypatch, capsys):
+    from triton.runtime.errors import PTXASError
+
+    made, compiler = ptxas
+    monkeypatch.setattr(compiler, "subprocess", made)
+    right, wrong = ir_of(fused, SIZE=16), ir_of(unknown_instruction, torch.int32)
+    before = cubin(right, tmp_path)
+    with pytest.raises(PTXASError, match="Not a name of any known instruction: 'nonsense'"):
+        cubin(wrong, tmp_path)
+    (held,) = made.held.values()
+    assert cubin(right, tmp_path) == before and held.process.poll() is None
+    assert not os.path.exists(held.output), "what one kernel left must not be taken for the next one's"
+
+
+def test_where_a_held_ptxas_was_killed_the_kernel_is_compiled_all_the_same(ptxas, tmp_path, monkeypatch):
+    made, compiler = ptxas
+    monkeypatch.setattr(compiler, "subprocess", made)
+    text = ir_of(fused, SIZE=16)
+    before = cubin(text, tmp_path)
+    (held,) = made.held.values()
+    held.process.kill()
+    held.process.wait()
+    assert cubin(text, tmp_path) == before and not made.held
+    assert cubin(text, tmp_path) == before and len(made.held) == 1, "another one is held"

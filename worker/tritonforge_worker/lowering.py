@@ -10,6 +10,7 @@ from triton._C.libtriton import ir
 from triton.backends.compiler import Language
 from triton.runtime.errors import OutOfResources
 
+from tritonforge_worker import held
 from tritonforge_worker.languages import language
 from tritonforge_worker.languages.sources import CompileError
 from tritonforge_worker.targets import BACKENDS, TARGETS, context_of
@@ -75,12 +76,16 @@ def keep_memory():
     libc = ctypes.CDLL(None)
     for parameter, value in ((M_TRIM_THRESHOLD, 1 << 30), (M_MMAP_THRESHOLD, 1 << 25), (M_TOP_PAD, 1 << 24)):
         libc.mallopt(parameter, value)
-    os.environ["GLIBC_TUNABLES"] = "glibc.malloc.hugetlb=1:glibc.malloc.top_pad=8388608"  # pages of 2 MiB
+    os.environ["GLIBC_TUNABLES"] = ":".join(
+        "glibc.malloc." + tunable
+        for tunable in ("hugetlb=1", "top_pad=8388608", "mmap_threshold=33554432", "trim_threshold=1073741824")
+    )  # pages of 2 MiB
 
 
 def serve(channel, sandbox):
     keep_memory()
     folder = sandbox["folder"]
+    held.install(os.path.join(os.path.dirname(sandbox["library"]), "libtritonforge_held.so"), folder)
     while True:
         request, payload = channel.receive()
         try:
