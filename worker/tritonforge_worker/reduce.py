@@ -79,6 +79,8 @@ def constants(tree):
 
 def rewritten(source, sizes):
     """`source` with the module-level integers of `sizes` {name: [old, new]} replaced where they have the old value."""
+    if not sizes:
+        return source
     try:
         tree = ast.parse(source)
     except SyntaxError:

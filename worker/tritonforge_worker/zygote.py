@@ -16,7 +16,6 @@ import gc
 import importlib
 import json
 import os
-import select
 import signal
 import socket
 import sys
@@ -57,6 +56,7 @@ def warm_up(prepared):
         "screen",
         "probe",
         "live",
+        "languages.triton",
         "plan.serve",
         "plan.replay",
     ):
@@ -137,29 +137,12 @@ def environment(sandbox, inherited, rocm):
     return keep
 
 
-def fork_apart(library, options):
-    """os.fork into namespaces of the child's own: (pid, pidfd), or (0, -1) in the child."""
-    pidfd = ctypes.c_int(-1)
-    ctypes.pythonapi.PyOS_BeforeFork()
-    pid = library.tritonforge_fork_apart(options, ctypes.byref(pidfd))
-    if pid == 0:
-        ctypes.pythonapi.PyOS_AfterFork_Child()
-        return 0, -1
-    number = ctypes.get_errno()
-    ctypes.pythonapi.PyOS_AfterFork_Parent()
-    if pid < 0:
-        raise OSError(number, os.strerror(number))
-    return pid, pidfd.value
-
-
-def child(role, sandbox, options, library, job):
+def child(role, sandbox, library, job):
     """Runs in the forked child and never returns."""
     status = 1
     sys.dont_write_bytecode = True  # only the parent, which runs no code of others, keeps compiled modules
     try:
-        signal.set_wakeup_fd(-1)
-        for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         debug = os.environ.get("TRITONFORGE_WORKER_DEBUG") == "1"
         null = os.open("/dev/null", os.O_RDWR)
         os.dup2(null, 0)
@@ -176,7 +159,7 @@ def child(role, sandbox, options, library, job):
         os.environ.clear()
         os.environ.update(keep)
         report = ctypes.create_string_buffer(1 << 16)
-        entered = library.tritonforge_enter_sandbox(options, report, len(report))
+        entered = library.tritonforge_enter_sandbox(json.dumps(sandbox).encode(), report, len(report))
         from tritonforge_worker.protocol import Channel
 
         channel = Channel(job)
@@ -207,48 +190,27 @@ def child(role, sandbox, options, library, job):
         os._exit(status)
 
 
-def serve(control, wake, library):
-    """Until the control socket is closed. `wake`: readable when a child may have ended."""
-    while True:
-        ready, _, _ = select.select([control, wake], [], [])
-        if wake in ready:
-            os.read(wake, 4096)
-            while True:
-                try:
-                    pid, status = os.waitpid(-1, os.WNOHANG)
-                except ChildProcessError:
-                    break
-                if pid == 0:
-                    break
-                control.send(json.dumps({"exited": pid, "status": status}).encode())
-        if control not in ready:
-            continue
-        message, fds, _, _ = socket.recv_fds(control, 1 << 18, 4)
-        if not message:
-            break
-        request = json.loads(message)
-        job, options = socket.socket(fileno=fds[0]), json.dumps(request["sandbox"]).encode()
-        try:
-            pid, pidfd = fork_apart(library, options)
-        except OSError as error:
-            job.close()
-            control.send(json.dumps({"error": f"fork: {error}"}).encode())
-            continue
-        if pid == 0:
-            gc.enable()
-            child(request["role"], request["sandbox"], options, library, job)
-        job.close()
-        socket.send_fds(control, [json.dumps({"spawned": pid}).encode()], [pidfd])
-        os.close(pidfd)
+def serve(control, library):
+    """Until the control socket is closed (src/evaluate/sandbox/parent.cpp)."""
+    asked = ctypes.create_string_buffer(1 << 18)
+    ctypes.pythonapi.PyOS_BeforeFork()
+    job = library.tritonforge_serve(control.fileno(), asked, len(asked))
+    if job == 0:
+        ctypes.pythonapi.PyOS_AfterFork_Parent()
+        return
+    ctypes.pythonapi.PyOS_AfterFork_Child()
+    gc.enable()
+    request = json.loads(asked.value)
+    child(request["role"], request["sandbox"], library, socket.socket(fileno=job))
 
 
 def main():
     control = socket.socket(fileno=int(sys.argv[1]))
-    library = ctypes.PyDLL(sys.argv[2], use_errno=True)
+    library = ctypes.PyDLL(sys.argv[2])
     library.tritonforge_enter_sandbox.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t]
     library.tritonforge_enter_sandbox.restype = ctypes.c_int
-    library.tritonforge_fork_apart.argtypes = [ctypes.c_char_p, ctypes.POINTER(ctypes.c_int)]
-    library.tritonforge_fork_apart.restype = ctypes.c_int
+    library.tritonforge_serve.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]
+    library.tritonforge_serve.restype = ctypes.c_int
     prepared = sys.argv[3].split(",")
     warm_up(prepared)
     if touched_cuda():
@@ -257,9 +219,6 @@ def main():
     threads = len(os.listdir("/proc/self/task"))
     if threads > 1:  # none has been seen
         print(f"{threads} threads where children are forked: a lock that one holds then stays locked", file=sys.stderr)
-    wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    signal.set_wakeup_fd(wake_write)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's ctrl-C is the trusted side's to handle
     import numpy
     import torch
@@ -284,8 +243,7 @@ def main():
     if "reduce" in prepared:
         inherited.settle()
     control.send(json.dumps({"ready": versions, "missing": compilers.missing()}).encode())
-    with contextlib.suppress(BrokenPipeError):  # the trusted side has gone
-        serve(control, wake_read, library)
+    serve(control, library)
 
 
 if __name__ == "__main__":

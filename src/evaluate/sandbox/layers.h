@@ -6,6 +6,8 @@
 //   processes   may fork and exec (compiler, live mode)    exec       paths that may be executed then
 //   native      may map machine code from its folder
 //   rlimits     {cpu, fsize, nproc, nofile, core, as_extra}
+#include <sys/types.h>
+
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -22,5 +24,7 @@ std::string restrict_calls(const Json& options, bool own_pid_namespace);
 // In the parent: makes the list once for all children with such options.
 void prepare_calls(const Json& options);
 bool deny_new_processes();
+// As fork, into namespaces of the child's own; the parent gets its pidfd. -1 and errno where there is no child.
+pid_t fork_apart(const Json& options, int* pidfd);
 
 }  // namespace tritonforge::sandbox

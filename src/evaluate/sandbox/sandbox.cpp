@@ -59,6 +59,8 @@ std::string map_user(uid_t uid, gid_t gid) {
   return mapped ? "user" : "user (unmapped)";
 }
 
+}  // namespace
+
 // One fork into everything: a second one, from a process already apart, would copy the parent's page tables again.
 // With a user namespace where there may be one; a root without it uses its own capabilities.
 pid_t fork_apart(const Json& options, int* pidfd) {
@@ -87,6 +89,8 @@ pid_t fork_apart(const Json& options, int* pidfd) {
   apart = namespaces;
   return 0;
 }
+
+namespace {
 
 std::string set_limits(const Json& options) {
   const auto limits = options.value("rlimits", Json::object());

@@ -1,0 +1,132 @@
+// The life of the warm Python parent once it is warm. It is spent here and not in Python: what the parent writes while
+// children share its memory is copied page by page, and takes its large pages apart for good.
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "evaluate/sandbox/layers.h"
+
+namespace tritonforge::sandbox {
+namespace {
+
+struct Message {
+  std::string text;  // empty: the trusted side has gone
+  int job = -1;      // the socket that came with it
+};
+
+Message receive(int control, char* room, size_t size) {
+  iovec part{room, size};
+  alignas(cmsghdr) char beside[CMSG_SPACE(sizeof(int))];
+  msghdr header{};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  header.msg_control = beside;
+  header.msg_controllen = sizeof beside;
+  ssize_t got;
+  do {
+    got = recvmsg(control, &header, MSG_CMSG_CLOEXEC);
+  } while (got < 0 && errno == EINTR);
+  Message message;
+  if (got > 0) message.text.assign(room, static_cast<size_t>(got));
+  const cmsghdr* item = CMSG_FIRSTHDR(&header);
+  if (got > 0 && item && item->cmsg_type == SCM_RIGHTS) std::memcpy(&message.job, CMSG_DATA(item), sizeof(int));
+  return message;
+}
+
+bool send(int control, const Json& message, int fd = -1) {
+  std::string text = message.dump();
+  iovec part{text.data(), text.size()};
+  alignas(cmsghdr) char beside[CMSG_SPACE(sizeof(int))] = {};
+  msghdr header{};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  if (fd >= 0) {
+    header.msg_control = beside;
+    header.msg_controllen = sizeof beside;
+    cmsghdr* item = CMSG_FIRSTHDR(&header);
+    item->cmsg_level = SOL_SOCKET;
+    item->cmsg_type = SCM_RIGHTS;
+    item->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(item), &fd, sizeof fd);
+  }
+  return sendmsg(control, &header, MSG_NOSIGNAL) == static_cast<ssize_t>(text.size());
+}
+
+class Parent {
+ public:
+  Parent(int control, char* room, size_t size) : control_(control), room_(room), size_(size) {}
+
+  // The job's socket in a child; -1 in the parent, once the trusted side has gone.
+  int serve() {
+    while (wait()) {
+      if (!report_ended()) return -1;
+      if ((polled_.front().revents & ~POLLOUT) == 0) continue;
+      const Message message = receive(control_, room_, size_ - 1);
+      if (message.text.empty()) return -1;
+      room_[message.text.size()] = '\0';
+      int pidfd = -1;
+      const pid_t child = fork_apart(Json::parse(message.text).at("sandbox"), &pidfd);
+      if (child == 0) return message.job;
+      const Json answer = child < 0 ? Json{{"error", std::string("fork: ") + std::strerror(errno)}}
+                                    : Json{{"spawned", child}};
+      close(message.job);
+      if (child > 0) children_.push_back({child, pidfd});
+      if (!send(control_, answer, pidfd)) return -1;
+    }
+    return -1;
+  }
+
+ private:
+  struct Living {
+    pid_t pid;
+    int pidfd;
+  };
+
+  bool wait() {
+    polled_.assign(1, {control_, POLLIN, 0});
+    for (const Living& child : children_) polled_.push_back({child.pidfd, POLLIN, 0});
+    int ready;
+    do {
+      ready = poll(polled_.data(), polled_.size(), -1);
+    } while (ready < 0 && errno == EINTR);
+    return ready > 0;
+  }
+
+  bool report_ended() {
+    std::vector<Living> left;
+    for (size_t k = 0; k < children_.size(); ++k) {
+      const auto& [pid, pidfd] = children_[k];
+      int status = 0;
+      if (polled_[k + 1].revents == 0 || waitpid(pid, &status, WNOHANG) != pid) {
+        left.push_back(children_[k]);
+        continue;
+      }
+      close(pidfd);
+      if (!send(control_, {{"exited", pid}, {"status", status}})) return false;
+    }
+    children_ = std::move(left);
+    return true;
+  }
+
+  const int control_;
+  char* const room_;
+  const size_t size_;
+  std::vector<Living> children_;
+  std::vector<pollfd> polled_;
+};
+
+}  // namespace
+}  // namespace tritonforge::sandbox
+
+// Serves the control socket (protocol: worker/tritonforge_worker/zygote.py) until the trusted side closes it: 0.
+// Returns in each child, which is alone in its namespaces, the job's socket, with what was asked for as text in
+// `request`.
+extern "C" int tritonforge_serve(int control, char* request, size_t size) {
+  const int job = tritonforge::sandbox::Parent(control, request, size).serve();
+  return job < 0 ? 0 : job;
+}
