@@ -2,7 +2,8 @@
 
 needs the built binary (TRITONFORGE_BINARY or ./build/tritonforge); --other ROOT: another checkout or copy with build/
 Every candidate has another constant, so that neither verdicts nor machine code are in a cache. Others may use the
-machine: what counts is the ratio of rounds that ran after one another. /health is asked from a process of its own.
+machine: what counts is the processors' time of a verdict (user and system, of the server and all that it started), and
+of the rates the ratio of rounds that ran after one another. /health is asked from a process of its own.
 """
 
 import argparse
@@ -34,11 +35,28 @@ print(json.dumps(times))
 """
 
 
+def processor_seconds(root):
+    """User and system time of a process and all below it, those that have ended among them."""
+    pids = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout.split()
+    children, ticks, open_pids = {}, 0, [root]
+    for pid, parent in zip(map(int, pids[::2]), map(int, pids[1::2])):
+        children.setdefault(parent, []).append(pid)
+    while open_pids:
+        pid = open_pids.pop()
+        open_pids += children.get(pid, [])
+        try:
+            with open(f"/proc/{pid}/stat") as file:
+                ticks += sum(map(int, file.read().rpartition(")")[2].split()[11:15]))
+        except FileNotFoundError:  # between ps and here: its parent has its time
+            continue
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 class Side:
     def __init__(self, root, mode):
         evaluator_server.ROOT, evaluator_server.BINARY = root, os.path.join(root, "build", "tritonforge")
         self.server, self.made = Evaluator("--mode", mode, "--workers", str(os.cpu_count()), "--max-queue", "1024"), 0
-        self.rates = []
+        self.rates, self.processor_ms = [], []
         self.judge()
 
     def judge(self):
@@ -51,10 +69,11 @@ class Side:
 
     def round(self, count, clients):
         """Seconds of each evaluation."""
-        start = time.perf_counter()
+        start, taken = time.perf_counter(), processor_seconds(self.server.process.pid)
         with concurrent.futures.ThreadPoolExecutor(clients) as pool:
             times = list(pool.map(lambda _: self.judge(), range(count)))
         self.rates.append(count / (time.perf_counter() - start))
+        self.processor_ms.append(1000 * (processor_seconds(self.server.process.pid) - taken) / count)
         return times
 
 
@@ -79,11 +98,12 @@ def main():
         for side in sides.values():
             side.round(options.count, os.cpu_count())
     for name, side in sides.items():
-        rates = ", ".join(f"{rate:.1f}" for rate in side.rates)
-        print(f"{name:<6} {statistics.median(side.rates):6.1f} new kernels /s   ({rates})")
+        for figures, unit in ((side.rates, "new kernels /s"), (side.processor_ms, "ms of processors a verdict")):
+            print(f"{name:<6} {statistics.median(figures):6.1f} {unit}   ({', '.join(f'{x:.1f}' for x in figures)})")
     if options.other:
-        ratios = [a / b for a, b in zip(sides["this"].rates, sides["other"].rates)]
-        print(f"ratio  {statistics.median(ratios):6.2f}   [{min(ratios):.2f}, {max(ratios):.2f}]")
+        for of in ("rates", "processor_ms"):
+            ratios = [a / b for a, b in zip(getattr(sides["this"], of), getattr(sides["other"], of))]
+            print(f"ratio  {statistics.median(ratios):6.2f} {of}   [{min(ratios):.2f}, {max(ratios):.2f}]")
     if options.clients:
         side = sides["this"]
         probe = subprocess.Popen(
