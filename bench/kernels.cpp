@@ -324,7 +324,8 @@ void backward(int64_t count, int64_t sequences) {
   std::vector<int32_t> items, tile_list;
   for (int64_t block = 0; block * kAttentionKeys < count; ++block) {
     for (int64_t s = 0; s < sequences; ++s) {
-      for (const int64_t x : {s * count, count, s * page_count, block, s * tiles})
+      for (const int64_t x :
+           {s * count, count, s * count, count, s * page_count, block, s * tiles, tiles, block, int64_t{0}})
         items.push_back(static_cast<int32_t>(x));
     }
   }
@@ -375,7 +376,7 @@ void backward(int64_t count, int64_t sequences) {
                              .dv = bits(dv),
                              .items = reinterpret_cast<const AttentionBackwardItem*>(ints(item_numbers)),
                              .tiles = reinterpret_cast<const AttentionBackwardTile*>(ints(tile_numbers)),
-                             .item_count = std::ssize(items) / 5,
+                             .item_count = std::ssize(items) / 10,
                              .tile_count = std::ssize(tile_list) / 2,
                              .tokens = tokens,
                              .pages = pages,

@@ -6,9 +6,10 @@
 //   train_gpu dp2 ... : so many data-parallel ranks, a process and a GPU each, with so many tokens each; tp2, cp2,
 //   ring2 (cp's other form): ranks that have so many tokens together
 // CASE: fp32 | bf16_sr | cpu | autograd, then any of +recompute (all layers), +qkv (q, k and v of all layers are
-// computed again), +packed (16 sequences of 300 to 900 tokens; train_packed_peer.py is its peer), +deterministic,
-// +snapshot (then the time that a checkpoint stops the trainer for). Cases take turns only by being run twice: the
-// order of the arguments is the order of the runs.
+// computed again), +packed (16 sequences of 300 to 900 tokens; train_packed_peer.py is its peer), +groups (8 answers of
+// 300 to 900 tokens to each of two prompts of 1,500, without a target in a prompt, which is computed once) and +whole
+// (then with every answer), +deterministic, +snapshot (then the time that a checkpoint stops the trainer for). Cases
+// take turns only by being run twice: the order of the arguments is the order of the runs.
 #include <ATen/ATen.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -21,7 +22,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <numeric>
 #include <string>
 
 #include "base/clock.h"
@@ -30,7 +30,6 @@
 #include "bench/qwen3_8b.h"
 #include "kernels/device.h"
 #include "train/checkpoint.h"
-#include "train/flops.h"
 #include "train/ranks.h"
 #include "train/trainer.h"
 
@@ -52,6 +51,22 @@ std::vector<TrainSequence> batch(const std::vector<int64_t>& lengths, int64_t vo
     s.old_log_probs.assign(s.tokens.size(), 0);
     s.advantages.assign(s.tokens.size(), 0);
     s.weight_versions.assign(s.tokens.size(), -1);
+  }
+  return sequences;
+}
+
+// Answers of 300 to 900 tokens, eight to each of two prompts of 1,500.
+std::vector<TrainSequence> groups(int64_t vocab) {
+  constexpr int64_t kPrompts = 2, kAnswers = 8, kPrompt = 1500;
+  Rng rng(3);
+  std::vector<int64_t> lengths;
+  for (int64_t i = 0; i < kPrompts * kAnswers; ++i)
+    lengths.push_back(kPrompt + 300 + static_cast<int64_t>(rng.below(601)));
+  std::vector<TrainSequence> sequences = batch(lengths, vocab);
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    TrainSequence& s = sequences[i];
+    std::copy_n(sequences[i / kAnswers * kAnswers].tokens.begin(), kPrompt, s.tokens.begin());
+    std::fill_n(s.loss_mask.begin(), kPrompt, 0);
   }
   return sequences;
 }
@@ -78,6 +93,7 @@ void run(const std::string& name, const std::string& device, int64_t layers, int
   config.max_tokens_per_micro_batch = tokens + 1;
   config.lm_head_chunk = config.autograd ? 1024 : 4096;
   config.parallel = ranks.dims;
+  config.share_prefixes = !has("+whole");
   std::vector<int64_t> lengths{tokens};
   if (has("packed")) {
     Rng rng(2);
@@ -91,11 +107,11 @@ void run(const std::string& name, const std::string& device, int64_t layers, int
   place.rank = ranks.rank;
   place.rendezvous = ranks.rendezvous;
   const auto world = train::join_ranks(config, place);
-  train::take_threads(config, world.get());
+  train::set_up_thread(config, world.get());
   auto model = random_qwen3_8b(device, layers, ranks.dims.tp);
   at::globalContext().setDeterministicAlgorithms(config.deterministic, true);
   train::Trainer trainer(config, std::move(*model), std::nullopt, {}, world.get());
-  const auto sequences = batch(lengths, shape.vocab_size);
+  const auto sequences = has("+groups") ? groups(shape.vocab_size) : batch(lengths, shape.vocab_size);
   std::vector<double> seconds;
   StepMetrics metrics;
   for (int64_t step = -3; step < steps; ++step) {  // the first ones load kernels and choose products
@@ -105,12 +121,10 @@ void run(const std::string& name, const std::string& device, int64_t layers, int
   if (ranks.rank > 0) return;
   std::sort(seconds.begin(), seconds.end());
   const double median = seconds[seconds.size() / 2];
-  const int64_t trained = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
-  fmt::print(
-      "{:<34} {:7.1f} ms ({:.1f} to {:.1f})  {:7.0f} tokens/s  MFU {:4.1f} %  {:5.1f} GiB  loss {:.4f}\n", name,
-      median * 1e3, seconds.front() * 1e3, seconds.back() * 1e3, metrics.tokens / median,
-      100 * train::training_flops(shape, lengths, trained) / median / kPeak / static_cast<double>(ranks.dims.world()),
-      metrics.memory_gib, metrics.loss);
+  const double flops = metrics.tflops * 1e12 * metrics.seconds;
+  fmt::print("{:<34} {:7.1f} ms ({:.1f} to {:.1f})  {:7.0f} tokens/s  MFU {:4.1f} %  {:5.1f} GiB  loss {:.4f}\n", name,
+             median * 1e3, seconds.front() * 1e3, seconds.back() * 1e3, metrics.tokens / median,
+             100 * flops / median / kPeak / static_cast<double>(ranks.dims.world()), metrics.memory_gib, metrics.loss);
   for (size_t part = 0; part < kPartFigures.size(); ++part) {
     if (metrics.part_seconds[part] > 0.0005)
       fmt::print("    {} {:.1f} ms", names_of(StepPart())[part], metrics.part_seconds[part] * 1e3);

@@ -1,8 +1,10 @@
 // libs: tf_train
 // Tokens per second of SFT steps on the CPU: the trainer's own passes and autograd's, in turns, and the share of the
 // step that its GEMMs must take at the GEMM speed measured beside them (the limit). Then one micro-batch's forward and
-// backward pass in fp32 with the head's logits computed once and twice, in turns.
-//   train_step [float32|bfloat16] [FOLDER of a config.json] [micro-batch tokens] [rounds]
+// backward pass in fp32 with the head's logits computed once and twice, in turns. Then RL steps of groups of 8 samples,
+// each prompt computed once and once a sample, in turns, in processor seconds: of the quickstart's lengths, and of
+// longer prompts.
+//   train_step [float32|bfloat16] [FOLDER of a config.json] [micro-batch tokens] [rounds] [rl: these steps alone]
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
@@ -10,6 +12,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <ctime>
 #include <string>
 
 #include "base/clock.h"
@@ -62,6 +65,30 @@ struct Path {
   StepMetrics last{};
 };
 
+// Eight samples of each of `prompts`, which all begin with the same eight tokens.
+std::vector<TrainSequence> groups(int64_t vocab, int64_t prompts, int64_t prompt, int64_t answer) {
+  constexpr int64_t kSamples = 8, kCommon = 8;
+  Rng rng(2);
+  std::vector<TrainSequence> sequences;
+  std::vector<int64_t> begin;
+  for (int64_t group = 0; group < prompts; ++group) {
+    while (std::ssize(begin) < prompt) begin.push_back(static_cast<int64_t>(rng.below(static_cast<uint64_t>(vocab))));
+    for (int64_t sample = 0; sample < kSamples; ++sample) {
+      TrainSequence& s = sequences.emplace_back();
+      s.tokens = begin;
+      for (int64_t t = 0; t < answer; ++t)
+        s.tokens.push_back(static_cast<int64_t>(rng.below(static_cast<uint64_t>(vocab))));
+      s.loss_mask.assign(static_cast<size_t>(prompt), 0);
+      s.loss_mask.resize(s.tokens.size(), 1);
+      s.old_log_probs.assign(s.tokens.size(), -7);
+      s.advantages.assign(s.tokens.size(), sample % 2 == 0 ? 1.0f : -1.0f);
+      s.weight_versions.assign(s.tokens.size(), 0);
+    }
+    begin.resize(kCommon);
+  }
+  return sequences;
+}
+
 Path path_of(const char* name, const model::ModelConfig& shape, train::TrainConfig config, bool autograd) {
   config.autograd = autograd;
   model::Model model(shape, config.dtype == "float32" ? at::kFloat : at::kBFloat16, at::kCPU);
@@ -111,17 +138,36 @@ void head_once_and_twice(const model::ModelConfig& shape, const train::TrainConf
       ratios.front(), ratios.back());
 }
 
-}  // namespace
+void shared_and_whole(const model::ModelConfig& shape, train::TrainConfig config, int64_t prompts, int64_t prompt,
+                      int64_t answer, int64_t rounds) {
+  const auto sequences = groups(shape.vocab_size, prompts, prompt, answer);
+  std::vector<Path> paths;
+  for (const bool share : {true, false}) {
+    config.share_prefixes = share;
+    paths.push_back(path_of(share ? "shared" : "whole", shape, config, false));
+  }
+  std::vector<double> ratios;
+  for (int64_t round = 0; round <= rounds; ++round) {
+    for (Path& path : paths) {
+      const std::clock_t before = std::clock();
+      path.last = path.trainer->train_step(StepKind::kRl, sequences);
+      path.seconds.push_back(static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC);
+    }
+    if (round > 0) ratios.push_back(paths[1].seconds.back() / paths[0].seconds.back());
+  }
+  std::sort(ratios.begin(), ratios.end());
+  fmt::print("RL, {} prompts of {} tokens, 8 answers of {} each, {} rounds\n", prompts, prompt, answer, rounds);
+  for (Path& path : paths) {
+    path.seconds.erase(path.seconds.begin());  // it warms up
+    std::sort(path.seconds.begin(), path.seconds.end());
+    fmt::print("{:<9} {:8.2f} processor seconds a step (median; {:.2f} to {:.2f}), {:6.0f} tokens, loss {:.7f}\n",
+               path.name, path.seconds[path.seconds.size() / 2], path.seconds.front(), path.seconds.back(),
+               path.last.tokens, path.last.loss);
+  }
+  fmt::print("          {:8.2f} times ({:.2f} to {:.2f})\n", ratios[ratios.size() / 2], ratios.front(), ratios.back());
+}
 
-int main(int argc, char** argv) {
-  train::keep_freed_memory();
-  const model::ModelConfig shape = model::read_model_config(argc > 2 ? argv[2] : "models/tiny-shape");
-  train::TrainConfig config;
-  config.model = "none";
-  config.dtype = argc > 1 ? argv[1] : "float32";
-  config.max_tokens_per_micro_batch = argc > 3 ? std::atoll(argv[3]) : 8192;
-  config.validate();
-  const int64_t rounds = argc > 4 ? std::atoll(argv[4]) : 5;
+void sft_beside_autograd(const model::ModelConfig& shape, const train::TrainConfig& config, int64_t rounds) {
   const at::ScalarType dtype = config.dtype == "float32" ? at::kFloat : at::kBFloat16;
   std::vector<Path> paths;
   paths.push_back(path_of("ours", shape, config, false));
@@ -152,4 +198,20 @@ int main(int argc, char** argv) {
         limit / path.seconds.front(), path.last.loss);
   }
   head_once_and_twice(shape, config, sequences, 4 * rounds);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  train::keep_freed_memory();
+  const model::ModelConfig shape = model::read_model_config(argc > 2 ? argv[2] : "models/tiny-shape");
+  train::TrainConfig config;
+  config.model = "none";
+  config.dtype = argc > 1 ? argv[1] : "float32";
+  config.max_tokens_per_micro_batch = argc > 3 ? std::atoll(argv[3]) : 8192;
+  config.validate();
+  const int64_t rounds = argc > 4 ? std::atoll(argv[4]) : 5;
+  if (argc <= 5) sft_beside_autograd(shape, config, rounds);
+  shared_and_whole(shape, config, 8, 120, 330, rounds);
+  shared_and_whole(shape, config, 2, 1200, 300, rounds);
 }

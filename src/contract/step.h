@@ -59,7 +59,8 @@ struct StepMetrics {
   int64_t step = 0;  // 0: there was none yet
   StepKind kind = StepKind::kSft;
   double loss = 0, grad_norm = 0, lr = 0, entropy = 0;
-  double tokens = 0, target_tokens = 0;                          // forwarded; predicted with loss
+  double tokens = 0, target_tokens = 0;  // forwarded; predicted with loss
+  double shared_tokens = 0;              // not forwarded again, as another sequence begins with the same
   double sequences = 0, micro_batches = 0, skipped_updates = 0;  // skipped: a gradient that is not finite, or no target
   double seconds = 0, tokens_per_s = 0;
   std::array<double, kPartFigures.size()> part_seconds{};  // of the device, by StepPart
@@ -84,6 +85,7 @@ void for_each_figure(Metrics& m, Visit&& visit) {
   visit("entropy", m.entropy);
   visit("tokens", m.tokens);
   visit("target_tokens", m.target_tokens);
+  visit("shared_tokens", m.shared_tokens);
   visit("sequences", m.sequences);
   visit("micro_batches", m.micro_batches);
   visit("skipped_updates", m.skipped_updates);

@@ -4,10 +4,17 @@
 // in parts, of which each query sees all (ring attention, arXiv 2310.01889).
 #include <cstdint>
 #include <memory>
+#include <span>
 
 namespace tritonforge::kernels {
 
-// One sequence and the query heads that share one key head. Token t of head h (of `group`) lies at
+// Keys and values of tokens that come before those of AttentionHeads, with their strides.
+struct KeyRun {
+  const float *k, *v;
+  int64_t tokens;
+};
+
+// One sequence, or the end of one, and the query heads that share one key head. Token t of head h (of `group`) lies at
 // q + t * q_stride + h * head_dim, key s and its value at k + s * k_stride and v + s * v_stride; out is as q.
 struct AttentionHeads {
   const float *q, *k, *v;
@@ -20,6 +27,7 @@ struct AttentionHeads {
   int64_t out_stride;
   float *max, *inverse;  // [group, statistic_stride] of each row's softmax: written forward, read backward
   int64_t statistic_stride;
+  std::span<const KeyRun> before;  // causal: in the order of their tokens, all of which every query sees
 };
 
 // Gradients of out in, of q, k and v out, each laid out as the tensor that it is of. add_q: to what q's has.
@@ -27,6 +35,8 @@ struct AttentionGrads {
   const float* out;
   float *q, *k, *v;
   bool add_q = false;
+  float *before_k = nullptr, *before_v = nullptr;  // of the keys and values before, one behind the other
+  int64_t before_stride = 0;
 };
 
 // Scratch that calls of one thread share.

@@ -13,6 +13,7 @@ class AutogradPass : public Pass {
   AutogradPass(const model::Model& model, const TrainConfig& config) : model_(model), config_(config) {}
 
   TargetScores forward(const MicroBatch& batch, bool train, const KnownGradients& known, int64_t) override {
+    TF_CHECK(!batch.shares_prefixes(), "autograd computes whole sequences");
     const at::AutoGradMode mode(train);
     const at::Tensor hidden = model_.forward(batch.ids, batch.positions, model::packed_attention(batch.cu_seqlens),
                                              std::max<int64_t>(0, config_.recompute_layers));

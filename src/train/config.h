@@ -94,6 +94,7 @@ struct TrainConfig {
   int64_t max_tokens_per_micro_batch = 8192;
   int64_t optimizer_steps_per_batch = 1;
   int64_t max_staleness = -1;
+  bool share_prefixes = true;
   bool autograd = false, deterministic = false;
   int64_t recompute_layers = -1, recompute_qkv_layers = 0;
   int64_t lm_head_chunk = 1024;
@@ -134,6 +135,8 @@ struct TrainConfig {
     v("optimizer_steps_per_batch", optimizer_steps_per_batch, at_least(1), "mini-batches, each with its own update");
     v("max_staleness", max_staleness, by_run(), at_least(-1),
       "weight versions that a token may be behind the current one; sequences with an older one are left out; -1 = any");
+    v("share_prefixes", share_prefixes,
+      "tokens that sequences of a micro-batch begin with together are computed once, where that saves operations");
     v("autograd", autograd,
       "gradients through libtorch's autograd, the reference, also where the trainer has a backward pass of its own");
     v("deterministic", deterministic,

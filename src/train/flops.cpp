@@ -31,22 +31,33 @@ double peak_of(at::Device device) {
 
 }  // namespace
 
-double training_flops(const model::ModelConfig& c, std::span<const int64_t> lengths, int64_t targets) {
+TrainingFlops::TrainingFlops(const model::ModelConfig& c) {
   const auto count = [](int64_t n) { return static_cast<double>(n); };
   const double q = count(c.num_heads * c.head_dim), kv = count(c.num_kv_heads * c.head_dim),
                hidden = count(c.hidden_size);
-  const double weights = count(c.num_layers) * hidden * (2 * q + 2 * kv + 3 * count(c.intermediate_size));
-  double total = 6 * hidden * count(c.vocab_size) * count(targets);
-  for (const int64_t length : lengths)
-    total += 6 * weights * count(length) + 6 * count(c.num_layers) * count(length) * count(length) * q;
+  token = 6 * count(c.num_layers) * hidden * (2 * q + 2 * kv + 3 * count(c.intermediate_size));
+  pair = 12 * count(c.num_layers) * q;
+  target = 6 * hidden * count(c.vocab_size);
+}
+
+double TrainingFlops::of_run(int64_t before, int64_t tokens) const {
+  const auto count = static_cast<double>(tokens);
+  return count * token + count * (static_cast<double>(before) + count / 2) * pair;
+}
+
+double training_flops(const model::ModelConfig& config, std::span<const int64_t> lengths, int64_t targets) {
+  const TrainingFlops flops(config);
+  double total = flops.target * static_cast<double>(targets);
+  for (const int64_t length : lengths) total += flops.of_run(0, length);
   return total;
 }
 
 double training_flops(const model::ModelConfig& config, const MicroBatch& batch) {
-  std::vector<int64_t> lengths;
-  for (size_t i = 0; i + 1 < batch.cu_seqlens.size(); ++i)
-    lengths.push_back(batch.cu_seqlens[i + 1] - batch.cu_seqlens[i]);
-  return training_flops(config, lengths, batch.target_count);
+  const TrainingFlops flops(config);
+  double total = flops.target * static_cast<double>(batch.target_count);
+  for (int64_t i = 0; i < batch.segment_count(); ++i)
+    total += flops.of_run(batch.tokens_before(i), batch.segment_tokens(i));
+  return total;
 }
 
 DeviceRate device_rate(at::Device device, at::ScalarType dtype) {

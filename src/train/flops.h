@@ -9,8 +9,14 @@
 namespace tritonforge::train {
 
 // Floating-point operations of forward and backward pass by the model's formula, what is computed again not counted: 6
-// for each weight of a product and token that it multiplies (the head: targets alone), and causal attention, 6 * layers
-// * length^2 * heads * head_dim a sequence (Dao 2023, "FlashAttention-2", 4.1: half of full attention).
+// for each weight of a product and token that it multiplies (the head: targets alone), and causal attention, 12 *
+// layers * heads * head_dim for each token and key that it sees, half of a sequence's squared length (Dao 2023,
+// "FlashAttention-2", 4.1).
+struct TrainingFlops {
+  double token = 0, pair = 0, target = 0;
+  explicit TrainingFlops(const model::ModelConfig& config);
+  double of_run(int64_t before, int64_t tokens) const;  // that follow so many others of their sequence
+};
 double training_flops(const model::ModelConfig& config, std::span<const int64_t> lengths, int64_t targets);
 double training_flops(const model::ModelConfig& config, const MicroBatch& batch);
 

@@ -185,7 +185,18 @@ int64_t staleness_of(const TrainSequence& sequence, std::span<const int64_t> cur
   return newest - oldest;
 }
 
-MicroBatch pack_micro_batch(std::span<const TrainSequence> sequences, const std::vector<size_t>& indices,
+int64_t tokens_of(std::span<const Segment> segments) {
+  return std::accumulate(segments.begin(), segments.end(), int64_t{0},
+                         [](int64_t sum, const Segment& s) { return sum + s.end - s.begin; });
+}
+
+std::vector<Segment> whole_sequences(std::span<const TrainSequence> sequences, const std::vector<size_t>& indices) {
+  std::vector<Segment> segments;
+  for (const size_t index : indices) segments.push_back({index, 0, forward_length(sequences[index])});
+  return segments;
+}
+
+MicroBatch pack_micro_batch(std::span<const TrainSequence> sequences, const std::vector<Segment>& segments,
                             const std::vector<double>& weights, const std::vector<int64_t>& current_versions,
                             bool pinned) {
   std::vector<int64_t> ids, positions, rows, targets, lengths;
@@ -193,25 +204,27 @@ MicroBatch pack_micro_batch(std::span<const TrainSequence> sequences, const std:
   bool any_temperature = false;
   MicroBatch batch;
   batch.cu_seqlens.push_back(0);
-  for (const size_t index : indices) {
-    const TrainSequence& s = sequences[index];
+  for (const Segment& segment : segments) {
+    const TrainSequence& s = sequences[segment.sequence];
     const int64_t start = batch.cu_seqlens.back();
     const float inverse = kernels::inverse_temperature(static_cast<float>(s.temperature));
-    const int64_t length = forward_length(s);
-    if (length > 0) lengths.push_back(target_count(s));
+    if (segment.has_targets) {
+      batch.shared_tokens += segment.end;
+      if (segment.end > 0) lengths.push_back(target_count(s));
+    }
     // Behind a token of older weights, to the end of its answer, the sampler's KV cache holds keys of those, too.
     bool on_current_cache = true;
-    for (int64_t t = 0; t < length; ++t) {
+    for (int64_t t = segment.begin; t < segment.end; ++t) {
       ids.push_back(s.tokens[t]);
       positions.push_back(t);
       const int64_t target = t + 1;
-      if (!s.loss_mask[target]) {
+      if (!segment.has_targets || !s.loss_mask[target]) {
         on_current_cache = true;  // the next answer has a new one
         continue;
       }
-      rows.push_back(start + t);
+      rows.push_back(start + t - segment.begin);
       targets.push_back(s.tokens[target]);
-      weight.push_back(static_cast<float>(weights[index]));
+      weight.push_back(static_cast<float>(weights[segment.sequence]));
       inverse_temperature.push_back(inverse);
       any_temperature |= inverse != 1.0f;
       sampler.push_back(s.old_log_probs[target]);
@@ -221,10 +234,13 @@ MicroBatch pack_micro_batch(std::span<const TrainSequence> sequences, const std:
       on_current_cache = on_current_cache && current;
       on_policy.push_back(on_current_cache ? 1.0f : 0.0f);
     }
-    batch.cu_seqlens.push_back(start + length);
+    batch.cu_seqlens.push_back(start + segment.end - segment.begin);
+    batch.parents.push_back(segment.parent);
+    batch.before.push_back(segment.begin);
   }
   batch.tokens = static_cast<int64_t>(ids.size());
   batch.target_count = static_cast<int64_t>(rows.size());
+  batch.shared_tokens -= batch.tokens;
   batch.ids = on_host(ids, pinned);
   batch.positions = on_host(positions, pinned);
   batch.rows = on_host(rows, pinned);
@@ -252,7 +268,9 @@ MicroBatch to_device(MicroBatch batch, at::Device device) {
 MicroBatch make_micro_batch(std::span<const TrainSequence> sequences, const std::vector<size_t>& indices,
                             const std::vector<double>& weights, const std::vector<int64_t>& current_versions,
                             at::Device device) {
-  return to_device(pack_micro_batch(sequences, indices, weights, current_versions, device.is_cuda()), device);
+  return to_device(
+      pack_micro_batch(sequences, whole_sequences(sequences, indices), weights, current_versions, device.is_cuda()),
+      device);
 }
 
 }  // namespace tritonforge::train

@@ -47,10 +47,23 @@ std::vector<std::vector<std::vector<size_t>>> share_out(const std::vector<int64_
                                                         const std::vector<double>& costs, int64_t capacity,
                                                         int64_t ranks);
 
-// One forward pass. n = number of targets. Row r of the hidden states predicts token r + 1.
+// Tokens [begin, end) of a sequence, side by side in a micro-batch.
+struct Segment {
+  size_t sequence;
+  int64_t begin, end;
+  int64_t parent = -1;      // the segment before it whose tokens it goes on from; -1: none, it begins its sequence
+  bool has_targets = true;  // it ends its sequence; others have no target, and several go on from them
+};
+int64_t tokens_of(std::span<const Segment> segments);
+// Each sequence for itself.
+std::vector<Segment> whole_sequences(std::span<const TrainSequence> sequences, const std::vector<size_t>& indices);
+
+// One forward pass. n = number of targets. Row r of the hidden states predicts the token that follows its own.
 struct MicroBatch {
   at::Tensor ids, positions;                 // [tokens] int64
-  std::vector<int64_t> cu_seqlens;           // [0, len0, len0 + len1, ...]
+  std::vector<int64_t> cu_seqlens;           // of segments: [0, len0, len0 + len1, ...]
+  std::vector<int64_t> parents;              // of each segment: Segment::parent; behind one all that goes on from it
+  std::vector<int64_t> before;               // of each segment: tokens of its sequence before its first
   std::vector<int64_t> host_ids, host_rows;  // ids and rows, in the host's memory
   at::Tensor rows;                           // [n] int64: hidden rows that predict a target
   at::Tensor targets;                        // [n] int64
@@ -61,15 +74,25 @@ struct MicroBatch {
   at::Tensor on_policy;                      // [n] fp32: 1 where the target was sampled from the current weights
   at::Tensor lengths;                        // [sequences] int64: targets of each; their sum is n
   int64_t tokens = 0, target_count = 0;      // forwarded; predicted
+  int64_t shared_tokens = 0;                 // that are not forwarded again for each sequence that has them
+
+  int64_t segment_count() const { return static_cast<int64_t>(parents.size()); }
+  int64_t segment_begin(int64_t segment) const { return cu_seqlens[static_cast<size_t>(segment)]; }
+  int64_t segment_tokens(int64_t segment) const {
+    return cu_seqlens[static_cast<size_t>(segment) + 1] - segment_begin(segment);
+  }
+  int64_t parent(int64_t segment) const { return parents[static_cast<size_t>(segment)]; }
+  int64_t tokens_before(int64_t segment) const { return before[static_cast<size_t>(segment)]; }
+  bool shares_prefixes() const { return shared_tokens > 0; }
 };
 
-// `indices` of `sequences`, in order, each cut to its forward_length, in the host's memory: pinned where a GPU is to
-// have it. current_versions: weight versions that are the trainer's current weights.
-MicroBatch pack_micro_batch(std::span<const TrainSequence> sequences, const std::vector<size_t>& indices,
+// Segments of `sequences`, in order, each sequence cut to its forward_length, in the host's memory: pinned where a GPU
+// is to have it. current_versions: weight versions that are the trainer's current weights.
+MicroBatch pack_micro_batch(std::span<const TrainSequence> sequences, const std::vector<Segment>& segments,
                             const std::vector<double>& weights, const std::vector<int64_t>& current_versions,
                             bool pinned);
 MicroBatch to_device(MicroBatch batch, at::Device device);  // does not wait for a GPU
-// Both.
+// Both, of whole sequences.
 MicroBatch make_micro_batch(std::span<const TrainSequence> sequences, const std::vector<size_t>& indices,
                             const std::vector<double>& weights, const std::vector<int64_t>& current_versions,
                             at::Device device);

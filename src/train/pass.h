@@ -13,9 +13,17 @@
 
 namespace tritonforge::train {
 
+// How a pass has segments that others go on from (train/prefixes.h).
+struct SegmentLayout {
+  int64_t unit;   // they end at multiples of so many tokens of their sequence
+  int64_t block;  // keys that attention takes at once
+};
+
 class Pass {
  public:
   virtual ~Pass() = default;
+  // None: its micro-batches are of whole sequences.
+  virtual std::optional<SegmentLayout> segments() const { return std::nullopt; }
   // Log-probability and entropy of every target, plain tensors; of a pipeline's part but the last, nothing. `train`:
   // backward() may follow, with the batch as it is, before or after other forward passes of a pipeline. `known`: where
   // there is such a function of a chunk's scores, the head's gradients are made of the logits while they are there,

@@ -48,6 +48,7 @@ double mean(const std::vector<float>& values) {
 void StepRecord::add_common(const MicroBatch& batch, const TargetScores& scores, const at::Tensor& loss) {
   tokens_ += batch.tokens;
   targets_ += batch.target_count;
+  shared_ += batch.shared_tokens;
   micro_batches_ += 1;
   losses_.push_back(loss.detach());
   entropy_.push_back(scores.entropy.detach());
@@ -78,8 +79,9 @@ StepMetrics StepRecord::read(parallel::Group* ranks, bool speaks) {
   std::vector<float> losses = read_all(losses_), entropy = read_all(entropy_), difference = read_all(difference_),
                      on_policy = read_all(on_policy_), kl = read_all(kl_), clipped = read_all(clipped_),
                      importance = read_all(importance_), advantage = read_all(advantage_), masked = read_all(masked_);
-  std::vector<float> counts{static_cast<float>(tokens_), static_cast<float>(targets_),
+  std::vector<float> counts{static_cast<float>(tokens_), static_cast<float>(targets_), static_cast<float>(shared_),
                             static_cast<float>(micro_batches_), static_cast<float>(flops_)};
+  const size_t kinds = counts.size();
   if (ranks != nullptr) {
     const std::vector<std::vector<float>*> lists{&losses,  &entropy,    &difference, &on_policy, &kl,
                                                  &clipped, &importance, &advantage,  &masked,    &counts};
@@ -87,9 +89,9 @@ StepMetrics StepRecord::read(parallel::Group* ranks, bool speaks) {
       for (std::vector<float>* list : lists) list->clear();
     }
     join(lists, *ranks);
-    for (size_t i = 4; i < counts.size(); ++i) counts[i % 4] += counts[i];
+    for (size_t i = kinds; i < counts.size(); ++i) counts[i % kinds] += counts[i];
   }
-  flops_ = counts[3];
+  flops_ = counts[4];
 
   StepMetrics metrics;
   metrics.loss = sum(losses) / static_cast<double>(std::max<size_t>(norms_.size(), 1));
@@ -97,7 +99,8 @@ StepMetrics StepRecord::read(parallel::Group* ranks, bool speaks) {
   metrics.skipped_updates = norms_.empty() ? 1.0 : sum(read_all(skipped_));
   metrics.tokens = counts[0];
   metrics.target_tokens = counts[1];
-  metrics.micro_batches = counts[2];
+  metrics.shared_tokens = counts[2];
+  metrics.micro_batches = counts[3];
   metrics.entropy = mean(entropy);
   if (difference.empty() && stale_ == 0) return metrics;
   PolicyMetrics& policy = metrics.policy.emplace();

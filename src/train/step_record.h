@@ -29,7 +29,7 @@ class StepRecord {
 
  private:
   void add_common(const MicroBatch& batch, const TargetScores& scores, const at::Tensor& loss);
-  int64_t tokens_ = 0, targets_ = 0, micro_batches_ = 0, stale_ = 0;
+  int64_t tokens_ = 0, targets_ = 0, shared_ = 0, micro_batches_ = 0, stale_ = 0;
   double flops_ = 0;
   std::vector<at::Tensor> losses_, norms_, skipped_;  // scalars
   std::vector<at::Tensor> entropy_;                   // [n] each

@@ -49,6 +49,9 @@ void TokenShards::begin(const MicroBatch& batch) {
   tokens_ = batch.tokens;
   targets_ = batch.target_count;
   rows_ = rows_of(tokens_);
+  TF_CHECK(ring() == nullptr || !batch.shares_prefixes(), "a ring computes whole sequences");
+  parents_ = batch.parents;
+  before_ = batch.before;
   zigzag_.emplace(batch.cu_seqlens, ring() != nullptr ? cp_size_ : 1);
   if (ring() != nullptr) {
     shard_tokens_ = zigzag_->tokens_of(cp_rank_);

@@ -36,6 +36,9 @@ class TokenShards {
   parallel::Group* ring() const { return form_ == parallel::CpForm::kRing ? cp_ : nullptr; }
   // Where the batch's tokens lie in attention: among the ranks of the ring or, of no ring, all with rank 0.
   const Zigzag& zigzag() const { return *zigzag_; }
+  // Of the batch's segments: the one that each goes on from, or -1, and its tokens before (MicroBatch).
+  const std::vector<int64_t>& parents() const { return parents_; }
+  const std::vector<int64_t>& tokens_before() const { return before_; }
   int64_t ring_rank() const { return ring() != nullptr ? cp_rank_ : 0; }
   // The shape of this rank's attention.
   const model::ModelConfig& attention() const { return attention_; }
@@ -97,7 +100,7 @@ class TokenShards {
   Rows rows_{};
   int64_t tokens_ = 0, targets_ = 0;
   std::optional<Zigzag> zigzag_;
-  std::vector<int64_t> shard_tokens_, target_rows_;
+  std::vector<int64_t> shard_tokens_, target_rows_, parents_, before_;
   at::Tensor shard_places_;  // shard_tokens_ on the batch's device, in a ring
   TargetSlice shard_targets_;
   OwnTargets own_targets_{};

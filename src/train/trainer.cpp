@@ -11,7 +11,7 @@
 #include "kernels/device.h"
 #include "train/gather_model.h"
 #include "train/losses.h"
-#include "train/packing.h"
+#include "train/micro_batches.h"
 #include "train/pipeline.h"
 #include "train/schedule.h"
 #include "train/to_device.h"
@@ -47,38 +47,6 @@ std::vector<std::vector<TrainSequence>> split_batch(std::vector<TrainSequence> s
   if (parts > 1) Rng(seed).shuffle(order);
   std::vector<std::vector<TrainSequence>> batches(parts);
   for (size_t i = 0; i < order.size(); ++i) batches[i % parts].push_back(std::move(sequences[order[i]]));
-  return batches;
-}
-
-// Those whose gradient is not zero whatever the model gives: the rest count in the denominators and are not computed.
-// One of them, where there are no others, so that the step has its figures.
-std::vector<size_t> taught(StepKind kind, const std::vector<TrainSequence>& sequences, const LossConfig& loss) {
-  std::vector<size_t> indices;
-  for (size_t i = 0; i < sequences.size(); ++i) {
-    if (kind == StepKind::kSft || has_gradient(sequences[i], loss)) indices.push_back(i);
-  }
-  if (indices.empty() && !sequences.empty()) indices.push_back(0);
-  return indices;
-}
-
-// The micro-batches of one data-parallel rank. shape: of the whole model.
-std::vector<MicroBatch> micro_batches(StepKind kind, const std::vector<TrainSequence>& sequences,
-                                      const TrainConfig& config, const std::vector<int64_t>& versions,
-                                      const model::ModelConfig& shape, bool pinned, int64_t rank) {
-  const std::vector<double> weights = loss_weights(sequences, config.loss);
-  const std::vector<size_t> indices = taught(kind, sequences, config.loss);
-  std::vector<int64_t> lengths;
-  std::vector<double> costs;
-  for (const size_t index : indices) {
-    lengths.push_back(forward_length(sequences[index]));
-    costs.push_back(training_flops(shape, std::span(&lengths.back(), 1), target_count(sequences[index])));
-  }
-  std::vector<MicroBatch> batches;
-  auto shares = share_out(lengths, costs, config.max_tokens_per_micro_batch, config.parallel.dp);
-  for (auto& bin : shares[static_cast<size_t>(rank)]) {
-    for (size_t& index : bin) index = indices[index];
-    batches.push_back(pack_micro_batch(sequences, bin, weights, versions, pinned));
-  }
   return batches;
 }
 
@@ -164,6 +132,9 @@ Trainer::Trainer(TrainConfig config, model::Model model, std::optional<model::Mo
   TF_CHECK(reference_.has_value() == (config_.loss.kl_coef > 0), "a reference model and kl_coef {}",
            config_.loss.kl_coef);
   make_passes();
+  const auto layout = pass_->segments();
+  if (config_.share_prefixes && layout && (!reference_pass_ || reference_pass_->segments()))
+    sharing_ = SharingCosts{TrainingFlops(shape_), *layout};
   state_.weight_versions = {0};
 }
 
@@ -202,7 +173,7 @@ PackedStep Trainer::pack(StepKind kind, std::span<const TrainSequence> sequences
   for (const auto& part :
        split_batch(std::move(chosen.sequences), config_.optimizer_steps_per_batch, Rng::derive(config_.seed, step))) {
     auto& update = packed.updates.emplace_back();
-    update.batches = micro_batches(kind, part, config_, packed.versions, shape_, pinned, at_.dp);
+    update.batches = micro_batches(kind, part, config_, packed.versions, shape_, sharing_, pinned, at_.dp);
     if (groups_.zero != nullptr && model_.config().has_table())
       update.embedded = on_host(embedded_rows(part, at_.tp * vocab, vocab), pinned);
   }

@@ -15,6 +15,7 @@
 #include "train/memory_plan.h"
 #include "train/optimizer.h"
 #include "train/pass.h"
+#include "train/prefixes.h"
 #include "train/step_clock.h"
 #include "train/step_record.h"
 
@@ -117,6 +118,7 @@ class Trainer {
   std::optional<Gradients> gradients_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<Pass> pass_, reference_pass_;  // the second where there is a reference
+  std::optional<SharingCosts> sharing_;          // of passes that share prefixes
   DeviceRate rate_;
   StepClock clock_;
   TrainerState state_;

@@ -17,6 +17,7 @@
 #include "train/gpu/layers.h"
 #include "train/gpu/ring_attention.h"
 #include "train/pass.h"
+#include "train/prefixes.h"
 #include "train/service.h"
 #include "train/trainer.h"
 #include "unit/train/sample_model.h"
@@ -98,22 +99,30 @@ Ran run(Pass& pass, const std::vector<std::pair<std::string, at::Tensor>>& gradi
   return ran;
 }
 
-Ran run_own(const model::ModelConfig& shape, const TrainConfig& config, const std::vector<TrainSequence>& all,
+Ran run_own(const model::ModelConfig& shape, const TrainConfig& config, const std::vector<MicroBatch>& batches,
             at::Device device, bool entropy) {
   const model::Model model = made(shape, at::kBFloat16, device);
   Gradients gradients{.sums = model::Model(shape, at::kFloat, device)};
   gradients.sums.arena().fill_(std::numeric_limits<float>::quiet_NaN());  // nothing of before counts
   const auto pass = make_gpu_pass(model, config, &gradients);
-  return run(*pass, gradients.sums.named_parameters(), &gradients, {batch_of(all, device), batch_of({all[1]}, device)},
-             entropy);
+  return run(*pass, gradients.sums.named_parameters(), &gradients, batches, entropy);
+}
+
+Ran run_own(const model::ModelConfig& shape, const TrainConfig& config, const std::vector<TrainSequence>& all,
+            at::Device device, bool entropy) {
+  return run_own(shape, config, {batch_of(all, device), batch_of({all[1]}, device)}, device, entropy);
+}
+
+Ran run_autograd(const model::ModelConfig& shape, const TrainConfig& config, const std::vector<MicroBatch>& batches,
+                 at::ScalarType dtype, at::Device device, bool entropy) {
+  const model::Model model = made(shape, dtype, device);
+  for (auto& [name, tensor] : model.named_parameters()) tensor.requires_grad_();
+  return run(*make_autograd_pass(model, config), model.named_parameters(), nullptr, batches, entropy);
 }
 
 Ran run_autograd(const model::ModelConfig& shape, const TrainConfig& config, const std::vector<TrainSequence>& all,
                  at::ScalarType dtype, at::Device device, bool entropy) {
-  const model::Model model = made(shape, dtype, device);
-  for (auto& [name, tensor] : model.named_parameters()) tensor.requires_grad_();
-  return run(*make_autograd_pass(model, config), model.named_parameters(), nullptr,
-             {batch_of(all, device), batch_of({all[1]}, device)}, entropy);
+  return run_autograd(shape, config, {batch_of(all, device), batch_of({all[1]}, device)}, dtype, device, entropy);
 }
 
 double relative(const at::Tensor& found, const at::Tensor& expected) {
@@ -309,6 +318,156 @@ TEST_F(TrainOnGpu, RoundsOfARingAreAttentionAndItsGradient) {
   }
 }
 
+// Rows of a packed batch of segments, each behind the one that it goes on from.
+struct Packed {
+  Packed(const std::vector<int64_t>& lengths, const std::vector<int64_t>& parents) {
+    batch.cu_seqlens = {0};
+    for (size_t i = 0; i < lengths.size(); ++i) {
+      batch.cu_seqlens.push_back(batch.cu_seqlens.back() + lengths[i]);
+      const int64_t parent = parents.empty() ? -1 : parents[i];
+      batch.before.push_back(parent < 0 ? 0 : batch.before[static_cast<size_t>(parent)] + batch.segment_tokens(parent));
+      batch.parents.push_back(parent);
+    }
+    batch.tokens = batch.cu_seqlens.back();
+  }
+  // Of rows [begin, end), true where one does not see another.
+  at::Tensor hidden(int64_t begin, int64_t end) const {
+    const at::Tensor mask = at::ones({end - begin, end - begin}, at::kBool);
+    for (int64_t i = 0; i < batch.segment_count(); ++i) {
+      const int64_t from = batch.segment_begin(i) - begin, tokens = batch.segment_tokens(i);
+      if (from < 0 || from >= end - begin) continue;
+      const auto rows = mask.narrow(0, from, tokens);
+      rows.narrow(1, from, tokens).copy_(at::ones({tokens, tokens}, at::kBool).tril().logical_not());
+      for (int64_t s = batch.parent(i); s >= 0; s = batch.parent(s))
+        rows.narrow(1, batch.segment_begin(s) - begin, batch.segment_tokens(s)).fill_(false);
+    }
+    return mask;
+  }
+  MicroBatch batch;
+};
+
+// Segments that go on from others, of lengths around those of tiles, against attention in double.
+TEST_F(TrainOnGpu, AttentionBehindSharedPrefixesAndItsGradient) {
+  struct Shape {
+    int64_t heads, kv_heads, head_dim;
+    std::vector<int64_t> lengths, parents;
+  };
+  for (const Shape& shape : {Shape{8, 2, 128, {256, 100, 300, 129}, {-1, 0, 0, 0}},
+                             {4, 1, 128, {16, 2, 1, 300, 77}, {-1, 0, 0, 0, -1}},
+                             {14, 2, 64, {48, 80, 33, 17, 200, 64}, {-1, 0, 1, 1, 0, -1}},
+                             {16, 1, 128, {144, 50, 50}, {-1, 0, 0}},
+                             {32, 8, 128, {1040, 700, 500, 16, 90, 3, 131}, {-1, 0, 0, 0, 3, 3, -1}}}) {
+    const int64_t d = shape.head_dim, group = shape.heads / shape.kv_heads;
+    const Packed packed(shape.lengths, shape.parents);
+    const MicroBatch& batch = packed.batch;
+    model::ModelConfig config = small_config(model::Family::kQwen3);
+    config.num_heads = shape.heads;
+    config.num_kv_heads = shape.kv_heads;
+    config.head_dim = d;
+    const auto random = [&](int64_t heads) { return at::randn({batch.tokens, heads, d}).to(at::kBFloat16); };
+    const at::Tensor q = random(shape.heads), k = random(shape.kv_heads), v = random(shape.kv_heads),
+                     d_out = random(shape.heads);
+
+    gpu::Attention attention(config, device());
+    const Zigzag zigzag(batch.cu_seqlens, 1);
+    attention.begin(zigzag, 0, batch.tokens, batch.parents, batch.before);
+    const auto on_device = [&](int64_t heads) {
+      return at::full({batch.tokens, heads, d}, std::numeric_limits<float>::quiet_NaN(),
+                      at::TensorOptions().dtype(at::kBFloat16).device(device()));
+    };
+    const gpu::Attention::Operands operands{
+        q.to(device()), to_pages(k, attention, zigzag, 0).to(device()), to_pages(v, attention, zigzag, 0).to(device()),
+        on_device(shape.heads),
+        at::empty({batch.tokens, shape.heads}, at::TensorOptions().dtype(at::kFloat).device(device()))};
+    attention.forward(operands, 0);
+    const at::Tensor dq = on_device(shape.heads), dk = on_device(shape.kv_heads), dv = on_device(shape.kv_heads),
+                     grad = d_out.to(device());
+    attention.backward(operands, 0, grad, dq, dk, dv);
+    const at::Tensor again = at::empty_like(dq), dk_again = at::empty_like(dk);
+    attention.backward(operands, 0, grad, again, dk_again, dv);
+    EXPECT_TRUE(at::equal(dq.cpu(), again.cpu()));
+    EXPECT_TRUE(at::equal(dk.cpu(), dk_again.cpu()));
+
+    // Each sequence, or each tree of them, for itself.
+    for (int64_t i = 0, next = 0; i < batch.segment_count(); i = next) {
+      next = i + 1;
+      while (next < batch.segment_count() && batch.parent(next) >= 0) ++next;
+      const int64_t begin = batch.segment_begin(i), end = batch.cu_seqlens[static_cast<size_t>(next)];
+      const auto of = [&](const at::Tensor& rows) {
+        return rows.cpu().narrow(0, begin, end - begin).to(at::kDouble).transpose(0, 1);
+      };
+      const at::Tensor wide_q = of(q).clone().requires_grad_(), wide_k = of(k).clone().requires_grad_(),
+                       wide_v = of(v).clone().requires_grad_();
+      const at::Tensor scores = wide_q.matmul(wide_k.repeat_interleave(group, 0).transpose(1, 2)) /
+                                std::sqrt(static_cast<double>(d));
+      const at::Tensor out = at::softmax(scores.masked_fill(packed.hidden(begin, end), -1e300), -1)
+                                 .matmul(wide_v.repeat_interleave(group, 0));
+      out.backward(of(d_out));
+      const auto error = [](const at::Tensor& found, const at::Tensor& expected) {
+        return ((found - expected).norm() / expected.norm()).item<double>();
+      };
+      const auto where = [&] { return fmt::format("{} heads, {} tokens from {}", shape.heads, end - begin, begin); };
+      EXPECT_LT(error(of(operands.out), out.detach()), 6e-3) << where();
+      EXPECT_LT(error(of(dv), wide_v.grad()), 6e-3) << where();
+      if (end - begin == 1) continue;  // the others are zero but for rounding
+      EXPECT_LT(error(of(dk), wide_k.grad()), 8e-3) << where();
+      EXPECT_LT(error(of(dq), wide_q.grad()), 8e-3) << where();
+    }
+  }
+}
+
+// A token's attention has the same bits wherever the keys before it lie.
+TEST_F(TrainOnGpu, AttentionBehindASharedPrefixIsThatOfTheWholeSequence) {
+  model::ModelConfig config = small_config(model::Family::kQwen3);
+  config.num_heads = 8;
+  config.num_kv_heads = 2;
+  config.head_dim = 128;
+  const std::vector<int64_t> own{100, 1, 300};
+  for (const int64_t prefix : {16, 128, 400}) {
+    const auto random = [&](int64_t tokens, int64_t heads) {
+      return at::randn({tokens, heads, config.head_dim}).to(at::kBFloat16);
+    };
+    // q, k and v of the prefix and of each sequence.
+    const auto parts_of = [&](int64_t heads) {
+      std::vector<at::Tensor> parts{random(prefix, heads)};
+      for (const int64_t tokens : own) parts.push_back(random(tokens, heads));
+      return parts;
+    };
+    const auto q = parts_of(config.num_heads), k = parts_of(config.num_kv_heads), v = parts_of(config.num_kv_heads);
+    const auto attended = [&](const Packed& packed, bool whole) {
+      const auto rows = [&](const std::vector<at::Tensor>& parts) {
+        if (!whole) return at::cat(parts);
+        std::vector<at::Tensor> all;
+        for (size_t i = 1; i < parts.size(); ++i) all.insert(all.end(), {parts[0], parts[i]});
+        return at::cat(all);
+      };
+      gpu::Attention attention(config, device());
+      const Zigzag zigzag(packed.batch.cu_seqlens, 1);
+      attention.begin(zigzag, 0, packed.batch.tokens, packed.batch.parents, packed.batch.before);
+      const at::Tensor queries = rows(q).to(device());
+      const gpu::Attention::Operands operands{
+          queries, to_pages(rows(k), attention, zigzag, 0).to(device()),
+          to_pages(rows(v), attention, zigzag, 0).to(device()), at::empty_like(queries),
+          at::empty({packed.batch.tokens, config.num_heads}, queries.options().dtype(at::kFloat))};
+      attention.forward(operands, 0);
+      return operands.out.cpu();
+    };
+    std::vector<int64_t> lengths{prefix}, whole;
+    for (const int64_t tokens : own) {
+      lengths.push_back(tokens);
+      whole.push_back(prefix + tokens);
+    }
+    const at::Tensor once = attended(Packed(lengths, {-1, 0, 0, 0}), false), each = attended(Packed(whole, {}), true);
+    int64_t shared_at = prefix, whole_at = 0;
+    for (const int64_t tokens : own) {
+      EXPECT_TRUE(at::equal(once.narrow(0, 0, prefix), each.narrow(0, whole_at, prefix))) << prefix;
+      EXPECT_TRUE(at::equal(once.narrow(0, shared_at, tokens), each.narrow(0, whole_at + prefix, tokens))) << prefix;
+      shared_at += tokens;
+      whole_at += prefix + tokens;
+    }
+  }
+}
+
 struct Case {
   const char* name;
   model::Family family;
@@ -340,6 +499,83 @@ TEST_F(TrainOnGpu, GradientsAreAutograds) {
                    of_autograd = relative(rounded.gradients[i].second, exact.gradients[i].second);
       EXPECT_LT(error, 1.2 * of_autograd + 2e-3) << c.name << " " << own.gradients[i].first;
     }
+  }
+}
+
+// Samples of prompts whose shared tokens end in the middle of a block of keys, and of a page; one of no group.
+std::vector<TrainSequence> samples_of_prompts() {
+  const auto prompts = sequences(2, 1.0, 170, 200), answers = sequences(9, 1.0, 40, 150);
+  std::vector<TrainSequence> all{answers[0]};
+  for (size_t i = 1; i < answers.size(); ++i) {
+    TrainSequence s = prompts[i % 2];
+    s.loss_mask.assign(s.tokens.size(), 0);
+    s.advantages.assign(s.tokens.size(), 0);
+    s.weight_versions.assign(s.tokens.size(), -1);
+    const TrainSequence& answer = answers[i];
+    s.tokens.insert(s.tokens.end(), answer.tokens.begin(), answer.tokens.end());
+    s.loss_mask.insert(s.loss_mask.end(), answer.loss_mask.begin(), answer.loss_mask.end());
+    s.old_log_probs.insert(s.old_log_probs.end(), answer.old_log_probs.begin(), answer.old_log_probs.end());
+    s.advantages.insert(s.advantages.end(), answer.advantages.begin(), answer.advantages.end());
+    s.weight_versions.insert(s.weight_versions.end(), answer.weight_versions.begin(), answer.weight_versions.end());
+    all.push_back(std::move(s));
+  }
+  return all;
+}
+
+// As near to fp32's gradients of whole sequences as those of whole sequences are, and the same bits again.
+TEST_F(TrainOnGpu, SharedPrefixesHaveTheGradientsOfWholeSequences) {
+  const auto all = samples_of_prompts();
+  std::vector<size_t> indices(all.size()), order;
+  for (size_t i = 0; i < all.size(); ++i) indices[i] = i;
+  const std::vector<double> weights(all.size(), 1.0);
+  for (const auto family : {model::Family::kQwen3, model::Family::kQwen2}) {
+    const model::ModelConfig shape = small_config(family);
+    const SharingCosts costs{TrainingFlops(shape), {.unit = tritonforge::gpu::kPage, .block = 0}};
+    const auto segments = SharedPrefixes(all, indices, costs).segments(indices);
+    order.clear();
+    for (const Segment& s : segments) {
+      if (s.has_targets) order.push_back(s.sequence);
+    }
+    const MicroBatch shared = to_device(pack_micro_batch(all, segments, weights, {}, true), device()),
+                     whole = make_micro_batch(all, order, weights, {}, device()),
+                     on_cpu = make_micro_batch(all, order, weights, {}, at::kCPU);
+    EXPECT_GT(shared.shared_tokens, 6 * 128);
+    TrainConfig config = sample_train_config();
+    config.deterministic = true;
+    const Ran once = run_own(shape, config, std::vector{shared}, device(), false),
+              again = run_own(shape, config, std::vector{shared}, device(), false),
+              each = run_own(shape, config, std::vector{whole}, device(), false),
+              exact = run_autograd(shape, config, std::vector{on_cpu}, at::kFloat, at::kCPU, false);
+    EXPECT_LT((once.scores.log_probs - exact.scores.log_probs).abs().mean().item<double>(), 0.01);
+    EXPECT_TRUE(at::equal(once.scores.log_probs, again.scores.log_probs));
+    for (size_t i = 0; i < once.gradients.size(); ++i) {
+      const auto& [name, found] = once.gradients[i];
+      EXPECT_LT(relative(found, exact.gradients[i].second),
+                1.2 * relative(each.gradients[i].second, exact.gradients[i].second) + 2e-3)
+          << name;
+      EXPECT_TRUE(at::equal(found, again.gradients[i].second)) << name;
+    }
+  }
+}
+
+TEST_F(TrainOnGpu, SharedPrefixesTakeTheStepsOfWholeSequences) {
+  const model::ModelConfig shape = small_config(model::Family::kQwen3);
+  TrainConfig config = sample_train_config();
+  config.device = "cuda";
+  config.dtype = "bfloat16";
+  config.lr = 1e-4;
+  config.max_tokens_per_micro_batch = 1024;
+  Trainer shared(config, made(shape, at::kBFloat16, device()), std::nullopt);
+  config.share_prefixes = false;
+  Trainer whole(config, made(shape, at::kBFloat16, device()), std::nullopt);
+  const auto all = samples_of_prompts();
+  for (int step = 0; step < 5; ++step) {
+    const StepMetrics a = shared.train_step(StepKind::kRl, all), b = whole.train_step(StepKind::kRl, all);
+    EXPECT_EQ(a.tokens + a.shared_tokens, b.tokens);
+    EXPECT_GT(a.shared_tokens, b.tokens / 5);
+    EXPECT_NEAR(a.loss, b.loss, 0.01 * (1 + std::fabs(b.loss))) << "step " << step;
+    EXPECT_NEAR(a.grad_norm, b.grad_norm, 0.03 * b.grad_norm) << "step " << step;
+    EXPECT_NEAR(a.entropy, b.entropy, 0.02) << "step " << step;
   }
 }
 

@@ -1,7 +1,8 @@
 // Gradient of attention on Hopper (the scheme of FlashAttention-3's backward pass, Shah et al. 2024). One block
-// a multiprocessor takes item after item: 128 keys of one kv head of a sequence, and every tile of 64 rows of queries
-// that sees them, the last one first. A row is a query head of a token: all heads that share the kv head stand in one
-// tile, so that gradients of keys and values stay in registers for a whole item. With S = Q K^T and P = softmax(S):
+// a multiprocessor takes item after item: 128 keys of one kv head of a segment, and every tile of 64 rows of queries
+// that sees them, those of segments that go on from it too, the last one first. A row is a query head of a token: all
+// heads that share the kv head stand in one tile, so that gradients of keys and values stay in registers for a whole
+// item. With S = Q K^T and P = softmax(S):
 //   dV += P^T dO;   dS = P (dO V^T - D), D = sum over head_dim of O dO;   dK += dS^T Q;   dQ += dS K.
 // Two warpgroups compute S^T, dP^T and the sums of 64 keys each; dS meets in shared memory, and each sums half of
 // dQ's columns.
@@ -52,8 +53,9 @@ struct Scratch {
 };
 
 struct Item {
-  int row, key_row, keys, page, block, tile, head, full;
-  int first, count;  // tiles of the sequence that see the block: the first one, how many; 0: nothing is left
+  int row, key_row, keys, page, block, tile, order, head, full;
+  int own;           // tiles of the segment itself; those after them see all of its keys
+  int first, count;  // tiles, from the segment's first, that see the block: the first one, how many; 0: nothing is left
 };
 static_assert(sizeof(Item) <= 64);
 
@@ -114,8 +116,18 @@ __device__ inline Item item_of(int index, const AttentionBackwardArgs& a, int ti
   if (index >= static_cast<int>(a.item_count) * kv_heads) return Item{};
   const AttentionBackwardItem& of = a.items[index / kv_heads];
   const int first = of.full ? 0 : of.block * kKeys / tile_tokens;
-  return {of.row,  of.key_row,       of.keys, of.page, of.block,
-          of.tile, index % kv_heads, of.full, first,   ceil_div(of.tokens, tile_tokens) - first};
+  return {.row = of.row,
+          .key_row = of.key_row,
+          .keys = of.keys,
+          .page = of.page,
+          .block = of.block,
+          .tile = of.tile,
+          .order = of.order,
+          .head = index % kv_heads,
+          .full = of.full,
+          .own = ceil_div(of.tokens, tile_tokens),
+          .first = first,
+          .count = of.tiles - first};
 }
 
 // One warp: which items this block computes, their keys and values, and the rows of every tile.
@@ -147,7 +159,8 @@ __device__ void fetch(const AttentionBackwardArgs& a, const Maps& maps, const Sc
     __syncwarp();
     if (item.count == 0) return;
     for (int tile = item.first + item.count - 1; tile >= item.first; --tile, ++turn.n) {
-      const int stage = turn.stage(), row = item.row + tile * tile_tokens;
+      const int stage = turn.stage(),
+                row = tile < item.own ? item.row + tile * tile_tokens : a.tiles[item.tile + tile].row;
       const uint32_t full = barriers.rows_full(stage);
       barrier_wait(barriers.rows_empty(stage), turn.parity() ^ 1);
       if (lane == 0) {
@@ -174,10 +187,10 @@ __device__ void add_parts(const AttentionBackwardArgs& a, const Scratch& scratch
   using L = Layout<kHeadDim>;
   Turn turn;
   int* written = nullptr;  // of the part before: said when it is
-  int block_before = 0;
+  int order_before = 0;
   const auto say = [&] {
     __threadfence();
-    asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(written), "r"(block_before + 1) : "memory");
+    asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(written), "r"(order_before + 1) : "memory");
   };
   for (int items = 0;; ++items) {
     barrier_wait(barriers.keys_full(), items & 1);
@@ -190,13 +203,13 @@ __device__ void add_parts(const AttentionBackwardArgs& a, const Scratch& scratch
       float* to = scratch.sums + (at * a.kv_heads + item.head) * (kRows * kHeadDim);
       const uint32_t part = shared + L::kPartsAt + turn.stage() * L::kPartBytes;
       barrier_wait(barriers.part_full(turn.stage()), turn.parity());
-      if (item.block == 0) {
+      if (item.order == 0) {
         bulk_store(to, part, L::kPartBytes);
       } else {
         int before = 0;
         do {
           asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(before) : "l"(added) : "memory");
-        } while (before < item.block);
+        } while (before < item.order);
         asm volatile("fence.proxy.async.global;" ::: "memory");
         bulk_add(to, part, L::kPartBytes);
       }
@@ -206,7 +219,7 @@ __device__ void add_parts(const AttentionBackwardArgs& a, const Scratch& scratch
         say();
       }
       written = added;
-      block_before = item.block;
+      order_before = item.order;
     }
     // The next item's first part may wait for this one's last.
     stores_written<0>();
@@ -312,12 +325,13 @@ __device__ void compute(const AttentionBackwardArgs& a, const Item* told, uint32
       const auto* statistics = reinterpret_cast<const float4*>(base + L::kStatisticsAt + stage * L::kStatisticsBytes) +
                                lane % 4;
       // Of the block's keys, those that the tile's first token sees; each further one sees one more, or none.
-      const int seen = (item.full ? item.keys : tile * tile_tokens + 1) - item.block * kKeys;
+      const bool all = item.full != 0 || tile >= item.own;
+      const int seen = (all ? item.keys : tile * tile_tokens + 1) - item.block * kKeys;
       if (seen < kKeys) {
 #pragma unroll
         for (int i = 0; i < kRows / 2; ++i) {
           const int row = i / 4 * 8 + lane % 4 * 2 + i % 2;
-          if (key + i / 2 % 2 * 8 >= seen + (item.full ? 0 : row / group)) s[i] = -FLT_MAX;
+          if (key + i / 2 % 2 * 8 >= seen + (all ? 0 : row / group)) s[i] = -FLT_MAX;
         }
       }
 #pragma unroll

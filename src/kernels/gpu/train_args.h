@@ -76,18 +76,20 @@ struct HeadGradientArgs {
   int64_t rows, vocab;
 };
 
-// Gradient of attention of sequences over keys and values in pages (KvLayer of cuda_api.h), each sequence's pages one
-// behind another: causal over whole sequences or, `full`, the part that keys have which each query sees, where out and
-// statistics are over others, too. Hopper; head_dim 64 or 128; heads / kv_heads up to 16.
-struct AttentionBackwardItem {  // a block of kAttentionKeys keys of a sequence
-  int32_t row, tokens;          // of q: the sequence's first token; tokens
+// Gradient of attention over keys and values in pages (KvLayer of cuda_api.h), each segment's pages one behind another:
+// causal over a segment, which is a sequence or a part of one, or, `full`, the part that keys have which each query
+// sees, where out and statistics are over others, too. Behind a segment lie, with their tiles, all segments that go on
+// from it: their queries see all of its keys. Hopper; head_dim 64 or 128; heads / kv_heads up to 16.
+struct AttentionBackwardItem {  // a block of kAttentionKeys keys of a segment
+  int32_t row, tokens;          // of q: the segment's first token; its tokens
   int32_t key_row, keys;        // of dk and dv: its first key; keys. Not full: as row and tokens
-  int32_t page, block;          // the sequence's first page; which block of it
-  int32_t tile;                 // the sequence's first tile of queries, of all tiles
-  int32_t full;                 // or 0
+  int32_t page, block;          // the segment's first page; which block of it
+  int32_t tile, tiles;  // the segment's first tile of queries, of all; how many it and what goes on from it have
+  int32_t order;        // blocks of keys that a query which sees this one sees before it
+  int32_t full;         // or 0
 };
 struct AttentionBackwardTile {  // of queries: 64 / (heads / kv_heads) tokens, rounded down
-  int32_t row, tokens;          // first token; how many of the sequence
+  int32_t row, tokens;          // first token; how many of the segment
 };
 constexpr int kAttentionKeys = 128;
 struct AttentionBackwardArgs {
@@ -95,7 +97,7 @@ struct AttentionBackwardArgs {
   const Bf16 *keys, *values;           // [pages, kv_heads, 16, head_dim]; finite everywhere
   const float* statistics;             // [tokens, heads]: prefill_attention()'s
   Bf16 *dq, *dk, *dv;                  // out [tokens, heads or kv_heads, head_dim]
-  const AttentionBackwardItem* items;  // the blocks of a sequence in order, longest sequences' first where it can be
+  const AttentionBackwardItem* items;  // the blocks that a query sees in order, those seen by most first
   const AttentionBackwardTile* tiles;
   int64_t item_count, tile_count;
   int64_t tokens, pages, heads, kv_heads, head_dim;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/fused_rows.h"
 #include "train/cpu/matrix.h"
 
 namespace tritonforge::train::cpu {
@@ -43,13 +44,25 @@ Attention::Attention(const TokenShards& shards)
 
 template <typename F>
 void Attention::over_heads(const Spans& spans, const F& f) const {
-  Spans order;
-  for (const Zigzag::Span& span : spans) {
-    if (span.queries > 0 && span.keys > 0) order.push_back(span);
+  std::vector<size_t> order;
+  for (size_t i = 0; i < spans.size(); ++i) {
+    if (spans[i].queries > 0 && spans[i].keys > 0) order.push_back(i);
   }
-  std::ranges::stable_sort(order, std::greater(), [](const auto& span) { return span.queries * span.keys; });
+  const auto pairs = [&](size_t i) { return spans[i].queries * (spans[i].keys + 2 * shards_.tokens_before()[i]); };
+  std::ranges::stable_sort(order, std::greater(), pairs);
   over_parts(std::ssize(order) * kv_heads_,
              [&](int64_t part) { f(order[static_cast<size_t>(part / kv_heads_)], part % kv_heads_); });
+}
+
+std::vector<kernels::KeyRun> Attention::keys_before(const Keys& keys, const Spans& spans, size_t index,
+                                                    int64_t head) const {
+  std::vector<kernels::KeyRun> runs;
+  for (int64_t s = shards_.parents()[index]; s >= 0; s = shards_.parents()[static_cast<size_t>(s)]) {
+    const Zigzag::Span& span = spans[static_cast<size_t>(s)];
+    runs.push_back({row(keys.k, span.key) + head * head_dim_, row(keys.v, span.key) + head * head_dim_, span.keys});
+  }
+  std::ranges::reverse(runs);
+  return runs;
 }
 
 kernels::AttentionHeads Attention::heads_of(const Operands& o, const Keys& keys, const Zigzag::Span& span, int64_t head,
@@ -75,14 +88,18 @@ kernels::AttentionHeads Attention::heads_of(const Operands& o, const Keys& keys,
 }
 
 void Attention::attend(const Operands& o, const Keys& keys, const Spans& spans) {
-  over_heads(spans, [&](const Zigzag::Span& span, int64_t head) {
-    kernels::attend(heads_of(o, keys, span, head, /*causal=*/true), scratch());
+  over_heads(spans, [&](size_t index, int64_t head) {
+    kernels::AttentionHeads heads = heads_of(o, keys, spans[index], head, /*causal=*/true);
+    const std::vector<kernels::KeyRun> before = keys_before(keys, spans, index, head);
+    heads.before = before;
+    kernels::attend(heads, scratch());
   });
 }
 
 void Attention::attend_others(const Operands& o, const Keys& keys, const Spans& spans) {
-  over_heads(spans, [&](const Zigzag::Span& span, int64_t head) {
-    const kernels::AttentionHeads heads = heads_of(o, keys, span, head, /*causal=*/false), part = in_part(heads);
+  over_heads(spans, [&](size_t index, int64_t head) {
+    const kernels::AttentionHeads heads = heads_of(o, keys, spans[index], head, /*causal=*/false),
+                                  part = in_part(heads);
     kernels::attend(part, scratch());
     kernels::merge(heads, part);
   });
@@ -90,16 +107,51 @@ void Attention::attend_others(const Operands& o, const Keys& keys, const Spans& 
 
 void Attention::attend_backward(const Operands& o, const Keys& keys, const Spans& spans, const Grads& grads,
                                 bool causal) {
-  over_heads(spans, [&](const Zigzag::Span& span, int64_t head) {
+  std::vector<int64_t> begins;  // rows of grad_before_
+  int64_t rows_before = 0;
+  for (const int64_t before : shards_.tokens_before()) {
+    begins.push_back(rows_before);
+    rows_before += before;
+  }
+  if (!grad_before_.defined() || grad_before_.size(0) < rows_before)
+    grad_before_ = at::empty({rows_before, 2 * kv_}, at::kFloat);
+  over_heads(spans, [&](size_t index, int64_t head) {
+    const Zigzag::Span& span = spans[index];
     const int64_t q = head * heads_ / kv_heads_ * head_dim_, kv = head * head_dim_;
-    kernels::attend_backward(heads_of(o, keys, span, head, causal),
+    kernels::AttentionHeads heads = heads_of(o, keys, span, head, causal);
+    const std::vector<kernels::KeyRun> before = keys_before(keys, spans, index, head);
+    heads.before = before;
+    float* grad_before = row(grad_before_, begins[index]) + kv;
+    kernels::attend_backward(heads,
                              {.out = row(grads.mixed, span.query) + q,
                               .q = row(grads.rotated, span.query) + q,
                               .k = row(keys.grad_k, span.key) + kv,
                               .v = row(keys.grad_v, span.key) + kv,
-                              .add_q = !causal},
+                              .add_q = !causal,
+                              .before_k = grad_before,
+                              .before_v = grad_before + kv_,
+                              .before_stride = 2 * kv_},
                              scratch());
   });
+  if (rows_before > 0) add_gradients_before(keys, spans, begins);
+}
+
+// What segments gave to keys and values of those that they go on from, in the order of the segments.
+void Attention::add_gradients_before(const Keys& keys, const Spans& spans, const std::vector<int64_t>& begins) const {
+  const std::vector<int64_t>&parents = shards_.parents(), &before = shards_.tokens_before();
+  for (size_t shared = 0; shared < spans.size(); ++shared) {
+    size_t end = shared + 1;  // of all that goes on from it
+    while (end < spans.size() && parents[end] >= static_cast<int64_t>(shared)) ++end;
+    over_blocks(spans[shared].keys, [&](int64_t begin, int64_t rows) {
+      for (int64_t t = begin; t < begin + rows; ++t) {
+        for (size_t segment = shared + 1; segment < end; ++segment) {
+          const float* grad = row(grad_before_, begins[segment] + before[shared] + t);
+          kernels::add(row(keys.grad_k, spans[shared].key + t), grad, kv_);
+          kernels::add(row(keys.grad_v, spans[shared].key + t), grad + kv_, kv_);
+        }
+      }
+    });
+  }
 }
 
 void Attention::reserve_ring(bool backward) {

@@ -35,10 +35,13 @@ class Attention {
   struct Keys {
     at::Tensor k, v, grad_k, grad_v;
   };
+  // Of what span `index` of these goes on from.
+  std::vector<kernels::KeyRun> keys_before(const Keys& keys, const Spans& spans, size_t index, int64_t head) const;
+  void add_gradients_before(const Keys& keys, const Spans& spans, const std::vector<int64_t>& begins) const;
   kernels::AttentionHeads heads_of(const Operands& operands, const Keys& keys, const Zigzag::Span& span, int64_t head,
                                    bool causal) const;
   template <typename F>
-  void over_heads(const Spans& spans, const F& f) const;  // f(span, head) of keys and values, the longest first
+  void over_heads(const Spans& spans, const F& f) const;  // f(index, head) of keys and values, the longest first
   void attend(const Operands& operands, const Keys& keys, const Spans& spans);
   void attend_others(const Operands& operands, const Keys& keys, const Spans& spans);
   void attend_backward(const Operands& operands, const Keys& keys, const Spans& spans, const Grads& grads, bool causal);
@@ -51,6 +54,7 @@ class Attention {
   const int64_t heads_, kv_heads_, head_dim_, q_, kv_;
   RingBuffers ring_, ring_sums_;  // shard [2 kv]
   at::Tensor ring_made_;
+  at::Tensor grad_before_;  // [2 kv]: each segment's share in the gradients of keys and values of the tokens before it
 };
 
 }  // namespace tritonforge::train::cpu

@@ -33,6 +33,11 @@ class CpuPass : public Pass {
         layers_(model, std::max<int64_t>(0, config.recompute_layers), shards_, link_),
         head_(model, config.lm_head_chunk, shards_) {}
 
+  std::optional<SegmentLayout> segments() const override {
+    if (shards_.ring() != nullptr) return std::nullopt;
+    return SegmentLayout{.unit = 1, .block = 32};
+  }
+
   TargetScores forward(const MicroBatch& batch, bool train, const KnownGradients& known, int64_t chunk) override {
     const Threads threads;
     if (gradients_ != nullptr && gradients_->weights_needed) {  // panels are made of all of them

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <numeric>
+#include <ranges>
 
 #include "train/to_device.h"
 
@@ -46,18 +47,24 @@ Attention::Attention(const model::ModelConfig& config, at::Device device)
       device_(device),
       counters_(at::zeros({2}, at::TensorOptions().dtype(at::kInt).device(device))) {}
 
-void Attention::begin(const Zigzag& zigzag, int64_t rank, int64_t rows) {
+void Attention::begin(const Zigzag& zigzag, int64_t rank, int64_t rows, std::vector<int64_t> parents,
+                      std::vector<int64_t> before) {
   const std::vector<Zigzag::Chunks>& own = zigzag.of(rank);
+  parents_ = std::move(parents);
+  before_ = std::move(before);
+  parents_.resize(own.size(), -1);
+  before_.resize(own.size(), 0);
   // As many pages as the rank with the most tokens of a sequence needs.
   first_pages_.clear();
   tokens_ = pages_ = table_width_ = 0;
   for (size_t s = 0; s < own.size(); ++s) {
     int64_t most = 0;
     for (int64_t other = 0; other < zigzag.ranks(); ++other) most = std::max(most, zigzag.of(other)[s].tokens());
+    TF_CHECK(before_[s] % kPage == 0, "a segment that begins at token {}: pages are of {}", before_[s], kPage);
     const int64_t pages = (most + kPage - 1) / kPage;
     first_pages_.push_back(narrow(pages_));
     pages_ += pages;
-    table_width_ = std::max(table_width_, pages);
+    table_width_ = std::max(table_width_, before_[s] / kPage + pages);
     tokens_ += own[s].tokens();
   }
   Writer writer;
@@ -97,40 +104,74 @@ Attention::Keys Attention::write(Writer& writer, const std::vector<Zigzag::Span>
   writer.append(start);
   for (const Sequence& sequence : sequences) writer.append(start += narrow(sequence.queries));
   keys.lengths = writer.place();
-  for (const Sequence& sequence : sequences) writer.append(narrow(sequence.keys));
+  for (const Sequence& sequence : sequences)
+    writer.append(narrow(sequence.keys > 0 ? before_[sequence.of] + sequence.keys : 0));
   keys.tables = writer.place();
   for (const Sequence& sequence : sequences) {
-    for (int64_t page = 0; page < table_width_; ++page) writer.append(first_pages_[sequence.of] + narrow(page));
+    for (const int32_t page : table_of(sequence.of)) writer.append(page);
   }
   // Of the backward kernel.
-  const int64_t tile_tokens = kTileRows / (heads_ / kv_heads_), block_keys = tritonforge::gpu::kAttentionKeys;
-  std::vector<AttentionBackwardItem> items;
+  const int64_t tile_tokens = kTileRows / (heads_ / kv_heads_);
   keys.tile_list = writer.place();
-  for (size_t s = 0; s < spans.size(); ++s) {
-    const auto& [query, queries, key, count] = spans[s];
-    if (queries == 0 || count == 0) continue;
-    for (int64_t block = 0; block * block_keys < count; ++block) {
-      items.push_back({.row = narrow(query),
-                       .tokens = narrow(queries),
-                       .key_row = narrow(key),
-                       .keys = narrow(count),
-                       .page = first_pages_[s],
-                       .block = narrow(block),
-                       .tile = narrow(keys.tiles),
-                       .full = full ? 1 : 0});
-    }
-    for (int64_t t = 0; t < queries; t += tile_tokens, ++keys.tiles)
+  for (const auto& [query, queries, key, count] : spans) {
+    for (int64_t t = 0; count > 0 && t < queries; t += tile_tokens, ++keys.tiles)
       writer.append(AttentionBackwardTile{narrow(query + t), narrow(std::min(tile_tokens, queries - t))});
   }
-  // Who sees the most queries first; of one sequence that is their order.
-  const auto seen = [&](const AttentionBackwardItem& item) {
-    return item.full ? int64_t{item.tokens} : item.keys - item.block * block_keys;
-  };
-  std::ranges::stable_sort(items, std::greater(), seen);
+  const std::vector<AttentionBackwardItem> items = items_of(spans, full);
   keys.item_list = writer.place();
   for (const AttentionBackwardItem& item : items) writer.append(item);
   keys.items = std::ssize(items);
   return keys;
+}
+
+// A sequence's pages behind those of what it goes on from.
+std::vector<int32_t> Attention::table_of(size_t sequence) const {
+  std::vector<int32_t> table(static_cast<size_t>(table_width_));
+  std::vector<size_t> path{sequence};
+  while (parents_[path.back()] >= 0) path.push_back(static_cast<size_t>(parents_[path.back()]));
+  for (const size_t s : path | std::views::reverse)
+    std::iota(table.begin() + before_[s] / kPage, table.end(), first_pages_[s]);
+  return table;
+}
+
+// Blocks of keys whose sums others wait for come first, and of those the ones that are seen by the most queries. What
+// ends a sequence behind shared keys follows in the order in which these are done with its queries, the last one first.
+std::vector<AttentionBackwardItem> Attention::items_of(const std::vector<Zigzag::Span>& spans, bool full) const {
+  const int64_t tile_tokens = kTileRows / (heads_ / kv_heads_), block_keys = tritonforge::gpu::kAttentionKeys;
+  const auto parts = [](int64_t count, int64_t size) { return (count + size - 1) / size; };
+  std::vector<int64_t> tile(spans.size() + 1), blocks_before(spans.size());
+  for (size_t s = 0; s < spans.size(); ++s) {
+    tile[s + 1] = tile[s] + (spans[s].keys > 0 ? parts(spans[s].queries, tile_tokens) : 0);
+    if (parents_[s] < 0) continue;
+    const auto parent = static_cast<size_t>(parents_[s]);
+    blocks_before[s] = blocks_before[parent] + parts(spans[parent].keys, block_keys);
+  }
+  std::vector<AttentionBackwardItem> items, behind;
+  for (size_t s = spans.size(); s-- > 0;) {
+    const auto& [query, queries, key, count] = spans[s];
+    if (queries == 0) continue;
+    size_t end = s + 1;  // of all that goes on from it
+    while (end < spans.size() && parents_[end] >= static_cast<int64_t>(s)) ++end;
+    for (int64_t block = 0; block * block_keys < count; ++block) {
+      (parents_[s] >= 0 && end == s + 1 ? behind : items)
+          .push_back({.row = narrow(query),
+                      .tokens = narrow(queries),
+                      .key_row = narrow(key),
+                      .keys = narrow(count),
+                      .page = first_pages_[s],
+                      .block = narrow(block),
+                      .tile = narrow(tile[s]),
+                      .tiles = narrow(tile[end] - tile[s]),
+                      .order = narrow(blocks_before[s] + block),
+                      .full = full ? 1 : 0});
+    }
+  }
+  const auto seen_by = [&](const AttentionBackwardItem& item) {
+    return item.full ? int64_t{item.tiles} : item.tiles - item.block * block_keys / tile_tokens;
+  };
+  std::ranges::stable_sort(items, std::greater(), seen_by);
+  items.insert(items.end(), behind.begin(), behind.end());
+  return items;
 }
 
 void Attention::forward(const Operands& o, int64_t from) {

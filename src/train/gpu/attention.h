@@ -1,7 +1,8 @@
 #pragma once
 // Causal attention of packed sequences and its gradient, each sequence for itself, on Hopper. The forward kernel is the
 // engine's: keys and values lie in pages, each sequence's one behind another. In a ring (train/ring.h) the pages of a
-// sequence are as many and the same ones on every rank, so that those of another rank are used as they come.
+// sequence are as many and the same ones on every rank, so that those of another rank are used as they come. A segment
+// that goes on from others has their pages before its own: it begins where a page does.
 #include "model/config.h"
 #include "train/gpu/products.h"
 #include "train/ring.h"
@@ -13,8 +14,10 @@ class Attention {
   // config: of the heads that are computed here.
   Attention(const model::ModelConfig& config, at::Device device);
 
-  // Which tokens the rank has in the passes that follow, and its rows with padding.
-  void begin(const Zigzag& zigzag, int64_t rank, int64_t rows);
+  // Which tokens the rank has in the passes that follow, and its rows with padding. parents, before: of the sequences,
+  // where some go on from others (MicroBatch).
+  void begin(const Zigzag& zigzag, int64_t rank, int64_t rows, std::vector<int64_t> parents = {},
+             std::vector<int64_t> before = {});
   int64_t slots() const { return pages_ * tritonforge::gpu::kPage; }  // tokens that their pages hold
   const int32_t* slots_of_tokens() const { return number(slot_numbers_); }
 
@@ -44,6 +47,9 @@ class Attention {
   };
   class Writer;
   Keys write(Writer& writer, const std::vector<Zigzag::Span>& spans, bool full) const;
+  std::vector<int32_t> table_of(size_t sequence) const;
+  std::vector<tritonforge::gpu::AttentionBackwardItem> items_of(const std::vector<Zigzag::Span>& spans,
+                                                                bool full) const;
   const int32_t* number(Numbers at) const { return numbers_.const_data_ptr<int32_t>() + at.begin; }
 
   const CudaApi& api_;
@@ -51,9 +57,10 @@ class Attention {
   const float scale_;
   const at::Device device_;
   int64_t tokens_ = 0, pages_ = 0, table_width_ = 0;
-  std::vector<int32_t> first_pages_;  // of each sequence
-  std::vector<Keys> keys_;            // of each rank
-  at::Tensor numbers_;                // all that is read on the device, one copy a micro-batch
+  std::vector<int32_t> first_pages_;       // of each sequence
+  std::vector<int64_t> parents_, before_;  // likewise
+  std::vector<Keys> keys_;                 // of each rank
+  at::Tensor numbers_;                     // all that is read on the device, one copy a micro-batch
   Numbers slot_numbers_{};
   at::Tensor counters_, workspace_;  // of the forward kernel, of the backward ones
 };

@@ -222,7 +222,7 @@ void Layers::after_attention(int64_t layer, bool output) {
 
 at::Tensor Layers::forward(const MicroBatch& batch, bool train, const SegmentHook& needed) {
   const int64_t rows = shards_.rows().attended, tokens = shards_.attended_tokens();
-  attention_.begin(shards_.zigzag(), shards_.ring_rank(), rows);
+  attention_.begin(shards_.zigzag(), shards_.ring_rank(), rows, batch.parents, batch.before);
   reserve(batch.tokens, train);
   positions_ = at::zeros({rows}, batch.positions.options().dtype(at::kInt));
   positions_.narrow(0, 0, tokens).copy_(shards_.attended_positions(batch));

@@ -25,6 +25,11 @@ class GpuPass : public Pass {
     head_.reserve(std::min(tokens, shards_.rows_of(tokens).shard), gradients != nullptr);
   }
 
+  std::optional<SegmentLayout> segments() const override {
+    if (shards_.ring() != nullptr) return std::nullopt;
+    return SegmentLayout{.unit = tritonforge::gpu::kPage, .block = tritonforge::gpu::kAttentionKeys};
+  }
+
   TargetScores forward(const MicroBatch& batch, bool train, const KnownGradients& known, int64_t) override {
     const at::NoGradGuard no_grad;
     use_device();

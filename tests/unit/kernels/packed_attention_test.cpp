@@ -144,6 +144,56 @@ TEST_P(PackedAttention, OfPartsOfItsKeysIsThatOfAll) {
   EXPECT_LT((at::cat(dvs) - v.grad()).abs().max().item<double>(), 5e-5);
 }
 
+// A sequence in pieces that lie apart, each after those before it.
+TEST_P(PackedAttention, KeysThatLieApartChangeNoBit) {
+  const Shape s = GetParam();
+  at::manual_seed(3);
+  Heads whole(s);
+  AttentionScratch scratch;
+  attend(whole.args, scratch);
+  const at::Tensor grad = at::randn_like(whole.q), dq = at::empty_like(whole.q), dk = at::empty_like(whole.k),
+                   dv = at::empty_like(whole.v);
+  const auto data = [](const at::Tensor& x) { return x.data_ptr<float>(); };
+  attend_backward(whole.args, {data(grad), data(dq), data(dk), data(dv)}, scratch);
+
+  const at::Tensor sum_k = at::zeros_like(dk), sum_v = at::zeros_like(dv);
+  std::vector<at::Tensor> kept;
+  std::vector<KeyRun> before;
+  for (int64_t begin = 0; begin < s.tokens;) {
+    const int64_t tokens = std::min<int64_t>(s.tokens - begin, 1 + (s.tokens + 1) / 3), end = begin + tokens;
+    const auto piece = [&](const at::Tensor& x) { return x.slice(0, begin, end).clone(); };
+    Heads heads({tokens, s.group, s.head_dim});
+    heads.q.copy_(piece(whole.q));
+    heads.k.copy_(piece(whole.k));
+    heads.v.copy_(piece(whole.v));
+    heads.args.before = before;
+    attend(heads.args, scratch);
+    EXPECT_TRUE(at::equal(heads.out, piece(whole.out))) << "from " << begin;
+    const at::Tensor own_q = at::empty_like(heads.q), own_k = at::empty_like(heads.k), own_v = at::empty_like(heads.k),
+                     of_before = at::empty({begin, 2 * s.head_dim + 3}), own_grad = piece(grad);
+    attend_backward(heads.args,
+                    {.out = data(own_grad),
+                     .q = data(own_q),
+                     .k = data(own_k),
+                     .v = data(own_v),
+                     .before_k = data(of_before),
+                     .before_v = data(of_before) + s.head_dim,
+                     .before_stride = of_before.size(1)},
+                    scratch);
+    EXPECT_TRUE(at::equal(own_q, piece(dq))) << "from " << begin;
+    sum_k.slice(0, begin, end).add_(own_k);
+    sum_v.slice(0, begin, end).add_(own_v);
+    sum_k.slice(0, 0, begin).add_(of_before.narrow(1, 0, s.head_dim));
+    sum_v.slice(0, 0, begin).add_(of_before.narrow(1, s.head_dim, s.head_dim));
+    kept.insert(kept.end(), {heads.k, heads.v});
+    before.push_back({data(heads.k), data(heads.v), tokens});
+    begin = end;
+  }
+  // Sums of another order.
+  EXPECT_LT((sum_k - dk).abs().max().item<float>(), 5e-5f);
+  EXPECT_LT((sum_v - dv).abs().max().item<float>(), 5e-5f);
+}
+
 INSTANTIATE_TEST_SUITE_P(Shapes, PackedAttention,
                          testing::Values(Shape{1, 1, 16}, Shape{5, 2, 32}, Shape{16, 3, 64}, Shape{47, 4, 64},
                                          Shape{48, 1, 64}, Shape{49, 6, 32}, Shape{150, 3, 64}, Shape{600, 7, 64},

@@ -7,6 +7,7 @@
 
 #include "engine/engine.h"
 #include "train/pass.h"
+#include "train/prefixes.h"
 #include "unit/train/sample_model.h"
 
 namespace tritonforge::train {
@@ -81,30 +82,34 @@ TEST_P(Agreement, OfSamplerAndTrainerIsExact) {
              std::all_of(outputs.begin(), outputs.end(), [](const auto& o) { return o.second.finished; });
     });
   }
-  std::vector<float> sampled;
   std::vector<size_t> indices;
   for (size_t i = 0; i < sequences.size(); ++i) {
     TrainSequence& s = sequences[i];
     s.loss_mask.assign(s.tokens.size(), 0);
+    s.old_log_probs.assign(s.tokens.size(), 0);
     const auto& sample = outputs.at(std::to_string(i)).samples[0];
     for (size_t t = 0; t < sample.output_ids.size(); ++t) {
       s.tokens.push_back(sample.output_ids[t]);
       s.loss_mask.push_back(1);
-      sampled.push_back(sample.log_probs[t]);
+      s.old_log_probs.push_back(sample.log_probs[t]);
     }
-    s.old_log_probs.assign(s.tokens.size(), 0);
     s.advantages.assign(s.tokens.size(), 1);
     s.weight_versions.assign(s.tokens.size(), 0);
     indices.push_back(i);
   }
   const model::Model model = weights(GetParam());
   const TrainConfig config = sample_train_config();
-  const MicroBatch batch = make_micro_batch(sequences, indices, std::vector<double>(sequences.size(), 1.0), {},
-                                            at::kCPU);
-  const at::Tensor found = make_cpu_pass(model, config, nullptr)->forward(batch, true).log_probs;
-  ASSERT_EQ(found.numel(), std::ssize(sampled));
-  for (int64_t i = 0; i < found.numel(); ++i)
-    EXPECT_EQ(found.data_ptr<float>()[i], sampled[static_cast<size_t>(i)]) << "target " << i;
+  const auto pass = make_cpu_pass(model, config, nullptr);
+  // Each sequence for itself, and prompts once for their samples.
+  const SharingCosts costs{TrainingFlops(model.config()), *pass->segments()};
+  for (const auto& sharing : {std::optional<SharingCosts>(), std::optional(costs)}) {
+    const MicroBatch batch = pack_micro_batch(sequences, SharedPrefixes(sequences, indices, sharing).segments(indices),
+                                              std::vector<double>(sequences.size(), 1.0), {}, false);
+    EXPECT_EQ(batch.shares_prefixes(), sharing.has_value());
+    const at::Tensor found = pass->forward(batch, true).log_probs;
+    EXPECT_GT(found.numel(), kPrompts * kSamples * 10);
+    EXPECT_TRUE(at::equal(found, batch.sampler_log_probs)) << (found - batch.sampler_log_probs).abs().max();
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Agreement,

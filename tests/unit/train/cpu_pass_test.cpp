@@ -3,6 +3,7 @@
 
 #include "kernels/parallel.h"
 #include "train/pass.h"
+#include "train/prefixes.h"
 #include "unit/train/sample_model.h"
 
 namespace tritonforge::train {
@@ -196,6 +197,59 @@ TEST(CpuPass, ASequenceHasItsBitsInAnyBatch) {
     EXPECT_TRUE(at::equal(alone, together.narrow(0, next, one.target_count))) << "sequence " << i;
     next += one.target_count;
   }
+}
+
+// The same sequences, whole and with what they begin with together once, in one order.
+struct Shared {
+  explicit Shared(const std::vector<TrainSequence>& sequences) {
+    std::vector<size_t> indices(sequences.size()), order;
+    for (size_t i = 0; i < indices.size(); ++i) indices[i] = i;
+    const SharingCosts costs{TrainingFlops(sample_config()), {.unit = 1, .block = 0}};
+    const auto segments = SharedPrefixes(sequences, indices, costs).segments(indices);
+    for (const Segment& s : segments) {
+      if (s.has_targets) order.push_back(s.sequence);
+    }
+    const std::vector<double> weights(sequences.size(), 1.0);
+    shared = pack_micro_batch(sequences, segments, weights, {}, false);
+    whole = make_micro_batch(sequences, order, weights, {}, at::kCPU);
+  }
+  MicroBatch shared, whole;
+};
+
+// Scores have the bits that they have without; gradients are summed in another order.
+TEST_P(CpuPassOf, SharedPrefixesChangeNoScoreAndNoGradient) {
+  const Case& c = GetParam();
+  TrainConfig config = sample_train_config();
+  config.recompute_layers = c.entropy ? 1 : 0;
+  const model::Model model = trained(c.config());
+  auto sequences = sample_groups(3, 6, 50, 4);
+  for (TrainSequence& s : sequences) s.temperature = c.temperature;
+  const Shared batches(sequences);
+  EXPECT_GT(batches.shared.shared_tokens, batches.shared.tokens / 2);
+  EXPECT_EQ(batches.shared.tokens + batches.shared.shared_tokens, batches.whole.tokens);
+  const Ran once = Own(model, config).run(batches.shared, c.entropy),
+            each = Own(model, config).run(batches.whole, c.entropy);
+  EXPECT_TRUE(at::equal(once.scores.log_probs, each.scores.log_probs));
+  EXPECT_TRUE(at::equal(once.scores.entropy, each.scores.entropy));
+  for (size_t i = 0; i < once.gradients.size(); ++i) {
+    const at::Tensor &a = once.gradients[i].second, &b = each.gradients[i].second;
+    EXPECT_GT(b.abs().max().item<float>(), 0) << once.gradients[i].first;
+    EXPECT_LT((a - b).norm().item<double>(), 2e-6 * b.norm().item<double>()) << once.gradients[i].first;
+  }
+}
+
+TEST(CpuPass, ThreadsAndRecomputeChangeNoBitOfSharedPrefixes) {
+  const Shared batches(sample_groups(3, 6, 50, 4));
+  TrainConfig config = sample_train_config();
+  const model::Model model = trained(sample_config());
+  std::vector<Ran> runs;
+  for (const int64_t threads : {1, 2, 3}) {
+    const kernels::ThreadPool pool(threads);
+    config.recompute_layers = threads - 1;
+    runs.push_back(Own(model, config).run(batches.shared));
+  }
+  expect_same(runs[0], runs[1]);
+  expect_same(runs[0], runs[2]);
 }
 
 TEST(CpuPass, MicroBatchesAddUpUntilTheGradientsAreTaken) {

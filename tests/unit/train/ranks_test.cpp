@@ -249,6 +249,21 @@ TEST(Ranks, TwentyStepsOfRlEqualOneProcess) {
                        {{.cp = 2, .dp = 2}, {.cp = 3, .cp_form = kRing}, {.pp = 2}});
 }
 
+// Data-parallel ranks share out what begins alike in parts, so that they may compute a prompt each.
+TEST(Ranks, SharedPrefixesEqualOneProcess) {
+  TrainConfig config = config_of({});
+  config.max_tokens_per_micro_batch = 128;
+  const Steps steps = [](Trainer& trainer, Course& course) {
+    for (uint64_t step = 0; step < 6; ++step) {
+      StepMetrics metrics = trainer.train_step(StepKind::kRl, sample_groups(3, 5, 40, 30 + step));
+      EXPECT_GT(metrics.shared_tokens, metrics.tokens / 8);
+      metrics.tokens += metrics.shared_tokens;
+      course.steps.push_back(metrics);
+    }
+  };
+  expect_equal_courses(config, steps, shape_of(/*tied=*/true));
+}
+
 // A rank has no micro-batch, or a micro-batch leaves a rank without a target.
 TEST(Ranks, OneWithoutWorkTakesPart) {
   std::vector<ParallelDims> layouts = kLayouts;

@@ -68,6 +68,42 @@ inline std::vector<TrainSequence> sample_sequences(size_t count, uint64_t seed, 
   return sequences;
 }
 
+// Of each of `groups` prompts `samples`, one prompt's after another's. Prompts begin alike; half of a prompt's samples
+// have a history behind it, of which nothing is trained. A message without targets parts each answer.
+inline std::vector<TrainSequence> sample_groups(size_t groups, size_t samples, size_t prompt, uint64_t seed) {
+  const auto some = [](uint64_t of, size_t count) {
+    Rng rng(of);
+    std::vector<int64_t> tokens(count);
+    for (int64_t& token : tokens) token = static_cast<int64_t>(rng.below(61));
+    return tokens;
+  };
+  std::vector<TrainSequence> sequences;
+  for (size_t i = 0; i < groups * samples; ++i) {
+    const size_t group = i % groups, sample = i / groups;
+    Rng rng(Rng::derive(seed, i));
+    TrainSequence s;
+    const auto add = [&](const std::vector<int64_t>& tokens, bool targets) {
+      for (const int64_t token : tokens) {
+        s.tokens.push_back(token);
+        s.loss_mask.push_back(targets);
+        s.old_log_probs.push_back(targets ? static_cast<float>(-4 * rng.uniform()) : 0.0f);
+        s.advantages.push_back(targets ? static_cast<float>(2 * rng.uniform() - 1) : 0.0f);
+        s.weight_versions.push_back(targets ? 0 : -1);
+      }
+    };
+    add(some(seed, prompt / 2), false);
+    add(some(seed + 1 + group, prompt - prompt / 2 + group), false);
+    if (sample >= samples / 2) add(some(seed + 100 + group, prompt / 2), false);
+    for (const size_t part : {0, 1}) {
+      add(some(Rng::derive(seed + 200, 2 * i + part), 3 + rng.below(12)), true);
+      if (part == 0) add(some(seed + 300, 4), false);
+    }
+    s.trajectory_id = "g" + std::to_string(group) + "s" + std::to_string(sample);
+    sequences.push_back(std::move(s));
+  }
+  return sequences;
+}
+
 // Of the policy's loss over those of a batch's targets whose scores these are.
 inline PolicyInputs sample_inputs(const MicroBatch& batch, const TargetSlice& targets, const TargetScores& scores) {
   const auto part = [&](const at::Tensor& of) { return targets.of(of); };

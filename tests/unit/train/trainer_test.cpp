@@ -187,6 +187,45 @@ INSTANTIATE_TEST_SUITE_P(Losses, GradientAccumulation,
                                          Accumulation{StepKind::kRl, Aggregation::kSeqMeanTokenSum},
                                          Accumulation{StepKind::kRl, Aggregation::kConstant}));
 
+// Prompts once for all of their samples, or once for each: the same losses and weights, whatever the loss is and
+// however the sequences are packed. Weights differ as sums of another order do, which Adam makes more of.
+TEST(Trainer, SharedPrefixesTakeTheStepsOfWholeSequences) {
+  const std::vector<LossConfig> losses{{},
+                                       {.objective = Objective::kGspo, .aggregation = Aggregation::kSeqMeanTokenMean},
+                                       {.kl_coef = 0.1, .entropy_coef = 0.01, .tis = Tis::kSequence}};
+  for (const LossConfig& loss : losses) {
+    for (const int64_t capacity : {4096, 160}) {
+      TrainConfig config = sample_train_config();
+      config.loss = loss;
+      config.lr = 1e-3;
+      config.max_tokens_per_micro_batch = capacity;
+      config.optimizer_steps_per_batch = capacity == 160 ? 2 : 1;
+      Trainer shared = make(config), again = make(config);
+      config.share_prefixes = false;
+      Trainer whole = make(config);
+      for (int step = 0; step < 4; ++step) {
+        const StepKind kind = step == 3 ? StepKind::kSft : StepKind::kRl;
+        const auto sequences = sample_groups(3, 6, 50, 40 + step);
+        const StepMetrics a = shared.train_step(kind, sequences), b = whole.train_step(kind, sequences);
+        again.train_step(kind, sequences);
+        EXPECT_NEAR(a.loss, b.loss, 1e-5 * (1 + std::fabs(b.loss)));
+        EXPECT_NEAR(a.grad_norm, b.grad_norm, 1e-4 * b.grad_norm);
+        EXPECT_NEAR(a.entropy, b.entropy, 1e-4);
+        EXPECT_EQ(a.target_tokens, b.target_tokens);
+        EXPECT_EQ(a.tokens + a.shared_tokens, b.tokens);
+        EXPECT_GT(a.shared_tokens, b.tokens / 4);
+        EXPECT_EQ(b.shared_tokens, 0);
+        if (step == 0 && capacity == 4096) {
+          EXPECT_LT(a.tflops * a.seconds, b.tflops * b.seconds) << "operations that were not done count";
+          EXPECT_FLOAT_EQ(a.policy->train_rollout_logprob_abs_diff, b.policy->train_rollout_logprob_abs_diff);
+        }
+      }
+      EXPECT_LT(largest_difference(shared.model(), whole.model()), 2e-4);
+      EXPECT_EQ(largest_difference(shared.model(), again.model()), 0.0) << "two runs differ";
+    }
+  }
+}
+
 TEST(Trainer, RecomputeChangesNoBit) {
   TrainConfig config = sample_train_config();
   Trainer kept = make(config);
