@@ -1,56 +1,14 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
-#include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "base/error.h"
 #include "parallel/group.h"
+#include "parallel/meeting_store.h"
 
 namespace tritonforge::parallel {
 namespace {
 
 using Milliseconds = std::chrono::milliseconds;
 Milliseconds milliseconds(double seconds) { return Milliseconds(static_cast<int64_t>(seconds * 1e3)); }
-
-// Where c10d's groups exchange their addresses.
-class MeetingStore : public c10d::Store {
- public:
-  MeetingStore(Meeting& meeting, std::string prefix, Milliseconds timeout)
-      : c10d::Store(timeout), meeting_(meeting), prefix_(std::move(prefix)) {}
-  c10::intrusive_ptr<c10d::Store> clone() override {
-    return c10::make_intrusive<MeetingStore>(meeting_, prefix_, timeout_);
-  }
-  void set(const std::string& key, const std::vector<uint8_t>& value) override {
-    meeting_.put(name(key), std::string(value.begin(), value.end()));
-  }
-  std::vector<uint8_t> get(const std::string& key) override {
-    const std::string bytes = meeting_.get(name(key), deadline(timeout_));
-    return {bytes.begin(), bytes.end()};
-  }
-  int64_t add(const std::string& key, int64_t value) override { return meeting_.add(name(key), value); }
-  bool deleteKey(const std::string& key) override {
-    meeting_.remove(name(key));
-    return true;
-  }
-  bool check(const std::vector<std::string>& keys) override {
-    return std::ranges::all_of(keys, [&](const std::string& key) { return meeting_.look(name(key), 0).has_value(); });
-  }
-  int64_t getNumKeys() override { fail(ErrorKind::kUnsupported, "the meeting does not count its names"); }
-  void wait(const std::vector<std::string>& keys) override { wait(keys, timeout_); }
-  void wait(const std::vector<std::string>& keys, const Milliseconds& timeout) override {
-    for (const std::string& key : keys) meeting_.get(name(key), deadline(timeout));
-  }
-
- private:
-  static Deadline deadline(Milliseconds timeout) {
-    return Deadline::after(std::chrono::duration<double>(timeout).count());
-  }
-  std::string name(const std::string& key) const {  // what an URL may hold
-    std::string hex = prefix_ + "-";
-    for (const char byte : key) hex += fmt::format("{:02x}", static_cast<unsigned char>(byte));
-    return hex;
-  }
-  Meeting& meeting_;
-  const std::string prefix_;
-};
 
 class GlooGroup : public Group {
  public:
@@ -60,7 +18,7 @@ class GlooGroup : public Group {
     const auto options = c10d::ProcessGroupGloo::Options::create(timeout);
     options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(place.host));
     gloo_ = c10::make_intrusive<c10d::ProcessGroupGloo>(
-        c10::make_intrusive<MeetingStore>(place.meeting, "gloo-" + this->name(), timeout), static_cast<int>(rank),
+        meeting_store(place.meeting, "gloo-" + this->name(), place.timeout_s), static_cast<int>(rank),
         static_cast<int>(size), options);
   }
 

@@ -7,41 +7,13 @@
 namespace tritonforge::parallel {
 namespace {
 
-constexpr double kLongestWait = 20;  // of one request; who waits longer asks again
-constexpr double kClientTimeout = 30;
-
-net::ServerOptions server_options(net::ServerOptions http, int64_t ranks) {
-  http.worker_threads = static_cast<int>(2 * ranks + 2);  // a rank waits for one name and beats at the same time
-  return http;
-}
-
-net::Response not_there(const std::string& name) {
-  return net::Response::error(Error(ErrorKind::kNotFound, fmt::format("nobody has put '{}' here yet", name)));
-}
+constexpr double kClientTimeout = Names::kLongestWait + 10;
 
 }  // namespace
 
 Rendezvous::Rendezvous(net::ServerOptions http, int64_t ranks, double lost_after_s)
-    : lost_after_s_(lost_after_s), ranks_(static_cast<size_t>(ranks)), http_(server_options(std::move(http), ranks)) {
+    : lost_after_s_(lost_after_s), ranks_(static_cast<size_t>(ranks)), http_(std::move(http)) {
   const auto done = [] { return net::Response::json(Json::object()); };
-  http_.route("PUT", "/keys/{name}", [this, done](const net::Request& request) {
-    const std::lock_guard lock(mutex_);
-    keys_[request.parameters.at("name")] = request.body;
-    changed_.notify_all();
-    return done();
-  });
-  http_.route("GET", "/keys/{name}", [this](const net::Request& request) { return get(request); });
-  http_.route("DELETE", "/keys/{name}", [this, done](const net::Request& request) {
-    const std::lock_guard lock(mutex_);
-    keys_.erase(request.parameters.at("name"));
-    return done();
-  });
-  http_.route("POST", "/counters/{name}", [this](const net::Request& request) {
-    const std::lock_guard lock(mutex_);
-    int64_t& value = counters_[request.parameters.at("name")];
-    value += require<int64_t>(request.json(), "add", request.path);
-    return net::Response::json({{"value", value}});
-  });
   http_.route("POST", "/ranks/{rank}", [this](const net::Request& request) { return beat(request); });
   http_.route("DELETE", "/ranks/{rank}", [this, done](const net::Request& request) {
     const std::lock_guard lock(mutex_);
@@ -58,24 +30,8 @@ Rendezvous::Rendezvous(net::ServerOptions http, int64_t ranks, double lost_after
 }
 
 Rendezvous::~Rendezvous() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-    changed_.notify_all();
-  }
+  names_.stop();
   http_.stop(1);
-}
-
-net::Response Rendezvous::get(const net::Request& request) {
-  const std::string& name = request.parameters.at("name");
-  const auto wait = request.query.find("wait_s");
-  double wait_s = 0;
-  if (wait != request.query.end()) wait_s = std::clamp(std::strtod(wait->second.c_str(), nullptr), 0.0, kLongestWait);
-  std::unique_lock lock(mutex_);
-  changed_.wait_until(lock, Deadline::after(wait_s).at(), [&] { return stopping_ || keys_.contains(name); });
-  const auto found = keys_.find(name);
-  if (found == keys_.end()) return not_there(name);
-  return {200, found->second, "application/octet-stream", {}};
 }
 
 Rendezvous::Rank& Rendezvous::rank_of(const net::Request& request) {
@@ -113,7 +69,6 @@ void Rendezvous::fail_job(int64_t rank, const std::string& why) {
                         other.at.empty() ? "nothing yet" : other.at);
   }
   failure_ = std::move(text);
-  changed_.notify_all();
 }
 
 Meeting::Meeting(std::string url, const std::string& api_key)
@@ -129,7 +84,7 @@ void Meeting::put(const std::string& name, std::string bytes) { ask("PUT", "/key
 void Meeting::remove(const std::string& name) { ask("DELETE", "/keys/" + name); }
 
 std::optional<std::string> Meeting::look(const std::string& name, double wait_s) {
-  const std::string path = fmt::format("/keys/{}?wait_s={:.3f}", name, std::min(wait_s, kLongestWait));
+  const std::string path = fmt::format("/keys/{}?wait_s={:.3f}", name, std::min(wait_s, Names::kLongestWait));
   net::Response reply = client_.request("GET", url_ + path, "").value();
   if (reply.status == 404) return std::nullopt;
   if (reply.status / 100 != 2) throw net::error_of(reply, "GET " + url_ + path);

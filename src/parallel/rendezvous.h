@@ -1,11 +1,7 @@
 #pragma once
-// Where the ranks of a job meet: bytes by name in rank 0's process, and who was heard of lately. All that ranks tell
-// each other beside tensors goes through it, over HTTP with the job's key.
-//   PUT /keys/NAME  GET /keys/NAME?wait_s=S (404 where it is not there by then)  DELETE /keys/NAME
-//   POST /counters/NAME {"add": n} -> {"value"}
+// Where the ranks of a job meet: bytes by name in rank 0's process (names.h), and who was heard of lately. All that
+// ranks tell each other beside tensors goes through it, over HTTP with the job's key.
 //   POST /ranks/R {"at", "waits_s"} -> {"failed": text or null}   DELETE /ranks/R   POST /failure {"rank", "text"}
-#include <condition_variable>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -13,6 +9,7 @@
 
 #include "base/clock.h"
 #include "net/http.h"
+#include "parallel/names.h"
 
 namespace tritonforge::parallel {
 
@@ -29,21 +26,17 @@ class Rendezvous {
     std::string at;
     Clock::time_point heard;
   };
-  net::Response get(const net::Request& request);
   net::Response beat(const net::Request& request);
   Rank& rank_of(const net::Request& request);           // throws kUsage
   void fail_job(int64_t rank, const std::string& why);  // with the mutex held; the first one counts
   void look_for_lost();                                 // likewise
 
   const double lost_after_s_;
-  std::mutex mutex_;  // guards what follows
-  std::condition_variable changed_;
-  bool stopping_ = false;
-  std::map<std::string, std::string> keys_;
-  std::map<std::string, int64_t> counters_;
+  std::mutex mutex_;  // guards the next two
   std::vector<Rank> ranks_;
   std::optional<std::string> failure_;
   net::HttpServer http_;
+  Names names_{http_};
 };
 
 // One rank's way there. Thread-safe. Every call throws kUnavailable or kTimeout, naming the rendezvous.
