@@ -13,16 +13,19 @@ namespace {
 
 constexpr int64_t kGrain = int64_t{1} << 17;  // words that are worth a thread
 
-uint64_t on_cpu(const at::Tensor& tensor) {
-  const auto count = static_cast<int64_t>(tensor.nbytes()), words = (count + 7) / 8;
-  const auto* bytes = static_cast<const char*>(tensor.const_data_ptr());
+// Of `count` bytes, the first of which is in word `first` of the whole.
+uint64_t on_cpu(const char* bytes, int64_t count, int64_t first) {
   std::atomic<uint64_t> sum{0};
   const auto part = [&](int64_t begin, int64_t end) {
     const auto size = static_cast<size_t>(std::min(8 * end, count) - 8 * begin);
-    sum += checksum_bytes(bytes + 8 * begin, size, static_cast<uint64_t>(begin));
+    sum += checksum_bytes(bytes + 8 * begin, size, static_cast<uint64_t>(first + begin));
   };
-  over_threads(words, kGrain, part, kMostCopying);
+  over_threads((count + 7) / 8, kGrain, part, kMostCopying);
   return sum;
+}
+
+uint64_t on_cpu(const at::Tensor& tensor) {
+  return on_cpu(static_cast<const char*>(tensor.const_data_ptr()), static_cast<int64_t>(tensor.nbytes()), 0);
 }
 
 // The kernel reads 16 bytes at once.
@@ -53,6 +56,32 @@ std::vector<std::string> tensor_checksums(std::span<const at::Tensor> tensors) {
     texts.push_back(fmt::format("{:016x}", by_kernel ? sums[i] : on_cpu(tensors[i].cpu())));
   }
   return texts;
+}
+
+uint64_t part_checksum(const at::Tensor& part, const PartPlace& place, const std::string& name) {
+  TF_CHECK(part.is_contiguous() && part.device().is_cpu(), "the checksum of a part of '{}' with gaps", name);
+  const auto size = static_cast<int64_t>(part.element_size());
+  const int64_t rows = part.numel() / place.width, first = place.first * size, width = place.width * size,
+                stride = place.stride * size;
+  const bool to_the_end = place.first + place.width == place.whole;  // where the last word may be filled up
+  if (first % 8 != 0 || (width % 8 != 0 && !to_the_end) || (rows > 1 && stride % 8 != 0)) {
+    fail(ErrorKind::kUnsupported,
+         "tensor '{}': a part that begins at byte {}, in rows of {} bytes {} apart, is not made of words of 8 bytes",
+         name, first, width, stride);
+  }
+  const auto* bytes = static_cast<const char*>(part.const_data_ptr());
+  if (rows == 1) return on_cpu(bytes, width, first / 8);
+  std::atomic<uint64_t> sum{0};
+  over_threads(
+      rows, std::max<int64_t>(1, 8 * kGrain / width),
+      [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row) {
+          sum += checksum_bytes(bytes + row * width, static_cast<size_t>(width),
+                                static_cast<uint64_t>((first + row * stride) / 8));
+        }
+      },
+      kMostCopying);
+  return sum;
 }
 
 }  // namespace tritonforge::kernels
