@@ -42,7 +42,8 @@ void serve_trainer(TrainerFlags flags) {
   if (options.config.device == "cpu") train::keep_freed_memory();
   if (const char* key = std::getenv(kRendezvousKey)) options.ranks.api_key = key;
   if (const char* key = std::getenv(kWeightsKey)) options.weights_key = key;
-  if (options.ranks.rank > 0) return train::follow_rank_0(options.config, options.ranks);  // stopped by rank 0
+  if (options.ranks.rank > 0)  // stopped by rank 0
+    return train::follow_rank_0(options.config, options.ranks, options.weights_key);
   train::TrainerService service(options);
   train::TrainerServer server(service, flags.http);
   server.start();

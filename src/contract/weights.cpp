@@ -4,6 +4,16 @@
 
 namespace tritonforge {
 
+namespace {
+
+int port_of(const Json& json, const std::string& where) {
+  const auto port = require<int>(json, "port", where);
+  if (port < 1 || port > 65535) fail(ErrorKind::kUsage, "{}: port {} is not one of 1 to 65535", where, port);
+  return port;
+}
+
+}  // namespace
+
 PublishedWeights exported_weights(const fs::path& folder, int64_t version) {
   PublishedWeights weights{folder, version, {}, std::nullopt};
   const fs::path file = folder / kChecksumsFile;
@@ -33,16 +43,36 @@ Json to_json(const StreamedWeights& weights) { return {{"host", weights.host}, {
 
 StreamedWeights streamed_weights_from_json(const Json& json) {
   const std::string where = "published weights: tcp";
-  StreamedWeights weights{require<std::string>(json, "host", where), require<int>(json, "port", where)};
-  if (weights.port < 1 || weights.port > 65535)
-    fail(ErrorKind::kUsage, "{}: port {} is not one of 1 to 65535", where, weights.port);
-  return weights;
+  return {require<std::string>(json, "host", where), port_of(json, where)};
+}
+
+Json to_json(const GroupedWeights& weights) {
+  return {{"host", weights.host},           {"port", weights.port},   {"tp", weights.tp},     {"pp", weights.pp},
+          {"pp_chunks", weights.pp_chunks}, {"dtype", weights.dtype}, {"plan", weights.plan}, {"nccl", weights.nccl}};
+}
+
+GroupedWeights grouped_weights_from_json(const Json& json) {
+  const std::string where = "published weights: group";
+  const auto degree = [&](const char* name) {
+    const auto value = require<int64_t>(json, name, where);
+    if (value < 1) fail(ErrorKind::kUsage, "{}: field '{}' must be 1 or more", where, name);
+    return value;
+  };
+  return {require<std::string>(json, "host", where),
+          port_of(json, where),
+          degree("tp"),
+          degree("pp"),
+          degree("pp_chunks"),
+          require<std::string>(json, "dtype", where),
+          require<std::string>(json, "plan", where),
+          require<bool>(json, "nccl", where)};
 }
 
 Json to_json(const PublishedWeights& weights) {
   Json json = {{"path", weights.path.string()}, {"version", weights.version}, {"checksums", weights.checksums}};
   if (weights.device) json["device"] = to_json(*weights.device);
   if (weights.tcp) json["tcp"] = to_json(*weights.tcp);
+  if (weights.group) json["group"] = to_json(*weights.group);
   return json;
 }
 
@@ -52,6 +82,7 @@ PublishedWeights published_weights_from_json(const Json& json) {
                            require<TensorChecksums>(json, "checksums", where), std::nullopt};
   if (json.contains("device")) weights.device = device_weights_from_json(json.at("device"));
   if (json.contains("tcp")) weights.tcp = streamed_weights_from_json(json.at("tcp"));
+  if (json.contains("group")) weights.group = grouped_weights_from_json(json.at("group"));
   return weights;
 }
 

@@ -29,14 +29,25 @@ struct StreamedWeights {
   int port = 0;
 };
 
+// Where who wants them meets the trainer's ranks that send them, each its part (weights/desk.h), with the run's key.
+struct GroupedWeights {
+  std::string host;  // an address
+  int port = 0;
+  int64_t tp = 1, pp = 1, pp_chunks = 1;  // which parts the ranks have (weights/reshard.h)
+  std::string dtype, plan;                // of what is sent: float32 | bfloat16; a checksum of its names and shapes
+  bool nccl = false;                      // the ranks are on GPUs
+};
+
 // What every engine must serve, and each way in which it can be had.
 struct PublishedWeights {
-  fs::path path;  // a safetensors file in shared memory, or a Hugging Face folder; "": the engine's own model
+  fs::path path;  // a safetensors file in shared memory, or a Hugging Face folder; "": there is none
   int64_t version = 0;
   TensorChecksums checksums;  // empty: nobody computed them
   // The same weights where they can be had sooner. The file is being written then, and is whole once it is there.
   std::optional<DeviceWeights> device;
   std::optional<StreamedWeights> tcp = std::nullopt;  // for engines that do not see the file
+  std::optional<GroupedWeights> group = std::nullopt;
+  bool can_be_had() const { return !path.empty() || device || tcp || group; }  // else they are the engine's own model
 };
 // A Hugging Face folder that the trainer wrote, as a version: with the checksums that lie beside its tensors, empty
 // where none do. Throws kCorrupt naming the file.
@@ -47,6 +58,8 @@ Json to_json(const DeviceWeights& weights);
 DeviceWeights device_weights_from_json(const Json& json);  // throws kUsage naming the field
 Json to_json(const StreamedWeights& weights);
 StreamedWeights streamed_weights_from_json(const Json& json);  // throws kUsage naming the field
+Json to_json(const GroupedWeights& weights);
+GroupedWeights grouped_weights_from_json(const Json& json);  // throws kUsage naming the field
 Json to_json(const PublishedWeights& weights);
 PublishedWeights published_weights_from_json(const Json& json);  // throws kUsage naming the field
 

@@ -65,11 +65,13 @@ Response update_weights(Engine& engine, const HttpRequest& request, const char* 
   PublishedWeights weights;
   if (body.contains("device")) weights.device = device_weights_from_json(body.at("device"));
   if (body.contains("tcp")) weights.tcp = streamed_weights_from_json(body.at("tcp"));
-  weights.path = weights.device || weights.tcp ? optional_field<std::string>(body, path_field, "", where)
-                                               : require<std::string>(body, path_field, where);
+  if (body.contains("group")) weights.group = grouped_weights_from_json(body.at("group"));
+  weights.path = weights.can_be_had() ? optional_field<std::string>(body, path_field, "", where)
+                                      : require<std::string>(body, path_field, where);
   weights.version = version_of(body, where);
-  if (weights.tcp && weights.version < 0)
-    fail(ErrorKind::kUsage, "{}: field 'weight_version' is missing: tcp asks for it", where);
+  if ((weights.tcp || weights.group) && weights.version < 0)
+    fail(ErrorKind::kUsage, "{}: field 'weight_version' is missing: {} asks for it", where,
+         weights.tcp ? "tcp" : "group");
   weights.checksums = optional_field(body, "checksums", TensorChecksums{}, where);
   return reply_of(engine, where, engine.update_weights(weights, mode_of(body, where), within(request)));
 }

@@ -25,6 +25,7 @@ std::pair<std::string, Json> update_request(const PublishedWeights& weights) {
                {"checksums", weights.checksums}};
   if (weights.device) body["device"] = to_json(*weights.device);
   if (weights.tcp) body["tcp"] = to_json(*weights.tcp);
+  if (weights.group) body["group"] = to_json(*weights.group);
   return {folder ? "/update_weights_from_disk" : "/update_weights_from_tensor", std::move(body)};
 }
 
@@ -223,7 +224,7 @@ bool Trainer::send_ahead(const StepRequest& request) const {
 }
 
 PublishedWeights Trainer::publish(int64_t version, int64_t steps) const {
-  return published_weights_from_json(post("/publish_weights", {{"version", version}, {"to", "shm"}}, steps, 600));
+  return published_weights_from_json(post("/publish_weights", {{"version", version}, {"to", weights_}}, steps, 600));
 }
 
 void Trainer::finish(const fs::path& folder) {
@@ -331,7 +332,7 @@ void Engines::bring_up(const std::string& url, const std::function<PublishedWeig
       std::lock_guard lock(mutex_);
       weights = weights_;
     }
-    if (weights.path.empty()) return weights.version;
+    if (!weights.can_be_had()) return weights.version;
     const auto [path, body] = update_request(weights);
     const auto reply = client.post_json(url + path, body);
     if (!reply.ok()) {

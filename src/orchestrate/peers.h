@@ -92,7 +92,8 @@ class RolledBack : public Error {
 // Not for several threads.
 class Trainer {
  public:
-  explicit Trainer(Role role) : role_(std::move(role)) {}
+  // weights: as what it publishes them, "shm" or "group" (docs/protocols.md, "Trainer").
+  explicit Trainer(Role role, std::string weights = "shm") : role_(std::move(role)), weights_(std::move(weights)) {}
   const std::string& url() const { return role_.url(); }
 
   // The one recovery of every stage that trains: calls work(next), next = the first step that the trainer has not
@@ -109,7 +110,7 @@ class Trainer {
   // Step `step` of SFT, with request_of(step) as step() has it. While the trainer works on it, request_of(step + 1) is
   // made and sent ahead, unless this is the last one.
   StepResult step_of_many(int64_t step, int64_t last, const std::function<StepRequest(int64_t step)>& request_of);
-  PublishedWeights publish(int64_t version) const { return publish(version, steps_); }  // into shared memory
+  PublishedWeights publish(int64_t version) const { return publish(version, steps_); }
   PublishedWeights publish(int64_t version, int64_t steps) const;  // those after so many steps; for any thread
   void export_model(const fs::path& folder) const;                 // as a Hugging Face folder
   // A checkpoint of all steps, and every lease of theirs committed; then the model as a Hugging Face folder.
@@ -121,6 +122,7 @@ class Trainer {
   Json post(const std::string& path, Json body, int64_t counts_on, double timeout_s) const;  // {"step": counts_on} goes
   StepResult step(Role::Request message, int64_t step);
   Role role_;
+  std::string weights_;
   int64_t steps_ = 0;
   int64_t ahead_ = 0;  // the step that was sent ahead
 };

@@ -117,9 +117,10 @@ struct PlacementSection {
     v("cores", cores, at_least(0), "the same for CPU cores");
     v("gpu", gpu, one_of(gpu_kind_names()), "what the GPUs are, for `tritonforge plan`");
     v("ssh_config", ssh_config, "file of settings for ssh (-F), for --launcher ssh; empty = the user's own");
-    v("weights", weights, one_of({"folder", "tcp"}),
-      "how they reach engines on other hosts: through the run's folder, or from the trainer's memory in parallel "
-      "streams, for which the trainer's host listens: with a key, and nothing is encrypted");
+    v("weights", weights, one_of({"folder", "group", "tcp"}),
+      "how they reach engines on other hosts: through the run's folder, from every rank of the trainer to all engines "
+      "at once (NCCL between GPUs, else Gloo), or from the trainer's memory to each in parallel streams; for the last "
+      "two the trainer's hosts listen: with a key, and nothing is encrypted");
     v("actor", actor, "the trainer: a process a rank, tp * cp * pp * dp of them");
     v("rollout", rollout, "the engines");
     v("eval", eval, "the evaluator");

@@ -93,9 +93,10 @@ RunContext::RunContext(RecipeConfig recipe, RunRecord& run_record, std::unique_p
       engines(own_role(supervisor, "router"), own_engines(supervisor, config), config.engine.external),
       buffer(own_role(supervisor, "buffer"), config.supervisor.stalled_after_s),
       evaluator(own_role(supervisor, "evaluator")),
-      trainer(own_role(supervisor, "trainer")),
+      trainer(own_role(supervisor, "trainer"),
+              publishes_to_hosts() && config.placement.weights == "group" ? "group" : "shm"),
       dashboard_url(config.dashboard_port > 0 ? loopback(first_free_port(config.dashboard_port)) : ""),
-      weights_key_(publishes_to_hosts() && config.placement.weights == "tcp" ? net::random_key() : "") {}
+      weights_key_(publishes_to_hosts() && config.placement.weights != "folder" ? net::random_key() : "") {}
 
 RunContext::~RunContext() { supervisor.stop_all(); }
 
@@ -256,6 +257,7 @@ void RunContext::start_trainer(const std::string& stage, const train::TrainConfi
                std::to_string(port_of(trainer.url())),
                "--resume"};
   if (config.generates()) spec.argv.insert(spec.argv.end(), {"--buffer", buffer.url()});
+  if (spec.publishes && config.placement.weights == "group") spec.argv.push_back("--weights-in-parts");
   if (layout.actor_shares) spec.argv.push_back("--share-device");
   put(spec, layout.actor);
   if (config.generates()) spec.reaches = {port_of(buffer.url())};

@@ -172,6 +172,7 @@ struct ServiceOptions {
   bool share_device = false;
   std::string buffer, buffer_api_key;
   std::string weights_host, weights_key;
+  bool weights_in_parts = false;
   parallel::WorldOptions ranks;
 
   template <typename Visitor>
@@ -184,6 +185,8 @@ struct ServiceOptions {
     v("weights_host", weights_host,
       "address at which published weights are served to engines of other hosts, with the key of "
       "TRITONFORGE_WEIGHTS_KEY; empty: nowhere");
+    v("weights_in_parts", weights_in_parts,
+      "weights are asked of it from all ranks at once alone (\"to\": \"group\"), so that nothing else is served there");
   }
 };
 

@@ -7,11 +7,12 @@
 #include "base/log.h"
 #include "kernels/device.h"
 #include "train/optimizer_files.h"
+#include "train/parts_offer.h"
 
 namespace tritonforge::train {
 namespace {
 
-constexpr std::array<std::string_view, 5> kNames{"step", "published", "give_model", "checkpoint", "end"};
+constexpr std::array<std::string_view, 6> kNames{"step", "published", "give_model", "offer_parts", "checkpoint", "end"};
 constexpr double kLongestWrite = 3600;  // of a checkpoint's piece; a rank that is gone is noticed long before
 
 std::string folder_key(int64_t number) { return fmt::format("checkpoint-{}-folder", number); }
@@ -108,12 +109,13 @@ Json OthersCheckpoint::write_into(const fs::path& folder) {
   return sums;
 }
 
-void follow_rank_0(const TrainConfig& config, const parallel::WorldOptions& options) {
+void follow_rank_0(const TrainConfig& config, const parallel::WorldOptions& options, const std::string& weights_key) {
   config.validate_job();
   const auto world = join_ranks(config, options);
   set_up_thread(config, world.get());
   const fs::path from = world->meeting().get("resume", Deadline::after(config.parallel.timeout_s));
   std::unique_ptr<Trainer> trainer;
+  PartsOffer offer(world.get(), options.host, weights_key);
   Snapshot snapshot;
   std::future<void> writing;  // ends before what it reads
   try {
@@ -124,6 +126,7 @@ void follow_rank_0(const TrainConfig& config, const parallel::WorldOptions& opti
         case RankCommand::What::kStep: train(*trainer, command); break;
         case RankCommand::What::kPublished: trainer->published(command.number); break;
         case RankCommand::What::kGiveModel: trainer->give_model(); break;
+        case RankCommand::What::kOfferParts: offer.give(*trainer, command.number); break;
         case RankCommand::What::kCheckpoint:
           trainer->give_model();
           if (writing.valid()) writing.get();

@@ -11,7 +11,7 @@
 namespace tritonforge::train {
 
 struct RankCommand {
-  enum class What { kStep, kPublished, kGiveModel, kCheckpoint, kEnd };
+  enum class What { kStep, kPublished, kGiveModel, kOfferParts, kCheckpoint, kEnd };
   What what = What::kEnd;
   int64_t number = 0;              // the version; the checkpoint's, from 1
   StepKind kind = StepKind::kSft;  // of a step
@@ -44,7 +44,7 @@ class OthersCheckpoint {
   bool told_ = false;
 };
 
-// A rank above 0, until rank 0 says that it ends.
-void follow_rank_0(const TrainConfig& config, const parallel::WorldOptions& options);
+// A rank above 0, until rank 0 says that it ends. weights_key: of the engines' way to its part (train/parts_offer.h).
+void follow_rank_0(const TrainConfig& config, const parallel::WorldOptions& options, const std::string& weights_key);
 
 }  // namespace tritonforge::train

@@ -61,7 +61,10 @@ void TrainerService::start() {
   trainer_ = resume_from.empty() ? make_trainer(config, {}, world_.get())
                                  : resume_trainer(config, resume_from, world_.get());
   publisher_ = std::make_unique<Publisher>(run_id_of(config), config.model);
-  if (!options_.weights_host.empty()) publisher_->serve(options_.weights_host, options_.weights_key);
+  if (!options_.weights_host.empty() && !options_.weights_in_parts)
+    publisher_->serve(options_.weights_host, options_.weights_key);
+  offer_ = std::make_unique<PartsOffer>(
+      world_.get(), options_.weights_host.empty() ? "127.0.0.1" : options_.weights_host, options_.weights_key);
   if (options_.share_device)
     device_lock_ = std::make_unique<DeviceLock>(kernels::device_identity(trainer_->model().device()));
   if (!resume_from.empty()) {
@@ -324,11 +327,18 @@ PublishedWeights TrainerService::publish(int64_t version, const std::string& to)
   note(fmt::format("publishing version {}", version));
   std::optional<DeviceLock::Hold> hold;
   if (device_lock_) hold.emplace(device_lock_->shared());
-  const model::Model& model = whole_model();
-  PublishedWeights published = to == "shm" ? publisher_->to_shared_memory(model, version)
-                                           : publisher_->to_folder(model, version, to);
+  PublishedWeights published = hand_out(version, to);
   note_published(version);
   return published;
+}
+
+PublishedWeights TrainerService::hand_out(int64_t version, const std::string& to) {
+  if (to == "group") {
+    tell({.what = RankCommand::What::kOfferParts, .number = version});
+    return offer_->publish(*trainer_, version);
+  }
+  const model::Model& model = whole_model();
+  return to == "shm" ? publisher_->to_shared_memory(model, version) : publisher_->to_folder(model, version, to);
 }
 
 void TrainerService::push(int64_t version, const std::vector<std::string>& engines,

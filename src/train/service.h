@@ -13,6 +13,7 @@
 #include "contract/weights.h"
 #include "net/http.h"
 #include "train/checkpoint.h"
+#include "train/parts_offer.h"
 #include "train/publish.h"
 #include "train/ranks.h"
 #include "train/trainer.h"
@@ -44,6 +45,7 @@ class TrainerService {
   // "" = into the checkpoint folder, where it is not there already. Leases trained until then are committed to the
   // buffer.
   fs::path save(const std::string& path);
+  // to: "shm", "group" (train/parts_offer.h), or a folder.
   PublishedWeights publish(int64_t version, const std::string& to);
   // To SGLang's own servers, in its way (weights/sglang.h).
   void push(int64_t version, const std::vector<std::string>& engines, const weights::SglangOptions& options);
@@ -93,6 +95,7 @@ class TrainerService {
   void begin_checkpoint();
   void checkpoint_is_at(const fs::path& path, int64_t step);
   void checkpoint_failed(const std::string& why);
+  PublishedWeights hand_out(int64_t version, const std::string& to);
   void note_published(int64_t version);
   void note(const std::string& activity);  // makes the state visible to status()
   void report(const StepMetrics& metrics);
@@ -102,6 +105,7 @@ class TrainerService {
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<CheckpointStore> store_;
   std::unique_ptr<Publisher> publisher_;
+  std::unique_ptr<PartsOffer> offer_;
   std::unique_ptr<weights::SglangEngines> sglang_;  // those of the last push
   std::unique_ptr<DeviceLock> device_lock_;
   net::HttpClient buffer_client_;

@@ -1,10 +1,5 @@
 #include "weights/group.h"
 
-#include <arpa/inet.h>
-#include <netdb.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -13,6 +8,7 @@
 #include "base/named_enum.h"
 #include "kernels/device.h"
 #include "kernels/gpu/cuda_library.h"
+#include "weights/own_address.h"
 
 namespace tritonforge::weights {
 namespace {
@@ -36,26 +32,6 @@ auto named(const GroupPlace& place, const char* what, Work&& work) {
     fail(ErrorKind::kUnavailable, "group '{}', rank {} of {} at {}:{}: {}: {}", place.name, place.rank,
          place.world_size, place.master_address, place.master_port, what, text.substr(0, text.find('\n')));
   }
-}
-
-// This machine's address, of those that the trainer's machine is reached from.
-std::string own_address_towards(const std::string& host) {
-  addrinfo hints{}, *found = nullptr;
-  hints.ai_socktype = SOCK_DGRAM;
-  if (::getaddrinfo(host.c_str(), "9", &hints, &found) != 0)
-    fail(ErrorKind::kUsage, "master_address '{}' is no address and no name that is known here", host);
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> all(found, &::freeaddrinfo);
-  const int fd = ::socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  sockaddr_storage own{};
-  socklen_t size = sizeof own;
-  char text[NI_MAXHOST] = {};
-  const bool there = ::connect(fd, found->ai_addr, found->ai_addrlen) == 0 &&  // nothing is sent
-                     ::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &size) == 0 &&
-                     ::getnameinfo(reinterpret_cast<sockaddr*>(&own), size, text, sizeof text, nullptr, 0,
-                                   NI_NUMERICHOST) == 0;
-  ::close(fd);
-  if (!there) fail(ErrorKind::kUnavailable, "no way from this machine to {}", host);
-  return text;
 }
 
 StorePtr open_store(const GroupPlace& place, const std::string& device, Deadline deadline) {

@@ -181,7 +181,7 @@ void install(const StagedWeights& staged) {
   at::NoGradGuard no_grad;
   for (const auto& [target, source] : staged.copies) {
     const auto upload = staged.uploads.find(target.device().index());
-    if (upload != staged.uploads.end()) upload->second->copy(target, source);
+    if (upload != staged.uploads.end() && target.is_contiguous()) upload->second->copy(target, source);
     else at::Tensor(target).copy_(source);
   }
   for (const auto& [device, upload] : staged.uploads) upload->finish();

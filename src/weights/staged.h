@@ -28,7 +28,8 @@ struct StagedWeights {
   // A trainer's memory is compared in the engine's pause, right before it is copied: beside the steps it would take ten
   // times as long and hold them up (bench/weight_update.cpp).
   std::vector<std::pair<std::string, at::Tensor>> unread;
-  std::map<c10::DeviceIndex, std::shared_ptr<kernels::Upload>> uploads;  // of each GPU, for copies out of a file's map
+  // Of each GPU, for copies out of the host's memory of tensors without gaps.
+  std::map<c10::DeviceIndex, std::shared_ptr<kernels::Upload>> uploads;
   // Not all of the model's tensors: what becomes of the others is whoever's who sends them.
   bool part = false;
 };

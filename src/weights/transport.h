@@ -23,7 +23,7 @@ class Transport {
 };
 
 // The fastest first: the trainer's GPU memory (CUDA IPC), a file that this host sees (in shared memory, or on a disk),
-// TCP. `key`: of the run, for the last.
+// a round of all who want them (NCCL, Gloo), TCP. `key`: of the run, for the last two.
 std::vector<std::unique_ptr<Transport>> make_transports(std::string key);
 
 }  // namespace tritonforge::weights

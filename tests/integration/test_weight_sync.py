@@ -1,4 +1,5 @@
-"""Weights come to an engine in SGLang's ways from any trainer, and over TCP from ours on another machine."""
+"""Weights come to an engine in SGLang's ways from any trainer, and from ours on another machine: over TCP, or in rounds
+from all of its ranks."""
 
 import base64
 import contextlib
@@ -7,6 +8,8 @@ import json
 import os
 import pickle
 import random
+import re
+import signal
 import socket
 import subprocess
 import sys
@@ -58,15 +61,39 @@ def expected(models):
 def asking(engine, path, body):
     """A request in a thread of its own; what is called returns its (status, reply)."""
     said = []
-    thread = threading.Thread(target=lambda: said.append(engine.request(path, body)[:2]))
+
+    def ask():
+        with contextlib.suppress(OSError, http.client.HTTPException):  # a process that is killed says nothing
+            said.append(engine.request(path, body)[:2])
+
+    thread = threading.Thread(target=ask)
     thread.start()
 
     def ended():
-        thread.join(60)
+        thread.join(120)
         assert said, f"{path} did not answer"
         return said[0]
 
     return ended
+
+
+@contextlib.contextmanager
+def doomed_engine(model):
+    """One that a test may kill."""
+    command = [BINARY, "serve", "engine", "--model", str(model), "--port", "0", "--threads", "1"]
+    process = subprocess.Popen(
+        [*command, "--kv-cache-tokens", "4096"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        for line in process.stdout:
+            if found := re.search(r"on (http://[^\s:]+:\d+)", line):
+                break
+        drain = threading.Thread(target=process.stdout.read, daemon=True)
+        drain.start()
+        yield Engine(process, found[1])
+    finally:
+        process.kill()
+        process.wait()
 
 
 @contextlib.contextmanager
@@ -340,7 +367,8 @@ def machines(tmp_path_factory):
         ip("link", "del", Machine.bridge)
 
 
-def test_over_tcp_a_killed_engine_delays_nobody_and_catches_up(machines, tmp_path, monkeypatch):
+@pytest.mark.parametrize("way", ["group", "tcp"])
+def test_a_killed_engine_delays_nobody_and_catches_up(machines, tmp_path, monkeypatch, way):
     """Our trainer publishes to engines of two other machines; one is killed at a random instant of each transfer."""
     seed = int(os.environ.get("TRITONFORGE_TEST_SEED", time.time_ns() % 10**6))
     print(f"TRITONFORGE_TEST_SEED={seed}")
@@ -355,8 +383,8 @@ def test_over_tcp_a_killed_engine_delays_nobody_and_catches_up(machines, tmp_pat
 
         def offer(version):
             """What the orchestrator sends; the path of a file that these machines would not see is left out."""
-            published = trainer.post("/publish_weights", {"version": version, "to": "shm"})
-            return {key: published[key] for key in ("checksums", "tcp")} | {"weight_version": str(version)}
+            published = trainer.post("/publish_weights", {"version": version, "to": "shm" if way == "tcp" else way})
+            return {key: published[key] for key in ("checksums", way)} | {"weight_version": str(version)}
 
         def take(engine, body):
             start = time.monotonic()
@@ -367,7 +395,7 @@ def test_over_tcp_a_killed_engine_delays_nobody_and_catches_up(machines, tmp_pat
             with contextlib.suppress(OSError, http.client.HTTPException):
                 engine.request("/update_weights_from_tensor", body)
 
-        alone = take(engines[0], offer(1))
+        alone = take(engines[0], offer(1))  # of rounds: with the second in which others may come
         together = []
         for version in (2, 3):
             body = offer(version)
@@ -386,15 +414,69 @@ def test_over_tcp_a_killed_engine_delays_nobody_and_catches_up(machines, tmp_pat
         assert max(together) < 2 * alone + 1, (alone, together)
 
         # A stranger is told nothing.
-        with socket.create_connection((body["tcp"]["host"], body["tcp"]["port"])) as stranger:
-            stranger.sendall(b"x" * 200)
+        with socket.create_connection((body[way]["host"], body[way]["port"])) as stranger:
+            stranger.sendall(b"x" * 200 if way == "tcp" else b"POST /join HTTP/1.1\r\nhost: x\r\n\r\n")
             stranger.settimeout(20)
             said = stranger.recv(4096)
-            with contextlib.suppress(ConnectionResetError):
-                said += stranger.recv(4096)
-            assert said.startswith(b"TFBULK1\n") and len(said) == 24
+            if way == "tcp":
+                with contextlib.suppress(ConnectionResetError):
+                    said += stranger.recv(4096)
+                assert said.startswith(b"TFBULK1\n") and len(said) == 24
+            else:
+                assert said.startswith(b"HTTP/1.1 401")
         # Nor is there anything where the trainer has gone.
         assert trainer.stop() == 0
         status, reply, _ = engines[0].request("/update_weights_from_tensor", body)
         assert status == 404 and "Connection refused" in reply["message"], reply
         assert engines[0].get("/get_weight_version")["weight_version"] == "3"
+
+
+LAYOUTS = [{"tp": 2}, {"pp": 2}, {"tp": 2, "pp": 2}, {"dp": 2}]
+
+
+@pytest.mark.parametrize("degrees", LAYOUTS, ids=str)
+def test_ranks_of_any_layout_send_their_parts_while_engines_die(tmp_path, degrees):
+    """No rank has the whole model; engines get it in one round, also after kill -9 or SIGSTOP of one of them at a
+    random instant, and one that starts late gets it before it serves."""
+    from test_ranks import Ranks
+
+    seed = int(os.environ.get("TRITONFORGE_TEST_SEED", time.time_ns() % 10**6))
+    print(f"TRITONFORGE_TEST_SEED={seed}")
+    moment = random.Random(seed)
+    shape = {"vocab_size": 1544, "hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": 4}
+    with contextlib.ExitStack() as stack:
+        ranks = stack.enter_context(Ranks(tmp_path, degrees, shape=shape))
+        for name in ("tokenizer.json", "tokenizer_config.json"):
+            (ranks.folder / "model" / name).write_bytes((TINY_TOKENIZER / name).read_bytes())
+        start = ranks.post("/export", {"folder": str(tmp_path / "start")})["path"]
+        engines = [stack.enter_context(engine_process(start)) for _ in range(2)]
+        for version in (1, 2, 3):
+            assert ranks.step(version)["step"] == version
+            published = ranks.post("/publish_weights", {"version": version, "to": "group", "step": version})
+            assert "path" not in published or not published["path"]
+            offer = {"group": published["group"], "checksums": published["checksums"], "weight_version": str(version)}
+            with doomed_engine(start) as doomed:
+                dying = asking(doomed, "/update_weights_from_tensor", offer)
+                taking = [asking(engine, "/update_weights_from_tensor", offer) for engine in engines]
+                killer = threading.Timer(
+                    moment.uniform(0.9, 1.3), doomed.process.send_signal, [moment.choice([9, signal.SIGSTOP])]
+                )
+                killer.start()
+                for taken in taking:
+                    status, reply = taken()
+                    assert (status, reply["weight_version"]) == (200, str(version)), reply
+                    assert reply["checksums"] == published["checksums"]
+                killer.join()
+                doomed.process.kill()
+                with contextlib.suppress(AssertionError):
+                    dying()
+        # The trainer has gone on meanwhile; what was published is still to be had, and is what it then was.
+        assert ranks.step(4)["step"] == 4
+        with engine_process(start) as late:
+            assert late.post("/update_weights_from_tensor", offer)["checksums"] == published["checksums"]
+            assert tokens(late) == tokens(engines[0])
+        shared = ranks.post("/publish_weights", {"version": 5, "step": 4})
+        whole = ranks.post("/publish_weights", {"version": 5, "to": "group", "step": 4})
+        assert whole["checksums"] == shared["checksums"] != published["checksums"]
+        status, reply, _ = engines[0].request("/update_weights_from_tensor", offer)
+        assert status == 404 and "weights 3 are not offered, 5 are" in reply["message"], reply

@@ -351,6 +351,12 @@ struct CudaApi {
   int (*nccl_exchange)(NcclComm*, void* to, const void* from, int64_t count, int fp32, int next, int previous, Stream);
   int (*nccl_send)(NcclComm*, const void* x, int64_t count, int fp32, int to, Stream);
   int (*nccl_receive)(NcclComm*, void* x, int64_t count, int fp32, int from, Stream);
+  // Of ranks any of which may go at any time: opening and queueing wait for so many seconds at most, what a rank that
+  // is gone or stands still keeps from its end is ended by nccl_abort, which closes, too.
+  int (*nccl_open_within)(NcclComm** out, const NcclId*, int rank, int ranks, double seconds);
+  int (*nccl_broadcast_within)(NcclComm*, void* x, int64_t bytes, int root, double seconds, Stream);
+  int (*nccl_look)(NcclComm*);  // what it has met since
+  int (*nccl_abort)(NcclComm*);
 
   // Sampling.
   size_t (*sample_workspace)(int64_t max_rows);

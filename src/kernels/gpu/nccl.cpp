@@ -2,7 +2,9 @@
 #include <dlfcn.h>
 #include <nccl.h>
 
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "kernels/gpu/internal.h"
 
@@ -12,7 +14,10 @@ namespace {
 struct Nccl {
   decltype(&ncclGetUniqueId) get_unique_id;
   decltype(&ncclCommInitRank) comm_init_rank;
+  decltype(&ncclCommInitRankConfig) comm_init_rank_config;
+  decltype(&ncclCommGetAsyncError) comm_get_async_error;
   decltype(&ncclCommDestroy) comm_destroy;
+  decltype(&ncclCommAbort) comm_abort;
   decltype(&ncclGetErrorString) get_error_string;
   decltype(&ncclAllReduce) all_reduce;
   decltype(&ncclReduceScatter) reduce_scatter;
@@ -36,7 +41,9 @@ const Nccl* load() {
   void* library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
   const bool whole = library != nullptr && find(library, "ncclGetUniqueId", n.get_unique_id) &&
                      find(library, "ncclCommInitRank", n.comm_init_rank) &&
-                     find(library, "ncclCommDestroy", n.comm_destroy) &&
+                     find(library, "ncclCommInitRankConfig", n.comm_init_rank_config) &&
+                     find(library, "ncclCommGetAsyncError", n.comm_get_async_error) &&
+                     find(library, "ncclCommDestroy", n.comm_destroy) && find(library, "ncclCommAbort", n.comm_abort) &&
                      find(library, "ncclGetErrorString", n.get_error_string) &&
                      find(library, "ncclAllReduce", n.all_reduce) &&
                      find(library, "ncclReduceScatter", n.reduce_scatter) &&
@@ -70,6 +77,18 @@ int in_shares(const NcclShares& s, const char* what, const Together& together, c
   if (error == 0 && left > 0) error = check_nccl(rest(at(s.x, s.ranks * s.share, s.fp32), left), what);
   const int ended = check_nccl(nccl()->group_end(), what);
   return error != 0 ? error : ended;
+}
+
+// Of a communicator that does not block: until what was asked of it is under way, or for so many seconds.
+int settle(ncclComm_t c, ncclResult_t result, double seconds, const char* what) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  while (result == ncclInProgress) {
+    if (std::chrono::steady_clock::now() > until)
+      return set_error(1000 + ncclInProgress, "%s: the other ranks did not come within %.0f s", what, seconds);
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+    if (const ncclResult_t asked = nccl()->comm_get_async_error(c, &result); asked != ncclSuccess) result = asked;
+  }
+  return check_nccl(result, what);
 }
 
 }  // namespace
@@ -163,5 +182,33 @@ int nccl_receive(NcclComm* c, void* x, int64_t count, int fp32, int from, Stream
   return check_nccl(nccl()->recv(x, static_cast<size_t>(count), type(fp32 != 0), from, comm(c), stream),
                     "nccl_receive");
 }
+
+int nccl_open_within(NcclComm** out, const NcclId* id, int rank, int ranks, double seconds) {
+  TF_NCCL();
+  ncclUniqueId unique;
+  std::memcpy(&unique, id->bytes, sizeof unique);
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  ncclComm_t opened = nullptr;
+  const ncclResult_t begun = nccl()->comm_init_rank_config(&opened, ranks, unique, rank, &config);
+  if (const int error = settle(opened, begun, seconds, "nccl_open_within")) {
+    if (opened != nullptr) nccl()->comm_abort(opened);
+    return error;
+  }
+  *out = reinterpret_cast<NcclComm*>(opened);
+  return 0;
+}
+int nccl_broadcast_within(NcclComm* c, void* x, int64_t bytes, int root, double seconds, Stream stream) {
+  TF_NCCL();
+  const ncclResult_t begun = nccl()->broadcast(x, x, static_cast<size_t>(bytes), ncclUint8, root, comm(c), stream);
+  return settle(comm(c), begun, seconds, "nccl_broadcast_within");
+}
+int nccl_look(NcclComm* c) {
+  TF_NCCL();
+  ncclResult_t met = ncclSuccess;
+  if (const int error = check_nccl(nccl()->comm_get_async_error(comm(c), &met), "nccl_look")) return error;
+  return met == ncclInProgress ? 0 : check_nccl(met, "nccl_look");
+}
+int nccl_abort(NcclComm* c) { return check_nccl(nccl()->comm_abort(comm(c)), "nccl_abort"); }
 
 }  // namespace tritonforge::gpu

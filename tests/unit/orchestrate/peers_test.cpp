@@ -221,8 +221,10 @@ class TrainerTest : public PeersTest {
       }
       return net::Response::json(to_json(trained(step)));
     });
-    on_weights("/publish_weights",
-               [](const Json& body) { return to_json(PublishedWeights{"/w", body.at("version"), {{"norm", "1"}}}); });
+    on_weights("/publish_weights", [this](const Json& body) {
+      published_to.push_back(body.at("to"));
+      return to_json(PublishedWeights{"/w", body.at("version"), {{"norm", "1"}}});
+    });
     on_weights("/save", [this](const Json&) -> Json {
       checkpoint = done.load();
       return {{"path", "/c"}, {"step", done.load()}, {"uncommitted_leases", uncommitted > 0 ? uncommitted-- : 0}};
@@ -264,7 +266,15 @@ class TrainerTest : public PeersTest {
   int64_t uncommitted = 0;
   std::vector<net::Request> requests;
   std::vector<int64_t> exported;
+  std::vector<std::string> published_to;
 };
+
+TEST_F(TrainerTest, PublishesInTheWayThatThePlacementSays) {
+  http.start();
+  Trainer(role("trainer")).publish(1);
+  Trainer(role("trainer"), "group").publish(2);
+  EXPECT_THAT(published_to, ElementsAre("shm", "group"));
+}
 
 TEST_F(TrainerTest, GetsSftInBinaryAndRlByName) {
   http.start();
@@ -468,6 +478,17 @@ TEST_F(EnginesTest, AFreshEngineGetsTheNewestWeightsBeforeTheRouterKnowsIt) {
   engines.install({file, 4, {{"norm", "ab"}}});
   engines.bring_up(http.url(), never);
   EXPECT_THAT(order, ElementsAre("add " + http.url(), "update", "barrier 4", "update", "add " + http.url()));
+}
+
+TEST_F(EnginesTest, WhatIsNoFileReachesAFreshEngine) {
+  answer_with([&](int) { return net::Response::json(engine("4", "ab")); });
+  Engines engines(role("router"), {role("engine-0")}, {});
+  PublishedWeights weights{{}, 4, {{"norm", "ab"}}};
+  weights.group = GroupedWeights{.host = "10.0.0.1", .port = 7, .tp = 2, .dtype = "bfloat16", .plan = "0"};
+  engines.install(weights);
+  engines.bring_up(http.url(), [](int64_t) -> PublishedWeights { throw Error(ErrorKind::kInternal, "it is there"); });
+  ASSERT_EQ(requests.size(), 2u);
+  for (const Json& request : requests) EXPECT_EQ(request.at("group"), to_json(*weights.group));
 }
 
 TEST_F(EnginesTest, WeightsThatAreDamagedArePublishedAgain) {

@@ -1,0 +1,156 @@
+#include "weights/receive.h"
+
+#include <future>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "kernels/device.h"
+#include "kernels/gpu/cuda_library.h"
+#include "model/weights.h"
+#include "net/wire.h"
+#include "weights/own_address.h"
+#include "weights/relay.h"
+
+namespace tritonforge::weights {
+namespace {
+
+constexpr int kFruitlessRounds = 4;  // one after another, until it is given up
+constexpr double kAskSeconds = 30;
+
+at::ScalarType dtype_of(const GroupedWeights& group) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    if (group.dtype == model::dtype_name(type)) return type;
+  }
+  fail(ErrorKind::kUsage, "published weights: group: dtype '{}'{}", group.dtype,
+       nearest_hint(group.dtype, {"float32", "bfloat16"}));
+}
+
+// What comes from each source, and how far that is.
+class Streams {
+ public:
+  Streams(const model::Model& model, const GroupedWeights& group, const std::string& where)
+      : where_(where), device_(model.device()), dtype_(dtype_of(group)) {
+    const std::string plan = plan_checksum(model.config());
+    if (plan != group.plan)
+      fail(ErrorKind::kCorrupt, "{}: the weights are of another model: names and shapes {}, this one's are {}", where,
+           group.plan, plan);
+    plan_ = transfer_plan(model.config(), {group.tp, group.pp, group.pp_chunks}, kind_.at);
+    kind_.nccl = group.nccl && device_.is_cuda();
+    for (const auto& pieces : plan_) {
+      const int64_t bytes = stream_bytes(pieces, dtype_);
+      streams_.push_back(stream_memory(bytes, kind_.nccl ? device_ : at::kCPU));
+      have_.push_back(0);
+    }
+  }
+  const ReceiverKind& kind() const { return kind_; }
+  const std::vector<int64_t>& have() const { return have_; }
+  bool whole() const {
+    return std::ranges::equal(have_, streams_, {}, {}, [](const at::Tensor& stream) { return stream.numel(); });
+  }
+
+  // What each source has from round.from on, all at once. Throws the first failure once all have ended.
+  void take_part(const Round& round, const DeskPlace& desk, double stall_s) {
+    std::vector<std::future<void>> parts;
+    for (size_t source = 0; source < streams_.size(); ++source)
+      parts.push_back(std::async(std::launch::async, [&, source] { pass(source, round, desk, stall_s); }));
+    std::exception_ptr first;
+    for (auto& part : parts) {
+      try {
+        part.get();
+      } catch (...) {
+        if (!first) first = std::current_exception();
+      }
+    }
+    if (first) std::rethrow_exception(first);
+  }
+
+  StagedWeights staged(const model::Model& model, const TensorChecksums& expected) const {
+    StagedWeights staged;
+    std::map<std::string, at::Tensor> targets;
+    for (const auto& [name, tensor] : model.named_parameters()) targets.emplace(name, tensor);
+    ChecksumShares sums;
+    for (size_t source = 0; source < plan_.size(); ++source) {
+      const auto tensors = piece_tensors(plan_[source], dtype_, streams_[source]);
+      add_checksums(plan_[source], tensors, sums);
+      for (size_t i = 0; i < tensors.size(); ++i) {
+        const Piece& piece = plan_[source][i];
+        staged.copies.emplace_back(piece.of(targets.at(piece.name), piece.in_receiver), tensors[i]);
+      }
+    }
+    compare_weights(where_, checksums_of(sums), expected);
+    if (device_.is_cuda() && streams_.front().is_cpu() && dtype_ == model.dtype() && kernels::has_gpu_kernels()) {
+      gpu::check_cuda(gpu::open_cuda_library().set_device(device_.index()));
+      staged.upload = std::make_shared<kernels::Upload>();
+    }
+    return staged;
+  }
+
+ private:
+  void pass(size_t source, const Round& round, const DeskPlace& desk, double stall_s) {
+    const int64_t from = round.from.at(source);
+    const at::Tensor& stream = streams_[source];
+    if (from >= stream.numel()) return;
+    parallel::Meeting meeting(url_of(desk), desk.key);
+    const RelayPlace place{.meeting = meeting,
+                           .name = fmt::format("{}-{}", round.name, source),
+                           .place = round.place,
+                           .size = round.size,
+                           .host = own_address_towards(desk.host),
+                           .stall_s = stall_s};
+    const auto arrived = [&](int64_t bytes) { have_[source] = std::max(have_[source], from + bytes); };
+    make_relay(place, kind_.nccl, device_)->pass_all(stream.narrow(0, from, stream.numel() - from), arrived);
+  }
+
+  const std::string where_;
+  const at::Device device_;
+  const at::ScalarType dtype_;
+  ReceiverKind kind_;
+  std::vector<std::vector<Piece>> plan_;
+  std::vector<at::Tensor> streams_;
+  std::vector<int64_t> have_;  // each written by its own thread
+};
+
+}  // namespace
+
+std::string url_of(const DeskPlace& desk) { return fmt::format("http://{}:{}", desk.host, desk.port); }
+
+Caller::Caller(DeskPlace desk)
+    : desk_(std::move(desk)),
+      client_(std::make_unique<net::HttpClient>(
+          net::ClientOptions{.timeout_s = kAskSeconds, .api_key = desk_.key, .headers = {}})) {}
+
+std::optional<Round> Caller::ask(const Member& member) const {
+  const std::string what = "POST " + url_of(desk_) + "/join";
+  const auto reply = client_->post(url_of(desk_) + "/join", to_json(member));
+  if (!reply.ok()) throw Error(ErrorKind::kNotFound, reply.error().what());
+  if (reply->status / 100 != 2) throw net::error_of(*reply, what);
+  return round_from_json(parse_json(reply->body, what), what);
+}
+
+StagedWeights receive_weights(const model::Model& model, const PublishedWeights& weights, const std::string& key,
+                              const std::string& id, Deadline deadline, double stall_s) {
+  const DeskPlace place{weights.group->host, weights.group->port, key};
+  const std::string where = fmt::format("weights {} of {}:{}", weights.version, place.host, place.port);
+  const auto start = Clock::now();
+  Streams streams(model, *weights.group, where);
+  const Caller desk(place);
+  int fruitless = 0, rounds = 0;
+  while (!streams.whole()) {
+    if (deadline.expired()) fail(ErrorKind::kTimeout, "{}: not all here in time, after {} rounds", where, rounds);
+    const std::vector<int64_t> before = streams.have();
+    const auto round = desk.ask({.id = id, .version = weights.version, .kind = streams.kind(), .have = before});
+    if (!round) continue;
+    ++rounds;
+    try {
+      streams.take_part(*round, place, stall_s);
+    } catch (const Error& error) {
+      fruitless = streams.have() == before ? fruitless + 1 : 0;
+      if (fruitless == kFruitlessRounds) throw;
+      log::warn("{}; in the next round again", error.what());
+    }
+  }
+  log::info("{}: all here in {:.3f} s, {} rounds", where, seconds_since(start), rounds);
+  return streams.staged(model, weights.checksums);
+}
+
+}  // namespace tritonforge::weights

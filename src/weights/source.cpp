@@ -1,0 +1,106 @@
+#include "weights/source.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "kernels/device.h"
+#include "weights/own_address.h"
+#include "weights/receive.h"
+#include "weights/relay.h"
+
+namespace tritonforge::weights {
+at::Tensor stream_memory(int64_t bytes, at::Device device) {
+  const bool there = device.is_cuda() && 2 * bytes <= kernels::free_memory(device);
+  return at::empty({bytes}, at::TensorOptions(at::kByte).device(there ? device : at::Device(at::kCPU)));
+}
+
+Source::Source(SourceOptions options, model::ModelConfig whole)
+    : options_(std::move(options)),
+      whole_(std::move(whole)),
+      pieces_(transfer_plan(whole_, options_.layout, {}).at(static_cast<size_t>(options_.source))),
+      thread_([this] { run(); }) {}
+
+Source::~Source() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    changed_.notify_all();
+  }
+  thread_.join();
+}
+
+ChecksumShares Source::take(const model::Model& part, int64_t version) {
+  const at::NoGradGuard no_grad;
+  const auto copy = std::make_shared<Copy>();
+  copy->version = version;
+  copy->dtype = part.dtype();
+  copy->device = part.device();
+  copy->stream = stream_memory(stream_bytes(pieces_, part.dtype()), part.device());
+  const std::vector<at::Tensor> tensors = piece_tensors(pieces_, part.dtype(), copy->stream);
+  std::map<std::string, at::Tensor> own;
+  for (const auto& [name, tensor] : part.named_parameters()) own.emplace(name, tensor);
+  for (size_t i = 0; i < pieces_.size(); ++i) at::Tensor(tensors[i]).copy_(own.at(pieces_[i].name));
+  kernels::synchronize(part.device());
+  ChecksumShares sums;
+  add_checksums(pieces_, tensors, sums);
+  const std::lock_guard lock(mutex_);
+  copy_ = copy;
+  changed_.notify_all();
+  return sums;
+}
+
+std::shared_ptr<const Source::Copy> Source::newest() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return stopping_ || copy_; });
+  return stopping_ ? nullptr : copy_;
+}
+
+void Source::run() {
+  const Caller desk(options_.desk);
+  std::string said;  // once, not as often as it is met
+  while (const std::shared_ptr<const Copy> copy = newest()) {
+    try {
+      if (const auto round = desk.ask({.source = options_.source, .version = copy->version})) send(*copy, *round);
+      said.clear();
+    } catch (const std::exception& error) {
+      std::unique_lock lock(mutex_);
+      if (!stopping_ && said != error.what())
+        log::warn("weights {}, source {}: {}", copy->version, options_.source, error.what());
+      said = error.what();
+      // The desk may be gone: not at once again.
+      changed_.wait_for(lock, std::chrono::milliseconds(100), [this] { return stopping_; });
+    }
+  }
+}
+
+// What receivers of this kind get: the copy itself, or the parts of it that they have.
+at::Tensor Source::stream_for(const Copy& copy, const ReceiverKind& kind) const {
+  const at::Tensor& all = copy.stream;
+  const at::Tensor here = kind.nccl ? all : all.cpu();
+  if (kind.at.size == 1) return here;
+  const auto pieces = transfer_plan(whole_, options_.layout, kind.at).at(static_cast<size_t>(options_.source));
+  const at::Tensor stream = at::empty({stream_bytes(pieces, copy.dtype)}, here.options());
+  std::map<std::string, at::Tensor> own;
+  const auto tensors = piece_tensors(pieces_, copy.dtype, here);
+  for (size_t i = 0; i < pieces_.size(); ++i) own.emplace(pieces_[i].name, tensors[i]);
+  const auto sent = piece_tensors(pieces, copy.dtype, stream);
+  for (size_t i = 0; i < pieces.size(); ++i)
+    at::Tensor(sent[i]).copy_(pieces[i].of(own.at(pieces[i].name), pieces[i].in_source));
+  return stream;
+}
+
+void Source::send(const Copy& copy, const Round& round) {
+  const at::Tensor stream = stream_for(copy, round.kind);
+  const int64_t from = round.from.at(static_cast<size_t>(options_.source));
+  if (from >= stream.numel()) return;
+  parallel::Meeting meeting(url_of(options_.desk), options_.desk.key);
+  const RelayPlace place{.meeting = meeting,
+                         .name = fmt::format("{}-{}", round.name, options_.source),
+                         .place = 0,
+                         .size = round.size,
+                         .host = own_address_towards(options_.desk.host),
+                         .stall_s = options_.stall_s};
+  make_relay(place, round.kind.nccl, copy.device)->pass_all(stream.narrow(0, from, stream.numel() - from), [](int64_t) {
+  });
+}
+
+}  // namespace tritonforge::weights
