@@ -28,8 +28,8 @@ at::ScalarType dtype_of(const GroupedWeights& group) {
 // What comes from each source, and how far that is.
 class Streams {
  public:
-  Streams(const model::Model& model, const GroupedWeights& group, const std::string& where)
-      : where_(where), device_(model.device()), dtype_(dtype_of(group)) {
+  Streams(const model::Parts& model, const GroupedWeights& group, const std::string& where)
+      : where_(where), device_(model.first().device()), dtype_(dtype_of(group)) {
     const std::string plan = plan_checksum(model.config());
     if (plan != group.plan)
       fail(ErrorKind::kCorrupt, "{}: the weights are of another model: names and shapes {}, this one's are {}", where,
@@ -64,23 +64,33 @@ class Streams {
     if (first) std::rethrow_exception(first);
   }
 
-  StagedWeights staged(const model::Model& model, const TensorChecksums& expected) const {
+  // Of a model in parts the whole tensors are put together in the host's memory, and each rank takes its part of them.
+  StagedWeights staged(const model::Parts& model, const TensorChecksums& expected) const {
     StagedWeights staged;
-    std::map<std::string, at::Tensor> targets;
-    for (const auto& [name, tensor] : model.named_parameters()) targets.emplace(name, tensor);
+    const bool one = model.size() == 1;
+    const auto sharded = model.tensors();
+    std::map<std::string, at::Tensor> wholes;
+    for (const model::ShardedTensor& tensor : sharded)
+      wholes.emplace(tensor.name, one ? tensor.tensors.front() : at::empty(tensor.sizes(), dtype_));
     ChecksumShares sums;
     for (size_t source = 0; source < plan_.size(); ++source) {
       const auto tensors = piece_tensors(plan_[source], dtype_, streams_[source]);
       add_checksums(plan_[source], tensors, sums);
       for (size_t i = 0; i < tensors.size(); ++i) {
         const Piece& piece = plan_[source][i];
-        staged.copies.emplace_back(piece.of(targets.at(piece.name), piece.in_receiver), tensors[i]);
+        at::Tensor target = piece.of(wholes.at(piece.name), piece.in_receiver);
+        if (one) staged.copies.emplace_back(std::move(target), tensors[i]);
+        else target.copy_(tensors[i]);
       }
     }
     compare_weights(where_, checksums_of(sums), expected);
-    if (device_.is_cuda() && streams_.front().is_cpu() && dtype_ == model.dtype() && kernels::has_gpu_kernels()) {
+    for (const model::ShardedTensor& tensor : sharded) {
+      if (one) break;
+      for (auto& copy : tensor.beside(wholes.at(tensor.name))) staged.copies.push_back(std::move(copy));
+    }
+    if (one && device_.is_cuda() && streams_.front().is_cpu() && dtype_ == model.dtype() && kernels::has_gpu_kernels()) {
       gpu::check_cuda(gpu::open_cuda_library().set_device(device_.index()));
-      staged.upload = std::make_shared<kernels::Upload>();
+      staged.uploads.emplace(device_.index(), std::make_shared<kernels::Upload>());
     }
     return staged;
   }
@@ -127,7 +137,7 @@ std::optional<Round> Caller::ask(const Member& member) const {
   return round_from_json(parse_json(reply->body, what), what);
 }
 
-StagedWeights receive_weights(const model::Model& model, const PublishedWeights& weights, const std::string& key,
+StagedWeights receive_weights(const model::Parts& model, const PublishedWeights& weights, const std::string& key,
                               const std::string& id, Deadline deadline, double stall_s) {
   const DeskPlace place{weights.group->host, weights.group->port, key};
   const std::string where = fmt::format("weights {} of {}:{}", weights.version, place.host, place.port);

@@ -29,7 +29,7 @@ class Caller {
 // process among all receivers. Throws kNotFound where the version is not offered any more, kCorrupt where the offer is
 // of another model or a tensor's checksum another, kUnavailable where round after round fails without a single byte,
 // kTimeout.
-StagedWeights receive_weights(const model::Model& model, const PublishedWeights& weights, const std::string& key,
+StagedWeights receive_weights(const model::Parts& model, const PublishedWeights& weights, const std::string& key,
                               const std::string& id, Deadline deadline, double stall_s = 15);
 
 }  // namespace tritonforge::weights

@@ -31,7 +31,7 @@ class Group : public Transport {
   explicit Group(std::string key) : key_(std::move(key)) {}
   std::string_view name() const override { return "group"; }
   bool offered(const PublishedWeights& weights) const override { return weights.group.has_value(); }
-  StagedWeights stage(const model::Model& model, const PublishedWeights& weights, Deadline deadline) override {
+  StagedWeights stage(const model::Parts& model, const PublishedWeights& weights, Deadline deadline) override {
     return receive_weights(model, weights, key_, id_, deadline);
   }
 
