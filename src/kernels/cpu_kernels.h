@@ -9,20 +9,22 @@ namespace tritonforge::kernels {
 constexpr int64_t kPage = 16;  // tokens in a block of the CPU's KV cache: one vector of keys
 
 // One token's attention over the cached keys 0..position of its sequence, in the layout of kernels/paged_attention.h.
-// `Element` is float, or uint16_t holding bfloat16.
-template <typename Element>
+// `Element` is float, or uint16_t holding bfloat16; `Cached` the same or uint8_t holding FP8 (kernels/fp8.h).
+template <typename Element, typename Cached = Element>
 struct AttendArgs {
   const Element* query;            // [group, head_dim]: the query heads that share one kv head
   Element* out;                    // [group, head_dim]
-  const Element* keys;             // of this kv head in block 0; [head_dim, kPage]
-  const Element* values;           // of this kv head in block 0; [kPage, value_stride]
+  const Cached* keys;              // of this kv head in block 0; [head_dim, kPage]
+  const Cached* values;            // of this kv head in block 0; [kPage, value_stride]
   int64_t key_block, value_block;  // elements from one block to the next
   int64_t value_stride;            // head_dim rounded up to 16
   const int32_t* blocks;           // the sequence's block table
   int64_t length;                  // position + 1
   int64_t group, head_dim;
   float scale;
-  float* scratch;  // attend_scratch() floats, aligned to 64 bytes
+  float* scratch;         // attend_scratch() floats, aligned to 64 bytes
+  const uint8_t* scales;  // FP8: of this kv head in block 0, [2, kPage]: its keys', its values'
+  int64_t scale_block;
 };
 constexpr int64_t attend_scratch(int64_t group, int64_t head_dim, int64_t length) {
   return group * (head_dim + (length + kPage - 1) / kPage * kPage) + 16;
@@ -58,6 +60,8 @@ struct CpuKernels {
   void (*softmax_backward)(const SoftmaxRows&, const float* p, const float* delta);
   void (*attend_f32)(const AttendArgs<float>&);
   void (*attend_bf16)(const AttendArgs<uint16_t>&);
+  void (*attend_f32_fp8)(const AttendArgs<float, uint8_t>&);
+  void (*attend_bf16_fp8)(const AttendArgs<uint16_t, uint8_t>&);
   // Largest value and the lowest index that has it.
   void (*argmax)(const float* x, int64_t n, float* max, int64_t* index);
   // sum of exp((x - max) * factor); writes the terms to `terms` where it is not null.

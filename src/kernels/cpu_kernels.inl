@@ -51,6 +51,23 @@ TF_INLINE Lanes load_lanes(const uint16_t* p) {
   __builtin_memcpy(&x, p, sizeof x);
   return (Lanes)(__builtin_convertvector(x, Words) << 16);
 }
+TF_INLINE Lanes load_lanes(const uint8_t* p) {  // e4m3, as fp8::decode
+  typedef uint8_t Bytes __attribute__((vector_size(kLanes)));
+  typedef uint32_t Words __attribute__((vector_size(4 * kLanes)));
+  Bytes x;
+  __builtin_memcpy(&x, p, sizeof x);
+  const Words bits = __builtin_convertvector(x, Words);
+  const Lanes magnitude = (Lanes)((bits & 0x7F) << 20) * 0x1p120f;
+  return (Lanes)((Words)magnitude | (bits & 0x80) << 24);
+}
+// Scales of FP8 rows, as fp8::factor_of.
+TF_INLINE Lanes load_factors(const uint8_t* p) {
+  typedef uint8_t Bytes __attribute__((vector_size(kLanes)));
+  typedef uint32_t Words __attribute__((vector_size(4 * kLanes)));
+  Bytes x;
+  __builtin_memcpy(&x, p, sizeof x);
+  return (Lanes)(__builtin_convertvector(x, Words) << 23);
+}
 TF_INLINE void store_lanes(float* p, Lanes x) { __builtin_memcpy(p, &x, sizeof x); }
 TF_INLINE float to_float(float x) { return x; }
 TF_INLINE float to_float(uint16_t x) {
@@ -131,9 +148,10 @@ TF_INLINE int64_t block_soon(int64_t length, int64_t begin) {
 // Scores of G query heads against the 16 keys of each of B blocks: one chain of multiply-adds over the head's dimension
 // for each, as packed_attention.h has them in training. Several blocks at once where there are few heads, to hide the
 // latency of a multiply-add.
-template <int G, int B, typename Element>
-TF_INLINE void score_blocks(const float* q, int64_t d, const Element* const* keys, const Element* const* soon,
-                            float scale, float* scores, int64_t stride) {
+// `scales`: of each block's keys, null where these are not FP8.
+template <int G, int B, typename Cached>
+TF_INLINE void score_blocks(const float* q, int64_t d, const Cached* const* keys, const Cached* const* soon,
+                            const uint8_t* const* scales, float scale, float* scores, int64_t stride) {
   constexpr int kParts = kPage / kLanes;
   Lanes sums[G][B * kParts];
   for (int g = 0; g < G; ++g) {
@@ -148,23 +166,29 @@ TF_INLINE void score_blocks(const float* q, int64_t d, const Element* const* key
       }
     }
   }
-  for (int g = 0; g < G; ++g) {
-    for (int b = 0; b < B * kParts; ++b) store_lanes(scores + g * stride + b * kLanes, sums[g][b] * scale);
+  for (int b = 0; b < B * kParts; ++b) {
+    Lanes factor = Lanes{} + scale;
+    if constexpr (sizeof(Cached) == 1) factor *= load_factors(scales[b / kParts] + b % kParts * kLanes);
+    for (int g = 0; g < G; ++g) store_lanes(scores + g * stride + b * kLanes, sums[g][b] * factor);
   }
 }
-template <int G, int B, typename Element>
-TF_INLINE void score_keys(const AttendArgs<Element>& a, const float* q, int64_t begin, float* scores, int64_t stride) {
-  const Element *keys[B], *soon[B];
+template <int G, int B, typename Element, typename Cached>
+TF_INLINE void score_keys(const AttendArgs<Element, Cached>& a, const float* q, int64_t begin, float* scores,
+                          int64_t stride) {
+  const Cached *keys[B], *soon[B];
+  const uint8_t* scales[B];
   for (int b = 0; b < B; ++b) {
-    keys[b] = a.keys + a.blocks[begin / kPage + b] * a.key_block;
+    const int64_t block = a.blocks[begin / kPage + b];
+    keys[b] = a.keys + block * a.key_block;
     soon[b] = a.keys + a.blocks[block_soon(a.length, begin + b * kPage)] * a.key_block;
+    scales[b] = a.scales + block * a.scale_block;
   }
-  score_blocks<G, B>(q, a.head_dim, keys, soon, a.scale, scores + begin, stride);
+  score_blocks<G, B>(q, a.head_dim, keys, soon, scales, a.scale, scores + begin, stride);
 }
 
 // out[g, 0:16 * D] = sum over keys of scores[g, key] * values[key, 0:16 * D].
-template <int G, int D, typename Element>
-TF_INLINE void weigh_values(const AttendArgs<Element>& a, const float* scores, int64_t stride, int64_t offset,
+template <int G, int D, typename Element, typename Cached>
+TF_INLINE void weigh_values(const AttendArgs<Element, Cached>& a, const float* scores, int64_t stride, int64_t offset,
                             const float* inverse, int64_t g0, int64_t width) {
   // G x D sums stay in registers while the keys pass by.
   constexpr int kParts = 16 * D / kLanes;
@@ -174,8 +198,8 @@ TF_INLINE void weigh_values(const AttendArgs<Element>& a, const float* scores, i
   }
   // Each value row is loaded once for all G heads.
   for (int64_t begin = 0; begin < a.length; begin += kPage) {
-    const Element* row = a.values + a.blocks[begin / kPage] * a.value_block + offset;
-    const Element* soon = a.values + a.blocks[block_soon(a.length, begin)] * a.value_block + offset;
+    const Cached* row = a.values + a.blocks[begin / kPage] * a.value_block + offset;
+    const Cached* soon = a.values + a.blocks[block_soon(a.length, begin)] * a.value_block + offset;
     const int64_t count = a.length - begin < kPage ? a.length - begin : kPage;
     for (int64_t j = 0; j < count; ++j, row += a.value_stride, soon += a.value_stride) {
       Lanes value[kParts];
@@ -195,8 +219,9 @@ TF_INLINE void weigh_values(const AttendArgs<Element>& a, const float* scores, i
   }
 }
 
-template <int G, typename Element>
-TF_INLINE void attend_heads(const AttendArgs<Element>& a, const float* q, float* scores, int64_t stride, int64_t g0) {
+template <int G, typename Element, typename Cached>
+TF_INLINE void attend_heads(const AttendArgs<Element, Cached>& a, const float* q, float* scores, int64_t stride,
+                            int64_t g0) {
   const int64_t d = a.head_dim;
   constexpr int kTogether = G >= 4 ? 1 : (G == 1 ? 4 : 2);
   int64_t begin = 0;
@@ -217,6 +242,12 @@ TF_INLINE void attend_heads(const AttendArgs<Element>& a, const float* q, float*
       sum += term;
     }
     inverse[g] = static_cast<float>(1.0 / total(sum));
+    if constexpr (sizeof(Cached) == 1) {  // what the value rows lack
+      for (int64_t i = 0; i < stride; i += kLanes) {
+        const uint8_t* scales = a.scales + a.blocks[i / kPage] * a.scale_block + kPage + i % kPage;
+        store_lanes(row + i, load_lanes(row + i) * load_factors(scales));
+      }
+    }
   }
   for (int64_t offset = 0; offset < d; offset += 64) {
     const int64_t width = d - offset < 64 ? d - offset : 64;
@@ -229,8 +260,8 @@ TF_INLINE void attend_heads(const AttendArgs<Element>& a, const float* q, float*
   }
 }
 
-template <typename Element>
-TF_INLINE void attend(const AttendArgs<Element>& a) {
+template <typename Element, typename Cached>
+TF_INLINE void attend(const AttendArgs<Element, Cached>& a) {
   const int64_t stride = (a.length + kPage - 1) / kPage * kPage;
   float* q = a.scratch;
   float* scores = q + (a.group * a.head_dim + 15) / 16 * 16;
@@ -248,6 +279,8 @@ TF_INLINE void attend(const AttendArgs<Element>& a) {
 
 void attend_f32(const AttendArgs<float>& a) { attend(a); }
 void attend_bf16(const AttendArgs<uint16_t>& a) { attend(a); }
+void attend_f32_fp8(const AttendArgs<float, uint8_t>& a) { attend(a); }
+void attend_bf16_fp8(const AttendArgs<uint16_t, uint8_t>& a) { attend(a); }
 
 void argmax(const float* x, int64_t n, float* max, int64_t* index) {
   f32x16 top = splat(-__builtin_inff());
@@ -430,8 +463,9 @@ void softmax_backward(const SoftmaxRows& a, const float* p, const float* delta) 
   }
 }
 
-const CpuKernels table = {TF_CPU_TARGET, multiply, softmax_forward, softmax_again,    softmax_backward, attend_f32,
-                          attend_bf16,   argmax,   sum_exp,         sum_exp_weighted, logits_backward,  race};
+const CpuKernels table = {
+    TF_CPU_TARGET,  multiply,        softmax_forward, softmax_again, softmax_backward, attend_f32,      attend_bf16,
+    attend_f32_fp8, attend_bf16_fp8, argmax,          sum_exp,       sum_exp_weighted, logits_backward, race};
 
 }  // namespace
 }  // namespace tritonforge::kernels

@@ -13,17 +13,19 @@ namespace {
 struct Case {
   int64_t heads, kv_heads, head_dim;
   at::ScalarType dtype;
+  bool fp8 = false;
 };
 
 class PagedAttention : public testing::TestWithParam<Case> {};
 
 // Sequences of several lengths over shuffled blocks, each with a few last tokens as queries, and a padded token.
 TEST_P(PagedAttention, EqualsTheReference) {
-  const auto [heads, kv_heads, d, dtype] = GetParam();
+  const auto [heads, kv_heads, d, dtype, fp8] = GetParam();
   at::manual_seed(1);
   const std::vector<int64_t> lengths{1, 15, 16, 17, 70, 5};
   const int64_t blocks = 40, width = 6;
-  const PagedLayer layer = make_paged_layer(blocks, kv_heads, d, dtype);
+  const PagedLayer layer = make_paged_layer(blocks, kv_heads, d, fp8 ? at::kFloat8_e4m3fn : dtype);
+  const PagedLayer rounded = make_paged_layer(fp8 ? blocks : 0, kv_heads, d, dtype);
   const at::Tensor order = at::randperm(blocks - 1) + 1;
   at::Tensor tables = at::zeros({static_cast<int64_t>(lengths.size()), width}, at::kInt);
   std::vector<int64_t> sequence_of, positions;
@@ -33,7 +35,9 @@ TEST_P(PagedAttention, EqualsTheReference) {
     std::vector<int64_t> slots;
     for (int64_t t = 0; t < lengths[s]; ++t) slots.push_back(tables[s][t / kPage].item<int32_t>() * kPage + t % kPage);
     const auto random = [&] { return at::randn({lengths[s], kv_heads, d}).to(dtype); };
-    paged_write(layer, random(), random(), at::tensor(slots));
+    const at::Tensor k = random(), v = random();
+    paged_write(layer, k, v, at::tensor(slots));
+    if (fp8) paged_write(rounded, fp8_rounded(k), fp8_rounded(v), at::tensor(slots));
     for (int64_t t = std::max<int64_t>(0, lengths[s] - 3); t < lengths[s]; ++t) {
       sequence_of.push_back(static_cast<int64_t>(s));
       positions.push_back(t);
@@ -56,6 +60,9 @@ TEST_P(PagedAttention, EqualsTheReference) {
                                              at.slice(0, t, t + 1).contiguous(), scale);
     EXPECT_TRUE(at::equal(alone[0], found[t]));
   }
+  // FP8 gives the bits of the same numbers in the tokens' own dtype.
+  if (!fp8) return;
+  EXPECT_TRUE(at::equal(found, paged_attention(rounded, q, tables, owner, at, scale)));
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, PagedAttention,
@@ -64,7 +71,22 @@ INSTANTIATE_TEST_SUITE_P(Shapes, PagedAttention,
                                          Case{6, 2, 20, at::kFloat}, Case{4, 4, 80, at::kFloat},
                                          Case{1, 1, 4, at::kFloat}, Case{14, 2, 64, at::kBFloat16},
                                          Case{4, 1, 24, at::kBFloat16}, Case{5, 1, 256, at::kFloat},
-                                         Case{32, 8, 128, at::kBFloat16}));
+                                         Case{32, 8, 128, at::kBFloat16}, Case{14, 2, 64, at::kFloat, true},
+                                         Case{32, 8, 128, at::kBFloat16, true}, Case{6, 2, 20, at::kFloat, true},
+                                         Case{1, 1, 4, at::kFloat, true}, Case{3, 1, 80, at::kBFloat16, true}));
+
+// A key that is not finite is not lost in the rounding: who attends to it gets no number, as without FP8.
+TEST(PagedAttentionInFp8, WhatIsNotFiniteStaysSo) {
+  const PagedLayer layer = make_paged_layer(2, 1, 16, at::kFloat8_e4m3fn);
+  at::Tensor k = at::ones({3, 1, 16});
+  k[1][0][4] = std::nanf("");
+  paged_write(layer, k, at::ones({3, 1, 16}), at::tensor({16, 17, 18}, at::kLong));
+  const at::Tensor table = at::ones({1, 1}, at::kInt), owner = at::zeros({2}, at::kLong);
+  const at::Tensor out = paged_attention(layer, at::ones({2, 1, 16}), table, owner, at::tensor({0, 2}, at::kLong),
+                                         0.25);
+  EXPECT_TRUE(at::equal(out[0], at::ones({1, 16})));
+  EXPECT_TRUE(out[1].isnan().all().item<bool>());
+}
 
 // Every instruction set computes the same thing, up to the rounding of fused multiply-adds.
 TEST(CpuKernels, InstructionSetsAgree) {
