@@ -109,6 +109,19 @@ class Arena {
 };
 std::unique_ptr<Arena> inputs, outputs;
 
+// A layer's cache of so many blocks. In FP8 random bytes, and scales of 1 that all layers share: a 64th of the bytes.
+KvLayer cache_of(Arena& arena, int64_t blocks, bool fp8 = false) {
+  const int64_t elements = blocks * kPage * kKvHeads * kDim / (fp8 ? 2 : 1);
+  KvLayer cache{arena.take(elements), arena.take(elements)};
+  static at::Tensor scales;
+  if (!fp8) return cache;
+  const int64_t rows = 2 * blocks * kPage * kKvHeads;
+  if (!scales.defined() || scales.numel() < rows)
+    scales = at::full({rows}, 127, at::TensorOptions().dtype(at::kByte).device(at::kCUDA));
+  cache.scales = scales.data_ptr<uint8_t>();
+  return cache;
+}
+
 at::Tensor device_ints(const at::Tensor& x) { return x.to(at::kInt).to(at::kCUDA); }
 const int32_t* ints(const at::Tensor& x) { return x.const_data_ptr<int32_t>(); }
 // As many sets as exceed twice the largest L2 of today, at least 8 launches and at most 64.
@@ -146,26 +159,28 @@ void rows(int64_t tokens) {
   const at::Tensor rope = at::randn({40960, kDim / 2, 2}, at::kCUDA),
                    positions = device_ints(at::randint(0, 40960, {tokens})),
                    slots = device_ints(at::arange(16, 16 + tokens));
-  line(fmt::format("rope_cache           {:5}", tokens),
-       timed(launches_for(4 * tokens * kQkv),
-             [&](int) {
-               const RopeCacheArgs args{.qkv = inputs->take(tokens * kQkv),
-                                        .q = outputs->take(tokens * kHeads * kDim),
-                                        .cache = {outputs->take((tokens + 32) * kKvHeads * kDim),
-                                                  outputs->take((tokens + 32) * kKvHeads * kDim)},
-                                        .q_norm = w,
-                                        .k_norm = w,
-                                        .rope = rope.const_data_ptr<float>(),
-                                        .positions = ints(positions),
-                                        .slots = ints(slots),
-                                        .tokens = tokens,
-                                        .heads = kHeads,
-                                        .kv_heads = kKvHeads,
-                                        .head_dim = kDim,
-                                        .eps = 1e-6f};
-               check_cuda(api->rope_cache(&args, stream));
-             }),
-       4.0 * tokens * kQkv, 0);
+  for (const bool fp8 : {false, true}) {
+    const double bytes = 4.0 * tokens * kQkv - (fp8 ? 2.0 * tokens * kKvHeads * (kDim - 1) : 0);
+    line(fmt::format("rope_cache{:9}  {:5}", fp8 ? ", fp8" : "", tokens),
+         timed(launches_for(4 * tokens * kQkv),
+               [&](int) {
+                 const RopeCacheArgs args{.qkv = inputs->take(tokens * kQkv),
+                                          .q = outputs->take(tokens * kHeads * kDim),
+                                          .cache = cache_of(*outputs, tokens / kPage + 2, fp8),
+                                          .q_norm = w,
+                                          .k_norm = w,
+                                          .rope = rope.const_data_ptr<float>(),
+                                          .positions = ints(positions),
+                                          .slots = ints(slots),
+                                          .tokens = tokens,
+                                          .heads = kHeads,
+                                          .kv_heads = kKvHeads,
+                                          .head_dim = kDim,
+                                          .eps = 1e-6f};
+                 check_cuda(api->rope_cache(&args, stream));
+               }),
+         bytes, 0);
+  }
 }
 
 // Torch's attention, where it has one of this name: `make` prepares a call, of which `launches` are timed together.
@@ -182,7 +197,7 @@ void attention_peer(const std::string& name, int launches, double bytes, double 
 // that kernel alone. Bytes: each page of the cache that is read, once.
 enum class Prefix { kEach, kOnce, kAlone };
 void decode(const std::string& name, const std::vector<int32_t>& lengths, int64_t members = 1, int64_t shared = 0,
-            Prefix how = Prefix::kEach) {
+            Prefix how = Prefix::kEach, bool fp8 = false) {
   const auto sequences = static_cast<int64_t>(lengths.size());
   int64_t width = 0, blocks = 1, tokens = 0;
   for (const int32_t length : lengths) {
@@ -214,13 +229,12 @@ void decode(const std::string& name, const std::vector<int32_t>& lengths, int64_
   const at::Tensor workspace = at::zeros(
       {static_cast<int64_t>(api->decode_attention_workspace(sequences, kHeads, kKvHeads, kDim))},
       at::TensorOptions().dtype(at::kByte).device(at::kCUDA));
-  const double bytes = 4.0 * tokens * kKvHeads * kDim;
+  const double bytes = 2.0 * tokens * kKvHeads * (fp8 ? kDim + 1 : 2 * kDim);
   line(name,
        timed(launches_for(static_cast<int64_t>(bytes)),
              [&](int) {
                const Bf16* q = inputs->take(sequences * kHeads * kDim);
-               const KvLayer cache{inputs->take(blocks * kPage * kKvHeads * kDim),
-                                   inputs->take(blocks * kPage * kKvHeads * kDim)};
+               const KvLayer cache = cache_of(*inputs, blocks, fp8);
                const PrefixAttentionArgs prefix{.q = q,
                                                 .cache = cache,
                                                 .block_tables = ints(d_tables),
@@ -259,8 +273,9 @@ void decode(const std::string& name, const std::vector<int32_t>& lengths, int64_
 // Sequences of one length, and beside it what libtorch has for them: FlashAttention over keys and values that lie one
 // after another, each kv head once.
 void decode_beside_torch(int64_t sequences, int64_t length) {
-  decode(fmt::format("decode_attention {:3} x {}", sequences, length),
-         std::vector<int32_t>(static_cast<size_t>(sequences), static_cast<int32_t>(length)));
+  const std::vector<int32_t> lengths(static_cast<size_t>(sequences), static_cast<int32_t>(length));
+  decode(fmt::format("decode_attention {:3} x {}", sequences, length), lengths);
+  decode(fmt::format("  in fp8         {:3} x {}", sequences, length), lengths, 1, 0, Prefix::kEach, /*fp8=*/true);
   const double bytes = 4.0 * sequences * length * kKvHeads * kDim;
   const int launches = launches_for(static_cast<int64_t>(bytes));
   const auto options = at::TensorOptions().dtype(at::kBFloat16).device(at::kCUDA);
@@ -289,8 +304,7 @@ void prefill(int64_t count, int64_t sequences) {
              [&](int) {
                const PrefillAttentionArgs args{.q = inputs->take(sequences * count * kHeads * kDim),
                                                .out = outputs->take(sequences * count * kHeads * kDim),
-                                               .cache = {inputs->take(blocks * kPage * kKvHeads * kDim),
-                                                         inputs->take(blocks * kPage * kKvHeads * kDim)},
+                                               .cache = cache_of(*inputs, blocks),
                                                .block_tables = ints(tables),
                                                .query_starts = ints(starts),
                                                .lengths = ints(lengths),
@@ -306,6 +320,23 @@ void prefill(int64_t count, int64_t sequences) {
                check_cuda(api->prefill_attention(&args, stream));
              }),
        0, flops);
+  // What an FP8 cache costs it.
+  const double widened_bytes = 2.0 * sequences * count * kKvHeads * (3 * kDim + 1);
+  line(fmt::format("  widen_cache        {:5} x {}", count, sequences),
+       timed(launches_for(static_cast<int64_t>(widened_bytes)),
+             [&](int) {
+               const WidenCacheArgs args{.from = cache_of(*inputs, blocks, /*fp8=*/true),
+                                         .to = cache_of(*outputs, blocks),
+                                         .from_tables = ints(tables),
+                                         .to_tables = ints(tables),
+                                         .lengths = ints(lengths),
+                                         .sequences = sequences,
+                                         .table_width = width,
+                                         .kv_heads = kKvHeads,
+                                         .head_dim = kDim};
+               check_cuda(api->widen_cache(&args, stream));
+             }),
+       widened_bytes, 0);
   const auto options = at::TensorOptions().dtype(at::kBFloat16).device(at::kCUDA);
   const at::Tensor q = at::randn({sequences, kHeads, count, kDim}, options),
                    k = at::randn({sequences, kHeads, count, kDim}, options), v = at::randn_like(k);
@@ -694,6 +725,7 @@ void run(const std::string& only) {
       decode(fmt::format("decode_attention   {:2} x 8 of a prefix, off", groups), lengths, 8, 127);
       decode(fmt::format("prefix + decode    {:2} x 8 of a prefix", groups), lengths, 8, 127, Prefix::kOnce);
       decode(fmt::format("  prefix alone     {:2} x 8", groups), lengths, 8, 127, Prefix::kAlone);
+      decode(fmt::format("  both in fp8      {:2} x 8", groups), lengths, 8, 127, Prefix::kOnce, /*fp8=*/true);
     }
     // Few groups of longer prompts: where reading once begins to pay (the engine's shared_prefix_mib).
     for (const auto& [groups, pages] : {std::pair<int64_t, int64_t>{1, 254}, {1, 508}, {1, 1016}, {2, 254}, {2, 508}}) {

@@ -17,10 +17,13 @@
 // ids not read yet     -                    rows.cu               worked example; exact
 // RoPE                 fused_ops.h          rope_cache.cu         rope_reference; 2e-3 of a head's row
 // qk-norm, KV write    fused_ops.h,         rope_cache.cu         rms_norm_reference, then as RoPE; values exact
-//                      paged_attention.h
+//                      paged_attention.h          in FP8 (fp8.h): the CPU's bytes
 // decode attention     paged_attention.h    decode_attention.cu   float64 softmax; 6e-3 of a head's row
 //                                           decode_attention_cluster.cu: few sequences on Hopper
 // shared prefix        -                    prefix_attention.cu   as decode attention; read by many or alone: same bits
+//   of an FP8 cache    paged_attention.h    the same files        float64 of what the bytes stand for; CPU: the bits of
+//                                                                 attention over the same numbers in the tokens' dtype
+// FP8 pages to bf16    -                    widen_cache.cu        fp8.h; exact
 // prefill attention    paged_attention.h    prefill_attention.cu  float64 softmax; 6e-3 of the row
 //                                           prefill_attention_hopper.cu: on Hopper
 // matrix product       linear.h             gemm.cpp (cuBLASLt),  float64 product; 4e-3 of a row, 2e-5 with fp32 output
@@ -44,6 +47,11 @@
 // sampling             sample.h             sample.cu             sample_row_reference; same token unless two scores
 //                                                                 are within 1e-5, log-prob 5e-6
 // checksum             checksum.h           checksum.cu           checksum_bytes; exact
+//
+// FP8 (an engine's kv_cache_dtype fp8_e4m3): e4m3 with a power of two for each head's row of each token, since then what
+// a token becomes does not depend on the batch, on other tokens or on which weights made them, and both are exact in
+// bf16. Decodes read it as it is; prompts read pages that are widened to bf16 before, since there a key is read many
+// times and the tensor cores' products stay those of bf16.
 //
 // The CPU's operations are compared with their twins in tests/unit/kernels: the functions of the same name with
 // _reference. The CPU's vector code lies in cpu_kernels.h (attention, sampling), fused_rows.h (rows) and block_dot.h
@@ -108,6 +116,7 @@
 #include "kernels/adamw.h"
 #include "kernels/block_product.h"
 #include "kernels/checksum.h"
+#include "kernels/fp8.h"
 #include "kernels/fused_ops.h"
 #include "kernels/gpu/cuda_api.h"
 #include "kernels/linear.h"

@@ -2,6 +2,7 @@
 // of head_dim values differs from the float64 reference by ~2e-3 of its size; 6e-3 is the bound. One wrong element of
 // 128 would be ~9e-2.
 #include "gpu/fixture.h"
+#include "kernels/paged_attention.h"
 
 namespace tritonforge::gpu {
 namespace {
@@ -14,7 +15,8 @@ struct Heads {
 
 // A cache whose blocks are dealt at random; everything beyond the sequences' lengths is NaN.
 struct Context {
-  at::Tensor keys, values, tables;  // [blocks, kv_heads, kPage, d], [sequences, width]
+  at::Tensor keys, values, tables;  // [blocks, kv_heads, kPage, d] bf16, [sequences, width]
+  bool fp8 = false;                 // the device has it in FP8, and keys and values are what that stands for
   std::vector<int32_t> lengths;
   int64_t width;
 };
@@ -42,6 +44,21 @@ Context make_context(const Heads& h, const std::vector<int32_t>& lengths, int64_
   for (auto* x : {&c.keys, &c.values}) x->select(0, 0).fill_(std::nan(""));
   return c;
 }
+
+Context in_fp8(Context c) {
+  c.fp8 = true;
+  c.keys = kernels::fp8_rounded(c.keys);
+  c.values = kernels::fp8_rounded(c.values);
+  return c;
+}
+
+// A context's cache on the device.
+struct DeviceCache {
+  Buffer keys, values, scales;
+  KvLayer layer() const {
+    return {keys.as<void>(), values.as<void>(), scales.bytes() > 0 ? scales.as<uint8_t>() : nullptr};
+  }
+};
 
 // q [count, heads, d] are the last `count` tokens of sequence s; causal, in float64.
 at::Tensor reference(const Context& c, const Heads& h, size_t s, const at::Tensor& q, double scale) {
@@ -100,14 +117,14 @@ class DecodeAttention : public GpuTest {
     const Buffer pages = upload(ints((groups != nullptr ? *groups : none).pages)), starts = upload(ints(padded)),
                  members = upload(ints((groups != nullptr ? *groups : none).members)),
                  pieces(api().prefix_attention_pieces(sequences, h.heads, h.kv_heads, h.d));
-    const Buffer dq = upload(q), keys = upload(c.keys), values = upload(c.values), tables = upload(c.tables),
-                 lengths = upload(ints(c.lengths));
+    const DeviceCache cache = upload_cache(c);
+    const Buffer dq = upload(q), tables = upload(c.tables), lengths = upload(ints(c.lengths));
     const Buffer workspace(api().decode_attention_workspace(sequences, h.heads, h.kv_heads, h.d), 0);
     at::Tensor first;
     for (int round = 0; round < 2; ++round) {
       const Buffer out = like({sequences, h.heads, h.d}, at::kBFloat16);
       const PrefixAttentionArgs prefix{.q = dq.as(),
-                                       .cache = {keys.as(), values.as()},
+                                       .cache = cache.layer(),
                                        .block_tables = tables.as<int32_t>(),
                                        .prefix_pages = pages.as<int32_t>(),
                                        .group_starts = starts.as<int32_t>(),
@@ -122,7 +139,7 @@ class DecodeAttention : public GpuTest {
       if (groups != nullptr) check_cuda(api().prefix_attention(&prefix, stream));
       const DecodeAttentionArgs args{.q = dq.as(),
                                      .out = out.as(),
-                                     .cache = {keys.as(), values.as()},
+                                     .cache = cache.layer(),
                                      .block_tables = tables.as<int32_t>(),
                                      .lengths = lengths.as<int32_t>(),
                                      .prefix_pages = groups != nullptr ? pages.as<int32_t>() : nullptr,
@@ -143,11 +160,18 @@ class DecodeAttention : public GpuTest {
         << "counters are left behind";
     return first;
   }
+  DeviceCache upload_cache(const Context& c) const {
+    if (!c.fp8) return {upload(c.keys), upload(c.values), Buffer()};
+    const Fp8Rows keys = fp8_rows(c.keys), values = fp8_rows(c.values);
+    return {upload(keys.bytes), upload(values.bytes), upload(at::stack({keys.scales, values.scales}, 2))};
+  }
   static float scale(const Heads& h) { return 1.0f / std::sqrt(static_cast<float>(h.d)); }
   void compare(const Heads& h, const std::vector<int32_t>& lengths) {
     const Context c = make_context(h, lengths);
     const at::Tensor q = random_bf16({static_cast<int64_t>(lengths.size()), h.heads, h.d}, 2);
     expect_near_reference(h, c, q, run(h, c, q));
+    const Context rounded = in_fp8(c);
+    expect_near_reference(h, rounded, q, run(h, rounded, q));
   }
   void expect_near_reference(const Heads& h, const Context& c, const at::Tensor& q, const at::Tensor& found) {
     const std::vector<int32_t>& lengths = c.lengths;
@@ -247,17 +271,31 @@ TEST_F(DecodeAttention, ASharedPrefixIsReadOnceAndChangesNothing) {
       }
       lengths.push_back(i % 2 == 0 ? 0 : 100 + static_cast<int32_t>(i));  // a padded row or one of no group
     }
-    Context c = make_context(h, lengths);
+    Context plain = make_context(h, lengths);
     Groups sharing(lengths.size());
-    for (size_t g = 0; g < 3; ++g) sharing.add(c, groups[g], shared[g]);
+    for (size_t g = 0; g < 3; ++g) sharing.add(plain, groups[g], shared[g]);
     const at::Tensor q = random_bf16({static_cast<int64_t>(lengths.size()), h.heads, h.d}, 2);
-    const at::Tensor found = run(h, c, q, &sharing);
-    expect_near_reference(h, c, q, found);
-    const Groups alone = sharing.each_alone();
-    EXPECT_TRUE(at::equal(found.view(at::kShort), run(h, c, q, &alone).view(at::kShort)))
-        << h.heads << "/" << h.kv_heads << ": a member's bits depend on the others";
-    EXPECT_LE(worst_row_error(found, run(h, c, q).to(at::kDouble)), kTolerance);  // without sharing
+    for (const Context& c : {plain, in_fp8(plain)}) {
+      const at::Tensor found = run(h, c, q, &sharing);
+      expect_near_reference(h, c, q, found);
+      const Groups alone = sharing.each_alone();
+      EXPECT_TRUE(at::equal(found.view(at::kShort), run(h, c, q, &alone).view(at::kShort)))
+          << h.heads << "/" << h.kv_heads << ": a member's bits depend on the others";
+      EXPECT_LE(worst_row_error(found, run(h, c, q).to(at::kDouble)), kTolerance);  // without sharing
+    }
   }
+}
+
+// A row that is not finite is not lost in the rounding.
+TEST_F(DecodeAttention, AKeyInFp8ThatIsNotFiniteStaysSo) {
+  const Heads h{8, 2, 128};
+  Context c = make_context(h, {40, 40});
+  const auto block = c.tables[1][1].item<int64_t>();
+  c.keys[block][1][3][7] = std::nan("");
+  const at::Tensor q = random_bf16({2, h.heads, h.d}, 2), found = run(h, in_fp8(c), q);
+  EXPECT_TRUE(found[0].isfinite().all().item<bool>());
+  EXPECT_TRUE(found[1].slice(0, 0, 4).isfinite().all().item<bool>());  // the other kv head
+  EXPECT_TRUE(found[1].slice(0, 4, 8).isnan().all().item<bool>());
 }
 
 // What a decode of 32 prompts with 8 samples each does; a graph serves it, and later one of fewer and other groups.
@@ -397,6 +435,42 @@ TEST_F(PrefillAttention, RaggedSequences) {
   compare({14, 2, 64}, {0, 16, 900, 0, 5, 63}, {300, 1, 64, 0, 129, 1});
   compare({32, 8, 128}, std::vector<int32_t>(40, 20), std::vector<int32_t>(40, 3));
   compare({32, 8, 128}, {0}, {2500});
+}
+
+// The pages of two sequences of an FP8 cache, each into the place that it is given: exactly what they stand for.
+TEST_F(DecodeAttention, WidenedPagesAreWhatFp8StandsFor) {
+  for (const Heads& h : {Heads{32, 8, 128}, Heads{14, 2, 64}}) {
+    const Context c = in_fp8(make_context(h, {700, 33}));
+    const DeviceCache cache = upload_cache(c);
+    at::Tensor places = at::full({2, c.width}, 1000000, at::kInt);
+    places[0].slice(0, 0, 44).copy_(at::arange(3, 47));
+    places[1].slice(0, 0, 3).copy_(at::arange(0, 3));
+    const at::IntArrayRef shape{50, h.kv_heads, kPage, h.d};
+    const Buffer keys = like(shape, at::kBFloat16), values = like(shape, at::kBFloat16), from = upload(c.tables),
+                 to = upload(places), lengths = upload(ints(c.lengths));
+    const WidenCacheArgs args{.from = cache.layer(),
+                              .to = {keys.as(), values.as()},
+                              .from_tables = from.as<int32_t>(),
+                              .to_tables = to.as<int32_t>(),
+                              .lengths = lengths.as<int32_t>(),
+                              .sequences = 2,
+                              .table_width = c.width,
+                              .kv_heads = h.kv_heads,
+                              .head_dim = h.d};
+    check_cuda(api().widen_cache(&args, stream));
+    for (const auto& [found, wanted] : {std::pair(download(keys, shape, at::kBFloat16), c.keys),
+                                        std::pair(download(values, shape, at::kBFloat16), c.values)}) {
+      for (int64_t s = 0; s < 2; ++s) {
+        for (int64_t t = 0; t < c.lengths[static_cast<size_t>(s)]; ++t) {
+          const auto place = places[s][t / kPage].item<int64_t>(), block = c.tables[s][t / kPage].item<int64_t>();
+          ASSERT_TRUE(
+              at::equal(found.select(0, place).select(1, t % kPage), wanted.select(0, block).select(1, t % kPage)))
+              << "token " << t << " of sequence " << s;
+        }
+      }
+      EXPECT_TRUE(found.slice(0, 47).isnan().all().item<bool>()) << "pages of nobody were written";
+    }
+  }
 }
 
 }  // namespace

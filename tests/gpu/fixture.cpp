@@ -6,6 +6,8 @@
 
 #include "base/error.h"
 #include "kernels/device.h"
+#include "kernels/fp8.h"
+#include "kernels/paged_attention.h"
 
 namespace tritonforge::gpu {
 namespace {
@@ -74,6 +76,24 @@ double largest(const at::Tensor& errors) {
   return at::nan_to_num(errors, std::numeric_limits<double>::infinity()).max().item<double>();
 }
 }  // namespace
+
+Fp8Rows fp8_rows(const at::Tensor& x) {
+  const int64_t d = x.size(-1);
+  const at::Tensor in = x.to(at::kFloat).contiguous().view({-1, d});
+  const at::Tensor bytes = at::empty(in.sizes(), at::kByte), scales = at::empty({in.size(0)}, at::kByte);
+  for (int64_t r = 0; r < in.size(0); ++r) {
+    const auto* row = in.const_data_ptr<float>() + r * d;
+    auto* to = bytes.data_ptr<uint8_t>() + r * d;
+    uint32_t largest = 0;
+    for (int64_t i = 0; i < d; ++i) largest = std::max(largest, fp8::bits_of(row[i]) & 0x7FFFFFFF);
+    const uint32_t scale = fp8::scale_of(largest);
+    scales.data_ptr<uint8_t>()[r] = static_cast<uint8_t>(scale);
+    for (int64_t i = 0; i < d; ++i)
+      to[i / 16 * 16 + 2 * (i % 8) + i % 16 / 8] = static_cast<uint8_t>(fp8::encode(row[i] * fp8::inverse_of(scale)));
+  }
+  return {bytes.view(x.sizes()), scales.view(x.sizes().slice(0, static_cast<size_t>(x.dim() - 1))),
+          kernels::fp8_rounded(x)};
+}
 
 double worst_row_error(const at::Tensor& found, const at::Tensor& expected) {
   const at::Tensor e = expected.to(at::kDouble), f = found.to(at::kDouble);

@@ -47,6 +47,13 @@ class GpuTest : public testing::Test {
 at::Tensor random_bf16(at::IntArrayRef shape, double scale = 1.0);
 at::Tensor ints(const std::vector<int32_t>& values);
 
+// Rows [..., d] as the GPU's FP8 cache holds them (KvLayer), by the CPU's arithmetic: bytes [..., d] in the cache's
+// order and scales [...]. `rounded`: what they stand for, in bfloat16.
+struct Fp8Rows {
+  at::Tensor bytes, scales, rounded;
+};
+Fp8Rows fp8_rows(const at::Tensor& x);
+
 // ||found - expected|| / ||expected|| of every row of the last dimension; NaN is infinite.
 double worst_row_error(const at::Tensor& found, const at::Tensor& expected);
 // Largest |found - expected| / (|expected| + floor), NaN is infinite.

@@ -126,6 +126,62 @@ TEST_F(Rows, RopeCacheWritesQueriesAndSlots) {
   }
 }
 
+// In FP8 the same keys and values, rounded: the bytes that the CPU makes of those of the bf16 cache.
+TEST_F(Rows, RopeCacheRoundsToFp8AsTheCpu) {
+  struct Case {
+    int64_t tokens, heads, kv_heads, d;
+  };
+  for (const Case& c : {Case{1, 32, 8, 128}, Case{5, 14, 2, 64}, Case{257, 32, 8, 128}, Case{9, 7, 1, 64}}) {
+    const int64_t blocks = 40, slots = blocks * kPage;
+    at::Tensor qkv = random_bf16({c.tokens, c.heads + 2 * c.kv_heads, c.d}, 2);
+    qkv.slice(1, c.heads).mul_(at::pow(10, at::randn({c.tokens, 2 * c.kv_heads, 1})));  // rows of all sizes
+    qkv[0][c.heads + c.kv_heads].zero_();
+    qkv[c.tokens - 1][c.heads + 2 * c.kv_heads - 1][3] = std::nan("");
+    const at::Tensor positions = at::randint(0, 4000, {c.tokens}, at::kInt),
+                     places = at::randperm(slots).slice(0, 0, c.tokens).to(at::kInt),
+                     freq = at::pow(1e6, at::arange(0, c.d, 2).to(at::kFloat) / static_cast<double>(c.d)).reciprocal();
+    const Buffer d_qkv = upload(qkv), d_pos = upload(positions), d_slots = upload(places), d_freq = upload(freq),
+                 rope = like({4000, c.d / 2, 2}, at::kFloat), q = like({c.tokens, c.heads, c.d}, at::kBFloat16),
+                 q_too = like({c.tokens, c.heads, c.d}, at::kBFloat16);
+    check_cuda(api().rope_table(rope.as<float>(), d_freq.as<float>(), 4000, c.d, stream));
+    const at::IntArrayRef shape{blocks, c.kv_heads, kPage, c.d}, scales_shape{blocks, c.kv_heads, 2, kPage};
+    const Buffer keys = like(shape, at::kBFloat16), values = like(shape, at::kBFloat16);
+    const Buffer keys8 = like(shape, at::kByte), values8 = like(shape, at::kByte),
+                 scales = like(scales_shape, at::kByte);
+    RopeCacheArgs args{.qkv = d_qkv.as(),
+                       .q = q.as(),
+                       .cache = {keys.as(), values.as()},
+                       .rope = rope.as<float>(),
+                       .positions = d_pos.as<int32_t>(),
+                       .slots = d_slots.as<int32_t>(),
+                       .tokens = c.tokens,
+                       .heads = c.heads,
+                       .kv_heads = c.kv_heads,
+                       .head_dim = c.d,
+                       .eps = 1e-6f};
+    check_cuda(api().rope_cache(&args, stream));
+    args.q = q_too.as();
+    args.cache = {keys8.as(), values8.as(), scales.as<uint8_t>()};
+    check_cuda(api().rope_cache(&args, stream));
+
+    EXPECT_TRUE(at::equal(download(q, {c.tokens, c.heads, c.d}, at::kBFloat16),
+                          download(q_too, {c.tokens, c.heads, c.d}, at::kBFloat16)));
+    const auto by_slot = [&](const at::Tensor& cache) {  // of [blocks, kv_heads, kPage, ...]
+      return cache.transpose(1, 2).flatten(0, 1).index_select(0, places.to(at::kLong));
+    };
+    const at::Tensor found_scales = download(scales, scales_shape, at::kByte);
+    for (int64_t which = 0; which < 2; ++which) {
+      const Fp8Rows wanted = fp8_rows(by_slot(download(which == 0 ? keys : values, shape, at::kBFloat16)));
+      const at::Tensor found = by_slot(download(which == 0 ? keys8 : values8, shape, at::kByte));
+      EXPECT_TRUE(at::equal(by_slot(found_scales.select(2, which)), wanted.scales)) << which;
+      EXPECT_TRUE(at::equal(found, wanted.bytes)) << which;
+      EXPECT_EQ((wanted.scales == 255).sum().item<int64_t>(), which);
+    }
+    // No slot of another token; one row is not finite.
+    EXPECT_EQ((found_scales != 0xFF).sum().item<int64_t>(), 2 * c.tokens * c.kv_heads - 1);
+  }
+}
+
 TEST_F(Rows, AdvanceMovesActiveRowsOnly) {
   const Buffer tokens = upload(ints({7, 8, 9, 10})), lengths = upload(ints({16, 0, 31, 48})),
                tables = upload(ints({3, 5, 9, 1, 1, 1, 2, 4, 6, 7, 8, 9}));

@@ -26,7 +26,7 @@ struct CUgraphExec_st;
 
 namespace tritonforge::gpu {
 
-constexpr int kCudaAbi = 13;     // raised whenever the table or one of its structs changes
+constexpr int kCudaAbi = 14;     // raised whenever the table or one of its structs changes
 constexpr int kOutOfMemory = 2;  // cudaErrorMemoryAllocation
 constexpr int kPage = 16;        // tokens in a block of the KV cache
 // Query heads of all members of a group in prefix_attention(): so many members times heads / kv_heads at most.
@@ -66,12 +66,15 @@ struct NcclShares {
 // The KV cache of one layer: keys and values [blocks, kv_heads, kPage, head_dim] each. A block of one head is 4 KB at
 // head_dim 128: one contiguous read. Token t of a sequence lies in block block_tables[t / kPage] at place t % kPage;
 // its slot is block * kPage + place. What lies beyond a sequence's length is never used, be it NaN.
+// With scales it is FP8 (kernels/fp8.h), a byte an element: within 16 neighbours of a row, element i + 8 h lies at 2 i
+// + h, which is where tensor cores want it.
 struct KvLayer {
-  Bf16 *keys, *values;
+  void *keys, *values;        // bf16, or e4m3
+  uint8_t* scales = nullptr;  // [blocks, kv_heads, 2, kPage]: of the rows of keys, of values
 };
 
-// qk-norm (optional), RoPE and the KV write of the new tokens; without slots keys go to rows, cache.keys [tokens,
-// kv_heads, head_dim], and values stay where they are.
+// qk-norm (optional), RoPE and the KV write of the new tokens, in FP8 rounded from bf16; without slots keys go to rows,
+// cache.keys [tokens, kv_heads, head_dim] bf16, and values stay where they are.
 struct RopeCacheArgs {
   const Bf16* qkv;                   // [tokens, (heads + 2 kv_heads) * head_dim]: the joined projection, biases added
   Bf16* q;                           // out [tokens, heads, head_dim]
@@ -116,12 +119,20 @@ struct DecodeAttentionArgs {
   void* workspace;  // decode_attention_workspace() bytes
 };
 
+// The pages of some sequences of an FP8 cache, exactly, as pages of a bf16 cache: for prefill_attention().
+struct WidenCacheArgs {
+  KvLayer from, to;
+  const int32_t *from_tables, *to_tables;  // [sequences, table_width]
+  const int32_t* lengths;                  // [sequences]: cached tokens
+  int64_t sequences, table_width, kv_heads, head_dim;
+};
+
 // Several new tokens a sequence, after a cached prefix: token i of sequence s (rows query_starts[s] ...) attends to the
 // keys 0 .. lengths[s] - count + i, count = query_starts[s + 1] - query_starts[s]. Rows of no sequence are not written.
 struct PrefillAttentionArgs {
-  const Bf16* q;  // [tokens, heads, head_dim]
-  Bf16* out;      // [tokens, heads, head_dim]
-  KvLayer cache;
+  const Bf16* q;                // [tokens, heads, head_dim]
+  Bf16* out;                    // [tokens, heads, head_dim]
+  KvLayer cache;                // bf16
   const int32_t* block_tables;  // [sequences, table_width]
   const int32_t* query_starts;  // [sequences + 1], cumulative
   const int32_t* lengths;       // [sequences]: cached tokens, the new ones included
@@ -296,6 +307,7 @@ struct CudaApi {
   int (*decode_attention)(const DecodeAttentionArgs*, Stream);
   size_t (*prefix_attention_pieces)(int64_t max_sequences, int64_t heads, int64_t kv_heads, int64_t head_dim);
   int (*prefix_attention)(const PrefixAttentionArgs*, Stream);
+  int (*widen_cache)(const WidenCacheArgs*, Stream);
   int (*prefill_attention)(const PrefillAttentionArgs*, Stream);
 
   // Matrix products. `workspace` is the caller's (32 MiB suit Hopper) and stays his. A shape not tuned before runs by

@@ -19,18 +19,21 @@ namespace {
 constexpr int kWarps = 4, kThreads = kWarps * kWarp;
 constexpr int kMinPages = 2 * kWarps;  // of a share: two a warp, both in flight at once
 constexpr int kMaxPieces = 256, kMaxGang = kMaxPieces - kPrefixPieces, kMaxSequences = 1024;
-constexpr int kRingBytes = 16 * 1024;  // of a warp
+
+// A warp's ring: 16 KB of keys and values, in FP8 the scales besides.
+template <typename Shape>
+constexpr int kStages = 16 * 1024 / (2 * Shape::kPageBytes);
+template <typename Shape>
+constexpr int kRingBytes = kStages<Shape> * Shape::kBytes;
 
 // What lies in shared memory, in this order: rings, pieces [kWarps, group, head_dim] fp32, maxima and sums
 // [kWarps, 2 * 16], first_page [sequences + 1].
 __host__ __device__ constexpr int pieces_bytes(int group, int head_dim) { return kWarps * group * head_dim * 4; }
 constexpr int kStatBytes = kWarps * 2 * 16 * 4;
+template <typename Shape>
 int shared_bytes(int group, int head_dim, int sequences) {
-  return kWarps * kRingBytes + pieces_bytes(group, head_dim) + kStatBytes + (sequences + 1) * 4;
+  return kWarps * kRingBytes<Shape> + pieces_bytes(group, head_dim) + kStatBytes + (sequences + 1) * 4;
 }
-
-template <int kHeadDim>
-constexpr int kStages = kRingBytes / (2 * PageShape<kHeadDim>::kPageBytes);
 
 __device__ int skipped_pages(const DecodeAttentionArgs& a, int s) {
   return a.prefix_pages == nullptr ? 0 : a.prefix_pages[s];
@@ -80,29 +83,19 @@ struct Prefetcher {
   int head, end, page, sequence, length, skipped;
 
   // kEarly: the kernel in front may still run. It is waited for before a page that it may write.
-  template <int kHeadDim, bool kEarly = false>
+  template <typename Shape, bool kEarly = false>
   __device__ void fetch(uint32_t ring_slot) {
-    using S = PageShape<kHeadDim>;
     if (page < end) {
       if (page >= first[sequence + 1]) {
         while (page >= first[sequence + 1]) ++sequence;
         length = a.lengths[sequence];
         skipped = skipped_pages(a, sequence);
       }
-      const int in_sequence = skipped + page - first[sequence], lane = threadIdx.x % kWarp;
+      const int in_sequence = skipped + page - first[sequence];
       if (kEarly && !is_old_page(in_sequence, length)) wait_for_previous();
       const int valid = length - in_sequence * kPage;  // tokens of this page
       const int64_t block = a.block_tables[int64_t{sequence} * a.table_width + in_sequence];
-      const int64_t from = (block * a.kv_heads + head) * (kPage * kHeadDim);
-#pragma unroll
-      for (int i = 0; i < S::kPageBytes / 16 / kWarp; ++i) {
-        const int index = i * kWarp + lane, row = index / S::kChunks, chunk = index % S::kChunks;
-        const uint32_t to = ring_slot + swizzled<S::kChunks>(row, chunk);
-        // Rows beyond the length become zeros: what lies there may be NaN, and 0 * NaN is NaN.
-        const int bytes = row < valid ? 16 : 0;
-        copy_async(to, a.cache.keys + from + index * 8, bytes);
-        copy_async(to + S::kPageBytes, a.cache.values + from + index * 8, bytes);
-      }
+      fetch_page<Shape, kWarp>(ring_slot, a.cache, block * a.kv_heads + head, threadIdx.x % kWarp, valid);
       page += kWarps;
     }
     copy_commit();  // also where nothing was left to fetch: the ring counts groups
@@ -196,17 +189,17 @@ __device__ void merge_pieces(const float* prefix, int prefix_count, const float*
   }
 }
 
-template <int kHeadDim, int kTiles>
+template <int kHeadDim, int kTiles, bool kFp8>
 __global__ void __launch_bounds__(kThreads, kTiles == 1 ? 3 : 2)
     decode_attention_kernel(const __grid_constant__ DecodeAttentionArgs a, float* pieces, int* counters, float scale) {
-  using S = PageShape<kHeadDim>;
+  using S = PageShape<kHeadDim, kFp8>;
   extern __shared__ __align__(128) uint8_t shared[];
   __shared__ bool last_to_arrive;
   const int sequences = static_cast<int>(a.sequences), kv_heads = static_cast<int>(a.kv_heads),
             group = static_cast<int>(a.heads) / kv_heads;
   const int head = blockIdx.y, warp = threadIdx.x / kWarp;
-  auto* own_pieces = reinterpret_cast<float*>(shared + kWarps * kRingBytes);
-  auto* stats = reinterpret_cast<float*>(shared + kWarps * kRingBytes +
+  auto* own_pieces = reinterpret_cast<float*>(shared + kWarps * kRingBytes<S>);
+  auto* stats = reinterpret_cast<float*>(shared + kWarps * kRingBytes<S> +
                                          pieces_bytes(group, kHeadDim));  // [kWarps, maxima and sums, 16]
   auto* first = reinterpret_cast<int*>(reinterpret_cast<uint8_t*>(stats) + kStatBytes);
   const auto output = [&](int s) { return a.out + (int64_t{s} * a.heads + head * group) * kHeadDim; };
@@ -229,15 +222,15 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1 ? 3 : 2)
   }
   const int begin = static_cast<int>(total * me / gang), end = static_cast<int>(total * (me + 1) / gang);
 
-  const uint32_t ring = shared_address(shared) + warp * kRingBytes;
+  const uint32_t ring = shared_address(shared) + warp * kRingBytes<S>;
   int sequence = sequence_of(first, sequences, begin);
   Prefetcher ahead{a, first, head, end, begin + warp, sequence, a.lengths[sequence], skipped_pages(a, sequence)};
 #pragma unroll
-  for (int stage = 0; stage < kStages<kHeadDim>; ++stage) ahead.fetch<kHeadDim, true>(ring + stage * 2 * S::kPageBytes);
+  for (int stage = 0; stage < kStages<S>; ++stage) ahead.fetch<S, true>(ring + stage * S::kBytes);
   wait_for_previous();
   clear_padded_rows();
 
-  Running<kHeadDim, kTiles> running;
+  Running<kHeadDim, kTiles, kFp8> running;
   uint32_t slot = ring;
   for (int segment = begin, page = begin + warp; segment < end; ++sequence) {
     const int segment_end = min(end, first[sequence + 1]);
@@ -246,13 +239,13 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1 ? 3 : 2)
     running.start([&](int column) { return column < group ? queries + column * kHeadDim : nullptr; });
     const int skipped = skipped_pages(a, sequence), length = a.lengths[sequence] - skipped * kPage;
     for (; page < segment_end; page += kWarps) {
-      copy_wait<kStages<kHeadDim> - 1>();
+      copy_wait<kStages<S> - 1>();
       __syncwarp();
       running.template pages<1>(slot, length - (page - first[sequence]) * kPage, scale);
       __syncwarp();
-      ahead.fetch<kHeadDim>(slot);
-      slot += 2 * S::kPageBytes;
-      if (slot == ring + kRingBytes) slot = ring;
+      ahead.fetch<S>(slot);
+      slot += S::kBytes;
+      if (slot == ring + kRingBytes<S>) slot = ring;
     }
 
     // The four warps' parts become one.
@@ -318,11 +311,11 @@ __global__ void __launch_bounds__(kThreads, kTiles == 1 ? 3 : 2)
   }
 }
 
-template <int kHeadDim, int kTiles>
+template <int kHeadDim, int kTiles, bool kFp8>
 int run(const DecodeAttentionArgs& a, Stream stream) {
-  const auto kernel = decode_attention_kernel<kHeadDim, kTiles>;
+  const auto kernel = decode_attention_kernel<kHeadDim, kTiles, kFp8>;
   const int group = static_cast<int>(a.heads / a.kv_heads),
-            bytes = shared_bytes(group, kHeadDim, static_cast<int>(a.sequences));
+            bytes = shared_bytes<PageShape<kHeadDim, kFp8>>(group, kHeadDim, static_cast<int>(a.sequences));
   int blocks = 0;
   if (const int error = check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
                               "decode_attention: shared memory"))
@@ -358,9 +351,8 @@ int decode_attention(const DecodeAttentionArgs* a, Stream stream) {
              static_cast<long>(a->sequences), kMaxSequences);
   if (a->sequences == 0) return 0;
   if (decode_attention_cluster_can(*a)) return decode_attention_cluster(*a, stream);
-  const bool wide = a->heads / a->kv_heads > kColumnsPerTile;
-  if (a->head_dim == 64) return wide ? run<64, 2>(*a, stream) : run<64, 1>(*a, stream);
-  return wide ? run<128, 2>(*a, stream) : run<128, 1>(*a, stream);
+  return with_decode_shape(
+      *a, [&](auto head_dim, auto tiles, auto fp8) { return run<head_dim(), tiles(), fp8()>(*a, stream); });
 }
 
 }  // namespace tritonforge::gpu

@@ -10,19 +10,24 @@ namespace {
 
 constexpr int kWarps = 4, kThreads = kWarps * kWarp;
 constexpr int kMostBlocks = 16, kLeastBlocks = 8;  // of a cluster; 16 are more than every device must allow
-constexpr int kRingBytes = 16 * 1024;              // of a warp
 
-template <int kHeadDim>
-constexpr int kStages = kRingBytes / (2 * PageShape<kHeadDim>::kPageBytes);
+// A warp's ring: 16 KB of keys and values, in FP8 the scales besides.
+template <typename Shape>
+constexpr int kStages = 16 * 1024 / (2 * Shape::kPageBytes);
+template <typename Shape>
+constexpr int kRingBytes = kStages<Shape> * Shape::kBytes;
 
 // What lies in shared memory behind the rings: o of the warps, later in the first one's place the block's own
 // [kWarps, group, head_dim] fp32, maxima and sums of the warps [kWarps, 2, 16], of the block [2, 16].
-__host__ __device__ constexpr int pieces_at() { return kWarps * kRingBytes; }
+template <typename Shape>
+constexpr int kPiecesAt = kWarps * kRingBytes<Shape>;
+template <typename Shape>
 __host__ __device__ constexpr int stats_at(int group, int head_dim) {
-  return pieces_at() + kWarps * group * head_dim * 4;
+  return kPiecesAt<Shape> + kWarps * group * head_dim * 4;
 }
+template <typename Shape>
 __host__ __device__ constexpr int shared_bytes(int group, int head_dim) {
-  return stats_at(group, head_dim) + (kWarps + 1) * 2 * 16 * 4;
+  return stats_at<Shape>(group, head_dim) + (kWarps + 1) * 2 * 16 * 4;
 }
 
 #if __CUDA_ARCH__ >= 900
@@ -37,11 +42,11 @@ __device__ inline float of_block(uint32_t address, int rank) {
 #endif
 
 // Grid: (blocks of a cluster, kv heads, sequences).
-template <int kHeadDim, int kTiles>
+template <int kHeadDim, int kTiles, bool kFp8>
 __global__ void __launch_bounds__(kThreads, 2)
     decode_attention_cluster_kernel(const __grid_constant__ DecodeAttentionArgs a, float scale) {
 #if __CUDA_ARCH__ >= 900
-  using S = PageShape<kHeadDim>;
+  using S = PageShape<kHeadDim, kFp8>;
   extern __shared__ __align__(128) uint8_t shared[];
   allow_next();
   const int sequence = blockIdx.z, head = blockIdx.y, me = blockIdx.x, blocks = gridDim.x,
@@ -49,45 +54,37 @@ __global__ void __launch_bounds__(kThreads, 2)
   const int length = a.lengths[sequence], pages = ceil_div(length, kPage);
   const int begin = pages * me / blocks, end = pages * (me + 1) / blocks;
   const int32_t* table = a.block_tables + int64_t{sequence} * a.table_width;
-  const uint32_t ring = shared_address(shared) + warp * kRingBytes;
+  const uint32_t ring = shared_address(shared) + warp * kRingBytes<S>;
 
   // Each warp streams every fourth page of the share through its own ring.
   const auto fetch = [&](int page, int stage) {
     if (page < end) {
-      const int64_t from = (int64_t{table[page]} * a.kv_heads + head) * (kPage * kHeadDim);
-      const uint32_t slot = ring + stage % kStages<kHeadDim> * 2 * S::kPageBytes;
-#pragma unroll
-      for (int i = 0; i < S::kPageBytes / 16 / kWarp; ++i) {
-        const int index = i * kWarp + lane, row = index / S::kChunks;
-        const uint32_t to = slot + swizzled<S::kChunks>(row, index % S::kChunks);
-        const int bytes = page * kPage + row < length ? 16 : 0;  // beyond the length may lie NaN
-        copy_async(to, a.cache.keys + from + index * 8, bytes);
-        copy_async(to + S::kPageBytes, a.cache.values + from + index * 8, bytes);
-      }
+      fetch_page<S, kWarp>(ring + stage % kStages<S> * S::kBytes, a.cache, int64_t{table[page]} * a.kv_heads + head,
+                           lane, length - page * kPage);
     }
     copy_commit();  // also where nothing was left to fetch: the ring counts groups
   };
 #pragma unroll
-  for (int stage = 0; stage < kStages<kHeadDim>; ++stage) {
+  for (int stage = 0; stage < kStages<S>; ++stage) {
     const int page = begin + warp + stage * kWarps;
     if (page < end && !is_old_page(page, length)) wait_for_previous();
     fetch(page, stage);
   }
   wait_for_previous();
   const Bf16* queries = a.q + (int64_t{sequence} * a.heads + head * group) * kHeadDim;
-  Running<kHeadDim, kTiles> running;
+  Running<kHeadDim, kTiles, kFp8> running;
   running.start([&](int column) { return column < group ? queries + column * kHeadDim : nullptr; });
   for (int page = begin + warp, stage = 0; page < end; page += kWarps, ++stage) {
-    copy_wait<kStages<kHeadDim> - 1>();
+    copy_wait<kStages<S> - 1>();
     __syncwarp();
-    running.template pages<1>(ring + stage % kStages<kHeadDim> * 2 * S::kPageBytes, length - page * kPage, scale);
+    running.template pages<1>(ring + stage % kStages<S> * S::kBytes, length - page * kPage, scale);
     __syncwarp();
-    fetch(page + kStages<kHeadDim> * kWarps, stage);
+    fetch(page + kStages<S> * kWarps, stage);
   }
 
   // The warps' parts become the block's.
-  auto* pieces = reinterpret_cast<float*>(shared + pieces_at());
-  auto* stats = reinterpret_cast<float*>(shared + stats_at(group, kHeadDim));
+  auto* pieces = reinterpret_cast<float*>(shared + kPiecesAt<S>);
+  auto* stats = reinterpret_cast<float*>(shared + stats_at<S>(group, kHeadDim));
   float* const own = stats + kWarps * 32;
   running.store([&](int column) -> PiecePlace {
     if (column >= group) return {nullptr, nullptr, nullptr};
@@ -166,10 +163,10 @@ bool holds(Kernel kernel, int blocks, int bytes) {
   return cudaOccupancyMaxActiveClusters(&clusters, kernel, &config) == cudaSuccess && clusters > 0;
 }
 
-template <int kHeadDim, int kTiles>
+template <int kHeadDim, int kTiles, bool kFp8>
 int run(const DecodeAttentionArgs& a, Stream stream) {
-  const auto kernel = decode_attention_cluster_kernel<kHeadDim, kTiles>;
-  const int bytes = shared_bytes(static_cast<int>(a.heads / a.kv_heads), kHeadDim);
+  const auto kernel = decode_attention_cluster_kernel<kHeadDim, kTiles, kFp8>;
+  const int bytes = shared_bytes<PageShape<kHeadDim, kFp8>>(static_cast<int>(a.heads / a.kv_heads), kHeadDim);
   if (const int error = check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
                               "decode_attention: shared memory"))
     return error;
@@ -193,9 +190,8 @@ bool decode_attention_cluster_can(const DecodeAttentionArgs& a) {
 }
 
 int decode_attention_cluster(const DecodeAttentionArgs& a, Stream stream) {
-  const bool wide = a.heads / a.kv_heads > kColumnsPerTile;
-  if (a.head_dim == 64) return wide ? run<64, 2>(a, stream) : run<64, 1>(a, stream);
-  return wide ? run<128, 2>(a, stream) : run<128, 1>(a, stream);
+  return with_decode_shape(
+      a, [&](auto head_dim, auto tiles, auto fp8) { return run<head_dim(), tiles(), fp8()>(a, stream); });
 }
 
 }  // namespace tritonforge::gpu

@@ -164,11 +164,23 @@ __device__ inline uint4 transpose_in_quad(const uint32_t (&pairs)[4]) {
 }
 
 // A row of `chunks` 16-byte chunks in shared memory, its chunks permuted within groups of eight by the row number, so
-// that ldmatrix reads eight rows of one column from eight different groups of banks. Returns bytes from the tile's
-// start.
+// that ldmatrix reads eight rows of one column from eight different groups of banks; of four chunks two rows are a
+// group. Returns bytes from the tile's start.
 template <int kChunks>
 __device__ inline uint32_t swizzled(int row, int chunk) {
-  return static_cast<uint32_t>((row * kChunks + (chunk ^ (row & 7))) * 16);
+  const int moved = kChunks == 4 ? row / 2 & 3 : row & 7;
+  return static_cast<uint32_t>((row * kChunks + (chunk ^ moved)) * 16);
 }
+
+// Pairs of bfloat16 from four e4m3 bytes: bytes 0 and 2, bytes 1 and 3. Their exponents and mantissas are put where
+// bfloat16 has its own, which is the number times 2^-120, subnormal ones included.
+__device__ inline uint32_t widened_pair(uint32_t magnitudes, uint32_t signs) {
+  const uint32_t pair = (magnitudes & 0x07F007F0) | (signs & 0x80008000), factor = 0x7B807B80;  // 2^120
+  const __nv_bfloat162 product = __hmul2(reinterpret_cast<const __nv_bfloat162&>(pair),
+                                         reinterpret_cast<const __nv_bfloat162&>(factor));
+  return reinterpret_cast<const uint32_t&>(product);
+}
+__device__ inline uint32_t even_bytes(uint32_t four) { return widened_pair(four << 4, four << 8); }
+__device__ inline uint32_t odd_bytes(uint32_t four) { return widened_pair(four >> 4, four); }
 
 }  // namespace tritonforge::gpu

@@ -35,8 +35,8 @@ __device__ void fetch_tile(uint32_t keys, const PrefillAttentionArgs& a, const i
     const int64_t block = valid ? table[token / kPage] : 0;
     const int64_t from = ((block * a.kv_heads + head) * kPage + row % kPage) * kHeadDim + chunk * 8;
     const uint32_t to = keys + swizzled<kChunks>(row, chunk);
-    copy_async(to, a.cache.keys + from, valid ? 16 : 0);
-    copy_async(to + kTileBytes, a.cache.values + from, valid ? 16 : 0);
+    copy_async(to, static_cast<const Bf16*>(a.cache.keys) + from, valid ? 16 : 0);
+    copy_async(to + kTileBytes, static_cast<const Bf16*>(a.cache.values) + from, valid ? 16 : 0);
   }
 }
 
@@ -219,6 +219,7 @@ int prefill_attention(const PrefillAttentionArgs* a, Stream stream) {
              static_cast<long>(a->heads), static_cast<long>(a->kv_heads));
   TF_REQUIRE(a->sequences <= 65535, "prefill_attention: %ld sequences (at most 65535)",
              static_cast<long>(a->sequences));
+  TF_REQUIRE(a->cache.scales == nullptr, "prefill_attention: a bf16 cache, from widen_cache() where it is FP8");
   if (a->sequences == 0 || a->longest_query == 0) return 0;
   if (prefill_attention_hopper_can(*a)) return prefill_attention_hopper(*a, stream);
   TF_REQUIRE(a->statistics == nullptr, "prefill_attention: statistics are for Hopper and at most 2048 sequences");

@@ -14,43 +14,38 @@ namespace tritonforge::gpu {
 namespace {
 
 constexpr int kWarps = kPrefixColumns / kColumnsPerTile, kThreads = kWarps * kWarp;
-constexpr int kPagesAtOnce = 4, kStages = 2;
+constexpr int kPagesAtOnce = 4;
+template <bool kFp8>
+constexpr int kStages = kFp8 ? 4 : 2;  // as many bytes on their way
 
-template <int kHeadDim>
-constexpr int kStageBytes = kPagesAtOnce * 2 * PageShape<kHeadDim>::kPageBytes;
+template <typename Shape>
+constexpr int kStageBytes = kPagesAtOnce * Shape::kBytes;
 
 // Pages [page, page + kPagesAtOnce) into a slot of the ring, by all threads; zeros from `end` on.
-template <int kHeadDim>
+template <typename Shape>
 __device__ void fetch_pages(uint32_t slot, const PrefixAttentionArgs& a, const int32_t* table, int head, int page,
                             int end) {
-  using S = PageShape<kHeadDim>;
 #pragma unroll
   for (int p = 0; p < kPagesAtOnce; ++p) {
     const bool there = page + p < end;
-    const int64_t from = (int64_t{there ? table[page + p] : 0} * a.kv_heads + head) * (kPage * kHeadDim);
-    const uint32_t keys = slot + p * 2 * S::kPageBytes;
-#pragma unroll
-    for (int i = 0; i < S::kPageBytes / 16 / kThreads; ++i) {
-      const int index = i * kThreads + static_cast<int>(threadIdx.x);
-      const uint32_t to = keys + swizzled<S::kChunks>(index / S::kChunks, index % S::kChunks);
-      copy_async(to, a.cache.keys + from + index * 8, there ? 16 : 0);
-      copy_async(to + S::kPageBytes, a.cache.values + from + index * 8, there ? 16 : 0);
-    }
+    fetch_page<Shape, kThreads>(slot + p * Shape::kBytes, a.cache,
+                                int64_t{there ? table[page + p] : 0} * a.kv_heads + head, static_cast<int>(threadIdx.x),
+                                there ? kPage : 0);
   }
   copy_commit();
 }
 
-template <int kHeadDim>
+template <int kHeadDim, bool kFp8>
 __global__ void __launch_bounds__(kThreads, 3)
     prefix_attention_kernel(const __grid_constant__ PrefixAttentionArgs a, float scale) {
-  using S = PageShape<kHeadDim>;
+  using S = PageShape<kHeadDim, kFp8>;
   extern __shared__ __align__(128) uint8_t shared[];
   allow_next();
   wait_for_previous();
   const uint32_t ring = shared_address(shared);
   const int groups = static_cast<int>(a.groups), kv_heads = static_cast<int>(a.kv_heads),
             heads = static_cast<int>(a.heads) / kv_heads, head = blockIdx.y, warp = threadIdx.x / kWarp;
-  const auto slot_of = [&](int stage) { return ring + stage % kStages * kStageBytes<kHeadDim>; };
+  const auto slot_of = [&](int stage) { return ring + stage % kStages<kFp8> * kStageBytes<S>; };
 
   // Piece by piece of all groups, first pieces first.
   for (int item = blockIdx.x; item < groups * kPrefixPieces; item += gridDim.x) {
@@ -64,23 +59,23 @@ __global__ void __launch_bounds__(kThreads, 3)
               stages = ceil_div(end - begin, kPagesAtOnce);
     const int32_t* table = a.block_tables + int64_t{members[0]} * a.table_width;
     const auto fetch = [&](int stage) {
-      fetch_pages<kHeadDim>(slot_of(stage), a, table, head, begin + stage * kPagesAtOnce, end);
+      fetch_pages<S>(slot_of(stage), a, table, head, begin + stage * kPagesAtOnce, end);
     };
-    for (int stage = 0; stage < kStages - 1; ++stage) fetch(stage);
+    for (int stage = 0; stage < kStages<kFp8> - 1; ++stage) fetch(stage);
 
     // A column is a head of a member.
     const int first_column = warp * kColumnsPerTile;
     const bool busy = first_column < count * heads;
-    Running<kHeadDim, 1> running;
+    Running<kHeadDim, 1, kFp8> running;
     running.start([&](int column) -> const Bf16* {
       const int member = (first_column + column) / heads, h = (first_column + column) % heads;
       if (member >= count) return nullptr;
       return a.q + (int64_t{members[member]} * a.heads + head * heads + h) * kHeadDim;
     });
     for (int stage = 0; stage < stages; ++stage) {
-      copy_wait<kStages - 2>();
+      copy_wait<kStages<kFp8> - 2>();
       __syncthreads();  // this stage is there for all warps, and all are done with the one before
-      fetch(stage + kStages - 1);
+      fetch(stage + kStages<kFp8> - 1);
       const int valid = (end - begin - stage * kPagesAtOnce) * kPage;
       if (busy) running.template pages<kPagesAtOnce>(slot_of(stage), valid, scale);
     }
@@ -90,14 +85,15 @@ __global__ void __launch_bounds__(kThreads, 3)
       float* to = a.pieces + prefix_piece_at(members[member], kv_heads, head, piece, heads, kHeadDim);
       return {to + h * kHeadDim, to + heads * kHeadDim + h, to + heads * kHeadDim + 16 + h};
     });
+    copy_wait<0>();   // what was fetched beyond the piece's end
     __syncthreads();  // the ring is free again
   }
 }
 
-template <int kHeadDim>
+template <int kHeadDim, bool kFp8>
 int run(const PrefixAttentionArgs& a, Stream stream) {
-  const auto kernel = prefix_attention_kernel<kHeadDim>;
-  constexpr int kBytes = kStages * kStageBytes<kHeadDim>;
+  const auto kernel = prefix_attention_kernel<kHeadDim, kFp8>;
+  constexpr int kBytes = kStages<kFp8> * kStageBytes<PageShape<kHeadDim, kFp8>>;
   if (const int error = check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes),
                               "prefix_attention: shared memory"))
     return error;
@@ -125,7 +121,8 @@ int prefix_attention(const PrefixAttentionArgs* a, Stream stream) {
              "prefix_attention: %ld heads over %ld kv heads (at most 16 to one)", static_cast<long>(a->heads),
              static_cast<long>(a->kv_heads));
   if (a->groups == 0) return 0;
-  return a->head_dim == 64 ? run<64>(*a, stream) : run<128>(*a, stream);
+  if (a->cache.scales != nullptr) return a->head_dim == 64 ? run<64, true>(*a, stream) : run<128, true>(*a, stream);
+  return a->head_dim == 64 ? run<64, false>(*a, stream) : run<128, false>(*a, stream);
 }
 
 }  // namespace tritonforge::gpu

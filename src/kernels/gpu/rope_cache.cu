@@ -1,6 +1,7 @@
 // From the joined QKV projection to attention's inputs in one pass: qk-norm, RoPE, the write of keys and values into
 // the paged cache, or of keys in rows for the trainer; and the gradient of the same. A head's row is read once and
 // written once; nothing else touches memory but the small rope table.
+#include "kernels/fp8.h"
 #include "kernels/gpu/row_sums.cuh"
 
 namespace tritonforge::gpu {
@@ -21,6 +22,31 @@ __device__ inline void store_halves(Bf16* head, int lane, const float (&x)[8]) {
   *reinterpret_cast<uint2*>(head + 4 * lane) = make_uint2(pack(x[0], x[1]), pack(x[2], x[3]));
   *reinterpret_cast<uint2*>(head + kHeadDim / 2 + 4 * lane) = make_uint2(pack(x[4], x[5]), pack(x[6], x[7]));
 }
+// The row in FP8, rounded from bfloat16, by all lanes of a head; where `wanted`, to `row` and its scale.
+template <int kHeadDim>
+__device__ inline void store_fp8(uint8_t* row, uint8_t* scale, int lane, bool wanted, const float (&x)[8]) {
+  uint32_t largest = 0;
+#pragma unroll
+  for (float value : x) largest = max(largest, fp8::bits_of(rounded(value)) & 0x7FFFFFFF);
+#pragma unroll
+  for (int offset = kHeadDim / 16; offset > 0; offset /= 2)
+    largest = max(largest, __shfl_xor_sync(kAllLanes, largest, offset));
+  const uint32_t exponent = fp8::scale_of(largest);
+  const float inverse = fp8::inverse_of(exponent);
+  uint32_t halves[2] = {0, 0};  // four bytes each: of the row's first half, of its second
+#pragma unroll
+  for (int i = 0; i < 8; ++i) halves[i / 4] |= fp8::encode(rounded(x[i]) * inverse) << 8 * (i % 4);
+  // Elements i and i + 8 of sixteen neighbours lie side by side: of each pair of lanes that hold them the first one
+  // writes the row's first half, the other one the second.
+  const bool second = lane & 2;
+  const uint32_t own = second ? halves[1] : halves[0],
+                 other = __shfl_xor_sync(kAllLanes, second ? halves[0] : halves[1], 2),
+                 low_eight = second ? other : own, high_eight = second ? own : other;
+  if (!wanted) return;
+  *reinterpret_cast<uint2*>(row + (second ? kHeadDim / 2 : 0) + lane / 4 * 16 + lane % 2 * 8) = make_uint2(
+      __byte_perm(low_eight, high_eight, 0x5140), __byte_perm(low_eight, high_eight, 0x7362));
+  if (lane == 0) *scale = static_cast<uint8_t>(exponent);
+}
 // direction -1: back.
 template <int kHeadDim>
 __device__ inline void rotate(const float* rope, int position, int lane, float direction, float (&x)[8]) {
@@ -35,7 +61,7 @@ __device__ inline void rotate(const float* rope, int position, int lane, float d
   }
 }
 
-template <int kHeadDim>
+template <int kHeadDim, bool kFp8>
 __global__ void __launch_bounds__(kThreads) rope_cache_kernel(RopeCacheArgs a) {
   constexpr int kLanes = kHeadDim / 8;
   const int rows = static_cast<int>(a.heads + 2 * a.kv_heads);
@@ -60,21 +86,24 @@ __global__ void __launch_bounds__(kThreads) rope_cache_kernel(RopeCacheArgs a) {
       for (int i = 0; i < 8; ++i) x[i] = rounded(w[i] * rounded(x[i] * scale));
     }
   }
-  if (!active) return;
-  if (!is_value) rotate<kHeadDim>(a.rope, a.positions[token], lane, 1, x);
+  if (active && !is_value) rotate<kHeadDim>(a.rope, a.positions[token], lane, 1, x);
   const int64_t head = (row - a.heads) % a.kv_heads;
-  Bf16* to;
-  if (is_query) {
-    to = a.q + (token * a.heads + row) * kHeadDim;
-  } else if (a.slots == nullptr) {
-    if (is_value) return;
-    to = a.cache.keys + (token * a.kv_heads + head) * kHeadDim;
-  } else {
-    const int64_t slot = a.slots[token];
-    to = (is_value ? a.cache.values : a.cache.keys) +
-         (((slot / kPage) * a.kv_heads + head) * kPage + slot % kPage) * kHeadDim;
+  if (a.slots == nullptr) {
+    if (!active || is_value) return;
+    Bf16* keys = static_cast<Bf16*>(a.cache.keys) + (token * a.kv_heads + head) * kHeadDim;
+    return store_halves<kHeadDim>(is_query ? a.q + (token * a.heads + row) * kHeadDim : keys, lane, x);
   }
-  store_halves<kHeadDim>(to, lane, x);
+  const int64_t slot = a.slots[token], page = slot / kPage * a.kv_heads + head,
+                at = (page * kPage + slot % kPage) * kHeadDim;
+  void* cached = is_value ? a.cache.values : a.cache.keys;
+  if constexpr (kFp8) {
+    store_fp8<kHeadDim>(static_cast<uint8_t*>(cached) + at,
+                        a.cache.scales + (2 * page + is_value) * kPage + slot % kPage, lane, active && !is_query, x);
+    if (!is_query) return;
+  }
+  if (!active) return;
+  store_halves<kHeadDim>(is_query ? a.q + (token * a.heads + row) * kHeadDim : static_cast<Bf16*>(cached) + at, lane,
+                         x);
 }
 
 // A group of lanes a head's row at a time, in turn, which keeps the sums for the gradients of the norms' weights.
@@ -168,8 +197,11 @@ int rope_cache(const RopeCacheArgs* a, Stream stream) {
   const int64_t rows = a->heads + 2 * a->kv_heads;
   const dim3 grid(static_cast<unsigned>(a->tokens),
                   static_cast<unsigned>(ceil_div<int64_t>(rows, kThreads / (a->head_dim / 8))));
-  return launch("rope_cache", a->head_dim == 64 ? rope_cache_kernel<64> : rope_cache_kernel<128>, grid, kThreads, 0,
-                stream, *a);
+  const bool fp8 = a->cache.scales != nullptr;
+  TF_REQUIRE(!fp8 || a->slots != nullptr, "rope_cache: FP8 is for pages");
+  const auto kernel = a->head_dim == 64 ? (fp8 ? rope_cache_kernel<64, true> : rope_cache_kernel<64, false>)
+                                        : (fp8 ? rope_cache_kernel<128, true> : rope_cache_kernel<128, false>);
+  return launch("rope_cache", kernel, grid, kThreads, 0, stream, *a);
 }
 
 int rope_backward(const RopeBackwardArgs* a, Stream stream) {

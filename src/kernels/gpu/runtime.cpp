@@ -233,6 +233,7 @@ const CudaApi table = {
     .decode_attention = decode_attention,
     .prefix_attention_pieces = prefix_attention_pieces,
     .prefix_attention = prefix_attention,
+    .widen_cache = widen_cache,
     .prefill_attention = prefill_attention,
     .gemm_open = gemm_open,
     .gemm_workspace = gemm_workspace,
