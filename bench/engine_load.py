@@ -124,6 +124,9 @@ class Server:
     def preemptions(self):
         return self.ask("GET", "/get_server_info").get("preemptions", 0)
 
+    def cache(self):
+        return self.ask("GET", "/get_server_info").get("kv_cache_dtype", "auto")
+
 
 class Started(Server):
     """Our engine, on a free port, for as long as this is open."""
@@ -188,6 +191,9 @@ class Vllm:
         counts = {metric.name: getattr(metric, "value", 0) for metric in self.engine.get_metrics()}
         return counts.get("vllm:num_preemptions", 0)
 
+    def cache(self):
+        return "auto"
+
 
 def measure(side, load, prompts, rounds):
     temperature = 0.0 if load.alone else 1.0
@@ -215,7 +221,8 @@ def run(side, args):
     with open(args.out, "a") as out:
         for name in args.plan.split(","):
             load = Load.of(name)
-            row = {"load": name, "of": NAMED.get(name, name), **measure(side, load, prompts, args.rounds)}
+            row = {"load": name, "of": NAMED.get(name, name), "cache": side.cache()}
+            row |= measure(side, load, prompts, args.rounds)
             print(json.dumps(row), flush=True)
             out.write(json.dumps(row) + "\n")
             out.flush()
@@ -224,17 +231,18 @@ def run(side, args):
 # ---- The table ----
 
 
-def step_bytes(config):
+def step_bytes(config, cache="auto"):
     """Of bf16: what every step reads of the weights, and a token's keys and values in all layers."""
     hidden, layers, heads = config["hidden_size"], config["num_hidden_layers"], config["num_attention_heads"]
     kv_heads, head = config["num_key_value_heads"], config.get("head_dim") or hidden // heads
     layer = hidden * head * (2 * heads + 2 * kv_heads) + 3 * hidden * config["intermediate_size"]
-    return 2 * (layers * layer + hidden * config["vocab_size"]), 2 * 2 * layers * kv_heads * head
+    row = head + 1 if cache == "fp8_e4m3" else 2 * head
+    return 2 * (layers * layer + hidden * config["vocab_size"]), 2 * layers * kv_heads * row
 
 
-def decode_seconds(load, config, bandwidth):
+def decode_seconds(load, config, bandwidth, cache="auto"):
     """At least, for all steps after the first token, as long as all requests decode together."""
-    weights, token = step_bytes(config)
+    weights, token = step_bytes(config, cache)
     lengths, total = load.lengths(), 0
     for step in range(1, max(lengths)):
         live = [i for i, length in enumerate(lengths) if length > step]
@@ -267,7 +275,7 @@ def number(value):
 
 def figures(row, config=None, bandwidth=None):
     load = Load.of(row["of"])
-    limit = decode_seconds(load, config, bandwidth) if bandwidth else None
+    limit = decode_seconds(load, config, bandwidth, row.get("cache", "auto")) if bandwidth else None
     whole, tokens = row["whole_s"], row["tokens"]
     if not load.even:
         return [

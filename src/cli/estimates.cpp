@@ -10,6 +10,8 @@
 #include <thread>
 
 #include "base/json.h"
+#include "engine/attention_paged.h"
+#include "engine/gpu_buffers.h"
 #include "engine/sizing.h"
 #include "model/tensor_parallel.h"
 #include "train/flops.h"
@@ -56,6 +58,10 @@ model::ModelConfig shape_of(const RecipeConfig& config) {
 
 double bytes_of(const std::string& dtype) { return dtype == "float32" ? 4 : 2; }
 double count(int64_t n) { return static_cast<double>(n); }
+// Of the engine's cache, a token.
+double cache_bytes(const model::ModelConfig& shape, const engine::EngineOptions& options, at::ScalarType dtype) {
+  return count(engine::KvCache::bytes_per_token(shape, engine::cache_dtype(options, dtype)));
+}
 model::Stage first_stage(const Degrees& d) { return {0, d.pp, d.pp_chunks}; }
 // In flight, by the first stage, which has the most.
 double micro_batches_kept(const Degrees& d) { return count(train::most_waiting(first_stage(d))) / count(d.pp_chunks); }
@@ -179,7 +185,7 @@ class Estimator {
 
   [[noreturn]] void refuse_engine(const PlannedProcess& process) const {
     const Degrees& degrees = plan_.layout.engine_degrees;
-    const double each = count(2 * shape_.num_layers * shape_.num_kv_heads * shape_.head_dim) * 2 / count(degrees.tp);
+    const double each = cache_bytes(shape_, config_.engine, at::kBFloat16) / count(degrees.tp);
     const double beside = process.bytes() - process.memory[2].second;
     const auto fits = static_cast<int64_t>((process.limit - beside) / each) / engine::kBlockSize * engine::kBlockSize;
     fail(ErrorKind::kUsage, "{}: {:.1f} GiB are needed and {:.1f} are there: {}", process.role, process.bytes() / kGib,
@@ -207,7 +213,7 @@ class Estimator {
 
   Parts cpu_engine() const {
     const engine::EngineOptions& options = config_.engine;
-    const double each = 4 * count(2 * shape_.num_layers * shape_.num_kv_heads * shape_.head_dim);
+    const double each = cache_bytes(shape_, options, at::kFloat);
     const double machine = count(::sysconf(_SC_PHYS_PAGES)) * count(::sysconf(_SC_PAGE_SIZE));
     const double cache = options.kv_cache_tokens > 0 ? each * count(options.kv_cache_tokens) : machine / 4;
     return {{"process", kProcess},
@@ -362,9 +368,11 @@ Parts engine_memory(const model::ModelConfig& shape, const engine::EngineOptions
   const int64_t width = (ranks ? 4 : 3) * c.hidden_size + qkv + 2 * c.num_heads * c.head_dim + 3 * c.intermediate_size;
   const int64_t vocab = shape.vocab_size + (ranks ? c.vocab_size : 0);
   const double workspace = 2 * count(sizes.step_tokens * width) + 4 * count(options.max_running * vocab) +
-                           4 * count(sizes.max_context * c.head_dim) + 64 * 1024.0 * 1024;
+                           4 * count(sizes.max_context * c.head_dim) + 64 * 1024.0 * 1024 +
+                           4 * count(engine::widened_pages(options, sizes) * engine::kBlockSize) *
+                               count(c.num_kv_heads * c.head_dim);
   const double graphs = 112 * 1024.0 * 1024 + (options.cuda_graphs ? 128 * 25 * 1024.0 * count(c.num_layers) : 0);
-  const double each = 2 * count(2 * c.num_layers * c.num_kv_heads * c.head_dim);
+  const double each = cache_bytes(c, options, at::kBFloat16);
   const double share = 0.9 * (free - kEngineContext - weights - workspace - graphs);
   const double wanted = options.kv_cache_tokens > 0
                             ? each * count(options.kv_cache_tokens)

@@ -12,6 +12,7 @@ AtenRunner::AtenRunner(const EngineOptions& options, const Sizes& sizes, const m
                        model::Together* ranks)
     : model_(model),
       ranks_(ranks),
+      cache_dtype_(cache_dtype(options, model.dtype())),
       blocks_(sizes.blocks),
       layout_(model.device().is_cpu() && !options.rows_attention ? KvLayout::kVector : KvLayout::kRows),
       limits_({.max_tokens = sizes.step_tokens,
@@ -27,7 +28,7 @@ AtenRunner::AtenRunner(const EngineOptions& options, const Sizes& sizes, const m
 void AtenRunner::take_memory() {
   try {
     batches_.emplace(limits_, model_.device());
-    cache_.emplace(model_.config(), blocks_, kBlockSize, model_.dtype(), model_.device(), layout_);
+    cache_.emplace(model_.config(), blocks_, kBlockSize, cache_dtype_, model_.device(), layout_);
   } catch (...) {
     release_memory();
     throw;

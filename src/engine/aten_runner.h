@@ -34,6 +34,7 @@ class AtenRunner : public Runner {
   void score_prompts(const at::Tensor& hidden);
   const model::Model& model_;
   model::Together* const ranks_;
+  const at::ScalarType cache_dtype_;
   const int64_t blocks_;
   const KvLayout layout_;
   const BatchLimits limits_;

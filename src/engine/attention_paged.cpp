@@ -73,7 +73,9 @@ KvCache::KvCache(const model::ModelConfig& config, int64_t blocks, int64_t block
 }
 
 int64_t KvCache::bytes_per_token(const model::ModelConfig& config, at::ScalarType dtype) {
-  return 2 * config.num_layers * config.num_kv_heads * config.head_dim * static_cast<int64_t>(c10::elementSize(dtype));
+  const int64_t row = config.head_dim * static_cast<int64_t>(c10::elementSize(dtype)),
+                scale = dtype == at::kFloat8_e4m3fn ? 1 : 0;
+  return 2 * config.num_layers * config.num_kv_heads * (row + scale);
 }
 
 model::AttentionFn KvCache::attention(const Batch& batch) {

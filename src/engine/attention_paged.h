@@ -20,8 +20,10 @@ enum class KvLayout { kVector, kRows };
 
 class KvCache {
  public:
+  // dtype: of the cache; float8_e4m3fn (kernels/fp8.h) is kVector's alone.
   KvCache(const model::ModelConfig& config, int64_t blocks, int64_t block_size, at::ScalarType dtype, at::Device device,
           KvLayout layout);
+  // Of all layers.
   static int64_t bytes_per_token(const model::ModelConfig& config, at::ScalarType dtype);
   // For one step; refers to the cache and to the batch's tensors.
   model::AttentionFn attention(const Batch& batch);

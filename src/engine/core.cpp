@@ -38,6 +38,7 @@ EngineInfo describe(const EngineOptions& options, const SizedRunner& made, const
   EngineInfo info{.model_path = options.model.string(),
                   .device = model.device().str(),
                   .dtype = model.stored_bytes() > 0 ? "as_stored" : model::dtype_name(model.dtype()),
+                  .kv_cache_dtype = std::string(tritonforge::name_of(options.kv_cache_dtype)),
                   .family = config.family == model::Family::kQwen2 ? "qwen2" : "qwen3",
                   .tp = parts.size(),
                   .vocab_size = config.vocab_size,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 
 #include "base/error.h"
 #include "engine/batch.h"
@@ -39,6 +40,7 @@ void place_sections(GpuBatch& b) {
   b.query_starts = take(b.prompts + 1, 4);
   b.prompt_lengths = take(b.prompts, 4);
   b.prompt_tables = take(b.prompts * b.prompt_width, 4);
+  b.widened_tables = take(b.runs.empty() ? 0 : b.prompts * b.prompt_width, 4);
   b.sample_rows = take(b.draw_rows, 4);
   b.temperature = take(b.draw_rows, 4);
   b.top_p = take(b.draw_rows, 4);
@@ -110,9 +112,39 @@ void write_groups(const PrefixGroups& groups, const GpuBatch& b, std::span<std::
   }
 }
 
+// As many prompts to a run as `widened_pages` hold, and where their pages lie in them.
+std::vector<int64_t> runs_of(const Plan& plan, int64_t widened_pages) {
+  std::vector<int64_t> runs;
+  int64_t pages = 0, prompts = 0;
+  for (const Chunk& chunk : plan.chunks) {
+    if (chunk.decodes()) continue;
+    const int64_t own = blocks_for(chunk.start + chunk.count);
+    if (pages == 0 || pages + own > widened_pages) {
+      runs.push_back(prompts);
+      pages = 0;
+    }
+    pages += own;
+    runs.back() = ++prompts;
+  }
+  return runs;
+}
+
+void write_widened_tables(const GpuBatch& b, std::span<std::byte> arena) {
+  const auto ints = [&](int64_t at) { return reinterpret_cast<int32_t*>(arena.data() + at); };
+  int64_t prompt = 0;
+  for (const int64_t end : b.runs) {
+    for (int32_t page = 0; prompt < end; ++prompt) {
+      const int64_t pages = blocks_for(ints(b.prompt_lengths)[prompt]);
+      int32_t* table = ints(b.widened_tables) + prompt * b.prompt_width;
+      std::iota(table, table + pages, page);
+      page += static_cast<int32_t>(pages);
+    }
+  }
+}
+
 }  // namespace
 
-int64_t gpu_batch_bytes(int64_t max_tokens, int64_t max_sequences, int64_t max_context) {
+int64_t gpu_batch_bytes(int64_t max_tokens, int64_t max_sequences, int64_t max_context, int64_t widened_pages) {
   // Sequences may be all decodes, all prompts or a mix: both halves are given room for all of them.
   GpuBatch b;
   b.decode_rows = b.draw_rows = size_class(max_sequences);
@@ -120,6 +152,7 @@ int64_t gpu_batch_bytes(int64_t max_tokens, int64_t max_sequences, int64_t max_c
   b.tokens = size_class(max_tokens + b.decode_rows);
   b.decode_width = b.prompt_width = width_class(max_context);
   b.groups = most_groups(b.decode_rows);
+  if (widened_pages > 0) b.runs = {b.prompts};
   place_sections(b);
   return b.bytes;
 }
@@ -136,10 +169,11 @@ int64_t row_of_token(const Plan& plan, const GpuBatch& batch, int64_t token) {
 }
 
 GpuBatch fill_gpu_batch(const Plan& plan, std::span<const kernels::SampleRow> rows, int64_t vocab,
-                        std::span<std::byte> arena, PrefixSharing sharing) {
+                        std::span<std::byte> arena, PrefixSharing sharing, int64_t widened_pages) {
   GpuBatch b = measure(plan, rows, vocab);
   const PrefixGroups groups = group_decodes(plan, sharing);
   if (!groups.members.empty()) b.groups = most_groups(b.decode_rows);
+  if (widened_pages > 0) b.runs = runs_of(plan, widened_pages);
   place_sections(b);
   TF_CHECK(b.bytes <= std::ssize(arena), "a step of {} tokens in {} sequences exceeds its arena", plan.tokens,
            plan.chunks.size());
@@ -185,6 +219,7 @@ GpuBatch fill_gpu_batch(const Plan& plan, std::span<const kernels::SampleRow> ro
   ints(b.query_starts)[prompt] = static_cast<int32_t>(prompt_token);
 
   if (b.groups > 0) write_groups(groups, b, arena);
+  write_widened_tables(b, arena);
 
   // What each draw asks for. Padded draws are greedy ones of row 0.
   std::fill_n(ints(b.sample_rows) + draw, b.draw_rows - draw, 0);

@@ -5,13 +5,14 @@
 // side only: no device, no ATen.
 //
 //   tokens    | decode rows                 | pad | prompt rows, sequence after sequence | pad |
-//   tables    | [decode rows, decode_width]       | [prompts, prompt_width]                    |
+//   tables    | [decode rows, decode_width]       | [prompts, prompt_width], widened ones too  |
 //   prefixes  | decode rows that begin alike, in groups (prefix_groups.h)                      |
 //   draws     | one row a chunk that samples, in the plan's order                        | pad |
 //
 // Padding: id, position and slot 0 (the block that nobody owns), length 0, temperature 0.
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "engine/scheduler.h"
 #include "kernels/sample.h"
@@ -26,6 +27,9 @@ struct GpuBatch {
   bool cuts = false;          // a row asks for top_k, top_p or min_p
   bool decode_only = false;   // no prompt, and row i of the hidden states is draw i
   int64_t groups = 0;         // of decodes that share a prefix, padded: 0 or decode_rows / 2
+  // Of prompts whose pages are widened together, one run after another: the end of each. None where the cache is read
+  // as it is.
+  std::vector<int64_t> runs;
 
   // Where the sections are, in bytes from the arena's start.
   int64_t ids, positions, slots;                // [tokens] int32
@@ -33,6 +37,7 @@ struct GpuBatch {
   int64_t decode_lengths, decode_tables;        // [decode_rows], [decode_rows, decode_width] int32
   int64_t prefix_pages, group_starts, members;  // [decode_rows], [groups + 1], [decode_rows] int32, where groups
   int64_t query_starts, prompt_lengths, prompt_tables;  // [prompts + 1], [prompts], [prompts, prompt_width] int32
+  int64_t widened_tables;                               // [prompts, prompt_width] int32, where `runs` are
   int64_t sample_rows;                                  // [draw_rows] int32, rows of the hidden states
   int64_t temperature, top_p, min_p;                    // [draw_rows] float
   int64_t top_k;                                        // [draw_rows] int32
@@ -55,12 +60,12 @@ struct PrefixSharing {
   int64_t most_members = 0, least_saved = 0;
 };
 
-// Bytes of an arena that holds every step of these limits.
-int64_t gpu_batch_bytes(int64_t max_tokens, int64_t max_sequences, int64_t max_context);
+// Bytes of an arena that holds every step of these limits. `widened_pages`: of gpu_buffers.h, or 0.
+int64_t gpu_batch_bytes(int64_t max_tokens, int64_t max_sequences, int64_t max_context, int64_t widened_pages = 0);
 // The row of a token of the plan, counted in the order of its chunks.
 int64_t row_of_token(const Plan& plan, const GpuBatch& batch, int64_t token);
 // Writes the plan's numbers to `arena`. A chunk whose token is pending gets it from the draws before (`sources`).
 GpuBatch fill_gpu_batch(const Plan& plan, std::span<const kernels::SampleRow> rows, int64_t vocab,
-                        std::span<std::byte> arena, PrefixSharing sharing = {});
+                        std::span<std::byte> arena, PrefixSharing sharing = {}, int64_t widened_pages = 0);
 
 }  // namespace tritonforge::engine

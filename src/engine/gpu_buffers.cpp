@@ -1,10 +1,17 @@
 #include "engine/gpu_buffers.h"
 
+#include <algorithm>
+
 #include "engine/batch.h"
 #include "engine/gpu_batch.h"
 #include "kernels/gpu/cuda_library.h"
 
 namespace tritonforge::engine {
+
+int64_t widened_pages(const EngineOptions& options, const Sizes& sizes) {
+  if (options.kv_cache_dtype != CacheDtype::kFp8) return 0;
+  return (std::max(sizes.max_context, sizes.step_tokens) + kBlockSize - 1) / kBlockSize;
+}
 
 GpuBuffers place_gpu_buffers(const EngineOptions& options, const Sizes& sizes, const model::ModelConfig& c) {
   const auto& api = gpu::open_cuda_library();
@@ -32,8 +39,9 @@ GpuBuffers place_gpu_buffers(const EngineOptions& options, const Sizes& sizes, c
   b.drawn_hidden = take(static_cast<size_t>(rows * c.hidden_size * 2));
   b.logits = take(static_cast<size_t>(rows * options.tp * c.vocab_size * 4));
   b.logits_here = options.tp > 1 ? take(static_cast<size_t>(rows * c.vocab_size * 4)) : b.logits;
-  b.inputs = take(
-      static_cast<size_t>(kNumberBytes + gpu_batch_bytes(sizes.step_tokens, options.max_running, sizes.max_context)));
+  const int64_t widened = widened_pages(options, sizes);
+  b.inputs = take(static_cast<size_t>(
+      kNumberBytes + gpu_batch_bytes(sizes.step_tokens, options.max_running, sizes.max_context, widened)));
   b.rope = take(static_cast<size_t>(sizes.max_context * c.head_dim * 4));
 
   b.results = take(static_cast<size_t>(rows * 8));
@@ -45,6 +53,7 @@ GpuBuffers place_gpu_buffers(const EngineOptions& options, const Sizes& sizes, c
   b.prefix_pieces = take(
       options.shared_prefix ? api.prefix_attention_pieces(rows, c.num_heads, c.num_kv_heads, c.head_dim) : 0);
   b.gemm = take(static_cast<size_t>(kGemmWorkspace));
+  b.widened = take(static_cast<size_t>(2 * widened * kBlockSize * kv * 2));
   return b;
 }
 

@@ -9,6 +9,10 @@
 
 namespace tritonforge::engine {
 
+// Pages of bf16 into which those of an FP8 cache are widened for prompts: the longest sequence's at least, and a
+// step's. 0 where the cache is not FP8.
+int64_t widened_pages(const EngineOptions& options, const Sizes& sizes);
+
 constexpr int64_t kGemmWorkspace = int64_t{32} << 20;  // what cuBLASLt asks for on Hopper
 
 // Places in bytes from the begin of the allocation, each a multiple of 256.
@@ -27,6 +31,7 @@ struct GpuBuffers {
   // Meetings of ranks: each rank's number, [2 * layers + 1, ranks] uint32.
   int64_t results, decode_attention, sampling, prefill, meetings, zeros_end;
   int64_t prefix_pieces, gemm;
+  int64_t widened;  // keys, then values [widened_pages, kv_heads, kPage, head_dim] bf16, where the cache is FP8
   int64_t bytes;
 };
 

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "engine/attention_paged.h"
 #include "engine/batch.h"
 #include "kernels/device.h"
 #include "kernels/gpu/tensors.h"
@@ -35,7 +36,8 @@ constexpr int64_t kGraphs = 128;      // shapes
 constexpr int64_t kGraphBytesPerLayer = int64_t{25} << 10, kCodeBytes = int64_t{112} << 20;
 
 PrefixSharing sharing_of(const EngineOptions& options, const model::ModelConfig& c) {
-  const int64_t block_bytes = 2 * kBlockSize * c.num_kv_heads * c.head_dim * 2;  // of one layer
+  const int64_t block_bytes = kBlockSize * KvCache::bytes_per_token(c, cache_dtype(options, at::kBFloat16)) /
+                              c.num_layers;
   return {options.shared_prefix ? gpu::kPrefixColumns / (c.num_heads / c.num_kv_heads) : 0,
           (options.shared_prefix_mib << 20) / block_bytes};
 }
@@ -76,12 +78,13 @@ GpuRunner::GpuRunner(const EngineOptions& options, const Sizes& sizes, const mod
       most_draws_(most_rows(options)),
       blocks_(sizes.blocks),
       max_context_(sizes.max_context),
+      widened_pages_(widened_pages(options, sizes)),
       buffers_(place_gpu_buffers(options, sizes, config_)),
       gemm_(static_cast<size_t>(kGemmWorkspace)) {
   kernels::synchronize(model.device());  // the weights came on another stream
   TF_CHECK(options.tp == (ranks != nullptr ? ranks->size() : 1), "a runner of {} ranks", options.tp);
   const auto input_bytes = static_cast<size_t>(
-      kNumberBytes + gpu_batch_bytes(sizes.step_tokens, options.max_running, sizes.max_context));
+      kNumberBytes + gpu_batch_bytes(sizes.step_tokens, options.max_running, sizes.max_context, widened_pages_));
   for (size_t i = 0; i < kArenas; ++i) host_.emplace_back(input_bytes);
   for (size_t i = 0; i < kStepsInFlight; ++i) ring_.emplace_back(static_cast<size_t>(most_rows(options)));
   take_buffers();
@@ -119,12 +122,15 @@ void GpuRunner::take_buffers() {
 }
 
 void GpuRunner::take_cache() {
-  const int64_t elements = blocks_ * kBlockSize * config_.num_kv_heads * config_.head_dim;  // of keys, or of values
-  cache_memory_ = DeviceMemory(static_cast<size_t>(2 * config_.num_layers * elements * 2));
-  auto* next = cache_memory_.as<Bf16>();
-  for (int64_t layer = 0; layer < config_.num_layers; ++layer, next += 2 * elements) {
-    cache_.push_back({next, next + elements});
+  const bool fp8 = widened_pages_ > 0;
+  const int64_t page = kBlockSize * config_.num_kv_heads * config_.head_dim;  // elements of keys, or of values
+  const int64_t bytes = blocks_ * page * (fp8 ? 1 : 2), scales = fp8 ? blocks_ * kBlockSize * config_.num_kv_heads : 0;
+  cache_memory_ = DeviceMemory(static_cast<size_t>(config_.num_layers * 2 * (bytes + scales)));
+  auto* next = cache_memory_.as<uint8_t>();
+  for (int64_t layer = 0; layer < config_.num_layers; ++layer, next += 2 * (bytes + scales)) {
+    cache_.push_back({next, next + bytes, fp8 ? next + 2 * bytes : nullptr});
   }
+  widened_ = {at(buffers_.widened), at(buffers_.widened) + widened_pages_ * page};
 }
 
 void GpuRunner::release_memory() {
@@ -149,7 +155,8 @@ void GpuRunner::fill(const Plan& plan, std::span<const kernels::SampleRow> rows)
   auto* bytes = arena.memory.as<std::byte>();
   number_ += 1 + std::exchange(met_later_, 0);
   std::memcpy(bytes, &number_, sizeof number_);
-  batch_ = fill_gpu_batch(plan, rows, vocab_, std::span(bytes, arena.memory.size()).subspan(kNumberBytes), sharing_);
+  batch_ = fill_gpu_batch(plan, rows, vocab_, std::span(bytes, arena.memory.size()).subspan(kNumberBytes), sharing_,
+                          widened_pages_);
   asked_.work = nullptr;
   asked_.prompts.clear();
   asked_.rows.assign(rows.begin(), rows.end());
@@ -431,24 +438,54 @@ void GpuRunner::queue_attention(size_t layer) {
                                 .eps = static_cast<float>(config_.rms_norm_eps)};
   check_cuda(api_.rope_cache(&rope, stream_));
   if (batch_.decodes > 0) queue_decode_attention(layer, scale);
-  if (batch_.prompts > 0) {
-    const gpu::PrefillAttentionArgs prefill{.q = at(buffers_.q),
-                                            .out = at(buffers_.attended),
-                                            .cache = cache_[layer],
-                                            .block_tables = input<int32_t>(batch_.prompt_tables),
-                                            .query_starts = input<int32_t>(batch_.query_starts),
-                                            .lengths = input<int32_t>(batch_.prompt_lengths),
-                                            .tokens = batch_.tokens,
-                                            .sequences = batch_.prompts,
-                                            .table_width = batch_.prompt_width,
-                                            .heads = config_.num_heads,
-                                            .kv_heads = config_.num_kv_heads,
-                                            .head_dim = config_.head_dim,
-                                            .longest_query = batch_.longest_query,
-                                            .scale = scale,
-                                            .workspace = at<int32_t>(buffers_.prefill)};
+  if (batch_.prompts > 0) queue_prompt_attention(layer, scale);
+}
+
+// Several new tokens a sequence, at once where the cache is bf16; of an FP8 cache the pages of so many prompts are
+// widened at a time as there is room for.
+void GpuRunner::queue_prompt_attention(size_t layer, float scale) {
+  gpu::PrefillAttentionArgs prefill{.q = at(buffers_.q),
+                                    .out = at(buffers_.attended),
+                                    .cache = cache_[layer],
+                                    .block_tables = input<int32_t>(batch_.prompt_tables),
+                                    .query_starts = input<int32_t>(batch_.query_starts),
+                                    .lengths = input<int32_t>(batch_.prompt_lengths),
+                                    .tokens = batch_.tokens,
+                                    .sequences = batch_.prompts,
+                                    .table_width = batch_.prompt_width,
+                                    .heads = config_.num_heads,
+                                    .kv_heads = config_.num_kv_heads,
+                                    .head_dim = config_.head_dim,
+                                    .longest_query = batch_.longest_query,
+                                    .scale = scale,
+                                    .workspace = at<int32_t>(buffers_.prefill)};
+  if (batch_.runs.empty()) return check_cuda(api_.prefill_attention(&prefill, stream_));
+  prefill.cache = widened_;
+  prefill.block_tables = input<int32_t>(batch_.widened_tables);
+  int64_t first = 0;
+  for (const int64_t end : batch_.runs) {
+    prefill.sequences = end - first;
+    widen_prompts(layer, first, prefill.sequences);
     check_cuda(api_.prefill_attention(&prefill, stream_));
+    prefill.block_tables += prefill.sequences * batch_.prompt_width;
+    prefill.query_starts += prefill.sequences;
+    prefill.lengths += prefill.sequences;
+    first = end;
   }
+}
+
+void GpuRunner::widen_prompts(size_t layer, int64_t first, int64_t count) {
+  const int64_t table = first * batch_.prompt_width;
+  const gpu::WidenCacheArgs widen{.from = cache_[layer],
+                                  .to = widened_,
+                                  .from_tables = input<int32_t>(batch_.prompt_tables) + table,
+                                  .to_tables = input<int32_t>(batch_.widened_tables) + table,
+                                  .lengths = input<int32_t>(batch_.prompt_lengths) + first,
+                                  .sequences = count,
+                                  .table_width = batch_.prompt_width,
+                                  .kv_heads = config_.num_kv_heads,
+                                  .head_dim = config_.head_dim};
+  check_cuda(api_.widen_cache(&widen, stream_));
 }
 
 // One new token a sequence: what several sequences begin with is read once for them, then the rest of each.

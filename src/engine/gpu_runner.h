@@ -102,6 +102,8 @@ class GpuRunner : public Runner {
   void queue_step();
   void queue_layers();
   void queue_attention(size_t layer);
+  void queue_prompt_attention(size_t layer, float scale);
+  void widen_prompts(size_t layer, int64_t first, int64_t count);
   void queue_decode_attention(size_t layer, float scale);
   void queue_logits();
   void queue_samples();
@@ -138,6 +140,7 @@ class GpuRunner : public Runner {
   const int64_t full_step_;   // tokens, padded
   const int64_t most_draws_;  // rows of logits
   const int64_t blocks_, max_context_;
+  const int64_t widened_pages_;  // 0: the cache is bf16
   const GpuBuffers buffers_;
   gpu::GpuStream stream_;
   gpu::GemmHandle gemm_;
@@ -150,6 +153,7 @@ class GpuRunner : public Runner {
   // What it has on the device. Graphs know addresses of all of it and of the weights.
   gpu::DeviceMemory memory_, cache_memory_;
   std::vector<gpu::KvLayer> cache_;
+  gpu::KvLayer widened_;  // of the prompts under way, where the cache is FP8
   std::map<GraphKey, Captured> graphs_;
   uint64_t steps_ = 0;
   uint32_t number_ = 0, met_later_ = 0;  // of the step; meetings of the logits under it, but for the draws'

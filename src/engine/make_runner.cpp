@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "base/error.h"
 #include "base/log.h"
 #include "engine/aten_runner.h"
 #include "engine/gpu_buffers.h"
@@ -27,19 +28,24 @@ MemoryPlan plan_memory(const EngineOptions& options, const model::Model& model, 
   plan.weights = static_cast<int64_t>(model.arena().nbytes()) + model.stored_bytes() + model.packed_bytes();
   plan.graphs = own ? GpuRunner::graph_bytes(options, model.config()) : 0;
   const int64_t rest = kernels::free_memory(device) - plan.graphs;
+  const at::ScalarType cached = cache_dtype(options, model.dtype());
   const double share = device.is_cpu() ? kCpuShare / static_cast<double>(options.tp) : own ? kOwnShare : kAtenShare;
-  size_cache(sizes, options, model.config(), model.dtype(), device,
+  size_cache(sizes, options, model.config(), cached, device,
              static_cast<int64_t>(share * static_cast<double>(rest - workspace())));
   plan.workspace = workspace();  // the context may be shorter now
-  plan.cache = sizes.blocks * kBlockSize * KvCache::bytes_per_token(model.config(), model.dtype());
+  plan.cache = sizes.blocks * kBlockSize * KvCache::bytes_per_token(model.config(), cached);
   plan.cache_tokens = (sizes.blocks - 1) * kBlockSize;
   plan.left = rest - plan.workspace - plan.cache;
   return plan;
 }
 
-// Whether the own kernels compute it; where not on a GPU, the log says why.
-bool by_own_kernels(const model::Parts& parts, const std::string& refusal) {
-  if (!refusal.empty() && parts.first().device().is_cuda())
+// Whether the own kernels compute it; where not on a GPU, the log says why. Nothing else reads an FP8 cache.
+bool by_own_kernels(const EngineOptions& options, const model::Parts& parts, const std::string& refusal) {
+  const bool on_gpu = parts.first().device().is_cuda();
+  if (options.kv_cache_dtype == CacheDtype::kFp8 && (on_gpu ? !refusal.empty() : options.rows_attention))
+    fail(ErrorKind::kUnsupported, "--kv-cache-dtype fp8_e4m3 needs the own kernels, and {}",
+         on_gpu ? refusal : "--rows-attention is on");
+  if (!refusal.empty() && on_gpu)
     log::warn("computing with libtorch's operations, not the own GPU kernels: {}", refusal);
   return refusal.empty();
 }
@@ -59,7 +65,7 @@ void tell_plan(const MemoryPlan& plan, at::Device device) {
 }  // namespace
 
 SizedRunner make_runner(const EngineOptions& options, const model::Model& model) {
-  const bool own = by_own_kernels(model, GpuRunner::refusal(options, model));
+  const bool own = by_own_kernels(options, model, GpuRunner::refusal(options, model));
   SizedRunner made = planned(options, model, own);
   tell_plan(made.plan, model.device());
   if (own) made.runner = std::make_unique<GpuRunner>(options, made.sizes, model);
@@ -70,7 +76,7 @@ SizedRunner make_runner(const EngineOptions& options, const model::Model& model)
 SizedRunner make_team_runner(const EngineOptions& options, const model::Parts& parts) {
   std::string refusal = GpuRunner::refusal(options, parts.first());
   if (refusal.empty()) refusal = GpuRanks::refusal(parts);
-  const bool own = by_own_kernels(parts, refusal);
+  const bool own = by_own_kernels(options, parts, refusal);
 
   // As many tokens for every rank as the one with the least memory can have.
   Sizes least = planned(options, parts.first(), own).sizes;

@@ -16,11 +16,16 @@ namespace tritonforge::engine {
 enum class UpdateMode { kInFlight, kWait, kAbort };
 constexpr std::array<std::string_view, 3> names_of(UpdateMode) { return {"in_flight", "wait", "abort"}; }
 
+// What the KV cache holds keys and values in: the model's dtype, or FP8 (kernels/fp8.h).
+enum class CacheDtype { kAuto, kFp8 };
+constexpr std::array<std::string_view, 2> names_of(CacheDtype) { return {"auto", "fp8_e4m3"}; }
+
 struct EngineOptions {
   std::filesystem::path model;
   std::string device = "cpu", dtype = "auto";
   int64_t max_running = 256, max_queue = 1024, max_step_tokens = 0;
   int64_t kv_cache_tokens = 0, max_context = 0, threads = 0, tp = 1;
+  CacheDtype kv_cache_dtype = CacheDtype::kAuto;
   UpdateMode update_mode = UpdateMode::kInFlight;
   bool reuse_prefixes = true;
   bool share_device = false;    // holds base/device_lock.h's lock during each step
@@ -46,6 +51,8 @@ struct EngineOptions {
     v("max_queue", max_queue, at_least(0), "sequences that may wait beyond those; more are answered 429");
     v("max_step_tokens", max_step_tokens, at_least(0), "tokens in one step; 0 = 1024 on the CPU, 8192 on a GPU");
     v("kv_cache_tokens", kv_cache_tokens, at_least(0), "tokens in the KV cache; 0 = sized from free memory");
+    v("kv_cache_dtype", kv_cache_dtype,
+      "auto: the model's; fp8_e4m3 holds about twice the tokens, rounded: log-probs are less exact");
     v("max_context", max_context, at_least(0), "prompt and answer together; 0 = min(the model's, 32768)");
     v("threads", threads, at_least(0), "CPU threads of a step, shared out among the ranks of tp; 0 = all cores");
     v("update_mode", update_mode, "new weights let requests under way go on, wait for their end, or abort them");

@@ -7,6 +7,14 @@
 
 namespace tritonforge::engine {
 
+at::ScalarType cache_dtype(const EngineOptions& options, at::ScalarType model) {
+  if (options.kv_cache_dtype == CacheDtype::kAuto) return model;
+  if (model != at::kFloat && model != at::kBFloat16)
+    fail(ErrorKind::kUnsupported, "--kv-cache-dtype fp8_e4m3: of models in float32 or bfloat16, not {}",
+         c10::toString(model));
+  return at::kFloat8_e4m3fn;
+}
+
 Sizes size_step(const EngineOptions& options, const model::ModelConfig& config, at::Device device) {
   Sizes sizes;
   sizes.max_context = options.max_context > 0 ? options.max_context : std::min<int64_t>(config.max_position, 32768);

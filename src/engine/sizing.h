@@ -15,12 +15,16 @@ struct Sizes {
   int64_t blocks = 0;       // of the KV cache, with the one that nobody owns
 };
 
+// What the cache of a model of this dtype holds. Throws kUnsupported where FP8 is asked for and the model is neither
+// float32 nor bfloat16.
+at::ScalarType cache_dtype(const EngineOptions& options, at::ScalarType model);
+
 // What one sequence and one step may hold. Throws kUsage where options contradict the model.
 Sizes size_step(const EngineOptions& options, const model::ModelConfig& config, at::Device device);
 
-// Sets `blocks`, as asked for or as many as `affordable_bytes` hold and the running sequences could use. A context that
-// nobody asked for shrinks to what the cache holds. Throws kUsage where options contradict each other, kMachine where
-// the memory does not hold one sequence.
+// `dtype`: the cache's. Sets `blocks`, as asked for or as many as `affordable_bytes` hold and the running sequences
+// could use. A context that nobody asked for shrinks to what the cache holds. Throws kUsage where options contradict
+// each other, kMachine where the memory does not hold one sequence.
 void size_cache(Sizes& sizes, const EngineOptions& options, const model::ModelConfig& config, at::ScalarType dtype,
                 at::Device device, int64_t affordable_bytes);
 

@@ -287,6 +287,72 @@ TEST_F(EngineOnGpu, ChunkedPromptsPreemptionAndReuseStayNear) {
   expect_near_the_reference(run(no_reuse), model::Family::kQwen3);
 }
 
+// An FP8 cache is the CPU's with the same rounding, within what bf16 changes: what is rounded to the other side of a
+// step, too, a few percent of all numbers. In small steps, in which prompts that the cache has most of are widened in
+// several runs; with sequences put back; from graphs and without.
+TEST_F(EngineOnGpu, AnFp8CacheIsTheCpusWithinBf16) {
+  constexpr int64_t kTexts = 8, kNew = 40;
+  const auto prompt = [](int64_t i) { return prompt_of(100 * (i % 4) + 20 + i, i % 5); };
+  const auto answers = [](std::unique_ptr<model::Model> model, EngineOptions chosen,
+                          const std::function<Request(int64_t)>& request_of) {
+    chosen.device = model->device().str();
+    chosen.kv_cache_dtype = CacheDtype::kFp8;
+    Core core(chosen, std::move(model), nullptr);
+    std::vector<Output> outputs;
+    const at::InferenceMode inference;
+    for (int round = 0; round < 2; ++round) {  // the second finds most of each prompt in the cache
+      outputs.assign(kTexts, {});
+      for (int64_t i = 0; i < kTexts; ++i) {
+        Request request = request_of(i);
+        request.id = std::to_string(i);
+        request.on_output = [&outputs](Output part) { outputs[std::stoull(part.id)].append(std::move(part)); };
+        core.admit(std::move(core.arrival(std::move(request)).value()));
+      }
+      while (core.has_work()) core.step();
+    }
+    EXPECT_EQ(core.stats().failed_steps, 0);
+    return outputs;
+  };
+  EngineOptions chunked = options(), scarce = options();
+  chunked.max_step_tokens = 64;
+  chunked.max_context = 512;
+  scarce.kv_cache_tokens = 1536;
+  scarce.cuda_graphs = false;
+  for (const EngineOptions& chosen : {options(), chunked, scarce}) {
+    at::manual_seed(5);
+    const auto said = answers(model(at::kBFloat16, at::Device(at::kCUDA, 0)), chosen, [&](int64_t i) {
+      Request request;
+      request.prompt_ids = prompt(i);
+      request.sampling.max_new_tokens = kNew;
+      request.sampling.seed = static_cast<uint64_t>(i);
+      return request;
+    });
+    at::manual_seed(5);
+    const auto scored = answers(model(at::kFloat, at::kCPU), options(), [&](int64_t i) {
+      Request request;
+      request.prompt_ids = prompt(i);
+      request.log_probs.prompt_from = std::ssize(request.prompt_ids);
+      const auto& tokens = said[static_cast<size_t>(i)].samples[0].output_ids;
+      request.prompt_ids.insert(request.prompt_ids.end(), tokens.begin(), tokens.end());
+      request.sampling.max_new_tokens = 1;
+      return request;
+    });
+    double worst = 0, total = 0;
+    for (size_t i = 0; i < kTexts; ++i) {
+      ASSERT_EQ(std::ssize(said[i].samples[0].output_ids), kNew) << said[i].samples[0].abort_message;
+      ASSERT_EQ(std::ssize(scored[i].prompt.log_probs), kNew);
+      for (size_t t = 0; t < kNew; ++t) {
+        const double off = std::abs(said[i].samples[0].log_probs[t] - scored[i].prompt.log_probs[t]);
+        worst = std::max(worst, off);
+        total += off;
+      }
+    }
+    fmt::print("log-probs against the CPU's FP8 in fp32: mean {:.5f}, worst {:.5f}\n", total / (kTexts * kNew), worst);
+    EXPECT_LT(total / (kTexts * kNew), 0.03);
+    EXPECT_LT(worst, 0.3);
+  }
+}
+
 TEST_F(EngineOnGpu, TunedProductsStayNear) {
   EngineOptions tuned = options();
   tuned.tune_gemms = true;

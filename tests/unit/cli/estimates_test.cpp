@@ -64,6 +64,15 @@ TEST(Estimates, AnEnginesMemoryIsWithinFivePercentOfWhatWasMeasured) {
   EXPECT_NEAR(part(parts, "KV cache") / 110.24, 1, 0.01);
 }
 
+TEST(Estimates, AnFp8CacheIsHalfAsLarge) {
+  engine::EngineOptions options;
+  options.kv_cache_tokens = 100'000;
+  const auto cache = [&] { return part(engine_memory(qwen3_8b(36), options, kOne, 139.8 * kGib), "KV cache"); };
+  const double bf16 = cache();
+  options.kv_cache_dtype = engine::CacheDtype::kFp8;
+  EXPECT_NEAR(cache() / bf16, 129.0 / 256, 1e-6);
+}
+
 TEST(Estimates, StatesOfTheCpuAreNotTheGpus) {
   train::TrainConfig train;
   const auto planned = [&](train::OptimizerState state) {

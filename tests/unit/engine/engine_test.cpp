@@ -80,9 +80,11 @@ std::map<std::string, std::vector<int64_t>> tokens_under(const EngineOptions& op
   return all;
 }
 
-TEST(Engine, TokensDoNotDependOnHowTheWorkIsScheduled) {
+// Returns the tokens.
+std::map<std::string, std::vector<int64_t>> expect_scheduling_changes_none(CacheDtype cache) {
   EngineStats plain_stats, stats;
   EngineOptions plain = small_options();
+  plain.kv_cache_dtype = cache;
   plain.reuse_prefixes = false;
   plain.max_step_tokens = 4096;
   const auto expected = tokens_under(plain, &plain_stats);
@@ -114,11 +116,22 @@ TEST(Engine, TokensDoNotDependOnHowTheWorkIsScheduled) {
   padded.pad_batches = true;
   EXPECT_EQ(tokens_under(padded), expected);
 
-  EngineOptions rows = plain;
+  return expected;
+}
+
+TEST(Engine, TokensDoNotDependOnHowTheWorkIsScheduled) {
+  const auto expected = expect_scheduling_changes_none(CacheDtype::kAuto);
+  EngineOptions rows = small_options();
+  rows.reuse_prefixes = false;
+  rows.max_step_tokens = 4096;
   rows.rows_attention = true;
   EXPECT_EQ(tokens_under(rows), expected);
   rows.pad_batches = true;
   EXPECT_EQ(tokens_under(rows), expected);
+}
+
+TEST(Engine, TokensOfAnFp8CacheDoNotEither) {
+  EXPECT_NE(expect_scheduling_changes_none(CacheDtype::kFp8), tokens_under(small_options()));
 }
 
 TEST(Engine, LogProbsAreTheModelsOwn) {

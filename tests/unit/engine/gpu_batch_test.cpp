@@ -106,6 +106,40 @@ TEST_F(GpuBatchTest, DraftsAreRowsOfTheirOwn) {
   EXPECT_EQ(read(batch.prefix_pages, 4), (Ints{3, 3, 3, 0}));
 }
 
+// Prompts whose pages are widened: as many to a run as there is room for, each with the run's next pages.
+TEST_F(GpuBatchTest, PromptsAreWidenedInRuns) {
+  Sequence first = sequence(40, {3, 7, 2}), decode = sequence(18, {5, 9}), second = sequence(33, {4, 6, 8}),
+           third = sequence(20, {11, 10});
+  Plan plan;
+  plan.chunks = {{&first, 30, 3, false}, {&decode, 17, 1, true}, {&second, 0, 32, true}, {&third, 0, 17, true}};
+  plan.tokens = 53;
+  plan.samples = 3;
+  const auto fill_for = [&](int64_t pages) {
+    arena.assign(static_cast<size_t>(gpu_batch_bytes(64, 8, 512, pages)), std::byte{0xEE});
+    batch = fill_gpu_batch(plan, std::vector<kernels::SampleRow>(3), 1000, arena, {}, pages);
+  };
+  const auto table = [&](int64_t prompt, int64_t pages) {
+    return read(batch.widened_tables + prompt * batch.prompt_width * 4, pages);
+  };
+  fill_for(32);
+  EXPECT_EQ(batch.runs, (std::vector<int64_t>{3}));
+  EXPECT_EQ(table(0, 3), (Ints{0, 1, 2}));
+  EXPECT_EQ(table(1, 2), (Ints{3, 4}));
+  EXPECT_EQ(table(2, 2), (Ints{5, 6}));
+  fill_for(5);
+  EXPECT_EQ(batch.runs, (std::vector<int64_t>{2, 3}));
+  EXPECT_EQ(table(1, 2), (Ints{3, 4}));
+  EXPECT_EQ(table(2, 2), (Ints{0, 1}));
+  fill_for(3);
+  EXPECT_EQ(batch.runs, (std::vector<int64_t>{1, 2, 3}));
+  EXPECT_EQ(table(1, 2), (Ints{0, 1}));
+  EXPECT_EQ(read(batch.prompt_tables, 3), (Ints{3, 7, 2}));
+  plan.chunks = {{&decode, 17, 1, true}};
+  plan.tokens = plan.samples = 1;
+  batch = fill_gpu_batch(plan, std::vector<kernels::SampleRow>(1), 1000, arena, {}, 3);
+  EXPECT_TRUE(batch.runs.empty());
+}
+
 // The same holds for a prompt alone: its length counts by its size class. Beside a decode there is no graph.
 TEST_F(GpuBatchTest, APromptsPlacesFollowFromItsShapeWhereItIsAlone) {
   Sequence first = sequence(40, {3, 7, 2}), second = sequence(36, {5, 9, 1}), decode = sequence(18, {4, 6});

@@ -11,9 +11,11 @@ namespace {
 
 constexpr int64_t kSteps = 10000;
 
-TEST(RandomSchedules, LoseNoBlockAndChangeNoToken) {
+void expect_no_loss_and_no_change(CacheDtype cache) {
   at::set_num_threads(1);
-  Core alone(small_options(), tiny_model(), nullptr);
+  EngineOptions plain = small_options();
+  plain.kv_cache_dtype = cache;
+  Core alone(plain, tiny_model(), nullptr);
   const auto expected = said_alone(alone);
   const auto same = tiny_model();
   constexpr int64_t kVariants = 64;
@@ -21,12 +23,12 @@ TEST(RandomSchedules, LoseNoBlockAndChangeNoToken) {
   int64_t accepted = 0, cached = 0, preempted = 0;
   for (int64_t variant = 0; variant < kVariants; ++variant) {
     const auto on = [variant](int bit) { return (variant >> bit & 1) != 0; };
-    EngineOptions options = small_options();
+    EngineOptions options = plain;
     options.step_ahead = on(0);
     options.reuse_prefixes = on(1);
     options.draft_tokens = on(2) ? 5 : 0;
     options.pad_batches = on(3);
-    options.rows_attention = on(4);
+    options.rows_attention = on(4) && cache == CacheDtype::kAuto;  // ATen's operations know no FP8
     if (on(5)) {
       options.kv_cache_tokens = 256 + 64;
       options.max_step_tokens = 20;
@@ -59,6 +61,9 @@ TEST(RandomSchedules, LoseNoBlockAndChangeNoToken) {
   EXPECT_GT(accepted, 300);
   EXPECT_GT(cached, 300);
 }
+
+TEST(RandomSchedules, LoseNoBlockAndChangeNoToken) { expect_no_loss_and_no_change(CacheDtype::kAuto); }
+TEST(RandomSchedules, LoseNoBlockAndChangeNoTokenOfAnFp8Cache) { expect_no_loss_and_no_change(CacheDtype::kFp8); }
 
 }  // namespace
 }  // namespace tritonforge::engine
