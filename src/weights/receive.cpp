@@ -88,7 +88,8 @@ class Streams {
       if (one) break;
       for (auto& copy : tensor.beside(wholes.at(tensor.name))) staged.copies.push_back(std::move(copy));
     }
-    if (one && device_.is_cuda() && streams_.front().is_cpu() && dtype_ == model.dtype() && kernels::has_gpu_kernels()) {
+    if (one && device_.is_cuda() && streams_.front().is_cpu() && dtype_ == model.dtype() &&
+        kernels::has_gpu_kernels()) {
       gpu::check_cuda(gpu::open_cuda_library().set_device(device_.index()));
       staged.uploads.emplace(device_.index(), std::make_shared<kernels::Upload>());
     }

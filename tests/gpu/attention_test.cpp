@@ -445,7 +445,7 @@ TEST_F(DecodeAttention, WidenedPagesAreWhatFp8StandsFor) {
     at::Tensor places = at::full({2, c.width}, 1000000, at::kInt);
     places[0].slice(0, 0, 44).copy_(at::arange(3, 47));
     places[1].slice(0, 0, 3).copy_(at::arange(0, 3));
-    const at::IntArrayRef shape{50, h.kv_heads, kPage, h.d};
+    const std::vector<int64_t> shape{50, h.kv_heads, kPage, h.d};
     const Buffer keys = like(shape, at::kBFloat16), values = like(shape, at::kBFloat16), from = upload(c.tables),
                  to = upload(places), lengths = upload(ints(c.lengths));
     const WidenCacheArgs args{.from = cache.layer(),

@@ -674,6 +674,7 @@ TEST_F(TrainOnGpu, ATrainerOnTheSecondGpuIsTheFirstsTwin) {
   options.config.model = folder.path() / "model";
   options.config.dtype = "bfloat16";
   options.config.deterministic = true;
+  options.config.max_tokens_per_micro_batch = 512;
   std::vector<double> losses;  // of two steps on each
   for (const char* device : {"cuda:0", "cuda:1"}) {
     options.config.device = device;
