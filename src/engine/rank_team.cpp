@@ -81,15 +81,21 @@ void RankTeam::run(int64_t rank, const Work& work) {
   } catch (...) {
     thrown = std::current_exception();
   }
-  bool first = false;
+  if (thrown) {
+    bool first = false;
+    {
+      const std::lock_guard lock(mutex_);
+      first = !failure_;
+      if (first) failure_ = thrown;
+    }
+    changed_.notify_all();
+    if (first && let_go_) let_go_();  // before each() can return, so that it is this work's alone
+  }
   {
     const std::lock_guard lock(mutex_);
     ++ended_;
-    first = thrown && !failure_;
-    if (first) failure_ = thrown;
   }
   changed_.notify_all();
-  if (first && let_go_) let_go_();
 }
 
 void RankTeam::serve(int64_t rank, int64_t threads) {
