@@ -12,8 +12,8 @@ import sys
 ELSEWHERE = {
     "rope_table_kernel<>": 32,  # sines of large angles, computed once
     # Of the two warps that fetch and add, which have 24 registers a thread; those that multiply have 240, and no stack.
-    "attention_backward_kernel<128>": 24,
-    "attention_backward_kernel<64>": 64,
+    "attention_backward_kernel<128>": 32,
+    "attention_backward_kernel<64>": 68,
 }
 LIMITS = {"sm_90a": 0, "sm_90": 0, "sm_80": 128}
 

@@ -84,13 +84,13 @@ TEST(StepMetrics, EveryFigureIsReadAsItWasWritten) {
   const StepMetrics metrics = sample_metrics();
   const Json json = to_json(metrics);
   EXPECT_EQ(json.at("kind"), "rl");
-  EXPECT_EQ(json.size(), 41u);  // step, kind, 24 of every step, 11 towards the sampler, 4 of the lease
+  EXPECT_EQ(json.size(), 42u);  // step, kind, 25 of every step, 11 towards the sampler, 4 of the lease
   EXPECT_EQ(step_result_from_json(parse_json(json.dump(), "t")).metrics, metrics);
   StepMetrics sft = metrics;
   sft.kind = StepKind::kSft;
   sft.policy.reset();
   sft.batch.reset();
-  EXPECT_EQ(to_json(sft).size(), 26u);
+  EXPECT_EQ(to_json(sft).size(), 27u);
   EXPECT_EQ(step_result_from_json(to_json(sft)).metrics, sft);
 }
 

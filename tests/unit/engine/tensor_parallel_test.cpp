@@ -199,7 +199,7 @@ TEST(TensorParallel, AnEngineOfTwoRanksIsAnEngine) {
   second.init_random(2, 0.4);
   model::save_model(first, folder.path() / "model");
   for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
-    fs::copy_file(fs::path("models/tiny-base") / name, folder.path() / "model" / name);
+    fs::copy_file(fs::path(TF_SOURCE_DIR) / "models/tiny-base" / name, folder.path() / "model" / name);
   const fs::path file = folder.path() / "second.safetensors";
   const auto checksums = model::save_safetensors(second.named_parameters(), file, {});
   const auto life_of = [&](int64_t tp) {
