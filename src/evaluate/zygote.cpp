@@ -19,6 +19,7 @@
 #include "base/rng.h"
 #include "base/shared_memory.h"
 #include "evaluate/gpu_nodes.h"
+#include "evaluate/packet.h"
 
 namespace tritonforge::evaluate {
 
@@ -53,45 +54,13 @@ struct Descriptors {
   std::string message;
 };
 
-std::optional<Descriptors> receive_packet(int socket) {
+std::optional<Descriptors> receive(int socket) {
   std::string buffer(1 << 18, '\0');
-  iovec part{buffer.data(), buffer.size()};
-  alignas(cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))];
-  msghdr header{};
-  header.msg_iov = &part;
-  header.msg_iovlen = 1;
-  header.msg_control = control;
-  header.msg_controllen = sizeof control;
-  ssize_t got;
-  do {
-    got = ::recvmsg(socket, &header, MSG_CMSG_CLOEXEC);
-  } while (got < 0 && errno == EINTR);
-  if (got <= 0) return std::nullopt;
   Descriptors result;
-  for (cmsghdr* item = CMSG_FIRSTHDR(&header); item; item = CMSG_NXTHDR(&header, item)) {
-    if (item->cmsg_level != SOL_SOCKET || item->cmsg_type != SCM_RIGHTS) continue;
-    const size_t count = (item->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    result.fds.resize(count);
-    std::memcpy(result.fds.data(), CMSG_DATA(item), count * sizeof(int));
-  }
+  const ssize_t got = receive_packet(socket, buffer.data(), buffer.size(), result.fds);
+  if (got <= 0) return std::nullopt;
   result.message = buffer.substr(0, static_cast<size_t>(got));
   return result;
-}
-
-bool send_packet(int socket, const std::string& message, int fd) {
-  iovec part{const_cast<char*>(message.data()), message.size()};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr header{};
-  header.msg_iov = &part;
-  header.msg_iovlen = 1;
-  header.msg_control = control;
-  header.msg_controllen = sizeof control;
-  cmsghdr* item = CMSG_FIRSTHDR(&header);
-  item->cmsg_level = SOL_SOCKET;
-  item->cmsg_type = SCM_RIGHTS;
-  item->cmsg_len = CMSG_LEN(sizeof(int));
-  std::memcpy(CMSG_DATA(item), &fd, sizeof fd);
-  return ::sendmsg(socket, &header, MSG_NOSIGNAL) == static_cast<ssize_t>(message.size());
 }
 
 // The environment is built anew: a key in ours must not be readable in /proc/self/environ of a child.
@@ -168,7 +137,7 @@ void keep(const ZygoteOptions& options, const std::shared_ptr<ZygoteState>& stat
     bool was_ready = false;
     if (process) {
       // The socket is usable by others only once the first message (ready) has come.
-      while (auto packet = receive_packet(ends[0])) {
+      while (auto packet = receive(ends[0])) {
         handle(*state, *packet);
         if (!was_ready) {
           const std::lock_guard lock(state->mutex);

@@ -4,11 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-#ifdef __CUDACC__
-#define TF_HOST_DEVICE __host__ __device__
-#else
-#define TF_HOST_DEVICE
-#endif
+#include "kernels/host_device.h"
 
 namespace tritonforge {
 

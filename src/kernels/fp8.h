@@ -5,18 +5,13 @@
 // most 448) times a power of two of its own, the smallest with which its largest number is not beyond 448. So
 //  - what a row becomes depends on that row alone: not on the batch, not on other tokens, not on which weights made it;
 //  - element times scale is exact in bfloat16, and the scale may be multiplied in anywhere: attention over such rows
-//  has
-//    the bits of attention over the same numbers in bfloat16 or float32.
+//    has the bits of attention over the same numbers in bfloat16 or float32.
 // The scale is one byte (OCP's E8M0): 2^(scale - 127). A row with a number that is not finite becomes zeros of the
 // scale 255, which is read as infinity: attention to it is NaN.
 #include <cstdint>
 #include <cstring>
 
-#ifdef __CUDACC__
-#define TF_HOST_DEVICE __host__ __device__
-#else
-#define TF_HOST_DEVICE
-#endif
+#include "kernels/host_device.h"
 
 namespace tritonforge {
 

@@ -1,7 +1,7 @@
 #include "train/parts_offer.h"
 
-#include "base/json.h"
 #include "model/weights.h"
+#include "train/rank_replies.h"
 
 namespace tritonforge::train {
 namespace {
@@ -9,7 +9,7 @@ namespace {
 constexpr const char* kDesk = "weights-desk";  // its port, as a name of the ranks' meeting
 constexpr double kTakeSeconds = 600;           // for a copy of a rank's part
 
-std::string shares_key(int64_t version, int64_t rank) { return fmt::format("weights-{}-rank-{}", version, rank); }
+std::string shares_name(int64_t version) { return fmt::format("weights-{}", version); }
 
 weights::SourceLayout layout_of(const parallel::ParallelDims& dims) { return {dims.tp, dims.pp, dims.pp_chunks}; }
 
@@ -42,13 +42,10 @@ PublishedWeights PartsOffer::publish(Trainer& trainer, int64_t version) {
     if (world_ != nullptr) world_->meeting().put(kDesk, fmt::format("{}:{}", host_, desk_->port()));
   }
   weights::ChecksumShares sums = take(trainer, version);
-  for (int64_t rank = 1; world_ != nullptr && rank < world_->size(); ++rank) {
-    const std::string key = shares_key(version, rank);
-    const Json reply = parse_json(world_->meeting().get(key, Deadline::after(kTakeSeconds)), key);
-    world_->meeting().remove(key);
-    if (reply.contains("error"))
-      fail(ErrorKind::kUnavailable, "rank {}: {}", rank, require<std::string>(reply, "error", key));
-    for (const auto& [name, share] : require<weights::ChecksumShares>(reply, "shares", key)) sums[name] += share;
+  if (world_ != nullptr) {
+    take_replies(*world_, shares_name(version), kTakeSeconds, [&](const Json& done) {
+      for (const auto& [name, share] : done.get<weights::ChecksumShares>()) sums[name] += share;
+    });
   }
   desk_->offer(version);
   PublishedWeights published{.path = {}, .version = version, .checksums = weights::checksums_of(sums), .device = {}};
@@ -64,13 +61,7 @@ PublishedWeights PartsOffer::publish(Trainer& trainer, int64_t version) {
 }
 
 void PartsOffer::give(Trainer& trainer, int64_t version) {
-  Json reply;
-  try {
-    reply["shares"] = take(trainer, version);
-  } catch (const std::exception& error) {
-    reply["error"] = error.what();
-  }
-  world_->meeting().put(shares_key(version, world_->rank()), reply.dump());
+  put_reply(*world_, shares_name(version), [&]() -> Json { return take(trainer, version); });
 }
 
 }  // namespace tritonforge::train

@@ -8,6 +8,7 @@
 #include "kernels/device.h"
 #include "train/optimizer_files.h"
 #include "train/parts_offer.h"
+#include "train/rank_replies.h"
 
 namespace tritonforge::train {
 namespace {
@@ -15,20 +16,15 @@ namespace {
 constexpr std::array<std::string_view, 6> kNames{"step", "published", "give_model", "offer_parts", "checkpoint", "end"};
 constexpr double kLongestWrite = 3600;  // of a checkpoint's piece; a rank that is gone is noticed long before
 
-std::string folder_key(int64_t number) { return fmt::format("checkpoint-{}-folder", number); }
-std::string piece_key(int64_t number, int64_t rank) { return fmt::format("checkpoint-{}-rank-{}", number, rank); }
+std::string checkpoint_name(int64_t number) { return fmt::format("checkpoint-{}", number); }
+std::string folder_key(int64_t number) { return checkpoint_name(number) + "-folder"; }
 
 // Behind the steps: waits for the folder, writes the rank's piece, says how that went.
 void write_piece(parallel::World& world, int64_t number, const StatePieces& pieces) {
   const fs::path folder = world.meeting().get(folder_key(number), Deadline::after(kLongestWrite));
   if (folder.empty()) return;  // rank 0 could not make one
-  Json reply;
-  try {
-    reply["sums"] = write_optimizer(pieces, folder, world.rank(), world.size());
-  } catch (const std::exception& error) {
-    reply["error"] = error.what();
-  }
-  world.meeting().put(piece_key(number, world.rank()), reply.dump());
+  put_reply(world, checkpoint_name(number),
+            [&]() -> Json { return write_optimizer(pieces, folder, world.rank(), world.size()); });
 }
 
 void train(Trainer& trainer, const RankCommand& command) {
@@ -97,14 +93,7 @@ Json OthersCheckpoint::write_into(const fs::path& folder) {
   told_ = true;
   world_.meeting().put(folder_key(number_), folder.string());
   Json sums = Json::object();
-  for (int64_t rank = 1; rank < world_.size(); ++rank) {
-    const std::string key = piece_key(number_, rank);
-    const Json reply = parse_json(world_.meeting().get(key, Deadline::after(kLongestWrite)), key);
-    world_.meeting().remove(key);
-    if (reply.contains("error"))
-      fail(ErrorKind::kUnavailable, "rank {}: {}", rank, require<std::string>(reply, "error", key));
-    sums.update(require<Json>(reply, "sums", key));
-  }
+  take_replies(world_, checkpoint_name(number_), kLongestWrite, [&](const Json& done) { sums.update(done); });
   world_.meeting().remove(folder_key(number_));
   return sums;
 }

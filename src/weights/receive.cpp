@@ -99,17 +99,8 @@ class Streams {
  private:
   void pass(size_t source, const Round& round, const DeskPlace& desk, double stall_s) {
     const int64_t from = round.from.at(source);
-    const at::Tensor& stream = streams_[source];
-    if (from >= stream.numel()) return;
-    parallel::Meeting meeting(url_of(desk), desk.key);
-    const RelayPlace place{.meeting = meeting,
-                           .name = fmt::format("{}-{}", round.name, source),
-                           .place = round.place,
-                           .size = round.size,
-                           .host = own_address_towards(desk.host),
-                           .stall_s = stall_s};
-    const auto arrived = [&](int64_t bytes) { have_[source] = std::max(have_[source], from + bytes); };
-    make_relay(place, kind_.nccl, device_)->pass_all(stream.narrow(0, from, stream.numel() - from), arrived);
+    pass_stream(desk, round, static_cast<int64_t>(source), streams_[source], device_, stall_s,
+                [&](int64_t bytes) { have_[source] = std::max(have_[source], from + bytes); });
   }
 
   const std::string where_;
@@ -136,6 +127,20 @@ std::optional<Round> Caller::ask(const Member& member) const {
   if (!reply.ok()) throw Error(ErrorKind::kNotFound, reply.error().what());
   if (reply->status / 100 != 2) throw net::error_of(*reply, what);
   return round_from_json(parse_json(reply->body, what), what);
+}
+
+void pass_stream(const DeskPlace& desk, const Round& round, int64_t source, const at::Tensor& stream, at::Device device,
+                 double stall_s, const std::function<void(int64_t)>& arrived) {
+  const int64_t from = round.from.at(static_cast<size_t>(source));
+  if (from >= stream.numel()) return;
+  parallel::Meeting meeting(url_of(desk), desk.key);
+  const RelayPlace place{.meeting = meeting,
+                         .name = fmt::format("{}-{}", round.name, source),
+                         .place = round.place,
+                         .size = round.size,
+                         .host = own_address_towards(desk.host),
+                         .stall_s = stall_s};
+  make_relay(place, round.kind.nccl, device)->pass_all(stream.narrow(0, from, stream.numel() - from), arrived);
 }
 
 StagedWeights receive_weights(const model::Parts& model, const PublishedWeights& weights, const std::string& key,

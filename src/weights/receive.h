@@ -1,5 +1,6 @@
 #pragma once
 // An engine's end of weights that are sent in rounds (weights/desk.h).
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -24,6 +25,11 @@ class Caller {
   const DeskPlace desk_;
   const std::unique_ptr<net::HttpClient> client_;
 };
+
+// One source's stream, from the byte on that not all members of the round have, at this member's place; nothing where
+// all have it. Throws as Relay::pass_all().
+void pass_stream(const DeskPlace& desk, const Round& round, int64_t source, const at::Tensor& stream, at::Device device,
+                 double stall_s, const std::function<void(int64_t)>& arrived);
 
 // Takes part in rounds until all weights are there: what was there when a round failed is not sent again. id: of this
 // process among all receivers. Throws kNotFound where the version is not offered any more, kCorrupt where the offer is

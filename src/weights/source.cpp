@@ -3,9 +3,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "kernels/device.h"
-#include "weights/own_address.h"
 #include "weights/receive.h"
-#include "weights/relay.h"
 
 namespace tritonforge::weights {
 at::Tensor stream_memory(int64_t bytes, at::Device device) {
@@ -89,18 +87,8 @@ at::Tensor Source::stream_for(const Copy& copy, const ReceiverKind& kind) const 
 }
 
 void Source::send(const Copy& copy, const Round& round) {
-  const at::Tensor stream = stream_for(copy, round.kind);
-  const int64_t from = round.from.at(static_cast<size_t>(options_.source));
-  if (from >= stream.numel()) return;
-  parallel::Meeting meeting(url_of(options_.desk), options_.desk.key);
-  const RelayPlace place{.meeting = meeting,
-                         .name = fmt::format("{}-{}", round.name, options_.source),
-                         .place = 0,
-                         .size = round.size,
-                         .host = own_address_towards(options_.desk.host),
-                         .stall_s = options_.stall_s};
-  make_relay(place, round.kind.nccl, copy.device)->pass_all(stream.narrow(0, from, stream.numel() - from), [](int64_t) {
-  });
+  pass_stream(options_.desk, round, options_.source, stream_for(copy, round.kind), copy.device, options_.stall_s,
+              [](int64_t) {});
 }
 
 }  // namespace tritonforge::weights

@@ -144,7 +144,7 @@ TEST_F(Rows, RopeCacheRoundsToFp8AsTheCpu) {
                  rope = like({4000, c.d / 2, 2}, at::kFloat), q = like({c.tokens, c.heads, c.d}, at::kBFloat16),
                  q_too = like({c.tokens, c.heads, c.d}, at::kBFloat16);
     check_cuda(api().rope_table(rope.as<float>(), d_freq.as<float>(), 4000, c.d, stream));
-    const at::IntArrayRef shape{blocks, c.kv_heads, kPage, c.d}, scales_shape{blocks, c.kv_heads, 2, kPage};
+    const std::vector<int64_t> shape{blocks, c.kv_heads, kPage, c.d}, scales_shape{blocks, c.kv_heads, 2, kPage};
     const Buffer keys = like(shape, at::kBFloat16), values = like(shape, at::kBFloat16);
     const Buffer keys8 = like(shape, at::kByte), values8 = like(shape, at::kByte),
                  scales = like(scales_shape, at::kByte);

@@ -1,7 +1,6 @@
 // The life of the warm Python parent once it is warm. It is spent here and not in Python: what the parent writes while
 // children share its memory is copied page by page, and takes its large pages apart for good.
 #include <poll.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,53 +8,11 @@
 #include <cstring>
 #include <vector>
 
+#include "evaluate/packet.h"
 #include "evaluate/sandbox/layers.h"
 
 namespace tritonforge::sandbox {
 namespace {
-
-struct Message {
-  std::string text;  // empty: the trusted side has gone
-  int job = -1;      // the socket that came with it
-};
-
-Message receive(int control, char* room, size_t size) {
-  iovec part{room, size};
-  alignas(cmsghdr) char beside[CMSG_SPACE(sizeof(int))];
-  msghdr header{};
-  header.msg_iov = &part;
-  header.msg_iovlen = 1;
-  header.msg_control = beside;
-  header.msg_controllen = sizeof beside;
-  ssize_t got;
-  do {
-    got = recvmsg(control, &header, MSG_CMSG_CLOEXEC);
-  } while (got < 0 && errno == EINTR);
-  Message message;
-  if (got > 0) message.text.assign(room, static_cast<size_t>(got));
-  const cmsghdr* item = CMSG_FIRSTHDR(&header);
-  if (got > 0 && item && item->cmsg_type == SCM_RIGHTS) std::memcpy(&message.job, CMSG_DATA(item), sizeof(int));
-  return message;
-}
-
-bool send(int control, const Json& message, int fd = -1) {
-  std::string text = message.dump();
-  iovec part{text.data(), text.size()};
-  alignas(cmsghdr) char beside[CMSG_SPACE(sizeof(int))] = {};
-  msghdr header{};
-  header.msg_iov = &part;
-  header.msg_iovlen = 1;
-  if (fd >= 0) {
-    header.msg_control = beside;
-    header.msg_controllen = sizeof beside;
-    cmsghdr* item = CMSG_FIRSTHDR(&header);
-    item->cmsg_level = SOL_SOCKET;
-    item->cmsg_type = SCM_RIGHTS;
-    item->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(item), &fd, sizeof fd);
-  }
-  return sendmsg(control, &header, MSG_NOSIGNAL) == static_cast<ssize_t>(text.size());
-}
 
 class Parent {
  public:
@@ -66,17 +23,18 @@ class Parent {
     while (wait()) {
       if (!report_ended()) return -1;
       if ((polled_.front().revents & ~POLLOUT) == 0) continue;
-      const Message message = receive(control_, room_, size_ - 1);
-      if (message.text.empty()) return -1;
-      room_[message.text.size()] = '\0';
+      const ssize_t got = evaluate::receive_packet(control_, room_, size_ - 1, sent_);
+      if (got <= 0) return -1;
+      room_[got] = '\0';
+      const int job = sent_.empty() ? -1 : sent_.front();
       int pidfd = -1;
-      const pid_t child = fork_apart(Json::parse(message.text).at("sandbox"), &pidfd);
-      if (child == 0) return message.job;
+      const pid_t child = fork_apart(Json::parse(room_).at("sandbox"), &pidfd);
+      if (child == 0) return job;
       const Json answer = child < 0 ? Json{{"error", std::string("fork: ") + std::strerror(errno)}}
                                     : Json{{"spawned", child}};
-      close(message.job);
+      close(job);
       if (child > 0) children_.push_back({child, pidfd});
-      if (!send(control_, answer, pidfd)) return -1;
+      if (!evaluate::send_packet(control_, answer.dump(), pidfd)) return -1;
     }
     return -1;
   }
@@ -107,7 +65,7 @@ class Parent {
         continue;
       }
       close(pidfd);
-      if (!send(control_, {{"exited", pid}, {"status", status}})) return false;
+      if (!evaluate::send_packet(control_, Json{{"exited", pid}, {"status", status}}.dump())) return false;
     }
     children_ = std::move(left);
     return true;
@@ -116,6 +74,7 @@ class Parent {
   const int control_;
   char* const room_;
   const size_t size_;
+  std::vector<int> sent_;  // the socket that came with a request
   std::vector<Living> children_;
   std::vector<pollfd> polled_;
 };
