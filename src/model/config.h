@@ -40,6 +40,7 @@ struct ModelConfig {
   bool output_bias() const { return attention_bias && family == Family::kQwen3; }
   void validate() const;  // throws kCorrupt naming the field
   int64_t parameter_count() const;
+  int64_t matrix_elements() const;  // of the matrices of the layers that are here
   int64_t chunk_count() const { return std::max<int64_t>(1, std::ssize(chunks)); }
   LayerRange chunk_here(int64_t chunk) const;  // which of the layers that are here are the chunk's
   int64_t layer_number(int64_t index) const;   // in the whole model, of a layer that is here
