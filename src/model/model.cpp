@@ -66,7 +66,7 @@ std::vector<std::pair<std::string, at::Tensor>> layer_parameters(const LayerWeig
 
 Model::Model(ModelConfig config, at::ScalarType dtype, at::Device device)
     : config_(std::move(config)), dtype_(dtype), device_(device) {
-  config_.validate();
+  config_.validate_part();
   layers_.resize(static_cast<size_t>(config_.num_layers));
   place_weights();
 }
@@ -77,7 +77,7 @@ Model::Model(ModelConfig config, StoredMatrices stored)
       device_(at::kCPU),
       embed_blocks_(std::move(stored.embed_tokens)),
       head_blocks_(std::move(stored.lm_head)) {
-  config_.validate();
+  config_.validate_part();
   TF_CHECK(std::ssize(stored.layers) == config_.num_layers, "{} layers of stored matrices for {}", stored.layers.size(),
            config_.num_layers);
   for (StoredMatrices::Layer& layer : stored.layers) {
