@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <memory>
+#include <thread>
 
 #include "base/log.h"
 #include "base/process.h"
@@ -26,6 +28,8 @@ void serve_router(RouterFlags flags) {
   log::start("router");
   flags.http.read_secrets();
   flags.router.worker_api_key = flags.engines.read(/*own=*/"");
+  // A request stays on the thread that accepted its connection; one carries tens of thousands a second.
+  flags.http.io_threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency() / 2, 1u, 8u));
   SignalWaiter signals;
   router::Router router(flags.router);
   router::RouterServer server(router, flags.http);

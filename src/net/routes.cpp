@@ -10,6 +10,7 @@ namespace {
 
 std::vector<std::string> split(std::string_view path) {
   std::vector<std::string> parts;
+  parts.reserve(4);
   size_t start = path.empty() || path[0] != '/' ? 0 : 1;
   while (start <= path.size()) {
     const size_t end = std::min(path.find('/', start), path.size());
@@ -54,25 +55,34 @@ void RouteTable::add(Route route) {
 
 RouteTable::Match RouteTable::find(const std::string& method, const std::string& raw_path) const {
   auto parts = split(raw_path);
-  for (auto& part : parts) part = percent_decode(part, false);
+  for (auto& part : parts) {
+    if (part.find('%') != std::string::npos) part = percent_decode(part, false);
+  }
   Match best;
   std::string best_score;
-  std::set<std::string> allowed;
   for (const Route& route : routes_) {
+    const bool exact = route.method == method || (method == "HEAD" && route.method == "GET");
+    if (!exact && route.method != "*") continue;
     std::map<std::string, std::string> parameters;
     std::string score = fit(route, parts, parameters);
     if (score.empty()) continue;
-    allowed.insert(route.method);
-    const bool exact = route.method == method || (method == "HEAD" && route.method == "GET");
-    if (!exact && route.method != "*") continue;
     score += exact ? '0' : '1';
     if (best.route && score >= best_score) continue;
     best.route = &route;
     best.parameters = std::move(parameters);
     best_score = std::move(score);
   }
-  best.allowed.assign(allowed.begin(), allowed.end());
+  if (!best.route) best.allowed = methods_of(parts);
   return best;
+}
+
+std::vector<std::string> RouteTable::methods_of(const std::vector<std::string>& parts) const {
+  std::set<std::string> methods;
+  std::map<std::string, std::string> ignored;
+  for (const Route& route : routes_) {
+    if (!fit(route, parts, ignored).empty()) methods.insert(route.method);
+  }
+  return {methods.begin(), methods.end()};
 }
 
 std::string RouteTable::nearest(const std::string& path) const {

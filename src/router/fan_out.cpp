@@ -14,7 +14,7 @@ Proxy::Proxy(const Registry& registry, Policy& policy, Admission& admission, net
       metrics_(metrics),
       options_(std::move(options)) {}
 
-net::AsyncRequest Proxy::outgoing(const net::Request& request) const {
+net::AsyncRequest Proxy::outgoing(const net::Request& request, ClientKey key) const {
   net::AsyncRequest out;
   out.method = request.method;
   out.headers = request.headers;
@@ -22,6 +22,7 @@ net::AsyncRequest Proxy::outgoing(const net::Request& request) const {
                           "upgrade", "expect", "proxy-connection"}) {
     out.headers.erase(hop);
   }
+  if (key == ClientKey::kKeep) out.headers.erase("authorization");
   if (!options_.worker_api_key.empty()) out.headers["authorization"] = "Bearer " + options_.worker_api_key;
   out.headers["x-request-id"] = request.id;
   if (!request.body.empty()) out.body = std::make_shared<const std::string>(request.body);
@@ -74,7 +75,7 @@ void Proxy::FanOut::finish() {
   reply->send(net::Response::json(body, 502));
 }
 
-void Proxy::fan_out(const net::Request& request, net::ResponderPtr reply) {
+void Proxy::fan_out(const net::Request& request, net::ResponderPtr reply, ClientKey key) {
   const auto workers = registry_.all();
   if (workers.empty()) {
     reply->send(
@@ -86,7 +87,7 @@ void Proxy::fan_out(const net::Request& request, net::ResponderPtr reply) {
   all->missing = workers.size();
   all->what = request.method + " " + request.path;
   all->reply = std::move(reply);
-  const net::AsyncRequest shared = outgoing(request);
+  const net::AsyncRequest shared = outgoing(request, key);
   for (const auto& worker : workers) {
     net::AsyncRequest one = shared;
     one.url = worker->url() + request.target;
