@@ -20,26 +20,23 @@ std::vector<std::string> split(std::string_view path) {
   return parts;
 }
 
-bool is_parameter(const std::string& segment) {
-  return segment.size() > 2 && segment.front() == '{' && segment.back() == '}';
-}
+using Kind = Route::Segment::Kind;
 
 // One character a segment, less is more specific; empty where the path does not fit.
 std::string fit(const Route& route, const std::vector<std::string>& parts,
                 std::map<std::string, std::string>& parameters) {
   std::string score;
   for (size_t i = 0; i < route.segments.size(); ++i) {
-    const std::string& segment = route.segments[i];
-    if (segment == "*" && i + 1 == route.segments.size()) return parts.size() > i ? score + '2' : "";
+    const auto& [kind, text] = route.segments[i];
     if (i >= parts.size()) return "";
-    if (is_parameter(segment)) {
-      if (parts[i].empty()) return "";
-      parameters[segment.substr(1, segment.size() - 2)] = parts[i];
-      score += '1';
-    } else if (segment == parts[i]) {
+    if (kind == Kind::kRest) return score + '2';
+    if (kind == Kind::kLiteral) {
+      if (text != parts[i]) return "";
       score += '0';
     } else {
-      return "";
+      if (parts[i].empty()) return "";
+      parameters[text] = parts[i];
+      score += '1';
     }
   }
   return parts.size() == route.segments.size() ? score : "";
@@ -49,7 +46,13 @@ std::string fit(const Route& route, const std::vector<std::string>& parts,
 
 void RouteTable::add(Route route) {
   TF_CHECK(!route.pattern.empty() && route.pattern[0] == '/', "route pattern '{}' must begin with '/'", route.pattern);
-  route.segments = split(route.pattern);
+  std::vector<std::string> parts = split(route.pattern);
+  for (std::string& part : parts) {
+    if (&part == &parts.back() && part == "*") route.segments.push_back({Kind::kRest, ""});
+    else if (part.size() > 2 && part.front() == '{' && part.back() == '}')
+      route.segments.push_back({Kind::kParameter, part.substr(1, part.size() - 2)});
+    else route.segments.push_back({Kind::kLiteral, std::move(part)});
+  }
   routes_.push_back(std::move(route));
 }
 

@@ -11,7 +11,11 @@ struct Route {
   std::string method, pattern;
   Handler blocking;  // one of the two is set
   AsyncHandler async;
-  std::vector<std::string> segments;
+  struct Segment {
+    enum class Kind { kLiteral, kParameter, kRest } kind;
+    std::string text;  // the literal, or the parameter's name
+  };
+  std::vector<Segment> segments;
 };
 
 class RouteTable {

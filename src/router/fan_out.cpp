@@ -4,6 +4,16 @@
 #include "router/proxy.h"
 
 namespace tritonforge::router {
+namespace {
+
+bool is_of_one_hop(std::string_view name) {
+  static constexpr std::string_view kNames[] = {
+      "host",    "connection", "content-length", "transfer-encoding", "keep-alive", "te",
+      "trailer", "upgrade",    "expect",         "proxy-connection"};
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+}
+
+}  // namespace
 
 Proxy::Proxy(const Registry& registry, Policy& policy, Admission& admission, net::AsyncClient& client,
              net::Metrics& metrics, ProxyOptions options)
@@ -17,12 +27,10 @@ Proxy::Proxy(const Registry& registry, Policy& policy, Admission& admission, net
 net::AsyncRequest Proxy::outgoing(const net::Request& request, ClientKey key) const {
   net::AsyncRequest out;
   out.method = request.method;
-  out.headers = request.headers;
-  for (const auto* hop : {"host", "connection", "content-length", "transfer-encoding", "keep-alive", "te", "trailer",
-                          "upgrade", "expect", "proxy-connection"}) {
-    out.headers.erase(hop);
+  for (const auto& [name, value] : request.headers) {
+    if (!is_of_one_hop(name) && !(key == ClientKey::kKeep && name == "authorization"))
+      out.headers.emplace_hint(out.headers.end(), name, value);
   }
-  if (key == ClientKey::kKeep) out.headers.erase("authorization");
   if (!options_.worker_api_key.empty()) out.headers["authorization"] = "Bearer " + options_.worker_api_key;
   out.headers["x-request-id"] = request.id;
   if (!request.body.empty()) out.body = std::make_shared<const std::string>(request.body);
