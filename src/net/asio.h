@@ -4,7 +4,7 @@
 #define BOOST_ASIO_SEPARATE_COMPILATION
 #define BOOST_BEAST_SEPARATE_COMPILATION
 #define BOOST_ASIO_NO_DEPRECATED
-#define BOOST_ASIO_RECYCLING_ALLOCATOR_CACHE_SIZE 16  // frames of coroutines a thread keeps; a forwarded request has ten
+#define BOOST_ASIO_RECYCLING_ALLOCATOR_CACHE_SIZE 16  // coroutine frames a thread keeps: a forwarded request has ten
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/awaitable.hpp>
