@@ -76,11 +76,12 @@ struct HttpClient::Impl {
       return true;
     };
     callbacks.on_done = [&](std::optional<Error> failed, bool) { error = std::move(failed); };
-    const auto state = std::make_shared<ExchangeState>(io.get_executor());
-    asio::co_spawn(io, exchange(state, place->pool, request, std::move(callbacks)), [&](std::exception_ptr failed) {
-      thrown = failed;
-      ended = true;
-    });
+    auto state = std::make_shared<ExchangeState>(io.get_executor());
+    asio::co_spawn(io, exchange(std::move(state), place->pool, request, std::move(callbacks)),
+                   [&](std::exception_ptr failed) {
+                     thrown = failed;
+                     ended = true;
+                   });
     io.restart();
     while (!ended) io.run_one();  // an idle connection's alarm may be left
     give_back(std::move(place));

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <condition_variable>
 #include <cstring>
+#include <future>
 #include <unordered_set>
 
 #include "base/job_queue.h"
@@ -201,10 +202,13 @@ void HttpServer::stop(double grace_s) {
   if (std::exchange(impl.stopped, true)) return;
   *impl.host.draining = true;
   if (!impl.started) return;
-  asio::post(impl.acceptor->get_executor(), [&impl] {
+  std::promise<void> closed;  // from then on nothing is accepted, and the port is free
+  asio::post(impl.acceptor->get_executor(), [&] {
     error_code ignored;
     impl.acceptor->close(ignored);
+    closed.set_value();
   });
+  closed.get_future().wait();
   const auto tell_all = [&impl](void (Connection::*action)()) {
     std::vector<std::shared_ptr<Connection>> live;
     {

@@ -36,7 +36,7 @@ struct Proxy::Forward : std::enable_shared_from_this<Forward> {
   const RouteHint hint;  // its prompt is a part of outgoing.body
   net::ResponderPtr reply;
   Admission::Ticket ticket;
-  std::vector<WorkerPtr> tried;  // the last one is asked now
+  std::vector<WorkerPtr> tried;
   std::vector<std::string> failures;
   WorkerPtr worker;
   bool probe = false;  // of the worker's breaker

@@ -519,6 +519,20 @@ TEST(Server, ResponderMayOutliveTheServer) {
   held->send(Response::text("nobody listens"));
 }
 
+TEST(Server, AStoppedServerHasLeftItsPort) {
+  HttpServer first({});
+  const int port = first.port();
+  add_echo(first);
+  first.start();
+  first.stop(0);
+  std::vector<std::unique_ptr<HttpServer>> stopped;
+  for (int i = 0; i < 20; ++i) {
+    stopped.push_back(std::make_unique<HttpServer>(with([&](auto& o) { o.port = port; })));
+    stopped.back()->start();
+    stopped.back()->stop(0);
+  }
+}
+
 TEST(Server, ChildProcessesDoNotKeepThePort) {
   auto server = std::make_unique<HttpServer>(ServerOptions{});
   const int port = server->port();
