@@ -8,7 +8,6 @@
 #include <xxhash.h>
 
 #include <atomic>
-#include <boost/asio/read.hpp>
 #include <cerrno>
 #include <cstring>
 #include <mutex>
