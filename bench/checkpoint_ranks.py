@@ -39,7 +39,7 @@ def peak_mib(process):
 def figure(ranks, name):
     with test_trainer.urllib.request.urlopen(f"http://127.0.0.1:{ranks.port}/metrics") as reply:
         lines = reply.read().decode().splitlines()
-    return next(float(line.split()[-1]) for line in lines if line.startswith(f"trainer_{name}"))
+    return next(float(line.split()[-1]) for line in lines if line.startswith(f"tritonforge_trainer_{name}"))
 
 
 def run(binary, arguments, degrees):

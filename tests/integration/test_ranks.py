@@ -130,7 +130,7 @@ def test_what_ranks_write_is_read_by_transformers(tmp_path):
 
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_rank_killed_between_any_two_parts_of_a_checkpoint_leaves_the_last_one(tmp_path, victim):
-    """Before each of its files gets its name, and before the folder and `latest` do: a job a time, each of which goes on
+    """Before each of its files gets its name, and before the folder and `latest` do: a job a time, which goes on
     from what the last one left."""
     library = kill_at(tmp_path)
     folder = make(tmp_path / "killed")
