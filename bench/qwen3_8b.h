@@ -29,11 +29,12 @@ inline model::ModelConfig qwen3_8b(int64_t layers) {
   return c;
 }
 
-// tp: of a rank that has its part of it.
-inline std::unique_ptr<model::Model> random_qwen3_8b(const std::string& device, int64_t layers, int64_t tp = 1) {
+// tp, stage: of a rank that has its part of it.
+inline std::unique_ptr<model::Model> random_qwen3_8b(const std::string& device, int64_t layers, int64_t tp = 1,
+                                                     const model::Stage& stage = {}) {
   const at::NoGradGuard no_grad;
-  auto made = std::make_unique<model::Model>(model::part_of(qwen3_8b(layers), tp), at::kBFloat16,
-                                             kernels::open_device(device));
+  auto made = std::make_unique<model::Model>(model::stage_of(model::part_of(qwen3_8b(layers), tp), stage),
+                                             at::kBFloat16, kernels::open_device(device));
   at::manual_seed(1);  // a GPU's generator is not the same in two processes otherwise
   for (auto& [name, tensor] : made->named_parameters()) {
     if (tensor.dim() == 2) tensor.normal_(0, 0.02);

@@ -4,12 +4,13 @@
 // counted) and the memory in use.
 //   train_gpu [cuda:0] [layers 8] [tokens 8192] [steps 8] [CASE ...]
 //   train_gpu dp2 ... : so many data-parallel ranks, a process and a GPU each, with so many tokens each; tp2, cp2,
-//   ring2 (cp's other form): ranks that have so many tokens together
+//   ring2 (cp's other form), pp2: ranks that have so many tokens together
 // CASE: fp32 | bf16_sr | cpu | autograd, then any of +recompute (all layers), +qkv (q, k and v of all layers are
-// computed again), +packed (16 sequences of 300 to 900 tokens; train_packed_peer.py is its peer), +groups (8 answers of
-// 300 to 900 tokens to each of two prompts of 1,500, without a target in a prompt, which is computed once) and +whole
-// (then with every answer), +deterministic, +snapshot (then the time that a checkpoint stops the trainer for). Cases
-// take turns only by being run twice: the order of the arguments is the order of the runs.
+// computed again), +batches8 (so many sequences, a micro-batch each, as a pipeline wants them), +packed (16 sequences
+// of 300 to 900 tokens; train_packed_peer.py is its peer), +groups (8 answers of 300 to 900 tokens to each of two
+// prompts of 1,500, without a target in a prompt, which is computed once) and +whole (then with every answer),
+// +deterministic, +snapshot (then the time that a checkpoint stops the trainer for). Cases take turns only by being run
+// twice: the order of the arguments is the order of the runs.
 #include <ATen/ATen.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -30,6 +31,7 @@
 #include "bench/qwen3_8b.h"
 #include "kernels/device.h"
 #include "train/checkpoint.h"
+#include "train/pipeline.h"
 #include "train/ranks.h"
 #include "train/trainer.h"
 
@@ -95,6 +97,8 @@ void run(const std::string& name, const std::string& device, int64_t layers, int
   config.parallel = ranks.dims;
   config.share_prefixes = !has("+whole");
   std::vector<int64_t> lengths{tokens};
+  if (const size_t at = name.find("+batches"); at != std::string::npos)
+    lengths.resize(static_cast<size_t>(std::atoll(name.c_str() + at + 8)), tokens);
   if (has("packed")) {
     Rng rng(2);
     lengths.clear();
@@ -108,7 +112,8 @@ void run(const std::string& name, const std::string& device, int64_t layers, int
   place.rendezvous = ranks.rendezvous;
   const auto world = train::join_ranks(config, place);
   train::set_up_thread(config, world.get());
-  auto model = random_qwen3_8b(device, layers, ranks.dims.tp);
+  const parallel::Coordinates at = world != nullptr ? world->at() : parallel::Coordinates{};
+  auto model = random_qwen3_8b(device, layers, ranks.dims.tp, train::stage_at(config.parallel, at));
   at::globalContext().setDeterministicAlgorithms(config.deterministic, true);
   train::Trainer trainer(config, std::move(*model), std::nullopt, {}, world.get());
   const auto sequences = has("+groups") ? groups(shape.vocab_size) : batch(lengths, shape.vocab_size);
@@ -142,12 +147,13 @@ void run(const std::string& name, const std::string& device, int64_t layers, int
   }
 }
 
-// "dp2", "tp2", "cp2", "ring2", "tp2dp2": the ranks are processes, this one the first. Where it ends, they do.
+// "dp2", "tp2", "cp2", "ring2", "pp2", "tp2dp2": the ranks are processes, this one the first. Where it ends, they do.
 Ranks fork_ranks(const std::string& argument, size_t cases, std::vector<std::string>& rendezvous) {
   Ranks ranks;
   for (const auto& [axis, degree] : {std::pair{std::string("tp"), &ranks.dims.tp},
                                      {"cp", &ranks.dims.cp},
                                      {"ring", &ranks.dims.cp},
+                                     {"pp", &ranks.dims.pp},
                                      {"dp", &ranks.dims.dp}}) {
     const size_t at = argument.find(axis);
     if (at != std::string::npos) *degree = std::atoll(argument.c_str() + at + axis.size());
@@ -178,8 +184,8 @@ int main(int argc, char** argv) {
   if (ranks.dims.world() > 1) device = fmt::format("cuda:{}", ranks.rank);
   if (ranks.rank == 0) fmt::print("{} layers of Qwen3-8B, {} tokens, {} steps after 3\n", layers, tokens, steps);
   if (ranks.dims.world() > 1 && ranks.rank == 0)
-    fmt::print("ranks: tp {} x cp {} ({}) x dp {}\n", ranks.dims.tp, ranks.dims.cp, name_of(ranks.dims.cp_form),
-               ranks.dims.dp);
+    fmt::print("ranks: tp {} x cp {} ({}) x pp {} x dp {}\n", ranks.dims.tp, ranks.dims.cp, name_of(ranks.dims.cp_form),
+               ranks.dims.pp, ranks.dims.dp);
   for (size_t i = 0; i < cases.size(); ++i) {
     if (!rendezvous.empty()) ranks.rendezvous = rendezvous[i];
     run(cases[i], device, layers, tokens, steps, ranks);

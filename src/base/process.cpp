@@ -9,16 +9,17 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <fstream>
 #include <mutex>
 #include <random>
-#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -278,18 +279,28 @@ int first_ephemeral_port() {
 
 }  // namespace
 
+bool claim_port(int port) {
+  // An abstract socket's name belongs to one process of a network namespace, as a port does, and is given up with it.
+  const std::string name = fmt::format("tritonforge-port-{}", port);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::copy(name.begin(), name.end(), address.sun_path + 1);
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) fail(ErrorKind::kMachine, "no socket to claim port {} with: {}", port, std::strerror(errno));
+  if (::bind(fd, reinterpret_cast<sockaddr*>(&address), length) == 0) return true;  // open until the process ends
+  ::close(fd);
+  return false;
+}
+
 int free_port() {
   constexpr int kLowest = 20000;
   const int count = first_ephemeral_port() - kLowest;
   if (count < 1000) fail(ErrorKind::kUnavailable, "no room for ports between {} and the ephemeral ones", kLowest);
-  // What was given is not given again: whoever asked may open it much later.
-  static std::mutex mutex;
-  static std::set<int> given;
-  const std::lock_guard lock(mutex);
   std::random_device random;
   for (int tries = 0; tries < 1000; ++tries) {
     const int port = kLowest + static_cast<int>(random() % static_cast<unsigned>(count));
-    if (!given.contains(port) && is_free(port)) return *given.insert(port).first;
+    if (claim_port(port) && is_free(port)) return port;
   }
   fail(ErrorKind::kUnavailable, "no free port from {} to {}", kLowest, kLowest + count - 1);
 }

@@ -84,8 +84,11 @@ class StoppedBySignal : public Error {
 };
 
 fs::path own_executable();
-// A TCP port on 127.0.0.1 that is free now, from below those that the kernel gives to outgoing connections: a server
-// that is restarted finds it free again.
+// Takes the number of a port for this process until it ends, so that two runs that begin at one moment do not both find
+// it free; false where another one, or this one, has it.
+bool claim_port(int port);
+// A TCP port on 127.0.0.1 that is free now and claimed, from below those that the kernel gives to outgoing connections:
+// a server that is restarted finds it free again.
 int free_port();
 
 }  // namespace tritonforge

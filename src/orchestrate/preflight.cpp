@@ -69,9 +69,9 @@ void check_degrees(const RecipeConfig& config) {
   if (config.trains() && actor.ep > 1)
     fail(ErrorKind::kUnsupported, "placement.actor.ep {}: a dense model has no experts to share out: ep is 1",
          actor.ep);
-  if (config.trains() && actor.pp > 1 && !layout.actor.front().gpus.empty())
-    fail(ErrorKind::kUnsupported, "placement.actor: pp {}: pipelines run on the CPU yet; tp, cp and dp on GPUs, too",
-         actor.pp);
+  if (config.trains() && actor.pp_chunks > 1 && !layout.actor.front().gpus.empty())
+    fail(ErrorKind::kUnsupported, "placement.actor.pp_chunks {}: on GPUs a stage is one chunk of layers yet",
+         actor.pp_chunks);
   if (config.serves() && engine.cp * engine.pp * engine.pp_chunks * engine.ep > 1)
     fail(ErrorKind::kUnsupported, "placement.rollout: an engine's ranks are of tp alone: cp, pp and ep are 1");
   if (config.serves() && !engine::EngineOptions::is_degree(engine.tp))

@@ -1,11 +1,6 @@
 #include "orchestrate/run_context.h"
 
 #include <algorithm>
-#include <cstddef>
-
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include "base/checksum.h"
 #include "net/bulk.h"
@@ -29,24 +24,9 @@ const std::map<std::string, std::string> kRoleEnvironment = [] {
   return environment;
 }();
 
-// Two runs that begin at one moment would both find a port free. An abstract socket's name belongs to one process of a
-// network namespace, as a port does, and is given up with it.
-bool claim(int64_t port) {
-  const std::string name = fmt::format("tritonforge-page-{}", port);
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::copy(name.begin(), name.end(), address.sun_path + 1);
-  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return false;
-  if (::bind(fd, reinterpret_cast<sockaddr*>(&address), length) == 0) return true;  // open until the process ends
-  ::close(fd);
-  return false;
-}
-
 int first_free_port(int64_t wanted) {
   for (int64_t port = wanted; port < wanted + 20; ++port) {
-    if (!claim(port)) continue;
+    if (!claim_port(static_cast<int>(port))) continue;
     try {
       net::HttpServer probe({.port = static_cast<int>(port)});
       probe.start();

@@ -39,9 +39,9 @@ void TrainConfig::validate_job() const {
   check_options(*this);
   if (const std::string refusal = states_refusal(device, dtype); !refusal.empty())
     fail(ErrorKind::kUsage, "optimizer_state {} {}", name_of(optimizer_state), refusal);
-  if (parallel.pp > 1 && device != "cpu")
-    fail(ErrorKind::kUnsupported, "parallel.pp {} on {}: pipelines run on the CPU yet; tp, cp and dp on GPUs, too",
-         parallel.pp, device);
+  if (parallel.pp_chunks > 1 && device != "cpu")  // what goes round would wait behind what comes
+    fail(ErrorKind::kUnsupported, "parallel.pp_chunks {} on {}: on GPUs a stage is one chunk of layers yet",
+         parallel.pp_chunks, device);
   if (parallel.ep > 1)  // the models that are read have none
     fail(ErrorKind::kUnsupported, "parallel.ep {}: a dense model has no experts to share out: ep is 1", parallel.ep);
   if (model.empty()) fail(ErrorKind::kUsage, "model is missing: a Hugging Face folder or a GGUF file");

@@ -287,16 +287,17 @@ TEST_F(EngineOnGpu, ChunkedPromptsPreemptionAndReuseStayNear) {
   expect_near_the_reference(run(no_reuse), model::Family::kQwen3);
 }
 
-// An FP8 cache is the CPU's with the same rounding, within what bf16 changes: what is rounded to the other side of a
-// step, too, a few percent of all numbers. In small steps, in which prompts that the cache has most of are widened in
-// several runs; with sequences put back; from graphs and without.
+// An FP8 cache is the CPU's with the same rounding, within what bf16 changes: a few percent of all numbers are rounded
+// to the other side of a step, which is less than what all roundings lose beside a cache of the model's own type (that
+// the kernels round as the CPU does, number by number, is tested on its own). In small steps, in which prompts that the
+// cache has most of are widened in several runs; with sequences put back; from graphs and without.
 TEST_F(EngineOnGpu, AnFp8CacheIsTheCpusWithinBf16) {
   constexpr int64_t kTexts = 8, kNew = 40;
   const auto prompt = [](int64_t i) { return prompt_of(100 * (i % 4) + 20 + i, i % 5); };
-  const auto answers = [](std::unique_ptr<model::Model> model, EngineOptions chosen,
+  const auto answers = [](std::unique_ptr<model::Model> model, EngineOptions chosen, CacheDtype cache,
                           const std::function<Request(int64_t)>& request_of) {
     chosen.device = model->device().str();
-    chosen.kv_cache_dtype = CacheDtype::kFp8;
+    chosen.kv_cache_dtype = cache;
     Core core(chosen, std::move(model), nullptr);
     std::vector<Output> outputs;
     const at::InferenceMode inference;
@@ -320,35 +321,41 @@ TEST_F(EngineOnGpu, AnFp8CacheIsTheCpusWithinBf16) {
   scarce.cuda_graphs = false;
   for (const EngineOptions& chosen : {options(), chunked, scarce}) {
     at::manual_seed(5);
-    const auto said = answers(model(at::kBFloat16, at::Device(at::kCUDA, 0)), chosen, [&](int64_t i) {
+    const auto said = answers(model(at::kBFloat16, at::Device(at::kCUDA, 0)), chosen, CacheDtype::kFp8, [&](int64_t i) {
       Request request;
       request.prompt_ids = prompt(i);
       request.sampling.max_new_tokens = kNew;
       request.sampling.seed = static_cast<uint64_t>(i);
       return request;
     });
-    at::manual_seed(5);
-    const auto scored = answers(model(at::kFloat, at::kCPU), options(), [&](int64_t i) {
-      Request request;
-      request.prompt_ids = prompt(i);
-      request.log_probs.prompt_from = std::ssize(request.prompt_ids);
-      const auto& tokens = said[static_cast<size_t>(i)].samples[0].output_ids;
-      request.prompt_ids.insert(request.prompt_ids.end(), tokens.begin(), tokens.end());
-      request.sampling.max_new_tokens = 1;
-      return request;
-    });
-    double worst = 0, total = 0;
+    const auto scored = [&](CacheDtype cache) {
+      at::manual_seed(5);
+      return answers(model(at::kFloat, at::kCPU), options(), cache, [&](int64_t i) {
+        Request request;
+        request.prompt_ids = prompt(i);
+        request.log_probs.prompt_from = std::ssize(request.prompt_ids);
+        const auto& tokens = said[static_cast<size_t>(i)].samples[0].output_ids;
+        request.prompt_ids.insert(request.prompt_ids.end(), tokens.begin(), tokens.end());
+        request.sampling.max_new_tokens = 1;
+        return request;
+      });
+    };
+    const auto rounded = scored(CacheDtype::kFp8), exact = scored(CacheDtype::kAuto);
+    double worst = 0, total = 0, loss = 0;
     for (size_t i = 0; i < kTexts; ++i) {
-      ASSERT_EQ(std::ssize(said[i].samples[0].output_ids), kNew) << said[i].samples[0].abort_message;
-      ASSERT_EQ(std::ssize(scored[i].prompt.log_probs), kNew);
+      const Sample& sample = said[i].samples[0];
+      ASSERT_EQ(std::ssize(sample.output_ids), kNew) << sample.abort_message;
+      ASSERT_EQ(std::ssize(rounded[i].prompt.log_probs), kNew);
       for (size_t t = 0; t < kNew; ++t) {
-        const double off = std::abs(said[i].samples[0].log_probs[t] - scored[i].prompt.log_probs[t]);
+        const double off = std::abs(sample.log_probs[t] - rounded[i].prompt.log_probs[t]);
         worst = std::max(worst, off);
         total += off;
+        loss += std::abs(exact[i].prompt.log_probs[t] - rounded[i].prompt.log_probs[t]);
       }
     }
-    fmt::print("log-probs against the CPU's FP8 in fp32: mean {:.5f}, worst {:.5f}\n", total / (kTexts * kNew), worst);
-    EXPECT_LT(total / (kTexts * kNew), 0.03);
+    fmt::print("log-probs against the CPU's FP8 in fp32: mean {:.5f}, worst {:.5f}; FP8 loses {:.5f}\n",
+               total / (kTexts * kNew), worst, loss / (kTexts * kNew));
+    EXPECT_LT(total, loss);
     EXPECT_LT(worst, 0.3);
   }
 }

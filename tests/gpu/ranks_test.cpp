@@ -5,6 +5,7 @@
 
 #include "gpu/fixture.h"
 #include "kernels/device.h"
+#include "train/pipeline.h"
 #include "train/rank_part.h"
 #include "train/trainer.h"
 #include "train/weight_shards.h"
@@ -19,7 +20,14 @@ class RanksOnGpus : public tritonforge::gpu::GpuTest {};
 struct Course {
   std::vector<double> losses, norms;
   at::Tensor all, replicas;  // weights of this rank, and of them what every rank has; on the CPU
+  at::Tensor whole;          // of the first of a pipeline's: the model's, put together
 };
+
+at::Tensor flat(const model::Model& model) {
+  std::vector<at::Tensor> all;  // what lies between them in the arena is of no meaning
+  for (const auto& [name, tensor] : model.named_parameters()) all.push_back(tensor.flatten());
+  return at::cat(all).cpu();
+}
 
 void expect_part_of(const model::Model& whole, const model::Model& part, const model::TensorParallel& at) {
   EXPECT_EQ(whole.device(), part.device());
@@ -55,10 +63,12 @@ Course course_of(TrainConfig config, parallel::World* world, int64_t rank) {
   config.device = "cuda:" + std::to_string(rank);
   const at::Device device = kernels::open_device(config.device);
   tritonforge::gpu::check_cuda(tritonforge::gpu::open_cuda_library().set_device(device.index()));
-  const model::TensorParallel at{world != nullptr ? world->at().tp : 0, config.parallel.tp};
+  const parallel::Coordinates place = world != nullptr ? world->at() : parallel::Coordinates{};
+  const model::TensorParallel at{place.tp, config.parallel.tp};
   model::ModelConfig shape = tritonforge::gpu::small_config(model::Family::kQwen3);
   shape.vocab_size = 1008;  // of which a half is a width of the kernels, too
-  model::Model model(model::part_of(shape, at.size), at::kBFloat16, device);
+  model::Model model(model::stage_of(model::part_of(shape, at.size), stage_at(config.parallel, place)), at::kBFloat16,
+                     device);
   model::init_random_part(model, at, 3, 0.05);
   Trainer trainer(config, std::move(model), std::nullopt, {}, world);
   Course course;
@@ -67,26 +77,43 @@ Course course_of(TrainConfig config, parallel::World* world, int64_t rank) {
     course.losses.push_back(metrics.loss);
     course.norms.push_back(metrics.grad_norm);
   }
+  if (config.parallel.pp > 1) {
+    if (place.pp > 0) trainer.give_model();
+    else course.whole = flat(trainer.whole_model());
+  }
   if (config.parallel.tp > 1) {
     const model::Model* whole = nullptr;
-    if (world->at().tp > 0) trainer.give_model();
+    if (place.tp > 0) trainer.give_model();
     else expect_part_of(*(whole = &trainer.whole_model()), trainer.model(), at);
     expect_shard_of(trainer, at, whole);
   }
-  std::vector<at::Tensor> all, replicas;  // what lies between them in the arena is of no meaning
-  for (const auto& [name, tensor] : trainer.model().named_parameters()) {
-    all.push_back(tensor.flatten());
-    if (model::tensor_part(name, tensor.sizes(), at).replica) replicas.push_back(all.back());
-  }
-  course.all = at::cat(all).cpu();
+  std::vector<at::Tensor> replicas;
+  for (const auto& [name, tensor] : trainer.model().named_parameters())
+    if (model::tensor_part(name, tensor.sizes(), at).replica) replicas.push_back(tensor.flatten());
+  course.all = flat(trainer.model());
   course.replicas = at::cat(replicas).cpu();
   return course;
 }
 
-TEST_F(RanksOnGpus, TrainAsOneGpuWithinBfloat16AndTheSameTwice) {
+bool two_devices() {
   int devices = 0;
   tritonforge::gpu::check_cuda(tritonforge::gpu::open_cuda_library().device_count(&devices));
-  if (devices < 2) GTEST_SKIP() << "one GPU: ranks over NCCL need two";
+  return devices >= 2;
+}
+
+std::vector<Course> courses_of(const TrainConfig& config) {
+  std::vector<Course> ranks(static_cast<size_t>(config.parallel.world()));
+  parallel::run_ranks(
+      config.parallel,
+      [&](parallel::World& world) {
+        ranks[static_cast<size_t>(world.rank())] = course_of(config, &world, world.rank());
+      },
+      nullptr, {}, [](int64_t rank) { return kernels::open_device("cuda:" + std::to_string(rank)); });
+  return ranks;
+}
+
+TEST_F(RanksOnGpus, TrainAsOneGpuWithinBfloat16AndTheSameTwice) {
+  if (!two_devices()) GTEST_SKIP() << "one GPU: ranks over NCCL need two";
   at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
   std::map<std::string, at::Tensor> of_fp32;  // by axis
   for (const auto states : {OptimizerState::kFp32, OptimizerState::kBf16Sr, OptimizerState::kCpu}) {
@@ -100,26 +127,22 @@ TEST_F(RanksOnGpus, TrainAsOneGpuWithinBfloat16AndTheSameTwice) {
     EXPECT_LT(alone.losses.back(), 0.98 * alone.losses.front());
     for (const auto& [axis, dims] :
          {std::pair{"dp", parallel::ParallelDims{.dp = 2}}, std::pair{"tp", parallel::ParallelDims{.tp = 2}},
-          std::pair{"cp", parallel::ParallelDims{.cp = 2}},
+          std::pair{"pp", parallel::ParallelDims{.pp = 2}}, std::pair{"cp", parallel::ParallelDims{.cp = 2}},
           std::pair{"ring", parallel::ParallelDims{.cp = 2, .cp_form = parallel::CpForm::kRing}}}) {
       const testing::ScopedTrace trace(__FILE__, __LINE__, axis);
       config.parallel = dims;
       std::vector<std::vector<Course>> runs;
-      for (int run = 0; run < 2; ++run) {
-        std::vector<Course>& ranks = runs.emplace_back(2);
-        parallel::run_ranks(
-            config.parallel,
-            [&](parallel::World& world) {
-              ranks[static_cast<size_t>(world.rank())] = course_of(config, &world, world.rank());
-            },
-            nullptr, {}, [](int64_t rank) { return kernels::open_device("cuda:" + std::to_string(rank)); });
-      }
+      for (int run = 0; run < 2; ++run) runs.push_back(courses_of(config));
       for (size_t step = 0; step < alone.losses.size(); ++step) {
         EXPECT_NEAR(runs[0][0].losses[step], alone.losses[step], 0.01 * alone.losses[step]) << "step " << step;
         EXPECT_NEAR(runs[0][0].norms[step], alone.norms[step], 0.05 * alone.norms[step]) << "step " << step;
       }
-      EXPECT_TRUE(at::equal(runs[0][0].replicas, runs[0][1].replicas)) << "the ranks' weights differ";
-      if (dims.tp == 1) EXPECT_TRUE(at::equal(runs[0][0].all, runs[0][1].all)) << "the ranks' weights differ";
+      if (dims.pp == 1) {
+        EXPECT_TRUE(at::equal(runs[0][0].replicas, runs[0][1].replicas)) << "the ranks' weights differ";
+      }
+      if (dims.tp * dims.pp == 1) {
+        EXPECT_TRUE(at::equal(runs[0][0].all, runs[0][1].all)) << "the ranks' weights differ";
+      }
       EXPECT_TRUE(at::equal(runs[0][0].all, runs[1][0].all)) << "two runs differ";
       if (states == OptimizerState::kFp32) of_fp32[axis] = runs[0][0].all;
       if (states == OptimizerState::kCpu) {
@@ -130,6 +153,28 @@ TEST_F(RanksOnGpus, TrainAsOneGpuWithinBfloat16AndTheSameTwice) {
                  runs[0][0].norms.back());
     }
     config.parallel = {};
+  }
+  at::globalContext().setDeterministicAlgorithms(false, false);
+}
+
+// A stage's kernels are those of one GPU, on the same rows. What is clipped is not: the norm is summed by stages.
+TEST_F(RanksOnGpus, StagesWithoutClippingChangeNoBit) {
+  if (!two_devices()) GTEST_SKIP() << "one GPU: ranks over NCCL need two";
+  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
+  for (const int64_t recompute : {0, 2}) {
+    const testing::ScopedTrace trace(__FILE__, __LINE__, recompute);
+    TrainConfig config = sample_train_config();
+    config.dtype = "bfloat16";
+    config.lr = 1e-3;
+    config.deterministic = true;
+    config.clip_grad = 0;
+    config.recompute_layers = recompute;
+    config.max_tokens_per_micro_batch = 512;
+    const Course alone = course_of(config, nullptr, 0);
+    config.parallel = {.pp = 2};
+    const std::vector<Course> ranks = courses_of(config);
+    EXPECT_EQ(ranks[0].losses, alone.losses);
+    EXPECT_TRUE(at::equal(ranks[0].whole, alone.all));
   }
   at::globalContext().setDeterministicAlgorithms(false, false);
 }

@@ -43,8 +43,9 @@ class SchedulesOnGpu : public gpu::GpuTest {
       expect_said(swaps ? b : a, swaps ? a : b, 0);
     }
   }
-  // Within so many times what bf16 explains.
-  void expect_near_the_reference(const Happened& happened, const Schedule& schedule, double times = 1) const {
+  // By default within what bf16 explains.
+  void expect_near_the_reference(const Happened& happened, const Schedule& schedule, double mean_limit = 0.02,
+                                 double worst_limit = 0.25) const {
     double worst = 0, total = 0;
     int64_t count = 0;
     for (const auto& [kind, sample] : happened.answers) {
@@ -60,8 +61,8 @@ class SchedulesOnGpu : public gpu::GpuTest {
       }
     }
     EXPECT_GT(count, 100);
-    EXPECT_LT(total / static_cast<double>(count), times * 0.02);
-    EXPECT_LT(worst, times * 0.25);
+    EXPECT_LT(total / static_cast<double>(count), mean_limit);
+    EXPECT_LT(worst, worst_limit);
     fmt::print("{} log-probs against fp32: mean {:.5f}, worst {:.5f}\n", count, total / static_cast<double>(count),
                worst);
   }
@@ -111,7 +112,8 @@ TEST_F(SchedulesOnGpu, LoseNoBlockAndChangeNoTokenWithoutGraphs) {
       preempted, aborts, sleeps, updates, failures, accepted, in_graphs);
 }
 
-// The same of an FP8 cache, which is twice as far from the fp32 model at most as those tests allow.
+// The same of an FP8 cache, whose own loss in this model is 0.05 to 0.06 in the mean
+// (EngineOnGpu.AnFp8CacheIsTheCpusWithinBf16 prints it).
 TEST_F(SchedulesOnGpu, OfAnFp8CacheLoseNoBlockAndChangeNoTokenWithoutGraphs) {
   int64_t preempted = 0, in_graphs = 0;
   for (uint64_t variant = 0; variant < 8; ++variant) {
@@ -128,7 +130,7 @@ TEST_F(SchedulesOnGpu, OfAnFp8CacheLoseNoBlockAndChangeNoTokenWithoutGraphs) {
     SCOPED_TRACE(fmt::format("reuse {}, shared {}, scarce {}", on(0), on(1), on(2)));
     const Schedule schedule{.seed = variant};
     const Happened with = run(chosen, schedule);
-    expect_near_the_reference(with, schedule, 2);
+    expect_near_the_reference(with, schedule, 0.08, 0.5);
     chosen.cuda_graphs = false;
     expect_same(with, run(chosen, schedule));
     preempted += with.stats.preemptions;

@@ -157,7 +157,7 @@ model::ModelConfig shared_config(model::Family family) {
 
 class TwoGpus : public gpu::GpuTest {
  protected:
-  static constexpr int64_t kRequests = 12, kTokens = 60;
+  static constexpr int64_t kRequests = 12, kTokens = 60, kBegin = 5;
   void SetUp() override {
     GpuTest::SetUp();
     if (IsSkipped()) return;
@@ -256,16 +256,18 @@ TEST_F(TwoGpus, SayWhatOneSaysWithinBf16) {
     const auto alone = answers_of(one), together = answers_of(two);
     const double worst_alone = expect_near_the_reference(alone, *weights),
                  worst = expect_near_the_reference(together, *weights);
-    int64_t equal = 0;
+    int64_t equal = 0, begin_equal = 0;
     for (size_t i = 0; i < together.size(); ++i) {
-      equal += together[i].samples[0].output_ids == alone[i].samples[0].output_ids;
+      const auto &these = together[i].samples[0].output_ids, &those = alone[i].samples[0].output_ids;
+      equal += these == those;
+      begin_equal += std::equal(these.begin(), these.begin() + kBegin, those.begin());
       ASSERT_EQ(together[i].prompt.log_probs.size(), alone[i].prompt.log_probs.size());
       for (size_t t = 0; t < alone[i].prompt.log_probs.size(); ++t)
         EXPECT_NEAR(together[i].prompt.log_probs[t], alone[i].prompt.log_probs[t], 0.25) << i << ", token " << t;
     }
     fmt::print("two GPUs: {} of {} texts are one GPU's; log-probs off fp32 by at most {:.4f}, one GPU's by {:.4f}\n",
                equal, kRequests, worst, worst_alone);
-    EXPECT_GE(equal, kRequests / 3);
+    EXPECT_GE(begin_equal, kRequests * 2 / 3);  // each token's draw is the other's but for 1 or 2 in 100
   }
 }
 

@@ -283,7 +283,11 @@ def test_a_step_out_of_turn_names_the_expected_one(tmp_path):
         ({"learning_rate": 1}, 2, "unknown key 'learning_rate'"),
         ({"parallel": {"ep": 2, "dp": 2}}, 2, "parallel.ep 2: a dense model has no experts to share out: ep is 1"),
         ({"parallel": {"ep": 2}}, 2, "parallel.ep 2 does not divide dp * cp = 1"),
-        ({"parallel": {"pp": 2}, "device": "cuda"}, 2, "pipelines run on the CPU yet"),
+        (
+            {"parallel": {"pp": 2, "pp_chunks": 2}, "device": "cuda"},
+            2,
+            "pp_chunks 2 on cuda: on GPUs a stage is one chunk of layers yet",
+        ),
         ({"model": "/nowhere"}, 2, "/nowhere"),
         ({"dtype": "bfloat"}, 2, "did you mean 'bfloat16'"),
     ],

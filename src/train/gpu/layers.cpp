@@ -31,18 +31,21 @@ RankRows rank_rows(const parallel::ParallelDims& dims, int64_t tokens) {
   return {rows.attended, rows.shard, rows.own, dims.tp, dims.cp, dims.cp_form};
 }
 
-Layers::Layers(const model::Model& model, const Recompute& recompute, Products& products, const TokenShards& shards)
+Layers::Layers(const model::Model& model, const Recompute& recompute, Products& products, const TokenShards& shards,
+               StageLink& link)
     : api_(tritonforge::gpu::open_cuda_library()),
       model_(model),
       config_(model.config()),
       products_(products),
       shards_(shards),
+      link_(link),
       recompute_(recompute),
       q_(config_.num_heads * config_.head_dim),
       kv_(config_.num_kv_heads * config_.head_dim),
       attention_q_(shards.attention().num_heads * config_.head_dim),
       attention_kv_(shards.attention().num_kv_heads * config_.head_dim),
       eps_(static_cast<float>(config_.rms_norm_eps)),
+      flights_(static_cast<size_t>(most_waiting(link.stage()))),
       attention_(shards.attention(), model.device()),
       ring_(shards, attention_, model.device()) {}
 
@@ -66,6 +69,7 @@ int64_t Layers::workspace_bytes(const model::ModelConfig& c, const RankRows& row
   // Of what is exchanged: what is made, what is sent, and what comes.
   if (rows.exchanges_heads()) bytes += 3 * times(q_shard + 2 * kv_shard, rows.shard, kBf16);
   if (rows.ring()) bytes += RingAttention::bytes(rows.shard, c, train);
+  if (train && !c.embeds()) bytes += 2 * times(c.hidden_size, rows.own, kBf16);
   if (train) {  // the last is attention's dq
     return bytes + times(c.hidden_size + q_shard, rows.shard, kBf16) + times(2 * q + 4 * kv, rows.attended, kBf16) +
            times(q, rows.attended, kFp32);
@@ -76,22 +80,16 @@ int64_t Layers::workspace_bytes(const model::ModelConfig& c, const RankRows& row
 
 void Layers::reserve(int64_t tokens, bool train) {
   train_ = train;
-  const int64_t hidden = config_.hidden_size, intermediate = config_.intermediate_size, layers = config_.num_layers;
+  const int64_t hidden = config_.hidden_size, intermediate = config_.intermediate_size;
   const auto options = at::TensorOptions().dtype(at::kBFloat16).device(model_.device());
-  if (shards_.rows_of(tokens).all > capacity_) {
-    capacity_ = shards_.rows_of(tokens).all;
-    x_.clear();
-    attended_.clear();
-    projected_.clear();
-    mixed_.clear();
+  const int64_t rows = shards_.rows_of(tokens).all;
+  if (rows > capacity_) {
+    capacity_ = rows;
     normed_.reset();
     grad_.reset();
   }
   const TokenShards::Rows most = shards_.rows_of(capacity_);
-  const auto buffer = [&](int64_t rows, int64_t width) { return at::empty({rows, width}, options); };
-  const auto count = [&](int64_t of_layers) {
-    return static_cast<size_t>(train ? std::max<int64_t>(1, of_layers) : 1);
-  };
+  const auto buffer = [&](int64_t count, int64_t width) { return at::empty({count, width}, options); };
   if (!normed_.defined()) {
     normed_ = buffer(most.shard, hidden);
     act_ = buffer(most.shard, intermediate);
@@ -101,26 +99,11 @@ void Layers::reserve(int64_t tokens, bool train) {
     check_cuda(api_.rope_table(rope_.mutable_data_ptr<float>(), model_.inv_freq().const_data_ptr<float>(), capacity_,
                                config_.head_dim, kStream));
   }
-  while (std::ssize(x_) < (train ? layers + 1 : 2)) x_.push_back(buffer(most.own, hidden));
-  while (attended_.size() < count(layers)) {
-    attended_.push_back({buffer(most.attended, attention_q_),
-                         at::empty({most.attended, shards_.attention().num_heads}, options.dtype(at::kFloat)),
-                         {}});
-  }
-  while (projected_.size() < count(layers - projected_again())) {
-    Projected& projected = projected_.emplace_back();
-    if (!shards_.exchanges_heads()) projected.qkv = buffer(most.attended, q_ + 2 * kv_);
-    projected.q = buffer(most.attended, attention_q_);
-  }
-  while (mixed_.size() < count(layers - recompute_.layers))
-    mixed_.push_back({buffer(most.own, hidden), buffer(most.shard, 2 * intermediate)});
   slots_ = std::max({slots_, attention_.slots(), most.attended + kSpareSlots});
   ring_.reserve(most.attended, slots_, train);
-  for (Projected& projected : projected_) {
-    if (projected.keys.defined() && projected.keys.size(0) >= slots_) continue;
-    projected.keys = buffer(slots_, attention_kv_);
-    projected.values = buffer(slots_, attention_kv_);
-  }
+  if (flight_ != nullptr) reserve(*flight_, rows);
+  else
+    for (Flight& flight : flights_) reserve(flight, rows);
   if (!train || grad_.defined()) return;
   grad_ = buffer(most.shard, hidden);
   grad_mixed_ = buffer(most.shard, q_);
@@ -130,6 +113,36 @@ void Layers::reserve(int64_t tokens, bool train) {
   grad_v_ = buffer(most.attended, attention_kv_);
   const int64_t widest = std::max({hidden, 2 * config_.head_dim, q_ + 2 * kv_});
   partials_ = at::empty({static_cast<int64_t>(api_.row_sums_bytes(widest))}, options.dtype(at::kByte));
+}
+
+// Of a slot, whose micro-batch is not under way.
+void Layers::reserve(Flight& flight, int64_t rows) {
+  if (rows > flight.capacity) flight = {.capacity = rows, .x = {}, .attended = {}, .projected = {}, .mixed = {}};
+  const TokenShards::Rows most = shards_.rows_of(flight.capacity);
+  const int64_t layers = config_.num_layers;
+  const auto options = at::TensorOptions().dtype(at::kBFloat16).device(model_.device());
+  const auto buffer = [&](int64_t count, int64_t width) { return at::empty({count, width}, options); };
+  const auto count = [&](int64_t of_layers) {
+    return static_cast<size_t>(train_ ? std::max<int64_t>(1, of_layers) : 1);
+  };
+  while (std::ssize(flight.x) < (train_ ? layers + 1 : 2)) flight.x.push_back(buffer(most.own, config_.hidden_size));
+  while (flight.attended.size() < count(layers)) {
+    flight.attended.push_back({buffer(most.attended, attention_q_),
+                               at::empty({most.attended, shards_.attention().num_heads}, options.dtype(at::kFloat)),
+                               {}});
+  }
+  while (flight.projected.size() < count(layers - projected_again())) {
+    Projected& projected = flight.projected.emplace_back();
+    if (!shards_.exchanges_heads()) projected.qkv = buffer(most.attended, q_ + 2 * kv_);
+    projected.q = buffer(most.attended, attention_q_);
+  }
+  while (flight.mixed.size() < count(layers - recompute_.layers))
+    flight.mixed.push_back({buffer(most.own, config_.hidden_size), buffer(most.shard, 2 * config_.intermediate_size)});
+  for (Projected& projected : flight.projected) {
+    if (projected.keys.defined() && projected.keys.size(0) >= slots_) continue;
+    projected.keys = buffer(slots_, attention_kv_);
+    projected.values = buffer(slots_, attention_kv_);
+  }
 }
 
 void Layers::norm(const at::Tensor& out, const at::Tensor& x, const at::Tensor& weight) {
@@ -159,22 +172,31 @@ void Layers::add_product(const at::Tensor& to, const at::Tensor& x, const at::Te
 }
 
 // A rank embeds those of the shard's tokens that its rows of the vocabulary have.
-void Layers::embed(const MicroBatch& batch) {
-  const std::vector<int64_t>& tokens = shards_.shard_tokens();
+void Layers::begin(const MicroBatch& batch) {
+  begun_ = &batch;
+  const int64_t rows = shards_.rows().attended, tokens = shards_.attended_tokens();
+  attention_.begin(shards_.zigzag(), shards_.ring_rank(), rows, batch.parents, batch.before);
+  positions_ = at::zeros({rows}, batch.positions.options().dtype(at::kInt));
+  positions_.narrow(0, 0, tokens).copy_(shards_.attended_positions(batch));
+  if (!config_.embeds()) return;
+  const std::vector<int64_t>& shard = shards_.shard_tokens();
   std::vector<int32_t> ids(static_cast<size_t>(shards_.rows().shard), 0);
-  std::vector<int64_t> embedded, rows;
-  for (int64_t t = 0; t < std::ssize(tokens); ++t) {
-    const int64_t id = batch.host_ids[static_cast<size_t>(tokens[static_cast<size_t>(t)])] - shards_.vocab_begin();
+  std::vector<int64_t> embedded, places;
+  for (int64_t t = 0; t < std::ssize(shard); ++t) {
+    const int64_t id = batch.host_ids[static_cast<size_t>(shard[static_cast<size_t>(t)])] - shards_.vocab_begin();
     if (id < 0 || id >= config_.vocab_size) continue;
     ids[static_cast<size_t>(t)] = static_cast<int32_t>(id);
     embedded.push_back(id);
-    rows.push_back(t);
+    places.push_back(t);
   }
-  const at::Tensor table_rows = to_device(ids, model_.device());
+  table_rows_ = to_device(ids, model_.device());
   embedded_ids_ = to_device(embedded, model_.device());
-  embedded_rows_ = to_device(rows, model_.device());
+  embedded_rows_ = to_device(places, model_.device());
+}
+
+void Layers::embed() {
   const at::Tensor to = shard(shards_.tensor_parallel() ? partial_ : x(0));
-  check_cuda(api_.embed(bits(to), bits(model_.embed_tokens()), table_rows.const_data_ptr<int32_t>(), to.size(0),
+  check_cuda(api_.embed(bits(to), bits(model_.embed_tokens()), table_rows_.const_data_ptr<int32_t>(), to.size(0),
                         config_.hidden_size, kStream));
   if (!shards_.tensor_parallel()) return;
   const at::Tensor mine = at::zeros({to.size(0), 1}, to.options()).index_fill_(0, embedded_rows_, 1);
@@ -220,14 +242,14 @@ void Layers::after_attention(int64_t layer, bool output) {
   add_product(own(x(layer + 1)), act, w.down_proj, {}, y, "mlp");
 }
 
-at::Tensor Layers::forward(const MicroBatch& batch, bool train, const SegmentHook& needed) {
+at::Tensor Layers::forward(const MicroBatch& batch, bool train, int64_t slot, const SegmentHook& needed) {
   const int64_t rows = shards_.rows().attended, tokens = shards_.attended_tokens();
-  attention_.begin(shards_.zigzag(), shards_.ring_rank(), rows, batch.parents, batch.before);
+  flight_ = &flights_[static_cast<size_t>(slot)];
+  begin(batch);
   reserve(batch.tokens, train);
-  positions_ = at::zeros({rows}, batch.positions.options().dtype(at::kInt));
-  positions_.narrow(0, 0, tokens).copy_(shards_.attended_positions(batch));
   if (needed) needed(0);
-  embed(batch);
+  if (config_.embeds()) embed();
+  else link_.receive_input(own(x(0)));
   for (int64_t layer = 0; layer < config_.num_layers; ++layer) {
     if (needed) needed(static_cast<size_t>(layer) + 1);
     before_attention(layer);
@@ -346,7 +368,7 @@ void Layers::embed_backward(Gradients& gradients) {
   await(shards_.gather(shard(grad_), "gradient of the embedding"));
   // Where the head's weights are these, their gradient is there already.
   const at::Tensor& table = gradients.sums.embed_tokens();
-  if (gradients.empty && !config_.tie_embeddings) table.zero_();
+  if (gradients.empty && !(config_.tie_embeddings && config_.predicts())) table.zero_();
   const auto [ids, order] = at::sort(embedded_ids_, /*stable=*/std::optional<bool>(true));
   const at::Tensor rows = embedded_rows_.index_select(0, order);
   const tritonforge::gpu::EmbedBackwardArgs embed{.d_table = table.mutable_data_ptr(),
@@ -359,14 +381,28 @@ void Layers::embed_backward(Gradients& gradients) {
   if (embed.count > 0) check_cuda(api_.embed_backward(&embed, kStream));
 }
 
-void Layers::backward(Gradients& gradients) {
+void Layers::backward(const MicroBatch& batch, int64_t slot, Gradients& gradients) {
+  flight_ = &flights_[static_cast<size_t>(slot)];
+  if (begun_ != &batch) begin(batch);
   if (gradients.ready) gradients.ready(static_cast<size_t>(config_.num_layers) + 1);
   for (int64_t layer = config_.num_layers - 1; layer >= 0; --layer) {
     layer_backward(layer, gradients);
     if (gradients.ready) gradients.ready(static_cast<size_t>(layer) + 1);
   }
-  embed_backward(gradients);
+  if (config_.embeds()) embed_backward(gradients);
+  else send_grad();
   if (gradients.ready) gradients.ready(0);
+}
+
+// One buffer more than are on their way at most, so that none is written before it has arrived.
+void Layers::send_grad() {
+  sent_grads_.resize(flights_.size() + 1);
+  at::Tensor& sent = sent_grads_[sent_++ % sent_grads_.size()];
+  const at::Tensor grad = shards_.own(grad_);
+  if (!sent.defined() || sent.size(0) < grad.size(0)) sent = at::empty_like(grad);
+  const at::Tensor rows = sent.narrow(0, 0, grad.size(0));
+  rows.copy_(grad);
+  link_.send_gradient(rows);
 }
 
 }  // namespace tritonforge::train::gpu

@@ -10,6 +10,7 @@
 #include "train/gpu/ring_attention.h"
 #include "train/gradients.h"
 #include "train/memory_plan.h"
+#include "train/pipeline.h"
 #include "train/token_shards.h"
 
 namespace tritonforge::train::gpu {
@@ -28,22 +29,26 @@ RankRows rank_rows(const parallel::ParallelDims& dims, int64_t tokens);
 class Layers {
  public:
   // What is made again in the backward pass is never attention or down_proj. shards: begun with the batch of a pass.
-  Layers(const model::Model& model, const Recompute& recompute, Products& products, const TokenShards& shards);
+  // link: to the stages before and behind these layers.
+  Layers(const model::Model& model, const Recompute& recompute, Products& products, const TokenShards& shards,
+         StageLink& link);
   // Takes the memory of passes over micro-batches of so many tokens; a longer one takes more. `train`: with backward
   // passes.
   void reserve(int64_t tokens, bool train);
-  // That memory, of a rank whose part of the model has this shape: what is kept for the backward pass, and the rest.
+  // That memory, of a rank whose part of the model has this shape: what is kept for a micro-batch's backward pass, and
+  // the rest.
   static int64_t activation_bytes(const model::ModelConfig& part, const RankRows& rows, const Recompute& recompute);
   static int64_t workspace_bytes(const model::ModelConfig& part, const RankRows& rows, bool train);
 
   // Hidden states of this rank's own tokens after the last layer, before the last norm, padded with rows that nobody
-  // reads; valid until the next pass. `train`: backward() may follow. needed: see Gradients; may be null.
-  at::Tensor forward(const MicroBatch& batch, bool train, const SegmentHook& needed);
+  // reads; valid until the slot's next pass (Flights). `train`: backward() may follow. needed: see Gradients; may be
+  // null.
+  at::Tensor forward(const MicroBatch& batch, bool train, int64_t slot, const SegmentHook& needed);
   // The gradient of the output, own rows of [shard, hidden], all zeros, to be written before backward(), which
   // overwrites it.
   at::Tensor zeroed_grad() { return shard(grad_).zero_(); }
-  // Adds to the gradients.
-  void backward(Gradients& gradients);  // of the last forward pass
+  // Of the slot's forward pass, with that batch. Adds to the gradients.
+  void backward(const MicroBatch& batch, int64_t slot, Gradients& gradients);
 
  private:
   // Rows of tokens: those in attention, the shard's or this rank's own (TokenShards).
@@ -58,21 +63,32 @@ class Layers {
     at::Tensor out, statistics;  // attended [heads d]; [heads] fp32
     at::Tensor mixed;            // shard [q]: out, with all of the shard's heads
   };
+  // What is kept of a micro-batch between its forward and its backward pass.
+  struct Flight {
+    int64_t capacity = 0;       // rows of all that are allocated
+    std::vector<at::Tensor> x;  // own [hidden]: inputs of the layers and the last one's output
+    std::vector<Attended> attended;
+    std::vector<Projected> projected;
+    std::vector<Mixed> mixed;
+  };
+  void reserve(Flight& flight, int64_t rows);
+  // What a pass reads of the batch itself, on the device.
+  void begin(const MicroBatch& batch);
   at::Tensor own(const at::Tensor& buffer) const { return buffer.narrow(0, 0, shards_.rows().own); }
   at::Tensor shard(const at::Tensor& buffer) const { return buffer.narrow(0, 0, shards_.rows().shard); }
   at::Tensor in_attention(const at::Tensor& buffer) const { return buffer.narrow(0, 0, shards_.rows().attended); }
   // Layers that are made again share what is not kept of them; without a backward pass all do.
-  const at::Tensor& x(int64_t layer) const { return x_[static_cast<size_t>(train_ ? layer : layer % 2)]; }
+  const at::Tensor& x(int64_t layer) const { return flight_->x[static_cast<size_t>(train_ ? layer : layer % 2)]; }
   Projected& projected(int64_t layer) {
-    return projected_[train_ ? static_cast<size_t>(std::max<int64_t>(0, layer - projected_again())) : 0];
+    return flight_->projected[train_ ? static_cast<size_t>(std::max<int64_t>(0, layer - projected_again())) : 0];
   }
   Mixed& mixed(int64_t layer) {
-    return mixed_[train_ ? static_cast<size_t>(std::max<int64_t>(0, layer - recompute_.layers)) : 0];
+    return flight_->mixed[train_ ? static_cast<size_t>(std::max<int64_t>(0, layer - recompute_.layers)) : 0];
   }
   int64_t projected_again() const { return recompute_.layers + recompute_.qkv_layers; }
-  Attended& attended(int64_t layer) { return attended_[static_cast<size_t>(train_ ? layer : 0)]; }
+  Attended& attended(int64_t layer) { return flight_->attended[static_cast<size_t>(train_ ? layer : 0)]; }
   Attention::Operands operands(int64_t layer);
-  void embed(const MicroBatch& batch);
+  void embed();
   void before_attention(int64_t layer);
   void after_attention(int64_t layer, bool output);
   // After the norm of own rows x: those of the shard.
@@ -93,32 +109,37 @@ class Layers {
   void attention_backward(int64_t layer, const model::LayerWeights& sums, bool accumulate);
   void bias_backward(const at::Tensor& sum, const at::Tensor& dy, bool accumulate);
   void embed_backward(Gradients& gradients);
+  void send_grad();  // to the stage before
 
   const CudaApi& api_;
   const model::Model& model_;
   const model::ModelConfig& config_;
   Products& products_;
   const TokenShards& shards_;
+  StageLink& link_;
   const Recompute recompute_;
   const int64_t q_, kv_;                      // columns of q and of k, of the shard
   const int64_t attention_q_, attention_kv_;  // of this rank's attention
   const float eps_;
-  int64_t capacity_ = 0;  // rows of all that are allocated
+  int64_t capacity_ = 0;  // rows of all: the most that any pass had
   bool train_ = false;
+  std::vector<Flight> flights_;  // by slot
+  Flight* flight_ = nullptr;     // of this pass
+  // The batch that the members down to embedded_rows_ are of. A pipeline's backward pass is of an earlier one.
+  const MicroBatch* begun_ = nullptr;
   Attention attention_;
   RingAttention ring_;
-  int64_t slots_ = 0;     // allocated
-  at::Tensor positions_;  // attended [1] int32
-  at::Tensor embedded_ids_,
-      embedded_rows_;          // of the shard's tokens that this rank embeds: row of the table, of the shard
-  at::Tensor rope_;            // rope_table()
-  std::vector<at::Tensor> x_;  // own [hidden]: inputs of the layers and the last one's output
-  std::vector<Attended> attended_;
-  std::vector<Projected> projected_;
-  std::vector<Mixed> mixed_;
-  at::Tensor normed_, act_;              // shard [hidden], [intermediate]
-  at::Tensor partial_, qkv_;             // shard [hidden], [q + 2 kv]: on their way to other ranks
-  at::Tensor grad_, grad_mixed_;         // shard [hidden], [q]
+  int64_t slots_ = 0;      // allocated
+  at::Tensor positions_;   // attended [1] int32
+  at::Tensor table_rows_;  // [shard] int32: row of the table of each of the shard's tokens, 0 where another rank has it
+  // Of the shard's tokens that this rank embeds: row of the table, of the shard.
+  at::Tensor embedded_ids_, embedded_rows_;
+  at::Tensor rope_;                     // rope_table()
+  at::Tensor normed_, act_;             // shard [hidden], [intermediate]
+  at::Tensor partial_, qkv_;            // shard [hidden], [q + 2 kv]: on their way to other ranks
+  at::Tensor grad_, grad_mixed_;        // shard [hidden], [q]
+  std::vector<at::Tensor> sent_grads_;  // own [hidden]: on their way to the stage before, in turns
+  size_t sent_ = 0;
   at::Tensor grad_qkv_;                  // attended [q + 2 kv]
   at::Tensor grad_q_, grad_k_, grad_v_;  // attended [q], [kv], [kv]
   at::Tensor partials_;

@@ -17,12 +17,15 @@ class GpuPass : public Pass {
         gradients_(gradients),
         products_(model.device(), !config.deterministic),
         shards_(groups, model.config(), gpu::kRowUnit),
-        layers_(model, {std::max<int64_t>(0, config.recompute_layers), config.recompute_qkv_layers}, products_,
-                shards_),
-        head_(model, config.lm_head_chunk, products_, shards_) {
+        link_(groups, model.config().chunk_count()),
+        flights_(link_.stage()),
+        layers_(model, {std::max<int64_t>(0, config.recompute_layers), config.recompute_qkv_layers}, products_, shards_,
+                link_) {
     const int64_t tokens = config.max_tokens_per_micro_batch;
     layers_.reserve(tokens, gradients != nullptr);
-    head_.reserve(std::min(tokens, shards_.rows_of(tokens).shard), gradients != nullptr);
+    if (!model.config().predicts()) return;
+    head_.emplace(model, config.lm_head_chunk, products_, shards_);
+    head_->reserve(std::min(tokens, shards_.rows_of(tokens).shard), gradients != nullptr);
   }
 
   std::optional<SegmentLayout> segments() const override {
@@ -30,26 +33,33 @@ class GpuPass : public Pass {
     return SegmentLayout{.unit = tritonforge::gpu::kPage, .block = tritonforge::gpu::kAttentionKeys};
   }
 
-  TargetScores forward(const MicroBatch& batch, bool train, const KnownGradients& known, int64_t) override {
+  TargetScores forward(const MicroBatch& batch, bool train, const KnownGradients& known, int64_t chunk) override {
     const at::NoGradGuard no_grad;
     use_device();
-    ready_ = train;
     shards_.begin(batch);
+    const int64_t slot = flights_.begin(batch, chunk, train);
+    link_.begin_forward(slot);
     const SegmentHook& needed = gradients_ != nullptr ? gradients_->weights_needed : no_hook_;
-    return head_.forward(batch, layers_.forward(batch, train, needed), train ? known : nullptr,
-                         train ? gradients_ : nullptr);
+    const at::Tensor x = layers_.forward(batch, train, slot, needed);
+    if (head_) return head_->forward(batch, x, train ? known : nullptr, train ? gradients_ : nullptr);
+    link_.send_output(x, slot);
+    return {};
   }
 
-  void backward(const ScoreGradients& of, int64_t) override {
-    TF_CHECK(ready_ && gradients_ != nullptr, "a backward pass without its forward pass");
+  void backward(const ScoreGradients& of, int64_t chunk) override {
+    TF_CHECK(gradients_ != nullptr, "a backward pass of a model without gradients");
     const at::NoGradGuard no_grad;
     use_device();
-    head_.backward(of, layers_.zeroed_grad(), *gradients_);
-    layers_.backward(*gradients_);
+    const auto [batch, slot] = flights_.end(chunk);
+    if (link_.stage().count > 1) shards_.begin(*batch);
+    const at::Tensor grad = layers_.zeroed_grad();
+    if (head_) head_->backward(of, grad, *gradients_);
+    else link_.receive_gradient(shards_.own(grad));
+    layers_.backward(*batch, slot, *gradients_);
     gradients_->empty = false;
-    ready_ = false;
   }
 
+  void settle() override { link_.settle(); }
   void weights_changed() override {}
 
  private:
@@ -62,9 +72,10 @@ class GpuPass : public Pass {
   const SegmentHook no_hook_;
   gpu::Products products_;
   TokenShards shards_;
+  StageLink link_;
+  Flights flights_;
   gpu::Layers layers_;
-  gpu::Head head_;
-  bool ready_ = false;  // there is a forward pass that waits for its backward pass
+  std::optional<gpu::Head> head_;  // the last stage's
 };
 
 }  // namespace

@@ -131,10 +131,32 @@ TEST(RunCommand, GivesOutputAndStopsAtTheDeadline) {
 
 TEST(FreePort, IsAPort) { EXPECT_GT(free_port(), 1023); }
 
-// Of 1,000 that are drawn one by one from 12,768, forty are drawn twice.
-TEST(FreePort, IsNotGivenTwice) {
+// Of 1,000 that are drawn one by one from 12,768, forty are drawn twice: half of them by another process here, as by a
+// run that begins at the same moment.
+TEST(FreePort, IsNotGivenTwiceNorToTwoProcesses) {
+  raise_file_limit();
+  std::array<int, 2> drawn{}, done{};
+  ASSERT_EQ(::pipe(drawn.data()) + ::pipe(done.data()), 0);
+  const pid_t other = ::fork();
+  if (other == 0) {
+    ::close(done[1]);
+    for (int i = 0; i < 500; ++i) {
+      const int port = free_port();
+      if (::write(drawn[1], &port, sizeof port) != sizeof port) ::_exit(1);
+    }
+    char byte = 0;  // it has them until it ends
+    ::_exit(static_cast<int>(::read(done[0], &byte, 1)));
+  }
   std::set<int> given;
-  for (int i = 0; i < 1000; ++i) EXPECT_TRUE(given.insert(free_port()).second);
+  int port = 0;
+  for (int i = 0; i < 500; ++i) EXPECT_TRUE(given.insert(free_port()).second);
+  for (int i = 0; i < 500 && ::read(drawn[0], &port, sizeof port) == sizeof port; ++i)
+    EXPECT_TRUE(given.insert(port).second) << port;
+  EXPECT_EQ(given.size(), 1000U);
+  for (const int fd : {drawn[0], drawn[1], done[0], done[1]}) ::close(fd);
+  int status = 0;
+  ASSERT_EQ(::waitpid(other, &status, 0), other);
+  EXPECT_EQ(status, 0);
 }
 
 // Forks a process that takes the lock and holds it until it is killed; returns once it has it.

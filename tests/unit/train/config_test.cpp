@@ -61,7 +61,8 @@ TEST(TrainConfig, AParallelDegreeThatIsNotThereIsRefusedByName) {
   EXPECT_THAT(refusal("model: m\nparallel: {ep: 2, dp: 2}"),
               testing::HasSubstr("parallel.ep 2: a dense model has no experts to share out"));
   EXPECT_THAT(refusal("parallel: {cp_form: rings}"), testing::HasSubstr("'ring'"));
-  EXPECT_THAT(refusal("model: m\ndevice: cuda\nparallel: {pp: 2}"), testing::HasSubstr("parallel.pp 2 on cuda"));
+  EXPECT_THAT(refusal("model: m\ndevice: cuda\nparallel: {pp: 2, pp_chunks: 2}"),
+              testing::HasSubstr("parallel.pp_chunks 2 on cuda"));
   EXPECT_THAT(refusal("parallel: {tp: 0}"), testing::HasSubstr("at least 1"));
   EXPECT_THAT(refusal("parallel: {pp: 2, pp_chunks: 0}"), testing::HasSubstr("parallel.pp_chunks 0: at least 1"));
   EXPECT_THAT(refusal("parallel: {pp_chunks: 2}"), testing::HasSubstr("1 without a pipeline (parallel.pp is 1)"));
