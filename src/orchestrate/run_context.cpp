@@ -92,8 +92,10 @@ bool RunContext::publishes_to_hosts() const { return config.serves() && is_apart
 std::map<std::string, std::string> RunContext::weights_environment() const {
   if (weights_key_.empty()) return {};
   std::map<std::string, std::string> env{{kWeightsKey, weights_key_}};
-  if (const auto tls = net::named_bulk_tls())
-    env.insert({{net::kBulkCert, tls->cert}, {net::kBulkCertKey, tls->key}, {net::kBulkCa, tls->ca}});
+  const net::TlsFiles tls = net::named_bulk_tls().value_or(net::TlsFiles{});
+  for (const auto& [variable, file] :
+       {std::pair{net::kBulkCert, tls.cert}, {net::kBulkCertKey, tls.key}, {net::kBulkCa, tls.ca}})
+    if (!file.empty()) env[variable] = fs::absolute(file);
   return env;
 }
 
