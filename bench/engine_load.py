@@ -124,8 +124,10 @@ class Server:
     def preemptions(self):
         return self.ask("GET", "/get_server_info").get("preemptions", 0)
 
-    def cache(self):
-        return self.ask("GET", "/get_server_info").get("kv_cache_dtype", "auto")
+    def kept_in(self):
+        """What keys and values are kept in, and the layers' matrices."""
+        said = self.ask("GET", "/get_server_info")
+        return {"cache": said.get("kv_cache_dtype", "auto"), "weights": said.get("weight_dtype", "auto")}
 
 
 class Started(Server):
@@ -191,8 +193,8 @@ class Vllm:
         counts = {metric.name: getattr(metric, "value", 0) for metric in self.engine.get_metrics()}
         return counts.get("vllm:num_preemptions", 0)
 
-    def cache(self):
-        return "auto"
+    def kept_in(self):
+        return {}
 
 
 def measure(side, load, prompts, rounds):
@@ -221,7 +223,7 @@ def run(side, args):
     with open(args.out, "a") as out:
         for name in args.plan.split(","):
             load = Load.of(name)
-            row = {"load": name, "of": NAMED.get(name, name), "cache": side.cache()}
+            row = {"load": name, "of": NAMED.get(name, name), **side.kept_in()}
             row |= measure(side, load, prompts, args.rounds)
             print(json.dumps(row), flush=True)
             out.write(json.dumps(row) + "\n")
@@ -231,18 +233,20 @@ def run(side, args):
 # ---- The table ----
 
 
-def step_bytes(config, cache="auto"):
-    """Of bf16: what every step reads of the weights, and a token's keys and values in all layers."""
+def step_bytes(config, cache="auto", weights="auto"):
+    """What every step reads of the weights, and a token's keys and values in all layers: bf16, or FP8 with its scales."""
     hidden, layers, heads = config["hidden_size"], config["num_hidden_layers"], config["num_attention_heads"]
     kv_heads, head = config["num_key_value_heads"], config.get("head_dim") or hidden // heads
     layer = hidden * head * (2 * heads + 2 * kv_heads) + 3 * hidden * config["intermediate_size"]
     row = head + 1 if cache == "fp8_e4m3" else 2 * head
-    return 2 * (layers * layer + hidden * config["vocab_size"]), 2 * layers * kv_heads * row
+    rows = head * (heads + 2 * kv_heads) + 2 * hidden + 2 * config["intermediate_size"]
+    matrices = layer + 4 * rows if weights == "fp8_e4m3" else 2 * layer
+    return layers * matrices + 2 * hidden * config["vocab_size"], 2 * layers * kv_heads * row
 
 
-def decode_seconds(load, config, bandwidth, cache="auto"):
+def decode_seconds(load, config, bandwidth, cache="auto", weights="auto"):
     """At least, for all steps after the first token, as long as all requests decode together."""
-    weights, token = step_bytes(config, cache)
+    weights, token = step_bytes(config, cache, weights)
     lengths, total = load.lengths(), 0
     for step in range(1, max(lengths)):
         live = [i for i, length in enumerate(lengths) if length > step]
@@ -275,7 +279,8 @@ def number(value):
 
 def figures(row, config=None, bandwidth=None):
     load = Load.of(row["of"])
-    limit = decode_seconds(load, config, bandwidth, row.get("cache", "auto")) if bandwidth else None
+    kept_in = {key: row.get(key, "auto") for key in ("cache", "weights")}
+    limit = decode_seconds(load, config, bandwidth, **kept_in) if bandwidth else None
     whole, tokens = row["whole_s"], row["tokens"]
     if not load.even:
         return [

@@ -512,6 +512,71 @@ void product(Gemm* handle, const char* name, int64_t m, int64_t n, int64_t k, bo
        bytes, flops);
 }
 
+// A matrix in FP8 beside the same in bf16, and what is widened before it. Of numbers without meaning.
+void fp8_product(Gemm* handle, const char* name, int64_t m, int64_t n, int64_t k, bool swiglu = false) {
+  const double flops = 2.0 * m * n * k, others = 2.0 * m * (n / (swiglu ? 2 : 1) + k);
+  const auto scales = [&] { return reinterpret_cast<const float*>(inputs->take(2 * n)); };
+  const auto args = [&](bool fp8) {
+    GemmArgs a{.y = outputs->take(m * n),
+               .x = inputs->take(m * k),
+               .m = m,
+               .n = n,
+               .k = k,
+               .swiglu_scratch = swiglu ? outputs->take(m * n) : nullptr};
+    if (!fp8) {
+      a.w = inputs->take(n * k);
+    } else {
+      a.fp8 = {reinterpret_cast<const uint8_t*>(inputs->take(n * k / 2)), scales()};
+      a.wide = outputs->take(n * k);
+    }
+    return a;
+  };
+  for (const bool fp8 : {false, true}) {
+    const std::array<GemmArgs, 4> tuning{args(fp8), args(fp8), args(fp8), args(fp8)};
+    check_cuda(api->gemm_tune(handle, tuning.data(), 4, stream));
+    const double bytes = others + static_cast<double>(n * k) * (fp8 ? 1 : 2);
+    line(fmt::format("{} {:16} {:5} x {:6} x {:5}", fp8 ? "fp8 " : "bf16", name, m, n, k),
+         timed(launches_for(static_cast<int64_t>(bytes)),
+               [&](int) {
+                 const GemmArgs a = args(fp8);
+                 check_cuda(api->gemm(handle, &a, stream));
+               }),
+         bytes, flops, api->gemm_plan(handle, tuning.data()));
+  }
+  const double bytes = 3.0 * static_cast<double>(n * k);
+  line("  widened alone",
+       timed(launches_for(static_cast<int64_t>(bytes)),
+             [&](int) {
+               const GemmArgs a = args(true);
+               check_cuda(api->widen_matrix(a.wide, &a.fp8, n, k, stream));
+             }),
+       bytes, 0);
+  for (const int groups : {2, 3}) {
+    for (const int tokens : {8, 16, 32, 64, 128}) {
+      const bool fits = tokens >= m ? tokens == 8 || tokens / 2 < m : tokens == 128;
+      for (const int split : {1, 2, 4}) {
+        if (!fits || m > 1024 || (split > 1 && m > 256)) continue;
+        line(fmt::format("  fp8 tiles of {} x {}, k in {}", groups * 64, tokens, split),
+             timed(launches_for(n * k),
+                   [&](int) {
+                     const GemmArgs a = args(true);
+                     check_cuda(api->gemm_hopper(&a, groups, tokens, split, stream));
+                   }),
+             others + static_cast<double>(n * k), flops);
+      }
+    }
+  }
+  if (m > 8) return;
+  line("  fp8 skinny kernel",
+       timed(launches_for(n * k),
+             [&](int) {
+               GemmArgs a = args(true);
+               a.swiglu_scratch = nullptr;
+               check_cuda(api->gemm_skinny(&a, stream));
+             }),
+       others + static_cast<double>(n * k), flops);
+}
+
 void sampling(int64_t count, const char* name, float top_p, int32_t top_k) {
   const auto f32 = at::TensorOptions().dtype(at::kFloat).device(at::kCUDA);
   const int64_t bytes = count * kVocab * 4;
@@ -546,7 +611,7 @@ void sampling(int64_t count, const char* name, float top_p, int32_t top_k) {
 
 // A whole decode step of Qwen3-8B but for the scheduler's work: 36 layers, head, sampler, in one graph. The layers'
 // weights are cut from the arena in turn, so none is in the cache.
-void step(Gemm* handle, int64_t tokens, int32_t context, bool overlap) {
+void step(Gemm* handle, int64_t tokens, int32_t context, bool overlap, bool fp8 = false) {
   const auto bf16 = at::TensorOptions().dtype(at::kBFloat16).device(at::kCUDA);
   const int64_t width = (context + kPage - 1) / kPage;
   const at::Tensor weight = at::ones({kHidden}, bf16), rope = at::randn({context + 1, kDim / 2, 2}, at::kCUDA);
@@ -566,19 +631,25 @@ void step(Gemm* handle, int64_t tokens, int32_t context, bool overlap) {
   auto* w = static_cast<Bf16*>(weight.data_ptr());
   const auto make = [&](int64_t columns) { return outputs->take(tokens * columns); };
   Bf16 *x = make(kHidden), *normed = make(kHidden), *delta = make(kHidden), *qkv = make(kQkv), *q = make(kHeads * kDim),
-       *mixed = make(kHeads * kDim), *gate_up = make(2 * kInter), *inner = make(kInter), *logits = make(2 * kVocab);
+       *mixed = make(kHeads * kDim), *gate_up = make(2 * kInter), *inner = make(kInter), *logits = make(2 * kVocab),
+       *wide = outputs->take(2 * kInter * kHidden);
   const auto product = [&](void* y, const Bf16* from, int64_t n, int64_t k, bool fp32_out, bool tune,
                            Bf16* swiglu_scratch = nullptr) {
     std::array<GemmArgs, 4> args;
     for (GemmArgs& one : args) {
       one = {.y = y,
              .x = from,
-             .w = inputs->take(n * k),
+             .w = fp8 && !fp32_out ? nullptr : inputs->take(n * k),
              .m = tokens,
              .n = n,
              .k = k,
              .fp32_out = fp32_out,
              .swiglu_scratch = swiglu_scratch};
+      if (one.w == nullptr) {
+        one.fp8 = {reinterpret_cast<const uint8_t*>(inputs->take(n * k / 2)),
+                   reinterpret_cast<const float*>(inputs->take(2 * n))};
+        one.wide = wide;
+      }
       if (!tune) break;
     }
     if (tune) check_cuda(api->gemm_tune(handle, args.data(), fp32_out ? 1 : 4, stream));
@@ -595,9 +666,10 @@ void step(Gemm* handle, int64_t tokens, int32_t context, bool overlap) {
   check_cuda(api->set_overlap(overlap ? 1 : 0));
   for (int part = 0; part < 5; ++part) products(true, part);
   check_cuda(api->stream_synchronize(stream));
-  const double bytes = 2.0 * (36.0 * kHidden * (kQkv + kHeads * kDim + 3 * kInter) + kHidden * kVocab) +
+  const double bytes = (fp8 ? 1.0 : 2.0) * 36 * kHidden * (kQkv + kHeads * kDim + 3 * kInter) + 2.0 * kHidden * kVocab +
                        36.0 * 4 * tokens * context * kKvHeads * kDim;
-  line(fmt::format("decode step {:3} x {:5}, overlap {}", tokens, context, overlap ? "on" : "off"),
+  line(fmt::format("decode step {:3} x {:5}, overlap {}{}", tokens, context, overlap ? "on" : "off",
+                   fp8 ? ", weights fp8" : ""),
        timed(1,
              [&](int) {
                check_cuda(api->embed(x, inputs->take(tokens * kHidden), ints(ids), tokens, kHidden, stream));
@@ -709,6 +781,18 @@ void run(const std::string& only) {
       for (const bool overlap : {false, true}) step(handle, tokens, 1280, overlap);
     }
   }
+  if (wanted("fp8")) {
+    for (const bool fp8 : {false, true}) {
+      for (const int64_t tokens : {1, 8}) step(handle, tokens, 1152, /*overlap=*/true, fp8);
+      for (const int64_t tokens : {64, 256}) step(handle, tokens, 1280, /*overlap=*/false, fp8);
+    }
+    for (const int64_t m : {1, 8, 64, 128, 256, 1024, 8192}) {
+      fp8_product(handle, "qkv", m, kQkv, kHidden);
+      fp8_product(handle, "o", m, kHidden, kHeads * kDim);
+      fp8_product(handle, "gate_up + SwiGLU", m, 2 * kInter, kHidden, true);
+      fp8_product(handle, "down", m, kHidden, kInter);
+    }
+  }
   if (wanted("decode")) {
     decode_beside_torch(1, 1152);
     decode_beside_torch(1, 8192);
@@ -787,7 +871,8 @@ void run(const std::string& only) {
 
 int main(int argc, char** argv) {
   try {
-    run(argc > 1 ? argv[1] : "");  // optional: step, decode, prefix, gemm, rows, sample, prefill, backward, checksum
+    run(argc > 1 ? argv[1]
+                 : "");  // optional: step, fp8, decode, prefix, gemm, rows, sample, prefill, backward, checksum
     return 0;
   } catch (const Error& error) {
     fmt::print(stderr, "kernels: {}\n", error.what());

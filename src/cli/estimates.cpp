@@ -365,7 +365,8 @@ Parts engine_memory(const model::ModelConfig& shape, const engine::EngineOptions
                     double free) {
   const model::ModelConfig c = rank_shape(shape, degrees);
   engine::Sizes sizes = engine::size_step(options, c, at::Device(at::kCUDA, 0));
-  const double weights = 2 * count(rank_parameters(shape, degrees));
+  const bool fp8 = engine::fp8_matrices(options, at::kBFloat16);
+  const double weights = 2 * count(rank_parameters(shape, degrees)) - (fp8 ? count(c.matrix_elements()) : 0);
   // Of a step's tokens bf16 in each buffer of GpuBuffers, fp32 logits of the rows that draw.
   const int64_t qkv = (c.num_heads + 2 * c.num_kv_heads) * c.head_dim;
   const bool ranks = degrees.tp > 1;  // what one reads of another is not written over at once
@@ -374,7 +375,8 @@ Parts engine_memory(const model::ModelConfig& shape, const engine::EngineOptions
   const double workspace = 2 * count(sizes.step_tokens * width) + 4 * count(options.max_running * vocab) +
                            4 * count(sizes.max_context * c.head_dim) + 64 * 1024.0 * 1024 +
                            4 * count(engine::widened_pages(options, sizes) * engine::kBlockSize) *
-                               count(c.num_kv_heads * c.head_dim);
+                               count(c.num_kv_heads * c.head_dim) +
+                           (fp8 ? 4 * count(c.intermediate_size * c.hidden_size) : 0);
   const double graphs = 112 * 1024.0 * 1024 + (options.cuda_graphs ? 128 * 25 * 1024.0 * count(c.num_layers) : 0);
   const double each = cache_bytes(c, options, at::kBFloat16);
   const double share = 0.9 * (free - kEngineContext - weights - workspace - graphs);

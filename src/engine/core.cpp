@@ -39,6 +39,7 @@ EngineInfo describe(const EngineOptions& options, const SizedRunner& made, const
                   .device = model.device().str(),
                   .dtype = model.stored_bytes() > 0 ? "as_stored" : model::dtype_name(model.dtype()),
                   .kv_cache_dtype = std::string(tritonforge::name_of(options.kv_cache_dtype)),
+                  .weight_dtype = std::string(tritonforge::name_of(options.weight_dtype)),
                   .family = config.family == model::Family::kQwen2 ? "qwen2" : "qwen3",
                   .tp = parts.size(),
                   .vocab_size = config.vocab_size,
@@ -104,6 +105,7 @@ Core::Core(EngineOptions options, Ranks ranks, std::shared_ptr<const tokenizer::
       // that was said.
       ahead_(options_.step_ahead && !options_.share_device && options_.draft_tokens == 0 && runner_->runs_ahead() ? 1
                                                                                                                   : 0) {
+  TF_CHECK(model().fp8_matrices() == (options_.weight_dtype == WeightDtype::kFp8), "weights of another weight_dtype");
   TF_CHECK(parts_.size() == options_.tp, "{} ranks for tp {}", parts_.size(), options_.tp);
   if (!options_.share_device) return;
   std::set<std::string> devices;
@@ -505,7 +507,7 @@ void Core::resume_memory(MemoryParts parts) {
   publish();
 }
 
-// Of the tensors that the staged ones went to.
+// Of the tensors that the staged ones were copied to.
 TensorChecksums Core::checksums_now(const StagedWeights& staged) const {
   if (!staged.part) return model::weight_checksums(parts_);
   std::vector<std::pair<std::string, at::Tensor>> changed;
@@ -528,14 +530,16 @@ InstalledWeights Core::install(const StagedWeights& staged, int64_t version) {
     move_memory("the weights' memory is not free", [&] { offload_.reload(); });
   if (!staged.unread.empty())
     weights::compare_weights("the trainer's memory", model::checksums_of(staged.unread), staged.expected);
+  TensorChecksums rounded;
   const auto copy = [&] {
-    weights::install(staged);
+    rounded = weights::install(staged, model().dtype());
     synchronize();
   };
   if (offload_.offloaded()) offload_.replace(copy);
   else copy();
   packed_ = false;  // by the next step: parts come one after another
   InstalledWeights installed{.version = next, .checksums = checksums_now(staged)};
+  installed.checksums.merge(rounded);
   scheduler_.weights_changed();
   try {
     weights::compare_weights("the weights changed while they were copied", installed.checksums, staged.expected);

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "engine/core.h"
 #include "engine/report.h"
+#include "engine/sizing.h"
 #include "kernels/device.h"
 #include "kernels/parallel.h"
 #include "model/weights.h"
@@ -218,7 +219,11 @@ bool as_stored(const EngineOptions& options, at::Device device) {
          "--dtype as_stored computes from a GGUF file on the CPU with tp 1, not from {} on {} with {}",
          options.model.string(), device.str(), options.tp);
   }
-  return can && (options.dtype == "as_stored" || options.dtype == "auto");
+  const bool fp8 = options.weight_dtype == WeightDtype::kFp8;
+  if (options.dtype == "as_stored" && fp8)
+    fail(ErrorKind::kUsage,
+         "--dtype as_stored keeps a file's own blocks, --weight-dtype fp8_e4m3 rounds them: give one");
+  return can && !fp8 && (options.dtype == "as_stored" || options.dtype == "auto");
 }
 
 // Of each rank: the GPUs from --device on, or the CPU for all of them.
@@ -239,15 +244,15 @@ Engine::Engine(EngineOptions options) {
   const at::Device device = devices.front();
   const bool stored = as_stored(options, device);
   auto tokenizer = std::make_shared<const tokenizer::Tokenizer>(tokenizer::Tokenizer::load(options.model));
-  if (options.tp > 1) {
+  Ranks ranks;
+  if (stored) {
+    ranks.push_back(std::make_unique<model::Model>(model::load_stored_model(options.model)));
+  } else {
     const at::ScalarType dtype = kernels::parse_dtype(options.dtype, device);
-    impl_ = std::make_unique<Impl>(options, model::load_parts(options.model, dtype, devices), std::move(tokenizer));
-    return;
+    ranks = model::load_parts(options.model, dtype, devices, fp8_matrices(options, dtype));
   }
-  auto model = std::make_unique<model::Model>(
-      stored ? model::load_stored_model(options.model)
-             : model::load_model(options.model, kernels::parse_dtype(options.dtype, device), device));
-  impl_ = std::make_unique<Impl>(options, std::move(model), std::move(tokenizer));
+  if (options.tp > 1) impl_ = std::make_unique<Impl>(options, std::move(ranks), std::move(tokenizer));
+  else impl_ = std::make_unique<Impl>(options, std::move(ranks.front()), std::move(tokenizer));
 }
 
 Engine::Engine(EngineOptions options, std::unique_ptr<model::Model> model,

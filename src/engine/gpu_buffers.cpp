@@ -53,6 +53,8 @@ GpuBuffers place_gpu_buffers(const EngineOptions& options, const Sizes& sizes, c
   b.prefix_pieces = take(
       options.shared_prefix ? api.prefix_attention_pieces(rows, c.num_heads, c.num_kv_heads, c.head_dim) : 0);
   b.gemm = take(static_cast<size_t>(kGemmWorkspace));
+  const int64_t largest = std::max(q + 2 * kv, 2 * c.intermediate_size) * c.hidden_size;
+  b.wide_matrix = take(options.weight_dtype == WeightDtype::kFp8 ? static_cast<size_t>(2 * largest) : 0);
   b.widened = take(static_cast<size_t>(2 * widened * kBlockSize * kv * 2));
   return b;
 }

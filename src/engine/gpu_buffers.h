@@ -31,7 +31,8 @@ struct GpuBuffers {
   // Meetings of ranks: each rank's number, [2 * layers + 1, ranks] uint32.
   int64_t results, decode_attention, sampling, prefill, meetings, zeros_end;
   int64_t prefix_pieces, gemm;
-  int64_t widened;  // keys, then values [widened_pages, kv_heads, kPage, head_dim] bf16, where the cache is FP8
+  int64_t wide_matrix;  // the largest one of a layer in bf16, where the matrices are FP8: for products of many rows
+  int64_t widened;      // keys, then values [widened_pages, kv_heads, kPage, head_dim] bf16, where the cache is FP8
   int64_t bytes;
 };
 

@@ -254,18 +254,23 @@ void GpuRunner::discard() {
 
 // ---- The step's kernels ----
 
-gpu::GemmArgs GpuRunner::product(void* y, const Bf16* x, const at::Tensor& weight, const at::Tensor& bias, int64_t rows,
-                                 bool fp32) const {
-  return {.y = y,
-          .x = x,
-          .w = bits(weight),
-          .bias = bits(bias),
-          .m = rows,
-          .n = weight.size(0),
-          .k = weight.size(1),
-          .fp32_out = fp32,
-          .accumulate = false,
-          .swiglu_scratch = nullptr};
+gpu::GemmArgs GpuRunner::product(void* y, const Bf16* x, const model::Projection& p, int64_t rows, bool fp32) const {
+  gpu::GemmArgs args{.y = y,
+                     .x = x,
+                     .w = bits(p.weight),
+                     .bias = bits(p.bias),
+                     .m = rows,
+                     .n = p.weight.size(0),
+                     .k = p.weight.size(1),
+                     .fp32_out = fp32,
+                     .accumulate = false,
+                     .swiglu_scratch = nullptr};
+  if (p.scales.defined()) {
+    args.w = nullptr;
+    args.fp8 = {static_cast<const uint8_t*>(p.weight.const_data_ptr()), p.scales.const_data_ptr<float>()};
+    args.wide = at(buffers_.wide_matrix);
+  }
+  return args;
 }
 
 // What only one rank has is added by add_rms_norm() or here; the ranks' sum is nobody's own.
@@ -274,23 +279,21 @@ bool GpuRunner::adds_to_residual(int64_t rows, bool decodes) const {
 }
 
 // x += y W^T, or the same into a delta, for add_rms_norm() to add.
-gpu::GemmArgs GpuRunner::joining_product(int which, const Bf16* y, const at::Tensor& weight, const at::Tensor& bias,
-                                         int64_t rows, bool adds) const {
-  gpu::GemmArgs args = product(at<void>(adds ? buffers_.x : buffers_.deltas[which]), y, weight,
-                               rank_ == 0 ? bias : at::Tensor(), rows);
+gpu::GemmArgs GpuRunner::joining_product(int which, const Bf16* y, model::Projection p, int64_t rows, bool adds) const {
+  if (rank_ > 0) p.bias.reset();
+  gpu::GemmArgs args = product(at<void>(adds ? buffers_.x : buffers_.deltas[which]), y, p, rows);
   args.accumulate = adds;
   return args;
 }
 
 gpu::GemmArgs GpuRunner::gate_up_product(const model::LayerWeights& l, int64_t rows) const {
-  gpu::GemmArgs args = product(at<void>(buffers_.activated), at(buffers_.normed), l.gate_up_proj, {}, rows);
+  gpu::GemmArgs args = product(at<void>(buffers_.activated), at(buffers_.normed), l.gate_up(), rows);
   args.swiglu_scratch = at(buffers_.gate_up);
   return args;
 }
 
-void GpuRunner::project(void* y, const Bf16* x, const at::Tensor& weight, const at::Tensor& bias, int64_t rows,
-                        bool fp32) {
-  const gpu::GemmArgs args = product(y, x, weight, bias, rows, fp32);
+void GpuRunner::project(void* y, const Bf16* x, const model::Projection& p, int64_t rows, bool fp32) {
+  const gpu::GemmArgs args = product(y, x, p, rows, fp32);
   check_cuda(api_.gemm(gemm_, &args, stream_));
 }
 
@@ -318,16 +321,15 @@ void GpuRunner::tune_layers(int64_t rows, bool decodes, size_t count) {
     check_cuda(api_.gemm_tune(gemm_, products.data(), static_cast<int>(products.size()), stream_));
   };
   using Layer = model::LayerWeights;
-  tune([&](const Layer& l) {
-    return product(at<void>(buffers_.qkv), at(buffers_.normed), l.qkv_proj, l.qkv_bias, rows);
-  });
-  tune([&](const Layer& l) { return joining_product(0, at(buffers_.attended), l.o_proj, l.o_bias, rows, adds); });
+  tune([&](const Layer& l) { return product(at<void>(buffers_.qkv), at(buffers_.normed), l.qkv(), rows); });
+  tune([&](const Layer& l) { return joining_product(0, at(buffers_.attended), l.o(), rows, adds); });
   tune([&](const Layer& l) { return gate_up_product(l, rows); });
-  tune([&](const Layer& l) { return joining_product(1, at(buffers_.activated), l.down_proj, {}, rows, adds); });
+  tune([&](const Layer& l) { return joining_product(1, at(buffers_.activated), l.down(), rows, adds); });
 }
 
 void GpuRunner::tune_head(int64_t rows) {
-  const auto args = product(at<void>(buffers_.logits_here), at(buffers_.normed), model_.lm_head(), {}, rows, true);
+  const auto args = product(at<void>(buffers_.logits_here), at(buffers_.normed), {.weight = model_.lm_head()}, rows,
+                            true);
   check_cuda(api_.gemm_tune(gemm_, &args, 1, stream_));
 }
 
@@ -353,12 +355,12 @@ void GpuRunner::queue_layers() {
   for (size_t i = 0; i < layers.size(); ++i) {
     const model::LayerWeights& l = layers[i];
     const at::Tensor& next_norm = i + 1 < layers.size() ? layers[i + 1].input_norm : model_.final_norm();
-    project(at<void>(buffers_.qkv), normed, l.qkv_proj, l.qkv_bias, rows);
+    project(at<void>(buffers_.qkv), normed, l.qkv(), rows);
     queue_attention(i);
-    join(i, 0, at(buffers_.attended), l.o_proj, l.o_bias, l.post_attention_norm);
+    join(i, 0, at(buffers_.attended), l.o(), l.post_attention_norm);
     const gpu::GemmArgs gate_up = gate_up_product(l, rows);
     check_cuda(api_.gemm(gemm_, &gate_up, stream_));
-    join(i, 1, at(buffers_.activated), l.down_proj, {}, next_norm);
+    join(i, 1, at(buffers_.activated), l.down(), next_norm);
   }
 }
 
@@ -393,12 +395,11 @@ gpu::RankMeeting GpuRunner::meeting(int64_t place, uint32_t later) const {
   return meeting;
 }
 
-void GpuRunner::join(size_t layer, int which, const Bf16* y, const at::Tensor& weight, const at::Tensor& bias,
-                     const at::Tensor& norm) {
+void GpuRunner::join(size_t layer, int which, const Bf16* y, const model::Projection& p, const at::Tensor& norm) {
   const auto eps = static_cast<float>(config_.rms_norm_eps);
   const int64_t rows = batch_.tokens, hidden = config_.hidden_size;
   auto *x = at(buffers_.x), *normed = at(buffers_.normed);
-  const gpu::GemmArgs args = joining_product(which, y, weight, bias, rows, adds_to_residual(rows, batch_.decode_only));
+  const gpu::GemmArgs args = joining_product(which, y, p, rows, adds_to_residual(rows, batch_.decode_only));
   check_cuda(api_.gemm(gemm_, &args, stream_));
   if (ranks_ != nullptr) {
     gpu::JoinRanksArgs joined{.meeting = meeting(2 * static_cast<int64_t>(layer) + which),
@@ -539,7 +540,7 @@ void GpuRunner::queue_logits() {
 // Of this rank's part of the vocabulary, and from them of all of it. later: how often ranks met for logits in this
 // step.
 void GpuRunner::project_logits(const Bf16* hidden, int64_t rows, uint32_t later) {
-  project(at<void>(buffers_.logits_here), hidden, model_.lm_head(), {}, rows, /*fp32=*/true);
+  project(at<void>(buffers_.logits_here), hidden, {.weight = model_.lm_head()}, rows, /*fp32=*/true);
   if (ranks_ == nullptr) return;
   gpu::GatherLogitsArgs gather{.meeting = meeting(2 * config_.num_layers, later),
                                .parts = {},

@@ -111,21 +111,19 @@ class GpuRunner : public Runner {
   void score_prompts();
   void edit_and_draw();
   at::Tensor logits(int64_t rows) const;
-  void project(void* y, const gpu::Bf16* x, const at::Tensor& weight, const at::Tensor& bias, int64_t rows,
-               bool fp32 = false);
+  void project(void* y, const gpu::Bf16* x, const model::Projection& projection, int64_t rows, bool fp32 = false);
   // What attention (0) or the MLP (1) of a layer adds to the residual stream, and the norm of the sum.
-  void join(size_t layer, int which, const gpu::Bf16* y, const at::Tensor& weight, const at::Tensor& bias,
-            const at::Tensor& norm);
+  void join(size_t layer, int which, const gpu::Bf16* y, const model::Projection& projection, const at::Tensor& norm);
   void embed();
   bool adds_to_residual(int64_t rows, bool decodes) const;
   void project_logits(const gpu::Bf16* hidden, int64_t rows, uint32_t later);
   int64_t scored_rows() const;  // at most at once
   int64_t pieces_of(const LogitWork::Prompt& prompt) const;
   gpu::RankMeeting meeting(int64_t place, uint32_t later = 0) const;
-  gpu::GemmArgs product(void* y, const gpu::Bf16* x, const at::Tensor& weight, const at::Tensor& bias, int64_t rows,
+  gpu::GemmArgs product(void* y, const gpu::Bf16* x, const model::Projection& projection, int64_t rows,
                         bool fp32 = false) const;
-  gpu::GemmArgs joining_product(int which, const gpu::Bf16* y, const at::Tensor& weight, const at::Tensor& bias,
-                                int64_t rows, bool adds) const;
+  gpu::GemmArgs joining_product(int which, const gpu::Bf16* y, model::Projection projection, int64_t rows,
+                                bool adds) const;
   gpu::GemmArgs gate_up_product(const model::LayerWeights& layer, int64_t rows) const;  // and SwiGLU
 
   const gpu::CudaApi& api_;

@@ -10,7 +10,7 @@
 namespace tritonforge::engine {
 
 struct EngineInfo {
-  std::string model_path, device, dtype, kv_cache_dtype, family;
+  std::string model_path, device, dtype, kv_cache_dtype, weight_dtype, family;
   int64_t tp = 1;  // ranks; `device` and `memory` are the first one's
   int64_t vocab_size = 0, max_context = 0, kv_cache_tokens = 0, parameters = 0;
   std::vector<int64_t> eos_token_ids;

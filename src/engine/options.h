@@ -20,12 +20,17 @@ constexpr std::array<std::string_view, 3> names_of(UpdateMode) { return {"in_fli
 enum class CacheDtype { kAuto, kFp8 };
 constexpr std::array<std::string_view, 2> names_of(CacheDtype) { return {"auto", "fp8_e4m3"}; }
 
+// What the matrices of the layers are kept in: the model's dtype, or FP8 (kernels/fp8_matrix.h).
+enum class WeightDtype { kAuto, kFp8 };
+constexpr std::array<std::string_view, 2> names_of(WeightDtype) { return {"auto", "fp8_e4m3"}; }
+
 struct EngineOptions {
   std::filesystem::path model;
   std::string device = "cpu", dtype = "auto";
   int64_t max_running = 256, max_queue = 1024, max_step_tokens = 0;
   int64_t kv_cache_tokens = 0, max_context = 0, threads = 0, tp = 1;
   CacheDtype kv_cache_dtype = CacheDtype::kAuto;
+  WeightDtype weight_dtype = WeightDtype::kAuto;
   UpdateMode update_mode = UpdateMode::kInFlight;
   bool reuse_prefixes = true;
   bool share_device = false;    // holds base/device_lock.h's lock during each step
@@ -53,6 +58,9 @@ struct EngineOptions {
     v("kv_cache_tokens", kv_cache_tokens, at_least(0), "tokens in the KV cache; 0 = sized from free memory");
     v("kv_cache_dtype", kv_cache_dtype,
       "auto: the model's; fp8_e4m3 holds about twice the tokens, rounded: log-probs are less exact");
+    v("weight_dtype", weight_dtype,
+      "auto: dtype; fp8_e4m3 (others' --quantization fp8) keeps the layers' matrices in half the bytes, rounded: "
+      "log-probs are less exact");
     v("max_context", max_context, at_least(0), "prompt and answer together; 0 = min(the model's, 32768)");
     v("threads", threads, at_least(0), "CPU threads of a step, shared out among the ranks of tp; 0 = all cores");
     v("update_mode", update_mode, "new weights let requests under way go on, wait for their end, or abort them");

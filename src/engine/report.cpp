@@ -28,6 +28,7 @@ Json server_report(const EngineInfo& info, const EngineStats& s) {
           {"tp_size", info.tp},
           {"dtype", info.dtype},
           {"kv_cache_dtype", info.kv_cache_dtype},
+          {"weight_dtype", info.weight_dtype},
           {"parameters", info.parameters},
           {"max_context", info.max_context},
           {"kv_cache_tokens", info.kv_cache_tokens},

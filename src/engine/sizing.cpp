@@ -7,12 +7,25 @@
 
 namespace tritonforge::engine {
 
+namespace {
+
+void check_rounds_to_fp8(const char* option, at::ScalarType model) {
+  if (model == at::kFloat || model == at::kBFloat16) return;
+  fail(ErrorKind::kUnsupported, "{} fp8_e4m3: of models in float32 or bfloat16, not {}", option, c10::toString(model));
+}
+
+}  // namespace
+
 at::ScalarType cache_dtype(const EngineOptions& options, at::ScalarType model) {
   if (options.kv_cache_dtype == CacheDtype::kAuto) return model;
-  if (model != at::kFloat && model != at::kBFloat16)
-    fail(ErrorKind::kUnsupported, "--kv-cache-dtype fp8_e4m3: of models in float32 or bfloat16, not {}",
-         c10::toString(model));
+  check_rounds_to_fp8("--kv-cache-dtype", model);
   return at::kFloat8_e4m3fn;
+}
+
+bool fp8_matrices(const EngineOptions& options, at::ScalarType model) {
+  if (options.weight_dtype == WeightDtype::kAuto) return false;
+  check_rounds_to_fp8("--weight-dtype", model);
+  return true;
 }
 
 Sizes size_step(const EngineOptions& options, const model::ModelConfig& config, at::Device device) {

@@ -19,6 +19,9 @@ struct Sizes {
 // float32 nor bfloat16.
 at::ScalarType cache_dtype(const EngineOptions& options, at::ScalarType model);
 
+// Whether the layers' matrices are kept in FP8. Throws kUnsupported likewise.
+bool fp8_matrices(const EngineOptions& options, at::ScalarType model);
+
 // What one sequence and one step may hold. Throws kUsage where options contradict the model.
 Sizes size_step(const EngineOptions& options, const model::ModelConfig& config, at::Device device);
 

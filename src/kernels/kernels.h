@@ -29,6 +29,10 @@
 // matrix product       linear.h             gemm.cpp (cuBLASLt),  float64 product; 4e-3 of a row, 2e-5 with fp32 output
 //                                           skinny_gemm.cu: m <= 8
 //                                           gemm_hopper.cu: on Hopper, bf16 output
+//   of an FP8 matrix   fp8_matrix.h:        skinny_gemm.cu,       float64 product of what the bytes stand for; 4e-3 of
+//                          widened, then    gemm_hopper.cu, or    a row; in tiles the bits of the widened matrix's
+//                                           widened, then
+// FP8 matrix to bf16   fp8_matrix.h         widen_matrix.cu       fp8_matrix.h; exact
 // product + SwiGLU     -                    gemm_hopper.cu        the two apart: same bits; float64, 6e-3 of a row
 // product + residual   -                    gemm_hopper.cu,       the two apart: same bits; gemm.cpp: as the product
 //                                           gemm.cpp
@@ -52,6 +56,10 @@
 // a token becomes does not depend on the batch, on other tokens or on which weights made them, and both are exact in
 // bf16. Decodes read it as it is; prompts read pages that are widened to bf16 before, since there a key is read many
 // times and the tensor cores' products stay those of bf16.
+//
+// Of weights (weight_dtype fp8_e4m3) a matrix's rows are such rows, rounded by ATen's operations when weights come; own
+// kernels read the bytes up to a hundred rows of x or so, and beyond them where that was measured to be faster than
+// widening the matrix first.
 //
 // The CPU's operations are compared with their twins in tests/unit/kernels: the functions of the same name with
 // _reference. The CPU's vector code lies in cpu_kernels.h (attention, sampling), fused_rows.h (rows) and block_dot.h
@@ -117,6 +125,7 @@
 #include "kernels/block_product.h"
 #include "kernels/checksum.h"
 #include "kernels/fp8.h"
+#include "kernels/fp8_matrix.h"
 #include "kernels/fused_ops.h"
 #include "kernels/gpu/cuda_api.h"
 #include "kernels/linear.h"

@@ -29,18 +29,15 @@ at::Tensor swiglu_mlp(const at::Tensor& x, const LayerWeights& weights) {
     return at::linear(kernels::swiglu(at::linear(x, weights.gate_proj), at::linear(x, weights.up_proj)),
                       weights.down_proj);
   }
-  const LayerPanels* panels = weights.panels.get();
-  const auto gate_up = product(x, weights.gate_up_proj, weights.gate_up_blocks, panels ? &panels->gate_up : nullptr, {})
-                           .chunk(2, 1);
-  return product(kernels::swiglu(gate_up[0], gate_up[1]), weights.down_proj, weights.down_blocks,
-                 panels ? &panels->down : nullptr, {});
+  const auto gate_up = product(x, weights.gate_up()).chunk(2, 1);
+  return product(kernels::swiglu(gate_up[0], gate_up[1]), weights.down());
 }
 
-at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const kernels::BlockMatrix& blocks,
-                   const kernels::Panels* panels, const at::Tensor& bias) {
-  if (blocks.defined()) return kernels::block_linear(x, blocks, bias);
-  if (panels != nullptr && !at::GradMode::is_enabled()) return kernels::linear(x, *panels, bias);
-  return at::linear(x, weight, bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt);
+at::Tensor product(const at::Tensor& x, const Projection& p) {
+  if (p.blocks != nullptr) return kernels::block_linear(x, *p.blocks, p.bias);
+  if (p.panels != nullptr && !at::GradMode::is_enabled()) return kernels::linear(x, *p.panels, p.bias);
+  const at::Tensor weight = p.scales.defined() ? kernels::widened({p.weight, p.scales}, x.scalar_type()) : p.weight;
+  return at::linear(x, weight, p.bias.defined() ? std::optional<at::Tensor>(p.bias) : std::nullopt);
 }
 
 }  // namespace tritonforge::model

@@ -106,14 +106,19 @@ void ModelConfig::validate_part() const {
     fail(ErrorKind::kCorrupt, "model config: rms_norm_eps must be positive, found {}", rms_norm_eps);
 }
 
+int64_t ModelConfig::matrix_elements() const {
+  return num_layers * hidden_size * (2 * (num_heads + num_kv_heads) * head_dim + 3 * intermediate_size);
+}
+
 int64_t ModelConfig::parameter_count() const {
   const int64_t q = num_heads * head_dim, kv = num_kv_heads * head_dim;
-  int64_t layer = 2 * hidden_size + hidden_size * (2 * q + 2 * kv) + 3 * hidden_size * intermediate_size;
+  int64_t layer = 2 * hidden_size;
   if (attention_bias) layer += q + 2 * kv;
   if (output_bias()) layer += hidden_size;
   if (qk_norm) layer += 2 * head_dim;
   const int64_t table = vocab_size * hidden_size;
-  return num_layers * layer + (has_table() ? table : 0) + (predicts() ? hidden_size + (tie_embeddings ? 0 : table) : 0);
+  return matrix_elements() + num_layers * layer + (has_table() ? table : 0) +
+         (predicts() ? hidden_size + (tie_embeddings ? 0 : table) : 0);
 }
 
 LayerRange ModelConfig::chunk_here(int64_t chunk) const {

@@ -42,6 +42,7 @@ struct ModelConfig {
   void validate() const;
   void validate_part() const;
   int64_t parameter_count() const;
+  int64_t matrix_elements() const;  // of the matrices of the layers that are here
   int64_t chunk_count() const { return std::max<int64_t>(1, std::ssize(chunks)); }
   LayerRange chunk_here(int64_t chunk) const;  // which of the layers that are here are the chunk's
   int64_t layer_number(int64_t index) const;   // in the whole model, of a layer that is here

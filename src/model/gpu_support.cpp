@@ -16,6 +16,10 @@ std::string gpu_kernels_refusal(const Model& model) {
   for (const int64_t n : {c.hidden_size, c.intermediate_size, c.vocab_size}) {
     if (n % 8 != 0) return fmt::format("a width of {} is no multiple of 8", n);
   }
+  for (const int64_t k : {c.hidden_size, c.num_heads * c.head_dim, c.intermediate_size}) {
+    if (model.fp8_matrices() && k % kernels::kLaneGroup != 0)
+      return fmt::format("a width of {} is no multiple of {}, which FP8 matrices have", k, kernels::kLaneGroup);
+  }
   try {
     gpu::open_cuda_library();
   } catch (const Error& error) {

@@ -16,17 +16,18 @@ namespace {
 // element in an arena of any dtype.
 constexpr int64_t kAlignment = 128;
 
-// The memory of `whole` from element `begin` on as a tensor of its own: no autograd view.
-at::Tensor alias(const at::Tensor& whole, int64_t begin, at::IntArrayRef sizes) {
-  at::Tensor part = at::empty({0}, whole.options());
-  part.set_(whole.storage(), whole.storage_offset() + begin, sizes, c10::contiguous_strides(sizes));
+// The memory of `whole` from its element `begin` on as a tensor of its own: no autograd view.
+at::Tensor alias(const at::Tensor& whole, int64_t begin, at::IntArrayRef sizes, at::ScalarType dtype) {
+  at::Tensor part = at::empty({0}, whole.options().dtype(dtype));
+  const int64_t bytes = (whole.storage_offset() + begin) * static_cast<int64_t>(whole.element_size());
+  part.set_(whole.storage(), bytes / static_cast<int64_t>(part.element_size()), sizes, c10::contiguous_strides(sizes));
   return part;
 }
 // Rows [begin, begin + rows).
 at::Tensor alias_rows(const at::Tensor& fused, int64_t begin, int64_t rows) {
   std::vector<int64_t> sizes = fused.sizes().vec();
   sizes[0] = rows;
-  return alias(fused, begin * fused.stride(0), sizes);
+  return alias(fused, begin * fused.stride(0), sizes, fused.scalar_type());
 }
 
 struct Qkv {
@@ -36,10 +37,11 @@ struct Qkv {
 // With gradients the parts are the leaves, so they are used one by one; without, one GEMM reads all of them.
 Qkv project(const at::Tensor& x, const LayerWeights& w, int64_t q, int64_t kv) {
   if (at::GradMode::is_enabled()) {
-    return {product(x, w.q_proj, {}, nullptr, w.q_bias), product(x, w.k_proj, {}, nullptr, w.k_bias),
-            product(x, w.v_proj, {}, nullptr, w.v_bias)};
+    return {product(x, {.weight = w.q_proj, .scales = {}, .bias = w.q_bias}),
+            product(x, {.weight = w.k_proj, .scales = {}, .bias = w.k_bias}),
+            product(x, {.weight = w.v_proj, .scales = {}, .bias = w.v_bias})};
   }
-  const at::Tensor fused = product(x, w.qkv_proj, w.qkv_blocks, w.panels ? &w.panels->qkv : nullptr, w.qkv_bias);
+  const at::Tensor fused = product(x, w.qkv());
   // q and k become contiguous in rope; an attention may count on v being so as well.
   return {fused.narrow(1, 0, q), fused.narrow(1, q, kv), fused.narrow(1, q + kv, kv).contiguous()};
 }
@@ -62,10 +64,39 @@ std::vector<std::pair<std::string, at::Tensor>> layer_parameters(const LayerWeig
           {"post_attention_layernorm.weight", layer.post_attention_norm}};
 }
 
+std::vector<std::pair<std::string, at::Tensor>> layer_scales(const LayerWeights& layer) {
+  const int64_t q = layer.q_proj.size(0), kv = layer.k_proj.size(0), up = layer.up_proj.size(0);
+  return {{"self_attn.q_proj.weight", layer.qkv_scales.narrow(0, 0, q)},
+          {"self_attn.k_proj.weight", layer.qkv_scales.narrow(0, q, kv)},
+          {"self_attn.v_proj.weight", layer.qkv_scales.narrow(0, q + kv, kv)},
+          {"self_attn.o_proj.weight", layer.o_scales},
+          {"mlp.gate_proj.weight", layer.gate_up_scales.narrow(0, 0, up)},
+          {"mlp.up_proj.weight", layer.gate_up_scales.narrow(0, up, up)},
+          {"mlp.down_proj.weight", layer.down_scales}};
+}
+
 }  // namespace
 
-Model::Model(ModelConfig config, at::ScalarType dtype, at::Device device)
-    : config_(std::move(config)), dtype_(dtype), device_(device) {
+Projection LayerWeights::qkv() const {
+  return {qkv_proj, qkv_scales, qkv_bias, qkv_blocks.defined() ? &qkv_blocks : nullptr,
+          panels ? &panels->qkv : nullptr};
+}
+Projection LayerWeights::o() const {
+  return {o_proj, o_scales, o_bias, o_blocks.defined() ? &o_blocks : nullptr, panels ? &panels->o : nullptr};
+}
+Projection LayerWeights::gate_up() const {
+  return {gate_up_proj,
+          gate_up_scales,
+          {},
+          gate_up_blocks.defined() ? &gate_up_blocks : nullptr,
+          panels ? &panels->gate_up : nullptr};
+}
+Projection LayerWeights::down() const {
+  return {down_proj, down_scales, {}, down_blocks.defined() ? &down_blocks : nullptr, panels ? &panels->down : nullptr};
+}
+
+Model::Model(ModelConfig config, at::ScalarType dtype, at::Device device, bool fp8_matrices)
+    : config_(std::move(config)), dtype_(dtype), device_(device), fp8_matrices_(fp8_matrices) {
   config_.validate_part();
   layers_.resize(static_cast<size_t>(config_.num_layers));
   place_weights();
@@ -95,38 +126,51 @@ void Model::place_weights() {
   const auto& c = config_;
   const int64_t q = c.num_heads * c.head_dim, kv = c.num_kv_heads * c.head_dim;
 
-  // Every weight's place.
+  // Every weight's place, in elements of the arena.
   struct Place {
     at::Tensor* tensor;
     std::vector<int64_t> sizes;
+    at::ScalarType dtype;
     int64_t begin;
   };
   std::vector<Place> places;
   int64_t end = 0;
-  const auto place = [&](at::Tensor& tensor, std::vector<int64_t> sizes) {
+  const auto place_as = [&](at::Tensor& tensor, std::vector<int64_t> sizes, at::ScalarType dtype) {
     const int64_t begin = (end + kAlignment - 1) / kAlignment * kAlignment;
-    end = begin + c10::multiply_integers(sizes);
-    places.push_back({&tensor, std::move(sizes), begin});
+    const auto bytes = c10::multiply_integers(sizes) * static_cast<int64_t>(c10::elementSize(dtype)),
+               element = static_cast<int64_t>(c10::elementSize(dtype_));
+    end = begin + (bytes + element - 1) / element;
+    places.push_back({&tensor, std::move(sizes), dtype, begin});
+  };
+  const auto place = [&](at::Tensor& tensor, std::vector<int64_t> sizes) {
+    place_as(tensor, std::move(sizes), dtype_);
   };
   const auto place_matrix = [&](at::Tensor& tensor, const kernels::BlockMatrix& blocks, int64_t out, int64_t in) {
     if (!blocks.defined()) return place(tensor, {out, in});
     TF_CHECK(blocks.out == out && blocks.in == in, "stored blocks of [{}, {}] for [{}, {}]", blocks.out, blocks.in, out,
              in);
   };
+  const auto place_layers = [&](at::Tensor& tensor, at::Tensor& scales, const kernels::BlockMatrix& blocks, int64_t out,
+                                int64_t in) {
+    if (!fp8_matrices_) return place_matrix(tensor, blocks, out, in);
+    place_as(tensor, {out, in}, at::kFloat8_e4m3fn);
+    place_as(scales, {out}, at::kFloat);
+  };
   if (c.has_table()) place_matrix(embed_tokens_, embed_blocks_, c.vocab_size, c.hidden_size);
   for (LayerWeights& layer : layers_) {
     place(layer.input_norm, {c.hidden_size});
     place(layer.post_attention_norm, {c.hidden_size});
-    place_matrix(layer.qkv_proj, layer.qkv_blocks, q + 2 * kv, c.hidden_size);
-    place_matrix(layer.o_proj, layer.o_blocks, c.hidden_size, q);
+    place_layers(layer.qkv_proj, layer.qkv_scales, layer.qkv_blocks, q + 2 * kv, c.hidden_size);
+    place_layers(layer.o_proj, layer.o_scales, layer.o_blocks, c.hidden_size, q);
     if (c.attention_bias) place(layer.qkv_bias, {q + 2 * kv});
     if (c.output_bias()) place(layer.o_bias, {c.hidden_size});
     if (c.qk_norm) {
       place(layer.q_norm, {c.head_dim});
       place(layer.k_norm, {c.head_dim});
     }
-    place_matrix(layer.gate_up_proj, layer.gate_up_blocks, 2 * c.intermediate_size, c.hidden_size);
-    place_matrix(layer.down_proj, layer.down_blocks, c.hidden_size, c.intermediate_size);
+    place_layers(layer.gate_up_proj, layer.gate_up_scales, layer.gate_up_blocks, 2 * c.intermediate_size,
+                 c.hidden_size);
+    place_layers(layer.down_proj, layer.down_scales, layer.down_blocks, c.hidden_size, c.intermediate_size);
   }
   if (c.predicts()) place(final_norm_, {c.hidden_size});
   if (c.predicts() && !c.tie_embeddings) place_matrix(lm_head_, head_blocks_, c.vocab_size, c.hidden_size);
@@ -134,7 +178,7 @@ void Model::place_weights() {
   // One allocation for all of them, and the parts of what is fused.
   const auto options = at::TensorOptions().dtype(dtype_).device(device_);
   arena_ = at::empty({(end + kAlignment - 1) / kAlignment * kAlignment}, options);
-  for (const Place& p : places) *p.tensor = alias(arena_, p.begin, p.sizes);
+  for (const Place& p : places) *p.tensor = alias(arena_, p.begin, p.sizes, p.dtype);
   for (LayerWeights& layer : layers_) {
     if (layer.qkv_proj.defined()) {
       layer.q_proj = alias_rows(layer.qkv_proj, 0, q);
@@ -180,15 +224,16 @@ void Model::put_arena(c10::DataPtr memory) {
 }
 
 void LayerPanels::assign(const LayerWeights& weights, bool back) {
-  const auto one = [back](kernels::Panels& panels, const at::Tensor& matrix) {
+  const auto one = [back](kernels::Panels& panels, const Projection& p) {
+    const at::Tensor matrix = p.scales.defined() ? kernels::widened({p.weight, p.scales}, at::kFloat) : p.weight;
     const int64_t out = matrix.size(0), in = matrix.size(1);
     const auto* data = matrix.const_data_ptr<float>();
     back ? panels.assign(data, in, out, in) : panels.assign_transposed(data, in, in, out);
   };
-  one(qkv, weights.qkv_proj);
-  one(o, weights.o_proj);
-  one(gate_up, weights.gate_up_proj);
-  one(down, weights.down_proj);
+  one(qkv, weights.qkv());
+  one(o, weights.o());
+  one(gate_up, weights.gate_up());
+  one(down, weights.down());
 }
 
 void Model::pack() {
@@ -209,26 +254,34 @@ void Model::pack() {
 
 int64_t Model::packed_bytes() const {
   if (!device_.is_cpu() || dtype_ != at::kFloat || stored_bytes() > 0) return 0;
-  const auto& c = config_;
-  const int64_t q = c.num_heads * c.head_dim, kv = c.num_kv_heads * c.head_dim;
-  const int64_t layer = c.hidden_size * (2 * q + 2 * kv + 3 * c.intermediate_size);
-  return 4 * (c.num_layers * layer + c.hidden_size * c.vocab_size);
+  return 4 * (config_.matrix_elements() + config_.hidden_size * config_.vocab_size);
 }
 
 const at::Tensor& Model::lm_head() const { return lm_head_.defined() ? lm_head_ : embed_tokens_; }
 
+std::string Model::layer_prefix(int64_t layer) const {
+  return fmt::format("model.layers.{}.", config_.layer_number(layer));
+}
+
 std::vector<std::pair<std::string, at::Tensor>> Model::named_parameters() const {
   std::vector<std::pair<std::string, at::Tensor>> named;
   if (embed_tokens_.defined()) named.emplace_back(kTable, embed_tokens_);
-  for (size_t i = 0; i < layers_.size(); ++i) {
-    for (auto& [name, tensor] : layer_parameters(layers_[i])) {
-      if (tensor.defined())
-        named.emplace_back(fmt::format("model.layers.{}.{}", config_.layer_number(static_cast<int64_t>(i)), name),
-                           tensor);
+  for (int64_t i = 0; i < config_.num_layers; ++i) {
+    for (auto& [name, tensor] : layer_parameters(layers_[static_cast<size_t>(i)])) {
+      if (tensor.defined()) named.emplace_back(layer_prefix(i) + name, tensor);
     }
   }
   if (final_norm_.defined()) named.emplace_back("model.norm.weight", final_norm_);
   if (lm_head_.defined()) named.emplace_back("lm_head.weight", lm_head_);
+  return named;
+}
+
+std::map<std::string, at::Tensor> Model::named_scales() const {
+  std::map<std::string, at::Tensor> named;
+  for (int64_t i = 0; fp8_matrices_ && i < config_.num_layers; ++i) {
+    for (auto& [name, scales] : layer_scales(layers_[static_cast<size_t>(i)]))
+      named.emplace(layer_prefix(i) + name, scales);
+  }
   return named;
 }
 
@@ -241,6 +294,7 @@ at::Tensor random_parameter(const std::string& name, at::IntArrayRef sizes, uint
 }
 
 void Model::init_random(uint64_t seed, double std) {
+  TF_CHECK(!fp8_matrices_, "random numbers are drawn for weights that are not rounded to FP8");
   const at::NoGradGuard no_grad;
   for (auto& [name, tensor] : named_parameters()) tensor.copy_(random_parameter(name, tensor.sizes(), seed, std));
 }
@@ -271,10 +325,9 @@ at::Tensor Model::layer_forward(int64_t index, const at::Tensor& x, const at::Te
   const at::Tensor mixed = attention(index, apply_rope(q, cos, sin), apply_rope(k, cos, sin), v);
   // The residual is added into the GEMM's own output, or the ranks' sum, to which one of them brings the bias.
   const auto joined = [&](const at::Tensor& part) { return ranks != nullptr ? ranks->sum(part) : part; };
-  const at::Tensor bias = ranks != nullptr && ranks->rank() > 0 ? at::Tensor() : w.o_bias;
-  const at::Tensor y = joined(product(mixed.reshape({tokens, config_.num_heads * config_.head_dim}), w.o_proj,
-                                      w.o_blocks, w.panels ? &w.panels->o : nullptr, bias))
-                           .add_(x);
+  Projection o = w.o();
+  if (ranks != nullptr && ranks->rank() > 0) o.bias.reset();
+  const at::Tensor y = joined(product(mixed.reshape({tokens, config_.num_heads * config_.head_dim}), o)).add_(x);
   return joined(swiglu_mlp(rms_norm(y, w.post_attention_norm, config_.rms_norm_eps), w)).add_(y);
 }
 
@@ -283,7 +336,8 @@ at::Tensor Model::forward(const at::Tensor& ids, const at::Tensor& positions, co
   TF_CHECK(config_.embeds() && config_.predicts(), "a forward pass over {} of {} layers", config_.num_layers,
            config_.whole_layers);
   const auto [cos, sin] = rope_table(positions, inv_freq_);
-  TF_CHECK(stored_bytes() == 0 || !at::GradMode::is_enabled(), "weights as they are stored have no gradients");
+  TF_CHECK((stored_bytes() == 0 && !fp8_matrices_) || !at::GradMode::is_enabled(),
+           "weights as they are stored, or in FP8, have no gradients");
   at::Tensor x = embed(ids, ranks);
   for (int64_t i = 0; i < config_.num_layers; ++i) {
     if (i < recompute_layers && at::GradMode::is_enabled()) {

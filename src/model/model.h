@@ -5,11 +5,13 @@
 #include <ATen/ATen.h>
 
 #include <functional>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "kernels/block_product.h"
+#include "kernels/fp8_matrix.h"
 #include "kernels/multiply.h"
 #include "model/config.h"
 
@@ -39,6 +41,15 @@ struct LayerPanels {
   void assign(const LayerWeights& weights, bool back = false);
 };
 
+// A matrix of a layer in the form that it has there, and what is added to its products.
+struct Projection {
+  at::Tensor weight;  // [out, in]; undefined where there are blocks
+  at::Tensor scales;  // [out]: the weight is FP8 (kernels/fp8_matrix.h); else undefined
+  at::Tensor bias;    // [out], or undefined
+  const kernels::BlockMatrix* blocks = nullptr;
+  const kernels::Panels* panels = nullptr;
+};
+
 struct LayerWeights {
   at::Tensor input_norm, post_attention_norm;  // [hidden]
   at::Tensor q_proj, k_proj, v_proj, o_proj;   // [out, in], as in Hugging Face
@@ -48,9 +59,17 @@ struct LayerWeights {
   // The same memory as q, k, v (gate, up), row after row: one GEMM instead of three (two). The parts share the storage
   // without being autograd views of it, so that each is a leaf of its own where the trainer sets requires_grad.
   at::Tensor qkv_proj, qkv_bias, gate_up_proj;
+  // [out] of the matrices where these are FP8; else undefined.
+  at::Tensor qkv_scales, o_scales, gate_up_scales, down_scales;
   // Matrices that stay as a GGUF file holds them: then the tensors of that name above are undefined.
   kernels::BlockMatrix qkv_blocks, o_blocks, gate_up_blocks, down_blocks;
   std::shared_ptr<const LayerPanels> panels;  // null unless the model is pack()ed
+
+  // What the layer's products are made with; they refer to the layer.
+  Projection qkv() const;
+  Projection o() const;
+  Projection gate_up() const;
+  Projection down() const;
 };
 
 // What the ranks of a tensor-parallel model (model/tensor_parallel.h: who has what) compute together. Each calls the
@@ -78,8 +97,9 @@ struct StoredMatrices {
 
 class Model {
  public:
-  // Weights of `dtype` on `device`, uninitialised. load_* of model/weights.h or init_random fill them.
-  Model(ModelConfig config, at::ScalarType dtype, at::Device device);
+  // Weights of `dtype` on `device`, uninitialised. load_* of model/weights.h or init_random fill them. fp8_matrices:
+  // those of the layers are kept in FP8, to compute without gradients only; rounded when they come (model/parts.h).
+  Model(ModelConfig config, at::ScalarType dtype, at::Device device, bool fp8_matrices = false);
   // With matrices that stay as they are stored: fp32 beside them, on the CPU, to compute without gradients only.
   Model(ModelConfig config, StoredMatrices stored);
   const ModelConfig& config() const { return config_; }
@@ -94,6 +114,9 @@ class Model {
   // These are the tensors themselves: copying into one changes the model (never set_data() one: q, k, v and gate, up
   // lie in fused storage). Each is a leaf; the trainer calls requires_grad_() on them.
   std::vector<std::pair<std::string, at::Tensor>> named_parameters() const;
+  // Of those that are FP8: name -> scales [out].
+  std::map<std::string, at::Tensor> named_scales() const;
+  bool fp8_matrices() const { return fp8_matrices_; }
   // All weights lie in this one tensor (of the model's dtype, [elements]), in the order of the members of layers() and
   // with gaps of no meaning. Two models of one layout() have every weight at the same place.
   const at::Tensor& arena() const { return arena_; }
@@ -126,12 +149,14 @@ class Model {
 
  private:
   void place_weights();
+  std::string layer_prefix(int64_t layer) const;  // of its weights' names
   at::Tensor embed(const at::Tensor& ids, Together* ranks) const;
   at::Tensor layer_forward(int64_t layer, const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin,
                            const AttentionFn& attention, Together* ranks) const;
   ModelConfig config_;
   at::ScalarType dtype_;
   at::Device device_;
+  bool fp8_matrices_ = false;
   at::Tensor arena_, embed_tokens_, final_norm_, lm_head_;
   kernels::BlockMatrix embed_blocks_, head_blocks_;
   std::shared_ptr<const kernels::Panels> head_panels_;
@@ -151,9 +176,7 @@ at::Tensor apply_rope(const at::Tensor& x, const at::Tensor& cos,
 std::pair<at::Tensor, at::Tensor> rope_table(const at::Tensor& positions, const at::Tensor& inv_freq);
 at::Tensor rope_inv_freq(int64_t head_dim, double theta, at::Device device);
 at::Tensor swiglu_mlp(const at::Tensor& x, const LayerWeights& weights);
-// x times the matrix, from its blocks where it stays as it is stored, from panels where there are some. bias: may be
-// undefined.
-at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const kernels::BlockMatrix& blocks,
-                   const kernels::Panels* panels, const at::Tensor& bias);
+// x times the matrix: from its blocks, from panels where there are some, or widened first where it is FP8.
+at::Tensor product(const at::Tensor& x, const Projection& projection);
 
 }  // namespace tritonforge::model

@@ -15,12 +15,18 @@ namespace tritonforge::model {
 struct ShardedTensor {
   std::string name;
   std::vector<at::Tensor> tensors;  // by rank
+  std::vector<at::Tensor> scales;   // by rank, where the model has it in FP8; else none
   std::vector<TensorPart> places;
 
   const std::vector<int64_t>& sizes() const { return places.front().whole; }
-  // (a rank's tensor, its part of `whole`) of every rank.
+  bool fp8() const { return !scales.empty(); }
+  // (a rank's tensor, its part of `whole`) of every rank. Not where it is FP8.
   std::vector<std::pair<at::Tensor, at::Tensor>> beside(const at::Tensor& whole) const;
-  at::Tensor whole() const;  // on the first rank's device; where there is one rank, its tensor itself
+  // Copies each rank's part of `whole` there. What becomes FP8 is rounded as a whole, on the whole's device, so ranks
+  // that have columns of a row share the row's scale, and the numbers are the same in any number of parts.
+  void put(const at::Tensor& whole) const;
+  // On the first rank's device; where there is one rank, its tensor itself. Of FP8 the widened one, in bfloat16.
+  at::Tensor whole() const;
 };
 
 // Refers to the models.
@@ -44,10 +50,10 @@ class Parts {
 
 // What load_model() would load, a part on each device; all of it where there is one.
 std::vector<std::unique_ptr<Model>> load_parts(const fs::path& path, at::ScalarType dtype,
-                                               const std::vector<at::Device>& devices);
+                                               const std::vector<at::Device>& devices, bool fp8_matrices = false);
 
-// Of the whole tensors, as weight_checksums() of one model. Of a tensor that every rank has, where a rank's differs
-// from the first one's, that one's.
+// Of the whole tensors, as weight_checksums() of one model, without those in FP8: nobody else has these bytes. Of a
+// tensor that every rank has, where a rank's differs from the first one's, that one's.
 std::map<std::string, std::string> weight_checksums(const Parts& parts);
 
 }  // namespace tritonforge::model

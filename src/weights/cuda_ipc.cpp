@@ -84,12 +84,11 @@ StagedWeights map_weights(const model::Parts& model, const DeviceWeights& weight
     const at::Tensor found = whole.narrow(0, tensor.storage_offset() - arena.storage_offset(), tensor.numel());
     staged.unread.emplace_back(name, found.view(tensor.sizes()));
   }
-  if (model.size() == 1) {
+  if (model.size() == 1 && !model.first().fp8_matrices()) {
     staged.copies.emplace_back(model.first().arena(), whole);
   } else {
     const auto targets = model.tensors();
-    for (size_t i = 0; i < targets.size(); ++i)
-      for (auto& pair : targets[i].beside(staged.unread[i].second)) staged.copies.push_back(std::move(pair));
+    for (size_t i = 0; i < targets.size(); ++i) staged.add(targets[i], staged.unread[i].second);
   }
   staged.expected = checksums;
   return staged;

@@ -64,29 +64,38 @@ class Streams {
     if (first) std::rethrow_exception(first);
   }
 
-  // Of a model in parts the whole tensors are put together in the host's memory, and each rank takes its part of them.
+  // What is copied as it is goes from the streams to the model. Of a model in parts the whole tensors are put together
+  // in the host's memory first, and each rank takes its part of them; so are those that become FP8, where the streams
+  // lie.
   StagedWeights staged(const model::Parts& model, const TensorChecksums& expected) const {
+    struct Target {
+      at::Tensor tensor;
+      bool models;  // or one that is put together
+    };
     StagedWeights staged;
     const bool one = model.size() == 1;
+    const auto memory = at::TensorOptions(dtype_).device(one ? streams_.front().device() : at::kCPU);
     const auto sharded = model.tensors();
-    std::map<std::string, at::Tensor> wholes;
-    for (const model::ShardedTensor& tensor : sharded)
-      wholes.emplace(tensor.name, one ? tensor.tensors.front() : at::empty(tensor.sizes(), dtype_));
+    std::map<std::string, Target> targets;
+    for (const model::ShardedTensor& tensor : sharded) {
+      if (one && !tensor.fp8()) targets.emplace(tensor.name, Target{tensor.tensors.front(), true});
+      else targets.emplace(tensor.name, Target{at::empty(tensor.sizes(), memory), false});
+    }
     ChecksumShares sums;
     for (size_t source = 0; source < plan_.size(); ++source) {
       const auto tensors = piece_tensors(plan_[source], dtype_, streams_[source]);
       add_checksums(plan_[source], tensors, sums);
       for (size_t i = 0; i < tensors.size(); ++i) {
         const Piece& piece = plan_[source][i];
-        at::Tensor target = piece.of(wholes.at(piece.name), piece.in_receiver);
-        if (one) staged.copies.emplace_back(std::move(target), tensors[i]);
-        else target.copy_(tensors[i]);
+        const Target& target = targets.at(piece.name);
+        at::Tensor part = piece.of(target.tensor, piece.in_receiver);
+        if (target.models) staged.copies.emplace_back(std::move(part), tensors[i]);
+        else part.copy_(tensors[i]);
       }
     }
     compare_weights(where_, checksums_of(sums), expected);
     for (const model::ShardedTensor& tensor : sharded) {
-      if (one) break;
-      for (auto& copy : tensor.beside(wholes.at(tensor.name))) staged.copies.push_back(std::move(copy));
+      if (const Target& target = targets.at(tensor.name); !target.models) staged.add(tensor, target.tensor);
     }
     if (one && device_.is_cuda() && streams_.front().is_cpu() && dtype_ == model.dtype() &&
         kernels::has_gpu_kernels()) {

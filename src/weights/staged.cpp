@@ -63,10 +63,6 @@ class Wanted {
   std::map<std::string, model::ShardedTensor> left_;
 };
 
-void add_copies(StagedWeights& staged, const model::ShardedTensor& target, const at::Tensor& found) {
-  for (auto& pair : target.beside(found)) staged.copies.push_back(std::move(pair));
-}
-
 StagedWeights stage_gguf(const model::Parts& model, const fs::path& path, const TensorChecksums& checksums) {
   if (!fs::exists(path)) fail(ErrorKind::kNotFound, "{}: no such file", path.string());
   model::Model copy(model.config(), model.dtype(), at::kCPU);
@@ -80,7 +76,7 @@ StagedWeights stage_gguf(const model::Parts& model, const fs::path& path, const 
   StagedWeights staged;
   const auto targets = model.tensors();
   const auto sources = copy.named_parameters();
-  for (size_t i = 0; i < targets.size(); ++i) add_copies(staged, targets[i], sources[i].second);
+  for (size_t i = 0; i < targets.size(); ++i) staged.add(targets[i], sources[i].second);
   return staged;
 }
 
@@ -92,6 +88,14 @@ void check_takes_updates(const model::Parts& model) {
 }
 
 }  // namespace
+
+void StagedWeights::add(const model::ShardedTensor& target, const at::Tensor& whole) {
+  if (target.fp8()) {
+    roundings.push_back({target, whole});
+    return;
+  }
+  for (auto& pair : target.beside(whole)) copies.push_back(std::move(pair));
+}
 
 void compare_weights(const std::string& where, const TensorChecksums& found, const TensorChecksums& expected) {
   for (const auto& [name, sum] : expected) {
@@ -117,7 +121,7 @@ StagedWeights stage_files(const model::Parts& model, const SafetensorsFiles& fil
         ++checked;
       }
       converted += found.scalar_type() != model.dtype();
-      add_copies(staged, *target, found);
+      staged.add(*target, found);
     }
   }
   const auto& known = wanted.known();
@@ -145,10 +149,11 @@ StagedWeights stage_files(const model::Parts& model, const SafetensorsFiles& fil
     staged.expected = checksums;
     staged.mapping = files;
   } else {
-    for (auto& [target, found] : staged.copies) {
-      at::Tensor copy = at::empty(found.sizes(), found.options().dtype(model.dtype()));
-      found = copy.copy_(found);
-    }
+    const auto copied = [&](const at::Tensor& found) {
+      return at::empty(found.sizes(), found.options().dtype(model.dtype())).copy_(found);
+    };
+    for (auto& [target, found] : staged.copies) found = copied(found);
+    for (auto& [target, found] : staged.roundings) found = copied(found);
   }
   return staged;
 }
@@ -164,7 +169,7 @@ StagedWeights stage_part(const model::Parts& model, const NamedTensors& tensors,
   Wanted wanted(model);
   StagedWeights staged{.part = true};
   for (const auto& [name, tensor] : tensors) {
-    if (const auto target = wanted.take(where, name, tensor.sizes())) add_copies(staged, *target, tensor);
+    if (const auto target = wanted.take(where, name, tensor.sizes())) staged.add(*target, tensor);
   }
   return staged;
 }
@@ -177,14 +182,29 @@ StagedWeights stage_weights(const model::Parts& model, const fs::path& path, con
   return stage_files(model, files, checksums);
 }
 
-void install(const StagedWeights& staged) {
+TensorChecksums install(const StagedWeights& staged, at::ScalarType dtype) {
   at::NoGradGuard no_grad;
-  for (const auto& [target, source] : staged.copies) {
+  // Queued, where by an upload until it is finished.
+  const auto copy = [&](const at::Tensor& target, const at::Tensor& source) {
     const auto upload = staged.uploads.find(target.device().index());
     if (upload != staged.uploads.end() && target.is_contiguous()) upload->second->copy(target, source);
     else at::Tensor(target).copy_(source);
+  };
+  const auto finish = [&] {
+    for (const auto& [device, upload] : staged.uploads) upload->finish();
+  };
+  for (const auto& [target, source] : staged.copies) copy(target, source);
+  finish();
+  TensorChecksums rounded;
+  for (const auto& [target, source] : staged.roundings) {
+    const at::Tensor whole = at::empty(source.sizes(),
+                                       source.options().dtype(dtype).device(target.tensors[0].device()));
+    copy(whole, source);
+    finish();
+    rounded[target.name] = kernels::tensor_checksums({&whole, 1}).front();
+    target.put(whole);
   }
-  for (const auto& [device, upload] : staged.uploads) upload->finish();
+  return rounded;
 }
 
 }  // namespace tritonforge::weights

@@ -21,6 +21,12 @@ namespace tritonforge::weights {
 struct StagedWeights {
   // (the model's tensor, the new one); of a model in parts, (a rank's tensor, its part of the new one), rank by rank.
   std::vector<std::pair<at::Tensor, at::Tensor>> copies;
+  // Those that the model has in FP8, whole: rounded when they are installed.
+  struct Rounding {
+    model::ShardedTensor target;
+    at::Tensor whole;
+  };
+  std::vector<Rounding> roundings;
   // Where they lie in what somebody else may change, another process's memory or a file's map: what keeps it mapped,
   // and what must be found in the model once they are copied.
   std::shared_ptr<const void> mapping;
@@ -32,6 +38,8 @@ struct StagedWeights {
   std::map<c10::DeviceIndex, std::shared_ptr<kernels::Upload>> uploads;
   // Not all of the model's tensors: what becomes of the others is whoever's who sends them.
   bool part = false;
+
+  void add(const model::ShardedTensor& target, const at::Tensor& whole);
 };
 
 // Reads a .safetensors file, a folder of them, or a GGUF file, into copies in the model's dtype unless a GPU can read
@@ -55,7 +63,8 @@ StagedWeights stage_part(const model::Parts& model, const NamedTensors& tensors,
 // Throws kCorrupt naming the first tensor of `where` that differs.
 void compare_weights(const std::string& where, const TensorChecksums& found, const TensorChecksums& expected);
 
-// Between two steps.
-void install(const StagedWeights& staged);
+// Between two steps. Returns the checksums of what was rounded, as it was before, in the model's dtype and in the
+// memory that was then read.
+TensorChecksums install(const StagedWeights& staged, at::ScalarType dtype);
 
 }  // namespace tritonforge::weights

@@ -26,9 +26,9 @@ std::vector<int64_t> prompt_of(int64_t length, int64_t salt) {
 class EngineOnGpu : public gpu::GpuTest {
  protected:
   static constexpr int64_t kRequests = 20;
-  static inline bool repeats_itself = false;
+  static inline bool repeats_itself = false, in_fp8 = false;
   void TearDown() override {
-    repeats_itself = false;
+    repeats_itself = in_fp8 = false;
     GpuTest::TearDown();
   }
 
@@ -43,7 +43,9 @@ class EngineOnGpu : public gpu::GpuTest {
       if (tensor.dim() == 1) tensor.uniform_(0.5, 1.5);
     }
     if (repeats_itself) say_tens_in_turn(weights);
-    return gpu::copy_of(*made, dtype, device);
+    if (!in_fp8) return gpu::copy_of(*made, dtype, device);
+    auto rounded = gpu::fp8_copy_of(*made, dtype == at::kBFloat16 ? device : at::kCPU);
+    return dtype == at::kBFloat16 ? std::move(rounded) : gpu::copy_of(*rounded, dtype, device);
   }
   // Token 10 a + b is mostly followed by 10 a + (b + 1) % 10: the layers say little, and the head knows the embeddings.
   static void say_tens_in_turn(const std::vector<std::pair<std::string, at::Tensor>>& weights) {
@@ -200,10 +202,12 @@ TEST_F(EngineOnGpu, GreedyTokensInFp32AreTheCpus) {
 
 // Graphs are launched from a shape's third step on; before the step is one copy to the device, after it one from it.
 TEST_F(EngineOnGpu, ADecodeStepIsOneLaunch) {
-  for (const bool graphs : {true, false}) {
+  for (const auto& [graphs, fp8] : {std::pair{true, false}, {false, false}, {true, true}}) {
     at::manual_seed(5);
+    in_fp8 = fp8;
     EngineOptions chosen = options();
     chosen.cuda_graphs = graphs;
+    chosen.weight_dtype = fp8 ? WeightDtype::kFp8 : WeightDtype::kAuto;
     Core core(chosen, model(at::kBFloat16, at::Device(at::kCUDA, 0)), nullptr);
     for (int64_t i = 0; i < 8; ++i) {
       Request request;
@@ -357,6 +361,48 @@ TEST_F(EngineOnGpu, AnFp8CacheIsTheCpusWithinBf16) {
                total / (kTexts * kNew), worst, loss / (kTexts * kNew));
     EXPECT_LT(total, loss);
     EXPECT_LT(worst, 0.3);
+  }
+}
+
+// Weights in FP8 against the fp32 model of what they stand for: as near as those of bf16.
+TEST_F(EngineOnGpu, WeightsInFp8AreTheCpusWithinBf16) {
+  in_fp8 = true;
+  EngineOptions fp8 = options();
+  fp8.weight_dtype = WeightDtype::kFp8;
+  for (const auto family : {model::Family::kQwen3, model::Family::kQwen2})
+    expect_near_the_reference(run(fp8, family), family);
+  const auto untuned = run(fp8);
+  EngineOptions no_graphs = fp8, no_steps_ahead = fp8;
+  no_graphs.cuda_graphs = false;
+  no_steps_ahead.step_ahead = false;
+  EXPECT_EQ(equal_tokens(run(no_graphs), untuned), kRequests);
+  EXPECT_EQ(equal_tokens(run(no_steps_ahead), untuned), kRequests);
+  fp8.tune_gemms = true;
+  expect_near_the_reference(run(fp8), model::Family::kQwen3);
+  fp8.gpu_kernels = false;
+  expect_near_the_reference(run(fp8), model::Family::kQwen3);
+}
+
+// What comes to the engine is what is published, its matrices are rounded on the GPU to the CPU's bytes, asleep or not.
+TEST_F(EngineOnGpu, WeightsInFp8AreRoundedAsOnTheCpu) {
+  in_fp8 = true;
+  EngineOptions fp8 = options();
+  fp8.weight_dtype = WeightDtype::kFp8;
+  Core core(fp8, model(at::kBFloat16, at::Device(at::kCUDA, 0)), nullptr);
+  const TemporaryFolder folder("fp8");
+  for (const uint64_t seed : {7, 8}) {
+    const auto source = gpu::small_model(seed, at::kCPU);
+    const fs::path file = folder.path() / fmt::format("{}.safetensors", seed);
+    const auto published = model::save_safetensors(source->named_parameters(), file, {});
+    if (seed == 8) core.release_memory();
+    const auto staged = weights::stage_weights(core.parts(), file, published);
+    EXPECT_FALSE(staged.uploads.empty());
+    EXPECT_EQ(core.install(staged, static_cast<int64_t>(seed)).checksums, published);
+    core.resume_memory();
+    const auto rounded = gpu::fp8_copy_of(*source, at::kCPU);
+    const auto found = core.parts().tensors(), wanted = model::Parts(*rounded).tensors();
+    for (size_t i = 0; i < wanted.size(); ++i)
+      EXPECT_TRUE(at::equal(found[i].whole().cpu(), wanted[i].whole())) << wanted[i].name;
   }
 }
 

@@ -8,6 +8,7 @@
 #include "kernels/device.h"
 #include "kernels/fp8.h"
 #include "kernels/paged_attention.h"
+#include "model/parts.h"
 
 namespace tritonforge::gpu {
 namespace {
@@ -141,8 +142,18 @@ engine::EngineOptions small_engine_options() {
 std::unique_ptr<model::Model> copy_of(const model::Model& model, at::ScalarType dtype, at::Device device) {
   const at::NoGradGuard no_grad;
   auto made = std::make_unique<model::Model>(model.config(), dtype, device);
-  const auto from = model.named_parameters(), to = made->named_parameters();
-  for (size_t i = 0; i < from.size(); ++i) at::Tensor(to[i].second).copy_(from[i].second);
+  const auto from = model::Parts(model).tensors();
+  const auto to = made->named_parameters();
+  for (size_t i = 0; i < from.size(); ++i) at::Tensor(to[i].second).copy_(from[i].whole());
+  return made;
+}
+
+std::unique_ptr<model::Model> fp8_copy_of(const model::Model& model, at::Device device) {
+  const at::NoGradGuard no_grad;
+  auto made = std::make_unique<model::Model>(model.config(), model.dtype(), device, true);
+  const auto from = model.named_parameters();
+  const auto to = model::Parts(*made).tensors();
+  for (size_t i = 0; i < from.size(); ++i) to[i].put(from[i].second.to(device));
   return made;
 }
 

@@ -63,8 +63,10 @@ double worst_element_error(const at::Tensor& found, const at::Tensor& expected, 
 model::ModelConfig small_config(model::Family family);
 // With random weights in bfloat16, by the seed.
 std::unique_ptr<model::Model> small_model(uint64_t seed, at::Device device);
-// The same weights, rounded to `dtype`.
+// The same weights, rounded to `dtype`; of FP8 what they stand for.
 std::unique_ptr<model::Model> copy_of(const model::Model& model, at::ScalarType dtype, at::Device device);
+// With the layers' matrices in FP8.
+std::unique_ptr<model::Model> fp8_copy_of(const model::Model& model, at::Device device);
 // [said, vocab], fp32 on the CPU, by a model there: log-probabilities where each token of `said` was drawn.
 at::Tensor log_probs_of(const model::Model& model, std::vector<int64_t> prompt, std::span<const int64_t> said,
                         double temperature = 1);

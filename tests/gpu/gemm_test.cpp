@@ -1,6 +1,7 @@
 // Tolerance: sums over k in fp32 in another order than the reference's float64: 2e-5 of a row's size with fp32 output;
 // bfloat16 output adds its rounding, 2^-9 at most and 1.7e-3 on average: 4e-3 of a row.
 #include "gpu/fixture.h"
+#include "kernels/fp8_matrix.h"
 
 namespace tritonforge::gpu {
 namespace {
@@ -56,6 +57,23 @@ class Products : public GpuTest {
           << (s.fp32_out ? " fp32" : "") << (s.accumulate ? " accumulate" : "");
     }
   }
+  // A matrix in FP8 whose rows have scales of their own, and what it stands for.
+  struct Rounded {
+    Buffer values, scales, wide, scratch;
+    at::Tensor widened;
+    void put_into(GemmArgs& args) const {
+      args.w = nullptr;
+      args.fp8 = {values.as<uint8_t>(), scales.as<float>()};
+      args.wide = scratch.as();
+    }
+  };
+  Rounded rounded(int64_t n, int64_t k) {
+    const at::Tensor w = random_bf16({n, k}, 0.1) * at::exp2(at::arange(n) * 5 % 7 - 3).to(at::kBFloat16).unsqueeze(1);
+    const kernels::Fp8Matrix matrix = kernels::to_fp8(w);
+    const at::Tensor widened = kernels::widened(matrix, at::kBFloat16);
+    return {upload(kernels::to_lane_order(matrix.values).view(at::kByte)), upload(matrix.scales), upload(widened),
+            like({n, k}, at::kBFloat16), widened};
+  }
   Buffer workspace;
   Gemm* handle = nullptr;
 };
@@ -77,6 +95,75 @@ TEST_F(Products, ManyRows) {
     compare({m, 1152, 896, true}, {Way::kPlanned, Way::kTuned});
     compare({m, 896, 4864, false, false, true}, {Way::kPlanned, Way::kTuned});
     compare({m, 2048, 896, false, true}, {Way::kPlanned, Way::kTuned});
+  }
+}
+
+TEST_F(Products, AMatrixInFp8IsWidenedExactly) {
+  for (const auto& [n, k] : std::vector<std::pair<int64_t, int64_t>>{{1152, 896}, {40, 64}, {7, 12288}}) {
+    const Rounded w = rounded(n, k);
+    const Fp8Weights weights{w.values.as<uint8_t>(), w.scales.as<float>()};
+    check_cuda(api().widen_matrix(w.scratch.as(), &weights, n, k, stream));
+    EXPECT_TRUE(at::equal(download(w.scratch, {n, k}, at::kBFloat16), w.widened)) << n << " x " << k;
+  }
+}
+
+// Whatever way is chosen: from the bytes, or widened before.
+TEST_F(Products, OfFp8AreThoseOfTheWidenedMatrix) {
+  for (const auto& [n, k] :
+       std::vector<std::pair<int64_t, int64_t>>{{1152, 896}, {896, 4864}, {4096, 4096}, {24, 12288}, {40, 64}}) {
+    const Rounded w = rounded(n, k);
+    for (const int64_t m : {1, 3, 8, 9, 40, 64, 100, 300}) {
+      const at::Tensor x = random_bf16({m, k}), bias = random_bf16({n}, 30);
+      const Buffer dx = upload(x), db = upload(bias);
+      const at::Tensor expected = at::mm(x.to(at::kDouble), w.widened.to(at::kDouble).t()) + bias.to(at::kDouble);
+      enum { kSkinny, kLibrary, kPlanned, kTuned };
+      for (const int way : {kSkinny, kLibrary, kPlanned, kTuned}) {
+        if (way == kSkinny && m > 8) continue;
+        const Buffer y = like({m, n}, at::kBFloat16);
+        GemmArgs args{.y = y.as<void>(), .x = dx.as(), .bias = db.as(), .m = m, .n = n, .k = k};
+        w.put_into(args);
+        if (way == kTuned) check_cuda(api().gemm_tune(handle, &args, 1, stream));
+        check_cuda(way == kSkinny    ? api().gemm_skinny(&args, stream)
+                   : way == kLibrary ? api().gemm_library(handle, &args, stream)
+                                     : api().gemm(handle, &args, stream));
+        EXPECT_LE(worst_row_error(download(y, {m, n}, at::kBFloat16), expected), 4e-3)
+            << m << " x " << n << " x " << k << " way " << way << ", " << api().gemm_plan(handle, &args);
+      }
+    }
+  }
+}
+
+// Products that share one scratch, each launched before the one in front has ended: none reads what is not there yet,
+// or not any more.
+TEST_F(Products, AScratchOfFp8IsOneProductsAtATime) {
+  constexpr int64_t kRows = 300, kWidth = 2048;
+  const Rounded first = rounded(kWidth, kWidth), second = rounded(kWidth, kWidth);
+  const at::Tensor x = random_bf16({kRows, kWidth});
+  std::string plan;
+  const auto run = [&](bool overlap, bool tuned) {
+    const Buffer dx = upload(x);
+    std::vector<Buffer> between;
+    const Buffer* from = &dx;
+    check_cuda(api().set_overlap(overlap ? 1 : 0));
+    between.reserve(8);
+    for (int i = 0; i < 8; ++i) {
+      between.push_back(like({kRows, kWidth}, at::kBFloat16));
+      GemmArgs args{.y = between.back().as<void>(), .x = from->as(), .m = kRows, .n = kWidth, .k = kWidth};
+      (i % 2 == 0 ? first : second).put_into(args);
+      args.wide = first.scratch.as();
+      if (tuned) check_cuda(api().gemm_tune(handle, &args, 1, stream));  // once
+      check_cuda(api().gemm(handle, &args, stream));
+      plan = api().gemm_plan(handle, &args);
+      from = &between.back();
+    }
+    check_cuda(api().set_overlap(0));
+    return download(between.back(), {kRows, kWidth}, at::kBFloat16);
+  };
+  for (const bool tuned : {false, true}) {
+    const at::Tensor expected = run(false, tuned);
+    EXPECT_TRUE(expected.isfinite().all().item<bool>());
+    EXPECT_TRUE(tuned || plan.starts_with("widened")) << plan;
+    for (int i = 0; i < 5; ++i) EXPECT_TRUE(at::equal(run(true, tuned), expected)) << plan;
   }
 }
 
@@ -107,17 +194,18 @@ class HopperTiles : public Products {
   }
   // The product of this tile; with `scratch`, SwiGLU's output.
   at::Tensor product_of(const Tile& tile, const Buffer& x, const Buffer& w, const Buffer& bias, const Shape& s,
-                        const Buffer& scratch = {}) {
+                        const Buffer& scratch = {}, const Rounded* fp8 = nullptr) {
     const int64_t width = scratch.bytes() > 0 ? s.n / 2 : s.n;
     const Buffer y = like({s.m + 1, width}, at::kBFloat16);
-    const GemmArgs args{.y = y.as<void>(),
-                        .x = x.as(),
-                        .w = w.as(),
-                        .bias = s.bias ? bias.as() : nullptr,
-                        .m = s.m,
-                        .n = s.n,
-                        .k = s.k,
-                        .swiglu_scratch = scratch.bytes() > 0 ? scratch.as() : nullptr};
+    GemmArgs args{.y = y.as<void>(),
+                  .x = x.as(),
+                  .w = w.as(),
+                  .bias = s.bias ? bias.as() : nullptr,
+                  .m = s.m,
+                  .n = s.n,
+                  .k = s.k,
+                  .swiglu_scratch = scratch.bytes() > 0 ? scratch.as() : nullptr};
+    if (fp8 != nullptr) fp8->put_into(args);
     check_cuda(api().gemm_hopper(&args, tile.groups, tile.tokens, tile.split, stream));
     const at::Tensor whole = download(y, {s.m + 1, width}, at::kBFloat16);
     EXPECT_TRUE(whole[s.m].isnan().all().item<bool>()) << "wrote beyond row " << s.m;
@@ -184,6 +272,30 @@ TEST_F(HopperTiles, AddingAtOnceIsAddingAfterwards) {
       check_cuda(api().gemm_hopper(&args, tile.groups, tile.tokens, tile.split, stream));
       EXPECT_TRUE(at::equal(download(y, {s.m, s.n}, at::kBFloat16), expected))
           << s.m << " x " << s.n << " x " << s.k << " in tiles of " << tile.groups * 64 << " x " << tile.tokens;
+    }
+  }
+}
+
+// Widened in registers, W's rows multiplied by their scales at the end: a power of two changes no bit of a sum.
+TEST_F(HopperTiles, OfFp8HaveTheBitsOfTheWidenedMatrix) {
+  for (const Shape& s : {Shape{1, 1152, 896, true},
+                         {5, 896, 4864},
+                         {64, 6144, 4096},
+                         {100, 1776, 512},
+                         {200, 24576, 256},
+                         {1000, 1152, 896, true}}) {
+    const Rounded w = rounded(s.n, s.k);
+    const Buffer dx = upload(random_bf16({s.m, s.k})), db = upload(random_bf16({s.n}, 30)),
+                 scratch = like({s.m, s.n}, at::kBFloat16);
+    for (const Tile& tile : all_tiles()) {
+      if (s.k / 64 < tile.split || tile.tokens > 128) continue;
+      EXPECT_TRUE(at::equal(product_of(tile, dx, {}, db, s, {}, &w), product_of(tile, dx, w.wide, db, s)))
+          << s.m << " x " << s.n << " x " << s.k << " in tiles of " << tile.groups * 64 << " x " << tile.tokens
+          << ", k in " << tile.split;
+      if (s.bias) continue;
+      EXPECT_TRUE(at::equal(product_of(tile, dx, {}, {}, s, scratch, &w), product_of(tile, dx, w.wide, {}, s, scratch)))
+          << "SwiGLU of " << s.m << " x " << s.n << " x " << s.k << " in tiles of " << tile.groups * 64 << " x "
+          << tile.tokens << ", k in " << tile.split;
     }
   }
 }

@@ -34,7 +34,7 @@ class WeightsInRounds : public gpu::GpuTest {
   TensorChecksums received(const PublishedWeights& published, const std::string& id, at::Device device) {
     model::Model model(config(), at::kBFloat16, device);
     model.init_random(1);
-    install(receive_weights(model, published, "run", id, Deadline::after(60), kStall));
+    install(receive_weights(model, published, "run", id, Deadline::after(60), kStall), model.dtype());
     kernels::synchronize(device);
     return model::weight_checksums(model);
   }

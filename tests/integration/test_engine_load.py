@@ -50,7 +50,7 @@ def model(tmp_path_factory):
 def rows(model):
     out = model.parent / "ours.jsonl"
     started = ("--model", model, "--device", "cpu", "--program", engine_process.BINARY)
-    options = ("--max-running", 4, "--kv-cache-dtype", "fp8_e4m3")
+    options = ("--max-running", 4, "--kv-cache-dtype", "fp8_e4m3", "--weight-dtype", "fp8_e4m3")
     bench("ours", out, *started, "--plan", PLAN, "--vocabulary", 4000, *(f"--option={option}" for option in options))
     return out
 
@@ -62,7 +62,7 @@ def test_every_load_is_measured(rows):
     assert (len(one["alone_s"]), len(one["whole_s"]), one["tokens"]) == (3, 3, 6)
     assert (len(even["alone_s"]), len(even["whole_s"]), even["tokens"]) == (1, 1, 20)
     assert (spread["alone_s"], len(spread["whole_s"])) == ([], 1)
-    assert {row["cache"] for row in measured} == {"fp8_e4m3"}
+    assert {(row["cache"], row["weights"]) for row in measured} == {("fp8_e4m3", "fp8_e4m3")}
     assert spread["tokens"] == sum(engine_load.Load.of("3*2x20+2..8").lengths())
 
 
@@ -116,6 +116,8 @@ def test_the_limit_is_what_a_step_reads():
     assert weights == 2 * 8190735360 - 2 * 151936 * 4096 - 2 * (36 * (2 * 4096 + 2 * 128) + 4096)  # no table, no norms
     assert token == 36 * 2 * 8 * 128 * 2
     assert engine_load.step_bytes(shape, "fp8_e4m3") == (weights, 36 * 2 * 8 * 129)
+    matrices, rows = 36 * 4096 * (4096 * 2 + 1024 * 2 + 3 * 12288), 36 * (6144 + 2 * 4096 + 2 * 12288)
+    assert engine_load.step_bytes(shape, weights="fp8_e4m3") == (weights - matrices + 4 * rows, token)
     # Two samples of one prompt of 10, of 2 and 4 new tokens: both in the first step after the first token.
     load = engine_load.Load(1, 2, 10, 2, 4)
     longest, shortest = max(load.lengths()), min(load.lengths())

@@ -28,3 +28,10 @@ def test_what_an_fp8_cache_costs_is_bounded_and_not_nothing():
     assert 1e-4 < found["mean"] < 0.06, found
     assert found["largest"] < 2 and abs(found["signed_mean"]) < 0.03, found
     assert found["share_beyond_20_percent"] < 0.06, found
+
+
+def test_what_fp8_weights_cost_is_bounded_and_not_nothing():
+    found = loss("--weight-dtype=fp8_e4m3")
+    assert 1e-4 < found["mean"] < 0.06, found
+    assert found["largest"] < 2 and abs(found["signed_mean"]) < 0.03, found
+    assert found["share_beyond_20_percent"] < 0.06, found

@@ -443,7 +443,8 @@ LAYOUTS = [{"tp": 2}, {"pp": 2}, {"tp": 2, "pp": 2}, {"dp": 2}]
 @pytest.mark.parametrize("degrees", LAYOUTS, ids=str)
 def test_ranks_of_any_layout_send_their_parts_while_engines_die(tmp_path, degrees):
     """No rank has the whole model; engines get it in one round, also after kill -9 or SIGSTOP of one of them at a
-    random instant, and one that starts late gets it before it serves."""
+    random instant, and one that starts late gets it before it serves. One engine has a rank for each half, one rounds
+    what comes."""
     from test_ranks import Ranks
 
     seed = int(os.environ.get("TRITONFORGE_TEST_SEED", time.time_ns() % 10**6))
@@ -455,7 +456,8 @@ def test_ranks_of_any_layout_send_their_parts_while_engines_die(tmp_path, degree
         for name in ("tokenizer.json", "tokenizer_config.json"):
             (ranks.folder / "model" / name).write_bytes((TINY_TOKENIZER / name).read_bytes())
         start = ranks.post("/export", {"folder": str(tmp_path / "start")})["path"]
-        engines = [stack.enter_context(engine_process(start)) for _ in range(2)]
+        forms = ((), ("--tp", "2"), ("--tp", "2", "--weight-dtype", "fp8_e4m3"))
+        engines = [stack.enter_context(engine_process(start, *form)) for form in forms]
         for version in (1, 2, 3):
             assert ranks.step(version)["step"] == version
             published = ranks.post("/publish_weights", {"version": version, "to": "group", "step": version})
@@ -480,7 +482,10 @@ def test_ranks_of_any_layout_send_their_parts_while_engines_die(tmp_path, degree
         assert ranks.step(4)["step"] == 4
         with engine_process(start) as late:
             assert late.post("/update_weights_from_tensor", offer)["checksums"] == published["checksums"]
-            assert tokens(late) == tokens(engines[0])
+            assert tokens(late) == tokens(engines[0]) == tokens(engines[1])
+            with engine_process(start, *forms[2]) as rounding:
+                assert rounding.post("/update_weights_from_tensor", offer)["checksums"] == published["checksums"]
+                assert tokens(rounding) == tokens(engines[2])
         shared = ranks.post("/publish_weights", {"version": 5, "step": 4})
         whole = ranks.post("/publish_weights", {"version": 5, "to": "group", "step": 4})
         assert whole["checksums"] == shared["checksums"] != published["checksums"]

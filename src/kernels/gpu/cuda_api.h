@@ -26,7 +26,7 @@ struct CUgraphExec_st;
 
 namespace tritonforge::gpu {
 
-constexpr int kCudaAbi = 14;     // raised whenever the table or one of its structs changes
+constexpr int kCudaAbi = 15;     // raised whenever the table or one of its structs changes
 constexpr int kOutOfMemory = 2;  // cudaErrorMemoryAllocation
 constexpr int kPage = 16;        // tokens in a block of the KV cache
 // Query heads of all members of a group in prefix_attention(): so many members times heads / kv_heads at most.
@@ -147,6 +147,12 @@ struct PrefillAttentionArgs {
   bool full;
 };
 
+// A matrix [n, k] in FP8, in lane order (kernels/fp8_matrix.h); k a multiple of 64.
+struct Fp8Weights {
+  const uint8_t* values = nullptr;  // e4m3; null: there is none
+  const float* scales = nullptr;    // [n], powers of two
+};
+
 // y[m, n] = x[m, k] w[n, k]^T (+ bias[n]) (+ addend where accumulate): products and sums in fp32, rounded once at the
 // end.
 struct GemmArgs {
@@ -163,6 +169,10 @@ struct GemmArgs {
   bool x_transposed, w_transposed;
   int64_t x_stride;
   const void* addend;
+  // In w's place, with bf16 output and none of what a backward pass needs; the numbers are those of the widened matrix.
+  // wide [n, k]: scratch, written where many rows make it worth to widen the matrix first.
+  Fp8Weights fp8;
+  Bf16* wide;
 };
 struct Gemm;  // cuBLASLt handle, its plans and its workspace: of one device and one stream at a time
 
@@ -323,6 +333,7 @@ struct CudaApi {
   int (*gemm)(Gemm*, const GemmArgs*, Stream);
   int (*gemm_library)(Gemm*, const GemmArgs*, Stream);  // cuBLASLt's first proposal, for comparison
   int (*gemm_skinny)(const GemmArgs*, Stream);          // m <= 8, k a multiple of 32
+  int (*widen_matrix)(Bf16* wide, const Fp8Weights*, int64_t n, int64_t k, Stream);  // exactly
   // By the kernel of gemm_hopper.cu, in tiles of groups * 64 rows of w and `tokens` rows of x, k shared by `split`
   // blocks.
   int (*gemm_hopper)(const GemmArgs*, int groups, int tokens, int split, Stream);

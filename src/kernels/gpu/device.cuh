@@ -183,4 +183,19 @@ __device__ inline uint32_t widened_pair(uint32_t magnitudes, uint32_t signs) {
 __device__ inline uint32_t even_bytes(uint32_t four) { return widened_pair(four << 4, four << 8); }
 __device__ inline uint32_t odd_bytes(uint32_t four) { return widened_pair(four >> 4, four); }
 
+// Sixteen neighbours of a row as bfloat16, whose even bytes are the first eight and odd bytes the others. factor: a
+// power of two, so exact.
+__device__ inline void widen(Bf16* to, const uint4& from, float factor) {
+  const __nv_bfloat162 scale = __float2bfloat162_rn(factor);
+  const auto scaled = [&](uint32_t pair) {
+    const __nv_bfloat162 x = __hmul2(reinterpret_cast<const __nv_bfloat162&>(pair), scale);
+    return reinterpret_cast<const uint32_t&>(x);
+  };
+  auto* out = reinterpret_cast<uint4*>(to);
+  out[0] = make_uint4(scaled(even_bytes(from.x)), scaled(even_bytes(from.y)), scaled(even_bytes(from.z)),
+                      scaled(even_bytes(from.w)));
+  out[1] = make_uint4(scaled(odd_bytes(from.x)), scaled(odd_bytes(from.y)), scaled(odd_bytes(from.z)),
+                      scaled(odd_bytes(from.w)));
+}
+
 }  // namespace tritonforge::gpu

@@ -1,6 +1,9 @@
 // Matrix products through cuBLASLt with a plan a shape, or through the kernels of gemm_hopper.cu and skinny_gemm.cu
 // where those are faster. Row-major y[m, n] = x[m, k] w[n, k]^T is column-major y^T[n, m] = w^T[k, n]^T x^T[k, m]:
 // nothing is copied, and a matrix that lies the other way round is one more transposition or one less.
+//
+// A matrix in FP8 is read as it is by the own kernels; where there are so many rows that reading it is little of the
+// work, or no own kernel is for them, it is widened into a scratch first, and the product is one of those of bf16.
 #include <cublasLt.h>
 
 #include <algorithm>
@@ -21,6 +24,9 @@ constexpr int kCandidates = 12;  // of cuBLASLt, that gemm_tune times
 constexpr int kTimedRuns = 7;
 constexpr int64_t kSkinnyRows =
     8;  // up to which the skinny kernel runs, and is what an untuned shape takes: it measured as fast or faster
+// Of FP8: up to so many rows widening writes and reads far more than the product needs, and up to so many an untuned
+// shape is not widened.
+constexpr int64_t kNeverWidenedRows = 64, kMostlyNarrowRows = 128;
 
 int blas(cublasStatus_t status, const char* what) {
   return status == CUBLAS_STATUS_SUCCESS ? 0 : set_error(kBlasFailed, "%s: %s", what, cublasLtGetStatusString(status));
@@ -31,6 +37,7 @@ struct Way {
   enum Kind { kLibrary, kSkinny, kHopper } kind = kLibrary;
   int proposal = 0;  // of the library's
   HopperTile tile = {};
+  bool widened = false;  // of FP8
 };
 
 struct Plan {
@@ -54,7 +61,7 @@ using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, uint32_t>;
 Key key_of(const GemmArgs& a) {
   uint32_t bits = 0;
   for (const bool bit : {a.bias != nullptr, a.fp32_out, a.accumulate, a.swiglu_scratch != nullptr, a.x_transposed,
-                         a.w_transposed, a.addend != nullptr})
+                         a.w_transposed, a.addend != nullptr, a.fp8.values != nullptr})
     bits = 2 * bits + (bit ? 1 : 0);
   return {a.m, a.n, a.k, a.x_stride, bits};
 }
@@ -63,6 +70,11 @@ bool library_only(const GemmArgs& a) {
   return a.x_transposed || a.w_transposed || a.x_stride != 0 || a.addend != nullptr;
 }
 bool skinny_can(const GemmArgs& a, int64_t rows) { return a.m <= rows && a.k % 32 == 0 && !library_only(a); }
+GemmArgs widened(GemmArgs a) {
+  a.w = a.wide;
+  a.fp8 = {};
+  return a;
+}
 
 }  // namespace
 
@@ -137,8 +149,38 @@ std::string described(const Plan& p, float microseconds) {
     std::snprintf(text, sizeof text, "cuBLASLt proposal %d of %d", p.way.proposal + 1,
                   static_cast<int>(p.candidates.size()));
   std::string whole = text;
+  if (p.way.widened) whole = "widened, " + whole;
   std::snprintf(text, sizeof text, p.tuned ? ", tuned, %.1f us" : ", not tuned", static_cast<double>(microseconds));
   return whole + text;
+}
+
+void add_hopper_ways(const GemmArgs& a, std::vector<Way>& ways) {
+  if (!gemm_hopper_can(a) || library_only(a)) return;
+  std::array<HopperTile, kMostHopperTiles> tiles;
+  const int count = gemm_hopper_tiles(a, tiles.data());
+  for (int i = 0; i < count; ++i) ways.push_back({Way::kHopper, 0, tiles[static_cast<size_t>(i)]});
+}
+
+// Of a matrix in bf16.
+std::vector<Way> wide_ways_of(const Plan& p, const GemmArgs& a) {
+  std::vector<Way> ways;
+  for (int i = 0; i < static_cast<int>(p.candidates.size()); ++i) ways.push_back({Way::kLibrary, i});
+  if (skinny_can(a, kSkinnyRows)) ways.push_back({Way::kSkinny});
+  add_hopper_ways(a, ways);
+  return ways;
+}
+
+// The first one is what an untuned shape of FP8 takes.
+std::vector<Way> ways_of(const Plan& p, const GemmArgs& a) {
+  if (a.fp8.values == nullptr) return wide_ways_of(p, a);
+  std::vector<Way> ways;
+  if (skinny_can(a, kSkinnyRows)) ways.push_back({Way::kSkinny});
+  add_hopper_ways(a, ways);
+  if (!ways.empty() && a.m <= kNeverWidenedRows) return ways;
+  std::vector<Way> wide = wide_ways_of(p, widened(a));
+  for (Way& way : wide) way.widened = true;
+  ways.insert(a.m <= kMostlyNarrowRows ? ways.end() : ways.begin(), wide.begin(), wide.end());
+  return ways;
 }
 
 int plan_for(Gemm& g, const GemmArgs& a, Plan** out) {
@@ -146,6 +188,10 @@ int plan_for(Gemm& g, const GemmArgs& a, Plan** out) {
              static_cast<long>(a.m), static_cast<long>(a.n), static_cast<long>(a.k));
   TF_REQUIRE(a.swiglu_scratch == nullptr || (a.n % 16 == 0 && !a.fp32_out && !a.accumulate),
              "gemm: SwiGLU takes bf16 output, no accumulate and an even n / 8, not %ld", static_cast<long>(a.n / 8));
+  const bool fp8 = a.fp8.values != nullptr;
+  TF_REQUIRE(!fp8 || (a.k % 64 == 0 && !a.fp32_out && !library_only(a) && a.wide != nullptr),
+             "gemm: FP8 takes k %ld (a multiple of 64), bf16 output, plain x and y, and room to widen it",
+             static_cast<long>(a.k));
   auto& place = g.plans[key_of(a)];
   if (place == nullptr) {
     auto plan = std::make_unique<Plan>();
@@ -153,7 +199,8 @@ int plan_for(Gemm& g, const GemmArgs& a, Plan** out) {
       if (!skinny_can(a, kSkinnyRows)) return error;
       plan->candidates.clear();
     }
-    if (skinny_can(a, kSkinnyRows) || plan->candidates.empty()) plan->way.kind = Way::kSkinny;
+    if (fp8) plan->way = ways_of(*plan, a).front();
+    else if (skinny_can(a, kSkinnyRows) || plan->candidates.empty()) plan->way.kind = Way::kSkinny;
     plan->text = described(*plan, 0);
     place = std::move(plan);
   }
@@ -161,8 +208,22 @@ int plan_for(Gemm& g, const GemmArgs& a, Plan** out) {
   return 0;
 }
 
+int run(Gemm& g, const GemmArgs& a, Plan& p, const Way& way, Stream stream);
+
+// The own kernels read a matrix before the kernel in front of them has ended, so none may overlap with who writes it.
+int run_widened(Gemm& g, const GemmArgs& a, Plan& p, Way way, Stream stream) {
+  if (const int error = widen_matrix(a.wide, &a.fp8, a.n, a.k, stream)) return error;
+  const bool overlap = overlap_allowed();
+  set_overlap(0);
+  way.widened = false;
+  const int error = run(g, widened(a), p, way, stream);
+  set_overlap(overlap);
+  return error;
+}
+
 // Kernels that know no SwiGLU leave the product in the scratch.
 int run(Gemm& g, const GemmArgs& a, Plan& p, const Way& way, Stream stream) {
+  if (way.widened) return run_widened(g, a, p, way, stream);
   if (way.kind == Way::kHopper) return gemm_hopper(a, way.tile, stream);
   GemmArgs product = a;
   product.swiglu_scratch = nullptr;
@@ -171,18 +232,6 @@ int run(Gemm& g, const GemmArgs& a, Plan& p, const Way& way, Stream stream) {
                                              : run_library(g, product, p, way.proposal, stream);
   if (error != 0 || a.swiglu_scratch == nullptr) return error;
   return swiglu(static_cast<Bf16*>(a.y), a.swiglu_scratch, a.m, a.n / 2, stream);
-}
-
-std::vector<Way> ways_of(const Plan& p, const GemmArgs& a) {
-  std::vector<Way> ways;
-  for (int i = 0; i < static_cast<int>(p.candidates.size()); ++i) ways.push_back({Way::kLibrary, i});
-  if (skinny_can(a, kSkinnyRows)) ways.push_back({Way::kSkinny});
-  if (gemm_hopper_can(a) && !library_only(a)) {
-    std::array<HopperTile, kMostHopperTiles> tiles;
-    const int count = gemm_hopper_tiles(a, tiles.data());
-    for (int i = 0; i < count; ++i) ways.push_back({Way::kHopper, 0, tiles[static_cast<size_t>(i)]});
-  }
-  return ways;
 }
 
 // Median time of a product whose operands are not in the cache: `flush` is overwritten before every run of all `count`.
@@ -280,7 +329,7 @@ int gemm_library(Gemm* g, const GemmArgs* a, Stream stream) {
   Plan* p = nullptr;
   if (const int error = plan_for(*g, *a, &p)) return error;
   TF_REQUIRE(!p->candidates.empty(), "gemm_library: cuBLASLt has no algorithm for this shape");
-  return run(*g, *a, *p, {Way::kLibrary, 0}, stream);
+  return run(*g, *a, *p, {.kind = Way::kLibrary, .widened = a->fp8.values != nullptr}, stream);
 }
 
 int gemm_hopper_by(const GemmArgs* a, int groups, int tokens, int split, Stream stream) {

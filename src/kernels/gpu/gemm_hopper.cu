@@ -13,37 +13,10 @@
 // both numbers of a pair.
 #include <algorithm>
 
-#include "kernels/gpu/gemm_hopper.h"
-#include "kernels/gpu/products.cuh"
-#include "kernels/gpu/tensor_map.h"
+#include "kernels/gpu/gemm_hopper.cuh"
 
 namespace tritonforge::gpu {
 namespace {
-
-constexpr int kDepth = 64;  // of k, fetched at once: rows of 128 bytes
-constexpr int kRowBytes = 2 * kDepth;
-constexpr int kSharedBytes = 227 * 1024, kAlignment = 1024, kMostStages = 12;
-constexpr int kBand = 8;  // tiles of tokens that are computed beside each other, to share W in the L2 cache
-
-struct Maps {
-  TensorMap w, x, y;
-};
-
-template <int kGroups, int kTokens, bool kSwiglu, bool kMerge>
-struct Tile {
-  static constexpr bool kPair = !kMerge && kTokens >= 128;
-  static constexpr int kRows = kGroups * 64, kThreads = (kGroups + 1) * kWarpgroup;
-  static constexpr int kWeightBytes = kRows * kRowBytes, kStageBytes = kWeightBytes + kTokens * kRowBytes;
-  // Store: 64 tokens of a warpgroup's 64 rows (32 with SwiGLU), twice.
-  static constexpr int kOutRowBytes = kSwiglu ? 64 : 128, kOutBytes = kMerge ? 0 : 64 * kOutRowBytes;
-  static constexpr int kRingAt = kGroups * 2 * kOutBytes;
-  static constexpr int kFit = (kSharedBytes - kAlignment - kRingAt - 2 * kMostStages * 8) / kStageBytes;
-  static constexpr int kStages = kFit < kMostStages ? kFit : kMostStages;
-  static constexpr int kBarriersAt = kRingAt + kStages * kStageBytes, kBytes = kBarriersAt + kStages * 16 + kAlignment;
-  // Merge: sums [token][row] in the ring's place, rows apart so that no two lanes meet in a bank.
-  static constexpr int kStride = kRows + 4;
-  static_assert(!kMerge || kTokens * kStride * 4 <= kStages * kStageBytes);
-};
 
 #if TF_HOPPER
 __device__ inline float4 of_block(uint32_t address, int rank) {
@@ -64,105 +37,6 @@ __device__ inline void store_matrices_transposed(uint32_t address, uint32_t a, u
 }
 __device__ inline float bias_of(const Bf16* bias, int64_t row, int64_t n) {
   return bias != nullptr && row < n ? low(bias[row]) : 0.0f;
-}
-
-// Which tile of W's rows and which of tokens. Tiles that run at once share both.
-struct Place {
-  int rows, tokens;
-};
-template <typename T>
-__device__ inline Place place_of(int tile, const HopperGemm& a, int rank) {
-  const int band = tile / (a.row_tiles * kBand), first = band * kBand, width = min(kBand, a.token_tiles - first),
-            at = tile - band * a.row_tiles * kBand, rows = at / width;
-  return {T::kPair ? 2 * rows + rank : rows, first + at % width};
-}
-
-struct Ring {
-  uint32_t at, barriers;
-  int stages, stage_bytes;
-  __device__ uint32_t full(int stage) const { return barriers + stage * 8; }
-  __device__ uint32_t empty(int stage) const { return barriers + (stages + stage) * 8; }
-  __device__ uint32_t stage(int n) const { return at + n * stage_bytes; }
-};
-struct Turn {  // of the ring
-  int stage = 0, parity = 0;
-  __device__ void next(int stages) {
-    if (++stage < stages) return;
-    stage = 0;
-    parity ^= 1;
-  }
-};
-
-// One thread: every tile's parts of W and x, those of W that fit before the kernel in front has ended.
-template <typename T, bool kSwiglu>
-__device__ void fetch_tiles(const HopperGemm& a, const Maps& maps, const Ring& ring, int first, int rank, int begin,
-                            int end) {
-  Turn turn, ahead;
-  const auto fetch_w = [&](int rows, int step) {
-    barrier_wait(ring.empty(ahead.stage), ahead.parity ^ 1);
-    barrier_expect(ring.full(ahead.stage), T::kStageBytes);
-    if constexpr (kSwiglu)
-      tensor_load(ring.stage(ahead.stage), &maps.w, ring.full(ahead.stage), step * kDepth, 0, 0,
-                  rows * (T::kRows / 16));
-    else tensor_load(ring.stage(ahead.stage), &maps.w, ring.full(ahead.stage), step * kDepth, rows * T::kRows);
-    ahead.next(T::kStages);
-  };
-  const auto fetch_x = [&](int tokens, int step) {
-    constexpr int kTokens = (T::kStageBytes - T::kWeightBytes) / kRowBytes;
-    const uint32_t to = ring.stage(turn.stage) + T::kWeightBytes;
-    if constexpr (T::kPair)
-      tensor_load_to_both(to + rank * kTokens / 2 * kRowBytes, &maps.x, ring.full(turn.stage), step * kDepth,
-                          tokens * kTokens + rank * kTokens / 2);
-    else tensor_load(to, &maps.x, ring.full(turn.stage), step * kDepth, tokens * kTokens);
-    turn.next(T::kStages);
-  };
-  int early = 0;
-  if (first < a.tiles) {
-    const Place place = place_of<T>(first, a, rank);
-    for (; early < min(T::kStages, end - begin); ++early) fetch_w(place.rows, begin + early);
-  }
-  wait_for_previous();
-  for (int tile = first; tile < a.tiles; tile += a.workers) {
-    const Place place = place_of<T>(tile, a, rank);
-    for (int step = begin; step < end; ++step) {
-      if (early > 0) --early;
-      else fetch_w(place.rows, step);
-      fetch_x(place.tokens, step);
-    }
-  }
-}
-
-// One warpgroup's sums of a tile: c [64 rows of W, kTokens].
-template <typename T, int kCount>
-__device__ void multiply(float (&c)[kCount], const Ring& ring, Turn& turn, int group, int steps) {
-  Turn last;
-  const auto release = [&](int stage) {
-    const int lane = threadIdx.x % kWarp;
-    if constexpr (T::kPair) {
-      if (lane < 2) barrier_arrive_at(ring.empty(stage), lane);
-    } else if (lane == 0) {
-      barrier_arrive(ring.empty(stage));
-    }
-  };
-  for (int step = 0; step < steps; ++step) {
-    barrier_wait(ring.full(turn.stage), turn.parity);
-    const uint32_t w = ring.stage(turn.stage) + group * 64 * kRowBytes, x = ring.stage(turn.stage) + T::kWeightBytes;
-    hold(c);
-    products_begin();
-#pragma unroll
-    for (int part = 0; part < kDepth / 16; ++part)
-      product(c, operand(w + part * 32), operand(x + part * 32), step > 0 || part > 0);
-    products_commit();
-    if (step > 0) {
-      products_wait<1>();
-      release(last.stage);
-    }
-    last = turn;
-    turn.next(T::kStages);
-  }
-  products_wait<0>();
-  hold(c);
-  release(last.stage);
 }
 
 // A warpgroup's tile to memory: 64 tokens at a time, by the copy engine.
@@ -267,11 +141,11 @@ __device__ void merge(const float (&c)[kCount], const HopperGemm& a, uint8_t* ri
 #endif
 
 // Grid: workers clusters of split blocks, or of a pair. kMerge: one tile a cluster.
-template <int kGroups, int kTokens, bool kSwiglu, bool kMerge>
+template <int kGroups, int kTokens, bool kSwiglu, bool kMerge, bool kFp8>
 __global__ void __launch_bounds__((kGroups + 1) * kWarpgroup, 1)
     gemm_hopper_kernel(const __grid_constant__ HopperGemm a, const __grid_constant__ Maps maps) {
 #if TF_HOPPER
-  using T = Tile<kGroups, kTokens, kSwiglu, kMerge>;
+  using T = Tile<kGroups, kTokens, kSwiglu, kMerge, kFp8>;
   extern __shared__ uint8_t shared_bytes[];
   const uint32_t shared = (shared_address(shared_bytes) + kAlignment - 1) / kAlignment * kAlignment;
   const Ring ring{shared + T::kRingAt, shared + T::kBarriersAt, T::kStages, T::kStageBytes};
@@ -302,15 +176,24 @@ __global__ void __launch_bounds__((kGroups + 1) * kWarpgroup, 1)
     const int group = static_cast<int>(threadIdx.x) / kWarpgroup - 1;
     float c[kTokens / 2];
     Turn turn;
+    const auto multiply_at = [&](Place place) {
+      if constexpr (kFp8) {
+        multiply_fp8<T>(c, ring, turn, group, end - begin);
+        scale_rows<kSwiglu>(c, a, int64_t{place.rows} * T::kRows + group * 64);
+      } else {
+        multiply<T>(c, ring, turn, group, end - begin);
+      }
+    };
     if constexpr (kMerge) {
-      multiply<T>(c, ring, turn, group, end - begin);
-      merge<T, kSwiglu>(c, a, shared_bytes + (ring.at - shared_address(shared_bytes)), place_of<T>(first, a, rank),
-                        group, rank, split);
+      const Place place = place_of<T>(first, a, rank);
+      multiply_at(place);
+      merge<T, kSwiglu>(c, a, shared_bytes + (ring.at - shared_address(shared_bytes)), place, group, rank, split);
     } else {
       int stored = 0;
       for (int tile = first; tile < a.tiles; tile += a.workers) {
-        multiply<T>(c, ring, turn, group, end - begin);
-        store<T, kSwiglu>(c, a, maps, shared, place_of<T>(tile, a, rank), group, stored);
+        const Place place = place_of<T>(tile, a, rank);
+        multiply_at(place);
+        store<T, kSwiglu>(c, a, maps, shared, place, group, stored);
       }
       if (threadIdx.x % kWarpgroup == 0) stores_wait<0>();
     }
@@ -319,16 +202,22 @@ __global__ void __launch_bounds__((kGroups + 1) * kWarpgroup, 1)
 #endif
 }
 
-template <int kGroups, int kTokens, bool kSwiglu, bool kMerge>
+template <int kGroups, int kTokens, bool kSwiglu, bool kMerge, bool kFp8>
 int run(const GemmArgs& g, int split, Stream stream) {
-  using T = Tile<kGroups, kTokens, kSwiglu, kMerge>;
-  const auto kernel = gemm_hopper_kernel<kGroups, kTokens, kSwiglu, kMerge>;
+  using T = Tile<kGroups, kTokens, kSwiglu, kMerge, kFp8>;
+  const auto kernel = gemm_hopper_kernel<kGroups, kTokens, kSwiglu, kMerge, kFp8>;
   if (const int error = check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, T::kBytes),
                               "gemm_hopper: shared memory"))
     return error;
   TF_REQUIRE(split <= ceil_div<int64_t>(g.k, kDepth), "gemm_hopper: k %ld for %d blocks", static_cast<long>(g.k),
              split);
-  HopperGemm a{.y = static_cast<Bf16*>(g.y), .bias = g.bias, .m = g.m, .n = g.n, .k = g.k, .split = split};
+  HopperGemm a{.y = static_cast<Bf16*>(g.y),
+               .bias = g.bias,
+               .scales = g.fp8.scales,
+               .m = g.m,
+               .n = g.n,
+               .k = g.k,
+               .split = split};
   constexpr int kTogether = T::kPair ? 2 : 1;  // tiles of rows
   a.accumulate = g.accumulate;
   a.row_tiles = static_cast<int>(ceil_div<int64_t>(g.n, T::kRows * kTogether));
@@ -338,9 +227,11 @@ int run(const GemmArgs& g, int split, Stream stream) {
   Maps maps;
   const auto k = static_cast<uint64_t>(g.k), n = static_cast<uint64_t>(g.n), m = static_cast<uint64_t>(g.m);
   const uint64_t width = kSwiglu ? n / 2 : n;
-  int error = kSwiglu ? tensor_map(&maps.w, g.w, {{k, 0}, {8, k}, {2, n / 2 * k}, {n / 16, 8 * k}},
-                                   {kDepth, 8, 2, T::kRows / 16})
-                      : tensor_map(&maps.w, g.w, {k, n}, {kDepth, T::kRows});
+  const auto map_w = kFp8 ? byte_map : tensor_map;
+  const void* w = kFp8 ? static_cast<const void*>(g.fp8.values) : g.w;
+  int error = kSwiglu
+                  ? map_w(&maps.w, w, {{k, 0}, {8, k}, {2, n / 2 * k}, {n / 16, 8 * k}}, {kDepth, 8, 2, T::kRows / 16})
+                  : map_w(&maps.w, w, {k, n}, {kDepth, T::kRows});
   if (error == 0) error = tensor_map(&maps.x, g.x, {k, m}, {kDepth, kTokens / kTogether});
   if (error == 0 && !kMerge)
     error = tensor_map(&maps.y, g.y, {width, m}, {static_cast<uint32_t>(T::kOutRowBytes) / 2, 64});
@@ -351,36 +242,42 @@ int run(const GemmArgs& g, int split, Stream stream) {
                          maps);
 }
 
-template <int kGroups, int kTokens, bool kSwiglu>
+template <int kGroups, int kTokens, bool kSwiglu, bool kFp8>
 int run(const GemmArgs& g, int split, Stream stream) {
   if constexpr (kTokens <= 128) {
-    if (split > 1 || kTokens < 64) return run<kGroups, kTokens, kSwiglu, true>(g, split, stream);
+    if (split > 1 || kTokens < 64) return run<kGroups, kTokens, kSwiglu, true, kFp8>(g, split, stream);
   }
   if constexpr (kTokens >= 64) {
-    if (split == 1) return run<kGroups, kTokens, kSwiglu, false>(g, split, stream);
+    if (split == 1) return run<kGroups, kTokens, kSwiglu, false, kFp8>(g, split, stream);
   }
   return set_error(kBadArgument, "gemm_hopper: %d tokens cannot be split", kTokens);
 }
 
-template <int kGroups, bool kSwiglu>
+template <int kGroups, bool kSwiglu, bool kFp8>
 int run(const GemmArgs& g, const HopperTile& tile, Stream stream) {
   switch (tile.tokens) {
-    case 8: return run<kGroups, 8, kSwiglu>(g, tile.split, stream);
-    case 16: return run<kGroups, 16, kSwiglu>(g, tile.split, stream);
-    case 32: return run<kGroups, 32, kSwiglu>(g, tile.split, stream);
-    case 64: return run<kGroups, 64, kSwiglu>(g, tile.split, stream);
-    case 128: return run<kGroups, 128, kSwiglu>(g, tile.split, stream);
-    case 256:
-      if constexpr (kGroups == 2) return run<kGroups, 256, kSwiglu>(g, tile.split, stream);  // else too few registers
+    case 8: return run<kGroups, 8, kSwiglu, kFp8>(g, tile.split, stream);
+    case 16: return run<kGroups, 16, kSwiglu, kFp8>(g, tile.split, stream);
+    case 32: return run<kGroups, 32, kSwiglu, kFp8>(g, tile.split, stream);
+    case 64: return run<kGroups, 64, kSwiglu, kFp8>(g, tile.split, stream);
+    case 128: return run<kGroups, 128, kSwiglu, kFp8>(g, tile.split, stream);
+    case 256:  // elsewhere too few registers
+      if constexpr (kGroups == 2 && !kFp8) return run<kGroups, 256, kSwiglu, kFp8>(g, tile.split, stream);
     default: return set_error(kBadArgument, "gemm_hopper: a tile of %d x %d", kGroups * 64, tile.tokens);
   }
+}
+
+template <bool kSwiglu, bool kFp8>
+int run(const GemmArgs& a, const HopperTile& tile, Stream stream) {
+  return tile.groups == 2 ? run<2, kSwiglu, kFp8>(a, tile, stream) : run<3, kSwiglu, kFp8>(a, tile, stream);
 }
 
 }  // namespace
 
 bool gemm_hopper_can(const GemmArgs& a) {
   return compute_major() == 9 && !a.fp32_out && !(a.accumulate && a.swiglu_scratch) && a.m > 0 &&
-         a.n % (a.swiglu_scratch ? 16 : 8) == 0 && (a.swiglu_scratch == nullptr || a.bias == nullptr);
+         a.n % (a.swiglu_scratch ? 16 : 8) == 0 && (a.swiglu_scratch == nullptr || a.bias == nullptr) &&
+         (a.fp8.values == nullptr || a.k % kDepth == 0);
 }
 
 int gemm_hopper_tiles(const GemmArgs& a, HopperTile* out) {
@@ -389,7 +286,7 @@ int gemm_hopper_tiles(const GemmArgs& a, HopperTile* out) {
   for (const int tokens : {8, 16, 32, 64, 128, 256}) {
     // The smallest that holds all tokens; for many, the two largest.
     const bool holds = tokens >= a.m && (tokens == 8 || tokens / 2 < a.m);
-    if (!holds && !(a.m > 128 && tokens >= 128)) continue;
+    if ((!holds && !(a.m > 128 && tokens >= 128)) || (tokens > 128 && a.fp8.values != nullptr)) continue;
     for (const int groups : {2, 3}) {
       if (groups == 3 && tokens == 256) continue;
       const int64_t tiles = ceil_div<int64_t>(a.n, groups * 64) * ceil_div<int64_t>(a.m, tokens);
@@ -409,9 +306,9 @@ int gemm_hopper(const GemmArgs& a, const HopperTile& tile, Stream stream) {
   TF_REQUIRE((tile.groups == 2 || tile.groups == 3) && tile.split >= 1 && tile.split <= 8,
              "gemm_hopper: tiles of %d warpgroups, %d blocks", tile.groups, tile.split);
   TF_REQUIRE(!a.accumulate || (tile.split == 1 && tile.tokens >= 64), "gemm_hopper: parts of k are not accumulated");
-  if (a.swiglu_scratch != nullptr)
-    return tile.groups == 2 ? run<2, true>(a, tile, stream) : run<3, true>(a, tile, stream);
-  return tile.groups == 2 ? run<2, false>(a, tile, stream) : run<3, false>(a, tile, stream);
+  const bool fp8 = a.fp8.values != nullptr;
+  if (a.swiglu_scratch != nullptr) return fp8 ? run<true, true>(a, tile, stream) : run<true, false>(a, tile, stream);
+  return fp8 ? run<false, true>(a, tile, stream) : run<false, false>(a, tile, stream);
 }
 
 }  // namespace tritonforge::gpu

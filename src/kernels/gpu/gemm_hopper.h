@@ -13,6 +13,7 @@ constexpr int kMostHopperTiles = 12;
 struct HopperGemm {  // what the kernel is told
   Bf16* y;
   const Bf16* bias;
+  const float* scales;  // of W's rows, where it is FP8
   int64_t m, n, k;
   int split = 1, row_tiles = 0, token_tiles = 0, tiles = 0, workers = 0;
   bool accumulate = false;

@@ -34,7 +34,7 @@ constexpr T ceil_div(T a, T b) {
 }
 
 // The operations, one file each: rows.cu, ranks.cu, rope_cache.cu, decode_attention.cu, decode_attention_cluster.cu,
-// prefix_attention.cu, widen_cache.cu, prefill_attention.cu,
+// prefix_attention.cu, widen_cache.cu, widen_matrix.cu, prefill_attention.cu,
 // prefill_attention_hopper.cu, gemm.cpp,
 // gemm_hopper.cu, skinny_gemm.cu, sample.cu, checksum.cu, train_rows.cu, head_loss.cu,
 // adamw.cu, attention_backward.cu, attention_merge.cu, nccl.cpp.
@@ -100,6 +100,7 @@ int gemm(Gemm*, const GemmArgs*, Stream);
 int gemm_library(Gemm*, const GemmArgs*, Stream);
 const char* gemm_plan(Gemm*, const GemmArgs*);
 int gemm_skinny(const GemmArgs*, Stream);
+int widen_matrix(Bf16*, const Fp8Weights*, int64_t, int64_t, Stream);
 int gemm_hopper_by(const GemmArgs*, int, int, int, Stream);
 size_t sample_workspace(int64_t);
 int sample(const SampleArgs*, Stream);

@@ -242,6 +242,7 @@ const CudaApi table = {
     .gemm = gemm,
     .gemm_library = gemm_library,
     .gemm_skinny = gemm_skinny,
+    .widen_matrix = widen_matrix,
     .gemm_hopper = gemm_hopper_by,
     .gemm_plan = gemm_plan,
     .rms_norm_backward = rms_norm_backward,

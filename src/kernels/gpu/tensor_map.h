@@ -1,5 +1,6 @@
 #pragma once
-// Descriptions of bf16 tensors for the copy engine of Hopper, made on the host and passed to a kernel by value.
+// Descriptions of tensors of bf16 and of bytes for the copy engine of Hopper, made on the host and passed to a kernel
+// by value.
 #include <cuda.h>
 
 #include <cstdint>
@@ -21,5 +22,8 @@ struct TensorSize {
 // the row's number. What lies outside the tensor is fetched as zeros and not stored.
 int tensor_map(TensorMap* out, const void* tensor, std::initializer_list<TensorSize> sizes,
                std::initializer_list<uint32_t> box);
+// The same of bytes: rows of the box one after another, as they are.
+int byte_map(TensorMap* out, const void* tensor, std::initializer_list<TensorSize> sizes,
+             std::initializer_list<uint32_t> box);
 
 }  // namespace tritonforge::gpu

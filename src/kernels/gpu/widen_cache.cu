@@ -10,20 +10,6 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Sixteen neighbours of a row, which lie interleaved.
-__device__ inline void widen(Bf16* to, const uint4& from, float factor) {
-  const __nv_bfloat162 scale = __float2bfloat162_rn(factor);  // a power of two: exact
-  const auto scaled = [&](uint32_t pair) {
-    const __nv_bfloat162 x = __hmul2(reinterpret_cast<const __nv_bfloat162&>(pair), scale);
-    return reinterpret_cast<const uint32_t&>(x);
-  };
-  auto* out = reinterpret_cast<uint4*>(to);
-  out[0] = make_uint4(scaled(even_bytes(from.x)), scaled(even_bytes(from.y)), scaled(even_bytes(from.z)),
-                      scaled(even_bytes(from.w)));
-  out[1] = make_uint4(scaled(odd_bytes(from.x)), scaled(odd_bytes(from.y)), scaled(odd_bytes(from.z)),
-                      scaled(odd_bytes(from.w)));
-}
-
 // Grid: (pages, in turn; sequences).
 __global__ void __launch_bounds__(kThreads) widen_cache_kernel(const __grid_constant__ WidenCacheArgs a) {
   allow_next();

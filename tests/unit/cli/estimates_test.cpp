@@ -73,6 +73,14 @@ TEST(Estimates, AnFp8CacheIsHalfAsLarge) {
   EXPECT_NEAR(cache() / bf16, 129.0 / 256, 1e-6);
 }
 
+TEST(Estimates, Fp8MatricesAreHalfAsLarge) {
+  engine::EngineOptions options;
+  const auto weights = [&] { return part(engine_memory(qwen3_8b(36), options, kOne, 139.8 * kGib), "weights"); };
+  const double bf16 = weights();
+  options.weight_dtype = engine::WeightDtype::kFp8;
+  EXPECT_NEAR(bf16 - weights(), 36 * (4096.0 * (4096 * 2 + 1024 * 2) + 3 * 4096.0 * 12288) / kGib, 0.01);
+}
+
 TEST(Estimates, StatesOfTheCpuAreNotTheGpus) {
   train::TrainConfig train;
   const auto planned = [&](train::OptimizerState state) {

@@ -93,8 +93,7 @@ inline Happened live_through(const Schedule& schedule, Core& core, const model::
       StagedWeights staged;
       const auto targets = core.parts().tensors();
       const auto sources = same.named_parameters();
-      for (size_t i = 0; i < targets.size(); ++i)
-        for (auto& pair : targets[i].beside(sources[i].second)) staged.copies.push_back(std::move(pair));
+      for (size_t i = 0; i < targets.size(); ++i) staged.add(targets[i], sources[i].second);
       core.install(staged, -1);
     }
     if (sleeps) core.resume_memory();

@@ -30,22 +30,30 @@ inline std::unique_ptr<model::Model> tiny_model(uint64_t seed = 1) {
   return model;
 }
 
-// The ranks' parts of the same weights.
+// The ranks' parts of the same weights, with their matrices in FP8 or not.
 inline std::vector<std::unique_ptr<model::Model>> parts_of(const model::Model& whole,
-                                                           const std::vector<at::Device>& devices) {
+                                                           const std::vector<at::Device>& devices, bool fp8 = false) {
   const at::NoGradGuard no_grad;
   std::vector<std::unique_ptr<model::Model>> ranks;
   for (const at::Device device : devices)
-    ranks.push_back(
-        std::make_unique<model::Model>(model::part_of(whole.config(), std::ssize(devices)), whole.dtype(), device));
+    ranks.push_back(std::make_unique<model::Model>(model::part_of(whole.config(), std::ssize(devices)), whole.dtype(),
+                                                   device, fp8));
   const auto tensors = model::Parts(ranks).tensors();
   const auto wholes = whole.named_parameters();
-  for (size_t i = 0; i < tensors.size(); ++i)
-    for (const auto& [part, of_whole] : tensors[i].beside(wholes[i].second)) at::Tensor(part).copy_(of_whole);
+  for (size_t i = 0; i < tensors.size(); ++i) tensors[i].put(wholes[i].second);
   return ranks;
 }
-inline std::vector<std::unique_ptr<model::Model>> parts_of(const model::Model& whole, int64_t tp) {
-  return parts_of(whole, std::vector<at::Device>(static_cast<size_t>(tp), whole.device()));
+inline std::vector<std::unique_ptr<model::Model>> parts_of(const model::Model& whole, int64_t tp, bool fp8 = false) {
+  return parts_of(whole, std::vector<at::Device>(static_cast<size_t>(tp), whole.device()), fp8);
+}
+// What weights in FP8 stand for.
+inline std::unique_ptr<model::Model> widened_copy(const model::Parts& parts) {
+  const at::NoGradGuard no_grad;
+  auto made = std::make_unique<model::Model>(parts.config(), parts.dtype(), parts.first().device());
+  const auto to = made->named_parameters();
+  const auto from = parts.tensors();
+  for (size_t i = 0; i < to.size(); ++i) at::Tensor(to[i].second).copy_(from[i].whole());
+  return made;
 }
 
 inline EngineOptions small_options() {

@@ -79,12 +79,15 @@ TEST_F(RecipeTest, ADistributionThatIsCutAndTrainedOnIsDoubted) {
   EXPECT_THAT(of({"bench.sampling.top_p=0.95"}), ::testing::IsEmpty()) << "nothing is trained on it";
 }
 
-TEST_F(RecipeTest, TrainingOnWhatAnFp8CacheSaidIsDoubted) {
+TEST_F(RecipeTest, TrainingOnWhatAnEngineInFp8SaidIsDoubted) {
   const auto path = write("a.yaml", "name: a\nmodel: {path: m}\nstages: [rl]\nrl: {problems: p}\n");
   EXPECT_THAT(doubts(load_recipe(path, {"engine.kv_cache_dtype=fp8_e4m3"})),
               ::testing::ElementsAre(HasSubstr("log-probs that differ from the trainer's")));
   const auto bench = write("b.yaml", "name: a\nmodel: {path: m}\nstages: [bench]\nbench: {problems: p}\n");
   EXPECT_THAT(doubts(load_recipe(bench, {"engine.kv_cache_dtype=fp8_e4m3"})), ::testing::IsEmpty());
+  EXPECT_THAT(doubts(load_recipe(path, {"engine.weight_dtype=fp8_e4m3"})),
+              ::testing::ElementsAre(HasSubstr("engine.weight_dtype fp8_e4m3: ")));
+  EXPECT_THAT(doubts(load_recipe(bench, {"engine.weight_dtype=fp8_e4m3"})), ::testing::IsEmpty());
 }
 
 TEST_F(RecipeTest, ATrajectoryThatNoStepCanHoldIsRefused) {

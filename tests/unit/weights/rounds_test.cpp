@@ -27,7 +27,7 @@ TensorChecksums received(const model::ModelConfig& config, const PublishedWeight
   model::Model model(config, at::kFloat, at::kCPU);
   model.init_random(1);
   const StagedWeights staged = receive_weights(model, published, "run", id, deadline, kStall);
-  install(staged);
+  install(staged, model.dtype());
   return model::weight_checksums(model);
 }
 

@@ -32,7 +32,7 @@ class Transports : public ::testing::Test {
   }
   TensorChecksums installed_by(std::string_view name) const {
     const auto model = tiny_model(1);
-    install(by(name).stage(*model, published, Deadline::after(10)));
+    install(by(name).stage(*model, published, Deadline::after(10)), at::kFloat);
     return model::weight_checksums(*model);
   }
   std::string error_of(std::string_view name) const {
@@ -111,7 +111,7 @@ TEST_F(Transports, APartOfTheWeightsIsStagedUnderItsNames) {
                     {"model.layers.1.mlp.up_proj.weight", at::ones({64, 32})}};
   const StagedWeights staged = stage_part(*model, part, "a test");
   EXPECT_TRUE(staged.part);
-  install(staged);
+  install(staged, at::kFloat);
   auto after = model::weight_checksums(*model);
   EXPECT_NE(after.at("model.norm.weight"), before.at("model.norm.weight"));
   for (const auto& [name, tensor] : part) after[name] = before.at(name);
