@@ -3,10 +3,13 @@
 needs wrk (Debian), build/bench/mock_engine, the built binary (TRITONFORGE_BINARY or ./build/tritonforge), and in
 PEER_PYTHON a Python with requirements/router_peer.txt (sglang-router 0.3.2); without it ours alone is measured.
 usage: bench/router_peer.py [--build build] [--policies cache_aware,power_of_two] [--rounds 3] [--seconds 3]
-Each round: wrk to an engine alone, to ours and to the peer, with one connection (the median's difference to the engine
-alone is what is added) and with --connections (requests a second). Rounds are interleaved; a ratio is of one round,
-ours' speed over the peer's.
-Requests are /generate bodies of --bytes bytes with 64 different prompts. CPU seconds are the router's own.
+                            [--also NAME=BINARY]
+Each round: wrk to an engine alone, to ours, to other builds of ours (--also) and to the peer, with one connection (the
+median's difference to the engine alone is what is added) and with --connections (requests a second). Rounds are
+interleaved; a ratio is of one round, ours' speed over the other's.
+Requests are /generate bodies of --bytes bytes with 64 different prompts. CPU is user and system time of the router's
+process, which other load on the machine hardly changes, and of everything (wrk, the engines, the router): the number of
+cores over the latter is what they carry at most.
 """
 
 import argparse
@@ -15,6 +18,7 @@ import http.client
 import json
 import os
 import re
+import resource
 import shutil
 import socket
 import statistics
@@ -68,19 +72,26 @@ def cpu_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def cpu_of_children():
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
 class Side:
-    def __init__(self, name, port, process=None):
-        self.name, self.port, self.process = name, port, process
-        self.medians, self.rates, self.cpu = [], [], []
+    def __init__(self, name, port, engines, process=None):
+        self.name, self.port, self.engines, self.process = name, port, engines, process
+        self.medians, self.rates, self.cpu, self.cpu_of_all = [], [], [], []
 
     def load(self, script, connections, seconds):
-        before = cpu_seconds(self.process.pid) if self.process else 0
+        own, engines, wrk = self.cpu_seconds(), cpu_seconds(self.engines.pid), cpu_of_children()
         out = subprocess.run(
             ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", script, f"http://127.0.0.1:{self.port}"],
             capture_output=True,
             text=True,
             check=True,
         ).stdout
+        own = self.cpu_seconds() - own
+        everything = own + cpu_seconds(self.engines.pid) - engines + cpu_of_children() - wrk
         median, rate, bad, lost = re.search(r"RESULT (\S+) (\S+) (\S+) (\S+)", out).groups()
         if int(bad) or int(lost):
             sys.exit(f"{self.name}: {bad} replies that are not 2xx, {lost} lost\n{out}")
@@ -88,8 +99,11 @@ class Side:
             self.medians.append(float(median))
         else:
             self.rates.append(float(rate))
-            if self.process:
-                self.cpu.append(1e6 * (cpu_seconds(self.process.pid) - before) / (float(rate) * seconds))
+            self.cpu.append(1e6 * own / (float(rate) * seconds))
+            self.cpu_of_all.append(1e6 * everything / (float(rate) * seconds))
+
+    def cpu_seconds(self):
+        return cpu_seconds(self.process.pid) if self.process else 0
 
 
 def spread(values, form="{:.0f}"):
@@ -97,18 +111,28 @@ def spread(values, form="{:.0f}"):
     return f"{middle} [{low}, {high}]"
 
 
-def report(policy, engine, ours, peer):
-    added = {side: [a - b for a, b in zip(side.medians, engine.medians)] for side in (ours, peer) if side}
-    print(f"{policy}: engine alone {spread(engine.medians)} us, {spread(engine.rates)} requests/s")
-    for side in filter(None, (ours, peer)):
+def report(policy, engine, routers):
+    added = {side: [a - b for a, b in zip(side.medians, engine.medians)] for side in routers}
+    print(
+        f"{policy}: engine alone {spread(engine.medians)} us, {spread(engine.rates)} requests/s, "
+        f"{spread(engine.cpu_of_all, '{:.1f}')} us of CPU with wrk"
+    )
+    for side in routers:
         print(
             f"  {side.name:<14} adds {spread(added[side])} us at the median of one connection, "
-            f"carries {spread(side.rates)} requests/s, {spread(side.cpu, '{:.1f}')} us of CPU each"
+            f"carries {spread(side.rates)} requests/s, {spread(side.cpu, '{:.1f}')} us of CPU each, "
+            f"{spread(side.cpu_of_all, '{:.1f}')} with wrk and engines"
         )
-    if peer:
-        latency = [b / a for a, b in zip(added[ours], added[peer])]
-        rate = [a / b for a, b in zip(ours.rates, peer.rates)]
-        print(f"  ratio          added {spread(latency, '{:.2f}')}, throughput {spread(rate, '{:.2f}')}")
+    ours = routers[0]
+    for other in routers[1:]:
+        latency = [b / a for a, b in zip(added[ours], added[other])]
+        rate = [a / b for a, b in zip(ours.rates, other.rates)]
+        cpu = [b / a for a, b in zip(ours.cpu, other.cpu)]
+        of_all = [b / a for a, b in zip(ours.cpu_of_all, other.cpu_of_all)]
+        print(
+            f"  over {other.name}: added {spread(latency, '{:.2f}')}, throughput {spread(rate, '{:.2f}')}, "
+            f"CPU {spread(cpu, '{:.2f}')}, CPU of all {spread(of_all, '{:.2f}')}"
+        )
 
 
 def main():
@@ -120,6 +144,7 @@ def main():
     parser.add_argument("--engines", type=int, default=4)
     parser.add_argument("--connections", type=int, default=256)
     parser.add_argument("--bytes", type=int, default=2048, help="of a prompt")
+    parser.add_argument("--also", action="append", default=[], metavar="NAME=BINARY", help="another build of ours")
     options = parser.parse_args()
     if not shutil.which("wrk"):
         sys.exit("wrk is missing (Debian: apt-get install wrk)")
@@ -146,15 +171,16 @@ def main():
         urls = [f"http://127.0.0.1:{port}" for port in mock.stdout.readline().split()]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         for policy in options.policies.split(","):
-            engine = Side("engine", int(urls[0].rsplit(":", 1)[1]))
-            port, peer = free_port(), None
+            engine, routers = Side("engine", int(urls[0].rsplit(":", 1)[1]), mock), []
             workers = [part for url in urls for part in ("--worker", url)]
             limits = ["--max-running", "4096", "--training-rate", "1000000000", "--burst", "1000000000"]
-            process = start(
-                [binary, "serve", "router", "--port", str(port), "--policy", policy, *limits, *workers], **quiet
-            )
-            ours = Side("tritonforge", port, process)
-            wait_until(port, "/generate", "our router", process)
+            for name, program in [("tritonforge", binary), *(one.split("=", 1) for one in options.also)]:
+                port = free_port()
+                process = start(
+                    [program, "serve", "router", "--port", str(port), "--policy", policy, *limits, *workers], **quiet
+                )
+                routers.append(Side(name, port, mock, process))
+                wait_until(port, "/generate", name, process)
             if os.path.exists(peer_program) and policy in PEER_POLICIES:
                 port = free_port()
                 command = [peer_program, "launch", "--worker-urls", *urls]
@@ -162,15 +188,14 @@ def main():
                 command += ["--log-level", "error", "--prometheus-port", str(free_port())]
                 command += ["--max-concurrent-requests", "4096"]
                 process = start(command, **quiet)
-                peer = Side("sglang-router", port, process)
+                routers.append(Side("sglang-router", port, mock, process))
                 wait_until(port, "/generate", "sglang-router", process)
-            sides = [side for side in (engine, ours, peer) if side]
             for connections in (1, options.connections):
                 for _ in range(options.rounds):
-                    for side in sides:
+                    for side in (engine, *routers):
                         side.load(script, connections, options.seconds)
-            report(policy, engine, ours, peer)
-            for side in filter(None, (ours, peer)):
+            report(policy, engine, routers)
+            for side in routers:
                 side.process.kill()
                 side.process.wait()
 

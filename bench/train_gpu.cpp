@@ -141,7 +141,7 @@ void run(const std::string& name, const std::string& device, int64_t layers, int
   train::Snapshot snapshot;
   for (const char* which : {"first copy for a checkpoint (takes pinned memory)", "next"}) {
     const auto started = Clock::now();
-    snapshot.take(trainer, {});
+    snapshot.take(trainer);
     fmt::print("    {}: {:.2f} s for {:.1f} GiB\n", which, seconds_since(started),
                static_cast<double>(train::Snapshot::bytes(trainer)) / (1 << 30));
   }

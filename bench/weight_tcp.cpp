@@ -3,6 +3,7 @@
 // same two (bench/weight_tcp.sh has both in turns).
 //   weight_tcp serve HOST PORT MIB          serves it until its standard input ends
 //   weight_tcp fetch HOST PORT STREAMS MIB  fetches it, and prints Gbit/s and the CPU seconds of this process
+// Under TLS where TRITONFORGE_WEIGHTS_TLS_CERT, _KEY and _CA name files.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -38,7 +39,8 @@ int serve(const std::string& host, int port, uint64_t mib) {
       out << part;
     }
   }
-  net::BulkServer server({.host = host, .port = port, .key = kKey});
+  net::BulkServer server(
+      {.host = host, .port = port, .key = kKey, .tls = net::named_bulk_tls().value_or(net::TlsFiles{})});
   server.offer(1, file);
   fmt::print("ready\n");
   std::fflush(stdout);
@@ -50,7 +52,7 @@ int fetch(const std::string& host, int port, int streams, uint64_t mib) {
   std::optional<weights::FetchedFile> file;
   const auto start = Clock::now();
   net::bulk_fetch(
-      {.host = host, .port = port, .key = kKey, .version = 1, .streams = streams},
+      {.host = host, .port = port, .key = kKey, .version = 1, .streams = streams, .tls = net::named_bulk_tls()},
       [&](uint64_t total) {
         TF_CHECK(total == mib << 20, "{} bytes are served", total);
         return file.emplace(total).bytes();

@@ -14,6 +14,7 @@
 #include "engine/gpu_buffers.h"
 #include "engine/sizing.h"
 #include "model/tensor_parallel.h"
+#include "orchestrate/run_context.h"
 #include "train/flops.h"
 #include "train/memory_plan.h"
 #include "train/pipeline.h"
@@ -141,11 +142,14 @@ class Estimator {
       for (size_t i = 0; on_gpu_ && i < std::max<size_t>(1, process.place.gpus.size()); ++i)
         taken[key(process, i)] += process.bytes();
     }
-    // Last, since it takes what is left: rank 0's whole model, from the first publication or export on.
+    // Last, since it takes what is left: the model that rank 0 puts together to publish it, unless every rank sends its
+    // part of it.
     const auto whole = 2 * shape_.parameter_count();
     const Degrees& degrees = plan_.layout.actor_degrees;
+    const bool in_parts = orchestrate::is_apart(plan_.layout) && config_.placement.weights == "group";
     for (PlannedProcess& process : plan_.processes) {
       if (process.role != "trainer" || process.rank > 0 || !on_gpu_ || degrees.tp * degrees.pp == 1) continue;
+      if (!config_.has_stage("rl") || in_parts) continue;
       const double left = gpu_.memory - taken[key(process, 0)];
       if (train::puts_together_on_gpu(whole, static_cast<int64_t>(left)))
         process.memory.emplace_back("whole model", count(whole));

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <memory>
+#include <thread>
 
 #include "base/log.h"
 #include "base/process.h"
@@ -13,12 +15,15 @@ struct RouterFlags {
   router::RouterOptions router;
   net::ServerOptions http{.port = 30000};
   net::PeerKey engines;
+  int io_threads = 0;
 
   template <typename V>
   void describe(V& v) {
     v.part(http);
     v.part(router);
     v.part(engines);
+    v("io_threads", io_threads, in(0, 256),
+      "threads that carry requests, each those of its own connections; 0 = one for every two cores, at most 8");
   }
 };
 
@@ -26,6 +31,9 @@ void serve_router(RouterFlags flags) {
   log::start("router");
   flags.http.read_secrets();
   flags.router.worker_api_key = flags.engines.read(/*own=*/"");
+  flags.http.io_threads = flags.io_threads > 0
+                              ? flags.io_threads
+                              : static_cast<int>(std::clamp(std::thread::hardware_concurrency() / 2, 1u, 8u));
   SignalWaiter signals;
   router::Router router(flags.router);
   router::RouterServer server(router, flags.http);

@@ -21,7 +21,7 @@ net::Colour both(net::Colour a, net::Colour b) { return std::max(a, b); }
 
 struct FrontServer::Impl {
   Impl(const PeerOptions& peers, net::ServerOptions http)
-      : own_key(!http.api_key.empty()),
+      : key(http.api_key.empty() ? router::ClientKey::kPassOn : router::ClientKey::kKeep),
         compiles(!peers.compile_servers.empty()),
         compile(router_of(peers.compile_servers, peers)),
         perf(router_of(peers.perf_servers, peers)),
@@ -30,11 +30,9 @@ struct FrontServer::Impl {
       fail(ErrorKind::kUsage, "evaluator: role front needs --perf-servers URL,... to send evaluations to");
   }
 
-  // A key that this server asks for is its own affair and goes to no peer.
-  void pass(router::Router& to, bool all, net::Request request, net::ResponderPtr reply) const {
-    if (own_key) request.headers.erase("authorization");
-    if (all) to.fan_out(request, std::move(reply));
-    else to.forward(request, std::move(reply));
+  void pass(router::Router& to, bool all, const net::Request& request, net::ResponderPtr reply) const {
+    if (all) to.fan_out(request, std::move(reply), key);
+    else to.forward(request, std::move(reply), key);
   }
 
   net::Response health() const {
@@ -65,7 +63,8 @@ struct FrontServer::Impl {
     return metrics.reply();
   }
 
-  const bool own_key, compiles;
+  const router::ClientKey key;
+  const bool compiles;
   net::Metrics metrics{"evaluator",
                        {{"peer_up", "1 where the peer gets traffic, 0 where it is red"},
                         {"peer_outstanding_requests", "requests under way at the peer"},

@@ -74,6 +74,14 @@ void refuse_unsupported(const Json& json, const std::string& where, const ModelC
 }  // namespace
 
 void ModelConfig::validate() const {
+  validate_part();
+  for (const int64_t id : eos_token_ids) {
+    if (id < 0 || id >= vocab_size)
+      fail(ErrorKind::kCorrupt, "model config: eos_token_id {} is outside the vocabulary of {}", id, vocab_size);
+  }
+}
+
+void ModelConfig::validate_part() const {
   const std::pair<const char*, int64_t> positive[] = {
       {"hidden_size", hidden_size},       {"intermediate_size", intermediate_size}, {"num_hidden_layers", num_layers},
       {"num_attention_heads", num_heads}, {"num_key_value_heads", num_kv_heads},    {"head_dim", head_dim},
@@ -96,10 +104,6 @@ void ModelConfig::validate() const {
   if (!(rope_theta > 0)) fail(ErrorKind::kCorrupt, "model config: rope_theta must be positive, found {}", rope_theta);
   if (!(rms_norm_eps > 0))
     fail(ErrorKind::kCorrupt, "model config: rms_norm_eps must be positive, found {}", rms_norm_eps);
-  for (const int64_t id : eos_token_ids) {
-    if (id < 0 || id >= vocab_size)
-      fail(ErrorKind::kCorrupt, "model config: eos_token_id {} is outside the vocabulary of {}", id, vocab_size);
-  }
 }
 
 int64_t ModelConfig::matrix_elements() const {

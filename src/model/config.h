@@ -38,7 +38,9 @@ struct ModelConfig {
   bool predicts() const { return chunks.empty() || chunks.back().end() == whole_layers; }
   bool has_table() const { return embeds() || (predicts() && tie_embeddings); }  // the embedding's
   bool output_bias() const { return attention_bias && family == Family::kQwen3; }
-  void validate() const;  // throws kCorrupt naming the field
+  // Throw kCorrupt naming the field. A rank's part of a model need not have its tokens in its rows of the vocabulary.
+  void validate() const;
+  void validate_part() const;
   int64_t parameter_count() const;
   int64_t matrix_elements() const;  // of the matrices of the layers that are here
   int64_t chunk_count() const { return std::max<int64_t>(1, std::ssize(chunks)); }

@@ -97,7 +97,7 @@ Projection LayerWeights::down() const {
 
 Model::Model(ModelConfig config, at::ScalarType dtype, at::Device device, bool fp8_matrices)
     : config_(std::move(config)), dtype_(dtype), device_(device), fp8_matrices_(fp8_matrices) {
-  config_.validate();
+  config_.validate_part();
   layers_.resize(static_cast<size_t>(config_.num_layers));
   place_weights();
 }
@@ -108,7 +108,7 @@ Model::Model(ModelConfig config, StoredMatrices stored)
       device_(at::kCPU),
       embed_blocks_(std::move(stored.embed_tokens)),
       head_blocks_(std::move(stored.lm_head)) {
-  config_.validate();
+  config_.validate_part();
   TF_CHECK(std::ssize(stored.layers) == config_.num_layers, "{} layers of stored matrices for {}", stored.layers.size(),
            config_.num_layers);
   for (StoredMatrices::Layer& layer : stored.layers) {

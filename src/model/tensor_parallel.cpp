@@ -87,15 +87,4 @@ void init_random_part(Model& part, const TensorParallel& at, uint64_t seed, doub
   }
 }
 
-std::map<std::string, std::string> stored_checksums(const fs::path& path, at::ScalarType dtype) {
-  const std::shared_ptr<const WeightSource> source = open_weights(path);
-  std::map<std::string, std::string> checksums;
-  for (const auto& [name, shape] : shapes_of(read_model_config(path))) {
-    const at::Tensor whole = at::empty(shape.sizes(), dtype);
-    source->read(name, whole);
-    checksums.merge(checksums_of({{name, whole}}));
-  }
-  return checksums;
-}
-
 }  // namespace tritonforge::model

@@ -35,7 +35,4 @@ Model load_model_part(const fs::path& path, at::ScalarType dtype, at::Device dev
                       const Stage& stage = {});
 void init_random_part(Model& part, const TensorParallel& at, uint64_t seed, double std = 0.02);
 
-// The checksums that weight_checksums() of the whole model, loaded in dtype, would give, with one tensor in memory.
-std::map<std::string, std::string> stored_checksums(const fs::path& path, at::ScalarType dtype);
-
 }  // namespace tritonforge::model

@@ -6,12 +6,11 @@
 #include "base/json.h"
 #include "kernels/tensor_checksum.h"
 #include "model/gguf_weights.h"
+#include "model/weight_files.h"
 #include "model/weight_source.h"
 
 namespace tritonforge::model {
 namespace {
-
-constexpr int64_t kShardBytes = 5'000'000'000;
 
 Json read_json(const fs::path& path) {
   try {
@@ -252,35 +251,10 @@ std::map<std::string, std::string> save_model(const Model& model, const fs::path
   const fs::path content = pending.path() / "model";
   fs::create_directory(content);
 
-  Json config = to_json(model.config());
-  config["torch_dtype"] = dtype_name(model.dtype());
-  write_file_atomic(content / "config.json", config.dump(2) + "\n");
-  std::vector<std::vector<std::pair<std::string, at::Tensor>>> shards(1);
-  int64_t in_shard = 0, total = 0;
-  for (const auto& parameter : model.named_parameters()) {
-    const auto size = static_cast<int64_t>(parameter.second.nbytes());
-    if (in_shard > 0 && in_shard + size > kShardBytes) {
-      shards.emplace_back();
-      in_shard = 0;
-    }
-    shards.back().push_back(parameter);
-    in_shard += size;
-    total += size;
-  }
-  const std::map<std::string, std::string> metadata{{"format", "pt"}};
-  std::map<std::string, std::string> sums;
-  if (shards.size() == 1) {
-    sums = save_safetensors(shards[0], content / "model.safetensors", metadata);
-  } else {
-    Json map = Json::object();
-    for (size_t i = 0; i < shards.size(); ++i) {
-      const auto file = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
-      sums.merge(save_safetensors(shards[i], content / file, metadata));
-      for (const auto& [parameter, tensor] : shards[i]) map[parameter] = file;
-    }
-    write_file_atomic(content / "model.safetensors.index.json",
-                      Json{{"metadata", {{"total_size", total}}}, {"weight_map", map}}.dump(2) + "\n");
-  }
+  write_model_config(model.config(), model.dtype(), content);
+  const WeightFiles files = weight_files({model.named_parameters()});
+  if (files.size() > 1) write_weight_index(files, content);
+  const auto sums = write_weight_files(files, 0, content);
   fsync_path(content);
   // A folder that is there already is moved aside first, so that at every moment one whole model can be found.
   if (fs::exists(target)) fs::rename(target, pending.path() / "old");

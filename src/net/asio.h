@@ -1,22 +1,28 @@
 #pragma once
-// Boost.Asio for net/*.cpp only, and the few helpers both sides of a connection share.
+// Boost.Asio for net/*.cpp (and its tests) only, and the few helpers both sides of a connection share. Asio's and
+// Beast's own code is compiled once, in asio_impl.cpp.
+#define BOOST_ASIO_SEPARATE_COMPILATION
+#define BOOST_BEAST_SEPARATE_COMPILATION
+#define BOOST_ASIO_NO_DEPRECATED
+#define BOOST_ASIO_RECYCLING_ALLOCATOR_CACHE_SIZE 16  // coroutine frames a thread keeps: a forwarded request has ten
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/co_spawn.hpp>
+#include <boost/asio/compose.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/read.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
-#include <boost/beast/http/message.hpp>
-#include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/string_body.hpp>
+#include <boost/beast/http/basic_parser.hpp>
+#include <boost/beast/http/error.hpp>
 
 namespace tritonforge::net {
 

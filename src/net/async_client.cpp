@@ -1,8 +1,8 @@
 #include "net/async_client.h"
 
+#include <algorithm>
 #include <condition_variable>
-#include <thread>
-#include <unordered_set>
+#include <mutex>
 #include <vector>
 
 #include "base/log.h"
@@ -15,68 +15,83 @@ class Call final : public AsyncCall {
  public:
   explicit Call(const std::shared_ptr<ExchangeState>& state) : state_(state) {}
   void cancel() override {
-    const auto state = state_.lock();
-    if (!state) return;
-    asio::post(state->stream.get_executor(), [state] {
-      if (state->cut != ExchangeState::Cut::kNone) return;
-      state->cut = ExchangeState::Cut::kCancelled;
-      state->close();
-    });
+    if (auto state = state_.lock()) asio::post(state->executor, [state] { state->cancel(); });
   }
 
  private:
-  std::weak_ptr<ExchangeState> state_;
+  const std::weak_ptr<ExchangeState> state_;
 };
 
 }  // namespace
 
 struct AsyncClient::Impl {
-  explicit Impl(const std::optional<TlsFiles>& tls) : pool(std::make_shared<SocketPool>(tls)) {}
-  asio::io_context io;
-  asio::executor_work_guard<asio::io_context::executor_type> work{io.get_executor()};
-  const std::shared_ptr<SocketPool> pool;
-  std::vector<std::thread> threads;
+  explicit Impl(const std::optional<TlsFiles>& files) : tls(client_tls(files)) { own->start(); }
+
+  struct Place {
+    std::shared_ptr<Loop> loop;
+    std::shared_ptr<SocketPool> pool;  // touched on the loop alone
+  };
+  std::shared_ptr<SocketPool> pool_on(const std::shared_ptr<Loop>& loop);
+  awaitable<void> run(Place at, std::shared_ptr<ExchangeState> state, std::shared_ptr<const AsyncRequest> request,
+                      AsyncCallbacks callbacks);
+
+  const TlsContextPtr tls;
+  const std::shared_ptr<Loop> own = std::make_shared<Loop>();
   std::mutex mutex;
-  std::unordered_set<std::shared_ptr<AsyncCall>> calls;
+  std::condition_variable idle;
+  size_t under_way = 0;
+  std::vector<Place> places;  // where it has been used
 };
 
-AsyncClient::AsyncClient(int io_threads, const std::optional<TlsFiles>& tls) : impl_(std::make_unique<Impl>(tls)) {
-  for (int i = 0; i < io_threads; ++i) impl_->threads.emplace_back([io = &impl_->io] { io->run(); });
+std::shared_ptr<SocketPool> AsyncClient::Impl::pool_on(const std::shared_ptr<Loop>& loop) {
+  const std::lock_guard lock(mutex);
+  ++under_way;
+  const auto known = std::find_if(places.begin(), places.end(), [&](const Place& one) { return one.loop == loop; });
+  if (known != places.end()) return known->pool;
+  return places.emplace_back(Place{loop, std::make_shared<SocketPool>(tls)}).pool;
 }
+
+awaitable<void> AsyncClient::Impl::run(Place at, std::shared_ptr<ExchangeState> state,
+                                       std::shared_ptr<const AsyncRequest> request, AsyncCallbacks callbacks) {
+  try {
+    co_await exchange(state, std::move(at.pool), *request, std::move(callbacks));
+  } catch (const std::exception& error) {
+    log::error("http client callback: {}", error.what());
+  }
+  request.reset();  // what it belongs to may be of those who wait for the end
+  at.loop->remove(state.get());
+  const std::lock_guard lock(mutex);
+  if (--under_way == 0) idle.notify_all();
+}
+
+AsyncClient::AsyncClient(const std::optional<TlsFiles>& tls) : impl_(std::make_unique<Impl>(tls)) {}
 
 AsyncClient::~AsyncClient() {
   {
-    const std::lock_guard lock(impl_->mutex);
-    for (const auto& call : impl_->calls) call->cancel();
+    std::unique_lock lock(impl_->mutex);
+    for (const auto& place : impl_->places) place.loop->cancel_tasks(impl_.get());
+    impl_->idle.wait(lock, [this] { return impl_->under_way == 0; });
   }
-  impl_->work.reset();
-  for (auto& thread : impl_->threads) thread.join();
+  impl_->own->finish();
+  // Idle connections are closed where they live; where that has ended already, with it.
+  for (auto& place : impl_->places) asio::post(place.loop->io, [pool = std::move(place.pool)] {});
 }
 
-std::shared_ptr<AsyncCall> AsyncClient::send(AsyncRequest request, AsyncCallbacks callbacks) {
-  auto state = std::make_shared<ExchangeState>(asio::make_strand(impl_->io));
-  const auto call = std::make_shared<Call>(state);
-  {
-    const std::lock_guard lock(impl_->mutex);
-    impl_->calls.insert(call);
-  }
-  callbacks.on_done = [impl = impl_.get(), call, done = std::move(callbacks.on_done)](std::optional<Error> error,
-                                                                                      bool head_seen) {
-    {
-      const std::lock_guard lock(impl->mutex);
-      impl->calls.erase(call);
-    }
-    done(std::move(error), head_seen);
+std::shared_ptr<AsyncCall> AsyncClient::send(std::shared_ptr<const AsyncRequest> request, AsyncCallbacks callbacks) {
+  Impl* const impl = impl_.get();
+  std::shared_ptr<ExchangeState> state;
+  const auto begin_on = [&](const std::shared_ptr<Loop>& loop) {
+    state = std::make_shared<ExchangeState>(loop->io.get_executor());
+    state->owner = impl;
+    return loop->add(state.get());
   };
-  asio::co_spawn(state->stream.get_executor(), exchange(state, impl_->pool, std::move(request), std::move(callbacks)),
-                 [](std::exception_ptr failed) {
-                   if (!failed) return;
-                   try {
-                     std::rethrow_exception(failed);
-                   } catch (const std::exception& error) {
-                     log::error("http client callback: {}", error.what());
-                   }
-                 });
+  auto loop = Loop::current();
+  if (!loop || !begin_on(loop)) begin_on(loop = impl->own);
+  auto call = std::make_shared<Call>(state);
+  Impl::Place at{loop, impl->pool_on(loop)};
+  auto& io = loop->io;
+  asio::co_spawn(io, impl->run(std::move(at), std::move(state), std::move(request), std::move(callbacks)),
+                 asio::detached);
   return call;
 }
 

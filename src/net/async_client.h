@@ -1,5 +1,7 @@
 #pragma once
-// HTTP client without a thread per request: callbacks on I/O threads of its own. The router's proxy runs on it.
+// HTTP client without a thread per request. What an HttpServer's asynchronous handler sends goes out, and is called
+// back, on the thread that this handler runs on: a request that is passed on never changes threads. Everybody else's
+// requests have a thread of the client's own. The router's proxy runs on it.
 #include <functional>
 #include <memory>
 #include <optional>
@@ -20,7 +22,7 @@ struct AsyncRequest {
 };
 
 struct AsyncCallbacks {  // all on one thread at a time, in this order
-  std::function<void(int status, const Headers& headers)> on_head;
+  std::function<void(int status, Headers headers)> on_head;
   std::function<bool(std::string_view bytes)> on_body;  // false hangs up
   // Last call: nullopt = the reply came whole, or on_body hung up, or cancel(). `head_seen`: on_head was called.
   std::function<void(std::optional<Error> error, bool head_seen)> on_done;
@@ -35,10 +37,13 @@ class AsyncCall {
 class AsyncClient {
  public:
   // `tls`: its identity; nullopt: the process's own.
-  explicit AsyncClient(int io_threads = 1, const std::optional<TlsFiles>& tls = std::nullopt);
-  ~AsyncClient();  // cancels what is under way and waits for its callbacks
+  explicit AsyncClient(const std::optional<TlsFiles>& tls = std::nullopt);
+  ~AsyncClient();  // cancels what is under way and waits for its callbacks; not on a server's I/O thread
   // Never throws for a bad URL or a dead peer: those come through on_done, after this call returned.
-  std::shared_ptr<AsyncCall> send(AsyncRequest request, AsyncCallbacks callbacks);
+  std::shared_ptr<AsyncCall> send(std::shared_ptr<const AsyncRequest> request, AsyncCallbacks callbacks);
+  std::shared_ptr<AsyncCall> send(AsyncRequest request, AsyncCallbacks callbacks) {
+    return send(std::make_shared<const AsyncRequest>(std::move(request)), std::move(callbacks));
+  }
 
  private:
   struct Impl;

@@ -22,6 +22,7 @@
 #include "net/bulk_wire.h"
 #include "net/listen.h"
 #include "net/retry.h"
+#include "net/tls_session.h"
 #include "net/wire.h"
 
 namespace tritonforge::net {
@@ -43,6 +44,7 @@ class Link {
 
   void open() {
     connect();
+    if (what_.tls) shake_hands();
     std::string hello(kBulkHello.size() + kBulkNonce, '\0');
     read(reinterpret_cast<std::byte*>(hello.data()), hello.size());
     if (!hello.starts_with(kBulkHello)) fail(ErrorKind::kCorrupt, "{}: no such server", name());
@@ -53,6 +55,7 @@ class Link {
     try {
       read(reinterpret_cast<std::byte*>(mac.data()), mac.size());
     } catch (const Error& error) {
+      if (error.kind() == ErrorKind::kUsage) throw;  // TLS's own reason
       fail(ErrorKind::kUnavailable, "{} hung up at the key: is it that of this run?", name());
     }
     if (!equal_in_constant_time(mac, bulk_mac(what_.key, "server", theirs, mine)))
@@ -64,33 +67,18 @@ class Link {
   void write(const void* data, size_t size) {
     const auto* at = static_cast<const char*>(data);
     while (size > 0) {
-      const ssize_t sent = ::send(fd_, at, size, MSG_NOSIGNAL);
-      if (sent > 0) {
-        at += sent;
-        size -= static_cast<size_t>(sent);
-      } else if (errno == EAGAIN) {
-        wait(POLLOUT);
-      } else if (errno != EINTR) {
-        fail(ErrorKind::kUnavailable, "{}: {}", name(), std::strerror(errno));
-      }
+      const size_t sent = tls_ ? write_encrypted(at, size) : write_plain(at, size);
+      at += sent;
+      size -= sent;
     }
   }
 
   void read(std::byte* to, size_t size, XXH3_state_t* sum = nullptr) {
     while (size > 0) {
-      const ssize_t got = ::recv(fd_, to, std::min(size, kGulp), 0);
-      if (got > 0) {
-        if (sum != nullptr) XXH3_64bits_update(sum, to, static_cast<size_t>(got));
-        to += got;
-        size -= static_cast<size_t>(got);
-      } else if (got == 0) {
-        fail(ErrorKind::kUnavailable, "{} hung up", name());
-      } else if (errno == EAGAIN) {
-        wake_for(std::min(size, kGulp));
-        wait(POLLIN);
-      } else if (errno != EINTR) {
-        fail(ErrorKind::kUnavailable, "{}: {}", name(), std::strerror(errno));
-      }
+      const size_t wanted = std::min(size, kGulp), got = tls_ ? read_encrypted(to, wanted) : read_plain(to, wanted);
+      if (sum != nullptr) XXH3_64bits_update(sum, to, got);
+      to += got;
+      size -= got;
     }
   }
 
@@ -133,6 +121,59 @@ class Link {
          std::strerror(reason));
   }
 
+  void shake_hands() {
+    const auto context = std::make_shared<const TlsContext>(*what_.tls, TlsContext::Side::kClient);
+    tls_ = std::make_unique<TlsSession>(context, fd_, what_.host);
+    error_code error;
+    while (until_ready(tls_->handshake(error), error)) {}
+  }
+
+  // Bytes that were sent or came; 0: again.
+  size_t write_plain(const char* from, size_t size) {
+    const ssize_t sent = ::send(fd_, from, size, MSG_NOSIGNAL);
+    if (sent > 0) return static_cast<size_t>(sent);
+    if (errno == EAGAIN) wait(POLLOUT);
+    else if (errno != EINTR) fail(ErrorKind::kUnavailable, "{}: {}", name(), std::strerror(errno));
+    return 0;
+  }
+  size_t read_plain(std::byte* to, size_t size) {
+    const ssize_t got = ::recv(fd_, to, size, 0);
+    if (got > 0) return static_cast<size_t>(got);
+    if (got == 0) fail(ErrorKind::kUnavailable, "{} hung up", name());
+    if (errno == EAGAIN) {
+      wake_for(size);
+      wait(POLLIN);
+    } else if (errno != EINTR) {
+      fail(ErrorKind::kUnavailable, "{}: {}", name(), std::strerror(errno));
+    }
+    return 0;
+  }
+  size_t write_encrypted(const char* from, size_t size) {
+    size_t sent = 0;
+    error_code error;
+    const TlsSession::Wait next = tls_->write(asio::buffer(from, size), sent, error);
+    if (sent == 0) until_ready(next, error);
+    return sent;
+  }
+  size_t read_encrypted(std::byte* to, size_t size) {
+    size_t got = 0;
+    error_code error;
+    const TlsSession::Wait next = tls_->read(asio::buffer(to, size), got, error);
+    if (got == 0) until_ready(next, error);
+    return got;
+  }
+  // Whether there was something to wait for. Throws what the step before came to: kUsage where somebody must mend it.
+  bool until_ready(TlsSession::Wait next, error_code error) {
+    if (error == asio::error::eof || error == http::error::partial_message)
+      fail(ErrorKind::kUnavailable, "{} hung up", name());
+    if (error) {
+      fail(tls_->is_lasting() ? ErrorKind::kUsage : ErrorKind::kUnavailable, "{}: {}", name(),
+           tls_->failure().empty() ? error.message() : tls_->failure());
+    }
+    if (next != TlsSession::Wait::kNone) wait(next == TlsSession::Wait::kRead ? POLLIN : POLLOUT);
+    return next != TlsSession::Wait::kNone;
+  }
+
   // The next wait ends with so many bytes, not with every packet.
   void wake_for(size_t bytes) {
     const int wanted = static_cast<int>(bytes);
@@ -152,6 +193,7 @@ class Link {
   const BulkFetch& what_;
   const Deadline deadline_;
   int fd_ = -1, wakes_for_ = 1;
+  std::unique_ptr<TlsSession> tls_;  // null: plain
 };
 
 // The pieces that are not there yet, shared by the connections.
@@ -185,7 +227,8 @@ class Fetch {
       } catch (const Error& error) {
         link.reset();
         give_back(asked, error);
-        const bool final = error.kind() == ErrorKind::kNotFound || error.kind() == ErrorKind::kConflict;
+        const bool final = error.kind() == ErrorKind::kNotFound || error.kind() == ErrorKind::kConflict ||
+                           error.kind() == ErrorKind::kUsage;
         if (final) return end(error);
         if (++failures >= what_.attempts || deadline_.expired()) return;
         pause(std::min(backoff.pause_s(failures - 1), deadline_.remaining_s()));

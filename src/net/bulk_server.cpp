@@ -8,7 +8,6 @@
 #include <xxhash.h>
 
 #include <atomic>
-#include <boost/asio/read.hpp>
 #include <cerrno>
 #include <cstring>
 #include <mutex>
@@ -20,6 +19,7 @@
 #include "net/bulk.h"
 #include "net/bulk_wire.h"
 #include "net/listen.h"
+#include "net/stream.h"
 #include "net/wire.h"
 
 namespace tritonforge::net {
@@ -44,12 +44,15 @@ class Offer {
 
   uint64_t bytes() const { return map_.bytes().size(); }
   int fd() const { return fd_; }
-  uint64_t checksum(uint64_t piece) {
-    if (!known_[piece].load(std::memory_order_acquire)) {
-      sums_[piece] = XXH3_64bits(map_.bytes().data() + piece * kBulkPiece, bulk_piece_bytes(bytes(), piece));
-      known_[piece].store(true, std::memory_order_release);
+  std::span<const std::byte> piece(uint64_t number) const {
+    return map_.bytes().subspan(std::min(number * kBulkPiece, bytes()), bulk_piece_bytes(bytes(), number));
+  }
+  uint64_t checksum(uint64_t number) {
+    if (!known_[number].load(std::memory_order_acquire)) {
+      sums_[number] = XXH3_64bits(piece(number).data(), piece(number).size());
+      known_[number].store(true, std::memory_order_release);
     }
-    return sums_[piece];
+    return sums_[number];
   }
 
   const uint64_t version;
@@ -70,20 +73,20 @@ class Offer {
 
 struct BulkServer::Impl {
   struct Connection : std::enable_shared_from_this<Connection> {
-    explicit Connection(tcp::socket given) : socket(std::move(given)), limit(socket.get_executor()) {}
+    explicit Connection(tcp::socket given) : stream(std::move(given)), limit(stream.get_executor()) {}
     // Closed from its own strand once `seconds` have passed, unless this is called again.
     void within(double seconds) {
       rest(seconds);
       limit.async_wait([self = shared_from_this()](error_code error) {
         error_code ignored;
-        if (!error) self->socket.close(ignored);
+        if (!error) self->stream.socket().close(ignored);
       });
     }
     void rest(double seconds) {
       limit.expires_after(
           std::chrono::duration_cast<asio::steady_timer::duration>(std::chrono::duration<double>(seconds)));
     }
-    tcp::socket socket;
+    Stream stream;
     asio::steady_timer limit;
   };
   using ConnectionPtr = std::shared_ptr<Connection>;
@@ -91,6 +94,7 @@ struct BulkServer::Impl {
   explicit Impl(BulkServerOptions given) : options(std::move(given)), guard(io.get_executor()), acceptor(io) {
     if (options.key.empty() && !is_loopback(options.host))
       fail(ErrorKind::kUsage, "a key is needed to listen on {}", options.host);
+    if (!options.tls.cert.empty()) tls = std::make_shared<const TlsContext>(options.tls, TlsContext::Side::kServer);
     error_code error;
     const auto address = asio::ip::make_address(options.host, error);
     if (error) fail(ErrorKind::kUsage, "'{}' is not an address to listen on", options.host);
@@ -136,22 +140,30 @@ struct BulkServer::Impl {
   }
 
   awaitable<void> serve(ConnectionPtr connection) {
-    if (co_await greet(*connection)) {
-      while (co_await answer(*connection)) {}
-    }
+    connection->within(kGreetingSeconds);
+    bool go_on = tls == nullptr || co_await shake_hands(*connection);
+    if (go_on) go_on = co_await greet(*connection);
+    while (go_on) go_on = co_await answer(*connection);
     connection->limit.cancel();
     error_code ignored;
-    connection->socket.close(ignored);
+    connection->stream.socket().close(ignored);
     --count;
   }
 
+  awaitable<bool> shake_hands(Connection& connection) {
+    Stream& stream = connection.stream;
+    stream.set_tls(std::make_unique<TlsSession>(tls, stream.socket().native_handle()));
+    const auto [failed, ignored] = co_await stream.async_handshake(kTuple);
+    if (failed && !stream.tls()->failure().empty()) log::info("weights over TLS: {}", stream.tls()->failure());
+    co_return !failed;
+  }
+
   awaitable<bool> greet(Connection& connection) {
-    connection.within(kGreetingSeconds);
     const std::string nonce = bulk_nonce();
     const std::string hello = std::string(kBulkHello) + nonce;
     if (!co_await write(connection, hello.data(), hello.size())) co_return false;
     std::string reply(kBulkNonce + kBulkMac, '\0');
-    const auto [error, read] = co_await asio::async_read(connection.socket, asio::buffer(reply), kTuple);
+    const auto [error, read] = co_await asio::async_read(connection.stream, asio::buffer(reply), kTuple);
     if (error) co_return false;
     const std::string theirs = reply.substr(0, kBulkNonce);
     if (!equal_in_constant_time(reply.substr(kBulkNonce), bulk_mac(options.key, "client", nonce, theirs)))
@@ -163,7 +175,7 @@ struct BulkServer::Impl {
   awaitable<bool> answer(Connection& connection) {
     connection.limit.cancel();  // between two requests it may rest
     std::array<std::byte, kBulkRequest> bytes;
-    const auto [error, read] = co_await asio::async_read(connection.socket, asio::buffer(bytes), kTuple);
+    const auto [error, read] = co_await asio::async_read(connection.stream, asio::buffer(bytes), kTuple);
     if (error) co_return false;
     const BulkRequest request = bulk_request(bytes);
     std::shared_ptr<Offer> offer = find(request.version, connection);
@@ -187,32 +199,44 @@ struct BulkServer::Impl {
     const auto sent = to_bytes(head);
     if (!co_await write(connection, sent.data(), sent.size())) co_return false;
     if (head.status != BulkStatus::kHere) co_return true;
+    if (tls != nullptr) co_return co_await encrypt_piece(connection, offer->piece(request.piece));
     co_return co_await send_piece(connection, *offer, request.piece);
   }
 
-  // Straight out of the page cache. Each slice that is taken gives the receiver its time anew.
+  // Each slice that is taken gives the receiver its time anew, and other connections their turn.
+  awaitable<bool> encrypt_piece(Connection& connection, std::span<const std::byte> left) {
+    while (!left.empty()) {
+      const auto slice = left.first(std::min(left.size(), kSlice));
+      if (!co_await write(connection, slice.data(), slice.size())) co_return false;
+      left = left.subspan(slice.size());
+      connection.within(options.stall_s);
+    }
+    co_return true;
+  }
+
+  // The same straight out of the page cache.
   awaitable<bool> send_piece(Connection& connection, const Offer& offer, uint64_t piece) {
+    tcp::socket& socket = connection.stream.socket();
     uint64_t left = bulk_piece_bytes(offer.bytes(), piece);
     auto at = static_cast<off_t>(piece * kBulkPiece);
     while (left > 0) {
-      const ssize_t sent = ::sendfile(connection.socket.native_handle(), offer.fd(), &at,
-                                      std::min<uint64_t>(left, kSlice));
+      const ssize_t sent = ::sendfile(socket.native_handle(), offer.fd(), &at, std::min<uint64_t>(left, kSlice));
       if (sent > 0) {
         left -= static_cast<uint64_t>(sent);
         connection.within(options.stall_s);
-        co_await asio::post(connection.socket.get_executor(), asio::use_awaitable);
+        co_await asio::post(socket.get_executor(), asio::use_awaitable);
         continue;
       }
       if (sent == 0 || (errno != EAGAIN && errno != EINTR)) co_return false;
       if (errno == EINTR) continue;
-      const auto [error] = co_await connection.socket.async_wait(tcp::socket::wait_write, kTuple);
+      const auto [error] = co_await socket.async_wait(tcp::socket::wait_write, kTuple);
       if (error) co_return false;
     }
     co_return true;
   }
 
   static awaitable<bool> write(Connection& connection, const void* data, size_t size) {
-    const auto [error, written] = co_await asio::async_write(connection.socket, asio::buffer(data, size), kTuple);
+    const auto [error, written] = co_await asio::async_write(connection.stream, asio::buffer(data, size), kTuple);
     co_return !error;
   }
 
@@ -229,6 +253,7 @@ struct BulkServer::Impl {
   }
 
   const BulkServerOptions options;
+  TlsContextPtr tls;  // null: plain
   std::atomic<size_t> count{0};
   std::mutex mutex;  // the next two
   uint64_t announced = kNoPiece;
@@ -254,7 +279,7 @@ void BulkServer::offer(uint64_t version, const fs::path& file) {
     waiting.swap(impl_->waiting);
   }
   for (const auto& connection : waiting)
-    asio::post(connection->socket.get_executor(), [connection] { connection->limit.cancel(); });
+    asio::post(connection->stream.get_executor(), [connection] { connection->limit.cancel(); });
 }
 
 void BulkServer::announce(uint64_t version) {

@@ -1,5 +1,8 @@
 #include <fmt/format.h>
 
+#include <mutex>
+#include <vector>
+
 #include "net/exchange.h"
 #include "net/retry.h"
 #include "net/wire.h"
@@ -7,10 +10,35 @@
 namespace tritonforge::net {
 
 struct HttpClient::Impl {
-  explicit Impl(ClientOptions given) : options(std::move(given)), pool(std::make_shared<SocketPool>(options.tls)) {}
+  explicit Impl(ClientOptions given) : options(std::move(given)), tls(client_tls(options.tls)) {}
 
+  // An event loop without a thread, and the connections that live there: a call has one to itself.
+  struct Place {
+    asio::io_context io{1};
+    std::shared_ptr<SocketPool> pool;
+  };
   const ClientOptions options;
-  const std::shared_ptr<SocketPool> pool;
+  const TlsContextPtr tls;
+  std::mutex mutex;
+  std::vector<std::unique_ptr<Place>> free;  // the last used last
+
+  std::unique_ptr<Place> take_place() {
+    {
+      const std::lock_guard lock(mutex);
+      if (!free.empty()) {
+        auto place = std::move(free.back());
+        free.pop_back();
+        return place;
+      }
+    }
+    auto place = std::make_unique<Place>();
+    place->pool = std::make_shared<SocketPool>(tls);
+    return place;
+  }
+  void give_back(std::unique_ptr<Place> place) {
+    const std::lock_guard lock(mutex);
+    free.push_back(std::move(place));
+  }
 
   AsyncRequest prepare(const std::string& method, const std::string& url, std::string body,
                        const std::string& content_type, const ClientOptions& given) const {
@@ -27,19 +55,20 @@ struct HttpClient::Impl {
     return request;
   }
 
-  // On this thread, with an event loop of its own; only the idle sockets are shared.
-  Result<Response> run(AsyncRequest request, const std::function<bool(std::string_view)>* on_chunk) const {
-    asio::io_context io(1);
-    const auto state = std::make_shared<ExchangeState>(io.get_executor());
+  // On this thread.
+  Result<Response> run(const AsyncRequest& request, const std::function<bool(std::string_view)>* on_chunk) {
+    auto place = take_place();
+    asio::io_context& io = place->io;
     Response response;
+    bool ended = false;
     std::optional<Error> error;
     std::exception_ptr thrown;
     AsyncCallbacks callbacks;
-    callbacks.on_head = [&](int status, const Headers& headers) {
+    callbacks.on_head = [&](int status, Headers headers) {
       response.status = status;
-      response.headers = headers;
-      const auto type = headers.find("content-type");
-      response.content_type = type == headers.end() ? "" : type->second;
+      response.headers = std::move(headers);
+      const auto type = response.headers.find("content-type");
+      response.content_type = type == response.headers.end() ? "" : type->second;
     };
     callbacks.on_body = [&](std::string_view bytes) {
       if (on_chunk && response.status / 100 == 2) return (*on_chunk)(bytes);
@@ -47,9 +76,15 @@ struct HttpClient::Impl {
       return true;
     };
     callbacks.on_done = [&](std::optional<Error> failed, bool) { error = std::move(failed); };
-    asio::co_spawn(io, exchange(state, pool, std::move(request), std::move(callbacks)),
-                   [&](std::exception_ptr failed) { thrown = failed; });
-    io.run();
+    auto state = std::make_shared<ExchangeState>(io.get_executor());
+    asio::co_spawn(io, exchange(std::move(state), place->pool, request, std::move(callbacks)),
+                   [&](std::exception_ptr failed) {
+                     thrown = failed;
+                     ended = true;
+                   });
+    io.restart();
+    while (!ended) io.run_one();  // an idle connection's alarm may be left
+    give_back(std::move(place));
     if (thrown) std::rethrow_exception(thrown);
     if (error) return *error;
     return response;
@@ -64,7 +99,7 @@ Result<Response> HttpClient::request(const std::string& method, const std::strin
   const ClientOptions& given = options ? *options : impl_->options;
   AsyncRequest request = impl_->prepare(method, url, std::move(body), content_type, given);
   request.timeout_s = given.timeout_s;
-  return impl_->run(std::move(request), nullptr);
+  return impl_->run(request, nullptr);
 }
 
 Result<Response> HttpClient::stream(const std::string& method, const std::string& url, std::string body,
@@ -72,7 +107,7 @@ Result<Response> HttpClient::stream(const std::string& method, const std::string
   AsyncRequest request = impl_->prepare(method, url, std::move(body), "application/json", impl_->options);
   request.timeout_s = 0;
   request.idle_timeout_s = impl_->options.timeout_s;
-  return impl_->run(std::move(request), &on_chunk);
+  return impl_->run(request, &on_chunk);
 }
 
 Result<Response> HttpClient::get(const std::string& url) { return request("GET", url, ""); }

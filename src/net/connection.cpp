@@ -12,12 +12,6 @@
 namespace tritonforge::net {
 namespace {
 
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return out;
-}
-
 Clock::time_point in_seconds(double seconds) { return Deadline::after(seconds).at(); }
 
 // The part of a Response::error for statuses that no ErrorKind has.
@@ -46,8 +40,7 @@ struct Connection::Incoming {
 Connection::Connection(tcp::socket socket, const ConnectionHost& host, std::function<void(Connection*)> on_gone)
     : farewell_{std::move(on_gone), this},
       stream_(std::move(socket)),
-      event_(stream_.get_executor()),
-      stall_(stream_.get_executor()),
+      alarm_(stream_.get_executor(), [this] { rang(); }),
       host_(host),
       chunk_(new char[kChunk]) {}
 
@@ -70,7 +63,13 @@ void Connection::close() {
   closed_ = true;
   error_code ignored;
   stream_.socket().close(ignored);
-  event_.cancel();
+  event_.notify();
+}
+
+void Connection::rang() {
+  if (!wants_input_) return close();
+  timed_out_ = true;
+  event_.notify();
 }
 
 void Connection::start_read() {
@@ -91,20 +90,18 @@ void Connection::on_read(error_code error, size_t size) {
     if (error) reply_->client_gone();
     else start_read();
   }
-  event_.cancel();
+  event_.notify();
 }
 
 awaitable<bool> Connection::more_input(Clock::time_point deadline) {
   const size_t before = input_.size();
   start_read();
-  while (input_.size() == before && !end_of_input_ && !closed_) {
-    event_.expires_at(deadline);
-    const auto [error] = co_await event_.async_wait(kTuple);
-    if (!error && input_.size() == before && !end_of_input_) {
-      timed_out_ = true;
-      co_return false;
-    }
-  }
+  timed_out_ = false;
+  wants_input_ = true;
+  alarm_.set(deadline);
+  while (input_.size() == before && !end_of_input_ && !closed_ && !timed_out_) co_await event_.wait();
+  alarm_.clear();
+  wants_input_ = false;
   co_return input_.size() != before;
 }
 
@@ -119,14 +116,13 @@ awaitable<void> Connection::run() {
   if (reply_) reply_->client_gone();
   reply_.reset();
   close();
-  stall_.cancel();
 }
 
 // A client that says nothing has the time of a request's head.
 awaitable<bool> Connection::shake_hands() {
   idle_ = true;
   if (*host_.draining) co_return false;
-  close_after(host_.header_timeout_s);
+  alarm_.set(in_seconds(host_.header_timeout_s));
   tcp::socket& socket = stream_.socket();
   char first = 0;
   ssize_t seen = -1;
@@ -146,7 +142,7 @@ awaitable<bool> Connection::shake_hands() {
   }
   stream_.set_tls(std::make_unique<TlsSession>(host_.tls, socket.native_handle()));
   const auto [failed, ignored] = co_await stream_.async_handshake(kTuple);
-  stall_.expires_at(Clock::time_point::max());
+  alarm_.clear();
   idle_ = false;
   if (!failed) co_return true;
   if (const std::string& why = stream_.tls()->failure(); !why.empty()) {
@@ -179,7 +175,7 @@ awaitable<bool> Connection::serve_one() {
       incoming.framing,
       [weak = weak_from_this()] {
         if (const auto self = weak.lock()) {
-          asio::post(self->stream_.get_executor(), [self] { self->event_.cancel(); });
+          asio::post(self->stream_.get_executor(), [self] { self->event_.notify(); });
         }
       },
       host_.draining);
@@ -198,15 +194,52 @@ bool Connection::authorised(const Request& request) const {
   return equal_in_constant_time(std::string_view(found->second).substr(7), host_.api_key);
 }
 
+// The head is whole: who asks, until when, and who answers. A refusal is kept until the body is read, where that is
+// short.
+void Connection::take_head(Incoming& incoming, const RequestParser& parser) {
+  Request& request = incoming.request;
+  const size_t question = request.target.find('?');
+  request.path = request.target.substr(0, question);
+  if (question != std::string::npos) request.query = parse_query(std::string_view(request.target).substr(question + 1));
+  const auto id = request.headers.find("x-request-id");
+  request.id = id != request.headers.end() && !id->second.empty() && id->second.size() <= 200 ? id->second : fresh_id();
+  incoming.framing = {request.id, request.method == "HEAD", parser.http_1_0(), parser.keep_alive()};
+  if (const auto timeout = request.headers.find("x-timeout-s"); timeout != request.headers.end()) {
+    char* end = nullptr;
+    const double seconds = std::strtod(timeout->second.c_str(), &end);
+    if (end == timeout->second.c_str() || *end != '\0' || !(seconds > 0) || !std::isfinite(seconds)) {
+      incoming.refuse(error_response(400, "x-timeout-s: '" + timeout->second + "' is not a positive number"));
+    } else {
+      request.deadline = Deadline::after(std::min(seconds, 86400.0 * 7));
+    }
+  }
+  auto match = host_.routes->find(request.method, request.path);
+  incoming.route = match.route;
+  request.parameters = std::move(match.parameters);
+  if (!authorised(request)) {
+    Response refusal = error_response(401, "this server needs its API key: Authorization: Bearer KEY");
+    refusal.headers["www-authenticate"] = "Bearer";
+    incoming.refuse(std::move(refusal));
+  } else if (!match.route && match.allowed.empty()) {
+    incoming.refuse(Response::error(Error(ErrorKind::kNotFound, "no route " + request.method + " " + request.path +
+                                                                    host_.routes->nearest(request.path))));
+  } else if (!match.route) {
+    const std::string allow = fmt::format("{}", fmt::join(match.allowed, ", "));
+    Response refusal = request.method == "OPTIONS"
+                           ? Response{204, "", "", {}}
+                           : error_response(405, fmt::format("{} is not allowed for {} (allowed: {})", request.method,
+                                                             request.path, allow));
+    refusal.headers["allow"] = allow;
+    incoming.refuse(std::move(refusal));
+  }
+}
+
 // Reads head and body. False: the connection is of no more use (closed, or refused here for good).
 awaitable<bool> Connection::read_request(Incoming& incoming) {
-  http::request_parser<http::string_body> parser;
-  parser.header_limit(1 << 16);
-  parser.body_limit(host_.max_body);
-  parser.eager(true);
+  Request& request = incoming.request;
+  RequestParser parser(request, host_.max_body);
   Clock::time_point deadline = in_seconds(host_.header_timeout_s);
   bool head_seen = false;
-  Request& request = incoming.request;
   while (!parser.is_done()) {
     // Parse what is there.
     error_code error;
@@ -214,67 +247,24 @@ awaitable<bool> Connection::read_request(Incoming& incoming) {
     input_.erase(0, used);
     if (error && error != http::error::need_more) {
       const int status = error == http::error::body_limit ? 413 : error == http::error::header_limit ? 431 : 400;
-      incoming.refuse(
-          error_response(status, status == 413 ? fmt::format("the request body is larger than {} bytes", host_.max_body)
-                                 : status == 431 ? "the request's headers are larger than 65536 bytes"
-                                                 : "malformed request: " + error.message()));
+      incoming.refuse(error_response(
+          status, status == 413   ? fmt::format("the request body is larger than {} bytes", host_.max_body)
+                  : status == 431 ? fmt::format("the request's headers are larger than {} bytes", kMaxHead)
+                                  : "malformed request: " + error.message()));
       co_return true;
     }
-    // The head is whole: request line and headers.
     if (!head_seen && parser.is_header_done()) {
       head_seen = true;
-      const auto& message = parser.get();
-      request.method = std::string(message.method_string());
-      const std::string target(message.target());
-      const size_t question = target.find('?');
-      request.target = target;
-      request.path = target.substr(0, question);
-      if (question != std::string::npos) request.query = parse_query(std::string_view(target).substr(question + 1));
-      for (const auto& field : message) {
-        std::string& value = request.headers[lower(field.name_string())];
-        value += (value.empty() ? "" : ", ") + std::string(field.value());
-      }
-      const auto id = request.headers.find("x-request-id");
-      request.id = id != request.headers.end() && !id->second.empty() && id->second.size() <= 200 ? id->second
-                                                                                                  : fresh_id();
-      incoming.framing = {request.id, request.method == "HEAD", message.version() < 11, message.keep_alive()};
-      // The client's deadline.
-      if (const auto timeout = request.headers.find("x-timeout-s"); timeout != request.headers.end()) {
-        char* end = nullptr;
-        const double seconds = std::strtod(timeout->second.c_str(), &end);
-        if (end == timeout->second.c_str() || *end != '\0' || !(seconds > 0) || !std::isfinite(seconds)) {
-          incoming.refuse(error_response(400, "x-timeout-s: '" + timeout->second + "' is not a positive number"));
-        } else {
-          request.deadline = Deadline::after(std::min(seconds, 86400.0 * 7));
-        }
-      }
-      // Who answers; a refusal is kept until the body is read, where that is short.
-      auto match = host_.routes->find(request.method, request.path);
-      incoming.route = match.route;
-      request.parameters = std::move(match.parameters);
-      if (!authorised(request)) {
-        Response refusal = error_response(401, "this server needs its API key: Authorization: Bearer KEY");
-        refusal.headers["www-authenticate"] = "Bearer";
-        incoming.refuse(std::move(refusal));
-      } else if (match.allowed.empty()) {
-        incoming.refuse(Response::error(Error(ErrorKind::kNotFound, "no route " + request.method + " " + request.path +
-                                                                        host_.routes->nearest(request.path))));
-      } else if (!match.route) {
-        const std::string allow = fmt::format("{}", fmt::join(match.allowed, ", "));
-        Response refusal = request.method == "OPTIONS"
-                               ? Response{204, "", "", {}}
-                               : error_response(405, fmt::format("{} is not allowed for {} (allowed: {})",
-                                                                 request.method, request.path, allow));
-        refusal.headers["allow"] = allow;
-        incoming.refuse(std::move(refusal));
-      }
+      take_head(incoming, parser);
       // The body: its own deadline, no waiting for a long one that will be refused, "100 Continue" for who asks.
       const auto length = parser.content_length();
       deadline = in_seconds(host_.stall_timeout_s + (length ? static_cast<double>(*length) : 0.0) / 65536);
       if (!parser.is_done() && incoming.has_refusal && (!length || *length > (1 << 20))) co_return true;
-      if (!parser.is_done() && message.version() >= 11 && lower(message[http::field::expect]) == "100-continue") {
+      const auto expects = request.headers.find("expect");
+      if (!parser.is_done() && !parser.http_1_0() && expects != request.headers.end() &&
+          lower(expects->second) == "100-continue") {
         if (incoming.has_refusal) co_return true;
-        if (!co_await write_all("HTTP/1.1 100 Continue\r\n\r\n")) co_return false;
+        if (!co_await write_text("HTTP/1.1 100 Continue\r\n\r\n")) co_return false;
       }
       continue;
     }
@@ -289,7 +279,6 @@ awaitable<bool> Connection::read_request(Incoming& incoming) {
     co_return false;
   }
   incoming.body_read = true;
-  request.body = std::move(parser.get().body());
   co_return true;
 }
 
@@ -300,7 +289,7 @@ awaitable<void> Connection::refuse(const Response& response, const Incoming& inc
                                    static_cast<long long>(response.body.size()), framing.request_id, keep_alive,
                                    framing.http_1_0);
   if (!framing.head_only) text += response.body;
-  co_await write_all(text);
+  co_await write_text(text);
 }
 
 // Lets a client that is still sending read the refusal: closing at once would reset the connection under it.
@@ -318,12 +307,13 @@ awaitable<void> Connection::linger() {
 }
 
 awaitable<bool> Connection::write_reply() {
+  std::vector<asio::const_buffer> pieces;
   for (;;) {
-    Reply::Output output = reply_->take();
-    for (const auto& piece : output.pieces) {
-      const bool sent = co_await write_all(piece);
-      reply_->written(piece.size());
-      if (!sent) {
+    const Reply::Output output = reply_->take();
+    if (!output.pieces.empty()) {
+      pieces.clear();
+      for (const std::string& piece : output.pieces) pieces.push_back(asio::buffer(piece));
+      if (!co_await write_all(pieces)) {
         reply_->client_gone();
         co_return false;
       }
@@ -337,30 +327,32 @@ awaitable<bool> Connection::write_reply() {
       reply_->client_gone();
       co_return false;
     }
-    event_.expires_at(Clock::time_point::max());
-    co_await event_.async_wait(kTuple);
+    co_await event_.wait();
   }
 }
 
-void Connection::close_after(double seconds) {
-  stall_.expires_after(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds)));
-  stall_.async_wait([weak = weak_from_this()](error_code error) {
-    const auto self = weak.lock();
-    if (!error && self && self->stall_.expiry() <= Clock::now()) self->close();
-  });
+// What the socket takes at once costs no turn of the loop; for the rest the peer has its time for each part of it.
+awaitable<bool> Connection::write_all(std::span<asio::const_buffer> pieces) {
+  error_code error;
+  const size_t bytes = asio::buffer_size(pieces);
+  stream_.write_now(pieces, error);
+  if (reply_) reply_->written(bytes - asio::buffer_size(pieces));
+  while (!error && !pieces.empty()) {
+    asio::const_buffer& piece = pieces.front();
+    const auto part = asio::buffer(piece, kMaxPart);
+    alarm_.set(in_seconds(host_.stall_timeout_s));
+    error = std::get<0>(co_await asio::async_write(stream_, part, kTuple));
+    if (reply_) reply_->written(part.size());
+    piece += part.size();
+    if (piece.size() == 0) pieces = pieces.subspan(1);
+  }
+  alarm_.clear();
+  co_return !error;
 }
 
-awaitable<bool> Connection::write_all(std::string_view bytes) {
-  bool sent = true;
-  while (sent && !bytes.empty()) {
-    const auto slice = bytes.substr(0, 1 << 20);
-    bytes.remove_prefix(slice.size());
-    close_after(host_.stall_timeout_s);
-    const auto [error, size] = co_await asio::async_write(stream_, asio::buffer(slice.data(), slice.size()), kTuple);
-    sent = !error;
-  }
-  stall_.expires_at(Clock::time_point::max());
-  co_return sent;
+awaitable<bool> Connection::write_text(std::string_view text) {
+  asio::const_buffer piece = asio::buffer(text);
+  co_return co_await write_all(std::span(&piece, 1));
 }
 
 }  // namespace tritonforge::net

@@ -1,26 +1,41 @@
 #pragma once
-// One request and its reply over a pooled or fresh socket: the coroutine below both clients.
-#include "net/asio.h"
+// One request and its reply over a kept or fresh connection: the coroutine below both clients.
 #include "net/async_client.h"
 #include "net/socket_pool.h"
-#include "net/stream.h"
 
 namespace tritonforge::net {
 
-// State that outlives the coroutine's frame: timers and cancel() reach the socket through it, on its executor.
-struct ExchangeState {
-  explicit ExchangeState(const asio::any_io_executor& executor)
-      : stream(tcp::socket(executor)), resolver(executor), total_timer(executor), step_timer(executor) {}
-  void close();
-  Stream stream;
-  tcp::resolver resolver;
-  asio::steady_timer total_timer, step_timer;
-  enum class Cut { kNone, kTotal, kConnect, kIdle, kCancelled } cut = Cut::kNone;
+// What reaches an exchange from outside of its coroutine, on its loop: a cancel and its deadlines.
+class ExchangeState final : public Loop::Task, private ClientSocket::Listener {
+ public:
+  enum class Cut { kNone, kTotal, kConnect, kIdle, kCancelled };
+  explicit ExchangeState(const asio::any_io_executor& given) : executor(given) {}
+  void cancel() override { cut_off(Cut::kCancelled); }
+  void end_within(double seconds);               // of the whole exchange
+  void step_within(double seconds, Cut reason);  // of what it does now; kConnect or kIdle
+  void step_ended();
+  void use(std::unique_ptr<ClientSocket> fresh);  // the deadlines hold for it, too
+  std::unique_ptr<ClientSocket> release();
+  Cut cut() const { return cut_; }
+
+  const asio::any_io_executor executor;
+  std::unique_ptr<ClientSocket> socket;
+  std::optional<tcp::resolver> resolver;
+
+ private:
+  void cut_off(Cut reason);
+  void rang() override;
+  void watch() {
+    if (socket) socket->alarm.set(std::min(end_, step_end_));
+  }
+  Clock::time_point end_ = Clock::time_point::max(), step_end_ = Clock::time_point::max();
+  Cut step_reason_ = Cut::kNone, cut_ = Cut::kNone;
 };
 
-// Runs it to the end and calls on_done. A kept-alive socket that turns out dead is replaced by a fresh one when no
-// byte of reply came and repeating is safe: the method is GET or HEAD, or the request had not been written whole.
-awaitable<void> exchange(std::shared_ptr<ExchangeState> state, std::shared_ptr<SocketPool> pool, AsyncRequest request,
-                         AsyncCallbacks callbacks);
+// Runs it to the end and calls on_done. A kept-alive connection that turns out dead is replaced by a fresh one when no
+// byte of reply came and repeating is safe: the method is GET or HEAD, or the request had not been written whole. The
+// caller keeps `request`.
+awaitable<void> exchange(std::shared_ptr<ExchangeState> state, std::shared_ptr<SocketPool> pool,
+                         const AsyncRequest& request, AsyncCallbacks callbacks);
 
 }  // namespace tritonforge::net

@@ -10,6 +10,7 @@ namespace {
 
 std::vector<std::string> split(std::string_view path) {
   std::vector<std::string> parts;
+  parts.reserve(4);
   size_t start = path.empty() || path[0] != '/' ? 0 : 1;
   while (start <= path.size()) {
     const size_t end = std::min(path.find('/', start), path.size());
@@ -19,26 +20,23 @@ std::vector<std::string> split(std::string_view path) {
   return parts;
 }
 
-bool is_parameter(const std::string& segment) {
-  return segment.size() > 2 && segment.front() == '{' && segment.back() == '}';
-}
+using Kind = Route::Segment::Kind;
 
 // One character a segment, less is more specific; empty where the path does not fit.
 std::string fit(const Route& route, const std::vector<std::string>& parts,
                 std::map<std::string, std::string>& parameters) {
   std::string score;
   for (size_t i = 0; i < route.segments.size(); ++i) {
-    const std::string& segment = route.segments[i];
-    if (segment == "*" && i + 1 == route.segments.size()) return parts.size() > i ? score + '2' : "";
+    const auto& [kind, text] = route.segments[i];
     if (i >= parts.size()) return "";
-    if (is_parameter(segment)) {
-      if (parts[i].empty()) return "";
-      parameters[segment.substr(1, segment.size() - 2)] = parts[i];
-      score += '1';
-    } else if (segment == parts[i]) {
+    if (kind == Kind::kRest) return score + '2';
+    if (kind == Kind::kLiteral) {
+      if (text != parts[i]) return "";
       score += '0';
     } else {
-      return "";
+      if (parts[i].empty()) return "";
+      parameters[text] = parts[i];
+      score += '1';
     }
   }
   return parts.size() == route.segments.size() ? score : "";
@@ -48,31 +46,46 @@ std::string fit(const Route& route, const std::vector<std::string>& parts,
 
 void RouteTable::add(Route route) {
   TF_CHECK(!route.pattern.empty() && route.pattern[0] == '/', "route pattern '{}' must begin with '/'", route.pattern);
-  route.segments = split(route.pattern);
+  std::vector<std::string> parts = split(route.pattern);
+  for (std::string& part : parts) {
+    if (&part == &parts.back() && part == "*") route.segments.push_back({Kind::kRest, ""});
+    else if (part.size() > 2 && part.front() == '{' && part.back() == '}')
+      route.segments.push_back({Kind::kParameter, part.substr(1, part.size() - 2)});
+    else route.segments.push_back({Kind::kLiteral, std::move(part)});
+  }
   routes_.push_back(std::move(route));
 }
 
 RouteTable::Match RouteTable::find(const std::string& method, const std::string& raw_path) const {
   auto parts = split(raw_path);
-  for (auto& part : parts) part = percent_decode(part, false);
+  for (auto& part : parts) {
+    if (part.find('%') != std::string::npos) part = percent_decode(part, false);
+  }
   Match best;
   std::string best_score;
-  std::set<std::string> allowed;
   for (const Route& route : routes_) {
+    const bool exact = route.method == method || (method == "HEAD" && route.method == "GET");
+    if (!exact && route.method != "*") continue;
     std::map<std::string, std::string> parameters;
     std::string score = fit(route, parts, parameters);
     if (score.empty()) continue;
-    allowed.insert(route.method);
-    const bool exact = route.method == method || (method == "HEAD" && route.method == "GET");
-    if (!exact && route.method != "*") continue;
     score += exact ? '0' : '1';
     if (best.route && score >= best_score) continue;
     best.route = &route;
     best.parameters = std::move(parameters);
     best_score = std::move(score);
   }
-  best.allowed.assign(allowed.begin(), allowed.end());
+  if (!best.route) best.allowed = methods_of(parts);
   return best;
+}
+
+std::vector<std::string> RouteTable::methods_of(const std::vector<std::string>& parts) const {
+  std::set<std::string> methods;
+  std::map<std::string, std::string> ignored;
+  for (const Route& route : routes_) {
+    if (!fit(route, parts, ignored).empty()) methods.insert(route.method);
+  }
+  return {methods.begin(), methods.end()};
 }
 
 std::string RouteTable::nearest(const std::string& path) const {

@@ -11,7 +11,11 @@ struct Route {
   std::string method, pattern;
   Handler blocking;  // one of the two is set
   AsyncHandler async;
-  std::vector<std::string> segments;
+  struct Segment {
+    enum class Kind { kLiteral, kParameter, kRest } kind;
+    std::string text;  // the literal, or the parameter's name
+  };
+  std::vector<Segment> segments;
 };
 
 class RouteTable {
@@ -20,7 +24,7 @@ class RouteTable {
   struct Match {
     const Route* route = nullptr;
     std::map<std::string, std::string> parameters;
-    std::vector<std::string> allowed;  // methods of the routes whose path fits; empty: no route has this path
+    std::vector<std::string> allowed;  // without a route: the methods that this path has; empty: there is no such path
   };
   // A literal segment beats {name}, which beats '*'. HEAD is answered by GET's handler.
   Match find(const std::string& method, const std::string& raw_path) const;
@@ -28,6 +32,7 @@ class RouteTable {
   Json listed() const;                                 // the reply to GET /routes
 
  private:
+  std::vector<std::string> methods_of(const std::vector<std::string>& parts) const;
   std::vector<Route> routes_;
 };
 

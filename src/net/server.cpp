@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <condition_variable>
 #include <cstring>
-#include <thread>
+#include <future>
 #include <unordered_set>
 
 #include "base/job_queue.h"
@@ -42,7 +42,9 @@ Response run_handler(const Handler& handler, const Request& request) {
 
 struct HttpServer::Impl {
   explicit Impl(ServerOptions given)
-      : options(std::move(given)), io(std::max(1, options.io_threads)), acceptor(asio::make_strand(io)) {}
+      : options(std::move(given)), loops(static_cast<size_t>(std::max(1, options.io_threads))) {
+    for (auto& loop : loops) loop = std::make_shared<Loop>();
+  }
 
   void dispatch(const Route& route, Request request, std::shared_ptr<ReplyHandle> reply);
   void run_async(const Route& route, const Request& request, const std::shared_ptr<ReplyHandle>& reply);
@@ -51,13 +53,12 @@ struct HttpServer::Impl {
 
   ServerOptions options;
   RouteTable routes;
-  asio::io_context io;
-  asio::basic_socket_acceptor<tcp> acceptor;
+  std::vector<std::shared_ptr<Loop>> loops;  // they take turns with the connections; the first one accepts
+  size_t turn = 0;
+  std::optional<tcp::acceptor> acceptor;
   ConnectionHost host;
   int port = 0;
   std::unique_ptr<JobQueue> workers;
-  std::vector<std::thread> threads;
-  std::optional<asio::executor_work_guard<asio::io_context::executor_type>> work;
   std::mutex mutex, stopping;
   std::condition_variable changed;
   std::unordered_set<Connection*> connections;
@@ -101,10 +102,10 @@ void HttpServer::Impl::run_async(const Route& route, const Request& request,
 }
 
 void HttpServer::Impl::adopt(int fd) {
-  const bool v4 = acceptor.local_endpoint().protocol() == tcp::v4();
+  const bool v4 = acceptor->local_endpoint().protocol() == tcp::v4();
   const int on = 1;
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  tcp::socket socket(asio::make_strand(io));
+  tcp::socket socket(loops[turn++ % loops.size()]->io);
   socket.assign(v4 ? tcp::v4() : tcp::v6(), fd);
   const auto connection = std::make_shared<Connection>(std::move(socket), host, [this](Connection* gone) {
     const std::lock_guard lock(mutex);
@@ -119,11 +120,11 @@ void HttpServer::Impl::adopt(int fd) {
 }
 
 awaitable<void> HttpServer::Impl::accept_loop() {
-  asio::steady_timer pause(acceptor.get_executor());
-  while (acceptor.is_open()) {
-    const auto [error] = co_await acceptor.async_wait(tcp::acceptor::wait_read, kTuple);
+  asio::steady_timer pause(acceptor->get_executor());
+  while (acceptor->is_open()) {
+    const auto [error] = co_await acceptor->async_wait(tcp::acceptor::wait_read, kTuple);
     if (error) co_return;
-    const int fd = accept_from(acceptor.native_handle());
+    const int fd = accept_from(acceptor->native_handle());
     if (fd >= 0) {
       adopt(fd);
     } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
@@ -144,8 +145,8 @@ HttpServer::HttpServer(ServerOptions options) {
   }
   impl_ = std::make_unique<Impl>(std::move(options));
   const int fd = listen_on(address, impl_->options.host, impl_->options.port);
-  impl_->acceptor.assign(address.is_v4() ? tcp::v4() : tcp::v6(), fd);
-  impl_->port = impl_->acceptor.local_endpoint().port();
+  impl_->acceptor.emplace(impl_->loops.front()->io, address.is_v4() ? tcp::v4() : tcp::v6(), fd);
+  impl_->port = impl_->acceptor->local_endpoint().port();
   ConnectionHost& host = impl_->host;
   host.max_body = impl_->options.max_body;
   host.api_key = impl_->options.api_key;
@@ -181,11 +182,8 @@ void HttpServer::start() {
   });
   impl_->started = true;
   impl_->workers = std::make_unique<JobQueue>(std::max(1, impl_->options.worker_threads), impl_->options.max_queue);
-  impl_->work.emplace(impl_->io.get_executor());
-  asio::co_spawn(impl_->acceptor.get_executor(), [impl = impl_.get()] { return impl->accept_loop(); }, asio::detached);
-  for (int i = 0; i < std::max(1, impl_->options.io_threads); ++i) {
-    impl_->threads.emplace_back([impl = impl_.get()] { impl->io.run(); });
-  }
+  asio::co_spawn(impl_->acceptor->get_executor(), [impl = impl_.get()] { return impl->accept_loop(); }, asio::detached);
+  for (const auto& loop : impl_->loops) loop->start();
 }
 
 int HttpServer::port() const { return impl_->port; }
@@ -204,10 +202,13 @@ void HttpServer::stop(double grace_s) {
   if (std::exchange(impl.stopped, true)) return;
   *impl.host.draining = true;
   if (!impl.started) return;
-  asio::post(impl.acceptor.get_executor(), [&impl] {
+  std::promise<void> closed;  // from then on nothing is accepted, and the port is free
+  asio::post(impl.acceptor->get_executor(), [&] {
     error_code ignored;
-    impl.acceptor.close(ignored);
+    impl.acceptor->close(ignored);
+    closed.set_value();
   });
+  closed.get_future().wait();
   const auto tell_all = [&impl](void (Connection::*action)()) {
     std::vector<std::shared_ptr<Connection>> live;
     {
@@ -230,9 +231,7 @@ void HttpServer::stop(double grace_s) {
     std::unique_lock lock(impl.mutex);
     impl.changed.wait(lock, none_left);
   }
-  impl.work.reset();
-  for (auto& thread : impl.threads) thread.join();
-  impl.threads.clear();
+  for (const auto& loop : impl.loops) loop->finish();
 }
 
 }  // namespace tritonforge::net

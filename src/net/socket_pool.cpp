@@ -1,7 +1,6 @@
 #include "net/socket_pool.h"
 
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <cerrno>
 
@@ -16,37 +15,28 @@ bool is_quiet(int fd) {
 
 }  // namespace
 
-SocketPool::SocketPool(const std::optional<TlsFiles>& tls)
-    : tls_(tls ? std::make_shared<const TlsContext>(*tls, TlsContext::Side::kClient) : nullptr) {}
-
-SocketPool::~SocketPool() {
-  for (const auto& [authority, sockets] : idle_) {
-    for (const Idle& idle : sockets) ::close(idle.socket.fd);
-  }
-}
-
-std::optional<PooledSocket> SocketPool::take(const std::string& authority, bool tls) {
-  const std::lock_guard lock(mutex_);
+std::unique_ptr<ClientSocket> SocketPool::take(const std::string& authority, bool tls) {
   const auto found = idle_.find({authority, tls});
-  if (found == idle_.end()) return std::nullopt;
+  if (found == idle_.end()) return nullptr;
   auto& sockets = found->second;
   while (!sockets.empty()) {
-    Idle idle = std::move(sockets.back());
+    std::unique_ptr<ClientSocket> socket = std::move(sockets.back());
     sockets.pop_back();
-    if (seconds_since(idle.since) < kMaxIdle_s && is_quiet(idle.socket.fd)) return std::move(idle.socket);
-    ::close(idle.socket.fd);
+    if (seconds_since(socket->idle_since) < kMaxIdle_s && is_quiet(socket->stream.socket().native_handle()))
+      return socket;
   }
-  return std::nullopt;
+  return nullptr;
 }
 
-void SocketPool::put(const std::string& authority, PooledSocket socket) {
-  const std::lock_guard lock(mutex_);
-  auto& sockets = idle_[{authority, socket.tls != nullptr}];
-  if (sockets.size() >= kMaxPerHost) {
-    ::close(sockets.front().socket.fd);
-    sockets.erase(sockets.begin());
-  }
-  sockets.push_back({std::move(socket), Clock::now()});
+void SocketPool::put(const std::string& authority, std::unique_ptr<ClientSocket> socket) {
+  auto& sockets = idle_[{authority, socket->stream.tls() != nullptr}];
+  if (sockets.size() >= kMaxPerHost) sockets.erase(sockets.begin());
+  socket->idle_since = Clock::now();
+  sockets.push_back(std::move(socket));
+}
+
+TlsContextPtr client_tls(const std::optional<TlsFiles>& files) {
+  return files ? std::make_shared<const TlsContext>(*files, TlsContext::Side::kClient) : nullptr;
 }
 
 }  // namespace tritonforge::net

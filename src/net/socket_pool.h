@@ -1,45 +1,54 @@
 #pragma once
-// Idle kept-alive sockets by host:port, as plain descriptors, so that any io_context can take one over. Those of TLS
-// have one identity, the pool's: nobody gets a connection that another one was let in by.
+// A client's kept-alive connections on one loop, by host:port. They stay registered there from one exchange to the
+// next. Those of TLS have one identity, the pool's: nobody gets a connection that another one was let in by.
 #include <map>
-#include <mutex>
-#include <optional>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "base/clock.h"
-#include "net/tls_session.h"
+#include "net/loop.h"
+#include "net/stream.h"
 
 namespace tritonforge::net {
 
-struct PooledSocket {
-  int fd = -1;
-  bool v6 = false;
-  std::unique_ptr<TlsSession> tls = nullptr;
+// A connection to a server.
+struct ClientSocket {
+  explicit ClientSocket(const asio::any_io_executor& executor)
+      : stream(tcp::socket(executor)), alarm(executor, [this] {
+          if (on_alarm) on_alarm->rang();
+        }) {}
+  static constexpr size_t kChunk = 1 << 16;
+
+  struct Listener {
+    virtual void rang() = 0;
+
+   protected:
+    ~Listener() = default;
+  };
+  Stream stream;
+  const std::unique_ptr<char[]> chunk{new char[kChunk]};  // what is read next
+  Listener* on_alarm = nullptr;                           // who uses it now
+  Alarm alarm;
+  Clock::time_point idle_since{};
 };
 
+// On its loop's thread.
 class SocketPool {
  public:
-  // nullopt: the identity of the process. Throws what TlsContext throws.
-  explicit SocketPool(const std::optional<TlsFiles>& tls = std::nullopt);
-  ~SocketPool();
-  SocketPool(const SocketPool&) = delete;
-  SocketPool& operator=(const SocketPool&) = delete;
-  // A socket whose peer has neither closed nor spoken since it was put back.
-  std::optional<PooledSocket> take(const std::string& authority, bool tls);
-  void put(const std::string& authority, PooledSocket socket);
+  explicit SocketPool(TlsContextPtr tls) : tls_(std::move(tls)) {}  // null: the identity of the process
+  // A connection whose peer has neither closed nor spoken since it was put back; null: there is none.
+  std::unique_ptr<ClientSocket> take(const std::string& authority, bool tls);
+  void put(const std::string& authority, std::unique_ptr<ClientSocket> socket);
   TlsContextPtr tls() const { return tls_ ? tls_ : tls_of_this_process(); }
 
  private:
-  struct Idle {
-    PooledSocket socket;
-    Clock::time_point since;
-  };
   static constexpr size_t kMaxPerHost = 256;
   static constexpr double kMaxIdle_s = 30;  // less than servers keep them
   const TlsContextPtr tls_;
-  std::mutex mutex_;
-  std::map<std::pair<std::string, bool>, std::vector<Idle>> idle_;  // with TLS or without
+  std::map<std::pair<std::string, bool>, std::vector<std::unique_ptr<ClientSocket>>> idle_;  // with TLS or without
 };
+
+// nullopt: null. Throws what TlsContext throws.
+TlsContextPtr client_tls(const std::optional<TlsFiles>& files);
 
 }  // namespace tritonforge::net

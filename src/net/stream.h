@@ -3,9 +3,8 @@
 // Asio has them, so that async_write() and coroutines do not see which.
 #include <array>
 #include <memory>
+#include <span>
 #include <utility>
-
-#include <boost/asio/compose.hpp>
 
 #include "net/tls_session.h"
 
@@ -26,6 +25,20 @@ class Stream {
   // Tells the peer that nothing follows, as far as the socket takes it now; a plain stream has its own way.
   void say_end() {
     if (tls_ && socket_.is_open()) tls_->say_end();
+  }
+
+  // Writes what the socket takes without a wait, so that a message that fits costs no turn of the loop; `from` becomes
+  // what is left. Under TLS nothing is.
+  void write_now(std::span<asio::const_buffer>& from, error_code& error) {
+    if (tls_) return;
+    if (!socket_.non_blocking()) socket_.non_blocking(true, error);
+    size_t sent = error ? 0 : socket_.write_some(from, error);
+    if (error == asio::error::would_block) error = {};
+    while (!from.empty() && sent >= from.front().size()) {
+      sent -= from.front().size();
+      from = from.subspan(1);
+    }
+    if (!from.empty()) from.front() += sent;
   }
 
   template <typename Token>

@@ -120,12 +120,15 @@ void use_tls(const TlsFiles& files) {
   process_context.reset();
 }
 
-TlsContextPtr tls_of_this_process() {
+TlsFiles tls_files_of_this_process() {
   const std::lock_guard lock(process_mutex);
-  if (!process_context) {
-    const TlsFiles files = process_files ? *process_files : TlsFiles{}.or_environment();
-    process_context = std::make_shared<const TlsContext>(files, TlsContext::Side::kClient);
-  }
+  return process_files ? *process_files : TlsFiles{}.or_environment();
+}
+
+TlsContextPtr tls_of_this_process() {
+  const TlsFiles files = tls_files_of_this_process();
+  const std::lock_guard lock(process_mutex);
+  if (!process_context) process_context = std::make_shared<const TlsContext>(files, TlsContext::Side::kClient);
   return process_context;
 }
 

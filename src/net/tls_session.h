@@ -31,6 +31,7 @@ class TlsContext {
 using TlsContextPtr = std::shared_ptr<const TlsContext>;
 
 TlsContextPtr tls_of_this_process();  // its clients', made when it is first asked for; see use_tls()
+TlsFiles tls_files_of_this_process();
 
 class TlsSession {
  public:

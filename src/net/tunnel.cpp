@@ -6,7 +6,6 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <boost/asio/read.hpp>
 #include <deque>
 #include <future>
 #include <map>

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <openssl/crypto.h>
 
+#include <algorithm>
 #include <atomic>
 #include <charconv>
+#include <iterator>
 #include <random>
 
 #include "base/rng.h"
@@ -19,18 +21,26 @@ int hex_value(char c) {
   return -1;
 }
 
-bool is_framing(const std::string& name) {
-  return name == "content-length" || name == "transfer-encoding" || name == "connection" || name == "keep-alive" ||
-         name == "content-type" || name == "x-request-id" || name == "upgrade" || name == "trailer";
+bool is_framing(std::string_view name) {
+  static constexpr std::string_view kNames[] = {"content-length", "transfer-encoding", "connection", "keep-alive",
+                                                "content-type",   "x-request-id",      "upgrade",    "trailer"};
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+}
+
+// CR, LF and NUL become spaces.
+void append_clean(std::string& out, std::string_view text) {
+  const size_t start = out.size();
+  out += text;
+  for (const char bad : {'\r', '\n', '\0'}) {
+    if (text.find(bad) != std::string_view::npos)
+      std::replace(out.begin() + static_cast<std::ptrdiff_t>(start), out.end(), bad, ' ');
+  }
 }
 
 void append_header(std::string& out, std::string_view name, std::string_view value) {
-  const auto clean = [&](std::string_view text) {
-    for (char c : text) out += c == '\r' || c == '\n' || c == '\0' ? ' ' : c;
-  };
-  clean(name);
+  append_clean(out, name);
   out += ": ";
-  clean(value);
+  append_clean(out, value);
   out += "\r\n";
 }
 
@@ -78,6 +88,14 @@ Url parse_url(const std::string& url) {
     }
   }
   return result;
+}
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + ('a' - 'A'));
+  }
+  return out;
 }
 
 std::string percent_decode(std::string_view text, bool plus_is_space) {
@@ -143,7 +161,9 @@ std::string_view reason_phrase(int status) {
 
 std::string response_head(int status, const std::string& content_type, const Headers& extra, long long content_length,
                           const std::string& request_id, bool keep_alive, bool http_1_0) {
-  std::string out = fmt::format("HTTP/1.1 {} {}\r\n", status, reason_phrase(status));
+  std::string out;
+  out.reserve(512);
+  fmt::format_to(std::back_inserter(out), "HTTP/1.1 {} {}\r\n", status, reason_phrase(status));
   if (!content_type.empty()) append_header(out, "Content-Type", content_type);
   if (content_length >= 0) {
     if (status != 204 && status != 304) append_header(out, "Content-Length", std::to_string(content_length));
@@ -160,7 +180,9 @@ std::string response_head(int status, const std::string& content_type, const Hea
 }
 
 std::string request_head(const std::string& method, const Url& url, const Headers& headers, size_t content_length) {
-  std::string out = fmt::format("{} {} HTTP/1.1\r\n", method, url.target);
+  std::string out;
+  out.reserve(1024);
+  fmt::format_to(std::back_inserter(out), "{} {} HTTP/1.1\r\n", method, url.target);
   append_header(out, "Host", url.authority);
   if (content_length > 0 || (method != "GET" && method != "HEAD")) {
     append_header(out, "Content-Length", std::to_string(content_length));

@@ -18,6 +18,7 @@ struct Url {
 // Throws kUnsupported for any scheme but http and https, kUsage for anything that is not a URL.
 Url parse_url(const std::string& url);
 
+std::string lower(std::string_view text);  // of ASCII
 // "%41+b" -> "A b" where plus_is_space; a broken escape stays as it is.
 std::string percent_decode(std::string_view text, bool plus_is_space);
 std::map<std::string, std::string> parse_query(std::string_view query);

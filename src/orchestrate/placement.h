@@ -120,7 +120,8 @@ struct PlacementSection {
     v("weights", weights, one_of({"folder", "group", "tcp"}),
       "how they reach engines on other hosts: through the run's folder, from every rank of the trainer to all engines "
       "at once (NCCL between GPUs, else Gloo), or from the trainer's memory to each in parallel streams; for the last "
-      "two the trainer's hosts listen: with a key, and nothing is encrypted");
+      "two the trainer's hosts listen, with a key; group is not encrypted, tcp where it has certificates "
+      "(docs/clusters.md)");
     v("actor", actor, "the trainer: a process a rank, tp * cp * pp * dp of them");
     v("rollout", rollout, "the engines");
     v("eval", eval, "the evaluator");

@@ -5,6 +5,7 @@
 
 #include "base/cuda_driver.h"
 #include "base/hub.h"
+#include "net/bulk.h"
 #include "net/http.h"
 #include "orchestrate/inputs.h"
 #include "rollout/prompts.h"
@@ -78,6 +79,11 @@ void check_degrees(const RecipeConfig& config) {
 }
 
 void check_plan(const RecipeConfig& config) {
+  if (net::named_bulk_tls() && config.placement.weights == "group") {
+    fail(ErrorKind::kUsage,
+         "'placement.weights' group: {} asks for TLS, and rounds go over Gloo or NCCL, which encrypt nothing; tcp does",
+         net::kBulkCert);
+  }
   if (config.placement.given()) check_degrees(config);
   const fs::path model = resolve_path(config.model.path);
   if (!config.model.is_chat() && !fs::exists(model))
@@ -109,6 +115,14 @@ void check_plan(const RecipeConfig& config) {
 
 std::vector<std::string> doubts(const RecipeConfig& config) {
   std::vector<std::string> found;
+  const Layout layout = config.layout();
+  const auto elsewhere = [&](const Place& rank) { return rank.host != layout.actor.front().host; };
+  if (net::named_bulk_tls() && std::ranges::any_of(layout.actor, elsewhere)) {
+    found.push_back(fmt::format(
+        "{} encrypts weights on their way to engines; what the trainer's ranks on several hosts send each other is not "
+        "encrypted",
+        net::kBulkCert));
+  }
   if (!config.has_stage("rl")) return found;
   const SamplingOptions& sampling = config.rl.sampling;
   const auto cuts = [&](const char* key, double value) {

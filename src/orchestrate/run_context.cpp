@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/checksum.h"
+#include "net/bulk.h"
 #include "net/http.h"
 #include "net/key.h"
 #include "rollout/generator_process.h"
@@ -80,11 +81,22 @@ RunContext::RunContext(RecipeConfig recipe, RunRecord& run_record, std::unique_p
 
 RunContext::~RunContext() { supervisor.stop_all(); }
 
-bool RunContext::publishes_to_hosts() const {
+bool is_apart(const Layout& layout) {
   const std::string& host = layout.actor.front().host;
-  const bool together = std::ranges::all_of(layout.engines, [&](const Place& engine) { return engine.host == host; });
-  // What is together on another host may part where that host goes.
-  return config.serves() && (!together || (host != kHead && layout.hosts.size() > 1));
+  if (!std::ranges::all_of(layout.engines, [&](const Place& engine) { return engine.host == host; })) return true;
+  return host != kHead && layout.hosts.size() > 1;
+}
+
+bool RunContext::publishes_to_hosts() const { return config.serves() && is_apart(layout); }
+
+std::map<std::string, std::string> RunContext::weights_environment() const {
+  if (weights_key_.empty()) return {};
+  std::map<std::string, std::string> env{{kWeightsKey, weights_key_}};
+  const net::TlsFiles tls = net::named_bulk_tls().value_or(net::TlsFiles{});
+  for (const auto& [variable, file] :
+       {std::pair{net::kBulkCert, tls.cert}, {net::kBulkCertKey, tls.key}, {net::kBulkCa, tls.ca}})
+    if (!file.empty()) env[variable] = fs::absolute(file);
+  return env;
 }
 
 void RunContext::put(RoleSpec& spec, std::vector<Place> places) const {
@@ -153,7 +165,7 @@ std::vector<RoleSpec> RunContext::service_specs(const fs::path& model) {
     RoleSpec engine = role(own.name(), "engine", own.url(), to_flags(engine_options(config, model)));
     engine.ready_timeout_s = config.supervisor.start_timeout_s;
     put(engine, {layout.engines[i]});
-    if (!weights_key_.empty()) engine.env[kWeightsKey] = weights_key_;
+    engine.env.merge(weights_environment());
     engine.on_ready = [this, url = own.url()](bool) {
       engines.bring_up(url, [this](int64_t version) { return trainer.publish(version, /*steps=*/version - 1); });
     };
@@ -224,7 +236,7 @@ void RunContext::start_trainer(const std::string& stage, const train::TrainConfi
   spec.env = kRoleEnvironment;
   spec.env["TRITONFORGE_SHARED"] = shared.string();
   spec.publishes = !weights_key_.empty();
-  if (spec.publishes) spec.env[kWeightsKey] = weights_key_;
+  spec.env.merge(weights_environment());
   spec.ready_timeout_s = config.supervisor.start_timeout_s;
   spec.grace_s = save_grace_s(model);
   // --resume begins afresh where there is no checkpoint yet.

@@ -40,9 +40,13 @@ class RunContext {
   const std::string weights_key_;       // of trainer and engines, where weights go over TCP; else empty
   std::optional<SharedFolder> shared_;  // of the trainer's publications: they outlive a trainer that dies
   std::vector<RoleSpec> service_specs(const fs::path& model);
+  std::map<std::string, std::string> weights_environment() const;  // the same, with whose certificates
   bool publishes_to_hosts() const;  // trainer and engines share no memory: weights travel through the run's folder
   void put(RoleSpec& spec, std::vector<Place> places) const;  // where the recipe's placement has it
 };
+
+// Trainer and engines share no memory, or may part where their host goes.
+bool is_apart(const Layout& layout);
 
 // The recipe's; where engine and trainer share its GPU, one candidate cannot take all of the memory.
 evaluate::EvaluatorOptions evaluator_options(const RecipeConfig& config);

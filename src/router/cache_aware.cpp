@@ -19,6 +19,7 @@ bool holds(const std::vector<uint64_t>& list, uint64_t value) {
 // A prompt's prefixes: entry i is the hash of its first i + 1 blocks.
 std::vector<uint64_t> prefixes_of(std::string_view prompt) {
   std::vector<uint64_t> prefixes;
+  prefixes.reserve(std::min(prompt.size() / kBlockBytes, kMaxBlocks));
   uint64_t hash = 0;
   while (prompt.size() >= kBlockBytes && prefixes.size() < kMaxBlocks) {
     hash = hash_of(prompt.substr(0, kBlockBytes), hash);

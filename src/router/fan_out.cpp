@@ -4,6 +4,16 @@
 #include "router/proxy.h"
 
 namespace tritonforge::router {
+namespace {
+
+bool is_of_one_hop(std::string_view name) {
+  static constexpr std::string_view kNames[] = {
+      "host",    "connection", "content-length", "transfer-encoding", "keep-alive", "te",
+      "trailer", "upgrade",    "expect",         "proxy-connection"};
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+}
+
+}  // namespace
 
 Proxy::Proxy(const Registry& registry, Policy& policy, Admission& admission, net::AsyncClient& client,
              net::Metrics& metrics, ProxyOptions options)
@@ -14,13 +24,12 @@ Proxy::Proxy(const Registry& registry, Policy& policy, Admission& admission, net
       metrics_(metrics),
       options_(std::move(options)) {}
 
-net::AsyncRequest Proxy::outgoing(const net::Request& request) const {
+net::AsyncRequest Proxy::outgoing(const net::Request& request, ClientKey key) const {
   net::AsyncRequest out;
   out.method = request.method;
-  out.headers = request.headers;
-  for (const auto* hop : {"host", "connection", "content-length", "transfer-encoding", "keep-alive", "te", "trailer",
-                          "upgrade", "expect", "proxy-connection"}) {
-    out.headers.erase(hop);
+  for (const auto& [name, value] : request.headers) {
+    if (!is_of_one_hop(name) && !(key == ClientKey::kKeep && name == "authorization"))
+      out.headers.emplace_hint(out.headers.end(), name, value);
   }
   if (!options_.worker_api_key.empty()) out.headers["authorization"] = "Bearer " + options_.worker_api_key;
   out.headers["x-request-id"] = request.id;
@@ -74,7 +83,7 @@ void Proxy::FanOut::finish() {
   reply->send(net::Response::json(body, 502));
 }
 
-void Proxy::fan_out(const net::Request& request, net::ResponderPtr reply) {
+void Proxy::fan_out(const net::Request& request, net::ResponderPtr reply, ClientKey key) {
   const auto workers = registry_.all();
   if (workers.empty()) {
     reply->send(
@@ -86,7 +95,7 @@ void Proxy::fan_out(const net::Request& request, net::ResponderPtr reply) {
   all->missing = workers.size();
   all->what = request.method + " " + request.path;
   all->reply = std::move(reply);
-  const net::AsyncRequest shared = outgoing(request);
+  const net::AsyncRequest shared = outgoing(request, key);
   for (const auto& worker : workers) {
     net::AsyncRequest one = shared;
     one.url = worker->url() + request.target;

@@ -8,21 +8,22 @@ namespace tritonforge::router {
 
 using net::Headers;
 
-// One client's request. Its callbacks come from the client's I/O thread, one attempt after the other; only the
-// disconnect comes from elsewhere, so `mutex` guards `call` and `left`.
+// One client's request. Its callbacks come from one thread, one attempt after the other: the server's own for this
+// client or, where the request had to wait for its turn, that of the one that made room. The disconnect may come from
+// another, so `mutex` guards `call` and `left`.
 struct Proxy::Forward : std::enable_shared_from_this<Forward> {
-  Forward(Proxy& proxy, const net::Request& request, net::ResponderPtr reply)
+  Forward(Proxy& proxy, const net::Request& request, net::ResponderPtr reply, ClientKey key)
       : proxy(proxy),
         what(request.method + " " + request.path),
         target(request.target),
         deadline(request.deadline),
-        outgoing(proxy.outgoing(request)),
+        outgoing(proxy.outgoing(request, key)),
         hint(hint_of(request.headers, outgoing.body ? std::string_view(*outgoing.body) : std::string_view())),
         reply(std::move(reply)) {}
 
   void start(Result<Admission::Ticket> admitted);
   void next();
-  void on_head(int code, const Headers& headers);
+  void on_head(int code, Headers headers);
   bool on_body(std::string_view bytes);
   void on_done(std::optional<Error> error, bool head_seen);
   void give_up();
@@ -31,7 +32,7 @@ struct Proxy::Forward : std::enable_shared_from_this<Forward> {
   Proxy& proxy;
   const std::string what, target;
   const Deadline deadline;
-  const net::AsyncRequest outgoing;
+  net::AsyncRequest outgoing;
   const RouteHint hint;  // its prompt is a part of outgoing.body
   net::ResponderPtr reply;
   Admission::Ticket ticket;
@@ -85,12 +86,11 @@ void Proxy::Forward::next() {
   body.clear();
   refused = false;
   worker->begin(hint.tokens);
-  net::AsyncRequest request = outgoing;
-  request.url = worker->url() + target;
-  request.timeout_s = std::max(0.001, deadline.remaining_s());
+  outgoing.url = worker->url() + target;
+  outgoing.timeout_s = std::max(0.001, deadline.remaining_s());
   if (const int64_t version = proxy.min_weight_version_; version > 0)
-    request.headers["x-min-weight-version"] = std::to_string(version);
-  request.headers["x-timeout-s"] = fmt::format("{:.3f}", request.timeout_s);
+    outgoing.headers["x-min-weight-version"] = std::to_string(version);
+  outgoing.headers["x-timeout-s"] = fmt::format("{:.3f}", outgoing.timeout_s);
   const auto self = shared_from_this();
   const std::lock_guard lock(mutex);
   if (left) {
@@ -99,25 +99,24 @@ void Proxy::Forward::next() {
     return;
   }
   call = proxy.client_.send(
-      std::move(request),
-      {[self](int code, const Headers& headers) { self->on_head(code, headers); },
+      std::shared_ptr<const net::AsyncRequest>(self, &outgoing),
+      {[self](int code, Headers headers) { self->on_head(code, std::move(headers)); },
        [self](std::string_view bytes) { return self->on_body(bytes); },
        [self](std::optional<Error> error, bool head_seen) { self->on_done(std::move(error), head_seen); }});
 }
 
-void Proxy::Forward::on_head(int code, const Headers& headers) {
+void Proxy::Forward::on_head(int code, Headers headers) {
   status = code;
-  head = headers;
-  const auto type = headers.find("content-type");
-  content_type = type == headers.end() ? "" : type->second;
-  head.erase("content-type");
-  head.erase("content-length");
+  head = std::move(headers);
+  const auto type = head.extract("content-type");
+  content_type = type.empty() ? "" : std::move(type.mapped());
+  const bool has_length = head.erase("content-length") > 0;
   head.erase("transfer-encoding");
   head["x-worker"] = worker->url();
   refused = is_busy(code) && !proxy.registry_.usable(tried).empty();
   if (refused) return;
   // A reply of known length is passed on whole, so that it can still come from another worker if this one dies.
-  if (!headers.count("content-length") && code != 204 && code != 304) {
+  if (!has_length && code != 204 && code != 304) {
     streaming = true;
     reply->begin_stream(code, content_type, head);
   }
@@ -140,8 +139,7 @@ void Proxy::Forward::on_done(std::optional<Error> error, bool head_seen) {
       return;
     }
   }
-  proxy.metrics_.add(fmt::format("requests_total{{worker=\"{}\",status=\"{}\"}}", worker->url(),
-                                 error ? "failed" : std::to_string(status)));
+  worker->count(error ? 0 : status);
   if (!error) {
     worker->answered();
     if (refused) {
@@ -151,7 +149,7 @@ void Proxy::Forward::on_done(std::optional<Error> error, bool head_seen) {
     } else if (streaming) {
       reply->end_stream();
     } else {
-      reply->send({status, std::move(body), content_type, head});
+      reply->send({status, std::move(body), content_type, std::move(head)});
     }
     return;
   }
@@ -198,10 +196,10 @@ void Proxy::Forward::cancel() {
   proxy.admission_.cancel(waiting);
 }
 
-void Proxy::forward(const net::Request& request, net::ResponderPtr reply) {
+void Proxy::forward(const net::Request& request, net::ResponderPtr reply, ClientKey key) {
   const auto header = request.headers.find("x-priority");
   const Priority priority = header == request.headers.end() ? Priority::kTraining : priority_of(header->second);
-  const auto one = std::make_shared<Forward>(*this, request, reply);
+  const auto one = std::make_shared<Forward>(*this, request, reply, key);
   reply->on_disconnect([weak = std::weak_ptr(one)] {
     if (const auto alive = weak.lock()) alive->cancel();
   });

@@ -15,6 +15,9 @@ struct ProxyOptions {
   double fan_out_timeout_s = 600;  // unless the request's deadline is earlier
 };
 
+// What becomes of the client's Authorization: a server that asks for a key of its own keeps it.
+enum class ClientKey { kPassOn, kKeep };
+
 class Proxy {
  public:
   Proxy(const Registry& registry, Policy& policy, Admission& admission, net::AsyncClient& client, net::Metrics& metrics,
@@ -24,11 +27,11 @@ class Proxy {
   // fails (or says 429 / 503) before the first byte of its reply went to the client is replaced by another, each tried
   // once; bytes are passed on as they come. When the client leaves, the worker is hung up on; a worker that dies after
   // the first byte cuts the client's stream.
-  void forward(const net::Request& request, net::ResponderPtr reply);
+  void forward(const net::Request& request, net::ResponderPtr reply, ClientKey key);
 
   // To every worker: 200 {"success": true, "workers": {url: reply}}, or 502 with the same, success false, and an
   // "error" that names the workers that failed (a status other than 2xx, "success": false in the reply, or no reply).
-  void fan_out(const net::Request& request, net::ResponderPtr reply);
+  void fan_out(const net::Request& request, net::ResponderPtr reply, ClientKey key);
 
   // The version barrier: what is forwarded from here on is answered from these weights or newer ones; an engine that
   // serves older ones, because it has just started, refuses it (503), and another is asked.
@@ -38,7 +41,7 @@ class Proxy {
  private:
   struct Forward;
   struct FanOut;
-  net::AsyncRequest outgoing(const net::Request& request) const;
+  net::AsyncRequest outgoing(const net::Request& request, ClientKey key) const;
   const Registry& registry_;
   Policy& policy_;
   Admission& admission_;

@@ -72,6 +72,7 @@ WorkerPtr Registry::take_probe(const std::vector<WorkerPtr>& except) const {
 std::vector<WorkerPtr> Registry::usable(const std::vector<WorkerPtr>& except) const {
   std::vector<WorkerPtr> green, yellow;
   const std::shared_lock lock(mutex_);
+  green.reserve(workers_.size());
   for (const auto& worker : workers_) {
     if (contains(except, worker) || worker->draining()) continue;
     const WorkerState state = worker->state();

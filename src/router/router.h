@@ -8,6 +8,7 @@
 #include "net/http.h"
 #include "router/admission.h"
 #include "router/policy.h"
+#include "router/proxy.h"
 #include "router/registry.h"
 
 namespace tritonforge::router {
@@ -43,9 +44,10 @@ class Router {
   explicit Router(RouterOptions options);
   ~Router();
 
-  void forward(const net::Request& request, net::ResponderPtr reply);  // to one worker (router/proxy.h)
-  void fan_out(const net::Request& request, net::ResponderPtr reply);  // to every worker
-  void require_weights(int64_t version);                               // the version barrier (router/proxy.h)
+  // To one worker, and to every worker (router/proxy.h).
+  void forward(const net::Request& request, net::ResponderPtr reply, ClientKey key = ClientKey::kPassOn);
+  void fan_out(const net::Request& request, net::ResponderPtr reply, ClientKey key = ClientKey::kPassOn);
+  void require_weights(int64_t version);  // the version barrier (router/proxy.h)
   int64_t required_weights() const;
   Registry& registry();
   const Registry& registry() const;

@@ -18,21 +18,17 @@ std::string url_argument(const net::Request& request) {
 
 struct RouterServer::Impl {
   Impl(Router& router, net::ServerOptions options)
-      : router(router), own_key(!options.api_key.empty()), server(std::move(options)) {
+      : router(router),
+        key(options.api_key.empty() ? ClientKey::kPassOn : ClientKey::kKeep),
+        server(std::move(options)) {
     add_routes();
   }
 
   void add_routes();
   net::Response health() const;
   net::Response metrics();
-  // A key that this server asks for is its own affair and goes to no worker.
-  net::Request without_own_key(net::Request request) const {
-    if (own_key) request.headers.erase("authorization");
-    return request;
-  }
-
   Router& router;
-  const bool own_key;
+  const ClientKey key;
   net::HttpServer server;
 };
 
@@ -51,6 +47,11 @@ net::Response RouterServer::Impl::metrics() {
     out.set(fmt::format("worker_up{{worker=\"{}\"}}", worker->url()), status.state != WorkerState::kRed);
     out.set(fmt::format("outstanding_requests{{worker=\"{}\"}}", worker->url()),
             static_cast<double>(status.outstanding_requests));
+    for (const auto& [outcome, count] : status.outcomes) {
+      out.set(fmt::format("requests_total{{worker=\"{}\",status=\"{}\"}}", worker->url(),
+                          outcome == 0 ? "failed" : std::to_string(outcome)),
+              static_cast<double>(count));
+    }
   }
   out.set("waiting_requests", static_cast<double>(router.waiting()));
   return out.reply();
@@ -97,11 +98,11 @@ void RouterServer::Impl::add_routes() {
         "/init_weights_update_group", "/destroy_weights_update_group", "/pause_generation", "/continue_generation",
         "/flush_cache", "/abort_request", "/release_memory_occupation", "/resume_memory_occupation"}) {
     server.route_async("*", path, [this](const net::Request& request, net::ResponderPtr reply) {
-      router.fan_out(without_own_key(request), std::move(reply));
+      router.fan_out(request, std::move(reply), key);
     });
   }
   server.route_async("*", "/*", [this](const net::Request& request, net::ResponderPtr reply) {
-    router.forward(without_own_key(request), std::move(reply));
+    router.forward(request, std::move(reply), key);
   });
 }
 

@@ -25,6 +25,7 @@ std::string_view name_of(Breaker::State state) {
 Worker::Status Worker::status() const {
   const std::lock_guard lock(mutex_);
   Status status = status_;
+  status.state = state_;
   status.outstanding_requests = outstanding_requests_;
   status.outstanding_tokens = outstanding_tokens_;
   status.draining = draining_;
@@ -33,18 +34,13 @@ Worker::Status Worker::status() const {
   return status;
 }
 
-WorkerState Worker::state() const {
-  const std::lock_guard lock(mutex_);
-  return status_.state;
-}
-
 void Worker::healthy() {
   const std::lock_guard lock(mutex_);
   sick_ = false;
   seen_ = Clock::now();
   if (breaker_.state(seen_) != Breaker::State::kClosed) return;  // it answers /health and fails requests
-  if (status_.state == WorkerState::kRed) log::info("worker {} is back", url_);
-  status_.state = WorkerState::kGreen;
+  if (state_ == WorkerState::kRed) log::info("worker {} is back", url_);
+  state_ = WorkerState::kGreen;
   status_.consecutive_failures = 0;
   status_.last_error.clear();
 }
@@ -63,8 +59,8 @@ void Worker::answered(Time now) {
   breaker_.succeeded(now);
   const bool closed_now = was_open && breaker_.state(now) == Breaker::State::kClosed;
   if (closed_now) log::info("worker {} is back: it answered the probe", url_);
-  if (status_.state == WorkerState::kRed && (sick_ || !closed_now)) return;
-  status_.state = WorkerState::kGreen;
+  if (state_ == WorkerState::kRed && (sick_ || !closed_now)) return;
+  state_ = WorkerState::kGreen;
   status_.consecutive_failures = 0;
 }
 
@@ -91,7 +87,7 @@ void Worker::put_in_service() {
   draining_ = false;
   if (breaker_.state(Clock::now()) == Breaker::State::kClosed) return;
   breaker_.reset();
-  status_.state = WorkerState::kYellow;
+  state_ = WorkerState::kYellow;
   status_.consecutive_failures = 0;
 }
 
@@ -101,9 +97,14 @@ void Worker::count_failure(const std::string& error) {
   status_.last_error = error;
   const bool red = status_.consecutive_failures >= failures_until_red_ ||
                    breaker_.state(Clock::now()) != Breaker::State::kClosed;
-  if (red && status_.state != WorkerState::kRed)
+  if (red && state_ != WorkerState::kRed)
     log::warn("worker {} is red after {} failures: {}", url_, status_.consecutive_failures, error);
-  status_.state = red ? WorkerState::kRed : WorkerState::kYellow;
+  state_ = red ? WorkerState::kRed : WorkerState::kYellow;
+}
+
+void Worker::count(int outcome) {
+  const std::lock_guard lock(mutex_);
+  ++status_.outcomes[outcome];
 }
 
 void Worker::begin(int64_t tokens) {

@@ -1,6 +1,7 @@
 #pragma once
 // One engine behind the router: its state and its load. All methods are thread-safe.
 #include <atomic>
+#include <map>
 #include <mutex>
 #include <string>
 
@@ -33,9 +34,10 @@ class Worker {
     double seconds_since_seen = -1;  // since it last answered; -1: never
     bool draining = false;
     Breaker::State breaker = Breaker::State::kClosed;
+    std::map<int, uint64_t> outcomes;  // requests by the status that they were answered with; 0: by none
   };
   Status status() const;
-  WorkerState state() const;
+  WorkerState state() const { return state_; }  // without a lock: every request asks it of every worker
 
   using Time = Clock::time_point;
   void healthy();                            // a health check said 200: green where the breaker is closed
@@ -51,6 +53,7 @@ class Worker {
   void drain();
   void put_in_service();
   bool draining() const { return draining_; }
+  void count(int outcome);  // see Status
   // What a request costs while it is out.
   void begin(int64_t tokens);
   void end(int64_t tokens);
@@ -63,8 +66,9 @@ class Worker {
   const int failures_until_red_;
   std::atomic<int64_t> outstanding_requests_{0}, outstanding_tokens_{0};
   std::atomic<bool> draining_{false};
+  std::atomic<WorkerState> state_{WorkerState::kYellow};  // written under the mutex
   mutable std::mutex mutex_;
-  Status status_;
+  Status status_;  // what changes seldom, and what is counted under the mutex
   Breaker breaker_;
   bool sick_ = false;  // the last health check failed
   Clock::time_point seen_{};

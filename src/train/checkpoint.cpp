@@ -20,6 +20,7 @@
 #include "model/weights.h"
 #include "tokenizer/tokenizer.h"
 #include "train/optimizer_files.h"
+#include "train/weight_shards.h"
 
 namespace tritonforge::train {
 namespace {
@@ -68,6 +69,7 @@ void write_folder(const fs::path& folder, const Fill& fill) {
   try {
     fs::create_directories(parent);
     fs::remove_all(temporary);
+    fs::create_directory(temporary);
     fill(temporary);
     fsync_path(temporary);
     put_in_place(temporary, folder);
@@ -96,65 +98,58 @@ Json read_state(const fs::path& path) {
   }
 }
 
-// `tensors` as they were read against what was written.
-void verify(const std::map<std::string, std::string>& read, const Json& written, const fs::path& path) {
+// What a Hugging Face folder has, checksums beside it, and what of the optimizer's state there is.
+TensorChecksums write_model(const ModelContents& contents, const fs::path& source, const fs::path& folder) {
+  const auto own = [&] { return write_part(contents.part, folder); };
+  const Json sums = contents.others ? contents.others->write(folder, own) : own();
+  model::write_model_config(contents.shape, contents.dtype, folder);
+  // Other files of tensors are not the model's, and who reads it must know.
+  const model::WeightFiles& files = contents.part.weights;
+  if (files.size() > 1 || contents.part.optimizer) model::write_weight_index(files, folder);
+  copy_tokenizer(source, folder);
+  write_file_atomic(folder / kChecksumsFile, sums.dump(1) + "\n");
+  return sums.get<TensorChecksums>();
+}
+
+CheckpointContents contents_with(RankPart part, Trainer& trainer, const std::vector<TrainedLease>& leases,
+                                 std::shared_ptr<OtherRanks> others) {
+  return {{trainer.shape(), trainer.model().dtype(), std::move(part), std::move(others)},
+          trainer.config(),
+          trainer.state(),
+          leases};
+}
+
+// Weights as they were read against what was written. Of a model in parts each rank looks at a share of the files, so
+// that together they read them once.
+void verify(Trainer& trainer, const Json& written, const fs::path& path) {
+  const parallel::ParallelDims& dims = trainer.config().parallel;
+  const at::ScalarType dtype = trainer.model().dtype();
+  const auto read = dims.tp * dims.pp == 1
+                        ? model::weight_checksums(trainer.model())
+                        : model::stored_checksums(path,
+                                                  shard_of(shard_files(trainer.shape(), dtype, dims), trainer.rank()));
   for (const auto& [name, sum] : read) {
-    if (!written.contains(name) || written[name] == sum) continue;
-    fail(ErrorKind::kCorrupt, "{}: tensor '{}' has the checksum {}, {} was written: the file is damaged", path.string(),
-         name, sum, written[name].dump());
+    if (written.contains(name) && written[name] == sum) continue;
+    fail(ErrorKind::kCorrupt, "{}: tensor '{}' has the checksum {}, {} was written: the file is damaged",
+         model::file_of_tensor(path, name), name, sum, written.contains(name) ? written[name].dump() : "none");
   }
 }
 
 }  // namespace
 
-void export_model(const model::Model& model, const fs::path& source, const fs::path& folder) {
-  write_folder(folder, [&](const fs::path& temporary) {
-    const Json sums = model::save_model(model, temporary);
-    copy_tokenizer(source, temporary);
-    write_file_atomic(temporary / kChecksumsFile, sums.dump(1) + "\n");
-  });
+TensorChecksums export_model(const ModelContents& model, const fs::path& source, const fs::path& folder) {
+  TensorChecksums sums;
+  write_folder(folder, [&](const fs::path& temporary) { sums = write_model(model, source, temporary); });
+  return sums;
 }
 
-CheckpointContents contents_of(Trainer& trainer, const std::vector<TrainedLease>& leases, OtherRanks others) {
-  return {trainer.whole_model(), trainer.optimizer().state(), trainer.config(), trainer.state(), leases,
-          std::move(others)};
+ModelContents model_of(Trainer& trainer, std::shared_ptr<OtherRanks> others) {
+  return {trainer.shape(), trainer.model().dtype(), part_of(trainer, /*with_optimizer=*/false), std::move(others)};
 }
 
-CheckpointContents Snapshot::take(Trainer& trainer, const std::vector<TrainedLease>& leases) {
-  const at::NoGradGuard no_grad;
-  if (!model_) {
-    const model::Model& model = trainer.model();
-    model_.emplace(trainer.shape(), model.dtype(), at::kCPU);
-    const at::Tensor& arena = model_->arena();
-    if (model.device().is_cuda() && kernels::has_gpu_kernels())
-      pinned_.emplace(std::span(static_cast<std::byte*>(arena.mutable_data_ptr()), arena.nbytes()));
-  }
-  trainer.copy_whole_model(*model_);
-  config_ = trainer.config();
-  return {*model_, take_optimizer(trainer), config_, trainer.state(), leases};
-}
-
-StatePieces Snapshot::take_optimizer(Trainer& trainer) {
-  const at::NoGradGuard no_grad;
-  const StatePieces optimizer = trainer.optimizer().state();
-  const bool first = optimizer_.empty();
-  for (size_t i = 0; i < optimizer.size(); ++i) {
-    const at::Tensor& values = optimizer[i].values;
-    if (first) {
-      optimizer_.push_back(optimizer[i]);
-      optimizer_.back().values = at::empty(values.sizes(),
-                                           values.options().device(at::kCPU).pinned_memory(values.is_cuda()));
-    }
-    optimizer_[i].values.copy_(values, /*non_blocking=*/true);
-  }
-  kernels::synchronize(trainer.model().device());
-  return optimizer_;
-}
-
-int64_t Snapshot::bytes(Trainer& trainer) {
-  int64_t bytes = trainer.shape().parameter_count() * static_cast<int64_t>(trainer.model().arena().element_size());
-  for (const StatePiece& piece : trainer.optimizer().state()) bytes += static_cast<int64_t>(piece.values.nbytes());
-  return bytes;
+CheckpointContents contents_of(Trainer& trainer, const std::vector<TrainedLease>& leases,
+                               std::shared_ptr<OtherRanks> others) {
+  return contents_with(part_of(trainer, /*with_optimizer=*/true), trainer, leases, std::move(others));
 }
 
 void write_checkpoint(const fs::path& path, const CheckpointContents& contents) {
@@ -170,12 +165,7 @@ void write_checkpoint(const fs::path& path, const CheckpointContents& contents) 
                      {"last", last_step_json(state.last)},
                      {"leases", lease_list}};
   write_folder(path, [&](const fs::path& temporary) {
-    Json sums = model::save_model(contents.model, temporary);
-    const int64_t ranks = contents.config.parallel.world();
-    sums.update(write_optimizer(contents.optimizer, temporary, 0, ranks));
-    if (contents.others) sums.update(contents.others(temporary));
-    copy_tokenizer(contents.config.model, temporary);
-    write_file_atomic(temporary / kChecksumsFile, sums.dump(1) + "\n");
+    write_model(contents.model, contents.config.model, temporary);
     write_file_atomic(temporary / "config.yaml", dump_config(contents.config));
     write_file_atomic(temporary / "trainer.json", json.dump(2) + "\n");
   });
@@ -189,9 +179,7 @@ std::unique_ptr<Trainer> resume_trainer(const TrainConfig& config, const fs::pat
   OptimizerFiles files(path, sums);
   const at::NoGradGuard no_grad;
   for (const StatePiece& piece : trainer->optimizer().state()) files.read(piece);
-  verify(config.parallel.tp * config.parallel.pp == 1 ? model::weight_checksums(trainer->model())
-                                                      : model::stored_checksums(path, trainer->model().dtype()),
-         sums, path);
+  verify(*trainer, sums, path);
   TrainerState state;
   state.step = require<int64_t>(json, "step", where);
   state.weight_versions = require<std::vector<int64_t>>(json, "weight_versions", where);
@@ -254,13 +242,14 @@ fs::path CheckpointStore::latest() const {
   return path;
 }
 
-fs::path CheckpointStore::save(Trainer& trainer, const std::vector<TrainedLease>& leases, OtherRanks others) {
+fs::path CheckpointStore::save(Trainer& trainer, const std::vector<TrainedLease>& leases,
+                               std::shared_ptr<OtherRanks> others) {
   TF_CHECK(!writing_.valid(), "two checkpoints at a time");
   return write(contents_of(trainer, leases, std::move(others)));
 }
 
 void CheckpointStore::save_behind(Trainer& trainer, const std::vector<TrainedLease>& leases,
-                                  std::function<void()> written, OtherRanks others) {
+                                  std::function<void()> written, std::shared_ptr<OtherRanks> others) {
   TF_CHECK(!writing_.valid(), "two checkpoints at a time");
   if (!snapshot_.taken() && Snapshot::bytes(trainer) > kernels::free_memory(at::kCPU) / 2) {
     log::warn("step {}: the host has no memory for a copy of weights and optimizer: the checkpoint stops the trainer",
@@ -274,8 +263,7 @@ void CheckpointStore::save_behind(Trainer& trainer, const std::vector<TrainedLea
     }
     return written();
   }
-  CheckpointContents contents = snapshot_.take(trainer, leases);
-  contents.others = std::move(others);
+  CheckpointContents contents = contents_with(snapshot_.take(trainer), trainer, leases, std::move(others));
   writing_ = std::async(std::launch::async, [this, contents = std::move(contents), written] {
     struct Tell {
       const std::function<void()>& written;

@@ -1,8 +1,8 @@
 #pragma once
 // Checkpoints, written while the trainer goes on: FOLDER/step-00000012/ is a Hugging Face folder (model and tokenizer)
-// with the optimizer's state (train/optimizer_files.h), trainer.json and config.yaml beside. It is written as
-// step-00000012.tmp-*, synced and renamed; FOLDER/latest then names it. A kill at any moment leaves the one before; a
-// full disk leaves it too and says so (kUnavailable).
+// with the optimizer's state (train/optimizer_files.h), trainer.json and config.yaml beside. Every rank writes its part
+// (train/rank_part.h) into step-00000012.tmp-*, which is then synced and renamed; FOLDER/latest then names it. A kill
+// at any moment leaves the one before; a full disk leaves it too and says so (kUnavailable).
 #include <functional>
 #include <future>
 #include <memory>
@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/filesystem.h"
-#include "kernels/gpu/handles.h"
-#include "train/trainer.h"
+#include "contract/weights.h"
+#include "train/other_ranks.h"
 
 namespace tritonforge::train {
 
@@ -24,39 +24,25 @@ struct TrainedLease {
   bool committed = false;  // the buffer knows
 };
 
-// Writes model and tokenizer as a Hugging Face folder, replacing `folder` where it is there. `source`: the folder or
-// GGUF file whose tokenizer it is.
-void export_model(const model::Model& model, const fs::path& source, const fs::path& folder);
-
-// Of several ranks: has the others write their pieces of the optimizer's state into a folder, and returns the
-// checksums.
-using OtherRanks = std::function<Json(const fs::path& folder)>;
-
-// What a checkpoint holds: a trainer's own tensors, or copies of them.
+// A model on its way into a folder: what this process writes of it, and who else does.
+struct ModelContents {
+  model::ModelConfig shape;
+  at::ScalarType dtype;
+  RankPart part;
+  std::shared_ptr<OtherRanks> others = nullptr;  // null where it is alone
+};
 struct CheckpointContents {
-  const model::Model& model;
-  StatePieces optimizer;
-  const TrainConfig& config;
+  ModelContents model;
+  TrainConfig config;
   TrainerState state;
   std::vector<TrainedLease> leases;
-  OtherRanks others = nullptr;
 };
 
-// Copies in the host's memory (pinned for a GPU), kept from one checkpoint to the next.
-class Snapshot {
- public:
-  // Waits for the device, and for nothing else.
-  CheckpointContents take(Trainer& trainer, const std::vector<TrainedLease>& leases);
-  StatePieces take_optimizer(Trainer& trainer);  // that alone
-  static int64_t bytes(Trainer& trainer);
-  bool taken() const { return model_.has_value(); }  // there is memory for it
-
- private:
-  std::optional<model::Model> model_;
-  std::optional<tritonforge::gpu::PinnedRange> pinned_;  // its arena
-  StatePieces optimizer_;
-  TrainConfig config_;
-};
+// Writes model and tokenizer as a Hugging Face folder, replacing `folder` where it is there. `source`: the folder or
+// GGUF file whose tokenizer it is. Returns name -> checksum, which are beside it, too (kChecksumsFile).
+TensorChecksums export_model(const ModelContents& model, const fs::path& source, const fs::path& folder);
+// Of the trainer as it is.
+ModelContents model_of(Trainer& trainer, std::shared_ptr<OtherRanks> others = nullptr);
 
 class CheckpointStore {
  public:
@@ -70,11 +56,12 @@ class CheckpointStore {
   // The newest checkpoint's folder, or empty. kCorrupt where `latest` names one that is not there.
   fs::path latest() const;
   // Returns the new checkpoint's folder. Older ones beyond `keep` are removed after it is in place.
-  fs::path save(Trainer& trainer, const std::vector<TrainedLease>& leases, OtherRanks others = nullptr);
+  fs::path save(Trainer& trainer, const std::vector<TrainedLease>& leases,
+                std::shared_ptr<OtherRanks> others = nullptr);
   // The same from a copy and a thread of its own; `written` is called there at the end. Where the host has no memory
   // for a copy it is written before this returns. None may be under way.
   void save_behind(Trainer& trainer, const std::vector<TrainedLease>& leases, std::function<void()> written,
-                   OtherRanks others = nullptr);
+                   std::shared_ptr<OtherRanks> others = nullptr);
   // What save_behind() began, once it is done: the folder, or throws what went wrong. nullopt where nothing is there,
   // or, unless `wait`, is done yet.
   std::optional<fs::path> collect(bool wait);
@@ -90,7 +77,8 @@ class CheckpointStore {
 };
 
 // Of the trainer as it is, for save() and for /save with a path of its own (which must not exist).
-CheckpointContents contents_of(Trainer& trainer, const std::vector<TrainedLease>& leases, OtherRanks others = nullptr);
+CheckpointContents contents_of(Trainer& trainer, const std::vector<TrainedLease>& leases,
+                               std::shared_ptr<OtherRanks> others = nullptr);
 void write_checkpoint(const fs::path& path, const CheckpointContents& contents);
 // A trainer that goes on where the checkpoint stands: weights, optimizer, state. kCorrupt names file and tensor.
 // However many ranks wrote it and read it.

@@ -5,7 +5,8 @@
 #include <map>
 
 #include "base/error.h"
-#include "model/tensor_parallel.h"
+#include "train/gather_tensor.h"
+#include "train/weight_shards.h"
 
 namespace tritonforge::train {
 namespace {
@@ -13,21 +14,15 @@ namespace {
 int64_t rank_of(const parallel::Group* group) { return group != nullptr ? group->rank() : 0; }
 
 // `mine` of every tensor-parallel rank, put together in `whole` on the first of them.
-void gather_tensor(const std::string& name, const at::Tensor& mine, parallel::Group* tp, at::Tensor whole) {
+void gather_tensor(const std::string& name, const at::Tensor& mine, parallel::Group* tp, const at::Tensor& whole) {
   if (tp == nullptr || model::tensor_part(name, mine.sizes(), {tp->rank(), tp->size()}).replica) {
-    if (rank_of(tp) == 0) whole.copy_(mine);
+    if (rank_of(tp) == 0) whole.copy_(mine, /*non_blocking=*/true);
     return;
   }
-  const at::Tensor all = at::empty({tp->size(), mine.numel()}, mine.options());
-  all[tp->rank()].copy_(mine.view({-1}));
-  tp->all_gather(all.view({-1}), name)->wait();
-  for (int64_t rank = 0; rank < tp->size() && tp->rank() == 0; ++rank)
-    model::tensor_part(name, mine.sizes(), {rank, tp->size()}).of(whole).copy_(all[rank].view(mine.sizes()));
-}
-
-// Of a stage's tensors: not the first one's embedding, which the last may have as its head.
-bool is_its_own(const std::string& name, const model::ModelConfig& stage) {
-  return stage.embeds() || name != model::kTable;
+  for (const TensorRows& piece : pieces_of(name, mine, tp->size())) {
+    const at::Tensor gathered = gather(piece, *tp);
+    if (tp->rank() == 0) put(piece, gathered, whole);
+  }
 }
 
 void receive_stages(const model::Model& first, parallel::Group& onward, const model::Model& whole,

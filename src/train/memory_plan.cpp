@@ -120,7 +120,7 @@ std::vector<std::string> MemoryPlan::lines() const {
   std::vector<std::string> text{line("gradients", gradients), line("optimizer", states, beside),
                                 line("activations", activations, again), line("workspace", workspace)};
   if (reference > 0) text.push_back(line("reference", reference));
-  if (whole > 0) text.push_back(line("whole model", whole, " (from the first publication or export on)"));
+  if (whole > 0) text.push_back(line("whole model", whole, " (from the first publication on, unless of parts)"));
   text.push_back(line("left", free - total() - whole));
   return text;
 }

@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "model/weights.h"
-#include "train/checkpoint.h"
 #include "weights/cuda_ipc.h"
 
 namespace tritonforge::train {
@@ -29,11 +28,9 @@ int64_t weight_bytes(const model::Model& model) {
 
 }  // namespace
 
-Publisher::Publisher(const std::string& run_id, fs::path tokenizer_source)
-    : shared_(run_id), tokenizer_source_(std::move(tokenizer_source)) {}
-
 void Publisher::serve(const std::string& host, const std::string& key) {
-  server_ = std::make_unique<net::BulkServer>(net::BulkServerOptions{.host = host, .key = key});
+  server_ = std::make_unique<net::BulkServer>(
+      net::BulkServerOptions{.host = host, .key = key, .tls = net::bulk_tls().value_or(net::TlsFiles{})});
   host_ = host;
 }
 
@@ -82,10 +79,10 @@ void Publisher::settle() {
   if (writing_.valid()) writing_.get();
 }
 
-PublishedWeights Publisher::to_folder(const model::Model& model, int64_t version, const fs::path& folder) {
+PublishedWeights Publisher::to_folder(int64_t version, const fs::path& folder,
+                                      const std::function<TensorChecksums(const fs::path& folder)>& write) {
   PublishedWeights published{folder / fmt::format("version-{:08}", version), version, {}, {}};
-  export_model(model, tokenizer_source_, published.path);
-  published.checksums = model::weight_checksums(model);
+  published.checksums = write(published.path);
   remove_others(folder, "version-", published.path);
   return published;
 }

@@ -19,14 +19,15 @@ void put_reply(parallel::World& world, const std::string& name, const std::funct
 
 void take_replies(parallel::World& world, const std::string& name, double seconds,
                   const std::function<void(const Json& done)>& take) {
+  std::string failed;  // the first; the others are at it still
   for (int64_t rank = 1; rank < world.size(); ++rank) {
     const std::string key = key_of(name, rank);
     const Json reply = parse_json(world.meeting().get(key, Deadline::after(seconds)), key);
     world.meeting().remove(key);
-    if (reply.contains("error"))
-      fail(ErrorKind::kUnavailable, "rank {}: {}", rank, require<std::string>(reply, "error", key));
-    take(require<Json>(reply, "done", key));
+    if (!reply.contains("error")) take(require<Json>(reply, "done", key));
+    else if (failed.empty()) failed = fmt::format("rank {}: {}", rank, require<std::string>(reply, "error", key));
   }
+  if (!failed.empty()) throw Error(ErrorKind::kUnavailable, failed);
 }
 
 }  // namespace tritonforge::train

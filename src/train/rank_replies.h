@@ -11,8 +11,8 @@ namespace tritonforge::train {
 // On a rank: {"done": what `work` returns}, or {"error"} of what it throws.
 void put_reply(parallel::World& world, const std::string& name, const std::function<Json()>& work);
 
-// On rank 0: hands over what each other rank returned, each once. Throws kUnavailable naming a rank that failed,
-// kTimeout.
+// On rank 0: hands over what each other rank returned, each once. Throws kUnavailable naming a rank that failed, once
+// all have answered, or kTimeout.
 void take_replies(parallel::World& world, const std::string& name, double seconds,
                   const std::function<void(const Json& done)>& take);
 

@@ -6,26 +6,14 @@
 
 #include "base/log.h"
 #include "kernels/device.h"
-#include "train/optimizer_files.h"
+#include "train/checkpoint.h"
 #include "train/parts_offer.h"
-#include "train/rank_replies.h"
 
 namespace tritonforge::train {
 namespace {
 
-constexpr std::array<std::string_view, 6> kNames{"step", "published", "give_model", "offer_parts", "checkpoint", "end"};
-constexpr double kLongestWrite = 3600;  // of a checkpoint's piece; a rank that is gone is noticed long before
-
-std::string checkpoint_name(int64_t number) { return fmt::format("checkpoint-{}", number); }
-std::string folder_key(int64_t number) { return checkpoint_name(number) + "-folder"; }
-
-// Behind the steps: waits for the folder, writes the rank's piece, says how that went.
-void write_piece(parallel::World& world, int64_t number, const StatePieces& pieces) {
-  const fs::path folder = world.meeting().get(folder_key(number), Deadline::after(kLongestWrite));
-  if (folder.empty()) return;  // rank 0 could not make one
-  put_reply(world, checkpoint_name(number),
-            [&]() -> Json { return write_optimizer(pieces, folder, world.rank(), world.size()); });
-}
+constexpr std::array<std::string_view, 7> kNames{"step",       "published", "give_model", "offer_parts",
+                                                 "checkpoint", "export",    "end"};
 
 void train(Trainer& trainer, const RankCommand& command) {
   try {
@@ -80,24 +68,6 @@ void set_up_thread(const TrainConfig& config, const parallel::World* world) {
   at::set_num_threads(static_cast<int>(std::max<int64_t>(1, all / world->ranks_here())));
 }
 
-OthersCheckpoint::~OthersCheckpoint() {
-  if (told_) return;
-  try {
-    world_.meeting().put(folder_key(number_), "");
-  } catch (const std::exception& error) {
-    log::warn("checkpoint {}: the other ranks do not hear that there is none: {}", number_, error.what());
-  }
-}
-
-Json OthersCheckpoint::write_into(const fs::path& folder) {
-  told_ = true;
-  world_.meeting().put(folder_key(number_), folder.string());
-  Json sums = Json::object();
-  take_replies(world_, checkpoint_name(number_), kLongestWrite, [&](const Json& done) { sums.update(done); });
-  world_.meeting().remove(folder_key(number_));
-  return sums;
-}
-
 void follow_rank_0(const TrainConfig& config, const parallel::WorldOptions& options, const std::string& weights_key) {
   config.validate_job();
   const auto world = join_ranks(config, options);
@@ -117,12 +87,13 @@ void follow_rank_0(const TrainConfig& config, const parallel::WorldOptions& opti
         case RankCommand::What::kGiveModel: trainer->give_model(); break;
         case RankCommand::What::kOfferParts: offer.give(*trainer, command.number); break;
         case RankCommand::What::kCheckpoint:
-          trainer->give_model();
           if (writing.valid()) writing.get();
-          writing = std::async(std::launch::async,
-                               [&world, number = command.number, pieces = snapshot.take_optimizer(*trainer)] {
-                                 write_piece(*world, number, pieces);
-                               });
+          writing = std::async(std::launch::async, [&world, number = command.number, part = snapshot.take(*trainer)] {
+            write_for_rank_0(*world, number, part);
+          });
+          break;
+        case RankCommand::What::kExport:
+          write_for_rank_0(*world, command.number, part_of(*trainer, /*with_optimizer=*/false));
           break;
         case RankCommand::What::kEnd:
           if (writing.valid()) writing.get();

@@ -5,15 +5,14 @@
 
 #include "contract/step.h"
 #include "parallel/world.h"
-#include "train/checkpoint.h"
 #include "train/config.h"
 
 namespace tritonforge::train {
 
 struct RankCommand {
-  enum class What { kStep, kPublished, kGiveModel, kOfferParts, kCheckpoint, kEnd };
+  enum class What { kStep, kPublished, kGiveModel, kOfferParts, kCheckpoint, kExport, kEnd };
   What what = What::kEnd;
-  int64_t number = 0;              // the version; the checkpoint's, from 1
+  int64_t number = 0;              // the version; of a checkpoint or export, the folder's (train/other_ranks.h)
   StepKind kind = StepKind::kSft;  // of a step
   SequenceBatch batch;             // likewise
   bool has_figures = false;        // those of the batch count
@@ -27,22 +26,6 @@ std::unique_ptr<parallel::World> join_ranks(const TrainConfig& config, const par
 // For each thread that calls a trainer: its device, and the CPU threads that the config gives it; by default the cores
 // of the host, shared out among its ranks unless OMP_NUM_THREADS says how many. world: null where the process is alone.
 void set_up_thread(const TrainConfig& config, const parallel::World* world);
-
-// Has the other ranks write their pieces of the checkpoint that they were told of. Where it is not called, they hear
-// that there is none.
-class OthersCheckpoint {
- public:
-  OthersCheckpoint(parallel::World& world, int64_t number) : world_(world), number_(number) {}
-  ~OthersCheckpoint();
-  OthersCheckpoint(const OthersCheckpoint&) = delete;
-  OthersCheckpoint& operator=(const OthersCheckpoint&) = delete;
-  Json write_into(const fs::path& folder);  // their checksums; throws kUnavailable naming the rank that could not
-
- private:
-  parallel::World& world_;
-  const int64_t number_;
-  bool told_ = false;
-};
 
 // A rank above 0, until rank 0 says that it ends. weights_key: of the engines' way to its part (train/parts_offer.h).
 void follow_rank_0(const TrainConfig& config, const parallel::WorldOptions& options, const std::string& weights_key);

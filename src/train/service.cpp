@@ -60,7 +60,7 @@ void TrainerService::start() {
   if (world_) world_->meeting().put("resume", resume_from);
   trainer_ = resume_from.empty() ? make_trainer(config, {}, world_.get())
                                  : resume_trainer(config, resume_from, world_.get());
-  publisher_ = std::make_unique<Publisher>(run_id_of(config), config.model);
+  publisher_ = std::make_unique<Publisher>(run_id_of(config));
   if (!options_.weights_host.empty() && !options_.weights_in_parts)
     publisher_->serve(options_.weights_host, options_.weights_key);
   offer_ = std::make_unique<PartsOffer>(
@@ -229,7 +229,7 @@ void TrainerService::begin_checkpoint() {
   const auto started = Clock::now();
   writing_step_ = trainer_->state().step;
   try {
-    store_->save_behind(*trainer_, kept_leases(), [this] { written_(); }, others_checkpoint());
+    store_->save_behind(*trainer_, kept_leases(), [this] { written_(); }, others_for(RankCommand::What::kCheckpoint));
   } catch (const std::exception& error) {
     checkpoint_failed(error.what());
   }
@@ -273,11 +273,14 @@ const model::Model& TrainerService::whole_model() {
   return trainer_->whole_model();
 }
 
-OtherRanks TrainerService::others_checkpoint() {
+std::shared_ptr<OtherRanks> TrainerService::others_for(RankCommand::What what) {
   if (!world_) return nullptr;
-  tell({.what = RankCommand::What::kCheckpoint, .number = ++checkpoints_});
-  const auto others = std::make_shared<OthersCheckpoint>(*world_, checkpoints_);
-  return [others](const fs::path& folder) { return others->write_into(folder); };
+  tell({.what = what, .number = ++folders_});
+  return std::make_shared<OtherRanks>(*world_, folders_);
+}
+
+TensorChecksums TrainerService::write_model(const fs::path& folder) {
+  return export_model(model_of(*trainer_, others_for(RankCommand::What::kExport)), options_.config.model, folder);
 }
 
 // Only after the checkpoint that holds them: a lease that is not committed is given again, one that is never is.
@@ -303,7 +306,7 @@ void TrainerService::expect(int64_t step) const {
 fs::path TrainerService::save(const std::string& path) {
   if (!path.empty()) {
     note("saving");
-    write_checkpoint(path, contents_of(*trainer_, leases_, others_checkpoint()));
+    write_checkpoint(path, contents_of(*trainer_, leases_, others_for(RankCommand::What::kCheckpoint)));
     return path;
   }
   if (!store_) fail(ErrorKind::kUsage, "POST /save: the config names no checkpoint folder; give a 'path'");
@@ -315,7 +318,7 @@ fs::path TrainerService::save(const std::string& path) {
   note("saving");
   writing_step_ = trainer_->state().step;
   try {
-    checkpoint_is_at(store_->save(*trainer_, kept_leases(), others_checkpoint()), writing_step_);
+    checkpoint_is_at(store_->save(*trainer_, kept_leases(), others_for(RankCommand::What::kCheckpoint)), writing_step_);
   } catch (const std::exception& error) {
     checkpoint_failed(error.what());
     throw;
@@ -337,8 +340,8 @@ PublishedWeights TrainerService::hand_out(int64_t version, const std::string& to
     tell({.what = RankCommand::What::kOfferParts, .number = version});
     return offer_->publish(*trainer_, version);
   }
-  const model::Model& model = whole_model();
-  return to == "shm" ? publisher_->to_shared_memory(model, version) : publisher_->to_folder(model, version, to);
+  if (to == "shm") return publisher_->to_shared_memory(whole_model(), version);
+  return publisher_->to_folder(version, to, [this](const fs::path& folder) { return write_model(folder); });
 }
 
 void TrainerService::push(int64_t version, const std::vector<std::string>& engines,
@@ -360,7 +363,7 @@ void TrainerService::note_published(int64_t version) {
 
 fs::path TrainerService::export_to(const std::string& folder) {
   note("exporting");
-  export_model(whole_model(), options_.config.model, folder);
+  write_model(folder);
   return folder;
 }
 

@@ -89,7 +89,10 @@ class TrainerService {
   // Rank 0's words to the others; nothing where there are none.
   void tell(RankCommand command);
   const model::Model& whole_model();  // with what the other ranks have of it
-  OtherRanks others_checkpoint();     // and tells them of it: their state is that of now
+  // Tells the others that a folder comes, a checkpoint's or an export's, for their parts of what is there now; null
+  // where there are none.
+  std::shared_ptr<OtherRanks> others_for(RankCommand::What what);
+  TensorChecksums write_model(const fs::path& folder);
   void commit_leases();
   std::vector<TrainedLease> kept_leases();
   void begin_checkpoint();
@@ -122,7 +125,7 @@ class TrainerService {
   std::string buffer_;  // where the run's buffer is now; "": nobody said so yet
   int64_t checkpoint_step_ = -1;
   std::string checkpoint_path_, checkpoint_error_;
-  int64_t checkpoints_ = 0;    // that the other ranks were told of
+  int64_t folders_ = 0;        // that the other ranks were told of
   int64_t writing_step_ = -1;  // of the checkpoint that is being written
   std::function<void()> written_ = [] {};
   // For the reply of the next step, and of the last one, which may be asked for again.

@@ -338,12 +338,6 @@ void Trainer::restore(TrainerState state) {
   pass_->weights_changed();
 }
 
-void Trainer::copy_whole_model(model::Model& to) {
-  const at::NoGradGuard no_grad;
-  if (has_part()) gather_model(model(), groups_, &to);
-  else to.arena().copy_(model().arena(), /*non_blocking=*/true);
-}
-
 const model::Model& Trainer::whole_model() {
   if (!has_part()) return model();
   if (!whole_) {
@@ -351,7 +345,8 @@ const model::Model& Trainer::whole_model() {
     const bool fits = puts_together_on_gpu(bytes_of(shape_, model_), kernels::free_memory(model_.device()));
     whole_.emplace(shape_, model_.dtype(), fits ? model_.device() : at::Device(at::kCPU));
   }
-  copy_whole_model(*whole_);
+  gather_model(model(), groups_, &*whole_);
+  kernels::synchronize(model_.device());
   return *whole_;
 }
 

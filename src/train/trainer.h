@@ -72,8 +72,9 @@ class Trainer {
   // The whole model: itself, or a copy of what tensor-parallel ranks and stages have of it, on the device where it has
   // room, else in the host's memory. All of rank 0's call it at once, the others of them through give_model().
   const model::Model& whole_model();
-  void copy_whole_model(model::Model& to);  // likewise; of that shape and dtype. Does not wait for a GPU
   void give_model();
+  int64_t rank() const { return world_ != nullptr ? world_->rank() : 0; }
+  const parallel::Groups& groups() const { return groups_; }
   const model::ModelConfig& shape() const { return shape_; }  // of the whole model
   Optimizer& optimizer() { return *optimizer_; }
   const TrainerState& state() const { return state_; }

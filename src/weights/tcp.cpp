@@ -39,7 +39,8 @@ StagedWeights fetch_weights(const model::Parts& model, const PublishedWeights& w
   net::bulk_fetch({.host = weights.tcp->host,
                    .port = weights.tcp->port,
                    .key = key,
-                   .version = static_cast<uint64_t>(weights.version)},
+                   .version = static_cast<uint64_t>(weights.version),
+                   .tls = net::bulk_tls()},
                   place, deadline);
   const double seconds = seconds_since(start);
   log::info("{}: {} MiB in {:.3f} s", where, file->bytes().size() >> 20, seconds);

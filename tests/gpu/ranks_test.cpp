@@ -6,7 +6,9 @@
 #include "gpu/fixture.h"
 #include "kernels/device.h"
 #include "train/pipeline.h"
+#include "train/rank_part.h"
 #include "train/trainer.h"
+#include "train/weight_shards.h"
 #include "unit/parallel/run_ranks.h"
 #include "unit/train/sample_model.h"
 
@@ -39,6 +41,24 @@ void expect_part_of(const model::Model& whole, const model::Model& part, const m
   }
 }
 
+// What a rank would write of a checkpoint: with what the others have of it. whole: where this rank has it.
+void expect_shard_of(Trainer& trainer, const model::TensorParallel& at, const model::Model* whole) {
+  std::map<std::string, at::Tensor> parts, wholes;
+  for (const auto& [name, tensor] : trainer.model().named_parameters()) parts.emplace(name, tensor.cpu());
+  if (whole != nullptr) {
+    for (const auto& [name, tensor] : whole->named_parameters()) wholes.emplace(name, tensor.cpu());
+  }
+  Snapshot snapshot;
+  for (const RankPart& part : {part_of(trainer, false), snapshot.take(trainer)}) {
+    for (const auto& [name, tensor] : shard_of(part.weights, part.rank)) {
+      EXPECT_TRUE(tensor.is_cpu()) << name;
+      const at::Tensor& mine = parts.at(name);
+      EXPECT_TRUE(at::equal(model::tensor_part(name, mine.sizes(), at).of(tensor), mine)) << name;
+      if (whole != nullptr) EXPECT_TRUE(at::equal(tensor, wholes.at(name))) << name;
+    }
+  }
+}
+
 Course course_of(TrainConfig config, parallel::World* world, int64_t rank) {
   config.device = "cuda:" + std::to_string(rank);
   const at::Device device = kernels::open_device(config.device);
@@ -62,8 +82,10 @@ Course course_of(TrainConfig config, parallel::World* world, int64_t rank) {
     else course.whole = flat(trainer.whole_model());
   }
   if (config.parallel.tp > 1) {
+    const model::Model* whole = nullptr;
     if (place.tp > 0) trainer.give_model();
-    else expect_part_of(trainer.whole_model(), trainer.model(), at);
+    else expect_part_of(*(whole = &trainer.whole_model()), trainer.model(), at);
+    expect_shard_of(trainer, at, whole);
   }
   std::vector<at::Tensor> replicas;
   for (const auto& [name, tensor] : trainer.model().named_parameters())

@@ -41,6 +41,21 @@ PLACED = [
 ]
 
 
+def weights_tls(folder, *addresses):
+    """Variables of an authority's and of one certificate for all of the addresses (docs/clusters.md)."""
+    names = ",".join(f"IP:{address}" for address in addresses)
+    for words in (
+        "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=ours -keyout ca-key.pem -out ca.pem",
+        "req -newkey rsa:2048 -nodes -subj /CN=host -keyout host-key.pem -out host.csr",
+    ):
+        subprocess.run(["openssl", *words.split()], cwd=folder, check=True, capture_output=True)
+    (folder / "host.ext").write_text(f"subjectAltName={names}")
+    sign = "x509 -req -in host.csr -CA ca.pem -CAkey ca-key.pem -CAcreateserial -days 2 -extfile host.ext -out host.pem"
+    subprocess.run(["openssl", *sign.split()], cwd=folder, check=True, capture_output=True)
+    files = {"CERT": "host.pem", "KEY": "host-key.pem", "CA": "ca.pem"}
+    return {f"TRITONFORGE_WEIGHTS_TLS_{name}": str(folder / file) for name, file in files.items()}
+
+
 def flags(settings):
     return [word for setting in settings for word in ("--set", setting)]
 

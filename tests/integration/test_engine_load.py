@@ -27,6 +27,7 @@ SHAPE = {
     "rms_norm_eps": 1e-6,
     "tie_word_embeddings": False,
     "hidden_act": "silu",
+    "eos_token_id": 4095,  # as real models have it: not among the first rank's rows of the vocabulary
 }
 PLAN = "1x16+6,5x12+4,3*2x20+2..8"
 

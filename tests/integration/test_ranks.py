@@ -1,7 +1,11 @@
 """Ranks of `tritonforge serve trainer` as real processes: they train as one, die at any moment, and go on."""
 
 import contextlib
+import http.client
+import json
 import math
+import os
+import pathlib
 import random
 import signal
 import socket
@@ -10,8 +14,11 @@ import threading
 import urllib.error
 
 import pytest
+import safetensors.torch
+import torch
+import transformers
 
-from test_trainer import BINARY, Trainer
+from test_trainer import BINARY, Trainer, kill_at
 
 LOST_AFTER_S = 4
 
@@ -19,15 +26,18 @@ LOST_AFTER_S = 4
 class Ranks(Trainer):
     """Rank 0 is the trainer that is spoken to; the others are in `followers`."""
 
-    def __init__(self, folder, degrees, *flags, **config):
+    def __init__(self, folder, degrees, *flags, env_of=None, **config):
+        """env_of: what is set for a rank alone."""
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.rendezvous = f"127.0.0.1:{probe.getsockname()[1]}"
         self.count = math.prod(degrees.values())
         self.followers = []
+        self.env_of = env_of or {}
         parallel = degrees | {"timeout_s": 60, "lost_after_s": LOST_AFTER_S}
         mine = ("--rank", "0", "--rendezvous", self.rendezvous) if self.count > 1 else ()
-        super().__init__(folder, *mine, *flags, threads=1, parallel=parallel, **config)
+        env = self.env_of.get(0)
+        super().__init__(folder, *mine, *flags, threads=1, parallel=parallel, env=env, **config)
 
     def wait_until_up(self):
         for rank in range(1, self.count):
@@ -37,6 +47,7 @@ class Ranks(Trainer):
                     [BINARY, "serve", "trainer", *arguments, "--rendezvous", self.rendezvous],
                     stderr=self.log,
                     stdout=self.log,
+                    env=os.environ | self.env_of.get(rank, {}),
                 )
             )
         return super().wait_until_up()
@@ -87,14 +98,65 @@ def test_two_ranks_train_as_one_and_other_layouts_go_on(alone, tmp_path, degrees
         assert ranks.post("/step", {"kind": "sft", "step": 9, "sequences": []})["status"] == 409
         assert ranks.stop() == 0
         assert [follower.wait(60) for follower in ranks.followers] == [0]
-    files = sorted(path.name for path in (tmp_path / "checkpoints" / "step-00000003").glob("optimizer*"))
-    assert files == ["optimizer-00001-of-00002.safetensors", "optimizer-00002-of-00002.safetensors"]
+    files = sorted(path.name for path in (tmp_path / "checkpoints" / "step-00000003").glob("*.safetensors"))
+    assert files == [f"{kind}-0000{n}-of-00002.safetensors" for kind in ("model", "optimizer") for n in (1, 2)]
     with Ranks(tmp_path, {}, "--resume") as one:
         assert one.weights() == before
         assert one.step(4)["loss"] == pytest.approx(alone[3], rel=1e-6)
         assert one.stop() == 0
     with Ranks(tmp_path, {"tp": 2, "cp": 2}, "--resume") as four:
         assert four.step(5)["loss"] == pytest.approx(alone[4], rel=1e-6)
+
+
+def test_what_ranks_write_is_read_by_transformers(tmp_path):
+    """A checkpoint, an export and weights published to a folder, of four ranks that have a part of the model each."""
+    with Ranks(tmp_path, {"tp": 2, "pp": 2}) as ranks:
+        ranks.step(1)
+        checkpoint = pathlib.Path(ranks.post("/save", {})["path"])
+        exported = pathlib.Path(ranks.post("/export", {"folder": str(tmp_path / "export")})["path"])
+        published = ranks.post("/publish_weights", {"version": 1, "to": str(tmp_path / "published")})
+        in_memory = ranks.post("/publish_weights", {"version": 1, "to": "shm"})
+        assert published["checksums"] == in_memory["checksums"]
+        expected = safetensors.torch.load_file(in_memory["path"])
+    for folder in (checkpoint, exported, pathlib.Path(published["path"])):
+        names = sorted(path.name for path in folder.glob("model*.safetensors"))
+        assert names == [f"model-0000{rank}-of-00004.safetensors" for rank in (1, 2, 3, 4)]
+        assert json.loads((folder / "checksums.json").read_text()).items() >= published["checksums"].items()
+        model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+        found = dict(model.named_parameters())
+        assert found.keys() == expected.keys()
+        assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_rank_killed_between_any_two_parts_of_a_checkpoint_leaves_the_last_one(tmp_path, victim):
+    """Before each of its files gets its name, and before the folder and `latest` do: a job a time, which goes on
+    from what the last one left."""
+    library = kill_at(tmp_path)
+    folder = make(tmp_path / "killed")
+    with Ranks(folder, {"tp": 2}) as ranks:
+        ranks.step(1)
+        ranks.wait_for(lambda status: status["checkpoint_step"] == 1)
+    settings = {"LD_PRELOAD": library, "KILL_BELOW": str(folder / "checkpoints")}
+    kills = 0
+    while True:
+        env_of = {victim: settings | {"KILL_AT": str(kills + 1)}}
+        with Ranks(folder, {"tp": 2}, "--resume", env_of=env_of, keep_checkpoints=1) as ranks:
+            before = ranks.get("/status")["step"]
+            with contextlib.suppress(OSError, ValueError, http.client.HTTPException):
+                ranks.step(before + 1)
+                ranks.wait_for(lambda status, before=before: status["checkpoint_step"] == before + 1)
+                weights = ranks.weights()
+                break
+            for process in ranks.processes:
+                process.wait(LOST_AFTER_S + 20)
+            assert ranks.processes[victim].returncode == -signal.SIGKILL
+            kills += 1
+    assert kills >= (10 if victim == 0 else 2), kills  # its two files; rank 0 has the folder's other files, too
+    with Ranks(make(tmp_path / "undisturbed"), {"tp": 2}, checkpoint_interval=0) as ranks:
+        for number in range(1, before + 2):
+            ranks.step(number)
+        assert ranks.weights() == weights
 
 
 @pytest.mark.parametrize("degrees", [{"dp": 2}, {"tp": 2}], ids=str)

@@ -11,7 +11,7 @@ import urllib.request
 
 import pytest
 
-from machines import PLACED, SMALL, flags, require_sshd, ssh_nodes
+from machines import PLACED, SMALL, Machine, flags, require_sshd, ssh_nodes, weights_tls
 from test_run import BINARY, ROOT, Run
 
 
@@ -34,11 +34,31 @@ def hosts_of(run):
     return {role["name"]: role["host"] for role in run.status()["roles"]}
 
 
-@pytest.mark.parametrize("weights", ["folder", "group", "tcp"])
+def test_rounds_are_refused_where_tls_is_asked_for(tmp_path, monkeypatch):
+    for name in ("CERT", "KEY", "CA"):
+        monkeypatch.setenv(f"TRITONFORGE_WEIGHTS_TLS_{name}", str(tmp_path / name))
+    for command, code in (("run", 2), ("plan", 0)):  # a plan says that it cannot be run
+        words = [BINARY, command, str(ROOT / "recipes/quickstart.yaml"), *flags([*SMALL, "placement.weights=group"])]
+        said = subprocess.run(words, capture_output=True, text=True, cwd=ROOT)
+        assert said.returncode == code
+        refusal = (
+            "'placement.weights' group: TRITONFORGE_WEIGHTS_TLS_CERT asks for TLS, and rounds go over Gloo or NCCL"
+        )
+        assert refusal in said.stdout + said.stderr
+    monkeypatch.delenv("TRITONFORGE_WEIGHTS_TLS_CA")
+    assert "go together" in Run(tmp_path, *flags(SMALL), output="none").finish(code=2)
+
+
+@pytest.mark.parametrize("weights", ["folder", "group", "tcp", "tls"])
 def test_a_host_killed_in_the_middle_of_a_step_costs_that_step_alone(alone, nodes, tmp_path, monkeypatch, weights):
     # A cache of its own: the binary reaches the nodes by the launcher, as it does the first time.
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    settings = SMALL + PLACED + [f"placement.ssh_config={tmp_path}/ssh_config", f"placement.weights={weights}"]
+    if weights == "tls":
+        hosts = (Machine.head, "127.0.0.1", *(node.address for node in nodes))
+        for name, file in weights_tls(tmp_path, *hosts).items():
+            monkeypatch.setenv(name, file)
+    way = "tcp" if weights == "tls" else weights
+    settings = SMALL + PLACED + [f"placement.ssh_config={tmp_path}/ssh_config", f"placement.weights={way}"]
     run = Run(tmp_path, "--launcher", "ssh", *flags(settings), output="cluster")
     run.wait_for_rl_step(1)
     before = hosts_of(run)

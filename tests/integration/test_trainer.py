@@ -192,18 +192,24 @@ def test_killed_again_and_again_while_it_writes(tmp_path, undisturbed):
         assert len(left) <= 3, left
 
 
+def kill_at(folder):
+    """The library of kill_at.c, for LD_PRELOAD."""
+    library = str(folder / "kill_at.so")
+    source = str(ROOT / "tests/integration/kill_at.c")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    return library
+
+
 def test_killed_between_any_two_parts_of_a_checkpoint_it_resumes_to_the_same_bits(tmp_path):
     """Before each file of a checkpoint gets its name, before the folder and `latest` do, and before each removal of the
     one before: a process a time, each of which goes on from what the last one left."""
-    library = tmp_path / "kill_at.so"
-    source = ROOT / "tests/integration/kill_at.c"
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True)
+    library = kill_at(tmp_path)
     folder = tmp_path / "killed"
     folder.mkdir()
     with Trainer(folder) as trainer:
         trainer.step(1)
         trainer.wait_for(lambda status: status["checkpoint_step"] == 1)
-    settings = {"LD_PRELOAD": str(library), "KILL_BELOW": str(folder / "checkpoints")}
+    settings = {"LD_PRELOAD": library, "KILL_BELOW": str(folder / "checkpoints")}
     kills = 0
     while True:
         with Trainer(folder, "--resume", env=settings | {"KILL_AT": str(kills + 1)}, keep_checkpoints=1) as trainer:

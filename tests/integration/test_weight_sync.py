@@ -24,7 +24,7 @@ from safetensors.torch import load_file
 from safetensors.torch import save as to_safetensors
 
 from engine_process import BINARY, TINY_TOKENIZER, Engine, engine_process, make_model
-from machines import Machine, ip, require_namespaces
+from machines import Machine, ip, require_namespaces, weights_tls
 from sglang_client import broadcast, buckets, describe, init_custom_process_group
 
 PROMPT = [5, 17, 300, 42, 9, 1000]
@@ -367,9 +367,15 @@ def machines(tmp_path_factory):
         ip("link", "del", Machine.bridge)
 
 
-@pytest.mark.parametrize("way", ["group", "tcp"])
+@pytest.mark.parametrize("way", ["group", "tcp", "tls"])
 def test_a_killed_engine_delays_nobody_and_catches_up(machines, tmp_path, monkeypatch, way):
-    """Our trainer publishes to engines of two other machines; one is killed at a random instant of each transfer."""
+    """Our trainer publishes to engines of two other machines; one is killed at a random instant of each transfer. tls:
+    over TCP, with certificates on both sides."""
+    sealed = way == "tls"
+    if sealed:
+        way = "tcp"
+        for name, file in weights_tls(tmp_path, Machine.head, *(machine.address for machine in machines)).items():
+            monkeypatch.setenv(name, file)
     seed = int(os.environ.get("TRITONFORGE_TEST_SEED", time.time_ns() % 10**6))
     print(f"TRITONFORGE_TEST_SEED={seed}")
     moment = random.Random(seed)
@@ -421,7 +427,7 @@ def test_a_killed_engine_delays_nobody_and_catches_up(machines, tmp_path, monkey
             if way == "tcp":
                 with contextlib.suppress(ConnectionResetError):
                     said += stranger.recv(4096)
-                assert said.startswith(b"TFBULK1\n") and len(said) == 24
+                assert b"TFBULK1" not in said if sealed else said.startswith(b"TFBULK1\n") and len(said) == 24
             else:
                 assert said.startswith(b"HTTP/1.1 401")
         # Nor is there anything where the trainer has gone.

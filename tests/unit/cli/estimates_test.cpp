@@ -245,8 +245,8 @@ TEST_F(PlannedRecipe, AnAxisOverHostsGoesOverTheNetwork) {
   }
 }
 
-// Rank 0 of tp or pp puts the whole model together where as much again stays free, on its GPU: behind the engines that
-// are there, too.
+// Rank 0 of tp or pp puts the whole model together to publish it, on its GPU where as much again stays free there
+// behind the engines: not for a checkpoint, and not where each rank sends engines of other hosts its part.
 TEST_F(PlannedRecipe, TheWholeModelOfRankZeroIsCounted) {
   const auto whole = [](const std::string& recipe, const std::vector<std::string>& set) {
     const auto config = orchestrate::load_recipe(fs::path(TF_SOURCE_DIR) / "recipes" / recipe, set);
@@ -259,17 +259,26 @@ TEST_F(PlannedRecipe, TheWholeModelOfRankZeroIsCounted) {
   };
   using ::testing::DoubleNear;
   using ::testing::ElementsAre;
-  const std::string sft = "qwen3-8b-sft.yaml", bf16 = "sft.train.optimizer_state=bf16_sr";
-  EXPECT_THAT(whole(sft, {"placement.gpu=H200", "placement.actor={gpus: 2, tp: 2}", bf16}),
-              ElementsAre(DoubleNear(15.26, 0.01), 0.0));
-  EXPECT_THAT(whole(sft, {"placement.gpu=H200", "placement.actor={gpus: 2, cp: 2}", bf16}), ElementsAre(0.0, 0.0));
-  EXPECT_THAT(whole(sft, {"placement.gpu=H100", "placement.actor={gpus: 2, tp: 2}", bf16,
-                          "sft.train.recompute_layers=0", "sft.train.max_tokens_per_micro_batch=16384"}),
+  const std::string tp = "placement.actor={gpus: 2, tp: 2, hosts: [localhost]}",
+                    cp = "placement.actor={gpus: 2, cp: 2, hosts: [localhost]}";
+  EXPECT_THAT(whole("qwen3-8b-sft.yaml", {"placement.gpu=H200", tp, "sft.train.optimizer_state=bf16_sr"}),
               ElementsAre(0.0, 0.0));
-  const std::vector<std::string> beside{"placement.gpu=H200", "placement.actor={gpus: 2, tp: 2}",
-                                        "placement.rollout={with: actor, engines: 2}",
-                                        "rl.train.optimizer_state=bf16_sr"};
-  EXPECT_THAT(whole("qwen3-8b-rl.yaml", beside), ElementsAre(0.0, 0.0));  // an engine takes nine tenths of what is left
+  const auto of_rl = [&](const std::string& actor, const std::string& rollout, std::vector<std::string> more = {}) {
+    more.insert(more.end(), {"placement.gpu=H200", actor, rollout, "rl.train.optimizer_state=bf16_sr"});
+    return whole("qwen3-8b-rl.yaml", more);
+  };
+  const std::string here = "placement.rollout={gpus: 2, engines: 2}",
+                    there = "placement.rollout={gpus: 2, engines: 2, hosts: [b]}";
+  EXPECT_THAT(of_rl(tp, here), ElementsAre(DoubleNear(15.26, 0.01), 0.0));
+  EXPECT_THAT(of_rl(cp, here), ElementsAre(0.0, 0.0));
+  EXPECT_THAT(of_rl(tp, "placement.rollout={with: actor, engines: 2}"),
+              ElementsAre(0.0, 0.0));  // an engine takes nine tenths of what is left
+  for (const auto& [weights, gib] : {std::pair{"tcp", 15.26}, {"folder", 15.26}, {"group", 0.0}}) {
+    EXPECT_THAT(of_rl(tp, there, {"placement.hosts=[localhost, b]", std::string("placement.weights=") + weights}),
+                ElementsAre(DoubleNear(gib, 0.01), 0.0))
+        << weights;
+  }
+  EXPECT_THAT(of_rl(tp, here, {"placement.weights=group"}), ElementsAre(DoubleNear(15.26, 0.01), 0.0));
 }
 
 TEST_F(PlannedRecipe, ChunksOfLayersTakeTheirShareOffAPipelinesBubble) {

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "base/json.h"
+#include "model/tensor_parallel.h"
 #include "unit/model/small_models.h"
 
 namespace tritonforge::model {
@@ -277,6 +278,15 @@ TEST(Config, WhatIsNotImplementedIsRefusedByName) {
   EXPECT_THAT(failure([&] { model_config_from_json(json, "config.json"); }), HasSubstr("sliding window"));
   json["max_window_layers"] = 3;
   EXPECT_EQ(failure([&] { model_config_from_json(json, "config.json"); }), "no error");
+}
+
+TEST(Config, EndTokensAreOfTheWholeVocabularyNotOfARanksRowsOfIt) {
+  ModelConfig config = small_config(Family::kQwen3);
+  config.eos_token_ids = {config.vocab_size - 1};
+  EXPECT_EQ(failure([&] { Model part(part_of(config, 2), at::kFloat, at::kCPU); }), "no error");
+  config.eos_token_ids = {config.vocab_size};
+  EXPECT_THAT(failure([&] { model_config_from_json(to_json(config), "config.json"); }),
+              HasSubstr("config.json: model config: eos_token_id 40 is outside the vocabulary of 40"));
 }
 
 TEST(Config, RopeThetaOfBothTransformersVersions) {

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "net/bulk_wire.h"
+#include "unit/net/certificates.h"
 #include "unit/net/cutting_proxy.h"
 #include "unit/net/raw_socket.h"
 
@@ -178,6 +179,100 @@ TEST_F(Bulk, WhoStopsReadingDelaysNobodyAndIsHungUpOn) {
   patient.port = few.port();
   patient.attempts = 100;
   EXPECT_EQ(fetch(patient), bytes);
+}
+
+// Both ends with certificates of one authority, as roles have them.
+class BulkTls : public Bulk {
+ protected:
+  BulkTls() { sealed.offer(1, folder.path() / "one"); }
+  TlsFiles issued(const Authority& authority, const std::string& name) const {
+    TlsFiles files = authority.issue(name, "IP:127.0.0.1");
+    files.ca = ours.file();
+    return files;
+  }
+  BulkFetch with(const std::optional<TlsFiles>& identity) const {
+    return {.host = "127.0.0.1",
+            .port = sealed.port(),
+            .key = "k1",
+            .version = 1,
+            .stall_s = 5,
+            .attempts = 2,
+            .tls = identity};
+  }
+  const Authority ours{folder.path(), "ours"}, others{folder.path(), "others"};
+  const TlsFiles engine = issued(ours, "engine");
+  BulkServer sealed{{.key = "k1", .tls = issued(ours, "trainer")}};
+};
+
+TEST_F(BulkTls, AFileComesWholeWhoeverCutsOrChangesWhatIsOnTheWay) {
+  for (const int streams : {1, 5}) {
+    BulkFetch fetched = with(engine);
+    fetched.streams = streams;
+    EXPECT_EQ(fetch(fetched), bytes) << streams;
+  }
+  std::mt19937_64 random(6);
+  CuttingProxy proxy(sealed.port(), [&] { return 1 + random() % (2 * kBulkPiece); }, /*cuts=*/12);
+  proxy.spoil(kBulkPiece / 2, /*times=*/2);
+  BulkFetch through = with(engine);
+  through.port = proxy.port();
+  through.attempts = 20;
+  EXPECT_EQ(fetch(through), bytes);
+  EXPECT_GT(proxy.cut(), 0);
+  EXPECT_EQ(proxy.spoiled(), 2);
+}
+
+TEST_F(BulkTls, NothingOfItIsOnTheWayAsItIs) {
+  const std::string text(kBulkPiece, 'w');
+  write("text", text);
+  sealed.offer(2, folder.path() / "text");
+  server.offer(2, folder.path() / "text");
+  for (const bool tls : {false, true}) {
+    CuttingProxy proxy(tls ? sealed.port() : server.port(), [] { return ~uint64_t{0}; }, 0);
+    proxy.listen_for("wwwwwwww");
+    BulkFetch through = with(tls ? std::optional(engine) : std::nullopt);
+    through.port = proxy.port();
+    through.version = 2;
+    EXPECT_EQ(fetch(through), text);
+    EXPECT_EQ(proxy.heard(), !tls);
+  }
+}
+
+TEST_F(BulkTls, WhoDoesNotShowTheRightCertificateIsRefusedInALine) {
+  const auto refused = [](const BulkFetch& what) {
+    const Error error = error_of(what);
+    EXPECT_THAT(error.what(), ::testing::Not(HasSubstr("\n")));
+    return error;
+  };
+  TlsFiles nobody;  // believes, and shows nothing
+  nobody.ca = ours.file();
+  EXPECT_EQ(refused(with(nobody)).kind(), ErrorKind::kUsage);
+  EXPECT_THAT(refused(with(nobody)).what(), HasSubstr("takes only clients with a certificate"));
+  EXPECT_EQ(refused(with(issued(others, "stranger"))).kind(), ErrorKind::kUsage);
+  EXPECT_THAT(refused(with(issued(others, "stranger"))).what(), HasSubstr("its --tls-ca must have signed it"));
+  TlsFiles doubting = engine;
+  doubting.ca = others.file();
+  EXPECT_EQ(refused(with(doubting)).kind(), ErrorKind::kUsage);
+  EXPECT_THAT(refused(with(doubting)).what(), HasSubstr("is not signed by an authority of"));
+  BulkServer elsewhere({.key = "k1", .tls = ours.issue("elsewhere", "IP:10.1.2.3")});
+  BulkFetch other = with(engine);
+  other.port = elsewhere.port();
+  EXPECT_THAT(refused(other).what(), HasSubstr("is for 10.1.2.3, not for 127.0.0.1"));
+  BulkFetch stranger = with(engine);  // to the authority no stranger, and without the key
+  stranger.key = "k2";
+  EXPECT_THAT(refused(stranger).what(), HasSubstr("hung up at the key"));
+}
+
+TEST_F(BulkTls, PlainAndTlsDoNotMix) {
+  RawSocket raw(sealed.port());
+  raw.send(std::string(kBulkNonce + kBulkMac, 'x'));
+  EXPECT_THAT(raw.read_all(), ::testing::Not(HasSubstr(std::string(kBulkHello))));  // an alert at most
+  EXPECT_TRUE(raw.closed());
+  BulkFetch to_plain = with(engine);
+  to_plain.port = server.port();
+  const Error error = error_of(to_plain);
+  EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+  EXPECT_THAT(error.what(), HasSubstr("speaks no TLS"));
+  EXPECT_THROW(BulkServer({.key = "k1", .tls = {.cert = folder.path() / "none.pem", .key = "k", .ca = {}}}), Error);
 }
 
 TEST_F(Bulk, WhoeverAnswersSomethingElseIsRefused) {

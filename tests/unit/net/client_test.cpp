@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/tcp.h>
 
 #include <future>
 #include <thread>
@@ -88,6 +89,31 @@ TEST(Client, CutAndMalformedRepliesAreErrors) {
   EXPECT_EQ(server.connections, 3);  // a fresh connection that fails is not tried twice
 }
 
+TEST(Client, ARepliesPiecesMayBeCutAnywhere) {
+  const std::string reply =
+      "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nX-A: 1\r\nx-a: 2\r\nTransfer-Encoding: chunked\r\n\r\n"
+      "4\r\nhalf\r\n6;x=y\r\n + two\r\n0\r\nx-a: 3\r\n\r\n";
+  const Listening listening;
+  for (size_t cut = 1; cut < reply.size(); ++cut) {
+    std::thread server([&] {
+      const int peer = listening.accept();
+      char buffer[4096];
+      if (::recv(peer, buffer, sizeof buffer, 0) > 0) {
+        const int on = 1;
+        ::setsockopt(peer, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        ::send(peer, reply.data(), cut, MSG_NOSIGNAL);
+        ::send(peer, reply.data() + cut, reply.size() - cut, MSG_NOSIGNAL);
+      }
+      ::close(peer);
+    });
+    const auto got = HttpClient().get(fmt::format("http://127.0.0.1:{}/", listening.port)).value();
+    server.join();
+    EXPECT_EQ(got.status, 200);
+    EXPECT_EQ(got.body, "half + two");
+    EXPECT_EQ(got.headers.at("x-a"), "1, 2");
+  }
+}
+
 TEST(Client, ServerRestartBetweenRequestsIsNotSeen) {
   HttpClient client;
   const int port = free_port();
@@ -168,6 +194,86 @@ TEST(AsyncClient, CallbacksInOrderAndCancel) {
   call->cancel();
   EXPECT_TRUE(cancelled.get_future().get());
   EXPECT_EQ(gone.get_future().wait_for(std::chrono::seconds(10)), std::future_status::ready);
+}
+
+TEST(AsyncClient, WhatAHandlerSendsStaysOnItsThread) {
+  HttpServer engine({}), front({});
+  engine.route("GET", "/x", [](const Request&) { return Response::text("from the engine"); });
+  AsyncClient client;
+  std::thread::id handler, callback;
+  front.route_async("GET", "/x", [&](const Request&, ResponderPtr reply) {
+    handler = std::this_thread::get_id();
+    auto body = std::make_shared<std::string>();
+    client.send({.url = engine.url() + "/x"}, {[](int, const Headers&) {},
+                                               [body](std::string_view bytes) {
+                                                 *body += bytes;
+                                                 return true;
+                                               },
+                                               [&callback, body, reply](std::optional<Error>, bool) {
+                                                 callback = std::this_thread::get_id();
+                                                 reply->send(Response::text(*body));
+                                               }});
+  });
+  engine.start();
+  front.start();
+  HttpClient asker;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(asker.get(front.url() + "/x").value().body, "from the engine");
+    EXPECT_EQ(handler, callback);
+  }
+}
+
+// What a handler sent and nobody waits for any more ends with the server that it runs on; the client lives on.
+TEST(AsyncClient, WhatAHandlerSentEndsWithItsServer) {
+  HttpServer engine({});
+  std::promise<ResponderPtr> asked;
+  std::promise<void> gone;
+  engine.route_async("GET", "/wait", [&](const Request&, ResponderPtr reply) {
+    reply->on_disconnect([&] { gone.set_value(); });
+    asked.set_value(std::move(reply));
+  });
+  engine.route("GET", "/x", [](const Request&) { return Response::text("x"); });
+  engine.start();
+  AsyncClient client;
+  std::promise<bool> ended;
+  const AsyncCallbacks callbacks{[](int, const Headers&) {}, [](std::string_view) { return true; },
+                                 [&](std::optional<Error> error, bool) { ended.set_value(!error); }};
+  {
+    HttpServer front({});
+    front.route_async("GET", "/x", [&](const Request&, ResponderPtr reply) {
+      client.send({.url = engine.url() + "/wait"}, callbacks);
+      reply->send(Response::text("asked"));
+    });
+    front.start();
+    EXPECT_EQ(HttpClient().get(front.url() + "/x").value().body, "asked");
+    const auto held = asked.get_future().get();
+    front.stop(0);
+    EXPECT_TRUE(ended.get_future().get());
+    gone.get_future().wait();
+  }
+  std::promise<int> status;
+  client.send({.url = engine.url() + "/x"}, {[&](int code, const Headers&) { status.set_value(code); },
+                                             [](std::string_view) { return true; }, [](std::optional<Error>, bool) {}});
+  EXPECT_EQ(status.get_future().get(), 200);
+}
+
+TEST(AsyncClient, EndsWithWhatItsServersHandlersSent) {
+  HttpServer engine({}), front({});
+  std::promise<ResponderPtr> asked;
+  engine.route_async("GET", "/wait", [&](const Request&, ResponderPtr reply) { asked.set_value(std::move(reply)); });
+  engine.start();
+  auto client = std::make_unique<AsyncClient>();
+  bool ended = false;
+  front.route_async("GET", "/x", [&](const Request&, ResponderPtr reply) {
+    client->send({.url = engine.url() + "/wait"}, {[](int, const Headers&) {}, [](std::string_view) { return true; },
+                                                   [&](std::optional<Error>, bool) { ended = true; }});
+    reply->send(Response::text("asked"));
+  });
+  front.start();
+  EXPECT_EQ(HttpClient().get(front.url() + "/x").value().body, "asked");
+  const auto held = asked.get_future().get();
+  client.reset();
+  EXPECT_TRUE(ended);
 }
 
 TEST(AsyncClient, BadUrlComesThroughOnDone) {

@@ -38,6 +38,9 @@ class CuttingProxy {
     spoil_at_ = at;
     spoils_ = times;
   }
+  // Whether the server sent `text`, in one go, since it was said.
+  void listen_for(std::string text) { text_ = std::move(text); }  // before the first connection
+  bool heard() const { return heard_; }
 
  private:
   static sockaddr_in loopback(int port) {
@@ -77,6 +80,9 @@ class CuttingProxy {
           ++spoiled_;
         }
         passed += static_cast<uint64_t>(got);
+        if (!text_.empty() &&
+            std::string_view(bytes.data(), static_cast<size_t>(got)).find(text_) != std::string_view::npos)
+          heard_ = true;
         if (!send_all(client, bytes.data(), got)) break;
         left -= static_cast<uint64_t>(got);
         if (left == 0) {
@@ -107,7 +113,8 @@ class CuttingProxy {
   const int cuts_;
   const Listening listening_;
   std::mutex mutex_;
-  std::atomic<bool> ended_{false};
+  std::string text_;
+  std::atomic<bool> ended_{false}, heard_{false};
   std::atomic<int> connections_{0}, cut_{0}, spoiled_{0}, spoils_{0};
   std::atomic<uint64_t> spoil_at_{~uint64_t{0}};
   std::vector<std::thread> threads_;

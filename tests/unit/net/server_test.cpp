@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <future>
 #include <latch>
@@ -71,6 +72,86 @@ TEST(Server, ChunkedRequestBodies) {
               HasSubstr("\r\n\r\nabcdefg"));
 }
 
+TEST(Server, PipelinedRequestsAreAnsweredInOrderWhateverThread) {
+  HttpServer server({});
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::map<std::string, ResponderPtr> held;
+  server.route_async("GET", "/held/{name}", [&](const Request& request, ResponderPtr reply) {
+    const std::lock_guard lock(mutex);
+    held[request.parameters.at("name")] = std::move(reply);
+    changed.notify_all();
+  });
+  add_echo(server);
+  server.start();
+  RawSocket socket(server.port());
+  socket.send(
+      "GET /held/a HTTP/1.1\r\nHost: x\r\n\r\nPOST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nb"
+      "GET /held/c HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  for (const std::string name : {"a", "c"}) {
+    std::unique_lock lock(mutex);
+    ASSERT_TRUE(changed.wait_for(lock, std::chrono::seconds(10), [&] { return held.count(name) > 0; }));
+    EXPECT_EQ(held.size(), 1u);  // one at a time
+    auto reply = std::exchange(held[name], nullptr);
+    held.clear();
+    lock.unlock();
+    reply->send(Response::text("reply " + name));
+  }
+  const std::string got = socket.read_all();
+  const size_t a = got.find("reply a"), b = got.find("\r\n\r\nb"), c = got.find("reply c");
+  EXPECT_LT(a, b);
+  EXPECT_LT(b, c);
+  EXPECT_NE(c, std::string::npos);
+}
+
+TEST(Server, WhoClosesItsSendingHalfStillGetsTheReply) {
+  HttpServer server({});
+  ResponderPtr held;
+  std::promise<void> left;
+  server.route_async("GET", "/wait", [&](const Request&, ResponderPtr reply) {
+    reply->on_disconnect([&] { left.set_value(); });
+    held = std::move(reply);
+  });
+  server.start();
+  RawSocket socket(server.port());
+  socket.send("GET /wait HTTP/1.1\r\nHost: x\r\n\r\n");
+  socket.half_close();
+  left.get_future().wait();
+  held->send(Response::text("still here"));
+  held.reset();
+  EXPECT_TRUE(socket.read_all().ends_with("still here"));
+}
+
+TEST(Server, AReplyThatTheSocketDoesNotTakeAtOnceArrivesWhole) {
+  HttpServer server({});
+  const std::string piece(3 << 20, '~');
+  server.route_async("GET", "/stream", [&](const Request&, ResponderPtr reply) {
+    reply->begin_stream(200, "text/plain");
+    reply->write(piece);
+    reply->write("end");
+    reply->end_stream();
+  });
+  server.route("GET", "/whole", [&](const Request&) { return Response::text(piece + piece + piece); });
+  server.start();
+  RawSocket socket(server.port());
+  socket.send("GET /whole HTTP/1.1\r\nHost: x\r\n\r\nGET /stream HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  const std::string got = socket.read_all();
+  EXPECT_EQ(std::count(got.begin(), got.end(), '~'), static_cast<std::ptrdiff_t>(4 * piece.size()));
+  EXPECT_TRUE(got.ends_with("\r\n3\r\nend\r\n0\r\n\r\n"));
+}
+
+TEST(Server, WhatStandsBehindAChunkedBodyIsNoHeader) {
+  HttpServer server({});
+  server.route("POST", "/who", [](const Request& request) {
+    return Response::text(request.headers.count("x-session-id") ? request.headers.at("x-session-id") : "nobody");
+  });
+  server.start();
+  EXPECT_TRUE(exchange_raw(server,
+                           "POST /who HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+                           "1\r\na\r\n0\r\nx-session-id: forged\r\n\r\n")
+                  .ends_with("nobody"));
+}
+
 TEST(Server, MalformedRequestIs400) {
   HttpServer server({});
   add_echo(server);
@@ -86,6 +167,17 @@ TEST(Server, HugeHeadersAre431) {
   server.start();
   EXPECT_THAT(exchange_raw(server, "GET /health HTTP/1.1\r\nA: " + std::string(1 << 17, 'a') + "\r\n\r\n"),
               StartsWith("HTTP/1.1 431"));
+}
+
+TEST(Server, HeadersThatComeByAndByAreLimitedTogether) {
+  HttpServer server({});
+  add_echo(server);
+  server.start();
+  RawSocket socket(server.port());
+  socket.send("GET /health HTTP/1.1\r\n");
+  const std::string line = "a: " + std::string(1000, 'a') + "\r\n";
+  for (int i = 0; i < 200 && socket.send(line); ++i) {}
+  EXPECT_THAT(socket.read_until("bytes"), StartsWith("HTTP/1.1 431"));
 }
 
 TEST(Server, BodyOverTheLimitIs413) {
@@ -425,6 +517,20 @@ TEST(Server, ResponderMayOutliveTheServer) {
   }
   EXPECT_FALSE(held->connected());
   held->send(Response::text("nobody listens"));
+}
+
+TEST(Server, AStoppedServerHasLeftItsPort) {
+  HttpServer first({});
+  const int port = first.port();
+  add_echo(first);
+  first.start();
+  first.stop(0);
+  std::vector<std::unique_ptr<HttpServer>> stopped;
+  for (int i = 0; i < 20; ++i) {
+    stopped.push_back(std::make_unique<HttpServer>(with([&](auto& o) { o.port = port; })));
+    stopped.back()->start();
+    stopped.back()->stop(0);
+  }
 }
 
 TEST(Server, ChildProcessesDoNotKeepThePort) {

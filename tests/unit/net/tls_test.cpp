@@ -190,7 +190,7 @@ TEST_F(Tls, ManyRequestsAtOnce) {
   HttpServer server(options);
   add_echo(server);
   server.start();
-  AsyncClient asks(2, anybody_);
+  AsyncClient asks(anybody_);
   std::latch all(kRequests);
   std::atomic<int> right{0};
   std::vector<std::string> bodies(kRequests), replies(kRequests);
@@ -260,7 +260,7 @@ TEST_F(Tls, AClientThatLeavesIsNoticed) {
   server.start();
   EXPECT_TRUE(client(anybody_).stream("GET", server.url() + "/s", "", [](std::string_view) { return false; }).ok());
   EXPECT_EQ(gone.get_future().wait_for(10s), std::future_status::ready);
-  AsyncClient asks(1, anybody_);
+  AsyncClient asks(anybody_);
   const auto call = asks.send(
       {.url = server.url() + "/blocks"},
       {[](int, const Headers&) {}, [](std::string_view) { return true; }, [](std::optional<Error>, bool) {}});

@@ -9,6 +9,7 @@
 
 #include "base/process.h"
 #include "net/async_client.h"
+#include "unit/net/raw_socket.h"
 #include "unit/router/mock_worker.h"
 
 namespace tritonforge::router {
@@ -438,7 +439,8 @@ TEST(Router, WorkersComeAndGo) {
   EXPECT_EQ(fleet.client.get_json(base + "/list_workers").value()["urls"], Json::array({worker.url()}));
   EXPECT_EQ(fleet.generate().get().value().status, 200);
   EXPECT_EQ(fleet.client.get_json(base + "/workers").value()["workers"][0]["served"], 1);
-  EXPECT_THAT(fleet.client.get(base + "/metrics").value().body, HasSubstr("tritonforge_router_requests_total{worker="));
+  EXPECT_THAT(fleet.client.get(base + "/metrics").value().body,
+              HasSubstr("tritonforge_router_requests_total{worker=\"" + worker.url() + "\",status=\"200\"} 1"));
   EXPECT_EQ(fleet.client.post(base + "/add_worker?url=ftp://x", Json()).value().status, 422);
   EXPECT_EQ(fleet.client.post(base + "/remove_worker?url=http://127.0.0.1:1", Json()).value().status, 404);
   EXPECT_EQ(fleet.client.post(base + "/remove_worker?url=" + worker.url(), Json()).value().status, 200);
@@ -480,6 +482,60 @@ TEST(Router, DeadlineOfTheClientIsTheWorkers) {
   EXPECT_EQ(fleet[0].generated + fleet[1].generated, 1);
   fleet[0].take_held();
   fleet[1].take_held();
+}
+
+TEST(Router, PipelinedAndChunkedRequestsPassInOrder) {
+  Fleet fleet(1);
+  net::RawSocket socket(std::stoi(fleet.server->url().substr(fleet.server->url().rfind(':') + 1)));
+  socket.send(
+      "POST /generate HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n5\r\n more\r\n0\r\n\r\n"
+      "POST /generate HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\ntwo"
+      "POST /generate HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nConnection: close\r\n\r\nthree");
+  const std::string got = socket.read_all();
+  const size_t one = got.find("\"one more\""), two = got.find("\"two\""), three = got.find("\"three\"");
+  EXPECT_LT(one, two);
+  EXPECT_LT(two, three);
+  EXPECT_NE(three, std::string::npos);
+}
+
+TEST(Router, AStreamWhoseClientDoesNotReadEnds) {
+  Fleet fleet(1);
+  fleet[0].mode = Mode::kStreamByHand;
+  net::RawSocket socket(std::stoi(fleet.server->url().substr(fleet.server->url().rfind(':') + 1)));
+  socket.send("POST /generate HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}");
+  wait_for(fleet[0].generated, 1);
+  auto held = fleet[0].take_held();
+  const std::string piece(1 << 16, 'x');
+  size_t written = 0;
+  while (held[0]->write(piece)) {  // until router and engine have the most that they keep
+    written += piece.size();
+    ASSERT_LT(written, size_t{1} << 30);
+  }
+  held.clear();
+  while (fleet.router->registry().all()[0]->load() != 0) std::this_thread::yield();
+}
+
+// Requests that wait are begun by whoever makes room, on another thread than their client's.
+TEST(Router, TurnsPassBetweenThreads) {
+  net::ServerOptions http;
+  http.io_threads = 3;
+  RouterOptions options;
+  options.admission.max_running = 2;
+  Fleet fleet(2, "cache_aware", http, "", options);
+  std::atomic<int> good{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 9; ++t) {
+    threads.emplace_back([&] {
+      net::HttpClient client;
+      for (int i = 0; i < 40; ++i) {
+        const auto reply = client.post(fleet.server->url() + "/generate", {{"text", std::string(600, 'x')}});
+        if (reply.ok() && reply.value().status == 200) ++good;
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(good, 360);
+  EXPECT_EQ(fleet.router->waiting(), 0u);
 }
 
 TEST(Router, ManyAtOnceWhileAWorkerDies) {

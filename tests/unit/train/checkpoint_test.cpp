@@ -241,14 +241,16 @@ TEST(Checkpoint, AMomentOfAnotherShapeIsNotSpreadOverAll) {
 TEST(Checkpoint, AnExportReplacesWhatIsThere) {
   const Source source;
   const fs::path folder = source.folder.path() / "export";
-  const model::Model first = sample_model(at::kFloat, 1), second = sample_model(at::kFloat, 2);
-  export_model(first, source.config().model, folder);
-  export_model(second, source.config().model, folder);
-  EXPECT_EQ(model::weight_checksums(model::load_model(folder, at::kFloat, at::kCPU)), model::weight_checksums(second));
+  auto trainer = make_trainer(source.config());
+  export_model(model_of(*trainer), source.config().model, folder);
+  run_steps(*trainer, 1);
+  const auto sums = export_model(model_of(*trainer), source.config().model, folder);
+  EXPECT_EQ(sums, model::weight_checksums(trainer->model()));
+  EXPECT_EQ(model::weight_checksums(model::load_model(folder, at::kFloat, at::kCPU)), sums);
   EXPECT_TRUE(fs::exists(folder / "tokenizer.json"));
   const PublishedWeights exported = exported_weights(folder, 7);
   EXPECT_EQ(exported.version, 7);
-  EXPECT_EQ(exported.checksums, model::weight_checksums(second));
+  EXPECT_EQ(exported.checksums, sums);
 }
 
 }  // namespace

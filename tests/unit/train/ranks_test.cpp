@@ -8,7 +8,7 @@
 #include <mutex>
 
 #include "model/weights.h"
-#include "train/optimizer_files.h"
+#include "train/checkpoint.h"
 #include "train/pipeline.h"
 #include "unit/parallel/run_ranks.h"
 #include "unit/train/sample_model.h"
@@ -39,6 +39,7 @@ constexpr auto kRing = parallel::CpForm::kRing;
 model::ModelConfig shape_of(bool tied) {
   model::ModelConfig shape = sample_config(tied);
   shape.vocab_size = 64;
+  shape.eos_token_ids = {63};  // as real models have it: not among the first rank's rows
   return shape;
 }
 
@@ -322,82 +323,138 @@ TEST(Ranks, WhatIsNoStepIsRefusedByAllAndTheNextOneIsTaken) {
   expect_same(all[0], all[1]);
 }
 
-// A checkpoint of any layout, read by one process and under other layouts: weights and the optimizer's state are those
-// of the ranks that wrote it, to the bit.
-TEST(Ranks, ACheckpointIsReadUnderAnyLayout) {
-  const TemporaryFolder folder("ranks");
-  model::ModelConfig shape = shape_of(true);
-  shape.num_layers = 4;
-  write_file_atomic(folder.path() / "config.json", to_json(shape).dump());
-  const auto config = [&](const ParallelDims& dims) {
+// Checkpoints as ranks of any layout write and read them.
+class RanksCheckpoint : public testing::Test {
+ protected:
+  RanksCheckpoint() : folder("ranks") {
+    model::ModelConfig shape = shape_of(true);
+    shape.num_layers = 4;
+    write_file_atomic(folder.path() / "config.json", to_json(shape).dump());
+  }
+  TrainConfig config(const ParallelDims& dims) const {
     TrainConfig config = config_of(dims);
     config.model = folder.path();
     config.init_random = true;
     return config;
-  };
-  const auto on_ranks = [](const ParallelDims& dims, const std::function<void(parallel::World*)>& work) {
-    if (dims.world() == 1) work(nullptr);
-    else parallel::run_ranks(config_of(dims).parallel, [&](parallel::World& world) { work(&world); });
-  };
-  const auto write = [&](const ParallelDims& dims, const fs::path& to, const std::function<void(Trainer&)>& prepare,
-                         const fs::path& from = {}) {
+  }
+  // Each rank goes on from `from`, where it is given, takes so many steps, and writes its part.
+  fs::path write(const ParallelDims& dims, const std::string& to, uint64_t steps, const fs::path& from = {}) const {
     on_ranks(dims, [&](parallel::World* world) {
-      const auto trainer = make_trainer(config(dims), from, world);
-      if (!from.empty()) {
-        OptimizerFiles files(from, Json::object());
-        for (const StatePiece& piece : trainer->optimizer().state()) files.read(piece);
-      }
-      prepare(*trainer);
-      const bool first = world == nullptr || world->rank() == 0;
-      if (first) {
-        fs::create_directories(to);
-        model::save_model(trainer->whole_model(), to);
-      } else {
-        trainer->give_model();
-      }
-      if (world != nullptr) world->host().all_reduce(at::zeros({1}), "the folder is there")->wait();
-      write_optimizer(trainer->optimizer().state(), to, first ? 0 : world->rank(), dims.world());
+      const auto trainer = from.empty() ? make_trainer(config(dims), {}, world)
+                                        : resume_trainer(config(dims), from, world);
+      for (uint64_t step = 0; step < steps; ++step) trainer->train_step(StepKind::kSft, sample_sequences(7, 30 + step));
+      if (world == nullptr) write_checkpoint(folder.path() / to, contents_of(*trainer, {}));
+      else if (world->rank() > 0) write_for_rank_0(*world, 1, Snapshot().take(*trainer));
+      else write_checkpoint(folder.path() / to, contents_of(*trainer, {}, std::make_shared<OtherRanks>(*world, 1)));
     });
-  };
-  const auto contents = [](const fs::path& checkpoint) {  // of one process
+    return folder.path() / to;
+  }
+  void on_ranks(const ParallelDims& dims, const std::function<void(parallel::World*)>& work) const {
+    if (dims.world() == 1) work(nullptr);
+    else parallel::run_ranks(config(dims).parallel, [&](parallel::World& world) { work(&world); });
+  }
+  // As one process reads and writes it.
+  std::map<std::string, at::Tensor> contents(const fs::path& checkpoint) const {
+    const fs::path alone = write({}, checkpoint.filename().string() + "-alone", 0, checkpoint);
     std::map<std::string, at::Tensor> tensors;
     for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
-      const model::SafetensorsFile of(checkpoint / file);
+      const model::SafetensorsFile of(alone / file);
       for (const std::string& name : of.names()) tensors[name] = of.tensor(name).clone();
     }
+    fs::remove_all(alone);
     return tensors;
-  };
-  const auto three_steps = [](Trainer& trainer) {
-    for (uint64_t step = 0; step < 3; ++step) trainer.train_step(StepKind::kSft, sample_sequences(7, 30 + step));
-  };
+  }
+  std::string refusal(const ParallelDims& dims, const fs::path& checkpoint) const {
+    try {
+      on_ranks(dims, [&](parallel::World* world) { resume_trainer(config(dims), checkpoint, world); });
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), testing::Not(testing::HasSubstr("\n")));
+      return error.what();
+    }
+    return "taken";
+  }
+  TemporaryFolder folder;
+};
+
+// Weights and the optimizer's state are those of the ranks that wrote it, to the bit.
+TEST_F(RanksCheckpoint, IsReadUnderAnyLayout) {
   for (const ParallelDims& written : {ParallelDims{.dp = 3}, ParallelDims{.tp = 2, .dp = 2}, ParallelDims{.cp = 2},
                                       ParallelDims{.tp = 2, .pp = 2}, ParallelDims{.pp = 2, .pp_chunks = 2}}) {
     const testing::ScopedTrace trace(__FILE__, __LINE__, "written by " + name_of(written));
-    const fs::path first = folder.path() / "first", alone = folder.path() / "alone";
-    write(written, first, three_steps);
-    write({}, alone, [](Trainer&) {}, first);
-    const auto expected = contents(alone);
-    for (const ParallelDims& other : {ParallelDims{.dp = 2}, ParallelDims{.tp = 2, .cp = 2},
+    const fs::path first = write(written, "first", 3);
+    EXPECT_TRUE(fs::exists(first / fmt::format("model-0000{0}-of-0000{0}.safetensors", written.world())));
+    const auto expected = contents(first);
+    for (const ParallelDims& other : {ParallelDims{.dp = 2}, ParallelDims{.dp = 4}, ParallelDims{.tp = 2, .cp = 2},
                                       ParallelDims{.pp = 2, .dp = 2}, ParallelDims{.pp = 2, .pp_chunks = 2}}) {
       const testing::ScopedTrace read(__FILE__, __LINE__, "read by " + name_of(other));
-      const fs::path second = folder.path() / "second", again = folder.path() / "again";
-      write(other, second, [](Trainer&) {}, first);
-      write({}, again, [](Trainer&) {}, second);
-      for (const auto& [name, tensor] : contents(again)) EXPECT_TRUE(at::equal(tensor, expected.at(name))) << name;
-      fs::remove_all(second);
-      fs::remove_all(again);
+      const auto again = contents(write(other, "second", 0, first));
+      EXPECT_EQ(again.size(), expected.size());
+      for (const auto& [name, tensor] : again) EXPECT_TRUE(at::equal(tensor, expected.at(name))) << name;
+      fs::remove_all(folder.path() / "second");
     }
     fs::remove(first / fmt::format("optimizer-00002-of-0000{}.safetensors", written.world()));
-    const auto trainer = make_trainer(config({}), first);
-    OptimizerFiles files(first, Json::object());
-    EXPECT_THROW(
-        {
-          for (const StatePiece& piece : trainer->optimizer().state()) files.read(piece);
-        },
-        Error);
+    EXPECT_THAT(refusal({}, first), testing::HasSubstr("optimizer"));
     fs::remove_all(first);
-    fs::remove_all(alone);
   }
+}
+
+// 2 x 2 x 1 of tp, pp and dp, then 1 x 1 x 4, then one process: each takes a step, as one that reads all of them does.
+TEST_F(RanksCheckpoint, GoesFromLayoutToLayoutAsOneProcessDoes) {
+  const auto first = write({.tp = 2, .pp = 2}, "first", 2);
+  const auto straight = contents(write({.tp = 2, .pp = 2}, "straight", 0, first));
+  for (const ParallelDims& dims : {ParallelDims{.dp = 4}, ParallelDims{}}) {
+    const auto again = contents(write(dims, "again", 0, first));
+    for (const auto& [name, tensor] : straight) EXPECT_TRUE(at::equal(tensor, again.at(name))) << name;
+    fs::remove_all(folder.path() / "again");
+  }
+  write({}, "third", 1, write({.dp = 4}, "second", 1, first));
+  EXPECT_EQ(resume_trainer(config({}), folder.path() / "third")->state().step, 4);
+}
+
+TEST_F(RanksCheckpoint, AFileOfWeightsThatIsNotItsOwnIsNamed) {
+  const ParallelDims dims{.tp = 2, .pp = 2};
+  const fs::path path = write(dims, "first", 1), later = write(dims, "later", 1, path);
+  for (int rank = 1; rank <= 4; ++rank) {
+    const std::string name = fmt::format("model-0000{}-of-00004.safetensors", rank);
+    const std::string whole = read_file(path / name), index = (path / "model.safetensors.index.json").string();
+    const auto expect = [&](const std::string& what) {
+      for (const ParallelDims& reader : {dims, ParallelDims{.dp = 2}, ParallelDims{}})
+        EXPECT_THAT(refusal(reader, path), testing::AllOf(testing::HasSubstr(name), testing::HasSubstr(what)));
+    };
+    fs::remove(path / name);
+    expect("is missing");
+    write_file_atomic(path / name, whole.substr(0, whole.size() / 2));
+    expect("truncated");
+    write_file_atomic(path / name, whole.substr(0, whole.size() - 1) + static_cast<char>(whole.back() ^ 1));
+    expect("the file is damaged");
+    write_file_atomic(path / name, read_file(later / name));  // of the same tensors, a step later
+    expect("the file is damaged");
+    write_file_atomic(path / name, read_file(path / fmt::format("model-0000{}-of-00004.safetensors", rank % 4 + 1)));
+    expect("is missing, though " + index + " lists it there");
+    write_file_atomic(path / name, whole);
+  }
+  EXPECT_EQ(refusal(dims, path), "taken");
+}
+
+TEST_F(RanksCheckpoint, ARankThatCannotWriteFailsItByNameAndLeavesNothing) {
+  const ParallelDims dims{.tp = 2, .dp = 2};
+  std::string said = "written";
+  parallel::run_ranks(config(dims).parallel, [&](parallel::World& world) {
+    const auto trainer = make_trainer(config(dims), {}, &world);
+    if (world.rank() > 0) {
+      RankPart part = part_of(*trainer, true);
+      for (model::WeightFile& file : part.weights) file.name = (world.rank() == 2 ? "no folder/" : "") + file.name;
+      return write_for_rank_0(world, 1, part);
+    }
+    try {
+      write_checkpoint(folder.path() / "first", contents_of(*trainer, {}, std::make_shared<OtherRanks>(world, 1)));
+    } catch (const Error& error) {
+      said = error.what();
+    }
+  });
+  EXPECT_THAT(said, testing::AllOf(testing::HasSubstr("rank 2: "), testing::HasSubstr("no folder")));
+  for (const auto& entry : fs::directory_iterator(folder.path()))
+    EXPECT_THAT(entry.path().filename().string(), testing::Not(testing::HasSubstr("first")));
 }
 
 TEST(Ranks, CommandsSurviveTheirBytes) {

@@ -1,0 +1,79 @@
+#include "train/rank_part.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <span>
+
+#include "kernels/device.h"
+#include "train/optimizer_files.h"
+#include "train/weight_shards.h"
+
+namespace tritonforge::train {
+namespace {
+
+// Of weights that are nowhere yet.
+RankPart planned(Trainer& trainer) {
+  const parallel::ParallelDims& dims = trainer.config().parallel;
+  return {trainer.rank(), dims.world(), shard_files(trainer.shape(), trainer.model().dtype(), dims), std::nullopt};
+}
+
+at::Tensor place_on_host(RankPart& part) {
+  const at::Tensor memory = at::empty({shard_bytes(part.weights, part.rank)}, at::kByte);
+  place_shard(part.weights, part.rank, memory);
+  return memory;
+}
+
+void copy_weights(RankPart& part, Trainer& trainer) {
+  copy_shard(part.weights, part.rank, trainer.model(), trainer.groups());
+}
+
+}  // namespace
+
+RankPart part_of(Trainer& trainer, bool with_optimizer) {
+  RankPart part = planned(trainer);
+  if (with_optimizer) part.optimizer = trainer.optimizer().state();
+  if (trainer.groups().tp == nullptr) {
+    use_shard(part.weights, part.rank, trainer.model());
+    return part;
+  }
+  place_on_host(part);
+  copy_weights(part, trainer);
+  kernels::synchronize(trainer.model().device());
+  return part;
+}
+
+Json write_part(const RankPart& part, const fs::path& folder) {
+  Json sums = model::write_weight_files(part.weights, part.rank, folder);
+  if (part.optimizer) sums.update(write_optimizer(*part.optimizer, folder, part.rank, part.ranks));
+  return sums;
+}
+
+RankPart Snapshot::take(Trainer& trainer) {
+  const at::NoGradGuard no_grad;
+  const StatePieces states = trainer.optimizer().state();
+  if (!taken()) {
+    part_ = planned(trainer);
+    memory_ = place_on_host(part_);
+    if (trainer.model().device().is_cuda() && kernels::has_gpu_kernels() && memory_.numel() > 0)
+      pinned_.emplace(std::span(static_cast<std::byte*>(memory_.mutable_data_ptr()), memory_.nbytes()));
+    part_.optimizer = states;
+    for (StatePiece& piece : *part_.optimizer) {
+      const at::Tensor& values = piece.values;
+      piece.values = at::empty(values.sizes(), values.options().device(at::kCPU).pinned_memory(values.is_cuda()));
+    }
+  }
+  copy_weights(part_, trainer);
+  for (size_t i = 0; i < states.size(); ++i)
+    (*part_.optimizer)[i].values.copy_(states[i].values, /*non_blocking=*/true);
+  kernels::synchronize(trainer.model().device());
+  return part_;
+}
+
+int64_t Snapshot::bytes(Trainer& trainer) {
+  const RankPart part = planned(trainer);
+  int64_t bytes = shard_bytes(part.weights, part.rank);
+  for (const StatePiece& piece : trainer.optimizer().state()) bytes += static_cast<int64_t>(piece.values.nbytes());
+  return bytes;
+}
+
+}  // namespace tritonforge::train
