@@ -1,6 +1,8 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sched.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -23,6 +25,25 @@ asio::ip::address address_of(const std::string& host) {
   const auto address = asio::ip::make_address(host == "localhost" ? "127.0.0.1" : host, error);
   if (error) fail(ErrorKind::kUsage, "'{}' is not an address to listen on (use an IP address, 0.0.0.0 for all)", host);
   return address;
+}
+
+// As the kernel has it; its header and the C library's cannot be had together.
+struct SchedulingAttributes {
+  uint32_t size, policy;
+  uint64_t flags;
+  int32_t nice;
+  uint32_t priority;
+  uint64_t runtime, deadline, period;
+};
+
+// This thread asks for short slices: since Linux 6.12 it then runs sooner once it wakes, before those that compute with
+// all their slice ahead of them. Elsewhere it stays as it is.
+void wake_promptly() {
+  constexpr uint64_t kSlice = 100'000;  // nanoseconds, the least that the kernel takes
+  SchedulingAttributes own{};
+  if (::syscall(SYS_sched_getattr, 0, &own, sizeof own, 0) != 0 || own.policy != SCHED_OTHER) return;
+  own.runtime = kSlice;
+  ::syscall(SYS_sched_setattr, 0, &own, 0);
 }
 
 Response run_handler(const Handler& handler, const Request& request) {
@@ -184,7 +205,10 @@ void HttpServer::start() {
   impl_->work.emplace(impl_->io.get_executor());
   asio::co_spawn(impl_->acceptor.get_executor(), [impl = impl_.get()] { return impl->accept_loop(); }, asio::detached);
   for (int i = 0; i < std::max(1, impl_->options.io_threads); ++i) {
-    impl_->threads.emplace_back([impl = impl_.get()] { impl->io.run(); });
+    impl_->threads.emplace_back([impl = impl_.get()] {
+      wake_promptly();
+      impl->io.run();
+    });
   }
 }
 
