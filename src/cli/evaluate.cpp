@@ -36,6 +36,7 @@ void print_text(const Verdict& v) {
     baseline("eager", v.eager_runtime, v.eager_speedup);
     baseline("torch.compile", v.torch_compile_runtime, v.torch_compile_speedup);
   }
+  fmt::print("{}", describe(v.counters));
   for (const auto& f : v.flags)
     fmt::print("  {}  {}: {}\n", f.cheat() ? "CHEAT" : "doubt", name_of(f.kind), f.evidence);
   if (v.fault != Fault::kNone) fmt::print("  {}\n", name_of(v.fault));
@@ -110,8 +111,10 @@ void serve_evaluator(EvaluatorFlags flags) {
   flags.validate();
   flags.http.read_secrets();
   flags.peers.peer_api_key = flags.peer_key.read(/*own=*/"");
-  // Only these two ask others: a front, and a server whose kernels are compiled elsewhere.
-  if (flags.role != EvaluatorRole::kFront && flags.peers.compile_servers.empty()) cut_off(flags.evaluator.sandbox);
+  // Only these ask others: a front, a server whose kernels are compiled elsewhere, and ncu the process that it
+  // profiles.
+  if (flags.role != EvaluatorRole::kFront && flags.peers.compile_servers.empty() && !flags.evaluator.profile)
+    cut_off(flags.evaluator.sandbox);
   SignalWaiter signals;
   // Each evaluation holds a server thread while it runs or waits, so the queue is the evaluator's own.
   flags.http.worker_threads = flags.evaluator.workers + 2;

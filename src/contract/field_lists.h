@@ -71,6 +71,21 @@ struct FieldList<KernelProfile> {
 };
 
 template <>
+struct FieldList<KernelCounters> {
+  static constexpr std::string_view kName = "KernelCounters", kOne = "counters",
+                                    kHelp = "what the GPU's counters say of one kernel in one forward";
+  template <typename V, typename T>
+  static void visit(V& v, T& kernel) {
+    v.needed("name", kernel.name, "its function");
+    v("launches", kernel.launches, "that were counted");
+    v("dram_bytes", kernel.dram_bytes, "bytes read from device memory and written to it");
+    v("sm_percent", kernel.sm_percent, "of the multiprocessors' peak, of the unit nearest to its own");
+    v("occupancy_percent", kernel.occupancy_percent, "achieved: resident warps over those that there is room for");
+    v("l2_hit_percent", kernel.l2_hit_percent, "of the sectors that L2 was asked for");
+  }
+};
+
+template <>
 struct FieldList<Profile> {
   static constexpr std::string_view kName = "Profile", kHelp = "where a candidate's time goes, measured on a GPU";
   template <typename V, typename T>
@@ -122,6 +137,7 @@ struct FieldList<Verdict> {
     v.when(verdict.own_share.has_value(), "own_share", verdict.own_share,
            "of the work, that the candidate's own kernels do (src/evaluate/plan/work.h); where it was replayed");
     v.when(verdict.profile.has_value(), "profile", verdict.profile, "where its time was measured on a GPU");
+    v.when(!verdict.counters.empty(), "counters", verdict.counters, "the GPU's own, where --profile asks for them");
     const bool eager = verdict.eager_runtime.samples > 0, compiled = verdict.torch_compile_runtime.samples > 0;
     v.when(eager, "eager_runtime", verdict.eager_runtime, "of the reference as it is; where it was timed");
     v.when(eager, "eager_speedup", figure(verdict.eager_speedup), "against that, as `speedup`");

@@ -37,4 +37,16 @@ std::string describe(const Profile& profile) {
   return text;
 }
 
+std::string describe(const std::vector<KernelCounters>& counters) {
+  std::string text;
+  for (const KernelCounters& kernel : counters) {
+    text += fmt::format(
+        "Counters of kernel {} ({} launch{}, caches cold): {:.4g} MB to and from DRAM, L2 hit rate {:.0f} %, "
+        "multiprocessors at {:.0f} % of their peak, achieved occupancy {:.0f} %.\n",
+        kernel.name, kernel.launches, kernel.launches == 1 ? "" : "es", kernel.dram_bytes / 1e6, kernel.l2_hit_percent,
+        kernel.sm_percent, kernel.occupancy_percent);
+  }
+  return text;
+}
+
 }  // namespace tritonforge

@@ -22,6 +22,17 @@ struct KernelProfile {
   double ms = 0;              // of all its launches in one forward
 };
 
+// What the GPU's own counters say of one kernel, its launches in one forward together. The percentages are means over
+// those launches, by their time.
+struct KernelCounters {
+  std::string name;
+  int launches = 0;
+  double dram_bytes = 0;         // read and written
+  double sm_percent = 0;         // of the multiprocessors' peak, of whatever unit was nearest to its own
+  double occupancy_percent = 0;  // achieved: resident warps over those that there is room for
+  double l2_hit_percent = 0;     // of the sectors that L2 was asked for
+};
+
 struct Profile {
   std::vector<KernelProfile> kernels;
   double torch_share = 0;  // of forward's time, spent in torch's own kernels
@@ -37,5 +48,6 @@ Json to_json(const Profile& profile);
 Profile profile_from_json(const Json& json);  // throws kUsage naming the field
 // Lines of feedback: what limits the candidate.
 std::string describe(const Profile& profile);
+std::string describe(const std::vector<KernelCounters>& counters);
 
 }  // namespace tritonforge

@@ -127,6 +127,7 @@ struct Verdict {
   std::optional<EvaluationMode> mode;                  // nothing where no evaluator ran it
   std::optional<double> own_share;           // of the work, that the candidate's own kernels do: evaluate/plan/work.h
   std::optional<Profile> profile;            // where its time was measured on a GPU
+  std::vector<KernelCounters> counters;      // where they were asked for, and the profiler gave any
   std::vector<std::string> claimed;          // claimed_fields(mode)
   std::map<std::string, std::string> notes;  // reduced sizes, sandbox layers, cache, ...
   uint64_t seed = 0;

@@ -152,7 +152,7 @@ Silence Channel::receive(Frame& frame, Deadline deadline, std::string& detail, u
   return Silence::kNone;
 }
 
-Silence Channel::send(const Json& header, const std::vector<std::span<const std::byte>>& payload, Deadline deadline) {
+std::string frame_start(const Json& header, const std::vector<std::span<const std::byte>>& payload) {
   const std::string text = header.dump(-1, ' ', false, Json::error_handler_t::replace);
   uint64_t body = 0;
   for (const auto& part : payload) body += part.size();
@@ -160,7 +160,11 @@ Silence Channel::send(const Json& header, const std::vector<std::span<const std:
   std::string start(12, '\0');
   std::memcpy(start.data(), &head, 4);
   std::memcpy(start.data() + 4, &body, 8);
-  start += text;
+  return start + text;
+}
+
+Silence Channel::send(const Json& header, const std::vector<std::span<const std::byte>>& payload, Deadline deadline) {
+  const std::string start = frame_start(header, payload);
   if (const Silence silence = write(start.data(), start.size(), deadline); silence != Silence::kNone) return silence;
   for (const auto& part : payload) {
     if (const Silence silence = write(part.data(), part.size(), deadline); silence != Silence::kNone) return silence;

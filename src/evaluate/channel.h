@@ -23,6 +23,9 @@ struct Frame {
   std::vector<std::byte> payload;
 };
 
+// A frame up to its payload, which follows.
+std::string frame_start(const Json& header, const std::vector<std::span<const std::byte>>& payload);
+
 // Why a child gave no frame.
 enum class Silence { kNone, kTimeout, kMemory, kClosed, kGarbled };
 

@@ -6,6 +6,7 @@
 
 #include "base/filesystem.h"
 #include "evaluate/channel.h"
+#include "evaluate/control_group.h"
 
 namespace tritonforge::evaluate {
 
@@ -55,11 +56,14 @@ class Child {
   std::string ending(Deadline deadline);
   // Its Python parent died, and took it along: not the child's own fault.
   bool orphaned() const;
+  // It was ended for the memory that it took, by the kernel.
+  bool ran_out_of_memory() const { return group_ && group_->ran_out_of_memory(); }
 
  private:
   friend class Zygote;
   Child() = default;
   std::unique_ptr<TemporaryFolder> folder_;
+  std::unique_ptr<ControlGroup> group_;  // where there are such
   std::unique_ptr<Channel> channel_;
   std::shared_ptr<struct ZygoteState> state_;
   Json layers_;

@@ -72,6 +72,7 @@ std::unique_ptr<Child> Conversation::release() {
 void Conversation::silent(Silence silence, const std::string& detail, const char* doing) {
   check_waited_for(time_.left);
   if (silence == Silence::kGarbled) throw forged(detail);
+  if (silence == Silence::kClosed && child_->ran_out_of_memory()) silence = Silence::kMemory;
   const std::string how = describe_silence(silence, *child_, detail, time_.limit_s);
   if (silence == Silence::kClosed && child_->orphaned())
     fail(ErrorKind::kUnavailable, "evaluator: the Python parent died while {}", doing);

@@ -3,6 +3,14 @@
 #include <algorithm>
 
 namespace tritonforge::evaluate {
+namespace {
+
+std::optional<Profiler> profiler_of(const EvaluatorOptions& options, const ZygoteOptions& zygote) {
+  if (!options.profile) return std::nullopt;
+  return Profiler(options.ncu, {zygote.python, zygote.worker, zygote.sandbox_library});
+}
+
+}  // namespace
 
 Means::Means(EvaluatorOptions given, LoweringPool::Elsewhere elsewhere)
     : options(validated(std::move(given))),
@@ -13,7 +21,8 @@ Means::Means(EvaluatorOptions given, LoweringPool::Elsewhere elsewhere)
               .records = options.mode == EvaluationMode::kPlan}),
       modes(options, no_gpu, zygote),
       lowering(zygote, std::move(elsewhere)),
-      problems(zygote, options) {}
+      problems(zygote, options),
+      profiler(profiler_of(options, zygote.options())) {}
 
 RunContext Means::context(const Posed& posed, const EvaluationRequest& request, Device* device, const Client& client) {
   return {.children = zygote,
@@ -28,7 +37,8 @@ RunContext Means::context(const Posed& posed, const EvaluationRequest& request, 
           .limit_s = std::min(posed.options.candidate_timeout_s, request.timeout_s),
           .overall = Deadline::after(request.timeout_s),
           .left = client.left,
-          .device = device};
+          .device = device,
+          .profiler = profiler ? &*profiler : nullptr};
 }
 
 }  // namespace tritonforge::evaluate

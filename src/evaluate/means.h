@@ -1,6 +1,9 @@
 #pragma once
 // What all evaluations of one evaluator share. Thread-safe, and outlives them.
+#include <optional>
+
 #include "evaluate/modes.h"
+#include "evaluate/plan/profiler.h"
 #include "evaluate/problems.h"
 
 namespace tritonforge::evaluate {
@@ -12,8 +15,9 @@ struct Means {
   const Modes modes;
   LoweringPool lowering;
   Problems problems;
+  const std::optional<Profiler> profiler;  // where hardware counters are asked for
 
-  // Starts the Python parent. Throws kMachine, kUsage, kUnsupported.
+  // Starts the Python parent. Throws kMachine, kUsage, kUnsupported, kNotFound where there is no ncu to profile with.
   Means(EvaluatorOptions given, LoweringPool::Elsewhere elsewhere);
   // `device`: RunContext::device. What it refers to outlives the runner.
   RunContext context(const Posed& posed, const EvaluationRequest& request, Device* device, const Client& client);

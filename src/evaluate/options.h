@@ -42,6 +42,8 @@ struct EvaluatorOptions {
   Tolerances tolerances;
   int64_t max_elements = 0, max_flops = 0;
   bool torch_compile = true, against_itself = false, race_check = true;
+  bool profile = false;
+  std::string ncu;
   double candidate_timeout_s = 0;
   double plan_memory = 32;                    // GiB
   double device_memory = 0;                   // 0: all; a run that shares the GPU makes it half
@@ -68,6 +70,11 @@ struct EvaluatorOptions {
       fail(ErrorKind::kUsage, "'devices' names one twice");
     if (!devices.empty() && mode != EvaluationMode::kPlan)
       fail(ErrorKind::kUsage, "'devices' is for mode plan; mode {} takes one, 'device'", name_of(mode));
+    if (profile && sandbox == SandboxRule::kStrict)
+      fail(ErrorKind::kUsage, "'profile' runs the replayer outside of the sandbox: not with sandbox strict");
+    if (profile && mode != EvaluationMode::kPlan)
+      fail(ErrorKind::kUsage, "'profile' is for mode plan: in mode {} the candidate's own code would run under ncu",
+           name_of(mode));
     if (emulated_faults > 0 && (devices.empty() || !emulated))
       fail(ErrorKind::kUsage, "'emulated_faults' is for emulated devices (devices: emulated-gfx942:0)");
   }
@@ -88,7 +95,8 @@ struct EvaluatorOptions {
     v("workers", workers, at_least(1), "evaluations at once");
     v("max_queue", max_queue, at_least(0), "evaluations waiting beyond those; more are answered 503");
     v("python", python, by_run(), "Python with torch and triton (TRITONFORGE_PYTHON, else the build's)");
-    v("sandbox", sandbox, "strict: refuses to run where a layer is not enforced or the self-test breaks out");
+    v("sandbox", sandbox,
+      "strict: refuses to run where a layer is not enforced (a control group among them) or the self-test breaks out");
     v("claims", claims,
       "plan mode: whether a candidate that cannot be recorded as a plan is judged by what its own process says");
     v("trial_data", trial_data,
@@ -104,6 +112,11 @@ struct EvaluatorOptions {
     v("race_check", race_check,
       "plan mode on a GPU: what is right there is run once more by the CPU's evaluator of Triton IR, at sizes that it "
       "takes, which finds races, deadlocks and reads of memory that nobody wrote");
+    v("profile", profile,
+      "plan mode on a GPU: what is right is replayed once more under NVIDIA's ncu, and the GPU's counters of its "
+      "kernels are in the verdict and in the feedback. The replayer is outside of the sandbox then, which takes no "
+      "strict one");
+    v("ncu", ncu, by_run(), "NVIDIA's profiler for profile (else of PATH, CUDA_HOME/bin or /usr/local/cuda/bin)");
     v("candidate_timeout_s", candidate_timeout_s, at_least(0),
       "seconds for import, build and trials of one candidate; 0 = 30, in live mode 120");
     v("device_memory", device_memory, in(0, 1),

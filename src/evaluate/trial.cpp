@@ -59,6 +59,8 @@ void bound(Verdict& verdict) {
     if (verdict.profile->kernels.size() > kMostItems) verdict.profile->kernels.resize(kMostItems);
     for (KernelProfile& kernel : verdict.profile->kernels) cut(kernel.name, kName);
   }
+  if (verdict.counters.size() > kMostItems) verdict.counters.resize(kMostItems);
+  for (KernelCounters& kernel : verdict.counters) cut(kernel.name, kName);
   for (auto* texts : {&verdict.notes, &verdict.compile_targets}) {
     std::erase_if(*texts, [](const auto& item) { return item.first.size() > kName; });
     while (texts->size() > kMostItems) texts->erase(std::prev(texts->end()));

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -214,6 +215,7 @@ Zygote::Zygote(ZygoteOptions options) : options_(std::move(options)), state_(std
   if (options_.python.empty()) options_.python = find_python();
   if (options_.worker.empty()) options_.worker = find_worker_folder();
   if (options_.sandbox_library.empty()) options_.sandbox_library = find_sandbox_library();
+  ControlGroups::below_this_process();  // the Python parent begins in this process's group
   state_->keeper = std::thread([options = options_, state = state_] { keep(options, state); });
   std::unique_lock lock(state_->mutex);
   const auto deadline = Deadline::after(options_.start_timeout_s);
@@ -257,8 +259,20 @@ int Zygote::restarts() const {
 
 namespace {
 
+// Where much is recorded and compiled beside what is timed on a GPU, the last processor is for the latter: -1 where
+// there are too few of them, or no GPU.
+int spared_processor(const ZygoteOptions& options, const ChildLimits& limits) {
+  constexpr int kEnough = 8;
+  cpu_set_t set;
+  if (!options.gpu || limits.gpu || ::sched_getaffinity(0, sizeof set, &set) != 0 || CPU_COUNT(&set) < kEnough)
+    return -1;
+  int last = CPU_SETSIZE - 1;
+  while (!CPU_ISSET(static_cast<size_t>(last), &set)) --last;
+  return last;
+}
+
 Json sandbox_options(const ZygoteOptions& options, const Json& versions, const ChildLimits& limits,
-                     const fs::path& folder) {
+                     const fs::path& folder, const ControlGroup* group) {
   Json read_only = {"/usr",
                     "/lib",
                     "/lib64",
@@ -309,7 +323,17 @@ Json sandbox_options(const ZygoteOptions& options, const Json& versions, const C
           {"program_limit", limits.program_limit},
           {"device_memory", limits.device_memory},
           {"library", options.sandbox_library.string()},
+          {"spared_processor", spared_processor(options, limits)},
+          {"control_group", group ? group->path().string() : ""},
           {"rlimits", rlimits}};
+}
+
+// What is seen from here: the child says nothing of it.
+std::string group_layer(const ControlGroup* group, pid_t child) {
+  const ControlGroups& groups = ControlGroups::below_this_process();
+  if (!groups.missing().empty()) return "unavailable: " + groups.missing();
+  if (!group || !group->holds(child)) return "unavailable: the child is in no group of its own";
+  return "enforced: " + groups.bounds();
 }
 
 }  // namespace
@@ -322,6 +346,7 @@ std::unique_ptr<Child> Zygote::spawn(const std::string& role, const ChildLimits&
   child->folder_ = std::make_unique<TemporaryFolder>("child-", state_->folders.path());
   fs::create_directory(child->folder_->path() / "job");
   fs::create_directory(child->folder_->path() / "root");
+  child->group_ = ControlGroups::below_this_process().make(child->folder_->path().filename().string(), limits);
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
     fail(ErrorKind::kUnavailable, "evaluator: socketpair: {}", std::strerror(errno));
@@ -336,7 +361,8 @@ std::unique_ptr<Child> Zygote::spawn(const std::string& role, const ChildLimits&
       state_->spawned.reset();
       const Json request = {{"op", "spawn"},
                             {"role", role},
-                            {"sandbox", sandbox_options(options_, state_->versions, limits, child->folder_->path())}};
+                            {"sandbox", sandbox_options(options_, state_->versions, limits, child->folder_->path(),
+                                                        child->group_.get())}};
       sent = send_packet(state_->control, request.dump(), ends[1]);
     }
     ::close(ends[1]);
@@ -370,6 +396,7 @@ std::unique_ptr<Child> Zygote::spawn(const std::string& role, const ChildLimits&
     fail(ErrorKind::kUnavailable, "evaluator: the '{}' child did not enter its sandbox: {}", role, why);
   }
   child->layers_ = frame.header.value("layers", Json::object());
+  child->layers_["control_group"] = group_layer(child->group_.get(), child->pid_in_zygote_);
   child->channel_->watch_from_here();
   return child;
 }

@@ -1,11 +1,35 @@
 #include "net/loop.h"
 
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdint>
 #include <vector>
 
 namespace tritonforge::net {
 namespace {
 
 thread_local Loop* loop_of_thread = nullptr;
+
+// As the kernel has it; its header and the C library's cannot be had together.
+struct SchedulingAttributes {
+  uint32_t size, policy;
+  uint64_t flags;
+  int32_t nice;
+  uint32_t priority;
+  uint64_t runtime, deadline, period;
+};
+
+// This thread asks for short slices: since Linux 6.12 it then runs sooner once it wakes, before those that compute with
+// all their slice ahead of them. Elsewhere it stays as it is.
+void wake_promptly() {
+  constexpr uint64_t kSlice = 100'000;  // nanoseconds, the least that the kernel takes
+  SchedulingAttributes own{};
+  if (::syscall(SYS_sched_getattr, 0, &own, sizeof own, 0) != 0 || own.policy != SCHED_OTHER) return;
+  own.runtime = kSlice;
+  ::syscall(SYS_sched_setattr, 0, &own, 0);
+}
 
 }  // namespace
 
@@ -14,6 +38,7 @@ std::shared_ptr<Loop> Loop::current() { return loop_of_thread ? loop_of_thread->
 void Loop::start() {
   thread_ = std::thread([this, work = asio::make_work_guard(io)] {
     loop_of_thread = this;
+    wake_promptly();
     io.run();
   });
 }

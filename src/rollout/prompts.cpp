@@ -129,6 +129,7 @@ std::string kernelbench_feedback(const Verdict& verdict) {
         verdict.speedup_high);
     if (verdict.profile) text += describe(*verdict.profile);
   }
+  text += describe(verdict.counters);
   return text + fmt::format("\n{}. Answer with the complete new ModelNew in one ```python block and no other text.",
                             next_task_of(verdict));
 }

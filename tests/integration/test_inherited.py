@@ -50,15 +50,45 @@ assert large() - before >= 12 << 10, (before, large())
 assert memory[:] == bytes([7]) * len(memory)
 """
 
+# Objects that fill many of Python's pieces of memory, some given back and taken again, between what others map.
+ARENAS = """
+import ctypes, mmap, os
+from tritonforge_worker import inherited
+library = ctypes.PyDLL(os.environ["SANDBOX_LIBRARY"])
+inherited.place_arenas(library)
+others = []
+def placed():
+    texts = []
+    for k in range(400_000):
+        texts.append(str(k) * 9)
+        if k % 10_000 == 0:
+            others.append(mmap.mmap(-1, 1 << 22))
+    return texts
+kept, given = placed(), placed()
+del given
+more = placed()
+assert more[-1] == "399999" * 9 and kept[7] == "7" * 9
+at = sorted({id(text) >> 20 for text in kept + more})  # pieces of 1 MiB
+runs = 1 + sum(b - a > 1 for a, b in zip(at, at[1:]))
+assert len(at) > 40 and runs <= 8, (len(at), runs)
+"""
+
 
 def run(code):
+    library = pathlib.Path(os.environ.get("TRITONFORGE_BINARY", ROOT / "build" / "tritonforge")).parent
     environment = dict(os.environ, PYTHONPATH=str(ROOT / "worker"), MALLOC_ARENA_MAX="1")
+    environment["SANDBOX_LIBRARY"] = str(library / "libtritonforge_sandbox.so")
     limit = "ulimit -v 4000000; exec " + sys.executable + ' -c "$0"'
     return subprocess.run(["bash", "-c", limit, code], env=environment, capture_output=True, text=True, timeout=60)
 
 
 def test_children_allocate_behind_what_their_parent_has():
     done = run(GAPS)
+    assert done.returncode == 0, done.stderr
+
+
+def test_pythons_objects_lie_side_by_side():
+    done = run(ARENAS)
     assert done.returncode == 0, done.stderr
 
 

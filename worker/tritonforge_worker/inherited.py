@@ -9,6 +9,17 @@ LARGEST_GAP, SMALLEST_GAP, MOST_IN_GAPS, HEAP_END = 1 << 16, 24, 64 << 20, 1 << 
 EACH_SIZE = 1040  # up to here malloc keeps what is free by its exact size
 
 
+class ArenaAllocator(ctypes.Structure):  # Python's PyObjectArenaAllocator
+    _fields_ = (("context", ctypes.c_void_p), ("take", ctypes.c_void_p), ("give_back", ctypes.c_void_p))
+
+
+def place_arenas(library):
+    """Before anything is loaded: from here on Python's small objects lie side by side (sandbox/inherited.cpp)."""
+    functions = (library.tritonforge_take_arena, library.tritonforge_give_back_arena)
+    allocator = ArenaAllocator(None, *(ctypes.cast(function, ctypes.c_void_p) for function in functions))
+    ctypes.pythonapi.PyObject_SetArenaAllocator(ctypes.byref(allocator))
+
+
 def settle():
     """Once everything is loaded. A fork, and the end of its child, cost a third of what they cost before."""
     fill_gaps()

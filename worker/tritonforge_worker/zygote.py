@@ -212,6 +212,8 @@ def main():
     library.tritonforge_serve.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]
     library.tritonforge_serve.restype = ctypes.c_int
     prepared = sys.argv[3].split(",")
+    if "reduce" in prepared:
+        inherited.place_arenas(library)
     warm_up(prepared)
     if touched_cuda():
         control.send(json.dumps({"error": "the zygote has mapped a CUDA device"}).encode())
@@ -240,6 +242,7 @@ def main():
         gc.collect()
     gc.freeze()
     gc.disable()
+    gc.set_threshold(20_000)  # of children: one that records comes to 10,000 objects, and each look copies pages
     if "reduce" in prepared:
         inherited.settle()
     control.send(json.dumps({"ready": versions, "missing": compilers.missing()}).encode())

@@ -131,6 +131,13 @@ std::optional<Measured> GpuPlanRunner::measure() {
   return measured;
 }
 
+// Some counters are the whole device's: nothing else of ours is on it meanwhile.
+std::optional<Counted> GpuPlanRunner::counters() {
+  if (!context_.profiler) return std::nullopt;
+  const auto turn = gpu_.replayers.measuring().take(context_.overall);
+  return PlanRunner::counters();
+}
+
 void GpuPlanRunner::measure(Conversation& replayer, Measured& measured) {
   const auto ask = [&](const Json& request, const std::vector<std::span<const std::byte>>& payload) {
     replayer.send(request, payload, "timing");

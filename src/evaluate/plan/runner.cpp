@@ -346,25 +346,35 @@ Call PlanRunner::replay(size_t trial, bool launch, int without) {
   return call;
 }
 
+PlanRunner::Handed PlanRunner::replay_of(size_t trial) const {
+  const ReferenceTrial& expected = *context_.reference.trials[trial];
+  Handed request{.header = {{"replay", true},
+                            {"forward_seed", expected.forward_seed},
+                            {"order_seed", context_.order_seed + trial},
+                            {"launch", true},
+                            {"without", -1},
+                            {"weigh", false},
+                            {"timeout_s", kOfTheTimeLeft * time_.deadline.remaining_s()}},
+                 .payload = {}};
+  if (context_.reference.drawn) {
+    request.header["seed"] = expected.seed;
+    request.header["bounds"] = json_of(expected.bounds);
+  } else {
+    request.header["tensors"] = expected.input_tensors;
+    request.payload = {std::span(expected.payload).first(expected.input_bytes)};
+  }
+  return request;
+}
+
 void PlanRunner::ask(size_t trial, bool launch, int without, Call& call) {
   const ReferenceTrial& expected = *context_.reference.trials[trial];
   const bool whole = launch && without < 0, drawn = context_.reference.drawn != nullptr;
   const bool weigh = whole && (trial == 0 || tried_ > 0);
-  Json request = {{"replay", true},
-                  {"forward_seed", expected.forward_seed},
-                  {"order_seed", context_.order_seed + trial},
-                  {"launch", launch},
-                  {"without", without},
-                  {"weigh", weigh},
-                  {"timeout_s", kOfTheTimeLeft * time_.deadline.remaining_s()}};
-  if (drawn) {
-    request["seed"] = expected.seed;
-    request["bounds"] = json_of(expected.bounds);
-    replayer_->send(request, {}, "replaying");
-  } else {
-    request["tensors"] = expected.input_tensors;
-    replayer_->send(request, {std::span(expected.payload).first(expected.input_bytes)}, "replaying");
-  }
+  Handed request = replay_of(trial);
+  request.header["launch"] = launch;
+  request.header["without"] = without;
+  request.header["weigh"] = weigh;
+  replayer_->send(request.header, request.payload, "replaying");
   call.frame = replayer_->receive("replaying", 2 * expected.payload.size() + kMaxPlanBytes);
   const Json& header = call.frame.header;
   replayer_sound_ = runs_ != Runs::kNatively && (!header.contains("failed") || outlives_failures());
@@ -451,6 +461,25 @@ std::optional<Measured> PlanRunner::measure() {
     measured.claimed = Measured::Claimed{summarise(ours), summarise(theirs), interval.low, interval.high};
   });
   return measured;
+}
+
+std::optional<Counted> PlanRunner::counters() {
+  if (!context_.profiler || (runs_ != Runs::kOnGpu && runs_ != Runs::kInterpreted)) return std::nullopt;
+  GpuReplayers* gpu = context_.device->gpu();
+  std::vector<Handed> frames;
+  if (gpu) frames.push_back({.header = {{"open", true}}, .payload = {}});
+  frames.push_back(handed_over());
+  frames.push_back(replay_of(0));
+  std::vector<std::string> kernels;
+  for (size_t k = 0; k < plan_.kernels.size(); ++k) {
+    const bool compiled = k < binaries_.size() && binaries_[k].binary;
+    kernels.push_back(compiled ? binaries_[k].shape.at("entry").get<std::string>() : plan_.kernels[k].name);
+  }
+  try {
+    return context_.profiler->count(frames, kernels, gpu ? gpu->granted() : "", context_.overall);
+  } catch (const Error& error) {  // what is right stays so
+    return Counted{.kernels = {}, .unavailable = error.what()};
+  }
 }
 
 // What is right at the sizes that are replayed shall compile at the problem's own. The launches there are the

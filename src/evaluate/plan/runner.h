@@ -2,6 +2,7 @@
 // Plan mode from the trusted side: child U records, T checks and has every kernel lowered, child P replays on the
 // reference's inputs, T compares. Nothing of the candidate runs while it is judged.
 #include "evaluate/plan/plan.h"
+#include "evaluate/plan/profiler.h"
 #include "evaluate/plan/tunings.h"
 #include "evaluate/runner.h"
 
@@ -36,6 +37,7 @@ class PlanRunner : public Runner {
   std::optional<ConfigurationCall> next_configuration() override;
   // Of machine code on a CPU: what it takes, as a claim.
   std::optional<Measured> measure() override;
+  std::optional<Counted> counters() override;
   std::optional<FullSize> full_size() override;
   // The plan computes with the reference's weights.
   bool took_weights() const { return took_weights_; }
@@ -49,11 +51,9 @@ class PlanRunner : public Runner {
   // Lowers each kernel for each target; the text that is compiled is the text that is replayed. Fills `binaries_`.
   std::vector<Compiled> compile(const Plan& plan);
   void check_arguments(std::vector<Compiled>& compiled) const;
-  struct Handed {
-    Json header;
-    std::vector<std::span<const std::byte>> payload;
-  };
+  using Handed = Profiler::Frame;
   Handed handed_over() const;
+  Handed replay_of(size_t trial) const;  // as process P is asked for it, all launches in it
   Call replay(size_t trial, bool launch, int without);
   // From here on the plan is that of `choice`; P has to be told.
   void choose(const Choice& choice);

@@ -115,7 +115,7 @@ constexpr const char* kAllowed[] = {
     "set_tid_address", "arch_prctl", "getpid", "gettid", "getppid", "getpgrp", "getpgid", "getsid", "getuid",
     "geteuid", "getgid", "getegid", "getgroups", "getresuid", "getresgid", "capget", "uname", "sysinfo", "getrusage",
     "getrlimit", "setrlimit", "prlimit64", "getpriority", "getcpu", "getrandom", "sched_yield", "sched_getaffinity",
-    "sched_setaffinity", "sched_getparam", "sched_getscheduler", "sched_get_priority_max", "sched_get_priority_min"};
+    "sched_getparam", "sched_getscheduler", "sched_get_priority_max", "sched_get_priority_min"};
 // And where compilers are started.
 constexpr const char* kAllowedToCompilers[] = {"fork", "vfork", "execve"};
 // clang-format on

@@ -6,6 +6,8 @@
 //   processes   may fork and exec (compiler, live mode)    exec       paths that may be executed then
 //   native      may map machine code from its folder
 //   rlimits     {cpu, fsize, nproc, nofile, core, as_extra}
+//   spared_processor  its number: the child runs on the others alone; -1 for none
+//   control_group  folder of the group that the child begins in (control_group.h); empty: the parent's
 #include <sys/types.h>
 
 #include <nlohmann/json.hpp>

@@ -41,10 +41,11 @@ std::optional<Namespaces> apart;
 
 // As fork, with the kernel's own call: glibc's has no namespaces. What it does besides is done here (its note of the
 // thread's number) or left out: handlers of pthread_atfork and the allocator's locks, which a single thread does not
-// need. The parent gets the child's pidfd.
-pid_t fork_with(uint64_t namespaces, int* pidfd) {
+// need. The parent gets the child's pidfd. `group`: a control group's folder that the child begins in, -1 for none.
+pid_t fork_with(uint64_t namespaces, int group, int* pidfd) {
   clone_args arguments{};
-  arguments.flags = namespaces | CLONE_PIDFD;
+  arguments.flags = namespaces | CLONE_PIDFD | (group < 0 ? 0 : CLONE_INTO_CGROUP);
+  arguments.cgroup = group < 0 ? 0 : static_cast<uint64_t>(group);
   arguments.exit_signal = SIGCHLD;
   arguments.pidfd = reinterpret_cast<uint64_t>(pidfd);
   if (prctl(PR_GET_TID_ADDRESS, &arguments.child_tid) == 0)
@@ -59,6 +60,14 @@ std::string map_user(uid_t uid, gid_t gid) {
   return mapped ? "user" : "user (unmapped)";
 }
 
+// Off a processor that is kept for others; seccomp then keeps it that way.
+void leave_processor(int processor) {
+  cpu_set_t set;
+  if (processor < 0 || sched_getaffinity(0, sizeof set, &set) != 0) return;
+  CPU_CLR(static_cast<size_t>(processor), &set);
+  if (CPU_COUNT(&set) > 0) sched_setaffinity(0, sizeof set, &set);
+}
+
 }  // namespace
 
 // One fork into everything: a second one, from a process already apart, would copy the parent's page tables again.
@@ -69,19 +78,27 @@ pid_t fork_apart(const Json& options, int* pidfd) {
   const uid_t uid = geteuid();
   const gid_t gid = getegid();
   Namespaces namespaces{true, true, {}};
-  pid_t child = fork_with(CLONE_NEWUSER | kAll, pidfd);
+  const std::string folder = options.value("control_group", "");
+  const int group = folder.empty() ? -1 : open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const auto fork_into = [&](uint64_t kinds) {
+    const pid_t child = group < 0 ? -1 : fork_with(kinds, group, pidfd);
+    return child < 0 ? fork_with(kinds, -1, pidfd) : child;
+  };
+  pid_t child = fork_into(CLONE_NEWUSER | kAll);
   if (child < 0) {
     const std::string why = reason("clone3");
     namespaces.user = false;
-    child = fork_with(kAll, pidfd);
+    child = fork_into(kAll);
     if (child < 0) {
       namespaces = {false, false, why};
       child = fork();
       if (child > 0) *pidfd = static_cast<int>(syscall(SYS_pidfd_open, child, 0));
     }
   }
+  if (group >= 0) close(group);
   if (child != 0) return child;
   setsid();
+  leave_processor(options.value("spared_processor", -1));
   // A parent that was gone before this has not announced the child, whose socket then ends.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   const std::string user = namespaces.user ? map_user(uid, gid) + ", " : "";

@@ -388,6 +388,29 @@ TEST_F(SandboxTest, EveryLayerIsPutOn) {
   EXPECT_EQ(found["address_space"], true);
 }
 
+TEST_F(SandboxTest, AChildStaysOffTheProcessorThatIsSpared) {
+  cpu_set_t all;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof all, &all), 0);
+  if (CPU_COUNT(&all) < 2) GTEST_SKIP() << "one processor";
+  size_t spared = 0;
+  while (!CPU_ISSET(spared, &all)) ++spared;
+  Json with_spared = options();
+  with_spared["spared_processor"] = spared;
+  const Json found = in_child(
+      [&] {
+        char report[4096];
+        tritonforge_enter_sandbox(with_spared.dump().c_str(), report, sizeof report);
+        cpu_set_t own;
+        const int read = error_of(::sched_getaffinity(0, sizeof own, &own));
+        return Json{{"read", read},
+                    {"processors", CPU_COUNT(&own)},
+                    {"spared", CPU_ISSET(spared, &own) != 0},
+                    {"back", error_of(::sched_setaffinity(0, sizeof all, &all))}};
+      },
+      [&] { return fork_apart(with_spared); });
+  EXPECT_EQ(found, (Json{{"read", 0}, {"processors", CPU_COUNT(&all) - 1}, {"spared", false}, {"back", ENOSYS}}));
+}
+
 TEST_F(SandboxTest, AChildIsNotDumpable) {
   const Json found = in_child(
       [&] {

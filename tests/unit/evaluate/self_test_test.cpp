@@ -10,7 +10,8 @@ namespace {
 
 SelfTest whole() {
   SelfTest test;
-  for (const char* layer : {"namespaces", "mounts", "rlimits", "landlock", "seccomp"}) test.layers[layer] = "enforced";
+  for (const char* layer : {"namespaces", "mounts", "rlimits", "landlock", "seccomp", "control_group"})
+    test.layers[layer] = "enforced";
   return test;
 }
 
@@ -39,6 +40,13 @@ TEST(SelfTest, StrictDemandsEveryLayer) {
   SelfTest partly = whole();
   partly.layers["rlimits"] = "partly: cpu; unavailable: address_space";
   EXPECT_NE(refusal(partly), "");
+}
+
+TEST(SelfTest, StrictAloneDemandsAControlGroup) {
+  SelfTest test = whole();
+  test.layers["control_group"] = "unavailable: no control group was delegated to this process";
+  EXPECT_TRUE(test.holds());
+  EXPECT_NE(refusal(test).find("not enforced: control_group: unavailable: no control group was"), std::string::npos);
 }
 
 TEST(SelfTest, StrictDemandsThatNoAttemptSucceeded) {

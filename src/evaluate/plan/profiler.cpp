@@ -1,0 +1,139 @@
+#include "evaluate/plan/profiler.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include "base/process.h"
+#include "evaluate/channel.h"
+
+namespace tritonforge::evaluate {
+namespace {
+
+constexpr int kMostLaunches = 64;  // each is run several times over
+constexpr double kMostSeconds = 120;
+
+fs::path find_ncu(const std::string& given) {
+  std::vector<fs::path> places{given};
+  if (given.empty()) {
+    places.clear();
+    const auto folder = [&](const char* name, const char* below) {
+      const char* value = std::getenv(name);
+      std::istringstream folders(value ? value : "");
+      for (std::string one; std::getline(folders, one, ':');) places.push_back(fs::path(one) / below);
+    };
+    folder("PATH", "ncu");
+    folder("CUDA_HOME", "bin/ncu");
+    places.emplace_back("/usr/local/cuda/bin/ncu");
+  }
+  for (const fs::path& place : places) {
+    if (fs::is_regular_file(place) && ::access(place.c_str(), X_OK) == 0) return fs::absolute(place);
+  }
+  if (!given.empty()) fail(ErrorKind::kNotFound, "evaluator: --ncu: no program {}", given);
+  fail(ErrorKind::kNotFound,
+       "evaluator: --profile needs NVIDIA's ncu (Nsight Compute), which is not in PATH, CUDA_HOME/bin or "
+       "/usr/local/cuda/bin; --ncu says where else");
+}
+
+bool is_plain(const std::string& name) {
+  return !name.empty() &&
+         std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) || c == '_'; });
+}
+
+// A regular expression of names that mean themselves; empty where there is none.
+std::string any_of(const std::vector<std::string>& kernels) {
+  std::vector<std::string> plain;
+  for (const std::string& name : kernels) {
+    if (is_plain(name) && std::find(plain.begin(), plain.end(), name) == plain.end()) plain.push_back(name);
+  }
+  return plain.empty() ? "" : fmt::format("regex:^({})$", fmt::join(plain, "|"));
+}
+
+void write_frames(const fs::path& path, const std::vector<Profiler::Frame>& frames) {
+  std::ofstream file(path, std::ios::binary);
+  for (const auto& [header, payload] : frames) {
+    file << frame_start(header, payload);
+    for (const auto& part : payload)
+      file.write(reinterpret_cast<const char*>(part.data()), static_cast<std::streamsize>(part.size()));
+  }
+  file.close();
+  if (!file) fail(ErrorKind::kUnavailable, "cannot write {}", path.string());
+}
+
+std::string last_line(const fs::path& path) {
+  if (!fs::exists(path)) return "";
+  const std::string text = read_file(path);
+  const size_t end = text.find_last_not_of(" \r\n");
+  if (end == std::string::npos) return "";
+  const size_t begin = text.rfind('\n', end);
+  return text.substr(begin == std::string::npos ? 0 : begin + 1,
+                     end - (begin == std::string::npos ? 0 : begin + 1) + 1);
+}
+
+}  // namespace
+
+Profiler::Profiler(const std::string& ncu, Places places) : ncu_(find_ncu(ncu)), places_(std::move(places)) {}
+
+Counted Profiler::count(const std::vector<Frame>& frames, const std::vector<std::string>& kernels,
+                        const std::string& gpu, Deadline deadline) const {
+  const std::string wanted = any_of(kernels);
+  if (wanted.empty()) return {.kernels = {}, .unavailable = "ncu: no kernel with a plain name"};
+  const TemporaryFolder folder("tritonforge-ncu-");
+  const fs::path asked = folder.path() / "frames", log = folder.path() / "log", words = folder.path() / "words";
+  write_frames(asked, frames);
+  // As the Python parent's (zygote.cpp): what is in our environment is not for others.
+  std::vector<std::string> argv{"env",
+                                "-i",
+                                "PATH=/usr/local/bin:/usr/bin:/bin",
+                                "LANG=C.UTF-8",
+                                "OMP_NUM_THREADS=1",
+                                "HOME=" + folder.path().string(),
+                                "TMPDIR=" + folder.path().string(),
+                                "PYTHONPATH=" + places_.worker.string()};
+  for (const char* name : {"LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES"}) {
+    if (const char* value = std::getenv(name)) argv.push_back(fmt::format("{}={}", name, value));
+  }
+  if (!gpu.empty()) argv.push_back("CUDA_VISIBLE_DEVICES=" + gpu);
+  // The clock stays as it is: others use the GPU. Caches are emptied before each pass, as they are before timed calls.
+  argv.insert(argv.end(), {ncu_.string(),
+                           "--csv",
+                           "--page",
+                           "raw",
+                           "--print-units",
+                           "base",
+                           "--clock-control",
+                           "none",
+                           "--cache-control",
+                           "all",
+                           "--target-processes",
+                           "application-only",
+                           "--metrics",
+                           fmt::format("{}", fmt::join(kNcuMetrics, ",")),
+                           "--kernel-name-base",
+                           "function",
+                           "--kernel-name",
+                           wanted,
+                           "--launch-count",
+                           std::to_string(kMostLaunches),
+                           "--log-file",
+                           log.string(),
+                           places_.python.string(),
+                           "-m",
+                           "tritonforge_worker.plan.counted",
+                           places_.sandbox_library.string(),
+                           asked.string()});
+  ChildProcess process({.argv = argv, .env = {}, .stdout_file = words, .stderr_file = words, .working_folder = {}});
+  const double seconds = std::min(kMostSeconds, deadline.remaining_s());
+  const auto status = process.wait(Deadline::after(seconds));
+  if (!status) {
+    process.stop(0);
+    return {.kernels = {}, .unavailable = fmt::format("ncu did not end within {:.0f} s", seconds)};
+  }
+  const std::string said = last_line(words);
+  if (fs::exists(log) && !said.starts_with("the replayer:")) return parse_ncu_log(read_file(log));
+  return {.kernels = {}, .unavailable = fmt::format("ncu ended with exit status {}: {}", *status, said).substr(0, 300)};
+}
+
+}  // namespace tritonforge::evaluate
