@@ -234,7 +234,7 @@ def run(side, args):
 
 
 def step_bytes(config, cache="auto", weights="auto"):
-    """What every step reads of the weights, and a token's keys and values in all layers: bf16, or FP8 with its scales."""
+    """What every step reads of the weights, and a token's keys and values in all layers: bf16, or FP8 with scales."""
     hidden, layers, heads = config["hidden_size"], config["num_hidden_layers"], config["num_attention_heads"]
     kv_heads, head = config["num_key_value_heads"], config.get("head_dim") or hidden // heads
     layer = hidden * head * (2 * heads + 2 * kv_heads) + 3 * hidden * config["intermediate_size"]

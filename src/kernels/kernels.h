@@ -97,6 +97,10 @@
 //     added to the residual stream         410 / 1240     670 / 665 TF        96 / 96    add_rms_norm - rms_norm: 27
 //                m 1024, o                 45.1           762 TF              109
 //     added to the residual stream         54.2           634 TF              91
+// FP8 matrix, m 1, gate_up + SwiGLU / down, one H100 of 3.00 TB/s:
+//                                          36.1 / 22.4    2.79 / 2.25         93 / 75    bf16 there 66.9 / 38.4
+//     m 64                                 39.9 / 27.4    2.57 / 1.91         86 / 64    69.8 / 38.7
+//     widened alone, gate_up / down        128 / 67.7     2.36 / 2.23         79 / 74
 // tuned product, m 64, gate_up / down      49.7 / 30.3    4.13 / 3.41         98 / 81    50.2 / 31.2
 //                m 256, gate_up / down     72.4 / 45.7    712 / 564 TF        101 / 80   72.4 / 44.5
 //                m 8192, qkv / o           577 / 354      715 / 776 TF        102 / 110  615 / 419

@@ -288,7 +288,9 @@ TEST_F(PlannedRecipe, TheWholeModelOfRankZeroIsCounted) {
   EXPECT_THAT(of_rl(tp, "placement.rollout={with: actor, engines: 2}"),
               ElementsAre(0.0, 0.0));  // an engine takes nine tenths of what is left
   for (const auto& [weights, gib] : {std::pair{"tcp", 15.26}, {"folder", 15.26}, {"group", 0.0}}) {
-    EXPECT_THAT(of_rl(tp, there, {"placement.hosts=[localhost, b]", std::string("placement.weights=") + weights}),
+    EXPECT_THAT(of_rl(tp, there,
+                      {"placement.hosts=[localhost, b]", "placement.eval={gpus: 2, hosts: [b]}",
+                       std::string("placement.weights=") + weights}),
                 ElementsAre(DoubleNear(gib, 0.01), 0.0))
         << weights;
   }
