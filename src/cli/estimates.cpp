@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <thread>
@@ -232,12 +233,22 @@ class Estimator {
                                : count(static_cast<int64_t>(place.cores.size()));
   }
 
-  // One pass over `tokens` in sequences of `length`, of which `targets` are learned from.
-  Parts training(const train::TrainConfig& train, double tokens, int64_t length, double targets) const {
+  // Sequences of a step, `groups` times so many of `length` tokens that begin with the same `common` ones.
+  struct Sequences {
+    double groups, samples, length, common, targets;  // the last: of all, learned from
+    double tokens() const { return groups * (common + samples * (length - common)); }
+  };
+  double flops_of(const Sequences& all) const {
+    const train::TrainingFlops flops(shape_);
+    const auto common = static_cast<int64_t>(all.common), rest = static_cast<int64_t>(all.length) - common;
+    return all.groups * (flops.of_run(0, common) + all.samples * flops.of_run(common, rest)) +
+           flops.target * all.targets;
+  }
+
+  // One forward and backward pass over them, and the update.
+  Parts training(const train::TrainConfig& train, const Sequences& all) const {
     const Degrees& d = plan_.layout.actor_degrees;
-    const auto sequences = std::max<int64_t>(1, static_cast<int64_t>(tokens) / length);
-    const std::vector<int64_t> lengths(static_cast<size_t>(sequences), length);
-    const double flops = train::training_flops(shape_, lengths, static_cast<int64_t>(targets));
+    const double tokens = all.tokens(), flops = flops_of(all);
     const double again = train.recompute_layers > 0
                              ? kAgain * std::min(1.0, count(train.recompute_layers) / count(shape_.num_layers))
                              : 0;
@@ -287,7 +298,8 @@ class Estimator {
 
   StepTime sft_step() const {
     const double tokens = count(config_.sft.tokens_per_step);
-    StepTime step{.stage = "sft", .seconds = training(config_.sft.train, tokens, config_.sft.max_sequence, tokens)};
+    const double length = count(config_.sft.max_sequence), sequences = std::max(1.0, std::floor(tokens / length));
+    StepTime step{.stage = "sft", .seconds = training(config_.sft.train, {sequences, 1, length, 0, tokens})};
     for (const auto& [name, seconds] : step.seconds) step.total += seconds;
     return step;
   }
@@ -314,7 +326,13 @@ class Estimator {
                               ? kVerdictsOfGpu * gpus
                               : kVerdictsOfCore * std::min(count(config_.evaluator.workers), cores(plan_.layout.eval));
     const double evaluate = turns * samples / judged;
-    Parts trained = training(rl.train, samples * context, static_cast<int64_t>(context), samples * answer * turns);
+    // What is not answers, in equal parts before each turn: the first one is the group's.
+    const Degrees& degrees = plan_.layout.actor_degrees;
+    const bool ring = degrees.cp > 1 && degrees.cp_form == parallel::CpForm::kRing;
+    const bool shared = rl.train.share_prefixes && !rl.train.autograd && !ring;
+    const double prompt = shared ? std::max(0.0, context / turns - answer) : 0;
+    Parts trained = training(rl.train, {count(rl.prompts_per_step), count(rl.samples_per_prompt), context, prompt,
+                                        samples * answer * turns});
     double train = 0;
     for (const auto& [name, seconds] : trained) train += seconds;
     const bool own_gpus = plan_.layout.given && !plan_.layout.rollout_shares;

@@ -8,7 +8,8 @@
 // measured constant.
 //
 // Time: operations over rates, nothing overlapped. Training is the model's operations (6 a weight and token, attention,
-// what is computed again) at kOfPeak of the data sheet's, of SFT in sequences as long as they may be; collectives are
+// what is computed again) at kOfPeak of the data sheet's, of SFT in sequences as long as they may be, of RL with a
+// group's prompt once where train.share_prefixes says so; collectives are
 // their bytes over the links between GPUs, or over the network where a group of an axis is on several hosts; a
 // decode step is weights and keys read once at kOfBandwidth; an answer is half of max_new_tokens, and every turn is
 // taken; verdicts are made at the rates that were measured. On a CPU the rates are those of a core with AVX-512.

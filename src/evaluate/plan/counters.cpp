@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <optional>
 
 namespace tritonforge::evaluate {
 namespace {
 
 constexpr size_t kMostKernels = 256, kMostText = 300;
+constexpr double kMost = 1e18;  // of any counter
 
 // "a","b ""c""" -> a | b "c". Nothing where the line is not that.
 std::optional<std::vector<std::string>> values_of(std::string_view line) {
@@ -38,8 +38,7 @@ std::optional<double> number_of(std::string text) {
   std::erase(text, ',');
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value) || value < 0)
-    return std::nullopt;
+  if (error != std::errc() || end != text.data() + text.size() || !(value >= 0 && value <= kMost)) return std::nullopt;
   return value;
 }
 

@@ -225,6 +225,20 @@ TEST_F(PlannedRecipe, ARingSendsKeysAndValuesAndTakesAnyDegree) {
   EXPECT_LT(activations({.cp = 2, .dp = 1, .cp_form = parallel::CpForm::kRing}), activations({.cp = 2, .dp = 1}));
 }
 
+// A group's prompt is computed once: of 8 samples of one turn, prompt and answer of equal length, 7 of 16 tokens less.
+TEST_F(PlannedRecipe, AGroupsPromptIsComputedOnce) {
+  const auto compute = [](const std::string& samples, const std::string& more) {
+    const auto config = orchestrate::load_recipe(
+        fs::path(TF_SOURCE_DIR) / "recipes/qwen3-8b-rl.yaml",
+        {"rollout.max_turns=1", "rl.samples_per_prompt=" + samples, "rl.train." + more});
+    orchestrate::Plan plan = orchestrate::make_plan(config);
+    estimate(plan, config);
+    return part(plan.steps.back().seconds, "compute");
+  };
+  EXPECT_NEAR(compute("8", "share_prefixes=true") / compute("8", "share_prefixes=false"), 9.0 / 16, 0.04);
+  EXPECT_NEAR(compute("1", "share_prefixes=true") / compute("1", "share_prefixes=false"), 1, 1e-9);
+}
+
 // What an axis sends goes over the network where its ranks are on several hosts: tp fastest, then cp, dp, pp.
 TEST_F(PlannedRecipe, AnAxisOverHostsGoesOverTheNetwork) {
   const auto seconds = [](const std::string& degrees, const std::string& where) {
@@ -274,7 +288,9 @@ TEST_F(PlannedRecipe, TheWholeModelOfRankZeroIsCounted) {
   EXPECT_THAT(of_rl(tp, "placement.rollout={with: actor, engines: 2}"),
               ElementsAre(0.0, 0.0));  // an engine takes nine tenths of what is left
   for (const auto& [weights, gib] : {std::pair{"tcp", 15.26}, {"folder", 15.26}, {"group", 0.0}}) {
-    EXPECT_THAT(of_rl(tp, there, {"placement.hosts=[localhost, b]", std::string("placement.weights=") + weights}),
+    EXPECT_THAT(of_rl(tp, there,
+                      {"placement.hosts=[localhost, b]", "placement.eval={gpus: 2, hosts: [b]}",
+                       std::string("placement.weights=") + weights}),
                 ElementsAre(DoubleNear(gib, 0.01), 0.0))
         << weights;
   }
