@@ -12,8 +12,9 @@
 #include "net/wire.h"
 
 namespace tritonforge::net {
-namespace {
 
+// One run of exchange(), whose frame holds it: not in a namespace without a name, where this is one file of several
+// that are compiled as one.
 using Cut = ExchangeState::Cut;
 
 struct Attempt {
@@ -214,8 +215,6 @@ class Exchange {
   const AsyncCallbacks& callbacks_;
   const Url url_;
 };
-
-}  // namespace
 
 void ExchangeState::end_within(double seconds) {
   end_ = Deadline::after(seconds).at();
