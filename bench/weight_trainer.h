@@ -19,7 +19,7 @@
 namespace tritonforge {
 
 inline int run_weight_trainer(int port, const model::Model& model) {
-  train::Publisher publisher(fmt::format("weights-of-{}", ::getpid()), "");
+  train::Publisher publisher(fmt::format("weights-of-{}", ::getpid()));
   const TemporaryFolder disk("weights");
   SignalWaiter signals;
   net::HttpServer server({.port = port, .worker_threads = 1});

@@ -54,7 +54,9 @@ void expect_shard_of(Trainer& trainer, const model::TensorParallel& at, const mo
       EXPECT_TRUE(tensor.is_cpu()) << name;
       const at::Tensor& mine = parts.at(name);
       EXPECT_TRUE(at::equal(model::tensor_part(name, mine.sizes(), at).of(tensor), mine)) << name;
-      if (whole != nullptr) EXPECT_TRUE(at::equal(tensor, wholes.at(name))) << name;
+      if (whole != nullptr) {
+        EXPECT_TRUE(at::equal(tensor, wholes.at(name))) << name;
+      }
     }
   }
 }
