@@ -25,6 +25,7 @@ Verdict whole_verdict() {
   Verdict verdict;
   verdict.own_share = 0.5;
   verdict.profile = Profile{.kernels = {{.name = "kernel"}}};
+  verdict.counters.push_back({.name = "kernel"});
   verdict.eager_runtime.samples = verdict.torch_compile_runtime.samples = 1;
   verdict.trials.emplace_back();
   verdict.flags.push_back({Cheat::kInputMutated, "input 0"});
@@ -42,6 +43,7 @@ TEST(Schema, OfAVerdictIsWhatIsWritten) {
   EXPECT_EQ(keys_of(definition(schema, "Timing").at("properties")), keys_of(whole["runtime"]));
   EXPECT_EQ(keys_of(definition(schema, "Profile").at("properties")), keys_of(whole["profile"]));
   EXPECT_EQ(keys_of(definition(schema, "KernelProfile").at("properties")), keys_of(whole["profile"]["kernels"][0]));
+  EXPECT_EQ(keys_of(definition(schema, "KernelCounters").at("properties")), keys_of(whole["counters"][0]));
 }
 
 TEST(Schema, OfATrajectoryIsWhatIsWritten) {
