@@ -1,15 +1,12 @@
 #include "weights/sglang.h"
 
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <functional>
 #include <future>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "model/weights.h"
 #include "net/http.h"
 #include "net/wire.h"
@@ -29,18 +26,6 @@ void post(const std::string& url, const char* path, const Json& body, double sec
 int64_t ranks_of(const std::string& url) {
   const Json info = net::HttpClient({.timeout_s = kCommandSeconds}).get_json(url + "/get_server_info").value();
   return optional_field<int64_t>(info, "tp_size", 1, url + "/get_server_info");
-}
-
-int free_port() {
-  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in any{};
-  any.sin_family = AF_INET;
-  socklen_t size = sizeof any;
-  const bool bound = ::bind(fd, reinterpret_cast<sockaddr*>(&any), size) == 0 &&
-                     ::getsockname(fd, reinterpret_cast<sockaddr*>(&any), &size) == 0;
-  ::close(fd);
-  if (!bound) fail(ErrorKind::kMachine, "no port is free");
-  return ntohs(any.sin_port);
 }
 
 // Requests that are under way while this process does its part of a collective.

@@ -101,9 +101,11 @@ void Layers::reserve(int64_t tokens, bool train) {
   }
   slots_ = std::max({slots_, attention_.slots(), most.attended + kSpareSlots});
   ring_.reserve(most.attended, slots_, train);
-  if (flight_ != nullptr) reserve(*flight_, rows);
-  else
+  if (flight_ != nullptr) {
+    reserve(*flight_, rows);
+  } else {  // before the first pass: all of them
     for (Flight& flight : flights_) reserve(flight, rows);
+  }
   if (!train || grad_.defined()) return;
   grad_ = buffer(most.shard, hidden);
   grad_mixed_ = buffer(most.shard, q_);
@@ -171,7 +173,6 @@ void Layers::add_product(const at::Tensor& to, const at::Tensor& x, const at::Te
   if (bias.defined()) sum.add_(bias);
 }
 
-// A rank embeds those of the shard's tokens that its rows of the vocabulary have.
 void Layers::begin(const MicroBatch& batch) {
   begun_ = &batch;
   const int64_t rows = shards_.rows().attended, tokens = shards_.attended_tokens();
@@ -179,6 +180,7 @@ void Layers::begin(const MicroBatch& batch) {
   positions_ = at::zeros({rows}, batch.positions.options().dtype(at::kInt));
   positions_.narrow(0, 0, tokens).copy_(shards_.attended_positions(batch));
   if (!config_.embeds()) return;
+  // A rank embeds those of the shard's tokens that its rows of the vocabulary have.
   const std::vector<int64_t>& shard = shards_.shard_tokens();
   std::vector<int32_t> ids(static_cast<size_t>(shards_.rows().shard), 0);
   std::vector<int64_t> embedded, places;
