@@ -20,4 +20,11 @@ std::vector<std::string> LineTail::poll() {
   return lines;
 }
 
+std::string last_line(const fs::path& file) {
+  if (!fs::exists(file)) return "";
+  std::string text = read_file(file);
+  while (text.ends_with('\n')) text.pop_back();
+  return text.substr(text.rfind('\n') + 1);
+}
+
 }  // namespace tritonforge

@@ -19,4 +19,7 @@ class LineTail {
   uint64_t offset_;  // behind the last whole line
 };
 
+// What a program that has ended said last: the file's last line, without newlines behind it. "" where there is no file.
+std::string last_line(const fs::path& file);
+
 }  // namespace tritonforge

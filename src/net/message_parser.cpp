@@ -68,7 +68,6 @@ void ReplyParser::on_field_impl(http::field, View name, View value, error_code& 
 void ReplyParser::on_header_impl(error_code&) {
   fields_.close();
   if (status_ / 100 == 1) return;
-  head_seen_ = true;
   on_head_(status_, std::move(fields_.headers));
 }
 

@@ -51,7 +51,6 @@ class ReplyParser final : public http::basic_parser<false> {
   // `on_head` is not called for 1xx. Once `on_body` says false, put() ends with operation_aborted.
   ReplyParser(const OnHead& on_head, const OnBody& on_body, bool to_head_request);
   bool is_interim() const { return is_done() && status_ / 100 == 1; }  // 100 Continue: the reply is still to come
-  bool head_seen() const { return head_seen_; }
   bool hung_up() const { return hung_up_; }
 
  private:
@@ -70,7 +69,7 @@ class ReplyParser final : public http::basic_parser<false> {
   const OnBody& on_body_;
   HeaderFields fields_;
   int status_ = 0;
-  bool head_seen_ = false, hung_up_ = false;
+  bool hung_up_ = false;
 };
 
 }  // namespace tritonforge::net

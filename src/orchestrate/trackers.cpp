@@ -6,20 +6,10 @@
 #include <csignal>
 
 #include "base/error.h"
+#include "base/line_tail.h"
 #include "base/log.h"
 
 namespace tritonforge::orchestrate {
-namespace {
-
-std::string last_line(const fs::path& file) {
-  if (!fs::exists(file)) return "";
-  std::string text = read_file(file);
-  while (text.ends_with('\n')) text.pop_back();
-  return text.substr(text.rfind('\n') + 1);
-}
-
-}  // namespace
-
 Trackers::Trackers(const TrackingSection& section, const fs::path& run) : grace_s_(section.grace_s), run_(run) {
   for (const std::string& target : section.to) {
     ProcessOptions options;

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/line_tail.h"
 #include "base/process.h"
 #include "evaluate/channel.h"
 
@@ -60,16 +61,6 @@ void write_frames(const fs::path& path, const std::vector<Profiler::Frame>& fram
   }
   file.close();
   if (!file) fail(ErrorKind::kUnavailable, "cannot write {}", path.string());
-}
-
-std::string last_line(const fs::path& path) {
-  if (!fs::exists(path)) return "";
-  const std::string text = read_file(path);
-  const size_t end = text.find_last_not_of(" \r\n");
-  if (end == std::string::npos) return "";
-  const size_t begin = text.rfind('\n', end);
-  return text.substr(begin == std::string::npos ? 0 : begin + 1,
-                     end - (begin == std::string::npos ? 0 : begin + 1) + 1);
 }
 
 }  // namespace

@@ -29,7 +29,6 @@ class Profiler {
   // beside them. `gpu`: a UUID; empty: what this process's environment shows.
   Counted count(const std::vector<Frame>& frames, const std::vector<std::string>& kernels, const std::string& gpu,
                 Deadline deadline) const;
-  const fs::path& ncu() const { return ncu_; }
 
  private:
   fs::path ncu_;
