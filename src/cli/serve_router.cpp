@@ -23,7 +23,7 @@ struct RouterFlags {
     v.part(router);
     v.part(engines);
     v("io_threads", io_threads, in(0, 256),
-      "threads that carry requests, each those of its own connections; 0 = one for every two cores, at most 8");
+      "threads that carry requests, each those of its own connections; 0 = one for every core, at most 8");
   }
 };
 
@@ -33,7 +33,7 @@ void serve_router(RouterFlags flags) {
   flags.router.worker_api_key = flags.engines.read(/*own=*/"");
   flags.http.io_threads = flags.io_threads > 0
                               ? flags.io_threads
-                              : static_cast<int>(std::clamp(std::thread::hardware_concurrency() / 2, 1u, 8u));
+                              : static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 8u));
   SignalWaiter signals;
   router::Router router(flags.router);
   router::RouterServer server(router, flags.http);

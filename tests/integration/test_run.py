@@ -38,6 +38,13 @@ evaluator: {{num_correct_trials: 1}}
 """
 
 
+def weights_in(folder):
+    """Name and bytes of every file of a model's weights: a trainer of several ranks writes one for each."""
+    found = {path.name: path.read_bytes() for path in folder.glob("*.safetensors")}
+    assert found, f"no weights in {folder}"
+    return found
+
+
 class Run:
     def __init__(self, folder, *flags, output="run", program=(BINARY,), root=ROOT):
         folder.mkdir(exist_ok=True)
@@ -101,7 +108,7 @@ class Run:
         raise ProcessLookupError(role)
 
     def weights(self, stage="rl"):
-        return (self.output / "models" / stage / "model.safetensors").read_bytes()
+        return weights_in(self.output / "models" / stage)
 
     def query(self, sql):
         with sqlite3.connect(f"file:{self.output}/buffer.sqlite?mode=ro", uri=True) as db:
