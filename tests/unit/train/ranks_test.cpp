@@ -117,9 +117,8 @@ void expect_equal_courses(const TrainConfig& one, const Steps& steps, const mode
       for (size_t i = 0; i < alone.steps.size(); ++i) {
         const StepMetrics &a = alone.steps[i], &b = course.steps[i];
         EXPECT_NEAR(a.loss, b.loss, 1e-6 * std::max(1.0, std::fabs(a.loss))) << "step " << i;
-        // Ranks sum in another order than one process, which is at most 3e-7 of the first step's norm. How much it is
-        // later depends on what the weights have become and on the processor, not on the ranks: one process with other
-        // micro-batches lies up to 7.5e-7 from itself, ranks up to 1.4e-6 from one process (at any learning rate).
+        // Ranks sum in another order than one process: seen at most 3e-7 of the first step's norm and 1.4e-6 of a later
+        // one's. One process with other micro-batches lies up to 7.5e-7 from itself (docs/scaling.md).
         EXPECT_NEAR(a.grad_norm, b.grad_norm, (i == 0 ? 1e-6 : 3e-6) * std::max(1.0, a.grad_norm)) << "step " << i;
         EXPECT_EQ(a.tokens, b.tokens);
         EXPECT_EQ(a.target_tokens, b.target_tokens);
