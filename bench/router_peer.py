@@ -1,12 +1,14 @@
 """What a router adds to a request and how many it carries, beside sglang-router: wrk against mock engines.
 
-needs wrk (Debian), build/bench/mock_engine, the built binary (TRITONFORGE_BINARY or ./build/tritonforge), and in
-PEER_PYTHON a Python with requirements/router_peer.txt (sglang-router 0.3.2); without it ours alone is measured.
+needs wrk (Debian), build/bench/mock_engine and byte_proxy, the built binary (TRITONFORGE_BINARY or
+./build/tritonforge), and in PEER_PYTHON a Python with requirements/router_peer.txt (sglang-router 0.3.2); without it
+ours alone is measured.
 usage: bench/router_peer.py [--build build] [--policies cache_aware,power_of_two] [--rounds 3] [--seconds 3]
                             [--also NAME=BINARY]
-Each round: wrk to an engine alone, to ours, to other builds of ours (--also) and to the peer, with one connection (the
-median's difference to the engine alone is what is added) and with --connections (requests a second). Rounds are
-interleaved; a ratio is of one round, ours' speed over the other's.
+Each round: wrk to an engine alone, to ours, to other builds of ours (--also), to the peer and to a program that hands
+on bytes and reads none (the limit: what two more hops cost on this machine), with one connection (the median's
+difference to the engine alone is what is added) and with --connections (requests a second). Rounds are interleaved; a
+ratio is of one round, ours' speed over the other's.
 Requests are /generate bodies of --bytes bytes with 64 different prompts. CPU is user and system time of the router's
 process, which other load on the machine hardly changes, and of everything (wrk, the engines, the router): the number of
 cores over the latter is what they carry at most.
@@ -190,6 +192,11 @@ def main():
                 process = start(command, **quiet)
                 routers.append(Side("sglang-router", port, mock, process))
                 wait_until(port, "/generate", "sglang-router", process)
+            port = free_port()
+            ports = [url.rsplit(":", 1)[1] for url in urls]
+            process = start([os.path.join(options.build, "bench", "byte_proxy"), str(port), *ports], **quiet)
+            routers.append(Side("bytes alone", port, mock, process))
+            wait_until(port, "/generate", "byte_proxy", process)
             for connections in (1, options.connections):
                 for _ in range(options.rounds):
                     for side in (engine, *routers):

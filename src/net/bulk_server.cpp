@@ -115,28 +115,16 @@ struct BulkServer::Impl {
   }
 
   awaitable<void> accept() {
-    asio::steady_timer pause(io);
-    while (true) {
-      const auto [error] = co_await acceptor.async_wait(tcp::acceptor::wait_read, kTuple);
-      if (error) co_return;
-      const int fd = accept_from(acceptor.native_handle());
-      if (fd < 0) {  // no descriptors are left, or the client is gone already
-        pause.expires_after(10ms);
-        co_await pause.async_wait(kTuple);
-        continue;
-      }
-      if (count.load() >= options.connections) {
-        ::close(fd);
-        continue;
-      }
-      const int on = 1;
-      ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-      auto strand = asio::make_strand(io);
-      tcp::socket socket(strand);
-      socket.assign(acceptor.local_endpoint().protocol(), fd);
-      ++count;
-      asio::co_spawn(strand, serve(std::make_shared<Connection>(std::move(socket))), asio::detached);
-    }
+    co_await accept_each(
+        acceptor, [this] { return asio::make_strand(io); },
+        [this](tcp::socket socket) {
+          if (count.load() >= options.connections) return;
+          error_code ignored;
+          socket.set_option(tcp::no_delay(true), ignored);
+          ++count;
+          const auto strand = socket.get_executor();
+          asio::co_spawn(strand, serve(std::make_shared<Connection>(std::move(socket))), asio::detached);
+        });
   }
 
   awaitable<void> serve(ConnectionPtr connection) {

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
+#include <deque>
 #include <mutex>
-#include <vector>
 
 #include "net/exchange.h"
 #include "net/retry.h"
@@ -16,11 +16,13 @@ struct HttpClient::Impl {
   struct Place {
     asio::io_context io{1};
     std::shared_ptr<SocketPool> pool;
+    Clock::time_point free_since{};
   };
   const ClientOptions options;
   const TlsContextPtr tls;
   std::mutex mutex;
-  std::vector<std::unique_ptr<Place>> free;  // the last used last
+  static constexpr double kMaxFree_s = 30;
+  std::deque<std::unique_ptr<Place>> free;  // the last used last
 
   std::unique_ptr<Place> take_place() {
     {
@@ -36,8 +38,10 @@ struct HttpClient::Impl {
     return place;
   }
   void give_back(std::unique_ptr<Place> place) {
+    place->free_since = Clock::now();
     const std::lock_guard lock(mutex);
     free.push_back(std::move(place));
+    while (seconds_since(free.front()->free_since) > kMaxFree_s) free.pop_front();
   }
 
   AsyncRequest prepare(const std::string& method, const std::string& url, std::string body,

@@ -173,22 +173,27 @@ awaitable<bool> Connection::serve_one() {
   }
   reply_ = std::make_shared<Reply>(
       incoming.framing,
-      [weak = weak_from_this()] {
-        if (const auto self = weak.lock()) {
-          asio::post(self->stream_.get_executor(), [self] { self->event_.notify(); });
-        }
+      // The last word of a handler on this loop is written within its call, not a turn of the loop later; of a stream's
+      // pieces those of one turn go out together.
+      [weak = weak_from_this(), executor = stream_.get_executor()](bool last) {
+        auto wake = [weak] {
+          if (const auto self = weak.lock()) self->event_.notify();
+        };
+        if (last) asio::dispatch(executor, std::move(wake));
+        else asio::post(executor, std::move(wake));
       },
       host_.draining);
-  start_read();
   if (end_of_input_) reply_->client_gone();
   host_.dispatch(*incoming.route, std::move(incoming.request), std::make_shared<ReplyHandle>(reply_));
+  start_read();  // to hear of a client that leaves
   const bool keep = co_await write_reply();
   reply_.reset();
   co_return keep;
 }
 
 bool Connection::authorised(const Request& request) const {
-  if (host_.api_key.empty() || request.path == "/health") return true;
+  const bool reads = request.method == "GET" || request.method == "HEAD";
+  if (host_.api_key.empty() || (request.path == "/health" && reads)) return true;
   const auto found = request.headers.find("authorization");
   if (found == request.headers.end() || lower(found->second.substr(0, 7)) != "bearer ") return false;
   return equal_in_constant_time(std::string_view(found->second).substr(7), host_.api_key);
@@ -198,6 +203,12 @@ bool Connection::authorised(const Request& request) const {
 // short.
 void Connection::take_head(Incoming& incoming, const RequestParser& parser) {
   Request& request = incoming.request;
+  // What goes to another server is its URL and this target: it must not become a part of the host.
+  if (request.target.empty() || request.target[0] != '/') {
+    incoming.framing = {fresh_id(), request.method == "HEAD", parser.http_1_0(), parser.keep_alive()};
+    incoming.refuse(error_response(400, fmt::format("'{}' is no path: this server is no proxy", request.target)));
+    return;
+  }
   const size_t question = request.target.find('?');
   request.path = request.target.substr(0, question);
   if (question != std::string::npos) request.query = parse_query(std::string_view(request.target).substr(question + 1));
@@ -239,6 +250,7 @@ awaitable<bool> Connection::read_request(Incoming& incoming) {
   Request& request = incoming.request;
   RequestParser parser(request, host_.max_body);
   Clock::time_point deadline = in_seconds(host_.header_timeout_s);
+  Clock::time_point body_begun{};
   bool head_seen = false;
   while (!parser.is_done()) {
     // Parse what is there.
@@ -257,8 +269,8 @@ awaitable<bool> Connection::read_request(Incoming& incoming) {
       head_seen = true;
       take_head(incoming, parser);
       // The body: its own deadline, no waiting for a long one that will be refused, "100 Continue" for who asks.
+      body_begun = Clock::now();
       const auto length = parser.content_length();
-      deadline = in_seconds(host_.stall_timeout_s + (length ? static_cast<double>(*length) : 0.0) / 65536);
       if (!parser.is_done() && incoming.has_refusal && (!length || *length > (1 << 20))) co_return true;
       const auto expects = request.headers.find("expect");
       if (!parser.is_done() && !parser.http_1_0() && expects != request.headers.end() &&
@@ -270,6 +282,10 @@ awaitable<bool> Connection::read_request(Incoming& incoming) {
     }
     // More bytes, or the end of patience.
     if (parser.is_done() || (used > 0 && !input_.empty())) continue;
+    if (head_seen) {  // 64 KiB/s at least, of what is announced or, in chunks, of what has come
+      const auto bytes = static_cast<double>(parser.content_length().value_or(request.body.size()));
+      deadline = in_seconds(host_.stall_timeout_s + bytes / 65536 - seconds_since(body_begun));
+    }
     if (co_await more_input(deadline)) continue;
     if (timed_out_) {
       incoming.refuse(error_response(408, head_seen ? "the request's body did not arrive in time"

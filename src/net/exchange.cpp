@@ -1,9 +1,5 @@
 #include "net/exchange.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <sys/socket.h>
-
 #include <array>
 #include <span>
 
@@ -16,6 +12,8 @@ namespace tritonforge::net {
 // One run of exchange(), whose frame holds it: not in a namespace without a name, where this is one file of several
 // that are compiled as one.
 using Cut = ExchangeState::Cut;
+
+constexpr int kSilence_s = 60;  // after which a machine that does not answer at all is given up
 
 struct Attempt {
   bool reused = false, connected = false, written = false, any_reply = false, head_seen = false, hung_up = false;
@@ -133,8 +131,7 @@ class Exchange {
       }
       socket.close(error);
       socket.assign(endpoint.protocol(), fd, error);
-      const int on = 1;
-      ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+      notice_silence(fd, kSilence_s);
       const auto [connect_error] = co_await socket.async_connect(endpoint, kTuple);
       attempt.error = connect_error;
       if (!connect_error) break;

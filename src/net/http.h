@@ -86,8 +86,8 @@ class Responder {
 };
 using ResponderPtr = std::shared_ptr<Responder>;
 
-using Handler = std::function<Response(const Request&)>;                 // may block; an Error becomes its reply
-using AsyncHandler = std::function<void(const Request&, ResponderPtr)>;  // must not block
+using Handler = std::function<Response(const Request&)>;           // may block; an Error becomes its reply
+using AsyncHandler = std::function<void(Request&, ResponderPtr)>;  // must not block; may take the request's parts
 
 struct ServerOptions {
   std::string host = "127.0.0.1";
@@ -196,7 +196,9 @@ class Metrics {
   void add(const std::string& name, double amount = 1);
   void set(const std::string& name, double value);
   void set(const std::string& name, const SecondsHistogram& histogram);  // without labels
-  double get(const std::string& name) const;                             // 0 where it was never set
+  // The family's series, and no others: what is not among them is gone.
+  void set_all(const std::string& family, std::map<std::string, double> series);
+  double get(const std::string& name) const;  // 0 where it was never set
   std::string text() const;
   Response reply() const;  // text(), with the format's content type
 

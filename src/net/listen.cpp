@@ -1,5 +1,7 @@
 #include "net/listen.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -7,6 +9,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/log.h"
 
 namespace tritonforge::net {
 
@@ -25,6 +28,40 @@ int listen_on(const asio::ip::address& address, const std::string& host, int por
   fail(ErrorKind::kUnavailable, "cannot listen on {}:{}: {}", host, port, std::strerror(reason));
 }
 
-int accept_from(int listening) { return ::accept4(listening, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); }
+void notice_silence(int fd, int seconds) {
+  const auto set = [fd](int level, int name, int value) { ::setsockopt(fd, level, name, &value, sizeof value); };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, seconds / 3);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, seconds / 3);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 2);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, seconds * 1000);
+}
+
+awaitable<void> accept_each(tcp::acceptor& acceptor, std::function<asio::any_io_executor()> executor,
+                            std::function<void(tcp::socket)> take) {
+  const auto at = acceptor.local_endpoint();
+  asio::steady_timer pause(acceptor.get_executor());
+  while (acceptor.is_open()) {
+    if (const auto [error] = co_await acceptor.async_wait(tcp::acceptor::wait_read, kTuple); error) co_return;
+    const int fd = ::accept4(acceptor.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    error_code error;
+    if (fd >= 0) {
+      tcp::socket socket(executor());
+      socket.assign(at.protocol(), fd, error);
+      if (!error) {
+        take(std::move(socket));
+        continue;
+      }
+      ::close(fd);
+    } else {
+      error = error_code(errno, boost::system::system_category());
+      if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) continue;  // the client is gone already
+    }
+    log::error("cannot accept a connection on port {}: {}", at.port(), error.message());
+    pause.expires_after(std::chrono::milliseconds(200));  // until others close
+    co_await pause.async_wait(kTuple);
+  }
+}
 
 }  // namespace tritonforge::net

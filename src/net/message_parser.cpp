@@ -37,8 +37,11 @@ void RequestParser::on_field_impl(http::field, View name, View value, error_code
   fields_.add(std_view(name), std_view(value), error);
 }
 
-void RequestParser::on_header_impl(error_code&) {
+// Where the last coding is not chunked, nobody can say where the body ends (RFC 9112, 6.3): Beast takes it for none,
+// and would take the body for the next request.
+void RequestParser::on_header_impl(error_code& error) {
   fields_.close();
+  if (fields_.headers.contains("transfer-encoding") && !chunked()) error = http::error::bad_transfer_encoding;
   to_.headers = std::move(fields_.headers);
 }
 

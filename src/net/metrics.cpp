@@ -62,6 +62,11 @@ void Metrics::set(const std::string& name, const SecondsHistogram& histogram) {
   impl_->family_of(name).histogram = histogram;
 }
 
+void Metrics::set_all(const std::string& family, std::map<std::string, double> series) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->family_of(family).series = std::move(series);
+}
+
 double Metrics::get(const std::string& name) const {
   const std::lock_guard lock(impl_->mutex);
   const auto& series = impl_->family_of(name).series;

@@ -5,7 +5,7 @@
 
 namespace tritonforge::net {
 
-Reply::Reply(Framing framing, std::function<void()> wake, std::shared_ptr<const std::atomic<bool>> draining)
+Reply::Reply(Framing framing, std::function<void(bool)> wake, std::shared_ptr<const std::atomic<bool>> draining)
     : framing_(std::move(framing)),
       wake_(std::move(wake)),
       draining_(std::move(draining)),
@@ -20,8 +20,9 @@ void Reply::push(std::string piece) {
 void Reply::notify(std::unique_lock<std::mutex> lock) {
   if (woken_) return;
   woken_ = true;
+  const bool last = phase_ == Phase::kFinished || phase_ == Phase::kCut;
   lock.unlock();
-  wake_();
+  wake_(last);
 }
 
 void Reply::send(Response response) {

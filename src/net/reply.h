@@ -21,8 +21,9 @@ class Reply {
     bool http_1_0 = false;
     bool keep_alive = true;
   };
-  // `wake` is called (from any thread) when there is something to take; `draining` forces "Connection: close".
-  Reply(Framing framing, std::function<void()> wake, std::shared_ptr<const std::atomic<bool>> draining);
+  // `wake` is called (from any thread) when there is something to take, true: nothing comes after it; `draining` forces
+  // "Connection: close".
+  Reply(Framing framing, std::function<void(bool)> wake, std::shared_ptr<const std::atomic<bool>> draining);
 
   // Handlers' side.
   void send(Response response);
@@ -50,7 +51,7 @@ class Reply {
   void notify(std::unique_lock<std::mutex> lock);
 
   const Framing framing_;
-  const std::function<void()> wake_;
+  const std::function<void(bool)> wake_;
   const std::shared_ptr<const std::atomic<bool>> draining_;
   mutable std::mutex mutex_;
   Phase phase_ = Phase::kWaiting;

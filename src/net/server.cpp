@@ -47,9 +47,8 @@ struct HttpServer::Impl {
   }
 
   void dispatch(const Route& route, Request request, std::shared_ptr<ReplyHandle> reply);
-  void run_async(const Route& route, const Request& request, const std::shared_ptr<ReplyHandle>& reply);
-  awaitable<void> accept_loop();
-  void adopt(int fd);
+  void run_async(const Route& route, Request& request, const std::shared_ptr<ReplyHandle>& reply);
+  void adopt(tcp::socket socket);
 
   ServerOptions options;
   RouteTable routes;
@@ -91,22 +90,18 @@ void HttpServer::Impl::dispatch(const Route& route, Request request, std::shared
   }
 }
 
-void HttpServer::Impl::run_async(const Route& route, const Request& request,
-                                 const std::shared_ptr<ReplyHandle>& reply) {
-  const auto run = [&](const Request& given) -> Response {
-    route.async(given, reply);
+void HttpServer::Impl::run_async(const Route& route, Request& request, const std::shared_ptr<ReplyHandle>& reply) {
+  const auto run = [&](const Request&) -> Response {
+    route.async(request, reply);
     return {.status = 0};
   };
   Response response = run_handler(run, request);
   if (response.status != 0) reply->send(std::move(response));
 }
 
-void HttpServer::Impl::adopt(int fd) {
-  const bool v4 = acceptor->local_endpoint().protocol() == tcp::v4();
-  const int on = 1;
-  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  tcp::socket socket(loops[turn++ % loops.size()]->io);
-  socket.assign(v4 ? tcp::v4() : tcp::v6(), fd);
+void HttpServer::Impl::adopt(tcp::socket socket) {
+  error_code ignored;
+  socket.set_option(tcp::no_delay(true), ignored);
   const auto connection = std::make_shared<Connection>(std::move(socket), host, [this](Connection* gone) {
     const std::lock_guard lock(mutex);
     connections.erase(gone);
@@ -117,22 +112,6 @@ void HttpServer::Impl::adopt(int fd) {
     connections.insert(connection.get());
   }
   connection->start();
-}
-
-awaitable<void> HttpServer::Impl::accept_loop() {
-  asio::steady_timer pause(acceptor->get_executor());
-  while (acceptor->is_open()) {
-    const auto [error] = co_await acceptor->async_wait(tcp::acceptor::wait_read, kTuple);
-    if (error) co_return;
-    const int fd = accept_from(acceptor->native_handle());
-    if (fd >= 0) {
-      adopt(fd);
-    } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
-      log::error("cannot accept a connection on port {}: {}", port, std::strerror(errno));
-      pause.expires_after(std::chrono::milliseconds(200));  // until others close
-      co_await pause.async_wait(kTuple);
-    }
-  }
 }
 
 HttpServer::HttpServer(ServerOptions options) {
@@ -182,7 +161,14 @@ void HttpServer::start() {
   });
   impl_->started = true;
   impl_->workers = std::make_unique<JobQueue>(std::max(1, impl_->options.worker_threads), impl_->options.max_queue);
-  asio::co_spawn(impl_->acceptor->get_executor(), [impl = impl_.get()] { return impl->accept_loop(); }, asio::detached);
+  asio::co_spawn(
+      impl_->acceptor->get_executor(),
+      [impl = impl_.get()] {
+        return accept_each(
+            *impl->acceptor, [impl] { return impl->loops[impl->turn++ % impl->loops.size()]->io.get_executor(); },
+            [impl](tcp::socket socket) { impl->adopt(std::move(socket)); });
+      },
+      asio::detached);
   for (const auto& loop : impl_->loops) loop->start();
 }
 

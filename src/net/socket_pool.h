@@ -33,7 +33,7 @@ struct ClientSocket {
 };
 
 // On its loop's thread.
-class SocketPool {
+class SocketPool final : private ClientSocket::Listener {
  public:
   explicit SocketPool(TlsContextPtr tls) : tls_(std::move(tls)) {}  // null: the identity of the process
   // A connection whose peer has neither closed nor spoken since it was put back; null: there is none.
@@ -43,8 +43,10 @@ class SocketPool {
 
  private:
   static constexpr size_t kMaxPerHost = 256;
-  static constexpr double kMaxIdle_s = 30;  // less than servers keep them
+  static constexpr double kMaxIdle_s = 4;  // then it is closed; the least that servers keep them is uvicorn's 5
+  void rang() override;                    // of a kept connection
   const TlsContextPtr tls_;
+  // The last used last.
   std::map<std::pair<std::string, bool>, std::vector<std::unique_ptr<ClientSocket>>> idle_;  // with TLS or without
 };
 

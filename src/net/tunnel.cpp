@@ -1,9 +1,6 @@
 #include "net/tunnel.h"
 
 #include <fmt/format.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <deque>
@@ -37,38 +34,15 @@ Acceptor listen(asio::io_context& io, const asio::ip::address& address, int port
   return acceptor;
 }
 
-// Small messages at once, and an end of the other machine is noticed.
-void prepare(tcp::socket& socket) {
-  const auto set = [&](int level, int name, int value) {
-    ::setsockopt(socket.native_handle(), level, name, &value, sizeof value);
-  };
-  set(IPPROTO_TCP, TCP_NODELAY, 1);
-  set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, kSilence / 3);
-  set(IPPROTO_TCP, TCP_KEEPINTVL, kSilence / 3);
-  set(IPPROTO_TCP, TCP_KEEPCNT, 2);
-  set(IPPROTO_TCP, TCP_USER_TIMEOUT, kSilence * 1000);
-}
-
 // Calls `take` with each connection until the acceptor is closed.
 template <typename Take>
 awaitable<void> accept_all(Acceptor acceptor, Take take) {
-  const bool v4 = acceptor->local_endpoint().protocol() == tcp::v4();
-  asio::steady_timer pause(acceptor->get_executor());
-  while (acceptor->is_open()) {
-    const auto [error] = co_await acceptor->async_wait(tcp::acceptor::wait_read, kTuple);
-    if (error) co_return;
-    const int fd = accept_from(acceptor->native_handle());
-    if (fd < 0) {  // no descriptors are left, or the client is gone already
-      pause.expires_after(10ms);
-      co_await pause.async_wait(kTuple);
-      continue;
-    }
-    auto socket = std::make_shared<tcp::socket>(acceptor->get_executor());
-    socket->assign(v4 ? tcp::v4() : tcp::v6(), fd);
-    prepare(*socket);
-    take(std::move(socket));
-  }
+  co_await accept_each(
+      *acceptor, [&] { return acceptor->get_executor(); },
+      [&](tcp::socket socket) {
+        notice_silence(socket.native_handle(), kSilence);
+        take(std::make_shared<tcp::socket>(std::move(socket)));
+      });
 }
 
 awaitable<Socket> connect(asio::any_io_executor executor, tcp::endpoint there) {
@@ -76,7 +50,7 @@ awaitable<Socket> connect(asio::any_io_executor executor, tcp::endpoint there) {
   if (fd < 0) co_return nullptr;
   auto socket = std::make_shared<tcp::socket>(executor);
   socket->assign(there.protocol(), fd);
-  prepare(*socket);
+  notice_silence(fd, kSilence);
   const auto [error] = co_await socket->async_connect(there, kTuple);
   co_return error ? nullptr : socket;
 }

@@ -40,7 +40,7 @@ class Awaited final : public net::Responder {
 
 }  // namespace
 
-net::Response ask(Router& router, const net::Request& request) {
+net::Response ask(Router& router, net::Request request) {
   auto awaited = std::make_shared<Awaited>();
   auto reply = awaited->reply();
   router.forward(request, std::move(awaited));

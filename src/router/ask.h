@@ -5,6 +5,6 @@
 namespace tritonforge::router {
 
 // Waits for the reply, at most until request.deadline. 503 where no peer could take it, 504 past the deadline.
-net::Response ask(Router& router, const net::Request& request);
+net::Response ask(Router& router, net::Request request);
 
 }  // namespace tritonforge::router

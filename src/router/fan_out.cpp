@@ -24,16 +24,16 @@ Proxy::Proxy(const Registry& registry, Policy& policy, Admission& admission, net
       metrics_(metrics),
       options_(std::move(options)) {}
 
-net::AsyncRequest Proxy::outgoing(const net::Request& request, ClientKey key) const {
+net::AsyncRequest Proxy::outgoing(net::Request& request, ClientKey key) const {
   net::AsyncRequest out;
   out.method = request.method;
-  for (const auto& [name, value] : request.headers) {
-    if (!is_of_one_hop(name) && !(key == ClientKey::kKeep && name == "authorization"))
-      out.headers.emplace_hint(out.headers.end(), name, value);
-  }
+  out.headers = std::move(request.headers);
+  std::erase_if(out.headers, [&](const auto& header) {
+    return is_of_one_hop(header.first) || (key == ClientKey::kKeep && header.first == "authorization");
+  });
   if (!options_.worker_api_key.empty()) out.headers["authorization"] = "Bearer " + options_.worker_api_key;
   out.headers["x-request-id"] = request.id;
-  if (!request.body.empty()) out.body = std::make_shared<const std::string>(request.body);
+  if (!request.body.empty()) out.body = std::make_shared<const std::string>(std::move(request.body));
   out.connect_timeout_s = options_.connect_timeout_s;
   return out;
 }
@@ -83,7 +83,7 @@ void Proxy::FanOut::finish() {
   reply->send(net::Response::json(body, 502));
 }
 
-void Proxy::fan_out(const net::Request& request, net::ResponderPtr reply, ClientKey key) {
+void Proxy::fan_out(net::Request& request, net::ResponderPtr reply, ClientKey key) {
   const auto workers = registry_.all();
   if (workers.empty()) {
     reply->send(

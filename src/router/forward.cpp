@@ -12,13 +12,13 @@ using net::Headers;
 // client or, where the request had to wait for its turn, that of the one that made room. The disconnect may come from
 // another, so `mutex` guards `call` and `left`.
 struct Proxy::Forward : std::enable_shared_from_this<Forward> {
-  Forward(Proxy& proxy, const net::Request& request, net::ResponderPtr reply, ClientKey key)
+  Forward(Proxy& proxy, net::Request& request, net::ResponderPtr reply, ClientKey key)
       : proxy(proxy),
         what(request.method + " " + request.path),
-        target(request.target),
+        target(std::move(request.target)),
         deadline(request.deadline),
         outgoing(proxy.outgoing(request, key)),
-        hint(hint_of(request.headers, outgoing.body ? std::string_view(*outgoing.body) : std::string_view())),
+        hint(hint_of(outgoing.headers, outgoing.body ? std::string_view(*outgoing.body) : std::string_view())),
         reply(std::move(reply)) {}
 
   void start(Result<Admission::Ticket> admitted);
@@ -46,6 +46,7 @@ struct Proxy::Forward : std::enable_shared_from_this<Forward> {
   Headers head;
   std::string content_type, body;
   bool streaming = false, refused = false;  // refused: busy, another worker is asked
+  bool brief = false;                       // its body is read to keep the connection, where nobody wants it
 
   std::mutex mutex;
   std::shared_ptr<net::AsyncCall> call;
@@ -81,6 +82,7 @@ void Proxy::Forward::next() {
     }
     worker = proxy.policy_.pick(usable, hint);
   }
+  if (!tried.empty()) proxy.metrics_.add("retries_total");
   tried.push_back(worker);
   status = 0;
   body.clear();
@@ -110,10 +112,12 @@ void Proxy::Forward::on_head(int code, Headers headers) {
   head = std::move(headers);
   const auto type = head.extract("content-type");
   content_type = type.empty() ? "" : std::move(type.mapped());
-  const bool has_length = head.erase("content-length") > 0;
+  const auto length = head.extract("content-length");
+  const bool has_length = !length.empty();
   head.erase("transfer-encoding");
   head["x-worker"] = worker->url();
   refused = is_busy(code) && !proxy.registry_.usable(tried).empty();
+  brief = has_length && length.mapped().size() <= 5;
   if (refused) return;
   // A reply of known length is passed on whole, so that it can still come from another worker if this one dies.
   if (!has_length && code != 204 && code != 304) {
@@ -123,7 +127,7 @@ void Proxy::Forward::on_head(int code, Headers headers) {
 }
 
 bool Proxy::Forward::on_body(std::string_view bytes) {
-  if (refused) return false;
+  if (refused) return brief;
   if (streaming) return reply->write(std::string(bytes));
   body += bytes;
   return true;
@@ -144,7 +148,6 @@ void Proxy::Forward::on_done(std::optional<Error> error, bool head_seen) {
     worker->answered();
     if (refused) {
       failures.push_back(fmt::format("{} is busy ({})", worker->url(), status));
-      proxy.metrics_.add("retries_total");
       next();
     } else if (streaming) {
       reply->end_stream();
@@ -165,13 +168,13 @@ void Proxy::Forward::on_done(std::optional<Error> error, bool head_seen) {
     reply.reset();  // cuts the client's stream
     return;
   }
-  log::warn("{}: {}; trying another worker", what, error->what());
+  log::warn("{}: {}", what, error->what());
   failures.push_back(error->what());
-  proxy.metrics_.add("retries_total");
   next();
 }
 
 void Proxy::Forward::give_up() {
+  if (tried.empty()) proxy.metrics_.add("refused_total");
   const auto all = proxy.registry_.all();
   if (all.empty()) failures.push_back("no worker is registered (POST /add_worker?url=)");
   for (const auto& one : all) {
@@ -196,15 +199,16 @@ void Proxy::Forward::cancel() {
   proxy.admission_.cancel(waiting);
 }
 
-void Proxy::forward(const net::Request& request, net::ResponderPtr reply, ClientKey key) {
+void Proxy::forward(net::Request& request, net::ResponderPtr reply, ClientKey key) {
   const auto header = request.headers.find("x-priority");
   const Priority priority = header == request.headers.end() ? Priority::kTraining : priority_of(header->second);
+  const Deadline deadline = request.deadline;
   const auto one = std::make_shared<Forward>(*this, request, reply, key);
   reply->on_disconnect([weak = std::weak_ptr(one)] {
     if (const auto alive = weak.lock()) alive->cancel();
   });
   reply.reset();
-  const uint64_t id = admission_.ask(priority, request.deadline,
+  const uint64_t id = admission_.ask(priority, deadline,
                                      [one](Result<Admission::Ticket> admitted) { one->start(std::move(admitted)); });
   bool left = false;
   {

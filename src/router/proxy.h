@@ -27,11 +27,11 @@ class Proxy {
   // fails (or says 429 / 503) before the first byte of its reply went to the client is replaced by another, each tried
   // once; bytes are passed on as they come. When the client leaves, the worker is hung up on; a worker that dies after
   // the first byte cuts the client's stream.
-  void forward(const net::Request& request, net::ResponderPtr reply, ClientKey key);
+  void forward(net::Request& request, net::ResponderPtr reply, ClientKey key);
 
   // To every worker: 200 {"success": true, "workers": {url: reply}}, or 502 with the same, success false, and an
   // "error" that names the workers that failed (a status other than 2xx, "success": false in the reply, or no reply).
-  void fan_out(const net::Request& request, net::ResponderPtr reply, ClientKey key);
+  void fan_out(net::Request& request, net::ResponderPtr reply, ClientKey key);
 
   // The version barrier: what is forwarded from here on is answered from these weights or newer ones; an engine that
   // serves older ones, because it has just started, refuses it (503), and another is asked.
@@ -41,7 +41,7 @@ class Proxy {
  private:
   struct Forward;
   struct FanOut;
-  net::AsyncRequest outgoing(const net::Request& request, ClientKey key) const;
+  net::AsyncRequest outgoing(net::Request& request, ClientKey key) const;  // takes its headers and body
   const Registry& registry_;
   Policy& policy_;
   Admission& admission_;

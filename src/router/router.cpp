@@ -42,10 +42,10 @@ Router::Router(RouterOptions options) {
 
 Router::~Router() { impl_->admission.close(); }  // or the client would be given new work while it ends
 
-void Router::forward(const net::Request& request, net::ResponderPtr reply, ClientKey key) {
+void Router::forward(net::Request& request, net::ResponderPtr reply, ClientKey key) {
   impl_->proxy.forward(request, std::move(reply), key);
 }
-void Router::fan_out(const net::Request& request, net::ResponderPtr reply, ClientKey key) {
+void Router::fan_out(net::Request& request, net::ResponderPtr reply, ClientKey key) {
   impl_->proxy.fan_out(request, std::move(reply), key);
 }
 void Router::require_weights(int64_t version) { impl_->proxy.require_weights(version); }

@@ -45,8 +45,8 @@ class Router {
   ~Router();
 
   // To one worker, and to every worker (router/proxy.h).
-  void forward(const net::Request& request, net::ResponderPtr reply, ClientKey key = ClientKey::kPassOn);
-  void fan_out(const net::Request& request, net::ResponderPtr reply, ClientKey key = ClientKey::kPassOn);
+  void forward(net::Request& request, net::ResponderPtr reply, ClientKey key = ClientKey::kPassOn);
+  void fan_out(net::Request& request, net::ResponderPtr reply, ClientKey key = ClientKey::kPassOn);
   void require_weights(int64_t version);  // the version barrier (router/proxy.h)
   int64_t required_weights() const;
   Registry& registry();

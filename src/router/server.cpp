@@ -42,17 +42,20 @@ net::Response RouterServer::Impl::health() const {
 
 net::Response RouterServer::Impl::metrics() {
   net::Metrics& out = router.metrics();
+  std::map<std::string, double> up, outstanding, requests;  // of the workers that there are now
   for (const auto& worker : router.registry().all()) {
     const auto status = worker->status();
-    out.set(fmt::format("worker_up{{worker=\"{}\"}}", worker->url()), status.state != WorkerState::kRed);
-    out.set(fmt::format("outstanding_requests{{worker=\"{}\"}}", worker->url()),
-            static_cast<double>(status.outstanding_requests));
+    up[fmt::format("worker_up{{worker=\"{}\"}}", worker->url())] = status.state != WorkerState::kRed;
+    outstanding[fmt::format("outstanding_requests{{worker=\"{}\"}}", worker->url())] = static_cast<double>(
+        status.outstanding_requests);
     for (const auto& [outcome, count] : status.outcomes) {
-      out.set(fmt::format("requests_total{{worker=\"{}\",status=\"{}\"}}", worker->url(),
-                          outcome == 0 ? "failed" : std::to_string(outcome)),
-              static_cast<double>(count));
+      requests[fmt::format("requests_total{{worker=\"{}\",status=\"{}\"}}", worker->url(),
+                           outcome == 0 ? "failed" : std::to_string(outcome))] = static_cast<double>(count);
     }
   }
+  out.set_all("worker_up", std::move(up));
+  out.set_all("outstanding_requests", std::move(outstanding));
+  out.set_all("requests_total", std::move(requests));
   out.set("waiting_requests", static_cast<double>(router.waiting()));
   return out.reply();
 }
@@ -97,11 +100,11 @@ void RouterServer::Impl::add_routes() {
        {"/update_weights_from_disk", "/update_weights_from_tensor", "/update_weights_from_distributed",
         "/init_weights_update_group", "/destroy_weights_update_group", "/pause_generation", "/continue_generation",
         "/flush_cache", "/abort_request", "/release_memory_occupation", "/resume_memory_occupation"}) {
-    server.route_async("*", path, [this](const net::Request& request, net::ResponderPtr reply) {
+    server.route_async("*", path, [this](net::Request& request, net::ResponderPtr reply) {
       router.fan_out(request, std::move(reply), key);
     });
   }
-  server.route_async("*", "/*", [this](const net::Request& request, net::ResponderPtr reply) {
+  server.route_async("*", "/*", [this](net::Request& request, net::ResponderPtr reply) {
     router.forward(request, std::move(reply), key);
   });
 }

@@ -267,3 +267,16 @@ def test_a_node_killed_at_any_instant_costs_its_step_alone(alone, cluster, tmp_p
     assert run.weights("sft") == alone.weights("sft")
     assert [step["step"] for step in run.steps("rl")] == [1, 2]
     assert len(list((tmp_path / "cache/tritonforge/nodes").iterdir())) == 1
+
+
+def test_ranks_on_two_nodes_train_as_one_process_does(alone, cluster, tmp_path):
+    addresses = ", ".join(node.address for node in cluster)
+    run = on_cluster(tmp_path, ["stages=[sft]", f"placement.hosts=[{addresses}]", "placement.actor.dp=2"])
+
+    def met():
+        return all(any('"tritonforge"' in who for _, who in node.listening()) for node in cluster)
+
+    run.wait_for(met, "ranks that have met")
+    run.finish()
+    losses = [[step["loss"] for step in each.steps("sft")] for each in (run, alone)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)

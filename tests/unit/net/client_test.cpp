@@ -276,6 +276,28 @@ TEST(AsyncClient, EndsWithWhatItsServersHandlersSent) {
   EXPECT_TRUE(ended);
 }
 
+TEST(AsyncClient, AConnectionThatNobodyUsesIsClosed) {
+  const Listening listening;
+  AsyncClient client;
+  std::promise<void> done;
+  AsyncRequest request;
+  request.method = "GET";
+  request.url = fmt::format("http://127.0.0.1:{}/", listening.port);
+  client.send(request, {[](int, const Headers&) {}, [](std::string_view) { return true; },
+                        [&](const std::optional<Error>& error, bool) {
+                          EXPECT_FALSE(error);
+                          done.set_value();
+                        }});
+  const int fd = listening.accept();
+  char bytes[4096];
+  ASSERT_GT(::recv(fd, bytes, sizeof bytes, 0), 0);
+  constexpr std::string_view kReply = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+  ASSERT_EQ(::send(fd, kReply.data(), kReply.size(), MSG_NOSIGNAL), static_cast<ssize_t>(kReply.size()));
+  done.get_future().wait();
+  EXPECT_EQ(::recv(fd, bytes, sizeof bytes, 0), 0);  // seconds later
+  ::close(fd);
+}
+
 TEST(AsyncClient, BadUrlComesThroughOnDone) {
   AsyncClient client;
   std::promise<ErrorKind> kind;

@@ -15,6 +15,7 @@ namespace tritonforge::net {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 ServerOptions with(std::function<void(ServerOptions&)> change) {
@@ -161,6 +162,30 @@ TEST(Server, MalformedRequestIs400) {
               StartsWith("HTTP/1.1 400"));
 }
 
+TEST(Server, ATargetThatIsNoPathIs400) {
+  HttpServer server({});
+  server.route("*", "/*", [](const Request& request) { return Response::text("got " + request.target); });
+  server.start();
+  for (const std::string line : {"OPTIONS *", "GET http://x/", "GET .evil.com/x", "GET 1/x", "CONNECT x:1"}) {
+    const std::string got = exchange_raw(server, line + " HTTP/1.1\r\nHost: x\r\n\r\nGET /y HTTP/1.1\r\n\r\n");
+    EXPECT_THAT(got, StartsWith("HTTP/1.1 400 ")) << line;
+    EXPECT_THAT(got, HasSubstr("is no path")) << line;
+    EXPECT_THAT(got, HasSubstr("got /y")) << line;  // the connection is as good as before
+  }
+}
+
+TEST(Server, ABodyWhoseEndNobodyKnowsIs400AndTheLast) {
+  HttpServer server({});
+  add_echo(server);
+  server.start();
+  for (const std::string coding : {"identity", "xchunked", "chunked, identity"}) {
+    const std::string got = exchange_raw(server, "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: " + coding +
+                                                     "\r\n\r\nGET /health HTTP/1.1\r\nHost: x\r\n\r\n");
+    EXPECT_THAT(got, StartsWith("HTTP/1.1 400 ")) << coding;
+    EXPECT_THAT(got, Not(HasSubstr("green"))) << coding;
+  }
+}
+
 TEST(Server, HugeHeadersAre431) {
   HttpServer server({});
   add_echo(server);
@@ -232,6 +257,7 @@ TEST(Server, KeyIsCheckedExceptForHealth) {
   EXPECT_EQ(open.get(server.url() + "/health").value().status, 200);
   EXPECT_EQ(open.request("POST", server.url() + "/echo", "x").value().status, 401);
   EXPECT_EQ(open.get(server.url() + "/no-such-path").value().status, 401);  // routes are not told to strangers
+  EXPECT_EQ(open.request("POST", server.url() + "/health", "x").value().status, 401);  // /* may pass that on
   EXPECT_EQ(wrong.request("POST", server.url() + "/echo", "x").value().status, 401);
   EXPECT_EQ(right.request("POST", server.url() + "/echo", "x").value().status, 200);
 }

@@ -16,6 +16,7 @@ namespace tritonforge::router {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Mode = MockWorker::Mode;
 
 struct Fleet {
@@ -37,6 +38,7 @@ struct Fleet {
     const std::string url = (*this)[i].url();
     workers[static_cast<size_t>(i)] = std::make_unique<MockWorker>(std::stoi(url.substr(url.rfind(':') + 1)));
   }
+  int port() const { return std::stoi(server->url().substr(server->url().rfind(':') + 1)); }
   MockWorker& operator[](int i) { return *workers[static_cast<size_t>(i)]; }
   WorkerState state(int i) { return router->registry().all()[static_cast<size_t>(i)]->state(); }
   std::future<Result<net::Response>> generate(Json body = {{"text", "x"}}) {
@@ -133,6 +135,32 @@ TEST(Router, AllDownNamesThemAll) {
   for (int i = 0; i < 3; ++i) fleet.router->check_health();
   EXPECT_EQ(fleet.client.get(fleet.server->url() + "/health").value().status, 503);
   EXPECT_THAT(fleet.generate().get().value().body, HasSubstr("is red"));
+}
+
+TEST(Router, WhatOneClientSaysWrongIsNoWorkersFault) {
+  Fleet fleet(2);
+  for (int i = 0; i < 4; ++i) {
+    net::RawSocket socket(fleet.port());
+    socket.send("GET .elsewhere/generate HTTP/1.1\r\nHost: x\r\n\r\n");
+    socket.half_close();
+    EXPECT_THAT(socket.read_all(), HasSubstr("is no path"));
+  }
+  EXPECT_EQ(fleet.state(0), WorkerState::kGreen);
+  EXPECT_EQ(fleet.state(1), WorkerState::kGreen);
+}
+
+TEST(Router, MetricsAreOfTheWorkersThatThereAre) {
+  Fleet fleet(2);
+  fleet[0].kill();
+  fleet[1].kill();
+  EXPECT_EQ(fleet.generate().get().value().status, 503);
+  const std::string url = fleet.server->url();
+  const auto text = [&] { return fleet.client.get(url + "/metrics").value().body; };
+  EXPECT_THAT(text(), HasSubstr("tritonforge_router_retries_total 1\n"));  // the second one was asked, nobody after it
+  EXPECT_THAT(text(), HasSubstr("worker_up{worker=\"" + fleet[1].url()));
+  fleet.router->registry().remove(fleet[1].url());
+  EXPECT_THAT(text(), HasSubstr("worker_up{worker=\"" + fleet[0].url()));
+  EXPECT_THAT(text(), Not(HasSubstr(fleet[1].url())));
 }
 
 TEST(Router, NoWorkerAtAllSaysHowToAddOne) {
@@ -486,7 +514,7 @@ TEST(Router, DeadlineOfTheClientIsTheWorkers) {
 
 TEST(Router, PipelinedAndChunkedRequestsPassInOrder) {
   Fleet fleet(1);
-  net::RawSocket socket(std::stoi(fleet.server->url().substr(fleet.server->url().rfind(':') + 1)));
+  net::RawSocket socket(fleet.port());
   socket.send(
       "POST /generate HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n5\r\n more\r\n0\r\n\r\n"
       "POST /generate HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\ntwo"
@@ -501,7 +529,7 @@ TEST(Router, PipelinedAndChunkedRequestsPassInOrder) {
 TEST(Router, AStreamWhoseClientDoesNotReadEnds) {
   Fleet fleet(1);
   fleet[0].mode = Mode::kStreamByHand;
-  net::RawSocket socket(std::stoi(fleet.server->url().substr(fleet.server->url().rfind(':') + 1)));
+  net::RawSocket socket(fleet.port());
   socket.send("POST /generate HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}");
   wait_for(fleet[0].generated, 1);
   auto held = fleet[0].take_held();
