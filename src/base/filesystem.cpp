@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <sstream>
@@ -67,6 +68,26 @@ void fsync_path(const fs::path& path) {
   if (file.fd < 0 || ::fsync(file.fd) != 0) {
     fail(ErrorKind::kUnavailable, "cannot sync {}: {}", path.string(), std::strerror(errno));
   }
+}
+
+void put_in_place(const fs::path& fresh, const fs::path& folder) {
+  const auto renamed = [](const fs::path& from, const fs::path& to) { return ::rename(from.c_str(), to.c_str()) == 0; };
+  const auto failed = [&] {
+    fail(ErrorKind::kUnavailable, "cannot replace {}: {}", folder.string(), std::strerror(errno));
+  };
+  if (renamed(fresh, folder)) return;  // nothing there, or an empty folder
+  if (errno != ENOTEMPTY && errno != EEXIST) failed();
+  if (::renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, folder.c_str(), RENAME_EXCHANGE) == 0) return;
+  if (errno != EINVAL && errno != ENOSYS) failed();
+  const fs::path aside = fresh.string() + ".old";
+  if (!renamed(folder, aside)) failed();
+  if (!renamed(fresh, folder)) {
+    const int reason = errno;
+    renamed(aside, folder);
+    errno = reason;
+    failed();
+  }
+  if (!renamed(aside, fresh)) failed();
 }
 
 void write_file_atomic(const fs::path& path, std::string_view content) {

@@ -24,6 +24,10 @@ void append_line_durable(const fs::path& path, std::string_view line);
 
 void fsync_path(const fs::path& path);  // a file or a folder
 
+// A reader sees the old folder or the new one at every moment; afterwards `fresh` is the old one, where there was one.
+// (On a file system that cannot exchange two names, NFS, there is none of either for an instant.) Throws kUnavailable.
+void put_in_place(const fs::path& fresh, const fs::path& folder);
+
 // The names in `folder` that `wanted` holds for, sorted: what a name that is not there is compared with
 // (nearest_hint). Empty where there is no such folder.
 std::vector<std::string> names_in(const fs::path& folder, const std::function<bool(const fs::path&)>& wanted);

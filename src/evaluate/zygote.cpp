@@ -43,7 +43,9 @@ struct ZygoteState {
     int pidfd;
     std::string error;
   };
-  std::optional<Spawned> spawned;  // answer to the one spawn under way
+  int64_t asked = 0;               // spawns, each of which has this for its id
+  bool awaited = false;            // the last one is under way
+  std::optional<Spawned> spawned;  // the answer to it
   std::mutex spawning;             // one spawn at a time
   std::thread keeper;
 };
@@ -92,7 +94,9 @@ std::vector<std::string> command_line(const ZygoteOptions& options, int control)
 void handle(ZygoteState& state, const Descriptors& packet) {
   const Json message = parse_json_or_discard(packet.message);
   const std::lock_guard lock(state.mutex);
-  if (message.is_object() && message.contains("spawned") && packet.fds.size() == 1) {
+  // Whoever asked for another one has given up by now, and has told its child so by closing the job's socket.
+  const bool wanted = message.is_object() && state.awaited && message.value("id", int64_t{-1}) == state.asked;
+  if (wanted && message.contains("spawned") && packet.fds.size() == 1) {
     state.spawned = {message["spawned"].get<pid_t>(), packet.fds[0], ""};
   } else {
     for (const int fd : packet.fds) ::close(fd);
@@ -102,7 +106,7 @@ void handle(ZygoteState& state, const Descriptors& packet) {
     } else if (message.is_object() && message.contains("ready")) {
       state.versions = message["ready"];
       state.missing = message["missing"];
-    } else if (message.is_object() && message.contains("error")) {
+    } else if (wanted && message.contains("error")) {
       state.spawned = {-1, -1, message["error"].get<std::string>()};
     }
   }
@@ -357,9 +361,10 @@ std::unique_ptr<Child> Zygote::spawn(const std::string& role, const ChildLimits&
     std::unique_lock lock(state_->mutex);
     state_->changed.wait_until(lock, deadline.at(), [&] { return state_->control >= 0 || state_->stopping; });
     bool sent = false;
-    if (state_->control >= 0) {
-      state_->spawned.reset();
+    if (state_->control >= 0 && !deadline.expired()) {
+      state_->awaited = true;
       const Json request = {{"op", "spawn"},
+                            {"id", ++state_->asked},
                             {"role", role},
                             {"sandbox", sandbox_options(options_, state_->versions, limits, child->folder_->path(),
                                                         child->group_.get())}};
@@ -371,6 +376,7 @@ std::unique_ptr<Child> Zygote::spawn(const std::string& role, const ChildLimits&
       state_->changed.wait_until(lock, deadline.at(), [&] {
         return state_->spawned.has_value() || state_->control < 0 || state_->starts != generation;
       });
+    state_->awaited = false;
     if (!sent || !state_->spawned || state_->spawned->pid < 0) {
       ::close(ends[0]);
       const std::string why = state_->spawned    ? state_->spawned->error

@@ -256,9 +256,7 @@ std::map<std::string, std::string> save_model(const Model& model, const fs::path
   if (files.size() > 1) write_weight_index(files, content);
   const auto sums = write_weight_files(files, 0, content);
   fsync_path(content);
-  // A folder that is there already is moved aside first, so that at every moment one whole model can be found.
-  if (fs::exists(target)) fs::rename(target, pending.path() / "old");
-  fs::rename(content, target);
+  put_in_place(content, target);
   fsync_path(parent);
   return sums;
 }

@@ -8,9 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <cstring>
-#include <span>
 
 #include "base/config.h"
 #include "base/json.h"
@@ -38,7 +36,12 @@ void copy_durably(const fs::path& from, const fs::path& to) {
   fsync_path(to);
 }
 
-// What sits beside the weights of a Hugging Face folder and is not made by save_model.
+bool is_step(const fs::directory_entry& entry) {
+  return entry.is_directory() && entry.path().filename().string().rfind("step-", 0) == 0 &&
+         entry.path().filename().string().find(".tmp-") == std::string::npos;
+}
+
+// What sits beside the weights of a Hugging Face folder.
 void copy_tokenizer(const fs::path& source, const fs::path& folder) {
   if (!fs::is_directory(source)) {
     tokenizer::Tokenizer::load(source).save(folder);
@@ -47,16 +50,6 @@ void copy_tokenizer(const fs::path& source, const fs::path& folder) {
   for (const char* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
                            "vocab.json", "merges.txt", "chat_template.jinja", "generation_config.json"}) {
     if (fs::exists(source / name)) copy_durably(source / name, folder / name);
-  }
-}
-
-// A reader sees the old folder or the new one at every moment; afterwards `temporary` is the old one.
-void put_in_place(const fs::path& temporary, const fs::path& folder) {
-  if (::rename(temporary.c_str(), folder.c_str()) == 0) return;  // nothing there, or an empty folder
-  if (errno != ENOTEMPTY && errno != EEXIST)
-    fail(ErrorKind::kUnavailable, "cannot rename {}: {}", temporary.string(), std::strerror(errno));
-  if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, folder.c_str(), RENAME_EXCHANGE) != 0) {
-    fail(ErrorKind::kUnavailable, "cannot replace {}: {}", folder.string(), std::strerror(errno));
   }
 }
 
@@ -223,8 +216,14 @@ CheckpointStore::CheckpointStore(fs::path folder, int64_t keep) : folder_(std::m
   for (const auto& entry : fs::directory_iterator(folder_)) {
     if (entry.path().filename().string().find(".tmp-") != std::string::npos) fs::remove_all(entry.path());
   }
+  if (!fs::exists(folder_ / "latest")) return;
+  // What was whole when its trainer was killed and never became the latest: its step comes again.
+  const fs::path newest = latest();
+  for (const auto& entry : fs::directory_iterator(folder_)) {
+    if (is_step(entry) && entry.path().filename() > newest.filename()) fs::remove_all(entry.path());
+  }
   // One that was killed before it removed the old ones, again and again, must not fill the disk.
-  if (fs::exists(folder_ / "latest")) prune(latest());
+  prune(newest);
 }
 
 CheckpointStore::~CheckpointStore() {
@@ -248,21 +247,16 @@ fs::path CheckpointStore::save(Trainer& trainer, const std::vector<TrainedLease>
   return write(contents_of(trainer, leases, std::move(others)));
 }
 
+bool CheckpointStore::has_room_for_copies(Trainer& trainer, int64_t ranks) const {
+  if (snapshot_.taken() || Snapshot::bytes(trainer) * ranks <= kernels::free_memory(at::kCPU) / 2) return true;
+  log::warn("step {}: the host has no memory for a copy of weights and optimizer: the checkpoint stops the trainer",
+            trainer.state().step);
+  return false;
+}
+
 void CheckpointStore::save_behind(Trainer& trainer, const std::vector<TrainedLease>& leases,
                                   std::function<void()> written, std::shared_ptr<OtherRanks> others) {
   TF_CHECK(!writing_.valid(), "two checkpoints at a time");
-  if (!snapshot_.taken() && Snapshot::bytes(trainer) > kernels::free_memory(at::kCPU) / 2) {
-    log::warn("step {}: the host has no memory for a copy of weights and optimizer: the checkpoint stops the trainer",
-              trainer.state().step);
-    std::promise<fs::path> done;
-    writing_ = done.get_future();
-    try {
-      done.set_value(write(contents_of(trainer, leases, std::move(others))));
-    } catch (...) {
-      done.set_exception(std::current_exception());
-    }
-    return written();
-  }
   CheckpointContents contents = contents_with(snapshot_.take(trainer), trainer, leases, std::move(others));
   writing_ = std::async(std::launch::async, [this, contents = std::move(contents), written] {
     struct Tell {
@@ -290,8 +284,7 @@ fs::path CheckpointStore::write(const CheckpointContents& contents) const {
 void CheckpointStore::prune(const fs::path& newest) const {
   std::vector<fs::path> others;
   for (const auto& entry : fs::directory_iterator(folder_)) {
-    const std::string name = entry.path().filename().string();
-    if (entry.is_directory() && name.rfind("step-", 0) == 0 && entry.path() != newest) others.push_back(entry.path());
+    if (is_step(entry) && entry.path() != newest) others.push_back(entry.path());
   }
   std::sort(others.begin(), others.end());
   for (int64_t i = 0; i < static_cast<int64_t>(others.size()) - (keep_ - 1); ++i) {

@@ -58,8 +58,11 @@ class CheckpointStore {
   // Returns the new checkpoint's folder. Older ones beyond `keep` are removed after it is in place.
   fs::path save(Trainer& trainer, const std::vector<TrainedLease>& leases,
                 std::shared_ptr<OtherRanks> others = nullptr);
-  // The same from a copy and a thread of its own; `written` is called there at the end. Where the host has no memory
-  // for a copy it is written before this returns. None may be under way.
+  // Whether half of the host's free memory holds a copy of weights and optimizer of each of its `ranks`, or this one
+  // has its copy already.
+  bool has_room_for_copies(Trainer& trainer, int64_t ranks) const;
+  // The same as save() from a copy and a thread of its own; `written` is called there at the end. None may be under
+  // way.
   void save_behind(Trainer& trainer, const std::vector<TrainedLease>& leases, std::function<void()> written,
                    std::shared_ptr<OtherRanks> others = nullptr);
   // What save_behind() began, once it is done: the folder, or throws what went wrong. nullopt where nothing is there,

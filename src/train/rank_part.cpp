@@ -51,16 +51,18 @@ Json write_part(const RankPart& part, const fs::path& folder) {
 RankPart Snapshot::take(Trainer& trainer) {
   const at::NoGradGuard no_grad;
   const StatePieces states = trainer.optimizer().state();
-  if (!taken()) {
+  if (!taken()) {  // memory_ last: where one of these fails, nothing was taken, and the next try begins anew
     part_ = planned(trainer);
-    memory_ = place_on_host(part_);
-    if (trainer.model().device().is_cuda() && kernels::has_gpu_kernels() && memory_.numel() > 0)
-      pinned_.emplace(std::span(static_cast<std::byte*>(memory_.mutable_data_ptr()), memory_.nbytes()));
-    part_.optimizer = states;
-    for (StatePiece& piece : *part_.optimizer) {
+    const at::Tensor memory = place_on_host(part_);
+    StatePieces copies = states;
+    for (StatePiece& piece : copies) {
       const at::Tensor& values = piece.values;
       piece.values = at::empty(values.sizes(), values.options().device(at::kCPU).pinned_memory(values.is_cuda()));
     }
+    if (trainer.model().device().is_cuda() && kernels::has_gpu_kernels() && memory.numel() > 0)
+      pinned_.emplace(std::span(static_cast<std::byte*>(memory.mutable_data_ptr()), memory.nbytes()));
+    part_.optimizer = std::move(copies);
+    memory_ = memory;
   }
   copy_weights(part_, trainer);
   for (size_t i = 0; i < states.size(); ++i)

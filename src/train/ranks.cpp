@@ -31,7 +31,8 @@ std::string to_bytes(const RankCommand& command) {
   const Json head = {{"what", kNames[static_cast<size_t>(command.what)]},
                      {"number", command.number},
                      {"kind", name_of(command.kind)},
-                     {"has_figures", command.has_figures}};
+                     {"has_figures", command.has_figures},
+                     {"copied", command.copied}};
   return head.dump() + "\n" + to_binary(command.batch);
 }
 
@@ -42,9 +43,12 @@ RankCommand rank_command(std::string_view bytes) {
   const auto found = std::ranges::find(kNames, what);
   if (found == kNames.end() || line == std::string_view::npos)
     fail(ErrorKind::kUsage, "rank 0 says '{}', which no rank knows", what);
-  return {static_cast<RankCommand::What>(found - kNames.begin()), require<int64_t>(head, "number", "rank 0"),
+  return {static_cast<RankCommand::What>(found - kNames.begin()),
+          require<int64_t>(head, "number", "rank 0"),
           from_name<StepKind>(require<std::string>(head, "kind", "rank 0"), "kind"),
-          batch_from_binary(bytes.substr(line + 1)), require<bool>(head, "has_figures", "rank 0")};
+          batch_from_binary(bytes.substr(line + 1)),
+          require<bool>(head, "has_figures", "rank 0"),
+          require<bool>(head, "copied", "rank 0")};
 }
 
 std::unique_ptr<parallel::World> join_ranks(const TrainConfig& config, const parallel::WorldOptions& options) {
@@ -88,6 +92,10 @@ void follow_rank_0(const TrainConfig& config, const parallel::WorldOptions& opti
         case RankCommand::What::kOfferParts: offer.give(*trainer, command.number); break;
         case RankCommand::What::kCheckpoint:
           if (writing.valid()) writing.get();
+          if (!command.copied) {
+            write_for_rank_0(*world, command.number, part_of(*trainer, /*with_optimizer=*/true));
+            break;
+          }
           writing = std::async(std::launch::async, [&world, number = command.number, part = snapshot.take(*trainer)] {
             write_for_rank_0(*world, number, part);
           });

@@ -16,6 +16,7 @@ struct RankCommand {
   StepKind kind = StepKind::kSft;  // of a step
   SequenceBatch batch;             // likewise
   bool has_figures = false;        // those of the batch count
+  bool copied = true;              // of a checkpoint: it is written from a copy, behind the steps
 };
 std::string to_bytes(const RankCommand& command);
 RankCommand rank_command(std::string_view bytes);  // throws kUsage

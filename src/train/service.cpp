@@ -229,7 +229,10 @@ void TrainerService::begin_checkpoint() {
   const auto started = Clock::now();
   writing_step_ = trainer_->state().step;
   try {
-    store_->save_behind(*trainer_, kept_leases(), [this] { written_(); }, others_for(RankCommand::What::kCheckpoint));
+    const bool copied = store_->has_room_for_copies(*trainer_, world_ ? world_->ranks_here() : 1);
+    const auto others = others_for(RankCommand::What::kCheckpoint, copied);
+    if (copied) store_->save_behind(*trainer_, kept_leases(), [this] { written_(); }, others);
+    else checkpoint_is_at(store_->save(*trainer_, kept_leases(), others), writing_step_);
   } catch (const std::exception& error) {
     checkpoint_failed(error.what());
   }
@@ -273,9 +276,9 @@ const model::Model& TrainerService::whole_model() {
   return trainer_->whole_model();
 }
 
-std::shared_ptr<OtherRanks> TrainerService::others_for(RankCommand::What what) {
+std::shared_ptr<OtherRanks> TrainerService::others_for(RankCommand::What what, bool copied) {
   if (!world_) return nullptr;
-  tell({.what = what, .number = ++folders_});
+  tell({.what = what, .number = ++folders_, .copied = copied});
   return std::make_shared<OtherRanks>(*world_, folders_);
 }
 
@@ -305,8 +308,10 @@ void TrainerService::expect(int64_t step) const {
 
 fs::path TrainerService::save(const std::string& path) {
   if (!path.empty()) {
+    if (fs::exists(path)) fail(ErrorKind::kConflict, "POST /save: {} is there already", path);
+    settle(true);  // the ranks write one checkpoint at a time
     note("saving");
-    write_checkpoint(path, contents_of(*trainer_, leases_, others_for(RankCommand::What::kCheckpoint)));
+    write_checkpoint(path, contents_of(*trainer_, leases_, others_for(RankCommand::What::kCheckpoint, false)));
     return path;
   }
   if (!store_) fail(ErrorKind::kUsage, "POST /save: the config names no checkpoint folder; give a 'path'");
@@ -318,7 +323,8 @@ fs::path TrainerService::save(const std::string& path) {
   note("saving");
   writing_step_ = trainer_->state().step;
   try {
-    checkpoint_is_at(store_->save(*trainer_, kept_leases(), others_for(RankCommand::What::kCheckpoint)), writing_step_);
+    checkpoint_is_at(store_->save(*trainer_, kept_leases(), others_for(RankCommand::What::kCheckpoint, false)),
+                     writing_step_);
   } catch (const std::exception& error) {
     checkpoint_failed(error.what());
     throw;

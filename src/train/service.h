@@ -91,7 +91,7 @@ class TrainerService {
   const model::Model& whole_model();  // with what the other ranks have of it
   // Tells the others that a folder comes, a checkpoint's or an export's, for their parts of what is there now; null
   // where there are none.
-  std::shared_ptr<OtherRanks> others_for(RankCommand::What what);
+  std::shared_ptr<OtherRanks> others_for(RankCommand::What what, bool copied = false);
   TensorChecksums write_model(const fs::path& folder);
   void commit_leases();
   std::vector<TrainedLease> kept_leases();

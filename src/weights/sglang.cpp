@@ -139,25 +139,30 @@ void SglangEngines::send(const model::Model& model, int64_t version, Deadline de
 }
 
 void SglangEngines::push(const model::Model& model, int64_t version, Deadline deadline) {
-  const auto each = [&](const char* path, const Json& body) {
-    for (const std::string& url : urls_) post(url, path, body, std::min(kCommandSeconds, deadline.remaining_s()));
-  };
   if (!group_) join(model.device(), deadline);
-  each("/pause_generation", {{"mode", options_.pause}});
+  const auto within = [&] { return std::min(kCommandSeconds, deadline.remaining_s()); };
   try {
+    for (const std::string& url : urls_) post(url, "/pause_generation", {{"mode", options_.pause}}, within());
     send(model, version, deadline);
   } catch (...) {
     leave();
-    for (const std::string& url : urls_) {
-      try {
-        post(url, "/continue_generation", Json::object(), kFarewellSeconds);
-      } catch (const Error& error) {
-        log::warn("{}", error.what());
-      }
-    }
+    for (const std::string& failure : let_go_on(kFarewellSeconds)) log::warn("{}", failure);
     throw;
   }
-  each("/continue_generation", Json::object());
+  const auto failures = let_go_on(within());
+  if (!failures.empty()) fail(ErrorKind::kUnavailable, "{}", fmt::join(failures, "; "));
+}
+
+std::vector<std::string> SglangEngines::let_go_on(double timeout_s) const {
+  std::vector<std::string> failures;
+  for (const std::string& url : urls_) {
+    try {
+      post(url, "/continue_generation", Json::object(), timeout_s);
+    } catch (const Error& error) {
+      failures.push_back(error.what());
+    }
+  }
+  return failures;
 }
 
 }  // namespace tritonforge::weights

@@ -35,6 +35,7 @@ class SglangEngines {
   void join(at::Device device, Deadline deadline);
   void leave();
   void send(const model::Model& model, int64_t version, Deadline deadline);
+  std::vector<std::string> let_go_on(double timeout_s) const;  // every engine; what those said that did not
   const std::vector<std::string> urls_;
   const SglangOptions options_;
   std::string group_name_;

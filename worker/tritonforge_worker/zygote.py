@@ -4,9 +4,10 @@ It leaves the compiled modules beside their sources where it may: without them a
 
 argv[2] is the sandbox's library; argv[3] what to make ready beyond the imports: of "reduce,record,gpu,capture".
 Control protocol on the socket whose number is argv[1] (SOCK_SEQPACKET, one JSON message a packet):
-  in   {"op": "spawn", "role": ..., "sandbox": {...}} with the job's socket attached
+  in   {"op": "spawn", "id": ..., "role": ..., "sandbox": {...}} with the job's socket attached
   out  {"ready": versions, "missing": what cannot be compiled here};  then for each request
-       {"spawned": pid} with a pidfd attached, or {"error": text};  later {"exited": pid, "status": wait status}
+       {"spawned": pid, "id": ...} with a pidfd attached, or {"error": text, "id": ...};
+       later {"exited": pid, "status": wait status}
 The zygote ends when the trusted side closes the control socket.
 """
 

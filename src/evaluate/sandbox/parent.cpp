@@ -28,10 +28,12 @@ class Parent {
       room_[got] = '\0';
       const int job = sent_.empty() ? -1 : sent_.front();
       int pidfd = -1;
-      const pid_t child = fork_apart(Json::parse(room_).at("sandbox"), &pidfd);
+      const Json request = Json::parse(room_);
+      const pid_t child = fork_apart(request.at("sandbox"), &pidfd);
       if (child == 0) return job;
-      const Json answer = child < 0 ? Json{{"error", std::string("fork: ") + std::strerror(errno)}}
-                                    : Json{{"spawned", child}};
+      Json answer = child < 0 ? Json{{"error", std::string("fork: ") + std::strerror(errno)}}
+                              : Json{{"spawned", child}};
+      answer["id"] = request.at("id");
       close(job);
       if (child > 0) children_.push_back({child, pidfd});
       if (!evaluate::send_packet(control_, answer.dump(), pidfd)) return -1;

@@ -79,6 +79,26 @@ TEST(WriteFileAtomic, AFullDiskIsSaidSo) {
   ::umount(folder.path().c_str());
 }
 
+TEST(PutInPlace, IsThereOrExchanged) {
+  const TemporaryFolder folder("place");
+  const auto made = [&](const char* name, const char* text) {
+    fs::create_directory(folder.path() / name);
+    write_file_atomic(folder.path() / name / "file", text);
+    return folder.path() / name;
+  };
+  const fs::path target = folder.path() / "target";
+  const fs::path fresh = made("fresh", "first");
+  put_in_place(fresh, target);
+  EXPECT_EQ(read_file(target / "file"), "first");
+  EXPECT_FALSE(fs::exists(fresh));
+  made("fresh", "second");
+  put_in_place(fresh, target);
+  EXPECT_EQ(read_file(target / "file"), "second");
+  EXPECT_EQ(read_file(fresh / "file"), "first");
+  EXPECT_THROW(put_in_place(folder.path() / "none", target), Error);
+  EXPECT_EQ(read_file(target / "file"), "second");
+}
+
 TEST(AppendLineDurable, AFullDeviceIsAnError) {
   if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
   EXPECT_THAT(error_of([] { append_line_durable("/dev/full", "x"); }).what(), HasSubstr("No space left on device"));

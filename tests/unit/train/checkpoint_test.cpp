@@ -171,9 +171,18 @@ TEST(Checkpoint, OldOnesAreRemovedAndUnfinishedOnesToo) {
     }
     EXPECT_THAT(error_of([&] { CheckpointStore other(folder, 2); }), HasSubstr("in use by another trainer (pid"));
   }
-  std::vector<std::string> left;
-  for (const auto& entry : fs::directory_iterator(folder)) left.push_back(entry.path().filename());
-  EXPECT_THAT(left, testing::UnorderedElementsAre(".lock", "latest", "step-00000003", "step-00000004"));
+  const auto names = [&] {
+    std::vector<std::string> left;
+    for (const auto& entry : fs::directory_iterator(folder)) left.push_back(entry.path().filename());
+    return left;
+  };
+  EXPECT_THAT(names(), testing::UnorderedElementsAre(".lock", "latest", "step-00000003", "step-00000004"));
+  // Killed between the folder and its being the latest: the step comes again, and is no old one that is kept.
+  fs::create_directories(folder / "step-00000005");
+  write_file_atomic(folder / "step-00000005/trainer.json", "{}");
+  const CheckpointStore again(folder, 2);
+  EXPECT_EQ(again.latest().filename(), "step-00000004");
+  EXPECT_THAT(names(), testing::UnorderedElementsAre(".lock", "latest", "step-00000003", "step-00000004"));
 }
 
 TEST(Checkpoint, AFullDiskLeavesTheOldOneAndSaysSo) {

@@ -475,6 +475,9 @@ TEST_F(TrainerServiceTest, TheServerAnswersOverHttp) {
   EXPECT_TRUE(fs::exists(published["path"].get<std::string>()));
   EXPECT_EQ(client.post_json(server.url() + "/export", {{"folder", (folder.path() / "out").string()}}).value()["path"],
             (folder.path() / "out").string());
+  // Whatever is there stays there.
+  EXPECT_EQ(client.post(server.url() + "/save", {{"path", (folder.path() / "out").string()}}).value().status, 409);
+  EXPECT_TRUE(fs::exists(folder.path() / "out/config.json"));
   EXPECT_EQ(client.post_json(server.url() + "/save", Json::object()).value()["step"], 1);
   const Json status = client.get_json(server.url() + "/status").value();
   EXPECT_EQ(status["step"], 1);
