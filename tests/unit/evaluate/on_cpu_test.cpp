@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "unit/evaluate/written_conversation.h"
 
 namespace tritonforge::evaluate {
@@ -20,29 +22,44 @@ std::string recorded() {
   return all.substr(0, all.find("=\n") + 2) + "0 {\"loaded\":true}\n";
 }
 
-// `reduced`: the problem's sizes are.
-SeenOnCpu look(const std::string& text, bool reduced, int64_t max_elements = 20) {
-  ReferenceData reference = written_reference();
-  if (reduced) reference.sizes = {{"N", {4096, 64}}};
-  WrittenChildren children(text, reference);
+struct Setting {
+  bool reduced = false;  // the problem's sizes are
+  int64_t max_elements = 20;
+  bool wrong = false;  // the outputs are
+};
+
+SeenOnCpu look(const std::string& text, const Setting& setting) {
+  ReferenceData reference = written_reference(), said = written_reference();
+  if (setting.reduced) reference.sizes = {{"N", {4096, 64}}};
+  if (setting.wrong) std::memset(said.trials[0]->payload.data() + 160, 0, 80);
+  WrittenChildren children(text, said);
   LoweringPool lowering(children);
   CpuDevice device(children, {});
   EvaluatorOptions options;
-  options.max_elements = max_elements;
+  options.max_elements = setting.max_elements;
   const EvaluationRequest request;
   return look_on_cpu(written_context(children, lowering, options, request, reference, device));
 }
 
 TEST(LookOnCpu, ARaceIsRefusedAtAnySizes) {
   for (const bool reduced : {false, true}) {
-    const SeenOnCpu seen = look(recorded() + replayed(kRace), reduced);
+    const SeenOnCpu seen = look(recorded() + replayed(kRace), {.reduced = reduced});
     EXPECT_THAT(seen.refusal, HasSubstr("race: kernel k, line 3"));
     EXPECT_THAT(seen.refusal, HasSubstr(reduced ? "at reduced sizes" : "at the problem's own sizes"));
   }
 }
 
+// Whether a race is lost is chance: one that a CPU loses and a GPU wins is a race.
+TEST(LookOnCpu, ARaceThatIsLostIsOneUnlessTheSizesAreNotItsOwn) {
+  const std::string text = recorded() + replayed(kRace);
+  EXPECT_THAT(look(text, {.wrong = true}).refusal, HasSubstr("wrong outputs, with a race: kernel k, line 3"));
+  const SeenOnCpu reduced = look(text, {.reduced = true, .wrong = true});
+  EXPECT_EQ(reduced.refusal, "");
+  EXPECT_THAT(reduced.note, HasSubstr("at reduced sizes it gives wrong outputs, with a race: kernel k, line 3"));
+}
+
 TEST(LookOnCpu, WhatIsSoundIsSaidToBe) {
-  const SeenOnCpu seen = look(recorded() + replayed("[]"), true);
+  const SeenOnCpu seen = look(recorded() + replayed("[]"), {.reduced = true});
   EXPECT_EQ(seen.refusal, "");
   EXPECT_EQ(seen.note, "none, on a CPU at reduced sizes");
 }
@@ -50,24 +67,24 @@ TEST(LookOnCpu, WhatIsSoundIsSaidToBe) {
 // A kernel may be written for the problem's own sizes alone.
 TEST(LookOnCpu, AFailureCountsAtTheProblemsOwnSizesAlone) {
   const std::string text = recorded() + "0 {\"failed\":{\"kind\":\"fault\",\"text\":\"kernel k: out of bounds\"}}\n";
-  EXPECT_THAT(look(text, false).refusal, HasSubstr("kernel k: out of bounds"));
-  const SeenOnCpu reduced = look(text, true);
+  EXPECT_THAT(look(text, {}).refusal, HasSubstr("kernel k: out of bounds"));
+  const SeenOnCpu reduced = look(text, {.reduced = true});
   EXPECT_EQ(reduced.refusal, "");
   EXPECT_THAT(reduced.note, HasSubstr("not looked for: at reduced sizes it fails: kernel k: out of bounds"));
 }
 
 TEST(LookOnCpu, WhatCannotBeEvaluatedIsNotRefused) {
   const SeenOnCpu unknown = look(
-      recorded() + "0 {\"failed\":{\"kind\":\"unsupported\",\"text\":\"kernel k: tt.inline_asm\"}}\n", false);
+      recorded() + "0 {\"failed\":{\"kind\":\"unsupported\",\"text\":\"kernel k: tt.inline_asm\"}}\n", {});
   EXPECT_EQ(unknown.refusal, "");
   EXPECT_THAT(unknown.note, HasSubstr("not looked for: kernel k: tt.inline_asm"));
-  const SeenOnCpu large = look(recorded() + replayed(kRace), false, 19);
+  const SeenOnCpu large = look(recorded() + replayed(kRace), {.max_elements = 19});
   EXPECT_EQ(large.refusal, "");
   EXPECT_THAT(large.note, HasSubstr("cannot be reduced to 19 elements a tensor"));
-  const SeenOnCpu lost = look(recorded(), false);
+  const SeenOnCpu lost = look(recorded(), {});
   EXPECT_EQ(lost.refusal, "");
   EXPECT_THAT(lost.note, HasSubstr("not looked for: "));
-  const SeenOnCpu unloaded = look("0 {\"failed\":{\"kind\":\"import_error\",\"text\":\"no module\"}}\n", false);
+  const SeenOnCpu unloaded = look("0 {\"failed\":{\"kind\":\"import_error\",\"text\":\"no module\"}}\n", {});
   EXPECT_EQ(unloaded.refusal, "");
   EXPECT_THAT(unloaded.note, HasSubstr("not looked for: "));
 }
