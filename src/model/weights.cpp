@@ -1,5 +1,7 @@
 #include "model/weights.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <algorithm>
 #include <set>
 
