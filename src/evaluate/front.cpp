@@ -30,7 +30,7 @@ struct FrontServer::Impl {
       fail(ErrorKind::kUsage, "evaluator: role front needs --perf-servers URL,... to send evaluations to");
   }
 
-  void pass(router::Router& to, bool all, const net::Request& request, net::ResponderPtr reply) const {
+  void pass(router::Router& to, bool all, net::Request& request, net::ResponderPtr reply) const {
     if (all) to.fan_out(request, std::move(reply), key);
     else to.forward(request, std::move(reply), key);
   }
@@ -90,7 +90,7 @@ FrontServer::FrontServer(const PeerOptions& peers, net::ServerOptions http)
                             {"GET", "/fault_statistics", impl.perf, true},
                             {"POST", "/v2/lowerings", impl.compile, false}}) {
     impl.server.route_async(one.method, one.path,
-                            [&impl, &to = one.to, all = one.all](const net::Request& request, net::ResponderPtr reply) {
+                            [&impl, &to = one.to, all = one.all](net::Request& request, net::ResponderPtr reply) {
                               impl.pass(to, all, request, std::move(reply));
                             });
   }
