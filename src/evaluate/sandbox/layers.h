@@ -17,7 +17,7 @@ namespace tritonforge::sandbox {
 using Json = nlohmann::json;
 
 // A new root of read-only binds, private /tmp-like job folder, own /proc, minimal /dev. Needs a mount namespace.
-std::string build_root(const Json& options, bool user_namespace);
+std::string build_root(const Json& options);
 // Landlock: reads where allowed, writes in the job's folder only, no TCP.
 std::string restrict_files(const Json& options);
 // seccomp: a list of calls that are allowed (with a GPU, whose driver has its own, of calls that are not): no sockets,

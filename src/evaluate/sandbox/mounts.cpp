@@ -51,7 +51,7 @@ bool bind_path(const fs::path& root, const fs::path& path, bool read_only) {
 
 }  // namespace
 
-std::string build_root(const Json& options, bool) {
+std::string build_root(const Json& options) {
   const fs::path root = options.at("root").get<std::string>(), folder = options.at("folder").get<std::string>();
   const bool executable = options.value("processes", false) || options.value("native", false);
   if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return failure("private mounts");

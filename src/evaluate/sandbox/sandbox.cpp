@@ -145,10 +145,11 @@ void drop_capabilities(bool user_namespace) {
   syscall(SYS_capset, &header, data);
 }
 
-int enter(const Json& options, Json& layers) {
+// `layers` says how far it came where it throws.
+void enter(const Json& options, Json& layers) {
   const Namespaces& namespaces = apart.value();
   layers["namespaces"] = namespaces.text;
-  layers["mounts"] = namespaces.any ? build_root(options, namespaces.user) : "unavailable: no mount namespace";
+  layers["mounts"] = namespaces.any ? build_root(options) : "unavailable: no mount namespace";
   // Before the capabilities go: limits may be read from /proc, which a new user cannot change but may need to open.
   layers["rlimits"] = set_limits(options);
   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
@@ -157,7 +158,6 @@ int enter(const Json& options, Json& layers) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // again: becoming another user took it off
   prctl(PR_SET_DUMPABLE, options.value("dumpable", false) ? 1 : 0);
   layers["seccomp"] = restrict_calls(options, namespaces.any);
-  return 0;
 }
 
 }  // namespace
@@ -175,16 +175,16 @@ int tritonforge_fork_apart(const char* options, int* pidfd) {
 // sandboxed process. `report` receives {"layer": "enforced ..." | "unavailable: why"}. 0 on success.
 int tritonforge_enter_sandbox(const char* options, char* report, size_t report_size) {
   nlohmann::json layers = nlohmann::json::object();
-  int result = 0;
+  bool entered = true;
   try {
-    result = tritonforge::sandbox::enter(nlohmann::json::parse(options), layers);
+    tritonforge::sandbox::enter(nlohmann::json::parse(options), layers);
   } catch (const std::exception& error) {
     layers["error"] = error.what();
-    result = 1;
+    entered = false;
   }
   const std::string text = layers.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
   std::snprintf(report, report_size, "%s", text.c_str());
-  return result;
+  return entered ? 0 : 1;
 }
 
 // Second phase (mode live): the kernels are compiled, so no process is started any more. 0 on success.

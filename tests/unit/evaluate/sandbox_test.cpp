@@ -310,7 +310,7 @@ bool may_mount() {
 TEST_F(SandboxTest, TheNewRootShowsTheSystemReadOnlyAndNothingElse) {
   const Json found = in_child([&] {
     if (!may_mount()) return Json{{"unavailable", true}};
-    const std::string report = build_root(options(), true);
+    const std::string report = build_root(options());
     if (report.rfind("enforced", 0) != 0) return Json{{"report", report}};
     return Json{{"report", report},
                 {"secret", open_error(secret(), O_RDONLY)},
