@@ -52,6 +52,8 @@ Ended failure_of(const Frame& frame) {
               .text = text,
               .kernels = strings_of(frame.header, "kernels"),
               .tampered = strings_of(frame.header, "tampered")};
+  const bool while_running = *kind == Fault::kRuntimeError || *kind == Fault::kImportError;
+  if (while_running && says_out_of_memory(text)) ended.fault = Fault::kOutOfMemory;
   for (const char* sign : {"PermissionError", "Operation not permitted", "can't start new thread", "BlockingIOError"}) {
     if (text.find(sign) != std::string::npos) ended.fault = Fault::kForbidden;
   }
@@ -72,12 +74,11 @@ std::unique_ptr<Child> Conversation::release() {
 void Conversation::silent(Silence silence, const std::string& detail, const char* doing) {
   check_waited_for(time_.left);
   if (silence == Silence::kGarbled) throw forged(detail);
-  if (silence == Silence::kClosed && child_->ran_out_of_memory()) silence = Silence::kMemory;
   const std::string how = describe_silence(silence, *child_, detail, time_.limit_s);
   if (silence == Silence::kClosed && child_->orphaned())
     fail(ErrorKind::kUnavailable, "evaluator: the Python parent died while {}", doing);
   throw Ended{.how = Ended::How::kSilent,
-              .fault = fault_of(silence, how),
+              .fault = fault_of(silence, *child_, how),
               .text = fmt::format("{} {} while {}", who_, how, doing)};
 }
 

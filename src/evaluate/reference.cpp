@@ -1,6 +1,7 @@
 #include "evaluate/reference.h"
 
 #include <algorithm>
+#include <array>
 #include <set>
 #include <tuple>
 
@@ -225,14 +226,23 @@ Json shape_of_tree(const Json& tree) {
   return tree;
 }
 
-Fault fault_of(Silence silence, const std::string& how) {
+namespace {
+
+// Seen by the watch from outside, or ended by the kernel.
+bool took_too_much(Silence silence, const Child& child) {
+  return silence == Silence::kMemory || (silence == Silence::kClosed && child.ran_out_of_memory());
+}
+
+}  // namespace
+
+Fault fault_of(Silence silence, const Child& child, const std::string& how) {
   if (silence == Silence::kGarbled) return Fault::kForbidden;
   if (silence == Silence::kTimeout || how.find("CPU time") != std::string::npos) return Fault::kTimeout;
-  return silence == Silence::kMemory ? Fault::kOutOfMemory : Fault::kCrashed;
+  return took_too_much(silence, child) ? Fault::kOutOfMemory : Fault::kCrashed;
 }
 
 std::string describe_silence(Silence silence, Child& child, const std::string& detail, double limit_s) {
-  switch (silence) {
+  switch (took_too_much(silence, child) ? Silence::kMemory : silence) {
     case Silence::kTimeout:
       return limit_s > 0 ? fmt::format("did not finish within {:.0f} s", limit_s) : "did not finish in time";
     case Silence::kMemory:
@@ -240,6 +250,14 @@ std::string describe_silence(Silence silence, Child& child, const std::string& d
     case Silence::kGarbled: return "wrote to the result channel itself (" + detail + ")";
     default: return child.ending(Deadline::after(2));
   }
+}
+
+bool says_out_of_memory(std::string_view failure) {
+  const std::string_view line = failure.substr(0, failure.find('\n'));
+  constexpr std::array<std::string_view, 4> kWords = {"out of memory", "not enough memory", "can't allocate memory",
+                                                      "Cannot allocate memory"};
+  return std::ranges::any_of(kWords,
+                             [&](std::string_view words) { return line.find(words) != std::string_view::npos; });
 }
 
 std::shared_ptr<const ReferenceData> make_reference(Child& child, const ReferenceSpec& spec, Deadline deadline) {

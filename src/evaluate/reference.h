@@ -92,7 +92,10 @@ std::shared_ptr<const ReferenceData> make_reference(Child& child, const Referenc
 // {"tensor": 3} leaves made equal, so that the structure of two outputs can be compared.
 Json shape_of_tree(const Json& tree);
 // Whose fault it is that a candidate's process gave no frame; `how`: describe_silence's text.
-Fault fault_of(Silence silence, const std::string& how);
+Fault fault_of(Silence silence, const Child& child, const std::string& how);
 std::string describe_silence(Silence silence, Child& child, const std::string& detail, double limit_s);
+// What a process says of its own failure is that memory ran out, the device's or its own: in the words of torch's
+// allocators, of a driver or of the C library. In the first line, since lines of a source may follow.
+bool says_out_of_memory(std::string_view failure);
 
 }  // namespace tritonforge::evaluate

@@ -286,16 +286,13 @@ Frame TimedChild::received(Silence silence, double limit_s, Deadline deadline) {
     const std::string how = describe_silence(silence, child_, detail, limit_s);
     if (silence == Silence::kClosed && child_.orphaned())
       fail(ErrorKind::kUnavailable, "evaluator: the Python parent died while a kernel was timed");
-    const Fault fault = silence == Silence::kTimeout   ? Fault::kTimeout
-                        : silence == Silence::kMemory  ? Fault::kOutOfMemory
-                        : silence == Silence::kGarbled ? Fault::kForbidden
-                                                       : Fault::kCrashed;
-    throw TimingFault{fault, "while it was timed it " + how};
+    throw TimingFault{fault_of(silence, child_, how), "while it was timed it " + how};
   }
   if (frame.header.contains("failed")) {
     const Json& what = frame.header["failed"];
-    throw TimingFault{Fault::kRuntimeError,
-                      "while it was timed: " + (what.is_object() ? what.value("text", what.dump()) : what.dump())};
+    const std::string text = what.is_object() ? what.value("text", what.dump()) : what.dump();
+    throw TimingFault{says_out_of_memory(text) ? Fault::kOutOfMemory : Fault::kRuntimeError,
+                      "while it was timed: " + text};
   }
   return frame;
 }

@@ -5,8 +5,6 @@ import traceback
 import torch
 
 MAX_TEXT = 4000
-# torch's CPU allocator has two wordings and the C library's, CUDA's has its own.
-OUT_OF_MEMORY = ("not enough memory", "can't allocate memory", "Cannot allocate memory", "CUDA out of memory")
 
 
 def classify(error, stage):
@@ -16,7 +14,7 @@ def classify(error, stage):
         return "syntax_error"
     if isinstance(error, CompilationError) or getattr(error, "tritonforge_compile_error", False):
         return "compile_error"
-    if isinstance(error, MemoryError) or any(text in str(error) for text in OUT_OF_MEMORY):
+    if isinstance(error, MemoryError):  # of others the trusted side reads it in the text (says_out_of_memory)
         return "out_of_memory"
     return "import_error" if stage == "import" else "runtime_error"
 

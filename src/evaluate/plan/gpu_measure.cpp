@@ -336,7 +336,7 @@ CompiledBaseline GpuMeasurement::time_compiled(Child& child, const Pairing& how,
   CompiledReference compiled(child, how.deadline);
   CompiledBaseline found;
   found.unavailable = compiled.open(reference_, pooled_, gpu_.replayers.lock(), how.deadline);
-  found.may_pass = found.unavailable.starts_with("OutOfMemoryError");
+  found.may_pass = says_out_of_memory(found.unavailable);
   if (!found.unavailable.empty()) return found;
   std::vector<Side> sides(2);
   sides[0] = {kTorchCompile, "", [&](size_t input) { return compiled.call(input); }, {}};

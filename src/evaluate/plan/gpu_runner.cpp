@@ -149,7 +149,9 @@ void GpuPlanRunner::measure(Conversation& replayer, Measured& measured) {
     Frame frame = replayer.receive("timing", kMaxAnswer);
     if (!frame.header.contains("failed")) return frame;
     const Json& failed = frame.header["failed"];
-    const std::string text = "while it was timed: " + clipped(failed.value("text", ""), 300);
+    const std::string said = clipped(failed.value("text", ""), 300), text = "while it was timed: " + said;
+    // Timing holds more than the trials did: inputs and outputs of all of them.
+    if (says_out_of_memory(said)) throw NotTimed{text};
     // A launch, or what one left of the device's context.
     if (failed.value("kind", "") == "fault" || text.find("CUDA error") != std::string::npos)
       throw Ended{.how = Ended::How::kFailed, .fault = Fault::kRuntimeError, .text = text};

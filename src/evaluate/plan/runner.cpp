@@ -381,7 +381,7 @@ void PlanRunner::ask(size_t trial, bool launch, int without, Call& call) {
   if (header.contains("failed")) {
     const Json& failed = header["failed"];
     const auto text = failed.value("text", "");
-    if (runs_ == Runs::kOnGpu && text.find("CUDA out of memory") != std::string::npos) {
+    if (runs_ != Runs::kInterpreted && says_out_of_memory(text)) {
       call.ended = Ended{.how = Ended::How::kFailed, .fault = Fault::kOutOfMemory, .text = clipped(text, 300)};
       return;
     }

@@ -76,8 +76,10 @@ std::string failed(const std::string& kind, const std::string& text) {
 }
 
 TEST(GpuRunner, WhatIsRightAndCannotBeTimedIsCorrect) {
-  for (const std::string& failure : {failed("internal", "CUDA out of memory"), failed("plan", "timing: late"),
-                                     std::string("0 {\"ready\":true}\n0 {\"of\":\"another kind\"}\n")}) {
+  for (const std::string& failure :
+       {failed("internal", "CUDA out of memory"), failed("plan", "timing: late"),
+        failed("internal", "CUDA error: out of memory"), failed("fault", "kernel k: its launch: out of memory"),
+        std::string("0 {\"ready\":true}\n0 {\"of\":\"another kind\"}\n")}) {
     const Verdict verdict = judge_on_gpu(kRight + failure, kLoadedPlan + kNothingWritten);
     EXPECT_TRUE(verdict.correct) << verdict.diagnostics;
     EXPECT_EQ(verdict.notes.at("mode_reason"), "");
@@ -104,6 +106,18 @@ TEST(GpuRunner, ALaunchThatFailsWhileItIsTimedIsTheCandidates) {
     EXPECT_EQ(verdict.fault, Fault::kRuntimeError);
     EXPECT_THAT(verdict.diagnostics, HasSubstr("while it was timed: "));
     EXPECT_EQ(verdict.notes.at("mode_reason"), "");
+  }
+}
+
+// Whoever runs out of it: torch's allocator, its context, or the driver at a launch.
+TEST(GpuRunner, ATrialWithoutEnoughMemoryIsThat) {
+  for (const char* text : {"CUDA out of memory. Tried to allocate 80.00 GiB", "CUDA error: out of memory",
+                           "kernel k: its launch: out of memory"}) {
+    for (const char* kind : {"internal", "fault"}) {
+      const Verdict verdict = judge_on_gpu(failed(kind, text));
+      EXPECT_EQ(verdict.fault, Fault::kOutOfMemory) << kind << text;
+      EXPECT_EQ(verdict.notes.at("mode_reason"), "");
+    }
   }
 }
 

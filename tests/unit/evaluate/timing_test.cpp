@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "base/rng.h"
+#include "unit/evaluate/written_conversation.h"
 
 namespace tritonforge::evaluate {
 namespace {
@@ -138,6 +139,25 @@ TEST(Measure, WhoeverDiesOrHangsWhileBeingTimedIsNotCorrect) {
       EXPECT_NE(verdict.diagnostics.find("it failed"), std::string::npos);
     }
   }
+}
+
+// Through the same words as elsewhere; a line of its source is none of them.
+TEST(Measure, AProcessThatSaysThatMemoryRanOutIsToldSo) {
+  const auto told = [](const std::string& text) {
+    const ReferenceData data = written_reference();
+    WrittenChildren children(
+        fmt::format("0 {}\n", Json{{"failed", {{"kind", "runtime_error"}, {"text", text}}}}.dump()), data);
+    const auto child = children.spawn("candidate", {}, Deadline::after(1));
+    try {
+      TimedChild(*child).ask({{"op", "time"}}, {}, 1);
+    } catch (const TimingFault& fault) {
+      return fault.fault;
+    }
+    return Fault::kNone;
+  };
+  EXPECT_EQ(told("OutOfMemoryError: CUDA out of memory. Tried to allocate 80.00 GiB."), Fault::kOutOfMemory);
+  EXPECT_EQ(told("RuntimeError: Triton Error [CUDA]: out of memory\n  line 3, in forward: ..."), Fault::kOutOfMemory);
+  EXPECT_EQ(told("RuntimeError: no\n  line 3, in forward: x = f()  # out of memory"), Fault::kRuntimeError);
 }
 
 TEST(Measure, AnAnswerThatIsNoneIsAForgery) {
