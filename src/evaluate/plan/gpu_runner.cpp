@@ -78,7 +78,8 @@ std::set<int> GpuPlanRunner::idle_kernels() {
     if (step.kernel >= 0) used.insert(step.kernel);
   }
   if (used.size() < 2 || used.size() > kMostKernelsLeftOut) return {};
-  const auto hold = lock_.shared(context_.overall);
+  std::optional<DeviceLock::Hold> hold;
+  time_.paused([&] { hold.emplace(lock_.shared(context_.overall)); });
   for (const int kernel : used) {
     const Call call = replay(0, true, kernel);
     if (!call.result) return idle;  // and it may have cost the context
@@ -93,28 +94,12 @@ std::optional<Measured> GpuPlanRunner::measure() {
   replayer_sound_ = false;
   // Until more is known: no more than what the launches are given.
   Measured measured{.own = bound_work(plan_, copies()), .aten = aten_};
-  // None of it is the candidate's own time.
-  OwnTime unbounded(context_.overall.remaining_s(), context_.left);
+  // None of it is the candidate's own time: neither waiting for the device, nor for torch.compile.
+  OwnTime ours(context_.overall.remaining_s(), context_.left);
   std::string not_timed;
   {
-    Conversation replayer(replayer_->release(), unbounded, "the replayer");
-    try {
-      measure(replayer, measured);
-    } catch (const NotTimed& why) {
-      not_timed = why.text;
-    } catch (const Ended& ended) {
-      if (ended.how == Ended::How::kSilent) check_device(gpu_.replayers, ended);
-      // A launch of the candidate's that fails after it was right is no better than one that fails at once.
-      if (ended.how == Ended::How::kFailed) measured.ended = ended;
-      else not_timed = ended.text;
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::kUsage && error.kind() != ErrorKind::kUnsupported &&
-          error.kind() != ErrorKind::kCorrupt)
-        throw;
-      not_timed = error.what();
-    } catch (const nlohmann::json::exception&) {
-      not_timed = "an answer lacks a field, or one has the wrong type";
-    }
+    Conversation replayer(replayer_->release(), ours, "the replayer");
+    time_.paused([&] { not_timed = why_not_timed(replayer, measured); });
     if (not_timed.empty() && !measured.ended) {
       replayer_.emplace(replayer.release(), time_, "the replayer");
       time_.paused([&] { leave_out_idle(measured); });
@@ -129,6 +114,28 @@ std::optional<Measured> GpuPlanRunner::measure() {
   memory_.reset();
   as_replay(*context_.device, [&] { hand_over(); });
   return measured;
+}
+
+// Empty where it was timed, or where its own end, in `measured`, says why not.
+std::string GpuPlanRunner::why_not_timed(Conversation& replayer, Measured& measured) {
+  try {
+    measure(replayer, measured);
+  } catch (const NotTimed& why) {
+    return why.text;
+  } catch (const Ended& ended) {
+    if (ended.how == Ended::How::kSilent) check_device(gpu_.replayers, ended);
+    // A launch of the candidate's that fails after it was right is no better than one that fails at once.
+    if (ended.how != Ended::How::kFailed) return ended.text;
+    measured.ended = ended;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kUsage && error.kind() != ErrorKind::kUnsupported &&
+        error.kind() != ErrorKind::kCorrupt)
+      throw;
+    return error.what();
+  } catch (const nlohmann::json::exception&) {
+    return "an answer lacks a field, or one has the wrong type";
+  }
+  return "";
 }
 
 // Some counters are the whole device's: nothing else of ours is on it meanwhile.

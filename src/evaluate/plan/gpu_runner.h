@@ -24,6 +24,7 @@ class GpuPlanRunner : public PlanRunner {
   std::vector<bool> copies() const;  // of the plan's launches
   // Everything that a device shows of the plan: throws Ended and NotTimed.
   void measure(Conversation& replayer, Measured& measured);
+  std::string why_not_timed(Conversation& replayer, Measured& measured);
   void leave_out_idle(Measured& measured);
 
   const GpuProblem& gpu_;

@@ -275,7 +275,7 @@ PlanRunner::Handed PlanRunner::handed_over() const {
 }
 
 void PlanRunner::hand_over() {
-  take_replayer();
+  time_.paused([&] { take_replayer(); });
   const Handed handed = handed_over();
   replayer_->send(handed.header, handed.payload, "it was handed the plan");
   const Frame answer = replayer_->receive("it checked the plan", kMaxAnswer);

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "unit/evaluate/written_conversation.h"
 
 namespace tritonforge::evaluate {
@@ -21,6 +23,7 @@ const std::string kWrong = R"(120 {"findings":[],"own":[0,0],"copied":[false],"i
                            R"({"dtype":"float32","shape":[20],"order":[0],"bytes":80},)"
                            R"({"dtype":"float32","shape":[10],"order":[0],"bytes":40}]})"
                            "\n";
+const std::string kReady = "0 {\"ready\":true}\n";
 const std::string kChosen = "0 {\"chosen\":true}\n";
 const std::string kNothingWritten = "0 {\"failed\":{\"kind\":\"fault\",\"text\":\"nothing was written\"}}\n";
 
@@ -49,20 +52,32 @@ std::string calls(double ms) {
   return "0 {\"calls\":[" + made + "]}\n";
 }
 
+struct Setting {
+  bool tuned = false;
+  double limit_s = 30;                        // of the candidate's own time
+  std::function<void()> while_compiled = {};  // where it is timed: torch.compile's version, of which there is none
+};
+
 // What the process P says that tries the plan, after it was handed it, then the one after it.
-Verdict judge_on_gpu(const std::string& first, const std::string& second = "", bool tuned = false) {
+Verdict judge_on_gpu(const std::string& first, const std::string& second = "", const Setting& setting = {}) {
   const ReferenceData reference = written_reference();
   WrittenChildren children(
-      kOpen + "=\n" + recording(tuned) + "=\n" + kOpen + kLoadedPlan + first + "=\n" + kOpen + second, reference);
+      kOpen + "=\n" + recording(setting.tuned) + "=\n" + kOpen + kLoadedPlan + first + "=\n" + kOpen + second,
+      reference);
   LoweringPool lowering(children);
   EvaluatorOptions options;
-  options.torch_compile = false;
+  options.torch_compile = static_cast<bool>(setting.while_compiled);
   options.candidate_timeout_s = 30;
   GpuReplayers device(children, options, "");
   EvaluationRequest request;
-  request.measure_performance = false;
-  const RunContext context = written_context(children, lowering, options, request, reference, device);
-  const GpuProblem gpu{device, {}, {}};
+  request.measure_performance = static_cast<bool>(setting.while_compiled);
+  RunContext context = written_context(children, lowering, options, request, reference, device);
+  context.limit_s = setting.limit_s;
+  const auto with_reference = [&](const std::function<bool(Child&)>&) {
+    setting.while_compiled();
+    throw TimingFault{Fault::kTimeout, "torch.compile did not end"};
+  };
+  const GpuProblem gpu{device, with_reference, {}};
   Verdict verdict;
   verdict.mode = EvaluationMode::kPlan;
   verdict.stage = Stage::kExtracted;
@@ -79,7 +94,7 @@ TEST(GpuRunner, WhatIsRightAndCannotBeTimedIsCorrect) {
   for (const std::string& failure :
        {failed("internal", "CUDA out of memory"), failed("plan", "timing: late"),
         failed("internal", "CUDA error: out of memory"), failed("fault", "kernel k: its launch: out of memory"),
-        std::string("0 {\"ready\":true}\n0 {\"of\":\"another kind\"}\n")}) {
+        kReady + "0 {\"of\":\"another kind\"}\n"}) {
     const Verdict verdict = judge_on_gpu(kRight + failure, kLoadedPlan + kNothingWritten);
     EXPECT_TRUE(verdict.correct) << verdict.diagnostics;
     EXPECT_EQ(verdict.notes.at("mode_reason"), "");
@@ -125,6 +140,19 @@ TEST(GpuRunner, AProcessThatIsLostWhileItTimesIsTheDevicesUntilItWasProbed) {
   EXPECT_THROW(judge_on_gpu(kRight), DeviceFault);
 }
 
+// Its last call is made in what is left of its own time, however long it waited to be timed.
+TEST(GpuRunner, WhileItWaitsForTorchCompileItsOwnTimeStands) {
+  constexpr double kLimit = 2;
+  const auto past_its_limit = [] { std::this_thread::sleep_until(Deadline::after(kLimit).at()); };
+  const std::string profile = R"(0 {"kernels":[{"registers":9,"spilled_bytes":0,"shared":0,"warps":1,"occupancy":1}],)"
+                              R"("candidate":[0,1.0]})"
+                              "\n";
+  const Verdict verdict = judge_on_gpu(kRight + kReady + profile + kNothingWritten, "",
+                                       {.limit_s = kLimit, .while_compiled = past_its_limit});
+  EXPECT_TRUE(verdict.correct) << verdict.diagnostics << verdict.notes.at("mode_reason");
+  EXPECT_THAT(verdict.notes.at("torch_compile"), HasSubstr("torch.compile did not end"));
+}
+
 // Each configuration is replayed and timed; what follows is of the fastest.
 TEST(GpuRunner, TheFastestConfigurationIsTheOneThatIsTimed) {
   const std::string others = kChosen + kRight + kChosen + kChosen + kRight + kChosen;
@@ -134,14 +162,14 @@ TEST(GpuRunner, TheFastestConfigurationIsTheOneThatIsTimed) {
       R"("candidate":[0,1.0]})"
       "\n" +
       kNothingWritten;
-  const Verdict verdict = judge_on_gpu(kRight + others + "0 {\"ready\":true}\n" + tuning + rest, "", true);
+  const Verdict verdict = judge_on_gpu(kRight + others + kReady + tuning + rest, "", {.tuned = true});
   EXPECT_TRUE(verdict.correct) << verdict.diagnostics << verdict.notes.at("mode_reason");
   EXPECT_EQ(verdict.notes.at("configuration"), "k (B 2)");
   EXPECT_EQ(verdict.own_share, 1.0);
 }
 
 TEST(GpuRunner, AWrongConfigurationIsWrongHoweverFast) {
-  const Verdict verdict = judge_on_gpu(kRight + kChosen + kWrong + kChosen, "", true);
+  const Verdict verdict = judge_on_gpu(kRight + kChosen + kWrong + kChosen, "", {.tuned = true});
   EXPECT_FALSE(verdict.correct);
   EXPECT_THAT(verdict.diagnostics, HasSubstr("a configuration that the autotuner may choose, k (B 2): "));
 }
