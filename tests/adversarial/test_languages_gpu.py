@@ -84,6 +84,15 @@ def test_what_is_wrong_is_told_and_stays_with_its_candidate(server, was, now, ki
     assert judge(server, SINES + f"// after {was} {now}\n", measure_performance=False)["correct"]
 
 
+def test_a_kernel_that_hangs_only_while_it_is_timed_is_ended(server):
+    """In its trials what comes empty is poisoned, while it is timed it is not."""
+    hangs = SINES.replace("float a = x[i];", "float a = x[i];\n  while (__float_as_int(y[i]) != 0x7fc00000) __threadfence();")
+    verdict = judge(server, hangs, timeout_s=300)
+    assert verdict["error_kind"] == "runtime_error", verdict
+    assert "while it was timed: it did not end in time" in verdict["diagnostics"], verdict
+    assert judge(server, SINES + "// after a hang in time\n", measure_performance=False)["correct"]
+
+
 def test_hip_is_compiled_and_not_run_on_an_nvidia_gpu(server):
     if "hip" not in server.get("/backend_info")["backends"]:
         pytest.skip("clang 19 is not here")

@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <thread>
+
 #include "base/error.h"
 #include "evaluate/ir/machine.h"
 
@@ -230,6 +232,12 @@ bool GpuEvent::reached() const {
   if (status == kNotReady) return false;
   check(status, "cuEventQuery");
   return true;
+}
+void GpuEvent::wait(Deadline deadline) const {
+  while (!reached()) {
+    if (deadline.expired()) throw ir::Fault("it did not end in time");
+    std::this_thread::yield();
+  }
 }
 double GpuEvent::ms_since(const GpuEvent& start) const {
   float ms = 0;

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
+
 namespace tritonforge::evaluate {
 
 // The driver's text for a status that is not success, and the call that had it.
@@ -80,6 +82,8 @@ class GpuEvent {
   GpuEvent& operator=(const GpuEvent&) = delete;
   void record();
   bool reached() const;
+  // Throws ir::Fault where it is not reached by then, as where a kernel before it fails.
+  void wait(Deadline deadline) const;
   double ms_since(const GpuEvent& start) const;  // both reached
 
  private:

@@ -2,8 +2,6 @@
 
 #include <ATen/Context.h>
 
-#include <thread>
-
 #include "base/error.h"
 #include "evaluate/ir/machine.h"
 #include "evaluate/plan/guard.h"
@@ -116,10 +114,7 @@ void GpuLauncher::launch(const PlanStep& step, const std::vector<at::Tensor>& bo
 void GpuLauncher::watch(const PlanStep& step, const std::vector<at::Tensor>& bound) {
   GpuEvent done;
   done.record();
-  while (!done.reached()) {
-    if (pass_->options.deadline.expired()) throw ir::Fault("it did not end in time");
-    std::this_thread::yield();
-  }
+  done.wait(pass_->options.deadline);
   const auto& names = names_[static_cast<size_t>(step.kernel)];
   size_t next = 0;
   for (size_t k = 0; k < step.bindings.size(); ++k) {

@@ -14,7 +14,8 @@ namespace {
 
 constexpr const char *kEager = "eager", *kTorchCompile = "torch.compile";
 constexpr double kCompileSeconds = 120, kCallSeconds = 20;  // of the problem's own process
-constexpr int kWarmupCalls = 3;
+constexpr double kAnswerSeconds = 10;  // of process P's, beside its calls: buffers, events, a busy CPU
+constexpr int kWarmupCalls = 3, kProfiledPasses = 5;
 constexpr int kTuningCalls = 7;       // of each configuration, after as many calls to warm up
 constexpr double kTuningSeconds = 2;  // then the fastest so far is taken
 // At the intervals so far, and at the clock: after so many pairs, or sooner where they take longer than this.
@@ -108,6 +109,16 @@ Work own_work(const Plan& plan, const std::vector<double>& ms, const std::vector
   return {.computing = rate * timed.own.computing, .moving = rate * timed.own.moving};
 }
 
+double CallLimits::of(const Json& calls) const {
+  double seconds = kAnswerSeconds;
+  for (const Json& call : calls) seconds += call.at(0) == "candidate" ? candidate : reference;
+  return seconds;
+}
+
+Frame GpuMeasurement::make(const Json& calls) {
+  return ask_({{"calls", calls}, {"limit_s", {limits_.candidate, limits_.reference}}}, {}, limits_.of(calls));
+}
+
 void GpuMeasurement::begin(Deadline deadline) {
   has_reference_ = !reference_.plan.is_null();
   pooled_ = reference_.trials.size();
@@ -135,7 +146,7 @@ void GpuMeasurement::begin(Deadline deadline) {
   if (has_reference_) request["reference"] = reference_.plan;
   DeviceLock lock = gpu_.replayers.lock();
   const auto computing = lock.shared(deadline);
-  ask_(request, payload);
+  ask_(request, payload, deadline.remaining_s());
 }
 
 // As many trials as a fifth of the device's memory has room for.
@@ -153,7 +164,7 @@ void GpuMeasurement::begin_drawn(Deadline deadline) {
   {
     DeviceLock lock = gpu_.replayers.lock();
     const auto computing = lock.shared(deadline);
-    answer = ask_({{"time", true}, {"seed", seed_}, {"drawn", std::move(drawn)}}, {});
+    answer = ask_({{"time", true}, {"seed", seed_}, {"drawn", std::move(drawn)}}, {}, deadline.remaining_s());
   }
   size_t input = 0, output = 0, at = 0;
   for (size_t k = 0; k < pooled_; ++k) {
@@ -166,7 +177,7 @@ void GpuMeasurement::begin_drawn(Deadline deadline) {
 double GpuMeasurement::median_ms() {
   Json asked = Json::array();
   for (int k = 0; k < kWarmupCalls + kTuningCalls; ++k) asked.push_back({"candidate", 0, false});
-  const Frame answer = ask_({{"calls", std::move(asked)}}, {});
+  const Frame answer = make(asked);
   std::vector<double> ms;
   for (int k = kWarmupCalls; k < kWarmupCalls + kTuningCalls; ++k)
     ms.push_back(answer.header.at("calls").at(static_cast<size_t>(k)).at(0).get<double>());
@@ -177,7 +188,7 @@ Choice GpuMeasurement::fastest(const Tunings& tunings, Deadline deadline) {
   hold(deadline);
   Choice best = tunings.first();
   const Deadline end = Deadline::after(std::min(kTuningSeconds, deadline.remaining_s()));
-  const auto choose = [&](const Choice& choice) { ask_({{"choose", choice}}, {}); };
+  const auto choose = [&](const Choice& choice) { ask_({{"choose", choice}}, {}, kAnswerSeconds); };
   for (size_t g = 0; g < best.size(); ++g) {
     if (tunings.usable()[g].size() < 2) continue;
     double least = 0;
@@ -199,7 +210,8 @@ Choice GpuMeasurement::fastest(const Tunings& tunings, Deadline deadline) {
 void GpuMeasurement::profile_steps(const std::vector<bool>& copied, Deadline deadline) {
   copied_ = copied;
   hold(deadline);
-  const Frame found = ask_({{"profile", true}}, {});
+  const Frame found = ask_({{"profile", kProfiledPasses}, {"limit_s", limits_.candidate}}, {},
+                           kAnswerSeconds + kProfiledPasses * limits_.candidate);
   resources_ = found.header.at("kernels");
   steps_ = found.header.at("candidate").get<std::vector<double>>();
 }
@@ -294,7 +306,7 @@ void GpuMeasurement::run_pairs(std::vector<Side>& sides, const Pairing& how, Mea
         if (kept) side.ms.push_back(ms);
         continue;
       }
-      const Frame answer = ask_({{"calls", std::move(asked)}}, {});
+      const Frame answer = make(asked);
       for (size_t at = first; at < k; ++at) {
         const Json& found = answer.header.at("calls").at(at - first);
         if (kept) sides[calls[at].side].ms.push_back(found.at(0).get<double>());

@@ -40,20 +40,33 @@ struct GpuProblem {
   std::function<CompiledBaseline(const std::function<CompiledBaseline(Child&)>& measure)> compiled;
 };
 
+// Seconds that one timed call has: a kernel may hang only there, while the device is nobody else's. A candidate's has
+// what its trials took, which were watched besides, twice over and two seconds more.
+struct CallLimits {
+  double candidate = 0, reference = 0;
+  // What process P has for an answer about `calls`. It ends a call that takes too long by itself, unless launches have
+  // filled the device's queue.
+  double of(const Json& calls) const;
+};
+inline constexpr double kBeyondTrials = 2, kReferenceSeconds = 20;
+
 class GpuMeasurement {
  public:
-  // `replayer` has the plan loaded and its trials passed. Asks it through `ask`, which throws where it goes silent or
-  // fails. Neither it nor the reference's process is timed before the device is theirs alone.
-  using Ask = std::function<Frame(const Json&, const std::vector<std::span<const std::byte>>&)>;
-  // `aten`: what the plan leaves to torch (plan/work.h).
+  // A replayer has the plan loaded and its trials passed. It is asked through `ask`, which throws where it goes silent,
+  // fails, or gives no answer within `limit_s`. Neither it nor the reference's process is timed before the device is
+  // theirs alone.
+  using Ask =
+      std::function<Frame(const Json& request, const std::vector<std::span<const std::byte>>& payload, double limit_s)>;
+  // `aten`: what the plan leaves to torch (plan/work.h). `call_s`: what the slowest of its trials took.
   GpuMeasurement(const GpuProblem& gpu, const Plan& plan, const Work& aten, const ReferenceData& reference,
-                 const EvaluatorOptions& options, Ask ask, uint64_t seed)
+                 const EvaluatorOptions& options, Ask ask, double call_s, uint64_t seed)
       : gpu_(gpu),
         plan_(plan),
         aten_(aten),
         reference_(reference),
         options_(options),
         ask_(std::move(ask)),
+        limits_{2 * call_s + kBeyondTrials, kReferenceSeconds},
         seed_(seed) {}
 
   // `plan` and `aten` are those of the choice at hand.
@@ -88,6 +101,8 @@ class GpuMeasurement {
   // Candidate and torch.compile's version in turns, where eager is no plan. Empty: there is none.
   std::vector<Side> beside_compiled(const Pairing& how, Measured& measured);
   double median_ms();
+  // `calls` of process P: [[plan, input, checked]].
+  Frame make(const Json& calls);
   void hold(Deadline deadline);
   Profile profile() const;
   void add_physics(Measured::Times& times) const;
@@ -97,6 +112,7 @@ class GpuMeasurement {
   const ReferenceData& reference_;
   const EvaluatorOptions& options_;
   Ask ask_;
+  const CallLimits limits_;
   uint64_t seed_;
   std::vector<bool> copied_;
   Json resources_;

@@ -48,7 +48,9 @@ double GpuPlanRunner::needed() const {
 Call GpuPlanRunner::call(size_t trial, Launches launches) {
   std::optional<DeviceLock::Hold> hold;
   time_.paused([&] { hold.emplace(lock_.shared(context_.overall)); });
+  const auto begun = Clock::now();
   Call call = PlanRunner::call(trial, launches);
+  call_s_ = std::max(call_s_, seconds_since(begun));
   if (call.result && call.own) note_copies(call.frame.header.at("copied").get<std::vector<bool>>());
   call.own.reset();  // measured by time
   return call;
@@ -99,7 +101,7 @@ std::optional<Measured> GpuPlanRunner::measure() {
   std::string not_timed;
   {
     Conversation replayer(replayer_->release(), ours, "the replayer");
-    time_.paused([&] { not_timed = why_not_timed(replayer, measured); });
+    time_.paused([&] { not_timed = why_not_timed(replayer, ours, measured); });
     if (not_timed.empty() && !measured.ended) {
       replayer_.emplace(replayer.release(), time_, "the replayer");
       time_.paused([&] { leave_out_idle(measured); });
@@ -117,15 +119,18 @@ std::optional<Measured> GpuPlanRunner::measure() {
 }
 
 // Empty where it was timed, or where its own end, in `measured`, says why not.
-std::string GpuPlanRunner::why_not_timed(Conversation& replayer, Measured& measured) {
+std::string GpuPlanRunner::why_not_timed(Conversation& replayer, OwnTime& ours, Measured& measured) {
   try {
-    measure(replayer, measured);
+    measure(replayer, ours, measured);
   } catch (const NotTimed& why) {
     return why.text;
   } catch (const Ended& ended) {
-    if (ended.how == Ended::How::kSilent) check_device(gpu_.replayers, ended);
+    // Where nothing but its launches keeps the process from an answer, a probe of the device tells whether it is to
+    // blame (PlanMode::on_devices).
+    const bool hangs = ended.fault == Fault::kTimeout && !context_.overall.expired();
+    if (ended.how == Ended::How::kSilent && !hangs) check_device(gpu_.replayers, ended);
     // A launch of the candidate's that fails after it was right is no better than one that fails at once.
-    if (ended.how != Ended::How::kFailed) return ended.text;
+    if (ended.how != Ended::How::kFailed && !hangs) return ended.text;
     measured.ended = ended;
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kUsage && error.kind() != ErrorKind::kUnsupported &&
@@ -150,8 +155,9 @@ std::optional<Counted> GpuPlanRunner::counters() {
   }
 }
 
-void GpuPlanRunner::measure(Conversation& replayer, Measured& measured) {
-  const auto ask = [&](const Json& request, const std::vector<std::span<const std::byte>>& payload) {
+void GpuPlanRunner::measure(Conversation& replayer, OwnTime& ours, Measured& measured) {
+  const auto ask = [&](const Json& request, const std::vector<std::span<const std::byte>>& payload, double limit_s) {
+    ours = OwnTime(std::min(limit_s, context_.overall.remaining_s()), context_.left);
     replayer.send(request, payload, "timing");
     Frame frame = replayer.receive("timing", kMaxAnswer);
     if (!frame.header.contains("failed")) return frame;
@@ -164,7 +170,7 @@ void GpuPlanRunner::measure(Conversation& replayer, Measured& measured) {
       throw Ended{.how = Ended::How::kFailed, .fault = Fault::kRuntimeError, .text = text};
     throw NotTimed{text};
   };
-  GpuMeasurement measurement(gpu_, plan_, aten_, context_.reference, context_.options, ask, context_.secret);
+  GpuMeasurement measurement(gpu_, plan_, aten_, context_.reference, context_.options, ask, call_s_, context_.secret);
   measurement.begin(context_.overall);
   if (tunings_.choices().size() > 1) {
     choose(measurement.fastest(tunings_, context_.overall));

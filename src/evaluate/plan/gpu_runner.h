@@ -23,8 +23,8 @@ class GpuPlanRunner : public PlanRunner {
   void note_copies(const std::vector<bool>& of_launches);
   std::vector<bool> copies() const;  // of the plan's launches
   // Everything that a device shows of the plan: throws Ended and NotTimed.
-  void measure(Conversation& replayer, Measured& measured);
-  std::string why_not_timed(Conversation& replayer, Measured& measured);
+  void measure(Conversation& replayer, OwnTime& ours, Measured& measured);
+  std::string why_not_timed(Conversation& replayer, OwnTime& ours, Measured& measured);
   void leave_out_idle(Measured& measured);
 
   const GpuProblem& gpu_;
@@ -32,6 +32,7 @@ class GpuPlanRunner : public PlanRunner {
   std::optional<DeviceMemory::Hold> memory_;  // of a drawn problem
   std::set<size_t> copying_;                  // of all steps: launches that left nothing but copies
   std::vector<double> step_ms_;               // of the plan's
+  double call_s_ = 0;                         // what the slowest of its trials took
 };
 
 }  // namespace tritonforge::evaluate

@@ -13,7 +13,6 @@ namespace {
 
 constexpr int64_t kFlushBytes = int64_t{256} << 20;  // five times the L2 of an H100 or H200
 constexpr int kMostFlushes = 256;                    // 20 ms there
-constexpr int kProfiledPasses = 5;
 
 at::Tensor mask_of(const at::Tensor& words, uint64_t seed) {
   seed_torch(seed, words.device());
@@ -103,26 +102,28 @@ void GpuTimer::flush(int times) {
   for (int k = 0; k < times; ++k) flushed_.zero_();
 }
 
-Pass GpuTimer::prepare(Replayer& plan, const Pooled& input) {
+Pass GpuTimer::prepare(Replayer& plan, const Pooled& input, Deadline deadline) {
   std::vector<at::Tensor> inputs;
   for (const at::Tensor& tensor : input.inputs) inputs.push_back(tensor.clone());
-  Pass pass = plan.begin(std::move(inputs), {.guard = false});
+  Pass pass = plan.begin(std::move(inputs), {.guard = false, .deadline = deadline});
   seed_torch(input.forward_seed, plan.launcher().device());
   return pass;
 }
 
-GpuTimer::Call GpuTimer::call(Replayer& plan, size_t input, bool checked) {
+GpuTimer::Call GpuTimer::call(Replayer& plan, size_t input, bool checked, double limit_s) {
   if (input >= pool_.size()) fail(ErrorKind::kUsage, "timing: input {} of {}", input, pool_.size());
   const Pooled& pooled = pool_[input];
   Call result;
   for (;; ++result.late) {
-    Pass pass = prepare(plan, pooled);
+    const Deadline deadline = Deadline::after(limit_s);
+    Pass pass = prepare(plan, pooled, deadline);
     gpu_synchronize();
     flush(flushes_);
     start_.record();
     pass.run([](int) { return true; });
     end_.record();
     const bool late = start_.reached();
+    end_.wait(deadline);
     at::Tensor right;
     if (checked) {
       const auto outputs = pass.outputs();
@@ -140,19 +141,22 @@ GpuTimer::Call GpuTimer::call(Replayer& plan, size_t input, bool checked) {
   }
 }
 
-std::vector<double> GpuTimer::steps(Replayer& plan, size_t input) {
+std::vector<double> GpuTimer::steps(Replayer& plan, size_t input, size_t passes, double limit_s) {
   if (input >= pool_.size()) fail(ErrorKind::kUsage, "timing: input {} of {}", input, pool_.size());
+  if (passes == 0) fail(ErrorKind::kUsage, "timing: no pass");
   const size_t count = plan.plan().steps.size();
   std::vector<std::unique_ptr<GpuEvent>> marks;
   for (size_t k = 0; k <= count; ++k) marks.push_back(std::make_unique<GpuEvent>());
   std::vector<std::vector<double>> times(count);
-  for (int round = 0; round < kProfiledPasses;) {
-    Pass pass = prepare(plan, pool_[input]);
+  for (size_t round = 0; round < passes;) {
+    const Deadline deadline = Deadline::after(limit_s);
+    Pass pass = prepare(plan, pool_[input], deadline);
     gpu_synchronize();
     flush(flushes_);
     marks[0]->record();
     pass.run([](int) { return true; }, [&](size_t step) { marks[step + 1]->record(); });
     const bool late = marks[0]->reached();
+    marks[count]->wait(deadline);
     for (const at::Tensor& tensor : pass.placed()) wipe(tensor);
     plan.launcher().end();
     if (late && flushes_ < kMostFlushes) {
@@ -164,8 +168,9 @@ std::vector<double> GpuTimer::steps(Replayer& plan, size_t input) {
   }
   std::vector<double> medians;
   for (auto& samples : times) {
-    std::nth_element(samples.begin(), samples.begin() + kProfiledPasses / 2, samples.end());
-    medians.push_back(samples[kProfiledPasses / 2]);
+    const auto middle = samples.begin() + static_cast<ptrdiff_t>(passes / 2);
+    std::nth_element(samples.begin(), middle, samples.end());
+    medians.push_back(*middle);
   }
   return medians;
 }

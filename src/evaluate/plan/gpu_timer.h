@@ -52,10 +52,11 @@ class GpuTimer {
     bool right = true;  // its outputs
     int late = 0;       // calls that were done again, since the device was ready before the host
   };
-  // `checked`: the outputs are compared. Throws as Pass, and kUsage for an input that is not there.
-  Call call(Replayer& plan, size_t input, bool checked);
-  // Milliseconds of each step, the median of a few passes.
-  std::vector<double> steps(Replayer& plan, size_t input);
+  // `checked`: the outputs are compared. Throws as Pass, ir::Fault where it has not ended after `limit_s`, and kUsage
+  // for an input that is not there.
+  Call call(Replayer& plan, size_t input, bool checked, double limit_s);
+  // Milliseconds of each step, the median of some passes, each of which has `limit_s`. Throws as call.
+  std::vector<double> steps(Replayer& plan, size_t input, size_t passes, double limit_s);
 
  private:
   struct Pooled {
@@ -64,7 +65,7 @@ class GpuTimer {
     std::vector<Bounds> bounds;
     uint64_t forward_seed;
   };
-  Pass prepare(Replayer& plan, const Pooled& input);
+  Pass prepare(Replayer& plan, const Pooled& input, Deadline deadline);
   void flush(int times);
 
   uint64_t seed_;

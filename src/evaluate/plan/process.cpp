@@ -25,8 +25,9 @@
 //   {"time", "seed", "reference"?, "plan_bytes", "trials": [[inputs, bounds, forward_seed]], "tensors"} -> {"ready"}
 //     + the reference's plan, the trials' inputs and outputs
 //   or {"time", "seed", "drawn": [[seed, bounds, forward_seed]]} -> as "expect", of one trial after the other
-//   {"calls": [["candidate" | "reference", input, checked]]} -> {"calls": [[ms, right, late]]}
-//   {"profile"} -> {"kernels": [resources], "candidate": [ms], "reference": [ms]}
+//   {"calls": [["candidate" | "reference", input, checked]], "limit_s": [of a candidate's call, of a reference's]}
+//    -> {"calls": [[ms, right, late]]}
+//   {"profile": passes, "limit_s"} -> {"kernels": [resources], "candidate": [ms]}
 //   {"reset"} -> {"reset"}
 //     nothing of the plan is left
 #include <ATen/DeviceAccelerator.h>
@@ -88,7 +89,7 @@ class Process {
     if (request.contains("drawn")) return begin_drawn_timing(request);
     if (request.contains("time")) return begin_timing(std::move(frame));
     if (!timer_) fail(ErrorKind::kUsage, "replay: timing has not begun");
-    return request.contains("profile") ? profile() : calls(request);
+    return request.contains("profile") ? profile(request) : calls(request);
   }
 
  private:
@@ -334,17 +335,19 @@ class Process {
   }
 
   Answer calls(const Json& request) {
+    const auto limits = request.at("limit_s").get<std::array<double, 2>>();
     Json made = Json::array();
     for (const Json& one : request.at("calls")) {
       const bool candidate = one.at(0) == "candidate";
       if (!candidate && !reference()) fail(ErrorKind::kUsage, "timing: no reference");
-      const auto found = timer_->call(candidate ? *replayer_ : *reference(), one.at(1), one.at(2));
+      const auto found = timer_->call(candidate ? *replayer_ : *reference(), one.at(1), one.at(2),
+                                      limits[candidate ? 0 : 1]);
       made.push_back({found.ms, found.right, found.late});
     }
     return {{{"calls", std::move(made)}}, {}};
   }
 
-  Answer profile() {
+  Answer profile(const Json& request) {
     Json kernels = Json::array();
     for (const auto& kernel : launcher_->kernels()) {
       if (!kernel) {
@@ -358,9 +361,9 @@ class Process {
                          {"warps", kernel->shape().warps},
                          {"occupancy", found.occupancy}});
     }
-    Json header = {{"kernels", std::move(kernels)}, {"candidate", timer_->steps(*replayer_, 0)}};
-    if (reference()) header["reference"] = timer_->steps(*reference(), 0);
-    return {std::move(header), {}};
+    return {{{"kernels", std::move(kernels)},
+             {"candidate", timer_->steps(*replayer_, 0, request.at("profile"), request.at("limit_s"))}},
+            {}};
   }
 
   Replayer* reference() { return problem_ ? &problem_->reference() : reference_.get(); }

@@ -55,6 +55,7 @@ std::string calls(double ms) {
 struct Setting {
   bool tuned = false;
   double limit_s = 30;                        // of the candidate's own time
+  std::string* heard = nullptr;               // all that its processes were sent
   std::function<void()> while_compiled = {};  // where it is timed: torch.compile's version, of which there is none
 };
 
@@ -82,6 +83,7 @@ Verdict judge_on_gpu(const std::string& first, const std::string& second = "", c
   verdict.mode = EvaluationMode::kPlan;
   verdict.stage = Stage::kExtracted;
   const auto why = judge_as_plan(context, verdict, &gpu);
+  if (setting.heard) *setting.heard = children.heard();
   verdict.notes["mode_reason"] = why ? why->reason : "";
   return verdict;
 }
@@ -114,8 +116,9 @@ TEST(GpuRunner, WhatCannotBeTimedMustMatter) {
 }
 
 TEST(GpuRunner, ALaunchThatFailsWhileItIsTimedIsTheCandidates) {
-  for (const std::string& failure : {failed("fault", "kernel k: an illegal memory access"),
-                                     failed("internal", "CUDA error: an illegal memory access was encountered")}) {
+  for (const std::string& failure :
+       {failed("fault", "kernel k: an illegal memory access"), failed("fault", "it did not end in time"),
+        failed("internal", "CUDA error: an illegal memory access was encountered")}) {
     const Verdict verdict = judge_on_gpu(kRight + failure);
     EXPECT_FALSE(verdict.correct);
     EXPECT_EQ(verdict.fault, Fault::kRuntimeError);
@@ -138,6 +141,19 @@ TEST(GpuRunner, ATrialWithoutEnoughMemoryIsThat) {
 
 TEST(GpuRunner, AProcessThatIsLostWhileItTimesIsTheDevicesUntilItWasProbed) {
   EXPECT_THROW(judge_on_gpu(kRight), DeviceFault);
+}
+
+// A kernel may hang only where it is timed, and holds the device alone there.
+TEST(GpuRunner, EveryTimedCallHasALimit) {
+  const double trials_s = 0.5;
+  const CallLimits limits{.candidate = 2 * trials_s + kBeyondTrials, .reference = kReferenceSeconds};
+  EXPECT_EQ(limits.candidate, 3);
+  const double none = limits.of(Json::array());
+  EXPECT_EQ(limits.of({{"candidate", 0, true}, {"reference", 0, false}, {"candidate", 1, true}}) - none, 26);
+  std::string heard;
+  judge_on_gpu(kRight + kReady + failed("plan", "timing: late"), kLoadedPlan + kNothingWritten, {.heard = &heard});
+  EXPECT_THAT(heard, HasSubstr(R"({"limit_s":2.)"));  // the trials here take no time
+  EXPECT_THAT(heard, HasSubstr(R"(,"profile":5})"));
 }
 
 // Its last call is made in what is left of its own time, however long it waited to be timed.

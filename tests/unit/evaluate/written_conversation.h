@@ -82,6 +82,16 @@ class WrittenChildren : public Children {
     ends_.push_back(ends[1]);  // open: what is sent to the child arrives
     return std::make_unique<Child>(ends[0]);
   }
+  // All that they were sent, one after the other.
+  std::string heard() const {
+    std::string all;
+    for (const int end : ends_) {
+      char part[1 << 12];
+      for (ssize_t got; (got = ::recv(end, part, sizeof part, MSG_DONTWAIT)) > 0;)
+        all.append(part, static_cast<size_t>(got));
+    }
+    return all;
+  }
 
  private:
   std::string frame_of(std::string_view line) const {
