@@ -34,15 +34,7 @@ SeenOnCpu look(Means& means, CpuDevice& cpu, const EvaluationRequest& request, c
 
 void look_for_races(Means& means, CpuDevice& cpu, const EvaluationRequest& request, const Client& client,
                     Verdict& verdict) {
-  const SeenOnCpu seen = look(means, cpu, request, client);
-  verdict.notes["races"] = seen.refusal.empty() ? seen.note : "found";
-  if (seen.refusal.empty()) return;
-  verdict.correct = false;
-  verdict.stage = Stage::kLaunched;
-  verdict.fault = Fault::kRuntimeError;
-  verdict.speedup = verdict.speedup_low = verdict.speedup_high = 0;
-  verdict.eager_speedup = verdict.torch_compile_speedup = 0;
-  add_diagnostics(verdict, seen.refusal);
+  take(look(means, cpu, request, client), verdict);
 }
 
 }  // namespace tritonforge::evaluate

@@ -88,4 +88,18 @@ SeenOnCpu look_on_cpu(RunContext context) {
   return seen;
 }
 
+void take(const SeenOnCpu& seen, Verdict& verdict) {
+  verdict.notes["races"] = seen.refusal.empty() ? seen.note : "found";
+  if (seen.refusal.empty()) return;
+  verdict.correct = false;
+  verdict.stage = Stage::kLaunched;
+  verdict.fault = Fault::kRuntimeError;
+  verdict.speedup = verdict.speedup_low = verdict.speedup_high = 0;
+  verdict.eager_speedup = verdict.torch_compile_speedup = 0;
+  verdict.runtime = verdict.ref_runtime = verdict.eager_runtime = verdict.torch_compile_runtime = {};
+  verdict.profile.reset();
+  for (const char* note : {"timing", "torch_compile"}) verdict.notes.erase(note);
+  add_diagnostics(verdict, seen.refusal);
+}
+
 }  // namespace tritonforge::evaluate

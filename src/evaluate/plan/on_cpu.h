@@ -17,4 +17,7 @@ struct SeenOnCpu {
 // for those. Throws kUnavailable.
 SeenOnCpu look_on_cpu(RunContext context);
 
+// Into the verdict on what is right on a GPU. What is refused is not correct, and no figure of its time is left.
+void take(const SeenOnCpu& seen, Verdict& verdict);
+
 }  // namespace tritonforge::evaluate

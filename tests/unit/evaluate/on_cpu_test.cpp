@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "evaluate/timing.h"
 #include "unit/evaluate/written_conversation.h"
 
 namespace tritonforge::evaluate {
@@ -87,6 +88,39 @@ TEST(LookOnCpu, WhatCannotBeEvaluatedIsNotRefused) {
   const SeenOnCpu unloaded = look("0 {\"failed\":{\"kind\":\"import_error\",\"text\":\"no module\"}}\n", {});
   EXPECT_EQ(unloaded.refusal, "");
   EXPECT_THAT(unloaded.note, HasSubstr("not looked for: "));
+}
+
+Verdict timed_on_gpu() {
+  Verdict verdict;
+  verdict.stage = Stage::kTimed;
+  verdict.correct = true;
+  for (Timing* timing :
+       {&verdict.runtime, &verdict.ref_runtime, &verdict.eager_runtime, &verdict.torch_compile_runtime})
+    *timing = summarise({1, 2, 3});
+  for (double* speedup : {&verdict.speedup, &verdict.speedup_low, &verdict.speedup_high, &verdict.eager_speedup,
+                          &verdict.torch_compile_speedup})
+    *speedup = 2;
+  verdict.profile.emplace();
+  verdict.notes = {{"timing", "by the evaluator's clock"}, {"torch_compile", "timed once"}, {"trials", "drawn"}};
+  return verdict;
+}
+
+TEST(LookOnCpu, WhatIsRefusedHasNoFigureOfItsTime) {
+  Verdict verdict = timed_on_gpu();
+  take({.refusal = "race: kernel k", .note = ""}, verdict);
+  Verdict untimed;
+  untimed.stage = Stage::kLaunched;
+  untimed.fault = Fault::kRuntimeError;
+  untimed.diagnostics = "race: kernel k";
+  untimed.notes = {{"races", "found"}, {"trials", "drawn"}};
+  EXPECT_EQ(to_json(verdict), to_json(untimed));
+}
+
+TEST(LookOnCpu, WhatIsSoundKeepsItsFigures) {
+  Verdict verdict = timed_on_gpu(), same = verdict;
+  take({.refusal = "", .note = "none, on a CPU"}, verdict);
+  same.notes["races"] = "none, on a CPU";
+  EXPECT_EQ(to_json(verdict), to_json(same));
 }
 
 }  // namespace
