@@ -148,10 +148,10 @@ class Draws {
   uint64_t state_;
 };
 
-// A random one: what only works in one order is found out.
-std::vector<int32_t> order_of(int64_t programs, Draws& draws) {
+std::vector<int32_t> order_of(int64_t programs, Schedule schedule, Draws& draws) {
   std::vector<int32_t> order(static_cast<size_t>(programs));
   std::iota(order.begin(), order.end(), 0);
+  if (schedule != Schedule::kDrawn) return order;
   for (size_t k = order.size(); k > 1; --k) std::swap(order[k - 1], order[draws.below(k)]);
   return order;
 }
@@ -259,9 +259,9 @@ Work one_after_another(const Program& program, Memory& memory, std::span<const A
 Work launch(const Program& program, Memory& memory, std::span<const Argument> arguments, const LaunchOptions& options) {
   const int64_t programs = programs_of(program, options.grid);
   if (programs == 0) return {};
-  memory.begin_launch(programs, program.waits);
+  memory.begin_launch(programs, program.waits, options.schedule);
   Draws draws(options.seed);
-  const std::vector<int32_t> order = order_of(programs, draws);
+  const std::vector<int32_t> order = order_of(programs, options.schedule, draws);
   if (!program.waits) return one_after_another(program, memory, arguments, options, order);
   return Residents(program, memory, arguments, options, order, draws).run();
 }

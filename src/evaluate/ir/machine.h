@@ -1,6 +1,6 @@
 #pragma once
-// Runs a compiled kernel's programs over registered memory, in a random order; those that may wait for each other take
-// turns at their atomics.
+// Runs a compiled kernel's programs over registered memory, in a random order unless it is told another; those that may
+// wait for each other take turns at their atomics.
 #include <array>
 #include <cstring>
 #include <span>
@@ -30,7 +30,8 @@ struct Argument {
 
 struct LaunchOptions {
   std::array<int64_t, 3> grid{1, 1, 1};
-  uint64_t seed = 0;                      // of the order of the programs, and of their turns
+  Schedule schedule = Schedule::kDrawn;   // of those that wait for each other the turns are drawn in any
+  uint64_t seed = 0;                      // of what is drawn
   int64_t work_limit = int64_t{1} << 38;  // elements computed in one launch
   Deadline deadline = Deadline::after(3600);
 };

@@ -22,7 +22,7 @@ int Memory::add(std::string name, std::byte* data, int64_t bytes, int granule, b
   return static_cast<int>(buffers_.size()) - 1;
 }
 
-void Memory::begin_launch(int64_t programs, bool orders) {
+void Memory::begin_launch(int64_t programs, bool orders, Schedule schedule) {
   TF_CHECK(programs > 0 && programs < (int64_t{1} << 30), "a launch of {} programs", programs);
   first_ += static_cast<uint32_t>(programs_.size());
   programs_.assign(1, 0);
@@ -31,6 +31,8 @@ void Memory::begin_launch(int64_t programs, bool orders) {
     first_ = 1;
   }
   orders_ = orders;
+  at_once_ = schedule == Schedule::kAtOnce;
+  for (auto& buffer : buffers_) buffer.before.assign(buffer.data, buffer.data + (at_once_ ? buffer.bytes : 0));
   releases_.clear();
   flagged_ = unwritten_flagged_ = false;
 }
@@ -164,6 +166,20 @@ void Memory::track_atomic(Buffer& buffer, int64_t from, int64_t to) {
   }
 }
 
+// What the program finds there: of what others stored without an order after which it comes, what was there before.
+std::byte* Memory::loaded(Buffer& buffer, int64_t offset, int64_t bytes, int64_t from, int64_t to) {
+  if (!at_once_) return buffer.data + offset;
+  loaded_.assign(buffer.data + offset, buffer.data + offset + bytes);
+  for (int64_t c = from; c < to; ++c) {
+    const uint32_t writer = buffer.writer[static_cast<size_t>(c)];
+    if (writer < first_ || writer == turn_->stretch || ordered(writer)) continue;
+    const int64_t begin = std::max(offset, c * buffer.granule),
+                  end = std::min(offset + bytes, (c + 1) * buffer.granule);
+    std::copy(buffer.before.begin() + begin, buffer.before.begin() + end, loaded_.begin() + (begin - offset));
+  }
+  return loaded_.data();
+}
+
 std::byte* Memory::access(Access kind, uint64_t address, int64_t count, int size, const std::byte* fresh) {
   const char* action = kind == Access::kLoad ? "load" : kind == Access::kStore ? "store" : "atomic";
   // An address a little below a buffer belongs to it: "element -3" helps, "no buffer" does not.
@@ -210,7 +226,7 @@ std::byte* Memory::access(Access kind, uint64_t address, int64_t count, int size
   if (kind == Access::kLoad) track_load(buffer, from, to);
   else if (kind == Access::kStore) track_store(buffer, from, to, offset, bytes, fresh);
   else track_atomic(buffer, from, to);
-  return buffer.data + offset;
+  return kind == Access::kLoad ? loaded(buffer, offset, bytes, from, to) : buffer.data + offset;
 }
 
 }  // namespace tritonforge::evaluate::ir

@@ -18,6 +18,14 @@ struct Finding {
 };
 std::string_view name_of(Finding::Kind kind);
 
+// How the programs of a launch follow one another. A device may do any of it.
+enum class Schedule {
+  kDrawn,   // in a random order: what only works in one is found out
+  kRising,  // one after the other by their numbers, in which devices begin them
+  kAtOnce,  // likewise, and what one stores is not there yet for another that has no order after it
+};
+constexpr std::array<std::string_view, 3> names_of(Schedule) { return {"drawn", "rising", "at_once"}; }
+
 class Memory {
  public:
   struct Buffer {
@@ -28,6 +36,7 @@ class Memory {
     std::vector<uint8_t> written;          // one a granule; empty: all of it is initialised
     std::vector<uint32_t> writer, reader;  // the stretches that did, one a granule; made at the first access
     std::vector<uint32_t> atomic;          // the same for atomics
+    std::vector<std::byte> before;         // its bytes when the launch began, where its programs run at once
   };
   // `data` must outlive this object; bytes may be 0.
   int add(std::string name, std::byte* data, int64_t bytes, int granule, bool initialised);
@@ -45,14 +54,15 @@ class Memory {
     std::unordered_map<uint64_t, size_t> acquired;  // address -> how many of the releases there
   };
   // orders: programs look at what atomics found, so that those order them.
-  void begin_launch(int64_t programs, bool orders);
+  void begin_launch(int64_t programs, bool orders, Schedule schedule = Schedule::kDrawn);
   // The turn is a program's from its begin on, until the next begin; it is taken again whenever another one was.
   void begin(Turn& turn, int64_t program);
   void take(Turn& turn) { turn_ = &turn; }
 
   enum class Access { kLoad, kStore, kAtomic };
   // The bytes of `count` elements of `size` bytes from `address` on; throws std::out_of_range with the text of a Fault.
-  // For a store, `fresh` are the bytes about to be written (a race is flagged only where they differ).
+  // For a store, `fresh` are the bytes about to be written (a race is flagged only where they differ). Of a load they
+  // stay until the next one.
   std::byte* access(Access kind, uint64_t address, int64_t count, int size, const std::byte* fresh = nullptr);
   // What was released at the address is before what the program does from here on.
   void acquire(uint64_t address);
@@ -68,6 +78,7 @@ class Memory {
   void* describe_data = nullptr;
 
  private:
+  std::byte* loaded(Buffer& buffer, int64_t offset, int64_t bytes, int64_t from, int64_t to);
   void track_load(Buffer& buffer, int64_t from, int64_t to);
   void track_store(Buffer& buffer, int64_t from, int64_t to, int64_t byte, int64_t bytes, const std::byte* fresh);
   void track_atomic(Buffer& buffer, int64_t from, int64_t to);
@@ -90,7 +101,8 @@ class Memory {
   };
   uint32_t first_ = 1;                 // marks of this launch: first_ is of several readers, then its stretches follow
   std::vector<uint32_t> programs_{0};  // whose they are
-  bool orders_ = false;
+  bool orders_ = false, at_once_ = false;
+  std::vector<std::byte> loaded_;
   Turn* turn_ = nullptr;
   std::unordered_map<uint64_t, Releases> releases_;
   bool flagged_ = false;  // one race a launch is enough

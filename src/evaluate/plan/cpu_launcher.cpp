@@ -86,8 +86,10 @@ class CpuLauncher : public Launcher {
         case PlanBinding::Form::kNull: arguments.push_back({.form = ir::Argument::Form::kBuffer}); break;
       }
     }
-    const ir::LaunchOptions options{
-        .grid = step.grid, .seed = seed_ += 0x9E3779B97F4A7C15ull, .deadline = options_.deadline};
+    const ir::LaunchOptions options{.grid = step.grid,
+                                    .schedule = options_.schedule,
+                                    .seed = seed_ += 0x9E3779B97F4A7C15ull,
+                                    .deadline = options_.deadline};
     const std::optional<Weighing> weighing = options_.weigh ? std::make_optional<Weighing>(bound) : std::nullopt;
     const ir::Work work = ir::launch(program, memory_, arguments, options);
     if (!weighing) return;

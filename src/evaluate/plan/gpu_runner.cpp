@@ -83,7 +83,7 @@ std::set<int> GpuPlanRunner::idle_kernels() {
   std::optional<DeviceLock::Hold> hold;
   time_.paused([&] { hold.emplace(lock_.shared(context_.overall)); });
   for (const int kernel : used) {
-    const Call call = replay(0, true, kernel);
+    const Call call = replay(0, {.without = kernel});
     if (!call.result) return idle;  // and it may have cost the context
     if (same_outputs(*call.result, call.whole ? &*call.whole : nullptr, *context_.reference.trials.front(),
                      context_.reference.tolerances))

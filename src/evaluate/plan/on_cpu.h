@@ -12,9 +12,9 @@ struct SeenOnCpu {
   std::string note;     // what was looked at, or why it could not be
 };
 
-// `context`: of the same problem and candidate on a CPU; its kernels are not compiled. A race counts where the outputs
-// are right beside it; what else ends a replay counts at the problem's own sizes alone, since a kernel may be written
-// for those. Throws kUnavailable.
+// `context`: of the same problem and candidate on a CPU; its kernels are not compiled. A race counts at the
+// problem's own sizes, and at reduced ones where the outputs are right in some order of the programs; what else ends a
+// replay counts at its own sizes alone, since a kernel may be written for those. Throws kUnavailable.
 SeenOnCpu look_on_cpu(RunContext context);
 
 // Into the verdict on what is right on a GPU. What is refused is not correct, and no figure of its time is left.

@@ -9,7 +9,7 @@
 //     + the plan's payload, the weights', of a drawn problem (drawn.h) both plans' and the fractions, the binaries'
 //   {"choose": [configuration of each tuning]} -> {"chosen"}
 //     instead of "choice"
-//   {"replay", "tensors", "forward_seed", "order_seed", "launch", "without", "weigh", "timeout_s"}
+//   {"replay", "tensors", "forward_seed", "order_seed", "schedule"?, "launch", "without", "weigh", "timeout_s"}
 //    -> {"tensors", "inputs", "aliases", "findings", "own": [computing, moving], "copied"}
 //     + the inputs; back come the inputs after the call and the outputs
 //   {"pace": pairs, "limit_s", "reference", "plan_bytes", "tensors", "forward_seed"}
@@ -203,6 +203,7 @@ class Process {
     return {.inputs = {},
             .forward_seed = request.at("forward_seed"),
             .order_seed = request.at("order_seed"),
+            .schedule = from_name<ir::Schedule>(request.value("schedule", "drawn"), "schedule"),
             .launch = request.at("launch"),
             .without = request.value("without", -1),
             .weigh = request.at("weigh"),

@@ -85,9 +85,11 @@ Replay Replayer::run(const ReplayRequest& request) {
 
 Finished Replayer::run(std::vector<at::Tensor> inputs, const ReplayRequest& request) {
   const Deadline deadline = Deadline::after(request.timeout_s);
-  Pass pass = begin(
-      std::move(inputs),
-      {.order_seed = request.order_seed, .weigh = request.weigh, .guard = request.guard, .deadline = deadline});
+  Pass pass = begin(std::move(inputs), {.order_seed = request.order_seed,
+                                        .schedule = request.schedule,
+                                        .weigh = request.weigh,
+                                        .guard = request.guard,
+                                        .deadline = deadline});
   seed_torch(request.forward_seed, impl_->launcher->device());
   pass.run([&](int kernel) { return request.launch && kernel != request.without; });
   LaunchReport report = impl_->launcher->end();

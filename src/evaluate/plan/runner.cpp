@@ -202,18 +202,18 @@ void PlanRunner::choose(const Choice& choice) {
   aten_ = aten_work(plan_, work ? work->calls : std::set<std::string>());
 }
 
-void PlanRunner::tell(const Choice& choice) {
-  replayer_->send({{"choose", choice}}, {}, "it was told a configuration");
-  check_taken(replayer_->receive("it was told a configuration", kMaxAnswer));
+// The same, and P with it.
+void PlanRunner::turn_to(const Choice& choice) {
+  choose(choice);
+  as_replay(*context_.device, [&] {
+    replayer_->send({{"choose", choice}}, {}, "it was told a configuration");
+    check_taken(replayer_->receive("it was told a configuration", kMaxAnswer));
+  });
 }
 
 // Every configuration is in a call at least once, of one trial after the other.
 std::optional<ConfigurationCall> PlanRunner::next_configuration() {
   const auto& choices = tunings_.choices();
-  const auto turn_to = [&](const Choice& choice) {
-    choose(choice);
-    as_replay(*context_.device, [&] { tell(choice); });
-  };
   if (tried_ + 1 >= choices.size()) return std::nullopt;
   const Choice& choice = choices[++tried_];
   ConfigurationCall other{tunings_.name(choice), tried_ % context_.reference.trials.size(), std::nullopt};
@@ -332,16 +332,26 @@ DrawnAlike drawn_alike(const Frame& answer, const ReferenceTrial& trial, const T
   return alike;
 }
 
-Call PlanRunner::call(size_t trial, Launches launches) { return replay(trial, launches == Launches::kAll, -1); }
+Call PlanRunner::call(size_t trial, Launches launches) {
+  if (launches == Launches::kAll) last_ = {trial, choice_};
+  return replay(trial, {.launch = launches == Launches::kAll});
+}
 
-// `without`: the kernel that is left out, -1 for none.
-Call PlanRunner::replay(size_t trial, bool launch, int without) {
+Call PlanRunner::again(ir::Schedule schedule) {
+  const Choice now = choice_;
+  if (now != last_.choice) turn_to(last_.choice);
+  Call call = replay(last_.trial, {.schedule = schedule});
+  if (now != last_.choice) turn_to(now);
+  return call;
+}
+
+Call PlanRunner::replay(size_t trial, const Way& way) {
   Call call;
   replayer_sound_ = false;
-  const auto part = [&] { ask(trial, launch, without, call); };
+  const auto part = [&] { ask(trial, way, call); };
   if (runs_ == Runs::kNatively) as_native(call.ended, part);
   // Without one of its kernels a plan may cost its process whatever the device does.
-  else if (without < 0) as_replay(*context_.device, part);
+  else if (way.without < 0) as_replay(*context_.device, part);
   else as_replay(part);
   return call;
 }
@@ -366,13 +376,14 @@ PlanRunner::Handed PlanRunner::replay_of(size_t trial) const {
   return request;
 }
 
-void PlanRunner::ask(size_t trial, bool launch, int without, Call& call) {
+void PlanRunner::ask(size_t trial, const Way& way, Call& call) {
   const ReferenceTrial& expected = *context_.reference.trials[trial];
-  const bool whole = launch && without < 0, drawn = context_.reference.drawn != nullptr;
-  const bool weigh = whole && (trial == 0 || tried_ > 0);
+  const bool drawn = context_.reference.drawn != nullptr;
+  const bool weigh = way.whole() && (trial == 0 || tried_ > 0);
   Handed request = replay_of(trial);
-  request.header["launch"] = launch;
-  request.header["without"] = without;
+  request.header["launch"] = way.launch;
+  request.header["without"] = way.without;
+  request.header["schedule"] = name_of(way.schedule);
   request.header["weigh"] = weigh;
   replayer_->send(request.header, request.payload, "replaying");
   call.frame = replayer_->receive("replaying", 2 * expected.payload.size() + kMaxPlanBytes);
@@ -385,7 +396,7 @@ void PlanRunner::ask(size_t trial, bool launch, int without, Call& call) {
       call.ended = Ended{.how = Ended::How::kFailed, .fault = Fault::kOutOfMemory, .text = clipped(text, 300)};
       return;
     }
-    if (whole && failed.value("kind", "") != "fault") throw NotAPlan{clipped(text, 300)};
+    if (way.whole() && failed.value("kind", "") != "fault") throw NotAPlan{clipped(text, 300)};
     call.ended = Ended{.how = Ended::How::kFailed, .fault = Fault::kRuntimeError, .text = text};
     return;
   }

@@ -1,6 +1,7 @@
 #pragma once
 // Plan mode from the trusted side: child U records, T checks and has every kernel lowered, child P replays on the
 // reference's inputs, T compares. Nothing of the candidate runs while it is judged.
+#include "evaluate/ir/memory.h"
 #include "evaluate/plan/plan.h"
 #include "evaluate/plan/profiler.h"
 #include "evaluate/plan/tunings.h"
@@ -39,6 +40,8 @@ class PlanRunner : public Runner {
   std::optional<Measured> measure() override;
   std::optional<Counted> counters() override;
   std::optional<FullSize> full_size() override;
+  // The call before once more, on a CPU its programs in another order.
+  Call again(ir::Schedule schedule);
   // The plan computes with the reference's weights.
   bool took_weights() const { return took_weights_; }
 
@@ -54,10 +57,17 @@ class PlanRunner : public Runner {
   using Handed = Profiler::Frame;
   Handed handed_over() const;
   Handed replay_of(size_t trial) const;  // as process P is asked for it, all launches in it
-  Call replay(size_t trial, bool launch, int without);
+  // How a trial is replayed.
+  struct Way {
+    bool launch = true;
+    int without = -1;  // the kernel that is left out
+    ir::Schedule schedule = ir::Schedule::kDrawn;
+    bool whole() const { return launch && without < 0; }
+  };
+  Call replay(size_t trial, const Way& way);
   // From here on the plan is that of `choice`; P has to be told.
   void choose(const Choice& choice);
-  void tell(const Choice& choice);
+  void turn_to(const Choice& choice);
   void check_drawn();
 
   const RunContext& context_;
@@ -80,11 +90,15 @@ class PlanRunner : public Runner {
   Conversation load_candidate(const Json& how, std::span<const std::byte> init_tensors, Loaded& loaded);
   void record(Loaded& loaded);
   void read_full_size(FullSize& full);
-  void ask(size_t trial, bool launch, int without, Call& call);
+  void ask(size_t trial, const Way& way, Call& call);
   void take_drawn(const ReferenceTrial& expected, Call& call);
 
   Weights weights_;
   size_t tried_ = 0;  // of the tunings' choices, beyond the first
+  struct {
+    size_t trial = 0;
+    Choice choice;
+  } last_;  // that was called with all launches
   int replayers_jobs_ = 0;
   bool took_weights_ = false;
 };

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "evaluate/ir/machine.h"
 
 namespace tritonforge::evaluate::ir {
@@ -218,6 +220,42 @@ std::string barrier(const std::string& semantics, const std::string& programs) {
   }
 }
 )";
+}
+
+// y[p] = y[of p], in place, of numbers 10, 11, ...
+std::vector<int32_t> moved(const std::string& of, Schedule schedule) {
+  std::vector<int32_t> y(8);
+  std::iota(y.begin(), y.end(), 10);
+  const std::string text = R"(
+module {
+  tt.func public @k(%y: !tt.ptr<i32>) {
+    %one = arith.constant 1 : i32
+    %p = tt.get_program_id x : i32
+    %n = tt.get_num_programs x : i32
+    %last = arith.subi %n, %one : i32
+    %of = )" + of + R"( : i32
+    %a = tt.addptr %y, %of : !tt.ptr<i32>, i32
+    %v = tt.load %a : !tt.ptr<i32>
+    %b = tt.addptr %y, %p : !tt.ptr<i32>, i32
+    tt.store %b, %v : !tt.ptr<i32>
+    tt.return
+  }
+}
+)";
+  Memory memory;
+  const Argument argument{.form = Argument::Form::kBuffer,
+                          .buffer = memory.add("y", reinterpret_cast<std::byte*>(y.data()), 32, 4, true)};
+  launch(compile(parse(text)), memory, {&argument, 1}, {.grid = {8, 1, 1}, .schedule = schedule});
+  EXPECT_FALSE(memory.findings.empty());
+  return y;
+}
+
+TEST(Schedules, ProgramsRunByTheirNumbers) {
+  EXPECT_EQ(moved("arith.subi %last, %p", Schedule::kRising), (std::vector<int32_t>{17, 16, 15, 14, 14, 15, 16, 17}));
+}
+
+TEST(Schedules, AtOnceNoneSeesWhatAnotherStored) {
+  EXPECT_EQ(moved("arith.subi %last, %p", Schedule::kAtOnce), (std::vector<int32_t>{17, 16, 15, 14, 13, 12, 11, 10}));
 }
 
 struct Barrier {
