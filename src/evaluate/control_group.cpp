@@ -1,5 +1,7 @@
 #include "evaluate/control_group.h"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -9,6 +11,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/clock.h"
 #include "evaluate/children.h"
 
 namespace tritonforge::evaluate {
@@ -74,6 +77,31 @@ void LeftGroups::add(fs::path group) {
 void LeftGroups::remove() {
   const std::lock_guard lock(mutex_);
   std::erase_if(groups_, [](const fs::path& group) { return ::rmdir(group.c_str()) == 0 || errno == ENOENT; });
+}
+
+namespace {
+
+// Waits until the last process of a group is gone, or a moment; false once the deadline is over.
+bool wait_for_end(const fs::path& group, Deadline deadline) {
+  constexpr int kMoment = 100;  // ms
+  const int events = ::open((group / "cgroup.events").c_str(), O_RDONLY | O_CLOEXEC);
+  pollfd changed{.fd = events, .events = POLLPRI, .revents = 0};
+  ::poll(&changed, 1, kMoment);
+  if (events >= 0) ::close(events);
+  return !deadline.expired();
+}
+
+}  // namespace
+
+LeftGroups::~LeftGroups() {
+  constexpr double kPatience = 5;  // memory that is given back, a GPU's context among it
+  const Deadline deadline = Deadline::after(kPatience);
+  const auto is_busy = [](const fs::path& group) { return ::rmdir(group.c_str()) != 0 && errno == EBUSY; };
+  for (const fs::path& group : groups_) {
+    if (!is_busy(group)) continue;
+    put(group / "cgroup.kill", "1");
+    while (is_busy(group) && wait_for_end(group, deadline)) {}
+  }
 }
 
 ControlGroup::~ControlGroup() {

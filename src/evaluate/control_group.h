@@ -19,6 +19,10 @@ struct ChildLimits;
 // Groups of children that were still about to end; thread-safe.
 class LeftGroups {
  public:
+  LeftGroups() = default;
+  ~LeftGroups();  // ends whoever is still in them, and waits for that
+  LeftGroups(const LeftGroups&) = delete;
+  LeftGroups& operator=(const LeftGroups&) = delete;
   void add(fs::path group);
   void remove();  // those that are empty by now
 

@@ -82,34 +82,60 @@ TEST_F(ControlGroupTest, WhereOthersAreInTheGroupThisProcessStays) {
 }
 
 // A real group, where this machine lets us make one; the controllers are not needed for that.
-TEST(ControlGroup, AChildBeginsInItsOwn) {
-  fs::path made;
-  for (const fs::path root : {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"}) {
-    const fs::path group = root / fmt::format("tritonforge-test-{}", ::getpid());
-    std::error_code error;
-    if (!fs::exists(root / "cgroup.procs") || !fs::create_directory(group, error)) continue;
-    if (fs::exists(group / "cgroup.events")) made = group;  // of version 2
-    else fs::remove(group);
+class ControlGroupOfLinux : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (const fs::path root : {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"}) {
+      const fs::path group = root / fmt::format("tritonforge-test-{}", ::getpid());
+      std::error_code error;
+      if (!fs::exists(root / "cgroup.procs") || !fs::create_directory(group, error)) continue;
+      if (fs::exists(group / "cgroup.events")) made_ = group;  // of version 2
+      else fs::remove(group);
+    }
+    if (made_.empty()) GTEST_SKIP() << "no control group of version 2 can be made here";
   }
-  if (made.empty()) GTEST_SKIP() << "no control group of version 2 can be made here";
-  const auto left = std::make_shared<LeftGroups>();
-  {
-    const ControlGroup group(made, left);
+  // A child in it, which ends by a signal alone.
+  pid_t begin_child() const {
     int pidfd = -1;
-    const Json options = {{"control_group", made.string()}};
+    const Json options = {{"control_group", made_.string()}};
     const pid_t child = tritonforge_fork_apart(options.dump().c_str(), &pidfd);
     if (child == 0) {
       ::pause();
       ::_exit(0);
     }
+    ::close(pidfd);
+    return child;
+  }
+  fs::path made_;
+};
+
+TEST_F(ControlGroupOfLinux, AChildBeginsInItsOwn) {
+  const auto left = std::make_shared<LeftGroups>();
+  {
+    const ControlGroup group(made_, left);
+    const pid_t child = begin_child();
     ASSERT_GT(child, 0);
     EXPECT_TRUE(group.holds(child));
     ::kill(child, SIGKILL);
     ::waitpid(child, nullptr, 0);
-    ::close(pidfd);
   }
   left->remove();
-  EXPECT_FALSE(fs::exists(made));
+  EXPECT_FALSE(fs::exists(made_));
+}
+
+// As where a server ends: nobody makes a further group, which would have removed it.
+TEST_F(ControlGroupOfLinux, WhatIsLeftEndsWithTheServer) {
+  pid_t child = -1;
+  {
+    const auto left = std::make_shared<LeftGroups>();
+    const ControlGroup group(made_, left);
+    child = begin_child();
+    ASSERT_GT(child, 0);
+  }
+  EXPECT_FALSE(fs::exists(made_));
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status));
 }
 
 }  // namespace
