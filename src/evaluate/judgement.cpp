@@ -227,11 +227,6 @@ bool Judgement::take(const FullSize& full) {
   return take(full.compiled, full.where + ", ") && full.failed.empty();
 }
 
-void Judgement::take(const Counted& counted) {
-  verdict_.counters = counted.kernels;
-  if (!counted.unavailable.empty()) verdict_.notes["counters"] = counted.unavailable;
-}
-
 void Judgement::accept() {
   TF_CHECK(!verdict_.cheated() && verdict_.fault == Fault::kNone, "a verdict with a fault is accepted");
   verdict_.correct = true;

@@ -7,7 +7,6 @@
 
 #include "contract/verdict.h"
 #include "evaluate/conversation.h"
-#include "evaluate/plan/counters.h"
 #include "evaluate/plan/work.h"
 #include "evaluate/reference.h"
 #include "evaluate/trial.h"
@@ -113,7 +112,6 @@ class Judgement {
   bool take(const Measured& measured);
   bool take_without_launches(const Call& call);
   bool take(const FullSize& full);
-  void take(const Counted& counted);
   // After all of them: it is correct, and timed where it was.
   void accept();
   const Verdict& verdict() const { return verdict_; }

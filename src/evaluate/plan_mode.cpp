@@ -83,35 +83,53 @@ void PlanMode::on_devices(const Client& client, Verdict& verdict, const std::fun
 
 std::optional<NotAPlan> PlanMode::judge(const EvaluationRequest& request, const Client& client, Verdict& verdict) {
   std::optional<NotAPlan> why;
+  std::optional<Counting> counting;
   try {
     on_devices(client, verdict,
-               [&](Device& device, Verdict& attempt) { why = on_device(request, device, client, attempt); });
+               [&](Device& device, Verdict& attempt) { why = on_device(request, device, client, attempt, counting); });
   } catch (const DeviceFault& lost) {  // whatever the device: it is the plan's doing
     why = NotAPlan{
         .reason = lost.text, .ended = Ended{.fault = lost.fault, .text = lost.text}, .stage = Stage::kCompiled};
   }
   if (!why && verdict.correct && beside_gpus_ && means_.options.race_check)
     look_for_races(means_, *beside_gpus_, request, client, verdict);
+  if (!why && verdict.correct && counting) count(*counting, client, verdict);
   return why;
 }
 
+void PlanMode::count(const Counting& counting, const Client& client, Verdict& verdict) const {
+  Counted counted;
+  try {
+    // Some counters are the whole device's: nothing else of ours is on it meanwhile.
+    std::optional<MeasuringTurns::Turn> turn;
+    if (counting.gpu) turn.emplace(counting.gpu->measuring().take(counting.overall));
+    counted = means_.profiler->count(counting.job, counting.overall, client.left);
+  } catch (const Error& error) {  // what is right stays so
+    check_waited_for(client.left);
+    counted.unavailable = clipped(error.what(), 300);
+  }
+  verdict.counters = std::move(counted.kernels);
+  if (!counted.unavailable.empty()) verdict.notes["counters"] = counted.unavailable;
+}
+
 std::optional<NotAPlan> PlanMode::on_device(const EvaluationRequest& request, Device& device, const Client& client,
-                                            Verdict& verdict) {
+                                            Verdict& verdict, std::optional<Counting>& counting) {
   Verdict drawn = verdict;
   try {
-    auto why = on_device(request, device, means_.problems.draws(request, device), client, drawn);
+    auto why = on_device(request, device, means_.problems.draws(request, device), client, drawn, counting);
     verdict = std::move(drawn);
     return why;
   } catch (const DrawnOtherwise& why) {
     log::warn("problem {}: its trials are handed from process to process, replayers cannot draw them: {}",
               request.problem_id, why.text);
     means_.problems.cannot_be_drawn(request.problem_source);
-    return on_device(request, device, false, client, verdict);
+    return on_device(request, device, false, client, verdict, counting);
   }
 }
 
 std::optional<NotAPlan> PlanMode::on_device(const EvaluationRequest& request, Device& device, bool draws,
-                                            const Client& client, Verdict& verdict) {
+                                            const Client& client, Verdict& verdict, std::optional<Counting>& counting) {
+  counting.reset();
   const EvaluatorOptions options = options_for(EvaluationMode::kPlan, means_.options);
   const Posed posed = means_.problems.pose(options, request, EvaluationMode::kPlan, &device, draws, client, verdict);
   const RunContext context = means_.context(posed, request, &device, client);
@@ -127,7 +145,10 @@ std::optional<NotAPlan> PlanMode::on_device(const EvaluationRequest& request, De
     };
     problem.emplace(GpuProblem{*device.gpu(), with_reference, compiled});
   }
-  std::optional<NotAPlan> why = judge_as_plan(context, verdict, problem ? &*problem : nullptr);
+  std::optional<Profiler::Job> job;
+  std::optional<NotAPlan> why = judge_as_plan(context, verdict, problem ? &*problem : nullptr,
+                                              means_.profiler ? &job : nullptr);
+  if (job) counting = Counting{std::move(*job), device.gpu(), context.overall};
   if (why) verdict.notes.erase("trials");  // another mode's are handed
   const ReferenceTrial& trial = *posed.reference->trials.front();
   const double bytes = 2.0 * static_cast<double>(trial.input_bytes) + static_cast<double>(trial.output_bytes);

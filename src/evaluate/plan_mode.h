@@ -12,7 +12,8 @@ class PlanMode {
  public:
   // Throws kMachine: some of the GPUs that the options name are not there.
   explicit PlanMode(Means& means);
-  // Judges a candidate that is a plan, on a GPU with the look for races behind it; else why it is none. Throws
+  // Judges a candidate that is a plan, on a GPU with the look for races behind it, and counts the kernels of what has
+  // passed all of it; else why it is none. Throws
   // ProblemFault, kUnavailable, kTimeout.
   std::optional<NotAPlan> judge(const EvaluationRequest& request, const Client& client, Verdict& verdict);
   // Runs `part` on one device after the other until what it left in the verdict stands. Throws DeviceFault, and what
@@ -21,10 +22,17 @@ class PlanMode {
   DevicePool& devices() { return devices_; }
 
  private:
+  // What is right, where hardware counters are asked for.
+  struct Counting {
+    Profiler::Job job;
+    GpuReplayers* gpu;
+    Deadline overall;  // as of its other work
+  };
   std::optional<NotAPlan> on_device(const EvaluationRequest& request, Device& device, const Client& client,
-                                    Verdict& verdict);
+                                    Verdict& verdict, std::optional<Counting>& counting);
   std::optional<NotAPlan> on_device(const EvaluationRequest& request, Device& device, bool draws, const Client& client,
-                                    Verdict& verdict);
+                                    Verdict& verdict, std::optional<Counting>& counting);
+  void count(const Counting& counting, const Client& client, Verdict& verdict) const;
 
   Means& means_;
   std::optional<CpuDevice> beside_gpus_;  // where there are GPUs: it looks for races

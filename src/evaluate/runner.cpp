@@ -25,7 +25,6 @@ Verdict judge(Runner& runner, const RunContext& context, Verdict begun, const st
   if (!judgement.take_without_launches(runner.call(0, Launches::kNone))) return judgement.verdict();
   if (const auto full = runner.full_size(); full && !judgement.take(*full)) return judgement.verdict();
   if (timed) return *timed;
-  if (const auto counted = runner.counters()) judgement.take(*counted);
   judgement.accept();
   return judgement.verdict();
 }

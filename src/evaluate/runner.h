@@ -26,7 +26,6 @@ struct RunContext {
   std::stop_token left;      // nobody waits for the verdict any longer
   bool compiles = true;      // the kernels of a plan; false: they are only replayed as IR
   Device* device = nullptr;  // of plan and live mode; null in live mode: the GPU that the environment shows
-  const class Profiler* profiler = nullptr;  // where hardware counters are asked for
 };
 
 enum class Launches { kAll, kNone };  // kNone: every launch is left out
@@ -41,8 +40,6 @@ class Runner {
   virtual std::optional<ConfigurationCall> next_configuration() { return std::nullopt; }
   // What a device shows once the trials have passed; nullopt where there is none.
   virtual std::optional<Measured> measure() { return std::nullopt; }
-  // Of what is right, hardware counters; nullopt where none are asked for, or nothing runs that has any.
-  virtual std::optional<Counted> counters() { return std::nullopt; }
   // What is right at reduced sizes must compile at the problem's own; nullopt where that is not looked at.
   virtual std::optional<FullSize> full_size() { return std::nullopt; }
 };

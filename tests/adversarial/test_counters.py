@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 from evaluator_server import BINARY, HONEST, PROBLEM, Evaluator
+from test_hang_up import ask_and_keep, report, wait_for
 
 NCU = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ncu")
 
@@ -51,6 +52,25 @@ def test_a_user_who_may_not_read_counters_is_told_and_judged_all_the_same(profil
     assert verdict["correct"], verdict
     assert "counters" not in verdict
     assert "ERR_NVGPUCTRPERM" in verdict["notes"]["counters"]
+
+
+def test_a_client_that_hangs_up_ends_ncu_and_all_that_it_began(profiling, tmp_path):
+    server = profiling(shutil.copy(NCU, tmp_path / "ncu_hangs"))
+    pids = tmp_path / "pids"
+    with ask_and_keep(server, HONEST, "plan"):
+        wait_for(pids.exists, "ncu was not started")
+    wait_for(
+        lambda: not any(is_running(pid) for pid in pids.read_text().split()), "a process of ncu's outlived its client"
+    )
+    wait_for(lambda: report(server)["abandoned"] == 1, "the evaluation was not abandoned")
+
+
+def is_running(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 @pytest.mark.parametrize(

@@ -143,18 +143,6 @@ std::string GpuPlanRunner::why_not_timed(Conversation& replayer, OwnTime& ours, 
   return "";
 }
 
-// Some counters are the whole device's: nothing else of ours is on it meanwhile.
-std::optional<Counted> GpuPlanRunner::counters() {
-  if (!context_.profiler) return std::nullopt;
-  try {
-    const auto turn = gpu_.replayers.measuring().take(context_.overall);
-    return PlanRunner::counters();
-  } catch (const Error& error) {  // no turn in time costs the counters, not the verdict
-    if (error.kind() != ErrorKind::kUnavailable && error.kind() != ErrorKind::kTimeout) throw;
-    return Counted{.unavailable = clipped(error.what(), 300)};
-  }
-}
-
 void GpuPlanRunner::measure(Conversation& replayer, OwnTime& ours, Measured& measured) {
   const auto ask = [&](const Json& request, const std::vector<std::span<const std::byte>>& payload, double limit_s) {
     ours = OwnTime(std::min(limit_s, context_.overall.remaining_s()), context_.left);

@@ -11,7 +11,6 @@ class GpuPlanRunner : public PlanRunner {
   GpuPlanRunner(const RunContext& context, Weights weights, OwnTime& time, const GpuProblem& gpu);
   Call call(size_t trial, Launches launches) override;
   std::optional<Measured> measure() override;
-  std::optional<Counted> counters() override;
 
  protected:
   void hand_over() override;

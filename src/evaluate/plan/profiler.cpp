@@ -1,5 +1,6 @@
 #include "evaluate/plan/profiler.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,12 +10,13 @@
 #include "base/line_tail.h"
 #include "base/process.h"
 #include "evaluate/channel.h"
+#include "evaluate/client.h"
 
 namespace tritonforge::evaluate {
 namespace {
 
+constexpr const char* kFrames = "frames";
 constexpr int kMostLaunches = 64;  // each is run several times over
-constexpr double kMostSeconds = 120;
 
 fs::path find_ncu(const std::string& given) {
   std::vector<fs::path> places{given};
@@ -67,26 +69,37 @@ void write_frames(const fs::path& path, const std::vector<Profiler::Frame>& fram
 
 Profiler::Profiler(const std::string& ncu, Places places) : ncu_(find_ncu(ncu)), places_(std::move(places)) {}
 
-Counted Profiler::count(const std::vector<Frame>& frames, const std::vector<std::string>& kernels,
-                        const std::string& gpu, Deadline deadline) const {
-  const std::string wanted = any_of(kernels);
-  if (wanted.empty()) return {.kernels = {}, .unavailable = "ncu: no kernel with a plain name"};
-  const TemporaryFolder folder("tritonforge-ncu-");
-  const fs::path asked = folder.path() / "frames", log = folder.path() / "log", words = folder.path() / "words";
-  write_frames(asked, frames);
+Profiler::Job Profiler::job(const std::vector<Frame>& frames, const std::vector<std::string>& kernels,
+                            const std::string& gpu) {
+  Job job{.folder = nullptr, .kernels = any_of(kernels), .gpu = gpu, .unavailable = ""};
+  if (job.kernels.empty()) {
+    job.unavailable = "ncu: no kernel with a plain name";
+    return job;
+  }
+  try {
+    job.folder = std::make_unique<TemporaryFolder>("tritonforge-ncu-");
+    write_frames(job.folder->path() / kFrames, frames);
+  } catch (const Error& error) {  // what is right stays so
+    job.unavailable = error.what();
+  }
+  return job;
+}
+
+std::vector<std::string> Profiler::command(const Job& job, const fs::path& log) const {
+  const fs::path& folder = job.folder->path();
   // As the Python parent's (zygote.cpp): what is in our environment is not for others.
   std::vector<std::string> argv{"env",
                                 "-i",
                                 "PATH=/usr/local/bin:/usr/bin:/bin",
                                 "LANG=C.UTF-8",
                                 "OMP_NUM_THREADS=1",
-                                "HOME=" + folder.path().string(),
-                                "TMPDIR=" + folder.path().string(),
+                                "HOME=" + folder.string(),
+                                "TMPDIR=" + folder.string(),
                                 "PYTHONPATH=" + places_.worker.string()};
   for (const char* name : {"LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES"}) {
     if (const char* value = std::getenv(name)) argv.push_back(fmt::format("{}={}", name, value));
   }
-  if (!gpu.empty()) argv.push_back("CUDA_VISIBLE_DEVICES=" + gpu);
+  if (!job.gpu.empty()) argv.push_back("CUDA_VISIBLE_DEVICES=" + job.gpu);
   // The clock stays as it is: others use the GPU. Caches are emptied before each pass, as they are before timed calls.
   argv.insert(argv.end(), {ncu_.string(),
                            "--csv",
@@ -105,7 +118,7 @@ Counted Profiler::count(const std::vector<Frame>& frames, const std::vector<std:
                            "--kernel-name-base",
                            "function",
                            "--kernel-name",
-                           wanted,
+                           job.kernels,
                            "--launch-count",
                            std::to_string(kMostLaunches),
                            "--log-file",
@@ -114,12 +127,22 @@ Counted Profiler::count(const std::vector<Frame>& frames, const std::vector<std:
                            "-m",
                            "tritonforge_worker.plan.counted",
                            places_.sandbox_library.string(),
-                           asked.string()});
-  ChildProcess process({.argv = argv, .env = {}, .stdout_file = words, .stderr_file = words, .working_folder = {}});
+                           (folder / kFrames).string()});
+  return argv;
+}
+
+Counted Profiler::count(const Job& job, Deadline deadline, const std::stop_token& left) const {
+  check_waited_for(left);
+  if (!job.unavailable.empty()) return {.kernels = {}, .unavailable = job.unavailable};
+  const fs::path log = job.folder->path() / "log", words = job.folder->path() / "words";
+  ChildProcess process(
+      {.argv = command(job, log), .env = {}, .stdout_file = words, .stderr_file = words, .working_folder = {}});
   const double seconds = std::min(kMostSeconds, deadline.remaining_s());
+  const std::stop_callback on_left(left, [&] { process.signal(SIGKILL); });  // its group's
   const auto status = process.wait(Deadline::after(seconds));
+  check_waited_for(left);
   if (!status) {
-    process.stop(0);
+    process.signal(SIGKILL);
     return {.kernels = {}, .unavailable = fmt::format("ncu did not end within {:.0f} s", seconds)};
   }
   const std::string said = last_line(words);

@@ -2,7 +2,9 @@
 // NVIDIA's ncu over a process P: it starts one of its own (worker/.../plan/counted.py), which replays a plan once.
 // Nothing but the replayer runs there, and no code of the candidate's but its kernels, on the GPU. It is outside of the
 // sandbox, where ncu has no sockets to reach its process by: hence only where an evaluator is asked for counters.
+#include <memory>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -25,12 +27,23 @@ class Profiler {
     Json header;
     std::vector<std::span<const std::byte>> payload;
   };
-  // P is sent `frames` (plan/process.cpp), and each must be answered. `kernels`: the functions that count, others run
-  // beside them. `gpu`: a UUID; empty: what this process's environment shows.
-  Counted count(const std::vector<Frame>& frames, const std::vector<std::string>& kernels, const std::string& gpu,
-                Deadline deadline) const;
+  // All that it takes to count the kernels of a plan, in a folder: nothing of who judged it has to be there any longer.
+  struct Job {
+    std::unique_ptr<TemporaryFolder> folder;
+    std::string kernels, gpu;
+    std::string unavailable;  // why they cannot be counted
+  };
+  // P will be sent `frames` (plan/process.cpp), and each must be answered. `kernels`: the functions that count, others
+  // run beside them. `gpu`: a UUID; empty: what this process's environment shows.
+  static Job job(const std::vector<Frame>& frames, const std::vector<std::string>& kernels, const std::string& gpu);
+  // Where `left` says so, ncu and all that it began are ended at once. Throws kUnavailable, and what check_waited_for
+  // throws.
+  Counted count(const Job& job, Deadline deadline, const std::stop_token& left) const;
+  static constexpr double kMostSeconds = 120;
 
  private:
+  std::vector<std::string> command(const Job& job, const fs::path& log) const;
+
   fs::path ncu_;
   Places places_;
 };

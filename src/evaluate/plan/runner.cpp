@@ -474,23 +474,20 @@ std::optional<Measured> PlanRunner::measure() {
   return measured;
 }
 
-std::optional<Counted> PlanRunner::counters() {
-  if (!context_.profiler || (runs_ != Runs::kOnGpu && runs_ != Runs::kInterpreted)) return std::nullopt;
+std::optional<Profiler::Job> PlanRunner::to_count() const {
+  if (runs_ != Runs::kOnGpu && runs_ != Runs::kInterpreted) return std::nullopt;
   GpuReplayers* gpu = context_.device->gpu();
   std::vector<Handed> frames;
   if (gpu) frames.push_back({.header = {{"open", true}}, .payload = {}});
   frames.push_back(handed_over());
   frames.push_back(replay_of(0));
+  frames.back().header["timeout_s"] = Profiler::kMostSeconds;  // each launch is run several times over
   std::vector<std::string> kernels;
   for (size_t k = 0; k < plan_.kernels.size(); ++k) {
     const bool compiled = k < binaries_.size() && binaries_[k].binary;
     kernels.push_back(compiled ? binaries_[k].shape.at("entry").get<std::string>() : plan_.kernels[k].name);
   }
-  try {
-    return context_.profiler->count(frames, kernels, gpu ? gpu->granted() : "", context_.overall);
-  } catch (const Error& error) {  // what is right stays so
-    return Counted{.kernels = {}, .unavailable = error.what()};
-  }
+  return Profiler::job(frames, kernels, gpu ? gpu->granted() : "");
 }
 
 // What is right at the sizes that are replayed shall compile at the problem's own. The launches there are the
@@ -527,25 +524,30 @@ void PlanRunner::read_full_size(FullSize& full) {
   full.note = Tunings(kernels, targets_, device_, full.compiled).left_out();
 }
 
-std::optional<NotAPlan> judge_as_plan(const RunContext& context, Verdict& verdict, const GpuProblem* gpu) {
+std::optional<NotAPlan> judge_as_plan(const RunContext& context, Verdict& verdict, const GpuProblem* gpu,
+                                      std::optional<Profiler::Job>* to_count) {
   OwnTime time(context.limit_s, context.left);
   const auto runner_with = [&](Weights weights) -> std::unique_ptr<PlanRunner> {
     if (gpu) return std::make_unique<GpuPlanRunner>(context, weights, time, *gpu);
     return std::make_unique<PlanRunner>(context, weights, time);
   };
   try {
-    const auto runner = runner_with(Weights::kReferences);
+    auto runner = runner_with(Weights::kReferences);
     Verdict first = judge(*runner, context, verdict);
     // A constructor may derive weights from the reference's (scaled, a batch norm folded into them) and give them the
     // same names or shapes: those are right as they are, made from the same seed.
     if (first.fault == Fault::kMismatch && runner->took_weights()) {
       try {
-        const auto with_its_own = runner_with(Weights::kItsOwn);
-        if (Verdict second = judge(*with_its_own, context, verdict); second.correct) first = std::move(second);
+        auto with_its_own = runner_with(Weights::kItsOwn);
+        if (Verdict second = judge(*with_its_own, context, verdict); second.correct) {
+          first = std::move(second);
+          runner = std::move(with_its_own);
+        }
       } catch (const NotAPlan&) {  // the first verdict stands
       }
     }
     verdict = std::move(first);
+    if (to_count && verdict.correct) *to_count = runner->to_count();
     return std::nullopt;
   } catch (const NotAPlan& no_plan) {
     return no_plan;

@@ -38,8 +38,9 @@ class PlanRunner : public Runner {
   std::optional<ConfigurationCall> next_configuration() override;
   // Of machine code on a CPU: what it takes, as a claim.
   std::optional<Measured> measure() override;
-  std::optional<Counted> counters() override;
   std::optional<FullSize> full_size() override;
+  // What it takes to count its kernels elsewhere; nullopt where nothing runs that has counters.
+  std::optional<Profiler::Job> to_count() const;
   // The call before once more, on a CPU its programs in another order.
   Call again(ir::Schedule schedule);
   // The plan computes with the reference's weights.
@@ -118,7 +119,9 @@ DrawnAlike drawn_alike(const Frame& answer, const ReferenceTrial& trial, const T
 
 // Fills the verdict up to stage correct (on a GPU: timed), with own_share, or leaves it alone and returns why this
 // candidate is not a plan. Throws kUnavailable where our own machinery failed, DeviceFault where the device or the plan
-// cost a process P.
-std::optional<NotAPlan> judge_as_plan(const RunContext& context, Verdict& verdict, const GpuProblem* gpu = nullptr);
+// cost a process P. `to_count`: where hardware counters are asked for; gets what PlanRunner::to_count gives of what is
+// right.
+std::optional<NotAPlan> judge_as_plan(const RunContext& context, Verdict& verdict, const GpuProblem* gpu = nullptr,
+                                      std::optional<Profiler::Job>* to_count = nullptr);
 
 }  // namespace tritonforge::evaluate
