@@ -84,6 +84,29 @@ def test_what_is_wrong_is_told_and_stays_with_its_candidate(server, was, now, ki
     assert judge(server, SINES + f"// after {was} {now}\n", measure_performance=False)["correct"]
 
 
+def test_what_a_kernel_keeps_in_its_own_variables_is_gone_at_the_next_call(server):
+    """An answer by its block's first input, in __device__ memory: a later call on the same inputs would take no time."""
+    source = """
+__device__ float known[1 << 22];
+__device__ float of[1 << 14];
+__global__ void sines(const float* x, float* y, int n, float factor) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  bool again = of[blockIdx.x] == x[blockIdx.x * blockDim.x];
+  float a = x[i];
+  if (again) a = known[i];
+  else for (int k = 0; k < 20; ++k) a = sinf(a) * factor;
+  __syncthreads();
+  known[i] = a;
+  if (threadIdx.x == 0) of[blockIdx.x] = x[i];
+  y[i] = a;
+}
+"""
+    honest, memo = judge(server), judge(server, source)
+    assert honest["stage"] == memo["stage"] == "timed", (honest, memo)
+    assert memo["runtime"]["median"] > 0.9 * honest["runtime"]["median"], (honest, memo)
+
+
 def test_a_kernel_that_hangs_only_while_it_is_timed_is_ended(server):
     """In its trials what comes empty is poisoned, while it is timed it is not."""
     hangs = SINES.replace("float a = x[i];", "float a = x[i];\n  while (__float_as_int(y[i]) != 0x7fc00000) __threadfence();")

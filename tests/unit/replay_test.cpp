@@ -3,11 +3,49 @@
 #include <gtest/gtest.h>
 
 #include "evaluate/plan/drawn.h"
+#include "evaluate/plan/gpu_driver.h"
 #include "evaluate/plan/gpu_timer.h"
 #include "evaluate/plan/guard.h"
 
 namespace tritonforge::evaluate {
 namespace {
+
+// An ELF file of 64 bits with no more than sections of these names.
+std::vector<std::byte> elf_of(const std::vector<std::string>& sections) {
+  std::string names(1, '\0'), headers, file(64, '\0');
+  const auto put = [](std::string& into, size_t at, auto value) {
+    std::memcpy(into.data() + at, &value, sizeof value);
+  };
+  for (const std::string& section : sections) {
+    std::string header(64, '\0');
+    put(header, 0, static_cast<uint32_t>(names.size()));
+    headers += header;
+    names += section + '\0';
+  }
+  std::string of_names(64, '\0');
+  put(of_names, 0x18, uint64_t{64});
+  file += names;
+  put(file, 0x28, uint64_t{file.size()});
+  put(file, 0x3A, uint16_t{64});
+  put(file, 0x3C, static_cast<uint16_t>(sections.size() + 1));
+  put(file, 0x3E, static_cast<uint16_t>(sections.size()));
+  file += headers + of_names;
+  const auto bytes = std::as_bytes(std::span(file));
+  return {bytes.begin(), bytes.end()};
+}
+
+// Section names as NVRTC and ptxas write them.
+TEST(Cubin, OnlyOneWithVariablesKeepsMemory) {
+  EXPECT_FALSE(keeps_memory(elf_of({".text.k", ".nv.constant0.k", ".nv.shared.k"})));
+  for (const char* own : {".nv.global", ".nv.global.init", ".nv.constant3"})
+    EXPECT_TRUE(keeps_memory(elf_of({".text.k", own, ".nv.constant0.k"}))) << own;
+}
+
+TEST(Cubin, OfWhatIsNoneNobodyKnows) {
+  std::vector<std::byte> cut = elf_of({".text.k"});
+  for (; !cut.empty(); cut.pop_back()) keeps_memory(cut);  // and reads nothing beyond it
+  EXPECT_TRUE(keeps_memory(cut));
+}
 
 float* data(const at::Tensor& tensor) { return tensor.data_ptr<float>(); }
 

@@ -3,7 +3,10 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <cstring>
+#include <stdexcept>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "evaluate/ir/machine.h"
@@ -157,11 +160,46 @@ GpuProperties gpu_properties() {
           .clock_hz = number(kClockKhz) * 1e3};
 }
 
-GpuKernel::GpuKernel(std::span<const std::byte> cubin, KernelShape shape) : shape_(std::move(shape)) {
-  if (const int status = api().module_load(&module_, cubin.data()); status != kSuccess)
+bool keeps_memory(std::span<const std::byte> cubin) {
+  const auto number = [&]<typename T>(T, size_t at) {
+    T value{};
+    if (at > cubin.size() || cubin.size() - at < sizeof value) throw std::out_of_range("cubin");
+    std::memcpy(&value, cubin.data() + at, sizeof value);
+    return static_cast<size_t>(value);
+  };
+  // Elf64_Ehdr's e_shoff, e_shentsize, e_shnum, e_shstrndx; Elf64_Shdr's sh_name, sh_offset.
+  const auto header = [&](size_t section) { return number(uint64_t{}, 0x28) + section * number(uint16_t{}, 0x3A); };
+  try {
+    const size_t names = number(uint64_t{}, header(number(uint16_t{}, 0x3E)) + 0x18);
+    for (size_t k = 0; k < number(uint16_t{}, 0x3C); ++k) {
+      const size_t name = names + number(uint32_t{}, header(k));
+      if (name > cubin.size()) return true;
+      const std::string_view rest(reinterpret_cast<const char*>(cubin.data()) + name, cubin.size() - name);
+      if (rest.starts_with(".nv.global") || rest.starts_with(".nv.constant3")) return true;
+    }
+  } catch (const std::out_of_range&) {  // nobody knows: to load it anew is never wrong
+    return true;
+  }
+  return false;
+}
+
+GpuKernel::GpuKernel(std::span<const std::byte> cubin, KernelShape shape)
+    : cubin_(cubin), shape_(std::move(shape)), keeps_memory_(evaluate::keeps_memory(cubin)) {
+  load();
+}
+
+void GpuKernel::renew() {
+  if (!keeps_memory_) return;
+  check(api().module_unload(std::exchange(module_, nullptr)), "cuModuleUnload");
+  load();
+}
+
+void GpuKernel::load() {
+  if (const int status = api().module_load(&module_, cubin_.data()); status != kSuccess)
     fail(ErrorKind::kUsage, "kernel {}: the driver does not load it: {}", shape_.entry, text_of(status));
   try {
     check(api().module_function(&function_, module_, shape_.entry.c_str()), "cuModuleGetFunction");
+    parameters_.clear();
     for (size_t offset = 0, size = 0; api().parameter(function_, parameters_.size(), &offset, &size) == kSuccess;)
       parameters_.push_back(size);
     constexpr int64_t kWithoutAsking = 48 << 10;
@@ -169,13 +207,17 @@ GpuKernel::GpuKernel(std::span<const std::byte> cubin, KernelShape shape) : shap
       check(api().set_function_attribute(function_, kMaxDynamicShared, static_cast<int>(shape_.shared)),
             "cuFuncSetAttribute");
     if (shape_.ctas > 8) check(api().set_function_attribute(function_, kNonPortable, 1), "cuFuncSetAttribute");
+    int registers = 0;  // to ask for it has a function loaded that the driver would load at its first, timed launch
+    check(api().function_attribute(&registers, kRegisters, function_), "cuFuncGetAttribute");
   } catch (...) {
-    api().module_unload(module_);
+    api().module_unload(std::exchange(module_, nullptr));
     throw;
   }
 }
 
-GpuKernel::~GpuKernel() { api().module_unload(module_); }
+GpuKernel::~GpuKernel() {
+  if (module_) api().module_unload(module_);
+}
 
 KernelResources GpuKernel::resources() const {
   const auto attribute = [&](FunctionAttribute which) {

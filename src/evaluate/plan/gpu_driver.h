@@ -51,10 +51,14 @@ struct KernelResources {
   double occupancy = 0;  // resident warps over those that a multiprocessor has room for
 };
 
+// Whether a cubin (ELF) has global memory of its own: __device__ and __constant__ variables, format strings. What a
+// kernel leaves there stays for as long as it is loaded.
+bool keeps_memory(std::span<const std::byte> cubin);
+
 // A loaded cubin. Unloaded with this object.
 class GpuKernel {
  public:
-  // Throws kUsage where the driver refuses the binary.
+  // `cubin` outlives this object. Throws kUsage where the driver refuses the binary.
   GpuKernel(std::span<const std::byte> cubin, KernelShape shape);
   ~GpuKernel();
   GpuKernel(const GpuKernel&) = delete;
@@ -63,11 +67,17 @@ class GpuKernel {
   // Bytes of each parameter; the last ones are the language's own.
   const std::vector<size_t>& parameters() const { return parameters_; }
   KernelResources resources() const;
+  // Its own global memory is as it was at first. Nothing of it may be running.
+  void renew();
   // On libtorch's default stream; `arguments` point to parameters().size() values.
   void launch(const std::array<int64_t, 3>& grid, std::vector<void*>& arguments) const;
 
  private:
+  void load();
+
+  std::span<const std::byte> cubin_;
   KernelShape shape_;
+  const bool keeps_memory_;
   void* module_ = nullptr;
   void* function_ = nullptr;
   std::vector<size_t> parameters_;

@@ -70,6 +70,10 @@ void GpuLauncher::begin(const PassOptions& options) {
   pass_ = std::make_unique<Pass>();
   pass_->options = options;
   pass_->memory = GuardedMemory(options.order_seed);
+  // What a kernel wrote down for itself is no answer of a later pass.
+  for (const auto& kernel : kernels_) {
+    if (kernel) kernel->renew();
+  }
 }
 
 at::Tensor GpuLauncher::place(const at::Tensor& fresh, bool empty) {
