@@ -69,6 +69,7 @@ def test_a_client_that_hangs_up_frees_its_worker(server, slow, mode):
 def test_a_new_request_is_served_though_64_were_before_it(server):
     before = report(server)
     clients = [ask_and_keep(server, SLOW[i % 3][0] + f"# {i}\n", SLOW[i % 3][1]) for i in range(CLIENTS)]
+    # All of the server's threads are held for minutes by now, workers + 2: /health, which says so, needs none of them.
     wait_for(lambda: report(server)["busy"] == 2, "the pool never filled")
     wait_for(lambda: report(server)["waiting"] == 2, "nobody waited for it")
     for client in clients:

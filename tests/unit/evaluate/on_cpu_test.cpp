@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-
 #include "evaluate/timing.h"
 #include "unit/evaluate/written_conversation.h"
 
