@@ -1,7 +1,9 @@
+#include <ATen/Parallel.h>
 #include <execinfo.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 
 #include "base/log.h"
@@ -31,6 +33,9 @@ int main(int argc, char** argv) {
     return run_weight_engine(std::stoi(argv[2]), gpu::small_engine_options(),
                              gpu::small_model(2, kernels::open_device("cuda")));
   }
+  // The references are many small operations: beside other work a team of all cores waits for its last one.
+  constexpr int kThreads = 4;
+  at::set_num_threads(std::min(kThreads, at::get_num_threads()));
   log::start("gpu_tests");  // TRITONFORGE_LOG=debug tells of every CUDA graph
   std::signal(SIGSEGV, say_where);
   testing::InitGoogleTest(&argc, argv);

@@ -4,8 +4,8 @@
 
 #include "evaluate/plan/drawn.h"
 #include "evaluate/plan/gpu_driver.h"
-#include "evaluate/plan/gpu_timer.h"
 #include "evaluate/plan/guard.h"
+#include "evaluate/plan/sealed.h"
 
 namespace tritonforge::evaluate {
 namespace {
@@ -102,24 +102,64 @@ TEST(GuardedMemory, WhatIsReadBeyondAnEndIsNoNumberInAnyFloatType) {
   }
 }
 
-TEST(SealedTensor, HidesWhatItGivesBack) {
-  for (const at::ScalarType type : {at::kFloat, at::kHalf, at::kLong, at::kBool}) {
+bool is_within(const at::Tensor& output, const at::Tensor& expected, const Bounds& bounds) {
+  const Sealer sealer;
+  return SealedOutputs(sealer, {expected}, {bounds}, 11).compare(sealer, {output}).right();
+}
+
+TEST(SealedTensor, HidesWhatItIsComparedWith) {
+  const Sealer sealer;
+  for (const at::ScalarType type :
+       {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16, at::kLong, at::kInt, at::kShort, at::kByte, at::kBool}) {
     const at::Tensor given = at::arange(35).remainder(7).to(type).view({5, 7}).t().contiguous().t();
-    const SealedTensor sealed(given, 11), other(given, 12);
-    EXPECT_TRUE(sealed.open().equal(given)) << type;
-    EXPECT_EQ(sealed.open().strides(), given.strides());
+    const SealedTensor sealed(sealer, given, {}, 11), other(sealer, given, {}, 12);
     EXPECT_FALSE(sealed.masked().equal(other.masked()));
+    const at::Tensor plain = at::zeros_like(sealed.masked());
+    storage_bytes(plain).narrow(0, 0, static_cast<int64_t>(given.nbytes())).copy_(storage_bytes(given));
+    EXPECT_FALSE(sealed.masked().eq(plain).any().item<bool>()) << type;
+    for (const at::Tensor& same : {given, given.contiguous(), at::cat({given, given}).narrow(0, 5, 5)})
+      EXPECT_TRUE(is_within(same, given, {})) << type;
+    at::Tensor last_off = given.clone();
+    last_off[4][6] = 0;
+    EXPECT_FALSE(is_within(last_off, given, {})) << type;
   }
+}
+
+TEST(SealedTensor, KnowsEveryHalf) {
+  const at::Tensor bits = at::arange(-32768, 32768).to(at::kShort);
+  for (const at::ScalarType type : {at::kHalf, at::kBFloat16}) {
+    const at::Tensor all = bits.view(type);
+    EXPECT_TRUE(is_within(all, all, {}));
+    const at::Tensor finite = all.masked_select(all.isfinite());
+    const double most = 1.01 * finite.abs().max().item<double>();
+    for (const double sign : {-1.0, 1.0}) {  // those between are as far from the ends as their numbers say
+      const at::Tensor end = at::full_like(finite, sign * most / 1.01);
+      EXPECT_TRUE(is_within(finite, end, {.absolute = 2 * most, .rms = 2 * most}));
+      EXPECT_FALSE(is_within(finite, end, {.absolute = 1.98 * most / 1.01, .rms = 2 * most}));
+    }
+    // The sum of the squares is that of the numbers.
+    const at::Tensor small = finite.masked_select(finite.abs() < 100), zero = at::zeros_like(small);
+    const double rms = small.to(at::kDouble).square().mean().sqrt().item<double>();
+    EXPECT_TRUE(is_within(small, zero, {.absolute = 100, .rms = rms * (1 + 1e-9)}));
+    EXPECT_FALSE(is_within(small, zero, {.absolute = 100, .rms = rms * (1 - 1e-9)}));
+  }
+}
+
+TEST(SealedOutputs, AreAsManyAndOfTheirKind) {
+  const Sealer sealer;
+  const at::Tensor one = at::ones({3}), empty = at::empty({0});
+  const SealedOutputs two(sealer, {one, empty}, {{}, {}}, 1), none(sealer, {}, {}, 1);
+  EXPECT_TRUE(two.compare(sealer, {one, empty}).right());
+  EXPECT_FALSE(two.compare(sealer, {one}).right());
+  EXPECT_FALSE(two.compare(sealer, {one, one}).right());
+  EXPECT_FALSE(two.compare(sealer, {one, empty.to(at::kHalf)}).right());
+  EXPECT_TRUE(none.compare(sealer, {}).right());
 }
 
 TEST(Wipe, LeavesNothingOfTheStorage) {
   const at::Tensor whole = at::ones({8});
   wipe(whole.narrow(0, 2, 3));
   EXPECT_TRUE(whole.isnan().all().item<bool>());
-}
-
-bool is_within(const at::Tensor& output, const at::Tensor& expected, const Bounds& bounds) {
-  return within(output, expected.clone(), bounds).item<bool>();
 }
 
 TEST(Within, IsTheJudgementOfTheTrials) {
@@ -150,12 +190,6 @@ TEST(Within, NoNumberAgreesWithItselfAlone) {
 TEST(Within, IntegersAreEqual) {
   EXPECT_TRUE(is_within(at::arange(5), at::arange(5), {}));
   EXPECT_FALSE(is_within(at::arange(5), at::arange(5) + 1, {.absolute = 10}));
-}
-
-TEST(Within, WipesWhatWasExpected) {
-  const at::Tensor expected = at::ones({4});
-  within(at::ones({4}), expected, {.absolute = 1e-4, .relative = 0, .rms = 1});
-  EXPECT_TRUE(expected.isnan().all().item<bool>());
 }
 
 // Both ways to compare, on the same two tensors.

@@ -7,6 +7,7 @@
 #include "base/rng.h"
 #include "evaluate/pairs.h"
 #include "evaluate/plan/runner.h"
+#include "evaluate/plan/sealed_text.h"
 #include "evaluate/trial.h"
 
 namespace tritonforge::evaluate {
@@ -119,13 +120,29 @@ Frame GpuMeasurement::make(const Json& calls) {
   return ask_({{"calls", calls}, {"limit_s", {limits_.candidate, limits_.reference}}}, {}, limits_.of(calls));
 }
 
+Lowered sealer_of(LoweringPool& lowering, const std::string& target, Deadline deadline) {
+  constexpr int kThreads = 256;
+  const Json options = {{"entry", "sealed_words"}, {"block", {kThreads, 1, 1}}};
+  Lowered found = lowering.lower(language_of(Backend::kCuda), std::string(source_sealed_words_h), target, options,
+                                 deadline, /*with_binary=*/true);
+  if (!found.ok)
+    fail(ErrorKind::kUnsupported, "timing: the kernel that compares outputs: {}", clipped(found.error, 300));
+  return found;
+}
+
+Json GpuMeasurement::begin_request() const {
+  Json sealer = sealer_.shape;
+  sealer["bytes"] = sealer_.binary->size();
+  return {{"time", true}, {"seed", seed_}, {"sealer", std::move(sealer)}};
+}
+
 void GpuMeasurement::begin(Deadline deadline) {
   has_reference_ = !reference_.plan.is_null();
   pooled_ = reference_.trials.size();
   if (reference_.drawn) return begin_drawn(deadline);
   // The trials' inputs and expected outputs, and the reference's own plan where all its weights are known.
   Json trials = Json::array(), tensors = Json::array();
-  std::vector<std::span<const std::byte>> payload{reference_.plan_payload};
+  std::vector<std::span<const std::byte>> payload{*sealer_.binary, reference_.plan_payload};
   for (const auto& trial : reference_.trials) {
     trials.push_back({trial->before.size(), json_of(trial->bounds), trial->forward_seed});
     for (const auto* list : {&trial->before, &trial->outputs}) {
@@ -138,11 +155,10 @@ void GpuMeasurement::begin(Deadline deadline) {
       }
     }
   }
-  Json request = {{"time", true},
-                  {"seed", seed_},
-                  {"plan_bytes", reference_.plan_payload.size()},
-                  {"trials", std::move(trials)},
-                  {"tensors", std::move(tensors)}};
+  Json request = begin_request();
+  request["plan_bytes"] = reference_.plan_payload.size();
+  request["trials"] = std::move(trials);
+  request["tensors"] = std::move(tensors);
   if (has_reference_) request["reference"] = reference_.plan;
   DeviceLock lock = gpu_.replayers.lock();
   const auto computing = lock.shared(deadline);
@@ -164,7 +180,9 @@ void GpuMeasurement::begin_drawn(Deadline deadline) {
   {
     DeviceLock lock = gpu_.replayers.lock();
     const auto computing = lock.shared(deadline);
-    answer = ask_({{"time", true}, {"seed", seed_}, {"drawn", std::move(drawn)}}, {}, deadline.remaining_s());
+    Json request = begin_request();
+    request["drawn"] = std::move(drawn);
+    answer = ask_(request, {*sealer_.binary}, deadline.remaining_s());
   }
   size_t input = 0, output = 0, at = 0;
   for (size_t k = 0; k < pooled_; ++k) {

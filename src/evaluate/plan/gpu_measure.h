@@ -13,6 +13,7 @@
 #include "base/nvml.h"
 #include "contract/verdict.h"
 #include "evaluate/judgement.h"
+#include "evaluate/lowering.h"
 #include "evaluate/plan/gpu_replayers.h"
 #include "evaluate/plan/plan.h"
 #include "evaluate/plan/tunings.h"
@@ -31,6 +32,10 @@ TimedWork timed_work(const Plan& plan, const std::vector<double>& ms, const std:
 // The launches' work in the unit of `aten`, aten_work's: they have as much more of it as they took more time.
 Work own_work(const Plan& plan, const std::vector<double>& ms, const std::vector<bool>& copied,
               const std::set<int>& idle, const Work& aten);
+
+// The kernel that hides expected outputs on a device and compares them there (sealed_words.h). Throws kUnsupported
+// where NVRTC is not here.
+Lowered sealer_of(LoweringPool& lowering, const std::string& target, Deadline deadline);
 
 struct GpuProblem {
   GpuReplayers& replayers;
@@ -59,12 +64,13 @@ class GpuMeasurement {
       std::function<Frame(const Json& request, const std::vector<std::span<const std::byte>>& payload, double limit_s)>;
   // `aten`: what the plan leaves to torch (plan/work.h). `call_s`: what the slowest of its trials took.
   GpuMeasurement(const GpuProblem& gpu, const Plan& plan, const Work& aten, const ReferenceData& reference,
-                 const EvaluatorOptions& options, Ask ask, double call_s, uint64_t seed)
+                 const EvaluatorOptions& options, const Lowered& sealer, Ask ask, double call_s, uint64_t seed)
       : gpu_(gpu),
         plan_(plan),
         aten_(aten),
         reference_(reference),
         options_(options),
+        sealer_(sealer),
         ask_(std::move(ask)),
         limits_{2 * call_s + kBeyondTrials, kReferenceSeconds},
         seed_(seed) {}
@@ -95,6 +101,7 @@ class GpuMeasurement {
     double limit_s;
     Deadline deadline;
   };
+  Json begin_request() const;  // its payload begins with the sealer's machine code
   void begin_drawn(Deadline deadline);
   void run_pairs(std::vector<Side>& sides, const Pairing& how, Measured& measured);
   CompiledBaseline time_compiled(Child& child, const Pairing& how, Measured& measured);
@@ -111,6 +118,7 @@ class GpuMeasurement {
   const Work& aten_;
   const ReferenceData& reference_;
   const EvaluatorOptions& options_;
+  const Lowered& sealer_;
   Ask ask_;
   const CallLimits limits_;
   uint64_t seed_;

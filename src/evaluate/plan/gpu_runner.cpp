@@ -158,7 +158,9 @@ void GpuPlanRunner::measure(Conversation& replayer, OwnTime& ours, Measured& mea
       throw Ended{.how = Ended::How::kFailed, .fault = Fault::kRuntimeError, .text = text};
     throw NotTimed{text};
   };
-  GpuMeasurement measurement(gpu_, plan_, aten_, context_.reference, context_.options, ask, call_s_, context_.secret);
+  const Lowered sealer = sealer_of(context_.lowering, gpu_.replayers.device().target, context_.overall);
+  GpuMeasurement measurement(gpu_, plan_, aten_, context_.reference, context_.options, sealer, ask, call_s_,
+                             context_.secret);
   measurement.begin(context_.overall);
   if (tunings_.choices().size() > 1) {
     choose(measurement.fastest(tunings_, context_.overall));

@@ -1,12 +1,12 @@
 #include "evaluate/plan/gpu_timer.h"
 
 #include <algorithm>
-#include <limits>
 #include <memory>
+#include <optional>
 
 #include "base/error.h"
 #include "base/rng.h"
-#include "evaluate/plan/drawn.h"
+#include "evaluate/plan/tensors.h"
 
 namespace tritonforge::evaluate {
 namespace {
@@ -14,67 +14,9 @@ namespace {
 constexpr int64_t kFlushBytes = int64_t{256} << 20;  // five times the L2 of an H100 or H200
 constexpr int kMostFlushes = 256;                    // 20 ms there
 
-at::Tensor mask_of(const at::Tensor& words, uint64_t seed) {
-  seed_torch(seed, words.device());
-  at::Tensor mask = at::empty_like(words);
-  mask.random_(std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max());
-  return mask;
-}
-
 }  // namespace
 
-SealedTensor::SealedTensor(const at::Tensor& tensor, uint64_t seed)
-    : sizes_(tensor.sizes().vec()), strides_(tensor.strides().vec()), type_(tensor.scalar_type()), seed_(seed) {
-  const at::Tensor bytes = storage_bytes(tensor);
-  const int64_t padded = (bytes.numel() + 7) / 8 * 8;
-  words_ = at::zeros({padded / 4}, tensor.options().dtype(at::kInt));
-  storage_bytes(words_).narrow(0, 0, bytes.numel()).copy_(bytes);
-  words_.bitwise_xor_(mask_of(words_, seed_));
-}
-
-at::Tensor SealedTensor::open() const {
-  const at::Tensor mask = mask_of(words_, seed_), words = words_.bitwise_xor(mask);
-  wipe(mask);
-  return words.view(type_).as_strided(sizes_, strides_, 0);
-}
-
-at::Tensor within(const at::Tensor& output, const at::Tensor& expected, const Bounds& bounds) {
-  if (output.sizes() != expected.sizes() || output.scalar_type() != expected.scalar_type()) {
-    wipe(expected);
-    return at::zeros({}, output.options().dtype(at::kBool));
-  }
-  if (!at::isFloatingType(output.scalar_type())) {
-    const at::Tensor same = output.eq(expected).all();
-    wipe(expected);
-    return same;
-  }
-  const at::TensorOptions wide = output.options().dtype(at::kDouble);
-  const at::Tensor each = at::ones({}, wide.dtype(at::kBool)), none = at::zeros({}, wide);
-  const at::Tensor squares = at::zeros({}, wide), count = at::zeros({}, wide);
-  const at::Tensor all_mine = output.reshape(-1), all_theirs = expected.reshape(-1);
-  for (int64_t at = 0; at < all_mine.numel(); at += kElementsAtOnce) {
-    const int64_t size = std::min(kElementsAtOnce, all_mine.numel() - at);
-    const auto widened = [&](const at::Tensor& all) {
-      return all.narrow(0, at, size).to(at::kDouble, false, /*copy=*/true);
-    };
-    const at::Tensor mine = widened(all_mine), theirs = widened(all_theirs);
-    const at::Tensor finite = mine.isfinite().logical_and_(theirs.isfinite());
-    const at::Tensor same = mine.eq(theirs).logical_or_(mine.isnan().logical_and_(theirs.isnan()));
-    const at::Tensor error = mine.sub(theirs).abs_();
-    const at::Tensor allowed = theirs.abs().mul_(bounds.relative).add_(bounds.absolute);
-    each.logical_and_(at::where(finite, error.le(allowed), same).all());
-    squares.add_(at::where(finite, error.square(), none).sum());
-    count.add_(finite.sum());
-    for (const at::Tensor& tensor : {mine, theirs, allowed}) wipe(tensor);
-  }
-  wipe(expected);
-  if (!all_theirs.is_alias_of(expected)) wipe(all_theirs);
-  if (!all_mine.is_alias_of(output)) wipe(all_mine);
-  const at::Tensor rms = squares.div(count.clamp_min(1)).sqrt_();
-  return each.logical_and_(rms.le(bounds.rms).logical_or_(rms.eq(0)));
-}
-
-GpuTimer::GpuTimer(uint64_t seed) : seed_(seed) {}
+GpuTimer::GpuTimer(uint64_t seed, Sealer sealer) : seed_(seed), sealer_(std::move(sealer)) {}
 
 void GpuTimer::add(const Input& input) {
   const auto on_device = [](const std::vector<TensorView>& views) {
@@ -87,13 +29,10 @@ void GpuTimer::add(const Input& input) {
   for (const at::Tensor& output : outputs) wipe(output);
 }
 
-void GpuTimer::add(std::vector<at::Tensor> inputs, const std::vector<at::Tensor>& outputs, std::vector<Bounds> bounds,
-                   uint64_t forward_seed) {
-  if (bounds.size() != outputs.size()) fail(ErrorKind::kUsage, "timing: bounds for other outputs");
-  Pooled pooled{std::move(inputs), {}, std::move(bounds), forward_seed};
-  for (const at::Tensor& output : outputs)
-    pooled.outputs.emplace_back(output, Rng::derive(seed_, pool_.size() * 1024 + pooled.outputs.size()) >> 1);
-  pool_.push_back(std::move(pooled));
+void GpuTimer::add(std::vector<at::Tensor> inputs, const std::vector<at::Tensor>& outputs,
+                   const std::vector<Bounds>& bounds, uint64_t forward_seed) {
+  pool_.push_back(
+      {std::move(inputs), SealedOutputs(sealer_, outputs, bounds, Rng::derive(seed_, pool_.size())), forward_seed});
 }
 
 void GpuTimer::flush(int times) {
@@ -124,17 +63,11 @@ GpuTimer::Call GpuTimer::call(Replayer& plan, size_t input, bool checked, double
     end_.record();
     const bool late = start_.reached();
     end_.wait(deadline);
-    at::Tensor right;
-    if (checked) {
-      const auto outputs = pass.outputs();
-      right = at::ones({}, at::TensorOptions(at::kCUDA).dtype(at::kBool));
-      if (outputs.size() != pooled.outputs.size()) right.zero_();
-      for (size_t k = 0; k < std::min(outputs.size(), pooled.outputs.size()); ++k)
-        right.logical_and_(within(outputs[k], pooled.outputs[k].open(), pooled.bounds[k]));
-    }
+    std::optional<SealedOutputs::Comparison> compared;
+    if (checked) compared = pooled.outputs.compare(sealer_, pass.outputs());
     for (const at::Tensor& tensor : pass.placed()) wipe(tensor);
     plan.launcher().end();
-    result.right = !checked || right.item<bool>();
+    result.right = !compared || compared->right();
     result.ms = end_.ms_since(start_);
     if (!late || flushes_ >= kMostFlushes) return result;
     flushes_ = std::min(kMostFlushes, 2 * flushes_);

@@ -4,9 +4,8 @@
 //            made as others, and all of it is flushed by writes, in which the host has the time to queue every step,
 //            so that no gap of the host's is timed (a call that came late is done again)
 //   between  the plan's steps
-//   after    the outputs are compared on the device, and everything that the call had is wiped, so that no later call
-//            finds an answer in memory
-// Expected outputs lie on the device masked by random bytes that only this process's host memory can make again.
+//   after    the outputs are compared on the device (sealed.h), and everything that the call had is wiped, so that no
+//            later call finds an answer in memory
 #include <ATen/ATen.h>
 
 #include <vector>
@@ -14,30 +13,14 @@
 #include "evaluate/compare.h"
 #include "evaluate/plan/gpu_driver.h"
 #include "evaluate/plan/replay.h"
+#include "evaluate/plan/sealed.h"
 
 namespace tritonforge::evaluate {
 
-// An expected output under a mask. Works on any device of libtorch's.
-class SealedTensor {
- public:
-  SealedTensor(const at::Tensor& tensor, uint64_t seed);
-  at::Tensor open() const;  // the caller wipes it
-  const at::Tensor& masked() const { return words_; }
-
- private:
-  at::Tensor words_;
-  std::vector<int64_t> sizes_, strides_;
-  at::ScalarType type_;
-  uint64_t seed_;
-};
-
-// compare.h's judgement as one boolean tensor: nothing waits for the device. `expected` is wiped. Widens a part of them
-// at a time.
-at::Tensor within(const at::Tensor& output, const at::Tensor& expected, const Bounds& bounds);
-
 class GpuTimer {
  public:
-  explicit GpuTimer(uint64_t seed);
+  // `sealer`: of the device's tensors.
+  GpuTimer(uint64_t seed, Sealer sealer);
   struct Input {
     std::vector<TensorView> inputs, outputs;
     std::vector<Bounds> bounds;  // of each output
@@ -45,7 +28,7 @@ class GpuTimer {
   };
   void add(const Input& input);
   // What was drawn on the device. The caller wipes `outputs`.
-  void add(std::vector<at::Tensor> inputs, const std::vector<at::Tensor>& outputs, std::vector<Bounds> bounds,
+  void add(std::vector<at::Tensor> inputs, const std::vector<at::Tensor>& outputs, const std::vector<Bounds>& bounds,
            uint64_t forward_seed);
   struct Call {
     double ms = 0;
@@ -61,18 +44,18 @@ class GpuTimer {
  private:
   struct Pooled {
     std::vector<at::Tensor> inputs;
-    std::vector<SealedTensor> outputs;
-    std::vector<Bounds> bounds;
+    SealedOutputs outputs;
     uint64_t forward_seed;
   };
   Pass prepare(Replayer& plan, const Pooled& input, Deadline deadline);
   void flush(int times);
 
   uint64_t seed_;
+  Sealer sealer_;
   std::vector<Pooled> pool_;
   at::Tensor flushed_;
   GpuEvent start_, end_;
-  int flushes_ = 2;
+  int flushes_ = 1;
 };
 
 }  // namespace tritonforge::evaluate

@@ -22,9 +22,12 @@
 //    -> as above, and {"whole": {"inputs": [same], "outputs": [[passed, absolute, relative, mismatch]]}}
 //     back come samples of what an undrawn replay sends, then those of "expect"
 // On a GPU, in this order:
-//   {"time", "seed", "reference"?, "plan_bytes", "trials": [[inputs, bounds, forward_seed]], "tensors"} -> {"ready"}
-//     + the reference's plan, the trials' inputs and outputs
-//   or {"time", "seed", "drawn": [[seed, bounds, forward_seed]]} -> as "expect", of one trial after the other
+//   {"time", "seed", "sealer": shape, "reference"?, "plan_bytes", "trials": [[inputs, bounds, forward_seed]],
+//   "tensors"}
+//    -> {"ready"}
+//     + the machine code of sealed_words.h, the reference's plan, the trials' inputs and outputs
+//   or {"time", "seed", "sealer", "drawn": [[seed, bounds, forward_seed]]} -> as "expect", of one trial after the other
+//     + that machine code
 //   {"calls": [["candidate" | "reference", input, checked]], "limit_s": [of a candidate's call, of a reference's]}
 //    -> {"calls": [[ms, right, late]]}
 //   {"profile": passes, "limit_s"} -> {"kernels": [resources], "candidate": [ms]}
@@ -69,6 +72,18 @@ struct Answer {
 
 Bounds bounds_from(const Json& json) { return {json.at(0), json.at(1), json.at(2)}; }
 
+KernelShape shape_of(const Json& lowered) {
+  return {.entry = lowered.at("entry"),
+          .warps = lowered.at("warps"),
+          .ctas = lowered.at("ctas"),
+          .shared = lowered.at("shared"),
+          .cooperative = lowered.at("cooperative"),
+          .dependent = lowered.at("dependent"),
+          .scratch = lowered.at("scratch"),
+          .block = lowered.value("block", std::array<int, 3>{0, 1, 1}),
+          .own_parameters = lowered.value("own_parameters", size_t{2})};
+}
+
 void wipe_all(const std::vector<at::Tensor>& tensors) {
   for (const at::Tensor& tensor : tensors) wipe(tensor);
 }
@@ -86,7 +101,7 @@ class Process {
     if (request.contains("replay")) return problem_ ? drawn_replay(request) : replay(frame);
     if (request.contains("expect")) return expect(request);
     if (request.contains("pace")) return paced(frame);
-    if (request.contains("drawn")) return begin_drawn_timing(request);
+    if (request.contains("drawn")) return begin_drawn_timing(frame);
     if (request.contains("time")) return begin_timing(std::move(frame));
     if (!timer_) fail(ErrorKind::kUsage, "replay: timing has not begun");
     return request.contains("profile") ? profile(request) : calls(request);
@@ -162,16 +177,7 @@ class Process {
         binaries.emplace_back();
         continue;
       }
-      binaries.push_back({take(item.at("bytes")),
-                          {.entry = item.at("entry"),
-                           .warps = item.at("warps"),
-                           .ctas = item.at("ctas"),
-                           .shared = item.at("shared"),
-                           .cooperative = item.at("cooperative"),
-                           .dependent = item.at("dependent"),
-                           .scratch = item.at("scratch"),
-                           .block = item.value("block", std::array<int, 3>{0, 1, 1}),
-                           .own_parameters = item.value("own_parameters", size_t{2})}});
+      binaries.push_back({take(item.at("bytes")), shape_of(item)});
     }
     replayer_ = std::make_unique<Replayer>(std::move(plan), weights_, [&](const Plan& checked) {
       auto launcher = std::make_unique<GpuLauncher>(checked, binaries, request.at("target").get<std::string>());
@@ -260,9 +266,20 @@ class Process {
     return answer;
   }
 
-  Answer begin_drawn_timing(const Json& request) {
+  // What of `payload` is behind the sealer's machine code.
+  std::span<const std::byte> make_timer(const Json& request, std::span<const std::byte> payload) {
+    const Json& sealer = request.at("sealer");
+    const auto bytes = sealer.at("bytes").get<size_t>();
+    if (bytes > payload.size()) fail(ErrorKind::kUsage, "timing: a payload of {} bytes", payload.size());
+    timer_ = std::make_unique<GpuTimer>(request.at("seed").get<uint64_t>(),
+                                        Sealer(payload.first(bytes), shape_of(sealer)));
+    return payload.subspan(bytes);
+  }
+
+  Answer begin_drawn_timing(const Frame& frame) {
+    const Json& request = frame.header;
     if (launcher_ == nullptr || !problem_) fail(ErrorKind::kUsage, "replay: timing is for a problem drawn on a GPU");
-    timer_ = std::make_unique<GpuTimer>(request.at("seed").get<uint64_t>());
+    make_timer(request, frame.payload);
     at::accelerator::emptyCache();
     Answer answer{.header = {{"drawn", Json::array()}, {"expected", Json::array()}, {"ready", true}}, .payload = {}};
     for (const auto& item : request["drawn"]) {
@@ -312,11 +329,10 @@ class Process {
     if (launcher_ == nullptr) fail(ErrorKind::kUsage, "replay: timing is for a GPU");
     timed_ = std::move(frame);
     const Json& request = timed_.header;
-    const std::span<const std::byte> all(timed_.payload);
+    const std::span<const std::byte> all = make_timer(request, timed_.payload);
     const auto plan_bytes = request.at("plan_bytes").get<size_t>();
     if (plan_bytes > all.size()) fail(ErrorKind::kUsage, "plan: a payload of {} bytes", all.size());
     const auto tensors = parse_tensors(request.at("tensors"), all.subspan(plan_bytes));
-    timer_ = std::make_unique<GpuTimer>(request.at("seed").get<uint64_t>());
     auto next = tensors.begin();
     for (const auto& item : request.at("trials")) {
       GpuTimer::Input input{.inputs = {}, .outputs = {}, .bounds = {}, .forward_seed = item.at(2)};
