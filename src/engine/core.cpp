@@ -519,6 +519,13 @@ TensorChecksums Core::checksums_now(const StagedWeights& staged) const {
   return model::checksums_of(changed);
 }
 
+// Some tensors are new, some old: of no version, and no request may be answered from them.
+void Core::lose_weights(const std::string& why) {
+  weight_version_ = -1;
+  abort_all(why);
+  publish();
+}
+
 InstalledWeights Core::install(const StagedWeights& staged, int64_t version) {
   settle();
   const auto holds = device_.is_cpu() ? DeviceHolds() : hold_devices();
@@ -530,24 +537,25 @@ InstalledWeights Core::install(const StagedWeights& staged, int64_t version) {
     move_memory("the weights' memory is not free", [&] { offload_.reload(); });
   if (!staged.unread.empty())
     weights::compare_weights("the trainer's memory", model::checksums_of(staged.unread), staged.expected);
-  TensorChecksums rounded;
+  InstalledWeights installed{.version = next, .checksums = {}};
   const auto copy = [&] {
-    rounded = weights::install(staged, model().dtype());
+    installed.checksums = weights::install(staged, model().dtype());
     synchronize();
   };
-  if (offload_.offloaded()) offload_.replace(copy);
-  else copy();
-  packed_ = false;  // by the next step: parts come one after another
-  InstalledWeights installed{.version = next, .checksums = checksums_now(staged)};
-  installed.checksums.merge(rounded);
-  scheduler_.weights_changed();
   try {
+    if (offload_.offloaded()) offload_.replace(copy);
+    else copy();
+    packed_ = false;  // by the next step: parts come one after another
+    scheduler_.weights_changed();
+    installed.checksums.merge(checksums_now(staged));
     weights::compare_weights("the weights changed while they were copied", installed.checksums, staged.expected);
-  } catch (const Error& error) {
-    weight_version_ = -1;
-    abort_all(error.what());
-    publish();
-    throw;
+  } catch (const std::exception& error) {
+    const auto* known = dynamic_cast<const Error*>(&error);
+    const bool old = offload_.offloaded();  // they lie elsewhere, whole
+    const std::string why = fmt::format("{}: {}", old ? "the old weights stay" : "no weights until the next update",
+                                        first_line(error.what()));
+    if (!old) lose_weights(why);
+    fail(known != nullptr ? known->kind() : ErrorKind::kMachine, "{}", why);
   }
   weight_version_ = next;
   publish();

@@ -86,8 +86,9 @@ class Core {
   bool drained() const { return scheduler_.drained() && in_flight_.empty(); }
   // Copies the staged weights into the model; the next step computes with them. Returns their version (`version`, or
   // for -1 one more than now; of a part, that of now) and the checksums of what the model holds now in their place.
-  // Throws kCorrupt where a trainer's memory holds others by now: the old weights stay. And where somebody changed what
-  // was being copied: then there are no weights, requests are aborted and nothing runs until the next update.
+  // Throws kCorrupt where a trainer's memory holds others by now: the old weights stay. And where the copying failed,
+  // by kCorrupt where somebody changed what was being copied, or by kMachine where there was no memory to round it:
+  // then there are no weights, requests are aborted and nothing runs until the next update of all of them.
   InstalledWeights install(const StagedWeights& staged, int64_t version);
 
   EngineStats stats() const;
@@ -115,6 +116,7 @@ class Core {
   DeviceHolds hold_devices();
   void synchronize() const;  // every rank's device
   TensorChecksums checksums_now(const StagedWeights& staged) const;
+  void lose_weights(const std::string& why);
   const Plan& plan();
   void fill(const Plan& plan);
   void forward(const Plan& plan);

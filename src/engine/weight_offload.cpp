@@ -2,6 +2,8 @@
 
 #include <c10/core/CachingDeviceAllocator.h>
 
+#include <utility>
+
 #include "kernels/device.h"
 
 namespace tritonforge::engine {
@@ -17,11 +19,12 @@ void WeightOffload::offload() {
 }
 
 void WeightOffload::reload() {
-  replace([&] {
-    for (Kept& rank : kept_) {
-      if (rank.host.defined()) at::Tensor(rank.model.arena()).copy_(rank.host);
-    }
-  });
+  const auto copy_back = [&] {
+    for (Kept& rank : kept_) at::Tensor(rank.model.arena()).copy_(rank.host);
+  };
+  if (!kept_.front().here) return replace(copy_back);
+  for (Kept& rank : kept_) rank.model.put_arena(std::exchange(rank.here, {}));
+  offloaded_ = false;
 }
 
 void WeightOffload::replace(const std::function<void()>& install) {
@@ -33,6 +36,7 @@ void WeightOffload::replace(const std::function<void()>& install) {
     while (taken > 0) kept_[--taken].give_back();  // the old ones stay away
     throw;
   }
+  for (Kept& rank : kept_) rank.here.clear();
   offloaded_ = false;
 }
 
@@ -50,7 +54,6 @@ void WeightOffload::Kept::copy_out() {
 }
 
 void WeightOffload::Kept::take_memory() {
-  if (here) return model.put_arena(std::move(here));
   const at::Tensor fresh = at::empty(model.arena().sizes(), model.arena().options());
   model.put_arena(fresh.storage().set_data_ptr(c10::DataPtr(nullptr, fresh.device())));
 }
@@ -58,7 +61,7 @@ void WeightOffload::Kept::take_memory() {
 void WeightOffload::Kept::give_back() {
   c10::DataPtr memory = model.take_arena();
   if (model.device().is_cpu()) {
-    here = std::move(memory);
+    if (!here) here = std::move(memory);
     return;
   }
   memory.clear();

@@ -24,7 +24,7 @@ class WeightOffload {
   void offload();
   // The same weights again, perhaps at other addresses. Where the device has no memory it throws and they stay away.
   void reload();
-  // Memory for other weights: `install` writes all of them. Where it throws, the old ones stay away.
+  // Other memory for other weights: `install` writes all of them. Where it throws, the old ones stay away, whole.
   void replace(const std::function<void()>& install);
 
  private:

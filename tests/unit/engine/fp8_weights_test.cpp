@@ -140,6 +140,43 @@ TEST(Fp8Weights, AreRoundedFromWhateverIsPublished) {
   }
 }
 
+// Some of its matrices are new by then.
+TEST(Fp8Weights, WithoutMemoryToRoundThemThereAreNoWeightsUntilAllComeAgain) {
+  const at::NoGradGuard no_grad;
+  Core core(fp8_options(), std::move(parts_of(*tiny_model(1), 1, true).front()), nullptr);
+  Output output;
+  Request running = request_of(1);
+  running.id = "running";
+  running.on_output = [&output](Output part) { output.append(std::move(part)); };
+  core.admit(std::move(core.arrival(std::move(running)).value()));
+  core.step();
+  const auto source = tiny_model(2);
+  const auto wholes = source->named_parameters();
+  const weights::StagedWeights all = weights::stage_part(core.parts(), {wholes.begin(), wholes.end()}, "a test");
+  weights::StagedWeights complete = all;
+  complete.part = false;
+  weights::StagedWeights staged = complete;
+  staged.roundings.back().whole = at::zeros({1}).expand({int64_t{1} << 40, 1 << 10});  // no host has as much
+  EXPECT_THAT([&] { core.install(staged, 7); },
+              testing::Throws<Error>(testing::AllOf(
+                  testing::Property(&Error::kind, ErrorKind::kMachine),
+                  testing::Property(&Error::what, testing::AllOf(HasSubstr("no weights until the next update: "),
+                                                                 HasSubstr("can't allocate memory"),
+                                                                 testing::Not(HasSubstr("\n")))))));
+  EXPECT_EQ(core.stats().weight_version, -1);
+  ASSERT_EQ(output.samples.size(), 1U);
+  EXPECT_EQ(output.samples[0].finish, FinishReason::kAbort);
+  EXPECT_THROW(core.install(all, 7), Error) << "a part of them is not enough";
+  Request waiting = request_of(1);
+  waiting.id = "waiting";
+  core.admit(std::move(core.arrival(std::move(waiting)).value()));
+  EXPECT_FALSE(core.has_work());
+  core.install(complete, 8);
+  EXPECT_EQ(core.stats().weight_version, 8);
+  EXPECT_TRUE(core.has_work());
+  expect_rounded(core.parts(), *source);
+}
+
 TEST(Fp8Weights, ComeFromAFolderAndTakeAQuarterOfTheBytes) {
   const TemporaryFolder folder("fp8");
   const auto whole = tiny_model(3);
