@@ -4,10 +4,12 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <optional>
+
 #include "base/error.h"
 #include "base/named_enum.h"
 #include "kernels/device.h"
-#include "kernels/gpu/cuda_library.h"
+#include "weights/nccl_comm.h"
 #include "weights/own_address.h"
 
 namespace tritonforge::weights {
@@ -20,6 +22,11 @@ Milliseconds left(Deadline deadline) {
   return Milliseconds(std::max<int64_t>(1, static_cast<int64_t>(deadline.remaining_s() * 1e3)));
 }
 
+std::string said_of(const GroupPlace& place) {
+  return fmt::format("group '{}', rank {} of {} at {}:{}", place.name, place.rank, place.world_size,
+                     place.master_address, place.master_port);
+}
+
 // What libtorch throws has a trace behind its first line.
 template <typename Work>
 auto named(const GroupPlace& place, const char* what, Work&& work) {
@@ -29,8 +36,7 @@ auto named(const GroupPlace& place, const char* what, Work&& work) {
     throw;
   } catch (const std::exception& error) {
     const std::string text = error.what();
-    fail(ErrorKind::kUnavailable, "group '{}', rank {} of {} at {}:{}: {}: {}", place.name, place.rank,
-         place.world_size, place.master_address, place.master_port, what, text.substr(0, text.find('\n')));
+    fail(ErrorKind::kUnavailable, "{}: {}: {}", said_of(place), what, text.substr(0, text.find('\n')));
   }
 }
 
@@ -83,16 +89,18 @@ class NcclBroadcast : public BroadcastGroup {
         api_(gpu::open_cuda_library()),
         store_(named(place, "joining", [&] { return open_store(place, "cuda", deadline); })),
         place_(place) {}
-  ~NcclBroadcast() override {
-    if (comm_ != nullptr) api_.nccl_close(comm_);
-  }
   void broadcast(const at::Tensor& tensor, Deadline deadline) override {
     gpu::check_cuda(api_.set_device(device_.index()));
-    if (comm_ == nullptr) open(deadline);
-    TF_CHECK(tensor.nbytes() % 2 == 0, "{} bytes in a broadcast over NCCL", tensor.nbytes());
-    gpu::check_cuda(api_.nccl_broadcast(comm_, tensor.mutable_data_ptr(), static_cast<int64_t>(tensor.nbytes()) / 2,
-                                        /*fp32=*/0, /*root=*/0, nullptr));
-    kernels::synchronize(device_);
+    try {
+      if (!comm_) open(deadline);
+      kernels::synchronize(device_);  // what was queued for the tensor's memory
+      comm_->broadcast(tensor.mutable_data_ptr(), static_cast<int64_t>(tensor.nbytes()), deadline, *queue_);
+      ended_->record(*queue_);
+      comm_->wait(*ended_, deadline);
+    } catch (...) {
+      comm_.reset();  // before the tensor goes, which it may still write to
+      throw;
+    }
   }
   at::Device device() const override { return device_; }
 
@@ -112,14 +120,19 @@ class NcclBroadcast : public BroadcastGroup {
       std::copy(bytes.begin(), bytes.end(), id.bytes);
       return 0;
     });
-    gpu::check_cuda(api_.nccl_open(&comm_, &id, place_.rank, place_.world_size));
+    queue_.emplace();
+    ended_.emplace();
+    comm_.emplace(said_of(place_), id, place_.rank, place_.world_size, deadline);
   }
 
   const at::Device device_;
   const gpu::CudaApi& api_;
   const StorePtr store_;
   const GroupPlace place_;
-  gpu::NcclComm* comm_ = nullptr;
+  // Made on the device.
+  std::optional<gpu::GpuStream> queue_;
+  std::optional<gpu::GpuEvent> ended_;
+  std::optional<NcclComm> comm_;  // goes first, and with it what is under way
 };
 
 }  // namespace

@@ -1,9 +1,9 @@
 #include <array>
-#include <thread>
+#include <optional>
 
 #include "base/error.h"
 #include "base/log.h"
-#include "kernels/gpu/handles.h"
+#include "weights/nccl_comm.h"
 #include "weights/relay.h"
 
 namespace tritonforge::weights {
@@ -33,9 +33,8 @@ class NcclRelay : public Relay {
       TF_CHECK(bytes.size() == sizeof id.bytes, "an id of NCCL of {} bytes", bytes.size());
       bytes.copy(id.bytes, sizeof id.bytes);
     }
-    check(api_.nccl_open_within(&comm_, &id, static_cast<int>(place_), static_cast<int>(place.size), stall_s_));
+    comm_.emplace(fmt::format("relay {}, place {}", name_, place_), id, place_, size_, Deadline::after(stall_s_));
   }
-  ~NcclRelay() override { api_.nccl_abort(comm_); }
 
   void pass_all(const at::Tensor& stream, const std::function<void(int64_t)>& arrived) override {
     const int64_t bytes = stream.numel();
@@ -59,9 +58,6 @@ class NcclRelay : public Relay {
     check_cuda(api.set_device(device.index()));
     return api;
   }
-  void check(int error) const {
-    if (error != 0) fail(ErrorKind::kUnavailable, "relay {}, place {}: {}", name_, place_, api_.last_error());
-  }
   static int64_t length(const at::Tensor& stream, int64_t at) { return std::min(kBroadcastBytes, stream.numel() - at); }
   Turn& turn(int64_t at) { return turns_[static_cast<size_t>(at / kBroadcastBytes) % turns_.size()]; }
 
@@ -74,19 +70,13 @@ class NcclRelay : public Relay {
       from = now.buffer.as<void>();
       if (place_ == 0) check_cuda(api_.copy(from, there, static_cast<size_t>(length(stream, at)), queue_));
     }
-    check(api_.nccl_broadcast_within(comm_, from, length(stream, at), /*root=*/0, stall_s_, queue_));
+    comm_->broadcast(from, length(stream, at), Deadline::after(stall_s_), queue_);
     now.ended.record(queue_);
   }
 
   void finish(const at::Tensor& stream, int64_t at, const std::function<void(int64_t)>& arrived) {
     const Turn& then = turn(at);
-    const Deadline stalled = Deadline::after(stall_s_);
-    while (!then.ended.done()) {  // no call that waits for it could be ended
-      check(api_.nccl_look(comm_));
-      if (stalled.expired())
-        fail(ErrorKind::kUnavailable, "relay {}, place {}: nothing came for {:.0f} s", name_, place_, stall_s_);
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
-    }
+    comm_->wait(then.ended, Deadline::after(stall_s_));
     if (place_ == 0) return;
     if (stream.is_cpu()) {
       check_cuda(api_.copy(stream.mutable_data_ptr<uint8_t>() + at, then.buffer.as<void>(),
@@ -112,9 +102,9 @@ class NcclRelay : public Relay {
   const int64_t place_, size_;
   const double stall_s_;
   const gpu::CudaApi& api_;
-  gpu::NcclComm* comm_ = nullptr;
   gpu::GpuStream queue_, copies_;
   std::array<Turn, 2> turns_;
+  std::optional<NcclComm> comm_;  // goes first, and with it what is under way on the others
 };
 
 }  // namespace
