@@ -10,18 +10,6 @@ namespace {
 
 constexpr double kLongestWait = 20, kSourcesWait = 1;  // of one request; a source may have newer weights, or end
 
-Json to_json(const ReceiverKind& kind) {
-  return {{"tp", kind.at.size}, {"tp_rank", kind.at.rank}, {"nccl", kind.nccl}};
-}
-
-ReceiverKind kind_from_json(const Json& json, const std::string& where) {
-  const ReceiverKind kind{{require<int64_t>(json, "tp_rank", where), require<int64_t>(json, "tp", where)},
-                          require<bool>(json, "nccl", where)};
-  if (kind.at.size < 1 || kind.at.rank < 0 || kind.at.rank >= kind.at.size)
-    fail(ErrorKind::kUsage, "{}: tensor-parallel rank {} of {} is none", where, kind.at.rank, kind.at.size);
-  return kind;
-}
-
 net::ServerOptions http_options(const DeskOptions& options) {
   net::ServerOptions http;
   http.host = options.host;
@@ -39,7 +27,7 @@ const net::Response& none_yet() {
 
 Json to_json(const Member& member) {
   if (member.id.empty()) return {{"source", member.source}, {"version", member.version}};
-  return {{"id", member.id}, {"version", member.version}, {"kind", to_json(member.kind)}, {"have", member.have}};
+  return {{"id", member.id}, {"version", member.version}, {"nccl", member.nccl}, {"have", member.have}};
 }
 
 Member member_from_json(const Json& json) {
@@ -52,24 +40,21 @@ Member member_from_json(const Json& json) {
   }
   member.id = require<std::string>(json, "id", where);
   if (member.id.empty()) fail(ErrorKind::kUsage, "{}: field 'id' is empty", where);
-  member.kind = kind_from_json(require<Json>(json, "kind", where), where);
+  member.nccl = require<bool>(json, "nccl", where);
   member.have = require<std::vector<int64_t>>(json, "have", where);
   return member;
 }
 
 Json to_json(const Round& round) {
-  return {{"round", round.name},
-          {"place", round.place},
-          {"size", round.size},
-          {"from", round.from},
-          {"kind", to_json(round.kind)}};
+  return {
+      {"round", round.name}, {"place", round.place}, {"size", round.size}, {"from", round.from}, {"nccl", round.nccl}};
 }
 
 std::optional<Round> round_from_json(const Json& json, const std::string& where) {
   if (require<Json>(json, "round", where).is_null()) return std::nullopt;
   return Round{require<std::string>(json, "round", where), require<int64_t>(json, "place", where),
                require<int64_t>(json, "size", where), require<std::vector<int64_t>>(json, "from", where),
-               kind_from_json(require<Json>(json, "kind", where), where)};
+               require<bool>(json, "nccl", where)};
 }
 
 Desk::Desk(DeskOptions options) : options_(std::move(options)), http_(http_options(options_)) {
@@ -95,7 +80,7 @@ void Desk::offer(int64_t version) {
   const std::lock_guard lock(mutex_);
   version_ = version;
   flush_ = true;
-  for (auto& [kind, seen] : seen_) {
+  for (auto& [nccl, seen] : seen_) {
     if (!seen.now.empty()) seen.before = std::exchange(seen.now, {});
     seen.last.clear();
   }
@@ -125,17 +110,17 @@ bool Desk::sources_are_there() const {
   return std::ssize(there) == options_.sources;
 }
 
-bool Desk::are_all_there(const Kind& kind) const {
+bool Desk::are_all_there(bool nccl) const {
   std::set<std::string> there;
   auto first = Clock::time_point::max();
   for (const Waiting& one : waiting_) {
-    if (one.member.id.empty() || one.member.kind.key() != kind) continue;
+    if (one.member.id.empty() || one.member.nccl != nccl) continue;
     there.insert(one.member.id);
     first = std::min(first, one.since);
   }
   if (there.empty()) return false;
   if (seconds_since(first) >= options_.gather_s) return true;
-  const auto found = seen_.find(kind);
+  const auto found = seen_.find(nccl);
   if (found == seen_.end() || found->second.before.empty()) return false;
   const auto& [last, now, before] = found->second;
   // Who was of the last round and is here again has not got all of it: it failed.
@@ -144,23 +129,23 @@ bool Desk::are_all_there(const Kind& kind) const {
   return std::ranges::all_of(before, [&](const std::string& id) { return there.contains(id) || now.contains(id); });
 }
 
-Desk::Replies Desk::form(const Kind& kind) {
+Desk::Replies Desk::form(bool nccl) {
   names_.remove_all(round_);
   round_ = fmt::format("{}-{}", version_, ++rounds_);
   Replies replies;
-  Round round{.name = round_, .from = std::vector<int64_t>(static_cast<size_t>(options_.sources), INT64_MAX)};
+  Round round{
+      .name = round_, .from = std::vector<int64_t>(static_cast<size_t>(options_.sources), INT64_MAX), .nccl = nccl};
   std::vector<std::pair<Waiting, int64_t>> members;  // and their places
-  Seen& seen = seen_[kind];
+  Seen& seen = seen_[nccl];
   std::set<std::string>& receivers = seen.last;
   receivers.clear();
   for (auto one = waiting_.begin(); one != waiting_.end();) {
     const auto next = std::next(one);
     const Member& member = one->member;
     const bool source = member.id.empty();
-    if (source ? member.version == version_ : member.kind.key() == kind) {
+    if (source ? member.version == version_ : member.nccl == nccl) {
       if (!source) {
         receivers.insert(member.id);
-        round.kind = member.kind;
         for (size_t i = 0; i < round.from.size(); ++i) round.from[i] = std::min(round.from[i], member.have[i]);
       }
       members.emplace_back(*one, source ? 0 : std::ssize(receivers));
@@ -198,9 +183,9 @@ Desk::Replies Desk::look() {
   flush_ = false;
   if (!sources_are_there()) return replies;
   for (const Waiting& one : waiting_) {
-    const Kind kind = one.member.kind.key();
-    if (one.member.id.empty() || !are_all_there(kind)) continue;
-    Replies formed = form(kind);
+    const bool nccl = one.member.nccl;
+    if (one.member.id.empty() || !are_all_there(nccl)) continue;
+    Replies formed = form(nccl);
     std::ranges::move(formed, std::back_inserter(replies));
     break;  // the sources are of one round at a time
   }

@@ -1,7 +1,7 @@
 #pragma once
 // Where engines that want new weights meet the trainer's ranks that send them. Whoever comes waits until a round is
-// formed, of all sources and of the receivers of one part of the model that are there by then, and comes again after
-// it, or once it has failed: so a receiver that dies in a round is not in the next, and one that is late or was
+// formed, of all sources and of the receivers over NCCL, or of the others, that are there by then, and comes again
+// after it, or once it has failed: so a receiver that dies in a round is not in the next, and one that is late or was
 // restarted is in one of its own. Over HTTP with the run's key; the bytes of weights do not go through it.
 //   POST /join MEMBER -> ROUND, {"round": null} where there is none yet: come again, or 404 for weights that are not
 //   offered any more. The addresses of a round's members are names of it (parallel/names.h).
@@ -16,25 +16,17 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "model/tensor_parallel.h"
 #include "net/http.h"
 #include "parallel/names.h"
 
 namespace tritonforge::weights {
-
-// Who is of a round together: what they are to receive, and how.
-struct ReceiverKind {
-  model::TensorParallel at;
-  bool nccl = false;
-  auto key() const { return std::tuple(at.size, at.rank, nccl); }
-};
 
 // Of one that comes.
 struct Member {
   std::string id;  // of a receiver's process; "": a source
   int64_t source = 0;
   int64_t version = 0;
-  ReceiverKind kind;          // of a receiver
+  bool nccl = false;          // of a receiver: it gets them over NCCL
   std::vector<int64_t> have;  // likewise: bytes of each source's stream
 };
 
@@ -42,7 +34,7 @@ struct Round {
   std::string name;
   int64_t place = 0, size = 0;  // of this member in a row that begins with a source, 0, and has all receivers
   std::vector<int64_t> from;    // of each source: the bytes before this one are with all receivers
-  ReceiverKind kind;
+  bool nccl = false;
 };
 
 Json to_json(const Member& member);
@@ -74,15 +66,14 @@ class Desk {
     net::ResponderPtr responder;
     Clock::time_point since, until;
   };
-  using Kind = decltype(ReceiverKind().key());
   void join(const net::Request& request, net::ResponderPtr responder);
   void keep_time();
   // With the mutex held. What is to be said to whom once it is not.
   using Replies = std::vector<std::pair<net::ResponderPtr, net::Response>>;
   Replies look();
   bool sources_are_there() const;
-  bool are_all_there(const Kind& kind) const;
-  Replies form(const Kind& kind);
+  bool are_all_there(bool nccl) const;
+  Replies form(bool nccl);
   Clock::time_point next_time() const;
 
   const DeskOptions options_;
@@ -96,8 +87,8 @@ class Desk {
     std::set<std::string> now;     // of all of its rounds
     std::set<std::string> before;  // of those of the version before
   };
-  std::map<Kind, Seen> seen_;
-  std::string round_;  // the last one's name
+  std::map<bool, Seen> seen_;  // by Member::nccl
+  std::string round_;          // the last one's name
   net::HttpServer http_;
   parallel::Names names_{http_};
   std::thread clock_;

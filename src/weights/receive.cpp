@@ -29,20 +29,22 @@ at::ScalarType dtype_of(const GroupedWeights& group) {
 class Streams {
  public:
   Streams(const model::Parts& model, const GroupedWeights& group, const std::string& where)
-      : where_(where), device_(model.first().device()), dtype_(dtype_of(group)) {
+      : where_(where),
+        device_(model.first().device()),
+        dtype_(dtype_of(group)),
+        nccl_(group.nccl && device_.is_cuda()) {
     const std::string plan = plan_checksum(model.config());
     if (plan != group.plan)
       fail(ErrorKind::kCorrupt, "{}: the weights are of another model: names and shapes {}, this one's are {}", where,
            group.plan, plan);
-    plan_ = transfer_plan(model.config(), {group.tp, group.pp, group.pp_chunks}, kind_.at);
-    kind_.nccl = group.nccl && device_.is_cuda();
+    plan_ = transfer_plan(model.config(), {group.tp, group.pp, group.pp_chunks});
     for (const auto& pieces : plan_) {
       const int64_t bytes = stream_bytes(pieces, dtype_);
-      streams_.push_back(stream_memory(bytes, kind_.nccl ? device_ : at::kCPU));
+      streams_.push_back(stream_memory(bytes, nccl_ ? device_ : at::kCPU));
       have_.push_back(0);
     }
   }
-  const ReceiverKind& kind() const { return kind_; }
+  bool nccl() const { return nccl_; }
   const std::vector<int64_t>& have() const { return have_; }
   bool whole() const {
     return std::ranges::equal(have_, streams_, {}, {}, [](const at::Tensor& stream) { return stream.numel(); });
@@ -88,7 +90,7 @@ class Streams {
       for (size_t i = 0; i < tensors.size(); ++i) {
         const Piece& piece = plan_[source][i];
         const Target& target = targets.at(piece.name);
-        at::Tensor part = piece.of(target.tensor, piece.in_receiver);
+        at::Tensor part = piece.of(target.tensor);
         if (target.models) staged.copies.emplace_back(std::move(part), tensors[i]);
         else part.copy_(tensors[i]);
       }
@@ -115,7 +117,7 @@ class Streams {
   const std::string where_;
   const at::Device device_;
   const at::ScalarType dtype_;
-  ReceiverKind kind_;
+  const bool nccl_;
   std::vector<std::vector<Piece>> plan_;
   std::vector<at::Tensor> streams_;
   std::vector<int64_t> have_;  // each written by its own thread
@@ -149,7 +151,7 @@ void pass_stream(const DeskPlace& desk, const Round& round, int64_t source, cons
                          .size = round.size,
                          .host = own_address_towards(desk.host),
                          .stall_s = stall_s};
-  make_relay(place, round.kind.nccl, device)->pass_all(stream.narrow(0, from, stream.numel() - from), arrived);
+  make_relay(place, round.nccl, device)->pass_all(stream.narrow(0, from, stream.numel() - from), arrived);
 }
 
 StagedWeights receive_weights(const model::Parts& model, const PublishedWeights& weights, const std::string& key,
@@ -163,7 +165,7 @@ StagedWeights receive_weights(const model::Parts& model, const PublishedWeights&
   while (!streams.whole()) {
     if (deadline.expired()) fail(ErrorKind::kTimeout, "{}: not all here in time, after {} rounds", where, rounds);
     const std::vector<int64_t> before = streams.have();
-    const auto round = desk.ask({.id = id, .version = weights.version, .kind = streams.kind(), .have = before});
+    const auto round = desk.ask({.id = id, .version = weights.version, .nccl = streams.nccl(), .have = before});
     if (!round) continue;
     ++rounds;
     try {

@@ -2,9 +2,6 @@
 
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <optional>
-
 #include "base/checksum.h"
 #include "base/error.h"
 #include "kernels/tensor_checksum.h"
@@ -13,24 +10,6 @@ namespace tritonforge::weights {
 namespace {
 
 int64_t aligned(int64_t bytes) { return (bytes + kPieceAlignment - 1) / kPieceAlignment * kPieceAlignment; }
-
-// What both have of a tensor. A replica has all of it, in whichever dimension.
-std::optional<Piece> common_part(const std::string& name, const model::TensorPart& source,
-                                 const model::TensorPart& receiver) {
-  const int64_t dim = source.replica ? receiver.dim : source.dim;
-  const auto at = static_cast<size_t>(dim);
-  const auto range = [&](const model::TensorPart& part) {
-    return part.replica ? std::pair<int64_t, int64_t>{0, part.whole[at]}
-                        : std::pair<int64_t, int64_t>{part.begin, part.begin + part.count};
-  };
-  const auto [have, have_end] = range(source);
-  const auto [want, want_end] = range(receiver);
-  const int64_t begin = std::max(have, want), end = std::min(have_end, want_end);
-  if (begin >= end) return std::nullopt;
-  Piece piece{name, source.whole, source.whole, dim, begin - have, begin - want, begin};
-  piece.sizes[at] = end - begin;
-  return piece;
-}
 
 std::map<std::string, std::vector<int64_t>> shapes_of(const model::ModelConfig& config) {
   std::map<std::string, std::vector<int64_t>> shapes;
@@ -41,9 +20,7 @@ std::map<std::string, std::vector<int64_t>> shapes_of(const model::ModelConfig& 
 
 }  // namespace
 
-std::vector<std::vector<Piece>> transfer_plan(const model::ModelConfig& whole, const SourceLayout& trainer,
-                                              const model::TensorParallel& receiver) {
-  const auto wanted = shapes_of(model::part_of(whole, receiver.size));
+std::vector<std::vector<Piece>> transfer_plan(const model::ModelConfig& whole, const SourceLayout& trainer) {
   std::vector<std::vector<Piece>> plan;
   for (int64_t source = 0; source < trainer.sources(); ++source) {
     const model::TensorParallel at = trainer.tensor_parallel(source);
@@ -54,8 +31,7 @@ std::vector<std::vector<Piece>> transfer_plan(const model::ModelConfig& whole, c
       if (name == model::kTable && !config.embeds()) continue;
       const model::TensorPart mine = model::tensor_part(name, tensor.sizes(), at);
       if (mine.replica && at.rank != 0) continue;  // the first one's is sent
-      if (auto piece = common_part(name, mine, model::tensor_part(name, wanted.at(name), receiver)))
-        pieces.push_back(*std::move(piece));
+      pieces.push_back({name, tensor.sizes().vec(), mine.whole, mine.dim, mine.begin});
     }
   }
   return plan;
@@ -97,7 +73,7 @@ void add_checksums(const std::vector<Piece>& pieces, const std::vector<at::Tenso
     const int64_t row = piece.numel() / piece.sizes[0],
                   whole_row = c10::multiply_integers(piece.whole) / piece.whole[0];
     const bool rows = piece.dim == 0;
-    const kernels::PartPlace place{.first = rows ? piece.in_whole * row : piece.in_whole,
+    const kernels::PartPlace place{.first = rows ? piece.begin * row : piece.begin,
                                    .width = rows ? piece.numel() : row,
                                    .stride = whole_row,
                                    .whole = c10::multiply_integers(piece.whole)};

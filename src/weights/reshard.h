@@ -1,7 +1,7 @@
 #pragma once
-// Who sends what where trainer and engines have the weights in different parts: every element of an engine's tensors
-// comes from one of the trainer's ranks, as it lies there, and no rank has the whole model in between. Both ends make
-// the same plan from the model's shape and the two layouts.
+// Who sends what where a trainer's ranks have the weights in parts: every element of the model's tensors comes from one
+// of them, as it lies there, and no rank has the whole model in between. Both ends make the same plan from the model's
+// shape and the trainer's layout.
 #include <ATen/ATen.h>
 
 #include <map>
@@ -22,22 +22,17 @@ struct SourceLayout {
   model::Stage stage(int64_t source) const { return {source / tp, pp, pp_chunks}; }
 };
 
-// A block of a tensor: all of it but for one dimension, of which it is [begin, begin + count).
+// A rank's tensor in the model's: all of it but for one dimension, of which it begins at `begin`.
 struct Piece {
   std::string name;                   // the Hugging Face one
-  std::vector<int64_t> sizes, whole;  // of the block; of the model's tensor
-  int64_t dim = 0;
-  int64_t in_source = 0, in_receiver = 0, in_whole = 0;  // where it begins in that dimension
+  std::vector<int64_t> sizes, whole;  // of the rank's tensor; of the model's
+  int64_t dim = 0, begin = 0;
   int64_t numel() const { return c10::multiply_integers(sizes); }
-  at::Tensor of(const at::Tensor& tensor, int64_t begin) const {
-    return tensor.narrow(dim, begin, sizes[static_cast<size_t>(dim)]);
-  }
+  at::Tensor of(const at::Tensor& tensor) const { return tensor.narrow(dim, begin, sizes[static_cast<size_t>(dim)]); }
 };
 
-// What each source sends to the receivers that have that part of the model, in this order. Throws kUsage where either
-// layout does not divide the model.
-std::vector<std::vector<Piece>> transfer_plan(const model::ModelConfig& whole, const SourceLayout& trainer,
-                                              const model::TensorParallel& receiver);
+// What each source sends, in this order. Throws kUsage where the layout does not divide the model.
+std::vector<std::vector<Piece>> transfer_plan(const model::ModelConfig& whole, const SourceLayout& trainer);
 
 // The same for the same names and shapes, whatever the layouts.
 std::string plan_checksum(const model::ModelConfig& whole);

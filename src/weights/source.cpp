@@ -11,10 +11,9 @@ at::Tensor stream_memory(int64_t bytes, at::Device device) {
   return at::empty({bytes}, at::TensorOptions(at::kByte).device(there ? device : at::Device(at::kCPU)));
 }
 
-Source::Source(SourceOptions options, model::ModelConfig whole)
+Source::Source(SourceOptions options, const model::ModelConfig& whole)
     : options_(std::move(options)),
-      whole_(std::move(whole)),
-      pieces_(transfer_plan(whole_, options_.layout, {}).at(static_cast<size_t>(options_.source))),
+      pieces_(transfer_plan(whole, options_.layout).at(static_cast<size_t>(options_.source))),
       thread_([this] { run(); }) {}
 
 Source::~Source() {
@@ -70,25 +69,9 @@ void Source::run() {
   }
 }
 
-// What receivers of this kind get: the copy itself, or the parts of it that they have.
-at::Tensor Source::stream_for(const Copy& copy, const ReceiverKind& kind) const {
-  const at::Tensor& all = copy.stream;
-  const at::Tensor here = kind.nccl ? all : all.cpu();
-  if (kind.at.size == 1) return here;
-  const auto pieces = transfer_plan(whole_, options_.layout, kind.at).at(static_cast<size_t>(options_.source));
-  const at::Tensor stream = at::empty({stream_bytes(pieces, copy.dtype)}, here.options());
-  std::map<std::string, at::Tensor> own;
-  const auto tensors = piece_tensors(pieces_, copy.dtype, here);
-  for (size_t i = 0; i < pieces_.size(); ++i) own.emplace(pieces_[i].name, tensors[i]);
-  const auto sent = piece_tensors(pieces, copy.dtype, stream);
-  for (size_t i = 0; i < pieces.size(); ++i)
-    at::Tensor(sent[i]).copy_(pieces[i].of(own.at(pieces[i].name), pieces[i].in_source));
-  return stream;
-}
-
 void Source::send(const Copy& copy, const Round& round) {
-  pass_stream(options_.desk, round, options_.source, stream_for(copy, round.kind), copy.device, options_.stall_s,
-              [](int64_t) {});
+  pass_stream(options_.desk, round, options_.source, round.nccl ? copy.stream : copy.stream.cpu(), copy.device,
+              options_.stall_s, [](int64_t) {});
 }
 
 }  // namespace tritonforge::weights

@@ -30,7 +30,7 @@ at::Tensor stream_memory(int64_t bytes, at::Device device);
 
 class Source {
  public:
-  Source(SourceOptions options, model::ModelConfig whole);
+  Source(SourceOptions options, const model::ModelConfig& whole);
   ~Source();  // ends what it sends
   Source(const Source&) = delete;
   Source& operator=(const Source&) = delete;
@@ -43,17 +43,15 @@ class Source {
   struct Copy {
     int64_t version = 0;
     at::ScalarType dtype = at::kFloat;
-    at::Tensor stream;             // kByte: what receivers of all weights are sent
+    at::Tensor stream;             // kByte: what is sent
     at::Device device = at::kCPU;  // of the model
   };
   std::shared_ptr<const Copy> newest();  // waits for one; null at the end
   void run();
   void send(const Copy& copy, const Round& round);
-  at::Tensor stream_for(const Copy& copy, const ReceiverKind& kind) const;
 
   const SourceOptions options_;
-  const model::ModelConfig whole_;
-  const std::vector<Piece> pieces_;  // of its part, for receivers of all weights
+  const std::vector<Piece> pieces_;  // of its part
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;

@@ -49,7 +49,7 @@ class WeightsInRounds : public gpu::GpuTest {
   Round take_place(const std::string& id) {
     const Caller desk(trainer_->place());
     while (true) {
-      if (auto round = desk.ask({.id = id, .version = 1, .kind = {{}, true}, .have = {0}})) return *round;
+      if (auto round = desk.ask({.id = id, .version = 1, .nccl = true, .have = {0}})) return *round;
     }
   }
   std::unique_ptr<Publication> trainer_;
@@ -69,7 +69,7 @@ TEST_F(WeightsInRounds, ThroughTheHostsMemoryAreTheSame) {
   const PublishedWeights published = trainer_->publish(1, 5);
   const Round round = take_place("host");
   parallel::Meeting meeting(url_of(trainer_->place()), "run");
-  const auto pieces = transfer_plan(config(), {}, {}).at(0);
+  const auto pieces = transfer_plan(config(), {}).at(0);
   const at::Tensor stream = at::zeros({stream_bytes(pieces, at::kBFloat16)}, at::kByte);
   int64_t came = 0;
   make_nccl_relay(place_of(meeting, round), engine_)->pass_all(stream, [&](int64_t there) { came = there; });
@@ -93,7 +93,7 @@ TEST_F(WeightsInRounds, OneThatIsGoneHalfWayCostsARound) {
     const auto relay = make_nccl_relay(place_of(meeting, round), engine_);
     struct Dies {};
     const auto arrived = [](int64_t) { throw Dies(); };
-    const auto pieces = transfer_plan(config(), {}, {}).at(0);
+    const auto pieces = transfer_plan(config(), {}).at(0);
     EXPECT_THROW(relay->pass_all(at::empty({stream_bytes(pieces, at::kBFloat16)}, at::kByte), arrived), Dies);
   }
   EXPECT_EQ(received(published, "next", engine_), published.checksums);

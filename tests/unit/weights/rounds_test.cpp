@@ -65,7 +65,7 @@ Round take_place(const Publication& trainer, const std::string& id, int64_t vers
   const Caller desk(trainer.place());
   while (true) {
     const auto round = desk.ask(
-        {.id = id, .version = version, .kind = {}, .have = std::vector<int64_t>(static_cast<size_t>(sources))});
+        {.id = id, .version = version, .have = std::vector<int64_t>(static_cast<size_t>(sources))});
     if (round) return *round;
   }
 }
@@ -90,7 +90,7 @@ TEST(Rounds, AReceiverThatIsGoneHalfWayDelaysTheOthersForItsNextRoundAlone) {
       const auto arrived = [&](int64_t) {
         if (++pieces == 3) throw Dies();
       };
-      const auto plan = transfer_plan(trainer.config(), {}, {});
+      const auto plan = transfer_plan(trainer.config(), {});
       EXPECT_THROW(relay->pass_all(at::empty({stream_bytes(plan[0], at::kFloat)}, at::kByte), arrived), Dies);
     }
     for (auto& engine : engines) EXPECT_EQ(engine.get(), published.checksums);
@@ -125,11 +125,11 @@ TEST(Rounds, WhatWasThereIsNotSentAgain) {
   const model::ModelConfig config = larger_config();
   Publication trainer({}, config);
   const PublishedWeights published = trainer.publish(1, 5);
-  const auto pieces = transfer_plan(config, {}, {}).at(0);
+  const auto pieces = transfer_plan(config, {}).at(0);
   const int64_t bytes = stream_bytes(pieces, at::kFloat);
   const Caller desk(trainer.place());
   std::optional<Round> round;
-  while (!round) round = desk.ask({.id = "half", .version = 1, .kind = {}, .have = {bytes - 100}});
+  while (!round) round = desk.ask({.id = "half", .version = 1, .have = {bytes - 100}});
   EXPECT_EQ(round->from, std::vector<int64_t>{bytes - 100});
   parallel::Meeting meeting(url_of(trainer.place()), "run");
   const auto relay = make_gloo_relay(
@@ -151,7 +151,7 @@ std::vector<int64_t> sizes_of_round(const DeskPlace& place, int64_t version, con
     });
   };
   std::vector<std::future<int64_t>> members;
-  for (const std::string& id : ids) members.push_back(coming({.id = id, .version = version, .kind = {}, .have = {0}}));
+  for (const std::string& id : ids) members.push_back(coming({.id = id, .version = version, .have = {0}}));
   members.push_back(coming({.source = 0, .version = version}));
   std::vector<int64_t> sizes;
   for (auto& member : members) sizes.push_back(member.get());
@@ -226,7 +226,6 @@ TEST(Rounds, AMemberThatIsNoneIsRefused) {
   const auto refused = [&](const Member& member) { return error_of([&] { desk.ask(member); }).has_value(); };
   EXPECT_TRUE(refused({.source = 1, .version = 1}));                // there is one
   EXPECT_TRUE(refused({.id = "x", .version = 1, .have = {0, 0}}));  // of two sources
-  EXPECT_TRUE(refused({.id = "x", .version = 1, .kind = {{2, 2}, false}, .have = {0}}));
 }
 
 }  // namespace
