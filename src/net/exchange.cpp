@@ -109,20 +109,10 @@ class Exchange {
     state_->use(std::make_unique<ClientSocket>(state_->executor));
     state_->step_within(request_.connect_timeout_s, Cut::kConnect);
     tcp::socket& socket = stream().socket();
-    std::vector<tcp::endpoint> endpoints;
-    error_code not_literal;
-    const auto literal = asio::ip::make_address(url_.host, not_literal);
-    if (!not_literal) {
-      endpoints.emplace_back(literal, static_cast<unsigned short>(url_.port));
-    } else {
-      attempt.what = "looking up " + url_.host;
-      auto& resolver = state_->resolver.emplace(state_->executor);
-      const auto [error, found] = co_await resolver.async_resolve(url_.host, std::to_string(url_.port), kTuple);
-      attempt.error = error;
-      for (const auto& entry : found) endpoints.push_back(entry.endpoint());
-    }
-    for (const auto& endpoint : endpoints) {
+    const std::vector<asio::ip::address> addresses = co_await look_up(attempt);
+    for (const auto& address : addresses) {
       if (state_->cut() != Cut::kNone) break;
+      const tcp::endpoint endpoint(address, static_cast<unsigned short>(url_.port));
       error_code error;
       const int fd = open_socket(endpoint.address().is_v6());
       if (fd < 0) {
@@ -136,10 +126,28 @@ class Exchange {
       attempt.error = connect_error;
       if (!connect_error) break;
     }
-    if (!attempt.error && (endpoints.empty() || state_->cut() != Cut::kNone))
+    if (!attempt.error && (addresses.empty() || state_->cut() != Cut::kNone))
       attempt.error = asio::error::operation_aborted;
     if (!attempt.error && url_.tls) co_await shake_hands(attempt);
     state_->step_ended();
+  }
+
+  // Nothing where there was an error, or it was cut off.
+  awaitable<std::vector<asio::ip::address>> look_up(Attempt& attempt) {
+    error_code not_literal;
+    const auto literal = asio::ip::make_address(url_.host, not_literal);
+    if (!not_literal) co_return std::vector{literal};
+    attempt.what = "looking up " + url_.host;
+    const std::shared_ptr<Lookup> lookup = pool_->lookups().of(url_.host);
+    const auto waiter = std::make_shared<Lookup::Waiter>(state_->executor);
+    state_->lookup = waiter;
+    lookup->add(waiter);
+    while (state_->cut() == Cut::kNone && !lookup->is_over()) co_await waiter->woken.wait();
+    lookup->remove(waiter);
+    state_->lookup.reset();
+    if (state_->cut() != Cut::kNone) co_return std::vector<asio::ip::address>();
+    attempt.error = lookup->error();
+    co_return lookup->addresses();
   }
 
   awaitable<void> shake_hands(Attempt& attempt) {
@@ -247,8 +255,8 @@ void ExchangeState::cut_off(Cut reason) {
   if (cut_ != Cut::kNone) return;
   cut_ = reason;
   error_code ignored;
-  if (resolver) resolver->cancel();
   if (socket) socket->stream.socket().close(ignored);
+  if (const auto waiter = lookup) waiter->woken.notify();  // goes on within the call
 }
 
 awaitable<void> exchange(std::shared_ptr<ExchangeState> state, std::shared_ptr<SocketPool> pool,

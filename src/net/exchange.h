@@ -20,7 +20,7 @@ class ExchangeState final : public Loop::Task, private ClientSocket::Listener {
 
   const asio::any_io_executor executor;
   std::unique_ptr<ClientSocket> socket;
-  std::optional<tcp::resolver> resolver;
+  std::shared_ptr<Lookup::Waiter> lookup;  // what it waits for, if it does
 
  private:
   void cut_off(Cut reason);

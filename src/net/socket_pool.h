@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "net/loop.h"
+#include "net/lookup.h"
 #include "net/stream.h"
 
 namespace tritonforge::net {
@@ -40,12 +40,14 @@ class SocketPool final : private ClientSocket::Listener {
   std::unique_ptr<ClientSocket> take(const std::string& authority, bool tls);
   void put(const std::string& authority, std::unique_ptr<ClientSocket> socket);
   TlsContextPtr tls() const { return tls_ ? tls_ : tls_of_this_process(); }
+  Lookups& lookups() { return lookups_; }
 
  private:
   static constexpr size_t kMaxPerHost = 256;
   static constexpr double kMaxIdle_s = 4;  // then it is closed; the least that servers keep them is uvicorn's 5
   void rang() override;                    // of a kept connection
   const TlsContextPtr tls_;
+  Lookups lookups_;
   // The last used last.
   std::map<std::pair<std::string, bool>, std::vector<std::unique_ptr<ClientSocket>>> idle_;  // with TLS or without
 };

@@ -1,0 +1,73 @@
+#include "net/lookup.h"
+
+#include <netdb.h>
+
+#include <cerrno>
+#include <cstring>
+#include <thread>
+
+namespace tritonforge::net {
+namespace {
+
+error_code error_of_lookup(int error) {
+  switch (error) {
+    case 0: return {};
+    case EAI_SYSTEM: return {errno, boost::system::system_category()};
+    case EAI_AGAIN: return asio::error::host_not_found_try_again;
+    case EAI_MEMORY: return asio::error::no_memory;
+    case EAI_FAIL: return asio::error::no_recovery;
+    default: return asio::error::host_not_found;
+  }
+}
+
+}  // namespace
+
+void Lookup::begin(const std::string& host) {
+  std::thread([self = shared_from_this(), host] { self->run(host); }).detach();
+}
+
+void Lookup::run(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const error_code error = error_of_lookup(::getaddrinfo(host.c_str(), nullptr, &hints, &found));
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> all(found, ::freeaddrinfo);
+  const std::lock_guard lock(mutex_);
+  over_ = true;
+  error_ = error;
+  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
+    tcp::endpoint endpoint;
+    if (one->ai_addrlen > endpoint.capacity()) continue;
+    std::memcpy(endpoint.data(), one->ai_addr, one->ai_addrlen);
+    addresses_.push_back(endpoint.address());
+  }
+  // Their loops are there as long as they wait.
+  for (const auto& waiter : waiters_) asio::post(waiter->executor, [waiter] { waiter->woken.notify(); });
+}
+
+bool Lookup::is_over() const {
+  const std::lock_guard lock(mutex_);
+  return over_;
+}
+
+void Lookup::add(std::shared_ptr<Waiter> waiter) {
+  const std::lock_guard lock(mutex_);
+  waiters_.push_back(std::move(waiter));
+}
+
+void Lookup::remove(const std::shared_ptr<Waiter>& waiter) {
+  const std::lock_guard lock(mutex_);
+  std::erase(waiters_, waiter);
+}
+
+std::shared_ptr<Lookup> Lookups::of(const std::string& host) {
+  std::erase_if(under_way_, [](const auto& one) { return one.second->is_over(); });
+  auto& lookup = under_way_[host];
+  if (!lookup) {
+    lookup = std::make_shared<Lookup>();
+    lookup->begin(host);
+  }
+  return lookup;
+}
+
+}  // namespace tritonforge::net

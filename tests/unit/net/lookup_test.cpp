@@ -1,0 +1,116 @@
+// Name servers that do not answer, by a getaddrinfo of the test's own.
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netdb.h>
+
+#include <atomic>
+#include <future>
+
+#include "net/async_client.h"
+#include "net/http.h"
+
+namespace tritonforge::net {
+namespace {
+
+// "late.test" is this machine once it is let through.
+struct NameServer {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool answers = false;
+  std::atomic<int> asked{0};
+  void answer(bool now) {
+    const std::lock_guard lock(mutex);
+    answers = now;
+    changed.notify_all();
+  }
+  void wait() {
+    ++asked;
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [this] { return answers; });
+  }
+};
+NameServer& name_server() {
+  static NameServer* const one = new NameServer;  // threads that were left behind may outlive main()
+  return *one;
+}
+
+class Lookup : public testing::Test {
+ protected:
+  using Outcome = std::future<std::optional<Error>>;
+  void SetUp() override {
+    name_server().answer(false);
+    server_.route("GET", "/x", [](const Request&) { return Response::text("here"); });
+    server_.start();
+  }
+  void TearDown() override { name_server().answer(true); }
+  std::string url(const std::string& host) const { return fmt::format("http://{}:{}/x", host, server_.port()); }
+  static Outcome get(AsyncClient& client, const std::string& url, double connect_timeout_s) {
+    const auto over = std::make_shared<std::promise<std::optional<Error>>>();
+    client.send({.url = url, .connect_timeout_s = connect_timeout_s},
+                {.on_head = [](int, const Headers&) {},
+                 .on_body = [](std::string_view) { return true; },
+                 .on_done = [over](std::optional<Error> error, bool) { over->set_value(std::move(error)); }});
+    return over->get_future();
+  }
+  static void expect_over(const Outcome& outcome) {
+    ASSERT_EQ(outcome.wait_for(std::chrono::seconds(30)), std::future_status::ready);
+  }
+  HttpServer server_{ServerOptions{}};
+};
+
+TEST_F(Lookup, ThatIsStuckEndsWithTheRequestsTimeAndHoldsUpNobodyElse) {
+  const int before = name_server().asked;
+  {
+    AsyncClient client;
+    std::vector<Outcome> stuck;
+    for (int i = 0; i < 3; ++i) stuck.push_back(get(client, url("late.test"), 0.1));
+    Outcome other = get(client, url("localhost"), 10);
+    expect_over(other);
+    EXPECT_FALSE(other.get());
+    for (Outcome& one : stuck) {
+      expect_over(one);
+      EXPECT_THAT(one.get().value().what(), testing::HasSubstr("late.test"));
+    }
+  }
+  HttpClient blocking({.timeout_s = 0.1});
+  EXPECT_FALSE(blocking.get(url("late.test")).ok());
+  EXPECT_FALSE(blocking.get(url("late.test")).ok());
+  EXPECT_EQ(name_server().asked - before, 2) << "of each client one thread";
+}
+
+TEST_F(Lookup, WhoWaitsTogetherIsAnsweredTogether) {
+  const int before = name_server().asked;
+  AsyncClient client;
+  std::vector<Outcome> waiting;
+  for (int i = 0; i < 3; ++i) waiting.push_back(get(client, url("late.test"), 30));
+  Outcome other = get(client, url("localhost"), 10);  // behind them on the client's thread
+  expect_over(other);
+  name_server().answer(true);
+  for (Outcome& one : waiting) {
+    expect_over(one);
+    EXPECT_FALSE(one.get());
+  }
+  EXPECT_EQ(name_server().asked - before, 1);
+}
+
+TEST_F(Lookup, OfANameThatIsNoneSaysSo) {
+  AsyncClient client;
+  Outcome none = get(client, url("none.invalid"), 10);
+  expect_over(none);
+  const Error error = none.get().value();
+  EXPECT_EQ(error.kind(), ErrorKind::kUnavailable);
+  EXPECT_THAT(error.what(), testing::HasSubstr("looking up none.invalid"));
+}
+
+}  // namespace
+}  // namespace tritonforge::net
+
+extern "C" int getaddrinfo(const char* host, const char* service, const addrinfo* hints, addrinfo** found) {
+  static const auto real = reinterpret_cast<decltype(&getaddrinfo)>(::dlsym(RTLD_NEXT, "getaddrinfo"));
+  const std::string_view name = host;
+  if (name == "none.invalid") return EAI_NONAME;
+  if (name != "late.test") return real(host, service, hints, found);
+  tritonforge::net::name_server().wait();
+  return real("127.0.0.1", service, hints, found);
+}
