@@ -66,22 +66,17 @@ class Streams {
     if (first) std::rethrow_exception(first);
   }
 
-  // What is copied as it is goes from the streams to the model. Of a model in parts the whole tensors are put together
-  // in the host's memory first, and each rank takes its part of them; so are those that become FP8, where the streams
-  // lie.
+  // The streams' pieces go to the model as they are, or are put together when they are rounded. Of a model in parts the
+  // whole tensors are put together here, in the host's memory, and each rank takes its part of them.
   StagedWeights staged(const model::Parts& model, const TensorChecksums& expected) const {
-    struct Target {
-      at::Tensor tensor;
-      bool models;  // or one that is put together
-    };
     StagedWeights staged;
     const bool one = model.size() == 1;
-    const auto memory = at::TensorOptions(dtype_).device(one ? streams_.front().device() : at::kCPU);
     const auto sharded = model.tensors();
-    std::map<std::string, Target> targets;
+    std::map<std::string, at::Tensor> targets;  // the model's own, or one that is put together
+    std::map<std::string, StagedWeights::Rounding> roundings;
     for (const model::ShardedTensor& tensor : sharded) {
-      if (one && !tensor.fp8()) targets.emplace(tensor.name, Target{tensor.tensors.front(), true});
-      else targets.emplace(tensor.name, Target{at::empty(tensor.sizes(), memory), false});
+      if (tensor.fp8()) roundings.emplace(tensor.name, StagedWeights::Rounding{tensor, {}});
+      else targets.emplace(tensor.name, one ? tensor.tensors.front() : at::empty(tensor.sizes(), dtype_));
     }
     ChecksumShares sums;
     for (size_t source = 0; source < plan_.size(); ++source) {
@@ -89,18 +84,22 @@ class Streams {
       add_checksums(plan_[source], tensors, sums);
       for (size_t i = 0; i < tensors.size(); ++i) {
         const Piece& piece = plan_[source][i];
-        const Target& target = targets.at(piece.name);
-        at::Tensor part = piece.of(target.tensor);
-        if (target.models) staged.copies.emplace_back(std::move(part), tensors[i]);
+        if (const auto rounding = roundings.find(piece.name); rounding != roundings.end()) {
+          rounding->second.parts.push_back({tensors[i], piece.dim, piece.begin});
+          continue;
+        }
+        at::Tensor part = piece.of(targets.at(piece.name));
+        if (one) staged.copies.emplace_back(std::move(part), tensors[i]);
         else part.copy_(tensors[i]);
       }
     }
     compare_weights(where_, checksums_of(sums), expected);
     for (const model::ShardedTensor& tensor : sharded) {
-      if (const Target& target = targets.at(tensor.name); !target.models) staged.add(tensor, target.tensor);
+      if (tensor.fp8()) staged.roundings.push_back(std::move(roundings.at(tensor.name)));
+      else if (!one) staged.add(tensor, targets.at(tensor.name));
     }
-    if (one && device_.is_cuda() && streams_.front().is_cpu() && dtype_ == model.dtype() &&
-        kernels::has_gpu_kernels()) {
+    const bool on_host = std::ranges::all_of(streams_, [](const at::Tensor& stream) { return stream.is_cpu(); });
+    if (one && device_.is_cuda() && on_host && dtype_ == model.dtype() && kernels::has_gpu_kernels()) {
       gpu::check_cuda(gpu::open_cuda_library().set_device(device_.index()));
       staged.uploads.emplace(device_.index(), std::make_shared<kernels::Upload>());
     }

@@ -91,7 +91,7 @@ void check_takes_updates(const model::Parts& model) {
 
 void StagedWeights::add(const model::ShardedTensor& target, const at::Tensor& whole) {
   if (target.fp8()) {
-    roundings.push_back({target, whole});
+    roundings.push_back({target, {{whole}}});
     return;
   }
   for (auto& pair : target.beside(whole)) copies.push_back(std::move(pair));
@@ -153,7 +153,7 @@ StagedWeights stage_files(const model::Parts& model, const SafetensorsFiles& fil
       return at::empty(found.sizes(), found.options().dtype(model.dtype())).copy_(found);
     };
     for (auto& [target, found] : staged.copies) found = copied(found);
-    for (auto& [target, found] : staged.roundings) found = copied(found);
+    for (auto& rounding : staged.roundings) rounding.parts.front().values = copied(rounding.parts.front().values);
   }
   return staged;
 }
@@ -196,10 +196,9 @@ TensorChecksums install(const StagedWeights& staged, at::ScalarType dtype) {
   for (const auto& [target, source] : staged.copies) copy(target, source);
   finish();
   TensorChecksums rounded;
-  for (const auto& [target, source] : staged.roundings) {
-    const at::Tensor whole = at::empty(source.sizes(),
-                                       source.options().dtype(dtype).device(target.tensors[0].device()));
-    copy(whole, source);
+  for (const auto& [target, parts] : staged.roundings) {
+    const at::Tensor whole = at::empty(target.sizes(), target.tensors[0].options().dtype(dtype));
+    for (const auto& part : parts) copy(whole.narrow(part.dim, part.begin, part.values.size(part.dim)), part.values);
     finish();
     rounded[target.name] = kernels::tensor_checksums({&whole, 1}).front();
     target.put(whole);

@@ -21,10 +21,15 @@ namespace tritonforge::weights {
 struct StagedWeights {
   // (the model's tensor, the new one); of a model in parts, (a rank's tensor, its part of the new one), rank by rank.
   std::vector<std::pair<at::Tensor, at::Tensor>> copies;
-  // Those that the model has in FP8, whole: rounded when they are installed.
+  // Those that the model has in FP8: each is put together and rounded when it is installed, so that one at a time is
+  // there whole.
   struct Rounding {
+    struct Part {
+      at::Tensor values;
+      int64_t dim = 0, begin = 0;  // where they are in the whole
+    };
     model::ShardedTensor target;
-    at::Tensor whole;
+    std::vector<Part> parts;
   };
   std::vector<Rounding> roundings;
   // Where they lie in what somebody else may change, another process's memory or a file's map: what keeps it mapped,

@@ -127,6 +127,11 @@ TEST(Fp8Weights, AreRoundedFromWhateverIsPublished) {
       const PublishedWeights published = trainer.publish(version, seed);
       const auto staged = weights::receive_weights(core.parts(), published, "run", "a", Deadline::after(60),
                                                    weights::kStall);
+      // What is rounded waits as it came, and nowhere else.
+      std::set<const void*> memory;
+      for (const auto& rounding : staged.roundings)
+        for (const auto& part : rounding.parts) memory.insert(part.values.storage().data());
+      EXPECT_EQ(std::ssize(memory), layout.sources());
       EXPECT_EQ(core.install(staged, version).checksums, published.checksums);
       model::Model source(tiny_config(), at::kFloat, at::kCPU);
       source.init_random(seed);
@@ -156,7 +161,7 @@ TEST(Fp8Weights, WithoutMemoryToRoundThemThereAreNoWeightsUntilAllComeAgain) {
   weights::StagedWeights complete = all;
   complete.part = false;
   weights::StagedWeights staged = complete;
-  staged.roundings.back().whole = at::zeros({1}).expand({int64_t{1} << 40, 1 << 10});  // no host has as much
+  staged.roundings.back().target.places.front().whole = {int64_t{1} << 40, 1 << 10};  // no host has as much
   EXPECT_THAT([&] { core.install(staged, 7); },
               testing::Throws<Error>(testing::AllOf(
                   testing::Property(&Error::kind, ErrorKind::kMachine),
