@@ -17,8 +17,7 @@ struct AsyncRequest {
   Headers headers;
   std::shared_ptr<const std::string> body;  // null: none; shared, so that a retry copies nothing
   double connect_timeout_s = 5;
-  double timeout_s = 60;      // the whole exchange; 0: no limit
-  double idle_timeout_s = 0;  // without a byte of reply; 0: no limit
+  double timeout_s = 60;  // the whole exchange
 };
 
 struct AsyncCallbacks {  // all on one thread at a time, in this order

@@ -55,12 +55,13 @@ struct HttpClient::Impl {
       request.body = std::make_shared<const std::string>(std::move(body));
     }
     if (!given.api_key.empty()) request.headers["authorization"] = "Bearer " + given.api_key;
+    request.timeout_s = given.timeout_s;
     request.connect_timeout_s = std::min(10.0, given.timeout_s);
     return request;
   }
 
   // On this thread.
-  Result<Response> run(const AsyncRequest& request, const std::function<bool(std::string_view)>* on_chunk) {
+  Result<Response> run(const AsyncRequest& request) {
     auto place = take_place();
     asio::io_context& io = place->io;
     Response response;
@@ -75,7 +76,6 @@ struct HttpClient::Impl {
       response.content_type = type == response.headers.end() ? "" : type->second;
     };
     callbacks.on_body = [&](std::string_view bytes) {
-      if (on_chunk && response.status / 100 == 2) return (*on_chunk)(bytes);
       response.body += bytes;
       return true;
     };
@@ -101,17 +101,8 @@ HttpClient::~HttpClient() = default;
 Result<Response> HttpClient::request(const std::string& method, const std::string& url, std::string body,
                                      const std::string& content_type, const ClientOptions* options) {
   const ClientOptions& given = options ? *options : impl_->options;
-  AsyncRequest request = impl_->prepare(method, url, std::move(body), content_type, given);
-  request.timeout_s = given.timeout_s;
-  return impl_->run(request, nullptr);
-}
-
-Result<Response> HttpClient::stream(const std::string& method, const std::string& url, std::string body,
-                                    const std::function<bool(std::string_view)>& on_chunk) {
-  AsyncRequest request = impl_->prepare(method, url, std::move(body), "application/json", impl_->options);
-  request.timeout_s = 0;
-  request.idle_timeout_s = impl_->options.timeout_s;
-  return impl_->run(request, &on_chunk);
+  const AsyncRequest request = impl_->prepare(method, url, std::move(body), content_type, given);
+  return impl_->run(request);
 }
 
 Result<Response> HttpClient::get(const std::string& url) { return request("GET", url, ""); }

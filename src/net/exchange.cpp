@@ -32,7 +32,7 @@ class Exchange {
         url_(parse_url(request.url)) {}
 
   awaitable<std::optional<Error>> run(bool& head_seen) {
-    if (request_.timeout_s > 0) state_->end_within(request_.timeout_s);
+    state_->end_within(request_.timeout_s);
     Attempt attempt;
     for (bool allow_reuse = true;; allow_reuse = false) {
       attempt = Attempt{};
@@ -53,8 +53,6 @@ class Exchange {
       case Cut::kTotal:
         return Error(ErrorKind::kTimeout, fmt::format("{}: no complete reply within {:g} s (while {})", name,
                                                       request_.timeout_s, attempt.what));
-      case Cut::kIdle:
-        return Error(ErrorKind::kTimeout, fmt::format("{}: nothing came for {:g} s", name, request_.idle_timeout_s));
       case Cut::kConnect:
         return Error(ErrorKind::kUnavailable,
                      fmt::format("{}: no connection within {:g} s", name, request_.connect_timeout_s));
@@ -107,7 +105,7 @@ class Exchange {
   awaitable<void> connect(Attempt& attempt) {
     attempt.what = "connecting";
     state_->use(std::make_unique<ClientSocket>(state_->executor));
-    state_->step_within(request_.connect_timeout_s, Cut::kConnect);
+    state_->connect_within(request_.connect_timeout_s);
     tcp::socket& socket = stream().socket();
     const std::vector<asio::ip::address> addresses = co_await look_up(attempt);
     for (const auto& address : addresses) {
@@ -129,7 +127,7 @@ class Exchange {
     if (!attempt.error && (addresses.empty() || state_->cut() != Cut::kNone))
       attempt.error = asio::error::operation_aborted;
     if (!attempt.error && url_.tls) co_await shake_hands(attempt);
-    state_->step_ended();
+    state_->connected();
   }
 
   // Nothing where there was an error, or it was cut off.
@@ -170,7 +168,6 @@ class Exchange {
     fresh_parser();
     std::string rest;  // what came and is not parsed yet
     while (!parser->is_done()) {
-      if (request_.idle_timeout_s > 0) state_->step_within(request_.idle_timeout_s, Cut::kIdle);
       char* const chunk = state_->socket->chunk.get();
       const auto [error, size] = co_await stream().async_read_some(asio::buffer(chunk, ClientSocket::kChunk), kTuple);
       attempt.any_reply = attempt.any_reply || size > 0;
@@ -200,7 +197,6 @@ class Exchange {
       }
       rest = std::string(input);
     }
-    state_->step_ended();
     keep(*parser, rest.empty());
   }
 
@@ -226,14 +222,13 @@ void ExchangeState::end_within(double seconds) {
   watch();
 }
 
-void ExchangeState::step_within(double seconds, Cut reason) {
-  step_end_ = Deadline::after(seconds).at();
-  step_reason_ = reason;
+void ExchangeState::connect_within(double seconds) {
+  connect_end_ = Deadline::after(seconds).at();
   watch();
 }
 
-void ExchangeState::step_ended() {
-  step_end_ = Clock::time_point::max();
+void ExchangeState::connected() {
+  connect_end_ = Clock::time_point::max();
   watch();
 }
 
@@ -249,7 +244,7 @@ std::unique_ptr<ClientSocket> ExchangeState::release() {
   return std::move(socket);
 }
 
-void ExchangeState::rang() { cut_off(end_ <= step_end_ ? Cut::kTotal : step_reason_); }
+void ExchangeState::rang() { cut_off(end_ <= connect_end_ ? Cut::kTotal : Cut::kConnect); }
 
 void ExchangeState::cut_off(Cut reason) {
   if (cut_ != Cut::kNone) return;

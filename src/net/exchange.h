@@ -8,12 +8,12 @@ namespace tritonforge::net {
 // What reaches an exchange from outside of its coroutine, on its loop: a cancel and its deadlines.
 class ExchangeState final : public Loop::Task, private ClientSocket::Listener {
  public:
-  enum class Cut { kNone, kTotal, kConnect, kIdle, kCancelled };
+  enum class Cut { kNone, kTotal, kConnect, kCancelled };
   explicit ExchangeState(const asio::any_io_executor& given) : executor(given) {}
   void cancel() override { cut_off(Cut::kCancelled); }
-  void end_within(double seconds);               // of the whole exchange
-  void step_within(double seconds, Cut reason);  // of what it does now; kConnect or kIdle
-  void step_ended();
+  void end_within(double seconds);  // of the whole exchange
+  void connect_within(double seconds);
+  void connected();
   void use(std::unique_ptr<ClientSocket> fresh);  // the deadlines hold for it, too
   std::unique_ptr<ClientSocket> release();
   Cut cut() const { return cut_; }
@@ -26,10 +26,10 @@ class ExchangeState final : public Loop::Task, private ClientSocket::Listener {
   void cut_off(Cut reason);
   void rang() override;
   void watch() {
-    if (socket) socket->alarm.set(std::min(end_, step_end_));
+    if (socket) socket->alarm.set(std::min(end_, connect_end_));
   }
-  Clock::time_point end_ = Clock::time_point::max(), step_end_ = Clock::time_point::max();
-  Cut step_reason_ = Cut::kNone, cut_ = Cut::kNone;
+  Clock::time_point end_ = Clock::time_point::max(), connect_end_ = Clock::time_point::max();
+  Cut cut_ = Cut::kNone;
 };
 
 // Runs it to the end and calls on_done. A kept-alive connection that turns out dead is replaced by a fresh one when no

@@ -139,7 +139,7 @@ class HttpServer {
 };
 
 struct ClientOptions {
-  double timeout_s = 60;  // whole exchange; for stream(): time without a byte
+  double timeout_s = 60;  // whole exchange
   std::string api_key;
   Headers headers;
   std::optional<TlsFiles> tls = std::nullopt;  // of a client, not of a single request; nullopt: the process's own
@@ -157,10 +157,6 @@ class HttpClient {
   Result<Response> request(const std::string& method, const std::string& url, std::string body,
                            const std::string& content_type = "application/json",
                            const ClientOptions* options = nullptr);
-  // Calls on_chunk with body bytes as they come; it returns false to hang up. The Response carries status and headers,
-  // and the body only where the status is not 2xx.
-  Result<Response> stream(const std::string& method, const std::string& url, std::string body,
-                          const std::function<bool(std::string_view)>& on_chunk);
   // post() that turns a non-2xx reply into its Error and parses the body.
   Result<Json> post_json(const std::string& url, const Json& body);
   Result<Json> get_json(const std::string& url);

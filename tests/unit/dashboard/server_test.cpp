@@ -12,6 +12,7 @@
 #include "dashboard/page.h"
 #include "dashboard/run_list.h"
 #include "unit/dashboard/fixture.h"
+#include "unit/net/streamed.h"
 
 namespace tritonforge::dashboard {
 namespace {
@@ -80,7 +81,7 @@ TEST(Dashboard, EventsFollowTheFiles) {
   std::string seen;
   bool done = false;
   auto listener = std::async(std::launch::async, [&] {
-    return net::HttpClient().stream("GET", run.page->url() + "/api/events", "", [&](std::string_view bytes) {
+    return net::streamed({.url = run.page->url() + "/api/events"}, [&](std::string_view bytes) {
       const std::lock_guard lock(mutex);
       seen += bytes;
       changed.notify_all();

@@ -10,6 +10,7 @@
 #include "net/http.h"
 #include "net/wire.h"
 #include "unit/net/raw_socket.h"
+#include "unit/net/streamed.h"
 
 namespace tritonforge::net {
 namespace {
@@ -138,7 +139,7 @@ TEST(Client, LargeBodiesBothWays) {
               body);
 }
 
-TEST(Client, HangingUpEndsTheStream) {
+TEST(AsyncClient, HangingUpEndsTheStream) {
   HttpServer server({});
   std::promise<void> gone;
   server.route_async("GET", "/s", [&](const Request&, ResponderPtr reply) {
@@ -148,19 +149,10 @@ TEST(Client, HangingUpEndsTheStream) {
   });
   server.start();
   int chunks = 0;
-  const auto reply = HttpClient().stream("GET", server.url() + "/s", "",
-                                         [&](std::string_view) { return ++chunks < 1; });
+  const auto reply = streamed({.url = server.url() + "/s"}, [&](std::string_view) { return ++chunks < 1; });
   EXPECT_TRUE(reply.ok());
   EXPECT_EQ(chunks, 1);
   EXPECT_EQ(gone.get_future().wait_for(std::chrono::seconds(10)), std::future_status::ready);
-}
-
-TEST(Client, ErrorOfAStreamIsInTheBody) {
-  HttpServer server({});
-  server.start();
-  const auto reply = HttpClient().stream("GET", server.url() + "/none", "", [](std::string_view) { return true; });
-  EXPECT_EQ(reply.value().status, 404);
-  EXPECT_THAT(reply.value().body, HasSubstr("no route"));
 }
 
 TEST(AsyncClient, CallbacksInOrderAndCancel) {

@@ -10,6 +10,7 @@
 #include "base/process.h"
 #include "net/http.h"
 #include "unit/net/raw_socket.h"
+#include "unit/net/streamed.h"
 
 namespace tritonforge::net {
 namespace {
@@ -388,12 +389,11 @@ TEST(Server, StreamsArriveChunkByChunk) {
     begun.set_value();
   });
   server.start();
-  HttpClient client;
   std::mutex mutex;
   std::condition_variable changed;
   std::string seen;
   auto reader = std::async(std::launch::async, [&] {
-    return client.stream("GET", server.url() + "/stream", "", [&](std::string_view bytes) {
+    return streamed({.url = server.url() + "/stream"}, [&](std::string_view bytes) {
       const std::lock_guard lock(mutex);
       seen += bytes;
       changed.notify_all();
@@ -419,8 +419,7 @@ TEST(Server, AbandonedStreamIsCutNotEnded) {
     reply->write("half");
   });
   server.start();
-  HttpClient client;
-  const auto result = client.stream("GET", server.url() + "/stream", "", [](std::string_view) { return true; });
+  const auto result = streamed({.url = server.url() + "/stream"}, [](std::string_view) { return true; });
   ASSERT_FALSE(result.ok());
   EXPECT_THAT(result.error().what(), HasSubstr("in the middle of its reply"));
 }

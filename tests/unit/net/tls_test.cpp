@@ -15,6 +15,7 @@
 #include "unit/net/certificates.h"
 #include "unit/net/cutting_proxy.h"
 #include "unit/net/raw_socket.h"
+#include "unit/net/streamed.h"
 
 namespace tritonforge::net {
 namespace {
@@ -228,15 +229,18 @@ TEST_F(Tls, AStreamComesAsItIsWritten) {
   ResponderPtr reply;
   SseParser parser;
   std::vector<std::string> events;
-  const auto end = client(anybody_).stream("GET", server.url() + "/s", "", [&](std::string_view piece) {
-    parser.feed(piece, [&](std::string_view data) {
-      events.emplace_back(data);
-      if (!reply) reply = begun.get_future().get();
-      if (events.size() < 5) reply->write(sse_event(std::to_string(events.size())));  // after the last one came
-      else reply->end_stream();
-    });
-    return true;
-  });
+  const auto end = streamed(
+      {.url = server.url() + "/s"},
+      [&](std::string_view piece) {
+        parser.feed(piece, [&](std::string_view data) {
+          events.emplace_back(data);
+          if (!reply) reply = begun.get_future().get();
+          if (events.size() < 5) reply->write(sse_event(std::to_string(events.size())));  // after the last one came
+          else reply->end_stream();
+        });
+        return true;
+      },
+      anybody_);
   EXPECT_EQ(end.value().status, 200);
   EXPECT_EQ(events, (std::vector<std::string>{"0", "1", "2", "3", "4"}));
 }
@@ -258,7 +262,7 @@ TEST_F(Tls, AClientThatLeavesIsNoticed) {
     return Response::text("nobody reads it");
   });
   server.start();
-  EXPECT_TRUE(client(anybody_).stream("GET", server.url() + "/s", "", [](std::string_view) { return false; }).ok());
+  EXPECT_TRUE(streamed({.url = server.url() + "/s"}, [](std::string_view) { return false; }, anybody_).ok());
   EXPECT_EQ(gone.get_future().wait_for(10s), std::future_status::ready);
   AsyncClient asks(anybody_);
   const auto call = asks.send(

@@ -10,6 +10,7 @@
 #include "base/process.h"
 #include "net/async_client.h"
 #include "unit/net/raw_socket.h"
+#include "unit/net/streamed.h"
 #include "unit/router/mock_worker.h"
 
 namespace tritonforge::router {
@@ -186,6 +187,11 @@ TEST(Router, RedAfterThreeFailuresAndBackWhenHealthy) {
   EXPECT_EQ(fleet[0].generated, 1);
 }
 
+net::AsyncRequest generation(const Fleet& fleet, const std::string& body) {
+  return {
+      .method = "POST", .url = fleet.server->url() + "/generate", .body = std::make_shared<const std::string>(body)};
+}
+
 TEST(Router, AStreamPassesThroughPieceByPiece) {
   Fleet fleet(1);
   fleet[0].mode = Mode::kStreamByHand;
@@ -193,13 +199,12 @@ TEST(Router, AStreamPassesThroughPieceByPiece) {
   std::condition_variable changed;
   std::string seen;
   auto reader = std::async(std::launch::async, [&] {
-    return fleet.client.stream("POST", fleet.server->url() + "/generate", R"({"stream": true})",
-                               [&](std::string_view bytes) {
-                                 const std::lock_guard lock(mutex);
-                                 seen += bytes;
-                                 changed.notify_all();
-                                 return true;
-                               });
+    return net::streamed(generation(fleet, R"({"stream": true})"), [&](std::string_view bytes) {
+      const std::lock_guard lock(mutex);
+      seen += bytes;
+      changed.notify_all();
+      return true;
+    });
   });
   wait_for(fleet[0].generated, 1);
   auto held = fleet[0].take_held();
@@ -218,7 +223,7 @@ TEST(Router, AStreamWhoseWorkerDiesIsCutForTheClientToo) {
   fleet[0].mode = fleet[1].mode = Mode::kStreamByHand;
   std::promise<void> first_byte;
   auto reader = std::async(std::launch::async, [&] {
-    return fleet.client.stream("POST", fleet.server->url() + "/generate", "{}", [&](std::string_view) {
+    return net::streamed(generation(fleet, "{}"), [&](std::string_view) {
       first_byte.set_value();
       return true;
     });
