@@ -1,9 +1,22 @@
 #include "net/reply.h"
 
+#include <cstdlib>
+
 #include "base/log.h"
 #include "net/wire.h"
 
 namespace tritonforge::net {
+
+namespace {
+
+// Of the body; of a reply to HEAD that is passed on, of the one that its headers speak of.
+long long length_of(const Response& response, bool head_only) {
+  const auto said = response.headers.find("content-length");
+  return head_only && said != response.headers.end() ? std::atoll(said->second.c_str())
+                                                     : static_cast<long long>(response.body.size());
+}
+
+}  // namespace
 
 Reply::Reply(Framing framing, std::function<void(bool)> wake, std::shared_ptr<const std::atomic<bool>> draining)
     : framing_(std::move(framing)),
@@ -33,9 +46,8 @@ void Reply::send(Response response) {
     return;
   }
   keep_alive_ = keep_alive_ && !*draining_;
-  push(response_head(response.status, response.content_type, response.headers,
-                     static_cast<long long>(response.body.size()), framing_.request_id, keep_alive_,
-                     framing_.http_1_0));
+  push(response_head(response.status, response.content_type, response.headers, length_of(response, framing_.head_only),
+                     framing_.request_id, keep_alive_, framing_.http_1_0));
   if (!framing_.head_only && response.status != 204 && response.status != 304 && !response.body.empty()) {
     push(std::move(response.body));
   }

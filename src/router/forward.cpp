@@ -112,12 +112,12 @@ void Proxy::Forward::on_head(int code, Headers headers) {
   head = std::move(headers);
   const auto type = head.extract("content-type");
   content_type = type.empty() ? "" : std::move(type.mapped());
-  const auto length = head.extract("content-length");
-  const bool has_length = !length.empty();
+  const auto length = head.find("content-length");  // stays: a reply to HEAD has no other
+  const bool has_length = length != head.end();
   head.erase("transfer-encoding");
   head["x-worker"] = worker->url();
   refused = is_busy(code) && !proxy.registry_.usable(tried).empty();
-  brief = has_length && length.mapped().size() <= 5;
+  brief = has_length && length->second.size() <= 5;
   if (refused) return;
   // A reply of known length is passed on whole, so that it can still come from another worker if this one dies.
   if (!has_length && code != 204 && code != 304) {

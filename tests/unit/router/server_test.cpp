@@ -125,6 +125,16 @@ TEST(Router, NothingIsAnsweredFromWeightsBelowTheBarrier) {
             400);
 }
 
+TEST(Router, HeadSaysHowLongTheWorkersBodyWouldBe) {
+  Fleet fleet(1);
+  const std::string path = "/get_model_info";
+  const auto head = fleet.client.request("HEAD", fleet.server->url() + path, "").value();
+  EXPECT_EQ(head.status, 200);
+  EXPECT_EQ(head.headers.at("content-length"),
+            fleet.client.get(fleet.server->url() + path).value().headers.at("content-length"));
+  EXPECT_EQ(head.body, "");
+}
+
 TEST(Router, AllDownNamesThemAll) {
   Fleet fleet(2);
   fleet[0].kill();
