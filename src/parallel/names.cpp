@@ -83,7 +83,9 @@ void Names::get(const net::Request& request, net::ResponderPtr responder) {
 
 void Names::remove_all(const std::string& prefix) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(keys_, [&](const auto& entry) { return entry.first.starts_with(prefix); });
+  const auto begins_so = [&](const auto& entry) { return entry.first.starts_with(prefix); };
+  std::erase_if(keys_, begins_so);
+  std::erase_if(counters_, begins_so);
 }
 
 void Names::end_waits() {

@@ -21,7 +21,7 @@ class Names {
   ~Names();
   Names(const Names&) = delete;
   Names& operator=(const Names&) = delete;
-  void remove_all(const std::string& prefix);  // that begin so
+  void remove_all(const std::string& prefix);  // keys and counters that begin so
   void stop();                                 // who waits, and who comes to wait, is told that there is nothing
 
   static constexpr double kLongestWait = 20;  // of one request; who waits longer asks again
