@@ -37,26 +37,26 @@ MemoryPlan with(const model::ModelConfig& shape, int64_t parameters, const Train
   const bool on_host = config.optimizer_state == OptimizerState::kCpu;
   const int64_t tokens = config.max_tokens_per_micro_batch;
   const gpu::RankRows rows = gpu::rank_rows(config.parallel, tokens);
-  const auto passes = [&](bool train) {
-    const int64_t head = shape.predicts()
-                             ? gpu::Head::bytes(shape, std::min(tokens, rows.shard), config.lm_head_chunk, train)
-                             : 0;
-    return gpu::Layers::workspace_bytes(shape, rows, train) + head + gpu::kProductsWorkspace;
-  };
   const parallel::ParallelDims& dims = config.parallel;
-  const int64_t groups = (dims.cp > 1) + (dims.dp * dims.cp > 1) + 2 * (dims.pp > 1);
-  // Micro-batches under way: of a first stage, which has the most, or the last one's.
+  // Micro-batches under way, at most: of the first stage, the last one, or the first between them.
   const int64_t waiting = most_waiting({shape.embeds()     ? 0
                                         : shape.predicts() ? dims.pp - 1
                                                            : 1,
                                         dims.pp, dims.pp_chunks});
+  const auto passes = [&](bool train) {
+    const int64_t head = shape.predicts()
+                             ? gpu::Head::bytes(shape, std::min(tokens, rows.shard), config.lm_head_chunk, train)
+                             : 0;
+    return gpu::Layers::workspace_bytes(shape, rows, train, waiting) + head + gpu::kProductsWorkspace;
+  };
+  const int64_t groups = (dims.cp > 1) + (dims.dp * dims.cp > 1) + 2 * (dims.pp > 1);
   const OfWeight bytes = of_weight(config.optimizer_state);
   const int64_t states = parameters * bytes.states / (dims.dp * dims.cp);
   return {.gradients = parameters * bytes.gradient,
           .states = on_host ? 0 : states,
           .activations = waiting * gpu::Layers::activation_bytes(shape, rows, recompute) / dims.pp_chunks,
           .workspace = passes(true) + kCode + groups * kCommunicator,
-          .reference = config.loss.kl_coef > 0 ? waiting * passes(false) : 0,
+          .reference = config.loss.kl_coef > 0 ? passes(false) : 0,
           .free = free.device,
           .host = on_host ? states + gpu::HostExchange::kBytes : 0,
           .host_free = free.host,

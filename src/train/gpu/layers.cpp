@@ -59,7 +59,7 @@ int64_t Layers::activation_bytes(const model::ModelConfig& c, const RankRows& ro
   return c.num_layers * kept_bytes(c, rows) + of_projected * projected + of_mixed * mixed;
 }
 
-int64_t Layers::workspace_bytes(const model::ModelConfig& c, const RankRows& rows, bool train) {
+int64_t Layers::workspace_bytes(const model::ModelConfig& c, const RankRows& rows, bool train, int64_t waiting) {
   const model::ModelConfig attention = attention_of(c, rows);
   const int64_t q_shard = c.num_heads * c.head_dim, kv_shard = c.num_kv_heads * c.head_dim,
                 q = attention.num_heads * c.head_dim, kv = attention.num_kv_heads * c.head_dim;
@@ -69,13 +69,13 @@ int64_t Layers::workspace_bytes(const model::ModelConfig& c, const RankRows& row
   // Of what is exchanged: what is made, what is sent, and what comes.
   if (rows.exchanges_heads()) bytes += 3 * times(q_shard + 2 * kv_shard, rows.shard, kBf16);
   if (rows.ring()) bytes += RingAttention::bytes(rows.shard, c, train);
-  if (train && !c.embeds()) bytes += 2 * times(c.hidden_size, rows.own, kBf16);
+  if (train && !c.embeds()) bytes += (waiting + 1) * times(c.hidden_size, rows.own, kBf16);  // sent_grads_
   if (train) {  // the last is attention's dq
     return bytes + times(c.hidden_size + q_shard, rows.shard, kBf16) + times(2 * q + 4 * kv, rows.attended, kBf16) +
            times(q, rows.attended, kFp32);
   }
-  return bytes + times(c.hidden_size, rows.own, kBf16) + activation_bytes(c, rows, {c.num_layers, 0}) -
-         (c.num_layers - 1) * kept_bytes(c, rows);
+  return bytes + waiting * (times(c.hidden_size, rows.own, kBf16) + activation_bytes(c, rows, {c.num_layers, 0}) -
+                            (c.num_layers - 1) * kept_bytes(c, rows));
 }
 
 void Layers::reserve(int64_t tokens, bool train) {

@@ -36,9 +36,9 @@ class Layers {
   // passes.
   void reserve(int64_t tokens, bool train);
   // That memory, of a rank whose part of the model has this shape: what is kept for a micro-batch's backward pass, and
-  // the rest.
+  // the rest, where so many micro-batches may be under way; without backward passes, what they have in it, too.
   static int64_t activation_bytes(const model::ModelConfig& part, const RankRows& rows, const Recompute& recompute);
-  static int64_t workspace_bytes(const model::ModelConfig& part, const RankRows& rows, bool train);
+  static int64_t workspace_bytes(const model::ModelConfig& part, const RankRows& rows, bool train, int64_t waiting);
 
   // Hidden states of this rank's own tokens after the last layer, before the last norm, padded with rows that nobody
   // reads; valid until the slot's next pass (Flights). `train`: backward() may follow. needed: see Gradients; may be

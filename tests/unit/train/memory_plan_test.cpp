@@ -7,6 +7,8 @@
 #include <new>
 
 #include "base/error.h"
+#include "model/stages.h"
+#include "train/gpu/products.h"
 
 namespace tritonforge::train {
 namespace {
@@ -78,6 +80,23 @@ TEST(MemoryPlan, WhatDoesNotFitSaysWhatWould) {
   EXPECT_EQ(refusal(config_of(OptimizerState::kBf16Sr, tokens), free), "");
   EXPECT_NE(refusal(config_of(OptimizerState::kBf16Sr, tokens + 128), free), "");
   EXPECT_THAT(refusal(config_of(OptimizerState::kFp32, 1), kGiB), HasSubstr("no setting does"));
+}
+
+// Of the stage behind the first one, in pipelines of four and of eight.
+TEST(MemoryPlan, AStageHasABufferForEachGradientOnItsWayAndItsWorkspaceOnce) {
+  const model::ModelConfig stage = model::stage_of(qwen3_8b(), {1, 4, 1});
+  TrainConfig config = config_of(OptimizerState::kBf16Sr, 8192);
+  config.recompute_layers = 0;
+  config.loss.kl_coef = 0.1;
+  const auto plan_of = [&](int64_t pp) {
+    config.parallel.pp = pp;
+    return plan_memory(stage, kParameters / 4, config, 1000 * kGiB);
+  };
+  const MemoryPlan four = plan_of(4), eight = plan_of(8);
+  EXPECT_EQ(eight.workspace - four.workspace, 4 * 8192 * stage.hidden_size * 2);
+  const int64_t each = (eight.reference - four.reference) / 4;
+  EXPECT_GT(each, 0);
+  EXPECT_GT(four.reference - 3 * each, gpu::kProductsWorkspace) << "what is there once";
 }
 
 TEST(MemoryPlan, StatesOfTheCpuAreTheHosts) {
