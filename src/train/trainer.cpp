@@ -280,6 +280,10 @@ StepMetrics Trainer::train_step(StepKind kind, std::span<const TrainSequence> se
     clock_.begin(StepPart::kPack);
     check(kind, sequences);
     agreed = true;
+    if (world_ != nullptr) {  // what was waited for between the steps is none of this one's
+      kernels::synchronize(model_.device());
+      world_->waited_s();
+    }
     if (!pass_ || (reference_ && !reference_pass_)) make_passes();
     const bool as_counted = ahead && ahead->step == step && ahead->kind == kind &&
                             (kind == StepKind::kSft || ahead->versions == state_.weight_versions);

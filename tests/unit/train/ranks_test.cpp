@@ -264,6 +264,24 @@ TEST(Ranks, SharedPrefixesEqualOneProcess) {
 }
 
 // A rank has no micro-batch, or a micro-batch leaves a rank without a target.
+TEST(Ranks, WhatIsWaitedForBetweenStepsIsInNone) {
+  TrainConfig config = config_of({.dp = 2});
+  parallel::run_ranks(config.parallel, [&](parallel::World& world) {
+    course_of(config, &world, shape_of(true), [&](Trainer& trainer, Course&) {
+      trainer.train_step(StepKind::kSft, sample_sequences(9, 40));
+      // Rank 1 comes late, by more than a step takes.
+      const auto begun = Clock::now();
+      if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(2));
+      world.groups().zero->broadcast(at::zeros({1}), 1, "a publication")->wait();
+      if (world.rank() == 0) {
+        EXPECT_GT(seconds_since(begun), 1);
+      }
+      const StepMetrics metrics = trainer.train_step(StepKind::kSft, sample_sequences(9, 40));
+      EXPECT_LE(metrics.seconds_communication, metrics.seconds);
+    });
+  });
+}
+
 TEST(Ranks, OneWithoutWorkTakesPart) {
   std::vector<ParallelDims> layouts = kLayouts;
   layouts.push_back({.cp = 4, .cp_form = kRing});
