@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <charconv>
+#include <optional>
 
 #include "base/job_queue.h"
 #include "base/log.h"
@@ -21,18 +22,21 @@ using HttpRequest = net::Request;
 constexpr size_t kMaxWaitingRequests = 1024;  // read and not yet parsed
 constexpr double kStopSeconds = 60;           // for the step that runs when the server is stopped
 
+constexpr char kMinVersion[] = "x-min-weight-version";
+
 // The router's barrier: a request that is to be sampled from newer weights than these goes elsewhere, or comes again.
-void check_weight_version(const HttpRequest& request, const Engine& engine) {
-  const auto header = request.headers.find("x-min-weight-version");
-  if (header == request.headers.end()) return;
+std::optional<Error> below_barrier(const HttpRequest& request, const Engine& engine) {
+  const auto header = request.headers.find(kMinVersion);
+  if (header == request.headers.end()) return std::nullopt;
   const std::string& text = header->second;
   int64_t wanted = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), wanted);
   if (error != std::errc() || end != text.data() + text.size())
-    fail(ErrorKind::kUsage, "x-min-weight-version: '{}' is not a version", text);
+    fail(ErrorKind::kUsage, "{}: '{}' is not a version", kMinVersion, text);
   const int64_t version = engine.stats().weight_version;
-  if (version < wanted)
-    fail(ErrorKind::kUnavailable, "the weights here are version {}, version {} or newer is asked for", version, wanted);
+  if (version >= wanted) return std::nullopt;
+  return Error(ErrorKind::kUnavailable,
+               fmt::format("the weights here are version {}, version {} or newer is asked for", version, wanted));
 }
 
 }  // namespace
@@ -106,7 +110,12 @@ void EngineServer::Impl::on_jobs(const char* method, const char* path, Handler h
     const auto run = [this, handler, refusal, request, responder] {
       try {
         if (closing) fail(ErrorKind::kMachine, "the engine is shutting down");
-        check_weight_version(request, engine);
+        if (const auto below = below_barrier(request, engine)) {
+          Response response = refusal(*below);
+          response.headers.emplace(kMinVersion, request.headers.at(kMinVersion));  // who asks tells it from a failure
+          responder->send(std::move(response));
+          return;
+        }
         (this->*handler)(request, responder);
       } catch (const std::exception& error) {
         responder->send(refusal(error));

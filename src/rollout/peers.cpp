@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
+#include <utility>
 
 #include "base/json.h"
 #include "base/log.h"
@@ -114,6 +116,7 @@ Result<Json> Peers::call(const std::string& what, const std::string& request_id,
   options.headers["x-request-id"] = request_id;
   options.headers["traceparent"] = traceparent_of(request_id.substr(0, request_id.rfind('-')), request_id);
   int internal_errors = 0;
+  bool barred = false;  // by the version barrier: the engines wait for newer weights, and nothing has failed
   const auto attempt = [&]() -> Result<Json> {
     if (stop.stop_requested()) return Error(ErrorKind::kUnavailable, what + ": stopped");
     const auto response = client_.request("POST", url, text, "application/json", &options);
@@ -127,6 +130,7 @@ Result<Json> Peers::call(const std::string& what, const std::string& request_id,
       }
     }
     const std::string reason = fmt::format("{} answered {}: {}", url, status, reason_of(*response));
+    barred = status == 503 && response->headers.contains("x-min-weight-version");
     internal_errors += status == 500 ? 1 : 0;
     if (!may_pass(status) || internal_errors >= kMaxInternalErrors)
       return Error(ErrorKind::kUsage, what + ": " + reason);
@@ -135,9 +139,16 @@ Result<Json> Peers::call(const std::string& what, const std::string& request_id,
   const auto note = [&](const Error& error, double pause_s) {
     log::warn("{}: {}; again in {:.1f} s", what, error.what(), pause_s);
   };
-  return net::retry<Json>(
-      what, Deadline::after(options_.patience_s), attempt,
-      {.backoff = {options_.first_pause_s, options_.longest_pause_s, /*factor=*/2}, .stop = stop, .on_pause = note});
+  const auto again = [&](const Error& error) { return !barred && net::is_transient(error); };
+  const net::Backoff backoff{options_.first_pause_s, options_.longest_pause_s, /*factor=*/2};
+  for (int n = 0;; ++n) {
+    auto reply = net::retry<Json>(what, Deadline::after(options_.patience_s), attempt,
+                                  {.again = again, .backoff = backoff, .stop = stop, .on_pause = note});
+    // A trainer that resumes may train for hours until the barrier opens; patience is for failures, and begins after.
+    if (!std::exchange(barred, false)) return reply;
+    if (n == 0) log::info("{}: {}; it waits for them", what, reply.error().what());
+    if (!net::pause(backoff.pause_s(n), stop)) return reply;
+  }
 }
 
 Result<Completion> Peers::generate(const GroupSpec& group, const std::string& request_id,
@@ -145,7 +156,7 @@ Result<Completion> Peers::generate(const GroupSpec& group, const std::string& re
                                    const std::vector<int64_t>& stop_tokens, std::stop_token stop) const {
   const std::string& router = group.options.router.empty() ? options_.router : group.options.router;
   const SamplingOptions& sampling = group.options.sampling;
-  const Deadline deadline = Deadline::after(options_.patience_s + options_.generate_timeout_s);
+  std::optional<Deadline> deadline;  // begins with the first part: the version barrier may hold that up for hours
   // One seed for all parts: noise is a function of seed and position, so that a continuation draws what the aborted
   // request would have drawn. 63 bits, so that a reader with signed integers takes it, too.
   const uint64_t part_seed = seed >> 1;
@@ -170,6 +181,7 @@ Result<Completion> Peers::generate(const GroupSpec& group, const std::string& re
     auto reply = call(what, request_id, router + "/generate", body, options_.generate_timeout_s, options_.api_key,
                       stop);
     if (!reply.ok()) return reply.error();
+    if (!deadline) deadline = Deadline::after(options_.patience_s + options_.generate_timeout_s);
     Part part;
     try {
       part = part_from_json(*reply, router + "/generate");
@@ -193,7 +205,7 @@ Result<Completion> Peers::generate(const GroupSpec& group, const std::string& re
       whole.truncated = true;
       return whole;
     }
-    if (deadline.expired())
+    if (deadline->expired())
       return Error(ErrorKind::kUnavailable, fmt::format("{}: the engine aborts it again and again", what));
     if (!net::pause(options_.first_pause_s, stop)) return Error(ErrorKind::kUnavailable, what + ": stopped");
   }

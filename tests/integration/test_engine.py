@@ -417,8 +417,9 @@ def test_weight_updates(models, tp):
             body = {"text": PROMPT, "sampling_params": {"max_new_tokens": 1}}
             for version, code in (("6", 200), ("7", 503), ("newest", 400)):
                 headers = {"x-min-weight-version": version}
-                status, reply, _ = engine.request("/generate", body, headers=headers)
+                status, reply, answered = engine.request("/generate", body, headers=headers)
                 assert status == code, (version, reply)
+                assert answered.get("x-min-weight-version") == ("7" if code == 503 else None)
             assert engine.request("/v1/completions", {"prompt": "x"}, headers={"x-min-weight-version": "7"})[0] == 503
         finally:
             shared.unlink(missing_ok=True)

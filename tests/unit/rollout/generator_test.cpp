@@ -69,6 +69,22 @@ TEST_F(GeneratorTest, SeedsFollowFromGroupSampleAndTurn) {
   EXPECT_NE(a.turns[0].text, a.turns[1].text);
 }
 
+TEST_F(GeneratorTest, ASampleBehindTheVersionBarrierWaitsWithoutPatience) {
+  std::atomic<int> refused = 0;
+  mock.engine = [&](const Json& body) {
+    if (++refused > 5) return MockPeers::reply(body, answer_with("after the barrier"), "stop");
+    auto response = net::Response::error(Error(ErrorKind::kUnavailable, "version 7 or newer is asked for"));
+    response.headers.emplace("x-min-weight-version", "7");
+    return response;
+  };
+  PeerOptions options = mock.options();
+  options.patience_s = 0;  // a failure would end it at once
+  const auto t = Generator(Peers(options), codec, gate, activity).run(group_spec("g"), 0, {});
+  ASSERT_TRUE(t);
+  EXPECT_EQ(t->turns.at(0).status, TurnStatus::kCompleted) << t->turns[0].verdict.diagnostics;
+  EXPECT_THAT(t->turns[0].text, HasSubstr("after the barrier"));
+}
+
 TEST_F(GeneratorTest, EndsAtACorrectTurnThatNobodyTimed) {
   mock.judge = [](const std::string&) { return MockPeers::correct(); };
   const auto t = run(group_spec("g"));
