@@ -3,18 +3,23 @@
 #include "base/json.h"
 #include "rollout/prompts.h"
 #include "rollout/sqlite.h"
+#include "rollout/store_schema.h"
 
 namespace tritonforge::rollout {
 namespace {
 
+// Of a run that is under way, too: its buffer goes on writing meanwhile.
+Statement rows_of(Database& database) {
+  check_schema(database);
+  return database.prepare(
+      "SELECT t.body, g.problem_id, g.problem_source, g.options, g.messages FROM trajectories t "
+      "JOIN groups g ON g.id = t.group_id WHERE t.failed = 0 AND g.id NOT LIKE 'bench-%' "
+      "AND g.id NOT LIKE 'validation-%' ORDER BY t.seq");
+}
+
 class BufferFile : public dataset::PastTrajectories {
  public:
-  explicit BufferFile(const fs::path& file)
-      : database_(file),
-        rows_(database_.prepare(
-            "SELECT t.body, g.problem_id, g.problem_source, g.options, g.messages FROM trajectories t "
-            "JOIN groups g ON g.id = t.group_id WHERE t.failed = 0 AND g.id NOT LIKE 'bench-%' "
-            "AND g.id NOT LIKE 'validation-%' ORDER BY t.seq")) {}
+  explicit BufferFile(const fs::path& file) : database_(Database::reader_of(file)), rows_(rows_of(database_)) {}
 
   std::optional<dataset::PastTrajectory> next() override {
     if (!rows_.step()) return std::nullopt;

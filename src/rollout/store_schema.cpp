@@ -218,4 +218,12 @@ void prepare_schema(Database& database) {
   transaction.commit();
 }
 
+void check_schema(Database& database) {
+  const int64_t version = read_integer(database, "PRAGMA user_version");
+  if (version == kSchemaVersion) return;
+  fail(ErrorKind::kUnsupported,
+       "database {}: schema version {}, this program reads {}; `tritonforge serve buffer --db` moves an older one",
+       database.path().string(), version, kSchemaVersion);
+}
+
 }  // namespace tritonforge::rollout

@@ -81,6 +81,18 @@ TEST(StoreTest, PastTrajectoriesAreThoseOfRlThatDidNotFail) {
   EXPECT_THROW(open_past_trajectories(folder.path() / "none"), Error);
 }
 
+TEST(StoreTest, PastTrajectoriesAreReadWhileTheBufferHasTheFile) {
+  TemporaryFolder folder("tf-store");
+  Store store(folder.path() / "buffer.sqlite");
+  store.add_groups({group_spec("a")});
+  const auto past = open_past_trajectories(folder.path());
+  EXPECT_FALSE(past->next());
+  store.write_trajectory(trajectory("a", 0, 0.5), 0);
+  EXPECT_TRUE(open_past_trajectories(folder.path())->next());
+  Database(folder.path() / "other.sqlite").execute("PRAGMA user_version=99");
+  EXPECT_THROW(open_past_trajectories(folder.path() / "other.sqlite"), Error);
+}
+
 TEST(StoreTest, TurnsAreKeptUntilTheirTrajectoryIsWritten) {
   TemporaryFolder folder("tf-store");
   Trajectory whole = trajectory("a", 1, 0.5);
