@@ -246,6 +246,13 @@ RolloutOptions RecipeConfig::rollout_request(const SamplingOptions& sampling, in
   return options;
 }
 
+EvaluationOptions RecipeConfig::pair_request() const {
+  EvaluationOptions options = evaluator.request;
+  options.mode = evaluator.mode;
+  options.measure_performance = false;
+  return options;
+}
+
 namespace {
 
 // Options, and whole sections, that do not decide the result.

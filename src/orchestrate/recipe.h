@@ -235,6 +235,7 @@ struct RecipeConfig {
   Layout layout() const;                                                                      // throws as lay_out()
   // What the buffer is asked for: the sections rollout and evaluator, and one stage's sampling and turns.
   RolloutOptions rollout_request(const SamplingOptions& sampling, int64_t max_turns) const;
+  EvaluationOptions pair_request() const;  // how the data stage has its pairs judged: nothing is timed
 };
 
 // What of a recipe decides the result and differs between the run in a folder and one that is to go on with it:

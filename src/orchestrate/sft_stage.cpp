@@ -183,12 +183,7 @@ void verify_pairs(RunContext& run) {
   auto order = shuffled(pairs.size(), Rng::derive(static_cast<uint64_t>(run.config.seed), "verify pairs"));
   run.record.begin_stage("data");
   order.resize(std::min<size_t>(order.size(), static_cast<size_t>(run.config.data.verify)));
-  EvaluationOptions options;
-  options.mode = run.config.evaluator.mode;
-  options.num_correct_trials = run.config.evaluator.request.num_correct_trials;
-  options.targets = run.config.evaluator.request.targets;
-  options.measure_performance = false;
-  options.timeout_s = run.config.evaluator.request.timeout_s;
+  const EvaluationOptions options = run.config.pair_request();
   std::atomic<size_t> next{0}, done{0};
   std::mutex mutex;
   std::string first_failure;

@@ -67,6 +67,14 @@ TEST_F(RecipeTest, OnlyWhatDecidesTheResultKeepsAResumeFromGoingOn) {
   EXPECT_THAT(changes({"rl.problems=q", "rollout.gamma=0.9"}), ::testing::ElementsAre(HasSubstr("rollout.gamma")));
 }
 
+TEST_F(RecipeTest, PairsAreJudgedAsTheEvaluatorsSectionSays) {
+  const auto path = write("a.yaml", "name: a\nmodel: {path: m}\nstages: [rl]\nrl: {problems: p}\n");
+  EXPECT_TRUE(load_recipe(path, {}).pair_request().fresh_seeds);
+  const EvaluationOptions options = load_recipe(path, {"evaluator.fresh_seeds=false"}).pair_request();
+  EXPECT_FALSE(options.fresh_seeds);
+  EXPECT_FALSE(options.measure_performance);
+}
+
 TEST_F(RecipeTest, ADistributionThatIsCutAndTrainedOnIsDoubted) {
   const auto path = write("a.yaml",
                           "name: a\nmodel: {path: m}\nstages: [rl, bench]\nrl: {problems: p}\n"
