@@ -291,16 +291,19 @@ const std::vector<std::string> kFree = {"dashboard_port",
                                         "placement.actor.cores",
                                         "placement.actor.core_ids"};
 
-// Sections, and the stages that read them. What is not here is read by all.
+// Sections, and keys that more stages read than their section, with these stages. What is not here is read by all.
 const std::map<std::string, std::vector<std::string>> kReaders = {{"data", {"data", "sft"}},
                                                                   {"sft", {"sft"}},
                                                                   {"rl", {"rl"}},
                                                                   {"bench", {"bench"}},
                                                                   {"rollout", {"rl", "bench"}},
+                                                                  {"rollout.prompt", {"sft", "rl", "bench"}},
+                                                                  {"rollout.enable_thinking", {"sft", "rl", "bench"}},
                                                                   {"evaluator", {"data", "rl", "bench"}}};
 
 bool may_change(const std::string& key, const std::vector<std::string>& begun) {
-  const auto readers = kReaders.find(key.substr(0, key.find('.')));
+  auto readers = kReaders.find(key);
+  if (readers == kReaders.end()) readers = kReaders.find(key.substr(0, key.find('.')));
   return readers != kReaders.end() &&
          std::none_of(readers->second.begin(), readers->second.end(), [&](const std::string& stage) {
            return std::find(begun.begin(), begun.end(), stage) != begun.end();

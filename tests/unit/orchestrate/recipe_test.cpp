@@ -63,6 +63,8 @@ TEST_F(RecipeTest, OnlyWhatDecidesTheResultKeepsAResumeFromGoingOn) {
   EXPECT_THAT(changes({"bench.samples=9", "sft.steps=3"}), ::testing::IsEmpty());  // these stages are still to come
   begun = {"sft"};
   EXPECT_THAT(changes({"rl.problems=q", "rollout.gamma=0.9"}), ::testing::IsEmpty());
+  const std::string other = fmt::format("rollout.enable_thinking={}", !before.rollout.enable_thinking);
+  EXPECT_THAT(changes({other}), ::testing::ElementsAre(HasSubstr("rollout.enable_thinking"))) << "in SFT's text, too";
   begun = {"bench"};
   EXPECT_THAT(changes({"rl.problems=q", "rollout.gamma=0.9"}), ::testing::ElementsAre(HasSubstr("rollout.gamma")));
 }
