@@ -291,11 +291,20 @@ const std::vector<std::string> kFree = {"dashboard_port",
                                         "placement.actor.cores",
                                         "placement.actor.core_ids"};
 
+// What decides the result in a section that does not.
+const std::vector<std::string> kDeciding = {"engine.kv_cache_dtype", "engine.weight_dtype", "engine.external"};
+
+bool is_free(const std::string& key) {
+  const auto within = [&](const std::string& name) { return key == name || key.starts_with(name + "."); };
+  return std::ranges::any_of(kFree, within) && std::ranges::none_of(kDeciding, within);
+}
+
 // Sections, and keys that more stages read than their section, with these stages. What is not here is read by all.
 const std::map<std::string, std::vector<std::string>> kReaders = {{"data", {"data", "sft"}},
                                                                   {"sft", {"sft"}},
                                                                   {"rl", {"rl"}},
                                                                   {"bench", {"bench"}},
+                                                                  {"engine", {"rl", "bench"}},
                                                                   {"rollout", {"rl", "bench"}},
                                                                   {"rollout.prompt", {"sft", "rl", "bench"}},
                                                                   {"rollout.enable_thinking", {"sft", "rl", "bench"}},
@@ -313,19 +322,26 @@ bool may_change(const std::string& key, const std::vector<std::string>& begun) {
 void flatten(const OptionList& list, const std::string& path, std::map<std::string, std::string>& values) {
   for (const Option& option : list.options()) {
     const std::string key = path + option.name;
-    if (option.hidden || std::find(kFree.begin(), kFree.end(), key) != kFree.end()) continue;
+    if (option.hidden) continue;
     if (option.kind == OptionKind::kSection) flatten(*option.section, key + ".", values);
-    else values[key] = text_of(option);
+    else if (!is_free(key)) values[key] = text_of(option);
   }
+}
+
+std::map<std::string, std::string> deciding_values(RecipeConfig config) {
+  std::map<std::string, std::string> values;
+  flatten(options_of(config), "", values);
+  // Which GPUs judge decides nothing, whether any does decides what is timed and how kernels are run.
+  values["evaluator.device"] = config.evaluator.on_gpu() ? "a GPU" : "the CPU";
+  return values;
 }
 
 }  // namespace
 
 std::vector<std::string> deciding_changes(RecipeConfig before, RecipeConfig now,
                                           const std::vector<std::string>& begun) {
-  std::map<std::string, std::string> old_values, new_values;
-  flatten(options_of(before), "", old_values);
-  flatten(options_of(now), "", new_values);
+  auto old_values = deciding_values(std::move(before));
+  const auto new_values = deciding_values(std::move(now));
   std::vector<std::string> changes;
   for (const auto& [key, value] : new_values) {
     if (old_values[key] != value && !may_change(key, begun))

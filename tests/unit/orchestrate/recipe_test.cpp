@@ -56,6 +56,10 @@ TEST_F(RecipeTest, OnlyWhatDecidesTheResultKeepsAResumeFromGoingOn) {
   EXPECT_THAT(changes({"dashboard_port=0", "engine.max_running=8", "rl.train.checkpoint_interval=3",
                        "supervisor.hung_after_s=5", "rollout.concurrency=2", "evaluator.workers=1"}),
               ::testing::IsEmpty());
+  EXPECT_THAT(changes({"engine.kv_cache_dtype=fp8_e4m3", "engine.weight_dtype=fp8_e4m3"}),
+              ::testing::UnorderedElementsAre(HasSubstr("engine.kv_cache_dtype"), HasSubstr("engine.weight_dtype")));
+  const std::string device = before.evaluator.on_gpu() ? "cpu" : "cuda:0";
+  EXPECT_THAT(changes({"evaluator.device=" + device}), ::testing::ElementsAre(HasSubstr("evaluator.device")));
   EXPECT_THAT(changes({"seed=2"}), ::testing::ElementsAre("seed: 1, now 2"));
   EXPECT_THAT(changes({"rl.train.lr=1e-3", "rl.prompts_per_step=3"}),
               ::testing::UnorderedElementsAre(HasSubstr("rl.train.lr"), "rl.prompts_per_step: 8, now 3"));
