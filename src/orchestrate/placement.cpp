@@ -351,8 +351,12 @@ Place Layout::elsewhere(const Place& place, const std::set<std::string>& gone, c
       return ids;
     };
     Place there{.host = host};
-    there.gpus = first_free(known_gpus, used_gpus, place.gpus.size());
-    there.cores = first_free(known_cores, used_cores, place.cores.size());
+    // A placement that names devices by their ids says nothing of a host's others: the same ones there.
+    const auto or_same = [](const std::set<int64_t>& known, const std::vector<int64_t>& lost) {
+      return known.empty() ? std::set<int64_t>(lost.begin(), lost.end()) : known;
+    };
+    there.gpus = first_free(or_same(known_gpus, place.gpus), used_gpus, place.gpus.size());
+    there.cores = first_free(or_same(known_cores, place.cores), used_cores, place.cores.size());
     if (there.gpus.size() < place.gpus.size()) continue;
     if (there.cores.size() < place.cores.size()) there.cores.clear();  // not bound is better than not there
     if (best && processes >= fewest) continue;

@@ -231,5 +231,18 @@ TEST(Placement, WithoutTheSectionTheRecipeSaysWhereEverythingIs) {
   EXPECT_TRUE(config.layout().actor_shares);
 }
 
+TEST(LayoutTest, AStandbyHostIsUsedWhereDevicesAreNamedById) {
+  Layout layout;
+  layout.hosts = {"a", "b"};
+  Place lost;
+  lost.host = "a";
+  lost.gpus = {2, 3};
+  lost.cores = {4};
+  const Place there = layout.elsewhere(lost, {"a"}, {});
+  EXPECT_EQ(there.host, "b");
+  EXPECT_EQ(there.gpus, lost.gpus);
+  EXPECT_EQ(there.cores, lost.cores);
+}
+
 }  // namespace
 }  // namespace tritonforge::orchestrate
