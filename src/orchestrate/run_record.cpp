@@ -125,6 +125,20 @@ RunRecord::RunRecord(fs::path folder, bool resume)
     const Json step = parse_json(line, (folder_ / "steps.jsonl").string());
     last_step_[step.value("stage", "")] = step.value("step", int64_t{-1});
   }
+  cut_transcripts();
+}
+
+// A step's transcripts are written before its line: those of a step that a kill left without one come again with it.
+void RunRecord::cut_transcripts() const {
+  const fs::path file = folder_ / "trajectories.jsonl";
+  uintmax_t kept = 0;
+  for (const std::string& line : LineTail(file).poll()) {
+    if (parse_json(line, file.string()).value("step", int64_t{0}) > last_step("rl")) {
+      fs::resize_file(file, kept);
+      return;
+    }
+    kept += line.size() + 1;
+  }
 }
 
 void RunRecord::save_state() {

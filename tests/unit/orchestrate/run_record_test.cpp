@@ -303,5 +303,22 @@ TEST(TerminalView, AStepIsALineOfEightyColumnsAndSftSaysSomeOfThem) {
   EXPECT_TRUE(is_shown({{"stage", "sft"}, {"step", 2}}, 3));
 }
 
+TEST(RunRecord, TranscriptsOfAStepWithoutItsLineAreCut) {
+  TemporaryFolder folder("tf-transcripts");
+  Trajectory transcript;
+  transcript.id = "a";
+  {
+    RunRecord record(folder.path() / "run", /*resume=*/false);
+    record.add_transcripts({transcript, transcript}, 1);
+    RlStep step;
+    step.trained.metrics.step = 1;
+    record.add_rl_step(step);
+  }
+  const std::string finished = read_file(folder.path() / "run/trajectories.jsonl");
+  RunRecord(folder.path() / "run", /*resume=*/true).add_transcripts({transcript}, 2);  // killed before its line
+  const RunRecord record(folder.path() / "run", /*resume=*/true);
+  EXPECT_EQ(read_file(folder.path() / "run/trajectories.jsonl"), finished);
+}
+
 }  // namespace
 }  // namespace tritonforge::orchestrate
